@@ -1,0 +1,98 @@
+package workqueue
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// Bounds of a due time. A value outside them is a unit mistake, such as milliseconds taken for seconds.
+var (
+	minDue = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
+	maxDue = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+)
+
+func (t *Table) checkClaim(req claimRequest) error {
+	if req.owner == uuid.Nil {
+		return invalid("owner token", "is the zero UUID: use NewOwnerToken, once for every claim")
+	}
+	if len(req.lanes) != len(t.spec.Lanes) {
+		return invalid("lanes", "has %d values, %s has the lanes %v", len(req.lanes), t.Name(), t.spec.Lanes)
+	}
+	return firstError(checkLease(req.lease), checkLimit(req.limit))
+}
+
+func checkLease(d time.Duration) error {
+	if d < MinLease || d > MaxLease {
+		return invalid("lease", "is %v, it must be between %v and %v", d, MinLease, MaxLease)
+	}
+	return nil
+}
+
+func checkLimit(n int) error {
+	if n < 1 || n > MaxBatch {
+		return invalid("limit", "is %d, it must be between 1 and %d", n, MaxBatch)
+	}
+	return nil
+}
+
+func checkBatch(ids []uuid.UUID) error {
+	if len(ids) > MaxBatch {
+		return invalid("ids", "has %d of them, at most %d fit one call", len(ids), MaxBatch)
+	}
+	return nil
+}
+
+func checkDelay(d time.Duration) error {
+	if d < 0 || d > maxDelay {
+		return invalid("delay", "is %v, it must be between 0 and %v", d, maxDelay)
+	}
+	return nil
+}
+
+func checkDue(t time.Time) error {
+	if !t.IsZero() && (t.Before(minDue) || t.After(maxDue)) {
+		return invalid("due time", "is %s, it must be between %s and %s",
+			t.Format(time.RFC3339), minDue.Format(time.DateOnly), maxDue.Format(time.DateOnly))
+	}
+	return nil
+}
+
+// CheckText reports whether PostgreSQL can store s as text. The field names it in the error.
+func CheckText(field, s string) error {
+	if i := strings.IndexByte(s, 0); i >= 0 {
+		return invalid(field, "has a NUL byte at offset %d, which PostgreSQL text cannot hold", i)
+	}
+	if !utf8.ValidString(s) {
+		return invalid(field, "is not valid UTF-8")
+	}
+	return nil
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// message is a cause as an error; none for an empty one.
+func message(cause string) error {
+	if cause == "" {
+		return nil
+	}
+	return errors.New(cause)
+}
+
+func sortedUnique(ids []uuid.UUID) []uuid.UUID {
+	sorted := slices.Clone(ids)
+	slices.SortFunc(sorted, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	return slices.Compact(sorted)
+}

@@ -1,0 +1,148 @@
+package workqueue
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// A claimRequest is one claim call.
+type claimRequest struct {
+	owner  uuid.UUID
+	lease  time.Duration
+	limit  int
+	lanes  []any
+	after  position
+	target func() (body any, dest []any)
+}
+
+// A position is a place in the claim index: the last row of an earlier claim. The zero value is the start.
+type position struct {
+	due time.Time
+	id  uuid.UUID
+}
+
+func (p position) before(o position) bool {
+	return cmp.Or(p.due.Compare(o.due), bytes.Compare(p.id[:], o.id[:])) < 0
+}
+
+func (p position) isStart() bool { return p.due.IsZero() }
+
+// bound is the position's time as a parameter; the start lies before every time.
+func (p position) bound() any {
+	if p.isStart() {
+		return "-infinity"
+	}
+	return p.due
+}
+
+// A claimedRow is a claimed row with its domain columns scanned into body.
+type claimedRow struct {
+	Row
+	body any
+}
+
+// claim returns the rows in claim order. They have committed when it returns.
+func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, error) {
+	var claimed []claimedRow
+	err := q.exec.run(ctx, call{
+		statement: q.table.statements.claim,
+		args: q.table.laneArgs(map[string]any{
+			"owner_token": req.owner,
+			"lease":       interval(req.lease),
+			"batch_size":  req.limit,
+			"after_due":   req.after.bound(),
+			"after_id":    req.after.id,
+		}, req.lanes),
+		lazy:  true,
+		reset: func() { claimed = make([]claimedRow, 0, req.limit) },
+		row: func(scan func(...any) error) error {
+			row, err := scanClaimed(scan, req)
+			claimed = append(claimed, row)
+			return err
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(claimed, func(a, b claimedRow) int { // RETURNING has no order
+		return cmp.Or(a.DueAt.Compare(b.DueAt), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	return claimed, nil
+}
+
+func scanClaimed(scan func(...any) error, req claimRequest) (claimedRow, error) {
+	body, domain := req.target()
+	row := claimedRow{body: body}
+	row.Token = req.owner
+	var headers *string
+	dest := make([]any, 0, 6+len(domain))
+	dest = append(dest, &row.ID, &row.DueAt, &row.CreatedAt, &row.Attempt, &row.MaxAttempts, &headers)
+	err := scan(append(dest, domain...)...)
+	row.Headers = decodeHeaders(headers)
+	return row, err
+}
+
+// decodeHeaders never fails: a row with headers that somebody wrote by hand still has to be delivered.
+// A value that is no string is given as its JSON text.
+func decodeHeaders(encoded *string) map[string]string {
+	if encoded == nil {
+		return nil
+	}
+	var raw map[string]json.RawMessage
+	if json.Unmarshal([]byte(*encoded), &raw) != nil {
+		return nil
+	}
+	headers := make(map[string]string, len(raw))
+	for k, v := range raw {
+		var s string
+		if json.Unmarshal(v, &s) != nil {
+			s = string(v)
+		}
+		headers[k] = s
+	}
+	return headers
+}
+
+// laneArgs adds the lanes' values to a statement's arguments.
+func (t *Table) laneArgs(args map[string]any, lanes []any) map[string]any {
+	if args == nil {
+		args = map[string]any{}
+	}
+	for i, lane := range t.view.Lanes {
+		args[lane.Param] = lanes[i]
+	}
+	return args
+}
+
+// anyTarget scans domain columns into values of whatever type the driver gives.
+func (t *Table) anyTarget() (any, []any) {
+	values := make([]any, len(t.spec.Columns))
+	dest := make([]any, len(values))
+	for i := range values {
+		dest[i] = &values[i]
+	}
+	return values, dest
+}
+
+func publicRows(claimed []claimedRow) []Row {
+	rows := make([]Row, len(claimed))
+	for i, c := range claimed {
+		rows[i] = c.Row
+		rows[i].Values, _ = c.body.([]any)
+	}
+	return rows
+}
+
+func rowIDs(claimed []claimedRow) []uuid.UUID {
+	ids := make([]uuid.UUID, len(claimed))
+	for i, c := range claimed {
+		ids[i] = c.ID
+	}
+	return ids
+}

@@ -1,0 +1,119 @@
+package workqueue
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// A claimRef names one claim of one row: what every guard compares.
+type claimRef struct{ id, token uuid.UUID }
+
+func claimRefs(owner uuid.UUID, ids []uuid.UUID) []claimRef {
+	refs := make([]claimRef, len(ids))
+	for i, id := range ids {
+		refs[i] = claimRef{id, owner}
+	}
+	return refs
+}
+
+// refArgs are the references as the two arrays that the statements unnest.
+func refArgs(refs []claimRef) map[string]any {
+	ids, tokens := make([]uuid.UUID, len(refs)), make([]uuid.UUID, len(refs))
+	for i, r := range refs {
+		ids[i], tokens[i] = r.id, r.token
+	}
+	return map[string]any{"ids": ids, "tokens": tokens}
+}
+
+// An extension is what a renewal achieved.
+type extension struct {
+	ids       []uuid.UUID // their lease moved
+	cancelled []uuid.UUID // of those, the rows that somebody wants cancelled
+}
+
+// extend renews claims, possibly of several tokens. A row that it did not change because somebody holds
+// it locked this moment is still ours.
+func (q *Queue) extend(ctx context.Context, refs []claimRef, lease time.Duration) (extension, error) {
+	var x extension
+	args := refArgs(refs)
+	args["lease"] = interval(lease)
+	err := q.exec.run(ctx, call{
+		statement: q.table.statements.extend,
+		args:      args,
+		lazy:      true,
+		reset:     func() { x = extension{} },
+		row: func(scan func(...any) error) error {
+			var id uuid.UUID
+			var wanted bool
+			if err := scan(&id, &wanted); err != nil {
+				return err
+			}
+			x.ids = append(x.ids, id)
+			if wanted {
+				x.cancelled = append(x.cancelled, id)
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return extension{}, err
+	}
+	return x, q.explainMissing(ctx, refs, x.ids, func(_ uuid.UUID, s Status) bool { return s == InProgress })
+}
+
+// explainMissing looks once more at the rows that a guarded statement did not change. Where the row
+// still carries the claim's token and is in a state that fine accepts, nothing is wrong: the statement
+// was applied before, or skipped a locked row. The others are a SettleError.
+func (q *Queue) explainMissing(ctx context.Context, refs []claimRef, changed []uuid.UUID, fine func(uuid.UUID, Status) bool) error {
+	rest := missing(refs, changed)
+	if len(rest) == 0 {
+		return nil
+	}
+	e := &SettleError{Table: q.table.Name()}
+	err := q.exec.run(ctx, call{
+		statement: q.table.statements.classify,
+		args:      refArgs(rest),
+		reset:     func() { e.Gone, e.Lost = nil, nil },
+		row: func(scan func(...any) error) error {
+			var id uuid.UUID
+			var found, ours bool
+			var status Status
+			if err := scan(&id, &found, &ours, &status); err != nil {
+				return err
+			}
+			switch {
+			case !found:
+				e.Gone = append(e.Gone, id)
+			case !ours || !fine(id, status):
+				e.Lost = append(e.Lost, id)
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if len(e.Gone)+len(e.Lost) == 0 {
+		return nil
+	}
+	return e
+}
+
+func missing(refs []claimRef, changed []uuid.UUID) []claimRef {
+	if len(refs) == len(changed) {
+		return nil
+	}
+	done := make(map[uuid.UUID]bool, len(changed))
+	for _, id := range changed {
+		done[id] = true
+	}
+	var rest []claimRef
+	for _, r := range refs {
+		if !done[r.id] {
+			rest = append(rest, r)
+		}
+	}
+	return rest
+}

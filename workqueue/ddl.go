@@ -1,0 +1,200 @@
+package workqueue
+
+import (
+	"fmt"
+	"strings"
+)
+
+// SchemaVersion is the version of the table layout and of the functions that this library works with.
+// It is recorded as the comment of every table, and checked before the first statement.
+const SchemaVersion = 1
+
+// versionComment marks a table as ours and says for which version of the core it was made.
+func versionComment(version int) string { return fmt.Sprintf("txwork core %d", version) }
+
+// planSettings pin the plans of the core's statements: each has exactly one good plan, an index or TID
+// scan with nested loops, and a plan made while the table was empty would otherwise be kept.
+var planSettings = []struct{ name, value string }{
+	{"enable_seqscan", "off"},
+	{"enable_bitmapscan", "off"},
+	{"enable_sort", "off"},
+	{"enable_hashjoin", "off"},
+	{"enable_mergejoin", "off"},
+	{"enable_indexscan", "on"},
+	{"enable_nestloop", "on"},
+	{"enable_tidscan", "on"},
+	{"jit", "off"},
+}
+
+// DDL renders the statements that create the table of a Spec with its indexes, its trigger and its SQL
+// functions, and those that drop them. The schema has to exist.
+func DDL(spec Spec) (up, down string, err error) {
+	if err := spec.Validate(); err != nil {
+		return "", "", err
+	}
+	v := newView(spec)
+	parts := []string{v.execute("table", v)}
+	for _, f := range v.Functions() {
+		parts = append(parts, v.renderFunction(f))
+	}
+	return strings.Join(parts, "\n\n") + "\n", v.execute("table_down", v) + "\n", nil
+}
+
+// VersionComment is the table's comment as a string literal.
+func (v view) VersionComment() string { return "'" + versionComment(SchemaVersion) + "'" }
+
+// A sqlFunction is an operation as psql, Python or C# call it.
+type sqlFunction struct {
+	Name       string
+	file       string
+	params     []sqlParam
+	returns    string
+	checks     []string
+	expression map[string]string // for each of the statement's parameters
+	wrap       string            // selects what the function returns from the statement's rows
+}
+
+type sqlParam struct{ name, typ, fallback string }
+
+// Types is the function's signature without names.
+func (f sqlFunction) Types() string {
+	types := make([]string, len(f.params))
+	for i, p := range f.params {
+		types[i] = p.typ
+	}
+	return strings.Join(types, ", ")
+}
+
+func (f sqlFunction) parameters() string {
+	params := make([]string, len(f.params))
+	for i, p := range f.params {
+		params[i] = p.name + " " + p.typ
+		if p.fallback != "" {
+			params[i] += " DEFAULT " + p.fallback
+		}
+	}
+	return strings.Join(params, ", ")
+}
+
+// Expressions over the functions' positional parameters. Ids are sorted, so that concurrent calls lock
+// in one order; a token, delay or error that is given once is repeated for each of them.
+const (
+	sortedIDs    = "ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)"
+	repeatFormat = "array_fill(%s, ARRAY[coalesce(cardinality($2), 0)])"
+)
+
+func repeated(expr string) string { return fmt.Sprintf(repeatFormat, expr) }
+
+func refuseUnless(condition, message string) string {
+	return fmt.Sprintf("IF (%s) IS NOT TRUE THEN RAISE EXCEPTION '%s' USING ERRCODE = 'invalid_parameter_value'; END IF;",
+		condition, message)
+}
+
+var (
+	ownerParam = sqlParam{name: "owner_token", typ: "uuid"}
+	idsParam   = sqlParam{name: "ids", typ: "uuid[]"}
+	leaseParam = sqlParam{name: "lease_seconds", typ: "integer"}
+	errorParam = sqlParam{name: "error", typ: "text"}
+
+	leaseTooShort = "lease_seconds must be at least 1"
+	selectIDs     = "WITH changed AS (\n%s\n)\nSELECT changed.id FROM changed"
+)
+
+// Functions are the table's SQL functions.
+func (v view) Functions() []sqlFunction {
+	settled := func(file string, extra map[string]string) map[string]string {
+		m := map[string]string{"ids": sortedIDs, "tokens": repeated("$1")}
+		for k, e := range extra {
+			m[k] = e
+		}
+		return m
+	}
+	return []sqlFunction{
+		v.claimFunction(),
+		{
+			Name: "ack", file: v.ackFile(), returns: "SETOF uuid", wrap: selectIDs,
+			params:     []sqlParam{ownerParam, idsParam},
+			expression: settled("ack", nil),
+		},
+		{
+			Name: "abandon", file: "abandon", returns: "SETOF uuid", wrap: selectIDs,
+			params: []sqlParam{ownerParam, idsParam, {"delay_seconds", "integer", "0"}, {"error", "text", "NULL"}},
+			checks: []string{refuseUnless("$3 IS NULL OR $3 >= 0", "delay_seconds must not be negative; NULL is the table''s own backoff")},
+			expression: settled("abandon", map[string]string{
+				"delays": repeated("$3::bigint * 1000000"),
+				"errors": repeated("$4"),
+			}),
+		},
+		{
+			Name: "fail", file: "fail", returns: "SETOF uuid", wrap: selectIDs,
+			params: []sqlParam{ownerParam, idsParam, errorParam},
+			expression: settled("fail", map[string]string{
+				"errors":    repeated("$3"),
+				"cancelled": repeated("false"),
+			}),
+		},
+		{
+			Name: "extend", file: "extend", returns: "SETOF uuid", wrap: selectIDs,
+			params:     []sqlParam{ownerParam, idsParam, leaseParam},
+			checks:     []string{refuseUnless("$3 >= 1", leaseTooShort)},
+			expression: settled("extend", map[string]string{"lease": "make_interval(secs => $3)"}),
+		},
+		{
+			Name: "reap_expired", file: "reap_expired", returns: "TABLE (requeued integer, failed integer)",
+			params:     []sqlParam{{"max_rows", "integer", "1000"}},
+			checks:     []string{refuseUnless("$1 >= 1", "max_rows must be at least 1")},
+			expression: map[string]string{"max_rows": "$1"},
+		},
+		{
+			Name: "redrive", file: "redrive", returns: "SETOF uuid",
+			params:     []sqlParam{idsParam},
+			expression: map[string]string{"ids": "$1", "actor": "NULL"},
+		},
+	}
+}
+
+func (v view) claimFunction() sqlFunction {
+	f := sqlFunction{
+		Name: "claim", file: "claim", returns: "SETOF uuid",
+		wrap:   "WITH claimed AS (\n%s\n)\nSELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id",
+		params: []sqlParam{ownerParam, leaseParam, {"batch_size", "integer", ""}},
+		checks: []string{
+			refuseUnless("$1 IS NOT NULL", "owner_token must not be NULL: use a fresh one for every claim"),
+			refuseUnless("$2 >= 1", leaseTooShort),
+			refuseUnless("$3 >= 1", "batch_size must be at least 1"),
+		},
+		expression: map[string]string{
+			"owner_token": "$1", "lease": "make_interval(secs => $2)", "batch_size": "$3",
+			"after_due": "'-infinity'", "after_id": "'00000000-0000-0000-0000-000000000000'",
+		},
+	}
+	for i, lane := range v.Lanes {
+		f.params = append(f.params, sqlParam{name: lane.Quoted, typ: lane.Type})
+		f.expression[lane.Param] = fmt.Sprintf("$%d", i+4)
+	}
+	return f
+}
+
+func (v view) renderFunction(f sqlFunction) string {
+	body := v.inline(f.file, f.expression)
+	if f.wrap != "" {
+		body = fmt.Sprintf(f.wrap, body)
+	}
+	return v.execute("function", map[string]any{
+		"Function":   v.Function(f.Name),
+		"Parameters": f.parameters(),
+		"Types":      f.Types(),
+		"Returns":    f.returns,
+		"Settings":   functionSettings(),
+		"Checks":     f.checks,
+		"Body":       body,
+	})
+}
+
+func functionSettings() string {
+	settings := []string{"SET search_path = pg_catalog, pg_temp"}
+	for _, s := range planSettings {
+		settings = append(settings, fmt.Sprintf("SET %s = %s", s.name, s.value))
+	}
+	return strings.Join(settings, "\n")
+}

@@ -1,0 +1,2 @@
+// Package workqueue is the core of txwork.
+package workqueue

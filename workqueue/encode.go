@@ -1,0 +1,155 @@
+package workqueue
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// pgxEncoder chooses how arguments travel on a pgx connection: in pgx's binary form where the server
+// tells the parameter types, as text where the connection's mode forgoes that (behind a pooler, say).
+func pgxEncoder(conn *pgx.Conn) func(any) any {
+	if conn != nil {
+		switch conn.Config().DefaultQueryExecMode {
+		case pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol:
+			return literal
+		}
+	}
+	return binary
+}
+
+// binary spares ids the way through driver.Valuer and a string.
+func binary(v any) any {
+	switch v := v.(type) {
+	case uuid.UUID:
+		return [16]byte(v)
+	case []uuid.UUID:
+		out := make([][16]byte, len(v))
+		for i, id := range v {
+			out[i] = id
+		}
+		return out
+	}
+	return v
+}
+
+// literal turns arrays into PostgreSQL's text form, which every database/sql driver can send.
+func literal(v any) any {
+	switch v := v.(type) {
+	case uuid.UUID:
+		return v.String()
+	case []uuid.UUID:
+		return arrayLiteral(v)
+	case []string:
+		return arrayLiteral(v)
+	case []*string:
+		return arrayLiteral(v)
+	case []*int64:
+		return arrayLiteral(v)
+	case []*time.Time:
+		return arrayLiteral(v)
+	case []bool:
+		return arrayLiteral(v)
+	case []any:
+		return arrayLiteral(v)
+	}
+	return v
+}
+
+func arrayLiteral[T any](values []T) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, v := range values {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		writeElement(&b, v)
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+func writeElement(b *strings.Builder, v any) {
+	switch v := v.(type) {
+	case nil:
+		b.WriteString("NULL")
+	case *string:
+		writeOptional(b, v)
+	case *int64:
+		writeOptional(b, v)
+	case *time.Time:
+		writeOptional(b, v)
+	case string:
+		writeQuoted(b, v)
+	case []byte:
+		b.WriteString(`"\\x` + hex.EncodeToString(v) + `"`)
+	case time.Time:
+		b.WriteString(`"` + v.UTC().Format("2006-01-02T15:04:05.999999Z07:00") + `"`)
+	case bool:
+		b.WriteString(strconv.FormatBool(v))
+	case uuid.UUID:
+		b.WriteString(v.String())
+	default:
+		fmt.Fprint(b, v)
+	}
+}
+
+func writeOptional[T any](b *strings.Builder, v *T) {
+	if v == nil {
+		b.WriteString("NULL")
+		return
+	}
+	writeElement(b, *v)
+}
+
+func writeQuoted(b *strings.Builder, s string) {
+	b.WriteByte('"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(s[i])
+	}
+	b.WriteByte('"')
+}
+
+// interval is a duration as PostgreSQL reads it through every driver.
+func interval(d time.Duration) string {
+	return strconv.FormatInt(d.Microseconds(), 10) + " microseconds"
+}
+
+// optionalMicros are durations in microseconds; a negative one stands for NULL.
+func optionalMicros(ds []time.Duration) []*int64 {
+	out := make([]*int64, len(ds))
+	for i, d := range ds {
+		if d >= 0 {
+			us := d.Microseconds()
+			out[i] = &us
+		}
+	}
+	return out
+}
+
+// optionalText are texts of which an empty one stands for NULL.
+func optionalText(texts []string) []*string {
+	out := make([]*string, len(texts))
+	for i := range texts {
+		if texts[i] != "" {
+			out[i] = &texts[i]
+		}
+	}
+	return out
+}
+
+func repeat[T any](v T, n int) []T {
+	out := make([]T, n)
+	for i := range out {
+		out[i] = v
+	}
+	return out
+}

@@ -1,0 +1,67 @@
+package workqueue
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+var (
+	// ErrLeaseLost says that a settle or an extend named a claim that is no longer current: its lease
+	// ended and the row was reaped, or claimed again, or settled otherwise. Nothing was changed.
+	ErrLeaseLost = errors.New("lease lost")
+
+	// ErrGone says that the row no longer exists: deleted by its ack, or purged. Whether this claim's
+	// own settle deleted it cannot be told any more.
+	ErrGone = errors.New("row is gone")
+
+	// ErrInvalid is what every [InvalidError] is.
+	ErrInvalid = errors.New("invalid")
+
+	// ErrSchemaVersion says that the table was made for another version of this library.
+	ErrSchemaVersion = errors.New("schema version mismatch")
+
+	// ErrReadOnly says that the database refuses writes: a standby, or one set read-only.
+	ErrReadOnly = errors.New("database is read-only")
+)
+
+// An InvalidError says which input was refused and why. Nothing was written.
+type InvalidError struct {
+	Field  string
+	Reason string
+}
+
+func (e *InvalidError) Error() string        { return "txwork: " + e.Field + " " + e.Reason }
+func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
+
+// A SettleError names the rows that a settle or an extend did not change although it was asked to.
+// The other rows of the same call were changed. errors.Is finds [ErrLeaseLost] and [ErrGone] in it.
+type SettleError struct {
+	Table string
+	Lost  []uuid.UUID // a stale claim
+	Gone  []uuid.UUID // no such row
+}
+
+func (e *SettleError) Error() string {
+	var parts []string
+	if n := len(e.Lost); n > 0 {
+		parts = append(parts, fmt.Sprintf("lease lost on %s", countIDs(e.Lost)))
+	}
+	if n := len(e.Gone); n > 0 {
+		parts = append(parts, fmt.Sprintf("gone: %s", countIDs(e.Gone)))
+	}
+	return "txwork: " + e.Table + ": " + strings.Join(parts, "; ")
+}
+
+func (e *SettleError) Is(target error) bool {
+	return target == ErrLeaseLost && len(e.Lost) > 0 || target == ErrGone && len(e.Gone) > 0
+}
+
+func countIDs(ids []uuid.UUID) string {
+	if len(ids) == 1 {
+		return ids[0].String()
+	}
+	return fmt.Sprintf("%d rows, first %s", len(ids), ids[0])
+}

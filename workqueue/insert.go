@@ -1,0 +1,245 @@
+package workqueue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// A NewRow is a row to enqueue. The zero value of every field but Values is usable.
+type NewRow struct {
+	// ID defaults to a new UUID version 7, so that keys grow with time.
+	ID uuid.UUID
+	// DueAt is when the row may first be claimed, by the database's clock. Zero or past: now.
+	DueAt time.Time
+	// MaxAttempts defaults to the table's.
+	MaxAttempts int
+	// Headers travel with the row. The trace context of ctx is added to them.
+	Headers map[string]string
+	// Values are the domain's columns, in the order of Spec.Columns; nil is NULL.
+	Values []any
+}
+
+// Inserted is what became of a [NewRow].
+type Inserted struct {
+	ID uuid.UUID
+	// Duplicate says that nothing was written: ID is the row that holds the same unique values.
+	Duplicate bool
+}
+
+// Insert enqueues rows in the application's transaction, in one statement: they exist if and only if it
+// commits. Everything is validated before anything is sent. The results are in the order of the rows.
+func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Inserted, error) {
+	if tx == nil {
+		return nil, invalid("transaction", "is nil")
+	}
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	for i, row := range rows {
+		if err := t.checkNewRow(row); err != nil {
+			return nil, fmt.Errorf("row %d of %d: %w", i+1, len(rows), err)
+		}
+	}
+	var inserted []Inserted
+	err := t.telemetry.transition(ctx, opEnqueue, len(rows), func(ctx context.Context) (ids []uuid.UUID, err error) {
+		batch, err := t.newInsert(ctx, rows)
+		if err != nil {
+			return nil, err
+		}
+		inserted, ids, err = batch.run(ctx, tx)
+		return ids, err
+	})
+	return inserted, err
+}
+
+func (t *Table) checkNewRow(row NewRow) error {
+	if len(row.Values) != len(t.spec.Columns) {
+		return invalid("values", "has %d values, %s has %d columns", len(row.Values), t.Name(), len(t.spec.Columns))
+	}
+	if row.MaxAttempts < 0 || row.MaxAttempts > maxAttemptsLimit {
+		return invalid("max attempts", "is %d, it must be between 1 and %d, or 0 for the default", row.MaxAttempts, maxAttemptsLimit)
+	}
+	if err := checkDue(row.DueAt); err != nil {
+		return err
+	}
+	for k, v := range row.Headers {
+		if err := firstError(CheckText("header name", k), CheckText("header "+k, v)); err != nil {
+			return err
+		}
+	}
+	for i, c := range t.spec.Columns {
+		if err := checkValue(c, row.Values[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxAttemptsLimit is far more than anybody tries and far from overflowing anything.
+const maxAttemptsLimit = 1_000_000
+
+func checkValue(c Column, value any) error {
+	switch v := plain(value).(type) {
+	case nil:
+		if c.NotNull {
+			return invalid(c.Name, "is missing")
+		}
+	case string:
+		return CheckText(c.Name, v)
+	case time.Time:
+		if err := checkDue(v); err != nil {
+			return invalid(c.Name, "is %s, far outside the calendar", v.Format(time.RFC3339))
+		}
+	}
+	return nil
+}
+
+// plain looks through pointers; a nil pointer is nil.
+func plain(v any) any {
+	if v == nil {
+		return nil
+	}
+	switch v := v.(type) {
+	case string, []byte, time.Time, uuid.UUID, bool, int, int64, float64:
+		return v
+	case json.RawMessage:
+		return string(v)
+	}
+	rv := reflect.ValueOf(v)
+	if rv.Kind() != reflect.Pointer {
+		return v
+	}
+	if rv.IsNil() {
+		return nil
+	}
+	return plain(rv.Elem().Interface())
+}
+
+// An insertion is the arrays of one insert.
+type insertion struct {
+	table    *Table
+	ids      []uuid.UUID
+	due      []*time.Time
+	attempts []*int64
+	headers  []*string
+	columns  [][]any
+}
+
+func (t *Table) newInsert(ctx context.Context, rows []NewRow) (*insertion, error) {
+	n := len(rows)
+	in := &insertion{
+		table: t, ids: make([]uuid.UUID, n), due: make([]*time.Time, n),
+		attempts: make([]*int64, n), headers: make([]*string, n), columns: make([][]any, len(t.spec.Columns)),
+	}
+	for c := range in.columns {
+		in.columns[c] = make([]any, n)
+	}
+	trace := traceHeaders(ctx)
+	for i, row := range rows {
+		if err := in.set(i, row, trace); err != nil {
+			return nil, err
+		}
+	}
+	return in, nil
+}
+
+func (in *insertion) set(i int, row NewRow, trace map[string]string) (err error) {
+	in.ids[i] = row.ID
+	if row.ID == uuid.Nil {
+		if in.ids[i], err = uuid.NewV7(); err != nil {
+			return err
+		}
+	}
+	if !row.DueAt.IsZero() {
+		in.due[i] = &row.DueAt
+	}
+	if row.MaxAttempts > 0 {
+		n := int64(row.MaxAttempts)
+		in.attempts[i] = &n
+	}
+	if in.headers[i], err = encodeHeaders(row.Headers, trace); err != nil {
+		return err
+	}
+	for c, v := range row.Values {
+		in.columns[c][i] = plain(v)
+	}
+	return nil
+}
+
+// encodeHeaders merges the trace context under the caller's own headers, which win.
+func encodeHeaders(own, trace map[string]string) (*string, error) {
+	if len(own)+len(trace) == 0 {
+		return nil, nil
+	}
+	all := make(map[string]string, len(own)+len(trace))
+	for k, v := range trace {
+		all[k] = v
+	}
+	for k, v := range own {
+		all[k] = v
+	}
+	encoded, err := json.Marshal(all)
+	if err != nil {
+		return nil, err
+	}
+	s := string(encoded)
+	return &s, nil
+}
+
+// run inserts and then looks up the holders of unique values that were taken.
+func (in *insertion) run(ctx context.Context, tx Tx) ([]Inserted, []uuid.UUID, error) {
+	args := map[string]any{"ids": in.ids, "due_at": in.due, "max_attempts": in.attempts, "headers": in.headers}
+	for c, v := range in.table.view.Columns {
+		args[v.Param] = in.columns[c]
+	}
+	var written []uuid.UUID
+	insert := collectIDs(in.table.statements.insert, args, &written)
+	insert.unpinned = true
+	if err := tx.run(ctx, insert); err != nil {
+		return nil, nil, err
+	}
+	inserted := make([]Inserted, len(in.ids))
+	for i, id := range in.ids {
+		inserted[i] = Inserted{ID: id}
+	}
+	if len(written) == len(in.ids) {
+		return inserted, written, nil
+	}
+	return inserted, written, in.markDuplicates(ctx, tx, inserted, written)
+}
+
+func (in *insertion) markDuplicates(ctx context.Context, tx Tx, inserted []Inserted, written []uuid.UUID) error {
+	for _, r := range missing(claimRefs(uuid.Nil, in.ids), written) {
+		for i := range inserted {
+			if inserted[i].ID == r.id {
+				inserted[i] = Inserted{Duplicate: true}
+			}
+		}
+	}
+	args := map[string]any{}
+	for _, name := range in.table.view.Unique {
+		for c, v := range in.table.view.Columns {
+			if v.Name == name.Name {
+				args[v.Param] = in.columns[c]
+			}
+		}
+	}
+	return tx.run(ctx, call{
+		statement: in.table.statements.findUnique,
+		args:      args,
+		row: func(scan func(...any) error) error {
+			var ord int
+			var id uuid.UUID
+			err := scan(&ord, &id)
+			if err == nil && inserted[ord-1].Duplicate {
+				inserted[ord-1].ID = id
+			}
+			return err
+		},
+	})
+}

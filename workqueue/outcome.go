@@ -1,0 +1,116 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// An Outcome is what a handler may return beside nil and a plain error: a value that says how its claim
+// is to be settled. It is an error so that handlers have one result; errors.As finds it through any
+// wrapping.
+type Outcome struct {
+	kind  outcomeKind
+	delay time.Duration // negative: none named
+	cause error
+}
+
+type outcomeKind uint8
+
+const (
+	outcomeAck outcomeKind = iota
+	outcomeRetry
+	outcomeSnooze
+	outcomeRelease
+	outcomeFail
+	outcomeCancel
+)
+
+// unnamedDelay leaves the delay to the table.
+const unnamedDelay time.Duration = -1
+
+// Retry settles the claim as a failed attempt: Ready again after the table's backoff, Failed where the
+// attempts are used up. A plain error means the same; inside [Claim.Tx] Retry commits the handler's
+// writes, which a plain error rolls back.
+func RetryNow(cause error) error { return RetryAfter(0, cause) }
+
+// RetryAfter is a failed attempt with a delay of its own in the place of the table's backoff.
+func RetryAfter(d time.Duration, cause error) error {
+	return &Outcome{kind: outcomeRetry, delay: max(d, 0), cause: cause}
+}
+
+// RetryByPolicy is a failed attempt with the table's backoff. A plain error means the same, except that
+// inside [Claim.Tx] it rolls back the handler's writes, where RetryByPolicy commits them.
+func RetryByPolicy(cause error) error {
+	return &Outcome{kind: outcomeRetry, delay: unnamedDelay, cause: cause}
+}
+
+// Permanent settles the claim as Failed now: another attempt would fail the same way.
+func Permanent(cause error) error { return &Outcome{kind: outcomeFail, cause: cause} }
+
+// Snooze puts the row back for d and gives the attempt back: nothing went wrong, it is only too early.
+func Snooze(d time.Duration) error { return &Outcome{kind: outcomeSnooze, delay: max(d, 0)} }
+
+// Cancelled ends the row as cancelled: Failed with cancelled_at set.
+func Cancelled(reason string) error { return &Outcome{kind: outcomeCancel, cause: errors.New(reason)} }
+
+func (o *Outcome) Error() string {
+	switch o.kind {
+	case outcomeSnooze:
+		return fmt.Sprintf("snoozed for %v", o.delay)
+	case outcomeCancel:
+		return "cancelled: " + text(o.cause)
+	case outcomeFail:
+		return "permanent: " + text(o.cause)
+	}
+	return text(o.cause)
+}
+
+func (o *Outcome) Unwrap() error { return o.cause }
+
+// outcomeOf reads a handler's result.
+func outcomeOf(err error) *Outcome {
+	if err == nil {
+		return &Outcome{kind: outcomeAck}
+	}
+	var o *Outcome
+	if errors.As(err, &o) {
+		return o
+	}
+	return &Outcome{kind: outcomeRetry, delay: unnamedDelay, cause: err}
+}
+
+func (k outcomeKind) String() string {
+	return [...]string{"ack", "abandon", "snooze", "release", "fail", "cancel"}[k]
+}
+
+// A Redactor rewrites an error's text before it is stored, to keep secrets out of the table.
+type Redactor func(ctx context.Context, message string) string
+
+// maxErrorBytes bounds last_error: enough for a message and the top of a stack, not for a page.
+const maxErrorBytes = 8 << 10
+
+// storable is an error's text as PostgreSQL accepts it: no NUL, valid UTF-8, bounded. A text that it
+// refused would block the very statement that records the failure.
+func storable(message string) string {
+	message = strings.ReplaceAll(message, "\x00", "")
+	message = strings.ToValidUTF8(message, "\uFFFD")
+	if len(message) <= maxErrorBytes {
+		return message
+	}
+	cut := maxErrorBytes
+	for cut > 0 && !utf8.RuneStart(message[cut]) {
+		cut--
+	}
+	return message[:cut] + "…"
+}
+
+func text(err error) string {
+	if err == nil {
+		return "no reason given"
+	}
+	return err.Error()
+}

@@ -1,0 +1,147 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// maxConflictRetries bounds how often a transaction that lost a conflict is run again.
+const maxConflictRetries = 5
+
+// A poolExecutor runs calls in a transaction of their own, in one round trip. It says READ COMMITTED
+// itself, whatever the session's default, because the guards rely on it.
+type poolExecutor struct{ pool *pgxpool.Pool }
+
+func (p poolExecutor) run(ctx context.Context, calls ...call) error {
+	for attempt := 1; ; attempt++ {
+		for _, c := range calls {
+			if c.reset != nil {
+				c.reset()
+			}
+		}
+		err := p.once(ctx, calls)
+		if err == nil || attempt > maxConflictRetries || !isConflict(err) {
+			return explain(err)
+		}
+		select {
+		case <-ctx.Done():
+			return explain(err)
+		case <-time.After(time.Duration(attempt) * 5 * time.Millisecond):
+		}
+	}
+}
+
+// once sends everything at once and reads every reply, that of COMMIT last: rows reach a client before
+// their transaction has committed, and whoever acts on them earlier acts on nothing.
+func (p poolExecutor) once(ctx context.Context, calls []call) error {
+	if p.pool == nil {
+		return invalid("pool", "is nil")
+	}
+	conn, err := p.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+
+	err = sendTransaction(ctx, conn.Conn(), calls)
+	if err != nil {
+		leaveClean(conn.Conn(), err)
+	}
+	return err
+}
+
+func sendTransaction(ctx context.Context, conn *pgx.Conn, calls []call) error {
+	encode := pgxEncoder(conn)
+	batch := &pgx.Batch{}
+	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
+	batch.Queue(pinFor(calls))
+	for _, c := range calls {
+		batch.Queue(c.text, c.arguments(encode)...)
+	}
+	batch.Queue("COMMIT")
+	return readTransaction(conn.SendBatch(ctx, batch), calls)
+}
+
+func readTransaction(results pgx.BatchResults, calls []call) (err error) {
+	defer func() {
+		if closeErr := results.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	for range 2 { // BEGIN and the settings
+		if _, err := results.Exec(); err != nil {
+			return err
+		}
+	}
+	for _, c := range calls {
+		if err := readCall(results, c); err != nil {
+			return err
+		}
+	}
+	tag, err := results.Exec()
+	if err == nil && tag.String() != "COMMIT" {
+		err = fmt.Errorf("txwork: the transaction ended in %s", tag)
+	}
+	return err
+}
+
+func readCall(results pgx.BatchResults, c call) error {
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	return eachRow(pgxRows{rows}, c.row)
+}
+
+// pinFor lets the commit wait for no disk only where every call allows it.
+func pinFor(calls []call) string {
+	for _, c := range calls {
+		if !c.lazy {
+			return pinText
+		}
+	}
+	return pinLazyText
+}
+
+// leaveClean ends a failed transaction so that the connection can be used again, and gives up a
+// connection whose server turned read-only: after a failover the pool has to find the new primary.
+func leaveClean(conn *pgx.Conn, cause error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if errors.Is(explain(cause), ErrReadOnly) {
+		conn.Close(ctx)
+		return
+	}
+	if !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
+		conn.Exec(ctx, "ROLLBACK") // on failure the pool discards the connection
+	}
+}
+
+// isConflict reports a serialization failure or a deadlock: the transaction changed nothing and may
+// simply run again.
+func isConflict(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01")
+}
+
+// explain adds what to do to the errors of the database that have a known remedy.
+func explain(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return err
+	}
+	switch pg.Code {
+	case "25006": // read_only_sql_transaction
+		return fmt.Errorf("txwork: %w: connect to the primary: %w", ErrReadOnly, err)
+	case "42P01", "3F000", "42883": // undefined table, schema, function
+		return fmt.Errorf("txwork: %w: run `txwork migrate up` or your own migration: %w", ErrSchemaVersion, err)
+	}
+	return err
+}

@@ -1,0 +1,307 @@
+package workqueue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Status is the state of a row.
+type Status int16
+
+const (
+	Ready      Status = 0 // may be claimed once it is due
+	InProgress Status = 1 // claimed: somebody holds an owner token and a lease
+	Done       Status = 2 // acknowledged
+	Failed     Status = 3 // the dead letter: kept until somebody decides
+)
+
+var statusNames = [...]string{"ready", "in_progress", "done", "failed"}
+
+func (s Status) String() string {
+	if s < Ready || s > Failed {
+		return fmt.Sprintf("status(%d)", int16(s))
+	}
+	return statusNames[s]
+}
+
+// ParseStatus reads what [Status.String] writes.
+func ParseStatus(name string) (Status, error) {
+	i := slices.Index(statusNames[:], name)
+	if i < 0 {
+		return 0, invalid("status", "%q is unknown, want one of %v", name, statusNames)
+	}
+	return Status(i), nil
+}
+
+const (
+	// MinLease is the shortest lease: below it a stop-the-world pause looks like a crash.
+	MinLease = time.Second
+	// MaxLease is the longest: a lease is how long a crash goes unnoticed.
+	MaxLease = 24 * time.Hour
+	// MaxBatch bounds the rows of one claim and of one settle: the arrays and locks of a single statement.
+	MaxBatch = 10_000
+)
+
+// A Queue is the low-level operations on one table, through a pool ([Table.On]) or inside an
+// application's transaction ([Table.In]). It is as safe for concurrent use as what it runs on.
+//
+// Every operation returns the ids it really changed. A settle or extend that did not change all it was
+// asked to change also returns a [*SettleError].
+type Queue struct {
+	table *Table
+	exec  executor
+}
+
+// A Row is a claimed row.
+type Row struct {
+	ID          uuid.UUID
+	Token       uuid.UUID // the claim: every settle names it
+	DueAt       time.Time
+	CreatedAt   time.Time
+	Attempt     int // 1 is the first
+	MaxAttempts int
+	Headers     map[string]string
+	Values      []any // the domain's columns, in the order of Spec.Columns
+}
+
+// NewOwnerToken returns a token for one call of [Queue.Claim].
+func NewOwnerToken() uuid.UUID { return uuid.New() }
+
+// Claim takes up to limit due rows, in due order, for the length of the lease. The owner token names
+// this claim in every later settle: use a fresh one for every call, see [NewOwnerToken], since a process
+// that stalls past its lease and claims a row again must not be able to settle it with its old claim.
+//
+// A table with lanes needs a value for each, in the order of Spec.Lanes. With [Table.In] the claim
+// holds once the transaction commits: start no work before.
+func (q *Queue) Claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]Row, error) {
+	req := claimRequest{owner: owner, lease: lease, limit: limit, lanes: lanes, target: q.table.anyTarget}
+	if err := q.table.checkClaim(req); err != nil {
+		return nil, err
+	}
+	var claimed []claimedRow
+	err := q.table.telemetry.transition(ctx, opClaim, limit, func(ctx context.Context) (ids []uuid.UUID, err error) {
+		claimed, err = q.claim(ctx, req)
+		return rowIDs(claimed), err
+	})
+	return publicRows(claimed), err
+}
+
+// Ack settles rows as Done.
+func (q *Queue) Ack(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
+	return q.settleOp(ctx, opAck, owner, ids, &Outcome{kind: outcomeAck})
+}
+
+// Abandon settles rows as a failed attempt: Ready again after the delay, or Failed where the attempts
+// are used up or a cancel was asked for. The cause is stored as the row's last error.
+func (q *Queue) Abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration, cause string) ([]uuid.UUID, error) {
+	if err := checkDelay(delay); err != nil {
+		return nil, err
+	}
+	return q.settleOp(ctx, opAbandon, owner, ids, &Outcome{kind: outcomeRetry, delay: delay, cause: message(cause)})
+}
+
+// Retry is [Queue.Abandon] with the delay of the table's own backoff.
+func (q *Queue) Retry(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error) {
+	return q.settleOp(ctx, opAbandon, owner, ids, &Outcome{kind: outcomeRetry, delay: unnamedDelay, cause: message(cause)})
+}
+
+// Fail settles rows as Failed, whatever attempts are left.
+func (q *Queue) Fail(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error) {
+	return q.settleOp(ctx, opFail, owner, ids, &Outcome{kind: outcomeFail, cause: message(cause)})
+}
+
+// Snooze puts rows back for the delay and gives their attempt back.
+func (q *Queue) Snooze(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration) ([]uuid.UUID, error) {
+	if err := checkDelay(delay); err != nil {
+		return nil, err
+	}
+	return q.settleOp(ctx, opSnooze, owner, ids, &Outcome{kind: outcomeSnooze, delay: delay})
+}
+
+// Release puts rows back where they were and gives their attempt back: what was claimed was not started.
+func (q *Queue) Release(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
+	return q.settleOp(ctx, opSnooze, owner, ids, &Outcome{kind: outcomeRelease})
+}
+
+func (q *Queue) settleOp(ctx context.Context, op operation, owner uuid.UUID, ids []uuid.UUID, o *Outcome) (changed []uuid.UUID, err error) {
+	if err := checkBatch(ids); err != nil {
+		return nil, err
+	}
+	err = q.table.telemetry.transition(ctx, op, len(ids), func(ctx context.Context) ([]uuid.UUID, error) {
+		changed, err = q.settle(ctx, settleAll(owner, ids, o))
+		return changed, err
+	})
+	return changed, err
+}
+
+// Extend moves the end of the rows' lease to lease from now. Rows that are locked this moment, because
+// their settle is being committed, are neither changed nor reported as lost.
+func (q *Queue) Extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID, error) {
+	if err := firstError(checkLease(lease), checkBatch(ids)); err != nil {
+		return nil, err
+	}
+	var changed []uuid.UUID
+	err := q.table.telemetry.transition(ctx, opExtend, len(ids), func(ctx context.Context) ([]uuid.UUID, error) {
+		extended, err := q.extend(ctx, claimRefs(owner, ids), lease)
+		changed = extended.ids
+		return changed, err
+	})
+	return changed, err
+}
+
+// Cancel ends Ready rows as Failed with cancelled_at set. For rows in progress it records the wish and
+// tells the workers: the handler's context is cancelled, and unless the handler acks all the same the
+// row ends when it is settled. Rows that have ended, or were cancelled before, are left alone.
+func (q *Queue) Cancel(ctx context.Context, ids []uuid.UUID, reason string) ([]uuid.UUID, error) {
+	if err := checkBatch(ids); err != nil {
+		return nil, err
+	}
+	return q.idsOp(ctx, opCancel, q.table.statements.cancel, ids, map[string]any{
+		"reason": storable("cancelled: " + text(message(reason))),
+	})
+}
+
+// Redrive makes Failed rows Ready again, with all their attempts. Who asked and when is kept in the
+// headers txwork-redriven-by and txwork-redriven-at; an empty actor is the database's session user.
+func (q *Queue) Redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]uuid.UUID, error) {
+	if err := checkBatch(ids); err != nil {
+		return nil, err
+	}
+	return q.idsOp(ctx, opRedrive, q.table.statements.redrive, ids, map[string]any{
+		"actor": optionalText([]string{storable(actor)})[0],
+	})
+}
+
+func (q *Queue) idsOp(ctx context.Context, op operation, stmt statement, ids []uuid.UUID, args map[string]any) ([]uuid.UUID, error) {
+	args["ids"] = sortedUnique(ids)
+	var changed []uuid.UUID
+	err := q.table.telemetry.transition(ctx, op, len(ids), func(ctx context.Context) ([]uuid.UUID, error) {
+		err := q.exec.run(ctx, collectIDs(stmt, args, &changed))
+		return changed, err
+	})
+	return changed, err
+}
+
+// Reaped is what a reap did.
+type Reaped struct {
+	Requeued int `json:"requeued"` // Ready again
+	Failed   int `json:"failed"`   // attempts used up, or a cancel was asked for
+}
+
+// ReapExpired takes up to limit rows whose lease has ended from their owners: Ready again with backoff,
+// or Failed where the attempts are used up. Safe to run anywhere, any number of times.
+func (q *Queue) ReapExpired(ctx context.Context, limit int) (Reaped, error) {
+	if err := checkLimit(limit); err != nil {
+		return Reaped{}, err
+	}
+	var r Reaped
+	err := q.table.telemetry.count(ctx, opReap, limit, func(ctx context.Context) (int, error) {
+		err := q.exec.run(ctx, call{
+			statement: q.table.statements.reapExpired,
+			args:      map[string]any{"max_rows": limit},
+			row:       func(scan func(...any) error) error { return scan(&r.Requeued, &r.Failed) },
+		})
+		return r.Requeued + r.Failed, err
+	})
+	return r, err
+}
+
+// PurgeDone deletes up to limit rows that were acknowledged longer ago than age, oldest first.
+func (q *Queue) PurgeDone(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return q.purge(ctx, q.table.statements.purgeDone, age, limit)
+}
+
+// PurgeFailed deletes up to limit rows that failed longer ago than age, oldest first.
+func (q *Queue) PurgeFailed(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return q.purge(ctx, q.table.statements.purgeFailed, age, limit)
+}
+
+func (q *Queue) purge(ctx context.Context, stmt statement, age time.Duration, limit int) (int, error) {
+	if err := firstError(checkDelay(age), checkLimit(limit)); err != nil {
+		return 0, err
+	}
+	var deleted []uuid.UUID
+	err := q.table.telemetry.count(ctx, opPurge, limit, func(ctx context.Context) (int, error) {
+		err := q.exec.run(ctx, collectIDs(stmt, map[string]any{"age": interval(age), "max_rows": limit}, &deleted))
+		return len(deleted), err
+	})
+	return len(deleted), err
+}
+
+// A Wake is when somebody has to look at a table again.
+type Wake struct {
+	At time.Time     // by the database's clock
+	In time.Duration // from the moment of the answer; not positive when something is due already
+}
+
+// NextWakeAt tells the first due time of a Ready row or the first end of a lease, whichever is earlier.
+// It is nil when the table holds no live row.
+func (q *Queue) NextWakeAt(ctx context.Context) (*Wake, error) {
+	return q.wake(ctx, q.table.statements.nextWake, nil)
+}
+
+// nextDue tells the first due time that is still to come.
+func (q *Queue) nextDue(ctx context.Context, lanes []any) (*Wake, error) {
+	return q.wake(ctx, q.table.statements.nextDue, q.table.laneArgs(map[string]any{}, lanes))
+}
+
+func (q *Queue) wake(ctx context.Context, stmt statement, args map[string]any) (*Wake, error) {
+	var wake *Wake
+	err := q.exec.run(ctx, call{
+		statement: stmt,
+		args:      args,
+		row: func(scan func(...any) error) error {
+			var seconds float64
+			wake = new(Wake)
+			err := scan(&seconds, &wake.At)
+			wake.In = time.Duration(seconds * float64(time.Second))
+			return err
+		},
+	})
+	return wake, err
+}
+
+// Stats is a table's depth and age. Done rows are not counted: that would cost a scan of all of them.
+type Stats struct {
+	Ready       int64         `json:"ready"`        // due now
+	Scheduled   int64         `json:"scheduled"`    // due later
+	InProgress  int64         `json:"in_progress"`  // claimed
+	Expired     int64         `json:"expired"`      // of those, with an ended lease
+	Failed      int64         `json:"failed"`       // dead letters
+	OldestReady time.Duration `json:"oldest_ready"` // how long the oldest due row has waited
+}
+
+// Stats counts the live rows and the dead letters. Its cost grows with their number.
+func (q *Queue) Stats(ctx context.Context) (Stats, error) {
+	var s Stats
+	err := q.exec.run(ctx, call{
+		statement: q.table.statements.stats,
+		row: func(scan func(...any) error) error {
+			var seconds float64
+			err := scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Expired, &s.Failed, &seconds)
+			s.OldestReady = time.Duration(seconds * float64(time.Second))
+			return err
+		},
+	})
+	return s, err
+}
+
+func collectIDs(stmt statement, args map[string]any, ids *[]uuid.UUID) call {
+	return call{
+		statement: stmt,
+		args:      args,
+		reset:     func() { *ids = nil },
+		row: func(scan func(...any) error) error {
+			var id uuid.UUID
+			if err := scan(&id); err != nil {
+				return err
+			}
+			*ids = append(*ids, id)
+			return nil
+		},
+	}
+}

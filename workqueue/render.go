@@ -1,0 +1,189 @@
+package workqueue
+
+import (
+	"embed"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+// The statements live in sql/, one operation a file. They are rendered once per Spec, into constant
+// text, both for the Go worker and as the SQL functions that ship with the table: one definition.
+//
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+var sqlTemplates = template.Must(template.New("").Funcs(template.FuncMap{
+	"retry": func(spent, due string) retryBranch { return retryBranch{spent, due} },
+}).ParseFS(sqlFiles, "sql/*.sql"))
+
+// retryBranch is what retry_or_fail.sql is told: when a row's attempts are spent, and when it is due if not.
+type retryBranch struct{ Spent, Due string }
+
+// A statement is one rendered operation with its parameters in the order of $1, $2, ….
+type statement struct {
+	name   string
+	text   string
+	params []string
+}
+
+// statements are all of a table's operations.
+type statements struct {
+	insert, findUnique                     statement
+	claim, nextDue, nextWake, stats        statement
+	ack, abandon, snooze, fail, extend     statement
+	classify, cancel, redrive, reapExpired statement
+	purgeDone, purgeFailed                 statement
+}
+
+func renderStatements(spec Spec) statements {
+	v := newView(spec)
+	s := statements{
+		insert:      v.statement("insert"),
+		claim:       v.statement("claim"),
+		nextDue:     v.statement("next_due"),
+		nextWake:    v.statement("next_wake"),
+		stats:       v.statement("stats"),
+		ack:         v.statement(v.ackFile()),
+		abandon:     v.statement("abandon"),
+		snooze:      v.statement("snooze"),
+		fail:        v.statement("fail"),
+		extend:      v.statement("extend"),
+		classify:    v.statement("classify"),
+		cancel:      v.statement("cancel"),
+		redrive:     v.statement("redrive"),
+		reapExpired: v.statement("reap_expired"),
+		purgeDone:   v.statement("purge_done"),
+		purgeFailed: v.statement("purge_failed"),
+	}
+	if len(v.Unique) > 0 {
+		s.findUnique = v.statement("find_unique")
+	}
+	return s
+}
+
+// view is what the templates see of a Spec.
+type view struct {
+	spec                   Spec
+	Table                  string
+	Columns, Lanes, Unique []columnView
+	MaxAttempts            int
+	DeleteDone             bool
+}
+
+// columnView is a domain column as the templates see it.
+type columnView struct {
+	Column
+	Quoted string
+	Alias  string // its name inside unnest, where it cannot collide
+	Param  string // its name as a parameter
+	Bind   string // the element type it is sent as
+	Cast   bool   // whether Bind differs from Type
+}
+
+// boundAsText are the types that not every driver can send in an array of their own.
+var boundAsText = []string{"date", "jsonb", "numeric"}
+
+func newView(spec Spec) view {
+	spec = spec.withDefaults()
+	v := view{
+		spec:        spec,
+		Table:       quote(spec.Schema) + "." + quote(spec.Table),
+		MaxAttempts: spec.MaxAttempts,
+		DeleteDone:  spec.DeleteDone,
+	}
+	for i, c := range spec.Columns {
+		cv := columnView{Column: c, Quoted: quote(c.Name), Alias: fmt.Sprintf("c%d", i+1), Param: "column_" + c.Name, Bind: c.Type}
+		if slices.Contains(boundAsText, c.Type) {
+			cv.Bind, cv.Cast = "text", true
+		}
+		v.Columns = append(v.Columns, cv)
+	}
+	v.Lanes = v.pick(spec.Lanes)
+	v.Unique = v.pick(spec.Unique)
+	return v
+}
+
+func (v view) pick(names []string) []columnView {
+	var picked []columnView
+	for _, name := range names {
+		i := slices.IndexFunc(v.Columns, func(c columnView) bool { return c.Name == name })
+		picked = append(picked, v.Columns[i])
+	}
+	return picked
+}
+
+// Named is a name derived from the table's, such as that of an index.
+func (v view) Named(suffix string) string { return quote(v.spec.Table + "_" + suffix) }
+
+// Function is the qualified name of one of the table's functions.
+func (v view) Function(name string) string { return quote(v.spec.Schema) + "." + v.Named(name) }
+
+// Channel is the LISTEN channel as a string literal; Validate leaves nothing in it to escape.
+func (v view) Channel() string { return "'" + v.spec.channel() + "'" }
+
+// NowMicros is the notification's payload: the earliest due time that the announcing transaction can
+// have written, so that a claim cursor which is already past it can move back.
+func (v view) NowMicros() string { return "(extract(epoch FROM now()) * 1000000)::bigint::text" }
+
+// AbandonDue is the due time after a reported failure.
+func (v view) AbandonDue() string {
+	return fmt.Sprintf("clock_timestamp() + coalesce(s.delay * interval '1 microsecond', %s)", v.spec.Retry.sql("t.attempts"))
+}
+
+// ReapDue is the due time after an ended lease.
+func (v view) ReapDue() string {
+	return fmt.Sprintf("greatest(clock_timestamp(), t.locked_until + %s)", v.spec.Retry.sql("t.attempts"))
+}
+
+func (v view) ackFile() string {
+	if v.DeleteDone {
+		return "ack_delete"
+	}
+	return "ack"
+}
+
+// execute renders a template file. The files are embedded and every Spec is validated, so a failure is
+// a defect of this package.
+func (v view) execute(file string, data any) string {
+	var b strings.Builder
+	if err := sqlTemplates.ExecuteTemplate(&b, file+".sql", data); err != nil {
+		panic(err)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+var namedParameter = regexp.MustCompile(`@([a-z_][a-z0-9_]*)`)
+
+// statement renders an operation for a driver: named parameters become $1, $2, … and the comment, which
+// is for the reader of the file, is not sent to the server.
+func (v view) statement(file string) statement {
+	s := statement{name: file}
+	s.text = namedParameter.ReplaceAllStringFunc(v.body(file), func(p string) string {
+		i := slices.Index(s.params, p[1:])
+		if i < 0 {
+			s.params = append(s.params, p[1:])
+			i = len(s.params) - 1
+		}
+		return fmt.Sprintf("$%d", i+1)
+	})
+	return s
+}
+
+// inline renders an operation with an expression in the place of every parameter, as a function body.
+func (v view) inline(file string, expressions map[string]string) string {
+	return namedParameter.ReplaceAllStringFunc(v.body(file), func(p string) string {
+		expr, ok := expressions[p[1:]]
+		if !ok {
+			panic("sql/" + file + ".sql: no expression for parameter " + p)
+		}
+		return expr
+	})
+}
+
+func (v view) body(file string) string {
+	lines := strings.Split(v.execute(file, v), "\n")
+	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "--") }), "\n")
+}

@@ -1,0 +1,93 @@
+package workqueue
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Growth says how a [Retry] delay grows with the number of attempts.
+type Growth uint8
+
+const (
+	Constant    Growth = iota + 1 // base, base, base
+	Linear                        // base × n
+	Quadratic                     // base × n²
+	Exponential                   // base × 2ⁿ⁻¹
+)
+
+// Retry is a backoff as data, so that the Go worker and the SQL reaper compute the same delay.
+//
+// After attempt n (1 is the first) the delay is Base grown by Growth, at most Cap, less a random share
+// of up to Jitter of it: jitter never makes a delay longer than Cap.
+type Retry struct {
+	Growth Growth
+	Base   time.Duration
+	Cap    time.Duration
+	Jitter float64 // 0 to 1
+}
+
+// DefaultRetry waits 1 s after the first attempt and doubles up to 15 minutes, spread by a fifth so
+// that rows which failed together do not come back together.
+var DefaultRetry = Retry{Growth: Exponential, Base: time.Second, Cap: 15 * time.Minute, Jitter: 0.2}
+
+// maxDelay bounds every delay that a caller may name: ten years, far from overflow in Go and in SQL.
+const maxDelay = 10 * 365 * 24 * time.Hour
+
+// maxExponent keeps 2ⁿ finite however many attempts a row is allowed.
+const maxExponent = 40
+
+// Delay is the time to wait after the given attempt, jitter included.
+func (r Retry) Delay(attempt int) time.Duration {
+	d := r.grown(max(attempt, 1))
+	return time.Duration(d * (1 - r.Jitter*rand.Float64()))
+}
+
+func (r Retry) grown(attempt int) float64 {
+	n := float64(attempt)
+	factor := 1.0
+	switch r.Growth {
+	case Linear:
+		factor = n
+	case Quadratic:
+		factor = n * n
+	case Exponential:
+		factor = math.Exp2(min(n-1, maxExponent))
+	}
+	return min(float64(r.Base)*factor, float64(r.Cap))
+}
+
+// sql is the same delay as an interval expression over the given attempts expression.
+func (r Retry) sql(attempts string) string {
+	factor := "1"
+	switch r.Growth {
+	case Linear:
+		factor = attempts
+	case Quadratic:
+		factor = fmt.Sprintf("%s::float8 ^ 2", attempts)
+	case Exponential:
+		factor = fmt.Sprintf("2::float8 ^ least(%s - 1, %d)", attempts, maxExponent)
+	}
+	delay := fmt.Sprintf("least(%d * (%s), %d)", r.Base.Microseconds(), factor, r.Cap.Microseconds())
+	if r.Jitter > 0 {
+		delay += fmt.Sprintf(" * (1 - %g * random())", r.Jitter)
+	}
+	return delay + " * interval '1 microsecond'"
+}
+
+func (r Retry) validate() error {
+	switch {
+	case r.Growth < Constant || r.Growth > Exponential:
+		return invalid("retry", "has growth %d, want Constant, Linear, Quadratic or Exponential", r.Growth)
+	case r.Base < 0:
+		return invalid("retry", "has base %v, it cannot be negative", r.Base)
+	case r.Cap < r.Base:
+		return invalid("retry", "has cap %v below its base %v", r.Cap, r.Base)
+	case r.Cap > maxDelay:
+		return invalid("retry", "has cap %v, at most %v is allowed", r.Cap, maxDelay)
+	case !(r.Jitter >= 0 && r.Jitter <= 1):
+		return invalid("retry", "has jitter %v, want 0 to 1", r.Jitter)
+	}
+	return nil
+}

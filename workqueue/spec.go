@@ -1,0 +1,245 @@
+package workqueue
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// Defaults of a [Spec] and of what is built on it. Each is declared here once, with its reason.
+const (
+	// DefaultSchema is where txwork keeps its tables unless told otherwise.
+	DefaultSchema = "txwork"
+
+	// DefaultMaxAttempts bounds how often a row is started. With the default backoff ten attempts
+	// span about a quarter of an hour: longer than a deploy or a failover, shorter than a day of noise.
+	DefaultMaxAttempts = 10
+
+	// DefaultRetention is how long a Done row is kept: a week answers most "did it run?" questions.
+	// Failed rows are kept until somebody decides.
+	DefaultRetention = 7 * 24 * time.Hour
+)
+
+// identifierLimit is PostgreSQL's NAMEDATALEN - 1: a longer name is silently cut, and two cut names collide.
+const identifierLimit = 63
+
+// longestSuffix is the longest text that is appended to a table's name to derive another one.
+const longestSuffix = "_reap_expired"
+
+var identifierPattern = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+
+// A Spec describes one domain table: what the core needs to know in order to claim from it, settle in
+// it and create it. It is plain data; [Open] validates it and renders its statements.
+//
+// The zero value of every field but Table is usable.
+type Spec struct {
+	// Schema holds the table and its functions. Default: [DefaultSchema].
+	Schema string
+
+	// Table is the table's name, at most 50 bytes, since function and index names derive from it.
+	Table string
+
+	// Columns are the domain's own columns, in table order, after the core's.
+	Columns []Column
+
+	// Lanes names the columns on which every claim has an equality test, such as queue and priority.
+	// They lead the claim index, so a claim of one lane never reads another's rows.
+	Lanes []string
+
+	// Unique names columns of which at most one row may hold the same values, while none of them is
+	// NULL. Enqueueing such a row again changes nothing and reports the row that is there.
+	Unique []string
+
+	// MaxAttempts is the default of the table's max_attempts column. Default: [DefaultMaxAttempts].
+	MaxAttempts int
+
+	// Retry is the backoff between attempts where nobody names a delay. Default: [DefaultRetry].
+	Retry Retry
+
+	// Retention is how long the reaper keeps Done rows. Default: [DefaultRetention].
+	// It has no effect with DeleteDone.
+	Retention time.Duration
+
+	// FailedRetention is how long the reaper keeps Failed rows. Default 0: for ever.
+	FailedRetention time.Duration
+
+	// DeleteDone makes ack delete the row: the fastest, at the price of the audit trail. A settle that
+	// is repeated can then only say that the row is gone, see [ErrGone].
+	DeleteDone bool
+}
+
+// A Column is a domain column of a [Spec].
+type Column struct {
+	Name    string
+	Type    string // one of the types that [ColumnTypes] lists
+	NotNull bool
+}
+
+// columnTypes are the types a domain column may have: those that every driver can bind as an array.
+var columnTypes = []string{
+	"bigint", "boolean", "bytea", "date", "double precision", "integer", "jsonb",
+	"numeric", "smallint", "text", "timestamptz", "uuid",
+}
+
+// ColumnTypes lists the types that a [Column] may have.
+func ColumnTypes() []string { return slices.Clone(columnTypes) }
+
+// coreColumns are the columns that every domain table has.
+var coreColumns = []string{
+	"id", "due_at", "created_at", "max_attempts", "attempts", "status", "locked_until", "owner_token",
+	"completed_at", "failed_at", "cancelled_at", "last_error", "headers",
+}
+
+// parameterNames are taken by the SQL functions, whose parameters include the lanes.
+var parameterNames = []string{"lease_seconds", "batch_size", "ids", "delay_seconds", "error", "max_rows"}
+
+// Validate reports the first thing that is wrong with the Spec, naming the field.
+func (s Spec) Validate() error {
+	s = s.withDefaults()
+	checks := []func() error{s.validateNames, s.validateColumns, s.validateLanes, s.validateUnique, s.validateLimits}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Spec) withDefaults() Spec {
+	if s.Schema == "" {
+		s.Schema = DefaultSchema
+	}
+	if s.MaxAttempts == 0 {
+		s.MaxAttempts = DefaultMaxAttempts
+	}
+	if s.Retention == 0 {
+		s.Retention = DefaultRetention
+	}
+	if s.Retry == (Retry{}) {
+		s.Retry = DefaultRetry
+	}
+	return s
+}
+
+func (s Spec) validateNames() error {
+	if err := ValidateIdentifier("schema", s.Schema); err != nil {
+		return err
+	}
+	if err := ValidateIdentifier("table", s.Table); err != nil {
+		return err
+	}
+	if n := len(s.Table) + len(longestSuffix); n > identifierLimit {
+		return invalid("table", "%q is too long: %s%s has %d bytes, PostgreSQL cuts names at %d",
+			s.Table, s.Table, longestSuffix, n, identifierLimit)
+	}
+	if n := len(s.channel()); n > identifierLimit {
+		return invalid("table", "%q is too long for schema %q: the LISTEN channel %s has %d bytes, PostgreSQL allows %d",
+			s.Table, s.Schema, s.channel(), n, identifierLimit)
+	}
+	return nil
+}
+
+// ValidateIdentifier reports whether name can stand as the named kind of identifier: lower-case
+// letters, digits and underscores, not starting with a digit, at most 63 bytes.
+func ValidateIdentifier(kind, name string) error {
+	if name == "" {
+		return invalid(kind, "is empty: it needs a name")
+	}
+	if len(name) > identifierLimit {
+		return invalid(kind, "%q has %d bytes, PostgreSQL cuts names at %d", name, len(name), identifierLimit)
+	}
+	if !identifierPattern.MatchString(name) {
+		return invalid(kind, "%q must match [a-z_][a-z0-9_]*", name)
+	}
+	return nil
+}
+
+func (s Spec) validateColumns() error {
+	seen := map[string]bool{}
+	for _, c := range s.Columns {
+		if err := ValidateIdentifier("column", c.Name); err != nil {
+			return err
+		}
+		if slices.Contains(coreColumns, c.Name) {
+			return invalid("column", "%q is a column that the core has already", c.Name)
+		}
+		if seen[c.Name] {
+			return invalid("column", "%q is listed twice", c.Name)
+		}
+		if !slices.Contains(columnTypes, c.Type) {
+			return invalid("column", "%q has type %q, it must be one of %v", c.Name, c.Type, columnTypes)
+		}
+		seen[c.Name] = true
+	}
+	return nil
+}
+
+func (s Spec) validateLanes() error {
+	for i, name := range s.Lanes {
+		c, ok := s.column(name)
+		if !ok {
+			return invalid("lanes", "%q is none of the columns", name)
+		}
+		if !c.NotNull {
+			return invalid("lanes", "column %q must be NotNull: NULL equals nothing, so its rows could never be claimed", name)
+		}
+		if slices.Contains(parameterNames, name) {
+			return invalid("lanes", "%q is the name of a parameter of the table's SQL functions", name)
+		}
+		if slices.Contains(s.Lanes[:i], name) {
+			return invalid("lanes", "%q is listed twice", name)
+		}
+	}
+	return nil
+}
+
+func (s Spec) validateUnique() error {
+	for i, name := range s.Unique {
+		if _, ok := s.column(name); !ok {
+			return invalid("unique", "%q is none of the columns", name)
+		}
+		if slices.Contains(s.Unique[:i], name) {
+			return invalid("unique", "%q is listed twice", name)
+		}
+	}
+	return nil
+}
+
+func (s Spec) validateLimits() error {
+	if s.MaxAttempts < 1 {
+		return invalid("max attempts", "is %d, a row needs at least one attempt", s.MaxAttempts)
+	}
+	if s.Retention < 0 {
+		return invalid("retention", "is %v, it cannot be negative; to keep nothing set DeleteDone", s.Retention)
+	}
+	if s.FailedRetention < 0 {
+		return invalid("failed retention", "is %v, it cannot be negative", s.FailedRetention)
+	}
+	return s.Retry.validate()
+}
+
+func (s Spec) column(name string) (Column, bool) {
+	i := slices.IndexFunc(s.Columns, func(c Column) bool { return c.Name == name })
+	if i < 0 {
+		return Column{}, false
+	}
+	return s.Columns[i], true
+}
+
+// Name is the table's qualified name without quotes, as messages and telemetry show it.
+func (s Spec) Name() string {
+	s = s.withDefaults()
+	return s.Schema + "." + s.Table
+}
+
+// channel is the LISTEN channel on which inserts into the table are announced.
+func (s Spec) channel() string { return s.Name() }
+
+// quote makes an identifier safe to stand in a statement. Validate has refused everything that would
+// need escaping, so this keeps reserved words usable.
+func quote(name string) string { return `"` + name + `"` }
+
+func invalid(field, format string, args ...any) error {
+	return &InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}

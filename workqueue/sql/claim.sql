@@ -1,0 +1,25 @@
+-- Ready -> InProgress. Locks only the rows that it takes and waits for nobody (SKIP LOCKED).
+-- The array is computed once, so the limit holds; its rows are then fetched by ctid, with no key
+-- look-up. A row that changed between snapshot and lock is locked but not returned: the next sweep
+-- finds it. status = 0 is a literal because a parameter would hide the index from a generic plan.
+-- No changed column stands in an index, so the update is heap-only.
+UPDATE {{.Table}} AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = @owner_token::uuid,
+    locked_until = clock_timestamp() + @lease::interval
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM {{.Table}} AS r
+    WHERE r.completed_at IS NULL
+      AND r.status = 0
+      AND r.due_at <= now()
+      AND (r.due_at, r.id) > (@after_due::timestamptz, @after_id::uuid)
+      {{- range .Lanes}}
+      AND r.{{.Quoted}} = @{{.Param}}::{{.Type}}
+      {{- end}}
+    ORDER BY {{range .Lanes}}r.{{.Quoted}}, {{end}}r.due_at, r.id
+    LIMIT @batch_size::int
+    FOR NO KEY UPDATE SKIP LOCKED))
+RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers
+    {{- range .Columns}}, t.{{.Quoted}}{{end}}

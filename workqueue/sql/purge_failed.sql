@@ -1,0 +1,11 @@
+-- Failed rows past their retention, a bounded batch at a time, oldest first.
+DELETE FROM {{.Table}} AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM {{.Table}} AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.failed_at < now() - @age::interval
+    ORDER BY r.failed_at, r.id
+    LIMIT @max_rows::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id

@@ -1,0 +1,26 @@
+-- InProgress with an ended lease -> Ready with backoff, or Failed. The limit counts expired rows only,
+-- so long jobs with good leases cannot hide them. SKIP LOCKED leaves alone a row that is being settled
+-- or renewed this moment; one that was renewed since the snapshot is checked again and left alone.
+-- The backoff runs from the end of the lease: the attempt was over by then.
+WITH changed AS (
+    UPDATE {{.Table}} AS t
+    SET {{template "retry_or_fail" retry "t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL" .ReapDue}}
+        owner_token = NULL,
+        last_error = 'lease expired at ' || to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+            || ' in attempt ' || t.attempts
+    WHERE t.ctid = ANY (ARRAY(
+        SELECT r.ctid
+        FROM {{.Table}} AS r
+        WHERE r.completed_at IS NULL
+          AND r.status = 1
+          AND r.due_at <= now()
+          AND r.locked_until < now()
+        ORDER BY {{range .Lanes}}r.{{.Quoted}}, {{end}}r.due_at, r.id
+        LIMIT @max_rows::int
+        FOR NO KEY UPDATE SKIP LOCKED))
+    RETURNING t.status
+)
+SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed
+FROM changed
+HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_notify({{.Channel}}, {{.NowMicros}}) IS NOT NULL ELSE true END

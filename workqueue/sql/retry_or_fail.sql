@@ -1,0 +1,9 @@
+{{- /* The one place that decides between another attempt and the dead letter: a reported failure, a
+release and a reaped lease all end here, so they cannot disagree. */ -}}
+{{define "retry_or_fail" -}}
+    status = CASE WHEN {{.Spent}} THEN 3 ELSE 0 END,
+    due_at = CASE WHEN {{.Spent}} THEN t.due_at ELSE {{.Due}} END,
+    completed_at = CASE WHEN {{.Spent}} THEN clock_timestamp() END,
+    failed_at = CASE WHEN {{.Spent}} THEN clock_timestamp() END,
+    locked_until = NULL,
+{{- end}}

@@ -1,0 +1,3 @@
+{{range .Functions}}DROP FUNCTION {{$.Function .Name}}({{.Types}});
+{{end}}DROP TABLE {{.Table}};
+DROP FUNCTION {{.Function "announce"}}();

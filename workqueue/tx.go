@@ -1,0 +1,158 @@
+package workqueue
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// A Tx is an application's open transaction, whichever library opened it. It is sealed: only [Pgx] and
+// [SQL] make one, and neither accepts a pool or a bare connection, because a message that is written
+// outside the transaction which it reports on is the bug that this library exists to prevent.
+//
+// txwork never commits, rolls back or closes a Tx.
+type Tx interface {
+	executor
+	// database names the system in error messages and keeps others from implementing Tx.
+	database() string
+}
+
+// SQLTx is what [SQL] needs of a transaction. *sql.Tx has it, *sqlx.Tx and others that embed one have
+// it too; *sql.DB and *sql.Conn lack Commit and do not compile.
+type SQLTx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	Commit() error
+	Rollback() error
+}
+
+// Pgx adapts a pgx transaction: what pgx.Conn.Begin and pgxpool.Pool.Begin return.
+func Pgx(tx pgx.Tx) Tx { return pgxTx{tx} }
+
+// SQL adapts a database/sql transaction, of any PostgreSQL driver.
+func SQL(tx SQLTx) Tx { return sqlTx{tx} }
+
+// An executor runs statements. Every way into the database is one.
+type executor interface {
+	run(ctx context.Context, calls ...call) error
+}
+
+// A call is one statement with its arguments and what to do with each of its rows.
+type call struct {
+	statement
+	args map[string]any
+	row  func(scan func(dest ...any) error) error
+	// reset forgets what row has collected: a transaction that lost a conflict runs again.
+	reset func()
+	// unpinned leaves the planner alone: for inserts, which have no plan to go wrong.
+	unpinned bool
+	// lazy marks a change that may be lost in a crash, as a claim may: its commit waits for no disk.
+	lazy bool
+}
+
+// arguments are the call's arguments in the order of $1, $2, …
+func (c call) arguments(encode func(any) any) []any {
+	args := make([]any, len(c.params))
+	for i, name := range c.params {
+		v, ok := c.args[name]
+		if !ok {
+			panic("txwork: statement " + c.name + " lacks argument " + name)
+		}
+		args[i] = encode(v)
+	}
+	return args
+}
+
+type pgxTx struct{ tx pgx.Tx }
+
+func (pgxTx) database() string { return "pgx" }
+
+func (t pgxTx) run(ctx context.Context, calls ...call) error {
+	if t.tx == nil {
+		return invalid("transaction", "is nil")
+	}
+	encode := pgxEncoder(t.tx.Conn())
+	return runPinned(ctx, calls, func(c call) error {
+		rows, err := t.tx.Query(ctx, c.text, c.arguments(encode)...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		return eachRow(pgxRows{rows}, c.row)
+	})
+}
+
+type sqlTx struct{ tx SQLTx }
+
+func (sqlTx) database() string { return "database/sql" }
+
+func (t sqlTx) run(ctx context.Context, calls ...call) error {
+	if t.tx == nil {
+		return invalid("transaction", "is nil")
+	}
+	return runPinned(ctx, calls, func(c call) error {
+		rows, err := t.tx.QueryContext(ctx, c.text, c.arguments(literal)...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		return eachRow(rows, c.row)
+	})
+}
+
+// runPinned runs the calls one after the other in the caller's transaction, under the plan settings
+// where a call needs them, and gives the caller its own settings back.
+func runPinned(ctx context.Context, calls []call, one func(call) error) error {
+	for _, c := range calls {
+		if c.unpinned {
+			if err := one(c); err != nil {
+				return explain(err)
+			}
+			continue
+		}
+		var before []string
+		if err := one(pinCall(&before)); err != nil {
+			return explain(err)
+		}
+		if err := one(c); err != nil {
+			return explain(err)
+		}
+		if err := one(unpinCall(before)); err != nil {
+			return explain(err)
+		}
+	}
+	return nil
+}
+
+// rows is what pgx.Rows and *sql.Rows share.
+type rows interface {
+	Next() bool
+	Scan(dest ...any) error
+	Err() error
+}
+
+func eachRow(rs rows, row func(scan func(...any) error) error) error {
+	for rs.Next() {
+		if row == nil {
+			continue
+		}
+		if err := row(rs.Scan); err != nil {
+			return err
+		}
+	}
+	return rs.Err()
+}
+
+// pgxRows lets pgx decode ids in its binary form instead of through sql.Scanner and a string.
+type pgxRows struct{ pgx.Rows }
+
+func (r pgxRows) Scan(dest ...any) error {
+	for i, d := range dest {
+		if id, ok := d.(*uuid.UUID); ok {
+			dest[i] = (*[16]byte)(id)
+		}
+	}
+	return r.Rows.Scan(dest...)
+}
