@@ -1,0 +1,206 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package localpg
+
+import (
+	"archive/zip"
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// install puts programs that do nothing where PostgreSQL's would be.
+func install(t *testing.T, elem ...string) string {
+	t.Helper()
+	dir := filepath.Join(elem...)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range programs {
+		if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func offline(context.Context, *owner) (string, error) { return "", errors.New("no network") }
+
+func TestFindOrder(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	given := install(t, root, "given")
+	named := install(t, root, "named")
+	install(t, root, "packaged", "9.6", "bin")
+	newest := install(t, root, "packaged", "17", "bin")
+	install(t, root, "packaged", "15", "bin")
+	onPath := install(t, root, "path")
+	usual := install(t, root, "usual", "postgresql@16", "bin")
+	downloaded := install(t, root, "downloaded")
+
+	f := finder{
+		env:      named,
+		packaged: []string{filepath.Join(root, "packaged", "*", "bin")},
+		path:     onPath,
+		usual:    []string{filepath.Join(root, "usual", "postgresql@*", "bin")},
+		download: func(context.Context, *owner) (string, error) { return downloaded, nil },
+	}
+	expect := func(given, want string) {
+		t.Helper()
+		if got, err := f.find(t.Context(), given); got != want || err != nil {
+			t.Errorf("found %s, %v; want %s", got, err, want)
+		}
+	}
+	expect(given, given)
+	expect("", named)
+	f.env = ""
+	expect("", newest)
+	f.packaged = nil
+	expect("", onPath)
+	f.path = ""
+	expect("", usual)
+	f.usual = nil
+	expect("", downloaded)
+}
+
+func TestNothingFound(t *testing.T) {
+	t.Parallel()
+	f := finder{path: t.TempDir(), download: offline}
+	_, err := f.find(t.Context(), "")
+	if err == nil {
+		t.Fatal("found PostgreSQL in an empty directory")
+	}
+	for _, want := range []string{
+		"no network", "apt install postgresql", "brew install", "dnf install", BinDirEnv, DatabaseURLEnv,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not mention %q:\n%v", want, err)
+		}
+	}
+}
+
+// A directory somebody named is not silently replaced by another.
+func TestNamedDirectoryWithoutPostgreSQL(t *testing.T) {
+	t.Parallel()
+	elsewhere := install(t, t.TempDir())
+	f := finder{env: t.TempDir(), path: elsewhere, download: offline}
+	if dir, err := f.find(t.Context(), ""); err == nil || !strings.Contains(err.Error(), BinDirEnv) {
+		t.Errorf("found %s, %v; want an error that names %s", dir, err, BinDirEnv)
+	}
+	if dir, err := f.find(t.Context(), "relative/bin"); err == nil {
+		t.Errorf("accepted a relative directory as %s", dir)
+	}
+}
+
+func TestBinariesTheOwnerCannotReach(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	dir := install(t, home, "bin")
+	if err := os.Chmod(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f := finder{owner: &owner{name: "stranger", uid: nobodyID - 1, gid: nobodyID - 1}, download: offline}
+	if err := f.check(dir); err == nil || !strings.Contains(err.Error(), "stranger") {
+		t.Errorf("check returned %v, want an error that names the user", err)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	for dir, want := range map[string]int{
+		"/usr/lib/postgresql/17/bin":                              17,
+		"/usr/lib/postgresql/9.6/bin":                             9,
+		"/opt/homebrew/opt/postgresql@16/bin":                     16,
+		"/usr/pgsql-18/bin":                                       18,
+		"/usr/libexec/postgresql15":                               15,
+		"/Applications/Postgres.app/Contents/Versions/latest/bin": 0,
+		"/home/user42/postgresql/14/bin":                          14,
+	} {
+		if got := version(dir); got != want {
+			t.Errorf("version(%s) = %d, want %d", dir, got, want)
+		}
+	}
+}
+
+// tinyArchive is an .txz with bin/postgres, bin/initdb and bin/pg_ctl, each a
+// shell script that fails.
+const tinyArchive = "" +
+	"/Td6WFoAAAFpIt42AgAhARwAAAAQz1jM4Cf/AJ9dADEaShsJm84iHsbLRwPoGC75j1TR0bLwgHrZHLiLJuV1KHkarF" +
+	"ltIYArc1YxYzJqG2Y47qNin0SgfQvSQRli67jgxbq7P43y3+F6/adAkwpE9UIbBH67n/BmjGAy0a9km3nOC/qzA9Bl" +
+	"tI6iV7tEMEbkoZJJXMb5P2PtRcxaztVu9wyYXLg4KKPpLDymEeXpWl2r0XPePwgPfx5sdxSoAAAAzM7GmwABtwGAUA" +
+	"AAK0YfeD4wDYsCAAAAAAFZWg=="
+
+// repository serves tinyArchive the way Maven Central serves PostgreSQL.
+func repository(t *testing.T) string {
+	archive, err := base64.StdEncoding.DecodeString(tinyArchive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, ".jar") {
+			http.NotFound(w, r)
+			return
+		}
+		jar := zip.NewWriter(w)
+		file, _ := jar.Create("postgres.txz")
+		_, _ = file.Write(archive)
+		_ = jar.Close()
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestDownload(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir()) // for what embedded-postgres leaves there
+	repository, cache := repository(t), filepath.Join(t.TempDir(), "cache")
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			dir, err := downloadFrom(t.Context(), repository, cache)
+			if err == nil {
+				err = finder{}.check(dir)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if left := list(t, cache); !slices.Equal(left, []string{"postgresql-" + string(downloadVersion)}) {
+		t.Errorf("the cache holds %v", left)
+	}
+}
+
+func TestFailedDownload(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	cache := t.TempDir()
+	if dir, err := downloadFrom(t.Context(), server.URL, cache); err == nil {
+		t.Errorf("downloaded %s from nowhere", dir)
+	}
+	if left := list(t, cache); len(left) != 0 {
+		t.Errorf("the cache holds %v", left)
+	}
+}
+
+func list(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}

@@ -1,0 +1,81 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package localpg
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A directory that is just being created must not be swept, and the one that
+// createDir returns must be there, whatever other processes sweep meanwhile.
+func TestSweepAgainstCreate(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	until := time.Now().Add(300 * time.Millisecond)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for time.Now().Before(until) {
+				sweep(base)
+			}
+		})
+		wg.Go(func() {
+			for time.Now().Before(until) {
+				if err := createAndUse(base); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	sweep(base)
+	if left := list(t, base); len(left) != 0 {
+		t.Errorf("not swept: %v", left)
+	}
+}
+
+func createAndUse(base string) error {
+	dir, lock, err := createDir(base, nil)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		return err
+	}
+	time.Sleep(time.Millisecond)
+	_, err = os.Stat(file)
+	return err
+}
+
+func TestSweepLeavesOthersAlone(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	target := t.TempDir()
+	if err := os.WriteFile(filepath.Join(target, "precious"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := errors.Join(
+		os.Symlink(target, filepath.Join(base, dirPrefix+"link")),
+		os.WriteFile(filepath.Join(base, dirPrefix+"file"), nil, 0o600),
+		os.Mkdir(filepath.Join(base, "other"), 0o700),
+		os.Mkdir(filepath.Join(base, dirPrefix+"stale"), 0o700),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sweep(base)
+	if left := list(t, base); len(left) != 3 {
+		t.Errorf("left %v, want the link, the file and the other directory", left)
+	}
+	if len(list(t, target)) != 1 {
+		t.Error("swept through a symbolic link")
+	}
+}
