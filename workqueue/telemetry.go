@@ -230,6 +230,19 @@ func producerLink(headers map[string]string) (trace.Link, bool) {
 	return trace.Link{SpanContext: sc}, sc.IsValid()
 }
 
+// linkProducers links a claim's span to the producers of its rows.
+func linkProducers(ctx context.Context, rows []claimedRow) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	for _, row := range rows {
+		if link, ok := producerLink(row.Headers); ok {
+			span.AddLink(link)
+		}
+	}
+}
+
 var opProcess = operation{"process", "process", trace.SpanKindConsumer, true}
 
 // processing opens the span around one handler call, linked to the producer.

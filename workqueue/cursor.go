@@ -1,0 +1,110 @@
+package workqueue
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Bounds of the time between two sweeps, and the share of its time that a claimer spends on them.
+const (
+	minSweepInterval = 10 * time.Millisecond
+	maxSweepInterval = 10 * time.Second
+	sweepShare       = 20 // at most one part in 20
+)
+
+// A claimer claims from one lane, behind a cursor: it goes on after the last row that it claimed, so
+// that it reads neither the rows in flight nor the dead index entries which stand at the head of the
+// claim index, and which a long transaction keeps there.
+//
+// The cursor is an optimisation and nothing else. A row may appear behind it: committed late, due in the
+// past, or returned without moving. A notification moves the cursor back to it; a sweep from the start
+// finds whatever no notification told of. The cost of a sweep, which grows with the dead entries,
+// stretches the time to the next one.
+type claimer struct {
+	queue  *Queue
+	lease  time.Duration
+	lanes  []any
+	target func() (any, []any)
+
+	mu         sync.Mutex
+	cursor     position
+	notified   position // the earliest place notified of since the current claim began; zero: none
+	nextSweep  time.Time
+	sweepEvery time.Duration
+	unswept    bool // rows may have been passed over since the last complete sweep
+}
+
+// claim takes up to limit rows. Fewer than limit means: nothing more that this claimer knows of.
+func (c *claimer) claim(ctx context.Context, limit int) ([]claimedRow, error) {
+	req := claimRequest{owner: NewOwnerToken(), lease: c.lease, limit: limit, lanes: c.lanes, target: c.target}
+	start := time.Now()
+	req.after = c.begin(start)
+	rows, err := c.queue.claim(ctx, req)
+	if err == nil {
+		c.advance(req, rows, time.Since(start))
+	}
+	return rows, err
+}
+
+func (c *claimer) begin(now time.Time) position {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.notified = position{}
+	if !now.Before(c.nextSweep) {
+		return position{}
+	}
+	return c.cursor
+}
+
+func (c *claimer) advance(req claimRequest, rows []claimedRow, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	swept := req.after.isStart()
+	if swept {
+		c.sweepEvery = min(max(sweepShare*took, minSweepInterval), maxSweepInterval)
+		c.nextSweep = time.Now().Add(c.sweepEvery)
+	}
+	c.unswept = !swept || len(rows) == req.limit
+	if len(rows) > 0 {
+		last := rows[len(rows)-1]
+		c.cursor = position{last.DueAt, last.ID}
+		c.moveBack(c.notified)
+	}
+}
+
+// rewind moves the cursor back so that the next claim sees rows due at that time. A claim under way may
+// have read its snapshot before they were committed, so it does not move the cursor past them again.
+func (c *claimer) rewind(due time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := position{due: due}
+	if c.notified.isStart() || p.before(c.notified) {
+		c.notified = p
+	}
+	c.moveBack(p)
+}
+
+func (c *claimer) moveBack(p position) {
+	if !p.isStart() && p.before(c.cursor) {
+		c.cursor = p
+	}
+}
+
+// sweepNow makes the next claim a sweep.
+func (c *claimer) sweepNow() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nextSweep = time.Time{}
+}
+
+// sweepDue tells how long until a sweep may find what the cursor has passed over; negative: it has
+// passed over nothing.
+func (c *claimer) sweepDue() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.unswept {
+		return -1
+	}
+	return max(time.Until(c.nextSweep), 0)
+}

@@ -1,0 +1,169 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// A Processor is something that has work at certain times: a queue, a set of hooks, a schedule.
+type Processor interface {
+	// Process does what is due now and returns how much it did.
+	Process(ctx context.Context) (int, error)
+	// NextWakeAt tells when there is something to do next; nil when nothing is known of.
+	NextWakeAt(ctx context.Context) (*Wake, error)
+	// Namespace names the processor in errors.
+	Namespace() string
+}
+
+// DefaultPollInterval is how often a [Poll] looks when nobody wakes it. Notifications make it rarely
+// matter; without them it is the longest that a new row waits.
+const DefaultPollInterval = time.Second
+
+// Bounds of the pause after a failed run: short enough to follow a failover, long enough not to storm it.
+const (
+	minErrorPause = 50 * time.Millisecond
+	maxErrorPause = 5 * time.Second
+)
+
+// PollOptions configure a [Poll]. The zero value is usable.
+type PollOptions struct {
+	// Interval is the longest time between two looks. Default: [DefaultPollInterval].
+	Interval time.Duration
+	// OnError is told of every failed run. A panic in it is contained. Default: nobody is told.
+	OnError func(error)
+}
+
+// A Poll drives a [Processor] with a timer and with Wake: it runs it when it is due by the processor's
+// own word, at every interval, and at once when woken. It never runs it twice at a time.
+type Poll struct {
+	processor Processor
+	interval  time.Duration
+	onError   func(error)
+	wake      chan struct{}
+}
+
+// NewPoll makes a Poll; Run starts it.
+func NewPoll(p Processor, o PollOptions) *Poll {
+	if o.Interval <= 0 {
+		o.Interval = DefaultPollInterval
+	}
+	return &Poll{processor: p, interval: o.Interval, onError: o.OnError, wake: make(chan struct{}, 1)}
+}
+
+// Wake asks for a run. Any number of calls during a run make exactly one more run. It never blocks and
+// is safe for concurrent use, before, during and after Run.
+func (d *Poll) Wake() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run processes until ctx is cancelled, and then returns nil. Failed runs are reported and repeated
+// after a growing pause.
+func (d *Poll) Run(ctx context.Context) error {
+	pause := minErrorPause
+	for ctx.Err() == nil {
+		wait, err := d.once(ctx)
+		if err == nil {
+			pause = minErrorPause
+			d.sleep(ctx, wait, d.wake)
+			continue
+		}
+		if ctx.Err() == nil {
+			reportError(d.onError, fmt.Errorf("%s: %w", d.processor.Namespace(), err))
+			d.sleep(ctx, pause, nil) // a wake does not shorten the pause: it stays in the channel
+			pause = min(pause*2, maxErrorPause)
+		}
+	}
+	return nil
+}
+
+// once runs the processor and tells how long it may rest.
+func (d *Poll) once(ctx context.Context) (time.Duration, error) {
+	if _, err := processSafely(ctx, d.processor); err != nil {
+		return 0, err
+	}
+	next, err := d.processor.NextWakeAt(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if next == nil {
+		return d.interval, nil
+	}
+	return min(max(next.In, 0), d.interval), nil
+}
+
+func (d *Poll) sleep(ctx context.Context, wait time.Duration, wake <-chan struct{}) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-wake:
+	case <-timer.C:
+	}
+}
+
+// processSafely turns a panic of a processor into an error: one bad run must not end the loop.
+func processSafely(ctx context.Context, p Processor) (n int, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return p.Process(ctx)
+}
+
+// reportError calls a callback that is not ours; whatever it does, the caller goes on.
+func reportError(callback func(error), err error) {
+	if callback == nil {
+		return
+	}
+	defer func() { _ = recover() }()
+	callback(err)
+}
+
+// Group makes one [Processor] of several. A run runs them all, and the failure of one does not keep the
+// others from theirs; the earliest wake wins.
+func Group(namespace string, processors ...Processor) Processor {
+	return group{namespace, processors}
+}
+
+type group struct {
+	namespace  string
+	processors []Processor
+}
+
+func (g group) Namespace() string { return g.namespace }
+
+func (g group) Process(ctx context.Context) (int, error) {
+	total := 0
+	var errs []error
+	for _, p := range g.processors {
+		n, err := processSafely(ctx, p)
+		total += n
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.Namespace(), err))
+		}
+	}
+	return total, errors.Join(errs...)
+}
+
+func (g group) NextWakeAt(ctx context.Context) (*Wake, error) {
+	var first *Wake
+	var errs []error
+	for _, p := range g.processors {
+		w, err := p.NextWakeAt(ctx)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.Namespace(), err))
+			continue
+		}
+		if w != nil && (first == nil || w.In < first.In) {
+			first = w
+		}
+	}
+	return first, errors.Join(errs...)
+}

@@ -1,0 +1,166 @@
+package workqueue
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A flow holds the deliveries that wait for a handler and decides how many rows to claim next: enough
+// to keep every handler busy while a claim is under way, but not so many that rows wait here which
+// another process could be working on.
+type flow struct {
+	concurrency int
+	firstLimit  int
+
+	mu       sync.Mutex
+	ready    sync.Cond     // deliveries are waiting, or the flow is closed
+	space    chan struct{} // room may have appeared
+	queue    []*delivery
+	running  int
+	limit    int // of the next claim
+	rate     float64
+	done     int // since measured
+	measured time.Time
+	closed   bool
+}
+
+const (
+	// bufferTime is how much work may wait in the process, at the rate it has been finishing.
+	bufferTime = 100 * time.Millisecond
+	// maxBuffered bounds it in rows, and with it the memory.
+	maxBuffered = 5000
+	// maxClaimLimit is where claims stop growing: larger ones were not faster and hold locks longer.
+	maxClaimLimit = 1000
+	// claimPause keeps handlers that finish one by one from each making a claim of one row.
+	claimPause = 2 * time.Millisecond
+)
+
+func newFlow(concurrency, claimLimit int) *flow {
+	f := &flow{concurrency: concurrency, firstLimit: claimLimit, limit: claimLimit, space: make(chan struct{}, 1), measured: time.Now()}
+	f.ready.L = &f.mu
+	return f
+}
+
+// await blocks until it is worth claiming and returns how many rows.
+func (f *flow) await(ctx context.Context) (int, error) {
+	paused := false
+	for {
+		want, enough := f.wanted()
+		if enough || want > 0 && paused {
+			return want, ctx.Err()
+		}
+		var pause <-chan time.Time
+		if want > 0 {
+			pause = time.After(claimPause)
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-f.space:
+		case <-pause:
+			paused = true
+		}
+	}
+}
+
+// wanted is how many rows there is room for, and whether they are worth a claim at once: because half
+// the room is free, or because every handler is idle.
+func (f *flow) wanted() (want int, enough bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	target := f.target()
+	room := target - len(f.queue) - f.running
+	want = min(room, f.limit)
+	if len(f.queue) > 0 && room < (target+1)/2 {
+		return 0, false
+	}
+	return want, want > 0 && (room >= (target+1)/2 || f.running == 0)
+}
+
+func (f *flow) target() int {
+	buffered := min(int(f.rate*bufferTime.Seconds()), maxBuffered)
+	return f.concurrency + buffered
+}
+
+// put adds what a claim of the given number of rows brought.
+func (f *flow) put(deliveries []*delivery, claimed int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.measure(time.Now())
+	if claimed >= f.limit {
+		f.limit = min(f.limit*2, maxClaimLimit)
+	} else {
+		f.limit = max(f.limit/2, f.firstLimit)
+	}
+	f.queue = append(f.queue, deliveries...)
+	if len(deliveries) == 1 {
+		f.ready.Signal()
+	} else {
+		f.ready.Broadcast()
+	}
+}
+
+// measure updates the rate of finished deliveries: half of it is the newest interval's.
+func (f *flow) measure(now time.Time) {
+	elapsed := now.Sub(f.measured).Seconds()
+	if elapsed < 0.001 {
+		return
+	}
+	f.rate = (f.rate + float64(f.done)/elapsed) / 2
+	f.done, f.measured = 0, now
+}
+
+// take waits for a delivery; false when the flow is closed.
+func (f *flow) take() (*delivery, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for len(f.queue) == 0 && !f.closed {
+		f.ready.Wait()
+	}
+	if f.closed {
+		return nil, false
+	}
+	d := f.queue[0]
+	f.queue[0] = nil
+	f.queue = f.queue[1:]
+	f.running++
+	if len(f.queue) < f.target()/2 {
+		f.signal()
+	}
+	return d, true
+}
+
+// finished counts a delivery that take has given out.
+func (f *flow) finished() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running--
+	f.done++
+	f.signal()
+}
+
+func (f *flow) signal() {
+	select {
+	case f.space <- struct{}{}:
+	default:
+	}
+}
+
+// close ends every take, also those that would still find something.
+func (f *flow) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	f.ready.Broadcast()
+}
+
+// drain returns the deliveries that nobody took, counted as running until they are finished.
+func (f *flow) drain() []*delivery {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	left := f.queue
+	f.queue = nil
+	f.running += len(left)
+	return left
+}

@@ -1,0 +1,107 @@
+package workqueue
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// listenerHeartbeat is how long the listener believes a silent connection: a peer that vanished without
+// a word would otherwise never be missed. The worker polls all the while.
+const listenerHeartbeat = 30 * time.Second
+
+// listen wakes the worker on notifications until ctx is cancelled, reconnecting as needed.
+func (w *Worker) listen(ctx context.Context) {
+	pause := minErrorPause
+	for ctx.Err() == nil {
+		start := time.Now()
+		err := w.listenOnce(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		w.logError(err)
+		if time.Since(start) > listenerHeartbeat {
+			pause = minErrorPause
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+			pause = min(pause*2, maxErrorPause)
+		}
+	}
+}
+
+func (w *Worker) listenOnce(ctx context.Context) error {
+	conn, err := pgx.ConnectConfig(ctx, w.listenConfig())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "LISTEN "+quote(w.table.spec.channel())); err != nil {
+		return err
+	}
+	w.missedNotifications()
+	for {
+		n, err := waitForNotification(ctx, conn)
+		if err != nil {
+			return err
+		}
+		if n != "" {
+			w.notified(n)
+		}
+	}
+}
+
+func (w *Worker) listenConfig() *pgx.ConnConfig {
+	if w.options.ListenConfig != nil {
+		return w.options.ListenConfig
+	}
+	return w.pool.Config().ConnConfig
+}
+
+// waitForNotification returns a payload, or nothing after a heartbeat that was answered on this very
+// connection.
+func waitForNotification(ctx context.Context, conn *pgx.Conn) (string, error) {
+	waiting, cancel := context.WithTimeout(ctx, listenerHeartbeat)
+	defer cancel()
+	n, err := conn.WaitForNotification(waiting)
+	if err == nil {
+		return n.Payload, nil
+	}
+	if waiting.Err() == nil || ctx.Err() != nil || conn.IsClosed() {
+		return "", err
+	}
+	beat, cancelBeat := context.WithTimeout(ctx, listenerHeartbeat/3)
+	defer cancelBeat()
+	return "", conn.Ping(beat)
+}
+
+// cancelPayload announces that a running row was cancelled.
+const cancelPayload = "cancel"
+
+// notified acts on one payload: the earliest due time that was written, in microseconds.
+func (w *Worker) notified(payload string) {
+	if payload == cancelPayload {
+		select {
+		case w.cancels <- struct{}{}:
+		default:
+		}
+		return
+	}
+	micros, err := strconv.ParseInt(payload, 10, 64)
+	if err != nil {
+		w.missedNotifications()
+		return
+	}
+	w.claimer.rewind(time.UnixMicro(micros))
+	w.poll.Wake()
+}
+
+// missedNotifications looks for whatever may have been announced while nobody listened.
+func (w *Worker) missedNotifications() {
+	w.claimer.sweepNow()
+	w.poll.Wake()
+}

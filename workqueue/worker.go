@@ -1,0 +1,401 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Defaults of [WorkerOptions].
+const (
+	// DefaultConcurrency suits handlers that wait on a network more than they compute.
+	DefaultConcurrency = 20
+	// DefaultClaimLimit is the first size of a claim; full claims let it grow, short ones shrink it.
+	DefaultClaimLimit = 20
+	// DefaultLease bounds how long a crash goes unnoticed. It is renewed at a third of it, so two
+	// renewals may fail before it ends.
+	DefaultLease = 30 * time.Second
+	// DefaultSettleLinger is how long a settle waits for company when the settler is idle.
+	DefaultSettleLinger = time.Millisecond
+	// DefaultShutdownTimeout stays under the 30 s that orchestrators commonly grant.
+	DefaultShutdownTimeout = 20 * time.Second
+)
+
+// WorkerOptions configure a [Worker]. The zero value is usable.
+type WorkerOptions struct {
+	// Concurrency is how many handlers run at once. Default: [DefaultConcurrency].
+	Concurrency int
+	// ClaimLimit is the first size of a claim, which then adapts to the load. Default: [DefaultClaimLimit].
+	ClaimLimit int
+	// Lease is how long a claim holds without renewal. Default: [DefaultLease]; at least [MinLease].
+	Lease time.Duration
+	// PollInterval is the longest time between two looks. Default: [DefaultPollInterval].
+	PollInterval time.Duration
+	// SettleLinger is how long a settle may wait for others to share its transaction, negative for not
+	// at all. Default: [DefaultSettleLinger].
+	SettleLinger time.Duration
+	// HandlerTimeout cancels the context of a handler that takes longer. Default: none, since the lease
+	// is renewed for as long as the handler runs.
+	HandlerTimeout time.Duration
+	// ShutdownTimeout is how long Run waits for running handlers once its context is cancelled, before
+	// it cancels theirs. Default: [DefaultShutdownTimeout].
+	ShutdownTimeout time.Duration
+	// Lanes are the values of the Spec's lanes that this worker serves.
+	Lanes []any
+	// Redact rewrites errors before they are stored. Default: they are stored as they are.
+	Redact Redactor
+	// NoListen turns notifications off: the worker polls. For connections through a transaction pooler.
+	NoListen bool
+	// ListenConfig connects the listener past a pooler. Default: the pool's own configuration.
+	ListenConfig *pgx.ConnConfig
+}
+
+func (o WorkerOptions) withDefaults() WorkerOptions {
+	setDefault(&o.Concurrency, DefaultConcurrency)
+	setDefault(&o.ClaimLimit, DefaultClaimLimit)
+	setDefault(&o.Lease, DefaultLease)
+	setDefault(&o.PollInterval, DefaultPollInterval)
+	setDefault(&o.SettleLinger, DefaultSettleLinger)
+	setDefault(&o.ShutdownTimeout, DefaultShutdownTimeout)
+	return o
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// maxConcurrency bounds the goroutines of one worker.
+const maxConcurrency = 100_000
+
+func (o WorkerOptions) validate(spec Spec) error {
+	switch {
+	case o.Concurrency < 1 || o.Concurrency > maxConcurrency:
+		return invalid("concurrency", "is %d, it must be between 1 and %d", o.Concurrency, maxConcurrency)
+	case o.ClaimLimit < 1 || o.ClaimLimit > MaxBatch:
+		return invalid("claim limit", "is %d, it must be between 1 and %d", o.ClaimLimit, MaxBatch)
+	case o.PollInterval < 0:
+		return invalid("poll interval", "is %v, it cannot be negative", o.PollInterval)
+	case o.HandlerTimeout < 0:
+		return invalid("handler timeout", "is %v, it cannot be negative", o.HandlerTimeout)
+	case o.ShutdownTimeout < 0:
+		return invalid("shutdown timeout", "is %v, it cannot be negative", o.ShutdownTimeout)
+	case len(o.Lanes) != len(spec.Lanes):
+		return invalid("lanes", "has %d values, %s has the lanes %v", len(o.Lanes), spec.Name(), spec.Lanes)
+	}
+	return checkLease(o.Lease)
+}
+
+// A Worker claims rows of one table, hands them to a handler, renews their leases and settles them.
+// Any number of workers, in any number of processes, share a table.
+type Worker struct {
+	table   *Table
+	pool    *pgxpool.Pool // the application's: handlers' transactions
+	options WorkerOptions
+	target  func() (any, []any)
+	handle  func(context.Context, *delivery) error
+
+	system  *pgxpool.Pool // the worker's own: no handler can starve it
+	queue   *Queue
+	claimer *claimer
+	poll    *Poll
+	flow    *flow
+	settler *settler
+	held    held
+	cancels chan struct{} // a running row was cancelled somewhere
+	started atomic.Bool
+	epoch   time.Time // the worker's monotonic clock starts here
+}
+
+// systemConnections are the worker's own: one claims, two settle, one renews.
+const systemConnections = 4
+
+// NewWorker makes a worker; Run starts it. The pool serves [Claim.Tx]; claims, renewals and settles have
+// up to four connections of their own, opened with the pool's configuration, so that handlers which
+// hold all of the pool's cannot keep a lease from being renewed. Listening takes one more.
+func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], o WorkerOptions) (*Worker, error) {
+	switch {
+	case pool == nil:
+		return nil, invalid("pool", "is nil")
+	case domain.Table == nil:
+		return nil, invalid("domain", "has no table")
+	case domain.Fields == nil:
+		return nil, invalid("domain", "has no Fields")
+	case handler == nil:
+		return nil, invalid("handler", "is nil")
+	}
+	o = o.withDefaults()
+	if err := o.validate(domain.Table.spec); err != nil {
+		return nil, err
+	}
+	if n, want := len(domain.Fields(new(T))), len(domain.Table.spec.Columns); n != want {
+		return nil, invalid("domain", "has %d fields, %s has %d columns", n, domain.Table.Name(), want)
+	}
+	w := &Worker{table: domain.Table, pool: pool, options: o, epoch: time.Now(), cancels: make(chan struct{}, 1)}
+	w.target = func() (any, []any) {
+		c := new(Claim[T])
+		return c, domain.Fields(&c.Body)
+	}
+	w.handle = func(ctx context.Context, d *delivery) error {
+		c := d.body.(*Claim[T])
+		c.Row, c.d = d.Row, d
+		return handler(ctx, c)
+	}
+	w.flow = newFlow(o.Concurrency, o.ClaimLimit)
+	w.poll = NewPoll(w, PollOptions{Interval: o.PollInterval, OnError: w.logError})
+	return w, nil
+}
+
+// Wake makes the worker look for rows now. It never blocks.
+func (w *Worker) Wake() { w.poll.Wake() }
+
+// Run works until ctx is cancelled. Then it claims no more, returns rows that were not started, waits
+// for running handlers, settles them, and returns nil. Handlers that are still running when the shutdown
+// timeout has passed find their context cancelled; if they do not return even then, Run reports them:
+// their rows stay claimed until their lease ends.
+//
+// A database that goes away is waited for. Run returns an error at once only if the table does not fit
+// this version of the library. A Worker runs once.
+func (w *Worker) Run(ctx context.Context) error {
+	if w.started.Swap(true) {
+		return errors.New("txwork: the worker has been started already: make a new one")
+	}
+	if err := w.open(ctx); err != nil {
+		return err
+	}
+	defer w.system.Close()
+	return w.work(ctx)
+}
+
+func (w *Worker) open(ctx context.Context) error {
+	config := w.pool.Config()
+	config.MaxConns, config.MinConns, config.MinIdleConns = systemConnections, 0, 0
+	system, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
+	if err != nil {
+		return fmt.Errorf("txwork: opening the worker's own connections: %w", err)
+	}
+	w.system = system
+	w.queue = w.table.On(system)
+	w.claimer = &claimer{queue: w.queue, lease: w.options.Lease, lanes: w.options.Lanes, target: w.target}
+	w.settler = newSettler(w)
+	if err := w.awaitTable(ctx); err != nil {
+		system.Close()
+		return err
+	}
+	return nil
+}
+
+// awaitTable checks the table's version, however long it takes until a database answers.
+func (w *Worker) awaitTable(ctx context.Context) error {
+	pause := minErrorPause
+	for {
+		err := w.table.CheckVersion(ctx, w.system)
+		if err == nil || errors.Is(err, ErrSchemaVersion) || ctx.Err() != nil {
+			return err
+		}
+		w.logError(err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+			pause = min(pause*2, maxErrorPause)
+		}
+	}
+}
+
+// work runs the worker's parts and stops them in order: first what brings rows in, then the handlers,
+// then what settles, and the renewals last.
+func (w *Worker) work(ctx context.Context) error {
+	detached := context.WithoutCancel(ctx)
+	var intake, handlers, settlers, renewals sync.WaitGroup
+	renewCtx, stopRenewals := context.WithCancel(detached)
+	defer stopRenewals()
+
+	renewals.Go(func() { w.renew(renewCtx) })
+	w.settler.start(detached, &settlers)
+	for range w.options.Concurrency {
+		handlers.Go(w.execute)
+	}
+	intake.Go(func() { w.poll.Run(ctx) })
+	if !w.options.NoListen {
+		intake.Go(func() { w.listen(ctx) })
+	}
+
+	intake.Wait()
+	w.flow.close()
+	w.releaseWaiting()
+	stuck := w.awaitHandlers(&handlers)
+	w.settler.stop(&settlers, w.options.ShutdownTimeout)
+	stopRenewals()
+	renewals.Wait()
+	if stuck > 0 {
+		return fmt.Errorf("txwork: %d handlers of %s did not stop within %v of their context being cancelled: their rows stay claimed until their lease ends",
+			stuck, w.table.Name(), w.abortGrace())
+	}
+	return nil
+}
+
+// abortGrace is how long a handler whose context was cancelled may take to notice.
+func (w *Worker) abortGrace() time.Duration { return max(w.options.ShutdownTimeout/4, time.Second) }
+
+// awaitHandlers waits for running handlers, cancels those that take too long and counts those that do
+// not stop even then.
+func (w *Worker) awaitHandlers(handlers *sync.WaitGroup) int {
+	done := make(chan struct{})
+	go func() { handlers.Wait(); close(done) }()
+	if waitFor(done, w.options.ShutdownTimeout) {
+		return 0
+	}
+	w.held.each(func(d *delivery) { d.abort(ErrShutdown) })
+	if waitFor(done, w.abortGrace()) {
+		return 0
+	}
+	return w.held.len()
+}
+
+func waitFor(done <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// Namespace implements [Processor].
+func (w *Worker) Namespace() string { return w.table.Name() }
+
+// Process implements [Processor] for the worker's own [Poll]: it claims and hands over until a claim
+// comes back short.
+func (w *Worker) Process(ctx context.Context) (int, error) {
+	total := 0
+	for {
+		want, err := w.flow.await(ctx)
+		if err != nil {
+			return total, nil // stopping
+		}
+		start := time.Now()
+		rows, err := w.claim(ctx, want)
+		if err != nil {
+			return total, err
+		}
+		w.hand(ctx, rows, start)
+		total += len(rows)
+		if len(rows) < want {
+			return total, nil
+		}
+	}
+}
+
+func (w *Worker) claim(ctx context.Context, limit int) (rows []claimedRow, err error) {
+	err = w.table.telemetry.transition(ctx, opClaim, limit, func(ctx context.Context) ([]uuid.UUID, error) {
+		rows, err = w.claimer.claim(ctx, limit)
+		linkProducers(ctx, rows)
+		return rowIDs(rows), err
+	})
+	return rows, err
+}
+
+// hand gives claimed rows to the handlers. They have committed: a handler that is quicker than the
+// commit would find nothing to ack.
+func (w *Worker) hand(ctx context.Context, rows []claimedRow, claimedAt time.Time) {
+	expires := int64(claimedAt.Sub(w.epoch) + w.options.Lease)
+	base := context.WithoutCancel(ctx)
+	deliveries := make([]*delivery, len(rows))
+	for i, row := range rows {
+		d := &delivery{claimedRow: row, worker: w}
+		d.ctx, d.cancel = context.WithCancelCause(base)
+		d.expires.Store(expires)
+		deliveries[i] = d
+	}
+	w.held.add(deliveries)
+	w.flow.put(deliveries, len(rows))
+}
+
+// NextWakeAt implements [Processor]: the next due time, or the next sweep if the cursor may have passed
+// something over.
+func (w *Worker) NextWakeAt(ctx context.Context) (*Wake, error) {
+	next, err := w.queue.nextDue(ctx, w.options.Lanes)
+	if err != nil {
+		return nil, err
+	}
+	if in := w.claimer.sweepDue(); in >= 0 && (next == nil || in < next.In) {
+		return &Wake{In: in}, nil
+	}
+	return next, nil
+}
+
+// execute is one of the worker's handlers: it takes deliveries until there are no more.
+func (w *Worker) execute() {
+	for {
+		d, ok := w.flow.take()
+		if !ok {
+			return
+		}
+		w.runOne(d)
+	}
+}
+
+func (w *Worker) runOne(d *delivery) {
+	if d.lost.Load() {
+		w.drop(d)
+		return
+	}
+	w.finish(d, d.run())
+}
+
+// finish passes a delivery on to be settled.
+func (w *Worker) finish(d *delivery, o *Outcome) {
+	w.flow.finished()
+	d.cancel(nil)
+	if o == nil || d.lost.Load() {
+		w.held.remove(d)
+		return
+	}
+	w.settler.add(d, o)
+}
+
+// drop forgets a delivery whose claim is not ours any more.
+func (w *Worker) drop(d *delivery) {
+	w.flow.finished()
+	d.cancel(nil)
+	w.held.remove(d)
+}
+
+// releaseWaiting returns the rows that no handler has started, with their attempt.
+func (w *Worker) releaseWaiting() {
+	for _, d := range w.flow.drain() {
+		w.finish(d, &Outcome{kind: outcomeRelease})
+	}
+}
+
+// noteSettled wakes the worker where a settle made a row ready for it.
+func (w *Worker) noteSettled(o *Outcome) {
+	if o.kind == outcomeRetry || o.kind == outcomeSnooze {
+		w.poll.Wake()
+	}
+}
+
+// stored is an outcome's cause as it goes into the table.
+func (w *Worker) stored(ctx context.Context, o *Outcome) string {
+	if w.options.Redact == nil || o.cause == nil {
+		return o.stored()
+	}
+	return storable(w.options.Redact(ctx, o.stored()))
+}
+
+func (w *Worker) logError(err error) {
+	w.table.telemetry.logger.LogAttrs(context.Background(), slog.LevelError, "worker", slog.Any("error", err))
+}
