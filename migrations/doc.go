@@ -1,0 +1,30 @@
+// Package migrations makes and changes the tables of txwork.
+//
+// # An application's start
+//
+// A [Migrator] brings a schema to the version of the library ([Migrator.Up]) or says what keeps the two
+// apart ([Migrator.Validate]). Nothing in txwork migrates by itself: workers check their table's version
+// when they start, and refuse a wrong one.
+//
+// Any number of processes may call Up at once. An advisory lock for each schema lets one work while the
+// others wait. Each migration is a transaction of its own, together with its entry in the table
+// schema_version, so an interrupted Up is continued by the next one. Up, Down and [Migrator.DownTo] need
+// a session of PostgreSQL's own; a pooler such as PgBouncer has to be in session mode, or bypassed.
+//
+// # Schemas
+//
+// Everything lives in the schema txwork, or in another one by [Options]. Up makes it where it is missing,
+// for which the role needs CREATE on the database; where the schema exists, CREATE on the schema is
+// enough. Down leaves the schema, and at version 0 nothing in it: `DROP SCHEMA txwork` then succeeds
+// without CASCADE, unless you have put something there yourself.
+//
+// # Other tools
+//
+// [SQL] is plain text for psql and Atlas, [FS] and [Export] are the file pairs of golang-migrate, and
+// [Migrator] runs the same statements through goose. All of them record what they did in schema_version,
+// so Validate, and `txwork migrate status`, hold whatever tool you use.
+//
+// # Tables of your own
+//
+// [DDL] prints a goose migration for any [workqueue.Spec]. It belongs among your application's migrations.
+package migrations

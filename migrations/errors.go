@@ -1,0 +1,43 @@
+package migrations
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// failed says what was tried, and where there is a remedy, which.
+func (m *Migrator) failed(action string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("txwork: %s in schema %s: %w", action, m.schema, explain(err))
+}
+
+func explain(err error) error {
+	if connect := new(pgconn.ConnectError); errors.As(err, &connect) {
+		return fmt.Errorf("the database cannot be reached: %w", err)
+	}
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return err
+	}
+	switch pg.Code {
+	case "25006": // read_only_sql_transaction
+		return fmt.Errorf("%w: connect to the primary: %w", workqueue.ErrReadOnly, err)
+	case "42501": // insufficient_privilege
+		return fmt.Errorf("the role needs CREATE on the schema or, to make the schema, CREATE on the database: %w", err)
+	case "42P07", "42723", "42710": // duplicate table, function, object
+		return fmt.Errorf("the schema holds something of that name which no migration recorded: use another schema, or remove it: %w", err)
+	}
+	return err
+}
+
+// errNewer says that the schema is ahead of the library.
+func errNewer(version, known int64) error {
+	return fmt.Errorf("%w: version %d is applied, this library knows up to %d: upgrade the library",
+		workqueue.ErrSchemaVersion, version, known)
+}

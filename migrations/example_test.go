@@ -1,0 +1,80 @@
+package migrations_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/migrations"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// At its start an application brings the schema to the library's version. Other instances that start at
+// the same time wait until that is done.
+func ExampleMigrator_Up() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+
+	m, err := migrations.New(pool, migrations.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	applied, err := m.Up(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, a := range applied {
+		fmt.Println(a.Name, "took", a.Duration)
+	}
+}
+
+// Where somebody else migrates, an application says at its start what is wrong with the schema.
+func ExampleMigrator_Validate() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+
+	m, err := migrations.New(pool, migrations.Options{Schema: "billing"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	switch err := m.Validate(ctx); {
+	case errors.Is(err, workqueue.ErrSchemaVersion):
+		log.Fatal(err) // says what to do
+	case err != nil:
+		log.Print(err) // no database just now
+	}
+}
+
+// A table of one's own becomes a migration among the application's.
+func ExampleDDL() {
+	text, err := migrations.DDL(workqueue.Spec{
+		Schema:  "billing",
+		Table:   "invoices",
+		Columns: []workqueue.Column{{Name: "number", Type: "bigint", NotNull: true}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "-- +goose Up") || strings.HasPrefix(line, "-- +goose Down") || strings.HasPrefix(line, "CREATE TABLE") {
+			fmt.Print(line)
+		}
+	}
+	// Output:
+	// -- +goose Up
+	// CREATE TABLE "billing"."invoices" (
+	// -- +goose Down
+}

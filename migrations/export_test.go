@@ -1,0 +1,15 @@
+package migrations
+
+import "io/fs"
+
+// SchemaPlaceholder stands for the schema in the embedded files.
+const SchemaPlaceholder = schemaPlaceholder
+
+// GooseLayout is the directory that a Migrator gives goose.
+var GooseLayout = func(schema string) (fs.FS, error) { return gooseLayout(load(schema)) }
+
+// RenderFile is an embedded file for a schema.
+var RenderFile = render
+
+// LockID is the advisory lock of a schema's migrations.
+func LockID(schema string) int64 { return newSchemaLock(schema, nil).id }

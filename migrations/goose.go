@@ -1,0 +1,77 @@
+package migrations
+
+import (
+	"archive/zip"
+	"bytes"
+	"io/fs"
+	"strings"
+)
+
+const (
+	gooseUp    = "-- +goose Up\n"
+	gooseDown  = "-- +goose Down\n"
+	gooseBegin = "-- +goose StatementBegin\n"
+	gooseEnd   = "-- +goose StatementEnd\n"
+)
+
+// gooseFile joins the two directions of a migration in one text, as goose wants them.
+func gooseFile(up, down string) string {
+	return gooseUp + annotate(up) + "\n" + gooseDown + annotate(down)
+}
+
+// annotate encloses what has semicolons inside, functions and DO blocks, in goose's annotations: goose
+// ends every other statement at the first line that ends in a semicolon.
+func annotate(text string) string {
+	var b strings.Builder
+	inside := false
+	for line := range strings.Lines(text) {
+		if begins(line) {
+			inside = true
+			b.WriteString(gooseBegin)
+		}
+		b.WriteString(line)
+		if inside && line == "$txwork$;\n" {
+			inside = false
+			b.WriteString(gooseEnd)
+		}
+	}
+	return b.String()
+}
+
+// begins tells the first line of a statement with a dollar-quoted body.
+func begins(line string) bool {
+	return strings.HasPrefix(line, "CREATE FUNCTION ") || strings.HasPrefix(line, "CREATE OR REPLACE FUNCTION ") ||
+		line == "DO $txwork$\n"
+}
+
+// gooseLayout is the directory of migrations that goose reads.
+func gooseLayout(all []migration) (fs.FS, error) {
+	dir := make([]file, len(all))
+	for i, m := range all {
+		dir[i] = file{m.name + ".sql", gooseFile(m.up, m.down)}
+	}
+	return directory(dir)
+}
+
+// A file is a text with a name.
+type file struct{ name, text string }
+
+// directory keeps files in memory. The standard library's only such file system outside the packages
+// for tests, which no program should link, is a zip archive.
+func directory(files []file) (fs.FS, error) {
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	for _, f := range files {
+		entry, err := w.CreateHeader(&zip.FileHeader{Name: f.name, Method: zip.Store})
+		if err != nil {
+			return nil, err
+		}
+		if _, err := entry.Write([]byte(f.text)); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return zip.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len()))
+}

@@ -1,0 +1,161 @@
+package migrations_test
+
+import (
+	"io/fs"
+	"slices"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/pressly/goose/v3"
+
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/migrations"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func TestGooseLayout(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	layout, err := migrations.GooseLayout("txwork")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fstest.TestFS(layout, "001_outbox.sql", "002_leader.sql"); err != nil {
+		t.Error(err)
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db.SQL(t), layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int64
+	for _, source := range provider.ListSources() {
+		got = append(got, source.Version)
+	}
+	if !slices.Equal(got, []int64{1, 2}) {
+		t.Errorf("goose sees the versions %v", got)
+	}
+}
+
+// goose's own store, and so its command, reads the table of versions.
+func TestGooseReadsTheVersions(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	up(t, newMigrator(t, db.Pool, db.Schema))
+	layout, err := migrations.GooseLayout(db.Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db.SQL(t), layout, goose.WithTableName(db.Schema+".schema_version"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := provider.Status(t.Context())
+	if err != nil || len(all) != 2 || all[0].State != goose.StateApplied || all[1].State != goose.StateApplied {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// A goose provider of the user's runs the printed migration, and the SQL functions work.
+func TestPrintedTableThroughGoose(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	schema := unmade(t, db)
+	text, err := migrations.DDL(invoices(schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db.SQL(t),
+		fstest.MapFS{"20260102030405_invoices.sql": {Data: []byte(text)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := provider.Up(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		claimAndAck(t, db, schema)
+		if _, err := provider.Down(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := objects(t, db.Pool, schema); n != 0 {
+			t.Fatalf("%d objects remain", n)
+		}
+	}
+}
+
+func claimAndAck(t *testing.T, db *pgtest.DB, schema string) {
+	t.Helper()
+	table, err := workqueue.Open(invoices(schema), workqueue.Telemetry{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := table.CheckVersion(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, db.Pool, "INSERT INTO "+schema+".invoices (region, number) SELECT 'eu', n FROM generate_series(1, 3) AS n")
+	token := uuid.New()
+	ids := collect(t, db, "SELECT "+schema+".invoices_claim($1, 60, 10, 'eu')", token)
+	if len(ids) != 3 {
+		t.Fatalf("claimed %d rows", len(ids))
+	}
+	if acked := collect(t, db, "SELECT "+schema+".invoices_ack($1, $2)", uuid.New(), ids); len(acked) != 0 {
+		t.Errorf("a stale token acked %d rows", len(acked))
+	}
+	if acked := collect(t, db, "SELECT "+schema+".invoices_ack($1, $2)", token, ids); len(acked) != 3 {
+		t.Errorf("acked %d rows", len(acked))
+	}
+}
+
+func collect(t *testing.T, db *pgtest.DB, query string, args ...any) [][16]byte {
+	t.Helper()
+	rows, err := db.Pool.Query(t.Context(), query, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[[16]byte])
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return ids
+}
+
+// Every form a Spec can take has to survive goose's parser.
+func TestPrintedTablesParse(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	plain := invoices(db.Schema)
+	plain.Lanes, plain.Unique = nil, nil
+	deleting := invoices(db.Schema)
+	deleting.Table, deleting.DeleteDone = "deleting", true
+	bare := workqueue.Spec{Schema: db.Schema, Table: "bare"}
+	files := fstest.MapFS{}
+	for i, spec := range []workqueue.Spec{plain, deleting, bare} {
+		text, err := migrations.DDL(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[string(rune('1'+i))+"_"+spec.Table+".sql"] = &fstest.MapFile{Data: []byte(text)}
+	}
+	if names, err := fs.Glob(files, "*"); err != nil || len(names) != 3 {
+		t.Fatal(names, err)
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db.SQL(t), files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := provider.Up(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := provider.DownTo(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDDLRefusesABadSpec(t *testing.T) {
+	t.Parallel()
+	if text, err := migrations.DDL(workqueue.Spec{Table: "Bad Name"}); err == nil || text != "" {
+		t.Errorf("%q, %v", text, err)
+	}
+}

@@ -1,0 +1,151 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/pressly/goose/v3"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Options of a [Migrator]. The zero value is usable.
+type Options struct {
+	// Schema holds txwork's tables. Default: [workqueue.DefaultSchema]. Schemas do not know of each
+	// other: several can stand in one database, each with a version of its own.
+	Schema string
+
+	// Logger is told of every migration and of a wait for another migrator. Default: [slog.Default].
+	Logger *slog.Logger
+}
+
+// A Migrator brings one schema up and down. It holds no connection and is safe for concurrent use, also
+// with migrators of other processes.
+type Migrator struct {
+	pool       *pgxpool.Pool
+	schema     string
+	logger     *slog.Logger
+	lock       schemaLock
+	history    history
+	migrations []migration
+	layout     fs.FS
+}
+
+// Applied is a migration that was run, up or down.
+type Applied struct {
+	Version  int64         `json:"version"`
+	Name     string        `json:"name"` // such as 001_outbox
+	Duration time.Duration `json:"duration_ns"`
+}
+
+// New checks the options. It does not touch the database. One connection of the pool is used at a time,
+// and only while a method runs; it must be a session of PostgreSQL's own, not one of a pooler that
+// changes the server from one transaction to the next.
+func New(pool *pgxpool.Pool, o Options) (*Migrator, error) {
+	if pool == nil {
+		return nil, &workqueue.InvalidError{Field: "pool", Reason: "is nil"}
+	}
+	schema, err := schemaOrDefault(o.Schema)
+	if err != nil {
+		return nil, err
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	logger := o.Logger.With("schema", schema)
+	m := &Migrator{pool: pool, schema: schema, logger: logger, lock: newSchemaLock(schema, logger), migrations: load(schema)}
+	if m.history, err = newHistory(schema); err != nil {
+		return nil, err
+	}
+	m.layout, err = gooseLayout(m.migrations)
+	return m, err
+}
+
+// latest is the newest version that this library knows.
+func (m *Migrator) latest() int64 { return m.migrations[len(m.migrations)-1].version }
+
+func (m *Migrator) find(version int64) (migration, bool) {
+	i := slices.IndexFunc(m.migrations, func(x migration) bool { return x.version == version })
+	if i < 0 {
+		return migration{}, false
+	}
+	return m.migrations[i], true
+}
+
+// Up applies all migrations that are pending, each in a transaction of its own, and returns those it
+// applied, also beside an error. It makes the schema where that is missing. Of several migrators that
+// start at once one does the work; the others wait for it, until ctx ends, and find nothing to do.
+//
+// A schema that is ahead of this library is left alone, with a [workqueue.ErrSchemaVersion].
+func (m *Migrator) Up(ctx context.Context) ([]Applied, error) { return m.UpTo(ctx, m.latest()) }
+
+// UpTo is [Migrator.Up] as far as a version, which is included.
+func (m *Migrator) UpTo(ctx context.Context, version int64) ([]Applied, error) {
+	if _, ok := m.find(version); !ok {
+		return nil, m.unknown(version)
+	}
+	return m.migrate(ctx, "migrate up", func(db *sql.DB) ([]*goose.MigrationResult, error) {
+		if err := m.prepare(ctx, db); err != nil {
+			return nil, err
+		}
+		p, err := m.provider(db)
+		if err != nil {
+			return nil, err
+		}
+		return p.UpTo(ctx, version)
+	})
+}
+
+// Down takes the last migration back, and its tables with all that is in them. See [Migrator.DownTo].
+func (m *Migrator) Down(ctx context.Context) ([]Applied, error) {
+	return m.down(ctx, func(p *goose.Provider) ([]*goose.MigrationResult, error) {
+		result, err := p.Down(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return []*goose.MigrationResult{result}, nil
+	})
+}
+
+// DownTo takes all migrations above a version back, the newest first, and their tables with all that is
+// in them. It returns those it took back, also beside an error; none where there is nothing to do.
+// Version 0 takes the table of versions along: what remains is the schema, without anything of txwork.
+func (m *Migrator) DownTo(ctx context.Context, version int64) ([]Applied, error) {
+	if _, ok := m.find(version); !ok && version != 0 {
+		return nil, m.unknown(version)
+	}
+	return m.down(ctx, func(p *goose.Provider) ([]*goose.MigrationResult, error) {
+		return p.DownTo(ctx, version)
+	})
+}
+
+func (m *Migrator) unknown(version int64) error {
+	return &workqueue.InvalidError{Field: "version",
+		Reason: fmt.Sprintf("%d is unknown, this library has 1 to %d", version, m.latest())}
+}
+
+func (m *Migrator) down(ctx context.Context, run func(*goose.Provider) ([]*goose.MigrationResult, error)) ([]Applied, error) {
+	return m.migrate(ctx, "migrate down", func(db *sql.DB) ([]*goose.MigrationResult, error) {
+		entries, err := m.history.entries(ctx, db)
+		if err != nil {
+			return nil, err
+		}
+		var results []*goose.MigrationResult
+		if len(entries) > 0 {
+			p, err := m.provider(db)
+			if err != nil {
+				return nil, err
+			}
+			if results, err = run(p); err != nil {
+				return results, err
+			}
+		}
+		return results, m.forgetEmpty(ctx, db)
+	})
+}

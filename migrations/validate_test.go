@@ -1,0 +1,60 @@
+package migrations_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change string
+		want   []string // nothing means valid
+	}{
+		"as migrated":            {"", nil},
+		"a table of the app's":   {"CREATE TABLE app (id int); COMMENT ON TABLE app IS 'txwork it is not'", nil},
+		"a custom table":         {"CREATE TABLE mine (id int); COMMENT ON TABLE mine IS 'txwork core 1'", nil},
+		"an older custom table":  {"CREATE TABLE mine (id int); COMMENT ON TABLE mine IS 'txwork core 0'", []string{"table mine"}},
+		"a newer custom table":   {"CREATE TABLE mine (id int); COMMENT ON TABLE mine IS 'txwork core 7'", []string{"table mine", "version 7", "upgrade the library"}},
+		"a newer outbox":         {"COMMENT ON TABLE outbox IS 'txwork core 2'", []string{"table outbox", "upgrade the library"}},
+		"an outbox not ours":     {"COMMENT ON TABLE outbox IS 'hello'", []string{"table outbox"}},
+		"an outbox that is gone": {"DROP TABLE outbox", []string{"table outbox"}},
+		"a pending migration":    {"DELETE FROM schema_version WHERE version_id = 2", []string{"002_leader is pending", "txwork migrate up"}},
+		"nothing was migrated":   {"DROP TABLE schema_version", []string{"001_outbox is pending", "002_leader is pending", "txwork migrate up"}},
+		"a newer library":        {"INSERT INTO schema_version (version_id, is_applied) VALUES (3, true)", []string{"version 3", "up to 2", "upgrade the library"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			m := newMigrator(t, db.Pool, db.Schema)
+			up(t, m)
+			exec(t, db.Pool, test.change)
+			err := m.Validate(t.Context())
+			if (err == nil) != (test.want == nil) || err != nil && !errors.Is(err, workqueue.ErrSchemaVersion) {
+				t.Fatalf("%v", err)
+			}
+			for _, text := range test.want {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("%v\nlacks %q", err, text)
+				}
+			}
+		})
+	}
+}
+
+func TestValidateWithoutSchema(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	schema := unmade(t, db)
+	err := newMigrator(t, db.Pool, schema).Validate(t.Context())
+	if !errors.Is(err, workqueue.ErrSchemaVersion) || !strings.Contains(err.Error(), schema) {
+		t.Error(err)
+	}
+	if schemaExists(t, db.Pool, schema) {
+		t.Error("validate made the schema")
+	}
+}
