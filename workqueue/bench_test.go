@@ -3,73 +3,244 @@ package workqueue_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/localpg"
 	"github.com/txwork/txwork/workqueue"
 )
 
+// The benchmarks run through the public Worker, on a private PostgreSQL with fsync and
+// synchronous_commit on, with a no-op handler and the default options. docs/performance.md says how to
+// read them. Set -benchtime=1x for a single run of each.
+
+// benchPayload has the 30 bytes of the figures in docs/performance.md.
+var benchPayload = []byte("thirty bytes of a small payload")[:30]
+
 type benchMessage struct {
 	Topic   string
 	Payload []byte
 }
 
-func BenchmarkDrain(b *testing.B) {
-	ctx := context.Background()
-	s, err := localpg.Start(ctx, localpg.Options{Durable: true})
+// bench is one table on a durable server.
+type bench struct {
+	*testing.B
+	pool  *pgxpool.Pool
+	table *workqueue.Table
+}
+
+func newBench(b *testing.B, spec workqueue.Spec) *bench {
+	ctx := b.Context()
+	server, err := localpg.Start(ctx, localpg.Options{Durable: true, Settings: map[string]string{
+		"max_wal_size": "4GB", "shared_buffers": "512MB",
+	}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer s.Stop()
-	pool, err := pgxpool.New(ctx, s.URL())
+	b.Cleanup(func() { server.Stop() })
+	pool, err := pgxpool.New(ctx, server.URL())
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer pool.Close()
-	spec := workqueue.Spec{Table: "bench", Columns: []workqueue.Column{{"topic", "text", true}, {"payload", "bytea", true}}}
+	b.Cleanup(pool.Close)
+	spec.Table = "bench"
+	spec.Columns = []workqueue.Column{
+		{Name: "topic", Type: "text", NotNull: true},
+		{Name: "payload", Type: "bytea", NotNull: true},
+	}
+	table, err := workqueue.Open(spec, workqueue.Telemetry{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	x := &bench{B: b, pool: pool, table: table}
 	up, _, err := workqueue.DDL(spec)
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := pool.Exec(ctx, "create schema txwork;"+up); err != nil {
-		b.Fatal(err)
+	x.exec("CREATE SCHEMA txwork; " + up)
+	return x
+}
+
+func (x *bench) exec(sql string) {
+	x.Helper()
+	if _, err := x.pool.Exec(x.Context(), sql); err != nil {
+		x.Fatal(err)
 	}
-	const n = 200000
-	t, err := workqueue.Open(spec, workqueue.Telemetry{})
-	if err != nil {
-		b.Fatal(err)
+}
+
+func (x *bench) scalar(sql string) (f float64) {
+	x.Helper()
+	if err := x.pool.QueryRow(x.Context(), sql).Scan(&f); err != nil {
+		x.Fatal(err)
 	}
-	for b.Loop() {
-		pool.Exec(ctx, "truncate txwork.bench")
-		if _, err := pool.Exec(ctx, fmt.Sprintf("insert into txwork.bench(topic,payload) select 't', '012345678901234567890123456789' from generate_series(1,%d)", n)); err != nil {
-			b.Fatal(err)
-		}
-		pool.Exec(ctx, "vacuum analyze txwork.bench")
-		pool.Exec(ctx, "checkpoint")
-		runCtx, cancel := context.WithCancel(ctx)
-		var done atomic.Int64
-		w, err := workqueue.NewWorker(pool, workqueue.Domain[benchMessage]{Table: t, Fields: func(m *benchMessage) []any { return []any{&m.Topic, &m.Payload} }},
-			func(ctx context.Context, c *workqueue.Claim[benchMessage]) error {
-				if done.Add(1) == n {
-					cancel()
-				}
-				return nil
-			}, workqueue.WorkerOptions{})
+	return f
+}
+
+// enqueue writes n rows through the library, a thousand to a transaction.
+func (x *bench) enqueue(n int) {
+	x.Helper()
+	for ; n > 0; n -= 1000 {
+		err := pgx.BeginFunc(x.Context(), x.pool, func(tx pgx.Tx) error {
+			rows := make([]workqueue.NewRow, min(n, 1000))
+			for i := range rows {
+				rows[i].Values = []any{"bench", benchPayload}
+			}
+			_, err := x.table.Insert(x.Context(), workqueue.Pgx(tx), rows...)
+			return err
+		})
 		if err != nil {
-			b.Fatal(err)
+			x.Fatal(err)
 		}
+	}
+}
+
+// fill prepares n rows the same way for every run.
+func (x *bench) fill(n int) {
+	x.exec("TRUNCATE txwork.bench")
+	x.enqueue(n)
+	x.exec("VACUUM ANALYZE txwork.bench")
+	x.exec("CHECKPOINT")
+}
+
+func (x *bench) worker(handler workqueue.Handler[benchMessage]) *workqueue.Worker {
+	x.Helper()
+	domain := workqueue.Domain[benchMessage]{
+		Table:  x.table,
+		Fields: func(m *benchMessage) []any { return []any{&m.Topic, &m.Payload} },
+	}
+	w, err := workqueue.NewWorker(x.pool, domain, handler, workqueue.WorkerOptions{})
+	if err != nil {
+		x.Fatal(err)
+	}
+	return w
+}
+
+// drain runs a worker until n rows are done, durably, and returns when each quarter of them was reached.
+func (x *bench) drain(n int) (quarters [4]time.Duration) {
+	x.Helper()
+	ctx, stop := context.WithCancel(x.Context())
+	defer stop()
+	var done atomic.Int64
+	start := time.Now()
+	w := x.worker(func(context.Context, *workqueue.Claim[benchMessage]) error {
+		if d := done.Add(1); d%int64(n/4) == 0 {
+			quarters[d/int64(n/4)-1] = time.Since(start)
+			if d == int64(n) {
+				stop()
+			}
+		}
+		return nil
+	})
+	if err := w.Run(ctx); err != nil {
+		x.Fatal(err)
+	}
+	quarters[3] = time.Since(start)
+	if left := x.scalar("SELECT count(*) FROM txwork.bench WHERE completed_at IS NULL"); left != 0 {
+		x.Fatalf("%v rows are left", left)
+	}
+	return quarters
+}
+
+func BenchmarkDrain(b *testing.B) {
+	for name, spec := range map[string]workqueue.Spec{"retained": {}, "deleted": {DeleteDone: true}} {
+		b.Run(name, func(b *testing.B) {
+			const n = 200_000
+			x := newBench(b, spec)
+			var took time.Duration
+			runs := 0
+			for b.Loop() {
+				x.fill(n)
+				took += x.drain(n)[3]
+				runs++
+			}
+			b.ReportMetric(float64(n*runs)/took.Seconds(), "rows/s")
+		})
+	}
+}
+
+// BenchmarkHeldSnapshot drains while a transaction elsewhere holds back vacuum.
+func BenchmarkHeldSnapshot(b *testing.B) {
+	const n = 400_000
+	x := newBench(b, workqueue.Spec{})
+	for b.Loop() {
+		x.fill(n)
+		release := x.holdSnapshot()
+		q := x.drain(n)
+		release()
+		first, last := q[0], q[3]-q[2]
+		b.ReportMetric(n/q[3].Seconds(), "rows/s")
+		b.ReportMetric(first.Seconds()/last.Seconds(), "last/first-quarter")
+	}
+}
+
+func (x *bench) holdSnapshot() (release func()) {
+	x.Helper()
+	tx, err := x.pool.BeginTx(x.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		x.Fatal(err)
+	}
+	var n int
+	if err := tx.QueryRow(x.Context(), "SELECT count(*) FROM txwork.bench").Scan(&n); err != nil {
+		x.Fatal(err)
+	}
+	return func() { tx.Rollback(x.Context()) }
+}
+
+// BenchmarkWAL counts the log that a row costs from enqueue to done, and the share of heap-only updates
+// among claims, with producers and worker running side by side.
+func BenchmarkWAL(b *testing.B) {
+	const n = 100_000
+	x := newBench(b, workqueue.Spec{})
+	for b.Loop() {
+		x.fill(n) // the steady state: pages have been filled and vacuumed before
+		x.drain(n)
+		x.exec("VACUUM txwork.bench")
+		x.exec("CHECKPOINT")
+		x.exec("SELECT pg_stat_reset()")
+		before := x.scalar("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
+		fpi := x.scalar("SELECT wal_fpi FROM pg_stat_wal")
+		x.enqueue(n)
+		x.drain(n)
+		bytes := x.scalar("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn") - before
+		b.ReportMetric(bytes/n, "WAL-B/row")
+		b.ReportMetric((x.scalar("SELECT wal_fpi FROM pg_stat_wal")-fpi)/n, "full-page-images/row")
+		time.Sleep(time.Second) // PostgreSQL reports table statistics once a second
+		hot := x.scalar("SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'bench'")
+		b.ReportMetric(100*hot/n, "%HOT-of-claims")
+	}
+}
+
+// BenchmarkIdleLatency is insert to handler start, one row at a time on an idle queue.
+func BenchmarkIdleLatency(b *testing.B) {
+	x := newBench(b, workqueue.Spec{})
+	ctx, stop := context.WithCancel(b.Context())
+	started := make(chan time.Time, 1)
+	var running sync.WaitGroup
+	w := x.worker(func(context.Context, *workqueue.Claim[benchMessage]) error {
+		started <- time.Now()
+		return nil
+	})
+	running.Go(func() { w.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+
+	x.enqueue(1) // opens connections and prepares statements
+	<-started
+	var took []time.Duration
+	for b.Loop() {
+		time.Sleep(20 * time.Millisecond) // idle again
 		start := time.Now()
-		if err := w.Run(runCtx); err != nil {
-			b.Fatal(err)
-		}
-		el := time.Since(start)
-		var left int
-		pool.QueryRow(ctx, "select count(*) from txwork.bench where status<>2").Scan(&left)
-		b.Logf("%d rows in %v: %.0f/s left %d", n, el, n/el.Seconds(), left)
-		b.ReportMetric(n/el.Seconds(), "rows/s")
+		x.enqueue(1)
+		took = append(took, (<-started).Sub(start))
+	}
+	slices.Sort(took)
+	for _, p := range []int{50, 99} {
+		b.ReportMetric(float64(took[len(took)*p/100].Microseconds())/1000, fmt.Sprintf("ms-p%d", p))
 	}
 }

@@ -9,8 +9,8 @@ import (
 // Bounds of the time between two sweeps, and the share of its time that a claimer spends on them.
 const (
 	minSweepInterval = 10 * time.Millisecond
-	maxSweepInterval = 10 * time.Second
-	sweepShare       = 20 // at most one part in 20
+	maxSweepInterval = time.Minute
+	sweepShare       = 40 // one part in 40
 )
 
 // A claimer claims from one lane, behind a cursor: it goes on after the last row that it claimed, so

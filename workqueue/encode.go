@@ -123,18 +123,6 @@ func interval(d time.Duration) string {
 	return strconv.FormatInt(d.Microseconds(), 10) + " microseconds"
 }
 
-// optionalMicros are durations in microseconds; a negative one stands for NULL.
-func optionalMicros(ds []time.Duration) []*int64 {
-	out := make([]*int64, len(ds))
-	for i, d := range ds {
-		if d >= 0 {
-			us := d.Microseconds()
-			out[i] = &us
-		}
-	}
-	return out
-}
-
 // optionalText are texts of which an empty one stands for NULL.
 func optionalText(texts []string) []*string {
 	out := make([]*string, len(texts))
@@ -142,14 +130,6 @@ func optionalText(texts []string) []*string {
 		if texts[i] != "" {
 			out[i] = &texts[i]
 		}
-	}
-	return out
-}
-
-func repeat[T any](v T, n int) []T {
-	out := make([]T, n)
-	for i := range out {
-		out[i] = v
 	}
 	return out
 }

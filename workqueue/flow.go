@@ -83,14 +83,16 @@ func (f *flow) target() int {
 	return f.concurrency + buffered
 }
 
-// put adds what a claim of the given number of rows brought.
-func (f *flow) put(deliveries []*delivery, claimed int) {
+// put adds what a claim that wanted so many rows brought. Claims that reach the limit raise it, claims
+// that come back short lower it.
+func (f *flow) put(deliveries []*delivery, wanted int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.measure(time.Now())
-	if claimed >= f.limit {
-		f.limit = min(f.limit*2, maxClaimLimit)
-	} else {
+	switch {
+	case len(deliveries) >= f.limit:
+		f.limit = min(f.limit*2, max(maxClaimLimit, f.firstLimit))
+	case len(deliveries) < wanted:
 		f.limit = max(f.limit/2, f.firstLimit)
 	}
 	f.queue = append(f.queue, deliveries...)
@@ -145,6 +147,13 @@ func (f *flow) signal() {
 	case f.space <- struct{}{}:
 	default:
 	}
+}
+
+// busy is how many deliveries have been taken and not finished.
+func (f *flow) busy() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.running
 }
 
 // close ends every take, also those that would still find something.

@@ -1,11 +1,7 @@
 package workqueue
 
 import (
-	"context"
-	"errors"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 )
@@ -23,6 +19,9 @@ func (h *held) add(ds []*delivery) {
 		h.deliveries = make(map[uuid.UUID]*delivery)
 	}
 	for _, d := range ds {
+		if stale := h.deliveries[d.ID]; stale != nil {
+			stale.abort(ErrLeaseLost) // we have claimed the row anew: our older claim is void
+		}
 		h.deliveries[d.ID] = d
 	}
 }
@@ -38,10 +37,10 @@ func (h *held) remove(ds ...*delivery) {
 	}
 }
 
-func (h *held) len() int {
+func (h *held) has(d *delivery) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.deliveries)
+	return h.deliveries[d.ID] == d
 }
 
 func (h *held) snapshot() []*delivery {
@@ -58,96 +57,4 @@ func (h *held) each(f func(*delivery)) {
 	for _, d := range h.snapshot() {
 		f(d)
 	}
-}
-
-// renewalChunk bounds the rows of one renewal.
-const renewalChunk = 1000
-
-// renew keeps the leases of everything held until ctx is cancelled. It looks twice in the third of a
-// lease after which a renewal is due, and at once when somebody cancelled a row.
-func (w *Worker) renew(ctx context.Context) {
-	ticker := time.NewTicker(w.options.Lease / 6)
-	defer ticker.Stop()
-	for {
-		urgent := false
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		case <-w.cancels:
-			urgent = true
-		}
-		w.renewDue(ctx, urgent)
-	}
-}
-
-func (w *Worker) renewDue(ctx context.Context, all bool) {
-	now := w.clock()
-	due := slices.DeleteFunc(w.held.snapshot(), func(d *delivery) bool {
-		return !all && d.expires.Load()-now > int64(w.options.Lease*2/3)
-	})
-	slices.SortFunc(due, func(a, b *delivery) int { return int(a.expires.Load() - b.expires.Load()) })
-	for chunk := range slices.Chunk(due, renewalChunk) {
-		w.renewChunk(ctx, chunk)
-	}
-	w.abortExpired()
-}
-
-// clock is the worker's monotonic clock.
-func (w *Worker) clock() int64 { return int64(time.Since(w.epoch)) }
-
-func (w *Worker) renewChunk(ctx context.Context, chunk []*delivery) {
-	byID := make(map[uuid.UUID]*delivery, len(chunk))
-	refs := make([]claimRef, len(chunk))
-	for i, d := range chunk {
-		byID[d.ID] = d
-		refs[i] = d.ref()
-	}
-	// A renewal that takes a third of the lease has failed: the next may reach another server.
-	ctx, cancel := context.WithTimeout(ctx, w.options.Lease/3)
-	defer cancel()
-	expires := w.clock() + int64(w.options.Lease)
-	var x extension
-	err := w.table.telemetry.transition(ctx, opExtend, len(refs), func(ctx context.Context) (_ []uuid.UUID, err error) {
-		x, err = w.queue.extend(ctx, refs, w.options.Lease)
-		return x.ids, err
-	})
-	for _, id := range x.ids {
-		byID[id].expires.Store(expires)
-	}
-	for _, id := range x.cancelled {
-		byID[id].abort(ErrRowCancelled)
-	}
-	w.abortLost(byID, err)
-}
-
-// abortLost cancels the handlers of rows that are not ours any more. A delivery that was settled while
-// the renewal was under way is no longer held, and not lost.
-func (w *Worker) abortLost(byID map[uuid.UUID]*delivery, err error) {
-	var lost *SettleError
-	if !errors.As(err, &lost) {
-		return
-	}
-	for _, id := range append(lost.Lost, lost.Gone...) {
-		if d := byID[id]; w.held.has(d) {
-			d.abort(ErrLeaseLost)
-		}
-	}
-}
-
-func (h *held) has(d *delivery) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.deliveries[d.ID] == d
-}
-
-// abortExpired cancels the handlers of rows whose lease has ended by our own clock because no renewal
-// got through: somebody else may be working on them by now.
-func (w *Worker) abortExpired() {
-	now := w.clock()
-	w.held.each(func(d *delivery) {
-		if d.expires.Load() < now {
-			d.abort(ErrLeaseLost)
-		}
-	})
 }

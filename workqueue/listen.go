@@ -35,7 +35,7 @@ func (w *Worker) listen(ctx context.Context) {
 }
 
 func (w *Worker) listenOnce(ctx context.Context) error {
-	conn, err := pgx.ConnectConfig(ctx, w.listenConfig())
+	conn, err := w.connectListener(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,11 +55,19 @@ func (w *Worker) listenOnce(ctx context.Context) error {
 	}
 }
 
-func (w *Worker) listenConfig() *pgx.ConnConfig {
+// connectListener opens the listener's own connection, the way the pool would, since a pool may take
+// its connections back and a transaction pooler would not deliver to them.
+func (w *Worker) connectListener(ctx context.Context) (*pgx.Conn, error) {
 	if w.options.ListenConfig != nil {
-		return w.options.ListenConfig
+		return pgx.ConnectConfig(ctx, w.options.ListenConfig)
 	}
-	return w.pool.Config().ConnConfig
+	config := w.pool.Config()
+	if config.BeforeConnect != nil { // fresh credentials, for example
+		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	return pgx.ConnectConfig(ctx, config.ConnConfig)
 }
 
 // waitForNotification returns a payload, or nothing after a heartbeat that was answered on this very

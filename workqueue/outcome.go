@@ -32,9 +32,7 @@ const (
 // unnamedDelay leaves the delay to the table.
 const unnamedDelay time.Duration = -1
 
-// Retry settles the claim as a failed attempt: Ready again after the table's backoff, Failed where the
-// attempts are used up. A plain error means the same; inside [Claim.Tx] Retry commits the handler's
-// writes, which a plain error rolls back.
+// RetryNow is a failed attempt that is due again at once; Failed where the attempts are used up.
 func RetryNow(cause error) error { return RetryAfter(0, cause) }
 
 // RetryAfter is a failed attempt with a delay of its own in the place of the table's backoff.

@@ -47,14 +47,15 @@ func (s *settler) start(ctx context.Context, running *sync.WaitGroup) {
 	}
 }
 
-// stop settles what is pending, for at most the given time.
-func (s *settler) stop(running *sync.WaitGroup, limit time.Duration) {
-	close(s.quit)
-	timer := time.AfterFunc(limit, s.cancel)
-	defer timer.Stop()
-	running.Wait()
-	s.cancel()
+// limit ends all settling after the given time, so that a database which is away cannot keep a worker
+// from stopping. The returned function lifts the limit.
+func (s *settler) limit(d time.Duration) (lift func()) {
+	timer := time.AfterFunc(d, s.cancel)
+	return func() { timer.Stop(); s.cancel() }
 }
+
+// stop ends the settlers once nothing is pending.
+func (s *settler) stop() { close(s.quit) }
 
 // add never blocks for good: a handler that outlives the worker adds in vain, and its row is left to
 // the lease.

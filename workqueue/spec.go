@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -25,7 +26,7 @@ const (
 const identifierLimit = 63
 
 // longestSuffix is the longest text that is appended to a table's name to derive another one.
-const longestSuffix = "_reap_expired"
+const longestSuffix = "_attempts_check"
 
 var identifierPattern = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
@@ -37,7 +38,8 @@ type Spec struct {
 	// Schema holds the table and its functions. Default: [DefaultSchema].
 	Schema string
 
-	// Table is the table's name, at most 50 bytes, since function and index names derive from it.
+	// Table is the table's name, at most 48 bytes, since the names of functions, indexes and
+	// constraints derive from it.
 	Table string
 
 	// Columns are the domain's own columns, in table order, after the core's.
@@ -125,6 +127,9 @@ func (s Spec) withDefaults() Spec {
 func (s Spec) validateNames() error {
 	if err := ValidateIdentifier("schema", s.Schema); err != nil {
 		return err
+	}
+	if strings.HasPrefix(s.Schema, "pg_") || s.Schema == "information_schema" {
+		return invalid("schema", "%q is reserved by PostgreSQL", s.Schema)
 	}
 	if err := ValidateIdentifier("table", s.Table); err != nil {
 		return err

@@ -73,7 +73,7 @@ func checkVersionComment(table string, comment *string) error {
 	}
 	switch {
 	case version < SchemaVersion:
-		return fmt.Errorf("txwork: %w: table %s has version %d, this library needs %d: run `txwork migrate up`",
+		return fmt.Errorf("txwork: %w: table %s has version %d, this library needs %d: run `txwork migrate up`, or your own migration for a table of your own",
 			ErrSchemaVersion, table, version, SchemaVersion)
 	case version > SchemaVersion:
 		return fmt.Errorf("txwork: %w: table %s has version %d, this library knows up to %d: upgrade the library",

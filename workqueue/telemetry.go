@@ -62,6 +62,7 @@ var (
 	opExtend  = operation{"extend", "extend", trace.SpanKindInternal, false}
 	opReap    = operation{"reap", "reap", trace.SpanKindInternal, false}
 	opPurge   = operation{"purge", "purge", trace.SpanKindInternal, false}
+	opProcess = operation{"process", "process", trace.SpanKindConsumer, true}
 )
 
 const scopeName = "github.com/txwork/txwork/workqueue"
@@ -243,8 +244,6 @@ func linkProducers(ctx context.Context, rows []claimedRow) {
 	}
 }
 
-var opProcess = operation{"process", "process", trace.SpanKindConsumer, true}
-
 // processing opens the span around one handler call, linked to the producer.
 func (t *telemetry) processing(ctx context.Context, row Row) (context.Context, trace.Span) {
 	options := []trace.SpanStartOption{
@@ -273,4 +272,10 @@ func (t *telemetry) processed(ctx context.Context, span trace.Span, o *Outcome, 
 		span.SetStatus(codes.Error, o.Error())
 	}
 	span.End()
+}
+
+// leaseLapsed reports a lease that ended by the worker's own clock: no renewal got through in time.
+func (t *telemetry) leaseLapsed(id uuid.UUID) {
+	t.lost.Add(context.Background(), 1, t.attribute[opExtend])
+	t.logger.LogAttrs(context.Background(), slog.LevelWarn, "lease ended without a renewal", slog.String("id", id.String()))
 }

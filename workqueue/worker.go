@@ -232,10 +232,12 @@ func (w *Worker) work(ctx context.Context) error {
 	}
 
 	intake.Wait()
+	defer w.settler.limit(w.options.ShutdownTimeout + w.abortGrace())()
 	w.flow.close()
 	w.releaseWaiting()
 	stuck := w.awaitHandlers(&handlers)
-	w.settler.stop(&settlers, w.options.ShutdownTimeout)
+	w.settler.stop()
+	settlers.Wait()
 	stopRenewals()
 	renewals.Wait()
 	if stuck > 0 {
@@ -260,7 +262,7 @@ func (w *Worker) awaitHandlers(handlers *sync.WaitGroup) int {
 	if waitFor(done, w.abortGrace()) {
 		return 0
 	}
-	return w.held.len()
+	return w.flow.busy()
 }
 
 func waitFor(done <-chan struct{}, limit time.Duration) bool {
@@ -291,7 +293,7 @@ func (w *Worker) Process(ctx context.Context) (int, error) {
 		if err != nil {
 			return total, err
 		}
-		w.hand(ctx, rows, start)
+		w.hand(ctx, rows, want, start)
 		total += len(rows)
 		if len(rows) < want {
 			return total, nil
@@ -299,7 +301,11 @@ func (w *Worker) Process(ctx context.Context) (int, error) {
 	}
 }
 
+// claim finishes what it began when ctx is cancelled: to break off would leave rows claimed by nobody
+// until their lease ends. It gives up in time for the lease to be of use.
 func (w *Worker) claim(ctx context.Context, limit int) (rows []claimedRow, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.options.Lease/3)
+	defer cancel()
 	err = w.table.telemetry.transition(ctx, opClaim, limit, func(ctx context.Context) ([]uuid.UUID, error) {
 		rows, err = w.claimer.claim(ctx, limit)
 		linkProducers(ctx, rows)
@@ -310,7 +316,7 @@ func (w *Worker) claim(ctx context.Context, limit int) (rows []claimedRow, err e
 
 // hand gives claimed rows to the handlers. They have committed: a handler that is quicker than the
 // commit would find nothing to ack.
-func (w *Worker) hand(ctx context.Context, rows []claimedRow, claimedAt time.Time) {
+func (w *Worker) hand(ctx context.Context, rows []claimedRow, wanted int, claimedAt time.Time) {
 	expires := int64(claimedAt.Sub(w.epoch) + w.options.Lease)
 	base := context.WithoutCancel(ctx)
 	deliveries := make([]*delivery, len(rows))
@@ -321,7 +327,7 @@ func (w *Worker) hand(ctx context.Context, rows []claimedRow, claimedAt time.Tim
 		deliveries[i] = d
 	}
 	w.held.add(deliveries)
-	w.flow.put(deliveries, len(rows))
+	w.flow.put(deliveries, wanted)
 }
 
 // NextWakeAt implements [Processor]: the next due time, or the next sweep if the cursor may have passed
@@ -348,30 +354,25 @@ func (w *Worker) execute() {
 	}
 }
 
+// runOne runs a delivery's handler, unless its lease was lost while it waited. The settle is attempted
+// in any case: its guard decides, and a lease that ended is still ours until somebody takes it.
 func (w *Worker) runOne(d *delivery) {
 	if d.lost.Load() {
-		w.drop(d)
+		w.finish(d, &Outcome{kind: outcomeRelease})
 		return
 	}
 	w.finish(d, d.run())
 }
 
-// finish passes a delivery on to be settled.
+// finish passes a delivery on to be settled; without an outcome it is settled already.
 func (w *Worker) finish(d *delivery, o *Outcome) {
 	w.flow.finished()
 	d.cancel(nil)
-	if o == nil || d.lost.Load() {
+	if o == nil {
 		w.held.remove(d)
 		return
 	}
 	w.settler.add(d, o)
-}
-
-// drop forgets a delivery whose claim is not ours any more.
-func (w *Worker) drop(d *delivery) {
-	w.flow.finished()
-	d.cancel(nil)
-	w.held.remove(d)
 }
 
 // releaseWaiting returns the rows that no handler has started, with their attempt.

@@ -25,7 +25,7 @@ CREATE TABLE {{.Table}} (
     CONSTRAINT {{.Named "attempts_check"}} CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
     CONSTRAINT {{.Named "due_check"}} CHECK (isfinite(due_at))
 ) WITH (
-    fillfactor = 50,
+    fillfactor = 42,
     autovacuum_vacuum_scale_factor = 0.05,
     autovacuum_vacuum_threshold = 1000,
     autovacuum_analyze_scale_factor = 0.05,
