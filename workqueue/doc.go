@@ -1,2 +1,51 @@
-// Package workqueue is the core of txwork.
+// Package workqueue is the core of txwork: a transactional work queue over rows of a PostgreSQL table.
+//
+// The packages outbox, inbox, timers and jobs are this core on a table of their own each, and so is any
+// table that you describe with a [Spec].
+//
+// # States
+//
+//	Ready ──claim──▶ InProgress ──ack──▶ Done
+//	  ▲                  │ │
+//	  │◀─abandon, snooze─┘ ├─fail──────▶ Failed
+//	  │◀─reap (lease over)─┤               │
+//	  │                    └─attempts over─▶│
+//	  └──────────────redrive───────────────┘
+//
+// A claim takes due rows for the length of a lease, counts an attempt and gives each row the claim's
+// owner token. Every settle (ack, abandon, snooze, fail) and every renewal is guarded by id and token in
+// one statement: with a stale token it changes nothing and reports [ErrLeaseLost]. A lease that ends is
+// reaped: the row is Ready again, or Failed when its attempts are used up.
+//
+// # What you may rely on
+//
+//   - Rows exist if and only if the transaction that inserted them commits.
+//   - Delivery is at least once. A handler that writes through [Claim.Tx] has its effect exactly once.
+//     HTTP calls and mails cannot: make them idempotent by the row's id.
+//   - Attempts are counted when a row is claimed, so a row that kills its process does not loop for ever.
+//   - Nothing runs before its due time by the database's clock, the only one that decides.
+//   - There is no order between rows that are claimed by different handlers.
+//
+// # Writing
+//
+// [Table.Insert] takes an open transaction, wrapped by [Pgx] or [SQL]. Handing it a pool does not
+// compile.
+//
+// # Working
+//
+// A [Worker] claims, calls a [Handler], renews leases and settles in batches. The handler's result is a
+// value: nil acks, an error is a failed attempt, and [Permanent], [Snooze], [RetryAfter] and [Cancelled]
+// say more. [Queue] has the same transitions one by one, and every table carries them as SQL functions
+// for psql, Python or C#: both are rendered from one set of statements and obey one contract.
+//
+// # Concurrency
+//
+// A [Table] and a [Queue] made by [Table.On] are safe for concurrent use; a Queue made by [Table.In] is
+// as safe as its transaction. Any number of workers in any number of processes may share a table. A
+// [Worker] runs once.
+//
+// # Recovery
+//
+// Somebody has to call [Queue.ReapExpired] from time to time: package reaper does, and so may pg_cron
+// through the table's SQL function.
 package workqueue

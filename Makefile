@@ -1,0 +1,20 @@
+.PHONY: ci test lint bench demo
+
+# The whole gate, as CI runs it.
+ci:
+	bash .ci/run
+
+test:
+	go test ./...
+
+lint:
+	gofmt -l .
+	go vet ./...
+	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+
+# The core's own figures; see docs/performance.md.
+bench:
+	go test -run '^$$' -bench . -benchtime 3x ./workqueue
+
+demo:
+	go run ./cmd/txwork demo
