@@ -1,0 +1,91 @@
+// Package outbox writes messages in an application's own transaction and delivers them afterwards.
+//
+// A service that changes its database and then calls a broker, a web hook or another service can fail
+// between the two. With an outbox it writes the message next to the change: both commit or neither does.
+// A relay delivers the message from there until it has succeeded or has failed for good.
+//
+// This page says what the outbox adds to package [workqueue], which has the states of a row, leases,
+// owner tokens and the transitions between them.
+//
+// # Writing
+//
+// [Enqueue] takes an open transaction of pgx, database/sql or sqlx, and whatever wraps one of those:
+//
+//	ids, err := outbox.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Payload: body})
+//	ids, err := outbox.Enqueue(ctx, workqueue.SQL(tx), messages...)
+//
+// A pool or a connection is no transaction and does not compile. The outbox never commits and never rolls
+// back. Messages are validated before anything is written, see [MessageError]. [Open] is for an outbox
+// with settings of its own; its table is made by `txwork migrate up` or package migrations.
+//
+// [Message].ProcessAt postpones a message. It is compared with the database's clock, so a message is never
+// early by that clock, whatever the application's says.
+//
+// # Delivering
+//
+// A [Relay] claims messages and hands each to the handler of its topic, or to the handler of all other
+// topics. Topics are compared byte for byte; there are no patterns.
+//
+//	relay := outbox.NewRelay(pool, nil, outbox.RelayOptions{})
+//	relay.Handle("order.placed", func(ctx context.Context, m *outbox.Delivery) error {
+//		return broker.Publish(ctx, m.Topic, m.Payload)
+//	})
+//	err := relay.Run(ctx) // until ctx is cancelled
+//
+// No transaction is open while a handler runs, unless it opens one. Handlers run concurrently, by default
+// [workqueue.DefaultConcurrency] of them in one relay, and must be safe for that. Run as many relays as you
+// like, in as many processes; run the reaper (package reaper) in at least one, or the messages of a relay
+// that crashed stay claimed.
+//
+// A relay hears of a commit at once, through LISTEN, and looks by itself every second. Behind a pooler in
+// transaction mode set NoListen, or ListenConfig.
+//
+// # Ordering
+//
+// There is none. Messages are claimed roughly in the order in which they became due, but they are handled
+// concurrently, a failed one is tried again after others, and of two transactions the one that enqueued
+// first may commit last. A handler that needs order has to establish it, for example by a version in the
+// payload. [Message].Key does not order messages.
+//
+// # Exactly once, or not
+//
+// Delivery is at least once. A handler runs again for a message it has handled if its process dies, its
+// lease is lost or its database goes away before the result is stored. Calls to other systems should
+// carry [Delivery].ID as their idempotency key: it is the same on every attempt.
+//
+// What a handler writes to the same database through [Delivery.Tx] has its effect exactly once, because
+// the writes and the settling of the message are one transaction.
+//
+// # Deduplication
+//
+// Of the messages with the same topic and the same [Message].DedupKey only the first is written. Enqueue
+// returns its id for the others, whose payload, headers and due time are ignored. This holds within a
+// call, within a transaction and across concurrent ones: a second transaction waits until the first has
+// ended, and writes its message if that one was rolled back.
+//
+// A key is taken for as long as the row is there: until it is delivered, and then for
+// [Options].Retention; a failed message holds its key until it is purged. With [Options].DeleteDone the
+// key is free as soon as the message was delivered. A key needs to be unique within its topic only.
+//
+// # Failure
+//
+// An error or a panic of a handler is a failed attempt. It is recorded as the row's last error, and the
+// message is due again after the backoff, until its attempts are used up; then it has status Failed, the
+// dead letter, which is kept and can be redriven. Attempts are counted when a message is claimed, so one
+// that kills its process ends, too. A handler says more by what it returns:
+//
+//   - [workqueue.Permanent]: Failed now, since another attempt would fail the same way
+//   - [workqueue.RetryAfter]: a failed attempt, with a delay of its own
+//   - [workqueue.Snooze]: not yet; the attempt does not count
+//   - [workqueue.Cancelled]: ended as cancelled
+//
+// A message whose topic has no handler is a failed attempt with the error `no handler is registered for
+// topic "…"`: another relay may know the topic, as in a rolling deploy, and if none does within the attempts the
+// message is a dead letter.
+//
+// # Tracing
+//
+// The trace context of the enqueueing code travels in the message's headers (W3C traceparent and
+// tracestate). The span in which a handler runs is linked to it; it is no child of it, since the
+// producer's trace has ended by then.
+package outbox

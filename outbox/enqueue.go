@@ -1,0 +1,82 @@
+package outbox
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Enqueue writes messages in the application's transaction: they are delivered if and only if it commits.
+// It returns their ids in order; for a message whose dedup key is taken nothing is written, and the id is
+// that of the message which holds the key.
+//
+// Every message is validated before the first is written. A [*MessageError] says which one was refused and
+// why; the transaction is as it was. After any other error roll the transaction back: PostgreSQL may have
+// ended it, and some of many messages may have been written.
+//
+// Any number of messages may be passed. They travel in several statements if they are many or large.
+func (o *Outbox) Enqueue(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]uuid.UUID, error) {
+	if err := o.check(msgs); err != nil {
+		return nil, err
+	}
+	ids := make([]uuid.UUID, 0, len(msgs))
+	for len(msgs) > 0 {
+		n := chunk(msgs)
+		written, err := o.insert(ctx, tx, msgs[:n])
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, written...)
+		msgs = msgs[n:]
+	}
+	return ids, nil
+}
+
+// insert writes one chunk.
+func (o *Outbox) insert(ctx context.Context, tx workqueue.Tx, msgs []Message) ([]uuid.UUID, error) {
+	inserted, err := o.table.Insert(ctx, tx, rows(msgs)...)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]uuid.UUID, len(inserted))
+	for i, row := range inserted {
+		ids[i] = row.ID
+	}
+	return ids, nil
+}
+
+// chunkBytes bounds one statement's payloads and headers, and with them what driver and server hold in
+// memory at once.
+const chunkBytes = 16 << 20
+
+// chunk is how many of the messages go into one statement: at least one.
+func chunk(msgs []Message) int {
+	size := 0
+	for n, m := range msgs {
+		size += len(m.Payload) + headerSize(m.Headers)
+		if n == workqueue.MaxBatch || n > 0 && size > chunkBytes {
+			return n
+		}
+	}
+	return len(msgs)
+}
+
+func rows(msgs []Message) []workqueue.NewRow {
+	rows := make([]workqueue.NewRow, len(msgs))
+	for i, m := range msgs {
+		rows[i] = row(m)
+	}
+	return rows
+}
+
+func row(m Message) workqueue.NewRow {
+	return workqueue.NewRow{
+		ID:          m.ID,
+		DueAt:       m.ProcessAt,
+		MaxAttempts: m.MaxAttempts,
+		Headers:     m.Headers,
+		Values:      values(m),
+	}
+}

@@ -1,0 +1,179 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A message is written in the transaction that makes it true, and delivered once that has committed.
+func Example() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	pool, schema, closePool := exampleDatabase() // with the tables of package migrations
+	defer closePool()
+	box, err := outbox.Open(outbox.Options{Schema: schema})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "INSERT INTO orders (id) VALUES (7)"); err != nil {
+			return err
+		}
+		_, err := box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Payload: []byte(`{"order": 7}`)})
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	relay := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+	relay.Handle("order.placed", func(_ context.Context, m *outbox.Delivery) error {
+		fmt.Printf("%s: %s\n", m.Topic, m.Payload)
+		stop()
+		return nil
+	})
+	if err := relay.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// order.placed: {"order": 7}
+}
+
+// The same with database/sql. A *sqlx.Tx is passed in the same way.
+func ExampleEnqueue() {
+	place := func(ctx context.Context, db *sql.DB, order int) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() // after a commit this does nothing
+		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id) VALUES ($1)", order); err != nil {
+			return err
+		}
+		_, err = outbox.Enqueue(ctx, workqueue.SQL(tx), outbox.Message{
+			Topic:   "order.placed",
+			Key:     fmt.Sprint(order),
+			Payload: fmt.Appendf(nil, `{"order": %d}`, order),
+		})
+		if err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	_ = place
+}
+
+// Of several messages with one dedup key the first is written. The others get its id.
+func ExampleOutbox_Enqueue_deduplication() {
+	ctx := context.Background()
+	pool, schema, closePool := exampleDatabase()
+	defer closePool()
+	box, err := outbox.Open(outbox.Options{Schema: schema})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	welcome := outbox.Message{Topic: "mail.welcome", DedupKey: "customer-7"}
+	var ids []uuid.UUID
+	for range 2 {
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			written, err := box.Enqueue(ctx, workqueue.Pgx(tx), welcome)
+			ids = append(ids, written...)
+			return err
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println("same message:", ids[0] == ids[1])
+	// Output:
+	// same message: true
+}
+
+// A call is validated as a whole before its first message is written.
+func ExampleMessageError() {
+	ctx := context.Background()
+	pool, schema, closePool := exampleDatabase()
+	defer closePool()
+	box, err := outbox.Open(outbox.Options{Schema: schema, MaxPayload: 10})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		_, err := box.Enqueue(ctx, workqueue.Pgx(tx),
+			outbox.Message{Topic: "a", Payload: []byte("small")},
+			outbox.Message{Topic: "a", Payload: []byte("rather large")},
+		)
+		return err
+	})
+	var refused *outbox.MessageError
+	if errors.As(err, &refused) {
+		fmt.Println("index", refused.Index)
+		fmt.Println(refused)
+	}
+	// Output:
+	// index 1
+	// txwork: message 2 of 2: payload has 12 bytes, the limit is 10
+}
+
+// What a handler writes through Tx commits together with the settling of the message. The first attempt
+// fails here and leaves nothing behind.
+func ExampleDelivery_Tx() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	pool, schema, closePool := exampleDatabase()
+	defer closePool()
+	box, err := outbox.Open(outbox.Options{
+		Schema: schema,
+		Retry:  workqueue.Retry{Growth: workqueue.Constant, Base: 10 * time.Millisecond, Cap: 10 * time.Millisecond},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	relay := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+	relay.Handle("payment.received", func(ctx context.Context, m *outbox.Delivery) error {
+		if m.Attempt == 2 {
+			defer stop()
+		}
+		return m.Tx(ctx, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "UPDATE accounts SET balance = balance + 25 WHERE id = $1", m.Key); err != nil {
+				return err
+			}
+			if m.Attempt == 1 {
+				return errors.New("the ledger is closed") // rolls the update back
+			}
+			return nil
+		})
+	})
+
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		_, err := box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "payment.received", Key: "alice"})
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := relay.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	var balance int
+	if err := pool.QueryRow(context.Background(), "SELECT balance FROM accounts WHERE id = 'alice'").Scan(&balance); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("balance:", balance)
+	// Output:
+	// balance: 25
+}

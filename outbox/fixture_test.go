@@ -1,0 +1,222 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jmoiron/sqlx"
+	"go.uber.org/goleak"
+
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what takes milliseconds.
+const patience = 20 * time.Second
+
+// fixture is an outbox in a schema of its own.
+type fixture struct {
+	*testing.T
+	*pgtest.DB
+	box   *outbox.Outbox
+	table string // qualified
+}
+
+// newOutbox makes the table and opens an Outbox on it. Failed attempts come back after an hour, so that
+// a test sees the state they leave behind.
+func newOutbox(t *testing.T, configure ...func(*outbox.Options)) *fixture {
+	t.Helper()
+	db := pgtest.New(t)
+	o := outbox.Options{
+		Schema:    db.Schema,
+		Retry:     workqueue.Retry{Growth: workqueue.Constant, Base: time.Hour, Cap: time.Hour},
+		Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)},
+	}
+	for _, change := range configure {
+		change(&o)
+	}
+	box, err := outbox.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{T: t, DB: db, box: box, table: box.Table().Name()}
+	up, _, err := workqueue.DDL(box.Table().Spec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.exec(up)
+	return f
+}
+
+func (f *fixture) exec(query string, args ...any) {
+	f.Helper()
+	if _, err := f.Pool.Exec(f.Context(), query, args...); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// inTx runs work in a pgx transaction that commits.
+func (f *fixture) inTx(work func(tx pgx.Tx) error) {
+	f.Helper()
+	if err := pgx.BeginFunc(f.Context(), f.Pool, work); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// enqueue writes messages in a transaction of their own.
+func (f *fixture) enqueue(msgs ...outbox.Message) (ids []uuid.UUID) {
+	f.Helper()
+	f.inTx(func(tx pgx.Tx) (err error) {
+		ids, err = f.box.Enqueue(f.Context(), workqueue.Pgx(tx), msgs...)
+		return err
+	})
+	return ids
+}
+
+// relay runs a relay until the test ends.
+func (f *fixture) relay(o workqueue.WorkerOptions, register func(*outbox.Relay)) *outbox.Relay {
+	f.Helper()
+	r := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{WorkerOptions: o})
+	register(r)
+	ctx, stop := context.WithCancel(f.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	f.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			f.Errorf("Run: %v", err)
+		}
+	})
+	return r
+}
+
+// row is a message as the table has it.
+type row struct {
+	Status    workqueue.Status
+	Attempts  int
+	Max       int
+	LastError string
+	Cancelled bool
+	Topic     string
+	Key       *string
+	Payload   []byte
+	DedupKey  *string
+	Headers   map[string]string
+	DueIn     time.Duration // from its creation
+}
+
+func (f *fixture) row(id uuid.UUID) row {
+	f.Helper()
+	var r row
+	err := f.Pool.QueryRow(f.Context(), `SELECT status, attempts, max_attempts, coalesce(last_error, ''), cancelled_at IS NOT NULL,
+			topic, key, payload, dedup_key, headers, due_at - created_at
+		FROM `+f.table+` WHERE id = $1`, id).Scan(&r.Status, &r.Attempts, &r.Max, &r.LastError, &r.Cancelled,
+		&r.Topic, &r.Key, &r.Payload, &r.DedupKey, &r.Headers, &r.DueIn)
+	if err != nil {
+		f.Fatalf("row %s: %v", id, err)
+	}
+	return r
+}
+
+func (f *fixture) count(query string, args ...any) (n int) {
+	f.Helper()
+	if err := f.Pool.QueryRow(f.Context(), query, args...).Scan(&n); err != nil {
+		f.Fatal(err)
+	}
+	return n
+}
+
+func (f *fixture) messages() int {
+	f.Helper()
+	return f.count("SELECT count(*) FROM " + f.table)
+}
+
+// until waits for a condition on the database.
+func (f *fixture) until(what string, holds func() bool) {
+	f.Helper()
+	deadline := time.Now().Add(patience)
+	for !holds() {
+		if time.Now().After(deadline) {
+			f.Fatalf("not within %v: %s", patience, what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// settled waits until a message was claimed and is claimed no more.
+func (f *fixture) settled(id uuid.UUID) row {
+	f.Helper()
+	f.until("message "+id.String()+" is settled", func() bool {
+		return f.count("SELECT count(*) FROM "+f.table+" WHERE id = $1 AND status <> 1 AND owner_token IS NOT NULL", id) == 1
+	})
+	return f.row(id)
+}
+
+// receive waits for a value that a handler sends.
+func receive[T any](t testing.TB, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(patience):
+		t.Fatalf("nothing received within %v", patience)
+	}
+	return v
+}
+
+// A way is a library through which an application opens its transactions.
+type way struct {
+	name string
+	// begin opens a transaction; end commits it or rolls it back.
+	begin func(f *fixture) (tx workqueue.Tx, end func(commit bool))
+}
+
+func ways() []way {
+	return []way{{"pgx", beginPgx}, {"database/sql", beginSQL}, {"sqlx", beginSQLX}}
+}
+
+func beginPgx(f *fixture) (workqueue.Tx, func(bool)) {
+	tx, err := f.Pool.Begin(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	return workqueue.Pgx(tx), f.end(
+		func() error { return tx.Commit(f.Context()) },
+		func() error { return tx.Rollback(f.Context()) })
+}
+
+func beginSQL(f *fixture) (workqueue.Tx, func(bool)) {
+	tx, err := f.SQL(f.T).BeginTx(f.Context(), nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return workqueue.SQL(tx), f.end(tx.Commit, tx.Rollback)
+}
+
+func beginSQLX(f *fixture) (workqueue.Tx, func(bool)) {
+	tx, err := sqlx.NewDb(f.SQL(f.T), "pgx").BeginTxx(f.Context(), &sql.TxOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return workqueue.SQL(tx), f.end(tx.Commit, tx.Rollback)
+}
+
+func (f *fixture) end(commit, rollback func() error) func(bool) {
+	return func(keep bool) {
+		f.Helper()
+		finish := rollback
+		if keep {
+			finish = commit
+		}
+		if err := finish(); err != nil {
+			f.Fatal(err)
+		}
+	}
+}

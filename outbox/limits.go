@@ -1,0 +1,22 @@
+package outbox
+
+// Limits of a [Message].
+const (
+	// DefaultMaxPayload is the largest payload unless [Options] say otherwise. A table is no file store:
+	// what is larger belongs into one, and its address into the message.
+	DefaultMaxPayload = 1 << 20
+
+	// MaxTopic, MaxKey and MaxDedupKey are in bytes. Topics and dedup keys are indexed, and keys become
+	// the partition keys and subjects of brokers, which are no more generous.
+	MaxTopic    = 255
+	MaxKey      = 255
+	MaxDedupKey = 255
+
+	// MaxHeaders is how many bytes the names and values of a message's headers may have together. They
+	// are for routing and tracing, and brokers and HTTP servers accept about as much.
+	MaxHeaders = 64 << 10
+)
+
+// maxPayloadLimit is what MaxPayload may be set to. PostgreSQL takes at most 1 GiB in one message, and
+// database/sql carries a payload as hexadecimal text, which doubles it.
+const maxPayloadLimit = 256 << 20

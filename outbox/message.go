@@ -1,0 +1,39 @@
+package outbox
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// A Message is what an application writes into the outbox. Only Topic has to be set.
+type Message struct {
+	// ID defaults to a new UUID version 7. Set it to know the id before the message is written.
+	ID uuid.UUID
+
+	// Topic says which handler receives the message: 1 to [MaxTopic] bytes, compared byte for byte.
+	Topic string
+
+	// Key is what the message is about, such as an account number: at most [MaxKey] bytes, or empty for
+	// none. It travels with the message and does not order it.
+	Key string
+
+	// Payload is the message's body, opaque to the outbox. Nil is an empty payload. It is at most
+	// [Options].MaxPayload bytes long.
+	Payload []byte
+
+	// Headers travel with the message: names and values of at most [MaxHeaders] bytes together. The trace
+	// context of the enqueueing code is added under traceparent and tracestate, unless you set them.
+	Headers map[string]string
+
+	// ProcessAt is when the message may first be delivered, by the database's clock. The zero time and
+	// every past time mean now.
+	ProcessAt time.Time
+
+	// MaxAttempts bounds how often delivery is tried. Zero is [Options].MaxAttempts.
+	MaxAttempts int
+
+	// DedupKey makes the message the only one of its topic with this key, for as long as its row is kept
+	// (see "Deduplication" in the package documentation): at most [MaxDedupKey] bytes, or empty for none.
+	DedupKey string
+}

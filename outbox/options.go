@@ -1,0 +1,69 @@
+package outbox
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Options configure an [Outbox]. The zero value is usable and is what txwork's own migrations and CLI
+// assume.
+//
+// MaxAttempts, Retry, Retention, FailedRetention and DeleteDone hold for what goes through this Outbox:
+// its Enqueue, its relays, and a reaper that is given its [Outbox.Table]. The table itself and its SQL
+// functions (txwork.outbox_abandon and so on) carry the values of the migration that made them, which are
+// the defaults. Where programs that do not know these Options settle or reap the same table (SQL workers,
+// the CLI), make the table with a migration of your own so that both agree:
+//
+//	o, err := outbox.Open(options)
+//	ddl, err := migrations.DDL(o.Table().Spec())
+type Options struct {
+	// Schema holds the table. Default: [workqueue.DefaultSchema].
+	Schema string
+
+	// MaxPayload is the largest payload in bytes, at most 256 MiB. Default: [DefaultMaxPayload].
+	MaxPayload int
+
+	// MaxAttempts bounds the attempts of a message that does not say. It is written into the row, so every
+	// relay keeps to it. Default: [workqueue.DefaultMaxAttempts].
+	MaxAttempts int
+
+	// Retry is the backoff after a failed attempt. Default: [workqueue.DefaultRetry].
+	Retry workqueue.Retry
+
+	// Retention is how long delivered messages are kept, and with them their dedup keys. Default:
+	// [workqueue.DefaultRetention]. It has no effect with DeleteDone.
+	Retention time.Duration
+
+	// FailedRetention is how long failed messages are kept. Default 0: for ever.
+	FailedRetention time.Duration
+
+	// DeleteDone deletes a message when it is delivered: the fastest, at the price of the audit trail. A
+	// dedup key is then free again as soon as its message was delivered.
+	DeleteDone bool
+
+	// Telemetry says where spans, metrics, logs and events go.
+	Telemetry workqueue.Telemetry
+}
+
+func (o Options) spec() workqueue.Spec {
+	spec := Spec(o.Schema)
+	spec.MaxAttempts = o.MaxAttempts
+	spec.Retry = o.Retry
+	spec.Retention = o.Retention
+	spec.FailedRetention = o.FailedRetention
+	spec.DeleteDone = o.DeleteDone
+	return spec
+}
+
+func (o Options) maxPayload() (int, error) {
+	switch {
+	case o.MaxPayload == 0:
+		return DefaultMaxPayload, nil
+	case o.MaxPayload < 0 || o.MaxPayload > maxPayloadLimit:
+		return 0, &workqueue.InvalidError{Field: "max payload", Reason: fmt.Sprintf(
+			"is %d bytes, it must be between 1 and %d, or 0 for the default", o.MaxPayload, maxPayloadLimit)}
+	}
+	return o.MaxPayload, nil
+}

@@ -1,0 +1,90 @@
+package outbox_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func TestTheHandlersSpanIsLinkedToTheProducers(t *testing.T) {
+	t.Parallel()
+	spans := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	f := newOutbox(t, func(o *outbox.Options) { o.Telemetry.TracerProvider = provider })
+	inHandler := make(chan trace.SpanContext, 1)
+	f.relay(workqueue.WorkerOptions{}, func(r *outbox.Relay) {
+		r.HandleAll(func(ctx context.Context, _ *outbox.Delivery) error {
+			inHandler <- trace.SpanContextFromContext(ctx)
+			return nil
+		})
+	})
+
+	ctx, request := provider.Tracer("test").Start(t.Context(), "request")
+	f.inTx(func(tx pgx.Tx) error {
+		_, err := f.box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "a", Headers: map[string]string{"own": "header"}})
+		return err
+	})
+	request.End()
+	seen := receive(t, inHandler)
+
+	var send, process sdktrace.ReadOnlySpan
+	f.until("the handler's span has ended", func() bool {
+		for _, s := range spans.Ended() {
+			switch s.SpanKind() {
+			case trace.SpanKindProducer:
+				send = s
+			case trace.SpanKindConsumer:
+				process = s
+			}
+		}
+		return process != nil
+	})
+	switch links := process.Links(); {
+	case send == nil || send.Parent().SpanID() != request.SpanContext().SpanID():
+		t.Errorf("the producer's span %v is no child of the request", send)
+	case len(links) != 1 || links[0].SpanContext.SpanID() != send.SpanContext().SpanID() || links[0].SpanContext.TraceID() != send.SpanContext().TraceID():
+		t.Errorf("links are %v, want one to the producer %v", links, send.SpanContext())
+	case process.SpanContext().TraceID() == send.SpanContext().TraceID():
+		t.Error("the handler's span is in the producer's trace: want a link only")
+	case seen.SpanID() != process.SpanContext().SpanID():
+		t.Error("the handler's context carries another span")
+	}
+}
+
+func TestTheTraceTravelsInTheHeaders(t *testing.T) {
+	t.Parallel()
+	provider := sdktrace.NewTracerProvider()
+	f := newOutbox(t, func(o *outbox.Options) { o.Telemetry.TracerProvider = provider })
+	const own = "00-0102030405060708090a0b0c0d0e0f10-0102030405060708-01"
+	f.inTx(func(tx pgx.Tx) error {
+		ctx, span := provider.Tracer("test").Start(t.Context(), "request")
+		defer span.End()
+		ids, err := f.box.Enqueue(ctx, workqueue.Pgx(tx),
+			outbox.Message{Topic: "a", Headers: map[string]string{"own": "header"}},
+			outbox.Message{Topic: "a", Headers: map[string]string{"traceparent": own}},
+		)
+		if err != nil {
+			return err
+		}
+		for i, id := range ids {
+			var headers map[string]string
+			if err := tx.QueryRow(ctx, "SELECT headers FROM "+f.table+" WHERE id = $1", id).Scan(&headers); err != nil {
+				return err
+			}
+			switch parent := headers["traceparent"]; {
+			case i == 0 && (headers["own"] != "header" || parent == ""):
+				t.Errorf("headers are %v, want the trace beside the message's own", headers)
+			case i == 1 && parent != own:
+				t.Errorf("traceparent is %s, want the message's own", parent)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,105 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A MessageError says which message of a call was refused and why. Nothing was written. errors.Is finds
+// [workqueue.ErrInvalid] in it, errors.As the [*workqueue.InvalidError] with the field.
+type MessageError struct {
+	Index int // of the message in the call, from 0
+	Count int // of the call's messages
+	Err   error
+}
+
+func (e *MessageError) Error() string {
+	var invalid *workqueue.InvalidError
+	switch {
+	case e.Count == 1:
+		return e.Err.Error()
+	case errors.As(e.Err, &invalid):
+		return fmt.Sprintf("txwork: message %d of %d: %s %s", e.Index+1, e.Count, invalid.Field, invalid.Reason)
+	}
+	return fmt.Sprintf("txwork: message %d of %d: %v", e.Index+1, e.Count, e.Err)
+}
+
+func (e *MessageError) Unwrap() error { return e.Err }
+
+// check refuses the first message that the table could not hold. The core would refuse it too, but it sees
+// one chunk of a call at a time, and here nothing has been written yet.
+func (o *Outbox) check(msgs []Message) error {
+	seen := map[uuid.UUID]int{}
+	for i, m := range msgs {
+		err := o.checkMessage(m)
+		if err == nil {
+			err = checkID(seen, i, m.ID)
+		}
+		if err != nil {
+			return &MessageError{Index: i, Count: len(msgs), Err: err}
+		}
+	}
+	return nil
+}
+
+func (o *Outbox) checkMessage(m Message) error {
+	return firstError(
+		checkTopic(m.Topic),
+		checkSize("key", len(m.Key), MaxKey),
+		checkSize("dedup key", len(m.DedupKey), MaxDedupKey),
+		checkSize("payload", len(m.Payload), o.maxPayload),
+		checkSize("headers", headerSize(m.Headers), MaxHeaders),
+		o.table.Check(row(m)),
+	)
+}
+
+// checkID refuses an id that an earlier message of the call has.
+func checkID(seen map[uuid.UUID]int, i int, id uuid.UUID) error {
+	if id == uuid.Nil {
+		return nil
+	}
+	if first, taken := seen[id]; taken {
+		return invalid("id", "%s is that of message %d, too", id, first+1)
+	}
+	seen[id] = i
+	return nil
+}
+
+func checkTopic(topic string) error {
+	if topic == "" {
+		return invalid("topic", "is empty")
+	}
+	return firstError(checkSize("topic", len(topic), MaxTopic), workqueue.CheckText("topic", topic))
+}
+
+func checkSize(field string, size, limit int) error {
+	if size > limit {
+		return invalid(field, "has %d bytes, the limit is %d", size, limit)
+	}
+	return nil
+}
+
+func headerSize(headers map[string]string) int {
+	size := 0
+	for name, value := range headers {
+		size += len(name) + len(value)
+	}
+	return size
+}
+
+func invalid(field, format string, args ...any) error {
+	return &workqueue.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
