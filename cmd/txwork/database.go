@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A database is the schema that a command works on.
+type database struct {
+	pool   *pgxpool.Pool
+	reader *sqlx.DB // over the pool
+	schema string
+	app    *app
+}
+
+// connect opens the database that the flags or the environment name, and makes sure that it answers.
+func (a *app) connect(ctx context.Context) (*database, error) {
+	if err := a.checkSchema(); err != nil {
+		return nil, err
+	}
+	url := a.databaseURL
+	if url == "" {
+		url = a.getenv(databaseURLEnv)
+	}
+	if url == "" {
+		return nil, usagef("no database: pass --database-url postgres://user@host/name or set %s", databaseURLEnv)
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, usagef("the database URL is wrong: %w", err)
+	}
+	if params := config.ConnConfig.RuntimeParams; params["application_name"] == "" {
+		params["application_name"] = "txwork"
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("the database cannot be reached: check the URL and that the server runs: %w", err)
+	}
+	reader := sqlx.NewDb(stdlib.OpenDBFromPool(pool), "pgx")
+	return &database{pool: pool, reader: reader, schema: a.schema, app: a}, nil
+}
+
+func (a *app) checkSchema() error {
+	if err := workqueue.ValidateIdentifier("schema", a.schema); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+func (d *database) close() {
+	d.reader.Close()
+	d.pool.Close()
+}
+
+// withDatabase connects for the length of do.
+func (a *app) withDatabase(ctx context.Context, do func(*database) error) error {
+	d, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	return do(d)
+}
+
+// withTable connects and looks up a table for the length of do.
+func (a *app) withTable(ctx context.Context, name string, do func(*database, *workqueue.Table) error) error {
+	return a.withDatabase(ctx, func(d *database) error {
+		t, err := d.table(ctx, name)
+		if err != nil {
+			return err
+		}
+		return do(d, t)
+	})
+}
+
+// read runs do in a read-only transaction, so that a standby serves too and all of do sees one moment.
+// Sequential scans are off because a table that was never analysed would get one, however large it is.
+func (d *database) read(ctx context.Context, do func(*sqlx.Tx) error) error {
+	tx, err := d.reader.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	const pin = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
+	if _, err := tx.ExecContext(ctx, pin); err != nil {
+		return err
+	}
+	return do(tx)
+}
+
+// tableNames lists the tables of the core in the schema: they are known by their comment.
+func (d *database) tableNames(ctx context.Context) ([]string, error) {
+	var names []string
+	err := d.reader.SelectContext(ctx, &names, `
+		SELECT c.relname::text
+		FROM pg_catalog.pg_class AS c
+		JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+		WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')
+		  AND pg_catalog.obj_description(c.oid, 'pg_class') LIKE 'txwork core %'
+		ORDER BY c.relname`, d.schema)
+	return names, err
+}
+
+// tables opens the named tables, or all there are. Their Specs have no domain columns: the operations of
+// this command need none.
+func (d *database) tables(ctx context.Context, names ...string) ([]*workqueue.Table, error) {
+	known, err := d.tableNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(known) == 0 {
+		return nil, fmt.Errorf("schema %s has no txwork tables: run `txwork migrate up`, or name another --schema", d.schema)
+	}
+	if len(names) == 0 {
+		names = known
+	}
+	tables := make([]*workqueue.Table, len(names))
+	for i, name := range names {
+		if tables[i], err = d.open(ctx, known, name); err != nil {
+			return nil, err
+		}
+	}
+	return tables, nil
+}
+
+func (d *database) table(ctx context.Context, name string) (*workqueue.Table, error) {
+	tables, err := d.tables(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return tables[0], nil
+}
+
+// open takes the qualified name too, as messages show it.
+func (d *database) open(ctx context.Context, known []string, name string) (*workqueue.Table, error) {
+	name = strings.TrimPrefix(name, d.schema+".")
+	if !slices.Contains(known, name) {
+		return nil, fmt.Errorf("there is no txwork table %q in schema %s: it has %s", name, d.schema, strings.Join(known, ", "))
+	}
+	t, err := workqueue.Open(workqueue.Spec{Schema: d.schema, Table: name}, workqueue.Telemetry{Logger: d.app.logger()})
+	if err != nil {
+		return nil, err
+	}
+	return t, t.CheckVersion(ctx, d.pool)
+}
+
+// explain adds what to do to an error of the database that has a known remedy.
+func explain(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || errors.Is(err, workqueue.ErrReadOnly) || errors.Is(err, workqueue.ErrSchemaVersion) {
+		return err
+	}
+	switch pg.Code {
+	case "42501": // insufficient_privilege
+		return fmt.Errorf("the role lacks a privilege: connect as the tables' owner, or have it granted: %w", err)
+	case "25006": // read_only_sql_transaction
+		return fmt.Errorf("the database is read-only: connect to the primary: %w", err)
+	case "42P01", "42883": // undefined table, function
+		return fmt.Errorf("the tables are not what this version needs: see `txwork migrate validate`: %w", err)
+	}
+	return err
+}

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/internal/demo"
+)
+
+// demoWorker is the subcommand that the demo starts itself with.
+const demoWorker = "worker"
+
+func newDemoWorkerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    demoWorker,
+		Short:  "A worker process of the demo, which starts it",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return demo.RunWorker(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+}

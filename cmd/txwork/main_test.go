@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/migrations"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// asCommand makes the test binary the command itself, for tests of signals and pipes.
+const asCommand = "TXWORK_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		os.Exit(realMain())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// A cli runs command lines on a schema of its own.
+type cli struct {
+	t      *testing.T
+	db     *pgtest.DB
+	url    string // without the schema on its search_path
+	outbox *outbox.Outbox
+}
+
+// newCLI makes an empty schema.
+func newCLI(t *testing.T) *cli {
+	t.Helper()
+	t.Parallel()
+	db := pgtest.New(t)
+	box, err := outbox.Open(outbox.Options{Schema: db.Schema})
+	must(t, err)
+	return &cli{t: t, db: db, url: pgtest.URL(t), outbox: box}
+}
+
+// newMigratedCLI makes a schema with the tables of txwork.
+func newMigratedCLI(t *testing.T) *cli {
+	t.Helper()
+	c := newCLI(t)
+	m, err := migrations.New(c.db.Pool, migrations.Options{Schema: c.db.Schema, Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	_, err = m.Up(t.Context())
+	must(t, err)
+	return c
+}
+
+// in is the same schema for a subtest.
+func (c *cli) in(t *testing.T) *cli {
+	sub := *c
+	sub.t = t
+	return &sub
+}
+
+// A result is what a command line did.
+type result struct {
+	t              *testing.T
+	code           int
+	stdout, stderr string
+}
+
+// args are the arguments with those that name the schema.
+func (c *cli) args(args ...string) []string {
+	return append(args, "--database-url", c.url, "--schema", c.db.Schema)
+}
+
+func (c *cli) run(args ...string) result {
+	c.t.Helper()
+	return c.runWith(c.t.Context(), strings.NewReader(""), args...)
+}
+
+func (c *cli) runWith(ctx context.Context, stdin io.Reader, args ...string) result {
+	c.t.Helper()
+	return execute(c.t, ctx, stdin, nil, c.args(args...)...)
+}
+
+// execute runs a command line in this process.
+func execute(t *testing.T, ctx context.Context, stdin io.Reader, env map[string]string, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	a := &app{stdin: stdin, stdout: &stdout, stderr: &stderr, getenv: func(name string) string { return env[name] }}
+	code := a.run(ctx, args)
+	return result{t: t, code: code, stdout: stdout.String(), stderr: stderr.String()}
+}
+
+// ok fails the test unless the command succeeded.
+func (r result) ok() result {
+	r.t.Helper()
+	return r.exits(exitOK)
+}
+
+func (r result) exits(code int) result {
+	r.t.Helper()
+	if r.code != code {
+		r.t.Fatalf("exit code %d, want %d\nstdout: %s\nstderr: %s", r.code, code, r.stdout, r.stderr)
+	}
+	return r
+}
+
+// says fails the test unless standard error contains the texts.
+func (r result) says(texts ...string) result {
+	r.t.Helper()
+	contains(r.t, "stderr", r.stderr, texts...)
+	return r
+}
+
+// prints fails the test unless standard output contains the texts.
+func (r result) prints(texts ...string) result {
+	r.t.Helper()
+	contains(r.t, "stdout", r.stdout, texts...)
+	return r
+}
+
+func contains(t *testing.T, name, got string, want ...string) {
+	t.Helper()
+	for _, text := range want {
+		if !strings.Contains(got, text) {
+			t.Errorf("%s is\n%s\nwant in it: %s", name, got, text)
+		}
+	}
+}
+
+// decode reads the one line of JSON that the command printed.
+func decode[T any](r result) T {
+	r.t.Helper()
+	if strings.Count(r.stdout, "\n") != 1 || !strings.HasSuffix(r.stdout, "\n") {
+		r.t.Fatalf("want one line of JSON, got %q", r.stdout)
+	}
+	var v T
+	must(r.t, json.Unmarshal([]byte(r.stdout), &v))
+	return v
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// enqueue writes messages as an application does.
+func (c *cli) enqueue(msgs ...outbox.Message) []uuid.UUID {
+	c.t.Helper()
+	var ids []uuid.UUID
+	must(c.t, pgx.BeginFunc(c.t.Context(), c.db.Pool, func(tx pgx.Tx) (err error) {
+		ids, err = c.outbox.Enqueue(c.t.Context(), workqueue.Pgx(tx), msgs...)
+		return err
+	}))
+	return ids
+}
+
+// queue is the outbox's operations.
+func (c *cli) queue() *workqueue.Queue { return c.outbox.Table().On(c.db.Pool) }
+
+// fail makes the messages dead letters.
+func (c *cli) fail(cause string, ids ...uuid.UUID) {
+	c.t.Helper()
+	owner := workqueue.NewOwnerToken()
+	_, err := c.queue().Claim(c.t.Context(), owner, time.Minute, workqueue.MaxBatch)
+	must(c.t, err)
+	_, err = c.queue().Fail(c.t.Context(), owner, ids, cause)
+	must(c.t, err)
+}
+
+// exec runs a statement in which {schema} is the schema.
+func (c *cli) exec(statement string, args ...any) {
+	c.t.Helper()
+	_, err := c.db.Pool.Exec(c.t.Context(), strings.ReplaceAll(statement, "{schema}", c.db.Schema), args...)
+	must(c.t, err)
+}
+
+// value reads one value.
+func value[T any](c *cli, query string, args ...any) (v T) {
+	c.t.Helper()
+	must(c.t, c.db.Pool.QueryRow(c.t.Context(), strings.ReplaceAll(query, "{schema}", c.db.Schema), args...).Scan(&v))
+	return v
+}
+
+// createTable makes a table of the application's own.
+func (c *cli) createTable(spec workqueue.Spec) *workqueue.Table {
+	c.t.Helper()
+	spec.Schema = c.db.Schema
+	up, _, err := workqueue.DDL(spec)
+	must(c.t, err)
+	c.exec(up)
+	table, err := workqueue.Open(spec, workqueue.Telemetry{})
+	must(c.t, err)
+	return table
+}
+
+// insert writes rows into a table of the application's own.
+func (c *cli) insert(table *workqueue.Table, rows ...workqueue.NewRow) []uuid.UUID {
+	c.t.Helper()
+	ids := make([]uuid.UUID, len(rows))
+	must(c.t, pgx.BeginFunc(c.t.Context(), c.db.Pool, func(tx pgx.Tx) error {
+		inserted, err := table.Insert(c.t.Context(), workqueue.Pgx(tx), rows...)
+		for i, row := range inserted {
+			ids[i] = row.ID
+		}
+		return err
+	}))
+	return ids
+}

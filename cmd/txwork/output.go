@@ -1,0 +1,111 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// jsonFlag gives a command the flag --json.
+func jsonFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("json", false, "print one JSON object on one line")
+}
+
+// printJSON writes one value on one line.
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.stdout)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// A grid is aligned columns of text.
+type grid struct {
+	out *tabwriter.Writer
+}
+
+func newGrid(w io.Writer, header ...string) *grid {
+	g := &grid{tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
+	if len(header) > 0 {
+		g.add(header...)
+	}
+	return g
+}
+
+func (g *grid) add(cells ...string) { fmt.Fprintln(g.out, strings.Join(cells, "\t")) }
+
+func (g *grid) flush() error { return g.out.Flush() }
+
+// stamp is a time in UTC and relative to now, which is the database's.
+func stamp(t, now time.Time) string {
+	return fmt.Sprintf("%s (%s)", t.UTC().Format("2006-01-02 15:04:05Z"), relative(t.Sub(now)))
+}
+
+func stampOrDash(t *time.Time, now time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return stamp(*t, now)
+}
+
+func relative(d time.Duration) string {
+	if d > 0 {
+		return "in " + rough(d)
+	}
+	return rough(-d) + " ago"
+}
+
+// rough is a duration in its largest unit, as people say it.
+func rough(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 2*day:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d/day))
+}
+
+// cell makes a text of the table fit for one cell of a terminal: one line, bounded, and without control
+// characters, which could rewrite what the operator sees.
+func cell(s string, width int) string {
+	s, _, more := strings.Cut(s, "\n")
+	if utf8.RuneCountInString(s) > width {
+		s, more = string([]rune(s)[:width-1]), true
+	}
+	if more {
+		s += "…"
+	}
+	return harmless(s)
+}
+
+// harmless escapes what is not printable.
+func harmless(s string) string {
+	if strings.IndexFunc(s, unprintable) < 0 && utf8.ValidString(s) {
+		return s
+	}
+	quoted := strconv.Quote(s)
+	return quoted[1 : len(quoted)-1]
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+// plural is a number with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,323 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+const (
+	// defaultExecConcurrency is modest because every message is a process.
+	defaultExecConcurrency = 8
+
+	// stdoutShutdown is short because a write that blocks cannot be interrupted, and needs no longer.
+	stdoutShutdown = 3 * time.Second
+
+	// reapInterval is how often a relay looks for messages of relays that died.
+	reapInterval = 5 * time.Second
+
+	// foreignDelay is how long a message of another topic rests before another relay may find it.
+	foreignDelay = 5 * time.Second
+)
+
+// relayOptions are the flags of relay.
+type relayOptions struct {
+	stdout      bool
+	exec        string
+	topics      []string
+	untilEmpty  bool
+	concurrency int
+	lease       time.Duration
+	timeout     time.Duration
+	noReaper    bool
+}
+
+func newRelayCommand(a *app) *cobra.Command {
+	var o relayOptions
+	cmd := &cobra.Command{
+		Use:   "relay (--stdout | --exec COMMAND)",
+		Short: "Deliver messages to standard output or to a command",
+		Long: `Deliver the messages of the outbox, at least once each, until SIGINT or SIGTERM.
+
+--stdout writes each payload and a newline. A message is acknowledged once it is written; when the reader has
+gone the relay ends, and what was not written stays in the outbox.
+
+--exec runs COMMAND by sh for each message, with the payload on its standard input and TXWORK_ID, TXWORK_TOPIC,
+TXWORK_KEY, TXWORK_ATTEMPT and TXWORK_HEADERS (a JSON object) in its environment. Its exit code settles the message:
+
+    0       delivered
+    65      failed for good (EX_DATAERR)
+    75      try again later (EX_TEMPFAIL)
+    other   try again later, too; the code and the end of standard error are recorded
+
+With --topic a relay delivers these topics only. It has to claim messages of others to see that, and puts them
+back for five seconds with their attempt: where topics are served by different relays, prefer one relay for all
+topics that hands on by TXWORK_TOPIC.
+
+Beside delivering, a relay takes back messages from relays that died, see --no-reaper.`,
+		Example: `  txwork outbox relay --stdout --until-empty > messages.ndjson
+  txwork outbox relay --exec 'curl -sf --data-binary @- https://example.org/hook || exit 75'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return a.withOutbox(cmd.Context(), 0, func(d *database, box *outbox.Outbox) error {
+				return newRelay(a, d, box, o).run(cmd.Context())
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&o.stdout, "stdout", false, "write payloads to standard output, a line each")
+	flags.StringVar(&o.exec, "exec", "", "run this `command` for each message")
+	flags.StringArrayVar(&o.topics, "topic", nil, "deliver this topic only; repeat for more")
+	flags.BoolVar(&o.untilEmpty, "until-empty", false, "end when no message is ready or in progress")
+	flags.IntVar(&o.concurrency, "concurrency", 0, "messages at once (default: 1 with --stdout, which keeps them in order of claiming, "+fmt.Sprint(defaultExecConcurrency)+" with --exec)")
+	flags.DurationVar(&o.lease, "lease", workqueue.DefaultLease, "how long a message is held without renewal, and so how long a crash goes unnoticed")
+	flags.DurationVar(&o.timeout, "timeout", 0, "end a command that takes longer, as a failed attempt (default: none)")
+	flags.BoolVar(&o.noReaper, "no-reaper", false, "leave messages of relays that died to a reaper elsewhere")
+	return cmd
+}
+
+func (o *relayOptions) validate() error {
+	if o.stdout == (o.exec != "") {
+		return usagef("say where the messages go: either --stdout or --exec COMMAND")
+	}
+	if o.lease < workqueue.MinLease || o.lease > workqueue.MaxLease {
+		return usagef("--lease is %v, it must be between %v and %v", o.lease, workqueue.MinLease, workqueue.MaxLease)
+	}
+	if o.timeout < 0 || o.timeout > 0 && o.stdout {
+		return usagef("--timeout is for --exec and cannot be negative")
+	}
+	if o.concurrency < 0 {
+		return usagef("--concurrency is %d, it must be at least 1", o.concurrency)
+	}
+	for _, topic := range o.topics {
+		if topic == "" || len(topic) > outbox.MaxTopic {
+			return usagef("--topic has %d bytes, it must have 1 to %d", len(topic), outbox.MaxTopic)
+		}
+	}
+	return nil
+}
+
+// A relay is one run of the command.
+type relay struct {
+	relayOptions
+	app    *app
+	db     *database
+	outbox *outbox.Outbox
+
+	delivered, retried, failed atomic.Int64
+}
+
+func newRelay(a *app, d *database, box *outbox.Outbox, o relayOptions) *relay {
+	return &relay{relayOptions: o, app: a, db: d, outbox: box}
+}
+
+// errEmpty is why a relay stops that was to stop when the outbox is empty.
+var errEmpty = errors.New("the outbox is empty")
+
+// run delivers until it is interrupted, there is nothing left, or the output is broken.
+func (r *relay) run(ctx context.Context) error {
+	stopped, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	worker := outbox.NewRelay(r.db.pool, r.outbox, outbox.RelayOptions{WorkerOptions: r.workerOptions()})
+	worker.HandleAll(r.counted(r.selected(r.handler(stop))))
+
+	done := make(chan struct{})
+	go func() { defer close(done); r.background(stopped, stop) }()
+	err := worker.Run(stopped)
+	cause := context.Cause(stopped)
+	stop(nil)
+	<-done
+	return r.conclude(ctx, err, cause)
+}
+
+func (r *relay) workerOptions() workqueue.WorkerOptions {
+	o := workqueue.WorkerOptions{Concurrency: r.concurrency, Lease: r.lease, HandlerTimeout: r.timeout}
+	if r.stdout {
+		o.ShutdownTimeout = stdoutShutdown
+	}
+	switch {
+	case o.Concurrency > 0:
+	case r.stdout:
+		o.Concurrency = 1
+	default:
+		o.Concurrency = defaultExecConcurrency
+	}
+	return o
+}
+
+func (r *relay) handler(stop context.CancelCauseFunc) outbox.Handler {
+	if r.stdout {
+		return newLineWriter(r.app.stdout, stop).handle
+	}
+	return newCommander(r.app, r.exec).handle
+}
+
+// selected leaves the messages of other topics to other relays: nothing is wrong with them, so they keep
+// their attempts.
+func (r *relay) selected(next outbox.Handler) outbox.Handler {
+	if len(r.topics) == 0 {
+		return next
+	}
+	return func(ctx context.Context, m *outbox.Delivery) error {
+		if !slices.Contains(r.topics, m.Topic) {
+			return workqueue.Snooze(foreignDelay)
+		}
+		return next(ctx, m)
+	}
+}
+
+// errPermanent marks a failure for good on its way through the counters.
+var errPermanent = errors.New("the command refused the message")
+
+func (r *relay) counted(next outbox.Handler) outbox.Handler {
+	return func(ctx context.Context, m *outbox.Delivery) error {
+		err := next(ctx, m)
+		switch {
+		case err == nil:
+			r.delivered.Add(1)
+		case errors.Is(err, errPermanent):
+			r.failed.Add(1)
+		case errors.Is(err, errAttempt):
+			r.retried.Add(1)
+		}
+		return err
+	}
+}
+
+// background does what goes on beside the deliveries, until ctx ends.
+func (r *relay) background(ctx context.Context, stop context.CancelCauseFunc) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if !r.noReaper {
+			r.reap(ctx)
+		}
+	}()
+	if r.untilEmpty {
+		r.awaitEmpty(ctx, stop)
+	}
+	<-done
+}
+
+// reap takes back what relays that died have left. It calls the table's own function, and leaves
+// retention alone: backoff and retention are the application's to set, and this command does not know them.
+// It needs no election, since reaping is safe anywhere.
+func (r *relay) reap(ctx context.Context) {
+	working := true
+	for ctx.Err() == nil {
+		_, err := r.db.reap(ctx, r.outbox.Table(), workqueue.MaxBatch)
+		if err != nil && working && ctx.Err() == nil {
+			r.app.logger().Warn("reaping fails: messages of relays that died stay where they are; --no-reaper turns it off", "error", err)
+		}
+		working = err == nil
+		sleep(ctx, reapInterval)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// minEmptyCheck is the shortest pause between two looks whether the outbox is empty.
+const minEmptyCheck = 100 * time.Millisecond
+
+// awaitEmpty stops the relay when nothing is ready or in progress, here or in any other process. Looking
+// costs more the more there is, so the pauses grow with it.
+func (r *relay) awaitEmpty(ctx context.Context, stop context.CancelCauseFunc) {
+	for ctx.Err() == nil {
+		start := time.Now()
+		depth, err := r.depth(ctx)
+		if err == nil && depth.Ready == 0 && depth.InProgress == 0 {
+			stop(errEmpty)
+			return
+		}
+		sleep(ctx, max(minEmptyCheck, 4*time.Since(start))) // an error is the worker's, too, which reports it
+	}
+}
+
+// depth counts the messages that this relay delivers.
+func (r *relay) depth(ctx context.Context) (workqueue.Stats, error) {
+	if len(r.topics) == 0 {
+		return r.outbox.Table().On(r.db.pool).Stats(ctx)
+	}
+	return r.db.topicStats(ctx, r.topics)
+}
+
+// conclude reports what was done and why it ended.
+func (r *relay) conclude(ctx context.Context, err, cause error) error {
+	fmt.Fprintf(r.app.stderr, "txwork: delivered %s", plural(int(r.delivered.Load()), "message"))
+	if r.exec != "" {
+		fmt.Fprintf(r.app.stderr, "; attempts to be repeated: %d, failed for good: %d", r.retried.Load(), r.failed.Load())
+	}
+	fmt.Fprintln(r.app.stderr)
+	switch {
+	case err != nil:
+		return err
+	case errors.Is(cause, errEmpty):
+		return r.reportRest(ctx)
+	case cause == context.Cause(ctx):
+		return nil // interrupted, which is how a relay is meant to end
+	}
+	return cause
+}
+
+// reportRest says what an empty outbox still holds.
+func (r *relay) reportRest(ctx context.Context) error {
+	rest, err := r.depth(ctx)
+	if err != nil {
+		return err
+	}
+	if rest.Scheduled > 0 || rest.Failed > 0 {
+		fmt.Fprintf(r.app.stderr, "txwork: remaining: %d scheduled for later, %d failed (txwork list outbox --status failed)\n",
+			rest.Scheduled, rest.Failed)
+	}
+	return nil
+}
+
+// A lineWriter writes messages to standard output.
+type lineWriter struct {
+	w    io.Writer
+	stop context.CancelCauseFunc
+	turn chan struct{} // held by who writes
+	buf  []byte
+	err  error
+}
+
+func newLineWriter(w io.Writer, stop context.CancelCauseFunc) *lineWriter {
+	return &lineWriter{w: w, stop: stop, turn: make(chan struct{}, 1)}
+}
+
+// handle writes one message as a whole. When the output is broken the message goes back as it was: the
+// fault is not its own.
+func (l *lineWriter) handle(ctx context.Context, m *outbox.Delivery) error {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if l.err != nil {
+		return workqueue.Snooze(0)
+	}
+	l.buf = append(append(l.buf[:0], m.Payload...), '\n')
+	if _, l.err = l.w.Write(l.buf); l.err != nil {
+		l.stop(fmt.Errorf("writing to standard output: %w: the messages that were not written stay in the outbox", l.err))
+		return workqueue.Snooze(0)
+	}
+	return nil
+}

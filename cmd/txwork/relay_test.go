@@ -1,0 +1,367 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// generated is NDJSON as commits, orders and logs look like: short and long lines, in many scripts, and
+// some lines more than once.
+func generated(n int) []string {
+	lines := make([]string, n)
+	for i := range lines {
+		switch {
+		case i%50 == 7:
+			lines[i] = `{"same":"line"}`
+		case i%500 == 3:
+			lines[i] = fmt.Sprintf(`{"long":%q,"i":%d}`, strings.Repeat("lang ", 20_000), i)
+		default:
+			lines[i] = fmt.Sprintf(`{"i":%d, "text":"Grüße 世界 🚀 \"%d\" \\ \u2028"}`, i, i)
+		}
+	}
+	return lines
+}
+
+func TestRoundTripIsTheInputEachLineOnce(t *testing.T) {
+	c := newMigratedCLI(t)
+	lines := generated(5000)
+	c.send(strings.Join(lines, "\n")+"\n", "--topic", "commits").ok().prints("sent 5000 messages to topic commits in 5 batches")
+
+	r := c.run("outbox", "relay", "--stdout", "--until-empty").ok().says("txwork: delivered 5000 messages")
+	got := strings.Split(strings.TrimSuffix(r.stdout, "\n"), "\n")
+	slices.Sort(got)
+	slices.Sort(lines)
+	if !slices.Equal(got, lines) {
+		t.Fatalf("%d lines came back, %d went in, and they differ", len(got), len(lines))
+	}
+	again := c.run("outbox", "relay", "--stdout", "--until-empty").ok()
+	if again.stdout != "" {
+		t.Errorf("a second relay wrote %q", again.stdout)
+	}
+}
+
+func TestRelayToStdoutIsInOrderAndWhole(t *testing.T) {
+	c := newMigratedCLI(t)
+	lines := generated(1000)
+	c.send(strings.Join(lines, "\n"), "--topic", "t").ok()
+	r := c.run("outbox", "relay", "--stdout", "--until-empty").ok()
+	if r.stdout != strings.Join(lines, "\n")+"\n" {
+		t.Error("one relay with the default concurrency wrote something else than what was sent")
+	}
+	c.send(strings.Join(lines, "\n"), "--topic", "t").ok()
+	r = c.run("outbox", "relay", "--stdout", "--until-empty", "--concurrency", "16").ok()
+	got := strings.Split(strings.TrimSuffix(r.stdout, "\n"), "\n")
+	slices.Sort(got)
+	slices.Sort(lines)
+	if !slices.Equal(got, lines) {
+		t.Error("with more concurrency lines are interleaved or lost")
+	}
+}
+
+func TestSeveralRelaysShareTheWork(t *testing.T) {
+	c := newMigratedCLI(t)
+	lines := generated(2000)
+	c.send(strings.Join(lines, "\n"), "--topic", "t").ok()
+	outputs := make([]result, 3)
+	var relays sync.WaitGroup
+	for i := range outputs {
+		relays.Go(func() { outputs[i] = c.run("outbox", "relay", "--stdout", "--until-empty") })
+	}
+	relays.Wait()
+	var got []string
+	for _, r := range outputs {
+		got = append(got, strings.Fields(strings.ReplaceAll(r.ok().stdout, " ", "_"))...)
+	}
+	if len(got) != len(lines) {
+		t.Errorf("three relays wrote %d lines of %d", len(got), len(lines))
+	}
+}
+
+// A broken pipe acknowledges nothing that was not written, and costs no attempt.
+func TestRelayToAReaderThatLeft(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.send("1\n2\n3\n", "--topic", "t").ok()
+	r, w, err := os.Pipe()
+	must(t, err)
+	r.Close()
+	defer w.Close()
+	var stderr bytes.Buffer
+	a := &app{stdin: strings.NewReader(""), stdout: w, stderr: &stderr, getenv: os.Getenv}
+	code := a.run(t.Context(), c.args("outbox", "relay", "--stdout"))
+	if code != exitFailure || !strings.Contains(stderr.String(), "writing to standard output") {
+		t.Errorf("exit code %d, stderr: %s", code, &stderr)
+	}
+	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0 AND attempts = 0 AND due_at <= now()"); n != 3 {
+		t.Errorf("%d messages are as they were, want 3", n)
+	}
+}
+
+type fullDisk struct{ left int }
+
+func (d *fullDisk) Write(p []byte) (int, error) {
+	if d.left--; d.left < 0 {
+		return 0, io.ErrShortWrite
+	}
+	return len(p), nil
+}
+
+func TestRelayAcknowledgesWhatWasWrittenBeforeAnError(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.send("1\n2\n3\n4\n5\n", "--topic", "t").ok()
+	a := &app{stdin: strings.NewReader(""), stdout: &fullDisk{left: 2}, stderr: io.Discard, getenv: os.Getenv}
+	if code := a.run(t.Context(), c.args("outbox", "relay", "--stdout", "--until-empty")); code != exitFailure {
+		t.Errorf("exit code %d", code)
+	}
+	done := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 2")
+	ready := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0 AND attempts = 0")
+	if done != 2 || ready != 3 {
+		t.Errorf("%d done and %d ready, want 2 and 3", done, ready)
+	}
+}
+
+// outcomes are a message's state after its command exited.
+type state struct {
+	status   workqueue.Status
+	attempts int
+	lastErr  string
+}
+
+func (c *cli) state(id uuid.UUID) (s state) {
+	c.t.Helper()
+	must(c.t, c.db.Pool.QueryRow(c.t.Context(), "SELECT status, attempts, coalesce(last_error, '') FROM "+c.db.Schema+".outbox WHERE id = $1", id).
+		Scan(&s.status, &s.attempts, &s.lastErr))
+	return s
+}
+
+func TestRelayExecSettlesByExitCode(t *testing.T) {
+	tests := []struct {
+		name, command string
+		status        workqueue.Status
+		lastErr       []string
+	}{
+		{"done", "cat > /dev/null", workqueue.Done, nil},
+		{"done without reading", "true", workqueue.Done, nil},
+		{"try again", "echo busy >&2; exit 75", workqueue.Ready, []string{"wants to be tried again", "exit status 75: busy"}},
+		{"bad data", "echo nonsense >&2; exit 65", workqueue.Failed, []string{"refused the message", "exit status 65: nonsense"}},
+		{"other", "echo first; echo oh no >&2; exit 3", workqueue.Ready, []string{"the command failed: exit status 3: oh no"}},
+		{"not found", "no-such-command-here", workqueue.Ready, []string{"exit status 127", "not found"}},
+		{"signal", "kill -9 $$", workqueue.Ready, []string{"signal: killed"}},
+		{"much noise", "yes | head -c 100000 >&2; echo the end >&2; exit 1", workqueue.Ready, []string{"y\ny\n", "the end"}},
+		{"background process", "sleep 5 & exit 0", workqueue.Done, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newMigratedCLI(t)
+			id := c.enqueue(outbox.Message{Topic: "t", Payload: bytes.Repeat([]byte("payload "), 50_000)})[0]
+			r := c.run("outbox", "relay", "--exec", test.command, "--until-empty").ok()
+			s := c.state(id)
+			if s.status != test.status || s.attempts != 1 && s.status != workqueue.Ready { // its backoff may be over
+				t.Errorf("the message is %s after %d attempts, want %s\nstderr: %s", s.status, s.attempts, test.status, r.stderr)
+			}
+			contains(t, "last_error", s.lastErr, test.lastErr...)
+			if len(s.lastErr) > stderrTail+200 {
+				t.Errorf("last_error has %d bytes", len(s.lastErr))
+			}
+			switch test.status {
+			case workqueue.Ready:
+				r.says(fmt.Sprintf("to be repeated: %d, failed for good: 0", s.attempts), "1 scheduled for later, 0 failed")
+			case workqueue.Failed:
+				r.says("to be repeated: 0, failed for good: 1", "0 scheduled for later, 1 failed")
+			default:
+				r.says("delivered 1 message;")
+			}
+		})
+	}
+}
+
+func TestRelayExecGetsPayloadAndMetadata(t *testing.T) {
+	c := newMigratedCLI(t)
+	payload := []byte("line\n\x00\xff binary, no newline")
+	id := c.enqueue(outbox.Message{Topic: "orders", Key: "k'1", Payload: payload, Headers: map[string]string{"a": `b"c`}})[0]
+	dir := t.TempDir()
+	command := fmt.Sprintf(`cat > %[1]s/payload; env | grep ^TXWORK_ > %[1]s/env; echo said`, dir)
+	c.run("outbox", "relay", "--exec", command, "--until-empty").ok().prints("said\n")
+	got, err := os.ReadFile(filepath.Join(dir, "payload"))
+	must(t, err)
+	if !bytes.Equal(got, payload) {
+		t.Errorf("standard input was %q, want %q", got, payload)
+	}
+	env, err := os.ReadFile(filepath.Join(dir, "env"))
+	must(t, err)
+	contains(t, "environment", string(env), "TXWORK_ID="+id.String()+"\n", "TXWORK_TOPIC=orders\n", "TXWORK_KEY=k'1\n",
+		"TXWORK_ATTEMPT=1\n", `TXWORK_HEADERS={"a":"b\"c"}`+"\n")
+}
+
+// What a command leaves running when its time is up is killed with it.
+func TestRelayExecKillsTheProcessGroup(t *testing.T) {
+	c := newMigratedCLI(t)
+	id := c.enqueue(outbox.Message{Topic: "t"})[0]
+	pid := filepath.Join(t.TempDir(), "pid")
+	stubborn := fmt.Sprintf(`(trap '' TERM; echo $$ > /dev/null; sh -c 'trap "" TERM; echo $$ > %s; while :; do sleep 0.1; done') & wait`, pid)
+	c.run("outbox", "relay", "--exec", stubborn, "--timeout", "500ms", "--until-empty").ok()
+	if s := c.state(id); s.status != workqueue.Ready || !strings.Contains(s.lastErr, "exceeded its timeout of 500ms") {
+		t.Errorf("the message is %+v", s)
+	}
+	text, err := os.ReadFile(pid)
+	must(t, err)
+	eventually(t, "the grandchild is gone", func() bool { return processEnded(strings.TrimSpace(string(text))) })
+}
+
+// processEnded also takes a zombie for ended: whoever inherits it need not have looked yet.
+func processEnded(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+func TestRelayStopsGracefully(t *testing.T) {
+	c := newMigratedCLI(t)
+	ids := c.enqueue(outbox.Message{Topic: "t"}, outbox.Message{Topic: "t"})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	started := filepath.Join(t.TempDir(), "started")
+	go func() {
+		for !exists(started) && t.Context().Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		cancel(errInterrupted)
+	}()
+	command := fmt.Sprintf("touch %s; sleep 1", started)
+	c.runWith(ctx, nil, "outbox", "relay", "--exec", command, "--concurrency", "1").ok().says("delivered 1 message;")
+	first, second := c.state(ids[0]), c.state(ids[1])
+	if first.status != workqueue.Done || second.status != workqueue.Ready || second.attempts != 0 {
+		t.Errorf("the running message is %+v, the waiting one %+v", first, second)
+	}
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+func TestRelayOfOneTopicLeavesOthersAlone(t *testing.T) {
+	c := newMigratedCLI(t)
+	foreign := c.enqueue(outbox.Message{Topic: "b", Payload: []byte("b")})[0]
+	c.enqueue(outbox.Message{Topic: "a", Payload: []byte("a1")}, outbox.Message{Topic: "a", Payload: []byte("a2")},
+		outbox.Message{Topic: "a", ProcessAt: time.Now().Add(time.Hour)}, outbox.Message{Topic: "b", ProcessAt: time.Now().Add(time.Hour)})
+	r := c.run("outbox", "relay", "--stdout", "--topic", "a", "--topic", "c", "--until-empty").ok()
+	if r.stdout != "a1\na2\n" {
+		t.Errorf("stdout is %q", r.stdout)
+	}
+	r.says("delivered 2 messages", "1 scheduled for later, 0 failed")
+	if s := c.state(foreign); s.status != workqueue.Ready || s.attempts != 0 || s.lastErr != "" {
+		t.Errorf("the message of another topic is %+v", s)
+	}
+}
+
+// orphan makes a message that a relay has claimed and died with.
+func (c *cli) orphan(payload string) uuid.UUID {
+	c.t.Helper()
+	id := c.enqueue(outbox.Message{Topic: "t", Payload: []byte(payload)})[0]
+	_, err := c.queue().Claim(c.t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
+	must(c.t, err)
+	c.exec("UPDATE {schema}.outbox SET locked_until = now() - interval '1 hour' WHERE id = $1", id)
+	return id
+}
+
+func TestRelayTakesOverFromTheDead(t *testing.T) {
+	c := newMigratedCLI(t)
+	id := c.orphan("left")
+	r := c.run("outbox", "relay", "--stdout", "--until-empty").ok()
+	if r.stdout != "left\n" || c.state(id).attempts != 2 {
+		t.Errorf("stdout is %q, the message %+v", r.stdout, c.state(id))
+	}
+}
+
+func TestRelayUntilEmptyWaitsForOthers(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.orphan("left")
+	relay := c.startRelay("--until-empty", "--no-reaper")
+	c.enqueue(outbox.Message{Topic: "t", Payload: []byte("new")})
+	relay.reads("new\n")
+	select {
+	case <-relay.done:
+		t.Error("the relay ended before the message in progress did")
+	case <-time.After(500 * time.Millisecond):
+	}
+	relay.stops()
+}
+
+func TestRelayDeliversWhatComesLater(t *testing.T) {
+	c := newMigratedCLI(t)
+	relay := c.startRelay()
+	for i := range 3 {
+		payload := fmt.Sprintf(`{"i":%d}`, i)
+		c.enqueue(outbox.Message{Topic: "t", Payload: []byte(payload)})
+		relay.reads(payload + "\n")
+	}
+	relay.stops()
+}
+
+// A runningRelay writes to a pipe.
+type runningRelay struct {
+	t         *testing.T
+	output    *os.File
+	interrupt context.CancelCauseFunc
+	code      int
+	done      chan struct{}
+}
+
+func (c *cli) startRelay(args ...string) *runningRelay {
+	c.t.Helper()
+	r, w, err := os.Pipe()
+	must(c.t, err)
+	ctx, interrupt := context.WithCancelCause(c.t.Context())
+	relay := &runningRelay{t: c.t, output: r, interrupt: interrupt, done: make(chan struct{})}
+	go func() {
+		defer close(relay.done)
+		defer w.Close()
+		a := &app{stdout: w, stderr: io.Discard, getenv: os.Getenv}
+		relay.code = a.run(ctx, c.args(append([]string{"outbox", "relay", "--stdout"}, args...)...))
+	}()
+	c.t.Cleanup(func() { r.Close() })
+	return relay
+}
+
+func (r *runningRelay) reads(want string) {
+	r.t.Helper()
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(r.output, got); err != nil || string(got) != want {
+		r.t.Errorf("read %q, %v, want %q", got, err, want)
+	}
+}
+
+func (r *runningRelay) stops() {
+	r.t.Helper()
+	r.interrupt(errInterrupted)
+	<-r.done
+	if r.code != exitOK {
+		r.t.Errorf("exit code %d", r.code)
+	}
+}
+
+func TestRelayWithoutTables(t *testing.T) {
+	c := newCLI(t)
+	c.run("outbox", "relay", "--stdout").exits(exitFailure).says("does not exist: run `txwork migrate up`")
+}

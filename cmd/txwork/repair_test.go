@@ -1,0 +1,167 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func TestRedriveNamedRows(t *testing.T) {
+	c := newMigratedCLI(t)
+	ids := c.enqueue(make5("t")...)
+	c.fail("no", ids[:2]...)
+	c.run("redrive", "outbox", ids[0].String(), "--actor", "mary").ok().prints("1 row of " + c.db.Schema + ".outbox redriven")
+	if s := c.state(ids[0]); s.status != workqueue.Ready || s.attempts != 0 {
+		t.Errorf("the row is %+v", s)
+	}
+	if by := value[string](c, "SELECT headers ->> 'txwork-redriven-by' FROM {schema}.outbox WHERE id = $1", ids[0]); by != "mary" {
+		t.Errorf("redriven by %q", by)
+	}
+	missing := uuid.New()
+	r := c.run("redrive", "outbox", ids[0].String(), ids[1].String(), missing.String())
+	r.exits(exitFailure).prints("1 row of ").says(ids[0].String()+" was not redriven: it is ready", missing.String()+" was not redriven: there is no such row",
+		"2 rows of "+c.db.Schema+".outbox could not be redriven")
+}
+
+type repaired struct {
+	Changed   int
+	Unchanged []unchangedRow
+}
+
+func TestRedriveAllFailed(t *testing.T) {
+	c := newMigratedCLI(t)
+	ids := c.enqueue(slices.Repeat([]outbox.Message{{Topic: "t"}}, 2500)...)
+	c.fail("no", ids...)
+	c.exec("UPDATE {schema}.outbox SET failed_at = now() - interval '1 hour' WHERE id = $1", ids[2000])
+
+	some := decode[repaired](c.run("redrive", "outbox", "--all-failed", "--limit", "1", "--json").ok())
+	if some.Changed != 1 || c.state(ids[2000]).status != workqueue.Ready {
+		t.Errorf("the oldest was to be redriven: %+v", some)
+	}
+	all := decode[repaired](c.run("redrive", "outbox", "--all-failed", "--json").ok())
+	if all.Changed != 2499 {
+		t.Errorf("%d rows were redriven, want 2499", all.Changed)
+	}
+	c.run("redrive", "outbox", "--all-failed").ok().prints("0 rows of ")
+}
+
+func TestCancel(t *testing.T) {
+	c := newMigratedCLI(t)
+	ids := c.enqueue(make5("t")...)
+	owner := workqueue.NewOwnerToken()
+	_, err := c.queue().Claim(t.Context(), owner, time.Minute, 2)
+	must(t, err)
+	_, err = c.queue().Ack(t.Context(), owner, ids[:1])
+	must(t, err)
+
+	c.run("cancel", "outbox", ids[2].String(), ids[1].String(), "--reason", "sent twice").ok().prints("2 rows of ")
+	if s := c.state(ids[2]); s.status != workqueue.Failed || s.lastErr != "cancelled: sent twice" {
+		t.Errorf("the ready row is %+v", s)
+	}
+	if s := c.state(ids[1]); s.status != workqueue.InProgress {
+		t.Errorf("the running row is %+v", s)
+	}
+	again := decode[repaired](c.run("cancel", "outbox", ids[2].String(), ids[1].String(), "--json").ok())
+	if again.Changed != 0 || len(again.Unchanged) != 0 {
+		t.Errorf("cancelling again did %+v", again)
+	}
+	r := c.run("cancel", "outbox", ids[0].String(), ids[3].String(), "--json").exits(exitFailure)
+	some := decode[repaired](r)
+	if some.Changed != 1 || len(some.Unchanged) != 1 || some.Unchanged[0] != (unchangedRow{ids[0], "it is done"}) {
+		t.Errorf("cancelling a done row did %+v", some)
+	}
+}
+
+// The backoff is the table's own, which only its function knows.
+func TestReapCallsTheTablesOwnFunction(t *testing.T) {
+	c := newMigratedCLI(t)
+	spec := invoices
+	spec.Retry = workqueue.Retry{Growth: workqueue.Constant, Base: 48 * time.Hour, Cap: 48 * time.Hour}
+	table := c.createTable(spec)
+	c.insert(table, invoice("eu", 1, 7))
+	_, err := table.On(c.db.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1, "eu", 1)
+	must(t, err)
+	c.exec("UPDATE {schema}.invoices SET locked_until = now() - interval '1 hour'")
+	c.orphan("left")
+
+	all := decode[struct{ Tables []reapedTable }](c.run("reap", "--json").ok()).Tables
+	if len(all) != 2 || all[0].Requeued != 1 || all[1].Requeued != 1 || all[0].Failed != 0 || all[0].More {
+		t.Errorf("reaped %+v", all)
+	}
+	due := value[float64](c, "SELECT extract(epoch FROM due_at - now())::float8 / 3600 FROM {schema}.invoices")
+	if due < 46.9 || due > 47.1 {
+		t.Errorf("the row is due in %.1f hours, want 47 by the table's own backoff", due)
+	}
+	c.run("reap", "invoices").ok().prints("REQUEUED", c.db.Schema+".invoices")
+}
+
+func TestReapLimit(t *testing.T) {
+	c := newMigratedCLI(t)
+	for range 3 {
+		c.orphan("left")
+	}
+	c.exec("UPDATE {schema}.outbox SET max_attempts = 1 WHERE id = (SELECT id FROM {schema}.outbox ORDER BY due_at, id LIMIT 1)")
+	c.run("reap", "outbox", "--limit", "2").ok().prints("limit reached, run it again")
+	all := decode[struct{ Tables []reapedTable }](c.run("reap", "outbox", "--limit", "2", "--json").ok()).Tables
+	if all[0].Requeued+all[0].Failed != 1 || all[0].More {
+		t.Errorf("the second round reaped %+v", all)
+	}
+	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 3"); n != 1 {
+		t.Errorf("%d rows have failed, want the one without attempts left", n)
+	}
+}
+
+func TestPurge(t *testing.T) {
+	c := newMigratedCLI(t)
+	ids := c.enqueue(slices.Repeat([]outbox.Message{{Topic: "t"}}, 2400)...)
+	c.fail("no", ids...)
+	c.exec("UPDATE {schema}.outbox SET status = 2, failed_at = NULL WHERE id < $1", ids[1200])
+	c.exec("UPDATE {schema}.outbox SET completed_at = now() - interval '8 days' WHERE id <= $1 AND status = 2", ids[1100])
+	c.exec("UPDATE {schema}.outbox SET completed_at = now() - interval '8 days', failed_at = now() - interval '8 days' WHERE id < $1 AND status = 3", ids[1210])
+
+	c.run("purge", "outbox", "--done-older-than", "1w").exits(exitUsage)
+	one := decode[purged](c.run("purge", "outbox", "--done-older-than", "1w", "--limit", "1050", "--yes", "--json").ok())
+	if one.Done != 1050 || one.Failed != 0 {
+		t.Errorf("purged %+v, want 1050 done", one)
+	}
+	c.run("purge", "outbox", "--done-older-than", "7d", "--failed-older-than", "168h", "--yes").ok().prints("51 done, 10 failed")
+	if left := value[int](c, "SELECT count(*) FROM {schema}.outbox"); left != 2400-1050-51-10 {
+		t.Errorf("%d rows are left", left)
+	}
+}
+
+func TestParseAge(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{"0s": 0, "90m": 90 * time.Minute, "7d": 7 * 24 * time.Hour, "2w": 14 * 24 * time.Hour, "3650d": maxAge} {
+		if got, err := parseAge(text); err != nil || got != want {
+			t.Errorf("%s is %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "d", "-1d", "1.5d", "3651d", "65535w", "1y", "7", "-5m", "1000000h"} {
+		if got, err := parseAge(text); err == nil {
+			t.Errorf("%q is accepted as %v", text, got)
+		}
+	}
+}
+
+func TestMissingPrivilegeSaysSo(t *testing.T) {
+	c := newMigratedCLI(t)
+	role := "r_" + strings.TrimPrefix(c.db.Schema, "t_")
+	c.exec("CREATE ROLE " + role + "; GRANT USAGE ON SCHEMA {schema} TO " + role)
+	defer c.exec("DROP OWNED BY " + role + "; DROP ROLE " + role)
+	options := "&options=-crole%3D" + role
+	if !strings.Contains(c.url, "?") {
+		options = "?" + options[1:]
+	}
+	if !strings.Contains(c.url, "://") {
+		t.Skip("the server is not named by a URL")
+	}
+	r := execute(t, t.Context(), nil, nil, "reap", "--database-url", c.url+options, "--schema", c.db.Schema)
+	r.exits(exitFailure).says("the role lacks a privilege")
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+func newRootCommand(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "txwork",
+		Short: "Transactional queues on PostgreSQL: outbox, migrations and maintenance",
+		Long: `txwork runs and looks after the queues that applications keep in PostgreSQL.
+
+The database is named by --database-url or, since other users of the machine can see a command line, better
+by the environment variable ` + databaseURLEnv + `. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.databaseURL, "database-url", "", "PostgreSQL URL or keywords (default: $"+databaseURLEnv+")")
+	flags.StringVar(&a.schema, "schema", workqueue.DefaultSchema, "schema of the tables")
+	root.AddCommand(
+		newDemoCommand(),
+		newMigrateCommand(a),
+		newTableCommand(a),
+		newOutboxCommand(a),
+		newStatsCommand(a),
+		newListCommand(a),
+		newShowCommand(a),
+		newRedriveCommand(a),
+		newCancelCommand(a),
+		newReapCommand(a),
+		newPurgeCommand(a),
+	)
+	a.markBegun(root)
+	return root
+}
+
+// newGroup is a command that only holds others.
+func newGroup(use, short string, subcommands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:                        use,
+		Short:                      short,
+		Args:                       refuseUnknown,
+		SuggestionsMinimumDistance: 2, // as cobra has it for the root
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(subcommands...)
+	return cmd
+}
+
+// refuseUnknown does for a group what cobra does for the root only.
+func refuseUnknown(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(near, " or "))
+	}
+	return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
+}
+
+func version() string {
+	v := "(devel)"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		v = info.Main.Version
+	}
+	return fmt.Sprintf("%s (core %d, %s)", v, workqueue.SchemaVersion, runtime.Version())
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+func TestWrongUsageExits2AndSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	const id = "018f0000-0000-7000-8000-000000000000"
+	tests := []struct {
+		args string
+		want string
+	}{
+		{"bogus", `unknown command "bogus"`},
+		{"outbox sent", `did you mean send?`},
+		{"outbox bogus", `unknown command "bogus" for "txwork outbox"`},
+		{"stats --bogus", "unknown flag: --bogus"},
+		{"stats", "pass --database-url postgres://user@host/name or set TXWORK_DATABASE_URL"},
+		{"stats --database-url postgres://x:y:z", "the database URL is wrong"},
+		{"stats --schema Bad", `schema "Bad" must match`},
+		{"stats a b", "accepts at most 1 arg"},
+		{"list outbox", `required flag(s) "status" not set`},
+		{"list outbox --status late", "want one of done, expired, failed, in_progress, ready, scheduled"},
+		{"list outbox --status done --limit 0", "--limit is 0"},
+		{"show outbox 17", `"17" is no id`},
+		{"show outbox", "accepts 2 arg(s)"},
+		{"redrive outbox", "either their ids or --all-failed"},
+		{"redrive outbox --all-failed " + id, "either their ids or --all-failed"},
+		{"redrive outbox --limit 3 " + id, "--limit goes with --all-failed"},
+		{"cancel outbox", "requires at least 2 arg(s)"},
+		{"reap --limit 0", "--limit is 0"},
+		{"purge outbox --yes", "done-older-than"},
+		{"purge outbox --done-older-than 1x --yes", "want an age such as 90d or 36h"},
+		{"purge outbox --done-older-than -1h --yes", "want an age such as 90d or 36h"},
+		{"purge outbox --done-older-than 90d", "pass --yes"},
+		{"migrate down", "pass --yes to take the last migration back, or --to VERSION"},
+		{"migrate sql --schema 1x", "must match"},
+		{"outbox send", `required flag(s) "topic" not set`},
+		{"outbox send --topic= x", "it must have 1 to 255"},
+		{"outbox send --topic t --batch 0", "--batch is 0"},
+		{"outbox send --topic t --max-payload 0", "--max-payload is 0"},
+		{"outbox relay", "either --stdout or --exec COMMAND"},
+		{"outbox relay --stdout --exec cat", "either --stdout or --exec COMMAND"},
+		{"outbox relay --stdout --lease 10ms", "--lease is 10ms, it must be between 1s and 24h0m0s"},
+		{"outbox relay --stdout --concurrency -1", "--concurrency is -1"},
+		{"outbox relay --stdout --timeout -1s", "--timeout is for --exec"},
+		{"outbox relay --stdout --timeout 1s", "--timeout is for --exec"},
+		{"table new", "accepts 1 arg(s)"},
+		{"table new Bad", `table "Bad" must match`},
+		{"table new t --column a", "want NAME:TYPE"},
+		{"table new t --column a:text:nullable", "want NAME:TYPE"},
+		{"table new t --column a:money", `has type "money"`},
+		{"table new t --column a:text --lane a", "must be NotNull"},
+		{"table new t --lane a", "none of the columns"},
+		{"table new t --max-attempts 0", "at least one attempt"},
+	}
+	for _, test := range tests {
+		t.Run(test.args, func(t *testing.T) {
+			t.Parallel()
+			r := execute(t, t.Context(), strings.NewReader(""), nil, strings.Fields(test.args)...)
+			r.exits(exitUsage).says("txwork: ", test.want, "--help' for usage.")
+			if r.stdout != "" {
+				t.Errorf("stdout is %q, want nothing", r.stdout)
+			}
+		})
+	}
+}
+
+func TestDatabaseThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{databaseURLEnv: "postgres://u:secret@127.0.0.1:1/none?connect_timeout=1"}
+	r := execute(t, t.Context(), strings.NewReader(""), env, "stats")
+	r.exits(exitFailure).says("txwork: the database cannot be reached: check the URL")
+	if strings.Contains(r.stderr, "secret") {
+		t.Errorf("the password is shown: %s", r.stderr)
+	}
+}
+
+func TestEnvironmentNamesTheDatabase(t *testing.T) {
+	c := newMigratedCLI(t)
+	env := map[string]string{databaseURLEnv: c.url}
+	execute(t, t.Context(), strings.NewReader(""), env, "stats", "--schema", c.db.Schema).ok().prints(c.db.Schema + ".outbox")
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	t.Parallel()
+	execute(t, t.Context(), nil, nil, "--version").ok().prints("txwork ", "core 1")
+	execute(t, t.Context(), nil, nil).ok().prints("Available Commands")
+	execute(t, t.Context(), nil, nil, "outbox").ok().prints("send", "relay")
+}
+
+// Whatever reads the database has --json; the exceptions print SQL, payloads, or nothing.
+func TestCommandsThatReadHaveJSON(t *testing.T) {
+	t.Parallel()
+	exceptions := map[string]bool{"txwork migrate sql": true, "txwork table new": true, "txwork outbox relay": true, "txwork demo worker": true}
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		leaf := !cmd.HasSubCommands() || cmd.Name() == "demo"
+		if leaf && cmd.Flags().Lookup("json") == nil && !exceptions[cmd.CommandPath()] {
+			t.Errorf("%s has no --json", cmd.CommandPath())
+		}
+		for _, sub := range cmd.Commands() {
+			check(sub)
+		}
+	}
+	check(newRootCommand(&app{}))
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A row is one row of a domain table, as list and show read it.
+type row struct {
+	ID          uuid.UUID  `db:"id" json:"id"`
+	Status      rowStatus  `db:"status" json:"status"`
+	Attempts    int        `db:"attempts" json:"attempts"`
+	MaxAttempts int        `db:"max_attempts" json:"max_attempts"`
+	DueAt       time.Time  `db:"due_at" json:"due_at"`
+	CreatedAt   time.Time  `db:"created_at" json:"created_at"`
+	LockedUntil *time.Time `db:"locked_until" json:"locked_until,omitempty"`
+	CompletedAt *time.Time `db:"completed_at" json:"completed_at,omitempty"`
+	FailedAt    *time.Time `db:"failed_at" json:"failed_at,omitempty"`
+	CancelledAt *time.Time `db:"cancelled_at" json:"cancelled_at,omitempty"`
+	LastError   *string    `db:"last_error" json:"last_error,omitempty"`
+	Columns     document   `db:"columns" json:"columns"` // the domain's, without payloads
+}
+
+// coreFields are what row has of the core's columns.
+const coreFields = `r.id, r.status, r.attempts, r.max_attempts, r.due_at, r.created_at, r.locked_until,
+	r.completed_at, r.failed_at, r.cancelled_at, r.last_error`
+
+// rowStatus is a status by name in JSON.
+type rowStatus workqueue.Status
+
+func (s rowStatus) String() string               { return workqueue.Status(s).String() }
+func (s rowStatus) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// A document is JSON as the server wrote it.
+type document string
+
+// MarshalJSON implements [json.Marshaler].
+func (d document) MarshalJSON() ([]byte, error) { return []byte(d), nil }
+
+// utc makes all times UTC, whatever the session's time zone.
+func (r *row) utc() {
+	r.DueAt, r.CreatedAt = r.DueAt.UTC(), r.CreatedAt.UTC()
+	for _, t := range []*time.Time{r.LockedUntil, r.CompletedAt, r.FailedAt, r.CancelledAt} {
+		if t != nil {
+			*t = t.UTC()
+		}
+	}
+}
+
+// cells are the values of the domain's columns as text.
+func (r *row) cells(columns []column) []string {
+	var values map[string]json.RawMessage
+	json.Unmarshal([]byte(r.Columns), &values) // the server made it
+	cells := make([]string, len(columns))
+	for i, c := range columns {
+		raw := values[c.Name]
+		var text string
+		switch {
+		case len(raw) == 0 || string(raw) == "null":
+			text = "-"
+		case json.Unmarshal(raw, &text) != nil:
+			text = string(raw)
+		}
+		cells[i] = text
+	}
+	return cells
+}
+
+// A column is one of a table, or of an index.
+type column struct {
+	Name string `db:"name"`
+	Type string `db:"type"`
+}
+
+func (c column) quoted() string { return pgx.Identifier{c.Name}.Sanitize() }
+
+// payload tells the columns whose content is shown only on request: documents, whatever they are called.
+func (c column) payload() bool {
+	return c.Name == "payload" || slices.Contains([]string{"bytea", "json", "jsonb", "xml"}, c.Type)
+}
+
+// coreColumns are the columns that every domain table has.
+var coreColumns = []string{
+	"id", "due_at", "created_at", "max_attempts", "attempts", "status", "locked_until", "owner_token",
+	"completed_at", "failed_at", "cancelled_at", "last_error", "headers",
+}
+
+// A layout is what a table looks like in the database: its Spec is not known here.
+type layout struct {
+	table    string   // quoted and qualified
+	plain    []column // the domain's columns without payloads
+	payloads []column
+	lanes    []column
+}
+
+func readLayout(ctx context.Context, tx *sqlx.Tx, spec workqueue.Spec) (layout, error) {
+	l := layout{table: pgx.Identifier{spec.Schema, spec.Table}.Sanitize()}
+	columns, err := readColumns(ctx, tx, l.table)
+	if err != nil {
+		return layout{}, err
+	}
+	for _, c := range columns {
+		switch {
+		case slices.Contains(coreColumns, c.Name):
+		case c.payload():
+			l.payloads = append(l.payloads, c)
+		default:
+			l.plain = append(l.plain, c)
+		}
+	}
+	claim, err := readColumns(ctx, tx, pgx.Identifier{spec.Schema, spec.Table + "_claim_idx"}.Sanitize())
+	if err != nil {
+		return layout{}, err
+	}
+	l.lanes = claim[:max(len(claim)-2, 0)] // due_at and id come last
+	return l, nil
+}
+
+// readColumns lists the columns of a table or an index.
+func readColumns(ctx context.Context, tx *sqlx.Tx, relation string) (columns []column, err error) {
+	err = tx.SelectContext(ctx, &columns, `
+		SELECT a.attname::text AS name, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type
+		FROM pg_catalog.pg_attribute AS a
+		WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
+		ORDER BY a.attnum`, relation)
+	return columns, err
+}
+
+// plainJSON is the plain columns as one JSON object.
+func (l layout) plainJSON() string {
+	names := make([]string, len(l.plain))
+	for i, c := range l.plain {
+		names[i] = "r." + c.quoted()
+	}
+	return fmt.Sprintf("(SELECT row_to_json(d)::text FROM (SELECT %s) AS d)", strings.Join(names, ", "))
+}

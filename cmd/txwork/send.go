@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// defaultSendBatch is large enough that the commit's wait for the disk is shared by many lines, and small
+// enough that a bad line takes little back.
+const defaultSendBatch = 1000
+
+// sendOptions are the flags of send.
+type sendOptions struct {
+	topic      string
+	keyField   string
+	dedupField string
+	batch      int
+	skipBad    bool
+	maxPayload int
+	json       bool
+	file       string
+}
+
+func newSendCommand(a *app) *cobra.Command {
+	var o sendOptions
+	cmd := &cobra.Command{
+		Use:   "send --topic TOPIC [FILE|-]",
+		Short: "Write newline-delimited JSON into the outbox, a message a line",
+		Long: `Write newline-delimited JSON into the outbox, a message a line, from a file or standard input. The payload
+is the line, byte for byte. Blank lines are skipped.
+
+Every --batch lines are one transaction. A bad line is reported with its number and nothing of its batch is
+written, while the batches before it stay: the report says from which line to resume. A line is bad if it is
+no JSON value in UTF-8, if it is over --max-payload, or if a named field is missing or neither text nor a number.`,
+		Example: `  txwork outbox send --topic commits --key-field sha commits.ndjson
+  generate | txwork outbox send --topic orders --dedup-field id --skip-bad -`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.topic, "topic", "", "topic of the messages")
+	flags.StringVar(&o.keyField, "key-field", "", "take the key from this field: lines must be objects")
+	flags.StringVar(&o.dedupField, "dedup-field", "", "take the dedup key from this field: a line whose key is in the topic already is not written again")
+	flags.IntVar(&o.batch, "batch", defaultSendBatch, "lines of one transaction")
+	flags.BoolVar(&o.skipBad, "skip-bad", false, "report bad lines and go on without them")
+	flags.IntVar(&o.maxPayload, "max-payload", outbox.DefaultMaxPayload, "largest payload in bytes")
+	flags.BoolVar(&o.json, "json", false, "end with one JSON object on one line")
+	cmd.MarkFlagRequired("topic")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.file = "-"
+		if len(args) == 1 {
+			o.file = args[0]
+		}
+		if err := o.validate(); err != nil {
+			return err
+		}
+		return a.send(cmd.Context(), o)
+	}
+	return cmd
+}
+
+func (o sendOptions) validate() error {
+	if o.topic == "" || len(o.topic) > outbox.MaxTopic {
+		return usagef("--topic has %d bytes, it must have 1 to %d", len(o.topic), outbox.MaxTopic)
+	}
+	if err := workqueue.CheckText("topic", o.topic); err != nil {
+		return usageError{err}
+	}
+	if o.batch < 1 || o.batch > workqueue.MaxBatch {
+		return usagef("--batch is %d, it must be between 1 and %d", o.batch, workqueue.MaxBatch)
+	}
+	if o.maxPayload < 1 {
+		return usagef("--max-payload is %d, it must be at least 1", o.maxPayload)
+	}
+	return nil
+}
+
+// send writes the input and prints the summary, also of what was committed before an error.
+func (a *app) send(ctx context.Context, o sendOptions) error {
+	input, size, err := a.openInput(o.file)
+	if err != nil {
+		return err
+	}
+	defer input.Close()
+	return a.withOutbox(ctx, o.maxPayload, func(d *database, box *outbox.Outbox) error {
+		start := time.Now()
+		s := &sender{sendOptions: o, pool: d.pool, outbox: box, stderr: a.stderr, progress: a.newProgress(size)}
+		err := s.sendAll(ctx, readLines(ctx, input, o.maxPayload))
+		s.progress.clear()
+		s.sum.Seconds = time.Since(start).Seconds()
+		if err != nil {
+			s.sum.Error = err.Error()
+			s.sum.ResumeFrom = s.done + 1
+		}
+		if printErr := a.printSummary(o, s.sum); err == nil {
+			err = printErr
+		}
+		return err
+	})
+}
+
+// openInput returns the size too, -1 where it is not known.
+func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
+	if name == "-" {
+		return io.NopCloser(a.stdin), -1, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return f, -1, nil
+	}
+	return f, info.Size(), nil
+}
+
+// A sendSummary is what send ends with.
+type sendSummary struct {
+	Sent       int     `json:"sent"`
+	Duplicates int     `json:"duplicates"` // their dedup key was in the topic already
+	Skipped    int     `json:"skipped"`
+	Batches    int     `json:"batches"`
+	Seconds    float64 `json:"seconds"`
+	ResumeFrom int     `json:"resume_from_line,omitempty"` // with an error
+	Error      string  `json:"error,omitempty"`
+}
+
+func (a *app) printSummary(o sendOptions, sum sendSummary) error {
+	if o.json {
+		return a.printJSON(sum)
+	}
+	if sum.Error != "" {
+		return nil // the error says it all
+	}
+	text := fmt.Sprintf("sent %s to topic %s in %s", plural(sum.Sent, "message"), harmless(o.topic), batches(sum.Batches))
+	if o.dedupField != "" {
+		text += fmt.Sprintf(", left out %s", plural(sum.Duplicates, "duplicate"))
+	}
+	if sum.Skipped > 0 {
+		text += fmt.Sprintf(", skipped %s", plural(sum.Skipped, "bad line"))
+	}
+	_, err := fmt.Fprintf(a.stdout, "%s (%.1f s)\n", text, sum.Seconds)
+	return err
+}
+
+func batches(n int) string {
+	if n == 1 {
+		return "1 batch"
+	}
+	return fmt.Sprintf("%d batches", n)
+}

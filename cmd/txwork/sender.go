@@ -1,0 +1,283 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// sendChunkBytes is how much of a batch is kept in memory. What is more goes to the server before the
+// batch is complete, in the batch's transaction all the same.
+const sendChunkBytes = 16 << 20
+
+// A sender turns lines into messages and commits them in batches.
+type sender struct {
+	sendOptions
+	pool     *pgxpool.Pool
+	outbox   *outbox.Outbox
+	stderr   io.Writer
+	progress *progress
+
+	batch batch
+	done  int // the last line of which it is settled whether it was written
+	sum   sendSummary
+}
+
+// A batch is what one transaction is to hold.
+type batch struct {
+	tx         pgx.Tx // nil until something was sent to the server
+	first      int    // its first line
+	last       int
+	lines      int
+	duplicates int
+	pending    []pendingMessage // not sent to the server yet
+	bytes      int              // of pending
+}
+
+type pendingMessage struct {
+	outbox.Message
+	line int
+}
+
+// A badLine is a line that cannot be a message.
+type badLine struct {
+	number int
+	reason error
+}
+
+func (e *badLine) Error() string { return fmt.Sprintf("line %d %s", e.number, detail(e.reason)) }
+
+// detail drops the prefix of the library's errors.
+func detail(err error) string {
+	var invalid *workqueue.InvalidError
+	if errors.As(err, &invalid) {
+		return fmt.Sprintf("is refused: its %s %s", invalid.Field, invalid.Reason)
+	}
+	return err.Error()
+}
+
+// sendAll writes the lines, in batches. On an error the open batch is rolled back.
+func (s *sender) sendAll(ctx context.Context, lines <-chan line) error {
+	err := s.eachLine(ctx, lines)
+	if s.batch.tx != nil {
+		s.batch.tx.Rollback(context.WithoutCancel(ctx)) // nothing to do after a commit
+	}
+	if err != nil {
+		return s.explain(err)
+	}
+	return nil
+}
+
+func (s *sender) eachLine(ctx context.Context, lines <-chan line) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case l, ok := <-lines:
+			if !ok {
+				return s.commit(ctx)
+			}
+			if err := s.take(ctx, l); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// take adds a line to the batch and commits the batch if that makes it full.
+func (s *sender) take(ctx context.Context, l line) error {
+	if l.failure != nil {
+		return fmt.Errorf("reading line %d: %w", l.number, l.failure)
+	}
+	s.batch.note(l.number)
+	s.progress.set(l.read)
+	m, err := s.message(l)
+	if err != nil {
+		return s.refuse(&badLine{l.number, err})
+	}
+	s.batch.add(m, l.number)
+	if s.batch.bytes >= sendChunkBytes {
+		if err := s.flush(ctx); err != nil {
+			return err
+		}
+	}
+	if s.batch.lines == s.sendOptions.batch {
+		return s.commit(ctx)
+	}
+	return nil
+}
+
+func (b *batch) note(line int) {
+	if b.first == 0 {
+		b.first = line
+	}
+	b.last = line
+}
+
+func (b *batch) add(m outbox.Message, line int) {
+	b.lines++
+	b.bytes += len(m.Payload)
+	b.pending = append(b.pending, pendingMessage{m, line})
+}
+
+// refuse reports a bad line and goes on, or ends the sending with it.
+func (s *sender) refuse(bad *badLine) error {
+	if !s.skipBad {
+		return bad
+	}
+	s.progress.clear()
+	fmt.Fprintf(s.stderr, "txwork: skipped: %s\n", bad)
+	s.sum.Skipped++
+	return nil
+}
+
+// message is a line as a message. Its id is made here, so that a duplicate shows in getting another one.
+func (s *sender) message(l line) (outbox.Message, error) {
+	if l.bad != nil {
+		return outbox.Message{}, l.bad
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return outbox.Message{}, err
+	}
+	m := outbox.Message{ID: id, Topic: s.topic, Payload: l.text}
+	if s.keyField == "" && s.dedupField == "" {
+		return m, nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(l.text, &fields); err != nil || fields == nil {
+		return m, errors.New("is not a JSON object, so it has no field to take a key from")
+	}
+	if m.Key, err = textField(fields, s.keyField); err != nil {
+		return m, err
+	}
+	m.DedupKey, err = textField(fields, s.dedupField)
+	return m, err
+}
+
+// textField reads a field as text; a number is taken as it is written.
+func textField(fields map[string]json.RawMessage, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	raw, ok := fields[name]
+	if !ok {
+		return "", fmt.Errorf("has no field %q", name)
+	}
+	raw = bytes.TrimSpace(raw)
+	switch c := raw[0]; {
+	case c == '-' || c >= '0' && c <= '9':
+		return string(raw), nil
+	case c != '"':
+		return "", fmt.Errorf("has a field %q that is neither text nor a number", name)
+	}
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return "", err
+	}
+	if text == "" {
+		return "", fmt.Errorf("has an empty field %q", name)
+	}
+	return text, nil
+}
+
+// flush sends the pending messages to the server, in the batch's transaction. The outbox validates them
+// before it writes the first, so one that it refuses can be left out.
+func (s *sender) flush(ctx context.Context) error {
+	for len(s.batch.pending) > 0 {
+		err := s.enqueue(ctx)
+		if err == nil {
+			break
+		}
+		var refused *outbox.MessageError
+		if !errors.As(err, &refused) {
+			return err
+		}
+		if err := s.refuse(&badLine{s.batch.pending[refused.Index].line, refused.Err}); err != nil {
+			return err
+		}
+		s.batch.pending = slices.Delete(s.batch.pending, refused.Index, refused.Index+1)
+		s.batch.lines--
+	}
+	s.batch.pending, s.batch.bytes = nil, 0
+	return nil
+}
+
+func (s *sender) enqueue(ctx context.Context) (err error) {
+	b := &s.batch
+	if b.tx == nil {
+		if b.tx, err = s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}); err != nil {
+			return err
+		}
+	}
+	messages := make([]outbox.Message, len(b.pending))
+	for i, m := range b.pending {
+		messages[i] = m.Message
+	}
+	ids, err := s.outbox.Enqueue(ctx, workqueue.Pgx(b.tx), messages...)
+	for i, id := range ids {
+		if id != messages[i].ID {
+			b.duplicates++
+		}
+	}
+	return err
+}
+
+// commit ends the batch.
+func (s *sender) commit(ctx context.Context) error {
+	if err := s.flush(ctx); err != nil {
+		return err
+	}
+	if s.batch.tx != nil {
+		if err := s.batch.tx.Commit(ctx); err != nil {
+			return commitError(err)
+		}
+	}
+	if s.batch.lines > 0 {
+		s.sum.Batches++
+	}
+	s.sum.Sent += s.batch.lines - s.batch.duplicates
+	s.sum.Duplicates += s.batch.duplicates
+	s.done = max(s.done, s.batch.last)
+	s.batch = batch{}
+	return nil
+}
+
+// errUnknown says that a commit's reply was lost.
+var errUnknown = errors.New("the reply to the commit was lost")
+
+// commitError tells a commit that the server refused from one that it may have carried out.
+func commitError(err error) error {
+	if errors.As(err, new(*pgconn.PgError)) || errors.Is(err, pgx.ErrTxCommitRollback) || pgconn.SafeToRetry(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errUnknown, err)
+}
+
+// explain says what of the input was written, and where to go on.
+func (s *sender) explain(err error) error {
+	written := "nothing was written before"
+	if s.done > 0 {
+		written = fmt.Sprintf("the lines up to %d are committed (%s)", s.done, plural(s.sum.Sent, "message"))
+	}
+	batch := "nothing of its batch was written"
+	if !errors.As(err, new(*badLine)) && s.batch.first > 0 {
+		batch = fmt.Sprintf("nothing of lines %d to %d was written", s.batch.first, s.batch.last)
+	}
+	if errors.Is(err, errUnknown) {
+		batch = fmt.Sprintf("whether lines %d to %d were written is unknown, so look before you resume", s.batch.first, s.batch.last)
+	}
+	return fmt.Errorf("%w: %s, %s: resume from line %d (tail -n +%d)", explain(err), batch, written, s.done+1, s.done+1)
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+func newShowCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show TABLE ID",
+		Short: "Show everything about one row",
+		Long: `Show everything about one row. Payloads (columns of type bytea and jsonb) may hold what is not for every eye:
+of them only the size is shown, unless --payload is given.`,
+		Args: cobra.ExactArgs(2),
+	}
+	payload := cmd.Flags().Bool("payload", false, "show payloads, too")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ids, err := parseIDs(args[1:])
+		if err != nil {
+			return err
+		}
+		return a.withTable(cmd.Context(), args[0], func(d *database, t *workqueue.Table) error {
+			r, err := d.show(cmd.Context(), t, ids[0], *payload)
+			if err != nil {
+				return explain(err)
+			}
+			if *asJSON {
+				return a.printJSON(r)
+			}
+			return a.printRow(r)
+		})
+	}
+	return cmd
+}
+
+func parseIDs(texts []string) ([]uuid.UUID, error) {
+	ids := make([]uuid.UUID, len(texts))
+	for i, text := range texts {
+		var err error
+		if ids[i], err = uuid.Parse(text); err != nil {
+			return nil, usagef("%q is no id: ids are UUIDs, 'txwork list' shows them", text)
+		}
+	}
+	return ids, nil
+}
+
+// A shownRow is what show prints.
+type shownRow struct {
+	Table string `json:"table"`
+	row
+	OwnerToken *uuid.UUID `db:"owner_token" json:"owner_token,omitempty"`
+	Headers    document   `db:"headers" json:"headers"`
+	Payloads   payloads   `db:"-" json:"payloads"`
+
+	now    time.Time
+	layout layout
+}
+
+// payloads are by the column's name; a NULL is not among them.
+type payloads map[string]payload
+
+// A payload is what may be shown of one.
+type payload struct {
+	Bytes  int     `json:"bytes"`
+	Text   *string `json:"text,omitempty"`   // if it is UTF-8
+	Base64 []byte  `json:"base64,omitempty"` // if not
+}
+
+func (d *database) show(ctx context.Context, t *workqueue.Table, id uuid.UUID, withPayload bool) (*shownRow, error) {
+	r := &shownRow{Table: t.Name(), Payloads: payloads{}}
+	err := d.read(ctx, func(tx *sqlx.Tx) (err error) {
+		if r.layout, err = readLayout(ctx, tx, t.Spec()); err != nil {
+			return err
+		}
+		query := fmt.Sprintf("SELECT %s, r.owner_token, coalesce(r.headers, '{}')::text AS headers, %s AS columns FROM %s AS r WHERE r.id = $1",
+			coreFields, r.layout.plainJSON(), r.layout.table)
+		if err := tx.GetContext(ctx, r, query, id); err != nil {
+			return err
+		}
+		if err := tx.GetContext(ctx, &r.now, "SELECT now()"); err != nil {
+			return err
+		}
+		return r.readPayloads(ctx, tx, withPayload)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("%s has no row %s", t.Name(), id)
+	}
+	r.utc()
+	return r, err
+}
+
+func (r *shownRow) readPayloads(ctx context.Context, tx *sqlx.Tx, content bool) error {
+	for _, c := range r.layout.payloads {
+		bytes := "r." + c.quoted()
+		if c.Type != "bytea" {
+			bytes = fmt.Sprintf("convert_to(%s::text, 'UTF8')", bytes)
+		}
+		query := fmt.Sprintf("SELECT octet_length(%[1]s), CASE WHEN $2 THEN %[1]s END FROM %[2]s AS r WHERE r.id = $1", bytes, r.layout.table)
+		var size *int
+		var data []byte
+		if err := tx.QueryRowxContext(ctx, query, r.ID, content).Scan(&size, &data); err != nil {
+			return err
+		}
+		if size == nil {
+			continue // NULL
+		}
+		p := payload{Bytes: *size}
+		if content {
+			p.fill(data)
+		}
+		r.Payloads[c.Name] = p
+	}
+	return nil
+}
+
+func (p *payload) fill(data []byte) {
+	if utf8.Valid(data) {
+		text := string(data)
+		p.Text = &text
+		return
+	}
+	p.Base64 = data
+}
+
+// printable is a payload for a terminal: as it is if it is plain text, as a hex dump otherwise.
+func (p payload) printable() (string, bool) {
+	if p.Text == nil && p.Base64 == nil {
+		return "", false
+	}
+	data := p.Base64
+	if p.Text != nil {
+		visible := strings.NewReplacer("\r\n", "", "\n", "", "\t", "").Replace(*p.Text)
+		if strings.IndexFunc(visible, unprintable) < 0 {
+			return *p.Text, true
+		}
+		data = []byte(*p.Text)
+	}
+	return strings.TrimSuffix(hex.Dump(data), "\n"), true
+}
+
+func (p payloads) summary(column string) string {
+	one, ok := p[column]
+	if !ok {
+		return "-"
+	}
+	if _, shown := one.printable(); shown {
+		return fmt.Sprintf("%d bytes, below", one.Bytes)
+	}
+	return fmt.Sprintf("%d bytes (--payload shows them)", one.Bytes)
+}
+
+func (a *app) printRow(r *shownRow) error {
+	g := newGrid(a.stdout)
+	g.add("table", r.Table)
+	g.add("id", r.ID.String())
+	g.add("status", r.Status.String())
+	g.add("attempts", fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts))
+	g.add("due", stamp(r.DueAt, r.now))
+	g.add("created", stamp(r.CreatedAt, r.now))
+	g.add("lease ends", stampOrDash(r.LockedUntil, r.now))
+	g.add("owner token", idOrDash(r.OwnerToken))
+	g.add("completed", stampOrDash(r.CompletedAt, r.now))
+	g.add("failed", stampOrDash(r.FailedAt, r.now))
+	g.add("cancelled", stampOrDash(r.CancelledAt, r.now))
+	g.add("headers", harmless(string(r.Headers)))
+	for i, text := range r.cells(r.layout.plain) {
+		g.add(harmless(r.layout.plain[i].Name), harmless(text))
+	}
+	for _, c := range r.layout.payloads {
+		g.add(harmless(c.Name), r.Payloads.summary(c.Name))
+	}
+	if r.LastError == nil {
+		g.add("last error", "-")
+	}
+	if err := g.flush(); err != nil {
+		return err
+	}
+	return a.printBlocks(r)
+}
+
+func idOrDash(id *uuid.UUID) string {
+	if id == nil {
+		return "-"
+	}
+	return id.String()
+}
+
+// printBlocks prints what may have several lines.
+func (a *app) printBlocks(r *shownRow) error {
+	var b strings.Builder
+	if r.LastError != nil {
+		b.WriteString("last error:\n")
+		for line := range strings.SplitSeq(*r.LastError, "\n") {
+			b.WriteString("  " + harmless(strings.ReplaceAll(line, "\t", "    ")) + "\n")
+		}
+	}
+	for _, c := range r.layout.payloads {
+		if text, shown := r.Payloads[c.Name].printable(); shown {
+			fmt.Fprintf(&b, "\n%s:\n%s\n", harmless(c.Name), text)
+		}
+	}
+	_, err := fmt.Fprint(a.stdout, b.String())
+	return err
+}

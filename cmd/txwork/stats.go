@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jmoiron/sqlx"
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+func newStatsCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stats [TABLE]",
+		Short: "Show how many rows the tables hold and how old they are",
+		Long: `Show how many rows each table of the schema holds: ready (due now), scheduled (due later), in progress, of
+those with an ended lease, failed, and how long the oldest ready row has waited. Done rows are not counted:
+that would read all of them.`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.withDatabase(cmd.Context(), func(d *database) error {
+			all, err := d.stats(cmd.Context(), args)
+			if err != nil {
+				return explain(err)
+			}
+			if *asJSON {
+				return a.printJSON(map[string]any{"tables": all})
+			}
+			return a.printStats(all)
+		})
+	}
+	return cmd
+}
+
+// tableStats are a table's [workqueue.Stats] with a unit in the name of what has one.
+type tableStats struct {
+	Table       string  `json:"table"`
+	Ready       int64   `json:"ready"`
+	Scheduled   int64   `json:"scheduled"`
+	InProgress  int64   `json:"in_progress"`
+	Expired     int64   `json:"expired"`
+	Failed      int64   `json:"failed"`
+	OldestReady float64 `json:"oldest_ready_seconds"`
+}
+
+func (d *database) stats(ctx context.Context, names []string) ([]tableStats, error) {
+	tables, err := d.tables(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]tableStats, len(tables))
+	for i, t := range tables {
+		s, err := t.On(d.pool).Stats(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = tableStats{t.Name(), s.Ready, s.Scheduled, s.InProgress, s.Expired, s.Failed, s.OldestReady.Seconds()}
+	}
+	return all, nil
+}
+
+func (a *app) printStats(all []tableStats) error {
+	g := newGrid(a.stdout, "TABLE", "READY", "SCHEDULED", "IN PROGRESS", "EXPIRED", "FAILED", "OLDEST READY")
+	for _, s := range all {
+		oldest := "-"
+		if s.Ready > 0 {
+			oldest = rough(time.Duration(s.OldestReady * float64(time.Second)))
+		}
+		g.add(s.Table, fmt.Sprint(s.Ready), fmt.Sprint(s.Scheduled), fmt.Sprint(s.InProgress), fmt.Sprint(s.Expired),
+			fmt.Sprint(s.Failed), oldest)
+	}
+	return g.flush()
+}
+
+// topicStats counts the outbox's messages of some topics.
+func (d *database) topicStats(ctx context.Context, topics []string) (s workqueue.Stats, err error) {
+	query := fmt.Sprintf(`
+		SELECT count(*) FILTER (WHERE r.status = 0 AND r.due_at <= now()),
+		       count(*) FILTER (WHERE r.status = 0 AND r.due_at > now()),
+		       count(*) FILTER (WHERE r.status = 1),
+		       (SELECT count(*) FROM %[1]s AS f WHERE f.failed_at IS NOT NULL AND f.topic = ANY ($1::text[]))
+		FROM %[1]s AS r
+		WHERE r.completed_at IS NULL AND r.topic = ANY ($1::text[])`, pgx.Identifier{d.schema, "outbox"}.Sanitize())
+	err = d.read(ctx, func(tx *sqlx.Tx) error {
+		return tx.QueryRowxContext(ctx, query, topics).Scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Failed)
+	})
+	return s, err
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/migrations"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func newTableCommand(a *app) *cobra.Command {
+	return newGroup("table", "Make queues of your own", newTableNewCommand(a))
+}
+
+func newTableNewCommand(a *app) *cobra.Command {
+	var columns []string
+	spec := workqueue.Spec{}
+	cmd := &cobra.Command{
+		Use:   "new NAME [--column NAME:TYPE[:not-null]]...",
+		Short: "Print a goose migration for a table of your own",
+		Long: `Print a goose migration that makes a queue with the columns you name, its indexes and its SQL functions.
+It needs no database. Save it among your application's migrations.
+
+Types: ` + strings.Join(workqueue.ColumnTypes(), ", ") + `.`,
+		Example: `  txwork table new invoices --column customer:bigint:not-null --column document:jsonb --unique customer`,
+		Args:    cobra.ExactArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&columns, "column", nil, "a column, as `name:type[:not-null]`; repeat for more")
+	flags.StringSliceVar(&spec.Lanes, "lane", nil, "a column that every claim names the value of; repeat in order")
+	flags.StringSliceVar(&spec.Unique, "unique", nil, "a column of those whose values may be in the table only once; repeat for more")
+	flags.BoolVar(&spec.DeleteDone, "delete-done", false, "delete a row when it is acknowledged")
+	flags.IntVar(&spec.MaxAttempts, "max-attempts", workqueue.DefaultMaxAttempts, "attempts of a row that does not say")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		spec.Schema, spec.Table = a.schema, args[0]
+		return a.printTableMigration(spec, columns, flags.Changed("max-attempts"))
+	}
+	return cmd
+}
+
+func (a *app) printTableMigration(spec workqueue.Spec, columns []string, attemptsGiven bool) (err error) {
+	if attemptsGiven && spec.MaxAttempts < 1 { // 0 is the default in a Spec, and no number of attempts here
+		return usagef("--max-attempts is %d: a row needs at least one attempt", spec.MaxAttempts)
+	}
+	if spec.Columns, err = parseColumns(columns); err != nil {
+		return err
+	}
+	text, err := migrations.DDL(spec)
+	if errors.Is(err, workqueue.ErrInvalid) {
+		return usageError{err}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(a.stdout, text)
+	return err
+}
+
+func parseColumns(texts []string) ([]workqueue.Column, error) {
+	columns := make([]workqueue.Column, len(texts))
+	for i, text := range texts {
+		parts := strings.Split(text, ":")
+		if len(parts) == 3 && parts[2] == "not-null" {
+			columns[i].NotNull = true
+		} else if len(parts) != 2 {
+			return nil, usagef("--column %q: want NAME:TYPE or NAME:TYPE:not-null", text)
+		}
+		columns[i].Name, columns[i].Type = parts[0], parts[1]
+	}
+	return columns, nil
+}

@@ -1,0 +1,210 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// maxNotices is more than the members ever say, so that nobody has to listen between the faults.
+const maxNotices = 1000
+
+// crewSize is one worker to freeze, one to kill, and one to go on.
+const crewSize = 3
+
+// A crew is the worker processes. Its methods are for one goroutine, except watch.
+type crew struct {
+	members []*member
+	spawner *spawner
+	notices chan notice
+	over    chan struct{}
+	round   int
+}
+
+// startCrew starts the workers and returns when all are about to claim. The caller ends it, also when
+// there is an error.
+func startCrew(ctx context.Context, program []string, d *database, show *display) (*crew, error) {
+	if len(program) == 0 {
+		return nil, errors.New("demo: Options.Worker names no program")
+	}
+	c := &crew{spawner: newSpawner(), notices: make(chan notice, maxNotices), over: make(chan struct{})}
+	for i := range crewSize {
+		m := &member{
+			name: fmt.Sprintf("worker %d", i+1), cmd: exec.Command(program[0], program[1:]...),
+			live: true, ended: make(chan struct{}),
+		}
+		err := m.start(c.spawner,
+			func(e event) { c.pass(notice{m, e}) },
+			func(line string) { show.say("%s: %s", m.name, line) })
+		if err != nil {
+			return c, err
+		}
+		c.members = append(c.members, m)
+		m.tell(setup{Name: m.name, URL: d.url, Schema: d.schema})
+	}
+	return c, c.awaitReady(ctx)
+}
+
+// startLimit is for a worker to connect.
+const startLimit = 30 * time.Second
+
+func (c *crew) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("the workers did not start within %v", startLimit))
+	defer cancel()
+	watched, stop := context.WithCancelCause(ctx)
+	go func() { stop(c.watch(ctx)) }()
+	for range c.members {
+		if _, err := c.next(watched); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *crew) pass(n notice) {
+	select {
+	case c.notices <- n:
+	case <-c.over:
+	}
+}
+
+func (c *crew) next(ctx context.Context) (notice, error) {
+	select {
+	case n := <-c.notices:
+		return n, nil
+	case <-ctx.Done():
+		return notice{}, context.Cause(ctx)
+	}
+}
+
+// watch returns when ctx ends, or with an error when a member ends that nobody has dismissed.
+func (c *crew) watch(ctx context.Context) error {
+	surprise := make(chan *member)
+	for _, m := range c.members {
+		go func() {
+			select {
+			case <-m.ended:
+			case <-ctx.Done():
+				return
+			}
+			if m.dismissed.Load() {
+				return
+			}
+			select {
+			case surprise <- m:
+			case <-ctx.Done():
+			}
+		}()
+	}
+	select {
+	case m := <-surprise:
+		return fmt.Errorf("%s ended though nobody asked it to (%s): see its messages above", m.name, m.cmd.ProcessState)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+func (c *crew) live() []*member {
+	var live []*member
+	for _, m := range c.members {
+		if m.live {
+			live = append(live, m)
+		}
+	}
+	return live
+}
+
+// gatherFor is how long a victim's other handlers may take to stop, too, once the first has.
+const gatherFor = 100 * time.Millisecond
+
+// A victim is a member that was caught at work.
+type victim struct {
+	*member
+	messages []uuid.UUID // with a handler in the middle of its transaction
+	claims   []uuid.UUID // those, and what waits for a handler
+}
+
+func (v *victim) add(n notice) {
+	v.member, v.claims = n.from, n.Claims
+	v.messages = append(v.messages, n.Message)
+}
+
+// catch returns a live member whose handlers are in the middle of their transactions and stay there. When
+// every member is to hold, it opens the gate, so that there is something to hold, and takes the first
+// that does. The others go on.
+func (c *crew) catch(ctx context.Context, g *gate) (victim, error) {
+	c.round++
+	for _, m := range c.live() {
+		m.tell(command{doHold, c.round})
+	}
+	var v victim
+	for armed := 0; armed < len(c.live()) || v.member == nil; {
+		n, err := c.next(ctx)
+		if err != nil {
+			return v, err
+		}
+		switch {
+		case n.What == isArmed:
+			if armed++; armed == len(c.live()) {
+				g.open()
+			}
+		case n.What == isHolding && n.Round == c.round && (v.member == nil || v.member == n.from):
+			v.add(n)
+		}
+	}
+	v.live = false
+	for _, m := range c.live() {
+		m.tell(command{Do: doResume})
+	}
+	c.gather(ctx, &v)
+	return v, nil
+}
+
+// gather waits for the victim's other handlers.
+func (c *crew) gather(ctx context.Context, v *victim) {
+	ctx, cancel := context.WithTimeout(ctx, gatherFor)
+	defer cancel()
+	for len(v.messages) < concurrency {
+		n, err := c.next(ctx)
+		if err != nil {
+			return
+		}
+		if n.from == v.member && n.What == isHolding && n.Round == c.round {
+			v.add(n)
+		}
+	}
+}
+
+// stopLimit is for a member without work to end by itself.
+const stopLimit = 10 * time.Second
+
+// dismiss has the members end by themselves.
+func (c *crew) dismiss() error {
+	for _, m := range c.members {
+		if !m.dismissed.Swap(true) {
+			m.tell(command{Do: doStop})
+		}
+	}
+	limit := time.After(stopLimit)
+	for _, m := range c.members {
+		select {
+		case <-m.ended:
+		case <-limit:
+			return fmt.Errorf("%s did not stop within %v", m.name, stopLimit)
+		}
+	}
+	return nil
+}
+
+// end leaves no process behind.
+func (c *crew) end() {
+	close(c.over)
+	for _, m := range c.members {
+		m.kill()
+	}
+	c.spawner.close()
+}

@@ -1,0 +1,380 @@
+package reaper_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/reaper"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func TestOneLeads(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	spec := workqueue.Spec{Table: "work"}
+	db.table(spec)
+	var reaps [4]atomic.Int64
+	for i := range reaps {
+		table := db.open(spec, func(_ context.Context, e workqueue.Event) {
+			if e.Operation == "reap" {
+				reaps[i].Add(1)
+			}
+		})
+		db.run(db.Pool, db.options(), table)
+	}
+	active := func() (n int, total int64) {
+		for i := range reaps {
+			if v := reaps[i].Load(); v > 0 {
+				n, total = n+1, total+v
+			}
+		}
+		return n, total
+	}
+	db.await("ten rounds", func() bool { _, total := active(); return total >= 10 })
+	if n, _ := active(); n != 1 || db.leader().Term != 1 {
+		t.Errorf("%d of %d reapers worked, term %d; want one in term 1", n, len(reaps), db.leader().Term)
+	}
+}
+
+// A stop gives the leadership up: the other need not wait for the end of the lease.
+func TestStopHandsOver(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	table := db.table(workqueue.Spec{Table: "work"})
+	o := db.options()
+	o.Lease = time.Hour
+	stop := db.run(db.Pool, o, table)
+	db.awaitTerm(1)
+	db.run(db.Pool, o, table)
+	stop()
+	db.awaitTerm(2)
+	db.rows(table, 10, expired)
+	db.await("reaped rows", func() bool { return db.count(table, workqueue.InProgress) == 0 })
+}
+
+func TestRunOnceDoesNothingWhileAnotherLeads(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	table := db.table(workqueue.Spec{Table: "work"})
+	db.lead(uuid.New(), 7, "1 hour")
+	db.rows(table, 10, expired)
+	report := db.runOnce(db.options(), table)
+	if report.Leader || report.Term != 7 || len(report.Tables) != 0 {
+		t.Errorf("report %+v, want nothing done under term 7", report)
+	}
+	if n := db.count(table, workqueue.InProgress); n != 10 {
+		t.Errorf("%d rows in progress, want all 10", n)
+	}
+}
+
+func TestRunOnceTakesOverFromTheDead(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	table := db.table(workqueue.Spec{Table: "work"})
+	db.lead(uuid.New(), 7, "-1 second")
+	report := db.runOnce(db.options(), table)
+	if !report.Leader || report.Term != 8 {
+		t.Errorf("report %+v, want a round of term 8", report)
+	}
+	if l := db.leader(); l.ExpiresIn > 0 {
+		t.Errorf("leadership %+v lasts after RunOnce", l)
+	}
+}
+
+func TestNamesAndSchemasAreElectionsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	table := db.table(workqueue.Spec{Table: "work"})
+	db.lead(uuid.New(), 7, "1 hour")
+	o := db.options()
+	o.Name = "another's; DROP"
+	if report := db.runOnce(o, table); !report.Leader || report.Term != 1 {
+		t.Errorf("report %+v, want a round of term 1", report)
+	}
+}
+
+// Many candidates at once found the election, and take it over: each term has one holder.
+func TestElectionRace(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	table := db.table(workqueue.Spec{Table: "work"})
+	var running atomic.Int64
+	table = db.open(table.Spec(), func(context.Context, workqueue.Event) {
+		if running.Add(1) > 1 {
+			t.Error("two rounds at once")
+		}
+		time.Sleep(time.Millisecond)
+		running.Add(-1)
+	})
+	const candidates, rounds = 6, 10
+	terms := make(chan int64, candidates*rounds)
+	failures := make(chan error, candidates)
+	for range candidates {
+		go func() {
+			for range rounds {
+				report, err := reaper.RunOnce(t.Context(), db.Pool, []*workqueue.Table{table}, db.options())
+				if err != nil {
+					failures <- err
+					return
+				}
+				if report.Leader {
+					terms <- report.Term
+				}
+			}
+			failures <- nil
+		}()
+	}
+	for range candidates {
+		if err := <-failures; err != nil {
+			t.Error(err)
+		}
+	}
+	close(terms)
+	seen := map[int64]bool{}
+	for term := range terms {
+		if seen[term] {
+			t.Errorf("term %d was issued twice", term)
+		}
+		seen[term] = true
+	}
+	if len(seen) == 0 || int64(len(seen)) != db.leader().Term {
+		t.Errorf("%d rounds led up to term %d", len(seen), db.leader().Term)
+	}
+}
+
+// A leader that is frozen between two batches and loses its term changes nothing any more.
+func TestStaleTermIsRefusedBetweenBatches(t *testing.T) {
+	t.Parallel()
+	for name, theft := range map[string]string{
+		"by another":                   "UPDATE leader SET term = term + 1, holder = gen_random_uuid()",
+		"and back":                     "UPDATE leader SET term = term + 2",
+		"by a restored leader table":   "UPDATE leader SET holder = gen_random_uuid()",
+		"by the loss of the table row": "DELETE FROM leader",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var begins atomic.Int64
+			var steal func()
+			db := newDatabase(t, traced(func(sql string) {
+				// The transactions are the election, a reap, a purge that finds nothing, and reaps from then on.
+				if strings.HasPrefix(sql, "begin") && begins.Add(1) == 5 {
+					steal()
+				}
+			}))
+			table := db.table(workqueue.Spec{Table: "work"})
+			db.rows(table, 50, expired)
+			thief := newPool(t, db.URL)
+			steal = func() {
+				if _, err := thief.Exec(t.Context(), theft); err != nil {
+					t.Error(err)
+				}
+			}
+			o := db.options()
+			o.BatchSize, o.Lease = 10, time.Hour
+
+			report, err := reaper.RunOnce(t.Context(), db.Pool, []*workqueue.Table{table}, o)
+
+			if !errors.Is(err, reaper.ErrNotLeader) {
+				t.Errorf("error %v, want ErrNotLeader", err)
+			}
+			wantCounts(t, report.Total(), reaper.Counts{Requeued: 20})
+			if n := db.count(table, workqueue.InProgress); n != 30 {
+				t.Errorf("%d rows in progress, want the 30 of the batches after the theft", n)
+			}
+		})
+	}
+}
+
+// Who stops gives up its own leadership only.
+func TestStopLeavesTheLeadershipOfOthersAlone(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	table := db.table(workqueue.Spec{Table: "work"})
+	stop := db.run(db.Pool, db.options(), table)
+	db.awaitTerm(1)
+	db.exec("UPDATE leader SET term = 2, holder = gen_random_uuid(), expires_at = now() + interval '1 hour'")
+	stop()
+	if l := db.leader(); l.Term != 2 || l.ExpiresIn <= 0 {
+		t.Errorf("leadership %+v after another's stop", l)
+	}
+}
+
+// Two found an election at once: one wins, the other follows.
+func TestFoundingRace(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	table := db.table(workqueue.Spec{Table: "work"})
+	var report reaper.Report
+	ended := make(chan error, 1)
+	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), "INSERT INTO leader VALUES ('reaper', 1, gen_random_uuid(), now() + interval '1 hour')"); err != nil {
+			return err
+		}
+		o := db.options()
+		o.Lease = time.Hour
+		go func() {
+			var err error
+			report, err = reaper.RunOnce(t.Context(), db.Pool, []*workqueue.Table{table}, o)
+			ended <- err
+		}()
+		db.await("candidate that waits", func() bool { return db.waiting("INSERT INTO") })
+		return nil
+	})
+	if err := errors.Join(err, <-ended); err != nil || report.Leader {
+		t.Errorf("report %+v, error %v; want nothing done", report, err)
+	}
+}
+
+// A lease that has ended while its leader's last batch is being committed is nobody's to wait for.
+func TestElectionDoesNotWaitForALastBatch(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	table := db.table(workqueue.Spec{Table: "work"})
+	db.lead(uuid.New(), 7, "-1 second")
+	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), "SELECT FROM leader FOR SHARE"); err != nil {
+			return err
+		}
+		if report := db.runOnce(db.options(), table); report.Leader || report.Term != 7 {
+			t.Errorf("report %+v within the last batch of term 7, want nothing done", report)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report := db.runOnce(db.options(), table); !report.Leader || report.Term != 8 {
+		t.Errorf("report %+v, want a round of term 8", report)
+	}
+}
+
+// waiting tells whether a statement of this schema waits for a lock.
+func (db *database) waiting(like string) bool {
+	return db.int(`SELECT count(*) FROM pg_stat_activity
+		WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%' AND query LIKE '%' || $2 || '%'`, db.Schema, like) > 0
+}
+
+// Nobody takes the term away in the middle of a batch: the theft waits for the batch to commit, and no
+// batch commits after it.
+func TestTermCannotEndWithinABatch(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	stolen := make(chan int, 1)
+	var once atomic.Bool
+	table := db.observed(workqueue.Spec{Table: "work"}, func(context.Context, workqueue.Event) {
+		if once.CompareAndSwap(false, true) {
+			go func() { stolen <- db.stealAndCount() }()
+			db.await("theft that waits", func() bool { return db.waiting(".leader SET term") })
+		}
+	})
+	db.rows(table, 1000, expired)
+	o := db.options()
+	o.BatchSize, o.Lease = 1, time.Hour
+
+	report, err := reaper.RunOnce(t.Context(), db.Pool, []*workqueue.Table{table}, o)
+
+	if !errors.Is(err, reaper.ErrNotLeader) {
+		t.Errorf("error %v, want ErrNotLeader", err)
+	}
+	at := <-stolen
+	if after := db.count(table, workqueue.Ready); at != after || report.Total().Requeued != after {
+		t.Errorf("%d rows requeued at the theft, %d at the end, %d reported", at, after, report.Total().Requeued)
+	}
+	if at == 0 {
+		t.Error("the theft did not wait for the batch")
+	}
+}
+
+// stealAndCount takes the term and counts the requeued rows in one transaction.
+func (db *database) stealAndCount() (requeued int) {
+	err := pgx.BeginFunc(context.Background(), db.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(context.Background(), "UPDATE "+db.Schema+".leader SET term = term + 1, holder = gen_random_uuid()"); err != nil {
+			return err
+		}
+		return tx.QueryRow(context.Background(), "SELECT count(*) FROM work WHERE status = 0").Scan(&requeued)
+	})
+	if err != nil {
+		db.t.Error(err)
+	}
+	return requeued
+}
+
+// A leader that is frozen in the middle of a batch keeps nobody from leading for longer than its lease,
+// and its batch changes nothing.
+func TestLeaderFrozenWithinABatch(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	thawed := make(chan struct{})
+	frozen := make(chan struct{})
+	var once atomic.Bool
+	spec := workqueue.Spec{Table: "work"}
+	table := db.observed(spec, func(context.Context, workqueue.Event) {
+		if once.CompareAndSwap(false, true) {
+			close(frozen)
+			<-thawed
+		}
+	})
+	db.rows(table, 5, expired)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := reaper.RunOnce(t.Context(), db.Pool, []*workqueue.Table{table}, db.options())
+		ended <- err
+	}()
+	<-frozen
+	db.run(db.Pool, db.options(), db.open(spec, nil))
+	db.awaitTerm(2)
+	db.await("reaped rows", func() bool { return db.count(table, workqueue.InProgress) == 0 })
+	close(thawed)
+	if err := <-ended; err == nil {
+		t.Error("the frozen leader saw no error")
+	}
+	if n := db.int("SELECT count(*) FROM " + table.Name() + " WHERE status = 0 AND attempts = 1"); n != 5 {
+		t.Errorf("%d rows Ready after one attempt, want 5", n)
+	}
+}
+
+// A round longer than the lease keeps the leadership as long as it gets on.
+func TestLongRoundRenews(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	table := db.observed(workqueue.Spec{Table: "work"}, func(context.Context, workqueue.Event) {
+		if l := db.leader(); l.Term != 1 || l.ExpiresIn <= 0 {
+			t.Errorf("leadership %+v within the round", l)
+		}
+		time.Sleep(100 * time.Millisecond)
+	})
+	db.rows(table, 20, expired)
+	o := db.options()
+	o.BatchSize = 1
+	wantCounts(t, db.runOnce(o, table).Total(), reaper.Counts{Requeued: 20})
+}
+
+func TestLeader(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	if l := db.leader(); l != nil {
+		t.Errorf("leader %+v before any election", l)
+	}
+	holder := uuid.New()
+	db.lead(holder, 3, "1 hour")
+	l := db.leader()
+	if l.Name != reaper.DefaultName || l.Term != 3 || l.Holder != holder || l.ExpiresIn <= 0 || l.ExpiresIn > time.Hour {
+		t.Errorf("leader %+v", l)
+	}
+}
+
+// lead makes somebody the leader.
+func (db *database) lead(holder uuid.UUID, term int64, lease string) {
+	db.t.Helper()
+	_, err := db.Pool.Exec(context.Background(), "INSERT INTO leader VALUES ('reaper', $1, $2, now() + $3::text::interval)", term, holder, lease)
+	if err != nil {
+		db.t.Fatal(err)
+	}
+}

@@ -1,0 +1,223 @@
+package reaper_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/reaper"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Wherever the context ends, what was committed is reported, nothing else has changed, and another
+// reaper can go on at once.
+func TestCancelAtEveryStatement(t *testing.T) {
+	t.Parallel()
+	for step := int64(1); ; step++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		var statements atomic.Int64
+		var armed atomic.Bool
+		db := newDatabase(t, traced(func(string) {
+			if armed.Load() && statements.Add(1) == step {
+				cancel()
+			}
+		}))
+		table := db.table(workqueue.Spec{Table: "work"})
+		db.rows(table, 15, expired)
+		o := db.options()
+		o.BatchSize, o.Lease = 10, time.Hour
+
+		armed.Store(true)
+		report, err := reaper.RunOnce(ctx, db.Pool, []*workqueue.Table{table}, o)
+		armed.Store(false)
+		cancel()
+
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled at statement %d: %v", step, err)
+		}
+		// A batch whose COMMIT was interrupted is not reported, whether it took place or not.
+		first := report.Total().Requeued
+		after := db.count(table, workqueue.Ready)
+		if n := after - first; n != 0 && n != 10 && n != 5 {
+			t.Errorf("cancelled at statement %d: %d rows reported, %d changed", step, first, after)
+		}
+		db.await("leadership that was given up", func() bool { l := db.leader(); return l == nil || l.ExpiresIn <= 0 })
+		if second := db.runOnce(o, table); second.Total().Requeued != 15-after {
+			t.Errorf("cancelled at statement %d: %d rows, then %+v", step, after, second)
+		}
+		if err == nil {
+			if step < 10 {
+				t.Errorf("statement %d was the last", step)
+			}
+			return
+		}
+	}
+}
+
+func TestRunSurvivesKilledConnections(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	pool := namedPool(t, db.URL, db.Schema)
+	table := db.observed(workqueue.Spec{Table: "work"}, func(context.Context, workqueue.Event) { time.Sleep(10 * time.Millisecond) })
+	db.rows(table, 100, expired)
+	o := db.options()
+	o.BatchSize = 2
+	db.run(pool, o, table)
+	for range 5 {
+		db.await("connection to kill", func() bool {
+			return db.int("SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1) AS k", db.Schema) > 0
+		})
+		time.Sleep(20 * time.Millisecond)
+	}
+	db.await("reaped rows", func() bool { return db.count(table, workqueue.InProgress) == 0 })
+	if n := db.int("SELECT count(*) FROM " + table.Name() + " WHERE status = 0 AND attempts = 1"); n != 100 {
+		t.Errorf("%d rows Ready after one attempt, want 100", n)
+	}
+}
+
+func TestRunSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	server, db := newServer(t, nil)
+	table := db.table(workqueue.Spec{Table: "work"})
+	var log logged
+	o := db.options()
+	o.Logger = log.logger()
+	pool := newPool(t, server.URL())
+	db.run(pool, o, table)
+	db.awaitTerm(1)
+
+	if err := server.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	db.await("logged failure", func() bool { return strings.Contains(log.String(), "retry_in") })
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db.Pool.Reset()
+	db.rows(table, 10, expired)
+	db.await("reaped rows", func() bool { return db.count(table, workqueue.InProgress) == 0 })
+}
+
+// Run waits for a database that is not there yet, and for one that is not migrated yet.
+func TestRunWaitsForMigrations(t *testing.T) {
+	t.Parallel()
+	db := &database{pgtest.New(t), t}
+	spec := workqueue.Spec{Table: "work"}
+	var log logged
+	o := db.options()
+	o.Logger = log.logger()
+	db.run(db.Pool, o, db.open(spec, nil))
+	db.await("logged failure", func() bool { return strings.Contains(log.String(), "txwork migrate up") })
+	db.createLeader()
+	table := db.table(spec)
+	db.rows(table, 10, expired)
+	db.await("reaped rows", func() bool { return db.count(table, workqueue.InProgress) == 0 })
+}
+
+func TestReadOnlyDatabase(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	table := db.table(workqueue.Spec{Table: "work"})
+	db.rows(table, 10, expired)
+	readOnly := newPool(t, db.URL+"&default_transaction_read_only=on")
+
+	_, err := reaper.RunOnce(t.Context(), readOnly, []*workqueue.Table{table}, db.options())
+
+	if !errors.Is(err, workqueue.ErrReadOnly) || !strings.Contains(err.Error(), "connect to the primary") {
+		t.Errorf("error %v, want ErrReadOnly and the remedy", err)
+	}
+	if n := db.count(table, workqueue.InProgress); n != 10 {
+		t.Errorf("%d rows in progress, want 10", n)
+	}
+}
+
+// A server that turns read-only and back, as in a failover: the connection is given up, and the next one
+// finds a server that can be written to.
+func TestRunSurvivesReadOnlyTimes(t *testing.T) {
+	t.Parallel()
+	server, db := newServer(t, nil)
+	table := db.table(workqueue.Spec{Table: "work"})
+	db.rows(table, 10, expired)
+	db.exec("CREATE ROLE app LOGIN SUPERUSER; ALTER ROLE app SET default_transaction_read_only = on")
+	var log logged
+	o := db.options()
+	o.Logger = log.logger()
+	db.run(newPool(t, strings.Replace(server.URL(), "postgres@", "app@", 1)), o, table)
+	db.await("logged failure", func() bool { return strings.Contains(log.String(), "read-only") })
+	db.exec("ALTER ROLE app RESET default_transaction_read_only")
+	db.await("reaped rows", func() bool { return db.count(table, workqueue.InProgress) == 0 })
+}
+
+// Elections and batches are READ COMMITTED whatever the session's default: a stricter level would turn
+// what is a row that changed meanwhile into a failed transaction.
+func TestStricterIsolationByDefault(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	table := db.table(workqueue.Spec{Table: "work"})
+	db.rows(table, 30, expired)
+	db.exec(`CREATE FUNCTION check_isolation() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			IF current_setting('transaction_isolation') <> 'read committed' THEN RAISE 'isolation'; END IF;
+			RETURN NULL;
+		END $$;
+		CREATE TRIGGER check_isolation AFTER INSERT OR UPDATE ON leader FOR EACH ROW EXECUTE FUNCTION check_isolation();
+		CREATE TRIGGER check_isolation AFTER UPDATE ON work FOR EACH ROW EXECUTE FUNCTION check_isolation();`)
+	for _, level := range []string{"repeatable%20read", "serializable"} {
+		pool := newPool(t, db.URL+"&default_transaction_isolation="+level)
+		o := db.options()
+		o.BatchSize = 10
+		if _, err := reaper.RunOnce(t.Context(), pool, []*workqueue.Table{table}, o); err != nil {
+			t.Errorf("%s: %v", level, err)
+		}
+	}
+	if n := db.count(table, workqueue.Ready); n != 30 {
+		t.Errorf("%d rows Ready, want 30", n)
+	}
+}
+
+func TestRunReturnsOnlyWhenItsContextEnds(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	table := db.table(workqueue.Spec{Table: "work"})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := reaper.Run(ctx, db.Pool, []*workqueue.Table{table}, db.options()); err != nil {
+		t.Errorf("Run with an ended context: %v", err)
+	}
+}
+
+// namedPool is a pool whose connections can be told from others.
+func namedPool(t testing.TB, url, name string) *pgxpool.Pool {
+	t.Helper()
+	return newPool(t, fmt.Sprintf("%s&application_name=%s", url, name))
+}
+
+// logged keeps what was logged.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

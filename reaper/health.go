@@ -1,0 +1,137 @@
+package reaper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// maxHolders is how many holders a health report names: whoever is behind them is not the problem yet.
+const maxHolders = 10
+
+// A HealthReport is what an operator looks at first.
+type HealthReport struct {
+	// Tables has an entry for every table that could be read, in the order they were given.
+	Tables []TableHealth `json:"tables"`
+
+	// Holders are what keeps vacuum from removing dead rows, the oldest first, at most ten. There is
+	// nearly always one, since every running statement is; it is old ones that make a queue slow.
+	Holders []Holder `json:"holders"`
+
+	// HiddenSessions is the number of sessions that this role may not look into, and that may be older
+	// holders: membership in pg_read_all_stats shows them.
+	HiddenSessions int64 `json:"hidden_sessions"`
+}
+
+// TableHealth is the depth and age of one table. Durations are nanoseconds in JSON.
+type TableHealth struct {
+	Table string `json:"table"`
+	workqueue.Stats
+
+	// OldestExpired is how long ago the first of the Expired leases ended. More than a few intervals
+	// mean that no reaper serves the table.
+	OldestExpired time.Duration `json:"oldest_expired"`
+}
+
+// HolderKind tells what a [Holder] is, and so how to get rid of it.
+type HolderKind string
+
+const (
+	Transaction         HolderKind = "transaction"          // an open transaction: pg_terminate_backend(pid)
+	PreparedTransaction HolderKind = "prepared_transaction" // COMMIT or ROLLBACK PREPARED name
+	ReplicationSlot     HolderKind = "replication_slot"     // pg_drop_replication_slot(name)
+	Standby             HolderKind = "standby"              // a query on a standby with hot_standby_feedback
+)
+
+// A Holder keeps vacuum from removing rows that died after it began. What the role may not see, or does
+// not apply, is empty.
+type Holder struct {
+	Kind        HolderKind    `json:"kind"`
+	PID         int32         `json:"pid,omitempty"`  // of the server's process; of a slot's reader if it has one
+	Name        string        `json:"name,omitempty"` // of a slot, or of a prepared transaction
+	Role        string        `json:"role,omitempty"`
+	Database    string        `json:"database,omitempty"`
+	Application string        `json:"application_name,omitempty"`
+	State       string        `json:"state,omitempty"`        // as in pg_stat_activity, prepared, active or inactive
+	XminAge     int64         `json:"xmin_age"`               // how many transactions ago it began
+	Age         time.Duration `json:"age,omitempty"`          // how long ago; in nanoseconds in JSON
+	CatalogOnly bool          `json:"catalog_only,omitempty"` // it holds back the system catalogs, not the queues
+}
+
+// Health reads the state of the tables, and what holds back vacuum. It needs no leadership and changes
+// nothing; a standby answers too. Its cost grows with the number of live rows and of dead letters. A table
+// that cannot be read is missing from the report and named in the error.
+func Health(ctx context.Context, pool *pgxpool.Pool, tables []*workqueue.Table) (HealthReport, error) {
+	if err := validateTargets(pool, tables); err != nil {
+		return HealthReport{}, err
+	}
+	report := HealthReport{Tables: []TableHealth{}, Holders: []Holder{}}
+	var errs []error
+	for _, table := range tables {
+		health, err := tableHealth(ctx, pool, table)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("txwork: health of %s: %w", table.Name(), err))
+			continue
+		}
+		report.Tables = append(report.Tables, health)
+	}
+	if err := report.readHolders(ctx, pool); err != nil {
+		errs = append(errs, fmt.Errorf("txwork: reading what holds back vacuum: %w", err))
+	}
+	return report, errors.Join(errs...)
+}
+
+func tableHealth(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table) (TableHealth, error) {
+	h := TableHealth{Table: table.Name()}
+	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
+	err := pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) (err error) {
+		if h.Stats, err = table.In(workqueue.Pgx(tx)).Stats(ctx); err != nil {
+			return err
+		}
+		h.OldestExpired, err = oldestExpired(ctx, tx, table.Spec())
+		return err
+	})
+	return h, err
+}
+
+// oldestExpired forbids the sequential scan that a table without statistics would get.
+func oldestExpired(ctx context.Context, tx pgx.Tx, spec workqueue.Spec) (time.Duration, error) {
+	if _, err := tx.Exec(ctx, "SET LOCAL enable_seqscan = off"); err != nil {
+		return 0, err
+	}
+	var seconds float64
+	text := statement("oldest_expired", "table", pgx.Identifier{spec.Schema, spec.Table})
+	err := tx.QueryRow(ctx, text).Scan(&seconds)
+	return time.Duration(seconds * float64(time.Second)), err
+}
+
+func (r *HealthReport) readHolders(ctx context.Context, pool *pgxpool.Pool) error {
+	if err := pool.QueryRow(ctx, hiddenText).Scan(&r.HiddenSessions); err != nil {
+		return err
+	}
+	rows, err := pool.Query(ctx, holdersText, maxHolders)
+	if err != nil {
+		return err
+	}
+	holders, err := pgx.CollectRows(rows, scanHolder)
+	if err == nil {
+		r.Holders = append(r.Holders, holders...)
+	}
+	return err
+}
+
+func scanHolder(row pgx.CollectableRow) (Holder, error) {
+	var h Holder
+	var seconds *float64
+	err := row.Scan(&h.Kind, &h.PID, &h.Name, &h.Role, &h.Database, &h.Application, &h.State, &h.XminAge, &seconds, &h.CatalogOnly)
+	if seconds != nil {
+		h.Age = time.Duration(*seconds * float64(time.Second))
+	}
+	return h, err
+}

@@ -1,0 +1,56 @@
+package reaper
+
+import "time"
+
+// A Report is what one round did.
+type Report struct {
+	// Leader tells whether this reaper led. If not, somebody else does the work, and nothing was done here.
+	Leader bool `json:"leader"`
+
+	// Term is the fencing term of the round, or of the other leader.
+	Term int64 `json:"term"`
+
+	// Tables has an entry for every table, in the order they were given; it is empty when Leader is false.
+	Tables []TableReport `json:"tables"`
+
+	// More tells that a bound of [Options] cut the round short and another round has work to do.
+	More bool `json:"more"`
+
+	// Duration is the length of the round, in nanoseconds in JSON.
+	Duration time.Duration `json:"duration"`
+}
+
+// A TableReport is what one round did to one table.
+type TableReport struct {
+	Table string `json:"table"`
+	Counts
+	More     bool          `json:"more"`            // see Report.More
+	Duration time.Duration `json:"duration"`        // spent on this table, in nanoseconds in JSON
+	Error    string        `json:"error,omitempty"` // why the table was not served to the end
+}
+
+// Counts are numbers of rows, of committed batches only.
+type Counts struct {
+	Requeued     int `json:"requeued"`      // lease ended: Ready again
+	Failed       int `json:"failed"`        // lease ended, attempts used up or cancelled: Failed
+	PurgedDone   int `json:"purged_done"`   // deleted, Done for longer than the retention
+	PurgedFailed int `json:"purged_failed"` // deleted, Failed for longer than the retention
+}
+
+// Total is what the round did to all tables.
+func (r Report) Total() Counts {
+	var sum Counts
+	for _, t := range r.Tables {
+		sum.add(t.Counts)
+	}
+	return sum
+}
+
+func (c *Counts) add(d Counts) {
+	c.Requeued += d.Requeued
+	c.Failed += d.Failed
+	c.PurgedDone += d.PurgedDone
+	c.PurgedFailed += d.PurgedFailed
+}
+
+func (c Counts) rows() int { return c.Requeued + c.Failed + c.PurgedDone + c.PurgedFailed }

@@ -1,0 +1,48 @@
+package reaper
+
+import (
+	"context"
+	"math"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A task is one kind of work on one table, in batches.
+type task struct {
+	table  *workqueue.Table
+	report *TableReport
+	left   int // how many rows the round may still take
+	batch  func(ctx context.Context, q *workqueue.Queue, limit int) (Counts, error)
+}
+
+// tasks are the table's, the urgent one first.
+func (o Options) tasks(table *workqueue.Table, report *TableReport) []task {
+	spec := table.Spec()
+	tasks := []task{{table, report, math.MaxInt, reap}}
+	if !spec.DeleteDone { // with it there are none, and no index to find them by
+		tasks = append(tasks, task{table, report, o.PurgeLimit, purgeDone(spec)})
+	}
+	if spec.FailedRetention > 0 {
+		tasks = append(tasks, task{table, report, o.PurgeLimit, purgeFailed(spec)})
+	}
+	return tasks
+}
+
+func reap(ctx context.Context, q *workqueue.Queue, limit int) (Counts, error) {
+	r, err := q.ReapExpired(ctx, limit)
+	return Counts{Requeued: r.Requeued, Failed: r.Failed}, err
+}
+
+func purgeDone(spec workqueue.Spec) func(context.Context, *workqueue.Queue, int) (Counts, error) {
+	return func(ctx context.Context, q *workqueue.Queue, limit int) (Counts, error) {
+		n, err := q.PurgeDone(ctx, spec.Retention, limit)
+		return Counts{PurgedDone: n}, err
+	}
+}
+
+func purgeFailed(spec workqueue.Spec) func(context.Context, *workqueue.Queue, int) (Counts, error) {
+	return func(ctx context.Context, q *workqueue.Queue, limit int) (Counts, error) {
+		n, err := q.PurgeFailed(ctx, spec.FailedRetention, limit)
+		return Counts{PurgedFailed: n}, err
+	}
+}

@@ -1,0 +1,49 @@
+package reaper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// transactionTimeout ends what the server's own limits, in limits.sql, cannot: the wait for a connection
+// of the pool, and for a server that is gone without a word.
+const transactionTimeout = 90 * time.Second
+
+// maxLockWait is as long as a batch waits for a table on which somebody holds an exclusive lock. It is
+// shorter where the lease is: the wait must not cost the leadership.
+const maxLockWait = 5 * time.Second
+
+// transaction runs work in a short transaction, READ COMMITTED whatever the session's default, because
+// elections and guards see the newest version of a row only there. A transaction that is idle for longer
+// than the lease is ended by the server.
+func transaction(ctx context.Context, pool *pgxpool.Pool, lease time.Duration, work func(context.Context, pgx.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
+	defer cancel()
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+
+	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+	err = explain(pgx.BeginTxFunc(ctx, conn, options, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, limitsText, milliseconds(lease), milliseconds(min(maxLockWait, lease/3))); err != nil {
+			return err
+		}
+		return work(ctx, tx)
+	}))
+	if errors.Is(err, workqueue.ErrReadOnly) {
+		// After a failover the pool has to find the new primary; it does so with new connections only.
+		_ = conn.Conn().Close(ctx)
+	}
+	return err
+}
+
+func milliseconds(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }
