@@ -25,7 +25,7 @@
 // The election is a row of the leader table, keyed by [Options.Name]: a holder, the end of its lease by
 // the database's clock, and a term that the database raises with every new holder. Every batch runs in a
 // READ COMMITTED transaction which first locks that row FOR SHARE and checks holder and term. Whoever
-// takes the leadership has to update the row, and waits for that lock: so a batch is either committed
+// takes the leadership has to update the row, which that lock forbids: so a batch is either committed
 // before the term ends, or it changes nothing and reports [ErrNotLeader]. It does not matter how long the
 // old leader was frozen, or what its clock says.
 //
