@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 )
 
 // A Fault is what was done to one worker and what came of it.
@@ -39,15 +40,13 @@ func (f *faults) run(ctx context.Context, freezeAt, killAt *gate) (frozen, kille
 	if err != nil {
 		return frozen, killed, err
 	}
-	thawed := make(chan error, 1)
-	go func() { thawed <- thaw(ctx, &frozen) }()
-	killed, killErr := f.kill(ctx, killAt)
-	if killErr != nil {
-		err = killErr
-	}
-	if thawErr := <-thawed; err == nil {
-		err = thawErr
-	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return thaw(ctx, &frozen) })
+	group.Go(func() (err error) {
+		killed, err = f.kill(ctx, killAt)
+		return err
+	})
+	err = group.Wait()
 	return frozen, killed, err
 }
 
@@ -112,15 +111,26 @@ func (f *faults) thaw(ctx context.Context, b blow, fault *Fault) error {
 		return fmt.Errorf("%s: %w", b.Worker, err)
 	}
 	fault.After = time.Since(b.since)
-	err = f.await(ctx, "the settles of the frozen worker being refused", func() (bool, error) {
-		err := f.scan(ctx, `SELECT count(*) FROM %s.refusals WHERE message = ANY ($1)`, b.messages, &fault.Refused)
-		return fault.Refused >= len(b.messages), err
+	err = f.await(ctx, "the handlers of the frozen worker to end", func() (bool, error) {
+		ended, err := f.ended(ctx, b.victim, fault)
+		return ended >= len(b.messages), err
 	})
 	if err != nil {
 		return err
 	}
 	f.show.say("%s continued (SIGCONT) after %.1f s: %s refused", b.Worker, fault.After.Seconds(), count(fault.Refused, "stale settle"))
 	return nil
+}
+
+// ended counts the handlers that a frozen worker held and that have ended since: refused, as they must be,
+// or applied, which the reckoning then finds.
+func (f *faults) ended(ctx context.Context, v victim, fault *Fault) (n int, err error) {
+	err = f.bank.pool.QueryRow(ctx, fmt.Sprintf(`
+		SELECT count(*), count(*) FILTER (WHERE refused)
+		FROM (SELECT message, worker, true AS refused FROM %[1]s.refusals
+			UNION ALL SELECT message, worker, false FROM %[1]s.ledger) AS e
+		WHERE message = ANY ($1) AND worker = $2`, f.schema), v.messages, v.name).Scan(&n, &fault.Refused)
+	return n, err
 }
 
 // kill ends a worker and waits until nothing is claimed by it any more.
