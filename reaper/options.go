@@ -25,9 +25,9 @@ const (
 	// MaxInterval leaves room for a lease of two intervals.
 	MaxInterval = workqueue.MaxLease / 2
 
-	// DefaultBatchSize is a transaction of some ten milliseconds: long enough to be worth its commit, too
-	// short for anybody to wait for.
-	DefaultBatchSize = 1000
+	// DefaultBatchSize is a transaction of some ten to a hundred milliseconds: too short for anybody to wait
+	// for, and large enough that few batches do, since each batch of expired leases reads the due rows anew.
+	DefaultBatchSize = 5000
 
 	// DefaultPurgeLimit is a second or two of deleting: about as long as newly expired leases may have to
 	// wait behind it.

@@ -2,6 +2,7 @@ package workqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -39,8 +40,11 @@ func (a *Alarm) Fire(ctx context.Context) error {
 	}
 	for {
 		err := a.runOnce(ctx)
-		if !a.repeat() || ctx.Err() != nil {
+		if !a.repeat() {
 			return err
+		}
+		if ctx.Err() != nil {
+			return errors.Join(err, a.handBack(ctx))
 		}
 	}
 }
@@ -64,6 +68,14 @@ func (a *Alarm) repeat() bool {
 	return again
 }
 
+// handBack ends a Fire that was asked for another run and has no time for it: the platform calls again.
+func (a *Alarm) handBack(ctx context.Context) error {
+	a.mu.Lock()
+	a.running = false
+	a.mu.Unlock()
+	return a.arm(context.WithoutCancel(ctx), 0)
+}
+
 func (a *Alarm) runOnce(ctx context.Context) error {
 	a.mu.Lock()
 	a.armed = time.Time{} // the alarm that called us has gone off
@@ -72,24 +84,28 @@ func (a *Alarm) runOnce(ctx context.Context) error {
 	if err == nil {
 		return a.Schedule(ctx)
 	}
+	return a.failed(ctx, err)
+}
+
+// failed reports an error and has the platform call again after a pause, also where it was the end of
+// ctx that made the run fail.
+func (a *Alarm) failed(ctx context.Context, err error) error {
 	err = fmt.Errorf("%s: %w", a.processor.Namespace(), err)
 	reportError(a.onError, err)
-	if armErr := a.arm(ctx, maxErrorPause); armErr != nil {
+	if armErr := a.arm(context.WithoutCancel(ctx), maxErrorPause); armErr != nil {
 		reportError(a.onError, armErr)
 	}
 	return err
 }
 
+// lostAlarm is how long an alarm that has gone off may take to call Fire. After that it counts as lost.
+const lostAlarm = 10 * time.Second
+
 // Schedule sets the alarm to the processor's next wake. An alarm that is set already is never put off.
 func (a *Alarm) Schedule(ctx context.Context) error {
-	next, err := a.processor.NextWakeAt(ctx)
+	next, err := nextWakeSafely(ctx, a.processor)
 	if err != nil {
-		err = fmt.Errorf("%s: %w", a.processor.Namespace(), err)
-		reportError(a.onError, err)
-		if armErr := a.arm(ctx, maxErrorPause); armErr != nil {
-			reportError(a.onError, armErr)
-		}
-		return err
+		return a.failed(ctx, err)
 	}
 	if next == nil {
 		return a.clear(ctx)
@@ -101,7 +117,7 @@ func (a *Alarm) arm(ctx context.Context, in time.Duration) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := time.Now().Add(in)
-	if !a.armed.IsZero() && !at.Before(a.armed) {
+	if !a.armed.IsZero() && !at.Before(a.armed) && time.Since(a.armed) < lostAlarm {
 		return nil
 	}
 	if err := a.clock.SetAlarm(ctx, in); err != nil {

@@ -24,6 +24,11 @@ func (t *Table) checkClaim(req claimRequest) error {
 	if len(req.lanes) != len(t.spec.Lanes) {
 		return invalid("lanes", "has %d values, %s has the lanes %v", len(req.lanes), t.Name(), t.spec.Lanes)
 	}
+	for i, lane := range req.lanes {
+		if _, err := t.laneValue(i, lane); err != nil {
+			return err
+		}
+	}
 	return firstError(checkLease(req.lease), checkLimit(req.limit))
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -44,7 +45,8 @@ func (p position) bound() any {
 // A claimedRow is a claimed row with its domain columns scanned into body.
 type claimedRow struct {
 	Row
-	body any
+	body       any
+	unreadable error // why body could not be filled
 }
 
 // claim returns the rows in claim order. They have committed when it returns.
@@ -76,6 +78,8 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, erro
 	return claimed, nil
 }
 
+// scanClaimed reads a row. One whose columns do not fit their Go type is claimed all the same, with its
+// neighbours: it is marked, so that its delivery fails and no other.
 func scanClaimed(scan func(...any) error, req claimRequest) (claimedRow, error) {
 	body, domain := req.target()
 	row := claimedRow{body: body}
@@ -84,8 +88,21 @@ func scanClaimed(scan func(...any) error, req claimRequest) (claimedRow, error) 
 	dest := make([]any, 0, 6+len(domain))
 	dest = append(dest, &row.ID, &row.DueAt, &row.CreatedAt, &row.Attempt, &row.MaxAttempts, &headers)
 	err := scan(append(dest, domain...)...)
+	if err != nil {
+		row.unreadable = fmt.Errorf("txwork: the row does not fit its Go type: %w", err)
+		err = scan(append(dest, untyped(len(domain))...)...)
+	}
 	row.Headers = decodeHeaders(headers)
 	return row, err
+}
+
+// untyped are destinations that take any value.
+func untyped(n int) []any {
+	dest := make([]any, n)
+	for i := range dest {
+		dest[i] = new(any)
+	}
+	return dest
 }
 
 // decodeHeaders never fails: a row with headers that somebody wrote by hand still has to be delivered.
@@ -115,7 +132,11 @@ func (t *Table) laneArgs(args map[string]any, lanes []any) map[string]any {
 		args = map[string]any{}
 	}
 	for i, lane := range t.view.Lanes {
-		args[lane.Param] = lanes[i]
+		value, err := t.laneValue(i, lanes[i])
+		if err != nil {
+			value = lanes[i] // for the database to refuse
+		}
+		args[lane.Param] = value
 	}
 	return args
 }

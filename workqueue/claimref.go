@@ -109,9 +109,11 @@ func missing(refs []claimRef, changed []uuid.UUID) []claimRef {
 	for _, id := range changed {
 		done[id] = true
 	}
+	seen := make(map[claimRef]bool, len(refs)) // named twice, reported once
 	var rest []claimRef
 	for _, r := range refs {
-		if !done[r.id] {
+		if !done[r.id] && !seen[r] {
+			seen[r] = true
 			rest = append(rest, r)
 		}
 	}

@@ -27,12 +27,15 @@ type claimer struct {
 	lanes  []any
 	target func() (any, []any)
 
-	mu         sync.Mutex
-	cursor     position
-	notified   position // the earliest place notified of since the current claim began; zero: none
-	nextSweep  time.Time
-	sweepEvery time.Duration
-	unswept    bool // rows may have been passed over since the last complete sweep
+	askedDue *time.Time // when nextDue was last asked, by the database's clock
+
+	mu            sync.Mutex
+	cursor        position
+	notified      position // the earliest place notified of since the current claim began; zero: none
+	nextSweep     time.Time
+	sweepEvery    time.Duration
+	lastSweepTook time.Duration
+	unswept       bool // rows may have been passed over since the last complete sweep
 }
 
 // claim takes up to limit rows. Fewer than limit means: nothing more that this claimer knows of.
@@ -62,7 +65,9 @@ func (c *claimer) advance(req claimRequest, rows []claimedRow, took time.Duratio
 	defer c.mu.Unlock()
 	swept := req.after.isStart()
 	if swept {
-		c.sweepEvery = min(max(sweepShare*took, minSweepInterval), maxSweepInterval)
+		cost := min(took, c.lastSweepTook) // one that was slow by accident, a reconnect, says nothing
+		c.lastSweepTook = took
+		c.sweepEvery = min(max(sweepShare*cost, minSweepInterval), maxSweepInterval)
 		c.nextSweep = time.Now().Add(c.sweepEvery)
 	}
 	c.unswept = !swept || len(rows) == req.limit
@@ -96,6 +101,16 @@ func (c *claimer) sweepNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.nextSweep = time.Time{}
+}
+
+// nextDue tells when the next row is due. It begins where it ended the time before, and so leaves no gap
+// between what a claim sees and what it sees itself. It is called by one goroutine only.
+func (c *claimer) nextDue(ctx context.Context) (*Wake, error) {
+	next, asked, err := c.queue.nextDue(ctx, c.askedDue, c.lanes)
+	if err == nil {
+		c.askedDue = &asked
+	}
+	return next, err
 }
 
 // sweepDue tells how long until a sweep may find what the cursor has passed over; negative: it has

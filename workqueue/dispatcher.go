@@ -28,6 +28,9 @@ const (
 	maxErrorPause = 5 * time.Second
 )
 
+// minIdlePause keeps a processor that did nothing, although it says that something is due, from spinning.
+const minIdlePause = 10 * time.Millisecond
+
 // PollOptions configure a [Poll]. The zero value is usable.
 type PollOptions struct {
 	// Interval is the longest time between two looks. Default: [DefaultPollInterval].
@@ -84,15 +87,18 @@ func (d *Poll) Run(ctx context.Context) error {
 
 // once runs the processor and tells how long it may rest.
 func (d *Poll) once(ctx context.Context) (time.Duration, error) {
-	if _, err := processSafely(ctx, d.processor); err != nil {
-		return 0, err
-	}
-	next, err := d.processor.NextWakeAt(ctx)
+	n, err := processSafely(ctx, d.processor)
 	if err != nil {
 		return 0, err
 	}
-	if next == nil {
+	next, err := nextWakeSafely(ctx, d.processor)
+	switch {
+	case err != nil:
+		return 0, err
+	case next == nil:
 		return d.interval, nil
+	case n == 0 && next.In <= 0:
+		return min(minIdlePause, d.interval), nil
 	}
 	return min(max(next.In, 0), d.interval), nil
 }
@@ -109,12 +115,20 @@ func (d *Poll) sleep(ctx context.Context, wait time.Duration, wake <-chan struct
 
 // processSafely turns a panic of a processor into an error: one bad run must not end the loop.
 func processSafely(ctx context.Context, p Processor) (n int, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
-		}
-	}()
+	defer recoverTo(&err)
 	return p.Process(ctx)
+}
+
+func nextWakeSafely(ctx context.Context, p Processor) (next *Wake, err error) {
+	defer recoverTo(&err)
+	return p.NextWakeAt(ctx)
+}
+
+// recoverTo is to be deferred: it makes an error of a panic, with the stack.
+func recoverTo(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+	}
 }
 
 // reportError calls a callback that is not ours; whatever it does, the caller goes on.
@@ -156,7 +170,7 @@ func (g group) NextWakeAt(ctx context.Context) (*Wake, error) {
 	var first *Wake
 	var errs []error
 	for _, p := range g.processors {
-		w, err := p.NextWakeAt(ctx)
+		w, err := nextWakeSafely(ctx, p)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", p.Namespace(), err))
 			continue

@@ -1,6 +1,7 @@
 package workqueue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,13 +35,14 @@ type Claim[T any] struct {
 // [Claim.Tx] have their effect exactly once.
 type Handler[T any] func(ctx context.Context, c *Claim[T]) error
 
-// Tx runs fn in a transaction and settles the claim in it: the writes commit if and only if the settle
-// does. The result of fn is the claim's outcome, as with a [Handler]: nil acks, and an [Outcome], such
-// as [Snooze] or [Permanent], is settled together with the writes. Any other error rolls the writes back
+// Tx runs fn in a READ COMMITTED transaction and settles the claim in it: the writes commit if and only if
+// the settle does. The result of fn is the claim's outcome, as with a [Handler]: nil acks, and an [Outcome], such
+// as [Snooze], [Permanent] or [RetryAfter], is settled and commits together with the writes. Any other error rolls the writes back
 // and is returned; return it from the handler to settle the attempt as failed.
 //
 // After Tx has returned nil the claim is settled, whatever the handler returns. If the lease was lost,
-// nothing is written and the error is [ErrLeaseLost].
+// nothing is written and the error is [ErrLeaseLost]. If a statement in fn failed, the writes cannot be
+// committed: an Outcome is returned like any other error, for the handler to return.
 func (c *Claim[T]) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error { return c.d.tx(ctx, fn) }
 
 // Causes of a cancelled handler context, beside [ErrLeaseLost].
@@ -59,8 +61,10 @@ type delivery struct {
 	cancel  context.CancelCauseFunc
 	expires atomic.Int64 // when the lease ends at the latest, in nanoseconds of the worker's monotonic clock
 	lost    atomic.Bool
-	settled bool  // Tx has settled the claim
 	txErr   error // Tx has failed
+	// settling says that a renewal which finds the row settled has found our own settle.
+	settling atomic.Bool
+	settled  atomic.Pointer[Outcome] // by Tx
 }
 
 func (d *delivery) ref() claimRef { return claimRef{d.ID, d.Token} }
@@ -73,45 +77,49 @@ func (d *delivery) abort(cause error) {
 	d.cancel(cause)
 }
 
-// run calls the handler and says how the claim is to be settled; nil when it is settled already.
-func (d *delivery) run() *Outcome {
+// errGoexit is what a handler returned that returned nothing.
+var errGoexit = errors.New("handler ended its goroutine (runtime.Goexit)")
+
+// run calls the handler and finishes the delivery: with nil when Tx has settled the claim already. It
+// finishes it also when the handler ends its goroutine: deferred calls run then, the next line does not.
+func (d *delivery) run() {
 	tel := d.worker.table.telemetry
 	ctx, span := tel.processing(d.ctx, d.Row)
 	start := time.Now()
-	err := d.call(ctx)
-	o := d.conclude(err)
-	tel.processed(ctx, span, o, time.Since(start))
-	if d.settled {
-		return nil
-	}
-	return o
+	err := errGoexit
+	defer func() {
+		settled := d.settled.Load()
+		o := d.conclude(err)
+		tel.processed(ctx, span, cmp.Or(settled, o), time.Since(start))
+		if settled != nil {
+			o = nil
+		}
+		d.worker.finish(d, o)
+	}()
+	err = d.call(ctx)
 }
 
 // call contains panics: they are failed attempts, with the stack as their error.
 func (d *delivery) call(ctx context.Context) (err error) {
-	returned := false
 	defer func() {
-		switch r := recover(); {
-		case r != nil:
+		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
-		case !returned: // runtime.Goexit: the deferred calls run, the caller does not
-			err = errors.New("handler ended its goroutine")
-			d.worker.finish(d, d.conclude(err))
 		}
 	}()
+	if d.unreadable != nil {
+		return d.unreadable
+	}
 	if timeout := d.worker.options.HandlerTimeout; timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("handler exceeded its timeout of %v", timeout))
 		defer cancel()
 	}
-	err = d.worker.handle(ctx, d)
-	returned = true
-	return err
+	return d.worker.handle(ctx, d)
 }
 
 // conclude makes an outcome of the handler's result and of what happened meanwhile.
 func (d *delivery) conclude(err error) *Outcome {
-	if err == nil && !d.settled && d.txErr != nil {
+	if err == nil && d.settled.Load() == nil && d.txErr != nil {
 		err = d.txErr // a handler that drops this error must not ack what was rolled back
 	}
 	o := outcomeOf(err)
@@ -128,34 +136,83 @@ func (d *delivery) conclude(err error) *Outcome {
 }
 
 func (d *delivery) tx(ctx context.Context, fn func(pgx.Tx) error) error {
-	if d.settled {
+	if d.settled.Load() != nil {
 		return errors.New("txwork: the claim is settled already: call Tx once")
 	}
-	d.txErr = d.runTx(ctx, fn)
+	d.txErr = errTxPanicked
+	d.txErr = d.withCause(d.runTx(ctx, fn))
 	return d.txErr
 }
 
-func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) error {
-	tx, err := d.worker.pool.Begin(ctx)
+// withCause says why the handler's context was cancelled, where an error only says that it was.
+func (d *delivery) withCause(err error) error {
+	cause := context.Cause(d.ctx)
+	if cause == nil || !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", cause, err)
+}
+
+// errTxPanicked stands until Tx has returned: a handler that recovers from a panic in it must not ack.
+var errTxPanicked = errors.New("txwork: the function that was given to Tx panicked")
+
+func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) (err error) {
+	conn, err := d.worker.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("txwork: opening the handler's transaction: %w", err)
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) // after a commit this does nothing
-	result := fn(tx)
-	o := outcomeOf(result)
-	var deliberate *Outcome
-	if result != nil && !errors.As(result, &deliberate) {
+	defer conn.Release()
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return fmt.Errorf("txwork: opening the handler's transaction: %w", err)
+	}
+	defer func() { endTx(conn.Conn(), tx, err) }()
+	result := fn(handlerTx{tx})
+	if result != nil && chosen(result) == nil {
 		return result
 	}
+	if conn.Conn().PgConn().TxStatus() == 'E' {
+		return aborted(result)
+	}
+	o := outcomeOf(result)
 	if err := d.settleIn(ctx, tx, o); err != nil {
 		return err
 	}
+	d.settling.Store(true)
 	if err := tx.Commit(ctx); err != nil {
+		d.settling.Store(false)
 		return fmt.Errorf("txwork: committing the handler's transaction: %w", err)
 	}
-	d.settled = true
+	d.settled.Store(o)
 	d.worker.noteSettled(o)
 	return nil
+}
+
+// aborted is the result of a transaction in which a statement failed: nothing of it can be committed.
+// An outcome that the handler chose, such as Permanent, is settled without it.
+func aborted(result error) error {
+	if result == nil {
+		return errors.New("txwork: a statement of the handler's transaction failed and its error was not returned: the writes are rolled back")
+	}
+	return result
+}
+
+// endTx rolls back a transaction that was not committed, and gives up a connection whose server turned
+// read-only, so that the pool finds the primary.
+func endTx(conn *pgx.Conn, tx pgx.Tx, cause error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if errors.Is(explain(cause), ErrReadOnly) {
+		conn.Close(ctx)
+	}
+	tx.Rollback(ctx) // after a commit this does nothing
+}
+
+// handlerTx keeps a handler from committing its writes without the settle.
+type handlerTx struct{ pgx.Tx }
+
+func (handlerTx) Commit(context.Context) error {
+	return errors.New("txwork: Claim.Tx commits the transaction, together with the settle")
 }
 
 // settleIn settles the claim in the handler's transaction. A settle that changes nothing is an error

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,8 +31,22 @@ type Inserted struct {
 	Duplicate bool
 }
 
-// Insert enqueues rows in the application's transaction, in one statement: they exist if and only if it
-// commits. Everything is validated before anything is sent. The results are in the order of the rows.
+// Check reports the first of the rows that Insert would refuse, without touching the database.
+func (t *Table) Check(rows ...NewRow) error {
+	for i, row := range rows {
+		if err := t.checkNewRow(row); err != nil {
+			if len(rows) == 1 {
+				return err
+			}
+			return fmt.Errorf("row %d of %d: %w", i+1, len(rows), err)
+		}
+	}
+	return nil
+}
+
+// Insert enqueues up to [MaxBatch] rows in the application's transaction, in one statement: they exist if
+// and only if it commits. Everything is validated before anything is sent. The results are in the order
+// of the rows.
 func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Inserted, error) {
 	if tx == nil {
 		return nil, invalid("transaction", "is nil")
@@ -40,21 +54,57 @@ func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Inserted, 
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	for i, row := range rows {
-		if err := t.checkNewRow(row); err != nil {
-			return nil, fmt.Errorf("row %d of %d: %w", i+1, len(rows), err)
-		}
+	if len(rows) > MaxBatch {
+		return nil, invalid("rows", "has %d of them, at most %d fit one call", len(rows), MaxBatch)
+	}
+	if err := t.Check(rows...); err != nil {
+		return nil, err
 	}
 	var inserted []Inserted
 	err := t.telemetry.transition(ctx, opEnqueue, len(rows), func(ctx context.Context) (ids []uuid.UUID, err error) {
-		batch, err := t.newInsert(ctx, rows)
-		if err != nil {
-			return nil, err
-		}
-		inserted, ids, err = batch.run(ctx, tx)
+		inserted, ids, err = t.insert(ctx, tx, rows)
 		return ids, err
 	})
 	return inserted, err
+}
+
+// insert writes rows and looks up the holders of unique values that were taken. A holder may be deleted
+// between the two; then the values are free, and the row is written after all.
+func (t *Table) insert(ctx context.Context, tx Tx, rows []NewRow) ([]Inserted, []uuid.UUID, error) {
+	batch, err := t.newInsert(ctx, rows)
+	if err != nil {
+		return nil, nil, err
+	}
+	inserted, written, err := batch.run(ctx, tx)
+	for i := 0; err == nil && i < len(inserted); i++ {
+		if inserted[i].ID != uuid.Nil {
+			continue
+		}
+		if inserted[i], err = t.insertOne(ctx, tx, rows[i]); err == nil && !inserted[i].Duplicate {
+			written = append(written, inserted[i].ID)
+		}
+	}
+	return inserted, written, err
+}
+
+// maxVanished is how often in a row the holder of a row's unique values may vanish.
+const maxVanished = 10
+
+func (t *Table) insertOne(ctx context.Context, tx Tx, row NewRow) (Inserted, error) {
+	for range maxVanished {
+		batch, err := t.newInsert(ctx, []NewRow{row})
+		if err != nil {
+			return Inserted{}, err
+		}
+		inserted, _, err := batch.run(ctx, tx)
+		if err != nil {
+			return Inserted{}, err
+		}
+		if inserted[0].ID != uuid.Nil {
+			return inserted[0], nil
+		}
+	}
+	return Inserted{}, fmt.Errorf("txwork: %s took a row and stored none: does a trigger, a rule or a policy of the table suppress it?", t.Name())
 }
 
 func (t *Table) checkNewRow(row NewRow) error {
@@ -73,7 +123,7 @@ func (t *Table) checkNewRow(row NewRow) error {
 		}
 	}
 	for i, c := range t.spec.Columns {
-		if err := checkValue(c, row.Values[i]); err != nil {
+		if _, err := columnValue(c, row.Values[i]); err != nil {
 			return err
 		}
 	}
@@ -82,43 +132,6 @@ func (t *Table) checkNewRow(row NewRow) error {
 
 // maxAttemptsLimit is far more than anybody tries and far from overflowing anything.
 const maxAttemptsLimit = 1_000_000
-
-func checkValue(c Column, value any) error {
-	switch v := plain(value).(type) {
-	case nil:
-		if c.NotNull {
-			return invalid(c.Name, "is missing")
-		}
-	case string:
-		return CheckText(c.Name, v)
-	case time.Time:
-		if err := checkDue(v); err != nil {
-			return invalid(c.Name, "is %s, far outside the calendar", v.Format(time.RFC3339))
-		}
-	}
-	return nil
-}
-
-// plain looks through pointers; a nil pointer is nil.
-func plain(v any) any {
-	if v == nil {
-		return nil
-	}
-	switch v := v.(type) {
-	case string, []byte, time.Time, uuid.UUID, bool, int, int64, float64:
-		return v
-	case json.RawMessage:
-		return string(v)
-	}
-	rv := reflect.ValueOf(v)
-	if rv.Kind() != reflect.Pointer {
-		return v
-	}
-	if rv.IsNil() {
-		return nil
-	}
-	return plain(rv.Elem().Interface())
-}
 
 // An insertion is the arrays of one insert.
 type insertion struct {
@@ -166,7 +179,9 @@ func (in *insertion) set(i int, row NewRow, trace map[string]string) (err error)
 		return err
 	}
 	for c, v := range row.Values {
-		in.columns[c][i] = plain(v)
+		if in.columns[c][i], err = columnValue(in.table.spec.Columns[c], v); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -214,24 +229,21 @@ func (in *insertion) run(ctx context.Context, tx Tx) ([]Inserted, []uuid.UUID, e
 }
 
 func (in *insertion) markDuplicates(ctx context.Context, tx Tx, inserted []Inserted, written []uuid.UUID) error {
-	for _, r := range missing(claimRefs(uuid.Nil, in.ids), written) {
-		for i := range inserted {
-			if inserted[i].ID == r.id {
-				inserted[i] = Inserted{Duplicate: true}
-			}
+	done := make(map[uuid.UUID]bool, len(written))
+	for _, id := range written {
+		done[id] = true
+	}
+	for i := range inserted {
+		if !done[inserted[i].ID] {
+			inserted[i] = Inserted{Duplicate: true}
 		}
 	}
-	args := map[string]any{}
-	for _, name := range in.table.view.Unique {
-		for c, v := range in.table.view.Columns {
-			if v.Name == name.Name {
-				args[v.Param] = in.columns[c]
-			}
-		}
+	if len(in.table.view.Unique) == 0 {
+		return nil // nothing is taken: something of the table suppressed the rows
 	}
 	return tx.run(ctx, call{
 		statement: in.table.statements.findUnique,
-		args:      args,
+		args:      in.uniqueArgs(),
 		row: func(scan func(...any) error) error {
 			var ord int
 			var id uuid.UUID
@@ -242,4 +254,13 @@ func (in *insertion) markDuplicates(ctx context.Context, tx Tx, inserted []Inser
 			return err
 		},
 	})
+}
+
+func (in *insertion) uniqueArgs() map[string]any {
+	args := map[string]any{}
+	for _, c := range in.table.view.Unique {
+		i := slices.IndexFunc(in.table.view.Columns, func(v columnView) bool { return v.Name == c.Name })
+		args[c.Param] = in.columns[i]
+	}
+	return args
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // listenerHeartbeat is how long the listener believes a silent connection: a peer that vanished without
@@ -49,8 +50,8 @@ func (w *Worker) listenOnce(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if n != "" {
-			w.notified(n)
+		if n != nil {
+			w.notified(n.Payload)
 		}
 	}
 }
@@ -70,21 +71,21 @@ func (w *Worker) connectListener(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, config.ConnConfig)
 }
 
-// waitForNotification returns a payload, or nothing after a heartbeat that was answered on this very
-// connection.
-func waitForNotification(ctx context.Context, conn *pgx.Conn) (string, error) {
+// waitForNotification returns a notification, or nothing after a heartbeat that was answered on this
+// very connection.
+func waitForNotification(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	waiting, cancel := context.WithTimeout(ctx, listenerHeartbeat)
 	defer cancel()
 	n, err := conn.WaitForNotification(waiting)
 	if err == nil {
-		return n.Payload, nil
+		return n, nil
 	}
 	if waiting.Err() == nil || ctx.Err() != nil || conn.IsClosed() {
-		return "", err
+		return nil, err
 	}
 	beat, cancelBeat := context.WithTimeout(ctx, listenerHeartbeat/3)
 	defer cancelBeat()
-	return "", conn.Ping(beat)
+	return nil, conn.Ping(beat)
 }
 
 // cancelPayload announces that a running row was cancelled.
@@ -93,14 +94,12 @@ const cancelPayload = "cancel"
 // notified acts on one payload: the earliest due time that was written, in microseconds.
 func (w *Worker) notified(payload string) {
 	if payload == cancelPayload {
-		select {
-		case w.cancels <- struct{}{}:
-		default:
-		}
+		w.cancelsSeen.Add(1)
+		w.renewNow()
 		return
 	}
 	micros, err := strconv.ParseInt(payload, 10, 64)
-	if err != nil {
+	if err != nil || micros < 0 { // anybody may send anything: no row is due before 1970
 		w.missedNotifications()
 		return
 	}
@@ -112,4 +111,14 @@ func (w *Worker) notified(payload string) {
 func (w *Worker) missedNotifications() {
 	w.claimer.sweepNow()
 	w.poll.Wake()
+	w.cancelsSeen.Add(1)
+	w.renewNow()
+}
+
+// renewNow renews every lease at once, which tells of the rows that were cancelled. It never blocks.
+func (w *Worker) renewNow() {
+	select {
+	case w.cancels <- struct{}{}:
+	default:
+	}
 }

@@ -74,11 +74,19 @@ func outcomeOf(err error) *Outcome {
 	if err == nil {
 		return &Outcome{kind: outcomeAck}
 	}
+	if o := chosen(err); o != nil {
+		return o
+	}
+	return &Outcome{kind: outcomeRetry, delay: unnamedDelay, cause: err}
+}
+
+// chosen is the Outcome in an error; nil in any other.
+func chosen(err error) *Outcome {
 	var o *Outcome
 	if errors.As(err, &o) {
 		return o
 	}
-	return &Outcome{kind: outcomeRetry, delay: unnamedDelay, cause: err}
+	return nil
 }
 
 func (k outcomeKind) String() string {
@@ -106,9 +114,11 @@ func storable(message string) string {
 	return message[:cut] + "…"
 }
 
+// text is an error's message. It goes through fmt because the error is the application's: a nil pointer
+// in an error interface panics in its Error method, and that must not end the worker.
 func text(err error) string {
 	if err == nil {
 		return "no reason given"
 	}
-	return err.Error()
+	return fmt.Sprint(err)
 }

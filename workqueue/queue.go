@@ -211,6 +211,7 @@ func (q *Queue) ReapExpired(ctx context.Context, limit int) (Reaped, error) {
 }
 
 // PurgeDone deletes up to limit rows that were acknowledged longer ago than age, oldest first.
+// A table with DeleteDone has none.
 func (q *Queue) PurgeDone(ctx context.Context, age time.Duration, limit int) (int, error) {
 	return q.purge(ctx, q.table.statements.purgeDone, age, limit)
 }
@@ -223,6 +224,9 @@ func (q *Queue) PurgeFailed(ctx context.Context, age time.Duration, limit int) (
 func (q *Queue) purge(ctx context.Context, stmt statement, age time.Duration, limit int) (int, error) {
 	if err := firstError(checkDelay(age), checkLimit(limit)); err != nil {
 		return 0, err
+	}
+	if stmt.text == "" {
+		return 0, nil
 	}
 	var deleted []uuid.UUID
 	err := q.table.telemetry.count(ctx, opPurge, limit, func(ctx context.Context) (int, error) {
@@ -244,9 +248,24 @@ func (q *Queue) NextWakeAt(ctx context.Context) (*Wake, error) {
 	return q.wake(ctx, q.table.statements.nextWake, nil)
 }
 
-// nextDue tells the first due time that is still to come.
-func (q *Queue) nextDue(ctx context.Context, lanes []any) (*Wake, error) {
-	return q.wake(ctx, q.table.statements.nextDue, q.table.laneArgs(map[string]any{}, lanes))
+// nextDue tells the first due time that was still to come when it was asked before, and when it was
+// asked now; both by the database's clock.
+func (q *Queue) nextDue(ctx context.Context, since *time.Time, lanes []any) (next *Wake, asked time.Time, err error) {
+	err = q.exec.run(ctx, call{
+		statement: q.table.statements.nextDue,
+		args:      q.table.laneArgs(map[string]any{"since": since}, lanes),
+		reset:     func() { next = nil },
+		row: func(scan func(...any) error) error {
+			var seconds *float64
+			var due *time.Time
+			err := scan(&asked, &seconds, &due)
+			if due != nil {
+				next = &Wake{At: *due, In: time.Duration(*seconds * float64(time.Second))}
+			}
+			return err
+		},
+	})
+	return next, asked, err
 }
 
 func (q *Queue) wake(ctx context.Context, stmt statement, args map[string]any) (*Wake, error) {

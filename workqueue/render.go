@@ -17,6 +17,10 @@ var sqlFiles embed.FS
 
 var sqlTemplates = template.Must(template.New("").Funcs(template.FuncMap{
 	"retry": func(spent, due string) retryBranch { return retryBranch{spent, due} },
+	// A row that somebody cancelled keeps the reason, whatever its handler says about it.
+	"reason": func(otherwise string) string {
+		return "CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE " + otherwise + " END"
+	},
 }).ParseFS(sqlFiles, "sql/*.sql"))
 
 // retryBranch is what retry_or_fail.sql is told: when a row's attempts are spent, and when it is due if not.
@@ -55,8 +59,10 @@ func renderStatements(spec Spec) statements {
 		cancel:      v.statement("cancel"),
 		redrive:     v.statement("redrive"),
 		reapExpired: v.statement("reap_expired"),
-		purgeDone:   v.statement("purge_done"),
 		purgeFailed: v.statement("purge_failed"),
+	}
+	if !v.DeleteDone { // else there are none, and no index to find them by
+		s.purgeDone = v.statement("purge_done")
 	}
 	if len(v.Unique) > 0 {
 		s.findUnique = v.statement("find_unique")

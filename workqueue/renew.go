@@ -34,11 +34,12 @@ func (w *Worker) renew(ctx context.Context) {
 func (w *Worker) renewDue(ctx context.Context, all bool) {
 	now := w.clock()
 	due := slices.DeleteFunc(w.held.snapshot(), func(d *delivery) bool {
-		return !all && d.expires.Load()-now > int64(w.options.Lease*2/3)
+		return d.settled.Load() != nil || !all && d.expires.Load()-now > int64(w.options.Lease*2/3)
 	})
 	slices.SortFunc(due, func(a, b *delivery) int { return cmp.Compare(a.expires.Load(), b.expires.Load()) })
 	for chunk := range slices.Chunk(due, renewalChunk) {
 		w.renewChunk(ctx, chunk)
+		w.abortExpired()
 	}
 	w.abortExpired()
 }
@@ -54,13 +55,13 @@ func (w *Worker) renewChunk(ctx context.Context, chunk []*delivery) {
 		refs[i] = d.ref()
 	}
 	// A renewal that takes a third of the lease has failed: the next may reach another server.
-	ctx, cancel := context.WithTimeout(ctx, w.options.Lease/3)
-	defer cancel()
 	expires := w.clock() + int64(w.options.Lease)
 	var x extension
-	err := w.table.telemetry.transition(ctx, opExtend, len(refs), func(ctx context.Context) (_ []uuid.UUID, err error) {
-		x, err = w.queue.extend(ctx, refs, w.options.Lease)
-		return x.ids, err
+	err := w.within(ctx, w.options.Lease/3, func(ctx context.Context) error {
+		return w.table.telemetry.transition(ctx, opExtend, len(refs), func(ctx context.Context) (_ []uuid.UUID, err error) {
+			x, err = w.queue.extend(ctx, refs, w.options.Lease)
+			return x.ids, withoutSettling(err, byID)
+		})
 	})
 	for _, id := range x.ids {
 		byID[id].expires.Store(expires)
@@ -71,8 +72,22 @@ func (w *Worker) renewChunk(ctx context.Context, chunk []*delivery) {
 	w.abortLost(byID, err)
 }
 
+// withoutSettling drops from an extend's error the rows that the worker itself has just settled.
+func withoutSettling(err error, byID map[uuid.UUID]*delivery) error {
+	var e *SettleError
+	if !errors.As(err, &e) {
+		return err
+	}
+	settling := func(id uuid.UUID) bool { return byID[id].settling.Load() }
+	e.Lost, e.Gone = slices.DeleteFunc(e.Lost, settling), slices.DeleteFunc(e.Gone, settling)
+	if len(e.Lost)+len(e.Gone) == 0 {
+		return nil
+	}
+	return e
+}
+
 // abortLost cancels the handlers of rows that are not ours any more. A delivery that was settled while
-// the renewal was under way is no longer held, and not lost.
+// the renewal was under way is no longer held, and not lost. One that is lost is not renewed again.
 func (w *Worker) abortLost(byID map[uuid.UUID]*delivery, err error) {
 	var lost *SettleError
 	if !errors.As(err, &lost) {
@@ -81,6 +96,7 @@ func (w *Worker) abortLost(byID map[uuid.UUID]*delivery, err error) {
 	for _, id := range append(lost.Lost, lost.Gone...) {
 		if d := byID[id]; w.held.has(d) {
 			d.abort(ErrLeaseLost)
+			w.held.remove(d)
 		}
 	}
 }
@@ -90,7 +106,7 @@ func (w *Worker) abortLost(byID map[uuid.UUID]*delivery, err error) {
 func (w *Worker) abortExpired() {
 	now := w.clock()
 	w.held.each(func(d *delivery) {
-		if d.expires.Load() < now && !d.lost.Load() {
+		if d.expires.Load() < now && !d.lost.Load() && d.settled.Load() == nil {
 			w.table.telemetry.leaseLapsed(d.ID)
 			d.abort(ErrLeaseLost)
 		}

@@ -35,8 +35,9 @@ var DefaultRetry = Retry{Growth: Exponential, Base: time.Second, Cap: 15 * time.
 // maxDelay bounds every delay that a caller may name: ten years, far from overflow in Go and in SQL.
 const maxDelay = 10 * 365 * 24 * time.Hour
 
-// maxExponent keeps 2ⁿ finite however many attempts a row is allowed.
-const maxExponent = 40
+// maxExponent keeps 2ⁿ finite however many attempts a row is allowed, and still lets every base of a
+// microsecond or more reach every cap.
+const maxExponent = 60
 
 // Delay is the time to wait after the given attempt, jitter included.
 func (r Retry) Delay(attempt int) time.Duration {
@@ -63,7 +64,7 @@ func (r Retry) sql(attempts string) string {
 	factor := "1"
 	switch r.Growth {
 	case Linear:
-		factor = attempts
+		factor = attempts + "::float8" // base × attempts may pass an integer
 	case Quadratic:
 		factor = fmt.Sprintf("%s::float8 ^ 2", attempts)
 	case Exponential:

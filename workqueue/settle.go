@@ -32,7 +32,7 @@ func (o *Outcome) stored() string {
 	if o.kind == outcomeCancel {
 		return storable(o.Error())
 	}
-	return storable(o.cause.Error())
+	return storable(text(o.cause))
 }
 
 // settleCalls makes at most one statement for each kind of transition, its rows sorted by id, so that

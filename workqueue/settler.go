@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -144,8 +145,10 @@ func (s *settler) settle(batch []pendingSettle) error {
 	for i, p := range batch {
 		settlements[i] = p.settlement
 	}
-	return s.worker.table.telemetry.transition(s.ctx, opSettle, len(batch), func(ctx context.Context) ([]uuid.UUID, error) {
-		return s.worker.queue.settle(ctx, settlements)
+	return s.worker.within(s.ctx, s.worker.callLimit(), func(ctx context.Context) error {
+		return s.worker.table.telemetry.transition(ctx, opSettle, len(batch), func(ctx context.Context) ([]uuid.UUID, error) {
+			return s.worker.queue.settle(ctx, settlements)
+		})
 	})
 }
 
@@ -153,8 +156,12 @@ func (s *settler) settle(batch []pendingSettle) error {
 // the statement cannot help.
 func isRefused(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code[:2] == "22" || pg.Code[:2] == "23")
+	return errors.As(err, &pg) && len(pg.Code) == 5 && slices.Contains(refusals, pg.Code[:2])
 }
+
+// refusals are the classes of such errors: data exceptions, violated constraints and view checks, and
+// what a trigger of the application raises.
+var refusals = []string{"22", "23", "44", "P0"}
 
 // isolate keeps one row that the database refuses from failing the others of its batch: halves are
 // settled apart, down to the row itself, which is left to its lease.

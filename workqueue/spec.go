@@ -93,6 +93,9 @@ var coreColumns = []string{
 	"completed_at", "failed_at", "cancelled_at", "last_error", "headers",
 }
 
+// systemColumns are those that PostgreSQL gives every table.
+var systemColumns = []string{"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"}
+
 // parameterNames are taken by the SQL functions, whose parameters include the lanes.
 var parameterNames = []string{"lease_seconds", "batch_size", "ids", "delay_seconds", "error", "max_rows"}
 
@@ -169,6 +172,9 @@ func (s Spec) validateColumns() error {
 		if slices.Contains(coreColumns, c.Name) {
 			return invalid("column", "%q is a column that the core has already", c.Name)
 		}
+		if slices.Contains(systemColumns, c.Name) {
+			return invalid("column", "%q is a system column of PostgreSQL", c.Name)
+		}
 		if seen[c.Name] {
 			return invalid("column", "%q is listed twice", c.Name)
 		}
@@ -212,14 +218,17 @@ func (s Spec) validateUnique() error {
 }
 
 func (s Spec) validateLimits() error {
-	if s.MaxAttempts < 1 {
-		return invalid("max attempts", "is %d, a row needs at least one attempt", s.MaxAttempts)
+	if s.MaxAttempts < 1 || s.MaxAttempts > maxAttemptsLimit {
+		return invalid("max attempts", "is %d, it must be between 1 and %d", s.MaxAttempts, maxAttemptsLimit)
 	}
 	if s.Retention < 0 {
 		return invalid("retention", "is %v, it cannot be negative; to keep nothing set DeleteDone", s.Retention)
 	}
 	if s.FailedRetention < 0 {
 		return invalid("failed retention", "is %v, it cannot be negative", s.FailedRetention)
+	}
+	if s.Retention > maxDelay || s.FailedRetention > maxDelay {
+		return invalid("retention", "is %v, at most %v is allowed", max(s.Retention, s.FailedRetention), maxDelay)
 	}
 	return s.Retry.validate()
 }

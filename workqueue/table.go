@@ -40,7 +40,12 @@ func (t *Table) Name() string { return t.spec.Name() }
 // In is the table's operations inside an application's transaction: they take effect when it commits.
 // Use it under READ COMMITTED, PostgreSQL's default; stricter levels turn a concurrent claim into a
 // serialization failure.
-func (t *Table) In(tx Tx) *Queue { return &Queue{table: t, exec: tx} }
+func (t *Table) In(tx Tx) *Queue {
+	if tx == nil {
+		tx = Pgx(nil) // refuses every operation
+	}
+	return &Queue{table: t, exec: tx}
+}
 
 // On is the table's operations in transactions of their own, one round trip each. They are READ
 // COMMITTED whatever the session's default, and a transaction that lost a conflict is run again.

@@ -3,6 +3,8 @@ package workqueue
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"reflect"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -29,10 +31,27 @@ type SQLTx interface {
 }
 
 // Pgx adapts a pgx transaction: what pgx.Conn.Begin and pgxpool.Pool.Begin return.
-func Pgx(tx pgx.Tx) Tx { return pgxTx{tx} }
+func Pgx(tx pgx.Tx) Tx {
+	if isNil(tx) {
+		tx = nil
+	}
+	return pgxTx{tx}
+}
 
 // SQL adapts a database/sql transaction, of any PostgreSQL driver.
-func SQL(tx SQLTx) Tx { return sqlTx{tx} }
+func SQL(tx SQLTx) Tx {
+	if isNil(tx) {
+		tx = nil
+	}
+	return sqlTx{tx}
+}
+
+// isNil reports a missing transaction also where it is a nil pointer in an interface: it is refused with
+// an error and must not panic in the driver.
+func isNil(tx any) bool {
+	v := reflect.ValueOf(tx)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
 
 // An executor runs statements. Every way into the database is one.
 type executor interface {
@@ -148,11 +167,20 @@ func eachRow(rs rows, row func(scan func(...any) error) error) error {
 // pgxRows lets pgx decode ids in its binary form instead of through sql.Scanner and a string.
 type pgxRows struct{ pgx.Rows }
 
+// Scan differs from that of pgx in that an error does not close the rows: the next may be fine, and this
+// one may be scanned again.
 func (r pgxRows) Scan(dest ...any) error {
+	types, fields, values := r.Conn().TypeMap(), r.FieldDescriptions(), r.RawValues()
+	if len(dest) != len(fields) {
+		return fmt.Errorf("txwork: %d destinations for %d columns", len(dest), len(fields))
+	}
 	for i, d := range dest {
 		if id, ok := d.(*uuid.UUID); ok {
-			dest[i] = (*[16]byte)(id)
+			d = (*[16]byte)(id)
+		}
+		if err := types.Scan(fields[i].DataTypeOID, fields[i].Format, values[i], d); err != nil {
+			return fmt.Errorf("column %s: %w", fields[i].Name, err)
 		}
 	}
-	return r.Rows.Scan(dest...)
+	return nil
 }

@@ -113,8 +113,10 @@ type Worker struct {
 	settler *settler
 	held    held
 	cancels chan struct{} // a running row was cancelled somewhere
-	started atomic.Bool
-	epoch   time.Time // the worker's monotonic clock starts here
+
+	cancelsSeen atomic.Int64 // how many cancels were notified of
+	started     atomic.Bool
+	epoch       time.Time // the worker's monotonic clock starts here
 }
 
 // systemConnections are the worker's own: one claims, two settle, one renews.
@@ -174,6 +176,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	defer w.system.Close()
+	if err := w.awaitTable(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
 	return w.work(ctx)
 }
 
@@ -188,22 +193,21 @@ func (w *Worker) open(ctx context.Context) error {
 	w.queue = w.table.On(system)
 	w.claimer = &claimer{queue: w.queue, lease: w.options.Lease, lanes: w.options.Lanes, target: w.target}
 	w.settler = newSettler(w)
-	if err := w.awaitTable(ctx); err != nil {
-		system.Close()
-		return err
-	}
 	return nil
 }
 
-// awaitTable checks the table's version, however long it takes until a database answers.
+// awaitTable checks the table's version, however long it takes until a database answers. A cancelled
+// context ends the wait without an error.
 func (w *Worker) awaitTable(ctx context.Context) error {
 	pause := minErrorPause
 	for {
-		err := w.table.CheckVersion(ctx, w.system)
-		if err == nil || errors.Is(err, ErrSchemaVersion) || ctx.Err() != nil {
+		err := w.within(ctx, w.callLimit(), func(ctx context.Context) error { return w.table.CheckVersion(ctx, w.system) })
+		if err == nil || errors.Is(err, ErrSchemaVersion) {
 			return err
 		}
-		w.logError(err)
+		if ctx.Err() == nil {
+			w.logError(err)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -211,6 +215,25 @@ func (w *Worker) awaitTable(ctx context.Context) error {
 			pause = min(pause*2, maxErrorPause)
 		}
 	}
+}
+
+// minCallLimit leaves a slow database time even where the lease is short.
+const minCallLimit = 5 * time.Second
+
+// callLimit bounds those of the worker's own statements that no lease hangs on.
+func (w *Worker) callLimit() time.Duration { return max(w.options.Lease/3, minCallLimit) }
+
+// within runs one of the worker's own statements for at most the limit. A connection whose peer has
+// vanished would otherwise hold it for as long as the kernel believes in the peer, which is minutes; and
+// where one has vanished, those of the other connections may have, too.
+func (w *Worker) within(ctx context.Context, limit time.Duration, statement func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := statement(ctx)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		w.system.Reset()
+	}
+	return err
 }
 
 // work runs the worker's parts and stops them in order: first what brings rows in, then the handlers,
@@ -224,7 +247,7 @@ func (w *Worker) work(ctx context.Context) error {
 	renewals.Go(func() { w.renew(renewCtx) })
 	w.settler.start(detached, &settlers)
 	for range w.options.Concurrency {
-		handlers.Go(w.execute)
+		handlers.Go(func() { w.execute(&handlers) })
 	}
 	intake.Go(func() { w.poll.Run(ctx) })
 	if !w.options.NoListen {
@@ -288,12 +311,18 @@ func (w *Worker) Process(ctx context.Context) (int, error) {
 		if err != nil {
 			return total, nil // stopping
 		}
-		start := time.Now()
+		start, cancels := time.Now(), w.cancelsSeen.Load()
 		rows, err := w.claim(ctx, want)
 		if err != nil {
 			return total, err
 		}
+		if ctx.Err() != nil {
+			w.flow.close() // stopping: nothing of this claim is to be started
+		}
 		w.hand(ctx, rows, want, start)
+		if w.cancelsSeen.Load() != cancels {
+			w.renewNow() // it may have been one of these rows
+		}
 		total += len(rows)
 		if len(rows) < want {
 			return total, nil
@@ -304,12 +333,12 @@ func (w *Worker) Process(ctx context.Context) (int, error) {
 // claim finishes what it began when ctx is cancelled: to break off would leave rows claimed by nobody
 // until their lease ends. It gives up in time for the lease to be of use.
 func (w *Worker) claim(ctx context.Context, limit int) (rows []claimedRow, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.options.Lease/3)
-	defer cancel()
-	err = w.table.telemetry.transition(ctx, opClaim, limit, func(ctx context.Context) ([]uuid.UUID, error) {
-		rows, err = w.claimer.claim(ctx, limit)
-		linkProducers(ctx, rows)
-		return rowIDs(rows), err
+	err = w.within(context.WithoutCancel(ctx), w.options.Lease/3, func(ctx context.Context) error {
+		return w.table.telemetry.transition(ctx, opClaim, limit, func(ctx context.Context) ([]uuid.UUID, error) {
+			rows, err = w.claimer.claim(ctx, limit)
+			linkProducers(ctx, rows)
+			return rowIDs(rows), err
+		})
 	})
 	return rows, err
 }
@@ -333,7 +362,11 @@ func (w *Worker) hand(ctx context.Context, rows []claimedRow, wanted int, claime
 // NextWakeAt implements [Processor]: the next due time, or the next sweep if the cursor may have passed
 // something over.
 func (w *Worker) NextWakeAt(ctx context.Context) (*Wake, error) {
-	next, err := w.queue.nextDue(ctx, w.options.Lanes)
+	var next *Wake
+	err := w.within(ctx, w.callLimit(), func(ctx context.Context) (err error) {
+		next, err = w.claimer.nextDue(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -343,11 +376,19 @@ func (w *Worker) NextWakeAt(ctx context.Context) (*Wake, error) {
 	return next, nil
 }
 
-// execute is one of the worker's handlers: it takes deliveries until there are no more.
-func (w *Worker) execute() {
+// execute is one of the worker's handlers: it takes deliveries until there are no more. If a handler ends
+// the goroutine (runtime.Goexit), another takes its place.
+func (w *Worker) execute(handlers *sync.WaitGroup) {
+	exited := true
+	defer func() {
+		if exited {
+			handlers.Go(func() { w.execute(handlers) })
+		}
+	}()
 	for {
 		d, ok := w.flow.take()
 		if !ok {
+			exited = false
 			return
 		}
 		w.runOne(d)
@@ -361,7 +402,7 @@ func (w *Worker) runOne(d *delivery) {
 		w.finish(d, &Outcome{kind: outcomeRelease})
 		return
 	}
-	w.finish(d, d.run())
+	d.run()
 }
 
 // finish passes a delivery on to be settled; without an outcome it is settled already.
@@ -372,6 +413,7 @@ func (w *Worker) finish(d *delivery, o *Outcome) {
 		w.held.remove(d)
 		return
 	}
+	d.settling.Store(true)
 	w.settler.add(d, o)
 }
 
@@ -394,7 +436,17 @@ func (w *Worker) stored(ctx context.Context, o *Outcome) string {
 	if w.options.Redact == nil || o.cause == nil {
 		return o.stored()
 	}
-	return storable(w.options.Redact(ctx, o.stored()))
+	return storable(w.redact(ctx, o.stored()))
+}
+
+// redact calls the application's hook. Should that panic, the text is withheld: it may hold a secret.
+func (w *Worker) redact(ctx context.Context, message string) (redacted string) {
+	defer func() {
+		if recover() != nil {
+			redacted = "withheld: the Redact hook panicked"
+		}
+	}()
+	return w.options.Redact(ctx, message)
 }
 
 func (w *Worker) logError(err error) {

@@ -33,6 +33,7 @@ CREATE TABLE "billing"."invoices" (
         status BETWEEN 0 AND 3
         AND (status = 1) = (locked_until IS NOT NULL)
         AND (status <> 1 OR owner_token IS NOT NULL)
+        AND (status <> 0 OR attempts < max_attempts) -- a row that no claim may start would block every claim
         AND (status >= 2) = (completed_at IS NOT NULL)
         AND (status = 3) = (failed_at IS NOT NULL)
     ),
@@ -173,7 +174,7 @@ BEGIN
 WITH changed AS (
 UPDATE "billing"."invoices" AS t
 SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', least(1000000 * (2::float8 ^ least(t.attempts - 1, 40)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond') END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond') END,
     completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
@@ -284,7 +285,7 @@ BEGIN
 WITH changed AS (
     UPDATE "billing"."invoices" AS t
     SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + least(1000000 * (2::float8 ^ least(t.attempts - 1, 40)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond') END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond') END,
     completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,

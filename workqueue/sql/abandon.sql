@@ -2,7 +2,7 @@
 -- for. A NULL delay is the table's own backoff. Same guard and lock order as ack.sql.
 UPDATE {{.Table}} AS t
 SET {{template "retry_or_fail" retry "t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL" .AbandonDue}}
-    last_error = coalesce(s.error, 'abandoned without an error')
+    last_error = {{reason "coalesce(s.error, 'abandoned without an error')"}}
 FROM unnest(@ids::uuid[], @tokens::uuid[], @delays::bigint[], @errors::text[]) AS s (id, token, delay, error)
 WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
 RETURNING t.id, t.status

@@ -1,5 +1,5 @@
--- Ready -> Failed. For InProgress the wish is recorded and announced once: the worker that holds the
--- row cancels its handler's context, and whatever does not ack the row then ends it.
+-- Ready -> Failed. For InProgress the wish and its reason are recorded and announced once: the worker
+-- that holds the row cancels its handler's context, and whatever does not ack the row then ends it.
 WITH changed AS (
     UPDATE {{.Table}} AS t
     SET cancelled_at = clock_timestamp(),
@@ -7,7 +7,7 @@ WITH changed AS (
         completed_at = CASE WHEN t.status = 0 THEN clock_timestamp() END,
         failed_at = CASE WHEN t.status = 0 THEN clock_timestamp() END,
         owner_token = CASE WHEN t.status = 1 THEN t.owner_token END,
-        last_error = CASE WHEN t.status = 0 THEN @reason::text ELSE t.last_error END
+        last_error = @reason::text
     WHERE t.id = ANY (@ids::uuid[]) AND t.status IN (0, 1) AND t.cancelled_at IS NULL
     RETURNING t.id, t.status
 ), told AS (

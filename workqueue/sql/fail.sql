@@ -5,7 +5,7 @@ SET status = 3,
     failed_at = clock_timestamp(),
     cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
     locked_until = NULL,
-    last_error = coalesce(s.error, 'failed without an error')
+    last_error = {{reason "coalesce(s.error, 'failed without an error')"}}
 FROM unnest(@ids::uuid[], @tokens::uuid[], @errors::text[], @cancelled::boolean[]) AS s (id, token, error, cancelled)
 WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
 RETURNING t.id

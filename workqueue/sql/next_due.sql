@@ -1,12 +1,18 @@
--- How long until the next row that is not due yet. Starts at now() in the claim index, so neither the
--- backlog nor dead entries behind it cost anything.
-SELECT extract(epoch FROM r.due_at - clock_timestamp())::float8 AS seconds, r.due_at
-FROM {{.Table}} AS r
-WHERE r.completed_at IS NULL
-  AND r.status = 0
-  AND r.due_at > now()
-  {{- range .Lanes}}
-  AND r.{{.Quoted}} = @{{.Param}}::{{.Type}}
-  {{- end}}
-ORDER BY {{range .Lanes}}r.{{.Quoted}}, {{end}}r.due_at, r.id
-LIMIT 1
+-- How long until the next row that was not due yet when this was last asked, and when it was asked now. The
+-- last time lies before the last claim, so a row that has become due since that claim is seen here;
+-- one that a claim left, because somebody holds it locked, is seen once. Starts there in the claim
+-- index, so neither the backlog nor dead entries behind it cost anything.
+SELECT now() AS asked_at, extract(epoch FROM d.due_at - clock_timestamp())::float8 AS seconds, d.due_at
+FROM (SELECT) AS always
+LEFT JOIN LATERAL (
+    SELECT r.due_at
+    FROM {{.Table}} AS r
+    WHERE r.completed_at IS NULL
+      AND r.status = 0
+      AND r.due_at > least(@since::timestamptz, now())
+      {{- range .Lanes}}
+      AND r.{{.Quoted}} = @{{.Param}}::{{.Type}}
+      {{- end}}
+    ORDER BY {{range .Lanes}}r.{{.Quoted}}, {{end}}r.due_at, r.id
+    LIMIT 1
+) AS d ON true

@@ -6,8 +6,7 @@ WITH changed AS (
     UPDATE {{.Table}} AS t
     SET {{template "retry_or_fail" retry "t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL" .ReapDue}}
         owner_token = NULL,
-        last_error = 'lease expired at ' || to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
-            || ' in attempt ' || t.attempts
+        last_error = {{reason "'lease expired at ' || to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"') || ' in attempt ' || t.attempts"}}
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid
         FROM {{.Table}} AS r

@@ -2,8 +2,7 @@
 -- shuts down puts its unstarted rows back where they were. Same guard and lock order as ack.sql.
 UPDATE {{.Table}} AS t
 SET {{template "retry_or_fail" retry "t.cancelled_at IS NOT NULL" "coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at)"}}
-    attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE t.attempts - 1 END,
-    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN 'cancelled' ELSE t.last_error END
+    attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE t.attempts - 1 END
 FROM unnest(@ids::uuid[], @tokens::uuid[], @delays::bigint[]) AS s (id, token, delay)
 WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
 RETURNING t.id, t.status

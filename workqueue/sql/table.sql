@@ -19,6 +19,7 @@ CREATE TABLE {{.Table}} (
         status BETWEEN 0 AND 3
         AND (status = 1) = (locked_until IS NOT NULL)
         AND (status <> 1 OR owner_token IS NOT NULL)
+        AND (status <> 0 OR attempts < max_attempts) -- a row that no claim may start would block every claim
         AND (status >= 2) = (completed_at IS NOT NULL)
         AND (status = 3) = (failed_at IS NOT NULL)
     ),

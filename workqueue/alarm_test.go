@@ -1,0 +1,248 @@
+package workqueue_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A platform has one alarm. It calls fire when that goes off.
+type platform struct {
+	fire func()
+
+	mu    sync.Mutex
+	timer *time.Timer
+	at    time.Time
+	sets  int
+	fail  error
+}
+
+func (p *platform) SetAlarm(ctx context.Context, in time.Duration) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fail != nil {
+		return p.fail
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	p.stop()
+	p.sets++
+	p.at = time.Now().Add(in)
+	p.timer = time.AfterFunc(in, p.goOff)
+	return nil
+}
+
+func (p *platform) goOff() {
+	p.mu.Lock()
+	p.at, p.timer = time.Time{}, nil
+	p.mu.Unlock()
+	if p.fire != nil {
+		p.fire()
+	}
+}
+
+func (p *platform) ClearAlarm(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stop()
+	return p.fail
+}
+
+func (p *platform) stop() {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.at, p.timer = time.Time{}, nil
+}
+
+// in is when the alarm goes off; negative when none is set.
+func (p *platform) in() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at.IsZero() {
+		return -1
+	}
+	return time.Until(p.at)
+}
+
+func wakeIn(ds ...time.Duration) func(int) (*workqueue.Wake, error) {
+	calls := 0
+	return func(int) (*workqueue.Wake, error) {
+		d := ds[min(calls, len(ds)-1)]
+		calls++
+		if d < 0 {
+			return nil, nil
+		}
+		return &workqueue.Wake{In: d}, nil
+	}
+}
+
+func TestAlarmSetsTheNextOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &platform{}
+		s := &script{next: wakeIn(time.Minute, time.Hour, -1)}
+		a := workqueue.NewAlarm(s, p, nil)
+		p.fire = func() { a.Fire(t.Context()) }
+		if err := a.Fire(t.Context()); err != nil || p.in() != time.Minute {
+			t.Errorf("fired: %v, the alarm is set in %v", err, p.in())
+		}
+		sleepFor(time.Minute)
+		if s.count() != 2 || p.in() != time.Hour {
+			t.Errorf("after %d runs the alarm is set in %v", s.count(), p.in())
+		}
+		sleepFor(time.Hour)
+		if s.count() != 3 || p.in() != -1 {
+			t.Errorf("after %d runs, with nothing left, the alarm is set in %v", s.count(), p.in())
+		}
+	})
+}
+
+func TestAlarmIsNeverPutOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &platform{}
+		a := workqueue.NewAlarm(&script{next: wakeIn(time.Minute, time.Hour, -1, time.Second, 0)}, p, nil)
+		for i, want := range []time.Duration{time.Minute, time.Minute, time.Minute, time.Second, 0} {
+			if err := a.Schedule(t.Context()); err != nil || p.in() != want {
+				t.Errorf("schedule %d: %v, the alarm is set in %v, want %v", i, err, p.in(), want)
+			}
+		}
+		p.ClearAlarm(t.Context())
+	})
+}
+
+// An alarm that the platform lost must not keep the next from being set.
+func TestAlarmThatWasLostIsSetAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &platform{}
+		a := workqueue.NewAlarm(&script{next: wakeIn(time.Minute)}, p, nil)
+		a.Schedule(t.Context())
+		sleepFor(time.Hour) // nobody fires
+		if err := a.Schedule(t.Context()); err != nil || p.in() != time.Minute {
+			t.Errorf("%v, the alarm is set in %v", err, p.in())
+		}
+		p.ClearAlarm(t.Context())
+	})
+}
+
+func TestAlarmCoalescesFires(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		running, release := make(chan struct{}), make(chan struct{})
+		s := &script{process: func(run int) error {
+			if run == 1 {
+				close(running)
+				<-release
+			}
+			return nil
+		}}
+		a := workqueue.NewAlarm(s, &platform{}, nil)
+		done := make(chan error)
+		go func() { done <- a.Fire(t.Context()) }()
+		<-running
+		for range 50 {
+			if err := a.Fire(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		close(release)
+		if err := <-done; err != nil || s.count() != 2 {
+			t.Errorf("%v, %d runs, want the first and one for all fires during it", err, s.count())
+		}
+		if err := a.Fire(t.Context()); err != nil || s.count() != 3 {
+			t.Errorf("%v, %d runs after another fire", err, s.count())
+		}
+	})
+}
+
+func TestAlarmFailures(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	always := func(err error) func(int) (*workqueue.Wake, error) {
+		return func(int) (*workqueue.Wake, error) { return nil, err }
+	}
+	for name, s := range map[string]*script{
+		"process":          {name: "orders", process: func(int) error { return boom }},
+		"process panics":   {name: "orders", process: func(int) error { panic(boom) }},
+		"next wake":        {name: "orders", next: always(boom)},
+		"next wake panics": {name: "orders", next: func(int) (*workqueue.Wake, error) { panic(boom) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &platform{}
+				told := 0
+				a := workqueue.NewAlarm(s, p, func(error) { told++; panic("in onError, too") })
+				for fires := 1; fires <= 3; fires++ {
+					err := a.Fire(t.Context())
+					if err == nil || !strings.Contains(err.Error(), "boom") || !strings.Contains(err.Error(), "orders") {
+						t.Errorf("Fire returned %v", err)
+					}
+					if s.count() != fires || told != fires || p.in() <= 0 || p.in() > time.Minute {
+						t.Errorf("after fire %d: %d runs, told %d times, the alarm is set in %v", fires, s.count(), told, p.in())
+					}
+				}
+				p.ClearAlarm(t.Context())
+			})
+		})
+	}
+}
+
+// A fire whose context ends, as that of a request does, leaves an alarm that works and is set.
+func TestAlarmOutlivesACancelledFire(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		p := &platform{}
+		var a *workqueue.Alarm
+		s := &script{next: wakeIn(-1)}
+		s.process = func(run int) error {
+			if run == 1 {
+				a.Fire(t.Context()) // asks for another run
+				cancel()
+				return ctx.Err()
+			}
+			return nil
+		}
+		a = workqueue.NewAlarm(s, p, nil)
+		p.fire = func() { a.Fire(t.Context()) }
+		if err := a.Fire(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Fire returned %v", err)
+		}
+		if p.in() < 0 {
+			t.Error("no alarm is set after a run that was broken off")
+		}
+		sleepFor(time.Minute)
+		if n := s.count(); n < 2 {
+			t.Errorf("%d runs: the alarm is dead", n)
+		}
+	})
+}
+
+func TestAlarmPlatformFailures(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("no alarms today")
+		p := &platform{fail: broken}
+		s := &script{name: "orders", next: wakeIn(time.Minute)}
+		a := workqueue.NewAlarm(s, p, nil)
+		for _, call := range []func(context.Context) error{a.Fire, a.Schedule, a.Fire} {
+			if err := call(t.Context()); !errors.Is(err, broken) {
+				t.Errorf("returned %v", err)
+			}
+		}
+		p.fail = nil
+		if err := a.Schedule(t.Context()); err != nil || p.in() != time.Minute {
+			t.Errorf("%v, the alarm is set in %v", err, p.in())
+		}
+		p.ClearAlarm(t.Context())
+	})
+}

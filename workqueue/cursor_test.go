@@ -1,0 +1,132 @@
+package workqueue
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+func rowsDue(due ...time.Time) []claimedRow {
+	rows := make([]claimedRow, len(due))
+	for i, d := range due {
+		rows[i].DueAt, rows[i].ID = d, uuid.New()
+	}
+	return rows
+}
+
+// claimed plays one claim that brought the rows.
+func (c *claimer) claimed(limit int, took time.Duration, rows []claimedRow) (after position) {
+	req := claimRequest{limit: limit, after: c.begin(time.Now())}
+	c.advance(req, rows, took)
+	return req.after
+}
+
+func (c *claimer) at(due time.Time) bool { return c.cursor.due.Equal(due) }
+
+var noon = time.Date(2025, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func TestCursorGoesOnAfterTheLastRow(t *testing.T) {
+	t.Parallel()
+	c := &claimer{}
+	if after := c.claimed(2, 0, rowsDue(noon, noon.Add(time.Second))); !after.isStart() {
+		t.Errorf("the first claim started after %v", after)
+	}
+	c.nextSweep = time.Now().Add(time.Hour)
+	if after := c.claimed(2, 0, nil); !after.due.Equal(noon.Add(time.Second)) {
+		t.Errorf("the second claim started after %v", after)
+	}
+	if !c.at(noon.Add(time.Second)) {
+		t.Errorf("a claim of nothing moved the cursor to %v", c.cursor)
+	}
+}
+
+func TestCursorMovesBackToWhatWasNotifiedOf(t *testing.T) {
+	t.Parallel()
+	c := &claimer{cursor: position{due: noon, id: uuid.New()}, nextSweep: time.Now().Add(time.Hour)}
+	c.rewind(noon.Add(time.Minute))
+	if !c.at(noon) {
+		t.Errorf("a notification of later rows moved the cursor to %v", c.cursor)
+	}
+	c.rewind(noon.Add(-time.Minute))
+	c.rewind(noon.Add(-time.Second))
+	if !c.at(noon.Add(-time.Minute)) || c.cursor.id != uuid.Nil {
+		t.Errorf("the cursor is at %v, want the earliest notified", c.cursor)
+	}
+}
+
+// A claim under way may have read its snapshot before the notified rows were there.
+func TestCursorIsNotMovedPastANotificationDuringAClaim(t *testing.T) {
+	t.Parallel()
+	c := &claimer{cursor: position{due: noon}, nextSweep: time.Now().Add(time.Hour)}
+	req := claimRequest{limit: 10, after: c.begin(time.Now())}
+	c.rewind(noon.Add(-time.Minute))
+	c.advance(req, rowsDue(noon.Add(time.Minute)), 0)
+	if !c.at(noon.Add(-time.Minute)) {
+		t.Errorf("the cursor is at %v, past the rows that were notified during the claim", c.cursor)
+	}
+	c.claimed(10, 0, rowsDue(noon.Add(2*time.Minute)))
+	if !c.at(noon.Add(2 * time.Minute)) {
+		t.Errorf("an old notification still holds the cursor at %v", c.cursor)
+	}
+}
+
+// A claimer that may have passed something over says when it will look; one that has not, does not, or
+// an idle worker would never rest.
+func TestCursorSweepsOnlyWhatItMayHavePassedOver(t *testing.T) {
+	t.Parallel()
+	c := &claimer{cursor: position{due: noon}}
+	c.claimed(10, 0, nil)
+	if in := c.sweepDue(); in >= 0 {
+		t.Errorf("after a complete sweep another is due in %v", in)
+	}
+	c.nextSweep = time.Now().Add(time.Hour)
+	c.claimed(10, 0, nil)
+	if in := c.sweepDue(); in < 0 {
+		t.Error("after a claim behind the cursor no sweep is due")
+	}
+	c.sweepNow()
+	if in := c.sweepDue(); in != 0 {
+		t.Errorf("a sweep that was asked for is due in %v", in)
+	}
+	c.claimed(10, 0, rowsDue(noon))
+	if in := c.sweepDue(); in >= 0 {
+		t.Errorf("after the sweep that was asked for another is due in %v", in)
+	}
+	c.sweepNow()
+	c.claimed(1, 0, rowsDue(noon))
+	if in := c.sweepDue(); in < 0 {
+		t.Error("after a sweep that its limit ended no sweep is due")
+	}
+}
+
+// The time between sweeps follows what they cost, and not what a single one cost by accident: one slow
+// connect would keep late rows waiting for a minute.
+func TestCursorSweepIntervalFollowsTheCost(t *testing.T) {
+	t.Parallel()
+	c := &claimer{}
+	sweep := func(took time.Duration) time.Duration {
+		c.sweepNow()
+		c.claimed(10, took, nil)
+		return c.sweepEvery
+	}
+	if every := sweep(5 * time.Second); every > time.Second {
+		t.Errorf("one slow sweep, the first, and the next comes after %v", every)
+	}
+	sweep(time.Millisecond)
+	if every := sweep(5 * time.Second); every > time.Second {
+		t.Errorf("one slow sweep among quick ones, and the next comes after %v", every)
+	}
+	sweep(500 * time.Millisecond)
+	if every := sweep(500 * time.Millisecond); every < 10*time.Second {
+		t.Errorf("sweeps of 500 ms come every %v", every)
+	}
+	sweep(time.Hour)
+	if every := sweep(time.Hour); every != maxSweepInterval {
+		t.Errorf("sweeps of an hour come every %v", every)
+	}
+	sweep(0)
+	if every := sweep(0); every != minSweepInterval {
+		t.Errorf("sweeps that cost nothing come every %v", every)
+	}
+}

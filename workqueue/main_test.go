@@ -1,0 +1,17 @@
+package workqueue_test
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain lets the test binary stand in for a worker process (see startChild), and fails the run when a
+// goroutine is left over at its end.
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		os.Exit(runChild())
+	}
+	goleak.VerifyTestMain(m)
+}

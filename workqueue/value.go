@@ -1,0 +1,253 @@
+package workqueue
+
+import (
+	"database/sql/driver"
+	"encoding/json"
+	"math"
+	"reflect"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// columnValue brings a domain value into the one form that its column's type is sent in: string, []byte,
+// int64, float64, bool, time.Time, uuid.UUID, or nil for NULL. Whatever the driver and the protocol, the
+// row then holds the same, and what cannot be stored is refused before anything is sent.
+func columnValue(c Column, value any) (any, error) {
+	if c.Type == "jsonb" {
+		return jsonValue(c, value)
+	}
+	v, err := plain(c, value)
+	if err != nil {
+		return nil, err
+	}
+	if v == nil {
+		return nil, checkMissing(c)
+	}
+	v, ok := conversions[c.Type](v)
+	if !ok {
+		return nil, invalid(c.Name, "is %v, a %T, which is no %s", clipped(v), value, c.Type)
+	}
+	if s, isText := v.(string); isText {
+		return v, CheckText(c.Name, s)
+	}
+	return v, nil
+}
+
+func checkMissing(c Column) error {
+	if c.NotNull {
+		return invalid(c.Name, "is missing")
+	}
+	return nil
+}
+
+// clipped keeps a large value out of an error message.
+func clipped(v any) any {
+	if b, ok := v.([]byte); ok {
+		v = string(b)
+	}
+	if s, ok := v.(string); ok {
+		return strconv.Quote(s[:min(len(s), 40)])
+	}
+	return v
+}
+
+// plain reduces a value to a basic type: it looks through pointers, asks a driver.Valuer for its value,
+// and forgets the names of named types. A nil pointer or slice is nil.
+func plain(c Column, value any) (any, error) {
+	switch v := value.(type) {
+	case nil, string, int64, float64, bool, time.Time, uuid.UUID:
+		return v, nil
+	}
+	if b, ok := value.([]byte); ok && b != nil {
+		return b, nil
+	}
+	rv := reflect.ValueOf(value)
+	if nillable(rv.Kind()) && rv.IsNil() {
+		return nil, nil
+	}
+	if valuer, ok := value.(driver.Valuer); ok {
+		v, err := valuer.Value()
+		if err != nil {
+			return nil, invalid(c.Name, "gives no value: %v", err)
+		}
+		return v, nil
+	}
+	switch rv.Kind() {
+	case reflect.Pointer:
+		return plain(c, rv.Elem().Interface())
+	case reflect.String:
+		return rv.String(), nil
+	case reflect.Bool:
+		return rv.Bool(), nil
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return rv.Int(), nil
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		if n := rv.Uint(); n <= math.MaxInt64 {
+			return int64(n), nil
+		}
+	case reflect.Float32, reflect.Float64:
+		return rv.Float(), nil
+	case reflect.Slice:
+		if rv.Type().Elem().Kind() == reflect.Uint8 {
+			return rv.Bytes(), nil
+		}
+	case reflect.Array:
+		if id := reflect.TypeFor[uuid.UUID](); rv.Type().ConvertibleTo(id) {
+			return rv.Convert(id).Interface(), nil
+		}
+	}
+	return value, nil // no conversion takes it
+}
+
+func nillable(k reflect.Kind) bool {
+	return k == reflect.Pointer || k == reflect.Slice || k == reflect.Map
+}
+
+// laneValue is the value of one of the table's lanes as it is sent.
+func (t *Table) laneValue(i int, value any) (any, error) {
+	return columnValue(t.view.Lanes[i].Column, value)
+}
+
+// conversions take a basic value to the form of a column's type, or refuse it.
+var conversions = map[string]func(any) (any, bool){
+	"bigint":           integerValue(64),
+	"boolean":          boolValue,
+	"bytea":            bytesValue,
+	"date":             dateValue,
+	"double precision": floatValue,
+	"integer":          integerValue(32),
+	"numeric":          numericValue,
+	"smallint":         integerValue(16),
+	"text":             textValue,
+	"timestamptz":      timeValue,
+	"uuid":             uuidValue,
+}
+
+func integerValue(bits int) func(any) (any, bool) {
+	return func(v any) (any, bool) {
+		n, ok := v.(int64)
+		if s, isText := v.(string); isText {
+			var err error
+			n, err = strconv.ParseInt(s, 10, 64)
+			ok = err == nil
+		}
+		return n, ok && n == n<<(64-bits)>>(64-bits)
+	}
+}
+
+func boolValue(v any) (any, bool) { b, ok := v.(bool); return b, ok }
+
+func bytesValue(v any) (any, bool) { b, ok := v.([]byte); return b, ok }
+
+// dateValue takes a time for the day that it is in its own zone.
+func dateValue(v any) (any, bool) {
+	switch v := v.(type) {
+	case time.Time:
+		return v.Format(time.DateOnly), inCalendar(v)
+	case string:
+		_, err := time.Parse(time.DateOnly, v)
+		return v, err == nil
+	}
+	return v, false
+}
+
+func floatValue(v any) (any, bool) {
+	switch v := v.(type) {
+	case float64:
+		return v, true
+	case int64:
+		return float64(v), true
+	case string:
+		f, err := strconv.ParseFloat(v, 64)
+		return f, err == nil
+	}
+	return v, false
+}
+
+var numericPattern = regexp.MustCompile(`^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$|^NaN$`)
+
+func numericValue(v any) (any, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, numericPattern.MatchString(v)
+	case int64:
+		return strconv.FormatInt(v, 10), true
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64), !math.IsInf(v, 0)
+	}
+	return v, false
+}
+
+func textValue(v any) (any, bool) {
+	if id, ok := v.(uuid.UUID); ok {
+		return id.String(), true
+	}
+	s, ok := v.(string)
+	return s, ok
+}
+
+func timeValue(v any) (any, bool) {
+	if s, ok := v.(string); ok {
+		t, err := time.Parse(time.RFC3339Nano, s)
+		return t, err == nil && inCalendar(t)
+	}
+	t, ok := v.(time.Time)
+	return t, ok && inCalendar(t)
+}
+
+// inCalendar reports whether a time can be written with four digits for the year.
+func inCalendar(t time.Time) bool {
+	year := t.UTC().Year()
+	return year >= 1 && year <= 9999
+}
+
+func uuidValue(v any) (any, bool) {
+	switch v := v.(type) {
+	case uuid.UUID:
+		return v, true
+	case string:
+		id, err := uuid.Parse(v)
+		return id, err == nil
+	case []byte:
+		id, err := uuid.FromBytes(v)
+		return id, err == nil
+	}
+	return v, false
+}
+
+// escapedNUL is a NUL in JSON text, which jsonb cannot hold. A backslash before it would be its own.
+var escapedNUL = regexp.MustCompile(`(^|[^\\])(\\\\)*\\u0000`)
+
+// jsonValue takes a string or bytes for JSON text and encodes everything else.
+func jsonValue(c Column, value any) (any, error) {
+	v, err := plain(c, value)
+	if err != nil {
+		return nil, err
+	}
+	var encoded []byte
+	switch v := v.(type) {
+	case nil:
+		return nil, checkMissing(c)
+	case string:
+		encoded = []byte(v)
+	case []byte:
+		encoded = v
+	default:
+		if _, ok := value.(driver.Valuer); !ok {
+			v = value // with its pointer, on which MarshalJSON may be declared
+		}
+		if encoded, err = json.Marshal(v); err != nil {
+			return nil, invalid(c.Name, "cannot be encoded as JSON: %v", err)
+		}
+	}
+	if !json.Valid(encoded) {
+		return nil, invalid(c.Name, "is %v, which is not valid JSON", clipped(encoded))
+	}
+	if escapedNUL.Match(encoded) {
+		return nil, invalid(c.Name, "has a NUL (\\u0000), which PostgreSQL's jsonb cannot hold")
+	}
+	return string(encoded), CheckText(c.Name, string(encoded))
+}

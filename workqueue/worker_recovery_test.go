@@ -1,0 +1,354 @@
+package workqueue_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// manyAttempts are enough for every fault of a test.
+const manyAttempts = 10_000
+
+// reapNow and then, whatever becomes of the server, until the test ends.
+func (r *rig) reapAllTheWhile() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var reaper sync.WaitGroup
+	reaper.Go(func() {
+		for ctx.Err() == nil {
+			r.Queue.ReapExpired(ctx, 1000)
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	})
+	r.Cleanup(func() { cancel(); reaper.Wait() })
+}
+
+// eventuallyUp is eventually for conditions that a missing server makes fail.
+func (r *rig) eventuallyUp(what, sql string, args ...any) {
+	r.Helper()
+	r.eventually(what, func() bool {
+		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+		defer cancel()
+		var ok bool
+		return r.Eyes.QueryRow(ctx, sql, args...).Scan(&ok) == nil && ok
+	})
+}
+
+// produce inserts rows one by one until the test stops it, and returns those whose commit was confirmed.
+func (r *rig) produce() (stop func() []uuid.UUID) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var producer sync.WaitGroup
+	var committed []uuid.UUID
+	producer.Go(func() {
+		for ctx.Err() == nil {
+			var id uuid.UUID
+			err := pgx.BeginFunc(ctx, r.Eyes, func(tx pgx.Tx) error {
+				rows, err := r.Table.Insert(ctx, workqueue.Pgx(tx), workqueue.NewRow{MaxAttempts: manyAttempts, Values: []any{"load", ""}})
+				if err == nil {
+					id = rows[0].ID
+				}
+				return err
+			})
+			if err == nil {
+				committed = append(committed, id)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Millisecond):
+			}
+		}
+	})
+	r.Cleanup(func() { cancel(); producer.Wait() })
+	return func() []uuid.UUID {
+		cancel()
+		producer.Wait()
+		return committed
+	}
+}
+
+// bookInTx is a handler with an effect that must be had exactly once.
+func bookInTx(ctx context.Context, c *noteClaim) error {
+	return c.Tx(ctx, func(tx pgx.Tx) error { return book(ctx, tx, c) })
+}
+
+// checkBooks compares rows, ledger and what the producer was told.
+func (r *rig) checkBooks(committed []uuid.UUID) {
+	r.Helper()
+	r.eventuallyUp("every row to be done", "SELECT count(*) FILTER (WHERE status <> 2) = 0 FROM notes")
+	if n := r.count("id = ANY($1)", committed); n != len(committed) {
+		r.Errorf("%d rows were committed, the table has %d of them", len(committed), n)
+	}
+	if n := ask[int](r, "SELECT count(*)::int FROM (SELECT note FROM ledger GROUP BY note HAVING count(*) > 1) AS twice"); n != 0 {
+		r.Errorf("%d rows had their effect more than once", n)
+	}
+	if n := ask[int](r, "SELECT count(*)::int FROM notes WHERE NOT EXISTS (SELECT FROM ledger WHERE note = notes.id)"); n != 0 {
+		r.Errorf("%d rows are done without their effect", n)
+	}
+	if n := ask[int](r, "SELECT count(*)::int FROM ledger"); n < len(committed) || n == 0 {
+		r.Errorf("%d effects of %d rows", n, len(committed))
+	}
+}
+
+// named makes a pool's connections, and its worker's, known to named.
+func named(name string) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = name }
+}
+
+func (r *rig) terminate(name string) int {
+	r.Helper()
+	return ask[int](r, "SELECT count(pg_terminate_backend(pid))::int FROM pg_stat_activity WHERE application_name = $1", name)
+}
+
+// Every connection that the worker has is cut, again and again, the listener's too.
+func TestWorkerSurvivesTheLossOfItsConnections(t *testing.T) {
+	t.Parallel()
+	name := uuid.NewString()
+	r := newLedgerRig(t, rigOptions{pool: named(name)})
+	r.reapAllTheWhile()
+	r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease}, bookInTx)
+	stop := r.produce()
+	for round := range 8 {
+		before := ask[int](r, "SELECT count(*)::int FROM ledger")
+		r.eventually("progress", func() bool { return ask[int](r, "SELECT count(*)::int FROM ledger") > before+5 })
+		if n := r.terminate(name); n == 0 {
+			t.Errorf("round %d: the worker had no connection", round)
+		}
+	}
+	r.checkBooks(stop())
+	r.awaitListener()
+}
+
+// A server of its own: what it goes through is nothing for the others.
+func TestWorkerSurvivesItsServer(t *testing.T) {
+	t.Parallel()
+	server, err := localpg.Start(t.Context(), localpg.Options{Durable: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Stop() })
+	newSchema := func(t *testing.T, schema string, o rigOptions) *rig {
+		conn, err := pgx.Connect(t.Context(), server.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		if _, err := conn.Exec(t.Context(), "CREATE SCHEMA "+schema); err != nil {
+			t.Fatal(err)
+		}
+		r := rigOn(t, server.URL()+"&search_path="+schema, schema, o)
+		r.createLedger()
+		return r
+	}
+
+	t.Run("crashes under load", func(t *testing.T) {
+		r := newSchema(t, "crash", rigOptions{})
+		r.reapAllTheWhile()
+		for range 2 {
+			r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease}, bookInTx)
+		}
+		stop := r.produce()
+		for range 3 {
+			r.eventuallyUp("progress", "SELECT count(*) > 20 FROM ledger WHERE note IN (SELECT id FROM notes WHERE created_at > pg_postmaster_start_time())")
+			if err := server.Crash(); err != nil {
+				t.Fatal(err)
+			}
+			if err := server.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.eventuallyUp("progress", "SELECT count(*) > 20 FROM ledger WHERE note IN (SELECT id FROM notes WHERE created_at > pg_postmaster_start_time())")
+		r.checkBooks(stop())
+	})
+
+	t.Run("comes later than the worker", func(t *testing.T) {
+		r := newSchema(t, "later", rigOptions{})
+		ids := r.insertMany("waiting", 3)
+		if err := server.Crash(); err != nil {
+			t.Fatal(err)
+		}
+		w := r.start(workqueue.WorkerOptions{}, bookInTx)
+		r.eventually("a complaint", func() bool { return strings.Contains(r.Logs.String(), "level=ERROR") })
+		select {
+		case <-w.done:
+			t.Fatalf("Run returned %v", w.err)
+		default:
+		}
+		if err := server.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.eventuallyUp("the rows", "SELECT count(*) = 3 FROM notes WHERE status = 2 AND id = ANY($1)", ids)
+	})
+
+	t.Run("turns read-only", func(t *testing.T) {
+		r := newSchema(t, "readonly", rigOptions{pool: named("readonly worker")})
+		r.Eyes = r.openPool(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["default_transaction_read_only"] = "off" })
+		started, release := make(chan struct{}, 1), make(chan struct{})
+		refusedTx := make(chan error, 1)
+		r.start(workqueue.WorkerOptions{Lease: time.Hour}, func(ctx context.Context, c *noteClaim) error {
+			if c.Body.Topic != "caught" || c.Attempt > 1 {
+				return bookInTx(ctx, c)
+			}
+			started <- struct{}{}
+			<-release
+			err := bookInTx(ctx, c)
+			refusedTx <- err
+			return err
+		})
+		caught := r.insert("caught")[0]
+		receive(t, started, "the handler")
+		r.exec("ALTER DATABASE postgres SET default_transaction_read_only = on")
+		defer r.exec("ALTER DATABASE postgres RESET default_transaction_read_only")
+		r.terminate("readonly worker")
+		r.eventually("refused claims", func() bool { return r.Events.count(refused("claim", workqueue.ErrReadOnly)) >= 2 })
+		close(release)
+		if err := receive(t, refusedTx, "Tx"); err == nil {
+			t.Error("Tx wrote to a read-only database")
+		}
+		waiting := r.insertMany("waiting", 5)
+		r.eventually("refused settles", func() bool { return r.Events.count(refused("settle", workqueue.ErrReadOnly)) >= 1 })
+		if log := r.Logs.String(); !strings.Contains(log, "read-only") || !strings.Contains(log, "primary") {
+			t.Errorf("the logs do not say what is wrong:\n%s", r.Logs.tail())
+		}
+		if n := r.count("id = ANY($1) AND attempts > 0", waiting); n > 0 {
+			t.Errorf("%d rows were claimed", n)
+		}
+		r.exec("ALTER DATABASE postgres RESET default_transaction_read_only")
+		r.awaitStatus(workqueue.Done, append(waiting, caught)...)
+		if row := r.row(caught); row.Attempts != 2 {
+			t.Errorf("the row that was caught half-way took %d attempts, want 2: connections stay read-only", row.Attempts)
+		}
+		r.checkBooks(append(waiting, caught))
+	})
+}
+
+func TestWorkerRefusesAnotherSchema(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ sql, advice string }{
+		"missing":    {"DROP TABLE notes", "run `txwork migrate up`"},
+		"older":      {"COMMENT ON TABLE notes IS 'txwork core 0'", "run `txwork migrate up`"},
+		"newer":      {"COMMENT ON TABLE notes IS 'txwork core 9999'", "upgrade the library"},
+		"no comment": {"COMMENT ON TABLE notes IS NULL", "not made by txwork"},
+		"unrelated":  {"COMMENT ON TABLE notes IS 'Our notes.'", "not made by txwork"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, rigOptions{})
+			r.insert("untouched")
+			r.exec(c.sql)
+			w := r.start(workqueue.WorkerOptions{}, func(context.Context, *noteClaim) error {
+				t.Error("a handler was called")
+				return nil
+			})
+			err := w.wait(t)
+			if !errors.Is(err, workqueue.ErrSchemaVersion) || !strings.Contains(err.Error(), c.advice) || !strings.Contains(err.Error(), r.Table.Name()) {
+				t.Errorf("Run returned %v, want ErrSchemaVersion with the advice %q", err, c.advice)
+			}
+		})
+	}
+}
+
+// A table that disappears under a running worker is an error of the moment, not the end of the worker.
+func TestWorkerSurvivesAMissingTable(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	r.startIdle(workqueue.WorkerOptions{PollInterval: 20 * time.Millisecond}, ackAll)
+	r.exec("ALTER TABLE notes RENAME TO away")
+	r.eventually("refused claims", func() bool { return r.Events.count(refused("claim", workqueue.ErrSchemaVersion)) >= 1 })
+	r.exec("ALTER TABLE away RENAME TO notes")
+	r.awaitStatus(workqueue.Done, r.insert("afterwards")...)
+}
+
+// One row that the database refuses to settle holds up no other.
+func TestRefusedSettleFailsAlone(t *testing.T) {
+	t.Parallel()
+	for name, raise := range map[string]string{
+		"data exception":       "RAISE EXCEPTION 'no' USING ERRCODE = 'data_exception'",
+		"constraint violation": "RAISE EXCEPTION 'no' USING ERRCODE = 'check_violation'",
+		"raised":               "RAISE EXCEPTION 'no'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, rigOptions{})
+			r.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+				BEGIN
+					IF NEW.topic = 'refused' AND NEW.status = 2 THEN ` + raise + `; END IF;
+					RETURN NEW;
+				END $$;
+				CREATE TRIGGER refuse BEFORE UPDATE ON notes FOR EACH ROW EXECUTE FUNCTION refuse()`)
+			var ids []uuid.UUID
+			for range 4 {
+				ids = append(ids, r.insertMany("fine", 20)...)
+				r.insert("refused")
+			}
+			r.start(workqueue.WorkerOptions{Lease: time.Hour}, ackAll)
+			r.awaitStatus(workqueue.Done, ids...)
+			r.eventually("the refused rows to be left to their leases", func() bool {
+				return strings.Count(r.Logs.String(), "left to the reaper") == 4
+			})
+			if n := r.count("topic = 'refused' AND status = 1"); n != 4 {
+				t.Errorf("%d refused rows are in progress, want 4", n)
+			}
+		})
+	}
+}
+
+// A settle is repeated until it is known to be in: a reply that was lost is no lost lease.
+func TestSettleIsRepeatedWhenItsReplyIsLost(t *testing.T) {
+	t.Parallel()
+	p := newProxy(t)
+	var cuts atomic.Int32
+	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Retry = never }, pool: func(c *pgxpool.Config) {
+		p.through(c)
+		c.ConnConfig.Tracer = settleCutter{func() {
+			if cuts.Add(1) <= 3 {
+				p.cut()
+			}
+		}}
+	}})
+	r.start(workqueue.WorkerOptions{Lease: time.Hour}, func(_ context.Context, c *noteClaim) error {
+		if c.Body.Topic == "retry" {
+			return errors.New("boom")
+		}
+		return nil
+	})
+	acked := r.insertMany("ack", 30)
+	retried := r.insertMany("retry", 30)
+	r.awaitStatus(workqueue.Done, acked...)
+	r.eventually("the retries", func() bool { return r.count("id = ANY($1) AND status = 0 AND last_error = 'boom'", retried) == 30 })
+	if n := r.count("attempts <> 1"); n != 0 {
+		t.Errorf("%d rows ran again", n)
+	}
+	if cuts.Load() < 3 {
+		t.Errorf("only %d settles were disturbed", cuts.Load())
+	}
+}
+
+// settleCutter acts when the reply to a settle's UPDATE has been read and that to its COMMIT has not.
+type settleCutter struct{ act func() }
+
+func (settleCutter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+func (s settleCutter) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
+	if strings.Contains(data.SQL, "SET status = 2") || strings.Contains(data.SQL, "abandoned without") {
+		s.act()
+	}
+}
+func (settleCutter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+func (settleCutter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+func (settleCutter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
