@@ -60,7 +60,7 @@ func (w *Worker) renewChunk(ctx context.Context, chunk []*delivery) {
 	err := w.within(ctx, w.options.Lease/3, func(ctx context.Context) error {
 		return w.table.telemetry.transition(ctx, opExtend, len(refs), func(ctx context.Context) (_ []uuid.UUID, err error) {
 			x, err = w.queue.extend(ctx, refs, w.options.Lease)
-			return x.ids, withoutSettling(err, byID)
+			return x.ids, w.reallyLost(byID, err)
 		})
 	})
 	for _, id := range x.ids {
@@ -72,32 +72,31 @@ func (w *Worker) renewChunk(ctx context.Context, chunk []*delivery) {
 	w.abortLost(byID, err)
 }
 
-// withoutSettling drops from an extend's error the rows that the worker itself has just settled.
-func withoutSettling(err error, byID map[uuid.UUID]*delivery) error {
-	var e *SettleError
-	if !errors.As(err, &e) {
+// reallyLost leaves in a renewal's error only what is lost: a delivery that its own settle ended while
+// the renewal was under way is no longer held.
+func (w *Worker) reallyLost(byID map[uuid.UUID]*delivery, err error) error {
+	var refused *SettleError
+	if !errors.As(err, &refused) {
 		return err
 	}
-	settling := func(id uuid.UUID) bool { return byID[id].settling.Load() }
-	e.Lost, e.Gone = slices.DeleteFunc(e.Lost, settling), slices.DeleteFunc(e.Gone, settling)
-	if len(e.Lost)+len(e.Gone) == 0 {
+	settled := func(id uuid.UUID) bool { return !w.held.has(byID[id]) || byID[id].settling.Load() }
+	refused.Lost = slices.DeleteFunc(refused.Lost, settled)
+	refused.Gone = slices.DeleteFunc(refused.Gone, settled)
+	if len(refused.Lost)+len(refused.Gone) == 0 {
 		return nil
 	}
-	return e
+	return refused
 }
 
-// abortLost cancels the handlers of rows that are not ours any more. A delivery that was settled while
-// the renewal was under way is no longer held, and not lost. One that is lost is not renewed again.
+// abortLost cancels the handlers of rows that are not ours any more, which are not renewed again.
 func (w *Worker) abortLost(byID map[uuid.UUID]*delivery, err error) {
 	var lost *SettleError
 	if !errors.As(err, &lost) {
 		return
 	}
 	for _, id := range append(lost.Lost, lost.Gone...) {
-		if d := byID[id]; w.held.has(d) {
-			d.abort(ErrLeaseLost)
-			w.held.remove(d)
-		}
+		byID[id].abort(ErrLeaseLost)
+		w.held.remove(byID[id])
 	}
 }
 

@@ -1,6 +1,131 @@
 package workqueue_test
 
-// childEnv makes the test binary a worker process.
-const childEnv = "TXWORK_TEST_CHILD"
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"testing"
+	"time"
 
-func runChild() int { return 0 }
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Environment of a child: what it works on, and how many handlers have to run before it says so.
+const (
+	childEnv       = "TXWORK_TEST_CHILD_URL"
+	childSchemaEnv = "TXWORK_TEST_CHILD_SCHEMA"
+	childRows      = 1000
+)
+
+// runChild is a worker process whose handlers never return. It tells when all of them run, and ends with
+// its parent at the latest.
+func runChild() int {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	if err := childWork(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func childWork(ctx context.Context) error {
+	pool, err := pgxpool.New(ctx, os.Getenv(childEnv))
+	if err != nil {
+		return err
+	}
+	table, err := workqueue.Open(noteSpec(os.Getenv(childSchemaEnv)), workqueue.Telemetry{})
+	if err != nil {
+		return err
+	}
+	var running atomic.Int32
+	w, err := workqueue.NewWorker(pool, noteDomain(table), func(context.Context, *noteClaim) error {
+		if running.Add(1) == childRows {
+			fmt.Println("all running")
+		}
+		select {}
+	}, workqueue.WorkerOptions{Concurrency: childRows, ClaimLimit: 100, Lease: 2 * time.Second})
+	if err != nil {
+		return err
+	}
+	return w.Run(ctx)
+}
+
+// startChild starts a worker process on the rig's table and returns when all its handlers run.
+func (r *rig) startChild() *exec.Cmd {
+	r.Helper()
+	binary, err := os.Executable()
+	if err != nil {
+		r.Fatal(err)
+	}
+	cmd := exec.CommandContext(r.Context(), binary)
+	cmd.Env = append(os.Environ(), childEnv+"="+r.URL, childSchemaEnv+"="+r.Schema)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe() // closes with this process
+	if err != nil {
+		r.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		r.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() {
+		stdin.Close()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "all running\n" {
+		r.Fatalf("the child says %q, %v", line, err)
+	}
+	return cmd
+}
+
+// A process that is killed with a thousand claims in flight: all of them run again, none is lost, and
+// each has counted one attempt more.
+func TestKilledProcess(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	r.insertMany("killed", childRows)
+	child := r.startChild()
+	if n := r.count("status = 1 AND attempts = 1 AND locked_until > now()"); n != childRows {
+		t.Errorf("%d rows in flight, want %d", n, childRows)
+	}
+	if reaped, err := r.Queue.ReapExpired(t.Context(), childRows); err != nil || reaped.Requeued+reaped.Failed != 0 {
+		t.Errorf("reaped %+v, %v from a process that lives", reaped, err)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	child.Wait()
+	if n := r.count("status = 1"); n != childRows {
+		t.Errorf("%d rows in flight after the kill, want %d", n, childRows)
+	}
+
+	r.start(workqueue.WorkerOptions{Concurrency: 50}, func(_ context.Context, c *noteClaim) error {
+		if c.Attempt != 2 {
+			t.Errorf("attempt %d, want 2", c.Attempt)
+		}
+		return nil
+	})
+	// Half of them through the SQL function, as pg_cron would, half through Go.
+	r.eventually("the leases to end", func() bool { return r.count("status = 1 AND locked_until < now()") == childRows })
+	requeued := ask[int](r, "SELECT requeued FROM notes_reap_expired(500)")
+	reaped, err := r.Queue.ReapExpired(t.Context(), childRows)
+	if err != nil || requeued != 500 || reaped != (workqueue.Reaped{Requeued: childRows - 500}) {
+		t.Errorf("reaped %d by SQL and %+v by Go, %v", requeued, reaped, err)
+	}
+	r.eventually("every row to run again", func() bool { return r.count("status = 2 AND attempts = 2") == childRows })
+}

@@ -1,0 +1,340 @@
+package workqueue_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A scope is what the OpenTelemetry SDK makes of a rig's telemetry.
+type scope struct {
+	spans   *tracetest.SpanRecorder
+	tracers *sdktrace.TracerProvider
+	reader  *metric.ManualReader
+}
+
+func newScope() *scope {
+	s := &scope{spans: tracetest.NewSpanRecorder(), reader: metric.NewManualReader()}
+	s.tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(s.spans))
+	return s
+}
+
+func (s *scope) attach(r **rig, logs slog.Leveler) func(*workqueue.Telemetry) {
+	return func(t *workqueue.Telemetry) {
+		t.TracerProvider = s.tracers
+		t.MeterProvider = metric.NewMeterProvider(metric.WithReader(s.reader))
+		if logs != nil {
+			t.Logger = slog.New(slog.NewJSONHandler((*r).Logs, &slog.HandlerOptions{Level: logs}))
+		}
+	}
+}
+
+// named are the ended spans of a name's first word.
+func (s *scope) named(operation string) []sdktrace.ReadOnlySpan {
+	var found []sdktrace.ReadOnlySpan
+	for _, span := range s.spans.Ended() {
+		if strings.HasPrefix(span.Name(), operation+" ") {
+			found = append(found, span)
+		}
+	}
+	return found
+}
+
+func links(spans []sdktrace.ReadOnlySpan) []trace.SpanID {
+	var ids []trace.SpanID
+	for _, span := range spans {
+		for _, link := range span.Links() {
+			ids = append(ids, link.SpanContext.SpanID())
+		}
+	}
+	return ids
+}
+
+// The producer's span is linked from those that receive and process its row, across the table's headers.
+func TestSpansAreLinkedToTheProducer(t *testing.T) {
+	t.Parallel()
+	s := newScope()
+	var r *rig
+	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil), spec: func(s *workqueue.Spec) { s.Retry = never }})
+	handled := make(chan trace.SpanContext, 2)
+	w := r.start(workqueue.WorkerOptions{}, func(ctx context.Context, c *noteClaim) error {
+		handled <- trace.SpanContextFromContext(ctx)
+		if c.Body.Topic == "fail" {
+			return errors.New("boom")
+		}
+		return nil
+	})
+	ctx, app := s.tracers.Tracer("app").Start(t.Context(), "app request")
+	err := pgx.BeginFunc(ctx, r.Eyes, func(tx pgx.Tx) error {
+		_, err := r.Table.Insert(ctx, workqueue.Pgx(tx),
+			workqueue.NewRow{Values: []any{"traced", ""}}, workqueue.NewRow{Values: []any{"fail", ""}})
+		return err
+	})
+	app.End()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inHandler := []trace.SpanContext{receive(t, handled, "a handler"), receive(t, handled, "a handler")}
+	r.eventually("both settles", func() bool { return r.count("status = 1") == 0 && len(s.named("settle")) > 0 })
+	if err := w.stop(t); err != nil {
+		t.Error(err)
+	}
+	sends := s.named("send")
+	if len(sends) != 1 || sends[0].SpanKind() != trace.SpanKindProducer || sends[0].Parent().SpanID() != app.SpanContext().SpanID() {
+		t.Fatalf("producer spans %v, want one under the application's", sends)
+	}
+	// The rows carry the trace of their producer: the send span, or the one that it is under.
+	producer := []trace.SpanID{sends[0].SpanContext().SpanID(), app.SpanContext().SpanID()}
+	for _, operation := range []string{"receive", "process"} {
+		got := links(s.named(operation))
+		if len(got) != 2 || !slices.Contains(producer, got[0]) || got[0] != got[1] {
+			t.Errorf("%s spans link to %v, want twice to one of %v", operation, got, producer)
+		}
+	}
+	for _, span := range s.named("process") {
+		if span.SpanKind() != trace.SpanKindConsumer {
+			t.Errorf("a process span of kind %v", span.SpanKind())
+		}
+		if !slices.ContainsFunc(inHandler, func(c trace.SpanContext) bool { return c.SpanID() == span.SpanContext().SpanID() }) {
+			t.Error("a handler ran outside its process span")
+		}
+		if span.SpanContext().TraceID() == app.SpanContext().TraceID() {
+			t.Error("a process span is in the producer's trace: it is to link to it")
+		}
+	}
+	failed := slices.ContainsFunc(s.named("process"), func(span sdktrace.ReadOnlySpan) bool { return span.Status().Code == codes.Error })
+	if !failed {
+		t.Error("no process span tells of the failed attempt")
+	}
+	for _, span := range s.spans.Ended() {
+		if span.Name() == "app request" {
+			continue
+		}
+		attributes := attribute.NewSet(span.Attributes()...)
+		for key, want := range map[attribute.Key]string{"messaging.system": "txwork", "messaging.destination.name": r.Table.Name()} {
+			if v, _ := attributes.Value(key); v.AsString() != want {
+				t.Errorf("%s has %s = %q, want %q", span.Name(), key, v.AsString(), want)
+			}
+		}
+	}
+}
+
+// sums are the points of a counter, or the counts of a histogram, by the value of an attribute.
+func (s *scope) sums(t *testing.T, name string, by attribute.Key) map[string]int64 {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := s.reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	sums := map[string]int64{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if m.Name != name {
+				continue
+			}
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					v, _ := p.Attributes.Value(by)
+					sums[v.AsString()] += p.Value
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range data.DataPoints {
+					v, _ := p.Attributes.Value(by)
+					sums[v.AsString()] += int64(p.Count)
+				}
+			}
+		}
+	}
+	return sums
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s := newScope()
+	var r *rig
+	r = newLedgerRig(t, rigOptions{telemetry: s.attach(&r, nil), spec: func(s *workqueue.Spec) { s.Retry = never }})
+	results := map[string]func(context.Context, *noteClaim) error{
+		"ack":     func(context.Context, *noteClaim) error { return nil },
+		"abandon": func(context.Context, *noteClaim) error { return errors.New("boom") },
+		"snooze":  func(context.Context, *noteClaim) error { return workqueue.Snooze(time.Hour) },
+		"fail":    func(context.Context, *noteClaim) error { return workqueue.Permanent(errors.New("boom")) },
+		"cancel":  func(context.Context, *noteClaim) error { return workqueue.Cancelled("no") },
+		"fail in Tx": func(ctx context.Context, c *noteClaim) error {
+			return c.Tx(ctx, func(pgx.Tx) error { return workqueue.Permanent(errors.New("boom")) })
+		},
+		"stolen": func(ctx context.Context, c *noteClaim) error {
+			r.exec("UPDATE notes SET owner_token = $2 WHERE id = $1", c.ID, uuid.New())
+			return nil
+		},
+	}
+	w := r.start(workqueue.WorkerOptions{Lease: time.Hour}, func(ctx context.Context, c *noteClaim) error {
+		return results[c.Body.Topic](ctx, c)
+	})
+	for name := range results {
+		r.insert(name)
+	}
+	r.eventually("all settles", func() bool {
+		return r.count("status = 1 AND topic <> 'stolen'") == 0 && r.count("attempts > 0 OR due_at > now()") == len(results)
+	})
+	if err := w.stop(t); err != nil {
+		t.Error(err)
+	}
+	operation := attribute.Key("messaging.operation.name")
+	n := int64(len(results))
+	check := func(name string, by attribute.Key, want map[string]int64) {
+		t.Helper()
+		got := s.sums(t, name, by)
+		for k, v := range want {
+			if got[k] != v {
+				t.Errorf("%s has %d for %s, want %d: %v", name, got[k], k, v, got)
+			}
+		}
+	}
+	check("messaging.client.sent.messages", operation, map[string]int64{"send": n})
+	check("messaging.client.consumed.messages", operation, map[string]int64{"receive": n})
+	check("messaging.process.duration", operation, map[string]int64{"process": n})
+	check("txwork.settled", "txwork.outcome", map[string]int64{"ack": 2, "abandon": 1, "snooze": 1, "fail": 2, "cancel": 1})
+	check("txwork.lease.lost", operation, map[string]int64{"settle": 1})
+	if got := s.sums(t, "messaging.client.operation.duration", operation); got["send"] != n || got["receive"] == 0 || got["settle"] == 0 {
+		t.Errorf("operation durations %v", got)
+	}
+}
+
+// The Observer is told of every operation, with the rows that changed.
+func TestObserverSeesEveryOperation(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	ids := r.insertMany("observed", 8)
+	token := workqueue.NewOwnerToken()
+	ctx := t.Context()
+	steps := []struct {
+		operation string
+		do        func() (any, error)
+		changed   int
+		err       error
+	}{
+		{"claim", func() (any, error) { return r.Queue.Claim(ctx, token, time.Hour, 8) }, 8, nil},
+		{"extend", func() (any, error) { return r.Queue.Extend(ctx, token, ids, time.Hour) }, 8, nil},
+		{"ack", func() (any, error) { return r.Queue.Ack(ctx, token, ids[:2]) }, 2, nil},
+		{"ack", func() (any, error) { return r.Queue.Ack(ctx, uuid.New(), ids[:2]) }, 0, workqueue.ErrLeaseLost},
+		{"abandon", func() (any, error) { return r.Queue.Abandon(ctx, token, ids[2:3], time.Hour, "x") }, 1, nil},
+		{"abandon", func() (any, error) { return r.Queue.Retry(ctx, token, ids[3:4], "x") }, 1, nil},
+		{"snooze", func() (any, error) { return r.Queue.Snooze(ctx, token, ids[4:5], time.Hour) }, 1, nil},
+		{"snooze", func() (any, error) { return r.Queue.Release(ctx, token, ids[5:6]) }, 1, nil},
+		{"fail", func() (any, error) { return r.Queue.Fail(ctx, token, ids[6:7], "x") }, 1, nil},
+		{"cancel", func() (any, error) { return r.Queue.Cancel(ctx, ids[4:5], "x") }, 1, nil},
+		{"redrive", func() (any, error) { return r.Queue.Redrive(ctx, ids[6:7], "x") }, 1, nil},
+		{"reap", func() (any, error) {
+			r.exec("UPDATE notes SET locked_until = now() - interval '1 hour' WHERE id = $1", ids[7])
+			return r.Queue.ReapExpired(ctx, 10)
+		}, 1, nil},
+		{"purge", func() (any, error) { return r.Queue.PurgeDone(ctx, 0, 10) }, 2, nil},
+		{"purge", func() (any, error) { return r.Queue.PurgeFailed(ctx, 0, 10) }, 1, nil},
+	}
+	for _, step := range steps {
+		before := r.Events.count(func(workqueue.Event) bool { return true })
+		if _, err := step.do(); !errors.Is(err, step.err) {
+			t.Errorf("%s: %v", step.operation, err)
+		}
+		r.Events.mu.Lock()
+		told := slices.Clone(r.Events.events[before:])
+		r.Events.mu.Unlock()
+		if len(told) != 1 || told[0].Operation != step.operation || told[0].Changed != step.changed || !errors.Is(told[0].Err, step.err) || told[0].Table != r.Table.Name() {
+			t.Errorf("%s: told of %+v", step.operation, told)
+		}
+	}
+}
+
+// Neither bodies nor redacted errors show up in logs, spans or metrics.
+func TestTelemetryKeepsSecrets(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter2"
+	s := newScope()
+	r := &rig{Logs: &logBuffer{}}
+	logs := r.Logs
+	telemetry := s.attach(&r, nil)
+	r = newRig(t, rigOptions{
+		spec: func(s *workqueue.Spec) {
+			s.MaxAttempts = 2
+			s.Columns = append(s.Columns, workqueue.Column{Name: "n", Type: "integer"}, workqueue.Column{Name: "j", Type: "jsonb"})
+		},
+		telemetry: func(t *workqueue.Telemetry) {
+			telemetry(t)
+			t.Logger = slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		},
+	})
+	domain := workqueue.Domain[note]{Table: r.Table, Fields: func(n *note) []any { return []any{&n.Topic, &n.Payload, new(*int), new(*string)} }}
+	w := r.startOn(r.Pool, domain, workqueue.WorkerOptions{
+		Redact: func(_ context.Context, message string) string { return strings.ReplaceAll(message, secret, "***") },
+	}, func(ctx context.Context, c *noteClaim) error {
+		switch c.Body.Topic {
+		case "fail":
+			return workqueue.Permanent(errors.New("the password is " + c.Body.Payload))
+		case "error":
+			return errors.New("the password is " + c.Body.Payload)
+		case "panic":
+			panic("the password is " + c.Body.Payload)
+		case "tx":
+			return c.Tx(ctx, func(pgx.Tx) error { return workqueue.Permanent(errors.New("the password is " + c.Body.Payload)) })
+		}
+		return nil
+	})
+	for _, topic := range []string{"ack", "fail", "error", "panic", "tx"} {
+		r.insertRows(workqueue.NewRow{Values: []any{topic, secret, nil, `{"password": "` + secret + `"}`}, Headers: map[string]string{"authorization": secret}})
+	}
+	for name, values := range map[string][]any{
+		"broken JSON":  {"broken", secret, nil, "{" + secret},
+		"not a number": {"broken", secret, secret, nil},
+		"NULL":         {nil, secret, nil, nil},
+	} {
+		err := pgx.BeginFunc(t.Context(), r.Eyes, func(tx pgx.Tx) error {
+			_, err := r.Table.Insert(t.Context(), workqueue.Pgx(tx), workqueue.NewRow{Values: values})
+			return err
+		})
+		if err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+	r.eventually("every row to end", func() bool { return r.count("completed_at IS NULL") == 0 })
+	if err := w.stop(t); err != nil {
+		t.Error(err)
+	}
+	if log := logs.String(); strings.Contains(log, secret) || !strings.Contains(log, `"msg":"claim"`) {
+		i := max(strings.Index(log, secret)-300, 0)
+		t.Errorf("in the logs: %s", log[i:min(i+600, len(log))])
+	}
+	for _, span := range s.spans.Ended() {
+		text := span.Name() + span.Status().Description
+		for _, a := range span.Attributes() {
+			text += a.Value.Emit()
+		}
+		for _, e := range span.Events() {
+			for _, a := range e.Attributes {
+				text += a.Value.Emit()
+			}
+		}
+		if i := strings.Index(text, secret); i >= 0 {
+			t.Errorf("in a span: %s", text[max(i-200, 0):i])
+		}
+	}
+	if n := r.count("last_error LIKE '%' || $1 || '%'", secret); n != 0 {
+		t.Errorf("in %d rows", n)
+	}
+}
