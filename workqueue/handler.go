@@ -90,7 +90,8 @@ func (d *delivery) run() {
 	defer func() {
 		settled := d.settled.Load()
 		o := d.conclude(err)
-		tel.processed(ctx, span, cmp.Or(settled, o), time.Since(start))
+		told := cmp.Or(settled, o)
+		tel.processed(ctx, span, told, d.worker.stored(ctx, told), time.Since(start))
 		if settled != nil {
 			o = nil
 		}

@@ -263,13 +263,13 @@ func (t *telemetry) processing(ctx context.Context, row Row) (context.Context, t
 	return t.tracer.Start(ctx, opProcess.semantic+" "+t.table, options...)
 }
 
-// processed closes it.
-func (t *telemetry) processed(ctx context.Context, span trace.Span, o *Outcome, took time.Duration) {
+// processed closes it. The message is the outcome's cause as it is stored: redacted.
+func (t *telemetry) processed(ctx context.Context, span trace.Span, o *Outcome, message string, took time.Duration) {
 	t.process.Record(ctx, took.Seconds(), t.attribute[opProcess])
 	t.settled.Add(ctx, 1, t.outcomes[o.kind])
 	if o.kind == outcomeRetry || o.kind == outcomeFail {
-		span.RecordError(o)
-		span.SetStatus(codes.Error, o.Error())
+		span.RecordError(errors.New(message))
+		span.SetStatus(codes.Error, message)
 	}
 	span.End()
 }

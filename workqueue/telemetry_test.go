@@ -191,7 +191,8 @@ func TestMetrics(t *testing.T) {
 		r.insert(name)
 	}
 	r.eventually("all settles", func() bool {
-		return r.count("status = 1 AND topic <> 'stolen'") == 0 && r.count("attempts > 0 OR due_at > now()") == len(results)
+		return r.count("completed_at IS NOT NULL OR status = 0 AND due_at > now()") == len(results)-1 &&
+			r.Events.count(refused("settle", workqueue.ErrLeaseLost)) == 1
 	})
 	if err := w.stop(t); err != nil {
 		t.Error(err)

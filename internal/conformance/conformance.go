@@ -1,0 +1,217 @@
+// Package conformance is the contract of a work-queue table as tests.
+//
+// [Run] creates the table of any [workqueue.Spec] and checks every transition and invariant through every
+// way in: pgx, database/sql and sqlx transactions, the table's SQL functions called by plain SQL, and
+// [workqueue.Table.On] a pool. It knows nothing of the domains; each domain runs it over its own table.
+//
+// What a way does not have, such as a snooze among the SQL functions, is not tested there: the lists in
+// this file say what is. Every topic has a schema of its own and runs in parallel with all others.
+// Nothing waits for time to pass: due times and leases are moved by SQL, and the database's clock judges.
+package conformance
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A Case is a table under test.
+type Case struct {
+	// Spec is the table. Its schema is replaced by the test's own.
+	Spec workqueue.Spec
+
+	// Values are the domain columns of the n-th row, in the order of Spec.Columns. Rows of different n
+	// differ in the Unique columns, the row of the same n has the same values again.
+	Values func(n int) []any
+
+	// Lanes are two different lanes, in the order of Spec.Lanes, when the Spec has any. The suite
+	// writes them over what Values says.
+	Lanes [2][]any
+}
+
+// Run checks the table of c through every way in.
+func Run(t *testing.T, c Case) {
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			for _, group := range groups(testsOf(c, w)) {
+				t.Run(group.topic, func(t *testing.T) {
+					t.Parallel()
+					s := newSuite(t, c, w)
+					each(s, group.tests, test.sentence, runOnEmptyTable)
+				})
+			}
+		})
+	}
+	t.Run("session", func(t *testing.T) {
+		t.Parallel()
+		for _, test := range sessionTests {
+			t.Run(test.name, func(t *testing.T) {
+				t.Parallel()
+				test.run(t, c)
+			})
+		}
+	})
+}
+
+// A test is one sentence of the contract. The part of its name before the slash is its topic.
+type test struct {
+	name string
+	run  func(*suite)
+}
+
+func (t test) topic() string    { topic, _, _ := strings.Cut(t.name, "/"); return topic }
+func (t test) sentence() string { _, sentence, _ := strings.Cut(t.name, "/"); return sentence }
+
+func runOnEmptyTable(s *suite, t test) {
+	s.exec("DELETE FROM $T")
+	t.run(s)
+}
+
+// A group is the tests of a topic: they share a schema, one after the other, each on an empty table.
+// Groups run in parallel.
+type group struct {
+	topic string
+	tests []test
+}
+
+func groups(tests []test) (list []group) {
+	for _, t := range tests {
+		i := slices.IndexFunc(list, func(g group) bool { return g.topic == t.topic() })
+		if i < 0 {
+			i = len(list)
+			list = append(list, group{topic: t.topic()})
+		}
+		list[i].tests = append(list[i].tests, t)
+	}
+	return list
+}
+
+// testsOf are the tests that make sense for a table and a way.
+func testsOf(c Case, w way) []test {
+	tests := slices.Clone(everyWay)
+	if w.transactional {
+		tests = append(tests, inTransactions...)
+	}
+	if w.functions {
+		tests = append(tests, sqlFunctions...)
+	} else {
+		tests = append(tests, goWays...)
+	}
+	if len(c.Spec.Lanes) > 0 {
+		tests = append(tests, lanes...)
+	}
+	if len(c.Spec.Unique) > 0 && !w.functions {
+		tests = append(tests, unique...)
+	}
+	if w.brief {
+		tests = slices.DeleteFunc(tests, func(t test) bool { return !t.brief() })
+	}
+	return tests
+}
+
+// brief picks what can differ, when the same library sends its arguments in another form.
+func (t test) brief() bool {
+	return slices.Contains([]string{"insert", "operator", "table"}, t.topic()) ||
+		strings.Contains(t.sentence(), "effect") || strings.Contains(t.sentence(), "lanes")
+}
+
+// everyWay is what even a worker in psql sees.
+var everyWay = []test{
+	{"claim/order", claimsInOrder},
+	{"claim/limit", claimsAtMostItsLimit},
+	{"claim/effect", claimEffect},
+	{"claim/not before due", claimsNothingBeforeItIsDue},
+	{"claim/only ready", claimsOnlyReadyRows},
+	{"claim/attempts", claimsUpToTheMaximum},
+	{"claim/concurrent", claimsEachRowOnce},
+	{"claim/locked", claimSkipsLockedRows},
+	{"settle/effect", settleEffect},
+	{"settle/stale", settleRefusesStaleTokens},
+	{"settle/other outcome", settleRefusesAnotherOutcome},
+	{"settle/repeated", settleRepeated},
+	{"settle/gone", settleOfGoneRows},
+	{"settle/partial", settlePartialBatch},
+	{"settle/duplicates", settleDuplicateIDs},
+	{"settle/empty", settleNothing},
+	{"settle/expired", settleAfterTheLeaseButBeforeTheReaper},
+	{"settle/exhausted", settleExhausted},
+	{"settle/cancelled", settleCancelled},
+	{"settle/any order", settleInAnyOrderWithoutDeadlock},
+	{"lease/extend effect", extendEffect},
+	{"lease/extend settled", extendRefusesSettledRows},
+	{"lease/extend locked", extendSkipsLockedRows},
+	{"lease/reap effect", reapEffect},
+	{"lease/reap exhausted", reapExhausted},
+	{"lease/reap cancelled", reapCancelled},
+	{"lease/reap limit", reapLimit},
+	{"lease/reap live leases", reapLeavesLiveLeases},
+	{"lease/reap locked", reapLeavesLockedRows},
+	{"lease/reap against ack", reapAgainstAck},
+	{"lease/reap against extend", reapAgainstExtend},
+	{"operator/redrive effect", redriveEffect},
+	{"operator/redrive only failed", redriveOnlyFailed},
+	{"table/constraints", constraintsHold},
+	{"table/announcements", announces},
+}
+
+// inTransactions is what a surrounding transaction adds.
+var inTransactions = []test{
+	{"transaction/rollback of an enqueue", rollbackUndoesTheEnqueue},
+	{"transaction/rollback of a claim", rollbackUndoesTheClaim},
+	{"transaction/rollback of a settle", rollbackUndoesTheSettle},
+	{"transaction/commit of a settle", commitKeepsBothWrites},
+	{"transaction/settings", settingsAreGivenBack},
+}
+
+// goWays is what the Go API has and the SQL functions have not.
+var goWays = []test{
+	{"insert/defaults", insertDefaults},
+	{"insert/fields", insertFields},
+	{"insert/batch", insertBatch},
+	{"claim/values", claimReturnsTheRow},
+	{"operator/cancel ready", cancelReady},
+	{"operator/cancel in progress", cancelInProgress},
+	{"operator/cancel ended", cancelLeavesTheRest},
+	{"operator/redrive actor", redriveRecordsTheActor},
+	{"input/error text", errorTextIsMadeStorable},
+	{"table/purge", purgesByAge},
+	{"table/next wake", tellsTheNextWake},
+	{"table/stats", countsLiveRows},
+	{"input/refused", refusesBadInput},
+	{"input/nil transaction", refusesNilTransactions},
+}
+
+// sqlFunctions is what only they have.
+var sqlFunctions = []test{
+	{"input/refused", functionsRefuseBadInput},
+	{"input/null ids", functionsTakeNullIDs},
+	{"table/privileges", functionsAreNotForPublic},
+}
+
+var lanes = []test{
+	{"claim/lanes apart", lanesAreApart},
+	{"claim/lanes order", lanesKeepTheirOrder},
+}
+
+var unique = []test{
+	{"insert/unique duplicate", duplicateReportsTheHolder},
+	{"insert/unique batch", duplicateInsideABatch},
+	{"insert/unique null", nullIsNeverADuplicate},
+	{"insert/unique concurrent", concurrentDuplicates},
+	{"insert/unique rolled back", duplicateOfARolledBackRow},
+}
+
+// sessionTests are about sessions whose defaults an administrator has changed.
+var sessionTests = []struct {
+	name string
+	run  func(*testing.T, Case)
+}{
+	{"repeatable read", func(t *testing.T, c Case) { worksUnderIsolation(t, c, "repeatable read") }},
+	{"serializable", func(t *testing.T, c Case) { worksUnderIsolation(t, c, "serializable") }},
+	{"read only", reportsAReadOnlyDatabase},
+	{"ddl/up and down and up", ddlUpAndDown},
+	{"ddl/version", tableCarriesItsVersion},
+}

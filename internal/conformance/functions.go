@@ -1,0 +1,134 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// functionOps are the table's SQL functions, called as any client in any language calls them. Rows are
+// enqueued by a plain INSERT.
+type functionOps struct {
+	tx   pgx.Tx
+	spec workqueue.Spec
+}
+
+var _ ops = functionOps{}
+
+func openFunctions(_ *testing.T, db *pgtest.DB, table *workqueue.Table) begin {
+	return func(ctx context.Context) (*transaction, error) {
+		tx, err := db.Pool.Begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return pgxTransaction(functionOps{tx, table.Spec()}, tx), nil
+	}
+}
+
+func (o functionOps) ids(ctx context.Context, function string, args ...any) ([]uuid.UUID, error) {
+	rows, err := o.tx.Query(ctx, "SELECT * FROM "+o.call(function, len(args)), args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+}
+
+// call is a function with n arguments: schema.table_function($1, $2).
+func (o functionOps) call(function string, n int) string {
+	params := make([]string, n)
+	for i := range params {
+		params[i] = fmt.Sprintf("$%d", i+1)
+	}
+	return fmt.Sprintf("%s_%s(%s)", o.spec.Name(), function, strings.Join(params, ", "))
+}
+
+func (o functionOps) insert(ctx context.Context, rows ...workqueue.NewRow) ([]uuid.UUID, error) {
+	var ids []uuid.UUID
+	for _, row := range rows {
+		query, args, err := o.insertion(row)
+		if err != nil {
+			return nil, err
+		}
+		var id uuid.UUID
+		if err := o.tx.QueryRow(ctx, query, args...).Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// insertion names only the columns that the row sets: the table's defaults do the rest.
+func (o functionOps) insertion(row workqueue.NewRow) (query string, args []any, err error) {
+	var columns, params []string
+	add := func(column, typ string, value any) {
+		args = append(args, value)
+		columns = append(columns, column)
+		params = append(params, fmt.Sprintf("$%d::%s", len(args), typ))
+	}
+	if row.ID != uuid.Nil {
+		add("id", "uuid", row.ID)
+	}
+	if !row.DueAt.IsZero() {
+		add("due_at", "timestamptz", row.DueAt)
+	}
+	if row.MaxAttempts > 0 {
+		add("max_attempts", "integer", row.MaxAttempts)
+	}
+	if row.Headers != nil {
+		headers, err := json.Marshal(row.Headers)
+		if err != nil {
+			return "", nil, err
+		}
+		add("headers", "jsonb", string(headers))
+	}
+	for i, c := range o.spec.Columns {
+		add(`"`+c.Name+`"`, c.Type, row.Values[i])
+	}
+	return fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) RETURNING id",
+		o.spec.Name(), strings.Join(columns, ", "), strings.Join(params, ", ")), args, nil
+}
+
+func (o functionOps) claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]uuid.UUID, error) {
+	return o.ids(ctx, "claim", append([]any{owner, seconds(lease), limit}, lanes...)...)
+}
+
+func (o functionOps) ack(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
+	return o.ids(ctx, "ack", owner, ids)
+}
+
+func (o functionOps) abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration, cause string) ([]uuid.UUID, error) {
+	return o.ids(ctx, "abandon", owner, ids, seconds(delay), cause)
+}
+
+func (o functionOps) retry(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error) {
+	return o.ids(ctx, "abandon", owner, ids, nil, cause)
+}
+
+func (o functionOps) fail(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error) {
+	return o.ids(ctx, "fail", owner, ids, cause)
+}
+
+func (o functionOps) extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID, error) {
+	return o.ids(ctx, "extend", owner, ids, seconds(lease))
+}
+
+func (o functionOps) reap(ctx context.Context, limit int) (r workqueue.Reaped, err error) {
+	err = o.tx.QueryRow(ctx, "SELECT requeued, failed FROM "+o.call("reap_expired", 1), limit).Scan(&r.Requeued, &r.Failed)
+	return r, err
+}
+
+func (o functionOps) redrive(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
+	return o.ids(ctx, "redrive", ids)
+}
+
+func seconds(d time.Duration) int { return int(d / time.Second) }

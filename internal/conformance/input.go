@@ -1,0 +1,293 @@
+package conformance
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A badInput is a call that has to be refused before anything is written.
+type badInput struct {
+	name string
+	call func(ctx context.Context, o queueOps) error
+}
+
+func badInputName(b badInput) string { return b.name }
+
+// Bad input is a clear error, nothing is written, and the caller's transaction can go on.
+func refusesBadInput(s *suite) {
+	held := s.claimed(2)
+	s.ready(1)
+	each(s, slices.Concat(s.badLimits(held), s.badTimes(held), s.badRows()), badInputName, func(s *suite, bad badInput) {
+		before := s.contents()
+		id := uuid.New()
+		s.do(func(ctx context.Context, o ops) error {
+			err := bad.call(ctx, o.(queueOps))
+			if !errors.Is(err, workqueue.ErrInvalid) {
+				s.Errorf("got the error %v, want an InvalidError", err)
+			}
+			var invalid *workqueue.InvalidError
+			if errors.As(err, &invalid) && (invalid.Field == "" || invalid.Reason == "") {
+				s.Errorf("the error %#v does not say what is wrong", invalid)
+			}
+			row := s.newRow()
+			row.ID = id
+			_, err = o.insert(ctx, row)
+			return err
+		})
+		s.exec("DELETE FROM $T WHERE id = $1", id)
+		equal(s, "table", s.contents(), before)
+	})
+}
+
+func (s *suite) badLimits(held claim) []badInput {
+	claim := func(token uuid.UUID, limit int, lanes ...any) func(context.Context, queueOps) error {
+		return func(ctx context.Context, o queueOps) error {
+			_, err := o.Claim(ctx, token, lease, limit, lanes...)
+			return err
+		}
+	}
+	many := make([]uuid.UUID, workqueue.MaxBatch+1)
+	for i := range many {
+		many[i] = held.ids[0]
+	}
+	list := []badInput{
+		{"claim of 0", claim(uuid.New(), 0, s.Lanes[0]...)},
+		{"claim of -1", claim(uuid.New(), -1, s.Lanes[0]...)},
+		{"claim of too many", claim(uuid.New(), workqueue.MaxBatch+1, s.Lanes[0]...)},
+		{"claim without a token", claim(uuid.Nil, 1, s.Lanes[0]...)},
+		{"claim of a lane too many", claim(uuid.New(), 1, append(slices.Clone(s.Lanes[0]), "x")...)},
+		{"reap of 0", func(ctx context.Context, o queueOps) error { _, err := o.ReapExpired(ctx, 0); return err }},
+		{"reap of -1", func(ctx context.Context, o queueOps) error { _, err := o.ReapExpired(ctx, -1); return err }},
+		{"purge of -1", func(ctx context.Context, o queueOps) error { _, err := o.PurgeDone(ctx, 0, -1); return err }},
+		{"purge of failed of 0", func(ctx context.Context, o queueOps) error { _, err := o.PurgeFailed(ctx, 0, 0); return err }},
+		{"cancel of too many", func(ctx context.Context, o queueOps) error { _, err := o.Cancel(ctx, many, ""); return err }},
+		{"redrive of too many", func(ctx context.Context, o queueOps) error { _, err := o.Redrive(ctx, many, ""); return err }},
+	}
+	for _, st := range s.settles() {
+		list = append(list, badInput{st.name + " of too many", func(ctx context.Context, o queueOps) error {
+			_, err := st.do(ctx, o, held.token, many)
+			return err
+		}})
+	}
+	if len(s.Spec.Lanes) > 0 {
+		list = append(list, badInput{"claim of a lane too few", claim(uuid.New(), 1, s.Lanes[0][1:]...)})
+	}
+	return list
+}
+
+func (s *suite) badTimes(held claim) (list []badInput) {
+	for name, d := range map[string]time.Duration{
+		"of 0": 0, "under a second": time.Second - 1, "negative": -lease, "of days": 25 * time.Hour, "without end": 1<<63 - 1,
+	} {
+		list = append(list,
+			badInput{"claim with a lease " + name, func(ctx context.Context, o queueOps) error {
+				_, err := o.Claim(ctx, uuid.New(), d, 1, s.Lanes[0]...)
+				return err
+			}},
+			badInput{"extend with a lease " + name, func(ctx context.Context, o queueOps) error {
+				_, err := o.Extend(ctx, held.token, held.ids, d)
+				return err
+			}})
+	}
+	for name, d := range map[string]time.Duration{"negative": -1, "of centuries": 100 * 365 * 24 * time.Hour} {
+		list = append(list,
+			badInput{"abandon with a delay " + name, func(ctx context.Context, o queueOps) error {
+				_, err := o.Abandon(ctx, held.token, held.ids, d, cause)
+				return err
+			}},
+			badInput{"snooze with a delay " + name, func(ctx context.Context, o queueOps) error {
+				_, err := o.Snooze(ctx, held.token, held.ids, d)
+				return err
+			}},
+			badInput{"purge with an age " + name, func(ctx context.Context, o queueOps) error {
+				_, err := o.PurgeFailed(ctx, d, 1)
+				return err
+			}})
+	}
+	return list
+}
+
+// badRows are inserts of three rows of which the last is bad.
+func (s *suite) badRows() (list []badInput) {
+	bad := func(name string, spoil func(*workqueue.NewRow)) {
+		list = append(list, badInput{"insert with " + name, func(ctx context.Context, o queueOps) error {
+			rows := []workqueue.NewRow{s.newRow(), s.newRow(), s.newRow()}
+			spoil(&rows[2])
+			_, err := o.write(ctx, rows...)
+			return err
+		}})
+	}
+	for name, due := range map[string]time.Time{
+		"milliseconds taken for seconds": time.Unix(time.Now().UnixMilli(), 0),
+		"a time before 1970":             time.Unix(-1, 0),
+		"the end of time":                time.Unix(1<<60, 0),
+	} {
+		bad(name, func(row *workqueue.NewRow) { row.DueAt = due })
+	}
+	bad("a value too few", func(row *workqueue.NewRow) { row.Values = row.Values[1:] })
+	bad("a value too many", func(row *workqueue.NewRow) { row.Values = append(row.Values, nil) })
+	bad("no values", func(row *workqueue.NewRow) { row.Values = nil })
+	bad("negative attempts", func(row *workqueue.NewRow) { row.MaxAttempts = -1 })
+	bad("absurd attempts", func(row *workqueue.NewRow) { row.MaxAttempts = 1 << 40 })
+	for name, text := range map[string]string{"NUL": "a\x00b", "invalid UTF-8": "a\xff\xfeb"} {
+		bad(name+" in a header", func(row *workqueue.NewRow) { row.Headers = map[string]string{"k": text} })
+		bad(name+" in a header's name", func(row *workqueue.NewRow) { row.Headers = map[string]string{text: "v"} })
+		for i, c := range s.Spec.Columns {
+			if c.Type == "text" {
+				bad(name+" in "+c.Name, func(row *workqueue.NewRow) { row.Values[i] = text })
+				bad(name+" behind a pointer in "+c.Name, func(row *workqueue.NewRow) { row.Values[i] = &text })
+			}
+		}
+	}
+	for i, c := range s.Spec.Columns {
+		if c.NotNull {
+			bad("no "+c.Name, func(row *workqueue.NewRow) { row.Values[i] = nil })
+			bad("a nil pointer for "+c.Name, func(row *workqueue.NewRow) { row.Values[i] = (*string)(nil) })
+		}
+	}
+	return list
+}
+
+// No transaction at all is an error, however the nil comes about.
+func refusesNilTransactions(s *suite) {
+	queue := func(q *workqueue.Queue) error {
+		_, err := q.Ack(s.Context(), uuid.New(), []uuid.UUID{uuid.New()})
+		return err
+	}
+	insert := func(tx workqueue.Tx) error { _, err := s.table.Insert(s.Context(), tx, s.newRow()); return err }
+	txs := []struct {
+		name string
+		tx   workqueue.Tx
+	}{
+		{"nil", nil},
+		{"Pgx of nil", workqueue.Pgx(nil)},
+		{"Pgx of a nil transaction", workqueue.Pgx((*pgxpool.Tx)(nil))},
+		{"SQL of nil", workqueue.SQL(nil)},
+		{"SQL of a nil *sql.Tx", workqueue.SQL((*sql.Tx)(nil))},
+		{"SQL of a nil *sqlx.Tx", workqueue.SQL((*sqlx.Tx)(nil))},
+	}
+	check := func(name string, call func() error) {
+		s.Run(name, func(t *testing.T) {
+			defer func() {
+				if p := recover(); p != nil {
+					t.Errorf("panic: %v", p)
+				}
+			}()
+			if err := call(); !errors.Is(err, workqueue.ErrInvalid) {
+				t.Errorf("got the error %v, want an InvalidError", err)
+			}
+		})
+	}
+	for _, tx := range txs {
+		check("insert/"+tx.name, func() error { return insert(tx.tx) })
+		check("in/"+tx.name, func() error { return queue(s.table.In(tx.tx)) })
+	}
+	check("on/nil", func() error { return queue(s.table.On(nil)) })
+}
+
+// functionsRefuseBadInput calls the functions with what they cannot mean.
+func functionsRefuseBadInput(s *suite) {
+	held := s.claimed(2)
+	s.ready(1)
+	token := uuid.New()
+	type call struct {
+		name, function string
+		args           []any
+	}
+	calls := []call{
+		{"claim with a lease of 0", "claim", append([]any{token, 0, 1}, s.Lanes[0]...)},
+		{"claim with a negative lease", "claim", append([]any{token, -1, 1}, s.Lanes[0]...)},
+		{"claim without a lease", "claim", append([]any{token, nil, 1}, s.Lanes[0]...)},
+		{"claim of 0", "claim", append([]any{token, 30, 0}, s.Lanes[0]...)},
+		{"claim of -1", "claim", append([]any{token, 30, -1}, s.Lanes[0]...)},
+		{"claim without a limit", "claim", append([]any{token, 30, nil}, s.Lanes[0]...)},
+		{"claim without a token", "claim", append([]any{nil, 30, 1}, s.Lanes[0]...)},
+		{"abandon with a negative delay", "abandon", []any{held.token, held.ids, -1, cause}},
+		{"extend with a lease of 0", "extend", []any{held.token, held.ids, 0}},
+		{"extend without a lease", "extend", []any{held.token, held.ids, nil}},
+		{"reap of 0", "reap_expired", []any{0}},
+		{"reap without a limit", "reap_expired", []any{nil}},
+	}
+	each(s, calls, func(c call) string { return c.name }, func(s *suite, c call) {
+		before := s.contents()
+		err := s.try(func(ctx context.Context, o ops) error {
+			f := o.(functionOps)
+			_, err := f.tx.Exec(ctx, "SELECT "+f.call(c.function, len(c.args)), c.args...)
+			return err
+		})
+		equal(s, fmt.Sprintf("SQLSTATE of %v", err), sqlState(err), "22023") // invalid_parameter_value
+		equal(s, "table", s.contents(), before)
+	})
+}
+
+func sqlState(err error) string {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return ""
+	}
+	return pg.Code
+}
+
+// NULL, for no ids or among them, names no row.
+func functionsTakeNullIDs(s *suite) {
+	c := s.claimed(1)
+	s.unchanged(c.ids, func() {
+		for _, call := range []string{
+			"ack($1, NULL)", "abandon($1, NULL)", "fail($1, NULL, 'x')", "extend($1, NULL, 30)",
+			"ack(NULL, $2)", "abandon(NULL, $2)", "fail(NULL, $2, 'x')", "extend(NULL, $2, 30)",
+			"ack($1, ARRAY[NULL]::uuid[])", "ack($1, '{}')", "redrive(NULL)", "redrive(ARRAY[NULL]::uuid[])",
+		} {
+			s.sameIDs(s.query("SELECT c FROM $T_"+call+" AS c, (SELECT $1::uuid, $2::uuid[]) AS p", c.token, c.ids), nil)
+		}
+	})
+	id := c.ids[0]
+	s.expect(id, s.ackSettle().effect, func() {
+		s.sameIDs(s.query("SELECT * FROM $T_ack($1, ARRAY[NULL, $2, NULL, $2]::uuid[])", c.token, id), c.ids)
+	})
+}
+
+// Who may log in may not yet work: the functions are granted, not public, and safe from a search_path.
+func functionsAreNotForPublic(s *suite) {
+	const functions = "FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1"
+	equal(s, "functions", scan[int](s, "SELECT count(*) "+functions, s.db.Schema), 8)
+	equal(s, "functions that PUBLIC may execute",
+		scan[int](s, "SELECT count(*) "+functions+" AND has_function_privilege('public', p.oid, 'EXECUTE')", s.db.Schema), 0)
+	equal(s, "functions with a search_path of their own",
+		scan[int](s, "SELECT count(*) "+functions+" AND 'search_path=pg_catalog, pg_temp' = ANY (p.proconfig)", s.db.Schema), 8)
+	equal(s, "functions that run as their owner",
+		scan[int](s, "SELECT count(*) "+functions+" AND p.prosecdef", s.db.Schema), 0)
+}
+
+// The table itself refuses what no transition makes, whoever writes it.
+func constraintsHold(s *suite) {
+	id := s.ready(1)[0]
+	for _, assignment := range []string{
+		"due_at = 'infinity'", "due_at = '-infinity'", "due_at = NULL", "created_at = NULL",
+		"status = 4", "status = -1", "status = NULL",
+		"status = 1", "status = 1, locked_until = now()", "status = 1, owner_token = gen_random_uuid()", "locked_until = now()",
+		"status = 2", "status = 3", "status = 3, completed_at = now()", "completed_at = now()",
+		"status = 2, completed_at = now(), failed_at = now()", "failed_at = now()",
+		"status = 2, completed_at = now(), locked_until = now()",
+		"attempts = -1", "attempts = NULL", "attempts = max_attempts + 1", "max_attempts = 0", "max_attempts = NULL",
+		"attempts = max_attempts", // a Ready row that no claim could start would block every claim
+	} {
+		s.Run(assignment, func(t *testing.T) {
+			_, err := s.db.Pool.Exec(s.Context(), s.sql("UPDATE $T SET "+assignment+" WHERE id = $1"), id)
+			if state := sqlState(err); state != "23514" && state != "23502" {
+				t.Errorf("got the error %v, want a violated constraint", err)
+			}
+		})
+	}
+}

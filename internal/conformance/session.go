@@ -1,0 +1,232 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// withDefault makes every session of a pool start with a setting.
+func withDefault(name, value string) pgtest.Option {
+	return pgtest.WithPool(func(config *pgxpool.Config) { config.ConnConfig.RuntimeParams[name] = value })
+}
+
+var poolWay = way{name: "pool", open: openPool(pgx.QueryExecModeCacheStatement)}
+
+// The operations on a pool are READ COMMITTED whatever the session's default: under a stricter level
+// concurrent claims, acks and reaps would fail with 40001, and the guards would look at old rows.
+func worksUnderIsolation(t *testing.T, c Case, level string) {
+	s := newSuite(t, c, poolWay, withDefault("default_transaction_isolation", level))
+	equal(s, "isolation", scan[string](s, "SHOW transaction_isolation"), level)
+	s.ready(300)
+	s.together(6, func(int) error {
+		for expired := 0; s.anyReady(); expired++ {
+			if err := s.workOnce(expired < 3); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	equal(s, "rows that did not end", scan[int](s, "SELECT count(*) FROM $T WHERE status <> 2"), 0)
+}
+
+// workOnce claims rows, loses one of them to a reaper if told to, and acks the rest.
+func (s *suite) workOnce(loseOne bool) error {
+	c, err := s.tryClaim(10)
+	if err != nil {
+		return err
+	}
+	if loseOne && len(c.ids) > 0 {
+		if err := s.expireOne(c); err != nil {
+			return err
+		}
+		if _, err := s.tryReap(1); err != nil {
+			return err
+		}
+	}
+	err = s.try(func(ctx context.Context, o ops) error { _, err := o.ack(ctx, c.token, c.ids); return err })
+	if err != nil && !isRefused(err) {
+		return err
+	}
+	return s.makeDue()
+}
+
+func (s *suite) tryClaim(limit int) (c claim, err error) {
+	c.token = workqueue.NewOwnerToken()
+	err = s.try(func(ctx context.Context, o ops) (err error) {
+		c.ids, err = o.claim(ctx, c.token, lease, limit, s.Lanes[0]...)
+		return err
+	})
+	return c, err
+}
+
+// expireOne ends the lease of one row of a claim, beside the library and READ COMMITTED.
+func (s *suite) expireOne(c claim) error {
+	return s.readCommitted("UPDATE $T SET locked_until = now() - interval '1 second' WHERE id = $1 AND owner_token = $2 AND status = 1", c.ids[0], c.token)
+}
+
+// makeDue spares the test the backoff.
+func (s *suite) makeDue() error {
+	return s.readCommitted("UPDATE $T SET due_at = now() WHERE id IN (SELECT id FROM $T WHERE status = 0 AND due_at > now() FOR UPDATE SKIP LOCKED)")
+}
+
+func (s *suite) readCommitted(query string, args ...any) error {
+	return pgx.BeginTxFunc(s.Context(), s.db.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		_, err := tx.Exec(s.Context(), s.sql(query), args...)
+		return err
+	})
+}
+
+// A database that refuses writes, as after a failover, is told from any other error.
+func reportsAReadOnlyDatabase(t *testing.T, c Case) {
+	s := newSuite(t, c, poolWay)
+	s.ready(1)
+	config := s.db.Pool.Config()
+	config.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	s.ok(err)
+	t.Cleanup(pool.Close)
+
+	before := s.contents()
+	o := onPool(s.table, pool)
+	_, claimErr := o.claim(t.Context(), uuid.New(), lease, 1, s.Lanes[0]...)
+	_, insertErr := o.insert(t.Context(), s.newRow())
+	for _, err := range []error{claimErr, insertErr} {
+		equal(s, fmt.Sprintf("errors.Is(%v, ErrReadOnly)", err), errors.Is(err, workqueue.ErrReadOnly), true)
+	}
+	equal(s, "table", s.contents(), before)
+}
+
+func ddlUpAndDown(t *testing.T, c Case) {
+	db := pgtest.New(t)
+	c.Spec.Schema = db.Schema
+	_, down, err := workqueue.DDL(c.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := `SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = $1::regnamespace)
+		+ (SELECT count(*) FROM pg_proc WHERE pronamespace = $1::regnamespace)
+		+ (SELECT count(*) FROM pg_type WHERE typnamespace = $1::regnamespace)`
+	for range 2 {
+		createTable(t, db, c.Spec)
+		if _, err := db.Pool.Exec(t.Context(), down); err != nil {
+			t.Fatalf("down: %v\n%s", err, down)
+		}
+		var left int
+		if err := db.Pool.QueryRow(t.Context(), objects, db.Schema).Scan(&left); err != nil || left > 0 {
+			t.Fatalf("%d objects are left, error %v", left, err)
+		}
+	}
+}
+
+func tableCarriesItsVersion(t *testing.T, c Case) {
+	s := newSuite(t, c, poolWay)
+	s.ok(s.table.CheckVersion(t.Context(), s.db.Pool))
+	for _, comment := range []string{"'txwork core 0'", "'txwork core 999'", "'mine'", "NULL"} {
+		s.exec("COMMENT ON TABLE " + s.table.Name() + " IS " + comment)
+		if err := s.table.CheckVersion(t.Context(), s.db.Pool); !errors.Is(err, workqueue.ErrSchemaVersion) {
+			t.Errorf("with the comment %s: got the error %v, want ErrSchemaVersion", comment, err)
+		}
+	}
+	s.exec("DROP TABLE " + s.table.Name())
+	_, claimErr := s.table.On(s.db.Pool).Claim(t.Context(), uuid.New(), lease, 1, s.Lanes[0]...)
+	for _, err := range []error{s.table.CheckVersion(t.Context(), s.db.Pool), claimErr} {
+		if !errors.Is(err, workqueue.ErrSchemaVersion) {
+			t.Errorf("without the table: got the error %v, want ErrSchemaVersion", err)
+		}
+	}
+}
+
+// What becomes claimable is announced on the table's channel, once a transaction, when it commits.
+func announces(s *suite) {
+	heard := s.listen()
+	heard("nothing")
+	s.ready(3)
+	heard("an insert", "due")
+
+	c := s.claimed(4)
+	heard("an insert", "due")
+	s.settled(s.ackSettle(), c.token, c.ids[:1], c.ids[:1], nil, nil)
+	s.settled(failSettle(), c.token, c.ids[1:2], c.ids[1:2], nil, nil)
+	heard("claim and settles")
+
+	s.do(func(ctx context.Context, o ops) error { _, err := o.redrive(ctx, c.ids[1:2]); return err })
+	heard("a redrive", "due")
+	s.do(func(ctx context.Context, o ops) error { _, err := o.redrive(ctx, c.ids[1:2]); return err })
+	heard("a redrive of nothing")
+
+	s.wantCancelled(c.ids[2])
+	heard("a cancel of a running row", "cancel")
+	s.expire(c.ids[2]) // ends for good
+	s.reap(10)
+	heard("a reap that requeues nothing")
+	s.expire(c.ids[3])
+	s.reap(10)
+	heard("a reap", "due")
+
+	if s.way.transactional {
+		tx := s.open()
+		for range 2 {
+			_, err := tx.insert(s.Context(), s.newRow())
+			s.ok(err)
+		}
+		heard("an insert before its commit")
+		s.ok(tx.commit())
+		heard("two inserts of a transaction", "due")
+		tx = s.open()
+		_, err := tx.insert(s.Context(), s.newRow())
+		s.ok(err)
+		s.ok(tx.rollback())
+		heard("a rolled-back insert")
+	}
+}
+
+// listen returns a check of what was announced since the last check. A payload is the word cancel or the
+// earliest due time that was written, in microseconds. A marker of the test's own ends the waiting.
+func (s *suite) listen() func(what string, want ...string) {
+	conn, err := pgx.Connect(s.Context(), s.db.URL)
+	s.ok(err)
+	s.Cleanup(func() { _ = conn.Close(context.Background()) })
+	channel := s.table.Name()
+	_, err = conn.Exec(s.Context(), "LISTEN "+pgx.Identifier{channel}.Sanitize())
+	s.ok(err)
+	since := s.clock()
+	return func(what string, want ...string) {
+		s.Helper()
+		s.exec("SELECT pg_notify($1, 'marker')", channel)
+		var got []string
+		for {
+			n, err := conn.WaitForNotification(s.Context())
+			s.ok(err)
+			if n.Payload == "marker" {
+				break
+			}
+			got = append(got, s.payload(n.Payload, since))
+		}
+		if !slices.Equal(got, want) {
+			s.Fatalf("%s announced %q, want %q", what, got, want)
+		}
+	}
+}
+
+// payload checks that an announced due time is one of this test.
+func (s *suite) payload(text string, since time.Time) string {
+	var micros int64
+	if _, err := fmt.Sscan(text, &micros); err != nil {
+		return text
+	}
+	if at := time.UnixMicro(micros); at.Before(since) || at.After(s.clock()) {
+		return "due at " + at.String()
+	}
+	return "due"
+}

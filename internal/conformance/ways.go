@@ -1,0 +1,212 @@
+package conformance
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A way is one way into the table.
+type way struct {
+	name          string
+	transactional bool // its operations run in a transaction of the caller
+	functions     bool // it calls the table's SQL functions
+	brief         bool // it differs from another way only in how arguments travel
+	open          func(*testing.T, *pgtest.DB, *workqueue.Table) begin
+}
+
+var ways = []way{
+	{name: "pgx", transactional: true, open: openPgx(pgx.QueryExecModeCacheStatement)},
+	{name: "pgx simple protocol", transactional: true, brief: true, open: openPgx(pgx.QueryExecModeSimpleProtocol)},
+	{name: "database sql", transactional: true, open: openSQL},
+	{name: "sqlx", transactional: true, open: openSQLX},
+	{name: "functions", transactional: true, functions: true, open: openFunctions},
+	{name: "pool", open: openPool(pgx.QueryExecModeCacheStatement)},
+	{name: "pool simple protocol", brief: true, open: openPool(pgx.QueryExecModeSimpleProtocol)},
+}
+
+// begin starts a transaction of a way.
+type begin func(context.Context) (*transaction, error)
+
+// A transaction is the operations inside one open transaction. After commit, rollback does nothing.
+type transaction struct {
+	ops
+	exec     func(ctx context.Context, query string) error
+	commit   func() error
+	rollback func() error
+}
+
+// ops are the operations that every way has. Each returns the ids that it changed.
+type ops interface {
+	insert(ctx context.Context, rows ...workqueue.NewRow) ([]uuid.UUID, error)
+	claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]uuid.UUID, error)
+	ack(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error)
+	abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration, cause string) ([]uuid.UUID, error)
+	retry(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error)
+	fail(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error)
+	extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID, error)
+	reap(ctx context.Context, limit int) (workqueue.Reaped, error)
+	redrive(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error)
+}
+
+// queueOps are the operations of the Go API.
+type queueOps struct {
+	*workqueue.Queue
+	write func(ctx context.Context, rows ...workqueue.NewRow) ([]workqueue.Inserted, error)
+}
+
+var _ ops = queueOps{}
+
+func (o queueOps) insert(ctx context.Context, rows ...workqueue.NewRow) ([]uuid.UUID, error) {
+	inserted, err := o.write(ctx, rows...)
+	ids := make([]uuid.UUID, len(inserted))
+	for i, in := range inserted {
+		ids[i] = in.ID
+	}
+	return ids, err
+}
+
+func (o queueOps) claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]uuid.UUID, error) {
+	rows, err := o.Claim(ctx, owner, lease, limit, lanes...)
+	ids := make([]uuid.UUID, len(rows))
+	for i, row := range rows {
+		ids[i] = row.ID
+	}
+	return ids, err
+}
+
+func (o queueOps) ack(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
+	return o.Ack(ctx, owner, ids)
+}
+
+func (o queueOps) abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration, cause string) ([]uuid.UUID, error) {
+	return o.Abandon(ctx, owner, ids, delay, cause)
+}
+
+func (o queueOps) retry(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error) {
+	return o.Retry(ctx, owner, ids, cause)
+}
+
+func (o queueOps) fail(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error) {
+	return o.Fail(ctx, owner, ids, cause)
+}
+
+func (o queueOps) extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID, error) {
+	return o.Extend(ctx, owner, ids, lease)
+}
+
+func (o queueOps) reap(ctx context.Context, limit int) (workqueue.Reaped, error) {
+	return o.ReapExpired(ctx, limit)
+}
+
+func (o queueOps) redrive(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
+	return o.Redrive(ctx, ids, "")
+}
+
+// inTx are the operations in an application's transaction.
+func inTx(table *workqueue.Table, tx workqueue.Tx) queueOps {
+	return queueOps{table.In(tx), func(ctx context.Context, rows ...workqueue.NewRow) ([]workqueue.Inserted, error) {
+		return table.Insert(ctx, tx, rows...)
+	}}
+}
+
+func openPgx(mode pgx.QueryExecMode) func(*testing.T, *pgtest.DB, *workqueue.Table) begin {
+	return func(t *testing.T, db *pgtest.DB, table *workqueue.Table) begin {
+		pool := poolInMode(t, db, mode)
+		return func(ctx context.Context) (*transaction, error) {
+			tx, err := pool.Begin(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return pgxTransaction(inTx(table, workqueue.Pgx(tx)), tx), nil
+		}
+	}
+}
+
+func pgxTransaction(o ops, tx pgx.Tx) *transaction {
+	return &transaction{
+		ops:      o,
+		exec:     func(ctx context.Context, query string) error { _, err := tx.Exec(ctx, query); return err },
+		commit:   func() error { return tx.Commit(context.Background()) },
+		rollback: func() error { return tx.Rollback(context.Background()) },
+	}
+}
+
+func openSQL(t *testing.T, db *pgtest.DB, table *workqueue.Table) begin {
+	handle := db.SQL(t)
+	return func(ctx context.Context) (*transaction, error) {
+		tx, err := handle.BeginTx(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		return sqlTransaction(inTx(table, workqueue.SQL(tx)), tx), nil
+	}
+}
+
+func openSQLX(t *testing.T, db *pgtest.DB, table *workqueue.Table) begin {
+	handle := sqlx.NewDb(db.SQL(t), "pgx")
+	return func(ctx context.Context) (*transaction, error) {
+		tx, err := handle.BeginTxx(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		return sqlTransaction(inTx(table, workqueue.SQL(tx)), tx.Tx), nil
+	}
+}
+
+func sqlTransaction(o ops, tx *sql.Tx) *transaction {
+	return &transaction{
+		ops:      o,
+		exec:     func(ctx context.Context, query string) error { _, err := tx.ExecContext(ctx, query); return err },
+		commit:   tx.Commit,
+		rollback: tx.Rollback,
+	}
+}
+
+// openPool makes every operation a transaction of its own; what is enqueued goes through pgx.
+func openPool(mode pgx.QueryExecMode) func(*testing.T, *pgtest.DB, *workqueue.Table) begin {
+	return func(t *testing.T, db *pgtest.DB, table *workqueue.Table) begin {
+		pool := poolInMode(t, db, mode)
+		return func(context.Context) (*transaction, error) {
+			return &transaction{
+				ops:      onPool(table, pool),
+				commit:   func() error { return nil },
+				rollback: func() error { return nil },
+			}, nil
+		}
+	}
+}
+
+func onPool(table *workqueue.Table, pool *pgxpool.Pool) queueOps {
+	return queueOps{table.On(pool), func(ctx context.Context, rows ...workqueue.NewRow) (inserted []workqueue.Inserted, err error) {
+		err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			inserted, err = table.Insert(ctx, workqueue.Pgx(tx), rows...)
+			return err
+		})
+		return inserted, err
+	}}
+}
+
+// poolInMode is the test's pool, or one like it whose connections send statements in another mode.
+func poolInMode(t *testing.T, db *pgtest.DB, mode pgx.QueryExecMode) *pgxpool.Pool {
+	if mode == db.Pool.Config().ConnConfig.DefaultQueryExecMode {
+		return db.Pool
+	}
+	config := db.Pool.Config()
+	config.ConnConfig.DefaultQueryExecMode = mode
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}

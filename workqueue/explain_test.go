@@ -1,0 +1,431 @@
+package workqueue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/pgtest"
+)
+
+// TestPlans looks at the plan of every statement and of every SQL function, under the settings that the
+// library pins: on an empty table that was never analysed, after a million rows have come and a million
+// are still to come, and once that table was analysed. None may scan the table, and a claim must
+// look at the same number of pages in all of them.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	for _, spec := range []Spec{goldenOutbox, goldenInvoices} {
+		t.Run(spec.Table, func(t *testing.T) {
+			t.Parallel()
+			p := newPlanner(t, spec)
+			p.prepareEarly(t)
+			t.Run("empty, never analysed", p.check)
+
+			p.insertDue(t)
+			small := p.claimBuffers(t)
+			p.load(t, manyRows(spec))
+			t.Run("many rows, never analysed", p.check)
+			t.Run("many rows, planned while empty", func(t *testing.T) { p.wantBuffers(t, p.earlyBuffers(t), small) })
+			t.Run("many rows, claim never analysed", func(t *testing.T) { p.wantBuffers(t, p.claimBuffers(t), small) })
+
+			p.exec(t, "ANALYZE $T")
+			t.Run("many rows, analysed", p.check)
+			t.Run("many rows, claim analysed", func(t *testing.T) { p.wantBuffers(t, p.claimBuffers(t), small) })
+		})
+	}
+}
+
+// manyRows is how many Done rows a table gets, and how many that are due in the far future: a million for
+// one of the tables.
+func manyRows(spec Spec) int {
+	if testing.Short() || len(spec.Lanes) > 0 {
+		return 20_000
+	}
+	return 1_000_000
+}
+
+const claimLimit = 100
+
+// A planner asks PostgreSQL for plans on one table.
+type planner struct {
+	db        *pgtest.DB
+	spec      Spec
+	rows      int       // made so far
+	prepared  int       // statements so far
+	early     *pgx.Conn // its claim was planned while the table was empty
+	earlyName string
+}
+
+func newPlanner(t *testing.T, spec Spec) *planner {
+	p := &planner{db: pgtest.New(t), spec: spec}
+	p.spec.Schema = p.db.Schema
+	up, _, err := DDL(p.spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.exec(t, up)
+	p.exec(t, "ALTER TABLE $T SET (autovacuum_enabled = false)") // statistics come when the test says so
+	return p
+}
+
+func (p *planner) exec(t *testing.T, query string) {
+	t.Helper()
+	if _, err := p.db.Pool.Exec(t.Context(), strings.ReplaceAll(query, "$T", p.spec.Name())); err != nil {
+		t.Fatalf("%v\n%s", err, query)
+	}
+}
+
+// insert makes n rows with the given core columns.
+func (p *planner) insert(t *testing.T, n int, columns, values string) {
+	t.Helper()
+	for _, c := range p.spec.Columns {
+		columns += ", " + quote(c.Name)
+		values += ", " + p.sample(c)
+	}
+	p.exec(t, fmt.Sprintf("INSERT INTO $T (id, %s) SELECT lpad(to_hex(g.n), 32, '0')::uuid, %s FROM generate_series(%d, %d) AS g (n)",
+		columns, values, p.rows+1, p.rows+n))
+	p.rows += n
+}
+
+// sample is a column's value in row g.n.
+func (p *planner) sample(c Column) string {
+	if slices.Contains(p.spec.Unique, c.Name) && !c.NotNull {
+		return "g.n::text"
+	}
+	return map[string]string{"text": "'eu'", "bytea": `'\x00'`, "smallint": "1", "numeric": "g.n", "jsonb": "NULL", "date": "NULL"}[c.Type]
+}
+
+// insertDue makes the rows of the next claim: due before all others, and never touched by a claim that was
+// rolled back, whose dead row versions would fill their pages.
+func (p *planner) insertDue(t *testing.T) {
+	t.Helper()
+	p.insert(t, claimLimit, "due_at", fmt.Sprintf("now() - interval '1 day' - interval '%d seconds'", p.rows))
+}
+
+// load fills the table with n Done rows and n far-future ones.
+func (p *planner) load(t *testing.T, n int) {
+	t.Helper()
+	start := time.Now()
+	p.insert(t, n, "due_at, status, attempts, owner_token, completed_at",
+		"now() - interval '1 hour', 2, 1, '00000000-0000-0000-0000-000000000001', now() - interval '1 minute'")
+	p.insert(t, n, "due_at", "now() + interval '1 year' + g.n * interval '1 second'")
+	t.Logf("%d rows in %v", 2*n, time.Since(start).Round(time.Millisecond))
+}
+
+// check looks at every statement and function, as a plan for these very arguments and as a generic one.
+func (p *planner) check(t *testing.T) {
+	queries := append(p.statements(), p.functions()...)
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		t.Run(mode, func(t *testing.T) {
+			for _, q := range queries {
+				t.Run(q.name, func(t *testing.T) { q.judge(t, p.explain(t, q, mode)) })
+			}
+		})
+	}
+}
+
+// A query is a statement with arguments for it.
+type query struct {
+	name, text string
+	types      string // of its parameters; PostgreSQL infers them where it is empty
+	args       []string
+	unpinned   bool
+	claims     bool
+}
+
+// statements are what the Go API sends.
+func (p *planner) statements() (list []query) {
+	s := renderStatements(p.spec)
+	for _, stmt := range allStatements(s) {
+		q := query{name: stmt.name, text: stmt.text, unpinned: stmt.name == s.insert.name, claims: stmt.name == s.claim.name}
+		for _, name := range stmt.params {
+			q.args = append(q.args, p.argument(name, q.unpinned || stmt.name == "find_unique"))
+		}
+		list = append(list, q)
+	}
+	return list
+}
+
+// functions are the bodies of the table's SQL functions, which pin the same settings.
+func (p *planner) functions() (list []query) {
+	v := newView(p.spec)
+	for _, f := range v.Functions() {
+		q := query{name: f.Name + " function", text: v.inline(f.file, f.expression), types: "(" + f.Types() + ")", claims: f.file == "claim"}
+		if f.wrap != "" {
+			q.text = fmt.Sprintf(f.wrap, q.text)
+		}
+		for _, param := range f.params {
+			q.args = append(q.args, p.argument(strings.Trim(param.name, `"`), false))
+		}
+		list = append(list, q)
+	}
+	return list
+}
+
+const someIDs = "ARRAY(SELECT lpad(to_hex(n), 32, '0')::uuid FROM generate_series(1, 100) AS n)"
+
+// argument is an example for a parameter, as SQL. A column is a parameter as a lane or, in an insert, as an array.
+func (p *planner) argument(name string, array bool) string {
+	if c, ok := p.spec.column(strings.TrimPrefix(name, "column_")); ok {
+		if array {
+			return "'{}'"
+		}
+		return strings.ReplaceAll(p.sample(c), "g.n", "1")
+	}
+	example, ok := map[string]string{
+		"ids": someIDs, "tokens": someIDs, "delays": "'{}'", "errors": "'{}'", "cancelled": "'{}'",
+		"due_at": "'{}'", "max_attempts": "'{}'", "headers": "'{}'",
+		"owner_token": "'00000000-0000-0000-0000-000000000002'", "lease": "'30 seconds'", "lease_seconds": "30",
+		"batch_size": fmt.Sprint(claimLimit), "max_rows": "1000", "delay_seconds": "5", "error": "'e'", "reason": "'r'", "actor": "'a'",
+		"after_due": "'-infinity'", "after_id": "'" + uuid.Nil.String() + "'", "since": "now()", "age": "'7 days'",
+	}[name]
+	if !ok {
+		panic("no example for the parameter " + name)
+	}
+	return example
+}
+
+// A plan is a node of what EXPLAIN (FORMAT JSON) writes.
+type plan struct {
+	Node     string `json:"Node Type"`
+	Relation string `json:"Relation Name"`
+	Index    string `json:"Index Name"`
+	Hit      int    `json:"Shared Hit Blocks"`
+	Read     int    `json:"Shared Read Blocks"`
+	Plans    []plan `json:"Plans"`
+}
+
+func (n plan) walk(visit func(plan)) {
+	visit(n)
+	for _, child := range n.Plans {
+		child.walk(visit)
+	}
+}
+
+func (q query) judge(t *testing.T, root plan) {
+	t.Helper()
+	nodes := map[string]int{}
+	root.walk(func(n plan) {
+		nodes[n.Node]++
+		if n.Node == "Seq Scan" || n.Node == "Bitmap Heap Scan" {
+			t.Errorf("%s on %s", n.Node, n.Relation)
+		}
+	})
+	if q.claims && (nodes["Tid Scan"] != 1 || nodes["Index Scan"] != 1 || nodes["Limit"] != 1) {
+		t.Errorf("a claim is to be an index scan and a fetch by TID, but has the nodes %v", nodes)
+	}
+	if q.claims && q.types == "" && nodes["Sort"] > 0 {
+		t.Errorf("a claim is to read the index in order, but sorts: %v", nodes)
+	}
+}
+
+// explain plans a query as the library runs it: its settings are pinned in the same transaction.
+func (p *planner) explain(t *testing.T, q query, mode string) plan {
+	t.Helper()
+	return p.inTransaction(t, func(tx pgx.Tx) plan {
+		if !q.unpinned {
+			execTx(t, tx, pinText)
+		}
+		execTx(t, tx, "SET LOCAL plan_cache_mode = "+mode)
+		name := p.prepare(t, tx, q)
+		return explainTx(t, tx, "EXPLAIN (FORMAT JSON) EXECUTE "+name+q.arguments(t, tx))
+	})
+}
+
+// prepare makes a prepared statement of a name that no other has: a connection outlives the transaction.
+func (p *planner) prepare(t *testing.T, tx pgx.Tx, q query) (name string) {
+	t.Helper()
+	p.prepared++
+	name = fmt.Sprintf("q%d", p.prepared)
+	execTx(t, tx, "PREPARE "+name+" "+q.types+" AS "+q.text)
+	return name
+}
+
+// arguments are the query's arguments for EXECUTE, which takes no subqueries.
+func (q query) arguments(t *testing.T, tx pgx.Tx) string {
+	t.Helper()
+	if len(q.args) == 0 {
+		return ""
+	}
+	var ids string
+	if err := tx.QueryRow(t.Context(), "SELECT quote_literal("+someIDs+")").Scan(&ids); err != nil {
+		t.Fatal(err)
+	}
+	return "(" + strings.ReplaceAll(strings.Join(q.args, ", "), someIDs, ids) + ")"
+}
+
+// inTransaction runs fn in a transaction that is rolled back.
+func (p *planner) inTransaction(t *testing.T, fn func(pgx.Tx) plan) plan {
+	t.Helper()
+	tx, err := p.db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
+	return fn(tx)
+}
+
+func execTx(t *testing.T, tx pgx.Tx, query string) {
+	t.Helper()
+	if _, err := tx.Exec(t.Context(), query, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatalf("%v\n%s", err, query)
+	}
+}
+
+func explainTx(t *testing.T, tx pgx.Tx, query string) plan {
+	t.Helper()
+	var text string
+	if err := tx.QueryRow(t.Context(), query, pgx.QueryExecModeSimpleProtocol).Scan(&text); err != nil {
+		t.Fatalf("%v\n%s", err, query)
+	}
+	var explained []struct{ Plan plan }
+	if err := json.Unmarshal([]byte(text), &explained); err != nil {
+		t.Fatal(err)
+	}
+	return explained[0].Plan
+}
+
+// claimQuery is the Go API's claim.
+func (p *planner) claimQuery() query {
+	list := p.statements()
+	return list[slices.IndexFunc(list, func(q query) bool { return q.claims })]
+}
+
+const explainBuffers = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE "
+
+// claimBuffers is how many pages a claim looks at. The claim is rolled back.
+func (p *planner) claimBuffers(t *testing.T) int {
+	t.Helper()
+	p.insertDue(t)
+	q := p.claimQuery()
+	root := p.inTransaction(t, func(tx pgx.Tx) plan {
+		execTx(t, tx, pinText)
+		name := p.prepare(t, tx, q)
+		return explainTx(t, tx, explainBuffers+name+q.arguments(t, tx))
+	})
+	return root.Hit + root.Read
+}
+
+// prepareEarly makes a connection keep the generic plan that the claim has while the table is empty.
+func (p *planner) prepareEarly(t *testing.T) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), p.db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	p.early = conn
+	if _, err := conn.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan"); err != nil {
+		t.Fatal(err)
+	}
+	p.withEarly(t, func(tx pgx.Tx) plan {
+		p.earlyName = p.prepare(t, tx, p.claimQuery())
+		return explainTx(t, tx, explainBuffers+p.earlyName+p.claimQuery().arguments(t, tx))
+	})
+}
+
+// earlyBuffers is claimBuffers with that plan.
+func (p *planner) earlyBuffers(t *testing.T) int {
+	t.Helper()
+	p.insertDue(t)
+	root := p.withEarly(t, func(tx pgx.Tx) plan {
+		return explainTx(t, tx, explainBuffers+p.earlyName+p.claimQuery().arguments(t, tx))
+	})
+	return root.Hit + root.Read
+}
+
+func (p *planner) withEarly(t *testing.T, fn func(pgx.Tx) plan) plan {
+	t.Helper()
+	tx, err := p.early.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
+	execTx(t, tx, pinText)
+	return fn(tx)
+}
+
+// wantBuffers compares a claim among many rows with the same claim in a small table. The index is two
+// levels higher; else a claim pays for its own rows only.
+func (p *planner) wantBuffers(t *testing.T, got, small int) {
+	t.Helper()
+	t.Logf("a claim of %d rows looks at %d pages, in a small table at %d", claimLimit, got, small)
+	if limit := small + small/4; got > limit {
+		t.Errorf("a claim of %d rows looks at %d pages, want at most %d: a small table's %d and a quarter", claimLimit, got, limit, small)
+	}
+}
+
+// TestClaimsAreHOT counts the claims that PostgreSQL could make heap-only: no index entry is written for
+// them. It runs alone: an open transaction of another test would keep the row versions that make room.
+func TestClaimsAreHOT(t *testing.T) {
+	for _, spec := range []Spec{goldenOutbox, goldenInvoices} {
+		t.Run(spec.Table, func(t *testing.T) {
+			p := newPlanner(t, spec)
+			var claimed, hot int
+			for range 10 { // rows settle and others come, as in steady state
+				p.insert(t, 5*claimLimit, "due_at", "now() - interval '1 minute'")
+				for range 5 {
+					c, h := p.claimAndAck(t)
+					claimed, hot = claimed+c, hot+h
+				}
+			}
+			t.Logf("%d of %d claims are heap-only", hot, claimed)
+			// every claim is full, or the share says little
+			if claimed != 50*claimLimit || hot < claimed*95/100 {
+				t.Errorf("%d of %d claims are heap-only, want 95 %%", hot, claimed)
+			}
+		})
+	}
+}
+
+// claimAndAck counts the updates of a claim from inside its transaction.
+func (p *planner) claimAndAck(t *testing.T) (claimed, hot int) {
+	t.Helper()
+	table, err := Open(p.spec, Telemetry{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lanes []any
+	if len(p.spec.Lanes) > 0 {
+		lanes = []any{"eu", 1}
+	}
+	token := NewOwnerToken()
+	var ids []uuid.UUID
+	err = pgx.BeginFunc(t.Context(), p.db.Pool, func(tx pgx.Tx) error {
+		claimedBefore, hotBefore, err := p.updates(t.Context(), tx)
+		if err != nil {
+			return err
+		}
+		rows, err := table.In(Pgx(tx)).Claim(t.Context(), token, time.Minute, claimLimit, lanes...)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			ids = append(ids, row.ID)
+		}
+		claimed, hot, err = p.updates(t.Context(), tx)
+		claimed, hot = claimed-claimedBefore, hot-hotBefore
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := table.On(p.db.Pool).Ack(t.Context(), token, ids); err != nil {
+		t.Fatal(err)
+	}
+	return claimed, hot
+}
+
+// updates are those that the session has not reported to the statistics yet.
+func (p *planner) updates(ctx context.Context, tx pgx.Tx) (all, hot int, err error) {
+	err = tx.QueryRow(ctx, "SELECT pg_stat_get_xact_tuples_updated($1::regclass), pg_stat_get_xact_tuples_hot_updated($1::regclass)",
+		p.spec.Name()).Scan(&all, &hot)
+	return all, hot, err
+}

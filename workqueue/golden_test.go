@@ -1,0 +1,171 @@
+package workqueue
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
+
+// goldenOutbox has the outbox's shape: a dedup key and no lanes.
+var goldenOutbox = Spec{
+	Table: "outbox",
+	Columns: []Column{
+		{Name: "topic", Type: "text", NotNull: true},
+		{Name: "key", Type: "text"},
+		{Name: "payload", Type: "bytea", NotNull: true},
+		{Name: "dedup_key", Type: "text"},
+	},
+	Unique: []string{"topic", "dedup_key"},
+}
+
+// goldenInvoices has everything that the outbox has not: lanes, casts, a schema, delete on ack.
+var goldenInvoices = Spec{
+	Schema: "billing",
+	Table:  "invoices",
+	Columns: []Column{
+		{Name: "region", Type: "text", NotNull: true},
+		{Name: "priority", Type: "smallint", NotNull: true},
+		{Name: "amount", Type: "numeric"},
+		{Name: "order", Type: "jsonb"},
+		{Name: "due", Type: "date"},
+	},
+	Lanes:       []string{"region", "priority"},
+	MaxAttempts: 5,
+	Retry:       Retry{Growth: Linear, Base: 5 * time.Second, Cap: time.Hour},
+	DeleteDone:  true,
+}
+
+// TestGolden shows a reviewer every statement as it is sent. Run it with -update after a change that is meant.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	for _, spec := range []Spec{goldenOutbox, goldenInvoices} {
+		t.Run(spec.Table, func(t *testing.T) {
+			t.Parallel()
+			up, down, err := DDL(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, spec.Table+"/table.up.sql", up)
+			golden(t, spec.Table+"/table.down.sql", down)
+			for _, stmt := range allStatements(renderStatements(spec)) {
+				golden(t, spec.Table+"/"+stmt.name+".sql", annotated(stmt))
+			}
+		})
+	}
+	t.Run("plan settings", func(t *testing.T) {
+		t.Parallel()
+		unpin := unpinCall(make([]string, len(planSettings)))
+		golden(t, "plan_settings.sql", strings.Join([]string{pinText, pinLazyText, savePinText, unpin.text}, ";\n\n")+";\n")
+	})
+}
+
+// TestGoldenFilesAreAllUsed finds the files of statements that are no more.
+func TestGoldenFilesAreAllUsed(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{"plan_settings.sql": true}
+	for _, spec := range []Spec{goldenOutbox, goldenInvoices} {
+		known[spec.Table+"/table.up.sql"] = true
+		known[spec.Table+"/table.down.sql"] = true
+		for _, stmt := range allStatements(renderStatements(spec)) {
+			known[spec.Table+"/"+stmt.name+".sql"] = true
+		}
+	}
+	files, err := filepath.Glob("testdata/golden/*/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name, _ := filepath.Rel("testdata/golden", file)
+		if !known[filepath.ToSlash(name)] {
+			t.Errorf("%s is the golden file of nothing", file)
+		}
+	}
+}
+
+// TestEveryFileIsAStatement finds the templates that nothing renders.
+func TestEveryFileIsAStatement(t *testing.T) {
+	t.Parallel()
+	used := map[string]bool{"table": true, "table_down": true, "function": true, "retry_or_fail": true}
+	for _, spec := range []Spec{goldenOutbox, goldenInvoices} {
+		for _, stmt := range allStatements(renderStatements(spec)) {
+			used[stmt.name] = true
+		}
+	}
+	files, err := sqlFiles.ReadDir("sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if name := strings.TrimSuffix(file.Name(), ".sql"); !used[name] {
+			t.Errorf("sql/%s is rendered by nothing", file.Name())
+		}
+	}
+}
+
+// allStatements are the statements that a Spec has, however many there will be.
+func allStatements(s statements) (list []statement) {
+	v := reflect.ValueOf(s)
+	for i := range v.NumField() {
+		field := v.Field(i)
+		stmt := statement{name: field.FieldByName("name").String(), text: field.FieldByName("text").String()}
+		for p := range field.FieldByName("params").Len() {
+			stmt.params = append(stmt.params, field.FieldByName("params").Index(p).String())
+		}
+		if stmt.text != "" {
+			list = append(list, stmt)
+		}
+	}
+	return list
+}
+
+// annotated is a statement with the names of its parameters.
+func annotated(s statement) string {
+	var b strings.Builder
+	for i, name := range s.params {
+		fmt.Fprintf(&b, "-- $%d %s\n", i+1, name)
+	}
+	return b.String() + s.text + ";\n"
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", "golden", filepath.FromSlash(name))
+	if *update {
+		writeGolden(t, file, got)
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v: run go test -run Golden -update", err)
+	}
+	if got != string(want) {
+		t.Errorf("%s is not what is rendered now; if that is meant, run go test -run Golden -update\n%s", file, firstDifference(got, string(want)))
+	}
+}
+
+func writeGolden(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func firstDifference(got, want string) string {
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			return fmt.Sprintf("line %d\n got: %s\nwant: %s", i+1, g[i], w[i])
+		}
+	}
+	return fmt.Sprintf("got %d lines, want %d", len(g), len(w))
+}

@@ -1,0 +1,202 @@
+package workqueue_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/workqueue"
+)
+
+var letters = workqueue.Spec{
+	Table:   "letters",
+	Columns: []workqueue.Column{{Name: "address", Type: "text", NotNull: true}},
+	Unique:  []string{"address"},
+}
+
+func letter(address string) workqueue.NewRow { return workqueue.NewRow{Values: []any{address}} }
+
+// write inserts rows in a transaction of its own.
+func write(ctx context.Context, db *pgtest.DB, table *workqueue.Table, rows ...workqueue.NewRow) (in []workqueue.Inserted, err error) {
+	err = pgx.BeginFunc(ctx, db.Pool, func(tx pgx.Tx) error {
+		in, err = table.Insert(ctx, workqueue.Pgx(tx), rows...)
+		return err
+	})
+	return in, err
+}
+
+func count(t *testing.T, db *pgtest.DB, table *workqueue.Table) (n int) {
+	t.Helper()
+	if err := db.Pool.QueryRow(t.Context(), "SELECT count(*) FROM "+table.Name()).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// The trace of the enqueueing code travels with the row; a header of the caller's own wins over it.
+func TestInsertCarriesTheTrace(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	table := create(t, db, letters)
+	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
+	ctx := trace.ContextWithSpanContext(t.Context(), span)
+	traced, own := letter("a"), letter("b")
+	traced.Headers = map[string]string{"k": "v"}
+	own.Headers = map[string]string{"traceparent": "mine"}
+	if _, err := write(ctx, db, table, traced, own); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := table.On(db.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 2)
+	if err != nil || len(rows) != 2 {
+		t.Fatalf("claimed %v, error %v", rows, err)
+	}
+	if got := rows[0].Headers; !strings.Contains(got["traceparent"], span.TraceID().String()) || got["k"] != "v" {
+		t.Errorf("headers: got %v, want the trace %s", got, span.TraceID())
+	}
+	if got := rows[1].Headers; got["traceparent"] != "mine" {
+		t.Errorf("headers: got %v, want the caller's own", got)
+	}
+}
+
+func TestInsertRefusesTooMany(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	table := create(t, db, letters)
+	rows := make([]workqueue.NewRow, workqueue.MaxBatch+1)
+	for i := range rows {
+		rows[i] = letter(uuid.NewString())
+	}
+	_, err := write(t.Context(), db, table, rows...)
+	wantInvalid(t, err, "rows")
+	if _, err := write(t.Context(), db, table, rows[1:]...); err != nil {
+		t.Errorf("a full batch: %v", err)
+	}
+	if n := count(t, db, table); n != workqueue.MaxBatch {
+		t.Errorf("%d rows are there, want %d", n, workqueue.MaxBatch)
+	}
+}
+
+// The error says which row of the batch is bad; one row alone needs no number.
+func TestCheckNamesTheRow(t *testing.T) {
+	t.Parallel()
+	table, err := workqueue.Open(letters, workqueue.Telemetry{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := letter("a\x00b")
+	if err := table.Check(letter("a"), bad, letter("c")); err == nil || !strings.Contains(err.Error(), "row 2 of 3") {
+		t.Errorf("got the error %v, want one about row 2 of 3", err)
+	}
+	if err := table.Check(bad); err == nil || strings.Contains(err.Error(), "row 1") {
+		t.Errorf("got the error %v, want one without a number", err)
+	}
+	if err := table.Check(letter("a"), letter("b")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestInsertOfATakenID(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	table := create(t, db, letters)
+	a, b := letter("a"), letter("b")
+	a.ID = uuid.New()
+	b.ID = a.ID
+	_, err := write(t.Context(), db, table, a, b)
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != "23505" {
+		t.Errorf("got the error %v, want a violated primary key", err)
+	}
+	if n := count(t, db, table); n != 0 {
+		t.Errorf("%d rows are there, want none", n)
+	}
+}
+
+func TestInsertWithAnEndedContext(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	table := create(t, db, letters)
+	tx, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := table.Insert(ctx, workqueue.Pgx(tx), letter("a")); !errors.Is(err, context.Canceled) {
+		t.Errorf("got the error %v, want context.Canceled", err)
+	}
+	_ = tx.Commit(t.Context())
+	if n := count(t, db, table); n != 0 {
+		t.Errorf("%d rows are there, want none", n)
+	}
+}
+
+// A trigger that swallows rows must not make the library look for their holders for ever.
+func TestInsertOfASuppressedRow(t *testing.T) {
+	t.Parallel()
+	for name, spec := range map[string]workqueue.Spec{"unique": letters, "not unique": {Table: letters.Table, Columns: letters.Columns}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			table := create(t, db, spec)
+			_, err := db.Pool.Exec(t.Context(), `CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+				CREATE TRIGGER swallow BEFORE INSERT ON letters FOR EACH ROW WHEN (NEW.address = 'nobody') EXECUTE FUNCTION swallow()`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = write(t.Context(), db, table, letter("a"), letter("nobody"))
+			if err == nil || !strings.Contains(err.Error(), "trigger") {
+				t.Errorf("got the error %v, want one that names the cause", err)
+			}
+			if n := count(t, db, table); n != 0 {
+				t.Errorf("%d rows are there, want none", n)
+			}
+		})
+	}
+}
+
+// The holder of unique values may be acked away while its duplicate is written: then the row is written.
+func TestInsertAfterTheHolderVanished(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	spec := letters
+	spec.DeleteDone = true
+	table := create(t, db, spec)
+	for range 20 {
+		if _, err := write(t.Context(), db, table, letter("a")); err != nil {
+			t.Fatal(err)
+		}
+		token := workqueue.NewOwnerToken()
+		rows, err := table.On(db.Pool).Claim(t.Context(), token, time.Minute, 1)
+		if err != nil || len(rows) != 1 {
+			t.Fatalf("claimed %v, error %v", rows, err)
+		}
+		acked := make(chan error, 1)
+		go func() {
+			_, err := table.On(db.Pool).Ack(t.Context(), token, []uuid.UUID{rows[0].ID})
+			acked <- err
+		}()
+		in, err := write(t.Context(), db, table, letter("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := <-acked; err != nil {
+			t.Fatal(err)
+		}
+		if in[0].ID == uuid.Nil || in[0].Duplicate != (in[0].ID == rows[0].ID) || count(t, db, table) == 0 != in[0].Duplicate {
+			t.Fatalf("inserted %v beside the holder %v, %d rows are there", in[0], rows[0].ID, count(t, db, table))
+		}
+		if _, err := db.Pool.Exec(t.Context(), "DELETE FROM "+table.Name()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

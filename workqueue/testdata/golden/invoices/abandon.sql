@@ -1,0 +1,14 @@
+-- $1 ids
+-- $2 tokens
+-- $3 delays
+-- $4 errors
+UPDATE "billing"."invoices" AS t
+SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', least(5000000 * (t.attempts::float8), 3600000000) * interval '1 microsecond') END,
+    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
+FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[]) AS s (id, token, delay, error)
+WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+RETURNING t.id, t.status;

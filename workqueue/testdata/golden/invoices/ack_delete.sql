@@ -1,0 +1,6 @@
+-- $1 ids
+-- $2 tokens
+DELETE FROM "billing"."invoices" AS t
+USING unnest($1::uuid[], $2::uuid[]) AS s (id, token)
+WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+RETURNING t.id;

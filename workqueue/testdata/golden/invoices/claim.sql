@@ -1,0 +1,25 @@
+-- $1 owner_token
+-- $2 lease
+-- $3 after_due
+-- $4 after_id
+-- $5 column_region
+-- $6 column_priority
+-- $7 batch_size
+UPDATE "billing"."invoices" AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = $1::uuid,
+    locked_until = clock_timestamp() + $2::interval
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "billing"."invoices" AS r
+    WHERE r.completed_at IS NULL
+      AND r.status = 0
+      AND r.due_at <= now()
+      AND (r.due_at, r.id) > ($3::timestamptz, $4::uuid)
+      AND r."region" = $5::text
+      AND r."priority" = $6::smallint
+    ORDER BY r."region", r."priority", r.due_at, r.id
+    LIMIT $7::int
+    FOR NO KEY UPDATE SKIP LOCKED))
+RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."region", t."priority", t."amount", t."order", t."due";

@@ -1,0 +1,5 @@
+-- $1 ids
+-- $2 tokens
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours, coalesce(t.status, 0) AS status
+FROM unnest($1::uuid[], $2::uuid[]) AS s (id, token)
+LEFT JOIN "billing"."invoices" AS t ON t.id = s.id;

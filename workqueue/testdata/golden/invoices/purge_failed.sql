@@ -1,0 +1,12 @@
+-- $1 age
+-- $2 max_rows
+DELETE FROM "billing"."invoices" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "billing"."invoices" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.failed_at < now() - $1::interval
+    ORDER BY r.failed_at, r.id
+    LIMIT $2::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id;

@@ -1,0 +1,323 @@
+CREATE TABLE "billing"."invoices" (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    due_at timestamptz NOT NULL DEFAULT now(),
+    created_at timestamptz NOT NULL DEFAULT now(),
+    max_attempts integer NOT NULL DEFAULT 5,
+    attempts integer NOT NULL DEFAULT 0,
+    status smallint NOT NULL DEFAULT 0,
+    locked_until timestamptz,
+    owner_token uuid,
+    completed_at timestamptz,
+    failed_at timestamptz,
+    cancelled_at timestamptz,
+    last_error text,
+    headers jsonb,
+    "region" text NOT NULL,
+    "priority" smallint NOT NULL,
+    "amount" numeric,
+    "order" jsonb,
+    "due" date,
+    CONSTRAINT "invoices_state_check" CHECK (
+        status BETWEEN 0 AND 3
+        AND (status = 1) = (locked_until IS NOT NULL)
+        AND (status <> 1 OR owner_token IS NOT NULL)
+        AND (status <> 0 OR attempts < max_attempts) -- a row that no claim may start would block every claim
+        AND (status >= 2) = (completed_at IS NOT NULL)
+        AND (status = 3) = (failed_at IS NOT NULL)
+    ),
+    CONSTRAINT "invoices_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
+    CONSTRAINT "invoices_due_check" CHECK (isfinite(due_at))
+) WITH (
+    fillfactor = 42,
+    autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 1
+);
+
+COMMENT ON TABLE "billing"."invoices" IS 'txwork core 1';
+
+CREATE INDEX "invoices_claim_idx" ON "billing"."invoices" ("region", "priority", due_at, id) WHERE completed_at IS NULL;
+
+CREATE INDEX "invoices_failed_idx" ON "billing"."invoices" (failed_at, id) WHERE failed_at IS NOT NULL;
+
+CREATE FUNCTION "billing"."invoices_announce"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    PERFORM pg_notify('billing.invoices', (extract(epoch FROM now()) * 1000000)::bigint::text);
+    RETURN NULL;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "billing"."invoices_announce"() FROM PUBLIC;
+
+CREATE TRIGGER "invoices_announce" AFTER INSERT ON "billing"."invoices"
+FOR EACH STATEMENT EXECUTE FUNCTION "billing"."invoices_announce"();
+
+CREATE FUNCTION "billing"."invoices_claim"(owner_token uuid, lease_seconds integer, batch_size integer, "region" text, "priority" smallint) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($2 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH claimed AS (
+UPDATE "billing"."invoices" AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = $1::uuid,
+    locked_until = clock_timestamp() + make_interval(secs => $2)::interval
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "billing"."invoices" AS r
+    WHERE r.completed_at IS NULL
+      AND r.status = 0
+      AND r.due_at <= now()
+      AND (r.due_at, r.id) > ('-infinity'::timestamptz, '00000000-0000-0000-0000-000000000000'::uuid)
+      AND r."region" = $4::text
+      AND r."priority" = $5::smallint
+    ORDER BY r."region", r."priority", r.due_at, r.id
+    LIMIT $3::int
+    FOR NO KEY UPDATE SKIP LOCKED))
+RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."region", t."priority", t."amount", t."order", t."due"
+)
+SELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "billing"."invoices_claim"(uuid, integer, integer, text, smallint) FROM PUBLIC;
+
+CREATE FUNCTION "billing"."invoices_ack"(owner_token uuid, ids uuid[]) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+WITH changed AS (
+DELETE FROM "billing"."invoices" AS t
+USING unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
+WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+RETURNING t.id
+)
+SELECT changed.id FROM changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "billing"."invoices_ack"(uuid, uuid[]) FROM PUBLIC;
+
+CREATE FUNCTION "billing"."invoices_abandon"(owner_token uuid, ids uuid[], delay_seconds integer DEFAULT 0, error text DEFAULT NULL) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH changed AS (
+UPDATE "billing"."invoices" AS t
+SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', least(5000000 * (t.attempts::float8), 3600000000) * interval '1 microsecond') END,
+    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
+FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[], array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]) AS s (id, token, delay, error)
+WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+RETURNING t.id, t.status
+)
+SELECT changed.id FROM changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "billing"."invoices_abandon"(uuid, uuid[], integer, text) FROM PUBLIC;
+
+CREATE FUNCTION "billing"."invoices_fail"(owner_token uuid, ids uuid[], error text) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+WITH changed AS (
+UPDATE "billing"."invoices" AS t
+SET status = 3,
+    completed_at = clock_timestamp(),
+    failed_at = clock_timestamp(),
+    cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
+FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[], array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]) AS s (id, token, error, cancelled)
+WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+RETURNING t.id
+)
+SELECT changed.id FROM changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "billing"."invoices_fail"(uuid, uuid[], text) FROM PUBLIC;
+
+CREATE FUNCTION "billing"."invoices_extend"(owner_token uuid, ids uuid[], lease_seconds integer) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH changed AS (
+UPDATE "billing"."invoices" AS t
+SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval
+FROM (
+    SELECT r.id
+    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
+    JOIN "billing"."invoices" AS r ON r.id = s.id
+    WHERE r.owner_token = s.token AND r.status = 1
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+) AS held
+WHERE t.id = held.id AND t.status = 1
+RETURNING t.id, t.cancelled_at IS NOT NULL AS cancelled
+)
+SELECT changed.id FROM changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "billing"."invoices_extend"(uuid, uuid[], integer) FROM PUBLIC;
+
+CREATE FUNCTION "billing"."invoices_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "billing"."invoices" AS t
+    SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + least(5000000 * (t.attempts::float8), 3600000000) * interval '1 microsecond') END,
+    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' || to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
+    WHERE t.ctid = ANY (ARRAY(
+        SELECT r.ctid
+        FROM "billing"."invoices" AS r
+        WHERE r.completed_at IS NULL
+          AND r.status = 1
+          AND r.due_at <= now()
+          AND r.locked_until < now()
+        ORDER BY r."region", r."priority", r.due_at, r.id
+        LIMIT $1::int
+        FOR NO KEY UPDATE SKIP LOCKED))
+    RETURNING t.status
+)
+SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed
+FROM changed
+HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_notify('billing.invoices', (extract(epoch FROM now()) * 1000000)::bigint::text) IS NOT NULL ELSE true END;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "billing"."invoices_reap_expired"(integer) FROM PUBLIC;
+
+CREATE FUNCTION "billing"."invoices_redrive"(ids uuid[]) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "billing"."invoices" AS t
+    SET status = 0,
+        attempts = 0,
+        due_at = clock_timestamp(),
+        completed_at = NULL,
+        failed_at = NULL,
+        cancelled_at = NULL,
+        owner_token = NULL,
+        headers = coalesce(t.headers, '{}'::jsonb) || jsonb_build_object(
+            'txwork-redriven-by', coalesce(NULL::text, session_user::text),
+            'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+    WHERE t.id = ANY ($1::uuid[]) AND t.status = 3
+    RETURNING t.id
+), told AS (
+    SELECT array_agg(changed.id) AS ids
+    FROM changed
+    HAVING CASE WHEN count(*) > 0 THEN pg_notify('billing.invoices', (extract(epoch FROM now()) * 1000000)::bigint::text) IS NOT NULL END
+)
+SELECT unnest(told.ids) AS id FROM told;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "billing"."invoices_redrive"(uuid[]) FROM PUBLIC;

@@ -1,0 +1,9 @@
+-- $1 ids
+-- $2 tokens
+UPDATE "txwork"."outbox" AS t
+SET status = 2,
+    completed_at = clock_timestamp(),
+    locked_until = NULL
+FROM unnest($1::uuid[], $2::uuid[]) AS s (id, token)
+WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+RETURNING t.id;

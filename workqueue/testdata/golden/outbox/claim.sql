@@ -1,0 +1,21 @@
+-- $1 owner_token
+-- $2 lease
+-- $3 after_due
+-- $4 after_id
+-- $5 batch_size
+UPDATE "txwork"."outbox" AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = $1::uuid,
+    locked_until = clock_timestamp() + $2::interval
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "txwork"."outbox" AS r
+    WHERE r.completed_at IS NULL
+      AND r.status = 0
+      AND r.due_at <= now()
+      AND (r.due_at, r.id) > ($3::timestamptz, $4::uuid)
+    ORDER BY r.due_at, r.id
+    LIMIT $5::int
+    FOR NO KEY UPDATE SKIP LOCKED))
+RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."topic", t."key", t."payload", t."dedup_key";

@@ -1,0 +1,13 @@
+-- $1 age
+-- $2 max_rows
+DELETE FROM "txwork"."outbox" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "txwork"."outbox" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND r.failed_at IS NULL
+      AND r.completed_at < now() - $1::interval
+    ORDER BY r.completed_at
+    LIMIT $2::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id;

@@ -1,0 +1,26 @@
+-- $1 max_rows
+WITH changed AS (
+    UPDATE "txwork"."outbox" AS t
+    SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond') END,
+    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' || to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
+    WHERE t.ctid = ANY (ARRAY(
+        SELECT r.ctid
+        FROM "txwork"."outbox" AS r
+        WHERE r.completed_at IS NULL
+          AND r.status = 1
+          AND r.due_at <= now()
+          AND r.locked_until < now()
+        ORDER BY r.due_at, r.id
+        LIMIT $1::int
+        FOR NO KEY UPDATE SKIP LOCKED))
+    RETURNING t.status
+)
+SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed
+FROM changed
+HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_notify('txwork.outbox', (extract(epoch FROM now()) * 1000000)::bigint::text) IS NOT NULL ELSE true END;

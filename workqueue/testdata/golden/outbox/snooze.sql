@@ -1,0 +1,13 @@
+-- $1 ids
+-- $2 tokens
+-- $3 delays
+UPDATE "txwork"."outbox" AS t
+SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.cancelled_at IS NOT NULL THEN t.due_at ELSE coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at) END,
+    completed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+    attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE t.attempts - 1 END
+FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS s (id, token, delay)
+WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+RETURNING t.id, t.status;
