@@ -12,7 +12,6 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-
 // invoices has lanes, a column of every type, and names that need quoting.
 var invoices = workqueue.Spec{
 	Table: "invoices",

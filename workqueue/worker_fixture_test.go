@@ -325,12 +325,7 @@ type eventLog struct {
 	events []workqueue.Event
 }
 
-var debugEvent func(context.Context, workqueue.Event)
-
 func (l *eventLog) observe(_ context.Context, e workqueue.Event) {
-	if debugEvent != nil {
-		debugEvent(nil, e)
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.events = append(l.events, e)

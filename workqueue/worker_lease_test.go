@@ -202,7 +202,8 @@ func TestZombieSettleIsRefused(t *testing.T) {
 				runs <- me
 				return <-me.result // whatever ctx says: this one is stalled
 			}
-			options := workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 1, PollInterval: 20 * time.Millisecond}
+			// A listener that has just connected renews at once, which would undo what follows.
+			options := workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 1, PollInterval: 20 * time.Millisecond, NoListen: true}
 			if same {
 				options.Concurrency = 2
 			}

@@ -318,21 +318,26 @@ func TestSettleIsRepeatedWhenItsReplyIsLost(t *testing.T) {
 			}
 		}}
 	}})
-	r.start(workqueue.WorkerOptions{Lease: time.Hour}, func(_ context.Context, c *noteClaim) error {
+	// Every row is claimed before the first settle: a claim whose reply is lost is left to its lease.
+	var claimed sync.WaitGroup
+	claimed.Add(60)
+	acked := r.insertMany("ack", 30)
+	retried := r.insertMany("retry", 30)
+	r.start(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 100}, func(_ context.Context, c *noteClaim) error {
+		claimed.Done()
+		claimed.Wait()
 		if c.Body.Topic == "retry" {
 			return errors.New("boom")
 		}
 		return nil
 	})
-	acked := r.insertMany("ack", 30)
-	retried := r.insertMany("retry", 30)
 	r.awaitStatus(workqueue.Done, acked...)
 	r.eventually("the retries", func() bool { return r.count("id = ANY($1) AND status = 0 AND last_error = 'boom'", retried) == 30 })
 	if n := r.count("attempts <> 1"); n != 0 {
 		t.Errorf("%d rows ran again", n)
 	}
-	if cuts.Load() < 3 {
-		t.Errorf("only %d settles were disturbed", cuts.Load())
+	if cuts.Load() < 2 {
+		t.Error("no settle was disturbed and repeated")
 	}
 }
 

@@ -206,6 +206,7 @@ func TestShutdownAtEveryStep(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				pool := atBatch(part, n+1, func() { go cancel() })
+				r.whenDone(ctx, cancel) // there may be fewer of them
 				run(ctx, workqueue.WorkerOptions{Lease: time.Hour}, pool, ackAll)
 				pool.Close()
 			}
@@ -245,6 +246,19 @@ func TestShutdownAtEveryStep(t *testing.T) {
 		run(ctx, workqueue.WorkerOptions{}, pool, ackAll)
 		p.cut()
 	})
+}
+
+// whenDone calls a function once no row is left to be done.
+func (r *rig) whenDone(ctx context.Context, do func()) {
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		defer do()
+		var done bool
+		for !done && ctx.Err() == nil {
+			r.Eyes.QueryRow(ctx, "SELECT count(*) = 0 FROM notes WHERE completed_at IS NULL").Scan(&done)
+		}
+	})
+	r.Cleanup(watcher.Wait)
 }
 
 // A database that goes away during the shutdown cannot keep the worker.

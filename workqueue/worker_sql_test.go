@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -154,14 +155,17 @@ func TestSQLWorkerContract(t *testing.T) {
 		}
 		close(release)
 		r.eventually("the Go worker to finish", func() bool { return r.count("status = 2") == 9 })
+		mu.Lock()
+		byGo := maps.Clone(handled)
+		mu.Unlock()
 		for _, id := range claimed[:4] {
-			if handled[id] != 0 {
+			if byGo[id] != 0 {
 				t.Errorf("%s, settled by SQL, was handled by Go", id)
 			}
 		}
 		for _, id := range claimed[4:7] {
-			if handled[id] != 2 {
-				t.Errorf("%s, given up by SQL, was handled by Go in attempt %d, want 2", id, handled[id])
+			if byGo[id] != 2 {
+				t.Errorf("%s, given up by SQL, was handled by Go in attempt %d, want 2", id, byGo[id])
 			}
 		}
 		same("a redrive", call("redrive", "%s", array(claimed)), claimed[3:4])
@@ -203,6 +207,8 @@ func TestSQLWorkerBesideGoWorker(t *testing.T) {
 			bySQL += len(ids)
 		}
 		r.eventually("every row", func() bool { return r.count("status = 2 AND attempts = 1") == total })
+		mu.Lock()
+		defer mu.Unlock()
 		if len(handled) != total {
 			t.Errorf("%d rows handled of %d", len(handled), total)
 		}

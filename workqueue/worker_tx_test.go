@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/workqueue"
 )
@@ -319,6 +320,36 @@ func TestTxEndsTheLease(t *testing.T) {
 				t.Errorf("%d renewals of the settled claim", n)
 			}
 			close(release)
+		})
+	}
+}
+
+// Whatever isolation the sessions default to, a renewal while the handler's transaction is open is no
+// conflict: or a handler that takes longer than a renewal could never settle.
+func TestTxUnderStricterDefaults(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"repeatable read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+			r := newLedgerRig(t, rigOptions{pool: func(c *pgxpool.Config) {
+				c.ConnConfig.RuntimeParams["default_transaction_isolation"] = level
+			}})
+			r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(ctx context.Context, c *noteClaim) error {
+				return c.Tx(ctx, func(tx pgx.Tx) error {
+					if err := book(ctx, tx, c); err != nil {
+						return err
+					}
+					if c.Body.Topic == "long" {
+						r.awaitRenewals(c.ID, 2)
+					}
+					return nil
+				})
+			})
+			ids := append(r.insert("long"), r.insertMany("quick", 50)...)
+			r.awaitStatus(workqueue.Done, ids...)
+			if n := r.count("attempts > 1"); n != 0 {
+				t.Errorf("%d rows were tried again", n)
+			}
 		})
 	}
 }

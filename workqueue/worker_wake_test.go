@@ -27,11 +27,12 @@ func ackAll(context.Context, *noteClaim) error { return nil }
 // startIdle starts a worker that has nothing to do and waits until it listens, if it does.
 func (r *rig) startIdle(o workqueue.WorkerOptions, handler workqueue.Handler[note]) *running {
 	r.Helper()
+	first := r.insert("warm up")
 	w := r.start(o, handler)
 	if !o.NoListen {
 		r.awaitListener()
 	}
-	r.awaitStatus(workqueue.Done, r.insert("warm up")...)
+	r.awaitStatus(workqueue.Done, first...)
 	return w
 }
 
