@@ -12,8 +12,9 @@ import (
 // It returns their ids in order; for a message whose dedup key is taken nothing is written, and the id is
 // that of the message which holds the key.
 //
-// Every message is validated before the first is written. A [*MessageError] says which one was refused and
-// why; the transaction is as it was. After any other error roll the transaction back: PostgreSQL may have
+// Check the error. Every message is validated before the first is written; a [*MessageError] says which one
+// was refused and why, and the transaction is as it was: committing it commits your data without the
+// message. After any other error roll the transaction back: PostgreSQL may have
 // ended it, and some of many messages may have been written.
 //
 // Any number of messages may be passed. They travel in several statements if they are many or large.

@@ -1,7 +1,6 @@
 // Package workqueue is the core of txwork: a transactional work queue over rows of a PostgreSQL table.
 //
-// The packages outbox, inbox, timers and jobs are this core on a table of their own each, and so is any
-// table that you describe with a [Spec].
+// Package outbox is this core on a table of its own, and so is any table that you describe with a [Spec].
 //
 // # States
 //
@@ -35,8 +34,9 @@
 //
 // A [Worker] claims, calls a [Handler], renews leases and settles in batches. The handler's result is a
 // value: nil acks, an error is a failed attempt, and [Permanent], [Snooze], [RetryAfter] and [Cancelled]
-// say more. [Queue] has the same transitions one by one, and every table carries them as SQL functions
-// for psql, Python or C#: both are rendered from one set of statements and obey one contract.
+// say more. [Queue] has the same transitions one by one, and every table carries claim, ack, abandon, fail,
+// extend, reap_expired and redrive as SQL functions for psql, Python or C#: both are rendered from one set
+// of statements and obey one contract.
 //
 // # Concurrency
 //

@@ -91,7 +91,7 @@ func (d *delivery) run() {
 		settled := d.settled.Load()
 		o := d.conclude(err)
 		told := cmp.Or(settled, o)
-		tel.processed(ctx, span, told, d.worker.stored(ctx, told), time.Since(start))
+		tel.processed(ctx, span, d.Row, told, d.worker.stored(ctx, told), time.Since(start))
 		if settled != nil {
 			o = nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -263,15 +264,27 @@ func (t *telemetry) processing(ctx context.Context, row Row) (context.Context, t
 	return t.tracer.Start(ctx, opProcess.semantic+" "+t.table, options...)
 }
 
-// processed closes it. The message is the outcome's cause as it is stored: redacted.
-func (t *telemetry) processed(ctx context.Context, span trace.Span, o *Outcome, message string, took time.Duration) {
+// processed closes it. The message is the outcome's cause as it is stored: redacted. Failed attempts and
+// dead letters are logged, by the first line of their message; the whole is in the table.
+func (t *telemetry) processed(ctx context.Context, span trace.Span, row Row, o *Outcome, message string, took time.Duration) {
 	t.process.Record(ctx, took.Seconds(), t.attribute[opProcess])
 	t.settled.Add(ctx, 1, t.outcomes[o.kind])
 	if o.kind == outcomeRetry || o.kind == outcomeFail {
 		span.RecordError(errors.New(message))
 		span.SetStatus(codes.Error, message)
+		t.logFailure(ctx, row, o, message)
 	}
 	span.End()
+}
+
+func (t *telemetry) logFailure(ctx context.Context, row Row, o *Outcome, message string) {
+	level, what := slog.LevelInfo, "attempt failed"
+	if o.kind == outcomeFail || row.Attempt >= row.MaxAttempts {
+		level, what = slog.LevelWarn, "dead letter"
+	}
+	first, _, _ := strings.Cut(message, "\n")
+	t.logger.LogAttrs(ctx, level, what, slog.String("id", row.ID.String()), slog.Int("attempt", row.Attempt),
+		slog.Int("max_attempts", row.MaxAttempts), slog.String("error", first))
 }
 
 // leaseLapsed reports a lease that ended by the worker's own clock: no renewal got through in time.

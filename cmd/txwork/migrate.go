@@ -54,17 +54,17 @@ missing. Any number of processes may run this at once: one works, the others wai
 
 func newMigrateDownCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "down (--yes | --to VERSION)",
+		Use:   "down --yes [--to VERSION]",
 		Short: "Take migrations back, with the tables they made and all that is in them",
 		Args:  cobra.NoArgs,
 	}
-	yes := cmd.Flags().Bool("yes", false, "take the last migration back")
-	to := cmd.Flags().Int64("to", 0, "take all migrations above this version back; 0 leaves nothing")
+	yes := cmd.Flags().Bool("yes", false, "yes, drop them")
+	to := cmd.Flags().Int64("to", 0, "take all migrations above this version back instead of the last one; 0 leaves nothing")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		toVersion := cmd.Flags().Changed("to")
-		if !*yes && !toVersion {
-			return usagef("migrate down drops tables with all that is in them: pass --yes to take the last migration back, or --to VERSION")
+		if !*yes {
+			return usagef("migrate down drops tables with all that is in them: pass --yes, and --to VERSION to take back more than the last migration")
 		}
 		return a.withMigrator(cmd.Context(), func(m *migrations.Migrator) error {
 			down := m.Down

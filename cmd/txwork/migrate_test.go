@@ -27,7 +27,7 @@ func TestMigrateUpAndDown(t *testing.T) {
 
 	c.run("migrate", "down").exits(exitUsage)
 	c.run("migrate", "down", "--yes").ok().prints("took back ")
-	down := decode[migrated](c.run("migrate", "down", "--to", "0", "--json").ok())
+	down := decode[migrated](c.run("migrate", "down", "--yes", "--to", "0", "--json").ok())
 	if down.Version != 0 {
 		t.Errorf("down to 0 ended at version %d", down.Version)
 	}

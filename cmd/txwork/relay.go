@@ -80,7 +80,7 @@ Beside delivering, a relay takes back messages from relays that died, see --no-r
 	flags.BoolVar(&o.stdout, "stdout", false, "write payloads to standard output, a line each")
 	flags.StringVar(&o.exec, "exec", "", "run this `command` for each message")
 	flags.StringArrayVar(&o.topics, "topic", nil, "deliver this topic only; repeat for more")
-	flags.BoolVar(&o.untilEmpty, "until-empty", false, "end when no message is ready or in progress")
+	flags.BoolVar(&o.untilEmpty, "until-empty", false, "end when no message is ready or in progress; those scheduled for later, also after a failed attempt, stay")
 	flags.IntVar(&o.concurrency, "concurrency", 0, "messages at once (default: 1 with --stdout, which keeps them in order of claiming, "+fmt.Sprint(defaultExecConcurrency)+" with --exec)")
 	flags.DurationVar(&o.lease, "lease", workqueue.DefaultLease, "how long a message is held without renewal, and so how long a crash goes unnoticed")
 	flags.DurationVar(&o.timeout, "timeout", 0, "end a command that takes longer, as a failed attempt (default: none)")

