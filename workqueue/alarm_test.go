@@ -109,8 +109,8 @@ func TestAlarmIsNeverPutOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &platform{}
-		a := workqueue.NewAlarm(&script{next: wakeIn(time.Minute, time.Hour, -1, time.Second, 0)}, p, nil)
-		for i, want := range []time.Duration{time.Minute, time.Minute, time.Minute, time.Second, 0} {
+		a := workqueue.NewAlarm(&script{next: wakeIn(time.Minute, time.Hour, -1, time.Second, time.Millisecond)}, p, nil)
+		for i, want := range []time.Duration{time.Minute, time.Minute, time.Minute, time.Second, time.Millisecond} {
 			if err := a.Schedule(t.Context()); err != nil || p.in() != want {
 				t.Errorf("schedule %d: %v, the alarm is set in %v, want %v", i, err, p.in(), want)
 			}
