@@ -257,7 +257,7 @@ func TestTxWritesNothingWhenTheLeaseIsLost(t *testing.T) {
 			r := newLedgerRig(t, rigOptions{})
 			results := make(chan error, 1)
 			causes := make(chan error, 1)
-			r.start(workqueue.WorkerOptions{}, func(ctx context.Context, c *noteClaim) error {
+			r.start(workqueue.WorkerOptions{NoListen: true, Lease: time.Hour}, func(ctx context.Context, c *noteClaim) error {
 				err := c.Tx(ctx, func(tx pgx.Tx) error {
 					if err := book(ctx, tx, c); err != nil {
 						return err

@@ -211,6 +211,7 @@ var sessionTests = []struct {
 }{
 	{"repeatable read", func(t *testing.T, c Case) { worksUnderIsolation(t, c, "repeatable read") }},
 	{"serializable", func(t *testing.T, c Case) { worksUnderIsolation(t, c, "serializable") }},
+	{"conflict", runsLostConflictsAgain},
 	{"read only", reportsAReadOnlyDatabase},
 	{"ddl/up and down and up", ddlUpAndDown},
 	{"ddl/version", tableCarriesItsVersion},

@@ -39,6 +39,10 @@ func reapEffect(s *suite) {
 	}
 	s.expect(id, e, func() { equal(s, "reaped", s.reap(10), workqueue.Reaped{Requeued: 1}) })
 	s.expect(id, effect{}, func() { equal(s, "reaped again", s.reap(10), workqueue.Reaped{}) })
+
+	_, forgotten := s.one() // its lease ended so long ago that the backoff is over: due now, not in the past
+	s.set("locked_until = now() - interval '1 day'", forgotten)
+	s.expect(forgotten, e.with(effect{"due_at": now}), func() { equal(s, "reaped", s.reap(10), workqueue.Reaped{Requeued: 1}) })
 }
 
 // The reaper decides as a reported failure does.

@@ -29,6 +29,7 @@ func worksUnderIsolation(t *testing.T, c Case, level string) {
 	s := newSuite(t, c, poolWay, withDefault("default_transaction_isolation", level))
 	equal(s, "isolation", scan[string](s, "SHOW transaction_isolation"), level)
 	s.ready(300)
+	s.recordIsolation()
 	s.together(6, func(int) error {
 		for expired := 0; s.anyReady(); expired++ {
 			if err := s.workOnce(expired < 3); err != nil {
@@ -38,6 +39,53 @@ func worksUnderIsolation(t *testing.T, c Case, level string) {
 		return nil
 	})
 	equal(s, "rows that did not end", scan[int](s, "SELECT count(*) FROM $T WHERE status <> 2"), 0)
+	equal(s, "isolation of the operations", scan[string](s, "SELECT string_agg(DISTINCT level, ', ') FROM isolation"), "read committed")
+}
+
+// recordIsolation notes under which level the table is changed from now on. A retry would hide a wrong one.
+func (s *suite) recordIsolation() {
+	s.scratch("isolation", "level text")
+	s.exec(`CREATE FUNCTION record_isolation() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN INSERT INTO isolation VALUES (current_setting('transaction_isolation')); RETURN NULL; END $$`)
+	s.exec("CREATE TRIGGER record_isolation AFTER UPDATE OR DELETE ON $T FOR EACH STATEMENT EXECUTE FUNCTION record_isolation()")
+}
+
+// A transaction that lost a conflict, even as late as at its commit, is run again: its rows are those of
+// the run that committed. Any other error is final: the commit that would succeed later is not tried.
+func runsLostConflictsAgain(t *testing.T, c Case) {
+	s := newSuite(t, c, poolWay)
+	ids := s.ready(3)
+	s.exec("CREATE SEQUENCE commits")
+	s.exec(`CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			IF nextval('commits') % 6 <> 0 THEN RAISE EXCEPTION 'lost' USING ERRCODE = TG_ARGV[0]; END IF;
+			RETURN NULL;
+		END $$`)
+	for _, code := range []string{"40001", "40P01"} {
+		s.loseCommits(code, func() {
+			claimed := s.claim(10)
+			s.sameIDs(claimed.ids, ids[:1])
+			s.settled(abandonSettle(0), claimed.token, claimed.ids, claimed.ids, nil, nil)
+		}, ids[0])
+	}
+	s.loseCommits("23514", func() {
+		s.unchanged(ids, func() {
+			got, err := s.tryClaim(10)
+			equal(s, "SQLSTATE of "+fmt.Sprint(err), sqlState(err), "23514")
+			s.sameIDs(got.ids, nil)
+		})
+	}, ids[0])
+}
+
+// loseCommits lets five of six commits that changed a row fail, while fn runs. All other rows are out of
+// the way.
+func (s *suite) loseCommits(code string, fn func(), id uuid.UUID) {
+	s.Helper()
+	s.exec("UPDATE $T SET due_at = now() + CASE WHEN id = $1 THEN interval '0' ELSE interval '1 day' END", id)
+	s.exec("CREATE CONSTRAINT TRIGGER lose AFTER UPDATE ON $T DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION lose('" + code + "')")
+	s.exec("SELECT setval('commits', 6)")
+	fn()
+	s.exec("DROP TRIGGER lose ON $T")
 }
 
 // workOnce claims rows, loses one of them to a reaper if told to, and acks the rest.
