@@ -59,6 +59,21 @@ func (e *SettleError) Is(target error) bool {
 	return target == ErrLeaseLost && len(e.Lost) > 0 || target == ErrGone && len(e.Gone) > 0
 }
 
+// merge adds the error of a further part of the same call. A nil SettleError has nothing to add.
+func (e *SettleError) merge(err error) error {
+	var other *SettleError
+	switch {
+	case e == nil:
+		return err
+	case err == nil:
+		return e
+	case errors.As(err, &other):
+		e.Lost, e.Gone = append(e.Lost, other.Lost...), append(e.Gone, other.Gone...)
+		return e
+	}
+	return err
+}
+
 func countIDs(ids []uuid.UUID) string {
 	if len(ids) == 1 {
 		return ids[0].String()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/google/uuid"
@@ -35,12 +36,8 @@ func (o *Outcome) stored() string {
 	return storable(text(o.cause))
 }
 
-// settleCalls makes at most one statement for each kind of transition, its rows sorted by id, so that
-// any two batches lock in one order.
+// settleCalls makes at most one statement for each kind of transition.
 func (t *Table) settleCalls(batch []settlement, changed *[]uuid.UUID) []call {
-	slices.SortFunc(batch, func(a, b settlement) int {
-		return cmp.Or(bytes.Compare(a.id[:], b.id[:]), bytes.Compare(a.token[:], b.token[:]))
-	})
 	var acks, retries, snoozes, fails []settlement
 	for _, s := range batch {
 		switch s.outcome.kind {
@@ -131,10 +128,42 @@ func cancelled(group []settlement) []bool {
 
 // settle applies the batch and returns the ids that it changed. Rows that it did not change are looked
 // at once more: a repeated settle whose first reply was lost is a success, the others are a SettleError.
+//
+// The batch is sorted by id, so that any two lock in one order. A statement tells which ids it changed and
+// not by which claim, so of two claims of one row the second is settled by itself.
 func (q *Queue) settle(ctx context.Context, batch []settlement) ([]uuid.UUID, error) {
 	if len(batch) == 0 {
 		return nil, nil
 	}
+	slices.SortFunc(batch, func(a, b settlement) int {
+		return cmp.Or(bytes.Compare(a.id[:], b.id[:]), bytes.Compare(a.token[:], b.token[:]))
+	})
+	batch, again := splitRepeated(batch)
+	changed, err := q.settleOnce(ctx, batch)
+	var refused *SettleError
+	if len(again) == 0 || err != nil && !errors.As(err, &refused) {
+		return changed, err
+	}
+	more, err := q.settle(ctx, again)
+	return append(changed, more...), refused.merge(err)
+}
+
+// splitRepeated takes the second claim of a row out of a sorted batch, and drops what is named twice.
+func splitRepeated(batch []settlement) (once, again []settlement) {
+	once = batch[:0]
+	for _, s := range batch {
+		last := len(once) - 1
+		switch {
+		case last < 0 || once[last].id != s.id:
+			once = append(once, s)
+		case once[last].token != s.token:
+			again = append(again, s)
+		}
+	}
+	return once, again
+}
+
+func (q *Queue) settleOnce(ctx context.Context, batch []settlement) ([]uuid.UUID, error) {
 	changed := make([]uuid.UUID, 0, len(batch))
 	err := q.exec.run(ctx, q.table.settleCalls(batch, &changed)...)
 	if err != nil {

@@ -1,0 +1,82 @@
+package workqueue
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/pgtest"
+)
+
+// A process that claims its own lost row again may finish both claims in one batch.
+func TestStaleClaimIsToldBesideTheCurrentOne(t *testing.T) {
+	t.Parallel()
+	for name, spec := range map[string]Spec{"retained": {Table: "rows"}, "deleted": {Table: "rows", DeleteDone: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			spec.Schema = db.Schema
+			table := createTable(t, db, spec)
+			q := table.On(db.Pool)
+			id := insertOne(t, db, table)
+			stale, current := NewOwnerToken(), NewOwnerToken()
+			claimOne(t, q, stale)
+			if _, err := db.Pool.Exec(t.Context(), "UPDATE "+db.Schema+".rows SET status = 0, owner_token = NULL, locked_until = NULL"); err != nil {
+				t.Fatal(err)
+			}
+			claimOne(t, q, current)
+
+			ack := &Outcome{kind: outcomeAck}
+			batch := []settlement{{claimRef{id, stale}, ack, ""}, {claimRef{id, current}, ack, ""}}
+			changed, err := q.settle(t.Context(), batch)
+
+			var refused *SettleError
+			if !slices.Equal(changed, []uuid.UUID{id}) || !errors.As(err, &refused) || len(refused.Lost)+len(refused.Gone) != 1 {
+				t.Errorf("changed %v, error %v; want the row changed once and the stale claim refused", changed, err)
+			}
+		})
+	}
+}
+
+func createTable(t *testing.T, db *pgtest.DB, spec Spec) *Table {
+	t.Helper()
+	table, err := Open(spec, Telemetry{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	up, _, err := DDL(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Pool.Exec(t.Context(), up); err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+func insertOne(t *testing.T, db *pgtest.DB, table *Table) (id uuid.UUID) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+		inserted, err := table.Insert(t.Context(), Pgx(tx), NewRow{})
+		if err == nil {
+			id = inserted[0].ID
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func claimOne(t *testing.T, q *Queue, owner uuid.UUID) {
+	t.Helper()
+	rows, err := q.Claim(t.Context(), owner, time.Minute, 1)
+	if err != nil || len(rows) != 1 {
+		t.Fatalf("claimed %v, %v", rows, err)
+	}
+}
