@@ -324,11 +324,11 @@ func TestTelemetryKeepsSecrets(t *testing.T) {
 	for _, span := range s.spans.Ended() {
 		text := span.Name() + span.Status().Description
 		for _, a := range span.Attributes() {
-			text += a.Value.Emit()
+			text += a.Value.String()
 		}
 		for _, e := range span.Events() {
 			for _, a := range e.Attributes {
-				text += a.Value.Emit()
+				text += a.Value.String()
 			}
 		}
 		if i := strings.Index(text, secret); i >= 0 {

@@ -236,16 +236,6 @@ func (s *suite) locked(ids []uuid.UUID, fn func()) {
 	}))
 }
 
-// eventually polls until the condition holds.
-func (s *suite) eventually(what string, condition func() bool) {
-	s.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.Fatalf("%v later still not: %s", patience, what)
-		}
-	}
-}
-
 // together runs fn n times at once.
 func (s *suite) together(n int, fn func(i int) error) {
 	s.Helper()
