@@ -123,13 +123,10 @@ func interval(d time.Duration) string {
 	return strconv.FormatInt(d.Microseconds(), 10) + " microseconds"
 }
 
-// optionalText are texts of which an empty one stands for NULL.
-func optionalText(texts []string) []*string {
-	out := make([]*string, len(texts))
-	for i := range texts {
-		if texts[i] != "" {
-			out[i] = &texts[i]
-		}
+// optionalText is a text of which an empty one stands for NULL.
+func optionalText(text string) *string {
+	if text == "" {
+		return nil
 	}
-	return out
+	return &text
 }

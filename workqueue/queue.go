@@ -172,7 +172,7 @@ func (q *Queue) Redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]u
 		return nil, err
 	}
 	return q.idsOp(ctx, opRedrive, q.table.statements.redrive, ids, map[string]any{
-		"actor": optionalText([]string{storable(actor)})[0],
+		"actor": optionalText(storable(actor)),
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -65,37 +66,21 @@ func (t *Table) settleCalls(batch []settlement, changed *[]uuid.UUID) []call {
 }
 
 func settleCall(stmt statement, group []settlement, args map[string]any, changed *[]uuid.UUID) call {
-	ids, tokens := make([]uuid.UUID, len(group)), make([]uuid.UUID, len(group))
-	for i, s := range group {
-		ids[i], tokens[i] = s.id, s.token
-	}
-	all := map[string]any{"ids": ids, "tokens": tokens}
-	for k, v := range args {
-		all[k] = v
-	}
+	all := refArgs(refsOf(group))
+	maps.Copy(all, args)
 	start := len(*changed)
-	return call{
-		statement: stmt,
-		args:      all,
-		reset:     func() { *changed = (*changed)[:start] },
-		row: func(scan func(...any) error) error {
-			var id uuid.UUID
-			var status int
-			dest := []any{&id}
-			if stmt.returnsStatus() {
-				dest = append(dest, &status)
-			}
-			if err := scan(dest...); err != nil {
-				return err
-			}
-			*changed = append(*changed, id)
-			return nil
-		},
-	}
+	c := collectIDs(stmt, all, changed)
+	c.reset = func() { *changed = (*changed)[:start] } // what an earlier statement changed stays
+	return c
 }
 
-// returnsStatus tells the statements that branch: their rows may be Ready or Failed afterwards.
-func (s statement) returnsStatus() bool { return s.name == "abandon" || s.name == "snooze" }
+func refsOf(batch []settlement) []claimRef {
+	refs := make([]claimRef, len(batch))
+	for i, s := range batch {
+		refs[i] = s.claimRef
+	}
+	return refs
+}
 
 func delays(group []settlement) []*int64 {
 	out := make([]*int64, len(group))
@@ -111,9 +96,7 @@ func delays(group []settlement) []*int64 {
 func messages(group []settlement) []*string {
 	out := make([]*string, len(group))
 	for i := range group {
-		if m := group[i].message; m != "" {
-			out[i] = &m
-		}
+		out[i] = optionalText(group[i].message)
 	}
 	return out
 }
@@ -176,13 +159,11 @@ func (q *Queue) settleOnce(ctx context.Context, batch []settlement) ([]uuid.UUID
 }
 
 func (q *Queue) explainUnchanged(ctx context.Context, batch []settlement, changed []uuid.UUID) error {
-	refs := make([]claimRef, len(batch))
 	outcomes := make(map[uuid.UUID]*Outcome, len(batch))
-	for i, s := range batch {
-		refs[i] = s.claimRef
+	for _, s := range batch {
 		outcomes[s.id] = s.outcome
 	}
-	return q.explainMissing(ctx, refs, changed, func(id uuid.UUID, s Status) bool { return outcomes[id].leadsTo(s) })
+	return q.explainMissing(ctx, refsOf(batch), changed, func(id uuid.UUID, s Status) bool { return outcomes[id].leadsTo(s) })
 }
 
 // leadsTo reports whether a row that still carries the claim's token may be in this state because this

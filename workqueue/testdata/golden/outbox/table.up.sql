@@ -160,7 +160,7 @@ SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NUL
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[], array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]) AS s (id, token, delay, error)
 WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
-RETURNING t.id, t.status
+RETURNING t.id
 )
 SELECT changed.id FROM changed;
 END
