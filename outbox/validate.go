@@ -47,12 +47,12 @@ func (o *Outbox) check(msgs []Message) error {
 }
 
 func (o *Outbox) checkMessage(m Message) error {
-	return firstError(
+	return workqueue.FirstError(
 		checkTopic(m.Topic),
-		checkSize("key", len(m.Key), MaxKey),
-		checkSize("dedup key", len(m.DedupKey), MaxDedupKey),
-		checkSize("payload", len(m.Payload), o.maxPayload),
-		checkSize("headers", headerSize(m.Headers), MaxHeaders),
+		workqueue.CheckSize("key", len(m.Key), MaxKey),
+		workqueue.CheckSize("dedup key", len(m.DedupKey), MaxDedupKey),
+		workqueue.CheckSize("payload", len(m.Payload), o.maxPayload),
+		workqueue.CheckSize("headers", headerSize(m.Headers), MaxHeaders),
 		o.table.Check(row(m)),
 	)
 }
@@ -63,7 +63,7 @@ func checkID(seen map[uuid.UUID]int, i int, id uuid.UUID) error {
 		return nil
 	}
 	if first, taken := seen[id]; taken {
-		return invalid("id", "%s is that of message %d, too", id, first+1)
+		return workqueue.Invalid("id", "%s is that of message %d, too", id, first+1)
 	}
 	seen[id] = i
 	return nil
@@ -71,16 +71,9 @@ func checkID(seen map[uuid.UUID]int, i int, id uuid.UUID) error {
 
 func checkTopic(topic string) error {
 	if topic == "" {
-		return invalid("topic", "is empty")
+		return workqueue.Invalid("topic", "is empty")
 	}
-	return firstError(checkSize("topic", len(topic), MaxTopic), workqueue.CheckText("topic", topic))
-}
-
-func checkSize(field string, size, limit int) error {
-	if size > limit {
-		return invalid(field, "has %d bytes, the limit is %d", size, limit)
-	}
-	return nil
+	return workqueue.FirstError(workqueue.CheckSize("topic", len(topic), MaxTopic), workqueue.CheckText("topic", topic))
 }
 
 func headerSize(headers map[string]string) int {
@@ -89,17 +82,4 @@ func headerSize(headers map[string]string) int {
 		size += len(name) + len(value)
 	}
 	return size
-}
-
-func invalid(field, format string, args ...any) error {
-	return &workqueue.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

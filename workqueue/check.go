@@ -19,50 +19,50 @@ var (
 
 func (t *Table) checkClaim(req claimRequest) error {
 	if req.owner == uuid.Nil {
-		return invalid("owner token", "is the zero UUID: use NewOwnerToken, once for every claim")
+		return Invalid("owner token", "is the zero UUID: use NewOwnerToken, once for every claim")
 	}
 	if len(req.lanes) != len(t.spec.Lanes) {
-		return invalid("lanes", "has %d values, %s has the lanes %v", len(req.lanes), t.Name(), t.spec.Lanes)
+		return Invalid("lanes", "has %d values, %s has the lanes %v", len(req.lanes), t.Name(), t.spec.Lanes)
 	}
 	for i, lane := range req.lanes {
 		if _, err := t.laneValue(i, lane); err != nil {
 			return err
 		}
 	}
-	return firstError(checkLease(req.lease), checkLimit(req.limit))
+	return FirstError(checkLease(req.lease), checkLimit(req.limit))
 }
 
 func checkLease(d time.Duration) error {
 	if d < MinLease || d > MaxLease {
-		return invalid("lease", "is %v, it must be between %v and %v", d, MinLease, MaxLease)
+		return Invalid("lease", "is %v, it must be between %v and %v", d, MinLease, MaxLease)
 	}
 	return nil
 }
 
 func checkLimit(n int) error {
 	if n < 1 || n > MaxBatch {
-		return invalid("limit", "is %d, it must be between 1 and %d", n, MaxBatch)
+		return Invalid("limit", "is %d, it must be between 1 and %d", n, MaxBatch)
 	}
 	return nil
 }
 
 func checkBatch(ids []uuid.UUID) error {
 	if len(ids) > MaxBatch {
-		return invalid("ids", "has %d of them, at most %d fit one call", len(ids), MaxBatch)
+		return Invalid("ids", "has %d of them, at most %d fit one call", len(ids), MaxBatch)
 	}
 	return nil
 }
 
 func checkDelay(d time.Duration) error {
 	if d < 0 || d > maxDelay {
-		return invalid("delay", "is %v, it must be between 0 and %v", d, maxDelay)
+		return Invalid("delay", "is %v, it must be between 0 and %v", d, maxDelay)
 	}
 	return nil
 }
 
 func checkDue(t time.Time) error {
 	if !t.IsZero() && (t.Before(minDue) || t.After(maxDue)) {
-		return invalid("due time", "is %s, it must be between %s and %s",
+		return Invalid("due time", "is %s, it must be between %s and %s",
 			t.Format(time.RFC3339), minDue.Format(time.DateOnly), maxDue.Format(time.DateOnly))
 	}
 	return nil
@@ -71,15 +71,24 @@ func checkDue(t time.Time) error {
 // CheckText reports whether PostgreSQL can store s as text. The field names it in the error.
 func CheckText(field, s string) error {
 	if i := strings.IndexByte(s, 0); i >= 0 {
-		return invalid(field, "has a NUL byte at offset %d, which PostgreSQL text cannot hold", i)
+		return Invalid(field, "has a NUL byte at offset %d, which PostgreSQL text cannot hold", i)
 	}
 	if !utf8.ValidString(s) {
-		return invalid(field, "is not valid UTF-8")
+		return Invalid(field, "is not valid UTF-8")
 	}
 	return nil
 }
 
-func firstError(errs ...error) error {
+// CheckSize reports whether a value of so many bytes is within its limit. The field names it in the error.
+func CheckSize(field string, size, limit int) error {
+	if size > limit {
+		return Invalid(field, "has %d bytes, the limit is %d", size, limit)
+	}
+	return nil
+}
+
+// FirstError is the first of the errors that is not nil.
+func FirstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err

@@ -36,6 +36,11 @@ type InvalidError struct {
 func (e *InvalidError) Error() string        { return "txwork: " + e.Field + " " + e.Reason }
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
+// Invalid makes an [InvalidError]. Domain packages report their input with it.
+func Invalid(field, format string, args ...any) error {
+	return &InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
 // A SettleError names the rows that a settle or an extend did not change although it was asked to.
 // The other rows of the same call were changed. errors.Is finds [ErrLeaseLost] and [ErrGone] in it.
 type SettleError struct {

@@ -181,7 +181,7 @@ func (p *planner) argument(name string, array bool) string {
 	}
 	example, ok := map[string]string{
 		"ids": someIDs, "tokens": someIDs, "delays": "'{}'", "errors": "'{}'", "cancelled": "'{}'",
-		"due_at": "'{}'", "max_attempts": "'{}'", "headers": "'{}'",
+		"due_at": "'{}'", "max_attempts": "'{}'", "headers": "'{}'", "waiting": "'{}'", "retry": "'{}'",
 		"owner_token": "'00000000-0000-0000-0000-000000000002'", "lease": "'30 seconds'", "lease_seconds": "30",
 		"batch_size": fmt.Sprint(claimLimit), "max_rows": "1000", "delay_seconds": "5", "error": "'e'", "reason": "'r'", "actor": "'a'",
 		"after_due": "'-infinity'", "after_id": "'" + uuid.Nil.String() + "'", "since": "now()", "age": "'7 days'",

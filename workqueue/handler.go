@@ -243,7 +243,7 @@ func (t ownTx) run(ctx context.Context, calls ...call) error {
 	batch := &pgx.Batch{}
 	batch.Queue(pinText)
 	for _, c := range calls {
-		batch.Queue(c.text, c.arguments(encode)...)
+		batch.Queue(c.text, encodeAll(c.arguments(), encode)...)
 	}
 	results := t.tx.SendBatch(ctx, batch)
 	_, err := results.Exec()

@@ -18,6 +18,12 @@ type NewRow struct {
 	DueAt time.Time
 	// MaxAttempts defaults to the table's.
 	MaxAttempts int
+	// Retry is the row's own backoff in the place of the table's, for a reported failure and an ended lease
+	// alike. Default: none.
+	Retry *Retry
+	// Waiting holds the row back: it is Ready, but nothing claims it until somebody releases it, such as
+	// the settle of the row before it or the end of a join. It costs claims nothing.
+	Waiting bool
 	// Headers travel with the row. The trace context of ctx is added to them.
 	Headers map[string]string
 	// Values are the domain's columns, in the order of Spec.Columns; nil is NULL.
@@ -49,13 +55,13 @@ func (t *Table) Check(rows ...NewRow) error {
 // of the rows.
 func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Inserted, error) {
 	if tx == nil {
-		return nil, invalid("transaction", "is nil")
+		return nil, Invalid("transaction", "is nil")
 	}
 	if len(rows) == 0 {
 		return nil, nil
 	}
 	if len(rows) > MaxBatch {
-		return nil, invalid("rows", "has %d of them, at most %d fit one call", len(rows), MaxBatch)
+		return nil, Invalid("rows", "has %d of them, at most %d fit one call", len(rows), MaxBatch)
 	}
 	if err := t.Check(rows...); err != nil {
 		return nil, err
@@ -109,16 +115,21 @@ func (t *Table) insertOne(ctx context.Context, tx Tx, row NewRow) (Inserted, err
 
 func (t *Table) checkNewRow(row NewRow) error {
 	if len(row.Values) != len(t.spec.Columns) {
-		return invalid("values", "has %d values, %s has %d columns", len(row.Values), t.Name(), len(t.spec.Columns))
+		return Invalid("values", "has %d values, %s has %d columns", len(row.Values), t.Name(), len(t.spec.Columns))
 	}
 	if row.MaxAttempts < 0 || row.MaxAttempts > maxAttemptsLimit {
-		return invalid("max attempts", "is %d, it must be between 1 and %d, or 0 for the default", row.MaxAttempts, maxAttemptsLimit)
+		return Invalid("max attempts", "is %d, it must be between 1 and %d, or 0 for the default", row.MaxAttempts, maxAttemptsLimit)
 	}
 	if err := checkDue(row.DueAt); err != nil {
 		return err
 	}
+	if row.Retry != nil {
+		if err := row.Retry.validate(); err != nil {
+			return err
+		}
+	}
 	for k, v := range row.Headers {
-		if err := firstError(CheckText("header name", k), CheckText("header "+k, v)); err != nil {
+		if err := FirstError(CheckText("header name", k), CheckText("header "+k, v)); err != nil {
 			return err
 		}
 	}
@@ -139,7 +150,9 @@ type insertion struct {
 	ids      []uuid.UUID
 	due      []*time.Time
 	attempts []*int64
+	waiting  []bool
 	headers  []*string
+	retry    []*string
 	columns  [][]any
 }
 
@@ -147,7 +160,7 @@ func (t *Table) newInsert(ctx context.Context, rows []NewRow) (*insertion, error
 	n := len(rows)
 	in := &insertion{
 		table: t, ids: make([]uuid.UUID, n), due: make([]*time.Time, n),
-		attempts: make([]*int64, n), headers: make([]*string, n), columns: make([][]any, len(t.spec.Columns)),
+		attempts: make([]*int64, n), waiting: make([]bool, n), headers: make([]*string, n), retry: make([]*string, n), columns: make([][]any, len(t.spec.Columns)),
 	}
 	for c := range in.columns {
 		in.columns[c] = make([]any, n)
@@ -174,6 +187,10 @@ func (in *insertion) set(i int, row NewRow, trace map[string]string) (err error)
 	if row.MaxAttempts > 0 {
 		n := int64(row.MaxAttempts)
 		in.attempts[i] = &n
+	}
+	in.waiting[i] = row.Waiting
+	if in.retry[i], err = row.Retry.stored(); err != nil {
+		return err
 	}
 	if in.headers[i], err = encodeHeaders(row.Headers, trace); err != nil {
 		return err
@@ -208,7 +225,7 @@ func encodeHeaders(own, trace map[string]string) (*string, error) {
 
 // run inserts and then looks up the holders of unique values that were taken.
 func (in *insertion) run(ctx context.Context, tx Tx) ([]Inserted, []uuid.UUID, error) {
-	args := map[string]any{"ids": in.ids, "due_at": in.due, "max_attempts": in.attempts, "headers": in.headers}
+	args := map[string]any{"ids": in.ids, "due_at": in.due, "max_attempts": in.attempts, "waiting": in.waiting, "headers": in.headers, "retry": in.retry}
 	for c, v := range in.table.view.Columns {
 		args[v.Param] = in.columns[c]
 	}

@@ -41,7 +41,7 @@ func (p poolExecutor) run(ctx context.Context, calls ...call) error {
 // their transaction has committed, and whoever acts on them earlier acts on nothing.
 func (p poolExecutor) once(ctx context.Context, calls []call) error {
 	if p.pool == nil {
-		return invalid("pool", "is nil")
+		return Invalid("pool", "is nil")
 	}
 	conn, err := p.pool.Acquire(ctx)
 	if err != nil {
@@ -62,7 +62,7 @@ func sendTransaction(ctx context.Context, conn *pgx.Conn, calls []call) error {
 	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
 	batch.Queue(pinFor(calls))
 	for _, c := range calls {
-		batch.Queue(c.text, c.arguments(encode)...)
+		batch.Queue(c.text, encodeAll(c.arguments(), encode)...)
 	}
 	batch.Queue("COMMIT")
 	return readTransaction(conn.SendBatch(ctx, batch), calls)

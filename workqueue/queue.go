@@ -32,7 +32,7 @@ func (s Status) String() string {
 func ParseStatus(name string) (Status, error) {
 	i := slices.Index(statusNames[:], name)
 	if i < 0 {
-		return 0, invalid("status", "%q is unknown, want one of %v", name, statusNames)
+		return 0, Invalid("status", "%q is unknown, want one of %v", name, statusNames)
 	}
 	return Status(i), nil
 }
@@ -141,7 +141,7 @@ func (q *Queue) settleOp(ctx context.Context, op operation, owner uuid.UUID, ids
 // Extend moves the end of the rows' lease to lease from now. Rows that are locked this moment, because
 // their settle is being committed, are neither changed nor reported as lost.
 func (q *Queue) Extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID, error) {
-	if err := firstError(checkLease(lease), checkBatch(ids)); err != nil {
+	if err := FirstError(checkLease(lease), checkBatch(ids)); err != nil {
 		return nil, err
 	}
 	var changed []uuid.UUID
@@ -222,7 +222,7 @@ func (q *Queue) PurgeFailed(ctx context.Context, age time.Duration, limit int) (
 }
 
 func (q *Queue) purge(ctx context.Context, stmt statement, age time.Duration, limit int) (int, error) {
-	if err := firstError(checkDelay(age), checkLimit(limit)); err != nil {
+	if err := FirstError(checkDelay(age), checkLimit(limit)); err != nil {
 		return 0, err
 	}
 	if stmt.text == "" {
@@ -290,6 +290,7 @@ type Stats struct {
 	Scheduled   int64         `json:"scheduled"`    // due later
 	InProgress  int64         `json:"in_progress"`  // claimed
 	Expired     int64         `json:"expired"`      // of those, with an ended lease
+	Waiting     int64         `json:"waiting"`      // held back: behind their key, or for a join
 	Failed      int64         `json:"failed"`       // dead letters
 	OldestReady time.Duration `json:"oldest_ready"` // how long the oldest due row has waited
 }
@@ -301,7 +302,7 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		statement: q.table.statements.stats,
 		row: func(scan func(...any) error) error {
 			var seconds float64
-			err := scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Expired, &s.Failed, &seconds)
+			err := scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Expired, &s.Waiting, &s.Failed, &seconds)
 			s.OldestReady = time.Duration(seconds * float64(time.Second))
 			return err
 		},

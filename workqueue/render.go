@@ -136,12 +136,12 @@ func (v view) NowMicros() string { return "(extract(epoch FROM now()) * 1000000)
 
 // AbandonDue is the due time after a reported failure.
 func (v view) AbandonDue() string {
-	return fmt.Sprintf("clock_timestamp() + coalesce(s.delay * interval '1 microsecond', %s)", v.spec.Retry.sql("t.attempts"))
+	return fmt.Sprintf("clock_timestamp() + coalesce(s.delay * interval '1 microsecond', %s)", v.spec.Retry.sqlOrRow("t.attempts", "t.retry"))
 }
 
 // ReapDue is the due time after an ended lease.
 func (v view) ReapDue() string {
-	return fmt.Sprintf("greatest(clock_timestamp(), t.locked_until + %s)", v.spec.Retry.sql("t.attempts"))
+	return fmt.Sprintf("greatest(clock_timestamp(), t.locked_until + %s)", v.spec.Retry.sqlOrRow("t.attempts", "t.retry"))
 }
 
 func (v view) ackFile() string {

@@ -1,6 +1,7 @@
 package workqueue
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -77,18 +78,48 @@ func (r Retry) sql(attempts string) string {
 	return delay + " * interval '1 microsecond'"
 }
 
+// stored is the Retry as a row keeps it: what rowRetry reads.
+type storedRetry struct {
+	Growth string  `json:"growth"`
+	Base   int64   `json:"base_us"`
+	Cap    int64   `json:"cap_us"`
+	Jitter float64 `json:"jitter"`
+}
+
+// growthNames are the [Growth] values as rows keep them.
+var growthNames = map[Growth]string{Constant: "constant", Linear: "linear", Quadratic: "quadratic", Exponential: "exponential"}
+
+// stored is the JSON text of a row's own backoff; nil for none.
+func (r *Retry) stored() (*string, error) {
+	if r == nil {
+		return nil, nil
+	}
+	encoded, err := json.Marshal(storedRetry{growthNames[r.Growth], r.Base.Microseconds(), r.Cap.Microseconds(), r.Jitter})
+	text := string(encoded)
+	return &text, err
+}
+
+// sqlOrRow is the delay as an interval expression: that of the row's own backoff where it has one.
+func (r Retry) sqlOrRow(attempts, row string) string {
+	return fmt.Sprintf("CASE WHEN %[2]s IS NULL THEN %[1]s ELSE least((%[2]s ->> 'base_us')::float8"+
+		" * CASE %[2]s ->> 'growth' WHEN 'linear' THEN %[3]s::float8 WHEN 'quadratic' THEN %[3]s::float8 ^ 2"+
+		" WHEN 'exponential' THEN 2::float8 ^ least(%[3]s - 1, %[4]d) ELSE 1 END, (%[2]s ->> 'cap_us')::float8)"+
+		" * (1 - coalesce((%[2]s ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END",
+		r.sql(attempts), row, attempts, maxExponent)
+}
+
 func (r Retry) validate() error {
 	switch {
 	case r.Growth < Constant || r.Growth > Exponential:
-		return invalid("retry", "has growth %d, want Constant, Linear, Quadratic or Exponential", r.Growth)
+		return Invalid("retry", "has growth %d, want Constant, Linear, Quadratic or Exponential", r.Growth)
 	case r.Base < 0:
-		return invalid("retry", "has base %v, it cannot be negative", r.Base)
+		return Invalid("retry", "has base %v, it cannot be negative", r.Base)
 	case r.Cap < r.Base:
-		return invalid("retry", "has cap %v below its base %v", r.Cap, r.Base)
+		return Invalid("retry", "has cap %v below its base %v", r.Cap, r.Base)
 	case r.Cap > maxDelay:
-		return invalid("retry", "has cap %v, at most %v is allowed", r.Cap, maxDelay)
+		return Invalid("retry", "has cap %v, at most %v is allowed", r.Cap, maxDelay)
 	case !(r.Jitter >= 0 && r.Jitter <= 1):
-		return invalid("retry", "has jitter %v, want 0 to 1", r.Jitter)
+		return Invalid("retry", "has jitter %v, want 0 to 1", r.Jitter)
 	}
 	return nil
 }

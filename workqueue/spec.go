@@ -1,7 +1,6 @@
 package workqueue
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -66,6 +65,12 @@ type Spec struct {
 	// FailedRetention is how long the reaper keeps Failed rows. Default 0: for ever.
 	FailedRetention time.Duration
 
+	// Sweeps are the suffixes of SQL functions <schema>.<table>_<suffix>(max_rows integer) RETURNS integer,
+	// which the domain's migration makes: what a settle cannot do by itself, such as deadlines, and what
+	// repairs it. They return how many rows they changed. Workers call them on every wake-up, at a bounded
+	// share of their time and at least about once a second; so does every round of the reaper.
+	Sweeps []string
+
 	// DeleteDone makes ack delete the row: the fastest, at the price of the audit trail. A settle that
 	// is repeated can then only say that the row is gone, see [ErrGone].
 	DeleteDone bool
@@ -89,8 +94,8 @@ func ColumnTypes() []string { return slices.Clone(columnTypes) }
 
 // coreColumns are the columns that every domain table has.
 var coreColumns = []string{
-	"id", "due_at", "created_at", "max_attempts", "attempts", "status", "locked_until", "owner_token",
-	"completed_at", "failed_at", "cancelled_at", "last_error", "headers",
+	"id", "due_at", "created_at", "max_attempts", "attempts", "status", "waiting", "locked_until", "owner_token",
+	"completed_at", "failed_at", "cancelled_at", "last_error", "headers", "retry",
 }
 
 // systemColumns are those that PostgreSQL gives every table.
@@ -102,7 +107,7 @@ var parameterNames = []string{"lease_seconds", "batch_size", "ids", "delay_secon
 // Validate reports the first thing that is wrong with the Spec, naming the field.
 func (s Spec) Validate() error {
 	s = s.withDefaults()
-	checks := []func() error{s.validateNames, s.validateColumns, s.validateLanes, s.validateUnique, s.validateLimits}
+	checks := []func() error{s.validateNames, s.validateColumns, s.validateLanes, s.validateUnique, s.validateSweeps, s.validateLimits}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
@@ -132,17 +137,17 @@ func (s Spec) validateNames() error {
 		return err
 	}
 	if strings.HasPrefix(s.Schema, "pg_") || s.Schema == "information_schema" {
-		return invalid("schema", "%q is reserved by PostgreSQL", s.Schema)
+		return Invalid("schema", "%q is reserved by PostgreSQL", s.Schema)
 	}
 	if err := ValidateIdentifier("table", s.Table); err != nil {
 		return err
 	}
 	if n := len(s.Table) + len(longestSuffix); n > identifierLimit {
-		return invalid("table", "%q is too long: %s%s has %d bytes, PostgreSQL cuts names at %d",
+		return Invalid("table", "%q is too long: %s%s has %d bytes, PostgreSQL cuts names at %d",
 			s.Table, s.Table, longestSuffix, n, identifierLimit)
 	}
 	if n := len(s.channel()); n > identifierLimit {
-		return invalid("table", "%q is too long for schema %q: the LISTEN channel %s has %d bytes, PostgreSQL allows %d",
+		return Invalid("table", "%q is too long for schema %q: the LISTEN channel %s has %d bytes, PostgreSQL allows %d",
 			s.Table, s.Schema, s.channel(), n, identifierLimit)
 	}
 	return nil
@@ -152,13 +157,13 @@ func (s Spec) validateNames() error {
 // letters, digits and underscores, not starting with a digit, at most 63 bytes.
 func ValidateIdentifier(kind, name string) error {
 	if name == "" {
-		return invalid(kind, "is empty: it needs a name")
+		return Invalid(kind, "is empty: it needs a name")
 	}
 	if len(name) > identifierLimit {
-		return invalid(kind, "%q has %d bytes, PostgreSQL cuts names at %d", name, len(name), identifierLimit)
+		return Invalid(kind, "%q has %d bytes, PostgreSQL cuts names at %d", name, len(name), identifierLimit)
 	}
 	if !identifierPattern.MatchString(name) {
-		return invalid(kind, "%q must match [a-z_][a-z0-9_]*", name)
+		return Invalid(kind, "%q must match [a-z_][a-z0-9_]*", name)
 	}
 	return nil
 }
@@ -170,16 +175,16 @@ func (s Spec) validateColumns() error {
 			return err
 		}
 		if slices.Contains(coreColumns, c.Name) {
-			return invalid("column", "%q is a column that the core has already", c.Name)
+			return Invalid("column", "%q is a column that the core has already", c.Name)
 		}
 		if slices.Contains(systemColumns, c.Name) {
-			return invalid("column", "%q is a system column of PostgreSQL", c.Name)
+			return Invalid("column", "%q is a system column of PostgreSQL", c.Name)
 		}
 		if seen[c.Name] {
-			return invalid("column", "%q is listed twice", c.Name)
+			return Invalid("column", "%q is listed twice", c.Name)
 		}
 		if !slices.Contains(columnTypes, c.Type) {
-			return invalid("column", "%q has type %q, it must be one of %v", c.Name, c.Type, columnTypes)
+			return Invalid("column", "%q has type %q, it must be one of %v", c.Name, c.Type, columnTypes)
 		}
 		seen[c.Name] = true
 	}
@@ -190,16 +195,16 @@ func (s Spec) validateLanes() error {
 	for i, name := range s.Lanes {
 		c, ok := s.column(name)
 		if !ok {
-			return invalid("lanes", "%q is none of the columns", name)
+			return Invalid("lanes", "%q is none of the columns", name)
 		}
 		if !c.NotNull {
-			return invalid("lanes", "column %q must be NotNull: NULL equals nothing, so its rows could never be claimed", name)
+			return Invalid("lanes", "column %q must be NotNull: NULL equals nothing, so its rows could never be claimed", name)
 		}
 		if slices.Contains(parameterNames, name) {
-			return invalid("lanes", "%q is the name of a parameter of the table's SQL functions", name)
+			return Invalid("lanes", "%q is the name of a parameter of the table's SQL functions", name)
 		}
 		if slices.Contains(s.Lanes[:i], name) {
-			return invalid("lanes", "%q is listed twice", name)
+			return Invalid("lanes", "%q is listed twice", name)
 		}
 	}
 	return nil
@@ -208,10 +213,19 @@ func (s Spec) validateLanes() error {
 func (s Spec) validateUnique() error {
 	for i, name := range s.Unique {
 		if _, ok := s.column(name); !ok {
-			return invalid("unique", "%q is none of the columns", name)
+			return Invalid("unique", "%q is none of the columns", name)
 		}
 		if slices.Contains(s.Unique[:i], name) {
-			return invalid("unique", "%q is listed twice", name)
+			return Invalid("unique", "%q is listed twice", name)
+		}
+	}
+	return nil
+}
+
+func (s Spec) validateSweeps() error {
+	for _, suffix := range s.Sweeps {
+		if err := ValidateIdentifier("sweep", s.Table+"_"+suffix); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -219,16 +233,16 @@ func (s Spec) validateUnique() error {
 
 func (s Spec) validateLimits() error {
 	if s.MaxAttempts < 1 || s.MaxAttempts > maxAttemptsLimit {
-		return invalid("max attempts", "is %d, it must be between 1 and %d", s.MaxAttempts, maxAttemptsLimit)
+		return Invalid("max attempts", "is %d, it must be between 1 and %d", s.MaxAttempts, maxAttemptsLimit)
 	}
 	if s.Retention < 0 {
-		return invalid("retention", "is %v, it cannot be negative; to keep nothing set DeleteDone", s.Retention)
+		return Invalid("retention", "is %v, it cannot be negative; to keep nothing set DeleteDone", s.Retention)
 	}
 	if s.FailedRetention < 0 {
-		return invalid("failed retention", "is %v, it cannot be negative", s.FailedRetention)
+		return Invalid("failed retention", "is %v, it cannot be negative", s.FailedRetention)
 	}
 	if s.Retention > maxDelay || s.FailedRetention > maxDelay {
-		return invalid("retention", "is %v, at most %v is allowed", max(s.Retention, s.FailedRetention), maxDelay)
+		return Invalid("retention", "is %v, at most %v is allowed", max(s.Retention, s.FailedRetention), maxDelay)
 	}
 	return s.Retry.validate()
 }
@@ -253,7 +267,3 @@ func (s Spec) channel() string { return s.Name() }
 // quote makes an identifier safe to stand in a statement. Validate has refused everything that would
 // need escaping, so this keeps reserved words usable.
 func quote(name string) string { return `"` + name + `"` }
-
-func invalid(field, format string, args ...any) error {
-	return &InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
-}

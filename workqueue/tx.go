@@ -17,6 +17,8 @@ import (
 // txwork never commits, rolls back or closes a Tx.
 type Tx interface {
 	executor
+	exec(ctx context.Context, sql string, args []any) (int64, error)
+	query(ctx context.Context, row func(scan func(dest ...any) error) error, sql string, args []any) error
 	// database names the system in error messages and keeps others from implementing Tx.
 	database() string
 }
@@ -72,14 +74,14 @@ type call struct {
 }
 
 // arguments are the call's arguments in the order of $1, $2, …
-func (c call) arguments(encode func(any) any) []any {
+func (c call) arguments() []any {
 	args := make([]any, len(c.params))
 	for i, name := range c.params {
 		v, ok := c.args[name]
 		if !ok {
 			panic("txwork: statement " + c.name + " lacks argument " + name)
 		}
-		args[i] = encode(v)
+		args[i] = v
 	}
 	return args
 }
@@ -89,18 +91,7 @@ type pgxTx struct{ tx pgx.Tx }
 func (pgxTx) database() string { return "pgx" }
 
 func (t pgxTx) run(ctx context.Context, calls ...call) error {
-	if t.tx == nil {
-		return invalid("transaction", "is nil")
-	}
-	encode := pgxEncoder(t.tx.Conn())
-	return runPinned(ctx, calls, func(c call) error {
-		rows, err := t.tx.Query(ctx, c.text, c.arguments(encode)...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		return eachRow(pgxRows{rows}, c.row)
-	})
+	return runPinned(calls, func(c call) error { return t.query(ctx, c.row, c.text, c.arguments()) })
 }
 
 type sqlTx struct{ tx SQLTx }
@@ -108,22 +99,12 @@ type sqlTx struct{ tx SQLTx }
 func (sqlTx) database() string { return "database/sql" }
 
 func (t sqlTx) run(ctx context.Context, calls ...call) error {
-	if t.tx == nil {
-		return invalid("transaction", "is nil")
-	}
-	return runPinned(ctx, calls, func(c call) error {
-		rows, err := t.tx.QueryContext(ctx, c.text, c.arguments(literal)...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		return eachRow(rows, c.row)
-	})
+	return runPinned(calls, func(c call) error { return t.query(ctx, c.row, c.text, c.arguments()) })
 }
 
 // runPinned runs the calls one after the other in the caller's transaction, under the plan settings
 // where a call needs them, and gives the caller its own settings back.
-func runPinned(ctx context.Context, calls []call, one func(call) error) error {
+func runPinned(calls []call, one func(call) error) error {
 	for _, c := range calls {
 		if c.unpinned {
 			if err := one(c); err != nil {

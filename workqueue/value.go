@@ -28,7 +28,7 @@ func columnValue(c Column, value any) (any, error) {
 	}
 	v, ok := conversions[c.Type](v)
 	if !ok {
-		return nil, invalid(c.Name, "is %v, a %T, which is no %s", clipped(v), value, c.Type)
+		return nil, Invalid(c.Name, "is %v, a %T, which is no %s", clipped(v), value, c.Type)
 	}
 	if s, isText := v.(string); isText {
 		return v, CheckText(c.Name, s)
@@ -38,7 +38,7 @@ func columnValue(c Column, value any) (any, error) {
 
 func checkMissing(c Column) error {
 	if c.NotNull {
-		return invalid(c.Name, "is missing")
+		return Invalid(c.Name, "is missing")
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func plain(c Column, value any) (any, error) {
 	if valuer, ok := value.(driver.Valuer); ok {
 		v, err := valuer.Value()
 		if err != nil {
-			return nil, invalid(c.Name, "gives no value: %v", err)
+			return nil, Invalid(c.Name, "gives no value: %v", err)
 		}
 		return v, nil
 	}
@@ -240,14 +240,14 @@ func jsonValue(c Column, value any) (any, error) {
 			v = value // with its pointer, on which MarshalJSON may be declared
 		}
 		if encoded, err = json.Marshal(v); err != nil {
-			return nil, invalid(c.Name, "cannot be encoded as JSON: %v", err)
+			return nil, Invalid(c.Name, "cannot be encoded as JSON: %v", err)
 		}
 	}
 	if !json.Valid(encoded) {
-		return nil, invalid(c.Name, "is %v, which is not valid JSON", clipped(encoded))
+		return nil, Invalid(c.Name, "is %v, which is not valid JSON", clipped(encoded))
 	}
 	if escapedNUL.Match(encoded) {
-		return nil, invalid(c.Name, "has a NUL (\\u0000), which PostgreSQL's jsonb cannot hold")
+		return nil, Invalid(c.Name, "has a NUL (\\u0000), which PostgreSQL's jsonb cannot hold")
 	}
 	return string(encoded), CheckText(c.Name, string(encoded))
 }

@@ -81,17 +81,17 @@ const maxConcurrency = 100_000
 func (o WorkerOptions) validate(spec Spec) error {
 	switch {
 	case o.Concurrency < 1 || o.Concurrency > maxConcurrency:
-		return invalid("concurrency", "is %d, it must be between 1 and %d", o.Concurrency, maxConcurrency)
+		return Invalid("concurrency", "is %d, it must be between 1 and %d", o.Concurrency, maxConcurrency)
 	case o.ClaimLimit < 1 || o.ClaimLimit > MaxBatch:
-		return invalid("claim limit", "is %d, it must be between 1 and %d", o.ClaimLimit, MaxBatch)
+		return Invalid("claim limit", "is %d, it must be between 1 and %d", o.ClaimLimit, MaxBatch)
 	case o.PollInterval < 0:
-		return invalid("poll interval", "is %v, it cannot be negative", o.PollInterval)
+		return Invalid("poll interval", "is %v, it cannot be negative", o.PollInterval)
 	case o.HandlerTimeout < 0:
-		return invalid("handler timeout", "is %v, it cannot be negative", o.HandlerTimeout)
+		return Invalid("handler timeout", "is %v, it cannot be negative", o.HandlerTimeout)
 	case o.ShutdownTimeout < 0:
-		return invalid("shutdown timeout", "is %v, it cannot be negative", o.ShutdownTimeout)
+		return Invalid("shutdown timeout", "is %v, it cannot be negative", o.ShutdownTimeout)
 	case len(o.Lanes) != len(spec.Lanes):
-		return invalid("lanes", "has %d values, %s has the lanes %v", len(o.Lanes), spec.Name(), spec.Lanes)
+		return Invalid("lanes", "has %d values, %s has the lanes %v", len(o.Lanes), spec.Name(), spec.Lanes)
 	}
 	return checkLease(o.Lease)
 }
@@ -128,20 +128,20 @@ const systemConnections = 4
 func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], o WorkerOptions) (*Worker, error) {
 	switch {
 	case pool == nil:
-		return nil, invalid("pool", "is nil")
+		return nil, Invalid("pool", "is nil")
 	case domain.Table == nil:
-		return nil, invalid("domain", "has no table")
+		return nil, Invalid("domain", "has no table")
 	case domain.Fields == nil:
-		return nil, invalid("domain", "has no Fields")
+		return nil, Invalid("domain", "has no Fields")
 	case handler == nil:
-		return nil, invalid("handler", "is nil")
+		return nil, Invalid("handler", "is nil")
 	}
 	o = o.withDefaults()
 	if err := o.validate(domain.Table.spec); err != nil {
 		return nil, err
 	}
 	if n, want := len(domain.Fields(new(T))), len(domain.Table.spec.Columns); n != want {
-		return nil, invalid("domain", "has %d fields, %s has %d columns", n, domain.Table.Name(), want)
+		return nil, Invalid("domain", "has %d fields, %s has %d columns", n, domain.Table.Name(), want)
 	}
 	w := &Worker{table: domain.Table, pool: pool, options: o, epoch: time.Now(), cancels: make(chan struct{}, 1)}
 	w.target = func() (any, []any) {

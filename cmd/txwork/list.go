@@ -46,12 +46,13 @@ var (
 // listings are the states that can be listed: those of the core, and those that stats counts apart. A row
 // in progress was due when it was claimed and has been since, which spares reading those due later.
 var listings = map[string]listing{
-	"ready": {where: "r.completed_at IS NULL AND r.status = 0", order: claimOrder, lanes: true, when: "DUE", time: dueAt},
-	"scheduled": {where: "r.completed_at IS NULL AND r.status = 0 AND r.due_at > now()",
+	"ready": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 0", order: claimOrder, lanes: true, when: "DUE", time: dueAt},
+	"scheduled": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 0 AND r.due_at > now()",
 		order: claimOrder, lanes: true, when: "DUE", time: dueAt},
-	"in_progress": {where: "r.completed_at IS NULL AND r.status = 1 AND r.due_at <= now()",
+	"waiting": {where: "r.completed_at IS NULL AND r.waiting", order: []column{{"id", "uuid"}}, when: "DUE", time: dueAt},
+	"in_progress": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now()",
 		order: claimOrder, lanes: true, when: "LEASE ENDS", time: lockedAt},
-	"expired": {where: "r.completed_at IS NULL AND r.status = 1 AND r.due_at <= now() AND r.locked_until < now()",
+	"expired": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now() AND r.locked_until < now()",
 		order: claimOrder, lanes: true, when: "LEASE ENDED", time: lockedAt},
 	"done": {where: "r.completed_at IS NOT NULL AND r.failed_at IS NULL",
 		order: []column{{"completed_at", "timestamptz"}, {"id", "uuid"}}, down: true, when: "DONE",

@@ -84,6 +84,9 @@ func (o functionOps) insertion(row workqueue.NewRow) (query string, args []any, 
 	if row.MaxAttempts > 0 {
 		add("max_attempts", "integer", row.MaxAttempts)
 	}
+	if row.Waiting {
+		add("waiting", "boolean", true)
+	}
 	if row.Headers != nil {
 		headers, err := json.Marshal(row.Headers)
 		if err != nil {

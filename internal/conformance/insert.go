@@ -25,6 +25,7 @@ func (s *suite) write(rows ...workqueue.NewRow) (inserted []workqueue.Inserted, 
 var fresh = effect{
 	"status": is(0), "due_at": now, "created_at": now, "attempts": is(0), "locked_until": null, "owner_token": null,
 	"completed_at": null, "failed_at": null, "cancelled_at": null, "last_error": null, "headers": null,
+	"waiting": is(false), "retry": null,
 }
 
 // newlyInserted checks the core's columns of a row that insert makes.

@@ -5,6 +5,7 @@ CREATE TABLE "{{schema}}"."outbox" (
     max_attempts integer NOT NULL DEFAULT 10,
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,
+    waiting boolean NOT NULL DEFAULT false,
     locked_until timestamptz,
     owner_token uuid,
     completed_at timestamptz,
@@ -12,6 +13,7 @@ CREATE TABLE "{{schema}}"."outbox" (
     cancelled_at timestamptz,
     last_error text,
     headers jsonb,
+    retry jsonb,
     "topic" text NOT NULL,
     "key" text,
     "payload" bytea NOT NULL,
@@ -20,6 +22,7 @@ CREATE TABLE "{{schema}}"."outbox" (
         status BETWEEN 0 AND 3
         AND (status = 1) = (locked_until IS NOT NULL)
         AND (status <> 1 OR owner_token IS NOT NULL)
+        AND (status <> 1 OR NOT waiting)
         AND (status <> 0 OR attempts < max_attempts) -- a row that no claim may start would block every claim
         AND (status >= 2) = (completed_at IS NOT NULL)
         AND (status = 3) = (failed_at IS NOT NULL)
@@ -36,7 +39,9 @@ CREATE TABLE "{{schema}}"."outbox" (
 
 COMMENT ON TABLE "{{schema}}"."outbox" IS 'txwork core 1';
 
-CREATE INDEX "outbox_claim_idx" ON "{{schema}}"."outbox" (due_at, id) WHERE completed_at IS NULL;
+CREATE INDEX "outbox_claim_idx" ON "{{schema}}"."outbox" (due_at, id) WHERE completed_at IS NULL AND NOT waiting;
+
+CREATE INDEX "outbox_waiting_idx" ON "{{schema}}"."outbox" (id) WHERE completed_at IS NULL AND waiting;
 
 CREATE INDEX "outbox_done_idx" ON "{{schema}}"."outbox" (completed_at) WHERE completed_at IS NOT NULL AND failed_at IS NULL;
 
@@ -88,6 +93,7 @@ WHERE t.ctid = ANY (ARRAY(
     SELECT r.ctid
     FROM "{{schema}}"."outbox" AS r
     WHERE r.completed_at IS NULL
+      AND NOT r.waiting
       AND r.status = 0
       AND r.due_at <= now()
       AND (r.due_at, r.id) > ('-infinity'::timestamptz, '00000000-0000-0000-0000-000000000000'::uuid)
@@ -153,7 +159,7 @@ BEGIN
 WITH changed AS (
 UPDATE "{{schema}}"."outbox" AS t
 SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond') END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
     completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
@@ -258,7 +264,7 @@ BEGIN
 WITH changed AS (
     UPDATE "{{schema}}"."outbox" AS t
     SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond') END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
     completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
@@ -268,6 +274,7 @@ WITH changed AS (
         SELECT r.ctid
         FROM "{{schema}}"."outbox" AS r
         WHERE r.completed_at IS NULL
+          AND NOT r.waiting
           AND r.status = 1
           AND r.due_at <= now()
           AND r.locked_until < now()
@@ -304,6 +311,7 @@ BEGIN
 WITH changed AS (
     UPDATE "{{schema}}"."outbox" AS t
     SET status = 0,
+        waiting = false,
         attempts = 0,
         due_at = clock_timestamp(),
         completed_at = NULL,

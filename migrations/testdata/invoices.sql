@@ -19,6 +19,7 @@ CREATE TABLE "billing"."invoices" (
     max_attempts integer NOT NULL DEFAULT 10,
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,
+    waiting boolean NOT NULL DEFAULT false,
     locked_until timestamptz,
     owner_token uuid,
     completed_at timestamptz,
@@ -26,6 +27,7 @@ CREATE TABLE "billing"."invoices" (
     cancelled_at timestamptz,
     last_error text,
     headers jsonb,
+    retry jsonb,
     "region" text NOT NULL,
     "number" bigint NOT NULL,
     "document" jsonb,
@@ -33,6 +35,7 @@ CREATE TABLE "billing"."invoices" (
         status BETWEEN 0 AND 3
         AND (status = 1) = (locked_until IS NOT NULL)
         AND (status <> 1 OR owner_token IS NOT NULL)
+        AND (status <> 1 OR NOT waiting)
         AND (status <> 0 OR attempts < max_attempts) -- a row that no claim may start would block every claim
         AND (status >= 2) = (completed_at IS NOT NULL)
         AND (status = 3) = (failed_at IS NOT NULL)
@@ -49,7 +52,9 @@ CREATE TABLE "billing"."invoices" (
 
 COMMENT ON TABLE "billing"."invoices" IS 'txwork core 1';
 
-CREATE INDEX "invoices_claim_idx" ON "billing"."invoices" ("region", due_at, id) WHERE completed_at IS NULL;
+CREATE INDEX "invoices_claim_idx" ON "billing"."invoices" ("region", due_at, id) WHERE completed_at IS NULL AND NOT waiting;
+
+CREATE INDEX "invoices_waiting_idx" ON "billing"."invoices" (id) WHERE completed_at IS NULL AND waiting;
 
 CREATE INDEX "invoices_done_idx" ON "billing"."invoices" (completed_at) WHERE completed_at IS NOT NULL AND failed_at IS NULL;
 
@@ -104,6 +109,7 @@ WHERE t.ctid = ANY (ARRAY(
     SELECT r.ctid
     FROM "billing"."invoices" AS r
     WHERE r.completed_at IS NULL
+      AND NOT r.waiting
       AND r.status = 0
       AND r.due_at <= now()
       AND (r.due_at, r.id) > ('-infinity'::timestamptz, '00000000-0000-0000-0000-000000000000'::uuid)
@@ -174,7 +180,7 @@ BEGIN
 WITH changed AS (
 UPDATE "billing"."invoices" AS t
 SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond') END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
     completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
@@ -285,7 +291,7 @@ BEGIN
 WITH changed AS (
     UPDATE "billing"."invoices" AS t
     SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
-    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond') END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
     completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
     locked_until = NULL,
@@ -295,6 +301,7 @@ WITH changed AS (
         SELECT r.ctid
         FROM "billing"."invoices" AS r
         WHERE r.completed_at IS NULL
+          AND NOT r.waiting
           AND r.status = 1
           AND r.due_at <= now()
           AND r.locked_until < now()
@@ -333,6 +340,7 @@ BEGIN
 WITH changed AS (
     UPDATE "billing"."invoices" AS t
     SET status = 0,
+        waiting = false,
         attempts = 0,
         due_at = clock_timestamp(),
         completed_at = NULL,

@@ -12,6 +12,7 @@ WHERE t.ctid = ANY (ARRAY(
     SELECT r.ctid
     FROM {{.Table}} AS r
     WHERE r.completed_at IS NULL
+      AND NOT r.waiting
       AND r.status = 0
       AND r.due_at <= now()
       AND (r.due_at, r.id) > (@after_due::timestamptz, @after_id::uuid)

@@ -8,6 +8,7 @@ LEFT JOIN LATERAL (
     SELECT r.due_at
     FROM {{.Table}} AS r
     WHERE r.completed_at IS NULL
+      AND NOT r.waiting
       AND r.status = 0
       AND r.due_at > least(@since::timestamptz, now())
       {{- range .Lanes}}

@@ -11,6 +11,7 @@ WITH changed AS (
         SELECT r.ctid
         FROM {{.Table}} AS r
         WHERE r.completed_at IS NULL
+          AND NOT r.waiting
           AND r.status = 1
           AND r.due_at <= now()
           AND r.locked_until < now()

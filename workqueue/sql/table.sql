@@ -5,6 +5,7 @@ CREATE TABLE {{.Table}} (
     max_attempts integer NOT NULL DEFAULT {{.MaxAttempts}},
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,
+    waiting boolean NOT NULL DEFAULT false,
     locked_until timestamptz,
     owner_token uuid,
     completed_at timestamptz,
@@ -12,6 +13,7 @@ CREATE TABLE {{.Table}} (
     cancelled_at timestamptz,
     last_error text,
     headers jsonb,
+    retry jsonb,
     {{- range .Columns}}
     {{.Quoted}} {{.Type}}{{if .NotNull}} NOT NULL{{end}},
     {{- end}}
@@ -19,6 +21,7 @@ CREATE TABLE {{.Table}} (
         status BETWEEN 0 AND 3
         AND (status = 1) = (locked_until IS NOT NULL)
         AND (status <> 1 OR owner_token IS NOT NULL)
+        AND (status <> 1 OR NOT waiting)
         AND (status <> 0 OR attempts < max_attempts) -- a row that no claim may start would block every claim
         AND (status >= 2) = (completed_at IS NOT NULL)
         AND (status = 3) = (failed_at IS NOT NULL)
@@ -35,7 +38,9 @@ CREATE TABLE {{.Table}} (
 
 COMMENT ON TABLE {{.Table}} IS {{.VersionComment}};
 
-CREATE INDEX {{.Named "claim_idx"}} ON {{.Table}} ({{range .Lanes}}{{.Quoted}}, {{end}}due_at, id) WHERE completed_at IS NULL;
+CREATE INDEX {{.Named "claim_idx"}} ON {{.Table}} ({{range .Lanes}}{{.Quoted}}, {{end}}due_at, id) WHERE completed_at IS NULL AND NOT waiting;
+
+CREATE INDEX {{.Named "waiting_idx"}} ON {{.Table}} (id) WHERE completed_at IS NULL AND waiting;
 
 {{- if not .DeleteDone}}
 

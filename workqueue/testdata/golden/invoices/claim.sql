@@ -14,6 +14,7 @@ WHERE t.ctid = ANY (ARRAY(
     SELECT r.ctid
     FROM "billing"."invoices" AS r
     WHERE r.completed_at IS NULL
+      AND NOT r.waiting
       AND r.status = 0
       AND r.due_at <= now()
       AND (r.due_at, r.id) > ($3::timestamptz, $4::uuid)

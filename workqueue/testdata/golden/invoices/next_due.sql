@@ -7,6 +7,7 @@ LEFT JOIN LATERAL (
     SELECT r.due_at
     FROM "billing"."invoices" AS r
     WHERE r.completed_at IS NULL
+      AND NOT r.waiting
       AND r.status = 0
       AND r.due_at > least($1::timestamptz, now())
       AND r."region" = $2::text

@@ -3,6 +3,7 @@
 WITH changed AS (
     UPDATE "billing"."invoices" AS t
     SET status = 0,
+        waiting = false,
         attempts = 0,
         due_at = clock_timestamp(),
         completed_at = NULL,

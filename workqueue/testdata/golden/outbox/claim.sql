@@ -12,6 +12,7 @@ WHERE t.ctid = ANY (ARRAY(
     SELECT r.ctid
     FROM "txwork"."outbox" AS r
     WHERE r.completed_at IS NULL
+      AND NOT r.waiting
       AND r.status = 0
       AND r.due_at <= now()
       AND (r.due_at, r.id) > ($3::timestamptz, $4::uuid)

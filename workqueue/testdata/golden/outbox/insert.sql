@@ -1,20 +1,22 @@
 -- $1 ids
 -- $2 due_at
 -- $3 max_attempts
--- $4 headers
--- $5 column_topic
--- $6 column_key
--- $7 column_payload
--- $8 column_dedup_key
-INSERT INTO "txwork"."outbox" (id, due_at, max_attempts, headers, "topic", "key", "payload", "dedup_key")
-SELECT s.id, greatest(s.due_at, now()), coalesce(s.max_attempts, 10), s.headers::jsonb, s.c1, s.c2, s.c3, s.c4
+-- $4 waiting
+-- $5 headers
+-- $6 retry
+-- $7 column_topic
+-- $8 column_key
+-- $9 column_payload
+-- $10 column_dedup_key
+INSERT INTO "txwork"."outbox" (id, due_at, max_attempts, waiting, headers, retry, "topic", "key", "payload", "dedup_key")
+SELECT s.id, greatest(s.due_at, now()), coalesce(s.max_attempts, 10), s.waiting, s.headers::jsonb, s.retry::jsonb, s.c1, s.c2, s.c3, s.c4
 FROM unnest(
-    $1::uuid[], $2::timestamptz[], $3::int[], $4::text[],
-    $5::text[],
-    $6::text[],
-    $7::bytea[],
-    $8::text[]
-) WITH ORDINALITY AS s (id, due_at, max_attempts, headers, c1, c2, c3, c4, ord)
+    $1::uuid[], $2::timestamptz[], $3::int[], $4::boolean[], $5::text[], $6::text[],
+    $7::text[],
+    $8::text[],
+    $9::bytea[],
+    $10::text[]
+) WITH ORDINALITY AS s (id, due_at, max_attempts, waiting, headers, retry, c1, c2, c3, c4, ord)
 ORDER BY s.ord
 ON CONFLICT ("topic", "dedup_key") WHERE "topic" IS NOT NULL AND "dedup_key" IS NOT NULL DO NOTHING
 RETURNING id;

@@ -5,6 +5,7 @@ LEFT JOIN LATERAL (
     SELECT r.due_at
     FROM "txwork"."outbox" AS r
     WHERE r.completed_at IS NULL
+      AND NOT r.waiting
       AND r.status = 0
       AND r.due_at > least($1::timestamptz, now())
     ORDER BY r.due_at, r.id

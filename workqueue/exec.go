@@ -1,0 +1,74 @@
+package workqueue
+
+import "context"
+
+// Exec runs a domain's own statement in an application's transaction and returns how many rows it
+// affected. Parameters are $1, $2, … Slices of ids and texts travel as arrays through every driver if the
+// statement casts them, as in $1::uuid[].
+func Exec(ctx context.Context, tx Tx, sql string, args ...any) (int64, error) {
+	if tx == nil {
+		return 0, Invalid("transaction", "is nil")
+	}
+	n, err := tx.exec(ctx, sql, args)
+	return n, explain(err)
+}
+
+// Query runs a domain's own statement like [Exec] and calls row for every row of its result. It must not
+// use tx.
+func Query(ctx context.Context, tx Tx, row func(scan func(dest ...any) error) error, sql string, args ...any) error {
+	if tx == nil {
+		return Invalid("transaction", "is nil")
+	}
+	return explain(tx.query(ctx, row, sql, args))
+}
+
+func (t pgxTx) exec(ctx context.Context, sql string, args []any) (int64, error) {
+	if t.tx == nil {
+		return 0, Invalid("transaction", "is nil")
+	}
+	tag, err := t.tx.Exec(ctx, sql, encodeAll(args, pgxEncoder(t.tx.Conn()))...)
+	return tag.RowsAffected(), err
+}
+
+func (t pgxTx) query(ctx context.Context, row func(func(...any) error) error, sql string, args []any) error {
+	if t.tx == nil {
+		return Invalid("transaction", "is nil")
+	}
+	rows, err := t.tx.Query(ctx, sql, encodeAll(args, pgxEncoder(t.tx.Conn()))...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	return eachRow(pgxRows{rows}, row)
+}
+
+func (t sqlTx) exec(ctx context.Context, sql string, args []any) (int64, error) {
+	if t.tx == nil {
+		return 0, Invalid("transaction", "is nil")
+	}
+	result, err := t.tx.ExecContext(ctx, sql, encodeAll(args, literal)...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+func (t sqlTx) query(ctx context.Context, row func(func(...any) error) error, sql string, args []any) error {
+	if t.tx == nil {
+		return Invalid("transaction", "is nil")
+	}
+	rows, err := t.tx.QueryContext(ctx, sql, encodeAll(args, literal)...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	return eachRow(rows, row)
+}
+
+func encodeAll(values []any, encode func(any) any) []any {
+	args := make([]any, len(values))
+	for i, v := range values {
+		args[i] = encode(v)
+	}
+	return args
+}
