@@ -204,7 +204,7 @@ func TestRunRefusesARelayThatCannotWork(t *testing.T) {
 		return r
 	}
 	lease := outbox.RelayOptions{WorkerOptions: workqueue.WorkerOptions{Lease: time.Millisecond}}
-	lanes := outbox.RelayOptions{WorkerOptions: workqueue.WorkerOptions{Lanes: []any{1}}}
+	lanes := outbox.RelayOptions{WorkerOptions: workqueue.WorkerOptions{Lanes: [][]any{{1}}}}
 	for name, c := range map[string]struct {
 		relay *outbox.Relay
 		want  string

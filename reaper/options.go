@@ -1,7 +1,6 @@
 package reaper
 
 import (
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -110,13 +109,13 @@ func (o Options) validateNames() error {
 
 func (o Options) validateTimes() error {
 	if o.Interval < MinInterval || o.Interval > MaxInterval {
-		return invalid("interval", "is %v, it must be between %v and %v", o.Interval, MinInterval, MaxInterval)
+		return workqueue.Invalid("interval", "is %v, it must be between %v and %v", o.Interval, MinInterval, MaxInterval)
 	}
 	if o.Lease < workqueue.MinLease || o.Lease > workqueue.MaxLease {
-		return invalid("lease", "is %v, it must be between %v and %v", o.Lease, workqueue.MinLease, workqueue.MaxLease)
+		return workqueue.Invalid("lease", "is %v, it must be between %v and %v", o.Lease, workqueue.MinLease, workqueue.MaxLease)
 	}
 	if o.Lease <= o.Interval {
-		return invalid("lease", "is %v, it must be longer than the interval of %v: leadership would end between rounds",
+		return workqueue.Invalid("lease", "is %v, it must be longer than the interval of %v: leadership would end between rounds",
 			o.Lease, o.Interval)
 	}
 	return nil
@@ -124,10 +123,10 @@ func (o Options) validateTimes() error {
 
 func (o Options) validateSizes() error {
 	if o.BatchSize < 1 || o.BatchSize > workqueue.MaxBatch {
-		return invalid("batch size", "is %d, it must be between 1 and %d", o.BatchSize, workqueue.MaxBatch)
+		return workqueue.Invalid("batch size", "is %d, it must be between 1 and %d", o.BatchSize, workqueue.MaxBatch)
 	}
 	if o.PurgeLimit < 1 {
-		return invalid("purge limit", "is %d, it must be at least 1", o.PurgeLimit)
+		return workqueue.Invalid("purge limit", "is %d, it must be at least 1", o.PurgeLimit)
 	}
 	return nil
 }
@@ -135,24 +134,20 @@ func (o Options) validateSizes() error {
 // validateTargets checks what is not in the Options.
 func validateTargets(pool *pgxpool.Pool, tables []*workqueue.Table) error {
 	if pool == nil {
-		return invalid("pool", "is nil")
+		return workqueue.Invalid("pool", "is nil")
 	}
 	if len(tables) == 0 {
-		return invalid("tables", "has none: there is nothing to maintain")
+		return workqueue.Invalid("tables", "has none: there is nothing to maintain")
 	}
 	seen := map[string]bool{}
 	for i, table := range tables {
 		if table == nil {
-			return invalid("tables", "has a nil at index %d", i)
+			return workqueue.Invalid("tables", "has a nil at index %d", i)
 		}
 		if seen[table.Name()] {
-			return invalid("tables", "lists %s twice", table.Name())
+			return workqueue.Invalid("tables", "lists %s twice", table.Name())
 		}
 		seen[table.Name()] = true
 	}
 	return nil
-}
-
-func invalid(field, format string, args ...any) error {
-	return &workqueue.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }

@@ -122,7 +122,7 @@ func (r *reaper) noteRound(ctx context.Context, report Report) {
 	for _, t := range report.Tables {
 		if t.rows() > 0 {
 			r.logger.InfoContext(ctx, "reaped", "table", t.Table, "requeued", t.Requeued, "failed", t.Failed,
-				"purged_done", t.PurgedDone, "purged_failed", t.PurgedFailed, "took", t.Duration)
+				"purged_done", t.PurgedDone, "purged_failed", t.PurgedFailed, "swept", t.Swept, "took", t.Duration)
 		}
 	}
 }

@@ -35,6 +35,7 @@ type Counts struct {
 	Failed       int `json:"failed"`        // lease ended, attempts used up or cancelled: Failed
 	PurgedDone   int `json:"purged_done"`   // deleted, Done for longer than the retention
 	PurgedFailed int `json:"purged_failed"` // deleted, Failed for longer than the retention
+	Swept        int `json:"swept"`         // changed by the table's own sweeps: released, ended or removed
 }
 
 // Total is what the round did to all tables.
@@ -51,6 +52,7 @@ func (c *Counts) add(d Counts) {
 	c.Failed += d.Failed
 	c.PurgedDone += d.PurgedDone
 	c.PurgedFailed += d.PurgedFailed
+	c.Swept += d.Swept
 }
 
-func (c Counts) rows() int { return c.Requeued + c.Failed + c.PurgedDone + c.PurgedFailed }
+func (c Counts) rows() int { return c.Requeued + c.Failed + c.PurgedDone + c.PurgedFailed + c.Swept }

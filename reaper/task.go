@@ -19,6 +19,9 @@ type task struct {
 func (o Options) tasks(table *workqueue.Table, report *TableReport) []task {
 	spec := table.Spec()
 	tasks := []task{{table, report, math.MaxInt, reap}}
+	if len(spec.Sweeps) > 0 {
+		tasks = append(tasks, task{table, report, o.PurgeLimit, sweep})
+	}
 	if !spec.DeleteDone { // with it there are none, and no index to find them by
 		tasks = append(tasks, task{table, report, o.PurgeLimit, purgeDone(spec)})
 	}
@@ -31,6 +34,11 @@ func (o Options) tasks(table *workqueue.Table, report *TableReport) []task {
 func reap(ctx context.Context, q *workqueue.Queue, limit int) (Counts, error) {
 	r, err := q.ReapExpired(ctx, limit)
 	return Counts{Requeued: r.Requeued, Failed: r.Failed}, err
+}
+
+func sweep(ctx context.Context, q *workqueue.Queue, limit int) (Counts, error) {
+	n, err := q.Sweep(ctx, limit)
+	return Counts{Swept: n}, err
 }
 
 func purgeDone(spec workqueue.Spec) func(context.Context, *workqueue.Queue, int) (Counts, error) {

@@ -21,15 +21,32 @@ func (t *Table) checkClaim(req claimRequest) error {
 	if req.owner == uuid.Nil {
 		return Invalid("owner token", "is the zero UUID: use NewOwnerToken, once for every claim")
 	}
-	if len(req.lanes) != len(t.spec.Lanes) {
-		return Invalid("lanes", "has %d values, %s has the lanes %v", len(req.lanes), t.Name(), t.spec.Lanes)
+	return FirstError(t.checkLane(req.lanes), checkLease(req.lease), checkLimit(req.limit))
+}
+
+// checkLanes checks the lanes that a worker is to serve.
+func (t *Table) checkLanes(lanes [][]any) error {
+	if len(t.spec.Lanes) > 0 && len(lanes) == 0 {
+		return Invalid("lanes", "are missing: %s has the lanes %v", t.Name(), t.spec.Lanes)
 	}
-	for i, lane := range req.lanes {
-		if _, err := t.laneValue(i, lane); err != nil {
+	for _, lane := range lanes {
+		if err := t.checkLane(lane); err != nil {
 			return err
 		}
 	}
-	return FirstError(checkLease(req.lease), checkLimit(req.limit))
+	return nil
+}
+
+func (t *Table) checkLane(lane []any) error {
+	if len(lane) != len(t.spec.Lanes) {
+		return Invalid("lanes", "has %d values, %s has the lanes %v", len(lane), t.Name(), t.spec.Lanes)
+	}
+	for i, value := range lane {
+		if _, err := t.laneValue(i, value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func checkLease(d time.Duration) error {

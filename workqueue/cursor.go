@@ -4,6 +4,9 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Bounds of the time between two sweeps, and the share of its time that a claimer spends on them.
@@ -27,6 +30,10 @@ type claimer struct {
 	lanes  []any
 	target func() (any, []any)
 
+	admission Admission     // nil: every row may be claimed
+	pool      *pgxpool.Pool // for the transactions of the admission
+	askAgain  time.Time     // when to ask the admission again; zero: it did not say
+
 	askedDue *time.Time // when nextDue was last asked, by the database's clock
 
 	mu            sync.Mutex
@@ -43,11 +50,49 @@ func (c *claimer) claim(ctx context.Context, limit int) ([]claimedRow, error) {
 	req := claimRequest{owner: NewOwnerToken(), lease: c.lease, limit: limit, lanes: c.lanes, target: c.target}
 	start := time.Now()
 	req.after = c.begin(start)
-	rows, err := c.queue.claim(ctx, req)
+	rows, err := c.admitted(ctx, &req)
 	if err == nil {
 		c.advance(req, rows, time.Since(start))
 	}
 	return rows, err
+}
+
+// admitted claims what the admission lets pass, in one transaction with its bookkeeping.
+func (c *claimer) admitted(ctx context.Context, req *claimRequest) (rows []claimedRow, err error) {
+	c.askAgain = time.Time{}
+	if c.admission == nil || !c.admission.Bounded(c.lanes) {
+		return c.queue.claim(ctx, *req)
+	}
+	err = pgx.BeginTxFunc(ctx, c.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		n, again, err := c.admission.Admit(ctx, tx, c.lanes, req.limit)
+		if err != nil {
+			return err
+		}
+		if again > 0 && n < req.limit {
+			c.askAgain = time.Now().Add(again)
+		}
+		if n <= 0 {
+			return nil
+		}
+		req.limit = min(n, req.limit)
+		rows, err = (&Queue{table: c.queue.table, exec: ownTx{tx}}).claim(ctx, *req)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		return c.admission.Claimed(ctx, tx, c.lanes, rowIDs(rows))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+// admissionDue tells how long until the admission is to be asked again; negative: it did not say.
+func (c *claimer) admissionDue() time.Duration {
+	if c.askAgain.IsZero() {
+		return -1
+	}
+	return max(time.Until(c.askAgain), 0)
 }
 
 func (c *claimer) begin(now time.Time) position {

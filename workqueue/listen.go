@@ -103,13 +103,15 @@ func (w *Worker) notified(payload string) {
 		w.missedNotifications()
 		return
 	}
-	w.claimer.rewind(time.UnixMicro(micros))
+	w.lanes.rewind(time.UnixMicro(micros))
+	w.sweeper.want()
 	w.poll.Wake()
 }
 
 // missedNotifications looks for whatever may have been announced while nobody listened.
 func (w *Worker) missedNotifications() {
-	w.claimer.sweepNow()
+	w.lanes.sweepNow()
+	w.sweeper.want()
 	w.poll.Wake()
 	w.cancelsSeen.Add(1)
 	w.renewNow()

@@ -32,10 +32,10 @@ type Observer func(ctx context.Context, e Event)
 // An Event is one operation, successful or not.
 type Event struct {
 	Table     string
-	Operation string // enqueue, claim, ack, abandon, snooze, fail, settle, extend, cancel, redrive, reap, purge
+	Operation string // enqueue, claim, ack, abandon, snooze, fail, settle, extend, cancel, redrive, reap, purge, sweep
 	Requested int
 	Changed   int
-	IDs       []uuid.UUID // the rows that changed; empty for reap and purge
+	IDs       []uuid.UUID // the rows that changed; empty for reap, purge and sweep
 	Duration  time.Duration
 	Err       error
 }
@@ -63,6 +63,7 @@ var (
 	opExtend  = operation{"extend", "extend", trace.SpanKindInternal, false}
 	opReap    = operation{"reap", "reap", trace.SpanKindInternal, false}
 	opPurge   = operation{"purge", "purge", trace.SpanKindInternal, false}
+	opSweep   = operation{"sweep", "sweep", trace.SpanKindInternal, false}
 	opProcess = operation{"process", "process", trace.SpanKindConsumer, true}
 )
 

@@ -48,8 +48,12 @@ type WorkerOptions struct {
 	// ShutdownTimeout is how long Run waits for running handlers once its context is cancelled, before
 	// it cancels theirs. Default: [DefaultShutdownTimeout].
 	ShutdownTimeout time.Duration
-	// Lanes are the values of the Spec's lanes that this worker serves.
-	Lanes []any
+	// Lanes are the lanes that this worker serves, the most urgent first: for each, the values of the Spec's
+	// lanes. Each claim goes through them in this order until it is full. Every eighth goes through them
+	// backwards, so that no lane starves.
+	Lanes [][]any
+	// Admission bounds the claims. Default: every due row may be claimed.
+	Admission Admission
 	// Redact rewrites errors before they are stored. Default: they are stored as they are.
 	Redact Redactor
 	// NoListen turns notifications off: the worker polls. For connections through a transaction pooler.
@@ -78,7 +82,7 @@ func setDefault[T comparable](field *T, value T) {
 // maxConcurrency bounds the goroutines of one worker.
 const maxConcurrency = 100_000
 
-func (o WorkerOptions) validate(spec Spec) error {
+func (o WorkerOptions) validate() error {
 	switch {
 	case o.Concurrency < 1 || o.Concurrency > maxConcurrency:
 		return Invalid("concurrency", "is %d, it must be between 1 and %d", o.Concurrency, maxConcurrency)
@@ -90,8 +94,6 @@ func (o WorkerOptions) validate(spec Spec) error {
 		return Invalid("handler timeout", "is %v, it cannot be negative", o.HandlerTimeout)
 	case o.ShutdownTimeout < 0:
 		return Invalid("shutdown timeout", "is %v, it cannot be negative", o.ShutdownTimeout)
-	case len(o.Lanes) != len(spec.Lanes):
-		return Invalid("lanes", "has %d values, %s has the lanes %v", len(o.Lanes), spec.Name(), spec.Lanes)
 	}
 	return checkLease(o.Lease)
 }
@@ -107,7 +109,8 @@ type Worker struct {
 
 	system  *pgxpool.Pool // the worker's own: no handler can starve it
 	queue   *Queue
-	claimer *claimer
+	lanes   *laneSet
+	sweeper sweeper
 	poll    *Poll
 	flow    *flow
 	settler *settler
@@ -137,7 +140,7 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 		return nil, Invalid("handler", "is nil")
 	}
 	o = o.withDefaults()
-	if err := o.validate(domain.Table.spec); err != nil {
+	if err := FirstError(o.validate(), domain.Table.checkLanes(o.Lanes)); err != nil {
 		return nil, err
 	}
 	if n, want := len(domain.Fields(new(T))), len(domain.Table.spec.Columns); n != want {
@@ -191,7 +194,9 @@ func (w *Worker) open(ctx context.Context) error {
 	}
 	w.system = system
 	w.queue = w.table.On(system)
-	w.claimer = &claimer{queue: w.queue, lease: w.options.Lease, lanes: w.options.Lanes, target: w.target}
+	w.lanes = newLaneSet(w.options.Lanes, func(lane []any) *claimer {
+		return &claimer{queue: w.queue, lease: w.options.Lease, lanes: lane, target: w.target, admission: w.options.Admission, pool: system}
+	})
 	w.settler = newSettler(w)
 	return nil
 }
@@ -312,10 +317,8 @@ func (w *Worker) Process(ctx context.Context) (int, error) {
 			return total, nil // stopping
 		}
 		start, cancels := time.Now(), w.cancelsSeen.Load()
+		w.sweep(ctx)
 		rows, err := w.claim(ctx, want)
-		if err != nil {
-			return total, err
-		}
 		if ctx.Err() != nil {
 			w.flow.close() // stopping: nothing of this claim is to be started
 		}
@@ -324,8 +327,8 @@ func (w *Worker) Process(ctx context.Context) (int, error) {
 			w.renewNow() // it may have been one of these rows
 		}
 		total += len(rows)
-		if len(rows) < want {
-			return total, nil
+		if err != nil || len(rows) < want {
+			return total, err
 		}
 	}
 }
@@ -334,11 +337,17 @@ func (w *Worker) Process(ctx context.Context) (int, error) {
 // until their lease ends. It gives up in time for the lease to be of use.
 func (w *Worker) claim(ctx context.Context, limit int) (rows []claimedRow, err error) {
 	err = w.within(context.WithoutCancel(ctx), w.options.Lease/3, func(ctx context.Context) error {
-		return w.table.telemetry.transition(ctx, opClaim, limit, func(ctx context.Context) ([]uuid.UUID, error) {
-			rows, err = w.claimer.claim(ctx, limit)
-			linkProducers(ctx, rows)
-			return rowIDs(rows), err
-		})
+		rows, err = w.lanes.claim(limit, func(c *claimer, limit int) ([]claimedRow, error) { return w.claimLane(ctx, c, limit) })
+		return err
+	})
+	return rows, err
+}
+
+func (w *Worker) claimLane(ctx context.Context, c *claimer, limit int) (rows []claimedRow, err error) {
+	err = w.table.telemetry.transition(ctx, opClaim, limit, func(ctx context.Context) ([]uuid.UUID, error) {
+		rows, err = c.claim(ctx, limit)
+		linkProducers(ctx, rows)
+		return rowIDs(rows), err
 	})
 	return rows, err
 }
@@ -359,21 +368,18 @@ func (w *Worker) hand(ctx context.Context, rows []claimedRow, wanted int, claime
 	w.flow.put(deliveries, wanted)
 }
 
-// NextWakeAt implements [Processor]: the next due time, or the next sweep if the cursor may have passed
-// something over.
+// NextWakeAt implements [Processor]: the next due time, or the next look at what a cursor may have passed
+// over, or at what only the table's own sweeps can make claimable.
 func (w *Worker) NextWakeAt(ctx context.Context) (*Wake, error) {
 	var next *Wake
 	err := w.within(ctx, w.callLimit(), func(ctx context.Context) (err error) {
-		next, err = w.claimer.nextDue(ctx)
+		next, err = w.lanes.nextWake(ctx)
 		return err
 	})
-	if err != nil {
-		return nil, err
+	if err != nil || len(w.table.spec.Sweeps) == 0 {
+		return next, err
 	}
-	if in := w.claimer.sweepDue(); in >= 0 && (next == nil || in < next.In) {
-		return &Wake{In: in}, nil
-	}
-	return next, nil
+	return earlier(next, &Wake{In: w.sweeper.in(time.Now())}), nil
 }
 
 // execute is one of the worker's handlers: it takes deliveries until there are no more. If a handler ends
@@ -424,9 +430,9 @@ func (w *Worker) releaseWaiting() {
 	}
 }
 
-// noteSettled wakes the worker where a settle made a row ready for it.
+// noteSettled wakes the worker where a settle made a row ready for it, or room for one.
 func (w *Worker) noteSettled(o *Outcome) {
-	if o.kind == outcomeRetry || o.kind == outcomeSnooze {
+	if o.kind == outcomeRetry || o.kind == outcomeSnooze || w.options.Admission != nil {
 		w.poll.Wake()
 	}
 }

@@ -1,0 +1,218 @@
+package workqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// byTopic makes the topic the lane.
+func byTopic(s *workqueue.Spec) { s.Lanes = []string{"topic"} }
+
+func lanes(topics ...string) [][]any {
+	all := make([][]any, len(topics))
+	for i, topic := range topics {
+		all[i] = []any{topic}
+	}
+	return all
+}
+
+// orderOf collects the topics that a worker with one handler works on, in their order.
+type orderOf struct {
+	mu     sync.Mutex
+	topics []string
+}
+
+func (o *orderOf) handle(_ context.Context, c *noteClaim) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.topics = append(o.topics, c.Body.Topic)
+	return nil
+}
+
+func TestUrgentLanesGoFirstAndNoneStarves(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{spec: byTopic})
+	late := r.insertMany("late", 5)
+	urgent := r.insertMany("urgent", 95)
+	r.insertMany("elsewhere", 1)
+	var order orderOf
+	r.start(workqueue.WorkerOptions{Concurrency: 1, ClaimLimit: 1, Lanes: lanes("urgent", "late")}, order.handle)
+	r.awaitStatus(workqueue.Done, append(late, urgent...)...)
+
+	order.mu.Lock()
+	defer order.mu.Unlock()
+	text := strings.Join(order.topics, " ")
+	if order.topics[0] != "urgent" || order.topics[len(order.topics)-1] != "urgent" {
+		t.Errorf("an urgent row has to be first, and the late ones have to be through before the last: %s", text)
+	}
+	if n := r.count("topic = 'elsewhere' AND status = 0"); n != 1 {
+		t.Error("a row of a lane that the worker does not serve was claimed")
+	}
+}
+
+func TestLanesThatAWorkerCannotServe(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{spec: byTopic})
+	for name, l := range map[string][][]any{
+		"none":            nil,
+		"too few values":  {{}},
+		"too many values": {{"a", "b"}},
+		"the wrong type":  {{"a"}, {time.Now()}},
+	} {
+		if _, err := workqueue.NewWorker(r.Pool, r.Domain, ackAll, workqueue.WorkerOptions{Lanes: l}); !errors.Is(err, workqueue.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// quota admits rows for as long as its row in the database has some left.
+type quota struct {
+	again   time.Duration
+	bounded string
+}
+
+func (q quota) Bounded(lane []any) bool { return lane[0] == q.bounded }
+
+func (q quota) Admit(ctx context.Context, tx pgx.Tx, _ []any, want int) (int, time.Duration, error) {
+	var left int
+	err := tx.QueryRow(ctx, "SELECT n FROM quota FOR UPDATE").Scan(&left)
+	return min(left, want), q.again, err
+}
+
+func (q quota) Claimed(ctx context.Context, tx pgx.Tx, _ []any, ids []uuid.UUID) error {
+	_, err := tx.Exec(ctx, "UPDATE quota SET n = n - $1", len(ids))
+	return err
+}
+
+func TestAdmissionBoundsClaims(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{spec: byTopic})
+	r.exec("CREATE TABLE quota AS SELECT 7 AS n")
+	bounded := r.insertMany("bounded", 20)
+	free := r.insertMany("free", 20)
+	for range 3 { // share the quota
+		r.start(workqueue.WorkerOptions{
+			Lanes: lanes("bounded", "free"), Admission: quota{again: 20 * time.Millisecond, bounded: "bounded"}, PollInterval: time.Hour,
+		}, ackAll)
+	}
+	r.awaitStatus(workqueue.Done, free...)
+	r.eventually("the quota is used up", func() bool { return r.count("topic = 'bounded' AND status = 2") == 7 })
+	if n := r.count("topic = 'bounded' AND attempts > 0"); n != 7 {
+		t.Errorf("%d bounded rows were claimed, the quota was 7", n)
+	}
+	r.exec("UPDATE quota SET n = 100") // and nobody is told
+	r.awaitStatus(workqueue.Done, bounded...)
+}
+
+func TestFailedAdmissionClaimsNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{spec: byTopic})
+	ids := r.insertMany("bounded", 3)
+	free := r.insertMany("free", 3)
+	r.start(workqueue.WorkerOptions{Lanes: lanes("bounded", "free"), Admission: quota{bounded: "bounded"}}, ackAll)
+	r.eventually("the error is logged", func() bool { return strings.Contains(r.Logs.String(), "42P01") })
+	r.awaitStatus(workqueue.Done, free...)
+	if n := r.count("topic = 'bounded' AND attempts = 0"); n != len(ids) {
+		t.Errorf("%d of %d rows are untouched", n, len(ids))
+	}
+}
+
+// release is a sweep that lets waiting rows go.
+const release = `CREATE FUNCTION notes_release(max_rows integer) RETURNS integer LANGUAGE sql AS $$
+	WITH freed AS (
+		UPDATE notes SET waiting = false, due_at = greatest(due_at, clock_timestamp())
+		WHERE waiting AND topic = 'go' RETURNING 1)
+	SELECT count(*)::int FROM freed $$`
+
+func TestWaitingRowsAreClaimedWhenASweepReleasesThem(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Sweeps = []string{"release"} }})
+	r.exec(release)
+	var rows []workqueue.NewRow
+	for _, topic := range []string{"go", "go", "stay"} {
+		rows = append(rows, workqueue.NewRow{Values: []any{topic, ""}, Waiting: true})
+	}
+	ids := r.insertRows(rows...)
+	r.start(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
+	r.awaitStatus(workqueue.Done, ids[:2]...)
+	more := r.insertRows(rows[0])
+	r.awaitStatus(workqueue.Done, more...)
+	if row := r.row(ids[2]); row.Status != workqueue.Ready || row.Attempts != 0 {
+		t.Errorf("a waiting row was claimed: %+v", row)
+	}
+	s, err := r.Queue.Stats(t.Context())
+	if err != nil || s.Waiting != 1 || s.Ready != 0 {
+		t.Errorf("stats are %+v, %v", s, err)
+	}
+}
+
+func TestFailingSweepKeepsNoRowFromBeingClaimed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Sweeps = []string{"missing"} }})
+	ids := r.insert("a")
+	r.start(workqueue.WorkerOptions{}, ackAll)
+	r.awaitStatus(workqueue.Done, ids...)
+	if !strings.Contains(r.Logs.String(), "notes_missing") {
+		t.Errorf("the failure was not logged:\n%s", r.Logs.tail())
+	}
+}
+
+// Of a row's own backoff, by the worker and by the reaper.
+func TestBackoffOfTheRowsOwn(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		retry   workqueue.Retry
+		attempt int
+		want    time.Duration
+	}{
+		"constant":    {workqueue.Retry{Growth: workqueue.Constant, Base: time.Hour, Cap: time.Hour}, 3, time.Hour},
+		"linear":      {workqueue.Retry{Growth: workqueue.Linear, Base: time.Hour, Cap: 24 * time.Hour}, 3, 3 * time.Hour},
+		"quadratic":   {workqueue.Retry{Growth: workqueue.Quadratic, Base: time.Hour, Cap: 24 * time.Hour}, 3, 9 * time.Hour},
+		"exponential": {workqueue.Retry{Growth: workqueue.Exponential, Base: time.Hour, Cap: 24 * time.Hour}, 3, 4 * time.Hour},
+		"capped":      {workqueue.Retry{Growth: workqueue.Exponential, Base: time.Hour, Cap: 2 * time.Hour}, 3, 2 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, rigOptions{})
+			row := workqueue.NewRow{Values: []any{"a", ""}, Retry: &c.retry, MaxAttempts: 5}
+			ids := r.insertRows(row, row)
+			r.exec("UPDATE notes SET attempts = $1", c.attempt-1)
+			rows, err := r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.Queue.Retry(t.Context(), rows[0].Token, ids[:1], "reported"); err != nil {
+				t.Fatal(err)
+			}
+			r.exec("UPDATE notes SET locked_until = now() - interval '1 microsecond' WHERE status = 1")
+			if _, err := r.Queue.ReapExpired(t.Context(), 10); err != nil {
+				t.Fatal(err)
+			}
+			for i, how := range []string{"reported", "reaped"} {
+				if in := r.row(ids[i]).DueIn; in > c.want || in < c.want-patience {
+					t.Errorf("%s: due in %v, want %v", how, in, c.want)
+				}
+			}
+		})
+	}
+}
+
+func TestBadBackoffOfTheRowsOwn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	for _, retry := range []workqueue.Retry{{}, {Growth: 9, Cap: 1}, {Growth: workqueue.Linear, Base: 2, Cap: 1}} {
+		if err := r.Table.Check(workqueue.NewRow{Values: []any{"a", ""}, Retry: &retry}); !errors.Is(err, workqueue.ErrInvalid) {
+			t.Error(fmt.Sprint(retry), err)
+		}
+	}
+}
