@@ -1,0 +1,104 @@
+package gate
+
+import (
+	"embed"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+var templates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
+
+// SweepSuffix is what a table with gates adds to its Spec's Sweeps.
+const SweepSuffix = "gate_sweep"
+
+// sweepKeys bounds the keys that one sweep looks at: some tens of milliseconds.
+const sweepKeys = 5000
+
+// DDL renders what gates need beside the table of a Spec that has [Columns] and [SweepSuffix], and the way
+// back. Append it to [workqueue.DDL] of the Spec, and put its way back before that one's.
+func DDL(spec workqueue.Spec) (up, down string, err error) {
+	if err := spec.Validate(); err != nil {
+		return "", "", err
+	}
+	for _, c := range Columns() {
+		if !slices.Contains(spec.Columns, c) {
+			return "", "", workqueue.Invalid("columns", "lack %s %s: a table with gates has those of gate.Columns", c.Name, c.Type)
+		}
+	}
+	if !slices.Contains(spec.Sweeps, SweepSuffix) {
+		return "", "", workqueue.Invalid("sweeps", "lack %q", SweepSuffix)
+	}
+	v := newView(spec)
+	return v.execute("gate.up.sql"), v.execute("gate.down.sql"), nil
+}
+
+// view is what the templates see of a Spec.
+type view struct{ schema, table string }
+
+func newView(spec workqueue.Spec) view {
+	schema := spec.Schema
+	if schema == "" {
+		schema = workqueue.DefaultSchema
+	}
+	return view{schema, spec.Table}
+}
+
+// execute renders a template: the files are embedded, so a failure is a defect of this package.
+func (v view) execute(file string) string {
+	var b strings.Builder
+	if err := templates.ExecuteTemplate(&b, file, v); err != nil {
+		panic(err)
+	}
+	return strings.TrimSpace(b.String()) + "\n"
+}
+
+// Table is the qualified name of the table.
+func (v view) Table() string { return fmt.Sprintf("%q.%q", v.schema, v.table) }
+
+// Named is a qualified name that derives from the table's.
+func (v view) Named(suffix string) string { return fmt.Sprintf("%q.%q", v.schema, v.table+"_"+suffix) }
+
+// Constraint is the same without the schema, as constraints, triggers and new indexes are named.
+func (v view) Constraint(suffix string) string { return fmt.Sprintf("%q", v.table+"_"+suffix) }
+
+// Channel is the table's LISTEN channel as a literal.
+func (v view) Channel() string { return "'" + v.schema + "." + v.table + "'" }
+
+// NowMicros is the payload of the table's notifications.
+func (view) NowMicros() string { return "(extract(epoch FROM now()) * 1000000)::bigint::text" }
+
+// WriterLock is the advisory lock that the writers of a serial key hold until they commit.
+func (v view) WriterLock(key string) string { return v.lock(key, 1) }
+
+// PromoterLock is the one under which rows of a key are let through.
+func (v view) PromoterLock(key string) string { return v.lock(key, 2) }
+
+func (v view) lock(key string, seed int) string {
+	return fmt.Sprintf("hashtextextended('%s.%s ' || %s, %d)", v.schema, v.table, key, seed)
+}
+
+// Settings pin what these functions' plans depend on: each has one good plan, by index. They are few
+// because a settle of a gated row sets and resets them.
+func (view) Settings() string {
+	return "SET search_path = pg_catalog, pg_temp\nSET enable_seqscan = off\nSET enable_bitmapscan = off\nSET enable_sort = off"
+}
+
+// SweepKeys is sweepKeys for the template.
+func (view) SweepKeys() int { return sweepKeys }
+
+type function struct{ Name, Types string }
+
+// Functions are those of the template, in the order in which they may be dropped.
+func (view) Functions() []function {
+	return []function{
+		{"gate_enter", ""}, {"gate_back", ""}, {"gate_leave", ""}, {"gate_sweep", "integer"}, {"gate_skip", "uuid[]"},
+		{"gate_promote", "text, boolean, boolean"}, {"gate_refill", "text, double precision, integer"}, {"gate_park", "text, uuid"},
+	}
+}

@@ -1,0 +1,182 @@
+package gate_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
+)
+
+const patience = 30 * time.Second
+
+// A rig is a table with gates.
+type rig struct {
+	*testing.T
+	pool  *pgxpool.Pool
+	table *workqueue.Table
+	queue *workqueue.Queue
+}
+
+func spec(schema string) workqueue.Spec {
+	return workqueue.Spec{
+		Schema:      schema,
+		Table:       "work",
+		Columns:     append([]workqueue.Column{{Name: "n", Type: "bigint", NotNull: true}}, gate.Columns()...),
+		Sweeps:      []string{gate.SweepSuffix},
+		Retry:       workqueue.Retry{Growth: workqueue.Constant},
+		MaxAttempts: 3,
+	}
+}
+
+func newRig(t *testing.T, change ...func(*workqueue.Spec)) *rig {
+	t.Helper()
+	db := pgtest.New(t)
+	s := spec(db.Schema)
+	for _, f := range change {
+		f(&s)
+	}
+	table, err := workqueue.Open(s, workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{T: t, pool: db.Pool, table: table, queue: table.On(db.Pool)}
+	core, _, err := workqueue.DDL(s)
+	r.ok(err)
+	gates, _, err := gate.DDL(s)
+	r.ok(err)
+	r.exec(core + gates)
+	return r
+}
+
+func (r *rig) ok(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) exec(sql string, args ...any) {
+	r.Helper()
+	_, err := r.pool.Exec(context.Background(), sql, args...)
+	r.ok(err)
+}
+
+func ask[V any](r *rig, sql string, args ...any) (v V) {
+	r.Helper()
+	r.ok(r.pool.QueryRow(context.Background(), sql, args...).Scan(&v))
+	return v
+}
+
+func row(n int, g *gate.Gate) workqueue.NewRow {
+	return workqueue.NewRow{Values: append([]any{n}, g.Values()...)}
+}
+
+func serial(key string) *gate.Gate { return &gate.Gate{Key: key} }
+
+func (r *rig) insertIn(tx pgx.Tx, rows ...workqueue.NewRow) []uuid.UUID {
+	r.Helper()
+	inserted, err := r.table.Insert(context.Background(), workqueue.Pgx(tx), rows...)
+	r.ok(err)
+	ids := make([]uuid.UUID, len(inserted))
+	for i, in := range inserted {
+		ids[i] = in.ID
+	}
+	return ids
+}
+
+func (r *rig) insert(rows ...workqueue.NewRow) (ids []uuid.UUID) {
+	r.Helper()
+	r.ok(pgx.BeginFunc(context.Background(), r.pool, func(tx pgx.Tx) error {
+		ids = r.insertIn(tx, rows...)
+		return nil
+	}))
+	return ids
+}
+
+func (r *rig) begin() pgx.Tx {
+	r.Helper()
+	tx, err := r.pool.Begin(context.Background())
+	r.ok(err)
+	r.Cleanup(func() { tx.Rollback(context.Background()) })
+	return tx
+}
+
+// claim takes all it can get.
+func (r *rig) claim() (token uuid.UUID, ns []int, ids []uuid.UUID) {
+	r.Helper()
+	token = workqueue.NewOwnerToken()
+	rows, err := r.queue.Claim(context.Background(), token, time.Minute, 100)
+	r.ok(err)
+	for _, row := range rows {
+		ns = append(ns, int(row.Values[0].(int64)))
+		ids = append(ids, row.ID)
+	}
+	return token, ns, ids
+}
+
+// expect claims and compares what it got.
+func (r *rig) expect(want ...int) (uuid.UUID, []uuid.UUID) {
+	r.Helper()
+	token, ns, ids := r.claim()
+	if fmt.Sprint(ns) != fmt.Sprint(want) {
+		r.Fatalf("claimed %v, want %v\n%s", ns, want, r.dump())
+	}
+	return token, ids
+}
+
+func (r *rig) sweep() int {
+	r.Helper()
+	n, err := r.queue.Sweep(context.Background(), 1000)
+	r.ok(err)
+	return n
+}
+
+func (r *rig) dump() string {
+	return ask[string](r, `SELECT coalesce(string_agg(format('n %s status %s waiting %s key %s seq %s due in %s error %s', n, status, waiting, gate_key, gate_seq,
+		due_at - clock_timestamp(), last_error), E'\n' ORDER BY n), 'empty') FROM work`)
+}
+
+func (r *rig) eventually(what string, condition func() bool) {
+	r.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.Fatalf("still waiting for: %s\n%s", what, r.dump())
+		}
+	}
+}
+
+// body is a claimed row.
+type body struct {
+	N      int64
+	Key    *string
+	ignore [5]any
+}
+
+func (b *body) fields() []any {
+	return []any{&b.N, &b.Key, &b.ignore[0], &b.ignore[1], &b.ignore[2], &b.ignore[3], &b.ignore[4]}
+}
+
+// work runs a worker until the test ends.
+func (r *rig) work(o workqueue.WorkerOptions, handle workqueue.Handler[body]) {
+	r.Helper()
+	w, err := workqueue.NewWorker(r.pool, workqueue.Domain[body]{Table: r.table, Fields: (*body).fields}, handle, o)
+	r.ok(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		if err := w.Run(ctx); err != nil {
+			r.Error(err)
+		}
+	})
+	r.Cleanup(func() { cancel(); done.Wait() })
+}

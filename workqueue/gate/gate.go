@@ -1,0 +1,162 @@
+package gate
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// MaxKey is the length of the longest key in bytes. Keys are indexed.
+const MaxKey = 255
+
+// A Gate says how many rows of a key may be out at once. The zero Limit is one at a time, in commit order.
+type Gate struct {
+	// Key is what the rows have in common: 1 to [MaxKey] bytes. The keys of serial gates and those of others
+	// are apart from each other.
+	Key string
+
+	// Limit 0 makes the gate serial: one live row of the key at a time, in the order in which their
+	// transactions commit. A row that failed keeps its place while it waits for its next attempt.
+	//
+	// A Limit above 0 lets so many rows through at once, by due time. A row that waits for its next attempt,
+	// or is snoozed, gives its place up. [Unlimited] leaves only the Rate.
+	Limit int
+
+	// OnFailure says what becomes of the rows behind one that has failed for good. It needs a serial gate.
+	OnFailure Policy
+
+	// Rate is how many rows a second the gate lets through, attempts after the first included; 0 is as many
+	// as come. It needs a Limit above 0, such as [Unlimited].
+	Rate float64
+
+	// Burst is how many rows may pass at once after a quiet time. Default with a Rate: the Rate of a second,
+	// at least 1.
+	Burst int
+}
+
+// Unlimited is the Limit of a gate that only has a Rate.
+const Unlimited = math.MaxInt32
+
+// Policy says what becomes of the rows behind a dead letter of a serial gate.
+type Policy uint8
+
+const (
+	// Skip goes on with the next row.
+	Skip Policy = iota
+	// Block keeps the key closed until the dead letter is redriven, deleted or skipped, see [SkipFailed]. Other
+	// keys go on.
+	Block
+	// Park sets the rows behind it aside as dead letters, too, those that come later included. Redriven, they
+	// run in their order.
+	Park
+)
+
+var policyNames = [...]string{"skip", "block", "park"}
+
+func (p Policy) String() string {
+	if int(p) >= len(policyNames) {
+		return "unknown"
+	}
+	return policyNames[p]
+}
+
+// ParsePolicy reads what [Policy.String] writes.
+func ParsePolicy(name string) (Policy, error) {
+	i := slices.Index(policyNames[:], name)
+	if i < 0 {
+		return 0, workqueue.Invalid("policy", "%q is unknown, want one of %v", name, policyNames)
+	}
+	return Policy(i), nil
+}
+
+// Columns are the domain columns of a table with gates. The core's inserts fill them from [Gate.Values].
+func Columns() []workqueue.Column {
+	return []workqueue.Column{
+		{Name: "gate_key", Type: "text"},
+		{Name: "gate_limit", Type: "integer"},
+		{Name: "gate_policy", Type: "smallint"},
+		{Name: "gate_rate", Type: "double precision"},
+		{Name: "gate_burst", Type: "integer"},
+		{Name: "gate_seq", Type: "bigint"}, // given by the database
+	}
+}
+
+// Values are a new row's values of [Columns], in their order. A nil Gate is none.
+func (g *Gate) Values() []any {
+	values := make([]any, len(Columns()))
+	if g == nil {
+		return values
+	}
+	values[0], values[1], values[2] = g.Key, g.Limit, int(g.OnFailure)
+	if g.Rate > 0 {
+		values[3], values[4] = g.Rate, g.burst()
+	}
+	return values
+}
+
+func (g *Gate) burst() int {
+	if g.Burst > 0 {
+		return g.Burst
+	}
+	return int(max(1, math.Ceil(min(g.Rate, Unlimited))))
+}
+
+// Validate reports the first thing that is wrong with the Gate, naming the field.
+func (g *Gate) Validate() error {
+	if g == nil {
+		return nil
+	}
+	switch {
+	case g.Key == "":
+		return workqueue.Invalid("gate key", "is empty")
+	case g.Limit < 0 || g.Limit > Unlimited:
+		return workqueue.Invalid("gate limit", "is %d, it must be between 0 and %d", g.Limit, Unlimited)
+	case g.OnFailure > Park:
+		return workqueue.Invalid("gate policy", "is %d, want Skip, Block or Park", g.OnFailure)
+	case g.OnFailure != Skip && g.Limit > 0:
+		return workqueue.Invalid("gate policy", "%v needs a serial gate, of limit 0: rows of another run in no order", g.OnFailure)
+	case math.IsNaN(g.Rate) || math.IsInf(g.Rate, 0) || g.Rate < 0:
+		return workqueue.Invalid("gate rate", "is %v, it must be 0 or more a second", g.Rate)
+	case g.Rate > 0 && g.Limit == 0:
+		return workqueue.Invalid("gate rate", "needs a limit above 0, such as gate.Unlimited")
+	case g.Burst < 0 || g.Burst > Unlimited:
+		return workqueue.Invalid("gate burst", "is %d, it must be between 0 and %d", g.Burst, Unlimited)
+	case g.Burst > 0 && g.Rate == 0:
+		return workqueue.Invalid("gate burst", "needs a rate")
+	}
+	return workqueue.FirstError(workqueue.CheckSize("gate key", len(g.Key), MaxKey), workqueue.CheckText("gate key", g.Key))
+}
+
+// Lock takes the locks of the serial gates among gates before rows of them are inserted, in one order for
+// everybody. Two transactions that write rows of several keys then cannot deadlock on those of one call.
+// One key needs none: its insert takes the lock.
+func Lock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, gates ...*Gate) error {
+	var keys []string
+	for _, g := range gates {
+		if g != nil && g.Limit == 0 && !slices.Contains(keys[max(0, len(keys)-1):], g.Key) {
+			keys = append(keys, g.Key)
+		}
+	}
+	if len(keys) < 2 {
+		return nil
+	}
+	_, err := workqueue.Exec(ctx, tx, newView(table.Spec()).execute("lock.sql"), keys)
+	return err
+}
+
+// SkipFailed takes dead letters out of the way of the rows behind them, as if their policy had been [Skip],
+// and returns the ids that it changed. Rows that were parked stay dead letters until they are redriven.
+func SkipFailed(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, ids ...uuid.UUID) ([]uuid.UUID, error) {
+	var changed []uuid.UUID
+	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+		var id uuid.UUID
+		err := scan(&id)
+		changed = append(changed, id)
+		return err
+	}, "SELECT "+newView(table.Spec()).Named("gate_skip")+"($1::uuid[])", ids)
+	return changed, err
+}

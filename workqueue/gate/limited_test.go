@@ -1,0 +1,249 @@
+package gate_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
+)
+
+func TestLimitedKeyLetsSoManyThrough(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	two := &gate.Gate{Key: "a", Limit: 2}
+	r.insert(row(1, two), row(2, two), row(3, two), row(4, two), row(10, &gate.Gate{Key: "b", Limit: 1}))
+	r.expect()
+	r.sweep()
+	token, ids := r.expect(1, 2, 10)
+	r.sweep()
+	r.expect()
+	done["ack"](r, token, ids[:1])
+	r.expect(3)
+	failed["fail"](r, token, ids[1:2])
+	r.expect(4)
+}
+
+func TestRetriesOfLimitedKeysGiveTheirPlaceUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	one := &gate.Gate{Key: "a", Limit: 1}
+	r.insert(row(1, one), row(2, one))
+	r.sweep()
+	token, ids := r.expect(1)
+	_, err := r.queue.Abandon(t.Context(), token, ids, time.Hour, "later")
+	r.ok(err)
+	token, ids = r.expect(2)
+	r.exec("UPDATE work SET due_at = now() WHERE n = 1")
+	r.sweep()
+	r.expect()
+	done["ack"](r, token, ids)
+	r.expect(1)
+}
+
+func TestRowsDueLaterWaitForTheirTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	late := row(1, &gate.Gate{Key: "a", Limit: 1})
+	late.DueAt = time.Now().Add(time.Hour)
+	r.insert(late, row(2, &gate.Gate{Key: "a", Limit: 1}))
+	r.sweep()
+	token, ids := r.expect(2)
+	done["ack"](r, token, ids)
+	r.sweep()
+	r.expect()
+	r.exec("UPDATE work SET due_at = now() WHERE n = 1")
+	r.sweep()
+	r.expect(1)
+}
+
+func TestRateLetsABurstThroughAndThenItsRate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	slow := &gate.Gate{Key: "a", Limit: gate.Unlimited, Rate: 0.001, Burst: 3}
+	for i := range 5 {
+		r.insert(row(i, slow))
+	}
+	r.sweep()
+	r.expect(0, 1, 2)
+	r.sweep()
+	r.expect()
+	r.exec("UPDATE work_gate_rate SET refilled_at = refilled_at - interval '1001 seconds'")
+	r.sweep()
+	r.expect(3)
+	r.exec("UPDATE work_gate_rate SET refilled_at = refilled_at - interval '1 day'")
+	r.sweep()
+	r.expect(4)
+	if tokens := ask[float64](r, "SELECT tokens FROM work_gate_rate"); tokens < 1.9 || tokens > 2.1 {
+		t.Errorf("%v tokens are left after a day and one row, want the burst less one", tokens)
+	}
+}
+
+func TestNeverMoreThanTheLimitRun(t *testing.T) {
+	t.Parallel()
+	const keys, limit, rows = 4, 3, 200
+	r := newRig(t)
+	var running [keys]atomic.Int32
+	var most atomic.Int32
+	for range 3 {
+		r.work(workqueue.WorkerOptions{Concurrency: 16}, func(ctx context.Context, c *workqueue.Claim[body]) error {
+			k := int((*c.Body.Key)[0] - '0')
+			if n := running[k].Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			defer running[k].Add(-1)
+			time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+			if rand.IntN(10) == 0 && c.Attempt < c.MaxAttempts {
+				return errors.New("try again")
+			}
+			return nil
+		})
+	}
+	for i := range rows {
+		r.insert(row(i, &gate.Gate{Key: fmt.Sprint(i % keys), Limit: limit}))
+	}
+	r.eventually("all rows", func() bool { return ask[int](r, "SELECT count(*) FROM work WHERE status = 2") == rows })
+	if n := most.Load(); n > limit {
+		t.Errorf("%d rows of a key ran at once, the limit is %d", n, limit)
+	}
+}
+
+// What a bug, or somebody's own SQL, has stranded.
+func TestSweepRepairs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i := range 10 {
+		r.insert(row(i, serial(fmt.Sprint(i))))
+	}
+	r.exec("UPDATE work SET waiting = true")
+	if n := r.sweep(); n != 10 {
+		t.Errorf("the sweep let %d rows through, want 10", n)
+	}
+	r.expect(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+}
+
+// A row that waits for something else, such as a join, comes to its gate when that releases it.
+func TestReleasedRowsComeToTheirGate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	held := row(1, serial("a"))
+	held.Waiting = true
+	r.insert(held)
+	r.insert(row(2, serial("a")))
+	r.sweep()
+	token, ids := r.expect(2)
+	r.exec("UPDATE work SET waiting = false WHERE n = 1")
+	r.sweep()
+	r.expect()
+	done["ack"](r, token, ids)
+	r.expect(1)
+}
+
+// 100,000 rows behind a blocked key in front of 1,000 free ones.
+func TestBlockedRowsCostClaimsNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	crowd := func(n int) {
+		r.exec(`INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT 1000000 + g, 'blocked', 0, 1 FROM generate_series(1, $1) AS g`, n)
+	}
+	free := func() int {
+		r.exec("INSERT INTO work (n) SELECT g FROM generate_series(1, 1000) AS g")
+		return r.claimBuffers()
+	}
+	r.exec("ANALYZE work")
+	alone := free()
+	r.insert(row(1, &gate.Gate{Key: "blocked", OnFailure: gate.Block}))
+	token, _, ids := r.claim()
+	failed["fail"](r, token, ids)
+	crowd(100_000)
+	crowded := free()
+	if float64(crowded) > 1.2*float64(alone) {
+		t.Errorf("a claim reads %d buffers in front of a crowd, %d without: more than 1.2 times", crowded, alone)
+	}
+	t.Logf("buffers of a claim of 100: %d without, %d with 100,000 blocked rows", alone, crowded)
+}
+
+// claimBuffers is what a claim of 100 reads. The claim is undone.
+func (r *rig) claimBuffers() (buffers int) {
+	r.Helper()
+	tx := r.begin()
+	defer tx.Rollback(context.Background())
+	for _, setting := range []string{"enable_seqscan", "enable_bitmapscan", "enable_sort"} {
+		_, err := tx.Exec(context.Background(), "SET LOCAL "+setting+" = off")
+		r.ok(err)
+	}
+	var plan []byte
+	r.ok(tx.QueryRow(context.Background(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)
+		UPDATE work AS t SET status = 1, attempts = t.attempts + 1, owner_token = gen_random_uuid(), locked_until = clock_timestamp() + interval '1 minute'
+		WHERE t.ctid = ANY (ARRAY(
+			SELECT r.ctid FROM work AS r WHERE r.completed_at IS NULL AND NOT r.waiting AND r.status = 0 AND r.due_at <= now()
+			ORDER BY r.due_at, r.id LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED))`).Scan(&plan))
+	var explained []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	r.ok(json.Unmarshal(plan, &explained))
+	return explained[0].Plan.Hit + explained[0].Plan.Read
+}
+
+func TestGatesThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	long := string(slices.Repeat([]byte{'k'}, 256))
+	for name, g := range map[string]gate.Gate{
+		"no key":              {},
+		"a long key":          {Key: long},
+		"NUL":                 {Key: "a\x00"},
+		"negative":            {Key: "a", Limit: -1},
+		"policy unknown":      {Key: "a", OnFailure: 3},
+		"policy in no order":  {Key: "a", Limit: 1, OnFailure: gate.Block},
+		"rate of a serial":    {Key: "a", Rate: 1},
+		"negative rate":       {Key: "a", Limit: 1, Rate: -1},
+		"burst without rate":  {Key: "a", Limit: 1, Burst: 1},
+		"burst that is large": {Key: "a", Limit: 1, Rate: 1, Burst: gate.Unlimited + 1},
+	} {
+		if err := g.Validate(); !errors.Is(err, workqueue.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, g := range []*gate.Gate{nil, serial("a"), {Key: "a", Limit: gate.Unlimited, Rate: 1e9}} {
+		if err := g.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, p := range []gate.Policy{gate.Skip, gate.Block, gate.Park} {
+		if got, err := gate.ParsePolicy(p.String()); got != p || err != nil {
+			t.Errorf("%v: %v, %v", p, got, err)
+		}
+	}
+}
+
+func TestDDLNeedsItsColumnsAndGoesBack(t *testing.T) {
+	t.Parallel()
+	if _, _, err := gate.DDL(workqueue.Spec{Table: "work"}); !errors.Is(err, workqueue.ErrInvalid) {
+		t.Errorf("without the columns: %v", err)
+	}
+	if _, _, err := gate.DDL(workqueue.Spec{Table: "work", Columns: gate.Columns()}); !errors.Is(err, workqueue.ErrInvalid) {
+		t.Errorf("without the sweep: %v", err)
+	}
+	r := newRig(t)
+	_, down, err := gate.DDL(r.table.Spec())
+	r.ok(err)
+	_, core, err := workqueue.DDL(r.table.Spec())
+	r.ok(err)
+	r.exec(down + core)
+	if n := ask[int](r, "SELECT count(*) FROM pg_class WHERE relnamespace = current_schema()::regnamespace"); n != 0 {
+		t.Errorf("%d relations are left", n)
+	}
+	if n := ask[int](r, "SELECT count(*) FROM pg_proc WHERE pronamespace = current_schema()::regnamespace"); n != 0 {
+		t.Errorf("%d functions are left", n)
+	}
+}

@@ -1,0 +1,319 @@
+-- Gates of {{.Table}}: rows with a gate_key wait outside the claim index until their key lets them through.
+--
+-- gate_limit = 0, a serial key: one live row at a time, in commit order. Writers of a key serialise on an
+-- advisory lock that they hold until they commit, so that gate_seq, drawn under it, grows in commit order. A
+-- row that finds no other live row of its key enters at once, every other waits for the settle of the one
+-- before it. A settle takes no lock of the writers, so it waits for no application. Hence the one gap: a
+-- writer sees the last row live, that row settles without seeing the writer's uncommitted one, and nobody
+-- lets it through. The insert's notification makes workers sweep, and the sweep finds it.
+--
+-- gate_limit = n > 0: at most n rows outside the gate, by due time. Their writers take no lock and always
+-- wait for a sweep; a row that goes back for a retry gives its place up and waits again.
+CREATE SEQUENCE {{.Named "gate_seq"}};
+
+CREATE TABLE {{.Named "gate_cursor"}} (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    serial_key text NOT NULL DEFAULT '', -- where the next sweep goes on
+    limited_key text NOT NULL DEFAULT ''
+) WITH (fillfactor = 10);
+
+INSERT INTO {{.Named "gate_cursor"}} DEFAULT VALUES;
+
+CREATE TABLE {{.Named "gate_rate"}} (
+    gate_key text PRIMARY KEY,
+    tokens double precision NOT NULL,
+    refilled_at timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+ALTER TABLE {{.Table}} ADD CONSTRAINT {{.Constraint "gate_check"}} CHECK (
+    (gate_key IS NULL AND gate_limit IS NULL AND gate_seq IS NULL AND gate_policy IS NULL AND gate_rate IS NULL AND gate_burst IS NULL)
+    OR (octet_length(gate_key) BETWEEN 1 AND 255 AND gate_limit >= 0 AND gate_policy BETWEEN 0 AND 2
+        AND (gate_rate IS NULL) = (gate_burst IS NULL)
+        AND (gate_rate IS NULL OR gate_limit > 0 AND gate_rate > 0 AND gate_burst >= 1)));
+
+-- Who waits, by key: serial ones in their order, others by due time.
+CREATE INDEX {{.Constraint "gate_wait_idx"}} ON {{.Table}} (gate_key, gate_seq)
+    WHERE completed_at IS NULL AND waiting AND gate_limit = 0 AND gate_seq IS NOT NULL;
+CREATE INDEX {{.Constraint "gate_queue_idx"}} ON {{.Table}} (gate_key, due_at, gate_seq)
+    WHERE completed_at IS NULL AND waiting AND gate_limit > 0 AND gate_seq IS NOT NULL;
+
+-- Who is through. That a serial key has one such row at most holds whatever the rest of this file does.
+CREATE UNIQUE INDEX {{.Constraint "gate_one_idx"}} ON {{.Table}} (gate_key)
+    WHERE completed_at IS NULL AND NOT waiting AND gate_limit = 0;
+CREATE INDEX {{.Constraint "gate_live_idx"}} ON {{.Table}} (gate_key)
+    WHERE completed_at IS NULL AND NOT waiting AND gate_limit > 0;
+
+-- Dead letters that stand in the way of the rows behind them.
+CREATE INDEX {{.Constraint "gate_fail_idx"}} ON {{.Table}} (gate_key, gate_seq)
+    WHERE failed_at IS NOT NULL AND cancelled_at IS NULL AND gate_policy > 0;
+
+-- A row comes to its gate: when it is inserted, or when what it waited for before, a join, releases it.
+-- The lock comes first and every statement after it has a snapshot of its own (READ COMMITTED), so what an
+-- earlier writer of the key committed is seen. Under a stricter isolation it may not be: such a row always waits.
+CREATE FUNCTION {{.Named "gate_enter"}}() RETURNS trigger
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+BEGIN
+    IF TG_OP = 'INSERT' AND NEW.waiting THEN
+        NEW.gate_seq := NULL; -- it waits for something else first
+        RETURN NEW;
+    END IF;
+    IF TG_OP = 'INSERT' AND NEW.gate_limit = 0 THEN
+        PERFORM pg_advisory_xact_lock({{.WriterLock "NEW.gate_key"}});
+    END IF;
+    NEW.gate_seq := nextval('{{.Named "gate_seq"}}');
+    NEW.waiting := TG_OP = 'UPDATE'
+        OR NEW.gate_limit > 0
+        OR current_setting('transaction_isolation') <> 'read committed'
+        OR EXISTS (SELECT FROM {{.Table}} AS t WHERE t.gate_key = NEW.gate_key AND t.gate_limit = 0 AND t.completed_at IS NULL AND NOT t.waiting)
+        OR EXISTS (SELECT FROM {{.Table}} AS t WHERE t.gate_key = NEW.gate_key AND t.gate_limit = 0 AND t.completed_at IS NULL AND t.waiting AND t.gate_seq IS NOT NULL)
+        OR EXISTS (SELECT FROM {{.Table}} AS t WHERE t.gate_key = NEW.gate_key AND t.failed_at IS NOT NULL AND t.cancelled_at IS NULL AND t.gate_policy > 0);
+    RETURN NEW;
+END
+$txwork$;
+
+-- A row goes back behind its gate: redriven, or, where it holds one of several places, put back for later.
+CREATE FUNCTION {{.Named "gate_back"}}() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    NEW.waiting := true;
+    RETURN NEW;
+END
+$txwork$;
+
+-- Lets through what the key has room for. Promoters of a key take turns by an advisory lock of their own,
+-- held for a few statements; whoever finds it taken leaves the work to its holder or to the next sweep, so
+-- settles cannot deadlock here. careful is for callers that have not just taken a row of the key out of
+-- play: an application may be writing the key's first row this moment, and they must not wait for it.
+CREATE FUNCTION {{.Named "gate_promote"}}(k text, serial boolean, careful boolean) RETURNS integer
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+DECLARE
+    head record;
+    obstacle record;
+    room integer;
+    bucket double precision;
+    n integer := 0;
+BEGIN
+    IF serial THEN
+        SELECT t.id, t.gate_seq INTO head FROM {{.Table}} AS t
+        WHERE t.gate_key = k AND t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL
+        ORDER BY t.gate_key, t.gate_seq LIMIT 1;
+    ELSE
+        SELECT t.id, t.gate_limit, t.gate_rate, t.gate_burst INTO head FROM {{.Table}} AS t
+        WHERE t.gate_key = k AND t.completed_at IS NULL AND t.waiting AND t.gate_limit > 0 AND t.gate_seq IS NOT NULL
+          AND t.due_at <= clock_timestamp()
+        ORDER BY t.gate_key, t.due_at, t.gate_seq LIMIT 1;
+    END IF;
+    IF head.id IS NULL OR NOT pg_try_advisory_xact_lock({{.PromoterLock "k"}})
+        OR careful AND serial AND NOT pg_try_advisory_xact_lock({{.WriterLock "k"}}) THEN
+        RETURN 0;
+    END IF;
+
+    IF serial THEN
+        -- What was read before the lock may be out of date; the statements below see what the last holder did.
+        IF EXISTS (SELECT FROM {{.Table}} AS t WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit = 0) THEN
+            RETURN 0;
+        END IF;
+        SELECT t.id, t.gate_seq INTO head FROM {{.Table}} AS t
+        WHERE t.gate_key = k AND t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL
+        ORDER BY t.gate_key, t.gate_seq LIMIT 1;
+        SELECT t.id, t.gate_policy INTO obstacle FROM {{.Table}} AS t
+        WHERE t.gate_key = k AND t.failed_at IS NOT NULL AND t.cancelled_at IS NULL AND t.gate_policy > 0 AND t.gate_seq < head.gate_seq
+        ORDER BY t.gate_key, t.gate_seq LIMIT 1;
+        IF obstacle.gate_policy = 2 THEN
+            RETURN {{.Named "gate_park"}}(k, obstacle.id);
+        ELSIF obstacle.id IS NOT NULL THEN
+            RETURN 0;
+        END IF;
+        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, clock_timestamp())
+        WHERE t.id = head.id AND t.waiting AND t.completed_at IS NULL;
+        GET DIAGNOSTICS n = ROW_COUNT;
+    ELSE
+        SELECT head.gate_limit - count(*) INTO room FROM {{.Table}} AS t
+        WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit > 0;
+        IF head.gate_rate IS NOT NULL THEN
+            bucket := {{.Named "gate_refill"}}(k, head.gate_rate, head.gate_burst);
+            room := least(room, floor(bucket));
+        END IF;
+        IF room <= 0 THEN
+            RETURN 0;
+        END IF;
+        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, clock_timestamp())
+        WHERE t.ctid = ANY (ARRAY(
+            SELECT r.ctid FROM {{.Table}} AS r
+            WHERE r.gate_key = k AND r.completed_at IS NULL AND r.waiting AND r.gate_limit > 0 AND r.gate_seq IS NOT NULL
+              AND r.due_at <= clock_timestamp()
+            ORDER BY r.gate_key, r.due_at, r.gate_seq
+            LIMIT room
+            FOR NO KEY UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS n = ROW_COUNT;
+        IF head.gate_rate IS NOT NULL THEN
+            UPDATE {{.Named "gate_rate"}} AS b SET tokens = b.tokens - n WHERE b.gate_key = k;
+        END IF;
+    END IF;
+    IF n > 0 THEN
+        PERFORM pg_notify({{.Channel}}, {{.NowMicros}});
+    END IF;
+    RETURN n;
+END
+$txwork$;
+
+-- The tokens of a key's bucket now. Called under the promoters' lock only.
+CREATE FUNCTION {{.Named "gate_refill"}}(k text, rate double precision, burst integer) RETURNS double precision
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+    INSERT INTO {{.Named "gate_rate"}} AS b (gate_key, tokens, refilled_at)
+    VALUES (k, burst, clock_timestamp())
+    ON CONFLICT (gate_key) DO UPDATE
+    SET tokens = least(burst, b.tokens + rate * extract(epoch FROM clock_timestamp() - b.refilled_at)::float8),
+        refilled_at = clock_timestamp()
+    RETURNING b.tokens
+$txwork$;
+
+-- Ready -> Failed for the rows that wait behind a dead letter whose policy is Park.
+CREATE FUNCTION {{.Named "gate_park"}}(k text, behind uuid) RETURNS integer
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+DECLARE
+    n integer;
+BEGIN
+    UPDATE {{.Table}} AS t
+    SET status = 3,
+        completed_at = clock_timestamp(),
+        failed_at = clock_timestamp(),
+        last_error = 'parked behind ' || behind
+    WHERE t.ctid = ANY (ARRAY(
+        SELECT r.ctid FROM {{.Table}} AS r
+        WHERE r.gate_key = k AND r.completed_at IS NULL AND r.waiting AND r.gate_limit = 0 AND r.gate_seq IS NOT NULL
+        ORDER BY r.gate_key, r.gate_seq
+        LIMIT 1000
+        FOR NO KEY UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN n;
+END
+$txwork$;
+
+-- A row of the key is out of play, or came back: the key may have room.
+CREATE FUNCTION {{.Named "gate_leave"}}() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    -- Only a row that was through and is settled leaves the key certainly without another writer's first row.
+    PERFORM {{.Named "gate_promote"}}(OLD.gate_key, OLD.gate_limit = 0, OLD.completed_at IS NOT NULL);
+    RETURN NULL;
+END
+$txwork$;
+
+-- Takes dead letters out of the way of the rows behind them, as if their policy had been Skip.
+CREATE FUNCTION {{.Named "gate_skip"}}(ids uuid[]) RETURNS SETOF uuid
+LANGUAGE sql
+{{.Settings}}
+AS $txwork$
+    UPDATE {{.Table}} AS t SET gate_policy = 0
+    WHERE t.id = ANY (ids) AND t.failed_at IS NOT NULL AND t.gate_policy > 0
+    RETURNING t.id
+$txwork$;
+
+-- Lets through what no settle did: rows of a key that wait although it has room. Goes through the keys from
+-- where the last sweep ended, {{.SweepKeys}} of each sort at most; the cursor's row lock makes sweeps take turns.
+CREATE FUNCTION {{.Named "gate_sweep"}}(max_rows integer) RETURNS integer
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+DECLARE
+    place record;
+    k text;
+    seen text;
+    n integer := 0;
+BEGIN
+    SELECT c.serial_key, c.limited_key INTO place FROM {{.Named "gate_cursor"}} AS c FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    seen := '';
+    FOR k IN
+        WITH RECURSIVE keys AS (
+            SELECT (SELECT t.gate_key FROM {{.Table}} AS t
+                WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL AND t.gate_key > place.serial_key
+                ORDER BY t.gate_key, t.gate_seq LIMIT 1) AS key, 1 AS nth
+            UNION ALL
+            SELECT (SELECT t.gate_key FROM {{.Table}} AS t
+                WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL AND t.gate_key > keys.key
+                ORDER BY t.gate_key, t.gate_seq LIMIT 1), keys.nth + 1
+            FROM keys WHERE keys.key IS NOT NULL AND keys.nth < {{.SweepKeys}}
+        )
+        SELECT keys.key FROM keys
+    LOOP
+        seen := k; -- NULL past the last key: start again
+        CONTINUE WHEN k IS NULL OR EXISTS (
+            SELECT FROM {{.Table}} AS t WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit = 0);
+        n := n + {{.Named "gate_promote"}}(k, true, true);
+        EXIT WHEN n >= max_rows;
+    END LOOP;
+    place.serial_key := coalesce(seen, '');
+
+    seen := '';
+    FOR k IN
+        WITH RECURSIVE keys AS (
+            SELECT (SELECT t.gate_key FROM {{.Table}} AS t
+                WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit > 0 AND t.gate_seq IS NOT NULL AND t.gate_key > place.limited_key
+                ORDER BY t.gate_key, t.due_at, t.gate_seq LIMIT 1) AS key, 1 AS nth
+            UNION ALL
+            SELECT (SELECT t.gate_key FROM {{.Table}} AS t
+                WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit > 0 AND t.gate_seq IS NOT NULL AND t.gate_key > keys.key
+                ORDER BY t.gate_key, t.due_at, t.gate_seq LIMIT 1), keys.nth + 1
+            FROM keys WHERE keys.key IS NOT NULL AND keys.nth < {{.SweepKeys}}
+        )
+        SELECT keys.key FROM keys
+    LOOP
+        seen := k;
+        CONTINUE WHEN k IS NULL;
+        n := n + {{.Named "gate_promote"}}(k, false, true);
+        EXIT WHEN n >= max_rows;
+    END LOOP;
+    place.limited_key := coalesce(seen, '');
+
+    UPDATE {{.Named "gate_cursor"}} AS c SET serial_key = place.serial_key, limited_key = place.limited_key
+    WHERE (c.serial_key, c.limited_key) <> (place.serial_key, place.limited_key);
+    DELETE FROM {{.Named "gate_rate"}} AS b
+    WHERE b.gate_key IN (SELECT r.gate_key FROM {{.Named "gate_rate"}} AS r WHERE r.refilled_at < now() - interval '1 day' LIMIT 100);
+    RETURN n;
+END
+$txwork$;
+
+CREATE TRIGGER {{.Constraint "gate_enter"}} BEFORE INSERT ON {{.Table}}
+FOR EACH ROW WHEN (NEW.gate_key IS NOT NULL) EXECUTE FUNCTION {{.Named "gate_enter"}}();
+
+CREATE TRIGGER {{.Constraint "gate_come"}} BEFORE UPDATE OF waiting ON {{.Table}}
+FOR EACH ROW WHEN (NEW.gate_key IS NOT NULL AND NEW.gate_seq IS NULL AND OLD.waiting AND NOT NEW.waiting)
+EXECUTE FUNCTION {{.Named "gate_enter"}}();
+
+CREATE TRIGGER {{.Constraint "gate_back"}} BEFORE UPDATE OF status ON {{.Table}}
+FOR EACH ROW WHEN (NEW.gate_seq IS NOT NULL AND NEW.status = 0 AND (OLD.status = 3 OR OLD.status = 1 AND NEW.gate_limit > 0))
+EXECUTE FUNCTION {{.Named "gate_back"}}();
+
+CREATE TRIGGER {{.Constraint "gate_leave"}} AFTER UPDATE OF completed_at, waiting, gate_policy ON {{.Table}}
+FOR EACH ROW WHEN (NEW.gate_seq IS NOT NULL AND (
+    NOT OLD.waiting AND OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL
+    OR OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL
+    OR OLD.gate_policy > 0 AND NEW.gate_policy = 0))
+EXECUTE FUNCTION {{.Named "gate_leave"}}();
+
+CREATE TRIGGER {{.Constraint "gate_retry"}} AFTER UPDATE OF status ON {{.Table}}
+FOR EACH ROW WHEN (NEW.gate_seq IS NOT NULL AND NEW.gate_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
+EXECUTE FUNCTION {{.Named "gate_leave"}}();
+
+CREATE TRIGGER {{.Constraint "gate_gone"}} AFTER DELETE ON {{.Table}}
+FOR EACH ROW WHEN (OLD.gate_seq IS NOT NULL AND (OLD.failed_at IS NOT NULL OR OLD.completed_at IS NULL AND NOT OLD.waiting))
+EXECUTE FUNCTION {{.Named "gate_leave"}}();
+{{range .Functions}}
+REVOKE ALL ON FUNCTION {{$.Named .Name}}({{.Types}}) FROM PUBLIC;
+{{- end}}
