@@ -158,21 +158,17 @@ func (d *delivery) withCause(err error) error {
 var errTxPanicked = errors.New("txwork: the function that was given to Tx panicked")
 
 func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) (err error) {
-	conn, err := d.worker.pool.Acquire(ctx)
+	tx, release, err := d.worker.begin(ctx)
 	if err != nil {
 		return fmt.Errorf("txwork: opening the handler's transaction: %w", err)
 	}
-	defer conn.Release()
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	if err != nil {
-		return fmt.Errorf("txwork: opening the handler's transaction: %w", err)
-	}
-	defer func() { endTx(conn.Conn(), tx, err) }()
+	defer release()
+	defer func() { endTx(tx, err) }()
 	result := fn(handlerTx{tx})
 	if result != nil && chosen(result) == nil {
 		return result
 	}
-	if conn.Conn().PgConn().TxStatus() == 'E' {
+	if tx.Conn().PgConn().TxStatus() == 'E' {
 		return aborted(result)
 	}
 	o := outcomeOf(result)
@@ -189,6 +185,23 @@ func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) (err error)
 	return nil
 }
 
+// begin opens a handler's transaction; release is to be called when it has ended.
+func (w *Worker) begin(ctx context.Context) (tx pgx.Tx, release func(), err error) {
+	if w.outer != nil { // a savepoint
+		tx, err = w.outer.Begin(ctx)
+		return tx, func() {}, err
+	}
+	conn, err := w.pool.Acquire(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	tx, err = conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		conn.Release()
+	}
+	return tx, conn.Release, err
+}
+
 // aborted is the result of a transaction in which a statement failed: nothing of it can be committed.
 // An outcome that the handler chose, such as Permanent, is settled without it.
 func aborted(result error) error {
@@ -200,11 +213,11 @@ func aborted(result error) error {
 
 // endTx rolls back a transaction that was not committed, and gives up a connection whose server turned
 // read-only, so that the pool finds the primary.
-func endTx(conn *pgx.Conn, tx pgx.Tx, cause error) {
+func endTx(tx pgx.Tx, cause error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if errors.Is(explain(cause), ErrReadOnly) {
-		conn.Close(ctx)
+		tx.Conn().Close(ctx)
 	}
 	tx.Rollback(ctx) // after a commit this does nothing
 }

@@ -103,6 +103,7 @@ func (o WorkerOptions) validate() error {
 type Worker struct {
 	table   *Table
 	pool    *pgxpool.Pool // the application's: handlers' transactions
+	outer   pgx.Tx        // instead of the pool: a drain in a transaction of the application
 	options WorkerOptions
 	target  func() (any, []any)
 	handle  func(context.Context, *delivery) error
@@ -114,6 +115,7 @@ type Worker struct {
 	poll    *Poll
 	flow    *flow
 	settler *settler
+	settle  func(*delivery, *Outcome) // what becomes of an outcome
 	held    held
 	cancels chan struct{} // a running row was cancelled somewhere
 
@@ -146,7 +148,7 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 	if n, want := len(domain.Fields(new(T))), len(domain.Table.spec.Columns); n != want {
 		return nil, Invalid("domain", "has %d fields, %s has %d columns", n, domain.Table.Name(), want)
 	}
-	w := &Worker{table: domain.Table, pool: pool, options: o, epoch: time.Now(), cancels: make(chan struct{}, 1)}
+	w := newWorker(domain.Table, pool, o)
 	w.target = func() (any, []any) {
 		c := new(Claim[T])
 		return c, domain.Fields(&c.Body)
@@ -156,9 +158,14 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 		c.Row, c.d = d.Row, d
 		return handler(ctx, c)
 	}
+	return w, nil
+}
+
+func newWorker(table *Table, pool *pgxpool.Pool, o WorkerOptions) *Worker {
+	w := &Worker{table: table, pool: pool, options: o, epoch: time.Now(), cancels: make(chan struct{}, 1)}
 	w.flow = newFlow(o.Concurrency, o.ClaimLimit)
 	w.poll = NewPoll(w, PollOptions{Interval: o.PollInterval, OnError: w.logError})
-	return w, nil
+	return w
 }
 
 // Wake makes the worker look for rows now. It never blocks.
@@ -198,6 +205,7 @@ func (w *Worker) open(ctx context.Context) error {
 		return &claimer{queue: w.queue, lease: w.options.Lease, lanes: lane, target: w.target, admission: w.options.Admission, pool: system}
 	})
 	w.settler = newSettler(w)
+	w.settle = w.settler.add
 	return nil
 }
 
@@ -235,7 +243,7 @@ func (w *Worker) within(ctx context.Context, limit time.Duration, statement func
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := statement(ctx)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && w.system != nil {
 		w.system.Reset()
 	}
 	return err
@@ -355,17 +363,22 @@ func (w *Worker) claimLane(ctx context.Context, c *claimer, limit int) (rows []c
 // hand gives claimed rows to the handlers. They have committed: a handler that is quicker than the
 // commit would find nothing to ack.
 func (w *Worker) hand(ctx context.Context, rows []claimedRow, wanted int, claimedAt time.Time) {
-	expires := int64(claimedAt.Sub(w.epoch) + w.options.Lease)
+	deliveries := w.deliveries(ctx, rows, int64(claimedAt.Sub(w.epoch)))
+	w.held.add(deliveries)
+	w.flow.put(deliveries, wanted)
+}
+
+// deliveries are claimed rows on their way; the claim was made at a time of the worker's clock.
+func (w *Worker) deliveries(ctx context.Context, rows []claimedRow, claimedAt int64) []*delivery {
 	base := context.WithoutCancel(ctx)
 	deliveries := make([]*delivery, len(rows))
 	for i, row := range rows {
 		d := &delivery{claimedRow: row, worker: w}
 		d.ctx, d.cancel = context.WithCancelCause(base)
-		d.expires.Store(expires)
+		d.expires.Store(claimedAt + int64(w.options.Lease))
 		deliveries[i] = d
 	}
-	w.held.add(deliveries)
-	w.flow.put(deliveries, wanted)
+	return deliveries
 }
 
 // NextWakeAt implements [Processor]: the next due time, or the next look at what a cursor may have passed
@@ -420,7 +433,7 @@ func (w *Worker) finish(d *delivery, o *Outcome) {
 		return
 	}
 	d.settling.Store(true)
-	w.settler.add(d, o)
+	w.settle(d, o)
 }
 
 // releaseWaiting returns the rows that no handler has started, with their attempt.

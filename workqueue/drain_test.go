@@ -1,0 +1,172 @@
+package workqueue_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+func (r *rig) worker(o workqueue.WorkerOptions, handler workqueue.Handler[note]) *workqueue.Worker {
+	r.Helper()
+	w, err := workqueue.NewWorker(r.Pool, r.Domain, handler, o)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return w
+}
+
+func (r *rig) process(p workqueue.Processor, want int) {
+	r.Helper()
+	if n, err := p.Process(r.Context()); n != want || err != nil {
+		r.Fatalf("processed %d, %v; want %d", n, err, want)
+	}
+}
+
+// wakesIn expects the next wake about then; -1: none.
+func (r *rig) wakesIn(p workqueue.Processor, want time.Duration) {
+	r.Helper()
+	w, err := p.NextWakeAt(r.Context())
+	if err != nil {
+		r.Fatal(err)
+	}
+	switch {
+	case w == nil && want < 0:
+	case w == nil || want < 0 || w.In > want || w.In < want-patience:
+		r.Fatalf("the next wake is %+v, want in %v", w, want)
+	}
+}
+
+func TestDrainHandlesWhatIsDue(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Retry = never }})
+	ids := r.insert("ok", "ok", "fails", "dead", "tx")
+	r.insertRows(workqueue.NewRow{Values: []any{"later", ""}, DueAt: time.Now().Add(10 * time.Minute)})
+	d := r.worker(workqueue.WorkerOptions{Concurrency: 2}, func(ctx context.Context, c *noteClaim) error {
+		switch c.Body.Topic {
+		case "fails":
+			return errors.New("not now")
+		case "dead":
+			return workqueue.Permanent(errors.New("never"))
+		case "tx":
+			return c.Tx(ctx, func(pgx.Tx) error { return nil })
+		}
+		return nil
+	}).Drain()
+	r.process(d, 5)
+	r.awaitStatus(workqueue.Done, ids[0], ids[1], ids[4])
+	r.awaitStatus(workqueue.Failed, ids[3])
+	r.wakesIn(d, 10*time.Minute)
+	r.process(d, 0)
+	r.exec("UPDATE notes SET due_at = now() WHERE status = 0")
+	d.Limit = 1
+	r.process(d, 1)
+	d.Limit = 0
+	r.process(d, 1)
+}
+
+// A process that died in its Process is followed by one that takes the row back.
+func TestDrainWakesForExpiredLeasesAndTakesThemBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	ids := r.insert("a")
+	if _, err := r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 1); err != nil {
+		t.Fatal(err)
+	}
+	d := r.worker(workqueue.WorkerOptions{}, ackAll).Drain()
+	r.wakesIn(d, time.Minute)
+	r.process(d, 0)
+	r.exec("UPDATE notes SET locked_until = now()")
+	r.wakesIn(d, 0)
+	r.process(d, 1)
+	r.awaitStatus(workqueue.Done, ids...)
+	r.wakesIn(d, -1)
+}
+
+func TestDrainKeepsTheLeasesOfSlowHandlers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	ids := r.insert("a")
+	d := r.worker(workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(ctx context.Context, c *noteClaim) error {
+		before := r.row(c.ID).LockedUntil
+		r.eventually("a renewal", func() bool { return r.row(c.ID).LockedUntil.After(before) })
+		return ctx.Err()
+	}).Drain()
+	r.process(d, 1)
+	r.awaitStatus(workqueue.Done, ids...)
+}
+
+func TestDrainInATransactionLeavesNothingWhenThatRollsBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	r.exec("CREATE TABLE effects (topic text)")
+	tx, err := r.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := r.insertIn(tx, workqueue.NewRow{Values: []any{"good", ""}}, workqueue.NewRow{Values: []any{"bad", ""}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	d := r.worker(workqueue.WorkerOptions{}, func(ctx context.Context, c *noteClaim) error {
+		order = append(order, c.Body.Topic)
+		return c.Tx(ctx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", c.Body.Topic)
+			if c.Body.Topic == "bad" {
+				_, err = tx.Exec(ctx, "SELECT 1/0")
+			}
+			return err
+		})
+	}).DrainIn(tx)
+	r.process(d, 2)
+	if !slices.Equal(order, []string{"good", "bad"}) {
+		t.Errorf("handled %v", order)
+	}
+	var effects []string
+	if err := tx.QueryRow(t.Context(), "SELECT array_agg(topic) FROM effects").Scan(&effects); err != nil || !slices.Equal(effects, []string{"good"}) {
+		t.Errorf("effects are %v, %v", effects, err)
+	}
+	var statuses []int16
+	err = tx.QueryRow(t.Context(), "SELECT array_agg(status ORDER BY array_position($1, id)) FROM notes", ids).Scan(&statuses)
+	if err != nil || !slices.Equal(statuses, []int16{2, 0}) {
+		t.Errorf("statuses are %v, %v", statuses, err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.count("true") + ask[int](r, "SELECT count(*)::int FROM effects"); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+}
+
+func TestDrainUnderDispatchers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	var mu sync.Mutex
+	handled := 0
+	d := r.worker(workqueue.WorkerOptions{}, func(context.Context, *noteClaim) error {
+		mu.Lock()
+		defer mu.Unlock()
+		handled++
+		return nil
+	}).Drain()
+	poll := workqueue.NewPoll(workqueue.Group("all", d), workqueue.PollOptions{Interval: 20 * time.Millisecond})
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { defer close(done); poll.Run(ctx) }()
+	ids := r.insertMany("a", 50)
+	r.awaitStatus(workqueue.Done, ids...)
+	cancel()
+	<-done
+	if handled != 50 {
+		t.Errorf("handled %d, want 50", handled)
+	}
+}
