@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
@@ -42,31 +43,41 @@ func firstDifference(want, got string) string {
 	return "one is the beginning of the other"
 }
 
-func TestOutboxMigrationIsTheCore(t *testing.T) {
-	t.Parallel()
-	const stand = "schema_of_the_migrations"
-	up, down, err := workqueue.DDL(outbox.Spec(stand))
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "sql/001_outbox.up.sql", strings.ReplaceAll(up, stand, migrations.SchemaPlaceholder))
-	golden(t, "sql/001_outbox.down.sql", strings.ReplaceAll(down, stand, migrations.SchemaPlaceholder))
+// domains are the migrations that are rendered by their domains.
+var domains = map[string]func(schema string) (up, down string, err error){
+	"001_outbox": outbox.DDL,
+	"003_inbox":  inbox.DDL,
 }
 
-func TestRenderedOutboxMigration(t *testing.T) {
+func TestDomainMigrations(t *testing.T) {
+	t.Parallel()
+	const stand = "schema_of_the_migrations"
+	for name, ddl := range domains {
+		up, down, err := ddl(stand)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "sql/"+name+".up.sql", strings.ReplaceAll(up, stand, migrations.SchemaPlaceholder))
+		golden(t, "sql/"+name+".down.sql", strings.ReplaceAll(down, stand, migrations.SchemaPlaceholder))
+	}
+}
+
+func TestRenderedDomainMigrations(t *testing.T) {
 	t.Parallel()
 	if *update {
 		t.Skip("the files that were just written are embedded by the next run")
 	}
-	up, down, err := workqueue.DDL(outbox.Spec("txwork"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if migrations.RenderFile("001_outbox.up.sql", "txwork") != up {
-		t.Error("001_outbox.up.sql for the schema txwork is not the DDL of its Spec")
-	}
-	if migrations.RenderFile("001_outbox.down.sql", "txwork") != down {
-		t.Error("001_outbox.down.sql for the schema txwork is not the DDL of its Spec")
+	for name, ddl := range domains {
+		up, down, err := ddl("txwork")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if migrations.RenderFile(name+".up.sql", "txwork") != up {
+			t.Errorf("%s.up.sql for the schema txwork is not the DDL of its domain", name)
+		}
+		if migrations.RenderFile(name+".down.sql", "txwork") != down {
+			t.Errorf("%s.down.sql for the schema txwork is not the DDL of its domain", name)
+		}
 	}
 }
 

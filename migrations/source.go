@@ -23,7 +23,7 @@ var files embed.FS
 const schemaPlaceholder = "{{schema}}"
 
 // coreTables are the tables that the migrations make and that instantiate the core of workqueue.
-var coreTables = []string{"outbox"}
+var coreTables = []string{"outbox", "inbox"}
 
 // A migration is one embedded pair, rendered for a schema.
 type migration struct {

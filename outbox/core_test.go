@@ -53,7 +53,7 @@ func TestDedupKeyThatIsFreedDuringTheInsert(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	in, err := f.box.Table().Insert(t.Context(), workqueue.SQL(&deletingTx{Tx: tx, f: f}), workqueue.NewRow{Values: []any{"a", nil, []byte{}, "once"}})
+	in, err := f.box.Table().Insert(t.Context(), workqueue.SQL(&deletingTx{Tx: tx, f: f}), workqueue.NewRow{Values: values("a", nil, []byte{}, "once")})
 	if err != nil || in[0].ID == uuid.Nil {
 		t.Errorf("got %+v, %v", in, err)
 	}
@@ -65,7 +65,7 @@ func TestNilBytesAreRefusedBeforeTheDatabaseSeesThem(t *testing.T) {
 	f := newOutbox(t)
 	tx, end := beginPgx(f)
 	defer end(false)
-	_, err := f.box.Table().Insert(t.Context(), tx, workqueue.NewRow{Values: []any{"a", nil, []byte(nil), nil}})
+	_, err := f.box.Table().Insert(t.Context(), tx, workqueue.NewRow{Values: values("a", nil, []byte(nil), nil)})
 	if !errors.Is(err, workqueue.ErrInvalid) {
 		t.Error(err)
 	}

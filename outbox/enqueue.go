@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
 )
 
 // Enqueue writes messages in the application's transaction: they are delivered if and only if it commits.
@@ -22,10 +23,18 @@ func (o *Outbox) Enqueue(ctx context.Context, tx workqueue.Tx, msgs ...Message) 
 	if err := o.check(msgs); err != nil {
 		return nil, err
 	}
+	return o.write(ctx, tx, alone, msgs)
+}
+
+// write writes messages that have been checked.
+func (o *Outbox) write(ctx context.Context, tx workqueue.Tx, r role, msgs []Message) ([]uuid.UUID, error) {
+	if err := o.lockKeys(ctx, tx, msgs); err != nil {
+		return nil, err
+	}
 	ids := make([]uuid.UUID, 0, len(msgs))
 	for len(msgs) > 0 {
 		n := chunk(msgs)
-		written, err := o.insert(ctx, tx, msgs[:n])
+		written, err := o.insert(ctx, tx, r, msgs[:n])
 		if err != nil {
 			return nil, err
 		}
@@ -35,9 +44,21 @@ func (o *Outbox) Enqueue(ctx context.Context, tx workqueue.Tx, msgs ...Message) 
 	return ids, nil
 }
 
+// lockKeys takes the keys of ordered messages in one order for everybody.
+func (o *Outbox) lockKeys(ctx context.Context, tx workqueue.Tx, msgs []Message) error {
+	if o.ordering != PerKey || len(msgs) < 2 {
+		return nil
+	}
+	gates := make([]*gate.Gate, len(msgs))
+	for i, m := range msgs {
+		gates[i] = o.gate(m)
+	}
+	return gate.Lock(ctx, tx, o.table, gates...)
+}
+
 // insert writes one chunk.
-func (o *Outbox) insert(ctx context.Context, tx workqueue.Tx, msgs []Message) ([]uuid.UUID, error) {
-	inserted, err := o.table.Insert(ctx, tx, rows(msgs)...)
+func (o *Outbox) insert(ctx context.Context, tx workqueue.Tx, r role, msgs []Message) ([]uuid.UUID, error) {
+	inserted, err := o.table.Insert(ctx, tx, o.rows(r, msgs)...)
 	if err != nil {
 		return nil, err
 	}
@@ -64,20 +85,22 @@ func chunk(msgs []Message) int {
 	return len(msgs)
 }
 
-func rows(msgs []Message) []workqueue.NewRow {
+func (o *Outbox) rows(r role, msgs []Message) []workqueue.NewRow {
 	rows := make([]workqueue.NewRow, len(msgs))
 	for i, m := range msgs {
-		rows[i] = row(m)
+		rows[i] = o.row(m, r)
 	}
 	return rows
 }
 
-func row(m Message) workqueue.NewRow {
+func (o *Outbox) row(m Message, r role) workqueue.NewRow {
 	return workqueue.NewRow{
 		ID:          m.ID,
 		DueAt:       m.ProcessAt,
 		MaxAttempts: m.MaxAttempts,
 		Headers:     m.Headers,
-		Values:      values(m),
+		Retry:       m.Retry,
+		Waiting:     r == continuation,
+		Values:      o.values(m, r),
 	}
 }

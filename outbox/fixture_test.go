@@ -48,7 +48,7 @@ func newOutbox(t *testing.T, configure ...func(*outbox.Options)) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{T: t, DB: db, box: box, table: box.Table().Name()}
-	up, _, err := workqueue.DDL(box.Table().Spec())
+	up, _, err := box.DDL()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
 )
 
 // A Message is what an application writes into the outbox. Only Topic has to be set.
@@ -15,7 +17,7 @@ type Message struct {
 	Topic string
 
 	// Key is what the message is about, such as an account number: at most [MaxKey] bytes, or empty for
-	// none. It travels with the message and does not order it.
+	// none. It travels with the message, and orders it where [Options].Ordering is [PerKey].
 	Key string
 
 	// Payload is the message's body, opaque to the outbox. Nil is an empty payload. It is at most
@@ -32,6 +34,10 @@ type Message struct {
 
 	// MaxAttempts bounds how often delivery is tried. Zero is [Options].MaxAttempts.
 	MaxAttempts int
+
+	// Retry is the message's own backoff, after a failed attempt and after a crash alike. Nil: that of
+	// [Options].
+	Retry *workqueue.Retry
 
 	// DedupKey makes the message the only one of its topic with this key, for as long as its row is kept
 	// (see "Deduplication" in the package documentation): at most [MaxDedupKey] bytes, or empty for none.

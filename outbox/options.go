@@ -17,7 +17,7 @@ import (
 // the CLI), make the table with a migration of your own so that both agree:
 //
 //	o, err := outbox.Open(options)
-//	ddl, err := migrations.DDL(o.Table().Spec())
+//	up, down, err := o.DDL()
 type Options struct {
 	// Schema holds the table. Default: [workqueue.DefaultSchema].
 	Schema string
@@ -42,6 +42,14 @@ type Options struct {
 	// DeleteDone deletes a message when it is delivered: the fastest, at the price of the audit trail. A
 	// dedup key is then free again as soon as its message was delivered.
 	DeleteDone bool
+
+	// Ordering is what Enqueue promises. It is written into the messages, so every relay keeps to it. Default:
+	// [Unordered].
+	Ordering Ordering
+
+	// OnFailure says what becomes of the messages behind a failed one of their key. It needs [PerKey].
+	// Default: [Block].
+	OnFailure OnFailure
 
 	// Telemetry says where spans, metrics, logs and events go.
 	Telemetry workqueue.Telemetry

@@ -7,30 +7,48 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/join"
 )
 
 // An Outbox writes messages into one table. It holds no connection and is safe for concurrent use; open
 // it once and keep it.
 type Outbox struct {
 	table      *workqueue.Table
+	joins      *join.Joins
 	maxPayload int
+	ordering   Ordering
+	onFailure  OnFailure
 }
 
 // Open validates the options. It does not touch the database.
 func Open(o Options) (*Outbox, error) {
 	maxPayload, err := o.maxPayload()
-	if err != nil {
+	if err := workqueue.FirstError(err, o.checkOrdering()); err != nil {
 		return nil, err
 	}
 	table, err := workqueue.Open(o.spec(), o.Telemetry)
 	if err != nil {
 		return nil, err
 	}
-	return &Outbox{table: table, maxPayload: maxPayload}, nil
+	joins, err := join.Open(table)
+	if err != nil {
+		return nil, err
+	}
+	return &Outbox{table: table, joins: joins, maxPayload: maxPayload, ordering: o.Ordering, onFailure: o.OnFailure}, nil
 }
+
+// DDL is the package's [DDL] with the settings of this Outbox.
+func (o *Outbox) DDL() (up, down string, err error) { return ddl(o.table.Spec()) }
 
 // Table is the outbox's table, for the low-level operations, the reaper and statistics.
 func (o *Outbox) Table() *workqueue.Table { return o.table }
+
+// SkipFailed lets the keys of failed messages go on where the ordering is [PerKey] and OnFailure kept them
+// closed, and returns the ids that it changed. The messages stay failed.
+func (o *Outbox) SkipFailed(ctx context.Context, tx workqueue.Tx, ids ...uuid.UUID) ([]uuid.UUID, error) {
+	return gate.SkipFailed(ctx, tx, o.table, ids...)
+}
 
 // defaultOutbox is what the package's own Enqueue writes to and what a [Relay] of no Outbox delivers from.
 var defaultOutbox = sync.OnceValue(func() *Outbox {

@@ -2,13 +2,12 @@ package outbox
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"sync"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/topics"
 )
 
 // DefaultClaimLimit is the first size of a relay's claims. Messages are small and mostly passed on, so a
@@ -24,13 +23,9 @@ type RelayOptions struct {
 // A Relay delivers messages to handlers. Any number of relays, in any number of processes, share an
 // outbox; give all of them handlers for the same topics, since a message goes to whichever claims it.
 type Relay struct {
-	worker *workqueue.Worker
-	err    error // what was wrong with NewRelay's arguments
-
-	mu       sync.Mutex
-	sealed   bool // Run has begun: the handlers are fixed, and read without the lock
-	handlers map[string]Handler
-	fallback Handler
+	worker   *workqueue.Worker
+	err      error // what was wrong with NewRelay's arguments
+	handlers *topics.Registry[Handler]
 }
 
 // NewRelay makes a relay; register its handlers, then call Run. A nil Outbox is the default one, to which
@@ -45,7 +40,7 @@ func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) *Relay {
 	if opts.ClaimLimit == 0 {
 		opts.ClaimLimit = DefaultClaimLimit
 	}
-	r := &Relay{handlers: map[string]Handler{}}
+	r := &Relay{handlers: topics.New[Handler]("outbox", "relay", checkTopic)}
 	domain := workqueue.Domain[columns]{Table: o.table, Fields: (*columns).fields}
 	r.worker, r.err = workqueue.NewWorker(pool, domain, r.deliver, opts.WorkerOptions)
 	return r
@@ -54,39 +49,10 @@ func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) *Relay {
 // Handle registers the handler of a topic. Like [net/http.ServeMux] it panics where the program cannot
 // have meant it: on a topic that no message can have, a nil handler, a topic that has a handler already,
 // and after Run has begun.
-func (r *Relay) Handle(topic string, h Handler) {
-	r.register(topic, h, func() {
-		if err := checkTopic(topic); err != nil {
-			panic(err)
-		}
-		if r.handlers[topic] != nil {
-			panic(fmt.Sprintf("outbox: topic %q has a handler already", topic))
-		}
-		r.handlers[topic] = h
-	})
-}
+func (r *Relay) Handle(topic string, h Handler) { r.handlers.Handle(topic, h) }
 
 // HandleAll registers the handler of every topic that has none of its own. It panics like [Relay.Handle].
-func (r *Relay) HandleAll(h Handler) {
-	r.register("every other topic", h, func() {
-		if r.fallback != nil {
-			panic("outbox: there is a handler for every other topic already")
-		}
-		r.fallback = h
-	})
-}
-
-func (r *Relay) register(what string, h Handler, add func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if h == nil {
-		panic(fmt.Sprintf("outbox: the handler of %q is nil", what))
-	}
-	if r.sealed {
-		panic("outbox: the relay is running: register handlers before Run")
-	}
-	add()
-}
+func (r *Relay) HandleAll(h Handler) { r.handlers.HandleAll(h) }
 
 // Run delivers messages until ctx is cancelled. Then it claims no more, returns messages that no handler
 // has begun, waits for running handlers up to the shutdown timeout, settles them, and returns nil.
@@ -108,30 +74,37 @@ func (r *Relay) Wake() {
 	}
 }
 
+// Drain is the relay as a [workqueue.Processor], for platforms without a process that runs all the time, for
+// commands, and for tests: each of its runs delivers what is due and returns. See [workqueue.Drain].
+func (r *Relay) Drain() (*workqueue.Drain, error) {
+	if err := r.seal(); err != nil {
+		return nil, err
+	}
+	return r.worker.Drain(), nil
+}
+
+// DrainIn is [Relay.Drain] inside a transaction, as in a test that rolls back. See [workqueue.Worker.DrainIn].
+func (r *Relay) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
+	if err := r.seal(); err != nil {
+		return nil, err
+	}
+	return r.worker.DrainIn(tx), nil
+}
+
 // seal fixes the handlers.
 func (r *Relay) seal() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.err != nil {
 		return r.err
 	}
-	if len(r.handlers) == 0 && r.fallback == nil {
-		return errors.New("txwork: the relay has no handler: call Handle or HandleAll before Run")
-	}
-	r.sealed = true
-	return nil
+	return r.handlers.Seal()
 }
 
-// deliver passes a claimed message to its handler. A topic without one is a failed attempt and not a
-// failure for good: a relay that knows the topic may be on its way, as in a rolling deploy.
+// deliver passes a claimed message to its handler.
 func (r *Relay) deliver(ctx context.Context, c *workqueue.Claim[columns]) error {
 	m := newDelivery(c)
-	h := r.handlers[m.Topic]
-	if h == nil {
-		h = r.fallback
-	}
-	if h == nil {
-		return fmt.Errorf("no handler is registered for topic %q", m.Topic)
+	h, err := r.handlers.Find(m.Topic)
+	if err != nil {
+		return err
 	}
 	return h(ctx, m)
 }

@@ -131,7 +131,7 @@ func (f *fixture) effect(ctx context.Context, tx pgx.Tx, m *outbox.Delivery) err
 func TestRelayWorksOnTheMigratedTable(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
-	_, down, err := workqueue.DDL(f.box.Table().Spec())
+	_, down, err := f.box.DDL()
 	if err != nil {
 		t.Fatal(err)
 	}

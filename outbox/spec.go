@@ -1,6 +1,10 @@
 package outbox
 
-import "github.com/txwork/txwork/workqueue"
+import (
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/join"
+)
 
 // Spec is the outbox's table in a schema, with every setting at its default: what txwork's own migrations
 // create. An empty schema is [workqueue.DefaultSchema].
@@ -8,23 +12,61 @@ func Spec(schema string) workqueue.Spec {
 	return workqueue.Spec{
 		Schema: schema,
 		Table:  "outbox",
-		Columns: []workqueue.Column{
+		Columns: append([]workqueue.Column{
 			{Name: "topic", Type: "text", NotNull: true},
 			{Name: "key", Type: "text"},
 			{Name: "payload", Type: "bytea", NotNull: true},
 			{Name: "dedup_key", Type: "text"},
-		},
+			join.Column,
+		}, gate.Columns()...),
 		Unique: []string{"topic", "dedup_key"},
+		Sweeps: []string{gate.SweepSuffix, join.Sweep},
 	}
 }
 
+// DDL renders the migration of the outbox in a schema: its table with what ordering and joins need, and
+// what drops them. Txwork's own migrations are this text.
+func DDL(schema string) (up, down string, err error) { return ddl(Spec(schema)) }
+
+func ddl(spec workqueue.Spec) (up, down string, err error) {
+	for _, part := range []func(workqueue.Spec) (string, string, error){workqueue.DDL, gate.DDL, join.DDL} {
+		partUp, partDown, err := part(spec)
+		if err != nil {
+			return "", "", err
+		}
+		up, down = up+partUp+"\n", partDown+"\n"+down
+	}
+	return up, down, nil
+}
+
+// A role is what a message is to the join that it belongs to.
+type role int
+
+const (
+	alone        role = iota
+	step              // its settle counts
+	continuation      // it waits for the end
+)
+
 // values are a message's domain columns as the Spec orders them.
-func values(m Message) []any {
+func (o *Outbox) values(m Message, r role) []any {
 	payload := m.Payload
 	if payload == nil {
 		payload = []byte{} // a nil slice would be NULL
 	}
-	return []any{m.Topic, optional(m.Key), payload, optional(m.DedupKey)}
+	var joined any
+	if r == step {
+		joined = true
+	}
+	return append([]any{m.Topic, optional(m.Key), payload, optional(m.DedupKey), joined}, o.gate(m).Values()...)
+}
+
+// gate is what keeps messages of a key in order; nil: nothing does.
+func (o *Outbox) gate(m Message) *gate.Gate {
+	if o.ordering != PerKey || m.Key == "" {
+		return nil
+	}
+	return &gate.Gate{Key: m.Key, OnFailure: o.onFailure.policy()}
 }
 
 // optional stores an empty text as NULL.
@@ -41,6 +83,14 @@ type columns struct {
 	key      *string
 	payload  []byte
 	dedupKey *string
+	joined   *bool
+	gateKey  *string
+	unused   [5]any // the rest of the gate
 }
 
-func (c *columns) fields() []any { return []any{&c.topic, &c.key, &c.payload, &c.dedupKey} }
+func (c *columns) fields() []any {
+	return []any{
+		&c.topic, &c.key, &c.payload, &c.dedupKey, &c.joined, &c.gateKey,
+		&c.unused[0], &c.unused[1], &c.unused[2], &c.unused[3], &c.unused[4],
+	}
+}

@@ -53,7 +53,7 @@ func (o *Outbox) checkMessage(m Message) error {
 		workqueue.CheckSize("dedup key", len(m.DedupKey), MaxDedupKey),
 		workqueue.CheckSize("payload", len(m.Payload), o.maxPayload),
 		workqueue.CheckSize("headers", headerSize(m.Headers), MaxHeaders),
-		o.table.Check(row(m)),
+		o.table.Check(o.row(m, alone)),
 	)
 }
 

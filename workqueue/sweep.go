@@ -35,7 +35,8 @@ func (q *Queue) sweepOne(ctx context.Context, suffix string, limit int) (n int, 
 		row:  func(scan func(...any) error) error { return scan(&n) },
 	}
 	err = q.table.telemetry.count(ctx, opSweep, limit, func(ctx context.Context) (int, error) {
-		return n, q.exec.run(ctx, c)
+		err := q.exec.run(ctx, c)
+		return n, err
 	})
 	return n, err
 }

@@ -12,14 +12,27 @@ const module = "github.com/txwork/txwork/"
 
 // mayImport lists, for each public package, the packages of ours that it may depend on, directly or not.
 var mayImport = map[string][]string{
-	"workqueue":  nil,
-	"outbox":     {"workqueue", "workqueue/join", "schedule"},
-	"reaper":     {"workqueue"},
-	"migrations": {"workqueue"},
+	"workqueue":          nil,
+	"workqueue/gate":     {"workqueue"},
+	"workqueue/join":     {"workqueue"},
+	"workqueue/topics":   nil,
+	"workqueue/codec":    {"workqueue"},
+	"workqueue/periodic": {"workqueue", "schedule"},
+	"schedule":           nil,
+	"outbox":             below,
+	"inbox":              below,
+	"timers":             below,
+	"timers/alarms":      append([]string{"timers"}, below...),
+	"jobs":               below,
+	"reaper":             {"workqueue"},
+	"migrations":         {"workqueue"},
 }
 
+// below is what a domain package may depend on: what two of them need lives there.
+var below = []string{"workqueue", "workqueue/gate", "workqueue/join", "workqueue/topics", "workqueue/codec", "workqueue/periodic", "schedule"}
+
 // application packages are those that end up in users' programs by way of their own imports.
-var application = []string{"workqueue", "outbox", "reaper"}
+var application = []string{"workqueue", "outbox", "inbox", "timers", "timers/alarms", "jobs", "reaper"}
 
 // kept out of application packages: what would reach everybody's module graph for the sake of few.
 var keptOut = []string{

@@ -18,6 +18,13 @@ CREATE TABLE "{{schema}}"."outbox" (
     "key" text,
     "payload" bytea NOT NULL,
     "dedup_key" text,
+    "joined" boolean,
+    "gate_key" text,
+    "gate_limit" integer,
+    "gate_policy" smallint,
+    "gate_rate" double precision,
+    "gate_burst" integer,
+    "gate_seq" bigint,
     CONSTRAINT "outbox_state_check" CHECK (
         status BETWEEN 0 AND 3
         AND (status = 1) = (locked_until IS NOT NULL)
@@ -100,7 +107,7 @@ WHERE t.ctid = ANY (ARRAY(
     ORDER BY r.due_at, r.id
     LIMIT $3::int
     FOR NO KEY UPDATE SKIP LOCKED))
-RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."topic", t."key", t."payload", t."dedup_key"
+RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."topic", t."key", t."payload", t."dedup_key", t."joined", t."gate_key", t."gate_limit", t."gate_policy", t."gate_rate", t."gate_burst", t."gate_seq"
 )
 SELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id;
 END
@@ -333,3 +340,772 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_redrive"(uuid[]) FROM PUBLIC;
+
+-- Gates of "{{schema}}"."outbox": rows with a gate_key wait outside the claim index until their key lets them through.
+--
+-- gate_limit = 0, a serial key: one live row at a time, in commit order. Writers of a key serialise on an
+-- advisory lock that they hold until they commit, so that gate_seq, drawn under it, grows in commit order. A
+-- row that finds no other live row of its key enters at once, every other waits for the settle of the one
+-- before it. A settle takes no lock of the writers, so it waits for no application. Hence the one gap: a
+-- writer sees the last row live, that row settles without seeing the writer's uncommitted one, and nobody
+-- lets it through. The insert's notification makes workers sweep, and the sweep finds it.
+--
+-- gate_limit = n > 0: at most n rows outside the gate, by due time. Their writers take no lock and always
+-- wait for a sweep; a row that goes back for a retry gives its place up and waits again.
+CREATE SEQUENCE "{{schema}}"."outbox_gate_seq";
+
+CREATE TABLE "{{schema}}"."outbox_gate_cursor" (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    serial_key text NOT NULL DEFAULT '', -- where the next sweep goes on
+    limited_key text NOT NULL DEFAULT ''
+) WITH (fillfactor = 10);
+
+INSERT INTO "{{schema}}"."outbox_gate_cursor" DEFAULT VALUES;
+
+CREATE TABLE "{{schema}}"."outbox_gate_rate" (
+    gate_key text PRIMARY KEY,
+    tokens double precision NOT NULL,
+    refilled_at timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+ALTER TABLE "{{schema}}"."outbox" ADD CONSTRAINT "outbox_gate_check" CHECK (
+    (gate_key IS NULL AND gate_limit IS NULL AND gate_seq IS NULL AND gate_policy IS NULL AND gate_rate IS NULL AND gate_burst IS NULL)
+    OR (octet_length(gate_key) BETWEEN 1 AND 255 AND gate_limit >= 0 AND gate_policy BETWEEN 0 AND 2
+        AND (gate_rate IS NULL) = (gate_burst IS NULL)
+        AND (gate_rate IS NULL OR gate_limit > 0 AND gate_rate > 0 AND gate_burst >= 1)));
+
+-- Who waits, by key: serial ones in their order, others by due time.
+CREATE INDEX "outbox_gate_wait_idx" ON "{{schema}}"."outbox" (gate_key, gate_seq)
+    WHERE completed_at IS NULL AND waiting AND gate_limit = 0 AND gate_seq IS NOT NULL;
+CREATE INDEX "outbox_gate_queue_idx" ON "{{schema}}"."outbox" (gate_key, due_at, gate_seq)
+    WHERE completed_at IS NULL AND waiting AND gate_limit > 0 AND gate_seq IS NOT NULL;
+
+-- Who is through. That a serial key has one such row at most holds whatever the rest of this file does.
+CREATE UNIQUE INDEX "outbox_gate_one_idx" ON "{{schema}}"."outbox" (gate_key)
+    WHERE completed_at IS NULL AND NOT waiting AND gate_limit = 0;
+CREATE INDEX "outbox_gate_live_idx" ON "{{schema}}"."outbox" (gate_key)
+    WHERE completed_at IS NULL AND NOT waiting AND gate_limit > 0;
+
+-- Dead letters that stand in the way of the rows behind them.
+CREATE INDEX "outbox_gate_fail_idx" ON "{{schema}}"."outbox" (gate_key, gate_seq)
+    WHERE failed_at IS NOT NULL AND cancelled_at IS NULL AND gate_policy > 0;
+
+-- A row comes to its gate: when it is inserted, or when what it waited for before, a join, releases it.
+-- The lock comes first and every statement after it has a snapshot of its own (READ COMMITTED), so what an
+-- earlier writer of the key committed is seen. Under a stricter isolation it may not be: such a row always waits.
+CREATE FUNCTION "{{schema}}"."outbox_gate_enter"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+AS $txwork$
+BEGIN
+    IF TG_OP = 'INSERT' AND NEW.waiting THEN
+        NEW.gate_seq := NULL; -- it waits for something else first
+        RETURN NEW;
+    END IF;
+    IF TG_OP = 'INSERT' AND NEW.gate_limit = 0 THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.outbox ' || NEW.gate_key, 1));
+    END IF;
+    NEW.gate_seq := nextval('"{{schema}}"."outbox_gate_seq"');
+    NEW.waiting := TG_OP = 'UPDATE'
+        OR NEW.gate_limit > 0
+        OR current_setting('transaction_isolation') <> 'read committed'
+        OR EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.gate_key = NEW.gate_key AND t.gate_limit = 0 AND t.completed_at IS NULL AND NOT t.waiting)
+        OR EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.gate_key = NEW.gate_key AND t.gate_limit = 0 AND t.completed_at IS NULL AND t.waiting AND t.gate_seq IS NOT NULL)
+        OR EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.gate_key = NEW.gate_key AND t.failed_at IS NOT NULL AND t.cancelled_at IS NULL AND t.gate_policy > 0);
+    RETURN NEW;
+END
+$txwork$;
+
+-- A row goes back behind its gate: redriven, or, where it holds one of several places, put back for later.
+CREATE FUNCTION "{{schema}}"."outbox_gate_back"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    NEW.waiting := true;
+    RETURN NEW;
+END
+$txwork$;
+
+-- Lets through what the key has room for. Promoters of a key take turns by an advisory lock of their own,
+-- held for a few statements; whoever finds it taken leaves the work to its holder or to the next sweep, so
+-- settles cannot deadlock here. careful is for callers that have not just taken a row of the key out of
+-- play: an application may be writing the key's first row this moment, and they must not wait for it.
+CREATE FUNCTION "{{schema}}"."outbox_gate_promote"(k text, serial boolean, careful boolean) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+AS $txwork$
+DECLARE
+    head record;
+    obstacle record;
+    room integer;
+    bucket double precision;
+    n integer := 0;
+BEGIN
+    IF serial THEN
+        SELECT t.id, t.gate_seq INTO head FROM "{{schema}}"."outbox" AS t
+        WHERE t.gate_key = k AND t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL
+        ORDER BY t.gate_key, t.gate_seq LIMIT 1;
+    ELSE
+        SELECT t.id, t.gate_limit, t.gate_rate, t.gate_burst INTO head FROM "{{schema}}"."outbox" AS t
+        WHERE t.gate_key = k AND t.completed_at IS NULL AND t.waiting AND t.gate_limit > 0 AND t.gate_seq IS NOT NULL
+          AND t.due_at <= clock_timestamp()
+        ORDER BY t.gate_key, t.due_at, t.gate_seq LIMIT 1;
+    END IF;
+    IF head.id IS NULL OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox ' || k, 2))
+        OR careful AND serial AND NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox ' || k, 1)) THEN
+        RETURN 0;
+    END IF;
+
+    IF serial THEN
+        -- What was read before the lock may be out of date; the statements below see what the last holder did.
+        IF EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit = 0) THEN
+            RETURN 0;
+        END IF;
+        SELECT t.id, t.gate_seq INTO head FROM "{{schema}}"."outbox" AS t
+        WHERE t.gate_key = k AND t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL
+        ORDER BY t.gate_key, t.gate_seq LIMIT 1;
+        SELECT t.id, t.gate_policy INTO obstacle FROM "{{schema}}"."outbox" AS t
+        WHERE t.gate_key = k AND t.failed_at IS NOT NULL AND t.cancelled_at IS NULL AND t.gate_policy > 0 AND t.gate_seq < head.gate_seq
+        ORDER BY t.gate_key, t.gate_seq LIMIT 1;
+        IF obstacle.gate_policy = 2 THEN
+            RETURN "{{schema}}"."outbox_gate_park"(k, obstacle.id);
+        ELSIF obstacle.id IS NOT NULL THEN
+            RETURN 0;
+        END IF;
+        UPDATE "{{schema}}"."outbox" AS t SET waiting = false, due_at = greatest(t.due_at, clock_timestamp())
+        WHERE t.id = head.id AND t.waiting AND t.completed_at IS NULL;
+        GET DIAGNOSTICS n = ROW_COUNT;
+    ELSE
+        SELECT head.gate_limit - count(*) INTO room FROM "{{schema}}"."outbox" AS t
+        WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit > 0;
+        IF head.gate_rate IS NOT NULL THEN
+            bucket := "{{schema}}"."outbox_gate_refill"(k, head.gate_rate, head.gate_burst);
+            room := least(room, floor(bucket));
+        END IF;
+        IF room <= 0 THEN
+            RETURN 0;
+        END IF;
+        UPDATE "{{schema}}"."outbox" AS t SET waiting = false, due_at = greatest(t.due_at, clock_timestamp())
+        WHERE t.ctid = ANY (ARRAY(
+            SELECT r.ctid FROM "{{schema}}"."outbox" AS r
+            WHERE r.gate_key = k AND r.completed_at IS NULL AND r.waiting AND r.gate_limit > 0 AND r.gate_seq IS NOT NULL
+              AND r.due_at <= clock_timestamp()
+            ORDER BY r.gate_key, r.due_at, r.gate_seq
+            LIMIT room
+            FOR NO KEY UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS n = ROW_COUNT;
+        IF head.gate_rate IS NOT NULL THEN
+            UPDATE "{{schema}}"."outbox_gate_rate" AS b SET tokens = b.tokens - n WHERE b.gate_key = k;
+        END IF;
+    END IF;
+    IF n > 0 THEN
+        PERFORM pg_notify('{{schema}}.outbox', (extract(epoch FROM now()) * 1000000)::bigint::text);
+    END IF;
+    RETURN n;
+END
+$txwork$;
+
+-- The tokens of a key's bucket now. Called under the promoters' lock only.
+CREATE FUNCTION "{{schema}}"."outbox_gate_refill"(k text, rate double precision, burst integer) RETURNS double precision
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+    INSERT INTO "{{schema}}"."outbox_gate_rate" AS b (gate_key, tokens, refilled_at)
+    VALUES (k, burst, clock_timestamp())
+    ON CONFLICT (gate_key) DO UPDATE
+    SET tokens = least(burst, b.tokens + rate * extract(epoch FROM clock_timestamp() - b.refilled_at)::float8),
+        refilled_at = clock_timestamp()
+    RETURNING b.tokens
+$txwork$;
+
+-- Ready -> Failed for the rows that wait behind a dead letter whose policy is Park.
+CREATE FUNCTION "{{schema}}"."outbox_gate_park"(k text, behind uuid) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+AS $txwork$
+DECLARE
+    n integer;
+BEGIN
+    UPDATE "{{schema}}"."outbox" AS t
+    SET status = 3,
+        completed_at = clock_timestamp(),
+        failed_at = clock_timestamp(),
+        last_error = 'parked behind ' || behind
+    WHERE t.ctid = ANY (ARRAY(
+        SELECT r.ctid FROM "{{schema}}"."outbox" AS r
+        WHERE r.gate_key = k AND r.completed_at IS NULL AND r.waiting AND r.gate_limit = 0 AND r.gate_seq IS NOT NULL
+        ORDER BY r.gate_key, r.gate_seq
+        LIMIT 1000
+        FOR NO KEY UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN n;
+END
+$txwork$;
+
+-- A row of the key is out of play, or came back: the key may have room.
+CREATE FUNCTION "{{schema}}"."outbox_gate_leave"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    -- Only a row that was through and is settled leaves the key certainly without another writer's first row.
+    PERFORM "{{schema}}"."outbox_gate_promote"(OLD.gate_key, OLD.gate_limit = 0, OLD.completed_at IS NOT NULL);
+    RETURN NULL;
+END
+$txwork$;
+
+-- Takes dead letters out of the way of the rows behind them, as if their policy had been Skip.
+CREATE FUNCTION "{{schema}}"."outbox_gate_skip"(ids uuid[]) RETURNS SETOF uuid
+LANGUAGE sql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+AS $txwork$
+    UPDATE "{{schema}}"."outbox" AS t SET gate_policy = 0
+    WHERE t.id = ANY (ids) AND t.failed_at IS NOT NULL AND t.gate_policy > 0
+    RETURNING t.id
+$txwork$;
+
+-- Lets through what no settle did: rows of a key that wait although it has room. Goes through the keys from
+-- where the last sweep ended, 5000 of each sort at most; the cursor's row lock makes sweeps take turns.
+CREATE FUNCTION "{{schema}}"."outbox_gate_sweep"(max_rows integer) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+AS $txwork$
+DECLARE
+    place record;
+    k text;
+    seen text;
+    n integer := 0;
+BEGIN
+    SELECT c.serial_key, c.limited_key INTO place FROM "{{schema}}"."outbox_gate_cursor" AS c FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    seen := '';
+    FOR k IN
+        WITH RECURSIVE keys AS (
+            SELECT (SELECT t.gate_key FROM "{{schema}}"."outbox" AS t
+                WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL AND t.gate_key > place.serial_key
+                ORDER BY t.gate_key, t.gate_seq LIMIT 1) AS key, 1 AS nth
+            UNION ALL
+            SELECT (SELECT t.gate_key FROM "{{schema}}"."outbox" AS t
+                WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL AND t.gate_key > keys.key
+                ORDER BY t.gate_key, t.gate_seq LIMIT 1), keys.nth + 1
+            FROM keys WHERE keys.key IS NOT NULL AND keys.nth < 5000
+        )
+        SELECT keys.key FROM keys
+    LOOP
+        seen := k; -- NULL past the last key: start again
+        CONTINUE WHEN k IS NULL OR EXISTS (
+            SELECT FROM "{{schema}}"."outbox" AS t WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit = 0);
+        n := n + "{{schema}}"."outbox_gate_promote"(k, true, true);
+        EXIT WHEN n >= max_rows;
+    END LOOP;
+    place.serial_key := coalesce(seen, '');
+
+    seen := '';
+    FOR k IN
+        WITH RECURSIVE keys AS (
+            SELECT (SELECT t.gate_key FROM "{{schema}}"."outbox" AS t
+                WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit > 0 AND t.gate_seq IS NOT NULL AND t.gate_key > place.limited_key
+                ORDER BY t.gate_key, t.due_at, t.gate_seq LIMIT 1) AS key, 1 AS nth
+            UNION ALL
+            SELECT (SELECT t.gate_key FROM "{{schema}}"."outbox" AS t
+                WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit > 0 AND t.gate_seq IS NOT NULL AND t.gate_key > keys.key
+                ORDER BY t.gate_key, t.due_at, t.gate_seq LIMIT 1), keys.nth + 1
+            FROM keys WHERE keys.key IS NOT NULL AND keys.nth < 5000
+        )
+        SELECT keys.key FROM keys
+    LOOP
+        seen := k;
+        CONTINUE WHEN k IS NULL;
+        n := n + "{{schema}}"."outbox_gate_promote"(k, false, true);
+        EXIT WHEN n >= max_rows;
+    END LOOP;
+    place.limited_key := coalesce(seen, '');
+
+    UPDATE "{{schema}}"."outbox_gate_cursor" AS c SET serial_key = place.serial_key, limited_key = place.limited_key
+    WHERE (c.serial_key, c.limited_key) <> (place.serial_key, place.limited_key);
+    DELETE FROM "{{schema}}"."outbox_gate_rate" AS b
+    WHERE b.gate_key IN (SELECT r.gate_key FROM "{{schema}}"."outbox_gate_rate" AS r WHERE r.refilled_at < now() - interval '1 day' LIMIT 100);
+    RETURN n;
+END
+$txwork$;
+
+CREATE TRIGGER "outbox_gate_enter" BEFORE INSERT ON "{{schema}}"."outbox"
+FOR EACH ROW WHEN (NEW.gate_key IS NOT NULL) EXECUTE FUNCTION "{{schema}}"."outbox_gate_enter"();
+
+CREATE TRIGGER "outbox_gate_come" BEFORE UPDATE OF waiting ON "{{schema}}"."outbox"
+FOR EACH ROW WHEN (NEW.gate_key IS NOT NULL AND NEW.gate_seq IS NULL AND OLD.waiting AND NOT NEW.waiting)
+EXECUTE FUNCTION "{{schema}}"."outbox_gate_enter"();
+
+CREATE TRIGGER "outbox_gate_back" BEFORE UPDATE OF status ON "{{schema}}"."outbox"
+FOR EACH ROW WHEN (NEW.gate_seq IS NOT NULL AND NEW.status = 0 AND (OLD.status = 3 OR OLD.status = 1 AND NEW.gate_limit > 0))
+EXECUTE FUNCTION "{{schema}}"."outbox_gate_back"();
+
+CREATE TRIGGER "outbox_gate_leave" AFTER UPDATE OF completed_at, waiting, gate_policy ON "{{schema}}"."outbox"
+FOR EACH ROW WHEN (NEW.gate_seq IS NOT NULL AND (
+    NOT OLD.waiting AND OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL
+    OR OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL
+    OR OLD.gate_policy > 0 AND NEW.gate_policy = 0))
+EXECUTE FUNCTION "{{schema}}"."outbox_gate_leave"();
+
+CREATE TRIGGER "outbox_gate_retry" AFTER UPDATE OF status ON "{{schema}}"."outbox"
+FOR EACH ROW WHEN (NEW.gate_seq IS NOT NULL AND NEW.gate_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
+EXECUTE FUNCTION "{{schema}}"."outbox_gate_leave"();
+
+CREATE TRIGGER "outbox_gate_gone" AFTER DELETE ON "{{schema}}"."outbox"
+FOR EACH ROW WHEN (OLD.gate_seq IS NOT NULL AND (OLD.failed_at IS NOT NULL OR OLD.completed_at IS NULL AND NOT OLD.waiting))
+EXECUTE FUNCTION "{{schema}}"."outbox_gate_leave"();
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_enter"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_back"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_leave"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_sweep"(integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_skip"(uuid[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_promote"(text, boolean, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_refill"(text, double precision, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_park"(text, uuid) FROM PUBLIC;
+
+-- A join counts how its members settle. Every UPDATE of it but the one that ends it is heap-only, since
+-- no column that it sets stands in an index: a wide fan-in updates one row often.
+CREATE TABLE "{{schema}}"."outbox_join" (
+    id uuid NOT NULL,
+    status smallint NOT NULL DEFAULT 0,
+    policy smallint NOT NULL DEFAULT 0,
+    expected integer NOT NULL DEFAULT 0,
+    succeeded integer NOT NULL DEFAULT 0,
+    failed integer NOT NULL DEFAULT 0,
+    late integer NOT NULL DEFAULT 0,
+    on_complete uuid,
+    on_fail uuid,
+    deadline timestamptz,
+    label text,
+    last_error text,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    completed_at timestamptz,
+    look_at timestamptz NOT NULL DEFAULT now() + interval '1 minute', -- when the sweep has to look
+    retention interval NOT NULL, -- how long it is kept after its end
+    CONSTRAINT "outbox_join_pkey" PRIMARY KEY (id),
+    CONSTRAINT "outbox_join_check" CHECK (
+        status BETWEEN 0 AND 3
+        AND policy BETWEEN 0 AND 2
+        AND (status = 0) = (completed_at IS NULL)
+        AND succeeded >= 0 AND failed >= 0 AND late >= 0
+        AND succeeded + failed <= expected AND late <= expected
+    )
+) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
+
+COMMENT ON TABLE "{{schema}}"."outbox_join" IS 'txwork joins of {{schema}}.outbox. status: 0 pending, 1 completed, 2 failed, 3 cancelled; policy: 0 wait for all, 1 fail fast, 2 any outcome';
+
+CREATE UNIQUE INDEX "outbox_join_done_idx" ON "{{schema}}"."outbox_join" (on_complete) WHERE on_complete IS NOT NULL;
+
+CREATE UNIQUE INDEX "outbox_join_fail_idx" ON "{{schema}}"."outbox_join" (on_fail) WHERE on_fail IS NOT NULL;
+
+CREATE INDEX "outbox_join_look_idx" ON "{{schema}}"."outbox_join" (look_at);
+
+CREATE INDEX "outbox_join_end_idx" ON "{{schema}}"."outbox_join" (completed_at) WHERE completed_at IS NOT NULL;
+
+CREATE INDEX "outbox_join_label_idx" ON "{{schema}}"."outbox_join" (label, id) WHERE label IS NOT NULL;
+
+-- No foreign keys: members outlive neither purge nor an ack that deletes, and every INSERT would lock the
+-- join's row.
+CREATE TABLE "{{schema}}"."outbox_join_member" (
+    member_id uuid NOT NULL,
+    join_id uuid NOT NULL,
+    outcome smallint, -- 1 succeeded, 2 failed: what counted while the join was pending
+    late smallint,    -- the same, after the join had ended
+    CONSTRAINT "outbox_join_member_pk" PRIMARY KEY (member_id, join_id),
+    CONSTRAINT "outbox_join_member_ck" CHECK (outcome IN (1, 2) AND late IN (1, 2))
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
+
+CREATE INDEX "outbox_join_member_ix" ON "{{schema}}"."outbox_join_member" (join_id);
+
+-- pending -> completed, failed or cancelled: the one place that ends a join. Without a verdict the counts
+-- and the policy decide, and a join that is not over stays as it is. Returns how many continuations it
+-- released or ended.
+--
+-- status = 0 in the UPDATE makes it happen once: whoever comes second waits for the join's row and then
+-- finds it ended. The continuations follow in the same transaction. They are waiting, so nobody claims or
+-- settles them meanwhile; one that somebody has cancelled is left alone. Locks are taken join first, then
+-- continuation, which is the direction of the graph.
+--
+-- What becomes of a continuation: released is 0, Ready; an on_fail that is not needed is 2, Done, as if it
+-- had run and found nothing to do, since a dead letter that somebody redrives would undo what succeeded; an
+-- on_complete that will not run is 3, Failed and cancelled.
+CREATE FUNCTION "{{schema}}"."outbox_join_end"(ids uuid[], verdict smallint, error text) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_sort = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    targets uuid[];
+    states smallint[];
+    reasons text[];
+    changed integer;
+BEGIN
+    WITH ended AS (
+        UPDATE "{{schema}}"."outbox_join" AS j
+        SET status = coalesce($2, CASE WHEN j.failed > 0 AND j.policy <> 2 THEN 2 ELSE 1 END),
+            completed_at = clock_timestamp(),
+            look_at = clock_timestamp() + j.retention,
+            last_error = coalesce($3, CASE WHEN j.failed > 0 AND j.policy <> 2 THEN (
+                SELECT format('%s of %s steps failed, among them %s: %s', j.failed, j.expected, m.member_id,
+                              left(coalesce(t.last_error, 'the row is gone'), 1000))
+                FROM "{{schema}}"."outbox_join_member" AS m
+                LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = m.member_id
+                WHERE m.join_id = j.id AND m.outcome = 2
+                LIMIT 1
+            ) END)
+        WHERE j.id = ANY ($1)
+          AND j.status = 0
+          AND ($2 IS NOT NULL OR j.succeeded + j.failed >= j.expected OR j.failed > 0 AND j.policy = 1)
+        RETURNING j.id, j.status, j.on_complete, j.on_fail, j.last_error
+    ), continuation AS (
+        SELECT e.on_complete AS id,
+               CASE WHEN e.status = 1 OR e.status = 2 AND e.on_complete = e.on_fail THEN 0 ELSE 3 END AS state,
+               e.id AS join_id, e.status, e.last_error
+        FROM ended AS e
+        WHERE e.on_complete IS NOT NULL
+        UNION ALL
+        SELECT e.on_fail, CASE WHEN e.status = 2 THEN 0 ELSE 2 END, e.id, e.status, e.last_error
+        FROM ended AS e
+        WHERE e.on_fail IS NOT NULL AND e.on_fail IS DISTINCT FROM e.on_complete
+    )
+    SELECT array_agg(c.id ORDER BY c.id),
+           array_agg(c.state ORDER BY c.id),
+           array_agg(CASE WHEN c.state > 0 THEN format(
+               CASE WHEN c.state = 2 THEN 'not needed: join %s %s%s' ELSE 'cancelled: join %s %s%s' END,
+               c.join_id, CASE c.status WHEN 1 THEN 'completed' WHEN 2 THEN 'failed' ELSE 'was cancelled' END, ': ' || c.last_error
+           ) END ORDER BY c.id)
+    INTO targets, states, reasons
+    FROM continuation AS c;
+    IF targets IS NULL THEN
+        RETURN 0;
+    END IF;
+
+    UPDATE "{{schema}}"."outbox" AS t
+    SET waiting = c.state > 0, -- a row that ends has not been let through, as with a cancel
+        status = c.state,
+        due_at = CASE WHEN c.state = 0 THEN greatest(t.due_at, clock_timestamp()) ELSE t.due_at END,
+        completed_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
+        failed_at = CASE WHEN c.state = 3 THEN clock_timestamp() END,
+        cancelled_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
+        last_error = coalesce(c.reason, t.last_error)
+    FROM unnest(targets, states, reasons) AS c (id, state, reason)
+    WHERE t.id = c.id AND t.status = 0 AND t.waiting;
+    GET DIAGNOSTICS changed = ROW_COUNT;
+
+    IF 0 = ANY (states) THEN
+        PERFORM pg_notify('{{schema}}.outbox', (extract(epoch FROM now()) * 1000000)::bigint::text);
+    END IF;
+    RETURN changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_end"(uuid[], smallint, text) FROM PUBLIC;
+
+-- Counts settled members in their joins and ends the joins that this completes or fails.
+--
+-- Two transactions that settle the last two members at once must not each miss the other's. The join's row
+-- is locked before anything is read of it: the second waits there until the first has committed, and its
+-- next statement, whose snapshot is taken afterwards under READ COMMITTED, sees the first one's count.
+-- (Under REPEATABLE READ it fails with 40001 instead, and nothing is lost either.)
+--
+-- All joins of a statement are locked in the order of their ids. Deadlocks remain possible between
+-- transactions that settle with several statements, and along the edges of a graph; the core runs its own
+-- transactions again.
+--
+-- The members are reached from the notes, one index look-up each: a condition on the array of joins would be
+-- a filter that is searched for every row.
+--
+-- A member counts once in a join: outcome and late are set where they are NULL. A redrive takes the failure
+-- back where it was counted last.
+CREATE FUNCTION "{{schema}}"."outbox_join_count"(notes text[]) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_sort = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    touched uuid[];
+BEGIN
+    SELECT array_agg(l.id) INTO touched
+    FROM (
+        SELECT j.id
+        FROM "{{schema}}"."outbox_join" AS j
+        WHERE j.id = ANY (ARRAY(
+            SELECT m.join_id
+            FROM "{{schema}}"."outbox_join_member" AS m
+            WHERE m.member_id = ANY (ARRAY(SELECT left(n.note, 36)::uuid FROM unnest($1) AS n (note)))))
+        ORDER BY j.id
+        FOR NO KEY UPDATE
+    ) AS l;
+    IF touched IS NULL THEN
+        RETURN 0;
+    END IF;
+
+    WITH changed AS (
+        UPDATE "{{schema}}"."outbox_join_member" AS m
+        SET outcome = CASE WHEN j.status = 0 THEN nullif(n.outcome, 0) ELSE m.outcome END,
+            late = CASE WHEN j.status = 0 THEN m.late ELSE nullif(n.outcome, 0) END
+        FROM (SELECT left(u.note, 36)::uuid, right(u.note, 1)::smallint FROM unnest($1) AS u (note)) AS n (id, outcome),
+             "{{schema}}"."outbox_join" AS j
+        WHERE m.member_id = n.id
+          AND j.id = m.join_id
+          AND CASE WHEN n.outcome > 0
+              THEN CASE WHEN j.status = 0 THEN m.outcome ELSE m.late END IS NULL
+              ELSE CASE WHEN j.status = 0 THEN m.outcome ELSE m.late END = 2
+          END
+        RETURNING m.join_id, n.outcome, j.status = 0 AS counts
+    ), sums AS (
+        SELECT c.join_id,
+               count(*) FILTER (WHERE c.counts AND c.outcome = 1) AS succeeded,
+               count(*) FILTER (WHERE c.counts AND c.outcome = 2) - count(*) FILTER (WHERE c.counts AND c.outcome = 0) AS failed,
+               count(*) FILTER (WHERE NOT c.counts AND c.outcome > 0) - count(*) FILTER (WHERE NOT c.counts AND c.outcome = 0) AS late
+        FROM changed AS c
+        GROUP BY c.join_id
+    )
+    UPDATE "{{schema}}"."outbox_join" AS j
+    SET succeeded = j.succeeded + s.succeeded,
+        failed = j.failed + s.failed,
+        late = j.late + s.late
+    FROM sums AS s
+    WHERE j.id = s.join_id;
+
+    RETURN "{{schema}}"."outbox_join_end"(touched, NULL, NULL);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_count"(text[]) FROM PUBLIC;
+
+-- Notes that a member has settled, or was redriven, for the statement's flush: the id and its outcome, 1
+-- succeeded, 2 failed, 0 taken back. The notes are a setting that is local to the transaction, so a
+-- rollback, also one to a savepoint, forgets them. Nothing is locked here.
+--
+-- A row that is deleted while it is live never settled. It counts as failed, whoever held it.
+CREATE FUNCTION "{{schema}}"."outbox_join_collect"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+DECLARE
+    outcome text := '2';
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        outcome := CASE WHEN NEW.completed_at IS NULL THEN '0' WHEN NEW.status = 2 THEN '1' ELSE '2' END;
+    END IF;
+    PERFORM set_config('txwork_join_notes.{{schema}}.outbox', coalesce(current_setting('txwork_join_notes.{{schema}}.outbox', true), '') || OLD.id || outcome || ',', true);
+    RETURN NULL;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_collect"() FROM PUBLIC;
+
+CREATE TRIGGER "outbox_join_settle" AFTER UPDATE OF completed_at ON "{{schema}}"."outbox"
+FOR EACH ROW WHEN (OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND NEW.joined)
+EXECUTE FUNCTION "{{schema}}"."outbox_join_collect"();
+
+CREATE TRIGGER "outbox_join_redrive" AFTER UPDATE OF completed_at ON "{{schema}}"."outbox"
+FOR EACH ROW WHEN (OLD.status = 3 AND NEW.completed_at IS NULL AND NEW.joined)
+EXECUTE FUNCTION "{{schema}}"."outbox_join_collect"();
+
+CREATE TRIGGER "outbox_join_delete" AFTER DELETE ON "{{schema}}"."outbox"
+FOR EACH ROW WHEN (OLD.completed_at IS NULL AND OLD.joined)
+EXECUTE FUNCTION "{{schema}}"."outbox_join_collect"();
+
+-- Counts what the statement's rows have noted: one call of count for the whole statement, so that its joins
+-- are locked in one order. PostgreSQL runs it after the row triggers of the same statement. A statement
+-- without members pays for reading one setting.
+--
+-- Ending a join may end rows which are members of other joins. Their statement finds the flush running
+-- and leaves its notes to the loop: however deep the graph, the stack is not.
+CREATE FUNCTION "{{schema}}"."outbox_join_flush"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+DECLARE
+    notes text := current_setting('txwork_join_notes.{{schema}}.outbox', true);
+BEGIN
+    IF coalesce(notes, '') = '' OR current_setting('txwork_join_flushing.{{schema}}.outbox', true) = 'yes' THEN
+        RETURN NULL;
+    END IF;
+    PERFORM set_config('txwork_join_flushing.{{schema}}.outbox', 'yes', true);
+    WHILE notes <> '' LOOP
+        PERFORM set_config('txwork_join_notes.{{schema}}.outbox', '', true);
+        PERFORM "{{schema}}"."outbox_join_count"(string_to_array(rtrim(notes, ','), ','));
+        notes := current_setting('txwork_join_notes.{{schema}}.outbox', true);
+    END LOOP;
+    PERFORM set_config('txwork_join_flushing.{{schema}}.outbox', '', true);
+    RETURN NULL;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_flush"() FROM PUBLIC;
+
+CREATE TRIGGER "outbox_join_flush" AFTER UPDATE OF completed_at OR DELETE ON "{{schema}}"."outbox"
+FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."outbox_join_flush"();
+
+-- Deletes joins with their members. The caller holds the joins' rows FOR UPDATE: a late member that waits
+-- for one in count then finds no join, and nothing to count.
+CREATE FUNCTION "{{schema}}"."outbox_join_forget"(ids uuid[]) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_sort = on
+SET jit = off
+AS $txwork$
+BEGIN
+    DELETE FROM "{{schema}}"."outbox_join_member" AS m WHERE m.join_id = ANY ($1);
+    DELETE FROM "{{schema}}"."outbox_join" AS j WHERE j.id = ANY ($1);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_forget"(uuid[]) FROM PUBLIC;
+
+-- Deletes up to max_rows joins that ended longer ago than age, oldest first.
+CREATE FUNCTION "{{schema}}"."outbox_join_purge"(age interval, max_rows integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_sort = on
+SET jit = off
+AS $txwork$
+DECLARE
+    old uuid[];
+BEGIN
+    SELECT array_agg(l.id) INTO old
+    FROM (
+        SELECT j.id
+        FROM "{{schema}}"."outbox_join" AS j
+        WHERE j.completed_at IS NOT NULL AND j.completed_at < now() - $1
+        ORDER BY j.completed_at
+        LIMIT $2
+        FOR UPDATE SKIP LOCKED
+    ) AS l;
+    PERFORM "{{schema}}"."outbox_join_forget"(old);
+    RETURN coalesce(cardinality(old), 0);
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_purge"(interval, integer) FROM PUBLIC;
+
+-- What no settle can do: fails joins whose deadline has passed, by the database's clock; repairs pending
+-- joins whose counts are behind their members' rows; forgets ended joins after their retention. Returns
+-- how many continuations it released or ended.
+--
+-- One index tells which joins are to be looked at: at their deadline, and before that after a minute, two,
+-- four, … of their age, at least every quarter of an hour. SKIP LOCKED leaves alone a join that is being
+-- counted or swept this moment. The locks are held before the members are read, so a settle is either
+-- committed and seen here or waits in count until this has ended.
+CREATE FUNCTION "{{schema}}"."outbox_join_sweep"(max_rows integer DEFAULT 100) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_sort = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    pending uuid[];
+    ended uuid[];
+    changed integer;
+BEGIN
+    IF (max_rows >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT array_agg(l.id) FILTER (WHERE l.status = 0), array_agg(l.id) FILTER (WHERE l.status <> 0)
+    INTO pending, ended
+    FROM (
+        SELECT j.id, j.status
+        FROM "{{schema}}"."outbox_join" AS j
+        WHERE j.look_at <= now()
+        ORDER BY j.look_at
+        LIMIT $1
+        FOR UPDATE SKIP LOCKED
+    ) AS l;
+    IF ended IS NOT NULL THEN
+        PERFORM "{{schema}}"."outbox_join_forget"(ended);
+    END IF;
+    IF pending IS NULL THEN
+        RETURN 0;
+    END IF;
+
+    UPDATE "{{schema}}"."outbox_join_member" AS m
+    SET outcome = CASE WHEN t.status = 2 THEN 1 ELSE 2 END
+    FROM "{{schema}}"."outbox_join_member" AS o
+    LEFT JOIN "{{schema}}"."outbox" AS t ON t.id = o.member_id
+    WHERE o.join_id = ANY (pending)
+      AND o.outcome IS NULL
+      AND (t.id IS NULL OR t.completed_at IS NOT NULL)
+      AND m.member_id = o.member_id
+      AND m.join_id = o.join_id;
+
+    UPDATE "{{schema}}"."outbox_join" AS j
+    SET expected = c.expected,
+        succeeded = c.succeeded,
+        failed = c.failed
+    FROM (
+        SELECT m.join_id,
+               count(*) AS expected,
+               count(*) FILTER (WHERE m.outcome = 1) AS succeeded,
+               count(*) FILTER (WHERE m.outcome = 2) AS failed
+        FROM "{{schema}}"."outbox_join_member" AS m
+        WHERE m.join_id = ANY (pending)
+        GROUP BY m.join_id
+    ) AS c
+    WHERE j.id = c.join_id
+      AND (j.expected, j.succeeded, j.failed) IS DISTINCT FROM (c.expected, c.succeeded, c.failed);
+
+    changed := "{{schema}}"."outbox_join_end"(pending, NULL, NULL);
+    changed := changed + "{{schema}}"."outbox_join_end"(
+        ARRAY(SELECT j.id FROM "{{schema}}"."outbox_join" AS j WHERE j.id = ANY (pending) AND j.status = 0 AND j.deadline <= now()),
+        2::smallint, 'the deadline has passed');
+    UPDATE "{{schema}}"."outbox_join" AS j
+    SET look_at = least(j.deadline, now() + least(greatest(now() - j.created_at, interval '1 minute'), interval '15 minutes'))
+    WHERE j.id = ANY (pending) AND j.status = 0;
+    RETURN changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_join_sweep"(integer) FROM PUBLIC;
+

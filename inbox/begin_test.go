@@ -1,0 +1,152 @@
+package inbox_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func TestBeginInTheCallersTransaction(t *testing.T) {
+	t.Parallel()
+	for _, w := range ways() {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			f := newInbox(t)
+			k := key("1")
+			k.Body, k.KeepBody = []byte("a\x00b"), true
+
+			tx, end := w.begin(f)
+			f.expectBegin(tx, k, inbox.Processed)
+			end(false)
+
+			tx, end = w.begin(f)
+			first := f.expectBegin(tx, k, inbox.Processed)
+			f.expectBegin(tx, k, inbox.Duplicate) // in the same transaction
+			f.expectBegin(tx, key("2"), inbox.Processed)
+			end(true)
+
+			tx, end = w.begin(f)
+			if again := f.expectBegin(tx, k, inbox.Duplicate); again.ID != first.ID || again.Status != workqueue.Done {
+				t.Errorf("got %+v, want the row %s", again, first.ID)
+			}
+			k.Body = nil
+			f.expectBegin(tx, k, inbox.Duplicate)
+			k.BodyHash = hash("something else")
+			f.expectBegin(tx, k, inbox.HashMismatch)
+			end(true)
+			if n := f.rows(); n != 2 {
+				t.Errorf("%d rows, want 2", n)
+			}
+		})
+	}
+}
+
+func (f *fixture) expectBegin(tx workqueue.Tx, k inbox.Key, want inbox.Answer) inbox.Result {
+	f.Helper()
+	got, err := f.box.Begin(f.Context(), tx, k)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if got.Answer != want {
+		f.Errorf("got %v, want %v", got.Answer, want)
+	}
+	return got
+}
+
+// Two batches with the same messages in opposite orders would deadlock if one waited for the other.
+func TestBeginInAnyOrderWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	f := newInbox(t)
+	one, endOne := beginPgx(f)
+	two, endTwo := beginSQL(f)
+	f.expectBegin(one, key("a"), inbox.Processed)
+	f.expectBegin(two, key("b"), inbox.Processed)
+	if got := f.expectBegin(one, key("b"), inbox.InProgress); got.Status != workqueue.InProgress {
+		t.Errorf("got %+v", got)
+	}
+	f.expectBegin(two, key("a"), inbox.InProgress)
+	endOne(false)
+	f.expectBegin(two, key("a"), inbox.Processed)
+	endTwo(true)
+}
+
+// The application has received the message and not committed yet.
+func TestAReceiveThatIsStillOpenIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	f := newInbox(t)
+	open, end := beginPgx(f)
+	if _, err := f.box.Receive(t.Context(), open, message("1", "")); err != nil {
+		t.Fatal(err)
+	}
+	tx, endTx := beginPgx(f)
+	f.expectBegin(tx, key("1"), inbox.InProgress)
+	f.expectBegin(tx, key("2"), inbox.Processed) // the transaction can go on
+	endTx(true)
+	if got := f.process(key("1")); got.Answer != inbox.InProgress {
+		t.Errorf("got %+v", got)
+	}
+	end(false)
+	f.expectFree("1")
+}
+
+func TestASavepointGivesTheKeyBack(t *testing.T) {
+	t.Parallel()
+	f := newInbox(t)
+	tx, err := f.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	part, err := tx.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.expectBegin(workqueue.Pgx(part), key("1"), inbox.Processed)
+	if err := part.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.expectFree("1") // while the outer transaction is still open
+}
+
+// Behind a pooler, pgx sends its arguments in other forms.
+func TestEveryModeOfTheDriver(t *testing.T) {
+	t.Parallel()
+	f := newInbox(t)
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeDescribeExec} {
+		config := f.Pool.Config()
+		config.ConnConfig.DefaultQueryExecMode = mode
+		pool, err := pgxpool.NewWithConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := key(mode.String())
+		k.Body, k.KeepBody = []byte("a\x00\xff"), true
+		for _, want := range []inbox.Answer{inbox.Processed, inbox.Duplicate} {
+			got, err := f.box.Process(t.Context(), pool, k, effect(k.MessageID))
+			if err != nil || got.Answer != want {
+				t.Errorf("%v: got %+v, %v, want %v", mode, got, err, want)
+			}
+			if r := f.row(got.ID); string(r.Payload) != "a\x00\xff" {
+				t.Errorf("%v: kept %q", mode, r.Payload)
+			}
+		}
+		err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			got, err := f.box.Receive(t.Context(), workqueue.Pgx(tx), message(mode.String(), "other"), message("r"+mode.String(), "x"))
+			if err == nil && (got[0].Answer != inbox.HashMismatch || got[1].Answer != inbox.Stored) {
+				t.Errorf("%v: got %+v", mode, got)
+			}
+			return err
+		})
+		if err != nil {
+			t.Errorf("%v: %v", mode, err)
+		}
+		if _, err := f.box.Purge(t.Context(), pool); err != nil {
+			t.Errorf("%v: %v", mode, err)
+		}
+		pool.Close()
+	}
+}

@@ -1,0 +1,101 @@
+package inbox
+
+import (
+	"cmp"
+	"embed"
+	"fmt"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// The statements and functions live in sql/, one operation a file.
+//
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
+
+// DDL renders the statements that create the inbox's table in a schema with all defaults, and those that
+// drop it: what txwork's own migrations run. The schema has to exist.
+func DDL(schema string) (up, down string, err error) { return render(Spec(schema), DefaultRetention) }
+
+func render(spec workqueue.Spec, retention time.Duration) (up, down string, err error) {
+	coreUp, coreDown, err := workqueue.DDL(spec)
+	if err != nil {
+		return "", "", err
+	}
+	v := newView(spec)
+	v.Retention = interval(retention)
+	parts := []string{strings.TrimSpace(coreUp), v.execute("table"), v.execute("begin"), v.execute("strip")}
+	return strings.Join(parts, "\n\n") + "\n", v.execute("down") + "\n" + coreDown, nil
+}
+
+// view is what the templates see of a Spec.
+type view struct {
+	schema, table string
+	Table         string
+	Retention     string
+	MaxKeyPart    int
+	HashSize      int
+}
+
+func newView(spec workqueue.Spec) view {
+	v := view{schema: cmp.Or(spec.Schema, workqueue.DefaultSchema), table: spec.Table, MaxKeyPart: MaxKeyPart, HashSize: hashSize}
+	v.Table = quote(v.schema) + "." + quote(v.table)
+	return v
+}
+
+// Named is a name derived from the table's, such as that of an index.
+func (v view) Named(suffix string) string { return quote(v.table + "_" + suffix) }
+
+// Function is the qualified name of one of the table's functions.
+func (v view) Function(name string) string { return quote(v.schema) + "." + v.Named(name) }
+
+// NameLiteral is the table's name as a string literal; the Spec's Validate leaves nothing in it to escape.
+func (v view) NameLiteral() string { return "'" + v.schema + "." + v.table + "'" }
+
+// execute renders a file. The files are embedded and the Spec is validated, so a failure is a defect of
+// this package.
+func (v view) execute(file string) string {
+	var b strings.Builder
+	if err := sqlTemplates.ExecuteTemplate(&b, file+".sql", v); err != nil {
+		panic(err)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func quote(name string) string { return `"` + name + `"` }
+
+// interval is a duration as PostgreSQL reads it through every driver.
+func interval(d time.Duration) string {
+	if d%time.Hour == 0 {
+		return fmt.Sprintf("%d hours", d/time.Hour)
+	}
+	return fmt.Sprintf("%d microseconds", d.Microseconds())
+}
+
+// statements are what the inbox sends beside the core's own.
+type statements struct{ begin, strip, holders string }
+
+func renderStatements(spec workqueue.Spec) statements {
+	v := newView(spec)
+	return statements{
+		begin:   "SELECT b.answer, b.holder, b.holder_status FROM " + v.Function("begin") + "($1::text, $2::text, $3::text, $4::bytea, $5::bytea, $6::uuid) AS b",
+		strip:   "SELECT " + v.Function(stripSweep) + "($1::integer, $2::interval)",
+		holders: withoutComment(v.execute("holders")),
+	}
+}
+
+// withoutComment leaves out what is for the reader of the file and not sent to the server.
+func withoutComment(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "--") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}

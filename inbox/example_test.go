@@ -1,0 +1,155 @@
+package inbox_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A message that is delivered twice has its effect once.
+func Example() {
+	ctx := context.Background()
+	pool, schema, closePool := exampleDatabase() // with the tables of the migrations
+	defer closePool()
+	box, err := inbox.Open(inbox.Options{Schema: schema, DedupWindow: 30 * 24 * time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	payment := inbox.Key{Consumer: "accounts", Source: "bank", MessageID: "payment-7"}
+	for range 2 {
+		result, err := box.Process(ctx, pool, payment, func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "UPDATE accounts SET balance = balance + 10 WHERE id = 'alice'")
+			return err
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(result.Answer)
+	}
+	var balance int
+	if err := pool.QueryRow(ctx, "SELECT balance FROM accounts WHERE id = 'alice'").Scan(&balance); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("balance:", balance)
+	// Output:
+	// processed
+	// duplicate
+	// balance: 10
+}
+
+// A message is stored in a transaction, and processed by a worker once that has committed.
+func ExampleInbox_Receive() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	pool, schema, closePool := exampleDatabase()
+	defer closePool()
+	box, err := inbox.Open(inbox.Options{Schema: schema, DedupWindow: 30 * 24 * time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	payment := inbox.Message{Consumer: "accounts", Source: "bank", MessageID: "payment-7", Topic: "payment.received", Payload: []byte("10")}
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		results, err := box.Receive(ctx, workqueue.Pgx(tx), payment, payment)
+		for _, result := range results {
+			fmt.Println(result.Answer)
+		}
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	worker := inbox.NewWorker(pool, box, inbox.WorkerOptions{Consumer: "accounts"})
+	worker.Handle("payment.received", func(ctx context.Context, tx pgx.Tx, m *inbox.Delivery) error {
+		_, err := tx.Exec(ctx, "UPDATE accounts SET balance = balance + $1::text::int WHERE id = 'alice'", string(m.Payload))
+		if err == nil {
+			fmt.Printf("%s: %s\n", m.Topic, m.Payload)
+			stop()
+		}
+		return err
+	})
+	if err := worker.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// stored
+	// duplicate
+	// payment.received: 10
+}
+
+// A web hook that is answered once its message has had its effect.
+func ExampleInbox_Process_webhook() {
+	hook := func(box *inbox.Inbox, pool *pgxpool.Pool, apply func(context.Context, pgx.Tx, []byte) error) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)) // then check its signature
+			if err != nil {
+				http.Error(w, "cannot read the body", http.StatusBadRequest)
+				return
+			}
+			key := inbox.Key{Consumer: "billing", Source: "payments", MessageID: r.Header.Get("webhook-id"), Body: body}
+			result, err := box.Process(r.Context(), pool, key, func(ctx context.Context, tx pgx.Tx) error { return apply(ctx, tx, body) })
+			switch {
+			case err != nil:
+				http.Error(w, "try again", http.StatusServiceUnavailable)
+			case result.Answer == inbox.InProgress:
+				http.Error(w, "in progress", http.StatusConflict)
+			case result.Answer == inbox.HashMismatch:
+				http.Error(w, "id was used for another message", http.StatusUnprocessableEntity)
+			}
+		}
+	}
+	_ = hook
+}
+
+// A consumer that processes a batch in one transaction of database/sql. What somebody else is at work on is
+// left for the next delivery; duplicates are acknowledged with the rest.
+func ExampleInbox_Begin() {
+	consume := func(ctx context.Context, box *inbox.Inbox, db *sql.DB, batch []inbox.Key, apply func(*sql.Tx, inbox.Key) error) (acknowledge []inbox.Key, err error) {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		defer tx.Rollback() // after a commit this does nothing
+		for _, key := range batch {
+			result, err := box.Begin(ctx, workqueue.SQL(tx), key)
+			if err == nil && result.Answer == inbox.Processed {
+				err = apply(tx, key)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if result.Answer != inbox.InProgress {
+				acknowledge = append(acknowledge, key)
+			}
+		}
+		return acknowledge, tx.Commit()
+	}
+	_ = consume
+}
+
+// Purge keeps the table small where no reaper is given the inbox's table.
+func ExampleInbox_Purge() {
+	everyHour := func(ctx context.Context, box *inbox.Inbox, pool *pgxpool.Pool) {
+		for ctx.Err() == nil {
+			purged, err := box.Purge(ctx, pool)
+			log.Printf("stripped %d payloads, deleted %d tombstones: %v", purged.Stripped, purged.Tombstones, err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Hour):
+			}
+		}
+	}
+	_ = everyHour
+}

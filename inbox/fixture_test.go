@@ -1,0 +1,278 @@
+package inbox_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jmoiron/sqlx"
+	"go.uber.org/goleak"
+
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what takes milliseconds.
+const patience = 30 * time.Second
+
+const day = 24 * time.Hour
+
+// fixture is an inbox in a schema of its own, beside a table of effects.
+type fixture struct {
+	*testing.T
+	*pgtest.DB
+	box   *inbox.Inbox
+	table string // qualified
+}
+
+// newInbox makes the table and opens an Inbox on it. Failed attempts come back after an hour, so that a test
+// sees the state they leave behind.
+func newInbox(t *testing.T, configure ...func(*inbox.Options)) *fixture {
+	t.Helper()
+	db := pgtest.New(t)
+	o := inbox.Options{
+		Schema:      db.Schema,
+		DedupWindow: 7 * day,
+		Retry:       workqueue.Retry{Growth: workqueue.Constant, Base: time.Hour, Cap: time.Hour},
+		Telemetry:   workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)},
+	}
+	for _, change := range configure {
+		change(&o)
+	}
+	box, err := inbox.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{T: t, DB: db, box: box, table: box.Table().Name()}
+	up, _, err := box.DDL()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.exec(up)
+	f.exec("CREATE TABLE effects (id text)")
+	return f
+}
+
+// separatePool is another process's: it shares no connection with the fixture's.
+func (f *fixture) separatePool() *pgxpool.Pool {
+	f.Helper()
+	pool, err := pgxpool.New(f.Context(), f.URL)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(pool.Close)
+	return pool
+}
+
+func (f *fixture) exec(query string, args ...any) {
+	f.Helper()
+	if _, err := f.Pool.Exec(f.Context(), query, args...); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) count(query string, args ...any) (n int) {
+	f.Helper()
+	if err := f.Pool.QueryRow(f.Context(), query, args...).Scan(&n); err != nil {
+		f.Fatal(err)
+	}
+	return n
+}
+
+func (f *fixture) rows() int { f.Helper(); return f.count("SELECT count(*) FROM " + f.table) }
+
+// effects is how often a message has had its effect.
+func (f *fixture) effects(id string) int {
+	f.Helper()
+	return f.count("SELECT count(*) FROM effects WHERE id = $1", id)
+}
+
+// effect is a handler that has the message's effect.
+func effect(id string) func(context.Context, pgx.Tx) error {
+	return func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", id)
+		return err
+	}
+}
+
+// delivered is a handler of a worker that has the message's effect.
+func delivered(ctx context.Context, tx pgx.Tx, m *inbox.Delivery) error {
+	return effect(m.MessageID)(ctx, tx)
+}
+
+func key(id string) inbox.Key { return inbox.Key{Consumer: "billing", Source: "shop", MessageID: id} }
+
+func message(id, payload string) inbox.Message {
+	return inbox.Message{Consumer: "billing", Source: "shop", MessageID: id, Payload: []byte(payload)}
+}
+
+func hash(body string) []byte {
+	sum := sha256.Sum256([]byte(body))
+	return sum[:]
+}
+
+// process runs a message's effect on the fixture's pool.
+func (f *fixture) process(k inbox.Key) inbox.Result {
+	f.Helper()
+	result, err := f.box.Process(f.Context(), f.Pool, k, effect(k.MessageID))
+	if err != nil {
+		f.Fatal(err)
+	}
+	return result
+}
+
+// receive stores messages in a transaction of their own.
+func (f *fixture) receive(msgs ...inbox.Message) (results []inbox.Result) {
+	f.Helper()
+	err := pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) (err error) {
+		results, err = f.box.Receive(f.Context(), workqueue.Pgx(tx), msgs...)
+		return err
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return results
+}
+
+// worker runs a worker of the consumer billing until the test ends.
+func (f *fixture) worker(o workqueue.WorkerOptions, register func(*inbox.Worker)) *inbox.Worker {
+	f.Helper()
+	return f.workerOn(f.Pool, inbox.WorkerOptions{Consumer: "billing", WorkerOptions: o}, register)
+}
+
+func (f *fixture) workerOn(pool *pgxpool.Pool, o inbox.WorkerOptions, register func(*inbox.Worker)) *inbox.Worker {
+	f.Helper()
+	w := inbox.NewWorker(pool, f.box, o)
+	register(w)
+	ctx, stop := context.WithCancel(f.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	f.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			f.Errorf("Run: %v", err)
+		}
+	})
+	return w
+}
+
+// row is a message as the table has it.
+type row struct {
+	Status     workqueue.Status
+	Attempts   int
+	LastError  string
+	Hash       []byte
+	Topic      *string
+	Payload    []byte
+	HasPayload bool
+	Headers    map[string]string
+	Due        time.Time
+}
+
+func (f *fixture) row(id uuid.UUID) row {
+	f.Helper()
+	var r row
+	err := f.Pool.QueryRow(f.Context(), `SELECT status, attempts, coalesce(last_error, ''), body_hash, topic, payload, payload IS NOT NULL, headers, due_at
+		FROM `+f.table+` WHERE id = $1`, id).Scan(&r.Status, &r.Attempts, &r.LastError, &r.Hash, &r.Topic, &r.Payload, &r.HasPayload, &r.Headers, &r.Due)
+	if err != nil {
+		f.Fatalf("row %s: %v", id, err)
+	}
+	return r
+}
+
+// until waits for a condition on the database.
+func (f *fixture) until(what string, holds func() bool) {
+	f.Helper()
+	deadline := time.Now().Add(patience)
+	for !holds() {
+		if time.Now().After(deadline) {
+			f.Fatalf("not within %v: %s", patience, what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// settled waits until a message was claimed and is claimed no more.
+func (f *fixture) settled(id uuid.UUID) row {
+	f.Helper()
+	f.until("message "+id.String()+" is settled", func() bool {
+		return f.count("SELECT count(*) FROM "+f.table+" WHERE id = $1 AND status <> 1 AND owner_token IS NOT NULL", id) == 1
+	})
+	return f.row(id)
+}
+
+// age makes all rows that have ended older.
+func (f *fixture) age(d time.Duration) {
+	f.Helper()
+	f.exec("UPDATE "+f.table+" SET completed_at = completed_at - $1::interval, failed_at = failed_at - $1::interval", d)
+}
+
+// receive waits for a value from another goroutine.
+func receive[T any](t testing.TB, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(patience):
+		t.Fatalf("nothing received within %v", patience)
+	}
+	return v
+}
+
+// A way is a library through which an application opens its transactions.
+type way struct {
+	name string
+	// begin opens a transaction; end commits it or rolls it back.
+	begin func(f *fixture) (tx workqueue.Tx, end func(commit bool))
+}
+
+func ways() []way {
+	return []way{{"pgx", beginPgx}, {"database/sql", beginSQL}, {"sqlx", beginSQLX}}
+}
+
+func beginPgx(f *fixture) (workqueue.Tx, func(bool)) {
+	tx, err := f.Pool.Begin(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	return workqueue.Pgx(tx), f.end(
+		func() error { return tx.Commit(f.Context()) },
+		func() error { return tx.Rollback(f.Context()) })
+}
+
+func beginSQL(f *fixture) (workqueue.Tx, func(bool)) {
+	tx, err := f.SQL(f.T).BeginTx(f.Context(), nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return workqueue.SQL(tx), f.end(tx.Commit, tx.Rollback)
+}
+
+func beginSQLX(f *fixture) (workqueue.Tx, func(bool)) {
+	tx, err := sqlx.NewDb(f.SQL(f.T), "pgx").BeginTxx(f.Context(), &sql.TxOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return workqueue.SQL(tx), f.end(tx.Commit, tx.Rollback)
+}
+
+func (f *fixture) end(commit, rollback func() error) func(bool) {
+	return func(keep bool) {
+		f.Helper()
+		finish := rollback
+		if keep {
+			finish = commit
+		}
+		if err := finish(); err != nil {
+			f.Fatal(err)
+		}
+	}
+}

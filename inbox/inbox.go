@@ -1,0 +1,47 @@
+package inbox
+
+import (
+	"time"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// An Inbox receives messages into one table. It holds no connection and is safe for concurrent use; open it
+// once and keep it.
+type Inbox struct {
+	table      *workqueue.Table
+	statements statements
+	window     time.Duration
+	retention  time.Duration
+	maxPayload int
+}
+
+// Open validates the options. It does not touch the database.
+func Open(o Options) (*Inbox, error) {
+	if err := o.checkGiven(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	table, err := workqueue.Open(o.spec(), o.Telemetry)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.validate(table.Spec()); err != nil {
+		return nil, err
+	}
+	return &Inbox{
+		table:      table,
+		statements: renderStatements(table.Spec()),
+		window:     o.DedupWindow,
+		retention:  o.Retention,
+		maxPayload: o.MaxPayload,
+	}, nil
+}
+
+// Table is the inbox's table, for the low-level operations, the reaper and statistics. Its Retention is the
+// dedup window, so that a reaper deletes tombstones when it is over.
+func (b *Inbox) Table() *workqueue.Table { return b.table }
+
+// DDL renders the statements that create this inbox's table, with its options as the defaults of its SQL
+// functions, and those that drop it, for a migration of your own. The schema has to exist.
+func (b *Inbox) DDL() (up, down string, err error) { return render(b.table.Spec(), b.retention) }

@@ -1,0 +1,167 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Receive stores messages in the application's transaction, for a [Worker] to process: they are if and only
+// if it commits. It returns what became of each, in order: [Stored], [Duplicate] or [HashMismatch], the last
+// two with the row that is there, of which nothing is changed, neither attempts nor payload nor its place.
+// Acknowledge the messages once the transaction has committed.
+//
+// Check the error. Every message is validated before the first is written; a [*MessageError] says which one
+// was refused and why, and the transaction is as it was. After any other error roll the transaction back:
+// PostgreSQL may have ended it, and some of many messages may have been written.
+//
+// Any number of messages may be passed. Where another transaction has written a message of the same key and
+// not ended yet, Receive waits until it has: the message must be stored if that one is rolled back.
+func (b *Inbox) Receive(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]Result, error) {
+	if err := b.checkMessages(msgs); err != nil {
+		return nil, err
+	}
+	r := &receipt{inbox: b, msgs: msgs, results: make([]Result, len(msgs))}
+	order, err := r.prepare()
+	if err != nil {
+		return nil, err
+	}
+	for len(order) > 0 {
+		n := r.chunk(order)
+		if err := r.insert(ctx, tx, order[:n]); err != nil {
+			return nil, err
+		}
+		order = order[n:]
+	}
+	return r.results, nil
+}
+
+// A receipt is one call of Receive.
+type receipt struct {
+	inbox   *Inbox
+	msgs    []Message
+	ids     []uuid.UUID
+	results []Result
+}
+
+// prepare gives the messages ids, which grow in the order of the call and so keep their place in the queue,
+// and tells the order in which to write them: that of their keys, so that two calls with the same messages
+// wait for each other in one direction only.
+func (r *receipt) prepare() (order []int, err error) {
+	r.ids = make([]uuid.UUID, len(r.msgs))
+	order = make([]int, len(r.msgs))
+	for i := range r.msgs {
+		if r.ids[i], err = uuid.NewV7(); err != nil {
+			return nil, err
+		}
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return compareKeys(r.msgs[i], r.msgs[j]) })
+	return order, nil
+}
+
+func compareKeys(a, b Message) int {
+	return cmp.Or(
+		cmp.Compare(a.Consumer, b.Consumer),
+		cmp.Compare(a.Source, b.Source),
+		cmp.Compare(a.MessageID, b.MessageID),
+	)
+}
+
+// chunkBytes bounds one statement's payloads and headers, and with them what driver and server hold in
+// memory at once.
+const chunkBytes = 16 << 20
+
+// chunk is how many of the messages go into one statement: at least one.
+func (r *receipt) chunk(order []int) int {
+	size := 0
+	for n, i := range order {
+		size += len(r.msgs[i].Payload) + headerSize(r.msgs[i].Headers)
+		if n == workqueue.MaxBatch || n > 0 && size > chunkBytes {
+			return n
+		}
+	}
+	return len(order)
+}
+
+// insert writes one chunk and reads what holds the keys that were taken.
+func (r *receipt) insert(ctx context.Context, tx workqueue.Tx, order []int) error {
+	rows := make([]workqueue.NewRow, len(order))
+	for n, i := range order {
+		rows[n] = row(r.msgs[i])
+		rows[n].ID = r.ids[i]
+	}
+	inserted, err := r.inbox.table.Insert(ctx, tx, rows...)
+	if err != nil {
+		return err
+	}
+	var taken []int
+	for n, i := range order {
+		r.results[i] = Result{Answer: Stored, ID: inserted[n].ID, Status: workqueue.Ready}
+		if inserted[n].Duplicate {
+			r.results[i].Answer = Duplicate
+			taken = append(taken, i)
+		}
+	}
+	return r.compare(ctx, tx, taken)
+}
+
+// A holder is the row that holds a key.
+type holder struct {
+	status workqueue.Status
+	hash   []byte // empty for none
+}
+
+// compare says of each duplicate what it is one of.
+func (r *receipt) compare(ctx context.Context, tx workqueue.Tx, taken []int) error {
+	if len(taken) == 0 {
+		return nil
+	}
+	ids := make([]uuid.UUID, len(taken))
+	for n, i := range taken {
+		ids[n] = r.results[i].ID
+	}
+	holders, err := r.inbox.holders(ctx, tx, ids)
+	if err != nil {
+		return err
+	}
+	for _, i := range taken {
+		h, found := holders[r.results[i].ID]
+		if !found { // purged this moment: it was Done
+			h.status = workqueue.Done
+		}
+		r.results[i].Status = h.status
+		if len(h.hash) > 0 && subtle.ConstantTimeCompare(h.hash, r.msgs[i].hash()) == 0 {
+			r.results[i].Answer = HashMismatch
+		}
+	}
+	return nil
+}
+
+func (b *Inbox) holders(ctx context.Context, tx workqueue.Tx, ids []uuid.UUID) (map[uuid.UUID]holder, error) {
+	holders := make(map[uuid.UUID]holder, len(ids))
+	read := func(scan func(...any) error) error {
+		var id uuid.UUID
+		var h holder
+		if err := scan(&id, &h.status, &h.hash); err != nil {
+			return err
+		}
+		holders[id] = h
+		return nil
+	}
+	return holders, workqueue.Query(ctx, tx, read, b.statements.holders, ids)
+}
+
+func row(m Message) workqueue.NewRow {
+	return workqueue.NewRow{
+		DueAt:       m.ProcessAt,
+		MaxAttempts: m.MaxAttempts,
+		Headers:     m.Headers,
+		Values:      values(m),
+	}
+}

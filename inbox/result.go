@@ -1,0 +1,60 @@
+package inbox
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// An Answer is what the inbox says to a message.
+type Answer uint8
+
+const (
+	// Processed: this call has processed the message, or, from Begin, this transaction is the one to do it.
+	Processed Answer = iota + 1
+	// Stored: Receive has written the message, and a worker will process it once that has committed.
+	Stored
+	// Duplicate: the message was processed before, or has failed for good, see [Result].Status.
+	// From Receive: it is there already, in whatever state. Acknowledge it.
+	Duplicate
+	// InProgress: somebody is processing the message now, or it is stored and waits for a worker. Nothing was
+	// done. Whether it will succeed is open, so do not acknowledge it unless [Result].ID is set: then its row
+	// is committed, and a worker will see to it.
+	InProgress
+	// HashMismatch: a message of this key was seen before, and it said something else. Nothing was done. The
+	// source uses an id twice, or words one message differently each time, see [Key].BodyHash.
+	HashMismatch
+)
+
+var answerNames = [...]string{"unknown", "processed", "stored", "duplicate", "in_progress", "hash_mismatch"}
+
+func (a Answer) String() string {
+	if int(a) >= len(answerNames) {
+		return fmt.Sprintf("answer(%d)", uint8(a))
+	}
+	return answerNames[a]
+}
+
+func parseAnswer(name string) (Answer, error) {
+	for i, known := range answerNames {
+		if i > 0 && known == name {
+			return Answer(i), nil
+		}
+	}
+	return 0, fmt.Errorf("txwork: %w: the inbox answered %q, which this library does not know: upgrade it", workqueue.ErrSchemaVersion, name)
+}
+
+// A Result is what became of a message. The zero Result, which comes with every error, answers nothing.
+type Result struct {
+	Answer Answer
+
+	// ID is the message's row: the new one, or that which holds the key. It is zero while that row is in a
+	// transaction which has not ended.
+	ID uuid.UUID
+
+	// Status is the row's: a Duplicate is [workqueue.Done], or [workqueue.Failed] if the message is a dead
+	// letter that waits for somebody's decision. Where ID is zero it means nothing.
+	Status workqueue.Status
+}

@@ -1,0 +1,43 @@
+-- Done with a payload -> Done without: the tombstone, a bounded batch at a time, oldest first. It reads the
+-- index of payloads only, in which a tombstone does not stand, and waits for nobody (SKIP LOCKED). Nothing
+-- but the purge changes a Done row, so what it locks is what it has read.
+CREATE FUNCTION {{.Function "strip"}}(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '{{.Retention}}')
+RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    stripped integer;
+BEGIN
+    IF ($1 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF ($2 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION 'retention must not be negative' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    UPDATE {{.Table}} AS t
+    SET payload = NULL,
+        headers = NULL
+    WHERE t.ctid = ANY (ARRAY(
+        SELECT r.ctid
+        FROM {{.Table}} AS r
+        WHERE r.completed_at IS NOT NULL
+          AND r.failed_at IS NULL
+          AND r.payload IS NOT NULL
+          AND r.completed_at < now() - $2
+        ORDER BY r.completed_at
+        LIMIT $1
+        FOR NO KEY UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS stripped = ROW_COUNT;
+    RETURN stripped;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Function "strip"}}(integer, interval) FROM PUBLIC;

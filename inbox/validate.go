@@ -1,0 +1,91 @@
+package inbox
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A MessageError says which message of a Receive was refused and why. Nothing was written. errors.Is finds
+// [workqueue.ErrInvalid] in it, errors.As the [*workqueue.InvalidError] with the field.
+type MessageError struct {
+	Index int // of the message in the call, from 0
+	Count int // of the call's messages
+	Err   error
+}
+
+func (e *MessageError) Error() string {
+	var invalid *workqueue.InvalidError
+	switch {
+	case e.Count == 1:
+		return e.Err.Error()
+	case errors.As(e.Err, &invalid):
+		return fmt.Sprintf("txwork: message %d of %d: %s %s", e.Index+1, e.Count, invalid.Field, invalid.Reason)
+	}
+	return fmt.Sprintf("txwork: message %d of %d: %v", e.Index+1, e.Count, e.Err)
+}
+
+func (e *MessageError) Unwrap() error { return e.Err }
+
+// checkMessages refuses the first message that the table could not hold. The core would refuse it too, but
+// it sees one chunk of a call at a time, and here nothing has been written yet.
+func (b *Inbox) checkMessages(msgs []Message) error {
+	for i, m := range msgs {
+		if err := b.checkMessage(m); err != nil {
+			return &MessageError{Index: i, Count: len(msgs), Err: err}
+		}
+	}
+	return nil
+}
+
+func (b *Inbox) checkMessage(m Message) error {
+	return workqueue.FirstError(
+		checkIdentity(m.Consumer, m.Source, m.MessageID),
+		checkTopic(m.topic()),
+		checkHash(m.BodyHash),
+		workqueue.CheckSize("payload", len(m.Payload), b.maxPayload),
+		workqueue.CheckSize("headers", headerSize(m.Headers), MaxHeaders),
+		b.table.Check(row(m)),
+	)
+}
+
+func (b *Inbox) checkKey(k Key) error {
+	return workqueue.FirstError(
+		checkIdentity(k.Consumer, k.Source, k.MessageID),
+		checkHash(k.BodyHash),
+		workqueue.CheckSize("body", len(k.payload()), b.maxPayload),
+	)
+}
+
+func checkIdentity(consumer, source, messageID string) error {
+	return workqueue.FirstError(
+		checkName("consumer", consumer, MaxKeyPart),
+		checkName("source", source, MaxKeyPart),
+		checkName("message id", messageID, MaxKeyPart),
+	)
+}
+
+func checkTopic(topic string) error { return checkName("topic", topic, MaxTopic) }
+
+func checkName(field, name string, limit int) error {
+	if name == "" {
+		return workqueue.Invalid(field, "is empty")
+	}
+	return workqueue.FirstError(workqueue.CheckSize(field, len(name), limit), workqueue.CheckText(field, name))
+}
+
+func checkHash(hash []byte) error {
+	if len(hash) != 0 && len(hash) != hashSize {
+		return workqueue.Invalid("body hash", "has %d bytes, a SHA-256 has %d", len(hash), hashSize)
+	}
+	return nil
+}
+
+func headerSize(headers map[string]string) int {
+	size := 0
+	for name, value := range headers {
+		size += len(name) + len(value)
+	}
+	return size
+}

@@ -1,0 +1,100 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/topics"
+)
+
+// WorkerOptions configure a [Worker]: those of a [workqueue.Worker], and the consumer. Lanes stays empty.
+type WorkerOptions struct {
+	// Consumer is whose messages the worker processes. It has to be set.
+	Consumer string
+
+	workqueue.WorkerOptions
+}
+
+// A Worker processes the messages of one consumer that Receive has stored. Any number of workers, in any
+// number of processes, share an inbox; give all those of a consumer handlers for the same topics, since a
+// message goes to whichever claims it.
+type Worker struct {
+	worker   *workqueue.Worker
+	err      error // what was wrong with NewWorker's arguments
+	handlers *topics.Registry[Handler]
+}
+
+// NewWorker makes a worker; register its handlers, then call Run. What is wrong with the arguments is
+// reported by Run.
+//
+// The pool serves the handlers' transactions, one connection each, so no more handlers run at once than it
+// has connections. The worker has up to five connections of its own beside it, opened with the pool's
+// configuration, so that busy handlers cannot starve it.
+func NewWorker(pool *pgxpool.Pool, b *Inbox, o WorkerOptions) *Worker {
+	w := &Worker{handlers: topics.New[Handler]("inbox", "worker", checkTopic)}
+	w.err = w.open(pool, b, o)
+	return w
+}
+
+func (w *Worker) open(pool *pgxpool.Pool, b *Inbox, o WorkerOptions) (err error) {
+	if b == nil {
+		return workqueue.Invalid("inbox", "is nil")
+	}
+	if len(o.Lanes) > 0 {
+		return workqueue.Invalid("lanes", "are set: a worker's only lane is its Consumer")
+	}
+	lease := cmp.Or(o.Lease, workqueue.DefaultLease)
+	err = workqueue.FirstError(checkName("consumer", o.Consumer, MaxKeyPart), checkWindow(b.window, b.table.Spec(), lease))
+	if err != nil {
+		return err
+	}
+	o.Lanes = [][]any{{o.Consumer}}
+	domain := workqueue.Domain[columns]{Table: b.table, Fields: (*columns).fields}
+	w.worker, err = workqueue.NewWorker(pool, domain, w.process, o.WorkerOptions)
+	return err
+}
+
+// Handle registers the handler of a topic. Like [net/http.ServeMux] it panics where the program cannot
+// have meant it: on a topic that no message can have, a nil handler, a topic that has a handler already,
+// and after Run has begun.
+func (w *Worker) Handle(topic string, h Handler) { w.handlers.Handle(topic, h) }
+
+// HandleAll registers the handler of every topic that has none of its own. It panics like [Worker.Handle].
+func (w *Worker) HandleAll(h Handler) { w.handlers.HandleAll(h) }
+
+// Run processes messages until ctx is cancelled. Then it claims no more, returns messages that no handler
+// has begun, waits for running handlers up to the shutdown timeout, settles them, and returns nil.
+//
+// A database that goes away is waited for. Run returns an error at once if the worker has no handler, if
+// its options are wrong, or if the table does not fit this version of the library. A Worker runs once.
+func (w *Worker) Run(ctx context.Context) error {
+	if w.err != nil {
+		return w.err
+	}
+	if err := w.handlers.Seal(); err != nil {
+		return err
+	}
+	return w.worker.Run(ctx)
+}
+
+// Wake makes a running worker look for messages now. It never blocks. Workers are woken by notifications;
+// this is for those that poll because they run with NoListen.
+func (w *Worker) Wake() {
+	if w.err == nil {
+		w.worker.Wake()
+	}
+}
+
+// process passes a claimed message to the handler of its topic, in the transaction that settles it.
+func (w *Worker) process(ctx context.Context, c *workqueue.Claim[columns]) error {
+	m := newDelivery(c)
+	h, err := w.handlers.Find(m.Topic)
+	if err != nil {
+		return err
+	}
+	return c.Tx(ctx, func(tx pgx.Tx) error { return h(ctx, tx, m) })
+}

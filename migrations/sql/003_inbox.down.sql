@@ -1,0 +1,11 @@
+DROP FUNCTION "{{schema}}"."inbox_strip"(integer, interval);
+DROP FUNCTION "{{schema}}"."inbox_begin"(text, text, text, bytea, bytea, uuid);
+DROP FUNCTION "{{schema}}"."inbox_claim"(uuid, integer, integer, text);
+DROP FUNCTION "{{schema}}"."inbox_ack"(uuid, uuid[]);
+DROP FUNCTION "{{schema}}"."inbox_abandon"(uuid, uuid[], integer, text);
+DROP FUNCTION "{{schema}}"."inbox_fail"(uuid, uuid[], text);
+DROP FUNCTION "{{schema}}"."inbox_extend"(uuid, uuid[], integer);
+DROP FUNCTION "{{schema}}"."inbox_reap_expired"(integer);
+DROP FUNCTION "{{schema}}"."inbox_redrive"(uuid[]);
+DROP TABLE "{{schema}}"."inbox";
+DROP FUNCTION "{{schema}}"."inbox_announce"();

@@ -1,0 +1,467 @@
+CREATE TABLE "{{schema}}"."inbox" (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    due_at timestamptz NOT NULL DEFAULT now(),
+    created_at timestamptz NOT NULL DEFAULT now(),
+    max_attempts integer NOT NULL DEFAULT 10,
+    attempts integer NOT NULL DEFAULT 0,
+    status smallint NOT NULL DEFAULT 0,
+    waiting boolean NOT NULL DEFAULT false,
+    locked_until timestamptz,
+    owner_token uuid,
+    completed_at timestamptz,
+    failed_at timestamptz,
+    cancelled_at timestamptz,
+    last_error text,
+    headers jsonb,
+    retry jsonb,
+    "consumer" text NOT NULL,
+    "source" text NOT NULL,
+    "message_id" text NOT NULL,
+    "body_hash" bytea,
+    "topic" text,
+    "payload" bytea,
+    CONSTRAINT "inbox_state_check" CHECK (
+        status BETWEEN 0 AND 3
+        AND (status = 1) = (locked_until IS NOT NULL)
+        AND (status <> 1 OR owner_token IS NOT NULL)
+        AND (status <> 1 OR NOT waiting)
+        AND (status <> 0 OR attempts < max_attempts) -- a row that no claim may start would block every claim
+        AND (status >= 2) = (completed_at IS NOT NULL)
+        AND (status = 3) = (failed_at IS NOT NULL)
+    ),
+    CONSTRAINT "inbox_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
+    CONSTRAINT "inbox_due_check" CHECK (isfinite(due_at))
+) WITH (
+    fillfactor = 42,
+    autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 1
+);
+
+COMMENT ON TABLE "{{schema}}"."inbox" IS 'txwork core 1';
+
+CREATE INDEX "inbox_claim_idx" ON "{{schema}}"."inbox" ("consumer", due_at, id) WHERE completed_at IS NULL AND NOT waiting;
+
+CREATE INDEX "inbox_waiting_idx" ON "{{schema}}"."inbox" (id) WHERE completed_at IS NULL AND waiting;
+
+CREATE INDEX "inbox_done_idx" ON "{{schema}}"."inbox" (completed_at) WHERE completed_at IS NOT NULL AND failed_at IS NULL;
+
+CREATE INDEX "inbox_failed_idx" ON "{{schema}}"."inbox" (failed_at, id) WHERE failed_at IS NOT NULL;
+
+CREATE UNIQUE INDEX "inbox_unique_idx" ON "{{schema}}"."inbox" ("consumer", "source", "message_id") WHERE "consumer" IS NOT NULL AND "source" IS NOT NULL AND "message_id" IS NOT NULL;
+
+CREATE FUNCTION "{{schema}}"."inbox_announce"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    PERFORM pg_notify('{{schema}}.inbox', (extract(epoch FROM now()) * 1000000)::bigint::text);
+    RETURN NULL;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_announce"() FROM PUBLIC;
+
+CREATE TRIGGER "inbox_announce" AFTER INSERT ON "{{schema}}"."inbox"
+FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."inbox_announce"();
+
+CREATE FUNCTION "{{schema}}"."inbox_claim"(owner_token uuid, lease_seconds integer, batch_size integer, "consumer" text) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($2 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH claimed AS (
+UPDATE "{{schema}}"."inbox" AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = $1::uuid,
+    locked_until = clock_timestamp() + make_interval(secs => $2)::interval
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."inbox" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 0
+      AND r.due_at <= now()
+      AND (r.due_at, r.id) > ('-infinity'::timestamptz, '00000000-0000-0000-0000-000000000000'::uuid)
+      AND r."consumer" = $4::text
+    ORDER BY r."consumer", r.due_at, r.id
+    LIMIT $3::int
+    FOR NO KEY UPDATE SKIP LOCKED))
+RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."consumer", t."source", t."message_id", t."body_hash", t."topic", t."payload"
+)
+SELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_claim"(uuid, integer, integer, text) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."inbox_ack"(owner_token uuid, ids uuid[]) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+WITH changed AS (
+UPDATE "{{schema}}"."inbox" AS t
+SET status = 2,
+    completed_at = clock_timestamp(),
+    locked_until = NULL
+FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
+WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+RETURNING t.id
+)
+SELECT changed.id FROM changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_ack"(uuid, uuid[]) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."inbox_abandon"(owner_token uuid, ids uuid[], delay_seconds integer DEFAULT 0, error text DEFAULT NULL) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH changed AS (
+UPDATE "{{schema}}"."inbox" AS t
+SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
+FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[], array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]) AS s (id, token, delay, error)
+WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+RETURNING t.id
+)
+SELECT changed.id FROM changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_abandon"(uuid, uuid[], integer, text) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."inbox_fail"(owner_token uuid, ids uuid[], error text) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+WITH changed AS (
+UPDATE "{{schema}}"."inbox" AS t
+SET status = 3,
+    completed_at = clock_timestamp(),
+    failed_at = clock_timestamp(),
+    cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
+FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[], array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]) AS s (id, token, error, cancelled)
+WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+RETURNING t.id
+)
+SELECT changed.id FROM changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_fail"(uuid, uuid[], text) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."inbox_extend"(owner_token uuid, ids uuid[], lease_seconds integer) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH changed AS (
+UPDATE "{{schema}}"."inbox" AS t
+SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval
+FROM (
+    SELECT r.id
+    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
+    JOIN "{{schema}}"."inbox" AS r ON r.id = s.id
+    WHERE r.owner_token = s.token AND r.status = 1
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+) AS held
+WHERE t.id = held.id AND t.status = 1
+RETURNING t.id, t.cancelled_at IS NOT NULL AS cancelled
+)
+SELECT changed.id FROM changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_extend"(uuid, uuid[], integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."inbox_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "{{schema}}"."inbox" AS t
+    SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' || to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
+    WHERE t.ctid = ANY (ARRAY(
+        SELECT r.ctid
+        FROM "{{schema}}"."inbox" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 1
+          AND r.due_at <= now()
+          AND r.locked_until < now()
+        ORDER BY r."consumer", r.due_at, r.id
+        LIMIT $1::int
+        FOR NO KEY UPDATE SKIP LOCKED))
+    RETURNING t.status
+)
+SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed
+FROM changed
+HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_notify('{{schema}}.inbox', (extract(epoch FROM now()) * 1000000)::bigint::text) IS NOT NULL ELSE true END;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_reap_expired"(integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."inbox_redrive"(ids uuid[]) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "{{schema}}"."inbox" AS t
+    SET status = 0,
+        waiting = false,
+        attempts = 0,
+        due_at = clock_timestamp(),
+        completed_at = NULL,
+        failed_at = NULL,
+        cancelled_at = NULL,
+        owner_token = NULL,
+        headers = coalesce(t.headers, '{}'::jsonb) || jsonb_build_object(
+            'txwork-redriven-by', coalesce(NULL::text, session_user::text),
+            'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+    WHERE t.id = ANY ($1::uuid[]) AND t.status = 3
+    RETURNING t.id
+), told AS (
+    SELECT array_agg(changed.id) AS ids
+    FROM changed
+    HAVING CASE WHEN count(*) > 0 THEN pg_notify('{{schema}}.inbox', (extract(epoch FROM now()) * 1000000)::bigint::text) IS NOT NULL END
+)
+SELECT unnest(told.ids) AS id FROM told;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_redrive"(uuid[]) FROM PUBLIC;
+
+-- What the inbox adds to the core's table. The index finds payloads whose time is up and leaves out what
+-- has none: tombstones, messages that Process ran, and dead letters, which keep theirs.
+ALTER TABLE "{{schema}}"."inbox"
+    ADD CONSTRAINT "inbox_key_check" CHECK (
+        octet_length(consumer) BETWEEN 1 AND 255
+        AND octet_length(source) BETWEEN 1 AND 255
+        AND octet_length(message_id) BETWEEN 1 AND 255
+    ),
+    ADD CONSTRAINT "inbox_hash_check" CHECK (octet_length(body_hash) = 32);
+
+CREATE INDEX "inbox_payload_idx" ON "{{schema}}"."inbox" (completed_at)
+WHERE completed_at IS NOT NULL AND failed_at IS NULL AND payload IS NOT NULL;
+
+-- A message that Process ran is Done when it is inserted: there is nothing to announce, and a NOTIFY would
+-- make all commits of the database wait for each other.
+DROP TRIGGER "inbox_announce" ON "{{schema}}"."inbox";
+
+CREATE TRIGGER "inbox_announce" AFTER INSERT ON "{{schema}}"."inbox"
+FOR EACH STATEMENT WHEN (current_setting('txwork.announce', true) IS DISTINCT FROM 'off')
+EXECUTE FUNCTION "{{schema}}"."inbox_announce"();
+
+-- Nothing -> Done, in the caller's transaction: whoever is told 'processed' runs the message in it. The
+-- others are told why not, and nobody waits for anybody.
+--
+-- The advisory lock lasts until the transaction ends and keeps out every other caller of this function
+-- with the same key, so whoever holds it sees, in the next statement's snapshot, what the one before has
+-- committed. The unique index decides against the one writer that does not take the lock: a Receive whose
+-- transaction is still open. Waiting for that one ends at lock_timeout, in the subtransaction of the inner
+-- block, so that the caller's transaction can go on. A Receive that committed between the two statements
+-- makes the insert do nothing: its message is Ready.
+--
+-- Two keys of one hash keep each other out, too; then 'in_progress' is not true, and harmless. The plan
+-- settings are for the look-up: its plan is kept, and may be made while the table is empty.
+CREATE FUNCTION "{{schema}}"."inbox_begin"(
+    consumer text, source text, message_id text,
+    body_hash bytea DEFAULT NULL, payload bytea DEFAULT NULL, id uuid DEFAULT gen_random_uuid()
+) RETURNS TABLE (answer text, holder uuid, holder_status smallint)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '100ms'
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET txwork.announce = 'off'
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    busy CONSTANT text := 'in_progress';
+    nobody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtextextended(ARRAY['{{schema}}.inbox', $1, $2, $3]::text COLLATE "C", 0)) THEN
+        RETURN QUERY SELECT busy, nobody, 1::smallint;
+        RETURN;
+    END IF;
+
+    RETURN QUERY
+    SELECT CASE
+               WHEN t.body_hash <> $4 THEN 'hash_mismatch'
+               WHEN t.status IN (0, 1) THEN busy
+               ELSE 'duplicate'
+           END, t.id, t.status
+    FROM "{{schema}}"."inbox" AS t
+    WHERE t.consumer = $1 AND t.source = $2 AND t.message_id = $3;
+    IF FOUND THEN
+        RETURN;
+    END IF;
+
+    BEGIN
+        INSERT INTO "{{schema}}"."inbox" (id, status, attempts, completed_at, consumer, source, message_id, body_hash, payload)
+        VALUES ($6, 2, 1, clock_timestamp(), $1, $2, $3, $4, $5)
+        ON CONFLICT (consumer, source, message_id)
+            WHERE consumer IS NOT NULL AND source IS NOT NULL AND message_id IS NOT NULL DO NOTHING;
+    EXCEPTION WHEN lock_not_available THEN
+        RETURN QUERY SELECT busy, nobody, 0::smallint;
+        RETURN;
+    END;
+    IF FOUND THEN
+        RETURN QUERY SELECT 'processed', $6, 2::smallint;
+    ELSE
+        RETURN QUERY SELECT busy, nobody, 0::smallint;
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_begin"(text, text, text, bytea, bytea, uuid) FROM PUBLIC;
+
+-- Done with a payload -> Done without: the tombstone, a bounded batch at a time, oldest first. It reads the
+-- index of payloads only, in which a tombstone does not stand, and waits for nobody (SKIP LOCKED). Nothing
+-- but the purge changes a Done row, so what it locks is what it has read.
+CREATE FUNCTION "{{schema}}"."inbox_strip"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '24 hours')
+RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    stripped integer;
+BEGIN
+    IF ($1 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF ($2 >= interval '0') IS NOT TRUE THEN
+        RAISE EXCEPTION 'retention must not be negative' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    UPDATE "{{schema}}"."inbox" AS t
+    SET payload = NULL,
+        headers = NULL
+    WHERE t.ctid = ANY (ARRAY(
+        SELECT r.ctid
+        FROM "{{schema}}"."inbox" AS r
+        WHERE r.completed_at IS NOT NULL
+          AND r.failed_at IS NULL
+          AND r.payload IS NOT NULL
+          AND r.completed_at < now() - $2
+        ORDER BY r.completed_at
+        LIMIT $1
+        FOR NO KEY UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS stripped = ROW_COUNT;
+    RETURN stripped;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."inbox_strip"(integer, interval) FROM PUBLIC;

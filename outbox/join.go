@@ -1,0 +1,95 @@
+package outbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/join"
+)
+
+// A Join is messages that are delivered side by side, and a message that is delivered when all have been.
+type Join struct {
+	// Label is for people: at most [join.MaxLabel] bytes.
+	Label string
+
+	// Steps are the messages to wait for. None: the join completes at once.
+	Steps []Message
+
+	// OnComplete and OnFail are written with the steps and delivered if the join ends so. Both are optional;
+	// the one that the join did not come to ends as cancelled.
+	OnComplete, OnFail *Message
+
+	// Policy says when the join ends and how. Default: [join.WaitAll].
+	Policy join.Policy
+
+	// Deadline fails the join if it is still pending then, by the database's clock. Zero: none.
+	Deadline time.Time
+}
+
+// Started are the ids of a join and of its messages.
+type Started struct {
+	ID                 uuid.UUID
+	Steps              []uuid.UUID
+	OnComplete, OnFail uuid.UUID // zero: none
+}
+
+// StartJoin writes a join with its messages in the application's transaction. A step counts when it is settled, in
+// that settle's transaction: delivered as succeeded, failed for good or cancelled as failed.
+//
+// Steps and continuations have no dedup key: a message that is there already belongs to whoever wrote it.
+func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Started, error) {
+	if err := o.checkJoin(j); err != nil {
+		return Started{}, err
+	}
+	var s Started
+	var err error
+	if s.Steps, err = o.write(ctx, tx, step, j.Steps); err != nil {
+		return Started{}, err
+	}
+	if s.OnComplete, err = o.writeContinuation(ctx, tx, j.OnComplete); err != nil {
+		return Started{}, err
+	}
+	if s.OnFail, err = o.writeContinuation(ctx, tx, j.OnFail); err != nil {
+		return Started{}, err
+	}
+	ids, err := o.joins.Start(ctx, tx, join.Join{
+		Label: j.Label, Members: s.Steps, OnComplete: s.OnComplete, OnFail: s.OnFail, Policy: j.Policy, Deadline: j.Deadline,
+	})
+	if err != nil {
+		return Started{}, err
+	}
+	s.ID = ids[0]
+	return s, nil
+}
+
+// Joins are the joins of the outbox: to look at them, to add messages as steps, to cancel.
+func (o *Outbox) Joins() *join.Joins { return o.joins }
+
+func (o *Outbox) checkJoin(j Join) error {
+	all := append([]Message{}, j.Steps...)
+	for _, m := range []*Message{j.OnComplete, j.OnFail} {
+		if m != nil {
+			all = append(all, *m)
+		}
+	}
+	for i, m := range all {
+		if m.DedupKey != "" {
+			return &MessageError{Index: i, Count: len(all), Err: workqueue.Invalid("dedup key", "is set on a message of a join")}
+		}
+	}
+	return o.check(all)
+}
+
+func (o *Outbox) writeContinuation(ctx context.Context, tx workqueue.Tx, m *Message) (uuid.UUID, error) {
+	if m == nil {
+		return uuid.Nil, nil
+	}
+	ids, err := o.write(ctx, tx, continuation, []Message{*m})
+	if err != nil {
+		return uuid.Nil, err
+	}
+	return ids[0], nil
+}

@@ -1,0 +1,159 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func perKey(onFailure outbox.OnFailure) func(*outbox.Options) {
+	return func(o *outbox.Options) {
+		o.Ordering, o.OnFailure = outbox.PerKey, onFailure
+		o.Retry = workqueue.Retry{Growth: workqueue.Constant}
+	}
+}
+
+func keyed(key, payload string) outbox.Message {
+	return outbox.Message{Topic: "a", Key: key, Payload: []byte(payload)}
+}
+
+// journal collects what was delivered, by key.
+type journal struct {
+	mu   sync.Mutex
+	keys map[string][]string
+}
+
+func (j *journal) write(m *outbox.Delivery) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.keys == nil {
+		j.keys = map[string][]string{}
+	}
+	j.keys[m.Key] = append(j.keys[m.Key], string(m.Payload))
+}
+
+func (j *journal) of(key string) []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.keys[key])
+}
+
+func TestPerKeyIsCommitOrder(t *testing.T) {
+	t.Parallel()
+	for _, w := range ways() {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			f := newOutbox(t, perKey(outbox.Block))
+			var j journal
+			var want []string
+			var msgs []outbox.Message
+			for i := range 30 {
+				want = append(want, fmt.Sprint(i))
+				msgs = append(msgs, keyed("k", want[i]), keyed("", "free"), keyed(fmt.Sprint("other ", i%3), "x"))
+			}
+			for chunk := range slices.Chunk(msgs, 9) {
+				tx, end := w.begin(f)
+				if _, err := f.box.Enqueue(t.Context(), tx, chunk...); err != nil {
+					t.Fatal(err)
+				}
+				end(true)
+			}
+			f.relay(workqueue.WorkerOptions{}, func(r *outbox.Relay) {
+				failed := map[uuid.UUID]bool{}
+				var mu sync.Mutex
+				r.HandleAll(func(_ context.Context, m *outbox.Delivery) error {
+					mu.Lock()
+					again := !failed[m.ID] && m.Key == "k" && m.Payload[0]%2 == 0
+					failed[m.ID] = true
+					mu.Unlock()
+					if again {
+						return errors.New("the first attempt fails")
+					}
+					j.write(m)
+					return nil
+				})
+			})
+			f.until("all are delivered", func() bool { return f.count("SELECT count(*) FROM "+f.table+" WHERE status = 2") == len(msgs) })
+			if got := j.of("k"); !slices.Equal(got, want) {
+				t.Errorf("delivered %v", got)
+			}
+			if n := len(j.of("")); n != 30 {
+				t.Errorf("delivered %d messages without a key", n)
+			}
+		})
+	}
+}
+
+func TestOnFailure(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		onFailure outbox.OnFailure
+		then      map[string][]string // delivered under the key afterwards, by what is done about the failed message
+	}{
+		"block": {outbox.Block, map[string][]string{"redrive": {"1", "2", "3"}, "skip": {"2", "3"}, "nothing": nil}},
+		"park":  {outbox.Park, map[string][]string{"redrive": {"1", "2", "3"}, "nothing": nil}},
+		"skip":  {outbox.Skip, map[string][]string{"nothing": {"2", "3"}}},
+	} {
+		for action, want := range c.then {
+			t.Run(name+"/"+action, func(t *testing.T) {
+				t.Parallel()
+				f := newOutbox(t, perKey(c.onFailure))
+				ids := f.enqueue(keyed("k", "1"), keyed("k", "2"), keyed("other", "x"), keyed("k", "3"))
+				var j journal
+				var closed sync.Mutex
+				fails := true
+				f.relay(workqueue.WorkerOptions{}, func(r *outbox.Relay) {
+					r.HandleAll(func(_ context.Context, m *outbox.Delivery) error {
+						closed.Lock()
+						defer closed.Unlock()
+						if fails && string(m.Payload) == "1" {
+							return workqueue.Permanent(errors.New("no"))
+						}
+						j.write(m)
+						return nil
+					})
+				})
+				f.until("the first has failed", func() bool { return f.row(ids[0]).Status == workqueue.Failed })
+				f.until("the other key is delivered", func() bool { return len(j.of("other")) == 1 })
+				closed.Lock()
+				fails = false
+				closed.Unlock()
+				f.inTx(func(tx pgx.Tx) (err error) {
+					switch action {
+					case "redrive":
+						all := ids
+						if c.onFailure == outbox.Block {
+							all = ids[:1]
+						}
+						_, err = f.box.Table().In(workqueue.Pgx(tx)).Redrive(t.Context(), all, "")
+					case "skip":
+						_, err = f.box.SkipFailed(t.Context(), workqueue.Pgx(tx), ids[0])
+					}
+					return err
+				})
+				f.until(fmt.Sprintf("%v are delivered", want), func() bool { return len(j.of("k")) >= len(want) })
+				if got := j.of("k"); !slices.Equal(got, want) {
+					t.Errorf("delivered %v, want %v", got, want)
+				}
+			})
+		}
+	}
+}
+
+func TestOrderingOptionsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	for _, o := range []outbox.Options{{Ordering: 7}, {Ordering: outbox.PerKey, OnFailure: 9}, {OnFailure: outbox.Skip}} {
+		if _, err := outbox.Open(o); !errors.Is(err, workqueue.ErrInvalid) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}

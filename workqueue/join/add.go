@@ -1,0 +1,93 @@
+package join
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Add adds steps to a pending join: rows that exist, as for [Joins.Start]. Rows that are members already are
+// left as they are, so an Add may be repeated. A step that fans out adds others in its own [workqueue.Claim.Tx],
+// which settles it in the same transaction: the join cannot end in between.
+//
+// The error is [ErrEnded] if the join has ended, even a moment ago, and [ErrNotFound] if there is none. A
+// FailFast join fails at once where an added step has failed already.
+func (j *Joins) Add(ctx context.Context, tx workqueue.Tx, id uuid.UUID, members ...uuid.UUID) error {
+	if err := checkMembers(members); err != nil {
+		return err
+	}
+	rows, err := j.lockRows(ctx, tx, members) // before the join, as every settle does it
+	if err != nil {
+		return err
+	}
+	continuations, err := j.lockPending(ctx, tx, id)
+	if err != nil {
+		return err
+	}
+	g := graph{edges: map[uuid.UUID][]uuid.UUID{}}
+	g.join(rows, members, continuations)
+	if err := workqueue.FirstError(checkKnown(rows, members), checkNoneOf(members, continuations), g.check(ctx, tx, j)); err != nil {
+		return err
+	}
+	return j.add(ctx, tx, id, rows, members)
+}
+
+// lockPending locks a join that has to be pending and returns what continues it.
+func (j *Joins) lockPending(ctx context.Context, tx workqueue.Tx, id uuid.UUID) ([]uuid.UUID, error) {
+	var found bool
+	var status Status
+	var join Join
+	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+		found = true
+		return scan(&status, &join.OnComplete, &join.OnFail)
+	}, j.statements["lock_join"], id)
+	switch {
+	case err != nil:
+		return nil, err
+	case !found:
+		return nil, fmt.Errorf("txwork: %w: %s", ErrNotFound, id)
+	case status != Pending:
+		return nil, fmt.Errorf("txwork: %w: %s is %s", ErrEnded, id, status)
+	}
+	return join.continuations(), nil
+}
+
+func (j *Joins) add(ctx context.Context, tx workqueue.Tx, id uuid.UUID, rows map[uuid.UUID]row, members []uuid.UUID) error {
+	fresh, err := j.strangers(ctx, tx, id, members)
+	if err != nil || len(fresh) == 0 {
+		return err
+	}
+	joins := make([]uuid.UUID, len(fresh))
+	for i := range joins {
+		joins[i] = id
+	}
+	if err := j.enroll(ctx, tx, rows, fresh, joins); err != nil {
+		return err
+	}
+	succeeded, failed := ended(rows, fresh)
+	if _, err := workqueue.Exec(ctx, tx, j.statements["add"], id, len(fresh), succeeded, failed); err != nil {
+		return err
+	}
+	return j.end(ctx, tx, []uuid.UUID{id})
+}
+
+// strangers are the rows that are no members of the join yet.
+func (j *Joins) strangers(ctx context.Context, tx workqueue.Tx, id uuid.UUID, rows []uuid.UUID) ([]uuid.UUID, error) {
+	var ids []uuid.UUID
+	err := workqueue.Query(ctx, tx, collect(&ids), j.statements["strangers"], id, rows)
+	return ids, err
+}
+
+func collect(ids *[]uuid.UUID) func(scan func(...any) error) error {
+	return func(scan func(...any) error) error {
+		var id uuid.UUID
+		if err := scan(&id); err != nil {
+			return err
+		}
+		*ids = append(*ids, id)
+		return nil
+	}
+}

@@ -1,0 +1,123 @@
+package join
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Bounds of a deadline. A value outside them is a unit mistake, such as milliseconds taken for seconds.
+var (
+	minDeadline = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
+	maxDeadline = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+)
+
+// check reports what is wrong with a join by itself.
+func (join Join) check() error {
+	if join.Policy < WaitAll || join.Policy > AnyOutcome {
+		return workqueue.Invalid("policy", "is %d, want WaitAll, FailFast or AnyOutcome", int(join.Policy))
+	}
+	if d := join.Deadline; !d.IsZero() && (d.Before(minDeadline) || d.After(maxDeadline)) {
+		return workqueue.Invalid("deadline", "is %s, it must be between %s and %s",
+			d.Format(time.RFC3339), minDeadline.Format(time.DateOnly), maxDeadline.Format(time.DateOnly))
+	}
+	err := workqueue.FirstError(
+		workqueue.CheckText("label", join.Label), workqueue.CheckSize("label", len(join.Label), MaxLabel),
+		checkMembers(join.Members))
+	if err != nil {
+		return err
+	}
+	return checkNoneOf(join.Members, join.continuations())
+}
+
+func checkMembers(members []uuid.UUID) error {
+	if len(members) > workqueue.MaxBatch {
+		return workqueue.Invalid("members", "has %d of them, at most %d fit one call: Add the others", len(members), workqueue.MaxBatch)
+	}
+	seen := make(map[uuid.UUID]bool, len(members))
+	for _, id := range members {
+		switch {
+		case id == uuid.Nil:
+			return workqueue.Invalid("members", "has the zero UUID")
+		case seen[id]:
+			return workqueue.Invalid("members", "has %s twice", id)
+		}
+		seen[id] = true
+	}
+	return nil
+}
+
+// checkNoneOf refuses a join that waits for what continues it.
+func checkNoneOf(members, continuations []uuid.UUID) error {
+	for _, id := range members {
+		for _, c := range continuations {
+			if id == c {
+				return workqueue.Invalid("members", "has %s, which continues the join: it would wait for itself", id)
+			}
+		}
+	}
+	return nil
+}
+
+// checkCall reports what is wrong between the joins of one call.
+func (s *start) checkCall() error {
+	ids, continues, members := map[uuid.UUID]bool{}, map[uuid.UUID]bool{}, 0
+	for i, join := range s.joins {
+		if ids[join.ID] {
+			return s.about(i, len(s.joins), workqueue.Invalid("id", "%s is that of two joins", join.ID))
+		}
+		ids[join.ID] = true
+		for _, c := range join.continuations() {
+			if continues[c] {
+				return s.about(i, len(s.joins), continuesTwo(c))
+			}
+			continues[c] = true
+		}
+		members += len(join.Members)
+	}
+	if members > workqueue.MaxBatch {
+		return workqueue.Invalid("members", "has %d of them, at most %d fit one call", members, workqueue.MaxBatch)
+	}
+	return nil
+}
+
+func continuesTwo(id uuid.UUID) error {
+	return workqueue.Invalid("continuation", "%s continues another join: make one join of both", id)
+}
+
+// checkRows reports rows that do not exist or are not what they have to be.
+func (s *start) checkRows() error {
+	for i, join := range s.joins {
+		err := workqueue.FirstError(checkKnown(s.rows, join.Members),
+			s.checkContinuation("on complete", join.OnComplete), s.checkContinuation("on fail", join.OnFail))
+		if err != nil {
+			return s.about(i, len(s.joins), err)
+		}
+	}
+	return nil
+}
+
+func checkKnown(rows map[uuid.UUID]row, members []uuid.UUID) error {
+	for _, id := range members {
+		if _, ok := rows[id]; !ok {
+			return workqueue.Invalid("members", "has %s, which is no row of the table: insert it first; one that its ack deleted cannot be joined", id)
+		}
+	}
+	return nil
+}
+
+func (s *start) checkContinuation(field string, id uuid.UUID) error {
+	if id == uuid.Nil {
+		return nil
+	}
+	r, ok := s.rows[id]
+	switch {
+	case !ok:
+		return workqueue.Invalid(field, "is %s, which is no row of the table: insert it first, with Waiting", id)
+	case r.status != workqueue.Ready || !r.waiting:
+		return workqueue.Invalid(field, "is %s, which does not wait: insert it with Waiting, or it runs before the join has ended", id)
+	}
+	return nil
+}

@@ -1,0 +1,276 @@
+package join_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/join"
+)
+
+func deadline(in time.Duration) func(*join.Join) {
+	return func(j *join.Join) { j.Deadline = time.Now().Add(in) }
+}
+
+// A deadline fails the join whatever its policy; its steps run on and are late.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, p := range []join.Policy{join.WaitAll, join.FailFast, join.AnyOutcome} {
+		over, later := f.fan(3, policy(p), deadline(time.Hour)), f.fan(1, policy(p), deadline(time.Hour))
+		f.ack(over.members[0])
+		if n := f.sweep(); n != 0 {
+			t.Errorf("the sweep changed %d rows before the deadline", n)
+		}
+		f.exec("UPDATE steps_join SET deadline = now() - interval '1 second', look_at = now() - interval '1 second' WHERE id = $1", over.id)
+		if n := f.sweep(); n != 2 {
+			t.Errorf("the sweep changed %d continuations, want 2", n)
+		}
+		f.want(over.id, counts{join.Failed, 1, 0, 0})
+		f.wantNext(over, cancelled, released)
+		if got := f.state(over.id).LastError; got != "the deadline has passed" {
+			t.Errorf("the join says %q", got)
+		}
+		f.ack(over.members[1])
+		f.fail(over.members[2])
+		f.want(over.id, counts{join.Failed, 1, 0, 2})
+		f.want(later.id, counts{join.Pending, 0, 0, 0})
+		if n := f.sweep(); n != 0 {
+			t.Errorf("the sweep changed %d rows again", n)
+		}
+	}
+}
+
+// A deadline in the past is for the next sweep; one that is still to come is looked at when it comes.
+func TestDeadlineDecidesWhenToLook(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	past := f.fan(1, deadline(-time.Second))
+	f.sweep()
+	f.want(past.id, counts{join.Failed, 0, 0, 0})
+	soon := f.fan(1, deadline(time.Second))
+	if !ask[bool](f, "SELECT look_at = deadline FROM steps_join WHERE id = $1", soon.id) {
+		t.Error("the sweep does not look at the deadline")
+	}
+}
+
+// A join whose steps have all settled keeps its result, though the sweep finds it after its deadline.
+func TestRepairComesBeforeTheDeadline(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	fan := f.fan(2, deadline(time.Hour))
+	f.unnoticed(func() { f.ack(fan.members...) })
+	f.exec("UPDATE steps_join SET deadline = now() - interval '1 second', look_at = now() - interval '1 second'")
+	f.sweep()
+	f.want(fan.id, counts{join.Completed, 2, 0, 0})
+}
+
+// unnoticed settles behind the triggers' back, as a bug or a restore without them would.
+func (f *fixture) unnoticed(settle func()) {
+	f.Helper()
+	f.exec("ALTER TABLE steps DISABLE TRIGGER USER")
+	settle()
+	f.exec("ALTER TABLE steps ENABLE TRIGGER USER")
+}
+
+// The sweep ends joins that were stranded, and puts counts right that are not those of the members.
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	done, broken, removed, running := f.fan(2), f.fan(2), f.fan(2, policy(join.AnyOutcome)), f.fan(2)
+	f.unnoticed(func() {
+		f.ack(done.members...)
+		f.ack(broken.members[0])
+		f.fail(broken.members[1])
+		f.exec("DELETE FROM steps WHERE id = ANY ($1)", removed.members)
+		f.ack(running.members[0])
+	})
+	f.exec("UPDATE steps_join SET succeeded = 1, expected = 7 WHERE id = $1", done.id)
+	if n := f.sweep(); n != 0 {
+		t.Errorf("the sweep looked before it was time, and changed %d rows", n)
+	}
+	f.exec("UPDATE steps_join SET look_at = now()")
+	if n := f.sweep(); n != 6 {
+		t.Errorf("the sweep changed %d continuations, want 6", n)
+	}
+	f.want(done.id, counts{join.Completed, 2, 0, 0})
+	f.wantNext(done, released, notNeeded)
+	f.want(broken.id, counts{join.Failed, 1, 1, 0})
+	f.wantNext(broken, cancelled, released)
+	f.want(removed.id, counts{join.Completed, 0, 2, 0})
+	f.want(running.id, counts{join.Pending, 1, 0, 0})
+	f.ack(running.members[1])
+	f.want(running.id, counts{join.Completed, 2, 0, 0})
+}
+
+// A pending join is looked at less and less often, but at least every quarter of an hour.
+func TestWhenTheSweepLooksAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for age, want := range map[string]string{"5 seconds": "1 minute", "4 minutes": "4 minutes", "1 day": "15 minutes"} {
+		id := f.fan(1).id
+		f.exec("UPDATE steps_join SET created_at = now() - $2::text::interval, look_at = now() WHERE id = $1", id, age)
+		f.sweep()
+		if !ask[bool](f, "SELECT look_at - now() BETWEEN $2::text::interval - interval '10 seconds' AND $2::text::interval FROM steps_join WHERE id = $1", id, want) {
+			t.Errorf("at an age of %s the next look is not in %s", age, want)
+		}
+	}
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	fan := f.fan(2)
+	cancel := func(o join.CancelOptions) (was bool) {
+		f.ok(f.inTx(func(tx workqueue.Tx) (err error) {
+			was, err = f.joins.Cancel(t.Context(), tx, fan.id, o)
+			return err
+		}))
+		return was
+	}
+	f.ack(fan.members[0])
+	if !cancel(join.CancelOptions{Reason: "changed our mind\x00"}) || cancel(join.CancelOptions{}) {
+		t.Error("want it cancelled once")
+	}
+	f.want(fan.id, counts{join.Cancelled, 1, 0, 0})
+	f.wantNext(fan, cancelled, notNeeded)
+	if got := f.state(fan.id).LastError; got != "changed our mind" {
+		t.Errorf("the join says %q", got)
+	}
+	f.ack(fan.members[1])
+	f.want(fan.id, counts{join.Cancelled, 1, 0, 1})
+
+	fan = f.fan(3)
+	f.ack(fan.members[0])
+	f.claim(fan.members[1])
+	cancel(join.CancelOptions{CancelMembers: true})
+	f.want(fan.id, counts{join.Cancelled, 1, 0, 1})
+	if got := f.fate(fan.members[2]); got != cancelled {
+		t.Errorf("a Ready step is %s, want cancelled", got)
+	}
+	if !ask[bool](f, "SELECT cancelled_at IS NOT NULL AND status = 1 FROM steps WHERE id = $1", fan.members[1]) {
+		t.Error("a step in progress was not told")
+	}
+	err := f.inTx(func(tx workqueue.Tx) error {
+		_, err := f.joins.Cancel(t.Context(), tx, uuid.New(), join.CancelOptions{})
+		return err
+	})
+	if !errors.Is(err, join.ErrNotFound) {
+		t.Errorf("no join: got the error %v, want ErrNotFound", err)
+	}
+}
+
+// A continuation that somebody cancelled is left alone, and the join ends all the same.
+func TestCancelledContinuation(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	fan := f.fan(1)
+	_, err := f.queue.Cancel(t.Context(), []uuid.UUID{fan.onComplete}, "no")
+	f.ok(err)
+	f.ack(fan.members...)
+	f.want(fan.id, counts{join.Completed, 1, 0, 0})
+	f.wantNext(fan, cancelled, notNeeded)
+}
+
+// One row may follow either way.
+func TestOneContinuationForBoth(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	both := func(j *join.Join) { j.OnFail = j.OnComplete }
+	for _, settle := range []func(...uuid.UUID){f.ack, f.fail} {
+		fan := f.fan(1, both)
+		settle(fan.members...)
+		if got := f.fate(fan.onComplete); got != released {
+			t.Errorf("the continuation is %s, want released", got)
+		}
+	}
+	fan := f.fan(1, both)
+	f.ok(f.inTx(func(tx workqueue.Tx) error {
+		_, err := f.joins.Cancel(t.Context(), tx, fan.id, join.CancelOptions{})
+		return err
+	}))
+	if got := f.fate(fan.onComplete); got != cancelled {
+		t.Errorf("the continuation is %s, want cancelled", got)
+	}
+}
+
+// A released continuation is announced, and is due when it was to be, but not before now.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	listener, err := f.Pool.Acquire(t.Context())
+	f.ok(err)
+	defer listener.Release()
+	_, err = listener.Exec(t.Context(), `LISTEN "`+f.table.Name()+`"`)
+	f.ok(err)
+	fan := f.fan(1)
+	f.exec("UPDATE steps SET due_at = 'yesterday' WHERE id = $1", fan.onComplete)
+	token := f.claim(fan.members...)
+	for { // the inserts were announced, too
+		n, err := listener.Conn().WaitForNotification(t.Context())
+		f.ok(err)
+		if n != nil {
+			break
+		}
+	}
+	_, err = f.queue.Ack(t.Context(), token, fan.members)
+	f.ok(err)
+	if n, err := listener.Conn().WaitForNotification(t.Context()); err != nil || n.Payload == "" {
+		t.Errorf("got %v, %v", n, err)
+	}
+	if age := ask[float64](f, "SELECT extract(epoch FROM clock_timestamp() - due_at) FROM steps WHERE id = $1", fan.onComplete); age < 0 || age > 60 {
+		t.Errorf("it was due %v seconds ago", age)
+	}
+	rows, err := f.queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
+	f.ok(err)
+	if len(rows) != 1 || rows[0].ID != fan.onComplete {
+		t.Errorf("claimed %v, want the continuation", rows)
+	}
+}
+
+// Ended joins are kept for the table's retention, then the sweep forgets them; Purge does it sooner.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(s *workqueue.Spec) { s.Retention = time.Hour })
+	ended, pending := f.fan(2), f.fan(2)
+	f.ack(ended.members...)
+	f.sweep()
+	f.want(ended.id, counts{join.Completed, 2, 0, 0})
+	if !ask[bool](f, "SELECT look_at = completed_at + interval '1 hour' OR look_at - completed_at BETWEEN interval '59 minutes' AND interval '61 minutes' FROM steps_join WHERE id = $1", ended.id) {
+		t.Error("it is not kept for an hour")
+	}
+	f.exec("UPDATE steps_join SET look_at = now() - interval '1 second'")
+	f.sweep()
+	left := func() (joins, members int) {
+		return ask[int](f, "SELECT count(*) FROM steps_join"), ask[int](f, "SELECT count(*) FROM steps_join_member")
+	}
+	if joins, members := left(); joins != 1 || members != 2 {
+		t.Errorf("%d joins and %d members are left, want the pending one", joins, members)
+	}
+	f.ack(pending.members...)
+	purge := func(age time.Duration, limit int) (n int, err error) {
+		err = f.inTx(func(tx workqueue.Tx) error {
+			n, err = f.joins.Purge(t.Context(), tx, age, limit)
+			return err
+		})
+		return n, err
+	}
+	if n, err := purge(time.Minute, 10); n != 0 || err != nil {
+		t.Errorf("purged %d, %v, want none yet", n, err)
+	}
+	f.exec("UPDATE steps_join SET completed_at = now() - interval '2 minutes'")
+	if n, err := purge(time.Minute, 10); n != 1 || err != nil {
+		t.Errorf("purged %d, %v, want 1", n, err)
+	}
+	if joins, members := left(); joins+members != 0 {
+		t.Errorf("%d joins and %d members are left", joins, members)
+	}
+	for _, bad := range [][2]int{{-1, 1}, {1, 0}, {1, workqueue.MaxBatch + 1}} {
+		if _, err := purge(time.Duration(bad[0]), bad[1]); !errors.Is(err, workqueue.ErrInvalid) {
+			t.Errorf("purge %v: got the error %v", bad, err)
+		}
+	}
+}

@@ -1,0 +1,5 @@
+-- The join, locked so that its counts and its status stand still.
+SELECT j.status, coalesce(j.on_complete, '00000000-0000-0000-0000-000000000000'), coalesce(j.on_fail, '00000000-0000-0000-0000-000000000000')
+FROM {{.Join}} AS j
+WHERE j.id = $1::uuid
+FOR NO KEY UPDATE

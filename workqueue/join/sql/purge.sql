@@ -1,0 +1,2 @@
+-- See the function.
+SELECT {{.Function "purge"}}($1::text::interval, $2::integer)

@@ -1,0 +1,13 @@
+DROP TRIGGER {{.Named "join_settle"}} ON {{.Table}};
+DROP TRIGGER {{.Named "join_redrive"}} ON {{.Table}};
+DROP TRIGGER {{.Named "join_delete"}} ON {{.Table}};
+DROP TRIGGER {{.Named "join_flush"}} ON {{.Table}};
+DROP FUNCTION {{.Function "collect"}}();
+DROP FUNCTION {{.Function "flush"}}();
+DROP FUNCTION {{.Function "count"}}(text[]);
+DROP FUNCTION {{.Function "sweep"}}(integer);
+DROP FUNCTION {{.Function "end"}}(uuid[], smallint, text);
+DROP FUNCTION {{.Function "purge"}}(interval, integer);
+DROP FUNCTION {{.Function "forget"}}(uuid[]);
+DROP TABLE {{.Member}};
+DROP TABLE {{.Join}};

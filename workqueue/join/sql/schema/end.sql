@@ -1,0 +1,89 @@
+-- pending -> completed, failed or cancelled: the one place that ends a join. Without a verdict the counts
+-- and the policy decide, and a join that is not over stays as it is. Returns how many continuations it
+-- released or ended.
+--
+-- status = 0 in the UPDATE makes it happen once: whoever comes second waits for the join's row and then
+-- finds it ended. The continuations follow in the same transaction. They are waiting, so nobody claims or
+-- settles them meanwhile; one that somebody has cancelled is left alone. Locks are taken join first, then
+-- continuation, which is the direction of the graph.
+--
+-- What becomes of a continuation: released is 0, Ready; an on_fail that is not needed is 2, Done, as if it
+-- had run and found nothing to do, since a dead letter that somebody redrives would undo what succeeded; an
+-- on_complete that will not run is 3, Failed and cancelled.
+CREATE FUNCTION {{.Function "end"}}(ids uuid[], verdict smallint, error text) RETURNS integer
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    targets uuid[];
+    states smallint[];
+    reasons text[];
+    changed integer;
+BEGIN
+    WITH ended AS (
+        UPDATE {{.Join}} AS j
+        SET status = coalesce($2, CASE WHEN j.failed > 0 AND j.policy <> 2 THEN 2 ELSE 1 END),
+            completed_at = clock_timestamp(),
+            look_at = clock_timestamp() + j.retention,
+            last_error = coalesce($3, CASE WHEN j.failed > 0 AND j.policy <> 2 THEN (
+                SELECT format('%s of %s steps failed, among them %s: %s', j.failed, j.expected, m.member_id,
+                              left(coalesce(t.last_error, 'the row is gone'), 1000))
+                FROM {{.Member}} AS m
+                LEFT JOIN {{.Table}} AS t ON t.id = m.member_id
+                WHERE m.join_id = j.id AND m.outcome = 2
+                LIMIT 1
+            ) END)
+        WHERE j.id = ANY ($1)
+          AND j.status = 0
+          AND ($2 IS NOT NULL OR j.succeeded + j.failed >= j.expected OR j.failed > 0 AND j.policy = 1)
+        RETURNING j.id, j.status, j.on_complete, j.on_fail, j.last_error
+    ), continuation AS (
+        SELECT e.on_complete AS id,
+               CASE WHEN e.status = 1 OR e.status = 2 AND e.on_complete = e.on_fail THEN 0 ELSE 3 END AS state,
+               e.id AS join_id, e.status, e.last_error
+        FROM ended AS e
+        WHERE e.on_complete IS NOT NULL
+        UNION ALL
+        SELECT e.on_fail, CASE WHEN e.status = 2 THEN 0 ELSE 2 END, e.id, e.status, e.last_error
+        FROM ended AS e
+        WHERE e.on_fail IS NOT NULL AND e.on_fail IS DISTINCT FROM e.on_complete
+    )
+    SELECT array_agg(c.id ORDER BY c.id),
+           array_agg(c.state ORDER BY c.id),
+           array_agg(CASE WHEN c.state > 0 THEN format(
+               CASE WHEN c.state = 2 THEN 'not needed: join %s %s%s' ELSE 'cancelled: join %s %s%s' END,
+               c.join_id, CASE c.status WHEN 1 THEN 'completed' WHEN 2 THEN 'failed' ELSE 'was cancelled' END, ': ' || c.last_error
+           ) END ORDER BY c.id)
+    INTO targets, states, reasons
+    FROM continuation AS c;
+    IF targets IS NULL THEN
+        RETURN 0;
+    END IF;
+
+    UPDATE {{.Table}} AS t
+    SET waiting = c.state > 0, -- a row that ends has not been let through, as with a cancel
+        status = c.state,
+        due_at = CASE WHEN c.state = 0 THEN greatest(t.due_at, clock_timestamp()) ELSE t.due_at END,
+        completed_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
+        failed_at = CASE WHEN c.state = 3 THEN clock_timestamp() END,
+        cancelled_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
+        last_error = coalesce(c.reason, t.last_error)
+    FROM unnest(targets, states, reasons) AS c (id, state, reason)
+    WHERE t.id = c.id AND t.status = 0 AND t.waiting;
+    GET DIAGNOSTICS changed = ROW_COUNT;
+    {{- if .DeleteDone}}
+
+    DELETE FROM {{.Table}} AS t
+    USING unnest(targets, states) AS c (id, state)
+    WHERE t.id = c.id AND c.state = 2 AND t.status = 2;
+    {{- end}}
+
+    IF 0 = ANY (states) THEN
+        PERFORM pg_notify({{.Channel}}, (extract(epoch FROM now()) * 1000000)::bigint::text);
+    END IF;
+    RETURN changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Function "end"}}(uuid[], smallint, text) FROM PUBLIC;

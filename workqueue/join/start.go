@@ -1,0 +1,230 @@
+package join
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Start starts joins over rows that exist already, in the application's transaction, and returns their ids
+// in order. Everything is checked before anything is written; what is wrong is a [workqueue.InvalidError].
+// At most [workqueue.MaxBatch] joins with as many members in all fit one call; [Joins.Add] adds more.
+//
+// Insert the members and continuations in the same transaction, the members with [Column] true: nobody else
+// sees them, and nobody waits. Members of earlier transactions work as well, and those that have ended are
+// counted at once; but their settles, and so the workers that settle them, wait until this transaction
+// ends, and where the table deletes on ack a member that was acknowledged is unknown.
+func (j *Joins) Start(ctx context.Context, tx workqueue.Tx, joins ...Join) ([]uuid.UUID, error) {
+	if len(joins) == 0 {
+		return nil, nil
+	}
+	s, err := newStart(joins)
+	if err != nil {
+		return nil, err
+	}
+	if err := workqueue.FirstError(s.load(ctx, tx, j), s.checkRows(), s.checkTaken(ctx, tx, j), s.checkCycles(ctx, tx, j)); err != nil {
+		return nil, err
+	}
+	return s.ids(), s.write(ctx, tx, j)
+}
+
+// A start is one call of Start.
+type start struct {
+	joins []Join
+	rows  map[uuid.UUID]row
+}
+
+// A row is what a join has to know of a member or a continuation.
+type row struct {
+	status          workqueue.Status
+	waiting, joined bool
+}
+
+func newStart(joins []Join) (*start, error) {
+	if len(joins) > workqueue.MaxBatch {
+		return nil, workqueue.Invalid("joins", "has %d of them, at most %d fit one call", len(joins), workqueue.MaxBatch)
+	}
+	s := &start{joins: make([]Join, len(joins))}
+	for i, join := range joins {
+		if err := join.check(); err != nil {
+			return nil, s.about(i, len(joins), err)
+		}
+		if join.ID == uuid.Nil {
+			id, err := uuid.NewV7()
+			if err != nil {
+				return nil, err
+			}
+			join.ID = id
+		}
+		s.joins[i] = join
+	}
+	return s, s.checkCall()
+}
+
+// about names the join of several.
+func (s *start) about(i, n int, err error) error {
+	if err == nil || n == 1 {
+		return err
+	}
+	return fmt.Errorf("join %d of %d: %w", i+1, n, err)
+}
+
+// load locks and reads the rows that the joins name.
+func (s *start) load(ctx context.Context, tx workqueue.Tx, j *Joins) (err error) {
+	ids := s.continuations()
+	for _, join := range s.joins {
+		ids = append(ids, join.Members...)
+	}
+	s.rows, err = j.lockRows(ctx, tx, ids)
+	return err
+}
+
+// lockRows locks rows against their settles, see sql/lock.sql.
+func (j *Joins) lockRows(ctx context.Context, tx workqueue.Tx, ids []uuid.UUID) (map[uuid.UUID]row, error) {
+	rows := make(map[uuid.UUID]row, len(ids))
+	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+		var id uuid.UUID
+		var r row
+		err := scan(&id, &r.status, &r.waiting, &r.joined)
+		rows[id] = r
+		return err
+	}, j.statements["lock"], ids)
+	return rows, err
+}
+
+func (s *start) ids() []uuid.UUID {
+	ids := make([]uuid.UUID, len(s.joins))
+	for i, join := range s.joins {
+		ids[i] = join.ID
+	}
+	return ids
+}
+
+func (s *start) continuations() (ids []uuid.UUID) {
+	for _, join := range s.joins {
+		ids = append(ids, join.continuations()...)
+	}
+	return ids
+}
+
+// continuations are the rows that continue the join, each once.
+func (join Join) continuations() (ids []uuid.UUID) {
+	if join.OnComplete != uuid.Nil {
+		ids = append(ids, join.OnComplete)
+	}
+	if join.OnFail != uuid.Nil && join.OnFail != join.OnComplete {
+		ids = append(ids, join.OnFail)
+	}
+	return ids
+}
+
+func (s *start) write(ctx context.Context, tx workqueue.Tx, j *Joins) error {
+	records, over := s.records(j.table.Spec().Retention)
+	encoded, err := json.Marshal(records)
+	if err != nil {
+		return err
+	}
+	if _, err := workqueue.Exec(ctx, tx, j.statements["insert"], string(encoded)); err != nil {
+		return err
+	}
+	var members, joins []uuid.UUID
+	for _, join := range s.joins {
+		members = append(members, join.Members...)
+		for range join.Members {
+			joins = append(joins, join.ID)
+		}
+	}
+	if err := j.enroll(ctx, tx, s.rows, members, joins); err != nil {
+		return err
+	}
+	return j.end(ctx, tx, over)
+}
+
+// enroll writes memberships of rows that are locked.
+func (j *Joins) enroll(ctx context.Context, tx workqueue.Tx, rows map[uuid.UUID]row, members, joins []uuid.UUID) error {
+	var unmarked []uuid.UUID
+	for _, id := range members {
+		if !rows[id].joined {
+			unmarked = append(unmarked, id)
+		}
+	}
+	if len(unmarked) > 0 {
+		if _, err := workqueue.Exec(ctx, tx, j.statements["mark"], unmarked); err != nil {
+			return err
+		}
+	}
+	if len(members) == 0 {
+		return nil
+	}
+	_, err := workqueue.Exec(ctx, tx, j.statements["insert_members"], members, joins)
+	return err
+}
+
+// end ends those of the joins that are over.
+func (j *Joins) end(ctx context.Context, tx workqueue.Tx, ids []uuid.UUID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := workqueue.Exec(ctx, tx, j.statements["end"], ids, nil, nil)
+	return err
+}
+
+// A record is a join as sql/insert.sql reads it.
+type record struct {
+	ID         uuid.UUID  `json:"id"`
+	Policy     Policy     `json:"policy"`
+	Expected   int        `json:"expected"`
+	Succeeded  int        `json:"succeeded"`
+	Failed     int        `json:"failed"`
+	OnComplete *uuid.UUID `json:"on_complete"`
+	OnFail     *uuid.UUID `json:"on_fail"`
+	Deadline   *time.Time `json:"deadline"`
+	Label      *string    `json:"label"`
+	Retention  string     `json:"retention"`
+}
+
+// records also tells which joins may be over from the start: without members, or with some that have ended.
+func (s *start) records(retention time.Duration) (records []record, over []uuid.UUID) {
+	for _, join := range s.joins {
+		succeeded, failed := ended(s.rows, join.Members)
+		if len(join.Members) == 0 || succeeded+failed > 0 {
+			over = append(over, join.ID)
+		}
+		records = append(records, record{
+			ID: join.ID, Policy: join.Policy,
+			Expected: len(join.Members), Succeeded: succeeded, Failed: failed,
+			OnComplete: optional(join.OnComplete), OnFail: optional(join.OnFail), Deadline: optional(join.Deadline),
+			Label: optional(join.Label), Retention: interval(retention),
+		})
+	}
+	return records, over
+}
+
+// ended counts the members that have ended already.
+func ended(rows map[uuid.UUID]row, members []uuid.UUID) (succeeded, failed int) {
+	for _, id := range members {
+		switch rows[id].status {
+		case workqueue.Done:
+			succeeded++
+		case workqueue.Failed:
+			failed++
+		}
+	}
+	return succeeded, failed
+}
+
+// optional is NULL for a zero value.
+func optional[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+func interval(d time.Duration) string { return fmt.Sprintf("%d microseconds", d.Microseconds()) }
