@@ -1,0 +1,104 @@
+package schedule
+
+import "time"
+
+// A Schedule is a parsed expression in its zone.
+type Schedule struct {
+	expr     string
+	zone     *time.Location
+	calendar calendar
+	fixed    bool          // the hour field is fixed: see the package's rules of daylight saving
+	interval time.Duration // of "@every", otherwise zero
+}
+
+// String returns the expression, with single spaces.
+func (s *Schedule) String() string { return s.expr }
+
+// Zone returns the zone's IANA name.
+func (s *Schedule) Zone() string { return s.zone.String() }
+
+// IsInterval tells whether the schedule is an "@every".
+func (s *Schedule) IsInterval() bool { return s.interval > 0 }
+
+// The years in which schedules are due: what RFC 3339 can write.
+var (
+	firstYear = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
+	afterLast = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// Next returns the first occurrence strictly after a time, in the schedule's zone. It is false when there is
+// none until the end of the year 9999. An interval counts from the time given, to the nanosecond; all other
+// occurrences are whole seconds, and whole minutes of the zone's clock unless that jumped over the minute.
+func (s *Schedule) Next(after time.Time) (time.Time, bool) {
+	if after.Before(firstYear) {
+		after = firstYear
+	}
+	next, ok := after.Round(0).Add(s.interval), true
+	if !s.IsInterval() {
+		next, ok = s.search(after)
+	}
+	if !ok || asWall(next.In(s.zone)).Compare(afterLast) >= 0 {
+		return time.Time{}, false
+	}
+	return next.In(s.zone), true
+}
+
+// Between returns the occurrences later than after and not later than until: the first limit of them.
+func (s *Schedule) Between(after, until time.Time, limit int) []time.Time {
+	var times []time.Time
+	for len(times) < limit {
+		next, ok := s.Next(after)
+		if !ok || next.After(until) {
+			break
+		}
+		times = append(times, next)
+		after = next
+	}
+	return times
+}
+
+// search goes from stretch to stretch of the zone, past those in which nothing can be due.
+func (s *Schedule) search(after time.Time) (time.Time, bool) {
+	from := time.Unix(after.Unix()+1, 0).In(s.zone)
+	for {
+		// No clock that is read from now on is further behind than this.
+		wall, ok := s.calendar.first(from.UTC().Add(-maxOffset), afterLast)
+		if !ok {
+			return time.Time{}, false
+		}
+		if earliest := wall.Add(-maxOffset); earliest.After(from) {
+			from = earliest.In(s.zone)
+		}
+		here := stretchAt(from)
+		if at, ok := s.within(here, from); ok || here.end.IsZero() {
+			return at, ok
+		}
+		from = here.end
+	}
+}
+
+// within returns the first occurrence in a stretch that is not before from, a time in it.
+func (s *Schedule) within(here stretch, from time.Time) (time.Time, bool) {
+	wall := here.wall(from)
+	if s.fixed {
+		reached := here.reached()
+		if from.Equal(here.start) && s.jumpedOver(reached, wall) {
+			return from, true
+		}
+		if wall.Before(reached) {
+			wall = reached // what is shown for the second time
+		}
+	}
+	until := afterLast
+	if !here.end.IsZero() {
+		until = here.wall(here.end)
+	}
+	due, ok := s.calendar.first(wall, until)
+	return due.Add(-here.offset), ok
+}
+
+// jumpedOver tells whether a time matches that the clock left out when it went from one to the other.
+func (s *Schedule) jumpedOver(from, to time.Time) bool {
+	_, ok := s.calendar.first(from, to)
+	return ok
+}
