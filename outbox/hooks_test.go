@@ -1,0 +1,322 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Durable hooks: handlers in the process, by topic, that a dispatcher drives. These are the cases of the
+// specification that the dispatchers come from; see docs/seeds.md.
+
+// hooks are handlers and what they were called with.
+type hooks struct {
+	*fixture
+	drain *workqueue.Drain
+
+	mu    sync.Mutex
+	calls []outbox.Delivery
+	fail  error // what the next calls return
+}
+
+func newHooks(t *testing.T, topics ...string) *hooks {
+	t.Helper()
+	h := &hooks{fixture: newOutbox(t)}
+	r := outbox.NewRelay(h.Pool, h.box, outbox.RelayOptions{})
+	for _, topic := range topics {
+		r.Handle(topic, h.call)
+	}
+	var err error
+	if h.drain, err = r.Drain(); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *hooks) call(_ context.Context, m *outbox.Delivery) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, *m)
+	return h.fail
+}
+
+func (h *hooks) called() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.calls)
+}
+
+// process runs the processor once.
+func (h *hooks) process(want int) {
+	h.Helper()
+	if n, err := h.drain.Process(h.Context()); n != want || err != nil {
+		h.Fatalf("processed %d, %v; want %d", n, err, want)
+	}
+}
+
+// wakesIn expects the next wake about then.
+func (h *hooks) wakesIn(want time.Duration) {
+	h.Helper()
+	w, err := h.drain.NextWakeAt(h.Context())
+	if err != nil || w == nil || w.In > want || w.In < want-patience {
+		h.Fatalf("the next wake is %+v, %v; want in %v", w, err, want)
+	}
+}
+
+// pass makes everything due as if time had passed.
+func (h *hooks) pass() { h.exec("UPDATE " + h.table + " SET due_at = now() WHERE status = 0") }
+
+func TestHookIsNotExecutedUntilItIsDue(t *testing.T) {
+	t.Parallel()
+	h := newHooks(t, "a")
+	h.enqueue(outbox.Message{Topic: "a", ProcessAt: time.Now().Add(time.Hour)})
+	h.process(0)
+	h.pass()
+	h.process(1)
+	if h.called() != 1 {
+		t.Errorf("called %d times", h.called())
+	}
+}
+
+func TestHookOfThePastIsExecutedAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHooks(t, "a")
+	h.enqueue(outbox.Message{Topic: "a", ProcessAt: time.Now().Add(-time.Hour)}, outbox.Message{Topic: "a"})
+	h.wakesIn(0)
+	h.process(2)
+}
+
+// The time at which a hook may first run says nothing about when it is tried again: its retry policy does.
+func TestProcessAtConcernsTheFirstAttemptOnly(t *testing.T) {
+	t.Parallel()
+	h := newHooks(t, "a")
+	h.fail = errors.New("not yet")
+	id := h.enqueue(outbox.Message{
+		Topic: "a", ProcessAt: time.Now().Add(10 * time.Minute),
+		Retry: &workqueue.Retry{Growth: workqueue.Constant, Base: 2 * time.Hour, Cap: 2 * time.Hour},
+	})[0]
+	h.wakesIn(10 * time.Minute)
+	h.pass()
+	h.process(1)
+	h.wakesIn(2 * time.Hour)
+	if row := h.row(id); row.Status != workqueue.Ready || row.Attempts != 1 || row.LastError != "not yet" {
+		t.Errorf("the hook is %+v", row)
+	}
+}
+
+// Retries fire without anything new being written.
+func TestRetriesFireByThemselves(t *testing.T) {
+	t.Parallel()
+	h := newHooks(t, "a")
+	h.fail = errors.New("not yet")
+	h.enqueue(outbox.Message{Topic: "a", Retry: &workqueue.Retry{Growth: workqueue.Constant, Base: 20 * time.Millisecond, Cap: time.Second}})
+	poll := workqueue.NewPoll(h.drain, workqueue.PollOptions{Interval: time.Hour})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); poll.Run(ctx) }()
+	h.until("three attempts", func() bool { return h.called() >= 3 })
+	stop()
+	<-done
+}
+
+func TestHookIsCalledWithTheSameIDOnEveryAttempt(t *testing.T) {
+	t.Parallel()
+	h := newHooks(t, "a")
+	h.fail = errors.New("not yet")
+	h.enqueue(outbox.Message{Topic: "a"})
+	for range 3 {
+		h.process(1)
+		h.pass()
+	}
+	var ids []uuid.UUID
+	for _, m := range h.calls {
+		ids = append(ids, m.ID)
+	}
+	if len(ids) != 3 || len(slices.Compact(ids)) != 1 {
+		t.Errorf("the idempotency keys were %v", ids)
+	}
+}
+
+func TestHookThatNobodyRegisteredIsRetriedWithARecordedError(t *testing.T) {
+	t.Parallel()
+	h := newHooks(t, "a")
+	id := h.enqueue(outbox.Message{Topic: "b"})[0]
+	h.process(1)
+	if row := h.row(id); row.Status != workqueue.Ready || row.LastError != `no handler is registered for topic "b"` {
+		t.Errorf("the hook is %+v", row)
+	}
+}
+
+// A process that died with hooks in its hands is a time to wake at, too.
+func TestNextWakeAtIncludesLeases(t *testing.T) {
+	t.Parallel()
+	h := newHooks(t, "a")
+	if w, err := h.drain.NextWakeAt(t.Context()); w != nil || err != nil {
+		t.Errorf("an empty outbox wakes at %+v, %v", w, err)
+	}
+	h.enqueue(outbox.Message{Topic: "a"})
+	if _, err := h.box.Table().On(h.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), 5*time.Minute, 1); err != nil {
+		t.Fatal(err)
+	}
+	h.enqueue(outbox.Message{Topic: "a", ProcessAt: time.Now().Add(time.Hour)})
+	h.wakesIn(5 * time.Minute)
+}
+
+// Overlapping wakes make exactly one run more.
+func TestOverlappingWakesMakeOneRunMore(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	entered, release := make(chan struct{}, 10), make(chan struct{})
+	runs := 0
+	p := processor{name: "hooks", process: func(context.Context) (int, error) {
+		runs++
+		entered <- struct{}{}
+		<-release
+		return 0, nil
+	}}
+	poll := workqueue.NewPoll(p, workqueue.PollOptions{Interval: time.Hour})
+	ctx, stop := context.WithCancel(f.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); poll.Run(ctx) }()
+	receive(t, entered)
+	for range 100 {
+		poll.Wake()
+	}
+	close(release)
+	receive(t, entered)
+	select {
+	case <-entered:
+		t.Error("the wakes made more than one run")
+	case <-time.After(50 * time.Millisecond):
+	}
+	stop()
+	<-done
+	if runs != 2 {
+		t.Errorf("%d runs, want 2", runs)
+	}
+}
+
+// clock is a platform's alarm, which the test lets go off.
+type clock struct {
+	set []time.Duration
+}
+
+func (c *clock) SetAlarm(_ context.Context, in time.Duration) error {
+	c.set = append(c.set, in)
+	return nil
+}
+func (c *clock) ClearAlarm(context.Context) error { c.set = append(c.set, -1); return nil }
+func (c *clock) last() time.Duration              { return c.set[len(c.set)-1] }
+
+// A platform that has alarms instead of processes: each run sets the next one, and clears it at the end.
+func TestAlarmFollowsTheHooks(t *testing.T) {
+	t.Parallel()
+	h := newHooks(t, "a")
+	c := &clock{}
+	alarm := workqueue.NewAlarm(h.drain, c, nil)
+	h.enqueue(outbox.Message{Topic: "a"}, outbox.Message{Topic: "a", ProcessAt: time.Now().Add(time.Hour)})
+	if err := alarm.Schedule(t.Context()); err != nil || c.last() > 0 {
+		t.Fatalf("the alarm is set in %v, %v; want at once", c.last(), err)
+	}
+	if err := alarm.Fire(t.Context()); err != nil || h.called() != 1 || c.last() < time.Hour-patience {
+		t.Fatalf("%d calls, the next alarm is in %v, %v", h.called(), c.last(), err)
+	}
+	before := c.last()
+	h.enqueue(outbox.Message{Topic: "a", ProcessAt: time.Now().Add(2 * time.Hour)})
+	if err := alarm.Schedule(t.Context()); err != nil || c.last() > before {
+		t.Fatalf("a later hook put the alarm off: %v, %v", c.set, err)
+	}
+	h.pass()
+	if err := alarm.Fire(t.Context()); err != nil || h.called() != 3 || c.last() != -1 {
+		t.Fatalf("%d calls, the alarm is %v, %v; want it cleared", h.called(), c.last(), err)
+	}
+}
+
+type processor struct {
+	name    string
+	process func(context.Context) (int, error)
+	next    *workqueue.Wake
+}
+
+func (p processor) Process(ctx context.Context) (int, error)            { return p.process(ctx) }
+func (p processor) NextWakeAt(context.Context) (*workqueue.Wake, error) { return p.next, nil }
+func (p processor) Namespace() string                                   { return p.name }
+
+// Whatever fails in one processor of a group, or in the callback that is told, the others go on.
+func TestFailuresAreIsolated(t *testing.T) {
+	t.Parallel()
+	h := newHooks(t, "a")
+	h.enqueue(outbox.Message{Topic: "a"})
+	told := make(chan error, 100)
+	group := workqueue.Group("all",
+		processor{name: "bad", process: func(context.Context) (int, error) { panic("bad processor") }},
+		h.drain,
+		processor{name: "worse", process: func(context.Context) (int, error) { return 0, errors.New("worse") }},
+	)
+	poll := workqueue.NewPoll(group, workqueue.PollOptions{Interval: time.Millisecond, OnError: func(err error) {
+		told <- err
+		panic("the callback, too")
+	}})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); poll.Run(ctx) }()
+	first := receive(t, told)
+	receive(t, told) // it goes on
+	h.until("the hook is called", func() bool { return h.called() == 1 })
+	stop()
+	<-done
+	for _, part := range []string{"bad processor", "worse"} {
+		if !strings.Contains(first.Error(), part) {
+			t.Errorf("the error lacks %q: %v", part, first)
+		}
+	}
+}
+
+// A workflow that sleeps: each step triggers the hook that runs the next, at its time, in its own transaction.
+func TestWorkflowThatSleeps(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	f.exec("CREATE TABLE steps (n int)")
+	r := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+	r.Handle("workflow", func(ctx context.Context, m *outbox.Delivery) error {
+		return m.Tx(ctx, func(tx pgx.Tx) error {
+			n := int(m.Payload[0])
+			if _, err := tx.Exec(ctx, "INSERT INTO steps VALUES ($1)", n); err != nil || n == 2 {
+				return err
+			}
+			_, err := f.box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{
+				Topic: "workflow", Payload: []byte{m.Payload[0] + 1}, ProcessAt: time.Now().Add(time.Hour),
+			})
+			return err
+		})
+	})
+	drain, err := r.Drain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hooks{fixture: f, drain: drain}
+	f.enqueue(outbox.Message{Topic: "workflow", Payload: []byte{0}})
+	for n := range 3 {
+		h.process(1)
+		h.process(0)
+		if got := f.count("SELECT count(*) FROM steps"); got != n+1 {
+			t.Fatalf("%d steps after %d hours", got, n)
+		}
+		h.pass()
+	}
+	h.process(0)
+	if s := fmt.Sprint(f.count("SELECT count(*) FROM " + f.table + " WHERE status = 2")); s != "3" {
+		t.Errorf("%s hooks are done, want 3", s)
+	}
+}
