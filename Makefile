@@ -1,4 +1,4 @@
-.PHONY: ci test lint bench demo
+.PHONY: ci test lint bench demo prove
 
 # The whole gate, as CI runs it.
 ci:
@@ -18,3 +18,7 @@ bench:
 
 demo:
 	go run ./cmd/txwork demo
+
+# What the domains promise under kills, at full size: some minutes.
+prove:
+	go test ./internal/proof -v -full -timeout 40m

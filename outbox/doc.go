@@ -42,10 +42,21 @@
 //
 // # Ordering
 //
-// There is none. Messages are claimed roughly in the order in which they became due, but they are handled
-// concurrently, a failed one is tried again after others, and of two transactions the one that enqueued
-// first may commit last. A handler that needs order has to establish it, for example by a version in the
-// payload. [Message].Key does not order messages.
+// There is none by default. Messages are claimed roughly in the order in which they became due, but they are
+// handled concurrently, a failed one is tried again after others, and of two transactions the one that
+// enqueued first may commit last.
+//
+// With [Options].Ordering set to [PerKey] the messages of one [Message].Key are delivered one at a time, in the
+// order in which their transactions commit, whatever fails, crashes or is tried again in between. A key that is
+// held up never holds up another, and its messages cost the claims of others nothing. Transactions that write
+// the same key take turns, so keep them short. [OnFailure] says what becomes of the messages behind one that has
+// failed for good.
+//
+// # Joins
+//
+// [Outbox.StartJoin] writes messages that are delivered side by side and one that is delivered when all have
+// been, or when they have not. A step counts in the transaction of its settle, whichever way it was settled, so
+// the continuation is delivered exactly as often as a message is; nothing polls. See package join.
 //
 // # Exactly once, or not
 //
@@ -82,6 +93,13 @@
 // A message whose topic has no handler is a failed attempt with the error `no handler is registered for
 // topic "…"`: another relay may know the topic, as in a rolling deploy, and if none does within the attempts the
 // message is a dead letter.
+//
+// # Hooks, and platforms without a long-running process
+//
+// A relay with handlers by topic is a set of durable hooks: [Message].ProcessAt is the earliest time of the first
+// attempt, [Message].Retry the policy of the others, [Delivery].ID the idempotency key. [Relay.Drain] is a relay
+// without its loop, a [workqueue.Processor]: [workqueue.Poll] drives it with a timer, [workqueue.Alarm] on
+// platforms that have one alarm instead of processes, and [workqueue.Group] several of them at once.
 //
 // # Tracing
 //

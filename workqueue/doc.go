@@ -1,6 +1,7 @@
 // Package workqueue is the core of txwork: a transactional work queue over rows of a PostgreSQL table.
 //
-// Package outbox is this core on a table of its own, and so is any table that you describe with a [Spec].
+// Packages outbox, inbox, timers and jobs are this core on tables of their own, and so is any table that you
+// describe with a [Spec].
 //
 // # States
 //
@@ -16,6 +17,10 @@
 // one statement: with a stale token it changes nothing and reports [ErrLeaseLost]. A lease that ends is
 // reaped: the row is Ready again, or Failed when its attempts are used up.
 //
+// A row may be inserted waiting ([NewRow].Waiting): Ready, but held back outside the claim index until
+// something releases it. Package gate does so by key, for order and limits, package join at the end of a
+// fan-in.
+//
 // # What you may rely on
 //
 //   - Rows exist if and only if the transaction that inserted them commits.
@@ -23,7 +28,7 @@
 //     HTTP calls and mails cannot: make them idempotent by the row's id.
 //   - Attempts are counted when a row is claimed, so a row that kills its process does not loop for ever.
 //   - Nothing runs before its due time by the database's clock, the only one that decides.
-//   - There is no order between rows that are claimed by different handlers.
+//   - There is no order between rows that are claimed by different handlers, unless a gate makes one.
 //
 // # Writing
 //
@@ -37,6 +42,16 @@
 // say more. [Queue] has the same transitions one by one, and every table carries claim, ack, abandon, fail,
 // extend, reap_expired and redrive as SQL functions for psql, Python or C#: both are rendered from one set
 // of statements and obey one contract.
+//
+// A worker serves one or several lanes of a table, the most urgent first. An [Admission] bounds its claims by
+// rules of the domain, and the table's own sweeps ([Spec].Sweeps) do what no settle can. A [Drain] is a worker's
+// handler without its loop: for platforms that call back, for commands, and in a transaction of a test.
+//
+// # Building a domain
+//
+// A domain adds columns, lanes and DDL of its own to a Spec, and never a transition. What has to happen when a
+// row is settled is a row trigger on completed_at: it fires for exactly the rows that a guarded statement
+// changed, in its transaction, by every way in. Claims never set that column.
 //
 // # Concurrency
 //
