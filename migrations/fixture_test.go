@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -72,6 +73,20 @@ func objects(t *testing.T, pool *pgxpool.Pool, schema string) int {
 func schemaExists(t *testing.T, pool *pgxpool.Pool, schema string) bool {
 	t.Helper()
 	return value[bool](t, pool, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema)
+}
+
+// every is the versions of all migrations in the order in which they are applied. Tests that need more than
+// this know of the first two only, so that they hold however many there are.
+func every() []int64 { return versions(migrations.All()) }
+
+// latest is the version that this library knows up to.
+func latest() int64 { return slices.Max(every()) }
+
+// backwards is a list of versions in the order in which they are taken back.
+func backwards(list []int64) []int64 {
+	list = slices.Clone(list)
+	slices.Reverse(list)
+	return list
 }
 
 func versions(applied []migrations.Applied) []int64 {

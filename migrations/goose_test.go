@@ -22,7 +22,11 @@ func TestGooseLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := fstest.TestFS(layout, "001_outbox.sql", "002_leader.sql"); err != nil {
+	var names []string
+	for _, m := range migrations.All() {
+		names = append(names, m.Name+".sql")
+	}
+	if err := fstest.TestFS(layout, names...); err != nil {
 		t.Error(err)
 	}
 	provider, err := goose.NewProvider(goose.DialectPostgres, db.SQL(t), layout)
@@ -33,7 +37,7 @@ func TestGooseLayout(t *testing.T) {
 	for _, source := range provider.ListSources() {
 		got = append(got, source.Version)
 	}
-	if !slices.Equal(got, []int64{1, 2}) {
+	if !slices.Equal(got, every()) {
 		t.Errorf("goose sees the versions %v", got)
 	}
 }
@@ -52,8 +56,13 @@ func TestGooseReadsTheVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := provider.Status(t.Context())
-	if err != nil || len(all) != 2 || all[0].State != goose.StateApplied || all[1].State != goose.StateApplied {
+	if err != nil || len(all) != len(every()) {
 		t.Errorf("%+v, %v", all, err)
+	}
+	for _, s := range all {
+		if s.State != goose.StateApplied {
+			t.Errorf("goose takes version %d for %s", s.Source.Version, s.State)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,7 +49,7 @@ func TestUnknownVersion(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	m := newMigrator(t, db.Pool, db.Schema)
-	for _, version := range []int64{-1, 3, 1 << 40} {
+	for _, version := range []int64{-1, latest() + 1, 1 << 40} {
 		_, upErr := m.UpTo(t.Context(), version)
 		_, downErr := m.DownTo(t.Context(), version)
 		if !errors.Is(upErr, workqueue.ErrInvalid) || !errors.Is(downErr, workqueue.ErrInvalid) {
@@ -135,7 +136,7 @@ func TestNewerSchema(t *testing.T) {
 	if after := objects(t, db.Pool, db.Schema); after != before {
 		t.Errorf("%d objects became %d", before, after)
 	}
-	if all, err := m.Status(t.Context()); err != nil || all[2].Version != 99 || !all[2].Applied || all[2].Name != "" {
+	if all, err := m.Status(t.Context()); err != nil || len(all) != len(every())+1 || all[len(all)-1].Version != 99 || !all[len(all)-1].Applied || all[len(all)-1].Name != "" {
 		t.Errorf("status: %+v, %v", all, err)
 	}
 	if v, err := m.Version(t.Context()); err != nil || v != 99 {
@@ -156,7 +157,7 @@ func TestFailedMigrationReportsWhatWasApplied(t *testing.T) {
 		t.Errorf("applied %v", applied)
 	}
 	exec(t, db.Pool, "DROP TABLE leader")
-	if applied := up(t, m); len(applied) != 1 || applied[0].Version != 2 {
+	if applied := up(t, m); !slices.Equal(versions(applied), every()[1:]) {
 		t.Errorf("then applied %v", applied)
 	}
 }

@@ -16,6 +16,7 @@ import (
 // The migrations are frozen pairs NNN_name.up.sql and NNN_name.down.sql, in plain SQL: whatever runs SQL
 // can run them. A goose file cannot be the source, because psql would run its Up and then its Down.
 //
+//go:generate go test . -run TestDomainMigrations -update
 //go:embed sql/*.sql
 var files embed.FS
 
@@ -23,7 +24,7 @@ var files embed.FS
 const schemaPlaceholder = "{{schema}}"
 
 // coreTables are the tables that the migrations make and that instantiate the core of workqueue.
-var coreTables = []string{"outbox", "inbox"}
+var coreTables = []string{"outbox", "inbox", "timers", "timers_schedule", "jobs", "jobs_schedule"}
 
 // A migration is one embedded pair, rendered for a schema.
 type migration struct {

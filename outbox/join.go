@@ -19,7 +19,7 @@ type Join struct {
 	Steps []Message
 
 	// OnComplete and OnFail are written with the steps and delivered if the join ends so. Both are optional;
-	// the one that the join did not come to ends as cancelled.
+	// the one that the join did not come to ends with it, see package join.
 	OnComplete, OnFail *Message
 
 	// Policy says when the join ends and how. Default: [join.WaitAll].
@@ -40,6 +40,10 @@ type Started struct {
 // that settle's transaction: delivered as succeeded, failed for good or cancelled as failed.
 //
 // Steps and continuations have no dedup key: a message that is there already belongs to whoever wrote it.
+//
+// Everything is validated before anything is written: after an error that is a [workqueue.ErrInvalid] the transaction is
+// as it was. At most [workqueue.MaxBatch] steps fit one call; [join.Joins.Add] adds more. After any other error roll
+// the transaction back.
 func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Started, error) {
 	if err := o.checkJoin(j); err != nil {
 		return Started{}, err
@@ -69,6 +73,12 @@ func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Starte
 func (o *Outbox) Joins() *join.Joins { return o.joins }
 
 func (o *Outbox) checkJoin(j Join) error {
+	if len(j.Steps) > workqueue.MaxBatch {
+		return workqueue.Invalid("steps", "has %d of them, at most %d fit one call: Add the others", len(j.Steps), workqueue.MaxBatch)
+	}
+	if err := (join.Join{Label: j.Label, Policy: j.Policy, Deadline: j.Deadline}).Validate(); err != nil {
+		return err
+	}
 	all := append([]Message{}, j.Steps...)
 	for _, m := range []*Message{j.OnComplete, j.OnFail} {
 		if m != nil {

@@ -2,7 +2,6 @@ package reaper
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -16,17 +15,10 @@ var ErrNotLeader = errors.New("txwork: reaper: no longer the leader")
 // explain adds what to do to the errors of the election's own statements that have a known remedy. The
 // errors of a table's operations come explained from workqueue.
 func explain(err error) error {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || errors.Is(err, workqueue.ErrReadOnly) || errors.Is(err, workqueue.ErrSchemaVersion) {
+	if errors.Is(err, workqueue.ErrReadOnly) || errors.Is(err, workqueue.ErrSchemaVersion) {
 		return err
 	}
-	switch pg.Code {
-	case "25006": // read_only_sql_transaction
-		return fmt.Errorf("txwork: reaper: %w: connect to the primary: %w", workqueue.ErrReadOnly, err)
-	case "42P01", "3F000": // undefined table, schema
-		return fmt.Errorf("txwork: reaper: %w: run `txwork migrate up`: %w", workqueue.ErrSchemaVersion, err)
-	}
-	return err
+	return workqueue.Explain(err)
 }
 
 // concernsTable tells an error that one table's work met from one that every table would meet.

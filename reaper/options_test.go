@@ -97,14 +97,14 @@ func TestReportAsJSON(t *testing.T) {
 	t.Parallel()
 	got, err := json.Marshal(reaper.Report{Leader: true, Term: 3, Duration: time.Second, Tables: []reaper.TableReport{{
 		Table:    "txwork.outbox",
-		Counts:   reaper.Counts{Requeued: 1, Failed: 2, PurgedDone: 3, PurgedFailed: 4},
+		Counts:   reaper.Counts{Requeued: 1, Failed: 2, PurgedDone: 3, PurgedFailed: 4, Swept: 5},
 		Duration: time.Millisecond,
 	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := `{"leader":true,"term":3,"tables":[{"table":"txwork.outbox","requeued":1,"failed":2,"purged_done":3,"purged_failed":4,` +
-		`"more":false,"duration":1000000}],"more":false,"duration":1000000000}`
+		`"swept":5,"more":false,"duration":1000000}],"more":false,"duration":1000000000}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Bounds of the time between two sweeps, and the share of its time that a claimer spends on them.
@@ -30,9 +29,9 @@ type claimer struct {
 	lanes  []any
 	target func() (any, []any)
 
-	admission Admission     // nil: every row may be claimed
-	pool      *pgxpool.Pool // for the transactions of the admission
-	askAgain  time.Time     // when to ask the admission again; zero: it did not say
+	admission Admission // nil: every row may be claimed
+	begins    beginner  // of the transactions of the admission
+	askAgain  time.Time // when to ask the admission again; zero: it did not say
 
 	askedDue *time.Time // when nextDue was last asked, by the database's clock
 
@@ -57,13 +56,27 @@ func (c *claimer) claim(ctx context.Context, limit int) ([]claimedRow, error) {
 	return rows, err
 }
 
-// admitted claims what the admission lets pass, in one transaction with its bookkeeping.
+// A beginner opens transactions: a pool, or a transaction of the application, whose are savepoints.
+type beginner interface {
+	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
+}
+
+// savepoints begins transactions inside one of the application.
+type savepoints struct{ tx pgx.Tx }
+
+func (s savepoints) BeginTx(ctx context.Context, _ pgx.TxOptions) (pgx.Tx, error) {
+	return s.tx.Begin(ctx)
+}
+
+// admitted claims what the admission lets pass, in one transaction with its bookkeeping. A panic of the
+// admission is an error, as other lanes may have given rows already.
 func (c *claimer) admitted(ctx context.Context, req *claimRequest) (rows []claimedRow, err error) {
+	defer recoverTo(&err)
 	c.askAgain = time.Time{}
 	if c.admission == nil || !c.admission.Bounded(c.lanes) {
 		return c.queue.claim(ctx, *req)
 	}
-	err = pgx.BeginTxFunc(ctx, c.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, c.begins, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		n, again, err := c.admission.Admit(ctx, tx, c.lanes, req.limit)
 		if err != nil {
 			return err
@@ -75,7 +88,7 @@ func (c *claimer) admitted(ctx context.Context, req *claimRequest) (rows []claim
 			return nil
 		}
 		req.limit = min(n, req.limit)
-		rows, err = (&Queue{table: c.queue.table, exec: ownTx{tx}}).claim(ctx, *req)
+		rows, err = (&Queue{table: c.queue.table, exec: executorOf(tx, c.begins)}).claim(ctx, *req)
 		if err != nil || len(rows) == 0 {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -17,6 +18,8 @@ import (
 // reaper does.
 type Drain struct {
 	worker *Worker
+	turn   int           // of the lanes
+	pause  time.Duration // until the next sweep, while nothing else is known to be due
 	// Limit bounds the rows of one Process. Default 0: until nothing is due.
 	Limit int
 }
@@ -42,17 +45,38 @@ func (w *Worker) DrainIn(tx pgx.Tx) *Drain {
 // Namespace implements [Processor].
 func (d *Drain) Namespace() string { return d.worker.table.Name() }
 
-// NextWakeAt implements [Processor]: the first due time or the first end of a lease.
-func (d *Drain) NextWakeAt(ctx context.Context) (*Wake, error) { return d.worker.queue.NextWakeAt(ctx) }
+// NextWakeAt implements [Processor]: the first due time or the first end of a lease. While rows wait for what only
+// a sweep of the table can find, such as a deadline or a rate, it is the next sweep: a second after the last
+// run, twice as long after each run that found nothing, and a minute at most.
+func (d *Drain) NextWakeAt(ctx context.Context) (*Wake, error) {
+	next, err := d.worker.queue.NextWakeAt(ctx)
+	if err != nil || len(d.worker.table.spec.Sweeps) == 0 {
+		return next, err
+	}
+	waiting, err := d.worker.queue.anyWaiting(ctx)
+	if err != nil || !waiting {
+		return next, err
+	}
+	return earlier(next, &Wake{At: time.Now().Add(d.pause), In: d.pause}), nil
+}
+
+// slowDown plans the next sweep after a run.
+func (d *Drain) slowDown(found bool) {
+	if found {
+		d.pause = 0
+	}
+	d.pause = min(max(2*d.pause, sweepAtLeastEvery), maxSweepInterval)
+}
 
 // Process implements [Processor]: it handles what is due and returns how many rows that were, whatever became
 // of them. When ctx is cancelled it claims no more and waits for the handlers that run; their context is not
 // cancelled.
 func (d *Drain) Process(ctx context.Context) (int, error) {
-	if err := d.maintain(ctx); err != nil {
+	total, swept, err := 0, 0, error(nil)
+	defer func() { d.slowDown(total+swept > 0) }()
+	if swept, err = d.maintain(ctx); err != nil {
 		return 0, err
 	}
-	total := 0
 	for ctx.Err() == nil && (d.Limit == 0 || total < d.Limit) {
 		n, err := d.batch(ctx, d.next(total))
 		total += n
@@ -72,23 +96,28 @@ func (d *Drain) next(total int) int {
 	return n
 }
 
-func (d *Drain) maintain(ctx context.Context) error {
+func (d *Drain) maintain(ctx context.Context) (swept int, err error) {
 	q := d.worker.queue
 	if _, err := q.ReapExpired(ctx, sweepLimit); err != nil {
-		return err
+		return 0, err
 	}
-	_, err := q.Sweep(ctx, sweepLimit)
-	return err
+	return q.Sweep(ctx, sweepLimit)
 }
 
 // batch claims from every lane, in their order, runs the handlers and settles what they returned.
 func (d *Drain) batch(ctx context.Context, limit int) (int, error) {
 	w := d.worker
 	set := newLaneSet(w.options.Lanes, func(lane []any) *claimer {
-		return &claimer{queue: w.queue, lease: w.options.Lease, lanes: lane, target: w.target, admission: w.options.Admission, pool: w.pool}
+		return &claimer{queue: w.queue, lease: w.options.Lease, lanes: lane, target: w.target, admission: w.options.Admission, begins: w.beginner()}
 	})
+	set.turn = d.turn
+	d.turn++
 	start := w.clock()
-	rows, err := set.claim(limit, func(c *claimer, limit int) ([]claimedRow, error) { return w.claimLane(ctx, c, limit) })
+	var rows []claimedRow
+	err := w.within(context.WithoutCancel(ctx), w.options.Lease/3, func(ctx context.Context) (err error) { // see Worker.claim
+		rows, err = w.claimFrom(ctx, set, limit)
+		return err
+	})
 	deliveries := w.deliveries(ctx, rows, start)
 	settled := d.handle(context.WithoutCancel(ctx), deliveries)
 	return len(rows), errors.Join(err, settled)

@@ -234,7 +234,7 @@ func (handlerTx) Commit(context.Context) error {
 func (d *delivery) settleIn(ctx context.Context, tx pgx.Tx, o *Outcome) error {
 	w := d.worker
 	return w.table.telemetry.transition(ctx, opSettle, 1, func(ctx context.Context) (changed []uuid.UUID, err error) {
-		q := &Queue{table: w.table, exec: ownTx{tx}}
+		q := &Queue{table: w.table, exec: executorOf(tx, w.beginner())}
 		batch := []settlement{{d.ref(), o, w.stored(ctx, o)}}
 		changed, err = q.settle(ctx, batch)
 		if err == nil && len(changed) == 0 {
@@ -245,6 +245,23 @@ func (d *delivery) settleIn(ctx context.Context, tx pgx.Tx, o *Outcome) error {
 		}
 		return changed, err
 	})
+}
+
+// beginner opens the transactions of a worker's admission and of its handlers' settles.
+func (w *Worker) beginner() beginner {
+	if w.outer != nil {
+		return savepoints{w.outer}
+	}
+	return w.pool
+}
+
+// executorOf runs calls in a transaction that a beginner has opened. In that of an application the plan settings
+// outlive a savepoint, so there they are given back.
+func executorOf(tx pgx.Tx, from beginner) executor {
+	if _, inside := from.(savepoints); inside {
+		return pgxTx{tx}
+	}
+	return ownTx{tx}
 }
 
 // ownTx runs calls in a transaction that does nothing after them but commit, so the plan settings need

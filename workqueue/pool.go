@@ -131,7 +131,10 @@ func isConflict(err error) bool {
 	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01")
 }
 
-// explain adds what to do to the errors of the database that have a known remedy.
+// Explain adds what to do to the errors of the database that have a known remedy, for statements that are not the
+// core's own: those of the core come explained.
+func Explain(err error) error { return explain(err) }
+
 func explain(err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {

@@ -130,6 +130,9 @@ func (v view) Function(name string) string { return quote(v.spec.Schema) + "." +
 // Channel is the LISTEN channel as a string literal; Validate leaves nothing in it to escape.
 func (v view) Channel() string { return "'" + v.spec.channel() + "'" }
 
+// MaxDelayMicros is the longest delay, in microseconds.
+func (v view) MaxDelayMicros() int64 { return maxDelay.Microseconds() }
+
 // NowMicros is the notification's payload: the earliest due time that the announcing transaction can
 // have written, so that a claim cursor which is already past it can move back.
 func (v view) NowMicros() string { return "(extract(epoch FROM now()) * 1000000)::bigint::text" }

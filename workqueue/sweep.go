@@ -2,27 +2,27 @@ package workqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 )
 
 // Sweep calls the table's own sweeps (Spec.Sweeps), each in a transaction of its own where the Queue is on
-// a pool, and returns how many rows they changed. limit bounds each of them. Safe to run anywhere, any
-// number of times.
+// a pool, and returns how many rows they changed. limit bounds each of them. The failure of one does not keep
+// the others from theirs. Safe to run anywhere, any number of times.
 func (q *Queue) Sweep(ctx context.Context, limit int) (int, error) {
 	if err := checkLimit(limit); err != nil {
 		return 0, err
 	}
 	total := 0
+	var errs []error
 	for _, suffix := range q.table.spec.Sweeps {
 		n, err := q.sweepOne(ctx, suffix, limit)
 		total += n
-		if err != nil {
-			return total, err
-		}
+		errs = append(errs, err)
 	}
-	return total, nil
+	return total, errors.Join(errs...)
 }
 
 func (q *Queue) sweepOne(ctx context.Context, suffix string, limit int) (n int, err error) {
@@ -41,6 +41,18 @@ func (q *Queue) sweepOne(ctx context.Context, suffix string, limit int) (n int, 
 	return n, err
 }
 
+// anyWaiting tells whether rows are held back. It reads the index of such rows only.
+func (q *Queue) anyWaiting(ctx context.Context) (found bool, err error) {
+	err = q.exec.run(ctx, call{
+		statement: statement{
+			name: "any_waiting",
+			text: "SELECT EXISTS (SELECT FROM " + q.table.view.Table + " AS t WHERE t.completed_at IS NULL AND t.waiting)",
+		},
+		row: func(scan func(...any) error) error { return scan(&found) },
+	})
+	return found, err
+}
+
 const (
 	// sweepLimit bounds the rows that one sweep of a worker changes, and with it how long it holds locks.
 	sweepLimit = 1000
@@ -48,8 +60,8 @@ const (
 	sweepAtLeastEvery = time.Second
 )
 
-// A sweeper decides when a worker calls its table's sweeps: soon after it was woken, otherwise once a
-// second, and never for more than a fortieth of its time.
+// A sweeper decides when a worker calls its table's sweeps: soon after it was woken, but for no more than a
+// fortieth of its time; and once a second in any case, however long they take.
 type sweeper struct {
 	mu       sync.Mutex
 	wanted   bool

@@ -202,7 +202,7 @@ func (w *Worker) open(ctx context.Context) error {
 	w.system = system
 	w.queue = w.table.On(system)
 	w.lanes = newLaneSet(w.options.Lanes, func(lane []any) *claimer {
-		return &claimer{queue: w.queue, lease: w.options.Lease, lanes: lane, target: w.target, admission: w.options.Admission, pool: system}
+		return &claimer{queue: w.queue, lease: w.options.Lease, lanes: lane, target: w.target, admission: w.options.Admission, begins: system}
 	})
 	w.settler = newSettler(w)
 	w.settle = w.settler.add
@@ -345,10 +345,14 @@ func (w *Worker) Process(ctx context.Context) (int, error) {
 // until their lease ends. It gives up in time for the lease to be of use.
 func (w *Worker) claim(ctx context.Context, limit int) (rows []claimedRow, err error) {
 	err = w.within(context.WithoutCancel(ctx), w.options.Lease/3, func(ctx context.Context) error {
-		rows, err = w.lanes.claim(limit, func(c *claimer, limit int) ([]claimedRow, error) { return w.claimLane(ctx, c, limit) })
+		rows, err = w.claimFrom(ctx, w.lanes, limit)
 		return err
 	})
 	return rows, err
+}
+
+func (w *Worker) claimFrom(ctx context.Context, set *laneSet, limit int) ([]claimedRow, error) {
+	return set.claim(limit, func(c *claimer, limit int) ([]claimedRow, error) { return w.claimLane(ctx, c, limit) })
 }
 
 func (w *Worker) claimLane(ctx context.Context, c *claimer, limit int) (rows []claimedRow, err error) {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/workqueue"
 )
 
 // Exit codes.
@@ -69,6 +71,9 @@ func (a *app) markBegun(cmd *cobra.Command) {
 func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
+
+// telemetry is for what the library does on a command's behalf.
+func (a *app) telemetry() workqueue.Telemetry { return workqueue.Telemetry{Logger: a.logger()} }
 
 // A usageError is about the command line: nothing was done.
 type usageError struct{ error }

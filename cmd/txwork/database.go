@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -116,8 +118,7 @@ func (d *database) tableNames(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// tables opens the named tables, or all there are. Their Specs have no domain columns: the operations of
-// this command need none.
+// tables opens the named tables, or all there are.
 func (d *database) tables(ctx context.Context, names ...string) ([]*workqueue.Table, error) {
 	known, err := d.tableNames(ctx)
 	if err != nil {
@@ -152,11 +153,38 @@ func (d *database) open(ctx context.Context, known []string, name string) (*work
 	if !slices.Contains(known, name) {
 		return nil, fmt.Errorf("there is no txwork table %q in schema %s: it has %s", name, d.schema, strings.Join(known, ", "))
 	}
-	t, err := workqueue.Open(workqueue.Spec{Schema: d.schema, Table: name}, workqueue.Telemetry{Logger: d.app.logger()})
+	t, err := workqueue.Open(specOf(d.schema, name), d.app.telemetry())
 	if err != nil {
 		return nil, err
 	}
 	return t, t.CheckVersion(ctx, d.pool)
+}
+
+// write runs do in a transaction. It says READ COMMITTED because the guards of the library rely on it.
+func (d *database) write(ctx context.Context, do func(workqueue.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		return do(workqueue.Pgx(tx))
+	})
+}
+
+// readTx is read for what reads through the library.
+func (d *database) readTx(ctx context.Context, do func(tx workqueue.Tx, now time.Time) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, d.pool, options, func(tx pgx.Tx) error {
+		var now time.Time
+		if err := tx.QueryRow(ctx, "SELECT now()").Scan(&now); err != nil {
+			return err
+		}
+		return do(workqueue.Pgx(tx), now)
+	})
+}
+
+// conclude tells what is wrong with the command line from what went wrong.
+func conclude(err error) error {
+	if errors.Is(err, workqueue.ErrInvalid) {
+		return usageError{err}
+	}
+	return explain(err)
 }
 
 // explain adds what to do to an error of the database that has a known remedy.

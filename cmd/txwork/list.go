@@ -79,7 +79,9 @@ func newListCommand(a *app) *cobra.Command {
 		Short: "List the rows of a table that are in one state",
 		Long: `List the rows of a table that are in one state, a page at a time: live rows in the order of claiming, done and
 failed ones the newest first. STATUS is one of ` + listingNames() + `;
-ready includes what is scheduled, in_progress what is expired. Payloads are not shown, see 'txwork show'.`,
+ready includes what is scheduled, in_progress what is expired; waiting is what something else holds back: an
+earlier row of its key, or the steps of a join. Payloads are not shown, nor are all columns of txwork's own
+tables: see 'txwork show', and --json.`,
 		Args: cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
@@ -145,7 +147,7 @@ func (d *database) list(ctx context.Context, t *workqueue.Table, o listOptions) 
 				return err
 			}
 		}
-		p.columns = l.plain
+		p.columns = listed(t.Spec().Table, l.plain)
 		if err := tx.GetContext(ctx, &p.now, "SELECT now()"); err != nil {
 			return err
 		}

@@ -1,5 +1,6 @@
 // Command txwork runs and looks after the queues of txwork: it migrates a schema, sends and relays outbox
-// messages, shows what is in the tables and repairs it. `txwork help` lists the commands.
+// messages, sets timers and schedules, rules the queues of jobs, shows what is in the tables and repairs it.
+// `txwork help` lists the commands.
 package main
 
 import (

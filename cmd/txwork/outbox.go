@@ -6,27 +6,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/outbox"
-	"github.com/txwork/txwork/workqueue"
 )
 
 func newOutboxCommand(a *app) *cobra.Command {
-	return newGroup("outbox", "Send messages and relay them", newSendCommand(a), newRelayCommand(a))
+	return newGroup("outbox", "Send messages and relay them", newSendCommand(a), newRelayCommand(a), newSkipCommand(a))
 }
 
 // withOutbox connects and makes sure that the outbox is there, before any input is read.
-func (a *app) withOutbox(ctx context.Context, maxPayload int, do func(*database, *outbox.Outbox) error) error {
+func (a *app) withOutbox(ctx context.Context, o outbox.Options, do func(*database, *outbox.Outbox) error) error {
 	return a.withDatabase(ctx, func(d *database) error {
-		o, err := outbox.Open(outbox.Options{
-			Schema:     d.schema,
-			MaxPayload: maxPayload,
-			Telemetry:  workqueue.Telemetry{Logger: a.logger()},
-		})
+		o.Schema, o.Telemetry = d.schema, a.telemetry()
+		box, err := outbox.Open(o)
 		if err != nil {
 			return usageError{err}
 		}
-		if err := o.Table().CheckVersion(ctx, d.pool); err != nil {
+		if err := box.Table().CheckVersion(ctx, d.pool); err != nil {
 			return err
 		}
-		return do(d, o)
+		return do(d, box)
 	})
 }

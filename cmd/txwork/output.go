@@ -109,3 +109,17 @@ func plural(n int, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
+
+// dashed is a text for a cell, or a dash in the place of none.
+func dashed(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return cell(text, cellWidth)
+}
+
+// hintMore says how to get the next page. The position may be any text, so it is quoted for a shell.
+func (a *app) hintMore(flag, position string) error {
+	_, err := fmt.Fprintf(a.stderr, "txwork: there is more: %s '%s'\n", flag, strings.ReplaceAll(harmless(position), "'", `'\''`))
+	return err
+}

@@ -28,7 +28,8 @@ func newPurgeCommand(a *app) *cobra.Command {
 		Use:   "purge TABLE (--done-older-than AGE | --failed-older-than AGE) --yes",
 		Short: "Delete rows that ended some time ago",
 		Long: `Delete rows that were done, or failed, longer ago than an age such as 90d, 36h or 2w, the oldest first, in
-short transactions. Deleted rows cannot be had back, and a dedup key is free again when its row is gone.`,
+short transactions. Deleted rows cannot be had back, and a dedup key is free again when its row is gone: a done
+row of the inbox is what tells a message that comes again, so keep those for the dedup window.`,
 		Args: cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()

@@ -16,13 +16,15 @@ const defaultReapLimit = 1000
 func newReapCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reap [TABLE]...",
-		Short: "Take rows whose lease has ended from their owners, once",
+		Short: "Take rows whose lease has ended from their owners, and sweep, once",
 		Long: `Take rows whose lease has ended from their owners: they become ready again with the table's backoff or, where
-their attempts are used up, failed. One round over the named tables, or over all of the schema. It is safe to
-run anywhere and any number of times, from cron for example, beside the reapers of applications.`,
+their attempts are used up, failed. Then do what else the tables of txwork have to have done now and then:
+deadlines of joins, keys that may go on, tombstones of the inbox. One round over the named tables, or over all
+of the schema. It is safe to run anywhere and any number of times, from cron for example, beside the reapers of
+applications.`,
 		Args: cobra.ArbitraryArgs,
 	}
-	limit := cmd.Flags().Int("limit", defaultReapLimit, "rows of each table at most")
+	limit := cmd.Flags().Int("limit", defaultReapLimit, "rows of each table, and of each of its sweeps, at most")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *limit < 1 || *limit > workqueue.MaxBatch {
@@ -46,7 +48,8 @@ run anywhere and any number of times, from cron for example, beside the reapers 
 type reapedTable struct {
 	Table string `json:"table"`
 	workqueue.Reaped
-	More bool `json:"more"` // the limit was reached, so there may be more
+	Swept int  `json:"swept"`
+	More  bool `json:"more"` // the limit was reached, so there may be more
 }
 
 func (d *database) reapAll(ctx context.Context, names []string, limit int) ([]reapedTable, error) {
@@ -60,7 +63,11 @@ func (d *database) reapAll(ctx context.Context, names []string, limit int) ([]re
 		if err != nil {
 			return nil, fmt.Errorf("reaping %s: %w", t.Name(), err)
 		}
-		all[i] = reapedTable{Table: t.Name(), Reaped: r, More: r.Requeued+r.Failed == limit}
+		swept, err := t.On(d.pool).Sweep(ctx, limit)
+		if err != nil {
+			return nil, fmt.Errorf("sweeping %s: %w", t.Name(), err)
+		}
+		all[i] = reapedTable{Table: t.Name(), Reaped: r, Swept: swept, More: r.Requeued+r.Failed == limit || swept >= limit}
 	}
 	return all, nil
 }
@@ -77,13 +84,13 @@ func (d *database) reap(ctx context.Context, t *workqueue.Table, limit int) (r w
 }
 
 func (a *app) printReaped(all []reapedTable) error {
-	g := newGrid(a.stdout, "TABLE", "REQUEUED", "FAILED", "")
+	g := newGrid(a.stdout, "TABLE", "REQUEUED", "FAILED", "SWEPT", "")
 	for _, r := range all {
 		note := ""
 		if r.More {
 			note = "limit reached, run it again"
 		}
-		g.add(r.Table, fmt.Sprint(r.Requeued), fmt.Sprint(r.Failed), note)
+		g.add(r.Table, fmt.Sprint(r.Requeued), fmt.Sprint(r.Failed), fmt.Sprint(r.Swept), note)
 	}
 	return g.flush()
 }

@@ -71,7 +71,7 @@ Beside delivering, a relay takes back messages from relays that died, see --no-r
 			if err := o.validate(); err != nil {
 				return err
 			}
-			return a.withOutbox(cmd.Context(), 0, func(d *database, box *outbox.Outbox) error {
+			return a.withOutbox(cmd.Context(), outbox.Options{}, func(d *database, box *outbox.Outbox) error {
 				return newRelay(a, d, box, o).run(cmd.Context())
 			})
 		},
@@ -80,7 +80,7 @@ Beside delivering, a relay takes back messages from relays that died, see --no-r
 	flags.BoolVar(&o.stdout, "stdout", false, "write payloads to standard output, a line each")
 	flags.StringVar(&o.exec, "exec", "", "run this `command` for each message")
 	flags.StringArrayVar(&o.topics, "topic", nil, "deliver this topic only; repeat for more")
-	flags.BoolVar(&o.untilEmpty, "until-empty", false, "end when no message is ready or in progress; those scheduled for later, also after a failed attempt, stay")
+	flags.BoolVar(&o.untilEmpty, "until-empty", false, "end when no message is ready or in progress; those scheduled for later, also after a failed attempt, stay, and so do those that wait behind a failed one")
 	flags.IntVar(&o.concurrency, "concurrency", 0, "messages at once (default: 1 with --stdout, which keeps them in order of claiming, "+fmt.Sprint(defaultExecConcurrency)+" with --exec)")
 	flags.DurationVar(&o.lease, "lease", workqueue.DefaultLease, "how long a message is held without renewal, and so how long a crash goes unnoticed")
 	flags.DurationVar(&o.timeout, "timeout", 0, "end a command that takes longer, as a failed attempt (default: none)")
@@ -282,9 +282,9 @@ func (r *relay) reportRest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if rest.Scheduled > 0 || rest.Failed > 0 {
-		fmt.Fprintf(r.app.stderr, "txwork: remaining: %d scheduled for later, %d failed (txwork list outbox --status failed)\n",
-			rest.Scheduled, rest.Failed)
+	if rest.Scheduled > 0 || rest.Failed > 0 || rest.Waiting > 0 {
+		fmt.Fprintf(r.app.stderr, "txwork: remaining: %d scheduled for later, %d failed (txwork list outbox --status failed), %d waiting for others\n",
+			rest.Scheduled, rest.Failed, rest.Waiting)
 	}
 	return nil
 }

@@ -26,13 +26,20 @@ func newRedriveCommand(a *app) *cobra.Command {
 Rows named by ID that are not failed are left alone and reported, with exit code 1.`,
 		Args: cobra.MinimumNArgs(1),
 	}
+	redrive := a.redrive(cmd)
+	cmd.RunE = func(_ *cobra.Command, args []string) error { return redrive(args[0], args[1:]) }
+	return cmd
+}
+
+// redrive gives a command the flags of a redrive and returns what it does with a table and ids.
+func (a *app) redrive(cmd *cobra.Command) func(table string, texts []string) error {
 	flags := cmd.Flags()
 	all := flags.Bool("all-failed", false, "all rows that have failed by now, the oldest first")
 	limit := flags.Int("limit", 0, "with --all-failed, at most so many (default: all)")
 	actor := flags.String("actor", "", "who asks for it (default: the database user)")
 	asJSON := jsonFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ids, err := parseIDs(args[1:])
+	return func(table string, texts []string) error {
+		ids, err := parseIDs(texts)
 		if err != nil {
 			return err
 		}
@@ -42,9 +49,9 @@ Rows named by ID that are not failed are left alone and reported, with exit code
 		if *limit < 0 || flags.Changed("limit") && (*limit == 0 || !*all) {
 			return usagef("--limit goes with --all-failed and must be at least 1")
 		}
-		return a.withTable(cmd.Context(), args[0], func(d *database, t *workqueue.Table) error {
+		return a.withTable(cmd.Context(), table, func(d *database, t *workqueue.Table) error {
 			redrive := func(ids []uuid.UUID) ([]uuid.UUID, error) { return t.On(d.pool).Redrive(cmd.Context(), ids, *actor) }
-			r := repair{db: d, table: t, verb: "redriven", change: redrive, want: workqueue.Failed}
+			r := repair{db: d, table: t, verb: "redriven", change: redrive, settled: nothing}
 			if *all {
 				err = r.allFailed(cmd.Context(), *limit)
 			} else {
@@ -53,7 +60,6 @@ Rows named by ID that are not failed are left alone and reported, with exit code
 			return r.report(err, *asJSON)
 		})
 	}
-	return cmd
 }
 
 func newCancelCommand(a *app) *cobra.Command {
@@ -65,20 +71,26 @@ worker told: the handler's context is cancelled and, unless it acknowledges all 
 Cancelling again changes nothing. Rows that have ended are reported, with exit code 1.`,
 		Args: cobra.MinimumNArgs(2),
 	}
-	reason := cmd.Flags().String("reason", "by txwork cancel", "why, for the row's last error")
+	cancel := a.cancel(cmd, "by txwork cancel")
+	cmd.RunE = func(_ *cobra.Command, args []string) error { return cancel(args[0], args[1:]) }
+	return cmd
+}
+
+// cancel gives a command the flags of a cancel and returns what it does with a table and ids.
+func (a *app) cancel(cmd *cobra.Command, reason string) func(table string, texts []string) error {
+	why := cmd.Flags().String("reason", reason, "why, for the row's last error")
 	asJSON := jsonFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ids, err := parseIDs(args[1:])
+	return func(table string, texts []string) error {
+		ids, err := parseIDs(texts)
 		if err != nil {
 			return err
 		}
-		return a.withTable(cmd.Context(), args[0], func(d *database, t *workqueue.Table) error {
-			cancel := func(ids []uuid.UUID) ([]uuid.UUID, error) { return t.On(d.pool).Cancel(cmd.Context(), ids, *reason) }
-			r := repair{db: d, table: t, verb: "cancelled", change: cancel, want: workqueue.Ready}
+		return a.withTable(cmd.Context(), table, func(d *database, t *workqueue.Table) error {
+			cancel := func(ids []uuid.UUID) ([]uuid.UUID, error) { return t.On(d.pool).Cancel(cmd.Context(), ids, *why) }
+			r := repair{db: d, table: t, verb: "cancelled", change: cancel, settled: foundRow.cancelled}
 			return r.report(r.named(cmd.Context(), ids), *asJSON)
 		})
 	}
-	return cmd
 }
 
 // A repair changes rows that an operator names.
@@ -87,11 +99,22 @@ type repair struct {
 	table  *workqueue.Table
 	verb   string // what was done to the rows
 	change func([]uuid.UUID) ([]uuid.UUID, error)
-	want   workqueue.Status
+	// settled tells a row that was left alone because it is already as it is to be.
+	settled func(foundRow) bool
 
 	changed   int
 	unchanged []unchangedRow
 }
+
+// A foundRow is one that was named and left alone.
+type foundRow struct {
+	Status    rowStatus `db:"status"`
+	Cancelled bool      `db:"cancelled"`
+}
+
+func (f foundRow) cancelled() bool { return f.Cancelled }
+
+func nothing(foundRow) bool { return false }
 
 // An unchangedRow is one that was named, and why it was left alone.
 type unchangedRow struct {
@@ -116,10 +139,7 @@ func (r *repair) named(ctx context.Context, ids []uuid.UUID) error {
 
 func (r *repair) explainUnchanged(ctx context.Context, ids []uuid.UUID) error {
 	for _, id := range ids {
-		var found struct {
-			Status    rowStatus `db:"status"`
-			Cancelled bool      `db:"cancelled"`
-		}
+		var found foundRow
 		query := fmt.Sprintf("SELECT r.status, r.cancelled_at IS NOT NULL AS cancelled FROM %s AS r WHERE r.id = $1", r.quoted())
 		err := r.db.reader.GetContext(ctx, &found, query, id)
 		reason := ""
@@ -128,8 +148,8 @@ func (r *repair) explainUnchanged(ctx context.Context, ids []uuid.UUID) error {
 			reason = "there is no such row"
 		case err != nil:
 			return err
-		case r.want == workqueue.Ready && found.Cancelled:
-			continue // a repeated cancel
+		case r.settled(found):
+			continue // a repetition
 		default:
 			reason = fmt.Sprintf("it is %s", found.Status)
 		}

@@ -91,8 +91,17 @@ func TestReapCallsTheTablesOwnFunction(t *testing.T) {
 	c.orphan("left")
 
 	all := decode[struct{ Tables []reapedTable }](c.run("reap", "--json").ok()).Tables
-	if len(all) != 2 || all[0].Requeued != 1 || all[1].Requeued != 1 || all[0].Failed != 0 || all[0].More {
+	if len(all) != len(c.tables("invoices")) {
 		t.Errorf("reaped %+v", all)
+	}
+	for _, table := range all {
+		want := reapedTable{Table: table.Table}
+		if name := strings.TrimPrefix(table.Table, c.db.Schema+"."); name == "invoices" || name == "outbox" {
+			want.Requeued = 1
+		}
+		if table != want {
+			t.Errorf("reaped %+v, want %+v", table, want)
+		}
 	}
 	due := value[float64](c, "SELECT extract(epoch FROM due_at - now())::float8 / 3600 FROM {schema}.invoices")
 	if due < 46.9 || due > 47.1 {

@@ -14,7 +14,7 @@ import (
 func newRootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "txwork",
-		Short: "Transactional queues on PostgreSQL: outbox, migrations and maintenance",
+		Short: "Transactional queues on PostgreSQL: outbox, timers, jobs, migrations and maintenance",
 		Long: `txwork runs and looks after the queues that applications keep in PostgreSQL.
 
 The database is named by --database-url or, since other users of the machine can see a command line, better
@@ -36,6 +36,10 @@ by the environment variable ` + databaseURLEnv + `. Exit codes: 0 done, 1 failed
 		newMigrateCommand(a),
 		newTableCommand(a),
 		newOutboxCommand(a),
+		newTimersCommand(a),
+		newSchedulesCommand(a),
+		newJobsCommand(a),
+		newAlarmsCommand(a),
 		newStatsCommand(a),
 		newListCommand(a),
 		newShowCommand(a),

@@ -21,6 +21,7 @@ type row struct {
 	Status      rowStatus  `db:"status" json:"status"`
 	Attempts    int        `db:"attempts" json:"attempts"`
 	MaxAttempts int        `db:"max_attempts" json:"max_attempts"`
+	Waiting     bool       `db:"waiting" json:"waiting"` // ready, but held back
 	DueAt       time.Time  `db:"due_at" json:"due_at"`
 	CreatedAt   time.Time  `db:"created_at" json:"created_at"`
 	LockedUntil *time.Time `db:"locked_until" json:"locked_until,omitempty"`
@@ -32,7 +33,7 @@ type row struct {
 }
 
 // coreFields are what row has of the core's columns.
-const coreFields = `r.id, r.status, r.attempts, r.max_attempts, r.due_at, r.created_at, r.locked_until,
+const coreFields = `r.id, r.status, r.attempts, r.max_attempts, r.waiting, r.due_at, r.created_at, r.locked_until,
 	r.completed_at, r.failed_at, r.cancelled_at, r.last_error`
 
 // rowStatus is a status by name in JSON.
@@ -91,8 +92,8 @@ func (c column) payload() bool {
 
 // coreColumns are the columns that every domain table has.
 var coreColumns = []string{
-	"id", "due_at", "created_at", "max_attempts", "attempts", "status", "locked_until", "owner_token",
-	"completed_at", "failed_at", "cancelled_at", "last_error", "headers",
+	"id", "due_at", "created_at", "max_attempts", "attempts", "status", "waiting", "locked_until", "owner_token",
+	"completed_at", "failed_at", "cancelled_at", "last_error", "headers", "retry",
 }
 
 // A layout is what a table looks like in the database: its Spec is not known here.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +24,8 @@ type sendOptions struct {
 	topic      string
 	keyField   string
 	dedupField string
+	perKey     bool
+	onFailure  onFailure
 	batch      int
 	skipBad    bool
 	maxPayload int
@@ -39,15 +43,23 @@ is the line, byte for byte. Blank lines are skipped.
 
 Every --batch lines are one transaction. A bad line is reported with its number and nothing of its batch is
 written, while the batches before it stay: the report says from which line to resume. A line is bad if it is
-no JSON value in UTF-8, if it is over --max-payload, or if a named field is missing or neither text nor a number.`,
+no JSON value in UTF-8, if it is over --max-payload, or if a named field is missing or neither text nor a number.
+
+With --per-key the messages of one key are delivered one at a time, in the order of their lines, and after those
+of earlier batches and programs that ask for it, too. --on-failure says what becomes of those behind a message
+that has failed for good: block holds them back until it is redriven, or let go with 'txwork outbox skip'; park
+sets them aside as failed; skip goes on with the next.`,
 		Example: `  txwork outbox send --topic commits --key-field sha commits.ndjson
-  generate | txwork outbox send --topic orders --dedup-field id --skip-bad -`,
+  generate | txwork outbox send --topic orders --dedup-field id --skip-bad -
+  txwork outbox send --topic accounts --key-field account --per-key --on-failure park changes.ndjson`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.topic, "topic", "", "topic of the messages")
 	flags.StringVar(&o.keyField, "key-field", "", "take the key from this field: lines must be objects")
 	flags.StringVar(&o.dedupField, "dedup-field", "", "take the dedup key from this field: a line whose key is in the topic already is not written again")
+	flags.BoolVar(&o.perKey, "per-key", false, "deliver messages of one key one at a time and in order")
+	flags.Var(&o.onFailure, "on-failure", "with --per-key, what becomes of messages behind a failed one: block, park or skip")
 	flags.IntVar(&o.batch, "batch", defaultSendBatch, "lines of one transaction")
 	flags.BoolVar(&o.skipBad, "skip-bad", false, "report bad lines and go on without them")
 	flags.IntVar(&o.maxPayload, "max-payload", outbox.DefaultMaxPayload, "largest payload in bytes")
@@ -73,6 +85,12 @@ func (o sendOptions) validate() error {
 	if err := workqueue.CheckText("topic", o.topic); err != nil {
 		return usageError{err}
 	}
+	if o.perKey && o.keyField == "" {
+		return usagef("--per-key orders messages by their keys: say with --key-field which field has them")
+	}
+	if o.onFailure != onFailure(outbox.Block) && !o.perKey {
+		return usagef("--on-failure needs --per-key: without it no message is behind another")
+	}
 	if o.batch < 1 || o.batch > workqueue.MaxBatch {
 		return usagef("--batch is %d, it must be between 1 and %d", o.batch, workqueue.MaxBatch)
 	}
@@ -89,7 +107,7 @@ func (a *app) send(ctx context.Context, o sendOptions) error {
 		return err
 	}
 	defer input.Close()
-	return a.withOutbox(ctx, o.maxPayload, func(d *database, box *outbox.Outbox) error {
+	return a.withOutbox(ctx, o.outbox(), func(d *database, box *outbox.Outbox) error {
 		start := time.Now()
 		s := &sender{sendOptions: o, pool: d.pool, outbox: box, stderr: a.stderr, progress: a.newProgress(size)}
 		err := s.sendAll(ctx, readLines(ctx, input, o.maxPayload))
@@ -104,6 +122,34 @@ func (a *app) send(ctx context.Context, o sendOptions) error {
 		}
 		return err
 	})
+}
+
+func (o sendOptions) outbox() outbox.Options {
+	options := outbox.Options{MaxPayload: o.maxPayload, OnFailure: outbox.OnFailure(o.onFailure)}
+	if o.perKey {
+		options.Ordering = outbox.PerKey
+	}
+	return options
+}
+
+// onFailure is a flag for an [outbox.OnFailure].
+type onFailure outbox.OnFailure
+
+var onFailures = []string{outbox.Block: "block", outbox.Park: "park", outbox.Skip: "skip"}
+
+func (f *onFailure) String() string { return onFailures[*f] }
+
+// Type implements pflag.Value.
+func (f *onFailure) Type() string { return "policy" }
+
+// Set implements pflag.Value.
+func (f *onFailure) Set(text string) error {
+	i := slices.Index(onFailures, text)
+	if i < 0 {
+		return fmt.Errorf("want one of %s", strings.Join(onFailures, ", "))
+	}
+	*f = onFailure(i)
+	return nil
 }
 
 // openInput returns the size too, -1 where it is not known.

@@ -241,8 +241,8 @@ func (s *sender) commit(ctx context.Context) error {
 		return err
 	}
 	if s.batch.tx != nil {
-		if err := s.batch.tx.Commit(ctx); err != nil {
-			return commitError(err)
+		if err := commit(ctx, s.batch.tx); err != nil {
+			return err
 		}
 	}
 	if s.batch.lines > 0 {
@@ -258,12 +258,27 @@ func (s *sender) commit(ctx context.Context) error {
 // errUnknown says that a commit's reply was lost.
 var errUnknown = errors.New("the reply to the commit was lost")
 
-// commitError tells a commit that the server refused from one that it may have carried out.
-func commitError(err error) error {
-	if errors.As(err, new(*pgconn.PgError)) || errors.Is(err, pgx.ErrTxCommitRollback) || pgconn.SafeToRetry(err) {
+// commit tells a commit that certainly did not happen from one that the server may have carried out. The
+// driver's own word for an error before anything was sent, SafeToRetry, does not: a lost reply has it, too.
+func commit(ctx context.Context, tx pgx.Tx) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if tx.Conn().IsClosed() {
+		return pgconn.ErrConnClosed
+	}
+	err := tx.Commit(ctx)
+	if err == nil || refused(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errUnknown, err)
+}
+
+// refused reports the server's word that it did not commit. One that ends the session (FATAL) may have
+// committed before.
+func refused(err error) bool {
+	var pg *pgconn.PgError
+	return errors.Is(err, pgx.ErrTxCommitRollback) || errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR"
 }
 
 // explain says what of the input was written, and where to go on.

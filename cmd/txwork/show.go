@@ -63,10 +63,12 @@ type shownRow struct {
 	row
 	OwnerToken *uuid.UUID `db:"owner_token" json:"owner_token,omitempty"`
 	Headers    document   `db:"headers" json:"headers"`
+	Retry      *document  `db:"retry" json:"retry,omitempty"` // the row's own backoff
 	Payloads   payloads   `db:"-" json:"payloads"`
 
 	now    time.Time
 	layout layout
+	domain string // the table's name
 }
 
 // payloads are by the column's name; a NULL is not among them.
@@ -80,12 +82,12 @@ type payload struct {
 }
 
 func (d *database) show(ctx context.Context, t *workqueue.Table, id uuid.UUID, withPayload bool) (*shownRow, error) {
-	r := &shownRow{Table: t.Name(), Payloads: payloads{}}
+	r := &shownRow{Table: t.Name(), Payloads: payloads{}, domain: t.Spec().Table}
 	err := d.read(ctx, func(tx *sqlx.Tx) (err error) {
 		if r.layout, err = readLayout(ctx, tx, t.Spec()); err != nil {
 			return err
 		}
-		query := fmt.Sprintf("SELECT %s, r.owner_token, coalesce(r.headers, '{}')::text AS headers, %s AS columns FROM %s AS r WHERE r.id = $1",
+		query := fmt.Sprintf("SELECT %s, r.owner_token, coalesce(r.headers, '{}')::text AS headers, r.retry::text AS retry, %s AS columns FROM %s AS r WHERE r.id = $1",
 			coreFields, r.layout.plainJSON(), r.layout.table)
 		if err := tx.GetContext(ctx, r, query, id); err != nil {
 			return err
@@ -166,7 +168,7 @@ func (a *app) printRow(r *shownRow) error {
 	g := newGrid(a.stdout)
 	g.add("table", r.Table)
 	g.add("id", r.ID.String())
-	g.add("status", r.Status.String())
+	g.add("status", r.state())
 	g.add("attempts", fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts))
 	g.add("due", stamp(r.DueAt, r.now))
 	g.add("created", stamp(r.CreatedAt, r.now))
@@ -176,8 +178,13 @@ func (a *app) printRow(r *shownRow) error {
 	g.add("failed", stampOrDash(r.FailedAt, r.now))
 	g.add("cancelled", stampOrDash(r.CancelledAt, r.now))
 	g.add("headers", harmless(string(r.Headers)))
+	if r.Retry != nil {
+		g.add("own backoff", harmless(string(*r.Retry)))
+	}
 	for i, text := range r.cells(r.layout.plain) {
-		g.add(harmless(r.layout.plain[i].Name), harmless(text))
+		if name := r.layout.plain[i].Name; text != "-" || !inner(r.domain, name) {
+			g.add(harmless(name), harmless(text))
+		}
 	}
 	for _, c := range r.layout.payloads {
 		g.add(harmless(c.Name), r.Payloads.summary(c.Name))
@@ -189,6 +196,14 @@ func (a *app) printRow(r *shownRow) error {
 		return err
 	}
 	return a.printBlocks(r)
+}
+
+// state says of a ready row that it is held back.
+func (r *row) state() string {
+	if r.Waiting {
+		return r.Status.String() + ", waiting"
+	}
+	return r.Status.String()
 }
 
 func idOrDash(id *uuid.UUID) string {

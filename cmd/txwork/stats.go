@@ -17,7 +17,7 @@ func newStatsCommand(a *app) *cobra.Command {
 		Use:   "stats [TABLE]",
 		Short: "Show how many rows the tables hold and how old they are",
 		Long: `Show how many rows each table of the schema holds: ready (due now), scheduled (due later), in progress, of
-those with an ended lease, failed, and how long the oldest ready row has waited. Done rows are not counted:
+those with an ended lease, waiting (held back by something else), failed, and how long the oldest ready row has waited. Done rows are not counted:
 that would read all of them.`,
 		Args: cobra.MaximumNArgs(1),
 	}
@@ -84,11 +84,12 @@ func (d *database) topicStats(ctx context.Context, topics []string) (s workqueue
 		SELECT count(*) FILTER (WHERE r.status = 0 AND r.due_at <= now()),
 		       count(*) FILTER (WHERE r.status = 0 AND r.due_at > now()),
 		       count(*) FILTER (WHERE r.status = 1),
+		       (SELECT count(*) FROM %[1]s AS w WHERE w.completed_at IS NULL AND w.waiting AND w.topic = ANY ($1::text[])),
 		       (SELECT count(*) FROM %[1]s AS f WHERE f.failed_at IS NOT NULL AND f.topic = ANY ($1::text[]))
 		FROM %[1]s AS r
-		WHERE r.completed_at IS NULL AND r.topic = ANY ($1::text[])`, pgx.Identifier{d.schema, "outbox"}.Sanitize())
+		WHERE r.completed_at IS NULL AND NOT r.waiting AND r.topic = ANY ($1::text[])`, pgx.Identifier{d.schema, "outbox"}.Sanitize())
 	err = d.read(ctx, func(tx *sqlx.Tx) error {
-		return tx.QueryRowxContext(ctx, query, topics).Scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Failed)
+		return tx.QueryRowxContext(ctx, query, topics).Scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Waiting, &s.Failed)
 	})
 	return s, err
 }

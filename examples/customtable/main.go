@@ -12,9 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log"
-	"os"
-	"os/signal"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -22,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
-	"github.com/txwork/txwork/examples/internal/database"
+	"github.com/txwork/txwork/examples/internal/example"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -46,20 +43,9 @@ var spec = workqueue.Spec{
 
 const invoices = 100
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx); err != nil {
-		log.Fatal(err)
-	}
-}
+func main() { example.Main(run) }
 
-func run(ctx context.Context) error {
-	pool, closeDatabase, err := database.Open(ctx)
-	if err != nil {
-		return err
-	}
-	defer closeDatabase()
+func run(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := migrate(ctx, pool); err != nil {
 		return err
 	}
@@ -138,20 +124,13 @@ func send(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table) error
 }
 
 func reconcile(ctx context.Context, pool *pgxpool.Pool) error {
-	var ordered, sent, retried int
-	var balanced bool
-	err := pool.QueryRow(ctx, `
-		SELECT (SELECT count(*) FROM billing.invoices WHERE status = 2),
-		       (SELECT count(*) FROM billing.sent),
-		       (SELECT count(*) FROM billing.invoices WHERE attempts > 1),
-		       (SELECT sum(amount) FROM billing.invoices) = (SELECT sum(amount) FROM billing.sent)`,
-	).Scan(&ordered, &sent, &retried, &balanced)
+	err := example.Count(ctx, pool, `SELECT 'invoices done after a retry', count(*) FROM billing.invoices WHERE attempts > 1`)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d invoices done, %d sent, %d after a retry, amounts equal: %v\n", ordered, sent, retried, balanced)
-	if sent != ordered || sent != invoices || !balanced {
-		return errors.New("the invoices do not reconcile")
-	}
-	return nil
+	return example.Reconcile(ctx, pool, `VALUES
+		('invoices done', (SELECT count(*) FROM billing.invoices WHERE status = 2), $1::bigint),
+		('sent', (SELECT count(*) FROM billing.sent), $1),
+		('cents', (SELECT sum(amount) * 100 FROM billing.sent)::bigint, (SELECT sum(amount) * 100 FROM billing.invoices)::bigint)`,
+		invoices)
 }

@@ -19,12 +19,12 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '100ms'
 SET enable_seqscan = off
 SET enable_bitmapscan = off
-SET txwork.announce = 'off'
 AS $txwork$
 #variable_conflict use_column
 DECLARE
     busy CONSTANT text := 'in_progress';
     nobody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    inserted boolean;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtextextended(ARRAY[{{.NameLiteral}}, $1, $2, $3]::text COLLATE "C", 0)) THEN
         RETURN QUERY SELECT busy, nobody, 1::smallint;
@@ -44,15 +44,18 @@ BEGIN
     END IF;
 
     BEGIN
+        PERFORM set_config('txwork.announce', 'off', true); -- a SET of the function needs a superuser to create it
         INSERT INTO {{.Table}} (id, status, attempts, completed_at, consumer, source, message_id, body_hash, payload)
         VALUES ($6, 2, 1, clock_timestamp(), $1, $2, $3, $4, $5)
         ON CONFLICT (consumer, source, message_id)
             WHERE consumer IS NOT NULL AND source IS NOT NULL AND message_id IS NOT NULL DO NOTHING;
+        inserted := FOUND;
+        PERFORM set_config('txwork.announce', '', true);
     EXCEPTION WHEN lock_not_available THEN
         RETURN QUERY SELECT busy, nobody, 0::smallint;
         RETURN;
     END;
-    IF FOUND THEN
+    IF inserted THEN
         RETURN QUERY SELECT 'processed', $6, 2::smallint;
     ELSE
         RETURN QUERY SELECT busy, nobody, 0::smallint;

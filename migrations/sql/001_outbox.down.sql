@@ -18,6 +18,7 @@ DROP FUNCTION "{{schema}}"."outbox_gate_leave"() CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_gate_sweep"(integer) CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_gate_skip"(uuid[]) CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_gate_promote"(text, boolean, boolean) CASCADE;
+DROP FUNCTION "{{schema}}"."outbox_gate_room"(text, integer) CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_gate_refill"(text, double precision, integer) CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_gate_park"(text, uuid) CASCADE;
 DROP INDEX "{{schema}}"."outbox_gate_wait_idx", "{{schema}}"."outbox_gate_queue_idx", "{{schema}}"."outbox_gate_one_idx", "{{schema}}"."outbox_gate_live_idx", "{{schema}}"."outbox_gate_fail_idx";

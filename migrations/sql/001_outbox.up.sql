@@ -357,7 +357,8 @@ CREATE SEQUENCE "{{schema}}"."outbox_gate_seq";
 CREATE TABLE "{{schema}}"."outbox_gate_cursor" (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     serial_key text NOT NULL DEFAULT '', -- where the next sweep goes on
-    limited_key text NOT NULL DEFAULT ''
+    limited_key text NOT NULL DEFAULT '',
+    rate_key text NOT NULL DEFAULT ''
 ) WITH (fillfactor = 10);
 
 INSERT INTO "{{schema}}"."outbox_gate_cursor" DEFAULT VALUES;
@@ -365,12 +366,14 @@ INSERT INTO "{{schema}}"."outbox_gate_cursor" DEFAULT VALUES;
 CREATE TABLE "{{schema}}"."outbox_gate_rate" (
     gate_key text PRIMARY KEY,
     tokens double precision NOT NULL,
-    refilled_at timestamptz NOT NULL
+    refilled_at timestamptz NOT NULL,
+    rate double precision NOT NULL,
+    burst integer NOT NULL
 ) WITH (fillfactor = 50);
 
 ALTER TABLE "{{schema}}"."outbox" ADD CONSTRAINT "outbox_gate_check" CHECK (
     (gate_key IS NULL AND gate_limit IS NULL AND gate_seq IS NULL AND gate_policy IS NULL AND gate_rate IS NULL AND gate_burst IS NULL)
-    OR (octet_length(gate_key) BETWEEN 1 AND 255 AND gate_limit >= 0 AND gate_policy BETWEEN 0 AND 2
+    OR (gate_limit IS NOT NULL AND gate_policy IS NOT NULL AND octet_length(gate_key) BETWEEN 1 AND 255 AND gate_limit >= 0 AND gate_policy BETWEEN 0 AND 2
         AND (gate_rate IS NULL) = (gate_burst IS NULL)
         AND (gate_rate IS NULL OR gate_limit > 0 AND gate_rate > 0 AND gate_burst >= 1)));
 
@@ -432,8 +435,13 @@ $txwork$;
 
 -- Lets through what the key has room for. Promoters of a key take turns by an advisory lock of their own,
 -- held for a few statements; whoever finds it taken leaves the work to its holder or to the next sweep, so
--- settles cannot deadlock here. careful is for callers that have not just taken a row of the key out of
--- play: an application may be writing the key's first row this moment, and they must not wait for it.
+-- settles cannot deadlock here. Nor do they wait for a row: one that somebody holds locked, such as an
+-- application that is cancelling it, is left to the next sweep, too. careful is for callers that have not just
+-- taken a row of the key out of play: an application may be writing the key's first row this moment, and they
+-- must not wait for it; and they look before they take locks, of which the server has not many.
+--
+-- A row that is let through is due now at the earliest, and now is when the transaction began: the notification
+-- leads claim cursors back to there, and a drain inside a transaction can claim it.
 CREATE FUNCTION "{{schema}}"."outbox_gate_promote"(k text, serial boolean, careful boolean) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -445,18 +453,22 @@ DECLARE
     head record;
     obstacle record;
     room integer;
-    bucket double precision;
     n integer := 0;
 BEGIN
     IF serial THEN
-        SELECT t.id, t.gate_seq INTO head FROM "{{schema}}"."outbox" AS t
+        SELECT t.id INTO head FROM "{{schema}}"."outbox" AS t
         WHERE t.gate_key = k AND t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL
         ORDER BY t.gate_key, t.gate_seq LIMIT 1;
+    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN 0; -- it cannot see who is through
     ELSE
         SELECT t.id, t.gate_limit, t.gate_rate, t.gate_burst INTO head FROM "{{schema}}"."outbox" AS t
         WHERE t.gate_key = k AND t.completed_at IS NULL AND t.waiting AND t.gate_limit > 0 AND t.gate_seq IS NOT NULL
           AND t.due_at <= clock_timestamp()
         ORDER BY t.gate_key, t.due_at, t.gate_seq LIMIT 1;
+        IF careful AND "{{schema}}"."outbox_gate_room"(k, head.gate_limit) <= 0 THEN
+            RETURN 0;
+        END IF;
     END IF;
     IF head.id IS NULL OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox ' || k, 2))
         OR careful AND serial AND NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox ' || k, 1)) THEN
@@ -479,20 +491,21 @@ BEGIN
         ELSIF obstacle.id IS NOT NULL THEN
             RETURN 0;
         END IF;
-        UPDATE "{{schema}}"."outbox" AS t SET waiting = false, due_at = greatest(t.due_at, clock_timestamp())
-        WHERE t.id = head.id AND t.waiting AND t.completed_at IS NULL;
+        UPDATE "{{schema}}"."outbox" AS t SET waiting = false, due_at = greatest(t.due_at, now())
+        WHERE t.ctid = ANY (ARRAY(
+            SELECT r.ctid FROM "{{schema}}"."outbox" AS r
+            WHERE r.id = head.id AND r.waiting AND r.completed_at IS NULL
+            FOR NO KEY UPDATE SKIP LOCKED));
         GET DIAGNOSTICS n = ROW_COUNT;
     ELSE
-        SELECT head.gate_limit - count(*) INTO room FROM "{{schema}}"."outbox" AS t
-        WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit > 0;
-        IF head.gate_rate IS NOT NULL THEN
-            bucket := "{{schema}}"."outbox_gate_refill"(k, head.gate_rate, head.gate_burst);
-            room := least(room, floor(bucket));
+        room := least("{{schema}}"."outbox_gate_room"(k, head.gate_limit), 1000);
+        IF room > 0 AND head.gate_rate IS NOT NULL THEN
+            room := least(room, floor("{{schema}}"."outbox_gate_refill"(k, head.gate_rate, head.gate_burst)));
         END IF;
         IF room <= 0 THEN
             RETURN 0;
         END IF;
-        UPDATE "{{schema}}"."outbox" AS t SET waiting = false, due_at = greatest(t.due_at, clock_timestamp())
+        UPDATE "{{schema}}"."outbox" AS t SET waiting = false, due_at = greatest(t.due_at, now())
         WHERE t.ctid = ANY (ARRAY(
             SELECT r.ctid FROM "{{schema}}"."outbox" AS r
             WHERE r.gate_key = k AND r.completed_at IS NULL AND r.waiting AND r.gate_limit > 0 AND r.gate_seq IS NOT NULL
@@ -512,16 +525,35 @@ BEGIN
 END
 $txwork$;
 
--- The tokens of a key's bucket now. Called under the promoters' lock only.
+-- How many more rows of a limited key may be through. Counts no more than the limit, and nothing without one.
+CREATE FUNCTION "{{schema}}"."outbox_gate_room"(k text, most integer) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF most = 2147483647 THEN
+        RETURN most;
+    END IF;
+    RETURN most - count(*) FROM (
+        SELECT FROM "{{schema}}"."outbox" AS t
+        WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit > 0
+        LIMIT most) AS live;
+END
+$txwork$;
+
+-- The tokens of a key's bucket now. Called under the promoters' lock only. A clock that was set back takes no
+-- tokens away.
 CREATE FUNCTION "{{schema}}"."outbox_gate_refill"(k text, rate double precision, burst integer) RETURNS double precision
 LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
-    INSERT INTO "{{schema}}"."outbox_gate_rate" AS b (gate_key, tokens, refilled_at)
-    VALUES (k, burst, clock_timestamp())
+    INSERT INTO "{{schema}}"."outbox_gate_rate" AS b (gate_key, tokens, refilled_at, rate, burst)
+    VALUES (k, $3, clock_timestamp(), $2, $3)
     ON CONFLICT (gate_key) DO UPDATE
-    SET tokens = least(burst, b.tokens + rate * extract(epoch FROM clock_timestamp() - b.refilled_at)::float8),
-        refilled_at = clock_timestamp()
+    SET tokens = least($3, b.tokens + $2 * greatest(extract(epoch FROM clock_timestamp() - b.refilled_at)::float8, 0)),
+        refilled_at = clock_timestamp(),
+        rate = $2,
+        burst = $3
     RETURNING b.tokens
 $txwork$;
 
@@ -589,30 +621,38 @@ AS $txwork$
 DECLARE
     place record;
     k text;
+    seq bigint;
     seen text;
+    full_keys text[];
     n integer := 0;
 BEGIN
-    SELECT c.serial_key, c.limited_key INTO place FROM "{{schema}}"."outbox_gate_cursor" AS c FOR UPDATE SKIP LOCKED;
+    SELECT c.serial_key, c.limited_key, c.rate_key INTO place FROM "{{schema}}"."outbox_gate_cursor" AS c FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
+        INSERT INTO "{{schema}}"."outbox_gate_cursor" DEFAULT VALUES ON CONFLICT DO NOTHING; -- somebody truncated it
         RETURN 0;
     END IF;
     seen := '';
-    FOR k IN
+    FOR k, seq IN
         WITH RECURSIVE keys AS (
-            SELECT (SELECT t.gate_key FROM "{{schema}}"."outbox" AS t
+            (SELECT t.gate_key AS key, t.gate_seq AS seq, 1 AS nth FROM "{{schema}}"."outbox" AS t
                 WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL AND t.gate_key > place.serial_key
-                ORDER BY t.gate_key, t.gate_seq LIMIT 1) AS key, 1 AS nth
+                ORDER BY t.gate_key, t.gate_seq LIMIT 1)
             UNION ALL
-            SELECT (SELECT t.gate_key FROM "{{schema}}"."outbox" AS t
+            SELECT head.gate_key, head.gate_seq, keys.nth + 1
+            FROM keys LEFT JOIN LATERAL (
+                SELECT t.gate_key, t.gate_seq FROM "{{schema}}"."outbox" AS t
                 WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL AND t.gate_key > keys.key
-                ORDER BY t.gate_key, t.gate_seq LIMIT 1), keys.nth + 1
-            FROM keys WHERE keys.key IS NOT NULL AND keys.nth < 5000
+                ORDER BY t.gate_key, t.gate_seq LIMIT 1) AS head ON true
+            WHERE keys.key IS NOT NULL AND keys.nth < 5000
         )
-        SELECT keys.key FROM keys
+        SELECT keys.key, keys.seq FROM keys
     LOOP
         seen := k; -- NULL past the last key: start again
-        CONTINUE WHEN k IS NULL OR EXISTS (
-            SELECT FROM "{{schema}}"."outbox" AS t WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit = 0);
+        CONTINUE WHEN k IS NULL
+            OR EXISTS (SELECT FROM "{{schema}}"."outbox" AS t WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit = 0)
+            OR 1 = (SELECT t.gate_policy FROM "{{schema}}"."outbox" AS t
+                WHERE t.gate_key = k AND t.failed_at IS NOT NULL AND t.cancelled_at IS NULL AND t.gate_policy > 0 AND t.gate_seq < seq
+                ORDER BY t.gate_key, t.gate_seq LIMIT 1);
         n := n + "{{schema}}"."outbox_gate_promote"(k, true, true);
         EXIT WHEN n >= max_rows;
     END LOOP;
@@ -639,10 +679,21 @@ BEGIN
     END LOOP;
     place.limited_key := coalesce(seen, '');
 
-    UPDATE "{{schema}}"."outbox_gate_cursor" AS c SET serial_key = place.serial_key, limited_key = place.limited_key
-    WHERE (c.serial_key, c.limited_key) <> (place.serial_key, place.limited_key);
+    -- A full bucket is as good as none. A hundred of them are looked at in a sweep.
+    SELECT array_agg(l.gate_key), max(l.gate_key) INTO full_keys, seen
+    FROM (
+        SELECT b.gate_key FROM "{{schema}}"."outbox_gate_rate" AS b
+        WHERE b.gate_key > place.rate_key ORDER BY b.gate_key LIMIT 100) AS l;
+    place.rate_key := coalesce(seen, '');
     DELETE FROM "{{schema}}"."outbox_gate_rate" AS b
-    WHERE b.gate_key IN (SELECT r.gate_key FROM "{{schema}}"."outbox_gate_rate" AS r WHERE r.refilled_at < now() - interval '1 day' LIMIT 100);
+    WHERE b.ctid = ANY (ARRAY(
+        SELECT r.ctid FROM "{{schema}}"."outbox_gate_rate" AS r
+        WHERE r.gate_key = ANY (full_keys) AND r.refilled_at < now() - interval '1 minute'
+          AND r.tokens + r.rate * extract(epoch FROM now() - r.refilled_at)::float8 >= r.burst
+        FOR UPDATE SKIP LOCKED));
+    UPDATE "{{schema}}"."outbox_gate_cursor" AS c
+    SET serial_key = place.serial_key, limited_key = place.limited_key, rate_key = place.rate_key
+    WHERE (c.serial_key, c.limited_key, c.rate_key) <> (place.serial_key, place.limited_key, place.rate_key);
     RETURN n;
 END
 $txwork$;
@@ -679,6 +730,7 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_leave"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_sweep"(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_skip"(uuid[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_promote"(text, boolean, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_room"(text, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_refill"(text, double precision, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_park"(text, uuid) FROM PUBLIC;
 
@@ -742,8 +794,9 @@ CREATE INDEX "outbox_join_member_ix" ON "{{schema}}"."outbox_join_member" (join_
 --
 -- status = 0 in the UPDATE makes it happen once: whoever comes second waits for the join's row and then
 -- finds it ended. The continuations follow in the same transaction. They are waiting, so nobody claims or
--- settles them meanwhile; one that somebody has cancelled is left alone. Locks are taken join first, then
--- continuation, which is the direction of the graph.
+-- settles them meanwhile; one that somebody has cancelled is left alone, and so is one that was redriven after
+-- that and now waits for its gate only. Locks are taken join first, then continuation, which is the direction
+-- of the graph.
 --
 -- What becomes of a continuation: released is 0, Ready; an on_fail that is not needed is 2, Done, as if it
 -- had run and found nothing to do, since a dead letter that somebody redrives would undo what succeeded; an
@@ -815,7 +868,7 @@ BEGIN
         cancelled_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
         last_error = coalesce(c.reason, t.last_error)
     FROM unnest(targets, states, reasons) AS c (id, state, reason)
-    WHERE t.id = c.id AND t.status = 0 AND t.waiting;
+    WHERE t.id = c.id AND t.status = 0 AND t.waiting AND t.gate_seq IS NULL;
     GET DIAGNOSTICS changed = ROW_COUNT;
 
     IF 0 = ANY (states) THEN

@@ -93,12 +93,18 @@ func (view) Settings() string {
 // SweepKeys is sweepKeys for the template.
 func (view) SweepKeys() int { return sweepKeys }
 
+// MaxPromoted bounds the rows of a key that one settle or sweep lets through.
+func (view) MaxPromoted() int { return 1000 }
+
+// Unlimited is the limit of gates that only have a rate.
+func (view) Unlimited() int { return Unlimited }
+
 type function struct{ Name, Types string }
 
 // Functions are those of the template, in the order in which they may be dropped.
 func (view) Functions() []function {
 	return []function{
 		{"gate_enter", ""}, {"gate_back", ""}, {"gate_leave", ""}, {"gate_sweep", "integer"}, {"gate_skip", "uuid[]"},
-		{"gate_promote", "text, boolean, boolean"}, {"gate_refill", "text, double precision, integer"}, {"gate_park", "text, uuid"},
+		{"gate_promote", "text, boolean, boolean"}, {"gate_room", "text, integer"}, {"gate_refill", "text, double precision, integer"}, {"gate_park", "text, uuid"},
 	}
 }

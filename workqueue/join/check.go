@@ -14,8 +14,9 @@ var (
 	maxDeadline = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 )
 
-// check reports what is wrong with a join by itself.
-func (join Join) check() error {
+// Validate reports the first thing that is wrong with a join by itself, as Start would, without looking at its rows:
+// for who has to know before they are written.
+func (join Join) Validate() error {
 	if join.Policy < WaitAll || join.Policy > AnyOutcome {
 		return workqueue.Invalid("policy", "is %d, want WaitAll, FailFast or AnyOutcome", int(join.Policy))
 	}

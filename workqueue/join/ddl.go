@@ -47,6 +47,7 @@ func DDL(spec workqueue.Spec) (up, down string, err error) {
 type view struct {
 	spec       workqueue.Spec
 	DeleteDone bool
+	Gated      bool // the table has gates, see package gate
 }
 
 func newView(spec workqueue.Spec) (view, error) {
@@ -59,8 +60,12 @@ func newView(spec workqueue.Spec) (view, error) {
 	if spec.Schema == "" {
 		spec.Schema = workqueue.DefaultSchema
 	}
-	return view{spec: spec, DeleteDone: spec.DeleteDone}, nil
+	return view{spec: spec, DeleteDone: spec.DeleteDone, Gated: slices.Contains(spec.Columns, gateColumn)}, nil
 }
+
+// gateColumn is what a gate gives a row that has come to it. One that waits with it waits for its gate and for no
+// join, and only the gate lets it through.
+var gateColumn = workqueue.Column{Name: "gate_seq", Type: "bigint"}
 
 // Validate has refused every name that would need escaping.
 func (v view) qualified(suffix string) string {

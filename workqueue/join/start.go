@@ -51,7 +51,7 @@ func newStart(joins []Join) (*start, error) {
 	}
 	s := &start{joins: make([]Join, len(joins))}
 	for i, join := range joins {
-		if err := join.check(); err != nil {
+		if err := join.Validate(); err != nil {
 			return nil, s.about(i, len(joins), err)
 		}
 		if join.ID == uuid.Nil {

@@ -27,7 +27,13 @@ CREATE TABLE {{.Table}} (
         AND (status = 3) = (failed_at IS NOT NULL)
     ),
     CONSTRAINT {{.Named "attempts_check"}} CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
-    CONSTRAINT {{.Named "due_check"}} CHECK (isfinite(due_at))
+    CONSTRAINT {{.Named "due_check"}} CHECK (isfinite(due_at)),
+    CONSTRAINT {{.Named "retry_check"}} CHECK ( -- one that cannot be computed would fail the reaper's whole batch
+        retry IS NULL
+        OR ((retry ->> 'base_us')::float8 >= 0
+            AND (retry ->> 'cap_us')::float8 BETWEEN 0 AND {{.MaxDelayMicros}}
+            AND coalesce((retry ->> 'jitter')::float8, 0) BETWEEN 0 AND 1) IS TRUE
+    )
 ) WITH (
     fillfactor = 42,
     autovacuum_vacuum_scale_factor = 0.05,

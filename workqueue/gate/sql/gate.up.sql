@@ -14,7 +14,8 @@ CREATE SEQUENCE {{.Named "gate_seq"}};
 CREATE TABLE {{.Named "gate_cursor"}} (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     serial_key text NOT NULL DEFAULT '', -- where the next sweep goes on
-    limited_key text NOT NULL DEFAULT ''
+    limited_key text NOT NULL DEFAULT '',
+    rate_key text NOT NULL DEFAULT ''
 ) WITH (fillfactor = 10);
 
 INSERT INTO {{.Named "gate_cursor"}} DEFAULT VALUES;
@@ -22,12 +23,14 @@ INSERT INTO {{.Named "gate_cursor"}} DEFAULT VALUES;
 CREATE TABLE {{.Named "gate_rate"}} (
     gate_key text PRIMARY KEY,
     tokens double precision NOT NULL,
-    refilled_at timestamptz NOT NULL
+    refilled_at timestamptz NOT NULL,
+    rate double precision NOT NULL,
+    burst integer NOT NULL
 ) WITH (fillfactor = 50);
 
 ALTER TABLE {{.Table}} ADD CONSTRAINT {{.Constraint "gate_check"}} CHECK (
     (gate_key IS NULL AND gate_limit IS NULL AND gate_seq IS NULL AND gate_policy IS NULL AND gate_rate IS NULL AND gate_burst IS NULL)
-    OR (octet_length(gate_key) BETWEEN 1 AND 255 AND gate_limit >= 0 AND gate_policy BETWEEN 0 AND 2
+    OR (gate_limit IS NOT NULL AND gate_policy IS NOT NULL AND octet_length(gate_key) BETWEEN 1 AND 255 AND gate_limit >= 0 AND gate_policy BETWEEN 0 AND 2
         AND (gate_rate IS NULL) = (gate_burst IS NULL)
         AND (gate_rate IS NULL OR gate_limit > 0 AND gate_rate > 0 AND gate_burst >= 1)));
 
@@ -86,8 +89,13 @@ $txwork$;
 
 -- Lets through what the key has room for. Promoters of a key take turns by an advisory lock of their own,
 -- held for a few statements; whoever finds it taken leaves the work to its holder or to the next sweep, so
--- settles cannot deadlock here. careful is for callers that have not just taken a row of the key out of
--- play: an application may be writing the key's first row this moment, and they must not wait for it.
+-- settles cannot deadlock here. Nor do they wait for a row: one that somebody holds locked, such as an
+-- application that is cancelling it, is left to the next sweep, too. careful is for callers that have not just
+-- taken a row of the key out of play: an application may be writing the key's first row this moment, and they
+-- must not wait for it; and they look before they take locks, of which the server has not many.
+--
+-- A row that is let through is due now at the earliest, and now is when the transaction began: the notification
+-- leads claim cursors back to there, and a drain inside a transaction can claim it.
 CREATE FUNCTION {{.Named "gate_promote"}}(k text, serial boolean, careful boolean) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}
@@ -96,18 +104,22 @@ DECLARE
     head record;
     obstacle record;
     room integer;
-    bucket double precision;
     n integer := 0;
 BEGIN
     IF serial THEN
-        SELECT t.id, t.gate_seq INTO head FROM {{.Table}} AS t
+        SELECT t.id INTO head FROM {{.Table}} AS t
         WHERE t.gate_key = k AND t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL
         ORDER BY t.gate_key, t.gate_seq LIMIT 1;
+    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN 0; -- it cannot see who is through
     ELSE
         SELECT t.id, t.gate_limit, t.gate_rate, t.gate_burst INTO head FROM {{.Table}} AS t
         WHERE t.gate_key = k AND t.completed_at IS NULL AND t.waiting AND t.gate_limit > 0 AND t.gate_seq IS NOT NULL
           AND t.due_at <= clock_timestamp()
         ORDER BY t.gate_key, t.due_at, t.gate_seq LIMIT 1;
+        IF careful AND {{.Named "gate_room"}}(k, head.gate_limit) <= 0 THEN
+            RETURN 0;
+        END IF;
     END IF;
     IF head.id IS NULL OR NOT pg_try_advisory_xact_lock({{.PromoterLock "k"}})
         OR careful AND serial AND NOT pg_try_advisory_xact_lock({{.WriterLock "k"}}) THEN
@@ -130,20 +142,21 @@ BEGIN
         ELSIF obstacle.id IS NOT NULL THEN
             RETURN 0;
         END IF;
-        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, clock_timestamp())
-        WHERE t.id = head.id AND t.waiting AND t.completed_at IS NULL;
+        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, now())
+        WHERE t.ctid = ANY (ARRAY(
+            SELECT r.ctid FROM {{.Table}} AS r
+            WHERE r.id = head.id AND r.waiting AND r.completed_at IS NULL
+            FOR NO KEY UPDATE SKIP LOCKED));
         GET DIAGNOSTICS n = ROW_COUNT;
     ELSE
-        SELECT head.gate_limit - count(*) INTO room FROM {{.Table}} AS t
-        WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit > 0;
-        IF head.gate_rate IS NOT NULL THEN
-            bucket := {{.Named "gate_refill"}}(k, head.gate_rate, head.gate_burst);
-            room := least(room, floor(bucket));
+        room := least({{.Named "gate_room"}}(k, head.gate_limit), {{.MaxPromoted}});
+        IF room > 0 AND head.gate_rate IS NOT NULL THEN
+            room := least(room, floor({{.Named "gate_refill"}}(k, head.gate_rate, head.gate_burst)));
         END IF;
         IF room <= 0 THEN
             RETURN 0;
         END IF;
-        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, clock_timestamp())
+        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, now())
         WHERE t.ctid = ANY (ARRAY(
             SELECT r.ctid FROM {{.Table}} AS r
             WHERE r.gate_key = k AND r.completed_at IS NULL AND r.waiting AND r.gate_limit > 0 AND r.gate_seq IS NOT NULL
@@ -163,16 +176,35 @@ BEGIN
 END
 $txwork$;
 
--- The tokens of a key's bucket now. Called under the promoters' lock only.
+-- How many more rows of a limited key may be through. Counts no more than the limit, and nothing without one.
+CREATE FUNCTION {{.Named "gate_room"}}(k text, most integer) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    IF most = {{.Unlimited}} THEN
+        RETURN most;
+    END IF;
+    RETURN most - count(*) FROM (
+        SELECT FROM {{.Table}} AS t
+        WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit > 0
+        LIMIT most) AS live;
+END
+$txwork$;
+
+-- The tokens of a key's bucket now. Called under the promoters' lock only. A clock that was set back takes no
+-- tokens away.
 CREATE FUNCTION {{.Named "gate_refill"}}(k text, rate double precision, burst integer) RETURNS double precision
 LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
-    INSERT INTO {{.Named "gate_rate"}} AS b (gate_key, tokens, refilled_at)
-    VALUES (k, burst, clock_timestamp())
+    INSERT INTO {{.Named "gate_rate"}} AS b (gate_key, tokens, refilled_at, rate, burst)
+    VALUES (k, $3, clock_timestamp(), $2, $3)
     ON CONFLICT (gate_key) DO UPDATE
-    SET tokens = least(burst, b.tokens + rate * extract(epoch FROM clock_timestamp() - b.refilled_at)::float8),
-        refilled_at = clock_timestamp()
+    SET tokens = least($3, b.tokens + $2 * greatest(extract(epoch FROM clock_timestamp() - b.refilled_at)::float8, 0)),
+        refilled_at = clock_timestamp(),
+        rate = $2,
+        burst = $3
     RETURNING b.tokens
 $txwork$;
 
@@ -231,30 +263,38 @@ AS $txwork$
 DECLARE
     place record;
     k text;
+    seq bigint;
     seen text;
+    full_keys text[];
     n integer := 0;
 BEGIN
-    SELECT c.serial_key, c.limited_key INTO place FROM {{.Named "gate_cursor"}} AS c FOR UPDATE SKIP LOCKED;
+    SELECT c.serial_key, c.limited_key, c.rate_key INTO place FROM {{.Named "gate_cursor"}} AS c FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
+        INSERT INTO {{.Named "gate_cursor"}} DEFAULT VALUES ON CONFLICT DO NOTHING; -- somebody truncated it
         RETURN 0;
     END IF;
     seen := '';
-    FOR k IN
+    FOR k, seq IN
         WITH RECURSIVE keys AS (
-            SELECT (SELECT t.gate_key FROM {{.Table}} AS t
+            (SELECT t.gate_key AS key, t.gate_seq AS seq, 1 AS nth FROM {{.Table}} AS t
                 WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL AND t.gate_key > place.serial_key
-                ORDER BY t.gate_key, t.gate_seq LIMIT 1) AS key, 1 AS nth
+                ORDER BY t.gate_key, t.gate_seq LIMIT 1)
             UNION ALL
-            SELECT (SELECT t.gate_key FROM {{.Table}} AS t
+            SELECT head.gate_key, head.gate_seq, keys.nth + 1
+            FROM keys LEFT JOIN LATERAL (
+                SELECT t.gate_key, t.gate_seq FROM {{.Table}} AS t
                 WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL AND t.gate_key > keys.key
-                ORDER BY t.gate_key, t.gate_seq LIMIT 1), keys.nth + 1
-            FROM keys WHERE keys.key IS NOT NULL AND keys.nth < {{.SweepKeys}}
+                ORDER BY t.gate_key, t.gate_seq LIMIT 1) AS head ON true
+            WHERE keys.key IS NOT NULL AND keys.nth < {{.SweepKeys}}
         )
-        SELECT keys.key FROM keys
+        SELECT keys.key, keys.seq FROM keys
     LOOP
         seen := k; -- NULL past the last key: start again
-        CONTINUE WHEN k IS NULL OR EXISTS (
-            SELECT FROM {{.Table}} AS t WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit = 0);
+        CONTINUE WHEN k IS NULL
+            OR EXISTS (SELECT FROM {{.Table}} AS t WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit = 0)
+            OR 1 = (SELECT t.gate_policy FROM {{.Table}} AS t
+                WHERE t.gate_key = k AND t.failed_at IS NOT NULL AND t.cancelled_at IS NULL AND t.gate_policy > 0 AND t.gate_seq < seq
+                ORDER BY t.gate_key, t.gate_seq LIMIT 1);
         n := n + {{.Named "gate_promote"}}(k, true, true);
         EXIT WHEN n >= max_rows;
     END LOOP;
@@ -281,10 +321,21 @@ BEGIN
     END LOOP;
     place.limited_key := coalesce(seen, '');
 
-    UPDATE {{.Named "gate_cursor"}} AS c SET serial_key = place.serial_key, limited_key = place.limited_key
-    WHERE (c.serial_key, c.limited_key) <> (place.serial_key, place.limited_key);
+    -- A full bucket is as good as none. A hundred of them are looked at in a sweep.
+    SELECT array_agg(l.gate_key), max(l.gate_key) INTO full_keys, seen
+    FROM (
+        SELECT b.gate_key FROM {{.Named "gate_rate"}} AS b
+        WHERE b.gate_key > place.rate_key ORDER BY b.gate_key LIMIT 100) AS l;
+    place.rate_key := coalesce(seen, '');
     DELETE FROM {{.Named "gate_rate"}} AS b
-    WHERE b.gate_key IN (SELECT r.gate_key FROM {{.Named "gate_rate"}} AS r WHERE r.refilled_at < now() - interval '1 day' LIMIT 100);
+    WHERE b.ctid = ANY (ARRAY(
+        SELECT r.ctid FROM {{.Named "gate_rate"}} AS r
+        WHERE r.gate_key = ANY (full_keys) AND r.refilled_at < now() - interval '1 minute'
+          AND r.tokens + r.rate * extract(epoch FROM now() - r.refilled_at)::float8 >= r.burst
+        FOR UPDATE SKIP LOCKED));
+    UPDATE {{.Named "gate_cursor"}} AS c
+    SET serial_key = place.serial_key, limited_key = place.limited_key, rate_key = place.rate_key
+    WHERE (c.serial_key, c.limited_key, c.rate_key) <> (place.serial_key, place.limited_key, place.rate_key);
     RETURN n;
 END
 $txwork$;

@@ -4,8 +4,9 @@
 --
 -- status = 0 in the UPDATE makes it happen once: whoever comes second waits for the join's row and then
 -- finds it ended. The continuations follow in the same transaction. They are waiting, so nobody claims or
--- settles them meanwhile; one that somebody has cancelled is left alone. Locks are taken join first, then
--- continuation, which is the direction of the graph.
+-- settles them meanwhile; one that somebody has cancelled is left alone, and so is one that was redriven after
+-- that and now waits for its gate only. Locks are taken join first, then continuation, which is the direction
+-- of the graph.
 --
 -- What becomes of a continuation: released is 0, Ready; an on_fail that is not needed is 2, Done, as if it
 -- had run and found nothing to do, since a dead letter that somebody redrives would undo what succeeded; an
@@ -64,13 +65,14 @@ BEGIN
     UPDATE {{.Table}} AS t
     SET waiting = c.state > 0, -- a row that ends has not been let through, as with a cancel
         status = c.state,
-        due_at = CASE WHEN c.state = 0 THEN greatest(t.due_at, clock_timestamp()) ELSE t.due_at END,
+        due_at = CASE WHEN c.state = 0 THEN greatest(t.due_at, now()) ELSE t.due_at END, -- now(): a drain inside a transaction can claim it
         completed_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
         failed_at = CASE WHEN c.state = 3 THEN clock_timestamp() END,
         cancelled_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
         last_error = coalesce(c.reason, t.last_error)
     FROM unnest(targets, states, reasons) AS c (id, state, reason)
-    WHERE t.id = c.id AND t.status = 0 AND t.waiting;
+    -- CASE hides from the planner that few rows of the table wait: it would read all of it to find them.
+    WHERE t.id = c.id AND CASE WHEN t.status = 0 THEN t.waiting{{if .Gated}} AND t.gate_seq IS NULL{{end}} ELSE false END;
     GET DIAGNOSTICS changed = ROW_COUNT;
     {{- if .DeleteDone}}
 

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/txwork/txwork/timers/alarms"
+	"github.com/txwork/txwork/workqueue"
+)
+
+const (
+	// alarmsEnv begins the names of the environment variables that stand for flags of alarms serve.
+	alarmsEnv = "TXWORK_ALARMS_"
+
+	// defaultAlarmsListen is this machine only: tokens should not travel a network in clear.
+	defaultAlarmsListen = "127.0.0.1:8080"
+)
+
+func newAlarmsCommand(a *app) *cobra.Command {
+	return newGroup("alarms", "Wake agents at a moment, or whenever a cron rule says so", newAlarmsServeCommand(a))
+}
+
+// alarmsOptions are the flags of alarms serve.
+type alarmsOptions struct {
+	listen       string
+	wakeURL      string
+	tokensFile   string
+	secretFile   string
+	tokenFile    string // of the wakes
+	allowPrivate bool
+	noReaper     bool
+	timeout      time.Duration
+	maxFailures  int
+	maxBody      int64
+	rate         float64
+	burst        int
+	alarms.DispatcherOptions
+}
+
+func newAlarmsServeCommand(a *app) *cobra.Command {
+	var o alarmsOptions
+	cmd := &cobra.Command{
+		Use:   "serve --wake-url URL --tokens-file FILE --secret-file FILE",
+		Short: "Serve the alarms API and deliver alarms that are due",
+		Long: `Serve the REST API of alarms, and post each alarm that is due to the wake URL, at least once each, until SIGINT
+or SIGTERM. GET /openapi.json describes the API and the wakes. Run as many as you like on one database.
+
+Requests carry a bearer token. The tokens file is a JSON object with a member for each:
+
+    {"a-long-random-token": {"owner_did": "did:matrix:alice:01", "user_id": "alice"}}
+
+Wakes are signed by Standard Webhooks with each of the secrets in the secret file, which are separated by white
+space: "whsec_" and base64 of 24 to 64 bytes. For a receiver that wants a bearer token there is
+--wake-token-file. One of the two there has to be.
+
+Any answer but 2xx, or none in time, is a failed delivery. It is repeated after 30 s, then after twice as long each
+time, at most 15 minutes. When --max-failures deliveries have failed, an alarm is failed, and a series goes on with
+its next time.
+
+Every flag may be set in the environment as well: --wake-url is ` + alarmsEnv + `WAKE_URL, and so on. The contents
+of the three files may stand there instead: ` + alarmsEnv + `TOKENS, ` + alarmsEnv + `SECRET and ` + alarmsEnv + `WAKE_TOKEN.`,
+		Example: `  txwork alarms serve --wake-url https://agents.example.org/wake --tokens-file tokens.json --secret-file secret
+  TXWORK_ALARMS_TICK=5s txwork alarms serve --wake-url http://127.0.0.1:9000/wake --allow-private …`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.flagsFromEnv(cmd.LocalNonPersistentFlags()); err != nil {
+				return err
+			}
+			s, err := newAlarmsService(a, o)
+			if err != nil {
+				return err
+			}
+			return a.withDatabase(cmd.Context(), func(d *database) error { return explain(s.run(cmd.Context(), d)) })
+		},
+	}
+	o.define(cmd.Flags())
+	return cmd
+}
+
+func (o *alarmsOptions) define(flags *pflag.FlagSet) {
+	flags.StringVar(&o.listen, "listen", defaultAlarmsListen, "address to serve on; port 0 takes a free one")
+	flags.StringVar(&o.wakeURL, "wake-url", "", "http or https `URL` that wakes are posted to")
+	flags.StringVar(&o.tokensFile, "tokens-file", "", "`file` with the API's bearer tokens and their owners")
+	flags.StringVar(&o.secretFile, "secret-file", "", "`file` with the secrets that sign wakes")
+	flags.StringVar(&o.tokenFile, "wake-token-file", "", "`file` with a bearer token that wakes carry")
+	flags.BoolVar(&o.allowPrivate, "allow-private", false, "let wakes go to addresses that are not public, such as this machine's own")
+	flags.DurationVar(&o.Tick, "tick", alarms.DefaultTick, "longest time between two looks for due alarms")
+	flags.DurationVar(&o.Lease, "lease", alarms.DefaultLease, "how long an alarm is held without renewal, and so how long a crash goes unnoticed")
+	flags.IntVar(&o.Batch, "batch", alarms.DefaultBatch, "alarms of the first claim; later ones adapt to the load")
+	flags.IntVar(&o.Concurrency, "concurrency", alarms.DefaultConcurrency, "deliveries at once")
+	flags.IntVar(&o.maxFailures, "max-failures", alarms.DefaultMaxFailures, "deliveries of an alarm that does not say, before it is given up")
+	flags.DurationVar(&o.timeout, "wake-timeout", alarms.DefaultWakeTimeout, "how long one delivery may take")
+	flags.Int64Var(&o.maxBody, "max-body", alarms.DefaultMaxBody, "largest body of a request, in bytes")
+	flags.Float64Var(&o.rate, "rate", alarms.DefaultRate, "requests a second of one owner, on average; negative: no limit")
+	flags.IntVar(&o.burst, "burst", alarms.DefaultBurst, "requests at once of one owner")
+	flags.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", workqueue.DefaultShutdownTimeout, "how long deliveries may go on after a signal")
+	flags.BoolVar(&o.noReaper, "no-reaper", false, "leave alarms of servers that died to a reaper elsewhere")
+}
+
+// flagsFromEnv sets the flags that the command line did not. An empty variable is as good as none.
+func (a *app) flagsFromEnv(flags *pflag.FlagSet) (err error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := envName(f.Name)
+		text := a.getenv(name)
+		if f.Changed || text == "" || f.Name == "help" || err != nil {
+			return
+		}
+		if setErr := flags.Set(f.Name, text); setErr != nil {
+			err = usagef("%s is %q, which does not fit: %w", name, text, setErr)
+		}
+	})
+	return err
+}
+
+func envName(flag string) string {
+	return alarmsEnv + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// content is that of a file, or of the environment variable that stands for it.
+func (a *app) content(flag, file, env string) (string, error) {
+	if file == "" {
+		return a.getenv(alarmsEnv + env), nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", usagef("%s: %w", flag, err)
+	}
+	return string(text), nil
+}
+
+func (o *alarmsOptions) validate() error {
+	switch {
+	case o.wakeURL == "":
+		return usagef("say where wakes go: --wake-url URL")
+	case o.Tick <= 0:
+		return usagef("--tick is %v, it must be positive", o.Tick)
+	case o.Lease < workqueue.MinLease || o.Lease > workqueue.MaxLease:
+		return usagef("--lease is %v, it must be between %v and %v", o.Lease, workqueue.MinLease, workqueue.MaxLease)
+	case o.Batch < 1 || o.Batch > workqueue.MaxBatch:
+		return usagef("--batch is %d, it must be between 1 and %d", o.Batch, workqueue.MaxBatch)
+	case o.Concurrency < 1:
+		return usagef("--concurrency is %d, it must be at least 1", o.Concurrency)
+	case o.maxFailures < 1 || o.maxFailures > alarms.MaxMaxFailures:
+		return usagef("--max-failures is %d, it must be between 1 and %d", o.maxFailures, alarms.MaxMaxFailures)
+	case o.timeout <= 0:
+		return usagef("--wake-timeout is %v, it must be positive", o.timeout)
+	case o.ShutdownTimeout <= 0:
+		return usagef("--shutdown-timeout is %v, it must be positive", o.ShutdownTimeout)
+	case o.maxBody < 1 || o.burst < 1 || o.rate == 0:
+		return usagef("--max-body, --burst and --rate cannot be 0")
+	}
+	return nil
+}
+
+// tokens are required: without them the API would be nobody's, or everybody's.
+func (a *app) alarmsTokens(o alarmsOptions) (*alarms.Tokens, error) {
+	text, err := a.content("--tokens-file", o.tokensFile, "TOKENS")
+	if err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(text) == "" {
+		return nil, usagef("there are no tokens, so nobody could use the API: pass --tokens-file, or set %sTOKENS", alarmsEnv)
+	}
+	tokens, err := alarms.ParseTokens([]byte(text))
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return tokens, nil
+}
+
+func (a *app) alarmsWaker(o alarmsOptions) (*alarms.HTTPWaker, error) {
+	secrets, err := a.content("--secret-file", o.secretFile, "SECRET")
+	if err != nil {
+		return nil, err
+	}
+	token, err := a.content("--wake-token-file", o.tokenFile, "WAKE_TOKEN")
+	if err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(secrets+token) == "" {
+		return nil, usagef("nothing would prove to the receiver that wakes are yours: pass --secret-file or --wake-token-file, or set %sSECRET or %[1]sWAKE_TOKEN", alarmsEnv)
+	}
+	waker, err := alarms.NewHTTPWaker(alarms.HTTPWakerOptions{
+		URL:          o.wakeURL,
+		Secrets:      strings.Fields(secrets),
+		Token:        strings.TrimSpace(token),
+		Timeout:      o.timeout,
+		AllowPrivate: o.allowPrivate,
+	})
+	if err != nil {
+		return nil, usageError{fmt.Errorf("the wakes: %w", err)}
+	}
+	return waker, nil
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/txwork/txwork/timers/alarms"
+)
+
+const (
+	alarmsToken  = "a-long-random-token"
+	alarmsTokens = `{"` + alarmsToken + `": {"owner_did": "did:matrix:alice:01", "user_id": "alice"}}`
+)
+
+var alarmsSecret = "whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
+
+func TestAlarmsServeRefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
+	good := map[string]string{
+		"TXWORK_DATABASE_URL": "postgres://127.0.0.1:1/none", "TXWORK_ALARMS_TOKENS": alarmsTokens,
+		"TXWORK_ALARMS_SECRET": alarmsSecret, "TXWORK_ALARMS_WAKE_URL": "https://example.org/wake",
+	}
+	for _, c := range []struct{ name, value, want string }{
+		{"TXWORK_ALARMS_WAKE_URL", "", "--wake-url"},
+		{"TXWORK_ALARMS_WAKE_URL", "ftp://example.org", "scheme"},
+		{"TXWORK_ALARMS_TOKENS", "", "there are no tokens"},
+		{"TXWORK_ALARMS_TOKENS", "{}", "tokens are missing"},
+		{"TXWORK_ALARMS_TOKENS", `{"short": {"owner_did": "d", "user_id": "u"}}`, "at least 16"},
+		{"TXWORK_ALARMS_TOKENS_FILE", "/does/not/exist", "--tokens-file"},
+		{"TXWORK_ALARMS_SECRET", "", "--secret-file"},
+		{"TXWORK_ALARMS_SECRET", "hunter2", "does not begin with"},
+		{"TXWORK_ALARMS_TICK", "soon", `TXWORK_ALARMS_TICK is "soon"`},
+		{"TXWORK_ALARMS_TICK", "0s", "--tick is 0s"},
+		{"TXWORK_ALARMS_LEASE", "1ms", "--lease is 1ms"},
+		{"TXWORK_ALARMS_BATCH", "0", "--batch is 0"},
+		{"TXWORK_ALARMS_CONCURRENCY", "-1", "--concurrency is -1"},
+		{"TXWORK_ALARMS_MAX_FAILURES", "0", "--max-failures is 0"},
+		{"TXWORK_ALARMS_WAKE_TIMEOUT", "-1s", "--wake-timeout is -1s"},
+		{"TXWORK_ALARMS_SHUTDOWN_TIMEOUT", "0s", "--shutdown-timeout is 0s"},
+		{"TXWORK_ALARMS_ALLOW_PRIVATE", "perhaps", "does not fit"},
+		{"TXWORK_ALARMS_RATE", "0", "cannot be 0"},
+		{"TXWORK_DATABASE_URL", "", "no database"},
+	} {
+		env := map[string]string{}
+		for name, value := range good {
+			env[name] = value
+		}
+		env[c.name] = c.value
+		r := execute(t, t.Context(), strings.NewReader(""), env, "alarms", "serve").exits(exitUsage).says(c.want)
+		if strings.Contains(r.stderr, "hunter2") {
+			t.Errorf("%s: the secret is shown: %s", c.name, r.stderr)
+		}
+	}
+	execute(t, t.Context(), strings.NewReader(""), good, "alarms", "serve").exits(exitFailure).says("cannot be reached")
+	execute(t, t.Context(), strings.NewReader(""), good, "alarms", "serve", "--tick", "0s").exits(exitUsage).says("--tick is 0s")
+}
+
+func TestAlarmsServeWithoutTables(t *testing.T) {
+	c := newCLI(t)
+	args := c.args("alarms", "serve", "--wake-url", "https://example.org/wake", "--listen", "127.0.0.1:0")
+	execute(t, t.Context(), strings.NewReader(""), map[string]string{"TXWORK_ALARMS_TOKENS": alarmsTokens, "TXWORK_ALARMS_SECRET": alarmsSecret}, args...).
+		exits(exitFailure).says("txwork migrate up")
+}
+
+// output is what a command that is still running has written.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+var servingAt = regexp.MustCompile(`http://[0-9.:]+`)
+
+// serveAlarms runs the command and returns where it serves, and what stops it.
+func (c *cli) serveAlarms(env map[string]string, args ...string) (url string, stop func() int) {
+	c.t.Helper()
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(c.t.Context()))
+	var stderr output
+	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: &stderr, getenv: func(name string) string { return env[name] }}
+	code := make(chan int, 1)
+	go func() {
+		code <- a.run(ctx, c.args(append([]string{"alarms", "serve", "--listen", "127.0.0.1:0"}, args...)...))
+	}()
+	stop = sync.OnceValue(func() int { cancel(errInterrupted); return <-code })
+	c.t.Cleanup(func() { stop() })
+	eventually(c.t, "it serves", func() bool { return servingAt.MatchString(stderr.String()) })
+	return servingAt.FindString(stderr.String()), stop
+}
+
+func TestAlarmsServeDeliversWhatWasPosted(t *testing.T) {
+	c := newMigratedCLI(t)
+	signer, err := alarms.NewSigner(alarmsSecret)
+	must(t, err)
+	wakes := make(chan error, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		wakes <- signer.Verify(r.Header, body, 0)
+	}))
+	defer receiver.Close()
+	dir := t.TempDir()
+	tokens, secret := filepath.Join(dir, "tokens"), filepath.Join(dir, "secret")
+	must(t, os.WriteFile(tokens, []byte(alarmsTokens), 0o600))
+	must(t, os.WriteFile(secret, []byte(alarmsSecret+"\n"), 0o600))
+	url, stop := c.serveAlarms(map[string]string{"TXWORK_ALARMS_TICK": "50ms", "TXWORK_ALARMS_MAX_FAILURES": "7"},
+		"--wake-url", receiver.URL, "--tokens-file", tokens, "--secret-file", secret, "--allow-private")
+
+	id := postAlarm(t, url, `{"kind": "once", "delay_seconds": 1, "wake_message": "go on"}`)
+	if err := <-wakes; err != nil {
+		t.Error(err)
+	}
+	eventually(t, "it has fired", func() bool {
+		return value[string](c, "SELECT status FROM {schema}.alarms WHERE id = $1", id) == "fired"
+	})
+	if n := value[int](c, "SELECT max_failures FROM {schema}.alarms WHERE id = $1", id); n != 7 {
+		t.Errorf("max_failures %d, want that of the environment", n)
+	}
+	if code := stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func postAlarm(t *testing.T, url, body string) (id string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "POST", url+"/v1/alarms", strings.NewReader(body))
+	must(t, err)
+	r.Header.Set("Authorization", "Bearer "+alarmsToken)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Do(r)
+	must(t, err)
+	defer answer.Body.Close()
+	var created struct{ Data struct{ ID string } }
+	must(t, json.NewDecoder(answer.Body).Decode(&created))
+	if answer.StatusCode != 200 || created.Data.ID == "" {
+		t.Fatalf("answered %s", answer.Status)
+	}
+	return created.Data.ID
+}
+
+// The settings in docs/alarms.md are the flags with their defaults.
+func TestTheAlarmsDocumentHasTheFlags(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/alarms.md")
+	must(t, err)
+	want := &strings.Builder{}
+	want.WriteString("| flag | environment | default | |\n|---|---|---|---|\n")
+	newAlarmsServeCommand(&app{}).LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		_, usage := pflag.UnquoteUsage(f)
+		fallback := f.DefValue
+		if fallback != "" {
+			fallback = "`" + fallback + "`"
+		}
+		fmt.Fprintf(want, "| `--%s` | `%s` | %s | %s |\n", f.Name, envName(f.Name), fallback, usage)
+	})
+	_, rest, _ := strings.Cut(string(text), "<!-- flags -->\n")
+	got, _, _ := strings.Cut(rest, "<!-- /flags -->")
+	if got != want.String() {
+		t.Errorf("between its marks for flags, docs/alarms.md has to have\n%s", want)
+	}
+}
+
+func TestAlarmsServeNeedsItsAddress(t *testing.T) {
+	c := newMigratedCLI(t)
+	env := map[string]string{"TXWORK_ALARMS_TOKENS": alarmsTokens, "TXWORK_ALARMS_WAKE_TOKEN": "t", "TXWORK_ALARMS_WAKE_URL": "https://example.org"}
+	url, _ := c.serveAlarms(env)
+	execute(t, t.Context(), strings.NewReader(""), env, c.args("alarms", "serve", "--listen", strings.TrimPrefix(url, "http://"))...).
+		exits(exitFailure).says("address already in use")
+}

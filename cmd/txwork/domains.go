@@ -1,0 +1,57 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/periodic"
+)
+
+// A domain is what this command knows of a table that the migrations make.
+type domain struct {
+	spec func(schema string) workqueue.Spec
+	// list names the columns that fit on a line; show has all.
+	list []string
+}
+
+// domains are by the table's name. Of a table of an application's own only the core is known.
+var domains = map[string]domain{
+	"outbox":          {outbox.Spec, []string{"topic", "key", "dedup_key"}},
+	"inbox":           {inbox.Spec, []string{"consumer", "source", "message_id", "topic"}},
+	"timers":          {timers.Spec, []string{"key", "topic", "fire_at", "schedule"}},
+	"timers_schedule": {schedules("timers_schedule"), []string{"name", "expr", "zone", "paused", "next_at"}},
+	"jobs":            {jobs.Spec, []string{"kind", "queue", "priority", "unique_key", "schedule", "progress"}},
+	"jobs_schedule":   {schedules("jobs_schedule"), []string{"name", "expr", "zone", "paused", "next_at"}},
+}
+
+func schedules(table string) func(schema string) workqueue.Spec {
+	return func(schema string) workqueue.Spec { return periodic.Spec(schema, table) }
+}
+
+// specOf is the Spec of one of our tables; that of another has no more than its name, which is enough for the
+// operations of the core.
+func specOf(schema, table string) workqueue.Spec {
+	if d, ok := domains[table]; ok {
+		return d.spec(schema)
+	}
+	return workqueue.Spec{Schema: schema, Table: table}
+}
+
+// listed are the columns of a table that list shows.
+func listed(table string, all []column) []column {
+	d, ok := domains[table]
+	if !ok {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(c column) bool { return !slices.Contains(d.list, c.Name) })
+}
+
+// inner tells a column that says nothing while it is NULL: what a row of ours has only in some uses.
+func inner(table, column string) bool {
+	d, ok := domains[table]
+	return ok && !slices.Contains(d.list, column)
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/workqueue"
+)
+
+const jobsTable = "jobs"
+
+func newJobsCommand(a *app) *cobra.Command {
+	return newGroup("jobs", "Look at jobs, end and retry them, and rule their queues",
+		newJobsListCommand(a),
+		newJobsShowCommand(a),
+		newJobsCancelCommand(a),
+		newJobsRetryCommand(a),
+		newQueuesCommand(a),
+		newQueueChangeCommand(a, "pause", "Stop workers from taking jobs of a queue",
+			"Stop workers from taking jobs of a queue, within about half a second. Jobs that are running go on, and so does\nenqueueing.",
+			"paused", (*jobs.Client).Pause),
+		newQueueChangeCommand(a, "resume", "Let workers take jobs of a paused queue again",
+			"Let workers take jobs of a paused queue again, at once.", "resumed", (*jobs.Client).Resume),
+		newQueueLimitCommand(a),
+	)
+}
+
+// withJobs connects and makes sure that the table of jobs is there.
+func (a *app) withJobs(ctx context.Context, do func(*database, *jobs.Client) error) error {
+	return a.withDatabase(ctx, func(d *database) error {
+		c, err := jobs.Open(jobs.Options{Schema: d.schema, Telemetry: a.telemetry()})
+		if err != nil {
+			return usageError{err}
+		}
+		if err := c.Table().CheckVersion(ctx, d.pool); err != nil {
+			return err
+		}
+		return conclude(do(d, c))
+	})
+}
+
+func newJobsCancelCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cancel ID...",
+		Short: "End jobs that are not wanted any more",
+		Long: `End jobs that are not wanted any more. Of one that is running the handler's context is cancelled and, unless it
+is done all the same, the job ends when it returns. Cancelling again changes nothing. Jobs that have ended are
+reported, with exit code 1.`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	cancel := a.cancel(cmd, "by txwork jobs cancel")
+	cmd.RunE = func(_ *cobra.Command, args []string) error { return cancel(jobsTable, args) }
+	return cmd
+}
+
+func newJobsRetryCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "retry (ID... | --all-failed)",
+		Short: "Run failed jobs again, with all their attempts",
+		Long: `Run failed jobs again, with all their attempts. What their steps have recorded stays recorded. Who asked and when
+is kept in the jobs' headers. Jobs named by ID that have not failed are left alone and reported, with exit code 1.`,
+	}
+	redrive := a.redrive(cmd)
+	cmd.RunE = func(_ *cobra.Command, args []string) error { return redrive(jobsTable, args) }
+	return cmd
+}
+
+// jobsListOptions are the flags of list.
+type jobsListOptions struct {
+	filter   jobs.Filter
+	statuses []string
+	before   string
+	json     bool
+}
+
+func newJobsListCommand(a *app) *cobra.Command {
+	var o jobsListOptions
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List jobs, the newest first",
+		Long: `List jobs, the newest first, a page at a time. Args are not shown: see 'txwork jobs show'. A ready job that
+something holds back, an earlier one of its key or the steps of a join, is shown as waiting.`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.filter.Kind, "kind", "", "only jobs of this kind")
+	flags.StringVar(&o.filter.Queue, "queue", "", "only jobs of this queue")
+	flags.StringVar(&o.filter.Schedule, "schedule", "", "only jobs that this schedule wrote")
+	flags.StringSliceVar(&o.statuses, "status", nil, "only jobs in this state: ready, in_progress, done or failed; repeat for more")
+	flags.IntVar(&o.filter.Limit, "limit", defaultListLimit, "jobs of a page")
+	flags.StringVar(&o.before, "before", "", "continue after this `id`, the last of the page before")
+	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := o.complete(); err != nil {
+			return err
+		}
+		return a.withJobs(cmd.Context(), func(d *database, c *jobs.Client) error {
+			return a.listJobs(cmd.Context(), d, c, o)
+		})
+	}
+	return cmd
+}
+
+func (o *jobsListOptions) complete() (err error) {
+	if o.filter.Limit < 1 || o.filter.Limit >= jobs.MaxPage {
+		return usagef("--limit is %d, it must be between 1 and %d", o.filter.Limit, jobs.MaxPage-1)
+	}
+	if o.before != "" {
+		if o.filter.Before, err = uuid.Parse(o.before); err != nil {
+			return usagef("--before %q is no id: take it from the page before", o.before)
+		}
+	}
+	o.filter.Status, err = parseStatuses(o.statuses)
+	return err
+}
+
+// A shownJob is a job without its args and its output.
+type shownJob struct {
+	ID           uuid.UUID  `json:"id"`
+	Kind         string     `json:"kind"`
+	Queue        string     `json:"queue"`
+	Priority     string     `json:"priority"`
+	Status       string     `json:"status"`
+	Waiting      bool       `json:"waiting"` // ready, but held back
+	Attempts     int        `json:"attempts"`
+	MaxAttempts  int        `json:"max_attempts"`
+	DueAt        time.Time  `json:"due_at"`
+	CreatedAt    time.Time  `json:"created_at"`
+	CompletedAt  *time.Time `json:"completed_at,omitempty"`
+	CancelledAt  *time.Time `json:"cancelled_at,omitempty"`
+	LastError    string     `json:"last_error,omitempty"`
+	Schedule     string     `json:"schedule,omitempty"`
+	Progress     *int       `json:"progress,omitempty"` // per cent
+	ProgressNote string     `json:"progress_note,omitempty"`
+	ArgsBytes    int        `json:"args_bytes"`
+}
+
+func newShownJob(i jobs.Info) shownJob {
+	return shownJob{
+		ID: i.ID, Kind: i.Kind, Queue: i.Queue, Priority: i.Priority.String(), Status: i.Status.String(), Waiting: i.Waiting,
+		Attempts: i.Attempts, MaxAttempts: i.MaxAttempts, DueAt: i.DueAt.UTC(), CreatedAt: i.CreatedAt.UTC(),
+		CompletedAt: utc(i.CompletedAt), CancelledAt: utc(i.CancelledAt), LastError: i.LastError, Schedule: i.Schedule,
+		Progress: i.Progress, ProgressNote: i.ProgressNote, ArgsBytes: len(i.Args),
+	}
+}
+
+func (j shownJob) state() string {
+	switch {
+	case j.Waiting:
+		return "waiting"
+	case j.CancelledAt != nil && j.Status == workqueue.Failed.String():
+		return "cancelled"
+	}
+	return j.Status
+}
+
+// when is the time that matters in the job's state.
+func (j shownJob) when() time.Time {
+	if j.CompletedAt != nil {
+		return *j.CompletedAt
+	}
+	return j.DueAt
+}
+
+func (j shownJob) progress() string {
+	if j.Progress == nil {
+		return "-"
+	}
+	return strconv.Itoa(*j.Progress) + "%"
+}
+
+// A jobsPage is what list prints.
+type jobsPage struct {
+	Jobs []shownJob `json:"jobs"`
+	Next *uuid.UUID `json:"next,omitempty"` // for --before; none on the last page
+}
+
+func (a *app) listJobs(ctx context.Context, d *database, c *jobs.Client, o jobsListOptions) error {
+	p := jobsPage{Jobs: []shownJob{}}
+	var now time.Time
+	err := d.readTx(ctx, func(tx workqueue.Tx, at time.Time) error {
+		now = at
+		f := o.filter
+		f.Limit++ // one more than shown tells whether there is a next page
+		list, err := c.List(ctx, tx, f)
+		for _, i := range list[:min(len(list), o.filter.Limit)] {
+			p.Jobs = append(p.Jobs, newShownJob(i))
+		}
+		if len(list) > o.filter.Limit {
+			p.Next = &list[o.filter.Limit-1].ID
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return a.printJSON(p)
+	}
+	return a.printJobs(p, now)
+}
+
+func (a *app) printJobs(p jobsPage, now time.Time) error {
+	g := newGrid(a.stdout, "ID", "KIND", "QUEUE", "PRIORITY", "STATUS", "DUE OR ENDED", "ATTEMPTS", "PROGRESS", "LAST ERROR")
+	for _, j := range p.Jobs {
+		g.add(j.ID.String(), cell(j.Kind, cellWidth), cell(j.Queue, cellWidth), j.Priority, j.state(), stamp(j.when(), now),
+			fmt.Sprintf("%d/%d", j.Attempts, j.MaxAttempts), j.progress(), dashed(j.LastError))
+	}
+	if err := g.flush(); err != nil || p.Next == nil {
+		return err
+	}
+	return a.hintMore("--before", p.Next.String())
+}

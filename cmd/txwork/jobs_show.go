@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func newJobsShowCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show everything about one job, and how its attempts ended",
+		Long: `Show everything about one job, and how its attempts ended. Of args and output, which may hold what is not for
+every eye, only the size is shown, unless --payload is given.`,
+		Args: cobra.ExactArgs(1),
+	}
+	payload := cmd.Flags().Bool("payload", false, "show args and output, too")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ids, err := parseIDs(args)
+		if err != nil {
+			return err
+		}
+		return a.withJobs(cmd.Context(), func(d *database, c *jobs.Client) error {
+			return a.showJob(cmd.Context(), d, c, ids[0], *payload, *asJSON)
+		})
+	}
+	return cmd
+}
+
+// An endedAttempt is how an attempt ended.
+type endedAttempt struct {
+	Attempt int       `json:"attempt"`
+	EndedAt time.Time `json:"ended_at"`
+	Outcome string    `json:"outcome"`
+	Error   string    `json:"error,omitempty"`
+}
+
+func (a *app) showJob(ctx context.Context, d *database, c *jobs.Client, id uuid.UUID, payload, asJSON bool) error {
+	r, err := d.show(ctx, c.Table(), id, payload)
+	if err != nil {
+		return err
+	}
+	history := []endedAttempt{}
+	err = d.readTx(ctx, func(tx workqueue.Tx, _ time.Time) error {
+		list, err := c.History(ctx, tx, id)
+		for _, h := range list {
+			history = append(history, endedAttempt{h.Attempt, h.EndedAt.UTC(), string(h.Outcome), h.Error})
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return a.printJSON(struct {
+			*shownRow
+			History []endedAttempt `json:"history"`
+		}{r, history})
+	}
+	if err := a.printRow(r); err != nil {
+		return err
+	}
+	return a.printHistory(history, r.now)
+}
+
+func (a *app) printHistory(history []endedAttempt, now time.Time) error {
+	if len(history) == 0 {
+		return nil
+	}
+	fmt.Fprintln(a.stdout)
+	g := newGrid(a.stdout, "ATTEMPT", "ENDED", "OUTCOME", "ERROR")
+	for _, h := range history {
+		g.add(fmt.Sprint(h.Attempt), stamp(h.EndedAt, now), h.Outcome, dashed(h.Error))
+	}
+	return g.flush()
+}

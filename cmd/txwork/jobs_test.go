@@ -1,0 +1,273 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+type greeting struct {
+	Name string `json:"name"`
+}
+
+func (greeting) Kind() string { return "greeting" }
+
+// greet enqueues jobs as an application does.
+func (c *cli) greet(options ...jobs.InsertOptions) []uuid.UUID {
+	c.t.Helper()
+	client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
+	must(c.t, err)
+	ids := make([]uuid.UUID, len(options))
+	a := &app{databaseURL: c.url, schema: c.db.Schema}
+	must(c.t, a.withDatabase(c.t.Context(), func(d *database) error {
+		return d.write(c.t.Context(), func(tx workqueue.Tx) error {
+			for i, o := range options {
+				done, err := client.Enqueue(c.t.Context(), tx, greeting{"secret"}, o)
+				if err != nil {
+					return err
+				}
+				ids[i] = done.ID
+			}
+			return nil
+		})
+	}))
+	return ids
+}
+
+// failJobs makes dead letters of the ready jobs of a queue.
+func (c *cli) failJobs(queue string) {
+	c.t.Helper()
+	client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
+	must(c.t, err)
+	owner := workqueue.NewOwnerToken()
+	q := client.Table().On(c.db.Pool)
+	rows, err := q.Claim(c.t.Context(), owner, time.Minute, 100, queue, int16(jobs.Normal))
+	must(c.t, err)
+	ids := make([]uuid.UUID, len(rows))
+	for i, row := range rows {
+		ids[i] = row.ID
+	}
+	_, err = q.Fail(c.t.Context(), owner, ids, "no\nway")
+	must(c.t, err)
+}
+
+func TestJobsList(t *testing.T) {
+	c := newMigratedCLI(t)
+	ids := c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Priority: jobs.High, Delay: time.Hour})
+	c.failJobs("mail")
+
+	all := c.run("jobs", "list").ok().prints("KIND", "greeting", "mail", "high", "(in 59m)", "failed", "1/10", "no…")
+	if strings.Contains(all.stdout, "secret") || strings.Index(all.stdout, ids[2].String()) > strings.Index(all.stdout, ids[0].String()) {
+		t.Errorf("the list is\n%s", all.stdout)
+	}
+	first := decode[jobsPage](c.run("jobs", "list", "--queue", "mail", "--status", "failed", "--limit", "1", "--json").ok())
+	if len(first.Jobs) != 1 || first.Jobs[0].ID != ids[1] || first.Next == nil || first.Jobs[0].ArgsBytes == 0 || first.Jobs[0].Status != "failed" {
+		t.Fatalf("the first page is %+v", first)
+	}
+	c.run("jobs", "list", "--queue", "mail", "--limit", "1").ok().says("there is more: --before '" + ids[1].String() + "'")
+	rest := decode[jobsPage](c.run("jobs", "list", "--queue", "mail", "--limit", "1", "--before", first.Next.String(), "--json").ok())
+	if len(rest.Jobs) != 1 || rest.Jobs[0].ID != ids[0] || rest.Next != nil {
+		t.Errorf("the last page is %+v", rest)
+	}
+	if none := c.run("jobs", "list", "--kind", "other", "--json").ok().stdout; none != `{"jobs":[]}`+"\n" {
+		t.Errorf("no jobs are %s", none)
+	}
+}
+
+func TestJobsShow(t *testing.T) {
+	c := newMigratedCLI(t)
+	id := c.greet(jobs.InsertOptions{Queue: "mail", Retry: jobs.Quadratic})[0]
+	c.failJobs("mail")
+	r := c.run("jobs", "show", id.String()).ok().prints("kind         greeting", "queue        mail", "priority     2", "own backoff  {", "(--payload shows them)",
+		"ATTEMPT  ENDED", "1        ", "failed", "no…")
+	if strings.Contains(r.stdout, "secret") || strings.Contains(r.stdout, "gate_") {
+		t.Errorf("the job is\n%s", r.stdout)
+	}
+	c.run("jobs", "show", id.String(), "--payload").ok().prints(`{"name":"secret"}`)
+	shown := decode[struct {
+		Table   string
+		ID      uuid.UUID
+		History []endedAttempt
+	}](c.run("jobs", "show", id.String(), "--json").ok())
+	if shown.ID != id || len(shown.History) != 1 || shown.History[0].Outcome != "failed" || shown.History[0].Error != "no\nway" {
+		t.Errorf("%+v", shown)
+	}
+	c.run("jobs", "show", uuid.NewString()).exits(exitFailure).says("jobs has no row ")
+}
+
+func TestJobsCancelAndRetry(t *testing.T) {
+	c := newMigratedCLI(t)
+	ids := c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{})
+	c.failJobs("mail")
+	c.run("jobs", "cancel", ids[2].String(), "--reason", "not wanted").ok().prints("1 row of " + c.db.Schema + ".jobs cancelled")
+	c.run("jobs", "list", "--queue", "default").ok().prints("cancelled", "not wanted")
+	c.run("jobs", "cancel", ids[0].String()).exits(exitFailure).says("it is failed")
+	c.run("jobs", "retry", ids[0].String(), "--actor", "mary").ok().prints("1 row of " + c.db.Schema + ".jobs redriven")
+	if all := decode[repaired](c.run("jobs", "retry", "--all-failed", "--json").ok()); all.Changed != 2 {
+		t.Errorf("retried %+v", all)
+	}
+	c.run("jobs", "retry", ids[0].String()).exits(exitFailure).says("was not redriven: it is ready")
+}
+
+func TestJobsQueues(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail", Delay: time.Hour}, jobs.InsertOptions{})
+	c.run("jobs", "pause", "mail").ok().prints("queue mail paused")
+	c.run("jobs", "limit", "mail", "--max-running", "20", "--rate", "2.5").ok().prints("queue mail limited")
+	c.run("jobs", "limit", "new", "--rate", "1", "--burst", "9", "--json").ok().prints(`"limited":true`)
+
+	all := decode[struct{ Queues []shownQueue }](c.run("jobs", "queues", "--json").ok()).Queues
+	want := []shownQueue{
+		{Name: "default", Ready: 1},
+		{Name: "mail", Paused: true, Ready: 1, Scheduled: 1, MaxRunning: 20, Rate: 2.5, Burst: 3},
+		{Name: "new", Rate: 1, Burst: 9},
+	}
+	if fmt.Sprint(all) != fmt.Sprint(want) {
+		t.Errorf("got  %+v\nwant %+v", all, want)
+	}
+	c.run("jobs", "queues").ok().prints("MAX RUNNING", "yes", "2.5/s", "20")
+
+	c.run("jobs", "resume", "mail").ok()
+	c.run("jobs", "limit", "mail", "--max-running", "0").ok()
+	after := decode[struct{ Queues []shownQueue }](c.run("jobs", "queues", "--json").ok()).Queues
+	if after[1].Paused || after[1].MaxRunning != 0 || after[1].Rate != 0 {
+		t.Errorf("after it was resumed and freed: %+v", after[1])
+	}
+	c.run("jobs", "limit", "mail", "--rate", "-1").exits(exitUsage).says("rate is -1")
+	c.run("jobs", "pause", "").exits(exitUsage).says("queue")
+}
+
+// behind writes two messages of one key, fails the first, and returns both: the second waits.
+func (c *cli) behind(policy string) (first, second uuid.UUID) {
+	c.t.Helper()
+	line := fmt.Sprintf("{\"k\":%q}\n", policy) // the key of others has its own failed messages
+	c.send(line+line, "--topic", policy, "--key-field", "k", "--per-key", "--on-failure", policy).ok()
+	ids := value[[]string](c, "SELECT array_agg(id::text ORDER BY gate_seq) FROM {schema}.outbox WHERE topic = $1", policy)
+	first, second = uuid.MustParse(ids[0]), uuid.MustParse(ids[1])
+	return first, second
+}
+
+func TestSendPerKey(t *testing.T) {
+	c := newMigratedCLI(t)
+	first, second := c.behind("block")
+	waiting := decode[page](c.run("list", "outbox", "--status", "waiting", "--json").ok())
+	if len(waiting.Rows) != 1 || waiting.Rows[0].ID != second || !waiting.Rows[0].Waiting || waiting.Rows[0].Status != rowStatus(workqueue.Ready) {
+		t.Fatalf("waiting are %+v, want %s", waiting.Rows, second)
+	}
+	if ready := decode[page](c.run("list", "outbox", "--status", "ready", "--json").ok()); len(ready.Rows) != 1 || ready.Rows[0].ID != first || ready.Rows[0].Waiting {
+		t.Errorf("ready are %+v, want %s", ready.Rows, first)
+	}
+	c.run("show", "outbox", second.String()).ok().prints("ready, waiting", "gate_key")
+	if s := decode[struct{ Tables []tableStats }](c.run("stats", "outbox", "--json").ok()).Tables[0]; s.Ready != 1 || s.Waiting != 1 {
+		t.Errorf("stats are %+v", s)
+	}
+}
+
+func TestOutboxSkip(t *testing.T) {
+	c := newMigratedCLI(t)
+	first, second := c.behind("block")
+	c.fail("no", first)
+	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE waiting"); n != 1 {
+		t.Fatalf("%d messages wait behind the failed one", n)
+	}
+	c.run("outbox", "skip", first.String()).ok().prints("1 row of " + c.db.Schema + ".outbox skipped")
+	c.run("reap", "outbox").ok()
+	if s := c.state(second); s.status != workqueue.Ready || value[bool](c, "SELECT bool_or(waiting) FROM {schema}.outbox") {
+		t.Errorf("the message behind is %+v", s)
+	}
+	c.run("outbox", "skip", first.String()).ok().prints("0 rows of ")
+	r := c.run("outbox", "skip", second.String(), uuid.NewString()).exits(exitFailure)
+	r.says("was not skipped: it is ready", "was not skipped: there is no such row", "2 rows of ")
+}
+
+// A relay that is to end when there is nothing left does not wait for what waits behind a failed message.
+func TestRelayUntilEmptyLeavesBlockedMessages(t *testing.T) {
+	c := newMigratedCLI(t)
+	first, second := c.behind("block")
+	c.fail("no", first)
+	for _, topics := range [][]string{nil, {"--topic", "block"}} {
+		c.run(append([]string{"outbox", "relay", "--stdout", "--until-empty"}, topics...)...).ok().
+			says("delivered 0 messages", "remaining: 0 scheduled for later, 1 failed", "1 waiting for others")
+	}
+	if s := c.state(second); s.status != workqueue.Ready || s.attempts != 0 {
+		t.Errorf("the message behind is %+v", s)
+	}
+}
+
+func TestSendPerKeyPolicies(t *testing.T) {
+	c := newMigratedCLI(t)
+	first, second := c.behind("park")
+	c.fail("no", first)
+	if s := c.state(second); s.status != workqueue.Failed {
+		t.Errorf("parked behind a failed one: %+v", s)
+	}
+	first, second = c.behind("skip")
+	c.fail("no", first)
+	if s := c.state(second); s.status != workqueue.Ready {
+		t.Errorf("skipping the failed one: %+v", s)
+	}
+}
+
+// Each sweep of a table is run: here the tombstones of the inbox.
+func TestReapSweeps(t *testing.T) {
+	c := newMigratedCLI(t)
+	box, err := inbox.Open(inbox.Options{Schema: c.db.Schema, DedupWindow: 30 * 24 * time.Hour})
+	must(t, err)
+	a := &app{databaseURL: c.url, schema: c.db.Schema}
+	must(t, a.withDatabase(t.Context(), func(d *database) error {
+		return d.write(t.Context(), func(tx workqueue.Tx) error {
+			messages := []inbox.Message{{Consumer: "c", Source: "s", MessageID: "1", Payload: []byte("x")},
+				{Consumer: "c", Source: "s", MessageID: "2", Payload: []byte("x")}}
+			_, err := box.Receive(t.Context(), tx, messages...)
+			return err
+		})
+	}))
+	c.exec("UPDATE {schema}.inbox SET status = 2, completed_at = now() - interval '1 year'")
+	some := decode[struct{ Tables []reapedTable }](c.run("reap", "inbox", "--limit", "1", "--json").ok()).Tables
+	if some[0].Swept != 1 || !some[0].More {
+		t.Errorf("reaped %+v", some)
+	}
+	c.run("reap", "inbox", "--limit", "5").ok().prints("SWEPT", c.db.Schema+".inbox  0         0       1")
+	if n := value[int](c, "SELECT count(*) FROM {schema}.inbox WHERE payload IS NULL"); n != 2 {
+		t.Errorf("%d tombstones, want 2", n)
+	}
+	c.run("list", "inbox", "--status", "done").ok().prints("CONSUMER", "SOURCE", "MESSAGE_ID", "TOPIC")
+	if p := decode[purged](c.run("purge", "inbox", "--done-older-than", "30d", "--yes", "--json").ok()); p.Done != 2 {
+		t.Errorf("purged %+v", p)
+	}
+}
+
+// What the migrations make can be listed and shown by every state, and lists fit on a line.
+func TestListKnowsEveryTable(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.greet(jobs.InsertOptions{})
+	c.enqueue(outbox.Message{Topic: "t"})
+	c.run("timers", "set", "k", "--topic", "t", "--after", "1h").ok()
+	c.run("schedules", "put", "s", "@daily", "--topic", "t").ok()
+	for table := range domains {
+		for status := range listings {
+			r := c.run("list", table, "--status", status).ok()
+			if strings.Contains(r.stdout, "GATE") || strings.Contains(r.stdout, "WAITING") || strings.Contains(r.stdout, "RETRY") {
+				t.Errorf("list of %s shows what is of no use:\n%s", table, r.stdout)
+			}
+		}
+	}
+	c.run("list", "jobs", "--status", "ready").ok().prints("KIND", "QUEUE", "PRIORITY", "greeting")
+	c.run("list", "timers_schedule", "--status", "scheduled").ok().prints("NAME", "EXPR", "@daily")
+}
+
+func TestLibraryErrorsOfUsage(t *testing.T) {
+	t.Parallel()
+	if err := conclude(workqueue.Invalid("key", "is empty")); !errors.As(err, new(usageError)) {
+		t.Errorf("%v is no usage error", err)
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A shownQueue is a queue's rules and what is in it; a limit that it does not have is left out.
+type shownQueue struct {
+	Name       string  `json:"name"`
+	Paused     bool    `json:"paused"`
+	Ready      int64   `json:"ready"`
+	Scheduled  int64   `json:"scheduled"`
+	Waiting    int64   `json:"waiting"`
+	InProgress int64   `json:"in_progress"`
+	MaxRunning int     `json:"max_running,omitempty"`
+	Rate       float64 `json:"rate_per_second,omitempty"`
+	Burst      int     `json:"burst,omitempty"`
+}
+
+func newQueuesCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "queues",
+		Short: "Show the queues of jobs, their rules and what is in them",
+		Long: `Show the queues that have a rule or a live job: whether they are paused, how many jobs are ready (due now),
+scheduled (due later), waiting (held back by something else) and in progress, and their limits.`,
+		Args: cobra.NoArgs,
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return a.withJobs(cmd.Context(), func(d *database, c *jobs.Client) error {
+			all, err := d.queues(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				return a.printJSON(map[string]any{"queues": all})
+			}
+			return a.printQueues(all)
+		})
+	}
+	return cmd
+}
+
+func (d *database) queues(ctx context.Context, c *jobs.Client) ([]shownQueue, error) {
+	all := []shownQueue{}
+	err := d.readTx(ctx, func(tx workqueue.Tx, _ time.Time) error {
+		list, err := c.Queues(ctx, tx)
+		for _, q := range list {
+			all = append(all, shownQueue{q.Name, q.Paused, q.Ready, q.Scheduled, q.Waiting, q.InProgress, q.MaxRunning, q.Rate, q.Burst})
+		}
+		return err
+	})
+	return all, err
+}
+
+func (a *app) printQueues(all []shownQueue) error {
+	g := newGrid(a.stdout, "QUEUE", "PAUSED", "READY", "SCHEDULED", "WAITING", "IN PROGRESS", "MAX RUNNING", "RATE", "BURST")
+	for _, q := range all {
+		paused, rate := "-", "-"
+		if q.Paused {
+			paused = "yes"
+		}
+		if q.Rate > 0 {
+			rate = strconv.FormatFloat(q.Rate, 'g', -1, 64) + "/s"
+		}
+		g.add(cell(q.Name, cellWidth), paused, fmt.Sprint(q.Ready), fmt.Sprint(q.Scheduled), fmt.Sprint(q.Waiting),
+			fmt.Sprint(q.InProgress), positive(q.MaxRunning), rate, positive(q.Burst))
+	}
+	return g.flush()
+}
+
+// positive is a number for a cell, or a dash in the place of 0.
+func positive(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}
+
+// newQueueChangeCommand is a command that does one thing to one queue.
+func newQueueChangeCommand(
+	a *app, verb, short, long, done string, change func(*jobs.Client, context.Context, workqueue.Tx, string) error,
+) *cobra.Command {
+	cmd := &cobra.Command{Use: verb + " QUEUE", Short: short, Long: long, Args: cobra.ExactArgs(1)}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.changeQueue(cmd.Context(), args[0], done, *asJSON, change)
+	}
+	return cmd
+}
+
+func (a *app) changeQueue(
+	ctx context.Context, queue, done string, asJSON bool, change func(*jobs.Client, context.Context, workqueue.Tx, string) error,
+) error {
+	return a.withJobs(ctx, func(d *database, c *jobs.Client) error {
+		if err := d.write(ctx, func(tx workqueue.Tx) error { return change(c, ctx, tx, queue) }); err != nil {
+			return err
+		}
+		if asJSON {
+			return a.printJSON(map[string]any{"queue": queue, done: true})
+		}
+		_, err := fmt.Fprintf(a.stdout, "queue %s %s\n", harmless(queue), done)
+		return err
+	})
+}
+
+func newQueueLimitCommand(a *app) *cobra.Command {
+	var l jobs.Limits
+	cmd := &cobra.Command{
+		Use:   "limit QUEUE (--max-running N | --rate R)...",
+		Short: "Limit how many jobs of a queue run at once, or start in a second",
+		Long: `Limit how many jobs of a queue run at once, or start in a second, over all workers. The limits take the place of
+those that the queue had: what is not said, or 0, is no limit. The first limit of a queue comes into force after
+about half a second, and counts jobs that are running already after another one.`,
+		Example: `  txwork jobs limit mail --max-running 20 --rate 5 --burst 10
+  txwork jobs limit mail --max-running 0   # none any more`,
+		Args: cobra.ExactArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&l.MaxRunning, "max-running", 0, "jobs in progress at once")
+	flags.Float64Var(&l.Rate, "rate", 0, "jobs started in a second, on average, such as 0.5")
+	flags.IntVar(&l.Burst, "burst", 0, "with --rate, jobs started at once after a quiet time (default: those of a second)")
+	cmd.MarkFlagsOneRequired("max-running", "rate")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		set := func(c *jobs.Client, ctx context.Context, tx workqueue.Tx, queue string) error {
+			return c.SetLimits(ctx, tx, queue, l)
+		}
+		return a.changeQueue(cmd.Context(), args[0], "limited", *asJSON, set)
+	}
+	return cmd
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/periodic"
+)
+
+func newSchedulesCommand(a *app) *cobra.Command {
+	return newGroup("schedules", "Schedules that set timers again and again",
+		newSchedulesNextCommand(a),
+		newSchedulesPutCommand(a),
+		newSchedulesListCommand(a),
+		newScheduleChangeCommand(a, "pause", "Stop a schedule until it is resumed",
+			"Stop a schedule until it is resumed. Timers that it has set already fire all the same.", "paused", (*timers.Schedules).Pause),
+		newScheduleChangeCommand(a, "resume", "Let a paused schedule go on from now",
+			"Let a paused schedule go on from now. What it would have fired meanwhile is not caught up: see 'txwork schedules backfill'.",
+			"resumed", (*timers.Schedules).Resume),
+		newScheduleChangeCommand(a, "delete", "Remove a schedule",
+			"Remove a schedule. Timers that it has set already fire all the same.", "deleted", (*timers.Schedules).Delete),
+		newSchedulesTriggerCommand(a),
+		newSchedulesBackfillCommand(a),
+	)
+}
+
+// putOptions are the flags of put.
+type putOptions struct {
+	content
+	zone             string
+	misfire, overlap string
+	rule             schedule.Rule
+	json             bool
+}
+
+func newSchedulesPutCommand(a *app) *cobra.Command {
+	var o putOptions
+	cmd := &cobra.Command{
+		Use:   "put NAME EXPR --topic TOPIC",
+		Short: "Make a schedule, or change the one of that name",
+		Long: `Make a schedule that sets a timer at each of its times, or change the one of that name. EXPR has five fields of
+cron (minute, hour, day of month, month, day of week), or is @hourly, @daily, @weekly, @monthly, @yearly, or
+@every and a duration. 'txwork schedules next' shows what one means.
+
+All of a schedule is put: what is not said has its default, also where it was another before. A new EXPR or zone
+plans anew from now; all else leaves the next time where it is. A paused schedule stays paused.`,
+		Example: `  txwork schedules put report '30 6 * * MON-FRI' --zone Europe/Paris --topic report --misfire skip
+  txwork schedules put poll '@every 5m' --topic poll --overlap skip`,
+		Args: cobra.ExactArgs(2),
+	}
+	o.addFlags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&o.zone, "zone", "UTC", "IANA zone in which EXPR is read")
+	flags.StringVar(&o.misfire, "misfire", "once", "what becomes of times that were missed: once, skip or all")
+	flags.IntVar(&o.rule.Cap, "cap", schedule.DefaultCap, "with --misfire all, fire so many at most, the newest")
+	flags.DurationVar(&o.rule.Grace, "grace", schedule.DefaultGrace, "a time that is no later than this is not missed")
+	flags.StringVar(&o.overlap, "overlap", "allow", "what becomes of a time while an earlier timer has not ended: allow, skip or buffer")
+	flags.DurationVar(&o.rule.Jitter, "jitter", 0, "fire later by up to this, to spread what is due together")
+	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.check(args[1]); err != nil {
+			return err
+		}
+		payload, err := o.payload(a)
+		if err != nil {
+			return err
+		}
+		return a.withTimers(cmd.Context(), func(d *database, t *timers.Timers) error {
+			return a.putSchedule(cmd.Context(), d, t.Schedules(), o.json, timers.Schedule{
+				Name: args[0], Expr: args[1], Zone: o.zone, Rule: o.rule, Topic: o.topic, Payload: payload, MaxAttempts: o.maxAttempts,
+			})
+		})
+	}
+	return cmd
+}
+
+// check refuses what needs no database to be refused.
+func (o *putOptions) check(expr string) (err error) {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if o.rule.Misfire, err = schedule.ParseMisfire(o.misfire); err != nil {
+		return usagef("--misfire %q is unknown, want once, skip or all", o.misfire)
+	}
+	if o.rule.Overlap, err = schedule.ParseOverlap(o.overlap); err != nil {
+		return usagef("--overlap %q is unknown, want allow, skip or buffer", o.overlap)
+	}
+	if err := o.rule.Check(); err != nil {
+		return usageError{err}
+	}
+	if _, err := schedule.Parse(expr, o.zone); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+func (a *app) putSchedule(ctx context.Context, d *database, s *timers.Schedules, asJSON bool, put timers.Schedule) error {
+	var made timers.ScheduleInfo
+	err := d.write(ctx, func(tx workqueue.Tx) error {
+		err := s.Put(ctx, tx, put)
+		if err == nil {
+			made, err = s.Get(ctx, tx, put.Name)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return a.printJSON(newShownSchedule(made))
+	}
+	next := "is paused"
+	if made.NextAt != nil {
+		next = "is next due " + inZone(*made.NextAt, made.Zone)
+	}
+	_, err = fmt.Fprintf(a.stdout, "schedule %s %s\n", harmless(made.Name), next)
+	return err
+}
+
+// inZone is a time by the clocks of a zone, and in UTC.
+func inZone(t time.Time, zone string) string {
+	if location, err := time.LoadLocation(zone); err == nil {
+		t = t.In(location)
+	}
+	return fmt.Sprintf("%s (%s)", t.Format("2006-01-02 15:04:05 -07:00"), t.UTC().Format("2006-01-02 15:04:05Z"))
+}
+
+// A shownSchedule is a schedule without its payload.
+type shownSchedule struct {
+	Name         string     `json:"name"`
+	Expr         string     `json:"expr"`
+	Zone         string     `json:"zone"`
+	Topic        string     `json:"topic"`
+	State        string     `json:"state"` // active, paused, ended
+	NextAt       *time.Time `json:"next_at,omitempty"`
+	LastAt       *time.Time `json:"last_at,omitempty"`
+	BufferedAt   *time.Time `json:"buffered_at,omitempty"`
+	Fired        int64      `json:"fired"`
+	Skipped      int64      `json:"skipped"`
+	Misfire      string     `json:"misfire"`
+	Cap          int        `json:"cap"`
+	Grace        float64    `json:"grace_seconds"`
+	Overlap      string     `json:"overlap"`
+	Jitter       float64    `json:"jitter_seconds"`
+	MaxAttempts  int        `json:"max_attempts"`
+	PayloadBytes int        `json:"payload_bytes"`
+	LastError    string     `json:"last_error,omitempty"`
+	CreatedAt    time.Time  `json:"created_at"`
+}
+
+func newShownSchedule(i timers.ScheduleInfo) shownSchedule {
+	state := "active"
+	switch {
+	case i.Status >= workqueue.Done:
+		state = "ended"
+	case i.Paused:
+		state = "paused"
+	}
+	return shownSchedule{
+		Name: i.Name, Expr: i.Expr, Zone: i.Zone, Topic: i.Topic, State: state,
+		NextAt: utc(i.NextAt), LastAt: utc(i.LastAt), BufferedAt: utc(i.BufferedAt), Fired: i.Fired, Skipped: i.Skipped,
+		Misfire: i.Rule.Misfire.String(), Cap: i.Rule.Cap, Grace: i.Rule.Grace.Seconds(),
+		Overlap: i.Rule.Overlap.String(), Jitter: i.Rule.Jitter.Seconds(),
+		MaxAttempts: i.MaxAttempts, PayloadBytes: len(i.Payload), LastError: i.LastError, CreatedAt: i.CreatedAt.UTC(),
+	}
+}
+
+func newSchedulesListCommand(a *app) *cobra.Command {
+	var f periodic.Filter
+	cmd := &cobra.Command{
+		Use:   "list [--prefix PREFIX]",
+		Short: "List schedules by their names",
+		Long: `List schedules in the order of their names, a page at a time. NEXT is by the clocks of the schedule's zone;
+FIRED and SKIPPED count its times that became timers and those that did not, by its own rules.`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.Prefix, "prefix", "", "only names that begin so")
+	flags.IntVar(&f.Limit, "limit", defaultListLimit, "schedules of a page")
+	flags.StringVar(&f.After, "after", "", "continue after this `name`")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if f.Limit < 1 || f.Limit >= periodic.MaxPage {
+			return usagef("--limit is %d, it must be between 1 and %d", f.Limit, periodic.MaxPage-1)
+		}
+		return a.withTimers(cmd.Context(), func(d *database, t *timers.Timers) error {
+			return a.listSchedules(cmd.Context(), d, t.Schedules(), f, *asJSON)
+		})
+	}
+	return cmd
+}
+
+// A schedulesPage is what list prints.
+type schedulesPage struct {
+	Schedules []shownSchedule `json:"schedules"`
+	Next      string          `json:"next,omitempty"` // for --after; empty on the last page
+}
+
+func (a *app) listSchedules(ctx context.Context, d *database, s *timers.Schedules, f periodic.Filter, asJSON bool) error {
+	p := schedulesPage{Schedules: []shownSchedule{}}
+	limit := f.Limit
+	err := d.readTx(ctx, func(tx workqueue.Tx, _ time.Time) error {
+		f.Limit++ // one more than shown tells whether there is a next page
+		list, err := s.List(ctx, tx, f)
+		for _, i := range list[:min(len(list), limit)] {
+			p.Schedules = append(p.Schedules, newShownSchedule(i))
+		}
+		if len(list) > limit {
+			p.Next = list[limit-1].Name
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return a.printJSON(p)
+	}
+	return a.printSchedules(p)
+}
+
+func (a *app) printSchedules(p schedulesPage) error {
+	g := newGrid(a.stdout, "NAME", "EXPR", "ZONE", "TOPIC", "STATE", "NEXT", "FIRED", "SKIPPED", "LAST ERROR")
+	for _, s := range p.Schedules {
+		next := "-"
+		if s.NextAt != nil {
+			next = inZone(*s.NextAt, s.Zone)
+		}
+		g.add(cell(s.Name, cellWidth), cell(s.Expr, cellWidth), cell(s.Zone, cellWidth), cell(s.Topic, cellWidth), s.State, next,
+			fmt.Sprint(s.Fired), fmt.Sprint(s.Skipped), dashed(s.LastError))
+	}
+	if err := g.flush(); err != nil || p.Next == "" {
+		return err
+	}
+	return a.hintMore("--after", p.Next)
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/periodic"
+)
+
+// newScheduleChangeCommand is a command that does one thing to one schedule.
+func newScheduleChangeCommand(
+	a *app, verb, short, long, done string, change func(*timers.Schedules, context.Context, workqueue.Tx, string) error,
+) *cobra.Command {
+	cmd := &cobra.Command{Use: verb + " NAME", Short: short, Long: long, Args: cobra.ExactArgs(1)}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, name := cmd.Context(), args[0]
+		return a.withTimers(ctx, func(d *database, t *timers.Timers) error {
+			if err := d.write(ctx, func(tx workqueue.Tx) error { return change(t.Schedules(), ctx, tx, name) }); err != nil {
+				return err
+			}
+			return a.reportSchedule(name, *asJSON, map[string]any{done: true}, done)
+		})
+	}
+	return cmd
+}
+
+// reportSchedule says what was done to a schedule.
+func (a *app) reportSchedule(name string, asJSON bool, fields map[string]any, done string) error {
+	if asJSON {
+		fields["name"] = name
+		return a.printJSON(fields)
+	}
+	_, err := fmt.Fprintf(a.stdout, "schedule %s %s\n", harmless(name), done)
+	return err
+}
+
+func newSchedulesTriggerCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "trigger NAME",
+		Short: "Set a schedule's timer now, beside its plan",
+		Long: `Set a schedule's timer now. Its plan and its counts stay as they are; a paused schedule can be triggered,
+too. Each call sets another timer, whose key it prints.`,
+		Args: cobra.ExactArgs(1),
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, name := cmd.Context(), args[0]
+		return a.withTimers(ctx, func(d *database, t *timers.Timers) error {
+			var key string
+			err := d.write(ctx, func(tx workqueue.Tx) (err error) {
+				key, err = t.Schedules().Trigger(ctx, tx, name)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return a.reportSchedule(name, *asJSON, map[string]any{"key": key}, "triggered: timer "+harmless(key))
+		})
+	}
+	return cmd
+}
+
+func newSchedulesBackfillCommand(a *app) *cobra.Command {
+	var from, to moment
+	cmd := &cobra.Command{
+		Use:   "backfill NAME --from TIME --to TIME",
+		Short: "Set the timers that a schedule has in a time that has passed",
+		Long: fmt.Sprintf(`Set the timers that a schedule has from one time to another, both included, all of them now. What it has fired
+already is not fired again, as long as the timer is kept. At most %d at once.`, periodic.MaxBackfill),
+		Example: `  txwork schedules backfill report --from 2027-03-01T00:00:00Z --to 2027-03-08T00:00:00Z`,
+		Args:    cobra.ExactArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.Var(&from, "from", "the earliest time, as RFC 3339 has it")
+	flags.Var(&to, "to", "the latest time, as RFC 3339 has it")
+	cmd.MarkFlagRequired("from")
+	cmd.MarkFlagRequired("to")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if to.Before(from.Time) {
+			return usagef("--to %s is before --from %s", to.Format(time.RFC3339), from.Format(time.RFC3339))
+		}
+		ctx, name := cmd.Context(), args[0]
+		return a.withTimers(ctx, func(d *database, t *timers.Timers) error {
+			var written int
+			err := d.write(ctx, func(tx workqueue.Tx) (err error) {
+				written, err = t.Schedules().Backfill(ctx, tx, name, from.Time, to.Time)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return a.reportSchedule(name, *asJSON, map[string]any{"set": written}, "backfilled: "+plural(written, "timer")+" set")
+		})
+	}
+	return cmd
+}

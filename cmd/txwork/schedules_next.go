@@ -1,0 +1,82 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/schedule"
+)
+
+const (
+	defaultNext = 5
+	maxNext     = 1000
+)
+
+func newSchedulesNextCommand(a *app) *cobra.Command {
+	var zone string
+	var from moment
+	var count int
+	cmd := &cobra.Command{
+		Use:   "next EXPR [--zone ZONE]",
+		Short: "Show when an expression is due",
+		Long: `Show the next times at which an expression is due, by the clocks of a zone and in UTC. It needs no database. Look
+at the days on which the clocks change: '--from' begins later, or earlier, than now.`,
+		Example: `  txwork schedules next '30 2 * * *' --zone America/New_York --from 2027-03-12T00:00:00Z`,
+		Args:    cobra.ExactArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&zone, "zone", "UTC", "IANA zone in which EXPR is read")
+	flags.IntVarP(&count, "count", "n", defaultNext, "so many times")
+	flags.Var(&from, "from", "times after this one, as RFC 3339 has it (default: now)")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if count < 1 || count > maxNext {
+			return usagef("--count is %d, it must be between 1 and %d", count, maxNext)
+		}
+		s, err := schedule.Parse(args[0], zone)
+		if err != nil {
+			return usageError{err}
+		}
+		if from.IsZero() {
+			from.Time = time.Now()
+		}
+		p := upcoming{Expr: s.String(), Zone: s.Zone(), Next: []occurrence{}}
+		for at, ok := s.Next(from.Time); ok && len(p.Next) < count; at, ok = s.Next(at) {
+			p.Next = append(p.Next, newOccurrence(at))
+		}
+		if *asJSON {
+			return a.printJSON(p)
+		}
+		return a.printUpcoming(p)
+	}
+	return cmd
+}
+
+// upcoming is what next prints.
+type upcoming struct {
+	Expr string       `json:"expr"`
+	Zone string       `json:"zone"`
+	Next []occurrence `json:"next"`
+}
+
+// An occurrence is a time as the zone's clock shows it, and as it is.
+type occurrence struct {
+	Local  string    `json:"local"`
+	Day    string    `json:"day"`
+	Offset string    `json:"offset"`
+	UTC    time.Time `json:"utc"`
+}
+
+// newOccurrence leaves out the fractions that an interval has from now.
+func newOccurrence(at time.Time) occurrence {
+	return occurrence{at.Format("2006-01-02T15:04:05"), at.Format("Mon"), at.Format("-07:00"), at.UTC().Truncate(time.Second)}
+}
+
+func (a *app) printUpcoming(p upcoming) error {
+	g := newGrid(a.stdout, "LOCAL", "OFFSET", "UTC")
+	for _, o := range p.Next {
+		g.add(o.Day+" "+o.Local, o.Offset, o.UTC.Format(time.RFC3339))
+	}
+	return g.flush()
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func newSkipCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "skip ID...",
+		Short: "Let the messages behind failed ones go on",
+		Long: `Let the messages behind failed ones of their key go on, where the key is ordered and was to be blocked. The
+failed messages stay failed; what was parked behind them stays parked until it is redriven. Skipping again changes
+nothing. Messages that have not failed are left alone and reported, with exit code 1.`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ids, err := parseIDs(args)
+		if err != nil {
+			return err
+		}
+		return a.withOutbox(cmd.Context(), outbox.Options{}, func(d *database, box *outbox.Outbox) error {
+			skip := func(ids []uuid.UUID) (changed []uuid.UUID, err error) {
+				err = d.write(cmd.Context(), func(tx workqueue.Tx) error {
+					changed, err = box.SkipFailed(cmd.Context(), tx, ids...)
+					return err
+				})
+				return changed, err
+			}
+			r := repair{db: d, table: box.Table(), verb: "skipped", change: skip,
+				settled: func(f foundRow) bool { return workqueue.Status(f.Status) == workqueue.Failed }}
+			return r.report(r.named(cmd.Context(), ids), *asJSON)
+		})
+	}
+	return cmd
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func newTimersCommand(a *app) *cobra.Command {
+	return newGroup("timers", "Set, cancel and list timers", newTimersSetCommand(a), newTimersCancelCommand(a), newTimersListCommand(a))
+}
+
+// withTimers connects and makes sure that the tables of timers are there.
+func (a *app) withTimers(ctx context.Context, do func(*database, *timers.Timers) error) error {
+	return a.withDatabase(ctx, func(d *database) error {
+		t, err := timers.Open(timers.Options{Schema: d.schema, Telemetry: a.telemetry()})
+		if err != nil {
+			return usageError{err}
+		}
+		for _, table := range []*workqueue.Table{t.Table(), t.Schedules().Table()} {
+			if err := table.CheckVersion(ctx, d.pool); err != nil {
+				return err
+			}
+		}
+		return conclude(do(d, t))
+	})
+}
+
+// setOptions are the flags of set.
+type setOptions struct {
+	content
+	key   string
+	at    moment
+	after age
+	json  bool
+}
+
+func newTimersSetCommand(a *app) *cobra.Command {
+	var o setOptions
+	cmd := &cobra.Command{
+		Use:   "set KEY --topic TOPIC (--at TIME | --after AGE)",
+		Short: "Set a timer, or move the one that is there",
+		Long: `Set a timer: at its time whoever handles its topic receives the payload. A timer that is there under KEY is
+moved; one that has fired, failed or was cancelled begins again; one that is firing just now is set again when
+that has ended. A time that has passed means now.`,
+		Example: `  txwork timers set trial/4711 --topic trial.ended --after 14d --payload '{"account": 4711}'
+  txwork timers set launch --topic launch --at 2027-03-01T09:00:00+01:00`,
+		Args: cobra.ExactArgs(1),
+	}
+	o.addFlags(cmd)
+	flags := cmd.Flags()
+	flags.Var(&o.at, "at", "when, as RFC 3339 has it: 2027-03-01T08:30:00Z")
+	flags.Var(&o.after, "after", "in how long, such as 90s, 36h or 14d, by the database's clock")
+	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
+	cmd.MarkFlagsOneRequired("at", "after")
+	cmd.MarkFlagsMutuallyExclusive("at", "after")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.key = args[0]
+		if err := o.validate(); err != nil {
+			return err
+		}
+		payload, err := o.payload(a)
+		if err != nil {
+			return err
+		}
+		return a.withTimers(cmd.Context(), func(d *database, t *timers.Timers) error {
+			return a.setTimer(cmd.Context(), d, t, o, payload)
+		})
+	}
+	return cmd
+}
+
+func (a *app) setTimer(ctx context.Context, d *database, t *timers.Timers, o setOptions, payload []byte) error {
+	var set timers.Info
+	err := d.write(ctx, func(tx workqueue.Tx) error {
+		_, err := t.Set(ctx, tx, timers.Timer{Key: o.key, Topic: o.topic, FireAt: o.at.Time, After: o.after.Duration,
+			Payload: payload, MaxAttempts: o.maxAttempts})
+		if err == nil {
+			set, err = t.Get(ctx, tx, o.key)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	shown := newShownTimer(set)
+	if o.json {
+		return a.printJSON(shown)
+	}
+	verb := "set"
+	switch {
+	case set.RearmAt != nil:
+		verb = "is firing, and set again"
+	case set.Generation > 1:
+		verb = "set again"
+	}
+	_, err = fmt.Fprintf(a.stdout, "timer %s %s for %s\n", harmless(o.key), verb, shown.next().Format(time.RFC3339Nano))
+	return err
+}
+
+// A shownTimer is a timer without its payload.
+type shownTimer struct {
+	Key          string     `json:"key"`
+	ID           uuid.UUID  `json:"id"`
+	Topic        string     `json:"topic"`
+	Status       string     `json:"status"`
+	FireAt       time.Time  `json:"fire_at"` // nominal
+	DueAt        time.Time  `json:"due_at"`
+	RearmAt      *time.Time `json:"rearm_at,omitempty"` // it was set again while it fires
+	Generation   int        `json:"generation"`
+	Schedule     string     `json:"schedule,omitempty"`
+	Attempts     int        `json:"attempts"`
+	MaxAttempts  int        `json:"max_attempts"`
+	LastError    string     `json:"last_error,omitempty"`
+	CompletedAt  *time.Time `json:"completed_at,omitempty"`
+	CancelledAt  *time.Time `json:"cancelled_at,omitempty"`
+	PayloadBytes int        `json:"payload_bytes"`
+}
+
+func newShownTimer(i timers.Info) shownTimer {
+	return shownTimer{
+		Key: i.Key, ID: i.ID, Topic: i.Topic, Status: i.Status.String(), FireAt: i.FireAt.UTC(), DueAt: i.DueAt.UTC(), RearmAt: utc(i.RearmAt),
+		Generation: i.Generation, Schedule: i.Schedule, Attempts: i.Attempts, MaxAttempts: i.MaxAttempts, LastError: i.LastError,
+		CompletedAt: utc(i.CompletedAt), CancelledAt: utc(i.CancelledAt), PayloadBytes: len(i.Payload),
+	}
+}
+
+// next is when the timer fires by its latest setting.
+func (s shownTimer) next() time.Time {
+	if s.RearmAt != nil {
+		return *s.RearmAt
+	}
+	return s.FireAt
+}
+
+func newTimersCancelCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cancel KEY...",
+		Short: "Cancel timers",
+		Long: `Cancel timers, all of them or none. One that is firing just now has its handler's context cancelled. Cancelling
+again changes nothing. Keys without a timer, and timers that have fired or failed, are reported, with exit code 1.`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.withTimers(cmd.Context(), func(d *database, t *timers.Timers) error {
+			return a.cancelTimers(cmd.Context(), d, t, args, *asJSON)
+		})
+	}
+	return cmd
+}
+
+// An unchangedTimer is one that was named, and why it was left alone.
+type unchangedTimer struct {
+	Key    string `json:"key"`
+	Reason string `json:"reason"`
+}
+
+func (a *app) cancelTimers(ctx context.Context, d *database, t *timers.Timers, keys []string, asJSON bool) error {
+	var cancelled []string
+	unchanged := []unchangedTimer{}
+	err := d.write(ctx, func(tx workqueue.Tx) (err error) {
+		if cancelled, err = t.Cancel(ctx, tx, keys...); err != nil {
+			return err
+		}
+		unchanged, err = whyNot(ctx, tx, t, keys)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = a.printJSON(map[string]any{"changed": len(cancelled), "unchanged": unchanged})
+	} else {
+		for _, u := range unchanged {
+			fmt.Fprintf(a.stderr, "txwork: %s was not cancelled: %s\n", harmless(u.Key), u.Reason)
+		}
+		_, err = fmt.Fprintf(a.stdout, "%s cancelled\n", plural(len(cancelled), "timer"))
+	}
+	if err == nil && len(unchanged) > 0 {
+		err = fmt.Errorf("%s could not be cancelled", plural(len(unchanged), "timer"))
+	}
+	return err
+}
+
+// whyNot looks at timers after a cancel: those that it was for are cancelled now, or are to be.
+func whyNot(ctx context.Context, tx workqueue.Tx, t *timers.Timers, keys []string) ([]unchangedTimer, error) {
+	list := []unchangedTimer{}
+	for _, key := range keys {
+		found, err := t.Get(ctx, tx, key)
+		switch {
+		case errors.Is(err, timers.ErrNotFound):
+			list = append(list, unchangedTimer{key, "there is no such timer"})
+		case err != nil:
+			return nil, err
+		case found.CancelledAt == nil:
+			list = append(list, unchangedTimer{key, "it is " + found.Status.String()})
+		}
+	}
+	return list, nil
+}

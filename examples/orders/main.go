@@ -1,0 +1,133 @@
+// Orders is two services with a network between them that loses replies and delivers twice. The shop tells
+// billing of its orders through an outbox; billing bills each of them once, through an inbox.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/examples/internal/example"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/reaper"
+	"github.com/txwork/txwork/workqueue"
+)
+
+const orders = 500
+
+func main() { example.Main(run) }
+
+func run(ctx context.Context, pool *pgxpool.Pool) error {
+	billing, err := openBilling(ctx, pool)
+	if err != nil {
+		return err
+	}
+	server := httptest.NewServer(billing)
+	defer server.Close()
+	network := &example.Network{}
+	shop, err := openShop(ctx, pool, server.URL, &http.Client{Transport: network})
+	if err != nil {
+		return err
+	}
+	relay := outbox.NewRelay(pool, shop.outbox, outbox.RelayOptions{})
+	relay.Handle("order.placed", shop.deliver)
+	// The reaper takes back the messages of a relay that crashed. One for all processes is enough.
+	reap := func(ctx context.Context) error {
+		return reaper.Run(ctx, pool, []*workqueue.Table{shop.outbox.Table()}, reaper.Options{Schema: "example_shop"})
+	}
+	if err := example.Serve(ctx, shop.takeOrders, relay.Run, reap); err != nil {
+		return err
+	}
+	network.Wait()
+	fmt.Printf("%d orders taken, %d of them rolled back; %d requests, of which %d were repeated and %d lost their reply\n",
+		orders, shop.declined, network.Requests.Load(), network.Repeated.Load(), network.Lost.Load())
+	return example.Reconcile(ctx, pool, `
+		WITH orders AS (SELECT count(*) AS n, sum(cents)::bigint AS cents FROM example_shop.orders)
+		VALUES ('orders kept', (SELECT n FROM orders), $1 - $2::bigint),
+		('bills', (SELECT count(*) FROM example_billing.bills), (SELECT n FROM orders)),
+		('orders billed', (SELECT count(DISTINCT order_id) FROM example_billing.bills
+			WHERE order_id IN (SELECT id FROM example_shop.orders)), (SELECT n FROM orders)),
+		('cents billed', (SELECT sum(cents)::bigint FROM example_billing.bills), (SELECT cents FROM orders))`,
+		orders, shop.declined)
+}
+
+// A Shop is the service that takes orders.
+type Shop struct {
+	pool     *pgxpool.Pool
+	outbox   *outbox.Outbox
+	client   *http.Client
+	billing  string // its URL
+	declined int
+}
+
+func openShop(ctx context.Context, pool *pgxpool.Pool, billing string, client *http.Client) (*Shop, error) {
+	// Billing is next door: what fails is worth repeating soon.
+	retry := workqueue.Retry{Growth: workqueue.Exponential, Base: 50 * time.Millisecond, Cap: time.Minute, Jitter: 0.5}
+	box, err := outbox.Open(outbox.Options{Schema: "example_shop", Retry: retry})
+	if err != nil {
+		return nil, err
+	}
+	err = example.Fresh(ctx, pool, "example_shop", `CREATE TABLE example_shop.orders (id int PRIMARY KEY, cents int)`)
+	return &Shop{pool: pool, outbox: box, client: client, billing: billing}, err
+}
+
+func (s *Shop) takeOrders(ctx context.Context) error {
+	for id := range orders {
+		switch err := s.takeOrder(ctx, id, 100+id); {
+		case errors.Is(err, errDeclined):
+			s.declined++
+		case err != nil:
+			return err
+		}
+	}
+	return example.Until(ctx, s.pool, `SELECT NOT EXISTS (SELECT FROM example_shop.outbox WHERE completed_at IS NULL)`)
+}
+
+var errDeclined = errors.New("the card was declined")
+
+// takeOrder keeps an order and the message about it, or neither: where the card is declined at the end, the
+// message that was written before disappears with the order.
+func (s *Shop) takeOrder(ctx context.Context, id, cents int) error {
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `INSERT INTO example_shop.orders VALUES ($1, $2)`, id, cents); err != nil {
+			return err
+		}
+		message := outbox.Message{Topic: "order.placed", Payload: fmt.Appendf(nil, "%d %d", id, cents)}
+		if _, err := s.outbox.Enqueue(ctx, workqueue.Pgx(tx), message); err != nil {
+			return err
+		}
+		if id%8 == 3 {
+			return errDeclined
+		}
+		return nil
+	})
+}
+
+// deliver posts a message. It may be called again for one that arrived, so the request carries the message's
+// id, which is the same every time.
+func (s *Shop) deliver(ctx context.Context, m *outbox.Delivery) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.billing, bytes.NewReader(m.Payload))
+	if err != nil {
+		return workqueue.Permanent(err)
+	}
+	request.Header.Set("Idempotency-Key", m.ID.String())
+	response, err := s.client.Do(request)
+	if err != nil {
+		return err // tried again
+	}
+	response.Body.Close()
+	switch response.StatusCode {
+	case http.StatusOK:
+		return nil
+	case http.StatusUnprocessableEntity:
+		return workqueue.Permanent(errors.New("billing refused it")) // a dead letter, for somebody to look at
+	}
+	return fmt.Errorf("billing answered %s", response.Status)
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/examples/internal/example"
+	"github.com/txwork/txwork/timers/alarms"
+)
+
+// A receiver is who is woken: a web hook that verifies what it gets and acts once.
+type receiver struct {
+	pool   *pgxpool.Pool
+	signer *alarms.Signer
+}
+
+func openReceiver(ctx context.Context, pool *pgxpool.Pool) (*receiver, error) {
+	signer, err := alarms.NewSigner(secret)
+	if err != nil {
+		return nil, err
+	}
+	err = example.Fresh(ctx, pool, "example_reminders", `CREATE TABLE example_reminders.received (
+		webhook_id text PRIMARY KEY, alarm_id text, message text, attempt int)`)
+	return &receiver{pool: pool, signer: signer}, err
+}
+
+func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	if err == nil {
+		err = v.signer.Verify(r.Header, body, 0)
+	}
+	var wake alarms.Wake
+	if err == nil {
+		err = json.Unmarshal(body, &wake)
+	}
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	case strings.HasSuffix(wake.Message, "plant 7") && wake.Attempt == 1:
+		http.Error(w, "come back later", http.StatusServiceUnavailable)
+		return
+	}
+	// A wake may come twice, with the same id.
+	_, err = v.pool.Exec(r.Context(), `INSERT INTO example_reminders.received VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+		r.Header.Get(alarms.HeaderID), wake.AlarmID, wake.Message, wake.Attempt)
+	if err != nil {
+		http.Error(w, "internal error", http.StatusInternalServerError)
+	}
+}
+
+// outlast waits for the end of all reminders. A failed delivery is repeated after half a minute; the example
+// does not take that long, it puts the clock of that timer forward.
+func outlast(ctx context.Context, pool *pgxpool.Pool) error {
+	if err := example.Until(ctx, pool, `SELECT count(*) = 1 FROM example_reminders.alarms WHERE failure_count = 1`); err != nil {
+		return err
+	}
+	_, err := pool.Exec(ctx, `UPDATE example_reminders.timers SET due_at = clock_timestamp() WHERE attempts = 1 AND completed_at IS NULL`)
+	if err != nil {
+		return err
+	}
+	return example.Until(ctx, pool, `SELECT NOT EXISTS (SELECT FROM example_reminders.alarms WHERE status = 'active' AND kind = 'once')`)
+}

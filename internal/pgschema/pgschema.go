@@ -1,0 +1,155 @@
+// Package pgschema makes schemas that last for a test. It is what package pgtest, for txwork's own tests, and
+// package txworktest, for those of its users, have in common.
+//
+// Everything here may be used by parallel tests. After a test's cleanup no goroutine of this package remains.
+package pgschema
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/txwork/txwork/internal/localpg"
+)
+
+const (
+	maxConns     = 8                // of one pool; the private server allows 200
+	setupLimit   = 30 * time.Second // for each statement this package runs itself
+	releaseLimit = 10 * time.Second // for connections still in use when a test ends
+)
+
+// A DB is one test's schema.
+type DB struct {
+	Pool   *pgxpool.Pool // closed when the test ends
+	Schema string        // needs no quoting
+	URL    string        // connects to the schema, from other processes too
+}
+
+// New creates a schema on a server, with a name no other has, and a pool of at most 8 connections unless
+// configure says otherwise. When the test ends, the pool is closed and the schema dropped with all that is in it.
+func New(t testing.TB, server string, configure ...func(*pgxpool.Config)) *DB {
+	t.Helper()
+	schema := "t_" + strings.ToLower(rand.Text())
+	execute(t, server, "CREATE SCHEMA "+schema)
+	t.Cleanup(func() { drop(t, server, schema) })
+
+	url, err := withSearchPath(server, schema)
+	if err != nil {
+		t.Fatalf("test schema: %v", err)
+	}
+	return &DB{Pool: NewPool(t, url, configure...), Schema: schema, URL: url}
+}
+
+// SQL returns a database/sql handle on the schema, through pgx. It is closed
+// when the test ends.
+func (db *DB) SQL(t testing.TB) *sql.DB {
+	t.Helper()
+	config, err := pgx.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatalf("test schema: %v", err)
+	}
+	handle := stdlib.OpenDB(*config)
+	handle.SetMaxOpenConns(maxConns)
+	t.Cleanup(func() {
+		if err := handle.Close(); err != nil {
+			t.Errorf("test schema: close: %v", err)
+		}
+	})
+	return handle
+}
+
+// Server returns the URL of the server that the tests of this process share: that of the environment variable
+// TXWORK_DATABASE_URL, or else a private one, which the first call starts and which ends with the process.
+func Server(t testing.TB) string {
+	t.Helper()
+	url, err := serverURL()
+	if err != nil {
+		t.Fatalf("test server: %v", err)
+	}
+	return url
+}
+
+// serverURL starts the private server once. Nobody stops it: that is the
+// supervisor's work when the process ends.
+var serverURL = sync.OnceValues(func() (string, error) {
+	if url := os.Getenv(localpg.DatabaseURLEnv); url != "" {
+		return url, nil
+	}
+	server, err := localpg.Start(context.Background(), localpg.Options{})
+	if err != nil {
+		return "", err
+	}
+	return server.URL(), nil
+})
+
+// NewPool opens a pool that is closed when the test ends.
+func NewPool(t testing.TB, url string, configure ...func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatalf("test schema: %v", err)
+	}
+	config.MaxConns = maxConns
+	for _, change := range configure {
+		change(config)
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		t.Fatalf("test schema: %v", err)
+	}
+	t.Cleanup(func() { closePool(t, pool) })
+	return pool
+}
+
+// closePool fails the test when it kept a connection, for which Close alone
+// would wait without end and without a word.
+func closePool(t testing.TB, pool *pgxpool.Pool) {
+	t.Helper()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		pool.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(releaseLimit):
+		t.Errorf("test schema: the test ended but %d connections of its pool are still in use: release them, close the rows, end the transactions",
+			pool.Stat().AcquiredConns())
+	}
+}
+
+// drop does not wait for locks without end: an open transaction in a schema
+// that is to go is a mistake of the test.
+func drop(t testing.TB, server, schema string) {
+	t.Helper()
+	execute(t, server,
+		"SET lock_timeout = '10s'",
+		"SET client_min_messages = warning", // CASCADE lists what it drops
+		"DROP SCHEMA "+schema+" CASCADE")
+}
+
+// execute runs statements on a connection of its own.
+func execute(t testing.TB, url string, statements ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), setupLimit)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatalf("test schema: connect: %v", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	for _, statement := range statements {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			t.Fatalf("test schema: %s: %v", statement, err)
+		}
+	}
+}

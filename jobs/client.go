@@ -1,0 +1,80 @@
+package jobs
+
+import (
+	"cmp"
+
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/join"
+)
+
+// A Client enqueues, reads and changes jobs. It holds no connection and is safe for concurrent use; open it
+// once and keep it.
+type Client struct {
+	table      *workqueue.Table
+	joins      *join.Joins
+	registry   *Registry
+	codec      Codec
+	maxArgs    int
+	statements statements
+	options    Options
+}
+
+// Open validates the options. It does not touch the database.
+func Open(o Options) (*Client, error) {
+	maxArgs, err := o.maxArgs()
+	if err != nil {
+		return nil, err
+	}
+	table, err := workqueue.Open(o.spec(), o.Telemetry)
+	if err != nil {
+		return nil, err
+	}
+	joins, err := join.Open(table)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{
+		table:      table,
+		joins:      joins,
+		registry:   cmp.Or(o.Registry, NewRegistry()),
+		codec:      o.Codec,
+		maxArgs:    maxArgs,
+		statements: renderStatements(newView(table.Spec())),
+		options:    o,
+	}
+	if c.codec == nil {
+		c.codec = plainCodec{}
+	}
+	return c, nil
+}
+
+// Table is the jobs' table, for the low-level operations, the reaper and statistics.
+func (c *Client) Table() *workqueue.Table { return c.table }
+
+// statements are what the jobs send beside the core's own.
+type statements struct {
+	replace, pauseQueue, limitQueue, queues, admit, take string
+	progress, output, steps, putStep, get, history, live string
+	tasks, outputs                                       string
+}
+
+func renderStatements(v view) statements {
+	render := func(file string) string { return v.execute(statementTemplates, file) }
+	return statements{
+		replace:    render("replace"),
+		pauseQueue: render("pause_queue"),
+		limitQueue: render("limit_queue"),
+		queues:     render("queues"),
+		admit:      render("admit"),
+		take:       render("take"),
+		progress:   render("progress"),
+		output:     render("output"),
+		steps:      render("steps"),
+		putStep:    render("put_step"),
+		get:        render("get"),
+		history:    render("history"),
+		live:       render("live"),
+		tasks:      render("workflow_tasks"),
+		outputs:    render("workflow_outputs"),
+	}
+}

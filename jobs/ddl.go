@@ -1,0 +1,121 @@
+package jobs
+
+import (
+	"cmp"
+	"embed"
+	"strings"
+	"text/template"
+
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/join"
+	"github.com/txwork/txwork/workqueue/periodic"
+)
+
+// The statements and functions live in sql/, one operation a file.
+//
+//go:embed sql/*.sql sql/schema/*.sql
+var sqlFiles embed.FS
+
+var (
+	statementTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
+	schemaTemplates    = template.Must(template.ParseFS(sqlFiles, "sql/schema/*.sql"))
+)
+
+// schemaFiles are in an order in which each needs only those before it.
+var schemaFiles = []string{"table", "queue", "unique", "record", "forget", "admit", "take", "slot", "slot_sweep"}
+
+// DDL renders the statements that create the jobs' tables in a schema with all defaults, and those that
+// drop them: what txwork's own migrations run. The schema has to exist.
+func DDL(schema string) (up, down string, err error) { return render(Spec(schema)) }
+
+func render(spec workqueue.Spec) (up, down string, err error) {
+	var ups, downs []string
+	add := func(u, d string, e error) {
+		ups, downs = append(ups, strings.TrimSpace(u)), append([]string{strings.TrimSpace(d)}, downs...)
+		err = cmp.Or(err, e)
+	}
+	add(workqueue.DDL(spec))
+	add(newView(spec).schemaDDL())
+	add(join.DDL(spec))
+	add(gate.DDL(spec))
+	add(periodic.DDL(spec.Schema, scheduleTable))
+	if err != nil {
+		return "", "", err
+	}
+	return strings.Join(ups, "\n\n") + "\n", strings.Join(downs, "\n\n") + "\n", nil
+}
+
+// view is what the templates see of a Spec.
+type view struct {
+	spec workqueue.Spec
+}
+
+func newView(spec workqueue.Spec) view {
+	spec.Schema = cmp.Or(spec.Schema, workqueue.DefaultSchema)
+	return view{spec: spec}
+}
+
+func (v view) schemaDDL() (up, down string, err error) {
+	parts := make([]string, len(schemaFiles))
+	for i, file := range schemaFiles {
+		parts[i] = v.execute(schemaTemplates, file)
+	}
+	return strings.Join(parts, "\n\n"), v.execute(schemaTemplates, "down"), nil
+}
+
+// qualified names what derives from the table's name; the Spec's Validate leaves nothing in it to escape.
+func (v view) qualified(suffix string) string {
+	return quote(v.spec.Schema) + "." + quote(v.spec.Table+suffix)
+}
+
+// Table is the table of jobs.
+func (v view) Table() string { return v.qualified("") }
+
+// Queue is the table of the queues' rules, Bucket that of their tokens, and Slot that of the running jobs
+// which count against a limit.
+func (v view) Queue() string  { return v.qualified("_queue") }
+func (v view) Bucket() string { return v.qualified("_bucket") }
+func (v view) Slot() string   { return v.qualified("_slot") }
+
+// Attempt and Step are the tables of what is on record about a job.
+func (v view) Attempt() string { return v.qualified("_attempt") }
+func (v view) Step() string    { return v.qualified("_step") }
+
+// Function is the qualified name of one of the table's functions.
+func (v view) Function(name string) string { return v.qualified("_" + name) }
+
+// Named is a name derived from the table's, such as that of an index or a trigger.
+func (v view) Named(suffix string) string { return quote(v.spec.Table + "_" + suffix) }
+
+// Channel is where the table's workers listen, as a literal.
+func (v view) Channel() string { return "'" + v.spec.Name() + "'" }
+
+// Notify wakes the workers. It is sent once in a transaction, however often it is asked for.
+func (v view) Notify() string {
+	return "pg_notify(" + v.Channel() + ", (extract(epoch FROM now()) * 1000000)::bigint::text)"
+}
+
+// MaxKind and MaxQueue are the limits that the table enforces.
+func (v view) MaxKind() int  { return MaxKind }
+func (v view) MaxQueue() int { return MaxQueue }
+
+// Settings of functions. Their plans are kept, and may be made while the tables are empty.
+func (v view) Settings() string {
+	return strings.Join([]string{
+		"SET search_path = pg_catalog, pg_temp", "SET enable_seqscan = off", "SET enable_bitmapscan = off",
+		"SET enable_hashjoin = off", "SET enable_mergejoin = off", "SET jit = off",
+	}, "\n")
+}
+
+// execute renders a file. The files are embedded and the Spec is validated, so a failure is a defect of
+// this package.
+func (v view) execute(templates *template.Template, file string) string {
+	var b strings.Builder
+	if err := templates.ExecuteTemplate(&b, file+".sql", v); err != nil {
+		panic(err)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func quote(name string) string { return `"` + name + `"` }

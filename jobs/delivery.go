@@ -1,0 +1,104 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A Delivery is a claimed job in the hands of its handler, before its args are decoded. Middleware sees it;
+// handlers see it as part of a [Job].
+type Delivery struct {
+	ID          uuid.UUID
+	Kind        string
+	Queue       string
+	Priority    Priority
+	Attempt     int // 1 is the first
+	MaxAttempts int
+	CreatedAt   time.Time // when the job was enqueued
+	DueAt       time.Time // when this attempt became due
+	Headers     map[string]string
+	Schedule    string // that wrote the job; empty for none
+
+	claim  *workqueue.Claim[columns]
+	worker *Worker
+
+	mu     sync.Mutex
+	steps  map[string][]byte // on record; nil: not read yet
+	inTx   bool
+	output []byte // for the end of the transaction
+}
+
+// A Job is a claimed job with its args.
+type Job[T Args] struct {
+	*Delivery
+	Args T
+}
+
+// A Handler works on one job. Its result settles the job, see [Register].
+type Handler func(ctx context.Context, d *Delivery) error
+
+// A Middleware wraps handlers. It sees the result before the job is settled, and may replace it.
+type Middleware func(next Handler) Handler
+
+// Tx runs fn in a transaction and settles the job in it: what fn writes commits if and only if the settle
+// does, so its effect happens exactly once. The result of fn is the outcome, as with a handler: nil is done,
+// and an outcome that says so itself, such as [workqueue.Snooze], commits together with the writes. Any other
+// error rolls the writes back and is returned; return it from the handler.
+//
+// Call it once. After it has returned nil the job is settled, whatever the handler returns. If the lease was
+// lost nothing is written, and the error is [workqueue.ErrLeaseLost].
+func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	if d.claim == nil {
+		return errNoWorker
+	}
+	return d.claim.Tx(ctx, func(tx pgx.Tx) error { return d.withOutput(ctx, tx, fn) })
+}
+
+// errNoWorker is for deliveries that a handler's test has made.
+var errNoWorker = errors.New("txwork: this job comes from no worker: it has no row")
+
+func (w *Worker) newDelivery(c *workqueue.Claim[columns]) *Delivery {
+	d := &Delivery{
+		ID:          c.ID,
+		Kind:        c.Body.kind,
+		Queue:       c.Body.queue,
+		Priority:    Priority(c.Body.priority),
+		Attempt:     c.Attempt,
+		MaxAttempts: c.MaxAttempts,
+		CreatedAt:   c.CreatedAt,
+		DueAt:       c.DueAt,
+		Headers:     c.Headers,
+		claim:       c,
+		worker:      w,
+	}
+	if c.Body.schedule != nil {
+		d.Schedule = *c.Body.schedule
+	}
+	return d
+}
+
+// binding says what stored bytes of the job belong to.
+func (d *Delivery) binding(field string) Binding {
+	return Binding{ID: d.ID, Kind: d.Kind, Field: field}
+}
+
+// typed is a handler of jobs with their args. Args that do not decode are a failed attempt: a worker with
+// the type that fits may be on its way, as in a rolling deploy, and what is left is a dead letter with this error.
+func typed[T Args](handler func(context.Context, *Job[T]) error) Handler {
+	return func(ctx context.Context, d *Delivery) error {
+		job := &Job[T]{Delivery: d}
+		if d.claim != nil {
+			if err := d.worker.client.decode(d.binding("args"), d.claim.Body.args, &job.Args); err != nil {
+				return &DecodeError{Kind: d.Kind, Err: err}
+			}
+		}
+		return handler(ctx, job)
+	}
+}

@@ -1,0 +1,127 @@
+package jobs
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Enqueue writes a job in the application's transaction: it runs if and only if that commits. Options may be
+// left out; of several the first counts.
+//
+// Check the error. What is wrong with the job itself is an [*workqueue.InvalidError], and a key that is taken,
+// with [Reject], a [*UniqueError]; the transaction is as it was then. After any other error roll it back.
+func (c *Client) Enqueue(ctx context.Context, tx workqueue.Tx, args Args, opts ...InsertOptions) (Enqueued, error) {
+	insert := Insert{Args: args}
+	if len(opts) > 0 {
+		insert.InsertOptions = opts[0]
+	}
+	enqueued, err := c.EnqueueMany(ctx, tx, insert)
+	if err != nil {
+		return Enqueued{}, err
+	}
+	return enqueued[0], nil
+}
+
+// EnqueueMany is [Client.Enqueue] for any number of jobs, in as few statements as they fit. The results are in
+// the order of the jobs. Every job is validated before the first is written; a [*JobError] says which one was
+// refused and why.
+func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...Insert) ([]Enqueued, error) {
+	list, err := c.prepare(inserts)
+	if err != nil {
+		return nil, err
+	}
+	if err := workqueue.FirstError(delay(ctx, tx, list), c.lockGates(ctx, tx, list)); err != nil {
+		return nil, err
+	}
+	enqueued := make([]Enqueued, 0, len(list))
+	for len(list) > 0 {
+		n := chunk(list)
+		written, err := c.write(ctx, tx, list[:n], len(enqueued))
+		if err != nil {
+			return nil, err
+		}
+		enqueued = append(enqueued, written...)
+		list = list[n:]
+	}
+	return enqueued, nil
+}
+
+// delay makes due times of delays, by the database's clock.
+func delay(ctx context.Context, tx workqueue.Tx, list []prepared) error {
+	var now time.Time
+	for i, p := range list {
+		if p.delay == 0 {
+			continue
+		}
+		if now.IsZero() {
+			err := workqueue.Query(ctx, tx, func(scan func(...any) error) error { return scan(&now) }, "SELECT clock_timestamp()")
+			if err != nil {
+				return err
+			}
+		}
+		list[i].row.DueAt = now.Add(p.delay)
+	}
+	return nil
+}
+
+// chunkBytes bounds one statement's args and headers, and with them what driver and server hold in memory at
+// once.
+const chunkBytes = 16 << 20
+
+// chunk is how many of the jobs go into one statement: at least one.
+func chunk(list []prepared) int {
+	size := 0
+	for n, p := range list {
+		size += p.size()
+		if n == workqueue.MaxBatch || n > 0 && size > chunkBytes {
+			return n
+		}
+	}
+	return len(list)
+}
+
+// write writes one chunk, of which the first job is the call's offset-th.
+func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared, offset int) ([]Enqueued, error) {
+	rows := make([]workqueue.NewRow, len(list))
+	for i, p := range list {
+		rows[i] = p.row
+	}
+	inserted, err := c.table.Insert(ctx, tx, rows...)
+	if err != nil {
+		return nil, err
+	}
+	enqueued := make([]Enqueued, len(list))
+	replacing := map[uuid.UUID]int{}
+	for i, in := range inserted {
+		enqueued[i] = Enqueued{ID: in.ID, Duplicate: in.Duplicate}
+		if !in.Duplicate || list[i].unique == nil {
+			continue
+		}
+		switch list[i].unique.OnConflict {
+		case Reject:
+			return nil, &UniqueError{Index: offset + i, Kind: list[i].kind, ID: in.ID}
+		case Replace:
+			replacing[in.ID] = i // of several the last
+		}
+	}
+	if len(replacing) == 0 {
+		return enqueued, nil
+	}
+	replaced, err := c.replace(ctx, tx, list, replacing)
+	for i := range enqueued {
+		enqueued[i].Replaced = enqueued[i].Duplicate && replaced[enqueued[i].ID] && list[i].replaces()
+	}
+	return enqueued, err
+}
+
+func (p prepared) replaces() bool { return p.unique != nil && p.unique.OnConflict == Replace }
+
+func isNil(v any) bool {
+	r := reflect.ValueOf(v)
+	return !r.IsValid() || r.Kind() == reflect.Pointer && r.IsNil()
+}

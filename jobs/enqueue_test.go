@@ -1,0 +1,287 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
+)
+
+func TestAKindsSettingsAreStoredWithItsJobs(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	jobs.Declare(f.kinds, jobs.KindOptions[mail]{
+		Queue: "mail", Priority: jobs.High, MaxAttempts: jobs.QuadraticAttempts, Retry: jobs.Quadratic,
+		Unique: &jobs.Unique{By: jobs.ByKind},
+		Gate:   func(m mail) *gate.Gate { return &gate.Gate{Key: "to:" + m.To} },
+	})
+	info := f.get(f.enqueue(mail{To: "ann"}).ID)
+	equal(t, "queue", info.Queue, "mail")
+	equal(t, "priority", info.Priority, jobs.High)
+	equal(t, "max attempts", info.MaxAttempts, 3)
+	equal(t, "unique", info.UniqueKey, "k:mail")
+	equal(t, "retry", ask[string](f, "SELECT retry ->> 'growth' FROM "+f.table), "quadratic")
+	equal(t, "gate", ask[string](f, "SELECT gate_key FROM "+f.table), "to:ann")
+
+	own := f.get(f.enqueue(mail{}, jobs.InsertOptions{
+		Queue: "other", Priority: jobs.Low, MaxAttempts: 5, Unique: &jobs.Unique{}, Gate: jobs.Ungated(),
+	}).ID)
+	equal(t, "own queue", own.Queue, "other")
+	equal(t, "own priority", own.Priority, jobs.Low)
+	equal(t, "own max attempts", own.MaxAttempts, 5)
+	equal(t, "own gates", ask[int](f, "SELECT count(gate_key) FROM "+f.table), 1)
+}
+
+// A program without the kinds enqueues all the same: another one knows them.
+func TestAKindNeedNotBeRegisteredToBeEnqueued(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, func(o *jobs.Options) { o.Registry = nil; o.MaxAttempts = 7 })
+	info := f.get(f.enqueue(mail{To: "ann"}).ID)
+	equal(t, "queue", info.Queue, jobs.DefaultQueue)
+	equal(t, "max attempts", info.MaxAttempts, 7)
+	equal(t, "args", string(info.Args), `{"to":"ann"}`)
+}
+
+func TestDueTimesAreTheDatabases(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	at := time.Now().Add(48 * time.Hour).Truncate(time.Microsecond)
+	delayed := f.enqueue(mail{}, jobs.InsertOptions{Delay: time.Hour}).ID
+	runAt := f.enqueue(mail{}, jobs.InsertOptions{RunAt: at}).ID
+	past := f.enqueue(mail{}, jobs.InsertOptions{RunAt: at.Add(-96 * time.Hour)}).ID
+	seconds := ask[float64](f, "SELECT extract(epoch FROM due_at - created_at)::float8 FROM "+f.table+" WHERE id = $1", delayed)
+	if seconds < 3600 || seconds > 3660 {
+		t.Errorf("due after %v s, want an hour", seconds)
+	}
+	if got := f.get(runAt).DueAt; !got.Equal(at) {
+		t.Errorf("due at %v, want %v", got, at)
+	}
+	equal(t, "a past time is now", ask[bool](f, "SELECT due_at = created_at FROM "+f.table+" WHERE id = $1", past), true)
+}
+
+func TestEveryTransactionWillDo(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	tx, err := f.SQL(t).BeginTx(f.Context(), nil)
+	f.ok(err)
+	defer tx.Rollback()
+	unique := jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKind, OnConflict: jobs.Replace}, Delay: time.Hour}
+	first, err := f.client.Enqueue(f.Context(), workqueue.SQL(tx), mail{To: "ann"}, unique)
+	f.ok(err)
+	second, err := f.client.Enqueue(f.Context(), workqueue.SQL(tx), mail{To: "bob"}, unique)
+	f.ok(err)
+	equal(t, "replaced", second, jobs.Enqueued{ID: first.ID, Duplicate: true, Replaced: true})
+	f.ok(f.client.SetLimits(f.Context(), workqueue.SQL(tx), "default", jobs.Limits{MaxRunning: 2, Rate: 1.5}))
+	f.ok(f.client.Pause(f.Context(), workqueue.SQL(tx), "default"))
+	queues, err := f.client.Queues(f.Context(), workqueue.SQL(tx))
+	f.ok(err)
+	equal(t, "queue", queues[0], jobs.QueueInfo{Name: "default", Paused: true, Limits: jobs.Limits{MaxRunning: 2, Rate: 1.5, Burst: 2}, Scheduled: 1})
+	info, err := f.client.Get(f.Context(), workqueue.SQL(tx), first.ID)
+	f.ok(err)
+	equal(t, "args", string(info.Args), `{"to":"bob"}`)
+	equal(t, "progress", info.Progress == nil && info.Output == nil, true)
+	list, err := f.client.List(f.Context(), workqueue.SQL(tx), jobs.Filter{Kind: "mail", Status: []workqueue.Status{workqueue.Ready}})
+	f.ok(err)
+	equal(t, "jobs", len(list), 1)
+	history, err := f.client.History(f.Context(), workqueue.SQL(tx), first.ID)
+	f.ok(err)
+	equal(t, "attempts", len(history), 0)
+	_, err = f.client.Cancel(f.Context(), workqueue.SQL(tx), "no", first.ID)
+	f.ok(err)
+	redriven, err := f.client.Redrive(f.Context(), workqueue.SQL(tx), "ann", first.ID)
+	f.ok(err)
+	equal(t, "redriven", len(redriven), 1)
+	f.ok(tx.Commit())
+}
+
+// More than one statement holds, some of them too large for one.
+func TestManyJobsAreEnqueuedAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	const n = 12_000
+	inserts := make([]jobs.Insert, n)
+	large := strings.Repeat("x", 900<<10)
+	for i := range inserts {
+		inserts[i].Args = mail{To: fmt.Sprint(i)}
+		if i < 40 {
+			inserts[i].Args = mail{To: large}
+		}
+	}
+	enqueued := f.many(inserts...)
+	equal(t, "results", len(enqueued), n)
+	equal(t, "rows", ask[int](f, "SELECT count(*) FROM "+f.table), n)
+	equal(t, "the last", string(f.get(enqueued[n-1].ID).Args), fmt.Sprintf(`{"to":"%d"}`, n-1))
+}
+
+func TestOneBadJobKeepsAllFromBeingWritten(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	id := uuid.New()
+	for name, bad := range map[string]jobs.Insert{
+		"negative delay": {Args: mail{}, InsertOptions: jobs.InsertOptions{Delay: -1}},
+		"id of another":  {Args: mail{}, InsertOptions: jobs.InsertOptions{ID: id}},
+		"no args":        {},
+	} {
+		err := f.try(func(tx workqueue.Tx) error {
+			_, err := f.client.EnqueueMany(f.Context(), tx, jobs.Insert{Args: mail{}, InsertOptions: jobs.InsertOptions{ID: id}}, bad)
+			if err == nil {
+				t.Errorf("%s: accepted", name)
+			}
+			var e *jobs.JobError
+			if !errors.As(err, &e) || e.Index != 1 || e.Count != 2 || !errors.Is(err, workqueue.ErrInvalid) {
+				t.Errorf("%s: error %v, want one that names job 2 of 2", name, err)
+			}
+			return nil // the transaction is as it was
+		})
+		f.ok(err)
+	}
+	equal(t, "rows", ask[int](f, "SELECT count(*) FROM "+f.table), 0)
+}
+
+func TestUniqueScopes(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	by := func(u jobs.Unique) jobs.InsertOptions { return jobs.InsertOptions{Unique: &u} }
+	for _, c := range []struct {
+		name      string
+		first     jobs.Args
+		then      jobs.Args
+		unique    jobs.Unique
+		duplicate bool
+	}{
+		{"same args", mail{"a"}, mail{"a"}, jobs.Unique{By: jobs.ByArgs}, true},
+		{"other args", mail{"b"}, mail{"c"}, jobs.Unique{By: jobs.ByArgs}, false},
+		{"same kind", report{1}, report{2}, jobs.Unique{By: jobs.ByKind}, true},
+		{"other kind", report{1}, mail{"a"}, jobs.Unique{By: jobs.ByKey, Key: "k"}, false},
+		{"same key", mail{"d"}, mail{"e"}, jobs.Unique{By: jobs.ByKey, Key: "key"}, true},
+	} {
+		first := f.enqueue(c.first, by(c.unique))
+		second := f.enqueue(c.then, by(c.unique))
+		equal(t, c.name, second.Duplicate, c.duplicate)
+		equal(t, c.name+": the holder's id", second.ID == first.ID, c.duplicate)
+	}
+}
+
+func TestAUniqueKeyIsFreeInEveryStateThatItIsNotTakenIn(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	end := map[string]error{"done": nil, "failed": workqueue.Permanent(errors.New("no"))}
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { return end[job.Args.To] })
+	type test struct {
+		end   string
+		while jobs.States
+		taken bool
+	}
+	tests := []test{
+		{"done", 0, false}, {"done", jobs.WhileDone, true}, {"done", jobs.WhileFailed, false},
+		{"failed", 0, false}, {"failed", jobs.WhileFailed, true}, {"failed", jobs.WhileDone, false},
+		{"failed", jobs.WhileDone | jobs.WhileFailed, true},
+	}
+	options := func(i int) jobs.InsertOptions {
+		return jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKey, Key: fmt.Sprint(i), While: tests[i].while}}
+	}
+	var ids []uuid.UUID
+	for i, c := range tests {
+		ids = append(ids, f.enqueue(mail{To: c.end}, options(i)).ID)
+		equal(t, "taken while it is ready", f.enqueue(mail{To: c.end}, options(i)).ID, ids[i])
+	}
+	f.work(jobs.WorkerOptions{})
+	for i, c := range tests {
+		f.until("job has ended", func() bool { return f.get(ids[i]).CompletedAt != nil })
+		again := f.enqueue(mail{To: c.end}, options(i))
+		equal(t, fmt.Sprintf("%+v: duplicate", c), again.Duplicate, c.taken)
+	}
+}
+
+func TestAUniqueKeyIsTakenWhileItsHolderRunsAndRetries(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	running, release := make(chan struct{}, 2), make(chan error)
+	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { running <- struct{}{}; return <-release })
+	f.work(jobs.WorkerOptions{})
+	o := jobs.InsertOptions{Unique: &jobs.Unique{}}
+	first := f.enqueue(mail{}, o)
+	receive(t, running)
+	equal(t, "in progress", f.enqueue(mail{}, o).Duplicate, true)
+	release <- errors.New("again")
+	f.attempted(first.ID)
+	equal(t, "waiting for its retry", f.enqueue(mail{}, o).Duplicate, true)
+	f.inTx(func(tx workqueue.Tx) error { _, err := f.client.Cancel(f.Context(), tx, "no", first.ID); return err })
+	equal(t, "cancelled", f.enqueue(mail{}, o).Duplicate, false)
+	receive(t, running)
+	release <- nil
+}
+
+func TestReplaceChangesAJobThatIsReady(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	running, release := make(chan string, 2), make(chan struct{})
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error {
+		running <- job.Args.To
+		<-release
+		return nil
+	})
+	f.work(jobs.WorkerOptions{})
+	o := jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKind, OnConflict: jobs.Replace}, Delay: time.Hour}
+	first := f.enqueue(mail{To: "ann"}, o)
+	o.Delay, o.Priority = 0, jobs.High
+	equal(t, "ready", f.enqueue(mail{To: "bob"}, o), jobs.Enqueued{ID: first.ID, Duplicate: true, Replaced: true})
+	equal(t, "args", receive(t, running), "bob") // and the worker was told that it is due
+	equal(t, "priority", f.get(first.ID).Priority, jobs.High)
+	equal(t, "in progress", f.enqueue(mail{To: "eve"}, o), jobs.Enqueued{ID: first.ID, Duplicate: true})
+	close(release)
+	f.await(first.ID, workqueue.Done)
+	equal(t, "args", string(f.get(first.ID).Args), `{"to":"bob"}`)
+
+	last := f.many(jobs.Insert{Args: mail{To: "x"}, InsertOptions: o}, jobs.Insert{Args: mail{To: "y"}, InsertOptions: o}, jobs.Insert{Args: mail{To: "z"}, InsertOptions: o})
+	equal(t, "of one call the last holds", receive(t, running), "z")
+	equal(t, "results", fmt.Sprint(last[0].Duplicate, last[1].Replaced, last[2].Replaced), "false true true")
+}
+
+func TestRejectNamesTheHolder(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	o := jobs.InsertOptions{Unique: &jobs.Unique{OnConflict: jobs.Reject}}
+	first := f.enqueue(mail{To: "ann"}, o)
+	f.inTx(func(tx workqueue.Tx) error {
+		_, err := f.client.Enqueue(f.Context(), tx, mail{To: "ann"}, o)
+		var e *jobs.UniqueError
+		if !errors.Is(err, jobs.ErrUnique) || !errors.As(err, &e) || e.ID != first.ID {
+			t.Errorf("error %v, want ErrUnique with %s", err, first.ID)
+		}
+		_, err = f.client.Enqueue(f.Context(), tx, mail{To: "bob"}, o) // the transaction can go on
+		return err
+	})
+	equal(t, "jobs", ask[int](f, "SELECT count(*) FROM "+f.table), 2)
+}
+
+func TestConcurrentDuplicatesAreWrittenOnce(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	var wg sync.WaitGroup
+	ids := make([]uuid.UUID, 6)
+	for i := range ids {
+		wg.Go(func() {
+			_ = pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error {
+				e, err := f.client.Enqueue(f.Context(), workqueue.Pgx(tx), mail{}, jobs.InsertOptions{Unique: &jobs.Unique{}})
+				ids[i] = e.ID
+				return err
+			})
+		})
+	}
+	wg.Wait()
+	for _, id := range ids {
+		equal(t, "id", id, ids[0])
+	}
+	equal(t, "jobs", ask[int](f, "SELECT count(*) FROM "+f.table), 1)
+}

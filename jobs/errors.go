@@ -1,0 +1,67 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+var (
+	// ErrUnique says that a job was refused because another one holds its unique key. Every [UniqueError]
+	// is one.
+	ErrUnique = errors.New("unique key is taken")
+
+	// ErrNotFound says that there is no such job: it was never enqueued, or has been purged.
+	ErrNotFound = errors.New("no such job")
+
+	// ErrUnknownKind says that no handler is registered for a job's kind.
+	ErrUnknownKind = errors.New("unknown kind")
+)
+
+// A UniqueError says that a job was not enqueued, with [Reject], because another one holds its unique key.
+type UniqueError struct {
+	Index int       // of the job in the call, from 0
+	Kind  string    // of both jobs, unless the holder has another one by the same key
+	ID    uuid.UUID // of the job that holds the key
+}
+
+func (e *UniqueError) Error() string {
+	return fmt.Sprintf("txwork: job of kind %q: %v by job %s", e.Kind, ErrUnique, e.ID)
+}
+
+func (e *UniqueError) Is(target error) bool { return target == ErrUnique }
+
+// A JobError says which job of a call was refused and why. Nothing was written. errors.Is finds
+// [workqueue.ErrInvalid] in it, errors.As the [*workqueue.InvalidError] with the field.
+type JobError struct {
+	Index int // of the job in the call, from 0
+	Count int // of the call's jobs
+	Err   error
+}
+
+func (e *JobError) Error() string {
+	var invalid *workqueue.InvalidError
+	switch {
+	case e.Count == 1:
+		return e.Err.Error()
+	case errors.As(e.Err, &invalid):
+		return fmt.Sprintf("txwork: job %d of %d: %s %s", e.Index+1, e.Count, invalid.Field, invalid.Reason)
+	}
+	return fmt.Sprintf("txwork: job %d of %d: %v", e.Index+1, e.Count, e.Err)
+}
+
+func (e *JobError) Unwrap() error { return e.Err }
+
+// A DecodeError says that a job's args do not fit the type that is registered for its kind.
+type DecodeError struct {
+	Kind string
+	Err  error
+}
+
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("args of kind %q do not decode: %v", e.Kind, e.Err)
+}
+func (e *DecodeError) Unwrap() error { return e.Err }

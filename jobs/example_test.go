@@ -1,0 +1,122 @@
+package jobs_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
+)
+
+// Resize is what an image is to be resized with.
+type Resize struct {
+	Image string
+	Width int
+}
+
+func (Resize) Kind() string { return "image.resize" }
+
+// A job is enqueued in the transaction that makes it necessary, and runs once that has committed.
+func Example() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	pool, schema, closePool := exampleDatabase() // with the tables of jobs.DDL
+	defer closePool()
+
+	kinds := jobs.NewRegistry()
+	jobs.Register(kinds, func(ctx context.Context, job *jobs.Job[Resize]) error {
+		fmt.Printf("%s to %d pixels, attempt %d\n", job.Args.Image, job.Args.Width, job.Attempt)
+		stop()
+		return nil
+	}, jobs.KindOptions[Resize]{Timeout: time.Minute, MaxAttempts: 5})
+	client, err := jobs.Open(jobs.Options{Schema: schema, Registry: kinds})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		_, err := client.Enqueue(ctx, workqueue.Pgx(tx), Resize{"cat.png", 640})
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	worker, err := jobs.NewWorker(pool, client, kinds, jobs.WorkerOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := worker.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// cat.png to 640 pixels, attempt 1
+}
+
+// A customer's jobs run one at a time, in the order in which they were committed; a second job for the same
+// image replaces the first for as long as that has not started.
+func ExampleKindOptions() {
+	kinds := jobs.NewRegistry()
+	jobs.Declare(kinds, jobs.KindOptions[Resize]{
+		Queue:       "images",
+		Priority:    jobs.Low,
+		MaxAttempts: jobs.QuadraticAttempts,
+		Retry:       jobs.Quadratic,
+		Unique:      &jobs.Unique{By: jobs.ByArgs, OnConflict: jobs.Replace},
+		Gate:        func(r Resize) *gate.Gate { return &gate.Gate{Key: "image:" + r.Image} },
+	})
+}
+
+// The first part of the handler is not repeated when the second one fails.
+func ExampleStep() {
+	kinds := jobs.NewRegistry()
+	jobs.Register(kinds, func(ctx context.Context, job *jobs.Job[Resize]) error {
+		original, err := jobs.Step(ctx, job, "download", func(ctx context.Context) (string, error) {
+			return download(ctx, job.Args.Image)
+		})
+		if err != nil {
+			return err
+		}
+		if err := job.SetProgress(ctx, 50, "downloaded"); err != nil {
+			return err
+		}
+		return job.Tx(ctx, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "INSERT INTO images VALUES ($1)", original); err != nil {
+				return err
+			}
+			return job.Output(ctx, map[string]int{"width": job.Args.Width})
+		})
+	})
+}
+
+func download(_ context.Context, image string) (string, error) { return "/tmp/" + image, nil }
+
+// At six in the morning of every working day in Berlin; never two at once.
+func ExampleSchedules() {
+	put := func(ctx context.Context, client *jobs.Client, tx pgx.Tx) error {
+		schedules, err := client.Schedules()
+		if err != nil {
+			return err
+		}
+		return schedules.Put(ctx, workqueue.Pgx(tx), jobs.Schedule{
+			Name: "previews", Expr: "0 6 * * 1-5", Zone: "Europe/Berlin",
+			Rule: schedule.Rule{Overlap: schedule.OverlapSkip},
+			Args: Resize{"previews/*", 64},
+		})
+	}
+	_ = put
+}
+
+// Over all workers and processes at most four images at once, and two started in a second.
+func ExampleClient_SetLimits() {
+	limit := func(ctx context.Context, client *jobs.Client, tx pgx.Tx) error {
+		return client.SetLimits(ctx, workqueue.Pgx(tx), "images", jobs.Limits{MaxRunning: 4, Rate: 2})
+	}
+	_ = limit
+}

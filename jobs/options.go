@@ -1,0 +1,61 @@
+package jobs
+
+import (
+	"time"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Options configure a [Client]. The zero value is usable and is what txwork's own migrations and CLI assume.
+//
+// MaxAttempts and Retry hold for what goes through this Client: its Enqueue, its workers, and a reaper that is
+// given its [Client.Table]. What a kind or a job says for itself is stored on the job's row, so it holds
+// everywhere.
+type Options struct {
+	// Schema holds the tables. Default: [workqueue.DefaultSchema].
+	Schema string
+
+	// Registry has the kinds' own settings, such as retries and queues, which a job gets when it is enqueued.
+	// Default: none, and then every kind has the defaults.
+	Registry *Registry
+
+	// Codec rewrites what is stored. Default: it is stored as it is.
+	Codec Codec
+
+	// MaxArgs is the largest args, output or step result in bytes, at most 256 MiB. Default: [DefaultMaxArgs].
+	MaxArgs int
+
+	// MaxAttempts bounds the attempts of a job that does not say. Default: [workqueue.DefaultMaxAttempts].
+	MaxAttempts int
+
+	// Retry is the backoff of jobs that do not say. Default: [workqueue.DefaultRetry].
+	Retry workqueue.Retry
+
+	// Retention is how long done jobs are kept, with their output. Default: [workqueue.DefaultRetention].
+	Retention time.Duration
+
+	// FailedRetention is how long failed jobs are kept. Default 0: for ever.
+	FailedRetention time.Duration
+
+	// Telemetry says where spans, metrics, logs and events go.
+	Telemetry workqueue.Telemetry
+}
+
+func (o Options) spec() workqueue.Spec {
+	spec := Spec(o.Schema)
+	spec.MaxAttempts = o.MaxAttempts
+	spec.Retry = o.Retry
+	spec.Retention = o.Retention
+	spec.FailedRetention = o.FailedRetention
+	return spec
+}
+
+func (o Options) maxArgs() (int, error) {
+	switch {
+	case o.MaxArgs == 0:
+		return DefaultMaxArgs, nil
+	case o.MaxArgs < 0 || o.MaxArgs > maxArgsLimit:
+		return 0, workqueue.Invalid("max args", "is %d bytes, it must be between 1 and %d, or 0 for the default", o.MaxArgs, maxArgsLimit)
+	}
+	return o.MaxArgs, nil
+}

@@ -1,0 +1,157 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func TestProgressIsSeenWhileAJobRuns(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	set, release := make(chan error), make(chan struct{})
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error {
+		set <- job.SetProgress(ctx, 40, "40 of 100 pages")
+		<-release
+		return job.Output(ctx, map[string]int{"pages": 100})
+	})
+	f.work(jobs.WorkerOptions{})
+	id := f.enqueue(mail{}).ID
+	f.ok(receive(t, set))
+	info := f.get(id)
+	equal(t, "status", info.Status, workqueue.InProgress)
+	equal(t, "progress", *info.Progress, 40)
+	equal(t, "note", info.ProgressNote, "40 of 100 pages")
+	close(release)
+	info = f.await(id, workqueue.Done)
+	var output map[string]int
+	f.ok(f.client.DecodeOutput(info, &output))
+	equal(t, "output", output["pages"], 100)
+}
+
+// A handler whose job was taken from it records nothing, whatever it tries.
+func TestRecordsNeedTheLease(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	running, taken, tried := make(chan uuid.UUID), make(chan struct{}), make(chan map[string]error, 1)
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error {
+		if job.Attempt > 1 {
+			return nil
+		}
+		running <- job.ID
+		<-taken
+		ctx = context.WithoutCancel(ctx)
+		_, step := jobs.Step(ctx, job, "first", func(context.Context) (int, error) { return 1, nil })
+		_, stepTx := jobs.StepTx(ctx, job, "second", func(context.Context, pgx.Tx) (int, error) { return 1, nil })
+		tried <- map[string]error{
+			"progress": job.SetProgress(ctx, 50, ""), "output": job.Output(ctx, 1), "step": step, "step in a transaction": stepTx,
+			"tx": job.Tx(ctx, func(pgx.Tx) error { return nil }),
+		}
+		return nil
+	})
+	f.work(jobs.WorkerOptions{})
+	f.enqueue(mail{}, jobs.InsertOptions{Retry: atOnce})
+	id := receive(t, running)
+	f.exec("UPDATE "+f.table+" SET locked_until = now() - interval '1 s' WHERE id = $1", id)
+	_, err := f.client.Table().On(f.Pool).ReapExpired(f.Context(), 10)
+	f.ok(err)
+	close(taken)
+	for name, err := range receive(t, tried) {
+		if !errors.Is(err, workqueue.ErrLeaseLost) {
+			t.Errorf("%s: error %v, want ErrLeaseLost", name, err)
+		}
+	}
+	info := f.await(id, workqueue.Done)
+	equal(t, "progress and output", info.Progress == nil && info.Output == nil, true)
+	equal(t, "steps", ask[int](f, "SELECT count(*) FROM "+f.table+"_step"), 0)
+}
+
+func TestBadRecordsAreRefused(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	tried := make(chan map[string]error, 1)
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error {
+		_, step := jobs.Step(ctx, job, "", func(context.Context) (int, error) { return 1, nil })
+		tried <- map[string]error{
+			"progress is -1 per cent":  job.SetProgress(ctx, -1, ""),
+			"progress is 101 per cent": job.SetProgress(ctx, 101, ""),
+			"note has 1025 bytes":      job.SetProgress(ctx, 1, strings.Repeat("x", 1025)),
+			"note has a NUL byte":      job.SetProgress(ctx, 1, "\x00"),
+			"output cannot be encoded": job.Output(ctx, make(chan int)),
+			"output has 1048579 bytes": job.Output(ctx, strings.Repeat("x", 1<<20+1)),
+			"step is empty":            step,
+		}
+		return nil
+	})
+	f.work(jobs.WorkerOptions{})
+	id := f.enqueue(mail{}).ID
+	for want, err := range receive(t, tried) {
+		if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	f.await(id, workqueue.Done)
+}
+
+func TestStepsAreDoneOnce(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	f.exec("CREATE TABLE booked (seat int)")
+	var charged atomic.Int32
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error {
+		receipt, err := jobs.Step(ctx, job, "charge", func(context.Context) (string, error) {
+			return fmt.Sprint("receipt ", charged.Add(1)), nil
+		})
+		if err != nil {
+			return err
+		}
+		seat, err := jobs.StepTx(ctx, job, "book", func(ctx context.Context, tx pgx.Tx) (seat int, err error) {
+			err = tx.QueryRow(ctx, "INSERT INTO booked SELECT count(*) + 1 FROM booked RETURNING seat").Scan(&seat)
+			if err == nil && job.Attempt == 1 {
+				err = errors.New("the first booking is undone")
+			}
+			return seat, err
+		})
+		if err != nil {
+			return err
+		}
+		if job.Attempt < 4 {
+			return errors.New("the printer is out of paper")
+		}
+		return job.Output(ctx, fmt.Sprintf("%s, seat %d", receipt, seat))
+	})
+	f.work(jobs.WorkerOptions{})
+	id := f.enqueue(mail{}, jobs.InsertOptions{Retry: atOnce}).ID
+	info := f.await(id, workqueue.Done)
+	var output string
+	f.ok(f.client.DecodeOutput(info, &output))
+	equal(t, "output", output, "receipt 1, seat 1")
+	equal(t, "charged", charged.Load(), 1)
+	equal(t, "booked", ask[int](f, "SELECT count(*) FROM booked"), 1)
+
+	f.exec("DELETE FROM "+f.table+" WHERE id = $1", id)
+	equal(t, "records of a deleted job", ask[int](f, fmt.Sprintf("SELECT (SELECT count(*) FROM %[1]s_step) + (SELECT count(*) FROM %[1]s_attempt)", f.table)), 0)
+}
+
+// What a test of a handler makes by hand has its args and no row.
+func TestAJobMadeByATestRecordsNothing(t *testing.T) {
+	t.Parallel()
+	job := &jobs.Job[mail]{Delivery: &jobs.Delivery{Attempt: 1}, Args: mail{To: "ann"}}
+	for _, err := range []error{
+		job.SetProgress(t.Context(), 1, ""), job.Output(t.Context(), 1),
+		job.Tx(t.Context(), func(pgx.Tx) error { return nil }),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "comes from no worker") {
+			t.Errorf("error %v", err)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package jobs
+
+import (
+	"context"
+	"math"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Limits bound a queue over all workers and processes. The zero value is no limit.
+type Limits struct {
+	// MaxRunning is how many jobs of the queue may be in progress at once; 0 is any number.
+	MaxRunning int
+
+	// Rate is how many jobs of the queue may be started in a second, on average; 0 is any number. Attempts
+	// after the first count, too.
+	Rate float64
+
+	// Burst is how many may be started at once after a quiet time. Default with a Rate: the Rate of a second,
+	// at least 1.
+	Burst int
+}
+
+func (l Limits) check() error {
+	switch {
+	case l.MaxRunning < 0 || l.MaxRunning > math.MaxInt32:
+		return workqueue.Invalid("max running", "is %d, it must be 0 or more", l.MaxRunning)
+	case math.IsNaN(l.Rate) || math.IsInf(l.Rate, 0) || l.Rate < 0:
+		return workqueue.Invalid("rate", "is %v, it must be 0 or more a second", l.Rate)
+	case l.Burst < 0 || l.Burst > math.MaxInt32:
+		return workqueue.Invalid("burst", "is %d, it must be 0 or more", l.Burst)
+	case l.Burst > 0 && l.Rate == 0:
+		return workqueue.Invalid("burst", "needs a rate")
+	}
+	return nil
+}
+
+func (l Limits) burst() int {
+	if l.Burst > 0 {
+		return l.Burst
+	}
+	return int(max(1, math.Ceil(min(l.Rate, math.MaxInt32))))
+}
+
+// Pause stops workers from claiming jobs of a queue, from about half a second after tx commits at the latest.
+// Jobs that are running go on; enqueueing goes on. Pausing a paused queue does nothing.
+//
+// Workers keep to the rules of queues; a program that claims through the low-level operations or the SQL
+// function jobs_claim does so only if it calls jobs_admit and jobs_take as well.
+func (c *Client) Pause(ctx context.Context, tx workqueue.Tx, queue string) error {
+	return c.setPaused(ctx, tx, queue, true)
+}
+
+// Resume ends a pause. Workers go on as soon as tx has committed.
+func (c *Client) Resume(ctx context.Context, tx workqueue.Tx, queue string) error {
+	return c.setPaused(ctx, tx, queue, false)
+}
+
+func (c *Client) setPaused(ctx context.Context, tx workqueue.Tx, queue string, paused bool) error {
+	if err := checkName("queue", queue, MaxQueue); err != nil {
+		return err
+	}
+	_, err := workqueue.Exec(ctx, tx, c.statements.pauseQueue, queue, paused)
+	return err
+}
+
+// SetLimits sets the limits of a queue in the place of those that it had. They come into force when tx
+// commits; the first limit of a queue, about half a second later. Jobs that are running then are counted from
+// the next sweep on, which a worker makes about once a second.
+func (c *Client) SetLimits(ctx context.Context, tx workqueue.Tx, queue string, l Limits) error {
+	if err := workqueue.FirstError(checkName("queue", queue, MaxQueue), l.check()); err != nil {
+		return err
+	}
+	var running, rate, burst any
+	if l.MaxRunning > 0 {
+		running = l.MaxRunning
+	}
+	if l.Rate > 0 {
+		rate, burst = l.Rate, l.burst()
+	}
+	_, err := workqueue.Exec(ctx, tx, c.statements.limitQueue, queue, running, rate, burst)
+	return err
+}
+
+// A QueueInfo is a queue's rules and what is in it.
+type QueueInfo struct {
+	Name   string
+	Paused bool
+	Limits
+	Ready      int64 // due now
+	Scheduled  int64 // due later
+	Waiting    int64 // held back: behind their key, or for other jobs
+	InProgress int64
+}
+
+// Queues reads the queues that have a rule or a live job, in the byte order of their names. The cost grows
+// with the number of live jobs.
+func (c *Client) Queues(ctx context.Context, tx workqueue.Tx) ([]QueueInfo, error) {
+	var list []QueueInfo
+	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+		var q QueueInfo
+		err := scan(&q.Name, &q.Paused, &q.MaxRunning, &q.Rate, &q.Burst, &q.Ready, &q.Scheduled, &q.Waiting, &q.InProgress)
+		list = append(list, q)
+		return err
+	}, c.statements.queues)
+	return list, err
+}

@@ -1,0 +1,300 @@
+package jobs_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func (f *fixture) pause(queue string) {
+	f.Helper()
+	f.inTx(func(tx workqueue.Tx) error { return f.client.Pause(f.Context(), tx, queue) })
+}
+
+func (f *fixture) resume(queue string) {
+	f.Helper()
+	f.inTx(func(tx workqueue.Tx) error { return f.client.Resume(f.Context(), tx, queue) })
+}
+
+func (f *fixture) limit(queue string, l jobs.Limits) {
+	f.Helper()
+	f.inTx(func(tx workqueue.Tx) error { return f.client.SetLimits(f.Context(), tx, queue, l) })
+}
+
+func (f *fixture) slots() int {
+	f.Helper()
+	return ask[int](f, "SELECT count(*) FROM "+f.table+"_slot")
+}
+
+func (f *fixture) sweep() {
+	f.Helper()
+	_, err := f.client.Table().On(f.Pool).Sweep(f.Context(), 1000)
+	f.ok(err)
+}
+
+func TestAPausedQueueRestsAndOthersGoOn(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	jobs.Register(f.kinds, nothing[mail])
+	f.pause("default")
+	f.work(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{}, {Name: "other"}}})
+	resting := f.enqueue(mail{}).ID
+	f.await(f.enqueue(mail{}, jobs.InsertOptions{Queue: "other"}).ID, workqueue.Done)
+	equal(t, "status", f.get(resting).Status, workqueue.Ready)
+	f.resume("default")
+	f.await(resting, workqueue.Done)
+}
+
+// A pause comes into force although the worker believes that the queue has no rule.
+func TestAPauseComesWhileAWorkerIsBusy(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error { // and so on, for ever
+		return pgx.BeginFunc(ctx, f.Pool, func(tx pgx.Tx) error {
+			_, err := f.client.Enqueue(ctx, workqueue.Pgx(tx), job.Args)
+			return err
+		})
+	})
+	f.work(jobs.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Concurrency: 2}})
+	f.enqueue(mail{})
+	done := func() int { return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 2") }
+	f.until("jobs are done", func() bool { return done() > 3 })
+	f.pause("default")
+	f.until("no job is done any more", func() bool {
+		before := done()
+		time.Sleep(100 * time.Millisecond)
+		return done() == before
+	})
+	equal(t, "one is ready", ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 0"), 1)
+}
+
+// gauge counts the handlers that run at once.
+type gauge struct{ now, most atomic.Int64 }
+
+func (g *gauge) enter() (leave func()) {
+	n := g.now.Add(1)
+	for most := g.most.Load(); n > most && !g.most.CompareAndSwap(most, n); most = g.most.Load() {
+	}
+	return func() { g.now.Add(-1) }
+}
+
+// Two workers stand for two processes: they share nothing but the table.
+func TestALimitHoldsOverAllWorkers(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	var running gauge
+	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error {
+		defer running.enter()()
+		time.Sleep(5 * time.Millisecond) // the work
+		return nil
+	})
+	f.limit("default", jobs.Limits{MaxRunning: 3})
+	const n = 90
+	inserts := make([]jobs.Insert, n)
+	for i := range inserts {
+		inserts[i].Args, inserts[i].Priority = mail{}, jobs.Priority(1+i%3)
+	}
+	f.many(inserts...)
+	f.work(jobs.WorkerOptions{})
+	f.work(jobs.WorkerOptions{})
+	f.until("all are done", func() bool {
+		return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 2") == n
+	})
+	equal(t, "most at once", running.most.Load(), 3)
+	equal(t, "slots", f.slots(), 0)
+}
+
+func TestEveryWayOutGivesTheSlotBack(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	f.limit("default", jobs.Limits{MaxRunning: 100})
+	queue := f.client.Table().On(f.Pool)
+	ways := map[string]func(token uuid.UUID, id uuid.UUID) error{
+		"ack": func(token, id uuid.UUID) error { _, err := queue.Ack(f.Context(), token, []uuid.UUID{id}); return err },
+		"abandon": func(token, id uuid.UUID) error {
+			_, err := queue.Retry(f.Context(), token, []uuid.UUID{id}, "no")
+			return err
+		},
+		"fail": func(token, id uuid.UUID) error {
+			_, err := queue.Fail(f.Context(), token, []uuid.UUID{id}, "no")
+			return err
+		},
+		"snooze": func(token, id uuid.UUID) error {
+			_, err := queue.Snooze(f.Context(), token, []uuid.UUID{id}, time.Hour)
+			return err
+		},
+		"sql": func(token, id uuid.UUID) error {
+			_, err := f.Pool.Exec(f.Context(), "SELECT "+f.table+"_ack($1, $2)", token, []uuid.UUID{id})
+			return err
+		},
+		"reap": func(_, id uuid.UUID) error {
+			f.exec("UPDATE "+f.table+" SET locked_until = now() - interval '1 s' WHERE id = $1", id)
+			_, err := queue.ReapExpired(f.Context(), 10)
+			return err
+		},
+		"delete": func(_, id uuid.UUID) error {
+			_, err := f.Pool.Exec(f.Context(), "DELETE FROM "+f.table+" WHERE id = $1", id)
+			return err
+		},
+	}
+	for name, end := range ways {
+		id := f.enqueue(mail{}).ID
+		token := f.claimAdmitted(1)
+		equal(t, name+": slots while it runs", f.slots(), 1)
+		f.ok(end(token, id))
+		equal(t, name+": slots", f.slots(), 0)
+	}
+}
+
+// claimAdmitted claims as a worker does: under the queue's rule.
+func (f *fixture) claimAdmitted(want int) uuid.UUID {
+	f.Helper()
+	token := workqueue.NewOwnerToken()
+	f.ok(pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error {
+		var n int
+		if err := tx.QueryRow(f.Context(), "SELECT admitted FROM "+f.table+"_admit('default', 1000)").Scan(&n); err != nil {
+			return err
+		}
+		rows, err := f.client.Table().In(workqueue.Pgx(tx)).Claim(f.Context(), token, time.Minute, n, "default", jobs.Normal)
+		if err != nil {
+			return err
+		}
+		equal(f, "claimed", len(rows), want)
+		ids := make([]uuid.UUID, len(rows))
+		for i, row := range rows {
+			ids[i] = row.ID
+		}
+		_, err = tx.Exec(f.Context(), "SELECT "+f.table+"_take('default', $1)", ids)
+		return err
+	}))
+	return token
+}
+
+func TestALimitCountsWhatRunsAlready(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	var ids []uuid.UUID
+	for range 3 {
+		ids = append(ids, f.enqueue(mail{}).ID)
+	}
+	token := f.claimAdmitted(3) // there is no limit yet
+	equal(t, "slots", f.slots(), 0)
+	f.limit("default", jobs.Limits{MaxRunning: 4})
+	f.sweep()
+	equal(t, "slots", f.slots(), 3)
+	for range 3 {
+		f.enqueue(mail{})
+	}
+	f.claimAdmitted(1)
+	_, err := f.client.Table().On(f.Pool).Ack(f.Context(), token, ids[:2])
+	f.ok(err)
+	f.claimAdmitted(2)
+}
+
+func TestASweepRepairsTheSlots(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	f.limit("default", jobs.Limits{MaxRunning: 1})
+	f.enqueue(mail{})
+	f.claimAdmitted(1)
+	f.exec("ALTER TABLE " + f.table + " DISABLE TRIGGER USER")
+	f.exec("DELETE FROM " + f.table) // past the triggers
+	f.exec("ALTER TABLE " + f.table + " ENABLE TRIGGER USER")
+	f.sweep()
+	equal(t, "a slot that is young is left alone", f.slots(), 1)
+	f.exec("UPDATE " + f.table + "_slot SET taken_at = now() - interval '1 minute'")
+	f.sweep()
+	equal(t, "slots", f.slots(), 0)
+}
+
+func TestARateSpreadsTheStarts(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	f.limit("default", jobs.Limits{Rate: 20, Burst: 5})
+	jobs.Register(f.kinds, nothing[mail])
+	const n = 15
+	inserts := make([]jobs.Insert, n)
+	for i := range inserts {
+		inserts[i].Args = mail{}
+	}
+	f.many(inserts...)
+	start := ask[time.Time](f, "SELECT clock_timestamp()")
+	f.work(jobs.WorkerOptions{})
+	f.work(jobs.WorkerOptions{})
+	f.until("all are done", func() bool { return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 2") == n })
+	took := ask[time.Time](f, "SELECT max(completed_at) FROM "+f.table).Sub(start)
+	if least := (n - 5) * time.Second / 20; took < least {
+		t.Errorf("%d jobs were started within %v, the rate allows that in %v", n, took, least)
+	}
+}
+
+// The bucket is what its arithmetic says, whatever the workers do.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	f.limit("default", jobs.Limits{Rate: 0.5, Burst: 4})
+	for range 10 {
+		f.enqueue(mail{})
+	}
+	f.claimAdmitted(4)
+	admitted, again := f.admit()
+	equal(t, "admitted", admitted, 0)
+	if again <= 0 || again > 2 {
+		t.Errorf("again after %v s, want at most the 2 s of a token", again)
+	}
+	f.exec("UPDATE " + f.table + "_bucket SET refilled_at = refilled_at - interval '4 s'")
+	admitted, _ = f.admit()
+	equal(t, "admitted after four seconds", admitted, 2)
+	f.exec("UPDATE " + f.table + "_bucket SET refilled_at = refilled_at - interval '1 day'")
+	admitted, _ = f.admit()
+	equal(t, "admitted after a day", admitted, 4)
+	f.limit("default", jobs.Limits{})
+	admitted, _ = f.admit()
+	equal(t, "admitted without a limit", admitted, 10)
+}
+
+func (f *fixture) admit() (n int, again float64) {
+	f.Helper()
+	f.ok(f.Pool.QueryRow(f.Context(), "SELECT admitted, again FROM "+f.table+"_admit('default', 10)").Scan(&n, &again))
+	return n, again
+}
+
+func TestQueuesTellWhatIsInThem(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	f.pause("empty")
+	f.enqueue(mail{})
+	f.enqueue(mail{}, jobs.InsertOptions{Delay: time.Hour})
+	f.enqueue(mail{}, jobs.InsertOptions{Queue: "busy"})
+	var queues []jobs.QueueInfo
+	f.inTx(func(tx workqueue.Tx) (err error) { queues, err = f.client.Queues(f.Context(), tx); return err })
+	equal(t, "queues", fmt.Sprintf("%+v", queues), fmt.Sprintf("%+v", []jobs.QueueInfo{
+		{Name: "busy", Ready: 1}, {Name: "default", Ready: 1, Scheduled: 1}, {Name: "empty", Paused: true},
+	}))
+}
+
+// An application that changes a rule in a long transaction holds up neither claims nor settles.
+func TestARuleInALongTransactionHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	jobs.Register(f.kinds, nothing[mail])
+	f.limit("default", jobs.Limits{MaxRunning: 1})
+	f.work(jobs.WorkerOptions{})
+	f.inTx(func(tx workqueue.Tx) error {
+		if err := f.client.SetLimits(f.Context(), tx, "default", jobs.Limits{MaxRunning: 2}); err != nil {
+			return err
+		}
+		for range 3 {
+			f.await(f.enqueue(mail{}).ID, workqueue.Done)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,196 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// An Info is a job as its row has it. Times are the database's.
+type Info struct {
+	ID           uuid.UUID
+	Kind         string
+	Queue        string
+	Priority     Priority
+	Args         []byte // as they are stored, see [Client.DecodeArgs]
+	Status       workqueue.Status
+	Waiting      bool // Ready, but held back: behind its key, or for other jobs
+	Attempts     int
+	MaxAttempts  int
+	DueAt        time.Time
+	CreatedAt    time.Time
+	CompletedAt  *time.Time // when it was done or failed
+	CancelledAt  *time.Time // when somebody cancelled it
+	LastError    string
+	Headers      map[string]string
+	UniqueKey    string // as it is stored; empty for none, or when it is free again
+	Schedule     string // that wrote the job; empty for none
+	Progress     *int   // in per cent; nil: none was recorded
+	ProgressNote string
+	Output       []byte // as it is stored, see [Client.DecodeOutput]; nil: none was recorded
+}
+
+// Get reads a job as tx sees it. The error is [ErrNotFound] where there is none.
+func (c *Client) Get(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (Info, error) {
+	list, err := c.read(ctx, tx, c.statements.get+"\nWHERE t.id = $1::uuid", id)
+	if err != nil {
+		return Info{}, err
+	}
+	if len(list) == 0 {
+		return Info{}, fmt.Errorf("txwork: %w: %s", ErrNotFound, id)
+	}
+	return list[0], nil
+}
+
+// A Filter selects jobs. The zero value selects the newest [MaxPage].
+type Filter struct {
+	Kind     string
+	Queue    string
+	Schedule string
+	// Status selects jobs in one of these states. Default: in any.
+	Status []workqueue.Status
+	// Before is the last id of the page before.
+	Before uuid.UUID
+	// Limit of the page; 0 is [MaxPage], which is the most.
+	Limit int
+}
+
+// List reads jobs, the newest first: by id, whose default grows with time. Go through the pages with
+// [Filter].Before. Its cost grows with the jobs that it has to pass over.
+func (c *Client) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, error) {
+	if f.Limit < 0 || f.Limit > MaxPage {
+		return nil, workqueue.Invalid("limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
+	}
+	if f.Limit == 0 {
+		f.Limit = MaxPage
+	}
+	where, args := f.where()
+	args = append(args, f.Limit)
+	return c.read(ctx, tx, fmt.Sprintf("%s%s\nORDER BY t.id DESC\nLIMIT $%d::integer", c.statements.get, where, len(args)), args...)
+}
+
+// where is the filter as conditions over parameters.
+func (f Filter) where() (string, []any) {
+	var conditions []string
+	var args []any
+	add := func(condition string, arg any) {
+		args = append(args, arg)
+		conditions = append(conditions, strings.ReplaceAll(condition, "?", fmt.Sprintf("$%d", len(args))))
+	}
+	if f.Kind != "" {
+		add("t.kind = ?::text", f.Kind)
+	}
+	if f.Queue != "" {
+		add("t.queue = ?::text", f.Queue)
+	}
+	if f.Schedule != "" {
+		add("t.schedule = ?::text", f.Schedule)
+	}
+	if len(f.Status) > 0 {
+		states := make([]string, len(f.Status))
+		for i, s := range f.Status {
+			states[i] = fmt.Sprint(int(s))
+		}
+		add("t.status = ANY (?::smallint[])", states)
+		conditions = append(conditions, f.index()...)
+	}
+	if f.Before != uuid.Nil {
+		add("t.id < ?::uuid", f.Before)
+	}
+	if len(conditions) == 0 {
+		return "", nil
+	}
+	return "\nWHERE " + strings.Join(conditions, "\n  AND "), args
+}
+
+// index says what the states imply, so that the table's partial indexes can be used.
+func (f Filter) index() []string {
+	failed, live := true, true
+	for _, s := range f.Status {
+		failed, live = failed && s == workqueue.Failed, live && s <= workqueue.InProgress
+	}
+	switch {
+	case failed:
+		return []string{"t.failed_at IS NOT NULL"}
+	case live:
+		return []string{"t.completed_at IS NULL"}
+	}
+	return nil
+}
+
+func (c *Client) read(ctx context.Context, tx workqueue.Tx, query string, args ...any) ([]Info, error) {
+	var list []Info
+	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+		var i Info
+		var headers string
+		err := scan(&i.ID, &i.Kind, &i.Queue, &i.Priority, &i.Args, &i.Status, &i.Waiting, &i.Attempts, &i.MaxAttempts, &i.DueAt, &i.CreatedAt,
+			&i.CompletedAt, &i.CancelledAt, &i.LastError, &headers, &i.UniqueKey, &i.Schedule, &i.Progress, &i.ProgressNote, &i.Output)
+		i.Headers = readHeaders(headers)
+		list = append(list, i)
+		return err
+	}, query, args...)
+	return list, err
+}
+
+// readHeaders leaves out what somebody wrote by hand and is no text.
+func readHeaders(encoded string) map[string]string {
+	var raw map[string]any
+	_ = json.Unmarshal([]byte(encoded), &raw)
+	headers := make(map[string]string, len(raw))
+	for name, value := range raw {
+		if s, ok := value.(string); ok {
+			headers[name] = s
+		}
+	}
+	return headers
+}
+
+// DecodeArgs reads a job's args into the value that a pointer of its type points to.
+func (c *Client) DecodeArgs(i Info, into any) error {
+	return c.decode(Binding{ID: i.ID, Kind: i.Kind, Field: "args"}, i.Args, into)
+}
+
+// DecodeOutput reads a job's output like [Client.DecodeArgs].
+func (c *Client) DecodeOutput(i Info, into any) error {
+	if i.Output == nil {
+		return fmt.Errorf("txwork: job %s has recorded no output", i.ID)
+	}
+	return c.decode(Binding{ID: i.ID, Kind: i.Kind, Field: "output"}, i.Output, into)
+}
+
+// An Attempt is how an attempt ended.
+type Attempt struct {
+	Attempt int // 1 is the first; they begin again when the job is redriven
+	EndedAt time.Time
+	Outcome AttemptOutcome
+	Error   string
+}
+
+// AttemptOutcome is how an attempt ended.
+type AttemptOutcome string
+
+const (
+	AttemptSucceeded AttemptOutcome = "succeeded"
+	AttemptFailed    AttemptOutcome = "failed"
+	AttemptLost      AttemptOutcome = "lost" // its lease ended: the process died, or was cut off
+	AttemptCancelled AttemptOutcome = "cancelled"
+)
+
+// History reads how the attempts of a job ended, the oldest first. One that is in progress is not among them,
+// nor one that was given back, by [workqueue.Snooze] or a shutdown.
+func (c *Client) History(ctx context.Context, tx workqueue.Tx, id uuid.UUID) ([]Attempt, error) {
+	var list []Attempt
+	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+		var a Attempt
+		err := scan(&a.Attempt, &a.EndedAt, &a.Outcome, &a.Error)
+		list = append(list, a)
+		return err
+	}, c.statements.history, id)
+	return list, err
+}

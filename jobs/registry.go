@@ -1,0 +1,159 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
+)
+
+// A Registry has the kinds of jobs: their settings, which a [Client] gives to what it enqueues, and their
+// handlers, which a [Worker] calls. It is safe for concurrent use.
+type Registry struct {
+	mu    sync.RWMutex
+	kinds map[string]*kind
+}
+
+// NewRegistry makes an empty Registry.
+func NewRegistry() *Registry { return &Registry{kinds: map[string]*kind{}} }
+
+// Quadratic is a ready-made backoff: the square of the attempt in seconds, 1 s, 4 s, 9 s and so on, up to an
+// hour, without jitter. With three attempts it is the classic of small services:
+//
+//	jobs.KindOptions[T]{Retry: jobs.Quadratic, MaxAttempts: jobs.QuadraticAttempts}
+var Quadratic = workqueue.Retry{Growth: workqueue.Quadratic, Base: time.Second, Cap: time.Hour}
+
+// QuadraticAttempts is how many attempts go with [Quadratic].
+const QuadraticAttempts = 3
+
+// KindOptions are the settings of a kind. The zero value of every field means the default. What an [Insert]
+// says for itself goes before.
+type KindOptions[T Args] struct {
+	// Queue is where jobs of the kind wait. Default: [DefaultQueue].
+	Queue string
+
+	// Priority within the queue. Default: [Normal].
+	Priority Priority
+
+	// Timeout bounds an attempt: when it is over the handler's context is cancelled. Negative is none.
+	// Default: the worker's HandlerTimeout.
+	Timeout time.Duration
+
+	// MaxAttempts bounds how often a job is started. Default: the client's.
+	MaxAttempts int
+
+	// Retry is the backoff. It is stored with the job, so it holds for reported failures and for crashes
+	// alike. Default: the client's.
+	Retry workqueue.Retry
+
+	// Unique keeps jobs of the kind from being enqueued twice. Default: they may be.
+	Unique *Unique
+
+	// Gate chooses the gate of a job by its args: nil is none. Default: none.
+	Gate func(args T) *gate.Gate
+
+	// Middleware wraps the kind's handler, inside the worker's. The first is outermost.
+	Middleware []Middleware
+}
+
+// kind is a kind with the type of its args hidden.
+type kind struct {
+	name        string
+	queue       string
+	priority    Priority
+	timeout     time.Duration
+	maxAttempts int
+	retry       workqueue.Retry
+	unique      *Unique
+	gate        func(Args) (*gate.Gate, error)
+	handle      Handler // nil: the kind is only declared
+}
+
+// Register registers the handler of a kind, that of T. Like [net/http.ServeMux] it panics where the program
+// cannot have meant it: on a kind that no job can have, a nil handler, settings that cannot be, and a kind
+// that is registered already. Options may be left out; of several the first counts.
+//
+// The handler's result settles the job: nil is done, [workqueue.Permanent], [workqueue.Snooze],
+// [workqueue.RetryAfter] and [workqueue.Cancelled] say what else, and any other error, or a panic, is a failed
+// attempt. Handlers run concurrently. A handler runs again for a job that it has done when its result was
+// lost, see [Delivery.Tx] and [Step].
+func Register[T Args](r *Registry, handler func(ctx context.Context, job *Job[T]) error, opts ...KindOptions[T]) {
+	if handler == nil {
+		panic(fmt.Sprintf("jobs: the handler of %T is nil", *new(T)))
+	}
+	k, o := newKind(opts)
+	k.handle = typed(handler)
+	for i := len(o.Middleware) - 1; i >= 0; i-- {
+		k.handle = o.Middleware[i](k.handle)
+	}
+	r.add(k)
+}
+
+// Declare registers the settings of a kind, that of T, for a program that enqueues such jobs and leaves doing
+// them to others. It panics like [Register].
+func Declare[T Args](r *Registry, opts KindOptions[T]) {
+	k, _ := newKind([]KindOptions[T]{opts})
+	r.add(k)
+}
+
+func newKind[T Args](opts []KindOptions[T]) (*kind, KindOptions[T]) {
+	var o KindOptions[T]
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	k := &kind{
+		name: kindOf[T](), queue: o.Queue, priority: o.Priority, timeout: o.Timeout,
+		maxAttempts: o.MaxAttempts, retry: o.Retry, unique: o.Unique, gate: gateOf(o.Gate),
+	}
+	if err := k.check(); err != nil {
+		panic(err)
+	}
+	return k, o
+}
+
+// kindOf asks a zero value of the type, or of what it points to.
+func kindOf[T Args]() string {
+	zero := *new(T)
+	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {
+		zero = reflect.New(t.Elem()).Interface().(T)
+	} else if t.Kind() == reflect.Interface {
+		panic(fmt.Sprintf("jobs: %v is an interface: a kind needs a type of its own", t))
+	}
+	return zero.Kind()
+}
+
+func (k *kind) check() error {
+	return workqueue.FirstError(
+		checkName("kind", k.name, MaxKind),
+		checkOptionalName("queue", k.queue, MaxQueue),
+		checkPriority(k.priority),
+		k.unique.check(),
+		workqueue.Spec{Table: tableName, MaxAttempts: k.maxAttempts, Retry: k.retry}.Validate(),
+	)
+}
+
+func (r *Registry) add(k *kind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kinds[k.name] != nil {
+		panic(fmt.Sprintf("jobs: kind %q is registered already", k.name))
+	}
+	r.kinds[k.name] = k
+}
+
+// unregistered is a kind with every default.
+var unregistered = &kind{}
+
+// find is never nil.
+func (r *Registry) find(name string) *kind {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if k := r.kinds[name]; k != nil {
+		return k
+	}
+	return unregistered
+}

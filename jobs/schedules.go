@@ -1,0 +1,239 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/periodic"
+)
+
+// nominalHeader is the header in which a schedule's job has its nominal time.
+const nominalHeader = "txwork-nominal"
+
+// A Schedule enqueues a job again and again.
+type Schedule struct {
+	// Name is the schedule's key: 1 to [periodic.MaxName] bytes.
+	Name string
+
+	// Expr is a cron expression, a descriptor or an interval, see package schedule.
+	Expr string
+
+	// Zone is the IANA zone in which Expr is read. Default: UTC.
+	Zone string
+
+	// Rule says what becomes of late and of overlapping occurrences, and spreads them in time.
+	Rule schedule.Rule
+
+	// Args are those of every job.
+	Args Args
+
+	// InsertOptions hold for every job. What the kind says is looked up when the schedule is put. ID, RunAt,
+	// Delay and Unique stay empty: an occurrence has its own, and is unique by the schedule and its nominal time.
+	InsertOptions
+}
+
+// A ScheduleInfo is a schedule as the table has it.
+type ScheduleInfo struct {
+	periodic.Info
+	Kind string
+	InsertOptions
+}
+
+// Schedules are periodic jobs: rows in a table of their own, from which any number of schedulers in any number
+// of processes enqueue what is due; there is no leader. One occurrence, a schedule at a nominal time, is
+// enqueued once.
+//
+// Pause, Resume, Delete, Trigger and Backfill are those of the embedded plan.
+type Schedules struct {
+	*periodic.Plan
+	client *Client
+}
+
+// Schedules opens the client's. It does not touch the database.
+func (c *Client) Schedules() (*Schedules, error) {
+	s := &Schedules{client: c}
+	var err error
+	s.Plan, err = periodic.Open(periodic.Options{
+		Schema:    c.options.Schema,
+		Table:     scheduleTable,
+		Insert:    s.insert,
+		Live:      s.live,
+		Telemetry: c.options.Telemetry,
+	})
+	return s, err
+}
+
+// Scheduler makes a scheduler; its Run enqueues jobs when they are due. Run one in at least one process.
+func (s *Schedules) Scheduler(pool *pgxpool.Pool, o periodic.SchedulerOptions) (*periodic.Scheduler, error) {
+	return periodic.NewScheduler(pool, s.Plan, o)
+}
+
+// Put creates schedules and changes those that exist, by name, see [periodic.Plan.Put]. Jobs that were
+// enqueued before stay as they are.
+func (s *Schedules) Put(ctx context.Context, tx workqueue.Tx, schedules ...Schedule) error {
+	list := make([]periodic.Schedule, len(schedules))
+	for i, sc := range schedules {
+		template, err := s.template(sc)
+		if err != nil {
+			return fmt.Errorf("schedule %q: %w", sc.Name, err)
+		}
+		list[i] = periodic.Schedule{Name: sc.Name, Expr: sc.Expr, Zone: sc.Zone, Rule: sc.Rule, Template: template}
+	}
+	return s.Plan.Put(ctx, tx, list...)
+}
+
+// Get reads a schedule as tx sees it. The error is [periodic.ErrNotFound] where there is none of that name.
+func (s *Schedules) Get(ctx context.Context, tx workqueue.Tx, name string) (ScheduleInfo, error) {
+	info, err := s.Plan.Get(ctx, tx, name)
+	if err != nil {
+		return ScheduleInfo{}, err
+	}
+	return shown(info)
+}
+
+// List reads schedules in the byte order of their names.
+func (s *Schedules) List(ctx context.Context, tx workqueue.Tx, f periodic.Filter) ([]ScheduleInfo, error) {
+	infos, err := s.Plan.List(ctx, tx, f)
+	list := make([]ScheduleInfo, 0, len(infos))
+	for _, info := range infos {
+		shown, showErr := shown(info)
+		err = errors.Join(err, showErr)
+		list = append(list, shown)
+	}
+	return list, err
+}
+
+// A jobTemplate is what a schedule's jobs are made of.
+type jobTemplate struct {
+	Kind        string            `json:"kind"`
+	Args        []byte            `json:"args"` // sealed, bound to the schedule
+	Queue       string            `json:"queue"`
+	Priority    Priority          `json:"priority"`
+	MaxAttempts int               `json:"max_attempts,omitempty"`
+	Retry       *workqueue.Retry  `json:"retry,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Gate        *gate.Gate        `json:"gate,omitempty"`
+}
+
+// template validates a schedule's job and writes it down.
+func (s *Schedules) template(sc Schedule) ([]byte, error) {
+	if o := sc.InsertOptions; o.ID != uuid.Nil || !o.RunAt.IsZero() || o.Delay != 0 || o.Unique != nil {
+		return nil, workqueue.Invalid("schedule", "sets ID, RunAt, Delay or Unique, which are the occurrence's own")
+	}
+	p, err := s.client.prepareOne(Insert{Args: sc.Args, InsertOptions: sc.InsertOptions, schedule: sc.Name, occurrence: sc.Name})
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := s.client.seal(scheduleBinding(sc.Name, p.kind), p.plain)
+	if err != nil {
+		return nil, workqueue.Invalid("args", "of kind %q cannot be sealed: %v", p.kind, err)
+	}
+	return json.Marshal(jobTemplate{
+		Kind: p.kind, Args: sealed, Queue: p.record.queue, Priority: p.record.priority,
+		MaxAttempts: p.row.MaxAttempts, Retry: p.row.Retry, Headers: p.row.Headers, Gate: p.gate,
+	})
+}
+
+func scheduleBinding(name, kind string) Binding {
+	return Binding{Kind: kind, Field: "schedule:" + name}
+}
+
+func (t jobTemplate) options() InsertOptions {
+	o := InsertOptions{Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Headers: t.Headers, Gate: t.Gate}
+	if t.Retry != nil {
+		o.Retry = *t.Retry
+	}
+	if t.Gate == nil {
+		o.Gate = ungated
+	}
+	return o
+}
+
+func readTemplate(encoded []byte) (t jobTemplate, err error) {
+	if err = json.Unmarshal(encoded, &t); err != nil {
+		err = fmt.Errorf("txwork: the schedule's template does not decode: %w", err)
+	}
+	return t, err
+}
+
+func shown(info periodic.Info) (ScheduleInfo, error) {
+	t, err := readTemplate(info.Template)
+	o := t.options()
+	o.Gate = t.Gate
+	return ScheduleInfo{Info: info, Kind: t.Kind, InsertOptions: o}, err
+}
+
+// insert implements [periodic.Options].Insert.
+func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) (int, error) {
+	inserts := make([]Insert, len(occurrences))
+	for i, o := range occurrences {
+		insert, err := s.occurrence(o)
+		if err != nil {
+			return 0, err
+		}
+		inserts[i] = insert
+	}
+	enqueued, err := s.client.EnqueueMany(ctx, tx, inserts...)
+	written := 0
+	for _, e := range enqueued {
+		if !e.Duplicate {
+			written++
+		}
+	}
+	return written, err
+}
+
+// occurrence is the job of an occurrence.
+func (s *Schedules) occurrence(o periodic.Occurrence) (Insert, error) {
+	t, err := readTemplate(o.Template)
+	if err != nil {
+		return Insert{}, err
+	}
+	binding := scheduleBinding(o.Schedule, t.Kind)
+	binding.Table = s.client.table.Name()
+	plain, err := s.client.codec.Open(binding, t.Args)
+	if err != nil {
+		return Insert{}, fmt.Errorf("txwork: the args of schedule %q cannot be opened: %w", o.Schedule, err)
+	}
+	insert := Insert{Args: &encodedArgs{t.Kind, plain}, InsertOptions: t.options(), schedule: o.Schedule, occurrence: o.Key}
+	insert.RunAt = o.DueAt
+	insert.Headers = maps.Clone(insert.Headers)
+	if insert.Headers == nil {
+		insert.Headers = map[string]string{}
+	}
+	insert.Headers[nominalHeader] = o.Nominal.Format(time.RFC3339Nano)
+	return insert, nil
+}
+
+// encodedArgs are args that were encoded before.
+type encodedArgs struct {
+	kind  string
+	plain []byte
+}
+
+func (a *encodedArgs) Kind() string                       { return a.kind }
+func (a *encodedArgs) MarshalBinary() ([]byte, error)     { return a.plain, nil }
+func (a *encodedArgs) UnmarshalBinary(plain []byte) error { a.plain = plain; return nil }
+
+// live implements [periodic.Options].Live.
+func (s *Schedules) live(ctx context.Context, tx workqueue.Tx, name string) (n int, err error) {
+	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error { return scan(&n) }, s.client.statements.live, name)
+	return n, err
+}
+
+// Nominal is when the schedule that wrote the job has it, by which one occurrence is told from another
+// however late it runs; false for other jobs.
+func (d *Delivery) Nominal() (time.Time, bool) {
+	at, err := time.Parse(time.RFC3339Nano, d.Headers[nominalHeader])
+	return at, err == nil && d.Schedule != ""
+}

@@ -1,0 +1,128 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/periodic"
+)
+
+func (f *fixture) schedules() *jobs.Schedules {
+	f.Helper()
+	s, err := f.client.Schedules()
+	f.ok(err)
+	return s
+}
+
+func (f *fixture) put(s *jobs.Schedules, list ...jobs.Schedule) {
+	f.Helper()
+	f.inTx(func(tx workqueue.Tx) error { return s.Put(f.Context(), tx, list...) })
+}
+
+// scheduler runs a scheduler until the test ends.
+func (f *fixture) scheduler(s *jobs.Schedules) {
+	f.Helper()
+	scheduler, err := s.Scheduler(f.Pool, periodic.SchedulerOptions{})
+	f.ok(err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- scheduler.Run(ctx) }()
+	f.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			f.Errorf("Run: %v", err)
+		}
+	})
+}
+
+func TestAScheduleEnqueuesItsJobs(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	type run struct {
+		job     jobs.Job[mail]
+		nominal time.Time
+	}
+	runs := make(chan run, 100)
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error {
+		nominal, ok := job.Nominal()
+		equal(t, "is an occurrence", ok, true)
+		runs <- run{*job, nominal}
+		return nil
+	}, jobs.KindOptions[mail]{Queue: "mail", MaxAttempts: 3, Retry: jobs.Quadratic})
+	s := f.schedules()
+	f.put(s, jobs.Schedule{Name: "digest", Expr: "@every 1s", Args: mail{To: "ann"}, InsertOptions: jobs.InsertOptions{Priority: jobs.High, Headers: map[string]string{"tenant": "7"}}})
+	f.scheduler(s)
+	f.scheduler(s) // there is no leader, and each occurrence is enqueued once
+	f.work(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: "mail"}}})
+	first, second := receive(t, runs), receive(t, runs)
+	equal(t, "args", first.job.Args, mail{To: "ann"})
+	equal(t, "schedule", first.job.Schedule, "digest")
+	equal(t, "priority", first.job.Priority, jobs.High)
+	equal(t, "max attempts", first.job.MaxAttempts, 3)
+	equal(t, "header", first.job.Headers["tenant"], "7")
+	equal(t, "interval", second.nominal.Sub(first.nominal), time.Second)
+	equal(t, "keys", ask[bool](f, "SELECT count(*) = count(DISTINCT unique_key) FROM "+f.table), true)
+	equal(t, "backoff", ask[string](f, "SELECT min(retry ->> 'growth') FROM "+f.table), "quadratic")
+}
+
+func TestASchedulesOperations(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	jobs.Declare(f.kinds, jobs.KindOptions[mail]{Queue: "mail", Unique: &jobs.Unique{OnConflict: jobs.Reject}, Gate: func(m mail) *gate.Gate { return &gate.Gate{Key: m.To} }})
+	s := f.schedules()
+	f.put(s, jobs.Schedule{Name: "digest", Expr: "0 6 * * *", Zone: "Europe/Berlin", Args: mail{To: "ann"}})
+	f.inTx(func(tx workqueue.Tx) error {
+		info, err := s.Get(f.Context(), tx, "digest")
+		f.ok(err)
+		equal(t, "info", fmt.Sprint(info.Kind, info.Queue, info.Priority, info.Expr, info.Zone, info.Gate.Key), "mailmailnormal0 6 * * *Europe/Berlinann")
+
+		_, err = s.Trigger(f.Context(), tx, "digest")
+		f.ok(err)
+		now := time.Now()
+		written, err := s.Backfill(f.Context(), tx, "digest", now.Add(-72*time.Hour), now.Add(-time.Hour))
+		f.ok(err)
+		again, err := s.Backfill(f.Context(), tx, "digest", now.Add(-72*time.Hour), now.Add(-time.Hour))
+		f.ok(err)
+		equal(t, "backfilled", fmt.Sprint(written >= 2 && written <= 3, again), "true 0")
+		f.ok(s.Pause(f.Context(), tx, "digest"))
+		list, err := s.List(f.Context(), tx, periodic.Filter{})
+		f.ok(err)
+		equal(t, "paused", list[0].Paused, true)
+		written++
+		found, err := f.client.List(f.Context(), tx, jobs.Filter{Schedule: "digest"})
+		equal(t, "jobs", len(found), written)
+		f.ok(err)
+		f.ok(s.Delete(f.Context(), tx, "digest"))
+		_, err = s.Get(f.Context(), tx, "digest")
+		if !errors.Is(err, periodic.ErrNotFound) {
+			t.Errorf("error %v, want ErrNotFound", err)
+		}
+		return nil
+	})
+	equal(t, "gated", ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE gate_key = 'ann' AND NOT waiting"), 1)
+}
+
+func TestAnOccurrenceThatMustNotOverlapWaitsForTheLiveOne(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	running, release := make(chan struct{}, 10), make(chan struct{})
+	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { running <- struct{}{}; <-release; return nil })
+	s := f.schedules()
+	f.put(s, jobs.Schedule{Name: "digest", Expr: "@every 1s", Args: mail{}, Rule: schedule.Rule{Overlap: schedule.OverlapSkip}})
+	f.scheduler(s)
+	f.work(jobs.WorkerOptions{})
+	receive(t, running)
+	f.until("an occurrence was skipped", func() bool {
+		return ask[int64](f, "SELECT skipped FROM "+f.table+"_schedule") > 0
+	})
+	equal(t, "running beside it", len(running), 0)
+	close(release)
+	receive(t, running)
+}

@@ -1,0 +1,110 @@
+package jobs
+
+import (
+	"slices"
+
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/join"
+)
+
+// Names of what belongs to the jobs' table.
+const (
+	tableName     = "jobs"
+	scheduleTable = "jobs_schedule"
+	slotSweep     = "slot_sweep" // the function <table>_slot_sweep
+)
+
+// ownColumns are the jobs' own, in the order of [columns].fields and [record].values.
+var ownColumns = []workqueue.Column{
+	{Name: "kind", Type: "text", NotNull: true},
+	{Name: "queue", Type: "text", NotNull: true},
+	{Name: "priority", Type: "smallint", NotNull: true},
+	{Name: "args", Type: "bytea", NotNull: true},
+	{Name: "unique_key", Type: "text"},        // NULL once the job has entered a state that does not hold it
+	{Name: "unique_states", Type: "smallint"}, // the ended states that hold it: one bit for each status
+	{Name: "schedule", Type: "text"},          // that wrote the job
+	{Name: "slot", Type: "boolean"},           // it counts against its queue's limit, see table jobs_slot
+	{Name: "trail", Type: "boolean"},          // it has attempts or steps on record
+	{Name: "progress", Type: "smallint"},      // per cent
+	{Name: "progress_note", Type: "text"},
+	{Name: "output", Type: "bytea"},
+	join.Column,
+}
+
+// Spec is the jobs' table in a schema, with every setting at its default: what txwork's own migrations
+// create. An empty schema is [workqueue.DefaultSchema].
+func Spec(schema string) workqueue.Spec {
+	return workqueue.Spec{
+		Schema:  schema,
+		Table:   tableName,
+		Columns: slices.Concat(ownColumns, gate.Columns()),
+		Lanes:   []string{"queue", "priority"},
+		Unique:  []string{"unique_key"},
+		Sweeps:  []string{slotSweep, join.Sweep, gate.SweepSuffix},
+	}
+}
+
+// A record is the domain columns of a new job.
+type record struct {
+	kind, queue  string
+	priority     Priority
+	args         []byte
+	uniqueKey    string
+	uniqueStates States
+	schedule     string
+	joined       bool
+	gate         *gate.Gate
+}
+
+// values are the columns as the Spec orders them.
+func (r record) values() []any {
+	args := r.args
+	if args == nil {
+		args = []byte{} // a nil slice would be NULL
+	}
+	own := []any{
+		r.kind, r.queue, int16(r.priority), args, optional(r.uniqueKey), optional(int16(r.uniqueStates)), optional(r.schedule),
+		nil, nil, nil, nil, nil, optional(r.joined),
+	}
+	return append(own, r.gate.Values()...)
+}
+
+// optional stores a zero value as NULL.
+func optional[T comparable](v T) any {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return v
+}
+
+var gateColumns = gate.Columns()
+
+// columns receive the domain columns of a claimed job.
+type columns struct {
+	kind, queue  string
+	priority     int16
+	args         []byte
+	uniqueKey    *string
+	uniqueStates *int16
+	schedule     *string
+	slot, trail  *bool
+	progress     *int16
+	progressNote *string
+	output       []byte
+	joined       *bool
+	gate         []any // is not looked at
+}
+
+func (c *columns) fields() []any {
+	own := []any{
+		&c.kind, &c.queue, &c.priority, &c.args, &c.uniqueKey, &c.uniqueStates, &c.schedule,
+		&c.slot, &c.trail, &c.progress, &c.progressNote, &c.output, &c.joined,
+	}
+	c.gate = make([]any, len(gateColumns))
+	for i := range c.gate {
+		own = append(own, &c.gate[i])
+	}
+	return own
+}

@@ -1,0 +1,5 @@
+-- Guarded by id and owner token, as every change of a running job.
+UPDATE {{.Table}} AS t
+SET progress = $3::smallint,
+    progress_note = $4::text
+WHERE t.id = $1::uuid AND t.owner_token = $2::uuid AND t.status = 1

@@ -1,0 +1,17 @@
+DROP TRIGGER {{.Named "free_key"}} ON {{.Table}};
+DROP TRIGGER {{.Named "record"}} ON {{.Table}};
+DROP TRIGGER {{.Named "forget"}} ON {{.Table}};
+DROP TRIGGER {{.Named "give_slot"}} ON {{.Table}};
+DROP TRIGGER {{.Named "drop_slot"}} ON {{.Table}};
+DROP FUNCTION {{.Function "free_key"}}();
+DROP FUNCTION {{.Function "record"}}();
+DROP FUNCTION {{.Function "forget"}}();
+DROP FUNCTION {{.Function "admit"}}(text, integer);
+DROP FUNCTION {{.Function "take"}}(text, uuid[]);
+DROP FUNCTION {{.Function "give_slot"}}();
+DROP FUNCTION {{.Function "slot_sweep"}}(integer);
+DROP TABLE {{.Step}};
+DROP TABLE {{.Attempt}};
+DROP TABLE {{.Slot}};
+DROP TABLE {{.Bucket}};
+DROP TABLE {{.Queue}};

@@ -1,0 +1,25 @@
+-- Gives a job's slot back when the job is no longer in progress, whoever ends that: a settle, the reaper, a
+-- deletion. It deletes a row that no other transaction changes, so it waits for nobody; the workers that wait
+-- for room are told when it commits.
+CREATE FUNCTION {{.Function "give_slot"}}() RETURNS trigger
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+BEGIN
+    DELETE FROM {{.Slot}} AS s WHERE s.job_id = OLD.id;
+    IF FOUND THEN
+        PERFORM {{.Notify}};
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Function "give_slot"}}() FROM PUBLIC;
+
+CREATE TRIGGER {{.Named "give_slot"}} AFTER UPDATE OF completed_at ON {{.Table}}
+FOR EACH ROW WHEN (OLD.slot AND OLD.status = 1 AND NEW.status <> 1)
+EXECUTE FUNCTION {{.Function "give_slot"}}();
+
+CREATE TRIGGER {{.Named "drop_slot"}} AFTER DELETE ON {{.Table}}
+FOR EACH ROW WHEN (OLD.slot AND OLD.status = 1)
+EXECUTE FUNCTION {{.Function "give_slot"}}();

@@ -1,0 +1,59 @@
+-- Makes the slots agree with the jobs, a bounded number at a time, and returns how many it gave back.
+--
+-- A queue that gets a limit has jobs running that took no slot. They are given theirs here, for as long after
+-- the change as a worker may still claim without having heard of it. Jobs that are being settled are skipped.
+--
+-- A slot without its job is given back: somebody has changed the job past the triggers. Slots are given back
+-- only when they are older than any statement that might still see the job as it was before.
+CREATE FUNCTION {{.Function "slot_sweep"}}(max_rows integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    rule record;
+    given integer;
+BEGIN
+    IF ($1 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    FOR rule IN
+        SELECT q.name, q.changed_at FROM {{.Queue}} AS q WHERE q.adopt ORDER BY q.name FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        WITH running AS (
+            SELECT r.id
+            FROM {{.Table}} AS r
+            WHERE r.completed_at IS NULL
+              AND NOT r.waiting
+              AND r.queue = rule.name
+              AND r.status = 1
+              AND NOT EXISTS (SELECT FROM {{.Slot}} AS s WHERE s.job_id = r.id)
+            LIMIT $1
+            FOR NO KEY UPDATE OF r SKIP LOCKED
+        ), marked AS (
+            UPDATE {{.Table}} AS t SET slot = true FROM running AS r WHERE t.id = r.id RETURNING t.id
+        )
+        INSERT INTO {{.Slot}} (job_id, queue) SELECT m.id, rule.name FROM marked AS m ON CONFLICT DO NOTHING;
+
+        IF rule.changed_at < clock_timestamp() - interval '10 seconds' AND NOT FOUND THEN
+            UPDATE {{.Queue}} AS q SET adopt = false WHERE q.name = rule.name;
+        END IF;
+    END LOOP;
+
+    DELETE FROM {{.Slot}} AS d
+    WHERE d.ctid = ANY (ARRAY(
+        SELECT s.ctid
+        FROM {{.Slot}} AS s
+        WHERE s.taken_at < clock_timestamp() - interval '10 seconds'
+          AND NOT EXISTS (SELECT FROM {{.Table}} AS t WHERE t.id = s.job_id AND t.status = 1 AND t.slot)
+        LIMIT $1
+        FOR UPDATE OF s SKIP LOCKED));
+    GET DIAGNOSTICS given = ROW_COUNT;
+    IF given > 0 THEN
+        PERFORM {{.Notify}};
+    END IF;
+    RETURN given;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Function "slot_sweep"}}(integer) FROM PUBLIC;

@@ -1,0 +1,29 @@
+-- What the jobs add to the core's table. A priority that no worker serves would never be claimed.
+ALTER TABLE {{.Table}}
+    ADD CONSTRAINT {{.Named "kind_check"}} CHECK (octet_length(kind) BETWEEN 1 AND {{.MaxKind}}),
+    ADD CONSTRAINT {{.Named "queue_check"}} CHECK (octet_length(queue) BETWEEN 1 AND {{.MaxQueue}}),
+    ADD CONSTRAINT {{.Named "priority_check"}} CHECK (priority BETWEEN 1 AND 3),
+    ADD CONSTRAINT {{.Named "progress_check"}} CHECK (progress BETWEEN 0 AND 100);
+
+-- The jobs of a schedule that have not ended: whether the next may start.
+CREATE INDEX {{.Named "live_schedule_idx"}} ON {{.Table}} (schedule) WHERE completed_at IS NULL AND schedule IS NOT NULL;
+
+-- How attempts ended that did not succeed. Written by a trigger, never changed.
+CREATE TABLE {{.Attempt}} (
+    job_id uuid NOT NULL,
+    attempt integer NOT NULL,
+    ended_at timestamptz NOT NULL,
+    outcome text NOT NULL,
+    error text
+);
+
+CREATE INDEX {{.Named "attempt_idx"}} ON {{.Attempt}} (job_id, ended_at);
+
+-- The results of steps, so that a later attempt need not repeat them.
+CREATE TABLE {{.Step}} (
+    job_id uuid NOT NULL,
+    name text NOT NULL,
+    result bytea NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (job_id, name)
+);

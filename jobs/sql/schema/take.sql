@@ -1,0 +1,28 @@
+-- Takes slots and tokens for jobs that were claimed in this transaction, after admit. The bucket's row and
+-- the jobs' rows are locked already. Jobs of queues without a limit take none.
+CREATE FUNCTION {{.Function "take"}}(queue text, ids uuid[]) RETURNS void
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    rule {{.Queue}}%ROWTYPE;
+BEGIN
+    SELECT q.* INTO rule FROM {{.Queue}} AS q WHERE q.name = $1;
+    IF rule.max_running IS NOT NULL THEN
+        INSERT INTO {{.Slot}} (job_id, queue)
+        SELECT u.id, $1 FROM unnest($2) AS u (id)
+        ON CONFLICT (job_id) DO UPDATE SET queue = excluded.queue, taken_at = excluded.taken_at;
+        UPDATE {{.Table}} AS t SET slot = true WHERE t.id = ANY ($2) AND t.slot IS NOT TRUE;
+    END IF;
+    IF rule.rate IS NOT NULL THEN
+        UPDATE {{.Bucket}} AS b
+        SET tokens = least(rule.burst, coalesce(b.tokens, rule.burst)
+                + rule.rate * greatest(extract(epoch FROM clock_timestamp() - b.refilled_at)::double precision, 0)) - cardinality($2),
+            refilled_at = clock_timestamp()
+        WHERE b.queue = $1;
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Function "take"}}(text, uuid[]) FROM PUBLIC;

@@ -1,0 +1,2 @@
+-- See the function.
+SELECT {{.Function "take"}}($1::text, $2::uuid[])

@@ -1,0 +1,139 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Stepper is a job in the hands of its handler: a *[Job] of any type, or a *[Delivery].
+type Stepper interface{ delivery() *Delivery }
+
+func (d *Delivery) delivery() *Delivery { return d }
+
+// Step runs fn once for a job, however many attempts that takes: its result is recorded, and when the handler
+// runs again, Step returns the recorded result and does not call fn. Name tells the steps of a job apart: 1 to
+// [MaxStep] bytes. The result is encoded like args.
+//
+// An error of fn is returned, and nothing is recorded: the next attempt tries again. A process that dies
+// between the end of fn and the record repeats the step, so what fn does elsewhere has to bear that; for
+// writes to this database there is [StepTx]. Records are written under the guard of the lease: if it was lost
+// the error is [workqueue.ErrLeaseLost], and the result belongs to nobody.
+//
+// Records stay when a failed job is redriven, and go when the job is deleted.
+func Step[R any](ctx context.Context, job Stepper, name string, fn func(ctx context.Context) (R, error)) (R, error) {
+	d := job.delivery()
+	if result, found, err := recorded[R](ctx, d, name); found || err != nil {
+		return result, err
+	}
+	result, err := fn(ctx)
+	if err != nil {
+		return result, err
+	}
+	return result, d.putStep(ctx, d.worker.pool, name, result)
+}
+
+// StepTx is [Step] for writes to this database: fn runs in a READ COMMITTED transaction that also records the
+// result, so its effect happens exactly once, and neither without the other. The job is not settled.
+func StepTx[R any](ctx context.Context, job Stepper, name string, fn func(ctx context.Context, tx pgx.Tx) (R, error)) (R, error) {
+	d := job.delivery()
+	result, found, err := recorded[R](ctx, d, name)
+	if found || err != nil {
+		return result, err
+	}
+	err = pgx.BeginTxFunc(ctx, d.worker.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		if result, err = fn(ctx, tx); err != nil {
+			return err
+		}
+		return d.putStep(ctx, tx, name, result)
+	})
+	if err != nil {
+		d.forgetStep(name)
+	}
+	return result, err
+}
+
+// recorded is the result of a step that was done before.
+func recorded[R any](ctx context.Context, d *Delivery, name string) (result R, found bool, err error) {
+	if d.claim == nil {
+		return result, false, errNoWorker
+	}
+	if err := checkName("step", name, MaxStep); err != nil {
+		return result, false, err
+	}
+	stored, found, err := d.step(ctx, name)
+	if !found || err != nil {
+		return result, false, err
+	}
+	if err := d.worker.client.decode(d.binding("step:"+name), stored, &result); err != nil {
+		return result, true, fmt.Errorf("the result of step %q does not decode: %w", name, err)
+	}
+	return result, true, nil
+}
+
+// step reads what is on record, once in an attempt. A job without a trail has no record.
+func (d *Delivery) step(ctx context.Context, name string) ([]byte, bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.steps == nil {
+		if trail := d.claim.Body.trail; trail != nil && *trail {
+			steps, err := d.readSteps(ctx)
+			if err != nil {
+				return nil, false, err
+			}
+			d.steps = steps
+		} else {
+			d.steps = map[string][]byte{}
+		}
+	}
+	stored, found := d.steps[name]
+	return stored, found, nil
+}
+
+func (d *Delivery) readSteps(ctx context.Context) (map[string][]byte, error) {
+	rows, err := d.worker.pool.Query(ctx, d.worker.client.statements.steps, d.ID)
+	if err != nil {
+		return nil, err
+	}
+	type step struct {
+		Name   string
+		Result []byte
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[step])
+	steps := make(map[string][]byte, len(list))
+	for _, s := range list {
+		steps[s.Name] = s.Result
+	}
+	return steps, err
+}
+
+// putStep records a result.
+func (d *Delivery) putStep(ctx context.Context, db database, name string, result any) error {
+	encoded, err := d.encode("step:"+name, result)
+	if err != nil {
+		return err
+	}
+	err = db.QueryRow(ctx, d.worker.client.statements.putStep, d.ID, d.claim.Token, name, encoded).Scan(&encoded)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return d.lost()
+	}
+	if err == nil {
+		d.rememberStep(name, encoded)
+	}
+	return err
+}
+
+// rememberStep spares the attempt another look.
+func (d *Delivery) rememberStep(name string, encoded []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.steps[name] = encoded
+}
+
+func (d *Delivery) forgetStep(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.steps, name)
+}

@@ -1,0 +1,97 @@
+package jobs
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Unique keeps a job from being enqueued while another one holds the same key. The table decides, not a look
+// before: of any number of concurrent transactions one writes the job, and the others wait for it to commit
+// or roll back.
+//
+// A key is taken while its holder is ready or in progress, and in the ended states that While names. It is
+// free again when the holder enters any other, or is deleted. A job that was redriven does not take its key
+// again.
+type Unique struct {
+	// By says what has to be equal. Default: [ByArgs].
+	By UniqueBy
+	// Key is the key, with [ByKey]: 1 to [MaxKey] bytes.
+	Key string
+	// While names the ended states in which the key stays taken. Default: none.
+	While States
+	// OnConflict says what becomes of a job whose key is taken. Default: [Keep].
+	OnConflict Conflict
+}
+
+// UniqueBy says which jobs have the same unique key.
+type UniqueBy uint8
+
+const (
+	ByArgs UniqueBy = iota // those of one kind with the same args, as they are encoded
+	ByKind                 // those of one kind
+	ByKey                  // those of one kind with the same [Unique].Key
+)
+
+// States is a set of ended states.
+type States int16
+
+const (
+	WhileDone   States = 1 << workqueue.Done   // for as long as the done job is kept, see [Options].Retention
+	WhileFailed States = 1 << workqueue.Failed // until somebody redrives or deletes the failed job
+)
+
+// Conflict says what becomes of a job whose unique key is taken.
+type Conflict uint8
+
+const (
+	// Keep leaves the holder as it is: nothing is written, and the result is the holder's id.
+	Keep Conflict = iota
+	// Replace gives a holder that is ready the new args, priority and due time. Its id, its queue, its gate
+	// and its attempts stay. A holder that is in progress or has ended is left as it is, as with Keep.
+	Replace
+	// Reject fails with a [*UniqueError]. Of several jobs of a call others may have been written: roll back.
+	Reject
+)
+
+func (u *Unique) check() error {
+	switch {
+	case u == nil:
+		return nil
+	case u.By > ByKey:
+		return workqueue.Invalid("unique", "has By %d, want ByArgs, ByKind or ByKey", u.By)
+	case u.While&^(WhileDone|WhileFailed) != 0:
+		return workqueue.Invalid("unique", "has While %d, want WhileDone, WhileFailed or both", u.While)
+	case u.OnConflict > Reject:
+		return workqueue.Invalid("unique", "has OnConflict %d, want Keep, Replace or Reject", u.OnConflict)
+	case u.By != ByKey && u.Key != "":
+		return workqueue.Invalid("unique", "has a Key, which only ByKey looks at")
+	}
+	return nil
+}
+
+// checkKey is check for a job: a kind's setting may leave the key to its jobs.
+func (u *Unique) checkKey() error {
+	if u == nil || u.By != ByKey {
+		return u.check()
+	}
+	return workqueue.FirstError(u.check(), checkName("unique key", u.Key, MaxKey))
+}
+
+// text is the unique key as it is stored. The first letter keeps the scopes apart.
+func (u *Unique) text(kind string, args []byte) string {
+	switch {
+	case u == nil:
+		return ""
+	case u.By == ByKind:
+		return "k:" + kind
+	case u.By == ByKey:
+		return "u:" + kind + "\x1f" + u.Key
+	}
+	hash := sha256.Sum256(args)
+	return "a:" + kind + "\x1f" + base64.RawURLEncoding.EncodeToString(hash[:])
+}
+
+// occurrence is the unique key of a schedule's occurrence.
+func occurrence(key string) string { return "s:" + key }

@@ -1,0 +1,56 @@
+package jobs
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+func checkName(field, name string, limit int) error {
+	if name == "" {
+		return workqueue.Invalid(field, "is empty")
+	}
+	return workqueue.FirstError(workqueue.CheckSize(field, len(name), limit), workqueue.CheckText(field, name))
+}
+
+func checkOptionalName(field, name string, limit int) error {
+	if name == "" {
+		return nil
+	}
+	return checkName(field, name, limit)
+}
+
+func checkPriority(p Priority) error {
+	if p < 0 || p > Low {
+		return workqueue.Invalid("priority", "is %d, want High, Normal or Low", p)
+	}
+	return nil
+}
+
+// checkWhen refuses what cannot be meant.
+func (i Insert) checkWhen() error {
+	switch {
+	case i.Delay < 0 || i.Delay > MaxDelay:
+		return workqueue.Invalid("delay", "is %v, it must be between 0 and %v", i.Delay, MaxDelay)
+	case i.Delay > 0 && !i.RunAt.IsZero():
+		return workqueue.Invalid("delay", "is set, and so is the time to run at: set one of them")
+	}
+	return nil
+}
+
+// checkID refuses an id that an earlier job of the call has.
+func checkID(seen map[uuid.UUID]int, i int, id uuid.UUID) error {
+	if first, taken := seen[id]; taken {
+		return workqueue.Invalid("id", "%s is that of job %d, too", id, first+1)
+	}
+	seen[id] = i
+	return nil
+}
+
+func headerSize(headers map[string]string) int {
+	size := 0
+	for name, value := range headers {
+		size += len(name) + len(value)
+	}
+	return size
+}

@@ -1,0 +1,164 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
+)
+
+type named string
+
+func (n named) Kind() string { return string(n) }
+
+type unencodable struct{ C chan int }
+
+func (unencodable) Kind() string { return "unencodable" }
+
+var (
+	tooLong = strings.Repeat("x", 256)
+	ascii   = "is not valid UTF-8"
+)
+
+func TestBadJobsAreRefused(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	o := func(change func(*jobs.InsertOptions)) (o jobs.InsertOptions) { change(&o); return o }
+	for name, c := range map[string]struct {
+		args    jobs.Args
+		options jobs.InsertOptions
+		want    string
+	}{
+		"nil args":            {nil, jobs.InsertOptions{}, "args are nil"},
+		"nil pointer":         {(*mail)(nil), jobs.InsertOptions{}, "args are nil"},
+		"empty kind":          {named(""), jobs.InsertOptions{}, "kind is empty"},
+		"long kind":           {named(tooLong), jobs.InsertOptions{}, "kind has 256 bytes, the limit is 255"},
+		"kind with a NUL":     {named("a\x00"), jobs.InsertOptions{}, "kind has a NUL byte"},
+		"kind that is binary": {named("\xff"), jobs.InsertOptions{}, "kind " + ascii},
+		"unencodable args":    {unencodable{}, jobs.InsertOptions{}, `args of kind "unencodable" cannot be encoded: json: unsupported type`},
+		"args over 1 MiB":     {mail{strings.Repeat("x", 1<<20)}, jobs.InsertOptions{}, "args has 1048585 bytes, the limit is 1048576"},
+		"long queue":          {mail{}, o(func(o *jobs.InsertOptions) { o.Queue = tooLong }), "queue has 256 bytes"},
+		"negative priority":   {mail{}, o(func(o *jobs.InsertOptions) { o.Priority = -1 }), "priority is -1"},
+		"priority over all":   {mail{}, o(func(o *jobs.InsertOptions) { o.Priority = 4 }), "priority is 4"},
+		"negative delay":      {mail{}, o(func(o *jobs.InsertOptions) { o.Delay = -time.Second }), "delay is -1s"},
+		"huge delay":          {mail{}, o(func(o *jobs.InsertOptions) { o.Delay = math.MaxInt64 }), "delay is 2562047h47m16.854775807s"},
+		"delay and time":      {mail{}, o(func(o *jobs.InsertOptions) { o.Delay, o.RunAt = 1, time.Now() }), "set one of them"},
+		"time too far":        {mail{}, o(func(o *jobs.InsertOptions) { o.RunAt = time.UnixMilli(math.MaxInt64 / 1000) }), "due time is"},
+		"negative attempts":   {mail{}, o(func(o *jobs.InsertOptions) { o.MaxAttempts = -1 }), "max attempts is -1"},
+		"retry without cap": {mail{}, o(func(o *jobs.InsertOptions) {
+			o.Retry = workqueue.Retry{Growth: workqueue.Linear, Base: time.Second}
+		}), "retry has cap 0s below its base 1s"},
+		"long headers":     {mail{}, o(func(o *jobs.InsertOptions) { o.Headers = map[string]string{"h": strings.Repeat("x", 64<<10)} }), "headers has 65537 bytes"},
+		"empty unique key": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{By: jobs.ByKey} }), "unique key is empty"},
+		"long unique key":  {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{By: jobs.ByKey, Key: tooLong} }), "unique key has 256 bytes"},
+		"key unlooked at":  {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{Key: "k"} }), "which only ByKey looks at"},
+		"unknown scope":    {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{By: 9} }), "unique has By 9"},
+		"unknown states":   {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{While: 1} }), "unique has While 1"},
+		"unknown conflict": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{OnConflict: 9} }), "unique has OnConflict 9"},
+		"empty gate":       {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = &gate.Gate{} }), "gate key is empty"},
+		"long gate key":    {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = &gate.Gate{Key: tooLong} }), "gate key has 256 bytes"},
+	} {
+		err := f.refuse(c.args, c.options)
+		if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %q, want %q", name, err, c.want)
+		}
+	}
+	equal(t, "jobs", ask[int](f, "SELECT count(*) FROM "+f.table), 0)
+}
+
+// panics returns what fn panics with.
+func panics(fn func()) (message string) {
+	defer func() { message = fmt.Sprint(recover()) }()
+	fn()
+	return ""
+}
+
+func TestRegisterPanicsWhereTheProgramCannotHaveMeantIt(t *testing.T) {
+	t.Parallel()
+	taken := jobs.NewRegistry()
+	jobs.Register(taken, nothing[mail])
+	for name, c := range map[string]struct {
+		register func(*jobs.Registry)
+		want     string
+	}{
+		"twice":          {func(r *jobs.Registry) { jobs.Register(taken, nothing[mail]) }, `jobs: kind "mail" is registered already`},
+		"declared twice": {func(r *jobs.Registry) { jobs.Declare(taken, jobs.KindOptions[mail]{}) }, `jobs: kind "mail" is registered already`},
+		"nil handler":    {func(r *jobs.Registry) { jobs.Register[mail](r, nil) }, "jobs: the handler of jobs_test.mail is nil"},
+		"empty kind":     {func(r *jobs.Registry) { jobs.Register(r, nothing[named]) }, "txwork: kind is empty"},
+		"interface":      {func(r *jobs.Registry) { jobs.Register(r, nothing[jobs.Args]) }, "jobs: jobs.Args is an interface: a kind needs a type of its own"},
+		"priority":       {func(r *jobs.Registry) { jobs.Declare(r, jobs.KindOptions[mail]{Priority: 9}) }, "txwork: priority is 9, want High, Normal or Low"},
+		"retry": {func(r *jobs.Registry) {
+			jobs.Declare(r, jobs.KindOptions[mail]{Retry: workqueue.Retry{Growth: 9}})
+		}, "txwork: retry has growth 9, want Constant, Linear, Quadratic or Exponential"},
+		"attempts": {func(r *jobs.Registry) { jobs.Declare(r, jobs.KindOptions[mail]{MaxAttempts: -1}) }, "txwork: max attempts is -1, it must be between 1 and 1000000"},
+	} {
+		equal(t, name, panics(func() { c.register(jobs.NewRegistry()) }), c.want)
+	}
+}
+
+func TestBadSettingsAreRefused(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	worker := func(o jobs.WorkerOptions) func() error {
+		return func() error { _, err := jobs.NewWorker(f.Pool, f.client, nil, o); return err }
+	}
+	tx := func(work func(ctx context.Context, tx workqueue.Tx) error) func() error {
+		return func() error { return f.try(func(tx workqueue.Tx) error { return work(f.Context(), tx) }) }
+	}
+	schedules, err := f.client.Schedules()
+	f.ok(err)
+	put := func(s jobs.Schedule) func() error {
+		return tx(func(ctx context.Context, tx workqueue.Tx) error { return schedules.Put(ctx, tx, s) })
+	}
+	for name, c := range map[string]struct {
+		do   func() error
+		want string
+	}{
+		"max args":             {func() error { _, err := jobs.Open(jobs.Options{MaxArgs: -1}); return err }, "max args is -1 bytes"},
+		"schema":               {func() error { _, err := jobs.Open(jobs.Options{Schema: "no-schema"}); return err }, `schema "no-schema" must match`},
+		"nil client":           {func() error { _, err := jobs.NewWorker(f.Pool, nil, nil, jobs.WorkerOptions{}); return err }, "client is nil"},
+		"nil pool":             {func() error { _, err := jobs.NewWorker(nil, f.client, nil, jobs.WorkerOptions{}); return err }, "pool is nil"},
+		"queue twice":          {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{}, {Name: jobs.DefaultQueue}}}), `queues name "default" twice`},
+		"long queue":           {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: tooLong}}}), "queue has 256 bytes"},
+		"negative concurrency": {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Concurrency: -1}}}), "concurrency is -1"},
+		"priorities":           {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Priorities: []jobs.Priority{7}}}}), "priorities name 7"},
+		"unknown":              {worker(jobs.WorkerOptions{Unknown: 7}), "unknown is 7"},
+		"lanes":                {worker(jobs.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Lanes: [][]any{{"default", 1}}}}), "lanes are set"},
+		"paused nothing":       {tx(func(ctx context.Context, tx workqueue.Tx) error { return f.client.Pause(ctx, tx, "") }), "queue is empty"},
+		"negative limit": {tx(func(ctx context.Context, tx workqueue.Tx) error {
+			return f.client.SetLimits(ctx, tx, "q", jobs.Limits{MaxRunning: -1})
+		}), "max running is -1"},
+		"rate that is none": {tx(func(ctx context.Context, tx workqueue.Tx) error {
+			return f.client.SetLimits(ctx, tx, "q", jobs.Limits{Rate: math.NaN()})
+		}), "rate is NaN"},
+		"burst without a rate": {tx(func(ctx context.Context, tx workqueue.Tx) error {
+			return f.client.SetLimits(ctx, tx, "q", jobs.Limits{Burst: 3})
+		}), "burst needs a rate"},
+		"page too large": {tx(func(ctx context.Context, tx workqueue.Tx) error {
+			_, err := f.client.List(ctx, tx, jobs.Filter{Limit: 1001})
+			return err
+		}), "limit is 1001"},
+		"nil transaction":     {func() error { _, err := f.client.Enqueue(t.Context(), nil, mail{}); return err }, "transaction is nil"},
+		"schedule of nothing": {put(jobs.Schedule{Name: "s", Expr: "@daily"}), "args are nil"},
+		"schedule with an id": {put(jobs.Schedule{Name: "s", Expr: "@daily", Args: mail{}, InsertOptions: jobs.InsertOptions{ID: uuid.New()}}), "which are the occurrence's own"},
+		"schedule of no rule": {put(jobs.Schedule{Name: "s", Expr: "61 * * * *", Args: mail{}}), `schedule "s" is refused`},
+		"schedule of never":   {put(jobs.Schedule{Name: "s", Expr: "0 0 30 2 *", Args: mail{}}), `schedule "s" is`},
+		"zone":                {put(jobs.Schedule{Name: "s", Expr: "@daily", Zone: "Mars/Olympus", Args: mail{}}), `schedule "s" is refused`},
+		"rule":                {put(jobs.Schedule{Name: "s", Expr: "@daily", Args: mail{}, Rule: schedule.Rule{Jitter: -1}}), `schedule "s" is refused`},
+	} {
+		err := c.do()
+		if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		}
+	}
+}

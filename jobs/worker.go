@@ -1,0 +1,201 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// QueueOptions say how a worker serves one queue.
+type QueueOptions struct {
+	// Name of the queue. Default: [DefaultQueue].
+	Name string
+	// Concurrency is how many jobs of the queue this worker runs at once. Default: that of [WorkerOptions].
+	Concurrency int
+	// Priorities are the levels that are served. Default: all.
+	Priorities []Priority
+}
+
+// WorkerOptions configure a [Worker]. The zero value serves [DefaultQueue].
+//
+// The embedded options hold for each queue. HandlerTimeout is that of kinds without a Timeout. Lanes and
+// Admission are the worker's own and stay empty.
+type WorkerOptions struct {
+	workqueue.WorkerOptions
+
+	// Queues are what this worker serves, each apart from the others: busy jobs of one leave those of the
+	// others their handlers. Each takes up to five connections of its own.
+	Queues []QueueOptions
+
+	// Middleware wraps every handler, also where a kind has none. The first is outermost.
+	Middleware []Middleware
+
+	// Unknown says what becomes of jobs of a kind that has no handler here. Default: [RetryUnknown].
+	Unknown Unknown
+}
+
+// A Worker runs jobs. Any number of workers, in any number of processes, share the jobs' table.
+type Worker struct {
+	client    *Client
+	pool      *pgxpool.Pool
+	registry  *Registry
+	options   WorkerOptions
+	handle    Handler // of every job, middleware included
+	strangers strangers
+	queues    []*workqueue.Worker
+}
+
+// NewWorker makes a worker of a client's jobs; Run starts it. A nil Registry is the client's.
+//
+// The pool serves [Delivery.Tx] and what handlers record. Claims, renewals and settles have connections of
+// their own, opened with the pool's configuration, so that busy handlers cannot starve them.
+func NewWorker(pool *pgxpool.Pool, c *Client, r *Registry, o WorkerOptions) (*Worker, error) {
+	if c == nil {
+		return nil, workqueue.Invalid("client", "is nil")
+	}
+	if r == nil {
+		r = c.registry
+	}
+	if len(o.Queues) == 0 {
+		o.Queues = []QueueOptions{{}}
+	}
+	w := &Worker{client: c, pool: pool, registry: r, options: o}
+	w.handle = w.dispatch
+	for _, m := range slices.Backward(o.Middleware) {
+		w.handle = m(w.handle)
+	}
+	if err := w.check(); err != nil {
+		return nil, err
+	}
+	return w, w.addQueues()
+}
+
+func (w *Worker) check() error {
+	switch o := w.options; {
+	case o.Unknown > LeaveUnknown:
+		return workqueue.Invalid("unknown", "is %d, want RetryUnknown or LeaveUnknown", o.Unknown)
+	case len(o.Lanes) > 0:
+		return workqueue.Invalid("lanes", "are set: a worker of jobs has Queues")
+	case o.Admission != nil:
+		return workqueue.Invalid("admission", "is set: a worker of jobs has one of its own")
+	}
+	return nil
+}
+
+func (w *Worker) addQueues() error {
+	var names []string
+	for _, q := range w.options.Queues {
+		if q.Name == "" {
+			q.Name = DefaultQueue
+		}
+		if slices.Contains(names, q.Name) {
+			return workqueue.Invalid("queues", "name %q twice", q.Name)
+		}
+		names = append(names, q.Name)
+	}
+	for i, q := range w.options.Queues {
+		q.Name = names[i]
+		if err := w.addQueue(q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Worker) addQueue(q QueueOptions) error {
+	if err := workqueue.FirstError(checkName("queue", q.Name, MaxQueue), checkPriorities(q.Priorities)); err != nil {
+		return err
+	}
+	o := w.options.WorkerOptions
+	o.HandlerTimeout = 0 // it depends on the kind
+	o.Admission = &rule{client: w.client, queue: q.Name}
+	if q.Concurrency != 0 {
+		o.Concurrency = q.Concurrency
+	}
+	o.Lanes = lanes(q)
+	domain := workqueue.Domain[columns]{Table: w.client.table, Fields: (*columns).fields}
+	worker, err := workqueue.NewWorker(w.pool, domain, w.deliver, o)
+	w.queues = append(w.queues, worker)
+	return err
+}
+
+// lanes are a queue's levels, the most urgent first.
+func lanes(q QueueOptions) [][]any {
+	var lanes [][]any
+	for _, p := range priorities {
+		if len(q.Priorities) == 0 || slices.Contains(q.Priorities, p) {
+			lanes = append(lanes, []any{q.Name, int16(p)})
+		}
+	}
+	return lanes
+}
+
+func checkPriorities(list []Priority) error {
+	for _, p := range list {
+		if !slices.Contains(priorities, p) {
+			return workqueue.Invalid("priorities", "name %d, want High, Normal or Low", p)
+		}
+	}
+	return nil
+}
+
+// Run runs jobs until ctx is cancelled. Then it claims no more, returns jobs that were not started, waits for
+// running ones up to the shutdown timeout, settles them, and returns nil. A database that goes away is waited
+// for. Run returns an error at once if the table does not fit this version of the library. A Worker runs once.
+func (w *Worker) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	errs := make([]error, len(w.queues))
+	var queues sync.WaitGroup
+	for i, q := range w.queues {
+		queues.Go(func() {
+			errs[i] = q.Run(ctx)
+			if errs[i] != nil {
+				stop() // together: half a worker is hard to notice
+			}
+		})
+	}
+	queues.Wait()
+	return errors.Join(errs...)
+}
+
+// Wake makes a running worker look for jobs now. It never blocks.
+func (w *Worker) Wake() {
+	for _, q := range w.queues {
+		q.Wake()
+	}
+}
+
+// deliver passes a claimed job to its handler.
+func (w *Worker) deliver(ctx context.Context, c *workqueue.Claim[columns]) error {
+	return w.handle(ctx, w.newDelivery(c))
+}
+
+// dispatch is the innermost of the worker's handlers: it finds the kind's.
+func (w *Worker) dispatch(ctx context.Context, d *Delivery) error {
+	k := w.registry.find(d.Kind)
+	if k.handle == nil {
+		return w.unknown(d)
+	}
+	timeout := k.timeout
+	if timeout == 0 {
+		timeout = w.options.HandlerTimeout
+	}
+	if timeout <= 0 {
+		return k.handle(ctx, d)
+	}
+	tooLong := fmt.Errorf("job exceeded its timeout of %v", timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, tooLong)
+	defer cancel()
+	err := k.handle(ctx, d)
+	if errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == tooLong {
+		err = fmt.Errorf("%w: %w", tooLong, err)
+	}
+	return err
+}

@@ -1,0 +1,189 @@
+package jobs_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/join"
+)
+
+// gated is a, then b, which has a gate.
+func gated(g *gate.Gate) *jobs.Workflow {
+	w := jobs.NewWorkflow("gated")
+	a := w.Task("a", part{})
+	w.Task("b", part{}, jobs.After(a), jobs.With(jobs.InsertOptions{Gate: g}))
+	return w
+}
+
+// sweepGates does what workers do about once a second and on every notification.
+func (f *fixture) sweepGates() {
+	f.Helper()
+	f.exec("SELECT jobs_gate_sweep(100)")
+}
+
+func TestATaskEntersItsSerialGateWhenItsDependenciesAreDone(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	key := &gate.Gate{Key: "account 7"}
+	other := f.enqueue(part{}, jobs.InsertOptions{Gate: key}).ID
+	one, two := f.start(gated(key)), f.start(gated(key))
+	f.ack(other)
+	f.sweepGates() // the key is free, and neither has come to it
+	f.wantTasks(one.ID, "pending: a ready, b waits")
+	f.wantTasks(two.ID, "pending: a ready, b waits")
+
+	f.ack(two.Tasks["a"])
+	f.sweepGates()
+	f.wantTasks(two.ID, "pending: a done, b ready")
+	f.ack(one.Tasks["a"])
+	f.sweepGates()
+	f.wantTasks(one.ID, "pending: a done, b waits") // behind that of the other
+	third := f.enqueue(part{}, jobs.InsertOptions{Gate: key}).ID
+	f.ack(two.Tasks["b"])
+	f.wantTasks(one.ID, "pending: a done, b ready")
+	equal(t, "the job that came later", f.fate(third), "waits")
+	f.ack(one.Tasks["b"])
+	equal(t, "the job that came later", f.fate(third), "ready")
+	f.wantTasks(one.ID, "completed: a done, b done")
+	f.wantTasks(two.ID, "completed: a done, b done")
+}
+
+func TestATaskEntersItsLimitedGateWhenItsDependenciesAreDone(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	key := &gate.Gate{Key: "printer", Limit: 2}
+	var list []jobs.StartedWorkflow
+	for range 3 {
+		list = append(list, f.start(gated(key)))
+	}
+	f.sweepGates()
+	equal(t, "through", f.through("printer"), 0)
+	for _, s := range list {
+		f.ack(s.Tasks["a"])
+	}
+	f.sweepGates()
+	equal(t, "through", f.through("printer"), 2)
+	for range list {
+		f.ack(ask[uuid.UUID](f, "SELECT id FROM "+f.table+" WHERE gate_key = 'printer' AND completed_at IS NULL AND NOT waiting LIMIT 1"))
+		f.sweepGates()
+	}
+	for _, s := range list {
+		f.wantTasks(s.ID, "completed: a done, b done")
+	}
+}
+
+// through is how many jobs of a key may run.
+func (f *fixture) through(key string) int {
+	f.Helper()
+	return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE gate_key = $1 AND completed_at IS NULL AND NOT waiting", key)
+}
+
+func TestATaskBehindAGateCountsWhenItIsDone(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	key := &gate.Gate{Key: "account 7"}
+	other := f.enqueue(part{}, jobs.InsertOptions{Gate: key}).ID
+	w := jobs.NewWorkflow("")
+	a := w.Task("a", part{}, jobs.With(jobs.InsertOptions{Gate: key}))
+	w.Task("b", part{}, jobs.After(a))
+	s := f.start(w)
+	f.wantTasks(s.ID, "pending: a waits, b waits")
+	f.ack(other)
+	f.wantTasks(s.ID, "pending: a ready, b waits")
+	f.ack(s.Tasks["a"])
+	f.wantTasks(s.ID, "pending: a done, b ready")
+}
+
+func TestATaskThatIsCancelledNeverComesToItsGate(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	key := &gate.Gate{Key: "account 7"}
+	s := f.start(gated(key))
+	f.fail(s.Tasks["a"])
+	f.wantTasks(s.ID, "failed: a failed, b cancelled")
+	job := f.enqueue(part{}, jobs.InsertOptions{Gate: key}).ID
+	equal(t, "the next of its key", f.fate(job), "ready")
+	f.redrive(s.Tasks["b"]) // comes to its gate now
+	f.sweepGates()
+	equal(t, "the redriven task", f.fate(s.Tasks["b"]), "waits")
+	f.ack(job)
+	equal(t, "the redriven task", f.fate(s.Tasks["b"]), "ready")
+}
+
+// Somebody cancels a task that waits and then thinks better of it: it is in its gate when its dependencies end.
+func TestATaskThatIsInItsGateAlreadyStaysThere(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]*gate.Gate{"serial": {Key: "k"}, "limited": {Key: "k", Limit: 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t)
+			other := f.enqueue(part{}, jobs.InsertOptions{Gate: key}).ID
+			f.sweepGates()
+			s := f.start(gated(key))
+			f.inTx(func(tx workqueue.Tx) error {
+				_, err := f.client.Cancel(f.Context(), tx, "", s.Tasks["b"])
+				return err
+			})
+			f.redrive(s.Tasks["b"])
+			f.ack(s.Tasks["a"])
+			f.sweepGates()
+			f.wantTasks(s.ID, "pending: a done, b waits")
+			f.ack(other)
+			f.sweepGates()
+			f.wantTasks(s.ID, "pending: a done, b ready")
+			f.ack(s.Tasks["b"])
+			f.wantTasks(s.ID, "completed: a done, b done")
+		})
+	}
+}
+
+// Workers, retries, and processes that are killed: gates and joins on one table, to the end.
+func TestWorkflowsThroughGates(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]*gate.Gate{"serial": {Key: "k"}, "limited": {Key: "k", Limit: 3}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t, func(o *jobs.Options) { o.Retry, o.MaxAttempts = atOnce, 1000 })
+			f.doParts()
+			var running, most atomic.Int32
+			jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[report]) error {
+				for n := running.Add(1); n > most.Load(); {
+					most.CompareAndSwap(most.Load(), n)
+				}
+				time.Sleep(time.Millisecond) // so that others would be seen
+				running.Add(-1)              // before the next is let through
+				if job.Attempt == 1 && job.Args.Month%2 == 0 {
+					return errNotYet
+				}
+				return job.Tx(ctx, trace(ctx, job.ID))
+			})
+			f.work(jobs.WorkerOptions{})
+			f.work(jobs.WorkerOptions{})
+			f.dieNowAndThen()
+			var list []jobs.StartedWorkflow
+			for n := range 30 {
+				w := jobs.NewWorkflow("")
+				a := w.Task("a", part{})
+				b := w.Task("b", report{n}, jobs.After(a), jobs.With(jobs.InsertOptions{Gate: key}))
+				c := w.Task("c", report{n}, jobs.After(a), jobs.With(jobs.InsertOptions{Gate: key}))
+				w.Task("d", part{}, jobs.After(b, c))
+				list = append(list, f.start(w))
+			}
+			for _, s := range list {
+				f.awaitJoin(s.ID, join.Completed)
+			}
+			equal(t, "effects", ask[int](f, "SELECT count(*) FROM effect"), 4*len(list))
+			equal(t, "jobs with an effect", ask[int](f, "SELECT count(DISTINCT job_id) FROM effect"), 4*len(list))
+			if limit := max(1, key.Limit); int(most.Load()) > limit {
+				t.Errorf("%d jobs of the key ran at once, want %d at most", most.Load(), limit)
+			}
+		})
+	}
+}

@@ -1,0 +1,160 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/join"
+)
+
+// ErrNoOutput says that a task has recorded no output.
+var ErrNoOutput = errors.New("no output is recorded")
+
+// A TaskInfo is a task of a workflow, or a job of a batch, as its row has it.
+type TaskInfo struct {
+	Name        string // of a batch's job, its id
+	ID          uuid.UUID
+	Kind        string
+	Status      workqueue.Status
+	Waiting     bool // Ready, but held back: for its dependencies, or behind its key
+	Attempts    int
+	DueAt       time.Time
+	CompletedAt *time.Time // when it was done or failed
+	CancelledAt *time.Time // when it was cancelled, also because a dependency had failed
+	LastError   string
+}
+
+// A WorkflowInfo is a workflow as it stands.
+type WorkflowInfo struct {
+	join.State            // Label is the name, Expected and so on count tasks
+	Tasks      []TaskInfo // in the order in which they were added, unless their ids were given
+}
+
+// Workflow reads a workflow with its tasks. The error is [join.ErrNotFound] if there is none. An ended workflow is
+// kept for the [Options].Retention, and so are done tasks, each from its own end on: those of a workflow that
+// takes longer go before it, and are counted but not listed.
+func (c *Client) Workflow(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (WorkflowInfo, error) {
+	state, err := c.joins.Get(ctx, tx, id)
+	if err != nil {
+		return WorkflowInfo{}, err
+	}
+	w := WorkflowInfo{State: state}
+	err = workqueue.Query(ctx, tx, collectTasks(&w.Tasks), c.statements.tasks, id)
+	return w, err
+}
+
+func collectTasks(tasks *[]TaskInfo) func(scan func(...any) error) error {
+	return func(scan func(...any) error) error {
+		var t TaskInfo
+		err := scan(&t.Name, &t.ID, &t.Kind, &t.Status, &t.Waiting, &t.Attempts, &t.DueAt, &t.CompletedAt, &t.CancelledAt, &t.LastError)
+		*tasks = append(*tasks, t)
+		return err
+	}
+}
+
+// WorkflowID is the workflow of which this is a task, or which it continues as its OnComplete or OnFail. Zero: none.
+func (d *Delivery) WorkflowID() uuid.UUID { return d.idHeader(workflowHeader) }
+
+// TaskName is the job's name in its workflow. Empty: it is no task.
+func (d *Delivery) TaskName() string { return d.Headers[taskHeader] }
+
+// Dependencies are the jobs that this one has waited for, in the order of their ids: the dependencies of a task,
+// all tasks of a workflow for its OnComplete or OnFail, all jobs of a batch for its. Others have none.
+func (d *Delivery) Dependencies(ctx context.Context) ([]TaskInfo, error) {
+	if d.claim == nil {
+		return nil, errNoWorker
+	}
+	var tasks []TaskInfo
+	err := d.each(ctx, collectTasks(&tasks), d.worker.client.statements.tasks, d.ID)
+	return tasks, err
+}
+
+// OutputOf reads the output that a dependency of a job has recorded, by its name, see [Delivery.Output]. The error
+// is [ErrNoOutput] if it has recorded none, and [ErrNotFound] if there is no such dependency: done jobs are kept,
+// with their output, for the [Options].Retention.
+func OutputOf[T any](ctx context.Context, job Stepper, task string) (v T, err error) {
+	found := false
+	err = job.delivery().outputs(ctx, &task, func(o taskOutput) error {
+		found = true
+		return o.decode(job.delivery(), &v)
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("txwork: %w: %q is no dependency of job %s", ErrNotFound, task, job.delivery().ID)
+	}
+	return v, err
+}
+
+// Outputs reads the outputs of all [Delivery.Dependencies] of a job, by their names. Those that have recorded none
+// are left out.
+func Outputs[T any](ctx context.Context, job Stepper) (map[string]T, error) {
+	all := map[string]T{}
+	err := job.delivery().outputs(ctx, nil, func(o taskOutput) error {
+		if o.stored == nil {
+			return nil
+		}
+		var v T
+		err := o.decode(job.delivery(), &v)
+		all[o.name] = v
+		return err
+	})
+	return all, err
+}
+
+// A taskOutput is what a task has recorded, as it is stored.
+type taskOutput struct {
+	name, kind string
+	id         uuid.UUID
+	stored     []byte
+}
+
+func (o taskOutput) decode(d *Delivery, into any) error {
+	if o.stored == nil {
+		return fmt.Errorf("txwork: task %q: %w", o.name, ErrNoOutput)
+	}
+	err := d.worker.client.decode(Binding{ID: o.id, Kind: o.kind, Field: "output"}, o.stored, into)
+	if err != nil {
+		err = fmt.Errorf("the output of task %q does not decode: %w", o.name, err)
+	}
+	return err
+}
+
+// outputs calls read for each dependency, or for the one of that name.
+func (d *Delivery) outputs(ctx context.Context, name *string, read func(taskOutput) error) error {
+	if d.claim == nil {
+		return errNoWorker
+	}
+	return d.each(ctx, func(scan func(...any) error) error {
+		var o taskOutput
+		if err := scan(&o.name, &o.id, &o.kind, &o.stored); err != nil {
+			return err
+		}
+		return read(o)
+	}, d.worker.client.statements.outputs, d.ID, name)
+}
+
+// each runs a query on the worker's pool.
+func (d *Delivery) each(ctx context.Context, row func(scan func(...any) error) error, query string, args ...any) error {
+	rows, err := d.worker.pool.Query(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Join and Member are the tables of joins and of their members.
+func (v view) Join() string   { return v.qualified("_join") }
+func (v view) Member() string { return v.qualified("_join_member") }
+
+// TaskHeader is the header that has a task's name.
+func (v view) TaskHeader() string { return "'" + taskHeader + "'" }

@@ -1,0 +1,78 @@
+package jobs
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/join"
+)
+
+// StartWorkflow writes a workflow with all its tasks in the application's transaction: all of it exists if and only
+// if that commits. Tasks without dependencies may run then; the others wait, and are released in the
+// transaction that settles the last of their dependencies. Every settle of a task locks the workflow's join
+// until it commits, so those of one workflow take turns.
+//
+// A retry counts as nothing. A task that has failed for good and is redriven, with [Client.Redrive], counts
+// again in what has not ended: where a task behind it still waits for other dependencies, or the workflow is
+// pending, it is as if it had not failed. A task that was cancelled because of it stays cancelled until it is
+// redriven, too, and then runs at once: redrive it when its dependencies are done. A workflow that has ended
+// stays so.
+//
+// Everything is validated before anything is written: cycles, dependencies that are unknown, names that are taken or
+// empty, too many tasks, and every job. Errors name the task.
+func (c *Client) StartWorkflow(ctx context.Context, tx workqueue.Tx, w *Workflow) (StartedWorkflow, error) {
+	p, err := newPlan(w)
+	if err != nil {
+		return StartedWorkflow{}, err
+	}
+	inserts := p.inserts()
+	if err := c.refuseUnique(inserts); err != nil {
+		return StartedWorkflow{}, p.name(err)
+	}
+	enqueued, err := c.EnqueueMany(ctx, tx, inserts...)
+	if err != nil {
+		return StartedWorkflow{}, p.name(err)
+	}
+	started, ids := p.started(enqueued)
+	joins, err := p.joins(started, ids)
+	if err != nil {
+		return StartedWorkflow{}, err
+	}
+	return started, c.startJoins(ctx, tx, joins)
+}
+
+func (p *plan) started(enqueued []Enqueued) (StartedWorkflow, []uuid.UUID) {
+	ids := idsOf(enqueued[:len(p.tasks)])
+	s := StartedWorkflow{ID: p.id, Tasks: make(map[string]uuid.UUID, len(ids))}
+	for i, t := range p.tasks {
+		s.Tasks[t.name] = ids[i]
+	}
+	s.OnComplete, s.OnFail = continuationIDs(enqueued[len(ids):], p.OnComplete)
+	return s, ids
+}
+
+// startJoins starts joins in as few calls as they fit.
+func (c *Client) startJoins(ctx context.Context, tx workqueue.Tx, joins []join.Join) error {
+	for len(joins) > 0 {
+		n, members := 0, 0
+		for n < len(joins) && members+len(joins[n].Members) <= workqueue.MaxBatch {
+			members += len(joins[n].Members)
+			n++
+		}
+		if _, err := c.joins.Start(ctx, tx, joins[:n]...); err != nil {
+			return err
+		}
+		joins = joins[n:]
+	}
+	return nil
+}
+
+// CancelWorkflow ends a workflow as cancelled, with the reason, and cancels its tasks as [Client.Cancel] does:
+// those that wait or are ready at once, those in progress are told. Neither OnComplete nor OnFail runs. It
+// reports whether the workflow was pending; of one that has ended, such as by its deadline, the tasks that have
+// not are cancelled. The error is [join.ErrNotFound] if there is none.
+func (c *Client) CancelWorkflow(ctx context.Context, tx workqueue.Tx, id uuid.UUID, reason string) (bool, error) {
+	return c.CancelBatch(ctx, tx, id, reason)
+}

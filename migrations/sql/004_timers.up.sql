@@ -1,0 +1,760 @@
+CREATE TABLE "{{schema}}"."timers" (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    due_at timestamptz NOT NULL DEFAULT now(),
+    created_at timestamptz NOT NULL DEFAULT now(),
+    max_attempts integer NOT NULL DEFAULT 10,
+    attempts integer NOT NULL DEFAULT 0,
+    status smallint NOT NULL DEFAULT 0,
+    waiting boolean NOT NULL DEFAULT false,
+    locked_until timestamptz,
+    owner_token uuid,
+    completed_at timestamptz,
+    failed_at timestamptz,
+    cancelled_at timestamptz,
+    last_error text,
+    headers jsonb,
+    retry jsonb,
+    "key" text NOT NULL,
+    "topic" text NOT NULL,
+    "payload" bytea NOT NULL,
+    "fire_at" timestamptz NOT NULL,
+    "generation" integer NOT NULL,
+    "schedule" text,
+    CONSTRAINT "timers_state_check" CHECK (
+        status BETWEEN 0 AND 3
+        AND (status = 1) = (locked_until IS NOT NULL)
+        AND (status <> 1 OR owner_token IS NOT NULL)
+        AND (status <> 1 OR NOT waiting)
+        AND (status <> 0 OR attempts < max_attempts) -- a row that no claim may start would block every claim
+        AND (status >= 2) = (completed_at IS NOT NULL)
+        AND (status = 3) = (failed_at IS NOT NULL)
+    ),
+    CONSTRAINT "timers_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
+    CONSTRAINT "timers_due_check" CHECK (isfinite(due_at))
+) WITH (
+    fillfactor = 42,
+    autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 1
+);
+
+COMMENT ON TABLE "{{schema}}"."timers" IS 'txwork core 1';
+
+CREATE INDEX "timers_claim_idx" ON "{{schema}}"."timers" (due_at, id) WHERE completed_at IS NULL AND NOT waiting;
+
+CREATE INDEX "timers_waiting_idx" ON "{{schema}}"."timers" (id) WHERE completed_at IS NULL AND waiting;
+
+CREATE INDEX "timers_done_idx" ON "{{schema}}"."timers" (completed_at) WHERE completed_at IS NOT NULL AND failed_at IS NULL;
+
+CREATE INDEX "timers_failed_idx" ON "{{schema}}"."timers" (failed_at, id) WHERE failed_at IS NOT NULL;
+
+CREATE UNIQUE INDEX "timers_unique_idx" ON "{{schema}}"."timers" ("key") WHERE "key" IS NOT NULL;
+
+CREATE FUNCTION "{{schema}}"."timers_announce"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    PERFORM pg_notify('{{schema}}.timers', (extract(epoch FROM now()) * 1000000)::bigint::text);
+    RETURN NULL;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_announce"() FROM PUBLIC;
+
+CREATE TRIGGER "timers_announce" AFTER INSERT ON "{{schema}}"."timers"
+FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."timers_announce"();
+
+CREATE FUNCTION "{{schema}}"."timers_claim"(owner_token uuid, lease_seconds integer, batch_size integer) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($2 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH claimed AS (
+UPDATE "{{schema}}"."timers" AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = $1::uuid,
+    locked_until = clock_timestamp() + make_interval(secs => $2)::interval
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."timers" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 0
+      AND r.due_at <= now()
+      AND (r.due_at, r.id) > ('-infinity'::timestamptz, '00000000-0000-0000-0000-000000000000'::uuid)
+    ORDER BY r.due_at, r.id
+    LIMIT $3::int
+    FOR NO KEY UPDATE SKIP LOCKED))
+RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."key", t."topic", t."payload", t."fire_at", t."generation", t."schedule"
+)
+SELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_claim"(uuid, integer, integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_ack"(owner_token uuid, ids uuid[]) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+WITH changed AS (
+UPDATE "{{schema}}"."timers" AS t
+SET status = 2,
+    completed_at = clock_timestamp(),
+    locked_until = NULL
+FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
+WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+RETURNING t.id
+)
+SELECT changed.id FROM changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_ack"(uuid, uuid[]) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_abandon"(owner_token uuid, ids uuid[], delay_seconds integer DEFAULT 0, error text DEFAULT NULL) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH changed AS (
+UPDATE "{{schema}}"."timers" AS t
+SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
+FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[], array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]) AS s (id, token, delay, error)
+WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+RETURNING t.id
+)
+SELECT changed.id FROM changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_abandon"(uuid, uuid[], integer, text) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_fail"(owner_token uuid, ids uuid[], error text) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+WITH changed AS (
+UPDATE "{{schema}}"."timers" AS t
+SET status = 3,
+    completed_at = clock_timestamp(),
+    failed_at = clock_timestamp(),
+    cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
+FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[], array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]) AS s (id, token, error, cancelled)
+WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+RETURNING t.id
+)
+SELECT changed.id FROM changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_fail"(uuid, uuid[], text) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_extend"(owner_token uuid, ids uuid[], lease_seconds integer) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH changed AS (
+UPDATE "{{schema}}"."timers" AS t
+SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval
+FROM (
+    SELECT r.id
+    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
+    JOIN "{{schema}}"."timers" AS r ON r.id = s.id
+    WHERE r.owner_token = s.token AND r.status = 1
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+) AS held
+WHERE t.id = held.id AND t.status = 1
+RETURNING t.id, t.cancelled_at IS NOT NULL AS cancelled
+)
+SELECT changed.id FROM changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_extend"(uuid, uuid[], integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "{{schema}}"."timers" AS t
+    SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 900000000) * (1 - 0.2 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' || to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
+    WHERE t.ctid = ANY (ARRAY(
+        SELECT r.ctid
+        FROM "{{schema}}"."timers" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 1
+          AND r.due_at <= now()
+          AND r.locked_until < now()
+        ORDER BY r.due_at, r.id
+        LIMIT $1::int
+        FOR NO KEY UPDATE SKIP LOCKED))
+    RETURNING t.status
+)
+SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed
+FROM changed
+HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_notify('{{schema}}.timers', (extract(epoch FROM now()) * 1000000)::bigint::text) IS NOT NULL ELSE true END;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_reap_expired"(integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_redrive"(ids uuid[]) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "{{schema}}"."timers" AS t
+    SET status = 0,
+        waiting = false,
+        attempts = 0,
+        due_at = clock_timestamp(),
+        completed_at = NULL,
+        failed_at = NULL,
+        cancelled_at = NULL,
+        owner_token = NULL,
+        headers = coalesce(t.headers, '{}'::jsonb) || jsonb_build_object(
+            'txwork-redriven-by', coalesce(NULL::text, session_user::text),
+            'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+    WHERE t.id = ANY ($1::uuid[]) AND t.status = 3
+    RETURNING t.id
+), told AS (
+    SELECT array_agg(changed.id) AS ids
+    FROM changed
+    HAVING CASE WHEN count(*) > 0 THEN pg_notify('{{schema}}.timers', (extract(epoch FROM now()) * 1000000)::bigint::text) IS NOT NULL END
+)
+SELECT unnest(told.ids) AS id FROM told;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_redrive"(uuid[]) FROM PUBLIC;
+
+-- Keys are compared byte by byte, whatever the database's collation, so that the unique index also serves
+-- listing by prefix. The rearm columns hold what a timer is to be after the firing that is under way.
+ALTER TABLE "{{schema}}"."timers"
+    ALTER COLUMN "key" TYPE text COLLATE "C",
+    ADD COLUMN rearm_at timestamptz,
+    ADD COLUMN rearm_topic text,
+    ADD COLUMN rearm_payload bytea,
+    ADD COLUMN rearm_headers jsonb,
+    ADD COLUMN rearm_max_attempts integer,
+    ADD CONSTRAINT "timers_key_check" CHECK (octet_length("key") BETWEEN 1 AND 255),
+    ADD CONSTRAINT "timers_fire_check" CHECK (isfinite(fire_at) AND (rearm_at IS NULL OR isfinite(rearm_at))),
+    ADD CONSTRAINT "timers_generation_check" CHECK (generation > 0),
+    ADD CONSTRAINT "timers_rearm_check" CHECK (rearm_at IS NULL OR status = 1 AND rearm_topic IS NOT NULL
+        AND rearm_payload IS NOT NULL AND rearm_max_attempts IS NOT NULL); -- nothing set aside is ever stranded
+
+CREATE INDEX "timers_schedule_idx" ON "{{schema}}"."timers" (schedule) WHERE completed_at IS NULL AND schedule IS NOT NULL;
+
+-- Whatever ends a firing during which the timer was set again (ack, abandon, snooze, fail, the reaper; from
+-- Go or from SQL) makes it Ready at its new time, from the start. It runs inside the core's guarded settle,
+-- on the version of the row that the settle has locked: a Set that committed before is seen, one that comes
+-- after waits for the row and finds it settled. A cancel of the firing ends with the firing. The last error
+-- stays, as the trace of a firing that failed. Claims and renewals do not write completed_at, and settles of
+-- other timers cost the WHEN test only.
+CREATE FUNCTION "{{schema}}"."timers_rearm"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    NEW.fire_at := OLD.rearm_at;
+    NEW.topic := OLD.rearm_topic;
+    NEW.payload := OLD.rearm_payload;
+    NEW.headers := OLD.rearm_headers;
+    NEW.max_attempts := OLD.rearm_max_attempts;
+    NEW.due_at := greatest(OLD.rearm_at, clock_timestamp());
+    NEW.status := 0;
+    NEW.attempts := 0;
+    NEW.completed_at := NULL;
+    NEW.failed_at := NULL;
+    NEW.cancelled_at := NULL;
+    NEW.rearm_at := NULL;
+    NEW.rearm_topic := NULL;
+    NEW.rearm_payload := NULL;
+    NEW.rearm_headers := NULL;
+    NEW.rearm_max_attempts := NULL;
+    PERFORM pg_notify('{{schema}}.timers', (extract(epoch FROM now()) * 1000000)::bigint::text);
+    RETURN NEW;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_rearm"() FROM PUBLIC;
+
+CREATE TRIGGER "timers_rearm" BEFORE UPDATE OF completed_at ON "{{schema}}"."timers"
+FOR EACH ROW WHEN (OLD.rearm_at IS NOT NULL AND OLD.status = 1 AND NEW.status <> 1)
+EXECUTE FUNCTION "{{schema}}"."timers_rearm"();
+
+-- A cancel of a firing, by key or by the core's own means, drops what was set during it.
+CREATE FUNCTION "{{schema}}"."timers_disarm"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    NEW.rearm_at := NULL;
+    NEW.rearm_topic := NULL;
+    NEW.rearm_payload := NULL;
+    NEW.rearm_headers := NULL;
+    NEW.rearm_max_attempts := NULL;
+    RETURN NEW;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_disarm"() FROM PUBLIC;
+
+CREATE TRIGGER "timers_disarm" BEFORE UPDATE OF cancelled_at ON "{{schema}}"."timers"
+FOR EACH ROW WHEN (OLD.rearm_at IS NOT NULL AND OLD.cancelled_at IS NULL AND NEW.cancelled_at IS NOT NULL AND NEW.status = 1)
+EXECUTE FUNCTION "{{schema}}"."timers_disarm"();
+
+CREATE TABLE "{{schema}}"."timers_schedule" (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    due_at timestamptz NOT NULL DEFAULT now(),
+    created_at timestamptz NOT NULL DEFAULT now(),
+    max_attempts integer NOT NULL DEFAULT 1000000,
+    attempts integer NOT NULL DEFAULT 0,
+    status smallint NOT NULL DEFAULT 0,
+    waiting boolean NOT NULL DEFAULT false,
+    locked_until timestamptz,
+    owner_token uuid,
+    completed_at timestamptz,
+    failed_at timestamptz,
+    cancelled_at timestamptz,
+    last_error text,
+    headers jsonb,
+    retry jsonb,
+    "name" text NOT NULL,
+    "expr" text NOT NULL,
+    "zone" text NOT NULL,
+    "misfire" text NOT NULL,
+    "cap" integer NOT NULL,
+    "grace" bigint NOT NULL,
+    "overlap" text NOT NULL,
+    "jitter" bigint NOT NULL,
+    "template" bytea NOT NULL,
+    "paused" boolean NOT NULL,
+    "next_at" timestamptz,
+    "last_at" timestamptz,
+    "buffered_at" timestamptz,
+    "fired" bigint NOT NULL,
+    "skipped" bigint NOT NULL,
+    CONSTRAINT "timers_schedule_state_check" CHECK (
+        status BETWEEN 0 AND 3
+        AND (status = 1) = (locked_until IS NOT NULL)
+        AND (status <> 1 OR owner_token IS NOT NULL)
+        AND (status <> 1 OR NOT waiting)
+        AND (status <> 0 OR attempts < max_attempts) -- a row that no claim may start would block every claim
+        AND (status >= 2) = (completed_at IS NOT NULL)
+        AND (status = 3) = (failed_at IS NOT NULL)
+    ),
+    CONSTRAINT "timers_schedule_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
+    CONSTRAINT "timers_schedule_due_check" CHECK (isfinite(due_at))
+) WITH (
+    fillfactor = 42,
+    autovacuum_vacuum_scale_factor = 0.05,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 1
+);
+
+COMMENT ON TABLE "{{schema}}"."timers_schedule" IS 'txwork core 1';
+
+CREATE INDEX "timers_schedule_claim_idx" ON "{{schema}}"."timers_schedule" (due_at, id) WHERE completed_at IS NULL AND NOT waiting;
+
+CREATE INDEX "timers_schedule_waiting_idx" ON "{{schema}}"."timers_schedule" (id) WHERE completed_at IS NULL AND waiting;
+
+CREATE INDEX "timers_schedule_done_idx" ON "{{schema}}"."timers_schedule" (completed_at) WHERE completed_at IS NOT NULL AND failed_at IS NULL;
+
+CREATE INDEX "timers_schedule_failed_idx" ON "{{schema}}"."timers_schedule" (failed_at, id) WHERE failed_at IS NOT NULL;
+
+CREATE UNIQUE INDEX "timers_schedule_unique_idx" ON "{{schema}}"."timers_schedule" ("name") WHERE "name" IS NOT NULL;
+
+CREATE FUNCTION "{{schema}}"."timers_schedule_announce"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+BEGIN
+    PERFORM pg_notify('{{schema}}.timers_schedule', (extract(epoch FROM now()) * 1000000)::bigint::text);
+    RETURN NULL;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_announce"() FROM PUBLIC;
+
+CREATE TRIGGER "timers_schedule_announce" AFTER INSERT ON "{{schema}}"."timers_schedule"
+FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."timers_schedule_announce"();
+
+CREATE FUNCTION "{{schema}}"."timers_schedule_claim"(owner_token uuid, lease_seconds integer, batch_size integer) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($2 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH claimed AS (
+UPDATE "{{schema}}"."timers_schedule" AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = $1::uuid,
+    locked_until = clock_timestamp() + make_interval(secs => $2)::interval
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."timers_schedule" AS r
+    WHERE r.completed_at IS NULL
+      AND NOT r.waiting
+      AND r.status = 0
+      AND r.due_at <= now()
+      AND (r.due_at, r.id) > ('-infinity'::timestamptz, '00000000-0000-0000-0000-000000000000'::uuid)
+    ORDER BY r.due_at, r.id
+    LIMIT $3::int
+    FOR NO KEY UPDATE SKIP LOCKED))
+RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."name", t."expr", t."zone", t."misfire", t."cap", t."grace", t."overlap", t."jitter", t."template", t."paused", t."next_at", t."last_at", t."buffered_at", t."fired", t."skipped"
+)
+SELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_claim"(uuid, integer, integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_schedule_ack"(owner_token uuid, ids uuid[]) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+WITH changed AS (
+UPDATE "{{schema}}"."timers_schedule" AS t
+SET status = 2,
+    completed_at = clock_timestamp(),
+    locked_until = NULL
+FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
+WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+RETURNING t.id
+)
+SELECT changed.id FROM changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_ack"(uuid, uuid[]) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_schedule_abandon"(owner_token uuid, ids uuid[], delay_seconds integer DEFAULT 0, error text DEFAULT NULL) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH changed AS (
+UPDATE "{{schema}}"."timers_schedule" AS t
+SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE clock_timestamp() + coalesce(s.delay * interval '1 microsecond', CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 60000000) * (1 - 0.5 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
+FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[], array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]) AS s (id, token, delay, error)
+WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+RETURNING t.id
+)
+SELECT changed.id FROM changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_abandon"(uuid, uuid[], integer, text) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_schedule_fail"(owner_token uuid, ids uuid[], error text) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+WITH changed AS (
+UPDATE "{{schema}}"."timers_schedule" AS t
+SET status = 3,
+    completed_at = clock_timestamp(),
+    failed_at = clock_timestamp(),
+    cancelled_at = CASE WHEN s.cancelled THEN coalesce(t.cancelled_at, clock_timestamp()) ELSE t.cancelled_at END,
+    locked_until = NULL,
+    last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
+FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[], array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]) AS s (id, token, error, cancelled)
+WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+RETURNING t.id
+)
+SELECT changed.id FROM changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_fail"(uuid, uuid[], text) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_schedule_extend"(owner_token uuid, ids uuid[], lease_seconds integer) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH changed AS (
+UPDATE "{{schema}}"."timers_schedule" AS t
+SET locked_until = clock_timestamp() + make_interval(secs => $3)::interval
+FROM (
+    SELECT r.id
+    FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
+    JOIN "{{schema}}"."timers_schedule" AS r ON r.id = s.id
+    WHERE r.owner_token = s.token AND r.status = 1
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+) AS held
+WHERE t.id = held.id AND t.status = 1
+RETURNING t.id, t.cancelled_at IS NOT NULL AS cancelled
+)
+SELECT changed.id FROM changed;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_extend"(uuid, uuid[], integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_schedule_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "{{schema}}"."timers_schedule" AS t
+    SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
+    due_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN t.due_at ELSE greatest(clock_timestamp(), t.locked_until + CASE WHEN t.retry IS NULL THEN least(1000000 * (2::float8 ^ least(t.attempts - 1, 60)), 60000000) * (1 - 0.5 * random()) * interval '1 microsecond' ELSE least((t.retry ->> 'base_us')::float8 * CASE t.retry ->> 'growth' WHEN 'linear' THEN t.attempts::float8 WHEN 'quadratic' THEN t.attempts::float8 ^ 2 WHEN 'exponential' THEN 2::float8 ^ least(t.attempts - 1, 60) ELSE 1 END, (t.retry ->> 'cap_us')::float8) * (1 - coalesce((t.retry ->> 'jitter')::float8, 0) * random()) * interval '1 microsecond' END) END,
+    completed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    failed_at = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NULL THEN clock_timestamp() END,
+    locked_until = NULL,
+        owner_token = NULL,
+        last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE 'lease expired at ' || to_char(t.locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' in attempt ' || t.attempts END
+    WHERE t.ctid = ANY (ARRAY(
+        SELECT r.ctid
+        FROM "{{schema}}"."timers_schedule" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 1
+          AND r.due_at <= now()
+          AND r.locked_until < now()
+        ORDER BY r.due_at, r.id
+        LIMIT $1::int
+        FOR NO KEY UPDATE SKIP LOCKED))
+    RETURNING t.status
+)
+SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed
+FROM changed
+HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_notify('{{schema}}.timers_schedule', (extract(epoch FROM now()) * 1000000)::bigint::text) IS NOT NULL ELSE true END;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_reap_expired"(integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."timers_schedule_redrive"(ids uuid[]) RETURNS SETOF uuid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+WITH changed AS (
+    UPDATE "{{schema}}"."timers_schedule" AS t
+    SET status = 0,
+        waiting = false,
+        attempts = 0,
+        due_at = clock_timestamp(),
+        completed_at = NULL,
+        failed_at = NULL,
+        cancelled_at = NULL,
+        owner_token = NULL,
+        headers = coalesce(t.headers, '{}'::jsonb) || jsonb_build_object(
+            'txwork-redriven-by', coalesce(NULL::text, session_user::text),
+            'txwork-redriven-at', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+    WHERE t.id = ANY ($1::uuid[]) AND t.status = 3
+    RETURNING t.id
+), told AS (
+    SELECT array_agg(changed.id) AS ids
+    FROM changed
+    HAVING CASE WHEN count(*) > 0 THEN pg_notify('{{schema}}.timers_schedule', (extract(epoch FROM now()) * 1000000)::bigint::text) IS NOT NULL END
+)
+SELECT unnest(told.ids) AS id FROM told;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."timers_schedule_redrive"(uuid[]) FROM PUBLIC;

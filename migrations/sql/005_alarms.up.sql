@@ -1,0 +1,31 @@
+-- One row a scheduled wake, as its owner sees it. When it fires is the business of its timer (timers, key
+-- 'alarm/<id>'), which is written in the same transactions. next_fire_at repeats it for readers.
+CREATE TABLE "{{schema}}"."alarms" (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    owner_did text NOT NULL,
+    user_id text NOT NULL,
+    label text NOT NULL DEFAULT '',
+    kind text NOT NULL CHECK (kind IN ('once', 'cron')),
+    fire_at timestamptz,
+    cron_expr text NOT NULL DEFAULT '',
+    timezone text NOT NULL DEFAULT 'UTC',
+    next_fire_at timestamptz NOT NULL,
+    conversation_id text NOT NULL DEFAULT '',
+    wake_message text NOT NULL DEFAULT '',
+    payload jsonb NOT NULL DEFAULT '{}'::jsonb,
+    status text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'fired', 'cancelled', 'failed')),
+    idempotency_key text NOT NULL DEFAULT '',
+    max_failures integer NOT NULL DEFAULT 5,
+    failure_count integer NOT NULL DEFAULT 0,
+    last_error text NOT NULL DEFAULT '',
+    claimed_at timestamptz,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    last_fired_at timestamptz
+);
+
+CREATE INDEX "alarms_due_idx" ON "{{schema}}"."alarms" (next_fire_at) WHERE status = 'active';
+
+CREATE INDEX "alarms_owner_idx" ON "{{schema}}"."alarms" (owner_did, created_at DESC);
+
+CREATE UNIQUE INDEX "alarms_idempotency_idx" ON "{{schema}}"."alarms" (owner_did, idempotency_key) WHERE idempotency_key <> '';

@@ -1,0 +1,100 @@
+package alarms
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// An Owner is whose alarms a request is about.
+type Owner struct {
+	DID    string `json:"owner_did"` // owns the alarms
+	UserID string `json:"user_id"`   // is woken by those that are created
+}
+
+// ErrUnauthorized says that a request names no owner.
+var ErrUnauthorized = errors.New("unauthorized")
+
+// An Authenticator tells who a request comes from. The error is [ErrUnauthorized] where it proves nobody; any
+// other error is taken for trouble of the Authenticator's own. It is called concurrently.
+type Authenticator interface {
+	Authenticate(r *http.Request) (Owner, error)
+}
+
+// minToken is the length of a token that cannot be guessed, in bytes.
+const minToken = 16
+
+// Tokens authenticate by bearer tokens. They keep the tokens' hashes only.
+type Tokens struct{ entries []tokenEntry }
+
+type tokenEntry struct {
+	hash  [sha256.Size]byte
+	owner Owner
+}
+
+// NewTokens takes the owner of each token; at least one. A token has 16 bytes at least.
+func NewTokens(owners map[string]Owner) (*Tokens, error) {
+	if len(owners) == 0 {
+		return nil, workqueue.Invalid("tokens", "are missing: nobody could use the API")
+	}
+	t := &Tokens{}
+	for token, owner := range owners {
+		err := workqueue.FirstError(checkToken(token), checkRequired("owner_did", owner.DID, MaxOwner), checkRequired("user_id", owner.UserID, MaxOwner))
+		if err != nil {
+			return nil, err
+		}
+		t.entries = append(t.entries, tokenEntry{sha256.Sum256([]byte(token)), owner})
+	}
+	return t, nil
+}
+
+// checkToken never quotes what it refuses.
+func checkToken(token string) error {
+	if len(token) < minToken {
+		return workqueue.Invalid("token", "has %d bytes, it must have at least %d", len(token), minToken)
+	}
+	if strings.TrimSpace(token) != token || strings.ContainsAny(token, "\r\n\x00") {
+		return workqueue.Invalid("token", "begins or ends with a space, or has a line break or a NUL")
+	}
+	return nil
+}
+
+// ParseTokens reads tokens from JSON: an object with a member for each token.
+//
+//	{"a-long-random-token": {"owner_did": "did:matrix:user:key", "user_id": "user"}}
+func ParseTokens(text []byte) (*Tokens, error) {
+	var owners map[string]Owner
+	if err := decodeStrictly(text, &owners); err != nil {
+		return nil, workqueue.Invalid("tokens", "cannot be read: want an object of {\"<token>\": {\"owner_did\": …, \"user_id\": …}}")
+	}
+	return NewTokens(owners)
+}
+
+// Authenticate implements [Authenticator]. It compares hashes, and with all tokens whichever matches, so that the
+// time it takes tells nothing about any of them.
+func (t *Tokens) Authenticate(r *http.Request) (Owner, error) {
+	hash := sha256.Sum256([]byte(bearer(r)))
+	match, found := 0, 0
+	for i, e := range t.entries {
+		same := subtle.ConstantTimeCompare(hash[:], e.hash[:])
+		match = subtle.ConstantTimeSelect(same, i, match)
+		found |= same
+	}
+	if found == 0 {
+		return Owner{}, ErrUnauthorized
+	}
+	return t.entries[match].owner, nil
+}
+
+// bearer is the token of the Authorization header; empty, which is nobody's, where there is none.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}

@@ -1,0 +1,192 @@
+package alarms
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A Due is a due alarm in the hands of whoever delivers it: a claim of its timer. It is settled by one of
+// [Store.MarkFired], [Store.Reschedule], [Store.RecordRetry], [Store.MarkFailed] and
+// [Store.RescheduleAfterFailure], guarded by the claim's owner token.
+type Due struct {
+	Alarm
+	Nominal time.Time // when this firing was to be: retries never change it
+	Attempt int       // 1 is the first delivery of this firing
+
+	tx func(ctx context.Context, work func(pgx.Tx) (result, error)) error
+}
+
+// A result is how a claim is settled.
+type result struct {
+	kind  resultKind
+	delay time.Duration
+	cause error
+}
+
+type resultKind uint8
+
+const (
+	resultDone  resultKind = iota // the timer has fired
+	resultRetry                   // it fires again after the delay
+	resultFail                    // it has failed
+	resultEnded                   // there is nothing to fire
+)
+
+// outcome is the result for a worker.
+func (r result) outcome() error {
+	switch r.kind {
+	case resultRetry:
+		return workqueue.RetryAfter(r.delay, r.cause)
+	case resultFail:
+		return workqueue.Permanent(r.cause)
+	case resultEnded:
+		return workqueue.Cancelled(ErrEnded.Error())
+	}
+	return nil
+}
+
+// settle applies the result to a claim that no worker holds.
+func (r result) settle(ctx context.Context, q *workqueue.Queue, owner uuid.UUID, id uuid.UUID) (err error) {
+	ids := []uuid.UUID{id}
+	switch r.kind {
+	case resultRetry:
+		_, err = q.Abandon(ctx, owner, ids, r.delay, r.cause.Error())
+	case resultFail:
+		_, err = q.Fail(ctx, owner, ids, r.cause.Error())
+	case resultEnded:
+		_, err = q.Fail(ctx, owner, ids, ErrEnded.Error())
+	default:
+		_, err = q.Ack(ctx, owner, ids)
+	}
+	return err
+}
+
+// foreignDelay is how long a timer of another topic rests before somebody else may find it.
+const foreignDelay = 5 * time.Second
+
+// errNeedsPool is what the dispatcher's operations say inside an application's transaction.
+var errNeedsPool = errors.New("txwork: this operation needs transactions of its own: use Alarms.On")
+
+// ClaimDue claims up to batch due alarms for the length of the lease, in the order in which they are due. It is
+// for dispatchers of your own; [Dispatcher] is the one that renews leases and delivers concurrently. A claim that
+// is not settled within its lease is taken away, and what settles it then changes nothing and reports
+// [workqueue.ErrLeaseLost].
+//
+// Due timers of other topics are claimed, too, since the claim is that of the timers; they are put back for five
+// seconds with their attempt.
+func (s *Store) ClaimDue(ctx context.Context, batch int, lease time.Duration) ([]Due, error) {
+	if s.pool == nil {
+		return nil, errNeedsPool
+	}
+	c := claim{owner: workqueue.NewOwnerToken(), queue: s.alarms.timers.Table().On(s.pool), due: map[uuid.UUID]workqueue.Row{}}
+	rows, err := c.queue.Claim(ctx, c.owner, lease, batch)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	for _, row := range rows {
+		c.sort(row)
+	}
+	claimed, err := s.begin(ctx, &c)
+	return claimed, errors.Join(err, c.putBack(ctx, err == nil))
+}
+
+// A claim is what one call of ClaimDue has claimed.
+type claim struct {
+	owner          uuid.UUID
+	queue          *workqueue.Queue
+	due            map[uuid.UUID]workqueue.Row // the timers by their alarms
+	foreign, ended []uuid.UUID                 // other timers
+}
+
+// sort tells ours from others.
+func (c *claim) sort(row workqueue.Row) {
+	key, topic := row.Values[0].(string), row.Values[1].(string)
+	switch id, err := alarmID(key); {
+	case topic != Topic:
+		c.foreign = append(c.foreign, row.ID)
+	case err != nil:
+		c.ended = append(c.ended, row.ID)
+	default:
+		c.due[id] = row
+	}
+}
+
+// begin notes that the deliveries begin. Timers whose alarm is not active any more have ended.
+func (s *Store) begin(ctx context.Context, c *claim) (claimed []Due, err error) {
+	list, err := s.beginAll(ctx, slices.Collect(maps.Keys(c.due)))
+	for _, a := range list {
+		id := uuid.MustParse(a.ID)
+		row := c.due[id]
+		delete(c.due, id)
+		claimed = append(claimed, Due{Alarm: a, Nominal: row.Values[3].(time.Time).UTC(), Attempt: row.Attempt, tx: s.claimTx(c.owner, row.ID)})
+	}
+	for _, row := range c.due {
+		c.ended = append(c.ended, row.ID)
+	}
+	slices.SortFunc(claimed, func(a, b Due) int { return a.NextFireAt.Compare(b.NextFireAt) })
+	return claimed, err
+}
+
+// putBack settles what was claimed and is not to be delivered. Where the alarms could not be read, theirs are left
+// to the lease.
+func (c *claim) putBack(ctx context.Context, read bool) error {
+	_, err := c.queue.Snooze(ctx, c.owner, c.foreign, foreignDelay)
+	if read {
+		_, failErr := c.queue.Fail(ctx, c.owner, c.ended, ErrEnded.Error())
+		err = errors.Join(err, failErr)
+	}
+	return err
+}
+
+func (s *Store) beginAll(ctx context.Context, ids []uuid.UUID) (list []Alarm, err error) {
+	err = s.do(ctx, func(tx workqueue.Tx) error {
+		list, err = s.read(ctx, tx, s.alarms.statements.begin, ids)
+		return err
+	})
+	return list, err
+}
+
+// claimTx settles a claim of ClaimDue together with what work writes.
+func (s *Store) claimTx(owner, timer uuid.UUID) func(context.Context, func(pgx.Tx) (result, error)) error {
+	return func(ctx context.Context, work func(pgx.Tx) (result, error)) error {
+		return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			r, err := work(tx)
+			if err != nil {
+				return err
+			}
+			return r.settle(ctx, s.alarms.timers.Table().In(workqueue.Pgx(tx)), owner, timer)
+		})
+	}
+}
+
+// deliveryTx settles a worker's claim together with what work writes.
+func deliveryTx(d *timers.Delivery) func(context.Context, func(pgx.Tx) (result, error)) error {
+	return func(ctx context.Context, work func(pgx.Tx) (result, error)) error {
+		return d.Tx(ctx, func(tx pgx.Tx) error {
+			r, err := work(tx)
+			if err != nil {
+				return err
+			}
+			return r.outcome()
+		})
+	}
+}
+
+// alarmID is the alarm that a timer belongs to.
+func alarmID(key string) (uuid.UUID, error) {
+	id, found := strings.CutPrefix(key, KeyPrefix)
+	if !found {
+		return uuid.Nil, workqueue.Invalid("key", "%q does not begin with %q", clip(key), KeyPrefix)
+	}
+	return uuid.Parse(id)
+}

@@ -1,0 +1,64 @@
+package alarms
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"syscall"
+)
+
+// special are address blocks that are not public and that package netip has no name for.
+var special = prefixes(
+	"0.0.0.0/8",       // this network
+	"100.64.0.0/10",   // carrier-grade NAT
+	"192.0.0.0/24",    // protocol assignments
+	"192.0.2.0/24",    // documentation
+	"192.88.99.0/24",  // 6to4 relays
+	"198.18.0.0/15",   // benchmarks
+	"198.51.100.0/24", // documentation
+	"203.0.113.0/24",  // documentation
+	"240.0.0.0/4",     // reserved, and broadcast
+	"::/96",           // IPv4-compatible
+	"64:ff9b::/96",    // NAT64: an IPv4 address in disguise
+	"64:ff9b:1::/48",  // NAT64, local
+	"100::/64",        // discard
+	"2001::/23",       // protocol assignments, Teredo among them
+	"2001:db8::/32",   // documentation
+	"2002::/16",       // 6to4: an IPv4 address in disguise
+	"3fff::/20",       // documentation
+	"fec0::/10",       // site-local
+)
+
+func prefixes(texts ...string) []netip.Prefix {
+	all := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		all[i] = netip.MustParsePrefix(text)
+	}
+	return all
+}
+
+// refusePrivate is asked about every address that is about to be dialled, after names were resolved: a name that
+// is resolved to something else the second time gets nowhere.
+func refusePrivate(_ context.Context, _, address string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("the receiver's address cannot be read: %w", err)
+	}
+	if !public(at.Addr()) {
+		return fmt.Errorf("the receiver's address %s is not public, and such addresses are not allowed", at.Addr())
+	}
+	return nil
+}
+
+func public(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	if !a.IsGlobalUnicast() || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() {
+		return false
+	}
+	for _, block := range special {
+		if block.Contains(a) {
+			return false
+		}
+	}
+	return true
+}

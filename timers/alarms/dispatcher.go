@@ -1,0 +1,249 @@
+package alarms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Defaults of [DispatcherOptions].
+const (
+	// DefaultTick is the longest time between two looks. Notifications make most of them needless.
+	DefaultTick = time.Second
+	// DefaultLease is how long the crash of a dispatcher goes unnoticed. It is renewed while a delivery runs, so
+	// it need not be longer than any.
+	DefaultLease = 2 * time.Minute
+	// DefaultBatch is the first size of a claim, which then adapts to the load.
+	DefaultBatch = 100
+	// DefaultConcurrency is how many deliveries run at once: they wait for a network.
+	DefaultConcurrency = 50
+)
+
+// repairInterval is how often a dispatcher looks for alarms that no timer would fire.
+const repairInterval = 5 * time.Second
+
+// DispatcherOptions configure a [Dispatcher]. The zero value is usable.
+type DispatcherOptions struct {
+	// Tick is the longest time between two looks for due alarms. Default: [DefaultTick].
+	Tick time.Duration
+	// Lease is how long a claim holds without renewal. Default: [DefaultLease].
+	Lease time.Duration
+	// Batch is the first size of a claim, at most [workqueue.MaxBatch]. Default: [DefaultBatch].
+	Batch int
+	// Concurrency is how many deliveries run at once. Default: [DefaultConcurrency].
+	Concurrency int
+	// ShutdownTimeout is how long Run waits for deliveries that are under way, before it breaks them off.
+	// Default: [workqueue.DefaultShutdownTimeout].
+	ShutdownTimeout time.Duration
+	// Redact rewrites errors before they are stored. Default: they are stored as they are.
+	Redact workqueue.Redactor
+	// NoListen turns notifications off: the dispatcher polls. For connections through a transaction pooler.
+	NoListen bool
+	// ListenConfig connects the listener past a pooler. Default: the pool's own configuration.
+	ListenConfig *pgx.ConnConfig
+}
+
+func (o DispatcherOptions) withDefaults() DispatcherOptions {
+	setDefault(&o.Tick, DefaultTick)
+	setDefault(&o.Lease, DefaultLease)
+	setDefault(&o.Batch, DefaultBatch)
+	setDefault(&o.Concurrency, DefaultConcurrency)
+	return o
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (o DispatcherOptions) worker() timers.WorkerOptions {
+	return timers.WorkerOptions{NoSchedules: true, WorkerOptions: workqueue.WorkerOptions{
+		Concurrency:     o.Concurrency,
+		ClaimLimit:      o.Batch,
+		Lease:           o.Lease,
+		PollInterval:    o.Tick,
+		ShutdownTimeout: o.ShutdownTimeout,
+		Redact:          o.Redact,
+		NoListen:        o.NoListen,
+		ListenConfig:    o.ListenConfig,
+	}}
+}
+
+// A Dispatcher delivers due alarms. Any number of them, in any number of processes, share the tables.
+type Dispatcher struct {
+	store   *Store
+	waker   Waker
+	options DispatcherOptions
+	logger  *slog.Logger
+}
+
+// NewDispatcher makes a dispatcher; Run starts it. The pool serves the settles; claims and renewals have up to
+// five connections of their own, opened with the pool's configuration.
+func NewDispatcher(pool *pgxpool.Pool, a *Alarms, waker Waker, o DispatcherOptions) (*Dispatcher, error) {
+	switch {
+	case pool == nil:
+		return nil, workqueue.Invalid("pool", "is nil")
+	case a == nil:
+		return nil, workqueue.Invalid("alarms", "are nil")
+	case waker == nil:
+		return nil, workqueue.Invalid("waker", "is nil")
+	}
+	logger := a.options.Telemetry.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	return &Dispatcher{store: a.On(pool), waker: waker, options: o.withDefaults(), logger: logger}, nil
+}
+
+// Run delivers until ctx is cancelled. Then it claims no more, waits for deliveries that are under way up to the
+// shutdown timeout, and returns nil.
+//
+// A database that goes away is waited for. Run returns an error at once if the options are wrong or if a table
+// does not fit this version of the library.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	worker := timers.NewWorker(d.store.pool, d.store.alarms.timers, d.options.worker())
+	worker.Handle(Topic, d.Deliver)
+	worker.HandleAll(func(context.Context, *timers.Delivery) error { return workqueue.Snooze(foreignDelay) })
+	ctx, stop := context.WithCancel(ctx)
+	var repairs sync.WaitGroup
+	repairs.Go(func() { d.repairs(ctx) })
+	err := worker.Run(ctx)
+	stop()
+	repairs.Wait()
+	return err
+}
+
+// Deliver is the handler of the alarms' timers, for a [timers.Worker] of your own that serves other topics, too:
+//
+//	worker.Handle(alarms.Topic, dispatcher.Deliver)
+//
+// Call [Dispatcher.Repair] from time to time beside it.
+func (d *Dispatcher) Deliver(ctx context.Context, t *timers.Delivery) error {
+	id, err := alarmID(t.Key)
+	if err != nil {
+		return workqueue.Permanent(err)
+	}
+	list, err := d.store.beginAll(ctx, []uuid.UUID{id})
+	if err != nil {
+		d.logger.WarnContext(ctx, "an alarm could not be read", slog.String("alarm", id.String()), slog.Any("error", err))
+		return workqueue.Snooze(unreadDelay) // nothing was delivered, so nothing failed
+	}
+	if len(list) == 0 {
+		return workqueue.Cancelled(ErrEnded.Error())
+	}
+	due := Due{Alarm: list[0], Nominal: t.FireAt.UTC(), Attempt: t.Attempt, tx: deliveryTx(t)}
+	err = d.wake(ctx, newWake(due))
+	if interrupted(ctx) {
+		return errors.Join(err, context.Cause(ctx)) // the delivery did not fail: it was broken off
+	}
+	return d.settle(ctx, due, d.redacted(ctx, err))
+}
+
+// unreadDelay is how long an alarm rests that could not be read: the trouble is the database's.
+const unreadDelay = time.Second
+
+// wake contains panics: they are failed deliveries.
+func (d *Dispatcher) wake(ctx context.Context, w Wake) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return d.waker.Wake(ctx, w)
+}
+
+// interrupted tells whether the claim has ended under the delivery, so that there is nothing of it to record.
+func interrupted(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return errors.Is(cause, workqueue.ErrRowCancelled) || errors.Is(cause, workqueue.ErrShutdown) || errors.Is(cause, workqueue.ErrLeaseLost)
+}
+
+// redacted is the error as it may be stored. Should the hook panic, the text is withheld: it may hold a secret.
+func (d *Dispatcher) redacted(ctx context.Context, err error) (redacted error) {
+	if err == nil || d.options.Redact == nil {
+		return err
+	}
+	defer func() {
+		if recover() != nil {
+			redacted = errors.New("withheld: the Redact hook panicked")
+		}
+	}()
+	return errors.New(d.options.Redact(ctx, storable(err).Error()))
+}
+
+// settleTries is how often a settle is tried, so that an instant of trouble with the database does not deliver a
+// wake twice; settlePause comes between two tries.
+const (
+	settleTries = 3
+	settlePause = 200 * time.Millisecond
+)
+
+// settle is repeated while the database fails. A repeated settle whose first reply was lost finds the claim settled.
+func (d *Dispatcher) settle(ctx context.Context, due Due, cause error) (err error) {
+	for try := 1; ; try++ {
+		err = d.conclude(ctx, due, cause)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, ErrEnded):
+			d.logger.InfoContext(ctx, "alarm ended during its delivery", slog.String("alarm", due.ID))
+			return nil
+		case errors.Is(err, workqueue.ErrLeaseLost) || ctx.Err() != nil || try == settleTries:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(settlePause):
+		}
+	}
+}
+
+// conclude is the one place that decides what a delivery, or its failure, means for the alarm.
+func (d *Dispatcher) conclude(ctx context.Context, due Due, cause error) error {
+	if cause != nil && due.Attempt < due.MaxFailures {
+		d.logger.WarnContext(ctx, "wake failed and will be repeated", slog.String("alarm", due.ID), slog.Int("attempt", due.Attempt))
+		return d.store.RecordRetry(ctx, due, Ladder.Delay(due.Attempt), cause)
+	}
+	next, ok, err := d.next(ctx, due)
+	switch {
+	case err != nil:
+		return err
+	case cause == nil && ok:
+		return d.store.Reschedule(ctx, due, next)
+	case cause == nil:
+		return d.store.MarkFired(ctx, due)
+	}
+	d.logger.ErrorContext(ctx, "wake failed for good", slog.String("alarm", due.ID), slog.Int("attempt", due.Attempt), slog.Bool("series goes on", ok))
+	if ok {
+		return d.store.RescheduleAfterFailure(ctx, due, next, cause)
+	}
+	return d.store.MarkFailed(ctx, due, cause)
+}
+
+// next is the next time of a series; a once alarm has none.
+func (d *Dispatcher) next(ctx context.Context, due Due) (next time.Time, ok bool, err error) {
+	if due.Kind != KindCron {
+		return time.Time{}, false, nil
+	}
+	err = d.store.do(ctx, func(tx workqueue.Tx) error {
+		now, err := clock(ctx, tx)
+		next, ok = due.next(due.Nominal, now)
+		return err
+	})
+	if err == nil && !ok {
+		d.logger.WarnContext(ctx, "the series has no next time and ends", slog.String("alarm", due.ID))
+	}
+	return next, ok, err
+}

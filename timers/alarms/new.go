@@ -1,0 +1,155 @@
+package alarms
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A New is an alarm to create. OwnerDID, UserID, Kind and WakeMessage have to be set, and when it fires: of a
+// once alarm one of FireAt and Delay, of a cron alarm CronExpr.
+type New struct {
+	OwnerDID string // at most [MaxOwner] bytes
+	UserID   string // at most [MaxOwner] bytes
+	Label    string // at most [MaxLabel] bytes
+	Kind     string // [KindOnce] or [KindCron]
+
+	// FireAt has to lie in the future, by the database's clock.
+	FireAt time.Time
+	// Delay is from now, by the database's clock, at most [MaxDelay].
+	Delay time.Duration
+
+	// CronExpr is five fields, a descriptor such as @daily, or @every with a duration, see package schedule.
+	CronExpr string
+	// Timezone is the IANA zone of CronExpr. Default: UTC. A once alarm has none.
+	Timezone string
+
+	ConversationID string          // at most [MaxConversation] bytes
+	WakeMessage    string          // at most [Options].MaxPayload bytes
+	Payload        json.RawMessage // JSON that jsonb takes, at most [Options].MaxPayload bytes. Default: {}
+
+	// IdempotencyKey makes creating an alarm repeatable: of the owner's alarms with one key only the first is
+	// written, for as long as its row is there. Default: none.
+	IdempotencyKey string
+
+	// MaxFailures is how often a firing is delivered before it is given up, at most [MaxMaxFailures].
+	// Default: [Options].MaxFailures.
+	MaxFailures int
+}
+
+// complete fills in the defaults.
+func (n New) complete(o Options) New {
+	if n.MaxFailures == 0 {
+		n.MaxFailures = o.MaxFailures
+	}
+	if len(n.Payload) == 0 {
+		n.Payload = json.RawMessage("{}")
+	}
+	if n.Timezone == "" || n.Kind == KindOnce {
+		n.Timezone = "UTC"
+	}
+	return n
+}
+
+// check names fields as the REST API does.
+func (n New) check(o Options) error {
+	return workqueue.FirstError(
+		checkRequired("owner_did", n.OwnerDID, MaxOwner),
+		checkRequired("user_id", n.UserID, MaxOwner),
+		checkText("label", n.Label, MaxLabel),
+		n.checkKind(),
+		checkText("conversation_id", n.ConversationID, MaxConversation),
+		checkRequired("wake_message", n.WakeMessage, o.MaxPayload),
+		checkPayload(n.Payload, o.MaxPayload),
+		checkText("idempotency_key", n.IdempotencyKey, MaxIdempotencyKey),
+		checkMaxFailures(n.MaxFailures),
+	)
+}
+
+func (n New) checkKind() error {
+	switch n.Kind {
+	case KindOnce:
+		return n.checkOnce()
+	case KindCron:
+		return n.checkCron()
+	}
+	return workqueue.Invalid("kind", "is %q, it must be %q or %q", clip(n.Kind), KindOnce, KindCron)
+}
+
+func (n New) checkOnce() error {
+	switch {
+	case n.CronExpr != "":
+		return workqueue.Invalid("cron_expr", "is for kind %q", KindCron)
+	case n.Delay != 0 && !n.FireAt.IsZero():
+		return workqueue.Invalid("delay_seconds", "is set, and so is fire_at: one of them says when")
+	case n.Delay == 0 && n.FireAt.IsZero():
+		return workqueue.Invalid("fire_at", "is missing, and so is delay_seconds: one of them has to say when")
+	case n.Delay < 0 || n.Delay > MaxDelay:
+		return workqueue.Invalid("delay_seconds", "is %d, it must be between 1 and %d", int64(n.Delay.Seconds()), int64(MaxDelay.Seconds()))
+	case n.FireAt.Year() > lastYear:
+		return workqueue.Invalid("fire_at", "is in the year %d, the last is %d", n.FireAt.Year(), lastYear)
+	}
+	return nil
+}
+
+// lastYear is the last for which the core plans.
+const lastYear = 9998
+
+func (n New) checkCron() error {
+	switch {
+	case !n.FireAt.IsZero():
+		return workqueue.Invalid("fire_at", "is for kind %q", KindOnce)
+	case n.Delay != 0:
+		return workqueue.Invalid("delay_seconds", "is for kind %q", KindOnce)
+	}
+	if err := workqueue.FirstError(checkRequired("cron_expr", n.CronExpr, MaxCronExpr), checkText("timezone", n.Timezone, MaxTimezone)); err != nil {
+		return err
+	}
+	_, err := parse(n.CronExpr, n.Timezone)
+	return err
+}
+
+// parse reads a cron rule and names the field that is wrong with it.
+func parse(expr, zone string) (*schedule.Schedule, error) {
+	s, err := schedule.Parse(expr, zone)
+	if err == nil {
+		return s, nil
+	}
+	field, reason := "cron_expr", err.Error()
+	if e, ok := err.(*schedule.Error); ok {
+		if reason = e.Field + " " + e.Reason; e.Field == "zone" {
+			field, reason = "timezone", e.Reason
+		}
+	}
+	return nil, workqueue.Invalid(field, "%s", reason)
+}
+
+func checkRequired(field, s string, limit int) error {
+	if strings.TrimSpace(s) == "" {
+		return workqueue.Invalid(field, "is missing")
+	}
+	return checkText(field, s, limit)
+}
+
+func checkText(field, s string, limit int) error {
+	return workqueue.FirstError(workqueue.CheckSize(field, len(s), limit), workqueue.CheckText(field, s))
+}
+
+func checkMaxFailures(n int) error {
+	if n < 1 || n > MaxMaxFailures {
+		return workqueue.Invalid("max_failures", "is %d, it must be between 1 and %d", n, MaxMaxFailures)
+	}
+	return nil
+}
+
+// clip keeps messages short that quote what may be a lot of anything.
+func clip(s string) string {
+	const most = 50
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "..."
+	}
+	return s
+}

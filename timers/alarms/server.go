@@ -1,0 +1,287 @@
+package alarms
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// OpenAPI is the REST API as an OpenAPI 3.1 document, which GET /openapi.json serves.
+//
+//go:embed openapi.json
+var OpenAPI []byte
+
+// Defaults of [ServerOptions].
+const (
+	// DefaultMaxBody leaves room for the largest payload beside the other fields.
+	DefaultMaxBody = 256 << 10
+	// DefaultRate and DefaultBurst bound the requests of one owner: more than an agent has reason to make.
+	DefaultRate  = 20 // a second
+	DefaultBurst = 40
+)
+
+// Limits in time that protect a server from slow clients, and clients from a slow database.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 15 * time.Second
+	writeTimeout      = 30 * time.Second
+	idleTimeout       = 2 * time.Minute
+	requestTimeout    = 10 * time.Second
+	healthTimeout     = 2 * time.Second
+	maxHeader         = 32 << 10 // bytes
+)
+
+// ServerOptions configure a [Server]. The zero value is usable.
+type ServerOptions struct {
+	// MaxBody bounds the body of a request, in bytes; what is larger is answered 413. Default: [DefaultMaxBody].
+	MaxBody int64
+
+	// Rate is how many requests a second one owner may make, on average, and Burst how many at once; what is more is
+	// answered 429. It is counted in the memory of each process. Negative Rate: no limit. Defaults: [DefaultRate]
+	// and [DefaultBurst].
+	Rate  float64
+	Burst int
+
+	// Version is what GET / and GET /healthz answer. Default: "unknown".
+	Version string
+
+	// Logger receives failures of our own. No log has payloads, messages or tokens. Default: slog.Default.
+	Logger *slog.Logger
+}
+
+// A Server is the REST API: an [http.Handler].
+type Server struct {
+	store   *Store
+	auth    Authenticator
+	options ServerOptions
+	buckets *buckets // nil: no limit
+	mux     *http.ServeMux
+}
+
+// A route is a method on a path.
+type route struct {
+	method, path string
+	handle       http.HandlerFunc
+}
+
+// NewServer makes a server over [Alarms.On]. Without an Authenticator there is none.
+func NewServer(store *Store, auth Authenticator, o ServerOptions) (*Server, error) {
+	switch {
+	case store == nil || store.pool == nil:
+		return nil, workqueue.Invalid("store", "is nil, or inside a transaction")
+	case auth == nil:
+		return nil, workqueue.Invalid("authenticator", "is nil: nobody could be told from anybody")
+	case o.MaxBody < 0 || o.Burst < 0:
+		return nil, workqueue.Invalid("server options", "are negative")
+	}
+	setDefault(&o.MaxBody, DefaultMaxBody)
+	setDefault(&o.Rate, DefaultRate)
+	setDefault(&o.Burst, DefaultBurst)
+	setDefault(&o.Version, "unknown")
+	setDefault(&o.Logger, slog.Default())
+	s := &Server{store: store, auth: auth, options: o}
+	if o.Rate > 0 {
+		s.buckets = newBuckets(o.Rate, o.Burst)
+	}
+	s.mux = s.routes()
+	return s, nil
+}
+
+func (s *Server) table() []route {
+	return []route{
+		{"GET", "/", s.root},
+		{"GET", "/healthz", s.health},
+		{"GET", "/openapi.json", s.openAPI},
+		{"POST", "/v1/alarms", s.owned(s.create)},
+		{"GET", "/v1/alarms", s.owned(s.list)},
+		{"GET", "/v1/alarms/{id}", s.owned(s.get)},
+		{"DELETE", "/v1/alarms/{id}", s.owned(s.cancel)},
+	}
+}
+
+// routes answers other methods and other paths itself, so that every answer is an envelope.
+func (s *Server) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	allowed := map[string][]string{}
+	for _, r := range s.table() {
+		pattern := strings.TrimSuffix(r.path, "/") // only "/" ends with one, and stands for itself alone
+		if pattern == "" {
+			pattern = "/{$}"
+		}
+		mux.HandleFunc(r.method+" "+pattern, r.handle)
+		allowed[pattern] = append(allowed[pattern], r.method)
+	}
+	for pattern, methods := range allowed {
+		slices.Sort(methods)
+		mux.HandleFunc(pattern, wrongMethod(strings.Join(methods, ", ")))
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusNotFound, answerError{Code: codeNotFound, Message: "there is nothing here"})
+	})
+	return mux
+}
+
+func wrongMethod(allowed string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", allowed)
+		refuse(w, http.StatusMethodNotAllowed, answerError{Code: codeMethodNotAllowed, Message: "this path takes " + allowed})
+	}
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	s.mux.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// HTTP is a [http.Server] for the handler, with time and size limits set.
+func (s *Server) HTTP() *http.Server {
+	return &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelWarn),
+	}
+}
+
+// owned authenticates and limits before anything else is looked at.
+func (s *Server) owned(handle func(http.ResponseWriter, *http.Request, Owner) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		owner, err := s.auth.Authenticate(r)
+		switch {
+		case errors.Is(err, ErrUnauthorized), err == nil && owner.DID == "":
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			refuse(w, http.StatusUnauthorized, answerError{Code: codeUnauthorized, Message: "missing or invalid bearer token"})
+			return
+		case err != nil:
+			s.trouble(w, r, err)
+			return
+		}
+		if !s.admit(w, owner) {
+			return
+		}
+		if err := handle(w, r, owner); err != nil && !refuseError(w, err) {
+			s.trouble(w, r, err)
+		}
+	}
+}
+
+func (s *Server) admit(w http.ResponseWriter, owner Owner) bool {
+	if s.buckets == nil {
+		return true
+	}
+	wait, ok := s.buckets.take(owner.DID, time.Now())
+	if !ok {
+		w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
+		refuse(w, http.StatusTooManyRequests, answerError{Code: codeRateLimited, Message: "too many requests of this owner", Retryable: true})
+	}
+	return ok
+}
+
+// trouble is ours: the client learns no more than that.
+func (s *Server) trouble(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != context.Canceled { // otherwise the client has gone
+		s.options.Logger.ErrorContext(r.Context(), "request failed", slog.String("method", r.Method), slog.String("route", r.Pattern), slog.Any("error", err))
+	}
+	refuse(w, http.StatusInternalServerError, answerError{Code: codeInternal, Message: "internal error", Retryable: true})
+}
+
+func (s *Server) create(w http.ResponseWriter, r *http.Request, owner Owner) error {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.options.MaxBody))
+	if err != nil {
+		return readError(err)
+	}
+	n, err := parseCreate(body)
+	if err != nil {
+		return err
+	}
+	n.OwnerDID, n.UserID = owner.DID, owner.UserID
+	a, deduped, err := s.store.CreateAlarm(r.Context(), n)
+	if err != nil {
+		return err
+	}
+	answer(w, createAnswer{ID: a.ID, NextFireAt: a.NextFireAt, Status: a.Status, Deduped: deduped})
+	return nil
+}
+
+// readError tells a body that is too large from one that did not come.
+func readError(err error) error {
+	if errors.As(err, new(*http.MaxBytesError)) {
+		return err
+	}
+	return workqueue.Invalid("body", "did not arrive")
+}
+
+func (s *Server) list(w http.ResponseWriter, r *http.Request, owner Owner) error {
+	limit, err := parseLimit(r)
+	if err != nil {
+		return err
+	}
+	list, err := s.store.ListAlarms(r.Context(), owner.DID, limit)
+	if err != nil {
+		return err
+	}
+	views := make([]View, len(list))
+	for i, a := range list {
+		views[i] = ViewOf(a)
+	}
+	answer(w, map[string]any{"alarms": views, "count": len(views)})
+	return nil
+}
+
+func (s *Server) get(w http.ResponseWriter, r *http.Request, owner Owner) error {
+	a, err := s.store.GetAlarm(r.Context(), r.PathValue("id"), owner.DID)
+	if err == nil {
+		answer(w, ViewOf(a))
+	}
+	return err
+}
+
+func (s *Server) cancel(w http.ResponseWriter, r *http.Request, owner Owner) error {
+	a, err := s.store.CancelAlarm(r.Context(), r.PathValue("id"), owner.DID)
+	if err == nil {
+		answer(w, ViewOf(a))
+	}
+	return err
+}
+
+func (s *Server) root(w http.ResponseWriter, _ *http.Request) {
+	answer(w, map[string]string{"service": "txwork-alarms", "version": s.options.Version, "health": "/healthz", "openapi": "/openapi.json"})
+}
+
+// health tells whether the database answers.
+func (s *Server) health(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
+	defer cancel()
+	err := s.store.do(ctx, func(tx workqueue.Tx) error { _, err := clock(ctx, tx); return err })
+	if err != nil {
+		write(w, http.StatusServiceUnavailable, envelope{
+			Data:  s.healthData("unavailable", false),
+			Error: &answerError{Code: codeUnavailable, Message: "the database does not answer", Retryable: true},
+		})
+		return
+	}
+	answer(w, s.healthData("ok", true))
+}
+
+func (s *Server) healthData(status string, db bool) map[string]any {
+	return map[string]any{"status": status, "version": s.options.Version, "db": db}
+}
+
+func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(OpenAPI)
+}

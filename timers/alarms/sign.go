@@ -1,0 +1,134 @@
+package alarms
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Headers of a signed wake, by the Standard Webhooks specification.
+const (
+	HeaderID        = "webhook-id"
+	HeaderTimestamp = "webhook-timestamp"
+	HeaderSignature = "webhook-signature"
+)
+
+// DefaultTolerance is how far a wake's time may be from the receiver's: clocks differ, and the way takes time.
+const DefaultTolerance = 5 * time.Minute
+
+// Reasons to refuse a wake.
+var (
+	ErrSignature = errors.New("the signature is missing or wrong")
+	ErrStale     = errors.New("the time of the signature is too far from now")
+)
+
+const (
+	secretPrefix    = "whsec_"
+	signatureScheme = "v1,"
+	minSecret       = 24 // in bytes, as the specification has it
+	maxSecret       = 64
+)
+
+// A Signer signs and verifies with a set of secrets. It is safe for concurrent use.
+type Signer struct{ secrets [][]byte }
+
+// NewSigner reads secrets of the form "whsec_" and base64 of 24 to 64 bytes; at least one.
+func NewSigner(secrets ...string) (*Signer, error) {
+	if len(secrets) == 0 {
+		return nil, workqueue.Invalid("secret", "is missing")
+	}
+	s := &Signer{}
+	for _, text := range secrets {
+		secret, err := parseSecret(text)
+		if err != nil {
+			return nil, err
+		}
+		s.secrets = append(s.secrets, secret)
+	}
+	return s, nil
+}
+
+// parseSecret never quotes what it refuses.
+func parseSecret(text string) ([]byte, error) {
+	encoded, found := strings.CutPrefix(text, secretPrefix)
+	if !found {
+		return nil, workqueue.Invalid("secret", "does not begin with %q", secretPrefix)
+	}
+	secret, err := base64.StdEncoding.DecodeString(encoded)
+	switch {
+	case err != nil:
+		return nil, workqueue.Invalid("secret", "is not base64 after %q", secretPrefix)
+	case len(secret) < minSecret || len(secret) > maxSecret:
+		return nil, workqueue.Invalid("secret", "has %d bytes, it must have %d to %d", len(secret), minSecret, maxSecret)
+	}
+	return secret, nil
+}
+
+// Sign sets the three headers of a message.
+func (s *Signer) Sign(h http.Header, id string, at time.Time, body []byte) {
+	timestamp := strconv.FormatInt(at.Unix(), 10)
+	signatures := make([]string, len(s.secrets))
+	for i, secret := range s.secrets {
+		signatures[i] = signatureScheme + base64.StdEncoding.EncodeToString(sign(secret, id, timestamp, body))
+	}
+	h.Set(HeaderID, id)
+	h.Set(HeaderTimestamp, timestamp)
+	h.Set(HeaderSignature, strings.Join(signatures, " "))
+}
+
+func sign(secret []byte, id, timestamp string, body []byte) []byte {
+	mac := hmac.New(sha256.New, secret)
+	for _, part := range []string{id, ".", timestamp, "."} {
+		mac.Write([]byte(part))
+	}
+	mac.Write(body)
+	return mac.Sum(nil)
+}
+
+// Verify checks a received message, whose body has to be as it came: one of its signatures has to be of one of
+// the secrets, and its time within the tolerance of this machine's clock; 0 is [DefaultTolerance]. The error is
+// [ErrSignature] or [ErrStale]. A message may still come twice: remember its webhook-id for at least as long as
+// the tolerance.
+func (s *Signer) Verify(h http.Header, body []byte, tolerance time.Duration) error {
+	id, timestamp := h.Get(HeaderID), h.Get(HeaderTimestamp)
+	seconds, err := strconv.ParseInt(timestamp, 10, 64)
+	if id == "" || err != nil || !s.matches(h.Get(HeaderSignature), id, timestamp, body) {
+		return ErrSignature
+	}
+	if tolerance == 0 {
+		tolerance = DefaultTolerance
+	}
+	if time.Since(time.Unix(seconds, 0)).Abs() > tolerance {
+		return ErrStale
+	}
+	return nil
+}
+
+// maxSignatures bounds the work that a header can ask for.
+const maxSignatures = 20
+
+// matches compares every signature with that of every secret, so that its time tells nothing.
+func (s *Signer) matches(header, id, timestamp string, body []byte) bool {
+	given := strings.Fields(header)
+	if len(given) > maxSignatures {
+		return false
+	}
+	match := 0
+	for _, secret := range s.secrets {
+		want := sign(secret, id, timestamp, body)
+		for _, text := range given {
+			encoded, _ := strings.CutPrefix(text, signatureScheme)
+			got, _ := base64.StdEncoding.DecodeString(encoded)
+			match |= subtle.ConstantTimeCompare(want, got)
+		}
+	}
+	return match == 1
+}

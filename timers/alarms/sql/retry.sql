@@ -1,0 +1,9 @@
+-- active -> active: a delivery failed and will be tried again after a delay in microseconds. Of a delivery that
+-- never reported, nobody counted the failure: the number of the timer's attempt did. Guarded as fired.sql is.
+UPDATE {{.Table}} AS a
+SET next_fire_at = statement_timestamp() + $2::bigint * interval '1 microsecond',
+    failure_count = $3::int,
+    last_error = $4::text,
+    claimed_at = NULL,
+    updated_at = statement_timestamp()
+WHERE a.id = $1::uuid AND a.status = 'active'

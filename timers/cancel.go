@@ -1,0 +1,63 @@
+package timers
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// cancelReason is what a cancelled timer has as its last error.
+const cancelReason = "by its key"
+
+// Cancel cancels timers in the application's transaction and returns the keys of those for which it did
+// something, in byte order. A timer that waits ends as Failed, with its time of cancellation. One that is
+// firing has its handler's context cancelled, and ends when that returns, as cancelled unless it succeeds
+// all the same; if it was set again while it fires, that is dropped. A key without a timer, or of one that
+// has ended or was cancelled before, is no error: the timer will not fire.
+//
+// Errors, locks and their duration are those of [Timers.Set].
+func (t *Timers) Cancel(ctx context.Context, tx workqueue.Tx, keys ...string) ([]string, error) {
+	for i, key := range keys {
+		if err := checkKey(key); err != nil {
+			return nil, &TimerError{Index: i, Count: len(keys), Err: err}
+		}
+	}
+	cancelled := make([]string, 0, len(keys))
+	for chunk := range chunks(slices.Compact(slices.Sorted(slices.Values(keys))), func(string) int { return MaxKey }) {
+		some, err := t.cancelChunk(ctx, tx, chunk)
+		if err != nil {
+			return nil, err
+		}
+		cancelled = append(cancelled, some...)
+	}
+	return cancelled, nil
+}
+
+func (t *Timers) cancelChunk(ctx context.Context, tx workqueue.Tx, keys []string) ([]string, error) {
+	byID := make(map[uuid.UUID]string, len(keys))
+	done := make(map[string]bool, len(keys))
+	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+		var id uuid.UUID
+		var key string
+		var rearmed bool
+		err := scan(&id, &key, &rearmed)
+		byID[id] = key
+		done[key] = rearmed
+		return err
+	}, t.statements.cancel, keys)
+	if err != nil || len(byID) == 0 {
+		return nil, err
+	}
+	ids := make([]uuid.UUID, 0, len(byID))
+	for id := range byID {
+		ids = append(ids, id)
+	}
+	changed, err := t.table.In(tx).Cancel(ctx, ids, cancelReason)
+	for _, id := range changed {
+		done[byID[id]] = true
+	}
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !done[key] }), err
+}

@@ -1,0 +1,134 @@
+package timers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func TestCancelOfWhatIsNotFiring(t *testing.T) {
+	t.Parallel()
+	for _, w := range ways() {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			f := newTimers(t)
+			f.set(timers.Timer{Key: "a", Topic: "t", FireAt: tomorrow}, timers.Timer{Key: "b", Topic: "t", FireAt: tomorrow}, timers.Timer{Key: "done", Topic: "t"})
+			id, token := f.firing()
+			if err := settles["ack"](f, id, token); err != nil {
+				t.Fatal(err)
+			}
+			tx, end := w.begin(f)
+			got, err := f.timers.Cancel(t.Context(), tx, "b", "unknown", "done", "a", "a")
+			if err != nil || fmt.Sprint(got) != "[a b]" {
+				t.Errorf("cancelled %v, %v", got, err)
+			}
+			again, err := f.timers.Cancel(t.Context(), tx, "a", "b")
+			if err != nil || len(again) != 0 {
+				t.Errorf("again: %v, %v", again, err)
+			}
+			end(true)
+			if i := f.get("a"); i.Status != workqueue.Failed || i.CancelledAt == nil || i.LastError != "cancelled: by its key" {
+				t.Errorf("got %+v", i)
+			}
+			if i := f.get("done"); i.Status != workqueue.Done {
+				t.Errorf("got %+v", i)
+			}
+		})
+	}
+}
+
+func TestCancelOfARolledBackTransactionCancelsNothing(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	f.set(timers.Timer{Key: "k", Topic: "t", FireAt: tomorrow})
+	tx, end := beginSQL(f)
+	if _, err := f.timers.Cancel(t.Context(), tx, "k"); err != nil {
+		t.Fatal(err)
+	}
+	end(false)
+	if got := f.get("k"); got.Status != workqueue.Ready {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestCancelOfAFiringCancelsItsHandlersContext(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	begun, cause := make(chan struct{}), make(chan error, 1)
+	f.worker(timersOnly(), func(w *timers.Worker) {
+		w.HandleAll(func(ctx context.Context, _ *timers.Delivery) error {
+			close(begun)
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+			return ctx.Err()
+		})
+	})
+	f.set(timers.Timer{Key: "k", Topic: "t"})
+	receive(t, begun)
+	f.set(timers.Timer{Key: "k", Topic: "t", FireAt: tomorrow})
+	if got := f.cancel("k"); len(got) != 1 {
+		t.Errorf("cancelled %v", got)
+	}
+	if got := f.get("k"); got.RearmAt != nil {
+		t.Error("what was set during the firing is still there")
+	}
+	if err := receive(t, cause); !errors.Is(err, workqueue.ErrRowCancelled) {
+		t.Errorf("the context was cancelled because of %v", err)
+	}
+	f.until("it has ended", func() bool { return f.get("k").Status == workqueue.Failed })
+	if got := f.get("k"); got.CancelledAt == nil {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// The last word of the application holds, whichever it is.
+func TestSetAndCancelDuringOneFiring(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"ack", "fail", "abandon", "SQL reap"} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			f := newTimers(t)
+			f.set(timers.Timer{Key: "k", Topic: "t"})
+			id, token := f.firing()
+			f.cancel("k")
+			f.set(timers.Timer{Key: "k", Topic: "new", FireAt: tomorrow})
+			if got := f.cancel("k"); len(got) != 1 { // the firing was cancelled before; what was set is dropped
+				t.Errorf("cancelled %v", got)
+			}
+			if got := f.get("k"); got.RearmAt != nil || got.Status != workqueue.InProgress {
+				t.Errorf("got %+v", got)
+			}
+			f.set(timers.Timer{Key: "k", Topic: "last", FireAt: tomorrow})
+			if err := settles[end](f, id, token); err != nil {
+				t.Fatal(err)
+			}
+			if got := f.get("k"); got.Status != workqueue.Ready || got.Topic != "last" || got.CancelledAt != nil || !got.DueAt.Equal(tomorrow) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+// The core's own cancel, by id, as the CLI and the dashboard use it.
+func TestTheCoresCancelDropsWhatWasSetDuringTheFiring(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	f.set(timers.Timer{Key: "k", Topic: "t"})
+	id, token := f.firing()
+	f.set(timers.Timer{Key: "k", Topic: "new", FireAt: tomorrow})
+	if _, err := f.timers.Table().On(f.Pool).Cancel(t.Context(), []uuid.UUID{id}, "by an operator"); err != nil {
+		t.Fatal(err)
+	}
+	if err := settles["abandon"](f, id, token); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.get("k"); got.Status != workqueue.Failed || got.LastError != "cancelled: by an operator" {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -1,0 +1,73 @@
+package timers
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A Delivery is a firing timer in the hands of its handler. Its fields are the handler's to keep or change. A
+// handler's test may make one by itself, without [Delivery.Tx].
+type Delivery struct {
+	ID          uuid.UUID // with Generation, the idempotency key of a firing: the same on every attempt of it
+	Key         string
+	Topic       string
+	FireAt      time.Time // nominal: retries never change it
+	Payload     []byte    // never nil
+	Headers     map[string]string
+	Schedule    string // of which it is an occurrence; empty for none
+	Generation  int    // how often the timer had been set when this attempt began
+	Attempt     int    // 1 is the first
+	MaxAttempts int
+	CreatedAt   time.Time     // when the timer was first set
+	DueAt       time.Time     // when this attempt became due
+	Late        time.Duration // how long after FireAt this attempt begins, by the database's clock
+
+	claim *workqueue.Claim[columns]
+}
+
+// A Handler handles one firing. Its result settles it: nil means that the timer has fired,
+// [workqueue.Permanent], [workqueue.Snooze], [workqueue.RetryAfter] and [workqueue.Cancelled] say what else,
+// and any other error, or a panic, is a failed attempt. It is called again for a firing that it has handled
+// before when the settle was lost, see [Delivery.Tx].
+//
+// The context is cancelled when the lease is lost, when the timer is cancelled, when the handler's time is
+// up, and late in a shutdown; [context.Cause] tells which. It carries the firing's span.
+type Handler = func(ctx context.Context, d *Delivery) error
+
+// Tx runs fn in a transaction and settles the firing in it: what fn writes commits if and only if the settle
+// does, so its effect happens exactly once. The result of fn is the outcome, as with a [Handler]; any error
+// that is no outcome rolls the writes back and is returned; return it from the handler.
+//
+// Call it once. After it has returned nil the firing is settled, whatever the handler returns. If the lease
+// was lost nothing is written, and the error is [workqueue.ErrLeaseLost].
+func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	if d.claim == nil {
+		return errors.New("txwork: this Delivery comes from no worker: it has nothing to settle")
+	}
+	return d.claim.Tx(ctx, fn)
+}
+
+func newDelivery(c *workqueue.Claim[columns], now time.Time) *Delivery {
+	return &Delivery{
+		ID:          c.ID,
+		Key:         c.Body.key,
+		Topic:       c.Body.topic,
+		FireAt:      c.Body.fireAt,
+		Payload:     c.Body.payload,
+		Headers:     c.Headers,
+		Schedule:    value(c.Body.schedule),
+		Generation:  c.Body.generation,
+		Attempt:     c.Attempt,
+		MaxAttempts: c.MaxAttempts,
+		CreatedAt:   c.CreatedAt,
+		DueAt:       c.DueAt,
+		Late:        max(now.Sub(c.Body.fireAt), 0),
+		claim:       c,
+	}
+}

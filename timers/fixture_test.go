@@ -1,0 +1,235 @@
+package timers_test
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jmoiron/sqlx"
+	"go.uber.org/goleak"
+
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what takes milliseconds.
+const patience = 30 * time.Second
+
+// fixture is timers in a schema of their own.
+type fixture struct {
+	*testing.T
+	*pgtest.DB
+	timers *timers.Timers
+	table  string // qualified
+}
+
+// newTimers makes the tables and opens Timers on them. Failed attempts come back after an hour, so that a
+// test sees the state they leave behind.
+func newTimers(t *testing.T, configure ...func(*timers.Options)) *fixture {
+	t.Helper()
+	db := pgtest.New(t)
+	o := timers.Options{
+		Schema:    db.Schema,
+		Retry:     workqueue.Retry{Growth: workqueue.Constant, Base: time.Hour, Cap: time.Hour},
+		Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)},
+	}
+	for _, change := range configure {
+		change(&o)
+	}
+	ts, err := timers.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{T: t, DB: db, timers: ts, table: ts.Table().Name()}
+	up, _, err := timers.DDL(db.Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.exec(up)
+	return f
+}
+
+func (f *fixture) exec(query string, args ...any) {
+	f.Helper()
+	if _, err := f.Pool.Exec(f.Context(), query, args...); err != nil {
+		f.Fatalf("%s: %v", query, err)
+	}
+}
+
+// inTx runs work in a transaction that commits.
+func (f *fixture) inTx(work func(tx workqueue.Tx) error) {
+	f.Helper()
+	err := pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error { return work(workqueue.Pgx(tx)) })
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// set sets timers in a transaction of their own.
+func (f *fixture) set(all ...timers.Timer) {
+	f.Helper()
+	f.inTx(func(tx workqueue.Tx) error {
+		_, err := f.timers.Set(f.Context(), tx, all...)
+		return err
+	})
+}
+
+func (f *fixture) cancel(keys ...string) (cancelled []string) {
+	f.Helper()
+	f.inTx(func(tx workqueue.Tx) (err error) {
+		cancelled, err = f.timers.Cancel(f.Context(), tx, keys...)
+		return err
+	})
+	return cancelled
+}
+
+func (f *fixture) get(key string) (i timers.Info) {
+	f.Helper()
+	f.inTx(func(tx workqueue.Tx) (err error) {
+		i, err = f.timers.Get(f.Context(), tx, key)
+		return err
+	})
+	return i
+}
+
+// clock is the database's.
+func (f *fixture) clock() time.Time { return ask[time.Time](f, "SELECT clock_timestamp()") }
+
+// worker runs a worker until the test ends.
+func (f *fixture) worker(o timers.WorkerOptions, register func(*timers.Worker)) (stop func()) {
+	f.Helper()
+	w := timers.NewWorker(f.Pool, f.timers, o)
+	register(w)
+	ctx, cancel := context.WithCancel(f.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			f.Errorf("Run: %v", err)
+		}
+	}
+	f.Cleanup(stop)
+	return stop
+}
+
+// timersOnly is a worker without a scheduler.
+func timersOnly() timers.WorkerOptions { return timers.WorkerOptions{NoSchedules: true} }
+
+func ask[T any](f *fixture, query string, args ...any) (v T) {
+	f.Helper()
+	if err := f.Pool.QueryRow(f.Context(), query, args...).Scan(&v); err != nil {
+		f.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// until waits for a condition on the database.
+func (f *fixture) until(what string, holds func() bool) {
+	f.Helper()
+	deadline := time.Now().Add(patience)
+	for !holds() {
+		if time.Now().After(deadline) {
+			f.Fatalf("not within %v: %s", patience, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// somebodyWaits tells whether a statement on the table waits for another transaction.
+func (f *fixture) somebodyWaits() bool {
+	return ask[bool](f, "SELECT EXISTS (SELECT FROM pg_locks AS w JOIN pg_locks AS r USING (pid) WHERE NOT w.granted AND r.relation = $1::regclass)", f.table)
+}
+
+// receive waits for a value that a handler sends.
+func receive[T any](t testing.TB, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(patience):
+		t.Fatalf("nothing received within %v", patience)
+	}
+	return v
+}
+
+// A way is a library through which an application opens its transactions.
+type way struct {
+	name string
+	// begin opens a transaction; end commits it or rolls it back.
+	begin func(f *fixture) (tx workqueue.Tx, end func(commit bool))
+}
+
+func ways() []way {
+	return []way{{"pgx", beginPgx}, {"pgx unprepared", beginUnprepared}, {"database/sql", beginSQL}, {"sqlx", beginSQLX}}
+}
+
+// beginUnprepared is pgx as behind a pooler, where arguments travel as text.
+func beginUnprepared(f *fixture) (workqueue.Tx, func(bool)) {
+	config, err := pgx.ParseConfig(f.URL)
+	if err != nil {
+		f.Fatal(err)
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	conn, err := pgx.ConnectConfig(f.Context(), config)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { conn.Close(context.Background()) })
+	tx, err := conn.Begin(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	return workqueue.Pgx(tx), f.end(
+		func() error { return tx.Commit(f.Context()) },
+		func() error { return tx.Rollback(f.Context()) })
+}
+
+func beginPgx(f *fixture) (workqueue.Tx, func(bool)) {
+	tx, err := f.Pool.Begin(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	return workqueue.Pgx(tx), f.end(
+		func() error { return tx.Commit(f.Context()) },
+		func() error { return tx.Rollback(f.Context()) })
+}
+
+func beginSQL(f *fixture) (workqueue.Tx, func(bool)) {
+	tx, err := f.SQL(f.T).BeginTx(f.Context(), nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return workqueue.SQL(tx), f.end(tx.Commit, tx.Rollback)
+}
+
+func beginSQLX(f *fixture) (workqueue.Tx, func(bool)) {
+	tx, err := sqlx.NewDb(f.SQL(f.T), "pgx").BeginTxx(f.Context(), &sql.TxOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return workqueue.SQL(tx), f.end(tx.Commit, tx.Rollback)
+}
+
+func (f *fixture) end(commit, rollback func() error) func(bool) {
+	return func(keep bool) {
+		f.Helper()
+		finish := rollback
+		if keep {
+			finish = commit
+		}
+		if err := finish(); err != nil {
+			f.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package timers
+
+import "time"
+
+// Limits of a [Timer].
+const (
+	// DefaultMaxPayload is the largest payload unless [Options] say otherwise: a timer carries what its
+	// handler needs to find the rest.
+	DefaultMaxPayload = 1 << 20
+
+	// MaxKey and MaxTopic are in bytes. Keys are indexed.
+	MaxKey   = 255
+	MaxTopic = 255
+
+	// MaxHeaders is how many bytes the names and values of a timer's headers may have together.
+	MaxHeaders = 64 << 10
+
+	// MaxDelay bounds After: what is longer is a mistake in the unit. It is the longest delay of the core.
+	MaxDelay = 10 * 365 * 24 * time.Hour
+
+	// MaxPage bounds the timers of one List, and is its default.
+	MaxPage = 1000
+
+	// ReservedPrefix begins the keys of occurrences of schedules, which Set refuses.
+	ReservedPrefix = "schedule/"
+)
+
+// maxPayloadLimit is what MaxPayload may be set to: PostgreSQL takes 1 GiB in one message, and text doubles
+// a payload.
+const maxPayloadLimit = 256 << 20

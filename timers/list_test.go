@@ -1,0 +1,53 @@
+package timers_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func TestListPagesThroughAPrefix(t *testing.T) {
+	t.Parallel()
+	for _, w := range ways() {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			f := newTimers(t)
+			for _, key := range []string{"a", "b/", "b/1", "b/Ä", "b/2", "B/3", "b0", "b/\U0010FFFF"} {
+				f.set(timers.Timer{Key: key, Topic: "t", FireAt: tomorrow})
+			}
+			f.cancel("b/2")
+			tx, end := w.begin(f)
+			defer end(true)
+			list := func(filter timers.Filter) (keys []string) {
+				infos, err := f.timers.List(t.Context(), tx, filter)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, i := range infos {
+					keys = append(keys, i.Key)
+				}
+				return keys
+			}
+			same := func(got []string, want ...string) {
+				t.Helper()
+				if !slices.Equal(got, want) {
+					t.Errorf("got %q, want %q", got, want)
+				}
+			}
+			same(list(timers.Filter{}), "B/3", "a", "b/", "b/1", "b/2", "b/Ä", "b/\U0010FFFF", "b0")
+			same(list(timers.Filter{Prefix: "b/"}), "b/", "b/1", "b/2", "b/Ä", "b/\U0010FFFF")
+			same(list(timers.Filter{Prefix: "b/", Limit: 2}), "b/", "b/1")
+			same(list(timers.Filter{Prefix: "b/", After: "b/1", Limit: 2}), "b/2", "b/Ä")
+			same(list(timers.Filter{Prefix: "b/", Status: []workqueue.Status{workqueue.Failed, workqueue.Done}}), "b/2")
+			same(list(timers.Filter{Prefix: "c"}))
+			for _, bad := range []timers.Filter{{Limit: -1}, {Limit: timers.MaxPage + 1}, {Prefix: "\x00"}, {After: "\xff"}} {
+				if _, err := f.timers.List(t.Context(), tx, bad); !errors.Is(err, workqueue.ErrInvalid) {
+					t.Errorf("%+v: got %v, want ErrInvalid", bad, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,58 @@
+package timers
+
+import (
+	"time"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Options configure [Timers]. The zero value is usable and is what txwork's own migrations and CLI assume.
+//
+// MaxAttempts, Retry, Retention and FailedRetention hold for what goes through these Timers: Set, the
+// workers, and a reaper that is given their [Timers.Table]. The table's SQL functions carry the defaults.
+type Options struct {
+	// Schema holds the tables. Default: [workqueue.DefaultSchema].
+	Schema string
+
+	// MaxPayload is the largest payload in bytes, at most 256 MiB. Default: [DefaultMaxPayload].
+	MaxPayload int
+
+	// MaxAttempts bounds the attempts of a timer that does not say. Default: [workqueue.DefaultMaxAttempts].
+	MaxAttempts int
+
+	// Retry is the backoff after a failed attempt. Default: [workqueue.DefaultRetry].
+	Retry workqueue.Retry
+
+	// Retention is how long timers are kept that have fired. Default: [workqueue.DefaultRetention]. There is
+	// no deleting at once: a timer that is set again while it fires goes on in the same row.
+	Retention time.Duration
+
+	// FailedRetention is how long timers are kept that failed or were cancelled. Default 0: for ever.
+	FailedRetention time.Duration
+
+	// Lead is how long before their nominal time the occurrences of schedules become timers, see
+	// [periodic.Options]. Default 0: at the nominal time.
+	Lead time.Duration
+
+	// Telemetry says where spans, metrics, logs and events go.
+	Telemetry workqueue.Telemetry
+}
+
+func (o Options) spec() workqueue.Spec {
+	spec := Spec(o.Schema)
+	spec.MaxAttempts = o.MaxAttempts
+	spec.Retry = o.Retry
+	spec.Retention = o.Retention
+	spec.FailedRetention = o.FailedRetention
+	return spec
+}
+
+func (o Options) maxPayload() (int, error) {
+	switch {
+	case o.MaxPayload == 0:
+		return DefaultMaxPayload, nil
+	case o.MaxPayload < 0 || o.MaxPayload > maxPayloadLimit:
+		return 0, workqueue.Invalid("max payload", "is %d bytes, it must be between 1 and %d, or 0 for the default", o.MaxPayload, maxPayloadLimit)
+	}
+	return o.MaxPayload, nil
+}

@@ -1,0 +1,108 @@
+package timers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A Filter selects timers. The zero value selects the first [MaxPage].
+type Filter struct {
+	Prefix string             // of the key
+	Status []workqueue.Status // any of these; none means all
+	After  string             // the last key of the page before
+	Limit  int                // of the page; 0 is [MaxPage], which is the most
+}
+
+func (f Filter) check() error {
+	if f.Limit < 0 || f.Limit > MaxPage {
+		return workqueue.Invalid("limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
+	}
+	return workqueue.FirstError(
+		workqueue.CheckSize("prefix", len(f.Prefix), MaxKey), workqueue.CheckText("prefix", f.Prefix),
+		workqueue.CheckSize("after", len(f.After), MaxKey), workqueue.CheckText("after", f.After),
+	)
+}
+
+func (f Filter) limit() int {
+	if f.Limit == 0 {
+		return MaxPage
+	}
+	return f.Limit
+}
+
+// last is a text behind every key that has the prefix.
+func (f Filter) last() string { return f.Prefix + strings.Repeat("\U0010FFFF", MaxKey/4+1) }
+
+func (f Filter) states() []string {
+	states := make([]string, len(f.Status))
+	for i, s := range f.Status {
+		states[i] = strconv.Itoa(int(s))
+	}
+	return states
+}
+
+// Get reads a timer as tx sees it. The error is [ErrNotFound] where there is none of that key.
+func (t *Timers) Get(ctx context.Context, tx workqueue.Tx, key string) (Info, error) {
+	if err := checkKey(key); err != nil {
+		return Info{}, err
+	}
+	list, err := t.read(ctx, tx, t.statements.get, key)
+	switch {
+	case err != nil:
+		return Info{}, err
+	case len(list) == 0:
+		return Info{}, fmt.Errorf("txwork: %w: %q", ErrNotFound, key)
+	}
+	return list[0], nil
+}
+
+// List reads timers as tx sees them, in the byte order of their keys.
+func (t *Timers) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	return t.read(ctx, tx, t.statements.list, f.After, f.Prefix, f.last(), f.states(), f.limit())
+}
+
+func (t *Timers) read(ctx context.Context, tx workqueue.Tx, statement string, args ...any) (list []Info, err error) {
+	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+		var i Info
+		var headers, schedule *string
+		err := scan(&i.ID, &i.Key, &i.Topic, &i.Payload, &headers, &i.FireAt, &i.DueAt, &i.Generation, &schedule, &i.Status,
+			&i.Attempts, &i.MaxAttempts, &i.LastError, &i.CreatedAt, &i.CompletedAt, &i.CancelledAt, &i.RearmAt)
+		if err != nil {
+			return err
+		}
+		i.Schedule, i.Headers = value(schedule), decodeHeaders(headers)
+		list = append(list, i)
+		return nil
+	}, statement, args...)
+	return list, err
+}
+
+// decodeHeaders leaves out what somebody wrote by hand that is no text.
+func decodeHeaders(encoded *string) map[string]string {
+	var all map[string]any
+	if encoded == nil || json.Unmarshal([]byte(*encoded), &all) != nil {
+		return nil
+	}
+	headers := make(map[string]string, len(all))
+	for name, v := range all {
+		if s, ok := v.(string); ok {
+			headers[name] = s
+		}
+	}
+	return headers
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

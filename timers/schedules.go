@@ -1,0 +1,195 @@
+package timers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/periodic"
+)
+
+// A Schedule says when timers are set and which. Name, Expr and Topic have to be set.
+type Schedule struct {
+	Name string // the schedule's key: 1 to [periodic.MaxName] bytes
+	Expr string // a cron expression, a descriptor or an interval, see package schedule
+	Zone string // the IANA zone in which Expr is read. Default: UTC
+	Rule schedule.Rule
+
+	// Topic, Payload, Headers and MaxAttempts are those of every occurrence, as with a [Timer].
+	Topic       string
+	Payload     []byte
+	Headers     map[string]string
+	MaxAttempts int
+}
+
+// A ScheduleInfo is a schedule as the table has it, see [periodic.Info].
+type ScheduleInfo struct {
+	Schedule
+	Status     workqueue.Status
+	Paused     bool
+	NextAt     *time.Time
+	LastAt     *time.Time
+	BufferedAt *time.Time
+	Fired      int64
+	Skipped    int64
+	LastError  string
+	CreatedAt  time.Time
+}
+
+// Schedules are schedules whose occurrences are timers. They are safe for concurrent use. Every method
+// runs in the application's transaction.
+type Schedules struct {
+	timers *Timers
+	plan   *periodic.Plan
+}
+
+func openSchedules(t *Timers, o Options) (*Schedules, error) {
+	s := &Schedules{timers: t}
+	var err error
+	s.plan, err = periodic.Open(periodic.Options{
+		Schema: o.Schema, Table: scheduleTable, Lead: o.Lead, Telemetry: o.Telemetry,
+		Insert: s.insert, Live: s.live,
+	})
+	return s, err
+}
+
+// Table is the schedules' table, for the low-level operations, the reaper and statistics.
+func (s *Schedules) Table() *workqueue.Table { return s.plan.Table() }
+
+// Put creates schedules and changes those that exist, by name, see [periodic.Plan.Put].
+func (s *Schedules) Put(ctx context.Context, tx workqueue.Tx, schedules ...Schedule) error {
+	plans := make([]periodic.Schedule, len(schedules))
+	for i, sched := range schedules {
+		p, err := s.planned(sched)
+		if err != nil {
+			return err
+		}
+		plans[i] = p
+	}
+	return s.plan.Put(ctx, tx, plans...)
+}
+
+// Get reads a schedule. The error is [periodic.ErrNotFound] where there is none of that name.
+func (s *Schedules) Get(ctx context.Context, tx workqueue.Tx, name string) (ScheduleInfo, error) {
+	i, err := s.plan.Get(ctx, tx, name)
+	if err != nil {
+		return ScheduleInfo{}, err
+	}
+	return scheduleInfo(i)
+}
+
+// List reads schedules in the byte order of their names.
+func (s *Schedules) List(ctx context.Context, tx workqueue.Tx, f periodic.Filter) ([]ScheduleInfo, error) {
+	plans, err := s.plan.List(ctx, tx, f)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]ScheduleInfo, len(plans))
+	for i, p := range plans {
+		if list[i], err = scheduleInfo(p); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// Pause stops a schedule, see [periodic.Plan.Pause].
+func (s *Schedules) Pause(ctx context.Context, tx workqueue.Tx, name string) error {
+	return s.plan.Pause(ctx, tx, name)
+}
+
+// Resume lets a paused schedule go on from now, see [periodic.Plan.Resume].
+func (s *Schedules) Resume(ctx context.Context, tx workqueue.Tx, name string) error {
+	return s.plan.Resume(ctx, tx, name)
+}
+
+// Delete removes a schedule, see [periodic.Plan.Delete].
+func (s *Schedules) Delete(ctx context.Context, tx workqueue.Tx, name string) error {
+	return s.plan.Delete(ctx, tx, name)
+}
+
+// Trigger sets a timer outside the plan, now, and returns its key, see [periodic.Plan.Trigger].
+func (s *Schedules) Trigger(ctx context.Context, tx workqueue.Tx, name string) (key string, err error) {
+	o, err := s.plan.Trigger(ctx, tx, name)
+	return o.Key, err
+}
+
+// Backfill sets the timers of a time that has passed, see [periodic.Plan.Backfill].
+func (s *Schedules) Backfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) (int, error) {
+	return s.plan.Backfill(ctx, tx, name, from, to)
+}
+
+// A content is what the timers of a schedule are made of, as its row keeps it.
+type content struct {
+	Topic       string            `json:"topic"`
+	Payload     []byte            `json:"payload,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	MaxAttempts int               `json:"max_attempts,omitempty"`
+}
+
+func (c content) timer(key string) Timer {
+	return Timer{Key: key, Topic: c.Topic, Payload: c.Payload, Headers: c.Headers, MaxAttempts: c.MaxAttempts}
+}
+
+func decodeTemplate(encoded []byte) (c content, err error) {
+	if err = json.Unmarshal(encoded, &c); err != nil {
+		err = fmt.Errorf("txwork: the schedule's template is not one of timers: %w", err)
+	}
+	return c, err
+}
+
+func (s *Schedules) planned(in Schedule) (periodic.Schedule, error) {
+	t := content{in.Topic, in.Payload, in.Headers, in.MaxAttempts}
+	err := workqueue.FirstError(checkTopic(in.Topic), s.timers.checkContent(t.timer("occurrence")))
+	if err != nil {
+		return periodic.Schedule{}, err
+	}
+	encoded, err := json.Marshal(t)
+	return periodic.Schedule{Name: in.Name, Expr: in.Expr, Zone: in.Zone, Rule: in.Rule, Template: encoded}, err
+}
+
+func scheduleInfo(i periodic.Info) (ScheduleInfo, error) {
+	t, err := decodeTemplate(i.Template)
+	return ScheduleInfo{
+		Schedule: Schedule{
+			Name: i.Name, Expr: i.Expr, Zone: i.Zone, Rule: i.Rule,
+			Topic: t.Topic, Payload: t.Payload, Headers: t.Headers, MaxAttempts: t.MaxAttempts,
+		},
+		Status: i.Status, Paused: i.Paused, NextAt: i.NextAt, LastAt: i.LastAt, BufferedAt: i.BufferedAt,
+		Fired: i.Fired, Skipped: i.Skipped, LastError: i.LastError, CreatedAt: i.CreatedAt,
+	}, err
+}
+
+// insert makes timers of occurrences. One whose key is there, because it was backfilled, is left alone.
+func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) (int, error) {
+	rows := make([]workqueue.NewRow, len(occurrences))
+	for i, o := range occurrences {
+		t, err := decodeTemplate(o.Template)
+		if err != nil {
+			return 0, err
+		}
+		rows[i] = newRow(t.timer(o.Key), o.Nominal, o.DueAt, o.Schedule)
+	}
+	written := 0
+	for chunk := range chunks(rows, func(r workqueue.NewRow) int { return len(r.Values[2].([]byte)) + headerSize(r.Headers) }) {
+		inserted, err := s.timers.table.Insert(ctx, tx, chunk...)
+		if err != nil {
+			return 0, err
+		}
+		for _, in := range inserted {
+			if !in.Duplicate {
+				written++
+			}
+		}
+	}
+	return written, nil
+}
+
+// live counts the timers of a schedule that have not ended.
+func (s *Schedules) live(ctx context.Context, tx workqueue.Tx, name string) (n int, err error) {
+	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error { return scan(&n) }, s.timers.statements.live, name)
+	return n, err
+}

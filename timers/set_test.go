@@ -1,0 +1,206 @@
+package timers_test
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+)
+
+var tomorrow = time.Now().Add(24 * time.Hour).Truncate(time.Microsecond).UTC()
+
+func TestATimerIsWhatWasSet(t *testing.T) {
+	t.Parallel()
+	for _, w := range ways() {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			f := newTimers(t)
+			tx, end := w.begin(f)
+			ids, err := f.timers.Set(t.Context(), tx,
+				timers.Timer{Key: "b", Topic: "t", FireAt: tomorrow, Payload: []byte{0, '"', '\\', 0xff}, Headers: map[string]string{"h": `"v"`}, MaxAttempts: 3},
+				timers.Timer{Key: "a ö", Topic: "t", After: time.Hour},
+			)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := f.timers.Get(t.Context(), tx, "b")
+			if err != nil {
+				t.Fatal(err)
+			}
+			end(true)
+			switch {
+			case got.ID != ids[0], got.Key != "b", got.Topic != "t", !got.FireAt.Equal(tomorrow), !got.DueAt.Equal(tomorrow):
+				t.Errorf("got %+v", got)
+			case !bytes.Equal(got.Payload, []byte{0, '"', '\\', 0xff}), !maps.Equal(got.Headers, map[string]string{"h": `"v"`}):
+				t.Errorf("got payload %q and headers %v", got.Payload, got.Headers)
+			case got.Status != workqueue.Ready, got.Attempts != 0, got.MaxAttempts != 3, got.Generation != 1, got.Schedule != "", got.RearmAt != nil:
+				t.Errorf("got %+v", got)
+			}
+			after := f.get("a ö")
+			if d := after.FireAt.Sub(after.CreatedAt); after.ID != ids[1] || d < time.Hour || d > time.Hour+patience {
+				t.Errorf("fires %v after it was set, want an hour", d)
+			}
+		})
+	}
+}
+
+func TestATimerOfARolledBackTransactionIsNotSet(t *testing.T) {
+	t.Parallel()
+	for _, w := range ways() {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			f := newTimers(t)
+			f.set(timers.Timer{Key: "old", Topic: "t", FireAt: tomorrow})
+			tx, end := w.begin(f)
+			for _, key := range []string{"old", "new"} {
+				if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: key, Topic: "changed", FireAt: tomorrow}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			end(false)
+			if got := f.get("old"); got.Topic != "t" || got.Generation != 1 {
+				t.Errorf("got %+v", got)
+			}
+			f.inTx(func(tx workqueue.Tx) error {
+				if _, err := f.timers.Get(t.Context(), tx, "new"); !errors.Is(err, timers.ErrNotFound) {
+					t.Errorf("got %v, want ErrNotFound", err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// states bring a timer into each state that a Set can find, but firing.
+var states = map[string]func(f *fixture, id uuid.UUID){
+	"waiting": func(*fixture, uuid.UUID) {},
+	"retrying": func(f *fixture, id uuid.UUID) {
+		f.exec("UPDATE "+f.table+" SET attempts = 4, last_error = 'x', due_at = now() + interval '2 hours' WHERE id = $1", id)
+	},
+	"fired": func(f *fixture, id uuid.UUID) {
+		f.exec("UPDATE "+f.table+" SET status = 2, attempts = 1, completed_at = now(), owner_token = gen_random_uuid() WHERE id = $1", id)
+	},
+	"failed": func(f *fixture, id uuid.UUID) {
+		f.exec("UPDATE "+f.table+" SET status = 3, attempts = 10, completed_at = now(), failed_at = now(), last_error = 'x', owner_token = gen_random_uuid() WHERE id = $1", id)
+	},
+	"cancelled": func(f *fixture, _ uuid.UUID) { f.cancel("k") },
+}
+
+func TestSettingAgainStartsFromTheBeginning(t *testing.T) {
+	t.Parallel()
+	for name, bring := range states {
+		for _, w := range ways() {
+			t.Run(name+"/"+w.name, func(t *testing.T) {
+				t.Parallel()
+				f := newTimers(t)
+				f.set(timers.Timer{Key: "k", Topic: "old", FireAt: tomorrow, Payload: []byte("old"), Headers: map[string]string{"h": "old"}})
+				before := f.get("k")
+				bring(f, before.ID)
+
+				tx, end := w.begin(f)
+				ids, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new", FireAt: tomorrow.Add(time.Hour), Payload: []byte("new"), MaxAttempts: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				end(true)
+
+				got := f.get("k")
+				switch {
+				case ids[0] != before.ID || got.ID != before.ID:
+					t.Errorf("it is another row: %v, was %v", got.ID, before.ID)
+				case got.Status != workqueue.Ready, got.Attempts != 0, got.MaxAttempts != 2, got.Generation != 2, got.LastError != "", got.CompletedAt != nil, got.CancelledAt != nil:
+					t.Errorf("got %+v", got)
+				case got.Topic != "new", string(got.Payload) != "new", len(got.Headers) != 0, !got.FireAt.Equal(tomorrow.Add(time.Hour)), !got.DueAt.Equal(got.FireAt):
+					t.Errorf("got %+v", got)
+				}
+			})
+		}
+	}
+}
+
+func TestAPastTimeMeansNowAndStaysTheNominalTime(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	past := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	for range 2 { // set, and set again
+		before := f.clock()
+		f.set(timers.Timer{Key: "k", Topic: "t", FireAt: past})
+		if got := f.get("k"); !got.FireAt.Equal(past) || got.DueAt.Before(before) || got.DueAt.After(f.clock()) {
+			t.Errorf("nominal %v, due %v", got.FireAt, got.DueAt)
+		}
+	}
+}
+
+func TestATimerWithoutATimeFiresNow(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	before := f.clock()
+	f.set(timers.Timer{Key: "k", Topic: "t"})
+	if got := f.get("k"); got.FireAt.Before(before) || got.FireAt.After(f.clock()) {
+		t.Errorf("fires at %v", got.FireAt)
+	}
+}
+
+func TestTheLastOfOneKeyHolds(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	for i := range 2 {
+		f.inTx(func(tx workqueue.Tx) error {
+			ids, err := f.timers.Set(t.Context(), tx,
+				timers.Timer{Key: "k", Topic: "first", FireAt: tomorrow},
+				timers.Timer{Key: "other", Topic: "t", FireAt: tomorrow},
+				timers.Timer{Key: "k", Topic: "last", FireAt: tomorrow})
+			if err == nil && (ids[0] != ids[2] || ids[0] == ids[1] || ids[0] == uuid.Nil) {
+				t.Errorf("got ids %v", ids)
+			}
+			return err
+		})
+		if got := f.get("k"); got.Topic != "last" || got.Generation != i+1 {
+			t.Errorf("got %+v", got)
+		}
+	}
+}
+
+func TestManyTimersInOneCall(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	many := make([]timers.Timer, workqueue.MaxBatch+10)
+	for i := range many {
+		many[i] = timers.Timer{Key: uuid.NewString(), Topic: "t", FireAt: tomorrow}
+	}
+	f.set(many[:100]...)
+	f.set(many...)
+	if n := ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE generation = 1"); n != len(many)-100 {
+		t.Errorf("%d new timers", n)
+	}
+	if n := ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE generation = 2"); n != 100 {
+		t.Errorf("%d timers set again", n)
+	}
+}
+
+// Both find no timer; the one that comes second sets what the first has created.
+func TestConcurrentSetsOfANewKey(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	tx, end := beginPgx(f)
+	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "first", FireAt: tomorrow}); err != nil {
+		t.Fatal(err)
+	}
+	second := make(chan struct{})
+	go func() {
+		defer close(second)
+		f.set(timers.Timer{Key: "k", Topic: "second", FireAt: tomorrow})
+	}()
+	f.until("the second waits for the first", f.somebodyWaits)
+	end(true)
+	receive(t, second)
+	if got := f.get("k"); got.Topic != "second" || got.Generation != 2 {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -1,0 +1,67 @@
+package timers
+
+import (
+	"time"
+
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/periodic"
+)
+
+const (
+	table         = "timers"
+	scheduleTable = "timers_schedule"
+)
+
+// Spec is the table of timers in a schema, with every setting at its default: what txwork's own migrations
+// create. An empty schema is [workqueue.DefaultSchema].
+func Spec(schema string) workqueue.Spec {
+	return workqueue.Spec{
+		Schema: schema,
+		Table:  table,
+		Columns: []workqueue.Column{
+			{Name: "key", Type: "text", NotNull: true},
+			{Name: "topic", Type: "text", NotNull: true},
+			{Name: "payload", Type: "bytea", NotNull: true},
+			{Name: "fire_at", Type: "timestamptz", NotNull: true},
+			{Name: "generation", Type: "integer", NotNull: true},
+			{Name: "schedule", Type: "text"},
+		},
+		Unique: []string{"key"},
+	}
+}
+
+// DDL renders the statements that create the tables of timers and of their schedules, with what a timer needs
+// beside the core, and those that drop them.
+func DDL(schema string) (up, down string, err error) {
+	coreUp, coreDown, err := workqueue.DDL(Spec(schema))
+	if err != nil {
+		return "", "", err
+	}
+	scheduleUp, scheduleDown, err := periodic.DDL(schema, scheduleTable)
+	if err != nil {
+		return "", "", err
+	}
+	v := newView(Spec(schema))
+	up = coreUp + "\n" + v.execute("table") + "\n\n" + scheduleUp
+	down = scheduleDown + "\n" + coreDown + "\n" + v.execute("table_down") + "\n"
+	return up, down, nil
+}
+
+// values are a timer's columns as the Spec orders them. An occurrence names its schedule.
+func values(t Timer, fireAt time.Time, schedule any) []any {
+	return []any{t.Key, t.Topic, t.payload(), fireAt, 1, schedule}
+}
+
+// columns receive the domain columns of a claimed row.
+type columns struct {
+	key        string
+	topic      string
+	payload    []byte
+	fireAt     time.Time
+	generation int
+	schedule   *string
+}
+
+func (c *columns) fields() []any {
+	return []any{&c.key, &c.topic, &c.payload, &c.fireAt, &c.generation, &c.schedule}
+}

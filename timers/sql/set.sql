@@ -1,0 +1,47 @@
+-- Sets the timers whose keys are there, and tells which are not: those are inserted afterwards. Ready moves;
+-- Done and Failed begin again; of a firing timer everything is put aside, and the end of the firing (see
+-- timers_rearm) makes it Ready with it. The rows are locked in key order, so that concurrent calls cannot
+-- deadlock; a row that was settled or claimed while this waited for its lock is judged as it is then. Claims
+-- skip a locked row; the settle of a firing waits for this transaction.
+WITH wanted AS MATERIALIZED (
+    SELECT s.ord, s.key, s.topic, s.payload, s.headers::jsonb AS headers,
+           coalesce(s.max_attempts, {{.MaxAttempts}}) AS max_attempts,
+           coalesce(s.fire_at, clock_timestamp() + s.delay * interval '1 microsecond') AS fire_at
+    FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[], $5::bigint[], $6::timestamptz[], $7::bigint[])
+        WITH ORDINALITY AS s (key, topic, payload, headers, max_attempts, fire_at, delay, ord)
+), held AS (
+    SELECT t.id, w.*
+    FROM wanted AS w
+    JOIN {{.Table}} AS t ON t.key = w.key
+    ORDER BY t.key
+    FOR NO KEY UPDATE OF t
+), changed AS (
+    UPDATE {{.Table}} AS t
+    SET generation = t.generation + 1,
+        fire_at = CASE WHEN t.status = 1 THEN t.fire_at ELSE h.fire_at END,
+        topic = CASE WHEN t.status = 1 THEN t.topic ELSE h.topic END,
+        payload = CASE WHEN t.status = 1 THEN t.payload ELSE h.payload END,
+        headers = CASE WHEN t.status = 1 THEN t.headers ELSE h.headers END,
+        max_attempts = CASE WHEN t.status = 1 THEN t.max_attempts ELSE h.max_attempts END,
+        due_at = CASE WHEN t.status = 1 THEN t.due_at ELSE greatest(h.fire_at, now()) END,
+        status = CASE WHEN t.status = 1 THEN 1 ELSE 0 END,
+        attempts = CASE WHEN t.status = 1 THEN t.attempts ELSE 0 END,
+        owner_token = CASE WHEN t.status = 1 THEN t.owner_token END,
+        cancelled_at = CASE WHEN t.status = 1 THEN t.cancelled_at END,
+        last_error = CASE WHEN t.status = 1 THEN t.last_error END,
+        completed_at = NULL,
+        failed_at = NULL,
+        waiting = false,
+        rearm_at = CASE WHEN t.status = 1 THEN h.fire_at END,
+        rearm_topic = CASE WHEN t.status = 1 THEN h.topic END,
+        rearm_payload = CASE WHEN t.status = 1 THEN h.payload END,
+        rearm_headers = CASE WHEN t.status = 1 THEN h.headers END,
+        rearm_max_attempts = CASE WHEN t.status = 1 THEN h.max_attempts END
+    FROM held AS h
+    WHERE t.id = h.id
+    RETURNING t.id, t.key, t.status
+)
+SELECT w.ord, w.fire_at, c.id,
+       CASE WHEN c.status = 0 THEN pg_notify({{.Channel}}, {{.NowMicros}}) IS NOT NULL END AS told
+FROM wanted AS w
+LEFT JOIN changed AS c ON c.key = w.key

@@ -1,0 +1,2 @@
+DROP FUNCTION {{.Schema}}."timers_rearm"();
+DROP FUNCTION {{.Schema}}."timers_disarm"();

@@ -1,0 +1,112 @@
+package timers
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A TimerError says which timer of a call was refused and why. Nothing was written. errors.Is finds
+// [workqueue.ErrInvalid] in it, errors.As the [*workqueue.InvalidError] with the field.
+type TimerError struct {
+	Index int // of the timer in the call, from 0
+	Count int // of the call's timers
+	Err   error
+}
+
+func (e *TimerError) Error() string {
+	var invalid *workqueue.InvalidError
+	switch {
+	case e.Count == 1:
+		return e.Err.Error()
+	case errors.As(e.Err, &invalid):
+		return fmt.Sprintf("txwork: timer %d of %d: %s %s", e.Index+1, e.Count, invalid.Field, invalid.Reason)
+	}
+	return fmt.Sprintf("txwork: timer %d of %d: %v", e.Index+1, e.Count, e.Err)
+}
+
+func (e *TimerError) Unwrap() error { return e.Err }
+
+// check refuses the first timer that the table could not hold, before anything is written.
+func (t *Timers) check(timers []Timer) error {
+	for i, timer := range timers {
+		if err := t.checkTimer(timer); err != nil {
+			return &TimerError{Index: i, Count: len(timers), Err: err}
+		}
+	}
+	return nil
+}
+
+func (t *Timers) checkTimer(timer Timer) error {
+	return workqueue.FirstError(
+		checkKey(timer.Key),
+		checkReserved(timer.Key),
+		checkTopic(timer.Topic),
+		checkTime(timer),
+		t.checkContent(timer),
+	)
+}
+
+// checkContent is for what timers and the occurrences of schedules share.
+func (t *Timers) checkContent(timer Timer) error {
+	return workqueue.FirstError(
+		workqueue.CheckSize("payload", len(timer.Payload), t.maxPayload),
+		workqueue.CheckSize("headers", headerSize(timer.Headers), MaxHeaders),
+		t.table.Check(newRow(timer, timer.FireAt, timer.FireAt, nil)),
+	)
+}
+
+func checkKey(key string) error {
+	if key == "" {
+		return workqueue.Invalid("key", "is empty")
+	}
+	return workqueue.FirstError(workqueue.CheckSize("key", len(key), MaxKey), workqueue.CheckText("key", key))
+}
+
+func checkReserved(key string) error {
+	if strings.HasPrefix(key, ReservedPrefix) {
+		return workqueue.Invalid("key", "begins with %q: such keys are kept for the occurrences of schedules", ReservedPrefix)
+	}
+	return nil
+}
+
+func checkTopic(topic string) error {
+	if topic == "" {
+		return workqueue.Invalid("topic", "is empty")
+	}
+	return workqueue.FirstError(workqueue.CheckSize("topic", len(topic), MaxTopic), workqueue.CheckText("topic", topic))
+}
+
+// checkTime refuses what cannot have been meant. A negative delay is more likely a subtraction that went
+// wrong than a wish for now; a deadline that may have passed is a FireAt.
+func checkTime(timer Timer) error {
+	switch {
+	case timer.After < 0:
+		return workqueue.Invalid("after", "is %v, it cannot be negative; a FireAt may lie in the past", timer.After)
+	case timer.After > MaxDelay:
+		return workqueue.Invalid("after", "is %v, at most %v is allowed", timer.After, MaxDelay)
+	case timer.After > 0 && !timer.FireAt.IsZero():
+		return workqueue.Invalid("after", "is set, and so is FireAt: one of them says when")
+	}
+	return nil
+}
+
+func headerSize(headers map[string]string) int {
+	size := 0
+	for name, value := range headers {
+		size += len(name) + len(value)
+	}
+	return size
+}
+
+func newRow(t Timer, fireAt, dueAt time.Time, schedule any) workqueue.NewRow {
+	return workqueue.NewRow{
+		DueAt:       dueAt,
+		MaxAttempts: t.MaxAttempts,
+		Headers:     t.Headers,
+		Values:      values(t, fireAt, schedule),
+	}
+}

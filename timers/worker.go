@@ -1,0 +1,149 @@
+package timers
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/periodic"
+	"github.com/txwork/txwork/workqueue/topics"
+)
+
+// WorkerOptions configure a [Worker]: those of a worker of the core. The zero value is usable. Timers have no
+// lanes, so Lanes stays empty.
+type WorkerOptions struct {
+	workqueue.WorkerOptions
+
+	// NoSchedules leaves the schedules to other workers: this one fires timers only.
+	NoSchedules bool
+}
+
+// scheduler is how the scheduler reaches the database and stops: as the worker does.
+func (o WorkerOptions) scheduler() periodic.SchedulerOptions {
+	return periodic.SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{
+		PollInterval:    o.PollInterval,
+		ShutdownTimeout: o.ShutdownTimeout,
+		Redact:          o.Redact,
+		NoListen:        o.NoListen,
+		ListenConfig:    o.ListenConfig,
+	}}
+}
+
+// A Worker fires timers, and makes timers of what schedules owe. Any number of workers, in any number of
+// processes, share the tables; give all of them handlers for the same topics, since a timer goes to
+// whichever claims it.
+type Worker struct {
+	worker    *workqueue.Worker
+	scheduler *periodic.Scheduler // nil with NoSchedules
+	handlers  *topics.Registry[Handler]
+	clock     *clock
+	err       error // what was wrong with NewWorker's arguments
+}
+
+// NewWorker makes a worker; register its handlers, then call Run. Nil Timers are the default ones. What is
+// wrong with the arguments is reported by Run.
+//
+// The pool serves [Delivery.Tx] and the scheduler's transactions. Beside it the worker has up to five
+// connections of its own, and as many for the scheduler, opened with the pool's configuration, so that busy
+// handlers cannot starve it.
+func NewWorker(pool *pgxpool.Pool, t *Timers, o WorkerOptions) *Worker {
+	if t == nil {
+		t = defaultTimers()
+	}
+	w := &Worker{handlers: topics.New[Handler]("timers", "worker", checkTopic), clock: &clock{pool: pool}}
+	domain := workqueue.Domain[columns]{Table: t.table, Fields: (*columns).fields}
+	w.worker, w.err = workqueue.NewWorker(pool, domain, w.deliver, o.WorkerOptions)
+	if w.err == nil && !o.NoSchedules {
+		w.scheduler, w.err = periodic.NewScheduler(pool, t.schedules.plan, o.scheduler())
+	}
+	return w
+}
+
+// Handle registers the handler of a topic. Like [net/http.ServeMux] it panics where the program cannot
+// have meant it: on a topic that no timer can have, a nil handler, a topic that has a handler already,
+// and after Run has begun.
+func (w *Worker) Handle(topic string, h Handler) { w.handlers.Handle(topic, h) }
+
+// HandleAll registers the handler of every topic that has none of its own. It panics like [Worker.Handle].
+func (w *Worker) HandleAll(h Handler) { w.handlers.HandleAll(h) }
+
+// Run fires timers until ctx is cancelled. Then it claims no more, returns timers that no handler has begun,
+// waits for running handlers up to the shutdown timeout, settles them, and returns nil.
+//
+// A database that goes away is waited for. Run returns an error at once if the worker has no handler, if
+// its options are wrong, or if a table does not fit this version of the library. A Worker runs once.
+func (w *Worker) Run(ctx context.Context) error {
+	if err := w.seal(); err != nil {
+		return err
+	}
+	if w.scheduler == nil {
+		return w.worker.Run(ctx)
+	}
+	return w.runBoth(ctx)
+}
+
+// runBoth ends the worker and the scheduler together: one that cannot start stops the other.
+func (w *Worker) runBoth(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	scheduled := make(chan error, 1)
+	go func() { defer stop(); scheduled <- w.scheduler.Run(ctx) }()
+	err := w.worker.Run(ctx)
+	stop()
+	return errors.Join(err, <-scheduled)
+}
+
+// Drain is the worker as a [workqueue.Processor], for platforms without a process that runs all the time, for
+// commands, and for tests: each of its runs writes what schedules owe, fires what is due and returns. See
+// [workqueue.Drain].
+func (w *Worker) Drain() (workqueue.Processor, error) {
+	if err := w.seal(); err != nil {
+		return nil, err
+	}
+	if w.scheduler == nil {
+		return w.worker.Drain(), nil
+	}
+	return workqueue.Group(w.worker.Namespace(), w.scheduler.Drain(), w.worker.Drain()), nil
+}
+
+// DrainIn is [Worker.Drain] inside a transaction, as in a test that rolls back. See [workqueue.Worker.DrainIn].
+func (w *Worker) DrainIn(tx pgx.Tx) (workqueue.Processor, error) {
+	if err := w.seal(); err != nil {
+		return nil, err
+	}
+	if w.scheduler == nil {
+		return w.worker.DrainIn(tx), nil
+	}
+	return workqueue.Group(w.worker.Namespace(), w.scheduler.DrainIn(tx), w.worker.DrainIn(tx)), nil
+}
+
+// seal fixes the handlers.
+func (w *Worker) seal() error {
+	if w.err != nil {
+		return w.err
+	}
+	return w.handlers.Seal()
+}
+
+// Wake makes a running worker look for timers and schedules now. It never blocks. Workers are woken by
+// notifications; this is for those that poll because they run with NoListen.
+func (w *Worker) Wake() {
+	if w.err != nil {
+		return
+	}
+	w.worker.Wake()
+	if w.scheduler != nil {
+		w.scheduler.Wake()
+	}
+}
+
+func (w *Worker) deliver(ctx context.Context, c *workqueue.Claim[columns]) error {
+	h, err := w.handlers.Find(c.Body.topic)
+	if err != nil {
+		return err
+	}
+	return h(ctx, newDelivery(c, w.clock.now(ctx)))
+}

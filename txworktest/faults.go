@@ -1,0 +1,148 @@
+package txworktest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"reflect"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// A Fault is what goes wrong around a handler's call, for a row. An error takes the place of what the handler returns.
+type Fault func(ctx context.Context, row uuid.UUID) error
+
+// Faults are points at which something goes wrong: at a call of a handler that [Inject] has wrapped, or at a
+// statement of a pool that [Faults.Watch] has configured. A fault that was planned and not reached fails the test: it
+// has shown nothing.
+//
+// It is safe for concurrent use.
+type Faults struct {
+	t    testing.TB
+	name string // of the watched connections
+
+	mu      sync.Mutex
+	calls   int
+	planned map[moment]Fault
+
+	admin      *pgx.ConnConfig // of the watched pools' server
+	statements []*statementFault
+}
+
+// moment is before or after a call.
+type moment struct {
+	call  int
+	after bool
+}
+
+func (m moment) String() string {
+	if m.after {
+		return fmt.Sprintf("after call %d", m.call)
+	}
+	return fmt.Sprintf("before call %d", m.call)
+}
+
+// NewFaults makes Faults without any.
+func NewFaults(t testing.TB) *Faults {
+	f := &Faults{t: t, name: "txworktest " + rand.Text(), planned: map[moment]Fault{}}
+	t.Cleanup(f.check)
+	return f
+}
+
+// Before plans a fault before the n-th call, from 1, of the wrapped handlers together. If the fault returns an error the handler is not
+// called.
+func (f *Faults) Before(n int, fault Fault) { f.plan(moment{n, false}, fault) }
+
+// After plans a fault after the n-th call: what the handler does has happened, and its result is about to be settled.
+// This is where a handler shows whether it may run twice.
+func (f *Faults) After(n int, fault Fault) { f.plan(moment{n, true}, fault) }
+
+func (f *Faults) plan(m moment, fault Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m.call < 1 || fault == nil || f.planned[m] != nil {
+		panic(fmt.Sprintf("txworktest: a fault %v: calls count from 1, and each moment has one fault", m))
+	}
+	f.planned[m] = fault
+}
+
+// Calls is how often the wrapped handlers were called.
+func (f *Faults) Calls() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls
+}
+
+func (f *Faults) check() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for m := range f.planned {
+		f.t.Errorf("txworktest: the fault %v was not reached: there were %d", m, f.calls)
+	}
+	for _, s := range f.statements {
+		if s.left > 0 {
+			f.t.Errorf("txworktest: the fault at %q was not reached: %d more of these statements were awaited", s.contains, s.left)
+		}
+	}
+}
+
+// Inject wraps a domain's handler, or one of the core's: whatever takes a delivery that has a field ID.
+func Inject[D any](f *Faults, handle func(ctx context.Context, d D) error) func(context.Context, D) error {
+	return func(ctx context.Context, d D) error {
+		return f.around(ctx, d, func() error { return handle(ctx, d) })
+	}
+}
+
+// InjectIn is [Inject] for domains whose handlers run in a transaction, such as the inbox.
+func InjectIn[Tx, D any](f *Faults, handle func(ctx context.Context, tx Tx, d D) error) func(context.Context, Tx, D) error {
+	return func(ctx context.Context, tx Tx, d D) error {
+		return f.around(ctx, d, func() error { return handle(ctx, tx, d) })
+	}
+}
+
+func (f *Faults) around(ctx context.Context, d any, handle func() error) error {
+	before, after := f.next()
+	row := rowOf(d)
+	if before != nil {
+		if err := before(ctx, row); err != nil {
+			return err
+		}
+	}
+	err := handle()
+	if after != nil {
+		if fault := after(ctx, row); fault != nil {
+			return fault
+		}
+	}
+	return err
+}
+
+// next counts a call and takes its faults.
+func (f *Faults) next() (before, after Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls++
+	return f.take(moment{f.calls, false}), f.take(moment{f.calls, true})
+}
+
+func (f *Faults) take(m moment) Fault {
+	fault := f.planned[m]
+	delete(f.planned, m)
+	return fault
+}
+
+// rowOf is the id of a delivery, a claim or a job: each has a field ID, of its own or of what it embeds.
+func rowOf(d any) uuid.UUID {
+	v := reflect.Indirect(reflect.ValueOf(d))
+	if v.Kind() == reflect.Struct {
+		if field := v.FieldByName("ID"); field.IsValid() {
+			if id, ok := field.Interface().(uuid.UUID); ok {
+				return id
+			}
+		}
+	}
+	panic(fmt.Sprintf("txworktest: %T has no field ID: it is no delivery", d))
+}

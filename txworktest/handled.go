@@ -1,0 +1,151 @@
+package txworktest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// An Outcome is what became of a row.
+type Outcome string
+
+const (
+	// Done: handled, or acknowledged in whatever way.
+	Done Outcome = "done"
+	// Retried: a failed attempt; the row is due again later.
+	Retried Outcome = "retried"
+	// Snoozed: put back without a failure; the attempt does not count.
+	Snoozed Outcome = "snoozed"
+	// Failed: a dead letter.
+	Failed Outcome = "failed"
+	// Cancelled: ended as cancelled.
+	Cancelled Outcome = "cancelled"
+	// LeaseLost: the lease ended while the handler ran, or before: the row was taken back, and what the handler returned was
+	// not stored.
+	LeaseLost Outcome = "lease lost"
+	// Unsettled: the connection was lost before the result was stored. The row is claimed until its lease ends.
+	Unsettled Outcome = "unsettled"
+)
+
+// Handled is what became of one row in one run of its handler, or of a lease that was found expired.
+type Handled struct {
+	Table   string // qualified
+	ID      uuid.UUID
+	Outcome Outcome
+	Attempt int           // how many the row has used now
+	Error   string        // as it was stored; empty for Done and Snoozed
+	Again   time.Duration // when it is due again, from now; 0 for what has ended
+	Ran     bool          // false: no handler ran, an expired lease was taken back
+}
+
+func (h Handled) String() string {
+	text := fmt.Sprintf("%s %s in attempt %d", h.ID, h.Outcome, h.Attempt)
+	if h.Again > 0 {
+		text += fmt.Sprintf(", due again in %v", h.Again.Round(time.Millisecond))
+	}
+	if h.Error != "" {
+		text += ": " + short(h.Error)
+	}
+	return text
+}
+
+// state is what tells whether a row was handled.
+type state struct {
+	ID        uuid.UUID        `json:"id"`
+	Status    workqueue.Status `json:"status"`
+	Attempts  int              `json:"attempts"`
+	Token     *uuid.UUID       `json:"token"`
+	Error     string           `json:"error"`
+	Cancelled bool             `json:"cancelled"`
+	Again     float64          `json:"again"` // seconds
+}
+
+func (s state) String() string {
+	return fmt.Sprintf("%s %v, attempt %d, due in %v %s", s.ID, s.Status, s.Attempts,
+		time.Duration(s.Again*float64(time.Second)).Round(time.Millisecond), short(s.Error))
+}
+
+// statesOf are the rows of a worker's table. It is asked twice: the pool may hold connections that a fault has killed.
+func statesOf(t testing.TB, q Querier, table string) map[uuid.UUID]state {
+	t.Helper()
+	schema, name, _ := strings.Cut(table, ".")
+	text := fmt.Sprintf(`SELECT json_build_object('id', r.id, 'status', r.status, 'attempts', r.attempts, 'token', r.owner_token,
+			'error', r.last_error, 'cancelled', r.cancelled_at IS NOT NULL,
+			'again', extract(epoch FROM coalesce(r.locked_until, r.due_at) - clock_timestamp()))::text
+		FROM %q.%q AS r`, schema, name)
+	texts := persistently(t, func() ([]string, error) { return tryQuery(t.Context(), q, text) })
+	states := make(map[uuid.UUID]state, len(texts))
+	for _, one := range texts {
+		var s state
+		if err := json.Unmarshal([]byte(one), &s); err != nil {
+			t.Fatalf("txworktest: %v", err)
+		}
+		states[s.ID] = s
+	}
+	return states
+}
+
+// compare finds what a run did to rows. Those that it claimed have another owner or another number of attempts.
+func compare(table string, before, after map[uuid.UUID]state, lost map[uuid.UUID]bool) []Handled {
+	var handled []Handled
+	for id, b := range before {
+		a, there := after[id]
+		switch {
+		case !there && b.Status < workqueue.Done:
+			handled = append(handled, Handled{ID: id, Outcome: Done, Attempt: b.Attempts + 1, Ran: true})
+		case !there:
+		case lost[id]:
+			handled = append(handled, a.handled(LeaseLost, true))
+		case a.Attempts != b.Attempts || a.Token != nil && (b.Token == nil || *a.Token != *b.Token):
+			handled = append(handled, a.handled(a.outcome(b), true))
+		case b.Status == workqueue.InProgress && a.Status != workqueue.InProgress:
+			handled = append(handled, a.handled(a.taken(), false))
+		}
+	}
+	for i := range handled {
+		handled[i].Table = table
+	}
+	return handled
+}
+
+// outcome of a row that was claimed.
+func (s state) outcome(before state) Outcome {
+	switch {
+	case s.Status == workqueue.Done:
+		return Done
+	case s.Status == workqueue.Failed && s.Cancelled:
+		return Cancelled
+	case s.Status == workqueue.Failed:
+		return Failed
+	case s.Status == workqueue.InProgress:
+		return Unsettled
+	case s.Attempts > before.Attempts:
+		return Retried
+	}
+	return Snoozed
+}
+
+// taken is the outcome of a row whose lease was found expired.
+func (s state) taken() Outcome {
+	if s.Status == workqueue.Failed {
+		return Failed
+	}
+	return LeaseLost
+}
+
+func (s state) handled(o Outcome, ran bool) Handled {
+	h := Handled{ID: s.ID, Outcome: o, Attempt: s.Attempts, Ran: ran}
+	if o != Done && o != Snoozed {
+		h.Error = s.Error
+	}
+	if s.Status < workqueue.Done {
+		h.Again = max(time.Duration(s.Again*float64(time.Second)), 0)
+	}
+	return h
+}

@@ -1,0 +1,154 @@
+package txworktest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"time"
+)
+
+// A Matcher says which rows are meant. Of several all have to match; none at all is every row.
+type Matcher struct {
+	text  string
+	match func(Row) bool
+}
+
+// String says what the matcher looks for.
+func (m Matcher) String() string { return m.text }
+
+// Where matches rows for which the function is true. The text is for the message of a failed assertion.
+func Where(text string, match func(Row) bool) Matcher { return Matcher{text, match} }
+
+// Column matches a domain's column by name: text, integer, boolean, bytes and the other types of [Row].Values. A Go int stands
+// for every integer, nil for NULL.
+func Column(name string, value any) Matcher {
+	want := normal(value)
+	return Matcher{fmt.Sprintf("%s is %s", name, show(want)), func(r Row) bool {
+		return same(normal(r.Values[name]), want)
+	}}
+}
+
+// Topic matches messages and timers by their topic.
+func Topic(topic string) Matcher { return Column("topic", topic) }
+
+// Key matches messages and timers by their key.
+func Key(key string) Matcher { return Column("key", key) }
+
+// Kind matches jobs by their kind.
+func Kind(kind string) Matcher { return Column("kind", kind) }
+
+// Queue matches jobs by their queue.
+func Queue(queue string) Matcher { return Column("queue", queue) }
+
+// Header matches rows that have the header with this value.
+func Header(name, value string) Matcher {
+	return Matcher{fmt.Sprintf("header %s is %q", name, value), func(r Row) bool {
+		got, ok := r.Headers[name]
+		return ok && got == value
+	}}
+}
+
+// Bytes matches rows whose payload is exactly this.
+func Bytes(payload []byte) Matcher {
+	return Matcher{"payload is " + show(payload), func(r Row) bool { return bytes.Equal(r.Payload(), payload) }}
+}
+
+// JSON matches rows whose payload is JSON with everything in it that the subset has: objects may have more members,
+// arrays have as many elements, each with what the subset's has, and other values are equal. The subset is what
+// encoding/json makes of it, such as a map, a struct, or JSON itself as a [json.RawMessage].
+func JSON(subset any) Matcher {
+	encoded, err := json.Marshal(subset)
+	want, parseErr := parseAny(encoded)
+	if err != nil || parseErr != nil {
+		return Matcher{fmt.Sprintf("payload has %v, which is no JSON: %v", subset, err), func(Row) bool { return false }}
+	}
+	return Matcher{"payload has " + string(encoded), func(r Row) bool {
+		got, err := parseAny(r.Payload())
+		return err == nil && contains(got, want)
+	}}
+}
+
+// Payload matches rows whose payload decodes as JSON into a T for which the function is true.
+func Payload[T any](text string, match func(T) bool) Matcher {
+	return Matcher{"payload " + text, func(r Row) bool {
+		var v T
+		return r.JSON(&v) == nil && match(v)
+	}}
+}
+
+// Own matches rows that were written by the very transaction that looks: among those of other tests, in a database
+// that several share. It compares created_at with the beginning of the transaction.
+func Own() Matcher { return Matcher{"written in this transaction", func(r Row) bool { return r.own }} }
+
+// parseAny keeps numbers as they are written.
+func parseAny(data []byte) (v any, err error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	err = d.Decode(&v)
+	return v, err
+}
+
+func contains(got, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		return containsMembers(got, want)
+	case []any:
+		return containsElements(got, want)
+	case json.Number:
+		n, ok := got.(json.Number)
+		return ok && sameNumber(n, want)
+	}
+	return got == want
+}
+
+func containsMembers(got any, want map[string]any) bool {
+	object, ok := got.(map[string]any)
+	for name, v := range want {
+		has, there := object[name]
+		ok = ok && there && contains(has, v)
+	}
+	return ok
+}
+
+func containsElements(got any, want []any) bool {
+	array, ok := got.([]any)
+	if !ok || len(array) != len(want) {
+		return false
+	}
+	for i := range want {
+		if !contains(array[i], want[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameNumber takes 1, 1.0 and 1e0 for the same.
+func sameNumber(a, b json.Number) bool {
+	x, errX := strconv.ParseFloat(a.String(), 64)
+	y, errY := strconv.ParseFloat(b.String(), 64)
+	return a == b || errX == nil && errY == nil && x == y
+}
+
+// normal lets an int stand for an int64, and bytes for bytes of another name.
+func normal(v any) any {
+	switch r := reflect.ValueOf(v); {
+	case v == nil:
+		return nil
+	case r.CanInt():
+		return r.Int()
+	case r.Kind() == reflect.String:
+		return r.String()
+	}
+	return v
+}
+
+func same(a, b any) bool {
+	if x, ok := a.(time.Time); ok {
+		y, ok := b.(time.Time)
+		return ok && x.Equal(y)
+	}
+	return reflect.DeepEqual(a, b)
+}

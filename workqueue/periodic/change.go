@@ -1,0 +1,58 @@
+package periodic
+
+import (
+	"context"
+
+	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Pause stops a schedule until [Plan.Resume]. Pausing a paused one does nothing. Occurrences that were written
+// already are left to the domain; one that waits for the end of another is dropped.
+func (p *Plan) Pause(ctx context.Context, tx workqueue.Tx, name string) error {
+	if _, err := p.find(ctx, tx, name); err != nil {
+		return err
+	}
+	_, err := workqueue.Exec(ctx, tx, p.statements.pause, name)
+	return err
+}
+
+// Resume ends a pause: the schedule goes on from now. What it would have fired meanwhile is not caught up,
+// whatever its misfire policy; [Plan.Backfill] does that. An interval keeps its phase. Resuming a schedule
+// that is not paused does nothing.
+func (p *Plan) Resume(ctx context.Context, tx workqueue.Tx, name string) error {
+	s, err := p.find(ctx, tx, name)
+	if err != nil || !s.Paused {
+		return err
+	}
+	parsed, err := schedule.Parse(s.Expr, s.Zone)
+	if err != nil {
+		return refuse(name, err)
+	}
+	next, err := definition{s.Schedule, parsed}.first(s.NextAt, s.now)
+	if err != nil {
+		return err
+	}
+	return workqueue.Query(ctx, tx, discard, p.statements.resume, s.ID, next, p.dueAt(s.Rule, next))
+}
+
+// Delete removes a schedule. Occurrences that were written already are left to the domain.
+func (p *Plan) Delete(ctx context.Context, tx workqueue.Tx, name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	n, err := workqueue.Exec(ctx, tx, p.statements.remove, name)
+	if err == nil && n == 0 {
+		err = ErrNotFound
+	}
+	return notFound(name, err)
+}
+
+// find locks a schedule until the transaction ends.
+func (p *Plan) find(ctx context.Context, tx workqueue.Tx, name string) (row, error) {
+	if err := checkName(name); err != nil {
+		return row{}, err
+	}
+	found, err := p.one(ctx, tx, p.statements.find, name)
+	return found, notFound(name, err)
+}

@@ -1,0 +1,93 @@
+package periodic
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/workqueue"
+)
+
+const (
+	// MaxKey is how long an [Occurrence]'s key may be, in bytes: what domains allow for theirs.
+	MaxKey = 255
+
+	// MaxName leaves room in a key of [MaxKey] bytes for what is added to a name.
+	MaxName = 200
+
+	// MaxExpr is far more than any expression needs, in bytes.
+	MaxExpr = 1000
+
+	// MaxTemplate is how many bytes a template may have: a domain's payload and what is around it.
+	MaxTemplate = 2 << 20
+)
+
+// A refusal is an [workqueue.InvalidError] with what package schedule said.
+type refusal struct {
+	*workqueue.InvalidError
+	cause error
+}
+
+func (r *refusal) Unwrap() []error { return []error{r.InvalidError, r.cause} }
+
+func refuse(name string, cause error) error {
+	return &refusal{&workqueue.InvalidError{Field: fmt.Sprintf("schedule %q", name), Reason: "is refused: " + cause.Error()}, cause}
+}
+
+// check refuses what the table could not hold and what can never be due.
+func (p *Plan) check(s Schedule) (*schedule.Schedule, error) {
+	err := workqueue.FirstError(
+		checkName(s.Name),
+		workqueue.CheckSize("expression", len(s.Expr), MaxExpr),
+		workqueue.CheckSize("template", len(s.Template), MaxTemplate),
+		p.table.Check(workqueue.NewRow{Values: values(s, nil)}),
+	)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := schedule.Parse(s.Expr, s.Zone)
+	if err == nil {
+		err = s.Rule.Check()
+	}
+	if err != nil {
+		return nil, refuse(s.Name, err)
+	}
+	return parsed, nil
+}
+
+func checkName(name string) error {
+	if name == "" {
+		return workqueue.Invalid("schedule", "has no name")
+	}
+	return workqueue.FirstError(
+		workqueue.CheckSize("schedule name", len(name), MaxName),
+		workqueue.CheckText("schedule name", name),
+	)
+}
+
+// first is a schedule's next nominal time after now. Intervals count from the anchor, or from the second
+// in which now lies where there is none.
+func first(s *schedule.Schedule, anchor *time.Time, now time.Time) (time.Time, bool) {
+	if !s.IsInterval() {
+		return s.Next(now)
+	}
+	from := now.Truncate(time.Second)
+	if anchor != nil {
+		from = onGrid(s, *anchor, now)
+	}
+	return s.Next(from)
+}
+
+// onGrid is the last nominal time of an interval that is not after t, before or after the anchor.
+func onGrid(s *schedule.Schedule, anchor, t time.Time) time.Time {
+	next, ok := s.Next(anchor)
+	if !ok {
+		return anchor
+	}
+	interval := next.Sub(anchor)
+	steps := t.Sub(anchor) / interval
+	if t.Before(anchor.Add(steps * interval)) {
+		steps--
+	}
+	return anchor.Add(steps * interval)
+}

@@ -1,0 +1,74 @@
+package periodic_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/periodic"
+)
+
+// Nothing is lost, the error is there to be read, and past failures do not count for ever.
+func TestOccurrencesThatCannotBeWrittenAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	var broken atomic.Bool
+	broken.Store(true)
+	f := newPlan(t, func(o *periodic.Options) {
+		o.Insert = func(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) (int, error) {
+			n, err := insertRuns(ctx, tx, occurrences)
+			if broken.Load() {
+				err = errors.New("the disk is full")
+			}
+			return n, err
+		}
+	})
+	f.put(hourly(schedule.Rule{}))
+	f.missed("s", time.Hour)
+	f.scheduler()
+	f.until("it was tried twice", func() bool { return ask[int](f, "SELECT attempts FROM "+f.table) >= 2 })
+	if got := f.get("s"); got.LastError != "the disk is full" || got.Fired != 0 || len(f.runs("s")) != 0 {
+		t.Errorf("got %+v and %d runs", got, len(f.runs("s")))
+	}
+	broken.Store(false)
+	f.until("it is written", func() bool { return len(f.runs("s")) == 1 && f.get("s").Fired == 1 })
+	f.until("the attempts count from the start", func() bool { return ask[int](f, "SELECT attempts FROM "+f.table) == 0 })
+}
+
+// An expression or a zone that this program cannot read, because another version wrote it.
+func TestAScheduleThatCannotBeReadIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	f := newPlan(t)
+	f.put(hourly(schedule.Rule{}))
+	f.exec("UPDATE " + f.table + " SET zone = 'Moon/Tranquillity', due_at = now(), next_at = now()")
+	f.scheduler()
+	f.until("it was tried", func() bool { return strings.Contains(f.get("s").LastError, "Moon/Tranquillity") })
+	f.exec("UPDATE " + f.table + " SET zone = 'UTC'")
+	f.until("it fires", func() bool { return len(f.runs("s")) == 1 })
+}
+
+// The connection dies after the occurrence was written and before the commit.
+func TestADecisionThatIsCutOffIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	var cuts atomic.Int32
+	f := newPlan(t, func(o *periodic.Options) {
+		o.Insert = func(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) (int, error) {
+			n, err := insertRuns(ctx, tx, occurrences)
+			if err == nil && cuts.Add(1) == 1 {
+				_, err = workqueue.Exec(ctx, tx, "SELECT pg_terminate_backend(pg_backend_pid())")
+			}
+			return n, err
+		}
+	})
+	f.put(hourly(schedule.Rule{}))
+	f.missed("s", time.Hour)
+	f.scheduler()
+	f.until("it is written", func() bool { return f.get("s").Fired == 1 })
+	if n := len(f.runs("s")); n != 1 || cuts.Load() < 2 {
+		t.Errorf("%d runs after %d decisions", n, cuts.Load())
+	}
+}

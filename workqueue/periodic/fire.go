@@ -1,0 +1,79 @@
+package periodic
+
+import (
+	"context"
+	"time"
+
+	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// MaxBackfill is how many occurrences one [Plan.Backfill] writes at most: more are refused, so that a slip
+// in a date does not fill the domain's table. Go on in several calls.
+const MaxBackfill = 1000
+
+// Trigger writes an occurrence outside the plan, due now, and returns it. It may be called for a paused or an
+// ended schedule, asks no policy, and leaves the plan and its counts as they are.
+func (p *Plan) Trigger(ctx context.Context, tx workqueue.Tx, name string) (Occurrence, error) {
+	s, err := p.read(ctx, tx, name)
+	if err != nil {
+		return Occurrence{}, err
+	}
+	o := triggered(s.Schedule, s.now)
+	_, err = p.options.Insert(ctx, tx, []Occurrence{o})
+	return o, err
+}
+
+// Backfill writes the occurrences that a schedule has from one time to another, both included, as if it had
+// fired them, and returns how many that were. What has fired already is not fired again, for as long as the
+// domain keeps its row. They are due at once; no policy is asked. The range must lie in the past and hold at
+// most [MaxBackfill] occurrences.
+func (p *Plan) Backfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) (int, error) {
+	s, err := p.read(ctx, tx, name)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case to.Before(from):
+		return 0, workqueue.Invalid("backfill", "ends at %s, before it begins at %s", stamp(to), stamp(from))
+	case to.After(s.now):
+		return 0, workqueue.Invalid("backfill", "ends at %s, which is later than now, %s", stamp(to), stamp(s.now))
+	}
+	missed, err := s.between(from, to)
+	if err != nil {
+		return 0, err
+	}
+	if len(missed) == 0 {
+		return 0, nil
+	}
+	return p.options.Insert(ctx, tx, planned(s.Schedule, missed))
+}
+
+// between are a schedule's nominal times; those of an interval count from where it stands.
+func (r row) between(from, to time.Time) ([]time.Time, error) {
+	parsed, err := schedule.Parse(r.Expr, r.Zone)
+	if err != nil {
+		return nil, refuse(r.Name, err)
+	}
+	after := from.Add(-1)
+	if parsed.IsInterval() {
+		after = onGrid(parsed, r.anchor(), after)
+	}
+	times := parsed.Between(after, to, MaxBackfill+1)
+	if len(times) > MaxBackfill {
+		return nil, workqueue.Invalid("backfill", "from %s to %s has more than the %d occurrences that one call may write: the last of those is at %s",
+			stamp(from), stamp(to), MaxBackfill, stamp(times[MaxBackfill-1]))
+	}
+	return times, nil
+}
+
+func (r row) anchor() time.Time {
+	for _, at := range []*time.Time{r.NextAt, r.LastAt} {
+		if at != nil {
+			return *at
+		}
+	}
+	return r.CreatedAt.Truncate(time.Second)
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

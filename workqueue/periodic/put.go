@@ -1,0 +1,130 @@
+package periodic
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// maxVanished is how often in a row a schedule may be deleted and made again while it is put.
+const maxVanished = 10
+
+// Put creates schedules and changes those that exist, by name. A new expression or zone plans anew from now;
+// all else leaves the next occurrence where it is, so that a program may put its schedules whenever it
+// starts. A paused schedule stays paused. One that has ended, or was given up, begins again.
+//
+// Schedules are validated before the first is written: the error of one that is refused is a
+// [*workqueue.InvalidError] that names it. So is a schedule that is never due again.
+func (p *Plan) Put(ctx context.Context, tx workqueue.Tx, schedules ...Schedule) error {
+	parsed := make([]definition, len(schedules))
+	for i, s := range schedules {
+		d, err := p.define(s)
+		if err != nil {
+			return err
+		}
+		parsed[i] = d
+	}
+	// By name, so that concurrent calls lock in one order. Of several of one name the last holds.
+	slices.SortStableFunc(parsed, func(a, b definition) int { return cmp.Compare(a.Name, b.Name) })
+	for _, d := range parsed {
+		if err := p.put(ctx, tx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A definition is a schedule with its expression parsed.
+type definition struct {
+	Schedule
+	parsed *schedule.Schedule
+}
+
+// define writes a schedule as the table has it.
+func (p *Plan) define(s Schedule) (definition, error) {
+	parsed, err := p.check(s)
+	if err != nil {
+		return definition{}, err
+	}
+	if s.Rule.Overlap != schedule.OverlapAllow && p.options.Live == nil {
+		return definition{}, workqueue.Invalid("overlap", "of schedule %q is %v, but nobody tells which occurrences are live", s.Name, s.Rule.Overlap)
+	}
+	s.Expr, s.Zone = parsed.String(), parsed.Zone()
+	return definition{s, parsed}, nil
+}
+
+func (p *Plan) put(ctx context.Context, tx workqueue.Tx, d definition) error {
+	for range maxVanished {
+		old, err := p.one(ctx, tx, p.statements.find, d.Name)
+		switch {
+		case err == nil:
+			return p.change(ctx, tx, old, d)
+		case !errors.Is(err, ErrNotFound):
+			return err
+		}
+		if created, err := p.create(ctx, tx, d); created || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("txwork: schedule %q is there when it is to be created, and is not when it is to be changed", d.Name)
+}
+
+// create reports false where somebody else was quicker.
+func (p *Plan) create(ctx context.Context, tx workqueue.Tx, d definition) (bool, error) {
+	now, err := clock(ctx, tx)
+	if err != nil {
+		return false, err
+	}
+	next, err := d.first(nil, now)
+	if err != nil {
+		return false, err
+	}
+	inserted, err := p.table.Insert(ctx, tx, workqueue.NewRow{DueAt: p.dueAt(d.Rule, next), Values: values(d.Schedule, next)})
+	return err == nil && !inserted[0].Duplicate, err
+}
+
+func (p *Plan) change(ctx context.Context, tx workqueue.Tx, old row, d definition) (err error) {
+	var next time.Time
+	if old.NextAt != nil && old.Expr == d.Expr && old.Zone == d.Zone && old.Status < workqueue.Done {
+		next = *old.NextAt
+	} else if next, err = d.first(nil, old.now); err != nil {
+		return err
+	}
+	v := values(d.Schedule, nil)
+	return workqueue.Query(ctx, tx, discard, p.statements.put, old.ID, v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8],
+		next, p.dueAt(d.Rule, next))
+}
+
+func (d definition) first(anchor *time.Time, now time.Time) (time.Time, error) {
+	next, ok := first(d.parsed, anchor, now)
+	if !ok {
+		return next, workqueue.Invalid(fmt.Sprintf("schedule %q", d.Name), "is never due after %s", now.UTC().Format(time.RFC3339))
+	}
+	return next, nil
+}
+
+// dueAt is when a scheduler has to look at a schedule.
+func (p *Plan) dueAt(r schedule.Rule, next time.Time) time.Time { return next.Add(-p.lead(r)) }
+
+// lead is zero where an occurrence must not overlap another: whether it does is known at its time.
+func (p *Plan) lead(r schedule.Rule) time.Duration {
+	if r.Overlap != schedule.OverlapAllow {
+		return 0
+	}
+	return p.options.Lead
+}
+
+// clock reads the database's.
+func clock(ctx context.Context, tx workqueue.Tx) (now time.Time, err error) {
+	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error { return scan(&now) }, "SELECT clock_timestamp()")
+	return now, err
+}
+
+// discard reads nothing of a row.
+func discard(func(...any) error) error { return nil }

@@ -1,0 +1,106 @@
+package periodic
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// MaxPage bounds the schedules of one [Plan.List], and is its default.
+const MaxPage = 1000
+
+// A Filter selects schedules. The zero value selects the first [MaxPage].
+type Filter struct {
+	Prefix string // of the name
+	After  string // the last name of the page before
+	Limit  int    // of the page; 0 is [MaxPage], which is the most
+}
+
+// Get reads a schedule as tx sees it. The error is [ErrNotFound] where there is none of that name.
+func (p *Plan) Get(ctx context.Context, tx workqueue.Tx, name string) (Info, error) {
+	found, err := p.read(ctx, tx, name)
+	return found.shown(), err
+}
+
+// List reads schedules in the byte order of their names.
+func (p *Plan) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, error) {
+	if f.Limit < 0 || f.Limit > MaxPage {
+		return nil, workqueue.Invalid("limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
+	}
+	if f.Limit == 0 {
+		f.Limit = MaxPage
+	}
+	if err := workqueue.FirstError(workqueue.CheckText("prefix", f.Prefix), workqueue.CheckText("after", f.After)); err != nil {
+		return nil, err
+	}
+	var list []Info
+	err := p.rows(ctx, tx, func(r row) { list = append(list, r.shown()) }, p.statements.list, f.After, f.Prefix, f.Limit)
+	return list, err
+}
+
+// read is a schedule that is not to be changed.
+func (p *Plan) read(ctx context.Context, tx workqueue.Tx, name string) (row, error) {
+	if err := checkName(name); err != nil {
+		return row{}, err
+	}
+	found, err := p.one(ctx, tx, p.statements.get, name)
+	return found, notFound(name, err)
+}
+
+func notFound(name string, err error) error {
+	if err != ErrNotFound {
+		return err
+	}
+	return fmt.Errorf("txwork: %w: %q", ErrNotFound, name)
+}
+
+// A row is a schedule as it was read, and when.
+type row struct {
+	Info
+	now time.Time // by the database's clock
+}
+
+// shown is the row as others see it: a paused schedule has no next time, it has one where it stopped.
+func (r row) shown() Info {
+	if r.Paused || r.Status >= workqueue.Done {
+		r.NextAt = nil
+	}
+	return r.Info
+}
+
+// one is [ErrNotFound] where there is no row.
+func (p *Plan) one(ctx context.Context, tx workqueue.Tx, statement string, args ...any) (found row, err error) {
+	err = ErrNotFound
+	readErr := p.rows(ctx, tx, func(r row) { found, err = r, nil }, statement, args...)
+	return found, workqueue.FirstError(readErr, err)
+}
+
+func (p *Plan) rows(ctx context.Context, tx workqueue.Tx, each func(row), statement string, args ...any) error {
+	return workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+		r, err := scanRow(scan)
+		if err == nil {
+			each(r)
+		}
+		return err
+	}, statement, args...)
+}
+
+func scanRow(scan func(...any) error) (row, error) {
+	var r row
+	var misfire, overlap string
+	var grace, jitter int64
+	err := scan(&r.ID, &r.Name, &r.Expr, &r.Zone, &misfire, &r.Rule.Cap, &grace, &overlap, &jitter, &r.Template, &r.Paused,
+		&r.NextAt, &r.LastAt, &r.BufferedAt, &r.Fired, &r.Skipped, &r.Status, &r.LastError, &r.CreatedAt, &r.now)
+	if err != nil {
+		return r, err
+	}
+	r.Rule.Grace, r.Rule.Jitter = time.Duration(grace)*time.Microsecond, time.Duration(jitter)*time.Microsecond
+	if r.Rule.Misfire, err = schedule.ParseMisfire(misfire); err != nil {
+		return r, err
+	}
+	r.Rule.Overlap, err = schedule.ParseOverlap(overlap)
+	return r, err
+}

@@ -1,0 +1,6 @@
+-- A schedule by name, for a change of it, and the time. The lock makes changes and the scheduler's decision
+-- about the same schedule wait for each other, so that neither works on what the other has replaced.
+SELECT {{template "columns" .}}, clock_timestamp()
+FROM {{.Table}} AS t
+WHERE t.name = $1
+FOR NO KEY UPDATE
