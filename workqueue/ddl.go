@@ -13,12 +13,12 @@ const SchemaVersion = 1
 func versionComment(version int) string { return fmt.Sprintf("txwork core %d", version) }
 
 // planSettings pin the plans of the core's statements: each has exactly one good plan, an index or TID
-// scan with nested loops, and a plan made while the table was empty would otherwise be kept.
+// scan with a nested loop or a hash, and a plan made while the table was empty would otherwise be kept.
 var planSettings = []struct{ name, value string }{
 	{"enable_seqscan", "off"},
 	{"enable_bitmapscan", "off"},
 	{"enable_sort", "off"},
-	{"enable_hashjoin", "off"},
+	{"enable_hashjoin", "on"},
 	{"enable_mergejoin", "off"},
 	{"enable_indexscan", "on"},
 	{"enable_nestloop", "on"},

@@ -200,6 +200,11 @@ type plan struct {
 	Hit      int    `json:"Shared Hit Blocks"`
 	Read     int    `json:"Shared Read Blocks"`
 	Plans    []plan `json:"Plans"`
+
+	Rows         float64 `json:"Actual Rows"`
+	Loops        float64 `json:"Actual Loops"`
+	Filtered     float64 `json:"Rows Removed by Filter"`
+	JoinFiltered float64 `json:"Rows Removed by Join Filter"`
 }
 
 func (n plan) walk(visit func(plan)) {

@@ -1,10 +1,14 @@
 -- InProgress -> Done, guarded by id and owner token. A plain UPDATE, so that a row which a renewal has
 -- just changed is followed to its newest version. The token stays: a repeated ack can be told from a
 -- lost lease. Callers sort the ids, so two batches lock in one order.
+--
+-- The ids stand there twice, and the status in a form without statistics, for the planner: where it believes
+-- that next to no row is in progress, and the table is small, it would otherwise read all of it and compare
+-- every row in progress with every one of the batch.
 UPDATE {{.Table}} AS t
 SET status = 2,
     completed_at = clock_timestamp(),
     locked_until = NULL
 FROM unnest(@ids::uuid[], @tokens::uuid[]) AS s (id, token)
-WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id

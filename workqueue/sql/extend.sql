@@ -7,7 +7,7 @@ FROM (
     SELECT r.id
     FROM unnest(@ids::uuid[], @tokens::uuid[]) AS s (id, token)
     JOIN {{.Table}} AS r ON r.id = s.id
-    WHERE r.owner_token = s.token AND r.status = 1
+    WHERE r.id = ANY (@ids::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
     FOR NO KEY UPDATE OF r SKIP LOCKED
 ) AS held
 WHERE t.id = held.id AND t.status = 1

@@ -7,5 +7,5 @@ SET status = 3,
     locked_until = NULL,
     last_error = {{reason "coalesce(s.error, 'failed without an error')"}}
 FROM unnest(@ids::uuid[], @tokens::uuid[], @errors::text[], @cancelled::boolean[]) AS s (id, token, error, cancelled)
-WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id

@@ -1,0 +1,84 @@
+package workqueue
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A table that was analysed while all its rows were Ready looks to the planner as if no row were in progress:
+// reading all of it then seems cheaper than looking the batch up, and comparing each row in progress with each of
+// the batch is what it comes to. Rows compared in vain grow with the product, so they are what is counted.
+func TestSettlesCompareNoRowsInVain(t *testing.T) {
+	t.Parallel()
+	const batch = 1000
+	for _, rows := range []int{batch, 5 * batch, 20 * batch} {
+		t.Run(fmt.Sprint(rows), func(t *testing.T) {
+			t.Parallel()
+			p := newPlanner(t, goldenOutbox)
+			p.insert(t, rows, "due_at", "now() - interval '1 minute'")
+			p.exec(t, "VACUUM ANALYZE $T")
+			p.exec(t, fmt.Sprintf(`UPDATE $T SET status = 1, attempts = 1, locked_until = now() + interval '1 minute', owner_token = '%s'
+				WHERE id = ANY (%s)`, batchToken, batchIDs(batch)))
+			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+				for _, q := range p.settles(batch) {
+					t.Run(mode+"/"+q.name, func(t *testing.T) { p.wantNothingInVain(t, q, mode, batch) })
+				}
+			}
+		})
+	}
+}
+
+const batchToken = "00000000-0000-0000-0000-00000000000a"
+
+func batchIDs(n int) string {
+	return fmt.Sprintf("ARRAY(SELECT lpad(to_hex(n), 32, '0')::uuid FROM generate_series(1, %d) AS n)", n)
+}
+
+// settles are the settling statements with a whole batch for arguments.
+func (p *planner) settles(n int) (list []query) {
+	repeated := func(value, typ string) string { return fmt.Sprintf("array_fill(%s::%s, ARRAY[%d])", value, typ, n) }
+	arguments := map[string]string{
+		"tokens": repeated("'"+batchToken+"'", "uuid"), "delays": repeated("0", "bigint"), "errors": repeated("'e'", "text"),
+		"cancelled": repeated("false", "boolean"), "lease": "'30 seconds'", "ids": someIDs,
+	}
+	s := renderStatements(p.spec)
+	for _, stmt := range []statement{s.ack, s.abandon, s.snooze, s.fail, s.extend} {
+		q := query{name: stmt.name, text: stmt.text}
+		for _, param := range stmt.params {
+			q.args = append(q.args, arguments[param])
+		}
+		list = append(list, q)
+	}
+	return list
+}
+
+func (p *planner) wantNothingInVain(t *testing.T, q query, mode string, batch int) {
+	t.Helper()
+	root := p.inTransaction(t, func(tx pgx.Tx) plan {
+		execTx(t, tx, pinText)
+		execTx(t, tx, "SET LOCAL plan_cache_mode = "+mode)
+		var ids string
+		if err := tx.QueryRow(t.Context(), "SELECT quote_literal("+batchIDs(batch)+")").Scan(&ids); err != nil {
+			t.Fatal(err)
+		}
+		name := p.prepare(t, tx, q)
+		args := strings.ReplaceAll(strings.Join(q.args, ", "), someIDs, ids)
+		return explainTx(t, tx, explainBuffers+name+"("+args+")")
+	})
+	vain, changed := 0.0, 0.0
+	root.walk(func(n plan) {
+		vain += (n.JoinFiltered + n.Filtered) * n.Loops
+		if n.Node == "ModifyTable" {
+			changed = n.Rows
+		}
+	})
+	if changed != float64(batch) {
+		t.Errorf("%v rows were changed, want %d", changed, batch)
+	}
+	if vain > float64(batch) {
+		t.Errorf("%v rows were compared in vain", vain)
+	}
+}
