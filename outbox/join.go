@@ -18,8 +18,9 @@ type Join struct {
 	// Steps are the messages to wait for. None: the join completes at once.
 	Steps []Message
 
-	// OnComplete and OnFail are written with the steps and delivered if the join ends so. Both are optional;
-	// the one that the join did not come to ends with it, see package join.
+	// OnComplete and OnFail are written with the steps and delivered if the join ends so. Both are optional.
+	// When the join fails, OnComplete ends as cancelled; when it completes, OnFail ends as done without having
+	// been delivered.
 	OnComplete, OnFail *Message
 
 	// Policy says when the join ends and how. Default: [join.WaitAll].

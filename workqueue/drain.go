@@ -34,7 +34,9 @@ func (w *Worker) Drain() *Drain {
 
 // DrainIn is [Worker.Drain] inside a transaction of the application, as in a test that rolls back: everything
 // happens in it, handlers run one after the other, and Claim.Tx is a savepoint. What is due is decided by the
-// time at which the transaction began, so a row that is put back with a delay does not come again in it.
+// time at which the transaction began, so a row that is put back with a delay does not come again in it. What
+// settles and sweeps let through, the next message of a key or the end of a join, does. The sweeps hold locks until the
+// transaction ends: on a table that others work on keep it short.
 func (w *Worker) DrainIn(tx pgx.Tx) *Drain {
 	d := w.Drain()
 	d.worker.outer, d.worker.queue = tx, w.table.In(Pgx(tx))

@@ -25,9 +25,9 @@ type Admission interface {
 	Claimed(ctx context.Context, tx pgx.Tx, lane []any, ids []uuid.UUID) error
 }
 
-// backwardsEvery is how often a claim goes through the lanes from the least urgent one: under a load of
-// urgent rows that never ends, the others still get one claim in eight.
-const backwardsEvery = 8
+// fairEvery is how often a claim begins with another lane than the most urgent one, each of them in its turn:
+// under a load of urgent rows that never ends, the others share one claim in eight.
+const fairEvery = 8
 
 // laneSet is the claimers of the lanes that a worker serves, the most urgent first. Claims and nextDue
 // are called by one goroutine only.
@@ -69,12 +69,12 @@ func (s *laneSet) claim(limit int, one func(c *claimer, limit int) ([]claimedRow
 
 func (s *laneSet) order() []*claimer {
 	s.turn++
-	if len(s.claimers) == 1 || s.turn%backwardsEvery != 0 {
+	others := len(s.claimers) - 1
+	if others == 0 || s.turn%fairEvery != 0 {
 		return s.claimers
 	}
-	backwards := slices.Clone(s.claimers)
-	slices.Reverse(backwards)
-	return backwards
+	first := others - s.turn/fairEvery%others // from the least urgent one up
+	return append([]*claimer{s.claimers[first]}, slices.Delete(slices.Clone(s.claimers), first, first+1)...)
 }
 
 func (s *laneSet) rewind(due time.Time) {

@@ -292,6 +292,7 @@ type Stats struct {
 	Expired     int64         `json:"expired"`      // of those, with an ended lease
 	Waiting     int64         `json:"waiting"`      // held back: behind their key, or for a join
 	Failed      int64         `json:"failed"`       // dead letters
+	Cancelled   int64         `json:"cancelled"`    // ended by a cancel; not among the dead letters
 	OldestReady time.Duration `json:"oldest_ready"` // how long the oldest due row has waited
 }
 
@@ -302,7 +303,7 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		statement: q.table.statements.stats,
 		row: func(scan func(...any) error) error {
 			var seconds float64
-			err := scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Expired, &s.Waiting, &s.Failed, &seconds)
+			err := scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Expired, &s.Waiting, &s.Failed, &s.Cancelled, &seconds)
 			s.OldestReady = time.Duration(seconds * float64(time.Second))
 			return err
 		},

@@ -25,8 +25,8 @@ const (
 type Retry struct {
 	Growth Growth
 	Base   time.Duration
-	Cap    time.Duration
-	Jitter float64 // 0 to 1
+	Cap    time.Duration // 0: Base where the growth is Constant, otherwise that of DefaultRetry or Base, whichever is more
+	Jitter float64       // 0 to 1
 }
 
 // DefaultRetry waits 1 s after the first attempt and doubles up to 15 minutes, spread by a fifth so
@@ -46,6 +46,17 @@ func (r Retry) Delay(attempt int) time.Duration {
 	return time.Duration(d * (1 - r.Jitter*rand.Float64()))
 }
 
+// limit is the Cap or its default.
+func (r Retry) limit() time.Duration {
+	switch {
+	case r.Cap != 0:
+		return r.Cap
+	case r.Growth == Constant:
+		return r.Base
+	}
+	return max(DefaultRetry.Cap, r.Base)
+}
+
 func (r Retry) grown(attempt int) float64 {
 	n := float64(attempt)
 	factor := 1.0
@@ -57,7 +68,7 @@ func (r Retry) grown(attempt int) float64 {
 	case Exponential:
 		factor = math.Exp2(min(n-1, maxExponent))
 	}
-	return min(float64(r.Base)*factor, float64(r.Cap))
+	return min(float64(r.Base)*factor, float64(r.limit()))
 }
 
 // sql is the same delay as an interval expression over the given attempts expression.
@@ -71,7 +82,7 @@ func (r Retry) sql(attempts string) string {
 	case Exponential:
 		factor = fmt.Sprintf("2::float8 ^ least(%s - 1, %d)", attempts, maxExponent)
 	}
-	delay := fmt.Sprintf("least(%d * (%s), %d)", r.Base.Microseconds(), factor, r.Cap.Microseconds())
+	delay := fmt.Sprintf("least(%d * (%s), %d)", r.Base.Microseconds(), factor, r.limit().Microseconds())
 	if r.Jitter > 0 {
 		delay += fmt.Sprintf(" * (1 - %g * random())", r.Jitter)
 	}
@@ -94,7 +105,7 @@ func (r *Retry) stored() (*string, error) {
 	if r == nil {
 		return nil, nil
 	}
-	encoded, err := json.Marshal(storedRetry{growthNames[r.Growth], r.Base.Microseconds(), r.Cap.Microseconds(), r.Jitter})
+	encoded, err := json.Marshal(storedRetry{growthNames[r.Growth], r.Base.Microseconds(), r.limit().Microseconds(), r.Jitter})
 	text := string(encoded)
 	return &text, err
 }
@@ -114,7 +125,7 @@ func (r Retry) validate() error {
 		return Invalid("retry", "has growth %d, want Constant, Linear, Quadratic or Exponential", r.Growth)
 	case r.Base < 0:
 		return Invalid("retry", "has base %v, it cannot be negative", r.Base)
-	case r.Cap < r.Base:
+	case r.limit() < r.Base:
 		return Invalid("retry", "has cap %v below its base %v", r.Cap, r.Base)
 	case r.Cap > maxDelay:
 		return Invalid("retry", "has cap %v, at most %v is allowed", r.Cap, maxDelay)

@@ -114,3 +114,22 @@ func TestRetryBeforeTheFirstAttempt(t *testing.T) {
 		t.Errorf("Delay(MaxInt): got %v, want the cap", got)
 	}
 }
+
+func TestDefaultOfTheCap(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		retry Retry
+		want  time.Duration // after attempt 30
+	}{
+		"constant":    {Retry{Growth: Constant, Base: 20 * time.Millisecond}, 20 * time.Millisecond},
+		"exponential": {Retry{Growth: Exponential, Base: time.Second}, DefaultRetry.Cap},
+		"long":        {Retry{Growth: Linear, Base: time.Hour}, time.Hour},
+	} {
+		if err := (Spec{Table: "t", Retry: c.retry}).Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := c.retry.Delay(30); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

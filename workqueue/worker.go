@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,8 +50,8 @@ type WorkerOptions struct {
 	// it cancels theirs. Default: [DefaultShutdownTimeout].
 	ShutdownTimeout time.Duration
 	// Lanes are the lanes that this worker serves, the most urgent first: for each, the values of the Spec's
-	// lanes. Each claim goes through them in this order until it is full. Every eighth goes through them
-	// backwards, so that no lane starves.
+	// lanes. Each claim goes through them in this order until it is full. Every eighth begins with one of the
+	// less urgent lanes, each in its turn, so that none starves.
 	Lanes [][]any
 	// Admission bounds the claims. Default: every due row may be claimed.
 	Admission Admission
@@ -449,9 +450,15 @@ func (w *Worker) releaseWaiting() {
 
 // noteSettled wakes the worker where a settle made a row ready for it, or room for one.
 func (w *Worker) noteSettled(o *Outcome) {
-	if o.kind == outcomeRetry || o.kind == outcomeSnooze || w.options.Admission != nil {
+	if o.kind == outcomeRetry || o.kind == outcomeSnooze || w.bounded() {
 		w.poll.Wake()
 	}
+}
+
+// bounded tells whether a settle may make room for a claim.
+func (w *Worker) bounded() bool {
+	a := w.options.Admission
+	return a != nil && slices.ContainsFunc(w.options.Lanes, a.Bounded)
 }
 
 // stored is an outcome's cause as it goes into the table.

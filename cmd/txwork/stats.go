@@ -46,6 +46,7 @@ type tableStats struct {
 	Expired     int64   `json:"expired"`
 	Waiting     int64   `json:"waiting"`
 	Failed      int64   `json:"failed"`
+	Cancelled   int64   `json:"cancelled"`
 	OldestReady float64 `json:"oldest_ready_seconds"`
 }
 
@@ -60,20 +61,20 @@ func (d *database) stats(ctx context.Context, names []string) ([]tableStats, err
 		if err != nil {
 			return nil, err
 		}
-		all[i] = tableStats{t.Name(), s.Ready, s.Scheduled, s.InProgress, s.Expired, s.Waiting, s.Failed, s.OldestReady.Seconds()}
+		all[i] = tableStats{t.Name(), s.Ready, s.Scheduled, s.InProgress, s.Expired, s.Waiting, s.Failed, s.Cancelled, s.OldestReady.Seconds()}
 	}
 	return all, nil
 }
 
 func (a *app) printStats(all []tableStats) error {
-	g := newGrid(a.stdout, "TABLE", "READY", "SCHEDULED", "IN PROGRESS", "EXPIRED", "WAITING", "FAILED", "OLDEST READY")
+	g := newGrid(a.stdout, "TABLE", "READY", "SCHEDULED", "IN PROGRESS", "EXPIRED", "WAITING", "FAILED", "CANCELLED", "OLDEST READY")
 	for _, s := range all {
 		oldest := "-"
 		if s.Ready > 0 {
 			oldest = rough(time.Duration(s.OldestReady * float64(time.Second)))
 		}
 		g.add(s.Table, fmt.Sprint(s.Ready), fmt.Sprint(s.Scheduled), fmt.Sprint(s.InProgress), fmt.Sprint(s.Expired),
-			fmt.Sprint(s.Waiting), fmt.Sprint(s.Failed), oldest)
+			fmt.Sprint(s.Waiting), fmt.Sprint(s.Failed), fmt.Sprint(s.Cancelled), oldest)
 	}
 	return g.flush()
 }

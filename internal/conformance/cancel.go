@@ -171,6 +171,8 @@ func countsLiveRows(s *suite) {
 	s.expire(held.ids[0])
 	s.settled(s.ackSettle(), held.token, held.ids[3:4], held.ids[3:4], nil, nil)
 	s.settled(failSettle(), held.token, held.ids[4:], held.ids[4:], nil, nil)
+	ended := s.ready(1)
+	s.cancel(ended, ended)
 	s.ready(3, func(row *workqueue.NewRow) { row.DueAt = s.clock().Add(time.Hour) })
 	s.set("due_at = now() - interval '1 hour'", s.ready(2)...)
 
@@ -179,5 +181,5 @@ func countsLiveRows(s *suite) {
 		s.Fatalf("oldest ready: got %v, want an hour", got.OldestReady)
 	}
 	got.OldestReady = 0
-	equal(s, "stats", got, workqueue.Stats{Ready: 2, Scheduled: 3, InProgress: 3, Expired: 1, Failed: 1})
+	equal(s, "stats", got, workqueue.Stats{Ready: 2, Scheduled: 3, InProgress: 3, Expired: 1, Failed: 1, Cancelled: 1})
 }

@@ -28,7 +28,13 @@ CREATE TABLE "txwork"."outbox" (
         AND (status = 3) = (failed_at IS NOT NULL)
     ),
     CONSTRAINT "outbox_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
-    CONSTRAINT "outbox_due_check" CHECK (isfinite(due_at))
+    CONSTRAINT "outbox_due_check" CHECK (isfinite(due_at)),
+    CONSTRAINT "outbox_retry_check" CHECK ( -- one that cannot be computed would fail the reaper's whole batch
+        retry IS NULL
+        OR ((retry ->> 'base_us')::float8 >= 0
+            AND (retry ->> 'cap_us')::float8 BETWEEN 0 AND 315360000000000
+            AND coalesce((retry ->> 'jitter')::float8, 0) BETWEEN 0 AND 1) IS TRUE
+    )
 ) WITH (
     fillfactor = 42,
     autovacuum_vacuum_scale_factor = 0.05,
