@@ -137,6 +137,14 @@ func (v view) MaxDelayMicros() int64 { return maxDelay.Microseconds() }
 // have written, so that a claim cursor which is already past it can move back.
 func (v view) NowMicros() string { return "(extract(epoch FROM now()) * 1000000)::bigint::text" }
 
+// RedriveWaits tells whether a redriven row waits.
+func (v view) RedriveWaits() string {
+	if v.spec.Gate == "" {
+		return "false"
+	}
+	return "t." + quote(v.spec.Gate) + " IS NOT NULL"
+}
+
 // AbandonDue is the due time after a reported failure.
 func (v view) AbandonDue() string {
 	return fmt.Sprintf("clock_timestamp() + coalesce(s.delay * interval '1 microsecond', %s)", v.spec.Retry.sqlOrRow("t.attempts", "t.retry"))

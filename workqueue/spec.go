@@ -52,6 +52,10 @@ type Spec struct {
 	// NULL. Enqueueing such a row again changes nothing and reports the row that is there.
 	Unique []string
 
+	// Gate names a column: a row in which it is set waits again when it is redriven, for whatever let it through
+	// before. Package gate needs it. Default: none.
+	Gate string
+
 	// MaxAttempts is the default of the table's max_attempts column. Default: [DefaultMaxAttempts].
 	MaxAttempts int
 
@@ -107,7 +111,7 @@ var parameterNames = []string{"lease_seconds", "batch_size", "ids", "delay_secon
 // Validate reports the first thing that is wrong with the Spec, naming the field.
 func (s Spec) Validate() error {
 	s = s.withDefaults()
-	checks := []func() error{s.validateNames, s.validateColumns, s.validateLanes, s.validateUnique, s.validateSweeps, s.validateLimits}
+	checks := []func() error{s.validateNames, s.validateColumns, s.validateLanes, s.validateUnique, s.validateGate, s.validateSweeps, s.validateLimits}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
@@ -218,6 +222,13 @@ func (s Spec) validateUnique() error {
 		if slices.Contains(s.Unique[:i], name) {
 			return Invalid("unique", "%q is listed twice", name)
 		}
+	}
+	return nil
+}
+
+func (s Spec) validateGate() error {
+	if _, ok := s.column(s.Gate); s.Gate != "" && !ok {
+		return Invalid("gate", "%q is none of the columns", s.Gate)
 	}
 	return nil
 }

@@ -2,7 +2,7 @@
 WITH changed AS (
     UPDATE {{.Table}} AS t
     SET status = 0,
-        waiting = false,
+        waiting = {{.RedriveWaits}},
         attempts = 0,
         due_at = clock_timestamp(),
         completed_at = NULL,
