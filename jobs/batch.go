@@ -204,13 +204,15 @@ func continuationIDs(enqueued []Enqueued, first *Insert) (onComplete, onFail uui
 	return onComplete, onFail
 }
 
-// nameContinuation says which of the two was refused, of a call's jobs the n-th and the one after it.
+// nameContinuation says which of the two was refused, which come after a call's n jobs.
 func nameContinuation(err error, n int, onComplete *Insert) error {
 	var refused *JobError
-	if !errors.As(err, &refused) || refused.Index < n {
+	switch {
+	case !errors.As(err, &refused):
 		return err
-	}
-	if refused.Index == n && onComplete != nil {
+	case refused.Index < n:
+		return &JobError{Index: refused.Index, Count: n, Err: refused.Err}
+	case refused.Index == n && onComplete != nil:
 		return fmt.Errorf("on complete: %w", refused.Err)
 	}
 	return fmt.Errorf("on fail: %w", refused.Err)

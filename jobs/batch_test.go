@@ -231,7 +231,7 @@ func TestBatchesThatCannotBeAreRefused(t *testing.T) {
 		"a label":       {jobs.Batch{Label: strings.Repeat("x", 256)}, "label has 256 bytes"},
 		"a policy":      {jobs.Batch{Policy: 9}, "policy is 9"},
 		"a deadline":    {jobs.Batch{Deadline: time.Unix(1<<40, 0)}, "deadline is"},
-		"no args":       {jobs.Batch{Jobs: []jobs.Insert{{Args: part{}}, {}}}, "job 2 of 2: args are nil"},
+		"no args":       {jobs.Batch{Jobs: []jobs.Insert{{Args: part{}}, {}}, OnComplete: noticeOf("")}, "job 2 of 2: args are nil"},
 		"a unique job":  {jobs.Batch{Jobs: []jobs.Insert{unique}}, "unique is set on a job of a batch"},
 		"a unique kind": {jobs.Batch{Jobs: []jobs.Insert{{Args: report{}}}}, `unique is set on kind "report"`},
 		"what follows":  {jobs.Batch{Jobs: parts(1), OnComplete: &unique}, "on complete: txwork: unique"},

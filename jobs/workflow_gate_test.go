@@ -144,6 +144,25 @@ func TestATaskThatIsInItsGateAlreadyStaysThere(t *testing.T) {
 	}
 }
 
+// A dead letter that parks what is behind it in its gate fails those workflows, too.
+func TestATaskThatIsParkedHasFailed(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	key := &gate.Gate{Key: "k", OnFailure: gate.Park}
+	list := []jobs.StartedWorkflow{f.start(gated(key)), f.start(gated(key)), f.start(gated(key))}
+	for _, s := range list[:2] {
+		f.ack(s.Tasks["a"])
+	}
+	f.sweepGates()
+	f.fail(list[0].Tasks["b"])
+	f.wantTasks(list[0].ID, "failed: a done, b failed")
+	f.wantTasks(list[1].ID, "failed: a done, b failed")
+	f.wantTasks(list[2].ID, "pending: a ready, b waits") // it has not come to its gate
+	f.ack(list[2].Tasks["a"])
+	f.sweepGates()
+	f.wantTasks(list[2].ID, "failed: a done, b failed")
+}
+
 // Workers, retries, and processes that are killed: gates and joins on one table, to the end.
 func TestWorkflowsThroughGates(t *testing.T) {
 	t.Parallel()

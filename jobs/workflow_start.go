@@ -14,6 +14,9 @@ import (
 // transaction that settles the last of their dependencies. Every settle of a task locks the workflow's join
 // until it commits, so those of one workflow take turns.
 //
+// A failure cancels what is behind it in the transaction that settles the failed task, which takes about a
+// millisecond for each task of the longest chain that is cancelled.
+//
 // A retry counts as nothing. A task that has failed for good and is redriven, with [Client.Redrive], counts
 // again in what has not ended: where a task behind it still waits for other dependencies, or the workflow is
 // pending, it is as if it had not failed. A task that was cancelled because of it stays cancelled until it is

@@ -12,6 +12,7 @@ func TestOutboxConforms(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.Case{
 		Spec: outbox.Spec(""),
+		DDL:  outbox.DDL,
 		Values: func(n int) []any {
 			return values("orders.created", fmt.Sprintf("customer %d", n%10), []byte{0, byte(n), '"', '\\', 0xff}, fmt.Sprint(n))
 		},

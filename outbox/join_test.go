@@ -157,3 +157,25 @@ func TestStepThatFansOut(t *testing.T) {
 		t.Errorf("delivered %v", got)
 	}
 }
+
+func TestJoinIsValidatedBeforeAnythingIsWritten(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	step := []outbox.Message{{Topic: "a"}}
+	for name, j := range map[string]outbox.Join{
+		"label":    {Steps: step, Label: strings.Repeat("x", join.MaxLabel+1)},
+		"policy":   {Steps: step, Policy: 9},
+		"deadline": {Steps: step, Deadline: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		"steps":    {Steps: slices.Repeat(step, workqueue.MaxBatch+1)},
+	} {
+		f.inTx(func(tx pgx.Tx) error {
+			if _, err := f.box.StartJoin(t.Context(), workqueue.Pgx(tx), j); !errors.Is(err, workqueue.ErrInvalid) {
+				t.Errorf("%s: %v, want it refused", name, err)
+			}
+			return nil
+		})
+	}
+	if n := f.messages(); n != 0 {
+		t.Errorf("%d messages were written", n)
+	}
+}

@@ -16,7 +16,8 @@ const (
 	// transactions commit. Messages of different keys, and those without one, run side by side.
 	//
 	// Transactions that write messages of the same key take turns: the second waits in its Enqueue until the
-	// first has ended. Keep them short. Relays wait for none of them.
+	// first has ended. Keep them short, and write no more than some thousands of keys in one: each holds a lock of
+	// the server until then, see package gate. Relays wait for none of them.
 	//
 	// A message that has to be retried, or is due later, holds up those behind it. What happens when it has
 	// failed for good is [Options].OnFailure.

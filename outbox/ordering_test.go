@@ -157,3 +157,39 @@ func TestOrderingOptionsThatMakeNoSense(t *testing.T) {
 		}
 	}
 }
+
+// A test that rolls back sees all of it: the next message of a key, and what follows a join.
+func TestDrainInATransactionDeliversWhatItsSettlesLetThrough(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t, perKey(outbox.Block))
+	tx, err := f.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := f.box.Enqueue(t.Context(), workqueue.Pgx(tx), keyed("k", "1"), keyed("k", "2"), keyed("k", "3")); err != nil {
+		t.Fatal(err)
+	}
+	end := outbox.Message{Topic: "a", Key: "k", Payload: []byte("end")}
+	if _, err := f.box.StartJoin(t.Context(), workqueue.Pgx(tx), outbox.Join{Steps: []outbox.Message{{Topic: "a", Payload: []byte("step")}}, OnComplete: &end}); err != nil {
+		t.Fatal(err)
+	}
+	relay := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+	delivered := map[string]int{}
+	relay.Handle("a", func(_ context.Context, m *outbox.Delivery) error {
+		delivered[string(m.Payload)] = len(delivered)
+		return nil
+	})
+	drain, err := relay.DrainIn(tx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the end of the join comes to its key's gate, and a sweep lets it through
+		if _, err := drain.Process(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(delivered) != 5 || delivered["1"] > delivered["2"] || delivered["2"] > delivered["3"] {
+		t.Errorf("delivered %v, want all 5, and 1, 2, 3 in their order", delivered)
+	}
+}

@@ -14,6 +14,7 @@ func TestTimersConform(t *testing.T) {
 	nominal := time.Date(2030, 2, 28, 23, 59, 59, 999_999_000, time.UTC)
 	conformance.Run(t, conformance.Case{
 		Spec: timers.Spec(""),
+		DDL:  timers.DDL,
 		Values: func(n int) []any {
 			values := []any{fmt.Sprintf("order %d", n), "order.expired", []byte{0, byte(n), '"', '\\', 0xff}, nominal, 1, nil}
 			if n%3 == 0 {

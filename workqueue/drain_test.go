@@ -170,3 +170,101 @@ func TestDrainUnderDispatchers(t *testing.T) {
 		t.Errorf("handled %d, want 50", handled)
 	}
 }
+
+// admits lets every row pass.
+type admits struct{}
+
+func (admits) Bounded([]any) bool { return true }
+func (admits) Admit(_ context.Context, _ pgx.Tx, _ []any, want int) (int, time.Duration, error) {
+	return want, 0, nil
+}
+func (admits) Claimed(context.Context, pgx.Tx, []any, []uuid.UUID) error { return nil }
+
+func TestDrainInATransactionKeepsItsAdmissionInIt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	r.insert("committed")
+	tx, err := r.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := r.insertIn(tx, workqueue.NewRow{Values: []any{"new", ""}}); err != nil {
+		t.Fatal(err)
+	}
+	r.process(r.worker(workqueue.WorkerOptions{Admission: admits{}}, ackAll).DrainIn(tx), 2)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.count("status = 0 AND attempts = 0"); n != 1 {
+		t.Errorf("%d rows are as they were, want 1", n)
+	}
+}
+
+func TestDrainInATransactionLeavesItsSettingsAlone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	tx, err := r.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := r.insertIn(tx, workqueue.NewRow{Values: []any{"a", ""}}); err != nil {
+		t.Fatal(err)
+	}
+	r.process(r.worker(workqueue.WorkerOptions{Admission: admits{}}, func(ctx context.Context, c *noteClaim) error {
+		return c.Tx(ctx, func(pgx.Tx) error { return nil })
+	}).DrainIn(tx), 1)
+	var seqscan, sort string
+	if err := tx.QueryRow(t.Context(), "SELECT current_setting('enable_seqscan'), current_setting('enable_sort')").Scan(&seqscan, &sort); err != nil {
+		t.Fatal(err)
+	}
+	if seqscan != "on" || sort != "on" {
+		t.Errorf("the transaction goes on with enable_seqscan %s, enable_sort %s", seqscan, sort)
+	}
+}
+
+// A claim that was broken off would leave rows that nobody works on until their lease ends.
+func TestDrainFinishesItsClaimWhenItIsCancelled(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	r.exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END $$;
+		CREATE TRIGGER slow BEFORE UPDATE ON notes FOR EACH ROW WHEN (OLD.status = 0 AND NEW.status = 1) EXECUTE FUNCTION slow()`)
+	ids := r.insert("a")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		r.eventually("the claim is under way", func() bool {
+			return ask[int](r, "SELECT count(*)::int FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%' || current_schema() || '%'") > 0
+		})
+	}()
+	if n, err := r.worker(workqueue.WorkerOptions{}, ackAll).Drain().Process(ctx); n != 1 || err != nil {
+		t.Errorf("processed %d, %v; want 1", n, err)
+	}
+	r.awaitStatus(workqueue.Done, ids...)
+}
+
+// What waits for a deadline, a rate or a place is found by sweeps only.
+func TestDrainWakesForSweepsWhileRowsWait(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Sweeps = []string{"release"} }})
+	r.exec(release)
+	d := r.worker(workqueue.WorkerOptions{}, ackAll).Drain()
+	r.process(d, 0)
+	r.wakesIn(d, -1)
+	r.insertRows(workqueue.NewRow{Values: []any{"stay", ""}, Waiting: true})
+	r.process(d, 0)
+	first, err := d.NextWakeAt(t.Context())
+	if err != nil || first == nil || first.In > time.Minute {
+		t.Fatalf("wakes at %+v, %v", first, err)
+	}
+	for range 10 {
+		r.process(d, 0)
+	}
+	if last, err := d.NextWakeAt(t.Context()); err != nil || last == nil || last.In != time.Minute {
+		t.Errorf("wakes at %+v, %v, after many runs that found nothing; want in a minute", last, err)
+	}
+	r.exec("UPDATE notes SET topic = 'go'")
+	r.process(d, 1)
+	r.wakesIn(d, -1)
+}

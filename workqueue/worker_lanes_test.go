@@ -216,3 +216,48 @@ func TestBadBackoffOfTheRowsOwn(t *testing.T) {
 		}
 	}
 }
+
+// panics is an admission with a defect.
+type panics struct{ quota }
+
+func (panics) Admit(context.Context, pgx.Tx, []any, int) (int, time.Duration, error) {
+	panic("no admission")
+}
+
+func TestPanickingAdmissionLosesNoRowOfOtherLanes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{spec: byTopic})
+	free := r.insertMany("free", 3)
+	r.insertMany("bounded", 3)
+	r.start(workqueue.WorkerOptions{Lanes: lanes("free", "bounded"), Admission: panics{quota{bounded: "bounded"}}}, ackAll)
+	r.awaitStatus(workqueue.Done, free...)
+	r.eventually("the panic is logged", func() bool { return strings.Contains(r.Logs.String(), "no admission") })
+	if n := r.count("attempts > 1"); n != 0 {
+		t.Errorf("%d rows had to be claimed again", n)
+	}
+}
+
+func TestFailingSweepKeepsNoOtherFromItsTurn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Sweeps = []string{"missing", "release"} }})
+	r.exec(release)
+	r.insertRows(workqueue.NewRow{Values: []any{"go", ""}, Waiting: true})
+	if n, err := r.Queue.Sweep(t.Context(), 10); n != 1 || err == nil {
+		t.Errorf("released %d rows, %v; want 1 and the other sweep's error", n, err)
+	}
+}
+
+// One such row would fail the reaper's batches for ever.
+func TestPlainSQLCannotWriteABadBackoff(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	for _, bad := range []string{
+		`null`, `{}`, `"x"`, `{"base_us": "soon", "cap_us": 1}`, `{"base_us": -1, "cap_us": 1}`,
+		`{"base_us": 1, "cap_us": 1e300}`, `{"base_us": 1, "cap_us": 1, "jitter": 2}`,
+	} {
+		if _, err := r.Pool.Exec(t.Context(), "INSERT INTO notes (topic, retry) VALUES ('t', $1::text::jsonb)", bad); err == nil || !strings.Contains(err.Error(), "SQLSTATE 2") {
+			t.Errorf("%s: %v, want it refused", bad, err)
+		}
+	}
+	r.exec(`INSERT INTO notes (topic, body, retry) VALUES ('t', '', '{"growth": "linear", "base_us": 0, "cap_us": 1}')`)
+}

@@ -12,20 +12,22 @@ const module = "github.com/txwork/txwork/"
 
 // mayImport lists, for each public package, the packages of ours that it may depend on, directly or not.
 var mayImport = map[string][]string{
-	"workqueue":          nil,
-	"workqueue/gate":     {"workqueue"},
-	"workqueue/join":     {"workqueue"},
-	"workqueue/topics":   nil,
-	"workqueue/codec":    {"workqueue"},
-	"workqueue/periodic": {"workqueue", "schedule"},
-	"schedule":           nil,
-	"outbox":             below,
-	"inbox":              below,
-	"timers":             below,
-	"timers/alarms":      append([]string{"timers"}, below...),
-	"jobs":               below,
-	"reaper":             {"workqueue"},
-	"migrations":         {"workqueue"},
+	"workqueue":              nil,
+	"workqueue/gate":         {"workqueue"},
+	"workqueue/join":         {"workqueue"},
+	"workqueue/topics":       nil,
+	"workqueue/codec":        nil,
+	"workqueue/codec/aesgcm": {"workqueue/codec"},
+	"txworktest":             {"workqueue", "migrations", "internal/pgschema", "internal/localpg"},
+	"workqueue/periodic":     {"workqueue", "schedule"},
+	"schedule":               nil,
+	"outbox":                 below,
+	"inbox":                  below,
+	"timers":                 below,
+	"timers/alarms":          append([]string{"timers"}, below...),
+	"jobs":                   below,
+	"reaper":                 {"workqueue"},
+	"migrations":             {"workqueue"},
 }
 
 // below is what a domain package may depend on: what two of them need lives there.

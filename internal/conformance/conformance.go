@@ -1,7 +1,7 @@
 // Package conformance is the contract of a work-queue table as tests.
 //
-// [Run] creates the table of any [workqueue.Spec] and checks every transition and invariant through every
-// way in: pgx, database/sql and sqlx transactions, the table's SQL functions called by plain SQL, and
+// [Run] creates the table of any [workqueue.Spec], with whatever triggers a domain gives it, and checks every
+// transition and invariant through every way in: pgx, database/sql and sqlx transactions, the table's SQL functions called by plain SQL, and
 // [workqueue.Table.On] a pool. It knows nothing of the domains; each domain runs it over its own table.
 //
 // What a way does not have, such as a snooze among the SQL functions, is not tested there: the lists in
@@ -29,6 +29,23 @@ type Case struct {
 	// Lanes are two different lanes, in the order of Spec.Lanes, when the Spec has any. The suite
 	// writes them over what Values says.
 	Lanes [2][]any
+
+	// DDL renders the table in a schema with what its domain adds: triggers, indexes, tables of its own. What
+	// it makes has to fit Spec. Default: [workqueue.DDL] of the Spec, the core alone.
+	DDL func(schema string) (up, down string, err error)
+
+	// Derived are those of Spec.Columns that triggers of the domain write when an operation changes a row: what
+	// they are then is the domain's to test. Rows that an operation leaves alone keep them, too.
+	Derived []string
+}
+
+// ddl renders the table in a schema.
+func (c Case) ddl(schema string) (up, down string, err error) {
+	if c.DDL != nil {
+		return c.DDL(schema)
+	}
+	c.Spec.Schema = schema
+	return workqueue.DDL(c.Spec)
 }
 
 // Run checks the table of c through every way in.

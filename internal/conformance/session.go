@@ -46,7 +46,7 @@ func worksUnderIsolation(t *testing.T, c Case, level string) {
 func (s *suite) recordIsolation() {
 	s.scratch("isolation", "level text")
 	s.exec(`CREATE FUNCTION record_isolation() RETURNS trigger LANGUAGE plpgsql AS $$
-		BEGIN INSERT INTO isolation VALUES (current_setting('transaction_isolation')); RETURN NULL; END $$`)
+		BEGIN INSERT INTO ` + s.db.Schema + `.isolation VALUES (current_setting('transaction_isolation')); RETURN NULL; END $$`)
 	s.exec("CREATE TRIGGER record_isolation AFTER UPDATE OR DELETE ON $T FOR EACH STATEMENT EXECUTE FUNCTION record_isolation()")
 }
 
@@ -58,7 +58,7 @@ func runsLostConflictsAgain(t *testing.T, c Case) {
 	s.exec("CREATE SEQUENCE commits")
 	s.exec(`CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN
-			IF nextval('commits') % 6 <> 0 THEN RAISE EXCEPTION 'lost' USING ERRCODE = TG_ARGV[0]; END IF;
+			IF nextval('` + s.db.Schema + `.commits') % 6 <> 0 THEN RAISE EXCEPTION 'lost' USING ERRCODE = TG_ARGV[0]; END IF;
 			RETURN NULL;
 		END $$`)
 	for _, code := range []string{"40001", "40P01"} {
@@ -157,8 +157,7 @@ func reportsAReadOnlyDatabase(t *testing.T, c Case) {
 
 func ddlUpAndDown(t *testing.T, c Case) {
 	db := pgtest.New(t)
-	c.Spec.Schema = db.Schema
-	_, down, err := workqueue.DDL(c.Spec)
+	_, down, err := c.ddl(db.Schema)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +165,7 @@ func ddlUpAndDown(t *testing.T, c Case) {
 		+ (SELECT count(*) FROM pg_proc WHERE pronamespace = $1::regnamespace)
 		+ (SELECT count(*) FROM pg_type WHERE typnamespace = $1::regnamespace)`
 	for range 2 {
-		createTable(t, db, c.Spec)
+		createTable(t, db, c)
 		if _, err := db.Pool.Exec(t.Context(), down); err != nil {
 			t.Fatalf("down: %v\n%s", err, down)
 		}

@@ -40,18 +40,19 @@ type suite struct {
 
 func newSuite(t *testing.T, c Case, w way, options ...pgtest.Option) *suite {
 	db := pgtest.New(t, options...)
-	table := createTable(t, db, c.Spec)
+	table := createTable(t, db, c)
 	return &suite{T: t, Case: c, way: w, db: db, table: table, begin: w.open(t, db, table), rows: new(atomic.Int64)}
 }
 
-func createTable(t *testing.T, db *pgtest.DB, spec workqueue.Spec) *workqueue.Table {
+func createTable(t *testing.T, db *pgtest.DB, c Case) *workqueue.Table {
 	t.Helper()
+	spec := c.Spec
 	spec.Schema = db.Schema
 	table, err := workqueue.Open(spec, workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	up, _, err := workqueue.DDL(spec)
+	up, _, err := c.ddl(db.Schema)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,9 +22,23 @@
 //
 // What no settle lets through, a sweep does (Spec.Sweeps, "gate_sweep"): rows of gates that are not serial when
 // they come or are due again, and the row whose writer committed while the last one of its key was being settled.
-// Workers sweep when a notification arrives, at a bounded share of their time, and at least once a second.
+// And the row that an application held locked when its turn came, for instance to cancel it: settles wait for
+// no row. Workers sweep when a notification arrives, at a bounded share of their time, and at least once a second.
 //
 // # Tables
 //
 // A table with gates has the [Columns] in its Spec, [SweepSuffix] among its Sweeps, and [DDL] in its migration.
+//
+// A role that writes rows with serial or limited keys needs SELECT on the table and USAGE on the sequence
+// <table>_gate_seq; one that settles or sweeps needs SELECT, INSERT, UPDATE and DELETE on <table>_gate_cursor and
+// <table>_gate_rate, and EXECUTE on the functions <table>_gate_…, which are not PUBLIC's.
+//
+// # Limits
+//
+// Every serial key that a transaction writes, and every key that a settle or a sweep lets a row of through, holds a
+// lock in the server's memory until the transaction ends. There is room for max_locks_per_transaction × (max_connections
+// and other processes) of them in all, about 8,000 by default: write some thousands of keys at once in several transactions.
+//
+// Under REPEATABLE READ and SERIALIZABLE a row always waits for a sweep, and a settle lets no row of a limited key
+// through, since it cannot see how many are.
 package gate

@@ -274,3 +274,19 @@ func TestRetention(t *testing.T) {
 		}
 	}
 }
+
+// A sweep holds its worker up, so it looks at some thousands of members and leaves the others to the next.
+func TestSweepLooksAtABoundedNumberOfMembers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for range 3 {
+		f.fan(1)
+	}
+	f.exec("UPDATE steps_join SET expected = 15000, look_at = now()")
+	for _, want := range []int{1, 0} {
+		f.sweep()
+		if left := ask[int](f, "SELECT count(*) FROM steps_join WHERE look_at <= now()"); left != want {
+			t.Errorf("%d joins are left to look at, want %d", left, want)
+		}
+	}
+}

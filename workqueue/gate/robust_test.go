@@ -1,0 +1,161 @@
+package gate_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
+)
+
+// An application that cancels a waiting row and takes its time holds up neither settles nor sweeps.
+func TestSettlesWaitForNoRowThatAnApplicationHolds(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ids := r.insert(row(1, serial("k")), row(2, serial("k")), row(3, serial("k")))
+	token, _ := r.expect(1)
+	app := r.begin()
+	_, err := r.table.In(workqueue.Pgx(app)).Cancel(t.Context(), ids[1:2], "not wanted")
+	r.ok(err)
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err = r.queue.Ack(ctx, token, ids[:1])
+	r.ok(err)
+	_, err = r.queue.Sweep(ctx, 100)
+	r.ok(err)
+	r.expect()
+	r.ok(app.Commit(t.Context()))
+	r.sweep()
+	r.expect(3)
+}
+
+// The server's memory for locks is small, and a sweep may look at thousands of keys that have no room.
+func TestKeysWithoutRoomCostASweepNoLocks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	blocked, full := &gate.Gate{Key: "blocked", OnFailure: gate.Block}, &gate.Gate{Key: "full", Limit: 1}
+	r.insert(row(1, blocked), row(2, blocked), row(3, full), row(4, full))
+	r.sweep()
+	token, ids := r.expect(1, 3)
+	_, err := r.queue.Fail(t.Context(), token, ids[:1], "no")
+	r.ok(err)
+
+	tx := r.begin()
+	_, err = r.table.In(workqueue.Pgx(tx)).Sweep(t.Context(), 100)
+	r.ok(err)
+	var locks int
+	r.ok(tx.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()").Scan(&locks))
+	if locks != 0 {
+		t.Errorf("the sweep holds %d advisory locks", locks)
+	}
+}
+
+// A transaction with an old snapshot does not see all that are through.
+func TestLimitHoldsWhateverTheIsolation(t *testing.T) {
+	t.Parallel()
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			g := &gate.Gate{Key: "k", Limit: 2}
+			r.insert(row(1, g), row(2, g))
+			r.sweep()
+			token, ids := r.expect(1, 2)
+			_, err := r.queue.Ack(t.Context(), token, ids[1:])
+			r.ok(err)
+			r.insert(row(3, g), row(4, g))
+			tx, err := r.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+			r.ok(err)
+			defer tx.Rollback(context.Background())
+			_, err = tx.Exec(t.Context(), "SELECT count(*) FROM work") // its snapshot: one is through, two wait
+			r.ok(err)
+			r.insert(row(5, g))
+			r.exec("UPDATE work SET due_at = due_at - interval '1 hour' WHERE n = 5")
+			r.sweep() // 5 is through
+
+			_, err = r.table.In(workqueue.Pgx(tx)).Ack(t.Context(), token, ids[:1])
+			r.ok(err)
+			r.ok(tx.Commit(t.Context()))
+			if n := ask[int](r, "SELECT count(*) FROM work WHERE completed_at IS NULL AND NOT waiting"); n > 2 {
+				t.Errorf("%d rows are through, the limit is 2", n)
+			}
+			r.sweep()
+			r.expect(5, 3)
+		})
+	}
+}
+
+func TestSweepOfAWideGateIsBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT n, 'k', 1000000, 0 FROM generate_series(1, 1500) AS n")
+	if first, all := r.sweep(), 0; first != 1000 {
+		t.Errorf("the first sweep let %d through, want 1000", first)
+	} else {
+		r.eventually("the others follow", func() bool { all += r.sweep(); return first+all == 1500 })
+	}
+}
+
+// one is what a rate lets through: its bucket holds a single row's token.
+func one(key string, rate float64) *gate.Gate {
+	return &gate.Gate{Key: key, Limit: gate.Unlimited, Rate: rate, Burst: 1}
+}
+
+func TestBucketsAreForgottenWhenTheyAreFull(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	week := (7 * 24 * time.Hour).Seconds()
+	r.insert(row(1, one("weekly", 1/week)), row(2, one("hourly", 1.0/3600)))
+	if n := r.sweep(); n != 2 {
+		t.Fatalf("%d rows are through, want 2", n)
+	}
+	r.exec("UPDATE work_gate_rate SET refilled_at = refilled_at - interval '3 days'")
+	r.eventually("only the bucket that is not full is left", func() bool {
+		r.sweep()
+		return ask[string](r, "SELECT coalesce(string_agg(gate_key, ' '), '') FROM work_gate_rate") == "weekly"
+	})
+	r.insert(row(3, one("weekly", 1/week)))
+	if n := r.sweep(); n != 0 {
+		t.Error("a second row of the week is through after three days")
+	}
+}
+
+func TestClockThatIsSetBackTakesNoTokens(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.insert(row(1, &gate.Gate{Key: "k", Limit: gate.Unlimited, Rate: 2, Burst: 2}))
+	r.sweep()
+	r.exec("UPDATE work_gate_rate SET refilled_at = refilled_at + interval '1 hour'")
+	r.insert(row(2, &gate.Gate{Key: "k", Limit: gate.Unlimited, Rate: 2, Burst: 2}))
+	if n := r.sweep(); n != 1 {
+		t.Error("the second token is gone")
+	}
+}
+
+// Test suites truncate every table that they find.
+func TestSweepsGoOnAfterTruncate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.exec("TRUNCATE work, work_gate_cursor, work_gate_rate")
+	r.insert(row(1, &gate.Gate{Key: "k", Limit: 1}))
+	r.eventually("a sweep lets the row through", func() bool { return r.sweep() == 1 })
+}
+
+// A row with half a gate would be found by no sweep.
+func TestPlainSQLCannotWriteHalfAGate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.insert(row(1, serial("k")))
+	for _, columns := range []string{"gate_key", "gate_key, gate_policy", "gate_key, gate_limit"} {
+		values := map[string]string{"gate_key": "'k'", "gate_key, gate_policy": "'k', 0", "gate_key, gate_limit": "'k', 0"}[columns]
+		if _, err := r.pool.Exec(t.Context(), fmt.Sprintf("INSERT INTO work (n, %s) VALUES (2, %s)", columns, values)); err == nil {
+			t.Errorf("only %s: taken", columns)
+		}
+	}
+	r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) VALUES (2, 'k', 0, 0)")
+}
