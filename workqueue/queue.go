@@ -296,6 +296,9 @@ type Stats struct {
 	OldestReady time.Duration `json:"oldest_ready"` // how long the oldest due row has waited
 }
 
+// Live is how many rows have not ended: zero once everything is settled.
+func (s Stats) Live() int64 { return s.Ready + s.Scheduled + s.InProgress + s.Waiting }
+
 // Stats counts the live rows and the dead letters. Its cost grows with their number.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	var s Stats

@@ -126,7 +126,7 @@ func (r Retry) validate() error {
 	case r.Base < 0:
 		return Invalid("retry", "has base %v, it cannot be negative", r.Base)
 	case r.limit() < r.Base:
-		return Invalid("retry", "has cap %v below its base %v", r.Cap, r.Base)
+		return Invalid("retry", "has cap %v below its base %v", r.limit(), r.Base)
 	case r.Cap > maxDelay:
 		return Invalid("retry", "has cap %v, at most %v is allowed", r.Cap, maxDelay)
 	case !(r.Jitter >= 0 && r.Jitter <= 1):

@@ -259,5 +259,5 @@ func TestPlainSQLCannotWriteABadBackoff(t *testing.T) {
 			t.Errorf("%s: %v, want it refused", bad, err)
 		}
 	}
-	r.exec(`INSERT INTO notes (topic, body, retry) VALUES ('t', '', '{"growth": "linear", "base_us": 0, "cap_us": 1}')`)
+	r.exec(`INSERT INTO notes (topic, retry) VALUES ('t', '{"growth": "linear", "base_us": 0, "cap_us": 1}')`)
 }

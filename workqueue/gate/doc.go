@@ -36,8 +36,8 @@
 // # Limits
 //
 // Every serial key that a transaction writes, and every key that a settle or a sweep lets a row of through, holds a
-// lock in the server's memory until the transaction ends. There is room for max_locks_per_transaction × (max_connections
-// and other processes) of them in all, about 8,000 by default: write some thousands of keys at once in several transactions.
+// lock in the server's memory until the transaction ends. There is room for max_locks_per_transaction × max_connections of
+// them, 6,400 by default, and some more: write many thousands of keys in several transactions.
 //
 // Under REPEATABLE READ and SERIALIZABLE a row always waits for a sweep, and a settle lets no row of a limited key
 // through, since it cannot see how many are.

@@ -114,7 +114,7 @@ func TestWhenTheSweepLooksAgain(t *testing.T) {
 		id := f.fan(1).id
 		f.exec("UPDATE steps_join SET created_at = now() - $2::text::interval, look_at = now() WHERE id = $1", id, age)
 		f.sweep()
-		if !ask[bool](f, "SELECT look_at - now() BETWEEN $2::text::interval - interval '10 seconds' AND $2::text::interval FROM steps_join WHERE id = $1", id, want) {
+		if !ask[bool](f, "SELECT look_at - now() BETWEEN $2::text::interval - interval '10 seconds' AND $2::text::interval + interval '10 seconds' FROM steps_join WHERE id = $1", id, want) {
 			t.Errorf("at an age of %s the next look is not in %s", age, want)
 		}
 	}

@@ -273,6 +273,10 @@ BEGIN
         INSERT INTO {{.Named "gate_cursor"}} DEFAULT VALUES ON CONFLICT DO NOTHING; -- somebody truncated it
         RETURN 0;
     END IF;
+    IF NOT EXISTS (SELECT FROM {{.Table}} AS t
+        WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL AND t.gate_key > place.serial_key) THEN
+        place.serial_key := ''; -- the last sweep ended at the last key
+    END IF;
     seen := '';
     FOR k, seq IN
         WITH RECURSIVE keys AS (
@@ -300,6 +304,10 @@ BEGIN
     END LOOP;
     place.serial_key := coalesce(seen, '');
 
+    IF NOT EXISTS (SELECT FROM {{.Table}} AS t
+        WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit > 0 AND t.gate_seq IS NOT NULL AND t.gate_key > place.limited_key) THEN
+        place.limited_key := '';
+    END IF;
     seen := '';
     FOR k IN
         WITH RECURSIVE keys AS (
