@@ -21,6 +21,7 @@ func Spec(schema string) workqueue.Spec {
 		}, gate.Columns()...),
 		Unique: []string{"topic", "dedup_key"},
 		Sweeps: []string{gate.SweepSuffix, join.Sweep},
+		Gate:   gate.KeyColumn,
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,7 +18,11 @@ const maxConflictRetries = 5
 
 // A poolExecutor runs calls in a transaction of their own, in one round trip. It says READ COMMITTED
 // itself, whatever the session's default, because the guards rely on it.
-type poolExecutor struct{ pool *pgxpool.Pool }
+type poolExecutor struct {
+	pool *pgxpool.Pool
+	// lockTimeout bounds how long a statement waits for a row that somebody holds; 0: for as long as it takes.
+	lockTimeout time.Duration
+}
 
 func (p poolExecutor) run(ctx context.Context, calls ...call) error {
 	for attempt := 1; ; attempt++ {
@@ -49,18 +55,18 @@ func (p poolExecutor) once(ctx context.Context, calls []call) error {
 	}
 	defer conn.Release()
 
-	err = sendTransaction(ctx, conn.Conn(), calls)
+	err = p.send(ctx, conn.Conn(), calls)
 	if err != nil {
 		leaveClean(conn.Conn(), err)
 	}
 	return err
 }
 
-func sendTransaction(ctx context.Context, conn *pgx.Conn, calls []call) error {
+func (p poolExecutor) send(ctx context.Context, conn *pgx.Conn, calls []call) error {
 	encode := pgxEncoder(conn)
 	batch := &pgx.Batch{}
 	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
-	batch.Queue(pinFor(calls))
+	batch.Queue(p.settings(calls))
 	for _, c := range calls {
 		batch.Queue(c.text, encodeAll(c.arguments(), encode)...)
 	}
@@ -100,14 +106,16 @@ func readCall(results pgx.BatchResults, c call) error {
 	return eachRow(pgxRows{rows}, c.row)
 }
 
-// pinFor lets the commit wait for no disk only where every call allows it.
-func pinFor(calls []call) string {
-	for _, c := range calls {
-		if !c.lazy {
-			return pinText
-		}
+// settings are what the transaction runs under. Its commit waits for no disk only where every call allows it.
+func (p poolExecutor) settings(calls []call) string {
+	text := pinText
+	if !slices.ContainsFunc(calls, func(c call) bool { return !c.lazy }) {
+		text = pinLazyText
 	}
-	return pinLazyText
+	if p.lockTimeout > 0 {
+		text += ", " + setSetting("lock_timeout", strconv.FormatInt(p.lockTimeout.Milliseconds(), 10))
+	}
+	return text
 }
 
 // leaveClean ends a failed transaction so that the connection can be used again, and gives up a
@@ -122,6 +130,12 @@ func leaveClean(conn *pgx.Conn, cause error) {
 	if !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
 		conn.Exec(ctx, "ROLLBACK") // on failure the pool discards the connection
 	}
+}
+
+// isLocked reports that a statement gave up waiting for a row that somebody holds.
+func isLocked(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "55P03"
 }
 
 // isConflict reports a serialization failure or a deadlock: the transaction changed nothing and may

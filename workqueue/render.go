@@ -39,6 +39,7 @@ type statements struct {
 	claim, nextDue, nextWake, stats        statement
 	ack, abandon, snooze, fail, extend     statement
 	classify, cancel, redrive, reapExpired statement
+	unlocked                               statement
 	purgeDone, purgeFailed                 statement
 }
 
@@ -56,6 +57,7 @@ func renderStatements(spec Spec) statements {
 		fail:        v.statement("fail"),
 		extend:      v.statement("extend"),
 		classify:    v.statement("classify"),
+		unlocked:    v.statement("unlocked"),
 		cancel:      v.statement("cancel"),
 		redrive:     v.statement("redrive"),
 		reapExpired: v.statement("reap_expired"),

@@ -26,7 +26,9 @@ const (
 type settler struct {
 	worker  *Worker
 	linger  time.Duration
+	queue   *Queue // whose statements wait for no locked row for long
 	pending chan pendingSettle
+	apart   apart
 	quit    chan struct{}
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -38,14 +40,22 @@ type pendingSettle struct {
 }
 
 func newSettler(w *Worker) *settler {
-	return &settler{worker: w, linger: w.options.SettleLinger, pending: make(chan pendingSettle, settleQueue), quit: make(chan struct{})}
+	return &settler{
+		worker: w, linger: w.options.SettleLinger,
+		queue:   &Queue{table: w.table, exec: poolExecutor{pool: w.system, lockTimeout: lockPatience}},
+		pending: make(chan pendingSettle, settleQueue), quit: make(chan struct{}),
+		apart: apart{closed: make(chan struct{})},
+	}
 }
 
 func (s *settler) start(ctx context.Context, running *sync.WaitGroup) {
 	s.ctx, s.cancel = context.WithCancel(ctx)
+	var settlers sync.WaitGroup
 	for range settlerCount {
-		running.Go(s.run)
+		settlers.Go(s.run)
 	}
+	running.Go(func() { settlers.Wait(); close(s.apart.closed) })
+	running.Go(s.runApart)
 }
 
 // limit ends all settling after the given time, so that a database which is away cannot keep a worker
@@ -129,6 +139,9 @@ func (s *settler) flush(batch []pendingSettle) {
 		case isRefused(err):
 			s.isolate(batch, err)
 			return
+		case isLocked(err):
+			s.setApart(batch)
+			return
 		}
 		select {
 		case <-s.ctx.Done():
@@ -147,7 +160,7 @@ func (s *settler) settle(batch []pendingSettle) error {
 	}
 	return s.worker.within(s.ctx, s.worker.callLimit(), func(ctx context.Context) error {
 		return s.worker.table.telemetry.transition(ctx, opSettle, len(batch), func(ctx context.Context) ([]uuid.UUID, error) {
-			return s.worker.queue.settle(ctx, settlements)
+			return s.queue.settle(ctx, settlements)
 		})
 	})
 }

@@ -49,7 +49,9 @@ func (t *Table) In(tx Tx) *Queue {
 
 // On is the table's operations in transactions of their own, one round trip each. They are READ
 // COMMITTED whatever the session's default, and a transaction that lost a conflict is run again.
-func (t *Table) On(pool *pgxpool.Pool) *Queue { return &Queue{table: t, exec: poolExecutor{pool}} }
+func (t *Table) On(pool *pgxpool.Pool) *Queue {
+	return &Queue{table: t, exec: poolExecutor{pool: pool}}
+}
 
 // CheckVersion reports whether the table exists and was made for this version of the library. The error
 // is an [ErrSchemaVersion] and says which side is behind. Workers call it before they start.

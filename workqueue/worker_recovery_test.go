@@ -363,3 +363,66 @@ func (settleCutter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Trac
 	return ctx
 }
 func (settleCutter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// Somebody who looks at one row with FOR UPDATE, and takes his time, delays that row and no other.
+func TestLockedRowDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	ids := r.insertMany("a", 200)
+	handled := make(chan uuid.UUID, len(ids))
+	proceed := make(chan struct{})
+	r.start(workqueue.WorkerOptions{Concurrency: len(ids), ClaimLimit: len(ids)}, func(_ context.Context, c *noteClaim) error {
+		handled <- c.ID
+		<-proceed
+		return nil
+	})
+	for range ids {
+		receive(t, handled, "every row is in progress")
+	}
+	locks, err := r.Eyes.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Rollback(context.Background())
+	if _, err := locks.Exec(t.Context(), "SELECT FROM notes WHERE id = ANY ($1) FOR UPDATE", ids[:3]); err != nil {
+		t.Fatal(err)
+	}
+	close(proceed)
+	r.awaitStatus(workqueue.Done, ids[3:]...)
+	later := r.insertMany("b", 50)
+	r.awaitStatus(workqueue.Done, later...)
+	if n := r.count("id = ANY ($1) AND status = 1", ids[:3]); n != 3 {
+		t.Errorf("%d of the locked rows are in progress, want 3", n)
+	}
+	if err := locks.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitStatus(workqueue.Done, ids[:3]...)
+}
+
+// A worker that stops does not wait for it longer than for a handler.
+func TestLockedRowKeepsNoWorkerFromStopping(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	ids := r.insert("a")
+	locks, err := r.Eyes.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Rollback(context.Background())
+	locked := make(chan error, 1)
+	w := r.start(workqueue.WorkerOptions{ShutdownTimeout: time.Second}, func(_ context.Context, c *noteClaim) error {
+		_, err := locks.Exec(context.Background(), "SELECT FROM notes WHERE id = $1 FOR UPDATE", c.ID)
+		locked <- err
+		return err
+	})
+	if err := receive(t, locked, "the row is locked"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.stop(t); err != nil {
+		t.Error(err)
+	}
+	if row := r.row(ids[0]); row.Status != workqueue.InProgress {
+		t.Errorf("the row is %v", row.Status)
+	}
+}

@@ -15,6 +15,9 @@ var sqlFiles embed.FS
 
 var templates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 
+// KeyColumn is what a table with gates has as its Spec's Gate.
+const KeyColumn = "gate_key"
+
 // SweepSuffix is what a table with gates adds to its Spec's Sweeps.
 const SweepSuffix = "gate_sweep"
 
@@ -34,6 +37,9 @@ func DDL(spec workqueue.Spec) (up, down string, err error) {
 	}
 	if !slices.Contains(spec.Sweeps, SweepSuffix) {
 		return "", "", workqueue.Invalid("sweeps", "lack %q", SweepSuffix)
+	}
+	if spec.Gate != KeyColumn {
+		return "", "", workqueue.Invalid("gate", "is %q: a table with gates has %q there", spec.Gate, KeyColumn)
 	}
 	v := newView(spec)
 	return v.execute("gate.up.sql"), v.execute("gate.down.sql"), nil
@@ -104,7 +110,7 @@ type function struct{ Name, Types string }
 // Functions are those of the template, in the order in which they may be dropped.
 func (view) Functions() []function {
 	return []function{
-		{"gate_enter", ""}, {"gate_back", ""}, {"gate_leave", ""}, {"gate_sweep", "integer"}, {"gate_skip", "uuid[]"},
+		{"gate_enter", ""}, {"gate_come", ""}, {"gate_back", ""}, {"gate_leave", ""}, {"gate_sweep", "integer"}, {"gate_skip", "uuid[]"},
 		{"gate_promote", "text, boolean, boolean"}, {"gate_room", "text, integer"}, {"gate_refill", "text, double precision, integer"}, {"gate_park", "text, uuid"},
 	}
 }

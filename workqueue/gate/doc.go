@@ -27,7 +27,7 @@
 //
 // # Tables
 //
-// A table with gates has the [Columns] in its Spec, [SweepSuffix] among its Sweeps, and [DDL] in its migration.
+// A table with gates has the [Columns] in its Spec, [KeyColumn] as its Gate, [SweepSuffix] among its Sweeps, and [DDL] in its migration.
 //
 // A role that writes rows with serial or limited keys needs SELECT on the table and USAGE on the sequence
 // <table>_gate_seq; one that settles or sweeps needs SELECT, INSERT, UPDATE and DELETE on <table>_gate_cursor and

@@ -33,6 +33,7 @@ func spec(schema string) workqueue.Spec {
 		Table:       "work",
 		Columns:     append([]workqueue.Column{{Name: "n", Type: "bigint", NotNull: true}}, gate.Columns()...),
 		Sweeps:      []string{gate.SweepSuffix},
+		Gate:        gate.KeyColumn,
 		Retry:       workqueue.Retry{Growth: workqueue.Constant},
 		MaxAttempts: 3,
 	}

@@ -42,48 +42,65 @@ CREATE INDEX {{.Constraint "gate_queue_idx"}} ON {{.Table}} (gate_key, due_at, g
 
 -- Who is through. That a serial key has one such row at most holds whatever the rest of this file does.
 CREATE UNIQUE INDEX {{.Constraint "gate_one_idx"}} ON {{.Table}} (gate_key)
-    WHERE completed_at IS NULL AND NOT waiting AND gate_limit = 0;
+    WHERE completed_at IS NULL AND NOT waiting AND gate_limit = 0 AND gate_seq IS NOT NULL;
 CREATE INDEX {{.Constraint "gate_live_idx"}} ON {{.Table}} (gate_key)
-    WHERE completed_at IS NULL AND NOT waiting AND gate_limit > 0;
+    WHERE completed_at IS NULL AND NOT waiting AND gate_limit > 0 AND gate_seq IS NOT NULL;
 
 -- Dead letters that stand in the way of the rows behind them.
 CREATE INDEX {{.Constraint "gate_fail_idx"}} ON {{.Table}} (gate_key, gate_seq)
     WHERE failed_at IS NOT NULL AND cancelled_at IS NULL AND gate_policy > 0;
 
--- A row comes to its gate: when it is inserted, or when what it waited for before, a join, releases it.
--- The lock comes first and every statement after it has a snapshot of its own (READ COMMITTED), so what an
--- earlier writer of the key committed is seen. Under a stricter isolation it may not be: such a row always waits.
+-- A row comes to its gate when it is inserted. The lock comes first and every statement after it has a snapshot of
+-- its own (READ COMMITTED), so what an earlier writer of the key committed is seen. Under a stricter isolation it
+-- may not be: such a row always waits.
 CREATE FUNCTION {{.Named "gate_enter"}}() RETURNS trigger
 LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
 BEGIN
-    IF TG_OP = 'INSERT' AND NEW.waiting THEN
+    IF NEW.waiting THEN
         NEW.gate_seq := NULL; -- it waits for something else first
         RETURN NEW;
     END IF;
-    IF TG_OP = 'INSERT' AND NEW.gate_limit = 0 THEN
+    IF NEW.gate_limit = 0 THEN
         PERFORM pg_advisory_xact_lock({{.WriterLock "NEW.gate_key"}});
     END IF;
     NEW.gate_seq := nextval('{{.Named "gate_seq"}}');
-    NEW.waiting := TG_OP = 'UPDATE'
-        OR NEW.gate_limit > 0
+    NEW.waiting := NEW.gate_limit > 0
         OR current_setting('transaction_isolation') <> 'read committed'
-        OR EXISTS (SELECT FROM {{.Table}} AS t WHERE t.gate_key = NEW.gate_key AND t.gate_limit = 0 AND t.completed_at IS NULL AND NOT t.waiting)
+        OR EXISTS (SELECT FROM {{.Table}} AS t WHERE t.gate_key = NEW.gate_key AND t.gate_limit = 0 AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_seq IS NOT NULL)
         OR EXISTS (SELECT FROM {{.Table}} AS t WHERE t.gate_key = NEW.gate_key AND t.gate_limit = 0 AND t.completed_at IS NULL AND t.waiting AND t.gate_seq IS NOT NULL)
         OR EXISTS (SELECT FROM {{.Table}} AS t WHERE t.gate_key = NEW.gate_key AND t.failed_at IS NOT NULL AND t.cancelled_at IS NULL AND t.gate_policy > 0);
     RETURN NEW;
 END
 $txwork$;
 
--- A row goes back behind its gate: redriven, or, where it holds one of several places, put back for later.
-CREATE FUNCTION {{.Named "gate_back"}}() RETURNS trigger
+-- A row comes to its gate later: what it waited for before, a join, released it, or it is redriven and never got
+-- so far. It waits: only an insert takes the writers' lock, which a settle must not wait for.
+--
+-- This and the next are AFTER triggers with an UPDATE of their own. A BEFORE UPDATE trigger would lock each row that
+-- any statement updates first, claims and acks of rows without a gate included.
+CREATE FUNCTION {{.Named "gate_come"}}() RETURNS trigger
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
+{{.Settings}}
 AS $txwork$
 BEGIN
-    NEW.waiting := true;
-    RETURN NEW;
+    UPDATE {{.Table}} AS t
+    SET waiting = true, gate_seq = nextval('{{.Named "gate_seq"}}')
+    WHERE t.id = NEW.id AND t.status = 0 AND t.gate_seq IS NULL;
+    RETURN NULL;
+END
+$txwork$;
+
+-- A row gives its place among several up: it was put back for later.
+CREATE FUNCTION {{.Named "gate_back"}}() RETURNS trigger
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+BEGIN
+    UPDATE {{.Table}} AS t SET waiting = true WHERE t.id = NEW.id AND t.status = 0;
+    PERFORM {{.Named "gate_promote"}}(NEW.gate_key, false, false);
+    RETURN NULL;
 END
 $txwork$;
 
@@ -128,7 +145,7 @@ BEGIN
 
     IF serial THEN
         -- What was read before the lock may be out of date; the statements below see what the last holder did.
-        IF EXISTS (SELECT FROM {{.Table}} AS t WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit = 0) THEN
+        IF EXISTS (SELECT FROM {{.Table}} AS t WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL) THEN
             RETURN 0;
         END IF;
         SELECT t.id, t.gate_seq INTO head FROM {{.Table}} AS t
@@ -187,7 +204,7 @@ BEGIN
     END IF;
     RETURN most - count(*) FROM (
         SELECT FROM {{.Table}} AS t
-        WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit > 0
+        WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit > 0 AND t.gate_seq IS NOT NULL
         LIMIT most) AS live;
 END
 $txwork$;
@@ -295,7 +312,7 @@ BEGIN
     LOOP
         seen := k; -- NULL past the last key: start again
         CONTINUE WHEN k IS NULL
-            OR EXISTS (SELECT FROM {{.Table}} AS t WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit = 0)
+            OR EXISTS (SELECT FROM {{.Table}} AS t WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL)
             OR 1 = (SELECT t.gate_policy FROM {{.Table}} AS t
                 WHERE t.gate_key = k AND t.failed_at IS NOT NULL AND t.cancelled_at IS NULL AND t.gate_policy > 0 AND t.gate_seq < seq
                 ORDER BY t.gate_key, t.gate_seq LIMIT 1);
@@ -351,12 +368,13 @@ $txwork$;
 CREATE TRIGGER {{.Constraint "gate_enter"}} BEFORE INSERT ON {{.Table}}
 FOR EACH ROW WHEN (NEW.gate_key IS NOT NULL) EXECUTE FUNCTION {{.Named "gate_enter"}}();
 
-CREATE TRIGGER {{.Constraint "gate_come"}} BEFORE UPDATE OF waiting ON {{.Table}}
-FOR EACH ROW WHEN (NEW.gate_key IS NOT NULL AND NEW.gate_seq IS NULL AND OLD.waiting AND NOT NEW.waiting)
-EXECUTE FUNCTION {{.Named "gate_enter"}}();
+CREATE TRIGGER {{.Constraint "gate_come"}} AFTER UPDATE OF waiting ON {{.Table}}
+FOR EACH ROW WHEN (NEW.gate_key IS NOT NULL AND NEW.gate_seq IS NULL AND NEW.status = 0
+    AND (OLD.waiting AND NOT NEW.waiting OR OLD.status = 3))
+EXECUTE FUNCTION {{.Named "gate_come"}}();
 
-CREATE TRIGGER {{.Constraint "gate_back"}} BEFORE UPDATE OF status ON {{.Table}}
-FOR EACH ROW WHEN (NEW.gate_seq IS NOT NULL AND NEW.status = 0 AND (OLD.status = 3 OR OLD.status = 1 AND NEW.gate_limit > 0))
+CREATE TRIGGER {{.Constraint "gate_back"}} AFTER UPDATE OF status ON {{.Table}}
+FOR EACH ROW WHEN (NEW.gate_seq IS NOT NULL AND NEW.gate_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
 EXECUTE FUNCTION {{.Named "gate_back"}}();
 
 CREATE TRIGGER {{.Constraint "gate_leave"}} AFTER UPDATE OF completed_at, waiting, gate_policy ON {{.Table}}
@@ -364,10 +382,6 @@ FOR EACH ROW WHEN (NEW.gate_seq IS NOT NULL AND (
     NOT OLD.waiting AND OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL
     OR OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL
     OR OLD.gate_policy > 0 AND NEW.gate_policy = 0))
-EXECUTE FUNCTION {{.Named "gate_leave"}}();
-
-CREATE TRIGGER {{.Constraint "gate_retry"}} AFTER UPDATE OF status ON {{.Table}}
-FOR EACH ROW WHEN (NEW.gate_seq IS NOT NULL AND NEW.gate_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
 EXECUTE FUNCTION {{.Named "gate_leave"}}();
 
 CREATE TRIGGER {{.Constraint "gate_gone"}} AFTER DELETE ON {{.Table}}
