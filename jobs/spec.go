@@ -42,6 +42,7 @@ func Spec(schema string) workqueue.Spec {
 		Lanes:   []string{"queue", "priority"},
 		Unique:  []string{"unique_key"},
 		Sweeps:  []string{slotSweep, join.Sweep, gate.SweepSuffix},
+		Gate:    gate.KeyColumn,
 	}
 }
 
