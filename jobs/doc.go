@@ -47,8 +47,8 @@
 // [Register].
 //
 // Within a queue urgent jobs go first: each claim goes through the levels [High], [Normal] and [Low] until it is
-// full. Every eighth goes through them backwards, so that a load of urgent jobs that never ends leaves the others
-// one claim in eight. Between jobs of one level there is no order but that of their due times, and they run
+// full. Every eighth begins with one of the less urgent levels, each in its turn, so that a load of urgent jobs that
+// never ends leaves the others one claim in eight. Between jobs of one level there is no order but that of their due times, and they run
 // concurrently.
 //
 // A job of a kind without a handler is a failed attempt with [ErrUnknownKind], and in the end a dead letter; or,

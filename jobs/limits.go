@@ -38,7 +38,7 @@ const maxArgsLimit = 256 << 20
 const DefaultQueue = "default"
 
 // A Priority is one of three levels. A worker takes the most urgent jobs of its queue first; every eighth
-// claim goes through the levels backwards, so that none starves.
+// claim begins with one of the less urgent levels, each in its turn, so that none starves.
 type Priority int16
 
 const (

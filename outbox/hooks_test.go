@@ -320,3 +320,47 @@ func TestWorkflowThatSleeps(t *testing.T) {
 		t.Errorf("%s hooks are done, want 3", s)
 	}
 }
+
+func TestDrainNeedsHandlers(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t)
+	r := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+	if d, err := r.Drain(); d != nil || err == nil {
+		t.Errorf("a relay without handlers drains: %v", err)
+	}
+}
+
+// Several dispatchers at once: claims keep them apart.
+func TestSeveralDispatchersShareTheHooks(t *testing.T) {
+	t.Parallel()
+	h := newHooks(t, "a")
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for range 4 {
+		r := outbox.NewRelay(h.Pool, h.box, outbox.RelayOptions{})
+		r.Handle("a", h.call)
+		drain, err := r.Drain()
+		if err != nil {
+			t.Fatal(err)
+		}
+		poll := workqueue.NewPoll(drain, workqueue.PollOptions{Interval: 5 * time.Millisecond})
+		all.Go(func() { poll.Run(ctx) })
+	}
+	const n = 200
+	for range n / 10 {
+		h.enqueue(slices.Repeat([]outbox.Message{{Topic: "a"}}, 10)...)
+	}
+	h.until("all are called", func() bool { return h.count("SELECT count(*) FROM "+h.table+" WHERE status = 2") == n })
+	stop()
+	all.Wait()
+	if got := h.called(); got != n {
+		t.Errorf("%d calls of %d hooks", got, n)
+	}
+}
+
+func TestDefaultClaimLimit(t *testing.T) {
+	t.Parallel()
+	if outbox.DefaultClaimLimit != 100 || workqueue.DefaultClaimLimit != 20 {
+		t.Errorf("claims begin with %d and %d rows, docs/seeds.md says 100 and 20", outbox.DefaultClaimLimit, workqueue.DefaultClaimLimit)
+	}
+}

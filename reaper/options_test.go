@@ -109,3 +109,10 @@ func TestReportAsJSON(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
+
+func TestDefaultInterval(t *testing.T) {
+	t.Parallel()
+	if reaper.DefaultInterval != 15*time.Second || workqueue.DefaultLease != 30*time.Second {
+		t.Errorf("the reaper runs every %v over leases of %v, docs say 15s and 30s", reaper.DefaultInterval, workqueue.DefaultLease)
+	}
+}

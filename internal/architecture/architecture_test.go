@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 }
 
 // below is what a domain package may depend on: what two of them need lives there.
-var below = []string{"workqueue", "workqueue/gate", "workqueue/join", "workqueue/topics", "workqueue/codec", "workqueue/periodic", "schedule"}
+var below = []string{"internal/payload", "workqueue", "workqueue/gate", "workqueue/join", "workqueue/topics", "workqueue/codec", "workqueue/periodic", "schedule"}
 
 // application packages are those that end up in users' programs by way of their own imports.
 var application = []string{"workqueue", "outbox", "inbox", "timers", "timers/alarms", "jobs", "reaper"}
