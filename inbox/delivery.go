@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 )
 
 // A Delivery is a message in the hands of its handler. Its fields are the handler's to keep or change. A
@@ -24,6 +25,9 @@ type Delivery struct {
 	MaxAttempts int
 	ReceivedAt  time.Time // when the message was stored
 	DueAt       time.Time // when this attempt became due
+
+	codec    codec.Codec
+	envelope codec.Envelope
 }
 
 // A Handler processes one message in a transaction, which is READ COMMITTED. What it writes there commits if
@@ -38,7 +42,7 @@ type Delivery struct {
 // is up, and late in a shutdown; [context.Cause] tells which. It carries the delivery's span.
 type Handler = func(ctx context.Context, tx pgx.Tx, m *Delivery) error
 
-func newDelivery(c *workqueue.Claim[columns]) *Delivery {
+func (b *Inbox) newDelivery(c *workqueue.Claim[columns]) *Delivery {
 	m := &Delivery{
 		ID:          c.ID,
 		Consumer:    c.Body.consumer,
@@ -51,6 +55,8 @@ func newDelivery(c *workqueue.Claim[columns]) *Delivery {
 		MaxAttempts: c.MaxAttempts,
 		ReceivedAt:  c.CreatedAt,
 		DueAt:       c.DueAt,
+		codec:       b.codec,
+		envelope:    b.envelope(c.Body.consumer, c.Body.source, c.Body.messageID, c.Headers),
 	}
 	if c.Body.topic != nil { // it is for a row that was inserted by SQL
 		m.Topic = *c.Body.topic

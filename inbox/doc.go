@@ -59,6 +59,15 @@
 // Both ways share the table: a message that Receive has stored is InProgress, later a Duplicate, to Process.
 // A duplicate never changes the message that is there: not its attempts, not its payload, not its place.
 //
+// # Payloads
+//
+// A payload is bytes, or a [Message].Value, which [Options].Codec encodes: JSON unless it is another. A codec that
+// encrypts binds it to the message's key, see [codec.KeyID], and tenant. [codec.HandlerIn] makes a handler of a
+// function that takes the decoded value. What does not decode is a failed attempt with a [codec.DecodeError], and in
+// the end a dead letter. The hash by which a value is told from another of the same key is that of what was
+// encrypted, where the codec has a method Open(codec.Envelope, []byte) ([]byte, error), as that of package aesgcm;
+// it is stored as it is, see [Message].BodyHash. [Key].Body is bytes, and no codec touches it.
+//
 // # Ordering
 //
 // There is none. A source's messages are processed concurrently, and a failed one after others. A handler

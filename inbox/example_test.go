@@ -14,6 +14,7 @@ import (
 
 	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 )
 
 // A message that is delivered twice has its effect once.
@@ -152,4 +153,22 @@ func ExampleInbox_Purge() {
 		}
 	}
 	_ = everyHour
+}
+
+// Values are encoded by the inbox's codec, JSON unless the options name another, and decoded for the handler.
+func ExampleMessage_value() {
+	type Order struct{ ID int }
+	receive := func(ctx context.Context, tx pgx.Tx, box *inbox.Inbox, id string, o Order) error {
+		_, err := box.Receive(ctx, workqueue.Pgx(tx), inbox.Message{Consumer: "billing", Source: "shop", MessageID: id, Value: o})
+		return err
+	}
+	work := func(pool *pgxpool.Pool, box *inbox.Inbox) *inbox.Worker {
+		w := inbox.NewWorker(pool, box, inbox.WorkerOptions{Consumer: "billing"})
+		w.Handle("shop", codec.HandlerIn(func(ctx context.Context, tx pgx.Tx, _ *inbox.Delivery, o Order) error {
+			_, err := tx.Exec(ctx, "INSERT INTO invoices (order_id) VALUES ($1)", o.ID)
+			return err
+		}))
+		return w
+	}
+	_, _ = receive, work
 }

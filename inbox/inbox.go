@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 )
 
 // An Inbox receives messages into one table. It holds no connection and is safe for concurrent use; open it
@@ -14,6 +15,7 @@ type Inbox struct {
 	window     time.Duration
 	retention  time.Duration
 	maxPayload int
+	codec      codec.Codec
 }
 
 // Open validates the options. It does not touch the database.
@@ -35,6 +37,7 @@ func Open(o Options) (*Inbox, error) {
 		window:     o.DedupWindow,
 		retention:  o.Retention,
 		maxPayload: o.MaxPayload,
+		codec:      o.Codec,
 	}, nil
 }
 

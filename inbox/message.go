@@ -46,9 +46,13 @@ type Message struct {
 	// [Options].MaxPayload bytes long.
 	Payload []byte
 
+	// Value is encoded by [Options].Codec in the place of Payload, which stays nil then. Nil is none.
+	Value any
+
 	// BodyHash is compared with that of a message of the same key, see [HashMismatch]: 32 bytes. Default: the
-	// SHA-256 of Payload. Set it to the hash of what does not change, where the same message may have
-	// another payload each time, because it is encrypted for instance.
+	// SHA-256 of Payload, and with a Value that of what the codec encrypts, if it does. Set it to the hash of
+	// what does not change, where the same message may have another payload each time; and to one with a
+	// secret, such as an HMAC, where those who read the table must not be able to try what they suspect.
 	BodyHash []byte
 
 	// Headers travel with the message: names and values of at most [MaxHeaders] bytes together. The trace

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 )
 
 // Options configure an [Inbox]. Only DedupWindow has to be set.
@@ -37,6 +38,9 @@ type Options struct {
 	// Default 0: for ever.
 	FailedRetention time.Duration
 
+	// Codec encodes [Message].Value, and decodes for [Delivery.Decode]. Default: [codec.JSON].
+	Codec codec.Codec
+
 	// MaxPayload is the largest payload in bytes, at most 256 MiB. Default: [DefaultMaxPayload].
 	MaxPayload int
 
@@ -68,13 +72,16 @@ func RetryHorizon(retry workqueue.Retry, maxAttempts int, lease time.Duration) t
 	return horizon
 }
 
-// withDefaults fills in the retention; the core fills in the rest.
+// withDefaults fills in what the core does not know of; it fills in the rest.
 func (o Options) withDefaults() Options {
 	if o.Retention == 0 {
 		o.Retention = min(DefaultRetention, o.DedupWindow)
 	}
 	if o.MaxPayload == 0 {
 		o.MaxPayload = DefaultMaxPayload
+	}
+	if o.Codec == nil {
+		o.Codec = codec.JSON{}
 	}
 	return o
 }

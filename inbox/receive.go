@@ -23,7 +23,8 @@ import (
 // Any number of messages may be passed. Where another transaction has written a message of the same key and
 // not ended yet, Receive waits until it has: the message must be stored if that one is rolled back.
 func (b *Inbox) Receive(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]Result, error) {
-	if err := b.checkMessages(msgs); err != nil {
+	msgs, err := b.encoded(ctx, msgs)
+	if err := workqueue.FirstError(err, b.checkMessages(msgs)); err != nil {
 		return nil, err
 	}
 	r := &receipt{inbox: b, msgs: msgs, results: make([]Result, len(msgs))}

@@ -37,6 +37,27 @@ func (a Answer) String() string {
 	return answerNames[a]
 }
 
+// HTTPStatus is the status with which an HTTP endpoint that is handed messages, such as a webhook, answers its
+// sender. Senders take any 2xx for an acknowledgement.
+//
+//   - Processed, Stored and Duplicate: 200. The message is here for good; nothing would come of sending it again.
+//   - InProgress: 503 Service Unavailable, since it may yet fail and has to be sent again. It is not 409: many senders
+//     repeat after a 5xx only and take a 4xx for a refusal, and then a message is lost whose first delivery fails.
+//   - HashMismatch: 422 Unprocessable Content. Sending it again changes nothing; somebody has to look at the source.
+//
+// An error, and the zero Answer that comes with it, is 500.
+func (a Answer) HTTPStatus() int {
+	switch a {
+	case Processed, Stored, Duplicate:
+		return 200
+	case InProgress:
+		return 503
+	case HashMismatch:
+		return 422
+	}
+	return 500
+}
+
 func parseAnswer(name string) (Answer, error) {
 	for i, known := range answerNames {
 		if i > 0 && known == name {

@@ -23,6 +23,7 @@ type WorkerOptions struct {
 // number of processes, share an inbox; give all those of a consumer handlers for the same topics, since a
 // message goes to whichever claims it.
 type Worker struct {
+	box      *Inbox
 	worker   *workqueue.Worker
 	err      error // what was wrong with NewWorker's arguments
 	handlers *topics.Registry[Handler]
@@ -35,7 +36,7 @@ type Worker struct {
 // has connections. The worker has up to five connections of its own beside it, opened with the pool's
 // configuration, so that busy handlers cannot starve it.
 func NewWorker(pool *pgxpool.Pool, b *Inbox, o WorkerOptions) *Worker {
-	w := &Worker{handlers: topics.New[Handler]("inbox", "worker", checkTopic)}
+	w := &Worker{box: b, handlers: topics.New[Handler]("inbox", "worker", checkTopic)}
 	w.err = w.open(pool, b, o)
 	return w
 }
@@ -72,13 +73,36 @@ func (w *Worker) HandleAll(h Handler) { w.handlers.HandleAll(h) }
 // A database that goes away is waited for. Run returns an error at once if the worker has no handler, if
 // its options are wrong, or if the table does not fit this version of the library. A Worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
-	if w.err != nil {
-		return w.err
-	}
-	if err := w.handlers.Seal(); err != nil {
+	if err := w.seal(); err != nil {
 		return err
 	}
 	return w.worker.Run(ctx)
+}
+
+// Drain is the worker as a [workqueue.Processor], for platforms without a process that runs all the time, for
+// commands, and for tests: each of its runs processes what is due and returns. See [workqueue.Drain].
+func (w *Worker) Drain() (*workqueue.Drain, error) {
+	if err := w.seal(); err != nil {
+		return nil, err
+	}
+	return w.worker.Drain(), nil
+}
+
+// DrainIn is [Worker.Drain] inside a transaction, as in a test that rolls back: the handlers' transactions are
+// savepoints of it. See [workqueue.Worker.DrainIn].
+func (w *Worker) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
+	if err := w.seal(); err != nil {
+		return nil, err
+	}
+	return w.worker.DrainIn(tx), nil
+}
+
+// seal fixes the handlers.
+func (w *Worker) seal() error {
+	if w.err != nil {
+		return w.err
+	}
+	return w.handlers.Seal()
 }
 
 // Wake makes a running worker look for messages now. It never blocks. Workers are woken by notifications;
@@ -91,7 +115,7 @@ func (w *Worker) Wake() {
 
 // process passes a claimed message to the handler of its topic, in the transaction that settles it.
 func (w *Worker) process(ctx context.Context, c *workqueue.Claim[columns]) error {
-	m := newDelivery(c)
+	m := w.box.newDelivery(c)
 	h, err := w.handlers.Find(m.Topic)
 	if err != nil {
 		return err

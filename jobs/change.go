@@ -9,9 +9,10 @@ import (
 )
 
 // Cancel ends jobs, with the reason. Those that are ready or waiting have failed, with CancelledAt set, when
-// tx commits. Of those that are in progress the handler's context is cancelled at once, wherever it runs, and
-// unless the handler is done all the same, the job ends when it returns. Jobs that have ended, or were
-// cancelled before, are left alone. It returns the ids that it changed; at most [workqueue.MaxBatch] of them.
+// tx commits. Of those that are in progress the handler's context is cancelled, wherever it runs: at once, or at
+// the next renewal, within a third of the lease, where the worker gets no notifications. Unless the handler is
+// done all the same, the job ends when it returns. Jobs that have ended, or were cancelled before, are left alone.
+// It returns the ids that it changed; at most [workqueue.MaxBatch] of them.
 func (c *Client) Cancel(ctx context.Context, tx workqueue.Tx, reason string, ids ...uuid.UUID) ([]uuid.UUID, error) {
 	return c.table.In(tx).Cancel(ctx, ids, reason)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 	"github.com/txwork/txwork/workqueue/join"
 )
 
@@ -13,7 +14,7 @@ type Client struct {
 	table      *workqueue.Table
 	joins      *join.Joins
 	registry   *Registry
-	codec      Codec
+	codec      codec.Codec
 	maxArgs    int
 	statements statements
 	options    Options
@@ -43,7 +44,7 @@ func Open(o Options) (*Client, error) {
 		options:    o,
 	}
 	if c.codec == nil {
-		c.codec = plainCodec{}
+		c.codec = DefaultCodec{}
 	}
 	return c, nil
 }
@@ -53,15 +54,16 @@ func (c *Client) Table() *workqueue.Table { return c.table }
 
 // statements are what the jobs send beside the core's own.
 type statements struct {
-	replace, pauseQueue, limitQueue, queues, admit, take string
-	progress, output, steps, putStep, get, history, live string
-	tasks, outputs                                       string
+	replace, holders, pauseQueue, limitQueue, queues, admit, take string
+	progress, output, steps, putStep, get, history, live          string
+	tasks, outputs                                                string
 }
 
 func renderStatements(v view) statements {
 	render := func(file string) string { return v.execute(statementTemplates, file) }
 	return statements{
 		replace:    render("replace"),
+		holders:    render("holders"),
 		pauseQueue: render("pause_queue"),
 		limitQueue: render("limit_queue"),
 		queues:     render("queues"),

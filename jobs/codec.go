@@ -1,12 +1,16 @@
 package jobs
 
 import (
+	"context"
 	"encoding"
 	"encoding/json"
 	"fmt"
 	"reflect"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/internal/payload"
+	"github.com/txwork/txwork/workqueue/codec"
 )
 
 // Args are what a job is to be done with: a type of the application's, one for each kind. They are stored as
@@ -19,20 +23,18 @@ type Args interface {
 	Kind() string
 }
 
-// A Codec rewrites what is stored, for example to encrypt it: args, outputs and results of steps. It must be
-// safe for concurrent use. What Open refuses is a failed attempt with that error.
-type Codec interface {
-	Seal(b Binding, plain []byte) ([]byte, error)
-	Open(b Binding, sealed []byte) ([]byte, error)
+// DefaultCodec is what jobs are stored with unless [Options] say otherwise: JSON, and types with a binary form, see
+// [Args], as the bytes of that. To encrypt these, too, make it the inner codec of the one that encrypts.
+type DefaultCodec struct{}
+
+// Encode implements [codec.Codec].
+func (DefaultCodec) Encode(_ context.Context, _ codec.Envelope, v any) ([]byte, error) {
+	return marshal(v)
 }
 
-// A Binding says what stored bytes belong to, so that a [Codec] can bind them to it: bytes that were copied
-// from one row or field to another are then refused.
-type Binding struct {
-	Table string // qualified
-	ID    uuid.UUID
-	Kind  string
-	Field string // args, output, or step:<name>
+// Decode implements [codec.Codec].
+func (DefaultCodec) Decode(_ context.Context, _ codec.Envelope, data []byte, into any) error {
+	return unmarshal(data, into)
 }
 
 // A binaryForm is a value with bytes of its own.
@@ -89,32 +91,39 @@ func unmarshal(data []byte, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// plainCodec stores bytes as they are.
-type plainCodec struct{}
+// Fields of an envelope, beside a step's.
+const (
+	argsField   = "args"
+	outputField = "output"
+)
 
-func (plainCodec) Seal(_ Binding, plain []byte) ([]byte, error)  { return plain, nil }
-func (plainCodec) Open(_ Binding, sealed []byte) ([]byte, error) { return sealed, nil }
+func stepField(name string) string { return "step:" + name }
 
-// encode is a value as it is stored.
-func (c *Client) encode(b Binding, v any) ([]byte, error) {
-	plain, err := marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return c.seal(b, plain)
+// An owner is the job that stored bytes are of.
+type owner struct {
+	id       uuid.UUID
+	kind     string
+	schedule string // that wrote the job; empty for none
+	headers  map[string]string
 }
 
-func (c *Client) seal(b Binding, plain []byte) ([]byte, error) {
-	b.Table = c.table.Name()
-	return c.codec.Seal(b, plain)
+// envelope binds bytes to the kind, too, in front of the field: what is args of one is none of another. The jobs
+// of a schedule share their args, so those are bound to the schedule.
+func (c *Client) envelope(o owner, field string) codec.Envelope {
+	if field == argsField && o.schedule != "" {
+		o.id = codec.KeyID("schedule", o.schedule)
+	}
+	e := codec.NewEnvelope(c.table.Name(), o.id, o.headers)
+	e.Field = fmt.Sprintf("%q %s", o.kind, field)
+	return e
+}
+
+// encode is a value as it is stored.
+func (c *Client) encode(ctx context.Context, o owner, field string, v any) ([]byte, error) {
+	return payload.Encode(ctx, c.codec, c.envelope(o, field), field, v)
 }
 
 // decode reads what encode has written.
-func (c *Client) decode(b Binding, stored []byte, into any) error {
-	b.Table = c.table.Name()
-	plain, err := c.codec.Open(b, stored)
-	if err != nil {
-		return fmt.Errorf("%s cannot be opened: %w", b.Field, err)
-	}
-	return unmarshal(plain, into)
+func (c *Client) decode(ctx context.Context, o owner, field string, stored []byte, into any) error {
+	return c.codec.Decode(ctx, c.envelope(o, field), stored, into)
 }

@@ -2,10 +2,13 @@ package jobs_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/txwork/txwork/internal/conformance"
 	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/join"
 )
 
 func TestJobsConform(t *testing.T) {
@@ -18,6 +21,10 @@ func TestJobsConform(t *testing.T) {
 		Values: func(n int) []any {
 			values := make([]any, len(spec.Columns))
 			copy(values, []any{"mail.send", "default", jobs.Normal, []byte{0, byte(n), '"', '\\', 0xff}, fmt.Sprintf("u:%d", n), 12})
+			if n%2 == 0 {
+				joined := slices.IndexFunc(spec.Columns, func(c workqueue.Column) bool { return c.Name == join.Column.Name })
+				values[joined] = true // its settle looks for a join
+			}
 			return values
 		},
 		Lanes: [2][]any{{"default", jobs.High}, {"reports", jobs.Low}},

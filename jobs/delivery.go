@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ type Delivery struct {
 
 	claim  *workqueue.Claim[columns]
 	worker *Worker
+	owner  owner // of what is stored with the job, whatever a handler makes of the fields
 
 	mu     sync.Mutex
 	steps  map[string][]byte // on record; nil: not read yet
@@ -81,12 +83,21 @@ func (w *Worker) newDelivery(c *workqueue.Claim[columns]) *Delivery {
 	if c.Body.schedule != nil {
 		d.Schedule = *c.Body.schedule
 	}
+	d.owner = owner{d.ID, d.Kind, d.Schedule, maps.Clone(d.Headers)}
 	return d
 }
 
-// binding says what stored bytes of the job belong to.
-func (d *Delivery) binding(field string) Binding {
-	return Binding{ID: d.ID, Kind: d.Kind, Field: field}
+// Decode reads the job's args with the client's codec into what the pointer points to, as handlers get them in
+// [Job].Args: for middleware. The error is a [*DecodeError].
+func (d *Delivery) Decode(ctx context.Context, into any) error {
+	if d.claim == nil {
+		return errNoWorker
+	}
+	err := d.worker.client.decode(ctx, d.owner, argsField, d.claim.Body.args, into)
+	if err != nil {
+		return &DecodeError{Kind: d.owner.kind, Err: err}
+	}
+	return nil
 }
 
 // typed is a handler of jobs with their args. Args that do not decode are a failed attempt: a worker with
@@ -95,8 +106,8 @@ func typed[T Args](handler func(context.Context, *Job[T]) error) Handler {
 	return func(ctx context.Context, d *Delivery) error {
 		job := &Job[T]{Delivery: d}
 		if d.claim != nil {
-			if err := d.worker.client.decode(d.binding("args"), d.claim.Body.args, &job.Args); err != nil {
-				return &DecodeError{Kind: d.Kind, Err: err}
+			if err := d.Decode(ctx, &job.Args); err != nil {
+				return err
 			}
 		}
 		return handler(ctx, job)

@@ -32,6 +32,15 @@
 // [InsertOptions] go before the kind's settings, and those before the defaults. Jobs are validated before anything
 // is written, see [JobError].
 //
+// # Codecs
+//
+// [Options].Codec encodes args, outputs and the results of steps: [DefaultCodec] unless it is another. One that
+// encrypts, such as that of package [github.com/txwork/txwork/workqueue/codec/aesgcm], binds them to the job's id,
+// tenant, kind and field: the Field of its [codec.Envelope] is the quoted kind and args, output or step:<name>. The jobs of a
+// schedule share their args, which are bound to its name, KeyID("schedule", name), instead of the id. What is
+// compared for [ByArgs] is what was encrypted, where the codec has a method Open(codec.Envelope, []byte)
+// ([]byte, error), and otherwise what is stored.
+//
 // # Unique jobs
 //
 // [Unique] keeps a job from being enqueued while another one holds its key: that of its kind, of its args, or

@@ -1,8 +1,10 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,24 +33,37 @@ func (c *Client) Enqueue(ctx context.Context, tx workqueue.Tx, args Args, opts .
 // the order of the jobs. Every job is validated before the first is written; a [*JobError] says which one was
 // refused and why.
 func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...Insert) ([]Enqueued, error) {
-	list, err := c.prepare(inserts)
+	list, err := c.prepare(ctx, inserts)
 	if err != nil {
 		return nil, err
 	}
 	if err := workqueue.FirstError(delay(ctx, tx, list), c.lockGates(ctx, tx, list)); err != nil {
 		return nil, err
 	}
-	enqueued := make([]Enqueued, 0, len(list))
+	enqueued := make([]Enqueued, len(list))
+	inKeyOrder(list)
 	for len(list) > 0 {
 		n := chunk(list)
-		written, err := c.write(ctx, tx, list[:n], len(enqueued))
+		written, err := c.write(ctx, tx, list[:n])
 		if err != nil {
 			return nil, err
 		}
-		enqueued = append(enqueued, written...)
+		for i, e := range written {
+			enqueued[list[i].index] = e
+		}
 		list = list[n:]
 	}
 	return enqueued, nil
+}
+
+// inKeyOrder sorts jobs by their unique keys, so that two calls that write the same keys wait for each other at the
+// first they share, and cannot deadlock. Where there are gates the order of a call is that of its jobs at them,
+// and stays.
+func inKeyOrder(list []prepared) {
+	if slices.ContainsFunc(list, func(p prepared) bool { return p.gate != nil }) {
+		return
+	}
+	slices.SortStableFunc(list, func(a, b prepared) int { return cmp.Compare(a.record.uniqueKey, b.record.uniqueKey) })
 }
 
 // delay makes due times of delays, by the database's clock.
@@ -85,8 +100,8 @@ func chunk(list []prepared) int {
 	return len(list)
 }
 
-// write writes one chunk, of which the first job is the call's offset-th.
-func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared, offset int) ([]Enqueued, error) {
+// write writes one chunk.
+func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared) ([]Enqueued, error) {
 	rows := make([]workqueue.NewRow, len(list))
 	for i, p := range list {
 		rows[i] = p.row
@@ -104,7 +119,7 @@ func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared, of
 		}
 		switch list[i].unique.OnConflict {
 		case Reject:
-			return nil, &UniqueError{Index: offset + i, Kind: list[i].kind, ID: in.ID}
+			return nil, &UniqueError{Index: list[i].index, Kind: list[i].kind, ID: in.ID}
 		case Replace:
 			replacing[in.ID] = i // of several the last
 		}

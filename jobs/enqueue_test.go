@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -284,4 +285,61 @@ func TestConcurrentDuplicatesAreWrittenOnce(t *testing.T) {
 		equal(t, "id", id, ids[0])
 	}
 	equal(t, "jobs", ask[int](f, "SELECT count(*) FROM "+f.table), 1)
+}
+
+// Two calls write the same keys in opposite orders.
+func TestCallsThatShareUniqueKeysDoNotDeadlock(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	for round := range 20 {
+		var calls [2][]jobs.Insert
+		for i := range 300 {
+			insert := jobs.Insert{Args: mail{"a"}}
+			insert.Unique = &jobs.Unique{By: jobs.ByKey, Key: fmt.Sprintf("%d/%d", round, i)}
+			calls[0] = append(calls[0], insert)
+			calls[1] = slices.Insert(calls[1], 0, insert)
+		}
+		var both sync.WaitGroup
+		for _, inserts := range calls {
+			both.Go(func() {
+				err := f.try(func(tx workqueue.Tx) error {
+					_, err := f.client.EnqueueMany(t.Context(), tx, inserts...)
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
+	}
+	equal(t, "jobs", ask[int](f, "SELECT count(*) FROM "+f.table), 20*300)
+}
+
+// However jobs are written, their results are in the order of the call.
+func TestResultsAreInTheOrderOfTheCall(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	held := f.enqueue(mail{"held"}, jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKey, Key: "b"}})
+	var inserts []jobs.Insert
+	for _, key := range []string{"c", "", "b", "a", "c"} {
+		insert := jobs.Insert{Args: mail{key}}
+		if insert.ID = uuid.New(); key != "" {
+			insert.Unique = &jobs.Unique{By: jobs.ByKey, Key: key}
+		}
+		inserts = append(inserts, insert)
+	}
+	want := []jobs.Enqueued{{ID: inserts[0].ID}, {ID: inserts[1].ID}, {ID: held.ID, Duplicate: true}, {ID: inserts[3].ID}, {ID: inserts[0].ID, Duplicate: true}}
+	if got := f.many(inserts...); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	inserts[2].Unique.OnConflict = jobs.Reject
+	for i := range inserts {
+		inserts[i].ID = uuid.New()
+	}
+	var refused *jobs.UniqueError
+	err := f.try(func(tx workqueue.Tx) error { _, err := f.client.EnqueueMany(t.Context(), tx, inserts...); return err })
+	if !errors.As(err, &refused) || refused.Index != 2 || refused.ID != held.ID {
+		t.Errorf("got %v", err)
+	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
+	"github.com/txwork/txwork/workqueue/codec/aesgcm"
 	"github.com/txwork/txwork/workqueue/gate"
 )
 
@@ -119,4 +121,32 @@ func ExampleClient_SetLimits() {
 		return client.SetLimits(ctx, workqueue.Pgx(tx), "images", jobs.Limits{MaxRunning: 4, Rate: 2})
 	}
 	_ = limit
+}
+
+// Handlers get their args decoded. What stands before them, such as middleware of one kind, may decode, too.
+func ExampleMiddleware() {
+	audit := func(next jobs.Handler) jobs.Handler {
+		return codec.Handler(func(ctx context.Context, d *jobs.Delivery, r Resize) error {
+			log.Println("resizing", r.Image, "in attempt", d.Attempt)
+			return next(ctx, d)
+		})
+	}
+	kinds := jobs.NewRegistry()
+	jobs.Register(kinds, func(context.Context, *jobs.Job[Resize]) error { return nil },
+		jobs.KindOptions[Resize]{Middleware: []jobs.Middleware{audit}})
+}
+
+// Args, outputs and results of steps are encrypted before they are stored.
+func ExampleOptions_codec() {
+	open := func(kinds *jobs.Registry, secret []byte) (*jobs.Client, error) {
+		sealed, err := aesgcm.New(aesgcm.Options{
+			Current: aesgcm.Key{ID: "2026-01", Secret: secret},
+			Inner:   jobs.DefaultCodec{},
+		})
+		if err != nil {
+			return nil, err
+		}
+		return jobs.Open(jobs.Options{Registry: kinds, Codec: sealed})
+	}
+	_ = open
 }

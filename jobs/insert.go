@@ -66,9 +66,10 @@ type Enqueued struct {
 
 // prepared is a job that has been validated.
 type prepared struct {
+	index  int // in the call
 	row    workqueue.NewRow
 	kind   string
-	plain  []byte // the args before the codec
+	args   Args
 	delay  time.Duration
 	unique *Unique
 	gate   *gate.Gate

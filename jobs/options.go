@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 )
 
 // Options configure a [Client]. The zero value is usable and is what txwork's own migrations and CLI assume.
@@ -19,8 +20,8 @@ type Options struct {
 	// Default: none, and then every kind has the defaults.
 	Registry *Registry
 
-	// Codec rewrites what is stored. Default: it is stored as it is.
-	Codec Codec
+	// Codec encodes args, outputs and the results of steps. Default: [DefaultCodec].
+	Codec codec.Codec
 
 	// MaxArgs is the largest args, output or step result in bytes, at most 256 MiB. Default: [DefaultMaxArgs].
 	MaxArgs int

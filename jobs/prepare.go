@@ -2,31 +2,34 @@ package jobs
 
 import (
 	"cmp"
+	"context"
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/payload"
 	"github.com/txwork/txwork/workqueue"
 )
 
 // prepare validates the jobs of a call. The core would refuse the same, but it sees one chunk of a call at a
 // time, and here nothing has been written yet.
-func (c *Client) prepare(inserts []Insert) ([]prepared, error) {
+func (c *Client) prepare(ctx context.Context, inserts []Insert) ([]prepared, error) {
 	list := make([]prepared, len(inserts))
 	seen := make(map[uuid.UUID]int, len(inserts))
 	for i, insert := range inserts {
-		p, err := c.prepareOne(insert)
+		p, err := c.prepareOne(ctx, insert)
 		if err == nil {
 			err = checkID(seen, i, p.row.ID)
 		}
 		if err != nil {
 			return nil, &JobError{Index: i, Count: len(inserts), Err: err}
 		}
+		p.index = i
 		list[i] = p
 	}
 	return list, nil
 }
 
-func (c *Client) prepareOne(i Insert) (prepared, error) {
+func (c *Client) prepareOne(ctx context.Context, i Insert) (prepared, error) {
 	if isNil(i.Args) {
 		return prepared{}, workqueue.Invalid("args", "are nil")
 	}
@@ -38,16 +41,33 @@ func (c *Client) prepareOne(i Insert) (prepared, error) {
 	if err != nil {
 		return prepared{}, err
 	}
-	p := prepared{kind: name, delay: i.Delay, unique: i.Unique, gate: i.Gate}
-	if p.plain, err = marshal(i.Args); err != nil {
-		return prepared{}, workqueue.Invalid("args", "of kind %q cannot be encoded: %v", name, err)
-	}
-	p.record = i.record(name, p.plain)
-	if p.record.args, err = c.seal(Binding{ID: i.ID, Kind: name, Field: "args"}, p.plain); err != nil {
-		return prepared{}, workqueue.Invalid("args", "of kind %q cannot be sealed: %v", name, err)
+	p := prepared{kind: name, args: i.Args, delay: i.Delay, unique: i.Unique, gate: i.Gate}
+	if p.record, err = c.record(ctx, name, i); err != nil {
+		return prepared{}, err
 	}
 	p.row = i.row(p.record)
 	return p, c.check(i, p)
+}
+
+// record is a job's columns.
+func (c *Client) record(ctx context.Context, kind string, i Insert) (record, error) {
+	r := record{kind: kind, queue: i.Queue, priority: i.Priority, schedule: i.schedule, joined: i.joined, gate: i.Gate}
+	o := owner{i.ID, kind, i.schedule, i.Headers}
+	var err error
+	if encoded, done := i.Args.(*encodedArgs); done {
+		r.args = encoded.stored
+	} else if r.args, err = c.encode(ctx, o, argsField, i.Args); err != nil {
+		return r, err
+	}
+	switch {
+	case i.occurrence != "":
+		r.uniqueKey, r.uniqueStates = occurrence(i.occurrence), WhileDone|WhileFailed
+	case i.Unique != nil:
+		var plain []byte
+		plain, err = payload.Plain(c.codec, c.envelope(o, argsField), r.args)
+		r.uniqueKey, r.uniqueStates = i.Unique.text(kind, plain), i.Unique.While
+	}
+	return r, err
 }
 
 // withDefaults fills in what the kind says.
@@ -80,17 +100,6 @@ func (c *Client) check(i Insert, p prepared) error {
 		workqueue.CheckSize("headers", headerSize(i.Headers), MaxHeaders),
 		c.table.Check(p.row),
 	)
-}
-
-func (i Insert) record(kind string, plain []byte) record {
-	r := record{kind: kind, queue: i.Queue, priority: i.Priority, schedule: i.schedule, joined: i.joined, gate: i.Gate}
-	switch {
-	case i.occurrence != "":
-		r.uniqueKey, r.uniqueStates = occurrence(i.occurrence), WhileDone|WhileFailed
-	case i.Unique != nil:
-		r.uniqueKey, r.uniqueStates = i.Unique.text(kind, plain), i.Unique.While
-	}
-	return r
 }
 
 func (i Insert) row(r record) workqueue.NewRow {

@@ -25,7 +25,7 @@ func (d *Delivery) SetProgress(ctx context.Context, percent int, note string) er
 	if d.claim == nil {
 		return errNoWorker
 	}
-	return d.change(ctx, d.worker.pool, d.worker.client.statements.progress, percent, note)
+	return d.change(ctx, d.worker.db, d.worker.client.statements.progress, percent, note)
 }
 
 // Output records the job's output, encoded like args and in the place of what was recorded before. It is kept
@@ -37,11 +37,11 @@ func (d *Delivery) Output(ctx context.Context, v any) error {
 	if d.claim == nil {
 		return errNoWorker
 	}
-	encoded, err := d.encode("output", v)
+	encoded, err := d.encode(ctx, outputField, v)
 	if err != nil || d.postpone(encoded) {
 		return err
 	}
-	return d.change(ctx, d.worker.pool, d.worker.client.statements.output, encoded)
+	return d.change(ctx, d.worker.db, d.worker.client.statements.output, encoded)
 }
 
 // postpone keeps an output for the end of the job's transaction: written earlier it would hold the job's row
@@ -82,11 +82,11 @@ func (d *Delivery) withOutput(ctx context.Context, tx pgx.Tx, fn func(pgx.Tx) er
 }
 
 // encode is a value as it is stored with the job.
-func (d *Delivery) encode(field string, v any) ([]byte, error) {
+func (d *Delivery) encode(ctx context.Context, field string, v any) ([]byte, error) {
 	c := d.worker.client
-	encoded, err := c.encode(d.binding(field), v)
+	encoded, err := c.encode(ctx, d.owner, field, v)
 	if err != nil {
-		return nil, workqueue.Invalid(field, "cannot be encoded: %v", err)
+		return nil, err
 	}
 	return encoded, workqueue.CheckSize(field, len(encoded), c.maxArgs)
 }
@@ -96,6 +96,14 @@ type database interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// inTx runs fn in a READ COMMITTED transaction, or in a savepoint of that of [Worker.DrainIn].
+func (w *Worker) inTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	if outer, inside := w.db.(pgx.Tx); inside {
+		return pgx.BeginFunc(ctx, outer, fn)
+	}
+	return pgx.BeginTxFunc(ctx, w.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, fn)
 }
 
 // change runs a statement that is guarded by the job's id and token, its first two parameters.

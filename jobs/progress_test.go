@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -34,7 +35,7 @@ func TestProgressIsSeenWhileAJobRuns(t *testing.T) {
 	close(release)
 	info = f.await(id, workqueue.Done)
 	var output map[string]int
-	f.ok(f.client.DecodeOutput(info, &output))
+	f.ok(f.client.DecodeOutput(t.Context(), info, &output))
 	equal(t, "output", output["pages"], 100)
 }
 
@@ -86,7 +87,7 @@ func TestBadRecordsAreRefused(t *testing.T) {
 			"progress is 101 per cent": job.SetProgress(ctx, 101, ""),
 			"note has 1025 bytes":      job.SetProgress(ctx, 1, strings.Repeat("x", 1025)),
 			"note has a NUL byte":      job.SetProgress(ctx, 1, "\x00"),
-			"output cannot be encoded": job.Output(ctx, make(chan int)),
+			"output of type chan int":  job.Output(ctx, make(chan int)),
 			"output has 1048579 bytes": job.Output(ctx, strings.Repeat("x", 1<<20+1)),
 			"step is empty":            step,
 		}
@@ -133,7 +134,7 @@ func TestStepsAreDoneOnce(t *testing.T) {
 	id := f.enqueue(mail{}, jobs.InsertOptions{Retry: atOnce}).ID
 	info := f.await(id, workqueue.Done)
 	var output string
-	f.ok(f.client.DecodeOutput(info, &output))
+	f.ok(f.client.DecodeOutput(t.Context(), info, &output))
 	equal(t, "output", output, "receipt 1, seat 1")
 	equal(t, "charged", charged.Load(), 1)
 	equal(t, "booked", ask[int](f, "SELECT count(*) FROM booked"), 1)
@@ -143,6 +144,36 @@ func TestStepsAreDoneOnce(t *testing.T) {
 }
 
 // What a test of a handler makes by hand has its args and no row.
+// A commit whose reply was lost, and a handler that tries again; two goroutines of a handler: the effect is one.
+func TestAStepThatRunsTwiceInAnAttemptHasItsEffectOnce(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	f.exec("CREATE TABLE effects (run integer)")
+	var results [2]int
+	var errs [2]error
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error {
+		var both, running sync.WaitGroup
+		running.Add(2)
+		for i := range results {
+			both.Go(func() {
+				results[i], errs[i] = jobs.StepTx(ctx, job, "pay", func(ctx context.Context, tx pgx.Tx) (int, error) {
+					running.Done()
+					running.Wait() // neither is on record yet
+					_, err := tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", i)
+					return i, err
+				})
+			})
+		}
+		both.Wait()
+		return errors.Join(errs[:]...)
+	})
+	f.work(jobs.WorkerOptions{})
+	f.await(f.enqueue(mail{"a"}).ID, workqueue.Done)
+	equal(t, "effects", ask[int](f, "SELECT count(*) FROM effects"), 1)
+	equal(t, "the first result", results[0], ask[int](f, "SELECT run FROM effects"))
+	equal(t, "the second result", results[1], results[0])
+}
+
 func TestAJobMadeByATestRecordsNothing(t *testing.T) {
 	t.Parallel()
 	job := &jobs.Job[mail]{Delivery: &jobs.Delivery{Attempt: 1}, Args: mail{To: "ann"}}

@@ -152,17 +152,19 @@ func readHeaders(encoded string) map[string]string {
 }
 
 // DecodeArgs reads a job's args into the value that a pointer of its type points to.
-func (c *Client) DecodeArgs(i Info, into any) error {
-	return c.decode(Binding{ID: i.ID, Kind: i.Kind, Field: "args"}, i.Args, into)
+func (c *Client) DecodeArgs(ctx context.Context, i Info, into any) error {
+	return c.decode(ctx, i.owner(), argsField, i.Args, into)
 }
 
 // DecodeOutput reads a job's output like [Client.DecodeArgs].
-func (c *Client) DecodeOutput(i Info, into any) error {
+func (c *Client) DecodeOutput(ctx context.Context, i Info, into any) error {
 	if i.Output == nil {
 		return fmt.Errorf("txwork: job %s has recorded no output", i.ID)
 	}
-	return c.decode(Binding{ID: i.ID, Kind: i.Kind, Field: "output"}, i.Output, into)
+	return c.decode(ctx, i.owner(), outputField, i.Output, into)
 }
+
+func (i Info) owner() owner { return owner{i.ID, i.Kind, i.Schedule, i.Headers} }
 
 // An Attempt is how an attempt ended.
 type Attempt struct {

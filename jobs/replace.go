@@ -3,6 +3,7 @@ package jobs
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -18,24 +19,41 @@ func (c *Client) replace(ctx context.Context, tx workqueue.Tx, list []prepared, 
 	holders := slices.SortedFunc(maps.Keys(challengers), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
 	n := len(holders)
 	keys, args, priorities, due := make([]string, n), make([]any, n), make([]*int64, n), make([]*time.Time, n)
+	owners, err := c.owners(ctx, tx, holders)
+	if err != nil {
+		return nil, err
+	}
 	for i, id := range holders {
 		p := list[challengers[id]]
-		sealed, err := c.seal(Binding{ID: id, Kind: p.kind, Field: "args"}, p.plain) // bound to the holder now
-		if err != nil {
-			return nil, workqueue.Invalid("args", "of kind %q cannot be sealed: %v", p.kind, err)
+		if args[i], err = c.encode(ctx, owners[id], argsField, p.args); err != nil { // bound to the holder now
+			return nil, fmt.Errorf("txwork: the args of kind %q for job %s: %w", p.kind, id, err)
 		}
 		priority := int64(p.record.priority)
-		keys[i], args[i], priorities[i] = p.record.uniqueKey, sealed, &priority
+		keys[i], priorities[i] = p.record.uniqueKey, &priority
 		if !p.row.DueAt.IsZero() {
 			due[i] = &p.row.DueAt
 		}
 	}
 	changed := make(map[uuid.UUID]bool, n)
-	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error {
 		var id uuid.UUID
 		err := scan(&id)
 		changed[id] = true
 		return err
 	}, c.statements.replace, holders, keys, args, priorities, due)
 	return changed, err
+}
+
+// owners are jobs as those that args are encoded for. One that is gone is none of them, and is not changed either.
+func (c *Client) owners(ctx context.Context, tx workqueue.Tx, ids []uuid.UUID) (map[uuid.UUID]owner, error) {
+	owners := make(map[uuid.UUID]owner, len(ids))
+	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+		var o owner
+		var headers string
+		err := scan(&o.id, &o.kind, &headers)
+		o.headers = readHeaders(headers)
+		owners[o.id] = o
+		return err
+	}, c.statements.holders, ids)
+	return owners, err
 }

@@ -50,7 +50,7 @@ type ScheduleInfo struct {
 }
 
 // Schedules are periodic jobs: rows in a table of their own, from which any number of schedulers in any number
-// of processes enqueue what is due; there is no leader. One occurrence, a schedule at a nominal time, is
+// of processes, one in every [Worker], enqueue what is due; there is no leader. One occurrence, a schedule at a nominal time, is
 // enqueued once.
 //
 // Pause, Resume, Delete, Trigger and Backfill are those of the embedded plan.
@@ -73,7 +73,8 @@ func (c *Client) Schedules() (*Schedules, error) {
 	return s, err
 }
 
-// Scheduler makes a scheduler; its Run enqueues jobs when they are due. Run one in at least one process.
+// Scheduler makes a scheduler apart from the workers, for those that have NoSchedules: its Run enqueues jobs when
+// they are due.
 func (s *Schedules) Scheduler(pool *pgxpool.Pool, o periodic.SchedulerOptions) (*periodic.Scheduler, error) {
 	return periodic.NewScheduler(pool, s.Plan, o)
 }
@@ -83,7 +84,7 @@ func (s *Schedules) Scheduler(pool *pgxpool.Pool, o periodic.SchedulerOptions) (
 func (s *Schedules) Put(ctx context.Context, tx workqueue.Tx, schedules ...Schedule) error {
 	list := make([]periodic.Schedule, len(schedules))
 	for i, sc := range schedules {
-		template, err := s.template(sc)
+		template, err := s.template(ctx, sc)
 		if err != nil {
 			return fmt.Errorf("schedule %q: %w", sc.Name, err)
 		}
@@ -116,7 +117,7 @@ func (s *Schedules) List(ctx context.Context, tx workqueue.Tx, f periodic.Filter
 // A jobTemplate is what a schedule's jobs are made of.
 type jobTemplate struct {
 	Kind        string            `json:"kind"`
-	Args        []byte            `json:"args"` // sealed, bound to the schedule
+	Args        []byte            `json:"args"` // encoded, for the schedule
 	Queue       string            `json:"queue"`
 	Priority    Priority          `json:"priority"`
 	MaxAttempts int               `json:"max_attempts,omitempty"`
@@ -126,26 +127,18 @@ type jobTemplate struct {
 }
 
 // template validates a schedule's job and writes it down.
-func (s *Schedules) template(sc Schedule) ([]byte, error) {
+func (s *Schedules) template(ctx context.Context, sc Schedule) ([]byte, error) {
 	if o := sc.InsertOptions; o.ID != uuid.Nil || !o.RunAt.IsZero() || o.Delay != 0 || o.Unique != nil {
 		return nil, workqueue.Invalid("schedule", "sets ID, RunAt, Delay or Unique, which are the occurrence's own")
 	}
-	p, err := s.client.prepareOne(Insert{Args: sc.Args, InsertOptions: sc.InsertOptions, schedule: sc.Name, occurrence: sc.Name})
+	p, err := s.client.prepareOne(ctx, Insert{Args: sc.Args, InsertOptions: sc.InsertOptions, schedule: sc.Name, occurrence: sc.Name})
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := s.client.seal(scheduleBinding(sc.Name, p.kind), p.plain)
-	if err != nil {
-		return nil, workqueue.Invalid("args", "of kind %q cannot be sealed: %v", p.kind, err)
-	}
 	return json.Marshal(jobTemplate{
-		Kind: p.kind, Args: sealed, Queue: p.record.queue, Priority: p.record.priority,
+		Kind: p.kind, Args: p.record.args, Queue: p.record.queue, Priority: p.record.priority,
 		MaxAttempts: p.row.MaxAttempts, Retry: p.row.Retry, Headers: p.row.Headers, Gate: p.gate,
 	})
-}
-
-func scheduleBinding(name, kind string) Binding {
-	return Binding{Kind: kind, Field: "schedule:" + name}
 }
 
 func (t jobTemplate) options() InsertOptions {
@@ -199,13 +192,7 @@ func (s *Schedules) occurrence(o periodic.Occurrence) (Insert, error) {
 	if err != nil {
 		return Insert{}, err
 	}
-	binding := scheduleBinding(o.Schedule, t.Kind)
-	binding.Table = s.client.table.Name()
-	plain, err := s.client.codec.Open(binding, t.Args)
-	if err != nil {
-		return Insert{}, fmt.Errorf("txwork: the args of schedule %q cannot be opened: %w", o.Schedule, err)
-	}
-	insert := Insert{Args: &encodedArgs{t.Kind, plain}, InsertOptions: t.options(), schedule: o.Schedule, occurrence: o.Key}
+	insert := Insert{Args: &encodedArgs{t.Kind, t.Args}, InsertOptions: t.options(), schedule: o.Schedule, occurrence: o.Key}
 	insert.RunAt = o.DueAt
 	insert.Headers = maps.Clone(insert.Headers)
 	if insert.Headers == nil {
@@ -215,15 +202,13 @@ func (s *Schedules) occurrence(o periodic.Occurrence) (Insert, error) {
 	return insert, nil
 }
 
-// encodedArgs are args that were encoded before.
+// encodedArgs are args that were encoded for their schedule.
 type encodedArgs struct {
-	kind  string
-	plain []byte
+	kind   string
+	stored []byte
 }
 
-func (a *encodedArgs) Kind() string                       { return a.kind }
-func (a *encodedArgs) MarshalBinary() ([]byte, error)     { return a.plain, nil }
-func (a *encodedArgs) UnmarshalBinary(plain []byte) error { a.plain = plain; return nil }
+func (a *encodedArgs) Kind() string { return a.kind }
 
 // live implements [periodic.Options].Live.
 func (s *Schedules) live(ctx context.Context, tx workqueue.Tx, name string) (n int, err error) {

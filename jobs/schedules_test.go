@@ -60,7 +60,7 @@ func TestAScheduleEnqueuesItsJobs(t *testing.T) {
 	f.put(s, jobs.Schedule{Name: "digest", Expr: "@every 1s", Args: mail{To: "ann"}, InsertOptions: jobs.InsertOptions{Priority: jobs.High, Headers: map[string]string{"tenant": "7"}}})
 	f.scheduler(s)
 	f.scheduler(s) // there is no leader, and each occurrence is enqueued once
-	f.work(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: "mail"}}})
+	f.work(jobs.WorkerOptions{NoSchedules: true, Queues: []jobs.QueueOptions{{Name: "mail"}}})
 	first, second := receive(t, runs), receive(t, runs)
 	equal(t, "args", first.job.Args, mail{To: "ann"})
 	equal(t, "schedule", first.job.Schedule, "digest")
@@ -70,6 +70,49 @@ func TestAScheduleEnqueuesItsJobs(t *testing.T) {
 	equal(t, "interval", second.nominal.Sub(first.nominal), time.Second)
 	equal(t, "keys", ask[bool](f, "SELECT count(*) = count(DISTINCT unique_key) FROM "+f.table), true)
 	equal(t, "backoff", ask[string](f, "SELECT min(retry ->> 'growth') FROM "+f.table), "quadratic")
+}
+
+// A worker looks after the schedules of its client as well, unless it is told not to.
+func TestAWorkerRunsTheSchedules(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	ran := make(chan string, 100)
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { ran <- job.Args.To; return nil })
+	s := f.schedules()
+	f.put(s, jobs.Schedule{Name: "digest", Expr: "@every 1s", Args: mail{To: "ann"}})
+	f.work(jobs.WorkerOptions{})
+	equal(t, "to", receive(t, ran), "ann")
+}
+
+func TestAWorkerWithNoSchedulesLeavesThem(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	ran := make(chan string, 100)
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { ran <- job.Args.To; return nil })
+	s := f.schedules()
+	f.put(s, jobs.Schedule{Name: "digest", Expr: "@every 1s", Args: mail{To: "ann"}})
+	f.exec("UPDATE " + f.table + "_schedule SET due_at = now()")
+	f.work(jobs.WorkerOptions{NoSchedules: true})
+	f.enqueue(mail{To: "bob"})
+	equal(t, "to", receive(t, ran), "bob")
+	equal(t, "claims of the schedule", ask[int](f, "SELECT attempts FROM "+f.table+"_schedule"), 0)
+}
+
+func TestADrainEnqueuesWhatSchedulesOweAndDoesIt(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	ran := make(chan string, 100)
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { ran <- job.Args.To; return nil })
+	s := f.schedules()
+	f.put(s, jobs.Schedule{Name: "digest", Expr: "@every 1h", Args: mail{To: "ann"}})
+	f.exec("UPDATE " + f.table + "_schedule SET due_at = now() - interval '1 minute', next_at = now() - interval '1 minute'")
+	w, err := jobs.NewWorker(f.Pool, f.client, nil, jobs.WorkerOptions{})
+	f.ok(err)
+	drain, err := w.Drain()
+	f.ok(err)
+	_, err = drain.Process(f.Context())
+	f.ok(err)
+	equal(t, "to", receive(t, ran), "ann")
 }
 
 func TestASchedulesOperations(t *testing.T) {

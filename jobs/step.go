@@ -32,18 +32,21 @@ func Step[R any](ctx context.Context, job Stepper, name string, fn func(ctx cont
 	if err != nil {
 		return result, err
 	}
-	return result, d.putStep(ctx, d.worker.pool, name, result)
+	return settledStep(ctx, d, name, result, d.putStep(ctx, d.worker.db, name, result))
 }
 
 // StepTx is [Step] for writes to this database: fn runs in a READ COMMITTED transaction that also records the
 // result, so its effect happens exactly once, and neither without the other. The job is not settled.
+//
+// That holds also where fn runs twice in one attempt, because the handler repeats a StepTx whose commit failed or
+// calls it concurrently: what finds the step on record is rolled back, and the recorded result returned.
 func StepTx[R any](ctx context.Context, job Stepper, name string, fn func(ctx context.Context, tx pgx.Tx) (R, error)) (R, error) {
 	d := job.delivery()
 	result, found, err := recorded[R](ctx, d, name)
 	if found || err != nil {
 		return result, err
 	}
-	err = pgx.BeginTxFunc(ctx, d.worker.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	err = d.worker.inTx(ctx, func(tx pgx.Tx) error {
 		if result, err = fn(ctx, tx); err != nil {
 			return err
 		}
@@ -51,6 +54,25 @@ func StepTx[R any](ctx context.Context, job Stepper, name string, fn func(ctx co
 	})
 	if err != nil {
 		d.forgetStep(name)
+	}
+	return settledStep(ctx, d, name, result, err)
+}
+
+// errOnRecord says that the step was recorded since the attempt has read its steps: by a commit whose reply was
+// lost, or by another call of the same attempt.
+var errOnRecord = errors.New("the step is on record already")
+
+// settledStep is what a step returns after it was recorded: the result on record, should that be another one.
+func settledStep[R any](ctx context.Context, d *Delivery, name string, result R, err error) (R, error) {
+	if !errors.Is(err, errOnRecord) {
+		return result, err
+	}
+	if err := d.rereadSteps(ctx); err != nil {
+		return result, err
+	}
+	result, found, err := recorded[R](ctx, d, name)
+	if err == nil && !found {
+		err = d.lost() // the job was deleted, and its record with it
 	}
 	return result, err
 }
@@ -67,7 +89,7 @@ func recorded[R any](ctx context.Context, d *Delivery, name string) (result R, f
 	if !found || err != nil {
 		return result, false, err
 	}
-	if err := d.worker.client.decode(d.binding("step:"+name), stored, &result); err != nil {
+	if err := d.worker.client.decode(ctx, d.owner, stepField(name), stored, &result); err != nil {
 		return result, true, fmt.Errorf("the result of step %q does not decode: %w", name, err)
 	}
 	return result, true, nil
@@ -93,7 +115,7 @@ func (d *Delivery) step(ctx context.Context, name string) ([]byte, bool, error) 
 }
 
 func (d *Delivery) readSteps(ctx context.Context) (map[string][]byte, error) {
-	rows, err := d.worker.pool.Query(ctx, d.worker.client.statements.steps, d.ID)
+	rows, err := d.worker.db.Query(ctx, d.worker.client.statements.steps, d.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -109,20 +131,35 @@ func (d *Delivery) readSteps(ctx context.Context) (map[string][]byte, error) {
 	return steps, err
 }
 
-// putStep records a result.
-func (d *Delivery) putStep(ctx context.Context, db database, name string, result any) error {
-	encoded, err := d.encode("step:"+name, result)
+func (d *Delivery) rereadSteps(ctx context.Context) error {
+	steps, err := d.readSteps(ctx)
 	if err != nil {
 		return err
 	}
-	err = db.QueryRow(ctx, d.worker.client.statements.putStep, d.ID, d.claim.Token, name, encoded).Scan(&encoded)
-	if errors.Is(err, pgx.ErrNoRows) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.steps = steps
+	return nil
+}
+
+// putStep records a result. The error is errOnRecord where there is one already.
+func (d *Delivery) putStep(ctx context.Context, db database, name string, result any) error {
+	encoded, err := d.encode(ctx, stepField(name), result)
+	if err != nil {
+		return err
+	}
+	var held, put bool
+	err = db.QueryRow(ctx, d.worker.client.statements.putStep, d.ID, d.claim.Token, name, encoded).Scan(&held, &put)
+	switch {
+	case err != nil:
+		return err
+	case !held:
 		return d.lost()
+	case !put:
+		return errOnRecord
 	}
-	if err == nil {
-		d.rememberStep(name, encoded)
-	}
-	return err
+	d.rememberStep(name, encoded)
+	return nil
 }
 
 // rememberStep spares the attempt another look.

@@ -29,7 +29,7 @@ type Unique struct {
 type UniqueBy uint8
 
 const (
-	ByArgs UniqueBy = iota // those of one kind with the same args, as they are encoded
+	ByArgs UniqueBy = iota // those of one kind with the same args, as they are encoded, before they are encrypted
 	ByKind                 // those of one kind
 	ByKey                  // those of one kind with the same [Unique].Key
 )

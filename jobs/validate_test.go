@@ -45,7 +45,7 @@ func TestBadJobsAreRefused(t *testing.T) {
 		"long kind":           {named(tooLong), jobs.InsertOptions{}, "kind has 256 bytes, the limit is 255"},
 		"kind with a NUL":     {named("a\x00"), jobs.InsertOptions{}, "kind has a NUL byte"},
 		"kind that is binary": {named("\xff"), jobs.InsertOptions{}, "kind " + ascii},
-		"unencodable args":    {unencodable{}, jobs.InsertOptions{}, `args of kind "unencodable" cannot be encoded: json: unsupported type`},
+		"unencodable args":    {unencodable{}, jobs.InsertOptions{}, `args of type jobs_test.unencodable cannot be encoded: json: unsupported type`},
 		"args over 1 MiB":     {mail{strings.Repeat("x", 1<<20)}, jobs.InsertOptions{}, "args has 1048585 bytes, the limit is 1048576"},
 		"long queue":          {mail{}, o(func(o *jobs.InsertOptions) { o.Queue = tooLong }), "queue has 256 bytes"},
 		"negative priority":   {mail{}, o(func(o *jobs.InsertOptions) { o.Priority = -1 }), "priority is -1"},
@@ -55,9 +55,9 @@ func TestBadJobsAreRefused(t *testing.T) {
 		"delay and time":      {mail{}, o(func(o *jobs.InsertOptions) { o.Delay, o.RunAt = 1, time.Now() }), "set one of them"},
 		"time too far":        {mail{}, o(func(o *jobs.InsertOptions) { o.RunAt = time.UnixMilli(math.MaxInt64 / 1000) }), "due time is"},
 		"negative attempts":   {mail{}, o(func(o *jobs.InsertOptions) { o.MaxAttempts = -1 }), "max attempts is -1"},
-		"retry without cap": {mail{}, o(func(o *jobs.InsertOptions) {
-			o.Retry = workqueue.Retry{Growth: workqueue.Linear, Base: time.Second}
-		}), "retry has cap 0s below its base 1s"},
+		"retry with a low cap": {mail{}, o(func(o *jobs.InsertOptions) {
+			o.Retry = workqueue.Retry{Growth: workqueue.Linear, Base: time.Second, Cap: time.Millisecond}
+		}), "retry has cap 1ms below its base 1s"},
 		"long headers":     {mail{}, o(func(o *jobs.InsertOptions) { o.Headers = map[string]string{"h": strings.Repeat("x", 64<<10)} }), "headers has 65537 bytes"},
 		"empty unique key": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{By: jobs.ByKey} }), "unique key is empty"},
 		"long unique key":  {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{By: jobs.ByKey, Key: tooLong} }), "unique key has 256 bytes"},

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/periodic"
 )
 
 // QueueOptions say how a worker serves one queue.
@@ -30,7 +31,8 @@ type WorkerOptions struct {
 	workqueue.WorkerOptions
 
 	// Queues are what this worker serves, each apart from the others: busy jobs of one leave those of the
-	// others their handlers. Each takes up to five connections of its own.
+	// others their handlers. Each takes up to five connections of its own. Run logs the kinds that have a
+	// handler here and by default wait in other queues.
 	Queues []QueueOptions
 
 	// Middleware wraps every handler, also where a kind has none. The first is outermost.
@@ -38,23 +40,30 @@ type WorkerOptions struct {
 
 	// Unknown says what becomes of jobs of a kind that has no handler here. Default: [RetryUnknown].
 	Unknown Unknown
+
+	// NoSchedules leaves the schedules to other workers, or to a [Schedules.Scheduler]: this one runs jobs only.
+	NoSchedules bool
 }
 
-// A Worker runs jobs. Any number of workers, in any number of processes, share the jobs' table.
+// A Worker runs jobs, and enqueues what schedules owe. Any number of workers, in any number of processes, share the jobs' table.
 type Worker struct {
 	client    *Client
 	pool      *pgxpool.Pool
+	db        database // for what handlers record: the pool, or the transaction of DrainIn
 	registry  *Registry
 	options   WorkerOptions
 	handle    Handler // of every job, middleware included
 	strangers strangers
 	queues    []*workqueue.Worker
+	noQueues  bool                // the options named none
+	scheduler *periodic.Scheduler // nil with NoSchedules
 }
 
 // NewWorker makes a worker of a client's jobs; Run starts it. A nil Registry is the client's.
 //
-// The pool serves [Delivery.Tx] and what handlers record. Claims, renewals and settles have connections of
-// their own, opened with the pool's configuration, so that busy handlers cannot starve them.
+// The pool serves [Delivery.Tx], what handlers record and the scheduler's transactions. Claims, renewals and
+// settles have connections of their own, up to five for each queue and for the scheduler, opened with the pool's
+// configuration, so that busy handlers cannot starve them.
 func NewWorker(pool *pgxpool.Pool, c *Client, r *Registry, o WorkerOptions) (*Worker, error) {
 	if c == nil {
 		return nil, workqueue.Invalid("client", "is nil")
@@ -62,10 +71,14 @@ func NewWorker(pool *pgxpool.Pool, c *Client, r *Registry, o WorkerOptions) (*Wo
 	if r == nil {
 		r = c.registry
 	}
-	if len(o.Queues) == 0 {
-		o.Queues = []QueueOptions{{}}
+	return newWorker(pool, pool, c, r, o)
+}
+
+func newWorker(pool *pgxpool.Pool, db database, c *Client, r *Registry, o WorkerOptions) (*Worker, error) {
+	w := &Worker{client: c, pool: pool, db: db, registry: r, options: o, noQueues: len(o.Queues) == 0}
+	if w.noQueues {
+		w.options.Queues = []QueueOptions{{}}
 	}
-	w := &Worker{client: c, pool: pool, registry: r, options: o}
 	w.handle = w.dispatch
 	for _, m := range slices.Backward(o.Middleware) {
 		w.handle = m(w.handle)
@@ -73,7 +86,19 @@ func NewWorker(pool *pgxpool.Pool, c *Client, r *Registry, o WorkerOptions) (*Wo
 	if err := w.check(); err != nil {
 		return nil, err
 	}
-	return w, w.addQueues()
+	return w, workqueue.FirstError(w.addQueues(), w.addScheduler())
+}
+
+func (w *Worker) addScheduler() error {
+	if w.options.NoSchedules {
+		return nil
+	}
+	s, err := w.client.Schedules()
+	if err != nil {
+		return err
+	}
+	w.scheduler, err = s.Scheduler(w.pool, periodic.Beside(w.options.WorkerOptions))
+	return err
 }
 
 func (w *Worker) check() error {
@@ -147,26 +172,59 @@ func checkPriorities(list []Priority) error {
 
 // Run runs jobs until ctx is cancelled. Then it claims no more, returns jobs that were not started, waits for
 // running ones up to the shutdown timeout, settles them, and returns nil. A database that goes away is waited
-// for. Run returns an error at once if the table does not fit this version of the library. A Worker runs once.
+// for. Run returns an error at once if a table does not fit this version of the library. A Worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	errs := make([]error, len(w.queues))
-	var queues sync.WaitGroup
-	for i, q := range w.queues {
-		queues.Go(func() {
-			errs[i] = q.Run(ctx)
-			if errs[i] != nil {
-				stop() // together: half a worker is hard to notice
-			}
-		})
+	w.reportUnserved(ctx)
+	var run []func(context.Context) error
+	if w.scheduler != nil {
+		run = append(run, w.scheduler.Run)
 	}
-	queues.Wait()
-	return errors.Join(errs...)
+	for _, q := range w.queues {
+		run = append(run, q.Run)
+	}
+	return periodic.Together(ctx, run...)
 }
 
-// Wake makes a running worker look for jobs now. It never blocks.
+// Drain is the worker as a [workqueue.Processor], for platforms without a process that runs all the time, for
+// commands, and for tests: each of its runs enqueues what schedules owe, does the jobs that are due, queue after
+// queue, and returns. See [workqueue.Drain].
+func (w *Worker) Drain() (workqueue.Processor, error) {
+	return w.group((*workqueue.Worker).Drain, (*periodic.Scheduler).Drain), nil
+}
+
+// DrainIn is [Worker.Drain] inside a transaction, as in a test that rolls back: what handlers record is written in
+// it, too, so a handler may not call two methods of its job at once. See [workqueue.Worker.DrainIn].
+func (w *Worker) DrainIn(tx pgx.Tx) (workqueue.Processor, error) {
+	if tx == nil {
+		return nil, workqueue.Invalid("transaction", "is nil")
+	}
+	inside, err := newWorker(w.pool, tx, w.client, w.registry, w.options)
+	if err != nil {
+		return nil, err
+	}
+	return inside.group(
+		func(q *workqueue.Worker) *workqueue.Drain { return q.DrainIn(tx) },
+		func(s *periodic.Scheduler) *workqueue.Drain { return s.DrainIn(tx) },
+	), nil
+}
+
+// group makes one processor of the scheduler's and the queues'.
+func (w *Worker) group(queue func(*workqueue.Worker) *workqueue.Drain, scheduler func(*periodic.Scheduler) *workqueue.Drain) workqueue.Processor {
+	var parts []workqueue.Processor
+	if w.scheduler != nil {
+		parts = append(parts, scheduler(w.scheduler))
+	}
+	for _, q := range w.queues {
+		parts = append(parts, queue(q))
+	}
+	return workqueue.Group(w.client.table.Name(), parts...)
+}
+
+// Wake makes a running worker look for jobs and schedules now. It never blocks.
 func (w *Worker) Wake() {
+	if w.scheduler != nil {
+		w.scheduler.Wake()
+	}
 	for _, q := range w.queues {
 		q.Wake()
 	}

@@ -126,7 +126,7 @@ func TestTxSettlesWithTheWrites(t *testing.T) {
 	snoozed, broken := f.enqueue(mail{To: "snoozes"}).ID, f.enqueue(mail{To: "breaks"}).ID
 	info := f.await(done, workqueue.Done)
 	var output string
-	f.ok(f.client.DecodeOutput(info, &output))
+	f.ok(f.client.DecodeOutput(t.Context(), info, &output))
 	equal(t, "output", output, "sent")
 	if info := f.attempted(failed); info.Output != nil || info.LastError != "too late" {
 		t.Errorf("output %q, error %q: want none, and the handler's", info.Output, info.LastError)

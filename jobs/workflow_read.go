@@ -81,7 +81,7 @@ func OutputOf[T any](ctx context.Context, job Stepper, task string) (v T, err er
 	found := false
 	err = job.delivery().outputs(ctx, &task, func(o taskOutput) error {
 		found = true
-		return o.decode(job.delivery(), &v)
+		return o.decode(ctx, job.delivery(), &v)
 	})
 	if err == nil && !found {
 		err = fmt.Errorf("txwork: %w: %q is no dependency of job %s", ErrNotFound, task, job.delivery().ID)
@@ -98,7 +98,7 @@ func Outputs[T any](ctx context.Context, job Stepper) (map[string]T, error) {
 			return nil
 		}
 		var v T
-		err := o.decode(job.delivery(), &v)
+		err := o.decode(ctx, job.delivery(), &v)
 		all[o.name] = v
 		return err
 	})
@@ -107,16 +107,16 @@ func Outputs[T any](ctx context.Context, job Stepper) (map[string]T, error) {
 
 // A taskOutput is what a task has recorded, as it is stored.
 type taskOutput struct {
-	name, kind string
-	id         uuid.UUID
-	stored     []byte
+	name   string
+	owner  owner
+	stored []byte
 }
 
-func (o taskOutput) decode(d *Delivery, into any) error {
+func (o taskOutput) decode(ctx context.Context, d *Delivery, into any) error {
 	if o.stored == nil {
 		return fmt.Errorf("txwork: task %q: %w", o.name, ErrNoOutput)
 	}
-	err := d.worker.client.decode(Binding{ID: o.id, Kind: o.kind, Field: "output"}, o.stored, into)
+	err := d.worker.client.decode(ctx, o.owner, outputField, o.stored, into)
 	if err != nil {
 		err = fmt.Errorf("the output of task %q does not decode: %w", o.name, err)
 	}
@@ -130,16 +130,18 @@ func (d *Delivery) outputs(ctx context.Context, name *string, read func(taskOutp
 	}
 	return d.each(ctx, func(scan func(...any) error) error {
 		var o taskOutput
-		if err := scan(&o.name, &o.id, &o.kind, &o.stored); err != nil {
+		var headers string
+		if err := scan(&o.name, &o.owner.id, &o.owner.kind, &headers, &o.stored); err != nil {
 			return err
 		}
+		o.owner.headers = readHeaders(headers)
 		return read(o)
 	}, d.worker.client.statements.outputs, d.ID, name)
 }
 
 // each runs a query on the worker's pool.
 func (d *Delivery) each(ctx context.Context, row func(scan func(...any) error) error, query string, args ...any) error {
-	rows, err := d.worker.pool.Query(ctx, query, args...)
+	rows, err := d.worker.db.Query(ctx, query, args...)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 )
 
 // A Delivery is a message in the hands of its handler. Its fields are the handler's to keep or change. A
@@ -25,7 +26,9 @@ type Delivery struct {
 	CreatedAt   time.Time // when the message was enqueued
 	DueAt       time.Time // when this attempt became due
 
-	claim *workqueue.Claim[columns]
+	claim    *workqueue.Claim[columns]
+	codec    codec.Codec
+	envelope codec.Envelope
 }
 
 // A Handler delivers one message. Its result settles it: nil is delivered, [workqueue.Permanent],
@@ -52,7 +55,7 @@ func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return d.claim.Tx(ctx, fn)
 }
 
-func newDelivery(c *workqueue.Claim[columns]) *Delivery {
+func (o *Outbox) newDelivery(c *workqueue.Claim[columns]) *Delivery {
 	return &Delivery{
 		ID:          c.ID,
 		Topic:       c.Body.topic,
@@ -65,6 +68,8 @@ func newDelivery(c *workqueue.Claim[columns]) *Delivery {
 		CreatedAt:   c.CreatedAt,
 		DueAt:       c.DueAt,
 		claim:       c,
+		codec:       o.codec,
+		envelope:    o.envelope(c.ID, c.Headers),
 	}
 }
 

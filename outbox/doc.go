@@ -21,6 +21,14 @@
 // [Message].ProcessAt postpones a message. It is compared with the database's clock, so a message is never
 // early by that clock, whatever the application's says.
 //
+// # Payloads
+//
+// A payload is bytes, or a [Message].Value, which [Options].Codec encodes: JSON unless it is another. A codec that
+// encrypts binds it to the message's id and tenant, so that it opens in its own row only. [codec.Handler] makes a
+// handler of a function that takes the decoded value, [Delivery.Decode] is for those that look at something else
+// first. What does not decode is a failed attempt with a [codec.DecodeError], and in the end a dead letter, which
+// is kept with its bytes. See package [github.com/txwork/txwork/workqueue/codec].
+//
 // # Delivering
 //
 // A [Relay] claims messages and hands each to the handler of its topic, or to the handler of all other

@@ -13,6 +13,7 @@ import (
 
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 )
 
 // A message is written in the transaction that makes it true, and delivered once that has committed.
@@ -176,4 +177,19 @@ func ExampleDelivery_Tx() {
 	fmt.Println("balance:", balance)
 	// Output:
 	// balance: 25
+}
+
+// Values are encoded by the outbox's codec, JSON unless the options name another, and decoded for the handler.
+func ExampleMessage_value() {
+	type Order struct{ ID int }
+	place := func(ctx context.Context, tx pgx.Tx, o Order) error {
+		_, err := outbox.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Value: o})
+		return err
+	}
+	relay := outbox.NewRelay(nil, nil, outbox.RelayOptions{})
+	relay.Handle("order.placed", codec.Handler(func(_ context.Context, m *outbox.Delivery, o Order) error {
+		fmt.Println(m.Topic, o.ID)
+		return nil
+	}))
+	_ = place
 }

@@ -46,11 +46,11 @@ type Started struct {
 // as it was. At most [workqueue.MaxBatch] steps fit one call; [join.Joins.Add] adds more. After any other error roll
 // the transaction back.
 func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Started, error) {
-	if err := o.checkJoin(j); err != nil {
+	j, err := o.encodedJoin(ctx, j)
+	if err != nil {
 		return Started{}, err
 	}
 	var s Started
-	var err error
 	if s.Steps, err = o.write(ctx, tx, step, j.Steps); err != nil {
 		return Started{}, err
 	}
@@ -73,25 +73,49 @@ func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Starte
 // Joins are the joins of the outbox: to look at them, to add messages as steps, to cancel.
 func (o *Outbox) Joins() *join.Joins { return o.joins }
 
-func (o *Outbox) checkJoin(j Join) error {
-	if len(j.Steps) > workqueue.MaxBatch {
-		return workqueue.Invalid("steps", "has %d of them, at most %d fit one call: Add the others", len(j.Steps), workqueue.MaxBatch)
+// encodedJoin checks a join and encodes the values of its messages.
+func (o *Outbox) encodedJoin(ctx context.Context, j Join) (Join, error) {
+	all := j.messages()
+	encoded, err := o.encoded(ctx, all)
+	if err := workqueue.FirstError(j.check(all), err, o.check(encoded)); err != nil {
+		return Join{}, err
 	}
-	if err := (join.Join{Label: j.Label, Policy: j.Policy, Deadline: j.Deadline}).Validate(); err != nil {
-		return err
+	n := len(j.Steps)
+	j.Steps = encoded[:n]
+	for _, m := range []**Message{&j.OnComplete, &j.OnFail} {
+		if *m != nil {
+			*m = &encoded[n]
+			n++
+		}
 	}
+	return j, nil
+}
+
+// messages are the steps, and then what continues the join.
+func (j Join) messages() []Message {
 	all := append([]Message{}, j.Steps...)
 	for _, m := range []*Message{j.OnComplete, j.OnFail} {
 		if m != nil {
 			all = append(all, *m)
 		}
 	}
+	return all
+}
+
+// check checks the join by itself, and what its messages may not have.
+func (j Join) check(all []Message) error {
+	if len(j.Steps) > workqueue.MaxBatch {
+		return workqueue.Invalid("steps", "has %d of them, at most %d fit one call: Add the others", len(j.Steps), workqueue.MaxBatch)
+	}
+	if err := (join.Join{Label: j.Label, Policy: j.Policy, Deadline: j.Deadline}).Validate(); err != nil {
+		return err
+	}
 	for i, m := range all {
 		if m.DedupKey != "" {
 			return &MessageError{Index: i, Count: len(all), Err: workqueue.Invalid("dedup key", "is set on a message of a join")}
 		}
 	}
-	return o.check(all)
+	return nil
 }
 
 func (o *Outbox) writeContinuation(ctx context.Context, tx workqueue.Tx, m *Message) (uuid.UUID, error) {

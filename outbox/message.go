@@ -24,6 +24,9 @@ type Message struct {
 	// [Options].MaxPayload bytes long.
 	Payload []byte
 
+	// Value is encoded by [Options].Codec in the place of Payload, which stays nil then. Nil is none.
+	Value any
+
 	// Headers travel with the message: names and values of at most [MaxHeaders] bytes together. The trace
 	// context of the enqueueing code is added under traceparent and tracestate, unless you set them.
 	Headers map[string]string

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 )
 
 // Options configure an [Outbox]. The zero value is usable and is what txwork's own migrations and CLI
@@ -21,6 +22,9 @@ import (
 type Options struct {
 	// Schema holds the table. Default: [workqueue.DefaultSchema].
 	Schema string
+
+	// Codec encodes [Message].Value, and decodes for [Delivery.Decode]. Default: [codec.JSON].
+	Codec codec.Codec
 
 	// MaxPayload is the largest payload in bytes, at most 256 MiB. Default: [DefaultMaxPayload].
 	MaxPayload int

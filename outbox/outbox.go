@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 	"github.com/txwork/txwork/workqueue/gate"
 	"github.com/txwork/txwork/workqueue/join"
 )
@@ -16,6 +17,7 @@ import (
 type Outbox struct {
 	table      *workqueue.Table
 	joins      *join.Joins
+	codec      codec.Codec
 	maxPayload int
 	ordering   Ordering
 	onFailure  OnFailure
@@ -35,7 +37,11 @@ func Open(o Options) (*Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Outbox{table: table, joins: joins, maxPayload: maxPayload, ordering: o.Ordering, onFailure: o.OnFailure}, nil
+	box := &Outbox{table: table, joins: joins, codec: o.Codec, maxPayload: maxPayload, ordering: o.Ordering, onFailure: o.OnFailure}
+	if box.codec == nil {
+		box.codec = codec.JSON{}
+	}
+	return box, nil
 }
 
 // DDL is the package's [DDL] with the settings of this Outbox.

@@ -23,6 +23,7 @@ type RelayOptions struct {
 // A Relay delivers messages to handlers. Any number of relays, in any number of processes, share an
 // outbox; give all of them handlers for the same topics, since a message goes to whichever claims it.
 type Relay struct {
+	box      *Outbox
 	worker   *workqueue.Worker
 	err      error // what was wrong with NewRelay's arguments
 	handlers *topics.Registry[Handler]
@@ -40,7 +41,7 @@ func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) *Relay {
 	if opts.ClaimLimit == 0 {
 		opts.ClaimLimit = DefaultClaimLimit
 	}
-	r := &Relay{handlers: topics.New[Handler]("outbox", "relay", checkTopic)}
+	r := &Relay{box: o, handlers: topics.New[Handler]("outbox", "relay", checkTopic)}
 	domain := workqueue.Domain[columns]{Table: o.table, Fields: (*columns).fields}
 	r.worker, r.err = workqueue.NewWorker(pool, domain, r.deliver, opts.WorkerOptions)
 	return r
@@ -101,7 +102,7 @@ func (r *Relay) seal() error {
 
 // deliver passes a claimed message to its handler.
 func (r *Relay) deliver(ctx context.Context, c *workqueue.Claim[columns]) error {
-	m := newDelivery(c)
+	m := r.box.newDelivery(c)
 	h, err := r.handlers.Find(m.Topic)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 )
 
 // A Delivery is a firing timer in the hands of its handler. Its fields are the handler's to keep or change. A
@@ -28,7 +29,9 @@ type Delivery struct {
 	DueAt       time.Time     // when this attempt became due
 	Late        time.Duration // how long after FireAt this attempt begins, by the database's clock
 
-	claim *workqueue.Claim[columns]
+	claim    *workqueue.Claim[columns]
+	codec    codec.Codec
+	envelope codec.Envelope
 }
 
 // A Handler handles one firing. Its result settles it: nil means that the timer has fired,
@@ -53,7 +56,7 @@ func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return d.claim.Tx(ctx, fn)
 }
 
-func newDelivery(c *workqueue.Claim[columns], now time.Time) *Delivery {
+func (t *Timers) newDelivery(c *workqueue.Claim[columns], now time.Time) *Delivery {
 	return &Delivery{
 		ID:          c.ID,
 		Key:         c.Body.key,
@@ -69,5 +72,7 @@ func newDelivery(c *workqueue.Claim[columns], now time.Time) *Delivery {
 		DueAt:       c.DueAt,
 		Late:        max(now.Sub(c.Body.fireAt), 0),
 		claim:       c,
+		codec:       t.codec,
+		envelope:    t.envelope(c.Body.key, value(c.Body.schedule), c.Headers),
 	}
 }

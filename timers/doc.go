@@ -54,6 +54,14 @@
 // once fire in no particular order. Run the reaper (package reaper) over both tables, [Timers.Table] and
 // [Schedules.Table], or the timers of a worker that crashed stay claimed.
 //
+// # Payloads
+//
+// A payload is bytes, or a [Timer].Value, which [Options].Codec encodes: JSON unless it is another. A codec that
+// encrypts binds it to the timer's key, see [codec.KeyID], and tenant; the occurrences of a schedule share their
+// payload, so that is bound to the schedule's name, KeyID("schedule", name). [codec.Handler] makes a handler of a
+// function that takes the decoded value. What does not decode is a failed attempt with a [codec.DecodeError], and in
+// the end a dead letter, which is kept with its bytes.
+//
 // # Exactly once, or not
 //
 // Firing is at least once, as every delivery of the core. What a handler writes through [Delivery.Tx] has its

@@ -13,6 +13,7 @@ import (
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 )
 
 // An order that nobody pays expires. The timer is set in the transaction that makes the order, and what
@@ -167,4 +168,21 @@ func ExampleSchedules_Put() {
 	}
 	// Output:
 	// an occurrence of heartbeat that is late: false
+}
+
+// Values are encoded by the timers' codec, JSON unless the options name another, and decoded for the handler.
+func ExampleTimer_value() {
+	type Order struct{ ID int }
+	remind := func(ctx context.Context, tx pgx.Tx, o Order) error {
+		_, err := timers.Set(ctx, workqueue.Pgx(tx), timers.Timer{
+			Key: fmt.Sprintf("order/%d/reminder", o.ID), Topic: "order.reminder", After: 24 * time.Hour, Value: o,
+		})
+		return err
+	}
+	w := timers.NewWorker(nil, nil, timers.WorkerOptions{})
+	w.Handle("order.reminder", codec.Handler(func(_ context.Context, d *timers.Delivery, o Order) error {
+		fmt.Println("order", o.ID, "is", d.Late, "late")
+		return nil
+	}))
+	_ = remind
 }

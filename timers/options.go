@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 )
 
 // Options configure [Timers]. The zero value is usable and is what txwork's own migrations and CLI assume.
@@ -13,6 +14,9 @@ import (
 type Options struct {
 	// Schema holds the tables. Default: [workqueue.DefaultSchema].
 	Schema string
+
+	// Codec encodes [Timer].Value and [Schedule].Value, and decodes for [Delivery.Decode]. Default: [codec.JSON].
+	Codec codec.Codec
 
 	// MaxPayload is the largest payload in bytes, at most 256 MiB. Default: [DefaultMaxPayload].
 	MaxPayload int

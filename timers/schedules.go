@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/txwork/txwork/internal/payload"
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/periodic"
@@ -18,9 +19,10 @@ type Schedule struct {
 	Zone string // the IANA zone in which Expr is read. Default: UTC
 	Rule schedule.Rule
 
-	// Topic, Payload, Headers and MaxAttempts are those of every occurrence, as with a [Timer].
+	// Topic, Payload or Value, Headers and MaxAttempts are those of every occurrence, as with a [Timer].
 	Topic       string
 	Payload     []byte
+	Value       any // nil where a schedule is read
 	Headers     map[string]string
 	MaxAttempts int
 }
@@ -63,7 +65,7 @@ func (s *Schedules) Table() *workqueue.Table { return s.plan.Table() }
 func (s *Schedules) Put(ctx context.Context, tx workqueue.Tx, schedules ...Schedule) error {
 	plans := make([]periodic.Schedule, len(schedules))
 	for i, sched := range schedules {
-		p, err := s.planned(sched)
+		p, err := s.planned(ctx, sched)
 		if err != nil {
 			return err
 		}
@@ -141,9 +143,10 @@ func decodeTemplate(encoded []byte) (c content, err error) {
 	return c, err
 }
 
-func (s *Schedules) planned(in Schedule) (periodic.Schedule, error) {
-	t := content{in.Topic, in.Payload, in.Headers, in.MaxAttempts}
-	err := workqueue.FirstError(checkTopic(in.Topic), s.timers.checkContent(t.timer("occurrence")))
+func (s *Schedules) planned(ctx context.Context, in Schedule) (periodic.Schedule, error) {
+	data, err := payload.Of(ctx, s.timers.codec, s.timers.envelope("", in.Name, in.Headers), in.Value, in.Payload)
+	t := content{in.Topic, data, in.Headers, in.MaxAttempts}
+	err = workqueue.FirstError(err, checkTopic(in.Topic), s.timers.checkContent(t.timer("occurrence")))
 	if err != nil {
 		return periodic.Schedule{}, err
 	}

@@ -25,7 +25,8 @@ import (
 // and the transaction is as it was. After any other error roll the transaction back. The timers' rows stay
 // locked until the transaction ends: a firing that ends meanwhile waits for it.
 func (t *Timers) Set(ctx context.Context, tx workqueue.Tx, timers ...Timer) ([]uuid.UUID, error) {
-	if err := t.check(timers); err != nil {
+	timers, err := t.encoded(ctx, timers)
+	if err := workqueue.FirstError(err, t.check(timers)); err != nil {
 		return nil, err
 	}
 	ids := make(map[string]uuid.UUID, len(timers))

@@ -27,6 +27,9 @@ type Timer struct {
 	// Payload is opaque. Nil is an empty payload. It is at most [Options].MaxPayload bytes long.
 	Payload []byte
 
+	// Value is encoded by [Options].Codec in the place of Payload, which stays nil then. Nil is none.
+	Value any
+
 	// Headers travel with the timer: names and values of at most [MaxHeaders] bytes together. The trace
 	// context of the setting code is added under traceparent and tracestate, unless you set them.
 	Headers map[string]string

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 )
 
 // ErrNotFound says that there is no timer of that key.
@@ -18,6 +19,7 @@ var ErrNotFound = errors.New("no such timer")
 type Timers struct {
 	table      *workqueue.Table
 	statements statements
+	codec      codec.Codec
 	maxPayload int
 	schedules  *Schedules
 }
@@ -32,7 +34,10 @@ func Open(o Options) (*Timers, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Timers{table: table, statements: render(table.Spec()), maxPayload: maxPayload}
+	t := &Timers{table: table, statements: render(table.Spec()), codec: o.Codec, maxPayload: maxPayload}
+	if t.codec == nil {
+		t.codec = codec.JSON{}
+	}
 	t.schedules, err = openSchedules(t, o)
 	return t, err
 }

@@ -2,7 +2,6 @@ package timers
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -21,21 +20,11 @@ type WorkerOptions struct {
 	NoSchedules bool
 }
 
-// scheduler is how the scheduler reaches the database and stops: as the worker does.
-func (o WorkerOptions) scheduler() periodic.SchedulerOptions {
-	return periodic.SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{
-		PollInterval:    o.PollInterval,
-		ShutdownTimeout: o.ShutdownTimeout,
-		Redact:          o.Redact,
-		NoListen:        o.NoListen,
-		ListenConfig:    o.ListenConfig,
-	}}
-}
-
 // A Worker fires timers, and makes timers of what schedules owe. Any number of workers, in any number of
 // processes, share the tables; give all of them handlers for the same topics, since a timer goes to
 // whichever claims it.
 type Worker struct {
+	timers    *Timers
 	worker    *workqueue.Worker
 	scheduler *periodic.Scheduler // nil with NoSchedules
 	handlers  *topics.Registry[Handler]
@@ -53,11 +42,11 @@ func NewWorker(pool *pgxpool.Pool, t *Timers, o WorkerOptions) *Worker {
 	if t == nil {
 		t = defaultTimers()
 	}
-	w := &Worker{handlers: topics.New[Handler]("timers", "worker", checkTopic), clock: &clock{pool: pool}}
+	w := &Worker{timers: t, handlers: topics.New[Handler]("timers", "worker", checkTopic), clock: &clock{pool: pool}}
 	domain := workqueue.Domain[columns]{Table: t.table, Fields: (*columns).fields}
 	w.worker, w.err = workqueue.NewWorker(pool, domain, w.deliver, o.WorkerOptions)
 	if w.err == nil && !o.NoSchedules {
-		w.scheduler, w.err = periodic.NewScheduler(pool, t.schedules.plan, o.scheduler())
+		w.scheduler, w.err = periodic.NewScheduler(pool, t.schedules.plan, periodic.Beside(o.WorkerOptions))
 	}
 	return w
 }
@@ -82,18 +71,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.scheduler == nil {
 		return w.worker.Run(ctx)
 	}
-	return w.runBoth(ctx)
-}
-
-// runBoth ends the worker and the scheduler together: one that cannot start stops the other.
-func (w *Worker) runBoth(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	scheduled := make(chan error, 1)
-	go func() { defer stop(); scheduled <- w.scheduler.Run(ctx) }()
-	err := w.worker.Run(ctx)
-	stop()
-	return errors.Join(err, <-scheduled)
+	return periodic.Together(ctx, w.worker.Run, w.scheduler.Run)
 }
 
 // Drain is the worker as a [workqueue.Processor], for platforms without a process that runs all the time, for
@@ -145,5 +123,5 @@ func (w *Worker) deliver(ctx context.Context, c *workqueue.Claim[columns]) error
 	if err != nil {
 		return err
 	}
-	return h(ctx, newDelivery(c, w.clock.now(ctx)))
+	return h(ctx, w.timers.newDelivery(c, w.clock.now(ctx)))
 }

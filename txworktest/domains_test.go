@@ -2,15 +2,20 @@ package txworktest_test
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/txworktest"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/codec"
 )
 
 func TestTimers(t *testing.T) {
@@ -39,6 +44,99 @@ func TestTimers(t *testing.T) {
 	wantOutcomes(t, txworktest.Drain(t, db.Pool, w), "")
 	db.Advance(t, db.Pool, 91*24*time.Hour)
 	wantOutcomes(t, txworktest.Drain(t, db.Pool, w), "done")
+}
+
+func TestInbox(t *testing.T) {
+	t.Parallel()
+	db := txworktest.Schema(t, txworktest.Server(t))
+	box, err := inbox.Open(inbox.Options{
+		Schema: db.Schema, DedupWindow: 24 * time.Hour, MaxAttempts: 3,
+		Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := inbox.NewWorker(db.Pool, box, inbox.WorkerOptions{Consumer: "billing"})
+	w.HandleAll(codec.HandlerIn(func(_ context.Context, _ pgx.Tx, _ *inbox.Delivery, o order) error {
+		if o.Order == 8 {
+			return errors.New("no")
+		}
+		return nil
+	}))
+	receive := func(tx pgx.Tx) error {
+		_, err := box.Receive(t.Context(), workqueue.Pgx(tx),
+			inbox.Message{Consumer: "billing", Source: "shop", MessageID: "1", Value: order{7}},
+			inbox.Message{Consumer: "billing", Source: "shop", MessageID: "2", Value: order{8}})
+		return err
+	}
+
+	tx := db.Begin(t)
+	if err := receive(tx); err != nil {
+		t.Fatal(err)
+	}
+	txworktest.RequireEnqueued(t, tx, box, txworktest.JSON(order{7}))
+	wantOutcomes(t, txworktest.Drain(t, tx, w), "done, retried")
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := pgx.BeginFunc(t.Context(), db.Pool, receive); err != nil {
+		t.Fatal(err)
+	}
+	wantOutcomes(t, txworktest.DrainAll(t, db.Pool, w), "done, retried, retried, failed")
+}
+
+// resize is a job's args.
+type resize struct{ Image string }
+
+func (resize) Kind() string { return "resize" }
+
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	db := txworktest.Schema(t, txworktest.Server(t))
+	kinds := jobs.NewRegistry()
+	jobs.Register(kinds, func(ctx context.Context, job *jobs.Job[resize]) error {
+		width, err := jobs.Step(ctx, job, "measure", func(context.Context) (int, error) { return 640, nil })
+		if err != nil || job.Args.Image == "" {
+			return errors.Join(errors.New("no image"), err)
+		}
+		return job.Output(ctx, width)
+	})
+	client, err := jobs.Open(jobs.Options{
+		Schema: db.Schema, Registry: kinds, MaxAttempts: 2,
+		Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := jobs.NewWorker(db.Pool, client, nil, jobs.WorkerOptions{Queues: []jobs.QueueOptions{{}, {Name: "images"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	enqueue := func(tx pgx.Tx) error {
+		_, err := client.EnqueueMany(t.Context(), workqueue.Pgx(tx), jobs.Insert{Args: resize{}},
+			jobs.Insert{Args: resize{"cat.png"}, InsertOptions: jobs.InsertOptions{Queue: "images"}})
+		return err
+	}
+
+	tx := db.Begin(t)
+	if err := enqueue(tx); err != nil {
+		t.Fatal(err)
+	}
+	wantOutcomes(t, txworktest.Drain(t, tx, w), "retried, done")
+	row := txworktest.RequireStatus(t, tx, client, workqueue.Done, txworktest.JSON(resize{"cat.png"}))
+	info, err := client.Get(t.Context(), workqueue.Pgx(tx), row.ID)
+	if err != nil || string(info.Output) != "640" {
+		t.Errorf("output %s, %v", info.Output, err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := pgx.BeginFunc(t.Context(), db.Pool, enqueue); err != nil {
+		t.Fatal(err)
+	}
+	wantOutcomes(t, txworktest.DrainAll(t, db.Pool, w), "retried, done, failed")
 }
 
 // several is a worker that is made of several drains, as one that serves more than one queue is.

@@ -33,7 +33,7 @@
 // # Writing
 //
 // [Table.Insert] takes an open transaction, wrapped by [Pgx] or [SQL]. Handing it a pool does not
-// compile.
+// compile. [InTx] is for callers that have no transaction of their own.
 //
 // # Working
 //
@@ -52,6 +52,11 @@
 // A domain adds columns, lanes and DDL of its own to a Spec, and never a transition. What has to happen when a
 // row is settled is a row trigger on completed_at: it fires for exactly the rows that a guarded statement
 // changed, in its transaction, by every way in. Claims never set that column.
+//
+// # Logs
+//
+// A failed attempt is one line at INFO, a dead letter one at WARN. Where that is too much, give the [Telemetry] a
+// Logger whose handler drops what is below its level.
 //
 // # Concurrency
 //

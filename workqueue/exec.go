@@ -1,6 +1,22 @@
 package workqueue
 
-import "context"
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// InTx calls fn with a READ COMMITTED transaction of the pool, which it commits, or rolls back if fn returns an
+// error or panics: for calls that need a [Tx] where the caller has nothing else to write, such as an operator's.
+//
+//	err := workqueue.InTx(ctx, pool, func(tx workqueue.Tx) error { return schedules.Pause(ctx, tx, "nightly") })
+func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx Tx) error) error {
+	if pool == nil {
+		return Invalid("pool", "is nil")
+	}
+	return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return fn(Pgx(tx)) })
+}
 
 // Exec runs a domain's own statement in an application's transaction and returns how many rows it
 // affected. Parameters are $1, $2, … Slices of ids and texts travel as arrays through every driver if the

@@ -47,6 +47,7 @@ by the environment variable ` + databaseURLEnv + `. Exit codes: 0 done, 1 failed
 		newCancelCommand(a),
 		newReapCommand(a),
 		newPurgeCommand(a),
+		newBenchCommand(a),
 	)
 	a.markBegun(root)
 	return root

@@ -181,5 +181,6 @@ func countsLiveRows(s *suite) {
 		s.Fatalf("oldest ready: got %v, want an hour", got.OldestReady)
 	}
 	got.OldestReady = 0
+	equal(s, "live rows", got.Live(), 8)
 	equal(s, "stats", got, workqueue.Stats{Ready: 2, Scheduled: 3, InProgress: 3, Expired: 1, Failed: 1, Cancelled: 1})
 }

@@ -172,6 +172,11 @@ var everyWay = []test{
 	{"operator/redrive only failed", redriveOnlyFailed},
 	{"table/constraints", constraintsHold},
 	{"table/announcements", announces},
+	{"waiting/not claimed", waitingIsNotClaimed},
+	{"waiting/released", waitingIsReleased},
+	{"waiting/not settled", waitingIsNotSettled},
+	{"waiting/redriven", redriveReleases},
+	{"lease/own backoff", rowsOwnBackoff},
 }
 
 // inTransactions is what a surrounding transaction adds.
@@ -189,7 +194,11 @@ var goWays = []test{
 	{"insert/fields", insertFields},
 	{"insert/batch", insertBatch},
 	{"claim/values", claimReturnsTheRow},
+	{"insert/waiting", insertWaiting},
+	{"waiting/not due", waitingIsNotDue},
+	{"sweep/at rest", sweepsLeaveTheRestAlone},
 	{"operator/cancel ready", cancelReady},
+	{"operator/cancel waiting", cancelWaiting},
 	{"operator/cancel in progress", cancelInProgress},
 	{"operator/cancel ended", cancelLeavesTheRest},
 	{"operator/redrive actor", redriveRecordsTheActor},
@@ -206,6 +215,7 @@ var sqlFunctions = []test{
 	{"input/refused", functionsRefuseBadInput},
 	{"input/null ids", functionsTakeNullIDs},
 	{"table/privileges", functionsAreNotForPublic},
+	{"sweep/functions", sweepFunctions},
 }
 
 var lanes = []test{

@@ -87,18 +87,30 @@ func (o functionOps) insertion(row workqueue.NewRow) (query string, args []any, 
 	if row.Waiting {
 		add("waiting", "boolean", true)
 	}
-	if row.Headers != nil {
-		headers, err := json.Marshal(row.Headers)
+	for column, value := range map[string]any{"headers": row.Headers, "retry": storedRetry(row.Retry)} {
+		encoded, err := json.Marshal(value)
 		if err != nil {
 			return "", nil, err
 		}
-		add("headers", "jsonb", string(headers))
+		if text := string(encoded); text != "null" {
+			add(column, "jsonb", text)
+		}
 	}
 	for i, c := range o.spec.Columns {
 		add(`"`+c.Name+`"`, c.Type, row.Values[i])
 	}
 	return fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s) RETURNING id",
 		o.spec.Name(), strings.Join(columns, ", "), strings.Join(params, ", ")), args, nil
+}
+
+// storedRetry is a row's own backoff as the table's functions read it; nil is none.
+func storedRetry(r *workqueue.Retry) map[string]any {
+	if r == nil {
+		return nil
+	}
+	names := map[workqueue.Growth]string{workqueue.Constant: "constant", workqueue.Linear: "linear",
+		workqueue.Quadratic: "quadratic", workqueue.Exponential: "exponential"}
+	return map[string]any{"growth": names[r.Growth], "base_us": r.Base.Microseconds(), "cap_us": r.Cap.Microseconds(), "jitter": r.Jitter}
 }
 
 func (o functionOps) claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]uuid.UUID, error) {

@@ -73,6 +73,8 @@ func (s *suite) badLimits(held claim) []badInput {
 		{"purge of -1", func(ctx context.Context, o queueOps) error { _, err := o.PurgeDone(ctx, 0, -1); return err }},
 		{"purge of failed of 0", func(ctx context.Context, o queueOps) error { _, err := o.PurgeFailed(ctx, 0, 0); return err }},
 		{"cancel of too many", func(ctx context.Context, o queueOps) error { _, err := o.Cancel(ctx, many, ""); return err }},
+		{"sweep of 0", func(ctx context.Context, o queueOps) error { _, err := o.Sweep(ctx, 0); return err }},
+		{"sweep of -1", func(ctx context.Context, o queueOps) error { _, err := o.Sweep(ctx, -1); return err }},
 		{"redrive of too many", func(ctx context.Context, o queueOps) error { _, err := o.Redrive(ctx, many, ""); return err }},
 	}
 	for _, st := range s.settles() {
@@ -291,6 +293,8 @@ func constraintsHold(s *suite) {
 		"status = 2, completed_at = now(), failed_at = now()", "failed_at = now()",
 		"status = 2, completed_at = now(), locked_until = now()",
 		"attempts = -1", "attempts = NULL", "attempts = max_attempts + 1", "max_attempts = 0", "max_attempts = NULL",
+		"status = 1, attempts = 1, owner_token = gen_random_uuid(), locked_until = now(), waiting = true", "waiting = NULL",
+		`retry = '{}'`, `retry = '{"base_us": -1, "cap_us": 1}'`, `retry = '{"base_us": 1, "cap_us": 1, "jitter": 2}'`,
 		"attempts = max_attempts", // a Ready row that no claim could start would block every claim
 	} {
 		s.Run(assignment, func(t *testing.T) {

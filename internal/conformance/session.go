@@ -58,7 +58,11 @@ func runsLostConflictsAgain(t *testing.T, c Case) {
 	s.exec("CREATE SEQUENCE commits")
 	s.exec(`CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN
+			IF current_setting('conformance.decided', true) = 'yes' THEN -- a row may have changed twice
+				RETURN NULL;
+			END IF;
 			IF nextval('` + s.db.Schema + `.commits') % 6 <> 0 THEN RAISE EXCEPTION 'lost' USING ERRCODE = TG_ARGV[0]; END IF;
+			PERFORM set_config('conformance.decided', 'yes', true);
 			RETURN NULL;
 		END $$`)
 	for _, code := range []string{"40001", "40P01"} {

@@ -37,6 +37,9 @@ func TestClaimDueTakesWhatIsDueOnce(t *testing.T) {
 	if d.ID != a.ID || d.Attempt != 1 || !d.Nominal.Equal(*a.FireAt) || d.ClaimedAt == nil {
 		t.Errorf("got %+v", d)
 	}
+	if !d.UpdatedAt.After(a.UpdatedAt) {
+		t.Errorf("updated at %v, created at %v", d.UpdatedAt, a.UpdatedAt)
+	}
 	if again, err := f.store.ClaimDue(t.Context(), 100, time.Minute); err != nil || len(again) != 0 {
 		t.Errorf("%d claimed, error %v", len(again), err)
 	}

@@ -18,16 +18,15 @@ var special = prefixes(
 	"198.51.100.0/24", // documentation
 	"203.0.113.0/24",  // documentation
 	"240.0.0.0/4",     // reserved, and broadcast
-	"::/96",           // IPv4-compatible
-	"64:ff9b::/96",    // NAT64: an IPv4 address in disguise
-	"64:ff9b:1::/48",  // NAT64, local
-	"100::/64",        // discard
 	"2001::/23",       // protocol assignments, Teredo among them
 	"2001:db8::/32",   // documentation
 	"2002::/16",       // 6to4: an IPv4 address in disguise
 	"3fff::/20",       // documentation
-	"fec0::/10",       // site-local
 )
+
+// globalUnicast is what of IPv6 is public, apart from special blocks in it. Everything else is reserved, or stands
+// for something else, as an IPv4 address in disguise does (::/96, ::ffff:0:0:0/96, 64:ff9b::/96).
+var globalUnicast = netip.MustParsePrefix("2000::/3")
 
 func prefixes(texts ...string) []netip.Prefix {
 	all := make([]netip.Prefix, len(texts))
@@ -53,6 +52,9 @@ func refusePrivate(_ context.Context, _, address string, _ syscall.RawConn) erro
 func public(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if !a.IsGlobalUnicast() || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() {
+		return false
+	}
+	if a.Is6() && !globalUnicast.Contains(a) {
 		return false
 	}
 	for _, block := range special {

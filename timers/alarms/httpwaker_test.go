@@ -178,6 +178,7 @@ func TestPrivateAddressesAreRefused(t *testing.T) {
 		"127.0.0.1", "localhost", "127.1.2.3", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "10.0.0.1", "172.16.0.1", "192.168.1.1",
 		"169.254.169.254", "[fe80::1]", "[fd00::1]", "100.64.0.1", "192.0.2.1", "198.18.0.1", "224.0.0.1", "255.255.255.255", "240.0.0.1",
 		"[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::127.0.0.1]", "[ff02::1]", "[2001::1]",
+		"[::ffff:0:127.0.0.1]", "[200::1]", "[5f00::1]", "[4000::1]",
 	} {
 		waker := newHTTPWaker(t, alarms.HTTPWakerOptions{URL: "http://" + host + ":" + port + "/secret-path", Timeout: 5 * time.Second})
 		err := waker.Wake(t.Context(), aWake())
@@ -265,9 +266,15 @@ func TestVerifyRefuses(t *testing.T) {
 		header http.Header
 		want   error
 	}{
-		"nothing":        {http.Header{}, alarms.ErrSignature},
-		"good":           {signed(s, now, nil), nil},
-		"among others":   {signed(s, now, func(h http.Header) { h.Set(alarms.HeaderSignature, "v1a,x v1, "+h.Get(alarms.HeaderSignature)) }), nil},
+		"nothing":      {http.Header{}, alarms.ErrSignature},
+		"good":         {signed(s, now, nil), nil},
+		"among others": {signed(s, now, func(h http.Header) { h.Set(alarms.HeaderSignature, "v1a,x v1, "+h.Get(alarms.HeaderSignature)) }), nil},
+		"no scheme": {signed(s, now, func(h http.Header) {
+			h.Set(alarms.HeaderSignature, strings.TrimPrefix(h.Get(alarms.HeaderSignature), "v1,"))
+		}), alarms.ErrSignature},
+		"more behind it": {signed(s, now, func(h http.Header) {
+			h.Set(alarms.HeaderSignature, h.Get(alarms.HeaderSignature)+"!")
+		}), alarms.ErrSignature},
 		"another secret": {signed(other, now, nil), alarms.ErrSignature},
 		"another id":     {signed(s, now, func(h http.Header) { h.Set(alarms.HeaderID, "other") }), alarms.ErrSignature},
 		"another time":   {signed(s, now, func(h http.Header) { h.Set(alarms.HeaderTimestamp, "1") }), alarms.ErrSignature},

@@ -89,8 +89,8 @@ func (n New) checkOnce() error {
 		return workqueue.Invalid("fire_at", "is missing, and so is delay_seconds: one of them has to say when")
 	case n.Delay < 0 || n.Delay > MaxDelay:
 		return workqueue.Invalid("delay_seconds", "is %d, it must be between 1 and %d", int64(n.Delay.Seconds()), int64(MaxDelay.Seconds()))
-	case n.FireAt.Year() > lastYear:
-		return workqueue.Invalid("fire_at", "is in the year %d, the last is %d", n.FireAt.Year(), lastYear)
+	case n.FireAt.UTC().Year() > lastYear:
+		return workqueue.Invalid("fire_at", "is in the year %d, the last is %d", n.FireAt.UTC().Year(), lastYear)
 	}
 	return nil
 }

@@ -24,6 +24,9 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 			func(n *alarms.New) { n.Delay = 0 },
 			func(n *alarms.New) { n.Delay, n.FireAt = 0, time.Now().Add(-time.Minute) },
 			func(n *alarms.New) { n.Delay, n.FireAt = 0, time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC) },
+			func(n *alarms.New) {
+				n.Delay, n.FireAt = 0, time.Date(9998, 12, 31, 23, 59, 0, 0, time.FixedZone("west", -3600)) // 9999 in UTC
+			},
 			func(n *alarms.New) { *n = daily(); n.FireAt = time.Now().Add(time.Hour) },
 		},
 		"delay_seconds": {
@@ -55,6 +58,10 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 			func(n *alarms.New) { n.Payload = json.RawMessage(`"\ud800\n"`) },
 			func(n *alarms.New) { n.Payload = json.RawMessage(`1e100000`) },
 			func(n *alarms.New) { n.Payload = json.RawMessage(`1e-99999999999999999999`) },
+			func(n *alarms.New) { n.Payload = json.RawMessage(strings.Repeat("9", 131073)) },
+			func(n *alarms.New) { n.Payload = json.RawMessage(strings.Repeat("9", 131072) + "e1") },
+			func(n *alarms.New) { n.Payload = json.RawMessage("[0." + strings.Repeat("1", 16384) + "]") },
+			func(n *alarms.New) { n.Payload = json.RawMessage("-0." + strings.Repeat("1", 16383) + "e-1") },
 			func(n *alarms.New) { n.Payload = json.RawMessage(strings.Repeat("[", 101) + strings.Repeat("]", 101)) },
 			func(n *alarms.New) {
 				n.Payload = json.RawMessage(`"` + strings.Repeat("p", alarms.DefaultMaxPayload) + `"`)
@@ -83,6 +90,7 @@ func TestPayloadsOfEveryKindAreKept(t *testing.T) {
 	for _, payload := range []string{
 		`null`, `""`, `0`, `[]`, `"\ud83d\ude00"`, `"\\u0000"`, `"\\\\ud800"`, `1e308`, `-1.5E-300`, `12345678901234567890.000000000000000000001`,
 		`{"a": {"b": [1, 2, {"c": "\u00e9\n\t\"\\"}]}}`, strings.Repeat("[", 100) + strings.Repeat("]", 100),
+		"0." + strings.Repeat("1", 16383), "-0." + strings.Repeat("1", 16384) + "e1",
 	} {
 		n := once()
 		n.Payload = json.RawMessage(payload)

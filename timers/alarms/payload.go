@@ -47,6 +47,10 @@ func checkTokens(payload []byte, limit int) error {
 			if size += exponent(v.String()); size > limit {
 				return workqueue.Invalid("payload", "has numbers that are written out with more than %d digits", limit)
 			}
+			if !numeric(v.String()) {
+				return workqueue.Invalid("payload", "has a number with more digits than PostgreSQL's numeric takes: %d before the point, %d behind it",
+					maxIntegerDigits, maxFractionDigits)
+			}
 		}
 	}
 	return nil
@@ -66,6 +70,20 @@ func exponent(number string) int {
 		return 1 << 40
 	}
 	return max(n, -n)
+}
+
+// What PostgreSQL's numeric holds, and with it a number in jsonb.
+const (
+	maxIntegerDigits  = 131072
+	maxFractionDigits = 16383
+)
+
+// numeric tells whether a number that is written out has no more digits than that. Zeros in front count as digits.
+func numeric(number string) bool {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(number, "-")), "e")
+	integer, fraction, _ := strings.Cut(mantissa, ".")
+	shift, _ := strconv.Atoi(exponent) // within maxExponent; 0 where there is none
+	return len(integer)+shift <= maxIntegerDigits && len(fraction)-shift <= maxFractionDigits
 }
 
 // escapes says what is wrong with the \u escapes of valid JSON: NUL and halves of surrogate pairs are none of

@@ -31,6 +31,9 @@
 // [schedule.Rule].Misfire decides about occurrences that are later than its Grace: because no scheduler ran, or
 // because one crashed and its lease had to end first ([DefaultLease] and the reaper's interval).
 //
+// A database clock that was ahead and is set back leaves next times behind that it had planned: such a schedule rests
+// until they come. Pause and resume it to plan from now.
+//
 // # What overlaps
 //
 // Where the policy is not to allow it, an occurrence is live while [Options].Live counts it. Skip drops what

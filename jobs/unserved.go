@@ -1,0 +1,47 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+)
+
+// reportUnserved logs the kinds that have a handler here and by default wait in a queue that this worker does
+// not serve: another worker has to, or they wait for ever. It is a warning where that is hardly meant, since the
+// program chose no queues or no kind is left for those that it chose. Otherwise the program divides its kinds
+// among its workers, and it is for information.
+func (w *Worker) reportUnserved(ctx context.Context) {
+	var served, unserved []string
+	for _, k := range w.registry.handled() {
+		queue := cmp.Or(k.queue, DefaultQueue)
+		if slices.ContainsFunc(w.options.Queues, func(q QueueOptions) bool { return cmp.Or(q.Name, DefaultQueue) == queue }) {
+			served = append(served, k.name)
+		} else {
+			unserved = append(unserved, fmt.Sprintf("%s in queue %s", k.name, queue))
+		}
+	}
+	if len(unserved) == 0 {
+		return
+	}
+	level := slog.LevelInfo
+	if w.noQueues || len(served) == 0 {
+		level = slog.LevelWarn
+	}
+	cmp.Or(w.client.options.Telemetry.Logger, slog.Default()).
+		Log(ctx, level, "this worker does not serve the queues of some kinds that it has handlers for", "kinds", unserved)
+}
+
+// handled are the kinds with a handler, by name.
+func (r *Registry) handled() (list []*kind) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, k := range r.kinds {
+		if k.handle != nil {
+			list = append(list, k)
+		}
+	}
+	slices.SortFunc(list, func(a, b *kind) int { return cmp.Compare(a.name, b.name) })
+	return list
+}

@@ -1,0 +1,45 @@
+package jobs_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/txwork/txwork/jobs"
+)
+
+// Jobs that wait in a queue which nobody serves wait in silence, so a worker says at its start what it will not get.
+func TestAWorkerTellsWhichOfItsKindsItDoesNotServe(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		queues []jobs.QueueOptions
+		want   string // of the log; empty: nothing is said
+	}{
+		"no queues chosen":  {nil, `level=WARN msg="this worker does not serve the queues of some kinds that it has handlers for" kinds="[mail in queue mail]"`},
+		"no kind is served": {[]jobs.QueueOptions{{Name: "images"}}, `level=WARN msg="this worker does not serve the queues of some kinds that it has handlers for" kinds="[mail in queue mail report in queue default]"`},
+		"kinds are divided": {[]jobs.QueueOptions{{Name: "mail"}}, `level=INFO msg="this worker does not serve the queues of some kinds that it has handlers for" kinds="[report in queue default]"`},
+		"all are served":    {[]jobs.QueueOptions{{Name: "mail"}, {}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			f := newJobs(t, func(o *jobs.Options) { o.Telemetry.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			jobs.Register(f.kinds, nothing[mail], jobs.KindOptions[mail]{Queue: "mail"})
+			jobs.Register(f.kinds, nothing[report])
+			jobs.Declare(f.kinds, jobs.KindOptions[pages]{Queue: "elsewhere"}) // is for others to do
+			w, err := jobs.NewWorker(f.Pool, f.client, nil, jobs.WorkerOptions{Queues: c.queues})
+			f.ok(err)
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			f.ok(w.Run(ctx))
+			_, said, _ := strings.Cut(strings.TrimSpace(log.String()), " ")
+			equal(t, "log", said, c.want)
+		})
+	}
+}
+
+type pages struct{}
+
+func (pages) Kind() string { return "pages" }
