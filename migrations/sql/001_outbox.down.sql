@@ -13,6 +13,7 @@ DROP TABLE "{{schema}}"."outbox_join_member";
 DROP TABLE "{{schema}}"."outbox_join";
 
 DROP FUNCTION "{{schema}}"."outbox_gate_enter"() CASCADE;
+DROP FUNCTION "{{schema}}"."outbox_gate_come"() CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_gate_back"() CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_gate_leave"() CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_gate_sweep"(integer) CASCADE;

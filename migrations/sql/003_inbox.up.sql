@@ -30,7 +30,13 @@ CREATE TABLE "{{schema}}"."inbox" (
         AND (status = 3) = (failed_at IS NOT NULL)
     ),
     CONSTRAINT "inbox_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
-    CONSTRAINT "inbox_due_check" CHECK (isfinite(due_at))
+    CONSTRAINT "inbox_due_check" CHECK (isfinite(due_at)),
+    CONSTRAINT "inbox_retry_check" CHECK ( -- one that cannot be computed would fail the reaper's whole batch
+        retry IS NULL
+        OR ((retry ->> 'base_us')::float8 >= 0
+            AND (retry ->> 'cap_us')::float8 BETWEEN 0 AND 315360000000000
+            AND coalesce((retry ->> 'jitter')::float8, 0) BETWEEN 0 AND 1) IS TRUE
+    )
 ) WITH (
     fillfactor = 42,
     autovacuum_vacuum_scale_factor = 0.05,
@@ -72,7 +78,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -117,7 +123,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -133,7 +139,7 @@ SET status = 2,
     completed_at = clock_timestamp(),
     locked_until = NULL
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
-WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
 SELECT changed.id FROM changed;
@@ -148,7 +154,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -168,7 +174,7 @@ SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NUL
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[], array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]) AS s (id, token, delay, error)
-WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
 SELECT changed.id FROM changed;
@@ -183,7 +189,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -202,7 +208,7 @@ SET status = 3,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[], array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]) AS s (id, token, error, cancelled)
-WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
 SELECT changed.id FROM changed;
@@ -217,7 +223,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -235,7 +241,7 @@ FROM (
     SELECT r.id
     FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
     JOIN "{{schema}}"."inbox" AS r ON r.id = s.id
-    WHERE r.owner_token = s.token AND r.status = 1
+    WHERE r.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
     FOR NO KEY UPDATE OF r SKIP LOCKED
 ) AS held
 WHERE t.id = held.id AND t.status = 1
@@ -253,7 +259,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -301,7 +307,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -379,12 +385,12 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '100ms'
 SET enable_seqscan = off
 SET enable_bitmapscan = off
-SET txwork.announce = 'off'
 AS $txwork$
 #variable_conflict use_column
 DECLARE
     busy CONSTANT text := 'in_progress';
     nobody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    inserted boolean;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtextextended(ARRAY['{{schema}}.inbox', $1, $2, $3]::text COLLATE "C", 0)) THEN
         RETURN QUERY SELECT busy, nobody, 1::smallint;
@@ -404,15 +410,18 @@ BEGIN
     END IF;
 
     BEGIN
+        PERFORM set_config('txwork.announce', 'off', true); -- a SET of the function needs a superuser to create it
         INSERT INTO "{{schema}}"."inbox" (id, status, attempts, completed_at, consumer, source, message_id, body_hash, payload)
         VALUES ($6, 2, 1, clock_timestamp(), $1, $2, $3, $4, $5)
         ON CONFLICT (consumer, source, message_id)
             WHERE consumer IS NOT NULL AND source IS NOT NULL AND message_id IS NOT NULL DO NOTHING;
+        inserted := FOUND;
+        PERFORM set_config('txwork.announce', '', true);
     EXCEPTION WHEN lock_not_available THEN
         RETURN QUERY SELECT busy, nobody, 0::smallint;
         RETURN;
     END;
-    IF FOUND THEN
+    IF inserted THEN
         RETURN QUERY SELECT 'processed', $6, 2::smallint;
     ELSE
         RETURN QUERY SELECT busy, nobody, 0::smallint;

@@ -30,7 +30,13 @@ CREATE TABLE "{{schema}}"."timers" (
         AND (status = 3) = (failed_at IS NOT NULL)
     ),
     CONSTRAINT "timers_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
-    CONSTRAINT "timers_due_check" CHECK (isfinite(due_at))
+    CONSTRAINT "timers_due_check" CHECK (isfinite(due_at)),
+    CONSTRAINT "timers_retry_check" CHECK ( -- one that cannot be computed would fail the reaper's whole batch
+        retry IS NULL
+        OR ((retry ->> 'base_us')::float8 >= 0
+            AND (retry ->> 'cap_us')::float8 BETWEEN 0 AND 315360000000000
+            AND coalesce((retry ->> 'jitter')::float8, 0) BETWEEN 0 AND 1) IS TRUE
+    )
 ) WITH (
     fillfactor = 42,
     autovacuum_vacuum_scale_factor = 0.05,
@@ -72,7 +78,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -116,7 +122,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -132,7 +138,7 @@ SET status = 2,
     completed_at = clock_timestamp(),
     locked_until = NULL
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
-WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
 SELECT changed.id FROM changed;
@@ -147,7 +153,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -167,7 +173,7 @@ SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NUL
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[], array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]) AS s (id, token, delay, error)
-WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
 SELECT changed.id FROM changed;
@@ -182,7 +188,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -201,7 +207,7 @@ SET status = 3,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[], array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]) AS s (id, token, error, cancelled)
-WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
 SELECT changed.id FROM changed;
@@ -216,7 +222,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -234,7 +240,7 @@ FROM (
     SELECT r.id
     FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
     JOIN "{{schema}}"."timers" AS r ON r.id = s.id
-    WHERE r.owner_token = s.token AND r.status = 1
+    WHERE r.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
     FOR NO KEY UPDATE OF r SKIP LOCKED
 ) AS held
 WHERE t.id = held.id AND t.status = 1
@@ -252,7 +258,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -300,7 +306,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -453,7 +459,13 @@ CREATE TABLE "{{schema}}"."timers_schedule" (
         AND (status = 3) = (failed_at IS NOT NULL)
     ),
     CONSTRAINT "timers_schedule_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
-    CONSTRAINT "timers_schedule_due_check" CHECK (isfinite(due_at))
+    CONSTRAINT "timers_schedule_due_check" CHECK (isfinite(due_at)),
+    CONSTRAINT "timers_schedule_retry_check" CHECK ( -- one that cannot be computed would fail the reaper's whole batch
+        retry IS NULL
+        OR ((retry ->> 'base_us')::float8 >= 0
+            AND (retry ->> 'cap_us')::float8 BETWEEN 0 AND 315360000000000
+            AND coalesce((retry ->> 'jitter')::float8, 0) BETWEEN 0 AND 1) IS TRUE
+    )
 ) WITH (
     fillfactor = 42,
     autovacuum_vacuum_scale_factor = 0.05,
@@ -495,7 +507,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -539,7 +551,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -555,7 +567,7 @@ SET status = 2,
     completed_at = clock_timestamp(),
     locked_until = NULL
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
-WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
 SELECT changed.id FROM changed;
@@ -570,7 +582,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -590,7 +602,7 @@ SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NUL
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[], array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]) AS s (id, token, delay, error)
-WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
 SELECT changed.id FROM changed;
@@ -605,7 +617,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -624,7 +636,7 @@ SET status = 3,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[], array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]) AS s (id, token, error, cancelled)
-WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
 SELECT changed.id FROM changed;
@@ -639,7 +651,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -657,7 +669,7 @@ FROM (
     SELECT r.id
     FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
     JOIN "{{schema}}"."timers_schedule" AS r ON r.id = s.id
-    WHERE r.owner_token = s.token AND r.status = 1
+    WHERE r.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
     FOR NO KEY UPDATE OF r SKIP LOCKED
 ) AS held
 WHERE t.id = held.id AND t.status = 1
@@ -675,7 +687,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -723,7 +735,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on

@@ -9,6 +9,7 @@ DROP TABLE "{{schema}}"."jobs_schedule";
 DROP FUNCTION "{{schema}}"."jobs_schedule_announce"();
 
 DROP FUNCTION "{{schema}}"."jobs_gate_enter"() CASCADE;
+DROP FUNCTION "{{schema}}"."jobs_gate_come"() CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_gate_back"() CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_gate_leave"() CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_gate_sweep"(integer) CASCADE;

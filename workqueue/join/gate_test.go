@@ -19,6 +19,7 @@ func newGated(t *testing.T) *fixture {
 	f := newFixture(t, func(s *workqueue.Spec) {
 		s.Columns = append(s.Columns, gate.Columns()...)
 		s.Sweeps = append(s.Sweeps, gate.SweepSuffix)
+		s.Gate = gate.KeyColumn
 		spec = *s
 	})
 	gates, _, err := gate.DDL(spec)

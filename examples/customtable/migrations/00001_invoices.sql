@@ -40,7 +40,13 @@ CREATE TABLE "billing"."invoices" (
         AND (status = 3) = (failed_at IS NOT NULL)
     ),
     CONSTRAINT "invoices_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
-    CONSTRAINT "invoices_due_check" CHECK (isfinite(due_at))
+    CONSTRAINT "invoices_due_check" CHECK (isfinite(due_at)),
+    CONSTRAINT "invoices_retry_check" CHECK ( -- one that cannot be computed would fail the reaper's whole batch
+        retry IS NULL
+        OR ((retry ->> 'base_us')::float8 >= 0
+            AND (retry ->> 'cap_us')::float8 BETWEEN 0 AND 315360000000000
+            AND coalesce((retry ->> 'jitter')::float8, 0) BETWEEN 0 AND 1) IS TRUE
+    )
 ) WITH (
     fillfactor = 42,
     autovacuum_vacuum_scale_factor = 0.05,
@@ -83,7 +89,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -129,7 +135,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -145,7 +151,7 @@ SET status = 2,
     completed_at = clock_timestamp(),
     locked_until = NULL
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
-WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
 SELECT changed.id FROM changed;
@@ -162,7 +168,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -182,7 +188,7 @@ SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NUL
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[], array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]) AS s (id, token, delay, error)
-WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
 SELECT changed.id FROM changed;
@@ -199,7 +205,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -218,7 +224,7 @@ SET status = 3,
     locked_until = NULL,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[], array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]) AS s (id, token, error, cancelled)
-WHERE t.id = s.id AND t.owner_token = s.token AND t.status = 1
+WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
 RETURNING t.id
 )
 SELECT changed.id FROM changed;
@@ -235,7 +241,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -253,7 +259,7 @@ FROM (
     SELECT r.id
     FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[]) AS s (id, token)
     JOIN "billing"."invoices" AS r ON r.id = s.id
-    WHERE r.owner_token = s.token AND r.status = 1
+    WHERE r.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND r.owner_token = s.token AND coalesce(r.status = 1, false)
     FOR NO KEY UPDATE OF r SKIP LOCKED
 ) AS held
 WHERE t.id = held.id AND t.status = 1
@@ -273,7 +279,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
@@ -323,7 +329,7 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET enable_hashjoin = off
+SET enable_hashjoin = on
 SET enable_mergejoin = off
 SET enable_indexscan = on
 SET enable_nestloop = on
