@@ -1435,6 +1435,9 @@ DECLARE
     full_keys text[];
     n integer := 0;
 BEGIN
+    IF (max_rows >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     SELECT c.serial_key, c.limited_key, c.rate_key INTO place FROM "{{schema}}"."jobs_gate_cursor" AS c FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         INSERT INTO "{{schema}}"."jobs_gate_cursor" DEFAULT VALUES ON CONFLICT DO NOTHING; -- somebody truncated it

@@ -247,3 +247,13 @@ func TestDDLNeedsItsColumnsAndGoesBack(t *testing.T) {
 		t.Errorf("%d functions are left", n)
 	}
 }
+
+func TestSweepRefusesToDoNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, n := range []any{0, -1, nil} {
+		if _, err := r.pool.Exec(t.Context(), "SELECT work_gate_sweep($1)", n); err == nil {
+			t.Errorf("%v rows: no error", n)
+		}
+	}
+}
