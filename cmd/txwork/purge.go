@@ -116,14 +116,14 @@ func parseAge(text string) (time.Duration, error) {
 		if number, ok := strings.CutSuffix(text, suffix); ok {
 			n, err := strconv.ParseUint(number, 10, 16)
 			if err != nil || time.Duration(n) > maxAge/unit {
-				return 0, fmt.Errorf("want an age such as 90d or 36h, up to ten years")
+				return 0, fmt.Errorf("want a length of time such as 90d or 36h, up to ten years")
 			}
 			return time.Duration(n) * unit, nil
 		}
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 || d > maxAge {
-		return 0, fmt.Errorf("want an age such as 90d or 36h, up to ten years")
+		return 0, fmt.Errorf("want a length of time such as 90d or 36h, up to ten years")
 	}
 	return d, nil
 }

@@ -44,7 +44,7 @@ func refusePrivate(_ context.Context, _, address string, _ syscall.RawConn) erro
 		return fmt.Errorf("the receiver's address cannot be read: %w", err)
 	}
 	if !public(at.Addr()) {
-		return fmt.Errorf("the receiver's address %s is not public, and such addresses are not allowed", at.Addr())
+		return fmt.Errorf("%s: %w", at.Addr(), errPrivate)
 	}
 	return nil
 }

@@ -213,7 +213,7 @@ func (d *Dispatcher) settle(ctx context.Context, due Due, cause error) (err erro
 // conclude is the one place that decides what a delivery, or its failure, means for the alarm.
 func (d *Dispatcher) conclude(ctx context.Context, due Due, cause error) error {
 	if cause != nil && due.Attempt < due.MaxFailures {
-		d.logger.WarnContext(ctx, "wake failed and will be repeated", slog.String("alarm", due.ID), slog.Int("attempt", due.Attempt))
+		d.logger.WarnContext(ctx, "wake failed and will be repeated", slog.String("alarm", due.ID), slog.Int("attempt", due.Attempt), slog.Any("error", detail(cause)))
 		return d.store.RecordRetry(ctx, due, Ladder.Delay(due.Attempt), cause)
 	}
 	next, ok, err := d.next(ctx, due)

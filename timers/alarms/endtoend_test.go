@@ -86,7 +86,7 @@ func TestAReceiverThatFailsHangsAndRecovers(t *testing.T) {
 		{func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, _ := http.NewResponseController(w).Hijack()
 			conn.Close()
-		}, 4 * time.Minute, "EOF"},
+		}, 4 * time.Minute, "the connection to the receiver failed"},
 	}
 	for i, step := range steps {
 		r.answers(step.answer)

@@ -135,7 +135,7 @@ func (w *HTTPWaker) Wake(ctx context.Context, wake Wake) error {
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
 	if err != nil {
-		return withoutURL(err)
+		return hidingTarget(withoutURL(err))
 	}
 	w.authorize(request.Header, wake.ID(), body)
 	answer, err := w.client.Do(request)
@@ -176,7 +176,7 @@ func explainWake(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
 		return cause
 	}
-	return withoutURL(err)
+	return hidingTarget(withoutURL(err))
 }
 
 // withoutURL leaves out the URL, which may hold a secret, and which the alarm's owner has no need to see.

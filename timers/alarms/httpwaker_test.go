@@ -294,3 +294,27 @@ func TestVerifyRefuses(t *testing.T) {
 		t.Errorf("no secret: %v", err)
 	}
 }
+
+// Where the receiver is, is the operator's: an alarm's owner reads last_error.
+func TestFailuresDoNotTellWhereTheReceiverIs(t *testing.T) {
+	t.Parallel()
+	for name, url := range map[string]string{
+		"unknown":     "https://hidden-host.invalid/secret",
+		"not public":  "http://127.0.0.1:1/secret",
+		"unreachable": "http://127.0.0.1:1/secret",
+	} {
+		w, err := alarms.NewHTTPWaker(alarms.HTTPWakerOptions{URL: url, Token: "t", AllowPrivate: name == "unreachable"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = w.Wake(t.Context(), alarms.Wake{})
+		if err == nil {
+			t.Fatalf("%s: delivered", name)
+		}
+		for _, secret := range []string{"hidden-host", "127.0.0.1", "secret", ":53"} {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
