@@ -52,7 +52,7 @@ func TestWrongUsageExits2AndSaysWhatToDo(t *testing.T) {
 		{"timers set k --topic t --after 1h --at 2027-01-01T00:00:00Z", "[after at] were all set"},
 		{"timers set k --topic t --at tomorrow", "want a time with its zone"},
 		{"timers set k --topic t --at 2027-01-01T00:00:00", "want a time with its zone"},
-		{"timers set k --topic t --after -1h", "want an age such as"},
+		{"timers set k --topic t --after -1h", "want a length of time such as"},
 		{"timers set k --topic= --after 1h", "it must have 1 to 255"},
 		{"timers set k --topic t --after 1h --max-attempts 0", "--max-attempts is 0"},
 		{"timers set k --topic t --after 1h --payload a --payload-file b", "[payload payload-file]"},
