@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/internal/bench"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func newBenchDrainCommand(a *app) *cobra.Command {
+	long := `Write jobs, then have workers do them all. The time runs from the start of the workers to the last settle's
+commit; by second and quarter it is handlers that have returned. With --hold-snapshot a hundred jobs follow one at a
+time while the snapshot is still held, and the percentiles are theirs, from insert to handler start.
+
+Jobs that are done are kept, which package jobs always does. --delete-on-ack therefore measures another table: one
+of package workqueue, with a topic and a payload, whose rows are deleted when they are done. It has fewer columns
+and indexes, no queues, priorities and limits, so compare it with other queues that delete, and not with jobs.`
+	return newBenchWorkload(a, "drain", "Do jobs that are there", long, func(cmd *cobra.Command) func() (bench.Workload, error) {
+		flags := cmd.Flags()
+		w := &bench.Drain{}
+		fail := share(0)
+		flags.Int64Var(&w.Jobs, "jobs", 100_000, "how many jobs")
+		flags.BoolVar(&w.DeleteOnAck, "delete-on-ack", false, "rows of the core that are deleted when done, in the place of jobs")
+		flags.BoolVar(&w.HoldSnapshot, "hold-snapshot", false, "hold a transaction open meanwhile, as a long report does: vacuum can remove nothing")
+		flags.IntVar(&w.Workers, "workers", 1, "workers, all in this process")
+		flags.Var(&fail, "fail", "share of jobs whose first attempt fails; they are done 100 ms later")
+		payloadFlag(cmd, &w.Payload)
+		return func() (bench.Workload, error) {
+			w.Fail = float64(fail)
+			return *w, workqueue.FirstError(
+				between("jobs", w.Jobs, 1, bench.MaxJobs),
+				between("payload", w.Payload, 0, bench.MaxPayload),
+				between("workers", w.Workers, 1, bench.MaxWorkers),
+			)
+		}
+	})
+}
+
+// A share is given in per cent, or as a number up to 1.
+type share float64
+
+// Set implements the Value of a flag.
+func (s *share) Set(text string) error {
+	number, percent := strings.CutSuffix(text, "%")
+	v, err := strconv.ParseFloat(number, 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || !(v >= 0 && v <= 1) {
+		return fmt.Errorf("want a share such as 10%% or 0.1, at most 100%%")
+	}
+	*s = share(v)
+	return nil
+}
+
+// String implements the Value of a flag.
+func (s *share) String() string { return strconv.FormatFloat(float64(*s)*100, 'g', -1, 64) + "%" }
+
+// Type implements the Value of a flag.
+func (s *share) Type() string { return "share" }

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/txwork/txwork/internal/pgtest"
+)
+
+// A benchResult is what scripts read.
+type benchResult struct {
+	Workload      string         `json:"workload"`
+	Interrupted   bool           `json:"interrupted"`
+	Jobs          int64          `json:"jobs"`
+	Lost          int64          `json:"lost"`
+	Seconds       float64        `json:"seconds"`
+	JobsPerSecond float64        `json:"jobs_per_second"`
+	PerSecond     []int64        `json:"per_second"`
+	Early         *int64         `json:"early"`
+	Settings      map[string]any `json:"settings"`
+	Comparison    map[string]any `json:"comparison"`
+}
+
+// What every result has, what those with latencies have, and what those with claims have.
+var (
+	benchAlways    = []string{"workload", "interrupted", "jobs", "lost", "seconds", "jobs_per_second", "wal_bytes_per_job", "client_cpu_us_per_job", "dead_tuples", "commits_per_job", "settings"}
+	benchLatencies = []string{"p50_ms", "p95_ms", "p99_ms", "max_ms"}
+	benchClaims    = []string{"hot_share"}
+	benchSettings  = []string{"server_version", "fsync", "synchronous_commit", "private_server", "cores"}
+	benchSides     = []string{"without", "with", "buffers_per_claim_ratio", "buffers_per_job_ratio", "jobs_per_second_ratio"}
+)
+
+func TestBench(t *testing.T) {
+	t.Parallel()
+	for args, test := range map[string]struct {
+		jobs   int64 // 0: some
+		fields [][]string
+	}{
+		"drain --jobs 300": {300, [][]string{benchClaims, {"per_second"}}},
+		"drain --jobs 300 --delete-on-ack --hold-snapshot":         {300, [][]string{benchClaims, benchLatencies}},
+		"drain --jobs 200 --fail 10% --workers 2 --payload 0":      {200, [][]string{benchClaims}},
+		"drain --jobs 50 --delete-on-ack --fail 0.5 --payload 999": {50, [][]string{benchClaims}},
+		"enqueue --jobs 100 --batch 7 --connections 3":             {100, [][]string{benchLatencies}},
+		"latency --count 3":                          {3, [][]string{benchLatencies, benchClaims}},
+		"steady --rate 50 --duration 1s":             {50, [][]string{benchLatencies, benchClaims}},
+		"timers --due 40 --within 1s":                {40, [][]string{benchLatencies, benchClaims, {"early"}}},
+		"retained --done 120 --future 80 --jobs 100": {100, [][]string{benchClaims, {"comparison"}}},
+		"crowd --kind paused --rows 100 --jobs 100":  {100, [][]string{{"comparison"}}},
+		"crowd --kind unknown --rows 100 --jobs 100": {100, [][]string{{"comparison"}}},
+		"crowd --kind blocked --rows 100 --jobs 100": {100, [][]string{{"comparison"}}},
+		"crowd --kind rate --rows 100 --jobs 100":    {100, [][]string{{"comparison"}}},
+		"cron --schedules 3 --duration 3s":           {0, [][]string{benchLatencies, {"early"}}},
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			r := runBench(t, append(strings.Fields(args), "--json")...).ok()
+			r.says("PostgreSQL", "jobs/s", "lost")
+			object := decode[map[string]json.RawMessage](r)
+			for _, field := range append(slices.Concat(test.fields...), benchAlways...) {
+				if object[field] == nil {
+					t.Errorf("there is no %q in %s", field, r.stdout)
+				}
+			}
+			if object["server_cpu_us_per_job"] != nil {
+				t.Error("it tells the CPU of a server that is not its own")
+			}
+			checkBench(t, decode[benchResult](r), strings.Fields(args)[0], test.jobs)
+		})
+	}
+}
+
+func checkBench(t *testing.T, got benchResult, workload string, jobs int64) {
+	t.Helper()
+	if jobs == 0 {
+		jobs = max(got.Jobs, 1)
+	}
+	if got.Workload != workload || got.Interrupted || got.Jobs != jobs || got.Lost != 0 || got.Early != nil && *got.Early != 0 {
+		t.Errorf("got %+v, want %d jobs of %s", got, jobs, workload)
+	}
+	if got.Seconds <= 0 || got.JobsPerSecond <= 0 {
+		t.Errorf("%d jobs in %v s are %v/s", got.Jobs, got.Seconds, got.JobsPerSecond)
+	}
+	var sum int64
+	for _, n := range got.PerSecond {
+		sum += n
+	}
+	if got.PerSecond != nil && sum != jobs {
+		t.Errorf("the seconds %v have %d jobs, want %d", got.PerSecond, sum, jobs)
+	}
+	for _, name := range benchSettings {
+		if got.Settings[name] == nil {
+			t.Errorf("there is no setting %s in %v", name, got.Settings)
+		}
+	}
+	for _, name := range benchSides {
+		if got.Comparison != nil && got.Comparison[name] == nil {
+			t.Errorf("there is no %s in %v", name, got.Comparison)
+		}
+	}
+}
+
+// runBench runs it on the server of the tests.
+func runBench(t *testing.T, args ...string) result {
+	t.Helper()
+	args = append([]string{"bench"}, args...)
+	return execute(t, t.Context(), strings.NewReader(""), map[string]string{databaseURLEnv: pgtest.URL(t)}, args...)
+}
+
+func TestBenchForPeople(t *testing.T) {
+	t.Parallel()
+	r := runBench(t, "drain", "--jobs", "20").ok()
+	r.prints("20 jobs in", "jobs/s", "write-ahead log", "lost", "PostgreSQL")
+	if r.stderr != "" {
+		t.Errorf("standard error is %q, want nothing", r.stderr)
+	}
+}
+
+func TestBenchWrongUsage(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"drain --jobs 0":                    "--jobs is 0, it must be between 1 and",
+		"drain --payload -1":                "--payload is -1",
+		"drain --workers 65":                "--workers is 65, it must be between 1 and 64",
+		"drain --fail 110%":                 "want a share such as 10%",
+		"drain --fail many":                 "want a share such as 10%",
+		"drain --fail NaN":                  "want a share such as 10%",
+		"drain more":                        `unknown command "more"`,
+		"enqueue --batch 0":                 "--batch is 0",
+		"enqueue --connections 101":         "--connections is 101",
+		"latency --count 0":                 "--count is 0",
+		"steady --rate 0":                   "--rate is 0",
+		"steady --rate NaN":                 "--rate is NaN",
+		"steady --duration 1":               "duration",
+		"steady --duration 1ms":             "--duration is 1ms, it must be between 1s and 24h0m0s",
+		"timers --due 0":                    "--due is 0",
+		"timers --within 25h":               "--within is 25h0m0s",
+		"retained --done -1":                "--done is -1",
+		"crowd":                             `--kind is "", it must be one of paused unknown blocked rate`,
+		"crowd --kind loud":                 `--kind is "loud"`,
+		"crowd --kind rate --rows 0":        "--rows is 0",
+		"cron --schedules 0":                "--schedules is 0",
+		"drain --schema x":                  "leave out --schema",
+		"drian":                             "did you mean drain?",
+		"drain --database-url http://x:y:z": "the database URL is wrong",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			r := runBench(t, strings.Fields(args)...).exits(exitUsage).says(want)
+			if r.stdout != "" {
+				t.Errorf("standard output is %q, want nothing", r.stdout)
+			}
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package bench
+
+import (
+	"context"
+	"time"
+)
+
+// Costs are those of a workload, by job.
+type Costs struct {
+	WALBytes  float64  `json:"wal_bytes_per_job"`
+	ServerCPU *float64 `json:"server_cpu_us_per_job,omitempty"` // of all processes of a private server
+	ClientCPU float64  `json:"client_cpu_us_per_job"`
+	// HotShare is heap-only updates, which leave the indexes alone, by claim. All claims should be such updates, and
+	// no settle is; renewals of leases and what is noted about failed attempts can lift it a little above 1.
+	HotShare   *float64 `json:"hot_share,omitempty"`
+	DeadTuples int64    `json:"dead_tuples"` // in the end
+	Commits    float64  `json:"commits_per_job"`
+}
+
+// A measurement is under way.
+type measurement struct {
+	lab    *lab
+	table  string
+	before counters
+}
+
+// begin reads the counters. No pool of the lab may be open.
+func (l *lab) begin(ctx context.Context, table string) (*measurement, error) {
+	before, err := l.read(ctx, table)
+	return &measurement{lab: l, table: table, before: before}, err
+}
+
+// end reads the counters again, also when ctx has ended, and divides. Claims is how many there were; 0 if that is
+// not of interest. The pools of the lab are closed.
+func (m *measurement) end(ctx context.Context, jobs, claims int64) (*Costs, error) {
+	ctx, cancel := aftermath(ctx)
+	defer cancel()
+	after, err := m.lab.read(ctx, m.table)
+	if err != nil || jobs == 0 {
+		return nil, err
+	}
+	per := func(total float64) float64 { return total / float64(jobs) }
+	c := &Costs{
+		WALBytes:   per(after.wal - m.before.wal),
+		ClientCPU:  per(microseconds(after.clientCPU - m.before.clientCPU)),
+		DeadTuples: after.dead,
+		Commits:    per(float64(after.commits - m.before.commits)),
+	}
+	if after.hasServer && m.before.hasServer {
+		cpu := per(microseconds(after.serverCPU - m.before.serverCPU))
+		c.ServerCPU = &cpu
+	}
+	if claims > 0 {
+		hot := float64(after.hot-m.before.hot) / float64(claims)
+		c.HotShare = &hot
+	}
+	return c, nil
+}
+
+func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

@@ -1,0 +1,70 @@
+package bench
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tick is the unit of times in /proc, which is the same for every Linux that Go runs on.
+const tick = 10 * time.Millisecond
+
+// serverCPU is what all processes of a private server have used: the postmaster, its children, and those that have
+// ended, which the postmaster has reaped. It is not known where there is no /proc.
+func serverCPU(dir string) (time.Duration, bool) {
+	file, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
+	if err != nil {
+		return 0, false
+	}
+	line, _, _ := strings.Cut(string(file), "\n")
+	postmaster, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		return 0, false
+	}
+	own, ok := readStat(strconv.Itoa(postmaster))
+	if !ok {
+		return 0, false
+	}
+	ticks := own.self + own.reaped
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		if s, ok := readStat(filepath.Base(filepath.Dir(path))); ok && s.parent == postmaster {
+			ticks += s.self
+		}
+	}
+	return time.Duration(ticks) * tick, true
+}
+
+// A processStat is what /proc says of a process, in ticks.
+type processStat struct {
+	parent       int
+	self, reaped int64
+}
+
+func readStat(pid string) (s processStat, ok bool) {
+	text, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+	if err != nil {
+		return s, false
+	}
+	return parseStat(text)
+}
+
+// parseStat skips the program's name, which may contain anything. The fields after it are counted from the third.
+func parseStat(text []byte) (s processStat, ok bool) {
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 15 {
+		return s, false
+	}
+	number := func(field int) int64 {
+		n, _ := strconv.ParseInt(fields[field-3], 10, 64)
+		return n
+	}
+	return processStat{
+		parent: int(number(4)),
+		self:   number(14) + number(15),
+		reaped: number(16) + number(17),
+	}, true
+}

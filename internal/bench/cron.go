@@ -1,0 +1,160 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/periodic"
+)
+
+// Cron has schedules that are due every second, and measures how late their jobs start by the database's clock.
+type Cron struct {
+	Schedules int64
+	Duration  time.Duration
+	Payload   int // bytes
+}
+
+// Name implements [Workload].
+func (Cron) Name() string { return "cron" }
+
+func (c Cron) run(ctx context.Context, l *lab) (*Result, error) {
+	s, err := newJobStore(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	schedules, err := s.client.Schedules()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.put(ctx, l, schedules); err != nil {
+		return nil, err
+	}
+	m, err := l.begin(ctx, s.table())
+	if err != nil {
+		return nil, err
+	}
+	f := &firings{tally: newTally(0)}
+	took, err := c.fire(ctx, l, s, schedules, f)
+	if err != nil {
+		return nil, err
+	}
+	early := f.early.Load()
+	r := &Result{PerSecond: f.tally.perSecond(), Percentiles: f.late.percentiles("lateness"), Early: &early}
+	if l.server == nil {
+		r.clockDoubt = milliseconds(f.clock.doubt)
+	}
+	if r.Costs, err = m.end(ctx, f.tally.count(), f.tally.count()); err != nil {
+		return nil, err
+	}
+	finish, cancel := aftermath(ctx)
+	defer cancel()
+	if r.Jobs, r.Lost, err = c.reckon(finish, l); err != nil {
+		return nil, err
+	}
+	return r.took(took.Seconds()), nil
+}
+
+// put makes the schedules, a thousand to a transaction.
+func (c Cron) put(ctx context.Context, l *lab, schedules *jobs.Schedules) error {
+	return l.write(ctx, "putting", c.Schedules, c.Payload, func(ctx context.Context, tx pgx.Tx, parcels []parcel) error {
+		list := make([]jobs.Schedule, len(parcels))
+		for i, p := range parcels {
+			list[i] = jobs.Schedule{Name: fmt.Sprint("bench/", p.number), Expr: "@every 1s", Args: p}
+		}
+		return schedules.Put(ctx, workqueue.Pgx(tx), list...)
+	})
+}
+
+// fire runs scheduler and worker for the time, and then the worker until what was written is done.
+func (c Cron) fire(ctx context.Context, l *lab, s *jobStore, schedules *jobs.Schedules, f *firings) (took time.Duration, err error) {
+	pool, err := l.pool(ctx, 2*fillConnections)
+	if err != nil {
+		return 0, err
+	}
+	defer pool.Close()
+	if f.clock, err = l.readClock(ctx); err != nil {
+		return 0, err
+	}
+	registry := jobs.NewRegistry()
+	jobs.Register(registry, func(_ context.Context, job *jobs.Job[parcel]) error {
+		if nominal, ok := job.Nominal(); ok {
+			f.fire(nominal)
+		}
+		return nil
+	})
+	w, err := jobs.NewWorker(pool, s.client, registry, s.options)
+	if err != nil {
+		return 0, err
+	}
+	scheduler, err := schedules.Scheduler(pool, periodic.SchedulerOptions{})
+	if err != nil {
+		return 0, err
+	}
+	seconds := func() int64 { return int64(time.Since(f.tally.begun).Seconds()) }
+	f.tally.begun = time.Now()
+	defer l.watch("running", int64(c.Duration.Seconds()), seconds)()
+	working, planning := start(ctx, w), start(ctx, scheduler)
+	c.last(ctx, working, planning)
+	if err = planning.halt(); err == nil {
+		err = l.emptied(ctx, working, f.tally)
+	}
+	took = time.Since(f.tally.begun)
+	if haltErr := working.halt(); err == nil {
+		err = haltErr
+	}
+	return took, err
+}
+
+// last waits for the end of the duration, or of anything else.
+func (c Cron) last(ctx context.Context, crews ...*crew) {
+	ctx, cancel := context.WithTimeout(ctx, c.Duration)
+	defer cancel()
+	for _, crew := range crews {
+		defer context.AfterFunc(crew.ended, cancel)()
+	}
+	<-ctx.Done()
+}
+
+// emptied waits until every job is done that is there.
+func (l *lab) emptied(ctx context.Context, working *crew, t *tally) error {
+	query := "SELECT count(*) FROM " + l.in("jobs") + " WHERE completed_at IS NULL"
+	count, moved := t.count(), time.Now()
+	for time.Since(moved) < stallLimit && working.ended.Err() == nil && ctx.Err() == nil {
+		var left int64
+		if err := l.meter.query(ctx, []any{&left}, query); err != nil || left == 0 {
+			return err
+		}
+		_ = pause(ctx, 20*time.Millisecond)
+		if n := t.count(); n != count {
+			count, moved = n, time.Now()
+		}
+	}
+	return nil
+}
+
+// reckon counts what was done, and what is missing: jobs that are not done, seconds since the first occurrence of a
+// schedule that have none, and schedules without any. The last two seconds are not held against a schedule: the
+// scheduler was stopped somewhere in them.
+func (c Cron) reckon(ctx context.Context, l *lab) (done, lost int64, err error) {
+	query := fmt.Sprintf(`
+		WITH occurrences AS (
+			SELECT j.schedule, j.status, (j.headers ->> 'txwork-nominal')::timestamptz AS nominal
+			FROM %s AS j
+		), schedules AS (
+			SELECT count(*) FILTER (WHERE o.status = 2) AS done,
+			       round(extract(epoch FROM greatest(max(o.nominal), c.latest - interval '2 seconds') - min(o.nominal))) + 1 AS expected
+			FROM occurrences AS o
+			CROSS JOIN (SELECT max(nominal) AS latest FROM occurrences) AS c
+			GROUP BY o.schedule, c.latest
+		)
+		SELECT coalesce(sum(s.done), 0)::bigint, coalesce(sum(s.expected - s.done), 0)::bigint, count(*)
+		FROM schedules AS s`, l.in("jobs"))
+	var fired int64
+	err = l.meter.query(ctx, []any{&done, &lost, &fired}, query)
+	return done, lost + c.Schedules - fired, err
+}

@@ -1,0 +1,131 @@
+package bench
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A meterConn is the connection that looks on. It knows how many transactions it has made itself: with the simple
+// protocol, one for each call.
+type meterConn struct {
+	config  *pgx.ConnConfig
+	conn    *pgx.Conn
+	commits int64
+}
+
+func newMeterConn(url string) (*meterConn, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	config.RuntimeParams["application_name"] = "txwork bench"
+	return &meterConn{config: config}, nil
+}
+
+// connect also replaces a connection that the end of a context has broken.
+func (m *meterConn) connect(ctx context.Context) (err error) {
+	if m.conn == nil || m.conn.IsClosed() {
+		m.conn, err = pgx.ConnectConfig(ctx, m.config)
+	}
+	m.commits++
+	return err
+}
+
+func (m *meterConn) close(ctx context.Context) error {
+	if m.conn == nil {
+		return nil
+	}
+	return m.conn.Close(ctx)
+}
+
+// exec runs statements without parameters, in one transaction.
+func (m *meterConn) exec(ctx context.Context, sql string) error {
+	if err := m.connect(ctx); err != nil {
+		return err
+	}
+	_, err := m.conn.Exec(ctx, sql)
+	return err
+}
+
+// query reads one row.
+func (m *meterConn) query(ctx context.Context, into []any, sql string, args ...any) error {
+	if err := m.connect(ctx); err != nil {
+		return err
+	}
+	return m.conn.QueryRow(ctx, sql, args...).Scan(into...)
+}
+
+// counters are PostgreSQL's, for one table and its surroundings.
+type counters struct {
+	wal       float64 // bytes
+	commits   int64   // without the meter's own
+	hot       int64
+	dead      int64
+	buffers   int64 // of the table, its indexes and TOAST
+	serverCPU time.Duration
+	hasServer bool
+	clientCPU time.Duration
+}
+
+const readCounters = `
+	SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8,
+	       (SELECT d.xact_commit FROM pg_stat_database AS d WHERE d.datname = current_database()),
+	       t.n_tup_hot_upd, t.n_dead_tup,
+	       coalesce(io.heap_blks_hit + io.heap_blks_read, 0) + coalesce(io.idx_blks_hit + io.idx_blks_read, 0)
+	       + coalesce(io.toast_blks_hit + io.toast_blks_read, 0) + coalesce(io.tidx_blks_hit + io.tidx_blks_read, 0)
+	FROM pg_stat_user_tables AS t
+	JOIN pg_statio_user_tables AS io ON io.relid = t.relid
+	WHERE t.schemaname = $1 AND t.relname = $2`
+
+// read waits for the workload's sessions to end, so that their counts are in, and has the meter's own written.
+func (l *lab) read(ctx context.Context, table string) (c counters, err error) {
+	if err := l.quiet(ctx); err != nil {
+		return c, err
+	}
+	if err := l.meter.exec(ctx, "SELECT pg_stat_force_next_flush()"); err != nil {
+		return c, err
+	}
+	own := l.meter.commits
+	if err := l.meter.query(ctx, []any{&c.wal, &c.commits, &c.hot, &c.dead, &c.buffers}, readCounters, l.schema, table); err != nil {
+		return c, err
+	}
+	c.commits -= own
+	c.clientCPU = clientCPU()
+	if l.server != nil {
+		c.serverCPU, c.hasServer = serverCPU(l.server.Dir())
+	}
+	return c, nil
+}
+
+// quietLimit is long for a session to end. Behind a pooler it does not, and the counts are those of a second ago.
+const quietLimit = 5 * time.Second
+
+// quiet returns when no session of the workload is left.
+func (l *lab) quiet(ctx context.Context) error {
+	const query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1"
+	for deadline := time.Now().Add(quietLimit); time.Now().Before(deadline); {
+		var sessions int
+		if err := l.meter.query(ctx, []any{&sessions}, query, l.session); err != nil || sessions == 0 {
+			return err
+		}
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pause is a sleep that ends with ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(max(d, 0))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,49 @@
+package bench
+
+import "fmt"
+
+// A Result is what a workload measured. Its JSON names are stable. Fields that a workload does not measure are
+// absent.
+type Result struct {
+	Workload    string  `json:"workload"`
+	Interrupted bool    `json:"interrupted"`
+	Jobs        int64   `json:"jobs"` // done, or written where nothing is done with them; counted in the database
+	Lost        int64   `json:"lost"` // neither done nor to be done again
+	Seconds     float64 `json:"seconds"`
+
+	JobsPerSecond float64 `json:"jobs_per_second"`
+	// PerSecond is how many were done in each second. The last one is not a whole second.
+	PerSecond []int64 `json:"per_second,omitempty"`
+	// LastToFirstQuarter is the speed at which the last quarter of the jobs was done, relative to the first.
+	LastToFirstQuarter float64 `json:"last_to_first_quarter,omitempty"`
+
+	*Percentiles
+	*Costs
+
+	Early      *int64      `json:"early,omitempty"` // fired before their time
+	Comparison *Comparison `json:"comparison,omitempty"`
+	Settings   Settings    `json:"settings"`
+	clockDoubt float64     // milliseconds by which latencies may be wrong, of two clocks
+}
+
+// Err is what makes a result a failure.
+func (r *Result) Err() error {
+	switch {
+	case r.Lost > 0:
+		return fmt.Errorf("%d of %d jobs were lost", r.Lost, r.Jobs+r.Lost)
+	case r.Lost < 0:
+		return fmt.Errorf("%d jobs were done that nobody asked for", -r.Lost)
+	case r.Early != nil && *r.Early > 0:
+		return fmt.Errorf("%d timers fired early", *r.Early)
+	}
+	return nil
+}
+
+// took sets the time and the rate.
+func (r *Result) took(seconds float64) *Result {
+	r.Seconds = seconds
+	if seconds > 0 {
+		r.JobsPerSecond = float64(r.Jobs) / seconds
+	}
+	return r
+}

@@ -1,0 +1,15 @@
+package bench
+
+import "time"
+
+// A series counts by second.
+type series []int64
+
+// add counts one that happened so long after the start.
+func (s *series) add(at time.Duration) {
+	second := max(int(at/time.Second), 0)
+	for len(*s) <= second {
+		*s = append(*s, 0)
+	}
+	(*s)[second]++
+}

@@ -1,0 +1,21 @@
+package bench
+
+import (
+	"context"
+	"runtime"
+)
+
+// Settings are what figures depend on.
+type Settings struct {
+	ServerVersion     string `json:"server_version"`
+	Fsync             string `json:"fsync"`
+	SynchronousCommit string `json:"synchronous_commit"`
+	Private           bool   `json:"private_server"` // on this machine, with nothing else to do
+	Cores             int    `json:"cores"`          // of this machine
+}
+
+func (l *lab) settings(ctx context.Context) (Settings, error) {
+	s := Settings{Private: l.server != nil, Cores: runtime.NumCPU()}
+	const query = "SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit')"
+	return s, l.meter.query(ctx, []any{&s.ServerVersion, &s.Fsync, &s.SynchronousCommit}, query)
+}

@@ -1,0 +1,28 @@
+package bench
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// A store is a table with a way to fill it and to work on it.
+type store interface {
+	// table is its name, without the schema.
+	table() string
+	// insert writes the parcels in tx.
+	insert(ctx context.Context, tx pgx.Tx, parcels []parcel) error
+	// worker makes a worker with the default options, whose handler is handle.
+	worker(pool *pgxpool.Pool, handle handle) (runner, error)
+	// done counts, of n rows that were written, those that are done.
+	done(ctx context.Context, l *lab, n int64) (int64, error)
+}
+
+// A handle does nothing with a parcel.
+type handle func(number int64, attempt int) error
+
+// A runner runs until its context ends. Workers and schedulers are.
+type runner interface {
+	Run(ctx context.Context) error
+}

@@ -1,0 +1,77 @@
+package bench
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// deletedStore is a table of the core whose rows are deleted when they are done.
+type deletedStore struct{ rows *workqueue.Table }
+
+func newDeletedStore(ctx context.Context, l *lab) (*deletedStore, error) {
+	spec := workqueue.Spec{
+		Schema: l.schema,
+		Table:  "deleted",
+		Columns: []workqueue.Column{
+			{Name: "topic", Type: "text", NotNull: true},
+			{Name: "payload", Type: "bytea", NotNull: true},
+		},
+		Retry:      benchRetry,
+		DeleteDone: true,
+	}
+	up, down, err := workqueue.DDL(spec)
+	if err := l.prepare(ctx, up, down, err); err != nil {
+		return nil, err
+	}
+	rows, err := workqueue.Open(spec, l.telemetry())
+	return &deletedStore{rows}, err
+}
+
+// A deletedBody is the columns.
+type deletedBody struct {
+	topic   string
+	payload []byte
+}
+
+func (s *deletedStore) table() string { return s.rows.Spec().Table }
+
+func (s *deletedStore) insert(ctx context.Context, tx pgx.Tx, parcels []parcel) error {
+	for len(parcels) > 0 {
+		chunk := parcels[:min(len(parcels), workqueue.MaxBatch)]
+		rows := make([]workqueue.NewRow, len(chunk))
+		for i, p := range chunk {
+			payload, _ := p.MarshalBinary()
+			rows[i].Values = []any{p.Kind(), payload}
+		}
+		if _, err := s.rows.Insert(ctx, workqueue.Pgx(tx), rows...); err != nil {
+			return err
+		}
+		parcels = parcels[len(chunk):]
+	}
+	return nil
+}
+
+func (s *deletedStore) worker(pool *pgxpool.Pool, handle handle) (runner, error) {
+	domain := workqueue.Domain[deletedBody]{
+		Table:  s.rows,
+		Fields: func(b *deletedBody) []any { return []any{&b.topic, &b.payload} },
+	}
+	handler := func(_ context.Context, c *workqueue.Claim[deletedBody]) error {
+		var p parcel
+		if err := p.UnmarshalBinary(c.Body.payload); err != nil {
+			return err
+		}
+		return handle(p.number, c.Attempt)
+	}
+	return workqueue.NewWorker(pool, domain, handler, workqueue.WorkerOptions{})
+}
+
+func (s *deletedStore) done(ctx context.Context, l *lab, n int64) (int64, error) {
+	var left int64
+	err := l.meter.query(ctx, []any{&left}, "SELECT count(*) FROM "+l.in(s.table()))
+	return n - left, err
+}

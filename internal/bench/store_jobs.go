@@ -1,0 +1,55 @@
+package bench
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// jobStore is the table of package jobs. What is done is kept.
+type jobStore struct {
+	client   *jobs.Client
+	options  jobs.WorkerOptions
+	inserted jobs.InsertOptions
+}
+
+// benchRetry is the backoff of attempts that fail on purpose: short, so that a drain does not end with a wait.
+var benchRetry = workqueue.Retry{Growth: workqueue.Constant, Base: 100 * time.Millisecond}
+
+func newJobStore(ctx context.Context, l *lab) (*jobStore, error) {
+	up, down, err := jobs.DDL(l.schema)
+	if err := l.prepare(ctx, up, down, err); err != nil {
+		return nil, err
+	}
+	client, err := jobs.Open(jobs.Options{Schema: l.schema, MaxArgs: MaxPayload, Retry: benchRetry, Telemetry: l.telemetry()})
+	return &jobStore{client: client}, err
+}
+
+func (s *jobStore) table() string { return s.client.Table().Spec().Table }
+
+func (s *jobStore) insert(ctx context.Context, tx pgx.Tx, parcels []parcel) error {
+	inserts := make([]jobs.Insert, len(parcels))
+	for i, p := range parcels {
+		inserts[i] = jobs.Insert{Args: p, InsertOptions: s.inserted}
+	}
+	_, err := s.client.EnqueueMany(ctx, workqueue.Pgx(tx), inserts...)
+	return err
+}
+
+func (s *jobStore) worker(pool *pgxpool.Pool, handle handle) (runner, error) {
+	registry := jobs.NewRegistry()
+	jobs.Register(registry, func(_ context.Context, job *jobs.Job[parcel]) error {
+		return handle(job.Args.number, job.Attempt)
+	})
+	return jobs.NewWorker(pool, s.client, registry, s.options)
+}
+
+func (s *jobStore) done(ctx context.Context, l *lab, _ int64) (n int64, err error) {
+	err = l.meter.query(ctx, []any{&n}, "SELECT count(*) FROM "+l.in(s.table())+" WHERE status = 2")
+	return n, err
+}

@@ -1,0 +1,61 @@
+package bench
+
+import (
+	"sync"
+	"time"
+)
+
+// A tally counts what handlers have done, and tells when that is all.
+type tally struct {
+	total int64
+	all   chan struct{} // closed at the total
+
+	mu       sync.Mutex
+	begun    time.Time
+	done     int64
+	series   series
+	quarters [4]time.Duration // when each was reached
+}
+
+func newTally(total int64) *tally {
+	return &tally{total: total, all: make(chan struct{}), begun: time.Now()}
+}
+
+func (t *tally) add() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := time.Since(t.begun)
+	t.done++
+	t.series.add(at)
+	for q := range t.quarters {
+		if t.done == t.total*int64(q+1)/4 {
+			t.quarters[q] = at
+		}
+	}
+	if t.done == t.total {
+		close(t.all)
+	}
+}
+
+func (t *tally) count() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.done
+}
+
+func (t *tally) perSecond() []int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append(series(nil), t.series...)
+}
+
+// lastToFirst compares the speed of the last quarter with that of the first; 0 if that was not reached.
+func (t *tally) lastToFirst() float64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	first, last := t.quarters[0], t.quarters[3]-t.quarters[2]
+	if t.done < t.total || last <= 0 {
+		return 0
+	}
+	return first.Seconds() / last.Seconds()
+}

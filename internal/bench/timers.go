@@ -1,0 +1,134 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Timers sets timers that are due evenly within some time, and measures how late they fire by the database's clock.
+type Timers struct {
+	Due     int64
+	Within  time.Duration
+	Payload int // bytes
+}
+
+// Name implements [Workload].
+func (Timers) Name() string { return "timers" }
+
+func (c Timers) run(ctx context.Context, l *lab) (*Result, error) {
+	up, down, err := timers.DDL(l.schema)
+	if err := l.prepare(ctx, up, down, err); err != nil {
+		return nil, err
+	}
+	set, err := timers.Open(timers.Options{Schema: l.schema, Telemetry: l.telemetry()})
+	if err != nil {
+		return nil, err
+	}
+	first, err := c.set(ctx, l, set)
+	if err != nil {
+		return nil, err
+	}
+	m, err := l.begin(ctx, set.Table().Spec().Table)
+	if err != nil {
+		return nil, err
+	}
+	f := &firings{first: first, tally: newTally(c.Due)}
+	took, err := c.fire(ctx, l, set, f)
+	if err != nil {
+		return nil, err
+	}
+	early := f.early.Load()
+	r := &Result{PerSecond: f.tally.perSecond(), Percentiles: f.late.percentiles("lateness"), Early: &early}
+	if l.server == nil {
+		r.clockDoubt = milliseconds(f.clock.doubt)
+	}
+	if r.Costs, err = m.end(ctx, f.tally.count(), f.tally.count()); err != nil {
+		return nil, err
+	}
+	finish, cancel := aftermath(ctx)
+	defer cancel()
+	query := "SELECT count(*) FROM " + l.in(m.table) + " WHERE status = 2"
+	if err := l.meter.query(finish, []any{&r.Jobs}, query); err != nil {
+		return nil, err
+	}
+	r.Lost = c.Due - r.Jobs
+	return r.took(took.Seconds()), nil
+}
+
+// setPerSecond is far less than a server can take, so that all timers are set before the first is due.
+const setPerSecond = 4000
+
+// set tells when the first timer is due.
+func (c Timers) set(ctx context.Context, l *lab, set *timers.Timers) (first time.Time, err error) {
+	lead := 3*time.Second + time.Duration(float64(c.Due)/setPerSecond*float64(time.Second))
+	err = l.meter.query(ctx, []any{&first}, "SELECT clock_timestamp()")
+	if err != nil {
+		return first, err
+	}
+	first = first.Add(lead)
+	err = l.write(ctx, "setting", c.Due, c.Payload, func(ctx context.Context, tx pgx.Tx, parcels []parcel) error {
+		list := make([]timers.Timer, len(parcels))
+		for i, p := range parcels {
+			payload, _ := p.MarshalBinary()
+			after := time.Duration(float64(p.number) / float64(c.Due) * float64(c.Within))
+			list[i] = timers.Timer{Key: fmt.Sprint("bench/", p.number), Topic: "bench", FireAt: first.Add(after), Payload: payload}
+		}
+		_, err := set.Set(ctx, workqueue.Pgx(tx), list...)
+		return err
+	})
+	if err != nil {
+		return first, err
+	}
+	return first, l.settle(ctx, set.Table().Spec().Table)
+}
+
+// firings is what the handler has seen.
+type firings struct {
+	tally *tally
+	clock clock
+	first time.Time // when the first timer is due
+	late  latencies
+	early atomic.Int64
+}
+
+// fire counts a timer as early only beyond the doubt about the clock.
+func (f *firings) fire(fireAt time.Time) {
+	late := f.clock.now().Sub(fireAt)
+	if late < -f.clock.doubt {
+		f.early.Add(1)
+	}
+	f.late.add(max(late, 0))
+	f.tally.add()
+}
+
+func (c Timers) fire(ctx context.Context, l *lab, set *timers.Timers, f *firings) (took time.Duration, err error) {
+	pool, err := l.pool(ctx, fillConnections)
+	if err != nil {
+		return 0, err
+	}
+	defer pool.Close()
+	if f.clock, err = l.readClock(ctx); err != nil {
+		return 0, err
+	}
+	if late := f.clock.now().Sub(f.first); late > 0 {
+		return 0, fmt.Errorf("setting %d timers took %v longer than it may: the server is too slow for so many", c.Due, late)
+	}
+	w := timers.NewWorker(pool, set, timers.WorkerOptions{NoSchedules: true})
+	w.HandleAll(func(_ context.Context, d *timers.Delivery) error {
+		f.fire(d.FireAt)
+		return nil
+	})
+	defer l.watch("firing", c.Due, f.tally.count)()
+	f.tally.begun = time.Now().Add(f.first.Sub(f.clock.now()))
+	crew := start(ctx, w)
+	crew.await(ctx, f.tally, stallLimit+time.Until(f.tally.begun)+c.Within/time.Duration(c.Due))
+	took = max(time.Since(f.tally.begun), 0)
+	return took, crew.halt()
+}
