@@ -206,10 +206,18 @@ func TestALostLeaseTakesTheWritesWithIt(t *testing.T) {
 	}
 }
 
-// reap ends a message's lease and takes it from its owner, as if its worker had been frozen.
+// reap ends a message's lease and takes it from its owner, as if its worker had been frozen: in one transaction,
+// since a renewal in between would keep it.
 func (f *fixture) reap(id uuid.UUID) {
-	f.exec("UPDATE "+f.table+" SET locked_until = now() - interval '1 second' WHERE id = $1", id)
-	reaped, err := f.box.Table().On(f.Pool).ReapExpired(context.Background(), 10)
+	var reaped workqueue.Reaped
+	err := workqueue.InTx(context.Background(), f.Pool, func(tx workqueue.Tx) error {
+		_, err := workqueue.Exec(context.Background(), tx, "UPDATE "+f.table+" SET locked_until = now() - interval '1 second' WHERE id = $1", id)
+		if err != nil {
+			return err
+		}
+		reaped, err = f.box.Table().In(tx).ReapExpired(context.Background(), 10)
+		return err
+	})
 	if err != nil || reaped.Requeued != 1 {
 		f.Errorf("reaped %+v, %v", reaped, err)
 	}

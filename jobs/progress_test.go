@@ -62,9 +62,14 @@ func TestRecordsNeedTheLease(t *testing.T) {
 	f.work(jobs.WorkerOptions{})
 	f.enqueue(mail{}, jobs.InsertOptions{Retry: atOnce})
 	id := receive(t, running)
-	f.exec("UPDATE "+f.table+" SET locked_until = now() - interval '1 s' WHERE id = $1", id)
-	_, err := f.client.Table().On(f.Pool).ReapExpired(f.Context(), 10)
-	f.ok(err)
+	// In one transaction: a renewal in between would keep the lease.
+	f.ok(workqueue.InTx(f.Context(), f.Pool, func(tx workqueue.Tx) error {
+		if _, err := workqueue.Exec(f.Context(), tx, "UPDATE "+f.table+" SET locked_until = now() - interval '1 s' WHERE id = $1", id); err != nil {
+			return err
+		}
+		_, err := f.client.Table().In(tx).ReapExpired(f.Context(), 10)
+		return err
+	}))
 	close(taken)
 	for name, err := range receive(t, tried) {
 		if !errors.Is(err, workqueue.ErrLeaseLost) {
