@@ -32,6 +32,7 @@ type crew struct {
 type process struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
+	stdout io.Reader
 	stderr bytes.Buffer
 }
 
@@ -62,16 +63,24 @@ func (c *crew) spawn(i int) *process {
 	p := &process{cmd: exec.Command(os.Args[0])}
 	p.cmd.Env = append(os.Environ(), roleEnv+"="+c.role, urlEnv+"="+c.db.URL, schemaEnv+"="+c.db.Schema, memberEnv+"="+member(i))
 	p.cmd.Stderr = &p.stderr
-	stdin, err := p.cmd.StdinPipe()
-	if err == nil {
-		p.stdin = stdin
-		err = p.cmd.Start()
-	}
-	if err != nil {
+	if err := p.start(); err != nil {
 		c.Error(err)
 	}
 	return p
 }
+
+func (p *process) start() (err error) {
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	if p.stdout, err = p.cmd.StdoutPipe(); err != nil {
+		return err
+	}
+	return p.cmd.Start()
+}
+
+// ready waits until the process heeds SIGTERM, or has died.
+func (p *process) ready() { p.stdout.Read(make([]byte, 1)) }
 
 func (c *crew) killer(ctx context.Context) {
 	for {
@@ -112,6 +121,7 @@ func (c *crew) stop() {
 	}
 	c.ending = true
 	for _, p := range c.slots {
+		p.ready()
 		p.cmd.Process.Signal(syscall.SIGTERM)
 	}
 	for _, p := range c.slots {
