@@ -8,6 +8,7 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -29,8 +30,8 @@ func render(spec workqueue.Spec, retention time.Duration) (up, down string, err 
 	}
 	v := newView(spec)
 	v.Retention = interval(retention)
-	parts := []string{strings.TrimSpace(coreUp), v.execute("table"), v.execute("begin"), v.execute("strip")}
-	return strings.Join(parts, "\n\n") + "\n", v.execute("down") + "\n" + coreDown, nil
+	parts := []string{strings.TrimSpace(coreUp), sqltext.Execute(sqlTemplates, "table", v), sqltext.Execute(sqlTemplates, "begin", v), sqltext.Execute(sqlTemplates, "strip", v)}
+	return strings.Join(parts, "\n\n") + "\n", sqltext.Execute(sqlTemplates, "down", v) + "\n" + coreDown, nil
 }
 
 // view is what the templates see of a Spec.
@@ -57,16 +58,6 @@ func (v view) Function(name string) string { return quote(v.schema) + "." + v.Na
 // NameLiteral is the table's name as a string literal; the Spec's Validate leaves nothing in it to escape.
 func (v view) NameLiteral() string { return "'" + v.schema + "." + v.table + "'" }
 
-// execute renders a file. The files are embedded and the Spec is validated, so a failure is a defect of
-// this package.
-func (v view) execute(file string) string {
-	var b strings.Builder
-	if err := sqlTemplates.ExecuteTemplate(&b, file+".sql", v); err != nil {
-		panic(err)
-	}
-	return strings.TrimSpace(b.String())
-}
-
 func quote(name string) string { return `"` + name + `"` }
 
 // interval is a duration as PostgreSQL reads it through every driver.
@@ -85,17 +76,6 @@ func renderStatements(spec workqueue.Spec) statements {
 	return statements{
 		begin:   "SELECT b.answer, b.holder, b.holder_status FROM " + v.Function("begin") + "($1::text, $2::text, $3::text, $4::bytea, $5::bytea, $6::uuid) AS b",
 		strip:   "SELECT " + v.Function(stripSweep) + "($1::integer, $2::interval)",
-		holders: withoutComment(v.execute("holders")),
+		holders: sqltext.Statement(sqlTemplates, "holders", v),
 	}
-}
-
-// withoutComment leaves out what is for the reader of the file and not sent to the server.
-func withoutComment(text string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(line, "--") {
-			b.WriteString(line)
-		}
-	}
-	return b.String()
 }

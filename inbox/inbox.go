@@ -3,6 +3,7 @@ package inbox
 import (
 	"time"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 )
@@ -28,7 +29,8 @@ func Open(o Options) (*Inbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.validate(table.Spec()); err != nil {
+	maxPayload, err := input.PayloadLimit("max payload", o.MaxPayload, DefaultMaxPayload)
+	if err := workqueue.FirstError(err, o.validate(table.Spec())); err != nil {
 		return nil, err
 	}
 	return &Inbox{
@@ -36,7 +38,7 @@ func Open(o Options) (*Inbox, error) {
 		statements: renderStatements(table.Spec()),
 		window:     o.DedupWindow,
 		retention:  o.Retention,
-		maxPayload: o.MaxPayload,
+		maxPayload: maxPayload,
 		codec:      o.Codec,
 	}, nil
 }

@@ -27,10 +27,6 @@ const (
 	DefaultRetention = 24 * time.Hour
 )
 
-// maxPayloadLimit is what MaxPayload may be set to. PostgreSQL takes at most 1 GiB in one message, and
-// database/sql carries a payload as hexadecimal text, which doubles it.
-const maxPayloadLimit = 256 << 20
-
 // maxWindow is the longest time that the core keeps a row.
 const maxWindow = 10 * 365 * 24 * time.Hour
 

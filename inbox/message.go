@@ -3,6 +3,7 @@ package inbox
 import (
 	"cmp"
 	"crypto/sha256"
+	"github.com/txwork/txwork/internal/input"
 	"time"
 )
 
@@ -96,3 +97,6 @@ func hashOf(body []byte) []byte {
 	sum := sha256.Sum256(body)
 	return sum[:]
 }
+
+// size is what the message adds to a statement, in bytes.
+func (m Message) size() int { return len(m.Payload) + input.HeaderSize(m.Headers) }

@@ -77,9 +77,6 @@ func (o Options) withDefaults() Options {
 	if o.Retention == 0 {
 		o.Retention = min(DefaultRetention, o.DedupWindow)
 	}
-	if o.MaxPayload == 0 {
-		o.MaxPayload = DefaultMaxPayload
-	}
 	if o.Codec == nil {
 		o.Codec = codec.JSON{}
 	}
@@ -89,8 +86,6 @@ func (o Options) withDefaults() Options {
 // validate checks what the core does not know of. The Spec has its defaults.
 func (o Options) validate(spec workqueue.Spec) error {
 	switch {
-	case o.MaxPayload < 0 || o.MaxPayload > maxPayloadLimit:
-		return workqueue.Invalid("max payload", "is %d bytes, it must be between 1 and %d, or 0 for the default", o.MaxPayload, maxPayloadLimit)
 	case o.Retention < 0:
 		return workqueue.Invalid("retention", "is %v, it cannot be negative", o.Retention)
 	case o.Retention > o.DedupWindow:

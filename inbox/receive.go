@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -32,12 +33,10 @@ func (b *Inbox) Receive(ctx context.Context, tx workqueue.Tx, msgs ...Message) (
 	if err != nil {
 		return nil, err
 	}
-	for len(order) > 0 {
-		n := r.chunk(order)
-		if err := r.insert(ctx, tx, order[:n]); err != nil {
+	for chunk := range input.Chunks(order, func(i int) int { return r.msgs[i].size() }) {
+		if err := r.insert(ctx, tx, chunk); err != nil {
 			return nil, err
 		}
-		order = order[n:]
 	}
 	return r.results, nil
 }
@@ -72,22 +71,6 @@ func compareKeys(a, b Message) int {
 		cmp.Compare(a.Source, b.Source),
 		cmp.Compare(a.MessageID, b.MessageID),
 	)
-}
-
-// chunkBytes bounds one statement's payloads and headers, and with them what driver and server hold in
-// memory at once.
-const chunkBytes = 16 << 20
-
-// chunk is how many of the messages go into one statement: at least one.
-func (r *receipt) chunk(order []int) int {
-	size := 0
-	for n, i := range order {
-		size += len(r.msgs[i].Payload) + headerSize(r.msgs[i].Headers)
-		if n == workqueue.MaxBatch || n > 0 && size > chunkBytes {
-			return n
-		}
-	}
-	return len(order)
 }
 
 // insert writes one chunk and reads what holds the keys that were taken.

@@ -1,9 +1,7 @@
 package inbox
 
 import (
-	"errors"
-	"fmt"
-
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -15,17 +13,7 @@ type MessageError struct {
 	Err   error
 }
 
-func (e *MessageError) Error() string {
-	var invalid *workqueue.InvalidError
-	switch {
-	case e.Count == 1:
-		return e.Err.Error()
-	case errors.As(e.Err, &invalid):
-		return fmt.Sprintf("txwork: message %d of %d: %s %s", e.Index+1, e.Count, invalid.Field, invalid.Reason)
-	}
-	return fmt.Sprintf("txwork: message %d of %d: %v", e.Index+1, e.Count, e.Err)
-}
-
+func (e *MessageError) Error() string { return input.Refusal("message", e.Index, e.Count, e.Err) }
 func (e *MessageError) Unwrap() error { return e.Err }
 
 // checkMessages refuses the first message that the table could not hold. The core would refuse it too, but
@@ -45,7 +33,7 @@ func (b *Inbox) checkMessage(m Message) error {
 		checkTopic(m.topic()),
 		checkHash(m.BodyHash),
 		workqueue.CheckSize("payload", len(m.Payload), b.maxPayload),
-		workqueue.CheckSize("headers", headerSize(m.Headers), MaxHeaders),
+		workqueue.CheckSize("headers", input.HeaderSize(m.Headers), MaxHeaders),
 		b.table.Check(row(m)),
 	)
 }
@@ -60,32 +48,17 @@ func (b *Inbox) checkKey(k Key) error {
 
 func checkIdentity(consumer, source, messageID string) error {
 	return workqueue.FirstError(
-		checkName("consumer", consumer, MaxKeyPart),
-		checkName("source", source, MaxKeyPart),
-		checkName("message id", messageID, MaxKeyPart),
+		input.Name("consumer", consumer, MaxKeyPart),
+		input.Name("source", source, MaxKeyPart),
+		input.Name("message id", messageID, MaxKeyPart),
 	)
 }
 
-func checkTopic(topic string) error { return checkName("topic", topic, MaxTopic) }
-
-func checkName(field, name string, limit int) error {
-	if name == "" {
-		return workqueue.Invalid(field, "is empty")
-	}
-	return workqueue.FirstError(workqueue.CheckSize(field, len(name), limit), workqueue.CheckText(field, name))
-}
+func checkTopic(topic string) error { return input.Name("topic", topic, MaxTopic) }
 
 func checkHash(hash []byte) error {
 	if len(hash) != 0 && len(hash) != hashSize {
 		return workqueue.Invalid("body hash", "has %d bytes, a SHA-256 has %d", len(hash), hashSize)
 	}
 	return nil
-}
-
-func headerSize(headers map[string]string) int {
-	size := 0
-	for name, value := range headers {
-		size += len(name) + len(value)
-	}
-	return size
 }

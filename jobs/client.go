@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 	"github.com/txwork/txwork/workqueue/join"
@@ -60,7 +61,7 @@ type statements struct {
 }
 
 func renderStatements(v view) statements {
-	render := func(file string) string { return v.execute(statementTemplates, file) }
+	render := func(file string) string { return sqltext.Statement(statementTemplates, file, v) }
 	return statements{
 		replace:    render("replace"),
 		holders:    render("holders"),

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
 	"github.com/txwork/txwork/workqueue/join"
@@ -59,9 +60,9 @@ func newView(spec workqueue.Spec) view {
 func (v view) schemaDDL() (up, down string, err error) {
 	parts := make([]string, len(schemaFiles))
 	for i, file := range schemaFiles {
-		parts[i] = v.execute(schemaTemplates, file)
+		parts[i] = sqltext.Execute(schemaTemplates, file, v)
 	}
-	return strings.Join(parts, "\n\n"), v.execute(schemaTemplates, "down"), nil
+	return strings.Join(parts, "\n\n"), sqltext.Execute(schemaTemplates, "down", v), nil
 }
 
 // qualified names what derives from the table's name; the Spec's Validate leaves nothing in it to escape.
@@ -88,13 +89,8 @@ func (v view) Function(name string) string { return v.qualified("_" + name) }
 // Named is a name derived from the table's, such as that of an index or a trigger.
 func (v view) Named(suffix string) string { return quote(v.spec.Table + "_" + suffix) }
 
-// Channel is where the table's workers listen, as a literal.
-func (v view) Channel() string { return "'" + v.spec.Name() + "'" }
-
-// Notify wakes the workers. It is sent once in a transaction, however often it is asked for.
-func (v view) Notify() string {
-	return "pg_notify(" + v.Channel() + ", (extract(epoch FROM now()) * 1000000)::bigint::text)"
-}
+// Announce wakes the workers.
+func (v view) Announce() string { return v.spec.Announce() }
 
 // MaxKind and MaxQueue are the limits that the table enforces.
 func (v view) MaxKind() int  { return MaxKind }
@@ -106,16 +102,6 @@ func (v view) Settings() string {
 		"SET search_path = pg_catalog, pg_temp", "SET enable_seqscan = off", "SET enable_bitmapscan = off",
 		"SET enable_hashjoin = off", "SET enable_mergejoin = off", "SET jit = off",
 	}, "\n")
-}
-
-// execute renders a file. The files are embedded and the Spec is validated, so a failure is a defect of
-// this package.
-func (v view) execute(templates *template.Template, file string) string {
-	var b strings.Builder
-	if err := templates.ExecuteTemplate(&b, file+".sql", v); err != nil {
-		panic(err)
-	}
-	return strings.TrimSpace(b.String())
 }
 
 func quote(name string) string { return `"` + name + `"` }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -37,21 +38,22 @@ func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...In
 	if err != nil {
 		return nil, err
 	}
-	if err := workqueue.FirstError(delay(ctx, tx, list), c.lockGates(ctx, tx, list)); err != nil {
+	if err := delay(ctx, tx, list); err != nil {
+		return nil, err
+	}
+	if err := c.lockGates(ctx, tx, list); err != nil {
 		return nil, err
 	}
 	enqueued := make([]Enqueued, len(list))
 	inKeyOrder(list)
-	for len(list) > 0 {
-		n := chunk(list)
-		written, err := c.write(ctx, tx, list[:n])
+	for chunk := range input.Chunks(list, prepared.size) {
+		written, err := c.write(ctx, tx, chunk)
 		if err != nil {
 			return nil, err
 		}
 		for i, e := range written {
-			enqueued[list[i].index] = e
+			enqueued[chunk[i].index] = e
 		}
-		list = list[n:]
 	}
 	return enqueued, nil
 }
@@ -82,22 +84,6 @@ func delay(ctx context.Context, tx workqueue.Tx, list []prepared) error {
 		list[i].row.DueAt = now.Add(p.delay)
 	}
 	return nil
-}
-
-// chunkBytes bounds one statement's args and headers, and with them what driver and server hold in memory at
-// once.
-const chunkBytes = 16 << 20
-
-// chunk is how many of the jobs go into one statement: at least one.
-func chunk(list []prepared) int {
-	size := 0
-	for n, p := range list {
-		size += p.size()
-		if n == workqueue.MaxBatch || n > 0 && size > chunkBytes {
-			return n
-		}
-	}
-	return len(list)
 }
 
 // write writes one chunk.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/internal/input"
 )
 
 var (
@@ -42,17 +42,7 @@ type JobError struct {
 	Err   error
 }
 
-func (e *JobError) Error() string {
-	var invalid *workqueue.InvalidError
-	switch {
-	case e.Count == 1:
-		return e.Err.Error()
-	case errors.As(e.Err, &invalid):
-		return fmt.Sprintf("txwork: job %d of %d: %s %s", e.Index+1, e.Count, invalid.Field, invalid.Reason)
-	}
-	return fmt.Sprintf("txwork: job %d of %d: %v", e.Index+1, e.Count, e.Err)
-}
-
+func (e *JobError) Error() string { return input.Refusal("job", e.Index, e.Count, e.Err) }
 func (e *JobError) Unwrap() error { return e.Err }
 
 // A DecodeError says that a job's args do not fit the type that is registered for its kind.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
 )
@@ -77,4 +78,4 @@ type prepared struct {
 }
 
 // size is about how much of a statement the job takes.
-func (p prepared) size() int { return len(p.record.args) + headerSize(p.row.Headers) }
+func (p prepared) size() int { return len(p.record.args) + input.HeaderSize(p.row.Headers) }

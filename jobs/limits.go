@@ -30,10 +30,6 @@ const (
 	MaxPage = 1000
 )
 
-// maxArgsLimit is what MaxArgs may be set to. PostgreSQL takes at most 1 GiB in one message, and
-// database/sql carries bytes as hexadecimal text, which doubles them.
-const maxArgsLimit = 256 << 20
-
 // DefaultQueue is the queue of jobs that name none.
 const DefaultQueue = "default"
 

@@ -3,6 +3,7 @@ package jobs
 import (
 	"time"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 )
@@ -52,11 +53,5 @@ func (o Options) spec() workqueue.Spec {
 }
 
 func (o Options) maxArgs() (int, error) {
-	switch {
-	case o.MaxArgs == 0:
-		return DefaultMaxArgs, nil
-	case o.MaxArgs < 0 || o.MaxArgs > maxArgsLimit:
-		return 0, workqueue.Invalid("max args", "is %d bytes, it must be between 1 and %d, or 0 for the default", o.MaxArgs, maxArgsLimit)
-	}
-	return o.MaxArgs, nil
+	return input.PayloadLimit("max args", o.MaxArgs, DefaultMaxArgs)
 }

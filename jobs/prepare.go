@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/internal/payload"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -34,7 +35,7 @@ func (c *Client) prepareOne(ctx context.Context, i Insert) (prepared, error) {
 		return prepared{}, workqueue.Invalid("args", "are nil")
 	}
 	name := i.Args.Kind()
-	if err := checkName("kind", name, MaxKind); err != nil {
+	if err := input.Name("kind", name, MaxKind); err != nil {
 		return prepared{}, err
 	}
 	i, err := i.withDefaults(c.registry.find(name))
@@ -91,13 +92,13 @@ func (i Insert) withDefaults(k *kind) (_ Insert, err error) {
 
 func (c *Client) check(i Insert, p prepared) error {
 	return workqueue.FirstError(
-		checkName("queue", i.Queue, MaxQueue),
+		input.Name("queue", i.Queue, MaxQueue),
 		checkPriority(i.Priority),
 		i.checkWhen(),
 		i.Unique.checkKey(),
 		i.Gate.Validate(),
 		workqueue.CheckSize("args", len(p.record.args), c.maxArgs),
-		workqueue.CheckSize("headers", headerSize(i.Headers), MaxHeaders),
+		workqueue.CheckSize("headers", input.HeaderSize(i.Headers), MaxHeaders),
 		c.table.Check(p.row),
 	)
 }

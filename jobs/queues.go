@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -57,7 +58,7 @@ func (c *Client) Resume(ctx context.Context, tx workqueue.Tx, queue string) erro
 }
 
 func (c *Client) setPaused(ctx context.Context, tx workqueue.Tx, queue string, paused bool) error {
-	if err := checkName("queue", queue, MaxQueue); err != nil {
+	if err := input.Name("queue", queue, MaxQueue); err != nil {
 		return err
 	}
 	_, err := workqueue.Exec(ctx, tx, c.statements.pauseQueue, queue, paused)
@@ -68,7 +69,7 @@ func (c *Client) setPaused(ctx context.Context, tx workqueue.Tx, queue string, p
 // commits; the first limit of a queue, about half a second later. Jobs that are running then are counted from
 // the next sweep on, which a worker makes about once a second.
 func (c *Client) SetLimits(ctx context.Context, tx workqueue.Tx, queue string, l Limits) error {
-	if err := workqueue.FirstError(checkName("queue", queue, MaxQueue), l.check()); err != nil {
+	if err := workqueue.FirstError(input.Name("queue", queue, MaxQueue), l.check()); err != nil {
 		return err
 	}
 	var running, rate, burst any

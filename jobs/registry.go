@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
 )
@@ -128,7 +129,7 @@ func kindOf[T Args]() string {
 
 func (k *kind) check() error {
 	return workqueue.FirstError(
-		checkName("kind", k.name, MaxKind),
+		input.Name("kind", k.name, MaxKind),
 		checkOptionalName("queue", k.queue, MaxQueue),
 		checkPriority(k.priority),
 		k.unique.check(),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/txwork/txwork/internal/input"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -82,7 +83,7 @@ func recorded[R any](ctx context.Context, d *Delivery, name string) (result R, f
 	if d.claim == nil {
 		return result, false, errNoWorker
 	}
-	if err := checkName("step", name, MaxStep); err != nil {
+	if err := input.Name("step", name, MaxStep); err != nil {
 		return result, false, err
 	}
 	stored, found, err := d.step(ctx, name)

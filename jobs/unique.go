@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -76,7 +77,7 @@ func (u *Unique) checkKey() error {
 	if u == nil || u.By != ByKey {
 		return u.check()
 	}
-	return workqueue.FirstError(u.check(), checkName("unique key", u.Key, MaxKey))
+	return workqueue.FirstError(u.check(), input.Name("unique key", u.Key, MaxKey))
 }
 
 // text is the unique key as it is stored. The first letter keeps the scopes apart.

@@ -3,21 +3,15 @@ package jobs
 import (
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
-
-func checkName(field, name string, limit int) error {
-	if name == "" {
-		return workqueue.Invalid(field, "is empty")
-	}
-	return workqueue.FirstError(workqueue.CheckSize(field, len(name), limit), workqueue.CheckText(field, name))
-}
 
 func checkOptionalName(field, name string, limit int) error {
 	if name == "" {
 		return nil
 	}
-	return checkName(field, name, limit)
+	return input.Name(field, name, limit)
 }
 
 func checkPriority(p Priority) error {
@@ -45,12 +39,4 @@ func checkID(seen map[uuid.UUID]int, i int, id uuid.UUID) error {
 	}
 	seen[id] = i
 	return nil
-}
-
-func headerSize(headers map[string]string) int {
-	size := 0
-	for name, value := range headers {
-		size += len(name) + len(value)
-	}
-	return size
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/periodic"
 )
@@ -134,7 +135,7 @@ func (w *Worker) addQueues() error {
 }
 
 func (w *Worker) addQueue(q QueueOptions) error {
-	if err := workqueue.FirstError(checkName("queue", q.Name, MaxQueue), checkPriorities(q.Priorities)); err != nil {
+	if err := workqueue.FirstError(input.Name("queue", q.Name, MaxQueue), checkPriorities(q.Priorities)); err != nil {
 		return err
 	}
 	o := w.options.WorkerOptions

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
 )
@@ -52,7 +53,7 @@ func (p *plan) checkSize() error {
 
 func (p *plan) checkNames() error {
 	for i, t := range p.tasks {
-		if err := checkName("task name", t.name, MaxTaskName); err != nil {
+		if err := input.Name("task name", t.name, MaxTaskName); err != nil {
 			return err
 		}
 		if _, taken := p.index[t.name]; taken {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
 )
@@ -33,14 +34,12 @@ func (o *Outbox) write(ctx context.Context, tx workqueue.Tx, r role, msgs []Mess
 		return nil, err
 	}
 	ids := make([]uuid.UUID, 0, len(msgs))
-	for len(msgs) > 0 {
-		n := chunk(msgs)
-		written, err := o.insert(ctx, tx, r, msgs[:n])
+	for chunk := range input.Chunks(msgs, Message.size) {
+		written, err := o.insert(ctx, tx, r, chunk)
 		if err != nil {
 			return nil, err
 		}
 		ids = append(ids, written...)
-		msgs = msgs[n:]
 	}
 	return ids, nil
 }
@@ -68,22 +67,6 @@ func (o *Outbox) insert(ctx context.Context, tx workqueue.Tx, r role, msgs []Mes
 		ids[i] = row.ID
 	}
 	return ids, nil
-}
-
-// chunkBytes bounds one statement's payloads and headers, and with them what driver and server hold in
-// memory at once.
-const chunkBytes = 16 << 20
-
-// chunk is how many of the messages go into one statement: at least one.
-func chunk(msgs []Message) int {
-	size := 0
-	for n, m := range msgs {
-		size += len(m.Payload) + headerSize(m.Headers)
-		if n == workqueue.MaxBatch || n > 0 && size > chunkBytes {
-			return n
-		}
-	}
-	return len(msgs)
 }
 
 func (o *Outbox) rows(r role, msgs []Message) []workqueue.NewRow {

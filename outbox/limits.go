@@ -16,7 +16,3 @@ const (
 	// are for routing and tracing, and brokers and HTTP servers accept about as much.
 	MaxHeaders = 64 << 10
 )
-
-// maxPayloadLimit is what MaxPayload may be set to. PostgreSQL takes at most 1 GiB in one message, and
-// database/sql carries a payload as hexadecimal text, which doubles it.
-const maxPayloadLimit = 256 << 20

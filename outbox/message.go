@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -46,3 +47,6 @@ type Message struct {
 	// (see "Deduplication" in the package documentation): at most [MaxDedupKey] bytes, or empty for none.
 	DedupKey string
 }
+
+// size is what the message adds to a statement, in bytes.
+func (m Message) size() int { return len(m.Payload) + input.HeaderSize(m.Headers) }

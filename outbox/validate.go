@@ -1,11 +1,9 @@
 package outbox
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -17,17 +15,7 @@ type MessageError struct {
 	Err   error
 }
 
-func (e *MessageError) Error() string {
-	var invalid *workqueue.InvalidError
-	switch {
-	case e.Count == 1:
-		return e.Err.Error()
-	case errors.As(e.Err, &invalid):
-		return fmt.Sprintf("txwork: message %d of %d: %s %s", e.Index+1, e.Count, invalid.Field, invalid.Reason)
-	}
-	return fmt.Sprintf("txwork: message %d of %d: %v", e.Index+1, e.Count, e.Err)
-}
-
+func (e *MessageError) Error() string { return input.Refusal("message", e.Index, e.Count, e.Err) }
 func (e *MessageError) Unwrap() error { return e.Err }
 
 // check refuses the first message that the table could not hold. The core would refuse it too, but it sees
@@ -52,7 +40,7 @@ func (o *Outbox) checkMessage(m Message) error {
 		workqueue.CheckSize("key", len(m.Key), MaxKey),
 		workqueue.CheckSize("dedup key", len(m.DedupKey), MaxDedupKey),
 		workqueue.CheckSize("payload", len(m.Payload), o.maxPayload),
-		workqueue.CheckSize("headers", headerSize(m.Headers), MaxHeaders),
+		workqueue.CheckSize("headers", input.HeaderSize(m.Headers), MaxHeaders),
 		o.table.Check(o.row(m, alone)),
 	)
 }
@@ -69,17 +57,4 @@ func checkID(seen map[uuid.UUID]int, i int, id uuid.UUID) error {
 	return nil
 }
 
-func checkTopic(topic string) error {
-	if topic == "" {
-		return workqueue.Invalid("topic", "is empty")
-	}
-	return workqueue.FirstError(workqueue.CheckSize("topic", len(topic), MaxTopic), workqueue.CheckText("topic", topic))
-}
-
-func headerSize(headers map[string]string) int {
-	size := 0
-	for name, value := range headers {
-		size += len(name) + len(value)
-	}
-	return size
-}
+func checkTopic(topic string) error { return input.Name("topic", topic, MaxTopic) }

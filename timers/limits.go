@@ -24,7 +24,3 @@ const (
 	// ReservedPrefix begins the keys of occurrences of schedules, which Set refuses.
 	ReservedPrefix = "schedule/"
 )
-
-// maxPayloadLimit is what MaxPayload may be set to: PostgreSQL takes 1 GiB in one message, and text doubles
-// a payload.
-const maxPayloadLimit = 256 << 20

@@ -3,6 +3,7 @@ package timers
 import (
 	"time"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 )
@@ -52,11 +53,5 @@ func (o Options) spec() workqueue.Spec {
 }
 
 func (o Options) maxPayload() (int, error) {
-	switch {
-	case o.MaxPayload == 0:
-		return DefaultMaxPayload, nil
-	case o.MaxPayload < 0 || o.MaxPayload > maxPayloadLimit:
-		return 0, workqueue.Invalid("max payload", "is %d bytes, it must be between 1 and %d, or 0 for the default", o.MaxPayload, maxPayloadLimit)
-	}
-	return o.MaxPayload, nil
+	return input.PayloadLimit("max payload", o.MaxPayload, DefaultMaxPayload)
 }

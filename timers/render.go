@@ -2,9 +2,9 @@ package timers
 
 import (
 	"embed"
-	"strings"
 	"text/template"
 
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -18,39 +18,28 @@ type statements struct{ set, cancel, get, list, live string }
 
 func render(spec workqueue.Spec) statements {
 	v := newView(spec)
+	statement := func(file string) string { return sqltext.Statement(sqlTemplates, file, v) }
 	return statements{
-		set:    v.execute("set"),
-		cancel: v.execute("cancel"),
-		get:    v.execute("get"),
-		list:   v.execute("list"),
-		live:   v.execute("live"),
+		set:    statement("set"),
+		cancel: statement("cancel"),
+		get:    statement("get"),
+		list:   statement("list"),
+		live:   statement("live"),
 	}
 }
 
 // view is what the templates see of a Spec, whose names have been validated.
 type view struct {
-	Schema, Table, Channel string
-	MaxAttempts, MaxKey    int
+	Schema, Table, Announce string
+	MaxAttempts, MaxKey     int
 }
 
 func newView(spec workqueue.Spec) view {
-	v := view{Schema: spec.Schema, MaxAttempts: spec.MaxAttempts, MaxKey: MaxKey, Channel: "'" + spec.Name() + "'"}
+	v := view{Schema: spec.Schema, MaxAttempts: spec.MaxAttempts, MaxKey: MaxKey, Announce: spec.Announce()}
 	if v.Schema == "" {
 		v.Schema = workqueue.DefaultSchema
 	}
 	v.Schema = `"` + v.Schema + `"`
 	v.Table = v.Schema + `."` + spec.Table + `"`
 	return v
-}
-
-// NowMicros is what workers are notified with: the earliest due time that the transaction can have written.
-func (v view) NowMicros() string { return "(extract(epoch FROM now()) * 1000000)::bigint::text" }
-
-// execute renders a file. The files are embedded, so a failure is a defect of this package.
-func (v view) execute(file string) string {
-	var b strings.Builder
-	if err := sqlTemplates.ExecuteTemplate(&b, file+".sql", v); err != nil {
-		panic(err)
-	}
-	return strings.TrimSpace(b.String())
 }

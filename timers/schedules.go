@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/internal/payload"
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
@@ -177,7 +178,7 @@ func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []p
 		rows[i] = newRow(t.timer(o.Key), o.Nominal, o.DueAt, o.Schedule)
 	}
 	written := 0
-	for chunk := range chunks(rows, func(r workqueue.NewRow) int { return len(r.Values[2].([]byte)) + headerSize(r.Headers) }) {
+	for chunk := range input.Chunks(rows, func(r workqueue.NewRow) int { return len(r.Values[2].([]byte)) + input.HeaderSize(r.Headers) }) {
 		inserted, err := s.timers.table.Insert(ctx, tx, chunk...)
 		if err != nil {
 			return 0, err

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/propagation"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -30,7 +31,7 @@ func (t *Timers) Set(ctx context.Context, tx workqueue.Tx, timers ...Timer) ([]u
 		return nil, err
 	}
 	ids := make(map[string]uuid.UUID, len(timers))
-	for chunk := range chunks(distinct(timers), Timer.size) {
+	for chunk := range input.Chunks(distinct(timers), Timer.size) {
 		if err := t.setChunk(ctx, tx, chunk, ids); err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package timers
 import (
 	"time"
 
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/periodic"
 )
@@ -42,8 +43,8 @@ func DDL(schema string) (up, down string, err error) {
 		return "", "", err
 	}
 	v := newView(Spec(schema))
-	up = coreUp + "\n" + v.execute("table") + "\n\n" + scheduleUp
-	down = scheduleDown + "\n" + coreDown + "\n" + v.execute("table_down") + "\n"
+	up = coreUp + "\n" + sqltext.Execute(sqlTemplates, "table", v) + "\n\n" + scheduleUp
+	down = scheduleDown + "\n" + coreDown + "\n" + sqltext.Execute(sqlTemplates, "table_down", v) + "\n"
 	return up, down, nil
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -46,7 +47,7 @@ func (t Timer) payload() []byte {
 	return t.Payload
 }
 
-func (t Timer) size() int { return len(t.Payload) + headerSize(t.Headers) }
+func (t Timer) size() int { return len(t.Payload) + input.HeaderSize(t.Headers) }
 
 // An Info is a timer as the table has it. Times are the database's.
 type Info struct {

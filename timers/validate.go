@@ -1,11 +1,10 @@
 package timers
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -17,17 +16,7 @@ type TimerError struct {
 	Err   error
 }
 
-func (e *TimerError) Error() string {
-	var invalid *workqueue.InvalidError
-	switch {
-	case e.Count == 1:
-		return e.Err.Error()
-	case errors.As(e.Err, &invalid):
-		return fmt.Sprintf("txwork: timer %d of %d: %s %s", e.Index+1, e.Count, invalid.Field, invalid.Reason)
-	}
-	return fmt.Sprintf("txwork: timer %d of %d: %v", e.Index+1, e.Count, e.Err)
-}
-
+func (e *TimerError) Error() string { return input.Refusal("timer", e.Index, e.Count, e.Err) }
 func (e *TimerError) Unwrap() error { return e.Err }
 
 // check refuses the first timer that the table could not hold, before anything is written.
@@ -54,17 +43,12 @@ func (t *Timers) checkTimer(timer Timer) error {
 func (t *Timers) checkContent(timer Timer) error {
 	return workqueue.FirstError(
 		workqueue.CheckSize("payload", len(timer.Payload), t.maxPayload),
-		workqueue.CheckSize("headers", headerSize(timer.Headers), MaxHeaders),
+		workqueue.CheckSize("headers", input.HeaderSize(timer.Headers), MaxHeaders),
 		t.table.Check(newRow(timer, timer.FireAt, timer.FireAt, nil)),
 	)
 }
 
-func checkKey(key string) error {
-	if key == "" {
-		return workqueue.Invalid("key", "is empty")
-	}
-	return workqueue.FirstError(workqueue.CheckSize("key", len(key), MaxKey), workqueue.CheckText("key", key))
-}
+func checkKey(key string) error { return input.Name("key", key, MaxKey) }
 
 func checkReserved(key string) error {
 	if strings.HasPrefix(key, ReservedPrefix) {
@@ -73,12 +57,7 @@ func checkReserved(key string) error {
 	return nil
 }
 
-func checkTopic(topic string) error {
-	if topic == "" {
-		return workqueue.Invalid("topic", "is empty")
-	}
-	return workqueue.FirstError(workqueue.CheckSize("topic", len(topic), MaxTopic), workqueue.CheckText("topic", topic))
-}
+func checkTopic(topic string) error { return input.Name("topic", topic, MaxTopic) }
 
 // checkTime refuses what cannot have been meant. A negative delay is more likely a subtraction that went
 // wrong than a wish for now; a deadline that may have passed is a FireAt.
@@ -92,14 +71,6 @@ func checkTime(timer Timer) error {
 		return workqueue.Invalid("after", "is set, and so is FireAt: one of them says when")
 	}
 	return nil
-}
-
-func headerSize(headers map[string]string) int {
-	size := 0
-	for name, value := range headers {
-		size += len(name) + len(value)
-	}
-	return size
 }
 
 func newRow(t Timer, fireAt, dueAt time.Time, schedule any) workqueue.NewRow {

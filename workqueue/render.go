@@ -135,9 +135,8 @@ func (v view) Channel() string { return "'" + v.spec.channel() + "'" }
 // MaxDelayMicros is the longest delay, in microseconds.
 func (v view) MaxDelayMicros() int64 { return maxDelay.Microseconds() }
 
-// NowMicros is the notification's payload: the earliest due time that the announcing transaction can
-// have written, so that a claim cursor which is already past it can move back.
-func (v view) NowMicros() string { return "(extract(epoch FROM now()) * 1000000)::bigint::text" }
+// Announce is the call that wakes the table's workers, see [Spec.Announce].
+func (v view) Announce() string { return v.spec.Announce() }
 
 // RedriveWaits tells whether a redriven row waits.
 func (v view) RedriveWaits() string {

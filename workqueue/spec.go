@@ -275,6 +275,14 @@ func (s Spec) Name() string {
 // channel is the LISTEN channel on which inserts into the table are announced.
 func (s Spec) channel() string { return s.Name() }
 
+// Announce is the SQL call that wakes the table's workers when its transaction commits, for the statements of a
+// domain that make rows claimable. Its payload is the transaction's start in microseconds: no row that the
+// transaction makes claimable is due earlier, so a claim cursor that is past that time can move back to it.
+// PostgreSQL folds equal notifications of a transaction into one.
+func (s Spec) Announce() string {
+	return "pg_notify('" + s.channel() + "', (extract(epoch FROM now()) * 1000000)::bigint::text)"
+}
+
 // quote makes an identifier safe to stand in a statement. Validate has refused everything that would
 // need escaping, so this keeps reserved words usable.
 func quote(name string) string { return `"` + name + `"` }

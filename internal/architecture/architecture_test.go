@@ -13,13 +13,13 @@ const module = "github.com/txwork/txwork/"
 // mayImport lists, for each public package, the packages of ours that it may depend on, directly or not.
 var mayImport = map[string][]string{
 	"workqueue":              nil,
-	"workqueue/gate":         {"workqueue"},
-	"workqueue/join":         {"workqueue"},
+	"workqueue/gate":         {"workqueue", "internal/sqltext"},
+	"workqueue/join":         {"workqueue", "internal/sqltext"},
 	"workqueue/topics":       nil,
 	"workqueue/codec":        nil,
 	"workqueue/codec/aesgcm": {"workqueue/codec"},
 	"txworktest":             {"workqueue", "migrations", "internal/pgschema", "internal/localpg"},
-	"workqueue/periodic":     {"workqueue", "schedule"},
+	"workqueue/periodic":     {"workqueue", "schedule", "internal/sqltext"},
 	"schedule":               nil,
 	"outbox":                 below,
 	"inbox":                  below,
@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 }
 
 // below is what a domain package may depend on: what two of them need lives there.
-var below = []string{"internal/payload", "workqueue", "workqueue/gate", "workqueue/join", "workqueue/topics", "workqueue/codec", "workqueue/periodic", "schedule"}
+var below = []string{"internal/input", "internal/payload", "internal/sqltext", "workqueue", "workqueue/gate", "workqueue/join", "workqueue/topics", "workqueue/codec", "workqueue/periodic", "schedule"}
 
 // application packages are those that end up in users' programs by way of their own imports.
 var application = []string{"workqueue", "outbox", "inbox", "timers", "timers/alarms", "jobs", "reaper"}

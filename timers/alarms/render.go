@@ -2,9 +2,9 @@ package alarms
 
 import (
 	"embed"
-	"strings"
 	"text/template"
 
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -24,20 +24,21 @@ type statements struct {
 
 func render(schema string) statements {
 	v := newView(schema)
+	statement := func(file string) string { return sqltext.Statement(sqlTemplates, file, v) }
 	return statements{
-		create:     v.execute("create"),
-		find:       v.execute("find"),
-		get:        v.execute("get"),
-		list:       v.execute("list"),
-		cancel:     v.execute("cancel"),
-		begin:      v.execute("begin"),
-		fired:      v.execute("fired"),
-		reschedule: v.execute("reschedule"),
-		retry:      v.execute("retry"),
-		failed:     v.execute("failed"),
-		skip:       v.execute("skip"),
-		revoked:    v.execute("revoked"),
-		stranded:   v.execute("stranded"),
+		create:     statement("create"),
+		find:       statement("find"),
+		get:        statement("get"),
+		list:       statement("list"),
+		cancel:     statement("cancel"),
+		begin:      statement("begin"),
+		fired:      statement("fired"),
+		reschedule: statement("reschedule"),
+		retry:      statement("retry"),
+		failed:     statement("failed"),
+		skip:       statement("skip"),
+		revoked:    statement("revoked"),
+		stranded:   statement("stranded"),
 	}
 }
 
@@ -48,7 +49,7 @@ func DDL(schema string) (up, down string, err error) {
 		return "", "", err
 	}
 	v := newView(schema)
-	return v.execute("table") + "\n", v.execute("table_down") + "\n", nil
+	return sqltext.Execute(sqlTemplates, "table", v) + "\n", sqltext.Execute(sqlTemplates, "table_down", v) + "\n", nil
 }
 
 // view is what the templates see. The schema's name has been validated.
@@ -67,13 +68,4 @@ func newView(schema string) view {
 		Prefix:      KeyPrefix,
 		MaxFailures: DefaultMaxFailures,
 	}
-}
-
-// execute renders a file. The files are embedded, so a failure is a defect of this package.
-func (v view) execute(file string) string {
-	var b strings.Builder
-	if err := sqlTemplates.ExecuteTemplate(&b, file+".sql", v); err != nil {
-		panic(err)
-	}
-	return strings.TrimSpace(b.String())
 }

@@ -42,6 +42,6 @@ WITH wanted AS MATERIALIZED (
     RETURNING t.id, t.key, t.status
 )
 SELECT w.ord, w.fire_at, c.id,
-       CASE WHEN c.status = 0 THEN pg_notify({{.Channel}}, {{.NowMicros}}) IS NOT NULL END AS told
+       CASE WHEN c.status = 0 THEN {{.Announce}} IS NOT NULL END AS told
 FROM wanted AS w
 LEFT JOIN changed AS c ON c.key = w.key

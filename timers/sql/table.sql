@@ -42,7 +42,7 @@ BEGIN
     NEW.rearm_payload := NULL;
     NEW.rearm_headers := NULL;
     NEW.rearm_max_attempts := NULL;
-    PERFORM pg_notify({{.Channel}}, {{.NowMicros}});
+    PERFORM {{.Announce}};
     RETURN NEW;
 END
 $txwork$;

@@ -4,9 +4,9 @@ import (
 	"embed"
 	"fmt"
 	"slices"
-	"strings"
 	"text/template"
 
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -42,27 +42,18 @@ func DDL(spec workqueue.Spec) (up, down string, err error) {
 		return "", "", workqueue.Invalid("gate", "is %q: a table with gates has %q there", spec.Gate, KeyColumn)
 	}
 	v := newView(spec)
-	return v.execute("gate.up.sql"), v.execute("gate.down.sql"), nil
+	return sqltext.Execute(templates, "gate.up", v) + "\n", sqltext.Execute(templates, "gate.down", v) + "\n", nil
 }
 
 // view is what the templates see of a Spec.
-type view struct{ schema, table string }
+type view struct{ schema, table, announce string }
 
 func newView(spec workqueue.Spec) view {
 	schema := spec.Schema
 	if schema == "" {
 		schema = workqueue.DefaultSchema
 	}
-	return view{schema, spec.Table}
-}
-
-// execute renders a template: the files are embedded, so a failure is a defect of this package.
-func (v view) execute(file string) string {
-	var b strings.Builder
-	if err := templates.ExecuteTemplate(&b, file, v); err != nil {
-		panic(err)
-	}
-	return strings.TrimSpace(b.String()) + "\n"
+	return view{schema, spec.Table, spec.Announce()}
 }
 
 // Table is the qualified name of the table.
@@ -74,11 +65,8 @@ func (v view) Named(suffix string) string { return fmt.Sprintf("%q.%q", v.schema
 // Constraint is the same without the schema, as constraints, triggers and new indexes are named.
 func (v view) Constraint(suffix string) string { return fmt.Sprintf("%q", v.table+"_"+suffix) }
 
-// Channel is the table's LISTEN channel as a literal.
-func (v view) Channel() string { return "'" + v.schema + "." + v.table + "'" }
-
-// NowMicros is the payload of the table's notifications.
-func (view) NowMicros() string { return "(extract(epoch FROM now()) * 1000000)::bigint::text" }
+// Announce wakes the table's workers.
+func (v view) Announce() string { return v.announce }
 
 // WriterLock is the advisory lock that the writers of a serial key hold until they commit.
 func (v view) WriterLock(key string) string { return v.lock(key, 1) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -144,7 +145,7 @@ func Lock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, gates ..
 	if len(keys) < 2 {
 		return nil
 	}
-	_, err := workqueue.Exec(ctx, tx, newView(table.Spec()).execute("lock.sql"), keys)
+	_, err := workqueue.Exec(ctx, tx, sqltext.Statement(templates, "lock", newView(table.Spec())), keys)
 	return err
 }
 

@@ -29,7 +29,10 @@ func (j *Joins) Add(ctx context.Context, tx workqueue.Tx, id uuid.UUID, members 
 	}
 	g := graph{edges: map[uuid.UUID][]uuid.UUID{}}
 	g.join(rows, members, continuations)
-	if err := workqueue.FirstError(checkKnown(rows, members), checkNoneOf(members, continuations), g.check(ctx, tx, j)); err != nil {
+	if err := workqueue.FirstError(checkKnown(rows, members), checkNoneOf(members, continuations)); err != nil {
+		return err
+	}
+	if err := g.check(ctx, tx, j); err != nil {
 		return err
 	}
 	return j.add(ctx, tx, id, rows, members)

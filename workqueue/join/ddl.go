@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -38,9 +39,9 @@ func DDL(spec workqueue.Spec) (up, down string, err error) {
 	}
 	parts := make([]string, len(schemaFiles))
 	for i, file := range schemaFiles {
-		parts[i] = v.execute(schemaTemplates, file)
+		parts[i] = sqltext.Execute(schemaTemplates, file, v)
 	}
-	return strings.Join(parts, "\n\n") + "\n", v.execute(schemaTemplates, "down") + "\n", nil
+	return strings.Join(parts, "\n\n") + "\n", sqltext.Execute(schemaTemplates, "down", v) + "\n", nil
 }
 
 // view is what the templates see of a Spec.
@@ -90,8 +91,8 @@ func (v view) Function(name string) string { return v.qualified("_join_" + name)
 // Named is a name that derives from the domain table's, quoted.
 func (v view) Named(suffix string) string { return fmt.Sprintf(`"%s_%s"`, v.spec.Table, suffix) }
 
-// Channel is where the domain table's workers listen, as a literal.
-func (v view) Channel() string { return "'" + v.spec.Name() + "'" }
+// Announce wakes the domain table's workers.
+func (v view) Announce() string { return v.spec.Announce() }
 
 // Notes is the setting in which a statement's settled members are noted, as a literal.
 func (v view) Notes() string { return "'txwork_join_notes." + v.spec.Name() + "'" }
@@ -109,19 +110,3 @@ var planSettings = []string{
 
 // Settings are the functions' settings.
 func (v view) Settings() string { return "SET " + strings.Join(planSettings, "\nSET ") }
-
-// execute renders a file. The files are embedded and every Spec is validated, so a failure is a defect of
-// this package.
-func (v view) execute(t *template.Template, file string) string {
-	var b strings.Builder
-	if err := t.ExecuteTemplate(&b, file+".sql", v); err != nil {
-		panic(err)
-	}
-	return strings.TrimSpace(b.String())
-}
-
-// statement renders a statement without its comment, which is for the reader of the file.
-func (v view) statement(file string) string {
-	lines := strings.Split(v.execute(statementTemplates, file), "\n")
-	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "--") }), "\n")
-}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -143,7 +144,7 @@ func Open(table *workqueue.Table) (*Joins, error) {
 	j := &Joins{table: table, view: v, statements: map[string]string{}}
 	for _, t := range statementTemplates.Templates() {
 		file := t.Name()[:len(t.Name())-len(".sql")]
-		j.statements[file] = v.statement(file)
+		j.statements[file] = sqltext.Statement(statementTemplates, file, v)
 	}
 	return j, nil
 }

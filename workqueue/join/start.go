@@ -27,7 +27,16 @@ func (j *Joins) Start(ctx context.Context, tx workqueue.Tx, joins ...Join) ([]uu
 	if err != nil {
 		return nil, err
 	}
-	if err := workqueue.FirstError(s.load(ctx, tx, j), s.checkRows(), s.checkTaken(ctx, tx, j), s.checkCycles(ctx, tx, j)); err != nil {
+	if err := s.load(ctx, tx, j); err != nil {
+		return nil, err
+	}
+	if err := s.checkRows(); err != nil {
+		return nil, err
+	}
+	if err := s.checkTaken(ctx, tx, j); err != nil {
+		return nil, err
+	}
+	if err := s.checkCycles(ctx, tx, j); err != nil {
 		return nil, err
 	}
 	return s.ids(), s.write(ctx, tx, j)

@@ -2,9 +2,9 @@ package periodic
 
 import (
 	"embed"
-	"strings"
 	"text/template"
 
+	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -19,31 +19,20 @@ type statements struct {
 }
 
 func render(spec workqueue.Spec) statements {
-	v := view{Table: `"` + spec.Schema + `"."` + spec.Table + `"`, Channel: "'" + spec.Name() + "'"}
+	v := view{Table: `"` + spec.Schema + `"."` + spec.Table + `"`, Announce: spec.Announce()}
+	statement := func(file string) string { return sqltext.Statement(sqlTemplates, file, v) }
 	return statements{
-		find:    v.execute("find"),
-		load:    v.execute("load"),
-		get:     v.execute("get"),
-		list:    v.execute("list"),
-		advance: v.execute("advance"),
-		put:     v.execute("put"),
-		pause:   v.execute("pause"),
-		resume:  v.execute("resume"),
-		remove:  v.execute("remove"),
+		find:    statement("find"),
+		load:    statement("load"),
+		get:     statement("get"),
+		list:    statement("list"),
+		advance: statement("advance"),
+		put:     statement("put"),
+		pause:   statement("pause"),
+		resume:  statement("resume"),
+		remove:  statement("remove"),
 	}
 }
 
 // view is what the statements see of a plan. [workqueue.Open] has validated the names.
-type view struct{ Table, Channel string }
-
-// NowMicros is what workers are notified with: the earliest due time that the transaction can have written.
-func (v view) NowMicros() string { return "(extract(epoch FROM now()) * 1000000)::bigint::text" }
-
-// execute renders a file. The files are embedded, so a failure is a defect of this package.
-func (v view) execute(file string) string {
-	var b strings.Builder
-	if err := sqlTemplates.ExecuteTemplate(&b, file+".sql", v); err != nil {
-		panic(err)
-	}
-	return strings.TrimSpace(b.String())
-}
+type view struct{ Table, Announce string }

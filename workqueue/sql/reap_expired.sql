@@ -23,4 +23,4 @@ WITH changed AS (
 SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
        (count(*) FILTER (WHERE changed.status = 3))::int AS failed
 FROM changed
-HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_notify({{.Channel}}, {{.NowMicros}}) IS NOT NULL ELSE true END
+HAVING CASE WHEN bool_or(changed.status = 0) THEN {{.Announce}} IS NOT NULL ELSE true END

@@ -17,6 +17,6 @@ WITH changed AS (
 ), told AS (
     SELECT array_agg(changed.id) AS ids
     FROM changed
-    HAVING CASE WHEN count(*) > 0 THEN pg_notify({{.Channel}}, {{.NowMicros}}) IS NOT NULL END
+    HAVING CASE WHEN count(*) > 0 THEN {{.Announce}} IS NOT NULL END
 )
 SELECT unnest(told.ids) AS id FROM told

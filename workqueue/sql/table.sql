@@ -64,7 +64,7 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
-    PERFORM pg_notify({{.Channel}}, {{.NowMicros}});
+    PERFORM {{.Announce}};
     RETURN NULL;
 END
 $txwork$;

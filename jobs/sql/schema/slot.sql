@@ -8,7 +8,7 @@ AS $txwork$
 BEGIN
     DELETE FROM {{.Slot}} AS s WHERE s.job_id = OLD.id;
     IF FOUND THEN
-        PERFORM {{.Notify}};
+        PERFORM {{.Announce}};
     END IF;
     RETURN NULL;
 END

@@ -50,7 +50,7 @@ BEGIN
         FOR UPDATE OF s SKIP LOCKED));
     GET DIAGNOSTICS given = ROW_COUNT;
     IF given > 0 THEN
-        PERFORM {{.Notify}};
+        PERFORM {{.Announce}};
     END IF;
     RETURN given;
 END

@@ -187,7 +187,7 @@ BEGIN
         END IF;
     END IF;
     IF n > 0 THEN
-        PERFORM pg_notify({{.Channel}}, {{.NowMicros}});
+        PERFORM {{.Announce}};
     END IF;
     RETURN n;
 END

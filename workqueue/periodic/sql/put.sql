@@ -23,4 +23,4 @@ WITH changed AS (
     WHERE t.id = $1
     RETURNING t.id
 )
-SELECT changed.id, pg_notify({{.Channel}}, {{.NowMicros}})::text FROM changed
+SELECT changed.id, {{.Announce}}::text FROM changed

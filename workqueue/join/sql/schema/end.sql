@@ -82,7 +82,7 @@ BEGIN
     {{- end}}
 
     IF 0 = ANY (states) THEN
-        PERFORM pg_notify({{.Channel}}, (extract(epoch FROM now()) * 1000000)::bigint::text);
+        PERFORM {{.Announce}};
     END IF;
     RETURN changed;
 END

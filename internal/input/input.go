@@ -1,0 +1,80 @@
+// Package input is what the domains share about what they are given: the limits of texts and payloads, how a call of
+// many is divided into statements, and how the one that is refused is told.
+package input
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Name reports whether a text can stand where one is required, at most limit bytes long.
+func Name(field, name string, limit int) error {
+	if name == "" {
+		return workqueue.Invalid(field, "is empty")
+	}
+	return workqueue.FirstError(workqueue.CheckSize(field, len(name), limit), workqueue.CheckText(field, name))
+}
+
+// HeaderSize is how many bytes the names and values of headers have together.
+func HeaderSize(headers map[string]string) int {
+	size := 0
+	for name, value := range headers {
+		size += len(name) + len(value)
+	}
+	return size
+}
+
+// maxPayload is what the limit of a payload may be set to. PostgreSQL takes at most 1 GiB in one message, and
+// database/sql carries bytes as hexadecimal text, which doubles them.
+const maxPayload = 256 << 20
+
+// PayloadLimit is an option that limits payloads, in bytes, or its default.
+func PayloadLimit(field string, given, fallback int) (int, error) {
+	switch {
+	case given == 0:
+		return fallback, nil
+	case given < 0 || given > maxPayload:
+		return 0, workqueue.Invalid(field, "is %d bytes, it must be between 1 and %d, or 0 for the default", given, maxPayload)
+	}
+	return given, nil
+}
+
+// Refusal is the text of the error about one of a call's items, such as message 2 of 5. A call of one needs no number.
+func Refusal(item string, index, count int, err error) string {
+	var invalid *workqueue.InvalidError
+	switch {
+	case count == 1:
+		return err.Error()
+	case errors.As(err, &invalid):
+		return fmt.Sprintf("txwork: %s %d of %d: %s %s", item, index+1, count, invalid.Field, invalid.Reason)
+	}
+	return fmt.Sprintf("txwork: %s %d of %d: %v", item, index+1, count, err)
+}
+
+// chunkBytes bounds one statement's payloads and headers, and with them what driver and server hold in memory at
+// once.
+const chunkBytes = 16 << 20
+
+// Chunks divides what is to be written into statements of at most [workqueue.MaxBatch] items; size is an item's, in
+// bytes.
+func Chunks[T any](all []T, size func(T) int) iter.Seq[[]T] {
+	return func(yield func([]T) bool) {
+		start, bytes := 0, 0
+		for i, item := range all {
+			n := size(item)
+			if i-start == workqueue.MaxBatch || i > start && bytes+n > chunkBytes {
+				if !yield(all[start:i]) {
+					return
+				}
+				start, bytes = i, 0
+			}
+			bytes += n
+		}
+		if start < len(all) {
+			yield(all[start:])
+		}
+	}
+}
