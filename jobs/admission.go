@@ -27,14 +27,14 @@ type rule struct {
 }
 
 // Bounded implements [workqueue.Admission]. As long as nobody knows, it is.
-func (r *rule) Bounded([]any) bool {
+func (r *rule) Bounded() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.bounded || time.Since(r.asked) >= askEvery
 }
 
 // Admit implements [workqueue.Admission].
-func (r *rule) Admit(ctx context.Context, tx pgx.Tx, _ []any, want int) (n int, again time.Duration, err error) {
+func (r *rule) Admit(ctx context.Context, tx pgx.Tx, want int) (n int, again time.Duration, err error) {
 	var seconds float64
 	var bounded bool
 	err = tx.QueryRow(ctx, r.client.statements.admit, r.queue, want).Scan(&n, &seconds, &bounded, nil)
@@ -51,7 +51,7 @@ func (r *rule) learn(bounded bool) {
 }
 
 // Claimed implements [workqueue.Admission].
-func (r *rule) Claimed(ctx context.Context, tx pgx.Tx, _ []any, ids []uuid.UUID) error {
+func (r *rule) Claimed(ctx context.Context, tx pgx.Tx, ids []uuid.UUID) error {
 	_, err := workqueue.Exec(ctx, workqueue.Pgx(tx), r.client.statements.take, r.queue, ids)
 	return err
 }

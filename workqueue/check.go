@@ -17,11 +17,12 @@ var (
 	maxDue = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 )
 
+// checkClaim checks a claim from one lane.
 func (t *Table) checkClaim(req claimRequest) error {
 	if req.owner == uuid.Nil {
 		return Invalid("owner token", "is the zero UUID: use NewOwnerToken, once for every claim")
 	}
-	return FirstError(t.checkLane(req.lanes), checkLease(req.lease), checkLimit(req.limit))
+	return FirstError(t.checkLane(req.lanes[0].values), checkLease(req.lease), checkLimit(req.limit))
 }
 
 // checkLanes checks the lanes that a worker is to serve.

@@ -12,14 +12,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// A claimRequest is one claim call.
+// A claimRequest is one claim call. Its lanes are read one after the other, each behind its own position, until
+// the limit is reached.
 type claimRequest struct {
 	owner  uuid.UUID
 	lease  time.Duration
 	limit  int
-	lanes  []any
-	after  position
+	lanes  []claimLane
 	target func() (body any, dest []any)
+}
+
+// A claimLane is the values of one lane, and where to begin in it.
+type claimLane struct {
+	values []any
+	after  position
 }
 
 // A position is a place in the claim index: the last row of an earlier claim. The zero value is the start.
@@ -34,17 +40,18 @@ func (p position) before(o position) bool {
 
 func (p position) isStart() bool { return p.due.IsZero() }
 
-// bound is the position's time as a parameter; the start lies before every time.
-func (p position) bound() any {
+// bound is the position's time as an element of an array; the start lies before every time.
+func (p position) bound() string {
 	if p.isStart() {
 		return "-infinity"
 	}
-	return p.due
+	return p.due.UTC().Format(microseconds)
 }
 
 // A claimedRow is a claimed row with its domain columns scanned into body.
 type claimedRow struct {
 	Row
+	lane       int // its place in the request's lanes
 	body       any
 	unreadable error // why body could not be filled
 }
@@ -52,19 +59,14 @@ type claimedRow struct {
 // claim returns the rows in claim order. They have committed when it returns.
 func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, error) {
 	var claimed []claimedRow
+	lanes := q.table.laneIndex(req.lanes)
 	err := q.exec.run(ctx, call{
 		statement: q.table.statements.claim,
-		args: q.table.laneArgs(map[string]any{
-			"owner_token": req.owner,
-			"lease":       interval(req.lease),
-			"batch_size":  req.limit,
-			"after_due":   req.after.bound(),
-			"after_id":    req.after.id,
-		}, req.lanes),
-		lazy:  true,
-		reset: func() { claimed = make([]claimedRow, 0, req.limit) },
+		args:      q.table.claimArgs(req),
+		lazy:      true,
+		reset:     func() { claimed = make([]claimedRow, 0, req.limit) },
 		row: func(scan func(...any) error) error {
-			row, err := scanClaimed(scan, req)
+			row, err := scanClaimed(scan, req, lanes)
 			claimed = append(claimed, row)
 			return err
 		},
@@ -73,14 +75,29 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, erro
 		return nil, err
 	}
 	slices.SortFunc(claimed, func(a, b claimedRow) int { // RETURNING has no order
-		return cmp.Or(a.DueAt.Compare(b.DueAt), bytes.Compare(a.ID[:], b.ID[:]))
+		return cmp.Or(a.lane-b.lane, a.DueAt.Compare(b.DueAt), bytes.Compare(a.ID[:], b.ID[:]))
 	})
 	return claimed, nil
 }
 
+func (t *Table) claimArgs(req claimRequest) map[string]any {
+	lanes := make([][]any, len(req.lanes))
+	due, ids := make([]string, len(req.lanes)), make([]uuid.UUID, len(req.lanes))
+	for i, lane := range req.lanes {
+		lanes[i], due[i], ids[i] = lane.values, lane.after.bound(), lane.after.id
+	}
+	return t.laneArgs(map[string]any{
+		"owner_token": req.owner,
+		"lease":       interval(req.lease),
+		"batch_size":  req.limit,
+		"after_due":   due,
+		"after_id":    ids,
+	}, lanes)
+}
+
 // scanClaimed reads a row. One whose columns do not fit their Go type is claimed all the same, with its
 // neighbours: it is marked, so that its delivery fails and no other.
-func scanClaimed(scan func(...any) error, req claimRequest) (claimedRow, error) {
+func scanClaimed(scan func(...any) error, req claimRequest, lanes laneIndex) (claimedRow, error) {
 	body, domain := req.target()
 	row := claimedRow{body: body}
 	row.Token = req.owner
@@ -90,8 +107,10 @@ func scanClaimed(scan func(...any) error, req claimRequest) (claimedRow, error) 
 	err := scan(append(dest, domain...)...)
 	if err != nil {
 		row.unreadable = fmt.Errorf("txwork: the row does not fit its Go type: %w", err)
-		err = scan(append(dest, untyped(len(domain))...)...)
+		domain = untyped(len(domain))
+		err = scan(append(dest, domain...)...)
 	}
+	row.lane = lanes.of(domain)
 	row.Headers = decodeHeaders(headers)
 	return row, err
 }
@@ -124,21 +143,6 @@ func decodeHeaders(encoded *string) map[string]string {
 		headers[k] = s
 	}
 	return headers
-}
-
-// laneArgs adds the lanes' values to a statement's arguments.
-func (t *Table) laneArgs(args map[string]any, lanes []any) map[string]any {
-	if args == nil {
-		args = map[string]any{}
-	}
-	for i, lane := range t.view.Lanes {
-		value, err := t.laneValue(i, lanes[i])
-		if err != nil {
-			value = lanes[i] // for the database to refuse
-		}
-		args[lane.Param] = value
-	}
-	return args
 }
 
 // anyTarget scans domain columns into values of whatever type the driver gives.

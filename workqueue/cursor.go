@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // Bounds of the time between two sweeps, and the share of its time that a claimer spends on them.
@@ -15,28 +13,29 @@ const (
 	sweepShare       = 40 // one part in 40
 )
 
-// A claimer claims from one lane, behind a cursor: it goes on after the last row that it claimed, so
-// that it reads neither the rows in flight nor the dead index entries which stand at the head of the
-// claim index, and which a long transaction keeps there.
+// A claimer claims from a worker's lanes, in each behind a cursor: it goes on after the last row that it claimed
+// there, so that it reads neither the rows in flight nor the dead index entries which stand at the head of
+// the claim index, and which a long transaction keeps there.
 //
-// The cursor is an optimisation and nothing else. A row may appear behind it: committed late, due in the
-// past, or returned without moving. A notification moves the cursor back to it; a sweep from the start
+// The cursors are an optimisation and nothing else. A row may appear behind one: committed late, due in the
+// past, or returned without moving. A notification moves them back to it; a sweep from the start
 // finds whatever no notification told of. The cost of a sweep, which grows with the dead entries,
 // stretches the time to the next one.
+//
+// claim and nextWake are called by one goroutine only.
 type claimer struct {
-	queue  *Queue
-	lease  time.Duration
-	lanes  []any
-	target func() (any, []any)
-
+	queue     *Queue
+	lease     time.Duration
+	target    func() (any, []any)
 	admission Admission // nil: every row may be claimed
 	begins    beginner  // of the transactions of the admission
-	askAgain  time.Time // when to ask the admission again; zero: it did not say
 
+	askAgain time.Time  // when to ask the admission again; zero: it did not say
 	askedDue *time.Time // when nextDue was last asked, by the database's clock
+	turn     int        // claims so far
 
 	mu            sync.Mutex
-	cursor        position
+	lanes         []*lane
 	notified      position // the earliest place notified of since the current claim began; zero: none
 	nextSweep     time.Time
 	sweepEvery    time.Duration
@@ -44,100 +43,72 @@ type claimer struct {
 	unswept       bool // rows may have been passed over since the last complete sweep
 }
 
+// A lane is one that a worker serves.
+type lane struct {
+	values []any
+	cursor position
+}
+
+// newClaimer is of a worker's lanes, the most urgent first.
+func newClaimer(w *Worker, begins beginner) *claimer {
+	c := &claimer{queue: w.queue, lease: w.options.Lease, target: w.target, admission: w.options.Admission, begins: begins}
+	for _, values := range w.options.Lanes {
+		c.lanes = append(c.lanes, &lane{values: values})
+	}
+	if len(c.lanes) == 0 {
+		c.lanes = []*lane{{}} // a table without lanes is one
+	}
+	return c
+}
+
 // claim takes up to limit rows. Fewer than limit means: nothing more that this claimer knows of.
 func (c *claimer) claim(ctx context.Context, limit int) ([]claimedRow, error) {
-	req := claimRequest{owner: NewOwnerToken(), lease: c.lease, limit: limit, lanes: c.lanes, target: c.target}
+	lanes := c.order()
 	start := time.Now()
-	req.after = c.begin(start)
+	cursors, swept := c.begin(start, lanes)
+	req := claimRequest{owner: NewOwnerToken(), lease: c.lease, limit: limit, lanes: cursors, target: c.target}
 	rows, err := c.admitted(ctx, &req)
 	if err == nil {
-		c.advance(req, rows, time.Since(start))
+		c.advance(lanes, rows, swept, len(rows) == req.limit, time.Since(start))
 	}
 	return rows, err
 }
 
-// A beginner opens transactions: a pool, or a transaction of the application, whose are savepoints.
-type beginner interface {
-	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
-}
-
-// savepoints begins transactions inside one of the application.
-type savepoints struct{ tx pgx.Tx }
-
-func (s savepoints) BeginTx(ctx context.Context, _ pgx.TxOptions) (pgx.Tx, error) {
-	return s.tx.Begin(ctx)
-}
-
-// admitted claims what the admission lets pass, in one transaction with its bookkeeping. A panic of the
-// admission is an error, as other lanes may have given rows already.
-func (c *claimer) admitted(ctx context.Context, req *claimRequest) (rows []claimedRow, err error) {
-	defer recoverTo(&err)
-	c.askAgain = time.Time{}
-	if c.admission == nil || !c.admission.Bounded(c.lanes) {
-		return c.queue.claim(ctx, *req)
-	}
-	err = pgx.BeginTxFunc(ctx, c.begins, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		n, again, err := c.admission.Admit(ctx, tx, c.lanes, req.limit)
-		if err != nil {
-			return err
-		}
-		if again > 0 && n < req.limit {
-			c.askAgain = time.Now().Add(again)
-		}
-		if n <= 0 {
-			return nil
-		}
-		req.limit = min(n, req.limit)
-		rows, err = (&Queue{table: c.queue.table, exec: executorOf(tx, c.begins)}).claim(ctx, *req)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		return c.admission.Claimed(ctx, tx, c.lanes, rowIDs(rows))
-	})
-	if err != nil {
-		return nil, err
-	}
-	return rows, nil
-}
-
-// admissionDue tells how long until the admission is to be asked again; negative: it did not say.
-func (c *claimer) admissionDue() time.Duration {
-	if c.askAgain.IsZero() {
-		return -1
-	}
-	return max(time.Until(c.askAgain), 0)
-}
-
-func (c *claimer) begin(now time.Time) position {
+// begin tells where a claim begins in each lane, and whether it is a sweep.
+func (c *claimer) begin(now time.Time, lanes []*lane) (cursors []claimLane, sweep bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.notified = position{}
-	if !now.Before(c.nextSweep) {
-		return position{}
+	sweep = !now.Before(c.nextSweep)
+	cursors = make([]claimLane, len(lanes))
+	for i, l := range lanes {
+		cursors[i].values = l.values
+		if !sweep {
+			cursors[i].after = l.cursor
+		}
 	}
-	return c.cursor
+	return cursors, sweep
 }
 
-func (c *claimer) advance(req claimRequest, rows []claimedRow, took time.Duration) {
+// advance moves the cursors behind what a claim brought, in claim order. A full one may have left something.
+func (c *claimer) advance(lanes []*lane, rows []claimedRow, swept, full bool, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	swept := req.after.isStart()
 	if swept {
 		cost := min(took, c.lastSweepTook) // one that was slow by accident, a reconnect, says nothing
 		c.lastSweepTook = took
 		c.sweepEvery = min(max(sweepShare*cost, minSweepInterval), maxSweepInterval)
 		c.nextSweep = time.Now().Add(c.sweepEvery)
 	}
-	c.unswept = !swept || len(rows) == req.limit
-	if len(rows) > 0 {
-		last := rows[len(rows)-1]
-		c.cursor = position{last.DueAt, last.ID}
-		c.moveBack(c.notified)
+	c.unswept = !swept || full
+	for _, row := range rows {
+		lanes[row.lane].cursor = position{row.DueAt, row.ID}
 	}
+	c.moveBack(c.notified)
 }
 
-// rewind moves the cursor back so that the next claim sees rows due at that time. A claim under way may
-// have read its snapshot before they were committed, so it does not move the cursor past them again.
+// rewind moves the cursors back so that the next claim sees rows due at that time. A claim under way may
+// have read its snapshot before they were committed, so it does not move a cursor past them again.
 func (c *claimer) rewind(due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,8 +120,13 @@ func (c *claimer) rewind(due time.Time) {
 }
 
 func (c *claimer) moveBack(p position) {
-	if !p.isStart() && p.before(c.cursor) {
-		c.cursor = p
+	if p.isStart() {
+		return
+	}
+	for _, l := range c.lanes {
+		if p.before(l.cursor) {
+			l.cursor = p
+		}
 	}
 }
 
@@ -161,10 +137,37 @@ func (c *claimer) sweepNow() {
 	c.nextSweep = time.Time{}
 }
 
+// nextWake tells when the next row of any lane is due, when a sweep may find what a cursor has passed
+// over, or when the admission is to be asked again, whichever is first.
+func (c *claimer) nextWake(ctx context.Context) (*Wake, error) {
+	next, err := c.nextDue(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, in := range []time.Duration{c.sweepDue(), c.admissionDue()} {
+		if in >= 0 {
+			next = earlier(next, &Wake{In: in})
+		}
+	}
+	return next, nil
+}
+
+// earlier is the first of two wakes, of which either may be missing.
+func earlier(a, b *Wake) *Wake {
+	if a == nil || b != nil && b.In < a.In {
+		return b
+	}
+	return a
+}
+
 // nextDue tells when the next row is due. It begins where it ended the time before, and so leaves no gap
-// between what a claim sees and what it sees itself. It is called by one goroutine only.
+// between what a claim sees and what it sees itself.
 func (c *claimer) nextDue(ctx context.Context) (*Wake, error) {
-	next, asked, err := c.queue.nextDue(ctx, c.askedDue, c.lanes)
+	values := make([][]any, len(c.lanes))
+	for i, l := range c.lanes {
+		values[i] = l.values
+	}
+	next, asked, err := c.queue.nextDue(ctx, c.askedDue, values)
 	if err == nil {
 		c.askedDue = &asked
 	}

@@ -15,20 +15,25 @@ func rowsDue(due ...time.Time) []claimedRow {
 	return rows
 }
 
+// claimerAt is of one lane, with its cursor there.
+func claimerAt(p position) *claimer { return &claimer{lanes: []*lane{{cursor: p}}} }
+
 // claimed plays one claim that brought the rows.
 func (c *claimer) claimed(limit int, took time.Duration, rows []claimedRow) (after position) {
-	req := claimRequest{limit: limit, after: c.begin(time.Now())}
-	c.advance(req, rows, took)
-	return req.after
+	lanes, swept := c.begin(time.Now(), c.lanes)
+	c.advance(c.lanes, rows, swept, len(rows) == limit, took)
+	return lanes[0].after
 }
 
-func (c *claimer) at(due time.Time) bool { return c.cursor.due.Equal(due) }
+func (c *claimer) cursor() position { return c.lanes[0].cursor }
+
+func (c *claimer) at(due time.Time) bool { return c.cursor().due.Equal(due) }
 
 var noon = time.Date(2025, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func TestCursorGoesOnAfterTheLastRow(t *testing.T) {
 	t.Parallel()
-	c := &claimer{}
+	c := claimerAt(position{})
 	if after := c.claimed(2, 0, rowsDue(noon, noon.Add(time.Second))); !after.isStart() {
 		t.Errorf("the first claim started after %v", after)
 	}
@@ -37,37 +42,39 @@ func TestCursorGoesOnAfterTheLastRow(t *testing.T) {
 		t.Errorf("the second claim started after %v", after)
 	}
 	if !c.at(noon.Add(time.Second)) {
-		t.Errorf("a claim of nothing moved the cursor to %v", c.cursor)
+		t.Errorf("a claim of nothing moved the cursor to %v", c.cursor())
 	}
 }
 
 func TestCursorMovesBackToWhatWasNotifiedOf(t *testing.T) {
 	t.Parallel()
-	c := &claimer{cursor: position{due: noon, id: uuid.New()}, nextSweep: time.Now().Add(time.Hour)}
+	c := claimerAt(position{due: noon, id: uuid.New()})
+	c.nextSweep = time.Now().Add(time.Hour)
 	c.rewind(noon.Add(time.Minute))
 	if !c.at(noon) {
-		t.Errorf("a notification of later rows moved the cursor to %v", c.cursor)
+		t.Errorf("a notification of later rows moved the cursor to %v", c.cursor())
 	}
 	c.rewind(noon.Add(-time.Minute))
 	c.rewind(noon.Add(-time.Second))
-	if !c.at(noon.Add(-time.Minute)) || c.cursor.id != uuid.Nil {
-		t.Errorf("the cursor is at %v, want the earliest notified", c.cursor)
+	if !c.at(noon.Add(-time.Minute)) || c.cursor().id != uuid.Nil {
+		t.Errorf("the cursor is at %v, want the earliest notified", c.cursor())
 	}
 }
 
 // A claim under way may have read its snapshot before the notified rows were there.
 func TestCursorIsNotMovedPastANotificationDuringAClaim(t *testing.T) {
 	t.Parallel()
-	c := &claimer{cursor: position{due: noon}, nextSweep: time.Now().Add(time.Hour)}
-	req := claimRequest{limit: 10, after: c.begin(time.Now())}
+	c := claimerAt(position{due: noon})
+	c.nextSweep = time.Now().Add(time.Hour)
+	c.begin(time.Now(), c.lanes)
 	c.rewind(noon.Add(-time.Minute))
-	c.advance(req, rowsDue(noon.Add(time.Minute)), 0)
+	c.advance(c.lanes, rowsDue(noon.Add(time.Minute)), false, false, 0)
 	if !c.at(noon.Add(-time.Minute)) {
-		t.Errorf("the cursor is at %v, past the rows that were notified during the claim", c.cursor)
+		t.Errorf("the cursor is at %v, past the rows that were notified during the claim", c.cursor())
 	}
 	c.claimed(10, 0, rowsDue(noon.Add(2*time.Minute)))
 	if !c.at(noon.Add(2 * time.Minute)) {
-		t.Errorf("an old notification still holds the cursor at %v", c.cursor)
+		t.Errorf("an old notification still holds the cursor at %v", c.cursor())
 	}
 }
 
@@ -75,7 +82,7 @@ func TestCursorIsNotMovedPastANotificationDuringAClaim(t *testing.T) {
 // an idle worker would never rest.
 func TestCursorSweepsOnlyWhatItMayHavePassedOver(t *testing.T) {
 	t.Parallel()
-	c := &claimer{cursor: position{due: noon}}
+	c := claimerAt(position{due: noon})
 	c.claimed(10, 0, nil)
 	if in := c.sweepDue(); in >= 0 {
 		t.Errorf("after a complete sweep another is due in %v", in)
@@ -104,7 +111,7 @@ func TestCursorSweepsOnlyWhatItMayHavePassedOver(t *testing.T) {
 // connect would keep late rows waiting for a minute.
 func TestCursorSweepIntervalFollowsTheCost(t *testing.T) {
 	t.Parallel()
-	c := &claimer{}
+	c := claimerAt(position{})
 	sweep := func(took time.Duration) time.Duration {
 		c.sweepNow()
 		c.claimed(10, took, nil)
@@ -128,5 +135,26 @@ func TestCursorSweepIntervalFollowsTheCost(t *testing.T) {
 	sweep(0)
 	if every := sweep(0); every != minSweepInterval {
 		t.Errorf("sweeps that cost nothing come every %v", every)
+	}
+}
+
+// What a claim brought moves the cursor of its own lane only: another may hold earlier rows.
+func TestEachLaneHasItsCursor(t *testing.T) {
+	t.Parallel()
+	c := claimerAt(position{})
+	c.lanes = append(c.lanes, &lane{})
+	rows := rowsDue(noon, noon.Add(time.Second))
+	rows[1].lane = 1
+	c.claimed(10, 0, rows)
+	for i, want := range []time.Time{noon, noon.Add(time.Second)} {
+		if got := c.lanes[i].cursor.due; !got.Equal(want) {
+			t.Errorf("the cursor of lane %d is at %v, want %v", i, got, want)
+		}
+	}
+	c.rewind(noon.Add(-time.Second))
+	for i, l := range c.lanes {
+		if !l.cursor.due.Equal(noon.Add(-time.Second)) {
+			t.Errorf("a notification, which names no lane, left the cursor of lane %d at %v", i, l.cursor.due)
+		}
 	}
 }

@@ -165,12 +165,12 @@ func (v view) claimFunction() sqlFunction {
 		},
 		expression: map[string]string{
 			"owner_token": "$1", "lease": "make_interval(secs => $2)", "batch_size": "$3",
-			"after_due": "'-infinity'", "after_id": "'00000000-0000-0000-0000-000000000000'",
+			"after_due": "ARRAY['-infinity']", "after_id": "ARRAY['00000000-0000-0000-0000-000000000000']",
 		},
 	}
 	for i, lane := range v.Lanes {
 		f.params = append(f.params, sqlParam{name: lane.Quoted, typ: lane.Type})
-		f.expression[lane.Param] = fmt.Sprintf("$%d", i+4)
+		f.expression[lane.Param] = fmt.Sprintf("ARRAY[$%d]", i+4)
 	}
 	return f
 }

@@ -109,17 +109,11 @@ func (d *Drain) maintain(ctx context.Context) (swept int, err error) {
 // batch claims from every lane, in their order, runs the handlers and settles what they returned.
 func (d *Drain) batch(ctx context.Context, limit int) (int, error) {
 	w := d.worker
-	set := newLaneSet(w.options.Lanes, func(lane []any) *claimer {
-		return &claimer{queue: w.queue, lease: w.options.Lease, lanes: lane, target: w.target, admission: w.options.Admission, begins: w.beginner()}
-	})
-	set.turn = d.turn
+	c := newClaimer(w, w.beginner())
+	c.turn = d.turn
 	d.turn++
 	start := w.clock()
-	var rows []claimedRow
-	err := w.within(context.WithoutCancel(ctx), w.options.Lease/3, func(ctx context.Context) (err error) { // see Worker.claim
-		rows, err = w.claimFrom(ctx, set, limit)
-		return err
-	})
+	rows, err := w.claim(ctx, c, limit)
 	deliveries := w.deliveries(ctx, rows, start)
 	settled := d.handle(context.WithoutCancel(ctx), deliveries)
 	return len(rows), errors.Join(err, settled)

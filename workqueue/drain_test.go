@@ -174,11 +174,11 @@ func TestDrainUnderDispatchers(t *testing.T) {
 // admits lets every row pass.
 type admits struct{}
 
-func (admits) Bounded([]any) bool { return true }
-func (admits) Admit(_ context.Context, _ pgx.Tx, _ []any, want int) (int, time.Duration, error) {
+func (admits) Bounded() bool { return true }
+func (admits) Admit(_ context.Context, _ pgx.Tx, want int) (int, time.Duration, error) {
 	return want, 0, nil
 }
-func (admits) Claimed(context.Context, pgx.Tx, []any, []uuid.UUID) error { return nil }
+func (admits) Claimed(context.Context, pgx.Tx, []uuid.UUID) error { return nil }
 
 func TestDrainInATransactionKeepsItsAdmissionInIt(t *testing.T) {
 	t.Parallel()

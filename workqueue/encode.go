@@ -74,6 +74,9 @@ func arrayLiteral[T any](values []T) string {
 	return b.String()
 }
 
+// microseconds is a time in text, as exact as PostgreSQL holds it.
+const microseconds = "2006-01-02T15:04:05.999999Z07:00"
+
 func writeElement(b *strings.Builder, v any) {
 	switch v := v.(type) {
 	case nil:
@@ -89,7 +92,7 @@ func writeElement(b *strings.Builder, v any) {
 	case []byte:
 		b.WriteString(`"\\x` + hex.EncodeToString(v) + `"`)
 	case time.Time:
-		b.WriteString(`"` + v.UTC().Format("2006-01-02T15:04:05.999999Z07:00") + `"`)
+		b.WriteString(`"` + v.UTC().Format(microseconds) + `"`)
 	case bool:
 		b.WriteString(strconv.FormatBool(v))
 	case uuid.UUID:

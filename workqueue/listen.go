@@ -103,14 +103,14 @@ func (w *Worker) notified(payload string) {
 		w.missedNotifications()
 		return
 	}
-	w.lanes.rewind(time.UnixMicro(micros))
+	w.claimer.rewind(time.UnixMicro(micros))
 	w.sweeper.want()
 	w.poll.Wake()
 }
 
 // missedNotifications looks for whatever may have been announced while nobody listened.
 func (w *Worker) missedNotifications() {
-	w.lanes.sweepNow()
+	w.claimer.sweepNow()
 	w.sweeper.want()
 	w.poll.Wake()
 	w.cancelsSeen.Add(1)

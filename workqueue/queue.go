@@ -78,7 +78,7 @@ func NewOwnerToken() uuid.UUID { return uuid.New() }
 // A table with lanes needs a value for each, in the order of Spec.Lanes. With [Table.In] the claim
 // holds once the transaction commits: start no work before.
 func (q *Queue) Claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]Row, error) {
-	req := claimRequest{owner: owner, lease: lease, limit: limit, lanes: lanes, target: q.table.anyTarget}
+	req := claimRequest{owner: owner, lease: lease, limit: limit, lanes: []claimLane{{values: lanes}}, target: q.table.anyTarget}
 	if err := q.table.checkClaim(req); err != nil {
 		return nil, err
 	}
@@ -248,9 +248,9 @@ func (q *Queue) NextWakeAt(ctx context.Context) (*Wake, error) {
 	return q.wake(ctx, q.table.statements.nextWake, nil)
 }
 
-// nextDue tells the first due time that was still to come when it was asked before, and when it was
+// nextDue tells the first due time of the lanes that was still to come when it was asked before, and when it was
 // asked now; both by the database's clock.
-func (q *Queue) nextDue(ctx context.Context, since *time.Time, lanes []any) (next *Wake, asked time.Time, err error) {
+func (q *Queue) nextDue(ctx context.Context, since *time.Time, lanes [][]any) (next *Wake, asked time.Time, err error) {
 	err = q.exec.run(ctx, call{
 		statement: q.table.statements.nextDue,
 		args:      q.table.laneArgs(map[string]any{"since": since}, lanes),

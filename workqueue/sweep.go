@@ -101,14 +101,14 @@ func (s *sweeper) end(now time.Time, took time.Duration, full bool) {
 	s.wanted = s.wanted || full
 }
 
-// sweep calls the table's sweeps if it is time. Should one fail, what can be claimed is claimed all the same.
-func (w *Worker) sweep(ctx context.Context) {
+// sweep calls the table's sweeps if it is time, and returns how many rows they changed. Should one fail, what can be
+// claimed is claimed all the same.
+func (w *Worker) sweep(ctx context.Context) (n int) {
 	if len(w.table.spec.Sweeps) == 0 || w.sweeper.in(time.Now()) > 0 {
-		return
+		return 0
 	}
 	w.sweeper.begin()
 	start := time.Now()
-	var n int
 	err := w.within(context.WithoutCancel(ctx), w.callLimit(), func(ctx context.Context) (err error) {
 		n, err = w.queue.Sweep(ctx, sweepLimit)
 		return err
@@ -117,4 +117,5 @@ func (w *Worker) sweep(ctx context.Context) {
 	if err != nil {
 		w.logError(err)
 	}
+	return n
 }

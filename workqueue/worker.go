@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,7 +110,7 @@ type Worker struct {
 
 	system  *pgxpool.Pool // the worker's own: no handler can starve it
 	queue   *Queue
-	lanes   *laneSet
+	claimer *claimer
 	sweeper sweeper
 	poll    *Poll
 	flow    *flow
@@ -202,9 +201,7 @@ func (w *Worker) open(ctx context.Context) error {
 	}
 	w.system = system
 	w.queue = w.table.On(system)
-	w.lanes = newLaneSet(w.options.Lanes, func(lane []any) *claimer {
-		return &claimer{queue: w.queue, lease: w.options.Lease, lanes: lane, target: w.target, admission: w.options.Admission, begins: system}
-	})
+	w.claimer = newClaimer(w, system)
 	w.settler = newSettler(w)
 	w.settle = w.settler.add
 	return nil
@@ -326,8 +323,7 @@ func (w *Worker) Process(ctx context.Context) (int, error) {
 			return total, nil // stopping
 		}
 		start, cancels := time.Now(), w.cancelsSeen.Load()
-		w.sweep(ctx)
-		rows, err := w.claim(ctx, want)
+		rows, err := w.claim(ctx, w.claimer, want)
 		if ctx.Err() != nil {
 			w.flow.close() // stopping: nothing of this claim is to be started
 		}
@@ -336,7 +332,8 @@ func (w *Worker) Process(ctx context.Context) (int, error) {
 			w.renewNow() // it may have been one of these rows
 		}
 		total += len(rows)
-		if err != nil || len(rows) < want {
+		found := w.sweep(ctx) // after the claim: what is claimable already does not wait for it
+		if err != nil || len(rows) < want && found == 0 {
 			return total, err
 		}
 	}
@@ -344,23 +341,13 @@ func (w *Worker) Process(ctx context.Context) (int, error) {
 
 // claim finishes what it began when ctx is cancelled: to break off would leave rows claimed by nobody
 // until their lease ends. It gives up in time for the lease to be of use.
-func (w *Worker) claim(ctx context.Context, limit int) (rows []claimedRow, err error) {
+func (w *Worker) claim(ctx context.Context, c *claimer, limit int) (rows []claimedRow, err error) {
 	err = w.within(context.WithoutCancel(ctx), w.options.Lease/3, func(ctx context.Context) error {
-		rows, err = w.claimFrom(ctx, w.lanes, limit)
-		return err
-	})
-	return rows, err
-}
-
-func (w *Worker) claimFrom(ctx context.Context, set *laneSet, limit int) ([]claimedRow, error) {
-	return set.claim(limit, func(c *claimer, limit int) ([]claimedRow, error) { return w.claimLane(ctx, c, limit) })
-}
-
-func (w *Worker) claimLane(ctx context.Context, c *claimer, limit int) (rows []claimedRow, err error) {
-	err = w.table.telemetry.transition(ctx, opClaim, limit, func(ctx context.Context) ([]uuid.UUID, error) {
-		rows, err = c.claim(ctx, limit)
-		linkProducers(ctx, rows)
-		return rowIDs(rows), err
+		return w.table.telemetry.transition(ctx, opClaim, limit, func(ctx context.Context) ([]uuid.UUID, error) {
+			rows, err = c.claim(ctx, limit)
+			linkProducers(ctx, rows)
+			return rowIDs(rows), err
+		})
 	})
 	return rows, err
 }
@@ -391,7 +378,7 @@ func (w *Worker) deliveries(ctx context.Context, rows []claimedRow, claimedAt in
 func (w *Worker) NextWakeAt(ctx context.Context) (*Wake, error) {
 	var next *Wake
 	err := w.within(ctx, w.callLimit(), func(ctx context.Context) (err error) {
-		next, err = w.lanes.nextWake(ctx)
+		next, err = w.claimer.nextWake(ctx)
 		return err
 	})
 	if err != nil || len(w.table.spec.Sweeps) == 0 {
@@ -457,8 +444,7 @@ func (w *Worker) noteSettled(o *Outcome) {
 
 // bounded tells whether a settle may make room for a claim.
 func (w *Worker) bounded() bool {
-	a := w.options.Admission
-	return a != nil && slices.ContainsFunc(w.options.Lanes, a.Bounded)
+	return w.options.Admission != nil && w.options.Admission.Bounded()
 }
 
 // stored is an outcome's cause as it goes into the table.

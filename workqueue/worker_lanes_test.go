@@ -76,20 +76,17 @@ func TestLanesThatAWorkerCannotServe(t *testing.T) {
 }
 
 // quota admits rows for as long as its row in the database has some left.
-type quota struct {
-	again   time.Duration
-	bounded string
-}
+type quota struct{ again time.Duration }
 
-func (q quota) Bounded(lane []any) bool { return lane[0] == q.bounded }
+func (quota) Bounded() bool { return true }
 
-func (q quota) Admit(ctx context.Context, tx pgx.Tx, _ []any, want int) (int, time.Duration, error) {
+func (q quota) Admit(ctx context.Context, tx pgx.Tx, want int) (int, time.Duration, error) {
 	var left int
 	err := tx.QueryRow(ctx, "SELECT n FROM quota FOR UPDATE").Scan(&left)
 	return min(left, want), q.again, err
 }
 
-func (q quota) Claimed(ctx context.Context, tx pgx.Tx, _ []any, ids []uuid.UUID) error {
+func (quota) Claimed(ctx context.Context, tx pgx.Tx, ids []uuid.UUID) error {
 	_, err := tx.Exec(ctx, "UPDATE quota SET n = n - $1", len(ids))
 	return err
 }
@@ -98,32 +95,72 @@ func TestAdmissionBoundsClaims(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: byTopic})
 	r.exec("CREATE TABLE quota AS SELECT 7 AS n")
-	bounded := r.insertMany("bounded", 20)
-	free := r.insertMany("free", 20)
+	ids := r.insertMany("a", 20)
 	for range 3 { // share the quota
 		r.start(workqueue.WorkerOptions{
-			Lanes: lanes("bounded", "free"), Admission: quota{again: 20 * time.Millisecond, bounded: "bounded"}, PollInterval: time.Hour,
+			Lanes: lanes("a", "b"), Admission: quota{again: 20 * time.Millisecond}, PollInterval: time.Hour,
 		}, ackAll)
 	}
-	r.awaitStatus(workqueue.Done, free...)
-	r.eventually("the quota is used up", func() bool { return r.count("topic = 'bounded' AND status = 2") == 7 })
-	if n := r.count("topic = 'bounded' AND attempts > 0"); n != 7 {
-		t.Errorf("%d bounded rows were claimed, the quota was 7", n)
+	r.eventually("the quota is used up", func() bool { return r.count("status = 2") == 7 })
+	if n := r.count("attempts > 0"); n != 7 {
+		t.Errorf("%d rows were claimed, the quota was 7", n)
 	}
 	r.exec("UPDATE quota SET n = 100") // and nobody is told
-	r.awaitStatus(workqueue.Done, bounded...)
+	r.awaitStatus(workqueue.Done, ids...)
 }
 
 func TestFailedAdmissionClaimsNothing(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, rigOptions{spec: byTopic})
-	ids := r.insertMany("bounded", 3)
-	free := r.insertMany("free", 3)
-	r.start(workqueue.WorkerOptions{Lanes: lanes("bounded", "free"), Admission: quota{bounded: "bounded"}}, ackAll)
+	r := newRig(t, rigOptions{})
+	ids := r.insertMany("a", 3)
+	r.start(workqueue.WorkerOptions{Admission: quota{}}, ackAll)
 	r.eventually("the error is logged", func() bool { return strings.Contains(r.Logs.String(), "42P01") })
-	r.awaitStatus(workqueue.Done, free...)
-	if n := r.count("topic = 'bounded' AND attempts = 0"); n != len(ids) {
+	if n := r.count("attempts = 0"); n != len(ids) {
 		t.Errorf("%d of %d rows are untouched", n, len(ids))
+	}
+}
+
+// The lanes of one claim, whatever their type: rows come lane by lane, and no more than the limit.
+func TestLanesOfEveryType(t *testing.T) {
+	t.Parallel()
+	moment := time.Date(2025, 1, 1, 12, 0, 0, 123456000, time.UTC)
+	for typ, values := range map[string][2]any{
+		"bigint": {int64(2), int64(1)}, "boolean": {true, false}, "bytea": {[]byte("b"), []byte("a")}, "date": {moment, moment.AddDate(0, 0, -1)},
+		"double precision": {2.5, 1.5}, "integer": {2, 1}, "numeric": {"2.5", "1.5"}, "smallint": {int16(2), int16(1)},
+		"text": {"b", "a"}, "timestamptz": {moment, moment.Add(-time.Microsecond)}, "uuid": {uuid.UUID{2}, uuid.UUID{1}},
+	} {
+		t.Run(typ, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) {
+				s.Columns = append(s.Columns, workqueue.Column{Name: "lane", Type: typ, NotNull: true})
+				s.Lanes = []string{"lane"}
+			}})
+			insert := func(n int, value any) {
+				for range n {
+					r.insertRows(workqueue.NewRow{Values: []any{fmt.Sprint(value), "", value}})
+				}
+			}
+			insert(3, values[1]) // due before those of the first lane
+			insert(3, values[0])
+			r.exec("VACUUM ANALYZE notes")
+			var order orderOf
+			domain := workqueue.Domain[note]{Table: r.Table, Fields: func(n *note) []any { return append(r.Domain.Fields(n), new(any)) }}
+			w, err := workqueue.NewWorker(r.Pool, domain, order.handle, workqueue.WorkerOptions{Concurrency: 1, Lanes: [][]any{{values[0]}, {values[1]}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := w.Drain()
+			for _, limit := range []int{2, 2, 1, 1} {
+				d.Limit = limit
+				r.process(d, limit)
+			}
+			want := fmt.Sprint(values[0])
+			for i, topic := range order.topics {
+				if (topic == want) != (i < 3) {
+					t.Fatalf("handled in the order %v", order.topics)
+				}
+			}
+		})
 	}
 }
 
@@ -220,20 +257,18 @@ func TestBadBackoffOfTheRowsOwn(t *testing.T) {
 // panics is an admission with a defect.
 type panics struct{ quota }
 
-func (panics) Admit(context.Context, pgx.Tx, []any, int) (int, time.Duration, error) {
+func (panics) Admit(context.Context, pgx.Tx, int) (int, time.Duration, error) {
 	panic("no admission")
 }
 
-func TestPanickingAdmissionLosesNoRowOfOtherLanes(t *testing.T) {
+func TestPanickingAdmissionClaimsNothing(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, rigOptions{spec: byTopic})
-	free := r.insertMany("free", 3)
-	r.insertMany("bounded", 3)
-	r.start(workqueue.WorkerOptions{Lanes: lanes("free", "bounded"), Admission: panics{quota{bounded: "bounded"}}}, ackAll)
-	r.awaitStatus(workqueue.Done, free...)
+	r := newRig(t, rigOptions{})
+	r.insertMany("a", 3)
+	r.start(workqueue.WorkerOptions{Admission: panics{}}, ackAll)
 	r.eventually("the panic is logged", func() bool { return strings.Contains(r.Logs.String(), "no admission") })
-	if n := r.count("attempts > 1"); n != 0 {
-		t.Errorf("%d rows had to be claimed again", n)
+	if n := r.count("attempts > 0"); n != 0 {
+		t.Errorf("%d rows were claimed", n)
 	}
 }
 

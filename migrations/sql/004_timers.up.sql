@@ -98,16 +98,21 @@ SET status = 1,
     owner_token = $1::uuid,
     locked_until = clock_timestamp() + make_interval(secs => $2)::interval
 WHERE t.ctid = ANY (ARRAY(
-    SELECT r.ctid
-    FROM "{{schema}}"."timers" AS r
-    WHERE r.completed_at IS NULL
-      AND NOT r.waiting
-      AND r.status = 0
-      AND r.due_at <= now()
-      AND (r.due_at, r.id) > ('-infinity'::timestamptz, '00000000-0000-0000-0000-000000000000'::uuid)
-    ORDER BY r.due_at, r.id
-    LIMIT $3::int
-    FOR NO KEY UPDATE SKIP LOCKED))
+    SELECT c.ctid
+    FROM unnest(ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[])
+        AS l (after_due, after_id)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid
+        FROM "{{schema}}"."timers" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 0
+          AND r.due_at <= now()
+          AND (r.due_at, r.id) > (l.after_due, l.after_id)
+        ORDER BY r.due_at, r.id
+        LIMIT $3::int
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT $3::int))
 RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."key", t."topic", t."payload", t."fire_at", t."generation", t."schedule"
 )
 SELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id;
@@ -527,16 +532,21 @@ SET status = 1,
     owner_token = $1::uuid,
     locked_until = clock_timestamp() + make_interval(secs => $2)::interval
 WHERE t.ctid = ANY (ARRAY(
-    SELECT r.ctid
-    FROM "{{schema}}"."timers_schedule" AS r
-    WHERE r.completed_at IS NULL
-      AND NOT r.waiting
-      AND r.status = 0
-      AND r.due_at <= now()
-      AND (r.due_at, r.id) > ('-infinity'::timestamptz, '00000000-0000-0000-0000-000000000000'::uuid)
-    ORDER BY r.due_at, r.id
-    LIMIT $3::int
-    FOR NO KEY UPDATE SKIP LOCKED))
+    SELECT c.ctid
+    FROM unnest(ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[])
+        AS l (after_due, after_id)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid
+        FROM "{{schema}}"."timers_schedule" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 0
+          AND r.due_at <= now()
+          AND (r.due_at, r.id) > (l.after_due, l.after_id)
+        ORDER BY r.due_at, r.id
+        LIMIT $3::int
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT $3::int))
 RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."name", t."expr", t."zone", t."misfire", t."cap", t."grace", t."overlap", t."jitter", t."template", t."paused", t."next_at", t."last_at", t."buffered_at", t."fired", t."skipped"
 )
 SELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id;

@@ -111,18 +111,23 @@ SET status = 1,
     owner_token = $1::uuid,
     locked_until = clock_timestamp() + make_interval(secs => $2)::interval
 WHERE t.ctid = ANY (ARRAY(
-    SELECT r.ctid
-    FROM "{{schema}}"."jobs" AS r
-    WHERE r.completed_at IS NULL
-      AND NOT r.waiting
-      AND r.status = 0
-      AND r.due_at <= now()
-      AND (r.due_at, r.id) > ('-infinity'::timestamptz, '00000000-0000-0000-0000-000000000000'::uuid)
-      AND r."queue" = $4::text
-      AND r."priority" = $5::smallint
-    ORDER BY r."queue", r."priority", r.due_at, r.id
-    LIMIT $3::int
-    FOR NO KEY UPDATE SKIP LOCKED))
+    SELECT c.ctid
+    FROM unnest(ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[], ARRAY[$4]::text[], ARRAY[$5]::smallint[])
+        AS l (after_due, after_id, c2, c3)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid
+        FROM "{{schema}}"."jobs" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 0
+          AND r.due_at <= now()
+          AND (r.due_at, r.id) > (l.after_due, l.after_id)
+          AND r."queue" = l.c2
+          AND r."priority" = l.c3
+        ORDER BY r."queue", r."priority", r.due_at, r.id
+        LIMIT $3::int
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT $3::int))
 RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."kind", t."queue", t."priority", t."args", t."unique_key", t."unique_states", t."schedule", t."slot", t."trail", t."progress", t."progress_note", t."output", t."joined", t."gate_key", t."gate_limit", t."gate_policy", t."gate_rate", t."gate_burst", t."gate_seq"
 )
 SELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id;
@@ -1661,16 +1666,21 @@ SET status = 1,
     owner_token = $1::uuid,
     locked_until = clock_timestamp() + make_interval(secs => $2)::interval
 WHERE t.ctid = ANY (ARRAY(
-    SELECT r.ctid
-    FROM "{{schema}}"."jobs_schedule" AS r
-    WHERE r.completed_at IS NULL
-      AND NOT r.waiting
-      AND r.status = 0
-      AND r.due_at <= now()
-      AND (r.due_at, r.id) > ('-infinity'::timestamptz, '00000000-0000-0000-0000-000000000000'::uuid)
-    ORDER BY r.due_at, r.id
-    LIMIT $3::int
-    FOR NO KEY UPDATE SKIP LOCKED))
+    SELECT c.ctid
+    FROM unnest(ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[])
+        AS l (after_due, after_id)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid
+        FROM "{{schema}}"."jobs_schedule" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 0
+          AND r.due_at <= now()
+          AND (r.due_at, r.id) > (l.after_due, l.after_id)
+        ORDER BY r.due_at, r.id
+        LIMIT $3::int
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT $3::int))
 RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."name", t."expr", t."zone", t."misfire", t."cap", t."grace", t."overlap", t."jitter", t."template", t."paused", t."next_at", t."last_at", t."buffered_at", t."fired", t."skipped"
 )
 SELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id;

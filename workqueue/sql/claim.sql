@@ -1,4 +1,6 @@
 -- Ready -> InProgress. Locks only the rows that it takes and waits for nobody (SKIP LOCKED).
+-- Lanes are read in the order in which they are given, each behind its own cursor, until the claim is full:
+-- one statement however many they are, and no row of a lane is read that is not taken.
 -- The array is computed once, so the limit holds; its rows are then fetched by ctid, with no key
 -- look-up. A row that changed between snapshot and lock is locked but not returned: the next sweep
 -- finds it. status = 0 is a literal because a parameter would hide the index from a generic plan.
@@ -9,18 +11,23 @@ SET status = 1,
     owner_token = @owner_token::uuid,
     locked_until = clock_timestamp() + @lease::interval
 WHERE t.ctid = ANY (ARRAY(
-    SELECT r.ctid
-    FROM {{.Table}} AS r
-    WHERE r.completed_at IS NULL
-      AND NOT r.waiting
-      AND r.status = 0
-      AND r.due_at <= now()
-      AND (r.due_at, r.id) > (@after_due::timestamptz, @after_id::uuid)
-      {{- range .Lanes}}
-      AND r.{{.Quoted}} = @{{.Param}}::{{.Type}}
-      {{- end}}
-    ORDER BY {{range .Lanes}}r.{{.Quoted}}, {{end}}r.due_at, r.id
-    LIMIT @batch_size::int
-    FOR NO KEY UPDATE SKIP LOCKED))
+    SELECT c.ctid
+    FROM unnest(@after_due::timestamptz[], @after_id::uuid[]{{range .Lanes}}, @{{.Param}}::{{.Bind}}[]{{end}})
+        AS l (after_due, after_id{{range .Lanes}}, {{.Alias}}{{end}})
+    CROSS JOIN LATERAL (
+        SELECT r.ctid
+        FROM {{.Table}} AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 0
+          AND r.due_at <= now()
+          AND (r.due_at, r.id) > (l.after_due, l.after_id)
+          {{- range .Lanes}}
+          AND r.{{.Quoted}} = l.{{.Alias}}{{if .Cast}}::{{.Type}}{{end}}
+          {{- end}}
+        ORDER BY {{range .Lanes}}r.{{.Quoted}}, {{end}}r.due_at, r.id
+        LIMIT @batch_size::int
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT @batch_size::int))
 RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers
     {{- range .Columns}}, t.{{.Quoted}}{{end}}

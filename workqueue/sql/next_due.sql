@@ -1,10 +1,10 @@
--- How long until the next row that was not due yet when this was last asked, and when it was asked now. The
--- last time lies before the last claim, so a row that has become due since that claim is seen here;
+-- How long until the next row of the lanes that was not due yet when this was last asked, and when it was asked
+-- now. The last time lies before the last claim, so a row that has become due since that claim is seen here;
 -- one that a claim left, because somebody holds it locked, is seen once. Starts there in the claim
 -- index, so neither the backlog nor dead entries behind it cost anything.
-SELECT now() AS asked_at, extract(epoch FROM d.due_at - clock_timestamp())::float8 AS seconds, d.due_at
-FROM (SELECT) AS always
-LEFT JOIN LATERAL (
+SELECT now() AS asked_at, extract(epoch FROM min(d.due_at) - clock_timestamp())::float8 AS seconds, min(d.due_at) AS due_at
+FROM {{if .Lanes}}unnest({{range $i, $l := .Lanes}}{{if $i}}, {{end}}@{{$l.Param}}::{{$l.Bind}}[]{{end}}) AS l ({{range $i, $l := .Lanes}}{{if $i}}, {{end}}{{$l.Alias}}{{end}}){{else}}(SELECT) AS l{{end}}
+CROSS JOIN LATERAL (
     SELECT r.due_at
     FROM {{.Table}} AS r
     WHERE r.completed_at IS NULL
@@ -12,8 +12,8 @@ LEFT JOIN LATERAL (
       AND r.status = 0
       AND r.due_at > least(@since::timestamptz, now())
       {{- range .Lanes}}
-      AND r.{{.Quoted}} = @{{.Param}}::{{.Type}}
+      AND r.{{.Quoted}} = l.{{.Alias}}{{if .Cast}}::{{.Type}}{{end}}
       {{- end}}
     ORDER BY {{range .Lanes}}r.{{.Quoted}}, {{end}}r.due_at, r.id
     LIMIT 1
-) AS d ON true
+) AS d

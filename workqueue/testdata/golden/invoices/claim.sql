@@ -11,16 +11,21 @@ SET status = 1,
     owner_token = $1::uuid,
     locked_until = clock_timestamp() + $2::interval
 WHERE t.ctid = ANY (ARRAY(
-    SELECT r.ctid
-    FROM "billing"."invoices" AS r
-    WHERE r.completed_at IS NULL
-      AND NOT r.waiting
-      AND r.status = 0
-      AND r.due_at <= now()
-      AND (r.due_at, r.id) > ($3::timestamptz, $4::uuid)
-      AND r."region" = $5::text
-      AND r."priority" = $6::smallint
-    ORDER BY r."region", r."priority", r.due_at, r.id
-    LIMIT $7::int
-    FOR NO KEY UPDATE SKIP LOCKED))
+    SELECT c.ctid
+    FROM unnest($3::timestamptz[], $4::uuid[], $5::text[], $6::smallint[])
+        AS l (after_due, after_id, c1, c2)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid
+        FROM "billing"."invoices" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 0
+          AND r.due_at <= now()
+          AND (r.due_at, r.id) > (l.after_due, l.after_id)
+          AND r."region" = l.c1
+          AND r."priority" = l.c2
+        ORDER BY r."region", r."priority", r.due_at, r.id
+        LIMIT $7::int
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT $7::int))
 RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."region", t."priority", t."amount", t."order", t."due";

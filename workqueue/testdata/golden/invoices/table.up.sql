@@ -93,18 +93,23 @@ SET status = 1,
     owner_token = $1::uuid,
     locked_until = clock_timestamp() + make_interval(secs => $2)::interval
 WHERE t.ctid = ANY (ARRAY(
-    SELECT r.ctid
-    FROM "billing"."invoices" AS r
-    WHERE r.completed_at IS NULL
-      AND NOT r.waiting
-      AND r.status = 0
-      AND r.due_at <= now()
-      AND (r.due_at, r.id) > ('-infinity'::timestamptz, '00000000-0000-0000-0000-000000000000'::uuid)
-      AND r."region" = $4::text
-      AND r."priority" = $5::smallint
-    ORDER BY r."region", r."priority", r.due_at, r.id
-    LIMIT $3::int
-    FOR NO KEY UPDATE SKIP LOCKED))
+    SELECT c.ctid
+    FROM unnest(ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[], ARRAY[$4]::text[], ARRAY[$5]::smallint[])
+        AS l (after_due, after_id, c1, c2)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid
+        FROM "billing"."invoices" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 0
+          AND r.due_at <= now()
+          AND (r.due_at, r.id) > (l.after_due, l.after_id)
+          AND r."region" = l.c1
+          AND r."priority" = l.c2
+        ORDER BY r."region", r."priority", r.due_at, r.id
+        LIMIT $3::int
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT $3::int))
 RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."region", t."priority", t."amount", t."order", t."due"
 )
 SELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id;

@@ -9,14 +9,19 @@ SET status = 1,
     owner_token = $1::uuid,
     locked_until = clock_timestamp() + $2::interval
 WHERE t.ctid = ANY (ARRAY(
-    SELECT r.ctid
-    FROM "txwork"."outbox" AS r
-    WHERE r.completed_at IS NULL
-      AND NOT r.waiting
-      AND r.status = 0
-      AND r.due_at <= now()
-      AND (r.due_at, r.id) > ($3::timestamptz, $4::uuid)
-    ORDER BY r.due_at, r.id
-    LIMIT $5::int
-    FOR NO KEY UPDATE SKIP LOCKED))
+    SELECT c.ctid
+    FROM unnest($3::timestamptz[], $4::uuid[])
+        AS l (after_due, after_id)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid
+        FROM "txwork"."outbox" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 0
+          AND r.due_at <= now()
+          AND (r.due_at, r.id) > (l.after_due, l.after_id)
+        ORDER BY r.due_at, r.id
+        LIMIT $5::int
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT $5::int))
 RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."topic", t."key", t."payload", t."dedup_key";

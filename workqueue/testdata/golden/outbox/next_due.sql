@@ -1,7 +1,7 @@
 -- $1 since
-SELECT now() AS asked_at, extract(epoch FROM d.due_at - clock_timestamp())::float8 AS seconds, d.due_at
-FROM (SELECT) AS always
-LEFT JOIN LATERAL (
+SELECT now() AS asked_at, extract(epoch FROM min(d.due_at) - clock_timestamp())::float8 AS seconds, min(d.due_at) AS due_at
+FROM (SELECT) AS l
+CROSS JOIN LATERAL (
     SELECT r.due_at
     FROM "txwork"."outbox" AS r
     WHERE r.completed_at IS NULL
@@ -10,4 +10,4 @@ LEFT JOIN LATERAL (
       AND r.due_at > least($1::timestamptz, now())
     ORDER BY r.due_at, r.id
     LIMIT 1
-) AS d ON true;
+) AS d;
