@@ -27,6 +27,7 @@ and indexes, no queues, priorities and limits, so compare it with other queues t
 		flags.BoolVar(&w.DeleteOnAck, "delete-on-ack", false, "rows of the core that are deleted when done, in the place of jobs")
 		flags.BoolVar(&w.HoldSnapshot, "hold-snapshot", false, "hold a transaction open meanwhile, as a long report does: vacuum can remove nothing")
 		flags.IntVar(&w.Workers, "workers", 1, "workers, all in this process")
+		flags.IntVar(&w.Concurrency, "concurrency", workqueue.DefaultConcurrency, "handlers of each worker")
 		flags.Var(&fail, "fail", "share of jobs whose first attempt fails; they are done 100 ms later")
 		payloadFlag(cmd, &w.Payload)
 		return func() (bench.Workload, error) {
@@ -35,6 +36,7 @@ and indexes, no queues, priorities and limits, so compare it with other queues t
 				between("jobs", w.Jobs, 1, bench.MaxJobs),
 				between("payload", w.Payload, 0, bench.MaxPayload),
 				between("workers", w.Workers, 1, bench.MaxWorkers),
+				between("concurrency", w.Concurrency, 1, bench.MaxConcurrency),
 			)
 		}
 	})

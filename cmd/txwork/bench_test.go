@@ -25,7 +25,7 @@ type benchResult struct {
 
 // What every result has, what those with latencies have, and what those with claims have.
 var (
-	benchAlways    = []string{"workload", "interrupted", "jobs", "lost", "seconds", "jobs_per_second", "wal_bytes_per_job", "client_cpu_us_per_job", "dead_tuples", "commits_per_job", "settings"}
+	benchAlways    = []string{"workload", "interrupted", "jobs", "lost", "seconds", "jobs_per_second", "wal_bytes_per_job", "client_cpu_us_per_job", "client_memory_bytes", "dead_tuples", "commits_per_job", "settings"}
 	benchLatencies = []string{"p50_ms", "p95_ms", "p99_ms", "max_ms"}
 	benchClaims    = []string{"hot_share"}
 	benchSettings  = []string{"server_version", "fsync", "synchronous_commit", "private_server", "cores"}
@@ -39,10 +39,10 @@ func TestBench(t *testing.T) {
 		fields [][]string
 	}{
 		"drain --jobs 300": {300, [][]string{benchClaims, {"per_second"}}},
-		"drain --jobs 300 --delete-on-ack --hold-snapshot":         {300, [][]string{benchClaims, benchLatencies}},
-		"drain --jobs 200 --fail 10% --workers 2 --payload 0":      {200, [][]string{benchClaims}},
-		"drain --jobs 50 --delete-on-ack --fail 0.5 --payload 999": {50, [][]string{benchClaims}},
-		"enqueue --jobs 100 --batch 7 --connections 3":             {100, [][]string{benchLatencies}},
+		"drain --jobs 300 --delete-on-ack --hold-snapshot":                     {300, [][]string{benchClaims, benchLatencies}},
+		"drain --jobs 200 --fail 10% --workers 2 --concurrency 90 --payload 0": {200, [][]string{benchClaims}},
+		"drain --jobs 50 --delete-on-ack --fail 0.5 --payload 999":             {50, [][]string{benchClaims}},
+		"enqueue --jobs 100 --batch 7 --connections 3":                         {100, [][]string{benchLatencies}},
 		"latency --count 3":                          {3, [][]string{benchLatencies, benchClaims}},
 		"steady --rate 50 --duration 1s":             {50, [][]string{benchLatencies, benchClaims}},
 		"timers --due 40 --within 1s":                {40, [][]string{benchLatencies, benchClaims, {"early"}}},

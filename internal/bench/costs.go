@@ -10,6 +10,8 @@ type Costs struct {
 	WALBytes  float64  `json:"wal_bytes_per_job"`
 	ServerCPU *float64 `json:"server_cpu_us_per_job,omitempty"` // of all processes of a private server
 	ClientCPU float64  `json:"client_cpu_us_per_job"`
+	// ClientMemory is the most that this process, with its producers and workers, held meanwhile.
+	ClientMemory uint64 `json:"client_memory_bytes"`
 	// HotShare is heap-only updates, which leave the indexes alone, by claim. All claims should be such updates, and
 	// no settle is; renewals of leases and what is noted about failed attempts can lift it a little above 1.
 	HotShare   *float64 `json:"hot_share,omitempty"`
@@ -22,17 +24,22 @@ type measurement struct {
 	lab    *lab
 	table  string
 	before counters
+	memory *memoryPeak
 }
 
 // begin reads the counters. No pool of the lab may be open.
 func (l *lab) begin(ctx context.Context, table string) (*measurement, error) {
 	before, err := l.read(ctx, table)
-	return &measurement{lab: l, table: table, before: before}, err
+	if err != nil {
+		return nil, err
+	}
+	return &measurement{lab: l, table: table, before: before, memory: watchMemory(ctx)}, nil
 }
 
 // end reads the counters again, also when ctx has ended, and divides. Claims is how many there were; 0 if that is
 // not of interest. The pools of the lab are closed.
 func (m *measurement) end(ctx context.Context, jobs, claims int64) (*Costs, error) {
+	memory := m.memory.stop()
 	ctx, cancel := aftermath(ctx)
 	defer cancel()
 	after, err := m.lab.read(ctx, m.table)
@@ -43,8 +50,8 @@ func (m *measurement) end(ctx context.Context, jobs, claims int64) (*Costs, erro
 	c := &Costs{
 		WALBytes:   per(after.wal - m.before.wal),
 		ClientCPU:  per(microseconds(after.clientCPU - m.before.clientCPU)),
-		DeadTuples: after.dead,
-		Commits:    per(float64(after.commits - m.before.commits)),
+		DeadTuples: after.dead, ClientMemory: memory,
+		Commits: per(float64(after.commits - m.before.commits)),
 	}
 	if after.hasServer && m.before.hasServer {
 		cpu := per(microseconds(after.serverCPU - m.before.serverCPU))

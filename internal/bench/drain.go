@@ -11,7 +11,8 @@ import (
 type Drain struct {
 	Jobs         int64
 	Payload      int  // bytes
-	Workers      int  // each with the default options
+	Workers      int  // all in this process
+	Concurrency  int  // handlers of a worker; 0: the default
 	DeleteOnAck  bool // rows of the core that are deleted when they are done, in the place of jobs
 	HoldSnapshot bool // a transaction elsewhere holds back vacuum meanwhile
 	Fail         float64
@@ -58,9 +59,17 @@ func (d Drain) afterwards(ctx context.Context, l *lab, s store, r *Result) error
 
 func (d Drain) store(ctx context.Context, l *lab) (store, error) {
 	if d.DeleteOnAck {
-		return newDeletedStore(ctx, l)
+		s, err := newDeletedStore(ctx, l)
+		if err == nil {
+			s.options.Concurrency = d.Concurrency
+		}
+		return s, err
 	}
-	return newJobStore(ctx, l)
+	s, err := newJobStore(ctx, l)
+	if err == nil {
+		s.options.Concurrency = d.Concurrency
+	}
+	return s, err
 }
 
 func (d Drain) drain(ctx context.Context, l *lab, s store) (*Result, error) {

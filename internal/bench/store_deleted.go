@@ -10,7 +10,10 @@ import (
 )
 
 // deletedStore is a table of the core whose rows are deleted when they are done.
-type deletedStore struct{ rows *workqueue.Table }
+type deletedStore struct {
+	rows    *workqueue.Table
+	options workqueue.WorkerOptions
+}
 
 func newDeletedStore(ctx context.Context, l *lab) (*deletedStore, error) {
 	spec := workqueue.Spec{
@@ -28,7 +31,7 @@ func newDeletedStore(ctx context.Context, l *lab) (*deletedStore, error) {
 		return nil, err
 	}
 	rows, err := workqueue.Open(spec, l.telemetry())
-	return &deletedStore{rows}, err
+	return &deletedStore{rows: rows}, err
 }
 
 // A deletedBody is the columns.
@@ -67,7 +70,7 @@ func (s *deletedStore) worker(pool *pgxpool.Pool, handle handle) (runner, error)
 		}
 		return handle(p.number, c.Attempt)
 	}
-	return workqueue.NewWorker(pool, domain, handler, workqueue.WorkerOptions{})
+	return workqueue.NewWorker(pool, domain, handler, s.options)
 }
 
 func (s *deletedStore) done(ctx context.Context, l *lab, n int64) (int64, error) {

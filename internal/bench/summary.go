@@ -57,6 +57,7 @@ func (t *summary) costs(c *Costs) {
 		cpu = fmt.Sprintf("%.1f µs of the server, ", *c.ServerCPU) + cpu
 	}
 	t.line("CPU per job", "%s", cpu)
+	t.line("memory", "%.0f MiB of this process at most", float64(c.ClientMemory)/(1<<20))
 	if c.HotShare != nil {
 		t.line("heap-only", "%.3f updates a claim", *c.HotShare)
 	}
