@@ -24,18 +24,26 @@ func serverCPU(dir string) (time.Duration, bool) {
 	if err != nil {
 		return 0, false
 	}
-	own, ok := readStat(strconv.Itoa(postmaster))
-	if !ok {
-		return 0, false
+	for {
+		before, ok := readStat(strconv.Itoa(postmaster))
+		if !ok {
+			return 0, false
+		}
+		ticks := before.self + before.reaped + childrenTicks(postmaster)
+		if after, ok := readStat(strconv.Itoa(postmaster)); ok && after.reaped == before.reaped {
+			return time.Duration(ticks) * tick, true
+		} // else a child was reaped meanwhile, which may be missing or counted twice
 	}
-	ticks := own.self + own.reaped
+}
+
+func childrenTicks(postmaster int) (ticks int64) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		if s, ok := readStat(filepath.Base(filepath.Dir(path))); ok && s.parent == postmaster {
 			ticks += s.self
 		}
 	}
-	return time.Duration(ticks) * tick, true
+	return ticks
 }
 
 // A processStat is what /proc says of a process, in ticks.
