@@ -15,20 +15,20 @@ const (
 	slotSweep     = "slot_sweep" // the function <table>_slot_sweep
 )
 
-// ownColumns are the jobs' own, in the order of [columns].fields and [record].values.
+// ownColumns are the jobs' own, in the order of [record].values and, but for the internal ones, of [columns].fields.
 var ownColumns = []workqueue.Column{
 	{Name: "kind", Type: "text", NotNull: true},
 	{Name: "queue", Type: "text", NotNull: true},
 	{Name: "priority", Type: "smallint", NotNull: true},
 	{Name: "args", Type: "bytea", NotNull: true},
-	{Name: "unique_key", Type: "text"},        // NULL once the job has entered a state that does not hold it
-	{Name: "unique_states", Type: "smallint"}, // the ended states that hold it: one bit for each status
-	{Name: "schedule", Type: "text"},          // that wrote the job
-	{Name: "slot", Type: "boolean"},           // it counts against its queue's limit, see table jobs_slot
-	{Name: "trail", Type: "boolean"},          // it has attempts or steps on record
-	{Name: "progress", Type: "smallint"},      // per cent
-	{Name: "progress_note", Type: "text"},
-	{Name: "output", Type: "bytea"},
+	{Name: "unique_key", Type: "text", Internal: true},        // NULL once the job has entered a state that does not hold it
+	{Name: "unique_states", Type: "smallint", Internal: true}, // the ended states that hold it: one bit for each status
+	{Name: "schedule", Type: "text"},                          // that wrote the job
+	{Name: "slot", Type: "boolean", Internal: true},           // it counts against its queue's limit, see table jobs_slot
+	{Name: "trail", Type: "boolean"},                          // it has attempts or steps on record
+	{Name: "progress", Type: "smallint", Internal: true},      // per cent
+	{Name: "progress_note", Type: "text", Internal: true},
+	{Name: "output", Type: "bytea", Internal: true},
 	join.Column,
 }
 
@@ -80,32 +80,16 @@ func optional[T comparable](v T) any {
 	return v
 }
 
-var gateColumns = gate.Columns()
-
 // columns receive the domain columns of a claimed job.
 type columns struct {
-	kind, queue  string
-	priority     int16
-	args         []byte
-	uniqueKey    *string
-	uniqueStates *int16
-	schedule     *string
-	slot, trail  *bool
-	progress     *int16
-	progressNote *string
-	output       []byte
-	joined       *bool
-	gate         []any // is not looked at
+	kind, queue string
+	priority    int16
+	args        []byte
+	schedule    *string
+	trail       *bool
+	gateKey     *string // is not looked at
 }
 
 func (c *columns) fields() []any {
-	own := []any{
-		&c.kind, &c.queue, &c.priority, &c.args, &c.uniqueKey, &c.uniqueStates, &c.schedule,
-		&c.slot, &c.trail, &c.progress, &c.progressNote, &c.output, &c.joined,
-	}
-	c.gate = make([]any, len(gateColumns))
-	for i := range c.gate {
-		own = append(own, &c.gate[i])
-	}
-	return own
+	return []any{&c.kind, &c.queue, &c.priority, &c.args, &c.schedule, &c.trail, &c.gateKey}
 }

@@ -84,14 +84,9 @@ type columns struct {
 	key      *string
 	payload  []byte
 	dedupKey *string
-	joined   *bool
-	gateKey  *string
-	unused   [5]any // the rest of the gate
+	gateKey  *string // is not looked at
 }
 
 func (c *columns) fields() []any {
-	return []any{
-		&c.topic, &c.key, &c.payload, &c.dedupKey, &c.joined, &c.gateKey,
-		&c.unused[0], &c.unused[1], &c.unused[2], &c.unused[3], &c.unused[4],
-	}
+	return []any{&c.topic, &c.key, &c.payload, &c.dedupKey, &c.gateKey}
 }

@@ -59,14 +59,14 @@ type claimedRow struct {
 // claim returns the rows in claim order. They have committed when it returns.
 func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, error) {
 	var claimed []claimedRow
-	lanes := q.table.laneIndex(req.lanes)
+	scanner := claimScanner{req: req, lanes: q.table.laneIndex(req.lanes)}
 	err := q.exec.run(ctx, call{
 		statement: q.table.statements.claim,
 		args:      q.table.claimArgs(req),
 		lazy:      true,
 		reset:     func() { claimed = make([]claimedRow, 0, req.limit) },
 		row: func(scan func(...any) error) error {
-			row, err := scanClaimed(scan, req, lanes)
+			row, err := scanner.scan(scan)
 			claimed = append(claimed, row)
 			return err
 		},
@@ -95,24 +95,33 @@ func (t *Table) claimArgs(req claimRequest) map[string]any {
 	}, lanes)
 }
 
-// scanClaimed reads a row. One whose columns do not fit their Go type is claimed all the same, with its
+// A claimScanner reads the rows of one claim.
+type claimScanner struct {
+	req     claimRequest
+	lanes   laneIndex
+	row     claimedRow
+	headers *string
+	dest    []any
+}
+
+// scan reads a row. One whose columns do not fit their Go type is claimed all the same, with its
 // neighbours: it is marked, so that its delivery fails and no other.
-func scanClaimed(scan func(...any) error, req claimRequest, lanes laneIndex) (claimedRow, error) {
-	body, domain := req.target()
-	row := claimedRow{body: body}
-	row.Token = req.owner
-	var headers *string
-	dest := make([]any, 0, 6+len(domain))
-	dest = append(dest, &row.ID, &row.DueAt, &row.CreatedAt, &row.Attempt, &row.MaxAttempts, &headers)
-	err := scan(append(dest, domain...)...)
+func (s *claimScanner) scan(scan func(...any) error) (claimedRow, error) {
+	body, domain := s.req.target()
+	s.row = claimedRow{body: body}
+	s.row.Token = s.req.owner
+	s.dest = append(s.dest[:0], &s.row.ID, &s.row.DueAt, &s.row.CreatedAt, &s.row.Attempt, &s.row.MaxAttempts, &s.headers)
+	core := len(s.dest)
+	s.dest = append(s.dest, domain...)
+	err := scan(s.dest...)
 	if err != nil {
-		row.unreadable = fmt.Errorf("txwork: the row does not fit its Go type: %w", err)
-		domain = untyped(len(domain))
-		err = scan(append(dest, domain...)...)
+		s.row.unreadable = fmt.Errorf("txwork: the row does not fit its Go type: %w", err)
+		s.dest = append(s.dest[:core], untyped(len(domain))...)
+		err = scan(s.dest...)
 	}
-	row.lane = lanes.of(domain)
-	row.Headers = decodeHeaders(headers)
-	return row, err
+	s.row.lane = s.lanes.of(s.dest[core:])
+	s.row.Headers = decodeHeaders(s.headers)
+	return s.row, err
 }
 
 // untyped are destinations that take any value.
@@ -147,7 +156,7 @@ func decodeHeaders(encoded *string) map[string]string {
 
 // anyTarget scans domain columns into values of whatever type the driver gives.
 func (t *Table) anyTarget() (any, []any) {
-	values := make([]any, len(t.spec.Columns))
+	values := make([]any, len(t.claimed))
 	dest := make([]any, len(values))
 	for i := range values {
 		dest[i] = &values[i]

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // pgxEncoder chooses how arguments travel on a pgx connection: in pgx's binary form where the server
@@ -29,13 +30,33 @@ func binary(v any) any {
 	case uuid.UUID:
 		return [16]byte(v)
 	case []uuid.UUID:
-		out := make([][16]byte, len(v))
-		for i, id := range v {
-			out[i] = id
-		}
-		return out
+		return uuidArray(v)
 	}
 	return v
+}
+
+// A uuidArray is ids as pgx takes them, without a copy of the array and of each of them.
+type uuidArray []uuid.UUID
+
+// Dimensions implements [pgtype.ArrayGetter].
+func (a uuidArray) Dimensions() []pgtype.ArrayDimension {
+	if a == nil {
+		return nil
+	}
+	return []pgtype.ArrayDimension{{Length: int32(len(a)), LowerBound: 1}}
+}
+
+// Index implements [pgtype.ArrayGetter].
+func (a uuidArray) Index(i int) any { return (*uuidElement)(&a[i]) }
+
+// IndexType implements [pgtype.ArrayGetter].
+func (a uuidArray) IndexType() any { return (*uuidElement)(nil) }
+
+type uuidElement uuid.UUID
+
+// UUIDValue implements [pgtype.UUIDValuer].
+func (u *uuidElement) UUIDValue() (pgtype.UUID, error) {
+	return pgtype.UUID{Bytes: *u, Valid: true}, nil
 }
 
 // literal turns arrays into PostgreSQL's text form, which every database/sql driver can send.

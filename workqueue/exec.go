@@ -55,7 +55,7 @@ func (t pgxTx) query(ctx context.Context, row func(func(...any) error) error, sq
 		return err
 	}
 	defer rows.Close()
-	return eachRow(pgxRows{rows}, row)
+	return eachRow(&pgxRows{Rows: rows}, row)
 }
 
 func (t sqlTx) exec(ctx context.Context, sql string, args []any) (int64, error) {

@@ -16,7 +16,7 @@ import (
 // A Domain binds a [Table] to the Go type of its domain columns.
 type Domain[T any] struct {
 	Table *Table
-	// Fields returns pointers to the fields that hold Spec.Columns, in their order.
+	// Fields returns pointers to the fields that hold Spec.Columns, in their order and without the internal ones.
 	Fields func(*T) []any
 }
 

@@ -39,8 +39,9 @@ func (t *Table) laneArgs(args map[string]any, lanes [][]any) map[string]any {
 // A laneIndex finds a claimed row's place among the lanes of its claim.
 type laneIndex struct {
 	table   *Table
-	columns []int   // of the lanes, among the table's
+	columns []int   // of the lanes, among those that a claim returns
 	keys    [][]any // of each lane
+	last    *int    // where the row before was: rows of one lane come together
 }
 
 // laneIndex is empty, and every row is in the first lane, where there is only one.
@@ -48,12 +49,15 @@ func (t *Table) laneIndex(lanes []claimLane) laneIndex {
 	if len(lanes) < 2 {
 		return laneIndex{}
 	}
-	x := laneIndex{table: t}
-	for _, name := range t.spec.Lanes {
-		x.columns = append(x.columns, slices.IndexFunc(t.spec.Columns, func(c Column) bool { return c.Name == name }))
-	}
-	for _, lane := range lanes {
-		x.keys = append(x.keys, x.key(func(i int) any { return lane.values[i] }))
+	x := laneIndex{table: t, last: new(int)}
+	for c, name := range t.spec.Lanes {
+		x.columns = append(x.columns, slices.IndexFunc(t.claimed, func(c Column) bool { return c.Name == name }))
+		for i, lane := range lanes {
+			if c == 0 {
+				x.keys = append(x.keys, make([]any, len(t.spec.Lanes)))
+			}
+			x.keys[i][c] = x.key(c, lane.values[c])
+		}
 	}
 	return x
 }
@@ -65,27 +69,48 @@ func (x laneIndex) of(domain []any) int {
 	if len(x.keys) == 0 {
 		return 0
 	}
-	key := x.key(func(i int) any { return domain[x.columns[i]] })
-	place := slices.IndexFunc(x.keys, func(k []any) bool { return slices.Equal(k, key) })
-	if place < 0 {
-		return len(x.keys) - 1
-	}
-	return place
-}
-
-func (x laneIndex) key(value func(i int) any) []any {
-	key := make([]any, len(x.columns))
-	for i := range key {
-		v, err := x.table.laneValue(i, value(i))
-		if err == nil {
-			key[i] = comparableValue(v)
+	if !x.is(*x.last, domain) {
+		*x.last = len(x.keys) - 1
+		for place := range x.keys {
+			if x.is(place, domain) {
+				*x.last = place
+				break
+			}
 		}
 	}
-	return key
+	return *x.last
 }
 
-// comparableValue is a column's value in a form that == compares.
-func comparableValue(v any) any {
+func (x laneIndex) is(place int, domain []any) bool {
+	for c, column := range x.columns {
+		if !x.same(c, domain[column], x.keys[place][c]) {
+			return false
+		}
+	}
+	return true
+}
+
+// same compares a destination with a lane's key. What lanes mostly are is spared the way through columnValue.
+func (x laneIndex) same(c int, value, key any) bool {
+	switch k := key.(type) {
+	case string:
+		if v, ok := value.(*string); ok {
+			return *v == k
+		}
+	case int64:
+		if v, ok := value.(*int16); ok {
+			return int64(*v) == k
+		}
+	}
+	return x.key(c, value) == key
+}
+
+// key is the value of one of the lanes' columns in a form that == compares.
+func (x laneIndex) key(c int, value any) any {
+	v, err := x.table.laneValue(c, value)
+	if err != nil {
+		return nil
+	}
 	switch v := v.(type) {
 	case []byte:
 		return string(v)

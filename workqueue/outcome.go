@@ -70,9 +70,12 @@ func (o *Outcome) Error() string {
 func (o *Outcome) Unwrap() error { return o.cause }
 
 // outcomeOf reads a handler's result.
+// acked is the outcome of every handler that returns nil. Nothing writes to an Outcome once it is made.
+var acked = &Outcome{kind: outcomeAck}
+
 func outcomeOf(err error) *Outcome {
 	if err == nil {
-		return &Outcome{kind: outcomeAck}
+		return acked
 	}
 	if o := chosen(err); o != nil {
 		return o

@@ -103,7 +103,7 @@ func readCall(results pgx.BatchResults, c call) error {
 		return err
 	}
 	defer rows.Close()
-	return eachRow(pgxRows{rows}, c.row)
+	return eachRow(&pgxRows{Rows: rows}, c.row)
 }
 
 // settings are what the transaction runs under. Its commit waits for no disk only where every call allows it.

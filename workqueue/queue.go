@@ -65,7 +65,7 @@ type Row struct {
 	Attempt     int // 1 is the first
 	MaxAttempts int
 	Headers     map[string]string
-	Values      []any // the domain's columns, in the order of Spec.Columns
+	Values      []any // the domain's columns, in the order of Spec.Columns and without the internal ones
 }
 
 // NewOwnerToken returns a token for one call of [Queue.Claim].

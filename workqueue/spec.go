@@ -85,6 +85,10 @@ type Column struct {
 	Name    string
 	Type    string // one of the types that [ColumnTypes] lists
 	NotNull bool
+
+	// Internal keeps the column out of claims: it is bookkeeping of triggers, which no handler looks at. [Row].Values
+	// and [Domain].Fields are without it. A lane cannot be internal.
+	Internal bool
 }
 
 // columnTypes are the types a domain column may have: those that every driver can bind as an array.
@@ -204,6 +208,9 @@ func (s Spec) validateLanes() error {
 		if !c.NotNull {
 			return Invalid("lanes", "column %q must be NotNull: NULL equals nothing, so its rows could never be claimed", name)
 		}
+		if c.Internal {
+			return Invalid("lanes", "column %q must not be Internal: claims tell the lane of a row by it", name)
+		}
 		if slices.Contains(parameterNames, name) {
 			return Invalid("lanes", "%q is the name of a parameter of the table's SQL functions", name)
 		}
@@ -256,6 +263,11 @@ func (s Spec) validateLimits() error {
 		return Invalid("retention", "is %v, at most %v is allowed", max(s.Retention, s.FailedRetention), maxDelay)
 	}
 	return s.Retry.validate()
+}
+
+// claimed are the columns that a claim returns.
+func (s Spec) claimed() []Column {
+	return slices.DeleteFunc(slices.Clone(s.Columns), func(c Column) bool { return c.Internal })
 }
 
 func (s Spec) column(name string) (Column, bool) {

@@ -13,6 +13,8 @@ import (
 // telemetry. It holds no connection and is safe for concurrent use; open it once and keep it.
 type Table struct {
 	spec       Spec
+	name       string
+	claimed    []Column // what a claim returns
 	view       view
 	statements statements
 	telemetry  *telemetry
@@ -28,14 +30,17 @@ func Open(spec Spec, t Telemetry) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Table{spec: spec, view: newView(spec), statements: renderStatements(spec), telemetry: tel}, nil
+	return &Table{
+		spec: spec, name: spec.Name(), claimed: spec.claimed(),
+		view: newView(spec), statements: renderStatements(spec), telemetry: tel,
+	}, nil
 }
 
 // Spec is the table's Spec with its defaults filled in.
 func (t *Table) Spec() Spec { return t.spec }
 
 // Name is the table's qualified name.
-func (t *Table) Name() string { return t.spec.Name() }
+func (t *Table) Name() string { return t.name }
 
 // In is the table's operations inside an application's transaction: they take effect when it commits.
 // Use it under READ COMMITTED, PostgreSQL's default; stricter levels turn a concurrent claim into a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,7 +88,11 @@ type telemetry struct {
 	lost      metric.Int64Counter
 	settled   metric.Int64Counter
 	attribute map[operation]metric.MeasurementOption
-	outcomes  map[outcomeKind]metric.MeasurementOption
+	// Of every handler call, made once: they would be most of what a call allocates.
+	processName    string
+	processSpan    []trace.SpanStartOption
+	processMetrics []metric.RecordOption
+	outcomes       [][]metric.AddOption // by outcomeKind
 }
 
 func newTelemetry(t Telemetry, table string) (*telemetry, error) {
@@ -135,9 +140,19 @@ func (t *telemetry) precomputeAttributes() {
 	for _, op := range []operation{opEnqueue, opClaim, opAck, opAbandon, opSnooze, opFail, opSettle, opCancel, opRedrive, opExtend, opReap, opPurge, opProcess} {
 		t.attribute[op] = with(attribute.String("messaging.operation.name", op.semantic))
 	}
-	t.outcomes = map[outcomeKind]metric.MeasurementOption{}
 	for k := outcomeAck; k <= outcomeCancel; k++ {
-		t.outcomes[k] = with(attribute.String("txwork.outcome", k.String()))
+		t.outcomes = append(t.outcomes, []metric.AddOption{with(attribute.String("txwork.outcome", k.String()))})
+	}
+	t.processMetrics = []metric.RecordOption{t.attribute[opProcess]}
+	t.processName = opProcess.semantic + " " + t.table
+	t.processSpan = []trace.SpanStartOption{
+		trace.WithSpanKind(opProcess.kind),
+		trace.WithAttributes(
+			base[0],
+			attribute.String("messaging.operation.name", opProcess.semantic),
+			attribute.String("messaging.operation.type", opProcess.semantic),
+			base[1],
+		),
 	}
 }
 
@@ -248,28 +263,22 @@ func linkProducers(ctx context.Context, rows []claimedRow) {
 
 // processing opens the span around one handler call, linked to the producer.
 func (t *telemetry) processing(ctx context.Context, row Row) (context.Context, trace.Span) {
-	options := []trace.SpanStartOption{
-		trace.WithSpanKind(opProcess.kind),
-		trace.WithAttributes(
-			attribute.String("messaging.system", "txwork"),
-			attribute.String("messaging.operation.name", opProcess.semantic),
-			attribute.String("messaging.operation.type", opProcess.semantic),
-			attribute.String("messaging.destination.name", t.table),
-			attribute.String("messaging.message.id", row.ID.String()),
-			attribute.Int("txwork.attempt", row.Attempt),
-		),
-	}
+	options := t.processSpan
 	if link, ok := producerLink(row.Headers); ok {
-		options = append(options, trace.WithLinks(link))
+		options = append(slices.Clip(options), trace.WithLinks(link))
 	}
-	return t.tracer.Start(ctx, opProcess.semantic+" "+t.table, options...)
+	ctx, span := t.tracer.Start(ctx, t.processName, options...)
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("messaging.message.id", row.ID.String()), attribute.Int("txwork.attempt", row.Attempt))
+	}
+	return ctx, span
 }
 
 // processed closes it. The message is the outcome's cause as it is stored: redacted. Failed attempts and
 // dead letters are logged, by the first line of their message; the whole is in the table.
 func (t *telemetry) processed(ctx context.Context, span trace.Span, row Row, o *Outcome, message string, took time.Duration) {
-	t.process.Record(ctx, took.Seconds(), t.attribute[opProcess])
-	t.settled.Add(ctx, 1, t.outcomes[o.kind])
+	t.process.Record(ctx, took.Seconds(), t.processMetrics...)
+	t.settled.Add(ctx, 1, t.outcomes[o.kind]...)
 	if o.kind == outcomeRetry || o.kind == outcomeFail {
 		span.RecordError(errors.New(message))
 		span.SetStatus(codes.Error, message)

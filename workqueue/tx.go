@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // A Tx is an application's open transaction, whichever library opened it. It is sealed: only [Pgx] and
@@ -134,11 +135,12 @@ type rows interface {
 }
 
 func eachRow(rs rows, row func(scan func(...any) error) error) error {
+	scan := rs.Scan
 	for rs.Next() {
 		if row == nil {
 			continue
 		}
-		if err := row(rs.Scan); err != nil {
+		if err := row(scan); err != nil {
 			return err
 		}
 	}
@@ -146,20 +148,36 @@ func eachRow(rs rows, row func(scan func(...any) error) error) error {
 }
 
 // pgxRows lets pgx decode ids in its binary form instead of through sql.Scanner and a string.
-type pgxRows struct{ pgx.Rows }
+type pgxRows struct {
+	pgx.Rows
+	plans []scanPlan // of each column
+}
+
+// A scanPlan is how a column gets into a destination of a type. To find it takes longer than to follow it.
+type scanPlan struct {
+	dest reflect.Type
+	plan pgtype.ScanPlan
+}
 
 // Scan differs from that of pgx in that an error does not close the rows: the next may be fine, and this
 // one may be scanned again.
-func (r pgxRows) Scan(dest ...any) error {
-	types, fields, values := r.Conn().TypeMap(), r.FieldDescriptions(), r.RawValues()
+func (r *pgxRows) Scan(dest ...any) error {
+	fields, values := r.FieldDescriptions(), r.RawValues()
 	if len(dest) != len(fields) {
 		return fmt.Errorf("txwork: %d destinations for %d columns", len(dest), len(fields))
+	}
+	if r.plans == nil {
+		r.plans = make([]scanPlan, len(fields))
 	}
 	for i, d := range dest {
 		if id, ok := d.(*uuid.UUID); ok {
 			d = (*[16]byte)(id)
 		}
-		if err := types.Scan(fields[i].DataTypeOID, fields[i].Format, values[i], d); err != nil {
+		p := &r.plans[i]
+		if t := reflect.TypeOf(d); p.dest != t {
+			*p = scanPlan{t, r.Conn().TypeMap().PlanScan(fields[i].DataTypeOID, fields[i].Format, d)}
+		}
+		if err := p.plan.Scan(values[i], d); err != nil {
 			return fmt.Errorf("column %s: %w", fields[i].Name, err)
 		}
 	}

@@ -145,8 +145,8 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 	if err := FirstError(o.validate(), domain.Table.checkLanes(o.Lanes)); err != nil {
 		return nil, err
 	}
-	if n, want := len(domain.Fields(new(T))), len(domain.Table.spec.Columns); n != want {
-		return nil, Invalid("domain", "has %d fields, %s has %d columns", n, domain.Table.Name(), want)
+	if n, want := len(domain.Fields(new(T))), len(domain.Table.claimed); n != want {
+		return nil, Invalid("domain", "has %d fields, claims of %s return %d columns", n, domain.Table.Name(), want)
 	}
 	w := newWorker(domain.Table, pool, o)
 	w.target = func() (any, []any) {

@@ -118,7 +118,7 @@ WHERE t.ctid = ANY (ARRAY(
         LIMIT $3::int
         FOR NO KEY UPDATE SKIP LOCKED) AS c
     LIMIT $3::int))
-RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."topic", t."key", t."payload", t."dedup_key", t."joined", t."gate_key", t."gate_limit", t."gate_policy", t."gate_rate", t."gate_burst", t."gate_seq"
+RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."topic", t."key", t."payload", t."dedup_key", t."gate_key"
 )
 SELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id;
 END

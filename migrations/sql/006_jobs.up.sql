@@ -128,7 +128,7 @@ WHERE t.ctid = ANY (ARRAY(
         LIMIT $3::int
         FOR NO KEY UPDATE SKIP LOCKED) AS c
     LIMIT $3::int))
-RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."kind", t."queue", t."priority", t."args", t."unique_key", t."unique_states", t."schedule", t."slot", t."trail", t."progress", t."progress_note", t."output", t."joined", t."gate_key", t."gate_limit", t."gate_policy", t."gate_rate", t."gate_burst", t."gate_seq"
+RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."kind", t."queue", t."priority", t."args", t."schedule", t."trail", t."gate_key"
 )
 SELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id;
 END

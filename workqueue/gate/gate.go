@@ -78,11 +78,11 @@ func ParsePolicy(name string) (Policy, error) {
 func Columns() []workqueue.Column {
 	return []workqueue.Column{
 		{Name: "gate_key", Type: "text"},
-		{Name: "gate_limit", Type: "integer"},
-		{Name: "gate_policy", Type: "smallint"},
-		{Name: "gate_rate", Type: "double precision"},
-		{Name: "gate_burst", Type: "integer"},
-		{Name: "gate_seq", Type: "bigint"}, // given by the database
+		{Name: "gate_limit", Type: "integer", Internal: true},
+		{Name: "gate_policy", Type: "smallint", Internal: true},
+		{Name: "gate_rate", Type: "double precision", Internal: true},
+		{Name: "gate_burst", Type: "integer", Internal: true},
+		{Name: "gate_seq", Type: "bigint", Internal: true}, // given by the database
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // Column is the domain column that tells the settle's triggers that a row is a step of some join. A domain
 // adds it to the Columns of its Spec. Rows that are inserted with true are counted without another write;
 // false and NULL are the same, and [Joins.Start] sets it where it has to.
-var Column = workqueue.Column{Name: "joined", Type: "boolean"}
+var Column = workqueue.Column{Name: "joined", Type: "boolean", Internal: true}
 
 // Sweep is what a domain adds to the Sweeps of its Spec: deadlines, repair and retention of its joins.
 const Sweep = "join_sweep"
@@ -61,12 +61,13 @@ func newView(spec workqueue.Spec) (view, error) {
 	if spec.Schema == "" {
 		spec.Schema = workqueue.DefaultSchema
 	}
-	return view{spec: spec, DeleteDone: spec.DeleteDone, Gated: slices.Contains(spec.Columns, gateColumn)}, nil
+	gated := slices.ContainsFunc(spec.Columns, func(c workqueue.Column) bool { return c.Name == gateColumn })
+	return view{spec: spec, DeleteDone: spec.DeleteDone, Gated: gated}, nil
 }
 
 // gateColumn is what a gate gives a row that has come to it. One that waits with it waits for its gate and for no
 // join, and only the gate lets it through.
-var gateColumn = workqueue.Column{Name: "gate_seq", Type: "bigint"}
+const gateColumn = "gate_seq"
 
 // Validate has refused every name that would need escaping.
 func (v view) qualified(suffix string) string {

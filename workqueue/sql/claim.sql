@@ -30,4 +30,4 @@ WHERE t.ctid = ANY (ARRAY(
         FOR NO KEY UPDATE SKIP LOCKED) AS c
     LIMIT @batch_size::int))
 RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers
-    {{- range .Columns}}, t.{{.Quoted}}{{end}}
+    {{- range .Columns}}{{if not .Internal}}, t.{{.Quoted}}{{end}}{{end}}
