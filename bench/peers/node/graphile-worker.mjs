@@ -12,7 +12,7 @@ const settings = {
   bench: config => ({
     concurrentJobs: config.concurrency || concurrency,
     maxPoolSize: (config.concurrency || concurrency) + 1,
-    localQueue: { size: 500 },
+    localQueue: { size: 2000 },
     completeJobBatchDelay: 0,
     failJobBatchDelay: 0
   }),
@@ -20,7 +20,7 @@ const settings = {
 }
 
 const profiles = {
-  bench: 'one process, concurrentJobs 24, maxPoolSize 25, localQueue.size 500, completeJobBatchDelay and failJobBatchDelay 0; ' +
+  bench: 'one process, concurrentJobs 24, maxPoolSize 25, localQueue.size 2000, completeJobBatchDelay and failJobBatchDelay 0; ' +
     'filled by the SQL function add_jobs',
   defaults: 'one process, concurrentJobs 1, maxPoolSize 10, no local queue, no batched completion; filled by the SQL function add_jobs'
 }

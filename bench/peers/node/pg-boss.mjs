@@ -6,7 +6,7 @@ import { main, ofProfile, versionOf } from './peer.mjs'
 
 const queue = 'bench'
 
-const batchSize = 1000
+const batchSize = 2000
 const localConcurrency = 2
 
 /** How long the deleted mode rests when there is nothing to do, in milliseconds: pg-boss's shortest interval. */
@@ -26,7 +26,7 @@ const settings = {
 }
 
 const profiles = {
-  bench: 'one process, a partitioned queue with notify, batchSize 1000, localConcurrency 2, burstWhenBatchFull; ' +
+  bench: 'one process, a partitioned queue with notify, batchSize 2000, localConcurrency 2, burstWhenBatchFull; ' +
     'deleted mode: fetch() and deleteJob() in place of work(); filled by insert()',
   defaults: 'one process, batchSize 1, localConcurrency 1, polls every 2 s, so at most one job in 2 s; filled by insert()'
 }

@@ -1,5 +1,6 @@
 // Command pgq is the peer PgQ: its SQL functions, called from one Go process. See bench/README.md for what a peer's
-// process does.
+// process does. The server needs the extension, on Debian the package postgresql-15-pgq3. Its daemon pgqd does not run:
+// what it would call, ticker(), this process calls.
 //
 // PgQ is compared in throughput only. It hands a consumer all events between two ticks as one batch, which is
 // acknowledged as a whole: there is no state, no retry count and no lease of a single job. Events stay in their table
