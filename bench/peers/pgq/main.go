@@ -3,8 +3,8 @@
 // what it would call, ticker(), this process calls.
 //
 // PgQ is compared in throughput only. It hands a consumer all events between two ticks as one batch, which is
-// acknowledged as a whole: there is no state, no retry count and no lease of a single job. Events stay in their table
-// until the table is rotated, whether they are acknowledged or not.
+// acknowledged as a whole: a single job has neither a state nor a lease. Acknowledged events stay in their table until
+// it is rotated.
 package main
 
 import (
