@@ -174,8 +174,8 @@ func TestAnEndlessChainFailsTheTest(t *testing.T) {
 // nobody's claims are never admitted.
 type nobody struct{ workqueue.Admission }
 
-func (nobody) Bounded([]any) bool { return true }
-func (nobody) Admit(context.Context, pgx.Tx, []any, int) (int, time.Duration, error) {
+func (nobody) Bounded() bool { return true }
+func (nobody) Admit(context.Context, pgx.Tx, int) (int, time.Duration, error) {
 	return 0, time.Minute, nil
 }
 
