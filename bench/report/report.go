@@ -1,0 +1,3 @@
+package report
+import "github.com/txwork/txwork/bench/results"
+func Write(path string, h results.Header, cells []results.Cell) error { return nil }
