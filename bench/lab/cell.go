@@ -42,9 +42,13 @@ func (l *Lab) config(s step, d *database, deleted bool) protocol.Config {
 		Jobs: o.Jobs, PayloadBytes: o.PayloadBytes, Batch: o.Batch, Connections: o.Connections, Seconds: o.Seconds,
 	}
 	if s.Workload == results.Latency {
-		c.Jobs = o.LatencyJobs + latencyWarmUp
-	} else if s.entrant.most > 0 && s.Workload != results.Enqueue {
-		c.Jobs = min(c.Jobs, s.entrant.most)
+		c.Jobs = o.LatencyJobs
+	}
+	if most := s.entrant.most; most > 0 && s.Workload != results.Enqueue {
+		c.Jobs = min(c.Jobs, most)
+	}
+	if s.Workload == results.Latency {
+		c.Jobs += latencyWarmUp
 	}
 	return c
 }

@@ -15,8 +15,8 @@ import (
 // An entrant is a peer with a profile.
 type entrant struct {
 	results.Entrant
+	bounds
 	command           []string
-	most              int // jobs; 0: any number
 	retained, deleted protocol.Description
 }
 
@@ -26,7 +26,7 @@ func (e entrant) mode(w results.Workload) (deleted, can bool) {
 	case results.Drain:
 		return false, e.retained.Retained
 	case results.DrainDeleted:
-		return true, e.retained.Deleted
+		return true, e.deleted.Deleted && !e.keepsOnly
 	default:
 		return !e.retained.Retained, true
 	}
@@ -42,9 +42,6 @@ func (e entrant) description(deleted bool) protocol.Description {
 // entrants readies the peers that are wanted, or all, and asks them what they are. Those that cannot be run here are
 // skipped, which skip is told of, unless they were asked for.
 func (l *Lab) entrants(ctx context.Context, wanted []string, skip func(name string, err error)) ([]entrant, error) {
-	if err := checkNames(wanted); err != nil {
-		return nil, err
-	}
 	var all []entrant
 	for _, p := range peers {
 		profile, want := wantedProfile(wanted, p.name)
@@ -113,7 +110,7 @@ func (l *Lab) describe(ctx context.Context, p peer, profiles []string) ([]entran
 		if _, found := retained.Profiles[profile]; !found {
 			return nil, fmt.Errorf("there is no profile %q", profile)
 		}
-		some = append(some, entrant{results.Entrant{Peer: p.name, Profile: profile}, command, p.most[profile], retained, deleted})
+		some = append(some, entrant{results.Entrant{Peer: p.name, Profile: profile}, p.bounds[profile], command, retained, deleted})
 	}
 	return some, nil
 }

@@ -16,21 +16,27 @@ type peer struct {
 	name    string                                  // of flags
 	command func(l *Lab) []string                   // without the phase
 	ready   func(ctx context.Context, l *Lab) error // builds what is to be built, or says why it cannot be run
-	most    map[string]int                          // jobs of profiles that would take hours for as many as the others
+	bounds  map[string]bounds                       // of profiles
 }
 
-// peers are in the order in which they are reported.
+// bounds are what a profile is spared.
+type bounds struct {
+	most      int  // jobs of a drain or of latencies, where as many as the others have would take hours; 0: as many
+	keepsOnly bool // done jobs, although the peer's other profiles can delete them
+}
+
+// peers are in the order in which they take turns.
 var peers = []peer{
 	goPeer("txwork", nil, nil),
 	goPeer("sql", nil, nil),
-	goPeer("river", nil, map[string]int{"defaults": 10_000}),
-	nodePeer("graphile-worker", map[string]int{"defaults": 10_000}),
-	nodePeer("pg-boss", map[string]int{"defaults": 100}),
+	goPeer("river", nil, map[string]bounds{"defaults": {most: 10_000}}),
+	nodePeer("graphile-worker", map[string]bounds{"defaults": {most: 10_000}}),
+	nodePeer("pg-boss", map[string]bounds{"defaults": {most: 10, keepsOnly: true}}), // one job in 2 s
 	goPeer("pgq", hasExtension("pgq", "Debian's package postgresql-15-pgq3 has it"), nil),
 }
 
 // goPeer is a main package below bench/peers.
-func goPeer(name string, available func(context.Context, *Lab) error, most map[string]int) peer {
+func goPeer(name string, available func(context.Context, *Lab) error, b map[string]bounds) peer {
 	return peer{
 		name:    name,
 		command: func(l *Lab) []string { return []string{filepath.Join(l.temp, name)} },
@@ -45,35 +51,42 @@ func goPeer(name string, available func(context.Context, *Lab) error, most map[s
 			}
 			return l.tool(ctx, l.dir, "go", "build", "-o", filepath.Join(l.temp, name), "./peers/"+name)
 		},
-		most: most,
+		bounds: b,
 	}
 }
 
 // nodePeer is a module below bench/peers/node.
-func nodePeer(name string, most map[string]int) peer {
+func nodePeer(name string, b map[string]bounds) peer {
 	return peer{
 		name:    name,
-		command: func(l *Lab) []string { return []string{"node", filepath.Join(l.dir, "peers", "node", name+".mjs")} },
+		command: func(l *Lab) []string { return []string{l.node(), filepath.Join(l.nodeDir(), name+".mjs")} },
 		ready: func(ctx context.Context, l *Lab) error {
 			if err := l.hasDir("peers", "node"); err != nil {
 				return err
 			}
-			if _, err := exec.LookPath("node"); err != nil {
-				return err
-			}
 			return l.installNode(ctx)
 		},
-		most: most,
+		bounds: b,
 	}
+}
+
+func (l *Lab) nodeDir() string { return filepath.Join(l.dir, "peers", "node") }
+
+// node is the Node that is installed with the packages, which may want a newer one than the machine has.
+func (l *Lab) node() string {
+	installed := filepath.Join(l.nodeDir(), "node_modules", ".bin", "node")
+	if _, err := os.Stat(installed); err == nil {
+		return installed
+	}
+	return "node"
 }
 
 // installNode installs the packages of all Node peers, once.
 func (l *Lab) installNode(ctx context.Context) error {
-	dir := filepath.Join(l.dir, "peers", "node")
-	if _, err := os.Stat(filepath.Join(dir, "node_modules")); err == nil {
+	if _, err := os.Stat(filepath.Join(l.nodeDir(), "node_modules")); err == nil {
 		return nil
 	}
-	return l.tool(ctx, dir, "npm", "ci", "--no-audit", "--no-fund")
+	return l.tool(ctx, l.nodeDir(), "npm", "ci", "--no-audit", "--no-fund")
 }
 
 // hasExtension tells whether the server could create an extension.

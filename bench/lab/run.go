@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/txwork/txwork/bench/results"
@@ -32,6 +33,9 @@ type Request struct {
 
 // Run measures, writes every cell as it ends, and tells whether all have succeeded. It stops when ctx ends.
 func Run(ctx context.Context, r Request) (err error) {
+	if err := r.check(); err != nil {
+		return err
+	}
 	l, err := Open(ctx, r.Options, r.Binaries)
 	if err != nil {
 		return err
@@ -50,6 +54,18 @@ func Run(ctx context.Context, r Request) (err error) {
 	}
 	defer file.Close()
 	return l.all(ctx, r, plan(r.Workloads, entrants, r.Rounds), done, file)
+}
+
+// check finds before anything is started what would be found after it.
+func (r Request) check() error {
+	_, err := os.Stat(r.File)
+	switch {
+	case r.Resume && err != nil:
+		return err
+	case !r.Resume && err == nil:
+		return fmt.Errorf("%s: %w: go on with --resume, or remove it", r.File, os.ErrExist)
+	}
+	return checkNames(r.Peers)
 }
 
 func (l *Lab) file(ctx context.Context, r Request) (*results.File, []results.Cell, error) {

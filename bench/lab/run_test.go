@@ -102,17 +102,20 @@ func TestACellThatTakesTooLongFailsAloneAndIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestResultsAreNotOverwritten(t *testing.T) {
-	r := small(t)
-	r.Peers = []string{"sql"}
-	if err := os.WriteFile(r.File, []byte("{}\n"), 0o644); err != nil {
+func TestWhatCannotBeMeasuredIsFoundBeforeAServerStarts(t *testing.T) {
+	existing, missing, unknown := small(t), small(t), small(t)
+	if err := os.WriteFile(existing.File, []byte("{}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.Run(t.Context(), r); !errors.Is(err, os.ErrExist) {
-		t.Errorf("error %v, want that the file is there", err)
+	if err := lab.Run(t.Context(), existing); !errors.Is(err, os.ErrExist) {
+		t.Errorf("error %v, want that the results are there", err)
 	}
-	r.Resume = true
-	if err := lab.Run(t.Context(), r); err == nil || !strings.Contains(err.Error(), "other conditions") {
-		t.Errorf("error %v, want that the conditions differ", err)
+	missing.Resume = true
+	if err := lab.Run(t.Context(), missing); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error %v, want that there is nothing to resume", err)
+	}
+	unknown.Peers = []string{"rivre"}
+	if err := lab.Run(t.Context(), unknown); err == nil || !strings.Contains(err.Error(), "rivre") {
+		t.Errorf("error %v, want one that names rivre", err)
 	}
 }

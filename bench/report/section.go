@@ -24,7 +24,7 @@ func explanation(w results.Workload, o results.Options) string {
 	case results.Enqueue:
 		return fmt.Sprintf("%s jobs with each peer's fastest public call, %s a transaction, on one connection.", count(float64(o.Jobs)), count(float64(o.Batch)))
 	case results.Single:
-		return fmt.Sprintf("%d connections write one job a transaction for %g s, each with what wakes a worker.", o.Connections, o.Seconds)
+		return fmt.Sprintf("%d connections write one job a transaction for %g s, and notify workers as often as the peer does by itself.", o.Connections, o.Seconds)
 	default:
 		return fmt.Sprintf("From just before the insert's call, its transaction included, to the start of the handler; %d jobs a round, 20 to 60 ms (random) after the one before. Lower is better.", o.LatencyJobs)
 	}
@@ -52,8 +52,8 @@ func section(h results.Header, cells []results.Cell, plots map[results.Workload]
 
 func conditions(h results.Header) string {
 	return fmt.Sprintf(`Each peer through its own public API, in a process of its own, on the same PostgreSQL %s with the same settings
-(%s), on %d CPUs that server and
-client share. Every measurement has a fresh database, VACUUM ANALYZE and CHECKPOINT before it, %d-byte payloads and
+(%s),
+on %d CPUs that server and client share. Every measurement has a fresh database, VACUUM ANALYZE and CHECKPOINT before it, %d-byte payloads and
 handlers that do nothing. Peers take turns, in the opposite order every other round. Done is what the database says is
 done. Bare SQL is no queue: it is the least that PostgreSQL has to do for the same guarantees. Medians; the spread is from the
 worst to the best run. txwork is commit %s.

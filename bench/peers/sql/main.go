@@ -21,7 +21,7 @@ func describe(protocol.Config) protocol.Description {
 	return protocol.Description{
 		Name:          "bare SQL",
 		Version:       "with pgx " + peer.ModuleVersion("github.com/jackc/pgx/v5"),
-		Profiles:      map[string]string{profile: "1 claimer, 2 ackers, batches of 1,000"},
+		Profiles:      map[string]string{profile: "1 claimer, 2 ackers, batches of 1,000; NOTIFY in every transaction that inserts"},
 		Retained:      true,
 		Deleted:       true,
 		UnfinishedSQL: "SELECT count(*) FROM job WHERE done_at IS NULL",

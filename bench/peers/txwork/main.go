@@ -26,7 +26,7 @@ func describe(c protocol.Config) protocol.Description {
 	return protocol.Description{
 		Name:          "txwork",
 		Version:       "devel", // the runner names the commit
-		Profiles:      map[string]string{defaults: fmt.Sprintf("%s, default options (%d handlers)", api, workqueue.DefaultConcurrency)},
+		Profiles:      map[string]string{defaults: fmt.Sprintf("%s, default options (%d handlers; NOTIFY in every transaction that inserts)", api, workqueue.DefaultConcurrency)},
 		Retained:      true,
 		Deleted:       true,
 		UnfinishedSQL: unfinished,
