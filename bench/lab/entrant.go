@@ -22,13 +22,14 @@ type entrant struct {
 
 // mode tells whether jobs are deleted in a workload, and whether the peer can do it at all.
 func (e entrant) mode(w results.Workload) (deleted, can bool) {
+	can = !slices.Contains(e.without, w)
 	switch w {
 	case results.Drain:
-		return false, e.retained.Retained
+		return false, can && e.retained.Retained
 	case results.DrainDeleted:
-		return true, e.deleted.Deleted && !e.keepsOnly
+		return true, can && e.retained.Deleted
 	default:
-		return !e.retained.Retained, true
+		return !e.retained.Retained, can
 	}
 }
 

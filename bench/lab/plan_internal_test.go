@@ -53,8 +53,13 @@ func TestAPeerThatOnlyDeletesIsMarkedWhereModesDoNotMatter(t *testing.T) {
 	if deleted, can := entrantOf("C", false, true).mode(results.Enqueue); !deleted || !can {
 		t.Errorf("mode = %v, %v; want deleted, able", deleted, can)
 	}
-	if deleted, can := entrantOf("A", true, true).mode(results.Enqueue); deleted || !can {
+	spared := entrantOf("A", true, true)
+	spared.without = []results.Workload{results.Latency}
+	if deleted, can := spared.mode(results.Enqueue); deleted || !can {
 		t.Errorf("mode = %v, %v; want kept, able", deleted, can)
+	}
+	if _, can := spared.mode(results.Latency); can {
+		t.Error("what a profile is spared is measured all the same")
 	}
 }
 

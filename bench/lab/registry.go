@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/bench/results"
 )
 
 // A peer is one whose speed is of interest.
@@ -21,8 +23,8 @@ type peer struct {
 
 // bounds are what a profile is spared.
 type bounds struct {
-	most      int  // jobs of a drain or of latencies, where as many as the others have would take hours; 0: as many
-	keepsOnly bool // done jobs, although the peer's other profiles can delete them
+	most    int                // jobs of a drain or of latencies, where as many as the others have would take hours; 0: as many
+	without []results.Workload // which it cannot do, although the peer's other profiles may
 }
 
 // peers are in the order in which they take turns.
@@ -31,8 +33,11 @@ var peers = []peer{
 	goPeer("sql", nil, nil),
 	goPeer("river", nil, map[string]bounds{"defaults": {most: 10_000}}),
 	nodePeer("graphile-worker", map[string]bounds{"defaults": {most: 10_000}}),
-	nodePeer("pg-boss", map[string]bounds{"defaults": {most: 10, keepsOnly: true}}), // one job in 2 s
-	goPeer("pgq", hasExtension("pgq", "Debian's package postgresql-15-pgq3 has it"), nil),
+	nodePeer("pg-boss", map[string]bounds{"defaults": {most: 10, without: []results.Workload{results.DrainDeleted}}}), // one job in 2 s
+	goPeer("pgq", hasExtension("pgq", "Debian's package postgresql-15-pgq3 has it"), map[string]bounds{
+		"bench":    {without: []results.Workload{results.Latency}}, // a tick decides, and so its period
+		"defaults": {without: []results.Workload{results.Latency}},
+	}),
 }
 
 // goPeer is a main package below bench/peers.
