@@ -1,7 +1,8 @@
 package main
 
-// schema has room in each page for the new versions that claims make, and its index of live rows mentions no column
-// that a claim changes: claims are heap-only updates. An ack takes the row out of that index.
+// schema has room in each page for the new versions that claims make, which are wider than the old ones, and its index
+// of live rows mentions no column that a claim changes: claims are heap-only updates. An ack takes the row out of that
+// index.
 const schema = `
 CREATE TABLE IF NOT EXISTS job (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -11,7 +12,7 @@ CREATE TABLE IF NOT EXISTS job (
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,
     payload bytea NOT NULL
-) WITH (fillfactor = 50);
+) WITH (fillfactor = 40);
 CREATE INDEX IF NOT EXISTS job_live ON job (id) WHERE done_at IS NULL;`
 
 const (

@@ -115,6 +115,8 @@ func (s *session) ackAll(ctx context.Context, batches <-chan claimed, handled fu
 			handled()
 		}
 		if err := ackBatch(context.WithoutCancel(ctx), s.pool, s.ack, batch); err != nil {
+			for range batches { // the claimer may wait to hand one over
+			}
 			return err
 		}
 	}
