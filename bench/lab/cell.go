@@ -148,8 +148,8 @@ func (m *measurement) awaitDone(ctx context.Context, p *process) (seconds float6
 	if _, err := p.await(protocol.Handled); err != nil {
 		return 0, err
 	}
-	err = m.database.awaitNone(ctx, m.about.UnfinishedSQL)
-	return time.Since(begun).Seconds(), err
+	ended, err := m.database.awaitNone(ctx, m.about.UnfinishedSQL)
+	return ended.Sub(begun).Seconds(), err
 }
 
 // latencyWarmUp samples are dropped: they open connections and prepare statements.
