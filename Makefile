@@ -1,4 +1,4 @@
-.PHONY: ci test lint bench demo prove
+.PHONY: ci test lint bench bench-peers demo prove
 
 # The whole gate, as CI runs it.
 ci:
@@ -15,6 +15,11 @@ lint:
 # The core's own figures; see docs/performance.md.
 bench:
 	go test -run '^$$' -bench . -benchtime 3x ./workqueue
+
+# txwork beside its peers: hours with all of them. FLAGS are those of bench/README.md, such as "--resume" or
+# "--peers txwork,river:bench --rounds 1".
+bench-peers:
+	go run ./bench $(FLAGS)
 
 demo:
 	go run ./cmd/txwork demo

@@ -1,0 +1,190 @@
+package lab
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/txwork/txwork/bench/protocol"
+	"github.com/txwork/txwork/bench/results"
+)
+
+// A measurement is a cell under way.
+type measurement struct {
+	step
+	database *database
+	about    protocol.Description
+	config   protocol.Config
+	cell     *results.Cell
+}
+
+// measure measures one cell in a database of its own.
+func (l *Lab) measure(ctx context.Context, s step) (results.Cell, error) {
+	begun := time.Now()
+	deleted, _ := s.entrant.mode(s.Workload)
+	about := s.entrant.description(deleted)
+	cell := results.Cell{Key: s.Key, Name: about.Name, Version: about.Version, Settings: about.Profiles[s.Profile], Deleted: deleted}
+	d, err := l.create(ctx)
+	if err != nil {
+		return cell, err
+	}
+	defer d.drop(ctx)
+	m := &measurement{step: s, database: d, about: about, config: l.config(s, d, deleted), cell: &cell}
+	err = m.run(ctx)
+	cell.Took = time.Since(begun).Seconds()
+	return cell, err
+}
+
+func (l *Lab) config(s step, d *database, deleted bool) protocol.Config {
+	o := l.options
+	c := protocol.Config{
+		DatabaseURL: d.url, Profile: s.Profile, Deleted: deleted,
+		Jobs: o.Jobs, PayloadBytes: o.PayloadBytes, Batch: o.Batch, Connections: o.Connections, Seconds: o.Seconds,
+	}
+	if s.Workload == results.Latency {
+		c.Jobs = o.LatencyJobs
+	}
+	if most := s.entrant.most; most > 0 && s.Workload != results.Enqueue {
+		c.Jobs = min(c.Jobs, most)
+	}
+	if s.Workload == results.Latency {
+		c.Jobs += latencyWarmUp
+	}
+	return c
+}
+
+func (m *measurement) run(ctx context.Context) error {
+	if _, _, err := m.do(ctx, protocol.Prepare, ""); err != nil {
+		return err
+	}
+	switch m.Workload {
+	case results.Enqueue:
+		return m.enqueue(ctx, protocol.Fill)
+	case results.Single:
+		return m.enqueue(ctx, protocol.Single)
+	case results.Latency:
+		return m.latency(ctx)
+	default:
+		return m.drain(ctx)
+	}
+}
+
+func (m *measurement) do(ctx context.Context, phase protocol.Phase, kind protocol.Kind) (protocol.Event, time.Duration, error) {
+	return do(ctx, m.entrant.command, phase, m.config, kind)
+}
+
+// took notes how long so many jobs took.
+func (m *measurement) took(jobs int, seconds float64) {
+	m.cell.Jobs, m.cell.Seconds, m.cell.PerSecond = jobs, seconds, float64(jobs)/seconds
+}
+
+// enqueue measures a phase that writes jobs, and counts what it says to have written.
+func (m *measurement) enqueue(ctx context.Context, phase protocol.Phase) error {
+	if err := m.database.settle(ctx); err != nil {
+		return err
+	}
+	filled, c, err := m.fill(ctx, phase)
+	if err != nil {
+		return err
+	}
+	m.took(filled.Jobs, filled.Seconds)
+	m.cell.Costs = c
+	return nil
+}
+
+func (m *measurement) fill(ctx context.Context, phase protocol.Phase) (filled protocol.Event, c results.Costs, err error) {
+	before, err := m.database.counters(ctx)
+	if err != nil {
+		return filled, c, err
+	}
+	filled, cpu, err := m.do(ctx, phase, protocol.Filled)
+	if err != nil {
+		return filled, c, err
+	}
+	after, err := m.database.counters(ctx)
+	if err != nil {
+		return filled, c, err
+	}
+	return filled, costs(before, after, cpu, max(1, filled.Jobs)), m.database.expect(ctx, m.about.UnfinishedSQL, filled.Jobs)
+}
+
+// drain fills the queue and measures how it is emptied.
+func (m *measurement) drain(ctx context.Context) error {
+	_, fill, err := m.fill(ctx, protocol.Fill)
+	if err != nil {
+		return err
+	}
+	m.cell.FillCosts = &fill
+	if err := m.database.settle(ctx); err != nil {
+		return err
+	}
+	before, err := m.database.counters(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := start(ctx, m.entrant.command, protocol.Work, m.config)
+	if err != nil {
+		return err
+	}
+	seconds, workErr := m.awaitDone(ctx, p)
+	after, err := m.database.counters(ctx)
+	cpu, stopErr := p.stop()
+	for _, err := range []error{stopErr, workErr, err} {
+		if err != nil {
+			return err
+		}
+	}
+	m.took(m.config.Jobs, seconds)
+	m.cell.Costs = costs(before, after, cpu, m.config.Jobs)
+	return nil
+}
+
+// awaitDone waits until everything is done in the database, and tells how long that took from the worker's start.
+func (m *measurement) awaitDone(ctx context.Context, p *process) (seconds float64, err error) {
+	if _, err := p.await(protocol.Started); err != nil {
+		return 0, err
+	}
+	begun := time.Now()
+	if _, err := p.await(protocol.Handled); err != nil {
+		return 0, err
+	}
+	ended, err := m.database.awaitNone(ctx, m.about.UnfinishedSQL)
+	return ended.Sub(begun).Seconds(), err
+}
+
+// latencyWarmUp samples are dropped: they open connections and prepare statements.
+const latencyWarmUp = 1
+
+func (m *measurement) latency(ctx context.Context) error {
+	if err := m.database.settle(ctx); err != nil {
+		return err
+	}
+	before, err := m.database.counters(ctx)
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	e, cpu, err := m.do(ctx, protocol.Latency, protocol.Latencies)
+	if err != nil {
+		return err
+	}
+	m.cell.Seconds = time.Since(begun).Seconds()
+	after, err := m.database.counters(ctx)
+	if err != nil {
+		return err
+	}
+	m.cell.Costs = costs(before, after, cpu, m.config.Jobs)
+	m.cell.Jobs = len(e.Millis) - latencyWarmUp
+	m.cell.P50, m.cell.P99, err = percentiles(e.Millis)
+	return err
+}
+
+// percentiles leaves the warm-up out.
+func percentiles(millis []float64) (p50, p99 float64, err error) {
+	if len(millis) <= latencyWarmUp {
+		return 0, 0, errNoLatencies
+	}
+	sorted := slices.Sorted(slices.Values(millis[latencyWarmUp:]))
+	at := func(share float64) float64 { return sorted[int(share*float64(len(sorted)-1)+0.5)] }
+	return at(0.5), at(0.99), nil
+}

@@ -1,0 +1,114 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/bench/results"
+	"github.com/txwork/txwork/internal/localpg"
+)
+
+// A Lab is a private server and the programs of the peers.
+type Lab struct {
+	options results.Options
+	server  *localpg.Server
+	dir     string // of this module
+	temp    string // of programs
+	count   int    // of databases
+}
+
+// settings are those of a small server. Durable adds fsync, and synchronous_commit is on by default; they are the
+// same for all.
+var settings = map[string]string{
+	"max_wal_size":       "4GB", // so that figures do not show checkpoints of a toy
+	"shared_buffers":     "512MB",
+	"synchronous_commit": "on",
+}
+
+// Open starts a server of the binaries in a directory, or of those that are found for "".
+func Open(ctx context.Context, o results.Options, binaries string) (*Lab, error) {
+	l := &Lab{options: o}
+	if err := l.open(ctx, binaries); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+func (l *Lab) open(ctx context.Context, binaries string) (err error) {
+	if l.dir, err = Dir(ctx); err != nil {
+		return err
+	}
+	if l.temp, err = os.MkdirTemp("", "txwork-peers-"); err != nil {
+		return err
+	}
+	l.server, err = localpg.Start(ctx, localpg.Options{Durable: true, Settings: settings, BinDir: binaries})
+	return err
+}
+
+// Close stops the server and removes the programs.
+func (l *Lab) Close() error {
+	var errs []error
+	if l.server != nil {
+		errs = append(errs, l.server.Stop())
+	}
+	if l.temp != "" {
+		errs = append(errs, os.RemoveAll(l.temp))
+	}
+	return errors.Join(errs...)
+}
+
+// Dir is the directory of this module, with the peers below it.
+func Dir(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/txwork/txwork/bench").Output()
+	if err != nil {
+		return "", fmt.Errorf("run this in a checkout of txwork: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// header says what the conditions are.
+func (l *Lab) header(ctx context.Context) (h results.Header, err error) {
+	conn, err := pgx.Connect(ctx, l.server.URL())
+	if err != nil {
+		return h, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	h = results.Header{Commit: l.commit(ctx), CPUs: runtime.NumCPU(), Options: l.options}
+	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version')").Scan(&h.Postgres); err != nil {
+		return h, err
+	}
+	h.Postgres, _, _ = strings.Cut(h.Postgres, " ") // from what the distribution adds
+	h.Settings, err = show(ctx, conn, append(slices.Collect(maps.Keys(settings)), "fsync", "full_page_writes"))
+	return h, err
+}
+
+// show reads settings from the server, which has the last word.
+func show(ctx context.Context, conn *pgx.Conn, names []string) (string, error) {
+	slices.Sort(names)
+	for i, name := range names {
+		var value string
+		if err := conn.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&value); err != nil {
+			return "", err
+		}
+		names[i] = name + " = " + value
+	}
+	return strings.Join(names, ", "), nil
+}
+
+// commit is where txwork stands, as far as it is known.
+func (l *Lab) commit(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "-C", l.dir, "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}

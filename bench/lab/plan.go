@@ -1,0 +1,41 @@
+package lab
+
+import (
+	"slices"
+
+	"github.com/txwork/txwork/bench/results"
+)
+
+// plan is the order of the cells: a workload's rounds follow each other, and each goes through the entrants in the
+// opposite direction of the one before (A B, B A, …), so that what drifts on the machine favours nobody.
+func plan(workloads []results.Workload, entrants []entrant, rounds int) []step {
+	var steps []step
+	for _, w := range workloads {
+		var able []entrant
+		for _, e := range entrants {
+			if _, can := e.mode(w); can {
+				able = append(able, e)
+			}
+		}
+		for round := 1; round <= rounds; round++ {
+			for _, e := range able {
+				steps = append(steps, step{results.Key{Workload: w, Entrant: e.Entrant, Round: round}, e})
+			}
+			slices.Reverse(able)
+		}
+	}
+	return steps
+}
+
+// A step is a cell to be measured.
+type step struct {
+	results.Key
+	entrant entrant
+}
+
+// without leaves out what has been measured. Failed cells are tried again.
+func without(steps []step, done []results.Cell) []step {
+	return slices.DeleteFunc(slices.Clone(steps), func(s step) bool {
+		return slices.ContainsFunc(done, func(c results.Cell) bool { return c.Key == s.Key && c.Error == "" })
+	})
+}

@@ -1,0 +1,135 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/bench/results"
+)
+
+// A peer is one whose speed is of interest.
+type peer struct {
+	name    string                                  // of flags
+	command func(l *Lab) []string                   // without the phase
+	ready   func(ctx context.Context, l *Lab) error // builds what is to be built, or says why it cannot be run
+	bounds  map[string]bounds                       // of profiles
+}
+
+// bounds are what a profile is spared.
+type bounds struct {
+	most    int                // jobs of a drain or of latencies, where as many as the others have would take hours; 0: as many
+	without []results.Workload // which it cannot do, although the peer's other profiles may
+}
+
+// peers are in the order in which they take turns.
+var peers = []peer{
+	goPeer("txwork", nil, nil),
+	goPeer("sql", nil, nil),
+	goPeer("river", nil, map[string]bounds{"defaults": {most: 10_000}}),
+	nodePeer("graphile-worker", map[string]bounds{"defaults": {most: 10_000}}),
+	nodePeer("pg-boss", map[string]bounds{"defaults": {most: 10, without: []results.Workload{results.DrainDeleted}}}), // one job in 2 s
+	goPeer("pgq", hasExtension("pgq", "Debian's package postgresql-15-pgq3 has it"), map[string]bounds{
+		"bench":    {without: []results.Workload{results.Latency}}, // a tick decides, and so its period
+		"defaults": {without: []results.Workload{results.Latency}},
+	}),
+}
+
+// goPeer is a main package below bench/peers.
+func goPeer(name string, available func(context.Context, *Lab) error, b map[string]bounds) peer {
+	return peer{
+		name:    name,
+		command: func(l *Lab) []string { return []string{filepath.Join(l.temp, name)} },
+		ready: func(ctx context.Context, l *Lab) error {
+			if err := l.hasDir("peers", name); err != nil {
+				return err
+			}
+			if available != nil {
+				if err := available(ctx, l); err != nil {
+					return err
+				}
+			}
+			return l.tool(ctx, l.dir, "go", "build", "-o", filepath.Join(l.temp, name), "./peers/"+name)
+		},
+		bounds: b,
+	}
+}
+
+// nodePeer is a module below bench/peers/node.
+func nodePeer(name string, b map[string]bounds) peer {
+	return peer{
+		name:    name,
+		command: func(l *Lab) []string { return []string{l.node(), filepath.Join(l.nodeDir(), name+".mjs")} },
+		ready: func(ctx context.Context, l *Lab) error {
+			if err := l.hasDir("peers", "node"); err != nil {
+				return err
+			}
+			return l.installNode(ctx)
+		},
+		bounds: b,
+	}
+}
+
+func (l *Lab) nodeDir() string { return filepath.Join(l.dir, "peers", "node") }
+
+// node is the Node that is installed with the packages, which may want a newer one than the machine has.
+func (l *Lab) node() string {
+	installed := filepath.Join(l.nodeDir(), "node_modules", ".bin", "node")
+	if _, err := os.Stat(installed); err == nil {
+		return installed
+	}
+	return "node"
+}
+
+// installNode installs the packages of all Node peers, once.
+func (l *Lab) installNode(ctx context.Context) error {
+	if _, err := os.Stat(filepath.Join(l.nodeDir(), "node_modules")); err == nil {
+		return nil
+	}
+	return l.tool(ctx, l.nodeDir(), "npm", "ci", "--no-audit", "--no-fund")
+}
+
+// hasExtension tells whether the server could create an extension.
+func hasExtension(name, hint string) func(context.Context, *Lab) error {
+	return func(ctx context.Context, l *Lab) error {
+		conn, err := pgx.Connect(ctx, l.server.URL())
+		if err != nil {
+			return err
+		}
+		defer conn.Close(context.WithoutCancel(ctx))
+		var found bool
+		const available = "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = $1)"
+		if err := conn.QueryRow(ctx, available, name).Scan(&found); err != nil {
+			return err
+		}
+		if !found {
+			return fmt.Errorf("the server has no extension %s: %s", name, hint)
+		}
+		return nil
+	}
+}
+
+func (l *Lab) hasDir(elements ...string) error {
+	dir := filepath.Join(append([]string{l.dir}, elements...)...)
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = errors.New(dir + " is no directory")
+	}
+	return err
+}
+
+// tool runs a command of the machine's. Its output is of interest only if it fails.
+func (l *Lab) tool(ctx context.Context, dir, name string, args ...string) error {
+	command := exec.CommandContext(ctx, name, args...)
+	command.Dir = dir
+	out, err := command.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", command, err, out)
+	}
+	return nil
+}

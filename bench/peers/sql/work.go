@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	batchSize = 1000
+	ackers    = 2 // while one waits for its commit to reach the disk, the other one's rows change
+	pollEvery = time.Second
+)
+
+// claimed are the jobs of one claim.
+type claimed struct {
+	token uuid.UUID
+	ids   []int64
+}
+
+// Work pipelines one claimer and its ackers.
+func (s *session) Work(ctx context.Context, handled func()) error {
+	batches := make(chan claimed, ackers)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(batches)
+		return s.claimAll(ctx, batches)
+	})
+	for range ackers {
+		group.Go(func() error { return s.ackAll(ctx, batches, handled) })
+	}
+	return group.Wait()
+}
+
+// claimAll claims until ctx ends. What it then has is acked all the same.
+func (s *session) claimAll(ctx context.Context, batches chan<- claimed) error {
+	conn, err := s.claimer(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var cursor int64
+	for ctx.Err() == nil {
+		batch, last, err := claimBatch(context.WithoutCancel(ctx), conn, cursor)
+		if err != nil {
+			return err
+		}
+		if len(batch.ids) > 0 {
+			cursor = last
+			batches <- batch
+		}
+		if len(batch.ids) == batchSize {
+			continue
+		}
+		cursor = 0 // for jobs that were committed behind it
+		if len(batch.ids) == 0 {
+			err = await(ctx, conn)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claimer connects. A claim that a crash loses is a job that is still there, so its commit waits for no disk.
+func (s *session) claimer(ctx context.Context) (*pgx.Conn, error) {
+	config := s.pool.Config().ConnConfig.Copy()
+	config.RuntimeParams["synchronous_commit"] = "off"
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	_, err = conn.Exec(ctx, "LISTEN job")
+	return conn, err
+}
+
+// await rests until a job is there or it is time to look.
+func await(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, pollEvery)
+	defer cancel()
+	_, err := conn.WaitForNotification(ctx)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(ctx.Err(), context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+func claimBatch(ctx context.Context, conn *pgx.Conn, cursor int64) (batch claimed, last int64, err error) {
+	batch.token = uuid.New()
+	rows, err := conn.Query(ctx, claim, cursor, batch.token, batchSize)
+	if err != nil {
+		return batch, 0, err
+	}
+	batch.ids = make([]int64, 0, batchSize)
+	var id int64
+	var payload []byte
+	_, err = pgx.ForEachRow(rows, []any{&id, &payload}, func() error {
+		batch.ids = append(batch.ids, id)
+		last = max(last, id)
+		return nil
+	})
+	return batch, last, err
+}
+
+func (s *session) ackAll(ctx context.Context, batches <-chan claimed, handled func()) error {
+	for batch := range batches {
+		for range batch.ids {
+			handled()
+		}
+		if err := ackBatch(context.WithoutCancel(ctx), s.pool, s.ack, batch); err != nil {
+			for range batches { // the claimer may wait to hand one over
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func ackBatch(ctx context.Context, pool *pgxpool.Pool, ack string, batch claimed) error {
+	tag, err := pool.Exec(ctx, ack, batch.ids, batch.token)
+	if err != nil {
+		return err
+	}
+	if done := tag.RowsAffected(); done != int64(len(batch.ids)) {
+		return fmt.Errorf("%d of %d jobs were acked: a lease has ended", done, len(batch.ids))
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/txwork/txwork/bench/results"
+)
+
+// Peers with a part of their own in the report.
+const (
+	own   = "txwork" // to which the others are compared
+	limit = "sql"    // which is no queue
+)
+
+// A row is an entrant in one workload.
+type row struct {
+	results.Entrant
+	name, version, settings string
+	deleted                 bool
+	jobs                    int
+	runs                    int
+	value                   spread // jobs/s; of latency the p50 in ms
+	p99                     spread // of latency
+	wal, serverCPU, client  *float64
+	fillWAL                 *float64
+}
+
+// rows are the entrants of a workload, the best first. Cells that failed are left out.
+func rows(cells []results.Cell, w results.Workload) []row {
+	var rows []row
+	for _, group := range groups(cells, w) {
+		rows = append(rows, newRow(group))
+	}
+	slices.SortStableFunc(rows, func(a, b row) int {
+		if w == results.Latency {
+			return cmp.Compare(a.value.median, b.value.median)
+		}
+		return cmp.Compare(b.value.median, a.value.median)
+	})
+	return rows
+}
+
+// groups are the cells of a workload by entrant.
+func groups(cells []results.Cell, w results.Workload) [][]results.Cell {
+	var groups [][]results.Cell
+	at := map[results.Entrant]int{}
+	for _, c := range cells {
+		if c.Workload != w || c.Error != "" {
+			continue
+		}
+		i, found := at[c.Entrant]
+		if !found {
+			i = len(groups)
+			at[c.Entrant] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], c)
+	}
+	return groups
+}
+
+func newRow(cells []results.Cell) row {
+	first := cells[0]
+	r := row{
+		Entrant: first.Entrant, name: first.Name, version: first.Version, settings: first.Settings,
+		deleted: first.Deleted, jobs: first.Jobs, runs: len(cells),
+	}
+	r.value = spreadOf(collect(cells, func(c results.Cell) float64 {
+		if first.Workload == results.Latency {
+			return c.P50
+		}
+		return c.PerSecond
+	}))
+	r.p99 = spreadOf(collect(cells, func(c results.Cell) float64 { return c.P99 }))
+	r.wal = middle(cells, func(c results.Cell) *float64 { return &c.Costs.WALBytes })
+	r.serverCPU = middle(cells, func(c results.Cell) *float64 { return c.Costs.ServerCPU })
+	r.client = middle(cells, func(c results.Cell) *float64 { return &c.Costs.ClientCPU })
+	r.fillWAL = middle(cells, func(c results.Cell) *float64 {
+		if c.FillCosts == nil {
+			return nil
+		}
+		return &c.FillCosts.WALBytes
+	})
+	return r
+}
+
+func collect(cells []results.Cell, value func(results.Cell) float64) []float64 {
+	values := make([]float64, len(cells))
+	for i, c := range cells {
+		values[i] = value(c)
+	}
+	return values
+}
+
+// middle is the median of what is known, nil if nothing is.
+func middle(cells []results.Cell, value func(results.Cell) *float64) *float64 {
+	var known []float64
+	for _, c := range cells {
+		if v := value(c); v != nil {
+			known = append(known, *v)
+		}
+	}
+	if len(known) == 0 {
+		return nil
+	}
+	m := spreadOf(known).median
+	return &m
+}
+
+// label names the row. The limit has one profile, and so has txwork where the other is not of interest.
+func (r row) label() string {
+	switch r.Peer {
+	case own:
+		return r.name
+	case limit:
+		return r.name + " (limit)"
+	default:
+		return fmt.Sprintf("%s, %s", r.name, r.Profile)
+	}
+}

@@ -1,0 +1,88 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/txwork/txwork/bench/results"
+)
+
+// titles of the workloads.
+var titles = map[results.Workload]string{
+	results.Drain:        "Drain, done jobs kept",
+	results.DrainDeleted: "Drain, done jobs deleted",
+	results.Enqueue:      "Enqueue in bulk",
+	results.Single:       "Enqueue one job a transaction",
+	results.Latency:      "Idle latency",
+}
+
+// explanation says what a workload is, at the sizes of the run.
+func explanation(w results.Workload, o results.Options) string {
+	switch w {
+	case results.Drain, results.DrainDeleted:
+		return fmt.Sprintf("%s jobs are there when one worker process starts; the time ends when the database has none that is not done.", count(float64(o.Jobs)))
+	case results.Enqueue:
+		return fmt.Sprintf("%s jobs with each peer's fastest public call, %s a transaction, on one connection.", count(float64(o.Jobs)), count(float64(o.Batch)))
+	case results.Single:
+		return fmt.Sprintf("%d connections write one job a transaction for %g s, and notify workers as often as the peer does by itself.", o.Connections, o.Seconds)
+	default:
+		return fmt.Sprintf("From just before the insert's call, its transaction included, to the start of the handler; %d jobs a round, 20 to 60 ms (random) after the one before. Lower is better.", o.LatencyJobs)
+	}
+}
+
+// section is the report as Markdown. Plots maps workloads to the addresses of their plots.
+func section(h results.Header, cells []results.Cell, plots map[results.Workload]string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "## Side by side\n\n%s\n", conditions(h))
+	for _, w := range results.Workloads {
+		if rows := rows(cells, w); len(rows) > 0 {
+			fmt.Fprintf(&b, "\n### %s\n\n%s\n\n%s", titles[w], explanation(w, h.Options), table(w, h.Options, rows))
+			if v := verdict(w, rows); v != "" {
+				fmt.Fprintf(&b, "\n%s\n", v)
+			}
+			fmt.Fprintf(&b, "\n![%s: medians and spread](%s)\n", titles[w], plots[w])
+		}
+	}
+	fmt.Fprintf(&b, "\n### Who took part\n\n%s", entrants(cells))
+	if failures := failures(cells); failures != "" {
+		fmt.Fprintf(&b, "\nThese measurements failed and are left out:\n\n%s", failures)
+	}
+	return b.String()
+}
+
+func conditions(h results.Header) string {
+	return fmt.Sprintf(`Each peer through its own public API, in a process of its own, on the same PostgreSQL %s with the same settings
+(%s),
+on %d CPUs that server and client share. Every measurement has a fresh database, VACUUM ANALYZE and CHECKPOINT before it, %d-byte payloads and
+handlers that do nothing. Peers take turns, in the opposite order every other round. Done is what the database says is
+done. Bare SQL is no queue: it is the least that PostgreSQL has to do for the same guarantees. Medians; the spread is from the
+worst to the best run. txwork is commit %s.
+
+    make bench-peers`, h.Postgres, h.Settings, h.CPUs, h.Options.PayloadBytes, h.Commit)
+}
+
+// entrants lists versions and settings.
+func entrants(cells []results.Cell) string {
+	var b strings.Builder
+	b.WriteString("| | version | settings |\n|---|---|---|\n")
+	seen := map[string]bool{}
+	for _, c := range cells {
+		line := fmt.Sprintf("| %s, %s | %s | %s |\n", c.Name, c.Profile, c.Version, c.Settings)
+		if !seen[line] {
+			b.WriteString(line)
+		}
+		seen[line] = true
+	}
+	return b.String()
+}
+
+func failures(cells []results.Cell) string {
+	var b strings.Builder
+	for _, c := range cells {
+		if c.Error != "" {
+			first, _, _ := strings.Cut(c.Error, "\n")
+			fmt.Fprintf(&b, "- %s, %s, round %d: %s\n", titles[c.Workload], c.Entrant, c.Round, first)
+		}
+	}
+	return b.String()
+}

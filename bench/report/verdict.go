@@ -1,0 +1,69 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/txwork/txwork/bench/results"
+)
+
+// verdict says in words who is ahead. It is empty where txwork did not take part.
+func verdict(w results.Workload, rows []row) string {
+	us, found := find(rows, own)
+	if !found {
+		return ""
+	}
+	var says []string
+	for _, r := range rows {
+		switch r.Peer {
+		case own:
+		case limit:
+			says = append(says, againstLimit(w, us, r))
+		default:
+			says = append(says, againstPeer(w, us, r))
+		}
+	}
+	return strings.Join(says, "\n")
+}
+
+func find(rows []row, peer string) (row, bool) {
+	for _, r := range rows {
+		if r.Peer == peer {
+			return r, true
+		}
+	}
+	return row{}, false
+}
+
+// lead is how many times better txwork is.
+func lead(w results.Workload, us, r row) float64 {
+	if w == results.Latency {
+		return r.value.median / us.value.median
+	}
+	return us.value.median / r.value.median
+}
+
+func againstLimit(w results.Workload, us, r row) string {
+	if w == results.Latency {
+		return fmt.Sprintf("- txwork takes %s times as long as %s.", ratio(us.value.median/r.value.median), r.name)
+	}
+	return fmt.Sprintf("- txwork reaches %.0f %% of the limit of %s.", 100*lead(w, us, r), r.name)
+}
+
+func againstPeer(w results.Workload, us, r row) string {
+	by := lead(w, us, r)
+	switch {
+	case by < 1:
+		return fmt.Sprintf("- **%s is ahead of txwork, %s times.**%s", r.label(), ratio(1/by), overlap(us, r))
+	default:
+		return fmt.Sprintf("- txwork is ahead of %s, %s times.%s", r.label(), ratio(by), overlap(us, r))
+	}
+}
+
+// overlap warns of a difference that other runs may turn round.
+func overlap(us, r row) string {
+	if us.value.min <= r.value.max && r.value.min <= us.value.max {
+		return " Their spreads overlap."
+	}
+	return ""
+}

@@ -1,0 +1,96 @@
+package results
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// A File is where a run's results are kept.
+type File struct {
+	file *os.File
+}
+
+// Create makes a file, which must not exist.
+func Create(path string, h Header) (*File, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{file}
+	return f, f.write(h)
+}
+
+// Append opens a file to go on with what is missing in it. The conditions must be those of before.
+func Append(path string, h Header) (*File, []Cell, error) {
+	before, cells, err := Read(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if before != h {
+		return nil, nil, fmt.Errorf("%s was measured under other conditions:\nthere %+v\nnow   %+v", path, before, h)
+	}
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &File{file}, cells, endLine(path, file)
+}
+
+// endLine finishes a line that an interruption cut off. Read skips it.
+func endLine(path string, file *os.File) error {
+	text, err := os.ReadFile(path)
+	if err == nil && !bytes.HasSuffix(text, []byte("\n")) {
+		_, err = file.WriteString("\n")
+	}
+	return err
+}
+
+// Add appends a cell.
+func (f *File) Add(c Cell) error { return f.write(c) }
+
+// Close closes the file.
+func (f *File) Close() error { return f.file.Close() }
+
+func (f *File) write(v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = f.file.Write(append(line, '\n'))
+	return err
+}
+
+// Read reads a file: of several cells of one key the last, and none that an interruption cut off.
+func Read(path string) (h Header, cells []Cell, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return h, nil, err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	if !lines.Scan() {
+		return h, nil, errors.Join(fmt.Errorf("%s is empty", path), lines.Err())
+	}
+	if err := json.Unmarshal(lines.Bytes(), &h); err != nil {
+		return h, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	at := map[Key]int{}
+	for lines.Scan() {
+		var c Cell
+		if json.Unmarshal(lines.Bytes(), &c) != nil {
+			continue
+		}
+		if i, found := at[c.Key]; found {
+			cells[i] = c
+			continue
+		}
+		at[c.Key] = len(cells)
+		cells = append(cells, c)
+	}
+	return h, cells, lines.Err()
+}

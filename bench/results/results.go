@@ -1,0 +1,85 @@
+package results
+
+import "slices"
+
+// A Workload is what is measured.
+type Workload string
+
+// The workloads.
+const (
+	Drain        Workload = "drain"         // jobs that are there are done and kept
+	DrainDeleted Workload = "drain-deleted" // jobs that are there are done and deleted
+	Enqueue      Workload = "enqueue"       // jobs are written in bulk
+	Single       Workload = "single"        // jobs are written one a transaction
+	Latency      Workload = "latency"       // from insert to handler start on an idle queue
+)
+
+// Workloads are all of them, in the order in which they are run and reported.
+var Workloads = []Workload{Drain, DrainDeleted, Enqueue, Single, Latency}
+
+// Known tells whether there is such a workload.
+func (w Workload) Known() bool { return slices.Contains(Workloads, w) }
+
+// A Header says under which conditions the cells were measured.
+type Header struct {
+	Commit   string  `json:"commit"`   // of txwork
+	Postgres string  `json:"postgres"` // version
+	CPUs     int     `json:"cpus"`     // that server and clients share
+	Settings string  `json:"settings"` // of the server
+	Options  Options `json:"options"`
+}
+
+// Options are the sizes of a run.
+type Options struct {
+	Jobs         int     `json:"jobs"`          // of drains and bulk enqueues
+	LatencyJobs  int     `json:"latency_jobs"`  // samples of a cell
+	PayloadBytes int     `json:"payload_bytes"` // of each job
+	Batch        int     `json:"batch"`         // jobs of one transaction in bulk
+	Connections  int     `json:"connections"`   // of single, and of each pool
+	Seconds      float64 `json:"seconds"`       // of single
+}
+
+// An Entrant is a peer with one of its profiles.
+type Entrant struct {
+	Peer    string `json:"peer"`
+	Profile string `json:"profile"`
+}
+
+// String is how flags name an entrant.
+func (e Entrant) String() string { return e.Peer + ":" + e.Profile }
+
+// A Key names a cell.
+type Key struct {
+	Workload Workload `json:"workload"`
+	Entrant
+	Round int `json:"round"` // from 1
+}
+
+// A Cell is one measurement.
+type Cell struct {
+	Key
+	Name     string `json:"name"`     // the peer's own
+	Version  string `json:"version"`  // of the peer
+	Settings string `json:"settings"` // what the profile is
+	Deleted  bool   `json:"deleted"`  // done jobs were deleted, else kept
+
+	Jobs      int     `json:"jobs"`
+	Seconds   float64 `json:"seconds"`
+	PerSecond float64 `json:"jobs_per_second,omitempty"`
+
+	P50 float64 `json:"p50_ms,omitempty"` // of latencies
+	P99 float64 `json:"p99_ms,omitempty"`
+
+	Costs     Costs  `json:"costs"`
+	FillCosts *Costs `json:"fill_costs,omitempty"` // of writing the jobs of a drain
+
+	Took  float64 `json:"took_seconds"` // preparation and all
+	Error string  `json:"error,omitempty"`
+}
+
+// Costs are per job.
+type Costs struct {
+	WALBytes  float64  `json:"wal_bytes"`
+	ServerCPU *float64 `json:"server_cpu_us,omitempty"` // of all of PostgreSQL's processes, where it can be known
+	ClientCPU float64  `json:"client_cpu_us"`           // of the peer's process, its start included
+}
