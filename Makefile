@@ -1,4 +1,4 @@
-.PHONY: ci test lint bench demo prove
+.PHONY: ci test lint bench bench-check demo prove
 
 # The whole gate, as CI runs it.
 ci:
@@ -15,6 +15,11 @@ lint:
 # The core's own figures; see docs/performance.md.
 bench:
 	go test -run '^$$' -bench . -benchtime 3x ./workqueue
+
+# The working tree beside the merge base, or beside BASE=commit; some minutes. CHECK=--short takes about one. It judges
+# no time.
+bench-check:
+	go run ./internal/bench/check $(if $(BASE),--base $(BASE)) $(CHECK)
 
 demo:
 	go run ./cmd/txwork demo
