@@ -65,9 +65,12 @@ func (b *builds) build(ctx context.Context, base string, progress io.Writer) (er
 	return nil
 }
 
+// compile leaves the paths out, so that what the cache has of another directory counts.
 func compile(ctx context.Context, dir, binary string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", binary, "./cmd/txwork")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "./cmd/txwork")
 	cmd.Dir = dir
+	ownGroup(cmd)
+	cmd.WaitDelay = stopLimit
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}

@@ -143,12 +143,12 @@ func TestCheckForPeople(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("it exits with %d: %s", code, stderr)
 	}
-	for _, want := range []string{"drain --jobs 20000", "100 (100 to 100)", "200 (200 to 200)", "2.00", "better", "left out: base, crowd"} {
+	for _, want := range []string{"drain --jobs 20000", "100 (100 to 100)", "200 (200 to 200)", "6+6   2.00   better\n", "left out: base, crowd"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("there is no %q in\n%s", want, stdout)
 		}
 	}
-	if strings.Contains(stdout, "worse") || !strings.Contains(stderr, "47/48") {
+	if strings.Contains(stdout, "worse\n") || !strings.Contains(stderr, "47/48") {
 		t.Errorf("got\n%s\nafter\n%s", stdout, stderr)
 	}
 }

@@ -7,5 +7,9 @@ import (
 	"syscall"
 )
 
-// ownGroup makes the command the leader of a process group.
-func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+// ownGroup makes the command the leader of a process group, which is interrupted as a whole when its context ends: an
+// interrupt from the terminal then reaches it once, from here.
+func ownGroup(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -30,8 +29,7 @@ func (s side) once(ctx context.Context, c cell) (map[string]float64, error) {
 	cmd := exec.CommandContext(ctx, s.binary, append(append([]string{"bench"}, c.args...), "--json")...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	ownGroup(cmd) // an interrupt from the terminal reaches it once, from here
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	ownGroup(cmd)
 	cmd.WaitDelay = stopLimit
 	runErr := cmd.Run()
 	if ctx.Err() != nil {
