@@ -71,8 +71,8 @@ func (j *jobTable) drain(n int) {
 func (j *jobTable) meet() {
 	j.Helper()
 	stop := j.run(j.worker(j.db, crowdOptions(), func() error { return nil }))
-	j.eventually("no stranger is due", func() bool {
-		return j.count("SELECT count(*) FROM "+j.name+" WHERE status = 1 OR due_at <= now() AND attempts = 0 AND last_error IS NULL") == 0
+	j.eventually("every stranger was put off", func() bool {
+		return j.count("SELECT count(*) FROM "+j.name+" WHERE status = 0 AND due_at = created_at") == 0
 	})
 	stop()
 }
