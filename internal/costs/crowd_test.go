@@ -72,7 +72,7 @@ func (j *jobTable) meet() {
 	j.Helper()
 	stop := j.run(j.worker(j.db, crowdOptions(), func() error { return nil }))
 	j.eventually("every stranger was put off", func() bool {
-		return j.count("SELECT count(*) FROM "+j.name+" WHERE status = 0 AND due_at = created_at") == 0
+		return j.count("SELECT count(*) FROM "+j.name+" WHERE completed_at IS NULL AND due_at = created_at") == 0
 	})
 	stop()
 }

@@ -94,7 +94,7 @@ func (l *lab) outside(do func(context.Context, *pgx.Conn) error) {
 }
 
 // patience is how long a test waits for what takes milliseconds.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 func (l *lab) ok(err error) {
 	l.Helper()

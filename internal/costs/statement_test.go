@@ -37,14 +37,17 @@ func perHundred(l *lab, claims []executed) float64 {
 	return 100 * pages / rows
 }
 
-// looks is, for each kind of statement that neither claims nor settles, the most pages that one has read: the first
-// of a session, which has cached nothing.
+// looks is, for each kind of statement that neither claims nor settles, the fewest pages that one has read: the others
+// were first in their sessions and have looked up what they need in the catalogs.
 func looks(all []executed) map[string]int {
-	dearest := map[string]int{}
+	fewest := map[string]int{}
 	for _, e := range all {
-		if !e.isClaim() && !e.isSettle() {
-			dearest[e.kind()] = max(dearest[e.kind()], e.buffers())
+		if e.isClaim() || e.isSettle() {
+			continue
+		}
+		if n, found := fewest[e.kind()]; !found || e.buffers() < n {
+			fewest[e.kind()] = e.buffers()
 		}
 	}
-	return dearest
+	return fewest
 }
