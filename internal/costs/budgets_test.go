@@ -27,7 +27,7 @@ const (
 const (
 	insertWAL = 400 // measured: 387
 	claimWAL  = 206 // measured: 193 to 198
-	ackWAL    = 297 // measured: 280 to 285
+	ackWAL    = 297 // measured: 279 to 285
 )
 
 // Statements that are sent, BEGIN and COMMIT included, and commits by PostgreSQL's count, where to prepare a statement
@@ -44,9 +44,9 @@ const (
 	batchCommits    = 3
 
 	// workerStatements and workerCommits are those of a worker by a thousand jobs, in claims of up to 1,000 and
-	// settles of up to 1,000. Measured: 24 to 29, and 11 to 13; on a busy machine settles are smaller.
-	workerStatements = 45
-	workerCommits    = 18
+	// settles of up to 1,000. Measured: 20 to 33, and 8 to 15; on a busy machine settles are smaller.
+	workerStatements = 50
+	workerCommits    = 25
 
 	// idleStatements are those by minute of a worker with nothing to do, and of its scheduler. Measured: 2,700, 54 to
 	// a look; with one look more in the five seconds it is 3,240.
@@ -55,7 +55,7 @@ const (
 
 // Allocations by job, in the client: a tenth more than measured.
 const (
-	workerAllocations  = 72.0  // measured: 65.7
+	workerAllocations  = 72.0  // measured: 65.6 to 66.2
 	enqueueAllocations = 212.0 // of one job, with its transaction; measured: 193
 	bulkAllocations    = 36.5  // of each of a thousand; measured: 33.2
 )

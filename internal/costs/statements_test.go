@@ -96,20 +96,19 @@ func (l *lab) traffic(work func()) (statements, commits int) {
 	return l.seen.sends() - sent, l.commits() - before
 }
 
-// commits are those of the lab's database. Sessions report theirs when they end, so nobody may be in it.
+// commits are those of the lab's database. Sessions report theirs when they end, so they are read, by a statement of its
+// own, when nobody is in it any more.
 func (l *lab) commits() (n int) {
 	l.Helper()
 	l.db.Reset()
-	const query = "SELECT xact_commit, numbackends FROM pg_stat_database WHERE datname = $1"
 	l.outside(func(ctx context.Context, conn *pgx.Conn) error {
-		for {
-			var sessions int
-			err := conn.QueryRow(ctx, query, l.name).Scan(&n, &sessions)
-			if err != nil || sessions == 0 {
+		for sessions := 1; sessions > 0; time.Sleep(time.Millisecond) { // ctx bounds it
+			err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = $1", l.name).Scan(&sessions)
+			if err != nil {
 				return err
 			}
-			time.Sleep(time.Millisecond) // ctx bounds it
 		}
+		return conn.QueryRow(ctx, "SELECT xact_commit FROM pg_stat_database WHERE datname = $1", l.name).Scan(&n)
 	})
 	return n
 }
