@@ -1,4 +1,4 @@
-.PHONY: ci test lint bench bench-peers demo prove
+.PHONY: ci test lint bench bench-peers bench-check demo prove
 
 # The whole gate, as CI runs it.
 ci:
@@ -20,6 +20,11 @@ bench:
 # "--peers txwork,river:bench --rounds 1".
 bench-peers:
 	go run ./bench $(FLAGS)
+
+# The working tree beside the merge base, or beside BASE=commit; some minutes. CHECK=--short takes about one. It judges
+# no time.
+bench-check:
+	go run ./internal/bench/check $(if $(BASE),--base $(BASE)) $(CHECK)
 
 demo:
 	go run ./cmd/txwork demo

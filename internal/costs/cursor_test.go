@@ -1,0 +1,85 @@
+package costs_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+const claimLimit = 100
+
+// atOnce is when the worker is to ask for the next hundred.
+const atOnce = time.Microsecond
+
+// hundreds is an admission by which every claim takes a hundred rows, so that claims can be compared.
+type hundreds struct{}
+
+func (hundreds) Bounded() bool { return true }
+
+func (hundreds) Admit(_ context.Context, _ pgx.Tx, want int) (int, time.Duration, error) {
+	return min(want, claimLimit), atOnce, nil
+}
+
+func (hundreds) Claimed(context.Context, pgx.Tx, []uuid.UUID) error { return nil }
+
+// TestNothingBehindTheCursorIsRead compares the first claims of a worker with those two hundred claims later, while
+// a snapshot is held which keeps everything that was claimed in the table and in its indexes.
+func TestNothingBehindTheCursorIsRead(t *testing.T) {
+	const (
+		apart  = 200
+		window = 50
+		skip   = 10 // the first look up what no session has cached
+		total  = skip + window + apart
+		spare  = total / 10 // some claims find less room
+	)
+	q := newLab(t).rows()
+	q.insert((total + spare) * claimLimit)
+	defer q.holdSnapshot()()
+	full := q.fullClaims(total + spare)
+	if len(full) < total {
+		t.Fatalf("%d claims took %d rows, want %d such claims", len(full), claimLimit, total)
+	}
+	early, late := median(full[skip:skip+window]), median(full[skip+apart:skip+apart+window])
+	t.Logf("a claim of %d rows reads %d pages, and %d after %d more", claimLimit, early, late, apart)
+	if float64(late) > cursorRatio*float64(early) {
+		t.Errorf("a claim of %d rows reads %d pages, %d claims later %d, want at most %v times that", claimLimit, early, apart, late, cursorRatio)
+	}
+}
+
+// median leaves out the sweeps, which do start behind the cursor, at a small share of the time.
+func median(claims []executed) int {
+	pages := make([]int, len(claims))
+	for i, c := range claims {
+		pages[i] = c.buffers()
+	}
+	slices.Sort(pages)
+	return pages[len(pages)/2]
+}
+
+// holdSnapshot is a long report, or a transaction that somebody forgot.
+func (q *rowTable) holdSnapshot() (release func()) {
+	q.Helper()
+	tx, err := q.db.BeginTx(q.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	q.ok(err)
+	_, err = tx.Exec(q.Context(), "SELECT FROM "+q.table.Name()+" LIMIT 1")
+	q.ok(err)
+	return func() { q.ok(tx.Rollback(context.Background())) }
+}
+
+// fullClaims has a worker work through the table, and gives its claims of a hundred rows.
+func (q *rowTable) fullClaims(n int) (full []executed) {
+	q.Helper()
+	var handled atomic.Int64
+	o := workqueue.WorkerOptions{Concurrency: claimLimit, ClaimLimit: claimLimit, Admission: hundreds{}}
+	stop := q.run(q.worker(q.watched(), o, func() error { handled.Add(1); return nil }))
+	q.eventually("all rows are handled", func() bool { return handled.Load() >= int64(n*claimLimit) })
+	stop()
+	return slices.DeleteFunc(claims(q.seen.list(q.lab)), func(e executed) bool { return e.Plan.Rows != claimLimit })
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package costs_test
+
+// raceEnabled says that the race detector is on, which slows the client down and allocates by itself.
+const raceEnabled = true

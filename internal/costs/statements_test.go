@@ -1,0 +1,114 @@
+package costs_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/jobs"
+)
+
+// TestStatementsByBatch counts what draining jobs sends, batch by batch: the claims of a queue's lanes and the settle.
+func TestStatementsByBatch(t *testing.T) {
+	for _, batch := range []int{1, 10, 100} {
+		t.Run(fmt.Sprint(batch), func(t *testing.T) {
+			const batches = 10
+			j := newLab(t).jobs()
+			j.fill(batch * batches)
+			statements, commits := j.traffic(func() { j.drainOnce(batch, batch*batches) })
+			t.Logf("%d batches of %d jobs: %d statements, %d commits", batches, batch, statements, commits)
+			if limit := drainStatements + batches*batchStatements; statements > limit {
+				t.Errorf("%d batches of %d jobs are %d statements, want at most %d", batches, batch, statements, limit)
+			}
+			if limit := drainCommits + batches*batchCommits; commits > limit {
+				t.Errorf("%d batches of %d jobs are %d commits, want at most %d", batches, batch, commits, limit)
+			}
+		})
+	}
+}
+
+// TestStatementsOfWorker counts those of a worker under load, by job.
+func TestStatementsOfWorker(t *testing.T) {
+	const n = 10_000
+	j := newLab(t).jobs()
+	j.fill(n)
+	statements, commits := j.traffic(func() {
+		pool := j.watched()
+		j.inPhases(pool, n, jobs.WorkerOptions{}, func() {})
+		pool.Close()
+	})
+	t.Logf("%d jobs: %d statements, %d commits", n, statements, commits)
+	if limit := n * workerStatements / 1000; statements > limit {
+		t.Errorf("%d jobs are %d statements, want at most %d", n, statements, limit)
+	}
+	if limit := n * workerCommits / 1000; commits > limit {
+		t.Errorf("%d jobs are %d commits, want at most %d", n, commits, limit)
+	}
+}
+
+// TestStatementsOfIdleWorker counts those of a worker with the default options that has nothing to do. On a busy
+// machine it looks less often, never more.
+func TestStatementsOfIdleWorker(t *testing.T) {
+	const (
+		started = 2 * time.Second
+		watched = 5 * time.Second
+	)
+	j := newLab(t).jobs()
+	w, err := jobs.NewWorker(j.watched(), j.client, nil, jobs.WorkerOptions{})
+	j.ok(err)
+	stop := j.run(w)
+	time.Sleep(started)
+	begun, before := time.Now(), j.seen.sends()
+	time.Sleep(watched)
+	sent := int(float64(j.seen.sends()-before) * time.Minute.Seconds() / time.Since(begun).Seconds())
+	stop()
+	t.Logf("an idle worker sends %d statements a minute", sent)
+	if sent == 0 || sent > idleStatements {
+		t.Errorf("an idle worker sends %d statements a minute, want 1 to %d", sent, idleStatements)
+	}
+}
+
+// drainOnce does jobs without a worker's loop, so many at a time.
+func (j *jobTable) drainOnce(batch, n int) {
+	j.Helper()
+	pool := j.watched()
+	defer pool.Close()
+	o := jobs.WorkerOptions{}
+	o.Concurrency = batch
+	drain, err := j.worker(pool, o, func() error { return nil }).Drain()
+	j.ok(err)
+	done, err := drain.Process(j.Context())
+	j.ok(err)
+	if done != n {
+		j.Fatalf("%d jobs were done, want %d", done, n)
+	}
+}
+
+// traffic counts what the measured sessions send meanwhile, and what PostgreSQL commits for them.
+func (l *lab) traffic(work func()) (statements, commits int) {
+	l.Helper()
+	before := l.commits()
+	sent := l.seen.sends()
+	work()
+	return l.seen.sends() - sent, l.commits() - before
+}
+
+// commits are those of the lab's database. Sessions report theirs when they end, so they are read, by a statement of its
+// own, when nobody is in it any more.
+func (l *lab) commits() (n int) {
+	l.Helper()
+	l.db.Reset()
+	l.outside(func(ctx context.Context, conn *pgx.Conn) error {
+		for sessions := 1; sessions > 0; time.Sleep(time.Millisecond) { // ctx bounds it
+			err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = $1", l.name).Scan(&sessions)
+			if err != nil {
+				return err
+			}
+		}
+		return conn.QueryRow(ctx, "SELECT xact_commit FROM pg_stat_database WHERE datname = $1", l.name).Scan(&n)
+	})
+	return n
+}
