@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // pgxEncoder chooses how arguments travel on a pgx connection: in pgx's binary form where the server
@@ -29,13 +30,35 @@ func binary(v any) any {
 	case uuid.UUID:
 		return [16]byte(v)
 	case []uuid.UUID:
-		out := make([][16]byte, len(v))
-		for i, id := range v {
-			out[i] = id
-		}
-		return out
+		return idArray(v)
+	case []any:
+		return anyArray(v)
 	}
 	return v
+}
+
+// An idArray tells pgx its elements without a copy of each.
+type idArray []uuid.UUID
+
+func (a idArray) Dimensions() []pgtype.ArrayDimension { return oneDimension(len(a)) }
+func (a idArray) Index(i int) any                     { return (*storedID)(&a[i]) }
+func (a idArray) IndexType() any                      { return (*storedID)(nil) }
+
+type storedID uuid.UUID
+
+func (id *storedID) UUIDValue() (pgtype.UUID, error) {
+	return pgtype.UUID{Bytes: *id, Valid: true}, nil
+}
+
+// An anyArray spares columns the way through reflection.
+type anyArray []any
+
+func (a anyArray) Dimensions() []pgtype.ArrayDimension { return oneDimension(len(a)) }
+func (a anyArray) Index(i int) any                     { return a[i] }
+func (a anyArray) IndexType() any                      { return nil }
+
+func oneDimension(n int) []pgtype.ArrayDimension {
+	return []pgtype.ArrayDimension{{Length: int32(n), LowerBound: 1}}
 }
 
 // literal turns arrays into PostgreSQL's text form, which every database/sql driver can send.
@@ -50,8 +73,6 @@ func literal(v any) any {
 	case []*string:
 		return arrayLiteral(v)
 	case []*int64:
-		return arrayLiteral(v)
-	case []*time.Time:
 		return arrayLiteral(v)
 	case []bool:
 		return arrayLiteral(v)
@@ -81,8 +102,6 @@ func writeElement(b *strings.Builder, v any) {
 	case *string:
 		writeOptional(b, v)
 	case *int64:
-		writeOptional(b, v)
-	case *time.Time:
 		writeOptional(b, v)
 	case string:
 		writeQuoted(b, v)

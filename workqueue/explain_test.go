@@ -143,10 +143,10 @@ type query struct {
 // statements are what the Go API sends.
 func (p *planner) statements() (list []query) {
 	s := renderStatements(p.spec)
-	for _, stmt := range allStatements(s) {
-		q := query{name: stmt.name, text: stmt.text, unpinned: stmt.name == s.insert.name, claims: stmt.name == s.claim.name}
+	for _, stmt := range allStatements(p.spec) {
+		q := query{name: stmt.name, text: stmt.text, unpinned: strings.HasPrefix(stmt.name, "insert"), claims: stmt.name == s.claim.name}
 		for _, name := range stmt.params {
-			q.args = append(q.args, p.argument(name, q.unpinned || stmt.name == "find_unique"))
+			q.args = append(q.args, p.argument(name, stmt.name == "insert" || stmt.name == "find_unique"))
 		}
 		list = append(list, q)
 	}
@@ -182,7 +182,7 @@ func (p *planner) argument(name string, array bool) string {
 	example, ok := map[string]string{
 		"ids": someIDs, "tokens": someIDs, "delays": "'{}'", "errors": "'{}'", "cancelled": "'{}'",
 		"due_at": "'{}'", "max_attempts": "'{}'", "headers": "'{}'", "waiting": "'{}'", "retry": "'{}'",
-		"owner_token": "'00000000-0000-0000-0000-000000000002'", "lease": "'30 seconds'", "lease_seconds": "30",
+		"id": "gen_random_uuid()", "owner_token": "'00000000-0000-0000-0000-000000000002'", "lease": "'30 seconds'", "lease_seconds": "30",
 		"batch_size": fmt.Sprint(claimLimit), "max_rows": "1000", "delay_seconds": "5", "error": "'e'", "reason": "'r'", "actor": "'a'",
 		"after_due": "'-infinity'", "after_id": "'" + uuid.Nil.String() + "'", "since": "now()", "age": "'7 days'",
 	}[name]

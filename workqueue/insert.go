@@ -40,14 +40,23 @@ type Inserted struct {
 // Check reports the first of the rows that Insert would refuse, without touching the database.
 func (t *Table) Check(rows ...NewRow) error {
 	for i, row := range rows {
-		if err := t.checkNewRow(row); err != nil {
-			if len(rows) == 1 {
-				return err
-			}
-			return fmt.Errorf("row %d of %d: %w", i+1, len(rows), err)
+		err := t.checkNewRow(row)
+		for c := 0; err == nil && c < len(row.Values); c++ {
+			_, err = t.converters[c].convert(row.Values[c])
+		}
+		if err != nil {
+			return inRow(i, len(rows), err)
 		}
 	}
 	return nil
+}
+
+// inRow says which of the rows an error is about. One row needs no number.
+func inRow(i, n int, err error) error {
+	if n == 1 {
+		return err
+	}
+	return fmt.Errorf("row %d of %d: %w", i+1, n, err)
 }
 
 // Insert enqueues up to [MaxBatch] rows in the application's transaction, in one statement: they exist if
@@ -63,12 +72,16 @@ func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Inserted, 
 	if len(rows) > MaxBatch {
 		return nil, Invalid("rows", "has %d of them, at most %d fit one call", len(rows), MaxBatch)
 	}
-	if err := t.Check(rows...); err != nil {
+	batch, err := t.newInsert(rows)
+	if err != nil {
 		return nil, err
 	}
 	var inserted []Inserted
-	err := t.telemetry.transition(ctx, opEnqueue, len(rows), func(ctx context.Context) (ids []uuid.UUID, err error) {
-		inserted, ids, err = t.insert(ctx, tx, rows)
+	err = t.telemetry.transition(ctx, opEnqueue, len(rows), func(ctx context.Context) (ids []uuid.UUID, err error) {
+		if err := batch.setHeaders(ctx, rows); err != nil {
+			return nil, err
+		}
+		inserted, ids, err = t.insert(ctx, tx, rows, batch)
 		return ids, err
 	})
 	return inserted, err
@@ -76,11 +89,7 @@ func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Inserted, 
 
 // insert writes rows and looks up the holders of unique values that were taken. A holder may be deleted
 // between the two; then the values are free, and the row is written after all.
-func (t *Table) insert(ctx context.Context, tx Tx, rows []NewRow) ([]Inserted, []uuid.UUID, error) {
-	batch, err := t.newInsert(ctx, rows)
-	if err != nil {
-		return nil, nil, err
-	}
+func (t *Table) insert(ctx context.Context, tx Tx, rows []NewRow, batch *insertion) ([]Inserted, []uuid.UUID, error) {
 	inserted, written, err := batch.run(ctx, tx)
 	for i := 0; err == nil && i < len(inserted); i++ {
 		if inserted[i].ID != uuid.Nil {
@@ -98,7 +107,10 @@ const maxVanished = 10
 
 func (t *Table) insertOne(ctx context.Context, tx Tx, row NewRow) (Inserted, error) {
 	for range maxVanished {
-		batch, err := t.newInsert(ctx, []NewRow{row})
+		batch, err := t.newInsert([]NewRow{row})
+		if err == nil {
+			err = batch.setHeaders(ctx, []NewRow{row})
+		}
 		if err != nil {
 			return Inserted{}, err
 		}
@@ -110,8 +122,14 @@ func (t *Table) insertOne(ctx context.Context, tx Tx, row NewRow) (Inserted, err
 			return inserted[0], nil
 		}
 	}
-	return Inserted{}, fmt.Errorf("txwork: %s took a row and stored none: does a trigger, a rule or a policy of the table suppress it?", t.Name())
+	return Inserted{}, t.suppressed()
 }
+
+func (t *Table) suppressed() error {
+	return fmt.Errorf("txwork: %s took a row and stored none: does a trigger, a rule or a policy of the table suppress it?", t.Name())
+}
+
+// checkNewRow checks what is the core's of a row.
 
 func (t *Table) checkNewRow(row NewRow) error {
 	if len(row.Values) != len(t.spec.Columns) {
@@ -133,80 +151,150 @@ func (t *Table) checkNewRow(row NewRow) error {
 			return err
 		}
 	}
-	for i, c := range t.spec.Columns {
-		if _, err := columnValue(c, row.Values[i]); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
 // maxAttemptsLimit is far more than anybody tries and far from overflowing anything.
 const maxAttemptsLimit = 1_000_000
 
-// An insertion is the arrays of one insert.
+// An insertion is the values of one insert, by column.
 type insertion struct {
-	table    *Table
-	ids      []uuid.UUID
-	due      []*time.Time
-	attempts []*int64
-	waiting  []bool
-	headers  []*string
-	retry    []*string
-	columns  [][]any
+	table   *Table
+	ids     []uuid.UUID
+	fields  []gathered // those of [view.insertFields]
+	guarded bool       // some row holds unique values
 }
 
-func (t *Table) newInsert(ctx context.Context, rows []NewRow) (*insertion, error) {
-	n := len(rows)
-	in := &insertion{
-		table: t, ids: make([]uuid.UUID, n), due: make([]*time.Time, n),
-		attempts: make([]*int64, n), waiting: make([]bool, n), headers: make([]*string, n), retry: make([]*string, n), columns: make([][]any, len(t.spec.Columns)),
+// Where the core's columns are among the fields.
+const (
+	dueField = iota
+	attemptsField
+	waitingField
+	headersField
+	retryField
+	firstColumn
+)
+
+// A gathered column is one value until a row differs, and an array from then on.
+type gathered struct {
+	first any
+	each  []any
+}
+
+func (g *gathered) add(i, n int, v any) {
+	switch {
+	case g.each != nil:
+		g.each[i] = v
+	case i == 0:
+		g.first = v
+	case !same(g.first, v):
+		g.each = make([]any, n)
+		for k := range i {
+			g.each[k] = g.first
+		}
+		g.each[i] = v
 	}
-	for c := range in.columns {
-		in.columns[c] = make([]any, n)
+}
+
+// same compares values of columns, but not bytes: payloads differ.
+func same(a, b any) bool {
+	_, isBytes := a.([]byte)
+	return !isBytes && a == b
+}
+
+func (g *gathered) form() form {
+	switch {
+	case g.each != nil:
+		return varying
+	case g.first == nil:
+		return absent
 	}
-	trace := traceHeaders(ctx)
+	return common
+}
+
+func (g *gathered) value() any {
+	if g.each != nil {
+		return g.each
+	}
+	return g.first
+}
+
+// newInsert checks the rows and gathers what they have. The headers come later: they depend on the trace.
+func (t *Table) newInsert(rows []NewRow) (*insertion, error) {
+	in := &insertion{table: t, ids: make([]uuid.UUID, len(rows)), fields: make([]gathered, firstColumn+len(t.spec.Columns))}
 	for i, row := range rows {
-		if err := in.set(i, row, trace); err != nil {
-			return nil, err
+		err := t.checkNewRow(row)
+		if err == nil {
+			err = in.set(i, row)
+		}
+		if err != nil {
+			return nil, inRow(i, len(rows), err)
 		}
 	}
 	return in, nil
 }
 
-func (in *insertion) set(i int, row NewRow, trace map[string]string) (err error) {
+func (in *insertion) set(i int, row NewRow) (err error) {
 	in.ids[i] = row.ID
 	if row.ID == uuid.Nil {
 		if in.ids[i], err = uuid.NewV7(); err != nil {
 			return err
 		}
 	}
-	if !row.DueAt.IsZero() {
-		in.due[i] = &row.DueAt
-	}
-	if row.MaxAttempts > 0 {
-		n := int64(row.MaxAttempts)
-		in.attempts[i] = &n
-	}
-	in.waiting[i] = row.Waiting
-	if in.retry[i], err = row.Retry.stored(); err != nil {
+	n := len(in.ids)
+	in.fields[dueField].add(i, n, optional(storedTime(row.DueAt)))
+	in.fields[attemptsField].add(i, n, optional(int64(row.MaxAttempts)))
+	in.fields[waitingField].add(i, n, optional(row.Waiting))
+	retry, err := row.Retry.stored()
+	if err != nil {
 		return err
 	}
-	if in.headers[i], err = encodeHeaders(row.Headers, trace); err != nil {
-		return err
-	}
+	in.fields[retryField].add(i, n, optional(retry))
 	for c, v := range row.Values {
-		if in.columns[c][i], err = columnValue(in.table.spec.Columns[c], v); err != nil {
+		if v, err = in.table.converters[c].convert(v); err != nil {
 			return err
 		}
+		in.fields[firstColumn+c].add(i, n, v)
+	}
+	in.guarded = in.guarded || in.table.holdsUnique(row)
+	return nil
+}
+
+// optional is a value of which the zero stands for none.
+func optional[T comparable](v T) any {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return v
+}
+
+// holdsUnique reports whether no unique value of the row is certainly NULL.
+func (t *Table) holdsUnique(row NewRow) bool {
+	for _, i := range t.view.uniqueColumns {
+		if row.Values[i] == nil {
+			return false
+		}
+	}
+	return len(t.view.uniqueColumns) > 0
+}
+
+func (in *insertion) setHeaders(ctx context.Context, rows []NewRow) error {
+	trace := traceHeaders(ctx)
+	for i, row := range rows {
+		headers, err := encodeHeaders(row.Headers, trace)
+		if err != nil {
+			return err
+		}
+		in.fields[headersField].add(i, len(rows), optional(headers))
 	}
 	return nil
 }
 
 // encodeHeaders merges the trace context under the caller's own headers, which win.
-func encodeHeaders(own, trace map[string]string) (*string, error) {
+func encodeHeaders(own, trace map[string]string) (string, error) {
 	if len(own)+len(trace) == 0 {
-		return nil, nil
+		return "", nil
 	}
 	all := make(map[string]string, len(own)+len(trace))
 	for k, v := range trace {
@@ -216,33 +304,51 @@ func encodeHeaders(own, trace map[string]string) (*string, error) {
 		all[k] = v
 	}
 	encoded, err := json.Marshal(all)
-	if err != nil {
-		return nil, err
-	}
-	s := string(encoded)
-	return &s, nil
+	return string(encoded), err
 }
 
 // run inserts and then looks up the holders of unique values that were taken.
 func (in *insertion) run(ctx context.Context, tx Tx) ([]Inserted, []uuid.UUID, error) {
-	args := map[string]any{"ids": in.ids, "due_at": in.due, "max_attempts": in.attempts, "waiting": in.waiting, "headers": in.headers, "retry": in.retry}
-	for c, v := range in.table.view.Columns {
-		args[v.Param] = in.columns[c]
-	}
-	var written []uuid.UUID
-	insert := collectIDs(in.table.statements.insert, args, &written)
-	insert.unpinned = true
-	if err := tx.run(ctx, insert); err != nil {
-		return nil, nil, err
-	}
 	inserted := make([]Inserted, len(in.ids))
 	for i, id := range in.ids {
 		inserted[i] = Inserted{ID: id}
 	}
-	if len(written) == len(in.ids) {
-		return inserted, written, nil
+	insert := call{statement: in.table.inserts.of(in.shape()), args: in.args(), unpinned: true}
+	if !in.guarded {
+		n, err := Exec(ctx, tx, insert.text, insert.arguments()...)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case n != int64(len(in.ids)):
+			return nil, nil, in.table.suppressed()
+		}
+		return inserted, in.ids, nil
+	}
+	written := make([]uuid.UUID, 0, len(in.ids))
+	returned := collectIDs(insert.statement, insert.args, &written)
+	returned.unpinned = true
+	if err := tx.run(ctx, returned); err != nil || len(written) == len(in.ids) {
+		return inserted, written, err
 	}
 	return inserted, written, in.markDuplicates(ctx, tx, inserted, written)
+}
+
+func (in *insertion) shape() shape {
+	forms := make([]byte, len(in.fields))
+	for i := range in.fields {
+		forms[i] = byte(in.fields[i].form())
+	}
+	return shape{forms: string(forms), one: len(in.ids) == 1, guarded: in.guarded}
+}
+
+func (in *insertion) args() map[string]any {
+	args := map[string]any{"id": in.ids[0], "ids": in.ids}
+	for i, f := range in.table.inserts.fields {
+		if v := in.fields[i].value(); v != nil {
+			args[f.Param] = v
+		}
+	}
+	return args
 }
 
 func (in *insertion) markDuplicates(ctx context.Context, tx Tx, inserted []Inserted, written []uuid.UUID) error {
@@ -254,9 +360,6 @@ func (in *insertion) markDuplicates(ctx context.Context, tx Tx, inserted []Inser
 		if !done[inserted[i].ID] {
 			inserted[i] = Inserted{Duplicate: true}
 		}
-	}
-	if len(in.table.view.Unique) == 0 {
-		return nil // nothing is taken: something of the table suppressed the rows
 	}
 	return tx.run(ctx, call{
 		statement: in.table.statements.findUnique,
@@ -273,11 +376,15 @@ func (in *insertion) markDuplicates(ctx context.Context, tx Tx, inserted []Inser
 	})
 }
 
+// uniqueArgs are arrays, also of what the rows have in common.
 func (in *insertion) uniqueArgs() map[string]any {
 	args := map[string]any{}
-	for _, c := range in.table.view.Unique {
-		i := slices.IndexFunc(in.table.view.Columns, func(v columnView) bool { return v.Name == c.Name })
-		args[c.Param] = in.columns[i]
+	for _, c := range in.table.view.uniqueColumns {
+		g := in.fields[firstColumn+c]
+		if g.each == nil {
+			g.each = slices.Repeat([]any{g.first}, len(in.ids))
+		}
+		args[in.table.view.Columns[c].Param] = g.each
 	}
 	return args
 }

@@ -15,6 +15,8 @@ type Table struct {
 	spec       Spec
 	view       view
 	statements statements
+	inserts    insertStatements
+	converters []converter
 	telemetry  *telemetry
 }
 
@@ -28,7 +30,11 @@ func Open(spec Spec, t Telemetry) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Table{spec: spec, view: newView(spec), statements: renderStatements(spec), telemetry: tel}, nil
+	v := newView(spec)
+	return &Table{
+		spec: spec, view: v, statements: renderStatements(spec), inserts: insertStatements{view: v, fields: v.insertFields()},
+		converters: convertersOf(spec.Columns), telemetry: tel,
+	}, nil
 }
 
 // Spec is the table's Spec with its defaults filled in.
