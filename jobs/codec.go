@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strconv"
 
 	"github.com/google/uuid"
 
@@ -114,7 +115,7 @@ func (c *Client) envelope(o owner, field string) codec.Envelope {
 		o.id = codec.KeyID("schedule", o.schedule)
 	}
 	e := codec.NewEnvelope(c.table.Name(), o.id, o.headers)
-	e.Field = fmt.Sprintf("%q %s", o.kind, field)
+	e.Field = strconv.Quote(o.kind) + " " + field
 	return e
 }
 
