@@ -64,11 +64,15 @@ func (r record) values() []any {
 	if args == nil {
 		args = []byte{} // a nil slice would be NULL
 	}
-	own := []any{
-		r.kind, r.queue, int16(r.priority), args, optional(r.uniqueKey), optional(int16(r.uniqueStates)), optional(r.schedule),
+	values := make([]any, len(ownColumns)+len(gateColumns))
+	copy(values, []any{
+		r.kind, r.queue, int64(r.priority), args, optional(r.uniqueKey), optional(int64(r.uniqueStates)), optional(r.schedule),
 		nil, nil, nil, nil, nil, optional(r.joined),
+	})
+	if r.gate != nil {
+		copy(values[len(ownColumns):], r.gate.Values())
 	}
-	return append(own, r.gate.Values()...)
+	return values
 }
 
 // optional stores a zero value as NULL.
@@ -79,6 +83,8 @@ func optional[T comparable](v T) any {
 	}
 	return v
 }
+
+var gateColumns = gate.Columns()
 
 // columns receive the domain columns of a claimed job.
 type columns struct {

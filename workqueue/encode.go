@@ -30,33 +30,35 @@ func binary(v any) any {
 	case uuid.UUID:
 		return [16]byte(v)
 	case []uuid.UUID:
-		return uuidArray(v)
+		return idArray(v)
+	case []any:
+		return anyArray(v)
 	}
 	return v
 }
 
-// A uuidArray is ids as pgx takes them, without a copy of the array and of each of them.
-type uuidArray []uuid.UUID
+// An idArray tells pgx its elements without a copy of each.
+type idArray []uuid.UUID
 
-// Dimensions implements [pgtype.ArrayGetter].
-func (a uuidArray) Dimensions() []pgtype.ArrayDimension {
-	if a == nil {
-		return nil
-	}
-	return []pgtype.ArrayDimension{{Length: int32(len(a)), LowerBound: 1}}
+func (a idArray) Dimensions() []pgtype.ArrayDimension { return oneDimension(len(a)) }
+func (a idArray) Index(i int) any                     { return (*storedID)(&a[i]) }
+func (a idArray) IndexType() any                      { return (*storedID)(nil) }
+
+type storedID uuid.UUID
+
+func (id *storedID) UUIDValue() (pgtype.UUID, error) {
+	return pgtype.UUID{Bytes: *id, Valid: true}, nil
 }
 
-// Index implements [pgtype.ArrayGetter].
-func (a uuidArray) Index(i int) any { return (*uuidElement)(&a[i]) }
+// An anyArray spares columns the way through reflection.
+type anyArray []any
 
-// IndexType implements [pgtype.ArrayGetter].
-func (a uuidArray) IndexType() any { return (*uuidElement)(nil) }
+func (a anyArray) Dimensions() []pgtype.ArrayDimension { return oneDimension(len(a)) }
+func (a anyArray) Index(i int) any                     { return a[i] }
+func (a anyArray) IndexType() any                      { return nil }
 
-type uuidElement uuid.UUID
-
-// UUIDValue implements [pgtype.UUIDValuer].
-func (u *uuidElement) UUIDValue() (pgtype.UUID, error) {
-	return pgtype.UUID{Bytes: *u, Valid: true}, nil
+func oneDimension(n int) []pgtype.ArrayDimension {
+	return []pgtype.ArrayDimension{{Length: int32(n), LowerBound: 1}}
 }
 
 // literal turns arrays into PostgreSQL's text form, which every database/sql driver can send.
@@ -71,8 +73,6 @@ func literal(v any) any {
 	case []*string:
 		return arrayLiteral(v)
 	case []*int64:
-		return arrayLiteral(v)
-	case []*time.Time:
 		return arrayLiteral(v)
 	case []bool:
 		return arrayLiteral(v)
@@ -105,8 +105,6 @@ func writeElement(b *strings.Builder, v any) {
 	case *string:
 		writeOptional(b, v)
 	case *int64:
-		writeOptional(b, v)
-	case *time.Time:
 		writeOptional(b, v)
 	case string:
 		writeQuoted(b, v)

@@ -143,8 +143,8 @@ type query struct {
 // statements are what the Go API sends.
 func (p *planner) statements() (list []query) {
 	s := renderStatements(p.spec)
-	for _, stmt := range allStatements(s) {
-		q := query{name: stmt.name, text: stmt.text, unpinned: stmt.name == s.insert.name, claims: stmt.name == s.claim.name}
+	for _, stmt := range allStatements(p.spec) {
+		q := query{name: stmt.name, text: stmt.text, unpinned: strings.HasPrefix(stmt.name, "insert"), claims: stmt.name == s.claim.name}
 		for _, name := range stmt.params {
 			q.args = append(q.args, p.argument(name, columnsOf(stmt)))
 		}
@@ -171,12 +171,15 @@ func (p *planner) functions() (list []query) {
 
 const someIDs = "ARRAY(SELECT lpad(to_hex(n), 32, '0')::uuid FROM generate_series(1, 100) AS n)"
 
-// columnsOf is how a statement is given the values of columns: as lanes, or as the columns of an insert.
+// columnsOf is how a statement is given the values of columns: as lanes, one by one, or as the columns of an insert.
 func columnsOf(s statement) string {
-	if s.name == "claim" || s.name == "next_due" {
+	switch s.name {
+	case "claim", "next_due":
 		return "ARRAY[%s]"
+	case "insert", "find_unique":
+		return "'{}'"
 	}
-	return "'{}'"
+	return "%s"
 }
 
 // argument is an example for a parameter, as SQL.
@@ -187,7 +190,7 @@ func (p *planner) argument(name, columnFormat string) string {
 	example, ok := map[string]string{
 		"ids": someIDs, "tokens": someIDs, "delays": "'{}'", "errors": "'{}'", "cancelled": "'{}'",
 		"due_at": "'{}'", "max_attempts": "'{}'", "headers": "'{}'", "waiting": "'{}'", "retry": "'{}'",
-		"owner_token": "'00000000-0000-0000-0000-000000000002'", "lease": "'30 seconds'", "lease_seconds": "30",
+		"id": "gen_random_uuid()", "owner_token": "'00000000-0000-0000-0000-000000000002'", "lease": "'30 seconds'", "lease_seconds": "30",
 		"batch_size": fmt.Sprint(claimLimit), "max_rows": "1000", "delay_seconds": "5", "error": "'e'", "reason": "'r'", "actor": "'a'",
 		"after_due": "'{-infinity}'", "after_id": "'{" + uuid.Nil.String() + "}'", "since": "now()", "age": "'7 days'",
 	}[name]

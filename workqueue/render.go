@@ -35,7 +35,7 @@ type statement struct {
 
 // statements are all of a table's operations.
 type statements struct {
-	insert, findUnique                     statement
+	findUnique                             statement
 	claim, nextDue, nextWake, stats        statement
 	ack, abandon, snooze, fail, extend     statement
 	classify, cancel, redrive, reapExpired statement
@@ -46,7 +46,6 @@ type statements struct {
 func renderStatements(spec Spec) statements {
 	v := newView(spec)
 	s := statements{
-		insert:      v.statement("insert"),
 		claim:       v.statement("claim"),
 		nextDue:     v.statement("next_due"),
 		nextWake:    v.statement("next_wake"),
@@ -79,6 +78,7 @@ type view struct {
 	Columns, Lanes, Unique []columnView
 	MaxAttempts            int
 	DeleteDone             bool
+	uniqueColumns          []int // where Unique is among the Columns
 }
 
 // columnView is a domain column as the templates see it.
@@ -111,8 +111,30 @@ func newView(spec Spec) view {
 	}
 	v.Lanes = v.pick(spec.Lanes)
 	v.Unique = v.pick(spec.Unique)
+	for _, c := range v.Unique {
+		v.uniqueColumns = append(v.uniqueColumns, slices.Index(v.Columns, c))
+	}
 	return v
 }
+
+// alignments are those of the types of one width. Beside max_attempts, whose alignment is 4, columns stand in this
+// order without a gap between them.
+var alignments = map[string]int{
+	"bigint": 8, "timestamptz": 8, "double precision": 8, "integer": 4, "date": 4, "smallint": 2, "boolean": 1, "uuid": 1,
+}
+
+func fixed(c columnView) bool { return c.NotNull && alignments[c.Type] > 0 }
+
+// FixedColumns stand before what a claim and an ack change, all others behind it: the log of an update has what lies
+// between the first and the last byte that differ, so what changes stands together, and nothing moves in between.
+func (v view) FixedColumns() []columnView {
+	columns := slices.DeleteFunc(slices.Clone(v.Columns), func(c columnView) bool { return !fixed(c) })
+	slices.SortStableFunc(columns, func(a, b columnView) int { return alignments[b.Type] - alignments[a.Type] })
+	return columns
+}
+
+// OtherColumns are the rest, in the Spec's order.
+func (v view) OtherColumns() []columnView { return slices.DeleteFunc(slices.Clone(v.Columns), fixed) }
 
 func (v view) pick(names []string) []columnView {
 	var picked []columnView
@@ -177,9 +199,11 @@ var namedParameter = regexp.MustCompile(`@([a-z_][a-z0-9_]*)`)
 
 // statement renders an operation for a driver: named parameters become $1, $2, … and the comment, which
 // is for the reader of the file, is not sent to the server.
-func (v view) statement(file string) statement {
-	s := statement{name: file}
-	s.text = namedParameter.ReplaceAllStringFunc(v.body(file), func(p string) string {
+func (v view) statement(file string) statement { return numbered(file, v.body(file)) }
+
+func numbered(name, body string) statement {
+	s := statement{name: name}
+	s.text = namedParameter.ReplaceAllStringFunc(body, func(p string) string {
 		i := slices.Index(s.params, p[1:])
 		if i < 0 {
 			s.params = append(s.params, p[1:])
@@ -201,7 +225,10 @@ func (v view) inline(file string, expressions map[string]string) string {
 	})
 }
 
-func (v view) body(file string) string {
-	lines := strings.Split(v.execute(file, v), "\n")
+func (v view) body(file string) string { return v.bodyOf(file, v) }
+
+// bodyOf is a rendered file without its comment.
+func (v view) bodyOf(file string, data any) string {
+	lines := strings.Split(v.execute(file, data), "\n")
 	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "--") }), "\n")
 }

@@ -100,14 +100,13 @@ type storedRetry struct {
 // growthNames are the [Growth] values as rows keep them.
 var growthNames = map[Growth]string{Constant: "constant", Linear: "linear", Quadratic: "quadratic", Exponential: "exponential"}
 
-// stored is the JSON text of a row's own backoff; nil for none.
-func (r *Retry) stored() (*string, error) {
+// stored is the JSON text of a row's own backoff; empty for none.
+func (r *Retry) stored() (string, error) {
 	if r == nil {
-		return nil, nil
+		return "", nil
 	}
 	encoded, err := json.Marshal(storedRetry{growthNames[r.Growth], r.Base.Microseconds(), r.limit().Microseconds(), r.Jitter})
-	text := string(encoded)
-	return &text, err
+	return string(encoded), err
 }
 
 // sqlOrRow is the delay as an interval expression: that of the row's own backoff where it has one.

@@ -41,7 +41,8 @@ type Spec struct {
 	// constraints derive from it.
 	Table string
 
-	// Columns are the domain's own columns, in table order, after the core's.
+	// Columns are the domain's own columns. In the table those of a fixed width that are NotNull stand among the core's,
+	// see ADR 0017; the others follow in this order.
 	Columns []Column
 
 	// Lanes names the columns on which every claim has an equality test, such as queue and priority.

@@ -17,6 +17,8 @@ type Table struct {
 	claimed    []Column // what a claim returns
 	view       view
 	statements statements
+	inserts    insertStatements
+	converters []converter
 	telemetry  *telemetry
 }
 
@@ -30,9 +32,11 @@ func Open(spec Spec, t Telemetry) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	v := newView(spec)
 	return &Table{
-		spec: spec, name: spec.Name(), claimed: spec.claimed(),
-		view: newView(spec), statements: renderStatements(spec), telemetry: tel,
+		spec: spec, name: spec.Name(), claimed: spec.claimed(), view: v,
+		statements: renderStatements(spec), inserts: insertStatements{view: v, fields: v.insertFields()},
+		converters: convertersOf(spec.Columns), telemetry: tel,
 	}, nil
 }
 

@@ -16,17 +16,38 @@ import (
 // int64, float64, bool, time.Time, uuid.UUID, or nil for NULL. Whatever the driver and the protocol, the
 // row then holds the same, and what cannot be stored is refused before anything is sent.
 func columnValue(c Column, value any) (any, error) {
-	if c.Type == "jsonb" {
-		return jsonValue(c, value)
+	return converter{c, conversions[c.Type]}.convert(value)
+}
+
+// A converter is that for one column, with the conversion looked up.
+type converter struct {
+	Column
+	conversion func(any) (any, bool)
+}
+
+func convertersOf(columns []Column) []converter {
+	list := make([]converter, len(columns))
+	for i, c := range columns {
+		list[i] = converter{c, conversions[c.Type]}
 	}
-	v, err := plain(c, value)
+	return list
+}
+
+func (c converter) convert(value any) (any, error) {
+	if value == nil {
+		return nil, checkMissing(c.Column)
+	}
+	if c.Type == "jsonb" {
+		return jsonValue(c.Column, value)
+	}
+	v, err := plain(c.Column, value)
 	if err != nil {
 		return nil, err
 	}
 	if v == nil {
-		return nil, checkMissing(c)
+		return nil, checkMissing(c.Column)
 	}
-	v, ok := conversions[c.Type](v)
+	v, ok := c.conversion(v)
 	if !ok {
 		return nil, Invalid(c.Name, "is %v, a %T, which is no %s", clipped(v), value, c.Type)
 	}
@@ -192,11 +213,14 @@ func textValue(v any) (any, bool) {
 func timeValue(v any) (any, bool) {
 	if s, ok := v.(string); ok {
 		t, err := time.Parse(time.RFC3339Nano, s)
-		return t, err == nil && inCalendar(t)
+		return storedTime(t), err == nil && inCalendar(t)
 	}
 	t, ok := v.(time.Time)
-	return t, ok && inCalendar(t)
+	return storedTime(t), ok && inCalendar(t)
 }
+
+// storedTime is a time as PostgreSQL stores it. Some drivers would round where others cut.
+func storedTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
 // inCalendar reports whether a time can be written with four digits for the year.
 func inCalendar(t time.Time) bool {

@@ -1,14 +1,19 @@
 -- Nothing -> Ready, in the caller's transaction. A due time in the past means now, by the database's
--- clock. Rows come as one array a column: one statement, however many rows. The table's trigger
--- announces the insert once a transaction.
-INSERT INTO {{.Table}} (id, due_at, max_attempts, waiting, headers, retry{{range .Columns}}, {{.Quoted}}{{end}})
-SELECT s.id, greatest(s.due_at, now()), coalesce(s.max_attempts, {{.MaxAttempts}}), s.waiting, s.headers::jsonb, s.retry::jsonb{{range .Columns}}, s.{{.Alias}}{{if .Cast}}::{{.Type}}{{end}}{{end}}
+-- clock. One statement, however many rows. What all rows have in common is one parameter, what no row has
+-- is none, and the rest comes as one array a column. The table's trigger announces the insert once a
+-- transaction.
+--
+-- Only rows that hold unique values ask for conflicts: such a row is written to the log in two steps.
+INSERT INTO {{.Table}} (id{{range .Fields}}, {{.Quoted}}{{end}})
+SELECT {{if .One}}@id::uuid{{else}}s.id{{end}}{{range .Fields}}, {{.Value}}{{end}}
+{{- if not .One}}
 FROM unnest(
-    @ids::uuid[], @due_at::timestamptz[], @max_attempts::int[], @waiting::boolean[], @headers::text[], @retry::text[]{{range .Columns}},
+    @ids::uuid[]{{range .Varying}},
     @{{.Param}}::{{.Bind}}[]{{end}}
-) WITH ORDINALITY AS s (id, due_at, max_attempts, waiting, headers, retry{{range .Columns}}, {{.Alias}}{{end}}, ord)
+) WITH ORDINALITY AS s (id{{range .Varying}}, {{.Alias}}{{end}}, ord)
 ORDER BY s.ord
-{{- if .Unique}}
-ON CONFLICT ({{range $i, $c := .Unique}}{{if $i}}, {{end}}{{$c.Quoted}}{{end}}) WHERE {{range $i, $c := .Unique}}{{if $i}} AND {{end}}{{$c.Quoted}} IS NOT NULL{{end}} DO NOTHING
 {{- end}}
+{{- if .Guarded}}
+ON CONFLICT ({{range $i, $c := .Unique}}{{if $i}}, {{end}}{{$c.Quoted}}{{end}}) WHERE {{range $i, $c := .Unique}}{{if $i}} AND {{end}}{{$c.Quoted}} IS NOT NULL{{end}} DO NOTHING
 RETURNING id
+{{- end}}

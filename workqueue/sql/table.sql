@@ -3,18 +3,21 @@ CREATE TABLE {{.Table}} (
     due_at timestamptz NOT NULL DEFAULT now(),
     created_at timestamptz NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT {{.MaxAttempts}},
+    {{- range .FixedColumns}}
+    {{.Quoted}} {{.Type}} NOT NULL,
+    {{- end}}
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,
     waiting boolean NOT NULL DEFAULT false,
     locked_until timestamptz,
-    owner_token uuid,
     completed_at timestamptz,
+    owner_token uuid,
     failed_at timestamptz,
     cancelled_at timestamptz,
     last_error text,
     headers jsonb,
     retry jsonb,
-    {{- range .Columns}}
+    {{- range .OtherColumns}}
     {{.Quoted}} {{.Type}}{{if .NotNull}} NOT NULL{{end}},
     {{- end}}
     CONSTRAINT {{.Named "state_check"}} CHECK (

@@ -9,9 +9,14 @@
 -- $9 column_payload
 -- $10 column_dedup_key
 INSERT INTO "txwork"."outbox" (id, due_at, max_attempts, waiting, headers, retry, "topic", "key", "payload", "dedup_key")
-SELECT s.id, greatest(s.due_at, now()), coalesce(s.max_attempts, 10), s.waiting, s.headers::jsonb, s.retry::jsonb, s.c1, s.c2, s.c3, s.c4
+SELECT s.id, greatest(s.due_at, now()), coalesce(s.max_attempts, 10), coalesce(s.waiting, false), s.headers::jsonb, s.retry::jsonb, s.c1, s.c2, s.c3, s.c4
 FROM unnest(
-    $1::uuid[], $2::timestamptz[], $3::int[], $4::boolean[], $5::text[], $6::text[],
+    $1::uuid[],
+    $2::timestamptz[],
+    $3::int[],
+    $4::boolean[],
+    $5::text[],
+    $6::text[],
     $7::text[],
     $8::text[],
     $9::bytea[],

@@ -1,0 +1,224 @@
+package workqueue
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+)
+
+// An insertion is the values of one insert, by column.
+type insertion struct {
+	table   *Table
+	ids     []uuid.UUID
+	fields  []gathered // those of [view.insertFields]
+	guarded bool       // some row holds unique values
+}
+
+// Where the core's columns are among the fields.
+const (
+	dueField = iota
+	attemptsField
+	waitingField
+	headersField
+	retryField
+	firstColumn
+)
+
+// A gathered column is one value until a row differs, and an array from then on.
+type gathered struct {
+	first any
+	each  []any
+}
+
+func (g *gathered) add(i, n int, v any) {
+	switch {
+	case g.each != nil:
+		g.each[i] = v
+	case i == 0:
+		g.first = v
+	case !same(g.first, v):
+		g.each = make([]any, n)
+		for k := range i {
+			g.each[k] = g.first
+		}
+		g.each[i] = v
+	}
+}
+
+// same compares values of columns, but not bytes: payloads differ.
+func same(a, b any) bool {
+	_, isBytes := a.([]byte)
+	return !isBytes && a == b
+}
+
+func (g *gathered) form() form {
+	switch {
+	case g.each != nil:
+		return varying
+	case g.first == nil:
+		return absent
+	}
+	return common
+}
+
+func (g *gathered) value() any {
+	if g.each != nil {
+		return g.each
+	}
+	return g.first
+}
+
+// newInsert checks the rows and gathers what they have. The headers come later: they depend on the trace.
+func (t *Table) newInsert(rows []NewRow) (*insertion, error) {
+	in := &insertion{table: t, ids: make([]uuid.UUID, len(rows)), fields: make([]gathered, firstColumn+len(t.spec.Columns))}
+	for i, row := range rows {
+		err := t.checkNewRow(row)
+		if err == nil {
+			err = in.set(i, row)
+		}
+		if err != nil {
+			return nil, inRow(i, len(rows), err)
+		}
+	}
+	return in, nil
+}
+
+func (in *insertion) set(i int, row NewRow) (err error) {
+	in.ids[i] = row.ID
+	if row.ID == uuid.Nil {
+		if in.ids[i], err = uuid.NewV7(); err != nil {
+			return err
+		}
+	}
+	n := len(in.ids)
+	in.fields[dueField].add(i, n, optional(storedTime(row.DueAt)))
+	in.fields[attemptsField].add(i, n, optional(int64(row.MaxAttempts)))
+	in.fields[waitingField].add(i, n, optional(row.Waiting))
+	retry, err := row.Retry.stored()
+	if err != nil {
+		return err
+	}
+	in.fields[retryField].add(i, n, optional(retry))
+	for c, v := range row.Values {
+		if v, err = in.table.converters[c].convert(v); err != nil {
+			return err
+		}
+		in.fields[firstColumn+c].add(i, n, v)
+	}
+	in.guarded = in.guarded || in.table.holdsUnique(row)
+	return nil
+}
+
+// optional is a value of which the zero stands for none.
+func optional[T comparable](v T) any {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return v
+}
+
+// holdsUnique reports whether no unique value of the row is certainly NULL.
+func (t *Table) holdsUnique(row NewRow) bool {
+	for _, i := range t.view.uniqueColumns {
+		if row.Values[i] == nil {
+			return false
+		}
+	}
+	return len(t.view.uniqueColumns) > 0
+}
+
+func (in *insertion) setHeaders(ctx context.Context, rows []NewRow) error {
+	trace := traceHeaders(ctx)
+	for i, row := range rows {
+		headers, err := encodeHeaders(row.Headers, trace)
+		if err != nil {
+			return err
+		}
+		in.fields[headersField].add(i, len(rows), optional(headers))
+	}
+	return nil
+}
+
+// run inserts and then looks up the holders of unique values that were taken.
+func (in *insertion) run(ctx context.Context, tx Tx) ([]Inserted, []uuid.UUID, error) {
+	inserted := make([]Inserted, len(in.ids))
+	for i, id := range in.ids {
+		inserted[i] = Inserted{ID: id}
+	}
+	insert := call{statement: in.table.inserts.of(in.shape()), args: in.args(), unpinned: true}
+	if !in.guarded {
+		n, err := Exec(ctx, tx, insert.text, insert.arguments()...)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case n != int64(len(in.ids)):
+			return nil, nil, in.table.suppressed()
+		}
+		return inserted, in.ids, nil
+	}
+	written := make([]uuid.UUID, 0, len(in.ids))
+	returned := collectIDs(insert.statement, insert.args, &written)
+	returned.unpinned = true
+	if err := tx.run(ctx, returned); err != nil || len(written) == len(in.ids) {
+		return inserted, written, err
+	}
+	return inserted, written, in.markDuplicates(ctx, tx, inserted, written)
+}
+
+func (in *insertion) shape() shape {
+	forms := make([]byte, len(in.fields))
+	for i := range in.fields {
+		forms[i] = byte(in.fields[i].form())
+	}
+	return shape{forms: string(forms), one: len(in.ids) == 1, guarded: in.guarded}
+}
+
+func (in *insertion) args() map[string]any {
+	args := map[string]any{"id": in.ids[0], "ids": in.ids}
+	for i, f := range in.table.inserts.fields {
+		if v := in.fields[i].value(); v != nil {
+			args[f.Param] = v
+		}
+	}
+	return args
+}
+
+func (in *insertion) markDuplicates(ctx context.Context, tx Tx, inserted []Inserted, written []uuid.UUID) error {
+	done := make(map[uuid.UUID]bool, len(written))
+	for _, id := range written {
+		done[id] = true
+	}
+	for i := range inserted {
+		if !done[inserted[i].ID] {
+			inserted[i] = Inserted{Duplicate: true}
+		}
+	}
+	return tx.run(ctx, call{
+		statement: in.table.statements.findUnique,
+		args:      in.uniqueArgs(),
+		row: func(scan func(...any) error) error {
+			var ord int
+			var id uuid.UUID
+			err := scan(&ord, &id)
+			if err == nil && inserted[ord-1].Duplicate {
+				inserted[ord-1].ID = id
+			}
+			return err
+		},
+	})
+}
+
+// uniqueArgs are arrays, also of what the rows have in common.
+func (in *insertion) uniqueArgs() map[string]any {
+	args := map[string]any{}
+	for _, c := range in.table.view.uniqueColumns {
+		g := in.fields[firstColumn+c]
+		if g.each == nil {
+			g.each = slices.Repeat([]any{g.first}, len(in.ids))
+		}
+		args[in.table.view.Columns[c].Param] = g.each
+	}
+	return args
+}
