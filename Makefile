@@ -1,4 +1,4 @@
-.PHONY: ci test lint bench demo prove
+.PHONY: ci test lint bench demo prove model mutants fuzz
 
 # The whole gate, as CI runs it.
 ci:
@@ -22,3 +22,7 @@ demo:
 # What the domains promise under kills, at full size: some minutes.
 prove:
 	go test ./internal/proof -v -full -timeout 40m
+
+# The claim protocol, in every interleaving; see docs/model.
+model:
+	.ci/model
