@@ -1,0 +1,4 @@
+package main
+
+// equivalents are left out: taking them away changes no outcome.
+var equivalents = []equivalent{}
