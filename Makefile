@@ -26,3 +26,17 @@ prove:
 # The claim protocol, in every interleaving; see docs/model.
 model:
 	.ci/model
+
+# Each guard of the SQL and each fence of the Go code taken out in turn: every one has to be noticed.
+mutants:
+	go run ./internal/mutation
+
+# Every fuzz target in turn, FUZZTIME each. What they find is kept under testdata/fuzz of the package.
+FUZZTIME ?= 1m
+fuzz:
+	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r dir; do \
+		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' $$dir/*_test.go); do \
+			echo "== $$dir $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir; \
+		done; \
+	done

@@ -1,6 +1,5 @@
 // Mutation shows that the tests notice when a guard is gone. It takes each guard out of the SQL and each fence out
-// of the Go code in turn, builds the tests with that one change (by an overlay: no file of the repository is
-// touched) and runs what is most likely to notice first. A mutant that no test kills is a guard which the next
+// of the Go code in turn, builds the tests with that one change (no file of the repository is touched) and runs what is most likely to notice first. A mutant that no test kills is a guard which the next
 // change may lose without a word.
 //
 //	go run ./internal/mutation               # all mutants; exit 1 with survivors

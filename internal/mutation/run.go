@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -40,12 +38,13 @@ func runAll(ctx context.Context, root string, mutants []mutant, o options, done 
 	defer cancel(nil)
 	results := make([]result, len(mutants))
 	next := make(chan int)
+	unchanged := &originals{binaries: map[string][]byte{}}
 	var mu sync.Mutex
 	finished := 0
 	var lanes sync.WaitGroup
 	for range min(o.parallel, len(mutants)) {
 		lanes.Go(func() {
-			err := withLab(ctx, root, o.limit, func(l *lab) error {
+			err := withLab(ctx, root, o.limit, unchanged, func(l *lab) error {
 				for i := range next {
 					r, err := l.try(ctx, mutants[i])
 					if err != nil {
@@ -80,9 +79,10 @@ type lab struct {
 	root, dir string
 	url       string
 	limit     time.Duration
+	originals *originals
 }
 
-func withLab(ctx context.Context, root string, limit time.Duration, fn func(*lab) error) (err error) {
+func withLab(ctx context.Context, root string, limit time.Duration, o *originals, fn func(*lab) error) (err error) {
 	dir, err := os.MkdirTemp("", "mutation-")
 	if err != nil {
 		return err
@@ -93,22 +93,20 @@ func withLab(ctx context.Context, root string, limit time.Duration, fn func(*lab
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
-	return fn(&lab{root: root, dir: dir, url: server.URL(), limit: limit})
+	return fn(&lab{root: root, dir: dir, url: server.URL(), limit: limit, originals: o})
 }
 
 // try runs the mutant's suites until one notices.
 func (l *lab) try(ctx context.Context, m mutant) (result, error) {
 	start := time.Now()
-	overlay, err := l.overlay(m)
-	if err != nil {
-		return result{}, err
-	}
 	built := map[string]string{}
 	for _, s := range m.suites {
 		if built[s.dir] == "" {
-			if built[s.dir], err = l.build(ctx, overlay, s.dir); err != nil {
+			binary, err := l.build(ctx, m, s.dir)
+			if err != nil {
 				return result{}, fmt.Errorf("%s: %w", m.Name, err)
 			}
+			built[s.dir] = binary
 		}
 		killer, err := l.test(ctx, built[s.dir], s)
 		if err != nil {
@@ -119,32 +117,6 @@ func (l *lab) try(ctx context.Context, m mutant) (result, error) {
 		}
 	}
 	return result{Mutant: m.Name, Seconds: time.Since(start).Seconds()}, nil
-}
-
-// overlay writes the changed file, and what tells the compiler to take it.
-func (l *lab) overlay(m mutant) (string, error) {
-	text, err := m.source(l.root)
-	if err != nil {
-		return "", err
-	}
-	changed := filepath.Join(l.dir, "changed"+filepath.Ext(m.file))
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(l.root, m.file): changed}})
-	if err != nil {
-		return "", err
-	}
-	overlay := filepath.Join(l.dir, "overlay.json")
-	return overlay, errors.Join(os.WriteFile(changed, text, 0o644), os.WriteFile(overlay, replace, 0o644))
-}
-
-// build compiles a package's tests. A mutant that does not compile is a mistake in the list.
-func (l *lab) build(ctx context.Context, overlay, dir string) (string, error) {
-	binary := filepath.Join(l.dir, strings.ReplaceAll(dir, "/", "_")+".test")
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, "./"+dir)
-	cmd.Dir = l.root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return binary, nil
 }
 
 // test runs a suite until a test fails, and returns its name; empty where all pass.
