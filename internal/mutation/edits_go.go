@@ -4,7 +4,7 @@ package main
 var whole = []suite{{dir: "workqueue", skip: goldens}}
 
 // session is what changed defaults of a session and lost conflicts show.
-var session = []suite{{dir: "workqueue", run: "TestDeleteDoneConforms/^session$"}, {dir: "workqueue", skip: goldens}}
+var session = []suite{{dir: "workqueue", run: "Conform/^session$"}, {dir: "workqueue", skip: goldens}}
 
 // test runs one test first and the package after it.
 func test(dir, run string) []suite { return []suite{{dir: dir, run: run}, {dir: dir, skip: goldens}} }
@@ -84,7 +84,7 @@ var goEdits = []edit{
 		old: "func Pgx(tx pgx.Tx) Tx {\n	if isNil(tx) {\n		tx = nil\n	}\n", new: "func Pgx(tx pgx.Tx) Tx {\n", suites: core("input")},
 	{name: "the caller's settings are not given back", file: "workqueue/tx.go",
 		old: "		if err := one(unpinCall(before)); err != nil {\n			return explain(err)\n		}\n", new: "		_ = before\n",
-		suites: []suite{{dir: "workqueue", run: "Conforms/^pgx$/transaction"}, {dir: "workqueue", skip: goldens}}},
+		suites: []suite{{dir: "workqueue", run: "Conform/^pgx$/transaction"}, {dir: "workqueue", skip: goldens}}},
 	{name: "any name is an identifier", file: "workqueue/spec.go",
 		old: "if !identifierPattern.MatchString(name) {", new: "if false {", suites: test("workqueue", "TestSpec")},
 	{name: "a channel may be too long", file: "workqueue/spec.go",

@@ -21,10 +21,10 @@ const goldens = "Golden|^TestPlans$|TestEveryFileIsAStatement"
 // core is the contract of a table: the topics that a file is about, by one way first, and then everything.
 func core(topics string) []suite {
 	return []suite{
-		{dir: "workqueue", run: "Conforms/^pool$/^(" + topics + ")$"},
-		{dir: "workqueue", run: "Conforms/^(pool|functions|session)$"},
+		{dir: "workqueue", run: "Conform/^pool$/^(" + topics + ")$"},
+		{dir: "workqueue", run: "Conform/^(pool|functions|session)$"},
 		{dir: "internal/model"},
-		{dir: "workqueue", skip: goldens + "|Conforms"},
+		{dir: "workqueue", skip: goldens + "|Conform"},
 	}
 }
 
@@ -41,7 +41,7 @@ var sources = listSources(
 	in("workqueue/sql", core("lease|waiting"), "extend", "reap_expired"),
 	in("workqueue/sql", core("operator|waiting"), "cancel", "redrive"),
 	in("workqueue/sql", core("table|insert|waiting"), "next_wake", "purge_done", "purge_failed", "table"),
-	in("workqueue/sql", test("workqueue", "TestDueRows|TestRowThatBecomesDue|TestIdleWorker|Conforms/^pool$/^waiting$"), "next_due"),
+	in("workqueue/sql", test("workqueue", "TestDueRows|TestRowThatBecomesDue|TestIdleWorker|Conform/^pool$/^waiting$"), "next_due"),
 	in("workqueue/sql", test("workqueue", "TestLockedRow"), "unlocked"),
 	// Which index a statement goes through, and where a sweep goes on, decide nothing.
 	but(`gate_seq IS NOT NULL$|gate_limit (= 0|> 0)$|gate_key > |rate_key\) <> |^keys\.|^one$`,
