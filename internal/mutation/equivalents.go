@@ -5,7 +5,7 @@ const (
 	// of them waits; exactly rows that ended have a completed_at.
 	checked = "follows from the table's CHECK: it leads to the index"
 	null    = "a comparison with NULL is no more true: it leads to the index"
-	claimed = "a row in progress was due when it was claimed, and no statement moves its due time: it bounds the scan"
+	claimed = "a row in progress was due when it was claimed, and the core never moves its due time: it bounds the scan"
 )
 
 // equivalents are left out: taking them away changes no outcome.
