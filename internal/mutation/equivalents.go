@@ -4,6 +4,7 @@ const (
 	// checked is what the state_check of every table says: exactly rows in progress have a locked_until, and none
 	// of them waits; exactly rows that ended have a completed_at.
 	checked = "follows from the table's CHECK: it leads to the index"
+	either  = "the status is compared twice, before and after the lock, and either will do; an edit takes both"
 	null    = "a comparison with NULL is no more true: it leads to the index"
 	claimed = "a row in progress was due when it was claimed, and the core never moves its due time: it bounds the scan"
 )
@@ -12,8 +13,8 @@ const (
 var equivalents = []equivalent{
 	{"workqueue/sql/claim.sql", "(r.due_at, r.id) > (@after_due::timestamptz, @after_id::uuid)",
 		"the cursor only spares reading what was claimed before: status = 0 leaves that out anyway"},
-	{"workqueue/sql/extend.sql", "t.status = 1",
-		"the subquery has the row locked and has compared its newest version: nobody can have changed it since"},
+	{"workqueue/sql/extend.sql", "t.status = 1", either},
+	{"workqueue/sql/extend.sql", "coalesce(r.status = 1, false)", either},
 	{"workqueue/sql/reap_expired.sql", "NOT r.waiting", checked},
 	{"workqueue/sql/reap_expired.sql", "r.status = 1", checked + ", where the end of the lease says the same"},
 	{"workqueue/sql/reap_expired.sql", "r.due_at <= now()", claimed},
