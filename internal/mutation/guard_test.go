@@ -74,9 +74,10 @@ func TestFirstFailureIsTheKiller(t *testing.T) {
 	for output, want := range map[string]string{
 		"ok": "",
 		"\x16=== RUN   TestA\n\x16=== RUN   TestA/b\n\x16--- FAIL: TestA/b (0.00s)\n\x16--- FAIL: TestA (0.00s)\n": "TestA/b",
-		"    --- FAIL: TestA/b (0.00s)\n":       "TestA/b",
-		"\x16=== RUN   TestA\npanic: nil map\n": "TestA (panic: nil map)",
-		"a log says --- FAIL: nothing\n":        "",
+		"    --- FAIL: TestA/b (0.00s)\n":                         "TestA/b",
+		"\x16=== RUN   TestA\npanic: nil map\n":                   "TestA (panic: nil map)",
+		"\x16=== RUN   TestA\npanic: test timed out after 5m0s\n": timedOut,
+		"a log says --- FAIL: nothing\n":                          "",
 	} {
 		stopped := false
 		got := scan(strings.NewReader(output), func() { stopped = true })

@@ -51,7 +51,7 @@ func parse(args []string) (o options, err error) {
 	flags.BoolVar(&o.json, "json", false, "print one JSON object a mutant")
 	flags.StringVar(&o.only, "only", "", "run the mutants whose name contains this")
 	flags.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "mutants at once, each with a server of its own")
-	flags.DurationVar(&o.limit, "limit", 3*time.Minute, "time for one suite; a suite that hangs has noticed")
+	flags.DurationVar(&o.limit, "limit", 5*time.Minute, "time for one suite")
 	if err = flags.Parse(args); err == nil && flags.NArg() > 0 {
 		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -17,16 +18,24 @@ import (
 	"github.com/txwork/txwork/internal/localpg"
 )
 
-// A result is what became of a mutant. Killer is empty where it survived.
+// A result is what became of a mutant. Killer is empty where it survived. A suite that does not end in time has
+// noticed nothing: the machine may just be slow.
 type result struct {
-	Mutant  string  `json:"mutant"`
-	Killer  string  `json:"killer,omitempty"`
-	Seconds float64 `json:"seconds"`
+	Mutant   string  `json:"mutant"`
+	Killer   string  `json:"killer,omitempty"`
+	TimedOut bool    `json:"timed_out,omitempty"`
+	Seconds  float64 `json:"seconds"`
 }
+
+// timedOut stands in for the name of a killer.
+const timedOut = "timed out"
 
 func (r result) String() string {
 	killer := r.Killer
-	if killer == "" {
+	switch {
+	case r.TimedOut:
+		killer = "SURVIVED: a suite did not end in time, see --limit"
+	case killer == "":
 		killer = "SURVIVED"
 	}
 	return fmt.Sprintf("%-90s %s (%.0f s)", r.Mutant, killer, r.Seconds)
@@ -112,8 +121,11 @@ func (l *lab) try(ctx context.Context, m mutant) (result, error) {
 		if err != nil {
 			return result{}, fmt.Errorf("%s: %w", m.Name, err)
 		}
+		if killer == timedOut {
+			return result{Mutant: m.Name, TimedOut: true, Seconds: time.Since(start).Seconds()}, nil
+		}
 		if killer != "" {
-			return result{m.Name, killer, time.Since(start).Seconds()}, nil
+			return result{Mutant: m.Name, Killer: killer, Seconds: time.Since(start).Seconds()}, nil
 		}
 	}
 	return result{Mutant: m.Name, Seconds: time.Since(start).Seconds()}, nil
@@ -138,7 +150,11 @@ func (l *lab) test(ctx context.Context, binary string, s suite) (string, error) 
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Dir = filepath.Join(l.root, s.dir)
 	cmd.Env = append(os.Environ(), localpg.DatabaseURLEnv+"="+url)
-	return firstFailure(cmd)
+	killer, err := firstFailure(cmd)
+	if ctx.Err() != nil { // it was killed
+		killer = timedOut
+	}
+	return killer, err
 }
 
 var (
@@ -187,6 +203,8 @@ func scan(output io.Reader, stop func()) (killer string) {
 		}
 		if m := failed.FindStringSubmatch(line); m != nil {
 			killer = m[1]
+		} else if strings.HasPrefix(line, "panic: test timed out") {
+			killer = timedOut
 		} else if m := panicked.FindStringSubmatch(line); m != nil {
 			killer = current + " (" + m[1] + ")"
 		}
