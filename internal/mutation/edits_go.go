@@ -25,7 +25,7 @@ var goEdits = []edit{
 		old: "		conn.Close(ctx)\n		return\n", new: "		return\n", suites: whole},
 
 	{name: "one token for every claim", file: "workqueue/cursor.go",
-		old: "owner: NewOwnerToken(),", new: "owner: uuid.Max,", suites: test("workqueue", "TestZombie|TestStolen")},
+		old: "owner: NewOwnerToken(),", new: "owner: [16]byte{1},", suites: test("workqueue", "TestZombie|TestStolen")},
 	{name: "another's settle is taken for our own", file: "workqueue/claimref.go",
 		old: "case !ours || !fine(id, status):", new: "case !ours && !fine(id, status):", suites: core("settle")},
 	{name: "another outcome is taken for our own", file: "workqueue/settle.go",
