@@ -1,4 +1,4 @@
-.PHONY: ci test lint bench bench-peers bench-check demo prove
+.PHONY: ci test lint bench bench-peers bench-check demo prove model mutants fuzz
 
 # The whole gate, as CI runs it.
 ci:
@@ -32,3 +32,22 @@ demo:
 # What the domains promise under kills, at full size: some minutes.
 prove:
 	go test ./internal/proof -v -full -timeout 40m
+
+# The claim protocol, in every interleaving; see docs/model.
+model:
+	.ci/model
+
+# Each guard of the SQL and each fence of the Go code taken out in turn: every one has to be noticed.
+mutants:
+	go run ./internal/mutation
+
+# Every fuzz target in turn, FUZZTIME each. What they find is kept under testdata/fuzz of the package. To make an
+# input smaller is bounded: where a database answers, the coverage differs from run to run, and it would take a minute.
+FUZZTIME ?= 1m
+fuzz:
+	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r dir; do \
+		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' $$dir/*_test.go); do \
+			echo "== $$dir $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x $$dir; \
+		done; \
+	done

@@ -141,7 +141,7 @@ var unstorable = []struct {
 	{"numeric", "12,50"}, {"numeric", ""}, {"numeric", "1; DROP"}, {"numeric", math.Inf(1)}, {"numeric", true},
 	{"double precision", "x"}, {"double precision", true},
 	{"boolean", 1}, {"boolean", "yes"},
-	{"jsonb", "not json"}, {"jsonb", ""}, {"jsonb", `{"a": "\u0000"}`}, {"jsonb", `"\\\u0000"`}, {"jsonb", "\"\xff\""},
+	{"jsonb", "not json"}, {"jsonb", ""}, {"jsonb", `{"a": "\u0000"}`}, {"jsonb", `"\\\u0000"`}, {"jsonb", "\"\xff\""}, {"jsonb", `"\ud800"`}, {"jsonb", `["\udc00\ud800"]`}, {"jsonb", "1e999999"},
 	{"jsonb", make(chan int)}, {"jsonb", math.NaN()}, {"jsonb", map[string]any{"a": "\x00"}},
 	{"date", "28.2.2026"}, {"date", "infinity"}, {"date", "2026-02-30"}, {"date", 5}, {"date", time.Unix(1<<60, 0)},
 	{"timestamptz", "infinity"}, {"timestamptz", "tomorrow"}, {"timestamptz", 5}, {"timestamptz", time.Unix(1<<60, 0)},

@@ -110,7 +110,7 @@ func storable(message string) string {
 	if len(message) <= maxErrorBytes {
 		return message
 	}
-	cut := maxErrorBytes
+	cut := maxErrorBytes - len("…")
 	for cut > 0 && !utf8.RuneStart(message[cut]) {
 		cut--
 	}

@@ -242,9 +242,6 @@ func uuidValue(v any) (any, bool) {
 	return v, false
 }
 
-// escapedNUL is a NUL in JSON text, which jsonb cannot hold. A backslash before it would be its own.
-var escapedNUL = regexp.MustCompile(`(^|[^\\])(\\\\)*\\u0000`)
-
 // jsonValue takes a string or bytes for JSON text and encodes everything else.
 func jsonValue(c Column, value any) (any, error) {
 	v, err := plain(c, value)
@@ -267,11 +264,5 @@ func jsonValue(c Column, value any) (any, error) {
 			return nil, Invalid(c.Name, "cannot be encoded as JSON: %v", err)
 		}
 	}
-	if !json.Valid(encoded) {
-		return nil, Invalid(c.Name, "is %v, which is not valid JSON", clipped(encoded))
-	}
-	if escapedNUL.Match(encoded) {
-		return nil, Invalid(c.Name, "has a NUL (\\u0000), which PostgreSQL's jsonb cannot hold")
-	}
-	return string(encoded), CheckText(c.Name, string(encoded))
+	return string(encoded), CheckJSON(c.Name, encoded)
 }

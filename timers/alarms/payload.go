@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/txwork/txwork/workqueue"
 )
@@ -17,14 +16,8 @@ func checkPayload(payload json.RawMessage, limit int) error {
 	if err := workqueue.CheckSize(field, len(payload), limit); err != nil {
 		return err
 	}
-	if !utf8.Valid(payload) {
-		return workqueue.Invalid(field, "is not valid UTF-8")
-	}
-	if !json.Valid(payload) {
-		return workqueue.Invalid(field, "is not JSON")
-	}
-	if reason := escapes(payload); reason != "" {
-		return workqueue.Invalid(field, "%s", reason)
+	if err := workqueue.CheckJSON(field, payload); err != nil {
+		return err
 	}
 	return checkTokens(payload, limit)
 }
@@ -47,10 +40,6 @@ func checkTokens(payload []byte, limit int) error {
 			if size += exponent(v.String()); size > limit {
 				return workqueue.Invalid("payload", "has numbers that are written out with more than %d digits", limit)
 			}
-			if !numeric(v.String()) {
-				return workqueue.Invalid("payload", "has a number with more digits than PostgreSQL's numeric takes: %d before the point, %d behind it",
-					maxIntegerDigits, maxFractionDigits)
-			}
 		}
 	}
 	return nil
@@ -70,50 +59,4 @@ func exponent(number string) int {
 		return 1 << 40
 	}
 	return max(n, -n)
-}
-
-// What PostgreSQL's numeric holds, and with it a number in jsonb.
-const (
-	maxIntegerDigits  = 131072
-	maxFractionDigits = 16383
-)
-
-// numeric tells whether a number that is written out has no more digits than that. Zeros in front count as digits.
-func numeric(number string) bool {
-	mantissa, exponent, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(number, "-")), "e")
-	integer, fraction, _ := strings.Cut(mantissa, ".")
-	shift, _ := strconv.Atoi(exponent) // within maxExponent; 0 where there is none
-	return len(integer)+shift <= maxIntegerDigits && len(fraction)-shift <= maxFractionDigits
-}
-
-// escapes says what is wrong with the \u escapes of valid JSON: NUL and halves of surrogate pairs are none of
-// PostgreSQL's characters.
-func escapes(text []byte) string {
-	high := false // the escape before was the first half of a pair
-	for i := 0; i < len(text); i++ {
-		if text[i] != '\\' {
-			if high {
-				return "has half of a surrogate pair"
-			}
-			continue
-		}
-		i++
-		if text[i] != 'u' {
-			if high {
-				return "has half of a surrogate pair"
-			}
-			continue
-		}
-		code, _ := strconv.ParseUint(string(text[i+1:i+5]), 16, 32)
-		i += 4
-		low := code >= 0xDC00 && code < 0xE000
-		switch {
-		case code == 0:
-			return "has a NUL, which PostgreSQL text cannot hold"
-		case low != high:
-			return "has half of a surrogate pair"
-		}
-		high = code >= 0xD800 && code < 0xDC00
-	}
-	return ""
 }

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// A source is an SQL file whose guards are taken out, with the tests that should notice.
+type source struct {
+	file   string
+	suites []suite
+	except *regexp.Regexp // parts that are no guards here
+}
+
+// goldens compare the text of statements: they would notice every change and prove nothing. Plans are not meant here.
+const goldens = "Golden|^TestPlans$|TestEveryFileIsAStatement"
+
+// core is the contract of a table: the topics that a file is about, by one way first, and then everything.
+func core(topics string) []suite {
+	return []suite{
+		{dir: "workqueue", run: "Conform/^pool$/^(" + topics + ")$"},
+		{dir: "workqueue", run: "Conform/^(pool|functions|session)$"},
+		{dir: "internal/model"},
+		{dir: "workqueue", skip: goldens + "|Conform"},
+	}
+}
+
+// columnCheck are checks of what a domain stores, behind those of its Go code: they decide about no transition.
+const columnCheck = `^octet_length|^isfinite|^generation |^\(?rearm_at IS NULL OR `
+
+// beside is all tests of a package but the core's contract, which tests of the core run anyway.
+func beside(dir string) []suite { return []suite{{dir: dir, skip: "Conform"}} }
+
+// sources are the files with transitions, and with what decides about them. Those that only read are not among them.
+var sources = listSources(
+	in("workqueue/sql", core("claim|waiting"), "claim"),
+	in("workqueue/sql", core("settle|waiting"), "abandon", "ack", "ack_delete", "fail", "snooze"),
+	in("workqueue/sql", core("lease|waiting"), "extend", "reap_expired"),
+	in("workqueue/sql", core("operator|waiting"), "cancel", "redrive"),
+	in("workqueue/sql", core("table|insert|waiting"), "next_wake", "purge_done", "purge_failed", "table"),
+	in("workqueue/sql", test("workqueue", "TestDueRows|TestRowThatBecomesDue|TestIdleWorker|Conform/^pool$/^waiting$"), "next_due"),
+	in("workqueue/sql", test("workqueue", "TestLockedRow"), "unlocked"),
+	// Which index a statement goes through, and where a sweep goes on, decide nothing.
+	but(`gate_seq IS NOT NULL$|gate_limit (= 0|> 0)$|gate_key > |rate_key\) <> |^keys\.|^one$`,
+		in("workqueue/gate/sql", beside("workqueue/gate"), "gate.up")),
+	in("workqueue/join/sql", beside("workqueue/join"), "add", "lock_members", "mark", "strangers"),
+	in("workqueue/join/sql/schema", beside("workqueue/join"), "collect", "count", "end", "purge", "sweep"),
+	in("workqueue/periodic/sql", beside("workqueue/periodic"), "pause"),
+	in("inbox/sql", beside("inbox"), "begin", "strip"),
+	in("timers/sql", beside("timers"), "cancel", "live"),
+	but(columnCheck, in("timers/sql", beside("timers"), "table")), // its triggers
+	in("timers/alarms/sql", beside("timers/alarms"), "begin", "cancel", "failed", "find", "fired", "get", "list",
+		"reschedule", "retry", "revoked", "skip", "stranded"),
+	in("jobs/sql", beside("jobs"), "live", "output", "progress", "put_step", "replace"),
+	in("jobs/sql/schema", beside("jobs"), "forget", "record", "slot", "slot_sweep", "take", "unique"),
+	in("reaper/sql", beside("reaper"), "elect", "verify", "withdraw"),
+)
+
+func in(dir string, suites []suite, names ...string) (files []source) {
+	for _, name := range names {
+		files = append(files, source{file: dir + "/" + name + ".sql", suites: suites})
+	}
+	return files
+}
+
+func but(except string, files []source) []source {
+	for i := range files {
+		files[i].except = regexp.MustCompile(except)
+	}
+	return files
+}
+
+func listSources(groups ...[]source) (all []source) {
+	for _, g := range groups {
+		all = append(all, g...)
+	}
+	return all
+}
+
+// mutants are the source without each of its guards in turn, and the guards that are left out.
+func (s source) mutants(root string) (list []mutant, left []equivalent, err error) {
+	text, err := os.ReadFile(filepath.Join(root, s.file))
+	if err != nil {
+		return nil, nil, err
+	}
+	times := map[string]int{}
+	for _, g := range findGuards(string(text)) {
+		words := strings.Join(strings.Fields(g.text), " ")
+		if s.except != nil && s.except.MatchString(words) {
+			continue
+		}
+		times[words]++
+		if n := times[words]; n > 1 {
+			words = fmt.Sprintf("%s (%d)", words, n)
+		}
+		if e, ok := equivalentTo(s.file, words); ok {
+			left = append(left, e)
+			continue
+		}
+		list = append(list, mutant{Name: s.file + ": without " + words, file: s.file, offset: g.offset, old: g.text, new: g.new, suites: s.suites})
+	}
+	if len(list)+len(left) == 0 {
+		return nil, nil, fmt.Errorf("%s: no guard found", s.file)
+	}
+	return list, left, nil
+}
+
+// An equivalent is a guard without which nothing can be told apart from outside, and why.
+type equivalent struct {
+	file   string
+	guard  string // as --list names it
+	reason string
+}
+
+func equivalentTo(file, words string) (equivalent, bool) {
+	for _, e := range equivalents {
+		if e.file == file && e.guard == words {
+			return e, true
+		}
+	}
+	return equivalent{}, false
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// A mutant is a file of the repository with one change.
+type mutant struct {
+	Name   string
+	file   string // relative to the module's root
+	offset int
+	old    string
+	new    string
+	suites []suite // tried in order until one notices
+}
+
+// source is the file with the change.
+func (m mutant) source(root string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(root, m.file))
+	if err != nil {
+		return nil, err
+	}
+	end := m.offset + len(m.old)
+	if end > len(text) || string(text[m.offset:end]) != m.old {
+		return nil, fmt.Errorf("%s: the text of mutant %q has moved", m.file, m.Name)
+	}
+	return bytes.Join([][]byte{text[:m.offset], []byte(m.new), text[end:]}, nil), nil
+}
+
+// A suite is tests of one package.
+type suite struct {
+	dir  string // relative to the module's root
+	run  string // as with go test -run; empty: all
+	skip string // as with go test -skip
+}
+
+// An edit is a mutant that no rule finds: a text that stands in the file exactly once, and what takes its place.
+type edit struct {
+	name     string
+	file     string
+	old, new string
+	suites   []suite
+}
+
+func (e edit) mutant(root string) (mutant, error) {
+	text, err := os.ReadFile(filepath.Join(root, e.file))
+	if err != nil {
+		return mutant{}, err
+	}
+	if n := strings.Count(string(text), e.old); n != 1 {
+		return mutant{}, fmt.Errorf("%s: %q stands there %d times, want once", e.file, e.old, n)
+	}
+	return mutant{Name: e.file + ": " + e.name, file: e.file, offset: strings.Index(string(text), e.old), old: e.old, new: e.new, suites: e.suites}, nil
+}
+
+// collect finds every mutant of the repository, and the guards that are left out.
+func collect(root string) (mutants []mutant, left []equivalent, err error) {
+	for _, s := range sources {
+		found, skipped, err := s.mutants(root)
+		if err != nil {
+			return nil, nil, err
+		}
+		mutants, left = append(mutants, found...), append(left, skipped...)
+	}
+	if err := allUsed(left); err != nil {
+		return nil, nil, err
+	}
+	for _, e := range allEdits() {
+		m, err := e.mutant(root)
+		if err != nil {
+			return nil, nil, err
+		}
+		mutants = append(mutants, m)
+	}
+	return mutants, left, nil
+}
+
+// allUsed keeps the list of equivalent mutants from outliving the guards that it is about.
+func allUsed(left []equivalent) error {
+	used := map[equivalent]bool{}
+	for _, e := range left {
+		used[e] = true
+	}
+	for _, e := range equivalents {
+		if !used[e] {
+			return fmt.Errorf("%s: the guard %q, listed as equivalent, is not there", e.file, e.guard)
+		}
+	}
+	return nil
+}
+
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/txwork/txwork").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the module: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

@@ -1,0 +1,68 @@
+package alarms_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/timers/alarms"
+)
+
+const (
+	fuzzSecret  = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	otherSecret = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+)
+
+func newFuzzSigner(f *testing.F, secret string) *alarms.Signer {
+	s, err := alarms.NewSigner(secret)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return s
+}
+
+// Headers of anybody are refused: nobody without the secret makes one that passes.
+func FuzzVerify(f *testing.F) {
+	signer, stranger := newFuzzSigner(f, fuzzSecret), newFuzzSigner(f, otherSecret)
+	now := time.Now()
+	foreign := http.Header{}
+	stranger.Sign(foreign, "msg_1", now, []byte("{}"))
+	f.Add("msg_1", foreign.Get(alarms.HeaderTimestamp), foreign.Get(alarms.HeaderSignature), []byte("{}"))
+	f.Add("msg_1", "1", "v1,", []byte("{}"))
+	f.Add("", "", "", []byte{})
+	f.Add("msg_1", "-9223372036854775808", "v1,AAAA v1,BBBB", []byte("{}"))
+	f.Add("msg_1", "99999999999999999999", "v1a,AAAA", []byte("{}"))
+	f.Add("a.1", "1", strings.Repeat("v1,AAAA ", 30), []byte("{}"))
+	f.Fuzz(func(t *testing.T, id, timestamp, signature string, body []byte) {
+		h := http.Header{}
+		h.Set(alarms.HeaderID, id)
+		h.Set(alarms.HeaderTimestamp, timestamp)
+		h.Set(alarms.HeaderSignature, signature)
+		if err := signer.Verify(h, body, time.Hour); err == nil {
+			t.Fatalf("%q, %q, %q pass", id, timestamp, signature)
+		}
+	})
+}
+
+// What was signed passes, and not with another id, time or body, whatever moves from one to the other.
+func FuzzSign(f *testing.F) {
+	signer := newFuzzSigner(f, fuzzSecret)
+	f.Add("msg_1", []byte("{}"), "msg_2", []byte("{ }"), int16(0))
+	f.Add("a.1", []byte(".1.b"), "a", []byte("1.1.b"), int16(-60))
+	f.Fuzz(func(t *testing.T, id string, body []byte, otherID string, otherBody []byte, offset int16) {
+		now := time.Now().Add(time.Duration(offset%60) * time.Second)
+		h := http.Header{}
+		signer.Sign(h, id, now, body)
+		if err := signer.Verify(h, body, time.Hour); (err == nil) != (id != "") {
+			t.Fatalf("id %q: %v", id, err)
+		}
+		if string(otherBody) != string(body) && signer.Verify(h, otherBody, time.Hour) == nil {
+			t.Fatalf("the signature of %q passes for %q", body, otherBody)
+		}
+		h.Set(alarms.HeaderID, otherID)
+		if otherID != id && signer.Verify(h, otherBody, time.Hour) == nil {
+			t.Fatalf("the signature of %q passes for %q", id, otherID)
+		}
+	})
+}

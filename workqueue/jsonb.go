@@ -1,0 +1,97 @@
+package workqueue
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// CheckJSON reports whether PostgreSQL can store text as jsonb, which holds less than JSON does: no NUL, no half of
+// a surrogate pair, no number beyond its numeric. The field names it in the error.
+func CheckJSON(field string, text []byte) error {
+	if !utf8.Valid(text) {
+		return Invalid(field, "is not valid UTF-8")
+	}
+	if !json.Valid(text) {
+		return Invalid(field, "is not valid JSON")
+	}
+	if reason := badEscape(text); reason != "" {
+		return Invalid(field, "%s", reason)
+	}
+	return checkNumbers(field, text)
+}
+
+// badEscape says what is wrong with the \u escapes of valid JSON.
+func badEscape(text []byte) string {
+	high := false // the escape before was the first half of a pair
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			if high {
+				return halfPair
+			}
+			continue
+		}
+		i++
+		if text[i] != 'u' {
+			if high {
+				return halfPair
+			}
+			continue
+		}
+		code, _ := strconv.ParseUint(string(text[i+1:i+5]), 16, 32)
+		i += 4
+		low := code >= 0xDC00 && code < 0xE000
+		switch {
+		case code == 0:
+			return "has a NUL (\\u0000), which PostgreSQL's jsonb cannot hold"
+		case low != high:
+			return halfPair
+		}
+		high = code >= 0xD800 && code < 0xDC00
+	}
+	return ""
+}
+
+const halfPair = "has half of a surrogate pair, which PostgreSQL's jsonb cannot hold"
+
+// checkNumbers reads the numbers only where one can be too large: the digits of the text may not do.
+func checkNumbers(field string, text []byte) error {
+	if len(text) <= maxFractionDigits && !bytes.ContainsAny(text, "eE") {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return nil // the end: it is valid
+		}
+		if n, ok := token.(json.Number); ok && !numeric(n.String()) {
+			return Invalid(field, "has a number with more digits than PostgreSQL's numeric takes: %d before the point, %d behind it",
+				maxIntegerDigits, maxFractionDigits)
+		}
+	}
+}
+
+// What PostgreSQL's numeric holds, and with it a number in jsonb.
+const (
+	maxIntegerDigits  = 131072
+	maxFractionDigits = 16383
+)
+
+// numeric tells whether a number that is written out has no more digits than that. Zeros in front count as digits.
+func numeric(number string) bool {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(number, "-")), "e")
+	integer, fraction, _ := strings.Cut(mantissa, ".")
+	shift := 0
+	if exponent != "" {
+		var err error
+		if shift, err = strconv.Atoi(exponent); err != nil || shift < -math.MaxInt32 || shift > math.MaxInt32 {
+			return false
+		}
+	}
+	return len(integer)+shift <= maxIntegerDigits && len(fraction)-shift <= maxFractionDigits
+}
