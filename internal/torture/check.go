@@ -37,7 +37,7 @@ type ClaimCall struct {
 // A Strike is one episode of a fault.
 type Strike struct {
 	Fault  string        `json:"fault"`
-	At     time.Time     `json:"at"`
+	At     time.Time     `json:"at"` // when it hit, which may be after some preparations
 	Took   time.Duration `json:"took"`
 	Detail string        `json:"detail,omitempty"`
 	Error  string        `json:"error,omitempty"`

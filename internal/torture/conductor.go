@@ -104,8 +104,9 @@ func (c *conductor) strike(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), strikeLimit)
 	defer cancel()
 	s := Strike{Fault: name, At: time.Now()}
+	c.lab.hit = s.At
 	detail, err := c.faults[name].strike(ctx, c.lab, c.random)
-	s.Took, s.Detail = time.Since(s.At), detail
+	s.At, s.Took, s.Detail = c.lab.hit, time.Since(s.At), detail
 	if err != nil {
 		s.Error = err.Error()
 	}

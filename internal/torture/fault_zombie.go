@@ -25,7 +25,7 @@ func (zombie) strike(ctx context.Context, l *lab, random *rand.Rand) (string, er
 	case <-m.ended:
 		return m.app + " ended before", nil
 	case <-time.After(reachLimit):
-		m.signal(syscall.SIGSTOP)
+		m.tell(order{pointNow, signalStop})
 		point = "rest"
 	}
 	// Past the lease, and long enough for another worker to be in the middle of what this one was doing.

@@ -22,18 +22,23 @@ import (
 
 // A lab is what a run works with: a server, the tables, the journals and the crew.
 type lab struct {
-	options  Options
-	settings map[string]string // of the server; faults add theirs before it starts
-	tables   map[string]string // run-time parameters of the session that makes the tables
-	schema   string
-	dir      string          // of the journals, and of what faults need
-	server   *localpg.Server // the primary; nil where the server is the user's
-	standby  *localpg.Server // nil without the fault that needs one
-	url      string
-	address  string // of the server by TCP, for proxies; the primary's
-	admin    *pgxpool.Pool
-	crew     *crew
-	journal  *journal
+	options        Options
+	settings       map[string]string // of the server; faults add theirs before it starts
+	tables         map[string]string // run-time parameters of the session that makes the tables
+	schema         string
+	dir            string            // of the journals, and of what faults need
+	spaces         []string          // of the tables' tablespaces
+	environment    map[string]string // of the servers
+	standbyAddress string
+	server         *localpg.Server // the primary; nil where the server is the user's
+	standby        *localpg.Server // nil without the fault that needs one
+	url            string
+	address        string // of the server by TCP, for proxies; the primary's
+	admin          *pgxpool.Pool
+	crew           *crew
+	journal        *journal
+	shop           *shop     // for faults that write
+	hit            time.Time // of the present strike
 
 	mu           sync.Mutex
 	outages      []Span
@@ -52,8 +57,8 @@ func newLab(o Options) (*lab, error) {
 			"max_connections": "500", "track_commit_timestamp": "on", "max_prepared_transactions": "10",
 			"log_min_messages": "fatal", "log_min_error_statement": "panic",
 		},
-		tables: map[string]string{},
-		crew:   newCrew(),
+		tables: map[string]string{}, environment: map[string]string{},
+		crew: newCrew(),
 	}
 	if err := os.Chmod(dir, 0o711); err != nil { // the server's user has to get at some files in it
 		return nil, err
@@ -80,13 +85,34 @@ func (l *lab) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	return l.reopenAdmin(ctx)
+}
+
+// reopenAdmin connects to whichever server is the primary.
+func (l *lab) reopenAdmin(ctx context.Context) (err error) {
+	if l.admin != nil {
+		l.admin.Close()
+	}
 	l.admin, err = l.open(ctx, "run", 4, nil)
 	return err
+}
+
+// putEnvironment has servers that are started now find what faults need there. Other processes must not.
+func (l *lab) putEnvironment() (restore func()) {
+	for name, value := range l.environment {
+		os.Setenv(name, value)
+	}
+	return func() {
+		for name := range l.environment {
+			os.Unsetenv(name)
+		}
+	}
 }
 
 func (l *lab) startServer(ctx context.Context) (err error) {
 	l.address = loopback() + ":5432"
 	l.settings["listen_addresses"] = strings.TrimSuffix(l.address, ":5432")
+	defer l.putEnvironment()()
 	l.server, err = localpg.Start(ctx, localpg.Options{Settings: l.settings})
 	if err != nil {
 		return err

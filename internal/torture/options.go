@@ -65,18 +65,20 @@ func (o Options) withDefaults() (Options, error) {
 	if len(o.Faults) == 0 {
 		o.Faults = Faults()
 	}
-	return o, o.validate()
+	if len(o.Program) == 0 {
+		return o, errors.New("torture: Options.Program is not set")
+	}
+	return o, o.Validate()
 }
 
-func (o Options) validate() error {
+// Validate reports the first thing that is wrong with the Options, but for Program.
+func (o Options) Validate() error {
 	switch {
-	case len(o.Program) == 0:
-		return errors.New("torture: Options.Program is not set")
-	case o.Duration < time.Second:
+	case o.Duration != 0 && o.Duration < time.Second:
 		return fmt.Errorf("torture: a duration of %v is too short for any fault: give it a second or more", o.Duration)
 	case o.Rows < 0:
 		return fmt.Errorf("torture: %d rows cannot be", o.Rows)
-	case o.Workers < 1:
+	case o.Workers < 0:
 		return fmt.Errorf("torture: %d workers cannot be", o.Workers)
 	}
 	for _, name := range o.Faults {

@@ -13,9 +13,10 @@ import (
 
 // A pointSet sends the process signals at the points that are armed.
 type pointSet struct {
-	mu    sync.Mutex
-	armed map[string]string // signals by point
-	out   *json.Encoder
+	mu     sync.Mutex
+	armed  map[string]string // signals by point
+	termed bool              // a second SIGTERM would be another order than the first
+	out    *json.Encoder
 }
 
 func newPoints(stdout io.Writer) *pointSet {
@@ -30,11 +31,29 @@ func (p *pointSet) obey(input *bufio.Scanner) {
 		if json.Unmarshal(input.Bytes(), &o) != nil {
 			break
 		}
-		p.mu.Lock()
-		p.armed[o.Point] = o.Signal
-		p.mu.Unlock()
+		p.arm(o)
 	}
 	os.Exit(1)
+}
+
+func (p *pointSet) arm(o order) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.armed)
+	if o.Point == pointNow {
+		p.raise(o.Signal)
+		return
+	}
+	p.armed[o.Point] = o.Signal
+}
+
+// raise requires p.mu.
+func (p *pointSet) raise(name string) {
+	if p.termed {
+		return
+	}
+	p.termed = name == signalTerm
+	_ = syscall.Kill(syscall.Getpid(), signals[name])
 }
 
 func (p *pointSet) say(r report) {
@@ -55,7 +74,9 @@ func (p *pointSet) reach(point string) {
 		return
 	}
 	p.say(report{What: isReached, Point: point})
-	_ = syscall.Kill(syscall.Getpid(), signals[name])
+	p.mu.Lock()
+	p.raise(name)
+	p.mu.Unlock()
 	if name == signalKill {
 		select {}
 	}

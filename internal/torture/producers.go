@@ -95,6 +95,25 @@ func (p *producer) transact(write func(context.Context, pgx.Tx) ([]written, erro
 	p.settle(id, names, outcomeOfCommit(tx.Commit(ctx)))
 }
 
+// transactSurely commits what has to be there.
+func (p *producer) transactSurely(ctx context.Context, write func(context.Context, pgx.Tx) ([]written, error)) error {
+	return p.lab.retry(ctx, func(ctx context.Context) error {
+		tx, err := p.pool.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback(context.WithoutCancel(ctx))
+		names, err := write(ctx, tx)
+		if err != nil {
+			return err
+		}
+		id := p.announce(names)
+		err = tx.Commit(ctx)
+		p.settle(id, names, outcomeOfCommit(err))
+		return err
+	})
+}
+
 // rolledBack: without a COMMIT a transaction is rolled back, whatever becomes of the connection.
 func rolledBack(error) Outcome { return RolledBack }
 

@@ -26,7 +26,7 @@ const (
 	roleReaper = "reaper"
 )
 
-// An order arms a point: the member sends itself the signal when it next comes there.
+// An order arms a point, and no other: the member sends itself the signal when it next comes there.
 type order struct {
 	Point  string `json:"point"`
 	Signal string `json:"signal"`
@@ -38,6 +38,8 @@ const (
 	pointHandler  = "handler"  // in the middle of a handler
 	pointSettling = "settling" // everything is done but the settle
 	pointSettled  = "settled"  // a settle has committed
+
+	pointNow = "now" // wherever it is
 )
 
 var points = []string{pointClaimed, pointHandler, pointSettling, pointSettled}

@@ -92,6 +92,7 @@ func (r *run) schedule(ctx context.Context) (err error) {
 		return err
 	}
 	r.shop = &shop{lab: r.lab, domains: d}
+	r.lab.shop = r.shop
 	every, err := d.jobs.Schedules()
 	if err != nil {
 		return err

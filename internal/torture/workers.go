@@ -65,13 +65,15 @@ func (s setup) workerOptions() (workqueue.WorkerOptions, error) {
 
 // observe notes what claims were given, and comes by two of the points.
 func (h *handlers) observe(_ context.Context, e workqueue.Event) {
+	if e.Operation == "claim" && (e.Err != nil || e.Changed > 0) { // one that failed may have committed
+		table := strings.TrimPrefix(e.Table, h.setup.Schema+".")
+		h.journal.append(line{What: lineClaim, Table: table, App: h.setup.App, Limit: e.Requested, Changed: e.Changed})
+	}
 	if e.Err != nil || e.Changed == 0 {
 		return
 	}
-	table := strings.TrimPrefix(e.Table, h.setup.Schema+".")
 	switch e.Operation {
 	case "claim":
-		h.journal.append(line{What: lineClaim, Table: table, App: h.setup.App, Limit: e.Requested, Changed: e.Changed})
 		h.points.reach(pointClaimed)
 	case "settle", "ack":
 		h.points.reach(pointSettled)
