@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-var broken = flag.Bool("broken", false, "also torture builds that are broken on purpose, as `make torture` does")
+var broken = flag.Bool("broken", false, "also torture builds that are broken on purpose")
 
 // A breakage is a guard taken out of the product. Its sources stay as they are: the compiler is given other files in
 // the place of theirs.

@@ -39,6 +39,7 @@ type Strike struct {
 	Fault  string        `json:"fault"`
 	At     time.Time     `json:"at"` // when it hit, which may be after some preparations
 	Took   time.Duration `json:"took"`
+	Server time.Time     `json:"-"` // At by the server's clock
 	Detail string        `json:"detail,omitempty"`
 	Error  string        `json:"error,omitempty"`
 }
@@ -127,9 +128,9 @@ func (v *Verdict) recover(c claim, strikes []Strike) {
 	if c.ended.IsZero() {
 		return
 	}
-	first, _ := slices.BinarySearchFunc(strikes, c.at, func(s Strike, t time.Time) int { return s.At.Compare(t) })
-	for i := first; i < len(strikes) && strikes[i].At.Before(c.ended); i++ {
-		if took := c.ended.Sub(strikes[i].At); took < longestRecovery {
+	first, _ := slices.BinarySearchFunc(strikes, c.at, func(s Strike, t time.Time) int { return s.Server.Compare(t) })
+	for i := first; i < len(strikes) && strikes[i].Server.Before(c.ended); i++ {
+		if took := c.ended.Sub(strikes[i].Server); took < longestRecovery {
 			v.Recovered[i] = max(v.Recovered[i], took)
 		}
 	}

@@ -104,9 +104,15 @@ func (c *conductor) strike(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), strikeLimit)
 	defer cancel()
 	s := Strike{Fault: name, At: time.Now()}
-	c.lab.hit = s.At
+	c.lab.strikes(s.At)
 	detail, err := c.faults[name].strike(ctx, c.lab, c.random)
-	s.At, s.Took, s.Detail = c.lab.hit, time.Since(s.At), detail
+	var none skipped
+	if errors.As(err, &none) {
+		c.lab.say("%s does not strike this time: %s", name, none.reason)
+		return
+	}
+	s.Took, s.Detail = time.Since(s.At), detail
+	s.At, s.Server = c.lab.hit, c.lab.hitServer
 	if err != nil {
 		s.Error = err.Error()
 	}

@@ -32,7 +32,7 @@ func (c *clock) configure(l *lab) error {
 		return err
 	}
 	c.file, c.offset = filepath.Join(l.dir, "clock"), behind
-	l.clocksDiffer = true
+	l.clocksDiffer, l.offset = true, c.offset
 	l.environment["LD_PRELOAD"] = library
 	l.environment["FAKETIME_TIMESTAMP_FILE"] = c.file
 	l.environment["FAKETIME_CACHE_DURATION"] = "1"
@@ -48,7 +48,7 @@ func (c *clock) prepare(ctx context.Context, l *lab) error {
 		return err
 	}
 	if off := time.Until(now) - c.offset; off.Abs() > time.Minute {
-		l.clocksDiffer = false
+		l.clocksDiffer, l.offset = false, 0
 		return skip("libfaketime does not move the server's clock: it is %v from where it should be", off)
 	}
 	return nil
@@ -61,10 +61,11 @@ func (c *clock) set() error {
 	return errors.Join(err, os.Rename(next, c.file))
 }
 
-func (c *clock) strike(_ context.Context, _ *lab, random *rand.Rand) (string, error) {
+func (c *clock) strike(_ context.Context, l *lab, random *rand.Rand) (string, error) {
 	jump := time.Second + time.Duration(random.Int64N(int64(30*time.Minute)))
 	c.offset += jump
 	err := c.set()
 	time.Sleep(episode) // the server looks once a second
+	l.offset = c.offset
 	return fmt.Sprintf("forward by %v", jump.Round(time.Second)), err
 }

@@ -26,7 +26,6 @@ import (
 type failover struct {
 	private
 	basebackup string
-	copied     []string // the standby's tablespaces
 }
 
 // prepare makes the standby of a second server.
@@ -51,6 +50,9 @@ func (f *failover) prepare(ctx context.Context, l *lab) (err error) {
 	if err := l.standby.Crash(); err != nil {
 		return err
 	}
+	for i := range l.spaces {
+		l.standbySpaces = append(l.standbySpaces, filepath.Join(l.standby.Dir(), fmt.Sprintf("space%d", i)))
+	}
 	l.url = socketURL(l.server.Dir(), l.standby.Dir())
 	return l.reopenAdmin(ctx)
 }
@@ -61,15 +63,12 @@ func (f *failover) follow(ctx context.Context, l *lab) error {
 	if err := os.RemoveAll(data); err != nil {
 		return err
 	}
-	f.copied = nil
 	args := []string{"-D", data, "-R", "-X", "stream", "--checkpoint=fast", "--no-sync", "-d", l.server.URL()}
 	for i, space := range l.spaces {
-		copied := filepath.Join(l.standby.Dir(), fmt.Sprintf("space%d", i))
-		if err := os.RemoveAll(copied); err != nil {
+		if err := os.RemoveAll(l.standbySpaces[i]); err != nil {
 			return err
 		}
-		f.copied = append(f.copied, copied)
-		args = append(args, "--tablespace-mapping="+space+"="+copied)
+		args = append(args, "--tablespace-mapping="+space+"="+l.standbySpaces[i])
 	}
 	cmd := exec.CommandContext(ctx, f.basebackup, args...)
 	cmd.Dir = "/"
@@ -92,7 +91,7 @@ func (f *failover) strike(ctx context.Context, l *lab, _ *rand.Rand) (string, er
 		return "", errors.Join(err, l.setSynchronous(ctx, l.admin, "''"))
 	}
 	time.Sleep(episode / 3)
-	l.hit = time.Now()
+	l.strikes(time.Now())
 	defer l.outage(l.hit)
 	if err := l.server.Crash(); err != nil {
 		return "", err
@@ -102,7 +101,7 @@ func (f *failover) strike(ctx context.Context, l *lab, _ *rand.Rand) (string, er
 	}
 	l.server, l.standby = l.standby, l.server
 	l.address, l.standbyAddress = l.standbyAddress, l.address
-	l.spaces = f.copied
+	l.spaces, l.standbySpaces = l.standbySpaces, l.spaces
 	took := time.Since(l.hit)
 	return fmt.Sprintf("the standby took over after %v", took.Round(time.Millisecond)), l.awaitServer(ctx)
 }

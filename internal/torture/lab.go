@@ -20,30 +20,38 @@ import (
 	"github.com/txwork/txwork/internal/localpg"
 )
 
-// A lab is what a run works with: a server, the tables, the journals and the crew.
+// A lab is what a run works with: servers, tables, journals and the crew.
 type lab struct {
-	options        Options
-	settings       map[string]string // of the server; faults add theirs before it starts
-	tables         map[string]string // run-time parameters of the session that makes the tables
-	schema         string
-	dir            string            // of the journals, and of what faults need
-	spaces         []string          // of the tables' tablespaces
-	environment    map[string]string // of the servers
-	standbyAddress string
-	server         *localpg.Server // the primary; nil where the server is the user's
-	standby        *localpg.Server // nil without the fault that needs one
-	url            string
-	address        string // of the server by TCP, for proxies; the primary's
-	admin          *pgxpool.Pool
-	crew           *crew
-	journal        *journal
-	shop           *shop     // for faults that write
-	hit            time.Time // of the present strike
+	options Options
+	dir     string // of the journals, and of what faults need
+	schema  string
+	crew    *crew
+	journal *journal
+	shop    *shop // for faults that write
 
-	mu           sync.Mutex
-	outages      []Span
-	clocksDiffer bool
-	failures     []string // what went wrong that no history tells
+	// Of the servers. Faults that configure add to the first three before they start.
+	settings    map[string]string
+	environment map[string]string
+	tables      map[string]string // run-time parameters of the session that makes the tables
+	server      *localpg.Server   // the primary; nil where the server is the user's
+	address     string            // of it by TCP, for proxies
+	spaces      []string          // of its tablespaces
+	url         string            // that members and producers use
+	admin       *pgxpool.Pool
+
+	// Of the standby, where there is one.
+	standby        *localpg.Server
+	standbyAddress string
+	standbySpaces  []string
+
+	// Of the present strike, by our clock and by the server's, which may be ahead of ours.
+	hit, hitServer time.Time
+	offset         time.Duration
+	clocksDiffer   bool
+
+	mu       sync.Mutex
+	outages  []Span
+	failures []string // what went wrong that no history tells
 }
 
 func newLab(o Options) (*lab, error) {
@@ -70,6 +78,9 @@ func newLab(o Options) (*lab, error) {
 func (l *lab) say(format string, args ...any) {
 	fmt.Fprintln(l.options.Progress, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
+
+// strikes notes when a fault hits.
+func (l *lab) strikes(at time.Time) { l.hit, l.hitServer = at, at.Add(l.offset) }
 
 func (l *lab) needPrivate() error {
 	if l.options.DatabaseURL != "" {
