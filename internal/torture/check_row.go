@@ -40,7 +40,7 @@ func (w *walk) checkRuns() {
 		switch {
 		case !found && !w.mayBeForgotten(r):
 			w.broken("I3", "the handler of attempt %d by %s ran without a committed claim", r.Attempt, r.App)
-		case found && !w.f.ClocksDiffer && c.committed.After(r.Start):
+		case found && c.committed.After(r.Start):
 			w.broken("I3", "the handler of attempt %d by %s began at %s, before its claim had committed at %s",
 				r.Attempt, r.App, r.Start.Format(clockLayout), c.committed.Format(clockLayout))
 		}
@@ -57,7 +57,7 @@ func (w *walk) checkRuns() {
 // claimOf is the claim that a handler ran for: the last one of that process and attempt before it.
 func (w *walk) claimOf(r Handling) (found claim, ok bool) {
 	for _, c := range w.claims {
-		if c.app == r.App && c.attempt == r.Attempt && (w.f.ClocksDiffer || !c.at.After(r.Start)) {
+		if c.app == r.App && c.attempt == r.Attempt && !c.at.After(r.Start) {
 			found, ok = c, true
 		}
 	}
@@ -113,10 +113,9 @@ func (w *walk) checkEffects() {
 }
 
 // wrote tells whether the claim's handler had its effect in the transaction of the settle. A timer that is set anew
-// may behave otherwise each time; where the clocks differ, one firing of it cannot be told from another.
+// may behave otherwise each time.
 func (w *walk) wrote(c claim) bool {
 	return slices.ContainsFunc(w.h.Runs, func(r Handling) bool {
-		sameTime := !w.f.ClocksDiffer && r.Start.After(c.at) && r.Start.Before(c.ended)
-		return r.Mode == modeTx && r.App == c.app && r.Attempt == c.attempt && (sameTime || w.f.ClocksDiffer && w.h.Table != "timers")
+		return r.Mode == modeTx && r.App == c.app && r.Attempt == c.attempt && r.Start.After(c.at) && r.Start.Before(c.ended)
 	})
 }

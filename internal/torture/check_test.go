@@ -309,9 +309,9 @@ func TestCheckLimit(t *testing.T) {
 func TestCheckRecovery(t *testing.T) {
 	t.Parallel()
 	s := tell("jobs").insert().claim(app1, "a").reap(2*time.Second).claim(app2, "b").run(app2, modePlain, resultOK).ack(app2, 0)
-	strikes := []Strike{{Server: dawn.Add(time.Second)}, {Server: dawn.Add(time.Minute)}}
+	strikes := []Strike{{At: dawn.Add(time.Second)}, {At: dawn.Add(time.Minute)}}
 	v := verdict(Facts{Strikes: strikes}, s)
-	if want := s.Changes[2].At.Sub(strikes[0].Server); v.Recovered[0] != want || v.Recovered[1] != 0 {
+	if want := s.Changes[2].At.Sub(strikes[0].At); v.Recovered[0] != want || v.Recovered[1] != 0 {
 		t.Errorf("recovered in %v, want %v and nothing", v.Recovered, want)
 	}
 	if v.Redeliveries != 1 || v.Reaped != 1 {

@@ -22,6 +22,7 @@ type walk struct {
 	inserted  bool
 	refused   int
 	early     int
+	fired     int // the generation of a timer that was claimed last
 }
 
 // A claim is from Ready → InProgress to whatever ended it.
@@ -46,7 +47,7 @@ const (
 )
 
 func newWalk(h *History, f *Facts) *walk {
-	return &walk{h: h, f: f, tokens: map[string]bool{}, settles: map[int64]Change{}}
+	return &walk{h: h, f: f, fired: -1, tokens: map[string]bool{}, settles: map[int64]Change{}}
 }
 
 func (w *walk) broken(invariant, format string, args ...any) {
@@ -112,7 +113,9 @@ func (w *walk) claim(c Change) {
 	case s.Attempts > s.Max:
 		w.broken("I6", "the claim #%d is attempt %d of %d", c.Seq, s.Attempts, s.Max)
 	}
-	if w.now.Due.After(c.TxnAt) || w.now.Fire.After(c.TxnAt) {
+	first := w.fired != w.now.Generation // a retry goes by its due time alone
+	w.fired = w.now.Generation
+	if w.now.Due.After(c.TxnAt) || first && w.now.Fire.After(c.TxnAt) {
 		w.broken("I9", "claimed at %s by the database's clock, due at %s", c.TxnAt.Format(clockLayout), w.now.Due.Format(clockLayout))
 		if w.h.Table == "timers" {
 			w.early++

@@ -104,7 +104,7 @@ func (c *conductor) strike(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), strikeLimit)
 	defer cancel()
 	s := Strike{Fault: name, At: time.Now()}
-	c.lab.strikes(s.At)
+	c.lab.hit = s.At
 	detail, err := c.faults[name].strike(ctx, c.lab, c.random)
 	var none skipped
 	if errors.As(err, &none) {
@@ -112,7 +112,7 @@ func (c *conductor) strike(name string) {
 		return
 	}
 	s.Took, s.Detail = time.Since(s.At), detail
-	s.At, s.Server = c.lab.hit, c.lab.hitServer
+	s.At = c.lab.hit
 	if err != nil {
 		s.Error = err.Error()
 	}

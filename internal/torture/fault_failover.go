@@ -91,7 +91,7 @@ func (f *failover) strike(ctx context.Context, l *lab, _ *rand.Rand) (string, er
 		return "", errors.Join(err, l.setSynchronous(ctx, l.admin, "''"))
 	}
 	time.Sleep(episode / 3)
-	l.strikes(time.Now())
+	l.hit = time.Now()
 	defer l.outage(l.hit)
 	if err := l.server.Crash(); err != nil {
 		return "", err

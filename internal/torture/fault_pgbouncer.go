@@ -63,7 +63,7 @@ func (p *pgbouncer) strike(ctx context.Context, l *lab, random *rand.Rand) (stri
 	if err := s.become(ctx, func(config *setup) { config.URL, config.ListenURL = address, direct }, nil); err != nil {
 		return s.name, err
 	}
-	l.strikes(time.Now())
+	l.hit = time.Now()
 	time.Sleep(lease + episode)
 	return s.name, s.become(ctx, nil, nil)
 }

@@ -71,7 +71,7 @@ type blackHole struct{ proxied }
 func (b *blackHole) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
 	return b.through(ctx, l, random, func(string) error {
 		time.Sleep(episode / 2)
-		l.strikes(time.Now())
+		l.hit = time.Now()
 		for _, stream := range []string{"upstream", "downstream"} {
 			if err := b.poison(stream, "timeout", stream, 1); err != nil {
 				return err
@@ -99,7 +99,7 @@ func (f *lostReply) strike(ctx context.Context, l *lab, random *rand.Rand) (stri
 	toxics.Register(cutCommits, new(commitCutter))
 	before := cuts.Load()
 	app, err := f.through(ctx, l, random, func(address string) error {
-		l.strikes(time.Now())
+		l.hit = time.Now()
 		if err := f.poison(cutCommits, cutCommits, "downstream", 1); err != nil {
 			return err
 		}

@@ -152,7 +152,7 @@ func (u *rollingUpgrade) strike(ctx context.Context, l *lab, random *rand.Rand) 
 	if err := s.become(ctx, nil, []string{u.program}); err != nil {
 		return s.name, err
 	}
-	l.strikes(time.Now())
+	l.hit = time.Now()
 	time.Sleep(episode)
 	return fmt.Sprintf("%s of revision %.12s", s.name, u.revision), s.become(ctx, nil, nil)
 }

@@ -37,9 +37,9 @@ type Change struct {
 	New       State
 	App       string // which process of the run made it
 	XID       int64
-	TxnAt     time.Time // the transaction's now()
-	At        time.Time // clock_timestamp() in the trigger
-	Committed time.Time // zero where the server does not track it
+	TxnAt     time.Time // the transaction's now(), by the server's clock, as all times of a State
+	At        time.Time // clock_timestamp() in the trigger, by the clock of the processes
+	Committed time.Time // by that clock, too; zero where the server does not track it
 }
 
 // A State is what a change left behind.

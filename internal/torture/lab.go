@@ -44,10 +44,8 @@ type lab struct {
 	standbyAddress string
 	standbySpaces  []string
 
-	// Of the present strike, by our clock and by the server's, which may be ahead of ours.
-	hit, hitServer time.Time
-	offset         time.Duration
-	clocksDiffer   bool
+	hit    time.Time   // when the present strike did
+	clocks []clockStep // of the servers
 
 	mu       sync.Mutex
 	outages  []Span
@@ -78,9 +76,6 @@ func newLab(o Options) (*lab, error) {
 func (l *lab) say(format string, args ...any) {
 	fmt.Fprintln(l.options.Progress, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
-
-// strikes notes when a fault hits.
-func (l *lab) strikes(at time.Time) { l.hit, l.hitServer = at, at.Add(l.offset) }
 
 func (l *lab) needPrivate() error {
 	if l.options.DatabaseURL != "" {

@@ -150,14 +150,14 @@ func (r *records) audited(ctx context.Context) iter.Seq[*History] {
 			return
 		}
 		defer rows.Close()
-		r.err = eachHistory(rows, yield)
+		r.err = r.eachHistory(rows, yield)
 	}
 }
 
-func eachHistory(rows pgx.Rows, yield func(*History) bool) error {
+func (r *records) eachHistory(rows pgx.Rows, yield func(*History) bool) error {
 	var h *History
 	for rows.Next() {
-		next, c, err := scanChange(rows)
+		next, c, err := r.scanChange(rows)
 		if err != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func eachHistory(rows pgx.Rows, yield func(*History) bool) error {
 	return rows.Err()
 }
 
-func scanChange(rows pgx.Rows) (*History, Change, error) {
+func (r *records) scanChange(rows pgx.Rows) (*History, Change, error) {
 	var h History
 	var c Change
 	var op string
@@ -187,7 +187,10 @@ func scanChange(rows pgx.Rows) (*History, Change, error) {
 		return nil, c, err
 	}
 	c.Op = op[0]
-	s.Fire, s.Locked, c.Committed = timeOrZero(fire), timeOrZero(locked), timeOrZero(committed)
+	s.Fire, s.Locked, c.At = timeOrZero(fire), timeOrZero(locked), r.lab.ours(c.At)
+	if committed != nil {
+		c.Committed = r.lab.ours(*committed)
+	}
 	return &h, c, nil
 }
 

@@ -45,9 +45,6 @@ type FaultReport struct {
 	Errors      []string      `json:"errors,omitempty"` // strikes that failed
 }
 
-// maxFound is how many violations a report carries.
-const maxFound = 10
-
 func (r *run) summarise(v Verdict) *Report {
 	o := r.lab.options
 	report := &Report{
@@ -55,7 +52,7 @@ func (r *run) summarise(v Verdict) *Report {
 		Reaped: v.Reaped, Refused: v.Refused, ProcessesEnded: r.lab.crew.deaths() - len(r.lab.crew.slots), Outages: len(r.lab.outages),
 		Lost: v.Counts["I1"] + v.Counts["I10"], DoubleSettles: v.Counts["I5"] + v.Counts["I11"], OrderViolations: v.Counts["I8"],
 		EarlyTimers: v.EarlyTimers, Violations: v.Counts, Faults: map[string]FaultReport{}, Skipped: r.conductor.skips,
-		Failures: r.lab.failures, DrainedIn: r.drained, Found: v.Violations[:min(maxFound, len(v.Violations))], Repeat: o.command(),
+		Failures: r.lab.failures, DrainedIn: r.drained, Found: v.Violations, Repeat: o.command(),
 	}
 	for _, name := range r.conductor.names {
 		if f := r.faultReport(name, v.Recovered); f.Strikes > 0 || len(f.Errors) > 0 {

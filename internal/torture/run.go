@@ -217,7 +217,7 @@ func (r *run) judge(ctx context.Context) (*Report, error) {
 		return nil, fmt.Errorf("reading the records: %w", err)
 	}
 	v := Check(records.histories(ctx), Facts{
-		Outages: l.outages, ClocksDiffer: l.clocksDiffer, Calls: records.calls,
+		Outages: l.outages, Calls: records.calls,
 		Strikes: r.conductor.strikes, Stalled: r.stalled,
 	})
 	if records.err != nil {
