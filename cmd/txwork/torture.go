@@ -57,6 +57,7 @@ run; 130 if interrupted.`,
 	flags.DurationVar(&o.Duration, "duration", time.Minute, "how long faults strike; setting up, draining and checking come on top")
 	flags.StringVar(&faults, "faults", "", "comma-separated `names` of the faults that strike (default: all)")
 	flags.IntVar(&o.Rows, "rows", 0, "go on until so many rows are committed, and stop producing then")
+	flags.DurationVar(&o.Pause, "pause", torture.DefaultPause, "between two strikes, on average; give a run of very many rows more")
 	flags.IntVar(&o.Workers, "workers", 3, "worker processes")
 	flags.BoolVar(&o.Install, "install", false, "install what faults need with apt-get; needs root")
 	flags.StringVar(&o.OldRevision, "old", "", "git `revision` whose workers serve today's tables in rolling-upgrade")

@@ -14,6 +14,7 @@ func TestTortureRefusesWhatCannotBe(t *testing.T) {
 		{"schema", "leave out --schema", "--schema mine"},
 		{"duration", "too short", "--duration 1ms"},
 		{"rows", "cannot be", "--rows -1"},
+		{"pause", "cannot be", "--pause -1s"},
 		{"workers", "cannot be", "--workers -1"},
 		{"database", "database URL is wrong", "--database-url postgres://%"},
 	} {

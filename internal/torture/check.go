@@ -73,7 +73,7 @@ const keptViolations = 3
 
 // Check evaluates I1 to I11 over the histories.
 func Check(rows iter.Seq[*History], f Facts) Verdict {
-	v := Verdict{Counts: map[string]int{}, Recovered: make([]time.Duration, len(f.Strikes))}
+	v := Verdict{Violations: []Violation{}, Counts: map[string]int{}, Recovered: make([]time.Duration, len(f.Strikes))}
 	orders, limits := newOrders(), newLimits(f.Calls)
 	for h := range rows {
 		w := newWalk(h, &f)

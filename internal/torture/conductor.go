@@ -29,7 +29,7 @@ type Skip struct {
 }
 
 func newConductor(l *lab, names []string, seed uint64) *conductor {
-	c := &conductor{lab: l, random: rand.New(rand.NewPCG(seed, 1)), faults: map[string]fault{}}
+	c := &conductor{lab: l, random: rand.New(rand.NewPCG(seed, 1)), faults: map[string]fault{}, skips: []Skip{}}
 	c.names = slices.Compact(slices.Sorted(slices.Values(names)))
 	for _, name := range c.names {
 		c.faults[name] = catalogue[name]()
@@ -67,23 +67,23 @@ func (c *conductor) prepare(ctx context.Context) error {
 	return c.each(func(f fault) error { return f.prepare(ctx, c.lab) })
 }
 
-// Pauses between two strikes leave time to recover from some, and not from others.
-const (
-	minPause = 200 * time.Millisecond
-	maxPause = 1500 * time.Millisecond
-)
-
 // run strikes until ctx is over. An episode that has begun is seen through.
 func (c *conductor) run(ctx context.Context) {
 	for len(c.names) > 0 {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(minPause + rand.N(maxPause-minPause)):
+		case <-time.After(c.pause()):
 		}
 		c.strike(c.next())
 	}
 	<-ctx.Done()
+}
+
+// pause is between a quarter of the average and seven quarters.
+func (c *conductor) pause() time.Duration {
+	average := c.lab.options.Pause
+	return average/4 + time.Duration(c.random.Int64N(int64(average*3/2)+1))
 }
 
 // next draws without putting back, so that each fault has its turn.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/Shopify/toxiproxy/v2/toxics"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 )
 
@@ -26,7 +25,7 @@ type proxied struct {
 
 // open starts the proxy to the present primary and returns its URL.
 func (p *proxied) open(l *lab) (string, error) {
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	p.proxy = toxiproxy.NewProxy(server, "torture", "127.0.0.1:0", l.address)
 	if err := p.proxy.Start(); err != nil {
 		return "", skip("no proxy can be started: %v", err)

@@ -63,7 +63,7 @@ func newLab(o Options) (*lab, error) {
 			"max_connections": "500", "track_commit_timestamp": "on", "max_prepared_transactions": "10",
 			"log_min_messages": "fatal", "log_min_error_statement": "panic",
 		},
-		tables: map[string]string{}, environment: map[string]string{},
+		tables: map[string]string{}, environment: map[string]string{}, failures: []string{},
 		crew: newCrew(),
 	}
 	if err := os.Chmod(dir, 0o711); err != nil { // the server's user has to get at some files in it

@@ -28,6 +28,10 @@ type Options struct {
 	// producers write for as long as faults strike.
 	Rows int
 
+	// Pause is how long there is between two strikes, on average: random, so that some rows have recovered and others have
+	// not. Default: [DefaultPause]. A run of very many rows wants more.
+	Pause time.Duration
+
 	// Workers is the number of worker processes. Default: 3.
 	Workers int
 
@@ -49,6 +53,12 @@ type Options struct {
 	Progress io.Writer
 }
 
+// defaultWorkers are enough for one to be stopped, one to be killed and one to go on.
+const defaultWorkers = 3
+
+// DefaultPause has several faults strike within the time that one takes to recover from.
+const DefaultPause = 800 * time.Millisecond
+
 // ErrViolated says that the run broke an invariant, or did not go as it has to.
 var ErrViolated = errors.New("txwork did not keep its word")
 
@@ -56,8 +66,11 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Duration == 0 {
 		o.Duration = time.Minute
 	}
+	if o.Pause == 0 {
+		o.Pause = DefaultPause
+	}
 	if o.Workers == 0 {
-		o.Workers = 3
+		o.Workers = defaultWorkers
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard
@@ -78,6 +91,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("torture: a duration of %v is too short for any fault: give it a second or more", o.Duration)
 	case o.Rows < 0:
 		return fmt.Errorf("torture: %d rows cannot be", o.Rows)
+	case o.Pause < 0:
+		return fmt.Errorf("torture: a pause of %v cannot be", o.Pause)
 	case o.Workers < 0:
 		return fmt.Errorf("torture: %d workers cannot be", o.Workers)
 	}

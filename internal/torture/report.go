@@ -51,7 +51,7 @@ func (r *run) summarise(v Verdict) *Report {
 		Seed: o.Seed, Duration: time.Since(r.began) - r.drained, Rows: v.Rows, Claims: v.Claims, Redeliveries: v.Redeliveries,
 		Reaped: v.Reaped, Refused: v.Refused, ProcessesEnded: r.lab.crew.deaths() - len(r.lab.crew.slots), Outages: len(r.lab.outages),
 		Lost: v.Counts["I1"] + v.Counts["I10"], DoubleSettles: v.Counts["I5"] + v.Counts["I11"], OrderViolations: v.Counts["I8"],
-		EarlyTimers: v.EarlyTimers, Violations: v.Counts, Faults: map[string]FaultReport{}, Skipped: r.conductor.skips,
+		EarlyTimers: v.EarlyTimers, Violations: v.Counts, Faults: map[string]FaultReport{}, Skipped: r.conductor.skips, NotStruck: []string{},
 		Failures: r.lab.failures, DrainedIn: r.drained, Found: v.Violations, Repeat: o.command(),
 	}
 	for _, name := range r.conductor.names {
@@ -86,6 +86,12 @@ func (r *run) faultReport(name string, recovered []time.Duration) (f FaultReport
 // command repeats the run.
 func (o Options) command() string {
 	command := fmt.Sprintf("txwork torture --seed %d --duration %v --faults %s", o.Seed, o.Duration, strings.Join(o.Faults, ","))
+	if o.Pause != DefaultPause {
+		command += fmt.Sprintf(" --pause %v", o.Pause)
+	}
+	if o.Workers != defaultWorkers {
+		command += fmt.Sprintf(" --workers %d", o.Workers)
+	}
 	if o.Rows > 0 {
 		command += fmt.Sprintf(" --rows %d", o.Rows)
 	}
