@@ -49,6 +49,7 @@ by the environment variable ` + databaseURLEnv + `. Exit codes: 0 done, 1 failed
 		newPurgeCommand(a),
 		newBenchCommand(a),
 	)
+	root.AddCommand(newTortureCommands(a)...)
 	a.markBegun(root)
 	return root
 }

@@ -1,0 +1,55 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// A backlog is how many rows have not ended. Producers wait while it is high, so that a run that is short tests more
+// than claims.
+type backlog struct{ rows atomic.Int64 }
+
+const (
+	highBacklog  = 5000
+	backlogEvery = 250 * time.Millisecond
+)
+
+func (b *backlog) high() bool { return b.rows.Load() > highBacklog }
+
+func (b *backlog) watch(ctx context.Context, l *lab) {
+	for ctx.Err() == nil {
+		if n, err := l.unfinished(ctx); err == nil {
+			b.rows.Store(n)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(backlogEvery):
+		}
+	}
+}
+
+// unfinished counts the rows that have not ended, of all domains.
+func (l *lab) unfinished(ctx context.Context) (n int64, err error) {
+	var counts []string
+	for _, t := range auditedTables(l.schema) {
+		counts = append(counts, "(SELECT count(*) FROM "+l.schema+"."+t.Table+" WHERE completed_at IS NULL)")
+	}
+	err = l.admin.QueryRow(ctx, "SELECT "+strings.Join(counts, " + ")).Scan(&n)
+	return n, err
+}
+
+// retryLimit is for a server that has just been struck.
+const retryLimit = 30 * time.Second
+
+func (l *lab) retry(ctx context.Context, do func(context.Context) error) error {
+	for end := time.Now().Add(retryLimit); ; time.Sleep(retryCap) {
+		err := do(ctx)
+		if err == nil || ctx.Err() != nil || time.Now().After(end) {
+			return err
+		}
+	}
+}

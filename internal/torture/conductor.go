@@ -1,0 +1,127 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// A conductor has the faults strike, one after another.
+type conductor struct {
+	lab     *lab
+	random  *rand.Rand
+	faults  map[string]fault // those that can strike
+	names   []string
+	bag     []string // names that are yet to strike in this round
+	skips   []Skip
+	strikes []Strike
+}
+
+// A Skip is a fault that was asked for and could not strike.
+type Skip struct {
+	Fault  string `json:"fault"`
+	Reason string `json:"reason"`
+}
+
+func newConductor(l *lab, names []string, seed uint64) *conductor {
+	c := &conductor{lab: l, random: rand.New(rand.NewPCG(seed, 1)), faults: map[string]fault{}, skips: []Skip{}}
+	c.names = slices.Compact(slices.Sorted(slices.Values(names)))
+	for _, name := range c.names {
+		c.faults[name] = catalogue[name]()
+	}
+	return c
+}
+
+// each calls a step of every fault, and drops those that cannot strike.
+func (c *conductor) each(step func(fault) error) error {
+	for _, name := range slices.Clone(c.names) {
+		err := step(c.faults[name])
+		var s skipped
+		if errors.As(err, &s) {
+			c.drop(name, s.reason)
+		} else if err != nil {
+			return fmt.Errorf("fault %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (c *conductor) drop(name, reason string) {
+	c.lab.say("SKIPPED %s: %s", name, reason)
+	c.skips = append(c.skips, Skip{name, reason})
+	c.faults[name].close()
+	delete(c.faults, name)
+	c.names = slices.DeleteFunc(c.names, func(n string) bool { return n == name })
+}
+
+func (c *conductor) configure() error {
+	return c.each(func(f fault) error { return f.configure(c.lab) })
+}
+
+func (c *conductor) prepare(ctx context.Context) error {
+	return c.each(func(f fault) error { return f.prepare(ctx, c.lab) })
+}
+
+// run strikes until ctx is over. An episode that has begun is seen through.
+func (c *conductor) run(ctx context.Context) {
+	for len(c.names) > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(c.pause()):
+		}
+		c.strike(c.next())
+	}
+	<-ctx.Done()
+}
+
+// pause is between a quarter of the average and seven quarters.
+func (c *conductor) pause() time.Duration {
+	average := c.lab.options.Pause
+	return average/4 + time.Duration(c.random.Int64N(int64(average*3/2)+1))
+}
+
+// next draws without putting back, so that each fault has its turn.
+func (c *conductor) next() string {
+	if len(c.bag) == 0 {
+		c.bag = slices.Clone(c.names)
+		c.random.Shuffle(len(c.bag), func(i, j int) { c.bag[i], c.bag[j] = c.bag[j], c.bag[i] })
+	}
+	name := c.bag[0]
+	c.bag = c.bag[1:]
+	return name
+}
+
+// strikeLimit is beyond what the longest episode takes on a machine that is busy.
+const strikeLimit = 2 * time.Minute
+
+func (c *conductor) strike(name string) {
+	ctx, cancel := context.WithTimeout(context.Background(), strikeLimit)
+	defer cancel()
+	s := Strike{Fault: name, At: time.Now()}
+	c.lab.hit = s.At
+	detail, err := c.faults[name].strike(ctx, c.lab, c.random)
+	var none skipped
+	if errors.As(err, &none) {
+		c.lab.say("%s does not strike this time: %s", name, none.reason)
+		return
+	}
+	s.Took, s.Detail = time.Since(s.At), detail
+	s.At = c.lab.hit
+	if err != nil {
+		s.Error = err.Error()
+	}
+	c.strikes = append(c.strikes, s)
+	c.lab.say("%s %s %s", name, detail, s.Error)
+}
+
+func (c *conductor) close() {
+	for _, f := range c.faults {
+		f.close()
+	}
+}

@@ -1,0 +1,291 @@
+//go:build unix
+
+package torture
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// A crew is the run's processes. One that ends, however it ends, is started again.
+type crew struct {
+	spawner *spawner
+	slots   []*slot
+	running sync.WaitGroup
+}
+
+// A slot is a place in the crew: one process after another.
+type slot struct {
+	name    string
+	program []string
+	base    setup
+	dir     string // of the journals
+	spawner *spawner
+
+	mu      sync.Mutex
+	change  func(*setup) // how the next process differs
+	instead []string     // what the next process runs, in the place of program
+	current *member
+	number  int
+	deaths  int
+	closing atomic.Bool
+}
+
+// A member is one process.
+type member struct {
+	app     string
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	reached chan string // points
+	ready   chan struct{}
+	ended   chan struct{}
+	stderr  bytes.Buffer
+	err     error // how it ended; set before ended is closed
+}
+
+func newCrew() *crew { return &crew{spawner: newSpawner()} }
+
+// add starts a slot.
+func (c *crew) add(name string, program []string, dir string, base setup) {
+	s := &slot{name: name, program: program, base: base, dir: dir, spawner: c.spawner}
+	c.slots = append(c.slots, s)
+	c.running.Go(s.run)
+}
+
+// respawnPause keeps a process that cannot start from becoming a busy loop.
+const respawnPause = 50 * time.Millisecond
+
+func (s *slot) run() {
+	for !s.closing.Load() {
+		m, err := s.start()
+		if err == nil {
+			<-m.ended
+		}
+		s.mu.Lock()
+		s.deaths++
+		s.mu.Unlock()
+		time.Sleep(respawnPause)
+	}
+}
+
+var errClosing = errors.New("the run is over")
+
+func (s *slot) start() (*member, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing.Load() {
+		return nil, errClosing
+	}
+	s.number++
+	config := s.base
+	config.App = fmt.Sprintf("torture %s.%d", s.name, s.number)
+	config.Journal = filepath.Join(s.dir, fmt.Sprintf("%s.%d.journal", s.name, s.number))
+	program := s.program
+	if s.change != nil {
+		s.change(&config)
+	}
+	if s.instead != nil {
+		program = s.instead
+	}
+	m := &member{
+		app: config.App, cmd: exec.Command(program[0], program[1:]...),
+		reached: make(chan string, len(points)), ready: make(chan struct{}), ended: make(chan struct{}),
+	}
+	if err := m.start(s.spawner, config); err != nil {
+		return nil, err
+	}
+	s.current = m
+	return m, nil
+}
+
+func (m *member) start(s *spawner, config setup) error {
+	m.cmd.SysProcAttr = memberAttributes()
+	m.cmd.Stderr = &m.stderr
+	stdin, err := m.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	m.stdin = stdin
+	stdout, err := m.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.start(m.cmd); err != nil {
+		return err
+	}
+	m.tell(config)
+	go func() {
+		m.listen(stdout)
+		m.err = m.cmd.Wait()
+		m.stdin.Close()
+		close(m.ended)
+	}()
+	return nil
+}
+
+func (m *member) listen(stdout io.Reader) {
+	decoder := json.NewDecoder(stdout)
+	var r report
+	for decoder.Decode(&r) == nil {
+		switch r.What {
+		case isReady:
+			close(m.ready)
+		case isReached:
+			select {
+			case m.reached <- r.Point:
+			default: // nobody waits for it any more
+			}
+		}
+	}
+}
+
+// tell sends a line. A member that is gone is noticed by its end, not here.
+func (m *member) tell(what any) {
+	if encoded, err := json.Marshal(what); err == nil {
+		_, _ = m.stdin.Write(append(encoded, '\n'))
+	}
+}
+
+func (m *member) signal(sig syscall.Signal) { _ = m.cmd.Process.Signal(sig) }
+
+// workers are the slots of that role.
+func (c *crew) workers() (slots []*slot) {
+	for _, s := range c.slots {
+		if s.base.Role == roleWorker {
+			slots = append(slots, s)
+		}
+	}
+	return slots
+}
+
+// pick is a random worker that has begun.
+func (c *crew) pick(ctx context.Context, random *rand.Rand) (*slot, *member, error) {
+	slots := c.workers()
+	s := slots[random.IntN(len(slots))]
+	m, err := s.begun(ctx)
+	return s, m, err
+}
+
+// begunLimit is for a process to start on a machine that is busy.
+const begunLimit = 30 * time.Second
+
+// begun waits for the slot's process to heed signals.
+func (s *slot) begun(ctx context.Context) (*member, error) {
+	ctx, cancel := context.WithTimeout(ctx, begunLimit)
+	defer cancel()
+	for {
+		s.mu.Lock()
+		m := s.current
+		s.mu.Unlock()
+		if m != nil {
+			select {
+			case <-m.ready:
+				select {
+				case <-m.ended:
+				default:
+					return m, nil
+				}
+			case <-m.ended:
+			case <-ctx.Done():
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s does not start: %w\n%s", s.name, ctx.Err(), s.lastWords())
+		case <-time.After(respawnPause):
+		}
+	}
+}
+
+func (s *slot) lastWords() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil {
+		return ""
+	}
+	select {
+	case <-s.current.ended:
+		return s.current.stderr.String()
+	default:
+		return ""
+	}
+}
+
+// become ends the slot's process, as a deploy does, and returns when one is running that differs. Nil is as at the
+// beginning.
+func (s *slot) become(ctx context.Context, change func(*setup), program []string) error {
+	s.mu.Lock()
+	s.change, s.instead = change, program
+	m := s.current
+	s.mu.Unlock()
+	m.signal(syscall.SIGTERM)
+	select {
+	case <-m.ended:
+	case <-time.After(stopLimit):
+		m.signal(syscall.SIGKILL)
+		<-m.ended
+	}
+	_, err := s.begun(ctx)
+	return err
+}
+
+// stopLimit is longer than a worker's own shutdown timeout and its grace.
+const stopLimit = 30 * time.Second
+
+// stop ends all processes in order, as a deploy does, and reports those that did not heed it.
+func (c *crew) stop() (failures []string) {
+	for _, s := range c.slots {
+		s.closing.Store(true)
+		s.mu.Lock()
+		if s.current != nil {
+			s.current.signal(syscall.SIGCONT)
+			s.current.signal(syscall.SIGTERM)
+		}
+		s.mu.Unlock()
+	}
+	over := make(chan struct{})
+	go func() { c.running.Wait(); close(over) }()
+	select {
+	case <-over:
+	case <-time.After(stopLimit):
+		failures = append(failures, c.kill()...)
+		<-over
+	}
+	c.spawner.close()
+	return failures
+}
+
+func (c *crew) kill() (killed []string) {
+	for _, s := range c.slots {
+		s.mu.Lock()
+		select {
+		case <-s.current.ended:
+		default:
+			killed = append(killed, fmt.Sprintf("%s did not stop within %v", s.current.app, stopLimit))
+			s.current.signal(syscall.SIGKILL)
+		}
+		s.mu.Unlock()
+	}
+	return killed
+}
+
+// deaths is how often a process ended before the run did.
+func (c *crew) deaths() (n int) {
+	for _, s := range c.slots {
+		s.mu.Lock()
+		n += max(0, s.deaths)
+		s.mu.Unlock()
+	}
+	return n
+}

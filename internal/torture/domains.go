@@ -1,0 +1,92 @@
+//go:build unix
+
+package torture
+
+import (
+	"time"
+
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Times of a run: as short as the library allows, so that many recoveries fit into it.
+const (
+	lease      = 2 * time.Second
+	reapEvery  = 250 * time.Millisecond
+	retryBase  = 20 * time.Millisecond
+	retryCap   = 500 * time.Millisecond
+	attempts   = 50 // no row may run out of them by chance
+	dedupYears = 365 * 24 * time.Hour
+)
+
+// patience is how long nothing may move while rows are left: a lease, a round of the reaper and a backoff, three
+// times over, and the time in which a worker whose database was away looks again.
+const patience = 3*(lease+reapEvery+retryCap) + 10*time.Second
+
+// domains are the four of them, with the settings that producers, workers and reapers share.
+type domains struct {
+	outbox   *outbox.Outbox
+	inbox    *inbox.Inbox
+	timers   *timers.Timers
+	jobs     *jobs.Client
+	registry *jobs.Registry
+}
+
+func openDomains(schema string, registry *jobs.Registry, t workqueue.Telemetry) (d *domains, err error) {
+	retry := workqueue.Retry{Growth: workqueue.Exponential, Base: retryBase, Cap: retryCap, Jitter: 0.2}
+	d = &domains{registry: registry}
+	if d.outbox, err = outbox.Open(outbox.Options{
+		Schema: schema, Ordering: outbox.PerKey, OnFailure: outbox.Skip, MaxAttempts: attempts, Retry: retry, Telemetry: t,
+	}); err != nil {
+		return nil, err
+	}
+	if d.inbox, err = inbox.Open(inbox.Options{Schema: schema, DedupWindow: dedupYears, MaxAttempts: attempts, Retry: retry, Telemetry: t}); err != nil {
+		return nil, err
+	}
+	if d.timers, err = timers.Open(timers.Options{Schema: schema, MaxAttempts: attempts, Retry: retry, Telemetry: t}); err != nil {
+		return nil, err
+	}
+	d.jobs, err = jobs.Open(jobs.Options{Schema: schema, Registry: registry, MaxAttempts: attempts, Retry: retry, Telemetry: t})
+	return d, err
+}
+
+// tables are what the reaper maintains.
+func (d *domains) tables() ([]*workqueue.Table, error) {
+	schedules, err := d.jobs.Schedules()
+	if err != nil {
+		return nil, err
+	}
+	return []*workqueue.Table{
+		d.outbox.Table(), d.inbox.Table(), d.timers.Table(), d.timers.Schedules().Table(), d.jobs.Table(), schedules.Table(),
+	}, nil
+}
+
+// Task is what every row says: how its handler is to behave.
+type Task struct {
+	Mode string `json:"mode"`
+	Name string `json:"name"`
+}
+
+// Kind implements jobs.Args.
+func (Task) Kind() string { return "torture" }
+
+const (
+	consumer = "torture"
+	topic    = "torture"
+)
+
+// Modes of a handler.
+const (
+	modeTx         = "tx"        // writes in the transaction that settles
+	modePlain      = "plain"     // returns nil
+	modeFlaky      = "flaky"     // fails now and then, then as plain
+	modeSnooze     = "snooze"    // asks for later now and then
+	modePermanent  = "permanent" // fails for good
+	modeSlow       = "slow"      // outlives its lease, which has to be renewed
+	modePanic      = "panic"     // panics now and then
+	modeExit       = "exit"      // ends the process
+	modeChildPanic = "child"     // panics in a goroutine of its own, which ends the process
+)

@@ -1,0 +1,62 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+)
+
+// A fault is something that goes wrong, with real means. Its parts are called one after another, by one goroutine.
+type fault interface {
+	// configure is called before the server starts. A skipped says why the fault cannot strike here.
+	configure(l *lab) error
+	// prepare is called once the server runs, before there are tables.
+	prepare(ctx context.Context, l *lab) error
+	// strike is one episode: it returns when the fault is over, with what it did.
+	strike(ctx context.Context, l *lab, random *rand.Rand) (detail string, err error)
+	// close leaves nothing behind.
+	close()
+}
+
+// A skipped says why a fault cannot strike on this machine or server.
+type skipped struct{ reason string }
+
+func (s skipped) Error() string { return s.reason }
+
+func skip(format string, args ...any) error { return skipped{fmt.Sprintf(format, args...)} }
+
+// plain is what a fault embeds that needs no preparations.
+type plain struct{}
+
+func (plain) configure(*lab) error                { return nil }
+func (plain) prepare(context.Context, *lab) error { return nil }
+func (plain) close()                              {}
+
+// private is what a fault embeds that has to have the server for itself.
+type private struct{ plain }
+
+func (private) configure(l *lab) error { return l.needPrivate() }
+
+// catalogue has every fault by its name.
+var catalogue = map[string]func() fault{
+	"backend-kill9":     func() fault { return &backendKill{} },
+	"backend-terminate": func() fault { return &backendTerminate{} },
+	"bad-plans":         func() fault { return &badPlans{} },
+	"black-hole":        func() fault { return &blackHole{} },
+	"clock":             func() fault { return &clock{} },
+	"disk-full":         func() fault { return &diskFull{} },
+	"failover":          func() fault { return &failover{} },
+	"held-snapshot":     func() fault { return &heldSnapshot{} },
+	"isolation":         func() fault { return &isolation{} },
+	"lost-reply":        func() fault { return &lostReply{} },
+	"pgbouncer":         func() fault { return &pgbouncer{} },
+	"poison":            func() fault { return &poison{} },
+	"postgres-crash":    func() fault { return &postgresCrash{} },
+	"rolling-upgrade":   func() fault { return &rollingUpgrade{} },
+	"shutdown-storm":    func() fault { return &shutdownStorm{} },
+	"starved-pool":      func() fault { return &starvedPool{} },
+	"worker-kill":       func() fault { return &workerKill{} },
+	"zombie":            func() fault { return &zombie{} },
+}

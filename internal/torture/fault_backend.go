@@ -1,0 +1,48 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"time"
+)
+
+// backendTerminate ends a part of the run's sessions.
+type backendTerminate struct{ plain }
+
+func (backendTerminate) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
+	n, err := l.terminate(ctx, 0.1+0.9*random.Float64())
+	return fmt.Sprintf("%d sessions", n), err
+}
+
+// terminate ends each of the run's sessions with the given probability.
+func (l *lab) terminate(ctx context.Context, share float64) (n int, err error) {
+	err = l.admin.QueryRow(ctx, `
+		SELECT count(*) FILTER (WHERE pg_terminate_backend(pid))
+		FROM pg_stat_activity
+		WHERE application_name LIKE 'torture %' AND datname = current_database() AND random() < $1`, share).Scan(&n)
+	return n, err
+}
+
+// backendKill kills one backend, on which PostgreSQL ends all others and recovers: it cannot know what that one left
+// behind in shared memory.
+type backendKill struct{ private }
+
+func (backendKill) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
+	var pids []int
+	err := l.admin.QueryRow(ctx, `
+		SELECT array_agg(pid ORDER BY pid) FROM pg_stat_activity
+		WHERE application_name LIKE 'torture %' AND datname = current_database()`).Scan(&pids)
+	if err != nil || len(pids) == 0 {
+		return "", err
+	}
+	defer l.outage(time.Now())
+	if err := syscall.Kill(pids[random.IntN(len(pids))], syscall.SIGKILL); err != nil {
+		return "", err
+	}
+	time.Sleep(50 * time.Millisecond)
+	return fmt.Sprintf("1 of %d sessions", len(pids)), l.awaitServer(ctx)
+}

@@ -1,0 +1,83 @@
+//go:build linux
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// diskFull has the tables in a tablespace on a file system of their own, and leaves no room in it.
+type diskFull struct {
+	private
+	dir string // where the file system is; empty while there is none
+}
+
+// roomy is beyond what a run writes. The memory is used only as it is written to.
+const roomy = 16 << 30
+
+func (d *diskFull) prepare(ctx context.Context, l *lab) error {
+	if os.Geteuid() != 0 {
+		return skip("only root can mount the small file system that is to be full")
+	}
+	dir := filepath.Join(l.dir, "small")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", int64(roomy))); err != nil {
+		return skip("a tmpfs cannot be mounted: %v", err)
+	}
+	d.dir = dir
+	info, err := os.Stat(filepath.Join(l.server.Dir(), "data"))
+	if err != nil {
+		return err
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	space := filepath.Join(dir, "space")
+	for _, d := range []string{dir, space} { // a base backup may come back to it, and makes it anew
+		err := errors.Join(os.MkdirAll(d, 0o700), os.Chown(d, int(owner.Uid), int(owner.Gid)))
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := l.admin.Exec(ctx, fmt.Sprintf("CREATE TABLESPACE small LOCATION '%s'", space), pgx.QueryExecModeSimpleProtocol); err != nil {
+		return err
+	}
+	l.tables["default_tablespace"] = "small"
+	l.spaces = append(l.spaces, space)
+	return nil
+}
+
+func (d *diskFull) strike(_ context.Context, l *lab, _ *rand.Rand) (string, error) {
+	if !strings.HasPrefix(l.spaces[0], d.dir) {
+		return "", skip("the tables are elsewhere until the next failover")
+	}
+	var full syscall.Statfs_t
+	if err := syscall.Statfs(d.dir, &full); err != nil {
+		return "", err
+	}
+	used := int64(full.Blocks-full.Bfree) * full.Bsize
+	err := d.resize(used)
+	time.Sleep(episode)
+	return fmt.Sprintf("no room beyond %d MiB", used>>20), errors.Join(err, d.resize(roomy))
+}
+
+func (d *diskFull) resize(size int64) error {
+	return syscall.Mount("tmpfs", d.dir, "tmpfs", syscall.MS_REMOUNT, fmt.Sprintf("size=%d", size))
+}
+
+// close comes before the server stops, which still uses the file system: it is detached, and gone when nobody does.
+func (d *diskFull) close() {
+	if d.dir != "" {
+		_ = syscall.Unmount(d.dir, syscall.MNT_DETACH)
+	}
+}

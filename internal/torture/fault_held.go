@@ -1,0 +1,78 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// heldSnapshot keeps an old snapshot, a prepared transaction with locks on rows, and an idle replication slot: vacuum
+// can remove nothing meanwhile, and a few rows wait.
+type heldSnapshot struct{ private }
+
+const (
+	heldName = "txwork_torture"
+	heldRows = 5
+)
+
+func (heldSnapshot) strike(ctx context.Context, l *lab, _ *rand.Rand) (string, error) {
+	before, err := l.pace(ctx, time.Second)
+	if err != nil {
+		return "", err
+	}
+	tx, err := l.admin.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		return "", err
+	}
+	defer tx.Rollback(ctx)
+	if _, err := tx.Exec(ctx, "SELECT count(*) FROM "+l.schema+".jobs"); err != nil {
+		return "", err
+	}
+	if _, err := l.admin.Exec(ctx, "SELECT pg_create_physical_replication_slot($1, true)", heldName); err != nil {
+		return "", err
+	}
+	prepared := l.prepareTransaction(ctx)
+	during, err := l.pace(ctx, episode)
+	if prepared == nil {
+		_, prepared = l.admin.Exec(ctx, "ROLLBACK PREPARED '"+heldName+"'")
+	}
+	_, dropped := l.admin.Exec(ctx, "SELECT pg_drop_replication_slot($1)", heldName)
+	return fmt.Sprintf("%.0f versions/s before, %.0f meanwhile", before, during), errors.Join(err, prepared, dropped)
+}
+
+// prepareTransaction locks some rows and leaves their transaction prepared.
+func (l *lab) prepareTransaction(ctx context.Context) error {
+	conn, err := l.admin.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	for _, statement := range []string{
+		"BEGIN",
+		fmt.Sprintf("SELECT FROM %s.jobs WHERE completed_at IS NULL LIMIT %d FOR NO KEY UPDATE SKIP LOCKED", l.schema, heldRows),
+		"PREPARE TRANSACTION '" + heldName + "'",
+	} {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pace is how many versions of rows were written in a second.
+func (l *lab) pace(ctx context.Context, d time.Duration) (float64, error) {
+	var from, to int64
+	count := "SELECT last_value FROM " + l.schema + ".audit_seq_seq"
+	if err := l.admin.QueryRow(ctx, count).Scan(&from); err != nil {
+		return 0, err
+	}
+	time.Sleep(d)
+	err := l.admin.QueryRow(ctx, count).Scan(&to)
+	return float64(to-from) / d.Seconds(), err
+}

@@ -1,0 +1,146 @@
+//go:build unix
+
+package torture
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/Shopify/toxiproxy/v2/toxics"
+	"github.com/rs/zerolog"
+)
+
+// proxied is what a fault of the network embeds: it stands between one worker and the server.
+type proxied struct {
+	private
+	proxy *toxiproxy.Proxy
+}
+
+// open starts the proxy to the present primary and returns its URL.
+func (p *proxied) open(l *lab) (string, error) {
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	p.proxy = toxiproxy.NewProxy(server, "torture", "127.0.0.1:0", l.address)
+	if err := p.proxy.Start(); err != nil {
+		return "", skip("no proxy can be started: %v", err)
+	}
+	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Host: p.proxy.Listen, Path: "/postgres", RawQuery: "sslmode=disable&connect_timeout=2"}
+	return u.String(), nil
+}
+
+func (p *proxied) poison(name, kind, stream string, share float64) error {
+	_, err := p.proxy.Toxics.AddToxicJson(strings.NewReader(
+		fmt.Sprintf(`{"name":%q,"type":%q,"stream":%q,"toxicity":%g,"attributes":{}}`, name, kind, stream, share)))
+	return err
+}
+
+// through has a worker connect through the proxy for as long as do takes.
+func (p *proxied) through(ctx context.Context, l *lab, random *rand.Rand, do func(url string) error) (app string, err error) {
+	address, err := p.open(l)
+	if err != nil {
+		return "", err
+	}
+	defer p.proxy.Stop()
+	slots := l.crew.workers()
+	s := slots[random.IntN(len(slots))]
+	if err := s.become(ctx, func(config *setup) { config.URL = address }, nil); err != nil {
+		return s.name, err
+	}
+	err = do(address)
+	p.proxy.Toxics.ResetToxics(ctx)
+	if back := s.become(ctx, nil, nil); err == nil {
+		err = back
+	}
+	return s.name, err
+}
+
+// episode is how long a fault lasts that is a state and not a blow.
+const episode = 3 * time.Second
+
+// blackHole drops everything that goes through, both ways, without closing a connection: claims, settles, renewals and
+// the listener's session alike. It lasts past the lease.
+type blackHole struct{ proxied }
+
+func (b *blackHole) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
+	return b.through(ctx, l, random, func(string) error {
+		time.Sleep(episode / 2)
+		l.hit = time.Now()
+		for _, stream := range []string{"upstream", "downstream"} {
+			if err := b.poison(stream, "timeout", stream, 1); err != nil {
+				return err
+			}
+		}
+		time.Sleep(lease + episode/2)
+		b.proxy.Toxics.ResetToxics(ctx)
+		time.Sleep(episode / 2)
+		return nil
+	})
+}
+
+// lostReply closes connections right when the reply to a COMMIT comes back: the server has committed, and the client
+// cannot know. Producers go through it, too.
+type lostReply struct{ proxied }
+
+const (
+	cutCommits = "cut_commits"
+	cutOneIn   = 20
+)
+
+var cuts atomic.Int64
+
+func (f *lostReply) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
+	toxics.Register(cutCommits, new(commitCutter))
+	before := cuts.Load()
+	app, err := f.through(ctx, l, random, func(address string) error {
+		l.hit = time.Now()
+		if err := f.poison(cutCommits, cutCommits, "downstream", 1); err != nil {
+			return err
+		}
+		return l.produceThrough(ctx, address, random.Uint64(), episode)
+	})
+	return fmt.Sprintf("%d replies to %s and a producer", cuts.Load()-before, app), err
+}
+
+// A commitCutter is a toxic that loses replies to COMMIT.
+type commitCutter struct{}
+
+var commitReply = []byte("COMMIT\x00")
+
+// Pipe implements toxics.Toxic.
+func (*commitCutter) Pipe(stub *toxics.ToxicStub) {
+	for {
+		select {
+		case <-stub.Interrupt:
+			return
+		case c := <-stub.Input:
+			if c == nil || bytes.Contains(c.Data, commitReply) && rand.IntN(cutOneIn) == 0 {
+				if c != nil {
+					cuts.Add(1)
+				}
+				stub.Close()
+				return
+			}
+			stub.Output <- c
+		}
+	}
+}
+
+// produceThrough has a producer of its own write over another way to the server.
+func (l *lab) produceThrough(ctx context.Context, address string, seed uint64, d time.Duration) error {
+	pool, err := l.openURL(ctx, address, "producers", 4, nil)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	p := newProducer(l.shop, pool, seed)
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(work) {
+		p.produce()
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+//go:build unix
+
+package torture
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// rollingUpgrade has a worker of an older revision serve the tables of today's, beside today's workers. The harness is
+// today's in both; the library is not.
+type rollingUpgrade struct {
+	plain
+	program  string
+	revision string
+}
+
+const module = "github.com/txwork/txwork"
+
+func (u *rollingUpgrade) configure(l *lab) error {
+	root, err := checkout()
+	if err != nil {
+		return err
+	}
+	if u.revision = l.options.OldRevision; u.revision == "" {
+		u.revision = oldRevision(root)
+	}
+	tree := filepath.Join(l.dir, "old")
+	if err := extract(root, u.revision, tree); err != nil {
+		return skip("revision %q cannot be had: %v", u.revision, err)
+	}
+	if err := transplant(root, tree); err != nil {
+		return err
+	}
+	u.program = filepath.Join(tree, "member")
+	if _, err := output(tree, "go", "build", "-o", u.program, "./internal/torture/member"); err != nil {
+		return skip("revision %s does not build with today's harness: %v", u.revision, err)
+	}
+	return nil
+}
+
+// checkout is the root of the source tree that the run was started in.
+func checkout() (string, error) {
+	for _, tool := range []string{"git", "go", "tar"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return "", skip("an older revision has to be built, and there is no %s", tool)
+		}
+	}
+	root, err := output(".", "git", "rev-parse", "--show-toplevel")
+	if err != nil {
+		return "", skip("an older revision has to be built, and this is no git checkout: start it in one of %s", module)
+	}
+	if name, err := output(root, "go", "list", "-m"); err != nil || !strings.Contains(name, module) {
+		return "", skip("an older revision has to be built, and %s is no checkout of %s", root, module)
+	}
+	return root, nil
+}
+
+// oldRevision is the newest tag, or where there is none the one that made today's migrations: older ones have other tables.
+func oldRevision(root string) string {
+	if tag, err := output(root, "git", "describe", "--tags", "--abbrev=0"); err == nil {
+		return tag
+	}
+	revision, err := output(root, "git", "log", "-1", "--format=%H", "--", "migrations/sql")
+	if err != nil {
+		return "HEAD"
+	}
+	return revision
+}
+
+func extract(root, revision, tree string) error {
+	if err := os.Mkdir(tree, 0o700); err != nil {
+		return err
+	}
+	archive, err := exec.Command("git", "-C", root, "archive", revision).Output()
+	if err != nil {
+		return err
+	}
+	tar := exec.Command("tar", "-x", "-C", tree)
+	tar.Stdin = bytes.NewReader(archive)
+	return tar.Run()
+}
+
+const memberMain = `package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"` + module + `/internal/torture"
+)
+
+func main() {
+	if err := torture.RunMember(context.Background(), os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+`
+
+// transplant gives an old tree today's harness and what it needs.
+func transplant(root, tree string) error {
+	harness := filepath.Join(tree, "internal", "torture")
+	if err := os.RemoveAll(harness); err != nil {
+		return err
+	}
+	if err := os.CopyFS(harness, os.DirFS(filepath.Join(root, "internal", "torture"))); err != nil {
+		return err
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(tree, name), text, 0o600); err != nil {
+			return err
+		}
+	}
+	member := filepath.Join(harness, "member")
+	if err := os.Mkdir(member, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(member, "main.go"), []byte(memberMain), 0o600)
+}
+
+// output runs a program in a directory, outside of any workspace. The error is the last line of what it said.
+func output(dir, program string, args ...string) (string, error) {
+	cmd := exec.Command(program, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+		return "", fmt.Errorf("%w: %s", err, lines[len(lines)-1])
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func (u *rollingUpgrade) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
+	slots := l.crew.workers()
+	s := slots[random.IntN(len(slots))]
+	if err := s.become(ctx, nil, []string{u.program}); err != nil {
+		return s.name, err
+	}
+	l.hit = time.Now()
+	time.Sleep(episode)
+	return fmt.Sprintf("%s of revision %.12s", s.name, u.revision), s.become(ctx, nil, nil)
+}

@@ -1,0 +1,126 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// handlers are those of a worker process.
+type handlers struct {
+	setup   setup
+	pool    *pgxpool.Pool
+	journal *journal
+	points  *pointSet
+	runs    atomic.Int64
+}
+
+// A delivery is a row of any domain in the hands of its handler.
+type delivery struct {
+	table, name string
+	attempt     int
+	task        Task
+	tx          func(context.Context, func(pgx.Tx) error) error
+}
+
+// handle does what the row says, and writes down that it begins and that it has ended.
+func (h *handlers) handle(ctx context.Context, d delivery) (err error) {
+	l := line{Run: h.runs.Add(1), Table: d.table, Name: d.name, App: h.setup.App, Attempt: d.attempt, Mode: d.task.Mode}
+	l.What = lineStart
+	h.journal.append(l)
+	h.points.reach(pointHandler)
+	l.What, l.Result = lineEnd, resultPanic
+	defer func() { h.journal.append(l) }()
+	err = h.act(ctx, d)
+	l.Result = resultOf(err, d)
+	return err
+}
+
+// resultOf tells a transaction that has committed from everything else. That of the inbox commits after its handler.
+func resultOf(err error, d delivery) string {
+	switch {
+	case err != nil:
+		return resultError
+	case d.task.Mode == modeTx && d.table != "inbox":
+		return resultTx
+	}
+	return resultOK
+}
+
+// work is how long a handler takes.
+const work = 10 * time.Millisecond
+
+func (h *handlers) act(ctx context.Context, d delivery) error {
+	time.Sleep(rand.N(work))
+	if h.setup.HoldConns && d.task.Mode != modeTx && d.table != "inbox" {
+		defer h.hold(ctx)()
+	}
+	switch d.task.Mode {
+	case modeTx:
+		return h.write(ctx, d)
+	case modeFlaky:
+		if rand.IntN(3) > 0 {
+			return errors.New("by chance")
+		}
+	case modePanic:
+		if rand.IntN(3) > 0 {
+			panic("by chance")
+		}
+	case modeSnooze:
+		if rand.IntN(2) > 0 {
+			return workqueue.Snooze(rand.N(retryCap))
+		}
+	case modePermanent:
+		return workqueue.Permanent(errors.New("on purpose"))
+	case modeSlow:
+		return dawdle(ctx, lease+lease/4)
+	case modeExit:
+		os.Exit(7)
+	case modeChildPanic:
+		go func() { panic("in a goroutine of the handler") }()
+		time.Sleep(lease) // the process ends before
+	}
+	h.points.reach(pointSettling)
+	return nil
+}
+
+// write has its effect in the transaction of the settle. It does not mind its context, as many handlers do not:
+// what comes from it late must be refused all the same.
+func (h *handlers) write(ctx context.Context, d delivery) error {
+	ctx = context.WithoutCancel(ctx)
+	return d.tx(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "INSERT INTO "+h.setup.Schema+".effects (tbl, name, attempt) VALUES ($1, $2, $3)", d.table, d.name, d.attempt)
+		h.points.reach(pointSettling)
+		return err
+	})
+}
+
+// dawdle takes its time, and minds its context.
+func dawdle(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// hold keeps a connection of the pool for as long as the handler works, and longer than it needs it.
+func (h *handlers) hold(ctx context.Context) (release func()) {
+	conn, err := h.pool.Acquire(ctx)
+	if err != nil {
+		return func() {}
+	}
+	_ = dawdle(ctx, 10*work)
+	return conn.Release
+}

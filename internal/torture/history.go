@@ -1,0 +1,140 @@
+//go:build unix
+
+package torture
+
+import (
+	"fmt"
+	"time"
+)
+
+// An Outcome is what became of a producer's transaction.
+type Outcome uint8
+
+const (
+	Maybe      Outcome = iota // the answer to the commit was lost
+	Committed                 // the server said so
+	RolledBack                // it certainly did not commit
+)
+
+// A History is everything that the records say about one row.
+type History struct {
+	Table   string // without its schema
+	ID      string // of the row; empty where there is none
+	Name    string // what its producer calls it
+	Key     string // by which it is ordered; empty for none
+	Asked   []Outcome
+	Changes []Change   // in their order
+	Runs    []Handling // of its handler
+	Effects []Effect   // that its handler wrote in the transaction of its settle
+}
+
+// A Change is one version of the row, as it was committed.
+type Change struct {
+	Seq       int64
+	Op        byte   // I, U or D
+	OldStatus int16  // -1 for an insert
+	OldToken  string // empty for none
+	New       State
+	App       string // which process of the run made it
+	XID       int64
+	TxnAt     time.Time // the transaction's now(), by the server's clock, as all times of a State
+	At        time.Time // clock_timestamp() in the trigger, by the clock of the processes
+	Committed time.Time // by that clock, too; zero where the server does not track it
+}
+
+// A State is what a change left behind.
+type State struct {
+	Status     int16
+	Waiting    bool
+	Cancelled  bool
+	Token      string // empty for none
+	Attempts   int
+	Max        int
+	Due        time.Time
+	Fire       time.Time // nominal, of timers
+	Locked     time.Time // zero where not in progress
+	Generation int       // of timers
+}
+
+const (
+	ready      = 0
+	inProgress = 1
+	done       = 2
+	failed     = 3
+)
+
+// A Handling is one call of a handler.
+type Handling struct {
+	App     string
+	Attempt int
+	Mode    string
+	Start   time.Time
+	End     time.Time // zero where the process died before
+	Result  string
+}
+
+// Results of a Handling.
+const (
+	resultTx    = "settled in its transaction"
+	resultOK    = "ok"
+	resultError = "error"
+	resultPanic = "panic"
+)
+
+// An Effect is what a handler wrote in the transaction that settles its row.
+type Effect struct {
+	XID     int64
+	App     string
+	Attempt int
+}
+
+// text is the whole history, a line an event.
+func (h *History) text() []string {
+	lines := []string{fmt.Sprintf("%s %s name=%s key=%q asked=%v", h.Table, h.ID, h.Name, h.Key, h.Asked)}
+	for _, c := range h.Changes {
+		lines = append(lines, c.String())
+	}
+	for _, r := range h.Runs {
+		lines = append(lines, r.String())
+	}
+	for _, e := range h.Effects {
+		lines = append(lines, fmt.Sprintf("effect of attempt %d by %s in transaction %d", e.Attempt, e.App, e.XID))
+	}
+	return lines
+}
+
+func (o Outcome) String() string { return [...]string{"maybe", "committed", "rolled back"}[o] }
+
+const clockLayout = "15:04:05.000000"
+
+func (c Change) String() string {
+	s := c.New
+	line := fmt.Sprintf("%s #%d %c %d→%d attempts %d/%d token %s→%s due %s", c.At.Format(clockLayout), c.Seq, c.Op,
+		c.OldStatus, s.Status, s.Attempts, s.Max, short(c.OldToken), short(s.Token), s.Due.Format(clockLayout))
+	if s.Status == inProgress {
+		line += " lease until " + s.Locked.Format(clockLayout)
+	}
+	if s.Waiting {
+		line += " waiting"
+	}
+	if s.Cancelled {
+		line += " cancelled"
+	}
+	return line + fmt.Sprintf(" by %s in transaction %d", c.App, c.XID)
+}
+
+func (r Handling) String() string {
+	end := "never ended"
+	if !r.End.IsZero() {
+		end = "ended " + r.End.Format(clockLayout) + ": " + r.Result
+	}
+	return fmt.Sprintf("%s handler (%s) of attempt %d by %s, %s", r.Start.Format(clockLayout), r.Mode, r.Attempt, r.App, end)
+}
+
+// short is enough of a token to tell it from others.
+func short(token string) string {
+	if token == "" {
+		return "-"
+	}
+	return token[max(0, len(token)-6):]
+}

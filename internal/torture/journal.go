@@ -1,0 +1,93 @@
+//go:build unix
+
+package torture
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// A line of a journal.
+type line struct {
+	What    string `json:"w"`
+	Run     int64  `json:"r,omitempty"` // that a start and an end have in common
+	Table   string `json:"t,omitempty"`
+	Name    string `json:"n,omitempty"`
+	App     string `json:"a,omitempty"`
+	Attempt int    `json:"k,omitempty"`
+	Mode    string `json:"m,omitempty"`
+	Result  string `json:"e,omitempty"`
+	At      int64  `json:"at"` // nanoseconds
+	Limit   int    `json:"l,omitempty"`
+	Changed int    `json:"c,omitempty"`
+}
+
+const (
+	lineStart   = "start"   // a handler begins
+	lineEnd     = "end"     // it has ended
+	lineClaim   = "claim"   // a process was given rows
+	lineIntent  = "intent"  // a producer is about to commit
+	lineOutcome = "outcome" // it knows whether it has
+)
+
+// A journal is a file to which one process appends. It is safe for concurrent use.
+type journal struct{ file *os.File }
+
+func openJournal(path string) (*journal, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	return &journal{file}, err
+}
+
+// append is one write: a process that is killed leaves whole lines behind. Without a journal the run proves nothing, so an
+// error ends the process.
+func (j *journal) append(l line) {
+	l.At = time.Now().UnixNano()
+	encoded, err := json.Marshal(l)
+	if err == nil {
+		_, err = j.file.Write(append(encoded, '\n'))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "journal:", err)
+		os.Exit(1)
+	}
+}
+
+func (j *journal) close() error { return j.file.Close() }
+
+// readJournals reads all journals of a run. The last line of a process that died may be torn; any other is an error.
+func readJournals(dir string, each func(line)) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.journal"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if err := readJournal(file, each); err != nil {
+			return fmt.Errorf("%s: %w", filepath.Base(file), err)
+		}
+	}
+	return nil
+}
+
+func readJournal(path string, each func(line)) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	var torn error
+	for lines.Scan() {
+		if torn != nil {
+			return torn
+		}
+		var l line
+		if torn = json.Unmarshal(lines.Bytes(), &l); torn == nil {
+			each(l)
+		}
+	}
+	return lines.Err()
+}

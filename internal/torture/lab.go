@@ -1,0 +1,227 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/internal/localpg"
+)
+
+// A lab is what a run works with: servers, tables, journals and the crew.
+type lab struct {
+	options Options
+	dir     string // of the journals, and of what faults need
+	schema  string
+	crew    *crew
+	journal *journal
+	shop    *shop // for faults that write
+
+	// Of the servers. Faults that configure add to the first three before they start.
+	settings    map[string]string
+	environment map[string]string
+	tables      map[string]string // run-time parameters of the session that makes the tables
+	server      *localpg.Server   // the primary; nil where the server is the user's
+	address     string            // of it by TCP, for proxies
+	spaces      []string          // of its tablespaces
+	url         string            // that members and producers use
+	admin       *pgxpool.Pool
+
+	// Of the standby, where there is one.
+	standby        *localpg.Server
+	standbyAddress string
+	standbySpaces  []string
+
+	hit    time.Time   // when the present strike did
+	clocks []clockStep // of the servers
+
+	mu       sync.Mutex
+	outages  []Span
+	failures []string // what went wrong that no history tells
+}
+
+func newLab(o Options) (*lab, error) {
+	dir, err := os.MkdirTemp("", "txwork-torture-")
+	if err != nil {
+		return nil, err
+	}
+	l := &lab{
+		options: o, dir: dir, schema: "txwork_torture_" + strings.ToLower(rand.Text()[:8]),
+		settings: map[string]string{
+			"max_connections": "500", "track_commit_timestamp": "on", "max_prepared_transactions": "10",
+			"log_min_messages": "fatal", "log_min_error_statement": "panic",
+		},
+		tables: map[string]string{}, environment: map[string]string{}, failures: []string{},
+		crew: newCrew(),
+	}
+	if err := os.Chmod(dir, 0o711); err != nil { // the server's user has to get at some files in it
+		return nil, err
+	}
+	l.journal, err = openJournal(filepath.Join(dir, "producers.journal"))
+	return l, err
+}
+
+func (l *lab) say(format string, args ...any) {
+	fmt.Fprintln(l.options.Progress, strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+func (l *lab) needPrivate() error {
+	if l.options.DatabaseURL != "" {
+		return skip("it stops or changes the whole server, and the server is not the run's own: leave out the database URL")
+	}
+	return nil
+}
+
+// start starts the server, if it is to be a private one, and connects to it.
+func (l *lab) start(ctx context.Context) (err error) {
+	if l.url = l.options.DatabaseURL; l.url == "" {
+		if err = l.startServer(ctx); err != nil {
+			return err
+		}
+	}
+	return l.reopenAdmin(ctx)
+}
+
+// reopenAdmin connects to whichever server is the primary.
+func (l *lab) reopenAdmin(ctx context.Context) (err error) {
+	if l.admin != nil {
+		l.admin.Close()
+	}
+	l.admin, err = l.open(ctx, "run", 4, nil)
+	return err
+}
+
+// putEnvironment has servers that are started now find what faults need there. Other processes must not.
+func (l *lab) putEnvironment() (restore func()) {
+	for name, value := range l.environment {
+		os.Setenv(name, value)
+	}
+	return func() {
+		for name := range l.environment {
+			os.Unsetenv(name)
+		}
+	}
+}
+
+func (l *lab) startServer(ctx context.Context) (err error) {
+	l.address = loopback() + ":5432"
+	l.settings["listen_addresses"] = strings.TrimSuffix(l.address, ":5432")
+	defer l.putEnvironment()()
+	l.server, err = localpg.Start(ctx, localpg.Options{Settings: l.settings})
+	if err != nil {
+		return err
+	}
+	l.url = socketURL(l.server.Dir())
+	return nil
+}
+
+// loopback is an address of this machine that nobody else is likely to listen on: the whole of 127.0.0.0/8 is local on
+// Linux.
+func loopback() string {
+	return fmt.Sprintf("127.%d.%d.%d", 1+mathrand.IntN(250), mathrand.IntN(250), 2+mathrand.IntN(250))
+}
+
+// socketURL reaches whichever of the servers takes writes.
+func socketURL(dirs ...string) string {
+	ports := strings.TrimSuffix(strings.Repeat("5432,", len(dirs)), ",")
+	query := url.Values{"host": {strings.Join(dirs, ",")}, "port": {ports}, "sslmode": {"disable"}, "connect_timeout": {"5"}}
+	if len(dirs) > 1 {
+		query.Set("target_session_attrs", "read-write")
+	}
+	return "postgres://postgres@/postgres?" + query.Encode()
+}
+
+// open makes a pool of the run's own process.
+func (l *lab) open(ctx context.Context, name string, size int32, parameters map[string]string) (*pgxpool.Pool, error) {
+	return l.openURL(ctx, l.url, name, size, parameters)
+}
+
+func (l *lab) openURL(ctx context.Context, url, name string, size int32, parameters map[string]string) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = size
+	config.ConnConfig.RuntimeParams["application_name"] = "run " + name
+	for key, value := range parameters {
+		config.ConnConfig.RuntimeParams[key] = value
+	}
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// install makes the tables.
+func (l *lab) install(ctx context.Context) error {
+	pool, err := l.open(ctx, "install", 2, l.tables)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return install(ctx, pool, l.schema)
+}
+
+// staff starts the crew.
+func (l *lab) staff() {
+	base := setup{URL: l.url, Schema: l.schema, Seed: l.options.Seed, PoolSize: 2 * handlersEach}
+	for i := range l.options.Workers {
+		base.Role = roleWorker
+		l.crew.add(fmt.Sprintf("worker%d", i+1), l.options.Program, l.dir, base)
+	}
+	for i := range 2 {
+		base.Role, base.PoolSize = roleReaper, 4
+		l.crew.add(fmt.Sprintf("reaper%d", i+1), l.options.Program, l.dir, base)
+	}
+}
+
+// outage notes that a server ended without warning: call it when it is back, with the time before.
+func (l *lab) outage(from time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outages = append(l.outages, Span{from, time.Now()})
+}
+
+func (l *lab) fail(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failures = append(l.failures, fmt.Sprintf(format, args...))
+}
+
+// awaitServer returns when the server takes writes.
+func (l *lab) awaitServer(ctx context.Context) error {
+	for {
+		_, err := l.admin.Exec(ctx, "SELECT pg_current_xact_id()")
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// close leaves nothing behind.
+func (l *lab) close() error {
+	var errs []error
+	if l.admin != nil {
+		if l.options.DatabaseURL != "" {
+			_, err := l.admin.Exec(context.Background(), "DROP SCHEMA IF EXISTS "+l.schema+" CASCADE")
+			errs = append(errs, err)
+		}
+		l.admin.Close()
+	}
+	for _, server := range []*localpg.Server{l.server, l.standby} {
+		if server != nil {
+			errs = append(errs, server.Stop())
+		}
+	}
+	return errors.Join(append(errs, l.journal.close(), os.RemoveAll(l.dir))...)
+}

@@ -1,0 +1,202 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Records are what a run has left behind, by table and name.
+type records struct {
+	lab     *lab
+	runs    map[written][]Handling
+	asked   map[written][]Outcome
+	effects map[written][]Effect
+	calls   []ClaimCall
+	err     error // of reading the audit table
+}
+
+func (l *lab) load(ctx context.Context) (*records, error) {
+	r := &records{lab: l, runs: map[written][]Handling{}, asked: map[written][]Outcome{}, effects: map[written][]Effect{}}
+	if err := r.readJournals(); err != nil {
+		return nil, err
+	}
+	return r, r.readEffects(ctx)
+}
+
+// A spot is where a run stands in the records.
+type spot struct {
+	app string
+	run int64
+}
+
+func (r *records) readJournals() error {
+	open := map[spot]*Handling{}
+	owners := map[spot]written{}
+	intents := map[int64][]written{}
+	err := readJournals(r.lab.dir, func(l line) {
+		at := time.Unix(0, l.At)
+		switch l.What {
+		case lineStart:
+			s := spot{l.App, l.Run}
+			open[s] = &Handling{App: l.App, Attempt: l.Attempt, Mode: l.Mode, Start: at}
+			owners[s] = written{l.Table, l.Name}
+		case lineEnd:
+			s := spot{l.App, l.Run}
+			run := open[s]
+			run.End, run.Result = at, l.Result
+			r.runs[owners[s]] = append(r.runs[owners[s]], *run)
+			delete(open, s)
+			delete(owners, s)
+		case lineClaim:
+			r.calls = append(r.calls, ClaimCall{Table: l.Table, App: l.App, Limit: l.Limit, Delivered: l.Changed})
+		case lineIntent:
+			intents[l.Run] = append(intents[l.Run], written{l.Table, l.Name})
+		case lineOutcome:
+			r.ask(intents[l.Run], l.Result)
+			delete(intents, l.Run)
+		}
+	})
+	for s, run := range open { // the process died before
+		r.runs[owners[s]] = append(r.runs[owners[s]], *run)
+	}
+	for _, names := range intents {
+		r.ask(names, Maybe.String())
+	}
+	return err
+}
+
+func (r *records) ask(names []written, outcome string) {
+	for _, name := range names {
+		for _, o := range []Outcome{Maybe, Committed, RolledBack} {
+			if o.String() == outcome {
+				r.asked[name] = append(r.asked[name], o)
+			}
+		}
+	}
+}
+
+func (r *records) readEffects(ctx context.Context) error {
+	rows, err := r.lab.admin.Query(ctx, "SELECT tbl, name, attempt, app, xid FROM "+r.lab.schema+".effects")
+	if err != nil {
+		return err
+	}
+	var w written
+	var e Effect
+	_, err = pgx.ForEachRow(rows, []any{&w.table, &w.name, &e.Attempt, &e.App, &e.XID}, func() error {
+		r.effects[w] = append(r.effects[w], e)
+		return nil
+	})
+	return err
+}
+
+// histories are those of all rows, and of all names that have none. An error while reading is in err.
+func (r *records) histories(ctx context.Context) iter.Seq[*History] {
+	return func(yield func(*History) bool) {
+		for h := range r.audited(ctx) {
+			if !yield(r.complete(h)) {
+				return
+			}
+		}
+		for _, rest := range []func(func(written) bool){keysOf(r.asked), keysOf(r.runs), keysOf(r.effects)} {
+			for name := range rest {
+				if !yield(r.complete(&History{Table: name.table, Name: name.name})) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func keysOf[V any](m map[written]V) iter.Seq[written] {
+	return func(yield func(written) bool) {
+		for name := range m {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// complete adds what the other records have, which then is used up.
+func (r *records) complete(h *History) *History {
+	w := written{h.Table, h.Name}
+	h.Asked, h.Runs, h.Effects = r.asked[w], r.runs[w], r.effects[w]
+	slices.SortFunc(h.Runs, func(a, b Handling) int { return a.Start.Compare(b.Start) })
+	delete(r.asked, w)
+	delete(r.runs, w)
+	delete(r.effects, w)
+	return h
+}
+
+// audited reads the audit table, row by row.
+func (r *records) audited(ctx context.Context) iter.Seq[*History] {
+	return func(yield func(*History) bool) {
+		committed := "NULL::timestamptz"
+		var tracked string
+		if r.err = r.lab.admin.QueryRow(ctx, "SHOW track_commit_timestamp").Scan(&tracked); r.err != nil {
+			return
+		}
+		if tracked == "on" {
+			committed = "pg_xact_commit_timestamp(xmin)"
+		}
+		rows, err := r.lab.admin.Query(ctx, render("histories.sql", map[string]string{"Schema": r.lab.schema, "Committed": committed}))
+		if r.err = err; err != nil {
+			return
+		}
+		defer rows.Close()
+		r.err = r.eachHistory(rows, yield)
+	}
+}
+
+func (r *records) eachHistory(rows pgx.Rows, yield func(*History) bool) error {
+	var h *History
+	for rows.Next() {
+		next, c, err := r.scanChange(rows)
+		if err != nil {
+			return err
+		}
+		if h == nil || h.Table != next.Table || h.ID != next.ID {
+			if h != nil && !yield(h) {
+				return nil
+			}
+			h = next
+		}
+		h.Changes = append(h.Changes, c)
+	}
+	if h != nil && rows.Err() == nil {
+		yield(h)
+	}
+	return rows.Err()
+}
+
+func (r *records) scanChange(rows pgx.Rows) (*History, Change, error) {
+	var h History
+	var c Change
+	var op string
+	var fire, locked, committed *time.Time
+	s := &c.New
+	err := rows.Scan(&h.Table, &h.ID, &op, &c.OldStatus, &c.OldToken, &s.Status, &s.Waiting, &s.Cancelled, &s.Token,
+		&s.Attempts, &s.Max, &s.Due, &fire, &locked, &s.Generation, &h.Name, &h.Key, &c.App, &c.XID, &c.TxnAt, &c.At, &committed, &c.Seq)
+	if err != nil {
+		return nil, c, err
+	}
+	c.Op = op[0]
+	s.Fire, s.Locked, c.At = timeOrZero(fire), timeOrZero(locked), r.lab.ours(c.At)
+	if committed != nil {
+		c.Committed = r.lab.ours(*committed)
+	}
+	return &h, c, nil
+}
+
+func timeOrZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}

@@ -1,0 +1,83 @@
+//go:build unix
+
+package torture
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+)
+
+// A pointSet sends the process signals at the points that are armed.
+type pointSet struct {
+	mu     sync.Mutex
+	armed  map[string]string // signals by point
+	termed bool              // a second SIGTERM would be another order than the first
+	out    *json.Encoder
+}
+
+func newPoints(stdout io.Writer) *pointSet {
+	return &pointSet{armed: map[string]string{}, out: json.NewEncoder(stdout)}
+}
+
+// obey takes orders until the run is gone, which takes the process with it: one that was stopped in the middle of
+// a handler could not be ended otherwise.
+func (p *pointSet) obey(input *bufio.Scanner) {
+	for input.Scan() {
+		var o order
+		if json.Unmarshal(input.Bytes(), &o) != nil {
+			break
+		}
+		p.arm(o)
+	}
+	os.Exit(1)
+}
+
+func (p *pointSet) arm(o order) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.armed)
+	if o.Point == pointNow {
+		p.raise(o.Signal)
+		return
+	}
+	p.armed[o.Point] = o.Signal
+}
+
+// raise requires p.mu.
+func (p *pointSet) raise(name string) {
+	if p.termed {
+		return
+	}
+	p.termed = name == signalTerm
+	_ = syscall.Kill(syscall.Getpid(), signals[name])
+}
+
+func (p *pointSet) say(r report) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.out.Encode(r) // without a run there is nobody to tell, and obey ends the process
+}
+
+var signals = map[string]syscall.Signal{signalKill: syscall.SIGKILL, signalStop: syscall.SIGSTOP, signalTerm: syscall.SIGTERM}
+
+// reach is called where the process comes by a point. A process that was killed does not return.
+func (p *pointSet) reach(point string) {
+	p.mu.Lock()
+	name := p.armed[point]
+	delete(p.armed, point)
+	p.mu.Unlock()
+	if name == "" {
+		return
+	}
+	p.say(report{What: isReached, Point: point})
+	p.mu.Lock()
+	p.raise(name)
+	p.mu.Unlock()
+	if name == signalKill {
+		select {}
+	}
+}

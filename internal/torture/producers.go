@@ -1,0 +1,272 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A shop is what producers have in common.
+type shop struct {
+	lab       *lab
+	domains   *domains
+	committed atomic.Int64 // rows
+	ids       atomic.Int64 // of transactions
+}
+
+// A producer writes into all domains. It is for one goroutine.
+type producer struct {
+	*shop
+	pool   *pgxpool.Pool
+	random *rand.Rand
+	recent map[string][]string // names by table, to deliver and set again
+}
+
+func newProducer(s *shop, pool *pgxpool.Pool, seed uint64) *producer {
+	return &producer{shop: s, pool: pool, random: rand.New(rand.NewPCG(s.lab.options.Seed, seed)), recent: map[string][]string{}}
+}
+
+const (
+	biggestBatch = 20
+	keys         = 100 // of ordered messages
+	remembered   = 50  // names of a table
+	maxDelay     = 400 * time.Millisecond
+	txLimit      = 10 * time.Second
+)
+
+// A written is a name that a transaction has written, in a table.
+type written struct{ table, name string }
+
+// produce writes one transaction, or delivers one message from outside.
+func (p *producer) produce() {
+	switch n := p.random.IntN(100); {
+	case n < 35:
+		p.transact(p.messages)
+	case n < 60:
+		p.transact(p.jobs)
+	case n < 80:
+		p.transact(p.timers)
+	case n < 90:
+		p.transact(p.receive)
+	default:
+		p.process()
+	}
+}
+
+// transact commits nine times in ten, rolls back otherwise, and now and then takes its time.
+func (p *producer) transact(write func(context.Context, pgx.Tx) ([]written, error)) {
+	ctx, cancel := context.WithTimeout(context.Background(), txLimit)
+	defer cancel()
+	tx, err := p.pool.Begin(ctx)
+	if err != nil {
+		time.Sleep(retryBase)
+		return
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx))
+	names, err := write(ctx, tx)
+	if err != nil {
+		return // nothing was announced, and nothing is committed
+	}
+	id := p.announce(names)
+	if p.random.IntN(20) == 0 {
+		time.Sleep(rand.N(10 * work))
+	}
+	if p.random.IntN(10) == 0 {
+		p.settle(id, names, rolledBack(tx.Rollback(ctx)))
+		return
+	}
+	p.settle(id, names, outcomeOfCommit(tx.Commit(ctx)))
+}
+
+// transactSurely commits what has to be there.
+func (p *producer) transactSurely(ctx context.Context, write func(context.Context, pgx.Tx) ([]written, error)) error {
+	return p.lab.retry(ctx, func(ctx context.Context) error {
+		tx, err := p.pool.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback(context.WithoutCancel(ctx))
+		names, err := write(ctx, tx)
+		if err != nil {
+			return err
+		}
+		id := p.announce(names)
+		err = tx.Commit(ctx)
+		p.settle(id, names, outcomeOfCommit(err))
+		return err
+	})
+}
+
+// rolledBack: without a COMMIT a transaction is rolled back, whatever becomes of the connection.
+func rolledBack(error) Outcome { return RolledBack }
+
+// announce writes down what is about to be committed.
+func (s *shop) announce(names []written) int64 {
+	id := s.ids.Add(1)
+	for _, w := range names {
+		s.lab.journal.append(line{What: lineIntent, Run: id, Table: w.table, Name: w.name})
+	}
+	return id
+}
+
+func (s *shop) settle(id int64, names []written, o Outcome) {
+	if o == Committed {
+		s.committed.Add(int64(len(names)))
+	}
+	s.lab.journal.append(line{What: lineOutcome, Run: id, Result: o.String()})
+}
+
+// outcomeOfCommit believes the server's word only. One that ends the session (FATAL) may have committed before.
+func outcomeOfCommit(err error) Outcome {
+	var pg *pgconn.PgError
+	switch {
+	case err == nil:
+		return Committed
+	case errors.Is(err, pgx.ErrTxCommitRollback), errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR":
+		return RolledBack
+	}
+	return Maybe
+}
+
+// mode is how the handler of a row is to behave.
+func (p *producer) mode() string {
+	switch n := p.random.IntN(1000); {
+	case n < 600:
+		return modeTx
+	case n < 820:
+		return modePlain
+	case n < 890:
+		return modeFlaky
+	case n < 940:
+		return modeSnooze
+	case n < 970:
+		return modePermanent
+	case n < 998:
+		return modePanic
+	}
+	return modeSlow
+}
+
+func (p *producer) batch() int { return 1 + p.random.IntN(biggestBatch) }
+
+// delay is none for most rows.
+func (p *producer) delay() time.Duration {
+	if p.random.IntN(3) > 0 {
+		return 0
+	}
+	return time.Duration(p.random.Int64N(int64(maxDelay)))
+}
+
+func (p *producer) task(name string) Task { return Task{p.mode(), name} }
+
+func (p *producer) payload(name string) []byte {
+	encoded, err := json.Marshal(p.task(name))
+	if err != nil {
+		panic(err) // two strings
+	}
+	return encoded
+}
+
+// messages writes outbox messages, most of them ordered by a key.
+func (p *producer) messages(ctx context.Context, tx pgx.Tx) (names []written, err error) {
+	msgs := make([]outbox.Message, p.batch())
+	for i := range msgs {
+		id := uuid.Must(uuid.NewV7())
+		msgs[i] = outbox.Message{ID: id, Topic: topic, Payload: p.payload(id.String())}
+		if p.random.IntN(5) > 0 {
+			msgs[i].Key = fmt.Sprint("key ", p.random.IntN(keys))
+		}
+		names = append(names, written{"outbox", id.String()})
+	}
+	_, err = p.domains.outbox.Enqueue(ctx, workqueue.Pgx(tx), msgs...)
+	return names, err
+}
+
+// jobs writes jobs, a few of them unique.
+func (p *producer) jobs(ctx context.Context, tx pgx.Tx) (names []written, err error) {
+	inserts := make([]jobs.Insert, p.batch())
+	for i := range inserts {
+		id := uuid.Must(uuid.NewV7())
+		inserts[i] = jobs.Insert{Args: p.task(id.String()), InsertOptions: jobs.InsertOptions{ID: id, Delay: p.delay()}}
+		if p.random.IntN(10) == 0 {
+			inserts[i].Unique = &jobs.Unique{By: jobs.ByKey, Key: fmt.Sprint("unique ", p.random.IntN(10))}
+		}
+	}
+	enqueued, err := p.domains.jobs.EnqueueMany(ctx, workqueue.Pgx(tx), inserts...)
+	for _, e := range enqueued {
+		if !e.Duplicate {
+			names = append(names, written{"jobs", e.ID.String()})
+		}
+	}
+	return names, err
+}
+
+// timers sets timers, some of them anew, and cancels a few.
+func (p *producer) timers(ctx context.Context, tx pgx.Tx) (names []written, err error) {
+	set := make([]timers.Timer, p.batch())
+	for i := range set {
+		key := "timer " + uuid.NewString()
+		if again := p.recent["timers"]; len(again) > 0 && p.random.IntN(5) == 0 {
+			key = again[p.random.IntN(len(again))]
+		}
+		p.remember("timers", key)
+		set[i] = timers.Timer{Key: key, Topic: topic, After: p.delay(), Payload: p.payload(key)}
+		names = append(names, written{"timers", key})
+	}
+	if _, err = p.domains.timers.Set(ctx, workqueue.Pgx(tx), set...); err != nil || p.random.IntN(10) > 0 {
+		return names, err
+	}
+	_, err = p.domains.timers.Cancel(ctx, workqueue.Pgx(tx), set[0].Key)
+	return names, err
+}
+
+// receive stores messages from outside, some of them a second time.
+func (p *producer) receive(ctx context.Context, tx pgx.Tx) (names []written, err error) {
+	msgs := make([]inbox.Message, p.batch())
+	for i := range msgs {
+		name := p.delivered("received")
+		msgs[i] = inbox.Message{Consumer: consumer, Source: topic, MessageID: name, Payload: p.payload(name), BodyHash: sameHash}
+	}
+	results, err := p.domains.inbox.Receive(ctx, workqueue.Pgx(tx), msgs...)
+	for i, r := range results {
+		if r.Answer == inbox.Stored {
+			names = append(names, written{"inbox", msgs[i].MessageID})
+		}
+	}
+	return names, err
+}
+
+// sameHash: what a message says is made up anew at every delivery.
+var sameHash = make([]byte, 32)
+
+// delivered is a new message, or one that was delivered before.
+func (p *producer) delivered(kind string) string {
+	if again := p.recent[kind]; len(again) > 0 && p.random.IntN(4) == 0 {
+		return again[p.random.IntN(len(again))]
+	}
+	name := kind + " " + uuid.NewString()
+	p.remember(kind, name)
+	return name
+}
+
+func (p *producer) remember(kind, name string) {
+	names := append(p.recent[kind], name)
+	p.recent[kind] = names[max(0, len(names)-remembered):]
+}

@@ -1,0 +1,62 @@
+//go:build unix
+
+package torture
+
+// The run and a member of its crew talk in JSON, a line each, over the member's standard input and output. The
+// first line is a setup; what follows are orders one way and reports the other. The end of its standard input
+// tells a member that the run is gone.
+
+// A setup is what a member needs to know. It is not in the arguments because these are public, and a database URL
+// may hold a password.
+type setup struct {
+	App       string `json:"app"` // tells this process from all others of the run: its application_name, too
+	Role      string `json:"role"`
+	URL       string `json:"url"`
+	ListenURL string `json:"listen_url,omitempty"` // where URL is that of a pooler
+	Schema    string `json:"schema"`
+	Journal   string `json:"journal"`
+	Seed      uint64 `json:"seed"`
+	PoolSize  int32  `json:"pool_size"`
+	NoListen  bool   `json:"no_listen,omitempty"`
+	HoldConns bool   `json:"hold_conns,omitempty"` // handlers hold a connection of the pool while they work
+}
+
+const (
+	roleWorker = "worker"
+	roleReaper = "reaper"
+)
+
+// An order arms a point, and no other: the member sends itself the signal when it next comes there.
+type order struct {
+	Point  string `json:"point"`
+	Signal string `json:"signal"`
+}
+
+// Points of a worker's way.
+const (
+	pointClaimed  = "claimed"  // a claim has committed, and no handler has begun
+	pointHandler  = "handler"  // in the middle of a handler
+	pointSettling = "settling" // everything is done but the settle
+	pointSettled  = "settled"  // a settle has committed
+
+	pointNow = "now" // wherever it is
+)
+
+var points = []string{pointClaimed, pointHandler, pointSettling, pointSettled}
+
+const (
+	signalKill = "kill"
+	signalStop = "stop"
+	signalTerm = "term"
+)
+
+// A report is what a member says.
+type report struct {
+	What  string `json:"what"`
+	Point string `json:"point,omitempty"`
+}
+
+const (
+	isReady   = "ready"   // it heeds SIGTERM from here on
+	isReached = "reached" // a point, and the signal is on its way
+)

@@ -1,0 +1,228 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Run tortures txwork and checks it. A report comes with every error but those of setting up. The error is an
+// [ErrViolated] if an invariant was broken.
+func Run(ctx context.Context, o Options) (_ *Report, err error) {
+	o, err = o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLab(o)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{lab: l, conductor: newConductor(l, o.Faults, o.Seed)}
+	defer func() {
+		r.conductor.close()
+		err = errors.Join(err, l.close())
+	}()
+	if err := r.setUp(ctx); err != nil {
+		l.crew.stop()
+		return nil, err
+	}
+	r.torment(ctx)
+	if ctx.Err() != nil {
+		l.crew.stop()
+		return nil, context.Cause(ctx)
+	}
+	return r.judge(ctx)
+}
+
+// A run is one call of Run.
+type run struct {
+	lab       *lab
+	conductor *conductor
+	shop      *shop
+	producers *pgxpool.Pool
+	backlog   backlog
+	stalled   bool
+	drained   time.Duration
+	began     time.Time
+}
+
+func (r *run) setUp(ctx context.Context) (err error) {
+	l := r.lab
+	steps := []func(context.Context) error{
+		func(context.Context) error { return r.conductor.configure() },
+		l.start, r.conductor.prepare, l.install, r.schedule,
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	if r.producers, err = l.open(ctx, "producers", 3*producerCount, nil); err != nil {
+		return err
+	}
+	l.staff()
+	for _, s := range l.crew.slots {
+		if _, err := s.begun(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const scheduleName = "torture"
+
+// schedule has both domains that know schedules write a row every second.
+func (r *run) schedule(ctx context.Context) (err error) {
+	registry := jobs.NewRegistry()
+	jobs.Declare(registry, jobs.KindOptions[Task]{})
+	d, err := openDomains(r.lab.schema, registry, quiet())
+	if err != nil {
+		return err
+	}
+	r.shop = &shop{lab: r.lab, domains: d}
+	r.lab.shop = r.shop
+	every, err := d.jobs.Schedules()
+	if err != nil {
+		return err
+	}
+	rule := schedule.Rule{Misfire: schedule.MisfireAll}
+	task := Task{Mode: modeTx, Name: scheduleName}
+	return workqueue.InTx(ctx, r.lab.admin, func(tx workqueue.Tx) error {
+		return errors.Join(
+			d.timers.Schedules().Put(ctx, tx, timers.Schedule{Name: scheduleName, Expr: "@every 1s", Rule: rule, Topic: topic, Value: task}),
+			every.Put(ctx, tx, jobs.Schedule{Name: scheduleName, Expr: "@every 1s", Rule: rule, Args: task}))
+	})
+}
+
+// unschedule leaves nothing that would go on writing rows.
+func (r *run) unschedule(ctx context.Context) error {
+	d := r.shop.domains
+	every, err := d.jobs.Schedules()
+	if err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, r.lab.admin, func(tx pgx.Tx) error {
+		in := workqueue.Pgx(tx)
+		return errors.Join(d.timers.Schedules().Delete(ctx, in, scheduleName), every.Delete(ctx, in, scheduleName))
+	})
+}
+
+const (
+	producerCount = 4
+	reportEvery   = 5 * time.Second
+)
+
+// torment has producers write and faults strike until the time is over and the rows are written, and then waits
+// for everything to drain.
+func (r *run) torment(ctx context.Context) {
+	r.began = time.Now()
+	striking, over := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	all.Go(func() { r.backlog.watch(striking, r.lab) })
+	all.Go(func() { r.report(striking) })
+	all.Go(func() { r.conductor.run(striking) })
+	r.produce(ctx)
+	over()
+	all.Wait()
+	r.drain(ctx)
+}
+
+// produce returns when the duration is over and, where a number is given, so many rows have been committed.
+func (r *run) produce(ctx context.Context) {
+	var all sync.WaitGroup
+	for i := range producerCount {
+		p := newProducer(r.shop, r.producers, uint64(10+i))
+		all.Go(func() {
+			for !r.enough(ctx) {
+				if r.backlog.high() || r.full() {
+					time.Sleep(retryBase)
+					continue
+				}
+				p.produce()
+			}
+		})
+	}
+	all.Wait()
+	r.producers.Close()
+}
+
+func (r *run) full() bool {
+	return r.lab.options.Rows > 0 && r.shop.committed.Load() >= int64(r.lab.options.Rows)
+}
+
+func (r *run) enough(ctx context.Context) bool {
+	over := time.Since(r.began) >= r.lab.options.Duration
+	return ctx.Err() != nil || over && (r.lab.options.Rows == 0 || r.full())
+}
+
+func (r *run) report(ctx context.Context) {
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			r.lab.say("%v: %d rows committed, %d unfinished, %d processes ended",
+				time.Since(r.began).Round(time.Second), r.shop.committed.Load(), r.backlog.rows.Load(), r.lab.crew.deaths())
+		}
+	}
+}
+
+// drain waits until no row is left, for as long as their number changes.
+func (r *run) drain(ctx context.Context) {
+	start := time.Now()
+	if err := r.lab.retry(ctx, r.unschedule); err != nil {
+		r.lab.fail("the schedules could not be deleted: %v", err)
+	}
+	last, moved := int64(-1), start
+	for ctx.Err() == nil {
+		n, err := r.lab.unfinished(ctx)
+		if err == nil && n == 0 {
+			break
+		}
+		if n != last {
+			last, moved = n, time.Now()
+		}
+		if time.Since(moved) > patience {
+			r.stalled = true
+			break
+		}
+		time.Sleep(retryBase)
+	}
+	r.drained = time.Since(start)
+	r.lab.say("drained in %v", r.drained.Round(time.Millisecond))
+	for _, failure := range r.lab.crew.stop() {
+		r.lab.fail("%s", failure)
+	}
+}
+
+// judge checks the records.
+func (r *run) judge(ctx context.Context) (*Report, error) {
+	l := r.lab
+	records, err := l.load(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the records: %w", err)
+	}
+	v := Check(records.histories(ctx), Facts{
+		Outages: l.outages, Calls: records.calls,
+		Strikes: r.conductor.strikes, Stalled: r.stalled,
+	})
+	if records.err != nil {
+		return nil, fmt.Errorf("reading the audit table: %w", records.err)
+	}
+	report := r.summarise(v)
+	return report, report.Err()
+}

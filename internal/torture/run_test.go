@@ -1,0 +1,56 @@
+//go:build unix
+
+package torture
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/internal/pgtest"
+)
+
+// A short run with the faults that need nothing but a private server.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	var progress strings.Builder
+	report, err := Run(t.Context(), Options{
+		Seed: 1, Duration: 12 * time.Second, Faults: []string{"worker-kill", "zombie", "backend-terminate", "postgres-crash"},
+		Program: []string{os.Args[0]}, Progress: &progress,
+	})
+	if report == nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	var shown strings.Builder
+	if writeErr := report.Write(&shown); writeErr != nil {
+		t.Error(writeErr)
+	}
+	t.Logf("%s\n%s", progress.String(), shown.String())
+	if err != nil {
+		t.Error(err)
+	}
+	if report.Rows == 0 || report.Claims < report.Rows/2 {
+		t.Errorf("%d rows and %d claims are no run", report.Rows, report.Claims)
+	}
+}
+
+// On a server of the user's it leaves alone what is not its own, and leaves nothing behind.
+func TestRunOnAnotherServer(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	report, err := Run(t.Context(), Options{
+		Seed: 2, Duration: 3 * time.Second, Workers: 1, Faults: []string{"worker-kill", "postgres-crash"},
+		Program: []string{os.Args[0]}, DatabaseURL: pgtest.URL(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Rows == 0 || len(report.Skipped) != 1 || report.Skipped[0].Fault != "postgres-crash" || report.Faults["worker-kill"].Strikes == 0 {
+		t.Errorf("the report is %+v", report)
+	}
+	var left int
+	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'txwork\_torture\_%'`).Scan(&left); err != nil || left > 0 {
+		t.Errorf("%d schemas are left behind, error %v", left, err)
+	}
+}

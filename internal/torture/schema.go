@@ -1,0 +1,66 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"log/slog"
+	"strings"
+	"text/template"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/migrations"
+)
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
+
+func render(file string, data any) string {
+	var text strings.Builder
+	if err := sqlTemplates.ExecuteTemplate(&text, file, data); err != nil {
+		panic(err) // the templates and their data are ours
+	}
+	return text.String()
+}
+
+// An audited table, with the expressions of what is its own.
+type audited struct {
+	Schema, Table    string
+	Name, Key        string
+	Fire, Generation string
+}
+
+func auditedTables(schema string) []audited {
+	return []audited{
+		{schema, "outbox", "r.id::text", "r.gate_key", "NULL", "0"},
+		{schema, "inbox", "r.message_id", "NULL", "NULL", "0"},
+		{schema, "timers", `r."key"`, "NULL", "r.fire_at", "r.generation"},
+		{schema, "jobs", "r.id::text", "NULL", "NULL", "0"},
+	}
+}
+
+// install makes the product's tables as its users do, and the oracle beside them.
+func install(ctx context.Context, pool *pgxpool.Pool, schema string) error {
+	m, err := migrations.New(pool, migrations.Options{Schema: schema, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	if _, err := m.Up(ctx); err != nil {
+		return err
+	}
+	statements := []string{render("audit.sql", audited{Schema: schema})}
+	for _, table := range auditedTables(schema) {
+		statements = append(statements, render("trigger.sql", table))
+	}
+	for _, statement := range statements {
+		if _, err := pool.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("installing the oracle: %w", err)
+		}
+	}
+	return nil
+}
