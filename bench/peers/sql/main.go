@@ -1,6 +1,7 @@
 // Command sql is the limit of what bare SQL can do: the leanest table with which jobs are claimed under a lease and
 // settled under an owner token, and the fewest statements that do it, in large batches and without any framework.
-// It can neither schedule nor retry, and so is no queue to use.
+// A table with ids made by the client and due times, as the measurements had that the storage was designed by. It
+// can neither put off nor retry, and so is no queue to use.
 package main
 
 import (

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/bench/protocol"
@@ -16,15 +18,18 @@ type session struct {
 }
 
 func (s *session) InsertMany(ctx context.Context, bodies []protocol.Body) error {
-	payloads := make([][]byte, len(bodies))
+	ids, payloads := make([]pgtype.UUID, len(bodies)), make([][]byte, len(bodies))
 	for i, b := range bodies {
 		var err error
+		if ids[i], err = newID(); err != nil {
+			return err
+		}
 		if payloads[i], err = json.Marshal(b); err != nil {
 			return err
 		}
 	}
 	batch := &pgx.Batch{} // one transaction, in one round trip
-	batch.Queue(insertMany, payloads)
+	batch.Queue(insertMany, ids, payloads)
 	batch.Queue(notify)
 	return s.pool.SendBatch(ctx, batch).Close()
 }
@@ -34,8 +39,21 @@ func (s *session) InsertOne(ctx context.Context, body protocol.Body) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.pool.Exec(ctx, insertOne, payload)
-	return err
+	id, err := newID()
+	if err != nil {
+		return err
+	}
+	// In a transaction of the application's, as a job is written that belongs to other changes.
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, insertOne, id, payload)
+		return err
+	})
+}
+
+// newID makes the ids ascend.
+func newID() (pgtype.UUID, error) {
+	id, err := uuid.NewV7()
+	return pgtype.UUID{Bytes: id, Valid: true}, err
 }
 
 func (s *session) Close() { s.pool.Close() }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 )
@@ -21,7 +24,20 @@ const (
 // claimed are the jobs of one claim.
 type claimed struct {
 	token uuid.UUID
-	ids   []int64
+	ids   []pgtype.UUID
+}
+
+// A place is one in the index of live jobs.
+type place struct {
+	due time.Time
+	id  pgtype.UUID
+}
+
+// start lies before every job.
+var start = place{due: time.Unix(0, 0), id: pgtype.UUID{Valid: true}}
+
+func (p place) before(o place) bool {
+	return cmp.Or(p.due.Compare(o.due), bytes.Compare(p.id.Bytes[:], o.id.Bytes[:])) < 0
 }
 
 // Work pipelines one claimer and its ackers.
@@ -45,7 +61,7 @@ func (s *session) claimAll(ctx context.Context, batches chan<- claimed) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	var cursor int64
+	cursor := start
 	for ctx.Err() == nil {
 		batch, last, err := claimBatch(context.WithoutCancel(ctx), conn, cursor)
 		if err != nil {
@@ -58,7 +74,7 @@ func (s *session) claimAll(ctx context.Context, batches chan<- claimed) error {
 		if len(batch.ids) == batchSize {
 			continue
 		}
-		cursor = 0 // for jobs that were committed behind it
+		cursor = start // for jobs that were committed behind it
 		if len(batch.ids) == 0 {
 			err = await(ctx, conn)
 		}
@@ -92,18 +108,20 @@ func await(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-func claimBatch(ctx context.Context, conn *pgx.Conn, cursor int64) (batch claimed, last int64, err error) {
+func claimBatch(ctx context.Context, conn *pgx.Conn, cursor place) (batch claimed, last place, err error) {
 	batch.token = uuid.New()
-	rows, err := conn.Query(ctx, claim, cursor, batch.token, batchSize)
+	rows, err := conn.Query(ctx, claim, cursor.due, cursor.id, pgtype.UUID{Bytes: batch.token, Valid: true}, batchSize)
 	if err != nil {
-		return batch, 0, err
+		return batch, start, err
 	}
-	batch.ids = make([]int64, 0, batchSize)
-	var id int64
+	batch.ids = make([]pgtype.UUID, 0, batchSize)
+	var at place
 	var payload []byte
-	_, err = pgx.ForEachRow(rows, []any{&id, &payload}, func() error {
-		batch.ids = append(batch.ids, id)
-		last = max(last, id)
+	_, err = pgx.ForEachRow(rows, []any{&at.id, &at.due, &payload}, func() error {
+		batch.ids = append(batch.ids, at.id)
+		if last.before(at) {
+			last = at
+		}
 		return nil
 	})
 	return batch, last, err
@@ -124,7 +142,7 @@ func (s *session) ackAll(ctx context.Context, batches <-chan claimed, handled fu
 }
 
 func ackBatch(ctx context.Context, pool *pgxpool.Pool, ack string, batch claimed) error {
-	tag, err := pool.Exec(ctx, ack, batch.ids, batch.token)
+	tag, err := pool.Exec(ctx, ack, batch.ids, pgtype.UUID{Bytes: batch.token, Valid: true})
 	if err != nil {
 		return err
 	}
