@@ -144,3 +144,31 @@ func TestListGoesThroughThePages(t *testing.T) {
 		t.Errorf("error %v, want ErrNotFound", err)
 	}
 }
+
+// What is on record about attempts goes with the job, however it ended.
+func TestADeletedJobTakesItsAttemptsAlong(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*fixture, uuid.UUID){
+		"failed": func(f *fixture, id uuid.UUID) { f.fail(id) },
+		"done at the second attempt": func(f *fixture, id uuid.UUID) {
+			_, err := f.queue().Retry(f.Context(), f.claim(id), []uuid.UUID{id}, "no good")
+			f.ok(err)
+			f.ack(id)
+		},
+		"done at the first attempt after it was redriven": func(f *fixture, id uuid.UUID) {
+			f.fail(id)
+			f.redrive(id)
+			f.ack(id)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t)
+			id := f.enqueue(part{}).ID
+			end(f, id)
+			equal(t, "attempts on record", ask[int](f, "SELECT count(*) FROM "+f.table+"_attempt"), 1)
+			f.exec("DELETE FROM "+f.table+" WHERE id = $1", id)
+			equal(t, "attempts on record of a deleted job", ask[int](f, "SELECT count(*) FROM "+f.table+"_attempt"), 0)
+		})
+	}
+}

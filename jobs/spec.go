@@ -25,7 +25,7 @@ var ownColumns = []workqueue.Column{
 	{Name: "unique_states", Type: "smallint", Internal: true}, // the ended states that hold it: one bit for each status
 	{Name: "schedule", Type: "text"},                          // that wrote the job
 	{Name: "slot", Type: "boolean", Internal: true},           // it counts against its queue's limit, see table jobs_slot
-	{Name: "trail", Type: "boolean"},                          // it has attempts or steps on record
+	{Name: "trail", Type: "boolean"},                          // it has steps on record
 	{Name: "progress", Type: "smallint", Internal: true},      // per cent
 	{Name: "progress_note", Type: "text", Internal: true},
 	{Name: "output", Type: "bytea", Internal: true},

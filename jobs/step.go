@@ -96,7 +96,7 @@ func recorded[R any](ctx context.Context, d *Delivery, name string) (result R, f
 	return result, true, nil
 }
 
-// step reads what is on record, once in an attempt. A job without a trail has no record.
+// step reads what is on record, once in an attempt. A job without a trail has none.
 func (d *Delivery) step(ctx context.Context, name string) ([]byte, bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -24,6 +24,7 @@ var planSettings = []struct{ name, value string }{
 	{"enable_nestloop", "on"},
 	{"enable_tidscan", "on"},
 	{"jit", "off"},
+	{"plan_cache_mode", "force_generic_plan"}, // or a claim, whose limit is a parameter, is planned anew every time
 }
 
 // DDL renders the statements that create the table of a Spec with its indexes, its trigger and its SQL

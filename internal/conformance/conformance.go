@@ -33,10 +33,6 @@ type Case struct {
 	// DDL renders the table in a schema with what its domain adds: triggers, indexes, tables of its own. What
 	// it makes has to fit Spec. Default: [workqueue.DDL] of the Spec, the core alone.
 	DDL func(schema string) (up, down string, err error)
-
-	// Derived are those of Spec.Columns that triggers of the domain write when an operation changes a row: what
-	// they are then is the domain's to test. Rows that an operation leaves alone keep them, too.
-	Derived []string
 }
 
 // ddl renders the table in a schema.

@@ -131,17 +131,14 @@ func (s *suite) expect(id uuid.UUID, e effect, operation func()) {
 	if after == nil {
 		s.Fatalf("row %s is gone", id)
 	}
-	if problems := e.judge(after, o, s.Derived); len(problems) > 0 {
+	if problems := e.judge(after, o); len(problems) > 0 {
 		s.Fatalf("row %s:\n%s", id, strings.Join(problems, "\n"))
 	}
 }
 
-// judge compares every column but those that the domain's triggers write.
-func (e effect) judge(after record, o observation, derived []string) (problems []string) {
+// judge compares every column.
+func (e effect) judge(after record, o observation) (problems []string) {
 	for column, got := range after {
-		if slices.Contains(derived, column) {
-			continue
-		}
 		wanted, ok := e[column]
 		if !ok {
 			wanted = is(o.before[column])

@@ -84,6 +84,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -134,6 +135,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -165,6 +167,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -200,6 +203,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -234,6 +238,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -270,6 +275,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -318,6 +324,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN

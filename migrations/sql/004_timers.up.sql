@@ -84,6 +84,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -133,6 +134,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -164,6 +166,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -199,6 +202,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -233,6 +237,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -269,6 +274,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -317,6 +323,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -518,6 +525,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -567,6 +575,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -598,6 +607,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -633,6 +643,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -667,6 +678,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -703,6 +715,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -751,6 +764,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN

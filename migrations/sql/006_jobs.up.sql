@@ -97,6 +97,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -148,6 +149,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -179,6 +181,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -214,6 +217,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -248,6 +252,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -284,6 +289,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -332,6 +338,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -456,14 +463,10 @@ EXECUTE FUNCTION "{{schema}}"."jobs_free_key"();
 -- Puts an attempt on record that did not succeed: a reported failure, a lost lease, a cancel. An attempt that
 -- was given back (snooze, shutdown) is none, and one that succeeded is on the job's own row. It runs in the
 -- transaction that ends the attempt, whoever does, and locks nothing beside the job's row, which is locked.
+-- A settle may end a thousand attempts, so it does no more than this, and pins no plans, which an INSERT has not.
 CREATE FUNCTION "{{schema}}"."jobs_record"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET jit = off
 AS $txwork$
 BEGIN
     INSERT INTO "{{schema}}"."jobs_attempt" (job_id, attempt, ended_at, outcome, error)
@@ -472,7 +475,6 @@ BEGIN
         WHEN NEW.owner_token IS NULL THEN 'lost'
         ELSE 'failed'
     END, NEW.last_error);
-    UPDATE "{{schema}}"."jobs" AS t SET trail = true WHERE t.id = OLD.id AND t.trail IS NOT TRUE;
     RETURN NULL;
 END
 $txwork$;
@@ -484,7 +486,8 @@ FOR EACH ROW WHEN (OLD.status = 1 AND NEW.status IN (0, 3) AND NEW.attempts = OL
 EXECUTE FUNCTION "{{schema}}"."jobs_record"();
 
 -- Deletes what is on record about a job that is deleted. Jobs without a record, which is most of them, cost
--- the test of WHEN; a foreign key would cost each a look-up in two tables.
+-- the test of WHEN; a foreign key would cost each a look-up in two tables. A job has attempts on record only if it
+-- failed, needed more than one, or was redriven, which counts its attempts anew; its steps have set trail.
 CREATE FUNCTION "{{schema}}"."jobs_forget"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -504,7 +507,8 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_forget"() FROM PUBLIC;
 
 CREATE TRIGGER "jobs_forget" AFTER DELETE ON "{{schema}}"."jobs"
-FOR EACH ROW WHEN (OLD.trail) EXECUTE FUNCTION "{{schema}}"."jobs_forget"();
+FOR EACH ROW WHEN (OLD.trail OR OLD.attempts > 1 OR OLD.failed_at IS NOT NULL OR OLD.headers ->> 'txwork-redriven-at' IS NOT NULL)
+EXECUTE FUNCTION "{{schema}}"."jobs_forget"();
 
 -- How many of want jobs of a queue may be claimed now; if tokens are what is short, after how many seconds to
 -- ask again; and whether the queue has a rule at all. Call it in the claim's transaction, before the claim, and the function take after
@@ -1652,6 +1656,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -1701,6 +1706,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -1732,6 +1738,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -1767,6 +1774,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -1801,6 +1809,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -1837,6 +1846,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -1885,6 +1895,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN

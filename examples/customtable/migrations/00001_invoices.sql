@@ -95,6 +95,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -146,6 +147,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -179,6 +181,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -216,6 +219,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -252,6 +256,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -290,6 +295,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -340,6 +346,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN

@@ -1,9 +1,10 @@
 -- Puts an attempt on record that did not succeed: a reported failure, a lost lease, a cancel. An attempt that
 -- was given back (snooze, shutdown) is none, and one that succeeded is on the job's own row. It runs in the
 -- transaction that ends the attempt, whoever does, and locks nothing beside the job's row, which is locked.
+-- A settle may end a thousand attempts, so it does no more than this, and pins no plans, which an INSERT has not.
 CREATE FUNCTION {{.Function "record"}}() RETURNS trigger
 LANGUAGE plpgsql
-{{.Settings}}
+SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
     INSERT INTO {{.Attempt}} (job_id, attempt, ended_at, outcome, error)
@@ -12,7 +13,6 @@ BEGIN
         WHEN NEW.owner_token IS NULL THEN 'lost'
         ELSE 'failed'
     END, NEW.last_error);
-    UPDATE {{.Table}} AS t SET trail = true WHERE t.id = OLD.id AND t.trail IS NOT TRUE;
     RETURN NULL;
 END
 $txwork$;

@@ -82,6 +82,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -131,6 +132,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -162,6 +164,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -197,6 +200,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -231,6 +235,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -267,6 +272,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
@@ -315,6 +321,7 @@ SET enable_indexscan = on
 SET enable_nestloop = on
 SET enable_tidscan = on
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
