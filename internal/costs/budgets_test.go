@@ -25,9 +25,9 @@ const (
 
 // Write-ahead log, bytes by job, 30 bytes of args, between two checkpoints.
 const (
-	insertWAL = 400 // measured: 387
-	claimWAL  = 206 // measured: 193 to 198
-	ackWAL    = 297 // measured: 279 to 285
+	insertWAL = 350 // measured: 338
+	claimWAL  = 180 // measured: 172
+	ackWAL    = 262 // measured: 251 to 252
 )
 
 // Statements that are sent, BEGIN and COMMIT included, and commits by PostgreSQL's count, where to prepare a statement
@@ -48,14 +48,14 @@ const (
 	workerStatements = 50
 	workerCommits    = 25
 
-	// idleStatements are those by minute of a worker with nothing to do, and of its scheduler. Measured: 2,700, 54 to
-	// a look; with one look more in the five seconds it is 3,240.
-	idleStatements = 3300
+	// idleStatements are those by minute of a worker with nothing to do, and of its scheduler. Measured: 1,740; with
+	// one look more in the five seconds it is some 350 more.
+	idleStatements = 2300
 )
 
 // Allocations by job, in the client: a tenth more than measured.
 const (
-	workerAllocations  = 72.0  // measured: 65.6 to 66.2
-	enqueueAllocations = 212.0 // of one job, with its transaction; measured: 193
-	bulkAllocations    = 36.5  // of each of a thousand; measured: 33.2
+	workerAllocations  = 24.0 // measured: 21.5
+	enqueueAllocations = 75.0 // of one job, with its transaction; measured: 68
+	bulkAllocations    = 19.0 // of each of a thousand; measured: 17.1
 )
