@@ -3,6 +3,7 @@ package jobs
 import (
 	"slices"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
 	"github.com/txwork/txwork/workqueue/join"
@@ -66,22 +67,13 @@ func (r record) values() []any {
 	}
 	values := make([]any, len(ownColumns)+len(gateColumns))
 	copy(values, []any{
-		r.kind, r.queue, int64(r.priority), args, optional(r.uniqueKey), optional(int64(r.uniqueStates)), optional(r.schedule),
-		nil, nil, nil, nil, nil, optional(r.joined),
+		r.kind, r.queue, int64(r.priority), args, input.Optional(r.uniqueKey), input.Optional(int64(r.uniqueStates)), input.Optional(r.schedule),
+		nil, nil, nil, nil, nil, input.Optional(r.joined),
 	})
 	if r.gate != nil {
 		copy(values[len(ownColumns):], r.gate.Values())
 	}
 	return values
-}
-
-// optional stores a zero value as NULL.
-func optional[T comparable](v T) any {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return v
 }
 
 var gateColumns = gate.Columns()

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
 	"github.com/txwork/txwork/workqueue/join"
@@ -59,7 +60,7 @@ func (o *Outbox) values(m Message, r role) []any {
 	if r == step {
 		joined = true
 	}
-	return append([]any{m.Topic, optional(m.Key), payload, optional(m.DedupKey), joined}, o.gate(m).Values()...)
+	return append([]any{m.Topic, input.Optional(m.Key), payload, input.Optional(m.DedupKey), joined}, o.gate(m).Values()...)
 }
 
 // gate is what keeps messages of a key in order; nil: nothing does.
@@ -68,14 +69,6 @@ func (o *Outbox) gate(m Message) *gate.Gate {
 		return nil
 	}
 	return &gate.Gate{Key: m.Key, OnFailure: o.onFailure.policy()}
-}
-
-// optional stores an empty text as NULL.
-func optional(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
 }
 
 // columns receive the domain columns of a claimed row.

@@ -50,14 +50,15 @@ func (t *Table) laneIndex(lanes []claimLane) laneIndex {
 		return laneIndex{}
 	}
 	x := laneIndex{table: t, last: new(int)}
-	for c, name := range t.spec.Lanes {
+	for _, name := range t.spec.Lanes {
 		x.columns = append(x.columns, slices.IndexFunc(t.claimed, func(c Column) bool { return c.Name == name }))
-		for i, lane := range lanes {
-			if c == 0 {
-				x.keys = append(x.keys, make([]any, len(t.spec.Lanes)))
-			}
-			x.keys[i][c] = x.key(c, lane.values[c])
+	}
+	for _, lane := range lanes {
+		key := make([]any, len(lane.values))
+		for c, value := range lane.values {
+			key[c] = x.key(c, value)
 		}
+		x.keys = append(x.keys, key)
 	}
 	return x
 }
@@ -69,21 +70,20 @@ func (x laneIndex) of(domain []any) int {
 	if len(x.keys) == 0 {
 		return 0
 	}
-	if !x.is(*x.last, domain) {
-		*x.last = len(x.keys) - 1
-		for place := range x.keys {
-			if x.is(place, domain) {
-				*x.last = place
-				break
-			}
-		}
+	if x.is(x.keys[*x.last], domain) {
+		return *x.last
 	}
-	return *x.last
+	place := slices.IndexFunc(x.keys, func(key []any) bool { return x.is(key, domain) })
+	if place < 0 {
+		place = len(x.keys) - 1
+	}
+	*x.last = place
+	return place
 }
 
-func (x laneIndex) is(place int, domain []any) bool {
+func (x laneIndex) is(key, domain []any) bool {
 	for c, column := range x.columns {
-		if !x.same(c, domain[column], x.keys[place][c]) {
+		if !x.same(c, domain[column], key[c]) {
 			return false
 		}
 	}

@@ -18,6 +18,15 @@ func Name(field, name string, limit int) error {
 	return workqueue.FirstError(workqueue.CheckSize(field, len(name), limit), workqueue.CheckText(field, name))
 }
 
+// Optional is a value as it is stored where the zero stands for none: then it is nil, which is NULL.
+func Optional[T comparable](v T) any {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return v
+}
+
 // HeaderSize is how many bytes the names and values of headers have together.
 func HeaderSize(headers map[string]string) int {
 	size := 0
