@@ -25,7 +25,8 @@ func consume(ctx context.Context, pool *pgxpool.Pool, schema, member string) err
 	if err != nil {
 		return err
 	}
-	rows, err := pool.Query(ctx, "SELECT delivery, id FROM deliveries WHERE member = $1 AND NOT acknowledged ORDER BY delivery", member)
+	// A process that is told to stop while it reads what is its own has not failed.
+	rows, err := pool.Query(context.WithoutCancel(ctx), "SELECT delivery, id FROM deliveries WHERE member = $1 AND NOT acknowledged ORDER BY delivery", member)
 	if err != nil {
 		return err
 	}
