@@ -293,7 +293,7 @@ func (s Spec) channel() string { return s.Name() }
 // transaction makes claimable is due earlier, so a claim cursor that is past that time can move back to it.
 // PostgreSQL folds equal notifications of a transaction into one.
 func (s Spec) Announce() string {
-	return "pg_notify('" + s.channel() + "', (extract(epoch FROM now()) * 1000000)::bigint::text)"
+	return "pg_catalog.pg_notify('" + s.channel() + "', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)"
 }
 
 // quote makes an identifier safe to stand in a statement. Validate has refused everything that would

@@ -36,4 +36,5 @@ DROP FUNCTION "{{schema}}"."outbox_reap_expired"(integer);
 DROP FUNCTION "{{schema}}"."outbox_redrive"(uuid[]);
 DROP TABLE "{{schema}}"."outbox";
 DROP FUNCTION "{{schema}}"."outbox_announce"();
+DROP DOMAIN "{{schema}}"."outbox_retry";
 

@@ -9,3 +9,4 @@ DROP FUNCTION "{{schema}}"."inbox_reap_expired"(integer);
 DROP FUNCTION "{{schema}}"."inbox_redrive"(uuid[]);
 DROP TABLE "{{schema}}"."inbox";
 DROP FUNCTION "{{schema}}"."inbox_announce"();
+DROP DOMAIN "{{schema}}"."inbox_retry";

@@ -7,6 +7,7 @@ DROP FUNCTION "{{schema}}"."timers_schedule_reap_expired"(integer);
 DROP FUNCTION "{{schema}}"."timers_schedule_redrive"(uuid[]);
 DROP TABLE "{{schema}}"."timers_schedule";
 DROP FUNCTION "{{schema}}"."timers_schedule_announce"();
+DROP DOMAIN "{{schema}}"."timers_schedule_retry";
 
 DROP FUNCTION "{{schema}}"."timers_claim"(uuid, integer, integer);
 DROP FUNCTION "{{schema}}"."timers_ack"(uuid, uuid[]);
@@ -17,6 +18,7 @@ DROP FUNCTION "{{schema}}"."timers_reap_expired"(integer);
 DROP FUNCTION "{{schema}}"."timers_redrive"(uuid[]);
 DROP TABLE "{{schema}}"."timers";
 DROP FUNCTION "{{schema}}"."timers_announce"();
+DROP DOMAIN "{{schema}}"."timers_retry";
 
 DROP FUNCTION "{{schema}}"."timers_rearm"();
 DROP FUNCTION "{{schema}}"."timers_disarm"();

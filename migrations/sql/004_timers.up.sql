@@ -1,3 +1,12 @@
+-- A policy that cannot be computed would fail the reaper's whole batch. A domain, because the server reads a CHECK of
+-- a table anew for every statement that writes to the table, and a domain's once in a session.
+CREATE DOMAIN "{{schema}}"."timers_retry" AS jsonb CONSTRAINT "timers_retry_check" CHECK (
+    VALUE IS NULL
+    OR ((VALUE ->> 'base_us')::float8 >= 0
+        AND (VALUE ->> 'cap_us')::float8 BETWEEN 0 AND 315360000000000
+        AND coalesce((VALUE ->> 'jitter')::float8, 0) BETWEEN 0 AND 1) IS TRUE
+);
+
 CREATE TABLE "{{schema}}"."timers" (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     due_at timestamptz NOT NULL DEFAULT now(),
@@ -15,28 +24,22 @@ CREATE TABLE "{{schema}}"."timers" (
     cancelled_at timestamptz,
     last_error text,
     headers jsonb,
-    retry jsonb,
+    retry "{{schema}}"."timers_retry",
     "key" text NOT NULL,
     "topic" text NOT NULL,
     "payload" bytea NOT NULL,
     "schedule" text,
-    CONSTRAINT "timers_state_check" CHECK (
-        status BETWEEN 0 AND 3
-        AND (status = 1) = (locked_until IS NOT NULL)
-        AND (status <> 1 OR owner_token IS NOT NULL)
-        AND (status <> 1 OR NOT waiting)
-        AND (status <> 0 OR attempts < max_attempts) -- a row that no claim may start would block every claim
-        AND (status >= 2) = (completed_at IS NOT NULL)
-        AND (status = 3) = (failed_at IS NOT NULL)
-    ),
+    CONSTRAINT "timers_state_check" CHECK (CASE status
+        WHEN 0 THEN locked_until IS NULL AND completed_at IS NULL AND failed_at IS NULL
+            AND attempts < max_attempts -- a row that no claim may start would block every claim
+        WHEN 1 THEN locked_until IS NOT NULL AND completed_at IS NULL AND failed_at IS NULL
+            AND owner_token IS NOT NULL AND NOT waiting
+        WHEN 2 THEN locked_until IS NULL AND completed_at IS NOT NULL AND failed_at IS NULL
+        WHEN 3 THEN locked_until IS NULL AND completed_at IS NOT NULL AND failed_at IS NOT NULL
+        ELSE false
+    END),
     CONSTRAINT "timers_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
-    CONSTRAINT "timers_due_check" CHECK (isfinite(due_at)),
-    CONSTRAINT "timers_retry_check" CHECK ( -- one that cannot be computed would fail the reaper's whole batch
-        retry IS NULL
-        OR ((retry ->> 'base_us')::float8 >= 0
-            AND (retry ->> 'cap_us')::float8 BETWEEN 0 AND 315360000000000
-            AND coalesce((retry ->> 'jitter')::float8, 0) BETWEEN 0 AND 1) IS TRUE
-    )
+    CONSTRAINT "timers_due_check" CHECK (isfinite(due_at))
 ) WITH (
     fillfactor = 42,
     autovacuum_vacuum_scale_factor = 0.05,
@@ -57,12 +60,13 @@ CREATE INDEX "timers_failed_idx" ON "{{schema}}"."timers" (failed_at, id) WHERE 
 
 CREATE UNIQUE INDEX "timers_unique_idx" ON "{{schema}}"."timers" ("key") WHERE "key" IS NOT NULL;
 
+-- No search_path is pinned, every name is qualified instead: to set one and set it back is a tenth of what a
+-- transaction that inserts one row costs the server.
 CREATE FUNCTION "{{schema}}"."timers_announce"() RETURNS trigger
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
-    PERFORM pg_notify('{{schema}}.timers', (extract(epoch FROM now()) * 1000000)::bigint::text);
+    PERFORM pg_catalog.pg_notify('{{schema}}.timers', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
     RETURN NULL;
 END
 $txwork$;
@@ -305,7 +309,7 @@ WITH changed AS (
 SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
        (count(*) FILTER (WHERE changed.status = 3))::int AS failed
 FROM changed
-HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_notify('{{schema}}.timers', (extract(epoch FROM now()) * 1000000)::bigint::text) IS NOT NULL ELSE true END;
+HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.timers', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END;
 END
 $txwork$;
 
@@ -346,7 +350,7 @@ WITH changed AS (
 ), told AS (
     SELECT array_agg(changed.id) AS ids
     FROM changed
-    HAVING CASE WHEN count(*) > 0 THEN pg_notify('{{schema}}.timers', (extract(epoch FROM now()) * 1000000)::bigint::text) IS NOT NULL END
+    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.timers', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
 )
 SELECT unnest(told.ids) AS id FROM told;
 END
@@ -398,7 +402,7 @@ BEGIN
     NEW.rearm_payload := NULL;
     NEW.rearm_headers := NULL;
     NEW.rearm_max_attempts := NULL;
-    PERFORM pg_notify('{{schema}}.timers', (extract(epoch FROM now()) * 1000000)::bigint::text);
+    PERFORM pg_catalog.pg_notify('{{schema}}.timers', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
     RETURN NEW;
 END
 $txwork$;
@@ -430,6 +434,15 @@ CREATE TRIGGER "timers_disarm" BEFORE UPDATE OF cancelled_at ON "{{schema}}"."ti
 FOR EACH ROW WHEN (OLD.rearm_at IS NOT NULL AND OLD.cancelled_at IS NULL AND NEW.cancelled_at IS NOT NULL AND NEW.status = 1)
 EXECUTE FUNCTION "{{schema}}"."timers_disarm"();
 
+-- A policy that cannot be computed would fail the reaper's whole batch. A domain, because the server reads a CHECK of
+-- a table anew for every statement that writes to the table, and a domain's once in a session.
+CREATE DOMAIN "{{schema}}"."timers_schedule_retry" AS jsonb CONSTRAINT "timers_schedule_retry_check" CHECK (
+    VALUE IS NULL
+    OR ((VALUE ->> 'base_us')::float8 >= 0
+        AND (VALUE ->> 'cap_us')::float8 BETWEEN 0 AND 315360000000000
+        AND coalesce((VALUE ->> 'jitter')::float8, 0) BETWEEN 0 AND 1) IS TRUE
+);
+
 CREATE TABLE "{{schema}}"."timers_schedule" (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     due_at timestamptz NOT NULL DEFAULT now(),
@@ -451,7 +464,7 @@ CREATE TABLE "{{schema}}"."timers_schedule" (
     cancelled_at timestamptz,
     last_error text,
     headers jsonb,
-    retry jsonb,
+    retry "{{schema}}"."timers_schedule_retry",
     "name" text NOT NULL,
     "expr" text NOT NULL,
     "zone" text NOT NULL,
@@ -461,23 +474,17 @@ CREATE TABLE "{{schema}}"."timers_schedule" (
     "next_at" timestamptz,
     "last_at" timestamptz,
     "buffered_at" timestamptz,
-    CONSTRAINT "timers_schedule_state_check" CHECK (
-        status BETWEEN 0 AND 3
-        AND (status = 1) = (locked_until IS NOT NULL)
-        AND (status <> 1 OR owner_token IS NOT NULL)
-        AND (status <> 1 OR NOT waiting)
-        AND (status <> 0 OR attempts < max_attempts) -- a row that no claim may start would block every claim
-        AND (status >= 2) = (completed_at IS NOT NULL)
-        AND (status = 3) = (failed_at IS NOT NULL)
-    ),
+    CONSTRAINT "timers_schedule_state_check" CHECK (CASE status
+        WHEN 0 THEN locked_until IS NULL AND completed_at IS NULL AND failed_at IS NULL
+            AND attempts < max_attempts -- a row that no claim may start would block every claim
+        WHEN 1 THEN locked_until IS NOT NULL AND completed_at IS NULL AND failed_at IS NULL
+            AND owner_token IS NOT NULL AND NOT waiting
+        WHEN 2 THEN locked_until IS NULL AND completed_at IS NOT NULL AND failed_at IS NULL
+        WHEN 3 THEN locked_until IS NULL AND completed_at IS NOT NULL AND failed_at IS NOT NULL
+        ELSE false
+    END),
     CONSTRAINT "timers_schedule_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
-    CONSTRAINT "timers_schedule_due_check" CHECK (isfinite(due_at)),
-    CONSTRAINT "timers_schedule_retry_check" CHECK ( -- one that cannot be computed would fail the reaper's whole batch
-        retry IS NULL
-        OR ((retry ->> 'base_us')::float8 >= 0
-            AND (retry ->> 'cap_us')::float8 BETWEEN 0 AND 315360000000000
-            AND coalesce((retry ->> 'jitter')::float8, 0) BETWEEN 0 AND 1) IS TRUE
-    )
+    CONSTRAINT "timers_schedule_due_check" CHECK (isfinite(due_at))
 ) WITH (
     fillfactor = 42,
     autovacuum_vacuum_scale_factor = 0.05,
@@ -498,12 +505,13 @@ CREATE INDEX "timers_schedule_failed_idx" ON "{{schema}}"."timers_schedule" (fai
 
 CREATE UNIQUE INDEX "timers_schedule_unique_idx" ON "{{schema}}"."timers_schedule" ("name") WHERE "name" IS NOT NULL;
 
+-- No search_path is pinned, every name is qualified instead: to set one and set it back is a tenth of what a
+-- transaction that inserts one row costs the server.
 CREATE FUNCTION "{{schema}}"."timers_schedule_announce"() RETURNS trigger
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
-    PERFORM pg_notify('{{schema}}.timers_schedule', (extract(epoch FROM now()) * 1000000)::bigint::text);
+    PERFORM pg_catalog.pg_notify('{{schema}}.timers_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
     RETURN NULL;
 END
 $txwork$;
@@ -746,7 +754,7 @@ WITH changed AS (
 SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
        (count(*) FILTER (WHERE changed.status = 3))::int AS failed
 FROM changed
-HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_notify('{{schema}}.timers_schedule', (extract(epoch FROM now()) * 1000000)::bigint::text) IS NOT NULL ELSE true END;
+HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.timers_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END;
 END
 $txwork$;
 
@@ -787,7 +795,7 @@ WITH changed AS (
 ), told AS (
     SELECT array_agg(changed.id) AS ids
     FROM changed
-    HAVING CASE WHEN count(*) > 0 THEN pg_notify('{{schema}}.timers_schedule', (extract(epoch FROM now()) * 1000000)::bigint::text) IS NOT NULL END
+    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('{{schema}}.timers_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
 )
 SELECT unnest(told.ids) AS id FROM told;
 END

@@ -7,6 +7,7 @@ DROP FUNCTION "{{schema}}"."jobs_schedule_reap_expired"(integer);
 DROP FUNCTION "{{schema}}"."jobs_schedule_redrive"(uuid[]);
 DROP TABLE "{{schema}}"."jobs_schedule";
 DROP FUNCTION "{{schema}}"."jobs_schedule_announce"();
+DROP DOMAIN "{{schema}}"."jobs_schedule_retry";
 
 DROP FUNCTION "{{schema}}"."jobs_gate_enter"() CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_gate_come"() CASCADE;
@@ -64,3 +65,4 @@ DROP FUNCTION "{{schema}}"."jobs_reap_expired"(integer);
 DROP FUNCTION "{{schema}}"."jobs_redrive"(uuid[]);
 DROP TABLE "{{schema}}"."jobs";
 DROP FUNCTION "{{schema}}"."jobs_announce"();
+DROP DOMAIN "{{schema}}"."jobs_retry";

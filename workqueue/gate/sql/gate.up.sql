@@ -28,11 +28,9 @@ CREATE TABLE {{.Named "gate_rate"}} (
     burst integer NOT NULL
 ) WITH (fillfactor = 50);
 
-ALTER TABLE {{.Table}} ADD CONSTRAINT {{.Constraint "gate_check"}} CHECK (
-    (gate_key IS NULL AND gate_limit IS NULL AND gate_seq IS NULL AND gate_policy IS NULL AND gate_rate IS NULL AND gate_burst IS NULL)
-    OR (gate_limit IS NOT NULL AND gate_policy IS NOT NULL AND octet_length(gate_key) BETWEEN 1 AND 255 AND gate_limit >= 0 AND gate_policy BETWEEN 0 AND 2
-        AND (gate_rate IS NULL) = (gate_burst IS NULL)
-        AND (gate_rate IS NULL OR gate_limit > 0 AND gate_rate > 0 AND gate_burst >= 1)));
+-- What a gate may look like is checked where a row comes to it: the server reads a CHECK anew for every statement
+-- that writes to the table, also for those whose rows have no gate.
+ALTER TABLE {{.Table}} ADD CONSTRAINT {{.Constraint "gate_check"}} CHECK ((gate_key IS NULL) = (gate_limit IS NULL));
 
 -- Who waits, by key: serial ones in their order, others by due time.
 CREATE INDEX {{.Constraint "gate_wait_idx"}} ON {{.Table}} (gate_key, gate_seq)
@@ -58,6 +56,12 @@ LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
 BEGIN
+    IF (octet_length(NEW.gate_key) BETWEEN 1 AND 255 AND NEW.gate_limit >= 0 AND NEW.gate_policy BETWEEN 0 AND 2
+        AND (NEW.gate_rate IS NULL) = (NEW.gate_burst IS NULL)
+        AND (NEW.gate_rate IS NULL OR NEW.gate_limit > 0 AND NEW.gate_rate > 0 AND NEW.gate_burst >= 1)) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the gate of key % cannot be: it needs a key of 1 to 255 bytes, a limit of at least 0, a policy of 0 to 2, and a rate and a burst together, with a limit', left(NEW.gate_key, 40)
+            USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_gate_check';
+    END IF;
     IF NEW.waiting THEN
         NEW.gate_seq := NULL; -- it waits for something else first
         RETURN NEW;

@@ -18,6 +18,6 @@ WITH changed AS (
 ), told AS (
     SELECT array_agg(changed.id) AS ids
     FROM changed
-    HAVING CASE WHEN count(*) > 0 THEN pg_notify('billing.invoices', (extract(epoch FROM now()) * 1000000)::bigint::text) IS NOT NULL END
+    HAVING CASE WHEN count(*) > 0 THEN pg_catalog.pg_notify('billing.invoices', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL END
 )
 SELECT unnest(told.ids) AS id FROM told;

@@ -7,3 +7,4 @@ DROP FUNCTION "billing"."invoices_reap_expired"(integer);
 DROP FUNCTION "billing"."invoices_redrive"(uuid[]);
 DROP TABLE "billing"."invoices";
 DROP FUNCTION "billing"."invoices_announce"();
+DROP DOMAIN "billing"."invoices_retry";

@@ -24,4 +24,4 @@ WITH changed AS (
 SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
        (count(*) FILTER (WHERE changed.status = 3))::int AS failed
 FROM changed
-HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_notify('txwork.outbox', (extract(epoch FROM now()) * 1000000)::bigint::text) IS NOT NULL ELSE true END;
+HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('txwork.outbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END;

@@ -7,3 +7,4 @@ DROP FUNCTION "txwork"."outbox_reap_expired"(integer);
 DROP FUNCTION "txwork"."outbox_redrive"(uuid[]);
 DROP TABLE "txwork"."outbox";
 DROP FUNCTION "txwork"."outbox_announce"();
+DROP DOMAIN "txwork"."outbox_retry";
