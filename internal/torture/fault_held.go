@@ -67,12 +67,11 @@ func (l *lab) prepareTransaction(ctx context.Context) error {
 
 // pace is how many versions of rows were written in a second.
 func (l *lab) pace(ctx context.Context, d time.Duration) (float64, error) {
-	var from, to int64
-	count := "SELECT last_value FROM " + l.schema + ".audit_seq_seq"
-	if err := l.admin.QueryRow(ctx, count).Scan(&from); err != nil {
+	from, err := l.lastVersion(ctx)
+	if err != nil {
 		return 0, err
 	}
 	time.Sleep(d)
-	err := l.admin.QueryRow(ctx, count).Scan(&to)
+	to, err := l.lastVersion(ctx)
 	return float64(to-from) / d.Seconds(), err
 }
