@@ -18,6 +18,7 @@ type clock struct {
 	private
 	file   string
 	offset time.Duration
+	back   bool // the last step was: a second one would add to what rows wait
 }
 
 const (
@@ -72,30 +73,38 @@ func (c *clock) write() error {
 
 func (c *clock) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
 	detail, jump := "forward by %v", leastJump+time.Duration(random.Int64N(int64(farthestForward-leastJump)))
-	if random.IntN(2) == 0 {
+	if c.back = !c.back && random.IntN(2) == 0; c.back {
 		detail, jump = "back by %v", -leastJump-time.Duration(random.Int64N(int64(farthestBack-leastJump)))
 	}
 	jump = jump.Truncate(time.Second) // the file has whole seconds
-	c.offset += jump
-	step := clockStep{offset: c.offset}
-	var err error
-	if step.before, err = l.lastVersion(ctx); err != nil {
+	step, err := c.jump(ctx, l, jump)
+	if err != nil {
 		return "", err
 	}
-	time.Sleep(lagBefore)
-	l.hit = time.Now()
-	step.from = l.hit
-	if err := c.write(); err != nil {
-		return "", err
-	}
-	time.Sleep(lagAfter)
-	for step.after, err = l.lastVersion(ctx); err != nil && ctx.Err() == nil; step.after, err = l.lastVersion(ctx) {
-		time.Sleep(retryBase)
-	}
-	step.until = time.Now()
-	l.clocks = append(l.clocks, step)
-	if took := step.until.Sub(step.from) + lagBefore; took > jump.Abs() && err == nil {
+	if took := step.until.Sub(step.from) + lagBefore; took > jump.Abs() {
 		err = fmt.Errorf("it took %v to set the clock by %v: times in between can be told wrongly", took, jump)
 	}
 	return fmt.Sprintf(detail, jump.Abs()), err
+}
+
+// jump sets the clock, and notes which versions have the new time.
+func (c *clock) jump(ctx context.Context, l *lab, by time.Duration) (step clockStep, err error) {
+	if step.before, err = l.lastVersion(ctx); err != nil {
+		return step, err
+	}
+	time.Sleep(lagBefore)
+	l.hit = time.Now()
+	c.offset += by
+	step.offset, step.from = c.offset, l.hit
+	if err := c.write(); err != nil {
+		return step, err
+	}
+	time.Sleep(lagAfter)
+	err = l.retry(ctx, func(ctx context.Context) (err error) {
+		step.after, err = l.lastVersion(ctx)
+		return err
+	})
+	step.until = time.Now()
+	l.clocks = append(l.clocks, step)
+	return step, err
 }

@@ -161,10 +161,10 @@ func socketURL(dirs ...string) string {
 
 // open makes a pool of the run's own process.
 func (l *lab) open(ctx context.Context, name string, size int32, parameters map[string]string) (*pgxpool.Pool, error) {
-	return l.openURL(ctx, l.url, name, size, parameters)
+	return l.openURL(ctx, l.url, name, size, parameters, nil)
 }
 
-func (l *lab) openURL(ctx context.Context, url, name string, size int32, parameters map[string]string) (*pgxpool.Pool, error) {
+func (l *lab) openURL(ctx context.Context, url, name string, size int32, parameters map[string]string, change func(*pgxpool.Config)) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, err
@@ -173,6 +173,9 @@ func (l *lab) openURL(ctx context.Context, url, name string, size int32, paramet
 	config.ConnConfig.RuntimeParams["application_name"] = "run " + name
 	for key, value := range parameters {
 		config.ConnConfig.RuntimeParams[key] = value
+	}
+	if change != nil {
+		change(config)
 	}
 	return pgxpool.NewWithConfig(ctx, config)
 }
