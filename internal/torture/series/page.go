@@ -150,11 +150,23 @@ func missing(runs []result) string {
 		for _, s := range r.Report.Skipped {
 			fmt.Fprintf(&b, "\n**SKIPPED** in %s: `%s`: %s\n", r.planned.name, s.Fault, s.Reason)
 		}
-		if len(r.Report.NotStruck) > 0 {
-			fmt.Fprintf(&b, "\n**NOT STRUCK** in %s: %s\n", r.planned.name, strings.Join(r.Report.NotStruck, ", "))
+		if never := neverStruck(r.Report); len(never) > 0 {
+			fmt.Fprintf(&b, "\n**NOT STRUCK** in %s: %s\n", r.planned.name, strings.Join(never, ", "))
 		}
 	}
 	return b.String()
+}
+
+// neverStruck are faults whose turn did not come, and those of which no strike could be made.
+func neverStruck(p *torture.Report) []string {
+	never := slices.Clone(p.NotStruck)
+	for name, f := range p.Faults {
+		if f.Strikes == 0 {
+			never = append(never, name)
+		}
+	}
+	slices.Sort(never)
+	return never
 }
 
 func buildTable(r result) string {

@@ -32,7 +32,8 @@ func TestPage(t *testing.T) {
 	other.Report.Violations = map[string]int{"I3": 2, "I8": 1}
 	other.Report.OrderViolations = 1
 	other.Report.Skipped = []torture.Skip{{Fault: "clock", Reason: "no libfaketime"}}
-	other.Report.Faults = map[string]torture.FaultReport{crashedFault: {Strikes: 1, Errors: []string{"slow"}, Recoveries: []time.Duration{4 * time.Second}}}
+	other.Report.Faults = map[string]torture.FaultReport{crashedFault: {Strikes: 1, Errors: []string{"slow"}, Recoveries: []time.Duration{4 * time.Second}}, "poison": {Errors: []string{"slow"}}}
+	other.Report.NotStruck = []string{"zombie"}
 	builds := result{planned: planned{name: "broken", kind: brokenBuilds}, Builds: []brokenBuild{{Name: "no token", Found: true, Took: 40 * time.Second}}}
 
 	page := filepath.Join(t.TempDir(), "page.md")
@@ -54,6 +55,7 @@ func TestPage(t *testing.T) {
 		"| 0 | 0 | 1 | 0 | 2 |",
 		"| `postgres-crash` | 4 | 2.0 s | 9.0 s | 1 |",
 		"**SKIPPED** in seed-2: `clock`: no libfaketime",
+		"**NOT STRUCK** in seed-2: poison, zombie",
 		"| no token | yes | 40 s |",
 	} {
 		if strings.Count(string(text), want) != 1 {
