@@ -30,7 +30,7 @@ type need struct{ rows, crashes int }
 // crashes of PostgreSQL in the run of very many rows: it lasts for as long as these take, and until the rows are written.
 const (
 	crashes      = 20
-	crashPause   = time.Minute
+	crashPause   = 45 * time.Second
 	crashMargin  = 5 // pauses are random
 	crashedFault = "postgres-crash"
 )
