@@ -43,6 +43,9 @@ func (r *runner) all(ctx context.Context) error {
 	for range max(1, r.options.parallel) {
 		lanes.Go(func() {
 			for p := range waiting {
+				if ctx.Err() != nil {
+					continue
+				}
 				if err := r.run(ctx, p); err != nil {
 					mu.Lock()
 					errs = append(errs, fmt.Errorf("%s: %w", p.name, err))
@@ -52,7 +55,7 @@ func (r *runner) all(ctx context.Context) error {
 		})
 	}
 	for _, p := range r.plan() {
-		if ctx.Err() == nil && !r.has(p) {
+		if !r.has(p) {
 			waiting <- p
 		}
 	}
