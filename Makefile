@@ -1,4 +1,4 @@
-.PHONY: ci test lint bench bench-peers bench-check demo prove model mutants fuzz
+.PHONY: ci test lint bench bench-peers bench-check demo prove torture torture-long model mutants fuzz
 
 # The whole gate, as CI runs it.
 ci:
@@ -32,6 +32,16 @@ demo:
 # What the domains promise under kills, at full size: some minutes.
 prove:
 	go test ./internal/proof -v -full -timeout 40m
+
+# All domains under faults, a minute; FLAGS are those of `txwork torture`, such as "--seed 7 --faults clock,failover".
+torture:
+	go run ./cmd/txwork torture $(FLAGS)
+
+# The same at full size, three hours with one run at a time: ten seeds of ten minutes, the builds that are broken on
+# purpose, and a million rows over crashes of PostgreSQL. It goes on where it was stopped, and writes
+# docs/reliability.md. FLAGS such as "--install --parallel 2"; see internal/torture/series.
+torture-long:
+	go run ./internal/torture/series $(FLAGS)
 
 # The claim protocol, in every interleaving; see docs/model.
 model:

@@ -14,20 +14,33 @@ import (
 type backlog struct{ rows atomic.Int64 }
 
 const (
-	highBacklog  = 5000
+	highBacklog  = 2000
 	backlogEvery = 250 * time.Millisecond
 )
+
+// Where there are very many rows, counting takes a while. A connection is to count for a small share of the time, and
+// still to notice what moves.
+const (
+	countingShare = 20
+	longestPause  = 2 * time.Second
+)
+
+// countingPause is how long to wait after a count that took so long.
+func countingPause(took, least time.Duration) time.Duration {
+	return min(max(least, countingShare*took), longestPause)
+}
 
 func (b *backlog) high() bool { return b.rows.Load() > highBacklog }
 
 func (b *backlog) watch(ctx context.Context, l *lab) {
 	for ctx.Err() == nil {
+		start := time.Now()
 		if n, err := l.unfinished(ctx); err == nil {
 			b.rows.Store(n)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(backlogEvery):
+		case <-time.After(countingPause(time.Since(start), backlogEvery)):
 		}
 	}
 }

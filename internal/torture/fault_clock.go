@@ -9,37 +9,27 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 )
 
-// clock has the server's clock be hours behind that of the processes, and sets it forward again and again. It never goes
-// back: what is due at a time of the server's would have to wait for that time to come again.
+// clock has the server's clock be hours behind that of the processes, and sets it forward again and again, by up to half an
+// hour, and back by seconds: what was due at a time of the server's has to wait for that time to come again.
 type clock struct {
 	private
 	file   string
 	offset time.Duration
+	back   bool // the last step was: a second one would add to what rows wait
 }
 
-// leastJump is longer than the second for which sessions may still have the old time: so what any of them says is either
-// from before the jump or from after it.
-const leastJump = 5 * time.Second
-
-// A clockStep is how far the server's clock is from ours from then on.
-type clockStep struct {
-	at     time.Time
-	offset time.Duration
-}
-
-// ours is a time of the server's clock by that of the processes.
-func (l *lab) ours(server time.Time) time.Time {
-	for _, step := range slices.Backward(l.clocks) {
-		if at := server.Add(-step.offset); !at.Before(step.at) {
-			return at
-		}
-	}
-	return server
-}
+const (
+	farthestForward = 30 * time.Minute
+	farthestBack    = 9 * time.Second // what waits for its time does not move meanwhile; see patience
+	// leastJump is longer than it takes until every session has the new time: so what any of them says is either from
+	// before the jump or from after it.
+	leastJump = 6 * time.Second
+	lagBefore = 500 * time.Millisecond // a session may have taken its number a moment before it looks at the clock
+	lagAfter  = 2 * time.Second        // libfaketime looks once a second
+)
 
 // behind is where the server's clock begins.
 const behind = -5 * time.Hour
@@ -58,7 +48,8 @@ func (c *clock) configure(l *lab) error {
 	l.environment["FAKETIME_CACHE_DURATION"] = "1"
 	l.environment["FAKETIME_DONT_FAKE_MONOTONIC"] = "1"
 	l.environment["FAKETIME_DISABLE_SHM"] = "1"
-	return c.set(l)
+	l.clocks = []clockStep{{offset: c.offset}}
+	return c.write()
 }
 
 // prepare makes sure that it works: a clock that is not wrong tests nothing.
@@ -73,18 +64,47 @@ func (c *clock) prepare(ctx context.Context, l *lab) error {
 	return nil
 }
 
-// set replaces the file as a whole: the server reads it at any time.
-func (c *clock) set(l *lab) error {
-	l.clocks = append(l.clocks, clockStep{time.Now(), c.offset})
+// write replaces the file as a whole: the server reads it at any time.
+func (c *clock) write() error {
 	next := c.file + ".next"
 	err := os.WriteFile(next, fmt.Appendf(nil, "%+d\n", int(c.offset.Seconds())), 0o644)
 	return errors.Join(err, os.Rename(next, c.file))
 }
 
-func (c *clock) strike(_ context.Context, l *lab, random *rand.Rand) (string, error) {
-	jump := leastJump + time.Duration(random.IntN(1800))*time.Second // the file has whole seconds
-	c.offset += jump
-	err := c.set(l)
-	time.Sleep(episode) // the server looks once a second
-	return fmt.Sprintf("forward by %v", jump), err
+func (c *clock) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
+	detail, jump := "forward by %v", leastJump+time.Duration(random.Int64N(int64(farthestForward-leastJump)))
+	if c.back = !c.back && random.IntN(2) == 0; c.back {
+		detail, jump = "back by %v", -leastJump-time.Duration(random.Int64N(int64(farthestBack-leastJump)))
+	}
+	jump = jump.Truncate(time.Second) // the file has whole seconds
+	step, err := c.jump(ctx, l, jump)
+	if err != nil {
+		return "", err
+	}
+	if took := step.until.Sub(step.from) + lagBefore; took > jump.Abs() {
+		err = fmt.Errorf("it took %v to set the clock by %v: times in between can be told wrongly", took, jump)
+	}
+	return fmt.Sprintf(detail, jump.Abs()), err
+}
+
+// jump sets the clock, and notes which versions have the new time.
+func (c *clock) jump(ctx context.Context, l *lab, by time.Duration) (step clockStep, err error) {
+	if step.before, err = l.lastVersion(ctx); err != nil {
+		return step, err
+	}
+	time.Sleep(lagBefore)
+	l.hit = time.Now()
+	c.offset += by
+	step.offset, step.from = c.offset, l.hit
+	if err := c.write(); err != nil {
+		return step, err
+	}
+	time.Sleep(lagAfter)
+	err = l.retry(ctx, func(ctx context.Context) (err error) {
+		step.after, err = l.lastVersion(ctx)
+		return err
+	})
+	step.until = time.Now()
+	l.clocks = append(l.clocks, step)
+	return step, err
 }

@@ -29,7 +29,7 @@ func (d *diskFull) prepare(ctx context.Context, l *lab) error {
 	if os.Geteuid() != 0 {
 		return skip("only root can mount the small file system that is to be full")
 	}
-	dir := filepath.Join(l.dir, "small")
+	dir := filepath.Join(l.dir, smallName)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}

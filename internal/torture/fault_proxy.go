@@ -3,17 +3,14 @@
 package torture
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
-	"github.com/Shopify/toxiproxy/v2/toxics"
 	"github.com/rs/zerolog"
 )
 
@@ -81,66 +78,4 @@ func (b *blackHole) strike(ctx context.Context, l *lab, random *rand.Rand) (stri
 		time.Sleep(episode / 2)
 		return nil
 	})
-}
-
-// lostReply closes connections right when the reply to a COMMIT comes back: the server has committed, and the client
-// cannot know. Producers go through it, too.
-type lostReply struct{ proxied }
-
-const (
-	cutCommits = "cut_commits"
-	cutOneIn   = 20
-)
-
-var cuts atomic.Int64
-
-func (f *lostReply) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
-	toxics.Register(cutCommits, new(commitCutter))
-	before := cuts.Load()
-	app, err := f.through(ctx, l, random, func(address string) error {
-		l.hit = time.Now()
-		if err := f.poison(cutCommits, cutCommits, "downstream", 1); err != nil {
-			return err
-		}
-		return l.produceThrough(ctx, address, random.Uint64(), episode)
-	})
-	return fmt.Sprintf("%d replies to %s and a producer", cuts.Load()-before, app), err
-}
-
-// A commitCutter is a toxic that loses replies to COMMIT.
-type commitCutter struct{}
-
-var commitReply = []byte("COMMIT\x00")
-
-// Pipe implements toxics.Toxic.
-func (*commitCutter) Pipe(stub *toxics.ToxicStub) {
-	for {
-		select {
-		case <-stub.Interrupt:
-			return
-		case c := <-stub.Input:
-			if c == nil || bytes.Contains(c.Data, commitReply) && rand.IntN(cutOneIn) == 0 {
-				if c != nil {
-					cuts.Add(1)
-				}
-				stub.Close()
-				return
-			}
-			stub.Output <- c
-		}
-	}
-}
-
-// produceThrough has a producer of its own write over another way to the server.
-func (l *lab) produceThrough(ctx context.Context, address string, seed uint64, d time.Duration) error {
-	pool, err := l.openURL(ctx, address, "producers", 4, nil)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	p := newProducer(l.shop, pool, seed)
-	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(work) {
-		p.produce()
-	}
-	return nil
 }

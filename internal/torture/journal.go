@@ -4,7 +4,9 @@ package torture
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -44,11 +46,16 @@ func openJournal(path string) (*journal, error) {
 
 // append is one write: a process that is killed leaves whole lines behind. Without a journal the run proves nothing, so an
 // error ends the process.
-func (j *journal) append(l line) {
-	l.At = time.Now().UnixNano()
-	encoded, err := json.Marshal(l)
+func (j *journal) append(lines ...line) {
+	var encoded bytes.Buffer
+	var err error
+	encoder := json.NewEncoder(&encoded)
+	for _, l := range lines {
+		l.At = time.Now().UnixNano()
+		err = errors.Join(err, encoder.Encode(l))
+	}
 	if err == nil {
-		_, err = j.file.Write(append(encoded, '\n'))
+		_, err = j.file.Write(encoded.Bytes())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "journal:", err)

@@ -23,7 +23,8 @@ import (
 // A lab is what a run works with: servers, tables, journals and the crew.
 type lab struct {
 	options Options
-	dir     string // of the journals, and of what faults need
+	dir     string       // of the journals, and of what faults need
+	release func() error // says that nobody uses it any more
 	schema  string
 	crew    *crew
 	journal *journal
@@ -52,19 +53,34 @@ type lab struct {
 	failures []string // what went wrong that no history tells
 }
 
+// Names of a run's directory, of the mark in it that it is in use, and of the file system that may be there.
+const (
+	dirPrefix = "txwork-torture-"
+	markName  = "in-use"
+	smallName = "small"
+)
+
 func newLab(o Options) (*lab, error) {
-	dir, err := os.MkdirTemp("", "txwork-torture-")
+	left := clearLeftovers(os.TempDir())
+	dir, err := os.MkdirTemp("", dirPrefix)
+	if err != nil {
+		return nil, err
+	}
+	release, err := claimDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	l := &lab{
-		options: o, dir: dir, schema: "txwork_torture_" + strings.ToLower(rand.Text()[:8]),
+		options: o, dir: dir, release: release, schema: "txwork_torture_" + strings.ToLower(rand.Text()[:8]),
 		settings: map[string]string{
 			"max_connections": "500", "track_commit_timestamp": "on", "max_prepared_transactions": "10",
 			"log_min_messages": "fatal", "log_min_error_statement": "panic",
 		},
 		tables: map[string]string{}, environment: map[string]string{}, failures: []string{},
 		crew: newCrew(),
+	}
+	for _, dir := range left {
+		l.say("removed %s, which a run had left behind", dir)
 	}
 	if err := os.Chmod(dir, 0o711); err != nil { // the server's user has to get at some files in it
 		return nil, err
@@ -145,10 +161,10 @@ func socketURL(dirs ...string) string {
 
 // open makes a pool of the run's own process.
 func (l *lab) open(ctx context.Context, name string, size int32, parameters map[string]string) (*pgxpool.Pool, error) {
-	return l.openURL(ctx, l.url, name, size, parameters)
+	return l.openURL(ctx, l.url, name, size, parameters, nil)
 }
 
-func (l *lab) openURL(ctx context.Context, url, name string, size int32, parameters map[string]string) (*pgxpool.Pool, error) {
+func (l *lab) openURL(ctx context.Context, url, name string, size int32, parameters map[string]string, change func(*pgxpool.Config)) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, err
@@ -157,6 +173,9 @@ func (l *lab) openURL(ctx context.Context, url, name string, size int32, paramet
 	config.ConnConfig.RuntimeParams["application_name"] = "run " + name
 	for key, value := range parameters {
 		config.ConnConfig.RuntimeParams[key] = value
+	}
+	if change != nil {
+		change(config)
 	}
 	return pgxpool.NewWithConfig(ctx, config)
 }
@@ -223,5 +242,5 @@ func (l *lab) close() error {
 			errs = append(errs, server.Stop())
 		}
 	}
-	return errors.Join(append(errs, l.journal.close(), os.RemoveAll(l.dir))...)
+	return errors.Join(append(errs, l.journal.close(), os.RemoveAll(l.dir), l.release())...)
 }

@@ -187,9 +187,11 @@ func (r *records) scanChange(rows pgx.Rows) (*History, Change, error) {
 		return nil, c, err
 	}
 	c.Op = op[0]
-	s.Fire, s.Locked, c.At = timeOrZero(fire), timeOrZero(locked), r.lab.ours(c.At)
+	s.Fire, s.Locked = timeOrZero(fire), timeOrZero(locked)
+	var step int
+	c.At, step = r.lab.ours(c.At, c.Seq)
 	if committed != nil {
-		c.Committed = r.lab.ours(*committed)
+		c.Committed = r.lab.ourCommit(*committed, c.At, step)
 	}
 	return &h, c, nil
 }

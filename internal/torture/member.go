@@ -68,6 +68,9 @@ func (s setup) open(ctx context.Context) (*pgxpool.Pool, error) {
 	}
 	config.MaxConns = s.PoolSize
 	config.ConnConfig.RuntimeParams["application_name"] = s.App
+	if s.LoseReplies {
+		loseReplies(config)
+	}
 	return pgxpool.NewWithConfig(ctx, config)
 }
 

@@ -80,21 +80,45 @@ func TestWhatIsMissingIsSkipped(t *testing.T) {
 	}
 }
 
-// A server whose clock was set forward twice: each of its times belongs to one of ours.
+// A server whose clock was set forward and back again: each of its times belongs to one of ours.
 func TestTimesOfASetClock(t *testing.T) {
 	t.Parallel()
-	l := &lab{clocks: []clockStep{{dawn, -time.Hour}, {dawn.Add(time.Minute), -30 * time.Minute}}}
-	for _, at := range []time.Duration{time.Second, 61 * time.Second} {
-		offset := -time.Hour
-		if at > time.Minute {
-			offset = -30 * time.Minute
+	forward, back := dawn.Add(time.Minute), dawn.Add(2*time.Minute)
+	l := &lab{clocks: []clockStep{
+		{offset: -time.Hour},
+		{offset: -30 * time.Minute, before: 100, after: 110, from: forward, until: forward.Add(3 * time.Second)},
+		{offset: -30*time.Minute - 7*time.Second, before: 200, after: 210, from: back, until: back.Add(3 * time.Second)},
+	}}
+	for _, c := range []struct {
+		name string
+		at   time.Time
+		seq  int64
+		step int // whose time the session has
+	}{
+		{"at first", dawn.Add(time.Second), 1, 0},
+		{"just before the step forward", forward.Add(-time.Millisecond), 101, 0},
+		{"after it, with the old time", forward.Add(time.Second), 105, 0},
+		{"after it, with the new time", forward.Add(time.Second), 105, 1},
+		{"later", forward.Add(20 * time.Second), 111, 1},
+		{"just before the step back", back.Add(-time.Millisecond), 201, 1},
+		{"after that, with the old time", back.Add(time.Second), 205, 1},
+		{"after that, with the new time", back.Add(time.Second), 205, 2},
+		{"in the time that comes again", back.Add(4 * time.Second), 211, 2},
+	} {
+		server := c.at.Add(l.clocks[c.step].offset)
+		if got, step := l.ours(server, c.seq); !got.Equal(c.at) || step != c.step {
+			t.Errorf("%s: told as %v off, of step %d", c.name, got.Sub(c.at), step)
 		}
-		if got := l.ours(dawn.Add(at + offset)); !got.Equal(dawn.Add(at)) {
-			t.Errorf("%v is told as %v", at, got.Sub(dawn))
+		if got := l.ourCommit(server, c.at, c.step); !got.Equal(c.at) {
+			t.Errorf("%s: a commit is told as %v", c.name, got)
 		}
 	}
-	// A session may have the old time for a second after the jump.
-	if got := l.ours(dawn.Add(61*time.Second - time.Hour)); !got.Equal(dawn.Add(61 * time.Second)) {
-		t.Errorf("a session with the old time is told as %v", got.Sub(dawn))
+	// A transaction that began before a step and ends after it.
+	for step := 1; step < len(l.clocks); step++ {
+		begun := l.clocks[step].from.Add(-time.Second)
+		committed := begun.Add(3 * time.Second)
+		if got := l.ourCommit(committed.Add(l.clocks[step].offset), begun, step-1); !got.Equal(committed) {
+			t.Errorf("a commit after step %d is told as %v off", step, got.Sub(committed))
+		}
 	}
 }

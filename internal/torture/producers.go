@@ -120,9 +120,11 @@ func rolledBack(error) Outcome { return RolledBack }
 // announce writes down what is about to be committed.
 func (s *shop) announce(names []written) int64 {
 	id := s.ids.Add(1)
-	for _, w := range names {
-		s.lab.journal.append(line{What: lineIntent, Run: id, Table: w.table, Name: w.name})
+	intents := make([]line, len(names))
+	for i, w := range names {
+		intents[i] = line{What: lineIntent, Run: id, Table: w.table, Name: w.name}
 	}
+	s.lab.journal.append(intents...)
 	return id
 }
 

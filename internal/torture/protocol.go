@@ -9,16 +9,17 @@ package torture
 // A setup is what a member needs to know. It is not in the arguments because these are public, and a database URL
 // may hold a password.
 type setup struct {
-	App       string `json:"app"` // tells this process from all others of the run: its application_name, too
-	Role      string `json:"role"`
-	URL       string `json:"url"`
-	ListenURL string `json:"listen_url,omitempty"` // where URL is that of a pooler
-	Schema    string `json:"schema"`
-	Journal   string `json:"journal"`
-	Seed      uint64 `json:"seed"`
-	PoolSize  int32  `json:"pool_size"`
-	NoListen  bool   `json:"no_listen,omitempty"`
-	HoldConns bool   `json:"hold_conns,omitempty"` // handlers hold a connection of the pool while they work
+	App         string `json:"app"` // tells this process from all others of the run: its application_name, too
+	Role        string `json:"role"`
+	URL         string `json:"url"`
+	ListenURL   string `json:"listen_url,omitempty"` // where URL is that of a pooler
+	Schema      string `json:"schema"`
+	Journal     string `json:"journal"`
+	Seed        uint64 `json:"seed"`
+	PoolSize    int32  `json:"pool_size"`
+	NoListen    bool   `json:"no_listen,omitempty"`
+	LoseReplies bool   `json:"lose_replies,omitempty"` // to COMMIT, now and then
+	HoldConns   bool   `json:"hold_conns,omitempty"`   // handlers hold a connection of the pool while they work
 }
 
 const (

@@ -40,9 +40,11 @@ type Report struct {
 type FaultReport struct {
 	Strikes int `json:"strikes"`
 	// Recovery is from a strike until every row had been settled or reaped that was in progress then.
-	RecoveryP50 time.Duration `json:"recovery_p50"`
-	RecoveryMax time.Duration `json:"recovery_max"`
-	Errors      []string      `json:"errors,omitempty"` // strikes that failed
+	RecoveryP50 time.Duration   `json:"recovery_p50"`
+	RecoveryMax time.Duration   `json:"recovery_max"`
+	Recoveries  []time.Duration `json:"recoveries"` // of all strikes, the shortest first
+	Details     []string        `json:"details"`    // what each strike did
+	Errors      []string        `json:"errors"`     // strikes that failed
 }
 
 func (r *run) summarise(v Verdict) *Report {
@@ -65,7 +67,7 @@ func (r *run) summarise(v Verdict) *Report {
 }
 
 func (r *run) faultReport(name string, recovered []time.Duration) (f FaultReport) {
-	var took []time.Duration
+	f = FaultReport{Recoveries: []time.Duration{}, Details: []string{}, Errors: []string{}}
 	for i, s := range r.conductor.strikes {
 		switch {
 		case s.Fault != name:
@@ -73,14 +75,20 @@ func (r *run) faultReport(name string, recovered []time.Duration) (f FaultReport
 			f.Errors = append(f.Errors, s.Error)
 		default:
 			f.Strikes++
-			took = append(took, recovered[i])
+			f.Recoveries, f.Details = append(f.Recoveries, recovered[i]), append(f.Details, s.Detail)
 		}
 	}
-	if len(took) > 0 {
-		slices.Sort(took)
-		f.RecoveryP50, f.RecoveryMax = took[(len(took)-1)/2], took[len(took)-1]
-	}
+	slices.Sort(f.Recoveries)
+	f.RecoveryP50, f.RecoveryMax = Spread(f.Recoveries)
 	return f
+}
+
+// Spread is the median and the greatest of durations in rising order; zero where there are none.
+func Spread(sorted []time.Duration) (p50, longest time.Duration) {
+	if len(sorted) == 0 {
+		return 0, 0
+	}
+	return sorted[(len(sorted)-1)/2], sorted[len(sorted)-1]
 }
 
 // command repeats the run.

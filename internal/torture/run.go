@@ -189,6 +189,7 @@ func (r *run) drain(ctx context.Context) {
 	}
 	last, moved := int64(-1), start
 	for ctx.Err() == nil {
+		asked := time.Now()
 		n, err := r.lab.unfinished(ctx)
 		if err == nil && n == 0 {
 			break
@@ -200,7 +201,7 @@ func (r *run) drain(ctx context.Context) {
 			r.stalled = true
 			break
 		}
-		time.Sleep(retryBase)
+		time.Sleep(countingPause(time.Since(asked), retryBase))
 	}
 	r.drained = time.Since(start)
 	r.lab.say("drained in %v", r.drained.Round(time.Millisecond))

@@ -1,7 +1,8 @@
 -- Every version of every row, appended in the transaction that makes it: what is here has committed, and what
 -- has committed is here. The row's lock is held while its version is appended, so seq orders the versions of a row.
+-- There is no index: nothing looks anything up before the end, and every write would pay for it.
 CREATE TABLE {{.Schema}}.audit (
-    seq bigserial PRIMARY KEY,
+    seq bigserial NOT NULL,
     tbl text NOT NULL,
     id uuid NOT NULL,
     op "char" NOT NULL,

@@ -1,6 +1,6 @@
 -- Changes a schedule that find.sql has locked. One that has ended is Ready again. One that a scheduler holds
--- stays claimed: the scheduler waits for the lock, and then decides by what is written here. The scheduler
--- hears of it, since the schedule may be due earlier than before: at once, where an occurrence waits for another
+-- stays claimed, and due, for the reaper: the scheduler waits for the lock, and then decides by what is written
+-- here. The scheduler hears of it, since the schedule may be due earlier than before: at once, where an occurrence waits for another
 -- and the policy that kept it waiting may have changed.
 WITH changed AS (
     UPDATE {{.Table}} AS t
@@ -13,7 +13,11 @@ WITH changed AS (
         jitter = $8::bigint,
         template = $9::bytea,
         next_at = $10::timestamptz,
-        due_at = CASE WHEN t.paused THEN t.due_at WHEN t.buffered_at IS NOT NULL THEN now() ELSE greatest($11::timestamptz, now()) END,
+        due_at = CASE
+            WHEN t.status = 1 OR t.paused THEN t.due_at
+            WHEN t.buffered_at IS NOT NULL THEN now()
+            ELSE greatest($11::timestamptz, now())
+        END,
         status = CASE WHEN t.status = 1 THEN 1 ELSE 0 END,
         attempts = CASE WHEN t.status = 1 THEN t.attempts ELSE 0 END,
         owner_token = CASE WHEN t.status = 1 THEN t.owner_token END,

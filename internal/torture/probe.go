@@ -1,0 +1,101 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+const (
+	probeName = "probe"
+	probeRows = 1000
+)
+
+// probe has a worker work off a table that nobody else uses, and returns how many pages of it and its indexes were read for
+// each row. PostgreSQL counts them, however fast the machine is.
+func (l *lab) probe(ctx context.Context) (pages float64, err error) {
+	spec := workqueue.Spec{Schema: l.schema, Table: probeName}
+	table, err := workqueue.Open(spec, quiet())
+	if err != nil {
+		return 0, err
+	}
+	up, down, err := workqueue.DDL(spec)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := l.admin.Exec(ctx, up, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return 0, err
+	}
+	err = l.workOff(ctx, table)
+	var read int64
+	if err == nil {
+		read, err = l.pagesRead(ctx)
+	}
+	_, dropped := l.admin.Exec(ctx, down, pgx.QueryExecModeSimpleProtocol)
+	return float64(read) / probeRows, errors.Join(err, dropped)
+}
+
+// workOff writes the rows and has a worker handle them, by sessions that have ended when it returns.
+func (l *lab) workOff(ctx context.Context, table *workqueue.Table) error {
+	pool, err := l.open(ctx, probeName, 4, nil)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		_, err := table.Insert(ctx, workqueue.Pgx(tx), make([]workqueue.NewRow, probeRows)...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return handleAll(ctx, pool, table)
+}
+
+// handleAll does nothing with every row of a probe. It looks for rows once: those that are there.
+func handleAll(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var handled atomic.Int64
+	domain := workqueue.Domain[struct{}]{Table: table, Fields: func(*struct{}) []any { return nil }}
+	w, err := workqueue.NewWorker(pool, domain, func(context.Context, *workqueue.Claim[struct{}]) error {
+		if handled.Add(1) == probeRows {
+			stop() // what is in hand is settled first
+		}
+		return nil
+	}, workqueue.WorkerOptions{Concurrency: handlersEach, NoListen: true})
+	if err != nil {
+		return err
+	}
+	if err := w.Run(ctx); err != nil {
+		return err
+	}
+	if n := handled.Load(); n < probeRows {
+		return fmt.Errorf("%d of %d rows of a probe were handled: %w", n, probeRows, context.Cause(ctx))
+	}
+	return nil
+}
+
+// pagesRead waits for the probe's sessions to end, which report what they have read when they do.
+func (l *lab) pagesRead(ctx context.Context) (n int64, err error) {
+	for open := 1; open > 0; time.Sleep(retryBase) {
+		const sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'run " + probeName + "'"
+		if err := l.admin.QueryRow(ctx, sessions).Scan(&open); err != nil {
+			return 0, err
+		}
+	}
+	const read = `
+		SELECT heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read
+		FROM pg_statio_user_tables WHERE schemaname = $1 AND relname = $2`
+	err = l.admin.QueryRow(ctx, read, l.schema, probeName).Scan(&n)
+	return n, err
+}
