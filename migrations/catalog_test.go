@@ -86,7 +86,6 @@ func TestNoFunctionIsEverybodys(t *testing.T) {
 	}
 }
 
-
 // Validate has to know every table of the core that the migrations make, to miss one that is gone.
 func TestCoreTables(t *testing.T) {
 	t.Parallel()
