@@ -62,6 +62,7 @@ func Roles(o RoleOptions) (string, error) {
 			p.execute(&b, file+".sql", view)
 		}
 	}
+	b.WriteString("\nSET LOCAL search_path TO DEFAULT;\n")
 	return b.String(), nil
 }
 
