@@ -12,7 +12,7 @@ import (
 func TestExamplesReconcile(t *testing.T) {
 	t.Parallel()
 	programs, err := filepath.Glob("*/main.go")
-	if err != nil || len(programs) < 9 {
+	if err != nil || len(programs) < 10 {
 		t.Fatalf("found %d examples: %v", len(programs), err)
 	}
 	for _, program := range programs {

@@ -86,26 +86,6 @@ func TestNoFunctionIsEverybodys(t *testing.T) {
 	}
 }
 
-// A function that looks names up on its caller's search_path runs what the caller puts there.
-func TestEveryFunctionPinsItsSearchPath(t *testing.T) {
-	t.Parallel()
-	db := pgtest.New(t)
-	up(t, newMigrator(t, db.Pool, db.Schema))
-	const path = "search_path=pg_catalog, pg_temp"
-	all := lines(t, db.Pool, "SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.pronamespace = $1::text::regnamespace", db.Schema)
-	pinned := lines(t, db.Pool, `
-		SELECT p.oid::regprocedure::text FROM pg_proc AS p
-		WHERE p.pronamespace = $1::text::regnamespace AND $2 = ANY (p.proconfig)`, db.Schema, path)
-	for _, f := range all {
-		if !slices.Contains(pinned, f) {
-			t.Errorf("%s does not SET %s", f, path)
-		}
-	}
-	if len(all) == 0 {
-		t.Error("there are no functions")
-	}
-}
-
 // Validate has to know every table of the core that the migrations make, to miss one that is gone.
 func TestCoreTables(t *testing.T) {
 	t.Parallel()

@@ -35,6 +35,7 @@ by the environment variable ` + databaseURLEnv + `. Exit codes: 0 done, 1 failed
 		newDemoCommand(),
 		newMigrateCommand(a),
 		newTableCommand(a),
+		newRolesCommand(a),
 		newOutboxCommand(a),
 		newTimersCommand(a),
 		newSchedulesCommand(a),

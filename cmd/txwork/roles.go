@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/migrations"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func newRolesCommand(a *app) *cobra.Command {
+	var tables []string
+	options := migrations.RoleOptions{}
+	cmd := &cobra.Command{
+		Use:   "roles [--prefix PREFIX] [--table NAME[:gate][:join]]...",
+		Short: "Print the roles of the database and their rights as SQL",
+		Long: `Print SQL that makes the roles owner, migrator, producer, worker and viewer, hands the tables to the owner and
+gives each role what its work needs. It needs no database; the tables have to exist where it runs. Run it again
+after every migration. docs/security.md says what each role can do:
+
+    txwork roles | psql -v ON_ERROR_STOP=1 --single-transaction "$DATABASE_URL"`,
+		Example: `  txwork roles --prefix shop
+  txwork roles --schema billing --table invoices --table letters:gate:join`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&options.Prefix, "prefix", migrations.DefaultRolePrefix, "what the names of the roles begin with")
+	flags.StringArrayVar(&tables, "table", nil, "a table of your own, as `name[:gate][:join]`, in the place of those that the migrations make; repeat for more")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		options.Schema = a.schema
+		return a.printRoles(options, tables)
+	}
+	return cmd
+}
+
+func (a *app) printRoles(o migrations.RoleOptions, tables []string) (err error) {
+	if err := a.checkSchema(); err != nil {
+		return err
+	}
+	if o.Prefix == "" {
+		return usagef("--prefix is empty")
+	}
+	if o.Tables, err = parseRoleTables(tables); err != nil {
+		return err
+	}
+	text, err := migrations.Roles(o)
+	if errors.Is(err, workqueue.ErrInvalid) {
+		return usageError{err}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(a.stdout, text)
+	return err
+}
+
+func parseRoleTables(texts []string) ([]migrations.RoleTable, error) {
+	tables := make([]migrations.RoleTable, len(texts))
+	for i, text := range texts {
+		parts := strings.Split(text, ":")
+		tables[i].Name = parts[0]
+		for _, part := range parts[1:] {
+			switch part {
+			case "gate":
+				tables[i].Gate = true
+			case "join":
+				tables[i].Join = true
+			default:
+				return nil, usagef("--table %q: want NAME, NAME:gate, NAME:join or NAME:gate:join", text)
+			}
+		}
+	}
+	return tables, nil
+}

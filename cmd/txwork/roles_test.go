@@ -1,0 +1,44 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestRolesArePrinted(t *testing.T) {
+	t.Parallel()
+	r := execute(t, t.Context(), nil, nil, "roles", "--schema", "shop", "--prefix", "eshop")
+	r.ok().prints(`CREATE ROLE "eshop_owner" NOLOGIN`, `CREATE ROLE "eshop_worker" LOGIN`, `'"shop"."outbox"'`,
+		`GRANT EXECUTE ON FUNCTION "shop"."outbox_claim"`, `"shop"."jobs_gate_seq"`, `"shop"."schema_version"`)
+	if strings.Contains(r.stdout, "txwork_") {
+		t.Error("--prefix left a name of the default's")
+	}
+	own := execute(t, t.Context(), nil, nil, "roles", "--schema", "billing", "--table", "invoices", "--table", "letters:gate:join")
+	own.ok().prints(`"billing"."invoices_claim"`, `"billing"."letters_gate_seq"`, `"billing"."letters_join_member"`, `"txwork_producer"`)
+	if strings.Contains(own.stdout, "outbox") || strings.Contains(own.stdout, "invoices_gate") {
+		t.Error("--table printed what was not asked for")
+	}
+}
+
+func TestRolesThatCannotBe(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"schema":             {"--schema", `a"; DROP ROLE x; --`},
+		"reserved schema":    {"--schema", "pg_x"},
+		"no prefix":          {"--prefix", ""},
+		"quoted prefix":      {"--prefix", `a"`},
+		"reserved prefix":    {"--prefix", "pg_a"},
+		"prefix too long":    {"--prefix", strings.Repeat("a", 55)},
+		"table":              {"--table", `a'; --`},
+		"table too long":     {"--table", strings.Repeat("a", 49)},
+		"no table":           {"--table", ""},
+		"table twice":        {"--table", "a", "--table", "a:gate"},
+		"ours":               {"--table", "outbox"},
+		"an unknown quality": {"--table", "a:fast"},
+	} {
+		r := execute(t, t.Context(), nil, nil, append([]string{"roles"}, args...)...)
+		if r.exits(exitUsage); r.stdout != "" {
+			t.Errorf("%s: printed %q", name, r.stdout)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// logins are the pools of roles and tenants. An application has one each, in processes of their own.
+type logins struct {
+	owner    *pgxpool.Pool
+	password string
+	pools    map[[2]string]*pgxpool.Pool
+}
+
+// as is the pool of a role for a tenant, which every one of its connections has from its beginning; "" is none.
+func (l *logins) as(role, tenant string) *pgxpool.Pool {
+	key := [2]string{role, tenant}
+	if pool := l.pools[key]; pool != nil {
+		return pool
+	}
+	config := l.owner.Config()
+	config.ConnConfig.User, config.ConnConfig.Password = schema+"_"+role, l.password
+	if tenant != "" {
+		config.ConnConfig.RuntimeParams["app.tenant"] = tenant
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		panic(err) // of a copied configuration
+	}
+	if l.pools == nil {
+		l.pools = map[[2]string]*pgxpool.Pool{}
+	}
+	l.pools[key] = pool
+	return pool
+}
+
+func (l *logins) close() {
+	for _, pool := range l.pools {
+		pool.Close()
+	}
+}

@@ -1,0 +1,106 @@
+package security_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A function of ours, as the catalogue has it.
+type function struct {
+	signature, name, body, path string
+	everybody, definer          bool
+}
+
+func (f *fixture) functions() []function {
+	f.t.Helper()
+	rows, err := f.db.Pool.Query(f.t.Context(), `
+		SELECT p.oid::regprocedure::text, p.proname::text, p.prosrc,
+		       coalesce((SELECT c FROM unnest(p.proconfig) AS c WHERE c LIKE 'search_path=%'), ''),
+		       EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0),
+		       p.prosecdef
+		FROM pg_proc AS p
+		WHERE p.pronamespace = $1::regnamespace`, f.db.Schema)
+	must(f.t, err)
+	defer rows.Close()
+	var all []function
+	for rows.Next() {
+		var one function
+		must(f.t, rows.Scan(&one.signature, &one.name, &one.body, &one.path, &one.everybody, &one.definer))
+		all = append(all, one)
+	}
+	must(f.t, rows.Err())
+	return all
+}
+
+// qualified are functions that may leave their search_path to the caller, by the end of their names, and why. All that
+// their bodies call has to be qualified then.
+var qualified = map[string]string{
+	"_announce": "a SET of a function costs every single insert more than the notification itself; the body is one call",
+}
+
+// Whoever may call a function of ours runs our text and nothing that lies on the caller's search_path, with the
+// caller's own rights; and everybody may call none.
+func TestEveryFunctionIsSafeToCall(t *testing.T) {
+	f := newFixture(t)
+	all := f.functions()
+	if len(all) < 100 { // five tables of the core and two of schedules, with gates, joins and domains
+		t.Errorf("there are only %d functions", len(all))
+	}
+	for _, one := range all {
+		switch {
+		case one.everybody:
+			t.Errorf("PUBLIC may call %s", one.signature)
+		case one.definer:
+			t.Errorf("%s runs with its owner's rights", one.signature)
+		case one.path == "search_path=pg_catalog, pg_temp":
+		case one.path != "":
+			t.Errorf("%s sets %s", one.signature, one.path)
+		case !mayBeUnpinned(one.name):
+			t.Errorf("%s has no search_path of its own and is none of those that may lack it", one.signature)
+		default:
+			for _, call := range unqualifiedCalls(one.body) {
+				t.Errorf("%s has no search_path of its own and calls %s without a schema", one.signature, call)
+			}
+		}
+	}
+}
+
+func mayBeUnpinned(name string) bool {
+	for suffix := range qualified {
+		if strings.HasSuffix(name, suffix) {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	text = regexp.MustCompile(`'[^']*'`)
+	call = regexp.MustCompile(`(?i)(^|[^.\w"])([a-z_]\w*)\s*\(`)
+)
+
+// unqualifiedCalls are the functions that a body names without a schema. EXTRACT is the grammar's, which knows its
+// function; operators and types are pg_catalog's unless the caller puts something before that on a path of its own.
+func unqualifiedCalls(body string) (calls []string) {
+	for _, m := range call.FindAllStringSubmatch(text.ReplaceAllString(body, "''"), -1) {
+		if !strings.EqualFold(m[2], "extract") {
+			calls = append(calls, m[2])
+		}
+	}
+	return calls
+}
+
+func TestUnqualifiedCallsAreFound(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]int{
+		"PERFORM pg_notify('a.b', 'c')": 1,
+		"PERFORM pg_catalog.pg_notify('a(', (extract(epoch FROM pg_catalog.now()) * 1)::text);": 0,
+		`PERFORM "s"."f"(1), pg_catalog.now()`:                                                  0,
+		"RETURN lower ('x')":                                                                    1,
+	} {
+		if got := unqualifiedCalls(body); len(got) != want {
+			t.Errorf("%s: found %v, want %d", body, got, want)
+		}
+	}
+}

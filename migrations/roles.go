@@ -1,0 +1,180 @@
+package migrations
+
+import (
+	"embed"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+//go:embed roles/*.sql roles/producer/*.sql
+var roleFiles embed.FS
+
+var roleTemplates = template.Must(template.ParseFS(roleFiles, "roles/*.sql", "roles/producer/*.sql"))
+
+// DefaultRolePrefix begins the names of the roles: txwork_owner, txwork_worker and so on.
+const DefaultRolePrefix = "txwork"
+
+// RoleOptions say whose rights [Roles] are about. The zero value is usable.
+type RoleOptions struct {
+	// Schema holds the tables. Default: [workqueue.DefaultSchema].
+	Schema string
+
+	// Prefix begins the names of the roles, which belong to the whole server. Default: [DefaultRolePrefix].
+	Prefix string
+
+	// Tables are tables of your own, made by [DDL], in the place of those that the migrations make.
+	Tables []RoleTable
+}
+
+// A RoleTable is a table of your own.
+type RoleTable struct {
+	Name string
+	Gate bool // it has the objects of package gate
+	Join bool // it has the objects of package join
+}
+
+// Roles is plain SQL that makes the roles owner, migrator, producer, worker and viewer, hands the tables to the owner
+// and gives every role what its work needs and no more. The tables have to exist. It can be repeated, and has to be
+// after every migration: new objects are nobody's but their owner's. docs/security.md says what each role can do.
+//
+// The text leaves the transaction to whoever runs it.
+func Roles(o RoleOptions) (string, error) {
+	units, err := o.units()
+	if err != nil {
+		return "", err
+	}
+	p := rolePrinter{RoleOptions: o.withDefaults()}
+	for _, u := range units {
+		p.Relations = append(append(p.Relations, u.Tables...), u.Sequences...)
+		p.Functions = append(p.Functions, u.Functions()...)
+	}
+	var b strings.Builder
+	p.execute(&b, "roles.sql", p)
+	for _, u := range units {
+		b.WriteString("\n")
+		view := unitView{p, u}
+		p.execute(&b, "objects.sql", view)
+		for _, file := range u.producer {
+			p.execute(&b, file+".sql", view)
+		}
+	}
+	b.WriteString("\nSET LOCAL search_path TO DEFAULT;\n")
+	return b.String(), nil
+}
+
+func (o RoleOptions) withDefaults() RoleOptions {
+	if o.Schema == "" {
+		o.Schema = workqueue.DefaultSchema
+	}
+	if o.Prefix == "" {
+		o.Prefix = DefaultRolePrefix
+	}
+	return o
+}
+
+// units checks the options and lists what the rights are about.
+func (o RoleOptions) units() ([]unit, error) {
+	o = o.withDefaults()
+	if err := checkRolePrefix(o.Prefix); err != nil {
+		return nil, err
+	}
+	if len(o.Tables) == 0 {
+		_, err := schemaOrDefault(o.Schema)
+		return migratedUnits(), err
+	}
+	var units []unit
+	for i, t := range o.Tables {
+		if err := (workqueue.Spec{Schema: o.Schema, Table: t.Name}).Validate(); err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(migratedUnits(), func(u unit) bool { return u.Table == t.Name }) {
+			return nil, workqueue.Invalid("table", "%q is what the migrations make: name tables of your own, or none for those", t.Name)
+		}
+		if slices.ContainsFunc(o.Tables[:i], func(other RoleTable) bool { return other.Name == t.Name }) {
+			return nil, workqueue.Invalid("table", "%q is listed twice", t.Name)
+		}
+		units = append(units, t.unit())
+	}
+	return units, nil
+}
+
+// longestRole is the longest text that is appended to the prefix.
+const longestRole = "_migrator"
+
+func checkRolePrefix(prefix string) error {
+	if err := workqueue.ValidateIdentifier("prefix", prefix+longestRole); err != nil {
+		return workqueue.Invalid("prefix", "%q makes no name of a role: it must match [a-z_][a-z0-9_]* and have %d bytes at most",
+			prefix, 63-len(longestRole))
+	}
+	if strings.HasPrefix(prefix, "pg_") {
+		return workqueue.Invalid("prefix", "%q begins with pg_, which PostgreSQL keeps for itself", prefix)
+	}
+	return nil
+}
+
+// A roleName is one of the roles.
+type roleName struct{ Name, Quoted, Login, For string }
+
+// A rolePrinter is what the templates see.
+type rolePrinter struct {
+	RoleOptions
+	Relations, Functions []string
+}
+
+func (p rolePrinter) execute(b *strings.Builder, file string, data any) {
+	if err := roleTemplates.ExecuteTemplate(b, file, data); err != nil {
+		panic(err) // the files are embedded and the options checked: a defect of this package
+	}
+}
+
+// What the rights are about, in words.
+func (p rolePrinter) What() string {
+	if len(p.Tables) == 0 {
+		return fmt.Sprintf("all that the migrations make in schema %q", p.Schema)
+	}
+	names := make([]string, len(p.Tables))
+	for i, t := range p.Tables {
+		names[i] = t.Name
+	}
+	return fmt.Sprintf("tables of schema %q: %s", p.Schema, strings.Join(names, ", "))
+}
+
+// Name is a role's name without quotes.
+func (p rolePrinter) Name(role string) string { return p.Prefix + "_" + role }
+
+func (p rolePrinter) Role(role string) string { return `"` + p.Name(role) + `"` }
+
+// Users are the roles that use the tables without owning them.
+func (p rolePrinter) Users() []roleName { return p.Roles()[2:] }
+
+func (p rolePrinter) Roles() []roleName {
+	role := func(name, login, purpose string) roleName {
+		return roleName{p.Name(name), p.Role(name), login, purpose}
+	}
+	return []roleName{
+		role("owner", "NOLOGIN", "owns tables and functions"),
+		role("migrator", "LOGIN", "changes the schema, as the owner"),
+		role("producer", "LOGIN", "enqueues"),
+		role("worker", "LOGIN", "claims and settles"),
+		role("viewer", "LOGIN", "reads"),
+	}
+}
+
+// Q is an object's qualified name.
+func (p rolePrinter) Q(name string) string { return `"` + p.Schema + `"."` + name + `"` }
+
+func (p rolePrinter) List(names []string) string { return p.join(names, ", ", "%s") }
+
+func (p rolePrinter) Literals(names []string) string { return p.join(names, ",\n            ", "'%s'") }
+
+func (p rolePrinter) join(names []string, separator, format string) string {
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = fmt.Sprintf(format, p.Q(name))
+	}
+	return strings.Join(all, separator)
+}

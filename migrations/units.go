@@ -1,0 +1,106 @@
+package migrations
+
+// A unit is a table with all that comes along with it, as far as rights go.
+type unit struct {
+	Title     string
+	Table     string
+	Tables    []string
+	Sequences []string
+	Calls     []string // functions that somebody calls, or a trigger's function does
+	triggers  []string // functions that only triggers run
+	ReadOnly  bool     // no role but the owner writes it
+	producer  []string // files of roles/producer
+}
+
+// unitView is a unit as the templates see it.
+type unitView struct {
+	rolePrinter
+	unit
+}
+
+// Functions hides the printer's list of all units.
+func (v unitView) Functions() []string { return v.unit.Functions() }
+
+// Tables hides the options'.
+func (v unitView) Tables() []string { return v.unit.Tables }
+
+func (u unit) Functions() []string { return append(u.Calls[:len(u.Calls):len(u.Calls)], u.triggers...) }
+
+// migratedUnits are what the migrations make. Schedules are the workers': they carry out what a schedule says.
+func migratedUnits() []unit {
+	return []unit{
+		core("outbox").withGate().withJoin().enqueued(),
+		core("inbox").calls("begin", "strip").enqueued("inbox"),
+		core("timers").runs("rearm", "disarm").enqueued("timers"),
+		core("timers_schedule"),
+		{Title: "alarms", Table: "alarms", Tables: []string{"alarms"}, producer: []string{"alarms"}},
+		core("jobs").withGate().withJoin().
+			with("attempt", "step", "queue", "bucket", "slot").calls("admit", "take", "slot_sweep").
+			runs("free_key", "record", "forget", "give_slot").enqueued("jobs"),
+		core("jobs_schedule"),
+		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"}},
+		{Title: "schema_version: which migrations there are", Table: "schema_version", Tables: []string{"schema_version"}, ReadOnly: true},
+	}
+}
+
+func (t RoleTable) unit() unit {
+	u := core(t.Name)
+	if t.Gate {
+		u = u.withGate()
+	}
+	if t.Join {
+		u = u.withJoin()
+	}
+	return u.enqueued()
+}
+
+// core is what every table of the core has.
+func core(table string) unit {
+	u := unit{Title: table, Table: table, Tables: []string{table}}
+	return u.calls("claim", "ack", "abandon", "fail", "extend", "reap_expired", "redrive").runs("announce")
+}
+
+func (u unit) withGate() unit {
+	u.Sequences = append(u.Sequences, u.Table+"_gate_seq")
+	u.producer = append(u.producer, "gate")
+	return u.with("gate_cursor", "gate_rate").
+		calls("gate_promote", "gate_room", "gate_refill", "gate_park", "gate_skip", "gate_sweep").
+		runs("gate_enter", "gate_come", "gate_back", "gate_leave")
+}
+
+func (u unit) withJoin() unit {
+	u.producer = append(u.producer, "join")
+	return u.with("join", "join_member").
+		calls("join_end", "join_count", "join_forget", "join_purge", "join_sweep").
+		runs("join_collect", "join_flush")
+}
+
+// enqueued lets producers in, with what the domain needs beside the core.
+func (u unit) enqueued(domain ...string) unit {
+	u.producer = append(append([]string{"core"}, u.producer...), domain...)
+	return u
+}
+
+func (u unit) with(suffixes ...string) unit {
+	u.Tables = append(u.Tables, u.named(suffixes)...)
+	return u
+}
+
+func (u unit) calls(suffixes ...string) unit {
+	u.Calls = append(u.Calls, u.named(suffixes)...)
+	return u
+}
+
+func (u unit) runs(suffixes ...string) unit {
+	u.triggers = append(u.triggers, u.named(suffixes)...)
+	return u
+}
+
+// named are names derived from the table's.
+func (u unit) named(suffixes []string) []string {
+	names := make([]string, len(suffixes))
+	for i, suffix := range suffixes {
+		names[i] = u.Table + "_" + suffix
+	}
+	return names
+}
