@@ -134,8 +134,11 @@ func catalog(t *testing.T, pool *pgxpool.Pool, schema string) []string {
 		FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
 		WHERE c.relnamespace = $1::text::regnamespace AND c.relkind IN ('r', 'i') AND a.attnum > 0
 		UNION ALL
-		SELECT p.oid::regprocedure::text || md5(replace(p.prosrc, $1::text, '')) || p.proconfig::text || p.proacl::text
+		SELECT p.oid::regprocedure::text || md5(replace(p.prosrc, $1::text, '')) || coalesce(p.proconfig::text, '') || p.proacl::text
 		FROM pg_proc AS p WHERE p.pronamespace = $1::text::regnamespace
+		UNION ALL
+		SELECT pg_get_constraintdef(c.oid) || ' on ' || coalesce(nullif(c.contypid, 0)::regtype::text, c.conrelid::regclass::text)
+		FROM pg_constraint AS c WHERE c.connamespace = $1::text::regnamespace
 		UNION ALL
 		SELECT 'version ' || v.version_id FROM `+schema+`.schema_version AS v`, schema)
 	if err != nil {

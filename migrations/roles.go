@@ -51,6 +51,7 @@ func Roles(o RoleOptions) (string, error) {
 	for _, u := range units {
 		p.Relations = append(append(p.Relations, u.Tables...), u.Sequences...)
 		p.Functions = append(p.Functions, u.Functions()...)
+		p.Domains = append(p.Domains, u.Domains...)
 	}
 	var b strings.Builder
 	p.execute(&b, "roles.sql", p)
@@ -122,7 +123,7 @@ type roleName struct{ Name, Quoted, Login, For string }
 // A rolePrinter is what the templates see.
 type rolePrinter struct {
 	RoleOptions
-	Relations, Functions []string
+	Relations, Functions, Domains []string
 }
 
 func (p rolePrinter) execute(b *strings.Builder, file string, data any) {

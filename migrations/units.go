@@ -6,6 +6,7 @@ type unit struct {
 	Table     string
 	Tables    []string
 	Sequences []string
+	Domains   []string // types of columns
 	Calls     []string // functions that somebody calls, or a trigger's function does
 	triggers  []string // functions that only triggers run
 	ReadOnly  bool     // no role but the owner writes it
@@ -56,7 +57,7 @@ func (t RoleTable) unit() unit {
 
 // core is what every table of the core has.
 func core(table string) unit {
-	u := unit{Title: table, Table: table, Tables: []string{table}}
+	u := unit{Title: table, Table: table, Tables: []string{table}, Domains: []string{table + "_retry"}}
 	return u.calls("claim", "ack", "abandon", "fail", "extend", "reap_expired", "redrive").runs("announce")
 }
 

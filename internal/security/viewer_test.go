@@ -67,7 +67,10 @@ func TestEverythingIsTheOwners(t *testing.T) {
 		WHERE c.relnamespace = $1::regnamespace AND c.relowner <> $2::regrole
 		UNION ALL
 		SELECT format('%s of %s', p.oid::regprocedure, p.proowner::regrole) FROM pg_proc AS p
-		WHERE p.pronamespace = $1::regnamespace AND p.proowner <> $2::regrole`, f.db.Schema, f.role("owner")); len(others) > 0 {
+		WHERE p.pronamespace = $1::regnamespace AND p.proowner <> $2::regrole
+		UNION ALL
+		SELECT format('%s of %s', d.typname, d.typowner::regrole) FROM pg_type AS d
+		WHERE d.typnamespace = $1::regnamespace AND d.typtype = 'd' AND d.typowner <> $2::regrole`, f.db.Schema, f.role("owner")); len(others) > 0 {
 		t.Errorf("not the owner's: %v", others)
 	}
 	if open := f.lines(`

@@ -3,7 +3,7 @@
 --     psql -v ON_ERROR_STOP=1 --single-transaction -f FILE "$DATABASE_URL"
 -- It can be repeated: what the roles have on these objects is taken from them and given anew. It touches nothing else.
 --
--- {{.Name "owner"}} owns the tables and functions. It cannot log in.
+-- {{.Name "owner"}} owns the tables, functions and domains. It cannot log in.
 -- {{.Name "migrator"}} changes the schema: it is a member of the owner and acts as it from its login on.
 -- {{.Name "producer"}} enqueues. It reads of other rows what enqueueing needs, and claims, settles and deletes nothing.
 -- {{.Name "worker"}} claims, settles, repairs and enqueues; it runs no DDL and truncates nothing.
@@ -69,6 +69,12 @@ BEGIN
         WHERE p.oid = ANY (ARRAY[{{if .Functions}}
             {{.Literals .Functions}}
         {{end}}]::regproc[]) AND p.proowner <> '{{.Role "owner"}}'::regrole
+        UNION ALL
+        SELECT format('ALTER DOMAIN %s OWNER TO {{.Role "owner"}}', d.oid::regtype)
+        FROM pg_type AS d
+        WHERE d.oid = ANY (ARRAY[{{if .Domains}}
+            {{.Literals .Domains}}
+        {{end}}]::regtype[]) AND d.typowner <> '{{.Role "owner"}}'::regrole
     LOOP
         EXECUTE command;
     END LOOP;
