@@ -21,7 +21,7 @@ func withDefault(name, value string) pgtest.Option {
 	return pgtest.WithPool(func(config *pgxpool.Config) { config.ConnConfig.RuntimeParams[name] = value })
 }
 
-var poolWay = way{name: "pool", open: openPool(pgx.QueryExecModeCacheStatement)}
+var poolWay = way{name: "pool", open: openPool(testsOwn)}
 
 // The operations on a pool are READ COMMITTED whatever the session's default: under a stricter level
 // concurrent claims, acks and reaps would fail with 40001, and the guards would look at old rows.
@@ -143,11 +143,7 @@ func (s *suite) readCommitted(query string, args ...any) error {
 func reportsAReadOnlyDatabase(t *testing.T, c Case) {
 	s := newSuite(t, c, poolWay)
 	s.ready(1)
-	config := s.db.Pool.Config()
-	config.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	s.ok(err)
-	t.Cleanup(pool.Close)
+	pool := pgtest.NewPool(t, s.db, withDefault("default_transaction_read_only", "on"))
 
 	before := s.contents()
 	o := onPool(s.table, pool)

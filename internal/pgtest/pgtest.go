@@ -6,7 +6,8 @@
 // When TXWORK_DATABASE_URL is set, that server is used and none is started; its
 // user must be allowed to create schemas.
 //
-// Connections of a [DB] have the schema, and only that, as their search_path.
+// Connections of a [DB] have the schema, and only that, as their search_path. [ExecModeEnv] and [PoolerEnv] lead the
+// pools of every test to the server in another way.
 // Everything here may be used by parallel tests. After a test's cleanup no
 // goroutine of this package remains.
 package pgtest
@@ -39,11 +40,13 @@ func WithPool(configure func(*pgxpool.Config)) Option {
 // is closed and the schema dropped with all that is in it.
 func New(t testing.TB, options ...Option) *DB {
 	t.Helper()
-	var s settings
-	for _, option := range options {
-		option(&s)
-	}
-	return pgschema.New(t, URL(t), s.configurePool...)
+	return pgschema.New(t, URL(t), configured(t, options)...)
+}
+
+// NewPool opens another pool on the schema of a test, which is closed when the test ends.
+func NewPool(t testing.TB, db *DB, options ...Option) *pgxpool.Pool {
+	t.Helper()
+	return pgschema.NewPool(t, db.URL, configured(t, options)...)
 }
 
 // URL returns the URL of the server that the tests of this process share. The
