@@ -13,6 +13,7 @@
 package pgtest
 
 import (
+	"os"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -28,6 +29,13 @@ type Option func(*settings)
 
 type settings struct {
 	configurePool []func(*pgxpool.Config)
+}
+
+func collect(options []Option) (s settings) {
+	for _, option := range options {
+		option(&s)
+	}
+	return s
 }
 
 // WithPool has configure change the pool's configuration before the pool is
@@ -47,6 +55,16 @@ func New(t testing.TB, options ...Option) *DB {
 func NewPool(t testing.TB, db *DB, options ...Option) *pgxpool.Pool {
 	t.Helper()
 	return pgschema.NewPool(t, db.URL, configured(t, options)...)
+}
+
+// Direct is a pool on the schema of a test that reaches the server itself, in pgx's own mode. It is db.Pool where the
+// environment asks for nothing else.
+func Direct(t testing.TB, db *DB, options ...Option) *pgxpool.Pool {
+	t.Helper()
+	if os.Getenv(ExecModeEnv) == "" && os.Getenv(PoolerEnv) == "" {
+		return db.Pool
+	}
+	return pgschema.NewPool(t, db.URL, collect(options).configurePool...)
 }
 
 // URL returns the URL of the server that the tests of this process share. The

@@ -28,19 +28,16 @@ const setupLimit = 30 * time.Second
 
 // configured are the options of a test between those that the environment asks for: the mode may be overridden, and
 // the pooler has to see every setting.
-func configured(t testing.TB, options []Option) []func(*pgxpool.Config) {
+func configured(t testing.TB, options []Option) (steps []func(*pgxpool.Config)) {
 	t.Helper()
-	var s settings
 	if mode := os.Getenv(ExecModeEnv); mode != "" {
-		s.configurePool = append(s.configurePool, inMode(t, mode))
+		steps = append(steps, inMode(t, mode))
 	}
-	for _, option := range options {
-		option(&s)
-	}
+	steps = append(steps, collect(options).configurePool...)
 	if pooler := os.Getenv(PoolerEnv); pooler != "" {
-		s.configurePool = append(s.configurePool, throughPooler(t, pooler))
+		steps = append(steps, throughPooler(t, pooler))
 	}
-	return s.configurePool
+	return steps
 }
 
 func inMode(t testing.TB, mode string) func(*pgxpool.Config) {

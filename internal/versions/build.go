@@ -23,13 +23,14 @@ type binary struct {
 
 // A builder makes the binaries of a suite once, however many environments run them.
 type builder struct {
-	dir   string
-	built map[suite][]binary
+	dir      string
+	packages []string // words of those that are chosen; none: all
+	built    map[suite][]binary
 }
 
-func newBuilder() (*builder, error) {
+func newBuilder(packages []string) (*builder, error) {
 	dir, err := os.MkdirTemp("", "versions-")
-	return &builder{dir: dir, built: map[suite][]binary{}}, err
+	return &builder{dir: dir, packages: packages, built: map[suite][]binary{}}, err
 }
 
 func (b *builder) remove() { _ = os.RemoveAll(b.dir) }
@@ -38,7 +39,7 @@ func (b *builder) build(ctx context.Context, s suite) ([]binary, error) {
 	if built, done := b.built[s]; done {
 		return built, nil
 	}
-	binaries, err := list(ctx, s)
+	binaries, err := list(ctx, s, b.packages)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func (s suite) env() []string {
 }
 
 // list finds the packages of all modules of the workspace whose tests are in the suite.
-func list(ctx context.Context, s suite) (found []binary, err error) {
+func list(ctx context.Context, s suite, words []string) (found []binary, err error) {
 	out, err := goCommand(ctx, s.env(), "list", "-test", "-json=ImportPath,Dir,Deps,ForTest,Name", "work").Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
@@ -77,12 +78,12 @@ func list(ctx context.Context, s suite) (found []binary, err error) {
 			return nil, err
 		}
 		pack, isTest := strings.CutSuffix(p.ImportPath, ".test")
-		if isTest && p.Name == "main" && s.has(p.Deps) {
+		if isTest && p.Name == "main" && s.has(p.Deps) && containsAny(pack, words) {
 			found = append(found, binary{pack: pack, dir: p.Dir})
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("no package's tests depend on %s", s.dependsOn)
+		return nil, errors.New("no package has such tests")
 	}
 	return found, nil
 }

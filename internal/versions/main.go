@@ -4,6 +4,7 @@
 //	go run ./internal/versions                    # everything; exit 1 where something failed
 //	go run ./internal/versions --short            # the conformance suites alone
 //	go run ./internal/versions --only PostgreSQL  # what has the word in its name, such as 17, simple_protocol, Go
+//	go run ./internal/versions --packages outbox  # the tests of packages that have the word in their path
 //	go run ./internal/versions --list             # what there is
 //
 // What cannot be had, for want of a network say, is said at once and counts as skipped in the table at the end.
@@ -37,6 +38,7 @@ func main() {
 type options struct {
 	list, short bool
 	only        []string
+	packages    []string
 	limit       time.Duration
 }
 
@@ -45,14 +47,20 @@ func parse(args []string) (o options, err error) {
 	flags.BoolVar(&o.list, "list", false, "print what there is, run nothing")
 	flags.BoolVar(&o.short, "short", false, "run the conformance suites alone")
 	only := flags.String("only", "", "run what has one of these `words`, separated by commas, in its name")
+	packages := flags.String("packages", "", "test the packages that have one of these `words`, separated by commas, in their path")
 	flags.DurationVar(&o.limit, "limit", 20*time.Minute, "time for the tests of one package")
 	if err = flags.Parse(args); err == nil && flags.NArg() > 0 {
 		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	if *only != "" {
-		o.only = strings.Split(*only, ",")
-	}
+	o.only, o.packages = split(*only), split(*packages)
 	return o, err
+}
+
+func split(words string) []string {
+	if words == "" {
+		return nil
+	}
+	return strings.Split(words, ",")
 }
 
 // run does what the arguments say and tells whether something failed.
@@ -71,7 +79,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (failed bo
 		}
 		return false, nil
 	}
-	b, err := newBuilder()
+	b, err := newBuilder(o.packages)
 	if err != nil {
 		return false, err
 	}
@@ -90,18 +98,19 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (failed bo
 
 func named(all []environment, words []string) (chosen []environment) {
 	for _, e := range all {
-		if len(words) == 0 || containsAny(e.name, words) {
+		if containsAny(e.name, words) {
 			chosen = append(chosen, e)
 		}
 	}
 	return chosen
 }
 
+// containsAny is true where there are no words.
 func containsAny(text string, words []string) bool {
 	for _, word := range words {
 		if strings.Contains(strings.ToLower(text), strings.ToLower(word)) {
 			return true
 		}
 	}
-	return false
+	return len(words) == 0
 }
