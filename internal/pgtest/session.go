@@ -66,20 +66,22 @@ func throughPooler(t testing.TB, address string) func(*pgxpool.Config) {
 }
 
 // newRole makes a role whose sessions are as those of conn: theirs are its settings, and what they make belongs to
-// conn's user, so that the role can be dropped while that is still there.
+// conn's user, so that the role can be dropped while that is still there. Its name begins with that user's: tests look for
+// it where txwork notes who did something.
 func newRole(t testing.TB, conn *pgx.ConnConfig) string {
 	t.Helper()
-	owner, role := conn.Copy(), "r_"+strings.ToLower(rand.Text())
+	owner, name := conn.Copy(), conn.User+"_"+strings.ToLower(rand.Text())
+	role := pgx.Identifier{name}.Sanitize()
 	statements := []string{
 		"CREATE ROLE " + role + " LOGIN SUPERUSER",
 		"ALTER ROLE " + role + " SET role = " + quote(owner.User),
 	}
-	for name, value := range startupSettings(conn) {
-		statements = append(statements, "ALTER ROLE "+role+" SET "+name+" = "+quote(value))
+	for setting, value := range startupSettings(conn) {
+		statements = append(statements, "ALTER ROLE "+role+" SET "+setting+" = "+quote(value))
 	}
 	execute(t, owner, statements...)
 	t.Cleanup(func() { execute(t, owner, "DROP ROLE "+role) })
-	return role
+	return name
 }
 
 // startupSettings are what a session of conn starts with: its parameters, and those within "options".
