@@ -1,4 +1,4 @@
-.PHONY: ci test lint bench bench-peers bench-check demo prove torture torture-long model mutants fuzz
+.PHONY: ci test lint bench bench-peers bench-check demo prove torture torture-long model mutants fuzz test-versions
 
 # The whole gate, as CI runs it.
 ci:
@@ -51,13 +51,14 @@ model:
 mutants:
 	go run ./internal/mutation
 
-# Every fuzz target in turn, FUZZTIME each. What they find is kept under testdata/fuzz of the package. To make an
-# input smaller is bounded: where a database answers, the coverage differs from run to run, and it would take a minute.
+# Every fuzz target, FUZZTIME each and PARALLEL at once, and a table of what each came to. ONLY=FuzzCreate,schedule chooses.
+# What they find is kept under testdata/fuzz of the package.
 FUZZTIME ?= 1m
+PARALLEL ?= 1
 fuzz:
-	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r dir; do \
-		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' $$dir/*_test.go); do \
-			echo "== $$dir $$target"; \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x $$dir; \
-		done; \
-	done
+	go run ./internal/fuzzing --time $(FUZZTIME) --parallel $(PARALLEL) $(if $(ONLY),--only $(ONLY))
+
+# The tests on every PostgreSQL, in every mode of pgx, through PgBouncer and with every Go; see docs/testing.md. Hours at
+# full size. SHORT=1 runs the conformance suites alone, ONLY=17,Go chooses among the environments.
+test-versions:
+	go run ./internal/versions $(if $(SHORT),--short) $(if $(ONLY),--only "$(ONLY)")

@@ -40,6 +40,9 @@ func FuzzIdentifiers(f *testing.F) {
 		if schema == "public" || schema == db.Schema {
 			t.Skip("not ours to drop")
 		}
+		if schema == "" {
+			spec.Schema = workqueue.DefaultSchema // which it stands for
+		}
 		useEverywhere(t, db, spec)
 	})
 }

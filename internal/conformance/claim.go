@@ -130,7 +130,7 @@ func claimsEachRowOnce(s *suite) {
 
 func (s *suite) anyReady() bool {
 	var any bool
-	err := s.db.Pool.QueryRow(s.Context(), s.sql("SELECT EXISTS (SELECT FROM $T WHERE status = 0)")).Scan(&any)
+	err := s.eyes.QueryRow(s.Context(), s.sql("SELECT EXISTS (SELECT FROM $T WHERE status = 0)")).Scan(&any)
 	return err == nil && any
 }
 

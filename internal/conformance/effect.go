@@ -18,7 +18,7 @@ type record map[string]any
 
 func (s *suite) record(id uuid.UUID) record {
 	s.Helper()
-	rows, err := s.db.Pool.Query(s.Context(), s.sql("SELECT to_jsonb(t)::text FROM $T AS t WHERE id = $1"), id)
+	rows, err := s.eyes.Query(s.Context(), s.sql("SELECT to_jsonb(t)::text FROM $T AS t WHERE id = $1"), id)
 	s.ok(err)
 	texts, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	s.ok(err)

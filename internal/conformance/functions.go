@@ -35,12 +35,16 @@ func openFunctions(_ *testing.T, db *pgtest.DB, table *workqueue.Table) begin {
 }
 
 func (o functionOps) ids(ctx context.Context, function string, args ...any) ([]uuid.UUID, error) {
-	rows, err := o.tx.Query(ctx, "SELECT * FROM "+o.call(function, len(args)), args...)
+	rows, err := o.tx.Query(ctx, "SELECT * FROM "+o.call(function, len(args)), described(args)...)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 }
+
+// described has the server tell the types of the arguments, whatever the connection's mode. Inside a transaction that works
+// through every pooler.
+func described(args []any) []any { return append([]any{pgx.QueryExecModeDescribeExec}, args...) }
 
 // call is a function with n arguments: schema.table_function($1, $2).
 func (o functionOps) call(function string, n int) string {
@@ -59,7 +63,7 @@ func (o functionOps) insert(ctx context.Context, rows ...workqueue.NewRow) ([]uu
 			return nil, err
 		}
 		var id uuid.UUID
-		if err := o.tx.QueryRow(ctx, query, args...).Scan(&id); err != nil {
+		if err := o.tx.QueryRow(ctx, query, described(args)...).Scan(&id); err != nil {
 			return nil, err
 		}
 		ids = append(ids, id)
@@ -138,7 +142,7 @@ func (o functionOps) extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUI
 }
 
 func (o functionOps) reap(ctx context.Context, limit int) (r workqueue.Reaped, err error) {
-	err = o.tx.QueryRow(ctx, "SELECT requeued, failed FROM "+o.call("reap_expired", 1), limit).Scan(&r.Requeued, &r.Failed)
+	err = o.tx.QueryRow(ctx, "SELECT requeued, failed FROM "+o.call("reap_expired", 1), described([]any{limit})...).Scan(&r.Requeued, &r.Failed)
 	return r, err
 }
 

@@ -226,7 +226,7 @@ func functionsRefuseBadInput(s *suite) {
 		before := s.contents()
 		err := s.try(func(ctx context.Context, o ops) error {
 			f := o.(functionOps)
-			_, err := f.tx.Exec(ctx, "SELECT "+f.call(c.function, len(c.args)), c.args...)
+			_, err := f.tx.Exec(ctx, "SELECT "+f.call(c.function, len(c.args)), described(c.args)...)
 			return err
 		})
 		equal(s, fmt.Sprintf("SQLSTATE of %v", err), sqlState(err), "22023") // invalid_parameter_value
@@ -298,7 +298,7 @@ func constraintsHold(s *suite) {
 		"attempts = max_attempts", // a Ready row that no claim could start would block every claim
 	} {
 		s.Run(assignment, func(t *testing.T) {
-			_, err := s.db.Pool.Exec(s.Context(), s.sql("UPDATE $T SET "+assignment+" WHERE id = $1"), id)
+			_, err := s.eyes.Exec(s.Context(), s.sql("UPDATE $T SET "+assignment+" WHERE id = $1"), id)
 			if state := sqlState(err); state != "23514" && state != "23502" {
 				t.Errorf("got the error %v, want a violated constraint", err)
 			}

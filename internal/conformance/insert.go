@@ -177,7 +177,7 @@ func concurrentDuplicates(s *suite) {
 
 // The holder of the key is not committed: who writes the key again waits, and takes it over.
 func duplicateOfARolledBackRow(s *suite) {
-	holder, err := s.db.Pool.Begin(s.Context())
+	holder, err := s.eyes.Begin(s.Context())
 	s.ok(err)
 	defer holder.Rollback(context.WithoutCancel(s.Context()))
 	_, err = s.table.Insert(s.Context(), workqueue.Pgx(holder), s.same(taken))
@@ -200,7 +200,7 @@ func (s *suite) whenBlockedBy(tx pgx.Tx, fn func() error) error {
 	pid := tx.Conn().PgConn().PID()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		var blocked bool
-		err := s.db.Pool.QueryRow(s.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))", int32(pid)).Scan(&blocked)
+		err := s.eyes.QueryRow(s.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))", int32(pid)).Scan(&blocked)
 		if err != nil {
 			return err
 		}

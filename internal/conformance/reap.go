@@ -204,7 +204,7 @@ func (s *suite) fight(st settle, token, id uuid.UUID) (won bool, err error) {
 // mayBeOurs is what a caller of the SQL functions has to look up itself.
 func (s *suite) mayBeOurs(token, id uuid.UUID) bool {
 	var ours bool
-	err := s.db.Pool.QueryRow(s.Context(), s.sql("SELECT EXISTS (SELECT FROM $T WHERE id = $1 AND owner_token = $2)"), id, token).Scan(&ours)
+	err := s.eyes.QueryRow(s.Context(), s.sql("SELECT EXISTS (SELECT FROM $T WHERE id = $1 AND owner_token = $2)"), id, token).Scan(&ours)
 	return err != nil || ours
 }
 

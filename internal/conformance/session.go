@@ -21,13 +21,15 @@ func withDefault(name, value string) pgtest.Option {
 	return pgtest.WithPool(func(config *pgxpool.Config) { config.ConnConfig.RuntimeParams[name] = value })
 }
 
-var poolWay = way{name: "pool", open: openPool(pgx.QueryExecModeCacheStatement)}
+var poolWay = way{name: "pool", open: openPool(testsOwn)}
 
 // The operations on a pool are READ COMMITTED whatever the session's default: under a stricter level
 // concurrent claims, acks and reaps would fail with 40001, and the guards would look at old rows.
 func worksUnderIsolation(t *testing.T, c Case, level string) {
 	s := newSuite(t, c, poolWay, withDefault("default_transaction_isolation", level))
-	equal(s, "isolation", scan[string](s, "SHOW transaction_isolation"), level)
+	var isolation string
+	s.ok(s.db.Pool.QueryRow(t.Context(), "SHOW transaction_isolation").Scan(&isolation))
+	equal(s, "isolation", isolation, level)
 	s.ready(300)
 	s.recordIsolation()
 	s.together(6, func(int) error {
@@ -133,7 +135,7 @@ func (s *suite) makeDue() error {
 }
 
 func (s *suite) readCommitted(query string, args ...any) error {
-	return pgx.BeginTxFunc(s.Context(), s.db.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(s.Context(), s.eyes, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		_, err := tx.Exec(s.Context(), s.sql(query), args...)
 		return err
 	})
@@ -143,11 +145,7 @@ func (s *suite) readCommitted(query string, args ...any) error {
 func reportsAReadOnlyDatabase(t *testing.T, c Case) {
 	s := newSuite(t, c, poolWay)
 	s.ready(1)
-	config := s.db.Pool.Config()
-	config.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	s.ok(err)
-	t.Cleanup(pool.Close)
+	pool := pgtest.NewPool(t, s.db, withDefault("default_transaction_read_only", "on"))
 
 	before := s.contents()
 	o := onPool(s.table, pool)

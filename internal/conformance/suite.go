@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
@@ -33,6 +34,7 @@ type suite struct {
 	Case
 	way   way
 	db    *pgtest.DB
+	eyes  *pgxpool.Pool // what the tests' own statements go through
 	table *workqueue.Table
 	begin begin
 	rows  *atomic.Int64 // how many rows were made
@@ -41,7 +43,8 @@ type suite struct {
 func newSuite(t *testing.T, c Case, w way, options ...pgtest.Option) *suite {
 	db := pgtest.New(t, options...)
 	table := createTable(t, db, c)
-	return &suite{T: t, Case: c, way: w, db: db, table: table, begin: w.open(t, db, table), rows: new(atomic.Int64)}
+	eyes := pgtest.Direct(t, db, options...)
+	return &suite{T: t, Case: c, way: w, db: db, eyes: eyes, table: table, begin: w.open(t, db, table), rows: new(atomic.Int64)}
 }
 
 func createTable(t *testing.T, db *pgtest.DB, c Case) *workqueue.Table {
@@ -191,7 +194,7 @@ func (s *suite) sql(query string) string {
 // exec runs SQL beside the library.
 func (s *suite) exec(query string, args ...any) {
 	s.Helper()
-	_, err := s.db.Pool.Exec(s.Context(), s.sql(query), args...)
+	_, err := s.eyes.Exec(s.Context(), s.sql(query), args...)
 	s.ok(err)
 }
 
@@ -210,7 +213,7 @@ func (s *suite) expire(ids ...uuid.UUID) {
 // query collects the ids that a statement selects.
 func (s *suite) query(query string, args ...any) []uuid.UUID {
 	s.Helper()
-	rows, err := s.db.Pool.Query(s.Context(), s.sql(query), args...)
+	rows, err := s.eyes.Query(s.Context(), s.sql(query), args...)
 	s.ok(err)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	s.ok(err)
@@ -221,14 +224,14 @@ func (s *suite) query(query string, args ...any) []uuid.UUID {
 func scan[T any](s *suite, query string, args ...any) T {
 	s.Helper()
 	var v T
-	s.ok(s.db.Pool.QueryRow(s.Context(), s.sql(query), args...).Scan(&v))
+	s.ok(s.eyes.QueryRow(s.Context(), s.sql(query), args...).Scan(&v))
 	return v
 }
 
 // locked runs fn while another transaction holds the rows locked.
 func (s *suite) locked(ids []uuid.UUID, fn func()) {
 	s.Helper()
-	s.ok(pgx.BeginFunc(s.Context(), s.db.Pool, func(tx pgx.Tx) error {
+	s.ok(pgx.BeginFunc(s.Context(), s.eyes, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(s.Context(), s.sql("SELECT 1 FROM $T WHERE id = ANY ($1) FOR UPDATE"), ids); err != nil {
 			return err
 		}

@@ -65,7 +65,7 @@ func (s *suite) scratch(name, columns string) {
 	s.Helper()
 	s.exec("CREATE TABLE " + s.db.Schema + "." + name + " (" + columns + ")")
 	s.Cleanup(func() {
-		if _, err := s.db.Pool.Exec(context.Background(), "DROP TABLE "+s.db.Schema+"."+name); err != nil {
+		if _, err := s.eyes.Exec(context.Background(), "DROP TABLE "+s.db.Schema+"."+name); err != nil {
 			s.Error(err)
 		}
 	})

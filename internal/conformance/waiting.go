@@ -160,7 +160,7 @@ func sweepFunctions(s *suite) {
 		s.together(4, func(int) error {
 			for _, suffix := range s.Spec.Sweeps {
 				var n int
-				if err := s.db.Pool.QueryRow(s.Context(), s.sql("SELECT $T_"+suffix+"(100)")).Scan(&n); err != nil {
+				if err := s.eyes.QueryRow(s.Context(), s.sql("SELECT $T_"+suffix+"(100)")).Scan(&n); err != nil {
 					return fmt.Errorf("%s: %w", suffix, err)
 				}
 				if n != 0 {

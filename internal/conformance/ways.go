@@ -25,13 +25,13 @@ type way struct {
 }
 
 var ways = []way{
-	{name: "pgx", transactional: true, open: openPgx(pgx.QueryExecModeCacheStatement)},
-	{name: "pgx simple protocol", transactional: true, brief: true, open: openPgx(pgx.QueryExecModeSimpleProtocol)},
+	{name: "pgx", transactional: true, open: openPgx(testsOwn)},
+	{name: "pgx simple protocol", transactional: true, brief: true, open: openPgx(simpleProtocol)},
 	{name: "database sql", transactional: true, open: openSQL},
 	{name: "sqlx", transactional: true, open: openSQLX},
 	{name: "functions", transactional: true, functions: true, open: openFunctions},
-	{name: "pool", open: openPool(pgx.QueryExecModeCacheStatement)},
-	{name: "pool simple protocol", brief: true, open: openPool(pgx.QueryExecModeSimpleProtocol)},
+	{name: "pool", open: openPool(testsOwn)},
+	{name: "pool simple protocol", brief: true, open: openPool(simpleProtocol)},
 }
 
 // begin starts a transaction of a way.
@@ -119,9 +119,21 @@ func inTx(table *workqueue.Table, tx workqueue.Tx) queueOps {
 	}}
 }
 
-func openPgx(mode pgx.QueryExecMode) func(*testing.T, *pgtest.DB, *workqueue.Table) begin {
+// A choice is the pool that a way works on.
+type choice func(*testing.T, *pgtest.DB) *pgxpool.Pool
+
+func testsOwn(_ *testing.T, db *pgtest.DB) *pgxpool.Pool { return db.Pool }
+
+// simpleProtocol is a pool like the test's whose connections send statements in another mode.
+func simpleProtocol(t *testing.T, db *pgtest.DB) *pgxpool.Pool {
+	return pgtest.NewPool(t, db, pgtest.WithPool(func(c *pgxpool.Config) {
+		c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	}))
+}
+
+func openPgx(choose choice) func(*testing.T, *pgtest.DB, *workqueue.Table) begin {
 	return func(t *testing.T, db *pgtest.DB, table *workqueue.Table) begin {
-		pool := poolInMode(t, db, mode)
+		pool := choose(t, db)
 		return func(ctx context.Context) (*transaction, error) {
 			tx, err := pool.Begin(ctx)
 			if err != nil {
@@ -173,9 +185,9 @@ func sqlTransaction(o ops, tx *sql.Tx) *transaction {
 }
 
 // openPool makes every operation a transaction of its own; what is enqueued goes through pgx.
-func openPool(mode pgx.QueryExecMode) func(*testing.T, *pgtest.DB, *workqueue.Table) begin {
+func openPool(choose choice) func(*testing.T, *pgtest.DB, *workqueue.Table) begin {
 	return func(t *testing.T, db *pgtest.DB, table *workqueue.Table) begin {
-		pool := poolInMode(t, db, mode)
+		pool := choose(t, db)
 		return func(context.Context) (*transaction, error) {
 			return &transaction{
 				ops:      onPool(table, pool),
@@ -194,19 +206,4 @@ func onPool(table *workqueue.Table, pool *pgxpool.Pool) queueOps {
 		})
 		return inserted, err
 	}}
-}
-
-// poolInMode is the test's pool, or one like it whose connections send statements in another mode.
-func poolInMode(t *testing.T, db *pgtest.DB, mode pgx.QueryExecMode) *pgxpool.Pool {
-	if mode == db.Pool.Config().ConnConfig.DefaultQueryExecMode {
-		return db.Pool
-	}
-	config := db.Pool.Config()
-	config.ConnConfig.DefaultQueryExecMode = mode
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
 }

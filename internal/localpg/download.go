@@ -32,6 +32,15 @@ func download(ctx context.Context, owner *owner) (string, error) {
 	return downloadFrom(ctx, repositoryURL, cache)
 }
 
+// CacheDir is where PostgreSQL's binaries are kept that somebody downloads. Whoever a server runs as can read it.
+func CacheDir() (string, error) {
+	owner, err := serverOwner()
+	if err != nil {
+		return "", err
+	}
+	return cacheDir(owner)
+}
+
 // cacheDir returns a directory for the binaries that the owner can read, which
 // root's own cache is not.
 func cacheDir(owner *owner) (string, error) {

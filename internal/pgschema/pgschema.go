@@ -49,15 +49,11 @@ func New(t testing.TB, server string, configure ...func(*pgxpool.Config)) *DB {
 	return &DB{Pool: NewPool(t, url, configure...), Schema: schema, URL: url}
 }
 
-// SQL returns a database/sql handle on the schema, through pgx. It is closed
-// when the test ends.
+// SQL returns a database/sql handle on the schema, through pgx, whose connections are like those of the pool. It is
+// closed when the test ends.
 func (db *DB) SQL(t testing.TB) *sql.DB {
 	t.Helper()
-	config, err := pgx.ParseConfig(db.URL)
-	if err != nil {
-		t.Fatalf("test schema: %v", err)
-	}
-	handle := stdlib.OpenDB(*config)
+	handle := stdlib.OpenDB(*db.Pool.Config().ConnConfig)
 	handle.SetMaxOpenConns(maxConns)
 	t.Cleanup(func() {
 		if err := handle.Close(); err != nil {

@@ -6,12 +6,14 @@
 // When TXWORK_DATABASE_URL is set, that server is used and none is started; its
 // user must be allowed to create schemas.
 //
-// Connections of a [DB] have the schema, and only that, as their search_path.
+// Connections of a [DB] have the schema, and only that, as their search_path. [ExecModeEnv] and [PoolerEnv] lead the
+// pools of every test to the server in another way.
 // Everything here may be used by parallel tests. After a test's cleanup no
 // goroutine of this package remains.
 package pgtest
 
 import (
+	"os"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -29,6 +31,13 @@ type settings struct {
 	configurePool []func(*pgxpool.Config)
 }
 
+func collect(options []Option) (s settings) {
+	for _, option := range options {
+		option(&s)
+	}
+	return s
+}
+
 // WithPool has configure change the pool's configuration before the pool is
 // made.
 func WithPool(configure func(*pgxpool.Config)) Option {
@@ -39,11 +48,23 @@ func WithPool(configure func(*pgxpool.Config)) Option {
 // is closed and the schema dropped with all that is in it.
 func New(t testing.TB, options ...Option) *DB {
 	t.Helper()
-	var s settings
-	for _, option := range options {
-		option(&s)
+	return pgschema.New(t, URL(t), configured(t, options)...)
+}
+
+// NewPool opens another pool on the schema of a test, which is closed when the test ends.
+func NewPool(t testing.TB, db *DB, options ...Option) *pgxpool.Pool {
+	t.Helper()
+	return pgschema.NewPool(t, db.URL, configured(t, options)...)
+}
+
+// Direct is a pool on the schema of a test that reaches the server itself, in pgx's own mode. It is db.Pool where the
+// environment asks for nothing else.
+func Direct(t testing.TB, db *DB, options ...Option) *pgxpool.Pool {
+	t.Helper()
+	if os.Getenv(ExecModeEnv) == "" && os.Getenv(PoolerEnv) == "" {
+		return db.Pool
 	}
-	return pgschema.New(t, URL(t), s.configurePool...)
+	return pgschema.NewPool(t, db.URL, collect(options).configurePool...)
 }
 
 // URL returns the URL of the server that the tests of this process share. The

@@ -78,12 +78,18 @@ func mayBeUnpinned(name string) bool {
 var (
 	text = regexp.MustCompile(`'[^']*'`)
 	call = regexp.MustCompile(`(?i)(^|[^.\w"])([a-z_]\w*)\s*\(`)
+
+	qualifiedOperator = regexp.MustCompile(`OPERATOR\(pg_catalog\.[^)]+\)`)
+	operator          = regexp.MustCompile(`[-+*/<>=~!@#%^&|?]+`)
+	unqualifiedType   = regexp.MustCompile(`::(text|jsonb|uuid|timestamptz)\b`) // the others that stand there are the grammar's
 )
 
-// unqualifiedCalls are the functions that a body names without a schema. EXTRACT is the grammar's, which knows its
-// function; operators and types are pg_catalog's unless the caller puts something before that on a path of its own.
+// unqualifiedCalls are the functions, operators and types that a body names without a schema, and that somebody's
+// search_path could replace. EXTRACT is the grammar's, which knows its function.
 func unqualifiedCalls(body string) (calls []string) {
-	for _, m := range call.FindAllStringSubmatch(text.ReplaceAllString(body, "''"), -1) {
+	body = qualifiedOperator.ReplaceAllString(text.ReplaceAllString(body, "''"), ",")
+	calls = append(operator.FindAllString(body, -1), unqualifiedType.FindAllString(body, -1)...)
+	for _, m := range call.FindAllStringSubmatch(body, -1) {
 		if !strings.EqualFold(m[2], "extract") {
 			calls = append(calls, m[2])
 		}
@@ -95,9 +101,11 @@ func TestUnqualifiedCallsAreFound(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]int{
 		"PERFORM pg_notify('a.b', 'c')": 1,
-		"PERFORM pg_catalog.pg_notify('a(', (extract(epoch FROM pg_catalog.now()) * 1)::text);": 0,
-		`PERFORM "s"."f"(1), pg_catalog.now()`:                                                  0,
-		"RETURN lower ('x')":                                                                    1,
+		"PERFORM pg_catalog.pg_notify('a(', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1)::bigint);": 0,
+		`PERFORM "s"."f"(1), pg_catalog.now()`: 0,
+		"RETURN lower ('x')":                   1,
+		"RETURN 1 * 2":                         1,
+		"RETURN pg_catalog.now()::text":        1,
 	} {
 		if got := unqualifiedCalls(body); len(got) != want {
 			t.Errorf("%s: found %v, want %d", body, got, want)

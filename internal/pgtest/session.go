@@ -1,0 +1,121 @@
+package pgtest
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Environment variables that change how the pools of all tests reach the server. The command internal/versions sets
+// them.
+const (
+	// ExecModeEnv is pgx's default_query_exec_mode, such as "exec". A test that chooses a mode itself keeps it.
+	ExecModeEnv = "TXWORK_TEST_EXEC_MODE"
+
+	// PoolerEnv is the host:port of a PgBouncer in front of the server that TXWORK_DATABASE_URL names. It has to let
+	// every role of the server in. DB.URL still leads to the server itself, as a listener needs it.
+	PoolerEnv = "TXWORK_TEST_POOLER"
+)
+
+// setupLimit is for each statement that this package runs itself.
+const setupLimit = 30 * time.Second
+
+// configured are the options of a test between those that the environment asks for: the mode may be overridden, and
+// the pooler has to see every setting.
+func configured(t testing.TB, options []Option) (steps []func(*pgxpool.Config)) {
+	t.Helper()
+	if mode := os.Getenv(ExecModeEnv); mode != "" {
+		steps = append(steps, inMode(t, mode))
+	}
+	steps = append(steps, collect(options).configurePool...)
+	if pooler := os.Getenv(PoolerEnv); pooler != "" {
+		steps = append(steps, throughPooler(t, pooler))
+	}
+	return steps
+}
+
+func inMode(t testing.TB, mode string) func(*pgxpool.Config) {
+	t.Helper()
+	parsed, err := pgx.ParseConfig("default_query_exec_mode=" + mode)
+	if err != nil {
+		t.Fatalf("test schema: %s: %v", ExecModeEnv, err)
+	}
+	return func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = parsed.DefaultQueryExecMode }
+}
+
+// throughPooler leads a pool to PgBouncer. That refuses settings in the startup message, the search_path among them,
+// and a SET would reach whatever session comes next: they become those of a role that the pool logs in as.
+func throughPooler(t testing.TB, address string) func(*pgxpool.Config) {
+	t.Helper()
+	pooler, err := pgx.ParseConfig("postgres://" + address + "/?sslmode=disable")
+	if err != nil {
+		t.Fatalf("test schema: %s: %v", PoolerEnv, err)
+	}
+	return func(c *pgxpool.Config) {
+		conn := c.ConnConfig
+		role := newRole(t, conn)
+		conn.User, conn.RuntimeParams = role, map[string]string{}
+		conn.Host, conn.Port, conn.Fallbacks, conn.TLSConfig = pooler.Host, pooler.Port, nil, nil
+	}
+}
+
+// newRole makes a role whose sessions are as those of conn: theirs are its settings, and what they make belongs to
+// conn's user, so that the role can be dropped while that is still there. Its name begins with that user's: tests look for
+// it where txwork notes who did something.
+func newRole(t testing.TB, conn *pgx.ConnConfig) string {
+	t.Helper()
+	owner, name := conn.Copy(), conn.User+"_"+strings.ToLower(rand.Text())
+	role := pgx.Identifier{name}.Sanitize()
+	statements := []string{
+		"CREATE ROLE " + role + " LOGIN SUPERUSER",
+		"ALTER ROLE " + role + " SET role = " + quote(owner.User),
+	}
+	for setting, value := range startupSettings(conn) {
+		statements = append(statements, "ALTER ROLE "+role+" SET "+setting+" = "+quote(value))
+	}
+	execute(t, owner, statements...)
+	t.Cleanup(func() { execute(t, owner, "DROP ROLE "+role) })
+	return name
+}
+
+// startupSettings are what a session of conn starts with: its parameters, and those within "options".
+func startupSettings(conn *pgx.ConnConfig) map[string]string {
+	settings := map[string]string{}
+	for name, value := range conn.RuntimeParams {
+		if name != "options" {
+			settings[name] = value
+		}
+	}
+	for option := range strings.FieldsSeq(conn.RuntimeParams["options"]) {
+		name, value, _ := strings.Cut(strings.TrimPrefix(option, "-c"), "=")
+		settings[name] = value
+	}
+	return settings
+}
+
+func quote(value string) string { return "'" + strings.ReplaceAll(value, "'", "''") + "'" }
+
+// execute runs statements on a connection of its own, without what the test made its pool's sessions start with.
+func execute(t testing.TB, config *pgx.ConnConfig, statements ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), setupLimit)
+	defer cancel()
+	config = config.Copy()
+	config.RuntimeParams = map[string]string{}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		t.Fatalf("test schema: connect: %v", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	for _, statement := range statements {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			t.Fatalf("test schema: %s: %v", statement, err)
+		}
+	}
+}
