@@ -14,9 +14,9 @@ import (
 
 // Timers sets timers that are due evenly within some time, and measures how late they fire by the database's clock.
 type Timers struct {
-	Due     int64
-	Within  time.Duration
-	Payload int // bytes
+	Due     int64         `json:"due"`
+	Within  time.Duration `json:"within_ns"`
+	Payload int           `json:"payload_bytes"` // bytes
 }
 
 // Name implements [Workload].
