@@ -65,11 +65,13 @@ func conditions(h results.Header) string {
 	return fmt.Sprintf(`Each peer through its own public API, in a process of its own, on the same PostgreSQL %s with the same settings
 (%s),
 on %d CPUs that server and client share. Every measurement has a fresh database, VACUUM ANALYZE and CHECKPOINT before it, %d-byte payloads and
-handlers that do nothing. Peers take turns, in the opposite order every other round. Done is what the database says is
-done. Bare SQL is no queue: it is the least that PostgreSQL has to do for the same guarantees. Medians; the spread is from the
-worst to the best run. txwork is commit %s.%s
+handlers that do nothing. Pools have %d connections unless the settings below say otherwise; txwork and bare SQL claim and settle
+on a few of their own besides. Peers take turns, in the opposite order every other round. Done is what the database says is
+done. Bare SQL is no queue: it is the least that PostgreSQL has to do to claim jobs under a lease and to settle them under an
+owner token. Write-ahead log is that after a checkpoint, whole pages included; CPU of a client is that of its process, start
+included. Medians; the spread is from the worst to the best run. txwork is commit %s.%s
 
-    %s`, h.Postgres, h.Settings, h.CPUs, h.Options.PayloadBytes, h.Commit, unusual(h.Options), command(h.Options))
+    %s`, h.Postgres, h.Settings, h.CPUs, h.Options.PayloadBytes, h.Options.Connections, h.Commit, unusual(h.Options), command(h.Options))
 }
 
 // unusual warns of sizes that are not those of published figures.

@@ -16,12 +16,20 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/localpg"
 )
 
 // benchProcess starts the bench as a process on a database of the test's own, where it runs worker processes.
 func benchProcess(t *testing.T, args ...string) (cmd *exec.Cmd, conn *pgx.Conn, finished func() result) {
 	t.Helper()
 	address, conn := newDatabase(t)
+	cmd, finished = benchOn(t, address, args...)
+	return cmd, conn, finished
+}
+
+func benchOn(t *testing.T, address string, args ...string) (cmd *exec.Cmd, finished func() result) {
+	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
 	cmd = exec.CommandContext(t.Context(), self, append([]string{"bench"}, args...)...)
@@ -29,7 +37,7 @@ func benchProcess(t *testing.T, args ...string) (cmd *exec.Cmd, conn *pgx.Conn, 
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	must(t, cmd.Start())
-	return cmd, conn, func() result {
+	return cmd, func() result {
 		_ = cmd.Wait() // the exit code tells
 		return result{t: t, code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
 	}
@@ -75,15 +83,20 @@ func inTheMiddle(t *testing.T) (bench *exec.Cmd, conn *pgx.Conn, pids []int, rel
 	t.Helper()
 	bench, conn, finished = benchProcess(t, "drain", "--jobs", "2000", "--processes", "2", "--json")
 	release = lockOneJob(t, conn)
+	someJobIsDone(t, conn)
+	if pids = workersOf(t, bench); len(pids) != 2 {
+		t.Fatalf("worker processes %v, want two", pids)
+	}
+	return bench, conn, pids, release, finished
+}
+
+func someJobIsDone(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
 	eventually(t, "a job is done", func() bool {
 		var done bool
 		query := fmt.Sprintf("SELECT EXISTS (SELECT FROM %s.jobs WHERE status = 2)", benchSchema(t, conn))
 		return conn.QueryRow(t.Context(), query).Scan(&done) == nil && done
 	})
-	if pids = workersOf(t, bench); len(pids) != 2 {
-		t.Fatalf("worker processes %v, want two", pids)
-	}
-	return bench, conn, pids, release, finished
 }
 
 // lockOneJob keeps a job from being claimed as soon as there is one.
@@ -139,6 +152,24 @@ func TestABenchWithWorkerProcessesIsInterrupted(t *testing.T) {
 		t.Errorf("got %+v, want what was measured so far", got)
 	}
 	nothingIsLeft(t, conn, pids)
+}
+
+func TestABenchWhoseServerDiesSaysSo(t *testing.T) {
+	t.Parallel()
+	server, err := localpg.Start(t.Context(), localpg.Options{})
+	must(t, err)
+	t.Cleanup(func() { must(t, server.Stop()) })
+	conn, err := pgx.Connect(t.Context(), server.URL())
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	_, finished := benchOn(t, server.URL(), "drain", "--jobs", "2000", "--json")
+	lockOneJob(t, conn)
+	someJobIsDone(t, conn)
+	must(t, server.Crash())
+	r := finished().exits(exitFailure).says("the database no longer answers", "is left behind")
+	if r.stdout != "" {
+		t.Errorf("standard output is %q, want nothing", r.stdout)
+	}
 }
 
 func nothingIsLeft(t *testing.T, conn *pgx.Conn, pids []int) {

@@ -84,10 +84,10 @@ func (c Steady) load(ctx context.Context, l *lab, s store, t *tally, starts *lat
 	crew := start(ctx, runners...)
 	produced, err = c.produce(ctx, pool, s, t.begun)
 	if err == nil {
-		crew.await(ctx, t, stallLimit)
+		err = l.await(ctx, crew, t, stallLimit)
 	}
 	took = time.Since(t.begun)
-	if haltErr := crew.halt(); haltErr != nil {
+	if haltErr := crew.halt(); err == nil {
 		err = haltErr
 	}
 	return produced, took, err

@@ -82,7 +82,7 @@ type member struct {
 	command *exec.Cmd
 	stdin   io.WriteCloser
 	said    *json.Decoder
-	stderr  bytes.Buffer
+	stderr  lastWords
 	tally   *tally
 	last    report
 	wait    func() error // for its end; it may be called again
@@ -137,5 +137,16 @@ func (m *member) fate(err error) error {
 	if ended := m.wait(); ended != nil {
 		err = ended
 	}
-	return fmt.Errorf("a worker process has ended: %w: %s", err, bytes.TrimSpace(m.stderr.Bytes()))
+	return fmt.Errorf("a worker process has ended: %w: %s", err, bytes.TrimSpace(m.stderr))
+}
+
+// lastWords keep the end of what is written.
+type lastWords []byte
+
+const lastWordsSize = 1 << 10
+
+func (w *lastWords) Write(text []byte) (int, error) {
+	*w = append(*w, text...)
+	*w = (*w)[max(0, len(*w)-lastWordsSize):]
+	return len(text), nil
 }

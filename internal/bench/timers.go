@@ -128,7 +128,10 @@ func (c Timers) fire(ctx context.Context, l *lab, set *timers.Timers, f *firings
 	defer l.watch("firing", c.Due, f.tally.count)()
 	f.tally.begun = time.Now().Add(f.first.Sub(f.clock.now()))
 	crew := start(ctx, w)
-	crew.await(ctx, f.tally, stallLimit+time.Until(f.tally.begun)+c.Within/time.Duration(c.Due))
+	err = l.await(ctx, crew, f.tally, stallLimit+time.Until(f.tally.begun)+c.Within/time.Duration(c.Due))
 	took = max(time.Since(f.tally.begun), 0)
-	return took, crew.halt()
+	if haltErr := crew.halt(); err == nil {
+		err = haltErr
+	}
+	return took, err
 }

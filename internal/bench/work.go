@@ -95,7 +95,9 @@ func (l *lab) complete(ctx context.Context, phase string, t *tally, runners []ru
 	t.begun = time.Now()
 	defer l.watch(phase, t.total, t.count)()
 	c := start(ctx, runners...)
-	c.await(ctx, t, stallLimit)
-	err := c.halt()
+	err := l.await(ctx, c, t, stallLimit)
+	if haltErr := c.halt(); err == nil {
+		err = haltErr
+	}
 	return time.Since(t.begun), err
 }
