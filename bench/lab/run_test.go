@@ -112,6 +112,11 @@ func TestWhatCannotBeMeasuredIsFoundBeforeAServerStarts(t *testing.T) {
 	if err := lab.Run(t.Context(), existing); !errors.Is(err, os.ErrExist) {
 		t.Errorf("error %v, want that the results are there", err)
 	}
+	nowhere := small(t)
+	nowhere.File = filepath.Join(filepath.Dir(nowhere.File), "no such directory", "results.json")
+	if err := lab.Run(t.Context(), nowhere); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "open") {
+		t.Errorf("error %v, want that the file cannot be made", err)
+	}
 	missing.Resume = true
 	if err := lab.Run(t.Context(), missing); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v, want that there is nothing to resume", err)

@@ -1,7 +1,9 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/txwork/txwork/bench/results"
@@ -39,7 +41,9 @@ func versionsOf(w results.Workload, runs []results.Run) string {
 		tables[i] = rows(run.Cells, w)
 	}
 	var b strings.Builder
-	for _, r := range union(tables) {
+	lines := union(tables)
+	slices.SortStableFunc(lines, func(a, b row) int { return cmp.Compare(a.processes, b.processes) })
+	for _, r := range lines {
 		fmt.Fprintf(&b, "| %s: %s |", titles[w], within(r))
 		for _, table := range tables {
 			fmt.Fprintf(&b, " %s |", cellOf(w, table, r))
