@@ -44,17 +44,18 @@ func parse(args []string) (f flags, err error) {
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	o := &f.Options
 	set.IntVar(&f.Rounds, "rounds", 5, "`times` that each cell is measured")
-	set.IntVar(&o.Jobs, "jobs", 200_000, "`jobs` of a drain and of a bulk enqueue")
-	set.IntVar(&o.LatencyJobs, "latency-jobs", 300, "`jobs` whose latency is measured in a round")
-	set.IntVar(&o.PayloadBytes, "payload", 30, "`bytes` of a job's payload")
-	set.IntVar(&o.Batch, "batch", 1000, "`jobs` of one transaction in bulk")
-	set.IntVar(&o.Connections, "connections", 8, "`connections` that write single jobs, and of each pool")
-	set.Float64Var(&o.Seconds, "seconds", 10, "`seconds` of writing single jobs")
+	d := results.DefaultOptions
+	set.IntVar(&o.Jobs, "jobs", d.Jobs, "`jobs` of a drain and of a bulk enqueue")
+	set.IntVar(&o.LatencyJobs, "latency-jobs", d.LatencyJobs, "`jobs` whose latency is measured in a round")
+	set.IntVar(&o.PayloadBytes, "payload", d.PayloadBytes, "`bytes` of a job's payload")
+	set.IntVar(&o.Batch, "batch", d.Batch, "`jobs` of one transaction in bulk")
+	set.IntVar(&o.Connections, "connections", d.Connections, "`connections` that write single jobs, and of each pool")
+	set.Float64Var(&o.Seconds, "seconds", d.Seconds, "`seconds` of writing single jobs")
 	set.StringVar(&f.Binaries, "postgres", "", "`directory` of PostgreSQL's binaries (default: those that are installed)")
-	set.StringVar(&f.File, "json", "peers.json", "`file` of results")
+	set.StringVar(&f.File, "json", "peers.json", "`file` of results; with --report-only several, separated by commas, the one to be reported in full first")
 	set.BoolVar(&f.Resume, "resume", false, "go on with what is missing in the file of results")
 	set.DurationVar(&f.CellLimit, "cell-limit", 15*time.Minute, "`time` after which a cell has failed")
-	set.BoolVar(&f.reportOnly, "report-only", false, "measure nothing: write the report of stored results")
+	set.BoolVar(&f.reportOnly, "report-only", false, "measure nothing: write the report of the results that are there")
 	set.StringVar(&f.docs, "docs", "docs", "`directory` that the report is written to; empty for none")
 	names := set.String("peers", "", "`names` of peers or name:profile, separated by commas (default: all that can be run here)")
 	workloads := set.String("workloads", "", "`names` of workloads, separated by commas (default: all)")
@@ -88,10 +89,26 @@ func (f flags) check(rest []string) error {
 			return fmt.Errorf("--%s is %d, it must be at least 1", name, n)
 		}
 	}
-	if o.Seconds <= 0 || o.PayloadBytes < 0 {
-		return errors.New("--seconds must be positive, and --payload not negative")
+	if !(o.Seconds > 0 && o.Seconds <= maxSeconds) || o.PayloadBytes < 0 || f.CellLimit <= 0 {
+		return fmt.Errorf("--seconds must be positive and at most %d, --cell-limit positive, and --payload not negative", maxSeconds)
 	}
-	return nil
+	return f.checkFiles()
+}
+
+// maxSeconds is an hour: more is a slip, and so is what is not a number.
+const maxSeconds = 3600
+
+// checkFiles finds before hours of measuring what would be found after them.
+func (f flags) checkFiles() error {
+	switch {
+	case f.File == "":
+		return errors.New("--json is empty, it must name a file")
+	case !f.reportOnly && strings.Contains(f.File, ","):
+		return errors.New("--json names several files, which only --report-only takes")
+	case f.docs == "":
+		return nil
+	}
+	return report.Check(filepath.Join(f.docs, page))
 }
 
 func run(ctx context.Context, args []string) error {
@@ -112,9 +129,16 @@ func run(ctx context.Context, args []string) error {
 const page = "performance.md"
 
 func (f flags) report() error {
-	header, cells, err := results.Read(f.File)
-	if err != nil || f.docs == "" {
-		return err
+	if f.docs == "" {
+		return nil
 	}
-	return report.Write(filepath.Join(f.docs, page), header, cells)
+	var runs []results.Run
+	for _, file := range list(f.File) {
+		run, err := results.ReadRun(file)
+		if err != nil {
+			return err
+		}
+		runs = append(runs, run)
+	}
+	return report.Write(filepath.Join(f.docs, page), runs)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	f, err := parse([]string{"--peers", "txwork,river:bench", "--workloads", "drain,latency", "--rounds", "2", "--resume"})
+	f, err := parse([]string{"--peers", "txwork,river:bench", "--workloads", "drain,latency", "--rounds", "2", "--resume", "--docs", "../docs"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,6 +27,12 @@ func TestParseRefusesWhatCannotBeRun(t *testing.T) {
 		"--rounds 0":        "--rounds is 0",
 		"--jobs 0":          "--jobs is 0",
 		"--seconds 0":       "--seconds must be positive",
+		"--seconds NaN":     "--seconds must be positive",
+		"--seconds Inf":     "--seconds must be positive",
+		"--cell-limit -1s":  "--cell-limit positive",
+		"--payload -1":      "--payload not negative",
+		"--json a,b":        "which only --report-only takes",
+		"--docs /nowhere":   "no report can be written to /nowhere/performance.md",
 		"drain":             `unknown argument "drain"`,
 	} {
 		if _, err := parse(strings.Fields(flags)); err == nil || !strings.Contains(err.Error(), want) {

@@ -38,7 +38,7 @@ func (l *Lab) measure(ctx context.Context, s step) (results.Cell, error) {
 func (l *Lab) config(s step, d *database, deleted bool) protocol.Config {
 	o := l.options
 	c := protocol.Config{
-		DatabaseURL: d.url, Profile: s.Profile, Deleted: deleted,
+		DatabaseURL: d.url, Profile: s.Profile, Deleted: deleted, Processes: s.Processes,
 		Jobs: o.Jobs, PayloadBytes: o.PayloadBytes, Batch: o.Batch, Connections: o.Connections, Seconds: o.Seconds,
 	}
 	if s.Workload == results.Latency {
@@ -64,8 +64,10 @@ func (m *measurement) run(ctx context.Context) error {
 		return m.enqueue(ctx, protocol.Single)
 	case results.Latency:
 		return m.latency(ctx)
+	case results.Processes:
+		return m.drain(ctx, m.shareWork)
 	default:
-		return m.drain(ctx)
+		return m.drain(ctx, m.workAlone)
 	}
 }
 
@@ -108,8 +110,8 @@ func (m *measurement) fill(ctx context.Context, phase protocol.Phase) (filled pr
 	return filled, costs(before, after, cpu, max(1, filled.Jobs)), m.database.expect(ctx, m.about.UnfinishedSQL, filled.Jobs)
 }
 
-// drain fills the queue and measures how it is emptied.
-func (m *measurement) drain(ctx context.Context) error {
+// drain fills the queue and measures how it is emptied by work.
+func (m *measurement) drain(ctx context.Context, work func(context.Context) (worked, error)) error {
 	_, fill, err := m.fill(ctx, protocol.Fill)
 	if err != nil {
 		return err
@@ -122,21 +124,34 @@ func (m *measurement) drain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := start(ctx, m.entrant.command, protocol.Work, m.config)
+	w, err := work(ctx)
 	if err != nil {
 		return err
 	}
-	seconds, workErr := m.awaitDone(ctx, p)
-	after, err := m.database.counters(ctx)
-	cpu, stopErr := p.stop()
-	for _, err := range []error{stopErr, workErr, err} {
-		if err != nil {
-			return err
-		}
-	}
-	m.took(m.config.Jobs, seconds)
-	m.cell.Costs = costs(before, after, cpu, m.config.Jobs)
+	m.took(m.config.Jobs, w.seconds)
+	m.cell.Costs = costs(before, w.after, w.cpu, m.config.Jobs)
 	return nil
+}
+
+// worked is what workers have taken.
+type worked struct {
+	seconds float64
+	after   counters
+	cpu     time.Duration
+}
+
+// workAlone has one process do everything.
+func (m *measurement) workAlone(ctx context.Context) (w worked, err error) {
+	p, err := start(ctx, m.entrant.command, protocol.Work, m.config)
+	if err != nil {
+		return w, err
+	}
+	seconds, workErr := m.awaitDone(ctx, p)
+	w.seconds = seconds
+	w.after, err = m.database.counters(ctx)
+	cpu, stopErr := p.stop()
+	w.cpu = cpu
+	return w, first(stopErr, workErr, err)
 }
 
 // awaitDone waits until everything is done in the database, and tells how long that took from the worker's start.

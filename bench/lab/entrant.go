@@ -24,7 +24,7 @@ type entrant struct {
 func (e entrant) mode(w results.Workload) (deleted, can bool) {
 	can = !slices.Contains(e.without, w)
 	switch w {
-	case results.Drain:
+	case results.Drain, results.Processes:
 		return false, can && e.retained.Retained
 	case results.DrainDeleted:
 		return true, can && e.retained.Deleted

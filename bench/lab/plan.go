@@ -11,17 +11,29 @@ import (
 func plan(workloads []results.Workload, entrants []entrant, rounds int) []step {
 	var steps []step
 	for _, w := range workloads {
-		var able []entrant
+		turns := turns(w, entrants)
+		for round := 1; round <= rounds; round++ {
+			for _, s := range turns {
+				s.Round = round
+				steps = append(steps, s)
+			}
+			slices.Reverse(turns)
+		}
+	}
+	return steps
+}
+
+// turns are the steps of a round. Those of one number of processes follow each other.
+func turns(w results.Workload, entrants []entrant) (steps []step) {
+	counts := []int{0}
+	if w == results.Processes {
+		counts = results.ProcessCounts
+	}
+	for _, processes := range counts {
 		for _, e := range entrants {
 			if _, can := e.mode(w); can {
-				able = append(able, e)
+				steps = append(steps, step{results.Key{Workload: w, Entrant: e.Entrant, Processes: processes}, e})
 			}
-		}
-		for round := 1; round <= rounds; round++ {
-			for _, e := range able {
-				steps = append(steps, step{results.Key{Workload: w, Entrant: e.Entrant, Round: round}, e})
-			}
-			slices.Reverse(able)
 		}
 	}
 	return steps

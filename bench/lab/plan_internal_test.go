@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -26,16 +27,20 @@ func order(steps []step, w results.Workload) string {
 			rounds = append(rounds, "")
 		}
 		rounds[s.Round-1] += s.Peer
+		if s.Processes > 0 {
+			rounds[s.Round-1] += fmt.Sprint(s.Processes)
+		}
 	}
 	return strings.Join(rounds, " ")
 }
 
 func TestRoundsRunInOppositeOrders(t *testing.T) {
 	entrants := []entrant{entrantOf("A", true, true), entrantOf("B", true, false), entrantOf("C", false, true)}
-	steps := plan([]results.Workload{results.Drain, results.DrainDeleted, results.Single}, entrants, 3)
+	steps := plan([]results.Workload{results.Drain, results.DrainDeleted, results.Processes, results.Single}, entrants, 3)
 	for workload, want := range map[results.Workload]string{
 		results.Drain:        "AB BA AB", // C cannot keep jobs
 		results.DrainDeleted: "AC CA AC", // B cannot delete them
+		results.Processes:    "A1B1A2B2A4B4A8B8 B8A8B4A4B2A2B1A1 A1B1A2B2A4B4A8B8",
 		results.Single:       "ABC CBA ABC",
 	} {
 		if got := order(steps, workload); got != want {

@@ -21,7 +21,7 @@ func (p Progress) begins(k results.Key, n, of int, left time.Duration) {
 	if left > 0 {
 		about = fmt.Sprintf(" (about %v left)", left.Round(time.Second))
 	}
-	fmt.Fprintf(p.Out, "%d/%d%s: %s, round %d, %s … ", n, of, about, k.Workload, k.Round, k.Entrant)
+	fmt.Fprintf(p.Out, "%d/%d%s: %s … ", n, of, about, k)
 }
 
 func (p Progress) ended(c results.Cell) {
@@ -42,9 +42,12 @@ type estimate struct {
 }
 
 type kind struct {
-	workload results.Workload
-	entrant  results.Entrant
+	workload  results.Workload
+	processes int
+	entrant   results.Entrant
 }
+
+func kindOf(k results.Key) kind { return kind{k.Workload, k.Processes, k.Entrant} }
 
 type total struct {
 	seconds float64
@@ -62,7 +65,7 @@ func newEstimate(done []results.Cell) *estimate {
 }
 
 func (e *estimate) add(c results.Cell) {
-	k := kind{c.Workload, c.Entrant}
+	k := kindOf(c.Key)
 	t := e.took[k]
 	e.took[k] = total{t.seconds + c.Took, t.cells + 1}
 	e.all = total{e.all.seconds + c.Took, e.all.cells + 1}
@@ -75,7 +78,7 @@ func (e *estimate) left(steps []step) time.Duration {
 	}
 	var seconds float64
 	for _, s := range steps {
-		if t, known := e.took[kind{s.Workload, s.Entrant}]; known {
+		if t, known := e.took[kindOf(s.Key)]; known {
 			seconds += t.mean()
 		} else {
 			seconds += e.all.mean()

@@ -31,14 +31,24 @@ type bounds struct {
 var peers = []peer{
 	goPeer("txwork", nil, nil),
 	goPeer("sql", nil, nil),
-	goPeer("river", nil, map[string]bounds{"defaults": {most: 10_000}}),
-	nodePeer("graphile-worker", map[string]bounds{"defaults": {most: 10_000}}),
-	nodePeer("pg-boss", map[string]bounds{"defaults": {most: 10, without: []results.Workload{results.DrainDeleted}}}), // one job in 2 s
+	goPeer("river", nil, map[string]bounds{"defaults": {most: 10_000, without: alone}}),
+	nodePeer("graphile-worker", map[string]bounds{"bench": {without: alone}, "defaults": {most: 10_000, without: alone}}),
+	nodePeer("pg-boss", map[string]bounds{
+		"bench":    {without: alone},
+		"defaults": {most: 10, without: []results.Workload{results.DrainDeleted, results.Processes}}, // one job in 2 s
+	}),
 	goPeer("pgq", hasExtension("pgq", "Debian's package postgresql-15-pgq3 has it"), map[string]bounds{
-		"bench":    {without: []results.Workload{results.Latency}}, // a tick decides, and so its period
-		"defaults": {without: []results.Workload{results.Latency}},
+		"bench":    {without: ticking},
+		"defaults": {without: ticking},
 	}),
 }
+
+// What some are not asked for. Peers on Node speak the protocol of one process; PgQ has one consumer at a time, and a
+// tick decides about its latency, and so the tick's period.
+var (
+	alone   = []results.Workload{results.Processes}
+	ticking = []results.Workload{results.Processes, results.Latency}
+)
 
 // goPeer is a main package below bench/peers.
 func goPeer(name string, available func(context.Context, *Lab) error, b map[string]bounds) peer {

@@ -58,14 +58,26 @@ func Run(ctx context.Context, r Request) (err error) {
 
 // check finds before anything is started what would be found after it.
 func (r Request) check() error {
-	_, err := os.Stat(r.File)
-	switch {
-	case r.Resume && err != nil:
+	if err := r.checkFile(); err != nil {
 		return err
-	case !r.Resume && err == nil:
-		return fmt.Errorf("%s: %w: go on with --resume, or remove it", r.File, os.ErrExist)
 	}
 	return checkNames(r.Peers)
+}
+
+// checkFile makes the file and removes it again, since nothing else tells whether it can be made.
+func (r Request) checkFile() error {
+	if r.Resume {
+		_, err := os.Stat(r.File)
+		return err
+	}
+	file, err := os.OpenFile(r.File, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	switch {
+	case errors.Is(err, os.ErrExist):
+		return fmt.Errorf("%s: %w: go on with --resume, or remove it", r.File, os.ErrExist)
+	case err != nil:
+		return err
+	}
+	return errors.Join(file.Close(), os.Remove(r.File))
 }
 
 func (l *Lab) file(ctx context.Context, r Request) (*results.File, []results.Cell, error) {

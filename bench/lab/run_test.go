@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,8 +40,9 @@ func TestEveryWorkloadOfTxworkAndBareSQL(t *testing.T) {
 	if err := lab.Run(t.Context(), r); err != nil {
 		t.Fatalf("%v\n%s", err, &log)
 	}
-	if !strings.Contains(log.String(), "9/9") {
-		t.Errorf("the second run measured more or less than the nine cells that were missing:\n%s", &log)
+	all := 2 * (len(results.Workloads) - 1 + len(results.ProcessCounts))
+	if missing := fmt.Sprintf("%[1]d/%[1]d", all-1); !strings.Contains(log.String(), missing) {
+		t.Errorf("the second run did not measure the %s cells that were missing:\n%s", missing, &log)
 	}
 	header, cells, err := results.Read(r.File)
 	if err != nil {
@@ -49,8 +51,8 @@ func TestEveryWorkloadOfTxworkAndBareSQL(t *testing.T) {
 	if !strings.Contains(header.Settings, "fsync = on") || !strings.Contains(header.Settings, "synchronous_commit = on") {
 		t.Errorf("the server's settings are %q", header.Settings)
 	}
-	if len(cells) != 2*len(results.Workloads) {
-		t.Errorf("%d cells, want one for each workload and peer", len(cells))
+	if len(cells) != all {
+		t.Errorf("%d cells, want one for each workload, number of processes and peer", len(cells))
 	}
 	for _, c := range cells {
 		checkCell(t, c)
@@ -59,7 +61,7 @@ func TestEveryWorkloadOfTxworkAndBareSQL(t *testing.T) {
 
 func checkCell(t *testing.T, c results.Cell) {
 	t.Helper()
-	want := map[results.Workload]int{results.Drain: 200, results.DrainDeleted: 200, results.Enqueue: 200, results.Latency: 5}
+	want := map[results.Workload]int{results.Drain: 200, results.DrainDeleted: 200, results.Processes: 200, results.Enqueue: 200, results.Latency: 5}
 	if n, exact := want[c.Workload]; exact && c.Jobs != n || c.Jobs == 0 {
 		t.Errorf("%s of %s counts %d jobs", c.Workload, c.Entrant, c.Jobs)
 	}
@@ -109,6 +111,11 @@ func TestWhatCannotBeMeasuredIsFoundBeforeAServerStarts(t *testing.T) {
 	}
 	if err := lab.Run(t.Context(), existing); !errors.Is(err, os.ErrExist) {
 		t.Errorf("error %v, want that the results are there", err)
+	}
+	nowhere := small(t)
+	nowhere.File = filepath.Join(filepath.Dir(nowhere.File), "no such directory", "results.json")
+	if err := lab.Run(t.Context(), nowhere); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "open") {
+		t.Errorf("error %v, want that the file cannot be made", err)
 	}
 	missing.Resume = true
 	if err := lab.Run(t.Context(), missing); !errors.Is(err, os.ErrNotExist) {

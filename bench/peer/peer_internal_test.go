@@ -117,6 +117,20 @@ func TestWorkSaysWhenAllAreHandledAndGoesOnUntilStandardInputEnds(t *testing.T) 
 	}
 }
 
+func TestWorkOfSeveralProcessesSaysHowFarItIs(t *testing.T) {
+	m := &memory{jobs: make(chan struct{}, 3)}
+	for range 3 {
+		m.jobs <- struct{}{}
+	}
+	events := phase(t, m, protocol.Work, protocol.Config{Jobs: 100, Processes: 2}, `"jobs":3`)
+	if first := events[1]; first.Kind != protocol.Progress || first.Jobs != 1 {
+		t.Errorf("the first job is told as %+v", first)
+	}
+	if last := events[len(events)-1]; last.Kind != protocol.Progress || last.Jobs != 3 {
+		t.Errorf("three jobs are told as %+v", last)
+	}
+}
+
 func TestLatencyMeasuresEachJob(t *testing.T) {
 	e := phase(t, newMemory(0), protocol.Latency, protocol.Config{Jobs: 3}, "")
 	if len(e) != 1 || e[0].Kind != protocol.Latencies || len(e[0].Millis) != 3 {

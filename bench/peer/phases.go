@@ -36,11 +36,44 @@ func (r *runner) work(ctx context.Context, s Session) error {
 		return err
 	}
 	var count atomic.Int64
+	if r.config.Processes > 0 {
+		return r.share(ctx, s, &count)
+	}
 	return s.Work(ctx, func() {
 		if count.Add(1) == int64(r.config.Jobs) {
 			_ = r.say(protocol.Event{Kind: protocol.Handled, Jobs: r.config.Jobs}) // nobody listens: stdin ends, too
 		}
 	})
+}
+
+// progressEvery is how often a process that shares the work tells how far it is.
+const progressEvery = 10 * time.Millisecond
+
+// share tells at once that the first job has begun, and then how many have.
+func (r *runner) share(ctx context.Context, s Session, count *atomic.Int64) error {
+	telling, stop := context.WithCancel(ctx)
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		r.tell(telling, count)
+	}()
+	err := s.Work(ctx, func() {
+		if count.Add(1) == 1 {
+			_ = r.say(protocol.Event{Kind: protocol.Progress, Jobs: 1}) // nobody listens: stdin ends, too
+		}
+	})
+	stop()
+	<-told
+	return err
+}
+
+func (r *runner) tell(ctx context.Context, count *atomic.Int64) {
+	for before := int64(0); sleep(ctx, progressEvery) == nil; {
+		if n := count.Load(); n != before {
+			before = n
+			_ = r.say(protocol.Event{Kind: protocol.Progress, Jobs: int(n)})
+		}
+	}
 }
 
 // startLimit is how long a job may wait for an idle worker.

@@ -33,6 +33,7 @@ type Config struct {
 	Connections  int     `json:"connections"`   // of single, and of the pools of the others
 	Seconds      float64 `json:"seconds"`       // of single
 	Concurrency  int     `json:"concurrency"`   // handlers at once; 0: the profile's
+	Processes    int     `json:"processes"`     // of work: that do Jobs together, of which this is one; 0 if it is alone
 }
 
 // ParseConfig reads the value of [ConfigEnv].

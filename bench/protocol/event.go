@@ -16,6 +16,7 @@ const (
 	Filled    Kind = "filled"    // of fill and single
 	Started   Kind = "started"   // of work: the worker begins
 	Handled   Kind = "handled"   // of work: the handler has run Jobs times
+	Progress  Kind = "progress"  // of work by several processes: the handler has run Jobs times so far
 	Latencies Kind = "latencies" // of latency
 )
 

@@ -11,7 +11,7 @@ import (
 )
 
 func TestConfigSurvivesTheEnvironment(t *testing.T) {
-	want := protocol.Config{DatabaseURL: "postgres://h/d?a=b", Profile: "bench", Deleted: true, Jobs: 7, PayloadBytes: 30, Batch: 5, Connections: 8, Seconds: 1.5, Concurrency: 3}
+	want := protocol.Config{DatabaseURL: "postgres://h/d?a=b", Profile: "bench", Deleted: true, Jobs: 7, PayloadBytes: 30, Batch: 5, Connections: 8, Seconds: 1.5, Concurrency: 3, Processes: 4}
 	name, value, _ := strings.Cut(want.Env(), "=")
 	if name != protocol.ConfigEnv {
 		t.Errorf("the variable is %s, want %s", name, protocol.ConfigEnv)

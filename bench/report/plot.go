@@ -33,6 +33,9 @@ const (
 
 // picture draws a workload's rows as bars with their spread, the best on top, as SVG.
 func picture(w results.Workload, rows []row) ([]byte, error) {
+	if w == results.Processes {
+		return processesPicture(rows)
+	}
 	rows = slices.Clone(rows)
 	slices.Reverse(rows) // the first bar is the lowest
 	p := plot.New()
@@ -42,9 +45,7 @@ func picture(w results.Workload, rows []row) ([]byte, error) {
 	if w == results.Latency {
 		p.X.Label.Text = "ms from insert to handler start, median of p50 and spread (lower is better)"
 	}
-	for _, style := range []*text.Style{&p.Title.TextStyle, &p.X.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label} {
-		style.Font.Variant = "Sans"
-	}
+	sans(p)
 	p.X.Min = 0
 	p.X.Tick.Marker = plot.TickerFunc(ticks)
 	if err := add(p, rows); err != nil {
@@ -52,6 +53,13 @@ func picture(w results.Workload, rows []row) ([]byte, error) {
 	}
 	p.X.Max *= 1.05 // room for the last whisker's cap
 	return render(p, plotFrame+barSpace*vg.Length(len(rows)))
+}
+
+// sans sets the font of everything, and of what else a plot has.
+func sans(p *plot.Plot, more ...*text.Style) {
+	for _, style := range append(more, &p.Title.TextStyle, &p.X.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label) {
+		style.Font.Variant = "Sans"
+	}
 }
 
 func add(p *plot.Plot, rows []row) error {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,6 +74,15 @@ func sample() (results.Header, []results.Cell) {
 	add(results.Drain, "sql", "bench", "bare SQL", false, 200_000, 120_000, 125_000, 130_000)
 	add(results.Drain, "river", "bench", "River", false, 200_000, 20_000, 15_000, 16_000)
 	add(results.Drain, "river", "defaults", "River", false, 10_000, 1000, 990, 995)
+	for i, n := range results.ProcessCounts {
+		at := func(v float64) []float64 { return []float64{v - 500, v, v + 500} }
+		start := len(cells)
+		add(results.Processes, "txwork", "defaults", "txwork", false, 200_000, at(100_000-float64(9_000*i))...)
+		add(results.Processes, "river", "bench", "River", false, 200_000, at(30_000+float64(16_000*i))...)
+		for j := range cells[start:] {
+			cells[start+j].Processes = n
+		}
+	}
 	add(results.Enqueue, "river", "bench", "River", false, 200_000, 120_000, 95_000, 110_000)
 	add(results.Enqueue, "txwork", "defaults", "txwork", false, 200_000, 100_000, 90_000, 80_000)
 	add(results.Enqueue, "deleting", "bench", "Deleting", true, 200_000, 50_000, 50_000, 50_000)
@@ -85,13 +95,52 @@ func sample() (results.Header, []results.Cell) {
 	return h, cells
 }
 
+// elsewhere is a smaller run on another server, on which not everybody took part.
+func elsewhere() results.Run {
+	h, cells := sample()
+	h.Postgres, h.Options.Jobs = "17.10", 1000
+	cells = slices.DeleteFunc(cells, func(c results.Cell) bool { return c.Profile == "defaults" && c.Peer != own })
+	for i := range cells {
+		cells[i].PerSecond *= 1.1
+	}
+	return results.Run{Header: h, Cells: cells}
+}
+
+func TestSizesThatAreNotTheUsualOnesAreSaid(t *testing.T) {
+	o := results.DefaultOptions
+	if got := unusual(o) + command(o); got != "make bench-peers" {
+		t.Errorf("of the usual sizes it says %q", got)
+	}
+	o.Jobs, o.Seconds = 1000, 0.5
+	if got, want := command(o), "make bench-peers FLAGS='--jobs 1000 --seconds 0.5'"; got != want || unusual(o) == "" {
+		t.Errorf("got %q and %q, want %q and a warning", got, unusual(o), want)
+	}
+}
+
+func TestTheReportSaysWhoFallsAndWhoIsAheadByProcesses(t *testing.T) {
+	_, cells := sample()
+	got := processesVerdict(results.Processes, rows(cells, results.Processes))
+	for _, want := range []string{
+		"txwork is at its best with 1 process; with 8 it does 73 % of that.",
+		"River, bench is at its best with 8 processes; with 1 it does 38 % of that.",
+		"**With 8 processes River, bench is ahead of txwork, 1.07 times.**",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("it says\n%s\nwant %q", got, want)
+		}
+	}
+	if strings.Contains(got, "With 4 processes River") {
+		t.Errorf("it has River ahead where it is not:\n%s", got)
+	}
+}
+
 func TestTheReportIsAsItWas(t *testing.T) {
 	h, cells := sample()
 	plots := map[results.Workload]string{}
 	for _, w := range results.Workloads {
 		plots[w] = string(w) + ".svg"
 	}
-	got := section(h, cells, plots)
+	got := section([]results.Run{{Header: h, Cells: cells}, elsewhere()}, plots)
 	golden := filepath.Join("testdata", "report.golden.md")
 	if *update {
 		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
@@ -142,7 +191,7 @@ func TestThePageKeepsTheRest(t *testing.T) {
 	h, cells := sample()
 	write(before + begin + "\nold\n" + end + after)
 	for range 2 { // again over its own
-		if err := Write(page, h, cells); err != nil {
+		if err := Write(page, []results.Run{{Header: h, Cells: cells}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -154,7 +203,7 @@ func TestThePageKeepsTheRest(t *testing.T) {
 	}
 	for _, without := range []string{"no markers", begin + " only", end + begin} {
 		write(without)
-		if err := Write(page, h, cells); err == nil || !strings.Contains(err.Error(), "lacks the line") {
+		if err := Write(page, []results.Run{{Header: h, Cells: cells}}); err == nil || !strings.Contains(err.Error(), "lacks the line") {
 			t.Errorf("with the page %q: error %v", without, err)
 		}
 	}

@@ -17,6 +17,7 @@ const (
 // A row is an entrant in one workload.
 type row struct {
 	results.Entrant
+	processes               int // of the workload Processes
 	name, version, settings string
 	deleted                 bool
 	jobs                    int
@@ -42,18 +43,20 @@ func rows(cells []results.Cell, w results.Workload) []row {
 	return rows
 }
 
-// groups are the cells of a workload by entrant.
+// groups are the cells of a workload by entrant, and number of processes.
 func groups(cells []results.Cell, w results.Workload) [][]results.Cell {
 	var groups [][]results.Cell
-	at := map[results.Entrant]int{}
+	at := map[results.Key]int{}
 	for _, c := range cells {
 		if c.Workload != w || c.Error != "" {
 			continue
 		}
-		i, found := at[c.Entrant]
+		all := c.Key
+		all.Round = 0
+		i, found := at[all]
 		if !found {
 			i = len(groups)
-			at[c.Entrant] = i
+			at[all] = i
 			groups = append(groups, nil)
 		}
 		groups[i] = append(groups[i], c)
@@ -64,7 +67,7 @@ func groups(cells []results.Cell, w results.Workload) [][]results.Cell {
 func newRow(cells []results.Cell) row {
 	first := cells[0]
 	r := row{
-		Entrant: first.Entrant, name: first.Name, version: first.Version, settings: first.Settings,
+		Entrant: first.Entrant, processes: first.Processes, name: first.Name, version: first.Version, settings: first.Settings,
 		deleted: first.Deleted, jobs: first.Jobs, runs: len(cells),
 	}
 	r.value = spreadOf(collect(cells, func(c results.Cell) float64 {

@@ -20,20 +20,33 @@ const (
 const plotDir = "performance"
 
 // Write puts the report between the markers of a page, which has them, and draws the plots beside it.
-func Write(page string, h results.Header, cells []results.Cell) error {
+// The first run is reported in full, those of other servers beside it.
+func Write(page string, runs []results.Run) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return err
 	}
-	plots, err := writePlots(filepath.Dir(page), cells)
+	plots, err := writePlots(filepath.Dir(page), runs[0].Cells)
 	if err != nil {
 		return err
 	}
-	written, err := insert(string(text), section(h, cells, plots))
+	written, err := insert(string(text), section(runs, plots))
 	if err != nil {
 		return fmt.Errorf("%s: %w", page, err)
 	}
 	return os.WriteFile(page, []byte(written), 0o644)
+}
+
+// Check tells whether there is a page that a report can be written into.
+func Check(page string) error {
+	text, err := os.ReadFile(page)
+	if err == nil {
+		_, err = insert(string(text), "")
+	}
+	if err != nil {
+		return fmt.Errorf("no report can be written to %s: %w", page, err)
+	}
+	return nil
 }
 
 // insert replaces what is between the markers.

@@ -64,6 +64,12 @@ func (f *File) write(v any) error {
 	return err
 }
 
+// ReadRun is Read for those who want both.
+func ReadRun(path string) (Run, error) {
+	h, cells, err := Read(path)
+	return Run{h, cells}, err
+}
+
 // Read reads a file: of several cells of one key the last, and none that an interruption cut off.
 func Read(path string) (h Header, cells []Cell, err error) {
 	file, err := os.Open(path)

@@ -1,6 +1,9 @@
 package results
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // A Workload is what is measured.
 type Workload string
@@ -10,12 +13,16 @@ const (
 	Drain        Workload = "drain"         // jobs that are there are done and kept
 	DrainDeleted Workload = "drain-deleted" // jobs that are there are done and deleted
 	Enqueue      Workload = "enqueue"       // jobs are written in bulk
+	Processes    Workload = "processes"     // drain by several worker processes on one queue
 	Single       Workload = "single"        // jobs are written one a transaction
 	Latency      Workload = "latency"       // from insert to handler start on an idle queue
 )
 
 // Workloads are all of them, in the order in which they are run and reported.
-var Workloads = []Workload{Drain, DrainDeleted, Enqueue, Single, Latency}
+var Workloads = []Workload{Drain, DrainDeleted, Processes, Enqueue, Single, Latency}
+
+// ProcessCounts are how many worker processes there are, in turn, in the workload [Processes].
+var ProcessCounts = []int{1, 2, 4, 8}
 
 // Known tells whether there is such a workload.
 func (w Workload) Known() bool { return slices.Contains(Workloads, w) }
@@ -39,6 +46,15 @@ type Options struct {
 	Seconds      float64 `json:"seconds"`       // of single
 }
 
+// DefaultOptions are the sizes of published figures.
+var DefaultOptions = Options{Jobs: 200_000, LatencyJobs: 300, PayloadBytes: 30, Batch: 1000, Connections: 8, Seconds: 10}
+
+// A Run is what one file holds.
+type Run struct {
+	Header
+	Cells []Cell
+}
+
 // An Entrant is a peer with one of its profiles.
 type Entrant struct {
 	Peer    string `json:"peer"`
@@ -48,11 +64,21 @@ type Entrant struct {
 // String is how flags name an entrant.
 func (e Entrant) String() string { return e.Peer + ":" + e.Profile }
 
+// String is how progress names a cell.
+func (k Key) String() string {
+	name := string(k.Workload)
+	if k.Processes > 0 {
+		name += fmt.Sprintf(" %d", k.Processes)
+	}
+	return fmt.Sprintf("%s, round %d, %s", name, k.Round, k.Entrant)
+}
+
 // A Key names a cell.
 type Key struct {
 	Workload Workload `json:"workload"`
 	Entrant
-	Round int `json:"round"` // from 1
+	Processes int `json:"processes,omitempty"` // of the workload Processes
+	Round     int `json:"round"`               // from 1
 }
 
 // A Cell is one measurement.

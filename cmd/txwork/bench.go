@@ -22,6 +22,7 @@ func newBenchCommand(a *app) *cobra.Command {
 		newBenchRetainedCommand(a),
 		newBenchCrowdCommand(a),
 		newBenchCronCommand(a),
+		newBenchWorkCommand(a),
 	)
 	cmd.Long = `Measure what this machine and server can do, to size a system. Handlers do nothing and options are the
 defaults, so figures are those of the queue itself. They move with the machine and from run to run: repeat them.
@@ -33,7 +34,7 @@ txwork_bench_<random>, which is dropped at the end, also on Ctrl-C. A process th
 What was done is counted in the database. Costs are differences of PostgreSQL's own counters: bytes of
 write-ahead log and commits are those of the whole server and database, so on one that others use they include
 theirs. CPU of the server is that of all processes of the private one. Producers and workers are in this process,
-which shares the cores with a server on the same machine.
+but for those of drain --processes; they share the cores with a server on the same machine.
 
 --json ends with one object on one line. Exit code 1 if something was lost or a timer fired early; 130 if
 interrupted, after what was measured until then.`
@@ -60,7 +61,7 @@ func newBenchWorkload(a *app, use, short, long string, define func(*cobra.Comman
 }
 
 func (a *app) runBench(cmd *cobra.Command, w bench.Workload, asJSON bool) error {
-	o := bench.Options{DatabaseURL: a.databaseURL, Logger: a.benchLogger()}
+	o := bench.Options{DatabaseURL: a.databaseURL, Logger: a.benchLogger(), Process: benchWorkers}
 	if o.DatabaseURL == "" {
 		o.DatabaseURL = a.getenv(databaseURLEnv)
 	}
@@ -109,6 +110,14 @@ func between[T int | int64 | float64](flag string, value, low, high T) error {
 		return nil
 	}
 	return usagef("--%s is %v, it must be between %v and %v", flag, value, low, high)
+}
+
+// atMost refuses flags that are too much together.
+func atMost[T int | float64](flags string, value, high T) error {
+	if value <= high {
+		return nil
+	}
+	return usagef("%s is %.0f, it must be at most %.0f", flags, float64(value), float64(high))
 }
 
 // lasting is between for durations.

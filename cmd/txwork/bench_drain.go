@@ -16,6 +16,9 @@ func newBenchDrainCommand(a *app) *cobra.Command {
 commit; by second and quarter it is handlers that have returned. With --hold-snapshot a hundred jobs follow one at a
 time while the snapshot is still held, and the percentiles are theirs, from insert to handler start.
 
+With --processes the workers are in processes of their own, as those of a system are; the figures are of all of them
+together. Compare the same number of jobs with 1, 2, 4 processes to see what another one brings.
+
 Jobs that are done are kept, which package jobs always does. --delete-on-ack therefore measures another table: one
 of package workqueue, with a topic and a payload, whose rows are deleted when they are done. It has fewer columns
 and indexes, no queues, priorities and limits, so compare it with other queues that delete, and not with jobs.`
@@ -26,7 +29,8 @@ and indexes, no queues, priorities and limits, so compare it with other queues t
 		flags.Int64Var(&w.Jobs, "jobs", 100_000, "how many jobs")
 		flags.BoolVar(&w.DeleteOnAck, "delete-on-ack", false, "rows of the core that are deleted when done, in the place of jobs")
 		flags.BoolVar(&w.HoldSnapshot, "hold-snapshot", false, "hold a transaction open meanwhile, as a long report does: vacuum can remove nothing")
-		flags.IntVar(&w.Workers, "workers", 1, "workers, all in this process")
+		flags.IntVar(&w.Processes, "processes", 0, "worker processes, each with --workers; 0: the workers are in this process")
+		flags.IntVar(&w.Workers, "workers", 1, "workers, of each process")
 		flags.IntVar(&w.Concurrency, "concurrency", workqueue.DefaultConcurrency, "handlers of each worker")
 		flags.Var(&fail, "fail", "share of jobs whose first attempt fails; they are done 100 ms later")
 		payloadFlag(cmd, &w.Payload)
@@ -35,7 +39,9 @@ and indexes, no queues, priorities and limits, so compare it with other queues t
 			return *w, workqueue.FirstError(
 				between("jobs", w.Jobs, 1, bench.MaxJobs),
 				between("payload", w.Payload, 0, bench.MaxPayload),
+				between("processes", w.Processes, 0, bench.MaxWorkers),
 				between("workers", w.Workers, 1, bench.MaxWorkers),
+				atMost("--processes times --workers", w.Processes*w.Workers, bench.MaxWorkers),
 				between("concurrency", w.Concurrency, 1, bench.MaxConcurrency),
 			)
 		}

@@ -25,6 +25,7 @@ what an application pays that enqueues one job in each of its transactions. Perc
 				between("batch", w.Batch, 1, workqueue.MaxBatch),
 				between("connections", w.Connections, 1, bench.MaxConnections),
 				between("payload", w.Payload, 0, bench.MaxPayload),
+				atMost("--batch times --payload", w.Batch*w.Payload, bench.MaxBatchBytes),
 			)
 		}
 	})
@@ -67,6 +68,7 @@ late: then it takes along what is overdue.`
 				between("workers", w.Workers, 1, bench.MaxWorkers),
 				between("connections", w.Connections, 1, bench.MaxConnections),
 				between("payload", w.Payload, 8, bench.MaxPayload),
+				atMost("--rate times --duration", w.Rate*w.Duration.Seconds(), bench.MaxJobs),
 			)
 		}
 	})

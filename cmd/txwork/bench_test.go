@@ -25,7 +25,7 @@ type benchResult struct {
 
 // What every result has, what those with latencies have, and what those with claims have.
 var (
-	benchAlways    = []string{"workload", "interrupted", "jobs", "lost", "seconds", "jobs_per_second", "wal_bytes_per_job", "client_cpu_us_per_job", "client_memory_bytes", "dead_tuples", "commits_per_job", "settings"}
+	benchAlways    = []string{"workload", "interrupted", "jobs", "lost", "seconds", "jobs_per_second", "wal_bytes_per_job", "client_cpu_us_per_job", "client_memory_bytes", "dead_tuples", "commits_per_job", "parameters", "settings"}
 	benchLatencies = []string{"p50_ms", "p95_ms", "p99_ms", "max_ms"}
 	benchClaims    = []string{"hot_share"}
 	benchSettings  = []string{"server_version", "fsync", "synchronous_commit", "private_server", "cores"}
@@ -120,30 +120,35 @@ func TestBenchForPeople(t *testing.T) {
 func TestBenchWrongUsage(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"drain --jobs 0":                    "--jobs is 0, it must be between 1 and",
-		"drain --payload -1":                "--payload is -1",
-		"drain --workers 65":                "--workers is 65, it must be between 1 and 64",
-		"drain --fail 110%":                 "want a share such as 10%",
-		"drain --fail many":                 "want a share such as 10%",
-		"drain --fail NaN":                  "want a share such as 10%",
-		"drain more":                        `unknown command "more"`,
-		"enqueue --batch 0":                 "--batch is 0",
-		"enqueue --connections 101":         "--connections is 101",
-		"latency --count 0":                 "--count is 0",
-		"steady --rate 0":                   "--rate is 0",
-		"steady --rate NaN":                 "--rate is NaN",
-		"steady --duration 1":               "duration",
-		"steady --duration 1ms":             "--duration is 1ms, it must be between 1s and 24h0m0s",
-		"timers --due 0":                    "--due is 0",
-		"timers --within 25h":               "--within is 25h0m0s",
-		"retained --done -1":                "--done is -1",
-		"crowd":                             `--kind is "", it must be one of paused unknown blocked rate`,
-		"crowd --kind loud":                 `--kind is "loud"`,
-		"crowd --kind rate --rows 0":        "--rows is 0",
-		"cron --schedules 0":                "--schedules is 0",
-		"drain --schema x":                  "leave out --schema",
-		"drian":                             "did you mean drain?",
-		"drain --database-url http://x:y:z": "the database URL is wrong",
+		"drain --processes -1":                 "--processes is -1",
+		"drain --processes 9 --workers 8":      "--processes times --workers is 72, it must be at most 64",
+		"enqueue --payload 1000000":            "--batch times --payload is 1000000000, it must be at most 67108864",
+		"steady --rate 1e6 --duration 24h":     "--rate times --duration is 86400000000",
+		"cron --schedules 9999 --duration 24h": "--schedules times --duration is 863913600",
+		"drain --jobs 0":                       "--jobs is 0, it must be between 1 and",
+		"drain --payload -1":                   "--payload is -1",
+		"drain --workers 65":                   "--workers is 65, it must be between 1 and 64",
+		"drain --fail 110%":                    "want a share such as 10%",
+		"drain --fail many":                    "want a share such as 10%",
+		"drain --fail NaN":                     "want a share such as 10%",
+		"drain more":                           `unknown command "more"`,
+		"enqueue --batch 0":                    "--batch is 0",
+		"enqueue --connections 101":            "--connections is 101",
+		"latency --count 0":                    "--count is 0",
+		"steady --rate 0":                      "--rate is 0",
+		"steady --rate NaN":                    "--rate is NaN",
+		"steady --duration 1":                  "duration",
+		"steady --duration 1ms":                "--duration is 1ms, it must be between 1s and 24h0m0s",
+		"timers --due 0":                       "--due is 0",
+		"timers --within 25h":                  "--within is 25h0m0s",
+		"retained --done -1":                   "--done is -1",
+		"crowd":                                `--kind is "", it must be one of paused unknown blocked rate`,
+		"crowd --kind loud":                    `--kind is "loud"`,
+		"crowd --kind rate --rows 0":           "--rows is 0",
+		"cron --schedules 0":                   "--schedules is 0",
+		"drain --schema x":                     "leave out --schema",
+		"drian":                                "did you mean drain?",
+		"drain --database-url http://x:y:z":    "the database URL is wrong",
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()

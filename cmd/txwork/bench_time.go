@@ -42,6 +42,7 @@ nominal time, by the database's clock. Lost is a second for which a schedule has
 			return *w, workqueue.FirstError(
 				between("schedules", w.Schedules, 1, bench.MaxSchedules),
 				lasting("duration", w.Duration, 3*time.Second),
+				atMost("--schedules times --duration", float64(w.Schedules)*w.Duration.Seconds(), bench.MaxJobs),
 				between("payload", w.Payload, 0, bench.MaxPayload),
 			)
 		}

@@ -9,8 +9,9 @@ import (
 type Costs struct {
 	WALBytes  float64  `json:"wal_bytes_per_job"`
 	ServerCPU *float64 `json:"server_cpu_us_per_job,omitempty"` // of all processes of a private server
-	ClientCPU float64  `json:"client_cpu_us_per_job"`
-	// ClientMemory is the most that this process, with its producers and workers, held meanwhile.
+	ClientCPU float64  `json:"client_cpu_us_per_job"`           // of this process and of its worker processes
+	// ClientMemory is the most that this process, with its producers and workers, held meanwhile; of worker processes,
+	// the sum of what each held at most.
 	ClientMemory uint64 `json:"client_memory_bytes"`
 	// HotShare is heap-only updates, which leave the indexes alone, by claim. All claims should be such updates, and
 	// no settle is; renewals of leases and what is noted about failed attempts can lift it a little above 1.
@@ -25,6 +26,11 @@ type measurement struct {
 	table  string
 	before counters
 	memory *memoryPeak
+
+	elsewhere struct { // what other processes of the bench have used meanwhile
+		cpu    time.Duration
+		memory uint64
+	}
 }
 
 // begin reads the counters. No pool of the lab may be open.
@@ -49,8 +55,8 @@ func (m *measurement) end(ctx context.Context, jobs, claims int64) (*Costs, erro
 	per := func(total float64) float64 { return total / float64(jobs) }
 	c := &Costs{
 		WALBytes:   per(after.wal - m.before.wal),
-		ClientCPU:  per(microseconds(after.clientCPU - m.before.clientCPU)),
-		DeadTuples: after.dead, ClientMemory: memory,
+		ClientCPU:  per(microseconds(after.clientCPU - m.before.clientCPU + m.elsewhere.cpu)),
+		DeadTuples: after.dead, ClientMemory: memory + m.elsewhere.memory,
 		Commits: per(float64(after.commits - m.before.commits)),
 	}
 	if after.hasServer && m.before.hasServer {

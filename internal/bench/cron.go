@@ -14,9 +14,9 @@ import (
 
 // Cron has schedules that are due every second, and measures how late their jobs start by the database's clock.
 type Cron struct {
-	Schedules int64
-	Duration  time.Duration
-	Payload   int // bytes
+	Schedules int64         `json:"schedules"`
+	Duration  time.Duration `json:"duration_ns"`
+	Payload   int           `json:"payload_bytes"` // bytes
 }
 
 // Name implements [Workload].

@@ -27,10 +27,10 @@ var CrowdKinds = []CrowdKind{CrowdPaused, CrowdUnknown, CrowdBlocked, CrowdRate}
 
 // Crowd compares draining jobs with draining them behind a crowd of older ones that cannot be claimed.
 type Crowd struct {
-	Kind    CrowdKind
-	Rows    int64
-	Jobs    int64 // that are drained on each side
-	Payload int   // bytes
+	Kind    CrowdKind `json:"kind"`
+	Rows    int64     `json:"rows"`
+	Jobs    int64     `json:"jobs"`          // that are drained on each side
+	Payload int       `json:"payload_bytes"` // bytes
 }
 
 // Name implements [Workload].

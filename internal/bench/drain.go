@@ -3,26 +3,31 @@ package bench
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
 // Drain fills the table, and then has workers empty it.
 type Drain struct {
-	Jobs         int64
-	Payload      int  // bytes
-	Workers      int  // all in this process
-	Concurrency  int  // handlers of a worker; 0: the default
-	DeleteOnAck  bool // rows of the core that are deleted when they are done, in the place of jobs
-	HoldSnapshot bool // a transaction elsewhere holds back vacuum meanwhile
-	Fail         float64
+	Jobs         int64   `json:"jobs"`
+	Payload      int     `json:"payload_bytes"` // bytes
+	Processes    int     `json:"processes"`     // of workers, each of which has Workers; 0: they are in this process
+	Workers      int     `json:"workers"`
+	Concurrency  int     `json:"concurrency"`   // handlers of a worker; 0: the default
+	DeleteOnAck  bool    `json:"delete_on_ack"` // rows of the core that are deleted when they are done, in the place of jobs
+	HoldSnapshot bool    `json:"hold_snapshot"` // a transaction elsewhere holds back vacuum meanwhile
+	Fail         float64 `json:"fail"`
 }
 
 // Name implements [Workload].
 func (Drain) Name() string { return "drain" }
 
 func (d Drain) run(ctx context.Context, l *lab) (*Result, error) {
-	s, err := d.store(ctx, l)
+	if err := d.prepare(ctx, l); err != nil {
+		return nil, err
+	}
+	s, err := d.open(l)
 	if err != nil {
 		return nil, err
 	}
@@ -57,19 +62,24 @@ func (d Drain) afterwards(ctx context.Context, l *lab, s store, r *Result) error
 	return nil
 }
 
-func (d Drain) store(ctx context.Context, l *lab) (store, error) {
+func (d Drain) prepare(ctx context.Context, l *lab) error {
 	if d.DeleteOnAck {
-		s, err := newDeletedStore(ctx, l)
-		if err == nil {
-			s.options.Concurrency = d.Concurrency
-		}
-		return s, err
+		return prepareDeleted(ctx, l)
 	}
-	s, err := newJobStore(ctx, l)
-	if err == nil {
-		s.options.Concurrency = d.Concurrency
+	return prepareJobs(ctx, l)
+}
+
+// open is for a table that is there.
+func (d Drain) open(l *lab) (store, error) {
+	if d.DeleteOnAck {
+		return openDeletedStore(l, d.Concurrency)
 	}
-	return s, err
+	s, err := openJobStore(l)
+	if err != nil {
+		return nil, err
+	}
+	s.options.Concurrency = d.Concurrency
+	return s, nil
 }
 
 func (d Drain) drain(ctx context.Context, l *lab, s store) (*Result, error) {
@@ -78,19 +88,12 @@ func (d Drain) drain(ctx context.Context, l *lab, s store) (*Result, error) {
 		return nil, err
 	}
 	t := newTally(d.Jobs)
-	f := &failing{share: d.Fail}
-	took, err := l.exhaust(ctx, "draining", s, d.Workers, t, func(_ int64, attempt int) error {
-		if err := f.attempt(attempt); err != nil {
-			return err
-		}
-		t.add()
-		return nil
-	})
+	took, attempts, err := d.empty(ctx, l, s, t, m)
 	if err != nil {
 		return nil, err
 	}
 	r := &Result{PerSecond: t.perSecond(), LastToFirstQuarter: t.lastToFirst()}
-	if r.Costs, err = m.end(ctx, t.count(), f.started.Load()); err != nil {
+	if r.Costs, err = m.end(ctx, t.count(), attempts); err != nil {
 		return nil, err
 	}
 	finish, cancel := aftermath(ctx)
@@ -100,6 +103,37 @@ func (d Drain) drain(ctx context.Context, l *lab, s store) (*Result, error) {
 	}
 	r.Lost = d.Jobs - r.Jobs
 	return r.took(took.Seconds()), nil
+}
+
+// empty has the workers do everything, here or in processes of their own.
+func (d Drain) empty(ctx context.Context, l *lab, s store, t *tally, m *measurement) (took time.Duration, attempts int64, err error) {
+	if d.Processes > 0 {
+		return d.emptyByTeam(ctx, l, t, m)
+	}
+	f := &failing{share: d.Fail}
+	took, err = l.exhaust(ctx, "draining", s, d.Workers, t, func(_ int64, attempt int) error {
+		if err := f.attempt(attempt); err != nil {
+			return err
+		}
+		t.add()
+		return nil
+	})
+	return took, f.started.Load(), err
+}
+
+func (d Drain) emptyByTeam(ctx context.Context, l *lab, t *tally, m *measurement) (took time.Duration, attempts int64, err error) {
+	team, err := l.form(ctx, d, t)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer team.dismiss()
+	runners := make([]runner, len(team))
+	for i, member := range team {
+		runners[i] = member
+	}
+	took, err = l.complete(ctx, "draining", t, runners)
+	attempts, m.elsewhere.cpu, m.elsewhere.memory = team.spent()
+	return took, attempts, err
 }
 
 // failing lets a share of the first attempts fail, evenly: every tenth for a tenth.

@@ -12,10 +12,10 @@ import (
 
 // Enqueue writes jobs that nobody works on.
 type Enqueue struct {
-	Jobs        int64
-	Payload     int // bytes
-	Batch       int // jobs of a transaction
-	Connections int
+	Jobs        int64 `json:"jobs"`
+	Payload     int   `json:"payload_bytes"` // bytes
+	Batch       int   `json:"batch"`         // jobs of a transaction
+	Connections int   `json:"connections"`
 }
 
 // Name implements [Workload].

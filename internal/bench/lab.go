@@ -27,8 +27,9 @@ type lab struct {
 	created bool // the schema
 }
 
-// serverSettings are those of a small server, so that figures do not show checkpoints of a toy.
-var serverSettings = map[string]string{"max_wal_size": "4GB", "shared_buffers": "512MB"}
+// serverSettings are those of a small server, so that figures do not show checkpoints of a toy. A worker and its
+// scheduler have up to ten connections of their own, and there may be MaxWorkers.
+var serverSettings = map[string]string{"max_wal_size": "4GB", "shared_buffers": "512MB", "max_connections": "1000"}
 
 // schemaPrefix begins the names of schemas that are dropped at the end.
 const schemaPrefix = "txwork_bench_"
@@ -62,7 +63,7 @@ func (l *lab) open(ctx context.Context) (err error) {
 		return fmt.Errorf("the database cannot be reached: %w", err)
 	}
 	if err := l.meter.exec(ctx, "CREATE SCHEMA "+l.schema); err != nil {
-		return fmt.Errorf("the bench makes a schema of its own, for which the role needs CREATE on the database: %w", err)
+		return fmt.Errorf("no schema can be made for the bench, which needs CREATE on the database: %w", err)
 	}
 	l.created = true
 	return nil

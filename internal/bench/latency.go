@@ -12,8 +12,8 @@ import (
 // Latency is from insert to handler start, one job at a time on an idle queue. The insert's own transaction and its
 // commit are part of it.
 type Latency struct {
-	Count   int64
-	Payload int // bytes
+	Count   int64 `json:"count"`
+	Payload int   `json:"payload_bytes"` // bytes
 }
 
 // Name implements [Workload].

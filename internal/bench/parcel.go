@@ -2,6 +2,8 @@ package bench
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
+	"sync"
 
 	"github.com/txwork/txwork/jobs"
 )
@@ -20,9 +22,18 @@ func (parcel) Kind() string { return "bench" }
 
 var _ jobs.Args = parcel{}
 
+// noise is what nothing compresses: PostgreSQL tries to where a value is large, and would log and store hardly anything
+// of one that repeats itself.
+var noise = sync.OnceValue(func() []byte {
+	b := make([]byte, MaxPayload)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // it cannot fail
+	return b
+})
+
 // MarshalBinary makes that the args as they are stored, without the JSON around them.
 func (p parcel) MarshalBinary() ([]byte, error) {
 	b := make([]byte, p.size)
+	copy(b, noise())
 	if p.size >= 8 {
 		binary.BigEndian.PutUint64(b, uint64(p.number))
 	}

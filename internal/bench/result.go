@@ -5,11 +5,12 @@ import "fmt"
 // A Result is what a workload measured. Its JSON names are stable. Fields that a workload does not measure are
 // absent.
 type Result struct {
-	Workload    string  `json:"workload"`
-	Interrupted bool    `json:"interrupted"`
-	Jobs        int64   `json:"jobs"` // done, or written where nothing is done with them; counted in the database
-	Lost        int64   `json:"lost"` // neither done nor to be done again
-	Seconds     float64 `json:"seconds"`
+	Workload    string   `json:"workload"`
+	Parameters  Workload `json:"parameters"` // what was asked for, defaults included; durations in nanoseconds
+	Interrupted bool     `json:"interrupted"`
+	Jobs        int64    `json:"jobs"` // done, or written where nothing is done with them; counted in the database
+	Lost        int64    `json:"lost"` // neither done nor to be done again
+	Seconds     float64  `json:"seconds"`
 
 	JobsPerSecond float64 `json:"jobs_per_second"`
 	// PerSecond is how many were done in each second. The last one is not a whole second.

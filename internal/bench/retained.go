@@ -10,9 +10,10 @@ import (
 // Retained compares draining a small table with draining one that keeps many jobs that are done, and many that are
 // due far in the future.
 type Retained struct {
-	Done, Future int64
-	Jobs         int64 // that are drained on each side
-	Payload      int   // bytes
+	Done    int64 `json:"done"`
+	Future  int64 `json:"future"`
+	Jobs    int64 `json:"jobs"` // that are drained on each side
+	Payload int   `json:"payload_bytes"`
 }
 
 // Name implements [Workload].

@@ -13,11 +13,11 @@ import (
 // Steady enqueues at a rate, whether or not the workers keep up. Latency is from the time at which a job was to be
 // enqueued to the start of its handler, so that whatever holds producers up is part of it.
 type Steady struct {
-	Rate        float64 // jobs a second
-	Duration    time.Duration
-	Payload     int // bytes, at least 8
-	Workers     int
-	Connections int // of producers
+	Rate        float64       `json:"rate"` // jobs a second
+	Duration    time.Duration `json:"duration_ns"`
+	Payload     int           `json:"payload_bytes"` // bytes, at least 8
+	Workers     int           `json:"workers"`
+	Connections int           `json:"connections"` // of producers
 }
 
 // Name implements [Workload].
@@ -84,10 +84,10 @@ func (c Steady) load(ctx context.Context, l *lab, s store, t *tally, starts *lat
 	crew := start(ctx, runners...)
 	produced, err = c.produce(ctx, pool, s, t.begun)
 	if err == nil {
-		crew.await(ctx, t, stallLimit)
+		err = l.await(ctx, crew, t, stallLimit)
 	}
 	took = time.Since(t.begun)
-	if haltErr := crew.halt(); haltErr != nil {
+	if haltErr := crew.halt(); err == nil {
 		err = haltErr
 	}
 	return produced, took, err

@@ -15,8 +15,19 @@ type deletedStore struct {
 	options workqueue.WorkerOptions
 }
 
-func newDeletedStore(ctx context.Context, l *lab) (*deletedStore, error) {
-	spec := workqueue.Spec{
+func prepareDeleted(ctx context.Context, l *lab) error {
+	up, down, err := workqueue.DDL(deletedSpec(l))
+	return l.prepare(ctx, up, down, err)
+}
+
+// openDeletedStore is for a table that is there.
+func openDeletedStore(l *lab, concurrency int) (*deletedStore, error) {
+	rows, err := workqueue.Open(deletedSpec(l), l.telemetry())
+	return &deletedStore{rows: rows, options: workqueue.WorkerOptions{Concurrency: concurrency}}, err
+}
+
+func deletedSpec(l *lab) workqueue.Spec {
+	return workqueue.Spec{
 		Schema: l.schema,
 		Table:  "deleted",
 		Columns: []workqueue.Column{
@@ -26,12 +37,6 @@ func newDeletedStore(ctx context.Context, l *lab) (*deletedStore, error) {
 		Retry:      benchRetry,
 		DeleteDone: true,
 	}
-	up, down, err := workqueue.DDL(spec)
-	if err := l.prepare(ctx, up, down, err); err != nil {
-		return nil, err
-	}
-	rows, err := workqueue.Open(spec, l.telemetry())
-	return &deletedStore{rows: rows}, err
 }
 
 // A deletedBody is the columns.

@@ -22,10 +22,19 @@ type jobStore struct {
 var benchRetry = workqueue.Retry{Growth: workqueue.Constant, Base: 100 * time.Millisecond}
 
 func newJobStore(ctx context.Context, l *lab) (*jobStore, error) {
-	up, down, err := jobs.DDL(l.schema)
-	if err := l.prepare(ctx, up, down, err); err != nil {
+	if err := prepareJobs(ctx, l); err != nil {
 		return nil, err
 	}
+	return openJobStore(l)
+}
+
+func prepareJobs(ctx context.Context, l *lab) error {
+	up, down, err := jobs.DDL(l.schema)
+	return l.prepare(ctx, up, down, err)
+}
+
+// openJobStore is for a table that is there.
+func openJobStore(l *lab) (*jobStore, error) {
 	client, err := jobs.Open(jobs.Options{Schema: l.schema, MaxArgs: MaxPayload, Retry: benchRetry, Telemetry: l.telemetry()})
 	return &jobStore{client: client}, err
 }

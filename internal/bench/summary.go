@@ -52,12 +52,12 @@ func (t *summary) costs(c *Costs) {
 		return
 	}
 	t.line("per job", "%.0f bytes of write-ahead log, %.3f commits", c.WALBytes, c.Commits)
-	cpu := fmt.Sprintf("%.1f µs of this process", c.ClientCPU)
+	cpu := fmt.Sprintf("%.1f µs of the client", c.ClientCPU)
 	if c.ServerCPU != nil {
 		cpu = fmt.Sprintf("%.1f µs of the server, ", *c.ServerCPU) + cpu
 	}
 	t.line("CPU per job", "%s", cpu)
-	t.line("memory", "%.0f MiB of this process at most", float64(c.ClientMemory)/(1<<20))
+	t.line("memory", "%.0f MiB of the client at most", float64(c.ClientMemory)/(1<<20))
 	if c.HotShare != nil {
 		t.line("heap-only", "%.3f updates a claim", *c.HotShare)
 	}

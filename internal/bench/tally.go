@@ -21,10 +21,18 @@ func newTally(total int64) *tally {
 	return &tally{total: total, all: make(chan struct{}), begun: time.Now()}
 }
 
-func (t *tally) add() {
+func (t *tally) add() { t.addMany(1) }
+
+func (t *tally) addMany(n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := time.Since(t.begun)
+	for range n {
+		t.addOne(at)
+	}
+}
+
+func (t *tally) addOne(at time.Duration) {
 	t.done++
 	t.series.add(at)
 	for q := range t.quarters {
@@ -49,12 +57,17 @@ func (t *tally) perSecond() []int64 {
 	return append(series(nil), t.series...)
 }
 
-// lastToFirst compares the speed of the last quarter with that of the first; 0 if that was not reached.
+// shortQuarter is how long a quarter has to take for its speed to say anything: the first one has the start in it, and
+// jobs are done a batch at a time.
+const shortQuarter = 100 * time.Millisecond
+
+// lastToFirst compares the speed of the last quarter with that of the first; 0 if that was not reached, or one of them
+// was too short.
 func (t *tally) lastToFirst() float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	first, last := t.quarters[0], t.quarters[3]-t.quarters[2]
-	if t.done < t.total || last <= 0 {
+	if t.done < t.total || min(first, last) < shortQuarter {
 		return 0
 	}
 	return first.Seconds() / last.Seconds()

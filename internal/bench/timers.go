@@ -14,9 +14,9 @@ import (
 
 // Timers sets timers that are due evenly within some time, and measures how late they fire by the database's clock.
 type Timers struct {
-	Due     int64
-	Within  time.Duration
-	Payload int // bytes
+	Due     int64         `json:"due"`
+	Within  time.Duration `json:"within_ns"`
+	Payload int           `json:"payload_bytes"` // bytes
 }
 
 // Name implements [Workload].
@@ -128,7 +128,10 @@ func (c Timers) fire(ctx context.Context, l *lab, set *timers.Timers, f *firings
 	defer l.watch("firing", c.Due, f.tally.count)()
 	f.tally.begun = time.Now().Add(f.first.Sub(f.clock.now()))
 	crew := start(ctx, w)
-	crew.await(ctx, f.tally, stallLimit+time.Until(f.tally.begun)+c.Within/time.Duration(c.Due))
+	err = l.await(ctx, crew, f.tally, stallLimit+time.Until(f.tally.begun)+c.Within/time.Duration(c.Due))
 	took = max(time.Since(f.tally.begun), 0)
-	return took, crew.halt()
+	if haltErr := crew.halt(); err == nil {
+		err = haltErr
+	}
+	return took, err
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -71,16 +72,32 @@ func (l *lab) exhaust(ctx context.Context, phase string, s store, workers int, t
 		return 0, err
 	}
 	defer pool.Close()
-	runners := make([]runner, workers)
+	runners, err := hire(s, pool, workers, handle)
+	if err != nil {
+		return 0, err
+	}
+	return l.complete(ctx, phase, t, runners)
+}
+
+// hire makes workers of a store.
+func hire(s store, pool *pgxpool.Pool, workers int, handle handle) (runners []runner, err error) {
+	runners = make([]runner, workers)
 	for i := range runners {
 		if runners[i], err = s.worker(pool, handle); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
+	return runners, nil
+}
+
+// complete lets runners work until the tally is full and all is settled, and tells how long that took.
+func (l *lab) complete(ctx context.Context, phase string, t *tally, runners []runner) (time.Duration, error) {
 	t.begun = time.Now()
 	defer l.watch(phase, t.total, t.count)()
 	c := start(ctx, runners...)
-	c.await(ctx, t, stallLimit)
-	err = c.halt()
+	err := l.await(ctx, c, t, stallLimit)
+	if haltErr := c.halt(); err == nil {
+		err = haltErr
+	}
 	return time.Since(t.begun), err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os/exec"
 )
 
 // A Workload is one thing to measure: [Drain], [Enqueue], [Latency], [Steady], [Timers], [Retained], [Crowd] or
@@ -20,6 +21,10 @@ type Workload interface {
 type Options struct {
 	// DatabaseURL is a server of the user's. Default: a private one, with fsync and synchronous_commit on.
 	DatabaseURL string
+
+	// Process makes the command that calls [RunWorkers] on its standard input and output, in a process group of its own,
+	// so that an interrupt from the terminal is not for it. Only a Drain with Processes needs it.
+	Process func() (*exec.Cmd, error)
 
 	// Logger is told what the library has to say meanwhile.
 	Logger *slog.Logger
@@ -51,6 +56,7 @@ func (l *lab) measure(ctx context.Context, w Workload) (*Result, error) {
 	if result == nil {
 		return nil, err
 	}
+	result.Parameters = w
 	result.Workload, result.Interrupted = w.Name(), ctx.Err() != nil
 	if result.Interrupted {
 		result.Lost = 0 // what was not done was not to be done

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/internal/bench"
+)
+
+// benchWork is the subcommand that the bench starts itself with.
+const benchWork = "work"
+
+func newBenchWorkCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:    benchWork,
+		Short:  "A worker process of a drain, which starts it",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return bench.RunWorkers(cmd.Context(), a.stdin, a.stdout, a.benchLogger())
+		},
+	}
+}
+
+// benchWorkers makes the command of a worker process.
+func benchWorkers() (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, "bench", benchWork)
+	ownGroup(cmd)
+	return cmd, nil
+}
