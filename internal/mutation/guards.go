@@ -100,7 +100,7 @@ func (s source) mutants(root string) (list []mutant, left []equivalent, err erro
 			left = append(left, e)
 			continue
 		}
-		list = append(list, mutant{Name: s.file + ": without " + words, file: s.file, offset: g.offset, old: g.text, new: g.new, suites: s.suites})
+		list = append(list, newMutant("without "+words, s.file, text, g.offset, g.text, g.new, s.suites))
 	}
 	if len(list)+len(left) == 0 {
 		return nil, nil, fmt.Errorf("%s: no guard found", s.file)
