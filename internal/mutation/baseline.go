@@ -13,13 +13,17 @@ type limits struct {
 }
 
 const (
-	leastLimit = 2 * time.Minute
-	slack      = 10
+	unknownLimit = 20 * time.Minute // before anything is known
+	leastLimit   = 2 * time.Minute
+	slack        = 10
 )
 
 func (l limits) of(s suite) time.Duration {
-	if l.fixed > 0 {
+	switch {
+	case l.fixed > 0:
 		return l.fixed
+	case l.took == nil:
+		return unknownLimit
 	}
 	return max(leastLimit, slack*l.took[s])
 }

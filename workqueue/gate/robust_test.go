@@ -166,3 +166,101 @@ func TestPlainSQLCannotWriteHalfAGate(t *testing.T) {
 	}
 	r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) VALUES (2, 'k', 0, 0)")
 }
+
+// What stands in nobody's way keeps nobody: the next row of the key need not wait for a sweep.
+func TestRowsThatEndedMakeNobodyWait(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*rig){
+		"a dead letter that is skipped": func(r *rig) {
+			r.insert(row(1, serial("k")))
+			token, ids := r.expect(1)
+			failed["fail"](r, token, ids)
+		},
+		"a cancelled row of a key that blocks": func(r *rig) {
+			ids := r.insert(row(1, &gate.Gate{Key: "k", OnFailure: gate.Block}))
+			_, err := r.queue.Cancel(r.Context(), ids, "not wanted")
+			r.ok(err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			end(r)
+			r.insert(row(2, serial("k")))
+			r.expect(2)
+		})
+	}
+}
+
+// A purge takes thousands of dead letters in one transaction, and an ack as many rows: those behind which nobody
+// waits must not fill the server's memory for locks.
+func TestKeysInWhichNobodyWaitsCostNoLocks(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before func(*rig)
+		settle func(*rig, *workqueue.Queue)
+	}{
+		"a row is alive behind the dead letter that is purged": {
+			func(r *rig) {
+				r.insert(row(1, serial("k")))
+				token, ids := r.expect(1)
+				failed["fail"](r, token, ids)
+				r.exec("UPDATE work SET failed_at = failed_at - interval '1 day'")
+				r.insert(row(2, serial("k")))
+			},
+			func(r *rig, q *workqueue.Queue) {
+				n, err := q.PurgeFailed(r.Context(), time.Hour, 10)
+				r.ok(err)
+				if n != 1 {
+					r.Errorf("%d rows are purged, want 1", n)
+				}
+			},
+		},
+		"who waited is cancelled": {
+			func(r *rig) {
+				ids := r.insert(row(1, serial("k")), row(2, serial("k")))
+				_, err := r.queue.Cancel(r.Context(), ids[1:], "not wanted")
+				r.ok(err)
+			},
+			func(r *rig, q *workqueue.Queue) {
+				token, ids := r.expect(1)
+				_, err := q.Ack(r.Context(), token, ids)
+				r.ok(err)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			c.before(r)
+			tx := r.begin()
+			c.settle(r, r.table.In(workqueue.Pgx(tx)))
+			var locks int
+			r.ok(tx.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()").Scan(&locks))
+			if locks != 0 {
+				t.Errorf("the transaction holds %d advisory locks", locks)
+			}
+		})
+	}
+}
+
+// A trigger of an application that fails a row in the moment in which a join releases it: the row never came to its
+// gate, and must not stand there as a dead letter that blocks the key.
+func TestARowThatEndsBeforeItsGateBlocksNobody(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.exec(`CREATE FUNCTION veto() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			UPDATE work SET status = 3, completed_at = now(), failed_at = now() WHERE id = NEW.id;
+			RETURN NULL;
+		END $$;
+		CREATE TRIGGER a_veto AFTER UPDATE OF waiting ON work
+		FOR EACH ROW WHEN (OLD.waiting AND NOT NEW.waiting AND NEW.gate_seq IS NULL) EXECUTE FUNCTION veto()`)
+	held := row(1, &gate.Gate{Key: "k", OnFailure: gate.Block})
+	held.Waiting = true
+	r.insert(held)
+	r.exec("UPDATE work SET waiting = false WHERE n = 1")
+	r.insert(row(2, serial("k")))
+	r.sweep()
+	r.expect(2)
+}
