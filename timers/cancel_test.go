@@ -132,3 +132,42 @@ func TestTheCoresCancelDropsWhatWasSetDuringTheFiring(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// A timer that has ended is not the business of a cancel: whoever holds its row, such as a purge, is not waited for.
+func TestCancelOfWhatHasEndedWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	f.set(timers.Timer{Key: "done", Topic: "t"})
+	id, token := f.firing()
+	if err := settles["ack"](f, id, token); err != nil {
+		t.Fatal(err)
+	}
+	f.inTx(func(tx workqueue.Tx) error {
+		_, err := workqueue.Exec(t.Context(), tx, "SELECT 1 FROM "+f.table+" WHERE key = 'done' FOR UPDATE")
+		f.inTx(func(tx workqueue.Tx) error {
+			if _, err := workqueue.Exec(t.Context(), tx, "SET LOCAL lock_timeout = '1s'"); err != nil {
+				return err
+			}
+			cancelled, err := f.timers.Cancel(t.Context(), tx, "done")
+			if len(cancelled) != 0 {
+				t.Errorf("cancelled %v", cancelled)
+			}
+			return err
+		})
+		return err
+	})
+}
+
+// A program that repeats its cancel for as long as the firing takes must not fill the table with versions of the row.
+func TestCancelOfAFiringAgainWritesNothing(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	f.set(timers.Timer{Key: "k", Topic: "t"})
+	f.firing()
+	f.cancel("k")
+	version := func() string { return ask[string](f, "SELECT xmin || ' ' || ctid FROM "+f.table) }
+	before := version()
+	if got := f.cancel("k"); len(got) != 0 || version() != before {
+		t.Errorf("cancelled %v; the row's version is %s, want %s", got, version(), before)
+	}
+}

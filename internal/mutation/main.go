@@ -4,7 +4,7 @@
 //
 //	go run ./internal/mutation                 # all mutants; exit 1 with survivors
 //	go run ./internal/mutation --list          # what there is, and what was left out and why
-//	go run ./internal/mutation --only claim    # those whose name contains the word
+//	go run ./internal/mutation --only claim    # those whose name contains the word; may be given several times
 //	go run ./internal/mutation --json          # one object a mutant on standard output
 //	go run ./internal/mutation --resume FILE   # keeps the results there, and goes on with what is missing
 //
@@ -24,6 +24,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -44,7 +45,7 @@ func main() {
 
 type options struct {
 	list, json bool
-	only       string
+	only       []string
 	resume     string
 	parallel   int
 	limit      time.Duration
@@ -54,7 +55,10 @@ func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("mutation", flag.ContinueOnError)
 	flags.BoolVar(&o.list, "list", false, "print the mutants and the equivalent ones, run nothing")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object a mutant")
-	flags.StringVar(&o.only, "only", "", "run the mutants whose name contains this")
+	flags.Func("only", "run the mutants whose name contains this (several are one or the other)", func(word string) error {
+		o.only = append(o.only, word)
+		return nil
+	})
 	flags.StringVar(&o.resume, "resume", "", "keep the results in this file; mutants that it knows to be killed are not tried again")
 	flags.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "mutants at once, each with a server of its own")
 	flags.DurationVar(&o.limit, "limit", 0, "time for one run of tests (default: ten times what it takes without a mutant, at least two minutes)")
@@ -83,7 +87,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (survivors
 	}
 	mutants = named(mutants, o.only)
 	if len(mutants) == 0 {
-		return 0, fmt.Errorf("no mutant has %q in its name", o.only)
+		return 0, fmt.Errorf("no mutant has one of %q in its name", o.only)
 	}
 	if o.list {
 		printList(out, mutants, left)
@@ -107,9 +111,10 @@ func try(ctx context.Context, root string, o options, mutants []mutant, progress
 	return results, time.Since(start), err
 }
 
-func named(mutants []mutant, word string) (chosen []mutant) {
+// named are the mutants with one of the words in their names, all where there is no word.
+func named(mutants []mutant, words []string) (chosen []mutant) {
 	for _, m := range mutants {
-		if strings.Contains(m.Name, word) {
+		if len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return strings.Contains(m.Name, w) }) {
 			chosen = append(chosen, m)
 		}
 	}
