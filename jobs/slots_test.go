@@ -160,7 +160,7 @@ func TestASweepOfSlotsWaitsForNobody(t *testing.T) {
 func (f *fixture) countWrites() (writes func() int) {
 	f.Helper()
 	f.exec(f.named(`CREATE TABLE writes (n int);
-		CREATE FUNCTION note_write() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO writes VALUES (1); RETURN NULL; END';
+		CREATE FUNCTION note_write() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS 'BEGIN INSERT INTO writes VALUES (1); RETURN NULL; END';
 		CREATE TRIGGER note_write AFTER UPDATE ON % FOR EACH ROW EXECUTE FUNCTION note_write()`))
 	return func() int { return ask[int](f, "SELECT count(*) FROM writes") }
 }

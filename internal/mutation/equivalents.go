@@ -41,4 +41,11 @@ var equivalents = []equivalent{
 	{"jobs/sql/schema/slot.sql", "OLD.slot (2)", nothing},
 	{"jobs/sql/schema/slot.sql", "OLD.status = 1 (2)", nothing + ": only a job in progress has a slot"},
 	{"jobs/sql/schema/slot_sweep.sql", "NOT r.waiting", checked},
+	{"workqueue/join/sql/schema/collect.sql", "NEW.joined", nothing},
+	{"workqueue/join/sql/schema/collect.sql", "NEW.joined (2)", nothing},
+	{"workqueue/join/sql/schema/collect.sql", "OLD.joined", nothing},
+	{"workqueue/join/sql/schema/end.sql", "c.state = 2",
+		"only where Done rows are deleted: there no other continuation can be Done, and t.status = 2 says the same"},
+	{"workqueue/join/sql/schema/sweep.sql", "j.status = 0",
+		"the function that the ids go to looks at the status itself"},
 }
