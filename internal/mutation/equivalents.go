@@ -48,4 +48,6 @@ var equivalents = []equivalent{
 		"only where Done rows are deleted: there no other continuation can be Done, and t.status = 2 says the same"},
 	{"workqueue/join/sql/schema/sweep.sql", "j.status = 0",
 		"the function that the ids go to looks at the status itself"},
+	{"reaper/sql/elect.sql", "NOT EXISTS (SELECT FROM taken)",
+		"the rows come in the order of the UNION ALL, and only the first is read"},
 }
