@@ -50,4 +50,8 @@ var equivalents = []equivalent{
 		"the function that the ids go to looks at the status itself"},
 	{"reaper/sql/elect.sql", "NOT EXISTS (SELECT FROM taken)",
 		"the rows come in the order of the UNION ALL, and only the first is read"},
+	{"timers/alarms/sql/find.sql", "a.idempotency_key <> ''",
+		"nobody looks for an empty key: it leads to the index, which holds no others"},
+	{"timers/alarms/sql/revoked.sql", "a.status = 'active'",
+		"stranded.sql has locked the alarm in this transaction and found it active"},
 }

@@ -264,3 +264,21 @@ func TestARowThatEndsBeforeItsGateBlocksNobody(t *testing.T) {
 	r.sweep()
 	r.expect(2)
 }
+
+// What stands in nobody's way has not been taken out of it: the caller would report a repair that was none.
+func TestSkippingTellsWhatWasInTheWay(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.insert(row(1, serial("skips")), row(2, &gate.Gate{Key: "blocks", OnFailure: gate.Block}))
+	token, ids := r.expect(1, 2)
+	failed["fail"](r, token, ids)
+	for _, want := range []int{1, 0} {
+		r.ok(pgx.BeginFunc(t.Context(), r.pool, func(tx pgx.Tx) error {
+			skipped, err := gate.SkipFailed(t.Context(), workqueue.Pgx(tx), r.table, ids...)
+			if len(skipped) != want {
+				t.Errorf("%d rows were skipped, want %d", len(skipped), want)
+			}
+			return err
+		}))
+	}
+}
