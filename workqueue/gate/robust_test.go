@@ -44,6 +44,12 @@ func TestKeysWithoutRoomCostASweepNoLocks(t *testing.T) {
 	token, ids := r.expect(1, 3)
 	_, err := r.queue.Fail(t.Context(), token, ids[:1], "no")
 	r.ok(err)
+	r.insert(row(5, serial("skips and blocks")))
+	token, skipped := r.expect(5)
+	failed["fail"](r, token, skipped)
+	r.insert(row(6, &gate.Gate{Key: "skips and blocks", OnFailure: gate.Block}), row(7, serial("skips and blocks")))
+	token, blocks := r.expect(6)
+	failed["fail"](r, token, blocks)
 
 	tx := r.begin()
 	_, err = r.table.In(workqueue.Pgx(tx)).Sweep(t.Context(), 100)
@@ -280,5 +286,41 @@ func TestSkippingTellsWhatWasInTheWay(t *testing.T) {
 			}
 			return err
 		}))
+	}
+}
+
+// A sweep repairs keys whatever has ended in them: only a dead letter that blocks the very row stands in its way.
+func TestSweepsPassWhatIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	blocks := func(n int) workqueue.NewRow { return row(n, &gate.Gate{Key: "k", OnFailure: gate.Block}) }
+	for name, before := range map[string]func(*rig){
+		"a row is done": func(r *rig) {
+			r.insert(blocks(1), blocks(2))
+			token, ids := r.expect(1)
+			done["ack"](r, token, ids)
+		},
+		"a row is cancelled": func(r *rig) {
+			ids := r.insert(blocks(1), blocks(2))
+			_, err := r.queue.Cancel(r.Context(), ids[:1], "not wanted")
+			r.ok(err)
+		},
+		"a dead letter stands behind it": func(r *rig) {
+			r.insert(row(2, serial("k")))
+			token, first := r.expect(2)
+			failed["fail"](r, token, first)
+			r.insert(blocks(3))
+			token, second := r.expect(3)
+			failed["fail"](r, token, second)
+			r.redrive(first...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			before(r)
+			r.exec("UPDATE work SET waiting = true WHERE n = 2") // as a settle leaves it that did not see it
+			r.sweep()
+			r.expect(2)
+		})
 	}
 }
