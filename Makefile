@@ -37,9 +37,10 @@ prove:
 model:
 	.ci/model
 
-# Each guard of the SQL and each fence of the Go code taken out in turn: every one has to be noticed.
+# Each guard of the SQL and each fence of the Go code taken out in turn: every one has to be noticed. Prints who noticed
+# what; fails with survivors. FLAGS are those of internal/mutation/main.go, such as "--resume FILE" or "--only jobs/".
 mutants:
-	go run ./internal/mutation
+	go run ./internal/mutation $(FLAGS)
 
 # Every fuzz target in turn, FUZZTIME each. What they find is kept under testdata/fuzz of the package. To make an
 # input smaller is bounded: where a database answers, the coverage differs from run to run, and it would take a minute.

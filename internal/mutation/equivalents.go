@@ -41,6 +41,8 @@ var equivalents = []equivalent{
 	{"jobs/sql/schema/slot.sql", "OLD.slot (2)", nothing},
 	{"jobs/sql/schema/slot.sql", "OLD.status = 1 (2)", nothing + ": only a job in progress has a slot"},
 	{"jobs/sql/schema/slot_sweep.sql", "NOT r.waiting", checked},
+	{"workqueue/join/sql/mark.sql", "t.joined IS NOT TRUE",
+		"only rows are marked that lock.sql has locked in this transaction and found without the mark"},
 	{"workqueue/join/sql/schema/collect.sql", "NEW.joined", nothing},
 	{"workqueue/join/sql/schema/collect.sql", "NEW.joined (2)", nothing},
 	{"workqueue/join/sql/schema/collect.sql", "OLD.joined", nothing},
