@@ -47,9 +47,10 @@ torture-long:
 model:
 	.ci/model
 
-# Each guard of the SQL and each fence of the Go code taken out in turn: every one has to be noticed.
+# Each guard of the SQL and each fence of the Go code taken out in turn: every one has to be noticed. Prints who noticed
+# what; fails with survivors. FLAGS are those of internal/mutation/main.go, such as "--resume FILE" or "--only jobs/".
 mutants:
-	go run ./internal/mutation
+	go run ./internal/mutation $(FLAGS)
 
 # Every fuzz target, FUZZTIME each and PARALLEL at once, and a table of what each came to. ONLY=FuzzCreate,schedule chooses.
 # What they find is kept under testdata/fuzz of the package.

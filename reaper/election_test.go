@@ -255,6 +255,53 @@ func TestElectionDoesNotWaitForALastBatch(t *testing.T) {
 	}
 }
 
+// The term of an election that is being decided is nobody's to wait for either.
+func TestElectionDoesNotWaitForAnElection(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	table := db.table(workqueue.Spec{Table: "work"})
+	db.lead(uuid.New(), 7, "-1 second")
+	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), "UPDATE leader SET term = 8, holder = gen_random_uuid(), expires_at = now() + interval '1 hour'"); err != nil {
+			return err
+		}
+		if report := db.runOnce(db.options(), table); report.Leader || report.Term != 7 {
+			t.Errorf("report %+v while another is elected, want nothing done", report)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// How long nobody has led is what people look at: the stop of a leader whose lease ended long ago does not change it.
+func TestStopDoesNotRenewALeaseThatHasEnded(t *testing.T) {
+	t.Parallel()
+	var begins atomic.Int64
+	var end func()
+	db := newDatabase(t, traced(func(sql string) {
+		if strings.HasPrefix(sql, "begin") && begins.Add(1) == 2 { // the first is the election
+			end()
+		}
+	}))
+	table := db.table(workqueue.Spec{Table: "work"})
+	other := newPool(t, db.URL)
+	end = func() {
+		if _, err := other.Exec(t.Context(), "UPDATE leader SET expires_at = now() - interval '1 hour'"); err != nil {
+			t.Error(err)
+		}
+	}
+	o := db.options()
+	o.Lease = 2 * time.Hour
+	if report := db.runOnce(o, table); !report.Leader {
+		t.Errorf("report %+v, want a round", report)
+	}
+	if l := db.leader(); l.ExpiresIn > -59*time.Minute {
+		t.Errorf("leadership %+v, want one that ended an hour ago", l)
+	}
+}
+
 // waiting tells whether a statement of this schema waits for a lock.
 func (db *database) waiting(like string) bool {
 	return db.int(`SELECT count(*) FROM pg_stat_activity

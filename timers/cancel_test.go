@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
@@ -129,6 +131,78 @@ func TestTheCoresCancelDropsWhatWasSetDuringTheFiring(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := f.get("k"); got.Status != workqueue.Failed || got.LastError != "cancelled: by an operator" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A timer that has ended is not the business of a cancel: whoever holds its row, such as a purge, is not waited for.
+func TestCancelOfWhatHasEndedWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	f.set(timers.Timer{Key: "done", Topic: "t"})
+	id, token := f.firing()
+	if err := settles["ack"](f, id, token); err != nil {
+		t.Fatal(err)
+	}
+	f.inTx(func(tx workqueue.Tx) error {
+		_, err := workqueue.Exec(t.Context(), tx, "SELECT 1 FROM "+f.table+" WHERE key = 'done' FOR UPDATE")
+		f.inTx(func(tx workqueue.Tx) error {
+			if _, err := workqueue.Exec(t.Context(), tx, "SET LOCAL lock_timeout = '1s'"); err != nil {
+				return err
+			}
+			cancelled, err := f.timers.Cancel(t.Context(), tx, "done")
+			if len(cancelled) != 0 {
+				t.Errorf("cancelled %v", cancelled)
+			}
+			return err
+		})
+		return err
+	})
+}
+
+// A program that repeats its cancel for as long as the firing takes must not fill the table with versions of the row.
+func TestCancelOfAFiringAgainWritesNothing(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	f.set(timers.Timer{Key: "k", Topic: "t"})
+	f.firing()
+	f.cancel("k")
+	version := func() string { return ask[string](f, "SELECT xmin || ' ' || ctid FROM "+f.table) }
+	before := version()
+	if got := f.cancel("k"); len(got) != 0 || version() != before {
+		t.Errorf("cancelled %v; the row's version is %s, want %s", got, version(), before)
+	}
+}
+
+// A cancel of a firing drops what was set before it, and nothing that is set later.
+func TestATimerThatIsSetTwiceAfterItsFiringWasCancelledFires(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	f.set(timers.Timer{Key: "k", Topic: "t"})
+	id, token := f.firing()
+	f.cancel("k")
+	f.set(timers.Timer{Key: "k", Topic: "t", FireAt: tomorrow})
+	f.set(timers.Timer{Key: "k", Topic: "t", FireAt: tomorrow.Add(time.Hour)})
+	if err := settles["abandon"](f, id, token); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.get("k"); got.Status != workqueue.Ready || !got.FireAt.Equal(tomorrow.Add(time.Hour)) {
+		t.Errorf("got %+v, want it to be Ready at what was set last", got)
+	}
+}
+
+// Somebody's own SQL that puts a firing back and marks it as cancelled would lose what was set during it: it is refused.
+func TestPlainSQLCannotLoseWhatWasSetDuringAFiring(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	f.set(timers.Timer{Key: "k", Topic: "t"})
+	f.firing()
+	f.set(timers.Timer{Key: "k", Topic: "t", FireAt: tomorrow})
+	_, err := f.Pool.Exec(t.Context(), "UPDATE "+f.table+" SET status = 0, attempts = 0, locked_until = NULL, cancelled_at = now()")
+	if refused := (*pgconn.PgError)(nil); !errors.As(err, &refused) || refused.Code != "23514" {
+		t.Errorf("got %v, want a violated check", err)
+	}
+	if got := f.get("k"); got.RearmAt == nil || !got.RearmAt.Equal(tomorrow) {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -41,6 +41,15 @@ func (o *originals) of(ctx context.Context, root, dir string) ([]byte, error) {
 	return b, err
 }
 
+// write puts the tests of a package without any change into a file.
+func (o *originals) write(ctx context.Context, root, dir, file string) error {
+	b, err := o.of(ctx, root, dir)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, b, 0o755)
+}
+
 // compile builds the tests of a package. A mutant that does not compile is a mistake in the list.
 func compile(ctx context.Context, root, dir, binary string, flags ...string) error {
 	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary}, flags...)
@@ -52,10 +61,15 @@ func compile(ctx context.Context, root, dir, binary string, flags ...string) err
 	return nil
 }
 
+// binary is where the tests of a package go.
+func (l *lab) binary(dir string) string {
+	return filepath.Join(l.dir, strings.ReplaceAll(dir, "/", "_")+".test")
+}
+
 // build makes the tests of a package with the change. An SQL file is embedded as it is: where the change does not
 // make it longer, it is changed in the binary, which spares the compiler.
 func (l *lab) build(ctx context.Context, m mutant, dir string) (string, error) {
-	binary := filepath.Join(l.dir, strings.ReplaceAll(dir, "/", "_")+".test")
+	binary := l.binary(dir)
 	if filepath.Ext(m.file) == ".sql" && len(m.new) <= len(m.old) {
 		done, err := l.patch(ctx, m, dir, binary)
 		if done || err != nil {

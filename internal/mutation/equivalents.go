@@ -6,6 +6,7 @@ const (
 	checked = "follows from the table's CHECK: it leads to the index"
 	either  = "the status is compared twice, before and after the lock, and either will do; an edit takes both"
 	null    = "a comparison with NULL is no more true: it leads to the index"
+	nothing = "the trigger finds nothing to do without it: it spares rows that have nothing to do with it the call"
 	claimed = "a row in progress was due when it was claimed, and the core never moves its due time: it bounds the scan"
 )
 
@@ -25,4 +26,34 @@ var equivalents = []equivalent{
 	{"workqueue/sql/purge_failed.sql", "r.failed_at IS NOT NULL", null},
 	{"workqueue/join/sql/schema/purge.sql", "j.completed_at IS NOT NULL", null},
 	{"inbox/sql/strip.sql", "r.completed_at IS NOT NULL", null},
+	{"workqueue/gate/sql/gate.up.sql", "t.gate_seq IS NULL",
+		"the trigger's WHEN has said so of the row in this statement, and nothing else sets gate_seq of a row that is there"},
+	{"workqueue/gate/sql/gate.up.sql", "t.status = 0 (2)",
+		"the trigger's WHEN has said so of the row in this statement; had another trigger ended it since: whether a row that ended waits decides nothing, and a redrive says it anew"},
+	{"workqueue/join/sql/add.sql", "j.status = 0",
+		"lock_join.sql has locked the join in this transaction and found it pending"},
+	{"timers/sql/table.sql", "OLD.status = 1",
+		"follows from timers_rearm_check: only a firing timer has a rearm_at"},
+	{"timers/sql/table.sql", "OLD.rearm_at IS NOT NULL (2)", nothing},
+	{"jobs/sql/schema/forget.sql", "OLD.trail OR OLD.attempts > 1 OR OLD.failed_at IS NOT NULL OR OLD.headers ->> 'txwork-redriven-at' IS NOT NULL", nothing},
+	{"jobs/sql/schema/slot.sql", "OLD.slot", nothing},
+	{"jobs/sql/schema/slot.sql", "OLD.status = 1", nothing + ": only a job in progress has a slot"},
+	{"jobs/sql/schema/slot.sql", "OLD.slot (2)", nothing},
+	{"jobs/sql/schema/slot.sql", "OLD.status = 1 (2)", nothing + ": only a job in progress has a slot"},
+	{"jobs/sql/schema/slot_sweep.sql", "NOT r.waiting", checked},
+	{"workqueue/join/sql/mark.sql", "t.joined IS NOT TRUE",
+		"only rows are marked that lock.sql has locked in this transaction and found without the mark"},
+	{"workqueue/join/sql/schema/collect.sql", "NEW.joined", nothing},
+	{"workqueue/join/sql/schema/collect.sql", "NEW.joined (2)", nothing},
+	{"workqueue/join/sql/schema/collect.sql", "OLD.joined", nothing},
+	{"workqueue/join/sql/schema/end.sql", "c.state = 2",
+		"only where Done rows are deleted: there no other continuation can be Done, and t.status = 2 says the same"},
+	{"workqueue/join/sql/schema/sweep.sql", "j.status = 0",
+		"the function that the ids go to looks at the status itself"},
+	{"reaper/sql/elect.sql", "NOT EXISTS (SELECT FROM taken)",
+		"the rows come in the order of the UNION ALL, and only the first is read"},
+	{"timers/alarms/sql/find.sql", "a.idempotency_key <> ''",
+		"nobody looks for an empty key: it leads to the index, which holds no others"},
+	{"timers/alarms/sql/revoked.sql", "a.status = 'active'",
+		"stranded.sql has locked the alarm in this transaction and found it active"},
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -65,24 +64,6 @@ func TestListFitsTheRepository(t *testing.T) {
 		}
 		if len(m.suites) == 0 {
 			t.Errorf("%s has no suite", m.Name)
-		}
-	}
-}
-
-func TestFirstFailureIsTheKiller(t *testing.T) {
-	t.Parallel()
-	for output, want := range map[string]string{
-		"ok": "",
-		"\x16=== RUN   TestA\n\x16=== RUN   TestA/b\n\x16--- FAIL: TestA/b (0.00s)\n\x16--- FAIL: TestA (0.00s)\n": "TestA/b",
-		"    --- FAIL: TestA/b (0.00s)\n":                         "TestA/b",
-		"\x16=== RUN   TestA\npanic: nil map\n":                   "TestA (panic: nil map)",
-		"\x16=== RUN   TestA\npanic: test timed out after 5m0s\n": timedOut,
-		"a log says --- FAIL: nothing\n":                          "",
-	} {
-		stopped := false
-		got := scan(strings.NewReader(output), func() { stopped = true })
-		if got != want || stopped != (want != "") {
-			t.Errorf("%q: got %q, stopped %v, want %q", output, got, stopped, want)
 		}
 	}
 }

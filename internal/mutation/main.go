@@ -1,11 +1,15 @@
 // Mutation shows that the tests notice when a guard is gone. It takes each guard out of the SQL and each fence out
-// of the Go code in turn, builds the tests with that one change (no file of the repository is touched) and runs what is most likely to notice first. A mutant that no test kills is a guard which the next
-// change may lose without a word.
+// of the Go code in turn, builds the tests with that one change (no file of the repository is touched) and runs what
+// is most likely to notice first. A mutant that no test kills is a guard which the next change may lose without a word.
 //
-//	go run ./internal/mutation               # all mutants; exit 1 with survivors
-//	go run ./internal/mutation --list        # what there is, and what was left out and why
-//	go run ./internal/mutation --only claim  # those whose name contains the word
-//	go run ./internal/mutation --json        # one object a mutant on standard output
+//	go run ./internal/mutation                 # all mutants; exit 1 with survivors
+//	go run ./internal/mutation --list          # what there is, and what was left out and why
+//	go run ./internal/mutation --only claim    # those whose name contains the word; may be given several times
+//	go run ./internal/mutation --json          # one object a mutant on standard output
+//	go run ./internal/mutation --resume FILE   # keeps the results there, and goes on with what is missing
+//
+// First every test that a mutant may meet is run without one: what fails then is no killer. A killer is repeated alone,
+// and one that passes then is told apart. A test that does not end has noticed, too, and is told apart as well.
 //
 // What counts as a guard of the SQL is found in the files themselves (see guards.go), so that a new one cannot be
 // forgotten; fences of the Go code and whatever no condition expresses stand in tables (edits_*.go).
@@ -13,13 +17,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -40,7 +45,8 @@ func main() {
 
 type options struct {
 	list, json bool
-	only       string
+	only       []string
+	resume     string
 	parallel   int
 	limit      time.Duration
 }
@@ -49,9 +55,13 @@ func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("mutation", flag.ContinueOnError)
 	flags.BoolVar(&o.list, "list", false, "print the mutants and the equivalent ones, run nothing")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object a mutant")
-	flags.StringVar(&o.only, "only", "", "run the mutants whose name contains this")
+	flags.Func("only", "run the mutants whose name contains this (several are one or the other)", func(word string) error {
+		o.only = append(o.only, word)
+		return nil
+	})
+	flags.StringVar(&o.resume, "resume", "", "keep the results in this file; mutants that it knows to be killed are not tried again")
 	flags.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "mutants at once, each with a server of its own")
-	flags.DurationVar(&o.limit, "limit", 5*time.Minute, "time for one suite")
+	flags.DurationVar(&o.limit, "limit", 0, "time for one run of tests (default: ten times what it takes without a mutant, at least two minutes)")
 	if err = flags.Parse(args); err == nil && flags.NArg() > 0 {
 		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
@@ -62,7 +72,7 @@ func parse(args []string) (o options, err error) {
 }
 
 // run does what the arguments say and returns how many mutants survived.
-func run(ctx context.Context, args []string, out, progress io.Writer) (int, error) {
+func run(ctx context.Context, args []string, out, progress io.Writer) (survivors int, err error) {
 	o, err := parse(args)
 	if err != nil {
 		return 0, err
@@ -77,25 +87,34 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (int, erro
 	}
 	mutants = named(mutants, o.only)
 	if len(mutants) == 0 {
-		return 0, fmt.Errorf("no mutant has %q in its name", o.only)
+		return 0, fmt.Errorf("no mutant has one of %q in its name", o.only)
 	}
 	if o.list {
 		printList(out, mutants, left)
 		return 0, nil
 	}
-	start := time.Now()
-	results, err := runAll(ctx, root, mutants, o, func(r result, done int) {
-		fmt.Fprintf(progress, "%3d/%d  %s\n", done, len(mutants), r)
-	})
+	results, took, err := try(ctx, root, o, mutants, progress)
 	if err != nil {
 		return 0, err
 	}
-	return report(out, results, len(left), time.Since(start), o.json)
+	return count(results).survived, report(out, results, len(left), took, o.json)
 }
 
-func named(mutants []mutant, word string) (chosen []mutant) {
+func try(ctx context.Context, root string, o options, mutants []mutant, progress io.Writer) (results []result, took time.Duration, err error) {
+	j, err := openJournal(o.resume)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, j.close()) }()
+	start := time.Now()
+	results, err = newCheck(root, o, mutants, j, progress).run(ctx)
+	return results, time.Since(start), err
+}
+
+// named are the mutants with one of the words in their names, all where there is no word.
+func named(mutants []mutant, words []string) (chosen []mutant) {
 	for _, m := range mutants {
-		if strings.Contains(m.Name, word) {
+		if len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return strings.Contains(m.Name, w) }) {
 			chosen = append(chosen, m)
 		}
 	}
@@ -110,27 +129,4 @@ func printList(out io.Writer, mutants []mutant, left []equivalent) {
 	for _, e := range left {
 		fmt.Fprintf(out, "%s: %s\n    %s\n", e.file, e.guard, e.reason)
 	}
-}
-
-// report prints who was killed by whom and returns how many survived.
-func report(out io.Writer, results []result, left int, took time.Duration, asJSON bool) (survivors int, err error) {
-	encoder := json.NewEncoder(out)
-	for _, r := range results {
-		if r.Killer == "" {
-			survivors++
-		}
-		if asJSON {
-			err = encoder.Encode(r)
-		} else {
-			_, err = fmt.Fprintln(out, r)
-		}
-		if err != nil {
-			return survivors, err
-		}
-	}
-	if !asJSON {
-		fmt.Fprintf(out, "%d mutants, %d killed, %d survived; %d equivalent ones left out; %v\n",
-			len(results), len(results)-survivors, survivors, left, took.Round(time.Second))
-	}
-	return survivors, nil
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,6 +20,16 @@ type mutant struct {
 	old    string
 	new    string
 	suites []suite // tried in order until one notices
+	print  string  // tells it from what had its name before the file changed
+}
+
+// newMutant is the change of a file's text at an offset.
+func newMutant(name, file string, text []byte, offset int, old, new string, suites []suite) mutant {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d %d %q ", offset, len(old), new)
+	h.Write(text)
+	return mutant{Name: file + ": " + name, file: file, offset: offset, old: old, new: new, suites: suites,
+		print: hex.EncodeToString(h.Sum(nil)[:8])}
 }
 
 // source is the file with the change.
@@ -40,6 +52,17 @@ type suite struct {
 	skip string // as with go test -skip
 }
 
+func (s suite) String() string {
+	words := s.dir
+	if s.run != "" {
+		words += " -run " + s.run
+	}
+	if s.skip != "" {
+		words += " -skip " + s.skip
+	}
+	return words
+}
+
 // An edit is a mutant that no rule finds: a text that stands in the file exactly once, and what takes its place.
 type edit struct {
 	name     string
@@ -56,7 +79,7 @@ func (e edit) mutant(root string) (mutant, error) {
 	if n := strings.Count(string(text), e.old); n != 1 {
 		return mutant{}, fmt.Errorf("%s: %q stands there %d times, want once", e.file, e.old, n)
 	}
-	return mutant{Name: e.file + ": " + e.name, file: e.file, offset: strings.Index(string(text), e.old), old: e.old, new: e.new, suites: e.suites}, nil
+	return newMutant(e.name, e.file, text, strings.Index(string(text), e.old), e.old, e.new, e.suites), nil
 }
 
 // collect finds every mutant of the repository, and the guards that are left out.

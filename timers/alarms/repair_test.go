@@ -1,6 +1,7 @@
 package alarms_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/uuid"
@@ -84,6 +85,54 @@ func TestRepairCancelsAnAlarmWhoseTimerWasCancelled(t *testing.T) {
 	f.due(a.ID)
 	f.repair()
 	if got := f.get(a.ID); got.Status != alarms.StatusCancelled || got.LastError != "cancelled: by an operator" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// Whose timer will fire needs no repair: its timer must not be set again, which would be another firing.
+func TestRepairLeavesAlarmsWhoseTimersWillFire(t *testing.T) {
+	t.Parallel()
+	f := newAlarms(t)
+	a := f.create(once())
+	f.due(a.ID)
+	before := f.timer(a.ID).Generation
+	if n := f.repair(); n != 0 || f.timer(a.ID).Generation != before {
+		t.Errorf("%d repaired, the timer's generation is %d, want %d", n, f.timer(a.ID).Generation, before)
+	}
+}
+
+// Until an alarm is due its owner may still change what an operator did to its timer.
+func TestRepairComesWhenAnAlarmIsDue(t *testing.T) {
+	t.Parallel()
+	f := newAlarms(t)
+	a := f.create(once())
+	if _, err := f.alarms.Timers().Table().On(f.Pool).Cancel(t.Context(), []uuid.UUID{f.timer(a.ID).ID}, "by an operator"); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.repair(); n != 0 || f.get(a.ID).Status != alarms.StatusActive {
+		t.Errorf("%d repaired, the alarm is %s", n, f.get(a.ID).Status)
+	}
+}
+
+// An alarm that somebody is cancelling or settling is passed over: the others must not wait for it.
+func TestRepairWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	f := newAlarms(t)
+	held, other := f.strand(once()), f.strand(once())
+	tx, err := f.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), "SELECT FROM "+f.table+" WHERE id = $1 FOR UPDATE", held.ID); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if n, err := f.dispatcher(newRecorder(nil), quick()).Repair(ctx); n != 1 || err != nil {
+		t.Errorf("%d repaired, error %v, want 1", n, err)
+	}
+	if got := f.get(other.ID); got.Status != alarms.StatusFailed {
 		t.Errorf("got %+v", got)
 	}
 }

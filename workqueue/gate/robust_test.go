@@ -44,6 +44,12 @@ func TestKeysWithoutRoomCostASweepNoLocks(t *testing.T) {
 	token, ids := r.expect(1, 3)
 	_, err := r.queue.Fail(t.Context(), token, ids[:1], "no")
 	r.ok(err)
+	r.insert(row(5, serial("skips and blocks")))
+	token, skipped := r.expect(5)
+	failed["fail"](r, token, skipped)
+	r.insert(row(6, &gate.Gate{Key: "skips and blocks", OnFailure: gate.Block}), row(7, serial("skips and blocks")))
+	token, blocks := r.expect(6)
+	failed["fail"](r, token, blocks)
 
 	tx := r.begin()
 	_, err = r.table.In(workqueue.Pgx(tx)).Sweep(t.Context(), 100)
@@ -165,4 +171,156 @@ func TestPlainSQLCannotWriteHalfAGate(t *testing.T) {
 		}
 	}
 	r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) VALUES (2, 'k', 0, 0)")
+}
+
+// What stands in nobody's way keeps nobody: the next row of the key need not wait for a sweep.
+func TestRowsThatEndedMakeNobodyWait(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*rig){
+		"a dead letter that is skipped": func(r *rig) {
+			r.insert(row(1, serial("k")))
+			token, ids := r.expect(1)
+			failed["fail"](r, token, ids)
+		},
+		"a cancelled row of a key that blocks": func(r *rig) {
+			ids := r.insert(row(1, &gate.Gate{Key: "k", OnFailure: gate.Block}))
+			_, err := r.queue.Cancel(r.Context(), ids, "not wanted")
+			r.ok(err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			end(r)
+			r.insert(row(2, serial("k")))
+			r.expect(2)
+		})
+	}
+}
+
+// A purge takes thousands of dead letters in one transaction, and an ack as many rows: those behind which nobody
+// waits must not fill the server's memory for locks.
+func TestKeysInWhichNobodyWaitsCostNoLocks(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before func(*rig)
+		settle func(*rig, *workqueue.Queue)
+	}{
+		"a row is alive behind the dead letter that is purged": {
+			func(r *rig) {
+				r.insert(row(1, serial("k")))
+				token, ids := r.expect(1)
+				failed["fail"](r, token, ids)
+				r.exec("UPDATE work SET failed_at = failed_at - interval '1 day'")
+				r.insert(row(2, serial("k")))
+			},
+			func(r *rig, q *workqueue.Queue) {
+				n, err := q.PurgeFailed(r.Context(), time.Hour, 10)
+				r.ok(err)
+				if n != 1 {
+					r.Errorf("%d rows are purged, want 1", n)
+				}
+			},
+		},
+		"who waited is cancelled": {
+			func(r *rig) {
+				ids := r.insert(row(1, serial("k")), row(2, serial("k")))
+				_, err := r.queue.Cancel(r.Context(), ids[1:], "not wanted")
+				r.ok(err)
+			},
+			func(r *rig, q *workqueue.Queue) {
+				token, ids := r.expect(1)
+				_, err := q.Ack(r.Context(), token, ids)
+				r.ok(err)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			c.before(r)
+			tx := r.begin()
+			c.settle(r, r.table.In(workqueue.Pgx(tx)))
+			var locks int
+			r.ok(tx.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()").Scan(&locks))
+			if locks != 0 {
+				t.Errorf("the transaction holds %d advisory locks", locks)
+			}
+		})
+	}
+}
+
+// A trigger of an application that fails a row in the moment in which a join releases it: the row never came to its
+// gate, and must not stand there as a dead letter that blocks the key.
+func TestARowThatEndsBeforeItsGateBlocksNobody(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.exec(`CREATE FUNCTION veto() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			UPDATE work SET status = 3, completed_at = now(), failed_at = now() WHERE id = NEW.id;
+			RETURN NULL;
+		END $$;
+		CREATE TRIGGER a_veto AFTER UPDATE OF waiting ON work
+		FOR EACH ROW WHEN (OLD.waiting AND NOT NEW.waiting AND NEW.gate_seq IS NULL) EXECUTE FUNCTION veto()`)
+	held := row(1, &gate.Gate{Key: "k", OnFailure: gate.Block})
+	held.Waiting = true
+	r.insert(held)
+	r.exec("UPDATE work SET waiting = false WHERE n = 1")
+	r.insert(row(2, serial("k")))
+	r.sweep()
+	r.expect(2)
+}
+
+// What stands in nobody's way has not been taken out of it: the caller would report a repair that was none.
+func TestSkippingTellsWhatWasInTheWay(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.insert(row(1, serial("skips")), row(2, &gate.Gate{Key: "blocks", OnFailure: gate.Block}))
+	token, ids := r.expect(1, 2)
+	failed["fail"](r, token, ids)
+	for _, want := range []int{1, 0} {
+		r.ok(pgx.BeginFunc(t.Context(), r.pool, func(tx pgx.Tx) error {
+			skipped, err := gate.SkipFailed(t.Context(), workqueue.Pgx(tx), r.table, ids...)
+			if len(skipped) != want {
+				t.Errorf("%d rows were skipped, want %d", len(skipped), want)
+			}
+			return err
+		}))
+	}
+}
+
+// A sweep repairs keys whatever has ended in them: only a dead letter that blocks the very row stands in its way.
+func TestSweepsPassWhatIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	blocks := func(n int) workqueue.NewRow { return row(n, &gate.Gate{Key: "k", OnFailure: gate.Block}) }
+	for name, before := range map[string]func(*rig){
+		"a row is done": func(r *rig) {
+			r.insert(blocks(1), blocks(2))
+			token, ids := r.expect(1)
+			done["ack"](r, token, ids)
+		},
+		"a row is cancelled": func(r *rig) {
+			ids := r.insert(blocks(1), blocks(2))
+			_, err := r.queue.Cancel(r.Context(), ids[:1], "not wanted")
+			r.ok(err)
+		},
+		"a dead letter stands behind it": func(r *rig) {
+			r.insert(row(2, serial("k")))
+			token, first := r.expect(2)
+			failed["fail"](r, token, first)
+			r.insert(blocks(3))
+			token, second := r.expect(3)
+			failed["fail"](r, token, second)
+			r.redrive(first...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			before(r)
+			r.exec("UPDATE work SET waiting = true WHERE n = 2") // as a settle leaves it that did not see it
+			r.sweep()
+			r.expect(2)
+		})
+	}
 }

@@ -131,3 +131,17 @@ func TestAChangeDuringTheDecision(t *testing.T) {
 	f.missed("s", 3*time.Hour+time.Minute)
 	f.until("it fires by what was put", func() bool { return ask[int](f, "SELECT count(*) FROM runs WHERE template = 'new'") == 1 })
 }
+
+// A deployment that pauses what is to rest, each time it runs, leaves the row of a schedule that rests as it is.
+func TestPausingAPausedScheduleWritesNothing(t *testing.T) {
+	t.Parallel()
+	f := newPlan(t)
+	f.put(hourly(schedule.Rule{}))
+	pause := func() (version string) {
+		f.do(func(tx workqueue.Tx) error { return f.plan.Pause(t.Context(), tx, "s") })
+		return ask[string](f, "SELECT ctid::text FROM "+f.table)
+	}
+	if first, second := pause(), pause(); first != second {
+		t.Errorf("the row's version is %s, want %s", second, first)
+	}
+}

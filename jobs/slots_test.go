@@ -1,0 +1,205 @@
+package jobs_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// sweepAtOnce sweeps and fails if that waits for a lock.
+func (f *fixture) sweepAtOnce() {
+	f.Helper()
+	f.inTx(func(tx workqueue.Tx) error {
+		if _, err := workqueue.Exec(f.Context(), tx, "SET LOCAL lock_timeout = '1s'"); err != nil {
+			return err
+		}
+		_, err := f.client.Table().In(tx).Sweep(f.Context(), 1000)
+		return err
+	})
+}
+
+// named puts the table's name where a percent sign stands.
+func (f *fixture) named(statement string) string { return strings.ReplaceAll(statement, "%", f.table) }
+
+// hold runs work while another transaction has what the statement locks.
+func (f *fixture) hold(statement string, work func()) {
+	f.Helper()
+	f.inTx(func(tx workqueue.Tx) error {
+		_, err := workqueue.Exec(f.Context(), tx, statement)
+		work()
+		return err
+	})
+}
+
+// age makes the slots older than any statement that might not see their jobs.
+func (f *fixture) age() {
+	f.Helper()
+	f.exec("UPDATE " + f.table + "_slot SET taken_at = now() - interval '1 minute'")
+}
+
+// A cancel of a running job is a wish: until its handler has returned the job runs, and counts.
+func TestACancelledJobKeepsItsSlotUntilItEnds(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	f.limit("default", jobs.Limits{MaxRunning: 1})
+	id := f.enqueue(mail{}).ID
+	f.enqueue(mail{})
+	token := f.claimAdmitted(1)
+	f.inTx(func(tx workqueue.Tx) error {
+		cancelled, err := f.client.Table().In(tx).Cancel(f.Context(), []uuid.UUID{id}, "not wanted")
+		equal(t, "cancelled", len(cancelled), 1)
+		return err
+	})
+	equal(t, "slots while it runs", f.slots(), 1)
+	admitted, _ := f.admit()
+	equal(t, "admitted beside it", admitted, 0)
+	_, err := f.client.Table().On(f.Pool).Retry(f.Context(), token, []uuid.UUID{id}, "context cancelled")
+	f.ok(err)
+	equal(t, "slots", f.slots(), 0)
+}
+
+// A queue without a limit of running jobs has no slots: nobody would count them.
+func TestASweepGivesSlotsWhereThereIsALimitOnly(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	f.limit("default", jobs.Limits{Rate: 1, Burst: 10})
+	f.enqueue(mail{})
+	f.claimAdmitted(1)
+	f.sweep()
+	equal(t, "slots", f.slots(), 0)
+}
+
+// Jobs that wait to be claimed take no room, and a sweep that is bounded goes on where the one before ended.
+func TestASweepCountsWhatRunsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	for range 3 {
+		f.enqueue(mail{})
+	}
+	f.claimAdmitted(3)
+	f.enqueue(mail{}) // Ready
+	f.limit("default", jobs.Limits{MaxRunning: 10})
+	for _, want := range []int{2, 3, 3} {
+		f.exec("SELECT " + f.table + "_slot_sweep(2)")
+		equal(t, "slots", f.slots(), want)
+	}
+}
+
+// A slot is as old as its job has been running: only what has no such job is given back.
+func TestALongJobKeepsItsSlot(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	f.limit("default", jobs.Limits{MaxRunning: 1})
+	f.enqueue(mail{})
+	f.claimAdmitted(1)
+	f.age()
+	f.sweep()
+	equal(t, "slots", f.slots(), 1)
+}
+
+// Somebody has changed the job past the triggers, and no settle will give its slot back.
+func TestASweepGivesBackWhatNoSettleWill(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"the job is Ready":                 "status = 0, locked_until = NULL",
+		"the job has lost the slot's mark": "slot = NULL",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t)
+			f.limit("default", jobs.Limits{MaxRunning: 1})
+			f.enqueue(mail{})
+			f.claimAdmitted(1)
+			f.exec("UPDATE " + f.table + "_queue SET adopt = false")
+			f.exec("ALTER TABLE " + f.table + " DISABLE TRIGGER USER")
+			f.exec("UPDATE " + f.table + " SET " + change)
+			f.exec("ALTER TABLE " + f.table + " ENABLE TRIGGER USER")
+			f.age()
+			f.sweep()
+			equal(t, "slots", f.slots(), 0)
+		})
+	}
+}
+
+// A sweep that waited for a transaction of an application would leave every other queue alone for as long.
+func TestASweepOfSlotsWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before func(*fixture)
+		held   string
+	}{
+		"an application changes the rule": {func(*fixture) {}, "SELECT FROM %_queue FOR UPDATE"},
+		"a running job is being settled": {func(f *fixture) {
+			f.exec("DELETE FROM " + f.table + "_slot") // it is still to be counted
+		}, "SELECT FROM % FOR UPDATE"},
+		"a slot is being given back": {func(f *fixture) {
+			f.exec("UPDATE " + f.table + "_queue SET adopt = false")
+			f.exec("UPDATE " + f.table + " SET slot = NULL")
+			f.age()
+		}, "SELECT FROM %_slot FOR UPDATE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t)
+			f.limit("default", jobs.Limits{MaxRunning: 1})
+			f.enqueue(mail{})
+			f.claimAdmitted(1)
+			c.before(f)
+			f.hold(f.named(c.held), f.sweepAtOnce)
+		})
+	}
+}
+
+// countWrites counts the versions that are written of jobs from now on.
+func (f *fixture) countWrites() (writes func() int) {
+	f.Helper()
+	f.exec(f.named(`CREATE TABLE writes (n int);
+		CREATE FUNCTION note_write() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS 'BEGIN INSERT INTO writes VALUES (1); RETURN NULL; END';
+		CREATE TRIGGER note_write AFTER UPDATE ON % FOR EACH ROW EXECUTE FUNCTION note_write()`))
+	return func() int { return ask[int](f, "SELECT count(*) FROM writes") }
+}
+
+// Each further version of a row is another one to vacuum.
+func TestJobsAreWrittenOnceAStep(t *testing.T) {
+	t.Parallel()
+	t.Run("a job without a unique key is acked", func(t *testing.T) {
+		t.Parallel()
+		f := newJobs(t)
+		id := f.enqueue(mail{}).ID
+		token := f.claimAdmitted(1)
+		writes := f.countWrites()
+		_, err := f.client.Table().On(f.Pool).Ack(f.Context(), token, []uuid.UUID{id})
+		f.ok(err)
+		equal(t, "versions", writes(), 1)
+	})
+	t.Run("a job takes a slot a second time", func(t *testing.T) {
+		t.Parallel()
+		f := newJobs(t)
+		f.limit("default", jobs.Limits{MaxRunning: 1})
+		id := f.enqueue(mail{}, jobs.InsertOptions{Retry: atOnce}).ID
+		token := f.claimAdmitted(1)
+		_, err := f.client.Table().On(f.Pool).Retry(f.Context(), token, []uuid.UUID{id}, "no")
+		f.ok(err)
+		writes := f.countWrites()
+		f.claimAdmitted(1)
+		equal(t, "versions", writes(), 1)
+	})
+}
+
+// Only what was claimed was an attempt.
+func TestACancelledJobThatNeverRanHasNoAttemptOnRecord(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	id := f.enqueue(mail{}, jobs.InsertOptions{Delay: time.Hour}).ID
+	f.ok(pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error {
+		_, err := f.client.Table().In(workqueue.Pgx(tx)).Cancel(f.Context(), []uuid.UUID{id}, "not wanted")
+		return err
+	}))
+	equal(t, "attempts on record", len(f.history(id)), 0)
+}
