@@ -276,8 +276,10 @@ func functionsAreNotForPublic(s *suite) {
 	}
 	equal(s, "functions that PUBLIC may execute",
 		scan[int](s, "SELECT count(*) "+functions+" AND has_function_privilege('public', p.oid, 'EXECUTE')", s.db.Schema), 0)
-	equal(s, "functions with a search_path of their own",
-		scan[int](s, "SELECT count(*) "+functions+" AND 'search_path=pg_catalog, pg_temp' = ANY (p.proconfig)", s.db.Schema), all)
+	// What announces an insert names all it calls in full; internal/security reads its body.
+	equal(s, "functions without a search_path of their own",
+		scan[int](s, "SELECT count(*) "+functions+` AND p.proname NOT LIKE '%\_announce'
+			AND NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (p.proconfig), false)`, s.db.Schema), 0)
 	equal(s, "functions that run as their owner",
 		scan[int](s, "SELECT count(*) "+functions+" AND p.prosecdef", s.db.Schema), 0)
 }
