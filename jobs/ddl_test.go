@@ -31,15 +31,6 @@ func TestDDLGoesUpAndDownAndUp(t *testing.T) {
 	equal(t, "left", left(), 0)
 }
 
-func TestFunctionsAreNotForPublic(t *testing.T) {
-	t.Parallel()
-	f := newJobs(t)
-	equal(t, "functions that anybody may call", ask[int](f, `SELECT count(*) FROM pg_proc AS p
-		WHERE p.pronamespace = $1::regnamespace AND has_function_privilege('public', p.oid, 'execute')`, f.Schema), 0)
-	equal(t, "functions that trust the search path", ask[int](f, `SELECT count(*) FROM pg_proc AS p
-		WHERE p.pronamespace = $1::regnamespace AND coalesce(array_to_string(p.proconfig, ' '), '') NOT LIKE '%search_path=pg_catalog, pg_temp%'`, f.Schema), 0)
-}
-
 func TestTheDefaultSchemaIsNamed(t *testing.T) {
 	t.Parallel()
 	if _, _, err := jobs.DDL(""); err != nil {

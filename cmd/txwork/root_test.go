@@ -137,7 +137,8 @@ func TestVersionAndHelp(t *testing.T) {
 func TestCommandsThatReadHaveJSON(t *testing.T) {
 	t.Parallel()
 	exceptions := map[string]bool{"txwork migrate sql": true, "txwork table new": true, "txwork outbox relay": true, "txwork demo worker": true,
-		"txwork alarms serve": true, "txwork torture member": true}
+		"txwork alarms serve": true, "txwork torture member": true,
+		"txwork bench work": true, "txwork roles": true}
 	var check func(cmd *cobra.Command)
 	check = func(cmd *cobra.Command) {
 		leaf := !cmd.HasSubCommands() || cmd.Name() == "demo" || cmd.Name() == "torture"
