@@ -95,6 +95,9 @@ func (r *runner) phase(ctx context.Context, phase protocol.Phase) error {
 		return fmt.Errorf("there is no phase %q", phase)
 	}
 	session, err := r.peer.Open(ctx, r.config)
+	if err != nil && phase == protocol.Work && ctx.Err() != nil {
+		return nil // the other processes did everything before this one was there
+	}
 	if err != nil {
 		return err
 	}

@@ -117,6 +117,19 @@ func TestWorkSaysWhenAllAreHandledAndGoesOnUntilStandardInputEnds(t *testing.T) 
 	}
 }
 
+func TestAWorkerThatIsStoppedBeforeItHasBegunHasNotFailed(t *testing.T) {
+	p := Peer{Open: func(ctx context.Context, _ protocol.Config) (Session, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	_, env, _ := strings.Cut(protocol.Config{Jobs: 5}.Env(), "=")
+	for phase, fails := range map[protocol.Phase]bool{protocol.Work: false, protocol.Fill: true} {
+		if err := run(t.Context(), p, []string{string(phase)}, env, strings.NewReader(""), io.Discard); (err != nil) != fails {
+			t.Errorf("%s ended with %v", phase, err)
+		}
+	}
+}
+
 func TestWorkOfSeveralProcessesSaysHowFarItIs(t *testing.T) {
 	m := &memory{jobs: make(chan struct{}, 3)}
 	for range 3 {

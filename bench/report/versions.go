@@ -44,6 +44,9 @@ func versionsOf(w results.Workload, runs []results.Run) string {
 	lines := union(tables)
 	slices.SortStableFunc(lines, func(a, b row) int { return cmp.Compare(a.processes, b.processes) })
 	for _, r := range lines {
+		if alone(tables, r) {
+			continue
+		}
 		fmt.Fprintf(&b, "| %s: %s |", titles[w], within(r))
 		for _, table := range tables {
 			fmt.Fprintf(&b, " %s |", cellOf(w, table, r))
@@ -51,6 +54,17 @@ func versionsOf(w results.Workload, runs []results.Run) string {
 		b.WriteString("\n")
 	}
 	return b.String()
+}
+
+// alone reports a row that only one server has: there is nothing to compare, and the tables above have the first one's.
+func alone(tables [][]row, r row) bool {
+	n := 0
+	for _, table := range tables {
+		if _, found := same(table, r); found {
+			n++
+		}
+	}
+	return n < 2
 }
 
 // union has each row once, those of the first table in its order.

@@ -56,7 +56,7 @@ func (s *session) Work(ctx context.Context, handled func()) error {
 
 // claimAll claims until ctx ends. What it then has is acked all the same.
 func (s *session) claimAll(ctx context.Context, batches chan<- claimed) error {
-	conn, err := s.claimer(ctx)
+	conn, err := s.claimer(context.WithoutCancel(ctx)) // one that is stopped before it has begun has not failed
 	if err != nil {
 		return err
 	}
