@@ -183,6 +183,7 @@ func TestRowsAreSortedByWhatIsBest(t *testing.T) {
 func TestThePageKeepsTheRest(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "performance.md")
 	const before, after = "# Performance\n\nabove\n\n", "\n\nbelow\n"
+	const begin, end = "<!-- peers:begin -->", "<!-- peers:end -->"
 	write := func(text string) {
 		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
 			t.Fatal(err)

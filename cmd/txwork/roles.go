@@ -1,14 +1,11 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/migrations"
-	"github.com/txwork/txwork/workqueue"
 )
 
 func newRolesCommand(a *app) *cobra.Command {
@@ -47,14 +44,7 @@ func (a *app) printRoles(o migrations.RoleOptions, tables []string) (err error) 
 		return err
 	}
 	text, err := migrations.Roles(o)
-	if errors.Is(err, workqueue.ErrInvalid) {
-		return usageError{err}
-	}
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprint(a.stdout, text)
-	return err
+	return a.printSQL(text, err)
 }
 
 func parseRoleTables(texts []string) ([]migrations.RoleTable, error) {

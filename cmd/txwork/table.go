@@ -49,6 +49,11 @@ func (a *app) printTableMigration(spec workqueue.Spec, columns []string, attempt
 		return err
 	}
 	text, err := migrations.DDL(spec)
+	return a.printSQL(text, err)
+}
+
+// printSQL prints what was rendered. What could not be, for what the flags say, is their user's mistake.
+func (a *app) printSQL(text string, err error) error {
 	if errors.Is(err, workqueue.ErrInvalid) {
 		return usageError{err}
 	}

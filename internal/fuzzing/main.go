@@ -13,28 +13,16 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/txwork/txwork/internal/program"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	found, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "fuzzing:", err)
-		os.Exit(2)
-	}
-	if found {
-		os.Exit(1)
-	}
-}
+func main() { program.Main("fuzzing", run) }
 
 type options struct {
 	time     time.Duration

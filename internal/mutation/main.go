@@ -21,27 +21,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/txwork/txwork/internal/program"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	survivors, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "mutation:", err)
-		os.Exit(2)
-	}
-	if survivors > 0 {
-		os.Exit(1)
-	}
-}
+func main() { program.Main("mutation", run) }
 
 type options struct {
 	list, json bool
@@ -71,33 +59,33 @@ func parse(args []string) (o options, err error) {
 	return o, err
 }
 
-// run does what the arguments say and returns how many mutants survived.
-func run(ctx context.Context, args []string, out, progress io.Writer) (survivors int, err error) {
+// run does what the arguments say and tells whether a mutant survived.
+func run(ctx context.Context, args []string, out, progress io.Writer) (survived bool, err error) {
 	o, err := parse(args)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	root, err := moduleRoot(ctx)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	mutants, left, err := collect(root)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	mutants = named(mutants, o.only)
 	if len(mutants) == 0 {
-		return 0, fmt.Errorf("no mutant has one of %q in its name", o.only)
+		return false, fmt.Errorf("no mutant has one of %q in its name", o.only)
 	}
 	if o.list {
 		printList(out, mutants, left)
-		return 0, nil
+		return false, nil
 	}
 	results, took, err := try(ctx, root, o, mutants, progress)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
-	return count(results).survived, report(out, results, len(left), took, o.json)
+	return count(results).survived > 0, report(out, results, len(left), took, o.json)
 }
 
 func try(ctx context.Context, root string, o options, mutants []mutant, progress io.Writer) (results []result, took time.Duration, err error) {

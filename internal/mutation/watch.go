@@ -53,7 +53,7 @@ func scan(output io.Reader, stop func()) (first failure) {
 	lines := bufio.NewScanner(output)
 	lines.Buffer(nil, 16<<20)
 	current := ""
-	for lines.Scan() && first.test == "" {
+	for first.test == "" && lines.Scan() {
 		line := lines.Text()
 		if m := running.FindStringSubmatch(line); m != nil {
 			current = m[1]

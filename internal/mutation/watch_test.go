@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
 )
@@ -21,6 +22,16 @@ func TestFirstFailureIsTheKiller(t *testing.T) {
 		if got != want || stopped != (want.test != "") {
 			t.Errorf("%q: got %v, stopped %v, want %v", output, got, stopped, want)
 		}
+	}
+}
+
+// A test that hangs after the first failure prints no further line that could wake the reader.
+func TestTheFirstFailureEndsARunThatSaysNothingMore(t *testing.T) {
+	t.Parallel()
+	read, write := io.Pipe()
+	go func() { _, _ = io.WriteString(write, "--- FAIL: TestA (0.00s)\n") }()
+	if got := scan(read, func() { write.Close() }); got.test != "TestA" {
+		t.Errorf("got %v", got)
 	}
 }
 

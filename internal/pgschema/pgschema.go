@@ -133,12 +133,21 @@ func drop(t testing.TB, server, schema string) {
 		"DROP SCHEMA "+schema+" CASCADE")
 }
 
-// execute runs statements on a connection of its own.
 func execute(t testing.TB, url string, statements ...string) {
+	t.Helper()
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatalf("test schema: %v", err)
+	}
+	Execute(t, config, statements...)
+}
+
+// Execute runs statements on a connection of its own.
+func Execute(t testing.TB, config *pgx.ConnConfig, statements ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), setupLimit)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		t.Fatalf("test schema: connect: %v", err)
 	}

@@ -1,15 +1,15 @@
 package pgtest
 
 import (
-	"context"
 	"crypto/rand"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/internal/pgschema"
 )
 
 // Environment variables that change how the pools of all tests reach the server. The command internal/versions sets
@@ -22,9 +22,6 @@ const (
 	// every role of the server in. DB.URL still leads to the server itself, as a listener needs it.
 	PoolerEnv = "TXWORK_TEST_POOLER"
 )
-
-// setupLimit is for each statement that this package runs itself.
-const setupLimit = 30 * time.Second
 
 // configured are the options of a test between those that the environment asks for: the mode may be overridden, and
 // the pooler has to see every setting.
@@ -101,21 +98,10 @@ func startupSettings(conn *pgx.ConnConfig) map[string]string {
 
 func quote(value string) string { return "'" + strings.ReplaceAll(value, "'", "''") + "'" }
 
-// execute runs statements on a connection of its own, without what the test made its pool's sessions start with.
+// execute runs statements without what the test made its pool's sessions start with.
 func execute(t testing.TB, config *pgx.ConnConfig, statements ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), setupLimit)
-	defer cancel()
 	config = config.Copy()
 	config.RuntimeParams = map[string]string{}
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		t.Fatalf("test schema: connect: %v", err)
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	for _, statement := range statements {
-		if _, err := conn.Exec(ctx, statement); err != nil {
-			t.Fatalf("test schema: %s: %v", statement, err)
-		}
-	}
+	pgschema.Execute(t, config, statements...)
 }

@@ -72,7 +72,7 @@ func (f *failover) follow(ctx context.Context, l *lab) error {
 	}
 	cmd := exec.CommandContext(ctx, f.basebackup, args...)
 	cmd.Dir = "/"
-	owner, err := l.serverOwner()
+	owner, err := localpg.Credential()
 	if err != nil {
 		return err
 	}

@@ -15,25 +15,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/txwork/txwork/internal/program"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	failed, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "versions:", err)
-		os.Exit(2)
-	}
-	if failed {
-		os.Exit(1)
-	}
-}
+func main() { program.Main("versions", run) }
 
 type options struct {
 	list, short bool

@@ -3,44 +3,22 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/internal/page"
 	"github.com/txwork/txwork/internal/torture"
 )
 
-// The page keeps what is before and after these lines.
-const (
-	begin = "<!-- torture:begin -->"
-	end   = "<!-- torture:end -->"
-)
+// marker names the lines of the page between which the report stands.
+const marker = "torture"
 
-// writePage puts the report between the markers of a page, which has them.
-func writePage(page string, results []result) error {
-	text, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	written, err := insert(string(text), section(results))
-	if err != nil {
-		return fmt.Errorf("%s: %w", page, err)
-	}
-	return os.WriteFile(page, []byte(written), 0o644)
-}
-
-func insert(page, section string) (string, error) {
-	before, rest, found := strings.Cut(page, begin)
-	_, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		return "", errors.New("the page lacks the line " + begin + " or, after it, " + end)
-	}
-	return before + begin + "\n" + section + end + after, nil
+func writePage(file string, results []result) error {
+	return page.Write(file, marker, section(results))
 }
 
 // section is the report as Markdown.
