@@ -33,6 +33,16 @@ func TestOutcomeOfCommit(t *testing.T) {
 	}
 }
 
+func TestWhatIsWrittenTwiceIsOneRow(t *testing.T) {
+	t.Parallel()
+	rows := newTally()
+	rows.add([]written{{"timers", "a"}, {"inbox", "a"}})
+	rows.add([]written{{"timers", "a"}, {"timers", "b"}})
+	if got := rows.count(); got != 3 {
+		t.Errorf("got %d rows, want 3", got)
+	}
+}
+
 func TestJournalOfAProcessThatDied(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.journal")

@@ -27,7 +27,7 @@ import (
 type shop struct {
 	lab       *lab
 	domains   *domains
-	committed atomic.Int64 // rows
+	committed *tally
 	ids       atomic.Int64 // of transactions
 }
 
@@ -130,7 +130,7 @@ func (s *shop) announce(names []written) int64 {
 
 func (s *shop) settle(id int64, names []written, o Outcome) {
 	if o == Committed {
-		s.committed.Add(int64(len(names)))
+		s.committed.add(names)
 	}
 	s.lab.journal.append(line{What: lineOutcome, Run: id, Result: o.String()})
 }

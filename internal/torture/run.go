@@ -91,7 +91,7 @@ func (r *run) schedule(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r.shop = &shop{lab: r.lab, domains: d}
+	r.shop = &shop{lab: r.lab, domains: d, committed: newTally()}
 	r.lab.shop = r.shop
 	every, err := d.jobs.Schedules()
 	if err != nil {
@@ -159,7 +159,7 @@ func (r *run) produce(ctx context.Context) {
 }
 
 func (r *run) full() bool {
-	return r.lab.options.Rows > 0 && r.shop.committed.Load() >= int64(r.lab.options.Rows)
+	return r.lab.options.Rows > 0 && r.shop.committed.count() >= r.lab.options.Rows
 }
 
 func (r *run) enough(ctx context.Context) bool {
@@ -176,7 +176,7 @@ func (r *run) report(ctx context.Context) {
 			return
 		case <-tick.C:
 			r.lab.say("%v: %d rows committed, %d unfinished, %d processes ended",
-				time.Since(r.began).Round(time.Second), r.shop.committed.Load(), r.backlog.rows.Load(), r.lab.crew.deaths())
+				time.Since(r.began).Round(time.Second), r.shop.committed.count(), r.backlog.rows.Load(), r.lab.crew.deaths())
 		}
 	}
 }

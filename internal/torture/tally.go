@@ -1,0 +1,27 @@
+//go:build unix
+
+package torture
+
+import "sync"
+
+// A tally counts rows that were committed. Timers are set anew and messages delivered twice: that makes no second row.
+type tally struct {
+	mu    sync.Mutex
+	known map[written]struct{}
+}
+
+func newTally() *tally { return &tally{known: map[written]struct{}{}} }
+
+func (t *tally) add(names []written) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, name := range names {
+		t.known[name] = struct{}{}
+	}
+}
+
+func (t *tally) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.known)
+}
