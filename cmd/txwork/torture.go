@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -45,6 +44,11 @@ run; 130 if interrupted.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("schema") {
 				return usagef("torture makes a schema of its own: leave out --schema")
+			}
+			for _, name := range []string{"duration", "pause", "workers"} { // to the library nothing is the default
+				if v := cmd.Flags().Lookup(name).Value.String(); v == "0" || v == "0s" {
+					return usagef("--%s is %s: leave it out for the default", name, v)
+				}
 			}
 			if faults != "" {
 				o.Faults = strings.Split(faults, ",")
@@ -95,8 +99,8 @@ func (a *app) runTorture(cmd *cobra.Command, o torture.Options, asJSON bool) err
 		return usageError{err}
 	}
 	report, err := torture.Run(cmd.Context(), o)
-	if errors.Is(err, errInterrupted) || errors.Is(err, context.Canceled) {
-		cmd.PrintErrln("txwork: interrupted")
+	if report == nil && cmd.Context().Err() != nil {
+		cmd.PrintErrln("txwork:", err)
 		os.Exit(interruptedCode) // everything is cleaned up
 	}
 	if report == nil {

@@ -3,7 +3,10 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -20,6 +23,8 @@ func TestTortureRefusesWhatCannotBe(t *testing.T) {
 		{"fault", `there is no fault "rain"`, "--faults rain"},
 		{"schema", "leave out --schema", "--schema mine"},
 		{"duration", "too short", "--duration 1ms"},
+		{"no duration", "--duration is 0s", "--duration 0s"},
+		{"no workers", "--workers is 0", "--workers 0"},
 		{"rows", "cannot be", "--rows -1"},
 		{"pause", "cannot be", "--pause -1s"},
 		{"workers", "cannot be", "--workers -1"},
@@ -30,6 +35,48 @@ func TestTortureRefusesWhatCannotBe(t *testing.T) {
 			args := append([]string{"torture"}, strings.Fields(c.args)...)
 			execute(t, t.Context(), strings.NewReader(""), nil, args...).exits(exitUsage).says(c.want)
 		})
+	}
+}
+
+// Whether the server answers is known before anything else is done, such as building an older revision.
+func TestTortureWithoutAServer(t *testing.T) {
+	t.Parallel()
+	got := execute(t, t.Context(), strings.NewReader(""), nil, "torture", "--database-url", "postgres://nobody@127.0.0.1:1/none")
+	got.exits(exitFailure).says("the database cannot be reached")
+	if strings.Contains(got.stderr, "SKIPPED") {
+		t.Errorf("it had begun: %s", got.stderr)
+	}
+}
+
+// It says nothing of what it saw, and leaves nothing behind.
+func TestTortureInterrupted(t *testing.T) {
+	t.Parallel()
+	temp, err := os.MkdirTemp("", "interrupted-") // not t's own, which the server's user cannot enter
+	must(t, err)
+	defer os.RemoveAll(temp)
+	must(t, os.Chmod(temp, 0o777))
+	self, err := os.Executable()
+	must(t, err)
+	cmd := exec.CommandContext(t.Context(), self, "torture", "--json", "--duration", "10m", "--faults", "worker-kill,poison,clock,disk-full")
+	cmd.Env = append(os.Environ(), asCommand+"=yes", databaseURLEnv+"=", "TMPDIR="+temp)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout = &stdout
+	progress, err := cmd.StderrPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	for lines := bufio.NewScanner(io.TeeReader(progress, &stderr)); lines.Scan(); {
+		if strings.Contains(lines.Text(), "rows committed") {
+			must(t, cmd.Process.Signal(os.Interrupt))
+		}
+	}
+	_ = cmd.Wait() // the exit code tells
+
+	result{t: t, code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}.exits(interruptedCode).says("txwork: interrupted")
+	if stdout.Len() > 0 {
+		t.Errorf("it has printed %s", stdout.String())
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("%v are left behind, error %v", left, err)
 	}
 }
 

@@ -67,17 +67,17 @@ func (c *conductor) prepare(ctx context.Context) error {
 	return c.each(func(f fault) error { return f.prepare(ctx, c.lab) })
 }
 
-// run strikes until ctx is over. An episode that has begun is seen through.
-func (c *conductor) run(ctx context.Context) {
+// run strikes until it is over. An episode that has begun is seen through, unless the whole run is given up.
+func (c *conductor) run(ctx context.Context, over <-chan struct{}) {
 	for len(c.names) > 0 {
 		select {
-		case <-ctx.Done():
+		case <-over:
 			return
 		case <-time.After(c.pause()):
 		}
-		c.strike(c.next())
+		c.strike(ctx, c.next())
 	}
-	<-ctx.Done()
+	<-over
 }
 
 // pause is between a quarter of the average and seven quarters.
@@ -100,12 +100,15 @@ func (c *conductor) next() string {
 // strikeLimit is beyond what the longest episode takes on a machine that is busy.
 const strikeLimit = 2 * time.Minute
 
-func (c *conductor) strike(name string) {
-	ctx, cancel := context.WithTimeout(context.Background(), strikeLimit)
+func (c *conductor) strike(run context.Context, name string) {
+	ctx, cancel := context.WithTimeout(run, strikeLimit)
 	defer cancel()
 	s := Strike{Fault: name, At: time.Now()}
 	c.lab.hit = s.At
 	detail, err := c.faults[name].strike(ctx, c.lab, c.random)
+	if run.Err() != nil {
+		return // what it says is about the interruption
+	}
 	var none skipped
 	if errors.As(err, &none) {
 		c.lab.say("%s does not strike this time: %s", name, none.reason)

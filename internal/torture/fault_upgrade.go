@@ -80,13 +80,12 @@ func extract(root, revision, tree string) error {
 	if err := os.Mkdir(tree, 0o700); err != nil {
 		return err
 	}
-	archive, err := exec.Command("git", "-C", root, "archive", revision).Output()
-	if err != nil {
+	archive := tree + ".tar"
+	if _, err := output(root, "git", "archive", "--output", archive, revision); err != nil {
 		return err
 	}
-	tar := exec.Command("tar", "-x", "-C", tree)
-	tar.Stdin = bytes.NewReader(archive)
-	return tar.Run()
+	_, err := output(tree, "tar", "-x", "-f", archive)
+	return err
 }
 
 const memberMain = `package main
@@ -107,14 +106,18 @@ func main() {
 }
 `
 
+// harness is the package of a run's members, first, and what it needs beside the library.
+var harness = []string{"internal/torture", "internal/localpg", "internal/pgbouncer"}
+
 // transplant gives an old tree today's harness and what it needs.
 func transplant(root, tree string) error {
-	harness := filepath.Join(tree, "internal", "torture")
-	if err := os.RemoveAll(harness); err != nil {
-		return err
-	}
-	if err := os.CopyFS(harness, os.DirFS(filepath.Join(root, "internal", "torture"))); err != nil {
-		return err
+	for _, dir := range harness {
+		if err := os.RemoveAll(filepath.Join(tree, dir)); err != nil {
+			return err
+		}
+		if err := os.CopyFS(filepath.Join(tree, dir), os.DirFS(filepath.Join(root, dir))); err != nil {
+			return err
+		}
 	}
 	for _, name := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(filepath.Join(root, name))
@@ -125,7 +128,7 @@ func transplant(root, tree string) error {
 			return err
 		}
 	}
-	member := filepath.Join(harness, "member")
+	member := filepath.Join(tree, harness[0], "member")
 	if err := os.Mkdir(member, 0o700); err != nil {
 		return err
 	}

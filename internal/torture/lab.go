@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/localpg"
@@ -98,6 +99,18 @@ func (l *lab) needPrivate() error {
 		return skip("it stops or changes the whole server, and the server is not the run's own: leave out the database URL")
 	}
 	return nil
+}
+
+// reach makes sure that a server of the user's answers, before faults are prepared, which may take minutes.
+func (l *lab) reach(ctx context.Context) error {
+	if l.options.DatabaseURL == "" {
+		return nil
+	}
+	conn, err := pgx.Connect(ctx, l.options.DatabaseURL)
+	if err != nil {
+		return fmt.Errorf("the database cannot be reached: check the URL and that the server runs: %w", err)
+	}
+	return conn.Close(ctx)
 }
 
 // start starts the server, if it is to be a private one, and connects to it.

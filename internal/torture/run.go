@@ -39,8 +39,10 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		return nil, err
 	}
 	r.torment(ctx)
+	for _, failure := range l.crew.stop() {
+		l.fail("%s", failure)
+	}
 	if ctx.Err() != nil {
-		l.crew.stop()
 		return nil, context.Cause(ctx)
 	}
 	return r.judge(ctx)
@@ -54,13 +56,15 @@ type run struct {
 	producers *pgxpool.Pool
 	backlog   backlog
 	stalled   bool
-	drained   time.Duration
 	began     time.Time
+	struck    time.Duration // for which faults struck
+	drained   time.Duration
 }
 
 func (r *run) setUp(ctx context.Context) (err error) {
 	l := r.lab
 	steps := []func(context.Context) error{
+		l.reach,
 		func(context.Context) error { return r.conductor.configure() },
 		l.start, r.conductor.prepare, l.install, r.schedule,
 	}
@@ -132,11 +136,14 @@ func (r *run) torment(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { r.backlog.watch(striking, r.lab) })
 	all.Go(func() { r.report(striking) })
-	all.Go(func() { r.conductor.run(striking) })
+	all.Go(func() { r.conductor.run(ctx, striking.Done()) })
 	r.produce(ctx)
 	over()
 	all.Wait()
-	r.drain(ctx)
+	r.struck = time.Since(r.began)
+	if ctx.Err() == nil {
+		r.drain(ctx)
+	}
 }
 
 // produce returns when the duration is over and, where a number is given, so many rows have been committed.
@@ -205,9 +212,6 @@ func (r *run) drain(ctx context.Context) {
 	}
 	r.drained = time.Since(start)
 	r.lab.say("drained in %v", r.drained.Round(time.Millisecond))
-	for _, failure := range r.lab.crew.stop() {
-		r.lab.fail("%s", failure)
-	}
 }
 
 // judge checks the records.
