@@ -183,7 +183,7 @@ func newMigrateSQLCommand(a *app) *cobra.Command {
 		Long: `Print all migrations as plain SQL. It needs no database. It records the versions, so 'txwork migrate up'
 can take over later:
 
-    txwork migrate sql | psql -v ON_ERROR_STOP=1 --single-transaction "$DATABASE_URL"`,
+    txwork migrate sql | psql -v ON_ERROR_STOP=1 --single-transaction "$TXWORK_DATABASE_URL"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.checkSchema(); err != nil {

@@ -18,7 +18,7 @@ func newRolesCommand(a *app) *cobra.Command {
 gives each role what its work needs. It needs no database; the tables have to exist where it runs. Run it again
 after every migration. docs/security.md says what each role can do:
 
-    txwork roles | psql -v ON_ERROR_STOP=1 --single-transaction "$DATABASE_URL"`,
+    txwork roles | psql -v ON_ERROR_STOP=1 --single-transaction "$TXWORK_DATABASE_URL"`,
 		Example: `  txwork roles --prefix shop
   txwork roles --schema billing --table invoices --table letters:gate:join`,
 		Args: cobra.NoArgs,

@@ -144,3 +144,21 @@ func TestBrokenBuildsAreReadFromTheEvents(t *testing.T) {
 		t.Errorf("the second is %+v", builds[1])
 	}
 }
+
+// A test that was killed after its first build says nothing about the others.
+func TestATestOfBrokenBuildsThatDied(t *testing.T) {
+	t.Parallel()
+	died, found, missed := errors.New("signal: killed"), brokenBuild{Found: true}, brokenBuild{}
+	for _, c := range []struct {
+		builds []brokenBuild
+		ran    error
+		want   bool
+	}{
+		{nil, nil, false}, {nil, died, false}, {[]brokenBuild{found}, died, false},
+		{[]brokenBuild{found, found}, nil, true}, {[]brokenBuild{found, missed}, died, true},
+	} {
+		if got := complete(c.builds, c.ran); got != c.want {
+			t.Errorf("%+v with error %v is complete: %v", c.builds, c.ran, got)
+		}
+	}
+}
