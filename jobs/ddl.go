@@ -96,6 +96,10 @@ func (v view) Announce() string { return v.spec.Announce() }
 func (v view) MaxKind() int  { return MaxKind }
 func (v view) MaxQueue() int { return MaxQueue }
 
+// MinRate and MaxRate bound the rate of a queue as they do that of a gate.
+func (v view) MinRate() float64 { return gate.MinRate }
+func (v view) MaxRate() float64 { return gate.MaxRate }
+
 // Settings of functions. Their plans are kept, and may be made while the tables are empty.
 func (v view) Settings() string {
 	return strings.Join([]string{

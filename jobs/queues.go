@@ -6,6 +6,7 @@ import (
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
 )
 
 // Limits bound a queue over all workers and processes. The zero value is no limit.
@@ -26,8 +27,8 @@ func (l Limits) check() error {
 	switch {
 	case l.MaxRunning < 0 || l.MaxRunning > math.MaxInt32:
 		return workqueue.Invalid("max running", "is %d, it must be 0 or more", l.MaxRunning)
-	case math.IsNaN(l.Rate) || math.IsInf(l.Rate, 0) || l.Rate < 0:
-		return workqueue.Invalid("rate", "is %v, it must be 0 or more a second", l.Rate)
+	case l.Rate != 0 && !(l.Rate >= gate.MinRate && l.Rate <= gate.MaxRate):
+		return workqueue.Invalid("rate", "is %v, it must be 0, or %v to %v a second", l.Rate, gate.MinRate, gate.MaxRate)
 	case l.Burst < 0 || l.Burst > math.MaxInt32:
 		return workqueue.Invalid("burst", "is %d, it must be 0 or more", l.Burst)
 	case l.Burst > 0 && l.Rate == 0:

@@ -141,6 +141,9 @@ func TestBadSettingsAreRefused(t *testing.T) {
 		"rate that is none": {tx(func(ctx context.Context, tx workqueue.Tx) error {
 			return f.client.SetLimits(ctx, tx, "q", jobs.Limits{Rate: math.NaN()})
 		}), "rate is NaN"},
+		"rate beyond floats": {tx(func(ctx context.Context, tx workqueue.Tx) error {
+			return f.client.SetLimits(ctx, tx, "q", jobs.Limits{Rate: 1e308})
+		}), "rate is 1e+308"},
 		"burst without a rate": {tx(func(ctx context.Context, tx workqueue.Tx) error {
 			return f.client.SetLimits(ctx, tx, "q", jobs.Limits{Burst: 3})
 		}), "burst needs a rate"},

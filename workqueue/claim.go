@@ -40,9 +40,10 @@ func (p position) before(o position) bool {
 
 func (p position) isStart() bool { return p.due.IsZero() }
 
-// bound is the position's time as an element of an array; the start lies before every time.
+// bound is the position's time as an element of an array; the start lies before every time, and stands for those
+// before Christ, which PostgreSQL writes in another way.
 func (p position) bound() string {
-	if p.isStart() {
+	if p.due.UTC().Year() < 1 || p.isStart() {
 		return "-infinity"
 	}
 	return p.due.UTC().Format(microseconds)

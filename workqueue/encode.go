@@ -3,6 +3,7 @@ package workqueue
 import (
 	"encoding/hex"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -143,6 +144,12 @@ func writeQuoted(b *strings.Builder, s string) {
 // interval is a duration as PostgreSQL reads it through every driver.
 func interval(d time.Duration) string {
 	return strconv.FormatInt(d.Microseconds(), 10) + " microseconds"
+}
+
+// durationOf is what the database measured in seconds, or the longest duration there is: due times may be further away.
+func durationOf(seconds float64) time.Duration {
+	const most = float64(math.MaxInt64 / time.Second)
+	return time.Duration(min(max(seconds, -most), most) * float64(time.Second))
 }
 
 // optionalText is a text of which an empty one stands for NULL.

@@ -260,7 +260,7 @@ func (q *Queue) nextDue(ctx context.Context, since *time.Time, lanes [][]any) (n
 			var due *time.Time
 			err := scan(&asked, &seconds, &due)
 			if due != nil {
-				next = &Wake{At: *due, In: time.Duration(*seconds * float64(time.Second))}
+				next = &Wake{At: *due, In: durationOf(*seconds)}
 			}
 			return err
 		},
@@ -277,7 +277,7 @@ func (q *Queue) wake(ctx context.Context, stmt statement, args map[string]any) (
 			var seconds float64
 			wake = new(Wake)
 			err := scan(&seconds, &wake.At)
-			wake.In = time.Duration(seconds * float64(time.Second))
+			wake.In = durationOf(seconds)
 			return err
 		},
 	})
@@ -307,7 +307,7 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		row: func(scan func(...any) error) error {
 			var seconds float64
 			err := scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Expired, &s.Waiting, &s.Failed, &s.Cancelled, &seconds)
-			s.OldestReady = time.Duration(seconds * float64(time.Second))
+			s.OldestReady = durationOf(seconds)
 			return err
 		},
 	})

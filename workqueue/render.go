@@ -157,6 +157,9 @@ func (v view) Channel() string { return "'" + v.spec.channel() + "'" }
 // MaxDelayMicros is the longest delay, in microseconds.
 func (v view) MaxDelayMicros() int64 { return maxDelay.Microseconds() }
 
+// MinJitter is the smallest jitter that is one.
+func (v view) MinJitter() float64 { return minJitter }
+
 // Announce is the call that wakes the table's workers, see [Spec.Announce].
 func (v view) Announce() string { return v.spec.Announce() }
 

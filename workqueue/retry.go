@@ -26,7 +26,7 @@ type Retry struct {
 	Growth Growth
 	Base   time.Duration
 	Cap    time.Duration // 0: Base where the growth is Constant, otherwise that of DefaultRetry or Base, whichever is more
-	Jitter float64       // 0 to 1
+	Jitter float64       // 0, or 1e-9 to 1
 }
 
 // DefaultRetry waits 1 s after the first attempt and doubles up to 15 minutes, spread by a fifth so
@@ -35,6 +35,9 @@ var DefaultRetry = Retry{Growth: Exponential, Base: time.Second, Cap: 15 * time.
 
 // maxDelay bounds every delay that a caller may name: ten years, far from overflow in Go and in SQL.
 const maxDelay = 10 * 365 * 24 * time.Hour
+
+// minJitter is the smallest jitter that is one: what is next to nothing cannot be multiplied.
+const minJitter = 1e-9
 
 // maxExponent keeps 2ⁿ finite however many attempts a row is allowed, and still lets every base of a
 // microsecond or more reach every cap.
@@ -128,8 +131,8 @@ func (r Retry) validate() error {
 		return Invalid("retry", "has cap %v below its base %v", r.limit(), r.Base)
 	case r.Cap > maxDelay:
 		return Invalid("retry", "has cap %v, at most %v is allowed", r.Cap, maxDelay)
-	case !(r.Jitter >= 0 && r.Jitter <= 1):
-		return Invalid("retry", "has jitter %v, want 0 to 1", r.Jitter)
+	case r.Jitter != 0 && !(r.Jitter >= minJitter && r.Jitter <= 1):
+		return Invalid("retry", "has jitter %v, want 0, or %v to 1", r.Jitter, minJitter)
 	}
 	return nil
 }

@@ -72,6 +72,7 @@ func TestSpecRefuses(t *testing.T) {
 		"a cap of centuries":        {retrySpec(workqueue.Retry{Growth: workqueue.Linear, Base: 1, Cap: math.MaxInt64}), "retry"},
 		"negative jitter":           {retrySpec(workqueue.Retry{Growth: workqueue.Linear, Base: 1, Cap: 1, Jitter: -0.1}), "retry"},
 		"jitter above 1":            {retrySpec(workqueue.Retry{Growth: workqueue.Linear, Base: 1, Cap: 1, Jitter: 1.1}), "retry"},
+		"jitter next to nothing":    {retrySpec(workqueue.Retry{Growth: workqueue.Linear, Base: 1, Cap: 1, Jitter: 1e-320}), "retry"},
 		"jitter that is no number":  {retrySpec(workqueue.Retry{Growth: workqueue.Linear, Base: 1, Cap: 1, Jitter: math.NaN()}), "retry"},
 	} {
 		t.Run(name, func(t *testing.T) {

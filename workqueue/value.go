@@ -3,6 +3,7 @@ package workqueue
 import (
 	"database/sql/driver"
 	"encoding/json"
+	"fmt"
 	"math"
 	"reflect"
 	"regexp"
@@ -49,7 +50,7 @@ func (c converter) convert(value any) (any, error) {
 	}
 	v, ok := c.conversion(v)
 	if !ok {
-		return nil, Invalid(c.Name, "is %v, a %T, which is no %s", clipped(v), value, c.Type)
+		return nil, Invalid(c.Name, "is %sa %T, which is no %s", told(v), value, c.Type)
 	}
 	if s, isText := v.(string); isText {
 		return v, CheckText(c.Name, s)
@@ -64,15 +65,14 @@ func checkMissing(c Column) error {
 	return nil
 }
 
-// clipped keeps a large value out of an error message.
-func clipped(v any) any {
-	if b, ok := v.([]byte); ok {
-		v = string(b)
+// told is a value as an error may have it: numbers, truth and times. Texts, bytes and what is composed of them may be
+// payloads and keys, which no log is to have.
+func told(v any) string {
+	switch v.(type) {
+	case int64, float64, bool, time.Time:
+		return fmt.Sprintf("%v, ", v)
 	}
-	if s, ok := v.(string); ok {
-		return strconv.Quote(s[:min(len(s), 40)])
-	}
-	return v
+	return ""
 }
 
 // plain reduces a value to a basic type: it looks through pointers, asks a driver.Valuer for its value,

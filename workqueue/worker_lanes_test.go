@@ -289,6 +289,8 @@ func TestPlainSQLCannotWriteABadBackoff(t *testing.T) {
 	for _, bad := range []string{
 		`null`, `{}`, `"x"`, `{"base_us": "soon", "cap_us": 1}`, `{"base_us": -1, "cap_us": 1}`,
 		`{"base_us": 1, "cap_us": 1e300}`, `{"base_us": 1, "cap_us": 1, "jitter": 2}`,
+		`{"base_us": 1e308, "cap_us": 1, "growth": "exponential"}`, `{"base_us": "NaN", "cap_us": 1}`, `{"base_us": 1, "cap_us": "NaN"}`,
+		`{"base_us": 5e-324, "cap_us": 1, "jitter": 1}`, `{"base_us": 1, "cap_us": 5e-324, "jitter": 1}`, `{"base_us": 1, "cap_us": 1, "jitter": 5e-324}`,
 	} {
 		if _, err := r.Pool.Exec(t.Context(), "INSERT INTO notes (topic, retry) VALUES ('t', $1::text::jsonb)", bad); err == nil || !strings.Contains(err.Error(), "SQLSTATE 2") {
 			t.Errorf("%s: %v, want it refused", bad, err)

@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/bench"
@@ -65,8 +64,8 @@ func (a *app) runBench(cmd *cobra.Command, w bench.Workload, asJSON bool) error 
 	if o.DatabaseURL == "" {
 		o.DatabaseURL = a.getenv(databaseURLEnv)
 	}
-	if _, err := pgx.ParseConfig(o.DatabaseURL); o.DatabaseURL != "" && err != nil {
-		return usagef("the database URL is wrong: %w", err)
+	if _, err := parseURL(o.DatabaseURL); o.DatabaseURL != "" && err != nil {
+		return err
 	}
 	bars := &phases{app: a}
 	o.Progress = bars.show

@@ -38,9 +38,9 @@ func (a *app) connect(ctx context.Context) (*database, error) {
 	if url == "" {
 		return nil, usagef("no database: pass --database-url postgres://user@host/name or set %s", databaseURLEnv)
 	}
-	config, err := pgxpool.ParseConfig(url)
+	config, err := parseURL(url)
 	if err != nil {
-		return nil, usagef("the database URL is wrong: %w", err)
+		return nil, err
 	}
 	if params := config.ConnConfig.RuntimeParams; params["application_name"] == "" {
 		params["application_name"] = "txwork"
@@ -55,6 +55,20 @@ func (a *app) connect(ctx context.Context) (*database, error) {
 	}
 	reader := sqlx.NewDb(stdlib.OpenDBFromPool(pool), "pgx")
 	return &database{pool: pool, reader: reader, schema: a.schema, app: a}, nil
+}
+
+// parseURL quotes nothing of a URL that cannot be read: where its password begins and ends is what is unclear then. An
+// @ in the password ends it too early, and the rest would be told as the name of a host that nobody knows.
+func parseURL(url string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		text := err.Error()
+		return nil, usagef("the database URL is wrong: %s", text[strings.LastIndex(text, "`: ")+len("`: "):])
+	}
+	if host := config.ConnConfig.Host; strings.Contains(host, "@") && !strings.HasPrefix(host, "/") {
+		return nil, usagef("the database URL is wrong: its host has an @: write that of a password as %%40")
+	}
+	return config, nil
 }
 
 func (a *app) checkSchema() error {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/torture"
@@ -92,8 +91,8 @@ func (a *app) runTorture(cmd *cobra.Command, o torture.Options, asJSON bool) err
 	if o.DatabaseURL = a.databaseURL; o.DatabaseURL == "" {
 		o.DatabaseURL = a.getenv(databaseURLEnv)
 	}
-	if _, err := pgx.ParseConfig(o.DatabaseURL); o.DatabaseURL != "" && err != nil {
-		return usagef("the database URL is wrong: %w", err)
+	if _, err := parseURL(o.DatabaseURL); o.DatabaseURL != "" && err != nil {
+		return err
 	}
 	if err := o.Validate(); err != nil {
 		return usageError{err}

@@ -29,6 +29,7 @@ import (
 const (
 	forbidden    = "42501" // insufficient_privilege
 	againstCheck = "23514" // check_violation
+	outOfRange   = "22003" // numeric_value_out_of_range
 )
 
 // password is that of every role of a fixture: the private server asks for none, one of yours may.

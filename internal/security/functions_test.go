@@ -1,9 +1,12 @@
 package security_test
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/txwork/txwork/internal/pgtest"
 )
 
 // A function of ours, as the catalogue has it.
@@ -95,6 +98,34 @@ func unqualifiedCalls(body string) (calls []string) {
 		}
 	}
 	return calls
+}
+
+// What a table's checks, indexes, defaults and triggers have stored is PostgreSQL's own, also where somebody may create
+// operators that fit better in a schema which the migrator's search_path has: they would run as whoever writes a row.
+func TestNoStoredExpressionHasOperatorsOfOthers(t *testing.T) {
+	t.Parallel()
+	f := &fixture{t: t, db: pgtest.New(t)}
+	for _, operands := range [][2]string{{"float8", "int4"}, {"float8", "int8"}, {"float8", "numeric"}, {"int8", "int4"}, {"int8", "numeric"}} {
+		for _, operator := range []string{"=", ">", ">=", "<", "<="} {
+			f.createOperator(operator, operands[0], operands[1])
+		}
+	}
+	f.migrate(f.db.Pool)
+	f.createOwnTable()
+	if others := f.lines(`
+		SELECT DISTINCT format('%s of %s', d.refobjid::regoperator, pg_describe_object(d.classid, d.objid, d.objsubid))
+		FROM pg_depend AS d
+		WHERE d.refclassid = 'pg_operator'::regclass AND d.refobjid IN (SELECT o.oid FROM pg_operator AS o WHERE o.oprnamespace = $1::regnamespace)
+		  AND d.classid <> 'pg_operator'::regclass`, f.db.Schema); len(others) > 0 {
+		t.Errorf("somebody's operators have been taken: %q", others)
+	}
+}
+
+// createOperator fits in where PostgreSQL would cast one of the operands.
+func (f *fixture) createOperator(operator, left, right string) {
+	f.t.Helper()
+	f.exec(f.db.Pool, fmt.Sprintf("CREATE OR REPLACE FUNCTION somebodys(%[1]s, %[2]s) RETURNS boolean LANGUAGE sql AS 'SELECT true'", left, right))
+	f.exec(f.db.Pool, fmt.Sprintf("CREATE OPERATOR %s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = somebodys)", operator, left, right))
 }
 
 func TestUnqualifiedCallsAreFound(t *testing.T) {

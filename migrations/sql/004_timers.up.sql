@@ -1,10 +1,13 @@
 -- A policy that cannot be computed would fail the reaper's whole batch. A domain, because the server reads a CHECK of
--- a table anew for every statement that writes to the table, and a domain's once in a session.
+-- a table anew for every statement that writes to the table, and a domain's once in a session. Whole microseconds and
+-- a jitter that is none or felt: NaN passes a >=, and what is too large or too small fails a multiplication. Each
+-- operator has the very types of its operands, so that none of somebody's search_path fits better.
 CREATE DOMAIN "{{schema}}"."timers_retry" AS jsonb CONSTRAINT "timers_retry_check" CHECK (
     VALUE IS NULL
-    OR ((VALUE ->> 'base_us')::float8 >= 0
-        AND (VALUE ->> 'cap_us')::float8 BETWEEN 0 AND 315360000000000
-        AND coalesce((VALUE ->> 'jitter')::float8, 0) BETWEEN 0 AND 1) IS TRUE
+    OR ((VALUE ->> 'base_us')::bigint BETWEEN 0 AND 315360000000000
+        AND (VALUE ->> 'cap_us')::bigint BETWEEN 0 AND 315360000000000
+        AND (coalesce((VALUE ->> 'jitter')::float8, 0::float8) = 0::float8
+            OR (VALUE ->> 'jitter')::float8 BETWEEN 1e-09::float8 AND 1::float8)) IS TRUE
 );
 
 CREATE TABLE "{{schema}}"."timers" (
@@ -368,10 +371,11 @@ ALTER TABLE "{{schema}}"."timers"
     ADD COLUMN rearm_headers jsonb,
     ADD COLUMN rearm_max_attempts integer,
     ADD CONSTRAINT "timers_key_check" CHECK (octet_length("key") BETWEEN 1 AND 255),
-    ADD CONSTRAINT "timers_fire_check" CHECK (isfinite(fire_at) AND (rearm_at IS NULL OR isfinite(rearm_at))),
+    ADD CONSTRAINT "timers_fire_check" CHECK (isfinite(fire_at) AND (rearm_at IS NULL OR isfinite(rearm_at))
+        AND isfinite(completed_at) AND isfinite(failed_at) AND isfinite(cancelled_at)), -- which producers write
     ADD CONSTRAINT "timers_generation_check" CHECK (generation > 0),
     ADD CONSTRAINT "timers_rearm_check" CHECK (rearm_at IS NULL OR status = 1 AND rearm_topic IS NOT NULL
-        AND rearm_payload IS NOT NULL AND rearm_max_attempts IS NOT NULL); -- nothing set aside is ever stranded
+        AND rearm_payload IS NOT NULL AND rearm_max_attempts IS NOT NULL AND rearm_max_attempts > 0); -- nothing set aside is ever stranded
 
 CREATE INDEX "timers_schedule_idx" ON "{{schema}}"."timers" (schedule) WHERE completed_at IS NULL AND schedule IS NOT NULL;
 
@@ -435,12 +439,15 @@ FOR EACH ROW WHEN (OLD.rearm_at IS NOT NULL AND OLD.cancelled_at IS NULL AND NEW
 EXECUTE FUNCTION "{{schema}}"."timers_disarm"();
 
 -- A policy that cannot be computed would fail the reaper's whole batch. A domain, because the server reads a CHECK of
--- a table anew for every statement that writes to the table, and a domain's once in a session.
+-- a table anew for every statement that writes to the table, and a domain's once in a session. Whole microseconds and
+-- a jitter that is none or felt: NaN passes a >=, and what is too large or too small fails a multiplication. Each
+-- operator has the very types of its operands, so that none of somebody's search_path fits better.
 CREATE DOMAIN "{{schema}}"."timers_schedule_retry" AS jsonb CONSTRAINT "timers_schedule_retry_check" CHECK (
     VALUE IS NULL
-    OR ((VALUE ->> 'base_us')::float8 >= 0
-        AND (VALUE ->> 'cap_us')::float8 BETWEEN 0 AND 315360000000000
-        AND coalesce((VALUE ->> 'jitter')::float8, 0) BETWEEN 0 AND 1) IS TRUE
+    OR ((VALUE ->> 'base_us')::bigint BETWEEN 0 AND 315360000000000
+        AND (VALUE ->> 'cap_us')::bigint BETWEEN 0 AND 315360000000000
+        AND (coalesce((VALUE ->> 'jitter')::float8, 0::float8) = 0::float8
+            OR (VALUE ->> 'jitter')::float8 BETWEEN 1e-09::float8 AND 1::float8)) IS TRUE
 );
 
 CREATE TABLE "{{schema}}"."timers_schedule" (

@@ -1,10 +1,13 @@
 -- A policy that cannot be computed would fail the reaper's whole batch. A domain, because the server reads a CHECK of
--- a table anew for every statement that writes to the table, and a domain's once in a session.
+-- a table anew for every statement that writes to the table, and a domain's once in a session. Whole microseconds and
+-- a jitter that is none or felt: NaN passes a >=, and what is too large or too small fails a multiplication. Each
+-- operator has the very types of its operands, so that none of somebody's search_path fits better.
 CREATE DOMAIN "{{schema}}"."jobs_retry" AS jsonb CONSTRAINT "jobs_retry_check" CHECK (
     VALUE IS NULL
-    OR ((VALUE ->> 'base_us')::float8 >= 0
-        AND (VALUE ->> 'cap_us')::float8 BETWEEN 0 AND 315360000000000
-        AND coalesce((VALUE ->> 'jitter')::float8, 0) BETWEEN 0 AND 1) IS TRUE
+    OR ((VALUE ->> 'base_us')::bigint BETWEEN 0 AND 315360000000000
+        AND (VALUE ->> 'cap_us')::bigint BETWEEN 0 AND 315360000000000
+        AND (coalesce((VALUE ->> 'jitter')::float8, 0::float8) = 0::float8
+            OR (VALUE ->> 'jitter')::float8 BETWEEN 1e-09::float8 AND 1::float8)) IS TRUE
 );
 
 CREATE TABLE "{{schema}}"."jobs" (
@@ -409,7 +412,7 @@ CREATE TABLE "{{schema}}"."jobs_queue" (
     name text PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255),
     paused boolean NOT NULL DEFAULT false,
     max_running integer CHECK (max_running > 0),
-    rate double precision CHECK (rate > 0),
+    rate double precision CHECK (rate BETWEEN 1e-09::double precision AND 1e+09::double precision),
     burst integer CHECK (burst > 0),
     adopt boolean NOT NULL DEFAULT false, -- jobs that ran already when the limit came are still to be counted
     changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -728,6 +731,8 @@ CREATE TABLE "{{schema}}"."jobs_join" (
         AND (status = 0) = (completed_at IS NULL)
         AND succeeded >= 0 AND failed >= 0 AND late >= 0
         AND succeeded + failed <= expected AND late <= expected
+        AND retention BETWEEN interval '0' AND interval '1000 years' -- an end that cannot be computed never comes
+        AND (deadline IS NULL OR isfinite(deadline))
     )
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
@@ -916,10 +921,12 @@ BEGIN
         FROM changed AS c
         GROUP BY c.join_id
     )
+    -- More members than are expected were written by hand. To refuse their count would refuse their settle.
     UPDATE "{{schema}}"."jobs_join" AS j
     SET succeeded = j.succeeded + s.succeeded,
         failed = j.failed + s.failed,
-        late = j.late + s.late
+        late = j.late + s.late,
+        expected = greatest(j.expected, j.succeeded + s.succeeded + j.failed + s.failed, j.late + s.late)
     FROM sums AS s
     WHERE j.id = s.join_id;
 
@@ -1203,8 +1210,8 @@ AS $txwork$
 BEGIN
     IF (octet_length(NEW.gate_key) BETWEEN 1 AND 255 AND NEW.gate_limit >= 0 AND NEW.gate_policy BETWEEN 0 AND 2
         AND (NEW.gate_rate IS NULL) = (NEW.gate_burst IS NULL)
-        AND (NEW.gate_rate IS NULL OR NEW.gate_limit > 0 AND NEW.gate_rate > 0 AND NEW.gate_burst >= 1)) IS NOT TRUE THEN
-        RAISE EXCEPTION 'the gate of key % cannot be: it needs a key of 1 to 255 bytes, a limit of at least 0, a policy of 0 to 2, and a rate and a burst together, with a limit', left(NEW.gate_key, 40)
+        AND (NEW.gate_rate IS NULL OR NEW.gate_limit > 0 AND NEW.gate_rate BETWEEN 1e-09 AND 1e+09 AND NEW.gate_burst >= 1)) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the gate of key % cannot be: it needs a key of 1 to 255 bytes, a limit of at least 0, a policy of 0 to 2, and a rate of 1e-09 to 1e+09 and a burst together, with a limit', left(NEW.gate_key, 40)
             USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_gate_check';
     END IF;
     IF NEW.waiting THEN
@@ -1570,12 +1577,15 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_refill"(text, double precision, i
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_park"(text, uuid) FROM PUBLIC;
 
 -- A policy that cannot be computed would fail the reaper's whole batch. A domain, because the server reads a CHECK of
--- a table anew for every statement that writes to the table, and a domain's once in a session.
+-- a table anew for every statement that writes to the table, and a domain's once in a session. Whole microseconds and
+-- a jitter that is none or felt: NaN passes a >=, and what is too large or too small fails a multiplication. Each
+-- operator has the very types of its operands, so that none of somebody's search_path fits better.
 CREATE DOMAIN "{{schema}}"."jobs_schedule_retry" AS jsonb CONSTRAINT "jobs_schedule_retry_check" CHECK (
     VALUE IS NULL
-    OR ((VALUE ->> 'base_us')::float8 >= 0
-        AND (VALUE ->> 'cap_us')::float8 BETWEEN 0 AND 315360000000000
-        AND coalesce((VALUE ->> 'jitter')::float8, 0) BETWEEN 0 AND 1) IS TRUE
+    OR ((VALUE ->> 'base_us')::bigint BETWEEN 0 AND 315360000000000
+        AND (VALUE ->> 'cap_us')::bigint BETWEEN 0 AND 315360000000000
+        AND (coalesce((VALUE ->> 'jitter')::float8, 0::float8) = 0::float8
+            OR (VALUE ->> 'jitter')::float8 BETWEEN 1e-09::float8 AND 1::float8)) IS TRUE
 );
 
 CREATE TABLE "{{schema}}"."jobs_schedule" (

@@ -13,12 +13,15 @@ $txwork$;
 -- +goose StatementEnd
 
 -- A policy that cannot be computed would fail the reaper's whole batch. A domain, because the server reads a CHECK of
--- a table anew for every statement that writes to the table, and a domain's once in a session.
+-- a table anew for every statement that writes to the table, and a domain's once in a session. Whole microseconds and
+-- a jitter that is none or felt: NaN passes a >=, and what is too large or too small fails a multiplication. Each
+-- operator has the very types of its operands, so that none of somebody's search_path fits better.
 CREATE DOMAIN "billing"."invoices_retry" AS jsonb CONSTRAINT "invoices_retry_check" CHECK (
     VALUE IS NULL
-    OR ((VALUE ->> 'base_us')::float8 >= 0
-        AND (VALUE ->> 'cap_us')::float8 BETWEEN 0 AND 315360000000000
-        AND coalesce((VALUE ->> 'jitter')::float8, 0) BETWEEN 0 AND 1) IS TRUE
+    OR ((VALUE ->> 'base_us')::bigint BETWEEN 0 AND 315360000000000
+        AND (VALUE ->> 'cap_us')::bigint BETWEEN 0 AND 315360000000000
+        AND (coalesce((VALUE ->> 'jitter')::float8, 0::float8) = 0::float8
+            OR (VALUE ->> 'jitter')::float8 BETWEEN 1e-09::float8 AND 1::float8)) IS TRUE
 );
 
 CREATE TABLE "billing"."invoices" (

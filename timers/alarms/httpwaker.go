@@ -165,10 +165,11 @@ func judge(answer *http.Response) error {
 	}
 	excerpt, _ := io.ReadAll(io.LimitReader(answer.Body, maxExcerpt))
 	text := strings.TrimSpace(strings.ToValidUTF8(string(excerpt), ""))
+	status := fmt.Sprintf("the receiver answered %d %s", answer.StatusCode, http.StatusText(answer.StatusCode)) // its own phrase may be long
 	if text == "" {
-		return fmt.Errorf("the receiver answered %s", answer.Status)
+		return errors.New(strings.TrimSpace(status))
 	}
-	return fmt.Errorf("the receiver answered %s: %s", answer.Status, text)
+	return fmt.Errorf("%s: %s", strings.TrimSpace(status), text)
 }
 
 // explainWake says which limit was passed, where one was.

@@ -8,10 +8,11 @@ ALTER TABLE {{.Table}}
     ADD COLUMN rearm_headers jsonb,
     ADD COLUMN rearm_max_attempts integer,
     ADD CONSTRAINT "timers_key_check" CHECK (octet_length("key") BETWEEN 1 AND {{.MaxKey}}),
-    ADD CONSTRAINT "timers_fire_check" CHECK (isfinite(fire_at) AND (rearm_at IS NULL OR isfinite(rearm_at))),
+    ADD CONSTRAINT "timers_fire_check" CHECK (isfinite(fire_at) AND (rearm_at IS NULL OR isfinite(rearm_at))
+        AND isfinite(completed_at) AND isfinite(failed_at) AND isfinite(cancelled_at)), -- which producers write
     ADD CONSTRAINT "timers_generation_check" CHECK (generation > 0),
     ADD CONSTRAINT "timers_rearm_check" CHECK (rearm_at IS NULL OR status = 1 AND rearm_topic IS NOT NULL
-        AND rearm_payload IS NOT NULL AND rearm_max_attempts IS NOT NULL); -- nothing set aside is ever stranded
+        AND rearm_payload IS NOT NULL AND rearm_max_attempts IS NOT NULL AND rearm_max_attempts > 0); -- nothing set aside is ever stranded
 
 CREATE INDEX "timers_schedule_idx" ON {{.Table}} (schedule) WHERE completed_at IS NULL AND schedule IS NOT NULL;
 

@@ -93,6 +93,10 @@ func (view) MaxPromoted() int { return 1000 }
 // Unlimited is the limit of gates that only have a rate.
 func (view) Unlimited() int { return Unlimited }
 
+// MinRate and MaxRate are what a bucket can be filled by, whatever time has passed.
+func (view) MinRate() float64 { return MinRate }
+func (view) MaxRate() float64 { return MaxRate }
+
 type function struct{ Name, Types string }
 
 // Functions are those of the template, in the order in which they may be dropped.

@@ -14,6 +14,12 @@ import (
 // MaxKey is the length of the longest key in bytes. Keys are indexed.
 const MaxKey = 255
 
+// MinRate and MaxRate bound a Rate: a bucket can be filled by those, whatever time has passed.
+const (
+	MinRate = 1e-9
+	MaxRate = 1e9
+)
+
 // A Gate says how many rows of a key may be out at once. The zero Limit is one at a time, in commit order.
 type Gate struct {
 	// Key is what the rows have in common: 1 to [MaxKey] bytes. The keys of serial gates and those of others
@@ -120,8 +126,8 @@ func (g *Gate) Validate() error {
 		return workqueue.Invalid("gate policy", "is %d, want Skip, Block or Park", g.OnFailure)
 	case g.OnFailure != Skip && g.Limit > 0:
 		return workqueue.Invalid("gate policy", "%v needs a serial gate, of limit 0: rows of another run in no order", g.OnFailure)
-	case math.IsNaN(g.Rate) || math.IsInf(g.Rate, 0) || g.Rate < 0:
-		return workqueue.Invalid("gate rate", "is %v, it must be 0 or more a second", g.Rate)
+	case g.Rate != 0 && !(g.Rate >= MinRate && g.Rate <= MaxRate):
+		return workqueue.Invalid("gate rate", "is %v, it must be 0, or %v to %v a second", g.Rate, MinRate, MaxRate)
 	case g.Rate > 0 && g.Limit == 0:
 		return workqueue.Invalid("gate rate", "needs a limit above 0, such as gate.Unlimited")
 	case g.Burst < 0 || g.Burst > Unlimited:

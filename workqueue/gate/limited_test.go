@@ -207,6 +207,8 @@ func TestGatesThatMakeNoSense(t *testing.T) {
 		"policy in no order":  {Key: "a", Limit: 1, OnFailure: gate.Block},
 		"rate of a serial":    {Key: "a", Rate: 1},
 		"negative rate":       {Key: "a", Limit: 1, Rate: -1},
+		"rate beyond floats":  {Key: "a", Limit: 1, Rate: 1e308},
+		"rate of nothing":     {Key: "a", Limit: 1, Rate: 5e-324},
 		"burst without rate":  {Key: "a", Limit: 1, Burst: 1},
 		"burst that is large": {Key: "a", Limit: 1, Rate: 1, Burst: gate.Unlimited + 1},
 	} {

@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -171,6 +172,21 @@ func TestPlainSQLCannotWriteHalfAGate(t *testing.T) {
 		}
 	}
 	r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) VALUES (2, 'k', 0, 0)")
+}
+
+// A bucket that cannot be computed would fail every sweep, and with it the gates of all keys.
+func TestPlainSQLCannotWriteARateThatOverflows(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, rate := range []string{"1e308", "5e-324", "NaN", "Infinity"} {
+		_, err := r.pool.Exec(t.Context(), "INSERT INTO work (n, gate_key, gate_limit, gate_policy, gate_rate, gate_burst) VALUES (1, 'k', 1, 0, $1::text::float8, 1)", rate)
+		if err == nil || !strings.Contains(err.Error(), "SQLSTATE 23514") {
+			t.Errorf("rate %s: %v, want it refused", rate, err)
+		}
+	}
+	r.insert(row(1, one("slow", gate.MinRate)), row(2, one("fast", gate.MaxRate)))
+	r.sweep()
+	r.expect(1, 2)
 }
 
 // What stands in nobody's way keeps nobody: the next row of the key need not wait for a sweep.

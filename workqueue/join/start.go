@@ -151,6 +151,12 @@ func (s *start) write(ctx context.Context, tx workqueue.Tx, j *Joins) error {
 	if err := j.enroll(ctx, tx, s.rows, members, joins); err != nil {
 		return err
 	}
+	if len(over) == 0 {
+		return nil
+	}
+	if _, err := workqueue.Exec(ctx, tx, j.statements["count_ended"], string(encoded)); err != nil {
+		return err
+	}
 	return j.end(ctx, tx, over)
 }
 
@@ -183,7 +189,7 @@ func (j *Joins) end(ctx context.Context, tx workqueue.Tx, ids []uuid.UUID) error
 	return err
 }
 
-// A record is a join as sql/insert.sql reads it.
+// A record is a join as sql/insert.sql and sql/count_ended.sql read it.
 type record struct {
 	ID         uuid.UUID  `json:"id"`
 	Policy     Policy     `json:"policy"`

@@ -4,7 +4,7 @@ CREATE TABLE {{.Queue}} (
     name text PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND {{.MaxQueue}}),
     paused boolean NOT NULL DEFAULT false,
     max_running integer CHECK (max_running > 0),
-    rate double precision CHECK (rate > 0),
+    rate double precision CHECK (rate BETWEEN {{.MinRate}}::double precision AND {{.MaxRate}}::double precision),
     burst integer CHECK (burst > 0),
     adopt boolean NOT NULL DEFAULT false, -- jobs that ran already when the limit came are still to be counted
     changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),

@@ -58,8 +58,8 @@ AS $txwork$
 BEGIN
     IF (octet_length(NEW.gate_key) BETWEEN 1 AND 255 AND NEW.gate_limit >= 0 AND NEW.gate_policy BETWEEN 0 AND 2
         AND (NEW.gate_rate IS NULL) = (NEW.gate_burst IS NULL)
-        AND (NEW.gate_rate IS NULL OR NEW.gate_limit > 0 AND NEW.gate_rate > 0 AND NEW.gate_burst >= 1)) IS NOT TRUE THEN
-        RAISE EXCEPTION 'the gate of key % cannot be: it needs a key of 1 to 255 bytes, a limit of at least 0, a policy of 0 to 2, and a rate and a burst together, with a limit', left(NEW.gate_key, 40)
+        AND (NEW.gate_rate IS NULL OR NEW.gate_limit > 0 AND NEW.gate_rate BETWEEN {{.MinRate}} AND {{.MaxRate}} AND NEW.gate_burst >= 1)) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the gate of key % cannot be: it needs a key of 1 to 255 bytes, a limit of at least 0, a policy of 0 to 2, and a rate of {{.MinRate}} to {{.MaxRate}} and a burst together, with a limit', left(NEW.gate_key, 40)
             USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_gate_check';
     END IF;
     IF NEW.waiting THEN

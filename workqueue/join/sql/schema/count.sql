@@ -58,10 +58,12 @@ BEGIN
         FROM changed AS c
         GROUP BY c.join_id
     )
+    -- More members than are expected were written by hand. To refuse their count would refuse their settle.
     UPDATE {{.Join}} AS j
     SET succeeded = j.succeeded + s.succeeded,
         failed = j.failed + s.failed,
-        late = j.late + s.late
+        late = j.late + s.late,
+        expected = greatest(j.expected, j.succeeded + s.succeeded + j.failed + s.failed, j.late + s.late)
     FROM sums AS s
     WHERE j.id = s.join_id;
 

@@ -24,6 +24,8 @@ CREATE TABLE {{.Join}} (
         AND (status = 0) = (completed_at IS NULL)
         AND succeeded >= 0 AND failed >= 0 AND late >= 0
         AND succeeded + failed <= expected AND late <= expected
+        AND retention BETWEEN interval '0' AND interval '1000 years' -- an end that cannot be computed never comes
+        AND (deadline IS NULL OR isfinite(deadline))
     )
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
