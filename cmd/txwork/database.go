@@ -63,7 +63,10 @@ func parseURL(url string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		text := err.Error()
-		return nil, usagef("the database URL is wrong: %s", text[strings.LastIndex(text, "`: ")+len("`: "):])
+		if quoted := strings.LastIndex(text, "`: "); quoted >= 0 {
+			text = text[quoted+len("`: "):]
+		}
+		return nil, usagef("the database URL is wrong: %s", text)
 	}
 	if host := config.ConnConfig.Host; strings.Contains(host, "@") && !strings.HasPrefix(host, "/") {
 		return nil, usagef("the database URL is wrong: its host has an @: write that of a password as %%40")

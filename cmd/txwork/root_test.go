@@ -20,6 +20,7 @@ func TestWrongUsageExits2AndSaysWhatToDo(t *testing.T) {
 		{"stats --bogus", "unknown flag: --bogus"},
 		{"stats", "pass --database-url postgres://user@host/name or set TXWORK_DATABASE_URL"},
 		{"stats --database-url postgres://x:y:z", "the database URL is wrong"},
+		{"stats --database-url postgres://h/db?pool_max_conns=x", "the database URL is wrong: cannot parse pool_max_conns"},
 		{"stats --schema Bad", `schema "Bad" must match`},
 		{"stats a b", "accepts at most 1 arg"},
 		{"list outbox", `required flag(s) "status" not set`},
