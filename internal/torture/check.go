@@ -18,6 +18,8 @@ type Facts struct {
 	Calls []ClaimCall
 	// Strikes are when faults struck.
 	Strikes []Strike
+	// Calm is when the last fault was over.
+	Calm time.Time
 	// Stalled says that rows were left although nothing had moved for longer than everything may take.
 	Stalled bool
 }

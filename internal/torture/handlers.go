@@ -3,6 +3,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -36,6 +37,9 @@ type delivery struct {
 // handle does what the row says, and writes down that it begins and that it has ended.
 func (h *handlers) handle(ctx context.Context, d delivery) (err error) {
 	l := line{Run: h.runs.Add(1), Table: d.table, Name: d.name, App: h.setup.App, Attempt: d.attempt, Mode: d.task.Mode}
+	if d.task.Name != d.name {
+		l.Told = cmp.Or(d.task.Name, "nobody")
+	}
 	l.What = lineStart
 	h.journal.append(l)
 	h.points.reach(pointHandler)

@@ -56,6 +56,7 @@ type run struct {
 	stalled   bool
 	drained   time.Duration
 	began     time.Time
+	calm      time.Time // no fault strikes any more
 }
 
 func (r *run) setUp(ctx context.Context) (err error) {
@@ -136,6 +137,7 @@ func (r *run) torment(ctx context.Context) {
 	r.produce(ctx)
 	over()
 	all.Wait()
+	r.calm = time.Now()
 	r.drain(ctx)
 }
 
@@ -219,7 +221,7 @@ func (r *run) judge(ctx context.Context) (*Report, error) {
 	}
 	v := Check(records.histories(ctx), Facts{
 		Outages: l.outages, Calls: records.calls,
-		Strikes: r.conductor.strikes, Stalled: r.stalled,
+		Strikes: r.conductor.strikes, Calm: r.calm, Stalled: r.stalled,
 	})
 	if records.err != nil {
 		return nil, fmt.Errorf("reading the audit table: %w", records.err)
