@@ -82,13 +82,10 @@ func (l *lab) awaitDead(ctx context.Context, ids []string) error {
 type starvedPool struct{ plain }
 
 func (starvedPool) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
-	slots := l.crew.workers()
-	s := slots[random.IntN(len(slots))]
-	if err := s.become(ctx, func(config *setup) { config.PoolSize, config.HoldConns = 2, true }, nil); err != nil {
-		return s.name, err
-	}
-	time.Sleep(lease + episode)
-	return s.name, s.become(ctx, nil, nil)
+	return l.as(ctx, random, func(config *setup) { config.PoolSize, config.HoldConns = 2, true }, nil, func() error {
+		time.Sleep(lease + episode)
+		return nil
+	})
 }
 
 // shutdownStorm sends SIGTERM at every step of a worker's life. Each time the process has to end in order: with exit

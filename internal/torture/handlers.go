@@ -61,6 +61,8 @@ func resultOf(err error, d delivery) string {
 	return resultOK
 }
 
+const childPanic = "in a goroutine of the handler"
+
 // work is how long a handler takes.
 const work = 10 * time.Millisecond
 
@@ -91,7 +93,7 @@ func (h *handlers) act(ctx context.Context, d delivery) error {
 	case modeExit:
 		os.Exit(7)
 	case modeChildPanic:
-		go func() { panic("in a goroutine of the handler") }()
+		go func() { panic(childPanic) }()
 		time.Sleep(lease) // the process ends before
 	}
 	h.points.reach(pointSettling)
