@@ -177,7 +177,7 @@ func TestCheckStall(t *testing.T) {
 func TestCheckLateReaper(t *testing.T) {
 	t.Parallel()
 	late := func() *story {
-		return tell("jobs").insert().claim(app1, "a").reap(patience+2*time.Second).claim(app2, "b").run(app2, modePlain, resultOK).ack(app2, 0)
+		return tell("jobs").insert().claim(app1, "a").reap(overdue+2*time.Second).claim(app2, "b").run(app2, modePlain, resultOK).ack(app2, 0)
 	}
 	rejects(t, "I10", verdict(Facts{Calm: dawn}, late()))
 	for _, calm := range []time.Time{{}, dawn.Add(3 * time.Second)} {

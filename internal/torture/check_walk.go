@@ -249,10 +249,13 @@ func (w *walk) reap(c Change, current *claim) {
 		w.broken("I4", "the row was done without a token")
 	case (c.New.Status == failed) != current.exhausted && !w.rearmed:
 		w.broken("I6", "attempt %d of %d was reaped, and the row went to status %d", w.now.Attempts, w.now.Max, c.New.Status)
-	case !w.f.Calm.IsZero() && late > patience:
+	case !w.f.Calm.IsZero() && late > overdue:
 		w.broken("I10", "no fault struck any more, and the claim was reaped %v after its lease", late)
 	}
 }
+
+// overdue is beyond what a reaper needs on a machine that has far too much to do.
+const overdue = time.Minute
 
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
