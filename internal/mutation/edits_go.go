@@ -80,6 +80,25 @@ var goEdits = []edit{
 	{name: "a transaction without a commit is left open", file: "workqueue/handler.go",
 		old: "	tx.Rollback(ctx) // after a commit this does nothing\n", new: "", suites: test("workqueue", "TestTx")},
 
+	{name: "a handler that drops the error of its transaction acks", file: "workqueue/handler.go",
+		old: "if err == nil && d.settled.Load() == nil && d.txErr != nil {", new: "if false {", suites: test("workqueue", "TestTxAndTheHandlersResult")},
+	{name: "a handler that a shutdown broke off has failed", file: "workqueue/handler.go",
+		old: "	case errors.Is(cause, ErrShutdown):\n		return &Outcome{kind: outcomeRelease}\n", new: "", suites: test("workqueue", "TestShutdown")},
+
+	{name: "a commit of which nothing is known was refused", file: "inbox/process.go",
+		old: "	case refused(err):\n", new: "	case err != nil:\n", suites: beside("inbox", "TestALostCommit")},
+	{name: "a commit that was refused may have been made", file: "inbox/process.go",
+		old: "	case refused(err):\n", new: "	case false && refused(err):\n", suites: beside("inbox", "TestAConstraintThatRefuses")},
+	{name: "a message's handler may end its transaction", file: "inbox/process.go",
+		old: "fn(ctx, handlerTx{tx})", new: "fn(ctx, tx)", suites: beside("inbox", "TestTheHandlerCannotEnd")},
+	{name: "a message's transaction has the session's isolation", file: "inbox/process.go",
+		old: "pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})", new: "pool.BeginTx(ctx, pgx.TxOptions{})", suites: beside("inbox", "TestProcessIsReadCommitted")},
+
+	{name: "the reaper works on when its term is over", file: "reaper/election.go",
+		old:    "		if errors.Is(err, pgx.ErrNoRows) {\n			return ErrNotLeader\n		}\n		if err != nil {\n			return err\n		}\n		return work(ctx, tx)",
+		new:    "		if err != nil && !errors.Is(err, pgx.ErrNoRows) {\n			return err\n		}\n		return work(ctx, tx)",
+		suites: beside("reaper", "TestStale|TestTerm|TestOneLeads")},
+
 	{name: "a nil transaction is taken", file: "workqueue/tx.go",
 		old: "func Pgx(tx pgx.Tx) Tx {\n	if isNil(tx) {\n		tx = nil\n	}\n", new: "func Pgx(tx pgx.Tx) Tx {\n", suites: core("input")},
 	{name: "the caller's settings are not given back", file: "workqueue/tx.go",

@@ -11,13 +11,14 @@ import (
 
 // Facts are what the checker has to know beside the histories.
 type Facts struct {
-	// Outages are when a server ended without warning. A claim commits without waiting for the disk, so one that was
-	// made just before may be gone, and a handler may have run for it.
+	// Outages are when a server ended without warning. What was claimed just before may be gone, see forgotten.
 	Outages []Span
 	// Calls are the claims as the processes saw them.
 	Calls []ClaimCall
 	// Strikes are when faults struck.
 	Strikes []Strike
+	// Calm is when the last fault was over.
+	Calm time.Time
 	// Stalled says that rows were left although nothing had moved for longer than everything may take.
 	Stalled bool
 }
@@ -74,7 +75,7 @@ const keptViolations = 3
 // Check evaluates I1 to I11 over the histories.
 func Check(rows iter.Seq[*History], f Facts) Verdict {
 	v := Verdict{Violations: []Violation{}, Counts: map[string]int{}, Recovered: make([]time.Duration, len(f.Strikes))}
-	orders, limits := newOrders(), newLimits(f.Calls)
+	orders, limits, forgotten := newOrders(), newLimits(f.Calls), newForgotten(f.Outages)
 	for h := range rows {
 		w := newWalk(h, &f)
 		w.walk()
@@ -84,7 +85,9 @@ func Check(rows iter.Seq[*History], f Facts) Verdict {
 		v.add(w)
 		orders.add(w)
 		limits.add(w)
+		forgotten.add(w)
 	}
+	v.report(forgotten.check()...)
 	v.report(orders.check()...)
 	v.report(limits.check()...)
 	return v

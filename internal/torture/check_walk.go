@@ -4,6 +4,7 @@ package torture
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -12,14 +13,19 @@ type walk struct {
 	h          *History
 	f          *Facts
 	violations []Violation
+	suspects   []suspect
 
 	now       State // the last version
+	seq       int64 // of it
 	claims    []claim
 	tokens    map[string]bool // that the row has had
 	settles   map[int64]Change
 	terminals int  // since the row began, or was set anew
 	rearmed   bool // a timer was set during its firing
 	inserted  bool
+	deleted   bool
+	seen      bool // in its table, in the end
+	sets      int  // how often it was written: inserted, or set anew
 	refused   int
 	early     int
 	fired     int // the generation of a timer that was claimed last
@@ -32,9 +38,22 @@ type claim struct {
 	at, committed time.Time
 	seq, endSeq   int64 // endSeq is 0 while it lasts
 	ended         time.Time
+	until         time.Time // the end of its lease
 	end           ending
 	xid           int64 // of the end
+	exhausted     bool  // there were no more attempts, or somebody had cancelled
+	rearmed       bool  // a timer was set during the claim
+	givenBack     bool  // the attempt
+	run           *Handling
 }
+
+// Applications that write to the tables begin with one of these.
+const (
+	runPrefix  = "run "     // the run's own process: producers, schedules' masters
+	crewPrefix = "torture " // workers and reapers
+)
+
+func crewed(app string) bool { return strings.HasPrefix(app, crewPrefix) }
 
 type ending uint8
 
@@ -51,11 +70,23 @@ func newWalk(h *History, f *Facts) *walk {
 }
 
 func (w *walk) broken(invariant, format string, args ...any) {
-	w.violations = append(w.violations, Violation{invariant, w.h.Table, w.h.ID, fmt.Sprintf(format, args...), w.h.text()})
+	w.violations = append(w.violations, w.violation(invariant, format, args...))
+}
+
+func (w *walk) violation(invariant, format string, args ...any) Violation {
+	return Violation{invariant, w.h.Table, w.h.ID, fmt.Sprintf(format, args...), w.h.text()}
 }
 
 func (w *walk) walk() {
 	for _, c := range w.h.Changes {
+		if c.Op == 'F' {
+			w.compare(c)
+			return
+		}
+		if c.Seq <= w.seq {
+			w.broken("audit", "version #%d is on record after version #%d", c.Seq, w.seq)
+		}
+		w.seq = c.Seq
 		if c.Op == 'U' && (c.OldStatus != w.now.Status || c.OldToken != w.now.Token) {
 			w.broken("audit", "version #%d follows one that is not on record", c.Seq)
 		}
@@ -64,12 +95,25 @@ func (w *walk) walk() {
 	}
 }
 
+// compare holds what is in the table in the end against the last version on record.
+func (w *walk) compare(c Change) {
+	w.seen = true
+	if w.inserted && !w.now.equal(c.New) {
+		w.broken("audit", "the row is not in its table as its last version says")
+	}
+}
+
 func (w *walk) step(c Change) {
 	from, to := w.now.Status, c.New.Status
+	if c.Op == 'I' || c.New.Generation > w.now.Generation {
+		w.sets++
+	}
+	w.checkKept(c)
 	switch {
 	case c.Op == 'I':
 		w.insert(c)
 	case c.Op == 'D':
+		w.deleted = true
 		w.broken("I1", "the row was deleted, and nobody purges in a run")
 	case from == ready && to == inProgress:
 		w.claim(c)
@@ -86,6 +130,21 @@ func (w *walk) step(c Change) {
 	}
 }
 
+// checkKept: what a row is to be stays until it is set anew, and only producers cancel, and only timers.
+func (w *walk) checkKept(c Change) {
+	anew := c.Op == 'I' || c.New.Generation > w.now.Generation || w.rearmed && w.now.Status == inProgress && c.New.Status == ready
+	switch {
+	case c.New.Max != w.now.Max && !anew:
+		w.broken("I6", "the maximum of attempts went from %d to %d", w.now.Max, c.New.Max)
+	case c.New.Cancelled && !w.now.Cancelled && (c.Op == 'I' || crewed(c.App) || w.h.Table != "timers"):
+		w.broken("I5", "the row was cancelled by %s, which cancels none", c.App)
+	case c.New.Generation < w.now.Generation:
+		w.broken("I5", "the generation went from %d to %d", w.now.Generation, c.New.Generation)
+	case w.now.Cancelled && !c.New.Cancelled && !anew:
+		w.broken("I5", "the row is not cancelled any more")
+	}
+}
+
 func (w *walk) insert(c Change) {
 	if w.inserted {
 		w.broken("I1", "the row was inserted twice")
@@ -93,6 +152,9 @@ func (w *walk) insert(c Change) {
 	w.inserted = true
 	switch c.New.Status {
 	case ready:
+		if c.New.Token != "" || c.New.Attempts != 0 {
+			w.broken("I6", "the row began with %d attempts and the token %s", c.New.Attempts, short(c.New.Token))
+		}
 	case done: // the inbox takes a key and processes its message in one transaction
 		w.terminals++
 		w.settles[c.XID] = c
@@ -122,46 +184,89 @@ func (w *walk) claim(c Change) {
 		}
 	}
 	w.tokens[c.New.Token] = true
-	w.claims = append(w.claims, claim{token: c.New.Token, app: c.App, attempt: c.New.Attempts, at: c.At, committed: c.Committed, seq: c.Seq})
+	w.claims = append(w.claims, claim{token: c.New.Token, app: c.App, attempt: c.New.Attempts, at: c.At, committed: c.Committed, seq: c.Seq, until: c.leased()})
 }
+
+// current is the claim that lasts. A row in progress has one.
+func (w *walk) current() *claim {
+	if last := len(w.claims) - 1; last >= 0 && w.claims[last].end == endNone {
+		return &w.claims[last]
+	}
+	w.broken("I3", "the row is in progress, and no claim is on record")
+	w.claims = append(w.claims, claim{token: w.now.Token, attempt: w.now.Attempts})
+	return &w.claims[len(w.claims)-1]
+}
+
+// leased is the end of the lease, by the clock of the processes.
+func (c Change) leased() time.Time { return c.At.Add(c.New.Locked.Sub(c.TxnAt)) }
 
 // hold is a renewal, a wish to cancel, or a timer that is set during its firing.
 func (w *walk) hold(c Change) {
+	current := w.current()
+	if !c.New.Locked.Equal(w.now.Locked) {
+		current.until = c.leased()
+		if c.App != current.app {
+			w.broken("I4", "the lease of %s was renewed by %s", current.app, c.App)
+		}
+	}
 	if c.New.Token != w.now.Token {
 		w.broken("I3", "the token changed from %s to %s while the row was in progress", short(w.now.Token), short(c.New.Token))
 	}
 	if c.New.Attempts != w.now.Attempts {
 		w.broken("I6", "attempts went from %d to %d while the row was in progress", w.now.Attempts, c.New.Attempts)
 	}
-	if c.New.Generation > w.now.Generation {
+	switch {
+	case c.New.Generation > w.now.Generation:
 		w.rearmed = true
+	case !crewed(c.App): // a cancel drops what was set during the firing
+		w.rearmed = false
 	}
 }
 
 // settle is InProgress → anything else: by the claim's own process, or by the reaper once the lease is over.
 func (w *walk) settle(c Change) {
-	current := &w.claims[len(w.claims)-1]
+	current := w.current()
 	current.endSeq, current.ended, current.xid = c.Seq, c.At, c.XID
+	current.rearmed, current.exhausted = w.rearmed, w.now.Attempts >= w.now.Max || c.New.Cancelled
 	if reaped := c.New.Token == ""; reaped {
 		current.end = endReaped
-		w.reap(c)
+		w.reap(c, current)
 	} else {
 		current.end = [...]ending{ready: endBack, done: endAcked, failed: endFailed}[c.New.Status]
 		w.settles[c.XID] = c
 		w.guard(c, current)
 	}
+	if w.rearmed && c.New.Status != ready {
+		w.broken("I1", "the timer was set during its firing, and ended with it")
+	}
+	current.givenBack = c.New.Attempts < w.now.Attempts
 	w.countBack(c)
 	w.finish(c.New.Status)
 	w.rearmed = false
 }
 
-func (w *walk) reap(c Change) {
+func (w *walk) reap(c Change, current *claim) {
 	if !w.now.Locked.Before(c.TxnAt) {
 		w.broken("I3", "the claim was taken at %s, its lease ran until %s", c.TxnAt.Format(clockLayout), w.now.Locked.Format(clockLayout))
 	}
-	if c.New.Status == done {
+	switch late := c.At.Sub(latest(current.until, w.f.Calm)); {
+	case c.New.Status == done:
 		w.broken("I4", "the row was done without a token")
+	case (c.New.Status == failed) != current.exhausted && !w.rearmed:
+		w.broken("I6", "attempt %d of %d was reaped, and the row went to status %d", w.now.Attempts, w.now.Max, c.New.Status)
+	case !w.f.Calm.IsZero() && late > overdue:
+		w.broken("I10", "no fault struck any more, and the claim was reaped %v after its lease", late)
 	}
+}
+
+// overdue is beyond what a reaper needs on a machine that has far too much to do.
+const overdue = time.Minute
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // guard is what a token promises: nobody but the claim's own process settles it.
@@ -178,9 +283,9 @@ func (w *walk) guard(c Change, current *claim) {
 func (w *walk) countBack(c Change) {
 	was, is := w.now.Attempts, c.New.Attempts
 	switch {
-	case w.rearmed && c.New.Status == ready && is == 0:
-	case is == was:
-	case is == was-1 && c.New.Status == ready && c.New.Token != "": // snoozed or released
+	case w.rearmed && is == 0:
+	case !w.rearmed && is == was:
+	case !w.rearmed && is == was-1 && c.New.Status == ready && c.New.Token != "": // snoozed or released
 	default:
 		w.broken("I6", "attempts went from %d to %d when the claim ended", was, is)
 	}
@@ -200,11 +305,20 @@ func (w *walk) finish(status int16) {
 func (w *walk) rest(c Change) {
 	switch c.New.Status {
 	case ready:
-		if c.New.Attempts != w.now.Attempts && c.New.Generation == w.now.Generation {
+		if c.New.Generation > w.now.Generation {
+			return
+		}
+		if c.New.Attempts != w.now.Attempts {
 			w.broken("I6", "attempts of a ready row went from %d to %d", w.now.Attempts, c.New.Attempts)
 		}
+		if c.New.Token != w.now.Token {
+			w.broken("I3", "the token of a ready row changed from %s to %s", short(w.now.Token), short(c.New.Token))
+		}
 	case failed:
-		if !c.New.Cancelled && !w.now.Waiting {
+		if c.New.Attempts != w.now.Attempts {
+			w.broken("I6", "attempts of a ready row went from %d to %d", w.now.Attempts, c.New.Attempts)
+		}
+		if !c.New.Cancelled || crewed(c.App) {
 			w.broken("I4", "a ready row failed that nobody had claimed or cancelled")
 		}
 		w.finish(failed)

@@ -30,21 +30,47 @@ func (l *lab) ours(server time.Time, seq int64) (time.Time, int) {
 	return server, 0
 }
 
-// ourCommit is when the transaction committed that wrote a version at the given time, by the clock of the processes. It may
-// have gone on past later steps: of the times that are possible it is the first, since transactions of a run are shorter
-// than a step back.
-func (l *lab) ourCommit(server, at time.Time, step int) (commit time.Time) {
-	if len(l.clocks) == 0 {
-		return server
-	}
-	for i := step; i < len(l.clocks); i++ {
-		told := server.Add(-l.clocks[i].offset)
-		possible := !told.Before(at) && !told.Before(l.clocks[i].from)
-		if possible && (commit.IsZero() || told.Before(commit)) {
-			commit = told
+// dated tells the commits of a row's versions by the clock of the processes.
+func (l *lab) dated(h *History) *History {
+	for i := range h.Changes {
+		c := &h.Changes[i]
+		if !c.Committed.IsZero() && len(l.clocks) > 0 {
+			c.Committed = l.ourCommit(c.Committed, *c, h.Changes[i+1:])
 		}
 	}
+	return h
+}
+
+// ourCommit is when the transaction committed that wrote a version. It may have gone on past later steps, but not past the
+// next version: that is of a transaction which had to wait for it. Where a step back leaves two times possible it
+// cannot be told.
+func (l *lab) ourCommit(server time.Time, c Change, later []Change) (commit time.Time) {
+	for i := c.step; i < len(l.clocks); i++ {
+		told := server.Add(-l.clocks[i].offset)
+		if told.Before(c.At) || !l.showed(i, told) || succeeded(c, later, told) {
+			continue
+		}
+		if !commit.IsZero() {
+			return time.Time{}
+		}
+		commit = told
+	}
 	return commit
+}
+
+// showed tells whether a session may have had the time of a step then.
+func (l *lab) showed(step int, at time.Time) bool {
+	return !at.Before(l.clocks[step].from) && (step+1 == len(l.clocks) || !at.After(l.clocks[step+1].until))
+}
+
+// succeeded tells whether another transaction had written the next version by then.
+func succeeded(c Change, later []Change, by time.Time) bool {
+	for _, next := range later {
+		if next.Op != 'F' && next.XID != c.XID {
+			return next.At.Before(by)
+		}
+	}
+	return false
 }
 
 // lastVersion is the number of the version that was written last.

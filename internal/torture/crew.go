@@ -39,6 +39,7 @@ type slot struct {
 	current *member
 	number  int
 	deaths  int
+	panics  []string
 	closing atomic.Bool
 }
 
@@ -75,6 +76,9 @@ func (s *slot) run() {
 		s.mu.Lock()
 		s.deaths++
 		s.mu.Unlock()
+		if err == nil {
+			s.autopsy(m)
+		}
 		time.Sleep(respawnPause)
 	}
 }
@@ -222,24 +226,6 @@ func (s *slot) lastWords() string {
 	}
 }
 
-// become ends the slot's process, as a deploy does, and returns when one is running that differs. Nil is as at the
-// beginning.
-func (s *slot) become(ctx context.Context, change func(*setup), program []string) error {
-	s.mu.Lock()
-	s.change, s.instead = change, program
-	m := s.current
-	s.mu.Unlock()
-	m.signal(syscall.SIGTERM)
-	select {
-	case <-m.ended:
-	case <-time.After(stopLimit):
-		m.signal(syscall.SIGKILL)
-		<-m.ended
-	}
-	_, err := s.begun(ctx)
-	return err
-}
-
 // stopLimit is longer than a worker's own shutdown timeout and its grace.
 const stopLimit = 30 * time.Second
 
@@ -261,6 +247,9 @@ func (c *crew) stop() (failures []string) {
 	case <-time.After(stopLimit):
 		failures = append(failures, c.kill()...)
 		<-over
+	}
+	for _, s := range c.slots {
+		failures = append(failures, s.panics...)
 	}
 	c.spawner.close()
 	return failures

@@ -14,12 +14,14 @@ import (
 
 // Times of a run: as short as the library allows, so that many recoveries fit into it.
 const (
-	lease      = 2 * time.Second
-	reapEvery  = 250 * time.Millisecond
-	retryBase  = 20 * time.Millisecond
-	retryCap   = 500 * time.Millisecond
-	attempts   = 50 // no row may run out of them by chance
-	dedupYears = 365 * 24 * time.Hour
+	lease     = 2 * time.Second
+	reapEvery = 250 * time.Millisecond
+	retryBase = 20 * time.Millisecond
+	retryCap  = 500 * time.Millisecond
+	attempts  = 50 // no row may run out of them by chance
+	// shutdownLimit is how long a worker that stops waits for handlers before it breaks them off.
+	shutdownLimit = 2 * lease
+	dedupYears    = 365 * 24 * time.Hour
 )
 
 // patience is how long nothing may move while rows are left: a lease, a round of the reaper and a backoff, three

@@ -15,6 +15,9 @@ type backendTerminate struct{ plain }
 
 func (backendTerminate) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
 	n, err := l.terminate(ctx, 0.1+0.9*random.Float64())
+	if err == nil && n == 0 {
+		return "", skip("nobody was connected")
+	}
 	return fmt.Sprintf("%d sessions", n), err
 }
 
@@ -36,7 +39,10 @@ func (backendKill) strike(ctx context.Context, l *lab, random *rand.Rand) (strin
 	err := l.admin.QueryRow(ctx, `
 		SELECT array_agg(pid ORDER BY pid) FROM pg_stat_activity
 		WHERE application_name LIKE 'torture %' AND datname = current_database()`).Scan(&pids)
-	if err != nil || len(pids) == 0 {
+	if err == nil && len(pids) == 0 {
+		err = skip("nobody was connected")
+	}
+	if err != nil {
 		return "", err
 	}
 	defer l.outage(time.Now())

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // diskFull has the tables in a tablespace on a file system of their own, and leaves no room in it.
@@ -57,7 +58,7 @@ func (d *diskFull) prepare(ctx context.Context, l *lab) error {
 	return nil
 }
 
-func (d *diskFull) strike(_ context.Context, l *lab, _ *rand.Rand) (string, error) {
+func (d *diskFull) strike(ctx context.Context, l *lab, _ *rand.Rand) (string, error) {
 	if !strings.HasPrefix(l.spaces[0], d.dir) {
 		return "", skip("the tables are elsewhere until the next failover")
 	}
@@ -67,8 +68,27 @@ func (d *diskFull) strike(_ context.Context, l *lab, _ *rand.Rand) (string, erro
 	}
 	used := int64(full.Blocks-full.Bfree) * full.Bsize
 	err := d.resize(used)
+	if err == nil {
+		err = l.runOut(ctx)
+	}
 	time.Sleep(episode)
 	return fmt.Sprintf("no room beyond %d MiB", used>>20), errors.Join(err, d.resize(roomy))
+}
+
+// runOut makes sure that there is no room: a disk that is not full tests nothing.
+func (l *lab) runOut(ctx context.Context) error {
+	err := pgx.BeginFunc(ctx, l.admin, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "CREATE TABLE "+l.schema+".filler TABLESPACE small AS SELECT repeat('x', 1000) FROM generate_series(1, 10000)")
+		if err == nil {
+			err = errors.New("there was room for more")
+		}
+		return err
+	})
+	var full *pgconn.PgError
+	if errors.As(err, &full) && full.Code == "53100" {
+		return nil
+	}
+	return fmt.Errorf("the disk was not full: %w", err)
 }
 
 func (d *diskFull) resize(size int64) error {

@@ -36,15 +36,12 @@ func (p *pgbouncer) strike(ctx context.Context, l *lab, random *rand.Rand) (stri
 	if err := pooler.Await(ctx, url); err != nil {
 		return "", err
 	}
-	slots := l.crew.workers()
-	s := slots[random.IntN(len(slots))]
 	direct := l.url
-	if err := s.become(ctx, func(config *setup) { config.URL, config.ListenURL = url, direct }, nil); err != nil {
-		return s.name, err
-	}
-	l.hit = time.Now()
-	time.Sleep(lease + episode)
-	return s.name, s.become(ctx, nil, nil)
+	return l.as(ctx, random, func(config *setup) { config.URL, config.ListenURL = url, direct }, nil, func() error {
+		l.hit = time.Now()
+		time.Sleep(lease + episode)
+		return nil
+	})
 }
 
 func (p *pgbouncer) start(l *lab) (address string, stop func(), err error) {

@@ -31,20 +31,20 @@ const (
 func (poison) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
 	var ids []string
 	p := newProducer(l.shop, l.admin, random.Uint64())
-	err := p.transactSurely(ctx, func(ctx context.Context, tx pgx.Tx) (names []written, err error) {
+	err := p.transactSurely(ctx, func(ctx context.Context, tx pgx.Tx) (names []announced, err error) {
 		ids = nil
 		for range poisonRows {
 			message, job := uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())
-			payload := fmt.Appendf(nil, `{"mode":%q}`, modeExit)
+			payload := fmt.Appendf(nil, `{"mode":%q,"name":%q}`, modeExit, message)
 			_, err = p.domains.outbox.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{ID: message, Topic: topic, Payload: payload, MaxAttempts: poisonAttempts})
 			if err != nil {
 				return nil, err
 			}
-			_, err = p.domains.jobs.Enqueue(ctx, workqueue.Pgx(tx), Task{Mode: modeChildPanic}, jobs.InsertOptions{ID: job, MaxAttempts: poisonAttempts})
+			_, err = p.domains.jobs.Enqueue(ctx, workqueue.Pgx(tx), Task{Mode: modeChildPanic, Name: job.String()}, jobs.InsertOptions{ID: job, MaxAttempts: poisonAttempts})
 			if err != nil {
 				return nil, err
 			}
-			names = append(names, written{"outbox", message.String()}, written{"jobs", job.String()})
+			names = append(names, announce("outbox", message.String()), announce("jobs", job.String()))
 			ids = append(ids, message.String(), job.String())
 		}
 		return names, nil
@@ -82,13 +82,10 @@ func (l *lab) awaitDead(ctx context.Context, ids []string) error {
 type starvedPool struct{ plain }
 
 func (starvedPool) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
-	slots := l.crew.workers()
-	s := slots[random.IntN(len(slots))]
-	if err := s.become(ctx, func(config *setup) { config.PoolSize, config.HoldConns = 2, true }, nil); err != nil {
-		return s.name, err
-	}
-	time.Sleep(lease + episode)
-	return s.name, s.become(ctx, nil, nil)
+	return l.as(ctx, random, func(config *setup) { config.PoolSize, config.HoldConns = 2, true }, nil, func() error {
+		time.Sleep(lease + episode)
+		return nil
+	})
 }
 
 // shutdownStorm sends SIGTERM at every step of a worker's life. Each time the process has to end in order: with exit

@@ -44,17 +44,10 @@ func (p *proxied) through(ctx context.Context, l *lab, random *rand.Rand, do fun
 		return "", err
 	}
 	defer p.proxy.Stop()
-	slots := l.crew.workers()
-	s := slots[random.IntN(len(slots))]
-	if err := s.become(ctx, func(config *setup) { config.URL = address }, nil); err != nil {
-		return s.name, err
-	}
-	err = do(address)
-	p.proxy.Toxics.ResetToxics(ctx)
-	if back := s.become(ctx, nil, nil); err == nil {
-		err = back
-	}
-	return s.name, err
+	return l.as(ctx, random, func(config *setup) { config.URL = address }, nil, func() error {
+		defer p.proxy.Toxics.ResetToxics(ctx)
+		return do(address)
+	})
 }
 
 // episode is how long a fault lasts that is a state and not a blow.

@@ -151,12 +151,10 @@ func output(dir, program string, args ...string) (string, error) {
 }
 
 func (u *rollingUpgrade) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
-	slots := l.crew.workers()
-	s := slots[random.IntN(len(slots))]
-	if err := s.become(ctx, nil, []string{u.program}); err != nil {
-		return s.name, err
-	}
-	l.hit = time.Now()
-	time.Sleep(episode)
-	return fmt.Sprintf("%s of revision %.12s", s.name, u.revision), s.become(ctx, nil, nil)
+	name, err := l.as(ctx, random, nil, []string{u.program}, func() error {
+		l.hit = time.Now()
+		time.Sleep(episode)
+		return nil
+	})
+	return fmt.Sprintf("%s of revision %.12s", name, u.revision), err
 }

@@ -23,7 +23,7 @@ func (zombie) strike(ctx context.Context, l *lab, random *rand.Rand) (string, er
 	select {
 	case <-m.reached:
 	case <-m.ended:
-		return m.app + " ended before", nil
+		return "", skip("%s ended before", m.app)
 	case <-time.After(reachLimit):
 		m.tell(order{pointNow, signalStop})
 		point = "rest"

@@ -3,6 +3,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -36,6 +37,9 @@ type delivery struct {
 // handle does what the row says, and writes down that it begins and that it has ended.
 func (h *handlers) handle(ctx context.Context, d delivery) (err error) {
 	l := line{Run: h.runs.Add(1), Table: d.table, Name: d.name, App: h.setup.App, Attempt: d.attempt, Mode: d.task.Mode}
+	if d.task.Name != d.name {
+		l.Told = cmp.Or(d.task.Name, "nobody")
+	}
 	l.What = lineStart
 	h.journal.append(l)
 	h.points.reach(pointHandler)
@@ -56,6 +60,8 @@ func resultOf(err error, d delivery) string {
 	}
 	return resultOK
 }
+
+const childPanic = "in a goroutine of the handler"
 
 // work is how long a handler takes.
 const work = 10 * time.Millisecond
@@ -87,7 +93,7 @@ func (h *handlers) act(ctx context.Context, d delivery) error {
 	case modeExit:
 		os.Exit(7)
 	case modeChildPanic:
-		go func() { panic("in a goroutine of the handler") }()
+		go func() { panic(childPanic) }()
 		time.Sleep(lease) // the process ends before
 	}
 	h.points.reach(pointSettling)

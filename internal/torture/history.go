@@ -18,11 +18,12 @@ const (
 
 // A History is everything that the records say about one row.
 type History struct {
-	Table   string // without its schema
-	ID      string // of the row; empty where there is none
-	Name    string // what its producer calls it
-	Key     string // by which it is ordered; empty for none
-	Asked   []Outcome
+	Table   string     // without its schema
+	ID      string     // of the row; empty where there is none
+	Name    string     // what its producer calls it
+	Key     string     // by which it is ordered; empty for none
+	Asked   []Outcome  // of the transactions that wrote it
+	AskedBy string     // the key that its producer gave it; empty for none
 	Changes []Change   // in their order
 	Runs    []Handling // of its handler
 	Effects []Effect   // that its handler wrote in the transaction of its settle
@@ -31,7 +32,7 @@ type History struct {
 // A Change is one version of the row, as it was committed.
 type Change struct {
 	Seq       int64
-	Op        byte   // I, U or D
+	Op        byte   // I, U or D; F is no change, but what the table has in the end
 	OldStatus int16  // -1 for an insert
 	OldToken  string // empty for none
 	New       State
@@ -39,7 +40,8 @@ type Change struct {
 	XID       int64
 	TxnAt     time.Time // the transaction's now(), by the server's clock, as all times of a State
 	At        time.Time // clock_timestamp() in the trigger, by the clock of the processes
-	Committed time.Time // by that clock, too; zero where the server does not track it
+	Committed time.Time // by that clock, too; zero where it cannot be told, as where the server does not track it
+	step      int       // of the server's clock
 }
 
 // A State is what a change left behind.
@@ -54,6 +56,12 @@ type State struct {
 	Fire       time.Time // nominal, of timers
 	Locked     time.Time // zero where not in progress
 	Generation int       // of timers
+}
+
+func (s State) equal(o State) bool {
+	times := s.Due.Equal(o.Due) && s.Fire.Equal(o.Fire) && s.Locked.Equal(o.Locked)
+	s.Due, s.Fire, s.Locked = o.Due, o.Fire, o.Locked
+	return times && s == o
 }
 
 const (
@@ -71,6 +79,12 @@ type Handling struct {
 	Start   time.Time
 	End     time.Time // zero where the process died before
 	Result  string
+	Told    string // whose payload it was given
+}
+
+// done tells whether the handler had said that its work was done by then.
+func (r Handling) done(by time.Time) bool {
+	return r.Result == resultOK && !r.End.IsZero() && !r.End.After(by)
 }
 
 // Results of a Handling.
@@ -111,6 +125,9 @@ func (c Change) String() string {
 	s := c.New
 	line := fmt.Sprintf("%s #%d %c %d→%d attempts %d/%d token %s→%s due %s", c.At.Format(clockLayout), c.Seq, c.Op,
 		c.OldStatus, s.Status, s.Attempts, s.Max, short(c.OldToken), short(s.Token), s.Due.Format(clockLayout))
+	if c.Op == 'F' {
+		line = fmt.Sprintf("in its table: status %d attempts %d/%d token %s", s.Status, s.Attempts, s.Max, short(s.Token))
+	}
 	if s.Status == inProgress {
 		line += " lease until " + s.Locked.Format(clockLayout)
 	}
@@ -119,6 +136,9 @@ func (c Change) String() string {
 	}
 	if s.Cancelled {
 		line += " cancelled"
+	}
+	if c.Op == 'F' {
+		return line
 	}
 	return line + fmt.Sprintf(" by %s in transaction %d", c.App, c.XID)
 }

@@ -23,7 +23,9 @@ type line struct {
 	Attempt int    `json:"k,omitempty"`
 	Mode    string `json:"m,omitempty"`
 	Result  string `json:"e,omitempty"`
-	At      int64  `json:"at"` // nanoseconds
+	Told    string `json:"p,omitempty"` // whose payload a handler was given, where it is another's
+	Key     string `json:"y,omitempty"` // by which a row is to be ordered
+	At      int64  `json:"at"`          // nanoseconds
 	Limit   int    `json:"l,omitempty"`
 	Changed int    `json:"c,omitempty"`
 }

@@ -40,6 +40,7 @@ type lab struct {
 	spaces      []string          // of its tablespaces
 	url         string            // that members and producers use
 	admin       *pgxpool.Pool
+	mark        *pgx.Conn // says that the run's schema is in use, on a server of the user's
 
 	// Of the standby, where there is one.
 	standby        *localpg.Server
@@ -72,7 +73,7 @@ func newLab(o Options) (*lab, error) {
 		return nil, err
 	}
 	l := &lab{
-		options: o, dir: dir, release: release, schema: "txwork_torture_" + strings.ToLower(rand.Text()[:8]),
+		options: o, dir: dir, release: release, schema: schemaPrefix + strings.ToLower(rand.Text()[:8]),
 		settings: map[string]string{
 			"max_connections": "500", "track_commit_timestamp": "on", "max_prepared_transactions": "10",
 			"log_min_messages": "fatal", "log_min_error_statement": "panic",
@@ -120,7 +121,10 @@ func (l *lab) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return l.reopenAdmin(ctx)
+	if err := l.reopenAdmin(ctx); err != nil {
+		return err
+	}
+	return l.guardSchema(ctx)
 }
 
 // reopenAdmin connects to whichever server is the primary.
@@ -249,6 +253,9 @@ func (l *lab) close() error {
 			errs = append(errs, err)
 		}
 		l.admin.Close()
+	}
+	if l.mark != nil {
+		errs = append(errs, l.mark.Close(context.Background()))
 	}
 	for _, server := range []*localpg.Server{l.server, l.standby} {
 		if server != nil {

@@ -3,8 +3,10 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,14 +18,19 @@ type records struct {
 	lab     *lab
 	runs    map[written][]Handling
 	asked   map[written][]Outcome
+	keys    map[string]string // of ordered messages, by name
 	effects map[written][]Effect
 	calls   []ClaimCall
+	tracked bool  // the server knows when transactions committed
 	err     error // of reading the audit table
 }
 
 func (l *lab) load(ctx context.Context) (*records, error) {
-	r := &records{lab: l, runs: map[written][]Handling{}, asked: map[written][]Outcome{}, effects: map[written][]Effect{}}
+	r := &records{lab: l, runs: map[written][]Handling{}, asked: map[written][]Outcome{}, keys: map[string]string{}, effects: map[written][]Effect{}}
 	if err := r.readJournals(); err != nil {
+		return nil, err
+	}
+	if err := l.admin.QueryRow(ctx, "SELECT current_setting('track_commit_timestamp') = 'on'").Scan(&r.tracked); err != nil {
 		return nil, err
 	}
 	return r, r.readEffects(ctx)
@@ -38,13 +45,13 @@ type spot struct {
 func (r *records) readJournals() error {
 	open := map[spot]*Handling{}
 	owners := map[spot]written{}
-	intents := map[int64][]written{}
+	intents := map[int64]map[written]bool{} // a transaction may write a name twice
 	err := readJournals(r.lab.dir, func(l line) {
 		at := time.Unix(0, l.At)
 		switch l.What {
 		case lineStart:
 			s := spot{l.App, l.Run}
-			open[s] = &Handling{App: l.App, Attempt: l.Attempt, Mode: l.Mode, Start: at}
+			open[s] = &Handling{App: l.App, Attempt: l.Attempt, Mode: l.Mode, Start: at, Told: cmp.Or(l.Told, l.Name)}
 			owners[s] = written{l.Table, l.Name}
 		case lineEnd:
 			s := spot{l.App, l.Run}
@@ -56,9 +63,15 @@ func (r *records) readJournals() error {
 		case lineClaim:
 			r.calls = append(r.calls, ClaimCall{Table: l.Table, App: l.App, Limit: l.Limit, Delivered: l.Changed})
 		case lineIntent:
-			intents[l.Run] = append(intents[l.Run], written{l.Table, l.Name})
+			if intents[l.Run] == nil {
+				intents[l.Run] = map[written]bool{}
+			}
+			intents[l.Run][written{l.Table, l.Name}] = true
+			if l.Key != "" {
+				r.keys[l.Name] = l.Key
+			}
 		case lineOutcome:
-			r.ask(intents[l.Run], l.Result)
+			r.ask(maps.Keys(intents[l.Run]), l.Result)
 			delete(intents, l.Run)
 		}
 	})
@@ -66,13 +79,13 @@ func (r *records) readJournals() error {
 		r.runs[owners[s]] = append(r.runs[owners[s]], *run)
 	}
 	for _, names := range intents {
-		r.ask(names, Maybe.String())
+		r.ask(maps.Keys(names), Maybe.String())
 	}
 	return err
 }
 
-func (r *records) ask(names []written, outcome string) {
-	for _, name := range names {
+func (r *records) ask(names iter.Seq[written], outcome string) {
+	for name := range names {
 		for _, o := range []Outcome{Maybe, Committed, RolledBack} {
 			if o.String() == outcome {
 				r.asked[name] = append(r.asked[name], o)
@@ -103,7 +116,7 @@ func (r *records) histories(ctx context.Context) iter.Seq[*History] {
 				return
 			}
 		}
-		for _, rest := range []func(func(written) bool){keysOf(r.asked), keysOf(r.runs), keysOf(r.effects)} {
+		for _, rest := range []iter.Seq[written]{maps.Keys(r.asked), maps.Keys(r.runs), maps.Keys(r.effects)} {
 			for name := range rest {
 				if !yield(r.complete(&History{Table: name.table, Name: name.name})) {
 					return
@@ -113,20 +126,13 @@ func (r *records) histories(ctx context.Context) iter.Seq[*History] {
 	}
 }
 
-func keysOf[V any](m map[written]V) iter.Seq[written] {
-	return func(yield func(written) bool) {
-		for name := range m {
-			if !yield(name) {
-				return
-			}
-		}
-	}
-}
-
 // complete adds what the other records have, which then is used up.
 func (r *records) complete(h *History) *History {
 	w := written{h.Table, h.Name}
 	h.Asked, h.Runs, h.Effects = r.asked[w], r.runs[w], r.effects[w]
+	if h.Table == "outbox" {
+		h.AskedBy = r.keys[h.Name]
+	}
 	slices.SortFunc(h.Runs, func(a, b Handling) int { return a.Start.Compare(b.Start) })
 	delete(r.asked, w)
 	delete(r.runs, w)
@@ -138,14 +144,12 @@ func (r *records) complete(h *History) *History {
 func (r *records) audited(ctx context.Context) iter.Seq[*History] {
 	return func(yield func(*History) bool) {
 		committed := "NULL::timestamptz"
-		var tracked string
-		if r.err = r.lab.admin.QueryRow(ctx, "SHOW track_commit_timestamp").Scan(&tracked); r.err != nil {
-			return
-		}
-		if tracked == "on" {
+		if r.tracked {
 			committed = "pg_xact_commit_timestamp(xmin)"
 		}
-		rows, err := r.lab.admin.Query(ctx, render("histories.sql", map[string]string{"Schema": r.lab.schema, "Committed": committed}))
+		rows, err := r.lab.admin.Query(ctx, render("histories.sql", map[string]any{
+			"Schema": r.lab.schema, "Committed": committed, "Tables": auditedTables(r.lab.schema),
+		}))
 		if r.err = err; err != nil {
 			return
 		}
@@ -162,7 +166,7 @@ func (r *records) eachHistory(rows pgx.Rows, yield func(*History) bool) error {
 			return err
 		}
 		if h == nil || h.Table != next.Table || h.ID != next.ID {
-			if h != nil && !yield(h) {
+			if h != nil && !yield(r.lab.dated(h)) {
 				return nil
 			}
 			h = next
@@ -170,7 +174,7 @@ func (r *records) eachHistory(rows pgx.Rows, yield func(*History) bool) error {
 		h.Changes = append(h.Changes, c)
 	}
 	if h != nil && rows.Err() == nil {
-		yield(h)
+		yield(r.lab.dated(h))
 	}
 	return rows.Err()
 }
@@ -180,19 +184,17 @@ func (r *records) scanChange(rows pgx.Rows) (*History, Change, error) {
 	var c Change
 	var op string
 	var fire, locked, committed *time.Time
+	var server time.Time
 	s := &c.New
 	err := rows.Scan(&h.Table, &h.ID, &op, &c.OldStatus, &c.OldToken, &s.Status, &s.Waiting, &s.Cancelled, &s.Token,
-		&s.Attempts, &s.Max, &s.Due, &fire, &locked, &s.Generation, &h.Name, &h.Key, &c.App, &c.XID, &c.TxnAt, &c.At, &committed, &c.Seq)
+		&s.Attempts, &s.Max, &s.Due, &fire, &locked, &s.Generation, &h.Name, &h.Key, &c.App, &c.XID, &c.TxnAt, &server, &committed, &c.Seq)
 	if err != nil {
 		return nil, c, err
 	}
 	c.Op = op[0]
 	s.Fire, s.Locked = timeOrZero(fire), timeOrZero(locked)
-	var step int
-	c.At, step = r.lab.ours(c.At, c.Seq)
-	if committed != nil {
-		c.Committed = r.lab.ourCommit(*committed, c.At, step)
-	}
+	c.At, c.step = r.lab.ours(server, c.Seq)
+	c.Committed = timeOrZero(committed)
 	return &h, c, nil
 }
 

@@ -36,8 +36,8 @@ func TestOutcomeOfCommit(t *testing.T) {
 func TestWhatIsWrittenTwiceIsOneRow(t *testing.T) {
 	t.Parallel()
 	rows := newTally()
-	rows.add([]written{{"timers", "a"}, {"inbox", "a"}})
-	rows.add([]written{{"timers", "a"}, {"timers", "b"}})
+	rows.add([]announced{announce("timers", "a"), announce("inbox", "a")})
+	rows.add([]announced{announce("timers", "a"), announce("timers", "b")})
 	if got := rows.count(); got != 3 {
 		t.Errorf("got %d rows, want 3", got)
 	}
@@ -119,7 +119,8 @@ func TestTimesOfASetClock(t *testing.T) {
 		if got, step := l.ours(server, c.seq); !got.Equal(c.at) || step != c.step {
 			t.Errorf("%s: told as %v off, of step %d", c.name, got.Sub(c.at), step)
 		}
-		if got := l.ourCommit(server, c.at, c.step); !got.Equal(c.at) {
+		version, next := Change{XID: 1, At: c.at, step: c.step}, []Change{{XID: 2, At: c.at.Add(time.Millisecond)}}
+		if got := l.ourCommit(server, version, next); !got.Equal(c.at) {
 			t.Errorf("%s: a commit is told as %v", c.name, got)
 		}
 	}
@@ -127,8 +128,35 @@ func TestTimesOfASetClock(t *testing.T) {
 	for step := 1; step < len(l.clocks); step++ {
 		begun := l.clocks[step].from.Add(-time.Second)
 		committed := begun.Add(3 * time.Second)
-		if got := l.ourCommit(committed.Add(l.clocks[step].offset), begun, step-1); !got.Equal(committed) {
+		next := []Change{{XID: 1, At: begun}, {XID: 2, At: committed.Add(time.Millisecond)}}
+		if got := l.ourCommit(committed.Add(l.clocks[step].offset), Change{XID: 1, At: begun, step: step - 1}, next); !got.Equal(committed) {
 			t.Errorf("a commit after step %d is told as %v off", step, got.Sub(committed))
+		}
+	}
+}
+
+// Of two times that a commit may have had, none is told: neither of one that was quick before a step back, nor of one that
+// was long and ended after it.
+func TestACommitThatCannotBeTold(t *testing.T) {
+	t.Parallel()
+	l := &lab{clocks: []clockStep{
+		{offset: -time.Hour},
+		{offset: -time.Hour - 6*time.Second, before: 100, after: 110, from: dawn, until: dawn.Add(3 * time.Second)},
+	}}
+	insert := Change{Seq: 50, Op: 'I', XID: 1, At: dawn.Add(-time.Second), Committed: dawn.Add(-time.Hour)}
+	for _, c := range []struct {
+		name  string
+		later []Change
+		want  time.Time
+	}{
+		{"nobody waited for it", nil, time.Time{}},
+		{"only the end of the run is known", []Change{{Op: 'F', At: dawn}}, time.Time{}},
+		{"somebody waited for it for long", []Change{{Op: 'U', XID: 2, At: dawn.Add(7 * time.Second)}}, time.Time{}},
+		{"somebody saw it before the other time", []Change{{Op: 'U', XID: 2, At: dawn.Add(time.Second)}}, dawn},
+	} {
+		h := l.dated(&History{Changes: append([]Change{insert}, c.later...)})
+		if got := h.Changes[0].Committed; !got.Equal(c.want) {
+			t.Errorf("%s: told as %v, want %v", c.name, got, c.want)
 		}
 	}
 }

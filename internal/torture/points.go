@@ -39,8 +39,12 @@ func (p *pointSet) obey(input *bufio.Scanner) {
 func (p *pointSet) arm(o order) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	reached := len(p.armed) == 0
 	clear(p.armed)
-	if o.Point == pointNow {
+	switch {
+	case o.Point == pointNow && o.Signal == signalStop && reached: // by now: nobody would wake it a second time
+		return
+	case o.Point == pointNow:
 		p.raise(o.Signal)
 		return
 	}

@@ -54,6 +54,14 @@ const (
 // A written is a name that a transaction has written, in a table.
 type written struct{ table, name string }
 
+// An announced is what a transaction is about to commit, with the key by which it is to be ordered.
+type announced struct {
+	written
+	key string
+}
+
+func announce(table, name string) announced { return announced{written: written{table, name}} }
+
 // produce writes one transaction, or delivers one message from outside.
 func (p *producer) produce() {
 	switch n := p.random.IntN(100); {
@@ -71,7 +79,7 @@ func (p *producer) produce() {
 }
 
 // transact commits nine times in ten, rolls back otherwise, and now and then takes its time.
-func (p *producer) transact(write func(context.Context, pgx.Tx) ([]written, error)) {
+func (p *producer) transact(write func(context.Context, pgx.Tx) ([]announced, error)) {
 	ctx, cancel := context.WithTimeout(context.Background(), txLimit)
 	defer cancel()
 	tx, err := p.pool.Begin(ctx)
@@ -96,7 +104,7 @@ func (p *producer) transact(write func(context.Context, pgx.Tx) ([]written, erro
 }
 
 // transactSurely commits what has to be there.
-func (p *producer) transactSurely(ctx context.Context, write func(context.Context, pgx.Tx) ([]written, error)) error {
+func (p *producer) transactSurely(ctx context.Context, write func(context.Context, pgx.Tx) ([]announced, error)) error {
 	return p.lab.retry(ctx, func(ctx context.Context) error {
 		tx, err := p.pool.Begin(ctx)
 		if err != nil {
@@ -118,17 +126,17 @@ func (p *producer) transactSurely(ctx context.Context, write func(context.Contex
 func rolledBack(error) Outcome { return RolledBack }
 
 // announce writes down what is about to be committed.
-func (s *shop) announce(names []written) int64 {
+func (s *shop) announce(names []announced) int64 {
 	id := s.ids.Add(1)
 	intents := make([]line, len(names))
 	for i, w := range names {
-		intents[i] = line{What: lineIntent, Run: id, Table: w.table, Name: w.name}
+		intents[i] = line{What: lineIntent, Run: id, Table: w.table, Name: w.name, Key: w.key}
 	}
 	s.lab.journal.append(intents...)
 	return id
 }
 
-func (s *shop) settle(id int64, names []written, o Outcome) {
+func (s *shop) settle(id int64, names []announced, o Outcome) {
 	if o == Committed {
 		s.committed.add(names)
 	}
@@ -187,7 +195,7 @@ func (p *producer) payload(name string) []byte {
 }
 
 // messages writes outbox messages, most of them ordered by a key.
-func (p *producer) messages(ctx context.Context, tx pgx.Tx) (names []written, err error) {
+func (p *producer) messages(ctx context.Context, tx pgx.Tx) (names []announced, err error) {
 	msgs := make([]outbox.Message, p.batch())
 	for i := range msgs {
 		id := uuid.Must(uuid.NewV7())
@@ -195,14 +203,14 @@ func (p *producer) messages(ctx context.Context, tx pgx.Tx) (names []written, er
 		if p.random.IntN(5) > 0 {
 			msgs[i].Key = fmt.Sprint("key ", p.random.IntN(keys))
 		}
-		names = append(names, written{"outbox", id.String()})
+		names = append(names, announced{written{"outbox", id.String()}, msgs[i].Key})
 	}
 	_, err = p.domains.outbox.Enqueue(ctx, workqueue.Pgx(tx), msgs...)
 	return names, err
 }
 
 // jobs writes jobs, a few of them unique.
-func (p *producer) jobs(ctx context.Context, tx pgx.Tx) (names []written, err error) {
+func (p *producer) jobs(ctx context.Context, tx pgx.Tx) (names []announced, err error) {
 	inserts := make([]jobs.Insert, p.batch())
 	for i := range inserts {
 		id := uuid.Must(uuid.NewV7())
@@ -214,14 +222,14 @@ func (p *producer) jobs(ctx context.Context, tx pgx.Tx) (names []written, err er
 	enqueued, err := p.domains.jobs.EnqueueMany(ctx, workqueue.Pgx(tx), inserts...)
 	for _, e := range enqueued {
 		if !e.Duplicate {
-			names = append(names, written{"jobs", e.ID.String()})
+			names = append(names, announce("jobs", e.ID.String()))
 		}
 	}
 	return names, err
 }
 
 // timers sets timers, some of them anew, and cancels a few.
-func (p *producer) timers(ctx context.Context, tx pgx.Tx) (names []written, err error) {
+func (p *producer) timers(ctx context.Context, tx pgx.Tx) (names []announced, err error) {
 	set := make([]timers.Timer, p.batch())
 	for i := range set {
 		key := "timer " + uuid.NewString()
@@ -230,7 +238,7 @@ func (p *producer) timers(ctx context.Context, tx pgx.Tx) (names []written, err 
 		}
 		p.remember("timers", key)
 		set[i] = timers.Timer{Key: key, Topic: topic, After: p.delay(), Payload: p.payload(key)}
-		names = append(names, written{"timers", key})
+		names = append(names, announce("timers", key))
 	}
 	if _, err = p.domains.timers.Set(ctx, workqueue.Pgx(tx), set...); err != nil || p.random.IntN(10) > 0 {
 		return names, err
@@ -240,7 +248,7 @@ func (p *producer) timers(ctx context.Context, tx pgx.Tx) (names []written, err 
 }
 
 // receive stores messages from outside, some of them a second time.
-func (p *producer) receive(ctx context.Context, tx pgx.Tx) (names []written, err error) {
+func (p *producer) receive(ctx context.Context, tx pgx.Tx) (names []announced, err error) {
 	msgs := make([]inbox.Message, p.batch())
 	for i := range msgs {
 		name := p.delivered("received")
@@ -249,7 +257,7 @@ func (p *producer) receive(ctx context.Context, tx pgx.Tx) (names []written, err
 	results, err := p.domains.inbox.Receive(ctx, workqueue.Pgx(tx), msgs...)
 	for i, r := range results {
 		if r.Answer == inbox.Stored {
-			names = append(names, written{"inbox", msgs[i].MessageID})
+			names = append(names, announce("inbox", msgs[i].MessageID))
 		}
 	}
 	return names, err

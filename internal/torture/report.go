@@ -50,7 +50,7 @@ type FaultReport struct {
 func (r *run) summarise(v Verdict) *Report {
 	o := r.lab.options
 	report := &Report{
-		Seed: o.Seed, Duration: r.struck, Rows: v.Rows, Claims: v.Claims, Redeliveries: v.Redeliveries,
+		Seed: o.Seed, Duration: r.calm.Sub(r.began), Rows: v.Rows, Claims: v.Claims, Redeliveries: v.Redeliveries,
 		Reaped: v.Reaped, Refused: v.Refused, ProcessesEnded: r.lab.crew.deaths() - len(r.lab.crew.slots), Outages: len(r.lab.outages),
 		Lost: v.Counts["I1"] + v.Counts["I10"], DoubleSettles: v.Counts["I5"] + v.Counts["I11"], OrderViolations: v.Counts["I8"],
 		EarlyTimers: v.EarlyTimers, Violations: v.Counts, Faults: map[string]FaultReport{}, Skipped: r.conductor.skips, NotStruck: []string{},

@@ -57,7 +57,7 @@ type run struct {
 	backlog   backlog
 	stalled   bool
 	began     time.Time
-	struck    time.Duration // for which faults struck
+	calm      time.Time // no fault strikes any more
 	drained   time.Duration
 }
 
@@ -140,7 +140,7 @@ func (r *run) torment(ctx context.Context) {
 	r.produce(ctx)
 	over()
 	all.Wait()
-	r.struck = time.Since(r.began)
+	r.calm = time.Now()
 	if ctx.Err() == nil {
 		r.drain(ctx)
 	}
@@ -223,7 +223,7 @@ func (r *run) judge(ctx context.Context) (*Report, error) {
 	}
 	v := Check(records.histories(ctx), Facts{
 		Outages: l.outages, Calls: records.calls,
-		Strikes: r.conductor.strikes, Stalled: r.stalled,
+		Strikes: r.conductor.strikes, Calm: r.calm, Stalled: r.stalled,
 	})
 	if records.err != nil {
 		return nil, fmt.Errorf("reading the audit table: %w", records.err)

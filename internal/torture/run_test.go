@@ -44,7 +44,7 @@ func TestRunOnAnotherServer(t *testing.T) {
 		Program: []string{os.Args[0]}, DatabaseURL: pgtest.URL(t),
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v\n%+v", err, report)
 	}
 	if report.Rows == 0 || len(report.Skipped) != 1 || report.Skipped[0].Fault != "postgres-crash" || report.Faults["worker-kill"].Strikes == 0 {
 		t.Errorf("the report is %+v", report)

@@ -12,11 +12,11 @@ type tally struct {
 
 func newTally() *tally { return &tally{known: map[written]struct{}{}} }
 
-func (t *tally) add(names []written) {
+func (t *tally) add(names []announced) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, name := range names {
-		t.known[name] = struct{}{}
+		t.known[name.written] = struct{}{}
 	}
 }
 

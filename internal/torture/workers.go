@@ -53,7 +53,7 @@ func runWorkers(ctx context.Context, s setup, pool *pgxpool.Pool, j *journal, p 
 
 func (s setup) workerOptions() (workqueue.WorkerOptions, error) {
 	o := workqueue.WorkerOptions{
-		Lease: lease, Concurrency: handlersEach, PollInterval: retryCap, ShutdownTimeout: 2 * lease, NoListen: s.NoListen,
+		Lease: lease, Concurrency: handlersEach, PollInterval: retryCap, ShutdownTimeout: shutdownLimit, NoListen: s.NoListen,
 	}
 	if s.ListenURL == "" {
 		return o, nil

@@ -103,6 +103,26 @@ func judge(results []result) (wrong []error) {
 			say(r, "%d crashes, want %d", n, r.planned.need.crashes)
 		}
 	}
+	return append(wrong, idle(results)...)
+}
+
+// idle are faults that did not strike in any run that was to have all of them: what is skipped everywhere is not proved.
+func idle(results []result) (wrong []error) {
+	struck, planned := map[string]bool{}, false
+	for _, r := range results {
+		if r.Report == nil {
+			continue
+		}
+		planned = planned || r.planned.kind == allFaults
+		for name, f := range r.Report.Faults {
+			struck[name] = struck[name] || f.Strikes > 0
+		}
+	}
+	for _, name := range torture.Faults() {
+		if planned && !struck[name] {
+			wrong = append(wrong, fmt.Errorf("%s struck in no run", name))
+		}
+	}
 	return wrong
 }
 

@@ -26,6 +26,17 @@ func fine(name string) result {
 	}
 }
 
+// thorough is a run in which every fault struck.
+func thorough(name string) result {
+	r := fine(name)
+	for _, fault := range torture.Faults() {
+		if fault != crashedFault {
+			r.Report.Faults[fault] = torture.FaultReport{Strikes: 1}
+		}
+	}
+	return r
+}
+
 func TestPage(t *testing.T) {
 	t.Parallel()
 	other := fine("seed-2")
@@ -81,10 +92,18 @@ func TestJudge(t *testing.T) {
 	broken := fine("violated")
 	broken.Report.Found = []torture.Violation{{Invariant: "I3"}}
 	missed := result{planned: planned{name: "broken"}, Builds: []brokenBuild{{Name: "no token"}, {Name: "fine", Found: true}}}
-	if wrong := judge([]result{fine("seed-1")}); len(wrong) > 0 {
+	if wrong := judge([]result{thorough("seed-1")}); len(wrong) > 0 {
 		t.Errorf("a run that kept its word: %v", wrong)
 	}
-	wrong := judge([]result{few, broken, missed})
+	idle := thorough("seed-2")
+	idle.Report.Faults["zombie"] = torture.FaultReport{Errors: []string{"slow"}}
+	if wrong := judge([]result{idle}); len(wrong) != 1 || !strings.Contains(wrong[0].Error(), "zombie") {
+		t.Errorf("a fault that never struck: %v", wrong)
+	}
+	if wrong := judge([]result{idle, thorough("seed-3")}); len(wrong) > 0 {
+		t.Errorf("a fault that struck in another run: %v", wrong)
+	}
+	wrong := judge([]result{few, broken, missed, thorough("seed-4")})
 	if len(wrong) != 4 || !errors.Is(errors.Join(wrong...), torture.ErrViolated) {
 		t.Errorf("found %v", wrong)
 	}

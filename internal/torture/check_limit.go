@@ -1,0 +1,87 @@
+//go:build unix
+
+package torture
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Limits check I7: a claim takes at most what it asked for.
+type limits struct {
+	calls []ClaimCall
+	asked map[string][]int // the limits of a process's calls for a table
+	took  map[string]*taken
+}
+
+// A taken is what one token took.
+type taken struct {
+	owner string
+	rows  int
+	seq   int64
+	token string
+	first *History
+}
+
+func newLimits(calls []ClaimCall) *limits {
+	l := &limits{calls: calls, asked: map[string][]int{}, took: map[string]*taken{}}
+	for _, c := range calls {
+		owner := c.Table + " " + c.App
+		l.asked[owner] = append(l.asked[owner], c.Limit)
+	}
+	return l
+}
+
+func (l *limits) add(w *walk) {
+	for _, c := range w.claims {
+		t := l.took[c.token]
+		if t == nil {
+			t = &taken{owner: w.h.Table + " " + c.app, token: c.token, first: w.h}
+			l.took[c.token] = t
+		}
+		t.rows++
+		t.seq = max(t.seq, c.seq)
+	}
+}
+
+// check holds both records against the limits: what the process was given, and what the database gave it.
+func (l *limits) check() (found []Violation) {
+	for _, c := range l.calls {
+		if c.Delivered > c.Limit {
+			found = append(found, Violation{"I7", c.Table, "", fmt.Sprintf("a claim of %s for %d rows returned %d", c.App, c.Limit, c.Delivered), nil})
+		}
+	}
+	byOwner := map[string][]*taken{}
+	for _, t := range l.took {
+		byOwner[t.owner] = append(byOwner[t.owner], t)
+	}
+	for _, owner := range slices.Sorted(maps.Keys(byOwner)) {
+		found = append(found, beyond(byOwner[owner], l.asked[owner])...)
+	}
+	return found
+}
+
+// beyond finds claims that took more than any call can have asked for: the greatest claim belongs to the greatest limit at the
+// most, the next one to the next. The last claim of a process is a maybe, since it may have died before it could say what it
+// asked for.
+func beyond(claims []*taken, asked []int) (found []Violation) {
+	slices.SortFunc(claims, func(a, b *taken) int { return cmp.Compare(a.seq, b.seq) })
+	claims = claims[:len(claims)-1]
+	slices.SortFunc(claims, func(a, b *taken) int { return cmp.Or(cmp.Compare(b.rows, a.rows), cmp.Compare(a.seq, b.seq)) })
+	slices.SortFunc(asked, func(a, b int) int { return cmp.Compare(b, a) })
+	for i, t := range claims {
+		switch {
+		case i >= len(asked):
+			found = append(found, t.broken("no call of its process asked for any more"))
+		case t.rows > asked[i]:
+			found = append(found, t.broken(fmt.Sprintf("only %d calls of its process asked for more than %d", i, asked[i])))
+		}
+	}
+	return found
+}
+
+func (t *taken) broken(why string) Violation {
+	return Violation{"I7", t.first.Table, t.first.ID, fmt.Sprintf("the claim %s took %d rows, and %s", short(t.token), t.rows, why), t.first.text()}
+}

@@ -1,0 +1,143 @@
+//go:build unix
+
+package torture
+
+import (
+	"slices"
+	"time"
+)
+
+// checkRuns compares the handlers' journal with the claims.
+func (w *walk) checkRuns() {
+	if len(w.h.Runs) > 0 && !w.inserted {
+		w.broken("I2", "a handler ran for a row that was never committed")
+		return
+	}
+	for _, r := range w.h.Runs {
+		w.checkRun(r)
+	}
+	for _, c := range w.claims {
+		w.checkHandled(c)
+	}
+}
+
+func (w *walk) checkRun(r Handling) {
+	c := w.claimOf(r)
+	switch {
+	case c == nil:
+		w.suspect(r, "the handler of attempt %d by %s ran without a committed claim", r.Attempt, r.App)
+	case c.over(r.Start):
+		w.suspect(r, "the handler of attempt %d by %s began after it had settled the claim", r.Attempt, r.App)
+		c = nil
+	case c.run != nil:
+		w.broken("I3", "the claim #%d of %s ran two handlers", c.seq, c.app)
+	case c.committed.After(r.Start):
+		w.broken("I3", "the handler of attempt %d by %s began at %s, before its claim had committed at %s",
+			r.Attempt, r.App, r.Start.Format(clockLayout), c.committed.Format(clockLayout))
+	}
+	if len(w.h.Asked) > 0 && r.Told != w.h.Name {
+		w.broken("I1", "the handler of attempt %d by %s was given what was written for %q", r.Attempt, r.App, r.Told)
+	}
+	if r.Result == resultTx && !w.hasEffect(r, c) {
+		w.broken("I4", "the handler of attempt %d by %s was told that its transaction had committed, and it had not", r.Attempt, r.App)
+	}
+	if c == nil {
+		return
+	}
+	c.run = &r
+	if c.end == endReaped && !r.End.IsZero() {
+		w.refused++
+	}
+}
+
+// suspect is a violation unless a crash explains it.
+func (w *walk) suspect(r Handling, format string, args ...any) {
+	w.suspects = append(w.suspects, suspect{r.Start, w.violation("I3", format, args...)})
+}
+
+// claimOf is the claim that a handler ran for: the last one of that process and attempt before it.
+func (w *walk) claimOf(r Handling) (found *claim) {
+	for i, c := range w.claims {
+		if c.app == r.App && c.attempt == r.Attempt && !c.at.After(r.Start) {
+			found = &w.claims[i]
+		}
+	}
+	return found
+}
+
+// over tells whether the claim's own process had settled it by then.
+func (c *claim) over(by time.Time) bool {
+	return c.end != endNone && c.end != endReaped && by.After(c.ended)
+}
+
+// hasEffect looks for the handler's effect in the transaction that settled its claim.
+func (w *walk) hasEffect(r Handling, c *claim) bool {
+	return c != nil && slices.ContainsFunc(w.h.Effects, func(e Effect) bool {
+		return e.App == r.App && e.Attempt == r.Attempt && e.XID == c.xid
+	})
+}
+
+// checkHandled: how a claim ended is what its handler said.
+func (w *walk) checkHandled(c claim) {
+	switch c.end {
+	case endAcked:
+		w.checkAcked(c)
+	case endFailed:
+		w.checkOver(c)
+		if !c.exhausted && !c.permanent() {
+			w.broken("I6", "attempt %d of %s failed for good, and there were more", c.attempt, c.app)
+		}
+	case endBack:
+		w.checkOver(c)
+		w.checkBack(c)
+	}
+}
+
+// checkOver: a claim that failed or goes back does so when its handler has ended, but for a timer that was set anew.
+func (w *walk) checkOver(c claim) {
+	if c.run != nil && !w.inTx(c) && (c.run.End.IsZero() || c.run.End.After(c.ended)) {
+		w.broken("I4", "attempt %d of %s was settled while its handler was at work", c.attempt, c.app)
+	}
+}
+
+// checkAcked: what is done was done by its handler. One that settles in a transaction of its own ends only afterwards.
+func (w *walk) checkAcked(c claim) {
+	switch {
+	case c.run == nil || c.run.Start.After(c.ended):
+		w.broken("I4", "attempt %d of %s is done, and no handler ran", c.attempt, c.app)
+	case !w.inTx(c) && !c.run.done(c.ended):
+		w.broken("I4", "attempt %d of %s is done, and its handler was not", c.attempt, c.app)
+	}
+}
+
+// checkBack: what was done does not go back, unless the timer was set anew, and an attempt that failed stays counted.
+func (w *walk) checkBack(c claim) {
+	switch {
+	case c.rearmed:
+	case c.run == nil && !c.givenBack && w.h.Table != "inbox": // whose transaction comes first, and may fail to begin
+		w.broken("I6", "attempt %d of %s counts, and no handler ran", c.attempt, c.app)
+	case c.run == nil:
+	case w.h.Table != "inbox" && c.run.done(c.ended):
+		w.broken("I4", "the handler of attempt %d by %s was done, and the row went back", c.attempt, c.app)
+	case c.givenBack && c.run.failedBy(c.ended):
+		w.broken("I6", "attempt %d of %s failed and was given back", c.attempt, c.app)
+	}
+}
+
+// inTx tells whether the claim's handler had its effect in the transaction of the settle. That of the inbox commits after
+// its handler.
+func (w *walk) inTx(c claim) bool {
+	return c.run != nil && c.run.Mode == modeTx && w.h.Table != "inbox"
+}
+
+// failedBy tells whether the handler had failed of itself by then. One that a shutdown broke off was running for longer than
+// workers wait.
+func (r Handling) failedBy(t time.Time) bool {
+	failed := r.Result == resultError && r.Mode != modeSnooze || r.Result == resultPanic
+	return failed && !r.End.After(t) && r.End.Sub(r.Start) < shutdownLimit
+}
+
+// permanent tells whether the handler asked for a dead letter.
+func (c claim) permanent() bool {
+	return c.run != nil && c.run.Mode == modePermanent && c.run.Result == resultError && !c.run.End.After(c.ended)
+}

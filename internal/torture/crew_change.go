@@ -1,0 +1,68 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// as has a random worker be another for as long as do takes. One that was given no row tests nothing, which is an error.
+func (l *lab) as(ctx context.Context, random *rand.Rand, change func(*setup), program []string, do func() error) (name string, err error) {
+	slots := l.crew.workers()
+	s := slots[random.IntN(len(slots))]
+	if err := s.become(ctx, change, program); err != nil {
+		return s.name, err
+	}
+	err = do()
+	return s.name, errors.Join(err, s.worked(), s.become(ctx, nil, nil))
+}
+
+// become ends the slot's process, as a deploy does, and returns when one is running that differs. Nil is as at the
+// beginning.
+func (s *slot) become(ctx context.Context, change func(*setup), program []string) error {
+	s.mu.Lock()
+	s.change, s.instead = change, program
+	m := s.current
+	s.mu.Unlock()
+	m.signal(syscall.SIGTERM)
+	var late error
+	select {
+	case <-m.ended:
+	case <-time.After(stopLimit):
+		late = fmt.Errorf("%s did not stop within %v", m.app, stopLimit)
+		m.signal(syscall.SIGKILL)
+		<-m.ended
+	}
+	_, err := s.begun(ctx)
+	return errors.Join(late, err)
+}
+
+// worked tells whether the slot's process has been given rows.
+func (s *slot) worked() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	journal := filepath.Join(s.dir, fmt.Sprintf("%s.%d.journal", s.name, s.number))
+	if info, err := os.Stat(journal); err != nil || info.Size() == 0 {
+		return fmt.Errorf("%s was given nothing to do meanwhile", s.current.app)
+	}
+	return nil
+}
+
+// autopsy notes that a process ended by a panic, unless that was its handler's own. Another takes its place: nobody would notice.
+func (s *slot) autopsy(m *member) {
+	said := m.stderr.String()
+	if !strings.Contains(said, "panic: ") && !strings.Contains(said, "fatal error: ") || strings.Contains(said, childPanic) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.panics = append(s.panics, fmt.Sprintf("%s ended by itself: %s", m.app, said))
+}
