@@ -17,7 +17,7 @@ type clockStep struct {
 // of tells whether a version has the time of this step or of a later one.
 func (s clockStep) of(seq int64, server time.Time) bool {
 	at := server.Add(-s.offset)
-	return seq > s.after || seq > s.before && !at.Before(s.from) && !at.After(s.until)
+	return seq > s.after || seq > s.before && !at.Before(s.from) && !at.After(s.until.Add(lag))
 }
 
 // ours is the time of a version by the clock of the processes, and the step that it belongs to.

@@ -27,8 +27,8 @@ const (
 	// leastJump is longer than it takes until every session has the new time: so what any of them says is either from
 	// before the jump or from after it.
 	leastJump = 6 * time.Second
-	lagBefore = 500 * time.Millisecond // a session may have taken its number a moment before it looks at the clock
-	lagAfter  = 2 * time.Second        // libfaketime looks once a second
+	lag      = 500 * time.Millisecond // a session takes its number a moment before it looks at the clock
+	lagAfter = 2 * time.Second        // libfaketime looks once a second
 )
 
 // behind is where the server's clock begins.
@@ -81,7 +81,7 @@ func (c *clock) strike(ctx context.Context, l *lab, random *rand.Rand) (string, 
 	if err != nil {
 		return "", err
 	}
-	if took := step.until.Sub(step.from) + lagBefore; took > jump.Abs() {
+	if took := step.until.Sub(step.from) + 2*lag; took > jump.Abs() {
 		err = fmt.Errorf("it took %v to set the clock by %v: times in between can be told wrongly", took, jump)
 	}
 	return fmt.Sprintf(detail, jump.Abs()), err
@@ -92,7 +92,7 @@ func (c *clock) jump(ctx context.Context, l *lab, by time.Duration) (step clockS
 	if step.before, err = l.lastVersion(ctx); err != nil {
 		return step, err
 	}
-	time.Sleep(lagBefore)
+	time.Sleep(lag)
 	l.hit = time.Now()
 	c.offset += by
 	step.offset, step.from = c.offset, l.hit

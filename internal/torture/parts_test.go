@@ -109,10 +109,12 @@ func TestTimesOfASetClock(t *testing.T) {
 		{"just before the step forward", forward.Add(-time.Millisecond), 101, 0},
 		{"after it, with the old time", forward.Add(time.Second), 105, 0},
 		{"after it, with the new time", forward.Add(time.Second), 105, 1},
+		{"numbered in the step, told after it", forward.Add(3*time.Second + lag/2), 110, 1},
 		{"later", forward.Add(20 * time.Second), 111, 1},
 		{"just before the step back", back.Add(-time.Millisecond), 201, 1},
 		{"after that, with the old time", back.Add(time.Second), 205, 1},
 		{"after that, with the new time", back.Add(time.Second), 205, 2},
+		{"numbered in that step, told after it", back.Add(3*time.Second + lag/2), 210, 2},
 		{"in the time that comes again", back.Add(4 * time.Second), 211, 2},
 	} {
 		server := c.at.Add(l.clocks[c.step].offset)
