@@ -98,7 +98,7 @@ func (c *conductor) next() string {
 }
 
 // strikeLimit is beyond what the longest episode takes on a machine that is busy.
-const strikeLimit = 2 * time.Minute
+const strikeLimit = 4 * time.Minute
 
 func (c *conductor) strike(run context.Context, name string) {
 	ctx, cancel := context.WithTimeout(run, strikeLimit)

@@ -25,7 +25,7 @@ type poison struct{ plain }
 const (
 	poisonRows     = 2
 	poisonAttempts = 2
-	poisonLimit    = 90 * time.Second // they come behind everything that is due
+	poisonLimit    = 3 * time.Minute // they come behind everything that is due
 )
 
 func (poison) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
