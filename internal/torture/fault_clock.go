@@ -27,8 +27,8 @@ const (
 	// leastJump is longer than it takes until every session has the new time: so what any of them says is either from
 	// before the jump or from after it.
 	leastJump = 6 * time.Second
-	lag      = 500 * time.Millisecond // a session takes its number a moment before it looks at the clock
-	lagAfter = 2 * time.Second        // libfaketime looks once a second
+	lag       = 500 * time.Millisecond // a session takes its number a moment before it looks at the clock
+	lagAfter  = 2 * time.Second        // libfaketime looks once a second
 )
 
 // behind is where the server's clock begins.
