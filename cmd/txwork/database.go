@@ -184,6 +184,18 @@ func (d *database) write(ctx context.Context, do func(workqueue.Tx) error) error
 	})
 }
 
+// mayClaim is asked before a worker starts, which would take a missing right for trouble that passes, and try for ever.
+func (d *database) mayClaim(ctx context.Context, t *workqueue.Table) error {
+	var may bool
+	var role string
+	name := pgx.Identifier{d.schema, t.Spec().Table}.Sanitize()
+	err := d.pool.QueryRow(ctx, "SELECT has_column_privilege($1, 'owner_token', 'UPDATE'), current_user", name).Scan(&may, &role)
+	if err == nil && !may {
+		return fmt.Errorf("role %q may not claim from %s: it needs the rights of a worker, which txwork roles prints", role, name)
+	}
+	return err
+}
+
 // readTx is read for what reads through the library.
 func (d *database) readTx(ctx context.Context, do func(tx workqueue.Tx, now time.Time) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}

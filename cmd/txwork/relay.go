@@ -128,6 +128,9 @@ var errEmpty = errors.New("the outbox is empty")
 
 // run delivers until it is interrupted, there is nothing left, or the output is broken.
 func (r *relay) run(ctx context.Context) error {
+	if err := r.db.mayClaim(ctx, r.outbox.Table()); err != nil {
+		return err
+	}
 	stopped, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	worker := outbox.NewRelay(r.db.pool, r.outbox, outbox.RelayOptions{WorkerOptions: r.workerOptions()})

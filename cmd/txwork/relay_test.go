@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
@@ -52,6 +53,24 @@ func TestRoundTripIsTheInputEachLineOnce(t *testing.T) {
 	if again.stdout != "" {
 		t.Errorf("a second relay wrote %q", again.stdout)
 	}
+}
+
+// A viewer sees that there is work, and would wait for ever to do it.
+func TestRelayWithoutTheRightToClaim(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.send("{}\n", "--topic", "t").ok()
+	viewer := pgx.Identifier{c.db.Schema + "_viewer"}.Sanitize()
+	for _, statement := range []string{"CREATE ROLE " + viewer, "GRANT USAGE ON SCHEMA " + c.db.Schema + " TO " + viewer, "GRANT SELECT ON outbox TO " + viewer} {
+		_, err := c.db.Pool.Exec(t.Context(), statement)
+		must(t, err)
+	}
+	t.Cleanup(func() {
+		_, err := c.db.Pool.Exec(context.Background(), "DROP OWNED BY "+viewer+"; DROP ROLE "+viewer)
+		must(t, err)
+	})
+	seen := c.in(t)
+	seen.url += "&role=" + c.db.Schema + "_viewer"
+	seen.run("outbox", "relay", "--stdout", "--until-empty").exits(exitFailure).says("may not claim from", "txwork roles")
 }
 
 func TestRelayToStdoutIsInOrderAndWhole(t *testing.T) {
