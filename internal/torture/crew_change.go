@@ -56,10 +56,15 @@ func (s *slot) worked() error {
 	return nil
 }
 
+// poisoned tells whether a handler has ended the process on purpose. Call it when the process has ended.
+func (m *member) poisoned() bool {
+	return m.cmd.ProcessState.ExitCode() == exitCode || strings.Contains(m.stderr.String(), childPanic)
+}
+
 // autopsy notes that a process ended by a panic, unless that was its handler's own. Another takes its place: nobody would notice.
 func (s *slot) autopsy(m *member) {
 	said := m.stderr.String()
-	if !strings.Contains(said, "panic: ") && !strings.Contains(said, "fatal error: ") || strings.Contains(said, childPanic) {
+	if !strings.Contains(said, "panic: ") && !strings.Contains(said, "fatal error: ") || m.poisoned() {
 		return
 	}
 	s.mu.Lock()

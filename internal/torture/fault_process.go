@@ -133,9 +133,8 @@ func (l *lab) endedInOrder(m *member) bool {
 		<-m.ended
 		return false
 	}
-	if m.err != nil {
+	if m.err != nil && !m.poisoned() {
 		l.fail("%s did not end in order: %v\n%s", m.app, m.err, m.stderr.String())
-		return false
 	}
-	return true
+	return m.err == nil
 }

@@ -61,7 +61,10 @@ func resultOf(err error, d delivery) string {
 	return resultOK
 }
 
-const childPanic = "in a goroutine of the handler"
+const (
+	childPanic = "in a goroutine of the handler"
+	exitCode   = 7
+)
 
 // work is how long a handler takes.
 const work = 10 * time.Millisecond
@@ -91,7 +94,7 @@ func (h *handlers) act(ctx context.Context, d delivery) error {
 	case modeSlow:
 		return dawdle(ctx, lease+lease/4)
 	case modeExit:
-		os.Exit(7)
+		os.Exit(exitCode)
 	case modeChildPanic:
 		go func() { panic(childPanic) }()
 		time.Sleep(lease) // the process ends before

@@ -4,7 +4,9 @@ package torture
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -159,6 +161,26 @@ func TestACommitThatCannotBeTold(t *testing.T) {
 		h := l.dated(&History{Changes: append([]Change{insert}, c.later...)})
 		if got := h.Changes[0].Committed; !got.Equal(c.want) {
 			t.Errorf("%s: told as %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A deploy may meet a handler that ends its process. That is the handler's doing.
+func TestAProcessThatItsHandlerEndsIsNoFailure(t *testing.T) {
+	t.Parallel()
+	for script, failures := range map[string]int{
+		fmt.Sprintf("exit %d", exitCode):                        0,
+		fmt.Sprintf("echo 'panic: %s' >&2; exit 2", childPanic): 0,
+		"echo 'panic: of ours' >&2; exit 2":                     1,
+		"exit 0":                                                0,
+	} {
+		m := &member{cmd: exec.Command("sh", "-c", script), ended: make(chan struct{})}
+		m.cmd.Stderr = &m.stderr
+		m.err = m.cmd.Run()
+		close(m.ended)
+		l := &lab{}
+		if inOrder := l.endedInOrder(m); inOrder != (script == "exit 0") || len(l.failures) != failures {
+			t.Errorf("%q: in order %v, failures %q", script, inOrder, l.failures)
 		}
 	}
 }
