@@ -165,8 +165,9 @@ func TestPlainSQLCannotWriteHalfAGate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.insert(row(1, serial("k")))
-	for _, columns := range []string{"gate_key", "gate_key, gate_policy", "gate_key, gate_limit"} {
-		values := map[string]string{"gate_key": "'k'", "gate_key, gate_policy": "'k', 0", "gate_key, gate_limit": "'k', 0"}[columns]
+	for columns, values := range map[string]string{
+		"gate_key": "'k'", "gate_limit": "0", "gate_key, gate_policy": "'k', 0", "gate_key, gate_limit": "'k', 0",
+	} {
 		if _, err := r.pool.Exec(t.Context(), fmt.Sprintf("INSERT INTO work (n, %s) VALUES (2, %s)", columns, values)); err == nil {
 			t.Errorf("only %s: taken", columns)
 		}
