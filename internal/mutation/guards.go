@@ -44,7 +44,7 @@ var sources = listSources(
 	in("workqueue/sql", core("lease|waiting"), "extend", "reap_expired"),
 	in("workqueue/sql", core("operator|waiting"), "cancel", "redrive"),
 	in("workqueue/sql", core("table|insert|waiting"), "next_wake", "purge_done", "purge_failed", "table"),
-	in("workqueue/sql", test("workqueue", "TestDueRows|TestRowThatBecomesDue|TestIdleWorker|Conform/^pool$/^waiting$"), "next_due"),
+	in("workqueue/sql", test("workqueue", "TestNextDue|TestDueRows|TestRowThatBecomesDue|TestIdleWorker|Conform/^pool$/^waiting$"), "next_due"),
 	in("workqueue/sql", test("workqueue", "TestLockedRow"), "unlocked"),
 	// Which index a statement goes through, and where a sweep goes on, decide nothing.
 	but(`gate_seq IS NOT NULL$|gate_limit (= 0|> 0)$|gate_key > |rate_key\) <> |^keys\.|^one$`,
