@@ -50,8 +50,8 @@ func (f *failover) prepare(ctx context.Context, l *lab) (err error) {
 	if err := l.standby.Crash(); err != nil {
 		return err
 	}
-	for i := range l.spaces {
-		l.standbySpaces = append(l.standbySpaces, filepath.Join(l.standby.Dir(), fmt.Sprintf("space%d", i)))
+	for _, space := range l.spaces { // on the same file system, which can be full for either
+		l.standbySpaces = append(l.standbySpaces, space+"-of-standby")
 	}
 	l.url = socketURL(l.server.Dir(), l.standby.Dir())
 	return l.reopenAdmin(ctx)
