@@ -1,5 +1,16 @@
 package main
 
+// What should notice that several of them are gone.
+var (
+	limiting   = beside("workqueue/gate", "TestWriters|TestSerial|TestRowsOf|TestLimit")
+	joining    = beside("workqueue/join", "TestLastTwo|TestConcurrent|TestStart|TestAddMeets")
+	receiving  = beside("inbox", "TestBegin|TestBodies")
+	setting    = beside("timers", "TestASetting|TestSetting|WhileItFires|DuringOneFiring")
+	admitting  = beside("jobs", "TestALimit|TestAPause|TestClaims")
+	leading    = beside("reaper", "TestElection|TestStale|TestTerm|TestOneLeads")
+	scheduling = test("workqueue/periodic", "TestAChangeWhileADead")
+)
+
 // sqlEdits are what statements say beside their conditions: the effects that the invariants rest on.
 var sqlEdits = []edit{
 	{name: "attempts are not counted at the claim", file: "workqueue/sql/claim.sql",
@@ -46,51 +57,51 @@ var sqlEdits = []edit{
 		old: "coalesce(t.owner_token = s.token, false)", new: "t.id IS NOT NULL", suites: core("settle")},
 
 	{name: "a serial key has no lock of its writers", file: "workqueue/gate/sql/gate.up.sql",
-		old: "        PERFORM pg_advisory_xact_lock({{.WriterLock \"NEW.gate_key\"}});\n", new: "        NULL;\n", suites: beside("workqueue/gate", "TestWriters|TestSerial|TestRowsOf|TestLimit")},
+		old: "        PERFORM pg_advisory_xact_lock({{.WriterLock \"NEW.gate_key\"}});\n", new: "        NULL;\n", suites: limiting},
 	{name: "a serial key may have two live rows", file: "workqueue/gate/sql/gate.up.sql",
-		old: "CREATE UNIQUE INDEX {{.Constraint \"gate_one_idx\"}}", new: "CREATE INDEX {{.Constraint \"gate_one_idx\"}}", suites: beside("workqueue/gate", "TestWriters|TestSerial|TestRowsOf|TestLimit")},
+		old: "CREATE UNIQUE INDEX {{.Constraint \"gate_one_idx\"}}", new: "CREATE INDEX {{.Constraint \"gate_one_idx\"}}", suites: limiting},
 	{name: "promoters of a key do not take turns", file: "workqueue/gate/sql/gate.up.sql",
-		old: "NOT pg_try_advisory_xact_lock({{.PromoterLock \"k\"}})\n", new: "false\n", suites: beside("workqueue/gate", "TestWriters|TestSerial|TestRowsOf|TestLimit")},
+		old: "NOT pg_try_advisory_xact_lock({{.PromoterLock \"k\"}})\n", new: "false\n", suites: limiting},
 	{name: "stricter isolation enters at once", file: "workqueue/gate/sql/gate.up.sql",
-		old: "        OR current_setting('transaction_isolation') <> 'read committed'\n", new: "", suites: beside("workqueue/gate", "TestWriters|TestSerial|TestRowsOf|TestLimit")},
+		old: "        OR current_setting('transaction_isolation') <> 'read committed'\n", new: "", suites: limiting},
 	{name: "joins are counted without their lock", file: "workqueue/join/sql/schema/count.sql",
-		old: "        FOR NO KEY UPDATE\n", new: "", suites: beside("workqueue/join", "TestLastTwo|TestConcurrent|TestStart|TestAddMeets")},
+		old: "        FOR NO KEY UPDATE\n", new: "", suites: joining},
 	{name: "members are not locked", file: "workqueue/join/sql/lock.sql",
-		old: "\nFOR NO KEY UPDATE", new: "\n", suites: beside("workqueue/join", "TestLastTwo|TestConcurrent|TestStart|TestAddMeets")},
+		old: "\nFOR NO KEY UPDATE", new: "\n", suites: joining},
 	{name: "no advisory lock on a key", file: "inbox/sql/begin.sql",
 		old: "IF NOT pg_try_advisory_xact_lock(hashtextextended(ARRAY[{{.NameLiteral}}, $1, $2, $3]::text COLLATE \"C\", 0)) THEN",
-		new: "IF false THEN", suites: beside("inbox", "TestBegin|TestBodies")},
+		new: "IF false THEN", suites: receiving},
 	{name: "another body is a duplicate", file: "inbox/sql/begin.sql",
-		old: "               WHEN t.body_hash <> $4 THEN 'hash_mismatch'\n", new: "", suites: beside("inbox", "TestBegin|TestBodies")},
+		old: "               WHEN t.body_hash <> $4 THEN 'hash_mismatch'\n", new: "", suites: receiving},
 	{name: "a firing timer is overwritten", file: "timers/sql/set.sql",
-		old: "fire_at = CASE WHEN t.status = 1 THEN t.fire_at ELSE h.fire_at END", new: "fire_at = h.fire_at", suites: beside("timers", "TestASetting|TestSetting|WhileItFires|DuringOneFiring")},
+		old: "fire_at = CASE WHEN t.status = 1 THEN t.fire_at ELSE h.fire_at END", new: "fire_at = h.fire_at", suites: setting},
 	{name: "the generation stays", file: "timers/sql/set.sql",
-		old: "generation = t.generation + 1", new: "generation = t.generation", suites: beside("timers", "TestASetting|TestSetting|WhileItFires|DuringOneFiring")},
+		old: "generation = t.generation + 1", new: "generation = t.generation", suites: setting},
 	{name: "what was set during a firing is lost", file: "timers/sql/set.sql",
-		old: "rearm_at = CASE WHEN t.status = 1 THEN h.fire_at END", new: "rearm_at = NULL", suites: beside("timers", "TestASetting|TestSetting|WhileItFires|DuringOneFiring")},
+		old: "rearm_at = CASE WHEN t.status = 1 THEN h.fire_at END", new: "rearm_at = NULL", suites: setting},
 	{name: "claims of a limited queue do not take turns", file: "jobs/sql/schema/admit.sql",
 		old:    "FROM {{.Bucket}} AS b WHERE b.queue = $1 FOR NO KEY UPDATE;\n    IF NOT",
 		new:    "FROM {{.Bucket}} AS b WHERE b.queue = $1;\n    IF NOT",
-		suites: beside("jobs", "TestALimit|TestAPause|TestClaims")},
+		suites: admitting},
 	{name: "a paused queue is claimed from", file: "jobs/sql/schema/admit.sql",
-		old: "IF rule.paused THEN", new: "IF false THEN", suites: beside("jobs", "TestALimit|TestAPause|TestClaims")},
+		old: "IF rule.paused THEN", new: "IF false THEN", suites: admitting},
 	{name: "a queue's limit is not looked at", file: "jobs/sql/schema/admit.sql",
-		old: "    IF rule.max_running IS NOT NULL THEN\n        SELECT least(", new: "    IF false THEN\n        SELECT least(", suites: beside("jobs", "TestALimit|TestAPause|TestClaims")},
+		old: "    IF rule.max_running IS NOT NULL THEN\n        SELECT least(", new: "    IF false THEN\n        SELECT least(", suites: admitting},
 	{name: "a step that is on record is recorded anew", file: "jobs/sql/put_step.sql",
 		old: "ON CONFLICT (job_id, name) DO NOTHING", new: "ON CONFLICT (job_id, name) DO UPDATE SET result = excluded.result",
 		suites: beside("jobs", "TestSteps|TestAStep")},
 	{name: "no new term for a new leader", file: "reaper/sql/elect.sql",
-		old: "l.term + CASE WHEN l.holder = $2::uuid THEN 0 ELSE 1 END", new: "l.term", suites: beside("reaper", "TestElection|TestStale|TestTerm|TestOneLeads")},
+		old: "l.term + CASE WHEN l.holder = $2::uuid THEN 0 ELSE 1 END", new: "l.term", suites: leading},
 	{name: "the fence holds no lock", file: "reaper/sql/verify.sql",
-		old: "\nFOR SHARE", new: "\n", suites: beside("reaper", "TestElection|TestStale|TestTerm|TestOneLeads")},
+		old: "\nFOR SHARE", new: "\n", suites: leading},
 	{name: "a pause moves a schedule that is held", file: "workqueue/periodic/sql/pause.sql",
 		old:    "CASE WHEN t.status = 1 THEN t.due_at ELSE '9999-12-31 00:00:00+00' END",
 		new:    "'9999-12-31 00:00:00+00'",
-		suites: test("workqueue/periodic", "TestAChangeWhileADead")},
+		suites: scheduling},
 	{name: "the end of a pause moves a schedule that is held", file: "workqueue/periodic/sql/resume.sql",
 		old:    "CASE WHEN t.status = 1 THEN t.due_at ELSE greatest($3::timestamptz, now()) END",
 		new:    "greatest($3::timestamptz, now())",
-		suites: test("workqueue/periodic", "TestAChangeWhileADead")},
+		suites: scheduling},
 	{name: "a change moves a schedule that is held", file: "workqueue/periodic/sql/put.sql",
-		old: "t.status = 1 OR t.paused", new: "t.paused", suites: test("workqueue/periodic", "TestAChangeWhileADead")},
+		old: "t.status = 1 OR t.paused", new: "t.paused", suites: scheduling},
 }
