@@ -14,7 +14,7 @@ type guard struct {
 }
 
 // findGuards finds every condition of every WHERE and CHECK and of every trigger's WHEN, part by part where AND
-// joins them, and every SKIP LOCKED. It reads templates: a control action such as {{range}} ends a part, and so it
+// joins them, every IF of a function, every lock of rows and every SKIP LOCKED. It reads templates: a control action such as {{range}} ends a part, and so it
 // may stand between two. These are no guards:
 //
 //   - conditions of a FILTER, which count, and of an index that is not unique, which serves a plan;
@@ -27,14 +27,21 @@ func findGuards(sql string) (guards []guard) {
 			guards = append(guards, telling(parts(code, sql, at[1]))...)
 		}
 	}
-	for _, at := range skipLocked.FindAllStringIndex(code, -1) {
-		guards = append(guards, guard{offset: at[0], text: sql[at[0]:at[1]]})
+	for _, at := range decision.FindAllStringSubmatchIndex(code, -1) {
+		guards = append(guards, guard{offset: at[2], text: sql[at[2]:at[3]], new: "false"})
+	}
+	for _, locks := range []*regexp.Regexp{rowLock, skipLocked} {
+		for _, at := range locks.FindAllStringIndex(code, -1) {
+			guards = append(guards, guard{offset: at[0], text: sql[at[0]:at[1]]})
+		}
 	}
 	return guards
 }
 
 var (
 	clause     = regexp.MustCompile(`\bWHERE\s+|\bCHECK\s*\(\s*|\bFOR EACH ROW WHEN\s*\(\s*`)
+	decision   = regexp.MustCompile(`(?m)^\s*(?:ELS)?IF\s+((?s:.+?))\s+THEN\b`)
+	rowLock    = regexp.MustCompile(`\s+FOR (?:NO KEY UPDATE|UPDATE|SHARE)(?: OF \w+)?(?: SKIP LOCKED)?`)
 	skipLocked = regexp.MustCompile(` SKIP LOCKED`)
 	comment    = regexp.MustCompile(`--[^\n]*`)
 	// stop is what ends a condition at its own depth: the next clause, a statement, a control action.

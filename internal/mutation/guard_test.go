@@ -13,7 +13,10 @@ func TestFindGuards(t *testing.T) {
 	}{
 		"parts": {"UPDATE t SET a = 1\nWHERE t.owner_token = s.token AND t.status = 1\nRETURNING t.id", []string{"t.owner_token = s.token", "t.status = 1"}},
 		"nested": {"UPDATE t WHERE t.ctid = ANY (ARRAY(\n SELECT r.ctid FROM t AS r WHERE r.status = 1 AND r.due_at <= now() ORDER BY r.id FOR UPDATE SKIP LOCKED))",
-			[]string{"r.status = 1", "r.due_at <= now()", " SKIP LOCKED"}},
+			[]string{"r.status = 1", "r.due_at <= now()", " FOR UPDATE SKIP LOCKED", " SKIP LOCKED"}},
+		"locks":                        {"SELECT r.id FROM t AS r\nORDER BY r.id\nFOR NO KEY UPDATE OF r", []string{"\nFOR NO KEY UPDATE OF r"}},
+		"decisions":                    {"BEGIN\n    IF a = 1 OR\n        b = 2 THEN\n        RETURN;\n    ELSIF NOT FOUND THEN\n        NULL;\n    END IF;", []string{"a = 1 OR\n        b = 2", "NOT FOUND"}},
+		"but those of the template":    {"{{- if .Gated}}\n    CREATE TABLE IF NOT EXISTS t (a CASE WHEN b THEN c END){{end}}", nil},
 		"what follows from the status": {"SELECT WHERE r.completed_at IS NULL AND r.status = 0", []string{"r.status = 0"}},
 		"and what does not":            {"SELECT WHERE r.completed_at IS NULL AND r.waiting", []string{"r.completed_at IS NULL", "r.waiting"}},
 		"alternatives are one part":    {"SELECT WHERE a = 1 OR b = 2 AND c = 3;", []string{"a = 1 OR b = 2 AND c = 3"}},
