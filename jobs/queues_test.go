@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -9,7 +10,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -297,4 +300,35 @@ func TestARuleInALongTransactionHoldsUpNobody(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Nobody has claimed from a limited queue before, and two begin at once: the second makes no bucket of its own, and holds
+// that of the first.
+func TestTheFirstClaimsOfALimitedQueueTakeTurns(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	f.limit("default", jobs.Limits{MaxRunning: 1})
+	begin := func() pgx.Tx {
+		tx, err := f.Pool.Begin(t.Context())
+		f.ok(err)
+		t.Cleanup(func() { tx.Rollback(context.WithoutCancel(t.Context())) })
+		return tx
+	}
+	admit := func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), "SELECT "+f.table+"_admit('default', 1)")
+		return err
+	}
+	first, second, third := begin(), begin(), begin()
+	f.ok(admit(first))
+	admitted := make(chan error, 1)
+	go func() { admitted <- admit(second) }()
+	f.until("the second waits for the first", func() bool { return pgtest.SomebodyWaits(t, f.DB, f.table+"_bucket") })
+	f.ok(first.Commit(t.Context()))
+	f.ok(receive(t, admitted))
+	_, err := third.Exec(t.Context(), "SET LOCAL lock_timeout = '50ms'")
+	f.ok(err)
+	var refused *pgconn.PgError
+	if err := admit(third); !errors.As(err, &refused) || refused.Code != "55P03" {
+		t.Errorf("the third does not wait for the second: %v", err)
+	}
 }

@@ -206,3 +206,28 @@ func TestPlainSQLCannotLoseWhatWasSetDuringAFiring(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+func TestACancelThatWaitsForTheSetDropsIt(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	f.set(timers.Timer{Key: "k", Topic: "t"})
+	id, token := f.firing()
+	f.cancel("k") // the core's cancel has nothing left to do then
+	tx, end := beginPgx(f)
+	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new", FireAt: tomorrow}); err != nil {
+		t.Fatal(err)
+	}
+	cancelled := make(chan []string, 1)
+	go func() { cancelled <- f.cancel("k") }()
+	f.until("the cancel waits for the transaction", f.somebodyWaits)
+	end(true)
+	if got := receive(t, cancelled); len(got) != 1 {
+		t.Errorf("cancelled %v", got)
+	}
+	if err := settles["abandon"](f, id, token); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.get("k"); got.Status != workqueue.Failed || got.CancelledAt == nil {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -147,10 +147,7 @@ func (f *fixture) until(what string, holds func() bool) {
 	}
 }
 
-// somebodyWaits tells whether a statement on the table waits for another transaction.
-func (f *fixture) somebodyWaits() bool {
-	return ask[bool](f, "SELECT EXISTS (SELECT FROM pg_locks AS w JOIN pg_locks AS r USING (pid) WHERE NOT w.granted AND r.relation = $1::regclass)", f.table)
-}
+func (f *fixture) somebodyWaits() bool { return pgtest.SomebodyWaits(f, f.DB, f.table) }
 
 // receive waits for a value that a handler sends.
 func receive[T any](t testing.TB, from <-chan T) (v T) {

@@ -204,3 +204,31 @@ func TestConcurrentSetsOfANewKey(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// Calls that share keys lock them in one order, however the timers lie in the table: otherwise they would wait for
+// each other.
+func TestTimersAreLockedInTheOrderOfTheirKeys(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	for _, key := range []string{"c", "b", "a"} {
+		f.set(timers.Timer{Key: key, Topic: "t", FireAt: tomorrow})
+	}
+	f.exec("ANALYZE " + f.table)
+	tx, end := beginPgx(f)
+	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "b", Topic: "t", FireAt: tomorrow}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.set(timers.Timer{Key: "c", Topic: "t"}, timers.Timer{Key: "b", Topic: "t"}, timers.Timer{Key: "a", Topic: "t"})
+	}()
+	f.until("the second call waits for the first", f.somebodyWaits)
+	var free []string
+	err := f.Pool.QueryRow(t.Context(), "SELECT array_agg(key) FROM (SELECT key FROM "+f.table+" FOR UPDATE SKIP LOCKED) AS t").Scan(&free)
+	if err != nil || len(free) != 1 || free[0] != "c" {
+		t.Errorf("free is %v, error %v; want the one behind what it waits for", free, err)
+	}
+	end(true)
+	<-done
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/timers/alarms"
 	"github.com/txwork/txwork/workqueue"
@@ -244,5 +245,36 @@ func TestAnAlarmThatWasCancelledIsNotDelivered(t *testing.T) {
 	})
 	if len(r.wakes) > 0 {
 		t.Error("it was delivered")
+	}
+}
+
+// A cancel that has the alarm, and has yet to come to its timer.
+func TestAnAlarmThatIsCancelledThisMomentIsNotDelivered(t *testing.T) {
+	t.Parallel()
+	f := newAlarms(t)
+	a := f.create(once())
+	f.due(a.ID)
+	cancel, err := f.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cancel.Rollback(t.Context())
+	if _, err := cancel.Exec(t.Context(), "UPDATE "+f.table+" SET status = 'cancelled' WHERE id = $1", a.ID); err != nil {
+		t.Fatal(err)
+	}
+	claimed := make(chan int, 1)
+	go func() {
+		due, err := f.store.ClaimDue(t.Context(), 10, time.Minute)
+		if err != nil {
+			t.Error(err)
+		}
+		claimed <- len(due)
+	}()
+	f.until("the claim waits for the cancel", func() bool { return pgtest.SomebodyWaits(t, f.DB, f.table) })
+	if err := cancel.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := receive(t, claimed); n != 0 {
+		t.Errorf("%d claimed", n)
 	}
 }

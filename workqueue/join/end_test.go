@@ -290,3 +290,27 @@ func TestSweepLooksAtABoundedNumberOfMembers(t *testing.T) {
 		}
 	}
 }
+
+// A cancel locks members before their join, as settles do: the other way round, the two wait for each other.
+func TestACancelThatWaitsForAMemberHoldsNoJoin(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	fan := f.fan(1)
+	application, err := f.Pool.Begin(t.Context())
+	f.ok(err)
+	defer application.Rollback(t.Context())
+	_, err = application.Exec(t.Context(), "UPDATE steps SET name = 'held' WHERE id = $1", fan.members[0])
+	f.ok(err)
+	done := make(chan error, 1)
+	go func() {
+		done <- f.inTx(func(tx workqueue.Tx) error {
+			_, err := f.joins.Cancel(t.Context(), tx, fan.id, join.CancelOptions{CancelMembers: true})
+			return err
+		})
+	}()
+	f.awaitLockWait()
+	f.exec("SELECT FROM steps_join WHERE id = $1 FOR UPDATE NOWAIT", fan.id)
+	f.ok(application.Commit(t.Context()))
+	f.ok(<-done)
+	f.want(fan.id, counts{join.Cancelled, 0, 0, 1})
+}

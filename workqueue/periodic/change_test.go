@@ -145,3 +145,32 @@ func TestPausingAPausedScheduleWritesNothing(t *testing.T) {
 		t.Errorf("the row's version is %s, want %s", second, first)
 	}
 }
+
+// A program that starts puts the schedules it has, which changes nothing. One whose occurrence is being written this
+// moment goes on from there, and not from what it was before.
+func TestPuttingTheSameDuringTheDecision(t *testing.T) {
+	t.Parallel()
+	f, inside, goOn := newHeldPlan(t)
+	f.put(hourly(schedule.Rule{}))
+	f.missed("s", time.Hour)
+	f.scheduler()
+	<-inside
+	var after periodic.Info
+	put := make(chan struct{})
+	go func() {
+		defer close(put)
+		f.do(func(tx workqueue.Tx) (err error) {
+			if err := f.plan.Put(t.Context(), tx, hourly(schedule.Rule{})); err != nil {
+				return err
+			}
+			after, err = f.plan.Get(t.Context(), tx, "s")
+			return err
+		})
+	}()
+	f.until("the change waits for the decision", f.somebodyWaits)
+	close(goOn)
+	<-put
+	if runs := f.runs("s"); len(runs) != 1 || after.NextAt == nil || !after.NextAt.After(runs[0]) {
+		t.Errorf("goes on at %v after the runs %v", after.NextAt, runs)
+	}
+}

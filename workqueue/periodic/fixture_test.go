@@ -177,10 +177,7 @@ func (f *fixture) until(what string, holds func() bool) {
 	}
 }
 
-// somebodyWaits tells whether a statement on the table waits for another transaction.
-func (f *fixture) somebodyWaits() bool {
-	return ask[bool](f, "SELECT EXISTS (SELECT FROM pg_locks AS w JOIN pg_locks AS r USING (pid) WHERE NOT w.granted AND r.relation = $1::regclass)", f.table)
-}
+func (f *fixture) somebodyWaits() bool { return pgtest.SomebodyWaits(f, f.DB, f.table) }
 
 // runs are the nominal times of a schedule's occurrences.
 func (f *fixture) runs(name string) []time.Time {

@@ -1,0 +1,15 @@
+package pgtest
+
+import "testing"
+
+// SomebodyWaits tells whether a statement that uses the table, which is qualified, waits for another transaction.
+func SomebodyWaits(t testing.TB, db *DB, table string) (waits bool) {
+	t.Helper()
+	err := db.Pool.QueryRow(t.Context(), `
+		SELECT EXISTS (SELECT FROM pg_locks AS w JOIN pg_locks AS r USING (pid)
+		WHERE NOT w.granted AND r.relation = $1::regclass)`, table).Scan(&waits)
+	if err != nil {
+		t.Fatalf("looking who waits: %v", err)
+	}
+	return waits
+}
