@@ -332,3 +332,17 @@ func TestTheFirstClaimsOfALimitedQueueTakeTurns(t *testing.T) {
 		t.Errorf("the third does not wait for the second: %v", err)
 	}
 }
+
+// A queue whose limits were lifted has a rule all the same.
+func TestClaimsOfAQueueWithoutALimitWaitForNobody(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	f.limit("default", jobs.Limits{MaxRunning: 1})
+	f.admit() // the queue has a bucket
+	f.limit("default", jobs.Limits{})
+	f.inTx(func(tx workqueue.Tx) error {
+		_, err := workqueue.Exec(t.Context(), tx, "SELECT "+f.table+"_admit('default', 1)")
+		f.exec("BEGIN; SET LOCAL lock_timeout = '1s'; SELECT " + f.table + "_admit('default', 1); COMMIT")
+		return err
+	})
+}

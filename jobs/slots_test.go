@@ -203,3 +203,13 @@ func TestACancelledJobThatNeverRanHasNoAttemptOnRecord(t *testing.T) {
 	}))
 	equal(t, "attempts on record", len(f.history(id)), 0)
 }
+
+func TestTheSweepOfSlotsRefusesBadInput(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	for _, rows := range []string{"0", "-1", "NULL"} {
+		if _, err := f.Pool.Exec(t.Context(), "SELECT "+f.table+"_slot_sweep("+rows+")"); err == nil || !strings.Contains(err.Error(), "max_rows") {
+			t.Errorf("%s: error %v", rows, err)
+		}
+	}
+}

@@ -341,3 +341,13 @@ func TestSweepsPassWhatIsInNobodysWay(t *testing.T) {
 		})
 	}
 }
+
+func TestTheSweepRefusesBadInput(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, rows := range []string{"0", "-1", "NULL"} {
+		if _, err := r.pool.Exec(t.Context(), "SELECT work_gate_sweep("+rows+")"); err == nil || !strings.Contains(err.Error(), "max_rows") {
+			t.Errorf("%s: error %v", rows, err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package join_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -313,4 +314,14 @@ func TestACancelThatWaitsForAMemberHoldsNoJoin(t *testing.T) {
 	f.ok(application.Commit(t.Context()))
 	f.ok(<-done)
 	f.want(fan.id, counts{join.Cancelled, 0, 0, 1})
+}
+
+func TestTheSweepRefusesBadInput(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, rows := range []string{"0", "-1", "NULL"} {
+		if _, err := f.Pool.Exec(t.Context(), "SELECT steps_join_sweep("+rows+")"); err == nil || !strings.Contains(err.Error(), "max_rows") {
+			t.Errorf("%s: error %v", rows, err)
+		}
+	}
 }
