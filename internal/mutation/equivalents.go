@@ -7,6 +7,10 @@ const (
 	either  = "the status is compared twice, before and after the lock, and either will do; an edit takes both"
 	null    = "a comparison with NULL is no more true: it leads to the index"
 	nothing = "the trigger finds nothing to do without it: it spares rows that have nothing to do with it the call"
+	twice   = "the function that is called looks at it itself"
+	vain    = "the sweep then looks at keys in which nobody waits, in vain"
+	through = "the promoters' lock is held, and no row of the key was through a statement before"
+	spares  = "what follows does nothing then: it spares that"
 	claimed = "a row in progress was due when it was claimed, and the core never moves its due time: it bounds the scan"
 )
 
@@ -30,6 +34,34 @@ var equivalents = []equivalent{
 		"the trigger's WHEN has said so of the row in this statement, and nothing else sets gate_seq of a row that is there"},
 	{"workqueue/gate/sql/gate.up.sql", "t.status = 0 (2)",
 		"the trigger's WHEN has said so of the row in this statement; had another trigger ended it since: whether a row that ended waits decides nothing, and a redrive says it anew"},
+	{"workqueue/gate/sql/gate.up.sql", "t.waiting (4)", through},
+	{"workqueue/gate/sql/gate.up.sql", "r.waiting", through},
+	{"workqueue/gate/sql/gate.up.sql", "r.completed_at IS NULL",
+		"a cancel would have to end the row between two statements of the function; a sweep goes on with the key then"},
+	{"workqueue/gate/sql/gate.up.sql", "r.waiting (3)", through},
+	{"workqueue/gate/sql/gate.up.sql", "t.completed_at IS NULL (8)", vain},
+	{"workqueue/gate/sql/gate.up.sql", "t.waiting (5)", vain},
+	{"workqueue/gate/sql/gate.up.sql", "t.completed_at IS NULL (9)", vain},
+	{"workqueue/gate/sql/gate.up.sql", "t.waiting (6)", vain},
+	{"workqueue/gate/sql/gate.up.sql", "t.completed_at IS NULL (10)", vain},
+	{"workqueue/gate/sql/gate.up.sql", "t.waiting (7)", vain},
+	{"workqueue/gate/sql/gate.up.sql", "t.completed_at IS NULL (12)", vain},
+	{"workqueue/gate/sql/gate.up.sql", "t.waiting (8)", vain},
+	{"workqueue/gate/sql/gate.up.sql", "t.completed_at IS NULL (13)", vain},
+	{"workqueue/gate/sql/gate.up.sql", "t.waiting (9)", vain},
+	{"workqueue/gate/sql/gate.up.sql", "t.completed_at IS NULL (14)", vain},
+	{"workqueue/gate/sql/gate.up.sql", "t.waiting (10)", vain},
+	{"workqueue/gate/sql/gate.up.sql", "r.refilled_at < now() - interval '1 minute'",
+		"a full bucket is as good as none: it spares making it anew soon"},
+	{"workqueue/gate/sql/gate.up.sql", "NEW.gate_seq IS NULL", twice},
+	{"workqueue/gate/sql/gate.up.sql", "NEW.status = 0", twice},
+	{"workqueue/gate/sql/gate.up.sql", "NEW.status = 0 (2)",
+		"the function looks at the status itself, and what else it does is what gate_leave does then"},
+	{"workqueue/gate/sql/gate.up.sql", "OLD.status = 1",
+		"a redriven row waits already, and gate_leave does the rest; nothing else makes a row Ready"},
+	{"workqueue/gate/sql/gate.up.sql", "room <= 0", spares},
+	{"workqueue/gate/sql/gate.up.sql", "most = {{.Unlimited}}",
+		"it spares counting what has no limit that anything comes near"},
 	{"workqueue/join/sql/add.sql", "j.status = 0",
 		"lock_join.sql has locked the join in this transaction and found it pending"},
 	{"timers/sql/table.sql", "OLD.status = 1",

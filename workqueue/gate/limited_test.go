@@ -64,6 +64,75 @@ func TestRowsDueLaterWaitForTheirTime(t *testing.T) {
 	r.expect(1)
 }
 
+// A limit that has been changed holds as soon as a row comes with it, whatever those that are through came with.
+func TestTheFirstThatWaitsSaysTheLimit(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	limit := func(n int) *gate.Gate { return &gate.Gate{Key: "a", Limit: n} }
+	r.insert(row(1, limit(1)))
+	r.sweep()
+	token, ids := r.expect(1)
+	r.insert(row(2, limit(2)))
+	r.sweep()
+	r.expect(2)
+	r.insert(row(3, limit(1)))
+	done["ack"](r, token, ids)
+	r.sweep()
+	r.expect() // 2 is through
+}
+
+func TestACancelledRowTakesNoPlace(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	one := &gate.Gate{Key: "a", Limit: 1}
+	ids := r.insert(row(1, one), row(2, one))
+	_, err := r.queue.Cancel(t.Context(), ids[:1], "")
+	r.ok(err)
+	r.sweep()
+	r.expect(2)
+}
+
+func TestRowsDueLaterTakeNoPlace(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	two := &gate.Gate{Key: "a", Limit: 2}
+	late := row(2, two)
+	late.DueAt = time.Now().Add(time.Hour)
+	r.insert(row(1, two), late)
+	r.sweep()
+	r.insert(row(3, two))
+	r.sweep()
+	r.expect(1, 3)
+}
+
+// The rate of a key is that of the row that is next.
+func TestRowsDueLaterFillNoBucket(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	slow := &gate.Gate{Key: "a", Limit: gate.Unlimited, Rate: 0.001, Burst: 1}
+	r.insert(row(1, slow))
+	r.sweep()
+	r.expect(1)
+	late := row(2, &gate.Gate{Key: "a", Limit: gate.Unlimited, Rate: gate.MaxRate, Burst: 1})
+	late.DueAt = time.Now().Add(time.Hour)
+	r.insert(late)
+	r.sweep()
+	r.insert(row(3, slow))
+	r.sweep()
+	r.expect()
+}
+
+// A join or the like may hold rows of any sort.
+func TestAReleasedRowWithoutAGateEntersNone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	waits := row(1, nil)
+	waits.Waiting = true
+	r.insert(waits)
+	r.exec("UPDATE work SET waiting = false")
+	r.expect(1)
+}
+
 func TestRateLetsABurstThroughAndThenItsRate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -7,33 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
 )
-
-// An application that cancels a waiting row and takes its time holds up neither settles nor sweeps.
-func TestSettlesWaitForNoRowThatAnApplicationHolds(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	ids := r.insert(row(1, serial("k")), row(2, serial("k")), row(3, serial("k")))
-	token, _ := r.expect(1)
-	app := r.begin()
-	_, err := r.table.In(workqueue.Pgx(app)).Cancel(t.Context(), ids[1:2], "not wanted")
-	r.ok(err)
-
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	_, err = r.queue.Ack(ctx, token, ids[:1])
-	r.ok(err)
-	_, err = r.queue.Sweep(ctx, 100)
-	r.ok(err)
-	r.expect()
-	r.ok(app.Commit(t.Context()))
-	r.sweep()
-	r.expect(3)
-}
 
 // The server's memory for locks is small, and a sweep may look at thousands of keys that have no room.
 func TestKeysWithoutRoomCostASweepNoLocks(t *testing.T) {
@@ -295,6 +274,7 @@ func TestSkippingTellsWhatWasInTheWay(t *testing.T) {
 	r.insert(row(1, serial("skips")), row(2, &gate.Gate{Key: "blocks", OnFailure: gate.Block}))
 	token, ids := r.expect(1, 2)
 	failed["fail"](r, token, ids)
+	ids = append(ids, r.insert(row(3, &gate.Gate{Key: "runs", OnFailure: gate.Block}))...)
 	for _, want := range []int{1, 0} {
 		r.ok(pgx.BeginFunc(t.Context(), r.pool, func(tx pgx.Tx) error {
 			skipped, err := gate.SkipFailed(t.Context(), workqueue.Pgx(tx), r.table, ids...)
@@ -342,12 +322,43 @@ func TestSweepsPassWhatIsInNobodysWay(t *testing.T) {
 	}
 }
 
-func TestTheSweepRefusesBadInput(t *testing.T) {
+// A row that waits for a join has not come to its gate, whoever else writes to it.
+func TestARowThatIsHeldDoesNotComeToItsGate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for _, rows := range []string{"0", "-1", "NULL"} {
-		if _, err := r.pool.Exec(t.Context(), "SELECT work_gate_sweep("+rows+")"); err == nil || !strings.Contains(err.Error(), "max_rows") {
-			t.Errorf("%s: error %v", rows, err)
-		}
+	for i, g := range []*gate.Gate{serial("s"), {Key: "l", Limit: 1}} {
+		held := row(i, g)
+		held.Waiting = true
+		r.insert(held)
 	}
+	r.exec("UPDATE work SET waiting = true")
+	r.sweep()
+	r.expect()
+	r.exec("UPDATE work SET waiting = false")
+	r.sweep()
+	r.expect(0, 1)
+}
+
+// Idle workers hear of a row that a settle lets through.
+func TestARowThatIsLetThroughIsAnnounced(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	one := &gate.Gate{Key: "l", Limit: 1}
+	r.insert(row(1, one), row(2, one), row(3, serial("s")), row(4, serial("s")))
+	r.sweep()
+	token, ids := r.expect(3, 1)
+	listener, err := r.pool.Acquire(t.Context())
+	r.ok(err)
+	defer listener.Release()
+	_, err = listener.Exec(t.Context(), `LISTEN "`+r.table.Name()+`"`)
+	r.ok(err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, id := range ids {
+		_, err := r.queue.Ack(ctx, token, []uuid.UUID{id})
+		r.ok(err)
+		_, err = listener.Conn().WaitForNotification(ctx)
+		r.ok(err)
+	}
+	r.expect(4, 2)
 }
