@@ -122,17 +122,6 @@ func TestRowsDueLaterFillNoBucket(t *testing.T) {
 	r.expect()
 }
 
-// A join or the like may hold rows of any sort.
-func TestAReleasedRowWithoutAGateEntersNone(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	waits := row(1, nil)
-	waits.Waiting = true
-	r.insert(waits)
-	r.exec("UPDATE work SET waiting = false")
-	r.expect(1)
-}
-
 func TestRateLetsABurstThroughAndThenItsRate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -196,23 +185,6 @@ func TestSweepRepairs(t *testing.T) {
 		t.Errorf("the sweep let %d rows through, want 10", n)
 	}
 	r.expect(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
-}
-
-// A row that waits for something else, such as a join, comes to its gate when that releases it.
-func TestReleasedRowsComeToTheirGate(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	held := row(1, serial("a"))
-	held.Waiting = true
-	r.insert(held)
-	r.insert(row(2, serial("a")))
-	r.sweep()
-	token, ids := r.expect(2)
-	r.exec("UPDATE work SET waiting = false WHERE n = 1")
-	r.sweep()
-	r.expect()
-	done["ack"](r, token, ids)
-	r.expect(1)
 }
 
 // 100,000 rows behind a blocked key in front of 1,000 free ones.

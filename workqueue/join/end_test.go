@@ -2,7 +2,6 @@ package join_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -188,6 +187,18 @@ func TestOneContinuationForBoth(t *testing.T) {
 			t.Errorf("the continuation is %s, want released", got)
 		}
 	}
+	many := make([]fan, 100) // ended by one statement
+	var members []uuid.UUID
+	for i := range many {
+		many[i] = f.fan(1, both)
+		members = append(members, many[i].members...)
+	}
+	f.ack(members...)
+	for _, fan := range many {
+		if got := f.fate(fan.onComplete); got != released {
+			t.Errorf("one continuation of many is %s, want released", got)
+		}
+	}
 	fan := f.fan(1, both)
 	f.ok(f.inTx(func(tx workqueue.Tx) error {
 		_, err := f.joins.Cancel(t.Context(), tx, fan.id, join.CancelOptions{})
@@ -314,14 +325,4 @@ func TestACancelThatWaitsForAMemberHoldsNoJoin(t *testing.T) {
 	f.ok(application.Commit(t.Context()))
 	f.ok(<-done)
 	f.want(fan.id, counts{join.Cancelled, 0, 0, 1})
-}
-
-func TestTheSweepRefusesBadInput(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	for _, rows := range []string{"0", "-1", "NULL"} {
-		if _, err := f.Pool.Exec(t.Context(), "SELECT steps_join_sweep("+rows+")"); err == nil || !strings.Contains(err.Error(), "max_rows") {
-			t.Errorf("%s: error %v", rows, err)
-		}
-	}
 }
