@@ -12,7 +12,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
@@ -343,3 +345,35 @@ func TestResultsAreInTheOrderOfTheCall(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A job gives its key up when it has failed, and is Ready without it when somebody redrives it. That may come between the
+// insert that found the key taken and the replacing.
+func TestReplaceLeavesAJobAloneThatHasGivenItsKeyUp(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	o := jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKind, OnConflict: jobs.Replace}, Delay: time.Hour}
+	first := f.enqueue(mail{To: "ann"}, o)
+	pool := pgtest.NewPool(t, f.DB, pgtest.WithPool(func(c *pgxpool.Config) {
+		c.ConnConfig.Tracer = beforeQuery(func(sql string) {
+			if strings.Contains(sql, "SET args = s.args") {
+				f.exec("UPDATE " + f.table + " SET unique_key = NULL")
+			}
+		})
+	}))
+	f.ok(pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		again, err := f.client.Enqueue(t.Context(), workqueue.Pgx(tx), mail{To: "bob"}, o)
+		equal(t, "replaced", again.Replaced, false)
+		return err
+	}))
+	equal(t, "args", string(f.get(first.ID).Args), `{"to":"ann"}`)
+}
+
+// beforeQuery is called before each statement.
+type beforeQuery func(sql string)
+
+func (b beforeQuery) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	b(data.SQL)
+	return ctx
+}
+
+func (beforeQuery) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}

@@ -42,6 +42,28 @@ func TestProgressIsSeenWhileAJobRuns(t *testing.T) {
 // A handler whose job was taken from it records nothing, whatever it tries.
 func TestRecordsNeedTheLease(t *testing.T) {
 	t.Parallel()
+	for name, lose := range map[string]func(*fixture, workqueue.Tx, uuid.UUID) error{
+		"reaped": func(f *fixture, tx workqueue.Tx, id uuid.UUID) error {
+			// In one transaction: a renewal in between would keep the lease.
+			if _, err := workqueue.Exec(f.Context(), tx, "UPDATE "+f.table+" SET locked_until = now() - interval '1 s' WHERE id = $1", id); err != nil {
+				return err
+			}
+			_, err := f.client.Table().In(tx).ReapExpired(f.Context(), 10)
+			return err
+		},
+		"settled with its own token": func(f *fixture, tx workqueue.Tx, id uuid.UUID) error {
+			_, err := workqueue.Exec(f.Context(), tx, "SELECT "+f.table+"_ack(owner_token, ARRAY[id]) FROM "+f.table+" WHERE id = $1", id)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			recordWithoutALease(t, lose)
+		})
+	}
+}
+
+func recordWithoutALease(t *testing.T, lose func(*fixture, workqueue.Tx, uuid.UUID) error) {
 	f := newJobs(t)
 	running, taken, tried := make(chan uuid.UUID), make(chan struct{}), make(chan map[string]error, 1)
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error {
@@ -62,14 +84,7 @@ func TestRecordsNeedTheLease(t *testing.T) {
 	f.work(jobs.WorkerOptions{})
 	f.enqueue(mail{}, jobs.InsertOptions{Retry: atOnce})
 	id := receive(t, running)
-	// In one transaction: a renewal in between would keep the lease.
-	f.ok(workqueue.InTx(f.Context(), f.Pool, func(tx workqueue.Tx) error {
-		if _, err := workqueue.Exec(f.Context(), tx, "UPDATE "+f.table+" SET locked_until = now() - interval '1 s' WHERE id = $1", id); err != nil {
-			return err
-		}
-		_, err := f.client.Table().In(tx).ReapExpired(f.Context(), 10)
-		return err
-	}))
+	f.inTx(func(tx workqueue.Tx) error { return lose(f, tx, id) })
 	close(taken)
 	for name, err := range receive(t, tried) {
 		if !errors.Is(err, workqueue.ErrLeaseLost) {

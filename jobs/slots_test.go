@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -134,7 +135,9 @@ func TestASweepOfSlotsWaitsForNobody(t *testing.T) {
 		before func(*fixture)
 		held   string
 	}{
-		"an application changes the rule": {func(*fixture) {}, "SELECT FROM %_queue FOR UPDATE"},
+		"an application changes the rule": {func(f *fixture) {
+			f.exec("UPDATE " + f.table + "_queue SET changed_at = now() - interval '1 minute'") // nothing is left to adopt
+		}, "SELECT FROM %_queue FOR UPDATE"},
 		"a running job is being settled": {func(f *fixture) {
 			f.exec("DELETE FROM " + f.table + "_slot") // it is still to be counted
 		}, "SELECT FROM % FOR UPDATE"},
@@ -202,6 +205,62 @@ func TestACancelledJobThatNeverRanHasNoAttemptOnRecord(t *testing.T) {
 		return err
 	}))
 	equal(t, "attempts on record", len(f.history(id)), 0)
+}
+
+// The jobs that ran before a queue had a limit are looked for while a worker may claim without having heard of it, and for
+// as long as there are any.
+func TestJobsAreAdoptedUntilEveryWorkerKnowsTheLimit(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	adopts := func() bool { return ask[bool](f, "SELECT adopt FROM "+f.table+"_queue") }
+	f.enqueue(mail{})
+	f.claimAdmitted(1)
+	f.limit("default", jobs.Limits{MaxRunning: 1})
+	f.exec("DELETE FROM " + f.table + "_slot")
+	f.sweep() // which finds the job
+	f.sweep()
+	equal(t, "a limit that is new", adopts(), true)
+	f.exec("UPDATE " + f.table + "_queue SET changed_at = now() - interval '1 minute'")
+	f.exec("DELETE FROM " + f.table + "_slot")
+	f.sweep()
+	equal(t, "a sweep that found one", adopts(), true)
+	f.sweep()
+	equal(t, "a sweep that found none", adopts(), false)
+}
+
+// Workers that wait for room hear of it.
+func TestASlotThatIsGivenBackIsAnnounced(t *testing.T) {
+	t.Parallel()
+	for name, give := range map[string]func(*fixture, uuid.UUID, uuid.UUID){
+		"by a settle": func(f *fixture, token, id uuid.UUID) {
+			_, err := f.client.Table().On(f.Pool).Ack(f.Context(), token, []uuid.UUID{id})
+			f.ok(err)
+		},
+		"by a sweep": func(f *fixture, _, _ uuid.UUID) {
+			f.exec("UPDATE " + f.table + "_queue SET adopt = false")
+			f.exec("UPDATE " + f.table + " SET slot = NULL")
+			f.age()
+			f.sweep()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t)
+			f.limit("default", jobs.Limits{MaxRunning: 1})
+			id := f.enqueue(mail{}).ID
+			token := f.claimAdmitted(1)
+			listener, err := f.Pool.Acquire(t.Context())
+			f.ok(err)
+			defer listener.Release()
+			_, err = listener.Exec(t.Context(), `LISTEN "`+f.table+`"`)
+			f.ok(err)
+			give(f, token, id)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			_, err = listener.Conn().WaitForNotification(ctx)
+			f.ok(err)
+		})
+	}
 }
 
 func TestTheSweepOfSlotsRefusesBadInput(t *testing.T) {
