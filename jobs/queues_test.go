@@ -322,7 +322,7 @@ func TestTheFirstClaimsOfALimitedQueueTakeTurns(t *testing.T) {
 	f.ok(admit(first))
 	admitted := make(chan error, 1)
 	go func() { admitted <- admit(second) }()
-	f.until("the second waits for the first", func() bool { return pgtest.SomebodyWaits(t, f.DB, f.table+"_bucket") })
+	f.until("the second waits for the first", func() bool { return pgtest.SomebodyWaits(t, f.Pool, f.table+"_bucket") })
 	f.ok(first.Commit(t.Context()))
 	f.ok(receive(t, admitted))
 	_, err := third.Exec(t.Context(), "SET LOCAL lock_timeout = '50ms'")

@@ -147,7 +147,7 @@ func (f *fixture) until(what string, holds func() bool) {
 	}
 }
 
-func (f *fixture) somebodyWaits() bool { return pgtest.SomebodyWaits(f, f.DB, f.table) }
+func (f *fixture) somebodyWaits() bool { return pgtest.SomebodyWaits(f, f.Pool, f.table) }
 
 // receive waits for a value that a handler sends.
 func receive[T any](t testing.TB, from <-chan T) (v T) {

@@ -1,9 +1,7 @@
 package workqueue
 
 import (
-	"bytes"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -121,10 +119,4 @@ func message(cause string) error {
 		return nil
 	}
 	return errors.New(cause)
-}
-
-func sortedUnique(ids []uuid.UUID) []uuid.UUID {
-	sorted := slices.Clone(ids)
-	slices.SortFunc(sorted, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
-	return slices.Compact(sorted)
 }

@@ -176,8 +176,9 @@ func (q *Queue) Redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]u
 	})
 }
 
+// idsOp needs no order of the ids: the scan of the primary key goes through any array in its own.
 func (q *Queue) idsOp(ctx context.Context, op operation, stmt statement, ids []uuid.UUID, args map[string]any) ([]uuid.UUID, error) {
-	args["ids"] = sortedUnique(ids)
+	args["ids"] = ids
 	var changed []uuid.UUID
 	err := q.table.telemetry.transition(ctx, op, len(ids), func(ctx context.Context) ([]uuid.UUID, error) {
 		err := q.exec.run(ctx, collectIDs(stmt, args, &changed))

@@ -55,6 +55,37 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 }
 
 // Renewals, claims and settles have connections of their own.
+// A worker may claim a row anew that it has lost, while the handler of its older claim still runs: what becomes of that is no
+// affair of the new one.
+func TestLeaseIsRenewedOfARowThatIsClaimedAnew(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	first, second, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	returned := make(chan struct{})
+	r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease, Concurrency: 2}, func(ctx context.Context, c *noteClaim) error {
+		if c.Attempt == 1 {
+			defer close(returned)
+			close(first)
+			<-second
+			return nil
+		}
+		close(second)
+		<-release
+		return nil
+	})
+	id := r.insert("a")[0]
+	receive(t, first, "the first attempt")
+	r.exec("UPDATE notes SET status = 0, owner_token = NULL, locked_until = NULL, due_at = now() WHERE id = $1", id)
+	receive(t, returned, "its end")
+	r.eventually("its settle is refused", func() bool { return r.Events.count(refused("settle", workqueue.ErrLeaseLost)) == 1 })
+	r.awaitRenewals(id, 4)
+	close(release)
+	r.awaitStatus(workqueue.Done, id)
+	if row := r.row(id); row.Attempts != 2 {
+		t.Errorf("%+v", row)
+	}
+}
+
 func TestLeaseIsRenewedWhileHandlersHoldThePool(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{pool: func(c *pgxpool.Config) { c.MaxConns = 2 }})

@@ -1,11 +1,15 @@
 package pgtest
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
 
 // SomebodyWaits tells whether a statement that uses the table, which is qualified, waits for another transaction.
-func SomebodyWaits(t testing.TB, db *DB, table string) (waits bool) {
+func SomebodyWaits(t testing.TB, pool *pgxpool.Pool, table string) (waits bool) {
 	t.Helper()
-	err := db.Pool.QueryRow(t.Context(), `
+	err := pool.QueryRow(t.Context(), `
 		SELECT EXISTS (SELECT FROM pg_locks AS w JOIN pg_locks AS r USING (pid)
 		WHERE NOT w.granted AND r.relation = $1::regclass)`, table).Scan(&waits)
 	if err != nil {

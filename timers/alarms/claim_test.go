@@ -270,7 +270,7 @@ func TestAnAlarmThatIsCancelledThisMomentIsNotDelivered(t *testing.T) {
 		}
 		claimed <- len(due)
 	}()
-	f.until("the claim waits for the cancel", func() bool { return pgtest.SomebodyWaits(t, f.DB, f.table) })
+	f.until("the claim waits for the cancel", func() bool { return pgtest.SomebodyWaits(t, f.Pool, f.table) })
 	if err := cancel.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

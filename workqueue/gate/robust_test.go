@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
@@ -323,4 +325,14 @@ func TestARowThatIsLetThroughIsAnnounced(t *testing.T) {
 		r.ok(err)
 	}
 	r.expect(4, 2)
+}
+
+func TestPlainSQLCannotLetTwoRowsOfASerialKeyThrough(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.insert(row(1, serial("k")), row(2, serial("k")))
+	var refused *pgconn.PgError
+	if _, err := r.pool.Exec(t.Context(), "UPDATE work SET waiting = false"); !errors.As(err, &refused) || refused.Code != "23505" {
+		t.Errorf("error %v", err)
+	}
 }

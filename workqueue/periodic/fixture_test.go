@@ -177,7 +177,7 @@ func (f *fixture) until(what string, holds func() bool) {
 	}
 }
 
-func (f *fixture) somebodyWaits() bool { return pgtest.SomebodyWaits(f, f.DB, f.table) }
+func (f *fixture) somebodyWaits() bool { return pgtest.SomebodyWaits(f, f.Pool, f.table) }
 
 // runs are the nominal times of a schedule's occurrences.
 func (f *fixture) runs(name string) []time.Time {
