@@ -289,6 +289,28 @@ func TestTxWritesNothingWhenTheLeaseIsLost(t *testing.T) {
 	}
 }
 
+// A settle that was applied before, by the claim's own token, came with the writes that belong to it.
+func TestTxWritesNothingWhenItsSettleWasApplied(t *testing.T) {
+	t.Parallel()
+	r := newLedgerRig(t, rigOptions{})
+	results := make(chan error, 1)
+	r.start(workqueue.WorkerOptions{NoListen: true, Lease: time.Hour}, func(ctx context.Context, c *noteClaim) error {
+		results <- c.Tx(ctx, func(tx pgx.Tx) error {
+			r.exec("SELECT notes_ack(owner_token, ARRAY[id]) FROM notes WHERE id = $1", c.ID)
+			return book(ctx, tx, c)
+		})
+		return nil
+	})
+	id := r.insert("settled")[0]
+	if err := receive(t, results, "Tx"); !errors.Is(err, workqueue.ErrLeaseLost) {
+		t.Errorf("Tx returned %v, want ErrLeaseLost", err)
+	}
+	r.awaitStatus(workqueue.Done, id)
+	if n := r.booked(id); n != 0 {
+		t.Errorf("booked %d times", n)
+	}
+}
+
 // What a handler does after Tx is no business of the lease: it has ended well.
 func TestTxEndsTheLease(t *testing.T) {
 	t.Parallel()
