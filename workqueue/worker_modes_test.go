@@ -34,7 +34,7 @@ func TestWorkerInEveryExecMode(t *testing.T) {
 			r := newRig(t, rigOptions{pool: withExecMode(mode), spec: func(s *workqueue.Spec) { s.Retry = never }})
 			r.exec("CREATE TABLE ledger (note uuid)")
 			extended := make(chan struct{})
-			w := r.start(workqueue.WorkerOptions{Concurrency: 6, Lease: workqueue.MinLease}, func(ctx context.Context, c *noteClaim) error {
+			w := r.start(workqueue.WorkerOptions{Concurrency: 6, Lease: 3 * workqueue.MinLease}, func(ctx context.Context, c *noteClaim) error {
 				if c.Body.Payload != "payload of "+c.Body.Topic || c.Headers["from"] != "me" {
 					t.Errorf("got %+v with headers %v", c.Body, c.Headers)
 				}
@@ -74,7 +74,10 @@ func TestWorkerInEveryExecMode(t *testing.T) {
 			if err := w.stop(t); err != nil {
 				t.Error(err)
 			}
-			if n := r.Events.count(func(e workqueue.Event) bool { return e.Err != nil }); n > 0 {
+			refused := func(e workqueue.Event) bool { // not by a mode, where the machine has too much to do
+				return e.Err != nil && !errors.Is(e.Err, context.DeadlineExceeded)
+			}
+			if n := r.Events.count(refused); n > 0 {
 				t.Errorf("%d operations failed:\n%s", n, r.Logs.tail())
 			}
 		})
