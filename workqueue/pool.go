@@ -120,12 +120,11 @@ func (p poolExecutor) settings(calls []call) string {
 // leaveClean ends a failed transaction so that the connection can be used again, and gives up a
 // connection whose server turned read-only: after a failover the pool has to find the new primary.
 func leaveClean(conn *pgx.Conn, cause error) {
+	if errors.Is(explain(cause), ErrReadOnly) {
+		return // in a failed transaction, which has the pool close it
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if errors.Is(explain(cause), ErrReadOnly) {
-		conn.Close(ctx)
-		return
-	}
 	if !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
 		conn.Exec(ctx, "ROLLBACK") // on failure the pool discards the connection
 	}

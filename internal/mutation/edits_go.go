@@ -20,7 +20,8 @@ var goEdits = []edit{
 	{name: "the reply to COMMIT is ignored", file: "workqueue/pool.go",
 		old: "	_, err = results.Exec()\n	return err\n", new: "	_, _ = results.Exec()\n	return err\n", suites: session},
 	{name: "a read-only server's connection is kept", file: "workqueue/pool.go",
-		old: "		conn.Close(ctx)\n		return\n", new: "		return\n", suites: whole},
+		old: "	if errors.Is(explain(cause), ErrReadOnly) {\n		return", new: "	if false {\n		return",
+		suites: test("workqueue", "TestAConnectionToAReadOnlyServer")},
 
 	{name: "one token for every claim", file: "workqueue/cursor.go",
 		old: "owner: NewOwnerToken(),", new: "owner: [16]byte{1},", suites: test("workqueue", "TestZombie|TestStolen")},

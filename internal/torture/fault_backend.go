@@ -45,10 +45,17 @@ func (backendKill) strike(ctx context.Context, l *lab, random *rand.Rand) (strin
 	if err != nil {
 		return "", err
 	}
+	witness, err := l.admin.Acquire(ctx) // a session that ends with all others
+	if err != nil {
+		return "", err
+	}
+	defer witness.Release()
 	defer l.outage(time.Now())
 	if err := syscall.Kill(pids[random.IntN(len(pids))], syscall.SIGKILL); err != nil {
 		return "", err
 	}
-	time.Sleep(50 * time.Millisecond)
+	for witness.Ping(ctx) == nil { // where there is much to do the server hears of it late
+		time.Sleep(retryBase)
+	}
 	return fmt.Sprintf("1 of %d sessions", len(pids)), l.awaitServer(ctx)
 }
