@@ -181,7 +181,7 @@ func (s *suite) tryReap(limit int) (r workqueue.Reaped, err error) {
 
 // fight settles one row until it is told who has it.
 func (s *suite) fight(st settle, token, id uuid.UUID) (won bool, err error) {
-	for range 1000 {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		var changed []uuid.UUID
 		err = s.try(func(ctx context.Context, o ops) (err error) {
 			changed, err = st.do(ctx, o, token, []uuid.UUID{id})
