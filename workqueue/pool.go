@@ -75,7 +75,7 @@ func (p poolExecutor) send(ctx context.Context, conn *pgx.Conn, calls []call) er
 }
 
 func readTransaction(results pgx.BatchResults, calls []call) (err error) {
-	defer func() {
+	defer func() { // which reads the reply to COMMIT, too
 		if closeErr := results.Close(); err == nil {
 			err = closeErr
 		}
@@ -90,10 +90,7 @@ func readTransaction(results pgx.BatchResults, calls []call) (err error) {
 			return err
 		}
 	}
-	// After an error the server skips the rest of the batch: COMMIT is never sent to a transaction that has failed, which
-	// would end in ROLLBACK without an error.
-	_, err = results.Exec()
-	return err
+	return nil
 }
 
 func readCall(results pgx.BatchResults, c call) error {

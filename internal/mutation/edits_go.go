@@ -18,7 +18,7 @@ var goEdits = []edit{
 	{name: "rows of a lost run stay", file: "workqueue/pool.go",
 		old: "			if c.reset != nil {\n				c.reset()\n			}\n", new: "			_ = c\n", suites: session},
 	{name: "the reply to COMMIT is ignored", file: "workqueue/pool.go",
-		old: "	_, err = results.Exec()\n	return err\n", new: "	_, _ = results.Exec()\n	return err\n", suites: session},
+		old: "			err = closeErr\n", new: "			_ = closeErr\n", suites: session},
 	{name: "a read-only server's connection is kept", file: "workqueue/pool.go",
 		old: "	if errors.Is(explain(cause), ErrReadOnly) {\n		return", new: "	if false {\n		return",
 		suites: test("workqueue", "TestAConnectionToAReadOnlyServer")},

@@ -111,7 +111,7 @@ func TestBrokenBuilds(t *testing.T) {
 			program := build(t, b.edits)
 			start := time.Now()
 			report, err := Run(t.Context(), Options{
-				Seed: 1, Duration: 30 * time.Second, Pause: 500 * time.Millisecond, Faults: []string{b.fault}, Program: []string{program, "torture", "member"},
+				Seed: 1, Duration: 45 * time.Second, Pause: 500 * time.Millisecond, Faults: []string{b.fault}, Program: []string{program, "torture", "member"},
 			})
 			if !errors.Is(err, ErrViolated) || report == nil {
 				t.Fatalf("nothing was found: %v", err)
