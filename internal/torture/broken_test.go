@@ -3,6 +3,7 @@
 package torture
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -23,7 +24,8 @@ var broken = flag.Bool("broken", false, "also torture builds that are broken on 
 type breakage struct {
 	edits []edit
 	fault string
-	finds []string // any of these invariants
+	finds []string      // any of these invariants
+	takes time.Duration // how long it is struck; 0 is 30 s
 }
 
 // An edit replaces every occurrence of a text in a file.
@@ -96,7 +98,7 @@ var breakages = map[string]breakage{
 			{"workqueue/sql/reap_expired.sql", "WHERE t.ctid = ANY (ARRAY(\n        SELECT r.ctid", "WHERE t.id = ANY (ARRAY(\n        SELECT r.id"},
 			{"workqueue/sql/reap_expired.sql", "LIMIT @max_rows::int\n        FOR NO KEY UPDATE SKIP LOCKED))", "LIMIT @max_rows::int))"},
 		},
-		fault: "zombie", finds: []string{"I3", "I4", "I5"},
+		fault: "zombie", finds: []string{"I3", "I4", "I5"}, takes: 40 * time.Second, // it needs a race
 	},
 }
 
@@ -111,7 +113,7 @@ func TestBrokenBuilds(t *testing.T) {
 			program := build(t, b.edits)
 			start := time.Now()
 			report, err := Run(t.Context(), Options{
-				Seed: 1, Duration: 45 * time.Second, Pause: 500 * time.Millisecond, Faults: []string{b.fault}, Program: []string{program, "torture", "member"},
+				Seed: 1, Duration: cmp.Or(b.takes, 30*time.Second), Pause: 500 * time.Millisecond, Faults: []string{b.fault}, Program: []string{program, "torture", "member"},
 			})
 			if !errors.Is(err, ErrViolated) || report == nil {
 				t.Fatalf("nothing was found: %v", err)
