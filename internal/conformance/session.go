@@ -40,7 +40,8 @@ func worksUnderIsolation(t *testing.T, c Case, level string) {
 		}
 		return nil
 	})
-	equal(s, "rows that did not end", scan[int](s, "SELECT count(*) FROM $T WHERE status <> 2"), 0)
+	// A row that chance lets everybody lose ends as Failed when its attempts are used up.
+	equal(s, "rows that did not end", scan[int](s, "SELECT count(*) FROM $T WHERE status < 2"), 0)
 	equal(s, "isolation of the operations", scan[string](s, "SELECT string_agg(DISTINCT level, ', ') FROM isolation"), "read committed")
 }
 
