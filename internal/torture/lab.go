@@ -50,6 +50,7 @@ type lab struct {
 	hit    time.Time   // when the present strike did
 	clocks []clockStep // of the servers
 
+	saying   sync.Mutex // several parts of a run tell how it gets on
 	mu       sync.Mutex
 	outages  []Span
 	failures []string // what went wrong that no history tells
@@ -92,6 +93,8 @@ func newLab(o Options) (*lab, error) {
 }
 
 func (l *lab) say(format string, args ...any) {
+	l.saying.Lock()
+	defer l.saying.Unlock()
 	fmt.Fprintln(l.options.Progress, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
