@@ -1,4 +1,4 @@
-.PHONY: ci test lint bench bench-peers bench-check demo prove torture torture-long model mutants fuzz test-versions
+.PHONY: ci test lint docs-check bench bench-peers bench-check demo prove liveness torture torture-long model mutants fuzz test-versions
 
 # The whole gate, as CI runs it.
 ci:
@@ -11,6 +11,10 @@ lint:
 	gofmt -l .
 	go vet ./...
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+
+# What the documentation says, as far as a machine can tell; see .ci/docs.
+docs-check:
+	.ci/docs
 
 # The core's own figures; see docs/performance.md.
 bench:
@@ -33,6 +37,11 @@ demo:
 prove:
 	go test ./internal/proof -v -full -timeout 40m
 
+# Holders of locks beside bystanders, at full size, on a quiet machine: an hour and a half. Writes docs/reliability.md.
+HOLD ?= 30s
+liveness:
+	go test ./internal/liveness -v -full -measured $(HOLD) -timeout 4h
+
 # All domains under faults, a minute; FLAGS are those of `txwork torture`, such as "--seed 7 --faults clock,failover".
 torture:
 	go run ./cmd/txwork torture $(FLAGS)
@@ -43,7 +52,7 @@ torture:
 torture-long:
 	go run ./internal/torture/series $(FLAGS)
 
-# The claim protocol, in every interleaving; see docs/model.
+# The protocols of claims and of ordered keys, in every interleaving; see docs/model.
 model:
 	.ci/model
 

@@ -10,7 +10,8 @@ import (
 
 // Begin takes the message's key in a transaction of your own, of whatever library, and says whether it is
 // this transaction's to process: then write its effects and commit. [Processed] is true from that commit on
-// and has never been if the transaction is rolled back; the key is free again then.
+// and has never been if the transaction is rolled back, by whatever means; the key is free again then. Begin cannot
+// know how the transaction ends: see to it that nothing of yours ends it by a statement before you commit.
 //
 // It is for consumers that hold a transaction already, or process several messages in one. It waits for
 // nobody, so two transactions that take the same keys in any order answer [InProgress] and do not deadlock.

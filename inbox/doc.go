@@ -28,14 +28,18 @@
 //
 //   - [Processed], [Duplicate]: acknowledge (HTTP 200). A Duplicate with status Failed is a dead letter;
 //     delivering it again changes nothing.
-//   - [InProgress]: do not acknowledge; have it delivered again (HTTP 409 or 503 with Retry-After). Whoever is
+//   - [InProgress]: do not acknowledge; have it delivered again (HTTP 503, with Retry-After if you like). Whoever is
 //     at work on it may fail yet.
 //   - [HashMismatch]: one key, two contents. Look into it; to be delivered again does not help (HTTP 422).
-//   - an error: do not acknowledge. The key is free, unless it is an [ErrCommitUnknown]: then the next
-//     delivery will tell.
+//   - a [KeyError]: the message has no id, or one that cannot be kept; to be delivered again does not help (HTTP 400).
+//   - any other error: do not acknowledge (HTTP 500). The key is free, unless it is an [ErrCommitUnknown]: then the
+//     next delivery will tell.
+//
+// [HTTPStatus] has these numbers.
 //
 // Of two processes that are handed the same message at once, one runs and the other is told InProgress, or
-// Duplicate if the first has finished. Neither waits for the other.
+// Duplicate if the first has finished. Neither waits for the other. Should the first freeze, the server ends its
+// transaction when that has been idle for [HeldAtMost], and the key is free again.
 //
 // # Processing later
 //
@@ -85,10 +89,10 @@
 // id is a new message. So the window has to be longer than any source may wait before it delivers again;
 // only you know that, and there is no default. It is also held against the table's [RetryHorizon]. A message
 // that is not yet processed keeps its key however old it is, and a dead letter until it is redriven and
-// processed, or until [Options].FailedRetention.
+// processed, or until [Options].FailedRetention. One that was cancelled keeps it for the window, like one that was processed.
 //
 // Payload and headers go earlier, after [Options].Retention; what is left is a tombstone: the key, the hash,
-// the time. A reaper that is given [Inbox.Table] does both, as does [Inbox.Purge]. A reaper that knows the
+// the time. A reaper that is given [Inbox.Tables] does both, as does [Inbox.Purge]. A reaper that knows the
 // table by [Spec] only strips payloads and deletes no keys, because it does not know the window.
 //
 // # Other languages

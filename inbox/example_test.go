@@ -101,14 +101,7 @@ func ExampleInbox_Process_webhook() {
 			}
 			key := inbox.Key{Consumer: "billing", Source: "payments", MessageID: r.Header.Get("webhook-id"), Body: body}
 			result, err := box.Process(r.Context(), pool, key, func(ctx context.Context, tx pgx.Tx) error { return apply(ctx, tx, body) })
-			switch {
-			case err != nil:
-				http.Error(w, "try again", http.StatusServiceUnavailable)
-			case result.Answer == inbox.InProgress:
-				http.Error(w, "in progress", http.StatusConflict)
-			case result.Answer == inbox.HashMismatch:
-				http.Error(w, "id was used for another message", http.StatusUnprocessableEntity)
-			}
+			w.WriteHeader(inbox.HTTPStatus(result, err))
 		}
 	}
 	_ = hook

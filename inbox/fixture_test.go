@@ -16,10 +16,11 @@ import (
 
 	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/internal/sdktest"
 	"github.com/txwork/txwork/workqueue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
 
 // patience is how long a test waits for what takes milliseconds.
 const patience = 30 * time.Second
@@ -186,6 +187,7 @@ func (f *fixture) row(id uuid.UUID) row {
 	if err != nil {
 		f.Fatalf("row %s: %v", id, err)
 	}
+	r.Headers = sdktest.Untraced(r.Headers)
 	return r
 }
 

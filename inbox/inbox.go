@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/txwork/txwork/internal/input"
@@ -30,7 +31,7 @@ func Open(o Options) (*Inbox, error) {
 		return nil, err
 	}
 	maxPayload, err := input.PayloadLimit("max payload", o.MaxPayload, DefaultMaxPayload)
-	if err := workqueue.FirstError(err, o.validate(table.Spec())); err != nil {
+	if err := cmp.Or(err, o.validate(table.Spec())); err != nil {
 		return nil, err
 	}
 	return &Inbox{
@@ -46,6 +47,9 @@ func Open(o Options) (*Inbox, error) {
 // Table is the inbox's table, for the low-level operations, the reaper and statistics. Its Retention is the
 // dedup window, so that a reaper deletes tombstones when it is over.
 func (b *Inbox) Table() *workqueue.Table { return b.table }
+
+// Tables are all tables of the inbox, for the reaper.
+func (b *Inbox) Tables() []*workqueue.Table { return []*workqueue.Table{b.table} }
 
 // DDL renders the statements that create this inbox's table, with its options as the defaults of its SQL
 // functions, and those that drop it, for a migration of your own. The schema has to exist.

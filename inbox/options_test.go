@@ -72,6 +72,10 @@ func TestDefaultsAreThoseOfTheMigration(t *testing.T) {
 		t.Fatal(err)
 	}
 	gotUp, gotDown, _ := box.DDL()
+	if !strings.Contains(gotUp, "interval '720 hours'") {
+		t.Error("the procedure of an inbox with a window of 30 days purges by another one")
+	}
+	gotUp = strings.ReplaceAll(gotUp, "interval '720 hours'", "interval '87600 hours'") // the migration knows no window
 	up, down, err := inbox.DDL("")
 	if err != nil || gotUp != up || gotDown != down {
 		t.Errorf("an inbox without options has other DDL than the migration (%v)", err)

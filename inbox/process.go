@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -25,8 +26,9 @@ var ErrCommitUnknown = errors.New("whether the transaction was committed is unkn
 // runs fn; the others do not wait for it. Fn runs once and is never repeated, after a serialization failure
 // neither. What it does outside of its transaction is at least once, as ever.
 //
-// The transaction is READ COMMITTED, whatever the session's default. If the reply to its COMMIT is lost, the
-// error is an [ErrCommitUnknown].
+// The transaction is READ COMMITTED, whatever the session's default. A fn that ends it by a statement, as with
+// tx.Exec(ctx, "ROLLBACK"), gets an error: repeated, the call says what was committed. If the reply to its COMMIT is
+// lost, the error is an [ErrCommitUnknown].
 func (b *Inbox) Process(ctx context.Context, pool *pgxpool.Pool, key Key, fn func(ctx context.Context, tx pgx.Tx) error) (Result, error) {
 	switch {
 	case pool == nil:
@@ -37,18 +39,25 @@ func (b *Inbox) Process(ctx context.Context, pool *pgxpool.Pool, key Key, fn fun
 	if err := b.checkKey(key); err != nil {
 		return Result{}, err
 	}
-	tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Result{}, err
+	}
+	tx, err := pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginText(id)})
 	if err != nil {
 		return Result{}, fmt.Errorf("txwork: opening the handler's transaction: %w", err)
 	}
 	conn, readOnly := tx.Conn(), false
 	defer func() { abandon(conn, tx, readOnly) }()
-	result, err := b.Begin(ctx, workqueue.Pgx(tx), key)
+	result, err := b.begin(ctx, workqueue.Pgx(tx), id, key)
 	if err != nil || result.Answer != Processed {
 		readOnly = errors.Is(err, workqueue.ErrReadOnly)
 		return result, err
 	}
 	if err := fn(ctx, handlerTx{tx}); err != nil {
+		return Result{}, err
+	}
+	if err := checkBegun(ctx, tx, id); err != nil {
 		return Result{}, err
 	}
 	if err := commit(ctx, tx); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -254,8 +255,11 @@ func TestTheHandlersSettingsAreItsOwn(t *testing.T) {
 func TestAReadOnlyDatabase(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
+	if _, err := f.Pool.Exec(t.Context(), pgtest.RefusingWrites("inbox")); err != nil {
+		t.Fatal(err)
+	}
 	config := f.Pool.Config()
-	config.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+	config.ConnConfig.RuntimeParams[pgtest.RefuseWrites] = "on"
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -310,5 +314,83 @@ func TestOnlyWhatAWorkerShallProcessIsAnnounced(t *testing.T) {
 	}
 	if _, err := conn.Exec(t.Context(), "UNLISTEN *"); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A process that freezes while it holds a key gives it up when its transaction has been idle for too long; a session that
+// has a bound of its own keeps that.
+func TestAFrozenHolderLosesTheKey(t *testing.T) {
+	t.Parallel()
+	f := newInbox(t)
+	idle := func(pool *pgxpool.Pool, id string) (got string) {
+		_, err := f.box.Process(t.Context(), pool, key(id), func(ctx context.Context, tx pgx.Tx) error {
+			return tx.QueryRow(ctx, "SELECT current_setting('idle_in_transaction_session_timeout')").Scan(&got)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return got
+	}
+	if got := idle(f.Pool, "default"); got != "1min" {
+		t.Errorf("the bound is %s, want %v", got, inbox.HeldAtMost)
+	}
+	config := f.Pool.Config()
+	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "700ms"
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	if got := idle(pool, "own"); got != "700ms" {
+		t.Errorf("the session's own bound of 700ms is %s", got)
+	}
+	_, err = f.box.Process(t.Context(), pool, key("frozen"), func(context.Context, pgx.Tx) error {
+		f.until("the key is free", func() bool {
+			result, err := f.box.Process(t.Context(), f.Pool, key("frozen"), effect("frozen"))
+			return err == nil && result.Answer == inbox.Processed
+		})
+		return nil
+	})
+	if err == nil {
+		t.Error("a transaction that was ended by the server has committed")
+	}
+}
+
+// A handler that ends its transaction by text, which no interface can keep from it, is not told that the message was
+// processed. What it committed so is, and the next call says it.
+func TestProcessThatWasEndedByText(t *testing.T) {
+	t.Parallel()
+	f := newInbox(t)
+	for name, c := range map[string]struct {
+		statements []string
+		repeated   inbox.Answer
+	}{
+		"rollback":                 {[]string{"ROLLBACK"}, inbox.Processed},
+		"rollback and begin":       {[]string{"ROLLBACK", "BEGIN"}, inbox.Processed},
+		"rollback and chain":       {[]string{"ROLLBACK AND CHAIN"}, inbox.Processed},
+		"commit":                   {[]string{"COMMIT"}, inbox.Duplicate},
+		"commit and begin":         {[]string{"COMMIT", "BEGIN"}, inbox.Duplicate},
+		"rollback inside of a try": {[]string{"SAVEPOINT mine", "ROLLBACK", "BEGIN", "SAVEPOINT mine"}, inbox.Processed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := f.box.Process(t.Context(), f.Pool, key(name), func(ctx context.Context, tx pgx.Tx) error {
+				err := effect(name)(ctx, tx)
+				for _, s := range c.statements {
+					if err == nil {
+						_, err = tx.Exec(ctx, s)
+					}
+				}
+				return err
+			})
+			if err == nil || !strings.Contains(err.Error(), "ended by the handler") || got != (inbox.Result{}) {
+				t.Errorf("got %+v, %v", got, err)
+			}
+			if again := f.process(key(name)); again.Answer != c.repeated {
+				t.Errorf("repeated, it says %v, want %v", again.Answer, c.repeated)
+			}
+			if n := f.effects(name); n != 1 {
+				t.Errorf("%d effects, want 1", n)
+			}
+		})
 	}
 }

@@ -16,7 +16,7 @@ const purgeBatch = 1000
 // Purged is what a [Inbox.Purge] did.
 type Purged struct {
 	Stripped   int `json:"stripped"`   // payloads that were removed: tombstones now
-	Tombstones int `json:"tombstones"` // deleted; their keys are free
+	Tombstones int `json:"tombstones"` // deleted, and with them cancelled messages; their keys are free
 	Failed     int `json:"failed"`     // dead letters that were deleted
 }
 
@@ -59,7 +59,7 @@ func (b *Inbox) StripPayloads(ctx context.Context, pool *pgxpool.Pool, limit int
 	case limit < 1 || limit > workqueue.MaxBatch:
 		return 0, workqueue.Invalid("limit", "is %d, it must be between 1 and %d", limit, workqueue.MaxBatch)
 	}
-	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
 		read := func(scan func(...any) error) error { return scan(&stripped) }
 		return workqueue.Query(ctx, workqueue.Pgx(tx), read, b.statements.strip, limit, interval(b.retention))
 	})

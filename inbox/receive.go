@@ -25,7 +25,10 @@ import (
 // not ended yet, Receive waits until it has: the message must be stored if that one is rolled back.
 func (b *Inbox) Receive(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]Result, error) {
 	msgs, err := b.encoded(ctx, msgs)
-	if err := workqueue.FirstError(err, b.checkMessages(msgs)); err != nil {
+	if err == nil {
+		err = b.checkMessages(msgs)
+	}
+	if err != nil {
 		return nil, err
 	}
 	r := &receipt{inbox: b, msgs: msgs, results: make([]Result, len(msgs))}

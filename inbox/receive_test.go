@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -192,9 +193,7 @@ func TestReceiveWaitsForTheTransactionThatHoldsTheKey(t *testing.T) {
 			f.expectBegin(tx, key("1"), inbox.Processed)
 			second := make(chan inbox.Result, 1)
 			go func() { second <- f.receive(message("1", ""))[0] }()
-			f.until("the receiver waits", func() bool {
-				return f.count("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%'||$1||'%'", f.Schema) > 0
-			})
+			f.until("the receiver waits", func() bool { return pgtest.SomebodyWaits(t, f.Pool, f.table) })
 			end(commit)
 			want := inbox.Stored
 			if commit {

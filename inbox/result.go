@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -45,7 +46,7 @@ func (a Answer) String() string {
 //     repeat after a 5xx only and take a 4xx for a refusal, and then a message is lost whose first delivery fails.
 //   - HashMismatch: 422 Unprocessable Content. Sending it again changes nothing; somebody has to look at the source.
 //
-// An error, and the zero Answer that comes with it, is 500.
+// The zero Answer, which comes with every error, is 500; [HTTPStatus] looks at the error, too.
 func (a Answer) HTTPStatus() int {
 	switch a {
 	case Processed, Stored, Duplicate:
@@ -54,6 +55,22 @@ func (a Answer) HTTPStatus() int {
 		return 503
 	case HashMismatch:
 		return 422
+	}
+	return 500
+}
+
+// HTTPStatus is the status for what [Inbox.Process], [Inbox.Begin] or [Inbox.Receive] returned, see
+// [Answer.HTTPStatus]. A key or message that can never be taken, such as one without an id, is 400: sending it again
+// changes nothing. Any other error is 500: everything is rolled back, and it has to be sent again.
+func HTTPStatus(r Result, err error) int {
+	var invalid *workqueue.InvalidError
+	switch {
+	case err == nil:
+		return r.Answer.HTTPStatus()
+	case errors.As(err, &invalid) && invalid.Field == "consumer": // which is the program's, not the message's
+		return 500
+	case errors.As(err, new(*KeyError)), errors.As(err, new(*MessageError)):
+		return 400
 	}
 	return 500
 }

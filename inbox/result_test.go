@@ -1,9 +1,11 @@
 package inbox_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/workqueue"
 )
 
 // A sender acknowledges on 2xx, comes again on 5xx, and gives up on 4xx: only what may yet fail comes again.
@@ -16,5 +18,37 @@ func TestHTTPStatus(t *testing.T) {
 		if got := answer.HTTPStatus(); got != want {
 			t.Errorf("%v: %d, want %d", answer, got, want)
 		}
+	}
+}
+
+// A message that can never be taken must not come again until it is a dead letter; whatever else fails has to.
+func TestHTTPStatusOfErrors(t *testing.T) {
+	t.Parallel()
+	f := newInbox(t)
+	for name, x := range map[string]struct {
+		key  inbox.Key
+		want int
+	}{
+		"processed":         {inbox.Key{Consumer: "c", Source: "s", MessageID: "1"}, 200},
+		"without an id":     {inbox.Key{Consumer: "c", Source: "s"}, 400},
+		"without a source":  {inbox.Key{Consumer: "c", MessageID: "1"}, 400},
+		"our own mistake":   {inbox.Key{Source: "s", MessageID: "1"}, 500},
+		"an id with a NUL":  {inbox.Key{Consumer: "c", Source: "s", MessageID: "a\x00"}, 400},
+		"a hash of 5 bytes": {inbox.Key{Consumer: "c", Source: "s", MessageID: "2", BodyHash: []byte("short")}, 400},
+	} {
+		if got := inbox.HTTPStatus(f.box.Process(t.Context(), f.Pool, x.key, effect("1"))); got != x.want {
+			t.Errorf("%s: %d, want %d", name, got, x.want)
+		}
+	}
+	if got := inbox.HTTPStatus(inbox.Result{}, workqueue.Invalid("payload", "of a handler's own")); got != 500 {
+		t.Errorf("an invalid value of the handler's: %d", got)
+	}
+	tx, end := beginPgx(f)
+	defer end(false)
+	if _, err := f.box.Receive(t.Context(), tx, inbox.Message{Consumer: "c", Source: "s"}); inbox.HTTPStatus(inbox.Result{}, err) != 400 {
+		t.Errorf("a stored message without an id: %v", err)
+	}
+	if got := inbox.HTTPStatus(inbox.Result{}, errors.New("the database is away")); got != 500 {
+		t.Errorf("got %d", got)
 	}
 }

@@ -1,6 +1,8 @@
 package inbox
 
 import (
+	"cmp"
+
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -16,6 +18,14 @@ type MessageError struct {
 func (e *MessageError) Error() string { return input.Refusal("message", e.Index, e.Count, e.Err) }
 func (e *MessageError) Unwrap() error { return e.Err }
 
+// A KeyError says that a message cannot be identified by what it came with, and why. Nothing was written, and the same
+// message would be refused again. errors.Is finds [workqueue.ErrInvalid] in it, errors.As the
+// [*workqueue.InvalidError] with the field.
+type KeyError struct{ Err error }
+
+func (e *KeyError) Error() string { return e.Err.Error() }
+func (e *KeyError) Unwrap() error { return e.Err }
+
 // checkMessages refuses the first message that the table could not hold. The core would refuse it too, but
 // it sees one chunk of a call at a time, and here nothing has been written yet.
 func (b *Inbox) checkMessages(msgs []Message) error {
@@ -28,7 +38,7 @@ func (b *Inbox) checkMessages(msgs []Message) error {
 }
 
 func (b *Inbox) checkMessage(m Message) error {
-	return workqueue.FirstError(
+	return cmp.Or(
 		checkIdentity(m.Consumer, m.Source, m.MessageID),
 		checkTopic(m.topic()),
 		checkHash(m.BodyHash),
@@ -39,15 +49,19 @@ func (b *Inbox) checkMessage(m Message) error {
 }
 
 func (b *Inbox) checkKey(k Key) error {
-	return workqueue.FirstError(
+	err := cmp.Or(
 		checkIdentity(k.Consumer, k.Source, k.MessageID),
 		checkHash(k.BodyHash),
 		workqueue.CheckSize("body", len(k.payload()), b.maxPayload),
 	)
+	if err != nil {
+		return &KeyError{err}
+	}
+	return nil
 }
 
 func checkIdentity(consumer, source, messageID string) error {
-	return workqueue.FirstError(
+	return cmp.Or(
 		input.Name("consumer", consumer, MaxKeyPart),
 		input.Name("source", source, MaxKeyPart),
 		input.Name("message id", messageID, MaxKeyPart),

@@ -50,7 +50,7 @@ func (w *Worker) open(pool *pgxpool.Pool, b *Inbox, o WorkerOptions) (err error)
 		return workqueue.Invalid("lanes", "are set: a worker's only lane is its Consumer")
 	}
 	lease := cmp.Or(o.Lease, workqueue.DefaultLease)
-	err = workqueue.FirstError(input.Name("consumer", o.Consumer, MaxKeyPart), checkWindow(b.window, b.table.Spec(), lease))
+	err = cmp.Or(input.Name("consumer", o.Consumer, MaxKeyPart), checkWindow(b.window, b.table.Spec(), lease))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ type Batch struct {
 	// Label is for people and for [join.ListOptions]: at most [join.MaxLabel] bytes.
 	Label string
 
-	// Jobs are those of the batch; [Client.AddToBatch] adds more. None: the batch completes at once.
+	// Jobs are those of the batch; [Client.AddToBatch] adds more. None: the batch completes with the next fold.
 	Jobs []Insert
 
 	// OnComplete and OnFail are written with the jobs, and run if the batch ends so. Both are optional. They
@@ -47,9 +48,9 @@ type StartedBatch struct {
 }
 
 // StartBatch writes a batch with its jobs in the application's transaction: all of it exists if and only if that
-// commits. A job counts in the transaction that settles it: done as succeeded; failed for good or cancelled as
-// failed. An attempt that is retried counts as nothing, and a failed job that is redriven while the batch is
-// pending counts again when it ends.
+// commits. A job counts when it is settled: done as succeeded; failed for good or cancelled as failed. An attempt that
+// is retried counts as nothing, and a failed job that is redriven while the batch is pending counts again when it
+// ends. The batch ends some milliseconds after its last job.
 //
 // Everything is validated before anything is written; a [*JobError] says which job was refused and why.
 func (c *Client) StartBatch(ctx context.Context, tx workqueue.Tx, b Batch) (StartedBatch, error) {
@@ -60,7 +61,7 @@ func (c *Client) StartBatch(ctx context.Context, tx workqueue.Tx, b Batch) (Star
 	j := join.Join{ID: id, Label: b.Label, Policy: b.Policy, Deadline: b.Deadline}
 	inserts := batchJobs(id, b.Jobs)
 	all := append(inserts[:len(inserts):len(inserts)], continuations(batchHeader, id, b.OnComplete, b.OnFail)...)
-	if err := workqueue.FirstError(j.Validate(), c.refuseUnique(all)); err != nil {
+	if err := cmp.Or(j.Validate(), c.refuseUnique(all)); err != nil {
 		return StartedBatch{}, nameContinuation(err, len(inserts), b.OnComplete)
 	}
 	enqueued, err := c.EnqueueMany(ctx, tx, all...)

@@ -203,7 +203,6 @@ func TestADeadlineFailsABatch(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	s := f.startBatch(jobs.Batch{Jobs: parts(2), OnFail: noticeOf("failed"), Deadline: time.Now().Add(-time.Second)})
-	f.exec("SELECT jobs_join_sweep(100)")
 	equal(t, "batch", f.progress(s.ID), "failed: 0 of 2 succeeded, 0 failed")
 	equal(t, "on fail", f.fate(s.OnFail), "ready")
 	equal(t, "a job", f.fate(s.Jobs[0]), "ready")

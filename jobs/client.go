@@ -19,6 +19,7 @@ type Client struct {
 	maxArgs    int
 	statements statements
 	options    Options
+	schedules  *workqueue.Table
 }
 
 // Open validates the options. It does not touch the database.
@@ -47,29 +48,34 @@ func Open(o Options) (*Client, error) {
 	if c.codec == nil {
 		c.codec = DefaultCodec{}
 	}
+	schedules, err := c.Schedules()
+	if err != nil {
+		return nil, err
+	}
+	c.schedules = schedules.Table()
 	return c, nil
 }
 
-// Table is the jobs' table, for the low-level operations, the reaper and statistics.
+// Table is the jobs' table, for the low-level operations and statistics.
 func (c *Client) Table() *workqueue.Table { return c.table }
+
+// Tables are all tables of the jobs, that of the schedules among them, for the reaper.
+func (c *Client) Tables() []*workqueue.Table { return []*workqueue.Table{c.table, c.schedules} }
 
 // statements are what the jobs send beside the core's own.
 type statements struct {
-	replace, holders, pauseQueue, limitQueue, queues, admit, take string
-	progress, output, steps, putStep, get, history, live          string
-	tasks, outputs                                                string
+	replace, pauseQueue, limitQueue, queues              string
+	progress, output, steps, putStep, get, history, live string
+	tasks, outputs                                       string
 }
 
 func renderStatements(v view) statements {
 	render := func(file string) string { return sqltext.Statement(statementTemplates, file, v) }
 	return statements{
 		replace:    render("replace"),
-		holders:    render("holders"),
 		pauseQueue: render("pause_queue"),
 		limitQueue: render("limit_queue"),
 		queues:     render("queues"),
-		admit:      render("admit"),
-		take:       render("take"),
 		progress:   render("progress"),
 		output:     render("output"),
 		steps:      render("steps"),

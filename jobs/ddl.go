@@ -89,6 +89,12 @@ func (v view) Function(name string) string { return v.qualified("_" + name) }
 // Named is a name derived from the table's, such as that of an index or a trigger.
 func (v view) Named(suffix string) string { return quote(v.spec.Table + "_" + suffix) }
 
+// MaxAttempts is the default of a job.
+func (v view) MaxAttempts() int { return v.spec.MaxAttempts }
+
+// Name is the table's name, for locks.
+func (v view) Name() string { return v.spec.Name() }
+
 // Announce wakes the workers.
 func (v view) Announce() string { return v.spec.Announce() }
 

@@ -51,8 +51,8 @@
 // # Running
 //
 // A [Worker] serves queues, each with handlers of its own, so that slow jobs of one queue do not hold up those
-// of another. Any number of workers in any number of processes share a queue; run the reaper (package reaper) in
-// at least one, or the jobs of a worker that crashed stay claimed. What a handler returns settles its job, see
+// of another. Any number of workers in any number of processes share a queue; run the reaper (package reaper) over
+// [Client.Tables] in at least one, or the jobs and schedules of a worker that crashed stay claimed. What a handler returns settles its job, see
 // [Register].
 //
 // Within a queue urgent jobs go first: each claim goes through the levels [High], [Normal] and [Low] until it is
@@ -104,8 +104,14 @@
 //
 // [DDL] makes the table jobs and, beside it, jobs_queue (rules of queues), jobs_bucket and jobs_slot (what is left
 // of them), jobs_attempt (attempts that did not succeed), jobs_step and jobs_schedule. The SQL functions of
-// package workqueue work on jobs as on any table; those who claim with them and want to keep to the rules of
-// queues call jobs_admit before and jobs_take after the claim, in its transaction.
+// package workqueue work on jobs as on any table. Claims keep to the rules of queues: jobs_claim and jobs_claim_rows
+// return what pause, limit and rate let pass, which may be nothing; commit them soon, because claims of one limited
+// queue follow each other. They need READ COMMITTED, PostgreSQL's default.
+//
+// A claim of a limited queue is one statement, so no process can freeze in the middle of one. One that meets another's
+// uncommitted claim of the queue waits for it, half a second at most, and then takes nothing and is made again. Where
+// somebody holds the row of a rated queue in jobs_bucket locked, its jobs are claimed when that ends; a limit of running
+// jobs needs no row of it, and no other queue waits.
 //
 // # Concurrency
 //

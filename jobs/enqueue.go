@@ -46,16 +46,21 @@ func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...In
 	}
 	enqueued := make([]Enqueued, len(list))
 	inKeyOrder(list)
+	replacing := map[uuid.UUID]prepared{}
 	for chunk := range input.Chunks(list, prepared.size) {
-		written, err := c.write(ctx, tx, chunk)
-		if err != nil {
+		if err := c.write(ctx, tx, chunk, enqueued, replacing); err != nil {
 			return nil, err
 		}
-		for i, e := range written {
-			enqueued[chunk[i].index] = e
-		}
 	}
-	return enqueued, nil
+	if len(replacing) == 0 {
+		return enqueued, nil
+	}
+	replaced, err := c.replace(ctx, tx, replacing)
+	for _, p := range list {
+		e := &enqueued[p.index]
+		e.Replaced = e.Duplicate && replaced[e.ID] && p.replaces()
+	}
+	return enqueued, err
 }
 
 // inKeyOrder sorts jobs by their unique keys, so that two calls that write the same keys wait for each other at the
@@ -86,38 +91,30 @@ func delay(ctx context.Context, tx workqueue.Tx, list []prepared) error {
 	return nil
 }
 
-// write writes one chunk.
-func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared) ([]Enqueued, error) {
+// write writes one chunk, and notes which holders of keys are to be replaced.
+func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared, enqueued []Enqueued, replacing map[uuid.UUID]prepared) error {
 	rows := make([]workqueue.NewRow, len(list))
 	for i, p := range list {
 		rows[i] = p.row
 	}
 	inserted, err := c.table.Insert(ctx, tx, rows...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	enqueued := make([]Enqueued, len(list))
-	replacing := map[uuid.UUID]int{}
 	for i, in := range inserted {
-		enqueued[i] = Enqueued{ID: in.ID, Duplicate: in.Duplicate}
-		if !in.Duplicate || list[i].unique == nil {
+		p := list[i]
+		enqueued[p.index] = Enqueued{ID: in.ID, Duplicate: in.Duplicate}
+		if !in.Duplicate || p.unique == nil {
 			continue
 		}
-		switch list[i].unique.OnConflict {
+		switch p.unique.OnConflict {
 		case Reject:
-			return nil, &UniqueError{Index: list[i].index, Kind: list[i].kind, ID: in.ID}
+			return &UniqueError{Index: p.index, Kind: p.kind, ID: in.ID}
 		case Replace:
-			replacing[in.ID] = i // of several the last
+			replacing[in.ID] = p // of several the last
 		}
 	}
-	if len(replacing) == 0 {
-		return enqueued, nil
-	}
-	replaced, err := c.replace(ctx, tx, list, replacing)
-	for i := range enqueued {
-		enqueued[i].Replaced = enqueued[i].Duplicate && replaced[enqueued[i].ID] && list[i].replaces()
-	}
-	return enqueued, err
+	return nil
 }
 
 func (p prepared) replaces() bool { return p.unique != nil && p.unique.OnConflict == Replace }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -275,11 +276,14 @@ func TestConcurrentDuplicatesAreWrittenOnce(t *testing.T) {
 	ids := make([]uuid.UUID, 6)
 	for i := range ids {
 		wg.Go(func() {
-			_ = pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error {
+			err := pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error {
 				e, err := f.client.Enqueue(f.Context(), workqueue.Pgx(tx), mail{}, jobs.InsertOptions{Unique: &jobs.Unique{}})
 				ids[i] = e.ID
 				return err
 			})
+			if err != nil {
+				t.Error(err)
+			}
 		})
 	}
 	wg.Wait()
@@ -377,3 +381,67 @@ func (b beforeQuery) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.
 }
 
 func (beforeQuery) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// Writers that replace lock holders of several keys, some of which are new, in any order and several chunks.
+func TestCallsThatReplaceDoNotDeadlock(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	insert := func(i int) jobs.Insert {
+		o := jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKey, Key: fmt.Sprint(i), OnConflict: jobs.Replace}, Delay: time.Hour}
+		return jobs.Insert{Args: mail{"a"}, InsertOptions: o}
+	}
+	const keys = 40
+	for i := range keys / 2 {
+		f.many(insert(keys - 1 - i)) // so that ids and keys have opposite orders
+	}
+	var writers sync.WaitGroup
+	for range 6 {
+		writers.Go(func() {
+			for range 60 {
+				var inserts []jobs.Insert
+				for _, i := range rand.Perm(keys) {
+					inserts = append(inserts, insert(i))
+				}
+				err := f.try(func(tx workqueue.Tx) error {
+					_, err := f.client.EnqueueMany(t.Context(), tx, inserts[:keys/2]...)
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+}
+
+// What Replace leaves is the new job and not a mixture: nothing of the tenant, trace, retries and records of the old.
+func TestReplaceLeavesNothingOfTheOldJob(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	unique := &jobs.Unique{By: jobs.ByKind, OnConflict: jobs.Replace}
+	old := f.enqueue(mail{To: "alice"}, jobs.InsertOptions{Unique: unique, Headers: map[string]string{"txwork-tenant": "acme", "traceparent": "old"}, MaxAttempts: 3,
+		Retry: workqueue.Retry{Growth: workqueue.Constant, Base: time.Minute}})
+	token := f.claimAdmitted(1)
+	_, err := f.client.Table().On(f.Pool).Retry(t.Context(), token, []uuid.UUID{old.ID}, "no luck")
+	f.ok(err)
+	f.exec("UPDATE " + f.table + " SET progress = 50, progress_note = 'half', output = 'x', trail = true")
+	f.exec("INSERT INTO "+f.table+"_step (job_id, name, result) VALUES ($1, 'paid', 'x')", old.ID)
+
+	replaced := f.enqueue(mail{To: "bob"}, jobs.InsertOptions{Unique: unique, Headers: map[string]string{"from": "bob"}, MaxAttempts: 7})
+	equal(t, "replaced", replaced, jobs.Enqueued{ID: old.ID, Duplicate: true, Replaced: true})
+	var headers, rest string
+	f.ok(f.Pool.QueryRow(t.Context(), "SELECT headers::text, concat_ws(' ', attempts, max_attempts, retry, last_error, progress, progress_note, output, trail) FROM "+f.table).Scan(&headers, &rest))
+	equal(t, "headers", headers, `{"from": "bob"}`)
+	equal(t, "attempts, maximum and trail", rest, "0 7 f")
+	runs := 0
+	jobs.Register(f.kinds, func(ctx context.Context, j *jobs.Job[mail]) error {
+		_, err := jobs.Step(ctx, j, "paid", func(context.Context) (string, error) { runs++; return "y", nil })
+		return err
+	})
+	f.work(jobs.WorkerOptions{})
+	f.until("the new job is done", func() bool { return f.get(old.ID).Status == workqueue.Done })
+	equal(t, "runs of the step", runs, 1)
+	f.exec("DELETE FROM " + f.table)
+	equal(t, "attempts on record of a job that is gone", ask[int](f, "SELECT count(*) FROM "+f.table+"_attempt"), 0)
+}

@@ -105,6 +105,7 @@ func TestWhatWaitsBehindItsKeyIsSeenAndCancelled(t *testing.T) {
 	f := newJobs(t)
 	jobs.Declare(f.kinds, perAccount(gate.Gate{OnFailure: gate.Block}))
 	first, second := f.enqueue(change{"a", 1}).ID, f.enqueue(change{"a", 2}).ID
+	f.fold()
 	equal(t, "waiting", fmt.Sprint(f.get(first).Waiting, f.get(second).Waiting), "false true")
 	f.inTx(func(tx workqueue.Tx) error {
 		queues, err := f.client.Queues(f.Context(), tx)
@@ -152,5 +153,6 @@ func TestBatchesOfSeveralKeysDoNotDeadlock(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	f.fold()
 	equal(t, "heads", ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE NOT waiting"), 4)
 }

@@ -61,7 +61,7 @@ type Enqueued struct {
 	ID uuid.UUID
 	// Duplicate says that no job was written: ID is the one that holds the unique key.
 	Duplicate bool
-	// Replaced says that this one was given the new args, priority and due time.
+	// Replaced says that this one has become the new job, see [Replace].
 	Replaced bool
 }
 

@@ -33,10 +33,10 @@ type Options struct {
 	// Retry is the backoff of jobs that do not say. Default: [workqueue.DefaultRetry].
 	Retry workqueue.Retry
 
-	// Retention is how long done jobs are kept, with their output. Default: [workqueue.DefaultRetention].
+	// Retention is how long jobs are kept, with their output, that are done or were cancelled. Default: [workqueue.DefaultRetention].
 	Retention time.Duration
 
-	// FailedRetention is how long failed jobs are kept. Default 0: for ever.
+	// FailedRetention is how long dead letters are kept. Default 0: for ever.
 	FailedRetention time.Duration
 
 	// Telemetry says where spans, metrics, logs and events go.

@@ -91,7 +91,7 @@ func (i Insert) withDefaults(k *kind) (_ Insert, err error) {
 }
 
 func (c *Client) check(i Insert, p prepared) error {
-	return workqueue.FirstError(
+	return cmp.Or(
 		input.Name("queue", i.Queue, MaxQueue),
 		checkPriority(i.Priority),
 		i.checkWhen(),

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -19,7 +20,7 @@ func (d *Delivery) SetProgress(ctx context.Context, percent int, note string) er
 	if percent < 0 || percent > 100 {
 		return workqueue.Invalid("progress", "is %d per cent, it must be between 0 and 100", percent)
 	}
-	if err := workqueue.FirstError(workqueue.CheckSize("note", len(note), MaxNote), workqueue.CheckText("note", note)); err != nil {
+	if err := cmp.Or(workqueue.CheckSize("note", len(note), MaxNote), workqueue.CheckText("note", note)); err != nil {
 		return err
 	}
 	if d.claim == nil {
@@ -103,7 +104,7 @@ func (w *Worker) inTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	if outer, inside := w.db.(pgx.Tx); inside {
 		return pgx.BeginFunc(ctx, outer, fn)
 	}
-	return pgx.BeginTxFunc(ctx, w.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, fn)
+	return pgx.BeginTxFunc(ctx, w.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, fn)
 }
 
 // change runs a statement that is guarded by the job's id and token, its first two parameters.

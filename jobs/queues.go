@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"math"
 
@@ -47,8 +48,8 @@ func (l Limits) burst() int {
 // Pause stops workers from claiming jobs of a queue, from about half a second after tx commits at the latest.
 // Jobs that are running go on; enqueueing goes on. Pausing a paused queue does nothing.
 //
-// Workers keep to the rules of queues; a program that claims through the low-level operations or the SQL
-// function jobs_claim does so only if it calls jobs_admit and jobs_take as well.
+// Every claim keeps to the rules of its queue, also one through the low-level operations or the SQL functions
+// jobs_claim and jobs_claim_rows.
 func (c *Client) Pause(ctx context.Context, tx workqueue.Tx, queue string) error {
 	return c.setPaused(ctx, tx, queue, true)
 }
@@ -70,7 +71,7 @@ func (c *Client) setPaused(ctx context.Context, tx workqueue.Tx, queue string, p
 // commits; the first limit of a queue, about half a second later. Jobs that are running then are counted from
 // the next sweep on, which a worker makes about once a second.
 func (c *Client) SetLimits(ctx context.Context, tx workqueue.Tx, queue string, l Limits) error {
-	if err := workqueue.FirstError(input.Name("queue", queue, MaxQueue), l.check()); err != nil {
+	if err := cmp.Or(input.Name("queue", queue, MaxQueue), l.check()); err != nil {
 		return err
 	}
 	var running, rate, burst any

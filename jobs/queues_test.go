@@ -2,15 +2,15 @@ package jobs_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
@@ -71,12 +71,12 @@ func TestAPauseComesWhileAWorkerIsBusy(t *testing.T) {
 	done := func() int { return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 2") }
 	f.until("jobs are done", func() bool { return done() > 3 })
 	f.pause("default")
-	f.until("no job is done any more", func() bool {
+	f.until("no job is done any more, and one rests", func() bool {
 		before := done()
 		time.Sleep(100 * time.Millisecond)
-		return done() == before
+		resting := ask[bool](f, "SELECT count(*) FILTER (WHERE status = 0) = 1 AND count(*) FILTER (WHERE status = 1) = 0 FROM "+f.table)
+		return resting && done() == before
 	})
-	equal(t, "one is ready", ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 0"), 1)
 }
 
 // gauge counts the handlers that run at once.
@@ -157,27 +157,13 @@ func TestEveryWayOutGivesTheSlotBack(t *testing.T) {
 	}
 }
 
-// claimAdmitted claims as a worker does: under the queue's rule.
+// claimAdmitted claims what the queue's rule lets pass.
 func (f *fixture) claimAdmitted(want int) uuid.UUID {
 	f.Helper()
 	token := workqueue.NewOwnerToken()
-	f.ok(pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error {
-		var n int
-		if err := tx.QueryRow(f.Context(), "SELECT admitted FROM "+f.table+"_admit('default', 1000)").Scan(&n); err != nil {
-			return err
-		}
-		rows, err := f.client.Table().In(workqueue.Pgx(tx)).Claim(f.Context(), token, time.Minute, n, "default", jobs.Normal)
-		if err != nil {
-			return err
-		}
-		equal(f, "claimed", len(rows), want)
-		ids := make([]uuid.UUID, len(rows))
-		for i, row := range rows {
-			ids[i] = row.ID
-		}
-		_, err = tx.Exec(f.Context(), "SELECT "+f.table+"_take('default', $1)", ids)
-		return err
-	}))
+	rows, err := f.client.Table().On(f.Pool).Claim(f.Context(), token, time.Minute, 1000, "default", jobs.Normal)
+	f.ok(err)
+	equal(f, "claimed", len(rows), want)
 	return token
 }
 
@@ -302,36 +288,97 @@ func TestARuleInALongTransactionHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// Nobody has claimed from a limited queue before, and two begin at once: the second makes no bucket of its own, and holds
-// that of the first.
-func TestTheFirstClaimsOfALimitedQueueTakeTurns(t *testing.T) {
+// Claims of one limited queue follow each other from the first on, and no longer than a moment: one that meets another's
+// transaction which stays open takes nothing, and is not in the way of claims from other queues.
+func TestClaimsOfALimitedQueueTakeTurns(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	f.limit("default", jobs.Limits{MaxRunning: 2})
+	f.enqueue(mail{})
+	f.enqueue(mail{})
+	claim := f.named("SELECT %_claim(gen_random_uuid(), 60, 1, 'default', 2::smallint)")
+	f.hold(claim, func() {
+		rows, err := f.client.Table().On(f.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10, "default", jobs.Normal)
+		f.ok(err)
+		equal(t, "claimed beside an open claim", len(rows), 0)
+	})
+	f.claimAdmitted(1)
+	equal(t, "slots", f.slots(), 2)
+}
+
+// Somebody looks at the row of a queue's tokens, or of a running job's slot, with FOR UPDATE, and takes their time.
+func TestWhoLocksTheRowsOfLimitsIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	f.limit("default", jobs.Limits{MaxRunning: 5})
+	f.limit("mails", jobs.Limits{Rate: 1000, Burst: 5})
+	for range 3 {
+		f.enqueue(mail{})
+	}
+	f.enqueue(mail{}, jobs.InsertOptions{Queue: "mails"})
+	f.claimAdmitted(3)
+	mails := func() int {
+		rows, err := f.client.Table().On(f.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10, "mails", jobs.Normal)
+		f.ok(err)
+		return len(rows)
+	}
+	equal(t, "claimed from the other queue", mails(), 1)
+	f.enqueue(mail{})
+	f.enqueue(mail{}, jobs.InsertOptions{Queue: "mails"})
+	f.hold(f.named("WITH b AS (SELECT FROM %_bucket FOR UPDATE), s AS (SELECT FROM %_slot FOR UPDATE) SELECT FROM b, s"), func() {
+		f.claimAdmitted(1)
+		equal(t, "claimed without a look at the tokens", mails(), 0)
+	})
+	equal(t, "claimed when that has ended", mails(), 1)
+}
+
+// A stricter snapshot would not see the slots of the claim before.
+func TestClaimsOfALimitedQueueNeedReadCommitted(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	f.limit("default", jobs.Limits{MaxRunning: 1})
-	begin := func() pgx.Tx {
-		tx, err := f.Pool.Begin(t.Context())
-		f.ok(err)
-		t.Cleanup(func() { tx.Rollback(context.WithoutCancel(t.Context())) })
-		return tx
-	}
-	admit := func(tx pgx.Tx) error {
-		_, err := tx.Exec(t.Context(), "SELECT "+f.table+"_admit('default', 1)")
+	f.enqueue(mail{})
+	err := pgx.BeginTxFunc(t.Context(), f.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), f.named("SELECT %_claim(gen_random_uuid(), 60, 1, 'default', 2::smallint)"))
 		return err
-	}
-	first, second, third := begin(), begin(), begin()
-	f.ok(admit(first))
-	admitted := make(chan error, 1)
-	go func() { admitted <- admit(second) }()
-	f.until("the second waits for the first", func() bool { return pgtest.SomebodyWaits(t, f.Pool, f.table+"_bucket") })
-	f.ok(first.Commit(t.Context()))
-	f.ok(receive(t, admitted))
-	_, err := third.Exec(t.Context(), "SET LOCAL lock_timeout = '50ms'")
-	f.ok(err)
-	var refused *pgconn.PgError
-	if err := admit(third); !errors.As(err, &refused) || refused.Code != "55P03" {
-		t.Errorf("the third does not wait for the second: %v", err)
+	})
+	if err == nil || !strings.Contains(err.Error(), "need READ COMMITTED") {
+		t.Errorf("a claim under REPEATABLE READ: %v", err)
 	}
 }
+
+// A process that freezes with its claim sent commits it all the same; there is nothing between two round trips to hold.
+func TestAClaimOfALimitedQueueIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	f.limit("default", jobs.Limits{MaxRunning: 5, Rate: 1000, Burst: 100})
+	f.enqueue(mail{})
+	var sent atomic.Int64
+	pool := pgtest.NewPool(t, f.DB, pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.Tracer = batches{&sent} }))
+	claim := func() {
+		_, err := f.client.Table().On(pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10, "default", jobs.Normal)
+		f.ok(err)
+	}
+	claim()
+	sent.Store(0)
+	claim()
+	equal(t, "round trips of a claim", sent.Load(), 1)
+}
+
+// batches counts what is sent.
+type batches struct{ sent *atomic.Int64 }
+
+func (b batches) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	b.sent.Add(1)
+	return ctx
+}
+func (batches) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (b batches) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	b.sent.Add(1)
+	return ctx
+}
+func (batches) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (batches) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
 // A queue whose limits were lifted has a rule all the same.
 func TestClaimsOfAQueueWithoutALimitWaitForNobody(t *testing.T) {
@@ -340,9 +387,11 @@ func TestClaimsOfAQueueWithoutALimitWaitForNobody(t *testing.T) {
 	f.limit("default", jobs.Limits{MaxRunning: 1})
 	f.admit() // the queue has a bucket
 	f.limit("default", jobs.Limits{})
-	f.inTx(func(tx workqueue.Tx) error {
-		_, err := workqueue.Exec(t.Context(), tx, "SELECT "+f.table+"_admit('default', 1)")
-		f.exec("BEGIN; SET LOCAL lock_timeout = '1s'; SELECT " + f.table + "_admit('default', 1); COMMIT")
-		return err
+	admit := f.named("SELECT %_admit('default', 1)")
+	f.hold(admit, func() {
+		f.atOnce(func(tx workqueue.Tx) error {
+			_, err := workqueue.Exec(t.Context(), tx, admit)
+			return err
+		})
 	})
 }

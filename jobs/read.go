@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -131,24 +130,11 @@ func (c *Client) read(ctx context.Context, tx workqueue.Tx, query string, args .
 		var headers string
 		err := scan(&i.ID, &i.Kind, &i.Queue, &i.Priority, &i.Args, &i.Status, &i.Waiting, &i.Attempts, &i.MaxAttempts, &i.DueAt, &i.CreatedAt,
 			&i.CompletedAt, &i.CancelledAt, &i.LastError, &headers, &i.UniqueKey, &i.Schedule, &i.Progress, &i.ProgressNote, &i.Output)
-		i.Headers = readHeaders(headers)
+		i.Headers = workqueue.ReadHeaders(&headers)
 		list = append(list, i)
 		return err
 	}, query, args...)
 	return list, err
-}
-
-// readHeaders leaves out what somebody wrote by hand and is no text.
-func readHeaders(encoded string) map[string]string {
-	var raw map[string]any
-	_ = json.Unmarshal([]byte(encoded), &raw)
-	headers := make(map[string]string, len(raw))
-	for name, value := range raw {
-		if s, ok := value.(string); ok {
-			headers[name] = s
-		}
-	}
-	return headers
 }
 
 // DecodeArgs reads a job's args into the value that a pointer of its type points to.

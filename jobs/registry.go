@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -128,7 +129,7 @@ func kindOf[T Args]() string {
 }
 
 func (k *kind) check() error {
-	return workqueue.FirstError(
+	return cmp.Or(
 		input.Name("kind", k.name, MaxKind),
 		checkOptionalName("queue", k.queue, MaxQueue),
 		checkPriority(k.priority),

@@ -4,56 +4,91 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
 
-// replace gives the holders of unique keys, where they are ready, what their challengers have. It returns the
-// ids of those that it changed.
-func (c *Client) replace(ctx context.Context, tx workqueue.Tx, list []prepared, challengers map[uuid.UUID]int) (map[uuid.UUID]bool, error) {
-	holders := slices.SortedFunc(maps.Keys(challengers), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
-	n := len(holders)
-	keys, args, priorities, due := make([]string, n), make([]any, n), make([]*int64, n), make([]*time.Time, n)
-	owners, err := c.owners(ctx, tx, holders)
-	if err != nil {
-		return nil, err
+// A challenger is a job that replaces the holder of its unique key.
+type challenger struct {
+	holder uuid.UUID
+	prepared
+}
+
+// replace makes the holders of unique keys, where they are ready, the jobs that challenge them. It returns the ids of
+// those that it changed. It comes after all inserts of a call, and goes through the holders in the order of their ids: of
+// two calls that share keys and holders, neither waits for the other while that waits for it.
+func (c *Client) replace(ctx context.Context, tx workqueue.Tx, byHolder map[uuid.UUID]prepared) (map[uuid.UUID]bool, error) {
+	list := make([]challenger, 0, len(byHolder))
+	for id, p := range byHolder {
+		list = append(list, challenger{id, p})
 	}
-	for i, id := range holders {
-		p := list[challengers[id]]
-		if args[i], err = c.encode(ctx, owners[id], argsField, p.args); err != nil { // bound to the holder now
-			return nil, fmt.Errorf("txwork: the args of kind %q for job %s: %w", p.kind, id, err)
-		}
-		priority := int64(p.record.priority)
-		keys[i], priorities[i] = p.record.uniqueKey, &priority
-		if !p.row.DueAt.IsZero() {
-			due[i] = &p.row.DueAt
+	slices.SortFunc(list, func(a, b challenger) int { return bytes.Compare(a.holder[:], b.holder[:]) })
+	changed := make(map[uuid.UUID]bool, len(list))
+	for chunk := range input.Chunks(list, func(ch challenger) int { return ch.size() }) {
+		if err := c.replaceChunk(ctx, tx, chunk, changed); err != nil {
+			return nil, err
 		}
 	}
-	changed := make(map[uuid.UUID]bool, n)
-	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	return changed, nil
+}
+
+func (c *Client) replaceChunk(ctx context.Context, tx workqueue.Tx, list []challenger, changed map[uuid.UUID]bool) error {
+	var r replacements
+	for _, ch := range list {
+		if err := r.add(ctx, c, ch); err != nil {
+			return fmt.Errorf("txwork: replacing job %s by one of kind %q: %w", ch.holder, ch.kind, err)
+		}
+	}
+	return workqueue.Query(ctx, tx, func(scan func(...any) error) error {
 		var id uuid.UUID
 		err := scan(&id)
 		changed[id] = true
 		return err
-	}, c.statements.replace, holders, keys, args, priorities, due)
-	return changed, err
+	}, c.statements.replace, r.holders, r.keys, r.args, r.priorities, r.due, r.headers, r.maxAttempts, r.retries, r.states)
 }
 
-// owners are jobs as those that args are encoded for. One that is gone is none of them, and is not changed either.
-func (c *Client) owners(ctx context.Context, tx workqueue.Tx, ids []uuid.UUID) (map[uuid.UUID]owner, error) {
-	owners := make(map[uuid.UUID]owner, len(ids))
-	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
-		var o owner
-		var headers string
-		err := scan(&o.id, &o.kind, &headers)
-		o.headers = readHeaders(headers)
-		owners[o.id] = o
+// replacements are jobs as the statement has them, an array a column.
+type replacements struct {
+	holders                         []uuid.UUID
+	keys                            []string
+	headers, retries                []*string
+	args                            []any
+	priorities, maxAttempts, states []*int64
+	due                             []*time.Time
+}
+
+// add encodes the args anew: they are bound to the id under which they are kept, and to the tenant in the headers.
+func (r *replacements) add(ctx context.Context, c *Client, ch challenger) error {
+	args, err := c.encode(ctx, owner{id: ch.holder, kind: ch.kind, headers: ch.row.Headers}, argsField, ch.args)
+	if err != nil {
 		return err
-	}, c.statements.holders, ids)
-	return owners, err
+	}
+	headers, retry, err := ch.row.Stored(ctx)
+	if err != nil {
+		return err
+	}
+	r.holders, r.keys, r.args = append(r.holders, ch.holder), append(r.keys, ch.record.uniqueKey), append(r.args, args)
+	r.headers, r.retries = append(r.headers, headers), append(r.retries, retry)
+	r.priorities = append(r.priorities, number(ch.record.priority))
+	r.maxAttempts, r.states = append(r.maxAttempts, number(ch.row.MaxAttempts)), append(r.states, number(ch.record.uniqueStates))
+	var due *time.Time
+	if !ch.row.DueAt.IsZero() {
+		due = &ch.row.DueAt
+	}
+	r.due = append(r.due, due)
+	return nil
+}
+
+// number is NULL for zero.
+func number[N ~int | ~int16](n N) *int64 {
+	if n == 0 {
+		return nil
+	}
+	v := int64(n)
+	return &v
 }

@@ -70,7 +70,10 @@ func (c *Client) Schedules() (*Schedules, error) {
 		Live:      s.live,
 		Telemetry: c.options.Telemetry,
 	})
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // Scheduler makes a scheduler apart from the workers, for those that have NoSchedules: its Run enqueues jobs when
@@ -168,13 +171,13 @@ func shown(info periodic.Info) (ScheduleInfo, error) {
 
 // insert implements [periodic.Options].Insert.
 func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) (int, error) {
+	t, err := readTemplate(occurrences[0].Template)
+	if err != nil {
+		return 0, err
+	}
 	inserts := make([]Insert, len(occurrences))
 	for i, o := range occurrences {
-		insert, err := s.occurrence(o)
-		if err != nil {
-			return 0, err
-		}
-		inserts[i] = insert
+		inserts[i] = t.occurrence(o)
 	}
 	enqueued, err := s.client.EnqueueMany(ctx, tx, inserts...)
 	written := 0
@@ -187,11 +190,7 @@ func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []p
 }
 
 // occurrence is the job of an occurrence.
-func (s *Schedules) occurrence(o periodic.Occurrence) (Insert, error) {
-	t, err := readTemplate(o.Template)
-	if err != nil {
-		return Insert{}, err
-	}
+func (t jobTemplate) occurrence(o periodic.Occurrence) Insert {
 	insert := Insert{Args: &encodedArgs{t.Kind, t.Args}, InsertOptions: t.options(), schedule: o.Schedule, occurrence: o.Key}
 	insert.RunAt = o.DueAt
 	insert.Headers = maps.Clone(insert.Headers)
@@ -199,7 +198,7 @@ func (s *Schedules) occurrence(o periodic.Occurrence) (Insert, error) {
 		insert.Headers = map[string]string{}
 	}
 	insert.Headers[nominalHeader] = o.Nominal.Format(time.RFC3339Nano)
-	return insert, nil
+	return insert
 }
 
 // encodedArgs are args that were encoded for their schedule.

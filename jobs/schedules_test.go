@@ -149,6 +149,7 @@ func TestASchedulesOperations(t *testing.T) {
 		}
 		return nil
 	})
+	f.fold()
 	equal(t, "gated", ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE gate_key = 'ann' AND NOT waiting"), 1)
 }
 

@@ -1,7 +1,6 @@
 package jobs_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -9,17 +8,25 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
 )
 
-// sweepAtOnce sweeps and fails if that waits for a lock.
-func (f *fixture) sweepAtOnce() {
+// atOnce does work and fails if that waits for a lock.
+func (f *fixture) atOnce(work func(tx workqueue.Tx) error) {
 	f.Helper()
 	f.inTx(func(tx workqueue.Tx) error {
 		if _, err := workqueue.Exec(f.Context(), tx, "SET LOCAL lock_timeout = '1s'"); err != nil {
 			return err
 		}
+		return work(tx)
+	})
+}
+
+func (f *fixture) sweepAtOnce() {
+	f.Helper()
+	f.atOnce(func(tx workqueue.Tx) error {
 		_, err := f.client.Table().In(tx).Sweep(f.Context(), 1000)
 		return err
 	})
@@ -249,16 +256,9 @@ func TestASlotThatIsGivenBackIsAnnounced(t *testing.T) {
 			f.limit("default", jobs.Limits{MaxRunning: 1})
 			id := f.enqueue(mail{}).ID
 			token := f.claimAdmitted(1)
-			listener, err := f.Pool.Acquire(t.Context())
-			f.ok(err)
-			defer listener.Release()
-			_, err = listener.Exec(t.Context(), `LISTEN "`+f.table+`"`)
-			f.ok(err)
+			next := pgtest.Listen(t, f.Pool, f.table)
 			give(f, token, id)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			_, err = listener.Conn().WaitForNotification(ctx)
-			f.ok(err)
+			next()
 		})
 	}
 }

@@ -37,13 +37,16 @@ var ownColumns = []workqueue.Column{
 // create. An empty schema is [workqueue.DefaultSchema].
 func Spec(schema string) workqueue.Spec {
 	return workqueue.Spec{
-		Schema:  schema,
-		Table:   tableName,
-		Columns: slices.Concat(ownColumns, gate.Columns()),
-		Lanes:   []string{"queue", "priority"},
-		Unique:  []string{"unique_key"},
-		Sweeps:  []string{slotSweep, join.Sweep, gate.SweepSuffix},
-		Gate:    gate.KeyColumn,
+		Schema:    schema,
+		Table:     tableName,
+		Columns:   slices.Concat(ownColumns, gate.Columns()),
+		Lanes:     []string{"queue", "priority"},
+		Admission: "queue",
+		Labels:    []string{"kind", "queue"},
+		Unique:    []string{"unique_key"},
+		Sweeps:    []string{slotSweep, join.Sweep, gate.SweepSuffix},
+		Folds:     []workqueue.Fold{join.Fold, gate.Fold},
+		Gate:      gate.KeyColumn,
 	}
 }
 

@@ -96,12 +96,13 @@ func recorded[R any](ctx context.Context, d *Delivery, name string) (result R, f
 	return result, true, nil
 }
 
-// step reads what is on record, once in an attempt. A job without a trail has none.
+// step reads what is on record, once in an attempt. A job without a trail has none, and one that was replaced has a trail
+// that says that they are void.
 func (d *Delivery) step(ctx context.Context, name string) ([]byte, bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.steps == nil {
-		if trail := d.claim.Body.trail; trail != nil && *trail {
+		if d.claim.Body.trail != nil {
 			steps, err := d.readSteps(ctx)
 			if err != nil {
 				return nil, false, err

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 
@@ -49,8 +50,10 @@ type Conflict uint8
 const (
 	// Keep leaves the holder as it is: nothing is written, and the result is the holder's id.
 	Keep Conflict = iota
-	// Replace gives a holder that is ready the new args, priority and due time. Its id, its queue, its gate
-	// and its attempts stay. A holder that is in progress or has ended is left as it is, as with Keep.
+	// Replace makes a holder that is ready the new job: its args, headers (and with them tenant and trace), priority,
+	// due time, MaxAttempts, Retry and While, with no attempt made and no step, progress or output on record. Of the holder
+	// stay its id, its queue, its gate and place there, when it was enqueued, and the history of its attempts. A holder
+	// that is in progress or has ended is left as it is, as with Keep.
 	Replace
 	// Reject fails with a [*UniqueError]. Of several jobs of a call others may have been written: roll back.
 	Reject
@@ -77,7 +80,7 @@ func (u *Unique) checkKey() error {
 	if u == nil || u.By != ByKey {
 		return u.check()
 	}
-	return workqueue.FirstError(u.check(), input.Name("unique key", u.Key, MaxKey))
+	return cmp.Or(u.check(), input.Name("unique key", u.Key, MaxKey))
 }
 
 // text is the unique key as it is stored. The first letter keeps the scopes apart.

@@ -66,6 +66,7 @@ func TestBadJobsAreRefused(t *testing.T) {
 		"unknown states":   {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{While: 1} }), "unique has While 1"},
 		"unknown conflict": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{OnConflict: 9} }), "unique has OnConflict 9"},
 		"empty gate":       {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = &gate.Gate{} }), "gate key is empty"},
+		"gate's policy":    {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = &gate.Gate{Key: "k", OnFailure: 7} }), "gate on failure is 7"},
 		"long gate key":    {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = &gate.Gate{Key: tooLong} }), "gate key has 256 bytes"},
 	} {
 		err := f.refuse(c.args, c.options)
@@ -128,6 +129,10 @@ func TestBadSettingsAreRefused(t *testing.T) {
 		"schema":               {func() error { _, err := jobs.Open(jobs.Options{Schema: "no-schema"}); return err }, `schema "no-schema" must match`},
 		"nil client":           {func() error { _, err := jobs.NewWorker(f.Pool, nil, nil, jobs.WorkerOptions{}); return err }, "client is nil"},
 		"nil pool":             {func() error { _, err := jobs.NewWorker(nil, f.client, nil, jobs.WorkerOptions{}); return err }, "pool is nil"},
+		"no registry at all":   {func() error { _, err := jobs.NewWorker(f.Pool, bare(f), nil, jobs.WorkerOptions{}); return err }, "registry is nil, and the client has none"},
+		"middleware":           {worker(jobs.WorkerOptions{Middleware: []jobs.Middleware{nil}}), "middleware 1 of 1 is nil"},
+		"no handler":           {func() error { return idle(f).Run(t.Context()) }, "registry has no handler: call Register"},
+		"no handler to drain":  {func() error { _, err := idle(f).Drain(); return err }, "registry has no handler"},
 		"queue twice":          {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{}, {Name: jobs.DefaultQueue}}}), `queues name "default" twice`},
 		"long queue":           {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: tooLong}}}), "queue has 256 bytes"},
 		"negative concurrency": {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Concurrency: -1}}}), "concurrency is -1"},
@@ -164,4 +169,37 @@ func TestBadSettingsAreRefused(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", name, err, c.want)
 		}
 	}
+}
+
+// Middleware may do jobs by itself, and registries may be filled after the worker is made.
+func TestAWorkerMayGetItsHandlersLater(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	passOn := func(next jobs.Handler) jobs.Handler { return next }
+	_, err := jobs.NewWorker(f.Pool, bare(f), nil, jobs.WorkerOptions{Middleware: []jobs.Middleware{passOn}})
+	f.ok(err)
+	kinds := jobs.NewRegistry()
+	w, err := jobs.NewWorker(f.Pool, bare(f), kinds, jobs.WorkerOptions{})
+	f.ok(err)
+	jobs.Register(kinds, func(context.Context, *jobs.Job[mail]) error { return nil })
+	_, err = w.Drain()
+	f.ok(err)
+}
+
+// bare is a client without a registry.
+func bare(f *fixture) *jobs.Client {
+	f.Helper()
+	c, err := jobs.Open(jobs.Options{Schema: f.Schema})
+	f.ok(err)
+	return c
+}
+
+// idle is a worker whose registry is empty.
+func idle(f *fixture) *jobs.Worker {
+	f.Helper()
+	w, err := jobs.NewWorker(f.Pool, f.client, jobs.NewRegistry(), jobs.WorkerOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return w
 }

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,8 +27,8 @@ type QueueOptions struct {
 
 // WorkerOptions configure a [Worker]. The zero value serves [DefaultQueue].
 //
-// The embedded options hold for each queue. HandlerTimeout is that of kinds without a Timeout. Lanes and
-// Admission are the worker's own and stay empty.
+// The embedded options hold for each queue. HandlerTimeout is that of kinds without a Timeout. Lanes
+// are the worker's own and stay empty.
 type WorkerOptions struct {
 	workqueue.WorkerOptions
 
@@ -60,16 +61,20 @@ type Worker struct {
 	scheduler *periodic.Scheduler // nil with NoSchedules
 }
 
-// NewWorker makes a worker of a client's jobs; Run starts it. A nil Registry is the client's.
+// NewWorker makes a worker of a client's jobs; Run starts it. A nil Registry is the client's; where that has none either,
+// nothing could do a job but Middleware, and without any the worker is refused.
 //
 // The pool serves [Delivery.Tx], what handlers record and the scheduler's transactions. Claims, renewals and
 // settles have connections of their own, up to five for each queue and for the scheduler, opened with the pool's
 // configuration, so that busy handlers cannot starve them.
 func NewWorker(pool *pgxpool.Pool, c *Client, r *Registry, o WorkerOptions) (*Worker, error) {
-	if c == nil {
+	switch {
+	case c == nil:
 		return nil, workqueue.Invalid("client", "is nil")
-	}
-	if r == nil {
+	case r == nil && c.options.Registry == nil && len(o.Middleware) == 0:
+		return nil, workqueue.Invalid("registry", "is nil, and the client has none: make one with NewRegistry, give it to NewWorker or "+
+			"to Open, and call Register; to run schedules only, use Schedules.Scheduler")
+	case r == nil:
 		r = c.registry
 	}
 	return newWorker(pool, pool, c, r, o)
@@ -80,14 +85,20 @@ func newWorker(pool *pgxpool.Pool, db database, c *Client, r *Registry, o Worker
 	if w.noQueues {
 		w.options.Queues = []QueueOptions{{}}
 	}
+	if err := w.check(); err != nil {
+		return nil, err
+	}
 	w.handle = w.dispatch
 	for _, m := range slices.Backward(o.Middleware) {
 		w.handle = m(w.handle)
 	}
-	if err := w.check(); err != nil {
+	if err := w.addQueues(); err != nil {
 		return nil, err
 	}
-	return w, workqueue.FirstError(w.addQueues(), w.addScheduler())
+	if err := w.addScheduler(); err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 func (w *Worker) addScheduler() error {
@@ -108,8 +119,11 @@ func (w *Worker) check() error {
 		return workqueue.Invalid("unknown", "is %d, want RetryUnknown or LeaveUnknown", o.Unknown)
 	case len(o.Lanes) > 0:
 		return workqueue.Invalid("lanes", "are set: a worker of jobs has Queues")
-	case o.Admission != nil:
-		return workqueue.Invalid("admission", "is set: a worker of jobs has one of its own")
+	}
+	for i, m := range w.options.Middleware {
+		if m == nil {
+			return workqueue.Invalid("middleware", "%d of %d is nil", i+1, len(w.options.Middleware))
+		}
 	}
 	return nil
 }
@@ -135,12 +149,11 @@ func (w *Worker) addQueues() error {
 }
 
 func (w *Worker) addQueue(q QueueOptions) error {
-	if err := workqueue.FirstError(input.Name("queue", q.Name, MaxQueue), checkPriorities(q.Priorities)); err != nil {
+	if err := cmp.Or(input.Name("queue", q.Name, MaxQueue), checkPriorities(q.Priorities)); err != nil {
 		return err
 	}
 	o := w.options.WorkerOptions
 	o.HandlerTimeout = 0 // it depends on the kind
-	o.Admission = &rule{client: w.client, queue: q.Name}
 	if q.Concurrency != 0 {
 		o.Concurrency = q.Concurrency
 	}
@@ -173,8 +186,12 @@ func checkPriorities(list []Priority) error {
 
 // Run runs jobs until ctx is cancelled. Then it claims no more, returns jobs that were not started, waits for
 // running ones up to the shutdown timeout, settles them, and returns nil. A database that goes away is waited
-// for. Run returns an error at once if a table does not fit this version of the library. A Worker runs once.
+// for. Run returns an error at once if the worker has no handler, or if a table does not fit this version of the library.
+// A Worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
+	if err := w.checkHandlers(); err != nil {
+		return err
+	}
 	w.reportUnserved(ctx)
 	var run []func(context.Context) error
 	if w.scheduler != nil {
@@ -186,10 +203,22 @@ func (w *Worker) Run(ctx context.Context) error {
 	return periodic.Together(ctx, run...)
 }
 
+// checkHandlers refuses a worker that would fail whatever it claims. Middleware may do jobs by itself.
+func (w *Worker) checkHandlers() error {
+	if len(w.registry.handled()) == 0 && len(w.options.Middleware) == 0 {
+		return workqueue.Invalid("registry", "has no handler: call Register before Run, with the registry that was given to NewWorker "+
+			"or, where that was nil, the client's; to run schedules only, use Schedules.Scheduler")
+	}
+	return nil
+}
+
 // Drain is the worker as a [workqueue.Processor], for platforms without a process that runs all the time, for
 // commands, and for tests: each of its runs enqueues what schedules owe, does the jobs that are due, queue after
 // queue, and returns. See [workqueue.Drain].
 func (w *Worker) Drain() (workqueue.Processor, error) {
+	if err := w.checkHandlers(); err != nil {
+		return nil, err
+	}
 	return w.group((*workqueue.Worker).Drain, (*periodic.Scheduler).Drain), nil
 }
 
@@ -198,6 +227,9 @@ func (w *Worker) Drain() (workqueue.Processor, error) {
 func (w *Worker) DrainIn(tx pgx.Tx) (workqueue.Processor, error) {
 	if tx == nil {
 		return nil, workqueue.Invalid("transaction", "is nil")
+	}
+	if err := w.checkHandlers(); err != nil {
+		return nil, err
 	}
 	inside, err := newWorker(w.pool, tx, w.client, w.registry, w.options)
 	if err != nil {

@@ -225,6 +225,7 @@ func TestArgsThatDoNotDecodeAreDeadLettersInTheEnd(t *testing.T) {
 func TestAnUnknownKindIsRetriedByPolicy(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
+	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { return nil })
 	f.work(jobs.WorkerOptions{})
 	id := f.enqueue(report{}, jobs.InsertOptions{Retry: atOnce, MaxAttempts: 2}).ID
 	info := f.await(id, workqueue.Failed)

@@ -48,6 +48,7 @@ func (f *fixture) startBatch(b jobs.Batch) (s jobs.StartedBatch) {
 
 func (f *fixture) workflow(id uuid.UUID) (w jobs.WorkflowInfo) {
 	f.Helper()
+	f.fold()
 	f.inTx(func(tx workqueue.Tx) (err error) {
 		w, err = f.client.Workflow(f.Context(), tx, id)
 		return err
@@ -57,6 +58,7 @@ func (f *fixture) workflow(id uuid.UUID) (w jobs.WorkflowInfo) {
 
 func (f *fixture) batch(id uuid.UUID) (s join.State) {
 	f.Helper()
+	f.fold()
 	f.inTx(func(tx workqueue.Tx) (err error) {
 		s, err = f.client.Batch(f.Context(), tx, id)
 		return err
@@ -79,6 +81,7 @@ func fate(status workqueue.Status, waiting, cancelled bool) string {
 
 func (f *fixture) fate(id uuid.UUID) string {
 	f.Helper()
+	f.fold()
 	i := f.get(id)
 	return fate(i.Status, i.Waiting, i.CancelledAt != nil)
 }
@@ -94,11 +97,19 @@ func (f *fixture) wantTasks(id uuid.UUID, want string) {
 	equal(f, "workflow", w.Status.String()+": "+strings.Join(tasks, ", "), want)
 }
 
+// fold applies what has been noted, as workers do.
+func (f *fixture) fold() {
+	f.Helper()
+	_, err := f.queue().Fold(f.Context())
+	f.ok(err)
+}
+
 // claim claims these jobs, and no others, as a worker without a handler.
 func (f *fixture) claim(ids ...uuid.UUID) (token uuid.UUID) { return f.claimFor(time.Minute, ids...) }
 
 func (f *fixture) claimFor(lease time.Duration, ids ...uuid.UUID) (token uuid.UUID) {
 	f.Helper()
+	f.fold()
 	f.exec("UPDATE "+f.table+" SET due_at = CASE WHEN id = ANY ($1) THEN now() ELSE '2999-01-01' END WHERE completed_at IS NULL AND NOT waiting", ids)
 	token = workqueue.NewOwnerToken()
 	rows, err := f.queue().Claim(f.Context(), token, lease, len(ids), jobs.DefaultQueue, int16(jobs.Normal))
@@ -116,12 +127,14 @@ func (f *fixture) ack(ids ...uuid.UUID) {
 	f.Helper()
 	_, err := f.queue().Ack(f.Context(), f.claim(ids...), ids)
 	f.ok(err)
+	f.fold()
 }
 
 func (f *fixture) fail(ids ...uuid.UUID) {
 	f.Helper()
 	_, err := f.queue().Fail(f.Context(), f.claim(ids...), ids, "no good")
 	f.ok(err)
+	f.fold()
 }
 
 func (f *fixture) redrive(ids ...uuid.UUID) {
@@ -130,6 +143,7 @@ func (f *fixture) redrive(ids ...uuid.UUID) {
 		_, err := f.client.Redrive(f.Context(), tx, "test", ids...)
 		return err
 	})
+	f.fold()
 }
 
 // awaitJoin waits for the end of a batch or workflow.

@@ -22,12 +22,6 @@ func gated(g *gate.Gate) *jobs.Workflow {
 	return w
 }
 
-// sweepGates does what workers do about once a second and on every notification.
-func (f *fixture) sweepGates() {
-	f.Helper()
-	f.exec("SELECT jobs_gate_sweep(100)")
-}
-
 func TestATaskEntersItsSerialGateWhenItsDependenciesAreDone(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -35,15 +29,12 @@ func TestATaskEntersItsSerialGateWhenItsDependenciesAreDone(t *testing.T) {
 	other := f.enqueue(part{}, jobs.InsertOptions{Gate: key}).ID
 	one, two := f.start(gated(key)), f.start(gated(key))
 	f.ack(other)
-	f.sweepGates() // the key is free, and neither has come to it
 	f.wantTasks(one.ID, "pending: a ready, b waits")
 	f.wantTasks(two.ID, "pending: a ready, b waits")
 
 	f.ack(two.Tasks["a"])
-	f.sweepGates()
 	f.wantTasks(two.ID, "pending: a done, b ready")
 	f.ack(one.Tasks["a"])
-	f.sweepGates()
 	f.wantTasks(one.ID, "pending: a done, b waits") // behind that of the other
 	third := f.enqueue(part{}, jobs.InsertOptions{Gate: key}).ID
 	f.ack(two.Tasks["b"])
@@ -63,16 +54,13 @@ func TestATaskEntersItsLimitedGateWhenItsDependenciesAreDone(t *testing.T) {
 	for range 3 {
 		list = append(list, f.start(gated(key)))
 	}
-	f.sweepGates()
 	equal(t, "through", f.through("printer"), 0)
 	for _, s := range list {
 		f.ack(s.Tasks["a"])
 	}
-	f.sweepGates()
 	equal(t, "through", f.through("printer"), 2)
 	for range list {
 		f.ack(ask[uuid.UUID](f, "SELECT id FROM "+f.table+" WHERE gate_key = 'printer' AND completed_at IS NULL AND NOT waiting LIMIT 1"))
-		f.sweepGates()
 	}
 	for _, s := range list {
 		f.wantTasks(s.ID, "completed: a done, b done")
@@ -82,6 +70,7 @@ func TestATaskEntersItsLimitedGateWhenItsDependenciesAreDone(t *testing.T) {
 // through is how many jobs of a key may run.
 func (f *fixture) through(key string) int {
 	f.Helper()
+	f.fold()
 	return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE gate_key = $1 AND completed_at IS NULL AND NOT waiting", key)
 }
 
@@ -111,7 +100,6 @@ func TestATaskThatIsCancelledNeverComesToItsGate(t *testing.T) {
 	job := f.enqueue(part{}, jobs.InsertOptions{Gate: key}).ID
 	equal(t, "the next of its key", f.fate(job), "ready")
 	f.redrive(s.Tasks["b"]) // comes to its gate now
-	f.sweepGates()
 	equal(t, "the redriven task", f.fate(s.Tasks["b"]), "waits")
 	f.ack(job)
 	equal(t, "the redriven task", f.fate(s.Tasks["b"]), "ready")
@@ -125,7 +113,6 @@ func TestATaskThatIsInItsGateAlreadyStaysThere(t *testing.T) {
 			t.Parallel()
 			f := newJobs(t)
 			other := f.enqueue(part{}, jobs.InsertOptions{Gate: key}).ID
-			f.sweepGates()
 			s := f.start(gated(key))
 			f.inTx(func(tx workqueue.Tx) error {
 				_, err := f.client.Cancel(f.Context(), tx, "", s.Tasks["b"])
@@ -133,10 +120,8 @@ func TestATaskThatIsInItsGateAlreadyStaysThere(t *testing.T) {
 			})
 			f.redrive(s.Tasks["b"])
 			f.ack(s.Tasks["a"])
-			f.sweepGates()
 			f.wantTasks(s.ID, "pending: a done, b waits")
 			f.ack(other)
-			f.sweepGates()
 			f.wantTasks(s.ID, "pending: a done, b ready")
 			f.ack(s.Tasks["b"])
 			f.wantTasks(s.ID, "completed: a done, b done")
@@ -153,13 +138,11 @@ func TestATaskThatIsParkedHasFailed(t *testing.T) {
 	for _, s := range list[:2] {
 		f.ack(s.Tasks["a"])
 	}
-	f.sweepGates()
 	f.fail(list[0].Tasks["b"])
 	f.wantTasks(list[0].ID, "failed: a done, b failed")
 	f.wantTasks(list[1].ID, "failed: a done, b failed")
 	f.wantTasks(list[2].ID, "pending: a ready, b waits") // it has not come to its gate
 	f.ack(list[2].Tasks["a"])
-	f.sweepGates()
 	f.wantTasks(list[2].ID, "failed: a done, b failed")
 }
 

@@ -32,7 +32,12 @@ func newPlan(w *Workflow) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{Workflow: w, id: id, index: make(map[string]int, len(w.tasks)), deps: make([][]int, len(w.tasks))}
-	return p, workqueue.FirstError(p.checkSize(), p.root().Validate(), p.checkNames(), p.resolve(), p.checkCycles())
+	for _, check := range []func() error{p.checkSize, p.root().Validate, p.checkNames, p.resolve, p.checkCycles} {
+		if err := check(); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
 }
 
 // root is the join over all tasks. Its id is older than those of the others, so that every settle in the

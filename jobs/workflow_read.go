@@ -134,7 +134,7 @@ func (d *Delivery) outputs(ctx context.Context, name *string, read func(taskOutp
 		if err := scan(&o.name, &o.owner.id, &o.owner.kind, &headers, &o.stored); err != nil {
 			return err
 		}
-		o.owner.headers = readHeaders(headers)
+		o.owner.headers = workqueue.ReadHeaders(&headers)
 		return read(o)
 	}, d.worker.client.statements.outputs, d.ID, name)
 }

@@ -10,12 +10,11 @@ import (
 )
 
 // StartWorkflow writes a workflow with all its tasks in the application's transaction: all of it exists if and only
-// if that commits. Tasks without dependencies may run then; the others wait, and are released in the
-// transaction that settles the last of their dependencies. Every settle of a task locks the workflow's join
-// until it commits, so those of one workflow take turns.
+// if that commits. Tasks without dependencies may run then; the others wait, and are released some milliseconds after
+// the last of their dependencies has been settled.
 //
-// A failure cancels what is behind it in the transaction that settles the failed task, which takes about a
-// millisecond for each task of the longest chain that is cancelled.
+// A failure cancels what is behind it in pieces of about a tenth of a second, which takes about a millisecond for each
+// task of the longest chain that is cancelled. Other jobs go on meanwhile.
 //
 // A retry counts as nothing. A task that has failed for good and is redriven, with [Client.Redrive], counts
 // again in what has not ended: where a task behind it still waits for other dependencies, or the workflow is

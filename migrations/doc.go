@@ -3,13 +3,16 @@
 // # An application's start
 //
 // A [Migrator] brings a schema to the version of the library ([Migrator.Up]) or says what keeps the two
-// apart ([Migrator.Validate]). Nothing in txwork migrates by itself: workers check their table's version
+// apart ([Migrator.Validate]), with the DDL that mends it ([Migrator.Differences]). Nothing in txwork migrates by itself: workers check their table's version
 // when they start, and refuse a wrong one.
 //
 // Any number of processes may call Up at once. An advisory lock for each schema lets one work while the
 // others wait. Each migration is a transaction of its own, together with its entry in the table
 // schema_version, so an interrupted Up is continued by the next one. Up, Down and [Migrator.DownTo] need
 // a session of PostgreSQL's own; a pooler such as PgBouncer has to be in session mode, or bypassed.
+//
+// A migration that needs the lock of a table in use gives up after [Options].LockTimeout, whole, and says who
+// uses it: the statements of everybody else would wait behind it.
 //
 // # Schemas
 //

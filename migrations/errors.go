@@ -35,9 +35,3 @@ func explain(err error) error {
 	}
 	return err
 }
-
-// errNewer says that the schema is ahead of the library.
-func errNewer(version, known int64) error {
-	return fmt.Errorf("%w: version %d is applied, this library knows up to %d: upgrade the library",
-		workqueue.ErrSchemaVersion, version, known)
-}

@@ -1,6 +1,11 @@
 package migrations
 
-import "io/fs"
+import (
+	"context"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+)
 
 // SchemaPlaceholder stands for the schema in the embedded files.
 const SchemaPlaceholder = schemaPlaceholder
@@ -25,3 +30,23 @@ var RenderFile = render
 
 // LockID is the advisory lock of a schema's migrations.
 func LockID(schema string) int64 { return newSchemaLock(schema, nil).id }
+
+// An Object is a thing of a schema.
+type Object = object
+
+// Compared lists, by kind, the facts that Validate compares.
+var Compared = compared
+
+// Catalog is what a schema holds, and the schema as it stands in it.
+func Catalog(ctx context.Context, tx pgx.Tx, schema string) ([]Object, string, error) {
+	c, err := readCatalog(ctx, tx, schema)
+	return c.objects, c.schema, err
+}
+
+// Comparer compares a catalog that was read from the schema with what the migrations make.
+func Comparer(schema string) func([]Object) Differences {
+	routines := routines(load(schema))
+	want := snapshot(schema, routines)
+	m := newMender(schema, routines, want)
+	return func(have []Object) Differences { return compare(want, catalog{schema, have}, m) }
+}

@@ -41,6 +41,7 @@ func annotate(text string) string {
 // begins tells the first line of a statement with a dollar-quoted body.
 func begins(line string) bool {
 	return strings.HasPrefix(line, "CREATE FUNCTION ") || strings.HasPrefix(line, "CREATE OR REPLACE FUNCTION ") ||
+		strings.HasPrefix(line, "CREATE PROCEDURE ") ||
 		line == "DO $txwork$\n"
 }
 

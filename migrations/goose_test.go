@@ -66,6 +66,44 @@ func TestGooseReadsTheVersions(t *testing.T) {
 	}
 }
 
+// The pairs as files of a goose of the user's own, which records them in a table of its own too.
+func TestPairsThroughGoose(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	schema := unmade(t, db)
+	pairs, err := migrations.FS(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	statement := func(name string) string {
+		text, err := fs.ReadFile(pairs, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "-- +goose StatementBegin\n" + string(text) + "-- +goose StatementEnd\n"
+	}
+	files := fstest.MapFS{}
+	for _, m := range migrations.All() {
+		files[m.Name+".sql"] = &fstest.MapFile{Data: []byte("-- +goose Up\n" + statement(m.Name+".up.sql") + "-- +goose Down\n" + statement(m.Name+".down.sql"))}
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db.SQL(t), files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := provider.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := newMigrator(t, db.Pool, schema).Validate(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := provider.DownTo(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if n := objects(t, db.Pool, schema); n != 0 {
+		t.Errorf("%d objects remain", n)
+	}
+}
+
 // A goose provider of the user's runs the printed migration, and the SQL functions work.
 func TestPrintedTableThroughGoose(t *testing.T) {
 	t.Parallel()

@@ -80,13 +80,17 @@ func (m *Migrator) exclusively(ctx context.Context, work func(db *sql.DB) error)
 			err = unlockErr
 		}
 	}()
+	if _, err := db.ExecContext(ctx, "SET "+m.lockSetting()); err != nil {
+		return err
+	}
 	return work(db)
 }
 
 func (m *Migrator) unlock(ctx context.Context, db *sql.DB) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 	defer cancel()
-	return onConn(ctx, db, m.lock.SessionUnlock)
+	_, err := db.ExecContext(ctx, "RESET lock_timeout") // the session is the pool's
+	return errors.Join(err, onConn(ctx, db, m.lock.SessionUnlock))
 }
 
 // session is a single connection of the pool, as goose wants it. Close gives it back.

@@ -15,11 +15,19 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
+// DefaultLockTimeout is how long a migration waits for the lock of a table.
+const DefaultLockTimeout = 3 * time.Second
+
 // Options of a [Migrator]. The zero value is usable.
 type Options struct {
 	// Schema holds txwork's tables. Default: [workqueue.DefaultSchema]. Schemas do not know of each
 	// other: several can stand in one database, each with a version of its own.
 	Schema string
+
+	// LockTimeout is how long a migration waits for the lock of a table that somebody uses. All who come later wait
+	// behind it, so it gives up instead, whole, and says who holds the lock. Whole milliseconds. Default:
+	// [DefaultLockTimeout].
+	LockTimeout time.Duration
 
 	// Logger is told of every migration and of a wait for another migrator. Default: [slog.Default].
 	Logger *slog.Logger
@@ -28,13 +36,14 @@ type Options struct {
 // A Migrator brings one schema up and down. It holds no connection and is safe for concurrent use, also
 // with migrators of other processes.
 type Migrator struct {
-	pool       *pgxpool.Pool
-	schema     string
-	logger     *slog.Logger
-	lock       schemaLock
-	history    history
-	migrations []migration
-	layout     fs.FS
+	pool        *pgxpool.Pool
+	schema      string
+	lockTimeout time.Duration
+	logger      *slog.Logger
+	lock        schemaLock
+	history     history
+	migrations  []migration
+	layout      fs.FS
 }
 
 // Applied is a migration that was run, up or down.
@@ -55,16 +64,24 @@ func New(pool *pgxpool.Pool, o Options) (*Migrator, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.LockTimeout < 0 || o.LockTimeout%time.Millisecond != 0 || o.LockTimeout > maxLockTimeout {
+		return nil, workqueue.Invalid("lock timeout", "is %v, it must be whole milliseconds, at most %v, or 0 for the default", o.LockTimeout, maxLockTimeout)
+	}
+	if o.LockTimeout == 0 {
+		o.LockTimeout = DefaultLockTimeout
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
 	logger := o.Logger.With("schema", schema)
-	m := &Migrator{pool: pool, schema: schema, logger: logger, lock: newSchemaLock(schema, logger), migrations: load(schema)}
+	m := &Migrator{pool: pool, schema: schema, lockTimeout: o.LockTimeout, logger: logger, lock: newSchemaLock(schema, logger), migrations: load(schema)}
 	if m.history, err = newHistory(schema); err != nil {
 		return nil, err
 	}
-	m.layout, err = gooseLayout(m.migrations)
-	return m, err
+	if m.layout, err = gooseLayout(m.migrations); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // latest is the newest version that this library knows.
@@ -114,7 +131,7 @@ func (m *Migrator) Down(ctx context.Context) ([]Applied, error) {
 }
 
 // DownTo takes all migrations above a version back, the newest first, and their tables with all that is
-// in them. It returns those it took back, also beside an error; none where there is nothing to do.
+// in them, which [Migrator.RowsAbove] counts before. It returns those it took back, also beside an error; none where there is nothing to do.
 // Version 0 takes the table of versions along: what remains is the schema, without anything of txwork.
 func (m *Migrator) DownTo(ctx context.Context, version int64) ([]Applied, error) {
 	if _, ok := m.find(version); !ok && version != 0 {

@@ -210,7 +210,10 @@ func TestWaitForTheLockEndsWithTheContext(t *testing.T) {
 func TestInterruptedMigration(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	m := newMigrator(t, db.Pool, db.Schema)
+	m, err := migrations.New(db.Pool, migrations.Options{Schema: db.Schema, Logger: quiet, LockTimeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
 	up(t, m)
 	tx, err := db.Pool.Begin(t.Context())
 	if err != nil {
@@ -389,7 +392,7 @@ func TestLeaderTable(t *testing.T) {
 	got := value[string](t, db.Pool, `
 		SELECT string_agg(format('%s %s%s', attname, format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN ' not null' END), ', ' ORDER BY attnum)
 		FROM pg_attribute WHERE attrelid = 'leader'::regclass AND attnum > 0`)
-	if want := "name text not null, term bigint not null, holder uuid not null, expires_at timestamp with time zone not null"; got != want {
+	if want := "name text not null, term bigint not null, holder uuid not null, expires_at timestamp with time zone not null, granted_at timestamp with time zone not null"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

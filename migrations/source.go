@@ -16,7 +16,7 @@ import (
 // The migrations are frozen pairs NNN_name.up.sql and NNN_name.down.sql, in plain SQL: whatever runs SQL
 // can run them. A goose file cannot be the source, because psql would run its Up and then its Down.
 //
-//go:generate go test . -run TestDomainMigrations -update
+//go:generate go test . -run TestDomainMigrations|TestCatalogSnapshot -update
 //go:embed sql/*.sql
 var files embed.FS
 

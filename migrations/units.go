@@ -36,7 +36,7 @@ func migratedUnits() []unit {
 		core("timers_schedule"),
 		{Title: "alarms", Table: "alarms", Tables: []string{"alarms"}, producer: []string{"alarms"}},
 		core("jobs").withGate().withJoin().
-			with("attempt", "step", "queue", "bucket", "slot").calls("admit", "take", "slot_sweep").
+			with("attempt", "step", "queue", "bucket", "slot").calls("claim_admitted", "admit", "take", "slot_sweep").
 			runs("free_key", "record", "forget", "give_slot").enqueued("jobs"),
 		core("jobs_schedule"),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"}},
@@ -58,22 +58,23 @@ func (t RoleTable) unit() unit {
 // core is what every table of the core has.
 func core(table string) unit {
 	u := unit{Title: table, Table: table, Tables: []string{table}, Domains: []string{table + "_retry"}}
-	return u.calls("claim", "ack", "abandon", "fail", "extend", "reap_expired", "redrive").runs("announce")
+	return u.calls("claim", "claim_rows", "ack", "abandon", "fail", "extend", "reap_expired", "redrive",
+		"purge", "fold", "maintain_step", "maintain").runs("announce")
 }
 
 func (u unit) withGate() unit {
 	u.Sequences = append(u.Sequences, u.Table+"_gate_seq")
 	u.producer = append(u.producer, "gate")
-	return u.with("gate_cursor", "gate_rate").
-		calls("gate_promote", "gate_room", "gate_refill", "gate_park", "gate_skip", "gate_sweep").
-		runs("gate_enter", "gate_come", "gate_back", "gate_leave")
+	return u.with("gate_note", "gate_rate", "gate_cursor").
+		calls("gate_place", "gate_fold", "gate_next", "gate_fill", "gate_spend", "gate_room", "gate_park", "gate_skip", "gate_sweep", "gate_look").
+		runs("gate_enter", "gate_come", "gate_back", "gate_note")
 }
 
 func (u unit) withJoin() unit {
 	u.producer = append(u.producer, "join")
-	return u.with("join", "join_member").
-		calls("join_end", "join_count", "join_forget", "join_purge", "join_sweep").
-		runs("join_collect", "join_flush")
+	return u.with("join", "join_member", "join_note", "join_cursor").
+		calls("join_fold", "join_apply", "join_recount", "join_finish", "join_end", "join_forget", "join_purge", "join_strand", "join_sweep").
+		runs("join_settled")
 }
 
 // enqueued lets producers in, with what the domain needs beside the core.

@@ -4,108 +4,75 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Validate reports whether the schema is what this library works with: every migration applied, none
-// that it does not know, and every core table in the schema, your own included, made for this version of
-// the core. It writes nothing. An application calls it at its start, where it does not call
+// Validate reports whether the schema is what this library works with: every migration applied, none that it does not
+// know, every table, column, constraint, index, function, trigger, sequence and type as the migrations make it, and
+// every core table of your own made for this version of the core. It writes nothing, needs no right but to read the
+// table schema_version, and serves on a standby. An application calls it at its start, where it does not call
 // [Migrator.Up].
 //
-// What it finds is a [workqueue.ErrSchemaVersion] that lists all problems, a line each, with what to do.
+// What it finds is a [*SchemaError] with all [Differences] that matter, and what mends each. errors.Is finds
+// [workqueue.ErrSchemaVersion] in it.
 func (m *Migrator) Validate(ctx context.Context) error {
-	entries, err := m.entries(ctx)
+	all, err := m.Differences(ctx)
 	if err != nil {
-		return m.failed("validate", err)
+		return err
 	}
-	// Tables of another version would only repeat what the versions say.
-	if err := m.validateVersions(m.statuses(entries)); err != nil {
-		return m.failed("validate", err)
-	}
-	tables, err := m.coreTables(ctx)
-	if err != nil {
-		return m.failed("validate", err)
-	}
-	return m.failed("validate", validateTables(tables))
+	return m.failed("validate", all.Err())
 }
 
-func (m *Migrator) validateVersions(all []Status) error {
-	var problems []error
-	for _, s := range all {
+// Differences lists what [Migrator.Validate] looks at, and beside it what does no harm. Where migrations are pending,
+// or the schema is ahead of this library, it lists those alone: all else would only repeat it.
+func (m *Migrator) Differences(ctx context.Context) (Differences, error) {
+	versions, err := m.versionDifferences(ctx)
+	if err != nil || len(versions) > 0 {
+		return versions, m.failed("validate", err)
+	}
+	var have catalog
+	err = pgx.BeginTxFunc(ctx, m.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
+		have, err = readCatalog(ctx, tx, m.schema)
+		return err
+	})
+	if err != nil {
+		return nil, m.failed("validate", err)
+	}
+	return m.differences(have), nil
+}
+
+func (m *Migrator) differences(have catalog) Differences {
+	routines := routines(m.migrations)
+	want := snapshot(have.schema, routines)
+	return compare(want, have, newMender(m.schema, routines, want))
+}
+
+func (m *Migrator) versionDifferences(ctx context.Context) (Differences, error) {
+	entries, err := m.entries(ctx)
+	if pg := new(pgconn.PgError); errors.As(err, &pg) && pg.Code == "42703" { // undefined_column
+		return nil, nil // the catalog tells which
+	}
+	all := Differences{}
+	for _, s := range m.statuses(entries) {
 		switch {
 		case s.Name == "":
-			problems = append(problems, errNewer(s.Version, m.latest()))
+			all = append(all, Difference{Object: fmt.Sprintf("version %d", s.Version), Problem: tooNew(m.latest()), DDL: []string{}})
 		case !s.Applied:
-			problems = append(problems, fmt.Errorf("%w: migration %s is pending: run `txwork migrate up`", workqueue.ErrSchemaVersion, s.Name))
+			all = append(all, Difference{Object: "migration " + s.Name, Problem: "is pending: run `txwork migrate up`", DDL: []string{}})
 		}
 	}
-	return errors.Join(problems...)
+	return all, err
 }
 
-// A coreTable is a table whose comment says for which version of the core it was made. Version 0 is a
-// table of ours that does not say it, or does not exist.
-type coreTable struct {
-	name    string
-	version int
+// errNewer says that the schema is ahead of the library.
+func errNewer(version, known int64) error {
+	return fmt.Errorf("%w: version %d %s", workqueue.ErrSchemaVersion, version, tooNew(known))
 }
 
-func (m *Migrator) coreTables(ctx context.Context) ([]coreTable, error) {
-	rows, err := m.pool.Query(ctx, `
-		SELECT c.relname::text, coalesce(obj_description(c.oid, 'pg_class'), '')
-		FROM pg_catalog.pg_class AS c
-		JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-		WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')
-		ORDER BY c.relname`, m.schema)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var tables []coreTable
-	for rows.Next() {
-		var t coreTable
-		var comment string
-		if err := rows.Scan(&t.name, &comment); err != nil {
-			return nil, err
-		}
-		if _, err := fmt.Sscanf(comment, "txwork core %d", &t.version); err == nil {
-			tables = append(tables, t)
-		}
-	}
-	return withOurs(tables), rows.Err()
-}
-
-// withOurs adds the tables that the migrations made and that were not found.
-func withOurs(tables []coreTable) []coreTable {
-	for _, name := range coreTables {
-		if !slices.ContainsFunc(tables, func(t coreTable) bool { return t.name == name }) {
-			tables = append(tables, coreTable{name: name})
-		}
-	}
-	return tables
-}
-
-func validateTables(tables []coreTable) error {
-	var problems []error
-	for _, t := range tables {
-		if problem := t.problem(); problem != "" {
-			problems = append(problems, fmt.Errorf("%w: table %s %s", workqueue.ErrSchemaVersion, t.name, problem))
-		}
-	}
-	return errors.Join(problems...)
-}
-
-func (t coreTable) problem() string {
-	const current = workqueue.SchemaVersion
-	switch {
-	case t.version == current:
-		return ""
-	case t.version == 0:
-		return "is missing or not the one that the migrations made: restore it from a backup, or migrate down and up again"
-	case t.version > current:
-		return fmt.Sprintf("was made for version %d of the core, this library works with %d: upgrade the library", t.version, current)
-	default:
-		return fmt.Sprintf("was made for version %d of the core, this library works with %d: migrate it, `txwork table new` prints its present form", t.version, current)
-	}
+func tooNew(known int64) string {
+	return fmt.Sprintf("is applied, this library knows up to %d: upgrade the library", known)
 }

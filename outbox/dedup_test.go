@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -104,9 +105,7 @@ func TestDuplicateOfARolledBackMessageIsWritten(t *testing.T) {
 	}
 	second := make(chan []uuid.UUID, 1)
 	go func() { second <- f.enqueue(once("a", "second")) }()
-	f.until("the second transaction waits for the first", func() bool {
-		return f.count("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%'||$1||'%'", f.Schema) > 0
-	})
+	f.until("the second transaction waits for the first", func() bool { return pgtest.SomebodyWaits(t, f.Pool, f.table) })
 	end(false)
 	ids := receive(t, second)
 	if ids[0] == first[0] || string(f.row(ids[0]).Payload) != "second" {

@@ -58,7 +58,8 @@
 // order in which their transactions commit, whatever fails, crashes or is tried again in between. A key that is
 // held up never holds up another, and its messages cost the claims of others nothing. Transactions that write
 // the same key take turns, so keep them short. [OnFailure] says what becomes of the messages behind one that has
-// failed for good.
+// failed for good. The order ends where the handler returns: a receiver that stores messages with inbox.Receive and
+// processes them with a worker loses it, one that processes them at once with inbox.Process does not.
 //
 // # Joins
 //
@@ -82,8 +83,8 @@
 // call, within a transaction and across concurrent ones: a second transaction waits until the first has
 // ended, and writes its message if that one was rolled back.
 //
-// A key is taken for as long as the row is there: until it is delivered, and then for
-// [Options].Retention; a failed message holds its key until it is purged. With [Options].DeleteDone the
+// A key is taken for as long as the row is there: until it is delivered or cancelled, and then for
+// [Options].Retention; a dead letter holds its key until it is purged. With [Options].DeleteDone the
 // key is free as soon as the message was delivered. A key needs to be unique within its topic only.
 //
 // # Failure

@@ -22,7 +22,10 @@ import (
 // Any number of messages may be passed. They travel in several statements if they are many or large.
 func (o *Outbox) Enqueue(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]uuid.UUID, error) {
 	msgs, err := o.encoded(ctx, msgs)
-	if err := workqueue.FirstError(err, o.check(msgs)); err != nil {
+	if err == nil {
+		err = o.check(msgs)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return o.write(ctx, tx, alone, msgs)

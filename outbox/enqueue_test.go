@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/sdktest"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -105,7 +106,7 @@ func (f *fixture) expectDelivery(want outbox.Message) {
 	switch {
 	case m.ID != want.ID, m.Topic != want.Topic, m.Key != want.Key, string(m.Payload) != string(want.Payload):
 		f.Errorf("got %+v, want %+v", m, want)
-	case !maps.Equal(m.Headers, want.Headers), m.DedupKey != want.DedupKey, m.MaxAttempts != want.MaxAttempts, m.Attempt != 1:
+	case !maps.Equal(sdktest.Untraced(m.Headers), want.Headers), m.DedupKey != want.DedupKey, m.MaxAttempts != want.MaxAttempts, m.Attempt != 1:
 		f.Errorf("got %+v, want %+v", m, want)
 	case m.CreatedAt.IsZero(), !m.DueAt.Equal(m.CreatedAt):
 		f.Errorf("created %v, due %v", m.CreatedAt, m.DueAt)
@@ -119,9 +120,9 @@ func TestZeroValuesAreUsable(t *testing.T) {
 	switch {
 	case got.Payload == nil || len(got.Payload) > 0:
 		t.Errorf("payload is %v, want an empty one", got.Payload)
-	case got.Key != nil, got.DedupKey != nil, got.Headers != nil:
+	case got.Key != nil, got.DedupKey != nil, sdktest.Untraced(got.Headers) != nil:
 		t.Errorf("key %v, dedup key %v, headers %v: want none", got.Key, got.DedupKey, got.Headers)
-	case got.Max != workqueue.DefaultMaxAttempts, got.DueIn != 0:
+	case got.Max != 10, got.DueIn != 0:
 		t.Errorf("max attempts %d, due in %v", got.Max, got.DueIn)
 	}
 }

@@ -358,9 +358,49 @@ func TestSeveralDispatchersShareTheHooks(t *testing.T) {
 	}
 }
 
+// The first claim of a relay that could handle far more asks for a hundred messages.
 func TestDefaultClaimLimit(t *testing.T) {
 	t.Parallel()
-	if outbox.DefaultClaimLimit != 100 || workqueue.DefaultClaimLimit != 20 {
-		t.Errorf("claims begin with %d and %d rows, docs/seeds.md says 100 and 20", outbox.DefaultClaimLimit, workqueue.DefaultClaimLimit)
+	claims := make(chan int, 1)
+	f := newOutbox(t, func(o *outbox.Options) {
+		o.Telemetry.Observer = func(_ context.Context, e workqueue.Event) {
+			if e.Operation == "claim" {
+				select {
+				case claims <- e.Requested:
+				default:
+				}
+			}
+		}
+	})
+	f.relay(workqueue.WorkerOptions{Concurrency: 1000}, func(r *outbox.Relay) {
+		r.HandleAll(func(context.Context, *outbox.Delivery) error { return nil })
+	})
+	select {
+	case n := <-claims:
+		if n != 100 {
+			t.Errorf("the first claim asks for %d messages, want 100", n)
+		}
+	case <-time.After(patience):
+		t.Fatal("no claim")
+	}
+}
+
+// A fragment that is to be dispatched by itself has an outbox in a schema of its own: that is its namespace. In one outbox
+// a drain claims every hook that is due, and those whose topic it does not know are failed attempts.
+func TestANamespaceIsAnOutboxOfItsOwn(t *testing.T) {
+	t.Parallel()
+	one, other := newHooks(t, "shared name"), newHooks(t, "shared name")
+	one.enqueue(outbox.Message{Topic: "shared name"})
+	id := other.enqueue(outbox.Message{Topic: "shared name"}, outbox.Message{Topic: "of nobody"})[1]
+	if one.drain.Namespace() == other.drain.Namespace() {
+		t.Errorf("both are %s", one.drain.Namespace())
+	}
+	one.process(1)
+	if got := other.row(id); one.called() != 1 || got.Attempts != 0 || other.called() != 0 {
+		t.Errorf("one has made %d calls, the other %d; a hook of the other: %+v", one.called(), other.called(), got)
+	}
+	other.process(2)
+	if got := other.row(id); other.called() != 1 || got.Attempts != 1 || got.LastError == "" {
+		t.Errorf("the other has made %d calls; its hook of nobody: %+v", other.called(), got)
 	}
 }

@@ -15,7 +15,7 @@ type Join struct {
 	// Label is for people: at most [join.MaxLabel] bytes.
 	Label string
 
-	// Steps are the messages to wait for. None: the join completes at once.
+	// Steps are the messages to wait for. None: the join completes with the next fold.
 	Steps []Message
 
 	// OnComplete and OnFail are written with the steps and delivered if the join ends so. Both are optional.
@@ -37,8 +37,8 @@ type Started struct {
 	OnComplete, OnFail uuid.UUID // zero: none
 }
 
-// StartJoin writes a join with its messages in the application's transaction. A step counts when it is settled, in
-// that settle's transaction: delivered as succeeded, failed for good or cancelled as failed.
+// StartJoin writes a join with its messages in the application's transaction. A step counts when it is settled:
+// delivered as succeeded, failed for good or cancelled as failed. The join ends some milliseconds after the last.
 //
 // Steps and continuations have no dedup key: a message that is there already belongs to whoever wrote it.
 //
@@ -76,8 +76,14 @@ func (o *Outbox) Joins() *join.Joins { return o.joins }
 // encodedJoin checks a join and encodes the values of its messages.
 func (o *Outbox) encodedJoin(ctx context.Context, j Join) (Join, error) {
 	all := j.messages()
+	if err := j.check(all); err != nil {
+		return Join{}, err
+	}
 	encoded, err := o.encoded(ctx, all)
-	if err := workqueue.FirstError(j.check(all), err, o.check(encoded)); err != nil {
+	if err == nil {
+		err = o.check(encoded)
+	}
+	if err != nil {
 		return Join{}, err
 	}
 	n := len(j.Steps)

@@ -36,11 +36,11 @@ type Options struct {
 	// Retry is the backoff after a failed attempt. Default: [workqueue.DefaultRetry].
 	Retry workqueue.Retry
 
-	// Retention is how long delivered messages are kept, and with them their dedup keys. Default:
-	// [workqueue.DefaultRetention]. It has no effect with DeleteDone.
+	// Retention is how long delivered and cancelled messages are kept, and with them their dedup keys. Default:
+	// [workqueue.DefaultRetention]. With DeleteDone there are only the latter.
 	Retention time.Duration
 
-	// FailedRetention is how long failed messages are kept. Default 0: for ever.
+	// FailedRetention is how long dead letters are kept. Default 0: for ever.
 	FailedRetention time.Duration
 
 	// DeleteDone deletes a message when it is delivered: the fastest, at the price of the audit trail. A

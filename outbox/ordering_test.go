@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -124,6 +126,9 @@ func TestOnFailure(t *testing.T) {
 				})
 				f.until("the first has failed", func() bool { return f.row(ids[0]).Status == workqueue.Failed })
 				f.until("the other key is delivered", func() bool { return len(j.of("other")) == 1 })
+				if c.onFailure == outbox.Park { // which follows the failure
+					f.until("those behind it are parked", func() bool { return f.row(ids[3]).Status == workqueue.Failed })
+				}
 				closed.Lock()
 				fails = false
 				closed.Unlock()
@@ -191,5 +196,37 @@ func TestDrainInATransactionDeliversWhatItsSettlesLetThrough(t *testing.T) {
 	}
 	if len(delivered) != 5 || delivered["1"] > delivered["2"] || delivered["2"] > delivered["3"] {
 		t.Errorf("delivered %v, want all 5, and 1, 2, 3 in their order", delivered)
+	}
+}
+
+// The query that the guide prints for a key that stands still names what blocks it, before those behind it.
+func TestTheQueryForABlockedKey(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../docs/outbox.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(guide), "why a key stands still")
+	_, text, _ = strings.Cut(text, "```sql\n")
+	query, _, found := strings.Cut(text, "```")
+	if !found {
+		t.Fatal("the guide has no such query")
+	}
+	f := newOutbox(t, perKey(outbox.Block))
+	ids := f.enqueue(keyed("k", "blocks"), keyed("k", "waits"), keyed("other", "runs"))
+	f.exec("UPDATE "+f.table+" SET status = 3, attempts = 1, completed_at = now(), failed_at = now() WHERE id = $1", ids[0])
+	rows, err := f.Pool.Query(t.Context(), strings.ReplaceAll(query, "txwork.outbox", f.table))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type row struct {
+		ID     uuid.UUID
+		Status int16
+	}
+	got, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (v row, err error) {
+		return v, r.Scan(&v.ID, &v.Status, nil, nil, nil, nil) // nil skips a column
+	})
+	if want := []row{{ids[0], 3}, {ids[1], 0}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
 	}
 }

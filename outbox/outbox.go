@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -26,7 +27,7 @@ type Outbox struct {
 // Open validates the options. It does not touch the database.
 func Open(o Options) (*Outbox, error) {
 	maxPayload, err := o.maxPayload()
-	if err := workqueue.FirstError(err, o.checkOrdering()); err != nil {
+	if err = cmp.Or(err, o.checkOrdering()); err != nil {
 		return nil, err
 	}
 	table, err := workqueue.Open(o.spec(), o.Telemetry)
@@ -47,8 +48,11 @@ func Open(o Options) (*Outbox, error) {
 // DDL is the package's [DDL] with the settings of this Outbox.
 func (o *Outbox) DDL() (up, down string, err error) { return ddl(o.table.Spec()) }
 
-// Table is the outbox's table, for the low-level operations, the reaper and statistics.
+// Table is the outbox's table, for the low-level operations and statistics.
 func (o *Outbox) Table() *workqueue.Table { return o.table }
+
+// Tables are all tables of the outbox, for the reaper.
+func (o *Outbox) Tables() []*workqueue.Table { return []*workqueue.Table{o.table} }
 
 // SkipFailed lets the keys of failed messages go on where the ordering is [PerKey] and OnFailure kept them
 // closed, and returns the ids that it changed. The messages stay failed.

@@ -20,8 +20,10 @@ func Spec(schema string) workqueue.Spec {
 			{Name: "dedup_key", Type: "text"},
 			join.Column,
 		}, gate.Columns()...),
+		Labels: []string{"topic"},
 		Unique: []string{"topic", "dedup_key"},
 		Sweeps: []string{gate.SweepSuffix, join.Sweep},
+		Folds:  []workqueue.Fold{join.Fold, gate.Fold},
 		Gate:   gate.KeyColumn,
 	}
 }

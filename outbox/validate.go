@@ -1,6 +1,8 @@
 package outbox
 
 import (
+	"cmp"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/input"
@@ -35,7 +37,7 @@ func (o *Outbox) check(msgs []Message) error {
 }
 
 func (o *Outbox) checkMessage(m Message) error {
-	return workqueue.FirstError(
+	return cmp.Or(
 		checkTopic(m.Topic),
 		workqueue.CheckSize("key", len(m.Key), MaxKey),
 		workqueue.CheckSize("dedup key", len(m.DedupKey), MaxDedupKey),

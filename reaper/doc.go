@@ -8,12 +8,23 @@
 //
 //   - makes InProgress rows whose lease has ended Ready again with the table's backoff, or Failed where
 //     their attempts are used up: as many as there are, however many rows with good leases stand beside;
-//   - deletes Done rows older than Spec.Retention, except in tables with DeleteDone, and Failed rows
-//     older than Spec.FailedRetention where that is set: up to [Options.PurgeLimit] of each.
+//   - deletes Done and cancelled rows older than Spec.Retention, and dead letters older than
+//     Spec.FailedRetention where that is set: up to [Options.PurgeLimit] of each.
 //
 // It works in short transactions of [Options.BatchSize] rows. The tables take turns after every batch,
 // so a table with a backlog delays the others but does not hide them. When a bound cut a round short
 // [Report.More] is set, and Run goes on at once, beginning with the expired leases again.
+//
+// Give it every table of your domains: each has a method Tables, such as outbox.Outbox.Tables and jobs.Client.Tables.
+//
+//	err := reaper.Run(ctx, pool, slices.Concat(box.Tables(), client.Tables()), reaper.Options{})
+//
+// Without a process in Go, the procedure <table>_maintain of every table does the same for that table, without an
+// election: CALL txwork.outbox_maintain() from pg_cron, or txwork reap from cron. Those have the retention of the
+// migration, not that of a program's Options.
+//
+// In the first round of a term it warns about tables of txwork in the same schemas that it was not given, see
+// [Report.Unserved].
 //
 // [Health] and [Leader] only read.
 //
@@ -41,7 +52,8 @@
 // table only, such as a lock that was not to be had within 5 s or a wrong schema version, does not keep
 // the others from being served: it stands in the table's [TableReport].
 //
-// A leader that dies is replaced when its lease ends. One that is frozen in the middle of a batch has its
+// A leader that dies is replaced when its lease ends, or at once if the database's clock was set back behind the time
+// at which the lease was granted. One that is frozen in the middle of a batch has its
 // transaction ended by the server after the length of the lease.
 //
 // # Privileges

@@ -88,6 +88,18 @@ func TestRunOnceTakesOverFromTheDead(t *testing.T) {
 	}
 }
 
+// The lease of a leader that died before the database's clock was set back would outlast it by as much.
+func TestALeaseOfAClockThatWasSetBackIsVoid(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	tables := []*workqueue.Table{db.table(workqueue.Spec{Table: "work"})}
+	db.exec("INSERT INTO leader SELECT 'reaper', 7, gen_random_uuid(), now() + interval '1 hour', now() + interval '59 minutes'")
+	report, err := reaper.RunOnce(t.Context(), db.Pool, tables, db.options())
+	if err != nil || !report.Leader || report.Term != 8 {
+		t.Errorf("got %+v, %v", report, err)
+	}
+}
+
 func TestNamesAndSchemasAreElectionsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -214,7 +226,7 @@ func TestFoundingRace(t *testing.T) {
 	var report reaper.Report
 	ended := make(chan error, 1)
 	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), "INSERT INTO leader VALUES ('reaper', 1, gen_random_uuid(), now() + interval '1 hour')"); err != nil {
+		if _, err := tx.Exec(t.Context(), "INSERT INTO leader VALUES ('reaper', 1, gen_random_uuid(), now() + interval '1 hour', now())"); err != nil {
 			return err
 		}
 		o := db.options()
@@ -420,7 +432,7 @@ func TestLeader(t *testing.T) {
 // lead makes somebody the leader.
 func (db *database) lead(holder uuid.UUID, term int64, lease string) {
 	db.t.Helper()
-	_, err := db.Pool.Exec(context.Background(), "INSERT INTO leader VALUES ('reaper', $1, $2, now() + $3::text::interval)", term, holder, lease)
+	_, err := db.Pool.Exec(context.Background(), "INSERT INTO leader VALUES ('reaper', $1, $2, now() + $3::text::interval, now() - interval '1 day')", term, holder, lease)
 	if err != nil {
 		db.t.Fatal(err)
 	}

@@ -64,6 +64,34 @@ func TestCancelAtEveryStatement(t *testing.T) {
 	}
 }
 
+// A panic at one of the reaper's statements, whichever it is, ends the round and neither the program nor the reaper; a
+// table with sweeps meets every operation.
+func TestPanicsAreContained(t *testing.T) {
+	t.Parallel()
+	var statements, panics atomic.Int64
+	var armed atomic.Bool
+	db := newDatabase(t, traced(func(string) {
+		if n := statements.Add(1); armed.Load() && n%7 == 0 {
+			panics.Add(1)
+			panic("a tracer's")
+		}
+	}))
+	table := db.table(workqueue.Spec{Table: "work", Sweeps: []string{"sweep"}})
+	db.exec("CREATE FUNCTION " + db.Schema + ".work_sweep(integer) RETURNS integer LANGUAGE sql AS 'SELECT 0'")
+	db.rows(table, 40, expired)
+	o := db.options()
+	o.BatchSize = 10
+	armed.Store(true)
+	if _, err := reaper.RunOnce(t.Context(), db.Pool, []*workqueue.Table{table}, o); err == nil || !strings.Contains(err.Error(), "a tracer's") {
+		t.Errorf("a round with a panic returned %v", err)
+	}
+	stop := db.run(db.Pool, o, table)
+	db.await("rounds with panics", func() bool { return panics.Load() >= 3 })
+	armed.Store(false)
+	db.await("expired rows to be reaped", func() bool { return db.count(table, workqueue.InProgress) == 0 })
+	stop()
+}
+
 func TestRunSurvivesKilledConnections(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -129,7 +157,8 @@ func TestReadOnlyDatabase(t *testing.T) {
 	db := newDatabase(t)
 	table := db.table(workqueue.Spec{Table: "work"})
 	db.rows(table, 10, expired)
-	readOnly := newPool(t, db.URL+"&default_transaction_read_only=on")
+	db.exec(pgtest.RefusingWrites(db.Schema + ".leader"))
+	readOnly := newPool(t, db.URL+"&"+pgtest.RefuseWrites+"=on")
 
 	_, err := reaper.RunOnce(t.Context(), readOnly, []*workqueue.Table{table}, db.options())
 
@@ -153,13 +182,13 @@ func TestRunSurvivesReadOnlyTimes(t *testing.T) {
 		GRANT USAGE ON SCHEMA own TO app;
 		GRANT SELECT, UPDATE, DELETE ON own.work TO app;
 		GRANT SELECT, INSERT, UPDATE ON own.leader TO app;
-		ALTER ROLE app SET default_transaction_read_only = on`)
+		ALTER ROLE app SET ` + pgtest.RefuseWrites + ` = on;` + pgtest.RefusingWrites("own.leader"))
 	var log logged
 	o := db.options()
 	o.Logger = log.logger()
 	db.run(newPool(t, strings.Replace(server.URL(), "postgres@", "app@", 1)), o, table)
 	db.await("logged failure", func() bool { return strings.Contains(log.String(), "read-only") })
-	db.exec("ALTER ROLE app RESET default_transaction_read_only")
+	db.exec("ALTER ROLE app RESET " + pgtest.RefuseWrites)
 	db.await("reaped rows", func() bool { return db.count(table, workqueue.InProgress) == 0 })
 }
 

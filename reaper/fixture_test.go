@@ -65,7 +65,8 @@ func newPool(t testing.TB, url string) *pgxpool.Pool {
 func (db *database) createLeader() {
 	db.t.Helper()
 	db.exec("CREATE TABLE " + db.Schema + `.leader (
-		name text PRIMARY KEY, term bigint NOT NULL, holder uuid NOT NULL, expires_at timestamptz NOT NULL)`)
+		name text PRIMARY KEY, term bigint NOT NULL, holder uuid NOT NULL, expires_at timestamptz NOT NULL,
+		granted_at timestamptz NOT NULL)`)
 }
 
 // table creates the table of a Spec.
@@ -137,6 +138,10 @@ func done(age string) string {
 
 func failed(age string) string {
 	return "status = 3, attempts = 1, completed_at = now() - interval '" + age + "', failed_at = now() - interval '" + age + "'"
+}
+
+func cancelled(age string) string {
+	return failed(age) + ", cancelled_at = now() - interval '" + age + "'"
 }
 
 // rows inserts n rows of a kind.

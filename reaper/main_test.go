@@ -5,12 +5,15 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/txwork/txwork/internal/sdktest"
 )
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(processURLEnv); url != "" {
+		sdktest.Install()
 		reaperProcess(url)
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(sdktest.Under(m))
 }

@@ -3,8 +3,10 @@ package reaper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/debug"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -70,13 +72,20 @@ func newReaper(pool *pgxpool.Pool, tables []*workqueue.Table, o Options) (*reape
 	}, nil
 }
 
-// turn stands for election and does a round if it is won. If not, ends tells when to stand again.
+// turn stands for election and does a round if it is won. If not, ends tells when to stand again. A panic, as of one
+// of the pool's hooks, is an error like any other: it must not end the program that the reaper runs in.
 func (r *reaper) turn(ctx context.Context) (report Report, ends time.Duration, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("txwork: reaper: panic: %v\n%s", p, debug.Stack())
+		}
+	}()
 	start := time.Now()
 	result, err := r.candidate.stand(ctx)
 	if err != nil {
 		return Report{Tables: []TableReport{}}, 0, err
 	}
+	first := result.elected && result.term != r.term
 	r.noteTerm(ctx, result)
 	if !result.elected {
 		return Report{Term: result.term, Tables: []TableReport{}}, result.ends, nil
@@ -84,6 +93,9 @@ func (r *reaper) turn(ctx context.Context) (report Report, ends time.Duration, e
 	round := round{candidate: r.candidate, pool: r.pool, options: r.options, term: result.term, renewed: start}
 	report, err = round.run(ctx, r.tables)
 	r.noteRound(ctx, report)
+	if first {
+		report.Unserved = r.unserved(ctx)
+	}
 	return report, 0, err
 }
 

@@ -13,6 +13,10 @@ type Report struct {
 	// Tables has an entry for every table, in the order they were given; it is empty when Leader is false.
 	Tables []TableReport `json:"tables"`
 
+	// Unserved are the tables of txwork in the schemas of the reaper's that it was not given, in the first round of a
+	// term. Unless another election serves them, expired leases in them are never requeued.
+	Unserved []string `json:"unserved,omitempty"`
+
 	// More tells that a bound of [Options] cut the round short and another round has work to do.
 	More bool `json:"more"`
 
@@ -33,8 +37,8 @@ type TableReport struct {
 type Counts struct {
 	Requeued     int `json:"requeued"`      // lease ended: Ready again
 	Failed       int `json:"failed"`        // lease ended, attempts used up or cancelled: Failed
-	PurgedDone   int `json:"purged_done"`   // deleted, Done for longer than the retention
-	PurgedFailed int `json:"purged_failed"` // deleted, Failed for longer than the retention
+	PurgedDone   int `json:"purged_done"`   // deleted, Done or cancelled for longer than the retention
+	PurgedFailed int `json:"purged_failed"` // deleted, dead letters for longer than the retention
 	Swept        int `json:"swept"`         // changed by the table's own sweeps: released, ended or removed
 }
 

@@ -19,15 +19,23 @@ func TestRetention(t *testing.T) {
 		wantDone int
 		wantDead int
 	}{
-		"default keeps Done a week, Failed for ever": {
-			want: reaper.Counts{PurgedDone: 25}, wantDone: 12, wantDead: 20,
+		"default keeps Done and cancelled a week, dead letters for ever": {
+			want: reaper.Counts{PurgedDone: 34}, wantDone: 12, wantDead: 24,
 		},
 		"failed too": {
 			spec: workqueue.Spec{FailedRetention: 30 * day},
-			want: reaper.Counts{PurgedDone: 25, PurgedFailed: 13}, wantDone: 12, wantDead: 7,
+			want: reaper.Counts{PurgedDone: 34, PurgedFailed: 13}, wantDone: 12, wantDead: 11,
 		},
 		"longer": {
-			spec: workqueue.Spec{Retention: 20 * day}, wantDone: 37, wantDead: 20,
+			spec: workqueue.Spec{Retention: 20 * day}, wantDone: 37, wantDead: 33,
+		},
+		"failed sooner than done": {
+			spec: workqueue.Spec{Retention: 20 * day, FailedRetention: day},
+			want: reaper.Counts{PurgedFailed: 20}, wantDone: 37, wantDead: 13,
+		},
+		"done deleted": {
+			spec: workqueue.Spec{DeleteDone: true},
+			want: reaper.Counts{PurgedDone: 34}, wantDone: 12, wantDead: 24, // as far as somebody has left Done rows there
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -39,6 +47,8 @@ func TestRetention(t *testing.T) {
 			db.rows(table, 12, done("6 days"))
 			db.rows(table, 13, failed("31 days"))
 			db.rows(table, 7, failed("29 days"))
+			db.rows(table, 9, cancelled("8 days"))
+			db.rows(table, 4, cancelled("6 days"))
 			db.rows(table, 3, ready)
 			db.rows(table, 3, running)
 
@@ -53,17 +63,6 @@ func TestRetention(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestDeleteDoneNeedsNoPurge(t *testing.T) {
-	t.Parallel()
-	db := newDatabase(t)
-	var purges int
-	table := db.observed(workqueue.Spec{Table: "work", DeleteDone: true}, count(&purges, "purge"))
-	db.runOnce(db.options(), table)
-	if purges != 0 {
-		t.Errorf("%d purges of a table that keeps no Done rows", purges)
 	}
 }
 
@@ -107,15 +106,6 @@ func TestTablesTakeTurns(t *testing.T) {
 	want := []string{"reap a", "reap b", "purge a", "purge b", "reap a"}
 	if !slices.Equal(order, want) {
 		t.Errorf("order %v, want %v", order, want)
-	}
-}
-
-// count is an Observer that counts the operations of a kind.
-func count(n *int, operation string) workqueue.Observer {
-	return func(_ context.Context, e workqueue.Event) {
-		if e.Operation == operation {
-			*n++
-		}
 	}
 }
 

@@ -37,4 +37,5 @@ var (
 	limitsText  = fixed("limits")
 	holdersText = fixed("holders")
 	hiddenText  = fixed("hidden")
+	tablesText  = fixed("tables")
 )

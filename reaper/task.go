@@ -2,6 +2,7 @@ package reaper
 
 import (
 	"context"
+	"errors"
 	"math"
 
 	"github.com/txwork/txwork/workqueue"
@@ -19,12 +20,10 @@ type task struct {
 func (o Options) tasks(table *workqueue.Table, report *TableReport) []task {
 	spec := table.Spec()
 	tasks := []task{{table, report, math.MaxInt, reap}}
-	if len(spec.Sweeps) > 0 {
+	if len(spec.Sweeps)+len(spec.Folds) > 0 {
 		tasks = append(tasks, task{table, report, o.PurgeLimit, sweep})
 	}
-	if !spec.DeleteDone { // with it there are none, and no index to find them by
-		tasks = append(tasks, task{table, report, o.PurgeLimit, purgeDone(spec)})
-	}
+	tasks = append(tasks, task{table, report, o.PurgeLimit, purgeDone(spec)})
 	if spec.FailedRetention > 0 {
 		tasks = append(tasks, task{table, report, o.PurgeLimit, purgeFailed(spec)})
 	}
@@ -36,9 +35,11 @@ func reap(ctx context.Context, q *workqueue.Queue, limit int) (Counts, error) {
 	return Counts{Requeued: r.Requeued, Failed: r.Failed}, err
 }
 
+// sweep repairs, and applies what was noted while no worker ran.
 func sweep(ctx context.Context, q *workqueue.Queue, limit int) (Counts, error) {
 	n, err := q.Sweep(ctx, limit)
-	return Counts{Swept: n}, err
+	_, folding := q.Fold(ctx)
+	return Counts{Swept: n}, errors.Join(err, folding)
 }
 
 func purgeDone(spec workqueue.Spec) func(context.Context, *workqueue.Queue, int) (Counts, error) {

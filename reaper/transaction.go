@@ -32,7 +32,7 @@ func transaction(ctx context.Context, pool *pgxpool.Pool, lease time.Duration, w
 	}
 	defer conn.Release()
 
-	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
 	err = explain(pgx.BeginTxFunc(ctx, conn, options, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, limitsText, milliseconds(lease), milliseconds(min(maxLockWait, lease/3))); err != nil {
 			return err

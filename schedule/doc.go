@@ -12,9 +12,9 @@
 //     */15    every value, in steps of 15 from the lowest
 //     9       one value
 //     9-17    a range, both ends included; 9-17/2 in steps of 2
-//     5/15    from 5 to the highest value, in steps of 15
+//     5/15    from 5 to the highest value, in steps of 15; as day of week 5/2 is Friday and Sunday, which is 7
 //
-// Names may be upper or lower case. There are no seconds, no years and no L, W, # or ?.
+// Names may be upper or lower case. There are no seconds, no years and no L, W, # or ?. Expressions are ASCII.
 //
 // The descriptors @yearly (or @annually), @monthly, @weekly, @daily (or @midnight) and @hourly stand for
 // the expression that begins what they name. "@every 5m" is an interval: a Go duration of whole seconds,

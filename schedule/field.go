@@ -11,7 +11,7 @@ import (
 type field struct {
 	name      string
 	low, high int      // what * means
-	most      int      // the highest number that may be written
+	most      int      // the highest number that may be written, and where a value with a step ends
 	names     []string // of the values from low on
 }
 
@@ -71,7 +71,7 @@ func (f *field) parseSpan(span string, stepped bool) (low, high int, reason stri
 	case isRange:
 		high, reason = f.parseValue(last)
 	case stepped:
-		high = max(low, f.high)
+		high = f.most
 	default:
 		high = low
 	}

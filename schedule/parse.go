@@ -3,6 +3,7 @@ package schedule
 import (
 	"strings"
 	"time"
+	"unicode"
 )
 
 const maxExpr = 1000
@@ -31,6 +32,8 @@ func Parse(expr, zone string) (*Schedule, error) {
 	words := strings.Fields(expr)
 	s := &Schedule{expr: strings.Join(words, " "), zone: location}
 	switch {
+	case strings.ContainsFunc(expr, func(r rune) bool { return r > unicode.MaxASCII }):
+		return nil, refuse(expr, "expression", "has a character that is not ASCII")
 	case len(words) == 0:
 		return nil, refuse(expr, "expression", "is empty")
 	case strings.EqualFold(words[0], "@every"):

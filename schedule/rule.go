@@ -24,7 +24,7 @@ const (
 type Rule struct {
 	Misfire Misfire
 	Cap     int           // with [MisfireAll]: how many misfires are fired, the newest; 0 is [DefaultCap], at most [MaxFire]
-	Grace   time.Duration // an occurrence that is no later than this is on time and always fired; 0 is [DefaultGrace]
+	Grace   time.Duration // an occurrence that is no later than this is on time: Misfire leaves it alone; 0 is [DefaultGrace]
 	Overlap Overlap
 	Jitter  time.Duration // each occurrence is late by less than this: see [Rule.Offset]; 0 is none
 }
@@ -40,8 +40,12 @@ func (r Rule) Check() error {
 		return refuse("", "cap", "is %d, which is not between 0 and %d", r.Cap, MaxFire)
 	case r.Grace < 0:
 		return refuse("", "grace", "is negative: %s", r.Grace)
+	case r.Grace%time.Microsecond != 0:
+		return refuse("", "grace", "is %s, it must be whole microseconds, which is what the database keeps", r.Grace)
 	case r.Jitter < 0:
 		return refuse("", "jitter", "is negative: %s", r.Jitter)
+	case r.Jitter%time.Microsecond != 0:
+		return refuse("", "jitter", "is %s, it must be whole microseconds, which is what the database keeps", r.Jitter)
 	}
 	return nil
 }
@@ -53,6 +57,9 @@ func (r Rule) Check() error {
 // Occurrences that are late by no more than Grace are fired. Of the others, the misfires, [MisfireSkip] fires none;
 // [MisfireOnce] fires the newest, but not if an occurrence is fired on time, which then stands for it;
 // [MisfireAll] fires the newest Cap. At most [MaxFire] are fired, the newest, and at most [MaxSkipped] counted.
+//
+// Due knows nothing of occurrences that are still running. Whoever applies it applies Overlap to what it returns,
+// and may drop occurrences that are on time because an earlier one has not ended.
 //
 // An interval goes on from next, so that it keeps its phase however late it is looked at.
 func (r Rule) Due(s *Schedule, next, now time.Time) (fire []time.Time, skipped int, following time.Time, ok bool) {

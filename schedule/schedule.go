@@ -43,6 +43,24 @@ func (s *Schedule) Next(after time.Time) (time.Time, bool) {
 	return next.In(s.zone), true
 }
 
+// OnGrid returns the last time of an interval that is not after t, where the anchor is one of its times; both may be
+// any time. It returns t for a schedule that is no interval.
+func (s *Schedule) OnGrid(anchor, t time.Time) time.Time {
+	if !s.IsInterval() {
+		return t
+	}
+	// In seconds, since a Duration is no longer than 292 years.
+	elapsed, step := t.Unix()-anchor.Unix(), int64(s.interval/time.Second)
+	if t.Nanosecond() < anchor.Nanosecond() {
+		elapsed--
+	}
+	steps := elapsed / step
+	if elapsed%step < 0 {
+		steps--
+	}
+	return time.Unix(anchor.Unix()+steps*step, int64(anchor.Nanosecond())).In(anchor.Location())
+}
+
 // Between returns the occurrences later than after and not later than until: the first limit of them.
 func (s *Schedule) Between(after, until time.Time, limit int) []time.Time {
 	var times []time.Time

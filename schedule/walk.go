@@ -8,18 +8,18 @@ import (
 // newest returns the latest of from and the occurrences that follow it, up to a time that is not before from.
 func (s *Schedule) newest(from, until time.Time) time.Time {
 	if s.IsInterval() {
-		return from.Add(until.Sub(from) / s.interval * s.interval)
+		return s.OnGrid(from, until)
 	}
 	// Occurrences are whole seconds, and the last one is where Next first leads past the end.
-	start := time.Unix(from.Unix(), 0)
-	seconds := sort.Search(int(until.Unix()-from.Unix()), func(n int) bool {
-		next, ok := s.Next(start.Add(time.Duration(n) * time.Second))
+	start := from.Unix()
+	seconds := sort.Search(int(until.Unix()-start), func(n int) bool {
+		next, ok := s.Next(time.Unix(start+int64(n), 0))
 		return !ok || next.After(until)
 	})
 	if seconds == 0 {
 		return from
 	}
-	return start.Add(time.Duration(seconds) * time.Second).In(s.zone)
+	return time.Unix(start+int64(seconds), 0).In(s.zone)
 }
 
 // count returns how many of from and the occurrences that follow it are before a time: MaxSkipped at most.

@@ -22,7 +22,7 @@ type Delivery struct {
 	Payload     []byte    // never nil
 	Headers     map[string]string
 	Schedule    string // of which it is an occurrence; empty for none
-	Generation  int    // how often the timer had been set when this attempt began
+	Generation  int    // how often the timer had been set when this attempt began; after 2147483647 it is 1 again
 	Attempt     int    // 1 is the first
 	MaxAttempts int
 	CreatedAt   time.Time     // when the timer was first set

@@ -51,8 +51,8 @@
 //
 // No transaction is open while a handler runs, unless it opens one. Handlers run concurrently, by default
 // [workqueue.DefaultConcurrency] of them in one worker, and must be safe for that. Two timers that are due at
-// once fire in no particular order. Run the reaper (package reaper) over both tables, [Timers.Table] and
-// [Schedules.Table], or the timers of a worker that crashed stay claimed.
+// once fire in no particular order. Run the reaper (package reaper) over [Timers.Tables], or the
+// timers and schedules of a worker that crashed stay claimed.
 //
 // # Payloads
 //

@@ -12,11 +12,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/internal/sdktest"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
 
 // patience is how long a test waits for what takes milliseconds.
 const patience = 30 * time.Second
@@ -93,6 +94,7 @@ func (f *fixture) get(key string) (i timers.Info) {
 	f.Helper()
 	f.inTx(func(tx workqueue.Tx) (err error) {
 		i, err = f.timers.Get(f.Context(), tx, key)
+		i.Headers = sdktest.Untraced(i.Headers)
 		return err
 	})
 	return i

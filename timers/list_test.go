@@ -2,6 +2,7 @@ package timers_test
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 
@@ -49,5 +50,16 @@ func TestListPagesThroughAPrefix(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Headers that somebody wrote by hand are read as far as they can be, as a handler's are.
+func TestHeadersByHandAreRead(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	f.set(timers.Timer{Key: "k", Topic: "t", FireAt: tomorrow})
+	f.exec("UPDATE " + f.table + ` SET headers = '{"tenant": 7, "s": "x"}'`)
+	if got, want := f.get("k").Headers, (map[string]string{"tenant": "7", "s": "x"}); !maps.Equal(got, want) {
+		t.Errorf("read %v, want %v", got, want)
 	}
 }

@@ -28,11 +28,11 @@ type Options struct {
 	// Retry is the backoff after a failed attempt. Default: [workqueue.DefaultRetry].
 	Retry workqueue.Retry
 
-	// Retention is how long timers are kept that have fired. Default: [workqueue.DefaultRetention]. There is
+	// Retention is how long timers are kept that have fired or were cancelled. Default: [workqueue.DefaultRetention]. There is
 	// no deleting at once: a timer that is set again while it fires goes on in the same row.
 	Retention time.Duration
 
-	// FailedRetention is how long timers are kept that failed or were cancelled. Default 0: for ever.
+	// FailedRetention is how long timers are kept that failed for good. Default 0: for ever.
 	FailedRetention time.Duration
 
 	// Lead is how long before their nominal time the occurrences of schedules become timers, see

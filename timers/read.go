@@ -1,8 +1,8 @@
 package timers
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -22,7 +22,7 @@ func (f Filter) check() error {
 	if f.Limit < 0 || f.Limit > MaxPage {
 		return workqueue.Invalid("limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
 	}
-	return workqueue.FirstError(
+	return cmp.Or(
 		workqueue.CheckSize("prefix", len(f.Prefix), MaxKey), workqueue.CheckText("prefix", f.Prefix),
 		workqueue.CheckSize("after", len(f.After), MaxKey), workqueue.CheckText("after", f.After),
 	)
@@ -78,26 +78,11 @@ func (t *Timers) read(ctx context.Context, tx workqueue.Tx, statement string, ar
 		if err != nil {
 			return err
 		}
-		i.Schedule, i.Headers = value(schedule), decodeHeaders(headers)
+		i.Schedule, i.Headers = value(schedule), workqueue.ReadHeaders(headers)
 		list = append(list, i)
 		return nil
 	}, statement, args...)
 	return list, err
-}
-
-// decodeHeaders leaves out what somebody wrote by hand that is no text.
-func decodeHeaders(encoded *string) map[string]string {
-	var all map[string]any
-	if encoded == nil || json.Unmarshal([]byte(*encoded), &all) != nil {
-		return nil
-	}
-	headers := make(map[string]string, len(all))
-	for name, v := range all {
-		if s, ok := v.(string); ok {
-			headers[name] = s
-		}
-	}
-	return headers
 }
 
 func value(s *string) string {

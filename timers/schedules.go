@@ -1,6 +1,7 @@
 package timers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -59,7 +60,7 @@ func openSchedules(t *Timers, o Options) (*Schedules, error) {
 	return s, err
 }
 
-// Table is the schedules' table, for the low-level operations, the reaper and statistics.
+// Table is the schedules' table, for the low-level operations and statistics.
 func (s *Schedules) Table() *workqueue.Table { return s.plan.Table() }
 
 // Put creates schedules and changes those that exist, by name, see [periodic.Plan.Put].
@@ -147,7 +148,7 @@ func decodeTemplate(encoded []byte) (c content, err error) {
 func (s *Schedules) planned(ctx context.Context, in Schedule) (periodic.Schedule, error) {
 	data, err := payload.Of(ctx, s.timers.codec, s.timers.envelope("", in.Name, in.Headers), in.Value, in.Payload)
 	t := content{in.Topic, data, in.Headers, in.MaxAttempts}
-	err = workqueue.FirstError(err, checkTopic(in.Topic), s.timers.checkContent(t.timer("occurrence")))
+	err = cmp.Or(err, checkTopic(in.Topic), s.timers.checkContent(t.timer("occurrence")))
 	if err != nil {
 		return periodic.Schedule{}, err
 	}
@@ -169,12 +170,12 @@ func scheduleInfo(i periodic.Info) (ScheduleInfo, error) {
 
 // insert makes timers of occurrences. One whose key is there, because it was backfilled, is left alone.
 func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) (int, error) {
+	t, err := decodeTemplate(occurrences[0].Template)
+	if err != nil {
+		return 0, err
+	}
 	rows := make([]workqueue.NewRow, len(occurrences))
 	for i, o := range occurrences {
-		t, err := decodeTemplate(o.Template)
-		if err != nil {
-			return 0, err
-		}
 		rows[i] = newRow(t.timer(o.Key), o.Nominal, o.DueAt, o.Schedule)
 	}
 	written := 0

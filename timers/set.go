@@ -27,7 +27,10 @@ import (
 // locked until the transaction ends: a firing that ends meanwhile waits for it.
 func (t *Timers) Set(ctx context.Context, tx workqueue.Tx, timers ...Timer) ([]uuid.UUID, error) {
 	timers, err := t.encoded(ctx, timers)
-	if err := workqueue.FirstError(err, t.check(timers)); err != nil {
+	if err == nil {
+		err = t.check(timers)
+	}
+	if err != nil {
 		return nil, err
 	}
 	ids := make(map[string]uuid.UUID, len(timers))

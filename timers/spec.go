@@ -27,6 +27,7 @@ func Spec(schema string) workqueue.Spec {
 			{Name: "generation", Type: "integer", NotNull: true},
 			{Name: "schedule", Type: "text"},
 		},
+		Labels: []string{"topic"},
 		Unique: []string{"key"},
 	}
 }

@@ -38,13 +38,18 @@ func Open(o Options) (*Timers, error) {
 	if t.codec == nil {
 		t.codec = codec.JSON{}
 	}
-	t.schedules, err = openSchedules(t, o)
-	return t, err
+	if t.schedules, err = openSchedules(t, o); err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
-// Table is the timers' table, for the low-level operations, the reaper and statistics. That of the schedules
+// Table is the timers' table, for the low-level operations and statistics. That of the schedules
 // is [Schedules.Table].
 func (t *Timers) Table() *workqueue.Table { return t.table }
+
+// Tables are all tables of the timers, that of the schedules among them, for the reaper.
+func (t *Timers) Tables() []*workqueue.Table { return []*workqueue.Table{t.table, t.schedules.Table()} }
 
 // Schedules are the schedules whose occurrences are these timers.
 func (t *Timers) Schedules() *Schedules { return t.schedules }

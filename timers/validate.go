@@ -1,6 +1,7 @@
 package timers
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ func (t *Timers) check(timers []Timer) error {
 }
 
 func (t *Timers) checkTimer(timer Timer) error {
-	return workqueue.FirstError(
+	return cmp.Or(
 		checkKey(timer.Key),
 		checkReserved(timer.Key),
 		checkTopic(timer.Topic),
@@ -41,7 +42,7 @@ func (t *Timers) checkTimer(timer Timer) error {
 
 // checkContent is for what timers and the occurrences of schedules share.
 func (t *Timers) checkContent(timer Timer) error {
-	return workqueue.FirstError(
+	return cmp.Or(
 		workqueue.CheckSize("payload", len(timer.Payload), t.maxPayload),
 		workqueue.CheckSize("headers", input.HeaderSize(timer.Headers), MaxHeaders),
 		t.table.Check(newRow(timer, timer.FireAt, timer.FireAt, nil)),

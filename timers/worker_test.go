@@ -180,7 +180,7 @@ func TestRunEndsWhenOneOfTheTablesIsMissing(t *testing.T) {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
 			f := newTimers(t)
-			f.exec("DROP TABLE " + f.Schema + "." + table)
+			f.exec("DROP TABLE " + f.Schema + "." + table + " CASCADE") // functions return its rows
 			w := timers.NewWorker(f.Pool, f.timers, timers.WorkerOptions{})
 			w.HandleAll(func(context.Context, *timers.Delivery) error { return nil })
 			if err := w.Run(t.Context()); !errors.Is(err, workqueue.ErrSchemaVersion) {

@@ -91,7 +91,7 @@ var (
 )
 
 // belongings are the tables that a domain has beside the core's, by what is appended to the name. All their times move.
-var belongings = []string{"_join", "_gate_rate", "_queue", "_bucket", "_slot", "_attempt", "_step"}
+var belongings = []string{"_join", "_join_note", "_gate_note", "_gate_rate", "_queue", "_bucket", "_slot", "_attempt", "_step"}
 
 func clocksOf(lines []string) []clock {
 	columns := map[string][]string{}
@@ -145,7 +145,8 @@ func (c clock) move(ctx context.Context, q Querier, schema string, d time.Durati
 	if c.owner != "" {
 		return nil
 	}
-	_, err := tryQuery(ctx, q, `SELECT pg_notify($1::text, (extract(epoch FROM now()) * 1000000)::bigint::text)::text`, schema+"."+c.table)
+	_, err := tryQuery(ctx, q, `SELECT concat(pg_notify($1::text, (extract(epoch FROM now()) * 1000000)::bigint::text), pg_notify($1::text, 'note:0'))`,
+		schema+"."+c.table)
 	return err
 }
 

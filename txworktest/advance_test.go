@@ -144,9 +144,14 @@ func TestAdvanceWakesWorkers(t *testing.T) {
 func TestEveryTimeIsAccountedFor(t *testing.T) {
 	t.Parallel()
 	stays := map[string]string{
-		"timers.fire_at":        "nominal: the application's",
-		"schema_version.tstamp": "of the migrations",
-		"leader.expires_at":     "the reapers' own",
+		"timers.fire_at":              "nominal: the application's",
+		"schema_version.tstamp":       "of the migrations",
+		"leader.expires_at":           "the reapers' own",
+		"leader.granted_at":           "the reapers' own",
+		"outbox_gate_cursor.swept_at": "the sweeps' own",
+		"jobs_gate_cursor.swept_at":   "the sweeps' own",
+		"outbox_join_cursor.swept_at": "the sweeps' own",
+		"jobs_join_cursor.swept_at":   "the sweeps' own",
 	}
 	for _, name := range []string{"fire_at", "next_fire_at", "claimed_at", "created_at", "updated_at", "last_fired_at"} {
 		stays["alarms."+name] = "what an alarm's owner sees; the alarm's timer decides"

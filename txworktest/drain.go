@@ -38,8 +38,8 @@ func RunOne[P workqueue.Processor](t testing.TB, q Querier, w Worker[P]) Handled
 // puts back in a transaction: time stands still in it.
 //
 // It works where it looks, as [RunOne] does. It ends the test if one row is handled more than [MaxRunsOfRow] times,
-// as when its handler snoozes without a delay for ever, or if there are more than [MaxRuns] runs, as when each handler
-// enqueues the next row; and on errors of the database, other than a lost connection or lease, which are outcomes.
+// as when its handler asks for another attempt at once for ever, or if there are more than [MaxRuns] runs, as when
+// each handler enqueues the next row; and on errors of the database, other than a lost connection or lease, which are outcomes.
 //
 // What a worker does beside, such as the schedules of timers, is done, too, and is in the result with its own table.
 func Drain[P workqueue.Processor](t testing.TB, q Querier, w Worker[P]) []Handled {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/txworktest"
 	"github.com/txwork/txwork/workqueue"
@@ -150,10 +151,10 @@ func TestDrainOfATableThatDeletesWhatIsDone(t *testing.T) {
 func TestAnEndlessLoopFailsTheTest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.enqueue(outbox.Message{Topic: "a"})
+	f.enqueue(outbox.Message{Topic: "a", MaxAttempts: 1000})
 	fails(t, func(t testing.TB) {
-		txworktest.Drain(t, f.Pool, f.relay(func(context.Context, *outbox.Delivery) error { return workqueue.Snooze(0) }))
-	}, "was handled 100 times", "does its handler put it back for ever?", "snoozed")
+		txworktest.Drain(t, f.Pool, f.relay(func(context.Context, *outbox.Delivery) error { return workqueue.RetryNow(errors.New("boom")) }))
+	}, "was handled 100 times", "does its handler put it back for ever?", "boom")
 	fails(t, func(t testing.TB) {
 		txworktest.DrainAll(t, f.Begin(t), f.relay(func(context.Context, *outbox.Delivery) error { return workqueue.Snooze(time.Hour) }))
 	}, "was handled 100 times")
@@ -171,23 +172,34 @@ func TestAnEndlessChainFailsTheTest(t *testing.T) {
 	}, "ran 20 times and there is more", "does each enqueue the next?", "has 22 rows")
 }
 
-// nobody's claims are never admitted.
-type nobody struct{ workqueue.Admission }
-
-func (nobody) Bounded() bool { return true }
-func (nobody) Admit(context.Context, pgx.Tx, int) (int, time.Duration, error) {
-	return 0, time.Minute, nil
-}
-
 func TestDrainAllEndsWhereTheWorkerMayNot(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.enqueue(outbox.Message{Topic: "a"})
-	w := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{WorkerOptions: workqueue.WorkerOptions{Admission: nobody{}}})
-	w.HandleAll(deliver)
+	kinds := jobs.NewRegistry()
+	jobs.Register(kinds, func(context.Context, *jobs.Job[paused]) error { return nil })
+	client, err := jobs.Open(jobs.Options{Schema: f.Schema, Registry: kinds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = workqueue.InTx(t.Context(), f.Pool, func(tx workqueue.Tx) error {
+		_, err := client.Enqueue(t.Context(), tx, paused{})
+		return errors.Join(err, client.Pause(t.Context(), tx, jobs.DefaultQueue))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := jobs.NewWorker(f.Pool, client, nil, jobs.WorkerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	wantOutcomes(t, txworktest.Drain(t, f.Pool, w), "")
 	fails(t, func(t testing.TB) { txworktest.DrainAll(t, f.Pool, w) }, "are due and the worker does not claim them")
 }
+
+// paused is a job of a queue that is paused.
+type paused struct{}
+
+func (paused) Kind() string { return "paused" }
 
 func TestAnExpiredLeaseIsTakenBack(t *testing.T) {
 	t.Parallel()

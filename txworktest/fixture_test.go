@@ -15,12 +15,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
+	"github.com/txwork/txwork/internal/sdktest"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/txworktest"
 	"github.com/txwork/txwork/workqueue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
 
 // recorder is a test that is expected to fail.
 type recorder struct {

@@ -79,7 +79,7 @@ func TestAssertionsFailAndShowWhatIsThere(t *testing.T) {
 	ids := f.enqueue(outbox.Message{Topic: "order.placed", Key: "7", Payload: []byte(placed), Headers: map[string]string{"to": "ship"}}, outbox.Message{Topic: "order.paid"})
 	want := []string{
 		"0 rows of " + table + `, want 1: topic is "order.shipped", payload has {"order":7}`, table + " has 2 rows:",
-		ids[0].String() + ` topic="order.placed" key="7"`, "attempt 0 of 3", "payload " + placed, "headers map[to:ship]", ids[1].String(),
+		ids[0].String() + ` topic="order.placed" key="7"`, "attempt 0 of 3", "payload " + placed, "headers map[to:ship", ids[1].String(),
 	}
 	fails(t, func(t testing.TB) {
 		txworktest.RequireEnqueued(t, f.Pool, f.box, txworktest.Topic("order.shipped"), txworktest.JSON(map[string]any{"order": 7}))

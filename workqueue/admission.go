@@ -2,75 +2,61 @@ package workqueue
 
 import (
 	"context"
+	"sync"
 	"time"
-
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 )
 
-// An Admission bounds a worker's claims by rules that the rows do not know of: pauses, limits, rates.
-// Claims through [Queue] and the SQL functions do not ask it.
-type Admission interface {
-	// Bounded tells, without asking the database, whether claims need Admit. It may lag behind
-	// the rules by as long as those may take to come into force.
-	Bounded() bool
+// askEvery is how often a worker asks for a rule where there was none. One that is there is asked at every claim, so
+// only the first pause or limit comes into force that late; an end is seen at once.
+const askEvery = 500 * time.Millisecond
 
-	// Admit is called in the claim's transaction, before it. It returns how many of want rows may be
-	// claimed and, if that is less, after how long to ask again; 0 leaves that to the poll interval.
-	Admit(ctx context.Context, tx pgx.Tx, want int) (n int, again time.Duration, err error)
-
-	// Claimed is called in the same transaction with the ids of the rows that were claimed.
-	Claimed(ctx context.Context, tx pgx.Tx, ids []uuid.UUID) error
+// A rule is what a worker knows of the rule of its lanes, see [Spec].Admission.
+type rule struct {
+	mu      sync.Mutex
+	bounded bool
+	asked   time.Time
+	again   time.Time // when to ask once more; zero: it did not say
 }
 
-// A beginner opens transactions: a pool, or a transaction of the application, whose are savepoints.
-type beginner interface {
-	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
+// asks tells whether the next claim has to ask. As long as nobody knows, it has to.
+func (r *rule) asks() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bounded || time.Since(r.asked) >= askEvery
 }
 
-// savepoints begins transactions inside one of the application.
-type savepoints struct{ tx pgx.Tx }
-
-func (s savepoints) BeginTx(ctx context.Context, _ pgx.TxOptions) (pgx.Tx, error) {
-	return s.tx.Begin(ctx)
+func (r *rule) learn(v *verdict, want int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bounded, r.asked, r.again = v.bounded, time.Now(), time.Time{}
+	if v.again > 0 && v.admitted < want {
+		r.again = r.asked.Add(durationOf(v.again))
+	}
 }
 
-// admitted claims what the admission lets pass, in one transaction with its bookkeeping. A panic of the
-// admission is an error.
-func (c *claimer) admitted(ctx context.Context, req *claimRequest) (rows []claimedRow, err error) {
-	defer recoverTo(&err)
-	c.askAgain = time.Time{}
-	if c.admission == nil || !c.admission.Bounded() {
+// due tells how long until the rule is to be asked again; negative: it did not say.
+func (r *rule) due() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.again.IsZero() {
+		return -1
+	}
+	return max(time.Until(r.again), 0)
+}
+
+// admitted claims what the rule of the lanes lets pass, in one statement with asking it.
+func (c *claimer) admitted(ctx context.Context, req *claimRequest) ([]claimedRow, error) {
+	if c.queue.table.spec.Admission == "" || !c.rule.asks() {
 		return c.queue.claim(ctx, *req)
 	}
-	err = pgx.BeginTxFunc(ctx, c.begins, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		n, again, err := c.admission.Admit(ctx, tx, req.limit)
-		if err != nil {
-			return err
-		}
-		if again > 0 && n < req.limit {
-			c.askAgain = time.Now().Add(again)
-		}
-		if n <= 0 {
-			return nil
-		}
-		req.limit = min(n, req.limit)
-		rows, err = (&Queue{table: c.queue.table, exec: executorOf(tx, c.begins)}).claim(ctx, *req)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		return c.admission.Claimed(ctx, tx, rowIDs(rows))
-	})
+	req.rule = new(verdict)
+	rows, err := c.queue.claim(ctx, *req)
 	if err != nil {
 		return nil, err
 	}
-	return rows, nil
-}
-
-// admissionDue tells how long until the admission is to be asked again; negative: it did not say.
-func (c *claimer) admissionDue() time.Duration {
-	if c.askAgain.IsZero() {
-		return -1
+	c.rule.learn(req.rule, req.limit)
+	if n := req.rule.admitted; n > 0 {
+		req.limit = min(n, req.limit)
 	}
-	return max(time.Until(c.askAgain), 0)
+	return rows, nil
 }

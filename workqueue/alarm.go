@@ -15,36 +15,57 @@ type AlarmClock interface {
 }
 
 // An Alarm drives a [Processor] on a platform that calls it back when an alarm goes off and otherwise
-// lets it sleep: call Fire from the platform's alarm handler and Schedule after work was enqueued.
+// lets it sleep: call Fire from the platform's alarm handler and Schedule after work was enqueued. Both may be called
+// at any time and from anywhere, also by the platform from within SetAlarm and ClearAlarm, which are never called
+// two at a time.
 type Alarm struct {
 	processor Processor
+	name      string
 	clock     AlarmClock
 	onError   func(error)
 
-	mu      sync.Mutex
+	mu      sync.Mutex // not held while anything runs that is not ours
 	running bool
 	again   bool      // Fire was called during a run
 	armed   time.Time // when the set alarm goes off by this process's clock; zero: none is set
+
+	telling bool            // somebody is at it to bring the platform's alarm in line with armed
+	untold  context.Context // of the last call that changed what the platform is to be told; nil: it has been told
 }
 
 // NewAlarm makes an Alarm. onError, if set, is told of every failed run; a panic in it is contained.
 func NewAlarm(p Processor, clock AlarmClock, onError func(error)) *Alarm {
-	return &Alarm{processor: p, clock: clock, onError: onError}
+	return &Alarm{processor: p, name: p.Namespace(), clock: clock, onError: onError}
 }
 
 // Fire processes what is due and sets the next alarm. Calls during a run return at once and make
-// exactly one more run. After a failed run the alarm is set all the same, after a pause.
+// exactly one more run. After a failed run the alarm is set all the same, after a pause; a run that panics or ends its
+// goroutine (runtime.Goexit) has failed.
 func (a *Alarm) Fire(ctx context.Context) error {
 	if !a.begin() {
 		return nil
 	}
+	returned := false
+	defer func() {
+		if !returned { // runtime.Goexit
+			a.stop()
+			_ = a.failed(ctx, errors.New("the processor ended its goroutine (runtime.Goexit)"))
+		}
+	}()
+	err := a.run(ctx)
+	returned = true
+	return err
+}
+
+func (a *Alarm) run(ctx context.Context) error {
 	for {
 		err := a.runOnce(ctx)
 		if !a.repeat() {
 			return err
 		}
-		if ctx.Err() != nil {
-			return errors.Join(err, a.handBack(ctx))
+		if ctx.Err() != nil { // no time for another run: the platform calls again
+			a.stop()
+			return errors.Join(err, a.arm(context.WithoutCancel(ctx), 0))
 		}
 	}
 }
@@ -68,12 +89,10 @@ func (a *Alarm) repeat() bool {
 	return again
 }
 
-// handBack ends a Fire that was asked for another run and has no time for it: the platform calls again.
-func (a *Alarm) handBack(ctx context.Context) error {
+func (a *Alarm) stop() {
 	a.mu.Lock()
-	a.running = false
-	a.mu.Unlock()
-	return a.arm(context.WithoutCancel(ctx), 0)
+	defer a.mu.Unlock()
+	a.again, a.running = false, false
 }
 
 func (a *Alarm) runOnce(ctx context.Context) error {
@@ -90,7 +109,7 @@ func (a *Alarm) runOnce(ctx context.Context) error {
 // failed reports an error and has the platform call again after a pause, also where it was the end of
 // ctx that made the run fail.
 func (a *Alarm) failed(ctx context.Context, err error) error {
-	err = fmt.Errorf("%s: %w", a.processor.Namespace(), err)
+	err = fmt.Errorf("%s: %w", a.name, err)
 	reportError(a.onError, err)
 	if armErr := a.arm(context.WithoutCancel(ctx), maxErrorPause); armErr != nil {
 		reportError(a.onError, armErr)
@@ -101,7 +120,8 @@ func (a *Alarm) failed(ctx context.Context, err error) error {
 // lostAlarm is how long an alarm that has gone off may take to call Fire. After that it counts as lost.
 const lostAlarm = 10 * time.Second
 
-// Schedule sets the alarm to the processor's next wake. An alarm that is set already is never put off.
+// Schedule sets the alarm to the processor's next wake. An alarm that is set already is never put off. When
+// somebody else is calling the platform this moment, he sets it, and the error of that call is his.
 func (a *Alarm) Schedule(ctx context.Context) error {
 	next, err := nextWakeSafely(ctx, a.processor)
 	if err != nil {
@@ -115,28 +135,70 @@ func (a *Alarm) Schedule(ctx context.Context) error {
 
 func (a *Alarm) arm(ctx context.Context, in time.Duration) error {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	at := time.Now().Add(in)
 	if !a.armed.IsZero() && !at.Before(a.armed) && time.Since(a.armed) < lostAlarm {
+		a.mu.Unlock()
 		return nil
 	}
-	if err := a.clock.SetAlarm(ctx, in); err != nil {
-		return fmt.Errorf("%s: setting the alarm: %w", a.processor.Namespace(), err)
-	}
-	a.armed = at
-	return nil
+	a.armed, a.untold = at, ctx
+	a.mu.Unlock()
+	return a.tell()
 }
 
 // clear removes the alarm when nothing is left to do; an alarm that is still set stays: it costs one
 // empty run, and removing it could lose work that was enqueued in between.
 func (a *Alarm) clear(ctx context.Context) error {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	if !a.armed.IsZero() {
+		a.mu.Unlock()
 		return nil
 	}
-	if err := a.clock.ClearAlarm(ctx); err != nil {
-		return fmt.Errorf("%s: clearing the alarm: %w", a.processor.Namespace(), err)
+	a.untold = ctx
+	a.mu.Unlock()
+	return a.tell()
+}
+
+// tell tells the platform what is wanted of it, until that has not changed meanwhile. Whoever comes while somebody is
+// at it leaves it to him: two calls could reach the platform in the wrong order, and to wait would be for ever where
+// it is the platform that comes, from within its own call.
+func (a *Alarm) tell() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.telling {
+		return nil
 	}
+	a.telling = true
+	defer func() { a.telling = false }()
+	var err error
+	for a.untold != nil {
+		ctx, at := a.untold, a.armed
+		a.untold = nil
+		err = a.callPlatform(ctx, at)
+	}
+	return err
+}
+
+// callPlatform is called with the mutex held, and gives it up for the call. An alarm that could not be set is none.
+func (a *Alarm) callPlatform(ctx context.Context, at time.Time) (err error) {
+	set := false
+	a.mu.Unlock()
+	defer func() {
+		a.mu.Lock()
+		if !set && a.armed.Equal(at) {
+			a.armed = time.Time{}
+		}
+	}()
+	if err = a.setAlarm(ctx, at); err != nil {
+		return fmt.Errorf("%s: setting the alarm: %w", a.name, err)
+	}
+	set = true
 	return nil
+}
+
+func (a *Alarm) setAlarm(ctx context.Context, at time.Time) (err error) {
+	defer recoverTo(&err)
+	if at.IsZero() {
+		return a.clock.ClearAlarm(ctx)
+	}
+	return a.clock.SetAlarm(ctx, max(time.Until(at), 0))
 }

@@ -3,6 +3,7 @@ package workqueue_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -247,5 +248,114 @@ func TestAlarmPlatformFailures(t *testing.T) {
 			t.Errorf("%v, the alarm is set in %v", err, p.in())
 		}
 		p.ClearAlarm(t.Context())
+	})
+}
+
+// A processor that ends its goroutine, as a test helper may, has made a failed run.
+func TestAlarmOutlivesGoexit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &platform{}
+		s := &script{process: func(run int) error {
+			if run == 1 {
+				runtime.Goexit()
+			}
+			return nil
+		}}
+		told := 0
+		a := workqueue.NewAlarm(s, p, func(error) { told++ })
+		exited := make(chan struct{})
+		go func() { defer close(exited); a.Fire(t.Context()) }()
+		<-exited
+		if told != 1 || p.in() <= 0 {
+			t.Errorf("told %d times, the alarm is set in %v", told, p.in())
+		}
+		if err := a.Fire(t.Context()); err != nil || s.count() != 2 {
+			t.Errorf("%v, %d runs after another fire", err, s.count())
+		}
+		p.ClearAlarm(t.Context())
+	})
+}
+
+// A hostile platform does what it likes in its calls.
+type hostile struct {
+	platform
+	during func(a *workqueue.Alarm)
+	a      *workqueue.Alarm
+}
+
+func (h *hostile) SetAlarm(ctx context.Context, in time.Duration) error {
+	h.during(h.a)
+	return h.platform.SetAlarm(ctx, in)
+}
+
+func (h *hostile) ClearAlarm(ctx context.Context) error {
+	h.during(h.a)
+	return h.platform.ClearAlarm(ctx)
+}
+
+func TestAlarmOutlivesItsPlatform(t *testing.T) {
+	t.Parallel()
+	for name, misbehave := range map[string]func(a *workqueue.Alarm){
+		"fires":     func(a *workqueue.Alarm) { a.Fire(context.Background()) },
+		"schedules": func(a *workqueue.Alarm) { a.Schedule(context.Background()) },
+		"panics":    func(*workqueue.Alarm) { panic("no alarms today") },
+		"exits":     func(*workqueue.Alarm) { runtime.Goexit() },
+	} {
+		for from, call := range map[string]func(*workqueue.Alarm, context.Context) error{"fire": (*workqueue.Alarm).Fire, "schedule": (*workqueue.Alarm).Schedule} {
+			for what, next := range map[string]time.Duration{"set": time.Minute, "clear": -1} {
+				t.Run(name+" in "+what+" by "+from, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						h := &hostile{}
+						once := true
+						h.during = func(a *workqueue.Alarm) {
+							if once {
+								once = false
+								misbehave(a)
+							}
+						}
+						s := &script{name: "orders", next: wakeIn(next)}
+						h.a = workqueue.NewAlarm(s, h, nil)
+						called := make(chan struct{})
+						go func() { defer close(called); call(h.a, t.Context()) }()
+						<-called
+						runs := s.count()
+						if err := h.a.Fire(t.Context()); err != nil || s.count() != runs+1 || h.platform.in() != next {
+							t.Errorf("fired again: %v, %d runs after %d, the alarm is set in %v", err, s.count(), runs, h.platform.in())
+						}
+						h.platform.ClearAlarm(t.Context())
+					})
+				})
+			}
+		}
+	}
+}
+
+// Whatever order calls come in, the platform ends with the earliest alarm.
+func TestAlarmsThatAreSetAtOnceReachThePlatformInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &hostile{}
+		entered, release := make(chan struct{}), make(chan struct{})
+		once := true
+		h.during = func(*workqueue.Alarm) {
+			if once {
+				once = false
+				close(entered)
+				<-release
+			}
+		}
+		a := workqueue.NewAlarm(&script{next: wakeIn(time.Hour, time.Second)}, h, nil)
+		first := make(chan error)
+		go func() { first <- a.Schedule(t.Context()) }()
+		<-entered
+		if err := a.Schedule(t.Context()); err != nil {
+			t.Error(err)
+		}
+		close(release)
+		if err := <-first; err != nil || h.platform.in() != time.Second {
+			t.Errorf("%v, the alarm is set in %v", err, h.platform.in())
+		}
+		h.platform.ClearAlarm(t.Context())
 	})
 }

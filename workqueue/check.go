@@ -1,7 +1,10 @@
 package workqueue
 
 import (
+	"cmp"
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -20,7 +23,7 @@ func (t *Table) checkClaim(req claimRequest) error {
 	if req.owner == uuid.Nil {
 		return Invalid("owner token", "is the zero UUID: use NewOwnerToken, once for every claim")
 	}
-	return FirstError(t.checkLane(req.lanes[0].values), checkLease(req.lease), checkLimit(req.limit))
+	return cmp.Or(t.checkLane(req.lanes[0].values), checkLease(req.lease), checkLimit(req.limit))
 }
 
 // checkLanes checks the lanes that a worker is to serve.
@@ -31,6 +34,17 @@ func (t *Table) checkLanes(lanes [][]any) error {
 	for _, lane := range lanes {
 		if err := t.checkLane(lane); err != nil {
 			return err
+		}
+	}
+	return t.checkOneRule(lanes)
+}
+
+// checkOneRule refuses lanes of which each has a rule of its own: one claim is of one.
+func (t *Table) checkOneRule(lanes [][]any) error {
+	i := slices.Index(t.spec.Lanes, t.spec.Admission)
+	for _, lane := range lanes {
+		if i >= 0 && !reflect.DeepEqual(lane[i], lanes[0][i]) {
+			return Invalid("lanes", "name %v and %v for %s, each of which has rules of its own: make a worker for each", lanes[0][i], lane[i], t.spec.Admission)
 		}
 	}
 	return nil
@@ -99,16 +113,6 @@ func CheckText(field, s string) error {
 func CheckSize(field string, size, limit int) error {
 	if size > limit {
 		return Invalid(field, "has %d bytes, the limit is %d", size, limit)
-	}
-	return nil
-}
-
-// FirstError is the first of the errors that is not nil.
-func FirstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
 	}
 	return nil
 }

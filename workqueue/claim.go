@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -20,6 +19,14 @@ type claimRequest struct {
 	limit  int
 	lanes  []claimLane
 	target func() (body any, dest []any)
+	rule   *verdict // where the claim is to ask the rule of its lanes; nil: it need not
+}
+
+// A verdict is what a rule has said to a claim.
+type verdict struct {
+	admitted int
+	again    float64 // seconds, until to ask once more
+	bounded  bool    // there is a rule
 }
 
 // A claimLane is the values of one lane, and where to begin in it.
@@ -53,6 +60,8 @@ func (p position) bound() string {
 type claimedRow struct {
 	Row
 	lane       int // its place in the request's lanes
+	labels     labels
+	noted      bool // its settle writes notes
 	body       any
 	unreadable error // why body could not be filled
 }
@@ -60,8 +69,8 @@ type claimedRow struct {
 // claim returns the rows in claim order. They have committed when it returns.
 func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, error) {
 	var claimed []claimedRow
-	scanner := claimScanner{req: req, lanes: q.table.laneIndex(req.lanes)}
-	err := q.exec.run(ctx, call{
+	scanner := claimScanner{req: req, lanes: q.table.laneIndex(req.lanes), labels: q.table.telemetry.labels.claimed}
+	c := call{
 		statement: q.table.statements.claim,
 		args:      q.table.claimArgs(req),
 		lazy:      true,
@@ -71,7 +80,11 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, erro
 			claimed = append(claimed, row)
 			return err
 		},
-	})
+	}
+	if req.rule != nil {
+		c.statement, c.row = q.table.statements.admitted, req.rule.before(c.row, claimedColumns+len(q.table.claimed))
+	}
+	err := q.exec.run(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +92,19 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, erro
 		return cmp.Or(a.lane-b.lane, a.DueAt.Compare(b.DueAt), bytes.Compare(a.ID[:], b.ID[:]))
 	})
 	return claimed, nil
+}
+
+// before reads the verdict that stands before the columns of a row, and then the row, if there is one.
+func (v *verdict) before(row func(func(...any) error) error, columns int) func(func(...any) error) error {
+	var found bool
+	own := append([]any{&v.admitted, &v.again, &v.bounded, &found}, slices.Repeat([]any{unread{}}, columns)...)
+	rest := slices.Repeat([]any{unread{}}, 4)
+	return func(scan func(...any) error) error {
+		if err := scan(own...); err != nil || !found {
+			return err
+		}
+		return row(func(dest ...any) error { return scan(append(rest[:4:4], dest...)...) })
+	}
 }
 
 func (t *Table) claimArgs(req claimRequest) map[string]any {
@@ -96,63 +122,52 @@ func (t *Table) claimArgs(req claimRequest) map[string]any {
 	}, lanes)
 }
 
+// claimedColumns are how many of the core's own columns a claim returns.
+const claimedColumns = 7
+
 // A claimScanner reads the rows of one claim.
 type claimScanner struct {
 	req     claimRequest
 	lanes   laneIndex
+	labels  []int // where they are among the columns
 	row     claimedRow
 	headers *string
 	dest    []any
 }
 
-// scan reads a row. One whose columns do not fit their Go type is claimed all the same, with its
-// neighbours: it is marked, so that its delivery fails and no other.
+// scan reads a row. One with a column that cannot be read is claimed all the same, with its neighbours: it is
+// marked, so that its delivery fails and no other.
 func (s *claimScanner) scan(scan func(...any) error) (claimedRow, error) {
 	body, domain := s.req.target()
 	s.row = claimedRow{body: body}
 	s.row.Token = s.req.owner
-	s.dest = append(s.dest[:0], &s.row.ID, &s.row.DueAt, &s.row.CreatedAt, &s.row.Attempt, &s.row.MaxAttempts, &s.headers)
-	core := len(s.dest)
+	s.dest = append(s.dest[:0], &s.row.ID, &s.row.DueAt, &s.row.CreatedAt, &s.row.Attempt, &s.row.MaxAttempts, &s.headers,
+		&s.row.noted)
 	s.dest = append(s.dest, domain...)
 	err := scan(s.dest...)
 	if err != nil {
-		s.row.unreadable = fmt.Errorf("txwork: the row does not fit its Go type: %w", err)
-		s.dest = append(s.dest[:core], untyped(len(domain))...)
-		err = scan(s.dest...)
+		s.row.unreadable = fmt.Errorf("txwork: the row cannot be read: %w", err)
+		err = s.scanEach(scan)
 	}
-	s.row.lane = s.lanes.of(s.dest[core:])
-	s.row.Headers = decodeHeaders(s.headers)
+	s.row.lane = s.lanes.of(s.dest[claimedColumns:])
+	s.row.labels = pickLabels(s.labels, s.dest[claimedColumns:])
+	s.row.Headers = ReadHeaders(s.headers)
 	return s.row, err
 }
 
-// untyped are destinations that take any value.
-func untyped(n int) []any {
-	dest := make([]any, n)
-	for i := range dest {
-		dest[i] = new(any)
-	}
-	return dest
-}
-
-// decodeHeaders never fails: a row with headers that somebody wrote by hand still has to be delivered.
-// A value that is no string is given as its JSON text.
-func decodeHeaders(encoded *string) map[string]string {
-	if encoded == nil {
-		return nil
-	}
-	var raw map[string]json.RawMessage
-	if json.Unmarshal([]byte(*encoded), &raw) != nil {
-		return nil
-	}
-	headers := make(map[string]string, len(raw))
-	for k, v := range raw {
-		var s string
-		if json.Unmarshal(v, &s) != nil {
-			s = string(v)
+// scanEach reads what can be read of a row, each column by itself. Without its id it is nobody's.
+func (s *claimScanner) scanEach(scan func(...any) error) error {
+	one := make([]any, len(s.dest))
+	for i := range s.dest {
+		for j := range one {
+			one[j] = unread{}
 		}
-		headers[k] = s
+		one[i] = s.dest[i]
+		if err := scan(one...); err != nil && i == 0 {
+			return err
+		}
 	}
-	return headers
+	return nil
 }
 
 // anyTarget scans domain columns into values of whatever type the driver gives.

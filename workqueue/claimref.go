@@ -60,13 +60,13 @@ func (q *Queue) extend(ctx context.Context, refs []claimRef, lease time.Duration
 	if err != nil {
 		return extension{}, err
 	}
-	return x, q.explainMissing(ctx, refs, x.ids, func(_ uuid.UUID, s Status) bool { return s == InProgress })
+	return x, q.explainMissing(ctx, refs, x.ids, func(_ uuid.UUID, at standing) bool { return at.status == InProgress })
 }
 
 // explainMissing looks once more at the rows that a guarded statement did not change. Where the row
 // still carries the claim's token and is in a state that fine accepts, nothing is wrong: the statement
 // was applied before, or skipped a locked row. The others are a SettleError.
-func (q *Queue) explainMissing(ctx context.Context, refs []claimRef, changed []uuid.UUID, fine func(uuid.UUID, Status) bool) error {
+func (q *Queue) explainMissing(ctx context.Context, refs []claimRef, changed []uuid.UUID, fine func(uuid.UUID, standing) bool) error {
 	rest := missing(refs, changed)
 	if len(rest) == 0 {
 		return nil
@@ -74,19 +74,20 @@ func (q *Queue) explainMissing(ctx context.Context, refs []claimRef, changed []u
 	e := &SettleError{Table: q.table.Name()}
 	err := q.exec.run(ctx, call{
 		statement: q.table.statements.classify,
+		reads:     true,
 		args:      refArgs(rest),
 		reset:     func() { e.Gone, e.Lost = nil, nil },
 		row: func(scan func(...any) error) error {
 			var id uuid.UUID
 			var found, ours bool
-			var status Status
-			if err := scan(&id, &found, &ours, &status); err != nil {
+			var at standing
+			if err := scan(&id, &found, &ours, &at.status, &at.cancelled); err != nil {
 				return err
 			}
 			switch {
 			case !found:
 				e.Gone = append(e.Gone, id)
-			case !ours || !fine(id, status):
+			case !ours || !fine(id, at):
 				e.Lost = append(e.Lost, id)
 			}
 			return nil

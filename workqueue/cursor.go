@@ -24,13 +24,11 @@ const (
 //
 // claim and nextWake are called by one goroutine only.
 type claimer struct {
-	queue     *Queue
-	lease     time.Duration
-	target    func() (any, []any)
-	admission Admission // nil: every row may be claimed
-	begins    beginner  // of the transactions of the admission
+	queue  *Queue
+	lease  time.Duration
+	target func() (any, []any)
+	rule   *rule // of its lanes
 
-	askAgain time.Time  // when to ask the admission again; zero: it did not say
 	askedDue *time.Time // when nextDue was last asked, by the database's clock
 	turn     int        // claims so far
 
@@ -50,8 +48,8 @@ type lane struct {
 }
 
 // newClaimer is of a worker's lanes, the most urgent first.
-func newClaimer(w *Worker, begins beginner) *claimer {
-	c := &claimer{queue: w.queue, lease: w.options.Lease, target: w.target, admission: w.options.Admission, begins: begins}
+func newClaimer(w *Worker) *claimer {
+	c := &claimer{queue: w.queue, lease: w.options.Lease, target: w.target, rule: &w.rule}
 	for _, values := range w.options.Lanes {
 		c.lanes = append(c.lanes, &lane{values: values})
 	}
@@ -138,13 +136,13 @@ func (c *claimer) sweepNow() {
 }
 
 // nextWake tells when the next row of any lane is due, when a sweep may find what a cursor has passed
-// over, or when the admission is to be asked again, whichever is first.
+// over, or when the rule of its lanes is to be asked again, whichever is first.
 func (c *claimer) nextWake(ctx context.Context) (*Wake, error) {
 	next, err := c.nextDue(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, in := range []time.Duration{c.sweepDue(), c.admissionDue()} {
+	for _, in := range []time.Duration{c.sweepDue(), c.rule.due()} {
 		if in >= 0 {
 			next = earlier(next, &Wake{In: in})
 		}

@@ -2,6 +2,7 @@ package workqueue
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -14,7 +15,7 @@ func versionComment(version int) string { return fmt.Sprintf("txwork core %d", v
 
 // planSettings pin the plans of the core's statements: each has exactly one good plan, an index or TID
 // scan with a nested loop or a hash, and a plan made while the table was empty would otherwise be kept.
-var planSettings = []struct{ name, value string }{
+var planSettings = []setting{
 	{"enable_seqscan", "off"},
 	{"enable_bitmapscan", "off"},
 	{"enable_sort", "off"},
@@ -35,9 +36,13 @@ func DDL(spec Spec) (up, down string, err error) {
 	}
 	v := newView(spec)
 	parts := []string{v.execute("table", v)}
+	if v.Admission != "" {
+		parts = append(parts, v.execute("claim_admitted", v))
+	}
 	for _, f := range v.Functions() {
 		parts = append(parts, v.renderFunction(f))
 	}
+	parts = append(parts, v.execute("maintain", v))
 	return strings.Join(parts, "\n\n") + "\n", v.execute("table_down", v) + "\n", nil
 }
 
@@ -97,6 +102,10 @@ var (
 	leaseParam = sqlParam{name: "lease_seconds", typ: "integer"}
 	errorParam = sqlParam{name: "error", typ: "text"}
 
+	// shortened cuts an error to what is kept of one, which Go's way in does itself. A character has up to four bytes.
+	shortened = fmt.Sprintf("error := left(error, %[1]d); WHILE octet_length(error) > %[1]d LOOP"+
+		" error := left(error, -greatest((octet_length(error) - %[1]d) / 4, 1)); END LOOP;", maxErrorBytes)
+
 	leaseTooShort = "lease_seconds must be at least 1"
 	selectIDs     = "WITH changed AS (\n%s\n)\nSELECT changed.id FROM changed"
 )
@@ -111,7 +120,8 @@ func (v view) Functions() []sqlFunction {
 		return m
 	}
 	return []sqlFunction{
-		v.claimFunction(),
+		v.claimFunction("claim", "SETOF uuid", "(c.claimed).id"),
+		v.claimFunction("claim_rows", "SETOF "+v.Table, "(c.claimed).*"),
 		{
 			Name: "ack", file: v.ackFile(), returns: "SETOF uuid", wrap: selectIDs,
 			params:     []sqlParam{ownerParam, idsParam},
@@ -119,8 +129,8 @@ func (v view) Functions() []sqlFunction {
 		},
 		{
 			Name: "abandon", file: "abandon", returns: "SETOF uuid", wrap: selectIDs,
-			params: []sqlParam{ownerParam, idsParam, {"delay_seconds", "integer", "0"}, {"error", "text", "NULL"}},
-			checks: []string{refuseUnless("$3 IS NULL OR $3 >= 0", "delay_seconds must not be negative; NULL is the table''s own backoff")},
+			params: []sqlParam{ownerParam, idsParam, {"delay_seconds", "integer", "NULL"}, {"error", "text", "NULL"}},
+			checks: []string{refuseUnless("$3 IS NULL OR $3 >= 0", "delay_seconds must not be negative; NULL is the table''s own backoff"), shortened},
 			expression: settled("abandon", map[string]string{
 				"delays": repeated("$3::bigint * 1000000"),
 				"errors": repeated("$4"),
@@ -129,6 +139,7 @@ func (v view) Functions() []sqlFunction {
 		{
 			Name: "fail", file: "fail", returns: "SETOF uuid", wrap: selectIDs,
 			params: []sqlParam{ownerParam, idsParam, errorParam},
+			checks: []string{shortened},
 			expression: settled("fail", map[string]string{
 				"errors":    repeated("$3"),
 				"cancelled": repeated("false"),
@@ -141,7 +152,7 @@ func (v view) Functions() []sqlFunction {
 			expression: settled("extend", map[string]string{"lease": "make_interval(secs => $3)"}),
 		},
 		{
-			Name: "reap_expired", file: "reap_expired", returns: "TABLE (requeued integer, failed integer)",
+			Name: "reap_expired", file: "reap_expired", returns: "TABLE (requeued integer, failed integer, cancelled integer)",
 			params:     []sqlParam{{"max_rows", "integer", "1000"}},
 			checks:     []string{refuseUnless("$1 >= 1", "max_rows must be at least 1")},
 			expression: map[string]string{"max_rows": "$1"},
@@ -154,10 +165,11 @@ func (v view) Functions() []sqlFunction {
 	}
 }
 
-func (v view) claimFunction() sqlFunction {
+// claimFunction is the claim of one lane, of which it gives a part of each row.
+func (v view) claimFunction(name, returns, part string) sqlFunction {
 	f := sqlFunction{
-		Name: "claim", file: "claim", returns: "SETOF uuid",
-		wrap:   "WITH claimed AS (\n%s\n)\nSELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id",
+		Name: name, file: v.claimFile(), returns: returns,
+		wrap:   "WITH changed AS (\n%s\n)\nSELECT " + part + " FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id",
 		params: []sqlParam{ownerParam, leaseParam, {"batch_size", "integer", ""}},
 		checks: []string{
 			refuseUnless("$1 IS NOT NULL", "owner_token must not be NULL: use a fresh one for every claim"),
@@ -176,23 +188,54 @@ func (v view) claimFunction() sqlFunction {
 	return f
 }
 
-func (v view) renderFunction(f sqlFunction) string {
+func (v view) claimFile() string {
+	if v.Admission != "" {
+		return "admitted"
+	}
+	return "claim"
+}
+
+// AdmittedClaim is the claim inside of claim_admitted, whose parameters are those of the statement.
+func (v view) AdmittedClaim() string {
+	v.WholeRows = true
+	expressions := map[string]string{
+		"owner_token": "$1", "lease": "$2", "batch_size": "least($3, rule.admitted)", "after_due": "$4", "after_id": "$5",
+	}
+	for i, lane := range v.Lanes {
+		expressions[lane.Param] = fmt.Sprintf("$%d", i+6)
+	}
+	return v.inline("claim", expressions)
+}
+
+// RuleArgument is the parameter of claim_admitted with the values of the lane that has rules.
+func (v view) RuleArgument() string {
+	return fmt.Sprintf("$%d", 6+slices.Index(v.spec.Lanes, v.Admission))
+}
+
+// functionBody is the statement of a function, without its checks.
+func (v view) functionBody(f sqlFunction) string {
+	v.WholeRows = true
 	body := v.inline(f.file, f.expression)
 	if f.wrap != "" {
 		body = fmt.Sprintf(f.wrap, body)
 	}
+	return body
+}
+
+func (v view) renderFunction(f sqlFunction) string {
 	return v.execute("function", map[string]any{
 		"Function":   v.Function(f.Name),
 		"Parameters": f.parameters(),
 		"Types":      f.Types(),
 		"Returns":    f.returns,
-		"Settings":   functionSettings(),
+		"Settings":   v.FunctionSettings(),
 		"Checks":     f.checks,
-		"Body":       body,
+		"Body":       v.functionBody(f),
 	})
 }
 
-func functionSettings() string {
+// FunctionSettings are what the bodies of functions run under.
+func (view) FunctionSettings() string {
 	settings := []string{"SET search_path = pg_catalog, pg_temp"}
 	for _, s := range planSettings {
 		settings = append(settings, fmt.Sprintf("SET %s = %s", s.name, s.value))

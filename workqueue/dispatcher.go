@@ -124,10 +124,12 @@ func nextWakeSafely(ctx context.Context, p Processor) (next *Wake, err error) {
 	return p.NextWakeAt(ctx)
 }
 
+var errPanicked = errors.New("panic")
+
 // recoverTo is to be deferred: it makes an error of a panic, with the stack.
 func recoverTo(err *error) {
 	if r := recover(); r != nil {
-		*err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		*err = fmt.Errorf("%w: %v\n%s", errPanicked, r, debug.Stack())
 	}
 }
 

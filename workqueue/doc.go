@@ -19,14 +19,15 @@
 //
 // A row may be inserted waiting ([NewRow].Waiting): Ready, but held back outside the claim index until
 // something releases it. Package gate does so by key, for order and limits, package join at the end of a
-// fan-in.
+// fan-in. Both release rows in a fold: see Building a domain.
 //
 // # What you may rely on
 //
 //   - Rows exist if and only if the transaction that inserted them commits.
 //   - Delivery is at least once. A handler that writes through [Claim.Tx] has its effect exactly once.
 //     HTTP calls and mails cannot: make them idempotent by the row's id.
-//   - Attempts are counted when a row is claimed, so a row that kills its process does not loop for ever.
+//   - Attempts are counted when a row is claimed, so a row that kills its process does not loop for ever. With a
+//     maximum of 1, a row whose worker died is a dead letter.
 //   - Nothing runs before its due time by the database's clock, the only one that decides.
 //   - There is no order between rows that are claimed by different handlers, unless a gate makes one.
 //
@@ -41,17 +42,25 @@
 // value: nil acks, an error is a failed attempt, and [Permanent], [Snooze], [RetryAfter] and [Cancelled]
 // say more. [Queue] has the same transitions one by one, and every table carries claim, ack, abandon, fail,
 // extend, reap_expired and redrive as SQL functions for psql, Python or C#: both are rendered from one set
-// of statements and obey one contract.
+// of statements and obey one contract. Workers in SQL call the function fold before they claim, see [Fold].
 //
-// A worker serves one or several lanes of a table, the most urgent first. An [Admission] bounds its claims by
-// rules of the domain, and the table's own sweeps ([Spec].Sweeps) do what no settle can. A [Drain] is a worker's
-// handler without its loop: for platforms that call back, for commands, and in a transaction of a test.
+// A worker serves one or several lanes of a table, the most urgent first. A [Spec].Admission bounds every
+// claim by rules of the domain, the table's own folds ([Spec].Folds) release rows that wait, and its sweeps
+// ([Spec].Sweeps) repair. A [Drain] is a worker's handler without its loop: for platforms that call back, for commands,
+// and in a transaction of a test. Workers, drains and the reaper fold by themselves. If you call [Queue.Claim] by hand
+// on a table with folds, call [Queue.Fold] first.
 //
 // # Building a domain
 //
 // A domain adds columns, lanes and DDL of its own to a Spec, and never a transition. What has to happen when a
 // row is settled is a row trigger on completed_at: it fires for exactly the rows that a guarded statement
 // changed, in its transaction, by every way in. Claims never set that column.
+//
+// Such a trigger changes its own row at most, and writes nothing that others write too: the settle would wait for them,
+// and they for it. What concerns other rows, such as the next row of a key, it appends as a note to a table of the
+// domain. A function of the domain applies notes later, one folder at a time, in short transactions of their own; list
+// it in [Spec].Folds, and see [Fold] for its contract. The trigger PERFORMs [Spec.AnnounceNote] if [Spec.MustAnnounceNote], so that
+// workers fold at once.
 //
 // # Logs
 //
@@ -64,8 +73,21 @@
 // as safe as its transaction. Any number of workers in any number of processes may share a table. A
 // [Worker] runs once.
 //
+// # Frozen processes
+//
+// Claims, renewals, settles and reaps are one round trip each: once sent, they commit whatever becomes of their process.
+// What can still stand still is bounded at the server, by settings of the transaction itself, so that they work through
+// a pooler. After [HeldAtMost] the server ends a session and gives up its locks when the client does not read the reply
+// (tcp_user_timeout, which has no effect on Unix-domain sockets), and when a handler's process freezes between the settle of
+// [Claim.Tx] and its commit (idle_in_transaction_session_timeout). From PostgreSQL 17 on, transaction_timeout ends a
+// transaction of which the client has sent a part only, a second after its caller stops waiting, and not before
+// HeldAtMost. What a handler does in Claim.Tx before the settle is bounded by your own settings, or by
+// [WorkerOptions].TxLimits.
+//
+// Transactions that write begin READ COMMITTED, READ WRITE, whatever the role's or the database's defaults are.
+//
 // # Recovery
 //
-// Somebody has to call [Queue.ReapExpired] from time to time: package reaper does, and so may pg_cron
-// through the table's SQL function.
+// Somebody has to do the maintenance from time to time: [Queue.ReapExpired], sweeps, folds, retention. Package reaper
+// does, and so may pg_cron with the table's SQL procedure maintain, which knows the retention of the migration.
 package workqueue

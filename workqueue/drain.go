@@ -3,6 +3,7 @@ package workqueue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -35,8 +36,9 @@ func (w *Worker) Drain() *Drain {
 // DrainIn is [Worker.Drain] inside a transaction of the application, as in a test that rolls back: everything
 // happens in it, handlers run one after the other, and Claim.Tx is a savepoint. What is due is decided by the
 // time at which the transaction began, so a row that is put back with a delay does not come again in it. What
-// settles and sweeps let through, the next message of a key or the end of a join, does. The sweeps hold locks until the
-// transaction ends: on a table that others work on keep it short.
+// settles and sweeps let through, the next message of a key or the end of a join, does. Nobody else can fold until the
+// transaction ends, and sweeps hold locks until then: on a table that others work on keep it short. Under REPEATABLE READ
+// and SERIALIZABLE it folds nothing, and rows that wait stay where they are.
 func (w *Worker) DrainIn(tx pgx.Tx) *Drain {
 	d := w.Drain()
 	d.worker.outer, d.worker.queue = tx, w.table.In(Pgx(tx))
@@ -73,20 +75,30 @@ func (d *Drain) slowDown(found bool) {
 // Process implements [Processor]: it handles what is due and returns how many rows that were, whatever became
 // of them. When ctx is cancelled it claims no more and waits for the handlers that run; their context is not
 // cancelled.
+//
+// Rows whose claim was lost, and rows that cannot be settled, are named in the error, which keeps no others from being
+// handled. What somebody holds locked is tried again until nothing else is due and for 10 s after that, or a third of
+// the lease if that is less, and then left to its lease. Once nothing at all can be settled, so is everything.
 func (d *Drain) Process(ctx context.Context) (int, error) {
 	total, swept, err := 0, 0, error(nil)
 	defer func() { d.slowDown(total+swept > 0) }()
 	if swept, err = d.maintain(ctx); err != nil {
 		return 0, err
 	}
-	for ctx.Err() == nil && (d.Limit == 0 || total < d.Limit) {
-		n, err := d.batch(ctx, d.next(total))
+	s := newDrainSettler(d.worker)
+	defer d.renewing(context.WithoutCancel(ctx))()
+	for ctx.Err() == nil && (d.Limit == 0 || total < d.Limit) && !s.apart.inVain() {
+		if _, err = d.worker.queue.Fold(context.WithoutCancel(ctx)); err != nil {
+			break
+		}
+		var n int
+		n, err = d.batch(ctx, s, d.next(total))
 		total += n
 		if n == 0 || err != nil {
-			return total, err
+			break
 		}
 	}
-	return total, nil
+	return total, errors.Join(err, s.finish(ctx))
 }
 
 // next is how many rows to claim: no more than can be handled at once, since nothing renews those that wait.
@@ -107,30 +119,30 @@ func (d *Drain) maintain(ctx context.Context) (swept int, err error) {
 }
 
 // batch claims from every lane, in their order, runs the handlers and settles what they returned.
-func (d *Drain) batch(ctx context.Context, limit int) (int, error) {
+func (d *Drain) batch(ctx context.Context, s *drainSettler, limit int) (int, error) {
 	w := d.worker
-	c := newClaimer(w, w.beginner())
+	c := newClaimer(w)
 	c.turn = d.turn
 	d.turn++
 	start := w.clock()
 	rows, err := w.claim(ctx, c, limit)
 	deliveries := w.deliveries(ctx, rows, start)
-	settled := d.handle(context.WithoutCancel(ctx), deliveries)
-	return len(rows), errors.Join(err, settled)
+	w.held.add(deliveries)
+	s.settle(context.WithoutCancel(ctx), d.handle(deliveries))
+	return len(rows), err
 }
 
-// handle runs the handlers at once and settles their outcomes in one transaction.
-func (d *Drain) handle(ctx context.Context, deliveries []*delivery) error {
+// handle runs the handlers at once and returns their outcomes.
+func (d *Drain) handle(deliveries []*delivery) (batch []pendingSettle) {
 	w := d.worker
 	var mu sync.Mutex
-	var batch []settlement
 	w.settle = func(d *delivery, o *Outcome) {
+		p := w.pendingSettle(d, o)
 		mu.Lock()
 		defer mu.Unlock()
-		batch = append(batch, settlement{d.ref(), o, w.stored(d.ctx, o)})
+		batch = append(batch, p)
 	}
-	w.held.add(deliveries)
-	defer d.renewing(ctx)()
+	defer func() { w.settle = nil }()
 	var running sync.WaitGroup
 	for _, one := range deliveries {
 		if w.outer != nil {
@@ -140,13 +152,7 @@ func (d *Drain) handle(ctx context.Context, deliveries []*delivery) error {
 		running.Go(func() { w.runOne(one) })
 	}
 	running.Wait()
-	defer w.held.remove(deliveries...)
-	if len(batch) == 0 {
-		return nil
-	}
-	return w.table.telemetry.transition(ctx, opSettle, len(batch), func(ctx context.Context) ([]uuid.UUID, error) {
-		return w.queue.settle(ctx, batch)
-	})
+	return batch
 }
 
 // renewing keeps the leases while the handlers run. In a transaction of the application nobody else sees them.
@@ -158,4 +164,73 @@ func (d *Drain) renewing(ctx context.Context) (stop func()) {
 	var done sync.WaitGroup
 	done.Go(func() { d.worker.renew(ctx) })
 	return func() { cancel(); done.Wait() }
+}
+
+// A drainSettler settles the outcomes of one Process.
+type drainSettler struct {
+	worker *Worker
+	apart  *apart
+	errs   []error
+}
+
+func newDrainSettler(w *Worker) *drainSettler {
+	s := &drainSettler{worker: w}
+	s.apart = &apart{worker: w, done: s.done, leave: s.leave}
+	return s
+}
+
+func (s *drainSettler) done(rows []pendingSettle, lost error) {
+	s.worker.done(rows)
+	if lost != nil {
+		s.errs = append(s.errs, lost)
+	}
+}
+
+func (s *drainSettler) leave(rows []pendingSettle, cause error) {
+	s.worker.leaveToLease(rows, cause)
+	s.errs = append(s.errs, fmt.Errorf("txwork: %s: %s could not be settled and is left to its lease: %w",
+		s.worker.table.Name(), countIDs(settledIDs(rows)), cause))
+}
+
+// settle settles what can be settled without a pause.
+func (s *drainSettler) settle(ctx context.Context, batch []pendingSettle) {
+	if len(batch) == 0 {
+		return
+	}
+	for s.apart.add(batch); s.apart.rest() == 0; {
+		s.apart.step(ctx)
+	}
+}
+
+// finish gives the rest its time.
+func (s *drainSettler) finish(ctx context.Context) error {
+	end := time.Now().Add(s.patience())
+	for rest := s.apart.rest(); rest >= 0 && time.Now().Add(rest).Before(end) && !s.apart.inVain(); rest = s.apart.rest() {
+		select {
+		case <-ctx.Done():
+			end = time.Now()
+		case <-time.After(rest):
+			s.apart.step(context.WithoutCancel(ctx))
+		}
+	}
+	if rest := s.apart.abandon(); len(rest) > 0 {
+		s.leave(rest, s.apart.cause)
+	}
+	return errors.Join(s.errs...)
+}
+
+// patience is none in a transaction of the application, which holds locks of its own.
+func (s *drainSettler) patience() time.Duration {
+	if s.worker.outer != nil {
+		return 0
+	}
+	return s.worker.settleLimit()
+}
+
+func settledIDs(rows []pendingSettle) []uuid.UUID {
+	ids := make([]uuid.UUID, len(rows))
+	for i, p := range rows {
+		ids[i] = p.id
+	}
+	return ids
 }

@@ -171,19 +171,11 @@ func TestDrainUnderDispatchers(t *testing.T) {
 	}
 }
 
-// admits lets every row pass.
-type admits struct{}
-
-func (admits) Bounded() bool { return true }
-func (admits) Admit(_ context.Context, _ pgx.Tx, want int) (int, time.Duration, error) {
-	return want, 0, nil
-}
-func (admits) Claimed(context.Context, pgx.Tx, []uuid.UUID) error { return nil }
-
 func TestDrainInATransactionKeepsItsAdmissionInIt(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, rigOptions{})
-	r.insert("committed")
+	r := newRig(t, rigOptions{spec: byRule})
+	r.exec(everything)
+	r.insert("new")
 	tx, err := r.Pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +184,7 @@ func TestDrainInATransactionKeepsItsAdmissionInIt(t *testing.T) {
 	if _, err := r.insertIn(tx, workqueue.NewRow{Values: []any{"new", ""}}); err != nil {
 		t.Fatal(err)
 	}
-	r.process(r.worker(workqueue.WorkerOptions{Admission: admits{}}, ackAll).DrainIn(tx), 2)
+	r.process(r.worker(workqueue.WorkerOptions{Lanes: lanes("new")}, ackAll).DrainIn(tx), 2)
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +195,8 @@ func TestDrainInATransactionKeepsItsAdmissionInIt(t *testing.T) {
 
 func TestDrainInATransactionLeavesItsSettingsAlone(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, rigOptions{})
+	r := newRig(t, rigOptions{spec: byRule})
+	r.exec(everything)
 	tx, err := r.Pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +205,7 @@ func TestDrainInATransactionLeavesItsSettingsAlone(t *testing.T) {
 	if _, err := r.insertIn(tx, workqueue.NewRow{Values: []any{"a", ""}}); err != nil {
 		t.Fatal(err)
 	}
-	r.process(r.worker(workqueue.WorkerOptions{Admission: admits{}}, func(ctx context.Context, c *noteClaim) error {
+	r.process(r.worker(workqueue.WorkerOptions{Lanes: lanes("a")}, func(ctx context.Context, c *noteClaim) error {
 		return c.Tx(ctx, func(pgx.Tx) error { return nil })
 	}).DrainIn(tx), 1)
 	var seqscan, sort string

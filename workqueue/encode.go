@@ -16,13 +16,19 @@ import (
 // pgxEncoder chooses how arguments travel on a pgx connection: in pgx's binary form where the server
 // tells the parameter types, as text where the connection's mode forgoes that (behind a pooler, say).
 func pgxEncoder(conn *pgx.Conn) func(any) any {
-	if conn != nil {
-		switch conn.Config().DefaultQueryExecMode {
-		case pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol:
-			return literal
-		}
+	if readsText(conn) {
+		return literal
 	}
 	return binary
+}
+
+// readsText tells whether values travel as text on a pgx connection, in both directions.
+func readsText(conn *pgx.Conn) bool {
+	if conn == nil {
+		return false
+	}
+	mode := conn.Config().DefaultQueryExecMode
+	return mode == pgx.QueryExecModeExec || mode == pgx.QueryExecModeSimpleProtocol
 }
 
 // binary spares ids the way through driver.Valuer and a string.

@@ -23,6 +23,9 @@ var (
 	// ErrSchemaVersion says that the table was made for another version of this library.
 	ErrSchemaVersion = errors.New("schema version mismatch")
 
+	// ErrPoolMode says that the pool leads to a pooler in statement mode, which refuses transactions.
+	ErrPoolMode = errors.New("pooler is in statement mode")
+
 	// ErrReadOnly says that the database refuses writes: a standby, or one set read-only.
 	ErrReadOnly = errors.New("database is read-only")
 )
@@ -84,4 +87,21 @@ func countIDs(ids []uuid.UUID) string {
 		return ids[0].String()
 	}
 	return fmt.Sprintf("%d rows, first %s", len(ids), ids[0])
+}
+
+// errorAs is errors.As for an error that may have one of the application's in it: one whose methods panic is no T.
+func errorAs[T error](err error) (target T, ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	ok = errors.As(err, &target)
+	return target, ok
+}
+
+// errorIs is errors.Is likewise.
+func errorIs(err, target error) (is bool) {
+	defer func() { _ = recover() }()
+	return errors.Is(err, target)
 }

@@ -2,6 +2,8 @@ package workqueue
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,7 +17,7 @@ func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx Tx) error) error {
 	if pool == nil {
 		return Invalid("pool", "is nil")
 	}
-	return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error { return fn(Pgx(tx)) })
+	return pgx.BeginTxFunc(ctx, pool, readWrite, func(tx pgx.Tx) error { return fn(Pgx(tx)) })
 }
 
 // Exec runs a domain's own statement in an application's transaction and returns how many rows it
@@ -64,7 +66,7 @@ func (t sqlTx) exec(ctx context.Context, sql string, args []any) (int64, error) 
 	}
 	result, err := t.tx.ExecContext(ctx, sql, encodeAll(args, literal)...)
 	if err != nil {
-		return 0, err
+		return 0, t.blame(err, args)
 	}
 	return result.RowsAffected()
 }
@@ -75,10 +77,40 @@ func (t sqlTx) query(ctx context.Context, row func(func(...any) error) error, sq
 	}
 	rows, err := t.tx.QueryContext(ctx, sql, encodeAll(args, literal)...)
 	if err != nil {
-		return err
+		return t.blame(err, args)
 	}
 	defer rows.Close()
-	return eachRow(rows, row)
+	return t.blame(eachRow(rows, row), args)
+}
+
+// blame names a transaction that sent a statement without its arguments. bun.Tx does: it formats statements itself, and
+// $1 is no placeholder to it. The server says that there is no such parameter, or the driver counts the arguments first.
+func (t sqlTx) blame(err error, args []any) error {
+	if err == nil || len(args) == 0 {
+		return err
+	}
+	if sqlState(err) != "42P02" && !strings.Contains(err.Error(), fmt.Sprintf("expected %d arguments, got 0", len(args))) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", Invalid("transaction", "is a %T, which does not pass the arguments of a statement to the driver: "+
+		"use the *sql.Tx that it wraps, for bun workqueue.SQL(bunTx.Tx)", t.tx), err)
+}
+
+// sqlState is the SQLSTATE of an error of any driver. pgx and lib/pq have a method for it, bun's pgdriver has another.
+func sqlState(err error) string {
+	if e, ok := errorAs[interface {
+		error
+		SQLState() string
+	}](err); ok {
+		return e.SQLState()
+	}
+	if e, ok := errorAs[interface {
+		error
+		Field(byte) string
+	}](err); ok {
+		return e.Field('C')
+	}
+	return ""
 }
 
 func encodeAll(values []any, encode func(any) any) []any {

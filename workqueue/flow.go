@@ -156,6 +156,13 @@ func (f *flow) busy() int {
 	return f.running
 }
 
+// idle tells that no delivery is with a handler or waits for one.
+func (f *flow) idle() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.running == 0 && len(f.queue) == 0
+}
+
 // close ends every take, also those that would still find something.
 func (f *flow) close() {
 	f.mu.Lock()

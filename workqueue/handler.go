@@ -42,7 +42,8 @@ type Handler[T any] func(ctx context.Context, c *Claim[T]) error
 //
 // After Tx has returned nil the claim is settled, whatever the handler returns. If the lease was lost,
 // nothing is written and the error is [ErrLeaseLost]. If a statement in fn failed, the writes cannot be
-// committed: an Outcome is returned like any other error, for the handler to return.
+// committed: an Outcome is returned like any other error, for the handler to return. A fn that ends the transaction
+// by a statement, as with tx.Exec(ctx, "ROLLBACK"), has settled nothing, and Tx returns an error.
 func (c *Claim[T]) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error { return c.d.tx(ctx, fn) }
 
 // Causes of a cancelled handler context, beside [ErrLeaseLost].
@@ -69,6 +70,15 @@ type delivery struct {
 
 func (d *delivery) ref() claimRef { return claimRef{d.ID, d.Token} }
 
+// folds tells that a settle writes notes, and that the worker folds them.
+func (d *delivery) folds() bool { return d.noted && d.worker.folder != nil }
+
+func (d *delivery) settlement(ctx context.Context, o *Outcome) settlement {
+	return settlement{
+		claimRef: d.ref(), outcome: o, message: d.worker.stored(ctx, o), labels: d.labels,
+	}
+}
+
 // abort cancels the handler's context.
 func (d *delivery) abort(cause error) {
 	if errors.Is(cause, ErrLeaseLost) {
@@ -84,46 +94,47 @@ var errGoexit = errors.New("handler ended its goroutine (runtime.Goexit)")
 // finishes it also when the handler ends its goroutine: deferred calls run then, the next line does not.
 func (d *delivery) run() {
 	tel := d.worker.table.telemetry
-	ctx, span := tel.processing(d.ctx, d.Row)
+	ctx, span := tel.processing(d.ctx, d.claimedRow)
 	start := time.Now()
-	err := errGoexit
+	result := retried(errGoexit)
 	defer func() {
 		settled := d.settled.Load()
-		o := d.conclude(err)
+		o := d.conclude(result)
 		told := cmp.Or(settled, o)
-		tel.processed(ctx, span, d.Row, told, d.worker.stored(ctx, told), time.Since(start))
+		tel.processed(ctx, span, d.claimedRow, told, d.worker.stored(ctx, told), time.Since(start))
 		if settled != nil {
 			o = nil
 		}
 		d.worker.finish(d, o)
 	}()
-	err = d.call(ctx)
+	result = d.call(ctx)
 }
 
-// call contains panics: they are failed attempts, with the stack as their error.
-func (d *delivery) call(ctx context.Context) (err error) {
+// call runs the handler and reads its result. Panics are failed attempts, with the stack as their error.
+func (d *delivery) call(ctx context.Context) (result *Outcome) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+			result = retried(fmt.Errorf("panic: %v\n%s", r, debug.Stack())).read()
+			result.errorType = "panic"
 		}
 	}()
 	if d.unreadable != nil {
-		return d.unreadable
+		return outcomeOf(d.unreadable)
 	}
 	if timeout := d.worker.options.HandlerTimeout; timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("handler exceeded its timeout of %v", timeout))
 		defer cancel()
 	}
-	return d.worker.handle(ctx, d)
+	err := d.worker.handle(ctx, d)
+	if err == nil && d.settled.Load() == nil {
+		err = d.txErr // a handler that drops this error must not ack what was rolled back
+	}
+	return outcomeOf(err)
 }
 
 // conclude makes an outcome of the handler's result and of what happened meanwhile.
-func (d *delivery) conclude(err error) *Outcome {
-	if err == nil && d.settled.Load() == nil && d.txErr != nil {
-		err = d.txErr // a handler that drops this error must not ack what was rolled back
-	}
-	o := outcomeOf(err)
+func (d *delivery) conclude(o *Outcome) *Outcome {
 	if o.kind != outcomeRetry {
 		return o
 	}
@@ -148,7 +159,7 @@ func (d *delivery) tx(ctx context.Context, fn func(pgx.Tx) error) error {
 // withCause says why the handler's context was cancelled, where an error only says that it was.
 func (d *delivery) withCause(err error) error {
 	cause := context.Cause(d.ctx)
-	if cause == nil || !errors.Is(err, context.Canceled) {
+	if cause == nil || !errorIs(err, context.Canceled) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", cause, err)
@@ -158,9 +169,12 @@ func (d *delivery) withCause(err error) error {
 var errTxPanicked = errors.New("txwork: the function that was given to Tx panicked")
 
 func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) (err error) {
-	tx, release, err := d.worker.begin(ctx)
+	if began := time.Now(); d.folds() {
+		defer func() { d.worker.folder.settled(began) }()
+	}
+	tx, release, err := d.worker.begin(ctx, d)
 	if err != nil {
-		return fmt.Errorf("txwork: opening the handler's transaction: %w", err)
+		return fmt.Errorf("txwork: opening the handler's transaction: %w", explain(err))
 	}
 	defer release()
 	defer func() { endTx(tx, err) }()
@@ -172,7 +186,8 @@ func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) (err error)
 		return aborted(result)
 	}
 	o := outcomeOf(result)
-	if err := d.settleIn(ctx, tx, o); err != nil {
+	count, err := d.settleIn(ctx, tx, o)
+	if err != nil {
 		return err
 	}
 	d.settling.Store(true)
@@ -181,21 +196,24 @@ func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) (err error)
 		return fmt.Errorf("txwork: committing the handler's transaction: %w", err)
 	}
 	d.settled.Store(o)
+	count()
 	d.worker.noteSettled(o)
 	return nil
 }
 
-// begin opens a handler's transaction; release is to be called when it has ended.
-func (w *Worker) begin(ctx context.Context) (tx pgx.Tx, release func(), err error) {
+// begin opens the transaction of a row's handler; release is to be called when it has ended.
+func (w *Worker) begin(ctx context.Context, d *delivery) (tx pgx.Tx, release func(), err error) {
 	if w.outer != nil { // a savepoint
-		tx, err = w.outer.Begin(ctx)
+		if tx, err = w.outer.Begin(ctx); err == nil {
+			_, err = tx.Exec(ctx, markText(d.ID))
+		}
 		return tx, func() {}, err
 	}
 	conn, err := w.pool.Acquire(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	tx, err = conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	tx, err = conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: d.beginText()})
 	if err != nil {
 		conn.Release()
 	}
@@ -216,7 +234,7 @@ func aborted(result error) error {
 func endTx(tx pgx.Tx, cause error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if errors.Is(explain(cause), ErrReadOnly) {
+	if errorIs(explain(cause), ErrReadOnly) {
 		tx.Conn().Close(ctx)
 	}
 	tx.Rollback(ctx) // after a commit this does nothing
@@ -230,12 +248,13 @@ func (handlerTx) Commit(context.Context) error {
 }
 
 // settleIn settles the claim in the handler's transaction. A settle that changes nothing is an error
-// even if it was applied before: then the writes were, too, and must not be written twice.
-func (d *delivery) settleIn(ctx context.Context, tx pgx.Tx, o *Outcome) error {
+// even if it was applied before: then the writes were, too, and must not be written twice. It is to be counted once
+// the transaction has committed.
+func (d *delivery) settleIn(ctx context.Context, tx pgx.Tx, o *Outcome) (count func(), err error) {
 	w := d.worker
-	return w.table.telemetry.transition(ctx, opSettle, 1, func(ctx context.Context) (changed []uuid.UUID, err error) {
-		q := &Queue{table: w.table, exec: executorOf(tx, w.beginner())}
-		batch := []settlement{{d.ref(), o, w.stored(ctx, o)}}
+	err = w.table.telemetry.transition(ctx, opSettle, 1, func(ctx context.Context) (changed []uuid.UUID, err error) {
+		q := &Queue{table: w.table, exec: begunTx{w.executorOf(tx), tx, d.ID}, later: &count}
+		batch := []settlement{d.settlement(ctx, o)}
 		changed, err = q.settle(ctx, batch)
 		if err == nil && len(changed) == 0 {
 			err = &SettleError{Table: w.table.Name(), Lost: []uuid.UUID{d.ID}}
@@ -245,33 +264,35 @@ func (d *delivery) settleIn(ctx context.Context, tx pgx.Tx, o *Outcome) error {
 		}
 		return changed, err
 	})
+	return count, err
 }
 
-// beginner opens the transactions of a worker's admission and of its handlers' settles.
-func (w *Worker) beginner() beginner {
+// executorOf runs the settle of a handler's transaction. In a transaction of the application the settings outlive its
+// savepoint, so there they are given back.
+func (w *Worker) executorOf(tx pgx.Tx) executor {
 	if w.outer != nil {
-		return savepoints{w.outer}
-	}
-	return w.pool
-}
-
-// executorOf runs calls in a transaction that a beginner has opened. In that of an application the plan settings
-// outlive a savepoint, so there they are given back.
-func executorOf(tx pgx.Tx, from beginner) executor {
-	if _, inside := from.(savepoints); inside {
 		return pgxTx{tx}
 	}
 	return ownTx{tx}
 }
 
-// ownTx runs calls in a transaction that does nothing after them but commit, so the plan settings need
-// not be given back.
+// ownTx runs calls in a transaction that does nothing after them but commit, so the settings need not be given
+// back, and a process that freezes before it commits holds nothing for long.
 type ownTx struct{ tx pgx.Tx }
+
+func (t ownTx) settings() string {
+	text := pinText
+	if readsText(t.tx.Conn()) {
+		text += ", " + eachSetting(textSettings, setSetting)
+	}
+	return text + ", " + idleText
+}
 
 func (t ownTx) run(ctx context.Context, calls ...call) error {
 	encode := pgxEncoder(t.tx.Conn())
 	batch := &pgx.Batch{}
-	batch.Queue(pinText)
+	bounds, args := boundText(ctx, t.tx.Conn())
+	batch.Queue(t.settings()+", "+bounds, args...)
 	for _, c := range calls {
 		batch.Queue(c.text, encodeAll(c.arguments(), encode)...)
 	}

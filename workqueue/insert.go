@@ -1,8 +1,8 @@
 package workqueue
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -27,6 +27,17 @@ type NewRow struct {
 	Headers map[string]string
 	// Values are the domain's columns, in the order of Spec.Columns; nil is NULL.
 	Values []any
+}
+
+// Stored is the row's headers, with the trace context of ctx, and its own backoff as the table keeps them, nil for none:
+// for the statements of a domain that make a row which is there another one.
+func (r NewRow) Stored(ctx context.Context) (headers, retry *string, err error) {
+	h, err := encodeHeaders(r.Headers, traceHeaders(ctx))
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := r.Retry.stored()
+	return optionalText(h), optionalText(s), err
 }
 
 // Inserted is what became of a [NewRow].
@@ -83,7 +94,20 @@ func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Inserted, 
 		inserted, ids, err = t.insert(ctx, tx, rows, batch)
 		return ids, err
 	})
+	if err == nil {
+		t.countSent(ctx, rows, inserted)
+	}
 	return inserted, err
+}
+
+func (t *Table) countSent(ctx context.Context, rows []NewRow, inserted []Inserted) {
+	var written []labels
+	for i, row := range inserted {
+		if !row.Duplicate {
+			written = append(written, pickLabels(t.telemetry.labels.written, rows[i].Values))
+		}
+	}
+	t.telemetry.countRows(ctx, t.telemetry.sent, opEnqueue, len(written), func(i int) labels { return written[i] })
 }
 
 // insert writes rows and looks up the holders of unique values that were taken. A holder may be deleted
@@ -146,7 +170,7 @@ func (t *Table) checkNewRow(row NewRow) error {
 		}
 	}
 	for k, v := range row.Headers {
-		if err := FirstError(CheckText("header name", k), CheckText("header "+k, v)); err != nil {
+		if err := cmp.Or(CheckText("header name", k), CheckText("header "+k, v)); err != nil {
 			return err
 		}
 	}
@@ -155,19 +179,3 @@ func (t *Table) checkNewRow(row NewRow) error {
 
 // maxAttemptsLimit is far more than anybody tries and far from overflowing anything.
 const maxAttemptsLimit = 1_000_000
-
-// encodeHeaders merges the trace context under the caller's own headers, which win.
-func encodeHeaders(own, trace map[string]string) (string, error) {
-	if len(own)+len(trace) == 0 {
-		return "", nil
-	}
-	all := make(map[string]string, len(own)+len(trace))
-	for k, v := range trace {
-		all[k] = v
-	}
-	for k, v := range own {
-		all[k] = v
-	}
-	encoded, err := json.Marshal(all)
-	return string(encoded), err
-}

@@ -2,7 +2,9 @@ package workqueue
 
 import (
 	"context"
+	"log/slog"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,16 +17,22 @@ const listenerHeartbeat = 30 * time.Second
 
 // listen wakes the worker on notifications until ctx is cancelled, reconnecting as needed.
 func (w *Worker) listen(ctx context.Context) {
-	pause := minErrorPause
+	pause, listened, told := minErrorPause, time.Now(), false
 	for ctx.Err() == nil {
 		start := time.Now()
 		err := w.listenOnce(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		w.logError(err)
 		if time.Since(start) > listenerHeartbeat {
 			pause = minErrorPause
+		}
+		if time.Since(start) > time.Second { // it listened, since to be refused takes less
+			listened, told = time.Now(), false
+		}
+		if time.Since(listened) > maxErrorPause && !told && !w.outage.ongoing() { // in an outage the statements fail, too
+			told = true
+			w.table.telemetry.logger.LogAttrs(ctx, slog.LevelError, "listening fails; the worker polls", slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -35,7 +43,8 @@ func (w *Worker) listen(ctx context.Context) {
 	}
 }
 
-func (w *Worker) listenOnce(ctx context.Context) error {
+func (w *Worker) listenOnce(ctx context.Context) (err error) {
+	defer recoverTo(&err)
 	conn, err := w.connectListener(ctx)
 	if err != nil {
 		return err
@@ -98,20 +107,23 @@ func (w *Worker) notified(payload string) {
 		w.renewNow()
 		return
 	}
-	micros, err := strconv.ParseInt(payload, 10, 64)
-	if err != nil || micros < 0 { // anybody may send anything: no row is due before 1970
+	at, isNote := strings.CutPrefix(payload, notePayload)
+	micros, err := strconv.ParseInt(at, 10, 64)
+	switch {
+	case err != nil || micros < 0: // anybody may send anything: no row is due before 1970
 		w.missedNotifications()
-		return
+	case isNote:
+		w.folder.announced(time.UnixMicro(micros))
+	default:
+		w.claimer.rewind(time.UnixMicro(micros))
+		w.poll.Wake()
 	}
-	w.claimer.rewind(time.UnixMicro(micros))
-	w.sweeper.want()
-	w.poll.Wake()
 }
 
 // missedNotifications looks for whatever may have been announced while nobody listened.
 func (w *Worker) missedNotifications() {
 	w.claimer.sweepNow()
-	w.sweeper.want()
+	w.folder.missed()
 	w.poll.Wake()
 	w.cancelsSeen.Add(1)
 	w.renewNow()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -16,6 +17,8 @@ type Outcome struct {
 	kind  outcomeKind
 	delay time.Duration // negative: none named
 	cause error
+
+	errorType string // of a cause that was read, see telemetry
 }
 
 type outcomeKind uint8
@@ -49,8 +52,17 @@ func RetryByPolicy(cause error) error {
 // Permanent settles the claim as Failed now: another attempt would fail the same way.
 func Permanent(cause error) error { return &Outcome{kind: outcomeFail, cause: cause} }
 
-// Snooze puts the row back for d and gives the attempt back: nothing went wrong, it is only too early.
-func Snooze(d time.Duration) error { return &Outcome{kind: outcomeSnooze, delay: max(d, 0)} }
+// MinSnooze is the shortest pause of [Snooze]: attempts do not bound how often a handler snoozes, so without a pause
+// it would run as fast as the database can go.
+const MinSnooze = 100 * time.Millisecond
+
+// Snooze puts the row back for d and gives the attempt back: nothing went wrong, it is only too early. A d of less than
+// [MinSnooze] is that.
+func Snooze(d time.Duration) error { return &Outcome{kind: outcomeSnooze, delay: max(d, MinSnooze)} }
+
+// Again is [Snooze] without a minimum, for domains that put a row back in the middle of work that makes progress, or
+// until an exact time. A handler that returns it whenever it runs repeats as fast as the database can go.
+func Again(d time.Duration) error { return &Outcome{kind: outcomeSnooze, delay: max(d, 0)} }
 
 // Cancelled ends the row as cancelled: Failed with cancelled_at set.
 func Cancelled(reason string) error { return &Outcome{kind: outcomeCancel, cause: errors.New(reason)} }
@@ -69,27 +81,47 @@ func (o *Outcome) Error() string {
 
 func (o *Outcome) Unwrap() error { return o.cause }
 
-// outcomeOf reads a handler's result.
+// IsPermanent tells a [Permanent] from other outcomes, for domains that settle by themselves.
+func (o *Outcome) IsPermanent() bool { return o.kind == outcomeFail }
+
+// RetryDelay is the delay of a [RetryAfter] or [RetryNow]; false for other outcomes.
+func (o *Outcome) RetryDelay() (time.Duration, bool) {
+	return max(o.delay, 0), o.kind == outcomeRetry && o.delay >= 0
+}
+
 // acked is the outcome of every handler that returns nil. Nothing writes to an Outcome once it is made.
 var acked = &Outcome{kind: outcomeAck}
 
+// outcomeOf reads a handler's result. The error is the application's: whatever its methods do, such as panic because
+// it is a nil pointer, the claim has an outcome.
 func outcomeOf(err error) *Outcome {
 	if err == nil {
 		return acked
 	}
 	if o := chosen(err); o != nil {
-		return o
+		return o.read()
 	}
-	return &Outcome{kind: outcomeRetry, delay: unnamedDelay, cause: err}
+	return retried(err).read()
+}
+
+// retried is the outcome of a plain error.
+func retried(cause error) *Outcome {
+	return &Outcome{kind: outcomeRetry, delay: unnamedDelay, cause: cause}
 }
 
 // chosen is the Outcome in an error; nil in any other.
 func chosen(err error) *Outcome {
-	var o *Outcome
-	if errors.As(err, &o) {
+	o, _ := errorAs[*Outcome](err)
+	return o
+}
+
+// read is the outcome with a cause of which nothing but its text is left, so that nobody calls the application's
+// error again.
+func (o *Outcome) read() *Outcome {
+	if o.cause == nil {
 		return o
 	}
-	return nil
+	return &Outcome{kind: o.kind, delay: o.delay, cause: errors.New(text(o.cause)), errorType: errorTypeOf(o.cause)}
 }
 
 func (k outcomeKind) String() string {
@@ -117,11 +149,14 @@ func storable(message string) string {
 	return message[:cut] + "…"
 }
 
-// text is an error's message. It goes through fmt because the error is the application's: a nil pointer
-// in an error interface panics in its Error method, and that must not end the worker.
+// text is an error's message. It goes through fmt because the error is the application's: a panic in its Error
+// method becomes a part of the message.
 func text(err error) string {
 	if err == nil {
 		return "no reason given"
+	}
+	if v := reflect.ValueOf(err); v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Sprintf("the error is a nil pointer of type %T, which is not a nil error: return nil itself", err)
 	}
 	return fmt.Sprint(err)
 }

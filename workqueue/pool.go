@@ -2,10 +2,9 @@ package workqueue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,12 +16,15 @@ import (
 const maxConflictRetries = 5
 
 // A poolExecutor runs calls in a transaction of their own, in one round trip. It says READ COMMITTED
-// itself, whatever the session's default, because the guards rely on it.
+// itself, whatever the session's default, because the guards rely on it; and READ WRITE, so that a role's
+// default_transaction_read_only is not taken for a standby.
 type poolExecutor struct {
-	pool *pgxpool.Pool
-	// lockTimeout bounds how long a statement waits for a row that somebody holds; 0: for as long as it takes.
-	lockTimeout time.Duration
+	pool   *pgxpool.Pool
+	limits TxLimits // zero: a statement takes as long as it takes
 }
+
+// readWrite begins a transaction as a poolExecutor does.
+var readWrite = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
 
 func (p poolExecutor) run(ctx context.Context, calls ...call) error {
 	for attempt := 1; ; attempt++ {
@@ -65,8 +67,9 @@ func (p poolExecutor) once(ctx context.Context, calls []call) error {
 func (p poolExecutor) send(ctx context.Context, conn *pgx.Conn, calls []call) error {
 	encode := pgxEncoder(conn)
 	batch := &pgx.Batch{}
-	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
-	batch.Queue(p.settings(calls))
+	batch.Queue(beginFor(calls))
+	text, args := boundText(ctx, conn)
+	batch.Queue(p.settings(conn, calls)+", "+text, args...)
 	for _, c := range calls {
 		batch.Queue(c.text, encodeAll(c.arguments(), encode)...)
 	}
@@ -102,22 +105,33 @@ func readCall(results pgx.BatchResults, c call) error {
 	return eachRow(&pgxRows{Rows: rows}, c.row)
 }
 
+// beginFor begins the transaction of the calls. What only reads may do so on a standby, which refuses READ WRITE.
+func beginFor(calls []call) string {
+	if slices.ContainsFunc(calls, func(c call) bool { return !c.reads }) {
+		return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+	}
+	return "BEGIN ISOLATION LEVEL READ COMMITTED"
+}
+
 // settings are what the transaction runs under. Its commit waits for no disk only where every call allows it.
-func (p poolExecutor) settings(calls []call) string {
+func (p poolExecutor) settings(conn *pgx.Conn, calls []call) string {
 	text := pinText
 	if !slices.ContainsFunc(calls, func(c call) bool { return !c.lazy }) {
 		text = pinLazyText
 	}
-	if p.lockTimeout > 0 {
-		text += ", " + setSetting("lock_timeout", strconv.FormatInt(p.lockTimeout.Milliseconds(), 10))
+	if i := slices.IndexFunc(calls, func(c call) bool { return c.promise != "" }); i >= 0 {
+		text += ", " + calls[i].promise
 	}
-	return text
+	if readsText(conn) {
+		text += ", " + eachSetting(textSettings, setSetting)
+	}
+	return text + p.limits.settings()
 }
 
 // leaveClean ends a failed transaction so that the connection can be used again, and gives up a
 // connection whose server turned read-only: after a failover the pool has to find the new primary.
 func leaveClean(conn *pgx.Conn, cause error) {
-	if errors.Is(explain(cause), ErrReadOnly) {
+	if errorIs(explain(cause), ErrReadOnly) {
 		return // in a failed transaction, which has the pool close it
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -127,17 +141,29 @@ func leaveClean(conn *pgx.Conn, cause error) {
 	}
 }
 
+// checkPoolMode begins a transaction in a round trip of its own, which a pooler in statement mode refuses. It would let
+// claims and settles pass, each of which is sent in one piece, and fail the first [Claim.Tx].
+func checkPoolMode(ctx context.Context, pool *pgxpool.Pool) error {
+	return explain(pgx.BeginFunc(ctx, pool, func(pgx.Tx) error { return nil }))
+}
+
 // isLocked reports that a statement gave up waiting for a row that somebody holds.
 func isLocked(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "55P03"
+	pg, ok := errorAs[*pgconn.PgError](err)
+	return ok && pg.Code == "55P03"
 }
 
 // isConflict reports a serialization failure or a deadlock: the transaction changed nothing and may
 // simply run again.
 func isConflict(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01")
+	pg, ok := errorAs[*pgconn.PgError](err)
+	return ok && (pg.Code == "40001" || pg.Code == "40P01")
+}
+
+// isStandby reports that a standby refused to begin a transaction READ WRITE. The code alone says no more than that
+// something is not supported; of the settings of a transaction that are true or false this is the only one to say it.
+func isStandby(pg *pgconn.PgError) bool {
+	return pg.Code == "0A000" && pg.Routine == "call_bool_check_hook"
 }
 
 // Explain adds what to do to the errors of the database that have a known remedy, for statements that are not the
@@ -145,13 +171,17 @@ func isConflict(err error) bool {
 func Explain(err error) error { return explain(err) }
 
 func explain(err error) error {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
+	pg, ok := errorAs[*pgconn.PgError](err)
+	if !ok {
 		return err
 	}
-	switch pg.Code {
-	case "25006": // read_only_sql_transaction
+	switch {
+	case pg.Code == "25006", isStandby(pg): // read_only_sql_transaction
 		return fmt.Errorf("txwork: %w: connect to the primary: %w", ErrReadOnly, err)
+	case pg.Code == "08P01" && strings.Contains(pg.Message, "statement pooling mode"): // PgBouncer's
+		return fmt.Errorf("txwork: %w, which has no transactions: set pool_mode = transaction or session: %w", ErrPoolMode, err)
+	}
+	switch pg.Code {
 	case "42P01", "3F000", "42883": // undefined table, schema, function
 		return fmt.Errorf("txwork: %w: run `txwork migrate up` or your own migration: %w", ErrSchemaVersion, err)
 	}

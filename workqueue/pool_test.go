@@ -21,6 +21,7 @@ func TestAConnectionToAReadOnlyServerIsGivenUp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	r.insert("a")
+	r.exec(pgtest.RefusingWrites("notes"))
 	var connected atomic.Int32
 	pool := r.openPool(func(c *pgxpool.Config) {
 		c.MaxConns = 1
@@ -28,7 +29,7 @@ func TestAConnectionToAReadOnlyServerIsGivenUp(t *testing.T) {
 			if connected.Add(1) > 1 {
 				return nil // the new primary
 			}
-			_, err := conn.Exec(ctx, "SET default_transaction_read_only = on")
+			_, err := conn.Exec(ctx, "SET "+pgtest.RefuseWrites+" = on")
 			return err
 		}
 	})

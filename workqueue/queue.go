@@ -1,6 +1,7 @@
 package workqueue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -54,6 +55,8 @@ const (
 type Queue struct {
 	table *Table
 	exec  executor
+	tried trial
+	later *func() // instead of counting what was settled: who settles does, once it has committed
 }
 
 // A Row is a claimed row.
@@ -82,10 +85,11 @@ func (q *Queue) Claim(ctx context.Context, owner uuid.UUID, lease time.Duration,
 	if err := q.table.checkClaim(req); err != nil {
 		return nil, err
 	}
-	var claimed []claimedRow
-	err := q.table.telemetry.transition(ctx, opClaim, limit, func(ctx context.Context) (ids []uuid.UUID, err error) {
-		claimed, err = q.claim(ctx, req)
-		return rowIDs(claimed), err
+	if q.table.spec.Admission != "" {
+		req.rule = new(verdict)
+	}
+	claimed, err := q.table.telemetry.claim(ctx, limit, func(ctx context.Context) ([]claimedRow, error) {
+		return q.claim(ctx, req)
 	})
 	return publicRows(claimed), err
 }
@@ -141,7 +145,7 @@ func (q *Queue) settleOp(ctx context.Context, op operation, owner uuid.UUID, ids
 // Extend moves the end of the rows' lease to lease from now. Rows that are locked this moment, because
 // their settle is being committed, are neither changed nor reported as lost.
 func (q *Queue) Extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID, error) {
-	if err := FirstError(checkLease(lease), checkBatch(ids)); err != nil {
+	if err := cmp.Or(checkLease(lease), checkBatch(ids)); err != nil {
 		return nil, err
 	}
 	var changed []uuid.UUID
@@ -200,34 +204,34 @@ func (q *Queue) ReapExpired(ctx context.Context, limit int) (Reaped, error) {
 		return Reaped{}, err
 	}
 	var r Reaped
+	var cancelled int
 	err := q.table.telemetry.count(ctx, opReap, limit, func(ctx context.Context) (int, error) {
 		err := q.exec.run(ctx, call{
 			statement: q.table.statements.reapExpired,
 			args:      map[string]any{"max_rows": limit},
-			row:       func(scan func(...any) error) error { return scan(&r.Requeued, &r.Failed) },
+			row:       func(scan func(...any) error) error { return scan(&r.Requeued, &r.Failed, &cancelled) },
 		})
 		return r.Requeued + r.Failed, err
 	})
+	if err == nil {
+		q.table.telemetry.countReaped(ctx, r, r.Failed-cancelled)
+	}
 	return r, err
 }
 
-// PurgeDone deletes up to limit rows that were acknowledged longer ago than age, oldest first.
-// A table with DeleteDone has none.
+// PurgeDone deletes up to limit rows that were acknowledged or cancelled longer ago than age, oldest first.
 func (q *Queue) PurgeDone(ctx context.Context, age time.Duration, limit int) (int, error) {
 	return q.purge(ctx, q.table.statements.purgeDone, age, limit)
 }
 
-// PurgeFailed deletes up to limit rows that failed longer ago than age, oldest first.
+// PurgeFailed deletes up to limit dead letters, which failed longer ago than age, oldest first.
 func (q *Queue) PurgeFailed(ctx context.Context, age time.Duration, limit int) (int, error) {
 	return q.purge(ctx, q.table.statements.purgeFailed, age, limit)
 }
 
 func (q *Queue) purge(ctx context.Context, stmt statement, age time.Duration, limit int) (int, error) {
-	if err := FirstError(checkDelay(age), checkLimit(limit)); err != nil {
+	if err := cmp.Or(checkDelay(age), checkLimit(limit)); err != nil {
 		return 0, err
-	}
-	if stmt.text == "" {
-		return 0, nil
 	}
 	var deleted []uuid.UUID
 	err := q.table.telemetry.count(ctx, opPurge, limit, func(ctx context.Context) (int, error) {
@@ -254,6 +258,7 @@ func (q *Queue) NextWakeAt(ctx context.Context) (*Wake, error) {
 func (q *Queue) nextDue(ctx context.Context, since *time.Time, lanes [][]any) (next *Wake, asked time.Time, err error) {
 	err = q.exec.run(ctx, call{
 		statement: q.table.statements.nextDue,
+		reads:     true,
 		args:      q.table.laneArgs(map[string]any{"since": since}, lanes),
 		reset:     func() { next = nil },
 		row: func(scan func(...any) error) error {
@@ -274,6 +279,7 @@ func (q *Queue) wake(ctx context.Context, stmt statement, args map[string]any) (
 	err := q.exec.run(ctx, call{
 		statement: stmt,
 		args:      args,
+		reads:     true,
 		row: func(scan func(...any) error) error {
 			var seconds float64
 			wake = new(Wake)
@@ -305,6 +311,7 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
 	err := q.exec.run(ctx, call{
 		statement: q.table.statements.stats,
+		reads:     true,
 		row: func(scan func(...any) error) error {
 			var seconds float64
 			err := scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Expired, &s.Waiting, &s.Failed, &s.Cancelled, &seconds)

@@ -36,10 +36,11 @@ type statement struct {
 // statements are all of a table's operations.
 type statements struct {
 	findUnique                             statement
-	claim, nextDue, nextWake, stats        statement
+	claim, admitted                        statement
+	nextDue, nextWake, stats               statement
 	ack, abandon, snooze, fail, extend     statement
 	classify, cancel, redrive, reapExpired statement
-	unlocked                               statement
+	unlocked, fold                         statement
 	purgeDone, purgeFailed                 statement
 }
 
@@ -60,10 +61,14 @@ func renderStatements(spec Spec) statements {
 		cancel:      v.statement("cancel"),
 		redrive:     v.statement("redrive"),
 		reapExpired: v.statement("reap_expired"),
+		purgeDone:   v.statement("purge_done"),
 		purgeFailed: v.statement("purge_failed"),
 	}
-	if !v.DeleteDone { // else there are none, and no index to find them by
-		s.purgeDone = v.statement("purge_done")
+	if v.Admission != "" {
+		s.admitted = v.statement("admitted")
+	}
+	if len(v.spec.Folds) > 0 {
+		s.fold = v.foldStatement()
 	}
 	if len(v.Unique) > 0 {
 		s.findUnique = v.statement("find_unique")
@@ -78,6 +83,8 @@ type view struct {
 	Columns, Lanes, Unique []columnView
 	MaxAttempts            int
 	DeleteDone             bool
+	Admission              string
+	WholeRows              bool  // of a claim, as the table has them, in one column
 	uniqueColumns          []int // where Unique is among the Columns
 }
 
@@ -101,6 +108,7 @@ func newView(spec Spec) view {
 		Table:       quote(spec.Schema) + "." + quote(spec.Table),
 		MaxAttempts: spec.MaxAttempts,
 		DeleteDone:  spec.DeleteDone,
+		Admission:   spec.Admission,
 	}
 	for i, c := range spec.Columns {
 		cv := columnView{Column: c, Quoted: quote(c.Name), Alias: fmt.Sprintf("c%d", i+1), Param: "column_" + c.Name, Bind: c.Type}

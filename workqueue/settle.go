@@ -16,13 +16,37 @@ type settlement struct {
 	claimRef
 	outcome *Outcome
 	message string // the cause as it is stored
+	labels  labels
+	folds   bool // it writes notes, and who settles it folds
 }
+
+// A standing is where a row stands.
+type standing struct {
+	status    Status
+	cancelled bool
+}
+
+// changes are the rows that a settle changed.
+type changes struct {
+	ids   []uuid.UUID
+	stand map[uuid.UUID]standing // since then, of those that were not acked
+	found []uuid.UUID            // changed by an earlier try, whose reply was lost
+}
+
+// A trial is how often a settle is tried.
+type trial uint8
+
+const (
+	triedOnce   trial = iota // whoever settles decides what follows
+	triedFirst               // if it fails it is repeated
+	triedBefore              // and has failed
+)
 
 // settlements of one claim's rows, all with the same outcome.
 func settleAll(owner uuid.UUID, ids []uuid.UUID, o *Outcome) []settlement {
 	batch := make([]settlement, len(ids))
 	for i, id := range ids {
-		batch[i] = settlement{claimRef{id, owner}, o, o.stored()}
+		batch[i] = settlement{claimRef: claimRef{id, owner}, outcome: o, message: o.stored()}
 	}
 	return batch
 }
@@ -38,7 +62,7 @@ func (o *Outcome) stored() string {
 }
 
 // settleCalls makes at most one statement for each kind of transition.
-func (t *Table) settleCalls(batch []settlement, changed *[]uuid.UUID) []call {
+func (t *Table) settleCalls(batch []settlement, done *changes) []call {
 	var acks, retries, snoozes, fails []settlement
 	for _, s := range batch {
 		switch s.outcome.kind {
@@ -55,7 +79,7 @@ func (t *Table) settleCalls(batch []settlement, changed *[]uuid.UUID) []call {
 	var calls []call
 	add := func(stmt statement, group []settlement, args map[string]any) {
 		if len(group) > 0 {
-			calls = append(calls, settleCall(stmt, group, args, changed))
+			calls = append(calls, settleCall(stmt, group, args, t.spec.foldPromise(), done))
 		}
 	}
 	add(t.statements.ack, acks, nil)
@@ -65,13 +89,43 @@ func (t *Table) settleCalls(batch []settlement, changed *[]uuid.UUID) []call {
 	return calls
 }
 
-func settleCall(stmt statement, group []settlement, args map[string]any, changed *[]uuid.UUID) call {
+func settleCall(stmt statement, group []settlement, args map[string]any, promise string, done *changes) call {
 	all := refArgs(refsOf(group))
 	maps.Copy(all, args)
-	start := len(*changed)
-	c := collectIDs(stmt, all, changed)
-	c.reset = func() { *changed = (*changed)[:start] } // what an earlier statement changed stays
+	start := len(done.ids)
+	c := collectIDs(stmt, all, &done.ids)
+	if group[0].outcome.kind != outcomeAck {
+		c.row = done.collect
+	}
+	if anyFolds(group) {
+		c.promise = promise
+	}
+	c.reset = func() { done.ids = done.ids[:start] } // what an earlier statement changed stays
 	return c
+}
+
+// collect reads a row that was changed and not acked.
+func (c *changes) collect(scan func(...any) error) error {
+	var id uuid.UUID
+	var at standing
+	if err := scan(&id, &at.status, &at.cancelled); err != nil {
+		return err
+	}
+	c.ids = append(c.ids, id)
+	c.note(id, at)
+	return nil
+}
+
+func (c *changes) note(id uuid.UUID, at standing) {
+	if c.stand == nil {
+		c.stand = map[uuid.UUID]standing{}
+	}
+	c.stand[id] = at
+}
+
+// anyFolds of a batch is true of all of it: the promise is the transaction's.
+func anyFolds(batch []settlement) bool {
+	return slices.ContainsFunc(batch, func(s settlement) bool { return s.folds })
 }
 
 func refsOf(batch []settlement) []claimRef {
@@ -147,23 +201,41 @@ func splitRepeated(batch []settlement) (once, again []settlement) {
 }
 
 func (q *Queue) settleOnce(ctx context.Context, batch []settlement) ([]uuid.UUID, error) {
-	changed := make([]uuid.UUID, 0, len(batch))
-	err := q.exec.run(ctx, q.table.settleCalls(batch, &changed)...)
+	done := changes{ids: make([]uuid.UUID, 0, len(batch))}
+	err := q.exec.run(ctx, q.table.settleCalls(batch, &done)...)
 	if err != nil {
 		return nil, err
 	}
-	if len(changed) == len(batch) {
-		return changed, nil
+	if len(done.ids) < len(batch) {
+		err = q.explainUnchanged(ctx, batch, &done)
 	}
-	return changed, q.explainUnchanged(ctx, batch, changed)
+	if q.tried == triedOnce || !isUnsettled(err) { // else it is repeated, and finds what it has changed
+		q.count(ctx, batch, done)
+	}
+	return done.ids, err
 }
 
-func (q *Queue) explainUnchanged(ctx context.Context, batch []settlement, changed []uuid.UUID) error {
+func (q *Queue) count(ctx context.Context, batch []settlement, done changes) {
+	if q.later != nil {
+		*q.later = func() { q.table.telemetry.countSettled(ctx, batch, done) }
+		return
+	}
+	q.table.telemetry.countSettled(ctx, batch, done)
+}
+
+func (q *Queue) explainUnchanged(ctx context.Context, batch []settlement, done *changes) error {
 	outcomes := make(map[uuid.UUID]*Outcome, len(batch))
 	for _, s := range batch {
 		outcomes[s.id] = s.outcome
 	}
-	return q.explainMissing(ctx, refsOf(batch), changed, func(id uuid.UUID, s Status) bool { return outcomes[id].leadsTo(s) })
+	return q.explainMissing(ctx, refsOf(batch), done.ids, func(id uuid.UUID, at standing) bool {
+		applied := outcomes[id].leadsTo(at.status)
+		if applied && q.tried == triedBefore {
+			done.found = append(done.found, id)
+			done.note(id, at)
+		}
+		return applied
+	})
 }
 
 // leadsTo reports whether a row that still carries the claim's token may be in this state because this

@@ -31,7 +31,7 @@ func TestStaleClaimIsToldBesideTheCurrentOne(t *testing.T) {
 			claimOne(t, q, current)
 
 			ack := &Outcome{kind: outcomeAck}
-			batch := []settlement{{claimRef{id, stale}, ack, ""}, {claimRef{id, current}, ack, ""}}
+			batch := []settlement{{claimRef: claimRef{id, stale}, outcome: ack}, {claimRef: claimRef{id, current}, outcome: ack}}
 			changed, err := q.settle(t.Context(), batch)
 
 			var refused *SettleError

@@ -2,14 +2,9 @@ package workqueue
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
@@ -20,31 +15,36 @@ const (
 	settleBatch = 1000
 	// settleQueue bounds the outcomes that wait; handlers that are faster wait for the database.
 	settleQueue = 4 * settleBatch
+	// failedBatches bounds the batches that failed and wait to be settled apart.
+	failedBatches = 4
 )
 
 // A settler settles the outcomes of handlers in batches: many claims, one transaction.
 type settler struct {
 	worker  *Worker
 	linger  time.Duration
-	queue   *Queue // whose statements wait for no locked row for long
 	pending chan pendingSettle
-	apart   apart
+	failing chan failedBatch
+	apart   *apart
 	quit    chan struct{}
 	ctx     context.Context
 	cancel  context.CancelFunc
 }
 
-type pendingSettle struct {
-	delivery *delivery
-	settlement
+type failedBatch struct {
+	rows []pendingSettle
+	err  error
 }
 
 func newSettler(w *Worker) *settler {
 	return &settler{
 		worker: w, linger: w.options.SettleLinger,
-		queue:   &Queue{table: w.table, exec: poolExecutor{pool: w.system, lockTimeout: lockPatience}},
 		pending: make(chan pendingSettle, settleQueue), quit: make(chan struct{}),
-		apart: apart{closed: make(chan struct{})},
+		failing: make(chan failedBatch, failedBatches),
+		apart: &apart{
+			worker: w, leave: w.leaveToLease,
+			done: func(rows []pendingSettle, _ error) { w.done(rows) },
+		},
 	}
 }
 
@@ -54,7 +54,7 @@ func (s *settler) start(ctx context.Context, running *sync.WaitGroup) {
 	for range settlerCount {
 		settlers.Go(s.run)
 	}
-	running.Go(func() { settlers.Wait(); close(s.apart.closed) })
+	running.Go(func() { settlers.Wait(); close(s.failing) })
 	running.Go(s.runApart)
 }
 
@@ -72,7 +72,7 @@ func (s *settler) stop() { close(s.quit) }
 // the lease.
 func (s *settler) add(d *delivery, o *Outcome) {
 	select {
-	case s.pending <- pendingSettle{d, settlement{d.ref(), o, s.worker.stored(d.ctx, o)}}:
+	case s.pending <- s.worker.pendingSettle(d, o):
 	case <-s.ctx.Done():
 	}
 }
@@ -86,6 +86,7 @@ func (s *settler) run() {
 		}
 		batch = s.collect(append(batch[:0], first))
 		s.flush(batch)
+		clear(batch) // keeps nothing alive until the next
 	}
 }
 
@@ -104,13 +105,16 @@ func (s *settler) next() (pendingSettle, bool) {
 	}
 }
 
-// collect fills a batch with what is there, and lingers for company only if that is little.
+// lingerParts is how often a settler that lingers looks whether company can still come.
+const lingerParts = 8
+
+// collect fills a batch with what is there, and lingers for company only if that is little and handlers are at work:
+// with nobody to wait for, the next row of a key would wait in vain.
 func (s *settler) collect(batch []pendingSettle) []pendingSettle {
 	batch = s.takeReady(batch)
-	if s.linger <= 0 || len(batch) == settleBatch {
-		return batch
+	for part := 0; part < lingerParts && s.linger > 0 && len(batch) < settleBatch && !s.worker.flow.idle(); part++ {
+		time.Sleep(s.linger / lingerParts)
 	}
-	time.Sleep(s.linger)
 	return s.takeReady(batch)
 }
 
@@ -126,76 +130,47 @@ func (s *settler) takeReady(batch []pendingSettle) []pendingSettle {
 	return batch
 }
 
-// flush settles a batch, again and again until the database answers: the settle is guarded by its
-// tokens, so to repeat one whose reply was lost changes nothing.
+// flush settles a batch. One that fails is settled apart, while the settler goes on with others.
 func (s *settler) flush(batch []pendingSettle) {
-	pause := minErrorPause
-	for {
-		err := s.settle(batch)
-		switch {
-		case err == nil, errors.Is(err, ErrLeaseLost), errors.Is(err, ErrGone):
-			s.done(batch)
-			return
-		case isRefused(err):
-			s.isolate(batch, err)
-			return
-		case isLocked(err):
-			s.setApart(batch)
-			return
+	changed, err := s.worker.settleBatch(s.ctx, batch, batchLimitsBeside(s.apart.size.Load()))
+	if !isUnsettled(err) {
+		if changed > 0 {
+			s.apart.settled.Add(1)
+		}
+		s.worker.done(batch)
+		return
+	}
+	select {
+	case s.failing <- failedBatch{slices.Clone(batch), err}:
+	case <-s.ctx.Done():
+		s.worker.done(batch)
+	}
+}
+
+// runApart settles what failed, until nothing more comes. When it has too much, the settlers wait.
+func (s *settler) runApart() {
+	a, failing := s.apart, s.failing
+	for failing != nil || a.rest() >= 0 {
+		more := failing
+		if a.size.Load() >= settleQueue {
+			more = nil
+		}
+		var next <-chan time.Time
+		if rest := a.rest(); rest >= 0 {
+			next = time.After(rest)
 		}
 		select {
 		case <-s.ctx.Done():
-			s.done(batch)
+			s.worker.done(a.abandon()) // their leases end
 			return
-		case <-time.After(pause):
-			pause = min(pause*2, maxErrorPause)
+		case batch, ok := <-more:
+			if !ok {
+				failing = nil
+				continue
+			}
+			a.addFailed(s.ctx, batch.rows, batch.err)
+		case <-next:
+			a.step(s.ctx)
 		}
 	}
-}
-
-func (s *settler) settle(batch []pendingSettle) error {
-	settlements := make([]settlement, len(batch))
-	for i, p := range batch {
-		settlements[i] = p.settlement
-	}
-	return s.worker.within(s.ctx, s.worker.callLimit(), func(ctx context.Context) error {
-		return s.worker.table.telemetry.transition(ctx, opSettle, len(batch), func(ctx context.Context) ([]uuid.UUID, error) {
-			return s.queue.settle(ctx, settlements)
-		})
-	})
-}
-
-// isRefused reports an error that lies in the data and not in the database's state, so that repeating
-// the statement cannot help.
-func isRefused(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && len(pg.Code) == 5 && slices.Contains(refusals, pg.Code[:2])
-}
-
-// refusals are the classes of such errors: data exceptions, violated constraints and view checks, and
-// what a trigger of the application raises.
-var refusals = []string{"22", "23", "44", "P0"}
-
-// isolate keeps one row that the database refuses from failing the others of its batch: halves are
-// settled apart, down to the row itself, which is left to its lease.
-func (s *settler) isolate(batch []pendingSettle, err error) {
-	if len(batch) > 1 {
-		half := len(batch) / 2
-		s.flush(batch[:half])
-		s.flush(batch[half:])
-		return
-	}
-	s.worker.table.telemetry.logger.LogAttrs(s.ctx, slog.LevelError, "settle refused by the database; the row is left to the reaper",
-		slog.String("id", batch[0].id.String()), slog.Any("error", err))
-	s.done(batch)
-}
-
-// done ends the worker's answering for the batch.
-func (s *settler) done(batch []pendingSettle) {
-	deliveries := make([]*delivery, len(batch))
-	for i, p := range batch {
-		deliveries[i] = p.delivery
-		s.worker.noteSettled(p.outcome)
-	}
-	s.worker.held.remove(deliveries...)
 }

@@ -16,8 +16,8 @@ const (
 	// span about a quarter of an hour: longer than a deploy or a failover, shorter than a day of noise.
 	DefaultMaxAttempts = 10
 
-	// DefaultRetention is how long a Done row is kept: a week answers most "did it run?" questions.
-	// Failed rows are kept until somebody decides.
+	// DefaultRetention is how long a Done or cancelled row is kept: a week answers most "did it run?" questions.
+	// Dead letters are kept until somebody decides.
 	DefaultRetention = 7 * 24 * time.Hour
 )
 
@@ -49,9 +49,26 @@ type Spec struct {
 	// They lead the claim index, so a claim of one lane never reads another's rows.
 	Lanes []string
 
+	// Admission names the lane whose values have rules of their own: pauses, limits, rates. Each claim asks them, by every
+	// way in, with the functions that the domain's migration makes:
+	//
+	//	<table>_admit(value, want integer) RETURNS TABLE (admitted integer, again double precision, bounded boolean)
+	//	<table>_take(value, ids uuid[]) RETURNS void
+	//
+	// admit is called before the claim, in its transaction: how many rows may be claimed; if they are fewer than wanted, after
+	// how many seconds to ask again, where 0 leaves that to the poll interval; and whether the value has a rule at
+	// all. It must have the claims of one value follow each other until they commit, and wait for no more than a moment.
+	// take is called in the same statement with the rows that were claimed, unless there is no rule. Workers ask for a value
+	// that had no rule when they asked last only twice a second. Default: every due row may be claimed.
+	Admission string
+
 	// Unique names columns of which at most one row may hold the same values, while none of them is
 	// NULL. Enqueueing such a row again changes nothing and reports the row that is there.
 	Unique []string
+
+	// Labels names up to two columns of type text, such as kind and queue, whose values metrics, spans and logs of a row
+	// carry. Metrics tell at most 100 combinations of them apart. Default: none.
+	Labels []string
 
 	// Gate names a column: a row in which it is set waits again when it is redriven, for whatever let it through
 	// before. Package gate needs it. Default: none.
@@ -63,18 +80,22 @@ type Spec struct {
 	// Retry is the backoff between attempts where nobody names a delay. Default: [DefaultRetry].
 	Retry Retry
 
-	// Retention is how long the reaper keeps Done rows. Default: [DefaultRetention].
-	// It has no effect with DeleteDone.
+	// Retention is how long the reaper keeps Done rows, and rows that were cancelled. Default: [DefaultRetention].
+	// With DeleteDone there are only the latter.
 	Retention time.Duration
 
-	// FailedRetention is how long the reaper keeps Failed rows. Default 0: for ever.
+	// FailedRetention is how long the reaper keeps dead letters: Failed rows that were not cancelled. Default 0: for ever.
 	FailedRetention time.Duration
 
 	// Sweeps are the suffixes of SQL functions <schema>.<table>_<suffix>(max_rows integer) RETURNS integer,
-	// which the domain's migration makes: what a settle cannot do by itself, such as deadlines, and what
-	// repairs it. They return how many rows they changed. Workers call them on every wake-up, at a bounded
-	// share of their time and at least about once a second; so does every round of the reaper.
+	// which the domain's migration makes: what nothing but time brings about, and repair. They return how many rows
+	// they changed. Workers call them beside their claims, about once a second and at a bounded share of their time;
+	// so does every round of the reaper.
 	Sweeps []string
+
+	// Folds are the functions of the domain that apply what its triggers have noted, in the order in which they are
+	// called, see [Fold]. Default: none.
+	Folds []Fold
 
 	// DeleteDone makes ack delete the row: the fastest, at the price of the audit trail. A settle that
 	// is repeated can then only say that the row is gone, see [ErrGone].
@@ -116,7 +137,10 @@ var parameterNames = []string{"lease_seconds", "batch_size", "ids", "delay_secon
 // Validate reports the first thing that is wrong with the Spec, naming the field.
 func (s Spec) Validate() error {
 	s = s.withDefaults()
-	checks := []func() error{s.validateNames, s.validateColumns, s.validateLanes, s.validateUnique, s.validateGate, s.validateSweeps, s.validateLimits}
+	checks := []func() error{
+		s.validateNames, s.validateColumns, s.validateLanes, s.validateAdmission, s.validateUnique, s.validateLabels,
+		s.validateGate, s.validateSweeps, s.validateFolds, s.validateLimits,
+	}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
@@ -222,6 +246,13 @@ func (s Spec) validateLanes() error {
 	return nil
 }
 
+func (s Spec) validateAdmission() error {
+	if s.Admission != "" && !slices.Contains(s.Lanes, s.Admission) {
+		return Invalid("admission", "%q is none of the lanes %v", s.Admission, s.Lanes)
+	}
+	return nil
+}
+
 func (s Spec) validateUnique() error {
 	for i, name := range s.Unique {
 		if _, ok := s.column(name); !ok {
@@ -237,6 +268,18 @@ func (s Spec) validateUnique() error {
 func (s Spec) validateGate() error {
 	if _, ok := s.column(s.Gate); s.Gate != "" && !ok {
 		return Invalid("gate", "%q is none of the columns", s.Gate)
+	}
+	return nil
+}
+
+func (s Spec) validateFolds() error {
+	for _, f := range s.Folds {
+		if err := ValidateIdentifier("fold", s.Table+"_"+f.Suffix); err != nil {
+			return err
+		}
+		if _, ok := s.column(f.Column); !ok {
+			return Invalid("folds", "%s: %q is none of the columns", f.Suffix, f.Column)
+		}
 	}
 	return nil
 }
@@ -294,6 +337,23 @@ func (s Spec) channel() string { return s.Name() }
 // PostgreSQL folds equal notifications of a transaction into one.
 func (s Spec) Announce() string {
 	return "pg_catalog.pg_notify('" + s.channel() + "', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)"
+}
+
+// notePayload begins the payload of a notification that announces notes.
+const notePayload = "note:"
+
+// foldPromise is the setting of a transaction whose owner folds this table's notes right after its commit.
+func (s Spec) foldPromise() string { return setSetting("txwork.folds", s.Name()) }
+
+// AnnounceNote is what a trigger PERFORMs that has written a note, see [Fold], if [Spec.MustAnnounceNote]: it has the
+// workers fold when the transaction commits.
+func (s Spec) AnnounceNote() string {
+	return "pg_catalog.pg_notify('" + s.channel() + "', pg_catalog.concat('" + notePayload + "', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint))"
+}
+
+// MustAnnounceNote is the condition of [Spec.AnnounceNote]: the transaction is no worker's own, which folds by itself.
+func (s Spec) MustAnnounceNote() string {
+	return "(pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '" + s.Name() + "') IS NOT TRUE"
 }
 
 // quote makes an identifier safe to stand in a statement. Validate has refused everything that would

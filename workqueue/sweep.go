@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 )
 
@@ -48,7 +47,8 @@ func (q *Queue) anyWaiting(ctx context.Context) (found bool, err error) {
 			name: "any_waiting",
 			text: "SELECT EXISTS (SELECT FROM " + q.table.view.Table + " AS t WHERE t.completed_at IS NULL AND t.waiting)",
 		},
-		row: func(scan func(...any) error) error { return scan(&found) },
+		reads: true,
+		row:   func(scan func(...any) error) error { return scan(&found) },
 	})
 	return found, err
 }
@@ -60,62 +60,35 @@ const (
 	sweepAtLeastEvery = time.Second
 )
 
-// A sweeper decides when a worker calls its table's sweeps: soon after it was woken, but for no more than a
-// fortieth of its time; and once a second in any case, however long they take.
-type sweeper struct {
-	mu       sync.Mutex
-	wanted   bool
-	earliest time.Time
-	latest   time.Time
-}
-
-// want asks for a sweep as soon as the share of time allows it.
-func (s *sweeper) want() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wanted = true
-}
-
-// in tells how long until the next sweep.
-func (s *sweeper) in(now time.Time) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.wanted {
-		return max(s.earliest.Sub(now), 0)
+// sweep calls the table's sweeps until ctx is cancelled: every second, or as seldom as it takes for them to use a bounded
+// share of the time. It has a goroutine of its own, so nobody's claims wait for what a sweep waits for.
+func (w *Worker) sweep(ctx context.Context) {
+	var pause time.Duration
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		start := time.Now()
+		n, err := w.sweepOnce(ctx)
+		if err != nil {
+			w.logError(err)
+		}
+		pause = min(max(sweepShare*time.Since(start), sweepAtLeastEvery), maxSweepInterval)
+		if n > 0 { // there may be more, and it may be claimable
+			pause = sweepAtLeastEvery / 10
+			w.claimer.sweepNow()
+			w.poll.Wake()
+		}
 	}
-	return max(s.latest.Sub(now), 0)
 }
 
-func (s *sweeper) begin() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wanted = false
-}
-
-// end plans the next sweep. One that reached its limit has left something.
-func (s *sweeper) end(now time.Time, took time.Duration, full bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.earliest = now.Add(min(max(sweepShare*took, minSweepInterval), sweepAtLeastEvery))
-	s.latest = now.Add(sweepAtLeastEvery)
-	s.wanted = s.wanted || full
-}
-
-// sweep calls the table's sweeps if it is time, and returns how many rows they changed. Should one fail, what can be
-// claimed is claimed all the same.
-func (w *Worker) sweep(ctx context.Context) (n int) {
-	if len(w.table.spec.Sweeps) == 0 || w.sweeper.in(time.Now()) > 0 {
-		return 0
-	}
-	w.sweeper.begin()
-	start := time.Now()
-	err := w.within(context.WithoutCancel(ctx), w.callLimit(), func(ctx context.Context) (err error) {
-		n, err = w.queue.Sweep(ctx, sweepLimit)
+func (w *Worker) sweepOnce(ctx context.Context) (n int, err error) {
+	queue := w.settling(batchLimits)
+	err = w.within(context.WithoutCancel(ctx), w.callLimit(), func(ctx context.Context) (err error) {
+		n, err = queue.Sweep(ctx, sweepLimit)
 		return err
 	})
-	w.sweeper.end(time.Now(), time.Since(start), n >= sweepLimit)
-	if err != nil {
-		w.logError(err)
-	}
-	return n
+	return n, err
 }

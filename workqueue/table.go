@@ -28,7 +28,7 @@ func Open(spec Spec, t Telemetry) (*Table, error) {
 		return nil, err
 	}
 	spec = spec.withDefaults()
-	tel, err := newTelemetry(t, spec.Name())
+	tel, err := newTelemetry(t, spec)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,9 @@ package workqueue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -33,40 +35,65 @@ type Observer func(ctx context.Context, e Event)
 // An Event is one operation, successful or not.
 type Event struct {
 	Table     string
-	Operation string // enqueue, claim, ack, abandon, snooze, fail, settle, extend, cancel, redrive, reap, purge, sweep
+	Operation string // enqueue, claim, ack, abandon, snooze, fail, settle, extend, cancel, redrive, reap, purge, sweep, fold
 	Requested int
 	Changed   int
-	IDs       []uuid.UUID // the rows that changed; empty for reap, purge and sweep
+	IDs       []uuid.UUID // the rows that changed; empty for reap, purge, sweep and fold
 	Duration  time.Duration
 	Err       error
 }
 
-// operation is a transition by the name that events carry, with OpenTelemetry's names for it.
-type operation struct {
-	name     string
-	semantic string // messaging.operation.name
-	kind     trace.SpanKind
-	traced   bool
+// An operation is a transition of rows, or the call of a handler.
+type operation uint8
+
+const (
+	opEnqueue operation = iota
+	opClaim
+	opAck
+	opAbandon
+	opSnooze
+	opFail
+	opSettle
+	opCancel
+	opRedrive
+	opExtend
+	opReap
+	opPurge
+	opSweep
+	opFold
+	opProcess
+	operationCount
+)
+
+// A convention is what OpenTelemetry and events call an operation.
+type convention struct {
+	name   string // messaging.operation.name
+	typ    string // messaging.operation.type; empty where the conventions know none that fits
+	kind   trace.SpanKind
+	traced bool
 }
 
 // The messaging semantic conventions are still in development: their names are kept in this file only.
 // https://opentelemetry.io/docs/specs/semconv/messaging/
-var (
-	opEnqueue = operation{"enqueue", "send", trace.SpanKindProducer, true}
-	opClaim   = operation{"claim", "receive", trace.SpanKindClient, true}
-	opAck     = operation{"ack", "settle", trace.SpanKindClient, true}
-	opAbandon = operation{"abandon", "settle", trace.SpanKindClient, true}
-	opSnooze  = operation{"snooze", "settle", trace.SpanKindClient, true}
-	opFail    = operation{"fail", "settle", trace.SpanKindClient, true}
-	opSettle  = operation{"settle", "settle", trace.SpanKindClient, true}
-	opCancel  = operation{"cancel", "cancel", trace.SpanKindInternal, true}
-	opRedrive = operation{"redrive", "redrive", trace.SpanKindInternal, true}
-	opExtend  = operation{"extend", "extend", trace.SpanKindInternal, false}
-	opReap    = operation{"reap", "reap", trace.SpanKindInternal, false}
-	opPurge   = operation{"purge", "purge", trace.SpanKindInternal, false}
-	opSweep   = operation{"sweep", "sweep", trace.SpanKindInternal, false}
-	opProcess = operation{"process", "process", trace.SpanKindConsumer, true}
-)
+var conventions = [operationCount]convention{
+	opEnqueue: {"enqueue", "send", trace.SpanKindProducer, true},
+	opClaim:   {"claim", "receive", trace.SpanKindClient, true},
+	opAck:     {"ack", "settle", trace.SpanKindClient, true},
+	opAbandon: {"abandon", "settle", trace.SpanKindClient, true},
+	opSnooze:  {"snooze", "settle", trace.SpanKindClient, true},
+	opFail:    {"fail", "settle", trace.SpanKindClient, true},
+	opSettle:  {"settle", "settle", trace.SpanKindClient, true},
+	opCancel:  {"cancel", "", trace.SpanKindInternal, true},
+	opRedrive: {"redrive", "", trace.SpanKindInternal, true},
+	opExtend:  {"extend", "", trace.SpanKindInternal, false},
+	opReap:    {"reap", "", trace.SpanKindInternal, false},
+	opPurge:   {"purge", "", trace.SpanKindInternal, false},
+	opSweep:   {"sweep", "", trace.SpanKindInternal, false},
+	opFold:    {"fold", "", trace.SpanKindInternal, false},
+	opProcess: {"process", "process", trace.SpanKindConsumer, true},
+}
+
+func (op operation) String() string { return conventions[op].name }
 
 const scopeName = "github.com/txwork/txwork/workqueue"
 
@@ -77,25 +104,29 @@ var durationBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5,
 var propagator = propagation.TraceContext{}
 
 type telemetry struct {
-	table     string
-	tracer    trace.Tracer
-	logger    *slog.Logger
-	observer  Observer
-	duration  metric.Float64Histogram
-	process   metric.Float64Histogram
-	sent      metric.Int64Counter
-	consumed  metric.Int64Counter
-	lost      metric.Int64Counter
-	settled   metric.Int64Counter
-	attribute map[operation]metric.MeasurementOption
+	table    string
+	tracer   trace.Tracer
+	logger   *slog.Logger
+	observer Observer
+	labels   labelColumns
+	series   seriesCache
+
+	duration    metric.Float64Histogram
+	maintenance metric.Float64Histogram
+	process     metric.Float64Histogram
+	sent        metric.Int64Counter
+	consumed    metric.Int64Counter
+	settled     metric.Int64Counter
+	dead        metric.Int64Counter
+	expired     metric.Int64Counter
+	lost        metric.Int64Counter
+
 	// Of every handler call, made once: they would be most of what a call allocates.
-	processName    string
-	processSpan    []trace.SpanStartOption
-	processMetrics []metric.RecordOption
-	outcomes       [][]metric.AddOption // by outcomeKind
+	processName string
+	processSpan []trace.SpanStartOption
 }
 
-func newTelemetry(t Telemetry, table string) (*telemetry, error) {
+func newTelemetry(t Telemetry, spec Spec) (*telemetry, error) {
 	if t.TracerProvider == nil {
 		t.TracerProvider = otel.GetTracerProvider()
 	}
@@ -106,54 +137,59 @@ func newTelemetry(t Telemetry, table string) (*telemetry, error) {
 		t.Logger = slog.Default()
 	}
 	tel := &telemetry{
-		table:    table,
+		table:    spec.Name(),
 		tracer:   t.TracerProvider.Tracer(scopeName),
-		logger:   t.Logger.With("table", table),
+		logger:   t.Logger.With("table", spec.Name()),
 		observer: t.Observer,
+		labels:   spec.labelColumns(),
 	}
-	tel.precomputeAttributes()
-	return tel, tel.createInstruments(t.MeterProvider.Meter(scopeName))
+	tel.processName = opProcess.String() + " " + tel.table
+	tel.processSpan = []trace.SpanStartOption{
+		trace.WithSpanKind(conventions[opProcess].kind),
+		trace.WithAttributes(tel.describe(opProcess)...),
+	}
+	if err := tel.createInstruments(t.MeterProvider.Meter(scopeName)); err != nil {
+		return nil, err
+	}
+	return tel, nil
 }
 
 func (t *telemetry) createInstruments(m metric.Meter) error {
-	var errs [6]error
-	t.duration, errs[0] = m.Float64Histogram("messaging.client.operation.duration", metric.WithUnit("s"),
-		metric.WithDescription("Duration of an operation on the table"), metric.WithExplicitBucketBoundaries(durationBuckets...))
-	t.process, errs[1] = m.Float64Histogram("messaging.process.duration", metric.WithUnit("s"),
-		metric.WithDescription("Duration of a handler"), metric.WithExplicitBucketBoundaries(durationBuckets...))
-	t.sent, errs[2] = m.Int64Counter("messaging.client.sent.messages", metric.WithDescription("Rows enqueued"))
-	t.consumed, errs[3] = m.Int64Counter("messaging.client.consumed.messages", metric.WithDescription("Rows claimed"))
-	t.lost, errs[4] = m.Int64Counter("txwork.lease.lost", metric.WithDescription("Settles and renewals refused because the lease was lost"))
-	t.settled, errs[5] = m.Int64Counter("txwork.settled", metric.WithDescription("Claims settled by outcome"))
-	return errors.Join(errs[:]...)
+	var errs []error
+	histogram := func(into *metric.Float64Histogram, name, description string) {
+		var err error
+		*into, err = m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description),
+			metric.WithExplicitBucketBoundaries(durationBuckets...))
+		errs = append(errs, err)
+	}
+	counter := func(into *metric.Int64Counter, name, description string) {
+		var err error
+		*into, err = m.Int64Counter(name, metric.WithUnit("{message}"), metric.WithDescription(description))
+		errs = append(errs, err)
+	}
+	histogram(&t.duration, "messaging.client.operation.duration", "Duration of an enqueue, a claim or a settle")
+	histogram(&t.maintenance, "txwork.operation.duration", "Duration of any other operation on the table")
+	histogram(&t.process, "messaging.process.duration", "Duration of a handler")
+	counter(&t.sent, "messaging.client.sent.messages", "Rows written by an enqueue")
+	counter(&t.consumed, "messaging.client.consumed.messages", "Rows claimed")
+	counter(&t.settled, "txwork.settled", "Rows settled, by outcome")
+	counter(&t.dead, "txwork.dead_letters", "Rows that became dead letters, by reason")
+	counter(&t.expired, "txwork.lease.expired", "Rows taken from their owner because the lease had expired")
+	counter(&t.lost, "txwork.lease.lost", "Settles and renewals refused because the lease was lost")
+	return errors.Join(errs...)
 }
 
-func (t *telemetry) precomputeAttributes() {
-	base := []attribute.KeyValue{
+// describe is what spans and metrics of an operation carry.
+func (t *telemetry) describe(op operation) []attribute.KeyValue {
+	attributes := []attribute.KeyValue{
 		attribute.String("messaging.system", "txwork"),
 		attribute.String("messaging.destination.name", t.table),
+		attribute.String("messaging.operation.name", op.String()),
 	}
-	with := func(kv attribute.KeyValue) metric.MeasurementOption {
-		return metric.WithAttributeSet(attribute.NewSet(append(base[:2:2], kv)...))
+	if typ := conventions[op].typ; typ != "" {
+		attributes = append(attributes, attribute.String("messaging.operation.type", typ))
 	}
-	t.attribute = map[operation]metric.MeasurementOption{}
-	for _, op := range []operation{opEnqueue, opClaim, opAck, opAbandon, opSnooze, opFail, opSettle, opCancel, opRedrive, opExtend, opReap, opPurge, opProcess} {
-		t.attribute[op] = with(attribute.String("messaging.operation.name", op.semantic))
-	}
-	for k := outcomeAck; k <= outcomeCancel; k++ {
-		t.outcomes = append(t.outcomes, []metric.AddOption{with(attribute.String("txwork.outcome", k.String()))})
-	}
-	t.processMetrics = []metric.RecordOption{t.attribute[opProcess]}
-	t.processName = opProcess.semantic + " " + t.table
-	t.processSpan = []trace.SpanStartOption{
-		trace.WithSpanKind(opProcess.kind),
-		trace.WithAttributes(
-			base[0],
-			attribute.String("messaging.operation.name", opProcess.semantic),
-			attribute.String("messaging.operation.type", opProcess.semantic),
-			base[1],
-		),
-	}
+	return attributes
 }
 
 // transition runs one operation on rows. Every change of a row's state passes through here: span,
@@ -163,7 +199,7 @@ func (t *telemetry) transition(ctx context.Context, op operation, requested int,
 	ctx, span := t.start(ctx, op, requested)
 	ids, err := run(ctx)
 	t.finish(ctx, span, Event{
-		Table: t.table, Operation: op.name, Requested: requested, Changed: len(ids), IDs: ids,
+		Table: t.table, Operation: op.String(), Requested: requested, Changed: len(ids), IDs: ids,
 		Duration: time.Since(start), Err: err,
 	}, op)
 	return err
@@ -175,54 +211,91 @@ func (t *telemetry) count(ctx context.Context, op operation, requested int, run 
 	ctx, span := t.start(ctx, op, requested)
 	n, err := run(ctx)
 	t.finish(ctx, span, Event{
-		Table: t.table, Operation: op.name, Requested: requested, Changed: n,
+		Table: t.table, Operation: op.String(), Requested: requested, Changed: n,
 		Duration: time.Since(start), Err: err,
 	}, op)
 	return err
 }
 
-func (t *telemetry) start(ctx context.Context, op operation, count int) (context.Context, trace.Span) {
-	if !op.traced {
-		return ctx, trace.SpanFromContext(context.Background())
+// contain is to be deferred by everything that calls what is not ours: a provider, a log handler, the Observer. A
+// panic of theirs must not undo what the database has committed, nor end a worker. OpenTelemetry's error handler
+// is told.
+func (t *telemetry) contain() {
+	if r := recover(); r != nil {
+		reportError(otel.Handle, fmt.Errorf("txwork: telemetry of %s: panic: %v\n%s", t.table, r, debug.Stack()))
 	}
-	return t.tracer.Start(ctx, op.semantic+" "+t.table, trace.WithSpanKind(op.kind), trace.WithAttributes(
-		attribute.String("messaging.system", "txwork"),
-		attribute.String("messaging.operation.name", op.semantic),
-		attribute.String("messaging.operation.type", op.semantic),
-		attribute.String("messaging.destination.name", t.table),
-		attribute.Int("messaging.batch.message_count", count),
-	))
+}
+
+// noSpan records nothing.
+var noSpan = trace.SpanFromContext(context.Background())
+
+func (t *telemetry) start(ctx context.Context, op operation, count int, more ...trace.SpanStartOption) (started context.Context, span trace.Span) {
+	if !conventions[op].traced {
+		return ctx, noSpan
+	}
+	started, span = ctx, noSpan
+	defer t.contain()
+	return t.tracer.Start(ctx, op.String()+" "+t.table, append(more, trace.WithSpanKind(conventions[op].kind),
+		trace.WithAttributes(append(t.describe(op), attribute.Int("messaging.batch.message_count", count))...))...)
+}
+
+// claim is transition for claims. Their span is made when they have ended, because the poll of an empty table makes
+// none, and is linked to the producers of the rows.
+func (t *telemetry) claim(ctx context.Context, limit int, run func(context.Context) ([]claimedRow, error)) ([]claimedRow, error) {
+	start := time.Now()
+	rows, err := run(ctx)
+	ended, span := ctx, noSpan
+	if len(rows) > 0 || err != nil {
+		ended, span = t.start(ctx, opClaim, len(rows), trace.WithTimestamp(start), trace.WithLinks(producerLinks(rows)...))
+	}
+	t.countRows(ended, t.consumed, opClaim, len(rows), func(i int) labels { return rows[i].labels })
+	t.finish(ended, span, Event{
+		Table: t.table, Operation: opClaim.String(), Requested: limit, Changed: len(rows), IDs: rowIDs(rows),
+		Duration: time.Since(start), Err: err,
+	}, opClaim)
+	return rows, err
 }
 
 func (t *telemetry) finish(ctx context.Context, span trace.Span, e Event, op operation) {
-	t.duration.Record(ctx, e.Duration.Seconds(), t.attribute[op])
-	switch op {
-	case opEnqueue:
-		t.sent.Add(ctx, int64(e.Changed), t.attribute[op])
-	case opClaim:
-		t.consumed.Add(ctx, int64(e.Changed), t.attribute[op])
+	if t.observer != nil {
+		defer func() {
+			defer t.contain()
+			t.observer(ctx, e)
+		}()
 	}
+	defer t.contain()
+	t.measure(ctx, op, e)
 	t.report(ctx, span, e, op)
 	span.End()
-	if t.observer != nil {
-		t.observer(ctx, e)
+}
+
+func (t *telemetry) measure(ctx context.Context, op operation, e Event) {
+	histogram := t.duration
+	if conventions[op].typ == "" {
+		histogram = t.maintenance
+	}
+	if histogram.Enabled(ctx) {
+		histogram.Record(ctx, e.Duration.Seconds(), t.with(series{op: op, key: errorTypeKey, value: errorType(e.Err)}))
 	}
 }
 
 func (t *telemetry) report(ctx context.Context, span trace.Span, e Event, op operation) {
 	var settle *SettleError
+	var repeated *repeatedError
 	switch {
 	case e.Err == nil:
 		t.logger.LogAttrs(ctx, slog.LevelDebug, e.Operation, slog.Int("changed", e.Changed), slog.Duration("took", e.Duration))
 		return
 	case errors.As(e.Err, &settle):
-		t.lost.Add(ctx, int64(len(settle.Lost)), t.attribute[op])
+		t.lost.Add(ctx, int64(len(settle.Lost)), t.with(series{op: op}))
 		t.logger.LogAttrs(ctx, slog.LevelWarn, e.Operation+" refused", slog.Int("lost", len(settle.Lost)),
 			slog.Int("gone", len(settle.Gone)), slog.Int("changed", e.Changed))
-	case errors.Is(e.Err, context.Canceled):
+	case errors.Is(e.Err, context.Canceled), errors.As(e.Err, &repeated):
 	default:
-		t.logger.LogAttrs(ctx, slog.LevelError, e.Operation+" failed", slog.Any("error", e.Err))
+		// Who called has the error, and logs it or not; a worker has nobody to give it to and logs it itself.
+		t.logger.LogAttrs(ctx, slog.LevelDebug, e.Operation+" failed", slog.Any("error", e.Err))
 	}
+	span.SetAttributes(errorTypeKey.String(errorType(e.Err)))
 	span.RecordError(e.Err)
 	span.SetStatus(codes.Error, e.Err.Error())
 }
@@ -248,38 +321,46 @@ func producerLink(headers map[string]string) (trace.Link, bool) {
 	return trace.Link{SpanContext: sc}, sc.IsValid()
 }
 
-// linkProducers links a claim's span to the producers of its rows.
-func linkProducers(ctx context.Context, rows []claimedRow) {
-	span := trace.SpanFromContext(ctx)
-	if !span.IsRecording() {
-		return
-	}
+func producerLinks(rows []claimedRow) []trace.Link {
+	var links []trace.Link
 	for _, row := range rows {
 		if link, ok := producerLink(row.Headers); ok {
-			span.AddLink(link)
+			links = append(links, link)
 		}
 	}
+	return links
 }
 
 // processing opens the span around one handler call, linked to the producer.
-func (t *telemetry) processing(ctx context.Context, row Row) (context.Context, trace.Span) {
+func (t *telemetry) processing(ctx context.Context, row claimedRow) (started context.Context, span trace.Span) {
+	started, span = ctx, noSpan
+	defer t.contain()
 	options := t.processSpan
 	if link, ok := producerLink(row.Headers); ok {
 		options = append(slices.Clip(options), trace.WithLinks(link))
 	}
-	ctx, span := t.tracer.Start(ctx, t.processName, options...)
+	started, span = t.tracer.Start(ctx, t.processName, options...)
 	if span.IsRecording() {
 		span.SetAttributes(attribute.String("messaging.message.id", row.ID.String()), attribute.Int("txwork.attempt", row.Attempt))
+		span.SetAttributes(t.labels.attributes(row.labels)...)
 	}
-	return ctx, span
+	return started, span
 }
 
 // processed closes it. The message is the outcome's cause as it is stored: redacted. Failed attempts and
 // dead letters are logged, by the first line of their message; the whole is in the table.
-func (t *telemetry) processed(ctx context.Context, span trace.Span, row Row, o *Outcome, message string, took time.Duration) {
-	t.process.Record(ctx, took.Seconds(), t.processMetrics...)
-	t.settled.Add(ctx, 1, t.outcomes[o.kind]...)
-	if o.kind == outcomeRetry || o.kind == outcomeFail {
+func (t *telemetry) processed(ctx context.Context, span trace.Span, row claimedRow, o *Outcome, message string, took time.Duration) {
+	defer t.contain()
+	failed := o.kind == outcomeRetry || o.kind == outcomeFail
+	if t.process.Enabled(ctx) {
+		s := series{op: opProcess, labels: row.labels, key: errorTypeKey}
+		if failed {
+			s.value = o.errorType
+		}
+		t.process.Record(ctx, took.Seconds(), t.with(s))
+	}
+	if failed {
+		span.SetAttributes(errorTypeKey.String(o.errorType))
 		span.RecordError(errors.New(message))
 		span.SetStatus(codes.Error, message)
 		t.logFailure(ctx, row, o, message)
@@ -287,18 +368,19 @@ func (t *telemetry) processed(ctx context.Context, span trace.Span, row Row, o *
 	span.End()
 }
 
-func (t *telemetry) logFailure(ctx context.Context, row Row, o *Outcome, message string) {
+func (t *telemetry) logFailure(ctx context.Context, row claimedRow, o *Outcome, message string) {
 	level, what := slog.LevelInfo, "attempt failed"
 	if o.kind == outcomeFail || row.Attempt >= row.MaxAttempts {
 		level, what = slog.LevelWarn, "dead letter"
 	}
 	first, _, _ := strings.Cut(message, "\n")
-	t.logger.LogAttrs(ctx, level, what, slog.String("id", row.ID.String()), slog.Int("attempt", row.Attempt),
-		slog.Int("max_attempts", row.MaxAttempts), slog.String("error", first))
+	t.logger.LogAttrs(ctx, level, what, append(t.labels.logged(row.labels), slog.String("id", row.ID.String()),
+		slog.Int("attempt", row.Attempt), slog.Int("max_attempts", row.MaxAttempts), slog.String("error", first))...)
 }
 
 // leaseLapsed reports a lease that ended by the worker's own clock: no renewal got through in time.
 func (t *telemetry) leaseLapsed(id uuid.UUID) {
-	t.lost.Add(context.Background(), 1, t.attribute[opExtend])
+	defer t.contain()
+	t.lost.Add(context.Background(), 1, t.with(series{op: opExtend}))
 	t.logger.LogAttrs(context.Background(), slog.LevelWarn, "lease ended without a renewal", slog.String("id", id.String()))
 }

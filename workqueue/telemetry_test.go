@@ -3,7 +3,9 @@ package workqueue_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -95,13 +97,13 @@ func TestSpansAreLinkedToTheProducer(t *testing.T) {
 	if err := w.stop(t); err != nil {
 		t.Error(err)
 	}
-	sends := s.named("send")
+	sends := s.named("enqueue")
 	if len(sends) != 1 || sends[0].SpanKind() != trace.SpanKindProducer || sends[0].Parent().SpanID() != app.SpanContext().SpanID() {
 		t.Fatalf("producer spans %v, want one under the application's", sends)
 	}
 	// The rows carry the trace of their producer: the send span, or the one that it is under.
 	producer := []trace.SpanID{sends[0].SpanContext().SpanID(), app.SpanContext().SpanID()}
-	for _, operation := range []string{"receive", "process"} {
+	for _, operation := range []string{"claim", "process"} {
 		got := links(s.named(operation))
 		if len(got) != 2 || !slices.Contains(producer, got[0]) || got[0] != got[1] {
 			t.Errorf("%s spans link to %v, want twice to one of %v", operation, got, producer)
@@ -169,11 +171,12 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := newScope()
 	var r *rig
-	r = newLedgerRig(t, rigOptions{telemetry: s.attach(&r, nil), spec: func(s *workqueue.Spec) { s.Retry = never }})
+	r = newLedgerRig(t, rigOptions{telemetry: s.attach(&r, nil), spec: func(s *workqueue.Spec) { s.Retry, s.Labels = never, []string{"topic"} }})
 	results := map[string]func(context.Context, *noteClaim) error{
 		"ack":     func(context.Context, *noteClaim) error { return nil },
 		"abandon": func(context.Context, *noteClaim) error { return errors.New("boom") },
 		"snooze":  func(context.Context, *noteClaim) error { return workqueue.Snooze(time.Hour) },
+		"panic":   func(context.Context, *noteClaim) error { panic("boom") },
 		"fail":    func(context.Context, *noteClaim) error { return workqueue.Permanent(errors.New("boom")) },
 		"cancel":  func(context.Context, *noteClaim) error { return workqueue.Cancelled("no") },
 		"fail in Tx": func(ctx context.Context, c *noteClaim) error {
@@ -188,7 +191,7 @@ func TestMetrics(t *testing.T) {
 		return results[c.Body.Topic](ctx, c)
 	})
 	for name := range results {
-		r.insert(name)
+		r.insertRows(workqueue.NewRow{Values: []any{name, ""}, MaxAttempts: map[string]int{"panic": 1}[name]})
 	}
 	r.eventually("all settles", func() bool {
 		return r.count("completed_at IS NOT NULL OR status = 0 AND due_at > now()") == len(results)-1 &&
@@ -197,24 +200,112 @@ func TestMetrics(t *testing.T) {
 	if err := w.stop(t); err != nil {
 		t.Error(err)
 	}
-	operation := attribute.Key("messaging.operation.name")
+	operation, topic, errorType, reason := attribute.Key("messaging.operation.name"), attribute.Key("txwork.topic"), attribute.Key("error.type"), attribute.Key("txwork.reason")
 	n := int64(len(results))
-	check := func(name string, by attribute.Key, want map[string]int64) {
-		t.Helper()
-		got := s.sums(t, name, by)
-		for k, v := range want {
-			if got[k] != v {
-				t.Errorf("%s has %d for %s, want %d: %v", name, got[k], k, v, got)
-			}
+	each := map[string]int64{}
+	for name := range results {
+		each[name] = 1
+	}
+	settled := maps.Clone(each)
+	delete(settled, "stolen") // its ack was refused
+	for _, want := range []struct {
+		metric string
+		by     attribute.Key
+		sums   map[string]int64
+	}{
+		{"messaging.client.sent.messages", operation, map[string]int64{"enqueue": n}},
+		{"messaging.client.sent.messages", topic, each},
+		{"messaging.client.consumed.messages", operation, map[string]int64{"claim": n}},
+		{"messaging.client.consumed.messages", topic, each},
+		{"messaging.process.duration", operation, map[string]int64{"process": n}},
+		{"messaging.process.duration", topic, each},
+		{"messaging.process.duration", errorType, map[string]int64{"": 4, "*errors.errorString": 3, "panic": 1}},
+		{"txwork.settled", "txwork.outcome", map[string]int64{"ack": 1, "abandon": 1, "exhausted": 1, "snooze": 1, "fail": 2, "cancel": 1}},
+		{"txwork.settled", topic, settled},
+		{"txwork.dead_letters", reason, map[string]int64{"permanent": 2, "exhausted": 1}},
+		{"txwork.lease.lost", operation, map[string]int64{"settle": 1}},
+	} {
+		if got := s.sums(t, want.metric, want.by); !maps.Equal(got, want.sums) {
+			t.Errorf("%s by %s: %v, want %v", want.metric, want.by, got, want.sums)
 		}
 	}
-	check("messaging.client.sent.messages", operation, map[string]int64{"send": n})
-	check("messaging.client.consumed.messages", operation, map[string]int64{"receive": n})
-	check("messaging.process.duration", operation, map[string]int64{"process": n})
-	check("txwork.settled", "txwork.outcome", map[string]int64{"ack": 2, "abandon": 1, "snooze": 1, "fail": 2, "cancel": 1})
-	check("txwork.lease.lost", operation, map[string]int64{"settle": 1})
-	if got := s.sums(t, "messaging.client.operation.duration", operation); got["send"] != n || got["receive"] == 0 || got["settle"] == 0 {
-		t.Errorf("operation durations %v", got)
+	durations := s.sums(t, "messaging.client.operation.duration", operation)
+	if durations["enqueue"] != n || durations["claim"] == 0 || durations["settle"] == 0 || durations["extend"] != 0 {
+		t.Errorf("operation durations %v", durations)
+	}
+	if got := s.sums(t, "messaging.client.operation.duration", errorType); got["lease_lost"] != 1 {
+		t.Errorf("operation durations by error %v, want one lost lease", got)
+	}
+	for _, span := range s.named("claim") { // the worker has polled an empty table, too
+		attributes := attribute.NewSet(span.Attributes()...)
+		if v, _ := attributes.Value("messaging.batch.message_count"); v.AsInt64() < 1 {
+			t.Errorf("a claim's span tells of %d messages", v.AsInt64())
+		}
+	}
+}
+
+// What is claimed, settled and reaped by hand counts like what a worker does.
+func TestMetricsByHand(t *testing.T) {
+	t.Parallel()
+	s := newScope()
+	var r *rig
+	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil), spec: func(s *workqueue.Spec) { s.Labels = []string{"topic"} }})
+	ctx, token := t.Context(), workqueue.NewOwnerToken()
+	ids := r.insertMany("by hand", 12)
+	do := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(r.Queue.Claim(ctx, token, time.Hour, 12))
+	do(r.Queue.Ack(ctx, token, ids[:3]))
+	r.exec("UPDATE notes SET attempts = max_attempts WHERE id = $1", ids[8])
+	do(r.Queue.Cancel(ctx, ids[10:], "no"))
+	do(r.Queue.Retry(ctx, token, ids[8:11], "x")) // exhausted, Ready again, cancelled
+	r.exec("UPDATE notes SET locked_until = now() - interval '1 hour' WHERE id = $1", ids[11])
+	do(r.Queue.Fail(ctx, token, ids[3:4], "x"))
+	do(r.Queue.Snooze(ctx, token, ids[4:5], time.Hour))
+	if _, err := r.Queue.Ack(ctx, workqueue.NewOwnerToken(), ids[5:6]); !errors.Is(err, workqueue.ErrLeaseLost) {
+		t.Errorf("an ack with another's token: %v", err)
+	}
+	r.exec("UPDATE notes SET locked_until = now() - interval '1 hour', attempts = CASE id WHEN $1 THEN max_attempts ELSE 1 END WHERE status = 1", ids[5])
+	do(r.Queue.ReapExpired(ctx, 10))
+	for metric, want := range map[string]map[string]int64{
+		"messaging.client.consumed.messages": {"by hand": 12},
+		"txwork.settled":                     {"": 8}, // their topics are not known
+		"txwork.lease.expired":               {"": 4},
+	} {
+		if got := s.sums(t, metric, "txwork.topic"); !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", metric, got, want)
+		}
+	}
+	if got, want := s.sums(t, "txwork.settled", "txwork.outcome"), map[string]int64{"ack": 3, "fail": 1, "snooze": 1, "exhausted": 1, "abandon": 1, "cancel": 1}; !maps.Equal(got, want) {
+		t.Errorf("settled: %v, want %v", got, want)
+	}
+	if got, want := s.sums(t, "txwork.dead_letters", "txwork.reason"), map[string]int64{"permanent": 1, "exhausted": 1, "lease_expired": 1}; !maps.Equal(got, want) {
+		t.Errorf("dead letters: %v, want %v", got, want)
+	}
+}
+
+// Topics that an application makes up by the thousand do not make a time series each.
+func TestLabelsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newScope()
+	var r *rig
+	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil), spec: func(s *workqueue.Spec) { s.Labels = []string{"topic"} }})
+	rows := make([]workqueue.NewRow, 500)
+	for i := range rows {
+		rows[i].Values = []any{fmt.Sprint("topic ", i), ""}
+	}
+	r.insertRows(rows...)
+	got := s.sums(t, "messaging.client.sent.messages", "txwork.topic")
+	total := int64(0)
+	for _, n := range got {
+		total += n
+	}
+	if len(got) != 101 || got["_OTHER"] != 400 || total != 500 {
+		t.Errorf("%d topics with %d rows, %d of them under others", len(got), total, got["_OTHER"])
 	}
 }
 
@@ -246,8 +337,8 @@ func TestObserverSeesEveryOperation(t *testing.T) {
 			r.exec("UPDATE notes SET locked_until = now() - interval '1 hour' WHERE id = $1", ids[7])
 			return r.Queue.ReapExpired(ctx, 10)
 		}, 1, nil},
-		{"purge", func() (any, error) { return r.Queue.PurgeDone(ctx, 0, 10) }, 2, nil},
-		{"purge", func() (any, error) { return r.Queue.PurgeFailed(ctx, 0, 10) }, 1, nil},
+		{"purge", func() (any, error) { return r.Queue.PurgeDone(ctx, 0, 10) }, 3, nil}, // the cancelled one, too
+		{"purge", func() (any, error) { return r.Queue.PurgeFailed(ctx, 0, 10) }, 0, nil},
 	}
 	for _, step := range steps {
 		before := r.Events.count(func(workqueue.Event) bool { return true })

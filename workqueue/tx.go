@@ -41,7 +41,9 @@ func Pgx(tx pgx.Tx) Tx {
 	return pgxTx{tx}
 }
 
-// SQL adapts a database/sql transaction, of any PostgreSQL driver.
+// SQL adapts a database/sql transaction, of any PostgreSQL driver. The transaction has to pass statements and their
+// arguments on as they are: of one that formats statements itself, such as bun.Tx, take the *sql.Tx inside, bunTx.Tx.
+// The first statement is refused otherwise.
 func SQL(tx SQLTx) Tx {
 	if isNil(tx) {
 		tx = nil
@@ -70,8 +72,12 @@ type call struct {
 	reset func()
 	// unpinned leaves the planner alone: for inserts, which have no plan to go wrong.
 	unpinned bool
+	// reads marks a call that changes nothing, and so may run on a standby.
+	reads bool
 	// lazy marks a change that may be lost in a crash, as a claim may: its commit waits for no disk.
 	lazy bool
+	// promise is the setting that says that notes which this writes are folded right after its commit; empty: none.
+	promise string
 }
 
 // arguments are the call's arguments in the order of $1, $2, …
@@ -134,6 +140,12 @@ type rows interface {
 	Err() error
 }
 
+// unread takes a column of any type and keeps nothing.
+type unread struct{}
+
+// Scan implements [sql.Scanner], for database/sql.
+func (unread) Scan(any) error { return nil }
+
 func eachRow(rs rows, row func(scan func(...any) error) error) error {
 	scan := rs.Scan
 	for rs.Next() {
@@ -172,6 +184,9 @@ func (r *pgxRows) Scan(dest ...any) error {
 	for i, d := range dest {
 		if id, ok := d.(*uuid.UUID); ok {
 			d = (*[16]byte)(id)
+		}
+		if _, ok := d.(unread); ok {
+			continue
 		}
 		p := &r.plans[i]
 		if t := reflect.TypeOf(d); p.dest != t {

@@ -1,6 +1,7 @@
 package workqueue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -23,7 +23,7 @@ const (
 	// DefaultLease bounds how long a crash goes unnoticed. It is renewed at a third of it, so two
 	// renewals may fail before it ends.
 	DefaultLease = 30 * time.Second
-	// DefaultSettleLinger is how long a settle waits for company when the settler is idle.
+	// DefaultSettleLinger is how long a settle waits for company when handlers are at work.
 	DefaultSettleLinger = time.Millisecond
 	// DefaultShutdownTimeout stays under the 30 s that orchestrators commonly grant.
 	DefaultShutdownTimeout = 20 * time.Second
@@ -45,15 +45,15 @@ type WorkerOptions struct {
 	// HandlerTimeout cancels the context of a handler that takes longer. Default: none, since the lease
 	// is renewed for as long as the handler runs.
 	HandlerTimeout time.Duration
+	// TxLimits bound the transactions of [Claim.Tx] at the server. Default: none.
+	TxLimits TxLimits
 	// ShutdownTimeout is how long Run waits for running handlers once its context is cancelled, before
 	// it cancels theirs. Default: [DefaultShutdownTimeout].
 	ShutdownTimeout time.Duration
 	// Lanes are the lanes that this worker serves, the most urgent first: for each, the values of the Spec's
 	// lanes. Each claim goes through them in this order until it is full. Every eighth begins with one of the
-	// less urgent lanes, each in its turn, so that none starves.
+	// less urgent lanes, each in its turn, so that none starves. With a [Spec].Admission all have the same value there.
 	Lanes [][]any
-	// Admission bounds the claims. Default: every due row may be claimed.
-	Admission Admission
 	// Redact rewrites errors before they are stored. Default: they are stored as they are.
 	Redact Redactor
 	// NoListen turns notifications off: the worker polls. For connections through a transaction pooler.
@@ -95,7 +95,7 @@ func (o WorkerOptions) validate() error {
 	case o.ShutdownTimeout < 0:
 		return Invalid("shutdown timeout", "is %v, it cannot be negative", o.ShutdownTimeout)
 	}
-	return checkLease(o.Lease)
+	return cmp.Or(o.TxLimits.validate(), checkLease(o.Lease))
 }
 
 // A Worker claims rows of one table, hands them to a handler, renews their leases and settles them.
@@ -111,12 +111,14 @@ type Worker struct {
 	system  *pgxpool.Pool // the worker's own: no handler can starve it
 	queue   *Queue
 	claimer *claimer
-	sweeper sweeper
+	rule    rule // of its lanes, see [Spec].Admission
+	folder  *folder
 	poll    *Poll
 	flow    *flow
 	settler *settler
 	settle  func(*delivery, *Outcome) // what becomes of an outcome
 	held    held
+	outage  outage
 	cancels chan struct{} // a running row was cancelled somewhere
 
 	cancelsSeen atomic.Int64 // how many cancels were notified of
@@ -124,11 +126,12 @@ type Worker struct {
 	epoch       time.Time // the worker's monotonic clock starts here
 }
 
-// systemConnections are the worker's own: one claims, two settle, one renews.
-const systemConnections = 4
+// systemConnections are the worker's own: one claims, two settle, one settles what failed, one renews, one folds, and one
+// sweeps.
+const systemConnections = 7
 
 // NewWorker makes a worker; Run starts it. The pool serves [Claim.Tx]; claims, renewals and settles have
-// up to four connections of their own, opened with the pool's configuration, so that handlers which
+// up to seven connections of their own, opened with the pool's configuration, so that handlers which
 // hold all of the pool's cannot keep a lease from being renewed. Listening takes one more.
 func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], o WorkerOptions) (*Worker, error) {
 	switch {
@@ -142,7 +145,7 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 		return nil, Invalid("handler", "is nil")
 	}
 	o = o.withDefaults()
-	if err := FirstError(o.validate(), domain.Table.checkLanes(o.Lanes)); err != nil {
+	if err := cmp.Or(o.validate(), domain.Table.checkLanes(o.Lanes)); err != nil {
 		return nil, err
 	}
 	if n, want := len(domain.Fields(new(T))), len(domain.Table.claimed); n != want {
@@ -177,7 +180,7 @@ func (w *Worker) Wake() { w.poll.Wake() }
 // their rows stay claimed until their lease ends.
 //
 // A database that goes away is waited for. Run returns an error at once only if the table does not fit
-// this version of the library. A Worker runs once.
+// this version of the library, or if a pooler refuses transactions ([ErrPoolMode]). A Worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.started.Swap(true) {
 		return errors.New("txwork: the worker has been started already: make a new one")
@@ -201,19 +204,25 @@ func (w *Worker) open(ctx context.Context) error {
 	}
 	w.system = system
 	w.queue = w.table.On(system)
-	w.claimer = newClaimer(w, system)
+	w.claimer = newClaimer(w)
 	w.settler = newSettler(w)
+	w.folder = newFolder(w)
 	w.settle = w.settler.add
 	return nil
 }
 
-// awaitTable checks the table's version, however long it takes until a database answers. A cancelled
-// context ends the wait without an error.
+// awaitTable checks the table's version and that there are transactions, however long it takes until a database answers. A
+// cancelled context ends the wait without an error.
 func (w *Worker) awaitTable(ctx context.Context) error {
 	pause := minErrorPause
 	for {
-		err := w.within(ctx, w.callLimit(), func(ctx context.Context) error { return w.table.CheckVersion(ctx, w.system) })
-		if err == nil || errors.Is(err, ErrSchemaVersion) {
+		err := w.within(ctx, w.callLimit(), func(ctx context.Context) error {
+			if err := w.table.CheckVersion(ctx, w.system); err != nil {
+				return err
+			}
+			return checkPoolMode(ctx, w.system)
+		})
+		if err == nil || errors.Is(err, ErrSchemaVersion) || errors.Is(err, ErrPoolMode) {
 			return err
 		}
 		if ctx.Err() == nil {
@@ -236,11 +245,14 @@ func (w *Worker) callLimit() time.Duration { return max(w.options.Lease/3, minCa
 
 // within runs one of the worker's own statements for at most the limit. A connection whose peer has
 // vanished would otherwise hold it for as long as the kernel believes in the peer, which is minutes; and
-// where one has vanished, those of the other connections may have, too.
-func (w *Worker) within(ctx context.Context, limit time.Duration, statement func(context.Context) error) error {
+// where one has vanished, those of the other connections may have, too. A panic, as of one of the pool's hooks,
+// is an error like any other.
+func (w *Worker) within(ctx context.Context, limit time.Duration, statement func(context.Context) error) (err error) {
+	defer func() { w.outage.note(w.table.telemetry.logger, err) }()
+	defer recoverTo(&err)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err := statement(ctx)
+	err = statement(ctx)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && w.system != nil {
 		w.system.Reset()
 	}
@@ -251,9 +263,11 @@ func (w *Worker) within(ctx context.Context, limit time.Duration, statement func
 // then what settles, and the renewals last.
 func (w *Worker) work(ctx context.Context) error {
 	detached := context.WithoutCancel(ctx)
-	var intake, handlers, settlers, renewals sync.WaitGroup
+	var intake, handlers, settlers, folds, renewals sync.WaitGroup
 	renewCtx, stopRenewals := context.WithCancel(detached)
 	defer stopRenewals()
+	foldCtx, stopFolds := context.WithCancel(detached)
+	defer stopFolds()
 
 	renewals.Go(func() { w.renew(renewCtx) })
 	w.settler.start(detached, &settlers)
@@ -261,6 +275,12 @@ func (w *Worker) work(ctx context.Context) error {
 		handlers.Go(func() { w.execute(&handlers) })
 	}
 	intake.Go(func() { w.poll.Run(ctx) })
+	if len(w.table.spec.Sweeps) > 0 {
+		intake.Go(func() { w.sweep(ctx) })
+	}
+	if len(w.table.spec.Folds) > 0 {
+		folds.Go(func() { w.folder.run(foldCtx) })
+	}
 	if !w.options.NoListen {
 		intake.Go(func() { w.listen(ctx) })
 	}
@@ -272,6 +292,8 @@ func (w *Worker) work(ctx context.Context) error {
 	stuck := w.awaitHandlers(&handlers)
 	w.settler.stop()
 	settlers.Wait()
+	stopFolds()
+	folds.Wait()
 	stopRenewals()
 	renewals.Wait()
 	if stuck > 0 {
@@ -332,8 +354,7 @@ func (w *Worker) Process(ctx context.Context) (int, error) {
 			w.renewNow() // it may have been one of these rows
 		}
 		total += len(rows)
-		found := w.sweep(ctx) // after the claim: what is claimable already does not wait for it
-		if err != nil || len(rows) < want && found == 0 {
+		if err != nil || len(rows) < want {
 			return total, err
 		}
 	}
@@ -342,12 +363,11 @@ func (w *Worker) Process(ctx context.Context) (int, error) {
 // claim finishes what it began when ctx is cancelled: to break off would leave rows claimed by nobody
 // until their lease ends. It gives up in time for the lease to be of use.
 func (w *Worker) claim(ctx context.Context, c *claimer, limit int) (rows []claimedRow, err error) {
-	err = w.within(context.WithoutCancel(ctx), w.options.Lease/3, func(ctx context.Context) error {
-		return w.table.telemetry.transition(ctx, opClaim, limit, func(ctx context.Context) ([]uuid.UUID, error) {
-			rows, err = c.claim(ctx, limit)
-			linkProducers(ctx, rows)
-			return rowIDs(rows), err
+	err = w.within(context.WithoutCancel(ctx), w.options.Lease/3, func(ctx context.Context) (err error) {
+		rows, err = w.table.telemetry.claim(ctx, limit, func(ctx context.Context) ([]claimedRow, error) {
+			return c.claim(ctx, limit)
 		})
+		return err
 	})
 	return rows, err
 }
@@ -374,17 +394,14 @@ func (w *Worker) deliveries(ctx context.Context, rows []claimedRow, claimedAt in
 }
 
 // NextWakeAt implements [Processor]: the next due time, or the next look at what a cursor may have passed
-// over, or at what only the table's own sweeps can make claimable.
+// over.
 func (w *Worker) NextWakeAt(ctx context.Context) (*Wake, error) {
 	var next *Wake
 	err := w.within(ctx, w.callLimit(), func(ctx context.Context) (err error) {
 		next, err = w.claimer.nextWake(ctx)
 		return err
 	})
-	if err != nil || len(w.table.spec.Sweeps) == 0 {
-		return next, err
-	}
-	return earlier(next, &Wake{In: w.sweeper.in(time.Now())}), nil
+	return next, err
 }
 
 // execute is one of the worker's handlers: it takes deliveries until there are no more. If a handler ends
@@ -420,6 +437,7 @@ func (w *Worker) runOne(d *delivery) {
 func (w *Worker) finish(d *delivery, o *Outcome) {
 	w.flow.finished()
 	d.cancel(nil)
+	d.body = nil // the payload: a settle that has to wait needs none
 	if o == nil {
 		w.held.remove(d)
 		return
@@ -437,14 +455,9 @@ func (w *Worker) releaseWaiting() {
 
 // noteSettled wakes the worker where a settle made a row ready for it, or room for one.
 func (w *Worker) noteSettled(o *Outcome) {
-	if o.kind == outcomeRetry || o.kind == outcomeSnooze || w.bounded() {
+	if o.kind == outcomeRetry || o.kind == outcomeSnooze || w.table.spec.Admission != "" && w.rule.asks() {
 		w.poll.Wake()
 	}
-}
-
-// bounded tells whether a settle may make room for a claim.
-func (w *Worker) bounded() bool {
-	return w.options.Admission != nil && w.options.Admission.Bounded()
 }
 
 // stored is an outcome's cause as it goes into the table.
@@ -465,6 +478,10 @@ func (w *Worker) redact(ctx context.Context, message string) (redacted string) {
 	return w.options.Redact(ctx, message)
 }
 
+// logError logs what is no outage: that is told where it begins and ends.
 func (w *Worker) logError(err error) {
+	if isOutage(err) {
+		return
+	}
 	w.table.telemetry.logger.LogAttrs(context.Background(), slog.LevelError, "worker", slog.Any("error", err))
 }

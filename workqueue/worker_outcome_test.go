@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/workqueue"
 )
@@ -19,6 +20,19 @@ import (
 type pointerError struct{ text string }
 
 func (e *pointerError) Error() string { return e.text }
+
+// hostileError panics in every method that errors.Is and errors.As call.
+type hostileError struct{ text string }
+
+func (e *hostileError) Error() string { return e.text }
+func (e *hostileError) Unwrap() error { panic("unwrapped: " + e.text) }
+func (e *hostileError) Is(error) bool { panic("compared: " + e.text) }
+func (e *hostileError) As(any) bool   { panic("converted: " + e.text) }
+
+// silentError panics when it is asked what it is.
+type silentError struct{}
+
+func (silentError) Error() string { panic("not telling") }
 
 // rowWant is what an outcome makes of a row; the error is a part of last_error.
 type rowWant struct {
@@ -65,6 +79,12 @@ func TestWorkerOutcomes(t *testing.T) {
 		"nil pointer as error":   {func() error { var e *pointerError; return e }, ready(1, time.Hour, "")},
 		"nil outcome as error":   {func() error { var o *workqueue.Outcome; return o }, ready(1, time.Hour, "")},
 		"permanent nil pointer":  {func() error { var e *pointerError; return workqueue.Permanent(e) }, failed("")},
+		"nil pointer unwrapped":  {func() error { var e *hostileError; return e }, ready(1, time.Hour, "*workqueue_test.hostileError")},
+		"nil pointer says so":    {func() error { var e *pointerError; return e }, ready(1, time.Hour, "nil pointer of type *workqueue_test.pointerError")},
+		"hostile error":          {func() error { return &hostileError{"boom"} }, ready(1, time.Hour, "boom")},
+		"hostile error wrapped":  {func() error { return fmt.Errorf("charging: %w", &hostileError{"boom"}) }, ready(1, time.Hour, "charging: boom")},
+		"permanent hostile":      {func() error { return workqueue.Permanent(&hostileError{"boom"}) }, failed("boom")},
+		"silent error":           {func() error { return silentError{} }, ready(1, time.Hour, "not telling")},
 		"panic with a bad error": {func() error { var e *pointerError; panic(e) }, ready(1, time.Hour, "panic")},
 	}
 	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Retry = never }})
@@ -263,5 +283,52 @@ func TestWorkerHandlerTimeout(t *testing.T) {
 	r.eventually("the attempt to fail", func() bool { return r.row(id).Error != "" })
 	if row := r.row(id); row.Status != workqueue.Ready || !strings.Contains(row.Error, "exceeded its timeout of 20ms") {
 		t.Errorf("%+v", row)
+	}
+}
+
+// A hostile error of a function that was given to Tx rolls its writes back and settles the attempt as failed.
+func TestHostileErrorsOfTx(t *testing.T) {
+	t.Parallel()
+	r := newLedgerRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Retry = never }})
+	r.start(workqueue.WorkerOptions{}, func(ctx context.Context, c *noteClaim) error {
+		return c.Tx(ctx, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "INSERT INTO ledger (note, attempt) VALUES ($1, $2)", c.ID, c.Attempt); err != nil {
+				return err
+			}
+			if c.Body.Topic == "nil" {
+				var e *hostileError
+				return e
+			}
+			return &hostileError{"boom"}
+		})
+	})
+	r.insert("nil")
+	r.insert("hostile")
+	r.eventually("both attempts to fail", func() bool { return r.count("status = 0 AND attempts = 1 AND last_error IS NOT NULL") == 2 })
+	if n := ask[int](r, "SELECT count(*)::int FROM ledger"); n != 0 {
+		t.Errorf("%d writes were committed", n)
+	}
+}
+
+// Attempts do not bound a handler that snoozes without a delay: the pause does.
+func TestSnoozeHasAMinimum(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	runs := make(chan time.Time, 10)
+	r.start(workqueue.WorkerOptions{}, func(context.Context, *noteClaim) error {
+		runs <- time.Now()
+		if len(runs) < 4 {
+			return workqueue.Snooze(0)
+		}
+		return nil
+	})
+	r.insert("early")
+	r.eventually("the row to be done", func() bool { return r.count("status = 2") == 1 })
+	for last := <-runs; len(runs) > 0; {
+		next := <-runs
+		if pause := next.Sub(last); pause < workqueue.MinSnooze {
+			t.Errorf("the row came again after %v, want at least %v", pause, workqueue.MinSnooze)
+		}
+		last = next
 	}
 }

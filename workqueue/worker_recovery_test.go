@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -195,7 +196,8 @@ func TestWorkerSurvivesItsServer(t *testing.T) {
 
 	t.Run("turns read-only", func(t *testing.T) {
 		r := newSchema(t, "readonly", rigOptions{pool: named("readonly worker")})
-		r.Eyes = r.openPool(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["default_transaction_read_only"] = "off" })
+		r.Eyes = r.openPool(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams[pgtest.RefuseWrites] = "off" })
+		r.exec(pgtest.RefusingWrites("notes"))
 		started, release := make(chan struct{}, 1), make(chan struct{})
 		refusedTx := make(chan error, 1)
 		r.start(workqueue.WorkerOptions{Lease: time.Hour}, func(ctx context.Context, c *noteClaim) error {
@@ -210,8 +212,8 @@ func TestWorkerSurvivesItsServer(t *testing.T) {
 		})
 		caught := r.insert("caught")[0]
 		receive(t, started, "the handler")
-		r.exec("ALTER DATABASE postgres SET default_transaction_read_only = on")
-		defer r.exec("ALTER DATABASE postgres RESET default_transaction_read_only")
+		r.exec("ALTER DATABASE postgres SET " + pgtest.RefuseWrites + " = on")
+		defer r.exec("ALTER DATABASE postgres RESET " + pgtest.RefuseWrites)
 		r.terminate("readonly worker")
 		r.eventually("refused claims", func() bool { return r.Events.count(refused("claim", workqueue.ErrReadOnly)) >= 2 })
 		close(release)
@@ -226,7 +228,7 @@ func TestWorkerSurvivesItsServer(t *testing.T) {
 		if n := r.count("id = ANY($1) AND attempts > 0", waiting); n > 0 {
 			t.Errorf("%d rows were claimed", n)
 		}
-		r.exec("ALTER DATABASE postgres RESET default_transaction_read_only")
+		r.exec("ALTER DATABASE postgres RESET " + pgtest.RefuseWrites)
 		r.awaitStatus(workqueue.Done, append(waiting, caught)...)
 		if row := r.row(caught); row.Attempts != 2 {
 			t.Errorf("the row that was caught half-way took %d attempts, want 2: connections stay read-only", row.Attempts)
@@ -238,7 +240,7 @@ func TestWorkerSurvivesItsServer(t *testing.T) {
 func TestWorkerRefusesAnotherSchema(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sql, advice string }{
-		"missing":    {"DROP TABLE notes", "run `txwork migrate up`"},
+		"missing":    {"DROP TABLE notes CASCADE", "run `txwork migrate up`"},
 		"older":      {"COMMENT ON TABLE notes IS 'txwork core 0'", "run `txwork migrate up`"},
 		"newer":      {"COMMENT ON TABLE notes IS 'txwork core 9999'", "upgrade the library"},
 		"no comment": {"COMMENT ON TABLE notes IS NULL", "not made by txwork"},
@@ -270,40 +272,6 @@ func TestWorkerSurvivesAMissingTable(t *testing.T) {
 	r.eventually("refused claims", func() bool { return r.Events.count(refused("claim", workqueue.ErrSchemaVersion)) >= 1 })
 	r.exec("ALTER TABLE away RENAME TO notes")
 	r.awaitStatus(workqueue.Done, r.insert("afterwards")...)
-}
-
-// One row that the database refuses to settle holds up no other.
-func TestRefusedSettleFailsAlone(t *testing.T) {
-	t.Parallel()
-	for name, raise := range map[string]string{
-		"data exception":       "RAISE EXCEPTION 'no' USING ERRCODE = 'data_exception'",
-		"constraint violation": "RAISE EXCEPTION 'no' USING ERRCODE = 'check_violation'",
-		"raised":               "RAISE EXCEPTION 'no'",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, rigOptions{})
-			r.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
-				BEGIN
-					IF NEW.topic = 'refused' AND NEW.status = 2 THEN ` + raise + `; END IF;
-					RETURN NEW;
-				END $$;
-				CREATE TRIGGER refuse BEFORE UPDATE ON notes FOR EACH ROW EXECUTE FUNCTION refuse()`)
-			var ids []uuid.UUID
-			for range 4 {
-				ids = append(ids, r.insertMany("fine", 20)...)
-				r.insert("refused")
-			}
-			r.start(workqueue.WorkerOptions{Lease: time.Hour}, ackAll)
-			r.awaitStatus(workqueue.Done, ids...)
-			r.eventually("the refused rows to be left to their leases", func() bool {
-				return strings.Count(r.Logs.String(), "left to the reaper") == 4
-			})
-			if n := r.count("topic = 'refused' AND status = 1"); n != 4 {
-				t.Errorf("%d refused rows are in progress, want 4", n)
-			}
-		})
-	}
 }
 
 // A settle is repeated until it is known to be in: a reply that was lost is no lost lease.

@@ -188,7 +188,7 @@ func TestTxAndTheHandlersResult(t *testing.T) {
 			return c.Tx(ctx, func(tx pgx.Tx) error {
 				return errors.Join(book(ctx, tx, c), tx.Rollback(ctx))
 			})
-		}, rowWant{workqueue.Ready, 1, time.Hour, "closed", false}, 0},
+		}, rowWant{workqueue.Ready, 1, time.Hour, "ended by the handler", false}, 0},
 		"a savepoint that is rolled back": {func(ctx context.Context, c *noteClaim) error {
 			return c.Tx(ctx, func(tx pgx.Tx) error {
 				failed := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {

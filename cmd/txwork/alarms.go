@@ -59,8 +59,10 @@ space: "whsec_" and base64 of 24 to 64 bytes. For a receiver that wants a bearer
 --wake-token-file. One of the two there has to be.
 
 Any answer but 2xx, or none in time, is a failed delivery. It is repeated after 30 s, then after twice as long each
-time, at most 15 minutes. When --max-failures deliveries have failed, an alarm is failed, and a series goes on with
-its next time.
+time, at most 15 minutes; later where the answer has a Retry-After. When --max-failures deliveries have failed, an
+alarm is failed, and a series goes on with its next time. After 410 Gone an alarm or series is failed at once.
+
+The database role has to be able to claim: txwork roles makes it, as the worker. With another the command fails.
 
 Every flag may be set in the environment as well: --wake-url is ` + alarmsEnv + `WAKE_URL, and so on. The contents
 of the three files may stand there instead: ` + alarmsEnv + `TOKENS, ` + alarmsEnv + `SECRET and ` + alarmsEnv + `WAKE_TOKEN.`,

@@ -51,15 +51,16 @@ func newAlarmsService(a *app, o alarmsOptions) (*alarmsService, error) {
 // run serves and delivers until it is interrupted. What cannot go on stops the rest.
 func (s *alarmsService) run(ctx context.Context, d *database) error {
 	defer s.waker.Close()
-	store := s.alarms.On(d.pool)
-	if _, err := store.ListAlarms(ctx, "", 1); err != nil { // whether the table is there
-		return err
-	}
-	server, err := alarms.NewServer(store, s.tokens, alarms.ServerOptions{MaxBody: s.maxBody, Rate: s.rate, Burst: s.burst, Version: version(), Logger: s.app.logger()})
+	dispatcher, err := alarms.NewDispatcher(d.pool, s.alarms, s.waker, s.DispatcherOptions)
 	if err != nil {
 		return err
 	}
-	dispatcher, err := alarms.NewDispatcher(d.pool, s.alarms, s.waker, s.DispatcherOptions)
+	if err := dispatcher.Check(ctx); err != nil {
+		return err
+	}
+	server, err := alarms.NewServer(s.alarms.On(d.pool), s.tokens, alarms.ServerOptions{
+		MaxBody: s.maxBody, Rate: s.rate, Burst: s.burst, Health: dispatcher.Check, Version: version(), Logger: s.app.logger(),
+	})
 	if err != nil {
 		return err
 	}

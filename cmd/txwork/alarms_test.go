@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -74,6 +75,28 @@ func TestAlarmsServeWithoutTables(t *testing.T) {
 	args := c.args("alarms", "serve", "--wake-url", "https://example.org/wake", "--listen", "127.0.0.1:0")
 	execute(t, t.Context(), strings.NewReader(""), map[string]string{"TXWORK_ALARMS_TOKENS": alarmsTokens, "TXWORK_ALARMS_SECRET": alarmsSecret}, args...).
 		exits(exitFailure).says("txwork migrate up")
+}
+
+// A producer may run the API, but deliver nothing: the service says so instead of logging it for ever.
+func TestAlarmsServeWithARoleThatMayNotClaim(t *testing.T) {
+	c := newMigratedCLI(t)
+	role := c.db.Schema + "_api"
+	c.exec("CREATE ROLE " + role)
+	defer func() {
+		_, err := c.db.Pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		must(t, err)
+	}()
+	c.exec("GRANT USAGE ON SCHEMA " + c.db.Schema + " TO " + role)
+	c.exec("GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA " + c.db.Schema + " TO " + role)
+	u, err := url.Parse(c.url)
+	must(t, err)
+	query := u.Query()
+	query.Set("role", role)
+	u.RawQuery = query.Encode()
+	c.url = u.String()
+	args := c.args("alarms", "serve", "--wake-url", "https://example.org/wake", "--listen", "127.0.0.1:0")
+	execute(t, t.Context(), strings.NewReader(""), map[string]string{"TXWORK_ALARMS_TOKENS": alarmsTokens, "TXWORK_ALARMS_SECRET": alarmsSecret}, args...).
+		exits(exitFailure).says("it lacks UPDATE (status) on alarms", "UPDATE (locked_until) on timers", "txwork roles")
 }
 
 // output is what a command that is still running has written.
@@ -180,6 +203,17 @@ func TestTheAlarmsDocumentHasTheFlags(t *testing.T) {
 	got, _, _ := strings.Cut(rest, "<!-- /flags -->")
 	if got != want.String() {
 		t.Errorf("between its marks for flags, docs/alarms.md has to have\n%s", want)
+	}
+}
+
+// The defaults are those of the contract, whatever our constants are.
+func TestAlarmsServeHasTheContractsDefaults(t *testing.T) {
+	t.Parallel()
+	flags := newAlarmsServeCommand(&app{}).LocalNonPersistentFlags()
+	for name, want := range map[string]string{"tick": "1s", "lease": "2m0s", "batch": "100", "max-failures": "5"} {
+		if f := flags.Lookup(name); f == nil || f.DefValue != want {
+			t.Errorf("--%s has the default %+v, want %s", name, f, want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/bench"
-	"github.com/txwork/txwork/workqueue"
 )
 
 // aboutSides says what both comparisons measure.
@@ -28,7 +28,7 @@ func newBenchRetainedCommand(a *app) *cobra.Command {
 		flags.Int64Var(&w.Jobs, "jobs", 20_000, "jobs that are drained on each side")
 		payloadFlag(cmd, &w.Payload)
 		return func() (bench.Workload, error) {
-			return *w, workqueue.FirstError(
+			return *w, cmp.Or(
 				between("done", w.Done, 0, bench.MaxJobs),
 				between("future", w.Future, 0, bench.MaxJobs),
 				between("jobs", w.Jobs, 1, bench.MaxJobs),
@@ -56,7 +56,7 @@ func newBenchCrowdCommand(a *app) *cobra.Command {
 		payloadFlag(cmd, &w.Payload)
 		return func() (bench.Workload, error) {
 			w.Kind = bench.CrowdKind(*kind)
-			return *w, workqueue.FirstError(
+			return *w, cmp.Or(
 				checkCrowdKind(w.Kind),
 				between("rows", w.Rows, 1, bench.MaxJobs),
 				between("jobs", w.Jobs, 1, bench.MaxJobs),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -36,7 +37,7 @@ and indexes, no queues, priorities and limits, so compare it with other queues t
 		payloadFlag(cmd, &w.Payload)
 		return func() (bench.Workload, error) {
 			w.Fail = float64(fail)
-			return *w, workqueue.FirstError(
+			return *w, cmp.Or(
 				between("jobs", w.Jobs, 1, bench.MaxJobs),
 				between("payload", w.Payload, 0, bench.MaxPayload),
 				between("processes", w.Processes, 0, bench.MaxWorkers),

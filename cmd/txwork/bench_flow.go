@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,7 @@ what an application pays that enqueues one job in each of its transactions. Perc
 		flags.IntVar(&w.Connections, "connections", 2, "connections that write")
 		payloadFlag(cmd, &w.Payload)
 		return func() (bench.Workload, error) {
-			return *w, workqueue.FirstError(
+			return *w, cmp.Or(
 				between("jobs", w.Jobs, 1, bench.MaxJobs),
 				between("batch", w.Batch, 1, workqueue.MaxBatch),
 				between("connections", w.Connections, 1, bench.MaxConnections),
@@ -40,7 +41,7 @@ handler: the commit to disk is part of it. The queue rests 20 ms between two job
 		flags.Int64Var(&w.Count, "count", 300, "how many jobs")
 		payloadFlag(cmd, &w.Payload)
 		return func() (bench.Workload, error) {
-			return *w, workqueue.FirstError(
+			return *w, cmp.Or(
 				between("count", w.Count, 1, 1_000_000),
 				between("payload", w.Payload, 0, bench.MaxPayload),
 			)
@@ -62,7 +63,7 @@ late: then it takes along what is overdue.`
 		flags.IntVar(&w.Connections, "connections", 8, "connections that enqueue")
 		payloadFlag(cmd, &w.Payload)
 		return func() (bench.Workload, error) {
-			return *w, workqueue.FirstError(
+			return *w, cmp.Or(
 				between("rate", w.Rate, 0.1, bench.MaxRate),
 				lasting("duration", w.Duration, time.Second),
 				between("workers", w.Workers, 1, bench.MaxWorkers),

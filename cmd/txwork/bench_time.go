@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/internal/bench"
-	"github.com/txwork/txwork/workqueue"
 )
 
 func newBenchTimersCommand(a *app) *cobra.Command {
@@ -20,7 +20,7 @@ doubt about that, half of the fastest round trip, can explain.`
 		flags.DurationVar(&w.Within, "within", 10*time.Second, "the time within which they are due")
 		payloadFlag(cmd, &w.Payload)
 		return func() (bench.Workload, error) {
-			return *w, workqueue.FirstError(
+			return *w, cmp.Or(
 				between("due", w.Due, 1, 10_000_000),
 				lasting("within", w.Within, time.Second),
 				between("payload", w.Payload, 0, bench.MaxPayload),
@@ -39,7 +39,7 @@ nominal time, by the database's clock. Lost is a second for which a schedule has
 		flags.DurationVar(&w.Duration, "duration", 10*time.Second, "for how long")
 		payloadFlag(cmd, &w.Payload)
 		return func() (bench.Workload, error) {
-			return *w, workqueue.FirstError(
+			return *w, cmp.Or(
 				between("schedules", w.Schedules, 1, bench.MaxSchedules),
 				lasting("duration", w.Duration, 3*time.Second),
 				atMost("--schedules times --duration", float64(w.Schedules)*w.Duration.Seconds(), bench.MaxJobs),

@@ -51,10 +51,22 @@ func (a *app) connect(ctx context.Context) (*database, error) {
 	}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("the database cannot be reached: check the URL and that the server runs: %w", err)
+		return nil, unreachable(ctx, err)
 	}
 	reader := sqlx.NewDb(stdlib.OpenDBFromPool(pool), "pgx")
 	return &database{pool: pool, reader: reader, schema: a.schema, app: a}, nil
+}
+
+// unreachable says what to do about a server that did not let us in, and by whose fault.
+func unreachable(ctx context.Context, err error) error {
+	var pg *pgconn.PgError
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &pg) && pg.Code == "53300":
+		return fmt.Errorf("the server has no free connection: close some, or raise max_connections or the role's limit: %w", err)
+	}
+	return fmt.Errorf("the database cannot be reached: check the URL and that the server runs: %w", err)
 }
 
 // parseURL quotes nothing of a URL that cannot be read: where its password begins and ends is what is unclear then. An

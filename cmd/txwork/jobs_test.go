@@ -146,6 +146,20 @@ func TestJobsQueues(t *testing.T) {
 	c.run("jobs", "pause", "").exits(exitUsage).says("queue")
 }
 
+// A name that was mistyped is as good as one that is yet to come, but is told.
+func TestAQueueThatNobodyKnows(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.greet(jobs.InsertOptions{Queue: "mail"})
+	const hint = "no rule and has no live job"
+	if out := c.run("jobs", "pause", "mail").ok().stdout; strings.Contains(out, hint) {
+		t.Errorf("a queue with jobs: %s", out)
+	}
+	c.run("jobs", "pause", "mial").ok().prints("queue mial paused", hint)
+	c.run("jobs", "limit", "mial2", "--rate", "1").ok().prints("queue mial2 limited", hint)
+	c.run("jobs", "pause", "mial3", "--json").ok().prints(`"known":false`)
+	c.run("jobs", "resume", "mial3", "--json").ok().prints(`"known":true`) // it has a rule now
+}
+
 // behind writes two messages of one key, fails the first, and returns both: the second waits.
 func (c *cli) behind(policy string) (first, second uuid.UUID) {
 	c.t.Helper()
@@ -159,6 +173,7 @@ func (c *cli) behind(policy string) (first, second uuid.UUID) {
 func TestSendPerKey(t *testing.T) {
 	c := newMigratedCLI(t)
 	first, second := c.behind("block")
+	c.fold()
 	waiting := decode[page](c.run("list", "outbox", "--status", "waiting", "--json").ok())
 	if len(waiting.Rows) != 1 || waiting.Rows[0].ID != second || !waiting.Rows[0].Waiting || waiting.Rows[0].Status != rowStatus(workqueue.Ready) {
 		t.Fatalf("waiting are %+v, want %s", waiting.Rows, second)
@@ -207,6 +222,7 @@ func TestSendPerKeyPolicies(t *testing.T) {
 	c := newMigratedCLI(t)
 	first, second := c.behind("park")
 	c.fail("no", first)
+	c.fold()
 	if s := c.state(second); s.status != workqueue.Failed {
 		t.Errorf("parked behind a failed one: %+v", s)
 	}

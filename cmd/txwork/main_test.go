@@ -167,10 +167,18 @@ func (c *cli) enqueue(msgs ...outbox.Message) []uuid.UUID {
 // queue is the outbox's operations.
 func (c *cli) queue() *workqueue.Queue { return c.outbox.Table().On(c.db.Pool) }
 
+// fold applies what has been noted, as workers do.
+func (c *cli) fold() {
+	c.t.Helper()
+	_, err := c.queue().Fold(c.t.Context())
+	must(c.t, err)
+}
+
 // fail makes the messages dead letters.
 func (c *cli) fail(cause string, ids ...uuid.UUID) {
 	c.t.Helper()
 	owner := workqueue.NewOwnerToken()
+	c.fold()
 	_, err := c.queue().Claim(c.t.Context(), owner, time.Minute, workqueue.MaxBatch)
 	must(c.t, err)
 	_, err = c.queue().Fail(c.t.Context(), owner, ids, cause)

@@ -20,14 +20,21 @@ func newMigrateCommand(a *app) *cobra.Command {
 	)
 }
 
-func (a *app) withMigrator(ctx context.Context, do func(*migrations.Migrator) error) error {
+func (a *app) withMigrator(ctx context.Context, o migrations.Options, do func(*migrations.Migrator) error) error {
 	return a.withDatabase(ctx, func(d *database) error {
-		m, err := migrations.New(d.pool, migrations.Options{Schema: a.schema, Logger: a.logger()})
+		o.Schema, o.Logger = a.schema, a.logger()
+		m, err := migrations.New(d.pool, o)
 		if err != nil {
-			return err
+			return conclude(err)
 		}
 		return do(m)
 	})
+}
+
+// lockTimeoutFlag is for what changes tables that are in use.
+func lockTimeoutFlag(cmd *cobra.Command, o *migrations.Options) {
+	cmd.Flags().DurationVar(&o.LockTimeout, "lock-timeout", migrations.DefaultLockTimeout,
+		"give up when a table is in use for longer than this, since all others wait meanwhile")
 }
 
 func newMigrateUpCommand(a *app) *cobra.Command {
@@ -38,50 +45,36 @@ func newMigrateUpCommand(a *app) *cobra.Command {
 missing. Any number of processes may run this at once: one works, the others wait for it.`,
 		Args: cobra.NoArgs,
 	}
+	var o migrations.Options
 	to := cmd.Flags().Int64("to", 0, "stop at this version (default: the newest)")
+	lockTimeoutFlag(cmd, &o)
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.withMigrator(cmd.Context(), func(m *migrations.Migrator) error {
+		return a.withMigrator(cmd.Context(), o, func(m *migrations.Migrator) error {
 			up := m.Up
 			if cmd.Flags().Changed("to") {
 				up = func(ctx context.Context) ([]migrations.Applied, error) { return m.UpTo(ctx, *to) }
 			}
-			return a.migrate(cmd.Context(), m, "applied", *asJSON, up)
+			return a.migrate(cmd.Context(), m, migrating{verb: "applied", json: *asJSON, run: up})
 		})
 	}
 	return cmd
 }
 
-func newMigrateDownCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "down --yes [--to VERSION]",
-		Short: "Take migrations back, with the tables they made and all that is in them",
-		Args:  cobra.NoArgs,
-	}
-	yes := cmd.Flags().Bool("yes", false, "yes, drop them")
-	to := cmd.Flags().Int64("to", 0, "take all migrations above this version back instead of the last one; 0 leaves nothing")
-	asJSON := jsonFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		toVersion := cmd.Flags().Changed("to")
-		if !*yes {
-			return usagef("migrate down drops tables with all that is in them: pass --yes, and --to VERSION to take back more than the last migration")
-		}
-		return a.withMigrator(cmd.Context(), func(m *migrations.Migrator) error {
-			down := m.Down
-			if toVersion {
-				down = func(ctx context.Context) ([]migrations.Applied, error) { return m.DownTo(ctx, *to) }
-			}
-			return a.migrate(cmd.Context(), m, "took back", *asJSON, down)
-		})
-	}
-	return cmd
+// migrating is one direction.
+type migrating struct {
+	verb string
+	json bool
+	rows []migrations.TableRows // what goes down with its tables
+	run  func(context.Context) ([]migrations.Applied, error)
 }
 
 // migrated is what up and down print.
 type migrated struct {
-	Schema     string             `json:"schema"`
-	Version    int64              `json:"version"`
-	Migrations []appliedMigration `json:"migrations"`
+	Schema      string                 `json:"schema"`
+	Version     int64                  `json:"version"`
+	Migrations  []appliedMigration     `json:"migrations"`
+	DroppedRows []migrations.TableRows `json:"dropped_rows,omitempty"`
 }
 
 type appliedMigration struct {
@@ -91,13 +84,13 @@ type appliedMigration struct {
 }
 
 // migrate runs one direction and prints what was done, also beside an error.
-func (a *app) migrate(ctx context.Context, m *migrations.Migrator, verb string, asJSON bool, run func(context.Context) ([]migrations.Applied, error)) error {
-	applied, err := run(ctx)
-	result := migrated{Schema: a.schema, Migrations: []appliedMigration{}}
+func (a *app) migrate(ctx context.Context, m *migrations.Migrator, what migrating) error {
+	applied, err := what.run(ctx)
+	result := migrated{Schema: a.schema, Migrations: []appliedMigration{}, DroppedRows: what.rows}
 	for _, one := range applied {
 		result.Migrations = append(result.Migrations, appliedMigration{one.Version, one.Name, one.Duration.Seconds()})
-		if !asJSON {
-			fmt.Fprintf(a.stdout, "%s %s (%v)\n", verb, one.Name, one.Duration.Round(time.Millisecond))
+		if !what.json {
+			fmt.Fprintf(a.stdout, "%s %s (%v)\n", what.verb, one.Name, one.Duration.Round(time.Millisecond))
 		}
 	}
 	if err != nil {
@@ -106,8 +99,11 @@ func (a *app) migrate(ctx context.Context, m *migrations.Migrator, verb string, 
 	if result.Version, err = m.Version(ctx); err != nil {
 		return err
 	}
-	if asJSON {
+	if what.json {
 		return a.printJSON(result)
+	}
+	if len(what.rows) > 0 {
+		fmt.Fprintf(a.stdout, "dropped %s\n", countRows(what.rows))
 	}
 	_, err = fmt.Fprintf(a.stdout, "schema %s is at version %d\n", result.Schema, result.Version)
 	return err
@@ -121,7 +117,7 @@ func newMigrateStatusCommand(a *app) *cobra.Command {
 	}
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.withMigrator(cmd.Context(), func(m *migrations.Migrator) error {
+		return a.withMigrator(cmd.Context(), migrations.Options{}, func(m *migrations.Migrator) error {
 			all, err := m.Status(cmd.Context())
 			if err != nil {
 				return err
@@ -148,32 +144,6 @@ func (a *app) printMigrations(all []migrations.Status) error {
 		g.add(fmt.Sprint(s.Version), name, applied)
 	}
 	return g.flush()
-}
-
-func newMigrateValidateCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "validate",
-		Short: "Check that the schema is what this version of txwork works with",
-		Args:  cobra.NoArgs,
-	}
-	asJSON := jsonFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.withMigrator(cmd.Context(), func(m *migrations.Migrator) error {
-			if err := m.Validate(cmd.Context()); err != nil {
-				return err
-			}
-			version, err := m.Version(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if *asJSON {
-				return a.printJSON(map[string]any{"schema": a.schema, "version": version, "valid": true})
-			}
-			_, err = fmt.Fprintf(a.stdout, "schema %s is at version %d, as this version of txwork needs it\n", a.schema, version)
-			return err
-		})
-	}
-	return cmd
 }
 
 func newMigrateSQLCommand(a *app) *cobra.Command {

@@ -27,14 +27,14 @@ func newPurgeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge TABLE (--done-older-than AGE | --failed-older-than AGE) --yes",
 		Short: "Delete rows that ended some time ago",
-		Long: `Delete rows that were done, or failed, longer ago than an age such as 90d, 36h or 2w, the oldest first, in
+		Long: `Delete rows that were done or cancelled, or failed, longer ago than an age such as 90d, 36h or 2w, the oldest first, in
 short transactions. Deleted rows cannot be had back, and a dedup key is free again when its row is gone: a done
 row of the inbox is what tells a message that comes again, so keep those for the dedup window.`,
 		Args: cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
-	flags.Var(&o.done, "done-older-than", "delete rows done longer ago than this")
-	flags.Var(&o.failed, "failed-older-than", "delete rows failed longer ago than this")
+	flags.Var(&o.done, "done-older-than", "delete rows done or cancelled longer ago than this")
+	flags.Var(&o.failed, "failed-older-than", "delete dead letters older than this")
 	flags.IntVar(&o.limit, "limit", 0, "delete at most so many of each kind (default: all)")
 	flags.BoolVar(&o.yes, "yes", false, "really delete")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -101,15 +102,32 @@ func (a *app) changeQueue(
 	ctx context.Context, queue, done string, asJSON bool, change func(*jobs.Client, context.Context, workqueue.Tx, string) error,
 ) error {
 	return a.withJobs(ctx, func(d *database, c *jobs.Client) error {
-		if err := d.write(ctx, func(tx workqueue.Tx) error { return change(c, ctx, tx, queue) }); err != nil {
+		known := false
+		err := d.write(ctx, func(tx workqueue.Tx) (err error) {
+			if known, err = knowsQueue(ctx, c, tx, queue); err != nil {
+				return err
+			}
+			return change(c, ctx, tx, queue)
+		})
+		if err != nil {
 			return err
 		}
 		if asJSON {
-			return a.printJSON(map[string]any{"queue": queue, done: true})
+			return a.printJSON(map[string]any{"queue": queue, done: true, "known": known})
 		}
-		_, err := fmt.Fprintf(a.stdout, "queue %s %s\n", harmless(queue), done)
+		hint := ""
+		if !known {
+			hint = " (it had no rule and has no live job: see 'txwork jobs queues' for those that do)"
+		}
+		_, err = fmt.Fprintf(a.stdout, "queue %s %s%s\n", harmless(queue), done, hint)
 		return err
 	})
+}
+
+// knowsQueue tells whether a queue has a rule or a live job. One that has not may be a typing error, or is yet to come.
+func knowsQueue(ctx context.Context, c *jobs.Client, tx workqueue.Tx, queue string) (bool, error) {
+	all, err := c.Queues(ctx, tx)
+	return slices.ContainsFunc(all, func(q jobs.QueueInfo) bool { return q.Name == queue }), err
 }
 
 func newQueueLimitCommand(a *app) *cobra.Command {

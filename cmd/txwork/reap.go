@@ -16,22 +16,27 @@ const defaultReapLimit = 1000
 func newReapCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reap [TABLE]...",
-		Short: "Take rows whose lease has ended from their owners, and sweep, once",
+		Short: "Take rows whose lease has ended from their owners, sweep, and delete what is past its retention, once",
 		Long: `Take rows whose lease has ended from their owners: they become ready again with the table's backoff or, where
 their attempts are used up, failed. Then do what else the tables of txwork have to have done now and then:
-deadlines of joins, keys that may go on, tombstones of the inbox. One round over the named tables, or over all
-of the schema. It is safe to run anywhere and any number of times, from cron for example, beside the reapers of
-applications.`,
+deadlines of joins, keys that may go on, tombstones of the inbox. Last, delete rows that ended longer ago than
+the retention in the migration of their table: a week for done and cancelled ones, for ever for dead letters, ten
+years in the inbox. Where the retention of your program is another, pass --no-purge and leave the deletion to it or to purge.
+
+One round over the named tables, or over all of the schema. It is safe to run anywhere and any number of times,
+from cron for example, beside the reapers of applications. In SQL the same is CALL txwork.outbox_maintain(), a
+procedure that every table has, for pg_cron for example.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	limit := cmd.Flags().Int("limit", defaultReapLimit, "rows of each table, and of each of its sweeps, at most")
+	noPurge := cmd.Flags().Bool("no-purge", false, "leave rows that are past their retention")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *limit < 1 || *limit > workqueue.MaxBatch {
 			return usagef("--limit is %d, it must be between 1 and %d", *limit, workqueue.MaxBatch)
 		}
 		return a.withDatabase(cmd.Context(), func(d *database) error {
-			all, err := d.reapAll(cmd.Context(), args, *limit)
+			all, err := d.reapAll(cmd.Context(), args, *limit, !*noPurge)
 			if err != nil {
 				return explain(err)
 			}
@@ -48,49 +53,72 @@ applications.`,
 type reapedTable struct {
 	Table string `json:"table"`
 	workqueue.Reaped
-	Swept int  `json:"swept"`
-	More  bool `json:"more"` // the limit was reached, so there may be more
+	Swept        int  `json:"swept"`
+	PurgedDone   int  `json:"purged_done"`
+	PurgedFailed int  `json:"purged_failed"`
+	More         bool `json:"more"` // the limit was reached, so there may be more
 }
 
-func (d *database) reapAll(ctx context.Context, names []string, limit int) ([]reapedTable, error) {
+func (d *database) reapAll(ctx context.Context, names []string, limit int, purge bool) ([]reapedTable, error) {
 	tables, err := d.tables(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
 	all := make([]reapedTable, len(tables))
 	for i, t := range tables {
-		r, err := d.reap(ctx, t, limit)
-		if err != nil {
-			return nil, fmt.Errorf("reaping %s: %w", t.Name(), err)
+		if all[i], err = d.reapTable(ctx, t, limit, purge); err != nil {
+			return nil, err
 		}
-		swept, err := t.On(d.pool).Sweep(ctx, limit)
-		if err != nil {
-			return nil, fmt.Errorf("sweeping %s: %w", t.Name(), err)
-		}
-		all[i] = reapedTable{Table: t.Name(), Reaped: r, Swept: swept, More: r.Requeued+r.Failed == limit || swept >= limit}
 	}
 	return all, nil
 }
 
+// reapTable folds last, since everything before may leave notes.
+func (d *database) reapTable(ctx context.Context, t *workqueue.Table, limit int, purge bool) (r reapedTable, err error) {
+	r.Table = t.Name()
+	if r.Reaped, err = d.reap(ctx, t, limit); err != nil {
+		return r, fmt.Errorf("reaping %s: %w", t.Name(), err)
+	}
+	if r.Swept, err = t.On(d.pool).Sweep(ctx, limit); err != nil {
+		return r, fmt.Errorf("sweeping %s: %w", t.Name(), err)
+	}
+	if purge {
+		if err = d.callFunction(ctx, t, "purge", "done, failed", limit, &r.PurgedDone, &r.PurgedFailed); err != nil {
+			return r, fmt.Errorf("deleting from %s what is past its retention: %w", t.Name(), err)
+		}
+	}
+	if _, err := t.On(d.pool).Fold(ctx); err != nil {
+		return r, fmt.Errorf("folding %s: %w", t.Name(), err)
+	}
+	r.More = r.Requeued+r.Failed == limit || max(r.Swept, r.PurgedDone, r.PurgedFailed) >= limit
+	return r, nil
+}
+
 // reap calls the table's own function: the backoff is that of the migration which made the table, and
-// this command does not know it. READ COMMITTED is said because the function's guards rely on it.
+// this command does not know it.
 func (d *database) reap(ctx context.Context, t *workqueue.Table, limit int) (r workqueue.Reaped, err error) {
-	spec := t.Spec()
-	query := fmt.Sprintf("SELECT requeued, failed FROM %s($1)", pgx.Identifier{spec.Schema, spec.Table + "_reap_expired"}.Sanitize())
-	err = pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, query, limit).Scan(&r.Requeued, &r.Failed)
-	})
+	err = d.callFunction(ctx, t, "reap_expired", "requeued, failed", limit, &r.Requeued, &r.Failed)
 	return r, err
 }
 
+// callFunction calls one of the table's functions and reads its row. READ COMMITTED is said because their guards rely
+// on it.
+func (d *database) callFunction(ctx context.Context, t *workqueue.Table, name, columns string, limit int, into ...any) error {
+	function := pgx.Identifier{t.Spec().Schema, t.Spec().Table + "_" + name}.Sanitize()
+	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+	return pgx.BeginTxFunc(ctx, d.pool, options, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, "SELECT "+columns+" FROM "+function+"($1)", limit).Scan(into...)
+	})
+}
+
 func (a *app) printReaped(all []reapedTable) error {
-	g := newGrid(a.stdout, "TABLE", "REQUEUED", "FAILED", "SWEPT", "")
+	g := newGrid(a.stdout, "TABLE", "REQUEUED", "FAILED", "SWEPT", "PURGED", "")
 	for _, r := range all {
 		note := ""
 		if r.More {
 			note = "limit reached, run it again"
 		}
-		g.add(r.Table, fmt.Sprint(r.Requeued), fmt.Sprint(r.Failed), fmt.Sprint(r.Swept), note)
+		g.add(r.Table, fmt.Sprint(r.Requeued), fmt.Sprint(r.Failed), fmt.Sprint(r.Swept), fmt.Sprint(r.PurgedDone+r.PurgedFailed), note)
 	}
 	return g.flush()
 }

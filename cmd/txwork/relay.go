@@ -239,13 +239,22 @@ func sleep(ctx context.Context, d time.Duration) {
 // minEmptyCheck is the shortest pause between two looks whether the outbox is empty.
 const minEmptyCheck = 100 * time.Millisecond
 
-// awaitEmpty stops the relay when nothing is ready or in progress, here or in any other process. Looking
-// costs more the more there is, so the pauses grow with it.
+// awaitEmpty stops the relay when nothing is ready or in progress, here or in any other process, two times in a row: the
+// message before may have made room for another. Looking costs more the more there is, so the pauses grow with it.
 func (r *relay) awaitEmpty(ctx context.Context, stop context.CancelCauseFunc) {
+	empty := 0
 	for ctx.Err() == nil {
 		start := time.Now()
-		depth, err := r.depth(ctx)
-		if err == nil && depth.Ready == 0 && depth.InProgress == 0 {
+		folded, err := r.outbox.Table().On(r.db.pool).Fold(ctx)
+		var depth workqueue.Stats
+		if err == nil {
+			depth, err = r.depth(ctx)
+		}
+		empty++
+		if err != nil || folded > 0 || depth.Ready > 0 || depth.InProgress > 0 {
+			empty = 0
+		}
+		if empty == 2 {
 			stop(errEmpty)
 			return
 		}

@@ -124,7 +124,7 @@ func TestRelayToAReaderThatLeft(t *testing.T) {
 	if code != exitFailure || !strings.Contains(stderr.String(), "writing to standard output") {
 		t.Errorf("exit code %d, stderr: %s", code, &stderr)
 	}
-	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0 AND attempts = 0 AND due_at <= now()"); n != 3 {
+	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0 AND attempts = 0 AND due_at <= now() + interval '1 second'"); n != 3 {
 		t.Errorf("%d messages are as they were, want 3", n)
 	}
 }

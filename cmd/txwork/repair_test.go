@@ -126,6 +126,27 @@ func TestReapLimit(t *testing.T) {
 	}
 }
 
+// Retention is the migration's, as a reaper applies it.
+func TestReapDeletesWhatIsPastItsRetention(t *testing.T) {
+	c := newMigratedCLI(t)
+	ids := c.enqueue(slices.Repeat([]outbox.Message{{Topic: "t"}}, 4)...)
+	c.fail("no", ids...)
+	c.exec("UPDATE {schema}.outbox SET completed_at = now() - interval '8 days', failed_at = now() - interval '8 days'")
+	c.exec("UPDATE {schema}.outbox SET status = 2, failed_at = NULL WHERE id <> $1", ids[3])
+
+	c.run("reap", "outbox", "--no-purge").ok()
+	for _, want := range []reapedTable{{PurgedDone: 2, More: true}, {PurgedDone: 1}, {}} {
+		all := decode[struct{ Tables []reapedTable }](c.run("reap", "outbox", "--limit", "2", "--json").ok()).Tables
+		want.Table = c.db.Schema + ".outbox"
+		if len(all) != 1 || all[0] != want {
+			t.Errorf("reaped %+v, want %+v", all, want)
+		}
+	}
+	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 3"); n != 1 {
+		t.Errorf("%d failed rows are left, want the one: they are kept for ever", n)
+	}
+}
+
 func TestPurge(t *testing.T) {
 	c := newMigratedCLI(t)
 	ids := c.enqueue(slices.Repeat([]outbox.Message{{Topic: "t"}}, 2400)...)

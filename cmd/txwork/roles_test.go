@@ -9,7 +9,7 @@ func TestRolesArePrinted(t *testing.T) {
 	t.Parallel()
 	r := execute(t, t.Context(), nil, nil, "roles", "--schema", "shop", "--prefix", "eshop")
 	r.ok().prints(`CREATE ROLE "eshop_owner" NOLOGIN`, `CREATE ROLE "eshop_worker" LOGIN`, `'"shop"."outbox"'`,
-		`GRANT EXECUTE ON FUNCTION "shop"."outbox_claim"`, `"shop"."jobs_gate_seq"`, `"shop"."schema_version"`)
+		`GRANT EXECUTE ON ROUTINE "shop"."outbox_claim"`, `"shop"."jobs_gate_seq"`, `"shop"."schema_version"`)
 	if strings.Contains(r.stdout, "txwork_") {
 		t.Error("--prefix left a name of the default's")
 	}

@@ -37,7 +37,6 @@ func TestWrongUsageExits2AndSaysWhatToDo(t *testing.T) {
 		{"purge outbox --done-older-than 1x --yes", "want a length of time such as 90d or 36h"},
 		{"purge outbox --done-older-than -1h --yes", "want a length of time such as 90d or 36h"},
 		{"purge outbox --done-older-than 90d", "pass --yes"},
-		{"migrate down", "pass --yes, and --to VERSION to take back more"},
 		{"migrate sql --schema 1x", "must match"},
 		{"outbox send", `required flag(s) "topic" not set`},
 		{"outbox send --topic= x", "it must have 1 to 255"},

@@ -218,7 +218,7 @@ func (s *sender) flush(ctx context.Context) error {
 func (s *sender) enqueue(ctx context.Context) (err error) {
 	b := &s.batch
 	if b.tx == nil {
-		if b.tx, err = s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}); err != nil {
+		if b.tx, err = s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}); err != nil {
 			return err
 		}
 	}

@@ -24,7 +24,7 @@ func (a *app) withTimers(ctx context.Context, do func(*database, *timers.Timers)
 		if err != nil {
 			return usageError{err}
 		}
-		for _, table := range []*workqueue.Table{t.Table(), t.Schedules().Table()} {
+		for _, table := range t.Tables() {
 			if err := table.CheckVersion(ctx, d.pool); err != nil {
 				return err
 			}

@@ -39,7 +39,7 @@ func (b *Billing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	key := inbox.Key{Consumer: "billing", Source: "shop", MessageID: r.Header.Get("Idempotency-Key"), Body: body}
 	result, err := b.inbox.Process(r.Context(), b.pool, key, func(ctx context.Context, tx pgx.Tx) error { return bill(ctx, tx, body) })
-	w.WriteHeader(status(result, err))
+	w.WriteHeader(inbox.HTTPStatus(result, err)) // which tells the shop whether to deliver the message again
 }
 
 // bill runs in the transaction that takes note of the message: both commit or neither does.
@@ -50,17 +50,4 @@ func bill(ctx context.Context, tx pgx.Tx, body []byte) error {
 	}
 	_, err := tx.Exec(ctx, `INSERT INTO example_billing.bills VALUES ($1, $2)`, id, cents)
 	return err
-}
-
-// status tells the shop whether to deliver the message again.
-func status(result inbox.Result, err error) int {
-	switch {
-	case err != nil:
-		return http.StatusInternalServerError // the key is free again
-	case result.Answer == inbox.InProgress:
-		return http.StatusConflict // somebody is at work on it, and may fail yet
-	case result.Answer == inbox.HashMismatch:
-		return http.StatusUnprocessableEntity // one id, two contents: to deliver it again does not help
-	}
-	return http.StatusOK // Processed or Duplicate
 }

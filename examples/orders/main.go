@@ -40,7 +40,7 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	relay.Handle("order.placed", shop.deliver)
 	// The reaper takes back the messages of a relay that crashed. One for all processes is enough.
 	reap := func(ctx context.Context) error {
-		return reaper.Run(ctx, pool, []*workqueue.Table{shop.outbox.Table()}, reaper.Options{Schema: "example_shop"})
+		return reaper.Run(ctx, pool, shop.outbox.Tables(), reaper.Options{Schema: "example_shop"})
 	}
 	if err := example.Serve(ctx, shop.takeOrders, relay.Run, reap); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (s *Shop) deliver(ctx context.Context, m *outbox.Delivery) error {
 	switch response.StatusCode {
 	case http.StatusOK:
 		return nil
-	case http.StatusUnprocessableEntity:
+	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return workqueue.Permanent(errors.New("billing refused it")) // a dead letter, for somebody to look at
 	}
 	return fmt.Errorf("billing answered %s", response.Status)

@@ -8,6 +8,9 @@
 -- block, so that the caller's transaction can go on. A Receive that committed between the two statements
 -- makes the insert do nothing: its message is Ready.
 --
+-- Whoever is told 'processed' holds the key until its transaction ends. Should its process freeze, the server ends the
+-- session: the transaction is given a bound of its idle time, unless the session has one of its own.
+--
 -- Two keys of one hash keep each other out, too; then 'in_progress' is not true, and harmless. The plan
 -- settings are for the look-up: its plan is kept, and may be made while the table is empty.
 CREATE FUNCTION {{.Function "begin"}}(
@@ -56,6 +59,9 @@ BEGIN
         RETURN;
     END;
     IF inserted THEN
+        IF current_setting('idle_in_transaction_session_timeout') = '0' THEN
+            PERFORM set_config('idle_in_transaction_session_timeout', '{{.HeldAtMost}}', true);
+        END IF;
         RETURN QUERY SELECT 'processed', $6, 2::smallint;
     ELSE
         RETURN QUERY SELECT busy, nobody, 0::smallint;

@@ -85,7 +85,8 @@ func errorTextIsMadeStorable(s *suite) {
 	equal(s, "it is bounded", len(stored) > 1000 && len(stored) < 20_000, true)
 }
 
-// Purging is by age, oldest first, at most a batch at a time, and takes neither live nor other rows.
+// Purging is by age, oldest first, at most a batch at a time, and takes neither live nor other rows. A cancelled row is
+// purged like a Done one.
 func purgesByAge(s *suite) {
 	live := slices.Concat(s.ready(1), s.claimed(1).ids)
 	bury := func(end settle, days ...int) (ids []uuid.UUID) {
@@ -98,6 +99,11 @@ func purgesByAge(s *suite) {
 		return ids
 	}
 	dead := bury(failSettle(), 9, 1, 8)
+	gone := s.ready(3)
+	s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) error { _, err := q.Cancel(ctx, gone, "no"); return err }))
+	for i, d := range []int{9, 1, 8} {
+		s.exec("UPDATE $T SET completed_at = now() - make_interval(days => $2), failed_at = failed_at - make_interval(days => $2) WHERE id = $1", gone[i], d)
+	}
 	purge := func(run func(context.Context, *workqueue.Queue) (int, error), want int, left ...uuid.UUID) {
 		s.Helper()
 		s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) error {
@@ -108,15 +114,17 @@ func purgesByAge(s *suite) {
 		s.sameIDs(s.query("SELECT id FROM $T"), slices.Concat(live, left))
 	}
 	week := 7 * 24 * time.Hour
+	purgeDone := func(ctx context.Context, q *workqueue.Queue) (int, error) { return q.PurgeDone(ctx, week, 1) }
+	purge(purgeDone, 1, append(dead, gone[1], gone[2])...)
+	purge(purgeDone, 1, append(dead, gone[1])...)
+	purge(purgeDone, 0, append(dead, gone[1])...)
+	live = append(live, gone[1])
 	if !s.Spec.DeleteDone {
 		done := bury(s.ackSettle(), 8, 1, 9)
-		purgeDone := func(ctx context.Context, q *workqueue.Queue) (int, error) { return q.PurgeDone(ctx, week, 1) }
 		purge(purgeDone, 1, append(dead, done[0], done[1])...)
 		purge(purgeDone, 1, append(dead, done[1])...)
 		purge(purgeDone, 0, append(dead, done[1])...)
 		live = append(live, done[1])
-	} else {
-		purge(func(ctx context.Context, q *workqueue.Queue) (int, error) { return q.PurgeDone(ctx, 0, 1) }, 0, dead...)
 	}
 	purgeFailed := func(ctx context.Context, q *workqueue.Queue) (int, error) { return q.PurgeFailed(ctx, week, 1) }
 	purge(purgeFailed, 1, dead[1], dead[2])

@@ -221,6 +221,10 @@ func functionsRefuseBadInput(s *suite) {
 		{"extend without a lease", "extend", []any{held.token, held.ids, nil}},
 		{"reap of 0", "reap_expired", []any{0}},
 		{"reap without a limit", "reap_expired", []any{nil}},
+		{"purge of 0", "purge", []any{0}},
+		{"purge without a limit", "purge", []any{nil}},
+		{"fold of 0", "fold", []any{0}},
+		{"fold without a limit", "fold", []any{nil}},
 	}
 	each(s, calls, func(c call) string { return c.name }, func(s *suite, c call) {
 		before := s.contents()
@@ -261,7 +265,8 @@ func functionsTakeNullIDs(s *suite) {
 }
 
 // coreFunctions are what every table has, whatever a domain adds.
-var coreFunctions = []string{"claim", "ack", "abandon", "fail", "extend", "reap_expired", "redrive", "announce"}
+var coreFunctions = []string{"claim", "claim_rows", "ack", "abandon", "fail", "extend", "reap_expired", "redrive", "announce",
+	"purge", "fold", "maintain_step", "maintain"}
 
 // Who may log in may not yet work: the functions, a domain's too, are granted, not public, and safe from a
 // search_path.
@@ -276,9 +281,10 @@ func functionsAreNotForPublic(s *suite) {
 	}
 	equal(s, "functions that PUBLIC may execute",
 		scan[int](s, "SELECT count(*) "+functions+" AND has_function_privilege('public', p.oid, 'EXECUTE')", s.db.Schema), 0)
-	// What announces an insert names all it calls in full; internal/security reads its body.
+	// What announces an insert or notes a settle, and the procedure, name all they call in full; internal/security reads
+	// their bodies.
 	equal(s, "functions without a search_path of their own",
-		scan[int](s, "SELECT count(*) "+functions+` AND p.proname NOT LIKE '%\_announce'
+		scan[int](s, "SELECT count(*) "+functions+` AND p.proname NOT LIKE ALL ('{%\\_announce,%\\_gate\\_note}') AND p.prokind = 'f'
 			AND NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (p.proconfig), false)`, s.db.Schema), 0)
 	equal(s, "functions that run as their owner",
 		scan[int](s, "SELECT count(*) "+functions+" AND p.prosecdef", s.db.Schema), 0)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,18 +31,18 @@ func worksUnderIsolation(t *testing.T, c Case, level string) {
 	var isolation string
 	s.ok(s.db.Pool.QueryRow(t.Context(), "SHOW transaction_isolation").Scan(&isolation))
 	equal(s, "isolation", isolation, level)
-	s.ready(300)
+	const workers, losses = 6, 3
+	s.ready(300, maxAttempts(1+workers*losses)) // chance may have every worker lose the same row each time
 	s.recordIsolation()
-	s.together(6, func(int) error {
+	s.together(workers, func(int) error {
 		for expired := 0; s.anyReady(); expired++ {
-			if err := s.workOnce(expired < 3); err != nil {
+			if err := s.workOnce(expired < losses); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	// A row that chance lets everybody lose ends as Failed when its attempts are used up.
-	equal(s, "rows that did not end", scan[int](s, "SELECT count(*) FROM $T WHERE status < 2"), 0)
+	equal(s, "rows that did not end", scan[int](s, "SELECT count(*) FROM $T WHERE status <> 2"), 0)
 	equal(s, "isolation of the operations", scan[string](s, "SELECT string_agg(DISTINCT level, ', ') FROM isolation"), "read committed")
 }
 
@@ -146,7 +147,8 @@ func (s *suite) readCommitted(query string, args ...any) error {
 func reportsAReadOnlyDatabase(t *testing.T, c Case) {
 	s := newSuite(t, c, poolWay)
 	s.ready(1)
-	pool := pgtest.NewPool(t, s.db, withDefault("default_transaction_read_only", "on"))
+	s.exec(pgtest.RefusingWrites("$T"))
+	pool := pgtest.NewPool(t, s.db, withDefault(pgtest.RefuseWrites, "on"))
 
 	before := s.contents()
 	o := onPool(s.table, pool)
@@ -188,7 +190,7 @@ func tableCarriesItsVersion(t *testing.T, c Case) {
 			t.Errorf("with the comment %s: got the error %v, want ErrSchemaVersion", comment, err)
 		}
 	}
-	s.exec("DROP TABLE " + s.table.Name())
+	s.exec("DROP TABLE " + s.table.Name() + " CASCADE")
 	_, claimErr := s.table.On(s.db.Pool).Claim(t.Context(), uuid.New(), lease, 1, s.Lanes[0]...)
 	for _, err := range []error{s.table.CheckVersion(t.Context(), s.db.Pool), claimErr} {
 		if !errors.Is(err, workqueue.ErrSchemaVersion) {
@@ -260,6 +262,9 @@ func (s *suite) listen() func(what string, want ...string) {
 			s.ok(err)
 			if n.Payload == "marker" {
 				break
+			}
+			if strings.HasPrefix(n.Payload, "note:") { // of the domain's triggers, for who folds
+				continue
 			}
 			got = append(got, s.payload(n.Payload, since))
 		}

@@ -1,9 +1,13 @@
 package costs_test
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
@@ -124,7 +128,7 @@ func (j *jobTable) pages() (p pages) {
 	const n = 4 * claimLimit
 	j.fill(n)
 	j.seen.forget()
-	pool := j.watched()
+	pool := j.watched(j.warm)
 	o := crowdOptions()
 	o.ClaimLimit = claimLimit
 	j.inPhases(pool, n, o, func() {
@@ -134,4 +138,26 @@ func (j *jobTable) pages() (p pages) {
 	pool.Close()
 	j.quiet()
 	return p
+}
+
+// warm has each session call what a worker calls before it is measured. Which session calls what meanwhile is chance,
+// and the first call of each looks up hundreds of pages of the catalogs.
+func (j *jobTable) warm(config *pgxpool.Config) {
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		spec := j.client.Table().Spec()
+		calls := []string{"SET auto_explain.log_min_duration = -1"}
+		for _, f := range spec.Folds {
+			calls = append(calls, "SELECT FROM "+j.name+"_"+f.Suffix+"(1)")
+		}
+		for _, sweep := range spec.Sweeps {
+			calls = append(calls, "SELECT "+j.name+"_"+sweep+"(1)")
+		}
+		calls = append(calls, "SELECT FROM "+j.name+"_claim_admitted(gen_random_uuid(), '1 hour', 1, '{-infinity}', ARRAY[gen_random_uuid()], '{"+crowdQueue+"}', '{0}')") // claims nothing: no crowd of that queue is let through
+		for _, call := range append(calls, "SET auto_explain.log_min_duration = 0") {
+			if _, err := conn.Exec(ctx, call); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }

@@ -7,27 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/workqueue"
 )
 
 const claimLimit = 100
-
-// atOnce is when the worker is to ask for the next hundred.
-const atOnce = time.Microsecond
-
-// hundreds is an admission by which every claim takes a hundred rows, so that claims can be compared.
-type hundreds struct{}
-
-func (hundreds) Bounded() bool { return true }
-
-func (hundreds) Admit(_ context.Context, _ pgx.Tx, want int) (int, time.Duration, error) {
-	return min(want, claimLimit), atOnce, nil
-}
-
-func (hundreds) Claimed(context.Context, pgx.Tx, []uuid.UUID) error { return nil }
 
 // TestNothingBehindTheCursorIsRead compares the first claims of a worker with those two hundred claims later, while
 // a snapshot is held which keeps everything that was claimed in the table and in its indexes.
@@ -40,7 +25,7 @@ func TestNothingBehindTheCursorIsRead(t *testing.T) {
 		spare  = total / 10 // some claims find less room
 	)
 	q := newLab(t).rows()
-	q.insert((total + spare) * claimLimit)
+	q.insert(claimLimit) // what tells the planner what the table is like
 	defer q.holdSnapshot()()
 	full := q.fullClaims(total + spare)
 	if len(full) < total {
@@ -73,13 +58,22 @@ func (q *rowTable) holdSnapshot() (release func()) {
 	return func() { q.ok(tx.Rollback(context.Background())) }
 }
 
-// fullClaims has a worker work through the table, and gives its claims of a hundred rows.
+// fullClaims hands a worker a hundred rows at a time, and gives its claims of a hundred rows.
 func (q *rowTable) fullClaims(n int) (full []executed) {
 	q.Helper()
 	var handled atomic.Int64
-	o := workqueue.WorkerOptions{Concurrency: claimLimit, ClaimLimit: claimLimit, Admission: hundreds{}}
+	o := workqueue.WorkerOptions{
+		Concurrency: 2 * claimLimit, ClaimLimit: 2 * claimLimit,
+		PollInterval: time.Millisecond, // it does not listen, and a claim after a long pause is a sweep
+	}
 	stop := q.run(q.worker(q.watched(), o, func() error { handled.Add(1); return nil }))
-	q.eventually("all rows are handled", func() bool { return handled.Load() >= int64(n*claimLimit) })
+	for i := range n {
+		q.eventually("all rows are handled", func() bool { return handled.Load() >= int64((i+1)*claimLimit) })
+		q.ok(pgx.BeginFunc(q.Context(), q.db, func(tx pgx.Tx) error {
+			_, err := q.table.Insert(q.Context(), workqueue.Pgx(tx), make([]workqueue.NewRow, claimLimit)...)
+			return err
+		}))
+	}
 	stop()
 	return slices.DeleteFunc(claims(q.seen.list(q.lab)), func(e executed) bool { return e.Plan.Rows != claimLimit })
 }

@@ -125,9 +125,9 @@ func (l *lab) wal() int64 {
 }
 
 // watched is a pool whose sessions, and those that a worker opens with its configuration, tell what they execute.
-func (l *lab) watched() *pgxpool.Pool {
+func (l *lab) watched(configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 	l.Helper()
-	return pgschema.NewPool(l.T, l.url, l.seen.watch)
+	return pgschema.NewPool(l.T, l.url, append(configure, l.seen.watch)...)
 }
 
 // eventually waits for a condition.

@@ -57,7 +57,9 @@ func TestStatementsOfIdleWorker(t *testing.T) {
 		watched = 5 * time.Second
 	)
 	j := newLab(t).jobs()
-	w, err := jobs.NewWorker(j.watched(), j.client, nil, jobs.WorkerOptions{})
+	kinds := jobs.NewRegistry()
+	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
+	w, err := jobs.NewWorker(j.watched(), j.client, kinds, jobs.WorkerOptions{})
 	j.ok(err)
 	stop := j.run(w)
 	time.Sleep(started)

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/txwork/txwork/reaper"
-	"github.com/txwork/txwork/workqueue"
 )
 
 // ErrInterrupted says that the context ended before the demo did. Nothing is left behind.
@@ -125,7 +124,7 @@ func (r *performance) together(ctx context.Context) error {
 }
 
 func (r *performance) reap(ctx context.Context) error {
-	return reaper.Run(ctx, r.bank.pool, []*workqueue.Table{r.bank.outbox.Table()},
+	return reaper.Run(ctx, r.bank.pool, r.bank.outbox.Tables(),
 		reaper.Options{Schema: r.database.schema, Interval: reapEvery, Logger: quiet(os.Stderr)})
 }
 

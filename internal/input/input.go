@@ -3,6 +3,7 @@
 package input
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -15,7 +16,7 @@ func Name(field, name string, limit int) error {
 	if name == "" {
 		return workqueue.Invalid(field, "is empty")
 	}
-	return workqueue.FirstError(workqueue.CheckSize(field, len(name), limit), workqueue.CheckText(field, name))
+	return cmp.Or(workqueue.CheckSize(field, len(name), limit), workqueue.CheckText(field, name))
 }
 
 // Optional is a value as it is stored where the zero stands for none: then it is nil, which is NULL.

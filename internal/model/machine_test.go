@@ -320,11 +320,13 @@ func (m *machine) Reap(t *rapid.T) {
 func (m *machine) Purge(t *rapid.T) {
 	age, limit := hours(rapid.IntRange(0, 3).Draw(t, "age")), rapid.SampledFrom([]int{1, 1000}).Draw(t, "limit")
 	q := m.real.On(m.db.Pool)
-	purge, ended, at := q.PurgeDone, workqueue.Done, func(r *row) hours { return r.completed }
-	if rapid.Bool().Draw(t, "failed ones") {
-		purge, ended, at = q.PurgeFailed, workqueue.Failed, func(r *row) hours { return r.failed }
+	purge, at := q.PurgeDone, func(r *row) hours { return r.completed }
+	ended := func(r *row) bool { return r.status == workqueue.Done || r.status == workqueue.Failed && r.cancelled }
+	if rapid.Bool().Draw(t, "dead letters") {
+		purge, at = q.PurgeFailed, func(r *row) hours { return r.failed }
+		ended = func(r *row) bool { return r.status == workqueue.Failed && !r.cancelled }
 	}
-	old := m.where(func(r *row) bool { return r.status == ended && at(r)+age <= m.now })
+	old := m.where(func(r *row) bool { return ended(r) && at(r)+age <= m.now })
 	n, err := purge(context.Background(), time.Duration(age)*time.Hour, limit)
 	if err != nil {
 		t.Fatal(err)

@@ -14,8 +14,8 @@ type guard struct {
 }
 
 // findGuards finds every condition of every WHERE and CHECK and of every trigger's WHEN, part by part where AND
-// joins them, every IF of a function, every lock of rows and every SKIP LOCKED. It reads templates: a control action such as {{range}} ends a part, and so it
-// may stand between two. These are no guards:
+// joins them, every IF of a function, every lock of rows and every SKIP LOCKED. It reads templates: a control action
+// such as {{range}} ends a part, and so it may stand between two. These are no guards:
 //
 //   - conditions of a FILTER, which count, and of an index that is not unique, which serves a plan;
 //   - parts that name rows: without them a statement does something else altogether, which is no subtle loss;

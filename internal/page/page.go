@@ -1,4 +1,4 @@
-// Package page writes reports into pages of the documentation, between markers that the page has.
+// Package page reads the pages of the documentation, and writes reports into them, between markers that a page has.
 package page
 
 import (

@@ -79,6 +79,7 @@ func ownSpec(schema string) workqueue.Spec {
 		Schema: schema, Table: "letters",
 		Columns: append([]workqueue.Column{{Name: "address", Type: "text", NotNull: true}, {Name: "text", Type: "text"}, join.Column}, gate.Columns()...),
 		Unique:  []string{"address"}, Gate: gate.KeyColumn, Sweeps: []string{gate.SweepSuffix, join.Sweep},
+		Folds: []workqueue.Fold{join.Fold, gate.Fold},
 	}
 }
 

@@ -3,6 +3,7 @@ package security_test
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,7 +40,9 @@ func (f *fixture) functions() []function {
 // qualified are functions that may leave their search_path to the caller, by the end of their names, and why. All that
 // their bodies call has to be qualified then.
 var qualified = map[string]string{
-	"_announce": "a SET of a function costs every single insert more than the notification itself; the body is one call",
+	"_gate_note": "a SET costs every settle of an ordered key more than the note",
+	"_announce":  "a SET of a function costs every single insert more than the notification itself; the body is one call",
+	"_maintain":  "a procedure with a SET cannot commit; the functions that it calls have theirs",
 }
 
 // Whoever may call a function of ours runs our text and nothing that lies on the caller's search_path, with the
@@ -88,12 +91,12 @@ var (
 )
 
 // unqualifiedCalls are the functions, operators and types that a body names without a schema, and that somebody's
-// search_path could replace. EXTRACT is the grammar's, which knows its function.
+// search_path could replace. EXTRACT is the grammar's, which knows its function, and so are words before a parenthesis.
 func unqualifiedCalls(body string) (calls []string) {
 	body = qualifiedOperator.ReplaceAllString(text.ReplaceAllString(body, "''"), ",")
 	calls = append(operator.FindAllString(body, -1), unqualifiedType.FindAllString(body, -1)...)
 	for _, m := range call.FindAllStringSubmatch(body, -1) {
-		if !strings.EqualFold(m[2], "extract") {
+		if !slices.Contains([]string{"extract", "values", "if"}, strings.ToLower(m[2])) {
 			calls = append(calls, m[2])
 		}
 	}

@@ -25,6 +25,8 @@ func TestAProducerWritesNothingThatCannotBeComputed(t *testing.T) {
 		"INSERT INTO outbox_join (id, retention) VALUES (gen_random_uuid(), '170000000 years')",
 		"INSERT INTO outbox_join (id, retention) VALUES (gen_random_uuid(), '-1 day')",
 		"INSERT INTO outbox_join (id, retention, deadline) VALUES (gen_random_uuid(), '1 day', '-infinity')",
+		"INSERT INTO outbox_join_note (at, join_id) VALUES ('infinity', gen_random_uuid())",
+		"INSERT INTO outbox_join_note (at, join_id) VALUES ('-infinity', gen_random_uuid())",
 		"UPDATE timers SET rearm_at = now(), rearm_topic = 't', rearm_payload = '', rearm_max_attempts = 0 WHERE key = 't1'",
 		"UPDATE timers SET status = 2, completed_at = 'infinity' WHERE key = 't2'",
 		"UPDATE timers SET cancelled_at = '-infinity'",
@@ -69,6 +71,9 @@ func TestMoreStepsThanExpectedFailNoSettle(t *testing.T) {
 	f.exec(f.db.Pool, "UPDATE outbox SET locked_until = now() - interval '1 second' WHERE status = 1")
 	if reaped, err := q.ReapExpired(t.Context(), 10); err != nil || reaped.Failed != 2 {
 		t.Errorf("reaped %+v, %v", reaped, err)
+	}
+	if _, err := q.Fold(t.Context()); err != nil {
+		t.Error(err)
 	}
 	if counted := ask[int](f, "SELECT sum(succeeded + failed + late) FROM outbox_join"); counted != 4 {
 		t.Errorf("%d steps were counted, want 4", counted)

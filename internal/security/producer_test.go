@@ -167,12 +167,15 @@ func TestAProducerDoesNothingElse(t *testing.T) {
 		f.refuses(producer, forbidden, "SELECT "+table+"_fail($1, $2, 'x')", token, ids)
 		f.refuses(producer, forbidden, "SELECT "+table+"_extend($1, $2, 60)", token, ids)
 		f.refuses(producer, forbidden, "SELECT * FROM "+table+"_reap_expired()")
+		f.refuses(producer, forbidden, "SELECT "+table+"_fold()")
+		f.refuses(producer, forbidden, "SELECT * FROM "+table+"_purge()")
+		f.refuses(producer, forbidden, "CALL "+table+"_maintain()")
 		f.refuses(producer, forbidden, "SELECT "+table+"_redrive($1)", ids)
 	}
 	for _, claim := range []string{"outbox_claim($1, 60, 10)", "inbox_claim($1, 60, 10, 'c')", "timers_claim($1, 60, 10)", "jobs_claim($1, 60, 10, 'default', 2::smallint)", "letters_claim($1, 60, 10)"} {
 		f.refuses(producer, forbidden, "SELECT "+claim, token)
 	}
-	for _, call := range []string{"outbox_join_end(NULL, 1::smallint, NULL)", "jobs_join_end(NULL, 1::smallint, NULL)", "outbox_gate_sweep(1)", "jobs_admit('default', 1)", "inbox_begin('c', 's', 'm')", "inbox_strip()"} {
+	for _, call := range []string{"outbox_join_end(NULL, 1::smallint, NULL)", "jobs_join_end(NULL, 1::smallint, NULL)", "outbox_gate_sweep(1)", "outbox_gate_fold(1)", "jobs_admit('default', 1)", "inbox_begin('c', 's', 'm')", "inbox_strip()"} {
 		f.refuses(producer, forbidden, "SELECT "+call)
 	}
 	for _, table := range []string{"timers_schedule", "jobs_schedule", "leader", "schema_version", "jobs_queue", "jobs_step", "outbox_gate_cursor"} {
@@ -182,15 +185,25 @@ func TestAProducerDoesNothingElse(t *testing.T) {
 	f.refusesDDL(producer)
 }
 
-// A join ends by what a worker settles. One that is over when it starts, and steps that are added to one that runs and
-// may be over by then, are the worker's as well.
+// A join ends by what a worker settles and folds, also one that is over when it starts. Steps that are added to one that
+// runs are the worker's as well.
 func TestAProducerEndsNoJoin(t *testing.T) {
 	f := newFixture(t)
 	producer := f.as("producer")
-	f.isRefused(forbidden, "a join without steps", f.try(producer, func(ctx context.Context, tx workqueue.Tx) error {
+	f.in(producer, func(ctx context.Context, tx workqueue.Tx) error {
 		_, err := f.outbox.StartJoin(ctx, tx, outbox.Join{})
 		return err
-	}))
+	})
+	f.refuses(producer, forbidden, "SELECT outbox_join_fold(10)")
+	if ended := ask[int](f, "SELECT count(*) FROM outbox_join WHERE status <> 0"); ended != 0 {
+		t.Errorf("a producer has ended %d joins", ended)
+	}
+	if _, err := f.outbox.Table().On(f.as("worker")).Fold(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if ended := ask[int](f, "SELECT count(*) FROM outbox_join WHERE status = 1"); ended != 1 {
+		t.Errorf("a worker has completed %d joins without steps, want 1", ended)
+	}
 	var batch jobs.StartedBatch
 	f.in(producer, func(ctx context.Context, tx workqueue.Tx) (err error) {
 		batch, err = f.jobs.StartBatch(ctx, tx, jobs.Batch{Jobs: []jobs.Insert{{Args: printArgs{1}}}})
@@ -205,6 +218,7 @@ func TestAProducerEndsNoJoin(t *testing.T) {
 	f.refuses(producer, forbidden, "UPDATE jobs_join SET succeeded = expected")
 	f.refuses(producer, forbidden, "UPDATE jobs_join_member SET outcome = 1")
 	f.refuses(producer, forbidden, "DELETE FROM jobs_join_member")
+	f.refuses(producer, forbidden, "DELETE FROM jobs_join_note")
 }
 
 // A producer of timers moves and cancels them. What fires is the worker's: the table's own check keeps the producer from

@@ -1,8 +1,10 @@
 package security_test
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -31,7 +33,7 @@ func TestAViewerReads(t *testing.T) {
 		_, err2 := f.timers.List(ctx, tx, timers.Filter{})
 		_, err3 := f.outbox.Joins().List(ctx, tx, join.ListOptions{})
 		_, err4 := f.jobs.Queues(ctx, tx)
-		return workqueue.FirstError(err, err2, err3, err4)
+		return cmp.Or(err, err2, err3, err4)
 	})
 	m, err := migrations.New(viewer, migrations.Options{Schema: f.db.Schema, Logger: quiet.Logger})
 	must(t, err)
@@ -50,8 +52,15 @@ func TestAViewerChangesNothing(t *testing.T) {
 	}
 	f.refuses(viewer, forbidden, "SELECT nextval('outbox_gate_seq')")
 	f.refusesDDL(viewer)
-	for _, function := range f.lines("SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.pronamespace = $1::regnamespace", f.db.Schema) {
+	functions := f.lines("SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.pronamespace = $1::regnamespace", f.db.Schema)
+	if len(functions) < 60 {
+		t.Errorf("only %d functions were looked at", len(functions))
+	}
+	for _, function := range functions {
 		for _, role := range []string{"viewer", "producer"} {
+			if role == "producer" && strings.HasSuffix(function, "_gate_place(text)") {
+				continue // which the trigger of their inserts calls
+			}
 			if ask[bool](f, "SELECT has_function_privilege($1, $2::regprocedure, 'EXECUTE')", f.role(role), function) {
 				t.Errorf("the %s may call %s", role, function)
 			}

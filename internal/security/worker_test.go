@@ -216,6 +216,8 @@ func TestAWorkerCallsTheFunctions(t *testing.T) {
 		f.exec(pool, "SELECT "+table+"_ack($1, $2)", token, ids)
 		f.exec(pool, "SELECT "+table+"_redrive($1)", ids)
 		f.exec(pool, "SELECT * FROM "+table+"_reap_expired()")
+		_, err := pool.Exec(t.Context(), "CALL "+table+"_maintain()") // which cannot be in a transaction
+		must(t, err)
 		if status := ask[int](f, "SELECT status FROM "+table+" WHERE id = $1", ids[0]); status != 2 {
 			t.Errorf("%s: status %d after the ack, want 2", table, status)
 		}

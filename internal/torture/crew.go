@@ -49,6 +49,7 @@ type member struct {
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 	reached chan string // points
+	frozen  chan string // the statement after which a session is
 	ready   chan struct{}
 	ended   chan struct{}
 	stderr  bytes.Buffer
@@ -102,15 +103,19 @@ func (s *slot) start() (*member, error) {
 	if s.instead != nil {
 		program = s.instead
 	}
-	m := &member{
-		app: config.App, cmd: exec.Command(program[0], program[1:]...),
-		reached: make(chan string, len(points)), ready: make(chan struct{}), ended: make(chan struct{}),
-	}
+	m := newMember(config.App, program)
 	if err := m.start(s.spawner, config); err != nil {
 		return nil, err
 	}
 	s.current = m
 	return m, nil
+}
+
+func newMember(app string, program []string) *member {
+	return &member{
+		app: app, cmd: exec.Command(program[0], program[1:]...),
+		reached: make(chan string, len(points)), frozen: make(chan string, 1), ready: make(chan struct{}), ended: make(chan struct{}),
+	}
 }
 
 func (m *member) start(s *spawner, config setup) error {
@@ -145,6 +150,8 @@ func (m *member) listen(stdout io.Reader) {
 		switch r.What {
 		case isReady:
 			close(m.ready)
+		case isFrozen:
+			m.frozen <- r.Statement
 		case isReached:
 			select {
 			case m.reached <- r.Point:
@@ -210,6 +217,13 @@ func (s *slot) begun(ctx context.Context) (*member, error) {
 		case <-time.After(respawnPause):
 		}
 	}
+}
+
+// present is the slot's process.
+func (s *slot) present() *member {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current
 }
 
 func (s *slot) lastWords() string {

@@ -9,6 +9,13 @@
 // them: see [Faults]. Every choice comes from one seed. When the time is over the faults stop, everything has to
 // drain, and the records are checked.
 //
+// # Holders
+//
+// Some faults hold something instead of ending it: an application leaves a transaction open, a session freezes in the
+// middle of one, the database refuses a row. Producers pause then, and witnesses that want nothing of the holder go on
+// writing rows, one after another. Each is timed with and without the holder. None may take much longer beside it, and
+// once the holder has let go, no row may be left that was due.
+//
 // # The oracle
 //
 // Nothing that the library says about itself is evidence. A trigger that only the run installs appends every

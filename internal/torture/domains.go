@@ -3,6 +3,7 @@
 package torture
 
 import (
+	"slices"
 	"time"
 
 	"github.com/txwork/txwork/inbox"
@@ -56,14 +57,8 @@ func openDomains(schema string, registry *jobs.Registry, t workqueue.Telemetry) 
 }
 
 // tables are what the reaper maintains.
-func (d *domains) tables() ([]*workqueue.Table, error) {
-	schedules, err := d.jobs.Schedules()
-	if err != nil {
-		return nil, err
-	}
-	return []*workqueue.Table{
-		d.outbox.Table(), d.inbox.Table(), d.timers.Table(), d.timers.Schedules().Table(), d.jobs.Table(), schedules.Table(),
-	}, nil
+func (d *domains) tables() []*workqueue.Table {
+	return slices.Concat(d.outbox.Tables(), d.inbox.Tables(), d.timers.Tables(), d.jobs.Tables())
 }
 
 // Task is what every row says: how its handler is to behave.

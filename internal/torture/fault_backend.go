@@ -54,8 +54,6 @@ func (backendKill) strike(ctx context.Context, l *lab, random *rand.Rand) (strin
 	if err := syscall.Kill(pids[random.IntN(len(pids))], syscall.SIGKILL); err != nil {
 		return "", err
 	}
-	for witness.Ping(ctx) == nil { // where there is much to do the server hears of it late
-		time.Sleep(retryBase)
-	}
+	_, _ = witness.Conn().WaitForNotification(ctx) // none comes: where there is much to do the server hears of it late
 	return fmt.Sprintf("1 of %d sessions", len(pids)), l.awaitServer(ctx)
 }

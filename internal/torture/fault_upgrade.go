@@ -107,7 +107,7 @@ func main() {
 `
 
 // harness is the package of a run's members, first, and what it needs beside the library.
-var harness = []string{"internal/torture", "internal/localpg", "internal/pgbouncer"}
+var harness = []string{"internal/torture", "internal/frontend", "internal/localpg", "internal/pgbouncer"}
 
 // transplant gives an old tree today's harness and what it needs.
 func transplant(root, tree string) error {

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,7 +31,8 @@ type lab struct {
 	schema  string
 	crew    *crew
 	journal *journal
-	shop    *shop // for faults that write
+	shop    *shop       // for faults that write
+	pausing atomic.Bool // producers wait
 
 	// Of the servers. Faults that configure add to the first three before they start.
 	settings    map[string]string
@@ -200,14 +203,26 @@ func (l *lab) openURL(ctx context.Context, url, name string, size int32, paramet
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// install makes the tables.
+// install has the program make the tables: a build that is broken on purpose may have other ones.
 func (l *lab) install(ctx context.Context) error {
-	pool, err := l.open(ctx, "install", 2, l.tables)
+	m := newMember(runPrefix+"install", l.options.Program)
+	err := m.start(l.crew.spawner, setup{
+		App: m.app, Role: roleInstaller, URL: l.url, Schema: l.schema, Parameters: l.tables, PoolSize: 2,
+		Journal: filepath.Join(l.dir, "install.journal"),
+	})
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	return install(ctx, pool, l.schema)
+	select {
+	case <-m.ended:
+	case <-ctx.Done():
+		m.signal(syscall.SIGKILL)
+		<-m.ended
+	}
+	if m.err != nil {
+		return fmt.Errorf("making the tables: %w\n%s", m.err, m.stderr.String())
+	}
+	return nil
 }
 
 // staff starts the crew.

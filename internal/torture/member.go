@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"runtime"
@@ -23,9 +24,9 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// RunMember is a process of a run's crew: a worker or a reaper. It reads its setup and orders from stdin, writes
-// reports to stdout, and stops in order when ctx is cancelled or SIGTERM comes. When stdin ends the run is gone,
-// and so is the process, whatever it is doing.
+// RunMember is a process of a run's crew: a worker, a reaper, or the one that makes the tables. It reads its setup and
+// orders from stdin, writes reports to stdout, and stops in order when ctx is cancelled or SIGTERM comes. When stdin ends
+// the run is gone, and so is the process, whatever it is doing.
 func RunMember(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	input := bufio.NewScanner(stdin)
 	var s setup
@@ -50,26 +51,33 @@ func play(ctx context.Context, s setup, p *pointSet) error {
 		return err
 	}
 	defer j.close()
-	pool, err := s.open(ctx)
+	pool, err := s.open(ctx, p)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	if s.Role == roleReaper {
+	switch s.Role {
+	case roleInstaller:
+		return install(ctx, pool, s.Schema)
+	case roleReaper:
 		return runReaper(ctx, s, pool)
 	}
 	return runWorkers(ctx, s, pool, j, p)
 }
 
-func (s setup) open(ctx context.Context) (*pgxpool.Pool, error) {
+func (s setup) open(ctx context.Context, p *pointSet) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(s.URL)
 	if err != nil {
 		return nil, err
 	}
 	config.MaxConns = s.PoolSize
 	config.ConnConfig.RuntimeParams["application_name"] = s.App
+	maps.Copy(config.ConnConfig.RuntimeParams, s.Parameters)
 	if s.LoseReplies {
 		loseReplies(config)
+	}
+	if s.Freeze != "" {
+		p.cold.freeze(config, freezable[s.Freeze])
 	}
 	return pgxpool.NewWithConfig(ctx, config)
 }
@@ -79,11 +87,7 @@ func runReaper(ctx context.Context, s setup, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	tables, err := d.tables()
-	if err != nil {
-		return err
-	}
-	return reaper.Run(ctx, pool, tables, reaper.Options{
+	return reaper.Run(ctx, pool, d.tables(), reaper.Options{
 		Schema: s.Schema, Interval: reapEvery, Lease: workqueue.MinLease, Logger: slog.New(slog.DiscardHandler),
 	})
 }

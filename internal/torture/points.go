@@ -17,10 +17,13 @@ type pointSet struct {
 	armed  map[string]string // signals by point
 	termed bool              // a second SIGTERM would be another order than the first
 	out    *json.Encoder
+	cold   *freezer
 }
 
 func newPoints(stdout io.Writer) *pointSet {
-	return &pointSet{armed: map[string]string{}, out: json.NewEncoder(stdout)}
+	p := &pointSet{armed: map[string]string{}, out: json.NewEncoder(stdout)}
+	p.cold = newFreezer(func(statement string) { p.say(report{What: isFrozen, Statement: statement}) })
+	return p
 }
 
 // obey takes orders until the run is gone, which takes the process with it: one that was stopped in the middle of
@@ -30,6 +33,10 @@ func (p *pointSet) obey(input *bufio.Scanner) {
 		var o order
 		if json.Unmarshal(input.Bytes(), &o) != nil {
 			break
+		}
+		if o.Point == pointThaw {
+			p.cold.thaw()
+			continue
 		}
 		p.arm(o)
 	}

@@ -9,22 +9,25 @@ package torture
 // A setup is what a member needs to know. It is not in the arguments because these are public, and a database URL
 // may hold a password.
 type setup struct {
-	App         string `json:"app"` // tells this process from all others of the run: its application_name, too
-	Role        string `json:"role"`
-	URL         string `json:"url"`
-	ListenURL   string `json:"listen_url,omitempty"` // where URL is that of a pooler
-	Schema      string `json:"schema"`
-	Journal     string `json:"journal"`
-	Seed        uint64 `json:"seed"`
-	PoolSize    int32  `json:"pool_size"`
-	NoListen    bool   `json:"no_listen,omitempty"`
-	LoseReplies bool   `json:"lose_replies,omitempty"` // to COMMIT, now and then
-	HoldConns   bool   `json:"hold_conns,omitempty"`   // handlers hold a connection of the pool while they work
+	App         string            `json:"app"` // tells this process from all others of the run: its application_name, too
+	Role        string            `json:"role"`
+	URL         string            `json:"url"`
+	ListenURL   string            `json:"listen_url,omitempty"` // where URL is that of a pooler
+	Schema      string            `json:"schema"`
+	Journal     string            `json:"journal"`
+	Seed        uint64            `json:"seed"`
+	PoolSize    int32             `json:"pool_size"`
+	Parameters  map[string]string `json:"parameters,omitempty"` // of its sessions
+	NoListen    bool              `json:"no_listen,omitempty"`
+	LoseReplies bool              `json:"lose_replies,omitempty"` // to COMMIT, now and then
+	Freeze      string            `json:"freeze,omitempty"`       // what the process is in the middle of when a session of it freezes
+	HoldConns   bool              `json:"hold_conns,omitempty"`   // handlers hold a connection of the pool while they work
 }
 
 const (
-	roleWorker = "worker"
-	roleReaper = "reaper"
+	roleWorker    = "worker"
+	roleReaper    = "reaper"
+	roleInstaller = "installer" // makes the tables, and ends
 )
 
 // An order arms a point, and no other: the member sends itself the signal when it next comes there.
@@ -40,7 +43,8 @@ const (
 	pointSettling = "settling" // everything is done but the settle
 	pointSettled  = "settled"  // a settle has committed
 
-	pointNow = "now" // wherever it is
+	pointNow  = "now"  // wherever it is
+	pointThaw = "thaw" // of the session that is frozen
 )
 
 var points = []string{pointClaimed, pointHandler, pointSettling, pointSettled}
@@ -53,11 +57,13 @@ const (
 
 // A report is what a member says.
 type report struct {
-	What  string `json:"what"`
-	Point string `json:"point,omitempty"`
+	What      string `json:"what"`
+	Point     string `json:"point,omitempty"`
+	Statement string `json:"statement,omitempty"`
 }
 
 const (
 	isReady   = "ready"   // it heeds SIGTERM from here on
 	isReached = "reached" // a point, and the signal is on its way
+	isFrozen  = "frozen"  // a session, after a statement
 )

@@ -153,7 +153,7 @@ func (r *run) produce(ctx context.Context) {
 		p := newProducer(r.shop, r.producers, uint64(10+i))
 		all.Go(func() {
 			for !r.enough(ctx) {
-				if r.backlog.high() || r.full() {
+				if r.backlog.high() || r.full() || r.lab.pausing.Load() {
 					time.Sleep(retryBase)
 					continue
 				}

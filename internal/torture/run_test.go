@@ -35,6 +35,26 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// Somebody holds something, again and again, and nobody else stands still.
+func TestHolders(t *testing.T) {
+	t.Parallel()
+	var progress strings.Builder
+	faults := []string{"frozen-session", "hot-key", "locked-tables", "many-keys", "open-transaction", "refused-rows"}
+	report, err := Run(t.Context(), Options{
+		Seed: 1, Duration: 12 * time.Second, Pause: 100 * time.Millisecond, Faults: faults, Program: []string{os.Args[0]}, Progress: &progress,
+	})
+	if err != nil || report == nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	strikes := 0
+	for _, f := range report.Faults {
+		strikes += f.Strikes
+	}
+	if strikes == 0 {
+		t.Errorf("nobody has held anything:\n%s", progress.String())
+	}
+}
+
 // On a server of the user's it leaves alone what is not its own, and leaves nothing behind.
 func TestRunOnAnotherServer(t *testing.T) {
 	t.Parallel()

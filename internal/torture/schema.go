@@ -44,7 +44,7 @@ func auditedTables(schema string) []audited {
 	}
 }
 
-// install makes the product's tables as its users do, and the oracle beside them.
+// install makes the product's tables as its users do, the oracle beside them, and what faults need.
 func install(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	m, err := migrations.New(pool, migrations.Options{Schema: schema, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -53,7 +53,7 @@ func install(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	if _, err := m.Up(ctx); err != nil {
 		return err
 	}
-	statements := []string{render("audit.sql", audited{Schema: schema})}
+	statements := []string{render("audit.sql", audited{Schema: schema}), render("refuse.sql", audited{Schema: schema})}
 	for _, table := range auditedTables(schema) {
 		statements = append(statements, render("trigger.sql", table))
 	}

@@ -1,2 +1,7 @@
--- The steps that are on record about a job. Reads only.
-SELECT s.name, s.result FROM {{.Step}} AS s WHERE s.job_id = $1::uuid
+-- The steps that are on record about a job. Those of before a Replace, which has made them void, are forgotten here.
+WITH job AS MATERIALIZED (
+    SELECT t.id, t.trail FROM {{.Table}} AS t WHERE t.id = $1::uuid
+), forgotten AS (
+    DELETE FROM {{.Step}} AS d USING job WHERE d.job_id = job.id AND NOT job.trail
+)
+SELECT s.name, s.result FROM {{.Step}} AS s JOIN job ON s.job_id = job.id AND job.trail

@@ -9,7 +9,7 @@ GRANT USAGE ON SEQUENCE {{.List .Sequences}} TO {{.Role "producer"}}, {{.Role "w
 {{- end}}
 {{- if .Calls}}
 -- Triggers run their functions for whoever changes a row; nobody needs a right to those, only to what they call.
-REVOKE ALL ON FUNCTION {{.List .Functions}}
+REVOKE ALL ON ROUTINE {{.List .Functions}}
 FROM PUBLIC, {{.Role "producer"}}, {{.Role "worker"}}, {{.Role "viewer"}};
-GRANT EXECUTE ON FUNCTION {{.List .Calls}} TO {{.Role "worker"}};
+GRANT EXECUTE ON ROUTINE {{.List .Calls}} TO {{.Role "worker"}};
 {{- end}}

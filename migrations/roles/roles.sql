@@ -64,7 +64,7 @@ BEGIN
             {{.Literals .Relations}}
         ]::regclass[]) AND c.relowner <> '{{.Role "owner"}}'::regrole
         UNION ALL
-        SELECT format('ALTER FUNCTION %s OWNER TO {{.Role "owner"}}', p.oid::regprocedure)
+        SELECT format('ALTER ROUTINE %s OWNER TO {{.Role "owner"}}', p.oid::regprocedure)
         FROM pg_proc AS p
         WHERE p.oid = ANY (ARRAY[{{if .Functions}}
             {{.Literals .Functions}}

@@ -1,6 +1,11 @@
 DROP FUNCTION "{{schema}}"."inbox_strip"(integer, interval);
 DROP FUNCTION "{{schema}}"."inbox_begin"(text, text, text, bytea, bytea, uuid);
+DROP PROCEDURE "{{schema}}"."inbox_maintain"(integer, interval, interval);
+DROP FUNCTION "{{schema}}"."inbox_maintain_step"(text, integer, interval, interval);
+DROP FUNCTION "{{schema}}"."inbox_purge"(integer, interval, interval);
+DROP FUNCTION "{{schema}}"."inbox_fold"(integer);
 DROP FUNCTION "{{schema}}"."inbox_claim"(uuid, integer, integer, text);
+DROP FUNCTION "{{schema}}"."inbox_claim_rows"(uuid, integer, integer, text);
 DROP FUNCTION "{{schema}}"."inbox_ack"(uuid, uuid[]);
 DROP FUNCTION "{{schema}}"."inbox_abandon"(uuid, uuid[], integer, text);
 DROP FUNCTION "{{schema}}"."inbox_fail"(uuid, uuid[], text);

@@ -1,4 +1,9 @@
+DROP PROCEDURE "{{schema}}"."timers_schedule_maintain"(integer, interval, interval);
+DROP FUNCTION "{{schema}}"."timers_schedule_maintain_step"(text, integer, interval, interval);
+DROP FUNCTION "{{schema}}"."timers_schedule_purge"(integer, interval, interval);
+DROP FUNCTION "{{schema}}"."timers_schedule_fold"(integer);
 DROP FUNCTION "{{schema}}"."timers_schedule_claim"(uuid, integer, integer);
+DROP FUNCTION "{{schema}}"."timers_schedule_claim_rows"(uuid, integer, integer);
 DROP FUNCTION "{{schema}}"."timers_schedule_ack"(uuid, uuid[]);
 DROP FUNCTION "{{schema}}"."timers_schedule_abandon"(uuid, uuid[], integer, text);
 DROP FUNCTION "{{schema}}"."timers_schedule_fail"(uuid, uuid[], text);
@@ -9,7 +14,12 @@ DROP TABLE "{{schema}}"."timers_schedule";
 DROP FUNCTION "{{schema}}"."timers_schedule_announce"();
 DROP DOMAIN "{{schema}}"."timers_schedule_retry";
 
+DROP PROCEDURE "{{schema}}"."timers_maintain"(integer, interval, interval);
+DROP FUNCTION "{{schema}}"."timers_maintain_step"(text, integer, interval, interval);
+DROP FUNCTION "{{schema}}"."timers_purge"(integer, interval, interval);
+DROP FUNCTION "{{schema}}"."timers_fold"(integer);
 DROP FUNCTION "{{schema}}"."timers_claim"(uuid, integer, integer);
+DROP FUNCTION "{{schema}}"."timers_claim_rows"(uuid, integer, integer);
 DROP FUNCTION "{{schema}}"."timers_ack"(uuid, uuid[]);
 DROP FUNCTION "{{schema}}"."timers_abandon"(uuid, uuid[], integer, text);
 DROP FUNCTION "{{schema}}"."timers_fail"(uuid, uuid[], text);

@@ -6,6 +6,7 @@ CREATE DOMAIN "{{schema}}"."jobs_retry" AS jsonb CONSTRAINT "jobs_retry_check" C
     VALUE IS NULL
     OR ((VALUE ->> 'base_us')::bigint BETWEEN 0 AND 315360000000000
         AND (VALUE ->> 'cap_us')::bigint BETWEEN 0 AND 315360000000000
+        AND (VALUE ->> 'growth') = ANY (ARRAY['constant'::text, 'linear'::text, 'quadratic'::text, 'exponential'::text])
         AND (coalesce((VALUE ->> 'jitter')::float8, 0::float8) = 0::float8
             OR (VALUE ->> 'jitter')::float8 BETWEEN 1e-09::float8 AND 1::float8)) IS TRUE
 );
@@ -70,7 +71,7 @@ CREATE INDEX "jobs_claim_idx" ON "{{schema}}"."jobs" ("queue", "priority", due_a
 
 CREATE INDEX "jobs_waiting_idx" ON "{{schema}}"."jobs" (id) WHERE completed_at IS NULL AND waiting;
 
-CREATE INDEX "jobs_done_idx" ON "{{schema}}"."jobs" (completed_at) WHERE completed_at IS NOT NULL AND failed_at IS NULL;
+CREATE INDEX "jobs_done_idx" ON "{{schema}}"."jobs" (completed_at) WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
 
 CREATE INDEX "jobs_failed_idx" ON "{{schema}}"."jobs" (failed_at, id) WHERE failed_at IS NOT NULL;
 
@@ -92,6 +93,76 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_announce"() FROM PUBLIC;
 CREATE TRIGGER "jobs_announce" AFTER INSERT ON "{{schema}}"."jobs"
 FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_announce"();
 
+-- Ready -> InProgress of what the rules of a lane let pass: the domain's functions admit and take around the claim, all
+-- in one call, so that no process can freeze in between. Every row says what admit said, also the one without a claim.
+--
+-- admit has the claims of one rule follow each other until they commit. take is called when the update is complete, whose
+-- rows it is given together.
+CREATE FUNCTION "{{schema}}"."jobs_claim_admitted"(
+    owner_token uuid, lease interval, batch_size integer, after_due timestamptz[], after_id uuid[], "queue" text[], "priority" smallint[]
+) RETURNS TABLE (admitted integer, again double precision, bounded boolean, claimed "{{schema}}"."jobs")
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    rule record;
+BEGIN
+    IF array_length($6, 1) > 1 AND $6[1] <> ALL ($6) THEN
+        RAISE EXCEPTION 'one claim is of one rule' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT a.admitted, a.again, a.bounded INTO rule FROM "{{schema}}"."jobs_admit"($6[1], $3) AS a;
+    IF rule.admitted < 1 THEN
+        RETURN QUERY SELECT 0, rule.again, rule.bounded, NULL::"{{schema}}"."jobs";
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH changed AS (
+UPDATE "{{schema}}"."jobs" AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = $1::uuid,
+    locked_until = clock_timestamp() + $2::interval
+WHERE t.ctid = ANY (ARRAY(
+    SELECT c.ctid
+    FROM unnest($4::timestamptz[], $5::uuid[], $6::text[], $7::smallint[])
+        AS l (after_due, after_id, c2, c3)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid
+        FROM "{{schema}}"."jobs" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 0
+          AND r.due_at <= now()
+          AND (r.due_at, r.id) > (l.after_due, l.after_id)
+          AND r."queue" = l.c2
+          AND r."priority" = l.c3
+        ORDER BY r."queue", r."priority", r.due_at, r.id
+        LIMIT least($3, rule.admitted)::int
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT least($3, rule.admitted)::int))
+RETURNING t AS claimed
+    ), taken AS MATERIALIZED (
+        SELECT "{{schema}}"."jobs_take"($6[1], array_agg((c.claimed).id)) FROM changed AS c HAVING count(*) > 0 AND rule.bounded
+    )
+    SELECT rule.admitted, rule.again, rule.bounded, c.claimed
+    FROM (SELECT count(*) FROM taken) AS t
+    LEFT JOIN changed AS c ON true;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_claim_admitted"(uuid, interval, integer, timestamptz[], uuid[], text[], smallint[]) FROM PUBLIC;
+
 CREATE FUNCTION "{{schema}}"."jobs_claim"(owner_token uuid, lease_seconds integer, batch_size integer, "queue" text, "priority" smallint) RETURNS SETOF uuid
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -112,37 +183,47 @@ BEGIN
     IF ($2 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
-WITH claimed AS (
-UPDATE "{{schema}}"."jobs" AS t
-SET status = 1,
-    attempts = t.attempts + 1,
-    owner_token = $1::uuid,
-    locked_until = clock_timestamp() + make_interval(secs => $2)::interval
-WHERE t.ctid = ANY (ARRAY(
-    SELECT c.ctid
-    FROM unnest(ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[], ARRAY[$4]::text[], ARRAY[$5]::smallint[])
-        AS l (after_due, after_id, c2, c3)
-    CROSS JOIN LATERAL (
-        SELECT r.ctid
-        FROM "{{schema}}"."jobs" AS r
-        WHERE r.completed_at IS NULL
-          AND NOT r.waiting
-          AND r.status = 0
-          AND r.due_at <= now()
-          AND (r.due_at, r.id) > (l.after_due, l.after_id)
-          AND r."queue" = l.c2
-          AND r."priority" = l.c3
-        ORDER BY r."queue", r."priority", r.due_at, r.id
-        LIMIT $3::int
-        FOR NO KEY UPDATE SKIP LOCKED) AS c
-    LIMIT $3::int))
-RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."kind", t."queue", t."priority", t."args", t."schedule", t."trail", t."gate_key"
+WITH changed AS (
+SELECT a.claimed
+FROM "{{schema}}"."jobs_claim_admitted"($1::uuid, make_interval(secs => $2)::interval, $3::int, ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[], ARRAY[$4]::text[], ARRAY[$5]::smallint[]) AS a
+WHERE (a.claimed).id IS NOT NULL
 )
-SELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id;
+SELECT (c.claimed).id FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id;
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_claim"(uuid, integer, integer, text, smallint) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."jobs_claim_rows"(owner_token uuid, lease_seconds integer, batch_size integer, "queue" text, "priority" smallint) RETURNS SETOF "{{schema}}"."jobs"
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($2 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH changed AS (
+SELECT a.claimed
+FROM "{{schema}}"."jobs_claim_admitted"($1::uuid, make_interval(secs => $2)::interval, $3::int, ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[], ARRAY[$4]::text[], ARRAY[$5]::smallint[]) AS a
+WHERE (a.claimed).id IS NOT NULL
+)
+SELECT (c.claimed).* FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_claim_rows"(uuid, integer, integer, text, smallint) FROM PUBLIC;
 
 CREATE FUNCTION "{{schema}}"."jobs_ack"(owner_token uuid, ids uuid[]) RETURNS SETOF uuid
 LANGUAGE plpgsql
@@ -176,7 +257,7 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_ack"(uuid, uuid[]) FROM PUBLIC;
 
-CREATE FUNCTION "{{schema}}"."jobs_abandon"(owner_token uuid, ids uuid[], delay_seconds integer DEFAULT 0, error text DEFAULT NULL) RETURNS SETOF uuid
+CREATE FUNCTION "{{schema}}"."jobs_abandon"(owner_token uuid, ids uuid[], delay_seconds integer DEFAULT NULL, error text DEFAULT NULL) RETURNS SETOF uuid
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -193,6 +274,7 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."jobs" AS t
@@ -204,7 +286,7 @@ SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NUL
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[], array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]) AS s (id, token, delay, error)
 WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT changed.id FROM changed;
 END
@@ -228,6 +310,7 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."jobs" AS t
@@ -239,7 +322,7 @@ SET status = 3,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[], array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]) AS s (id, token, error, cancelled)
 WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT changed.id FROM changed;
 END
@@ -284,7 +367,7 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_extend"(uuid, uuid[], integer) FROM PUBLIC;
 
-CREATE FUNCTION "{{schema}}"."jobs_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer)
+CREATE FUNCTION "{{schema}}"."jobs_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer, cancelled integer)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -322,10 +405,11 @@ WITH changed AS (
         ORDER BY r."queue", r."priority", r.due_at, r.id
         LIMIT $1::int
         FOR NO KEY UPDATE SKIP LOCKED))
-    RETURNING t.status
+    RETURNING t.status, t.cancelled_at
 )
 SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
-       (count(*) FILTER (WHERE changed.status = 3))::int AS failed
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled
 FROM changed
 HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.jobs', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END;
 END
@@ -375,6 +459,144 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_redrive"(uuid[]) FROM PUBLIC;
+
+-- Applies what triggers have noted, and returns how many notes. Workers in SQL call it before they claim.
+CREATE FUNCTION "{{schema}}"."jobs_fold"(max_notes integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+DECLARE
+    notes integer := 0;
+BEGIN
+    IF ($1 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_notes must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    notes := notes + coalesce((SELECT f.folded FROM "{{schema}}"."jobs_join_fold"($1, '-infinity') AS f), 0);
+    notes := notes + coalesce((SELECT f.folded FROM "{{schema}}"."jobs_gate_fold"($1, '-infinity') AS f), 0);
+    RETURN notes;
+END
+$txwork$;
+
+-- Deletes rows that ended longer ago than a retention: the table's own, or the caller's. NULL is for ever. Cancelled rows are
+-- counted and kept like done ones.
+CREATE FUNCTION "{{schema}}"."jobs_purge"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '168 hours', failed_retention interval DEFAULT NULL) RETURNS TABLE (done integer, failed integer)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF least($2, $3) < interval '0' THEN
+        RAISE EXCEPTION 'a retention must not be negative; NULL keeps all' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN QUERY
+    WITH purged_done AS (
+DELETE FROM "{{schema}}"."jobs" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."jobs" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+      AND r.completed_at < now() - $2::interval
+    ORDER BY r.completed_at
+    LIMIT $1::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id
+    ), purged_failed AS (
+DELETE FROM "{{schema}}"."jobs" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."jobs" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
+      AND r.failed_at < now() - $3::interval
+    ORDER BY r.failed_at, r.id
+    LIMIT $1::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id
+    )
+    SELECT (SELECT count(*)::integer FROM purged_done), (SELECT count(*)::integer FROM purged_failed);
+END
+$txwork$;
+
+-- One transaction's worth of one kind of maintenance. An error is returned, so that it keeps no other kind from its turn.
+CREATE FUNCTION "{{schema}}"."jobs_maintain_step"(kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $txwork$
+BEGIN
+    IF ($2 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    BEGIN
+        CASE $1
+        WHEN 'reap_expired' THEN
+            more := (SELECT r.requeued + r.failed FROM "{{schema}}"."jobs_reap_expired"($2) AS r) > 0;
+        WHEN 'slot_sweep' THEN
+            more := (SELECT "{{schema}}"."jobs_slot_sweep"($2)) > 0;
+        WHEN 'join_sweep' THEN
+            more := (SELECT "{{schema}}"."jobs_join_sweep"($2)) > 0;
+        WHEN 'gate_sweep' THEN
+            more := (SELECT "{{schema}}"."jobs_gate_sweep"($2)) > 0;
+        WHEN 'purge' THEN
+            more := (SELECT p.done + p.failed FROM "{{schema}}"."jobs_purge"($2, $3, $4) AS p) > 0;
+        WHEN 'fold' THEN
+            more := (SELECT "{{schema}}"."jobs_fold"($2)) > 0;
+        END CASE;
+    EXCEPTION WHEN others THEN
+        more := false;
+        problem := $1 || ': ' || SQLERRM;
+    END;
+END
+$txwork$;
+
+-- All maintenance of the table, each kind until nothing is left, at most 100 transactions of each. It commits, so a
+-- call cannot be part of a transaction, and nothing can be pinned: every name is qualified instead, and no operator is used.
+CREATE PROCEDURE "{{schema}}"."jobs_maintain"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '168 hours', failed_retention interval DEFAULT NULL)
+LANGUAGE plpgsql
+AS $txwork$
+DECLARE
+    kind text;
+    more boolean;
+    said text;
+    problem text;
+BEGIN
+    FOREACH kind IN ARRAY ARRAY['reap_expired', 'slot_sweep', 'join_sweep', 'gate_sweep', 'purge', 'fold'] LOOP
+        FOR step IN 1..100 LOOP
+            COMMIT;
+            SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+            SELECT s.more, s.problem INTO more, said FROM "{{schema}}"."jobs_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
+            EXIT WHEN more IS NOT TRUE;
+        END LOOP;
+        IF said IS NOT NULL THEN
+            RAISE WARNING '%', said;
+            SELECT said INTO problem;
+        END IF;
+    END LOOP;
+    COMMIT;
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_fold"(integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_purge"(integer, interval, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_maintain_step"(text, integer, interval, interval) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE "{{schema}}"."jobs_maintain"(integer, interval, interval) FROM PUBLIC;
 
 -- What the jobs add to the core's table. A priority that no worker serves would never be claimed.
 ALTER TABLE "{{schema}}"."jobs"
@@ -494,7 +716,7 @@ EXECUTE FUNCTION "{{schema}}"."jobs_record"();
 
 -- Deletes what is on record about a job that is deleted. Jobs without a record, which is most of them, cost
 -- the test of WHEN; a foreign key would cost each a look-up in two tables. A job has attempts on record only if it
--- failed, needed more than one, or was redriven, which counts its attempts anew; its steps have set trail.
+-- failed, needed more than one, or was redriven, which counts its attempts anew; its steps have set trail, and a Replace, too.
 CREATE FUNCTION "{{schema}}"."jobs_forget"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -514,17 +736,18 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_forget"() FROM PUBLIC;
 
 CREATE TRIGGER "jobs_forget" AFTER DELETE ON "{{schema}}"."jobs"
-FOR EACH ROW WHEN (OLD.trail OR OLD.attempts > 1 OR OLD.failed_at IS NOT NULL OR OLD.headers ->> 'txwork-redriven-at' IS NOT NULL)
+FOR EACH ROW WHEN (OLD.trail IS NOT NULL OR OLD.attempts > 1 OR OLD.failed_at IS NOT NULL OR OLD.headers ->> 'txwork-redriven-at' IS NOT NULL)
 EXECUTE FUNCTION "{{schema}}"."jobs_forget"();
 
--- How many of want jobs of a queue may be claimed now; if tokens are what is short, after how many seconds to
--- ask again; and whether the queue has a rule at all. Call it in the claim's transaction, before the claim, and the function take after
--- it.
+-- How many of want jobs of a queue may be claimed now; if they are fewer, after how many seconds to ask again, where 0
+-- leaves that to the caller; and whether the queue has a rule at all. See Spec.Admission of package workqueue.
 --
--- Claims of one limited queue are admitted one after the other: the bucket's row stays locked until the
--- claim's transaction ends. The slots are counted by a statement of their own after the lock was granted, so
--- its snapshot (READ COMMITTED) has the slots of the claim before. A settle that deletes a slot takes no part
--- in this: one that has not committed yet still counts, so the limit is never passed.
+-- Claims of one limited queue follow each other: an advisory lock, which nobody takes by looking at a row, is held until
+-- the claim's transaction ends. Whoever does not get it within lock_timeout takes nothing this time. The slots are
+-- counted by a statement of their own after the lock was granted, so its snapshot (READ COMMITTED) has the slots of the
+-- claim before. A settle that deletes a slot takes no part in this: one that has not committed yet still counts, so the
+-- limit is never passed. The bucket's row is written under the lock only, so whoever holds it is none of us, and nobody
+-- waits for it.
 CREATE FUNCTION "{{schema}}"."jobs_admit"(queue text, want integer) RETURNS TABLE (admitted integer, again double precision, bounded boolean)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -533,6 +756,7 @@ SET enable_bitmapscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
+SET lock_timeout = '500ms'
 AS $txwork$
 #variable_conflict use_column
 DECLARE
@@ -540,6 +764,7 @@ DECLARE
     bucket "{{schema}}"."jobs_bucket"%ROWTYPE;
     n bigint := $2;
     pause double precision := 0;
+    busy CONSTANT double precision := 0.05;
     available double precision;
 BEGIN
     SELECT q.* INTO rule FROM "{{schema}}"."jobs_queue" AS q WHERE q.name = $1;
@@ -552,16 +777,27 @@ BEGIN
         RETURN;
     END IF;
 
-    SELECT b.* INTO bucket FROM "{{schema}}"."jobs_bucket" AS b WHERE b.queue = $1 FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        INSERT INTO "{{schema}}"."jobs_bucket" (queue) VALUES ($1) ON CONFLICT DO NOTHING;
-        SELECT b.* INTO bucket FROM "{{schema}}"."jobs_bucket" AS b WHERE b.queue = $1 FOR NO KEY UPDATE;
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'claims of queue % need READ COMMITTED, because it has a limit: the transaction is %',
+            $1, current_setting('transaction_isolation') USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
+    BEGIN
+        PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.jobs queue ' || $1, 0));
+    EXCEPTION WHEN lock_not_available THEN
+        RETURN QUERY SELECT 0, busy, true;
+        RETURN;
+    END;
 
     IF rule.max_running IS NOT NULL THEN
         SELECT least(n, rule.max_running - count(*)) INTO n FROM "{{schema}}"."jobs_slot" AS s WHERE s.queue = $1;
     END IF;
-    IF rule.rate IS NOT NULL THEN
+    IF rule.rate IS NOT NULL AND n > 0 THEN
+        INSERT INTO "{{schema}}"."jobs_bucket" (queue) VALUES ($1) ON CONFLICT DO NOTHING;
+        SELECT b.* INTO bucket FROM "{{schema}}"."jobs_bucket" AS b WHERE b.queue = $1 FOR NO KEY UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            RETURN QUERY SELECT 0, busy, true;
+            RETURN;
+        END IF;
         available := least(rule.burst, coalesce(bucket.tokens, rule.burst)
             + rule.rate * greatest(extract(epoch FROM clock_timestamp() - bucket.refilled_at)::double precision, 0));
         IF floor(available) < n THEN
@@ -575,8 +811,8 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_admit"(text, integer) FROM PUBLIC;
 
--- Takes slots and tokens for jobs that were claimed in this transaction, after admit. The bucket's row and
--- the jobs' rows are locked already. Jobs of queues without a limit take none.
+-- Takes slots and tokens for jobs that were claimed in this transaction, after admit. The bucket's row, where there is
+-- a rate, and the jobs' rows are locked already. A job that still has a slot keeps that one.
 CREATE FUNCTION "{{schema}}"."jobs_take"(queue text, ids uuid[]) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -594,7 +830,7 @@ BEGIN
     IF rule.max_running IS NOT NULL THEN
         INSERT INTO "{{schema}}"."jobs_slot" (job_id, queue)
         SELECT u.id, $1 FROM unnest($2) AS u (id)
-        ON CONFLICT (job_id) DO UPDATE SET queue = excluded.queue, taken_at = excluded.taken_at;
+        ON CONFLICT DO NOTHING;
         UPDATE "{{schema}}"."jobs" AS t SET slot = true WHERE t.id = ANY ($2) AND t.slot IS NOT TRUE;
     END IF;
     IF rule.rate IS NOT NULL THEN
@@ -707,6 +943,9 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_slot_sweep"(integer) FROM PUBLIC;
 
 -- A join counts how its members settle. Every UPDATE of it but the one that ends it is heap-only, since
 -- no column that it sets stands in an index: a wide fan-in updates one row often.
+--
+-- Only folds count and end, see join_fold. Applications start, extend, cancel and purge joins, and hold the join's row
+-- until they commit.
 CREATE TABLE "{{schema}}"."jobs_join" (
     id uuid NOT NULL,
     status smallint NOT NULL DEFAULT 0,
@@ -722,7 +961,7 @@ CREATE TABLE "{{schema}}"."jobs_join" (
     last_error text,
     created_at timestamptz NOT NULL DEFAULT now(),
     completed_at timestamptz,
-    look_at timestamptz NOT NULL DEFAULT now() + interval '1 minute', -- when the sweep has to look
+    look_at timestamptz NOT NULL DEFAULT now() + interval '1 minute', -- when the sweep looks at it
     retention interval NOT NULL, -- how long it is kept after its end
     CONSTRAINT "jobs_join_pkey" PRIMARY KEY (id),
     CONSTRAINT "jobs_join_check" CHECK (
@@ -754,22 +993,76 @@ CREATE TABLE "{{schema}}"."jobs_join_member" (
     member_id uuid NOT NULL,
     join_id uuid NOT NULL,
     outcome smallint, -- 1 succeeded, 2 failed: what counted while the join was pending
-    late smallint,    -- the same, after the join had ended
+    late smallint,    -- the same, after the join had ended; 0: it was redriven since
     CONSTRAINT "jobs_join_member_pk" PRIMARY KEY (member_id, join_id),
-    CONSTRAINT "jobs_join_member_ck" CHECK (outcome IN (1, 2) AND late IN (1, 2))
+    CONSTRAINT "jobs_join_member_ck" CHECK (outcome IN (1, 2) AND late IN (0, 1, 2))
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
 CREATE INDEX "jobs_join_member_ix" ON "{{schema}}"."jobs_join_member" (join_id);
 
--- pending -> completed, failed or cancelled: the one place that ends a join. Without a verdict the counts
--- and the policy decide, and a join that is not over stays as it is. Returns how many continuations it
--- released or ended.
+-- What a fold has to look at, from the time at on: a member that was settled, redriven or deleted; or a join. gone is
+-- what counts should the member's row be gone by then. A note is written in the transaction that it is about, and
+-- deleted in the one that applies it.
+CREATE TABLE "{{schema}}"."jobs_join_note" (
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    member_id uuid,
+    gone smallint,
+    join_id uuid,
+    CONSTRAINT "jobs_join_note_ck" CHECK (isfinite(at))
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX "jobs_join_note_idx" ON "{{schema}}"."jobs_join_note" (at);
+
+-- Where the sweep goes on with its look at rows that wait.
+CREATE TABLE "{{schema}}"."jobs_join_cursor" (
+    one boolean DEFAULT true,
+    row_id uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
+    swept_at timestamptz NOT NULL DEFAULT '-infinity',
+    CONSTRAINT "jobs_join_cursor_pk" PRIMARY KEY (one),
+    CONSTRAINT "jobs_join_cursor_ck" CHECK (one)
+) WITH (fillfactor = 10);
+
+INSERT INTO "{{schema}}"."jobs_join_cursor" DEFAULT VALUES;
+
+-- Notes that a member has settled, was redriven, or was deleted while it was live. Nothing is read and nothing is
+-- locked: whoever settles waits for nobody, whatever is going on in the joins.
 --
--- status = 0 in the UPDATE makes it happen once: whoever comes second waits for the join's row and then
--- finds it ended. The continuations follow in the same transaction. They are waiting, so nobody claims or
--- settles them meanwhile; one that somebody has cancelled is left alone, and so is one that was redriven after
--- that and now waits for its gate only. Locks are taken join first, then continuation, which is the direction
--- of the graph.
+-- A row that is deleted while it is live never settled. It counts as failed, whoever held it.
+CREATE FUNCTION "{{schema}}"."jobs_join_settled"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+DECLARE
+    gone smallint := 2;
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        gone := CASE WHEN NEW.completed_at IS NULL THEN NULL WHEN NEW.status = 2 THEN 1 ELSE 2 END;
+    END IF;
+    INSERT INTO "{{schema}}"."jobs_join_note" (member_id, gone) VALUES (OLD.id, gone);
+    IF (pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs') IS NOT TRUE THEN
+        PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_settled"() FROM PUBLIC;
+
+CREATE TRIGGER "jobs_join_settle" AFTER UPDATE OF completed_at ON "{{schema}}"."jobs"
+FOR EACH ROW WHEN ((OLD.completed_at IS NULL) <> (NEW.completed_at IS NULL) AND NEW.joined)
+EXECUTE FUNCTION "{{schema}}"."jobs_join_settled"();
+
+CREATE TRIGGER "jobs_join_delete" AFTER DELETE ON "{{schema}}"."jobs"
+FOR EACH ROW WHEN (OLD.completed_at IS NULL AND OLD.joined)
+EXECUTE FUNCTION "{{schema}}"."jobs_join_settled"();
+
+-- pending -> completed, failed or cancelled: the one place that ends a join. Without a verdict the counts, the policy
+-- and the deadline decide, and a join that is not over stays as it is. Returns how many continuations it released.
+--
+-- status = 0 in the UPDATE makes it happen once. The continuations follow in the same transaction. They are waiting, so
+-- nobody claims or settles them meanwhile; one that somebody has cancelled is left alone, and so is one that was
+-- redriven after that and now waits for its gate only. Who cancels a join waits here for whoever holds its rows; a
+-- fold has locked them all before.
 --
 -- What becomes of a continuation: released is 0, Ready; an on_fail that is not needed is 2, Done, as if it
 -- had run and found nothing to do, since a dead letter that somebody redrives would undo what succeeded; an
@@ -790,24 +1083,26 @@ DECLARE
     targets uuid[];
     states smallint[];
     reasons text[];
-    changed integer;
+    released integer;
 BEGIN
     WITH ended AS (
         UPDATE "{{schema}}"."jobs_join" AS j
-        SET status = coalesce($2, CASE WHEN j.failed > 0 AND j.policy <> 2 THEN 2 ELSE 1 END),
+        SET status = coalesce($2, CASE WHEN NOT (j.succeeded + j.failed >= j.expected OR j.failed > 0 AND j.policy = 1) OR j.failed > 0 AND j.policy <> 2 THEN 2 ELSE 1 END),
             completed_at = clock_timestamp(),
             look_at = clock_timestamp() + j.retention,
-            last_error = coalesce($3, CASE WHEN j.failed > 0 AND j.policy <> 2 THEN (
-                SELECT format('%s of %s steps failed, among them %s: %s', j.failed, j.expected, m.member_id,
-                              left(coalesce(t.last_error, 'the row is gone'), 1000))
-                FROM "{{schema}}"."jobs_join_member" AS m
-                LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = m.member_id
-                WHERE m.join_id = j.id AND m.outcome = 2
-                LIMIT 1
-            ) END)
+            last_error = coalesce($3, CASE
+                WHEN $2 IS NULL AND NOT (j.succeeded + j.failed >= j.expected OR j.failed > 0 AND j.policy = 1) THEN 'the deadline has passed'
+                WHEN j.failed > 0 AND j.policy <> 2 THEN coalesce((
+                    SELECT format('%s of %s steps failed, among them %s: %s', j.failed, j.expected, m.member_id,
+                                  left(coalesce(t.last_error, 'the row is gone'), 1000))
+                    FROM "{{schema}}"."jobs_join_member" AS m
+                    LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = m.member_id
+                    WHERE m.join_id = j.id AND m.outcome = 2
+                    LIMIT 1), 'nobody knows what its steps were')
+            END)
         WHERE j.id = ANY ($1)
           AND j.status = 0
-          AND ($2 IS NOT NULL OR j.succeeded + j.failed >= j.expected OR j.failed > 0 AND j.policy = 1)
+          AND ($2 IS NOT NULL OR ((j.succeeded + j.failed >= j.expected OR j.failed > 0 AND j.policy = 1) OR coalesce(j.deadline <= clock_timestamp(), false)))
         RETURNING j.id, j.status, j.on_complete, j.on_fail, j.last_error
     ), continuation AS (
         SELECT e.on_complete AS id,
@@ -832,179 +1127,336 @@ BEGIN
         RETURN 0;
     END IF;
 
-    UPDATE "{{schema}}"."jobs" AS t
-    SET waiting = c.state > 0, -- a row that ends has not been let through, as with a cancel
-        status = c.state,
-        due_at = CASE WHEN c.state = 0 THEN greatest(t.due_at, now()) ELSE t.due_at END, -- now(): a drain inside a transaction can claim it
-        completed_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
-        failed_at = CASE WHEN c.state = 3 THEN clock_timestamp() END,
-        cancelled_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
-        last_error = coalesce(c.reason, t.last_error)
-    FROM unnest(targets, states, reasons) AS c (id, state, reason)
-    -- CASE hides from the planner that few rows of the table wait: it would read all of it to find them.
-    WHERE t.id = c.id AND CASE WHEN t.status = 0 THEN t.waiting AND t.gate_seq IS NULL ELSE false END;
-    GET DIAGNOSTICS changed = ROW_COUNT;
+    WITH changed AS (
+        UPDATE "{{schema}}"."jobs" AS t
+        SET waiting = c.state > 0, -- a row that ends has not been let through, as with a cancel
+            status = c.state,
+            due_at = CASE WHEN c.state = 0 THEN greatest(t.due_at, now()) ELSE t.due_at END, -- now(): a drain inside a transaction can claim it
+            completed_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
+            failed_at = CASE WHEN c.state = 3 THEN clock_timestamp() END,
+            cancelled_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
+            last_error = coalesce(c.reason, t.last_error)
+        FROM unnest(targets, states, reasons) AS c (id, state, reason)
+        -- CASE hides from the planner that few rows of the table wait: it would read all of it to find them.
+        WHERE t.id = c.id AND CASE WHEN t.status = 0 THEN t.waiting AND t.gate_seq IS NULL ELSE false END
+        RETURNING c.state
+    )
+    SELECT count(*) FILTER (WHERE c.state = 0) INTO released FROM changed AS c;
 
-    IF 0 = ANY (states) THEN
+    IF released > 0 THEN
         PERFORM pg_catalog.pg_notify('{{schema}}.jobs', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
     END IF;
-    RETURN changed;
+    RETURN released;
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_end"(uuid[], smallint, text) FROM PUBLIC;
 
--- Counts settled members in their joins and ends the joins that this completes or fails.
---
--- Two transactions that settle the last two members at once must not each miss the other's. The join's row
--- is locked before anything is read of it: the second waits there until the first has committed, and its
--- next statement, whose snapshot is taken afterwards under READ COMMITTED, sees the first one's count.
--- (Under REPEATABLE READ it fails with 40001 instead, and nothing is lost either.)
---
--- All joins of a statement are locked in the order of their ids. Deadlocks remain possible between
--- transactions that settle with several statements, and along the edges of a graph; the core runs its own
--- transactions again.
---
--- The members are reached from the notes, one index look-up each: a condition on the array of joins would be
--- a filter that is searched for every row.
---
--- A member counts once in a join: outcome and late are set where they are NULL. A redrive takes the failure
--- back where it was counted last.
-CREATE FUNCTION "{{schema}}"."jobs_join_count"(notes text[]) RETURNS integer
+-- Ends those of the joins that are over, some hundred, and notes the others. The caller holds the joins; one with a
+-- continuation that somebody else holds is looked at again in half a second. careful ends them one by one, and puts what
+-- the database refuses off for a minute.
+CREATE FUNCTION "{{schema}}"."jobs_join_finish"(ids uuid[], careful boolean) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET enable_indexscan = on
-SET enable_nestloop = on
-SET enable_sort = on
-SET jit = off
 AS $txwork$
 #variable_conflict use_column
 DECLARE
-    touched uuid[];
+    free uuid[];
+    held uuid[];
+    one uuid;
+    released integer := 0;
 BEGIN
-    SELECT array_agg(l.id) INTO touched
+    SELECT array_agg(s.id) FILTER (WHERE s.free), array_agg(s.id) FILTER (WHERE NOT s.free)
+    INTO free, held
     FROM (
-        SELECT j.id
-        FROM "{{schema}}"."jobs_join" AS j
-        WHERE j.id = ANY (ARRAY(
-            SELECT m.join_id
-            FROM "{{schema}}"."jobs_join_member" AS m
-            WHERE m.member_id = ANY (ARRAY(SELECT left(n.note, 36)::uuid FROM unnest($1) AS n (note)))))
-        ORDER BY j.id
-        FOR NO KEY UPDATE
-    ) AS l;
-    IF touched IS NULL THEN
+        SELECT j.id,
+               (SELECT count(*) FROM "{{schema}}"."jobs" AS t WHERE t.id IN (j.on_complete, j.on_fail))
+               = (SELECT count(*) FROM (
+                   SELECT FROM "{{schema}}"."jobs" AS t WHERE t.id IN (j.on_complete, j.on_fail) FOR NO KEY UPDATE SKIP LOCKED
+               ) AS l) AS free
+        FROM (SELECT * FROM "{{schema}}"."jobs_join" AS j WHERE j.id = ANY ($1) AND j.status = 0 AND ((j.succeeded + j.failed >= j.expected OR j.failed > 0 AND j.policy = 1) OR coalesce(j.deadline <= clock_timestamp(), false)) LIMIT 300) AS j
+    ) AS s;
+    IF held IS NOT NULL THEN
+        INSERT INTO "{{schema}}"."jobs_join_note" (at, join_id) SELECT clock_timestamp() + interval '500 milliseconds', u.id FROM unnest(held) AS u (id);
+    END IF;
+    IF free IS NULL THEN
         RETURN 0;
     END IF;
+    IF careful THEN
+        FOREACH one IN ARRAY free LOOP
+            BEGIN
+                released := released + "{{schema}}"."jobs_join_end"(ARRAY[one], NULL, NULL);
+            EXCEPTION WHEN OTHERS THEN
+                RAISE WARNING 'join % of {{schema}}.jobs cannot end: %', one, SQLERRM;
+                INSERT INTO "{{schema}}"."jobs_join_note" (at, join_id) VALUES (clock_timestamp() + interval '1 minute', one);
+            END;
+        END LOOP;
+    ELSE
+        released := "{{schema}}"."jobs_join_end"(free, NULL, NULL);
+    END IF;
+    IF cardinality($1) > 300 THEN
+        INSERT INTO "{{schema}}"."jobs_join_note" (join_id)
+        SELECT j.id FROM "{{schema}}"."jobs_join" AS j
+        WHERE j.id = ANY ($1) AND j.status = 0 AND ((j.succeeded + j.failed >= j.expected OR j.failed > 0 AND j.policy = 1) OR coalesce(j.deadline <= clock_timestamp(), false))
+        EXCEPT SELECT u.id FROM unnest(free || held) AS u (id);
+    END IF;
+    RETURN released;
+END
+$txwork$;
 
-    WITH changed AS (
-        UPDATE "{{schema}}"."jobs_join_member" AS m
-        SET outcome = CASE WHEN j.status = 0 THEN nullif(n.outcome, 0) ELSE m.outcome END,
-            late = CASE WHEN j.status = 0 THEN m.late ELSE nullif(n.outcome, 0) END
-        FROM (SELECT left(u.note, 36)::uuid, right(u.note, 1)::smallint FROM unnest($1) AS u (note)) AS n (id, outcome),
-             "{{schema}}"."jobs_join" AS j
-        WHERE m.member_id = n.id
-          AND j.id = m.join_id
-          AND CASE WHEN n.outcome > 0
-              THEN CASE WHEN j.status = 0 THEN m.outcome ELSE m.late END IS NULL
-              ELSE CASE WHEN j.status = 0 THEN m.outcome ELSE m.late END = 2
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_finish"(uuid[], boolean) FROM PUBLIC;
+
+-- Counts pending joins anew from their members' rows, which also repairs what no note tells of, such as a restore without
+-- triggers; and sums ended ones up anew. The caller holds the joins. A row that is gone without an outcome has failed,
+-- unless a note still has to tell how it ended; and so have all steps of a join that has no memberships left. Some
+-- hundred milliseconds' worth of members, but one join at least: the others are noted.
+CREATE FUNCTION "{{schema}}"."jobs_join_recount"(ids uuid[]) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    chosen uuid[];
+BEGIN
+    chosen := ARRAY(
+        SELECT s.id
+        FROM (
+            SELECT j.id, sum(j.expected::bigint) OVER (ORDER BY j.id) - j.expected AS members_before
+            FROM "{{schema}}"."jobs_join" AS j
+            WHERE j.id = ANY ($1)
+        ) AS s
+        WHERE s.members_before < 20000);
+    INSERT INTO "{{schema}}"."jobs_join_note" (join_id) SELECT u.id FROM unnest($1) AS u (id) EXCEPT SELECT u.id FROM unnest(chosen) AS u (id);
+
+    WITH missed AS MATERIALIZED (
+        SELECT m.ctid AS place, CASE WHEN t.status = 2 THEN 1 WHEN t.completed_at IS NOT NULL OR t.id IS NULL THEN 2 END AS outcome
+        FROM "{{schema}}"."jobs_join" AS j
+        JOIN "{{schema}}"."jobs_join_member" AS m ON m.join_id = j.id
+        LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = m.member_id
+        WHERE j.id = ANY (chosen)
+          AND j.status = 0
+          AND CASE WHEN t.id IS NULL
+              THEN m.outcome IS NULL AND m.member_id NOT IN (SELECT n.member_id FROM "{{schema}}"."jobs_join_note" AS n WHERE n.member_id IS NOT NULL)
+              ELSE m.outcome IS DISTINCT FROM CASE WHEN t.status = 2 THEN 1 WHEN t.completed_at IS NOT NULL THEN 2 END
           END
-        RETURNING m.join_id, n.outcome, j.status = 0 AS counts
-    ), sums AS (
-        SELECT c.join_id,
-               count(*) FILTER (WHERE c.counts AND c.outcome = 1) AS succeeded,
-               count(*) FILTER (WHERE c.counts AND c.outcome = 2) - count(*) FILTER (WHERE c.counts AND c.outcome = 0) AS failed,
-               count(*) FILTER (WHERE NOT c.counts AND c.outcome > 0) - count(*) FILTER (WHERE NOT c.counts AND c.outcome = 0) AS late
-        FROM changed AS c
-        GROUP BY c.join_id
+        FOR NO KEY UPDATE OF m SKIP LOCKED
     )
-    -- More members than are expected were written by hand. To refuse their count would refuse their settle.
+    UPDATE "{{schema}}"."jobs_join_member" AS m SET outcome = s.outcome FROM missed AS s WHERE m.ctid = s.place;
+
     UPDATE "{{schema}}"."jobs_join" AS j
-    SET succeeded = j.succeeded + s.succeeded,
-        failed = j.failed + s.failed,
-        late = j.late + s.late,
-        expected = greatest(j.expected, j.succeeded + s.succeeded + j.failed + s.failed, j.late + s.late)
-    FROM sums AS s
-    WHERE j.id = s.join_id;
+    SET expected = c.expected,
+        succeeded = c.succeeded,
+        failed = c.failed,
+        late = c.late
+    FROM (
+        SELECT m.join_id,
+               count(*) AS expected,
+               count(*) FILTER (WHERE m.outcome = 1) AS succeeded,
+               count(*) FILTER (WHERE m.outcome = 2) AS failed,
+               count(*) FILTER (WHERE m.late > 0) AS late
+        FROM "{{schema}}"."jobs_join_member" AS m
+        WHERE m.join_id = ANY (chosen)
+        GROUP BY m.join_id
+    ) AS c
+    WHERE j.id = c.join_id
+      AND (j.expected, j.succeeded, j.failed, j.late) IS DISTINCT FROM (c.expected, c.succeeded, c.failed, c.late);
 
-    RETURN "{{schema}}"."jobs_join_end"(touched, NULL, NULL);
+    UPDATE "{{schema}}"."jobs_join" AS j
+    SET succeeded = 0, failed = j.expected
+    WHERE j.id = ANY (chosen)
+      AND j.status = 0
+      AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_join_member" AS m WHERE m.join_id = j.id);
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_count"(text[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_recount"(uuid[]) FROM PUBLIC;
 
--- Notes that a member has settled, or was redriven, for the statement's flush: the id and its outcome, 1
--- succeeded, 2 failed, 0 taken back. The notes are a setting that is local to the transaction, so a
--- rollback, also one to a savepoint, forgets them. Nothing is locked here.
+-- Applies notes, some at a time, for about a tenth of a second. What that ends may be steps of other joins, and their
+-- notes are the next: so a failure goes down a graph level by level, and the next fold goes on where this one stops.
 --
--- A row that is deleted while it is live never settled. It counts as failed, whoever held it.
-CREATE FUNCTION "{{schema}}"."jobs_join_collect"() RETURNS trigger
+-- A member is looked at as it is now, so it does no harm if notes come twice or in another order. Where its row is gone
+-- the note tells how it ended; a row that has succeeded is never redriven, so 1 stays.
+--
+-- The members' rows say what happened, the join's row has the sums. While somebody else holds the join, to extend or to
+-- cancel it, its members are marked all the same, and it is counted anew in half a second.
+CREATE FUNCTION "{{schema}}"."jobs_join_apply"(max_notes integer, since timestamptz, careful boolean)
+RETURNS TABLE (folded integer, released integer, again double precision, upto timestamptz)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
+#variable_conflict use_column
 DECLARE
-    outcome text := '2';
+    until constant timestamptz := clock_timestamp() + interval '100 milliseconds';
+    upper timestamptz := clock_timestamp();
+    taken integer;
+    latest timestamptz;
+    members uuid[];
+    gone smallint[];
+    asked uuid[];
+    places tid[];
+    known smallint[];
+    joins uuid[];
+    pairs bigint;
+    held uuid[];
+    missed uuid[];
 BEGIN
-    IF TG_OP = 'UPDATE' THEN
-        outcome := CASE WHEN NEW.completed_at IS NULL THEN '0' WHEN NEW.status = 2 THEN '1' ELSE '2' END;
-    END IF;
-    PERFORM set_config('txwork_join_notes.{{schema}}.jobs', coalesce(current_setting('txwork_join_notes.{{schema}}.jobs', true), '') || OLD.id || outcome || ',', true);
-    RETURN NULL;
-END
-$txwork$;
+    folded := 0;
+    released := 0;
+    LOOP
+        WITH note AS (
+            DELETE FROM "{{schema}}"."jobs_join_note" AS d
+            WHERE d.ctid = ANY (ARRAY(
+                SELECT r.ctid
+                FROM "{{schema}}"."jobs_join_note" AS r
+                WHERE r.at >= since AND r.at <= upper
+                ORDER BY r.at
+                LIMIT least(max_notes - folded, 100)
+                FOR UPDATE SKIP LOCKED))
+            RETURNING d.at, d.member_id, d.gone, d.join_id
+        )
+        SELECT count(*), max(n.at), array_agg(n.member_id), array_agg(n.gone),
+               coalesce(array_agg(n.join_id) FILTER (WHERE n.join_id IS NOT NULL), '{}')
+        INTO taken, latest, members, gone, asked
+        FROM note AS n;
+        EXIT WHEN taken = 0;
+        folded := folded + taken;
+        upto := greatest(upto, latest);
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_collect"() FROM PUBLIC;
+        SELECT coalesce(array_agg(l.place), '{}'), array_agg(l.gone), coalesce(array_agg(DISTINCT l.join_id), '{}'),
+               (SELECT count(*) FROM "{{schema}}"."jobs_join_member" AS m WHERE m.member_id = ANY (members))
+        INTO places, known, joins, pairs
+        FROM (
+            SELECT m.ctid AS place, m.join_id, n.gone
+            FROM (SELECT u.id, min(u.gone) AS gone FROM unnest(members, gone) AS u (id, gone) GROUP BY u.id) AS n
+            JOIN "{{schema}}"."jobs_join_member" AS m ON m.member_id = n.id
+            FOR NO KEY UPDATE OF m SKIP LOCKED
+        ) AS l;
+        IF cardinality(places) < pairs THEN
+            INSERT INTO "{{schema}}"."jobs_join_note" (at, member_id, gone)
+            SELECT clock_timestamp() + interval '500 milliseconds', m.member_id, min(u.gone)
+            FROM unnest(members, gone) AS u (id, gone)
+            JOIN "{{schema}}"."jobs_join_member" AS m ON m.member_id = u.id
+            WHERE m.ctid NOT IN (SELECT p.place FROM unnest(places) AS p (place))
+            GROUP BY m.member_id;
+        END IF;
 
-CREATE TRIGGER "jobs_join_settle" AFTER UPDATE OF completed_at ON "{{schema}}"."jobs"
-FOR EACH ROW WHEN (OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND NEW.joined)
-EXECUTE FUNCTION "{{schema}}"."jobs_join_collect"();
+        joins := joins || asked;
+        missed := '{}';
+        held := ARRAY(SELECT j.id FROM "{{schema}}"."jobs_join" AS j WHERE j.id = ANY (joins) FOR NO KEY UPDATE SKIP LOCKED);
+        IF cardinality(held) < cardinality(joins) THEN
+            missed := ARRAY(
+                SELECT j.id FROM "{{schema}}"."jobs_join" AS j
+                WHERE j.id = ANY (joins) AND j.id NOT IN (SELECT h.id FROM unnest(held) AS h (id)));
+            INSERT INTO "{{schema}}"."jobs_join_note" (at, join_id) SELECT clock_timestamp() + interval '500 milliseconds', u.id FROM unnest(missed) AS u (id);
+        END IF;
 
-CREATE TRIGGER "jobs_join_redrive" AFTER UPDATE OF completed_at ON "{{schema}}"."jobs"
-FOR EACH ROW WHEN (OLD.status = 3 AND NEW.completed_at IS NULL AND NEW.joined)
-EXECUTE FUNCTION "{{schema}}"."jobs_join_collect"();
+        WITH seen AS MATERIALIZED (
+            SELECT p.place, m.join_id, m.outcome, m.late, j.status = 0 AS pending,
+                   CASE WHEN t.id IS NULL
+                        THEN least(p.gone, CASE WHEN j.status = 0 THEN m.outcome ELSE nullif(m.late, 0) END)
+                        WHEN t.completed_at IS NULL THEN 0
+                        WHEN t.status = 2 THEN 1
+                        ELSE 2
+                   END AS result
+            FROM unnest(places, known) AS p (place, gone)
+            JOIN "{{schema}}"."jobs_join_member" AS m ON m.ctid = p.place
+            JOIN "{{schema}}"."jobs_join" AS j ON j.id = m.join_id
+            LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = m.member_id
+        ), found AS MATERIALIZED (
+            SELECT s.place, s.join_id, s.outcome AS outcome_before, s.late AS late_before,
+                   CASE WHEN s.pending AND s.result IS NOT NULL THEN nullif(s.result, 0) ELSE s.outcome END AS outcome,
+                   CASE WHEN s.pending OR s.result IS NULL THEN s.late
+                        WHEN s.result = 0 AND s.outcome IS NULL THEN NULL
+                        WHEN s.result = s.outcome AND s.late IS NULL THEN NULL -- it is what has been counted
+                        ELSE s.result
+                   END AS late
+            FROM seen AS s
+        ), marked AS (
+            UPDATE "{{schema}}"."jobs_join_member" AS m
+            SET outcome = n.outcome, late = n.late
+            FROM found AS n
+            WHERE m.ctid = n.place AND (n.outcome, n.late) IS DISTINCT FROM (n.outcome_before, n.late_before)
+        ), sums AS (
+            SELECT n.join_id,
+                   count(*) FILTER (WHERE n.outcome = 1) - count(*) FILTER (WHERE n.outcome_before = 1) AS succeeded,
+                   count(*) FILTER (WHERE n.outcome = 2) - count(*) FILTER (WHERE n.outcome_before = 2) AS failed,
+                   count(*) FILTER (WHERE n.late > 0) - count(*) FILTER (WHERE n.late_before > 0) AS late
+            FROM found AS n
+            WHERE n.join_id NOT IN (SELECT u.id FROM unnest(missed) AS u (id))
+            GROUP BY n.join_id
+        )
+        -- More members than are expected, and other sums than theirs, were written by hand. A recount puts that right.
+        UPDATE "{{schema}}"."jobs_join" AS j
+        SET succeeded = greatest(j.succeeded + s.succeeded, 0),
+            failed = greatest(j.failed + s.failed, 0),
+            late = greatest(j.late + s.late, 0),
+            expected = greatest(j.expected, j.succeeded + s.succeeded + j.failed + s.failed, j.late + s.late)
+        FROM sums AS s
+        WHERE j.id = s.join_id AND (s.succeeded <> 0 OR s.failed <> 0 OR s.late <> 0);
 
-CREATE TRIGGER "jobs_join_delete" AFTER DELETE ON "{{schema}}"."jobs"
-FOR EACH ROW WHEN (OLD.completed_at IS NULL AND OLD.joined)
-EXECUTE FUNCTION "{{schema}}"."jobs_join_collect"();
+        IF asked <> '{}' THEN
+            PERFORM "{{schema}}"."jobs_join_recount"(ARRAY(
+                SELECT u.id FROM unnest(asked) AS u (id) INTERSECT SELECT h.id FROM unnest(held) AS h (id)));
+        END IF;
+        released := released + "{{schema}}"."jobs_join_finish"(held, careful);
 
--- Counts what the statement's rows have noted: one call of count for the whole statement, so that its joins
--- are locked in one order. PostgreSQL runs it after the row triggers of the same statement. A statement
--- without members pays for reading one setting.
---
--- Ending a join may end rows which are members of other joins. Their statement finds the flush running
--- and leaves its notes to the loop: however deep the graph, the stack is not.
-CREATE FUNCTION "{{schema}}"."jobs_join_flush"() RETURNS trigger
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-AS $txwork$
-DECLARE
-    notes text := current_setting('txwork_join_notes.{{schema}}.jobs', true);
-BEGIN
-    IF coalesce(notes, '') = '' OR current_setting('txwork_join_flushing.{{schema}}.jobs', true) = 'yes' THEN
-        RETURN NULL;
-    END IF;
-    PERFORM set_config('txwork_join_flushing.{{schema}}.jobs', 'yes', true);
-    WHILE notes <> '' LOOP
-        PERFORM set_config('txwork_join_notes.{{schema}}.jobs', '', true);
-        PERFORM "{{schema}}"."jobs_join_count"(string_to_array(rtrim(notes, ','), ','));
-        notes := current_setting('txwork_join_notes.{{schema}}.jobs', true);
+        IF folded >= max_notes OR clock_timestamp() > until THEN
+            again := 0;
+            RETURN NEXT;
+            RETURN;
+        END IF;
+        since := latest;
+        upper := clock_timestamp();
     END LOOP;
-    PERFORM set_config('txwork_join_flushing.{{schema}}.jobs', '', true);
-    RETURN NULL;
+    again := (
+        SELECT extract(epoch FROM n.at - clock_timestamp()) FROM "{{schema}}"."jobs_join_note" AS n WHERE n.at > upper ORDER BY n.at LIMIT 1);
+    RETURN NEXT;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_flush"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_apply"(integer, timestamptz, boolean) FROM PUBLIC;
 
-CREATE TRIGGER "jobs_join_flush" AFTER UPDATE OF completed_at OR DELETE ON "{{schema}}"."jobs"
-FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_join_flush"();
+-- What a settle, a start and a sweep have noted is applied here, by one folder at a time: it locks before it reads, and
+-- each statement after that sees what the folder before it has committed. It waits for nobody: what somebody holds is
+-- looked at again in half a second.
+--
+-- Returns how many notes it took, how many continuations it released, in how many seconds the next note is due, and the
+-- latest note that it took. All NULL: somebody else folds, or this transaction could not see what they did. What the
+-- database refuses to end, such as by a trigger of yours on {{schema}}.jobs, keeps no other join from its end.
+CREATE FUNCTION "{{schema}}"."jobs_join_fold"(max_notes integer, since timestamptz DEFAULT '-infinity')
+RETURNS TABLE (folded integer, released integer, again double precision, upto timestamptz)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_sort = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+BEGIN
+    IF (max_notes >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs join_fold', 0)) THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    BEGIN
+        RETURN QUERY SELECT * FROM "{{schema}}"."jobs_join_apply"(max_notes, since, false);
+    EXCEPTION WHEN OTHERS THEN
+        RETURN QUERY SELECT * FROM "{{schema}}"."jobs_join_apply"(max_notes, since, true);
+    END;
+END
+$txwork$;
 
--- Deletes joins with their members. The caller holds the joins' rows FOR UPDATE: a late member that waits
--- for one in count then finds no join, and nothing to count.
-CREATE FUNCTION "{{schema}}"."jobs_join_forget"(ids uuid[]) RETURNS void
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_fold"(integer, timestamptz) FROM PUBLIC;
+
+-- Deletes joins with their members, up to max_members of them, and returns how many joins. One that has members left, or
+-- members that somebody holds, is left, too. The caller holds the joins' rows FOR UPDATE.
+CREATE FUNCTION "{{schema}}"."jobs_join_forget"(ids uuid[], max_members integer) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -1015,13 +1467,18 @@ SET enable_nestloop = on
 SET enable_sort = on
 SET jit = off
 AS $txwork$
+DECLARE
+    forgotten integer;
 BEGIN
-    DELETE FROM "{{schema}}"."jobs_join_member" AS m WHERE m.join_id = ANY ($1);
-    DELETE FROM "{{schema}}"."jobs_join" AS j WHERE j.id = ANY ($1);
+    DELETE FROM "{{schema}}"."jobs_join_member" AS m
+    WHERE m.ctid = ANY (ARRAY(SELECT r.ctid FROM "{{schema}}"."jobs_join_member" AS r WHERE r.join_id = ANY ($1) LIMIT $2 FOR UPDATE SKIP LOCKED));
+    DELETE FROM "{{schema}}"."jobs_join" AS j WHERE j.id = ANY ($1) AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_join_member" AS m WHERE m.join_id = j.id);
+    GET DIAGNOSTICS forgotten = ROW_COUNT;
+    RETURN forgotten;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_forget"(uuid[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_forget"(uuid[], integer) FROM PUBLIC;
 
 -- Deletes up to max_rows joins that ended longer ago than age, oldest first.
 CREATE FUNCTION "{{schema}}"."jobs_join_purge"(age interval, max_rows integer DEFAULT 1000) RETURNS integer
@@ -1035,33 +1492,82 @@ SET enable_nestloop = on
 SET enable_sort = on
 SET jit = off
 AS $txwork$
-DECLARE
-    old uuid[];
 BEGIN
-    SELECT array_agg(l.id) INTO old
-    FROM (
+    RETURN "{{schema}}"."jobs_join_forget"(ARRAY(
         SELECT j.id
         FROM "{{schema}}"."jobs_join" AS j
         WHERE j.completed_at IS NOT NULL AND j.completed_at < now() - $1
         ORDER BY j.completed_at
         LIMIT $2
-        FOR UPDATE SKIP LOCKED
-    ) AS l;
-    PERFORM "{{schema}}"."jobs_join_forget"(old);
-    RETURN coalesce(cardinality(old), 0);
+        FOR UPDATE SKIP LOCKED), NULL);
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_purge"(interval, integer) FROM PUBLIC;
 
--- What no settle can do: fails joins whose deadline has passed, by the database's clock; repairs pending
--- joins whose counts are behind their members' rows; forgets ended joins after their retention. Returns
--- how many continuations it released or ended.
+-- Ready -> Failed for rows that wait for a join which is gone, as after a restore without the table of joins. What their
+-- steps came to is not known, so they are dead letters for somebody to redrive. A row has a quarter of an hour for its
+-- join to be started.
 --
--- One index tells which joins are to be looked at: at their deadline, and before that after a minute, two,
--- four, … of their age, at least every quarter of an hour. SKIP LOCKED leaves alone a join that is being
--- counted or swept this moment. The locks are held before the members are read, so a settle is either
--- committed and seen here or waits in count until this has ended.
+-- Looks at some of the rows that wait, behind those of the last call, at most every five seconds. Returns how many it ended.
+CREATE FUNCTION "{{schema}}"."jobs_join_strand"(max_rows integer) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_sort = on
+SET jit = off
+AS $txwork$
+DECLARE
+    most CONSTANT integer := least(max_rows, 1000);
+    place uuid;
+    looked uuid[];
+    held uuid[];
+    stranded integer;
+BEGIN
+    SELECT c.row_id INTO place FROM "{{schema}}"."jobs_join_cursor" AS c
+    WHERE c.swept_at NOT BETWEEN clock_timestamp() - interval '5 seconds' AND clock_timestamp()
+    FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs_join_cursor") THEN -- somebody truncated it
+            INSERT INTO "{{schema}}"."jobs_join_cursor" DEFAULT VALUES ON CONFLICT DO NOTHING;
+        END IF;
+        RETURN 0; -- somebody else sweeps, or has just done so
+    END IF;
+    looked := ARRAY(
+        SELECT t.id FROM "{{schema}}"."jobs" AS t
+        WHERE t.completed_at IS NULL AND t.waiting AND t.id > place
+        ORDER BY t.id
+        LIMIT most);
+    UPDATE "{{schema}}"."jobs_join_cursor" AS c -- fewer than it may look at were the last: the next call begins anew
+    SET row_id = coalesce(looked[most], '00000000-0000-0000-0000-000000000000'), swept_at = clock_timestamp();
+
+    held := ARRAY(
+        SELECT t.id FROM "{{schema}}"."jobs" AS t
+        WHERE t.id = ANY (looked) AND t.completed_at IS NULL AND t.waiting AND t.gate_seq IS NULL AND t.created_at < now() - interval '15 minutes' AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_join" AS j WHERE j.on_complete = t.id) AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_join" AS j WHERE j.on_fail = t.id)
+        FOR NO KEY UPDATE SKIP LOCKED);
+    UPDATE "{{schema}}"."jobs" AS t
+    SET status = 3,
+        completed_at = clock_timestamp(),
+        failed_at = clock_timestamp(),
+        last_error = 'waited for a join that is gone'
+    WHERE t.id = ANY (held) AND t.completed_at IS NULL AND t.waiting AND t.gate_seq IS NULL AND t.created_at < now() - interval '15 minutes' AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_join" AS j WHERE j.on_complete = t.id) AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_join" AS j WHERE j.on_fail = t.id); -- again: a join may have been started before the row was locked
+    GET DIAGNOSTICS stranded = ROW_COUNT;
+    RETURN stranded;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_strand"(integer) FROM PUBLIC;
+
+-- What no note tells of: has pending joins counted anew, which repairs one that was stranded; forgets ended joins after
+-- their retention, some thousands of members at a time; and ends rows whose join is gone. Returns how many joins and rows
+-- it has dealt with.
+--
+-- One index tells which joins are to be looked at: pending ones after a minute, two, four, … of their age, at least every
+-- quarter of an hour. Whatever somebody holds is left to the next sweep.
 CREATE FUNCTION "{{schema}}"."jobs_join_sweep"(max_rows integer DEFAULT 100) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1077,10 +1583,9 @@ AS $txwork$
 DECLARE
     pending uuid[];
     ended uuid[];
-    changed integer;
 BEGIN
     IF (max_rows >= 1) IS NOT TRUE THEN
-        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'max_rows is %, it must be at least 1', max_rows USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT array_agg(l.id) FILTER (WHERE l.status = 0), array_agg(l.id) FILTER (WHERE l.status <> 0)
     INTO pending, ended
@@ -1092,56 +1597,14 @@ BEGIN
         LIMIT $1
         FOR UPDATE SKIP LOCKED
     ) AS l;
-    IF ended IS NOT NULL THEN
-        PERFORM "{{schema}}"."jobs_join_forget"(ended);
+    IF pending IS NOT NULL THEN
+        INSERT INTO "{{schema}}"."jobs_join_note" (join_id) SELECT u.id FROM unnest(pending) AS u (id);
+        PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+        UPDATE "{{schema}}"."jobs_join" AS j
+        SET look_at = now() + least(greatest(now() - j.created_at, interval '1 minute'), interval '15 minutes')
+        WHERE j.id = ANY (pending);
     END IF;
-    IF pending IS NULL THEN
-        RETURN 0;
-    END IF;
-    -- Some hundred milliseconds' worth of members, but one join at least. The next sweep goes on.
-    pending := ARRAY(
-        SELECT s.id
-        FROM (
-            SELECT j.id, sum(j.expected) OVER (ORDER BY j.look_at, j.id) - j.expected AS members_before
-            FROM "{{schema}}"."jobs_join" AS j
-            WHERE j.id = ANY (pending)
-        ) AS s
-        WHERE s.members_before < 20000);
-
-    UPDATE "{{schema}}"."jobs_join_member" AS m
-    SET outcome = CASE WHEN t.status = 2 THEN 1 ELSE 2 END
-    FROM "{{schema}}"."jobs_join_member" AS o
-    LEFT JOIN "{{schema}}"."jobs" AS t ON t.id = o.member_id
-    WHERE o.join_id = ANY (pending)
-      AND o.outcome IS NULL
-      AND (t.id IS NULL OR t.completed_at IS NOT NULL)
-      AND m.member_id = o.member_id
-      AND m.join_id = o.join_id;
-
-    UPDATE "{{schema}}"."jobs_join" AS j
-    SET expected = c.expected,
-        succeeded = c.succeeded,
-        failed = c.failed
-    FROM (
-        SELECT m.join_id,
-               count(*) AS expected,
-               count(*) FILTER (WHERE m.outcome = 1) AS succeeded,
-               count(*) FILTER (WHERE m.outcome = 2) AS failed
-        FROM "{{schema}}"."jobs_join_member" AS m
-        WHERE m.join_id = ANY (pending)
-        GROUP BY m.join_id
-    ) AS c
-    WHERE j.id = c.join_id
-      AND (j.expected, j.succeeded, j.failed) IS DISTINCT FROM (c.expected, c.succeeded, c.failed);
-
-    changed := "{{schema}}"."jobs_join_end"(pending, NULL, NULL);
-    changed := changed + "{{schema}}"."jobs_join_end"(
-        ARRAY(SELECT j.id FROM "{{schema}}"."jobs_join" AS j WHERE j.id = ANY (pending) AND j.status = 0 AND j.deadline <= now()),
-        2::smallint, 'the deadline has passed');
-    UPDATE "{{schema}}"."jobs_join" AS j
-    SET look_at = least(j.deadline, now() + least(greatest(now() - j.created_at, interval '1 minute'), interval '15 minutes'))
-    WHERE j.id = ANY (pending) AND j.status = 0;
-    RETURN changed;
+    RETURN coalesce(cardinality(pending), 0) + "{{schema}}"."jobs_join_forget"(ended, 20000) + "{{schema}}"."jobs_join_strand"($1);
 END
 $txwork$;
 
@@ -1149,63 +1612,97 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_sweep"(integer) FROM PUBLIC;
 
 -- Gates of "{{schema}}"."jobs": rows with a gate_key wait outside the claim index until their key lets them through.
 --
--- gate_limit = 0, a serial key: one live row at a time, in commit order. Writers of a key serialise on an
--- advisory lock that they hold until they commit, so that gate_seq, drawn under it, grows in commit order. A
--- row that finds no other live row of its key enters at once, every other waits for the settle of the one
--- before it. A settle takes no lock of the writers, so it waits for no application. Hence the one gap: a
--- writer sees the last row live, that row settles without seeing the writer's uncommitted one, and nobody
--- lets it through. The insert's notification makes workers sweep, and the sweep finds it.
+-- Whatever may concern a key appends a note in its own transaction: an insert, a settle, a cancel, a redrive, a
+-- deletion. It reads nothing and waits for nobody, except that the writers of an ordered key take turns. gate_fold
+-- applies notes later, in a short transaction of its own, one folder at a time: it lets through what the keys of its
+-- notes have room for. docs/model/fold.pml checks the protocol.
 --
--- gate_limit = n > 0: at most n rows outside the gate, by due time. Their writers take no lock and always
--- wait for a sweep; a row that goes back for a retry gives its place up and waits again.
+-- Tables have columns of all names. Functions therefore say that variables go first, and name columns with their table.
+--
+-- gate_limit = 0, an ordered key: one live row at a time, in commit order. Writers of a key hold an advisory lock until
+-- they commit and draw gate_seq under it, so the committed rows of a key are a prefix of its order and the smallest
+-- that waits is next.
+--
+-- gate_limit = n > 0: at most n rows outside the gate, by due time; a row that goes back for a retry gives its place up.
 CREATE SEQUENCE "{{schema}}"."jobs_gate_seq";
 
+-- at is when the key is to be looked at: the start of the transaction that wrote the note, or a later time. Rows of a
+-- key that are ordered and those that are limited have nothing to do with each other. There is no CHECK: the server
+-- reads one anew for every statement that writes, and each settle of a gated row is one here.
+CREATE TABLE "{{schema}}"."jobs_gate_note" (
+    at timestamptz NOT NULL,
+    gate_key text NOT NULL,
+    limited boolean NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX "jobs_gate_note_idx" ON "{{schema}}"."jobs_gate_note" (at);
+
+-- next_at is when the next row may start if the burst is used up (the theoretical arrival time of the generic cell
+-- rate algorithm). A row whose next_at has passed is as good as none.
+CREATE TABLE "{{schema}}"."jobs_gate_rate" (
+    gate_key text PRIMARY KEY,
+    next_at timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+-- Where the next sweep goes on.
 CREATE TABLE "{{schema}}"."jobs_gate_cursor" (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
-    serial_key text NOT NULL DEFAULT '', -- where the next sweep goes on
+    ordered_key text NOT NULL DEFAULT '',
     limited_key text NOT NULL DEFAULT '',
-    rate_key text NOT NULL DEFAULT ''
+    swept_at timestamptz NOT NULL DEFAULT '-infinity'
 ) WITH (fillfactor = 10);
 
 INSERT INTO "{{schema}}"."jobs_gate_cursor" DEFAULT VALUES;
-
-CREATE TABLE "{{schema}}"."jobs_gate_rate" (
-    gate_key text PRIMARY KEY,
-    tokens double precision NOT NULL,
-    refilled_at timestamptz NOT NULL,
-    rate double precision NOT NULL,
-    burst integer NOT NULL
-) WITH (fillfactor = 50);
 
 -- What a gate may look like is checked where a row comes to it: the server reads a CHECK anew for every statement
 -- that writes to the table, also for those whose rows have no gate.
 ALTER TABLE "{{schema}}"."jobs" ADD CONSTRAINT "jobs_gate_check" CHECK ((gate_key IS NULL) = (gate_limit IS NULL));
 
--- Who waits, by key: serial ones in their order, others by due time.
+-- Rows that wait, by key: ordered ones in their order, others by due time.
 CREATE INDEX "jobs_gate_wait_idx" ON "{{schema}}"."jobs" (gate_key, gate_seq)
-    WHERE completed_at IS NULL AND waiting AND gate_limit = 0 AND gate_seq IS NOT NULL;
+    WHERE CASE WHEN completed_at IS NULL AND gate_seq IS NOT NULL AND gate_limit = 0 THEN waiting END;
 CREATE INDEX "jobs_gate_queue_idx" ON "{{schema}}"."jobs" (gate_key, due_at, gate_seq)
-    WHERE completed_at IS NULL AND waiting AND gate_limit > 0 AND gate_seq IS NOT NULL;
+    WHERE CASE WHEN completed_at IS NULL AND gate_seq IS NOT NULL AND gate_limit > 0 THEN waiting END;
 
--- Who is through. That a serial key has one such row at most holds whatever the rest of this file does.
+-- Rows that are through. The unique index admits one of an ordered key, whatever goes wrong elsewhere.
 CREATE UNIQUE INDEX "jobs_gate_one_idx" ON "{{schema}}"."jobs" (gate_key)
-    WHERE completed_at IS NULL AND NOT waiting AND gate_limit = 0 AND gate_seq IS NOT NULL;
+    WHERE CASE WHEN completed_at IS NULL AND gate_seq IS NOT NULL AND gate_limit = 0 THEN NOT waiting END;
 CREATE INDEX "jobs_gate_live_idx" ON "{{schema}}"."jobs" (gate_key)
-    WHERE completed_at IS NULL AND NOT waiting AND gate_limit > 0 AND gate_seq IS NOT NULL;
+    WHERE CASE WHEN completed_at IS NULL AND gate_seq IS NOT NULL AND gate_limit > 0 THEN NOT waiting END;
 
 -- Dead letters that stand in the way of the rows behind them.
 CREATE INDEX "jobs_gate_fail_idx" ON "{{schema}}"."jobs" (gate_key, gate_seq)
-    WHERE failed_at IS NOT NULL AND cancelled_at IS NULL AND gate_policy > 0;
+    WHERE CASE WHEN failed_at IS NOT NULL AND cancelled_at IS NULL THEN gate_policy > 0 END;
 
--- A row comes to its gate when it is inserted. The lock comes first and every statement after it has a snapshot of
--- its own (READ COMMITTED), so what an earlier writer of the key committed is seen. Under a stricter isolation it
--- may not be: such a row always waits.
-CREATE FUNCTION "{{schema}}"."jobs_gate_enter"() RETURNS trigger
+-- Draws the place of a row behind all others of its key. The table is asked because the sequence may be behind it, as
+-- after a logical replication, which copies no sequences.
+CREATE FUNCTION "{{schema}}"."jobs_gate_place"(k text) RETURNS bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
+SET jit = off
+AS $txwork$
+BEGIN
+    RETURN greatest(
+        nextval('"{{schema}}"."jobs_gate_seq"'),
+        1 + (SELECT t.gate_seq FROM "{{schema}}"."jobs" AS t
+            WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit = 0 THEN t.waiting END
+            ORDER BY t.gate_key DESC, t.gate_seq DESC LIMIT 1),
+        1 + (SELECT t.gate_seq FROM "{{schema}}"."jobs" AS t
+            WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit = 0 THEN NOT t.waiting END),
+        1 + (SELECT t.gate_seq FROM "{{schema}}"."jobs" AS t
+            WHERE t.gate_key = k AND CASE WHEN t.failed_at IS NOT NULL AND t.cancelled_at IS NULL THEN t.gate_policy > 0 END
+            ORDER BY t.gate_key DESC, t.gate_seq DESC LIMIT 1));
+END
+$txwork$;
+
+-- A row comes to its gate when it is inserted, and always waits: only a fold lets rows through. One that brings its
+-- place, as from a restored dump or a COPY, keeps it.
+CREATE FUNCTION "{{schema}}"."jobs_gate_enter"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
 AS $txwork$
 BEGIN
     IF (octet_length(NEW.gate_key) BETWEEN 1 AND 255 AND NEW.gate_limit >= 0 AND NEW.gate_policy BETWEEN 0 AND 2
@@ -1214,25 +1711,32 @@ BEGIN
         RAISE EXCEPTION 'the gate of key % cannot be: it needs a key of 1 to 255 bytes, a limit of at least 0, a policy of 0 to 2, and a rate of 1e-09 to 1e+09 and a burst together, with a limit', left(NEW.gate_key, 40)
             USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_gate_check';
     END IF;
-    IF NEW.waiting THEN
-        NEW.gate_seq := NULL; -- it waits for something else first
-        RETURN NEW;
+    IF NEW.completed_at IS NOT NULL OR NEW.waiting AND NEW.gate_seq IS NULL THEN
+        RETURN NEW; -- it has ended, or waits for something else first
     END IF;
-    IF NEW.gate_limit = 0 THEN
+    IF NEW.gate_seq IS NULL AND NEW.gate_limit = 0 THEN
         PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.jobs ' || NEW.gate_key, 1));
+        NEW.gate_seq := "{{schema}}"."jobs_gate_place"(NEW.gate_key);
+        IF NEW.gate_seq % 512 = 0 AND (SELECT count(*) FROM pg_locks AS l WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory') > current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4 THEN
+            RAISE EXCEPTION 'this transaction has written more than % ordered keys: each holds one of the locks that the whole server shares', current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4
+                USING ERRCODE = 'program_limit_exceeded', HINT = 'write fewer keys in one transaction, or raise max_locks_per_transaction';
+        END IF;
+    ELSIF NEW.gate_seq IS NULL THEN
+        NEW.gate_seq := nextval('"{{schema}}"."jobs_gate_seq"');
     END IF;
-    NEW.gate_seq := nextval('"{{schema}}"."jobs_gate_seq"');
-    NEW.waiting := NEW.gate_limit > 0
-        OR current_setting('transaction_isolation') <> 'read committed'
-        OR EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.gate_key = NEW.gate_key AND t.gate_limit = 0 AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_seq IS NOT NULL)
-        OR EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.gate_key = NEW.gate_key AND t.gate_limit = 0 AND t.completed_at IS NULL AND t.waiting AND t.gate_seq IS NOT NULL)
-        OR EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.gate_key = NEW.gate_key AND t.failed_at IS NOT NULL AND t.cancelled_at IS NULL AND t.gate_policy > 0);
+    IF NEW.status = 0 THEN
+        NEW.waiting := true;
+        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
+        VALUES (CASE WHEN NEW.gate_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.gate_key, NEW.gate_limit > 0);
+        IF (pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs') IS NOT TRUE THEN
+            PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+        END IF;
+    END IF;
     RETURN NEW;
 END
 $txwork$;
 
--- A row comes to its gate later: what it waited for before, a join, released it, or it is redriven and never got
--- so far. It waits: only an insert takes the writers' lock, which a settle must not wait for.
+-- A row comes to its gate later: a join has released it, or it is redriven and never got so far.
 --
 -- This and the next are AFTER triggers with an UPDATE of their own. A BEFORE UPDATE trigger would lock each row that
 -- any statement updates first, claims and acks of rows without a gate included.
@@ -1242,162 +1746,336 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
+SET jit = off
 AS $txwork$
 BEGIN
     UPDATE "{{schema}}"."jobs" AS t
-    SET waiting = true, gate_seq = nextval('"{{schema}}"."jobs_gate_seq"')
+    SET waiting = true, gate_seq = "{{schema}}"."jobs_gate_place"(NEW.gate_key)
     WHERE t.id = NEW.id AND t.status = 0 AND t.gate_seq IS NULL;
+    INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
+    VALUES (CASE WHEN NEW.gate_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.gate_key, NEW.gate_limit > 0);
+    IF (pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs') IS NOT TRUE THEN
+        PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+    END IF;
     RETURN NULL;
 END
 $txwork$;
 
--- A row gives its place among several up: it was put back for later.
+-- A row of a limited key gives its place up: it was put back for later.
 CREATE FUNCTION "{{schema}}"."jobs_gate_back"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
+SET jit = off
 AS $txwork$
 BEGIN
     UPDATE "{{schema}}"."jobs" AS t SET waiting = true WHERE t.id = NEW.id AND t.status = 0;
-    PERFORM "{{schema}}"."jobs_gate_promote"(NEW.gate_key, false, false);
+    INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited) VALUES (now(), NEW.gate_key, true);
+    IF NEW.due_at > now() THEN
+        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited) VALUES (NEW.due_at, NEW.gate_key, true);
+    END IF;
+    IF (pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs') IS NOT TRUE THEN
+        PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+    END IF;
     RETURN NULL;
 END
 $txwork$;
 
--- Lets through what the key has room for. Promoters of a key take turns by an advisory lock of their own,
--- held for a few statements; whoever finds it taken leaves the work to its holder or to the next sweep, so
--- settles cannot deadlock here. Nor do they wait for a row: one that somebody holds locked, such as an
--- application that is cancelling it, is left to the next sweep, too. careful is for callers that have not just
--- taken a row of the key out of play: an application may be writing the key's first row this moment, and they
--- must not wait for it; and they look before they take locks, of which the server has not many.
+-- Something of the key has changed: it may have room, or a row may be due earlier. No search_path is pinned, every name
+-- is qualified instead: to set one and set it back for each row costs more than the note.
+CREATE FUNCTION "{{schema}}"."jobs_gate_note"() RETURNS trigger
+LANGUAGE plpgsql
+AS $txwork$
+BEGIN
+    INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
+    VALUES (pg_catalog.now(), OLD.gate_key, OLD.gate_limit OPERATOR(pg_catalog.>) 0);
+    IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.completed_at IS NULL AND NEW.gate_limit OPERATOR(pg_catalog.>) 0
+        AND NEW.due_at OPERATOR(pg_catalog.>) pg_catalog.now() THEN
+        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited) VALUES (NEW.due_at, OLD.gate_key, true);
+    END IF;
+    IF (pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs') IS NOT TRUE THEN
+        PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+-- Applies notes: lets through what their keys have room for. One folder at a time: it locks before it reads, and each
+-- statement after that sees what the folder before it has committed. It waits for nobody: a row that somebody holds
+-- locked is looked at again in half a second, and of an ordered key it is never passed over.
 --
--- A row that is let through is due now at the earliest, and now is when the transaction began: the notification
--- leads claim cursors back to there, and a drain inside a transaction can claim it.
-CREATE FUNCTION "{{schema}}"."jobs_gate_promote"(k text, serial boolean, careful boolean) RETURNS integer
+-- The notes are deleted in the transaction that applies them, so a crash takes back both or neither.
+CREATE FUNCTION "{{schema}}"."jobs_gate_fold"(max_notes integer, since timestamptz DEFAULT '-infinity')
+RETURNS TABLE (folded integer, released integer, again double precision, upto timestamptz)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
+SET jit = off
 AS $txwork$
+#variable_conflict use_variable
 DECLARE
-    head record;
-    obstacle record;
-    room integer;
-    n integer := 0;
+    started constant timestamptz := clock_timestamp();
+    ordered text[];
+    limited text[];
+    one text;
 BEGIN
-    IF serial THEN
-        SELECT t.id INTO head FROM "{{schema}}"."jobs" AS t
-        WHERE t.gate_key = k AND t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL
-        ORDER BY t.gate_key, t.gate_seq LIMIT 1;
-    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
-        RETURN 0; -- it cannot see who is through
-    ELSE
-        SELECT t.id, t.gate_limit, t.gate_rate, t.gate_burst INTO head FROM "{{schema}}"."jobs" AS t
-        WHERE t.gate_key = k AND t.completed_at IS NULL AND t.waiting AND t.gate_limit > 0 AND t.gate_seq IS NOT NULL
-          AND t.due_at <= clock_timestamp()
-        ORDER BY t.gate_key, t.due_at, t.gate_seq LIMIT 1;
-        IF careful AND "{{schema}}"."jobs_gate_room"(k, head.gate_limit) <= 0 THEN
-            RETURN 0;
-        END IF;
+    IF (max_notes >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF head.id IS NULL OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs ' || k, 2))
-        OR careful AND serial AND NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs ' || k, 1)) THEN
-        RETURN 0;
+    IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs gate_fold', 0)) THEN
+        RETURN NEXT; -- all NULL: somebody else folds, or this transaction could not see what they did
+        RETURN;
     END IF;
 
-    IF serial THEN
-        -- What was read before the lock may be out of date; the statements below see what the last holder did.
-        IF EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL) THEN
-            RETURN 0;
-        END IF;
-        SELECT t.id, t.gate_seq INTO head FROM "{{schema}}"."jobs" AS t
-        WHERE t.gate_key = k AND t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL
-        ORDER BY t.gate_key, t.gate_seq LIMIT 1;
-        SELECT t.id, t.gate_policy INTO obstacle FROM "{{schema}}"."jobs" AS t
-        WHERE t.gate_key = k AND t.failed_at IS NOT NULL AND t.cancelled_at IS NULL AND t.gate_policy > 0 AND t.gate_seq < head.gate_seq
-        ORDER BY t.gate_key, t.gate_seq LIMIT 1;
-        IF obstacle.gate_policy = 2 THEN
-            RETURN "{{schema}}"."jobs_gate_park"(k, obstacle.id);
-        ELSIF obstacle.id IS NOT NULL THEN
-            RETURN 0;
-        END IF;
-        UPDATE "{{schema}}"."jobs" AS t SET waiting = false, due_at = greatest(t.due_at, now())
-        WHERE t.ctid = ANY (ARRAY(
-            SELECT r.ctid FROM "{{schema}}"."jobs" AS r
-            WHERE r.id = head.id AND r.waiting AND r.completed_at IS NULL
-            FOR NO KEY UPDATE SKIP LOCKED));
-        GET DIAGNOSTICS n = ROW_COUNT;
-    ELSE
-        room := least("{{schema}}"."jobs_gate_room"(k, head.gate_limit), 1000);
-        IF room > 0 AND head.gate_rate IS NOT NULL THEN
-            room := least(room, floor("{{schema}}"."jobs_gate_refill"(k, head.gate_rate, head.gate_burst)));
-        END IF;
-        IF room <= 0 THEN
-            RETURN 0;
-        END IF;
-        UPDATE "{{schema}}"."jobs" AS t SET waiting = false, due_at = greatest(t.due_at, now())
-        WHERE t.ctid = ANY (ARRAY(
-            SELECT r.ctid FROM "{{schema}}"."jobs" AS r
-            WHERE r.gate_key = k AND r.completed_at IS NULL AND r.waiting AND r.gate_limit > 0 AND r.gate_seq IS NOT NULL
-              AND r.due_at <= clock_timestamp()
-            ORDER BY r.gate_key, r.due_at, r.gate_seq
-            LIMIT room
-            FOR NO KEY UPDATE SKIP LOCKED));
-        GET DIAGNOSTICS n = ROW_COUNT;
-        IF head.gate_rate IS NOT NULL THEN
-            UPDATE "{{schema}}"."jobs_gate_rate" AS b SET tokens = b.tokens - n WHERE b.gate_key = k;
-        END IF;
+    WITH taken AS (
+        DELETE FROM "{{schema}}"."jobs_gate_note" AS d
+        WHERE d.ctid = ANY (ARRAY(
+            SELECT r.ctid FROM "{{schema}}"."jobs_gate_note" AS r
+            WHERE r.at >= since AND r.at <= started
+            ORDER BY r.at
+            LIMIT max_notes
+            FOR UPDATE SKIP LOCKED))
+        RETURNING d.at, d.gate_key, d.limited
+    )
+    SELECT count(*), nullif(max(n.at), '-infinity'), array_agg(DISTINCT n.gate_key) FILTER (WHERE NOT n.limited),
+        array_agg(DISTINCT n.gate_key) FILTER (WHERE n.limited)
+    INTO folded, upto, ordered, limited
+    FROM taken AS n;
+
+    released := 0;
+    IF ordered IS NOT NULL THEN
+        released := "{{schema}}"."jobs_gate_next"(ordered);
     END IF;
-    IF n > 0 THEN
+    IF limited IS NOT NULL THEN
+        released := released + "{{schema}}"."jobs_gate_fill"(limited, started);
+        FOR one IN
+            SELECT k.key FROM unnest(limited) AS k (key)
+            WHERE (SELECT t.gate_rate FROM "{{schema}}"."jobs" AS t
+                WHERE t.gate_key = k.key AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit > 0 THEN t.waiting END AND t.due_at <= started
+                ORDER BY t.gate_key, t.due_at, t.gate_seq
+                LIMIT 1) IS NOT NULL -- the first alone: a key without a rate may have a million rows
+        LOOP
+            released := released + "{{schema}}"."jobs_gate_spend"(one, started);
+        END LOOP;
+    END IF;
+    IF released > 0 THEN
         PERFORM pg_catalog.pg_notify('{{schema}}.jobs', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
     END IF;
+    again := CASE WHEN folded = max_notes THEN 0 ELSE (
+        SELECT extract(epoch FROM n.at - clock_timestamp())
+        FROM "{{schema}}"."jobs_gate_note" AS n
+        WHERE n.at > started AND n.at < 'infinity'
+        ORDER BY n.at
+        LIMIT 1) END;
+    RETURN NEXT;
+END
+$txwork$;
+
+-- Lets the first row of each ordered key through that has no live row, and no dead letter before it. Called by folders
+-- only. A row that is let through is due now at the earliest, and now is when the transaction began: the notification
+-- leads claim cursors back to there, and a drain inside a transaction can claim it.
+CREATE FUNCTION "{{schema}}"."jobs_gate_next"(keys text[]) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    n integer;
+    one record;
+BEGIN
+    FOR one IN
+        WITH head AS MATERIALIZED (
+            SELECT k.key, h.ctid, o.id AS behind, o.gate_policy
+            FROM unnest(keys) AS k (key)
+            CROSS JOIN LATERAL (
+                SELECT r.ctid, r.gate_seq FROM "{{schema}}"."jobs" AS r
+                WHERE r.gate_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit = 0 THEN r.waiting END
+                ORDER BY r.gate_key, r.gate_seq
+                LIMIT 1) AS h
+            LEFT JOIN LATERAL (
+                SELECT f.id, f.gate_policy FROM "{{schema}}"."jobs" AS f
+                WHERE f.gate_key = k.key AND CASE WHEN f.failed_at IS NOT NULL AND f.cancelled_at IS NULL THEN f.gate_policy > 0 END AND f.gate_seq < h.gate_seq
+                ORDER BY f.gate_key, f.gate_seq
+                LIMIT 1) AS o ON true
+            LEFT JOIN LATERAL ( -- no NOT EXISTS: an anti-join may read all live rows of the table
+                SELECT true AS is FROM "{{schema}}"."jobs" AS l
+                WHERE l.gate_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.gate_seq IS NOT NULL AND l.gate_limit = 0 THEN NOT l.waiting END
+                LIMIT 1) AS live ON true
+            WHERE live.is IS NULL
+        ), through AS (
+            UPDATE "{{schema}}"."jobs" AS t SET waiting = false, due_at = greatest(t.due_at, now())
+            WHERE t.ctid = ANY (ARRAY(
+                SELECT r.ctid FROM "{{schema}}"."jobs" AS r
+                WHERE r.ctid = ANY (ARRAY(SELECT h.ctid FROM head AS h WHERE h.behind IS NULL))
+                  AND r.waiting AND r.completed_at IS NULL
+                FOR NO KEY UPDATE SKIP LOCKED))
+            RETURNING t.gate_key
+        ), later AS (
+            INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
+            SELECT clock_timestamp() + interval '500 milliseconds', h.key, false
+            FROM head AS h
+            WHERE h.behind IS NULL AND h.key NOT IN (SELECT t.gate_key FROM through AS t) -- hashed; an anti-join is not
+        )
+        SELECT (SELECT count(*) FROM through) AS through, h.key, h.behind
+        FROM (SELECT) AS once
+        LEFT JOIN head AS h ON h.gate_policy = 2
+    LOOP
+        n := one.through;
+        IF one.behind IS NOT NULL THEN
+            PERFORM "{{schema}}"."jobs_gate_park"(one.key, one.behind);
+        END IF;
+    END LOOP;
     RETURN n;
 END
 $txwork$;
 
--- How many more rows of a limited key may be through. Counts no more than the limit, and nothing without one.
-CREATE FUNCTION "{{schema}}"."jobs_gate_room"(k text, most integer) RETURNS integer
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-AS $txwork$
-BEGIN
-    IF most = 2147483647 THEN
-        RETURN most;
-    END IF;
-    RETURN most - count(*) FROM (
-        SELECT FROM "{{schema}}"."jobs" AS t
-        WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit > 0 AND t.gate_seq IS NOT NULL
-        LIMIT most) AS live;
-END
-$txwork$;
-
--- The tokens of a key's bucket now. Called under the promoters' lock only. A clock that was set back takes no
--- tokens away.
-CREATE FUNCTION "{{schema}}"."jobs_gate_refill"(k text, rate double precision, burst integer) RETURNS double precision
-LANGUAGE sql
-SET search_path = pg_catalog, pg_temp
-AS $txwork$
-    INSERT INTO "{{schema}}"."jobs_gate_rate" AS b (gate_key, tokens, refilled_at, rate, burst)
-    VALUES (k, $3, clock_timestamp(), $2, $3)
-    ON CONFLICT (gate_key) DO UPDATE
-    SET tokens = least($3, b.tokens + $2 * greatest(extract(epoch FROM clock_timestamp() - b.refilled_at)::float8, 0)),
-        refilled_at = clock_timestamp(),
-        rate = $2,
-        burst = $3
-    RETURNING b.tokens
-$txwork$;
-
--- Ready -> Failed for the rows that wait behind a dead letter whose policy is Park.
-CREATE FUNCTION "{{schema}}"."jobs_gate_park"(k text, behind uuid) RETURNS integer
+-- Fills the places of limited keys without a rate. Called by folders only.
+CREATE FUNCTION "{{schema}}"."jobs_gate_fill"(keys text[], started timestamptz) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
+SET jit = off
 AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    n integer;
+BEGIN
+    WITH room AS MATERIALIZED (
+        SELECT k.key, "{{schema}}"."jobs_gate_room"(k.key, h.gate_limit) AS rows
+        FROM unnest(keys) AS k (key)
+        CROSS JOIN LATERAL (
+            SELECT r.gate_limit, r.gate_rate FROM "{{schema}}"."jobs" AS r
+            WHERE r.gate_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit > 0 THEN r.waiting END AND r.due_at <= started
+            ORDER BY r.gate_key, r.due_at, r.gate_seq
+            LIMIT 1) AS h
+        WHERE h.gate_rate IS NULL
+    ), free AS MATERIALIZED (
+        SELECT f.ctid
+        FROM room
+        CROSS JOIN LATERAL (
+            SELECT r.ctid FROM "{{schema}}"."jobs" AS r
+            WHERE r.gate_key = room.key AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit > 0 THEN r.waiting END AND r.due_at <= started
+            ORDER BY r.gate_key, r.due_at, r.gate_seq
+            LIMIT greatest(room.rows, 0)
+            FOR NO KEY UPDATE SKIP LOCKED) AS f
+    ), through AS (
+        UPDATE "{{schema}}"."jobs" AS t SET waiting = false, due_at = greatest(t.due_at, now())
+        WHERE t.ctid = ANY (ARRAY(SELECT f.ctid FROM free AS f))
+        RETURNING t.gate_key
+    ), later AS (
+        -- A key whose rows somebody holds locked, or which got as many rows as one fold may give it.
+        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
+        SELECT clock_timestamp() + CASE WHEN room.key IN (SELECT t.gate_key FROM through AS t) THEN interval '0' ELSE interval '500 milliseconds' END, room.key, true
+        FROM room
+        WHERE room.rows >= 1000 OR room.rows > 0 AND room.key NOT IN (SELECT t.gate_key FROM through AS t)
+    )
+    SELECT count(*) INTO n FROM through;
+    RETURN n;
+END
+$txwork$;
+
+-- Lets rows of a limited key with a rate through, each due when the rate allows it: the generic cell rate algorithm.
+-- Rows of the next 250ms are let through at once, so that the rate is met however seldom somebody folds. Called by
+-- folders only.
+CREATE FUNCTION "{{schema}}"."jobs_gate_spend"(k text, started timestamptz) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    head record;
+    first timestamptz;
+    gap interval;
+    n integer;
+BEGIN
+    SELECT r.gate_limit, r.gate_rate, r.gate_burst INTO head FROM "{{schema}}"."jobs" AS r
+    WHERE r.gate_key = k AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit > 0 THEN r.waiting END AND r.due_at <= started
+    ORDER BY r.gate_key, r.due_at, r.gate_seq
+    LIMIT 1;
+    IF head.gate_rate IS NULL THEN
+        RETURN 0;
+    END IF;
+    SELECT b.next_at INTO first FROM "{{schema}}"."jobs_gate_rate" AS b WHERE b.gate_key = k FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND AND EXISTS (SELECT FROM "{{schema}}"."jobs_gate_rate" AS b WHERE b.gate_key = k) THEN
+        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited) VALUES (started + interval '500 milliseconds', k, true);
+        RETURN 0;
+    END IF;
+    gap := CASE WHEN head.gate_rate < 10000 THEN ceil(1e6 / head.gate_rate) ELSE 1e6 / head.gate_rate END * interval '1 microsecond';
+    first := greatest(first, started);
+    n := least(
+        "{{schema}}"."jobs_gate_room"(k, head.gate_limit),
+        floor(least(extract(epoch FROM started + interval '250 milliseconds' - first)::float8 * head.gate_rate + head.gate_burst, 1000))::integer);
+    IF n > 0 THEN
+        WITH free AS MATERIALIZED (
+            SELECT r.ctid, r.due_at, r.gate_seq FROM "{{schema}}"."jobs" AS r
+            WHERE r.gate_key = k AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit > 0 THEN r.waiting END AND r.due_at <= started
+            ORDER BY r.gate_key, r.due_at, r.gate_seq
+            LIMIT n
+            FOR NO KEY UPDATE SKIP LOCKED
+        ), slot AS MATERIALIZED (
+            SELECT f.ctid, first + (row_number() OVER (ORDER BY f.due_at, f.gate_seq) - head.gate_burst) * gap AS at FROM free AS f
+        )
+        UPDATE "{{schema}}"."jobs" AS t SET waiting = false, due_at = greatest(t.due_at, now(), slot.at)
+        FROM slot
+        WHERE t.ctid = slot.ctid;
+        GET DIAGNOSTICS n = ROW_COUNT;
+        first := first + n * gap;
+        INSERT INTO "{{schema}}"."jobs_gate_rate" AS b (gate_key, next_at) VALUES (k, first)
+        ON CONFLICT (gate_key) DO UPDATE SET next_at = excluded.next_at;
+    END IF;
+    IF EXISTS (SELECT FROM "{{schema}}"."jobs" AS t
+        WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit > 0 THEN t.waiting END AND t.due_at <= started)
+       AND "{{schema}}"."jobs_gate_room"(k, head.gate_limit) > 0 THEN
+        -- When half of the time ahead is used up, or else the next row may start.
+        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
+        VALUES (greatest(first - head.gate_burst * gap + gap - interval '250 milliseconds' / 2, started + interval '5 milliseconds'), k, true);
+    END IF;
+    RETURN greatest(n, 0);
+END
+$txwork$;
+
+-- How many more rows of a limited key may be through, at most as many as one fold gives it. Counts no more than the
+-- limit, and nothing without one.
+CREATE FUNCTION "{{schema}}"."jobs_gate_room"(k text, most integer) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_variable
+BEGIN
+    IF most = 2147483647 THEN
+        RETURN 1000;
+    END IF;
+    RETURN least(1000, most - count(*)) FROM (
+        SELECT FROM "{{schema}}"."jobs" AS t
+        WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit > 0 THEN NOT t.waiting END
+        LIMIT most) AS live;
+END
+$txwork$;
+
+-- Ready -> Failed for the rows that wait behind a dead letter whose policy is Park, a bounded number in each fold.
+CREATE FUNCTION "{{schema}}"."jobs_gate_park"(k text, behind uuid) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_variable
 DECLARE
     n integer;
 BEGIN
@@ -1408,24 +2086,18 @@ BEGIN
         last_error = 'parked behind ' || behind
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid FROM "{{schema}}"."jobs" AS r
-        WHERE r.gate_key = k AND r.completed_at IS NULL AND r.waiting AND r.gate_limit = 0 AND r.gate_seq IS NOT NULL
+        WHERE r.gate_key = k AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit = 0 THEN r.waiting END AND r.gate_seq > (
+            SELECT f.gate_seq FROM "{{schema}}"."jobs" AS f -- it may have been redriven since it was seen
+            WHERE f.id = behind AND f.failed_at IS NOT NULL AND f.cancelled_at IS NULL AND f.gate_policy = 2)
         ORDER BY r.gate_key, r.gate_seq
         LIMIT 1000
         FOR NO KEY UPDATE SKIP LOCKED));
     GET DIAGNOSTICS n = ROW_COUNT;
-    RETURN n;
-END
-$txwork$;
-
--- A row of the key is out of play, or came back: the key may have room.
-CREATE FUNCTION "{{schema}}"."jobs_gate_leave"() RETURNS trigger
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-AS $txwork$
-BEGIN
-    -- Only a row that was through and is settled leaves the key certainly without another writer's first row.
-    PERFORM "{{schema}}"."jobs_gate_promote"(OLD.gate_key, OLD.gate_limit = 0, OLD.completed_at IS NOT NULL);
-    RETURN NULL;
+    IF EXISTS (SELECT FROM "{{schema}}"."jobs" AS t
+        WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit = 0 THEN t.waiting END) THEN
+        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
+        VALUES (clock_timestamp() + CASE WHEN n = 1000 THEN interval '0' ELSE interval '500 milliseconds' END, k, false);
+    END IF;
 END
 $txwork$;
 
@@ -1436,109 +2108,89 @@ SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
+SET jit = off
 AS $txwork$
     UPDATE "{{schema}}"."jobs" AS t SET gate_policy = 0
     WHERE t.id = ANY (ids) AND t.failed_at IS NOT NULL AND t.gate_policy > 0
     RETURNING t.id
 $txwork$;
 
--- Lets through what no settle did: rows of a key that wait although it has room. Goes through the keys from
--- where the last sweep ended, 5000 of each sort at most; the cursor's row lock makes sweeps take turns.
+-- Repairs what somebody did past the triggers: writes a note for every key that has waiting rows, 1000 of each
+-- sort at most, from where the last sweep ended, at most every five seconds. Forgets rates that are not in use, and returns how many.
 CREATE FUNCTION "{{schema}}"."jobs_gate_sweep"(max_rows integer) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
+SET jit = off
 AS $txwork$
+#variable_conflict use_variable
 DECLARE
     place record;
-    k text;
-    seq bigint;
-    seen text;
-    full_keys text[];
-    n integer := 0;
+    n integer;
 BEGIN
     IF (max_rows >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.serial_key, c.limited_key, c.rate_key INTO place FROM "{{schema}}"."jobs_gate_cursor" AS c FOR UPDATE SKIP LOCKED;
+    SELECT c.ordered_key, c.limited_key, c.swept_at INTO place FROM "{{schema}}"."jobs_gate_cursor" AS c FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
-        INSERT INTO "{{schema}}"."jobs_gate_cursor" DEFAULT VALUES ON CONFLICT DO NOTHING; -- somebody truncated it
+        IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs_gate_cursor") THEN -- somebody truncated it
+            INSERT INTO "{{schema}}"."jobs_gate_cursor" DEFAULT VALUES ON CONFLICT DO NOTHING;
+        END IF;
+        RETURN 0; -- somebody else sweeps
+    ELSIF place.swept_at BETWEEN clock_timestamp() - interval '5 seconds' AND clock_timestamp() THEN
         RETURN 0;
     END IF;
-    IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs" AS t
-        WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL AND t.gate_key > place.serial_key) THEN
-        place.serial_key := ''; -- the last sweep ended at the last key
-    END IF;
-    seen := '';
-    FOR k, seq IN
-        WITH RECURSIVE keys AS (
-            (SELECT t.gate_key AS key, t.gate_seq AS seq, 1 AS nth FROM "{{schema}}"."jobs" AS t
-                WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL AND t.gate_key > place.serial_key
-                ORDER BY t.gate_key, t.gate_seq LIMIT 1)
-            UNION ALL
-            SELECT head.gate_key, head.gate_seq, keys.nth + 1
-            FROM keys LEFT JOIN LATERAL (
-                SELECT t.gate_key, t.gate_seq FROM "{{schema}}"."jobs" AS t
-                WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL AND t.gate_key > keys.key
-                ORDER BY t.gate_key, t.gate_seq LIMIT 1) AS head ON true
-            WHERE keys.key IS NOT NULL AND keys.nth < 5000
-        )
-        SELECT keys.key, keys.seq FROM keys
-    LOOP
-        seen := k; -- NULL past the last key: start again
-        CONTINUE WHEN k IS NULL
-            OR EXISTS (SELECT FROM "{{schema}}"."jobs" AS t WHERE t.gate_key = k AND t.completed_at IS NULL AND NOT t.waiting AND t.gate_limit = 0 AND t.gate_seq IS NOT NULL)
-            OR 1 = (SELECT t.gate_policy FROM "{{schema}}"."jobs" AS t
-                WHERE t.gate_key = k AND t.failed_at IS NOT NULL AND t.cancelled_at IS NULL AND t.gate_policy > 0 AND t.gate_seq < seq
-                ORDER BY t.gate_key, t.gate_seq LIMIT 1);
-        n := n + "{{schema}}"."jobs_gate_promote"(k, true, true);
-        EXIT WHEN n >= max_rows;
-    END LOOP;
-    place.serial_key := coalesce(seen, '');
+    place.ordered_key := "{{schema}}"."jobs_gate_look"(true, place.ordered_key, least(max_rows, 1000));
+    place.limited_key := "{{schema}}"."jobs_gate_look"(false, place.limited_key, least(max_rows, 1000));
+    UPDATE "{{schema}}"."jobs_gate_cursor" AS c
+    SET ordered_key = place.ordered_key, limited_key = place.limited_key, swept_at = clock_timestamp();
 
-    IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs" AS t
-        WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit > 0 AND t.gate_seq IS NOT NULL AND t.gate_key > place.limited_key) THEN
-        place.limited_key := '';
-    END IF;
-    seen := '';
-    FOR k IN
-        WITH RECURSIVE keys AS (
-            SELECT (SELECT t.gate_key FROM "{{schema}}"."jobs" AS t
-                WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit > 0 AND t.gate_seq IS NOT NULL AND t.gate_key > place.limited_key
-                ORDER BY t.gate_key, t.due_at, t.gate_seq LIMIT 1) AS key, 1 AS nth
-            UNION ALL
-            SELECT (SELECT t.gate_key FROM "{{schema}}"."jobs" AS t
-                WHERE t.completed_at IS NULL AND t.waiting AND t.gate_limit > 0 AND t.gate_seq IS NOT NULL AND t.gate_key > keys.key
-                ORDER BY t.gate_key, t.due_at, t.gate_seq LIMIT 1), keys.nth + 1
-            FROM keys WHERE keys.key IS NOT NULL AND keys.nth < 5000
-        )
-        SELECT keys.key FROM keys
-    LOOP
-        seen := k;
-        CONTINUE WHEN k IS NULL;
-        n := n + "{{schema}}"."jobs_gate_promote"(k, false, true);
-        EXIT WHEN n >= max_rows;
-    END LOOP;
-    place.limited_key := coalesce(seen, '');
-
-    -- A full bucket is as good as none. A hundred of them are looked at in a sweep.
-    SELECT array_agg(l.gate_key), max(l.gate_key) INTO full_keys, seen
-    FROM (
-        SELECT b.gate_key FROM "{{schema}}"."jobs_gate_rate" AS b
-        WHERE b.gate_key > place.rate_key ORDER BY b.gate_key LIMIT 100) AS l;
-    place.rate_key := coalesce(seen, '');
     DELETE FROM "{{schema}}"."jobs_gate_rate" AS b
     WHERE b.ctid = ANY (ARRAY(
         SELECT r.ctid FROM "{{schema}}"."jobs_gate_rate" AS r
-        WHERE r.gate_key = ANY (full_keys) AND r.refilled_at < now() - interval '1 minute'
-          AND r.tokens + r.rate * extract(epoch FROM now() - r.refilled_at)::float8 >= r.burst
+        WHERE r.next_at < now() - interval '1 minute'
+        LIMIT max_rows
         FOR UPDATE SKIP LOCKED));
-    UPDATE "{{schema}}"."jobs_gate_cursor" AS c
-    SET serial_key = place.serial_key, limited_key = place.limited_key, rate_key = place.rate_key
-    WHERE (c.serial_key, c.limited_key, c.rate_key) <> (place.serial_key, place.limited_key, place.rate_key);
+    GET DIAGNOSTICS n = ROW_COUNT;
     RETURN n;
+END
+$txwork$;
+
+-- Notes for up to most keys behind the given one whose first row waits although no row of the key is live. Returns
+-- where to go on.
+CREATE FUNCTION "{{schema}}"."jobs_gate_look"(ordered boolean, behind text, most integer) RETURNS text
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    last text := behind;
+BEGIN
+    FOR i IN 1..most LOOP
+        IF ordered THEN
+            SELECT t.gate_key INTO last FROM "{{schema}}"."jobs" AS t
+            WHERE CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit = 0 THEN t.waiting END AND t.gate_key > last
+            ORDER BY t.gate_key, t.gate_seq LIMIT 1;
+        ELSE
+            SELECT t.gate_key INTO last FROM "{{schema}}"."jobs" AS t
+            WHERE CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit > 0 THEN t.waiting END AND t.gate_key > last
+            ORDER BY t.gate_key, t.due_at, t.gate_seq LIMIT 1;
+        END IF;
+        IF last IS NULL THEN
+            RETURN ''; -- from the start again
+        END IF;
+        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
+        SELECT now(), last, NOT ordered
+        WHERE NOT EXISTS (SELECT FROM "{{schema}}"."jobs" AS t
+            WHERE ordered AND t.gate_key = last AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit = 0 THEN NOT t.waiting END);
+    END LOOP;
+    RETURN last;
 END
 $txwork$;
 
@@ -1554,27 +2206,33 @@ CREATE TRIGGER "jobs_gate_back" AFTER UPDATE OF status ON "{{schema}}"."jobs"
 FOR EACH ROW WHEN (NEW.gate_seq IS NOT NULL AND NEW.gate_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
 EXECUTE FUNCTION "{{schema}}"."jobs_gate_back"();
 
-CREATE TRIGGER "jobs_gate_leave" AFTER UPDATE OF completed_at, waiting, gate_policy ON "{{schema}}"."jobs"
+-- A live row or a cancelled one ends, an ended one comes back, a dead letter is to be skipped, a waiting one is due earlier.
+CREATE TRIGGER "jobs_gate_note" AFTER UPDATE OF completed_at, due_at, gate_policy ON "{{schema}}"."jobs"
 FOR EACH ROW WHEN (NEW.gate_seq IS NOT NULL AND (
-    NOT OLD.waiting AND OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL
+    OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND (NOT OLD.waiting OR NEW.cancelled_at IS NOT NULL)
     OR OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL
-    OR OLD.gate_policy > 0 AND NEW.gate_policy = 0))
-EXECUTE FUNCTION "{{schema}}"."jobs_gate_leave"();
+    OR OLD.gate_policy > 0 AND NEW.gate_policy = 0
+    OR NEW.waiting AND NEW.gate_limit > 0 AND NEW.due_at < OLD.due_at))
+EXECUTE FUNCTION "{{schema}}"."jobs_gate_note"();
 
 CREATE TRIGGER "jobs_gate_gone" AFTER DELETE ON "{{schema}}"."jobs"
-FOR EACH ROW WHEN (OLD.gate_seq IS NOT NULL AND (OLD.failed_at IS NOT NULL OR OLD.completed_at IS NULL AND NOT OLD.waiting))
-EXECUTE FUNCTION "{{schema}}"."jobs_gate_leave"();
+FOR EACH ROW WHEN (OLD.gate_seq IS NOT NULL AND (OLD.failed_at IS NOT NULL OR OLD.completed_at IS NULL))
+EXECUTE FUNCTION "{{schema}}"."jobs_gate_note"();
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_enter"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_come"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_back"() FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_leave"() FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_sweep"(integer) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_skip"(uuid[]) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_promote"(text, boolean, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_note"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_place"(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_fold"(integer, timestamptz) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_next"(text[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_fill"(text[], timestamptz) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_spend"(text, timestamptz) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_room"(text, integer) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_refill"(text, double precision, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_park"(text, uuid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_skip"(uuid[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_sweep"(integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_look"(boolean, text, integer) FROM PUBLIC;
 
 -- A policy that cannot be computed would fail the reaper's whole batch. A domain, because the server reads a CHECK of
 -- a table anew for every statement that writes to the table, and a domain's once in a session. Whole microseconds and
@@ -1584,6 +2242,7 @@ CREATE DOMAIN "{{schema}}"."jobs_schedule_retry" AS jsonb CONSTRAINT "jobs_sched
     VALUE IS NULL
     OR ((VALUE ->> 'base_us')::bigint BETWEEN 0 AND 315360000000000
         AND (VALUE ->> 'cap_us')::bigint BETWEEN 0 AND 315360000000000
+        AND (VALUE ->> 'growth') = ANY (ARRAY['constant'::text, 'linear'::text, 'quadratic'::text, 'exponential'::text])
         AND (coalesce((VALUE ->> 'jitter')::float8, 0::float8) = 0::float8
             OR (VALUE ->> 'jitter')::float8 BETWEEN 1e-09::float8 AND 1::float8)) IS TRUE
 );
@@ -1644,7 +2303,7 @@ CREATE INDEX "jobs_schedule_claim_idx" ON "{{schema}}"."jobs_schedule" (due_at, 
 
 CREATE INDEX "jobs_schedule_waiting_idx" ON "{{schema}}"."jobs_schedule" (id) WHERE completed_at IS NULL AND waiting;
 
-CREATE INDEX "jobs_schedule_done_idx" ON "{{schema}}"."jobs_schedule" (completed_at) WHERE completed_at IS NOT NULL AND failed_at IS NULL;
+CREATE INDEX "jobs_schedule_done_idx" ON "{{schema}}"."jobs_schedule" (completed_at) WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
 
 CREATE INDEX "jobs_schedule_failed_idx" ON "{{schema}}"."jobs_schedule" (failed_at, id) WHERE failed_at IS NOT NULL;
 
@@ -1686,7 +2345,7 @@ BEGIN
     IF ($2 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
-WITH claimed AS (
+WITH changed AS (
 UPDATE "{{schema}}"."jobs_schedule" AS t
 SET status = 1,
     attempts = t.attempts + 1,
@@ -1708,13 +2367,63 @@ WHERE t.ctid = ANY (ARRAY(
         LIMIT $3::int
         FOR NO KEY UPDATE SKIP LOCKED) AS c
     LIMIT $3::int))
-RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."name", t."expr", t."zone", t."misfire", t."cap", t."grace", t."overlap", t."jitter", t."template", t."paused", t."next_at", t."last_at", t."buffered_at", t."fired", t."skipped"
+RETURNING t AS claimed
 )
-SELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id;
+SELECT (c.claimed).id FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id;
 END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_claim"(uuid, integer, integer) FROM PUBLIC;
+
+CREATE FUNCTION "{{schema}}"."jobs_schedule_claim_rows"(owner_token uuid, lease_seconds integer, batch_size integer) RETURNS SETOF "{{schema}}"."jobs_schedule"
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($2 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH changed AS (
+UPDATE "{{schema}}"."jobs_schedule" AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = $1::uuid,
+    locked_until = clock_timestamp() + make_interval(secs => $2)::interval
+WHERE t.ctid = ANY (ARRAY(
+    SELECT c.ctid
+    FROM unnest(ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[])
+        AS l (after_due, after_id)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid
+        FROM "{{schema}}"."jobs_schedule" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 0
+          AND r.due_at <= now()
+          AND (r.due_at, r.id) > (l.after_due, l.after_id)
+        ORDER BY r.due_at, r.id
+        LIMIT $3::int
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT $3::int))
+RETURNING t AS claimed
+)
+SELECT (c.claimed).* FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_claim_rows"(uuid, integer, integer) FROM PUBLIC;
 
 CREATE FUNCTION "{{schema}}"."jobs_schedule_ack"(owner_token uuid, ids uuid[]) RETURNS SETOF uuid
 LANGUAGE plpgsql
@@ -1748,7 +2457,7 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_ack"(uuid, uuid[]) FROM PUBLIC;
 
-CREATE FUNCTION "{{schema}}"."jobs_schedule_abandon"(owner_token uuid, ids uuid[], delay_seconds integer DEFAULT 0, error text DEFAULT NULL) RETURNS SETOF uuid
+CREATE FUNCTION "{{schema}}"."jobs_schedule_abandon"(owner_token uuid, ids uuid[], delay_seconds integer DEFAULT NULL, error text DEFAULT NULL) RETURNS SETOF uuid
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -1765,6 +2474,7 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."jobs_schedule" AS t
@@ -1776,7 +2486,7 @@ SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NUL
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[], array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]) AS s (id, token, delay, error)
 WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT changed.id FROM changed;
 END
@@ -1800,6 +2510,7 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     RETURN QUERY
 WITH changed AS (
 UPDATE "{{schema}}"."jobs_schedule" AS t
@@ -1811,7 +2522,7 @@ SET status = 3,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[], array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]) AS s (id, token, error, cancelled)
 WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT changed.id FROM changed;
 END
@@ -1856,7 +2567,7 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_extend"(uuid, uuid[], integer) FROM PUBLIC;
 
-CREATE FUNCTION "{{schema}}"."jobs_schedule_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer)
+CREATE FUNCTION "{{schema}}"."jobs_schedule_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer, cancelled integer)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -1894,10 +2605,11 @@ WITH changed AS (
         ORDER BY r.due_at, r.id
         LIMIT $1::int
         FOR NO KEY UPDATE SKIP LOCKED))
-    RETURNING t.status
+    RETURNING t.status, t.cancelled_at
 )
 SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
-       (count(*) FILTER (WHERE changed.status = 3))::int AS failed
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled
 FROM changed
 HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('{{schema}}.jobs_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END;
 END
@@ -1947,3 +2659,133 @@ END
 $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_redrive"(uuid[]) FROM PUBLIC;
+
+-- Applies what triggers have noted, and returns how many notes. Workers in SQL call it before they claim.
+CREATE FUNCTION "{{schema}}"."jobs_schedule_fold"(max_notes integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+DECLARE
+    notes integer := 0;
+BEGIN
+    IF ($1 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_notes must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN notes;
+END
+$txwork$;
+
+-- Deletes rows that ended longer ago than a retention: the table's own, or the caller's. NULL is for ever. Cancelled rows are
+-- counted and kept like done ones.
+CREATE FUNCTION "{{schema}}"."jobs_schedule_purge"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '168 hours', failed_retention interval DEFAULT NULL) RETURNS TABLE (done integer, failed integer)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF least($2, $3) < interval '0' THEN
+        RAISE EXCEPTION 'a retention must not be negative; NULL keeps all' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN QUERY
+    WITH purged_done AS (
+DELETE FROM "{{schema}}"."jobs_schedule" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."jobs_schedule" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+      AND r.completed_at < now() - $2::interval
+    ORDER BY r.completed_at
+    LIMIT $1::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id
+    ), purged_failed AS (
+DELETE FROM "{{schema}}"."jobs_schedule" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "{{schema}}"."jobs_schedule" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
+      AND r.failed_at < now() - $3::interval
+    ORDER BY r.failed_at, r.id
+    LIMIT $1::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id
+    )
+    SELECT (SELECT count(*)::integer FROM purged_done), (SELECT count(*)::integer FROM purged_failed);
+END
+$txwork$;
+
+-- One transaction's worth of one kind of maintenance. An error is returned, so that it keeps no other kind from its turn.
+CREATE FUNCTION "{{schema}}"."jobs_schedule_maintain_step"(kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $txwork$
+BEGIN
+    IF ($2 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    BEGIN
+        CASE $1
+        WHEN 'reap_expired' THEN
+            more := (SELECT r.requeued + r.failed FROM "{{schema}}"."jobs_schedule_reap_expired"($2) AS r) > 0;
+        WHEN 'purge' THEN
+            more := (SELECT p.done + p.failed FROM "{{schema}}"."jobs_schedule_purge"($2, $3, $4) AS p) > 0;
+        WHEN 'fold' THEN
+            more := (SELECT "{{schema}}"."jobs_schedule_fold"($2)) > 0;
+        END CASE;
+    EXCEPTION WHEN others THEN
+        more := false;
+        problem := $1 || ': ' || SQLERRM;
+    END;
+END
+$txwork$;
+
+-- All maintenance of the table, each kind until nothing is left, at most 100 transactions of each. It commits, so a
+-- call cannot be part of a transaction, and nothing can be pinned: every name is qualified instead, and no operator is used.
+CREATE PROCEDURE "{{schema}}"."jobs_schedule_maintain"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '168 hours', failed_retention interval DEFAULT NULL)
+LANGUAGE plpgsql
+AS $txwork$
+DECLARE
+    kind text;
+    more boolean;
+    said text;
+    problem text;
+BEGIN
+    FOREACH kind IN ARRAY ARRAY['reap_expired', 'purge', 'fold'] LOOP
+        FOR step IN 1..100 LOOP
+            COMMIT;
+            SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+            SELECT s.more, s.problem INTO more, said FROM "{{schema}}"."jobs_schedule_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
+            EXIT WHEN more IS NOT TRUE;
+        END LOOP;
+        IF said IS NOT NULL THEN
+            RAISE WARNING '%', said;
+            SELECT said INTO problem;
+        END IF;
+    END LOOP;
+    COMMIT;
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
+    END IF;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_fold"(integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_purge"(integer, interval, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_schedule_maintain_step"(text, integer, interval, interval) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE "{{schema}}"."jobs_schedule_maintain"(integer, interval, interval) FROM PUBLIC;

@@ -20,6 +20,7 @@ CREATE DOMAIN "billing"."invoices_retry" AS jsonb CONSTRAINT "invoices_retry_che
     VALUE IS NULL
     OR ((VALUE ->> 'base_us')::bigint BETWEEN 0 AND 315360000000000
         AND (VALUE ->> 'cap_us')::bigint BETWEEN 0 AND 315360000000000
+        AND (VALUE ->> 'growth') = ANY (ARRAY['constant'::text, 'linear'::text, 'quadratic'::text, 'exponential'::text])
         AND (coalesce((VALUE ->> 'jitter')::float8, 0::float8) = 0::float8
             OR (VALUE ->> 'jitter')::float8 BETWEEN 1e-09::float8 AND 1::float8)) IS TRUE
 );
@@ -68,7 +69,7 @@ CREATE INDEX "invoices_claim_idx" ON "billing"."invoices" ("region", due_at, id)
 
 CREATE INDEX "invoices_waiting_idx" ON "billing"."invoices" (id) WHERE completed_at IS NULL AND waiting;
 
-CREATE INDEX "invoices_done_idx" ON "billing"."invoices" (completed_at) WHERE completed_at IS NOT NULL AND failed_at IS NULL;
+CREATE INDEX "invoices_done_idx" ON "billing"."invoices" (completed_at) WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
 
 CREATE INDEX "invoices_failed_idx" ON "billing"."invoices" (failed_at, id) WHERE failed_at IS NOT NULL;
 
@@ -113,7 +114,7 @@ BEGIN
     IF ($2 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
     RETURN QUERY
-WITH claimed AS (
+WITH changed AS (
 UPDATE "billing"."invoices" AS t
 SET status = 1,
     attempts = t.attempts + 1,
@@ -136,14 +137,67 @@ WHERE t.ctid = ANY (ARRAY(
         LIMIT $3::int
         FOR NO KEY UPDATE SKIP LOCKED) AS c
     LIMIT $3::int))
-RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers, t."region", t."number", t."document"
+RETURNING t AS claimed
 )
-SELECT claimed.id FROM claimed ORDER BY claimed.due_at, claimed.id;
+SELECT (c.claimed).id FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id;
 END
 $txwork$;
 -- +goose StatementEnd
 
 REVOKE ALL ON FUNCTION "billing"."invoices_claim"(uuid, integer, integer, text) FROM PUBLIC;
+
+-- +goose StatementBegin
+CREATE FUNCTION "billing"."invoices_claim_rows"(owner_token uuid, lease_seconds integer, batch_size integer, "region" text) RETURNS SETOF "billing"."invoices"
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION 'owner_token must not be NULL: use a fresh one for every claim' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($2 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'lease_seconds must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    IF ($3 >= 1) IS NOT TRUE THEN RAISE EXCEPTION 'batch_size must be at least 1' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    RETURN QUERY
+WITH changed AS (
+UPDATE "billing"."invoices" AS t
+SET status = 1,
+    attempts = t.attempts + 1,
+    owner_token = $1::uuid,
+    locked_until = clock_timestamp() + make_interval(secs => $2)::interval
+WHERE t.ctid = ANY (ARRAY(
+    SELECT c.ctid
+    FROM unnest(ARRAY['-infinity']::timestamptz[], ARRAY['00000000-0000-0000-0000-000000000000']::uuid[], ARRAY[$4]::text[])
+        AS l (after_due, after_id, c1)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid
+        FROM "billing"."invoices" AS r
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.status = 0
+          AND r.due_at <= now()
+          AND (r.due_at, r.id) > (l.after_due, l.after_id)
+          AND r."region" = l.c1
+        ORDER BY r."region", r.due_at, r.id
+        LIMIT $3::int
+        FOR NO KEY UPDATE SKIP LOCKED) AS c
+    LIMIT $3::int))
+RETURNING t AS claimed
+)
+SELECT (c.claimed).* FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id;
+END
+$txwork$;
+-- +goose StatementEnd
+
+REVOKE ALL ON FUNCTION "billing"."invoices_claim_rows"(uuid, integer, integer, text) FROM PUBLIC;
 
 -- +goose StatementBegin
 CREATE FUNCTION "billing"."invoices_ack"(owner_token uuid, ids uuid[]) RETURNS SETOF uuid
@@ -180,7 +234,7 @@ $txwork$;
 REVOKE ALL ON FUNCTION "billing"."invoices_ack"(uuid, uuid[]) FROM PUBLIC;
 
 -- +goose StatementBegin
-CREATE FUNCTION "billing"."invoices_abandon"(owner_token uuid, ids uuid[], delay_seconds integer DEFAULT 0, error text DEFAULT NULL) RETURNS SETOF uuid
+CREATE FUNCTION "billing"."invoices_abandon"(owner_token uuid, ids uuid[], delay_seconds integer DEFAULT NULL, error text DEFAULT NULL) RETURNS SETOF uuid
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -197,6 +251,7 @@ AS $txwork$
 #variable_conflict use_column
 BEGIN
     IF ($3 IS NULL OR $3 >= 0) IS NOT TRUE THEN RAISE EXCEPTION 'delay_seconds must not be negative; NULL is the table''s own backoff' USING ERRCODE = 'invalid_parameter_value'; END IF;
+    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     RETURN QUERY
 WITH changed AS (
 UPDATE "billing"."invoices" AS t
@@ -208,7 +263,7 @@ SET status = CASE WHEN t.attempts >= t.max_attempts OR t.cancelled_at IS NOT NUL
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'abandoned without an error') END
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3::bigint * 1000000, ARRAY[coalesce(cardinality($2), 0)])::bigint[], array_fill($4, ARRAY[coalesce(cardinality($2), 0)])::text[]) AS s (id, token, delay, error)
 WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT changed.id FROM changed;
 END
@@ -234,6 +289,7 @@ SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_column
 BEGIN
+    error := left(error, 8192); WHILE octet_length(error) > 8192 LOOP error := left(error, -greatest((octet_length(error) - 8192) / 4, 1)); END LOOP;
     RETURN QUERY
 WITH changed AS (
 UPDATE "billing"."invoices" AS t
@@ -245,7 +301,7 @@ SET status = 3,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
 FROM unnest(ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[], array_fill($1, ARRAY[coalesce(cardinality($2), 0)])::uuid[], array_fill($3, ARRAY[coalesce(cardinality($2), 0)])::text[], array_fill(false, ARRAY[coalesce(cardinality($2), 0)])::boolean[]) AS s (id, token, error, cancelled)
 WHERE t.id = ANY (ARRAY(SELECT DISTINCT u.id FROM unnest($2) AS u (id) ORDER BY u.id)::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
 )
 SELECT changed.id FROM changed;
 END
@@ -294,7 +350,7 @@ $txwork$;
 REVOKE ALL ON FUNCTION "billing"."invoices_extend"(uuid, uuid[], integer) FROM PUBLIC;
 
 -- +goose StatementBegin
-CREATE FUNCTION "billing"."invoices_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer)
+CREATE FUNCTION "billing"."invoices_reap_expired"(max_rows integer DEFAULT 1000) RETURNS TABLE (requeued integer, failed integer, cancelled integer)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -332,10 +388,11 @@ WITH changed AS (
         ORDER BY r."region", r.due_at, r.id
         LIMIT $1::int
         FOR NO KEY UPDATE SKIP LOCKED))
-    RETURNING t.status
+    RETURNING t.status, t.cancelled_at
 )
 SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
-       (count(*) FILTER (WHERE changed.status = 3))::int AS failed
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled
 FROM changed
 HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('billing.invoices', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END;
 END
@@ -389,8 +446,151 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "billing"."invoices_redrive"(uuid[]) FROM PUBLIC;
 
+-- Applies what triggers have noted, and returns how many notes. Workers in SQL call it before they claim.
+-- +goose StatementBegin
+CREATE FUNCTION "billing"."invoices_fold"(max_notes integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+DECLARE
+    notes integer := 0;
+BEGIN
+    IF ($1 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_notes must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN notes;
+END
+$txwork$;
+-- +goose StatementEnd
+
+-- Deletes rows that ended longer ago than a retention: the table's own, or the caller's. NULL is for ever. Cancelled rows are
+-- counted and kept like done ones.
+-- +goose StatementBegin
+CREATE FUNCTION "billing"."invoices_purge"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '168 hours', failed_retention interval DEFAULT NULL) RETURNS TABLE (done integer, failed integer)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET enable_hashjoin = on
+SET enable_mergejoin = off
+SET enable_indexscan = on
+SET enable_nestloop = on
+SET enable_tidscan = on
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $txwork$
+#variable_conflict use_column
+BEGIN
+    IF ($1 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF least($2, $3) < interval '0' THEN
+        RAISE EXCEPTION 'a retention must not be negative; NULL keeps all' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN QUERY
+    WITH purged_done AS (
+DELETE FROM "billing"."invoices" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "billing"."invoices" AS r
+    WHERE r.completed_at IS NOT NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+      AND r.completed_at < now() - $2::interval
+    ORDER BY r.completed_at
+    LIMIT $1::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id
+    ), purged_failed AS (
+DELETE FROM "billing"."invoices" AS t
+WHERE t.ctid = ANY (ARRAY(
+    SELECT r.ctid
+    FROM "billing"."invoices" AS r
+    WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
+      AND r.failed_at < now() - $3::interval
+    ORDER BY r.failed_at, r.id
+    LIMIT $1::int
+    FOR UPDATE SKIP LOCKED))
+RETURNING t.id
+    )
+    SELECT (SELECT count(*)::integer FROM purged_done), (SELECT count(*)::integer FROM purged_failed);
+END
+$txwork$;
+-- +goose StatementEnd
+
+-- One transaction's worth of one kind of maintenance. An error is returned, so that it keeps no other kind from its turn.
+-- +goose StatementBegin
+CREATE FUNCTION "billing"."invoices_maintain_step"(kind text, most integer, retention interval, failed_retention interval, OUT more boolean, OUT problem text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $txwork$
+BEGIN
+    IF ($2 >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    BEGIN
+        CASE $1
+        WHEN 'reap_expired' THEN
+            more := (SELECT r.requeued + r.failed FROM "billing"."invoices_reap_expired"($2) AS r) > 0;
+        WHEN 'purge' THEN
+            more := (SELECT p.done + p.failed FROM "billing"."invoices_purge"($2, $3, $4) AS p) > 0;
+        WHEN 'fold' THEN
+            more := (SELECT "billing"."invoices_fold"($2)) > 0;
+        END CASE;
+    EXCEPTION WHEN others THEN
+        more := false;
+        problem := $1 || ': ' || SQLERRM;
+    END;
+END
+$txwork$;
+-- +goose StatementEnd
+
+-- All maintenance of the table, each kind until nothing is left, at most 100 transactions of each. It commits, so a
+-- call cannot be part of a transaction, and nothing can be pinned: every name is qualified instead, and no operator is used.
+-- +goose StatementBegin
+CREATE PROCEDURE "billing"."invoices_maintain"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '168 hours', failed_retention interval DEFAULT NULL)
+LANGUAGE plpgsql
+AS $txwork$
+DECLARE
+    kind text;
+    more boolean;
+    said text;
+    problem text;
+BEGIN
+    FOREACH kind IN ARRAY ARRAY['reap_expired', 'purge', 'fold'] LOOP
+        FOR step IN 1..100 LOOP
+            COMMIT;
+            SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+            SELECT s.more, s.problem INTO more, said FROM "billing"."invoices_maintain_step"(kind, max_rows, retention, failed_retention) AS s;
+            EXIT WHEN more IS NOT TRUE;
+        END LOOP;
+        IF said IS NOT NULL THEN
+            RAISE WARNING '%', said;
+            SELECT said INTO problem;
+        END IF;
+    END LOOP;
+    COMMIT;
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
+    END IF;
+END
+$txwork$;
+-- +goose StatementEnd
+
+REVOKE ALL ON FUNCTION "billing"."invoices_fold"(integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "billing"."invoices_purge"(integer, interval, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "billing"."invoices_maintain_step"(text, integer, interval, interval) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE "billing"."invoices_maintain"(integer, interval, interval) FROM PUBLIC;
+
 -- +goose Down
+DROP PROCEDURE "billing"."invoices_maintain"(integer, interval, interval);
+DROP FUNCTION "billing"."invoices_maintain_step"(text, integer, interval, interval);
+DROP FUNCTION "billing"."invoices_purge"(integer, interval, interval);
+DROP FUNCTION "billing"."invoices_fold"(integer);
 DROP FUNCTION "billing"."invoices_claim"(uuid, integer, integer, text);
+DROP FUNCTION "billing"."invoices_claim_rows"(uuid, integer, integer, text);
 DROP FUNCTION "billing"."invoices_ack"(uuid, uuid[]);
 DROP FUNCTION "billing"."invoices_abandon"(uuid, uuid[], integer, text);
 DROP FUNCTION "billing"."invoices_fail"(uuid, uuid[], text);

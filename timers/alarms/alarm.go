@@ -35,8 +35,8 @@ type Alarm struct {
 	Payload        json.RawMessage // as jsonb has it: equal as JSON to what was given
 	Status         string
 	IdempotencyKey string
-	MaxFailures    int // deliveries of one firing, before it is given up
-	FailureCount   int // of those, how many have failed
+	MaxFailures    int // deliveries of one firing that may fail, before it is given up
+	FailureCount   int // how many have failed; those that were lost with their process are not among them
 	LastError      string
 	ClaimedAt      *time.Time // when the delivery began that is under way or was broken off
 	CreatedAt      time.Time

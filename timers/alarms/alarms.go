@@ -25,8 +25,8 @@ type Options struct {
 	// Schema holds the tables of alarms and of timers. Default: [workqueue.DefaultSchema].
 	Schema string
 
-	// MaxFailures is how often a firing of an alarm that does not say is delivered before it is given up, at most
-	// [MaxMaxFailures]. Default: [DefaultMaxFailures].
+	// MaxFailures is how many deliveries of a firing may fail before it is given up, for an alarm that does not say; at
+	// most [MaxMaxFailures]. Default: [DefaultMaxFailures].
 	MaxFailures int
 
 	// MaxPayload bounds the payload, and by itself the wake message, in bytes. Default: [DefaultMaxPayload].
@@ -76,6 +76,9 @@ func Open(o Options) (*Alarms, error) {
 
 // Timers are the timers of the same schema, which fire the alarms.
 func (a *Alarms) Timers() *timers.Timers { return a.timers }
+
+// Tables are the tables that the reaper maintains: those of the timers.
+func (a *Alarms) Tables() []*workqueue.Table { return a.timers.Tables() }
 
 // A Store is the operations on alarms, through a pool ([Alarms.On]) or inside an application's transaction
 // ([Alarms.In]). It is as safe for concurrent use as what it runs on.

@@ -1,6 +1,7 @@
 package alarms
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -43,7 +44,7 @@ func NewTokens(owners map[string]Owner) (*Tokens, error) {
 	}
 	t := &Tokens{}
 	for token, owner := range owners {
-		err := workqueue.FirstError(checkToken(token), checkRequired("owner_did", owner.DID, MaxOwner), checkRequired("user_id", owner.UserID, MaxOwner))
+		err := cmp.Or(checkToken(token), checkRequired("owner_did", owner.DID, MaxOwner), checkRequired("user_id", owner.UserID, MaxOwner))
 		if err != nil {
 			return nil, err
 		}

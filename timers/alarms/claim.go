@@ -21,10 +21,15 @@ import (
 type Due struct {
 	Alarm
 	Nominal time.Time // when this firing was to be: retries never change it
-	Attempt int       // 1 is the first delivery of this firing
+	Attempt int       // 1 is the first delivery of this firing; deliveries that were lost with their process count
 
-	tx func(ctx context.Context, work func(pgx.Tx) (result, error)) error
+	most int // attempts that the timer has
+	tx   func(ctx context.Context, work func(pgx.Tx) (result, error)) error
 }
+
+// last tells whether a failure of this delivery is the firing's last: as many have failed as may, or so many were
+// lost that the timer has no further attempt.
+func (d Due) last() bool { return d.FailureCount+1 >= d.MaxFailures || d.Attempt >= d.most }
 
 // A result is how a claim is settled.
 type result struct {
@@ -128,7 +133,7 @@ func (s *Store) begin(ctx context.Context, c *claim) (claimed []Due, err error) 
 		id := uuid.MustParse(a.ID)
 		row := c.due[id]
 		delete(c.due, id)
-		claimed = append(claimed, Due{Alarm: a, Nominal: row.Values[3].(time.Time).UTC(), Attempt: row.Attempt, tx: s.claimTx(c.owner, row.ID)})
+		claimed = append(claimed, Due{Alarm: a, Nominal: row.Values[3].(time.Time).UTC(), Attempt: row.Attempt, most: row.MaxAttempts, tx: s.claimTx(c.owner, row.ID)})
 	}
 	for _, row := range c.due {
 		c.ended = append(c.ended, row.ID)
@@ -159,7 +164,7 @@ func (s *Store) beginAll(ctx context.Context, ids []uuid.UUID) (list []Alarm, er
 // claimTx settles a claim of ClaimDue together with what work writes.
 func (s *Store) claimTx(owner, timer uuid.UUID) func(context.Context, func(pgx.Tx) (result, error)) error {
 	return func(ctx context.Context, work func(pgx.Tx) (result, error)) error {
-		return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
 			r, err := work(tx)
 			if err != nil {
 				return err

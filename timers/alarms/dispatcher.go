@@ -110,9 +110,12 @@ func NewDispatcher(pool *pgxpool.Pool, a *Alarms, waker Waker, o DispatcherOptio
 // Run delivers until ctx is cancelled. Then it claims no more, waits for deliveries that are under way up to the
 // shutdown timeout, and returns nil.
 //
-// A database that goes away is waited for. Run returns an error at once if the options are wrong or if a table
-// does not fit this version of the library.
+// A database that goes away is waited for. Run returns an error at once if the options are wrong, if a table does not fit
+// this version of the library, or if the pool's role may not claim and settle, see [Dispatcher.Check].
 func (d *Dispatcher) Run(ctx context.Context) error {
+	if err := d.mayDeliver(ctx); err != nil {
+		return err
+	}
 	worker := timers.NewWorker(d.store.pool, d.store.alarms.timers, d.options.worker())
 	worker.Handle(Topic, d.Deliver)
 	worker.HandleAll(func(context.Context, *timers.Delivery) error { return workqueue.Snooze(foreignDelay) })
@@ -143,25 +146,46 @@ func (d *Dispatcher) Deliver(ctx context.Context, t *timers.Delivery) error {
 	if len(list) == 0 {
 		return workqueue.Cancelled(ErrEnded.Error())
 	}
-	due := Due{Alarm: list[0], Nominal: t.FireAt.UTC(), Attempt: t.Attempt, tx: deliveryTx(t)}
-	err = d.wake(ctx, newWake(due))
+	due := Due{Alarm: list[0], Nominal: t.FireAt.UTC(), Attempt: t.Attempt, most: t.MaxAttempts, tx: deliveryTx(t)}
+	f := d.wake(ctx, newWake(due))
 	if interrupted(ctx) {
-		return errors.Join(err, context.Cause(ctx)) // the delivery did not fail: it was broken off
+		return errors.Join(f.cause, context.Cause(ctx)) // the delivery did not fail: it was broken off
 	}
-	return d.settle(ctx, due, d.redacted(ctx, err))
+	f.cause = d.redacted(ctx, f.cause)
+	return d.settle(ctx, due, f)
 }
 
 // unreadDelay is how long an alarm rests that could not be read: the trouble is the database's.
 const unreadDelay = time.Second
 
+// A failure is what a Waker says of a delivery; the zero failure is none.
+type failure struct {
+	cause     error
+	permanent bool          // no delivery will succeed
+	after     time.Duration // no delivery before that
+}
+
+func failureOf(err error) failure {
+	var o *workqueue.Outcome
+	if !errors.As(err, &o) {
+		return failure{cause: err}
+	}
+	f := failure{cause: o.Unwrap(), permanent: o.IsPermanent()}
+	if f.cause == nil {
+		f.cause = err
+	}
+	f.after, _ = o.RetryDelay()
+	return f
+}
+
 // wake contains panics: they are failed deliveries.
-func (d *Dispatcher) wake(ctx context.Context, w Wake) (err error) {
+func (d *Dispatcher) wake(ctx context.Context, w Wake) (f failure) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v", r)
+			f = failure{cause: fmt.Errorf("panic: %v", r)}
 		}
 	}()
-	return d.waker.Wake(ctx, w)
+	return failureOf(d.waker.Wake(ctx, w))
 }
 
 // interrupted tells whether the claim has ended under the delivery, so that there is nothing of it to record.
@@ -191,9 +215,9 @@ const (
 )
 
 // settle is repeated while the database fails. A repeated settle whose first reply was lost finds the claim settled.
-func (d *Dispatcher) settle(ctx context.Context, due Due, cause error) (err error) {
+func (d *Dispatcher) settle(ctx context.Context, due Due, f failure) (err error) {
 	for try := 1; ; try++ {
-		err = d.conclude(ctx, due, cause)
+		err = d.conclude(ctx, due, f)
 		switch {
 		case err == nil:
 			return nil
@@ -211,25 +235,26 @@ func (d *Dispatcher) settle(ctx context.Context, due Due, cause error) (err erro
 }
 
 // conclude is the one place that decides what a delivery, or its failure, means for the alarm.
-func (d *Dispatcher) conclude(ctx context.Context, due Due, cause error) error {
-	if cause != nil && due.Attempt < due.MaxFailures {
-		d.logger.WarnContext(ctx, "wake failed and will be repeated", slog.String("alarm", due.ID), slog.Int("attempt", due.Attempt), slog.Any("error", detail(cause)))
-		return d.store.RecordRetry(ctx, due, Ladder.Delay(due.Attempt), cause)
+func (d *Dispatcher) conclude(ctx context.Context, due Due, f failure) error {
+	if f.cause != nil && !f.permanent && !due.last() {
+		d.logger.WarnContext(ctx, "wake failed and will be repeated", slog.String("alarm", due.ID), slog.Int("attempt", due.Attempt), slog.Any("error", detail(f.cause)))
+		return d.store.RecordRetry(ctx, due, min(max(Ladder.Delay(due.FailureCount+1), f.after), MaxDelay), f.cause)
 	}
 	next, ok, err := d.next(ctx, due)
 	switch {
 	case err != nil:
 		return err
-	case cause == nil && ok:
+	case f.cause == nil && ok:
 		return d.store.Reschedule(ctx, due, next)
-	case cause == nil:
+	case f.cause == nil:
 		return d.store.MarkFired(ctx, due)
 	}
+	ok = ok && !f.permanent
 	d.logger.ErrorContext(ctx, "wake failed for good", slog.String("alarm", due.ID), slog.Int("attempt", due.Attempt), slog.Bool("series goes on", ok))
 	if ok {
-		return d.store.RescheduleAfterFailure(ctx, due, next, cause)
+		return d.store.RescheduleAfterFailure(ctx, due, next, f.cause)
 	}
-	return d.store.MarkFailed(ctx, due, cause)
+	return d.store.MarkFailed(ctx, due, f.cause)
 }
 
 // next is the next time of a series; a once alarm has none.

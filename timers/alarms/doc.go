@@ -26,6 +26,7 @@
 //	failed       active, repeated by the [Ladder], with failure_count and last_error
 //	for the last
 //	time         once: failed · cron: active, moved to its next time, the error kept; failed where there is none
+//	permanent    failed at once, also cron: a receiver that answers 410, or a Waker's [workqueue.Permanent]
 //	cancelled    cancelled, whatever the delivery comes to
 //
 // A series is planned from the nominal time of the firing, and times that have passed meanwhile are left out. The
@@ -33,9 +34,9 @@
 // occurrences can be told apart, and two deliveries of one cannot.
 //
 // Delivery is at least once. Deliveries run side by side, each under a lease that is renewed for as long as it runs.
-// A delivery that dies with its process counts as failed: attempts are counted when a timer is claimed. The reaper
-// (package reaper, over [timers.Timers.Table]) takes it back, and [Dispatcher.Repair] ends an alarm whose last delivery
-// died so.
+// A delivery that dies with its process may never have reached the receiver: it is repeated and counts as no failure.
+// The reaper (package reaper, over [timers.Timers.Table]) takes its timer back, [MaxLostClaims] times for one firing;
+// then [Dispatcher.Repair] ends the alarm.
 //
 // # Timers of others
 //

@@ -1,6 +1,7 @@
 package alarms_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -84,7 +85,7 @@ func (d *document) check(t testing.TB, method, path, body string, x exchange) {
 		t.Errorf("%s %s answers %q", method, template, x.header.Get("Content-Type"))
 	}
 	d.fits(t, fmt.Sprint(method, " ", template, " ", x.status), at(response, "content", "application/json", "schema"), x.body)
-	if schema := at(operation, "requestBody", "content", "application/json", "schema"); schema != nil && x.status == 200 {
+	if schema := at(operation, "requestBody", "content", "application/json", "schema"); schema != nil && x.status == 200 && !bytes.Contains(x.body, []byte(`"deduped":true`)) {
 		d.fits(t, "request", schema, []byte(body))
 	}
 }

@@ -2,6 +2,7 @@ package alarms_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -36,9 +37,9 @@ func newReceiver(t *testing.T) *receiver {
 	r := &receiver{got: make(chan received, 100), gone: make(chan bool)}
 	r.answers(func(http.ResponseWriter, *http.Request) {})
 	r.url = serve(t, func(w http.ResponseWriter, request *http.Request) {
-		body, _ := io.ReadAll(request.Body)
-		got := received{id: request.Header.Get(alarms.HeaderID), err: signer.Verify(request.Header, body, 0)}
-		json.Unmarshal(body, &got.wake)
+		body, err := io.ReadAll(request.Body)
+		got := received{id: request.Header.Get(alarms.HeaderID)}
+		got.err = errors.Join(err, signer.Verify(request.Header, body, 0), json.Unmarshal(body, &got.wake))
 		r.got <- got
 		(*r.answer.Load())(w, request)
 	})

@@ -1,6 +1,7 @@
 package alarms
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -47,8 +48,21 @@ func write(w http.ResponseWriter, status int, e envelope) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
+	text, err := encode(e)
+	if err != nil {
+		status, text = http.StatusInternalServerError, []byte(`{"ok":false,"error":{"code":"internal","message":"internal error"}}`)
+	}
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(e) // a client that has gone needs no answer
+	w.Write(append(text, '\n')) // a client that has gone needs no answer
+}
+
+// encode is JSON as it is: not escaped for pages of HTML, which would make six bytes of one.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), err
 }
 
 // refuseError answers what is known of an error; it reports false for what is nobody's but ours.

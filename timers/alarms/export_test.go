@@ -13,3 +13,6 @@ func Routes(s *Server) (all []string) {
 
 // StrandedStatement is the statement that looks for alarms without a timer.
 func StrandedStatement(a *Alarms) string { return a.statements.stranded }
+
+// ListStatement reads a chunk of an owner's alarms.
+func ListStatement(a *Alarms) string { return a.statements.list }

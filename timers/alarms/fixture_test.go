@@ -11,12 +11,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/internal/sdktest"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/timers/alarms"
 	"github.com/txwork/txwork/workqueue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
 
 // patience is how long a test waits for what takes milliseconds.
 const patience = 30 * time.Second

@@ -3,13 +3,13 @@ package alarms
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,8 +55,9 @@ type HTTPWakerOptions struct {
 }
 
 // An HTTPWaker posts wakes as JSON. Any status but 2xx is a failed delivery, with the status and the beginning of
-// the answer in its error; redirects are not followed, and proxies of the environment are not used. It writes no
-// log. It is safe for concurrent use.
+// the answer in its error; redirects are not followed, and proxies of the environment are not used. As Standard
+// Webhooks says, a 410 ends the alarm, and a Retry-After puts the next delivery off, by a day at most. It writes no log.
+// It is safe for concurrent use.
 type HTTPWaker struct {
 	url     string
 	token   string
@@ -81,9 +82,12 @@ func NewHTTPWaker(o HTTPWakerOptions) (*HTTPWaker, error) {
 	if len(o.Secrets) == 0 {
 		return w, nil
 	}
-	var err error
-	w.signer, err = NewSigner(o.Secrets...)
-	return w, err
+	signer, err := NewSigner(o.Secrets...)
+	if err != nil {
+		return nil, err
+	}
+	w.signer = signer
+	return w, nil
 }
 
 func checkURL(text string) error {
@@ -127,7 +131,7 @@ func (w *HTTPWaker) Close() { w.client.CloseIdleConnections() }
 
 // Wake implements [Waker].
 func (w *HTTPWaker) Wake(ctx context.Context, wake Wake) error {
-	body, err := json.Marshal(wake)
+	body, err := encode(wake)
 	if err != nil {
 		return fmt.Errorf("encoding the wake: %w", err)
 	}
@@ -163,6 +167,43 @@ func judge(answer *http.Response) error {
 		io.CopyN(io.Discard, answer.Body, maxDrain)
 		return nil
 	}
+	return verdict(answer, refusal(answer))
+}
+
+// maxRetryAfter bounds how long a receiver may put a delivery off: as long as the longest pause that Standard Webhooks
+// recommends.
+const maxRetryAfter = 24 * time.Hour
+
+// verdict is what Standard Webhooks makes of a status: 410 says that the receiver wants no more, and Retry-After is
+// taken into consideration on any failure, such as 429 and 503.
+func verdict(answer *http.Response, err error) error {
+	if answer.StatusCode == http.StatusGone {
+		return workqueue.Permanent(err)
+	}
+	if d := retryAfter(answer.Header.Get("Retry-After"), time.Now()); d > 0 {
+		return workqueue.RetryAfter(min(d, maxRetryAfter), err)
+	}
+	return err
+}
+
+// retryAfter reads seconds, of which no number is too large, or a date; 0 for anything else.
+func retryAfter(text string, now time.Time) time.Duration {
+	if text != "" && strings.Trim(text, "0123456789") == "" {
+		seconds, err := strconv.Atoi(text)
+		if err != nil || seconds > int(maxRetryAfter/time.Second) {
+			return maxRetryAfter
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return at.Sub(now)
+}
+
+// refusal is the status and the beginning of the answer.
+func refusal(answer *http.Response) error {
 	excerpt, _ := io.ReadAll(io.LimitReader(answer.Body, maxExcerpt))
 	text := strings.TrimSpace(strings.ToValidUTF8(string(excerpt), ""))
 	status := fmt.Sprintf("the receiver answered %d %s", answer.StatusCode, http.StatusText(answer.StatusCode)) // its own phrase may be long

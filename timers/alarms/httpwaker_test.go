@@ -221,7 +221,10 @@ func TestHTTPWakersThatCannotWork(t *testing.T) {
 		"short secret": {URL: "http://example.org", Secrets: []string{"whsec_aHVudGVyMg=="}},
 		"no base64":    {URL: "http://example.org", Secrets: []string{"whsec_hunter2!"}},
 	} {
-		_, err := alarms.NewHTTPWaker(o)
+		w, err := alarms.NewHTTPWaker(o)
+		if w != nil {
+			t.Errorf("%s: a waker beside the error %v", name, err)
+		}
 		if !errors.Is(err, workqueue.ErrInvalid) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -28,6 +28,11 @@ const (
 	// MaxMaxFailures bounds how often one firing may be delivered.
 	MaxMaxFailures = 1000
 
+	// MaxLostClaims is how many deliveries of one firing may be lost with their process, beside those that may fail.
+	// A lost delivery may never have reached the receiver, so it does not use up a delivery that may fail; the bound
+	// ends an alarm whose delivery kills every process that tries it.
+	MaxLostClaims = 10
+
 	// MaxList bounds the alarms of one list; DefaultList is how many it has where nobody says.
 	MaxList     = 500
 	DefaultList = 100

@@ -1,6 +1,7 @@
 package alarms
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -35,7 +36,7 @@ type New struct {
 	// written, for as long as its row is there. Default: none.
 	IdempotencyKey string
 
-	// MaxFailures is how often a firing is delivered before it is given up, at most [MaxMaxFailures].
+	// MaxFailures is how many deliveries of a firing may fail before it is given up, at most [MaxMaxFailures].
 	// Default: [Options].MaxFailures.
 	MaxFailures int
 }
@@ -54,9 +55,17 @@ func (n New) complete(o Options) New {
 	return n
 }
 
+// checkFirst is what has to hold before the alarm of the key is looked up: everything, where there is no key.
+func (n New) checkFirst(o Options) error {
+	if n.IdempotencyKey == "" {
+		return n.check(o)
+	}
+	return cmp.Or(checkRequired("owner_did", n.OwnerDID, MaxOwner), checkText("idempotency_key", n.IdempotencyKey, MaxIdempotencyKey))
+}
+
 // check names fields as the REST API does.
 func (n New) check(o Options) error {
-	return workqueue.FirstError(
+	return cmp.Or(
 		checkRequired("owner_did", n.OwnerDID, MaxOwner),
 		checkRequired("user_id", n.UserID, MaxOwner),
 		checkText("label", n.Label, MaxLabel),
@@ -105,7 +114,7 @@ func (n New) checkCron() error {
 	case n.Delay != 0:
 		return workqueue.Invalid("delay_seconds", "is for kind %q", KindOnce)
 	}
-	if err := workqueue.FirstError(checkRequired("cron_expr", n.CronExpr, MaxCronExpr), checkText("timezone", n.Timezone, MaxTimezone)); err != nil {
+	if err := cmp.Or(checkRequired("cron_expr", n.CronExpr, MaxCronExpr), checkText("timezone", n.Timezone, MaxTimezone)); err != nil {
 		return err
 	}
 	_, err := parse(n.CronExpr, n.Timezone)
@@ -135,7 +144,7 @@ func checkRequired(field, s string, limit int) error {
 }
 
 func checkText(field, s string, limit int) error {
-	return workqueue.FirstError(workqueue.CheckSize(field, len(s), limit), workqueue.CheckText(field, s))
+	return cmp.Or(workqueue.CheckSize(field, len(s), limit), workqueue.CheckText(field, s))
 }
 
 func checkMaxFailures(n int) error {

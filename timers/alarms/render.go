@@ -18,8 +18,9 @@ var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 
 // statements are what is done with the table. What becomes of timers is in none of them.
 type statements struct {
-	create, find, get, list, cancel                                  string
-	begin, fired, reschedule, retry, failed, skip, revoked, stranded string
+	create, find, get, list, cancel                        string
+	begin, fired, reschedule, retry, failed, skip, revoked string
+	stranded, holdStranded, lacking                        string
 }
 
 func render(schema string) statements {
@@ -39,6 +40,9 @@ func render(schema string) statements {
 		skip:       statement("skip"),
 		revoked:    statement("revoked"),
 		stranded:   statement("stranded"),
+
+		holdStranded: statement("hold_stranded"),
+		lacking:      statement("lacking"),
 	}
 }
 

@@ -3,53 +3,140 @@ package alarms
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/workqueue"
 )
 
-// repairs repairs until ctx is cancelled.
+// repairs repairs until ctx is cancelled. Trouble that stays the same is logged once.
 func (d *Dispatcher) repairs(ctx context.Context) {
-	for {
-		n, err := d.Repair(ctx)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			d.logger.WarnContext(ctx, "looking for alarms without a timer", slog.Any("error", err))
-		case n > 0:
+	last := ""
+	for ctx.Err() == nil {
+		n, err := d.repairSafely(ctx)
+		if n > 0 {
 			d.logger.WarnContext(ctx, "alarms without a timer that could fire were put right", slog.Int("alarms", n))
 		}
-		if n < repairBatch {
-			select {
-			case <-ctx.Done():
-			case <-time.After(repairInterval):
+		if text := fmt.Sprint(err); ctx.Err() == nil && text != last {
+			if last = text; err != nil {
+				d.logger.WarnContext(ctx, "looking for alarms without a timer", slog.Any("error", err))
 			}
 		}
-		if ctx.Err() != nil {
-			return
+		select {
+		case <-ctx.Done():
+		case <-time.After(repairInterval):
 		}
 	}
 }
 
-// repairBatch bounds the alarms of one repair.
-const repairBatch = 100
+// repairSafely makes an error of a panic, such as one of the pool's hooks: it must not end the program.
+func (d *Dispatcher) repairSafely(ctx context.Context) (n int, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return d.Repair(ctx)
+}
+
+// repairPage bounds the alarms that are looked up at once.
+const repairPage = 100
 
 // Repair puts due alarms right that no timer would fire, and returns how many: those whose last delivery died with
 // its process, whose timer somebody cancelled or failed by itself, and those that were written by other means than
-// this package, such as a copy of another table. It is safe to run anywhere, any number of times; [Dispatcher.Run]
-// does so every five seconds. Its cost is that of the alarms that are due.
+// this package, such as a copy of another table. Each is a transaction of its own: one that cannot be put right does
+// not hold up the others, and is reported when they are done. It is safe to run anywhere, any number of times;
+// [Dispatcher.Run] does so every five seconds. Its cost is that of the alarms that are due.
 func (d *Dispatcher) Repair(ctx context.Context) (n int, err error) {
-	err = d.store.do(ctx, func(tx workqueue.Tx) error {
-		list, err := d.store.stranded(ctx, tx)
-		for i := 0; err == nil && i < len(list); i++ {
-			err = d.store.repair(ctx, tx, list[i])
+	var refused refusals
+	var last position
+	for {
+		page, err := d.store.stranded(ctx, last)
+		if err != nil {
+			return n, err
 		}
-		n = len(list)
-		return err
+		for _, last = range page {
+			repaired, err := d.store.repairOne(ctx, last.id)
+			if refused.note(last.id, err); err != nil && !ofRow(err) {
+				return n, err
+			}
+			if repaired {
+				n++
+			}
+		}
+		if len(page) < repairPage {
+			return n, refused.err()
+		}
+	}
+}
+
+// A position is that of an alarm among those that are due.
+type position struct {
+	at time.Time
+	id uuid.UUID
+}
+
+// ofRow tells trouble with one row, after which others may be put right, from trouble with the database.
+func ofRow(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) || errors.Is(err, workqueue.ErrInvalid)
+}
+
+// refusals are the alarms that could not be put right.
+type refusals struct {
+	count int
+	first error
+}
+
+func (r *refusals) note(id uuid.UUID, err error) {
+	if err == nil {
+		return
+	}
+	if r.count++; r.count == 1 {
+		r.first = fmt.Errorf("%s: %w", id, err)
+	}
+}
+
+func (r *refusals) err() error {
+	if r.count == 0 {
+		return nil
+	}
+	return fmt.Errorf("txwork: %d alarms could not be put right; the first, %w", r.count, r.first)
+}
+
+func (s *Store) stranded(ctx context.Context, after position) (page []position, err error) {
+	err = s.do(ctx, func(tx workqueue.Tx) error {
+		return workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+			var p position
+			err := scan(&p.at, &p.id)
+			page = append(page, p)
+			return err
+		}, s.alarms.statements.stranded, after.at, after.id, repairPage)
 	})
-	return n, err
+	return page, err
+}
+
+// repairOne reports false where somebody else holds the alarm or has put it right.
+func (s *Store) repairOne(ctx context.Context, id uuid.UUID) (repaired bool, err error) {
+	err = s.do(ctx, func(tx workqueue.Tx) error {
+		var held *stranded
+		err := workqueue.Query(ctx, tx, func(scan func(...any) error) (err error) {
+			held = &stranded{}
+			held.Alarm, err = scanAlarm(scan, &held.timer, &held.lastError, &held.cancelled, &held.nominal)
+			return err
+		}, s.alarms.statements.holdStranded, id)
+		if err != nil || held == nil {
+			return err
+		}
+		repaired = true
+		return s.repair(ctx, tx, id, *held)
+	})
+	return repaired && err == nil, err
 }
 
 // A stranded alarm is due and has no timer that could fire.
@@ -61,22 +148,8 @@ type stranded struct {
 	nominal   *time.Time
 }
 
-func (s *Store) stranded(ctx context.Context, tx workqueue.Tx) (list []stranded, err error) {
-	err = workqueue.Query(ctx, tx, func(scan func(...any) error) (err error) {
-		var x stranded
-		x.Alarm, err = scanAlarm(scan, &x.timer, &x.lastError, &x.cancelled, &x.nominal)
-		list = append(list, x)
-		return err
-	}, s.alarms.statements.stranded, repairBatch)
-	return list, err
-}
-
 // repair does for a stranded alarm what the settle of its last delivery would have done.
-func (s *Store) repair(ctx context.Context, tx workqueue.Tx, x stranded) error {
-	id, err := uuid.Parse(x.ID)
-	if err != nil {
-		return err
-	}
+func (s *Store) repair(ctx context.Context, tx workqueue.Tx, id uuid.UUID, x stranded) error {
 	exec := func(statement string, args ...any) error {
 		_, err := workqueue.Exec(ctx, tx, statement, append([]any{id}, args...)...)
 		return err
@@ -95,8 +168,11 @@ func (s *Store) repair(ctx context.Context, tx workqueue.Tx, x stranded) error {
 			return err
 		}
 		if next, ok := x.next(*x.nominal, now); ok {
-			return errors.Join(exec(s.alarms.statements.skip, next, cause), s.alarms.arm(ctx, tx, x.Alarm, next))
+			if err := exec(s.alarms.statements.skip, next, cause); err != nil {
+				return err
+			}
+			return s.alarms.arm(ctx, tx, x.Alarm, next)
 		}
 	}
-	return exec(s.alarms.statements.failed, x.MaxFailures, cause)
+	return exec(s.alarms.statements.failed, x.FailureCount, cause)
 }

@@ -2,6 +2,7 @@ package alarms_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -12,11 +13,12 @@ import (
 
 // strand has the last delivery of an alarm die with its process.
 func (f *fixture) strand(n alarms.New) alarms.Alarm {
-	n.MaxFailures = 1
-	a, _ := f.dueAlarm(n)
-	f.exec("UPDATE " + f.timers + " SET locked_until = now() - interval '1 second' WHERE status = 1")
-	if r, err := f.alarms.Timers().Table().On(f.Pool).ReapExpired(f.Context(), 10); err != nil || r.Failed != 1 {
-		f.Fatalf("reaped %+v, error %v", r, err)
+	a := f.create(n)
+	f.exec("UPDATE " + f.timers + " SET attempts = max_attempts - 1 WHERE status = 0")
+	f.due(a.ID)
+	f.claim()
+	if r := f.lose(); r.Failed != 1 {
+		f.Fatalf("reaped %+v", r)
 	}
 	return a
 }
@@ -37,7 +39,7 @@ func TestRepairEndsAnAlarmWhoseLastDeliveryDied(t *testing.T) {
 	if n := f.repair(); n != 1 {
 		t.Errorf("%d repaired", n)
 	}
-	if got := f.get(a.ID); got.Status != alarms.StatusFailed || got.FailureCount != 1 || got.LastError == "" {
+	if got := f.get(a.ID); got.Status != alarms.StatusFailed || got.FailureCount != 0 || got.LastError == "" {
 		t.Errorf("got %+v", got)
 	}
 	if n := f.repair(); n != 0 {
@@ -134,5 +136,40 @@ func TestRepairWaitsForNobody(t *testing.T) {
 	}
 	if got := f.get(other.ID); got.Status != alarms.StatusFailed {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// A row that cannot be repaired costs the others nothing: here a trigger refuses it, and it is the oldest.
+func TestRepairGoesOnPastARowThatIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newAlarms(t)
+	f.exec("CREATE FUNCTION " + f.Schema + ".refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '42501'; END$$")
+	f.exec("CREATE TRIGGER refuse BEFORE INSERT ON " + f.timers + " FOR EACH ROW WHEN (NEW.fire_at < '2001-01-01') EXECUTE FUNCTION " + f.Schema + ".refuse()")
+	insert := "INSERT INTO " + f.table + " (owner_did, user_id, kind, next_fire_at, wake_message) SELECT $1, 'u', 'once', $2, 'copied' FROM generate_series(1, $3)"
+	f.exec(insert, alice, "2000-01-01", 101) // more than one page
+	f.exec(insert, alice, "2001-01-01", 1)
+	n, err := f.dispatcher(newRecorder(nil), quick()).Repair(t.Context())
+	if n != 1 || err == nil || !strings.Contains(err.Error(), "101 alarms") {
+		t.Errorf("%d repaired, error %v", n, err)
+	}
+	if armed := ask[int](f, "SELECT count(*) FROM "+f.timers); armed != 1 {
+		t.Errorf("%d timers, want that of the last row", armed)
+	}
+}
+
+// The table refuses a time that no timer can have.
+func TestTheTableRefusesTimesThatCannotBeArmed(t *testing.T) {
+	t.Parallel()
+	f := newAlarms(t)
+	insert := "INSERT INTO " + f.table + " (owner_did, user_id, kind, next_fire_at, wake_message) VALUES ($1, 'u', 'once', $2, 'copied')"
+	for _, at := range []string{"1969-12-31 23:59:59.999999Z", "0001-01-02Z", "-infinity", "9999-01-01Z"} {
+		if _, err := f.Pool.Exec(t.Context(), insert, alice, at); err == nil || !strings.Contains(err.Error(), "alarms_time_check") {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+	f.exec(insert, alice, "1970-01-01Z")
+	f.exec(insert, alice, "9998-12-31 23:59:59.999999Z")
+	if n := f.repair(); n != 1 {
+		t.Errorf("%d repaired, want the one that is due", n)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
-	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -46,7 +44,10 @@ func parseCreate(body []byte) (New, error) {
 	if !utf8.Valid(body) {
 		return New{}, workqueue.Invalid("body", "is not valid UTF-8")
 	}
-	if err := workqueue.FirstError(decodeStrictly(body, &r), checkNames(body)); err != nil {
+	if err := decodeStrictly(body, &r); err != nil {
+		return New{}, explainJSON(err)
+	}
+	if err := checkMembers(body); err != nil {
 		return New{}, explainJSON(err)
 	}
 	fireAt, err := r.fireAt()
@@ -55,16 +56,16 @@ func parseCreate(body []byte) (New, error) {
 	}
 	delay, err := r.delay()
 	return New{
-		Label:          strings.TrimSpace(r.Label),
+		Label:          r.Label,
 		Kind:           r.Kind,
 		FireAt:         fireAt,
 		Delay:          delay,
 		CronExpr:       r.CronExpr,
 		Timezone:       r.Timezone,
-		ConversationID: strings.TrimSpace(r.ConversationID),
+		ConversationID: r.ConversationID,
 		WakeMessage:    r.WakeMessage,
 		Payload:        r.Payload,
-		IdempotencyKey: strings.TrimSpace(r.IdempotencyKey),
+		IdempotencyKey: r.IdempotencyKey,
 		MaxFailures:    max(r.MaxFailures, 0),
 	}, err
 }
@@ -95,18 +96,39 @@ var fieldNames = func() (names []string) {
 	return names
 }()
 
-// checkNames refuses what package encoding/json lets pass: names in other letters.
-func checkNames(body []byte) error {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(body, &members); err != nil {
+// checkMembers refuses what package encoding/json lets pass or changes: names in other letters, members that are
+// repeated, and halves of surrogate pairs.
+func checkMembers(body []byte) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if _, err := d.Token(); err != nil { // the brace; or null, which has no members
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		if !slices.Contains(fieldNames, name) {
-			return unknownField(name)
+	seen := map[string]bool{}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return err
+		}
+		if err := checkMember(name.(string), value, seen); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func checkMember(name string, value json.RawMessage, seen map[string]bool) error {
+	switch {
+	case !slices.Contains(fieldNames, name):
+		return unknownField(name)
+	case seen[name]:
+		return workqueue.Invalid(name, "is there more than once")
+	}
+	seen[name] = true
+	return workqueue.CheckJSON(name, value)
 }
 
 func unknownField(name string) error {
@@ -150,17 +172,4 @@ func explainJSON(err error) error {
 		return workqueue.Invalid("body", "has something after its JSON object")
 	}
 	return workqueue.Invalid("body", "is not a JSON object: %v", err)
-}
-
-// parseLimit reads the query of GET /v1/alarms; 0 where it names none.
-func parseLimit(r *http.Request) (int, error) {
-	text := r.URL.Query().Get("limit")
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return 0, workqueue.Invalid("limit", "is %q, it must be a number", clip(text))
-	}
-	return n, nil
 }

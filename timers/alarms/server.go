@@ -7,9 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/txwork/txwork/workqueue"
@@ -51,6 +53,10 @@ type ServerOptions struct {
 	Rate  float64
 	Burst int
 
+	// Health is what has to be well for GET /healthz, beside the database and the rights of the API, such as
+	// [Dispatcher.Check]. Default: nothing.
+	Health func(ctx context.Context) error
+
 	// Version is what GET / and GET /healthz answer. Default: "unknown".
 	Version string
 
@@ -65,6 +71,7 @@ type Server struct {
 	options ServerOptions
 	buckets *buckets // nil: no limit
 	mux     *http.ServeMux
+	sick    atomic.Bool // as the last health check found
 }
 
 // A route is a method on a path.
@@ -124,10 +131,12 @@ func (s *Server) routes() *http.ServeMux {
 		slices.Sort(methods)
 		mux.HandleFunc(pattern, wrongMethod(strings.Join(methods, ", ")))
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		refuse(w, http.StatusNotFound, answerError{Code: codeNotFound, Message: "there is nothing here"})
-	})
+	mux.HandleFunc("/", nothing)
 	return mux
+}
+
+func nothing(w http.ResponseWriter, _ *http.Request) {
+	refuse(w, http.StatusNotFound, answerError{Code: codeNotFound, Message: "there is nothing here"})
 }
 
 func wrongMethod(allowed string) http.HandlerFunc {
@@ -137,8 +146,13 @@ func wrongMethod(allowed string) http.HandlerFunc {
 	}
 }
 
-// ServeHTTP implements [http.Handler].
+// ServeHTTP implements [http.Handler]. A path that is not clean is none of ours: the mux would answer it with a redirect
+// and a page of HTML.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if escaped := r.URL.EscapedPath(); path.Clean(escaped) != escaped {
+		nothing(w, r)
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
 	s.mux.ServeHTTP(w, r.WithContext(ctx))
@@ -230,16 +244,15 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, owner Owner) error
 	if err != nil {
 		return err
 	}
-	list, err := s.store.ListAlarms(r.Context(), owner.DID, limit)
+	after, err := parseCursor(r.URL.Query().Get("cursor"))
 	if err != nil {
 		return err
 	}
-	views := make([]View, len(list))
-	for i, a := range list {
-		views[i] = ViewOf(a)
+	p, err := s.store.page(r.Context(), owner.DID, after, limit)
+	if err == nil {
+		answer(w, p)
 	}
-	answer(w, map[string]any{"alarms": views, "count": len(views)})
-	return nil
+	return err
 }
 
 func (s *Server) get(w http.ResponseWriter, r *http.Request, owner Owner) error {
@@ -262,19 +275,30 @@ func (s *Server) root(w http.ResponseWriter, _ *http.Request) {
 	answer(w, map[string]string{"service": "txwork-alarms", "version": s.options.Version, "health": "/healthz", "openapi": "/openapi.json"})
 }
 
-// health tells whether the database answers.
+// health tells whether the service can work. Why it cannot is for the log, once for each spell.
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()
-	err := s.store.do(ctx, func(tx workqueue.Tx) error { _, err := clock(ctx, tx); return err })
+	err := s.checkHealth(ctx)
 	if err != nil {
+		if !s.sick.Swap(true) {
+			s.options.Logger.ErrorContext(ctx, "the service is not healthy", slog.Any("error", err))
+		}
 		write(w, http.StatusServiceUnavailable, envelope{
 			Data:  s.healthData("unavailable", false),
-			Error: &answerError{Code: codeUnavailable, Message: "the database does not answer", Retryable: true},
+			Error: &answerError{Code: codeUnavailable, Message: "the database does not answer, or does not let the service work", Retryable: true},
 		})
 		return
 	}
+	s.sick.Store(false)
 	answer(w, s.healthData("ok", true))
+}
+
+func (s *Server) checkHealth(ctx context.Context) error {
+	if err := s.store.check(ctx, false); err != nil || s.options.Health == nil {
+		return err
+	}
+	return s.options.Health(ctx)
 }
 
 func (s *Server) healthData(status string, db bool) map[string]any {

@@ -35,7 +35,7 @@ func TestTheAPIFromCreateToCancel(t *testing.T) {
 		Alarms []alarms.View
 		Count  int
 	}](a.do(aliceToken, "GET", "/v1/alarms", "").says(200))
-	if list.Count != 2 || len(list.Alarms) != 2 || list.Alarms[1].ID != id || list.Alarms[1].Label != "daily summary" {
+	if list.Count != 2 || len(list.Alarms) != 2 || list.Alarms[1].ID != id || list.Alarms[1].Label != " daily summary " {
 		t.Errorf("list %+v", list)
 	}
 	a.do(aliceToken, "GET", "/v1/alarms?limit=1", "").says(200, `"count":1`)

@@ -33,19 +33,19 @@ func (s *Store) Reschedule(ctx context.Context, d Due, next time.Time) error {
 // time stays. It refuses where the deliveries are used up.
 func (s *Store) RecordRetry(ctx context.Context, d Due, delay time.Duration, cause error) error {
 	switch {
-	case d.Attempt >= d.MaxFailures:
-		return workqueue.Invalid("attempt", "is %d of %d: there is none left", d.Attempt, d.MaxFailures)
+	case d.last():
+		return workqueue.Invalid("attempt", "%d is the last: %d of %d failures have been recorded before it", d.Attempt, d.FailureCount, d.MaxFailures)
 	case delay < 0 || delay > MaxDelay:
 		return workqueue.Invalid("delay", "is %v, it must be between 0 and %v", delay, MaxDelay)
 	}
 	return s.settle(ctx, d, result{resultRetry, delay, storable(cause)}, nil,
-		s.alarms.statements.retry, delay.Microseconds(), d.Attempt, storable(cause).Error())
+		s.alarms.statements.retry, delay.Microseconds(), d.FailureCount+1, storable(cause).Error())
 }
 
 // MarkFailed ends an alarm whose deliveries are used up, or cannot succeed.
 func (s *Store) MarkFailed(ctx context.Context, d Due, cause error) error {
 	return s.settle(ctx, d, result{kind: resultFail, cause: storable(cause)}, nil,
-		s.alarms.statements.failed, d.Attempt, storable(cause).Error())
+		s.alarms.statements.failed, d.FailureCount+1, storable(cause).Error())
 }
 
 // RescheduleAfterFailure moves a series on past an occurrence whose deliveries are used up. The next one has all

@@ -23,12 +23,15 @@ const maxVanished = 10
 // field as the REST API does.
 func (s *Store) CreateAlarm(ctx context.Context, n New) (a Alarm, deduped bool, err error) {
 	n = n.complete(s.alarms.options)
-	if err := n.check(s.alarms.options); err != nil {
+	if err := n.checkFirst(s.alarms.options); err != nil {
 		return Alarm{}, false, err
 	}
 	err = s.do(ctx, func(tx workqueue.Tx) error {
 		for range maxVanished {
 			if a, deduped, err = s.find(ctx, tx, n); err != nil || deduped {
+				return err
+			}
+			if err := n.check(s.alarms.options); err != nil {
 				return err
 			}
 			var created bool
@@ -99,22 +102,9 @@ func (a *Alarms) arm(ctx context.Context, tx workqueue.Tx, alarm Alarm, at time.
 		Key:         KeyPrefix + alarm.ID,
 		Topic:       Topic,
 		FireAt:      at,
-		MaxAttempts: min(max(alarm.MaxFailures, 1), MaxMaxFailures),
+		MaxAttempts: min(max(alarm.MaxFailures, 1), MaxMaxFailures) + MaxLostClaims,
 	})
 	return err
-}
-
-// ListAlarms reads an owner's alarms, the newest first: at most limit, which is [DefaultList] where it is not
-// positive and at most [MaxList].
-func (s *Store) ListAlarms(ctx context.Context, ownerDID string, limit int) (list []Alarm, err error) {
-	if limit <= 0 {
-		limit = DefaultList
-	}
-	err = s.do(ctx, func(tx workqueue.Tx) error {
-		list, err = s.read(ctx, tx, s.alarms.statements.list, ownerDID, min(limit, MaxList))
-		return err
-	})
-	return list, err
 }
 
 // GetAlarm reads an owner's alarm. The error is [ErrNotFound] where the owner has none of that id.

@@ -3,6 +3,10 @@ package alarms_test
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/timers/alarms"
 )
@@ -15,28 +19,39 @@ func TestRepairReadsWhatIsDueOnly(t *testing.T) {
 	f.exec("INSERT INTO " + f.timers + " (key, topic, payload, fire_at, due_at, generation) SELECT 'alarm/' || id, 'alarm', '', next_fire_at, next_fire_at, 1 FROM " + f.table)
 	f.exec("ANALYZE " + f.table)
 	f.exec("ANALYZE " + f.timers)
-	rows, err := f.Pool.Query(t.Context(), "EXPLAIN (COSTS OFF) "+alarms.StrandedStatement(f.alarms), 100)
+	f.expectIndexes(alarms.StrandedStatement(f.alarms), []any{time.Time{}, uuid.Nil, 100}, "alarms_due_idx", "timers_unique_idx")
+}
+
+// A chunk of a list costs its own rows, however many come before it and however large they are.
+func TestAListReadsAChunkOnly(t *testing.T) {
+	t.Parallel()
+	f := newAlarms(t)
+	f.exec("INSERT INTO " + f.table + " (owner_did, user_id, kind, next_fire_at, wake_message, created_at) SELECT 'd' || i % 3, 'u', 'once', now() + interval '1 day', 'm', now() - i * interval '1 s' FROM generate_series(1, 9000) AS i")
+	f.exec("INSERT INTO " + f.timers + " (key, topic, payload, fire_at, due_at, generation) SELECT 'alarm/' || id, 'alarm', '', next_fire_at, next_fire_at, 1 FROM " + f.table)
+	f.exec("ANALYZE " + f.table)
+	f.exec("ANALYZE " + f.timers)
+	f.expectIndexes(alarms.ListStatement(f.alarms), []any{"d1", nil, nil, 20}, "alarms_owner_idx", "timers_unique_idx")
+	f.expectIndexes(alarms.ListStatement(f.alarms), []any{"d1", time.Now().Add(-time.Hour), uuid.Max, 20}, "alarms_owner_idx", "timers_unique_idx")
+}
+
+// expectIndexes holds a statement's plan against the indexes that it has to use.
+func (f *fixture) expectIndexes(statement string, args []any, indexes ...string) {
+	f.Helper()
+	rows, err := f.Pool.Query(f.Context(), "EXPLAIN (COSTS OFF) "+statement, args...)
 	if err != nil {
-		t.Fatal(err)
+		f.Fatal(err)
 	}
-	defer rows.Close()
-	var plan strings.Builder
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			t.Fatal(err)
-		}
-		plan.WriteString(line + "\n")
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		f.Fatal(err)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	for _, index := range []string{"alarms_due_idx", "timers_unique_idx"} {
-		if !strings.Contains(plan.String(), index) {
-			t.Errorf("the plan does without %s:\n%s", index, &plan)
+	plan := strings.Join(lines, "\n")
+	for _, index := range indexes {
+		if !strings.Contains(plan, index) {
+			f.Errorf("the plan does without %s:\n%s", index, plan)
 		}
 	}
-	if strings.Contains(plan.String(), "Seq Scan") {
-		t.Errorf("the plan reads a whole table:\n%s", &plan)
+	if strings.Contains(plan, "Seq Scan") {
+		f.Errorf("the plan reads a whole table:\n%s", plan)
 	}
 }

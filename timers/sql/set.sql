@@ -17,7 +17,7 @@ WITH wanted AS MATERIALIZED (
     FOR NO KEY UPDATE OF t
 ), changed AS (
     UPDATE {{.Table}} AS t
-    SET generation = t.generation + 1,
+    SET generation = CASE WHEN t.generation < 2147483647 THEN t.generation + 1 ELSE 1 END,
         fire_at = CASE WHEN t.status = 1 THEN t.fire_at ELSE h.fire_at END,
         topic = CASE WHEN t.status = 1 THEN t.topic ELSE h.topic END,
         payload = CASE WHEN t.status = 1 THEN t.payload ELSE h.payload END,

@@ -54,7 +54,8 @@ CREATE TRIGGER "timers_rearm" BEFORE UPDATE OF completed_at ON {{.Table}}
 FOR EACH ROW WHEN (OLD.rearm_at IS NOT NULL AND OLD.status = 1 AND NEW.status <> 1)
 EXECUTE FUNCTION {{.Schema}}."timers_rearm"();
 
--- A cancel of a firing, by key or by the core's own means, drops what was set during it.
+-- The first cancel of a firing, by key or by the core's own means, drops what was set during it. The core's leaves a firing
+-- alone that was cancelled before: what was set since then is dropped by Timers.Cancel, which goes by the key.
 CREATE FUNCTION {{.Schema}}."timers_disarm"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp

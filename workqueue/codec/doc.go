@@ -13,7 +13,7 @@
 // timers are, the row's id is not known in time: [KeyID] stands in for it.
 //
 // The tenant is the header [TenantHeader]. It is a header, and no column, so that every domain has it and
-// rows without tenants pay nothing.
+// rows without a tenant store nothing for it.
 //
 // # Handlers
 //

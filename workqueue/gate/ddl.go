@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"text/template"
+	"time"
 
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
@@ -21,11 +22,18 @@ const KeyColumn = "gate_key"
 // SweepSuffix is what a table with gates adds to its Spec's Sweeps.
 const SweepSuffix = "gate_sweep"
 
-// sweepKeys bounds the keys that one sweep looks at: some tens of milliseconds.
-const sweepKeys = 5000
+// Fold is what a table with gates adds to its Spec's Folds.
+var Fold = workqueue.Fold{Suffix: "gate_fold", Column: KeyColumn}
 
-// DDL renders what gates need beside the table of a Spec that has [Columns] and [SweepSuffix], and the way
-// back. Append it to [workqueue.DDL] of the Spec, and put its way back before that one's.
+// sweepKeys bounds the keys that one sweep looks at: some tens of milliseconds.
+const sweepKeys = 1000
+
+// ahead is how far ahead of their time rows of a rate are let through. It is longer than the time between two folds,
+// also on a busy machine, so that no part of the rate is lost.
+const ahead = 250 * time.Millisecond
+
+// DDL renders what gates need beside the table of a Spec that has [Columns], [Fold] and [SweepSuffix], and
+// the way back. Append it to [workqueue.DDL] of the Spec, and put its way back before that one's.
 func DDL(spec workqueue.Spec) (up, down string, err error) {
 	if err := spec.Validate(); err != nil {
 		return "", "", err
@@ -38,6 +46,9 @@ func DDL(spec workqueue.Spec) (up, down string, err error) {
 	if !slices.Contains(spec.Sweeps, SweepSuffix) {
 		return "", "", workqueue.Invalid("sweeps", "lack %q", SweepSuffix)
 	}
+	if !slices.Contains(spec.Folds, Fold) {
+		return "", "", workqueue.Invalid("folds", "lack gate.Fold")
+	}
 	if spec.Gate != KeyColumn {
 		return "", "", workqueue.Invalid("gate", "is %q: a table with gates has %q there", spec.Gate, KeyColumn)
 	}
@@ -46,14 +57,17 @@ func DDL(spec workqueue.Spec) (up, down string, err error) {
 }
 
 // view is what the templates see of a Spec.
-type view struct{ schema, table, announce string }
+type view struct {
+	schema, table string
+	spec          workqueue.Spec
+}
 
 func newView(spec workqueue.Spec) view {
 	schema := spec.Schema
 	if schema == "" {
 		schema = workqueue.DefaultSchema
 	}
-	return view{schema, spec.Table, spec.Announce()}
+	return view{schema, spec.Table, spec}
 }
 
 // Table is the qualified name of the table.
@@ -66,29 +80,72 @@ func (v view) Named(suffix string) string { return fmt.Sprintf("%q.%q", v.schema
 func (v view) Constraint(suffix string) string { return fmt.Sprintf("%q", v.table+"_"+suffix) }
 
 // Announce wakes the table's workers.
-func (v view) Announce() string { return v.announce }
+func (v view) Announce() string { return v.spec.Announce() }
 
-// WriterLock is the advisory lock that the writers of a serial key hold until they commit.
-func (v view) WriterLock(key string) string { return v.lock(key, 1) }
+// AnnounceNote has them fold, MustAnnounceNote tells whether the writer of a note has not promised to.
+func (v view) AnnounceNote() string     { return v.spec.AnnounceNote() }
+func (v view) MustAnnounceNote() string { return v.spec.MustAnnounceNote() }
 
-// PromoterLock is the one under which rows of a key are let through.
-func (v view) PromoterLock(key string) string { return v.lock(key, 2) }
+// WriterLock is the advisory lock that the writers of an ordered key hold until they commit.
+func (v view) WriterLock(key string) string {
+	return fmt.Sprintf("hashtextextended('%s.%s ' || %s, 1)", v.schema, v.table, key)
+}
 
-func (v view) lock(key string, seed int) string {
-	return fmt.Sprintf("hashtextextended('%s.%s ' || %s, %d)", v.schema, v.table, key, seed)
+// FoldLock is the advisory lock of the one folder.
+func (v view) FoldLock() string {
+	return fmt.Sprintf("hashtextextended('%s.%s gate_fold', 0)", v.schema, v.table)
+}
+
+// MaxTurns is how many ordered keys one transaction may write: a quarter of the locks that the whole server shares.
+func (view) MaxTurns() string {
+	return "current_setting('max_locks_per_transaction')::integer" +
+		" * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4"
 }
 
 // Settings pin what these functions' plans depend on: each has one good plan, by index. They are few
 // because a settle of a gated row sets and resets them.
 func (view) Settings() string {
-	return "SET search_path = pg_catalog, pg_temp\nSET enable_seqscan = off\nSET enable_bitmapscan = off\nSET enable_sort = off"
+	return "SET search_path = pg_catalog, pg_temp\nSET enable_seqscan = off\nSET enable_bitmapscan = off\nSET enable_sort = off\nSET jit = off"
+}
+
+// A condition that rows of the gates' indexes meet. It is written so that it implies no other index's condition: by the
+// statistics of a table that was last analysed while all rows waited, the claim index has one row and is as good as the
+// index by key, and a plan that was made then reads all live rows for each key.
+func condition(row, of, is string) string {
+	if row != "" {
+		row += "."
+	}
+	return fmt.Sprintf("CASE WHEN "+of+" THEN "+is+" END", row)
+}
+
+const (
+	ordered = "%[1]scompleted_at IS NULL AND %[1]sgate_seq IS NOT NULL AND %[1]sgate_limit = 0"
+	limited = "%[1]scompleted_at IS NULL AND %[1]sgate_seq IS NOT NULL AND %[1]sgate_limit > 0"
+	waits   = "%[1]swaiting"
+	live    = "NOT %[1]swaiting"
+)
+
+// OrderedWaits and OrderedLive are the conditions of rows of ordered keys that wait at their gate, and that are through;
+// LimitedWaits and LimitedLive those of limited keys. Obstacle is that of a dead letter that others wait for.
+func (view) OrderedWaits(row string) string { return condition(row, ordered, waits) }
+func (view) OrderedLive(row string) string  { return condition(row, ordered, live) }
+func (view) LimitedWaits(row string) string { return condition(row, limited, waits) }
+func (view) LimitedLive(row string) string  { return condition(row, limited, live) }
+func (view) Obstacle(row string) string {
+	return condition(row, "%[1]sfailed_at IS NOT NULL AND %[1]scancelled_at IS NULL", "%[1]sgate_policy > 0")
 }
 
 // SweepKeys is sweepKeys for the template.
 func (view) SweepKeys() int { return sweepKeys }
 
-// MaxPromoted bounds the rows of a key that one settle or sweep lets through.
-func (view) MaxPromoted() int { return 1000 }
+// MaxReleased bounds the rows of a key that one fold lets through.
+func (view) MaxReleased() int { return 1000 }
+
+// Ahead is ahead for the comments, AheadInterval for the statements.
+func (view) Ahead() string { return ahead.String() }
+func (view) AheadInterval() string {
+	return fmt.Sprintf("interval '%d milliseconds'", ahead.Milliseconds())
+}
 
 // Unlimited is the limit of gates that only have a rate.
 func (view) Unlimited() int { return Unlimited }
@@ -102,7 +159,9 @@ type function struct{ Name, Types string }
 // Functions are those of the template, in the order in which they may be dropped.
 func (view) Functions() []function {
 	return []function{
-		{"gate_enter", ""}, {"gate_come", ""}, {"gate_back", ""}, {"gate_leave", ""}, {"gate_sweep", "integer"}, {"gate_skip", "uuid[]"},
-		{"gate_promote", "text, boolean, boolean"}, {"gate_room", "text, integer"}, {"gate_refill", "text, double precision, integer"}, {"gate_park", "text, uuid"},
+		{"gate_enter", ""}, {"gate_come", ""}, {"gate_back", ""}, {"gate_note", ""}, {"gate_place", "text"},
+		{"gate_fold", "integer, timestamptz"}, {"gate_next", "text[]"}, {"gate_fill", "text[], timestamptz"},
+		{"gate_spend", "text, timestamptz"}, {"gate_room", "text, integer"}, {"gate_park", "text, uuid"},
+		{"gate_skip", "uuid[]"}, {"gate_sweep", "integer"}, {"gate_look", "boolean, text, integer"},
 	}
 }

@@ -1,44 +1,69 @@
-// Package gate holds rows of a domain table back until their key has room for them: one at a time in commit
-// order, at most so many at once, at most so many a second.
+// Package gate holds rows of a domain table back until their key has room for them: one at a time in commit order, at
+// most so many at once, at most so many a second.
 //
-// A row with a [Gate] that may not run yet is Ready and waiting: it stands outside the claim index, so
-// however many wait, they cost the claims of others nothing. Settling a row lets the next one of its key
-// through, in the settle's own transaction and by whatever way it was settled: by a worker, the SQL
-// functions, the reaper or a cancel. All of it is triggers on the table; see sql/gate.up.sql for the protocol.
+// A row with a [Gate] enters Ready and waiting: it stands outside the claim index, so however many rows wait, they
+// cost the claims of others nothing. Whatever may concern a key writes a note in its own transaction: an insert, a
+// settle, a cancel, a redrive, a deletion, a retry. Triggers write the notes, so it makes no difference who does it:
+// a worker, the SQL functions, the reaper or plain SQL. A fold ([Fold]) applies the notes a moment later, in a short
+// transaction of its own, and lets through what the keys have room for; see sql/gate.up.sql for the protocol and
+// docs/adr/0024-notes-and-folds.md for the decision.
+//
+// Workers, drains and the reaper fold by themselves. If you claim by hand with Queue.Claim or the SQL functions, call
+// Queue.Fold or <table>_fold() first: a claim takes only rows that a fold has let through.
 //
 // # Serial gates
 //
-// Rows of a key run one at a time, in the order in which their transactions commit. For that the writers of a
-// key take turns: a transaction that has written a row of a key holds the key until it ends, and the next writer of
-// that key waits for it. Keep such transactions short. Settles wait for no writer.
+// Rows of a key run one at a time, in the order in which their transactions commit. For that the writers of a key
+// take turns: a transaction that has written a row of a key holds the key until it ends, and the next writer of that
+// key waits for it. Keep such transactions short. Settles and folds wait for no writer.
 //
-// A row that fails an attempt keeps its place, so the rows behind it wait for as long as its backoff does; so
-// do those behind a row that is due later. What happens when it has failed for good is its [Policy]. A cancelled
-// row obstructs nobody.
+// A row that fails an attempt keeps its place, so the rows behind it wait for as long as its backoff does; so do
+// those behind a row that is due later. What happens when it has failed for good is its [Policy]. A cancelled row
+// obstructs nobody.
 //
-// A table keeps the order by itself: a unique index admits one live row of a serial key, whatever goes wrong.
+// If an application holds the next row of a key locked, for instance to cancel it, the key waits for that row and the
+// fold looks again every half second. Other keys go on.
+//
+// A unique index admits one live row of a serial key, whatever goes wrong.
+//
+// # Limits and rates
+//
+// A fold lets rows of a limited key through by due time, and passes over those that an application holds locked. The
+// first row that waits and is due says what the limit and the rate of the key are.
+//
+// Rows of a rate are let through up to 250 ms ahead of their time, each with a due time of its own, and no row is
+// claimed before its due time. The rate is therefore met however seldom somebody folds, if that is at least every 250
+// ms.
 //
 // # Sweeps
 //
-// What no settle lets through, a sweep does (Spec.Sweeps, "gate_sweep"): rows of gates that are not serial when
-// they come or are due again, and the row whose writer committed while the last one of its key was being settled.
-// And the row that an application held locked when its turn came, for instance to cancel it: settles wait for
-// no row. Workers sweep when a notification arrives, at a bounded share of their time, and at least once a second.
+// The sweep (Spec.Sweeps, "gate_sweep") only repairs. It writes notes for keys that have waiting rows, 1,000 keys of
+// each sort at most every five seconds, and so finds rows that somebody made wait past the triggers, for instance by
+// a restore without them or by truncating the notes. It also forgets rates that are not in use.
 //
 // # Tables
 //
-// A table with gates has the [Columns] in its Spec, [KeyColumn] as its Gate, [SweepSuffix] among its Sweeps, and [DDL] in its migration.
+// A table with gates has the [Columns] in its Spec, [KeyColumn] as its Gate, [Fold] among its Folds, [SweepSuffix]
+// among its Sweeps, and [DDL] in its migration. The migration makes the tables <table>_gate_note, <table>_gate_rate
+// and <table>_gate_cursor, the sequence <table>_gate_seq, and functions and triggers named <table>_gate_….
 //
-// A role that writes rows with serial or limited keys needs SELECT on the table and USAGE on the sequence
-// <table>_gate_seq; one that settles or sweeps needs SELECT, INSERT, UPDATE and DELETE on <table>_gate_cursor and
-// <table>_gate_rate, and EXECUTE on the functions <table>_gate_…, which are not PUBLIC's.
+// A role that writes rows with gates needs SELECT on the columns of gates, USAGE on the sequence, INSERT on
+// <table>_gate_note and EXECUTE on <table>_gate_place. A role that settles needs INSERT on <table>_gate_note. A role
+// that folds or sweeps needs SELECT, INSERT, UPDATE and DELETE on all three tables, and EXECUTE on the functions
+// <table>_gate_…, which are not PUBLIC's. Package migrations prints these grants.
 //
-// # Limits
+// # Limits of transactions
 //
-// Every serial key that a transaction writes, and every key that a settle or a sweep lets a row of through, holds a
-// lock in the server's memory until the transaction ends. There is room for max_locks_per_transaction × max_connections of
-// them, 6,400 by default, and some more: write many thousands of keys in several transactions.
+// Each serial key that a transaction writes holds a lock in the server's memory until the transaction ends. A
+// transaction may write as many keys as take a quarter of what the server has room for, which is
+// max_locks_per_transaction × (max_connections + max_prepared_transactions) / 4: 1,600 by default. Beyond that, the
+// insert fails with SQLSTATE 54000 (program_limit_exceeded). One row in 512 is checked, so some more keys may pass.
+// Write many keys in several transactions, or raise max_locks_per_transaction.
 //
-// Under REPEATABLE READ and SERIALIZABLE a row always waits for a sweep, and a settle lets no row of a limited key
-// through, since it cannot see how many are.
+// One folder works on a table at a time. A transaction of an application that folds, such as Worker.DrainIn, keeps
+// all others out until it ends: keep it short on a table that others work on.
+//
+// Under REPEATABLE READ and SERIALIZABLE a fold does nothing, because the transaction cannot see what the folder
+// before it let through. A DrainIn in such a transaction therefore gets no rows with gates but those that are through
+// already. Inserts and settles work under every isolation level.
 package gate

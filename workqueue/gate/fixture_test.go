@@ -33,6 +33,7 @@ func spec(schema string) workqueue.Spec {
 		Table:       "work",
 		Columns:     append([]workqueue.Column{{Name: "n", Type: "bigint", NotNull: true}}, gate.Columns()...),
 		Sweeps:      []string{gate.SweepSuffix},
+		Folds:       []workqueue.Fold{gate.Fold},
 		Gate:        gate.KeyColumn,
 		Retry:       workqueue.Retry{Growth: workqueue.Constant},
 		MaxAttempts: 3,
@@ -72,6 +73,18 @@ func (r *rig) exec(sql string, args ...any) {
 	r.ok(err)
 }
 
+// atOnce executes a statement and fails if that waits for a lock.
+func (r *rig) atOnce(sql string) {
+	r.Helper()
+	r.ok(pgx.BeginFunc(context.Background(), r.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(context.Background(), "SET LOCAL lock_timeout = '2s'")
+		if err == nil {
+			_, err = tx.Exec(context.Background(), sql)
+		}
+		return err
+	}))
+}
+
 func ask[V any](r *rig, sql string, args ...any) (v V) {
 	r.Helper()
 	r.ok(r.pool.QueryRow(context.Background(), sql, args...).Scan(&v))
@@ -80,6 +93,20 @@ func ask[V any](r *rig, sql string, args ...any) (v V) {
 
 func row(n int, g *gate.Gate) workqueue.NewRow {
 	return workqueue.NewRow{Values: append([]any{n}, g.Values()...)}
+}
+
+// held waits for something else first, such as a join.
+func held(n int, g *gate.Gate) workqueue.NewRow {
+	r := row(n, g)
+	r.Waiting = true
+	return r
+}
+
+// late is due in an hour.
+func late(n int, g *gate.Gate) workqueue.NewRow {
+	r := row(n, g)
+	r.DueAt = time.Now().Add(time.Hour)
+	return r
 }
 
 func serial(key string) *gate.Gate { return &gate.Gate{Key: key} }
@@ -112,9 +139,10 @@ func (r *rig) begin() pgx.Tx {
 	return tx
 }
 
-// claim takes all it can get.
+// claim folds, as a worker does, and takes all it can get.
 func (r *rig) claim() (token uuid.UUID, ns []int, ids []uuid.UUID) {
 	r.Helper()
+	r.fold()
 	token = workqueue.NewOwnerToken()
 	rows, err := r.queue.Claim(context.Background(), token, time.Minute, 100)
 	r.ok(err)
@@ -135,11 +163,26 @@ func (r *rig) expect(want ...int) (uuid.UUID, []uuid.UUID) {
 	return token, ids
 }
 
-func (r *rig) sweep() int {
+// fold lets through what there is room for, and returns how many rows are through.
+func (r *rig) fold() int {
 	r.Helper()
-	n, err := r.queue.Sweep(context.Background(), 1000)
+	before := r.through()
+	_, err := r.queue.Fold(context.Background())
 	r.ok(err)
-	return n
+	return r.through() - before
+}
+
+func (r *rig) through() int {
+	r.Helper()
+	return ask[int](r, "SELECT count(*) FROM work WHERE completed_at IS NULL AND NOT waiting")
+}
+
+// sweep repairs now, however long ago the last sweep was.
+func (r *rig) sweep() {
+	r.Helper()
+	r.exec("UPDATE work_gate_cursor SET swept_at = '-infinity'")
+	_, err := r.queue.Sweep(context.Background(), 1000)
+	r.ok(err)
 }
 
 func (r *rig) dump() string {

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -123,9 +124,9 @@ func (g *Gate) Validate() error {
 	case g.Limit < 0 || g.Limit > Unlimited:
 		return workqueue.Invalid("gate limit", "is %d, it must be between 0 and %d", g.Limit, Unlimited)
 	case g.OnFailure > Park:
-		return workqueue.Invalid("gate policy", "is %d, want Skip, Block or Park", g.OnFailure)
+		return workqueue.Invalid("gate on failure", "is %d, want Skip, Block or Park", g.OnFailure)
 	case g.OnFailure != Skip && g.Limit > 0:
-		return workqueue.Invalid("gate policy", "%v needs a serial gate, of limit 0: rows of another run in no order", g.OnFailure)
+		return workqueue.Invalid("gate on failure", "%v needs a serial gate, of limit 0: rows of another run in no order", g.OnFailure)
 	case g.Rate != 0 && !(g.Rate >= MinRate && g.Rate <= MaxRate):
 		return workqueue.Invalid("gate rate", "is %v, it must be 0, or %v to %v a second", g.Rate, MinRate, MaxRate)
 	case g.Rate > 0 && g.Limit == 0:
@@ -135,7 +136,7 @@ func (g *Gate) Validate() error {
 	case g.Burst > 0 && g.Rate == 0:
 		return workqueue.Invalid("gate burst", "needs a rate")
 	}
-	return workqueue.FirstError(workqueue.CheckSize("gate key", len(g.Key), MaxKey), workqueue.CheckText("gate key", g.Key))
+	return cmp.Or(workqueue.CheckSize("gate key", len(g.Key), MaxKey), workqueue.CheckText("gate key", g.Key))
 }
 
 // Lock takes the locks of the serial gates among gates before rows of them are inserted, in one order for

@@ -10,14 +10,10 @@ import (
 func TestReleasedRowsComeToTheirGate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	held := row(1, serial("a"))
-	held.Waiting = true
-	r.insert(held)
+	r.insert(held(1, serial("a")))
 	r.insert(row(2, serial("a")))
-	r.sweep()
 	token, ids := r.expect(2)
 	r.exec("UPDATE work SET waiting = false WHERE n = 1")
-	r.sweep()
 	r.expect()
 	done["ack"](r, token, ids)
 	r.expect(1)
@@ -27,9 +23,7 @@ func TestReleasedRowsComeToTheirGate(t *testing.T) {
 func TestAReleasedRowWithoutAGateEntersNone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	waits := row(1, nil)
-	waits.Waiting = true
-	r.insert(waits)
+	r.insert(held(1, nil))
 	r.exec("UPDATE work SET waiting = false")
 	r.expect(1)
 }
@@ -38,16 +32,10 @@ func TestAReleasedRowWithoutAGateEntersNone(t *testing.T) {
 func TestARowThatIsHeldDoesNotComeToItsGate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for i, g := range []*gate.Gate{serial("s"), {Key: "l", Limit: 1}} {
-		held := row(i, g)
-		held.Waiting = true
-		r.insert(held)
-	}
+	r.insert(held(0, serial("s")), held(1, &gate.Gate{Key: "l", Limit: 1}))
 	r.exec("UPDATE work SET waiting = true")
-	r.sweep()
 	r.expect()
 	r.exec("UPDATE work SET waiting = false")
-	r.sweep()
 	r.expect(0, 1)
 }
 
@@ -63,11 +51,8 @@ func TestARowThatEndsBeforeItsGateBlocksNobody(t *testing.T) {
 		END $$;
 		CREATE TRIGGER a_veto AFTER UPDATE OF waiting ON work
 		FOR EACH ROW WHEN (OLD.waiting AND NOT NEW.waiting AND NEW.gate_seq IS NULL) EXECUTE FUNCTION veto()`)
-	held := row(1, &gate.Gate{Key: "k", OnFailure: gate.Block})
-	held.Waiting = true
-	r.insert(held)
+	r.insert(held(1, &gate.Gate{Key: "k", OnFailure: gate.Block}))
 	r.exec("UPDATE work SET waiting = false WHERE n = 1")
 	r.insert(row(2, serial("k")))
-	r.sweep()
 	r.expect(2)
 }

@@ -20,10 +20,7 @@ func TestLimitedKeyLetsSoManyThrough(t *testing.T) {
 	r := newRig(t)
 	two := &gate.Gate{Key: "a", Limit: 2}
 	r.insert(row(1, two), row(2, two), row(3, two), row(4, two), row(10, &gate.Gate{Key: "b", Limit: 1}))
-	r.expect()
-	r.sweep()
 	token, ids := r.expect(1, 2, 10)
-	r.sweep()
 	r.expect()
 	done["ack"](r, token, ids[:1])
 	r.expect(3)
@@ -36,13 +33,11 @@ func TestRetriesOfLimitedKeysGiveTheirPlaceUp(t *testing.T) {
 	r := newRig(t)
 	one := &gate.Gate{Key: "a", Limit: 1}
 	r.insert(row(1, one), row(2, one))
-	r.sweep()
 	token, ids := r.expect(1)
 	_, err := r.queue.Abandon(t.Context(), token, ids, time.Hour, "later")
 	r.ok(err)
 	token, ids = r.expect(2)
 	r.exec("UPDATE work SET due_at = now() WHERE n = 1")
-	r.sweep()
 	r.expect()
 	done["ack"](r, token, ids)
 	r.expect(1)
@@ -51,16 +46,11 @@ func TestRetriesOfLimitedKeysGiveTheirPlaceUp(t *testing.T) {
 func TestRowsDueLaterWaitForTheirTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	late := row(1, &gate.Gate{Key: "a", Limit: 1})
-	late.DueAt = time.Now().Add(time.Hour)
-	r.insert(late, row(2, &gate.Gate{Key: "a", Limit: 1}))
-	r.sweep()
+	r.insert(late(1, &gate.Gate{Key: "a", Limit: 1}), row(2, &gate.Gate{Key: "a", Limit: 1}))
 	token, ids := r.expect(2)
 	done["ack"](r, token, ids)
-	r.sweep()
 	r.expect()
 	r.exec("UPDATE work SET due_at = now() WHERE n = 1")
-	r.sweep()
 	r.expect(1)
 }
 
@@ -70,14 +60,11 @@ func TestTheFirstThatWaitsSaysTheLimit(t *testing.T) {
 	r := newRig(t)
 	limit := func(n int) *gate.Gate { return &gate.Gate{Key: "a", Limit: n} }
 	r.insert(row(1, limit(1)))
-	r.sweep()
 	token, ids := r.expect(1)
 	r.insert(row(2, limit(2)))
-	r.sweep()
 	r.expect(2)
 	r.insert(row(3, limit(1)))
 	done["ack"](r, token, ids)
-	r.sweep()
 	r.expect() // 2 is through
 }
 
@@ -88,7 +75,6 @@ func TestACancelledRowTakesNoPlace(t *testing.T) {
 	ids := r.insert(row(1, one), row(2, one))
 	_, err := r.queue.Cancel(t.Context(), ids[:1], "")
 	r.ok(err)
-	r.sweep()
 	r.expect(2)
 }
 
@@ -96,12 +82,8 @@ func TestRowsDueLaterTakeNoPlace(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	two := &gate.Gate{Key: "a", Limit: 2}
-	late := row(2, two)
-	late.DueAt = time.Now().Add(time.Hour)
-	r.insert(row(1, two), late)
-	r.sweep()
+	r.insert(row(1, two), late(2, two))
 	r.insert(row(3, two))
-	r.sweep()
 	r.expect(1, 3)
 }
 
@@ -111,14 +93,9 @@ func TestRowsDueLaterFillNoBucket(t *testing.T) {
 	r := newRig(t)
 	slow := &gate.Gate{Key: "a", Limit: gate.Unlimited, Rate: 0.001, Burst: 1}
 	r.insert(row(1, slow))
-	r.sweep()
 	r.expect(1)
-	late := row(2, &gate.Gate{Key: "a", Limit: gate.Unlimited, Rate: gate.MaxRate, Burst: 1})
-	late.DueAt = time.Now().Add(time.Hour)
-	r.insert(late)
-	r.sweep()
+	r.insert(late(2, &gate.Gate{Key: "a", Limit: gate.Unlimited, Rate: gate.MaxRate, Burst: 1}))
 	r.insert(row(3, slow))
-	r.sweep()
 	r.expect()
 }
 
@@ -129,18 +106,39 @@ func TestRateLetsABurstThroughAndThenItsRate(t *testing.T) {
 	for i := range 5 {
 		r.insert(row(i, slow))
 	}
-	r.sweep()
 	r.expect(0, 1, 2)
-	r.sweep()
 	r.expect()
-	r.exec("UPDATE work_gate_rate SET refilled_at = refilled_at - interval '1001 seconds'")
-	r.sweep()
+	later := func(interval string) {
+		r.exec("UPDATE work_gate_rate SET next_at = next_at - $1::text::interval", interval)
+		r.exec("UPDATE work_gate_note SET at = at - $1::text::interval", interval)
+	}
+	later("1001 seconds")
 	r.expect(3)
-	r.exec("UPDATE work_gate_rate SET refilled_at = refilled_at - interval '1 day'")
-	r.sweep()
+	later("1 day")
 	r.expect(4)
-	if tokens := ask[float64](r, "SELECT tokens FROM work_gate_rate"); tokens < 1.9 || tokens > 2.1 {
-		t.Errorf("%v tokens are left after a day and one row, want the burst less one", tokens)
+	if used := ask[float64](r, "SELECT extract(epoch FROM next_at - clock_timestamp())::float8 FROM work_gate_rate"); used < 990 || used > 1000 {
+		t.Errorf("the next row but two may start in %v s, want 1,000 after a day and one row", used)
+	}
+}
+
+// Rows are let through ahead of their time, each due when the rate allows it.
+func TestRateSpacesRows(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	g := &gate.Gate{Key: "a", Limit: gate.Unlimited, Rate: 100, Burst: 1}
+	for i := range 60 {
+		r.insert(row(i, g))
+	}
+	r.eventually("all rows are through", func() bool {
+		r.fold()
+		return ask[int](r, "SELECT count(*) FROM work WHERE waiting") == 0
+	})
+	if least := ask[float64](r, `SELECT min(gap)::float8 FROM (
+		SELECT extract(epoch FROM due_at - lag(due_at) OVER (ORDER BY due_at)) AS gap FROM work) AS g`); least < 0.0099 {
+		t.Errorf("two rows are %v s apart, the rate allows 0.01", least)
+	}
+	if all := ask[float64](r, "SELECT extract(epoch FROM max(due_at) - min(due_at))::float8 FROM work"); all > 0.59*3 {
+		t.Errorf("60 rows are spread over %v s, the rate allows 0.59", all)
 	}
 }
 
@@ -180,8 +178,10 @@ func TestSweepRepairs(t *testing.T) {
 	for i := range 10 {
 		r.insert(row(i, serial(fmt.Sprint(i))))
 	}
+	r.fold()
 	r.exec("UPDATE work SET waiting = true")
-	if n := r.sweep(); n != 10 {
+	r.sweep()
+	if n := r.fold(); n != 10 {
 		t.Errorf("the sweep let %d rows through, want 10", n)
 	}
 	r.expect(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
@@ -277,6 +277,10 @@ func TestDDLNeedsItsColumnsAndGoesBack(t *testing.T) {
 	if _, _, err := gate.DDL(workqueue.Spec{Table: "work", Columns: gate.Columns()}); !errors.Is(err, workqueue.ErrInvalid) {
 		t.Errorf("without the sweep: %v", err)
 	}
+	half := workqueue.Spec{Table: "work", Columns: gate.Columns(), Gate: gate.KeyColumn, Sweeps: []string{gate.SweepSuffix}}
+	if _, _, err := gate.DDL(half); !errors.Is(err, workqueue.ErrInvalid) {
+		t.Errorf("without the fold: %v", err)
+	}
 	r := newRig(t)
 	_, down, err := gate.DDL(r.table.Spec())
 	r.ok(err)
@@ -291,12 +295,14 @@ func TestDDLNeedsItsColumnsAndGoesBack(t *testing.T) {
 	}
 }
 
-func TestSweepRefusesToDoNothing(t *testing.T) {
+func TestSweepsAndFoldsRefuseToDoNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for _, n := range []any{0, -1, nil} {
-		if _, err := r.pool.Exec(t.Context(), "SELECT work_gate_sweep($1)", n); err == nil {
-			t.Errorf("%v rows: no error", n)
+	for _, name := range []string{"work_gate_sweep", "work_gate_fold"} {
+		for _, n := range []any{0, -1, nil} {
+			if _, err := r.pool.Exec(t.Context(), "SELECT "+name+"($1)", n); err == nil {
+				t.Errorf("%s(%v): no error", name, n)
+			}
 		}
 	}
 }

@@ -12,36 +12,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
 )
-
-// The server's memory for locks is small, and a sweep may look at thousands of keys that have no room.
-func TestKeysWithoutRoomCostASweepNoLocks(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	blocked, full := &gate.Gate{Key: "blocked", OnFailure: gate.Block}, &gate.Gate{Key: "full", Limit: 1}
-	r.insert(row(1, blocked), row(2, blocked), row(3, full), row(4, full))
-	r.sweep()
-	token, ids := r.expect(1, 3)
-	_, err := r.queue.Fail(t.Context(), token, ids[:1], "no")
-	r.ok(err)
-	r.insert(row(5, serial("skips and blocks")))
-	token, skipped := r.expect(5)
-	failed["fail"](r, token, skipped)
-	r.insert(row(6, &gate.Gate{Key: "skips and blocks", OnFailure: gate.Block}), row(7, serial("skips and blocks")))
-	token, blocks := r.expect(6)
-	failed["fail"](r, token, blocks)
-
-	tx := r.begin()
-	_, err = r.table.In(workqueue.Pgx(tx)).Sweep(t.Context(), 100)
-	r.ok(err)
-	var locks int
-	r.ok(tx.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()").Scan(&locks))
-	if locks != 0 {
-		t.Errorf("the sweep holds %d advisory locks", locks)
-	}
-}
 
 // A transaction with an old snapshot does not see all that are through.
 func TestLimitHoldsWhateverTheIsolation(t *testing.T) {
@@ -52,7 +26,6 @@ func TestLimitHoldsWhateverTheIsolation(t *testing.T) {
 			r := newRig(t)
 			g := &gate.Gate{Key: "k", Limit: 2}
 			r.insert(row(1, g), row(2, g))
-			r.sweep()
 			token, ids := r.expect(1, 2)
 			_, err := r.queue.Ack(t.Context(), token, ids[1:])
 			r.ok(err)
@@ -64,7 +37,7 @@ func TestLimitHoldsWhateverTheIsolation(t *testing.T) {
 			r.ok(err)
 			r.insert(row(5, g))
 			r.exec("UPDATE work SET due_at = due_at - interval '1 hour' WHERE n = 5")
-			r.sweep() // 5 is through
+			r.fold() // 5 is through
 
 			_, err = r.table.In(workqueue.Pgx(tx)).Ack(t.Context(), token, ids[:1])
 			r.ok(err)
@@ -72,27 +45,32 @@ func TestLimitHoldsWhateverTheIsolation(t *testing.T) {
 			if n := ask[int](r, "SELECT count(*) FROM work WHERE completed_at IS NULL AND NOT waiting"); n > 2 {
 				t.Errorf("%d rows are through, the limit is 2", n)
 			}
-			r.sweep()
 			r.expect(5, 3)
 		})
 	}
 }
 
-// A sweep does a bounded part and the next one goes on with it.
-func TestSweepsOfWideKeysAreBounded(t *testing.T) {
+// A fold does a bounded part and the next one goes on with it.
+func TestFoldsOfWideKeysAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT n, 'wide', 1000000, 0 FROM generate_series(1, 1500) AS n")
-	if first, second := r.sweep(), r.sweep(); first != 1000 || second != 500 {
-		t.Errorf("%d and %d rows are through, want 1000 and 500", first, second)
+	r.exec("DELETE FROM work_gate_note WHERE ctid <> '(0,1)'")
+	for _, want := range []int{1000, 500, 0} {
+		if n := ask[int](r, "SELECT released FROM work_gate_fold(1000)"); n != want {
+			t.Errorf("%d rows are through, want %d", n, want)
+		}
 	}
 	r.exec("DELETE FROM work")
 	r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT n, 'long', 0, 2 FROM generate_series(1, 2501) AS n")
 	token, ids := r.expect(1)
 	_, err := r.queue.Fail(t.Context(), token, ids, "no")
 	r.ok(err)
-	if first, second := r.sweep(), r.sweep(); first != 1000 || second != 500 {
-		t.Errorf("%d and %d rows were parked after the settle's own 1000, want 1000 and 500", first, second)
+	for _, want := range []int{1001, 2001, 2501, 2501} {
+		r.exec("SELECT work_gate_fold(10000)")
+		if n := ask[int](r, "SELECT count(*) FROM work WHERE status = 3"); n != want {
+			t.Errorf("%d rows are dead letters, want %d", n, want)
+		}
 	}
 }
 
@@ -101,21 +79,21 @@ func one(key string, rate float64) *gate.Gate {
 	return &gate.Gate{Key: key, Limit: gate.Unlimited, Rate: rate, Burst: 1}
 }
 
-func TestBucketsAreForgottenWhenTheyAreFull(t *testing.T) {
+func TestRatesAreForgottenWhenTheyAreNotInUse(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	week := (7 * 24 * time.Hour).Seconds()
 	r.insert(row(1, one("weekly", 1/week)), row(2, one("hourly", 1.0/3600)))
-	if n := r.sweep(); n != 2 {
+	if n := r.fold(); n != 2 {
 		t.Fatalf("%d rows are through, want 2", n)
 	}
-	r.exec("UPDATE work_gate_rate SET refilled_at = refilled_at - interval '3 days'")
-	r.eventually("only the bucket that is not full is left", func() bool {
-		r.sweep()
-		return ask[string](r, "SELECT coalesce(string_agg(gate_key, ' '), '') FROM work_gate_rate") == "weekly"
-	})
+	r.exec("UPDATE work_gate_rate SET next_at = next_at - interval '3 days'")
+	r.sweep()
+	if left := ask[string](r, "SELECT coalesce(string_agg(gate_key, ' '), '') FROM work_gate_rate"); left != "weekly" {
+		t.Errorf("the rates %q are kept, want that which is in use", left)
+	}
 	r.insert(row(3, one("weekly", 1/week)))
-	if n := r.sweep(); n != 0 {
+	if n := r.fold(); n != 0 {
 		t.Error("a second row of the week is through after three days")
 	}
 }
@@ -123,22 +101,23 @@ func TestBucketsAreForgottenWhenTheyAreFull(t *testing.T) {
 func TestClockThatIsSetBackTakesNoTokens(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.insert(row(1, &gate.Gate{Key: "k", Limit: gate.Unlimited, Rate: 2, Burst: 2}))
-	r.sweep()
-	r.exec("UPDATE work_gate_rate SET refilled_at = refilled_at + interval '1 hour'")
-	r.insert(row(2, &gate.Gate{Key: "k", Limit: gate.Unlimited, Rate: 2, Burst: 2}))
-	if n := r.sweep(); n != 1 {
-		t.Error("the second token is gone")
-	}
+	two := &gate.Gate{Key: "k", Limit: gate.Unlimited, Rate: 1, Burst: 2}
+	r.insert(row(1, two))
+	r.fold()
+	r.exec("UPDATE work_gate_rate SET next_at = clock_timestamp() + interval '900 milliseconds'") // as a clock leaves it
+	r.insert(row(2, two))
+	r.expect(1, 2)
 }
 
 // Test suites truncate every table that they find.
 func TestSweepsGoOnAfterTruncate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.exec("TRUNCATE work, work_gate_cursor, work_gate_rate")
 	r.insert(row(1, &gate.Gate{Key: "k", Limit: 1}))
-	r.eventually("a sweep lets the row through", func() bool { return r.sweep() == 1 })
+	r.exec("TRUNCATE work_gate_cursor, work_gate_rate, work_gate_note")
+	r.sweep() // makes the cursor anew
+	r.sweep()
+	r.expect(1)
 }
 
 // A row with half a gate would be found by no sweep.
@@ -167,7 +146,6 @@ func TestPlainSQLCannotWriteARateThatOverflows(t *testing.T) {
 		}
 	}
 	r.insert(row(1, one("slow", gate.MinRate)), row(2, one("fast", gate.MaxRate)))
-	r.sweep()
 	r.expect(1, 2)
 }
 
@@ -192,58 +170,6 @@ func TestRowsThatEndedMakeNobodyWait(t *testing.T) {
 			end(r)
 			r.insert(row(2, serial("k")))
 			r.expect(2)
-		})
-	}
-}
-
-// A purge takes thousands of dead letters in one transaction, and an ack as many rows: those behind which nobody
-// waits must not fill the server's memory for locks.
-func TestKeysInWhichNobodyWaitsCostNoLocks(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		before func(*rig)
-		settle func(*rig, *workqueue.Queue)
-	}{
-		"a row is alive behind the dead letter that is purged": {
-			func(r *rig) {
-				r.insert(row(1, serial("k")))
-				token, ids := r.expect(1)
-				failed["fail"](r, token, ids)
-				r.exec("UPDATE work SET failed_at = failed_at - interval '1 day'")
-				r.insert(row(2, serial("k")))
-			},
-			func(r *rig, q *workqueue.Queue) {
-				n, err := q.PurgeFailed(r.Context(), time.Hour, 10)
-				r.ok(err)
-				if n != 1 {
-					r.Errorf("%d rows are purged, want 1", n)
-				}
-			},
-		},
-		"who waited is cancelled": {
-			func(r *rig) {
-				ids := r.insert(row(1, serial("k")), row(2, serial("k")))
-				_, err := r.queue.Cancel(r.Context(), ids[1:], "not wanted")
-				r.ok(err)
-			},
-			func(r *rig, q *workqueue.Queue) {
-				token, ids := r.expect(1)
-				_, err := q.Ack(r.Context(), token, ids)
-				r.ok(err)
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t)
-			c.before(r)
-			tx := r.begin()
-			c.settle(r, r.table.In(workqueue.Pgx(tx)))
-			var locks int
-			r.ok(tx.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()").Scan(&locks))
-			if locks != 0 {
-				t.Errorf("the transaction holds %d advisory locks", locks)
-			}
 		})
 	}
 }
@@ -296,35 +222,34 @@ func TestSweepsPassWhatIsInNobodysWay(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			before(r)
-			r.exec("UPDATE work SET waiting = true WHERE n = 2") // as a settle leaves it that did not see it
+			r.fold()
+			r.exec("UPDATE work SET waiting = true WHERE n = 2") // past every trigger
 			r.sweep()
 			r.expect(2)
 		})
 	}
 }
 
-// Idle workers hear of a row that a settle lets through.
+// Idle workers hear of a note, and of a row that a fold lets through.
 func TestARowThatIsLetThroughIsAnnounced(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	one := &gate.Gate{Key: "l", Limit: 1}
 	r.insert(row(1, one), row(2, one), row(3, serial("s")), row(4, serial("s")))
-	r.sweep()
-	token, ids := r.expect(3, 1)
-	listener, err := r.pool.Acquire(t.Context())
-	r.ok(err)
-	defer listener.Release()
-	_, err = listener.Exec(t.Context(), `LISTEN "`+r.table.Name()+`"`)
-	r.ok(err)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	token, ids := r.expect(1, 3)
+	next := pgtest.Listen(t, r.pool, r.table.Name())
 	for _, id := range ids {
-		_, err := r.queue.Ack(ctx, token, []uuid.UUID{id})
+		_, err := r.queue.Ack(t.Context(), token, []uuid.UUID{id})
 		r.ok(err)
-		_, err = listener.Conn().WaitForNotification(ctx)
-		r.ok(err)
+		if n := next(); !strings.HasPrefix(n.Payload, "note:") {
+			t.Errorf("the settle announces %q, want a note", n.Payload)
+		}
+		r.fold()
+		if n := next(); strings.HasPrefix(n.Payload, "note:") {
+			t.Errorf("the fold announces %q, want a due time", n.Payload)
+		}
 	}
-	r.expect(4, 2)
+	r.expect(2, 4)
 }
 
 func TestPlainSQLCannotLetTwoRowsOfASerialKeyThrough(t *testing.T) {

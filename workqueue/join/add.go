@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -13,13 +14,15 @@ import (
 // left as they are, so an Add may be repeated. A step that fans out adds others in its own [workqueue.Claim.Tx],
 // which settles it in the same transaction: the join cannot end in between.
 //
-// The error is [ErrEnded] if the join has ended, even a moment ago, and [ErrNotFound] if there is none. A
-// FailFast join fails at once where an added step has failed already.
+// The join's row is locked until the transaction ends: until then the join neither ends nor takes steps of another
+// transaction. Nobody who settles waits for that.
+//
+// The error is [ErrEnded] if the join has ended, even a moment ago, and [ErrNotFound] if there is none.
 func (j *Joins) Add(ctx context.Context, tx workqueue.Tx, id uuid.UUID, members ...uuid.UUID) error {
 	if err := checkMembers(members); err != nil {
 		return err
 	}
-	rows, err := j.lockRows(ctx, tx, members) // before the join, as every settle does it
+	rows, err := j.lockRows(ctx, tx, members) // before the join, as Cancel does it
 	if err != nil {
 		return err
 	}
@@ -29,7 +32,7 @@ func (j *Joins) Add(ctx context.Context, tx workqueue.Tx, id uuid.UUID, members 
 	}
 	g := graph{edges: map[uuid.UUID][]uuid.UUID{}}
 	g.join(rows, members, continuations)
-	if err := workqueue.FirstError(checkKnown(rows, members), checkNoneOf(members, continuations)); err != nil {
+	if err := cmp.Or(checkKnown(rows, members), checkNoneOf(members, continuations)); err != nil {
 		return err
 	}
 	if err := g.check(ctx, tx, j); err != nil {
@@ -70,11 +73,8 @@ func (j *Joins) add(ctx context.Context, tx workqueue.Tx, id uuid.UUID, rows map
 	if err := j.enroll(ctx, tx, rows, fresh, joins); err != nil {
 		return err
 	}
-	succeeded, failed := ended(rows, fresh)
-	if _, err := workqueue.Exec(ctx, tx, j.statements["add"], id, len(fresh), succeeded, failed); err != nil {
-		return err
-	}
-	return j.end(ctx, tx, []uuid.UUID{id})
+	_, err = workqueue.Exec(ctx, tx, j.statements["add"], id, len(fresh))
+	return err
 }
 
 // strangers are the rows that are no members of the join yet.

@@ -36,13 +36,13 @@ func (j *Joins) Cancel(ctx context.Context, tx workqueue.Tx, id uuid.UUID, o Can
 	if o.Reason != "" {
 		reason = strings.ReplaceAll(strings.ToValidUTF8(o.Reason, "\uFFFD"), "\x00", "")
 	}
-	if _, err := workqueue.Exec(ctx, tx, j.statements["end"], []uuid.UUID{id}, int64(Cancelled), reason); err != nil {
+	if _, err := workqueue.Exec(ctx, tx, j.statements["cancel"], id, reason); err != nil {
 		return false, err
 	}
 	return true, j.cancelMembers(ctx, tx, id, members, o)
 }
 
-// lockForCancel locks in the order of every settle, members before their join, and returns the live members.
+// lockForCancel locks members before their join, as Add does, and returns the live members.
 func (j *Joins) lockForCancel(ctx context.Context, tx workqueue.Tx, id uuid.UUID, o CancelOptions) (members []uuid.UUID, err error) {
 	if o.CancelMembers {
 		if err := workqueue.Query(ctx, tx, collect(&members), j.statements["lock_members"], id); err != nil {

@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,7 +25,7 @@ func (join Join) Validate() error {
 		return workqueue.Invalid("deadline", "is %s, it must be between %s and %s",
 			d.Format(time.RFC3339), minDeadline.Format(time.DateOnly), maxDeadline.Format(time.DateOnly))
 	}
-	err := workqueue.FirstError(
+	err := cmp.Or(
 		workqueue.CheckText("label", join.Label), workqueue.CheckSize("label", len(join.Label), MaxLabel),
 		checkMembers(join.Members))
 	if err != nil {
@@ -91,7 +92,7 @@ func continuesTwo(id uuid.UUID) error {
 // checkRows reports rows that do not exist or are not what they have to be.
 func (s *start) checkRows() error {
 	for i, join := range s.joins {
-		err := workqueue.FirstError(checkKnown(s.rows, join.Members),
+		err := cmp.Or(checkKnown(s.rows, join.Members),
 			s.checkContinuation("on complete", join.OnComplete), s.checkContinuation("on fail", join.OnFail))
 		if err != nil {
 			return s.about(i, len(s.joins), err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+	"time"
 
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
@@ -16,11 +17,25 @@ import (
 // false and NULL are the same, and [Joins.Start] sets it where it has to.
 var Column = workqueue.Column{Name: "joined", Type: "boolean", Internal: true}
 
-// Sweep is what a domain adds to the Sweeps of its Spec: deadlines, repair and retention of its joins.
+// Sweep is what a domain adds to the Sweeps of its Spec: repair and retention of its joins.
 const Sweep = "join_sweep"
+
+// Fold is what a domain adds to the Folds of its Spec: it counts settled steps, and ends joins.
+var Fold = workqueue.Fold{Suffix: "join_fold", Column: Column.Name}
 
 //go:embed sql/*.sql sql/schema/*.sql
 var sqlFiles embed.FS
+
+// Bounds of what one fold or sweep does at a time.
+const (
+	maxPiece   = 100    // notes
+	maxEnds    = 300    // joins that end
+	maxMembers = 20_000 // members that are counted anew or forgotten
+	maxWaiting = 1000   // rows that wait
+)
+
+// soon is when a fold looks again at what somebody holds.
+const soon = 500 * time.Millisecond
 
 var (
 	statementTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
@@ -28,7 +43,7 @@ var (
 )
 
 // schemaFiles are in an order in which each needs only those before it.
-var schemaFiles = []string{"table", "end", "count", "collect", "flush", "purge", "sweep"}
+var schemaFiles = []string{"table", "note", "end", "finish", "recount", "apply", "fold", "purge", "strand", "sweep"}
 
 // DDL renders the tables, functions and triggers of a domain table's joins, and what drops them. A domain
 // appends up to the up of [workqueue.DDL], and puts down before the down of that.
@@ -61,6 +76,9 @@ func newView(spec workqueue.Spec) (view, error) {
 	if spec.Schema == "" {
 		spec.Schema = workqueue.DefaultSchema
 	}
+	if !slices.Contains(spec.Folds, Fold) {
+		return view{}, workqueue.Invalid("folds", "of %s lack join.Fold: nobody would count what its steps come to", spec.Name())
+	}
 	gated := slices.ContainsFunc(spec.Columns, func(c workqueue.Column) bool { return c.Name == gateColumn })
 	return view{spec: spec, DeleteDone: spec.DeleteDone, Gated: gated}, nil
 }
@@ -86,6 +104,12 @@ func (v view) Join() string { return v.qualified("_join") }
 // Member is the table of memberships, quoted.
 func (v view) Member() string { return v.qualified("_join_member") }
 
+// Note is the table of notes, quoted.
+func (v view) Note() string { return v.qualified("_join_note") }
+
+// Cursor is the table of the one row that tells where the sweep goes on, quoted.
+func (v view) Cursor() string { return v.qualified("_join_cursor") }
+
 // Function is one of the functions, quoted.
 func (v view) Function(name string) string { return v.qualified("_join_" + name) }
 
@@ -95,11 +119,43 @@ func (v view) Named(suffix string) string { return fmt.Sprintf(`"%s_%s"`, v.spec
 // Announce wakes the domain table's workers.
 func (v view) Announce() string { return v.spec.Announce() }
 
-// Notes is the setting in which a statement's settled members are noted, as a literal.
-func (v view) Notes() string { return "'txwork_join_notes." + v.spec.Name() + "'" }
+// AnnounceNote has them fold, MustAnnounceNote tells whether the writer of a note has not promised to.
+func (v view) AnnounceNote() string     { return v.spec.AnnounceNote() }
+func (v view) MustAnnounceNote() string { return v.spec.MustAnnounceNote() }
 
-// Flushing is the setting that says that the notes are being counted, as a literal.
-func (v view) Flushing() string { return "'txwork_join_flushing." + v.spec.Name() + "'" }
+// FoldLock is the advisory lock of the one folder.
+func (v view) FoldLock() string {
+	return "hashtextextended('" + v.spec.Name() + " " + Fold.Suffix + "', 0)"
+}
+
+// Soon is the time at which a fold looks again at what somebody holds.
+func (view) Soon() string {
+	return fmt.Sprintf("clock_timestamp() + interval '%d milliseconds'", soon.Milliseconds())
+}
+
+// Counted says that join j is over by its counts, Over that it is over.
+func (view) Counted(j string) string {
+	return strings.ReplaceAll("(j.succeeded + j.failed >= j.expected OR j.failed > 0 AND j.policy = 1)", "j.", j+".")
+}
+func (v view) Over(j string) string {
+	return fmt.Sprintf("(%s OR coalesce(%s.deadline <= clock_timestamp(), false))", v.Counted(j), j)
+}
+
+// Stranded says that row t waits for a join that is gone.
+func (v view) Stranded() string {
+	gate := ""
+	if v.Gated {
+		gate = " AND t." + gateColumn + " IS NULL"
+	}
+	return "t.completed_at IS NULL AND t.waiting" + gate + " AND t.created_at < now() - interval '15 minutes'" +
+		" AND NOT EXISTS (SELECT FROM " + v.Join() + " AS j WHERE j.on_complete = t.id)" +
+		" AND NOT EXISTS (SELECT FROM " + v.Join() + " AS j WHERE j.on_fail = t.id)"
+}
+
+func (view) MaxPiece() int   { return maxPiece }
+func (view) MaxEnds() int    { return maxEnds }
+func (view) MaxMembers() int { return maxMembers }
+func (view) MaxWaiting() int { return maxWaiting }
 
 // planSettings pin the plans of the functions: each statement has one good plan, index scans in nested
 // loops, and one that was made while the tables were empty would be kept. The core switches sorting off

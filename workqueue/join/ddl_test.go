@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
@@ -18,7 +19,11 @@ func TestDownLeavesNothing(t *testing.T) {
 	_, joinDown, err := join.DDL(spec)
 	f.ok(err)
 	f.exec(joinDown)
-	f.ack(f.steps(1)...) // the table works without
+	row, token := f.steps(1, due), workqueue.NewOwnerToken() // the table works without
+	_, err = f.queue.Claim(t.Context(), token, time.Minute, 1)
+	f.ok(err)
+	_, err = f.queue.Ack(t.Context(), token, row)
+	f.ok(err)
 	f.exec(tableDown)
 	left := ask[int](f, `SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = $1::regnamespace)
 		+ (SELECT count(*) FROM pg_proc WHERE pronamespace = $1::regnamespace)`, f.Schema)
@@ -50,7 +55,12 @@ func TestNames(t *testing.T) {
 func TestSpecWithoutTheColumn(t *testing.T) {
 	t.Parallel()
 	spec := stepSpec("s")
-	spec.Columns = spec.Columns[:1]
+	withoutFold := spec
+	withoutFold.Folds = nil
+	if _, _, err := join.DDL(withoutFold); !errors.Is(err, workqueue.ErrInvalid) {
+		t.Errorf("DDL without the fold: got the error %v", err)
+	}
+	spec.Columns, spec.Folds = spec.Columns[:1], nil
 	if _, _, err := join.DDL(spec); !errors.Is(err, workqueue.ErrInvalid) {
 		t.Errorf("DDL: got the error %v", err)
 	}

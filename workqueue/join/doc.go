@@ -7,7 +7,6 @@
 //
 // Steps and continuations are ordinary rows of one table, an outbox's messages or jobs, and are worked on
 // like any other. A continuation may be a step of further joins, so joins make directed acyclic graphs.
-// Nothing polls: a join is counted by the transaction that settles its step.
 //
 // # Starting
 //
@@ -16,18 +15,24 @@
 // join has ended.
 //
 // Steps are best inserted with [Column] true, in the same transaction. Start sets it on rows that were
-// inserted without, which is one more write of each. Steps of earlier transactions work, too, and are
-// counted at once if they have ended; but whoever settles one of them waits until the starting transaction
-// has ended. A join without steps completes at once.
+// inserted without, which is one more write of each. Steps of earlier transactions work, too, also those that
+// have ended; but whoever settles one of them waits until the starting transaction has ended. A join without
+// steps completes with the next fold.
 //
 // [Joins.Add] adds steps to a pending join, such as those that a step fans out to. Where it adds them in
 // its own [workqueue.Claim.Tx], the join cannot end in between.
 //
 // # Counting
 //
-// Triggers of the table count a step in the transaction that ends it, and only if that changes the row: a
-// guarded settle, in Go or by the table's SQL functions, the reaper, a cancel. A claim that is stale, an ack
-// that is repeated or rolled back count nothing.
+// Triggers of the table note that a step has ended, in the transaction that ends it and only if that changes
+// the row: a guarded settle, in Go or by the table's SQL functions, the reaper, a cancel. A claim that is stale,
+// an ack that is repeated or rolled back note nothing. To write a note locks nothing and waits for nobody.
+//
+// A fold (the function <table>_join_fold, see [Fold]) counts what has been noted and ends the joins that are over, in
+// short transactions of its own. Workers call it right after their settles, and when somebody else announces notes, so
+// a join ends some milliseconds after its last step. A fold deals with some hundred steps and ends at a time, and the
+// next one goes on, also where a failure ends ten thousand rows behind it: others get their turn between the folds. See
+// docs/joins.md for figures.
 //
 //   - Done, or deleted by the ack of a table with DeleteDone: succeeded.
 //   - Failed, by whatever: fail, attempts used up, reaped, cancelled: failed.
@@ -40,12 +45,13 @@
 //
 // A redrive takes back the last failure of a step: while the join is pending it is as if the step had not
 // settled, and its next result counts; after the end the join keeps what it had counted, and the step's
-// next result is late, once.
+// next result is late, once. A fold counts a step as it finds it: a failure that was redriven before is none.
 //
 // # Ending
 //
-// The [Policy] decides when a join completes or fails; a deadline fails it; [Joins.Cancel] cancels it. It
-// ends once, guarded by its status, and its continuations follow in the same transaction:
+// The [Policy] decides when a join completes or fails; a deadline fails it, by the database's clock;
+// [Joins.Cancel] cancels it. It ends once, guarded by its status, and its continuations follow in the same
+// transaction:
 //
 //	           on-complete row   on-fail row
 //	completed  released          not needed
@@ -57,7 +63,7 @@
 // in a table with DeleteDone. It is no dead letter, because one that somebody redrives would compensate
 // what has succeeded. In both cases last_error says which join it was and why. A continuation that was ended
 // counts in the joins whose step it is, a cancelled one as failed, one that is not needed as succeeded; so a
-// failure propagates through a graph in the transaction in which it happens.
+// failure propagates through a graph, fold by fold.
 //
 // A row continues one join. It may be both continuations of it, and is then released either way. Its handler
 // finds its join, and the steps, with [Joins.ContinuedBy]. Redriving a cancelled continuation runs it:
@@ -65,25 +71,32 @@
 //
 // # The sweep
 //
-// The function <table>_join_sweep, which a domain lists among Spec.Sweeps, fails joins whose deadline has
-// passed, by the database's clock, and forgets ended ones after the table's Retention, as [Joins.Purge] does
-// at any time. It also compares pending joins with their steps' rows, a minute after their start and then
-// less and less often, at least every quarter of an hour: one that was stranded, by a restore without triggers,
-// a TRUNCATE or a bug, ends then.
+// The function <table>_join_sweep, which a domain lists among Spec.Sweeps, forgets ended joins after the table's
+// Retention, as [Joins.Purge] does at any time. It also has folds compare pending joins with their steps' rows, a
+// minute after their start and then less and less often, at least every quarter of an hour: one that was stranded,
+// by a restore without triggers, a TRUNCATE or a bug, ends then. One whose memberships are gone fails.
+//
+// A row that waits although no join has it as a continuation, and no gate as its own, has lost its join. A quarter of an
+// hour after it was written the sweep fails it: it is a dead letter, and a redrive runs it. So hold no other rows of such
+// a table back with NewRow.Waiting.
 //
 // # Concurrency
 //
-// [Joins] is safe for concurrent use. Every settle locks the joins of its steps until it commits, so settles
-// of one join's steps take turns; of two that settle the last two steps, the second sees the first.
-// Locks are taken in the order step, joins by id, continuation. Deadlocks remain possible between
-// transactions that settle several times, and between graphs; the core runs its own transactions again, an
-// application's own transaction has to be run again by the application. Under REPEATABLE READ and
-// SERIALIZABLE a concurrent settle of the same join fails with a serialization failure, and nothing is lost.
+// [Joins] is safe for concurrent use. A settle looks at no join, so settles wait neither for each other nor for who
+// starts, extends or cancels one. Folds take turns by an advisory lock of the table, and wait for nobody either: a join, a
+// continuation or a membership that an application holds locked is looked at again every half a second until the
+// application's transaction has ended, and everything else goes on. Only what a continuation refuses to become, such as
+// by a trigger of yours, is put off for a minute, with a warning in the server's log.
+//
+// An application's own transactions do wait for each other: [Joins.Start], [Joins.Add] and [Joins.Cancel] lock steps by
+// their ids and then the join, until they end. Settles of the steps that they have locked wait as well; rows that were
+// inserted in the same transaction are nobody's concern.
 //
 // # Domains
 //
-// A domain adds [Column] to its columns and [Sweep] to its sweeps, and appends [DDL] to that of its table: the
-// tables <table>_join and <table>_join_member, functions and triggers named <table>_join_…. A row that is no
-// step costs the triggers' WHEN test. A role that settles needs SELECT, INSERT, UPDATE and DELETE on both
-// tables and EXECUTE on the functions, which are not PUBLIC's.
+// A domain adds [Column] to its columns, [Fold] to its folds and [Sweep] to its sweeps, and appends [DDL] to that of its
+// table: the tables <table>_join, <table>_join_member, <table>_join_note and <table>_join_cursor, functions and triggers
+// named <table>_join_…. Fold goes before that of package gate, which then lets through what a join has released. A row that is
+// no step costs the triggers' WHEN test. A role that settles needs INSERT on the notes; one that folds SELECT, INSERT,
+// UPDATE and DELETE on all four tables and EXECUTE on the functions, which are not PUBLIC's.
 package join

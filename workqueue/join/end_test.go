@@ -22,13 +22,8 @@ func TestDeadline(t *testing.T) {
 	for _, p := range []join.Policy{join.WaitAll, join.FailFast, join.AnyOutcome} {
 		over, later := f.fan(3, policy(p), deadline(time.Hour)), f.fan(1, policy(p), deadline(time.Hour))
 		f.ack(over.members[0])
-		if n := f.sweep(); n != 0 {
-			t.Errorf("the sweep changed %d rows before the deadline", n)
-		}
-		f.exec("UPDATE steps_join SET deadline = now() - interval '1 second', look_at = now() - interval '1 second' WHERE id = $1", over.id)
-		if n := f.sweep(); n != 2 {
-			t.Errorf("the sweep changed %d continuations, want 2", n)
-		}
+		f.want(over.id, counts{join.Pending, 1, 0, 0})
+		f.expire(over.id)
 		f.want(over.id, counts{join.Failed, 1, 0, 0})
 		f.wantNext(over, cancelled, released)
 		if got := f.state(over.id).LastError; got != "the deadline has passed" {
@@ -38,33 +33,35 @@ func TestDeadline(t *testing.T) {
 		f.fail(over.members[2])
 		f.want(over.id, counts{join.Failed, 1, 0, 2})
 		f.want(later.id, counts{join.Pending, 0, 0, 0})
-		if n := f.sweep(); n != 0 {
-			t.Errorf("the sweep changed %d rows again", n)
-		}
 	}
 }
 
-// A deadline in the past is for the next sweep; one that is still to come is looked at when it comes.
-func TestDeadlineDecidesWhenToLook(t *testing.T) {
+// expire moves a join's deadline, and the note of it, into the past.
+func (f *fixture) expire(id uuid.UUID) {
+	f.Helper()
+	f.exec("UPDATE steps_join SET deadline = now() - interval '1 second' WHERE id = $1", id)
+	f.exec("UPDATE steps_join_note SET at = now() - interval '1 second' WHERE join_id = $1", id)
+}
+
+// A deadline in the past ends the join with the next fold; one that is still to come tells when to fold again.
+func TestDeadlineDecidesWhenToFold(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	past := f.fan(1, deadline(-time.Second))
-	f.sweep()
 	f.want(past.id, counts{join.Failed, 0, 0, 0})
-	soon := f.fan(1, deadline(time.Second))
-	if !ask[bool](f, "SELECT look_at = deadline FROM steps_join WHERE id = $1", soon.id) {
-		t.Error("the sweep does not look at the deadline")
+	f.fan(1, deadline(time.Hour))
+	if again := ask[float64](f, "SELECT again FROM steps_join_fold(10)"); again < 3500 || again > 3600 {
+		t.Errorf("the next fold is due in %v seconds, want an hour", again)
 	}
 }
 
-// A join whose steps have all settled keeps its result, though the sweep finds it after its deadline.
+// A join whose steps have all settled keeps its result, though nobody noticed before its deadline.
 func TestRepairComesBeforeTheDeadline(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	fan := f.fan(2, deadline(time.Hour))
 	f.unnoticed(func() { f.ack(fan.members...) })
-	f.exec("UPDATE steps_join SET deadline = now() - interval '1 second', look_at = now() - interval '1 second'")
-	f.sweep()
+	f.expire(fan.id)
 	f.want(fan.id, counts{join.Completed, 2, 0, 0})
 }
 
@@ -90,17 +87,18 @@ func TestRepair(t *testing.T) {
 	})
 	f.exec("UPDATE steps_join SET succeeded = 1, expected = 7 WHERE id = $1", done.id)
 	if n := f.sweep(); n != 0 {
-		t.Errorf("the sweep looked before it was time, and changed %d rows", n)
+		t.Errorf("the sweep looked at %d joins before it was time", n)
 	}
-	f.exec("UPDATE steps_join SET look_at = now()")
-	if n := f.sweep(); n != 6 {
-		t.Errorf("the sweep changed %d continuations, want 6", n)
+	f.lookNow()
+	if n := f.sweep(); n != 4 {
+		t.Errorf("the sweep looked at %d joins, want 4", n)
 	}
 	f.want(done.id, counts{join.Completed, 2, 0, 0})
 	f.wantNext(done, released, notNeeded)
 	f.want(broken.id, counts{join.Failed, 1, 1, 0})
 	f.wantNext(broken, cancelled, released)
 	f.want(removed.id, counts{join.Completed, 0, 2, 0})
+	f.wantNext(removed, released, notNeeded)
 	f.want(running.id, counts{join.Pending, 1, 0, 0})
 	f.ack(running.members[1])
 	f.want(running.id, counts{join.Completed, 2, 0, 0})
@@ -221,18 +219,18 @@ func TestRelease(t *testing.T) {
 	fan := f.fan(1)
 	f.exec("UPDATE steps SET due_at = 'yesterday' WHERE id = $1", fan.onComplete)
 	token := f.claim(fan.members...)
-	for { // the inserts were announced, too
-		n, err := listener.Conn().WaitForNotification(t.Context())
-		f.ok(err)
-		if n != nil {
-			break
+	announced := func() {
+		t.Helper()
+		if n, err := listener.Conn().WaitForNotification(t.Context()); err != nil || n.Payload == "" {
+			t.Errorf("got %v, %v", n, err)
 		}
 	}
+	announced() // the inserts
 	_, err = f.queue.Ack(t.Context(), token, fan.members)
 	f.ok(err)
-	if n, err := listener.Conn().WaitForNotification(t.Context()); err != nil || n.Payload == "" {
-		t.Errorf("got %v, %v", n, err)
-	}
+	announced() // a note to fold
+	f.fold()
+	announced()
 	if age := ask[float64](f, "SELECT extract(epoch FROM clock_timestamp() - due_at) FROM steps WHERE id = $1", fan.onComplete); age < 0 || age > 60 {
 		t.Errorf("it was due %v seconds ago", age)
 	}
@@ -287,23 +285,41 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// A sweep holds its worker up, so it looks at some thousands of members and leaves the others to the next.
-func TestSweepLooksAtABoundedNumberOfMembers(t *testing.T) {
+// A fold counts some thousands of members anew, and notes the joins that are left.
+func TestAFoldCountsABoundedNumberOfMembersAnew(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for range 3 {
 		f.fan(1)
 	}
-	f.exec("UPDATE steps_join SET expected = 15000, look_at = now()")
+	f.exec("UPDATE steps_join SET expected = 15000")
+	f.exec("INSERT INTO steps_join_note (join_id) SELECT id FROM steps_join")
 	for _, want := range []int{1, 0} {
-		f.sweep()
-		if left := ask[int](f, "SELECT count(*) FROM steps_join WHERE look_at <= now()"); left != want {
-			t.Errorf("%d joins are left to look at, want %d", left, want)
+		f.exec("SELECT steps_join_fold(3)")
+		if left := ask[int](f, "SELECT count(*) FROM steps_join WHERE expected = 15000"); left != want {
+			t.Errorf("%d joins are left to count, want %d", left, want)
 		}
 	}
 }
 
-// A cancel locks members before their join, as settles do: the other way round, the two wait for each other.
+// So does a sweep that forgets.
+func TestASweepForgetsABoundedNumberOfMembers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	fan := f.fan(1)
+	f.ack(fan.members...)
+	f.exec("INSERT INTO steps_join_member (member_id, join_id) SELECT gen_random_uuid(), $1 FROM generate_series(1, 30000)", fan.id)
+	f.lookNow()
+	for _, want := range [][2]int{{1, 10_001}, {0, 0}} {
+		f.sweep()
+		joins, members := ask[int](f, "SELECT count(*) FROM steps_join"), ask[int](f, "SELECT count(*) FROM steps_join_member")
+		if joins != want[0] || members != want[1] {
+			t.Errorf("%d joins and %d members are left, want %v", joins, members, want)
+		}
+	}
+}
+
+// A cancel locks members before their join, as Add does: the other way round, the two wait for each other.
 func TestACancelThatWaitsForAMemberHoldsNoJoin(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

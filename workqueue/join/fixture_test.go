@@ -13,11 +13,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/internal/sdktest"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
 
 // stepSpec is a domain table that knows joins. One attempt is all a row has, unless a test says otherwise.
 func stepSpec(schema string) workqueue.Spec {
@@ -26,6 +27,7 @@ func stepSpec(schema string) workqueue.Spec {
 		Table:       "steps",
 		Columns:     []workqueue.Column{{Name: "name", Type: "text", NotNull: true}, join.Column},
 		Sweeps:      []string{join.Sweep},
+		Folds:       []workqueue.Fold{join.Fold},
 		MaxAttempts: 1,
 		Retry:       workqueue.Retry{Growth: workqueue.Constant},
 	}
@@ -38,14 +40,14 @@ var never = time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // A fixture is a table with joins in a schema of its own.
 type fixture struct {
-	*testing.T
+	testing.TB
 	*pgtest.DB
 	table *workqueue.Table
 	queue *workqueue.Queue
 	joins *join.Joins
 }
 
-func newFixture(t *testing.T, configure ...func(*workqueue.Spec)) *fixture {
+func newFixture(t testing.TB, configure ...func(*workqueue.Spec)) *fixture {
 	t.Helper()
 	db := pgtest.New(t)
 	spec := stepSpec(db.Schema)
@@ -60,13 +62,13 @@ func newFixture(t *testing.T, configure ...func(*workqueue.Spec)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{T: t, DB: db, table: table, queue: table.On(db.Pool), joins: joins}
+	f := &fixture{TB: t, DB: db, table: table, queue: table.On(db.Pool), joins: joins}
 	f.exec(ddl(t, spec))
 	return f
 }
 
 // ddl is what a domain's migration would be.
-func ddl(t *testing.T, spec workqueue.Spec) string {
+func ddl(t testing.TB, spec workqueue.Spec) string {
 	t.Helper()
 	table, _, err := workqueue.DDL(spec)
 	if err != nil {
@@ -184,8 +186,10 @@ func (f *fixture) start(joins ...join.Join) (ids []uuid.UUID, err error) {
 	return ids, err
 }
 
+// state reads a join, once what has been noted is folded.
 func (f *fixture) state(id uuid.UUID) (s join.State) {
 	f.Helper()
+	f.fold()
 	f.ok(f.inTx(func(tx workqueue.Tx) (err error) {
 		s, err = f.joins.Get(f.Context(), tx, id)
 		return err
@@ -216,8 +220,10 @@ const (
 	gone      = "gone"
 )
 
+// fate tells what has become of a continuation, once what has been noted is folded.
 func (f *fixture) fate(id uuid.UUID) (fate string) {
 	f.Helper()
+	f.fold()
 	err := f.Pool.QueryRow(f.Context(), `SELECT CASE
 			WHEN status = 0 AND waiting THEN 'waits'
 			WHEN status = 0 THEN 'released'
@@ -256,6 +262,7 @@ func (f *fixture) claim(ids ...uuid.UUID) (token uuid.UUID) {
 	f.Helper()
 	f.exec("UPDATE steps SET due_at = now() WHERE id = ANY ($1)", ids)
 	token = workqueue.NewOwnerToken()
+	f.fold()
 	rows, err := f.queue.Claim(f.Context(), token, time.Minute, len(ids))
 	f.ok(err)
 	if len(rows) != len(ids) {
@@ -269,6 +276,7 @@ func (f *fixture) ack(ids ...uuid.UUID) {
 	f.Helper()
 	_, err := f.queue.Ack(f.Context(), f.claim(ids...), ids)
 	f.ok(err)
+	f.fold()
 }
 
 // fail settles rows as failed.
@@ -276,12 +284,28 @@ func (f *fixture) fail(ids ...uuid.UUID) {
 	f.Helper()
 	_, err := f.queue.Fail(f.Context(), f.claim(ids...), ids, "no good")
 	f.ok(err)
+	f.fold()
 }
 
-// sweep does what workers and the reaper do.
-func (f *fixture) sweep() int {
+// fold does what workers do after their settles, until nothing is left that is due.
+func (f *fixture) fold() {
 	f.Helper()
-	return ask[int](f, "SELECT steps_join_sweep(100)")
+	_, err := f.queue.Fold(f.Context())
+	f.ok(err)
+}
+
+// sweep does what workers and the reaper do, and returns how many joins it dealt with.
+func (f *fixture) sweep() (joins int) {
+	f.Helper()
+	joins = ask[int](f, "SELECT steps_join_sweep(100)")
+	f.fold()
+	return joins
+}
+
+// lookNow has the next sweep look at every join.
+func (f *fixture) lookNow() {
+	f.Helper()
+	f.exec("UPDATE steps_join SET look_at = now() - interval '1 second'")
 }
 
 func isDeadlock(err error) bool {

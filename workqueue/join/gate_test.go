@@ -19,6 +19,7 @@ func newGated(t *testing.T) *fixture {
 	f := newFixture(t, func(s *workqueue.Spec) {
 		s.Columns = append(s.Columns, gate.Columns()...)
 		s.Sweeps = append(s.Sweeps, gate.SweepSuffix)
+		s.Folds = append(s.Folds, gate.Fold)
 		s.Gate = gate.KeyColumn
 		spec = *s
 	})
@@ -71,31 +72,25 @@ func TestAReleasedRowEntersItsGate(t *testing.T) {
 func (f *fixture) wantReleased(g *gate.Gate, before func(continuation uuid.UUID)) {
 	f.Helper()
 	other := f.steps(1, through(g), due)
-	f.sweepGates()
+	f.fold()
 	token := f.claim(other...)
 	step, next := f.steps(1, through(nil)), f.steps(1, waiting, through(g), due)
 	ids, err := f.start(join.Join{Members: step, OnComplete: next[0]})
 	f.ok(err)
 	before(next[0])
-	f.sweepGates()
+	f.fold()
 	f.ack(step...)
 	f.want(ids[0], counts{join.Completed, 1, 0, 0})
-	f.sweepGates()
-	equal(f.T, f.fate(next[0]), waits)
+	f.fold()
+	equal(f, f.fate(next[0]), waits)
 	_, err = f.queue.Ack(f.Context(), token, other)
 	f.ok(err)
-	f.sweepGates()
-	equal(f.T, f.fate(next[0]), released)
+	f.fold()
+	equal(f, f.fate(next[0]), released)
 	f.ack(next...)
 }
 
 func due(r *workqueue.NewRow) { r.DueAt = time.Time{} }
-
-// sweepGates does what workers do.
-func (f *fixture) sweepGates() {
-	f.Helper()
-	f.exec("SELECT steps_gate_sweep(100)")
-}
 
 // cancelAndRedrive leaves the continuation in its gate, and the join behind.
 func (f *fixture) cancelAndRedrive(continuation uuid.UUID) {
@@ -106,7 +101,7 @@ func (f *fixture) cancelAndRedrive(continuation uuid.UUID) {
 	f.ok(err)
 }
 
-func equal(t *testing.T, got, want string) {
+func equal(t testing.TB, got, want string) {
 	t.Helper()
 	if got != want {
 		t.Errorf("got %s, want %s", got, want)

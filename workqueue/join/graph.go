@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -26,7 +27,7 @@ func (s *start) checkTaken(ctx context.Context, tx workqueue.Tx, j *Joins) error
 		}
 		return err
 	}, j.statements["taken"], ids, continuations)
-	return workqueue.FirstError(err, refused)
+	return cmp.Or(err, refused)
 }
 
 // checkCycles refuses joins that would wait for each other. Whatever lies on a cycle is both a step and a

@@ -139,6 +139,7 @@ func TestRedriveAfterTheEnd(t *testing.T) {
 		t.Helper()
 		_, err := f.queue.Redrive(t.Context(), []uuid.UUID{id}, "me")
 		f.ok(err)
+		f.fold()
 	}
 	fan := f.fan(2, policy(join.FailFast))
 	first, second := fan.members[0], fan.members[1]

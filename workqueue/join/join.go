@@ -77,7 +77,7 @@ type Join struct {
 	Label string
 
 	// Members are the steps: rows of the table, inserted in this transaction or before. Each is named
-	// once; a row may be a step of several joins. A join without members completes at once.
+	// once; a row may be a step of several joins. A join without members completes with the next fold.
 	Members []uuid.UUID
 
 	// OnComplete is the row that is released when the join completes: inserted with NewRow.Waiting, and
@@ -91,8 +91,7 @@ type Join struct {
 	// Policy defaults to [WaitAll].
 	Policy Policy
 
-	// Deadline fails the join if it is still pending then, by the database's clock; a sweep sees to it,
-	// usually within a second. Zero: none.
+	// Deadline fails the join if it is still pending then, by the database's clock. Zero: none.
 	Deadline time.Time
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
 )
@@ -80,26 +81,28 @@ func TestAJoinThatReleasesNothingWakesNobody(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		without func(*join.Join)
-		settle  func(*fixture, ...uuid.UUID)
+		settle  func(f *fixture, token uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error)
 	}{
-		"completed without an on-complete": {func(j *join.Join) { j.OnComplete = uuid.Nil }, (*fixture).ack},
-		"failed without an on-fail":        {func(j *join.Join) { j.OnFail = uuid.Nil }, (*fixture).fail},
+		"completed without an on-complete": {func(j *join.Join) { j.OnComplete = uuid.Nil },
+			func(f *fixture, token uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
+				return f.queue.Ack(t.Context(), token, ids)
+			}},
+		"failed without an on-fail": {func(j *join.Join) { j.OnFail = uuid.Nil },
+			func(f *fixture, token uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
+				return f.queue.Fail(t.Context(), token, ids, "no good")
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			fan := f.fan(1, c.without)
-			f.exec("UPDATE steps SET due_at = now() WHERE id = $1", fan.members[0])
-			listener, err := f.Pool.Acquire(t.Context())
+			f.exec("UPDATE steps SET joined = false WHERE waiting") // nothing waits for them in turn
+			_, err := c.settle(f, f.claim(fan.members...), fan.members)
 			f.ok(err)
-			defer listener.Release()
-			_, err = listener.Exec(t.Context(), `LISTEN "`+f.table.Name()+`"`)
-			f.ok(err)
-			c.settle(f, fan.members...)
+			next := pgtest.Listen(t, f.Pool, f.table.Name())
+			f.fold()
 			f.exec("SELECT pg_notify($1, 'the end')", f.table.Name())
-			n, err := listener.Conn().WaitForNotification(t.Context())
-			f.ok(err)
-			if n.Payload != "the end" {
+			if n := next(); n.Payload != "the end" {
 				t.Errorf("the workers were woken with %q", n.Payload)
 			}
 		})
@@ -113,7 +116,7 @@ func TestTheSweepLeavesWhatHasCounted(t *testing.T) {
 	f := newFixture(t, deleteDone)
 	fan := f.fan(2)
 	f.ack(fan.members[0])
-	f.exec("UPDATE steps_join SET look_at = now()")
+	f.lookNow()
 	f.sweep()
 	f.want(fan.id, counts{join.Pending, 1, 0, 0})
 	f.ack(fan.members[1])
@@ -125,8 +128,7 @@ func TestAJoinThatTheSweepEndsIsKept(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	fan := f.fan(1, deadline(-time.Second))
-	f.exec("UPDATE steps_join SET look_at = now() - interval '1 second'")
-	f.sweep()
+	f.fold()
 	f.sweep()
 	f.want(fan.id, counts{join.Failed, 0, 0, 0})
 }

@@ -17,8 +17,8 @@ import (
 //
 // Insert the members and continuations in the same transaction, the members with [Column] true: nobody else
 // sees them, and nobody waits. Members of earlier transactions work as well, and those that have ended are
-// counted at once; but their settles, and so the workers that settle them, wait until this transaction
-// ends, and where the table deletes on ack a member that was acknowledged is unknown.
+// counted by the next fold; but settles of the others wait until this transaction ends, and where the table deletes on
+// ack a member that was acknowledged is unknown.
 func (j *Joins) Start(ctx context.Context, tx workqueue.Tx, joins ...Join) ([]uuid.UUID, error) {
 	if len(joins) == 0 {
 		return nil, nil
@@ -133,8 +133,7 @@ func (join Join) continuations() (ids []uuid.UUID) {
 }
 
 func (s *start) write(ctx context.Context, tx workqueue.Tx, j *Joins) error {
-	records, over := s.records(j.table.Spec().Retention)
-	encoded, err := json.Marshal(records)
+	encoded, err := json.Marshal(s.records(j.table.Spec().Retention))
 	if err != nil {
 		return err
 	}
@@ -148,16 +147,7 @@ func (s *start) write(ctx context.Context, tx workqueue.Tx, j *Joins) error {
 			joins = append(joins, join.ID)
 		}
 	}
-	if err := j.enroll(ctx, tx, s.rows, members, joins); err != nil {
-		return err
-	}
-	if len(over) == 0 {
-		return nil
-	}
-	if _, err := workqueue.Exec(ctx, tx, j.statements["count_ended"], string(encoded)); err != nil {
-		return err
-	}
-	return j.end(ctx, tx, over)
+	return j.enroll(ctx, tx, s.rows, members, joins)
 }
 
 // enroll writes memberships of rows that are locked.
@@ -180,22 +170,11 @@ func (j *Joins) enroll(ctx context.Context, tx workqueue.Tx, rows map[uuid.UUID]
 	return err
 }
 
-// end ends those of the joins that are over.
-func (j *Joins) end(ctx context.Context, tx workqueue.Tx, ids []uuid.UUID) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	_, err := workqueue.Exec(ctx, tx, j.statements["end"], ids, nil, nil)
-	return err
-}
-
-// A record is a join as sql/insert.sql and sql/count_ended.sql read it.
+// A record is a join as sql/insert.sql reads it.
 type record struct {
 	ID         uuid.UUID  `json:"id"`
 	Policy     Policy     `json:"policy"`
 	Expected   int        `json:"expected"`
-	Succeeded  int        `json:"succeeded"`
-	Failed     int        `json:"failed"`
 	OnComplete *uuid.UUID `json:"on_complete"`
 	OnFail     *uuid.UUID `json:"on_fail"`
 	Deadline   *time.Time `json:"deadline"`
@@ -203,34 +182,15 @@ type record struct {
 	Retention  string     `json:"retention"`
 }
 
-// records also tells which joins may be over from the start: without members, or with some that have ended.
-func (s *start) records(retention time.Duration) (records []record, over []uuid.UUID) {
+func (s *start) records(retention time.Duration) (records []record) {
 	for _, join := range s.joins {
-		succeeded, failed := ended(s.rows, join.Members)
-		if len(join.Members) == 0 || succeeded+failed > 0 {
-			over = append(over, join.ID)
-		}
 		records = append(records, record{
-			ID: join.ID, Policy: join.Policy,
-			Expected: len(join.Members), Succeeded: succeeded, Failed: failed,
+			ID: join.ID, Policy: join.Policy, Expected: len(join.Members),
 			OnComplete: optional(join.OnComplete), OnFail: optional(join.OnFail), Deadline: optional(join.Deadline),
 			Label: optional(join.Label), Retention: interval(retention),
 		})
 	}
-	return records, over
-}
-
-// ended counts the members that have ended already.
-func ended(rows map[uuid.UUID]row, members []uuid.UUID) (succeeded, failed int) {
-	for _, id := range members {
-		switch rows[id].status {
-		case workqueue.Done:
-			succeeded++
-		case workqueue.Failed:
-			failed++
-		}
-	}
-	return succeeded, failed
+	return records
 }
 
 // optional is NULL for a zero value.

@@ -276,6 +276,7 @@ func TestDatabaseSQL(t *testing.T) {
 		_, err = f.table.In(tx).Ack(t.Context(), token, members)
 		return err
 	})
+	f.fold()
 	begin(func(tx workqueue.Tx) error {
 		s, err := f.joins.ContinuedBy(t.Context(), tx, next[1])
 		f.ok(err)

@@ -38,21 +38,9 @@ func (p *Plan) Resume(ctx context.Context, tx workqueue.Tx, name string) error {
 
 // Delete removes a schedule. Occurrences that were written already are left to the domain.
 func (p *Plan) Delete(ctx context.Context, tx workqueue.Tx, name string) error {
-	if err := checkName(name); err != nil {
+	if _, err := p.find(ctx, tx, name); err != nil {
 		return err
 	}
-	n, err := workqueue.Exec(ctx, tx, p.statements.remove, name)
-	if err == nil && n == 0 {
-		err = ErrNotFound
-	}
-	return notFound(name, err)
-}
-
-// find locks a schedule until the transaction ends.
-func (p *Plan) find(ctx context.Context, tx workqueue.Tx, name string) (row, error) {
-	if err := checkName(name); err != nil {
-		return row{}, err
-	}
-	found, err := p.one(ctx, tx, p.statements.find, name)
-	return found, notFound(name, err)
+	_, err := workqueue.Exec(ctx, tx, p.statements.remove, name)
+	return err
 }

@@ -65,17 +65,9 @@ func TestDeleteDuringTheDecision(t *testing.T) {
 	t.Parallel()
 	f, inside, goOn := newHeldPlan(t)
 	f.put(hourly(schedule.Rule{}), periodic.Schedule{Name: "other", Expr: "@every 1h"})
-	f.missed("s", time.Hour)
-	f.scheduler()
-	<-inside
-	deleted := make(chan struct{})
-	go func() {
-		defer close(deleted)
+	f.duringTheDecision(inside, goOn, func() {
 		f.do(func(tx workqueue.Tx) error { return f.plan.Delete(t.Context(), tx, "s") })
-	}()
-	f.until("the delete waits for the decision", f.somebodyWaits)
-	close(goOn)
-	<-deleted
+	})
 	f.missed("other", time.Hour)
 	f.until("the scheduler goes on", func() bool { return len(f.runs("other")) == 1 })
 	if n := ask[int](f, "SELECT count(*) FROM "+f.table); n != 1 || len(f.runs("s")) != 1 {
@@ -108,22 +100,30 @@ func newHeldPlan(t *testing.T) (f *fixture, inside, goOn chan struct{}) {
 	return f, inside, goOn
 }
 
+// duringTheDecision has a change wait for a scheduler that is about to write an occurrence of the schedule s.
+func (f *fixture) duringTheDecision(inside, goOn chan struct{}, change func()) {
+	f.Helper()
+	f.missed("s", time.Hour)
+	f.scheduler()
+	<-inside
+	changed := make(chan struct{})
+	go func() {
+		defer close(changed)
+		change()
+	}()
+	f.until("the change waits for the decision", f.somebodyWaits)
+	close(goOn)
+	<-changed
+}
+
 // What is changed while a scheduler holds the claim is what it decides by.
 func TestAChangeDuringTheDecision(t *testing.T) {
 	t.Parallel()
 	f, inside, goOn := newHeldPlan(t)
 	f.put(hourly(schedule.Rule{}))
-	f.missed("s", time.Hour)
-	f.scheduler()
-	<-inside
-	put := make(chan struct{})
-	go func() {
-		defer close(put)
+	f.duringTheDecision(inside, goOn, func() {
 		f.put(periodic.Schedule{Name: "s", Expr: "@every 3h", Template: []byte("new")})
-	}()
-	f.until("the change waits for the decision", f.somebodyWaits)
-	close(goOn)
-	<-put
+	})
 	got := f.get("s")
 	if in := got.NextAt.Sub(f.clock()); len(f.runs("s")) != 1 || got.Expr != "@every 3h" || in < 2*time.Hour || got.Status != workqueue.Ready {
 		t.Errorf("got %+v, next in %v", got, in)
@@ -152,13 +152,8 @@ func TestPuttingTheSameDuringTheDecision(t *testing.T) {
 	t.Parallel()
 	f, inside, goOn := newHeldPlan(t)
 	f.put(hourly(schedule.Rule{}))
-	f.missed("s", time.Hour)
-	f.scheduler()
-	<-inside
 	var after periodic.Info
-	put := make(chan struct{})
-	go func() {
-		defer close(put)
+	f.duringTheDecision(inside, goOn, func() {
 		f.do(func(tx workqueue.Tx) (err error) {
 			if err := f.plan.Put(t.Context(), tx, hourly(schedule.Rule{})); err != nil {
 				return err
@@ -166,10 +161,7 @@ func TestPuttingTheSameDuringTheDecision(t *testing.T) {
 			after, err = f.plan.Get(t.Context(), tx, "s")
 			return err
 		})
-	}()
-	f.until("the change waits for the decision", f.somebodyWaits)
-	close(goOn)
-	<-put
+	})
 	if runs := f.runs("s"); len(runs) != 1 || after.NextAt == nil || !after.NextAt.After(runs[0]) {
 		t.Errorf("goes on at %v after the runs %v", after.NextAt, runs)
 	}

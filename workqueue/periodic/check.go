@@ -1,6 +1,7 @@
 package periodic
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -36,7 +37,7 @@ func refuse(name string, cause error) error {
 
 // check refuses what the table could not hold and what can never be due.
 func (p *Plan) check(s Schedule) (*schedule.Schedule, error) {
-	err := workqueue.FirstError(
+	err := cmp.Or(
 		checkName(s.Name),
 		workqueue.CheckSize("expression", len(s.Expr), MaxExpr),
 		workqueue.CheckSize("template", len(s.Template), MaxTemplate),
@@ -59,7 +60,7 @@ func checkName(name string) error {
 	if name == "" {
 		return workqueue.Invalid("schedule", "has no name")
 	}
-	return workqueue.FirstError(
+	return cmp.Or(
 		workqueue.CheckSize("schedule name", len(name), MaxName),
 		workqueue.CheckText("schedule name", name),
 	)
@@ -73,21 +74,7 @@ func first(s *schedule.Schedule, anchor *time.Time, now time.Time) (time.Time, b
 	}
 	from := now.Truncate(time.Second)
 	if anchor != nil {
-		from = onGrid(s, *anchor, now)
+		from = s.OnGrid(*anchor, now)
 	}
 	return s.Next(from)
-}
-
-// onGrid is the last nominal time of an interval that is not after t, before or after the anchor.
-func onGrid(s *schedule.Schedule, anchor, t time.Time) time.Time {
-	next, ok := s.Next(anchor)
-	if !ok {
-		return anchor
-	}
-	interval := next.Sub(anchor)
-	steps := t.Sub(anchor) / interval
-	if t.Before(anchor.Add(steps * interval)) {
-		steps--
-	}
-	return anchor.Add(steps * interval)
 }

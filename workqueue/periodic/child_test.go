@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
+	"github.com/txwork/txwork/internal/sdktest"
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/periodic"
@@ -27,9 +28,10 @@ const killed = 9
 // TestMain lets the test binary stand in for a scheduler's process.
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
+		sdktest.Install()
 		os.Exit(runChild())
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(sdktest.Under(m))
 }
 
 // runChild is a scheduler whose process ends when it has written an occurrence and not committed it.

@@ -9,8 +9,11 @@
 //
 // A schedule is itself a row of the core, due when its next occurrence is. A [Scheduler] is a worker on that
 // table and nothing more. It claims a schedule that is due and, in the one transaction that settles the claim,
-// locks the row, asks [schedule.Rule.Due] by the database's clock what is owed, has the domain write the
+// asks [schedule.Rule.Due] by the database's clock what is owed, locks the row, has the domain write the
 // occurrences ([Options].Insert), notes the next nominal time, and puts the row back until then.
+//
+// One transaction writes at most 250 occurrences, and fewer if their templates have more than 8 MiB together: the next
+// claim, at once, decides about the rest, by the policies and the time of then. A piece that fails is halved.
 //
 // So there is no leader, and an occurrence is written exactly once for its nominal time, however many
 // schedulers there are and wherever one of them dies:
@@ -42,11 +45,17 @@
 //
 // # Changing schedules
 //
-// Every method takes the application's transaction and holds the schedule's row until that ends; its
+// Every method but Get and List takes the application's transaction and holds the schedule's row until that ends; its
 // occurrences wait meanwhile. Names are at most [MaxName] bytes.
 //
+// A method waits for whoever holds the row, for at most [MaxWait] or the transaction's own lock_timeout; then the
+// error is a [HeldError], which tells who that is. A scheduler that is frozen in the middle of a decision holds it for
+// no longer than its lease, or [DefaultLease] if that is shorter: the server ends its session, see
+// [workqueue.TxLimits]. The reaper's next round takes its claim back. A scheduler waits [DefaultLockWait] for an
+// application, and then does something else.
+//
 //   - Put: a new expression or zone plans anew from now; anything else leaves the next time alone.
-//   - Pause: no occurrence, at no cost. Resume: goes on from now; nothing is caught up.
+//   - Pause: no occurrence. Resume: goes on from now; nothing is caught up.
 //   - Trigger: one occurrence now, outside the plan, asking no policy, under a key of its own.
 //   - Backfill: what a past range should have had, at most [MaxBackfill], leaving out what is there.
 //   - Delete: occurrences that are written already stay the domain's.

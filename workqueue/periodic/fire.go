@@ -15,7 +15,7 @@ const MaxBackfill = 1000
 // Trigger writes an occurrence outside the plan, due now, and returns it. It may be called for a paused or an
 // ended schedule, asks no policy, and leaves the plan and its counts as they are.
 func (p *Plan) Trigger(ctx context.Context, tx workqueue.Tx, name string) (Occurrence, error) {
-	s, err := p.read(ctx, tx, name)
+	s, err := p.find(ctx, tx, name)
 	if err != nil {
 		return Occurrence{}, err
 	}
@@ -29,7 +29,7 @@ func (p *Plan) Trigger(ctx context.Context, tx workqueue.Tx, name string) (Occur
 // domain keeps its row. They are due at once; no policy is asked. The range must lie in the past and hold at
 // most [MaxBackfill] occurrences.
 func (p *Plan) Backfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) (int, error) {
-	s, err := p.read(ctx, tx, name)
+	s, err := p.find(ctx, tx, name)
 	if err != nil {
 		return 0, err
 	}
@@ -57,7 +57,7 @@ func (r row) between(from, to time.Time) ([]time.Time, error) {
 	}
 	after := from.Add(-1)
 	if parsed.IsInterval() {
-		after = onGrid(parsed, r.anchor(), after)
+		after = parsed.OnGrid(r.anchor(), after)
 	}
 	times := parsed.Between(after, to, MaxBackfill+1)
 	if len(times) > MaxBackfill {

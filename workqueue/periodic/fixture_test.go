@@ -135,7 +135,17 @@ func (f *fixture) scheduler() (stop func()) {
 
 func (f *fixture) schedulerOf(pool *pgxpool.Pool, plan *periodic.Plan) (stop func()) {
 	f.Helper()
-	s, err := periodic.NewScheduler(pool, plan, periodic.SchedulerOptions{})
+	return f.schedulerOn(pool, plan, periodic.SchedulerOptions{})
+}
+
+func (f *fixture) schedulerWith(o periodic.SchedulerOptions) (stop func()) {
+	f.Helper()
+	return f.schedulerOn(f.Pool, f.plan, o)
+}
+
+func (f *fixture) schedulerOn(pool *pgxpool.Pool, plan *periodic.Plan, o periodic.SchedulerOptions) (stop func()) {
+	f.Helper()
+	s, err := periodic.NewScheduler(pool, plan, o)
 	if err != nil {
 		f.Fatal(err)
 	}

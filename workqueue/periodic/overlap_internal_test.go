@@ -52,7 +52,7 @@ func TestIntervalsKeepTheirPhase(t *testing.T) {
 			t.Fatal(err)
 		}
 		anchor, at := time.Unix(rand.Int64N(4e9), 0), time.Unix(rand.Int64N(4e9), rand.Int64N(1e9))
-		got := onGrid(s, anchor, at)
+		got := s.OnGrid(anchor, at)
 		if got.After(at) || at.Sub(got) >= interval || got.Sub(anchor)%interval != 0 {
 			t.Fatalf("anchor %v, every %v, at %v: got %v", anchor, interval, at, got)
 		}

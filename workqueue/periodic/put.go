@@ -61,7 +61,7 @@ func (p *Plan) define(s Schedule) (definition, error) {
 
 func (p *Plan) put(ctx context.Context, tx workqueue.Tx, d definition) error {
 	for range maxVanished {
-		old, err := p.one(ctx, tx, p.statements.find, d.Name)
+		old, err := p.find(ctx, tx, d.Name)
 		switch {
 		case err == nil:
 			return p.change(ctx, tx, old, d)
@@ -85,7 +85,11 @@ func (p *Plan) create(ctx context.Context, tx workqueue.Tx, d definition) (bool,
 	if err != nil {
 		return false, err
 	}
-	inserted, err := p.table.Insert(ctx, tx, workqueue.NewRow{DueAt: p.dueAt(d.Rule, next), Values: values(d.Schedule, next)})
+	var inserted []workqueue.Inserted
+	err = p.bounded(ctx, tx, &HeldError{Schedule: d.Name}, func() (err error) {
+		inserted, err = p.table.Insert(ctx, tx, workqueue.NewRow{DueAt: p.dueAt(d.Rule, next), Values: values(d.Schedule, next)})
+		return err
+	})
 	return err == nil && !inserted[0].Duplicate, err
 }
 

@@ -249,6 +249,13 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
+	plan, err := periodic.Open(periodic.Options{Table: "x", Insert: insertRuns})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := periodic.NewScheduler(nil, plan, periodic.SchedulerOptions{}); s != nil || !errors.Is(err, workqueue.ErrInvalid) {
+		t.Errorf("a scheduler without a pool: %v, %v", s, err)
+	}
 	if _, err := periodic.NewScheduler(nil, nil, periodic.SchedulerOptions{}); !errors.Is(err, workqueue.ErrInvalid) {
 		t.Errorf("got %v", err)
 	}

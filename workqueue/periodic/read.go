@@ -1,6 +1,7 @@
 package periodic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -33,7 +34,7 @@ func (p *Plan) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, err
 	if f.Limit == 0 {
 		f.Limit = MaxPage
 	}
-	if err := workqueue.FirstError(workqueue.CheckText("prefix", f.Prefix), workqueue.CheckText("after", f.After)); err != nil {
+	if err := cmp.Or(workqueue.CheckText("prefix", f.Prefix), workqueue.CheckText("after", f.After)); err != nil {
 		return nil, err
 	}
 	var list []Info
@@ -75,7 +76,7 @@ func (r row) shown() Info {
 func (p *Plan) one(ctx context.Context, tx workqueue.Tx, statement string, args ...any) (found row, err error) {
 	err = ErrNotFound
 	readErr := p.rows(ctx, tx, func(r row) { found, err = r, nil }, statement, args...)
-	return found, workqueue.FirstError(readErr, err)
+	return found, cmp.Or(readErr, err)
 }
 
 func (p *Plan) rows(ctx context.Context, tx workqueue.Tx, each func(row), statement string, args ...any) error {

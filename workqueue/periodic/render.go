@@ -15,7 +15,7 @@ var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 
 // statements are what a plan does with its table beside the core's own.
 type statements struct {
-	find, load, get, list, advance, put, pause, resume, remove string
+	find, try, holder, limit, load, lock, get, list, advance, put, pause, resume, remove string
 }
 
 func render(spec workqueue.Spec) statements {
@@ -23,7 +23,11 @@ func render(spec workqueue.Spec) statements {
 	statement := func(file string) string { return sqltext.Statement(sqlTemplates, file, v) }
 	return statements{
 		find:    statement("find"),
+		try:     statement("try"),
+		holder:  statement("holder"),
+		limit:   statement("limit"),
 		load:    statement("load"),
+		lock:    statement("lock"),
 		get:     statement("get"),
 		list:    statement("list"),
 		advance: statement("advance"),

@@ -22,6 +22,14 @@ const (
 	// interval: less than for other workers, since a decision is short.
 	DefaultLease = 10 * time.Second
 
+	// DefaultLockWait is how long a decision waits for a lock that somebody holds, such as an application that has
+	// changed the schedule and not committed: it then gives up its place, and is made again.
+	DefaultLockWait = 2 * time.Second
+
+	// maxPiece and maxPieceBytes bound the occurrences of one transaction and their templates: some ten to a hundred
+	// milliseconds, far from a lease, however much is owed.
+	maxPiece, maxPieceBytes = 250, 8 << 20
+
 	// bufferPoll is how often a schedule looks whether the occurrence has ended for which another one waits.
 	bufferPoll = time.Second
 
@@ -29,7 +37,8 @@ const (
 	paused = 365 * 24 * time.Hour
 )
 
-// SchedulerOptions configure a [Scheduler]: those of a worker, with [DefaultConcurrency] and [DefaultLease].
+// SchedulerOptions configure a [Scheduler]: those of a worker, with [DefaultConcurrency], [DefaultLease] and, as TxLimits,
+// the lease, but at most [DefaultLease], for Idle and Statement, and [DefaultLockWait] for Lock.
 type SchedulerOptions struct {
 	workqueue.WorkerOptions
 }
@@ -52,11 +61,18 @@ func NewScheduler(pool *pgxpool.Pool, p *Plan, o SchedulerOptions) (*Scheduler, 
 	if o.Lease == 0 {
 		o.Lease = DefaultLease
 	}
+	if o.TxLimits == (workqueue.TxLimits{}) {
+		limit := min(o.Lease, DefaultLease).Truncate(time.Millisecond)
+		o.TxLimits = workqueue.TxLimits{Idle: limit, Statement: limit, Lock: min(limit, DefaultLockWait)}
+	}
 	s := &Scheduler{plan: p}
 	domain := workqueue.Domain[columns]{Table: p.table, Fields: (*columns).fields}
-	var err error
-	s.worker, err = workqueue.NewWorker(pool, domain, s.handle, o.WorkerOptions)
-	return s, err
+	worker, err := workqueue.NewWorker(pool, domain, s.handle, o.WorkerOptions)
+	if err != nil {
+		return nil, err
+	}
+	s.worker = worker
+	return s, nil
 }
 
 // Run writes occurrences until ctx is cancelled, see [workqueue.Worker.Run]. A Scheduler runs once.
@@ -68,11 +84,12 @@ func (s *Scheduler) Wake() { s.worker.Wake() }
 // Drain is the scheduler as a [workqueue.Processor] that writes what is owed and returns, see [workqueue.Drain].
 func (s *Scheduler) Drain() *workqueue.Drain { return s.worker.Drain() }
 
-// DrainIn is [Scheduler.Drain] inside a transaction, see [workqueue.Worker.DrainIn].
+// DrainIn is [Scheduler.Drain] inside a transaction, see [workqueue.Worker.DrainIn]. It makes one decision about a
+// schedule: of more than 250 occurrences that are owed it writes the first.
 func (s *Scheduler) DrainIn(tx pgx.Tx) *workqueue.Drain { return s.worker.DrainIn(tx) }
 
-// columns receive what a claim returns. It is not used: only what is read under the row's lock holds.
-type columns struct{ values [15]any }
+// columns receive what a claim returns. It is not used: only what is read after it holds.
+type columns struct{ values [14]any }
 
 func (c *columns) fields() []any {
 	dest := make([]any, len(c.values))
@@ -83,79 +100,103 @@ func (c *columns) fields() []any {
 }
 
 // handle decides about one schedule, in the transaction that settles its claim: the decision, the occurrences
-// and the next due time commit together or not at all.
+// and the next due time commit together or not at all. What does not fit one transaction is left to the next claim.
 func (s *Scheduler) handle(ctx context.Context, c *workqueue.Claim[columns]) error {
-	return c.Tx(ctx, func(tx pgx.Tx) error { return s.plan.advance(ctx, workqueue.Pgx(tx), c.ID) })
+	return c.Tx(ctx, func(tx pgx.Tx) error { return s.plan.advance(ctx, workqueue.Pgx(tx), c.ID, c.Attempt) })
 }
 
-// advance returns the outcome of the claim: put back until the schedule is due again, or done where it never is.
-func (p *Plan) advance(ctx context.Context, tx workqueue.Tx, id uuid.UUID) error {
-	r, err := p.one(ctx, tx, p.statements.load, id)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return nil // deleted: the settle finds that, too
-	case err != nil:
-		return err
-	case r.Paused:
-		return workqueue.Snooze(paused)
+// advance returns the outcome of the claim: put back until the schedule is due again, or done where it never is. All
+// that takes long is done before the row is locked. Where somebody has changed it meanwhile, all is decided anew.
+func (p *Plan) advance(ctx context.Context, tx workqueue.Tx, id uuid.UUID, attempt int) error {
+	r, version, err := p.load(ctx, tx, id)
+	if err != nil {
+		return unlessDeleted(err)
 	}
-	d, err := p.decide(ctx, tx, r)
+	owed, d, err := p.owed(r)
 	if err != nil {
 		return err
 	}
+	same, err := p.lock(ctx, tx, id, version)
+	switch {
+	case err != nil:
+		return unlessDeleted(err)
+	case !same:
+		return workqueue.Again(0)
+	case r.Paused:
+		return workqueue.Snooze(paused)
+	}
+	if d.verdict, err = p.judge(ctx, tx, r, owed); err != nil {
+		return err
+	}
+	d.limit(r, pieceOf(r, attempt))
 	return p.carryOut(ctx, tx, r, d)
+}
+
+// unlessDeleted leaves a schedule that is gone to the settle, which finds that, too.
+func unlessDeleted(err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 // A decision is a verdict and when to decide again.
 type decision struct {
 	verdict
-	next *time.Time // nominal; nil for never
-	wake *time.Time // nil for never
+	missed int        // skipped by the misfire policy
+	next   *time.Time // nominal; nil for never
+	wake   *time.Time // nil for never
 }
 
-func (p *Plan) decide(ctx context.Context, tx workqueue.Tx, r row) (decision, error) {
-	var d decision
-	owed, err := p.owed(r, &d)
-	if err != nil {
-		return d, err
-	}
+// owed are the nominal times that the misfire policy wants fired, and when the schedule is due next.
+func (p *Plan) owed(r row) (owed []time.Time, d decision, err error) {
 	if r.BufferedAt != nil {
-		owed = append([]time.Time{*r.BufferedAt}, owed...)
+		owed = []time.Time{*r.BufferedAt}
 	}
-	live := 0
-	if r.Rule.Overlap != schedule.OverlapAllow && len(owed) > 0 && p.options.Live != nil {
-		if live, err = p.options.Live(ctx, tx, r.Name); err != nil {
-			return d, err
-		}
+	if r.NextAt == nil || r.Paused {
+		return owed, d, nil
 	}
-	v := judge(r.Rule.Overlap, owed, live)
-	v.skipped += d.skipped
-	d.verdict = v
-	if v.buffered != nil {
+	parsed, err := schedule.Parse(r.Expr, r.Zone)
+	if err != nil {
+		return nil, d, err
+	}
+	fire, missed, following, ok := r.Rule.Due(parsed, *r.NextAt, r.now.Add(p.lead(r.Rule)))
+	d.missed = missed
+	if ok {
+		wake := p.dueAt(r.Rule, following)
+		d.next, d.wake = &following, &wake
+	}
+	return append(owed, fire...), d, nil
+}
+
+// judge applies the overlap policy to what is owed.
+func (p *Plan) judge(ctx context.Context, tx workqueue.Tx, r row, owed []time.Time) (verdict, error) {
+	if r.Rule.Overlap == schedule.OverlapAllow || len(owed) == 0 || p.options.Live == nil {
+		return judge(r.Rule.Overlap, owed, 0), nil
+	}
+	live, err := p.options.Live(ctx, tx, r.Name)
+	return judge(r.Rule.Overlap, owed, live), err
+}
+
+// limit leaves all but the first of the occurrences to the next decision, which is due at once, and has an
+// occurrence that waits looked at again soon.
+func (d *decision) limit(r row, most int) {
+	switch {
+	case len(d.start) > most:
+		d.next, d.wake = &d.start[most], &r.now
+		d.start = d.start[:most]
+	case d.buffered != nil:
 		again := r.now.Add(bufferPoll)
 		if d.wake == nil || again.Before(*d.wake) {
 			d.wake = &again
 		}
 	}
-	return d, nil
 }
 
-// owed are the nominal times that the misfire policy wants fired. It sets when the schedule is due next.
-func (p *Plan) owed(r row, d *decision) ([]time.Time, error) {
-	if r.NextAt == nil {
-		return nil, nil
-	}
-	parsed, err := schedule.Parse(r.Expr, r.Zone)
-	if err != nil {
-		return nil, err
-	}
-	fire, skipped, following, ok := r.Rule.Due(parsed, *r.NextAt, r.now.Add(p.lead(r.Rule)))
-	d.skipped = skipped
-	if ok {
-		wake := p.dueAt(r.Rule, following)
-		d.next, d.wake = &following, &wake
-	}
-	return fire, nil
+// pieceOf is how many occurrences a transaction writes. Each failed attempt halves it: a database that is too slow
+// for a piece may be quick enough for a smaller one.
+func pieceOf(r row, attempt int) int {
+	return max(min(maxPiece, maxPieceBytes/max(len(r.Template), 1))>>(attempt-1), 1)
 }
 
 func (p *Plan) carryOut(ctx context.Context, tx workqueue.Tx, r row, d decision) error {
@@ -169,9 +210,9 @@ func (p *Plan) carryOut(ctx context.Context, tx workqueue.Tx, r row, d decision)
 	}
 	var now time.Time
 	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error { return scan(&now) },
-		p.statements.advance, r.ID, d.next, last, d.buffered, fired, d.skipped)
+		p.statements.advance, r.ID, d.next, last, d.buffered, fired, d.missed+d.skipped)
 	if err != nil || d.wake == nil {
 		return err
 	}
-	return workqueue.Snooze(d.wake.Sub(now))
+	return workqueue.Again(d.wake.Sub(now))
 }

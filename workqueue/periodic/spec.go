@@ -22,8 +22,8 @@ func Spec(schema, table string) workqueue.Spec {
 			{Name: "cap", Type: "integer", NotNull: true},
 			{Name: "grace", Type: "bigint", NotNull: true}, // microseconds
 			{Name: "overlap", Type: "text", NotNull: true},
-			{Name: "jitter", Type: "bigint", NotNull: true}, // microseconds
-			{Name: "template", Type: "bytea", NotNull: true},
+			{Name: "jitter", Type: "bigint", NotNull: true},                  // microseconds
+			{Name: "template", Type: "bytea", NotNull: true, Internal: true}, // large, and read after the claim
 			{Name: "paused", Type: "boolean", NotNull: true},
 			{Name: "next_at", Type: "timestamptz"},     // nominal; of a paused one, where it stopped
 			{Name: "last_at", Type: "timestamptz"},     // nominal

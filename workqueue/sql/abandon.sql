@@ -5,4 +5,4 @@ SET {{template "retry_or_fail" retry "t.attempts >= t.max_attempts OR t.cancelle
     last_error = {{reason "coalesce(s.error, 'abandoned without an error')"}}
 FROM unnest(@ids::uuid[], @tokens::uuid[], @delays::bigint[], @errors::text[]) AS s (id, token, delay, error)
 WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled

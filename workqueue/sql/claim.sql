@@ -29,5 +29,6 @@ WHERE t.ctid = ANY (ARRAY(
         LIMIT @batch_size::int
         FOR NO KEY UPDATE SKIP LOCKED) AS c
     LIMIT @batch_size::int))
-RETURNING t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers
-    {{- range .Columns}}{{if not .Internal}}, t.{{.Quoted}}{{end}}{{end}}
+RETURNING {{if .WholeRows}}t AS claimed{{else}}t.id, t.due_at, t.created_at, t.attempts, t.max_attempts, t.headers::text AS headers,
+    {{.Noted "t"}} AS noted
+    {{- range .Columns}}{{if not .Internal}}, t.{{.Quoted}}{{end}}{{end}}{{end}}

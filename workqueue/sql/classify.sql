@@ -1,4 +1,5 @@
 -- Where the rows stand that a settle did not change: reads only, waits for nobody.
-SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours, coalesce(t.status, 0) AS status
+SELECT s.id, t.id IS NOT NULL AS found, coalesce(t.owner_token = s.token, false) AS ours, coalesce(t.status, 0) AS status,
+       t.cancelled_at IS NOT NULL AS cancelled
 FROM unnest(@ids::uuid[], @tokens::uuid[]) AS s (id, token)
 LEFT JOIN {{.Table}} AS t ON t.id = s.id

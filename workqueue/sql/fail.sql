@@ -8,4 +8,4 @@ SET status = 3,
     last_error = {{reason "coalesce(s.error, 'failed without an error')"}}
 FROM unnest(@ids::uuid[], @tokens::uuid[], @errors::text[], @cancelled::boolean[]) AS s (id, token, error, cancelled)
 WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled

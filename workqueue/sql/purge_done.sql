@@ -1,10 +1,10 @@
--- Done rows past their retention, a bounded batch at a time, oldest first.
+-- Done and cancelled rows past their retention, a bounded batch at a time, oldest first.
 DELETE FROM {{.Table}} AS t
 WHERE t.ctid = ANY (ARRAY(
     SELECT r.ctid
     FROM {{.Table}} AS r
     WHERE r.completed_at IS NOT NULL
-      AND r.failed_at IS NULL
+      AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
       AND r.completed_at < now() - @age::interval
     ORDER BY r.completed_at
     LIMIT @max_rows::int

@@ -1,9 +1,10 @@
--- Failed rows past their retention, a bounded batch at a time, oldest first.
+-- Dead letters past their retention, a bounded batch at a time, oldest first. A cancelled row is none.
 DELETE FROM {{.Table}} AS t
 WHERE t.ctid = ANY (ARRAY(
     SELECT r.ctid
     FROM {{.Table}} AS r
     WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
       AND r.failed_at < now() - @age::interval
     ORDER BY r.failed_at, r.id
     LIMIT @max_rows::int

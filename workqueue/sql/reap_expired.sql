@@ -18,9 +18,10 @@ WITH changed AS (
         ORDER BY {{range .Lanes}}r.{{.Quoted}}, {{end}}r.due_at, r.id
         LIMIT @max_rows::int
         FOR NO KEY UPDATE SKIP LOCKED))
-    RETURNING t.status
+    RETURNING t.status, t.cancelled_at
 )
 SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
-       (count(*) FILTER (WHERE changed.status = 3))::int AS failed
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled
 FROM changed
 HAVING CASE WHEN bool_or(changed.status = 0) THEN {{.Announce}} IS NOT NULL ELSE true END

@@ -6,6 +6,7 @@ CREATE DOMAIN {{.Function "retry"}} AS jsonb CONSTRAINT {{.Named "retry_check"}}
     VALUE IS NULL
     OR ((VALUE ->> 'base_us')::bigint BETWEEN 0 AND {{.MaxDelayMicros}}
         AND (VALUE ->> 'cap_us')::bigint BETWEEN 0 AND {{.MaxDelayMicros}}
+        AND (VALUE ->> 'growth') = ANY (ARRAY['constant'::text, 'linear'::text, 'quadratic'::text, 'exponential'::text])
         AND (coalesce((VALUE ->> 'jitter')::float8, 0::float8) = 0::float8
             OR (VALUE ->> 'jitter')::float8 BETWEEN {{.MinJitter}}::float8 AND 1::float8)) IS TRUE
 );
@@ -57,10 +58,7 @@ CREATE INDEX {{.Named "claim_idx"}} ON {{.Table}} ({{range .Lanes}}{{.Quoted}}, 
 
 CREATE INDEX {{.Named "waiting_idx"}} ON {{.Table}} (id) WHERE completed_at IS NULL AND waiting;
 
-{{- if not .DeleteDone}}
-
-CREATE INDEX {{.Named "done_idx"}} ON {{.Table}} (completed_at) WHERE completed_at IS NOT NULL AND failed_at IS NULL;
-{{- end}}
+CREATE INDEX {{.Named "done_idx"}} ON {{.Table}} (completed_at) WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
 
 CREATE INDEX {{.Named "failed_idx"}} ON {{.Table}} (failed_at, id) WHERE failed_at IS NOT NULL;
 {{- if .Unique}}

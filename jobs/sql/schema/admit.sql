@@ -1,14 +1,16 @@
--- How many of want jobs of a queue may be claimed now; if tokens are what is short, after how many seconds to
--- ask again; and whether the queue has a rule at all. Call it in the claim's transaction, before the claim, and the function take after
--- it.
+-- How many of want jobs of a queue may be claimed now; if they are fewer, after how many seconds to ask again, where 0
+-- leaves that to the caller; and whether the queue has a rule at all. See Spec.Admission of package workqueue.
 --
--- Claims of one limited queue are admitted one after the other: the bucket's row stays locked until the
--- claim's transaction ends. The slots are counted by a statement of their own after the lock was granted, so
--- its snapshot (READ COMMITTED) has the slots of the claim before. A settle that deletes a slot takes no part
--- in this: one that has not committed yet still counts, so the limit is never passed.
+-- Claims of one limited queue follow each other: an advisory lock, which nobody takes by looking at a row, is held until
+-- the claim's transaction ends. Whoever does not get it within lock_timeout takes nothing this time. The slots are
+-- counted by a statement of their own after the lock was granted, so its snapshot (READ COMMITTED) has the slots of the
+-- claim before. A settle that deletes a slot takes no part in this: one that has not committed yet still counts, so the
+-- limit is never passed. The bucket's row is written under the lock only, so whoever holds it is none of us, and nobody
+-- waits for it.
 CREATE FUNCTION {{.Function "admit"}}(queue text, want integer) RETURNS TABLE (admitted integer, again double precision, bounded boolean)
 LANGUAGE plpgsql
 {{.Settings}}
+SET lock_timeout = '500ms'
 AS $txwork$
 #variable_conflict use_column
 DECLARE
@@ -16,6 +18,7 @@ DECLARE
     bucket {{.Bucket}}%ROWTYPE;
     n bigint := $2;
     pause double precision := 0;
+    busy CONSTANT double precision := 0.05;
     available double precision;
 BEGIN
     SELECT q.* INTO rule FROM {{.Queue}} AS q WHERE q.name = $1;
@@ -28,16 +31,27 @@ BEGIN
         RETURN;
     END IF;
 
-    SELECT b.* INTO bucket FROM {{.Bucket}} AS b WHERE b.queue = $1 FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        INSERT INTO {{.Bucket}} (queue) VALUES ($1) ON CONFLICT DO NOTHING;
-        SELECT b.* INTO bucket FROM {{.Bucket}} AS b WHERE b.queue = $1 FOR NO KEY UPDATE;
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'claims of queue % need READ COMMITTED, because it has a limit: the transaction is %',
+            $1, current_setting('transaction_isolation') USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
+    BEGIN
+        PERFORM pg_advisory_xact_lock(hashtextextended('{{.Name}} queue ' || $1, 0));
+    EXCEPTION WHEN lock_not_available THEN
+        RETURN QUERY SELECT 0, busy, true;
+        RETURN;
+    END;
 
     IF rule.max_running IS NOT NULL THEN
         SELECT least(n, rule.max_running - count(*)) INTO n FROM {{.Slot}} AS s WHERE s.queue = $1;
     END IF;
-    IF rule.rate IS NOT NULL THEN
+    IF rule.rate IS NOT NULL AND n > 0 THEN
+        INSERT INTO {{.Bucket}} (queue) VALUES ($1) ON CONFLICT DO NOTHING;
+        SELECT b.* INTO bucket FROM {{.Bucket}} AS b WHERE b.queue = $1 FOR NO KEY UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            RETURN QUERY SELECT 0, busy, true;
+            RETURN;
+        END IF;
         available := least(rule.burst, coalesce(bucket.tokens, rule.burst)
             + rule.rate * greatest(extract(epoch FROM clock_timestamp() - bucket.refilled_at)::double precision, 0));
         IF floor(available) < n THEN

@@ -1,5 +1,5 @@
--- Takes slots and tokens for jobs that were claimed in this transaction, after admit. The bucket's row and
--- the jobs' rows are locked already. Jobs of queues without a limit take none.
+-- Takes slots and tokens for jobs that were claimed in this transaction, after admit. The bucket's row, where there is
+-- a rate, and the jobs' rows are locked already. A job that still has a slot keeps that one.
 CREATE FUNCTION {{.Function "take"}}(queue text, ids uuid[]) RETURNS void
 LANGUAGE plpgsql
 {{.Settings}}
@@ -12,7 +12,7 @@ BEGIN
     IF rule.max_running IS NOT NULL THEN
         INSERT INTO {{.Slot}} (job_id, queue)
         SELECT u.id, $1 FROM unnest($2) AS u (id)
-        ON CONFLICT (job_id) DO UPDATE SET queue = excluded.queue, taken_at = excluded.taken_at;
+        ON CONFLICT DO NOTHING;
         UPDATE {{.Table}} AS t SET slot = true WHERE t.id = ANY ($2) AND t.slot IS NOT TRUE;
     END IF;
     IF rule.rate IS NOT NULL THEN

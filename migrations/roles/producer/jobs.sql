@@ -1,2 +1,5 @@
--- Replace gives a ready job that has the unique key new args. It encodes them for that job, by its kind and headers.
-GRANT SELECT (kind, headers, status), UPDATE (args, priority, due_at) ON {{.Q .Table}} TO {{.Role "producer"}};
+-- Replace makes a ready job that has the unique key the new job.
+GRANT SELECT (status, attempts, trail, unique_key),
+    UPDATE (args, priority, due_at, headers, max_attempts, retry, unique_states, attempts, last_error, trail, progress,
+        progress_note, output)
+ON {{.Q .Table}} TO {{.Role "producer"}};

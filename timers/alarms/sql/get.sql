@@ -1,4 +1,5 @@
 -- An owner's alarm: reads only. One of another owner is not there.
-SELECT {{template "columns" .}}
+SELECT {{template "current" .}}
 FROM {{.Table}} AS a
+{{template "timer" .}}
 WHERE a.id = $1::uuid AND a.owner_did = $2::text

@@ -1,13 +1,12 @@
 -- Alarms that are due but have no timer that could fire: it failed where no dispatcher of ours saw it, or the
--- alarm was written by other means. From alarms_due_idx, so that the cost is that of what is due. A settle or a
--- cancel that holds an alarm is passed over; an alarm that changed since the snapshot is judged anew and, since
--- its time has moved or its status, left out.
-SELECT {{template "columns" .}}, t.status, coalesce(t.last_error, ''), t.cancelled_at IS NOT NULL, t.fire_at
+-- alarm was written by other means. A page of them behind ($1, $2), from alarms_due_idx, so that the cost is that of
+-- what is due. Reads only: each is judged again when it is held.
+SELECT a.next_fire_at, a.id
 FROM {{.Table}} AS a
-LEFT JOIN {{.Timers}} AS t ON t.key = '{{.Prefix}}' || a.id::text
+{{template "timer" .}}
 WHERE a.status = 'active'
   AND a.next_fire_at <= now()
+  AND (a.next_fire_at, a.id) > ($1::timestamptz, $2::uuid)
   AND (t.id IS NULL OR t.completed_at IS NOT NULL)
-ORDER BY a.next_fire_at
-LIMIT $1::int
-FOR NO KEY UPDATE OF a SKIP LOCKED
+ORDER BY a.next_fire_at, a.id
+LIMIT $3::int

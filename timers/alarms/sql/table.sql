@@ -22,8 +22,8 @@ CREATE TABLE {{.Table}} (
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
     last_fired_at timestamptz,
-    CONSTRAINT "alarms_time_check" CHECK ( -- one that cannot be read or armed would fail every repair
-        next_fire_at BETWEEN '0001-01-02 00:00Z' AND '9998-12-31 23:59:59.999999Z'
+    CONSTRAINT "alarms_time_check" CHECK ( -- what timers and the library can hold
+        next_fire_at BETWEEN '1970-01-01 00:00Z' AND '9998-12-31 23:59:59.999999Z'
         AND isfinite(fire_at) AND isfinite(claimed_at) AND isfinite(created_at) AND isfinite(updated_at) AND isfinite(last_fired_at)
     )
 );

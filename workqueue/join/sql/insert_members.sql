@@ -1,5 +1,11 @@
--- The members' rows are locked, so their status here is the one that was counted.
-INSERT INTO {{.Member}} (member_id, join_id, outcome)
-SELECT s.member_id, s.join_id, CASE t.status WHEN 2 THEN 1 WHEN 3 THEN 2 END
-FROM unnest($1::uuid[], $2::uuid[]) AS s (member_id, join_id)
-JOIN {{.Table}} AS t ON t.id = s.member_id
+-- Memberships of rows that are locked. Those that have ended already are noted, as their settle would have.
+WITH s AS (
+    SELECT s.member_id, s.join_id, t.status
+    FROM unnest($1::uuid[], $2::uuid[]) AS s (member_id, join_id)
+    JOIN {{.Table}} AS t ON t.id = s.member_id
+), noted AS (
+    INSERT INTO {{.Note}} (member_id, gone)
+    SELECT s.member_id, CASE s.status WHEN 2 THEN 1 ELSE 2 END FROM s WHERE s.status IN (2, 3)
+    RETURNING (SELECT {{.AnnounceNote}})
+)
+INSERT INTO {{.Member}} (member_id, join_id) SELECT s.member_id, s.join_id FROM s

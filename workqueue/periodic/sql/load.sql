@@ -1,6 +1,6 @@
--- The schedule that a scheduler has claimed, as it is now and not as it was when it was claimed: whoever
--- changes it holds the same lock. No plan but the one by primary key is of use.
-SELECT {{template "columns" .}}, clock_timestamp()
+-- The schedule that a scheduler has claimed, with the version of its row: reads only. What is decided by it holds as
+-- long as lock.sql finds the same version. A template is large: it is not sent while the row is locked, when nobody
+-- may be there to receive it.
+SELECT {{template "columns" .}}, clock_timestamp(), t.xmin::text
 FROM {{.Table}} AS t
 WHERE t.id = $1
-FOR NO KEY UPDATE

@@ -1,12 +1,10 @@
--- pending -> completed, failed or cancelled: the one place that ends a join. Without a verdict the counts
--- and the policy decide, and a join that is not over stays as it is. Returns how many continuations it
--- released or ended.
+-- pending -> completed, failed or cancelled: the one place that ends a join. Without a verdict the counts, the policy
+-- and the deadline decide, and a join that is not over stays as it is. Returns how many continuations it released.
 --
--- status = 0 in the UPDATE makes it happen once: whoever comes second waits for the join's row and then
--- finds it ended. The continuations follow in the same transaction. They are waiting, so nobody claims or
--- settles them meanwhile; one that somebody has cancelled is left alone, and so is one that was redriven after
--- that and now waits for its gate only. Locks are taken join first, then continuation, which is the direction
--- of the graph.
+-- status = 0 in the UPDATE makes it happen once. The continuations follow in the same transaction. They are waiting, so
+-- nobody claims or settles them meanwhile; one that somebody has cancelled is left alone, and so is one that was
+-- redriven after that and now waits for its gate only. Who cancels a join waits here for whoever holds its rows; a
+-- fold has locked them all before.
 --
 -- What becomes of a continuation: released is 0, Ready; an on_fail that is not needed is 2, Done, as if it
 -- had run and found nothing to do, since a dead letter that somebody redrives would undo what succeeded; an
@@ -20,24 +18,26 @@ DECLARE
     targets uuid[];
     states smallint[];
     reasons text[];
-    changed integer;
+    released integer;
 BEGIN
     WITH ended AS (
         UPDATE {{.Join}} AS j
-        SET status = coalesce($2, CASE WHEN j.failed > 0 AND j.policy <> 2 THEN 2 ELSE 1 END),
+        SET status = coalesce($2, CASE WHEN NOT {{.Counted "j"}} OR j.failed > 0 AND j.policy <> 2 THEN 2 ELSE 1 END),
             completed_at = clock_timestamp(),
             look_at = clock_timestamp() + j.retention,
-            last_error = coalesce($3, CASE WHEN j.failed > 0 AND j.policy <> 2 THEN (
-                SELECT format('%s of %s steps failed, among them %s: %s', j.failed, j.expected, m.member_id,
-                              left(coalesce(t.last_error, 'the row is gone'), 1000))
-                FROM {{.Member}} AS m
-                LEFT JOIN {{.Table}} AS t ON t.id = m.member_id
-                WHERE m.join_id = j.id AND m.outcome = 2
-                LIMIT 1
-            ) END)
+            last_error = coalesce($3, CASE
+                WHEN $2 IS NULL AND NOT {{.Counted "j"}} THEN 'the deadline has passed'
+                WHEN j.failed > 0 AND j.policy <> 2 THEN coalesce((
+                    SELECT format('%s of %s steps failed, among them %s: %s', j.failed, j.expected, m.member_id,
+                                  left(coalesce(t.last_error, 'the row is gone'), 1000))
+                    FROM {{.Member}} AS m
+                    LEFT JOIN {{.Table}} AS t ON t.id = m.member_id
+                    WHERE m.join_id = j.id AND m.outcome = 2
+                    LIMIT 1), 'nobody knows what its steps were')
+            END)
         WHERE j.id = ANY ($1)
           AND j.status = 0
-          AND ($2 IS NOT NULL OR j.succeeded + j.failed >= j.expected OR j.failed > 0 AND j.policy = 1)
+          AND ($2 IS NOT NULL OR {{.Over "j"}})
         RETURNING j.id, j.status, j.on_complete, j.on_fail, j.last_error
     ), continuation AS (
         SELECT e.on_complete AS id,
@@ -62,18 +62,21 @@ BEGIN
         RETURN 0;
     END IF;
 
-    UPDATE {{.Table}} AS t
-    SET waiting = c.state > 0, -- a row that ends has not been let through, as with a cancel
-        status = c.state,
-        due_at = CASE WHEN c.state = 0 THEN greatest(t.due_at, now()) ELSE t.due_at END, -- now(): a drain inside a transaction can claim it
-        completed_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
-        failed_at = CASE WHEN c.state = 3 THEN clock_timestamp() END,
-        cancelled_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
-        last_error = coalesce(c.reason, t.last_error)
-    FROM unnest(targets, states, reasons) AS c (id, state, reason)
-    -- CASE hides from the planner that few rows of the table wait: it would read all of it to find them.
-    WHERE t.id = c.id AND CASE WHEN t.status = 0 THEN t.waiting{{if .Gated}} AND t.gate_seq IS NULL{{end}} ELSE false END;
-    GET DIAGNOSTICS changed = ROW_COUNT;
+    WITH changed AS (
+        UPDATE {{.Table}} AS t
+        SET waiting = c.state > 0, -- a row that ends has not been let through, as with a cancel
+            status = c.state,
+            due_at = CASE WHEN c.state = 0 THEN greatest(t.due_at, now()) ELSE t.due_at END, -- now(): a drain inside a transaction can claim it
+            completed_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
+            failed_at = CASE WHEN c.state = 3 THEN clock_timestamp() END,
+            cancelled_at = CASE WHEN c.state > 0 THEN clock_timestamp() END,
+            last_error = coalesce(c.reason, t.last_error)
+        FROM unnest(targets, states, reasons) AS c (id, state, reason)
+        -- CASE hides from the planner that few rows of the table wait: it would read all of it to find them.
+        WHERE t.id = c.id AND CASE WHEN t.status = 0 THEN t.waiting{{if .Gated}} AND t.gate_seq IS NULL{{end}} ELSE false END
+        RETURNING c.state
+    )
+    SELECT count(*) FILTER (WHERE c.state = 0) INTO released FROM changed AS c;
     {{- if .DeleteDone}}
 
     DELETE FROM {{.Table}} AS t
@@ -81,10 +84,10 @@ BEGIN
     WHERE t.id = c.id AND c.state = 2 AND t.status = 2;
     {{- end}}
 
-    IF 0 = ANY (states) THEN
+    IF released > 0 THEN
         PERFORM {{.Announce}};
     END IF;
-    RETURN changed;
+    RETURN released;
 END
 $txwork$;
 

@@ -1,36 +1,35 @@
--- Deletes joins with their members. The caller holds the joins' rows FOR UPDATE: a late member that waits
--- for one in count then finds no join, and nothing to count.
-CREATE FUNCTION {{.Function "forget"}}(ids uuid[]) RETURNS void
+-- Deletes joins with their members, up to max_members of them, and returns how many joins. One that has members left, or
+-- members that somebody holds, is left, too. The caller holds the joins' rows FOR UPDATE.
+CREATE FUNCTION {{.Function "forget"}}(ids uuid[], max_members integer) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
+DECLARE
+    forgotten integer;
 BEGIN
-    DELETE FROM {{.Member}} AS m WHERE m.join_id = ANY ($1);
-    DELETE FROM {{.Join}} AS j WHERE j.id = ANY ($1);
+    DELETE FROM {{.Member}} AS m
+    WHERE m.ctid = ANY (ARRAY(SELECT r.ctid FROM {{.Member}} AS r WHERE r.join_id = ANY ($1) LIMIT $2 FOR UPDATE SKIP LOCKED));
+    DELETE FROM {{.Join}} AS j WHERE j.id = ANY ($1) AND NOT EXISTS (SELECT FROM {{.Member}} AS m WHERE m.join_id = j.id);
+    GET DIAGNOSTICS forgotten = ROW_COUNT;
+    RETURN forgotten;
 END
 $txwork$;
 
-REVOKE ALL ON FUNCTION {{.Function "forget"}}(uuid[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION {{.Function "forget"}}(uuid[], integer) FROM PUBLIC;
 
 -- Deletes up to max_rows joins that ended longer ago than age, oldest first.
 CREATE FUNCTION {{.Function "purge"}}(age interval, max_rows integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
-DECLARE
-    old uuid[];
 BEGIN
-    SELECT array_agg(l.id) INTO old
-    FROM (
+    RETURN {{.Function "forget"}}(ARRAY(
         SELECT j.id
         FROM {{.Join}} AS j
         WHERE j.completed_at IS NOT NULL AND j.completed_at < now() - $1
         ORDER BY j.completed_at
         LIMIT $2
-        FOR UPDATE SKIP LOCKED
-    ) AS l;
-    PERFORM {{.Function "forget"}}(old);
-    RETURN coalesce(cardinality(old), 0);
+        FOR UPDATE SKIP LOCKED), NULL);
 END
 $txwork$;
 

@@ -5,6 +5,7 @@ WHERE t.ctid = ANY (ARRAY(
     SELECT r.ctid
     FROM "billing"."invoices" AS r
     WHERE r.failed_at IS NOT NULL
+      AND r.cancelled_at IS NULL
       AND r.failed_at < now() - $1::interval
     ORDER BY r.failed_at, r.id
     LIMIT $2::int

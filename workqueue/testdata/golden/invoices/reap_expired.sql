@@ -19,9 +19,10 @@ WITH changed AS (
         ORDER BY r."region", r."priority", r.due_at, r.id
         LIMIT $1::int
         FOR NO KEY UPDATE SKIP LOCKED))
-    RETURNING t.status
+    RETURNING t.status, t.cancelled_at
 )
 SELECT (count(*) FILTER (WHERE changed.status = 0))::int AS requeued,
-       (count(*) FILTER (WHERE changed.status = 3))::int AS failed
+       (count(*) FILTER (WHERE changed.status = 3))::int AS failed,
+       (count(*) FILTER (WHERE changed.status = 3 AND changed.cancelled_at IS NOT NULL))::int AS cancelled
 FROM changed
 HAVING CASE WHEN bool_or(changed.status = 0) THEN pg_catalog.pg_notify('billing.invoices', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text) IS NOT NULL ELSE true END;

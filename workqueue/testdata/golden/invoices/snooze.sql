@@ -10,4 +10,4 @@ SET status = CASE WHEN t.cancelled_at IS NOT NULL THEN 3 ELSE 0 END,
     attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE t.attempts - 1 END
 FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS s (id, token, delay)
 WHERE t.id = ANY ($1::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id;
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled;

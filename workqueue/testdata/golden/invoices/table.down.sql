@@ -1,4 +1,9 @@
+DROP PROCEDURE "billing"."invoices_maintain"(integer, interval, interval);
+DROP FUNCTION "billing"."invoices_maintain_step"(text, integer, interval, interval);
+DROP FUNCTION "billing"."invoices_purge"(integer, interval, interval);
+DROP FUNCTION "billing"."invoices_fold"(integer);
 DROP FUNCTION "billing"."invoices_claim"(uuid, integer, integer, text, smallint);
+DROP FUNCTION "billing"."invoices_claim_rows"(uuid, integer, integer, text, smallint);
 DROP FUNCTION "billing"."invoices_ack"(uuid, uuid[]);
 DROP FUNCTION "billing"."invoices_abandon"(uuid, uuid[], integer, text);
 DROP FUNCTION "billing"."invoices_fail"(uuid, uuid[], text);

@@ -11,4 +11,4 @@ SET status = 3,
     last_error = CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE coalesce(s.error, 'failed without an error') END
 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::boolean[]) AS s (id, token, error, cancelled)
 WHERE t.id = ANY ($1::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id;
+RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled;

@@ -1,4 +1,9 @@
+DROP PROCEDURE "txwork"."outbox_maintain"(integer, interval, interval);
+DROP FUNCTION "txwork"."outbox_maintain_step"(text, integer, interval, interval);
+DROP FUNCTION "txwork"."outbox_purge"(integer, interval, interval);
+DROP FUNCTION "txwork"."outbox_fold"(integer);
 DROP FUNCTION "txwork"."outbox_claim"(uuid, integer, integer);
+DROP FUNCTION "txwork"."outbox_claim_rows"(uuid, integer, integer);
 DROP FUNCTION "txwork"."outbox_ack"(uuid, uuid[]);
 DROP FUNCTION "txwork"."outbox_abandon"(uuid, uuid[], integer, text);
 DROP FUNCTION "txwork"."outbox_fail"(uuid, uuid[], text);

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/migrations"
+)
+
+// downOptions are the flags of down.
+type downOptions struct {
+	migrations.Options
+	to                  int64
+	last                bool // without --to
+	yes, dropRows, json bool
+}
+
+func newMigrateDownCommand(a *app) *cobra.Command {
+	var o downOptions
+	cmd := &cobra.Command{
+		Use:   "down [--to VERSION] --yes [--drop-rows]",
+		Short: "Take migrations back, with the tables they made and all that is in them",
+		Long: `Take the last migration back, or all above a version, with the tables they made. Without --yes it only says what it
+would drop. Tables that hold rows are dropped with --drop-rows alone.`,
+		Example: "  txwork migrate down\n  txwork migrate down --yes --to 0",
+		Args:    cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&o.yes, "yes", false, "yes, drop the tables")
+	flags.BoolVar(&o.dropRows, "drop-rows", false, "drop tables that hold rows, too")
+	flags.Int64Var(&o.to, "to", 0, "take all migrations above this version back instead of the last one; 0 leaves nothing")
+	lockTimeoutFlag(cmd, &o.Options)
+	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.last = !flags.Changed("to")
+		return a.withMigrator(cmd.Context(), o.Options, func(m *migrations.Migrator) error {
+			return a.migrateDown(cmd.Context(), m, o)
+		})
+	}
+	return cmd
+}
+
+func (a *app) migrateDown(ctx context.Context, m *migrations.Migrator, o downOptions) error {
+	names, err := o.takesBack(ctx, m)
+	if err != nil {
+		return err
+	}
+	rows, err := m.RowsAbove(ctx, o.to)
+	if err != nil {
+		return err
+	}
+	if err := o.refuse(names, rows); err != nil {
+		return err
+	}
+	return a.migrate(ctx, m, migrating{verb: "took back", json: o.json, rows: rows,
+		run: func(ctx context.Context) ([]migrations.Applied, error) { return m.DownTo(ctx, o.to) }})
+}
+
+// takesBack names the migrations that go, and sets the version that remains where the last one is meant.
+func (o *downOptions) takesBack(ctx context.Context, m *migrations.Migrator) (names []string, err error) {
+	all, err := m.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var applied []migrations.Status
+	for _, s := range all {
+		if s.Applied {
+			applied = append(applied, s)
+		}
+	}
+	if n := len(applied); o.last && n > 1 {
+		o.to = applied[n-2].Version
+	}
+	for _, s := range applied {
+		if s.Version > o.to {
+			names = append(names, s.Name)
+		}
+	}
+	return names, nil
+}
+
+// refuse says what would be dropped, unless the flags allow it.
+func (o *downOptions) refuse(names []string, rows []migrations.TableRows) error {
+	switch what := strings.Join(names, ", "); {
+	case len(names) == 0 || o.yes && (o.dropRows || len(rows) == 0):
+		return nil
+	case len(rows) > 0:
+		return usagef("migrate down would take back %s and drop %s: pass --yes and --drop-rows to do so", what, countRows(rows))
+	default:
+		return usagef("migrate down would take back %s and drop its tables, which hold no rows: pass --yes to do so", what)
+	}
+}
+
+// countRows is a sum with its parts.
+func countRows(rows []migrations.TableRows) string {
+	sum := 0
+	parts := make([]string, len(rows))
+	for i, r := range rows {
+		sum += int(r.Rows)
+		parts[i] = fmt.Sprintf("%s %d", r.Table, r.Rows)
+	}
+	return fmt.Sprintf("%s (%s)", plural(sum, "row"), strings.Join(parts, ", "))
+}

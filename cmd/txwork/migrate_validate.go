@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/migrations"
+)
+
+func newMigrateValidateCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "validate",
+		Short: "Compare the schema with what the migrations make, and print the DDL that mends it",
+		Long: `Compare the schema with what the migrations of this version make: tables, columns, constraints, indexes,
+functions, triggers, sequences and types. Exit code 1 says that something is missing, invalid, disabled or changed;
+what it is, and the DDL that mends it, is then printed as SQL. Read it before you run it:
+
+    txwork migrate validate > mend.sql || psql -v ON_ERROR_STOP=1 -f mend.sql "$TXWORK_DATABASE_URL"
+
+What you have added yourself and what does no harm is no failure. Tables of your own are checked for their version.
+Nothing is written, and a role that may only read will do.`,
+		Args: cobra.NoArgs,
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return a.withMigrator(cmd.Context(), migrations.Options{}, func(m *migrations.Migrator) error {
+			return a.validateSchema(cmd.Context(), m, *asJSON)
+		})
+	}
+	return cmd
+}
+
+// validated is what validate prints.
+type validated struct {
+	Schema      string                 `json:"schema"`
+	Version     int64                  `json:"version"`
+	Valid       bool                   `json:"valid"`
+	Differences migrations.Differences `json:"differences"`
+}
+
+func (a *app) validateSchema(ctx context.Context, m *migrations.Migrator, asJSON bool) error {
+	differences, err := m.Differences(ctx)
+	if err != nil {
+		return err
+	}
+	problem := differences.Err()
+	v := validated{Schema: a.schema, Valid: problem == nil, Differences: differences}
+	if v.Version, err = m.Version(ctx); err != nil && v.Valid {
+		return err
+	}
+	if err := a.printValidated(v, asJSON); err != nil {
+		return err
+	}
+	if problem != nil {
+		return fmt.Errorf("schema %s is not as this version of txwork needs it", a.schema)
+	}
+	return nil
+}
+
+func (a *app) printValidated(v validated, asJSON bool) error {
+	if asJSON {
+		return a.printJSON(v)
+	}
+	var b strings.Builder
+	if v.Valid {
+		fmt.Fprintf(&b, "schema %s is at version %d, as this version of txwork needs it\n", v.Schema, v.Version)
+	} else {
+		fmt.Fprintf(&b, `-- Schema %s is not as this version of txwork needs it. What follows mends it: run it in this order and not in
+-- one transaction. What is made anew has no rights: run the SQL of txwork roles after it, where you use those.
+`, v.Schema)
+	}
+	for _, d := range v.Differences {
+		printDifference(&b, d, v.Valid)
+	}
+	_, err := fmt.Fprint(a.stdout, b.String())
+	return err
+}
+
+// printDifference prints what can be read and run, of a valid schema only what can be read.
+func printDifference(b *strings.Builder, d migrations.Difference, valid bool) {
+	what := harmless(d.String()) // one line, so that none of it is run
+	switch {
+	case valid:
+		fmt.Fprintf(b, "note: %s\n", what)
+	case d.Harmless:
+		fmt.Fprintf(b, "\n-- note: %s\n", what)
+	default:
+		fmt.Fprintf(b, "\n-- %s\n", what)
+		for _, statement := range d.DDL {
+			fmt.Fprintln(b, statement)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+//go:build unix
+
+package backup
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/outbox"
+)
+
+// begin starts OLD with an application that is busy.
+func (r *recipe) begin(settings map[string]string) {
+	r.Helper()
+	r.served = r.server("OLD", settings)
+	r.application = open(r.T, r.served.URL())
+	r.application.install()
+	r.application.start()
+	r.application.produce()
+	r.application.busy()
+	r.application.until("a key is blocked", "SELECT count(*) = 1 FROM txwork.outbox WHERE gate_key = 'dead' AND status = 3")
+}
+
+// goOn opens the application on the copy.
+func (r *recipe) goOn() {
+	r.Helper()
+	r.application.stop()
+	copied := open(r.T, r.variables["NEW"])
+	copied.old = r.application
+	copied.prove()
+}
+
+func TestDumpAndRestore(t *testing.T) {
+	t.Parallel()
+	r := newRecipe(t)
+	r.begin(nil)
+	r.run("dump")
+	r.server("NEW", nil)
+	r.run("restore")
+	r.goOn()
+}
+
+func TestDataOnly(t *testing.T) {
+	t.Parallel()
+	r := newRecipe(t)
+	r.begin(nil)
+	r.server("NEW", nil)
+	r.run("schema")
+	r.run("data")
+	r.goOn()
+}
+
+// Triggers are disabled, and what they would have written is missing as well.
+func TestDataWithoutTriggersAndNotes(t *testing.T) {
+	t.Parallel()
+	r := newRecipe(t)
+	r.begin(nil)
+	r.server("NEW", nil)
+	r.run("schema")
+	r.run("data", "pg_dump --data-only", "pg_dump --data-only --exclude-table='txwork.*_note'",
+		"pg_restore --data-only", "pg_restore --data-only --disable-triggers")
+	r.aMinuteLater()
+	r.goOn()
+}
+
+func TestDataIntoAMigratedSchema(t *testing.T) {
+	t.Parallel()
+	r := newRecipe(t)
+	r.begin(nil)
+	r.server("NEW", nil)
+	r.application.stop() // the table of orders is not in the dump
+	r.run("migrated")
+	r.copyOrders()
+	r.goOn()
+}
+
+func TestRowsThatAreCopied(t *testing.T) {
+	t.Parallel()
+	r := newRecipe(t)
+	r.begin(nil)
+	r.server("NEW", nil)
+	open(r.T, r.variables["NEW"]).migrate()
+	r.application.stop()
+	r.run("copy")
+	r.copyOrders()
+	r.goOn()
+}
+
+func TestLogicalReplication(t *testing.T) {
+	t.Parallel()
+	r := newRecipe(t)
+	r.begin(r.settings("logical"))
+	r.server("NEW", nil)
+	r.application.publicationStopsFolds()
+	r.run("identity")
+	r.run("subscribe")
+	r.application.busy() // the publication keeps nobody from their work
+	r.application.stop()
+	r.run("cutover")
+	copied := open(r.T, r.variables["NEW"])
+	copied.old = r.application
+	copied.complete()
+	copied.prove() // also without sequences
+	if _, err := copied.pool.Exec(t.Context(), nextVersion); err == nil {
+		t.Error("a migration needs no sequences, the document says that it does")
+	}
+	r.run("sequences")
+	copied.exec(nextVersion)
+}
+
+func TestPointInTime(t *testing.T) {
+	t.Parallel()
+	r := newRecipe(t)
+	r.begin(r.settings("archive"))
+	r.run("base")
+	a := r.application
+	again := a.send(outbox.Message{Topic: topic, ProcessAt: time.Now().Add(300 * time.Millisecond), Payload: []byte("again")})
+	r.variables["TARGET"] = ask[string](a, "SELECT clock_timestamp()::text")
+	a.until("the message is delivered", "SELECT status = 2 FROM txwork.outbox WHERE id = $1", again)
+	never := a.send(outbox.Message{Topic: topic, Payload: []byte("never")})
+	a.stop()
+	r.run("switch")
+	recovered := r.withoutData()
+	r.run("recover")
+	r.restart(recovered)
+	r.goOn()
+	copied := open(t, r.variables["NEW"])
+	if !ask[bool](copied, "SELECT status = 2 FROM txwork.outbox WHERE id = $1", again) {
+		t.Error("what was settled after the moment was not delivered again")
+	}
+	if ask[bool](copied, "SELECT EXISTS (SELECT FROM txwork.outbox WHERE id = $1)", never) {
+		t.Error("what was written after the moment is there")
+	}
+}
+
+func TestAStandby(t *testing.T) {
+	t.Parallel()
+	r := newRecipe(t)
+	r.begin(nil)
+	standby := r.withoutData()
+	r.run("follow")
+	if err := standby.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.run("synchronous")
+	r.application.stop()
+	busy := open(t, either(r.served, standby)) // a program that knows both servers, and is not restarted
+	busy.orders = r.application.orders
+	busy.start()
+	busy.produce()
+	busy.busy()
+	if err := r.served.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	r.run("promote")
+	busy.busy()
+	busy.stop()
+	copied := open(t, r.variables["NEW"])
+	copied.old = busy
+	copied.complete()
+	copied.prove()
+}
+
+// publicationStopsFolds holds the document to what it says of tables without a key.
+func (a *application) publicationStopsFolds() {
+	a.Helper()
+	tx, err := a.pool.Begin(a.Context())
+	a.ok(err)
+	defer tx.Rollback(a.Context())
+	_, err = tx.Exec(a.Context(), "CREATE PUBLICATION other FOR ALL TABLES; DELETE FROM txwork.outbox_gate_note")
+	if pg, found := errors.AsType[*pgconn.PgError](err); !found || pg.Code != "55000" {
+		a.Errorf("notes can be deleted although a publication has them: %v", err)
+	}
+}
+
+// restart starts a server on data that somebody brought, and waits until it takes writes.
+func (r *recipe) restart(s *localpg.Server) {
+	r.Helper()
+	if err := s.Restart(r.Context()); err != nil {
+		r.Fatal(err)
+	}
+	open(r.T, s.URL()).until("the server has recovered", "SELECT NOT pg_is_in_recovery()")
+}
+
+// copyOrders brings what the application has of its own.
+func (r *recipe) copyOrders() {
+	r.Helper()
+	to := open(r.T, r.variables["NEW"])
+	to.makeOrders()
+	for _, o := range all[order](r.application, "SELECT * FROM orders") {
+		to.exec("INSERT INTO orders VALUES ($1, $2, $3)", o.ID, o.Key, o.N)
+	}
+}
+
+// Rows that wait go on although everything that a fold would have gone by is gone.
+func TestLostNotes(t *testing.T) {
+	t.Parallel()
+	r := newRecipe(t)
+	r.begin(nil)
+	r.variables["NEW"] = r.variables["OLD"]
+	r.application.stop()
+	a := open(t, r.variables["NEW"])
+	a.exec("TRUNCATE txwork.outbox_gate_note, txwork.outbox_gate_rate, txwork.outbox_gate_cursor, txwork.outbox_join_note")
+	a.exec("TRUNCATE txwork.jobs_gate_note, txwork.jobs_gate_rate, txwork.jobs_gate_cursor, txwork.jobs_join_note, txwork.jobs_slot, txwork.jobs_bucket")
+	r.aMinuteLater()
+	r.goOn()
+}
+
+// aMinuteLater is when the next sweep of the copy looks at joins.
+func (r *recipe) aMinuteLater() {
+	r.Helper()
+	for _, table := range []string{"txwork.outbox_join", "txwork.jobs_join"} {
+		open(r.T, r.variables["NEW"]).exec("UPDATE " + table + " SET look_at = now() WHERE completed_at IS NULL")
+	}
+}

@@ -1,0 +1,164 @@
+package docs
+
+import (
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/txwork/txwork/internal/page"
+)
+
+func TestBlocksForAShellParse(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, p := range pages(t) {
+		for _, b := range p.Blocks() {
+			if b.Language != "sh" {
+				continue
+			}
+			found++
+			cmd := exec.CommandContext(t.Context(), "bash", "-n")
+			cmd.Stdin = strings.NewReader(b.Text)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s:%d: %v: %s", p.Path, b.Line, err, out)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d blocks were found", found)
+	}
+}
+
+var (
+	madeBy   = regexp.MustCompile(`^make ([a-z-]+)((?: [A-Z]+=\S*)*)`)
+	assigned = regexp.MustCompile(`([A-Z]+)=`)
+)
+
+// What make is asked for is in the Makefile, variables too.
+func TestTargetsExist(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, p := range pages(t) {
+		for _, line := range p.Commands() {
+			m := madeBy.FindStringSubmatch(line)
+			if m == nil {
+				continue
+			}
+			found++
+			if !strings.Contains(string(makefile), "\n"+m[1]+":") {
+				t.Errorf("%s: %q: there is no such target", p.Path, line)
+			}
+			for _, v := range assigned.FindAllStringSubmatch(m[2], -1) {
+				if !strings.Contains(string(makefile), "$("+v[1]+")") {
+					t.Errorf("%s: %q: the Makefile knows no %s", p.Path, line, v[1])
+				}
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d commands were found", found)
+	}
+}
+
+// What `go test` and `go run` are asked for is there: packages, tests, and flags of packages' own.
+func TestGoCommandsExist(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, p := range pages(t) {
+		for _, line := range p.Commands() {
+			words := strings.Fields(line)
+			if len(words) < 3 || words[0] != "go" || !slices.Contains([]string{"test", "run", "build", "install"}, words[1]) {
+				continue
+			}
+			found++
+			for _, problem := range wrongWith(t, p, words) {
+				t.Errorf("%s: %q: %s", p.Path, line, problem)
+			}
+		}
+	}
+	if found < 15 {
+		t.Errorf("only %d commands were found", found)
+	}
+}
+
+// ofGo are flags of go test.
+var ofGo = []string{"bench", "benchtime", "count", "cpu", "fuzz", "fuzztime", "race", "run", "short", "timeout", "v"}
+
+func wrongWith(t *testing.T, p page.Page, words []string) (problems []string) {
+	t.Helper()
+	var dirs []string
+	for _, word := range words[2:] {
+		dir, local := strings.CutPrefix(word, "./")
+		if !local {
+			continue
+		}
+		if besides := path.Join(path.Dir(p.Path), dir); isDir(besides) { // a page's commands may be for its own directory
+			dir = besides
+		}
+		dirs = append(dirs, dir)
+		if dir != "..." && !isDir(strings.TrimSuffix(dir, "/...")) {
+			problems = append(problems, "there is no "+word)
+		}
+	}
+	if words[1] != "test" {
+		return problems
+	}
+	for i, word := range words {
+		flag, is := strings.CutPrefix(word, "-")
+		switch {
+		case !is || flag == "" || strings.HasPrefix(flag, "-"):
+		case flag == "run" || flag == "bench":
+			if i+1 < len(words) && !matches(t, strings.Trim(words[i+1], `'"`), flag, dirs) {
+				problems = append(problems, "no test is named "+words[i+1])
+			}
+		case !slices.Contains(ofGo, flag) && !inSource(t, `"`+flag+`"`):
+			problems = append(problems, "there is no flag "+word)
+		}
+	}
+	return problems
+}
+
+func isDir(dir string) bool {
+	info, err := os.Stat(filepath.Join(root, dir))
+	return err == nil && info.IsDir()
+}
+
+// matches tells whether a test of the packages is asked for; ^$ asks for none, and without packages any will do.
+func matches(t *testing.T, pattern, flag string, dirs []string) bool {
+	t.Helper()
+	first, _, _ := strings.Cut(pattern, "/")
+	asked, err := regexp.Compile(first)
+	if err != nil {
+		return false
+	}
+	for dir, names := range tests(t) {
+		if len(dirs) > 0 && !slices.ContainsFunc(dirs, func(d string) bool { return d == dir || strings.HasSuffix(d, "...") }) {
+			continue
+		}
+		for _, name := range names {
+			if asked.MatchString(name) && strings.HasPrefix(name, "Benchmark") == (flag == "bench") {
+				return true
+			}
+		}
+	}
+	return first == "^$"
+}
+
+func inSource(t *testing.T, text string) bool {
+	t.Helper()
+	for path, file := range code(t) {
+		if !strings.HasPrefix(path, "internal/docs/") && strings.Contains(file.text, text) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,315 @@
+package liveness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/reaper"
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/timers/alarms"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/join"
+	"github.com/txwork/txwork/workqueue/periodic"
+)
+
+// A bystander wants nothing of the holder. One unit of its work is written, done by the world's workers, and seen to have
+// ended; its name is nobody else's.
+type bystander struct {
+	name string
+	unit func(ctx context.Context, w *world, name string) error
+}
+
+// sharedKey is a limited key of which holders have one place at most.
+var sharedKey = &gate.Gate{Key: "shared", Limit: 10}
+
+var bystanders = []bystander{
+	{"plain rows", func(ctx context.Context, w *world, name string) error {
+		return w.jobsDone(ctx, name, 5, jobs.InsertOptions{})
+	}},
+	{"ordered keys", func(ctx context.Context, w *world, name string) error {
+		return w.jobsDone(ctx, name, 4, jobs.InsertOptions{Gate: &gate.Gate{Key: name}})
+	}},
+	{"limited keys", func(ctx context.Context, w *world, name string) error {
+		return w.jobsDone(ctx, name, 4, jobs.InsertOptions{Gate: &gate.Gate{Key: name, Limit: 2}})
+	}},
+	{"same limited key", func(ctx context.Context, w *world, name string) error {
+		return w.jobsDone(ctx, name, 25, jobs.InsertOptions{Gate: sharedKey}) // more than have a place
+	}},
+	{"another queue", func(ctx context.Context, w *world, name string) error {
+		return w.jobsDone(ctx, name, 5, jobs.InsertOptions{Queue: other})
+	}},
+	{"a limited queue", func(ctx context.Context, w *world, name string) error {
+		return w.jobsDone(ctx, name, 5, jobs.InsertOptions{Queue: capped})
+	}},
+	{"batches", batches},
+	{"workflows", workflows},
+	{"messages", messages},
+	{"ordered messages", orderedMessages},
+	{"timers", timersFire},
+	{"alarms", alarmsFire},
+	{"inbox", received},
+	{"Process", processed},
+	{"schedules", schedulesFire},
+	{"putting schedules", putSchedule},
+	{"reaper", reaped},
+	{"purge", purged},
+	{"reads", reads},
+	{"command line", commandLine},
+}
+
+// jobsDone enqueues jobs and waits until they are done.
+func (w *world) jobsDone(ctx context.Context, name string, n int, o jobs.InsertOptions) error {
+	ids, err := w.enqueue(ctx, n, name, o)
+	if err != nil {
+		return err
+	}
+	return w.ended(ctx, "jobs", workqueue.Done, ids...)
+}
+
+// enqueue writes jobs of one name.
+func (w *world) enqueue(ctx context.Context, n int, name string, o jobs.InsertOptions) (ids []uuid.UUID, err error) {
+	inserts := make([]jobs.Insert, n)
+	for i := range inserts {
+		inserts[i] = jobs.Insert{Args: work{name}, InsertOptions: o}
+	}
+	err = workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) error {
+		enqueued, err := w.jobs.EnqueueMany(ctx, tx, inserts...)
+		for _, e := range enqueued {
+			ids = append(ids, e.ID)
+		}
+		return err
+	})
+	return ids, err
+}
+
+func batches(ctx context.Context, w *world, name string) error {
+	one := jobs.Insert{Args: work{name}}
+	var started jobs.StartedBatch
+	err := workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) (err error) {
+		started, err = w.jobs.StartBatch(ctx, tx, jobs.Batch{Label: name, Jobs: []jobs.Insert{one, one, one}, OnComplete: &one})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return w.ended(ctx, "jobs", workqueue.Done, started.OnComplete)
+}
+
+func workflows(ctx context.Context, w *world, name string) error {
+	flow := jobs.NewWorkflow(name)
+	first := flow.Task("first", work{name})
+	second := flow.Task("second", work{name}, jobs.After(first))
+	flow.Task("third", work{name}, jobs.After(first, second))
+	var started jobs.StartedWorkflow
+	err := workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) (err error) {
+		started, err = w.jobs.StartWorkflow(ctx, tx, flow)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return w.ended(ctx, "jobs", workqueue.Done, started.Tasks["third"])
+}
+
+// send writes messages and returns their ids.
+func (w *world) send(ctx context.Context, msgs ...outbox.Message) (ids []uuid.UUID, err error) {
+	err = workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) error {
+		ids, err = w.outbox.Enqueue(ctx, tx, msgs...)
+		return err
+	})
+	return ids, err
+}
+
+func messages(ctx context.Context, w *world, name string) error {
+	one := outbox.Message{Topic: topic, Payload: []byte(name)}
+	return w.delivered(ctx, one, one, one, one)
+}
+
+func orderedMessages(ctx context.Context, w *world, name string) error {
+	one := outbox.Message{Topic: topic, Key: name, Payload: []byte(name)}
+	return w.delivered(ctx, one, one, one)
+}
+
+func (w *world) delivered(ctx context.Context, msgs ...outbox.Message) error {
+	ids, err := w.send(ctx, msgs...)
+	if err != nil {
+		return err
+	}
+	return w.ended(ctx, "outbox", workqueue.Done, ids...)
+}
+
+// timersFire has one that fires, one that is moved before it does, and one that is cancelled.
+func timersFire(ctx context.Context, w *world, name string) error {
+	now, later := timers.Timer{Key: name, Topic: topic}, timers.Timer{Key: name + " moved", Topic: topic, After: time.Hour}
+	dropped := timers.Timer{Key: name + " dropped", Topic: topic, After: time.Hour}
+	var ids []uuid.UUID
+	err := workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) (err error) {
+		ids, err = w.timers.Set(ctx, tx, now, later, dropped)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	later.After = 0
+	err = workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) error {
+		_, setErr := w.timers.Set(ctx, tx, later)
+		_, cancelErr := w.timers.Cancel(ctx, tx, dropped.Key)
+		return errors.Join(setErr, cancelErr)
+	})
+	if err != nil {
+		return err
+	}
+	return w.ended(ctx, "timers", workqueue.Done, ids[:2]...)
+}
+
+func alarmsFire(ctx context.Context, w *world, name string) error {
+	a, _, err := w.alarms.On(w.Pool).CreateAlarm(ctx, alarms.New{
+		OwnerDID: name, UserID: name, Kind: alarms.KindOnce, Delay: time.Millisecond, WakeMessage: name,
+	})
+	if err != nil {
+		return err
+	}
+	return w.until(ctx, "the alarm has fired", "SELECT status = 'fired' FROM "+w.Schema+".alarms WHERE id = $1", a.ID)
+}
+
+func received(ctx context.Context, w *world, name string) error {
+	var results []inbox.Result
+	err := workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) (err error) {
+		results, err = w.inbox.Receive(ctx, tx,
+			inbox.Message{Consumer: consumer, Source: "a", MessageID: name}, inbox.Message{Consumer: consumer, Source: "b", MessageID: name})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return w.ended(ctx, "inbox", workqueue.Done, results[0].ID, results[1].ID)
+}
+
+func processed(ctx context.Context, w *world, name string) error {
+	result, err := w.inbox.Process(ctx, w.Pool, inbox.Key{Consumer: "Process", Source: "a", MessageID: name},
+		func(context.Context, pgx.Tx) error { return nil })
+	if err == nil && result.Answer != inbox.Processed {
+		err = fmt.Errorf("the answer is %v", result.Answer)
+	}
+	return err
+}
+
+// schedulesFire makes a schedule of its own due.
+func schedulesFire(ctx context.Context, w *world, name string) error {
+	if err := putSchedule(ctx, w, name); err != nil {
+		return err
+	}
+	table := w.Schema + ".jobs_schedule"
+	err := w.until(ctx, "the schedule has been set back", `
+		WITH due AS (UPDATE `+table+` SET next_at = now() - interval '1 minute', due_at = now() WHERE name = $1 AND status = 0 RETURNING 1)
+		SELECT count(pg_notify($2, '0')) > 0 FROM due`, name, table)
+	if err != nil {
+		return err
+	}
+	return w.until(ctx, "the schedule has fired", "SELECT fired > 0 FROM "+table+" WHERE name = $1", name)
+}
+
+func putSchedule(ctx context.Context, w *world, name string) error {
+	return workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) error {
+		return w.periodic.Put(ctx, tx, jobs.Schedule{Name: name, Expr: "@every 10h", Args: work{name}})
+	})
+}
+
+// lost makes a job that a worker has claimed and forgotten, in a queue that nobody serves.
+func (w *world) lost(ctx context.Context, name string) (id uuid.UUID, token uuid.UUID, err error) {
+	ids, err := w.enqueue(ctx, 1, name, jobs.InsertOptions{Queue: name})
+	if err != nil {
+		return id, token, err
+	}
+	token = workqueue.NewOwnerToken()
+	claimed, err := w.jobs.Table().On(w.Pool).Claim(ctx, token, lease, 1, name, int16(jobs.Normal))
+	if err == nil && len(claimed) != 1 {
+		err = fmt.Errorf("%d jobs of queue %s were claimed", len(claimed), name)
+	}
+	return ids[0], token, err
+}
+
+func reaped(ctx context.Context, w *world, name string) error {
+	id, _, err := w.lost(ctx, name)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Pool.Exec(ctx, "UPDATE "+w.Schema+".jobs SET locked_until = now() - interval '1 second' WHERE id = $1", id); err != nil {
+		return err
+	}
+	requeued := own{"SELECT status = 0 FROM " + w.Schema + ".jobs WHERE id = $1", []any{id}}
+	for { // another unit's reaper may lead this moment
+		_, err := reaper.RunOnce(ctx, w.Pool, w.tables(), reaper.Options{Schema: w.Schema, Logger: logger()})
+		if err == nil {
+			err = requeued.done(ctx, w)
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func purged(ctx context.Context, w *world, name string) error {
+	id, token, err := w.lost(ctx, name)
+	if err != nil {
+		return err
+	}
+	if _, err := w.jobs.Table().On(w.Pool).Ack(ctx, token, []uuid.UUID{id}); err != nil {
+		return err
+	}
+	if _, err := w.Pool.Exec(ctx, "UPDATE "+w.Schema+".jobs SET completed_at = now() - interval '30 days' WHERE id = $1", id); err != nil {
+		return err
+	}
+	for _, table := range w.tables() {
+		if _, err := table.On(w.Pool).PurgeDone(ctx, workqueue.DefaultRetention, 100); err != nil {
+			return err
+		}
+	}
+	return w.until(ctx, "an old job is purged", "SELECT NOT EXISTS (SELECT FROM "+w.Schema+".jobs WHERE id = $1)", id)
+}
+
+// reads are what the command line shows.
+func reads(ctx context.Context, w *world, name string) error {
+	for _, table := range w.tables() {
+		if _, err := table.On(w.Pool).Stats(ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := reaper.Leader(ctx, w.Pool, reaper.Options{Schema: w.Schema}); err != nil {
+		return err
+	}
+	if _, err := reaper.Health(ctx, w.Pool, w.tables()); err != nil {
+		return err
+	}
+	if _, err := w.alarms.On(w.Pool).ListAlarms(ctx, name, 10); err != nil {
+		return err
+	}
+	return workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) error {
+		_, queues := w.jobs.Queues(ctx, tx)
+		_, schedules := w.periodic.List(ctx, tx, periodic.Filter{})
+		_, waiting := w.timers.List(ctx, tx, timers.Filter{})
+		_, joins := w.outbox.Joins().List(ctx, tx, join.ListOptions{})
+		return errors.Join(queues, schedules, waiting, joins)
+	})
+}
+
+// own is what a piece of work comes to: a query that is true then.
+type own struct {
+	query string
+	args  []any
+}
+
+func (o own) done(ctx context.Context, w *world) error {
+	soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	return w.until(soon, "it is done", o.query, o.args...)
+}

@@ -1,0 +1,59 @@
+package liveness
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// commands are what an operator looks at who sees that something stands still.
+var commands = []string{"stats", "list jobs --status failed", "jobs queues", "schedules list"}
+
+// commandLine is the program itself: one of the commands, by the name.
+func commandLine(ctx context.Context, w *world, name string) error {
+	program, err := txwork()
+	if err != nil {
+		return err
+	}
+	command := commands[len(name)%len(commands)]
+	cmd := exec.CommandContext(ctx, program, append(strings.Fields(command), "--schema", w.Schema)...)
+	cmd.Env = append(os.Environ(), "TXWORK_DATABASE_URL="+w.URL)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("txwork %s: %w\n%s", command, err, out)
+	}
+	return nil
+}
+
+// built is the directory of the command.
+var built string
+
+// txwork is the command, which is built once.
+var txwork = sync.OnceValues(func() (string, error) {
+	var err error
+	if built, err = os.MkdirTemp("", "txwork-liveness-"); err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "build", "-o", built, "github.com/txwork/txwork/cmd/txwork").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("building the command: %w\n%s", err, out)
+	}
+	return filepath.Join(built, "txwork"), err
+})
+
+// withCommand builds the command while the first tests make their tables.
+type withCommand struct{ *testing.M }
+
+func (m withCommand) Run() int {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		txwork() // who needs it is told of the error
+	}()
+	defer func() { <-ended }()
+	return m.M.Run()
+}

@@ -1,0 +1,105 @@
+package liveness
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/reaper"
+)
+
+// stopped stops a program at each of the moments. Meanwhile the bystanders do their work, and so do others on what the
+// program had not begun; then it is killed.
+func (w *world) stopped(t *testing.T, op operation, moments []int, left map[string]own) {
+	c, before := cells{holder: op.name + " is stopped"}, len(left)
+	for _, n := range moments {
+		w.frozenAt(t, &c, op, n, left)
+	}
+	c.judgeAll(t)
+	if n := len(left) - before; n < len(moments)/2 {
+		t.Errorf("%s was stopped %d times only of %d", op.name, n, len(moments))
+	}
+}
+
+// frozenAt stops the operation before it sends for the n-th time, and notes what it was about if it came so far.
+func (w *world) frozenAt(t *testing.T, c *cells, op operation, n int, left map[string]own) {
+	t.Helper()
+	name := fmt.Sprintf("%s %d", op.name, n)
+	line := newWire()
+	line.freezeAt = n
+	own := op.prepare(w, name)
+	ended, end := w.begin(op, line, name, own)
+	defer end()
+	select {
+	case <-ended:
+		return
+	case <-line.frozen:
+	case <-time.After(patience):
+		t.Fatalf("%s neither ends nor sends for the time %d", op.name, n)
+	}
+	left[name] = own
+	w.ok(w.until(w.Context(), "the server has done what was sent", `SELECT count(*) = 0 FROM pg_stat_activity
+		WHERE application_name = $1 AND state <> 'idle' AND wait_event_type NOT IN ('Client', 'Lock')`, name))
+	if op.rival != "" {
+		defer w.run(w.worker(op.rival))()
+	}
+	c.part = fmt.Sprintf("before %d, %s", n, label(line.sent()[n-1]))
+	t.Run(c.part, func(t *testing.T) {
+		w.beginAll(c, name, n, nil, op.same)
+		c.judge(t)
+	})
+}
+
+// finish has another program do what is left.
+func (w *world) finish(t *testing.T, op operation, name string, own own) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var err error
+	for ctx.Err() == nil {
+		w.exec("UPDATE " + w.Schema + ".timers SET due_at = now() WHERE status = 0 AND attempts > 0") // alarms wait half a minute
+		if err = op.run(ctx, w, w.Pool, name, own); own.done(ctx, w) == nil {
+			return
+		}
+	}
+	t.Errorf("%s: nobody can do what was left: %v", name, err)
+}
+
+// begin runs an operation as a program of its own. end kills the program.
+func (w *world) begin(op operation, line *wire, name string, own own) (ended chan error, end func()) {
+	w.Helper()
+	pool, leave := w.program(line, name)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended, gone := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(gone)
+		ended <- op.run(ctx, w, pool, name, own)
+	}()
+	end = func() { line.kill(); cancel() }
+	w.Cleanup(func() { end(); <-gone; leave() }) // not before: a worker takes a second to give up
+	return ended, end
+}
+
+// program is a pool whose connections go through a wire.
+func (w *world) program(line *wire, name string) (pool *pgxpool.Pool, leave func()) {
+	w.Helper()
+	config, err := pgxpool.ParseConfig(w.URL)
+	w.ok(err)
+	config.ConnConfig.RuntimeParams["application_name"] = name
+	line.through(config)
+	pool, err = pgxpool.NewWithConfig(context.Background(), config)
+	w.ok(err)
+	return pool, pool.Close
+}
+
+// reaping is a reaper of all tables.
+type reaping struct{ w *world }
+
+func (r reaping) Run(ctx context.Context) error {
+	return reaper.Run(ctx, r.w.Pool, r.w.tables(), reaper.Options{
+		Schema: r.w.Schema, Name: "world", Interval: 500 * time.Millisecond, Lease: time.Second, Logger: logger(),
+	})
+}

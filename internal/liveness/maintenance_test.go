@@ -1,0 +1,70 @@
+package liveness
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Sessions that have called one of the functions that maintain a table, over everything they could find, and stay open; or
+// that stand still in a fold, as one does whose network is gone before the rest of its pipeline has come.
+func TestMaintenance(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.besideEach(t, w.populate(), func(w *world) []holder { return append(w.maintenance(), w.folds()...) })
+}
+
+// folds are functions that apply notes: what the bystanders have noted, when they begin.
+func (w *world) folds() (holders []holder) {
+	w.Helper()
+	for _, function := range w.list(`SELECT proname FROM pg_proc
+		WHERE pronamespace = $1::regnamespace AND proname LIKE '%\_fold' AND 'folded' = ANY (proargnames) ORDER BY 1`, w.Schema) {
+		holders = append(holders, holder{function, func(w *world) func() {
+			return w.opened(func(tx pgx.Tx) error {
+				for { // while others fold there is nothing to hold
+					var folded *int
+					err := tx.QueryRow(w.Context(), "SELECT folded FROM "+w.Schema+"."+function+"(1000)").Scan(&folded)
+					if err != nil || folded != nil {
+						return err
+					}
+				}
+			})
+		}})
+	}
+	return holders
+}
+
+func (w *world) maintenance() (holders []holder) {
+	w.Helper()
+	functions := w.list(`SELECT oid::regprocedure::text FROM pg_proc
+		WHERE pronamespace = $1::regnamespace AND 'max_rows' = ANY (proargnames) AND prokind = 'f' ORDER BY 1`, w.Schema)
+	if len(functions) == 0 {
+		w.Fatal("no function takes max_rows")
+	}
+	for _, function := range functions {
+		call := w.call(function)
+		holders = append(holders, holder{call, func(w *world) func() {
+			return w.opened(func(tx pgx.Tx) error {
+				_, err := tx.Exec(w.Context(), "SELECT * FROM "+w.Schema+"."+call)
+				return err
+			})
+		}})
+	}
+	return holders
+}
+
+// call is how a function is called by hand, with a value for each parameter that has no default.
+func (w *world) call(function string) string {
+	name, types, _ := strings.Cut(function[strings.LastIndex(function[:strings.Index(function, "(")], ".")+1:], "(")
+	args := []string{}
+	for _, kind := range strings.Split(strings.TrimSuffix(types, ")"), ",") {
+		switch kind {
+		case "interval":
+			args = append(args, "'1 hour'")
+		default:
+			args = append(args, "1000")
+		}
+	}
+	return name + "(" + strings.Join(args, ", ") + ")"
+}

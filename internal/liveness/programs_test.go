@@ -1,0 +1,81 @@
+package liveness
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Programs are disturbed at everything that they send: they are stopped before it, or the server refuses it. Meanwhile the
+// bystanders do their work. What the programs were about others finish in the end.
+func TestPrograms(t *testing.T) {
+	t.Parallel()
+	var stops, refused sorts
+	for _, op := range operations {
+		t.Run(op.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.start(op.rival)
+			w.run(reaping{w})
+			left := map[string]own{}
+			sent := w.sentBy(t, op)
+			w.stopped(t, op, stops.moments(w, sent), left)
+			w.refused(t, op, refused.statements(w, sent), left)
+			if op.rival != "" {
+				w.run(w.worker(op.rival))
+			}
+			for name, own := range left {
+				w.finish(t, op, name, own)
+			}
+			w.settled(t)
+		})
+	}
+}
+
+// sentBy is what an operation sends that nothing disturbs.
+func (w *world) sentBy(t *testing.T, op operation) [][]string {
+	t.Helper()
+	line, name := newWire(), op.name
+	own := op.prepare(w, name)
+	ended, end := w.begin(op, line, name, own)
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		w.Fatalf("%s does not end:%s", op.name, w.left("jobs", "true"))
+	}
+	end()
+	w.finish(t, op, name, own)
+	return line.sent()
+}
+
+// sorts are what programs were disturbed at. They do much again and again, and much that others do, too: once of each sort
+// is enough, but at full size.
+type sorts struct{ met sync.Map }
+
+func (s *sorts) isNew(w *world, sent ...string) bool {
+	_, met := s.met.LoadOrStore(strings.ReplaceAll(fmt.Sprint(sent), w.Schema, ""), true)
+	return *full || !met
+}
+
+// moments are the numbers of the sendings before which a program is to be stopped.
+func (s *sorts) moments(w *world, sent [][]string) (moments []int) {
+	for i, sending := range sent {
+		if s.isNew(w, sending...) {
+			moments = append(moments, i+1)
+		}
+	}
+	return moments
+}
+
+// statements are those that the server is to refuse, each once.
+func (s *sorts) statements(w *world, sent [][]string) (statements []string) {
+	for _, sql := range slices.Concat(sent...) {
+		if !slices.Contains(statements, sql) && s.isNew(w, sql) {
+			statements = append(statements, sql)
+		}
+	}
+	return statements
+}

@@ -1,0 +1,104 @@
+// Package sdktest runs a package's tests as a program runs that exports its telemetry: with the OpenTelemetry
+// SDK's providers installed globally, where [workqueue.Open] finds them.
+package sdktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace"
+)
+
+// Tests are what a *testing.M runs.
+type Tests interface{ Run() int }
+
+// Under wraps the tests of a package for its TestMain. Their run fails if OpenTelemetry's error handler was told
+// of anything, such as a panic that txwork contained, or if the metrics cannot be collected at the end.
+//
+//	func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
+func Under(m Tests) Tests { return suite{m} }
+
+type suite struct{ tests Tests }
+
+func (s suite) Run() int {
+	sdk := Install()
+	code := s.tests.Run()
+	if err := sdk.finish(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, "FAIL: under the OpenTelemetry SDK:", err)
+		return 1
+	}
+	return code
+}
+
+// An SDK is the providers of one process and what its error handler was told.
+type SDK struct {
+	reader *metric.ManualReader
+	meters *metric.MeterProvider
+	spans  *trace.TracerProvider
+
+	mu   sync.Mutex
+	errs []error
+}
+
+// Install makes the SDK's providers the global ones: for the child processes of a test, whose end nobody checks.
+func Install() *SDK {
+	s := &SDK{reader: metric.NewManualReader()}
+	s.meters = metric.NewMeterProvider(metric.WithReader(s.reader))
+	s.spans = trace.NewTracerProvider(trace.WithSyncer(discard{}))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(s.report))
+	otel.SetMeterProvider(s.meters)
+	otel.SetTracerProvider(s.spans)
+	return s
+}
+
+// maxReported bounds what is kept: the first errors tell what is wrong.
+const maxReported = 10
+
+// Expected stands in panics that a test makes on purpose: what is told of them is no failure.
+const Expected = "a panic that its test expects"
+
+func (s *SDK) report(err error) {
+	if strings.Contains(err.Error(), Expected) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.errs) < maxReported {
+		s.errs = append(s.errs, err)
+	}
+}
+
+func (s *SDK) finish() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var all metricdata.ResourceMetrics
+	err := s.reader.Collect(ctx, &all)
+	err = errors.Join(err, s.meters.Shutdown(ctx), s.spans.Shutdown(ctx))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(append(s.errs, err)...)
+}
+
+// Untraced are a row's headers without the trace of whoever enqueued it, which every row has under the SDK; nil where
+// there are no others.
+func Untraced[V any](headers map[string]V) map[string]V {
+	delete(headers, "traceparent")
+	if len(headers) == 0 {
+		return nil
+	}
+	return headers
+}
+
+// discard takes finished spans, as an exporter that is always quick enough.
+type discard struct{}
+
+func (discard) ExportSpans(context.Context, []trace.ReadOnlySpan) error { return nil }
+func (discard) Shutdown(context.Context) error                          { return nil }

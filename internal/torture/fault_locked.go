@@ -1,0 +1,68 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/workqueue/gate"
+)
+
+// lockedTables are rows of the bookkeeping that somebody holds with SELECT … FOR UPDATE.
+func lockedTables() fault {
+	return &holders{all: []holder{
+		{"a transaction that has locked notes", lockedNotes},
+		{"a transaction that has locked the rate of a key", lockedRate},
+	}}
+}
+
+// lockedNotes are those of a key whose rows get due, and what else is noted this moment.
+func lockedNotes(ctx context.Context, h *holding) (g grip, err error) {
+	key := newKey()
+	_, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
+		return p.enqueueTasks(ctx, tx, 3, jobs.InsertOptions{Delay: soon, Gate: &gate.Gate{Key: key, Limit: 1}})
+	})
+	if err != nil {
+		return g, err
+	}
+	g.release, err = h.leaveOpen(ctx, func(ctx context.Context, _ *producer, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT FROM "+h.schema+".jobs_gate_note WHERE gate_key = $1 FOR UPDATE", key); err != nil {
+			return err
+		}
+		for _, table := range []string{"outbox_gate_note", "outbox_join_note", "jobs_gate_note", "jobs_join_note"} {
+			if _, err := tx.Exec(ctx, "SELECT FROM "+h.schema+"."+table+" FOR UPDATE SKIP LOCKED"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return g, err
+}
+
+// lockedRate is that of a key more of whose rows come while it is locked.
+func lockedRate(ctx context.Context, h *holding) (g grip, err error) {
+	rated := jobs.InsertOptions{Gate: &gate.Gate{Key: newKey(), Limit: gate.Unlimited, Rate: 100, Burst: 1}}
+	write := func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
+		return p.enqueueTasks(ctx, tx, 3, rated)
+	}
+	rows, err := h.commit(ctx, write)
+	if err != nil {
+		return g, err
+	}
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := h.awaitEnded(limited, h.pool, rows); err != nil {
+		return g, err
+	}
+	g.release, err = h.leaveOpen(ctx, func(ctx context.Context, _ *producer, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "SELECT FROM "+h.schema+".jobs_gate_rate WHERE gate_key = $1 FOR UPDATE", rated.Gate.Key)
+		return err
+	})
+	if err == nil {
+		_, err = h.commit(ctx, write)
+	}
+	return g, err
+}

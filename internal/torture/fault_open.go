@@ -1,0 +1,133 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
+)
+
+// openTransactions are of an application that takes its time over them, and then rolls them back.
+func openTransactions() fault {
+	return &holders{all: []holder{
+		{"a transaction that has locked rows that are ready", lockedRows},
+		{"a transaction that has locked a join", lockedJoin},
+		{"a transaction that has written an ordered key", writtenKey},
+		{"a transaction that has cancelled a row", cancelledRow},
+		{"a transaction that has swept", sweptTables},
+	}}
+}
+
+// soon is when rows are due that something is to happen to first.
+const soon = 400 * time.Millisecond
+
+// lockedRows has a row of each table locked when it gets due.
+func lockedRows(ctx context.Context, h *holding) (g grip, err error) {
+	rows, err := h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
+		task, err := p.enqueueTasks(ctx, tx, 1, jobs.InsertOptions{Delay: soon})
+		if err != nil {
+			return nil, err
+		}
+		timer, err := p.setPlain(ctx, tx, soon)
+		if err != nil {
+			return nil, err
+		}
+		message, err := p.sendPlain(ctx, tx, outbox.Message{ProcessAt: time.Now().Add(soon)})
+		return append(append(task, timer...), message...), err
+	})
+	if err != nil {
+		return g, err
+	}
+	g.release, err = h.leaveOpen(ctx, func(ctx context.Context, _ *producer, tx pgx.Tx) error {
+		for _, r := range rows {
+			_, err := tx.Exec(ctx, "SELECT FROM "+h.schema+"."+r.table+" WHERE "+found[r.table]+" FOR UPDATE", []string{r.name})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return g, err
+}
+
+// lockedJoin is a batch whose jobs are settled while somebody has the join's row, as one does who is to extend it.
+func lockedJoin(ctx context.Context, h *holding) (g grip, err error) {
+	var b writtenBatch
+	_, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) (_ []announced, err error) {
+		b, err = p.startBatch(ctx, tx, 4, jobs.InsertOptions{Delay: soon})
+		return b.rows(), err
+	})
+	if err != nil {
+		return g, err
+	}
+	g.meanwhile = b.jobs
+	g.release, err = h.leaveOpen(ctx, func(ctx context.Context, _ *producer, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "SELECT FROM "+h.schema+".jobs_join WHERE id = $1 FOR UPDATE", b.id)
+		return err
+	})
+	return g, err
+}
+
+// writtenKey has a message behind others of its key, which do not wait for its commit: they were there before.
+func writtenKey(ctx context.Context, h *holding) (g grip, err error) {
+	key := newKey()
+	g.meanwhile, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
+		later := outbox.Message{Key: key, ProcessAt: time.Now().Add(soon)}
+		return p.sendPlain(ctx, tx, later, outbox.Message{Key: key}, outbox.Message{Key: key})
+	})
+	if err != nil {
+		return g, err
+	}
+	g.release, err = h.leaveOpen(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) error {
+		_, err := p.sendPlain(ctx, tx, outbox.Message{Key: key})
+		return err
+	})
+	return g, err
+}
+
+// cancelledRow is one of a limited key and of a batch. Others of both go on.
+func cancelledRow(ctx context.Context, h *holding) (g grip, err error) {
+	var b writtenBatch
+	_, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) (_ []announced, err error) {
+		b, err = p.startBatch(ctx, tx, 5, jobs.InsertOptions{Delay: soon, Gate: &gate.Gate{Key: newKey(), Limit: 2}})
+		return b.rows(), err
+	})
+	if err != nil {
+		return g, err
+	}
+	g.meanwhile = b.jobs[1:]
+	g.release, err = h.leaveOpen(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) error {
+		_, err := p.domains.jobs.Cancel(ctx, workqueue.Pgx(tx), "held", uuid.MustParse(b.jobs[0].name))
+		return err
+	})
+	return g, err
+}
+
+func (w writtenBatch) rows() []announced { return append(w.jobs[:len(w.jobs):len(w.jobs)], w.after...) }
+
+// sweptTables has the place from which the next sweep is to go on.
+func sweptTables(ctx context.Context, h *holding) (g grip, err error) {
+	g.release, err = h.leaveOpen(ctx, func(ctx context.Context, _ *producer, tx pgx.Tx) error {
+		for _, table := range []string{"outbox", "jobs"} {
+			name := h.schema + "." + table
+			if _, err := tx.Exec(ctx, "UPDATE "+name+"_gate_cursor SET swept_at = '-infinity'"); err != nil {
+				return err
+			}
+			for _, sweep := range []string{"_gate_sweep", "_join_sweep"} {
+				if _, err := tx.Exec(ctx, "SELECT "+name+sweep+"(1000)"); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	return g, err
+}

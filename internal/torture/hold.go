@@ -1,0 +1,173 @@
+//go:build unix
+
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// A holder keeps something that others need, legitimately or because it is frozen, for as long as an episode lasts.
+// Whoever wants nothing of it goes on meanwhile, and who has waited for it goes on when it lets go.
+type holder struct {
+	name string
+	// take returns once it holds.
+	take func(ctx context.Context, h *holding) (grip, error)
+}
+
+// A grip is what a holder has.
+type grip struct {
+	detail    string
+	shared    []string    // witnesses that want it, too
+	meanwhile []announced // rows of the holder's own that are to end all the same
+	release   func() error
+}
+
+// holders are what a fault embeds that has several, which have their turns.
+type holders struct {
+	plain
+	all []holder
+	bag []holder
+}
+
+func (f *holders) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
+	if len(f.bag) == 0 {
+		f.bag = slices.Clone(f.all)
+		random.Shuffle(len(f.bag), func(i, j int) { f.bag[i], f.bag[j] = f.bag[j], f.bag[i] })
+	}
+	next := f.bag[0]
+	f.bag = f.bag[1:]
+	return l.hold(ctx, random, next)
+}
+
+// A holding is the episode of one holder.
+type holding struct {
+	*lab
+	random *rand.Rand
+	pool   *pgxpool.Pool
+}
+
+// hold has a holder hold and judges what becomes of everybody else. Producers pause, so that nobody waits for a backlog.
+func (l *lab) hold(ctx context.Context, random *rand.Rand, next holder) (string, error) {
+	pool, err := l.open(ctx, "witnesses", int32(2*len(witnesses)), nil)
+	if err != nil {
+		return "", err
+	}
+	defer pool.Close()
+	h := &holding{lab: l, random: random, pool: pool}
+	l.pausing.Store(true)
+	defer l.pausing.Store(false)
+	if err := h.awaitDue(ctx, time.Now()); err != nil {
+		return "", skip("rows are left from before: %v", err)
+	}
+	before := l.lap(ctx, pool, witnesses, random, calmTime)
+	l.hit = time.Now()
+	g, err := next.take(ctx, h)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", next.name, err)
+	}
+	g.release = sync.OnceValue(g.release)
+	defer g.release()
+	detail := strings.TrimSpace(next.name + " " + g.detail)
+	stalled, during := h.during(ctx, g, detail, before)
+	if err := g.release(); err != nil {
+		return detail, err
+	}
+	took := time.Since(l.hit).Round(time.Millisecond)
+	if err := h.awaitDue(ctx, time.Now()); err != nil {
+		l.fail("%s, %s: %v after that was over, %v", progress, detail, patience, err)
+	}
+	if len(stalled) > 0 && ctx.Err() == nil {
+		h.judge(detail, stalled, during, before.longer(l.lap(ctx, pool, witnesses, random, calmTime)))
+	}
+	return fmt.Sprintf("%s, for %v", detail, took), nil
+}
+
+// progress begins what is said of somebody who stood still because of somebody else.
+const progress = "no progress"
+
+// calmTime is how long witnesses are looked at without a holder.
+const calmTime = time.Second
+
+// laps is how often witnesses are looked at anew that took long: a machine may have hiccups, and a holder goes on.
+const laps = 3
+
+// during has those work that want nothing of the holder, and returns who took long each time.
+func (h *holding) during(ctx context.Context, g grip, detail string, before lap) (stalled []string, last lap) {
+	who := slices.DeleteFunc(slices.Clone(witnesses), func(w witness) bool { return slices.Contains(g.shared, w.name) })
+	for range laps {
+		last = h.lap(ctx, h.pool, who, h.random, episode)
+		stalled = last.stalled(before)
+		who = slices.DeleteFunc(who, func(w witness) bool { return !slices.Contains(stalled, w.name) })
+		if len(who) == 0 || ctx.Err() != nil {
+			break
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := h.awaitEnded(limited, h.pool, g.meanwhile); err != nil && ctx.Err() == nil {
+		h.fail("%s, %s: %v while it held, for %v", progress, detail, err, time.Since(h.hit).Round(time.Second))
+	}
+	return stalled, last
+}
+
+func (h *holding) judge(detail string, stalled []string, during, calm lap) {
+	for _, name := range stalled {
+		if slices.Contains(during.stalled(calm), name) {
+			h.fail("%s, %s: %s took %v beside it, %v without", progress, detail, name,
+				during[name].Round(time.Millisecond), calm[name].Round(time.Millisecond))
+		}
+	}
+}
+
+// awaitDue waits until no row is left that was due at a time. It is patient for as long as a run is when it drains.
+func (h *holding) awaitDue(ctx context.Context, at time.Time) error {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var parts []string
+	for _, t := range auditedTables(h.schema) {
+		parts = append(parts, fmt.Sprintf("(SELECT count(*) FROM %s.%s WHERE completed_at IS NULL AND created_at <= now() - $1::interval AND due_at <= now() - $1::interval)", h.schema, t.Table))
+	}
+	query := "SELECT " + strings.Join(parts, " + ")
+	for left := 0; ; time.Sleep(retryBase) {
+		err := h.pool.QueryRow(limited, query, time.Since(at)).Scan(&left)
+		if err == nil && left == 0 {
+			return nil
+		}
+		if limited.Err() != nil {
+			return errors.Join(ctx.Err(), fmt.Errorf("%d rows are left that were due then", left))
+		}
+	}
+}
+
+// commit writes rows and returns when they are committed.
+func (h *holding) commit(ctx context.Context, write func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error)) (names []announced, err error) {
+	p := newProducer(h.shop, h.pool, h.random.Uint64())
+	err = p.transactSurely(ctx, func(ctx context.Context, tx pgx.Tx) (_ []announced, err error) {
+		names, err = write(ctx, p, tx)
+		return names, err
+	})
+	return names, err
+}
+
+// leaveOpen is a transaction of an application that is left open, and rolled back in the end.
+func (h *holding) leaveOpen(ctx context.Context, do func(ctx context.Context, p *producer, tx pgx.Tx) error) (release func() error, err error) {
+	tx, err := h.pool.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	release = func() error { return tx.Rollback(context.WithoutCancel(ctx)) }
+	if err := do(ctx, newProducer(h.shop, h.pool, h.random.Uint64()), tx); err != nil {
+		return nil, errors.Join(err, release())
+	}
+	return release, nil
+}

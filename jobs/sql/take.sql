@@ -1,2 +1,0 @@
--- See the function.
-SELECT {{.Function "take"}}($1::text, $2::uuid[])

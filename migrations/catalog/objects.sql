@@ -1,0 +1,109 @@
+-- What is in a schema, a row an object. A fact that does not hold, or has no value, is absent. The session's settings
+-- have a say in how PostgreSQL writes expressions down: see pin.sql. It locks nothing and needs no right but to connect.
+WITH here AS (
+    SELECT n.oid FROM pg_namespace AS n WHERE n.nspname = $1
+),
+relation AS (
+    SELECT c.* FROM pg_class AS c JOIN here ON here.oid = c.relnamespace
+),
+found (kind, parent, place, name, facts) AS (
+    SELECT 'domain', '', 0, t.typname::text, jsonb_build_object(
+        'type', format_type(t.typbasetype, t.typtypmod),
+        'NOT NULL', CASE WHEN t.typnotnull THEN 'yes' END,
+        'default', t.typdefault)
+    FROM pg_type AS t JOIN here ON here.oid = t.typnamespace
+    WHERE t.typtype = 'd'
+
+    UNION ALL
+    SELECT 'domain constraint', t.typname::text, 0, c.conname::text, jsonb_build_object(
+        'definition', regexp_replace(pg_get_constraintdef(c.oid), ' NOT VALID$', ''),
+        'NOT VALID', CASE WHEN NOT c.convalidated THEN 'yes' END)
+    FROM pg_constraint AS c JOIN pg_type AS t ON t.oid = c.contypid JOIN here ON here.oid = t.typnamespace
+    WHERE c.contype <> 'n' -- a NOT NULL, which PostgreSQL 18 lists among constraints too
+
+    UNION ALL -- an identity's sequence belongs to its column
+    SELECT 'sequence', '', 0, c.relname::text, jsonb_build_object(
+        'definition', format('AS %s START WITH %s INCREMENT BY %s MINVALUE %s MAXVALUE %s CACHE %s%s',
+            format_type(s.seqtypid, NULL), s.seqstart, s.seqincrement, s.seqmin, s.seqmax, s.seqcache,
+            CASE WHEN s.seqcycle THEN ' CYCLE' ELSE ' NO CYCLE' END))
+    FROM relation AS c JOIN pg_sequence AS s ON s.seqrelid = c.oid
+    WHERE NOT EXISTS (
+        SELECT FROM pg_depend AS d
+        WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'i')
+
+    UNION ALL
+    SELECT 'table', '', 0, c.relname::text, jsonb_build_object(
+        'kind', CASE c.relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'partitioned table' WHEN 'v' THEN 'view'
+            WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END,
+        'UNLOGGED', CASE WHEN c.relpersistence = 'u' THEN 'yes' END,
+        'core version', substring(obj_description(c.oid, 'pg_class') FROM '^txwork core ([0-9]+)'),
+        'storage parameters', (SELECT string_agg(o, ', ' ORDER BY o) FROM unnest(c.reloptions) AS o))
+    FROM relation AS c
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+
+    UNION ALL
+    SELECT 'column', c.relname::text, a.attnum, a.attname::text, jsonb_build_object(
+        'type', format_type(a.atttypid, a.atttypmod),
+        'collation', CASE WHEN a.attcollation <> t.typcollation THEN
+            (SELECT quote_ident(l.collname) FROM pg_collation AS l WHERE l.oid = a.attcollation) END,
+        'NOT NULL', CASE WHEN a.attnotnull THEN 'yes' END,
+        'default', CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END,
+        'generation', CASE WHEN a.attgenerated <> '' THEN pg_get_expr(d.adbin, d.adrelid) END,
+        'identity', CASE a.attidentity WHEN 'a' THEN 'ALWAYS' WHEN 'd' THEN 'BY DEFAULT' END)
+    FROM relation AS c
+    JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN pg_type AS t ON t.oid = a.atttypid
+    LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+    WHERE c.relkind IN ('r', 'p')
+
+    UNION ALL
+    SELECT 'constraint', c.relname::text, 0, n.conname::text, jsonb_build_object(
+        'definition', regexp_replace(pg_get_constraintdef(n.oid), ' NOT VALID$', ''),
+        'NOT VALID', CASE WHEN NOT n.convalidated THEN 'yes' END,
+        'invalid', CASE WHEN NOT (i.indisvalid AND i.indisready AND i.indislive) THEN 'yes' END)
+    FROM relation AS c
+    JOIN pg_constraint AS n ON n.conrelid = c.oid AND n.contype NOT IN ('n', 't') -- NOT NULL, constraint triggers
+    LEFT JOIN pg_index AS i ON i.indexrelid = n.conindid AND n.contype IN ('p', 'u', 'x')
+
+    UNION ALL -- those of constraints are told with them; storage parameters are the operator's
+    SELECT 'index', '', 0, x.relname::text, jsonb_build_object(
+        'table', c.relname,
+        'UNIQUE', CASE WHEN i.indisunique THEN 'yes' END,
+        'definition', regexp_replace(pg_get_indexdef(x.oid), ' WITH [(][^()]*[)]', ''),
+        'invalid', CASE WHEN NOT (i.indisvalid AND i.indisready AND i.indislive) THEN 'yes' END)
+    FROM relation AS c
+    JOIN pg_index AS i ON i.indrelid = c.oid
+    JOIN pg_class AS x ON x.oid = i.indexrelid
+    WHERE c.relkind <> 't'
+      AND NOT EXISTS (SELECT FROM pg_constraint AS n WHERE n.conindid = x.oid AND n.contype IN ('p', 'u', 'x'))
+
+    UNION ALL -- the body is compared with the migrations' own text
+    SELECT 'function', '', 0, format('%I(%s)', p.proname, oidvectortypes(p.proargtypes)), jsonb_build_object(
+        'kind', CASE p.prokind WHEN 'p' THEN 'procedure' WHEN 'f' THEN 'function' ELSE 'aggregate' END,
+        'arguments', pg_get_function_arguments(p.oid),
+        'result', pg_get_function_result(p.oid),
+        'language', l.lanname,
+        'volatility', CASE p.provolatile WHEN 'i' THEN 'IMMUTABLE' WHEN 's' THEN 'STABLE' ELSE 'VOLATILE' END,
+        'STRICT', CASE WHEN p.proisstrict THEN 'yes' END,
+        'SECURITY DEFINER', CASE WHEN p.prosecdef THEN 'yes' END,
+        'parallel safety', CASE p.proparallel WHEN 's' THEN 'SAFE' WHEN 'r' THEN 'RESTRICTED' ELSE 'UNSAFE' END,
+        'settings', array_to_string(p.proconfig, '; '),
+        'body', p.prosrc)
+    FROM pg_proc AS p JOIN here ON here.oid = p.pronamespace JOIN pg_language AS l ON l.oid = p.prolang
+
+    UNION ALL
+    SELECT 'trigger', c.relname::text, 0, t.tgname::text, jsonb_build_object(
+        'definition', pg_get_triggerdef(t.oid),
+        'disabled', CASE WHEN t.tgenabled NOT IN ('O', 'A') THEN 'yes' END)
+    FROM relation AS c JOIN pg_trigger AS t ON t.tgrelid = c.oid AND NOT t.tgisinternal
+
+    UNION ALL
+    SELECT 'rule', c.relname::text, 0, r.rulename::text, '{}'
+    FROM relation AS c JOIN pg_rewrite AS r ON r.ev_class = c.oid
+    WHERE c.relkind IN ('r', 'p')
+)
+SELECT f.kind, f.parent, f.name, jsonb_strip_nulls(f.facts)
+FROM found AS f
+ORDER BY array_position(ARRAY['domain', 'domain constraint', 'sequence', 'table', 'column', 'constraint', 'index',
+        'function', 'trigger', 'rule'], f.kind),
+    f.parent COLLATE "C", f.place, f.name COLLATE "C";

@@ -1,0 +1,8 @@
+-- Names of the schema's are qualified and constants written down in one way, as pg_dump has it.
+SET LOCAL search_path = pg_catalog;
+SET LOCAL quote_all_identifiers = off;
+SET LOCAL DateStyle = ISO;
+SET LOCAL IntervalStyle = postgres;
+SET LOCAL TimeZone = 'UTC';
+SET LOCAL extra_float_digits = 1;
+SET LOCAL bytea_output = hex;

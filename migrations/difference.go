@@ -1,0 +1,274 @@
+package migrations
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A Difference is one thing of a schema that is not as the migrations of this library make it.
+type Difference struct {
+	Object  string `json:"object"`  // such as: index txwork.outbox_claim_idx
+	Problem string `json:"problem"` // such as: is missing
+
+	// DDL mends it, statement by statement. Those of several differences are to be run in their order, and not in one
+	// transaction: indexes are made concurrently. There is none where no statement brings back what is gone.
+	DDL []string `json:"ddl"`
+
+	// Harmless differences are no reason to refuse the schema: storage parameters, and what somebody has added that
+	// may be meant.
+	Harmless bool `json:"harmless,omitempty"`
+}
+
+func (d Difference) String() string { return d.Object + " " + d.Problem }
+
+// Differences are those of a schema.
+type Differences []Difference
+
+// Err is a [SchemaError] of those that matter, nil without any.
+func (all Differences) Err() error {
+	matter := slices.DeleteFunc(slices.Clone(all), func(d Difference) bool { return d.Harmless })
+	if len(matter) == 0 {
+		return nil
+	}
+	return &SchemaError{matter}
+}
+
+// A SchemaError says in what a schema differs from what this library works with. errors.Is finds
+// [workqueue.ErrSchemaVersion] in it.
+type SchemaError struct{ Differences Differences }
+
+func (e *SchemaError) Is(target error) bool { return target == workqueue.ErrSchemaVersion }
+
+func (e *SchemaError) Error() string {
+	var b strings.Builder
+	b.WriteString("the schema is not as this version of txwork needs it:")
+	mendable := false
+	for _, d := range e.Differences {
+		b.WriteString("\n  " + d.String())
+		mendable = mendable || len(d.DDL) > 0
+	}
+	if mendable {
+		b.WriteString("\n`txwork migrate validate` prints the DDL that mends it")
+	}
+	return b.String()
+}
+
+// compared lists, by kind, the facts that are compared. What is absent here is for notes and new tables only.
+var compared = map[string][]string{
+	"domain":            {"type", "NOT NULL", "default"},
+	"domain constraint": {"definition", "NOT VALID"},
+	"sequence":          {"definition"},
+	"table":             {"kind", "UNLOGGED", coreVersion, storageParameters},
+	"column":            {"type", "collation", "NOT NULL", "default", "generation", "identity"},
+	"constraint":        {"definition", "NOT VALID", "invalid"},
+	"index":             {"definition", "invalid"},
+	"function": {"kind", "arguments", "result", "language", "volatility", "STRICT", "SECURITY DEFINER",
+		"parallel safety", "settings", "body"},
+	"trigger": {"definition", "disabled"},
+}
+
+// Facts of tables.
+const (
+	coreVersion       = "core version"
+	storageParameters = "storage parameters"
+)
+
+// A comparison is between the catalog that the migrations make and another one.
+type comparison struct {
+	mender
+	have  map[identity]object
+	found Differences
+}
+
+// compare lists what of a catalog is not as it should be. The statements are in an order in which they can be run.
+func compare(want, have catalog, m mender) Differences {
+	c := comparison{mender: m, have: index(have.objects)}
+	wanted := index(want.objects)
+	for _, kind := range kinds(want.objects, have.objects) {
+		for _, o := range want.objects {
+			if o.Kind == kind {
+				c.expect(o)
+			}
+		}
+		for _, o := range have.objects {
+			if _, ours := wanted[o.identity()]; o.Kind == kind && !ours {
+				c.foreign(o, wanted)
+			}
+		}
+	}
+	return c.found
+}
+
+func index(objects []object) map[identity]object {
+	all := make(map[identity]object, len(objects))
+	for _, o := range objects {
+		all[o.identity()] = o
+	}
+	return all
+}
+
+// kinds are in the order in which a schema is made.
+func kinds(lists ...[]object) (order []string) {
+	for _, list := range lists {
+		for _, o := range list {
+			if !slices.Contains(order, o.Kind) {
+				order = append(order, o.Kind)
+			}
+		}
+	}
+	return order
+}
+
+// expect compares an object of ours.
+func (c *comparison) expect(want object) {
+	have, exists := c.have[want.identity()]
+	if !exists {
+		c.missing(want)
+		return
+	}
+	d := Difference{Object: c.describe(want), DDL: []string{}}
+	note := d
+	var problems []string
+	for _, fact := range compared[want.Kind] {
+		if same(fact, want.Facts[fact], have.Facts[fact]) {
+			continue
+		}
+		problem, ddl := problem(fact, want.Facts[fact], have.Facts[fact]), c.alter(want, have, fact)
+		if fact == storageParameters {
+			note.Problem, note.DDL, note.Harmless = problem, ddl, true
+			continue
+		}
+		problems = append(problems, problem)
+		for _, statement := range ddl {
+			if !slices.Contains(d.DDL, statement) {
+				d.DDL = append(d.DDL, statement)
+			}
+		}
+	}
+	if d.Problem = strings.Join(problems, "; "); d.Problem != "" {
+		c.found = append(c.found, d)
+	}
+	if note.Harmless {
+		c.found = append(c.found, note)
+	}
+}
+
+func (c *comparison) missing(want object) {
+	d := Difference{Object: c.describe(want), Problem: "is missing", DDL: c.create(want)}
+	switch want.Kind {
+	case "column":
+		if _, there := c.have[identity{kind: "table", name: want.Parent}]; !there {
+			return // the table's own statement has its columns
+		}
+		d.Problem += ", and what it held is gone: restore that from a backup"
+	case "table":
+		d.Problem += ", and its rows are gone: restore them from a backup, or go on with an empty table"
+	}
+	c.found = append(c.found, d)
+}
+
+// foreign looks at what the migrations do not make. What somebody has added is theirs to know, unless nothing can work
+// with it.
+func (c *comparison) foreign(o object, wanted map[identity]object) {
+	ours := func(table string) bool {
+		_, yes := wanted[identity{kind: "table", name: table}]
+		return yes
+	}
+	d := Difference{Object: c.describe(o), DDL: []string{}}
+	switch {
+	case o.Kind == "table":
+		if text := o.Facts[coreVersion]; text != "" {
+			d.Problem = coreProblem(strconv.Itoa(workqueue.SchemaVersion), text)
+		}
+	case o.Kind == "column" && ours(o.Parent) && o.required():
+		d.Problem = "is not txwork's, NOT NULL and without a default: every insert fails"
+		d.DDL = c.alter(object{Kind: o.Kind, Parent: o.Parent, Name: o.Name}, o, "NOT NULL")
+	case o.Kind == "function" && slices.ContainsFunc(named(wanted, "function"), func(w object) bool { return w.bare() == o.bare() }):
+		d.Problem = "is not txwork's and has the name of one that is: calls may mean either"
+		d.DDL = []string{c.dropRoutine(o)}
+	case o.Kind == "index" && ours(o.Facts["table"]) && o.Facts["UNIQUE"] != "",
+		(o.Kind == "constraint" || o.Kind == "trigger" || o.Kind == "rule") && ours(o.Parent):
+		d.Problem, d.Harmless = "is not txwork's: it can refuse or change what txwork writes", true
+	}
+	if d.Problem != "" {
+		c.found = append(c.found, d)
+	}
+}
+
+// required tells a column that every insert has to name.
+func (o object) required() bool {
+	return o.Facts["NOT NULL"] != "" && o.Facts["default"] == "" && o.Facts["generation"] == "" && o.Facts["identity"] == ""
+}
+
+func named(objects map[identity]object, kind string) (list []object) {
+	for id, o := range objects {
+		if id.kind == kind {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// same compares a fact. How PostgreSQL sets parentheses in an expression depends on its version, and on whether the
+// object was restored from a dump; whether it quotes names of a setting, on the session that made it. A tool may have
+// changed the ends of lines.
+func same(fact, want, have string) bool {
+	if want == have {
+		return true
+	}
+	switch fact {
+	case "definition", "default", "arguments":
+		return loosely(want) == loosely(have)
+	case "settings":
+		return strings.ReplaceAll(want, `"`, "") == strings.ReplaceAll(have, `"`, "")
+	case "body":
+		return strings.ReplaceAll(want, "\r", "") == strings.ReplaceAll(have, "\r", "")
+	}
+	return false
+}
+
+var parentheses = strings.NewReplacer("(", " ", ")", " ")
+
+func loosely(expression string) string { return line(parentheses.Replace(expression)) }
+
+func problem(fact, want, have string) string {
+	switch {
+	case fact == coreVersion:
+		return coreProblem(want, have)
+	case fact == "body":
+		return "does something else: its body is not that of this version"
+	case fact == "kind":
+		return "is a " + have
+	case want == "yes":
+		return "lacks " + fact
+	case have == "yes":
+		return "is " + fact
+	case have == "":
+		return fmt.Sprintf("has no %s, needs %s", fact, line(want))
+	case want == "":
+		return fmt.Sprintf("has the %s %s, needs none", fact, line(have))
+	}
+	return fmt.Sprintf("has the %s %s, needs %s", fact, line(have), line(want))
+}
+
+// line is a text on one line.
+func line(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// coreProblem says why a table of another version of the core cannot be worked with, none without a version.
+func coreProblem(want, have string) string {
+	needed, _ := strconv.Atoi(want) // the query lets nothing but digits through
+	version, _ := strconv.Atoi(have)
+	switch {
+	case have == "":
+		return "has no comment that says for which version of the core it was made: this library works with " + want
+	case version == needed:
+		return ""
+	case version > needed:
+		return fmt.Sprintf("was made for version %d of the core, this library works with %d: upgrade the library", version, needed)
+	}
+	return fmt.Sprintf("was made for version %d of the core, this library works with %d: migrate it, `txwork table new` prints its present form", version, needed)
+}

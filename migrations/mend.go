@@ -1,0 +1,223 @@
+package migrations
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A mender writes the DDL that makes a schema what the migrations make it.
+type mender struct {
+	schema   string
+	routines map[string]routine
+	columns  map[string][]object // of the tables
+}
+
+func newMender(schema string, routines map[string]routine, want catalog) mender {
+	m := mender{schema, routines, map[string][]object{}}
+	for _, o := range want.objects {
+		if o.Kind == "column" {
+			m.columns[o.Parent] = append(m.columns[o.Parent], o)
+		}
+	}
+	return m
+}
+
+// describe names an object in a message.
+func (m mender) describe(o object) string {
+	switch {
+	case o.Kind == "column":
+		return fmt.Sprintf("column %s.%s.%s", m.schema, o.Parent, line(o.Name))
+	case o.Parent != "":
+		return fmt.Sprintf("%s %s of %s.%s", o.Kind, line(o.Name), m.schema, o.Parent)
+	}
+	return fmt.Sprintf("%s %s.%s", o.Kind, m.schema, line(o.Name))
+}
+
+// create makes an object that is missing.
+func (m mender) create(o object) []string {
+	definition := o.Facts["definition"]
+	switch o.Kind {
+	case "domain":
+		return []string{fmt.Sprintf("CREATE DOMAIN %s AS %s;", m.name(o.Name), o.Facts["type"])}
+	case "domain constraint":
+		return []string{fmt.Sprintf("ALTER DOMAIN %s ADD CONSTRAINT %s %s;", m.name(o.Parent), quoted(o.Name), definition)}
+	case "sequence":
+		return []string{fmt.Sprintf("CREATE SEQUENCE %s %s;", m.name(o.Name), definition)}
+	case "table":
+		return m.createTable(o)
+	case "column":
+		return append([]string{m.alterTable(o, "ADD COLUMN "+columnText(o))}, m.continueIdentity(o)...)
+	case "constraint":
+		return m.addConstraint(o)
+	case "index":
+		return []string{strings.Replace(definition, " INDEX ", " INDEX CONCURRENTLY ", 1) + ";"}
+	case "function":
+		return []string{m.routines[o.bare()].statement, fmt.Sprintf("REVOKE ALL ON ROUTINE %s FROM PUBLIC;", m.signature(o))}
+	case "trigger":
+		return []string{definition + ";"}
+	}
+	return []string{}
+}
+
+// alter changes one fact of an object.
+func (m mender) alter(want, have object, fact string) []string {
+	needed := want.Facts[fact]
+	switch want.Kind + " " + fact {
+	case "domain NOT NULL", "domain default": // ours have neither
+		return []string{fmt.Sprintf("ALTER DOMAIN %s DROP %s;", m.name(want.Name), strings.ToUpper(fact))}
+	case "domain constraint definition":
+		return append([]string{fmt.Sprintf("ALTER DOMAIN %s DROP CONSTRAINT %s;", m.name(want.Parent), quoted(want.Name))}, m.create(want)...)
+	case "domain constraint NOT VALID":
+		return []string{fmt.Sprintf("ALTER DOMAIN %s VALIDATE CONSTRAINT %s;", m.name(want.Parent), quoted(want.Name))}
+	case "sequence definition":
+		return []string{fmt.Sprintf("ALTER SEQUENCE %s %s;", m.name(want.Name), needed)}
+	case "table UNLOGGED":
+		return []string{fmt.Sprintf("ALTER TABLE %s SET LOGGED;", m.name(want.Name))}
+	case "table " + coreVersion:
+		if have.Facts[fact] == "" {
+			return m.comment(want)
+		}
+	case "table " + storageParameters:
+		if needed != "" {
+			return []string{fmt.Sprintf("ALTER TABLE %s SET (%s);", m.name(want.Name), needed)}
+		}
+	case "column type", "column collation":
+		return []string{m.alterColumn(want, "TYPE "+typeText(want)+" USING "+quoted(want.Name)+"::"+want.Facts["type"])}
+	case "column NOT NULL":
+		return []string{m.alterColumn(want, setOrDrop(needed, "NOT NULL", ""))}
+	case "column default":
+		return []string{m.alterColumn(want, setOrDrop(needed, "DEFAULT", " "+needed))}
+	case "column generation": // ours have none
+		return []string{m.alterColumn(want, "DROP EXPRESSION")}
+	case "column identity":
+		return m.alterIdentity(want, have)
+	case "constraint definition":
+		return append([]string{m.alterTable(want, "DROP CONSTRAINT "+quoted(want.Name))}, m.create(want)...)
+	case "constraint NOT VALID":
+		return []string{m.alterTable(want, "VALIDATE CONSTRAINT "+quoted(want.Name))}
+	case "constraint invalid", "index invalid":
+		return []string{fmt.Sprintf("REINDEX INDEX CONCURRENTLY %s;", m.name(want.Name))}
+	case "index definition":
+		return append([]string{fmt.Sprintf("DROP INDEX CONCURRENTLY %s;", m.name(want.Name))}, m.create(want)...)
+	case "function kind", "function arguments", "function result": // which OR REPLACE cannot change
+		return append([]string{m.dropRoutine(want)}, m.create(want)...)
+	case "trigger definition":
+		return []string{strings.Replace(needed, "CREATE TRIGGER", "CREATE OR REPLACE TRIGGER", 1) + ";"}
+	case "trigger disabled":
+		return []string{m.alterTable(want, "ENABLE TRIGGER "+quoted(want.Name))}
+	}
+	if want.Kind == "function" {
+		return m.create(want)[:1] // OR REPLACE keeps the rights
+	}
+	return []string{}
+}
+
+func (m mender) createTable(o object) []string {
+	lines := make([]string, len(m.columns[o.Name]))
+	for i, c := range m.columns[o.Name] {
+		lines[i] = "    " + columnText(c)
+	}
+	text := fmt.Sprintf("CREATE TABLE %s (\n%s\n)", m.name(o.Name), strings.Join(lines, ",\n"))
+	if parameters := o.Facts[storageParameters]; parameters != "" {
+		text += fmt.Sprintf(" WITH (%s)", parameters)
+	}
+	statements := []string{text + ";"}
+	if o.Facts[coreVersion] != "" {
+		statements = append(statements, m.comment(o)...)
+	}
+	return statements
+}
+
+// comment is by what workers know for which version of the core a table was made.
+func (m mender) comment(o object) []string {
+	return []string{fmt.Sprintf("COMMENT ON TABLE %s IS 'txwork core %s';", m.name(o.Name), o.Facts[coreVersion])}
+}
+
+// addConstraint does what takes long under a lock that lets others write.
+func (m mender) addConstraint(o object) []string {
+	definition := o.Facts["definition"]
+	for _, kind := range []string{"PRIMARY KEY", "UNIQUE"} {
+		if columns, ok := strings.CutPrefix(definition, kind+" "); ok {
+			return []string{
+				fmt.Sprintf("CREATE UNIQUE INDEX CONCURRENTLY %s ON %s %s;", quoted(o.Name), m.name(o.Parent), columns),
+				m.alterTable(o, fmt.Sprintf("ADD CONSTRAINT %s %s USING INDEX %[1]s", quoted(o.Name), kind)),
+			}
+		}
+	}
+	return []string{
+		m.alterTable(o, fmt.Sprintf("ADD CONSTRAINT %s %s NOT VALID", quoted(o.Name), definition)),
+		m.alterTable(o, "VALIDATE CONSTRAINT "+quoted(o.Name)),
+	}
+}
+
+func (m mender) alterIdentity(want, have object) []string {
+	needed, is := want.Facts["identity"], have.Facts["identity"]
+	switch {
+	case needed == "":
+		return []string{m.alterColumn(want, "DROP IDENTITY")}
+	case is == "":
+		return append([]string{m.alterColumn(want, "ADD"+identityText(want))}, m.continueIdentity(want)...)
+	}
+	return []string{m.alterColumn(want, "SET GENERATED "+needed)}
+}
+
+// continueIdentity has a new identity go on behind the rows that there are.
+func (m mender) continueIdentity(o object) []string {
+	if o.Facts["identity"] == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("SELECT setval(pg_get_serial_sequence('%s', '%s'), (SELECT coalesce(max(%s), 0) + 1 FROM %[1]s), false);",
+		m.name(o.Parent), o.Name, quoted(o.Name))}
+}
+
+func (m mender) dropRoutine(o object) string { return fmt.Sprintf("DROP ROUTINE %s;", m.signature(o)) }
+
+func (m mender) signature(o object) string {
+	return m.name(o.bare()) + strings.TrimPrefix(o.Name, o.bare())
+}
+
+func (m mender) alterTable(o object, what string) string {
+	return fmt.Sprintf("ALTER TABLE %s %s;", m.name(o.Parent), what)
+}
+
+func (m mender) alterColumn(o object, what string) string {
+	return m.alterTable(o, fmt.Sprintf("ALTER COLUMN %s %s", quoted(o.Name), what))
+}
+
+func (m mender) name(object string) string { return pgx.Identifier{m.schema, object}.Sanitize() }
+
+func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+func columnText(o object) string {
+	text := quoted(o.Name) + " " + typeText(o)
+	if value := o.Facts["default"]; value != "" {
+		text += " DEFAULT " + value
+	}
+	if o.Facts["NOT NULL"] != "" {
+		text += " NOT NULL"
+	}
+	return text + identityText(o)
+}
+
+func typeText(o object) string {
+	if collation := o.Facts["collation"]; collation != "" {
+		return o.Facts["type"] + " COLLATE " + collation
+	}
+	return o.Facts["type"]
+}
+
+func identityText(o object) string {
+	if o.Facts["identity"] == "" {
+		return ""
+	}
+	return fmt.Sprintf(" GENERATED %s AS IDENTITY", o.Facts["identity"])
+}
+
+func setOrDrop(needed, what, value string) string {
+	if needed == "" {
+		return "DROP " + what
+	}
+	return "SET " + what + value
+}

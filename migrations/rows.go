@@ -1,0 +1,89 @@
+package migrations
+
+import (
+	"context"
+	"database/sql"
+	"regexp"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// TableRows is how many rows a table has.
+type TableRows struct {
+	Table string `json:"table"` // without its schema
+	Rows  int64  `json:"rows"`
+}
+
+// RowsAbove counts the rows that [Migrator.DownTo] of a version would drop: those of the tables that the applied
+// migrations above it made. Tables without rows are not listed, nor is what a migration itself has put into one. It
+// reads every such table.
+func (m *Migrator) RowsAbove(ctx context.Context, version int64) ([]TableRows, error) {
+	db := m.session()
+	defer db.Close()
+	counts, err := m.rowsAbove(ctx, db, version)
+	return counts, m.failed("count the rows", m.explainLock(ctx, db, err))
+}
+
+func (m *Migrator) rowsAbove(ctx context.Context, db *sql.DB, version int64) ([]TableRows, error) {
+	tables, err := m.tablesAbove(ctx, db, version)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, "SET LOCAL "+m.lockSetting()); err != nil {
+		return nil, err
+	}
+	counts := []TableRows{}
+	for _, table := range tables {
+		n, err := m.count(ctx, tx, table)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			counts = append(counts, TableRows{table, n})
+		}
+	}
+	return counts, nil
+}
+
+func (m *Migrator) tablesAbove(ctx context.Context, db *sql.DB, version int64) (tables []string, err error) {
+	entries, err := m.history.entries(ctx, db)
+	for _, e := range entries {
+		if known, ok := m.find(e.version); ok && e.version > version {
+			tables = append(tables, known.tables()...)
+		}
+	}
+	return tables, err
+}
+
+// count is 0 for a table that is gone.
+func (m *Migrator) count(ctx context.Context, tx *sql.Tx, table string) (n int64, err error) {
+	name := pgx.Identifier{m.schema, table}.Sanitize()
+	var exists bool
+	if err := tx.QueryRowContext(ctx, "SELECT to_regclass($1::text) IS NOT NULL", name).Scan(&exists); err != nil || !exists {
+		return 0, err
+	}
+	err = tx.QueryRowContext(ctx, "SELECT count(*) FROM "+name).Scan(&n)
+	return n, err
+}
+
+var (
+	madeTable   = regexp.MustCompile(`(?m)^CREATE TABLE "[^"]+"\."([^"]+)"`)
+	filledTable = regexp.MustCompile(`(?m)^INSERT INTO "[^"]+"\."([^"]+)"`)
+)
+
+// tables are those that a migration makes and does not fill.
+func (m migration) tables() (names []string) {
+	filled := filledTable.FindAllStringSubmatch(m.up, -1)
+	for _, made := range madeTable.FindAllStringSubmatch(m.up, -1) {
+		if !slices.ContainsFunc(filled, func(f []string) bool { return f[1] == made[1] }) {
+			names = append(names, made[1])
+		}
+	}
+	return names
+}

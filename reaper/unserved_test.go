@@ -1,0 +1,69 @@
+package reaper_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/reaper"
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A dead scheduler's claim stays for ever in a table that its owner did not know of.
+func TestTablesThatNobodyServes(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	given, forgotten := db.table(workqueue.Spec{Table: "given"}), db.table(workqueue.Spec{Table: "forgotten"})
+	db.exec("CREATE TABLE " + db.Schema + ".other ()") // not of txwork
+	for _, c := range []struct {
+		tables []*workqueue.Table
+		want   []string
+	}{
+		{[]*workqueue.Table{given}, []string{forgotten.Name()}},
+		{[]*workqueue.Table{given, forgotten}, nil},
+	} {
+		var log bytes.Buffer
+		o := db.options()
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		report, err := reaper.RunOnce(t.Context(), db.Pool, c.tables, o)
+		if err != nil || !slices.Equal(report.Unserved, c.want) {
+			t.Errorf("%v unserved, %v; want %v", report.Unserved, err, c.want)
+		}
+		if warned := strings.Contains(log.String(), "level=WARN"); warned != (c.want != nil) || warned && !strings.Contains(log.String(), "forgotten") {
+			t.Errorf("logged %s", log.String())
+		}
+	}
+}
+
+// A domain hands over all of its tables with one call.
+func TestTablesOfTheDomainsAreAllServed(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	for _, ddl := range []func(string) (string, string, error){outbox.DDL, inbox.DDL, timers.DDL, jobs.DDL} {
+		up, _, err := ddl(db.Schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.exec(up)
+	}
+	box, err := outbox.Open(outbox.Options{Schema: db.Schema})
+	in, inErr := inbox.Open(inbox.Options{Schema: db.Schema, DedupWindow: 30 * 24 * time.Hour})
+	set, setErr := timers.Open(timers.Options{Schema: db.Schema})
+	client, clientErr := jobs.Open(jobs.Options{Schema: db.Schema})
+	if err := errors.Join(err, inErr, setErr, clientErr); err != nil {
+		t.Fatal(err)
+	}
+	tables := slices.Concat(box.Tables(), in.Tables(), set.Tables(), client.Tables())
+	report, err := reaper.RunOnce(t.Context(), db.Pool, tables, db.options())
+	if err != nil || len(report.Unserved) != 0 || len(report.Tables) != 6 {
+		t.Errorf("%v unserved of %d, %v", report.Unserved, len(report.Tables), err)
+	}
+}

@@ -1,0 +1,149 @@
+package alarms
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+const (
+	// maxPage bounds the alarms of one answer, in bytes of JSON. One that is larger by itself is answered alone.
+	maxPage = 1 << 20
+
+	// listChunk is how many alarms are read at once: each may be large, and what does not fit a page is read in vain.
+	listChunk = 20
+)
+
+// A cursor is behind an alarm of a list. The zero cursor is before the first.
+type cursor struct {
+	at *time.Time // when it was created
+	id *uuid.UUID
+}
+
+func cursorOf(a Alarm) cursor {
+	id := uuid.MustParse(a.ID)
+	return cursor{&a.CreatedAt, &id}
+}
+
+// String is what clients send back; empty for the zero cursor.
+func (c cursor) String() string {
+	if c.at == nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(c.at.UnixMicro(), 10) + "." + c.id.String()))
+}
+
+func parseCursor(text string) (cursor, error) {
+	if text == "" {
+		return cursor{}, nil
+	}
+	decoded, err := base64.RawURLEncoding.DecodeString(text)
+	micros, id, _ := strings.Cut(string(decoded), ".")
+	n, numberErr := strconv.ParseInt(micros, 10, 64)
+	key, idErr := uuid.Parse(id)
+	if err := cmp.Or(err, numberErr, idErr); err != nil {
+		return cursor{}, workqueue.Invalid("cursor", "is %q, it must be a next_cursor of an earlier answer", clip(text))
+	}
+	at := time.UnixMicro(n)
+	return cursor{&at, &key}, nil
+}
+
+// ListAlarms reads an owner's alarms, the newest first: at most limit, which is [DefaultList] where it is not
+// positive and at most [MaxList]. All of them are in memory together, each as large as [Options].MaxPayload lets it be.
+func (s *Store) ListAlarms(ctx context.Context, ownerDID string, limit int) (list []Alarm, err error) {
+	limit = listLimit(limit)
+	err = s.each(ctx, ownerDID, cursor{}, func(a Alarm) bool {
+		list = append(list, a)
+		return len(list) < limit
+	})
+	return list, err
+}
+
+func listLimit(n int) int {
+	if n <= 0 {
+		return DefaultList
+	}
+	return min(n, MaxList)
+}
+
+// each reads an owner's alarms from behind the cursor, the newest first, until visit has had enough.
+func (s *Store) each(ctx context.Context, ownerDID string, after cursor, visit func(Alarm) bool) error {
+	return s.do(ctx, func(tx workqueue.Tx) error {
+		for more, n := true, listChunk; more && n == listChunk; {
+			n = 0
+			err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+				a, err := scanAlarm(scan)
+				if n++; err != nil || !more {
+					return err
+				}
+				more, after = visit(a), cursorOf(a)
+				return nil
+			}, s.alarms.statements.list, ownerDID, after.at, after.id, listChunk)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// A page is the data of a list's answer.
+type page struct {
+	Alarms     []json.RawMessage `json:"alarms"`
+	Count      int               `json:"count"`
+	NextCursor string            `json:"next_cursor,omitempty"` // there are more alarms behind it
+
+	limit, size int
+	last        cursor
+}
+
+// add reports false for an alarm that is for the next page.
+func (p *page) add(a Alarm) (bool, error) {
+	text, err := encode(ViewOf(a))
+	if err != nil {
+		return false, err
+	}
+	if p.Count == p.limit || p.Count > 0 && p.size+len(text) > maxPage {
+		p.NextCursor = p.last.String()
+		return false, nil
+	}
+	p.Alarms, p.Count, p.size, p.last = append(p.Alarms, text), p.Count+1, p.size+len(text), cursorOf(a)
+	return true, nil
+}
+
+// page is encoded while it is read, and answered when the connection to the database is free again: a slow client
+// holds up to a page of memory, and nothing of anybody else's.
+func (s *Store) page(ctx context.Context, ownerDID string, after cursor, limit int) (*page, error) {
+	p := &page{Alarms: []json.RawMessage{}, limit: listLimit(limit)}
+	var encodeErr error
+	err := s.each(ctx, ownerDID, after, func(a Alarm) (more bool) {
+		more, encodeErr = p.add(a)
+		return more
+	})
+	if err = cmp.Or(err, encodeErr); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// parseLimit reads the query of GET /v1/alarms; 0 where it names none.
+func parseLimit(r *http.Request) (int, error) {
+	text := r.URL.Query().Get("limit")
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, workqueue.Invalid("limit", "is %q, it must be a number", clip(text))
+	}
+	return n, nil
+}

@@ -1,0 +1,59 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// begunSetting marks the transaction that [Claim.Tx] has begun with the id of the claim's row. It is local to the
+// transaction, and inside a transaction of the application to the savepoint: a statement of the handler that ends
+// either, such as ROLLBACK, takes the mark away, whatever it begins afterwards.
+const begunSetting = "txwork.claim_tx"
+
+var errTxEnded = errors.New("txwork: the transaction of Claim.Tx was ended by the handler, with ROLLBACK or COMMIT: " +
+	"the claim is not settled; to undo the writes, return an error")
+
+// beginText begins a handler's transaction, marks and bounds it, in one round trip.
+func (d *delivery) beginText() string {
+	text := "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; " + markText(d.ID) + d.worker.options.TxLimits.settings()
+	if d.folds() {
+		text += ", " + d.worker.table.spec.foldPromise()
+	}
+	return text
+}
+
+func markText(id uuid.UUID) string { return "SELECT " + setSetting(begunSetting, id.String()) }
+
+// begunTx runs calls in a handler's transaction, together with the check that it is still the one that was begun.
+type begunTx struct {
+	executor
+	tx pgx.Tx
+	id uuid.UUID
+}
+
+func (t begunTx) run(ctx context.Context, calls ...call) error {
+	if t.tx.Conn().PgConn().TxStatus() != 'T' {
+		return errTxEnded // without a transaction the calls would commit one by one
+	}
+	return t.executor.run(ctx, append([]call{t.check()}, calls...)...)
+}
+
+func (t begunTx) check() call {
+	return call{
+		statement: statement{name: "begun", text: "SELECT coalesce(current_setting('" + begunSetting + "', true), '')"},
+		unpinned:  true,
+		row: func(scan func(...any) error) error {
+			var id string
+			if err := scan(&id); err != nil {
+				return err
+			}
+			if id != t.id.String() {
+				return errTxEnded
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,143 @@
+package workqueue
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A Fold is a function of a domain that applies notes. What has to happen beside a settle, such as letting the next row
+// of a key through, is not done in the settle's transaction, where it would wait for others and others for it. A trigger
+// appends a note instead, and a fold applies notes later, one folder at a time, in short transactions of its own.
+type Fold struct {
+	// Suffix names the function <schema>.<table>_<suffix>(max_notes integer, since timestamptz). It applies notes that
+	// are due, the earliest first, and returns one row:
+	//
+	//	folded integer          notes that it took; NULL: somebody else is folding, or it cannot see what they did
+	//	released integer        rows that became claimable
+	//	again double precision  seconds until the next note is due; NULL: there is none; 0: it has left some
+	//	upto timestamptz        the due time of the last note that it took
+	//
+	// since leaves out notes due earlier: where a caller goes on, so that notes which are deleted but not yet vacuumed
+	// cost nothing.
+	Suffix string
+
+	// Column tells which rows write notes when they are settled: those in which it is not NULL.
+	Column string
+}
+
+// foldLimit bounds the notes of one call, and with them how long it holds locks.
+const foldLimit = 1000
+
+// foldPatience is how long Fold waits for somebody else who folds.
+const foldPatience = 5 * time.Second
+
+// Fold applies the notes that are due (Spec.Folds) until none is left, and returns how many. Workers do so by themselves;
+// who claims by hand calls it before. On a pool each call of a function is a transaction of its own, and somebody else
+// who is folding is waited for, up to five seconds. In an application's transaction the work is left to them, and
+// nobody else can fold until the transaction ends. Safe to run anywhere, any number of times.
+func (q *Queue) Fold(ctx context.Context) (int, error) {
+	total := 0
+	var waited time.Duration
+	for ctx.Err() == nil && len(q.table.spec.Folds) > 0 {
+		r, err := q.foldOnce(ctx, make([]time.Time, len(q.table.spec.Folds)))
+		total += r.folded
+		switch _, own := q.exec.(poolExecutor); {
+		case err != nil:
+			return total, err
+		case r.folded > 0:
+		case r.busy && own && waited < foldPatience:
+			time.Sleep(minBusyPause)
+			waited += minBusyPause
+		default:
+			return total, nil
+		}
+	}
+	return total, ctx.Err()
+}
+
+// A foldResult is what one call of all of a table's folds came to.
+type foldResult struct {
+	folded, released int
+	busy             bool          // somebody else was folding
+	again            time.Duration // until the next note is due; negative: there is none
+	ends             []foldEnd     // of each fold
+	now              time.Time     // when the transaction began
+}
+
+// A foldEnd is how far a fold came.
+type foldEnd struct {
+	upto time.Time // zero: it took nothing
+	full bool      // there may be more
+}
+
+// foldOnce calls each fold once. since says where each begins.
+func (q *Queue) foldOnce(ctx context.Context, since []time.Time) (r foldResult, err error) {
+	bounds := make([]string, len(since))
+	for i, at := range since {
+		bounds[i] = position{due: at}.bound()
+	}
+	c := call{
+		statement: q.table.statements.fold,
+		args:      map[string]any{"max_notes": foldLimit, "since": bounds},
+		lazy:      true, // a fold that a crash takes back leaves its notes
+		reset:     func() { r = foldResult{again: -1} },
+		row:       func(scan func(...any) error) error { return r.add(scan) },
+	}
+	err = q.table.telemetry.count(ctx, opFold, foldLimit, func(ctx context.Context) (int, error) {
+		err := q.exec.run(ctx, c)
+		return r.folded, err
+	})
+	return r, err
+}
+
+// add reads what one of the folds has returned.
+func (r *foldResult) add(scan func(...any) error) error {
+	var folded, released *int
+	var again *float64
+	var upto *time.Time
+	if err := scan(&folded, &released, &again, &upto, &r.now); err != nil {
+		return err
+	}
+	if folded == nil {
+		r.busy = true
+		r.ends = append(r.ends, foldEnd{})
+		return nil
+	}
+	r.folded += *folded
+	r.released += *released
+	end := foldEnd{full: *folded > 0 && again != nil && *again <= 0}
+	if upto != nil {
+		end.upto = *upto
+	}
+	r.ends = append(r.ends, end)
+	if again != nil {
+		if in := max(durationOf(*again), 0); r.again < 0 || in < r.again {
+			r.again = in
+		}
+	}
+	return nil
+}
+
+// foldStatement calls all folds of the table, in the order of the Spec: what one releases may be noted for the next.
+func (v view) foldStatement() statement {
+	var parts []string
+	for i, f := range v.spec.Folds {
+		parts = append(parts, fmt.Sprintf("SELECT f.folded, f.released, f.again, f.upto, now()"+
+			" FROM %s(@max_notes::int, (@since::text[])[%d]::timestamptz) AS f", v.Function(f.Suffix), i+1))
+	}
+	return numbered("fold", strings.Join(parts, " UNION ALL "))
+}
+
+// Noted is the condition under which a settle of the row writes notes, for a claim to return.
+func (v view) Noted(row string) string {
+	var columns []string
+	for _, f := range v.spec.Folds {
+		columns = append(columns, row+"."+quote(f.Column)+" IS NOT NULL")
+	}
+	if columns == nil {
+		return "false"
+	}
+	return strings.Join(columns, " OR ")
+}

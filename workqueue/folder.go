@@ -1,0 +1,186 @@
+package workqueue
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Bounds of the pauses of a folder that found another one at work.
+const (
+	minBusyPause = 2 * time.Millisecond
+	maxBusyPause = 50 * time.Millisecond
+)
+
+// A folder applies a table's notes beside a worker: after the worker's own settles, when somebody announces notes, when
+// a note is due, and at least at every poll interval.
+//
+// Like a claimer it goes on behind the last note that it took, in each fold. A note may appear behind that place, written
+// by a transaction that began earlier: an announcement and the worker's own settles lead it back, and a pass from the
+// start now and then finds the rest.
+type folder struct {
+	worker *Worker
+	wake   chan struct{}
+
+	mu       sync.Mutex
+	cursors  []time.Time // of each fold
+	noted    time.Time   // the earliest time that was announced since the current fold began; zero: none
+	settling time.Time   // when the first settle began whose notes are not folded yet; zero: none
+	nextPass time.Time   // from the start
+}
+
+func newFolder(w *Worker) *folder {
+	return &folder{worker: w, wake: make(chan struct{}, 1), cursors: make([]time.Time, len(w.table.spec.Folds))}
+}
+
+// settled asks for the notes of a settle that began at the given time and has committed. It never blocks.
+func (f *folder) settled(began time.Time) {
+	f.mu.Lock()
+	f.settling = earliest(f.settling, began)
+	f.mu.Unlock()
+	f.want()
+}
+
+// announced asks for notes that were due at the given time.
+func (f *folder) announced(due time.Time) {
+	f.mu.Lock()
+	f.noted = earliest(f.noted, due)
+	f.leadBack()
+	f.mu.Unlock()
+	f.want()
+}
+
+func (f *folder) leadBack() {
+	for i, c := range f.cursors {
+		if f.noted.Before(c) && !f.noted.IsZero() {
+			f.cursors[i] = f.noted
+		}
+	}
+}
+
+// earliest is the first of two times, of which either may be missing.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// missed asks for a pass from the start.
+func (f *folder) missed() {
+	f.mu.Lock()
+	f.nextPass = time.Time{}
+	f.mu.Unlock()
+	f.want()
+}
+
+func (f *folder) want() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run folds until ctx is cancelled, and then once more if it was asked to: what the last settles have noted is for others
+// to go on with.
+func (f *folder) run(ctx context.Context) {
+	var pause, busy time.Duration
+	for f.await(ctx, pause) {
+		r, err := f.fold(context.WithoutCancel(ctx))
+		if err == nil && r.busy {
+			busy = min(max(2*busy, minBusyPause), maxBusyPause)
+			pause = busy
+			continue
+		}
+		busy, pause = 0, f.worker.options.PollInterval
+		if err != nil {
+			f.worker.logError(err)
+		} else if r.again >= 0 {
+			pause = min(pause, r.again)
+		}
+	}
+}
+
+// await tells when to fold: now or after the pause, and not at all once there is nothing to do any more.
+func (f *folder) await(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-f.wake:
+		return true
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-f.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+// fold applies what is due once, and wakes the worker for what that released.
+func (f *folder) fold(ctx context.Context) (r foldResult, err error) {
+	p := f.begin(time.Now())
+	err = f.worker.within(ctx, f.worker.callLimit(), func(ctx context.Context) (err error) {
+		r, err = f.worker.queue.foldOnce(ctx, p.since)
+		return err
+	})
+	f.end(p, r, err == nil && !r.busy)
+	if r.released > 0 {
+		f.worker.claimer.rewind(r.now)
+		f.worker.poll.Wake()
+	}
+	return r, err
+}
+
+// A foldPass is one call of the folds under way.
+type foldPass struct {
+	start    time.Time
+	since    []time.Time
+	settling time.Time
+	whole    bool // from the start
+}
+
+// begin tells where each fold begins: at its cursor, less the time for which the first of the settles has been under way
+// whose notes are to be found.
+func (f *folder) begin(now time.Time) foldPass {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := foldPass{start: now, since: make([]time.Time, len(f.cursors)), settling: f.settling, whole: !now.Before(f.nextPass)}
+	f.settling, f.noted = time.Time{}, time.Time{}
+	if p.whole {
+		return p
+	}
+	var back time.Duration
+	if !p.settling.IsZero() {
+		back = now.Sub(p.settling) + time.Millisecond
+	}
+	for i, c := range f.cursors {
+		if !c.IsZero() {
+			p.since[i] = c.Add(-back)
+		}
+	}
+	return p
+}
+
+// end moves the cursors behind what was taken. A call that was not complete is to be repeated from the same place.
+func (f *folder) end(p foldPass, r foldResult, complete bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !complete {
+		f.settling = earliest(f.settling, p.settling)
+		return
+	}
+	for i, e := range r.ends {
+		if e.full || e.upto.After(f.cursors[i]) {
+			f.cursors[i] = e.upto
+		}
+	}
+	f.leadBack()
+	if p.whole {
+		took := time.Since(p.start)
+		f.nextPass = time.Now().Add(max(f.worker.options.PollInterval, min(sweepShare*took, maxSweepInterval)))
+	}
+}

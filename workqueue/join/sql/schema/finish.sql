@@ -1,0 +1,53 @@
+-- Ends those of the joins that are over, some hundred, and notes the others. The caller holds the joins; one with a
+-- continuation that somebody else holds is looked at again in half a second. careful ends them one by one, and puts what
+-- the database refuses off for a minute.
+CREATE FUNCTION {{.Function "finish"}}(ids uuid[], careful boolean) RETURNS integer
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+#variable_conflict use_column
+DECLARE
+    free uuid[];
+    held uuid[];
+    one uuid;
+    released integer := 0;
+BEGIN
+    SELECT array_agg(s.id) FILTER (WHERE s.free), array_agg(s.id) FILTER (WHERE NOT s.free)
+    INTO free, held
+    FROM (
+        SELECT j.id,
+               (SELECT count(*) FROM {{.Table}} AS t WHERE t.id IN (j.on_complete, j.on_fail))
+               = (SELECT count(*) FROM (
+                   SELECT FROM {{.Table}} AS t WHERE t.id IN (j.on_complete, j.on_fail) FOR NO KEY UPDATE SKIP LOCKED
+               ) AS l) AS free
+        FROM (SELECT * FROM {{.Join}} AS j WHERE j.id = ANY ($1) AND j.status = 0 AND {{.Over "j"}} LIMIT {{.MaxEnds}}) AS j
+    ) AS s;
+    IF held IS NOT NULL THEN
+        INSERT INTO {{.Note}} (at, join_id) SELECT {{.Soon}}, u.id FROM unnest(held) AS u (id);
+    END IF;
+    IF free IS NULL THEN
+        RETURN 0;
+    END IF;
+    IF careful THEN
+        FOREACH one IN ARRAY free LOOP
+            BEGIN
+                released := released + {{.Function "end"}}(ARRAY[one], NULL, NULL);
+            EXCEPTION WHEN OTHERS THEN
+                RAISE WARNING 'join % of {{.Name}} cannot end: %', one, SQLERRM;
+                INSERT INTO {{.Note}} (at, join_id) VALUES (clock_timestamp() + interval '1 minute', one);
+            END;
+        END LOOP;
+    ELSE
+        released := {{.Function "end"}}(free, NULL, NULL);
+    END IF;
+    IF cardinality($1) > {{.MaxEnds}} THEN
+        INSERT INTO {{.Note}} (join_id)
+        SELECT j.id FROM {{.Join}} AS j
+        WHERE j.id = ANY ($1) AND j.status = 0 AND {{.Over "j"}}
+        EXCEPT SELECT u.id FROM unnest(free || held) AS u (id);
+    END IF;
+    RETURN released;
+END
+$txwork$;
+
+REVOKE ALL ON FUNCTION {{.Function "finish"}}(uuid[], boolean) FROM PUBLIC;

@@ -1,0 +1,119 @@
+package periodic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// MaxWait is how long a change of a schedule waits for another transaction that holds it, unless the application has
+// set a lock_timeout of its own. It is longer than a scheduler may hold it, even one that is frozen.
+const MaxWait = 15 * time.Second
+
+// A HeldError says that a schedule could not be changed because another transaction has it and does not end. The
+// transaction has failed: roll it back, and try again once that one has ended.
+type HeldError struct {
+	Schedule string
+	PID      int    // of the server's process that holds it; 0 where that is not known
+	Holder   string // what is known of it
+	cause    error
+}
+
+func (e *HeldError) Error() string {
+	who := "by a transaction that has not ended, which may be creating it"
+	if e.PID != 0 {
+		who = fmt.Sprintf("by process %d (%s); pg_terminate_backend(%d) ends it", e.PID, e.Holder, e.PID)
+	}
+	return fmt.Sprintf("txwork: schedule %q is held %s: roll back, and try again: %v", e.Schedule, who, e.cause)
+}
+
+func (e *HeldError) Unwrap() error { return e.cause }
+
+// find locks a schedule until the transaction ends.
+func (p *Plan) find(ctx context.Context, tx workqueue.Tx, name string) (row, error) {
+	if err := checkName(name); err != nil {
+		return row{}, err
+	}
+	found, err := p.one(ctx, tx, p.statements.try, name)
+	if err == ErrNotFound {
+		found, err = p.await(ctx, tx, name)
+	}
+	return found, notFound(name, err)
+}
+
+// await locks a schedule that somebody holds, or tells that it does not exist.
+func (p *Plan) await(ctx context.Context, tx workqueue.Tx, name string) (found row, err error) {
+	held := &HeldError{Schedule: name}
+	exists := ErrNotFound
+	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+		exists = nil
+		return scan(&held.PID, &held.Holder)
+	}, p.statements.holder, name)
+	if err == nil {
+		err = exists
+	}
+	if err != nil {
+		return row{}, err
+	}
+	err = p.bounded(ctx, tx, held, func() (err error) {
+		found, err = p.one(ctx, tx, p.statements.find, name)
+		return err
+	})
+	return found, err
+}
+
+// bounded runs what may wait for another transaction, for at most [MaxWait].
+func (p *Plan) bounded(ctx context.Context, tx workqueue.Tx, held *HeldError, wait func() error) error {
+	var own, ours string
+	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error { return scan(&own, &ours) },
+		p.statements.limit, fmt.Sprintf("%dms", MaxWait.Milliseconds()))
+	if err != nil {
+		return err
+	}
+	if err = wait(); isLockTimeout(err) {
+		held.cause = err
+		return held
+	}
+	if err != nil && err != ErrNotFound {
+		return err
+	}
+	_, restore := workqueue.Exec(ctx, tx, "SELECT set_config('lock_timeout', $1::text, true)", own)
+	return errors.Join(err, restore)
+}
+
+// isLockTimeout knows the error of any driver that tells the SQLSTATE.
+func isLockTimeout(err error) bool {
+	var pg interface{ SQLState() string }
+	return errors.As(err, &pg) && pg.SQLState() == "55P03"
+}
+
+// load reads the schedule that a scheduler has claimed, as it is now and not as it was when it was claimed.
+func (p *Plan) load(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (found row, version string, err error) {
+	err = ErrNotFound
+	readErr := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+		found, err = scanRow(func(dest ...any) error { return scan(append(dest, &version)...) })
+		return err
+	}, p.statements.load, id)
+	if readErr != nil {
+		err = readErr
+	}
+	return found, version, err
+}
+
+// lock locks that schedule until the transaction ends, and tells whether it is still the version that was read.
+func (p *Plan) lock(ctx context.Context, tx workqueue.Tx, id uuid.UUID, version string) (same bool, err error) {
+	err = ErrNotFound
+	readErr := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+		err = nil
+		return scan(&same)
+	}, p.statements.lock, id, version)
+	if readErr != nil {
+		err = readErr
+	}
+	return same, err
+}

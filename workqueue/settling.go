@@ -1,0 +1,155 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A pendingSettle is an outcome on its way into the table.
+type pendingSettle struct {
+	delivery *delivery
+	settlement
+	waits int       // how often it was put off
+	due   time.Time // until when
+	mark  int       // from 1: how much was settled apart before it failed
+}
+
+func (w *Worker) pendingSettle(d *delivery, o *Outcome) pendingSettle {
+	p := pendingSettle{delivery: d, settlement: d.settlement(d.ctx, o)}
+	p.folds = d.folds()
+	return p
+}
+
+// isNew tells that it has never been tried.
+func (p pendingSettle) isNew() bool { return p.waits == 0 && p.mark == 0 }
+
+var (
+	// batchLimits are those of a batch. For locks it waits far longer than renewals, cancels and settles of others
+	// take, which are the only ones of ours to hold what it needs.
+	batchLimits = TxLimits{Lock: 500 * time.Millisecond, Statement: 2 * time.Second}
+	// partLimits are those of a part of a batch that failed. A short wait that is given up too early costs a pause.
+	partLimits = TxLimits{Lock: 2 * time.Millisecond, Statement: 500 * time.Millisecond}
+)
+
+// maxSettleTime bounds the settle of a row, however long its lease.
+const maxSettleTime = 10 * time.Second
+
+func (w *Worker) settleLimit() time.Duration { return min(w.callLimit(), maxSettleTime) }
+
+// settleBatch settles in one transaction and returns how many rows that changed. The settle is guarded by its tokens,
+// so to repeat one whose reply was lost changes nothing.
+func (w *Worker) settleBatch(ctx context.Context, batch []pendingSettle, l TxLimits) (changed int, err error) {
+	settlements := make([]settlement, len(batch))
+	for i, p := range batch {
+		settlements[i] = p.settlement
+	}
+	if began := time.Now(); anyFolds(settlements) {
+		defer func() { w.folder.settled(began) }() // also where the reply was lost
+	}
+	repeated := !batch[0].isNew()
+	limit := l.Statement + w.settleLimit() // the server's ends first, which tells that it is there
+	err = w.within(ctx, limit, func(ctx context.Context) error {
+		return w.table.telemetry.transition(ctx, opSettle, len(batch), func(ctx context.Context) ([]uuid.UUID, error) {
+			ids, err := w.settleOver(ctx, settlements, l, repeated)
+			if repeated && isUnsettled(err) {
+				err = &repeatedError{err}
+			}
+			changed = len(ids)
+			return ids, err
+		})
+	})
+	return changed, err
+}
+
+// settleOver settles over the worker's connections, or in a savepoint of the application's transaction.
+func (w *Worker) settleOver(ctx context.Context, batch []settlement, l TxLimits, repeated bool) (ids []uuid.UUID, err error) {
+	if w.outer == nil {
+		q := w.settling(l)
+		if q.tried = triedFirst; repeated {
+			q.tried = triedBefore
+		}
+		return q.settle(ctx, batch)
+	}
+	var lost error
+	err = pgx.BeginFunc(ctx, w.outer, func(tx pgx.Tx) error {
+		ids, err = w.table.In(Pgx(tx)).settle(ctx, batch)
+		if isUnsettled(err) {
+			return err
+		}
+		lost = err
+		return nil
+	})
+	return ids, errors.Join(err, lost)
+}
+
+// settling is the worker's table, through statements that the server ends in time.
+func (w *Worker) settling(l TxLimits) *Queue {
+	pool := w.system
+	if pool == nil { // a drain
+		pool = w.pool
+	}
+	return &Queue{table: w.table, exec: poolExecutor{pool: pool, limits: l}}
+}
+
+// done ends the worker's answering for rows that are settled.
+func (w *Worker) done(batch []pendingSettle) {
+	deliveries := make([]*delivery, len(batch))
+	for i, p := range batch {
+		deliveries[i] = p.delivery
+		w.noteSettled(p.outcome)
+	}
+	w.held.remove(deliveries...)
+}
+
+// leaveToLease ends it for rows that cannot be settled: their leases end.
+func (w *Worker) leaveToLease(rows []pendingSettle, cause error) {
+	for _, p := range rows {
+		w.table.telemetry.logger.LogAttrs(context.Background(), slog.LevelError,
+			"settle failed; the row is left to the reaper",
+			slog.String("id", p.id.String()), slog.Any("error", cause))
+		w.held.remove(p.delivery)
+	}
+}
+
+// isUnsettled reports that the settle is still to be made. Where a claim is void, nothing is left to do for it.
+func isUnsettled(err error) bool {
+	return err != nil && !errors.Is(err, ErrLeaseLost) && !errors.Is(err, ErrGone)
+}
+
+// A repeatedError is that of a settle whose first failure has been reported.
+type repeatedError struct{ cause error }
+
+func (e *repeatedError) Error() string { return e.cause.Error() }
+func (e *repeatedError) Unwrap() error { return e.cause }
+
+// A failure is why a settle failed.
+type failure int
+
+const (
+	failedAway    failure = iota // for no reason of its own: the database is away, or full, or resolves a conflict
+	failedWaiting                // for a lock, or for longer than it may, or for want of the server's memory
+	failedRefused                // for its rows, or for what the role may do
+)
+
+func failureOf(err error) failure {
+	var pg *pgconn.PgError
+	var connecting *pgconn.ConnectError
+	if errors.Is(err, ErrReadOnly) || !errors.As(err, &pg) || errors.As(err, &connecting) || len(pg.Code) != 5 {
+		return failedAway
+	}
+	switch pg.Code {
+	case "55P03", "57014", "53200": // lock_not_available, query_canceled, out_of_memory
+		return failedWaiting
+	}
+	switch pg.Code[:2] {
+	case "08", "25", "40", "53", "57", "58": // connections, read-only servers, conflicts, resources, shutdowns, I/O
+		return failedAway
+	}
+	return failedRefused
+}

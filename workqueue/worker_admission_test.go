@@ -1,0 +1,102 @@
+package workqueue_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// byRule makes topics lanes that have rules.
+func byRule(s *workqueue.Spec) {
+	byTopic(s)
+	s.Admission = "topic"
+}
+
+// everything is a rule that lets every row pass.
+const everything = `
+	CREATE FUNCTION notes_admit(topic text, want integer) RETURNS TABLE (admitted integer, again double precision, bounded boolean)
+	LANGUAGE sql AS 'SELECT want, 0::double precision, true';
+	CREATE FUNCTION notes_take(topic text, ids uuid[]) RETURNS void LANGUAGE sql AS ''`
+
+// quota is a rule that lets rows pass for as long as a row of the database has some left.
+const quota = `
+	CREATE TABLE $quota AS SELECT 7 AS n;
+	CREATE TABLE $taken (id uuid);
+	CREATE FUNCTION notes_admit(topic text, want integer) RETURNS TABLE (admitted integer, again double precision, bounded boolean)
+	LANGUAGE sql AS 'SELECT least(q.n, want), 0.02::double precision, true FROM $quota AS q FOR UPDATE';
+	CREATE FUNCTION notes_take(topic text, ids uuid[]) RETURNS void LANGUAGE sql AS '
+		UPDATE $quota SET n = n - cardinality(ids);
+		INSERT INTO $taken SELECT unnest(ids)'`
+
+func TestAdmissionBoundsClaims(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{spec: byRule})
+	r.exec(strings.NewReplacer("$quota", r.Schema+".quota", "$taken", r.Schema+".taken").Replace(quota))
+	ids := r.insertMany("a", 20)
+	for range 3 { // share the quota
+		r.start(workqueue.WorkerOptions{Lanes: lanes("a"), PollInterval: time.Hour}, ackAll)
+	}
+	r.eventually("the quota is used up", func() bool { return r.count("status = 2") == 7 })
+	if n := r.count("attempts > 0"); n != 7 {
+		t.Errorf("%d rows were claimed, the quota was 7", n)
+	}
+	r.exec("UPDATE quota SET n = 100") // and nobody is told
+	r.awaitStatus(workqueue.Done, ids...)
+	if n := ask[int](r, "SELECT count(DISTINCT id)::int FROM taken JOIN notes USING (id)"); n != 20 {
+		t.Errorf("take was told of %d rows, want 20", n)
+	}
+}
+
+// Every way in asks the rule: the low-level claim and both SQL functions.
+func TestNoClaimPassesAdmission(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{spec: byRule})
+	r.exec(strings.NewReplacer("$quota", r.Schema+".quota", "$taken", r.Schema+".taken").Replace(quota))
+	r.insertMany("a", 20)
+	if rows, err := r.Queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 2, "a"); err != nil || len(rows) != 2 || rows[0].Values[0] != "a" {
+		t.Errorf("the low-level claim took %d rows, %v: %+v", len(rows), err, rows)
+	}
+	if n := ask[int](r, "SELECT count(*)::int FROM notes_claim($1, 60, 3, 'a')", uuid.New()); n != 3 {
+		t.Errorf("notes_claim took %d rows, want 3", n)
+	}
+	got := ask[[]string](r, "SELECT array_agg(topic || ' ' || status || ' ' || attempts || ' ' || payload) FROM notes_claim_rows($1, 60, 9, 'a')", uuid.New())
+	if !slices.Equal(got, slices.Repeat([]string{"a 1 1 payload of a"}, 2)) {
+		t.Errorf("notes_claim_rows gave %q, want the last two, as they are claimed", got)
+	}
+	if rows, err := r.Queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 2, "a"); err != nil || len(rows) != 0 {
+		t.Errorf("a claim took %d rows of a quota that is used up, %v", len(rows), err)
+	}
+	if n := ask[int](r, "SELECT count(*)::int FROM taken"); n != 7 {
+		t.Errorf("take was told of %d rows, want 7", n)
+	}
+}
+
+func TestFailedAdmissionClaimsNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{spec: byRule})
+	ids := r.insertMany("a", 3)
+	r.start(workqueue.WorkerOptions{Lanes: lanes("a")}, ackAll)
+	r.eventually("the error is logged", func() bool { return strings.Contains(r.Logs.String(), "notes_admit") })
+	if n := r.count("attempts = 0"); n != len(ids) {
+		t.Errorf("%d of %d rows are untouched", n, len(ids))
+	}
+}
+
+func TestOneWorkerHasOneRule(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{spec: byRule})
+	if _, err := workqueue.NewWorker(r.Pool, r.Domain, ackAll, workqueue.WorkerOptions{Lanes: lanes("a", "b")}); !errors.Is(err, workqueue.ErrInvalid) {
+		t.Errorf("lanes of two rules: %v", err)
+	}
+	spec := r.Spec
+	spec.Admission = "payload"
+	if err := spec.Validate(); !errors.Is(err, workqueue.ErrInvalid) {
+		t.Errorf("rules of what is no lane: %v", err)
+	}
+}

@@ -1,0 +1,19 @@
+package workqueue_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A settle lingers for others to share its transaction. Where no handler is at work there are none.
+func TestNobodyLingersAlone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	r.start(workqueue.WorkerOptions{SettleLinger: time.Hour}, func(context.Context, *noteClaim) error { return nil })
+	for range 3 {
+		r.awaitStatus(workqueue.Done, r.insert("alone")...)
+	}
+}

@@ -1,0 +1,109 @@
+package workqueue_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A forgetfulConn loses the reply to the COMMIT that comes next, and ends.
+type forgetfulConn struct {
+	net.Conn
+	forget atomic.Bool
+	lost   *atomic.Int64
+}
+
+func (c *forgetfulConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.forget.Load() && bytes.Contains(p[:n], []byte("COMMIT\x00")) {
+		c.forget.Store(false)
+		c.lost.Add(1)
+		c.Conn.Close()
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+// A settleForgetter has the first settle that it sees lose its reply.
+type settleForgetter struct {
+	settleCutter
+	armed *atomic.Bool
+}
+
+func (f settleForgetter) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	isSettle := slices.ContainsFunc(data.Batch.QueuedQueries, func(q *pgx.QueuedQuery) bool {
+		return strings.Contains(q.SQL, "SET status = 2") || strings.Contains(q.SQL, "abandoned without")
+	})
+	if isSettle && f.armed.CompareAndSwap(true, false) {
+		conn.PgConn().Conn().(*forgetfulConn).forget.Store(true)
+	}
+	return ctx
+}
+
+// A settle that was in before its reply was lost counts like any other, once.
+func TestASettleWhoseReplyWasLostIsCounted(t *testing.T) {
+	t.Parallel()
+	var armed atomic.Bool
+	var lost atomic.Int64
+	var r *rig
+	metrics := newScope()
+	r = newRig(t, rigOptions{
+		telemetry: metrics.attach(&r, nil),
+		spec:      func(s *workqueue.Spec) { s.Retry = never },
+		pool: func(c *pgxpool.Config) {
+			dial := c.ConnConfig.DialFunc
+			c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := dial(ctx, network, address)
+				return &forgetfulConn{Conn: conn, lost: &lost}, err
+			}
+			c.ConnConfig.Tracer = settleForgetter{settleCutter{func() {}}, &armed}
+		},
+	})
+	var claimed sync.WaitGroup
+	w := r.start(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 100}, func(_ context.Context, c *noteClaim) error {
+		claimed.Done()
+		claimed.Wait()
+		if c.Body.Topic != "ack" {
+			return errors.New("boom")
+		}
+		return nil
+	})
+	for round := 1; lost.Load() == 0; round++ { // the reply may come in two pieces, of which neither is recognized
+		if round > 50 {
+			t.Fatal("no reply was lost in 50 rounds")
+		}
+		armed.Store(true)
+		claimed.Add(60)
+		rows := make([]workqueue.NewRow, 60)
+		for i := range rows {
+			topic := []string{"ack", "retry", "last"}[i%3]
+			rows[i] = workqueue.NewRow{Values: []any{topic, ""}, MaxAttempts: map[string]int{"last": 1}[topic]}
+		}
+		r.insertRows(rows...)
+		r.eventually("all settles", func() bool { return r.count("status = 1 OR status = 0 AND due_at <= now()") == 0 })
+	}
+	if err := w.stop(t); err != nil {
+		t.Error(err)
+	}
+	rounds := int64(r.count("true")) / 60
+	want := map[string]int64{"ack": 20 * rounds, "abandon": 20 * rounds, "exhausted": 20 * rounds}
+	if got := metrics.sums(t, "txwork.settled", "txwork.outcome"); !maps.Equal(got, want) {
+		t.Errorf("counted %v, want %v", got, want)
+	}
+	if got, want := metrics.sums(t, "txwork.dead_letters", "txwork.reason"), map[string]int64{"exhausted": 20 * rounds}; !maps.Equal(got, want) {
+		t.Errorf("dead letters %v, want %v", got, want)
+	}
+}
