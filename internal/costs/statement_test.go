@@ -12,7 +12,10 @@ func claims(all []executed) (list []executed) {
 	return list
 }
 
-func (e executed) isClaim() bool { return strings.Contains(e.Text, "SET status = 1") }
+// isClaim holds for a claim in a queue with rules, too, which is in a function.
+func (e executed) isClaim() bool {
+	return strings.Contains(e.Text, "SET status = 1") || strings.Contains(e.Text, `_claim_admitted"`)
+}
 
 // isSettle holds for settles and renewals, which know the rows that they change.
 func (e executed) isSettle() bool { return strings.HasPrefix(e.Text, "UPDATE") && !e.isClaim() }

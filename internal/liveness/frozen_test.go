@@ -13,10 +13,10 @@ import (
 
 // stopped stops a program at each of the moments. Meanwhile the bystanders do their work, and so do others on what the
 // program had not begun; then it is killed.
-func (w *world) stopped(t *testing.T, op operation, moments []int, left map[string]own) {
+func (w *world) stopped(t *testing.T, op operation, moments []moment, left map[string]own) {
 	c, before := cells{holder: op.name + " is stopped"}, len(left)
-	for _, n := range moments {
-		w.frozenAt(t, &c, op, n, left)
+	for i, m := range moments {
+		w.frozenAt(t, &c, op, i+1, m, left)
 	}
 	c.judgeAll(t)
 	if n := len(left) - before; n < len(moments)/2 {
@@ -24,12 +24,12 @@ func (w *world) stopped(t *testing.T, op operation, moments []int, left map[stri
 	}
 }
 
-// frozenAt stops the operation before it sends for the n-th time, and notes what it was about if it came so far.
-func (w *world) frozenAt(t *testing.T, c *cells, op operation, n int, left map[string]own) {
+// frozenAt stops the operation at the n-th of the moments, and notes what it was about if it came so far.
+func (w *world) frozenAt(t *testing.T, c *cells, op operation, n int, m moment, left map[string]own) {
 	t.Helper()
 	name := fmt.Sprintf("%s %d", op.name, n)
 	line := newWire()
-	line.freezeAt = n
+	line.freeze = m
 	own := op.prepare(w, name)
 	ended, end := w.begin(op, line, name, own)
 	defer end()
@@ -38,7 +38,7 @@ func (w *world) frozenAt(t *testing.T, c *cells, op operation, n int, left map[s
 		return
 	case <-line.frozen:
 	case <-time.After(patience):
-		t.Fatalf("%s neither ends nor sends for the time %d", op.name, n)
+		t.Fatalf("%s neither ends nor comes to %s", op.name, label(m.statements))
 	}
 	left[name] = own
 	w.ok(w.until(w.Context(), "the server has done what was sent", `SELECT count(*) = 0 FROM pg_stat_activity
@@ -46,7 +46,7 @@ func (w *world) frozenAt(t *testing.T, c *cells, op operation, n int, left map[s
 	if op.rival != "" {
 		defer w.run(w.worker(op.rival))()
 	}
-	c.part = fmt.Sprintf("before %d, %s", n, label(line.sent()[n-1]))
+	c.part = fmt.Sprintf("%d, before %s", n, label(m.statements))
 	t.Run(c.part, func(t *testing.T) {
 		w.beginAll(c, name, n, nil, op.same)
 		c.judge(t)

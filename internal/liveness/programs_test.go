@@ -36,7 +36,7 @@ func TestPrograms(t *testing.T) {
 }
 
 // sentBy is what an operation sends that nothing disturbs.
-func (w *world) sentBy(t *testing.T, op operation) [][]string {
+func (w *world) sentBy(t *testing.T, op operation) []moment {
 	t.Helper()
 	line, name := newWire(), op.name
 	own := op.prepare(w, name)
@@ -60,21 +60,23 @@ func (s *sorts) isNew(w *world, sent ...string) bool {
 	return *full || !met
 }
 
-// moments are the numbers of the sendings before which a program is to be stopped.
-func (s *sorts) moments(w *world, sent [][]string) (moments []int) {
-	for i, sending := range sent {
-		if s.isNew(w, sending...) {
-			moments = append(moments, i+1)
+// moments are those at which a program is to be stopped.
+func (s *sorts) moments(w *world, sent []moment) (moments []moment) {
+	for _, m := range sent {
+		if s.isNew(w, m.statements...) {
+			moments = append(moments, m)
 		}
 	}
 	return moments
 }
 
 // statements are those that the server is to refuse, each once.
-func (s *sorts) statements(w *world, sent [][]string) (statements []string) {
-	for _, sql := range slices.Concat(sent...) {
-		if !slices.Contains(statements, sql) && s.isNew(w, sql) {
-			statements = append(statements, sql)
+func (s *sorts) statements(w *world, sent []moment) (statements []string) {
+	for _, m := range sent {
+		for _, sql := range m.statements {
+			if !slices.Contains(statements, sql) && s.isNew(w, sql) {
+				statements = append(statements, sql)
+			}
 		}
 	}
 	return statements

@@ -18,17 +18,38 @@ import (
 // pgx's modes. It can stop the whole program before it sends what is next, as SIGSTOP would: nothing more leaves the
 // program, nothing reaches it, and the server sees its sessions as they are. Or it has the server refuse a statement.
 type wire struct {
-	// freezeAt is the sending, from 1, before which the program stops; 0: none. What pgx pipelines is one: no signal comes
-	// between its statements.
-	freezeAt int
+	// freeze is the sending before which the program stops; the zero moment: none. What pgx pipelines is one: no signal
+	// comes between its statements.
+	freeze moment
 	// refuse returns the SQLSTATE with which a statement fails; empty: it is passed on.
 	refuse func(statement string) string
 
 	mu       sync.Mutex
-	sendings [][]string    // the statements of each
+	sendings []moment
 	frozen   chan struct{} // closed when it has stopped
 	gone     chan struct{} // closed when it is killed
 	conns    []net.Conn
+}
+
+// A moment is when a program sends something. It is known by what is sent and how often that was sent before, since how
+// much comes before it depends on what else is there: who folds beside others asks again and again.
+type moment struct {
+	statements []string
+	time       int // from 1
+}
+
+func next(before []moment, statements []string) moment {
+	m := moment{statements, 1}
+	for _, b := range before {
+		if slices.Equal(b.statements, statements) {
+			m.time++
+		}
+	}
+	return m
+}
+
+func (m moment) is(other moment) bool {
+	return m.time == other.time && slices.Equal(m.statements, other.statements)
 }
 
 func newWire() *wire { return &wire{frozen: make(chan struct{}), gone: make(chan struct{})} }
@@ -85,8 +106,9 @@ func (w *wire) sends(statements []string) (goes bool) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.sendings = append(w.sendings, statements)
-	if len(w.sendings) == w.freezeAt {
+	now := next(w.sendings, statements)
+	w.sendings = append(w.sendings, now)
+	if now.is(w.freeze) {
 		close(w.frozen)
 		return false
 	}
@@ -94,7 +116,7 @@ func (w *wire) sends(statements []string) (goes bool) {
 }
 
 // sent are the statements so far, by how they were sent.
-func (w *wire) sent() [][]string {
+func (w *wire) sent() []moment {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.sendings)
