@@ -236,11 +236,89 @@ func TestMetrics(t *testing.T) {
 	if got := s.sums(t, "messaging.client.operation.duration", errorType); got["lease_lost"] != 1 {
 		t.Errorf("operation durations by error %v, want one lost lease", got)
 	}
-	for _, span := range s.named("claim") { // the worker has polled an empty table, too
+	claims := s.named("claim")
+	if len(claims) == 0 {
+		t.Error("no claim has a span")
+	}
+	for _, span := range claims { // the worker has polled an empty table, too
 		attributes := attribute.NewSet(span.Attributes()...)
 		if v, _ := attributes.Value("messaging.batch.message_count"); v.AsInt64() < 1 {
 			t.Errorf("a claim's span tells of %d messages", v.AsInt64())
 		}
+	}
+}
+
+// Units are those that the messaging conventions name; rows are messages.
+func TestUnitsOfMetrics(t *testing.T) {
+	t.Parallel()
+	s := newScope()
+	var r *rig
+	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil)})
+	ids := r.insertMany("measured", 3)
+	token := workqueue.NewOwnerToken()
+	for _, do := range []func() (any, error){
+		func() (any, error) { return r.Queue.Claim(t.Context(), token, time.Hour, 3) },
+		func() (any, error) { return r.Queue.Ack(t.Context(), token, ids[:1]) },
+		func() (any, error) { return r.Queue.Fail(t.Context(), token, ids[1:2], "x") },
+		func() (any, error) {
+			r.exec("UPDATE notes SET locked_until = now() - interval '1 hour' WHERE id = $1", ids[2])
+			return r.Queue.ReapExpired(t.Context(), 1)
+		},
+	} {
+		if _, err := do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.Queue.Ack(t.Context(), token, ids[2:]); !errors.Is(err, workqueue.ErrLeaseLost) {
+		t.Fatal(err)
+	}
+	r.process(r.worker(workqueue.WorkerOptions{}, ackAll).Drain(), 1)
+	var all metricdata.ResourceMetrics
+	if err := s.reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	units := map[string]string{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			units[m.Name] = m.Unit
+		}
+	}
+	if want := map[string]string{
+		"messaging.client.operation.duration": "s", "txwork.operation.duration": "s", "messaging.process.duration": "s",
+		"messaging.client.sent.messages": "{message}", "messaging.client.consumed.messages": "{message}", "txwork.settled": "{message}",
+		"txwork.dead_letters": "{message}", "txwork.lease.expired": "{message}", "txwork.lease.lost": "{message}",
+	}; !maps.Equal(units, want) {
+		t.Errorf("units are %v, want %v", units, want)
+	}
+}
+
+// A row's labels are on the span of its handler and on the line about what became of it.
+func TestLabelsAreOnSpansAndLines(t *testing.T) {
+	t.Parallel()
+	s := newScope()
+	r := &rig{Logs: &logBuffer{}}
+	logs := r.Logs
+	r = newRig(t, rigOptions{
+		telemetry: func(t *workqueue.Telemetry) {
+			t.TracerProvider, t.Logger = s.tracers, slog.New(slog.NewTextHandler(logs, nil))
+		},
+		spec: func(s *workqueue.Spec) { s.Retry, s.Labels = never, []string{"topic"} },
+	})
+	r.insertRows(workqueue.NewRow{Values: []any{"again", ""}}, workqueue.NewRow{Values: []any{"dead", ""}, MaxAttempts: 1})
+	r.process(r.worker(workqueue.WorkerOptions{}, func(context.Context, *noteClaim) error { return errors.New("boom") }).Drain(), 2)
+	for _, want := range []string{`msg="attempt failed" table=` + r.Table.Name() + " topic=again id=", `msg="dead letter" table=` + r.Table.Name() + " topic=dead id="} {
+		if !strings.Contains(logs.String(), want) {
+			t.Errorf("no line has %s:\n%s", want, logs)
+		}
+	}
+	var topics []string
+	for _, span := range s.named("process") {
+		attributes := attribute.NewSet(span.Attributes()...)
+		topic, _ := attributes.Value("txwork.topic")
+		topics = append(topics, topic.AsString())
+	}
+	if slices.Sort(topics); !slices.Equal(topics, []string{"again", "dead"}) {
+		t.Errorf("spans have the topics %v", topics)
 	}
 }
 
@@ -412,7 +490,11 @@ func TestTelemetryKeepsSecrets(t *testing.T) {
 		i := max(strings.Index(log, secret)-300, 0)
 		t.Errorf("in the logs: %s", log[i:min(i+600, len(log))])
 	}
-	for _, span := range s.spans.Ended() {
+	spans := s.spans.Ended()
+	if len(s.named("process")) < 5 {
+		t.Errorf("only %d spans", len(spans))
+	}
+	for _, span := range spans {
 		text := span.Name() + span.Status().Description
 		for _, a := range span.Attributes() {
 			text += a.Value.String()
@@ -426,7 +508,17 @@ func TestTelemetryKeepsSecrets(t *testing.T) {
 			t.Errorf("in a span: %s", text[max(i-200, 0):i])
 		}
 	}
+	var metrics metricdata.ResourceMetrics
+	if err := s.reader.Collect(t.Context(), &metrics); err != nil {
+		t.Fatal(err)
+	}
+	if text := fmt.Sprintf("%+v", metrics); strings.Contains(text, secret) || !strings.Contains(text, "messaging.process.duration") {
+		t.Errorf("in the metrics: %s", text)
+	}
 	if n := r.count("last_error LIKE '%' || $1 || '%'", secret); n != 0 {
 		t.Errorf("in %d rows", n)
+	}
+	if n := r.count("last_error LIKE '%***%'"); n != 4 {
+		t.Errorf("%d rows have a redacted error, want 4", n)
 	}
 }

@@ -45,12 +45,20 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(a.stderr, "txwork: %s\n", strings.TrimPrefix(err.Error(), "txwork: "))
+	fmt.Fprintf(a.stderr, "txwork: %s\n", strings.TrimPrefix(told(ctx, err), "txwork: "))
 	if a.begun && !errors.As(err, new(usageError)) {
 		return exitFailure
 	}
 	fmt.Fprintf(a.stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 	return exitUsage
+}
+
+// told is an error for people: what a signal broke off was interrupted, whatever the driver calls it.
+func told(ctx context.Context, err error) string {
+	if context.Cause(ctx) == errInterrupted && errors.Is(err, context.Canceled) {
+		return strings.ReplaceAll(err.Error(), context.Canceled.Error(), errInterrupted.Error())
+	}
+	return err.Error()
 }
 
 // markBegun makes every command note that its own code has begun: whatever cobra refuses before is the

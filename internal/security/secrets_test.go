@@ -273,6 +273,11 @@ func (w *witness) looksThroughTheLog() {
 			w.t.Errorf("the log has no %s", what)
 		}
 	}
+	for table, labels := range map[string]string{"outbox": `"topic":"fails"`, "inbox": `"consumer":"c","topic":"fails"`, "timers": `"topic":"fails"`, "jobs": `"kind":"secret","queue":"default"`} {
+		if told := `"msg":"dead letter","table":"` + w.db.Schema + "." + table + `",` + labels; !strings.Contains(w.log.String(), told) {
+			w.t.Errorf("no line has %s", told)
+		}
+	}
 	for _, line := range lines {
 		if strings.Contains(line, marker) {
 			w.t.Errorf("the log tells a secret: %s", line)
