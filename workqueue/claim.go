@@ -19,7 +19,8 @@ type claimRequest struct {
 	limit  int
 	lanes  []claimLane
 	target func() (body any, dest []any)
-	rule   *verdict // where the claim is to ask the rule of its lanes; nil: it need not
+	rule   *verdict     // where the claim is to ask the rule of its lanes; nil: it need not
+	due    *dueQuestion // to be asked once rows are claimed, in the same transaction; nil: nothing
 }
 
 // A verdict is what a rule has said to a claim.
@@ -84,8 +85,11 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, erro
 	if req.rule != nil {
 		c.statement, c.row = q.table.statements.admitted, req.rule.before(c.row, claimedColumns+len(q.table.claimed))
 	}
-	err := q.exec.run(ctx, c)
-	if err != nil {
+	calls := []call{c}
+	if req.due != nil {
+		calls = append(calls, q.due(req.due))
+	}
+	if err := q.exec.run(ctx, calls...); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(claimed, func(a, b claimedRow) int { // RETURNING has no order

@@ -11,6 +11,10 @@ const (
 	minSweepInterval = 10 * time.Millisecond
 	maxSweepInterval = time.Minute
 	sweepShare       = 40 // one part in 40
+
+	// sweepPause is how long a claimer rests at least if there is nothing to do but sweep: after a row that came alone,
+	// the sweep would cost as much again as its claim.
+	sweepPause = 250 * time.Millisecond
 )
 
 // A claimer claims from a worker's lanes, in each behind a cursor: it goes on after the last row that it claimed
@@ -29,7 +33,9 @@ type claimer struct {
 	target func() (any, []any)
 	rule   *rule // of its lanes
 
-	askedDue *time.Time // when nextDue was last asked, by the database's clock
+	askedDue *time.Time // when the next due time was last asked for, by the database's clock
+	answer   *dueAnswer // what came with the last claim, until it is read; nil: nothing
+	asks     bool       // the next claim is to ask: the last one came short, and the next may
 	turn     int        // claims so far
 
 	mu            sync.Mutex
@@ -45,6 +51,12 @@ type claimer struct {
 type lane struct {
 	values []any
 	cursor position
+}
+
+// A dueAnswer tells when the next row is due; nil: no row is known of.
+type dueAnswer struct {
+	next *Wake
+	at   time.Time // of the answer, by this machine's clock
 }
 
 // newClaimer is of a worker's lanes, the most urgent first.
@@ -65,11 +77,18 @@ func (c *claimer) claim(ctx context.Context, limit int) ([]claimedRow, error) {
 	start := time.Now()
 	cursors, swept := c.begin(start, lanes)
 	req := claimRequest{owner: NewOwnerToken(), lease: c.lease, limit: limit, lanes: cursors, target: c.target}
-	rows, err := c.admitted(ctx, &req)
-	if err == nil {
-		c.advance(lanes, rows, swept, len(rows) == req.limit, time.Since(start))
+	if c.asks {
+		req.due = c.question()
 	}
-	return rows, err
+	rows, err := c.admitted(ctx, &req)
+	if err != nil {
+		return nil, err
+	}
+	full := len(rows) == req.limit
+	c.advance(lanes, rows, swept, full, time.Since(start))
+	c.learn(req.due)
+	c.asks = !full
+	return rows, nil
 }
 
 // begin tells where a claim begins in each lane, and whether it is a sweep.
@@ -142,10 +161,11 @@ func (c *claimer) nextWake(ctx context.Context) (*Wake, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, in := range []time.Duration{c.sweepDue(), c.rule.due()} {
-		if in >= 0 {
-			next = earlier(next, &Wake{In: in})
-		}
+	if in := c.sweepDue(); in >= 0 {
+		next = earlier(next, &Wake{In: max(in, sweepPause)})
+	}
+	if in := c.rule.due(); in >= 0 {
+		next = earlier(next, &Wake{In: in})
 	}
 	return next, nil
 }
@@ -158,18 +178,38 @@ func earlier(a, b *Wake) *Wake {
 	return a
 }
 
-// nextDue tells when the next row is due. It begins where it ended the time before, and so leaves no gap
-// between what a claim sees and what it sees itself.
+// nextDue tells when the next row is due. The last claim has mostly asked that, too, which saves a transaction.
 func (c *claimer) nextDue(ctx context.Context) (*Wake, error) {
-	values := make([][]any, len(c.lanes))
-	for i, l := range c.lanes {
-		values[i] = l.values
+	if c.answer == nil {
+		d := c.question()
+		if err := c.queue.nextDue(ctx, d); err != nil {
+			return nil, err
+		}
+		c.learn(d)
 	}
-	next, asked, err := c.queue.nextDue(ctx, c.askedDue, values)
-	if err == nil {
-		c.askedDue = &asked
+	next, since := c.answer.next, time.Since(c.answer.at)
+	c.answer = nil
+	if next != nil {
+		next.In -= since
 	}
-	return next, err
+	return next, nil
+}
+
+// question asks from where the last answer ended, and so leaves no gap between what a claim sees and what it sees
+// itself.
+func (c *claimer) question() *dueQuestion {
+	d := &dueQuestion{since: c.askedDue}
+	for _, l := range c.lanes {
+		d.lanes = append(d.lanes, l.values)
+	}
+	return d
+}
+
+func (c *claimer) learn(d *dueQuestion) {
+	c.answer = nil
+	if d != nil {
+		c.askedDue, c.answer = &d.asked, &dueAnswer{d.next, time.Now()}
+	}
 }
 
 // sweepDue tells how long until a sweep may find what the cursor has passed over; negative: it has

@@ -23,11 +23,52 @@ func TestNextDueIsThatOfARowThatCanBeClaimed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, _, err := table.On(db.Pool).nextDue(t.Context(), nil, [][]any{{"mine"}})
+	d := &dueQuestion{lanes: [][]any{{"mine"}}}
+	err = table.On(db.Pool).nextDue(t.Context(), d)
+	next := d.next
 	if err != nil || next == nil {
 		t.Fatalf("got %v, %v", next, err)
 	}
 	if next.In.Round(time.Hour) != 4*time.Hour {
 		t.Errorf("it is due in %v, want 4 h", next.In)
+	}
+}
+
+// A row that comes alone is claimed by one transaction, which also tells when the next is due; and nobody wakes for a
+// sweep alone so soon that each such row costs two.
+func TestALoneRowIsClaimedOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	table := createTable(t, db, Spec{Schema: db.Schema, Table: "rows"})
+	c := newClaimer(&Worker{queue: table.On(db.Pool), options: WorkerOptions{Lease: time.Minute}, target: table.anyTarget})
+	insert := func(in string) {
+		t.Helper()
+		if _, err := db.Pool.Exec(t.Context(), "INSERT INTO rows (due_at) VALUES (now() + $1::interval)", in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim := func(want int) {
+		t.Helper()
+		rows, err := c.claim(t.Context(), 10)
+		if err != nil || len(rows) != want {
+			t.Fatalf("claimed %d rows, %v, want %d", len(rows), err, want)
+		}
+	}
+	claim(0)
+	insert("0")
+	insert("1 h")
+	c.rewind(time.Now().Add(-time.Minute))
+	c.nextSweep = time.Now().Add(time.Minute)
+	claim(1)
+	if c.answer == nil || c.answer.next == nil || c.answer.next.In.Round(time.Hour) != time.Hour {
+		t.Fatalf("with the claim came %+v, want the row that is due in an hour", c.answer)
+	}
+	c.nextSweep = time.Now()
+	next, err := c.nextWake(t.Context())
+	if err != nil || next == nil || next.In < sweepPause || next.In > time.Minute {
+		t.Errorf("it wakes in %+v, %v, want %v for a sweep alone", next, err, sweepPause)
+	}
+	if next, err = c.nextDue(t.Context()); err != nil || next == nil || next.In.Round(time.Hour) != time.Hour {
+		t.Errorf("asked alone: %+v, %v, want the row that is due in an hour", next, err)
 	}
 }

@@ -253,25 +253,35 @@ func (q *Queue) NextWakeAt(ctx context.Context) (*Wake, error) {
 	return q.wake(ctx, q.table.statements.nextWake, nil)
 }
 
-// nextDue tells the first due time of the lanes that was still to come when it was asked before, and when it was
-// asked now; both by the database's clock.
-func (q *Queue) nextDue(ctx context.Context, since *time.Time, lanes [][]any) (next *Wake, asked time.Time, err error) {
-	err = q.exec.run(ctx, call{
+// A dueQuestion asks for the first due time of the lanes that was still to come when it was asked before.
+type dueQuestion struct {
+	lanes [][]any
+	since *time.Time // when it was asked before
+	// The answer, by the database's clock.
+	next  *Wake
+	asked time.Time
+}
+
+func (q *Queue) nextDue(ctx context.Context, d *dueQuestion) error { return q.exec.run(ctx, q.due(d)) }
+
+// due is the question as a call, for a transaction that claims, too: its answer may be lost like a claim.
+func (q *Queue) due(d *dueQuestion) call {
+	return call{
 		statement: q.table.statements.nextDue,
 		reads:     true,
-		args:      q.table.laneArgs(map[string]any{"since": since}, lanes),
-		reset:     func() { next = nil },
+		lazy:      true,
+		args:      q.table.laneArgs(map[string]any{"since": d.since}, d.lanes),
+		reset:     func() { d.next = nil },
 		row: func(scan func(...any) error) error {
 			var seconds *float64
 			var due *time.Time
-			err := scan(&asked, &seconds, &due)
+			err := scan(&d.asked, &seconds, &due)
 			if due != nil {
-				next = &Wake{At: *due, In: durationOf(*seconds)}
+				d.next = &Wake{At: *due, In: durationOf(*seconds)}
 			}
 			return err
 		},
-	})
-	return next, asked, err
+	}
 }
 
 func (q *Queue) wake(ctx context.Context, stmt statement, args map[string]any) (*Wake, error) {
