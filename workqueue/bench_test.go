@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/txwork/txwork/internal/localpg"
 	"github.com/txwork/txwork/workqueue"
@@ -162,6 +164,32 @@ func BenchmarkDrain(b *testing.B) {
 			b.ReportMetric(float64(n*runs)/took.Seconds(), "rows/s")
 		})
 	}
+}
+
+// BenchmarkTelemetry drains with providers that do nothing and, in turns, with those of the OpenTelemetry SDK, which
+// samples every span.
+func BenchmarkTelemetry(b *testing.B) {
+	const n, rounds = 50_000, 5
+	x := newBench(b, workqueue.Spec{})
+	nothing, err := workqueue.Open(x.table.Spec(), workqueue.Telemetry{
+		TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: metricnoop.NewMeterProvider(),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	sdk, rates := x.table, map[*workqueue.Table][]float64{}
+	for b.Loop() {
+		for range rounds {
+			for _, x.table = range []*workqueue.Table{nothing, sdk} {
+				x.fill(n)
+				rates[x.table] = append(rates[x.table], n/x.drain(n)[3].Seconds())
+			}
+		}
+	}
+	median := func(t *workqueue.Table) float64 { return slices.Sorted(slices.Values(rates[t]))[len(rates[t])/2] }
+	b.ReportMetric(median(nothing), "rows/s-without")
+	b.ReportMetric(median(sdk), "rows/s-SDK")
+	b.ReportMetric(median(sdk)/median(nothing), "ratio")
 }
 
 // BenchmarkHeldSnapshot drains while a transaction elsewhere holds back vacuum.
