@@ -83,8 +83,9 @@ func TestRowsDueLaterTakeNoPlace(t *testing.T) {
 	r := newRig(t)
 	two := &gate.Gate{Key: "a", Limit: 2}
 	r.insert(row(1, two), late(2, two))
+	r.expect(1)
 	r.insert(row(3, two))
-	r.expect(1, 3)
+	r.expect(3)
 }
 
 // The rate of a key is that of the row that is next.
