@@ -21,6 +21,9 @@ func TestMigrateUpAndDown(t *testing.T) {
 	}
 	c.run("migrate", "validate").ok().prints("as this version of txwork needs it")
 	status := decode[struct{ Migrations []migrations.Status }](c.run("migrate", "status", "--json").ok())
+	if len(status.Migrations) != 6 {
+		t.Errorf("%d migrations are told of, want 6", len(status.Migrations))
+	}
 	for _, m := range status.Migrations {
 		if !m.Applied {
 			t.Errorf("%s is not applied", m.Name)

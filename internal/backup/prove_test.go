@@ -64,6 +64,9 @@ func (a *application) prove() {
 		done[o.Key] = o.N
 	}
 	processed := all[struct{ MessageID string }](a, "SELECT message_id FROM txwork.inbox WHERE status = 2")
+	if len(processed) == 0 {
+		a.Error("no message from outside was processed before the copy: that it stays a duplicate is not seen")
+	}
 	schedules := ask[bool](a, "SELECT EXISTS (SELECT FROM txwork.jobs_schedule)")
 	limited := ask[bool](a, "SELECT EXISTS (SELECT FROM txwork.jobs_queue)")
 	fired := ask[int](a, "SELECT coalesce(max(fired), 0)::int FROM txwork.jobs_schedule")
@@ -123,6 +126,9 @@ func (a *application) inOrder(done map[string]int) {
 			a.Errorf("%s: %d was delivered after %d", key, n, last)
 		}
 		done[key] = n
+	}
+	if len(seen) == 0 {
+		a.Error("nothing of any key was delivered")
 	}
 }
 

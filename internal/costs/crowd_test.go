@@ -106,6 +106,9 @@ func TestWhatCannotBeClaimedCostsNothing(t *testing.T) {
 			if with.claim > crowdRatio*without.claim {
 				t.Errorf("a claim of 100 rows reads %.0f pages, without the crowd %.0f, want at most %v times that", with.claim, without.claim, crowdRatio)
 			}
+			if len(with.looks) == 0 {
+				t.Error("the worker has looked at nothing beside its claims")
+			}
 			for kind, n := range with.looks {
 				if before := without.looks[kind]; float64(n) > crowdRatio*float64(before)+lookPages {
 					t.Errorf("it reads %d pages, without the crowd %d: %s", n, before, kind)

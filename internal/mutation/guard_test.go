@@ -56,6 +56,9 @@ func TestListFitsTheRepository(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(mutants) < 300 {
+		t.Errorf("only %d mutants", len(mutants))
+	}
 	seen := map[string]bool{}
 	for _, m := range mutants {
 		if seen[m.Name] {

@@ -208,7 +208,11 @@ func (f *fixture) lines(query string, args ...any) []string {
 // tables are all tables of the schema.
 func (f *fixture) tables() []string {
 	f.t.Helper()
-	return f.lines("SELECT c.relname::text FROM pg_class AS c WHERE c.relnamespace = $1::regnamespace AND c.relkind = 'r' ORDER BY 1", f.db.Schema)
+	tables := f.lines("SELECT c.relname::text FROM pg_class AS c WHERE c.relnamespace = $1::regnamespace AND c.relkind = 'r' ORDER BY 1", f.db.Schema)
+	if len(tables) < 20 {
+		f.t.Errorf("there are only %d tables", len(tables))
+	}
+	return tables
 }
 
 func must(t testing.TB, err error) {

@@ -76,6 +76,9 @@ func TestADecisionIsMadeInPieces(t *testing.T) {
 			}
 			c2.mu.Lock()
 			defer c2.mu.Unlock()
+			if len(c2.sizes) < 4 {
+				t.Errorf("only %d pieces", len(c2.sizes))
+			}
 			for i, n := range c2.sizes {
 				if n > c.most {
 					t.Errorf("piece %d has %d occurrences, want at most %d", i, n, c.most)
