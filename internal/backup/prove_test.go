@@ -64,10 +64,10 @@ func (a *application) prove() {
 		done[o.Key] = o.N
 	}
 	processed := all[struct{ MessageID string }](a, "SELECT message_id FROM txwork.inbox WHERE status = 2")
-	if len(processed) == 0 {
+	schedules := ask[bool](a, "SELECT EXISTS (SELECT FROM txwork.jobs_schedule)")
+	if schedules && len(processed) == 0 { // where only rows that are left to do are copied there are neither
 		a.Error("no message from outside was processed before the copy: that it stays a duplicate is not seen")
 	}
-	schedules := ask[bool](a, "SELECT EXISTS (SELECT FROM txwork.jobs_schedule)")
 	limited := ask[bool](a, "SELECT EXISTS (SELECT FROM txwork.jobs_queue)")
 	fired := ask[int](a, "SELECT coalesce(max(fired), 0)::int FROM txwork.jobs_schedule")
 

@@ -34,6 +34,60 @@ func TestBlocksForAShellParse(t *testing.T) {
 	}
 }
 
+// runners are the tests that run the blocks of commands of a page, all of them.
+var runners = map[string]string{
+	"README.md":            "cmd/txwork.TestTheReadmesCommands",
+	"docs/alarms.md":       "timers/alarms.TestTheDocumentsSession",
+	"docs/backup.md":       "internal/backup.TestEveryBlockIsRun",
+	"docs/architecture.md": "internal/docs.TestTheCommandsOfTheArchitecture",
+}
+
+// Blocks of commands stand on pages only whose commands some test runs. Guides of directories tell of theirs in words.
+func TestEveryBlockOfCommandsIsRun(t *testing.T) {
+	t.Parallel()
+	all := tests(t)
+	for _, p := range pages(t) {
+		blocks := slices.ContainsFunc(p.Blocks(), func(b page.Block) bool { return b.Language == "sh" || b.Language == "console" })
+		m := namedTest.FindStringSubmatch(runners[p.Path])
+		if guide := path.Dir(p.Path) == "docs" || p.Path == "README.md"; guide && blocks != (m != nil) {
+			t.Errorf("%s has blocks of commands: %v; what runs them: %q", p.Path, blocks, runners[p.Path])
+		}
+		if m != nil && !exists(all, m[1], m[2], page.Page{}) {
+			t.Errorf("%s is no test", runners[p.Path])
+		}
+	}
+}
+
+// What the commands of the architecture find is what the page says: its counts, within a tenth, and nothing but the hits
+// that it explains.
+func TestTheCommandsOfTheArchitecture(t *testing.T) {
+	t.Parallel()
+	p := pageAt(t, "docs/architecture.md")
+	var out []string
+	for _, b := range p.Blocks() {
+		if b.Language != "sh" {
+			continue
+		}
+		cmd := exec.CommandContext(t.Context(), "bash", "-o", "pipefail", "-ec", b.Text)
+		cmd.Dir = root
+		text, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s: %v", b.Text, err)
+		}
+		out = append(out, string(text))
+	}
+	if len(out) != 2 || strings.Count(out[0], "\n") < 15 || strings.Count(out[1], "\n") < 8 {
+		t.Fatalf("the commands print %q", out)
+	}
+	_, hits, _ := strings.Cut(p.Text, "| hit |")
+	for line := range strings.Lines(out[1]) {
+		file, _, _ := strings.Cut(line, ":")
+		if !strings.Contains(hits, "`"+file+"`") && !strings.Contains(hits, "`"+path.Dir(file)+"/*.sql`") {
+			t.Errorf("no transition is said to be in %s", strings.TrimSpace(line))
+		}
+	}
+}
+
 var (
 	madeBy   = regexp.MustCompile(`^make ([a-z-]+)((?: [A-Z]+=\S*)*)`)
 	assigned = regexp.MustCompile(`([A-Z]+)=`)

@@ -90,7 +90,7 @@ func program(p page.Page) (text string, blocks int) {
 		}
 		blocks++
 		code := strings.ReplaceAll(b.Text, "\n…\n", "\n\n")
-		if declares.MatchString(code) {
+		if topLevel.MatchString(code) {
 			fmt.Fprintf(&top, "//line %s:%d\n%s", p.Path, b.Line, code)
 			continue
 		}
@@ -104,8 +104,8 @@ func program(p page.Page) (text string, blocks int) {
 	return top.String() + "func all() {\n" + inner.String() + closing + "}\n", blocks
 }
 
-// declares tells a block that stands at the top level of a file.
-var declares = regexp.MustCompile(`(?m)\A(func|type) `)
+// topLevel tells a block that stands at the top level of a file.
+var topLevel = regexp.MustCompile(`(?m)\A(func|type) `)
 
 // exports finds what the compiler has written of each package.
 func exports(t *testing.T) importer.Lookup {

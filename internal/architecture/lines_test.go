@@ -1,0 +1,71 @@
+package architecture_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+var (
+	counted = regexp.MustCompile("(?m)^\\| `([a-z/]+)` \\| ([\\d,]+) \\| ([\\d,]+) \\|")
+	beside  = regexp.MustCompile("`([a-z/]+)` ([\\d,]*\\d)(?: and (\\d+) of SQL)?")
+)
+
+// The lines that docs/architecture.md tells of each package are right to within a tenth, and of every public package.
+func TestLinesOfPackages(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "<!-- lines:begin -->")
+	section, rest, _ := strings.Cut(section, "<!-- lines:end -->")
+	if rest == "" {
+		t.Fatal("the page lacks its section of lines")
+	}
+	table, sentence, _ := strings.Cut(section, "\nBeside them: ")
+	told := map[string]bool{}
+	for _, m := range append(counted.FindAllStringSubmatch(table, -1), beside.FindAllStringSubmatch(sentence, -1)...) {
+		told[m[1]] = true
+		goes := lines(t, m[1]+"/*.go")
+		sql := lines(t, m[1]+"/sql/*.sql") + lines(t, m[1]+"/sql/*/*.sql")
+		if !near(m[2], goes) || !near(m[3], sql) {
+			t.Errorf("%s is said to have %s lines of Go and %s of SQL, it has %d and %d", m[1], m[2], m[3], goes, sql)
+		}
+	}
+	for pkg := range mayImport {
+		if !told[pkg] && pkg != "migrations" { // which is mostly rendered
+			t.Errorf("the page does not tell how many lines %s has", pkg)
+		}
+	}
+}
+
+// near tells whether a number that is said is what there is, to within a tenth and some lines. None is said of none.
+func near(said string, n int) bool {
+	number, _ := strconv.Atoi("0" + strings.ReplaceAll(said, ",", ""))
+	return max(number-n, n-number) <= n/10+10
+}
+
+func lines(t *testing.T, pattern string) (n int) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, pattern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += strings.Count(string(text), "\n")
+	}
+	return n
+}

@@ -1,0 +1,199 @@
+package docs
+
+import (
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/txwork/txwork/internal/page"
+)
+
+// figures is the file that says what shows each figure of the README and the guides.
+const figures = "testdata/figures.txt"
+
+// A witness is what shows a figure: the page says so in these words, and any of what shows it is
+//
+//	test NAME           a test that fails where it is not so
+//	code FILE TEXT      what the figure is taken from; another value there, and the page is wrong
+//	measured COMMAND    what repeats a measurement
+//	given WHY           no statement about txwork: an example, or what somebody else has laid down
+type witness struct {
+	line              int
+	page, words, kind string
+	rest              string
+}
+
+// words are numbers, where a unit follows.
+const words = `two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty`
+
+var (
+	// figure is a number, or a word for one before a unit. Names that have digits in them are none: RFC 3339, UTF-8, I11.
+	figure = regexp.MustCompile(`(?i)(?:^|[^\w.#&/-])(\d[\d,.]*|\b(?:an?|one|` + words + `)\b (?:minute|hour|day|week|month|year|hundred|thousand|million)\b|` +
+		`\b(?:` + words + `)\b (?:(?:hundred|thousand|million)\b ?)?(?:seconds|minutes|hours|days|weeks|months|years|bytes|[KM]iB|times|attempts|starts|per cent|hundred|thousand|million)\b|half a second|tenth of a second|half an hour)`)
+	named  = regexp.MustCompile(`(?:PostgreSQL|PgBouncer|Go|Debian|OpenAPI|OpenTelemetry|RFC|ADR|goose|AES|release|seeds?|version|SQLSTATE) v?\d[\d.]*(?:(?:,| and| or| to) v?\d[\d.]*)*|\bI\d+(?: to I\d+)?\b|\b(?:40P01|2D000|127\.0\.0\.1)\b|https?://\S+`)
+	inline = regexp.MustCompile("`[^`]*`")
+	target = regexp.MustCompile(`\]\([^)]*\)`)
+	blocks = regexp.MustCompile("(?ms)^```.*?^```$|^    .*?$")
+	region = regexp.MustCompile(`(?s)<!-- (\w+):begin -->.*?<!-- \w+:end -->`)
+	heads  = regexp.MustCompile(`(?m)^#.*$`)
+	rows   = regexp.MustCompile(`(?m)^\|.*$`)
+	points = regexp.MustCompile(`(?m)^(?:-|\d+\.) `)
+	ending = regexp.MustCompile(`[.:;!?]\s+|\n\s*\n`)
+)
+
+// measuredPages are made of measurements: each says how, and what repeats them.
+var measuredPages = []string{"docs/performance.md"}
+
+// generated are the ends of pages that tests write and compare, by their headings.
+var generated = map[string]string{"docs/timers.md": "\n## A year of ten hard schedules\n"}
+
+// Every sentence with a figure is shown by a test, taken from the code, measured by a command, or none of ours.
+func TestEveryFigureIsTraced(t *testing.T) {
+	t.Parallel()
+	all, found := witnesses(t), 0
+	for _, p := range pages(t) {
+		if path.Dir(p.Path) != "docs" && p.Path != "README.md" || slices.Contains(measuredPages, p.Path) {
+			continue
+		}
+		for _, sentence := range sentences(p) {
+			if !figure.MatchString(sentence) {
+				continue
+			}
+			found++
+			left := sentence
+			for _, w := range all {
+				if w.page == p.Path {
+					left = strings.ReplaceAll(left, w.words, " … ")
+				}
+			}
+			if left := namedTest.FindString(sentence); left != "" {
+				continue // TestNamedTestsExist sees to the name
+			}
+			if m := figure.FindStringSubmatch(left); m != nil {
+				t.Errorf("%s: nothing shows %q of: %s", p.Path, m[1], sentence)
+			}
+		}
+	}
+	if found < 150 {
+		t.Errorf("only %d sentences with figures were found", found)
+	}
+}
+
+// Each witness is of words that are on the page, and shows them.
+func TestWitnessesShowTheirFigures(t *testing.T) {
+	t.Parallel()
+	all := tests(t)
+	said := map[string]string{}
+	for _, p := range pages(t) {
+		said[p.Path] = strings.Join(sentences(p), "\n")
+	}
+	for _, w := range witnesses(t) {
+		if !figure.MatchString(w.words) && !figure.MatchString(" "+w.words) {
+			t.Errorf("%s:%d: %q has no figure", figures, w.line, w.words)
+		}
+		if !strings.Contains(said[w.page], w.words) {
+			t.Errorf("%s:%d: %s does not say %q", figures, w.line, w.page, w.words)
+		}
+		if problem := w.problem(t, all); problem != "" {
+			t.Errorf("%s:%d: %q: %s", figures, w.line, w.words, problem)
+		}
+	}
+}
+
+func (w witness) problem(t *testing.T, all map[string][]string) string {
+	switch w.kind {
+	case "test":
+		m := namedTest.FindStringSubmatch(w.rest)
+		if m == nil || m[0] != w.rest || !exists(all, m[1], m[2], page.Page{}) {
+			return "there is no test " + w.rest
+		}
+	case "code":
+		file, text, _ := strings.Cut(w.rest, " ")
+		source, err := os.ReadFile(path.Join(root, file))
+		has := regexp.MustCompile(regexp.QuoteMeta(text) + `(\W|$)`) // of 10 a file with 100 has nothing
+		if err != nil || text == "" || !has.MatchString(spaces.ReplaceAllString(string(source), " ")) {
+			return file + " does not have: " + text
+		}
+	case "measured":
+		if !slices.Contains(commands(t), w.rest) {
+			return "no page shows the command " + w.rest
+		}
+	case "given":
+		if w.rest == "" {
+			return "why?"
+		}
+	default:
+		return "shown by " + w.kind + "?"
+	}
+	return ""
+}
+
+var spaces = regexp.MustCompile(`[ \t]+`)
+
+// commands are those of all pages, without their comments: other tests see that they are there.
+func commands(t *testing.T) (all []string) {
+	for _, p := range pages(t) {
+		for _, line := range p.Commands() {
+			line, _, _ = strings.Cut(line, " #")
+			all = append(all, strings.TrimSpace(line))
+		}
+	}
+	return all
+}
+
+func witnesses(t *testing.T) (all []witness) {
+	t.Helper()
+	text, err := os.ReadFile(figures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := ""
+	for i, line := range strings.Split(string(text), "\n") {
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if name, is := strings.CutPrefix(line, "== "); is {
+			on = name
+			continue
+		}
+		words, shown, _ := strings.Cut(line, " <- ")
+		kind, rest, _ := strings.Cut(strings.TrimSpace(shown), " ")
+		all = append(all, witness{i + 1, on, strings.TrimSpace(words), kind, rest})
+	}
+	if len(all) < 100 {
+		t.Errorf("only %d witnesses were found", len(all))
+	}
+	return all
+}
+
+// sentences are a page's, and the rows of its tables, in one line each: without blocks, what reports are written into,
+// code, and names that have digits.
+func sentences(p page.Page) (all []string) {
+	text := blocks.ReplaceAllString(p.Text, "\n")
+	if heading := generated[p.Path]; heading != "" {
+		text, _, _ = strings.Cut(text, heading)
+	}
+	text = region.ReplaceAllString(text, "")
+	text = target.ReplaceAllString(inline.ReplaceAllStringFunc(text, kept), "]")
+	text = named.ReplaceAllString(text, "§")
+	text = points.ReplaceAllString(heads.ReplaceAllString(text, "\n"), "\n\n")
+	text = rows.ReplaceAllStringFunc(text, func(row string) string {
+		all = append(all, strings.Join(strings.Fields(strings.Trim(row, "| ")), " "))
+		return "\n"
+	})
+	for _, s := range ending.Split(text, -1) {
+		all = append(all, strings.Join(strings.Fields(s), " "))
+	}
+	return all
+}
+
+// kept leaves the names of tests among what is written as code.
+func kept(code string) string {
+	if namedTest.MatchString(code) {
+		return code
+	}
+	return "`…`"
+}
