@@ -62,7 +62,7 @@ var compared = map[string][]string{
 	"domain":            {"type", "NOT NULL", "default"},
 	"domain constraint": {"definition", "NOT VALID"},
 	"sequence":          {"definition"},
-	"table":             {"kind", "UNLOGGED", coreVersion, storageParameters},
+	"table":             {"kind", "UNLOGGED", replicaIdentity, coreVersion, storageParameters},
 	"column":            {"type", "collation", "NOT NULL", "default", "generation", "identity"},
 	"constraint":        {"definition", "NOT VALID", "invalid"},
 	"index":             {"definition", "invalid"},
@@ -75,6 +75,7 @@ var compared = map[string][]string{
 const (
 	coreVersion       = "core version"
 	storageParameters = "storage parameters"
+	replicaIdentity   = "replica identity"
 )
 
 // A comparison is between the catalog that the migrations make and another one.

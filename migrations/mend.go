@@ -75,6 +75,11 @@ func (m mender) alter(want, have object, fact string) []string {
 		return []string{fmt.Sprintf("ALTER SEQUENCE %s %s;", m.name(want.Name), needed)}
 	case "table UNLOGGED":
 		return []string{fmt.Sprintf("ALTER TABLE %s SET LOGGED;", m.name(want.Name))}
+	case "table " + replicaIdentity:
+		if needed != "" {
+			return m.identify(want)
+		}
+		return []string{fmt.Sprintf("ALTER TABLE %s REPLICA IDENTITY DEFAULT;", m.name(want.Name))}
 	case "table " + coreVersion:
 		if have.Facts[fact] == "" {
 			return m.comment(want)
@@ -124,10 +129,18 @@ func (m mender) createTable(o object) []string {
 		text += fmt.Sprintf(" WITH (%s)", parameters)
 	}
 	statements := []string{text + ";"}
+	if o.Facts[replicaIdentity] != "" {
+		statements = append(statements, m.identify(o)...)
+	}
 	if o.Facts[coreVersion] != "" {
 		statements = append(statements, m.comment(o)...)
 	}
 	return statements
+}
+
+// identify has a table without a key tell replicas which row was deleted.
+func (m mender) identify(o object) []string {
+	return []string{fmt.Sprintf("ALTER TABLE %s REPLICA IDENTITY %s;", m.name(o.Name), o.Facts[replicaIdentity])}
 }
 
 // comment is by what workers know for which version of the core a table was made.

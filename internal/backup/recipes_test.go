@@ -3,11 +3,8 @@
 package backup
 
 import (
-	"errors"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/txwork/txwork/internal/localpg"
 	"github.com/txwork/txwork/outbox"
@@ -95,8 +92,6 @@ func TestLogicalReplication(t *testing.T) {
 	r := newRecipe(t)
 	r.begin(r.settings("logical"))
 	r.server("NEW", nil)
-	r.application.publicationStopsFolds()
-	r.run("identity")
 	r.run("subscribe")
 	r.application.busy() // the publication keeps nobody from their work
 	r.application.stop()
@@ -163,18 +158,6 @@ func TestAStandby(t *testing.T) {
 	copied.old = busy
 	copied.complete()
 	copied.prove()
-}
-
-// publicationStopsFolds holds the document to what it says of tables without a key.
-func (a *application) publicationStopsFolds() {
-	a.Helper()
-	tx, err := a.pool.Begin(a.Context())
-	a.ok(err)
-	defer tx.Rollback(a.Context())
-	_, err = tx.Exec(a.Context(), "CREATE PUBLICATION other FOR ALL TABLES; DELETE FROM txwork.outbox_gate_note")
-	if pg, found := errors.AsType[*pgconn.PgError](err); !found || pg.Code != "55000" {
-		a.Errorf("notes can be deleted although a publication has them: %v", err)
-	}
 }
 
 // restart starts a server on data that somebody brought, and waits until it takes writes.

@@ -36,6 +36,8 @@ found (kind, parent, place, name, facts) AS (
         'kind', CASE c.relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'partitioned table' WHEN 'v' THEN 'view'
             WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END,
         'UNLOGGED', CASE WHEN c.relpersistence = 'u' THEN 'yes' END,
+        'replica identity', CASE WHEN c.relreplident = 'f' -- of a table with a key it is the operator's
+            AND NOT EXISTS (SELECT FROM pg_constraint AS n WHERE n.conrelid = c.oid AND n.contype = 'p') THEN 'FULL' END,
         'core version', substring(obj_description(c.oid, 'pg_class') FROM '^txwork core ([0-9]+)'),
         'storage parameters', (SELECT string_agg(o, ', ' ORDER BY o) FROM unnest(c.reloptions) AS o))
     FROM relation AS c

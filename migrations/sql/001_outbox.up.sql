@@ -581,6 +581,9 @@ CREATE TABLE "{{schema}}"."outbox_gate_note" (
     limited boolean NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
+-- A publication, somebody else's FOR ALL TABLES too, would otherwise have PostgreSQL refuse to delete notes.
+ALTER TABLE "{{schema}}"."outbox_gate_note" REPLICA IDENTITY FULL;
+
 CREATE INDEX "outbox_gate_note_idx" ON "{{schema}}"."outbox_gate_note" (at);
 
 -- next_at is when the next row may start if the burst is used up (the theoretical arrival time of the generic cell
@@ -1249,6 +1252,9 @@ CREATE TABLE "{{schema}}"."outbox_join_note" (
     join_id uuid,
     CONSTRAINT "outbox_join_note_ck" CHECK (isfinite(at))
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+-- A publication, somebody else's FOR ALL TABLES too, would otherwise have PostgreSQL refuse to delete notes.
+ALTER TABLE "{{schema}}"."outbox_join_note" REPLICA IDENTITY FULL;
 
 CREATE INDEX "outbox_join_note_idx" ON "{{schema}}"."outbox_join_note" (at);
 

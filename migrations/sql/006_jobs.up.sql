@@ -617,6 +617,10 @@ CREATE TABLE "{{schema}}"."jobs_attempt" (
     error text
 );
 
+-- There is no key: attempts begin at 1 again after a redrive. A publication that has the table needs to know what is
+-- deleted.
+ALTER TABLE "{{schema}}"."jobs_attempt" REPLICA IDENTITY FULL;
+
 CREATE INDEX "jobs_attempt_idx" ON "{{schema}}"."jobs_attempt" (job_id, ended_at);
 
 -- The results of steps, so that a later attempt need not repeat them.
@@ -1010,6 +1014,9 @@ CREATE TABLE "{{schema}}"."jobs_join_note" (
     join_id uuid,
     CONSTRAINT "jobs_join_note_ck" CHECK (isfinite(at))
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+-- A publication, somebody else's FOR ALL TABLES too, would otherwise have PostgreSQL refuse to delete notes.
+ALTER TABLE "{{schema}}"."jobs_join_note" REPLICA IDENTITY FULL;
 
 CREATE INDEX "jobs_join_note_idx" ON "{{schema}}"."jobs_join_note" (at);
 
@@ -1634,6 +1641,9 @@ CREATE TABLE "{{schema}}"."jobs_gate_note" (
     gate_key text NOT NULL,
     limited boolean NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+-- A publication, somebody else's FOR ALL TABLES too, would otherwise have PostgreSQL refuse to delete notes.
+ALTER TABLE "{{schema}}"."jobs_gate_note" REPLICA IDENTITY FULL;
 
 CREATE INDEX "jobs_gate_note_idx" ON "{{schema}}"."jobs_gate_note" (at);
 

@@ -17,6 +17,10 @@ CREATE TABLE {{.Attempt}} (
     error text
 );
 
+-- There is no key: attempts begin at 1 again after a redrive. A publication that has the table needs to know what is
+-- deleted.
+ALTER TABLE {{.Attempt}} REPLICA IDENTITY FULL;
+
 CREATE INDEX {{.Named "attempt_idx"}} ON {{.Attempt}} (job_id, ended_at);
 
 -- The results of steps, so that a later attempt need not repeat them.

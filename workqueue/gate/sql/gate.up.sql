@@ -23,6 +23,9 @@ CREATE TABLE {{.Named "gate_note"}} (
     limited boolean NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
+-- A publication, somebody else's FOR ALL TABLES too, would otherwise have PostgreSQL refuse to delete notes.
+ALTER TABLE {{.Named "gate_note"}} REPLICA IDENTITY FULL;
+
 CREATE INDEX {{.Constraint "gate_note_idx"}} ON {{.Named "gate_note"}} (at);
 
 -- next_at is when the next row may start if the burst is used up (the theoretical arrival time of the generic cell

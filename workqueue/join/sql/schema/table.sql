@@ -68,6 +68,9 @@ CREATE TABLE {{.Note}} (
     CONSTRAINT {{.Named "join_note_ck"}} CHECK (isfinite(at))
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
+-- A publication, somebody else's FOR ALL TABLES too, would otherwise have PostgreSQL refuse to delete notes.
+ALTER TABLE {{.Note}} REPLICA IDENTITY FULL;
+
 CREATE INDEX {{.Named "join_note_idx"}} ON {{.Note}} (at);
 
 -- Where the sweep goes on with its look at rows that wait.
