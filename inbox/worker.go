@@ -34,8 +34,8 @@ type Worker struct {
 // reported by Run.
 //
 // The pool serves the handlers' transactions, one connection each, so no more handlers run at once than it
-// has connections. The worker has up to five connections of its own beside it, opened with the pool's
-// configuration, so that busy handlers cannot starve it.
+// has connections. The worker's claims, renewals and settles have the connections of a [workqueue.Runtime], so that busy
+// handlers cannot starve them.
 func NewWorker(pool *pgxpool.Pool, b *Inbox, o WorkerOptions) *Worker {
 	w := &Worker{box: b, handlers: topics.New[Handler]("inbox", "worker", checkTopic)}
 	w.err = w.open(pool, b, o)

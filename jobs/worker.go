@@ -33,7 +33,7 @@ type WorkerOptions struct {
 	workqueue.WorkerOptions
 
 	// Queues are what this worker serves, each apart from the others: busy jobs of one leave those of the
-	// others their handlers. Each takes up to five connections of its own. Run logs the kinds that have a
+	// others their handlers. They share the connections of one [workqueue.Runtime]. Run logs the kinds that have a
 	// handler here and by default wait in other queues.
 	Queues []QueueOptions
 
@@ -65,8 +65,8 @@ type Worker struct {
 // nothing could do a job but Middleware, and without any the worker is refused.
 //
 // The pool serves [Delivery.Tx], what handlers record and the scheduler's transactions. Claims, renewals and
-// settles have connections of their own, up to five for each queue and for the scheduler, opened with the pool's
-// configuration, so that busy handlers cannot starve them.
+// settles of all queues and of the scheduler have the connections of one [workqueue.Runtime], so that busy handlers cannot
+// starve them.
 func NewWorker(pool *pgxpool.Pool, c *Client, r *Registry, o WorkerOptions) (*Worker, error) {
 	switch {
 	case c == nil:
@@ -91,6 +91,10 @@ func newWorker(pool *pgxpool.Pool, db database, c *Client, r *Registry, o Worker
 	w.handle = w.dispatch
 	for _, m := range slices.Backward(o.Middleware) {
 		w.handle = m(w.handle)
+	}
+	var err error
+	if w.options.WorkerOptions, err = o.WithRuntime(pool); err != nil {
+		return nil, err
 	}
 	if err := w.addQueues(); err != nil {
 		return nil, err

@@ -32,8 +32,8 @@ type Relay struct {
 // NewRelay makes a relay; register its handlers, then call Run. A nil Outbox is the default one, to which
 // the package's [Enqueue] writes. What is wrong with the arguments is reported by Run.
 //
-// The pool serves [Delivery.Tx]. The relay has up to five connections of its own beside it, opened with the
-// pool's configuration, so that busy handlers cannot starve it.
+// The pool serves [Delivery.Tx]. The relay's claims, renewals and settles have the connections of a
+// [workqueue.Runtime], so that busy handlers cannot starve them.
 func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) *Relay {
 	if o == nil {
 		o = defaultOutbox()

@@ -35,15 +35,17 @@ type Worker struct {
 // NewWorker makes a worker; register its handlers, then call Run. Nil Timers are the default ones. What is
 // wrong with the arguments is reported by Run.
 //
-// The pool serves [Delivery.Tx] and the scheduler's transactions. Beside it the worker has up to five
-// connections of its own, and as many for the scheduler, opened with the pool's configuration, so that busy
-// handlers cannot starve it.
+// The pool serves [Delivery.Tx] and the scheduler's transactions. Claims, renewals and settles of the worker and of its
+// scheduler have the connections of one [workqueue.Runtime], so that busy handlers cannot starve them.
 func NewWorker(pool *pgxpool.Pool, t *Timers, o WorkerOptions) *Worker {
 	if t == nil {
 		t = defaultTimers()
 	}
 	w := &Worker{timers: t, handlers: topics.New[Handler]("timers", "worker", checkTopic), clock: &clock{pool: pool}}
 	domain := workqueue.Domain[columns]{Table: t.table, Fields: (*columns).fields}
+	if o.WorkerOptions, w.err = o.WithRuntime(pool); w.err != nil {
+		return w
+	}
 	w.worker, w.err = workqueue.NewWorker(pool, domain, w.deliver, o.WorkerOptions)
 	if w.err == nil && !o.NoSchedules {
 		w.scheduler, w.err = periodic.NewScheduler(pool, t.schedules.plan, periodic.Beside(o.WorkerOptions))

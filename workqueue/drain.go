@@ -30,6 +30,7 @@ func (w *Worker) Drain() *Drain {
 	one := newWorker(w.table, w.pool, w.options)
 	one.target, one.handle = w.target, w.handle
 	one.queue = w.table.On(w.pool)
+	one.renewing = one.queue
 	return &Drain{worker: one}
 }
 
@@ -42,6 +43,7 @@ func (w *Worker) Drain() *Drain {
 func (w *Worker) DrainIn(tx pgx.Tx) *Drain {
 	d := w.Drain()
 	d.worker.outer, d.worker.queue = tx, w.table.In(Pgx(tx))
+	d.worker.renewing = d.worker.queue
 	d.worker.options.Concurrency = 1
 	return d
 }

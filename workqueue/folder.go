@@ -12,15 +12,15 @@ const (
 	maxBusyPause = 50 * time.Millisecond
 )
 
-// A folder applies a table's notes beside a worker: after the worker's own settles, when somebody announces notes, when
+// A folder applies a table's notes beside the workers of a process: after their own settles, when somebody announces notes, when
 // a note is due, and at least at every poll interval.
 //
 // Like a claimer it goes on behind the last note that it took, in each fold. A note may appear behind that place, written
-// by a transaction that began earlier: an announcement and the worker's own settles lead it back, and a pass from the
+// by a transaction that began earlier: an announcement and the workers' own settles lead it back, and a pass from the
 // start now and then finds the rest.
 type folder struct {
-	worker *Worker
-	wake   chan struct{}
+	work *tableWork
+	wake chan struct{}
 
 	mu       sync.Mutex
 	cursors  []time.Time // of each fold
@@ -29,8 +29,8 @@ type folder struct {
 	nextPass time.Time   // from the start
 }
 
-func newFolder(w *Worker) *folder {
-	return &folder{worker: w, wake: make(chan struct{}, 1), cursors: make([]time.Time, len(w.table.spec.Folds))}
+func newFolder(t *tableWork) *folder {
+	return &folder{work: t, wake: make(chan struct{}, 1), cursors: make([]time.Time, len(t.table.spec.Folds))}
 }
 
 // settled asks for the notes of a settle that began at the given time and has committed. It never blocks.
@@ -92,9 +92,9 @@ func (f *folder) run(ctx context.Context) {
 			pause = busy
 			continue
 		}
-		busy, pause = 0, f.worker.options.PollInterval
+		busy, pause = 0, f.work.pollInterval()
 		if err != nil {
-			f.worker.logError(err)
+			f.work.table.logError(err)
 		} else if r.again >= 0 {
 			pause = min(pause, r.again)
 		}
@@ -120,17 +120,19 @@ func (f *folder) await(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// fold applies what is due once, and wakes the worker for what that released.
+// fold applies what is due once, and wakes the workers for what that released.
 func (f *folder) fold(ctx context.Context) (r foldResult, err error) {
 	p := f.begin(time.Now())
-	err = f.worker.within(ctx, f.worker.callLimit(), func(ctx context.Context) (err error) {
-		r, err = f.worker.queue.foldOnce(ctx, p.since)
+	err = f.work.within(ctx, func(ctx context.Context) (err error) {
+		r, err = f.work.queue.foldOnce(ctx, p.since)
 		return err
 	})
 	f.end(p, r, err == nil && !r.busy)
 	if r.released > 0 {
-		f.worker.claimer.rewind(r.now)
-		f.worker.poll.Wake()
+		for _, w := range f.work.claiming() {
+			w.claimer.rewind(r.now)
+			w.poll.Wake()
+		}
 	}
 	return r, err
 }
@@ -181,6 +183,6 @@ func (f *folder) end(p foldPass, r foldResult, complete bool) {
 	f.leadBack()
 	if p.whole {
 		took := time.Since(p.start)
-		f.nextPass = time.Now().Add(max(f.worker.options.PollInterval, min(sweepShare*took, maxSweepInterval)))
+		f.nextPass = time.Now().Add(max(f.work.pollInterval(), min(sweepShare*took, maxSweepInterval)))
 	}
 }

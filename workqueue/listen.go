@@ -3,8 +3,10 @@ package workqueue
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,15 +14,80 @@ import (
 )
 
 // listenerHeartbeat is how long the listener believes a silent connection: a peer that vanished without
-// a word would otherwise never be missed. The worker polls all the while.
+// a word would otherwise never be missed. The workers poll all the while.
 const listenerHeartbeat = 30 * time.Second
 
-// listen wakes the worker on notifications until ctx is cancelled, reconnecting as needed.
-func (w *Worker) listen(ctx context.Context) {
+// listenerHeldAtMost is how long the server keeps the session of a listener whose process is frozen: for as long, it
+// keeps every notification for it.
+const listenerHeldAtMost = 3 * listenerHeartbeat
+
+// A listener has one connection that listens for all tables of a runtime, as long as there are any.
+type listener struct {
+	connect func(context.Context) (*pgx.Conn, error)
+
+	mu        sync.Mutex
+	tables    []*tableWork
+	changed   bool   // since the connection was last told
+	interrupt func() // ends its wait
+	stop      func() // nil: it does not run
+}
+
+func newListener(connect func(context.Context) (*pgx.Conn, error)) *listener {
+	return &listener{connect: connect}
+}
+
+// add listens for a table, too.
+func (l *listener) add(t *tableWork) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tables = append(l.tables, t)
+	if l.stop == nil {
+		l.stop = inBackground(l.run)
+	}
+	l.note()
+}
+
+// remove listens for a table no more. With the last one the connection ends, and remove returns when it has.
+func (l *listener) remove(t *tableWork) {
+	l.mu.Lock()
+	var kept []*tableWork
+	for _, o := range l.tables {
+		if o != t {
+			kept = append(kept, o)
+		}
+	}
+	l.tables = kept
+	var stop func()
+	if len(kept) == 0 {
+		stop, l.stop = l.stop, nil
+	}
+	l.note()
+	l.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+// note has the connection learn what has changed.
+func (l *listener) note() {
+	l.changed = true
+	if l.interrupt != nil {
+		l.interrupt()
+	}
+}
+
+func (l *listener) list() []*tableWork {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tables
+}
+
+// run listens until ctx is cancelled, reconnecting as needed.
+func (l *listener) run(ctx context.Context) {
 	pause, listened, told := minErrorPause, time.Now(), false
 	for ctx.Err() == nil {
 		start := time.Now()
-		err := w.listenOnce(ctx)
+		err := l.session(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -30,9 +97,8 @@ func (w *Worker) listen(ctx context.Context) {
 		if time.Since(start) > time.Second { // it listened, since to be refused takes less
 			listened, told = time.Now(), false
 		}
-		if time.Since(listened) > maxErrorPause && !told && !w.outage.ongoing() { // in an outage the statements fail, too
-			told = true
-			w.table.telemetry.logger.LogAttrs(ctx, slog.LevelError, "listening fails; the worker polls", slog.Any("error", err))
+		if time.Since(listened) > maxErrorPause && !told {
+			told = l.tell(ctx, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -43,87 +109,172 @@ func (w *Worker) listen(ctx context.Context) {
 	}
 }
 
-func (w *Worker) listenOnce(ctx context.Context) (err error) {
+// tell logs that listening fails, unless the statements fail, too: then that has been told.
+func (l *listener) tell(ctx context.Context, err error) bool {
+	tables := l.list()
+	if len(tables) == 0 || tables[0].outage.ongoing() {
+		return false
+	}
+	tables[0].table.telemetry.logger.LogAttrs(ctx, slog.LevelError, "listening fails; the worker polls", slog.Any("error", err))
+	return true
+}
+
+func (l *listener) session(ctx context.Context) (err error) {
 	defer recoverTo(&err)
-	conn, err := w.connectListener(ctx)
+	conn, err := l.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, "LISTEN "+quote(w.table.spec.channel())); err != nil {
+	if err := boundSession(ctx, conn); err != nil {
 		return err
 	}
-	w.missedNotifications()
-	for {
-		n, err := waitForNotification(ctx, conn)
+	heard := make(map[*tableWork]bool)
+	for beat := time.Now().Add(listenerHeartbeat); ; {
+		if err := l.adjust(ctx, conn, heard); err != nil {
+			return err
+		}
+		if time.Now().After(beat) {
+			if err := ping(ctx, conn); err != nil {
+				return err
+			}
+			beat = time.Now().Add(listenerHeartbeat)
+		}
+		n, err := l.wait(ctx, conn, beat)
 		if err != nil {
 			return err
 		}
 		if n != nil {
-			w.notified(n.Payload)
+			l.dispatch(n)
 		}
 	}
 }
 
-// connectListener opens the listener's own connection, the way the pool would, since a pool may take
-// its connections back and a transaction pooler would not deliver to them.
-func (w *Worker) connectListener(ctx context.Context) (*pgx.Conn, error) {
-	if w.options.ListenConfig != nil {
-		return pgx.ConnectConfig(ctx, w.options.ListenConfig)
+// boundSession has the server end the session of a process that is frozen or gone.
+func boundSession(ctx context.Context, conn *pgx.Conn) error {
+	text := "SELECT " + setSessionSetting("tcp_user_timeout", listenerHeldAtMost)
+	if serverVersion(conn) >= 14 {
+		text += ", " + setSessionSetting("idle_session_timeout", listenerHeldAtMost)
 	}
-	config := w.pool.Config()
-	if config.BeforeConnect != nil { // fresh credentials, for example
-		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
-			return nil, err
-		}
-	}
-	return pgx.ConnectConfig(ctx, config.ConnConfig)
+	_, err := conn.Exec(ctx, text)
+	return err
 }
 
-// waitForNotification returns a notification, or nothing after a heartbeat that was answered on this
-// very connection.
-func waitForNotification(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
-	waiting, cancel := context.WithTimeout(ctx, listenerHeartbeat)
+func setSessionSetting(name string, d time.Duration) string {
+	return "set_config('" + name + "', '" + milliseconds(d) + "', false)"
+}
+
+// adjust listens for the tables that are new to the connection, each of which then looks for what may have been announced
+// while nobody listened, and no more for those that have gone.
+func (l *listener) adjust(ctx context.Context, conn *pgx.Conn, heard map[*tableWork]bool) error {
+	l.mu.Lock()
+	tables, changed := l.tables, l.changed || len(heard) == 0
+	l.changed = false
+	l.mu.Unlock()
+	if !changed {
+		return nil
+	}
+	channels := make(map[string]bool, len(tables))
+	for _, t := range tables {
+		channels[t.table.spec.channel()] = true
+		if heard[t] {
+			continue
+		}
+		if _, err := conn.Exec(ctx, "LISTEN "+quote(t.table.spec.channel())); err != nil {
+			return err
+		}
+		heard[t] = true
+		t.missed()
+	}
+	for t := range heard {
+		if slices.Contains(tables, t) {
+			continue
+		}
+		delete(heard, t)
+		if channel := t.table.spec.channel(); !channels[channel] {
+			if _, err := conn.Exec(ctx, "UNLISTEN "+quote(channel)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// wait returns a notification, or nothing when it is time for a heartbeat or when the tables have changed.
+func (l *listener) wait(ctx context.Context, conn *pgx.Conn, until time.Time) (*pgconn.Notification, error) {
+	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
+	l.mu.Lock()
+	l.interrupt = cancel
+	if l.changed {
+		cancel()
+	}
+	l.mu.Unlock()
 	n, err := conn.WaitForNotification(waiting)
-	if err == nil {
-		return n, nil
+	if err == nil || waiting.Err() == nil || ctx.Err() != nil || conn.IsClosed() {
+		return n, err
 	}
-	if waiting.Err() == nil || ctx.Err() != nil || conn.IsClosed() {
-		return nil, err
+	return nil, nil
+}
+
+// ping asks for an answer on this very connection.
+func ping(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, listenerHeartbeat/3)
+	defer cancel()
+	return conn.Ping(ctx)
+}
+
+// dispatch tells the tables of a channel.
+func (l *listener) dispatch(n *pgconn.Notification) {
+	for _, t := range l.list() {
+		if t.table.spec.channel() == n.Channel {
+			t.notified(n.Payload)
+		}
 	}
-	beat, cancelBeat := context.WithTimeout(ctx, listenerHeartbeat/3)
-	defer cancelBeat()
-	return nil, conn.Ping(beat)
+}
+
+// missed looks for whatever may have been announced while nobody listened.
+func (t *tableWork) missed() {
+	for _, w := range t.listening() {
+		w.missedNotifications()
+	}
 }
 
 // cancelPayload announces that a running row was cancelled.
 const cancelPayload = "cancel"
 
 // notified acts on one payload: the earliest due time that was written, in microseconds.
-func (w *Worker) notified(payload string) {
+func (t *tableWork) notified(payload string) {
 	if payload == cancelPayload {
-		w.cancelsSeen.Add(1)
-		w.renewNow()
+		for _, w := range t.listening() {
+			w.cancelsSeen.Add(1)
+			w.renewNow()
+		}
 		return
 	}
 	at, isNote := strings.CutPrefix(payload, notePayload)
 	micros, err := strconv.ParseInt(at, 10, 64)
 	switch {
 	case err != nil || micros < 0: // anybody may send anything: no row is due before 1970
-		w.missedNotifications()
+		t.missed()
 	case isNote:
-		w.folder.announced(time.UnixMicro(micros))
+		if t.folder != nil {
+			t.folder.announced(time.UnixMicro(micros))
+		}
 	default:
-		w.claimer.rewind(time.UnixMicro(micros))
-		w.poll.Wake()
+		for _, w := range t.listening() {
+			w.claimer.rewind(time.UnixMicro(micros))
+			w.poll.Wake()
+		}
 	}
 }
 
 // missedNotifications looks for whatever may have been announced while nobody listened.
 func (w *Worker) missedNotifications() {
 	w.claimer.sweepNow()
-	w.folder.missed()
+	if w.folder != nil {
+		w.folder.missed()
+	}
 	w.poll.Wake()
 	w.cancelsSeen.Add(1)
 	w.renewNow()

@@ -20,7 +20,8 @@ const maxConflictRetries = 5
 // default_transaction_read_only is not taken for a standby.
 type poolExecutor struct {
 	pool   *pgxpool.Pool
-	limits TxLimits // zero: a statement takes as long as it takes
+	limits TxLimits  // zero: a statement takes as long as it takes
+	slots  slotTaker // of a runtime's connections; zero: the pool has no order
 }
 
 // readWrite begins a transaction as a poolExecutor does.
@@ -51,6 +52,11 @@ func (p poolExecutor) once(ctx context.Context, calls []call) error {
 	if p.pool == nil {
 		return Invalid("pool", "is nil")
 	}
+	slot, err := p.slots.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer slot.release()
 	conn, err := p.pool.Acquire(ctx)
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ func (w *Worker) renewChunk(ctx context.Context, chunk []*delivery) {
 	var x extension
 	err := w.within(ctx, w.options.Lease/3, func(ctx context.Context) error {
 		return w.table.telemetry.transition(ctx, opExtend, len(refs), func(ctx context.Context) (_ []uuid.UUID, err error) {
-			x, err = w.queue.extend(ctx, refs, w.options.Lease)
+			x, err = w.renewing.extend(ctx, refs, w.options.Lease)
 			return x.ids, w.reallyLost(byID, err)
 		})
 	})

@@ -90,11 +90,10 @@ func (w *Worker) settleOver(ctx context.Context, batch []settlement, l TxLimits,
 
 // settling is the worker's table, through statements that the server ends in time.
 func (w *Worker) settling(l TxLimits) *Queue {
-	pool := w.system
-	if pool == nil { // a drain
-		pool = w.pool
+	if w.system == nil { // a drain
+		return &Queue{table: w.table, exec: poolExecutor{pool: w.pool, limits: l}}
 	}
-	return &Queue{table: w.table, exec: poolExecutor{pool: pool, limits: l}}
+	return w.system.queue(w.table, l)
 }
 
 // done ends the worker's answering for rows that are settled.

@@ -54,7 +54,7 @@ func (q *Queue) anyWaiting(ctx context.Context) (found bool, err error) {
 }
 
 const (
-	// sweepLimit bounds the rows that one sweep of a worker changes, and with it how long it holds locks.
+	// sweepLimit bounds the rows that one sweep changes, and with it how long it holds locks.
 	sweepLimit = 1000
 	// sweepAtLeastEvery is how long what only a sweep finds may wait.
 	sweepAtLeastEvery = time.Second
@@ -62,7 +62,7 @@ const (
 
 // sweep calls the table's sweeps until ctx is cancelled: every second, or as seldom as it takes for them to use a bounded
 // share of the time. It has a goroutine of its own, so nobody's claims wait for what a sweep waits for.
-func (w *Worker) sweep(ctx context.Context) {
+func (t *tableWork) sweep(ctx context.Context) {
 	var pause time.Duration
 	for {
 		select {
@@ -71,23 +71,24 @@ func (w *Worker) sweep(ctx context.Context) {
 		case <-time.After(pause):
 		}
 		start := time.Now()
-		n, err := w.sweepOnce(ctx)
+		n, err := t.sweepOnce(ctx)
 		if err != nil {
-			w.logError(err)
+			t.table.logError(err)
 		}
 		pause = min(max(sweepShare*time.Since(start), sweepAtLeastEvery), maxSweepInterval)
 		if n > 0 { // there may be more, and it may be claimable
 			pause = sweepAtLeastEvery / 10
-			w.claimer.sweepNow()
-			w.poll.Wake()
+			for _, w := range t.claiming() {
+				w.claimer.sweepNow()
+				w.poll.Wake()
+			}
 		}
 	}
 }
 
-func (w *Worker) sweepOnce(ctx context.Context) (n int, err error) {
-	queue := w.settling(batchLimits)
-	err = w.within(context.WithoutCancel(ctx), w.callLimit(), func(ctx context.Context) (err error) {
-		n, err = queue.Sweep(ctx, sweepLimit)
+func (t *tableWork) sweepOnce(ctx context.Context) (n int, err error) {
+	err = t.within(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
+		n, err = t.swept.Sweep(ctx, sweepLimit)
 		return err
 	})
 	return n, err

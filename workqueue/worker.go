@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,8 +57,11 @@ type WorkerOptions struct {
 	Redact Redactor
 	// NoListen turns notifications off: the worker polls. For connections through a transaction pooler.
 	NoListen bool
-	// ListenConfig connects the listener past a pooler. Default: the pool's own configuration.
+	// ListenConfig connects the listener past a pooler. Default: the pool's own configuration. With a Runtime, that of
+	// [RuntimeOptions] holds.
 	ListenConfig *pgx.ConnConfig
+	// Runtime is shared with other workers of the process on the same database. Default: one of the worker's own.
+	Runtime *Runtime
 }
 
 func (o WorkerOptions) withDefaults() WorkerOptions {
@@ -108,31 +110,30 @@ type Worker struct {
 	target  func() (any, []any)
 	handle  func(context.Context, *delivery) error
 
-	system  *pgxpool.Pool // the worker's own: no handler can starve it
-	queue   *Queue
-	claimer *claimer
-	rule    rule // of its lanes, see [Spec].Admission
-	folder  *folder
-	poll    *Poll
-	flow    *flow
-	settler *settler
-	settle  func(*delivery, *Outcome) // what becomes of an outcome
-	held    held
-	outage  outage
-	cancels chan struct{} // a running row was cancelled somewhere
+	runtime  *Runtime
+	system   *system // the runtime's, once it is open: no handler can starve it. A drain has none
+	work     *tableWork
+	queue    *Queue
+	renewing *Queue
+	claimer  *claimer
+	rule     rule    // of its lanes, see [Spec].Admission
+	folder   *folder // of the table; nil where it has none, and for a drain
+	poll     *Poll
+	flow     *flow
+	settler  *settler
+	settle   func(*delivery, *Outcome) // what becomes of an outcome
+	held     held
+	outage   *outage       // of the table
+	cancels  chan struct{} // a running row was cancelled somewhere
 
 	cancelsSeen atomic.Int64 // how many cancels were notified of
 	started     atomic.Bool
 	epoch       time.Time // the worker's monotonic clock starts here
 }
 
-// systemConnections are the worker's own: one claims, two settle, one settles what failed, one renews, one folds, and one
-// sweeps.
-const systemConnections = 7
-
 // NewWorker makes a worker; Run starts it. The pool serves [Claim.Tx]; claims, renewals and settles have
-// up to seven connections of their own, opened with the pool's configuration, so that handlers which
-// hold all of the pool's cannot keep a lease from being renewed. Listening takes one more.
+// connections of the worker's [Runtime], so that handlers which hold all of the pool's cannot keep a lease from being
+// renewed.
 func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], o WorkerOptions) (*Worker, error) {
 	switch {
 	case pool == nil:
@@ -151,6 +152,10 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 	if n, want := len(domain.Fields(new(T))), len(domain.Table.claimed); n != want {
 		return nil, Invalid("domain", "has %d fields, claims of %s return %d columns", n, domain.Table.Name(), want)
 	}
+	o, err := o.WithRuntime(pool)
+	if err != nil {
+		return nil, err
+	}
 	w := newWorker(domain.Table, pool, o)
 	w.target = func() (any, []any) {
 		c := new(Claim[T])
@@ -165,9 +170,12 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 }
 
 func newWorker(table *Table, pool *pgxpool.Pool, o WorkerOptions) *Worker {
-	w := &Worker{table: table, pool: pool, options: o, epoch: time.Now(), cancels: make(chan struct{}, 1)}
+	w := &Worker{
+		table: table, pool: pool, options: o, runtime: o.Runtime, epoch: time.Now(), outage: new(outage),
+		cancels: make(chan struct{}, 1),
+	}
 	w.flow = newFlow(o.Concurrency, o.ClaimLimit)
-	w.poll = NewPoll(w, PollOptions{Interval: o.PollInterval, OnError: w.logError})
+	w.poll = NewPoll(w, PollOptions{Interval: o.PollInterval, OnError: table.logError})
 	return w
 }
 
@@ -188,25 +196,23 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := w.open(ctx); err != nil {
 		return err
 	}
-	defer w.system.Close()
+	defer w.runtime.leave()
+	defer w.work.leave()
 	if err := w.awaitTable(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	return w.work(ctx)
+	return w.run(ctx)
 }
 
-func (w *Worker) open(ctx context.Context) error {
-	config := w.pool.Config()
-	config.MaxConns, config.MinConns, config.MinIdleConns = systemConnections, 0, 0
-	system, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
-	if err != nil {
-		return fmt.Errorf("txwork: opening the worker's own connections: %w", err)
+func (w *Worker) open(ctx context.Context) (err error) {
+	if w.system, err = w.runtime.join(ctx); err != nil {
+		return err
 	}
-	w.system = system
-	w.queue = w.table.On(system)
+	w.work = w.system.joinTable(w)
+	w.queue, w.renewing = w.system.queue(w.table, TxLimits{}), w.system.renewing(w.table)
+	w.folder, w.outage = w.work.folder, &w.work.outage
 	w.claimer = newClaimer(w)
 	w.settler = newSettler(w)
-	w.folder = newFolder(w)
 	w.settle = w.settler.add
 	return nil
 }
@@ -217,16 +223,21 @@ func (w *Worker) awaitTable(ctx context.Context) error {
 	pause := minErrorPause
 	for {
 		err := w.within(ctx, w.callLimit(), func(ctx context.Context) error {
-			if err := w.table.CheckVersion(ctx, w.system); err != nil {
+			slot, err := w.system.taker(w.table).take(ctx)
+			if err != nil {
 				return err
 			}
-			return checkPoolMode(ctx, w.system)
+			defer slot.release()
+			if err := w.table.CheckVersion(ctx, w.system.pool); err != nil {
+				return err
+			}
+			return checkPoolMode(ctx, w.system.pool)
 		})
 		if err == nil || errors.Is(err, ErrSchemaVersion) || errors.Is(err, ErrPoolMode) {
 			return err
 		}
 		if ctx.Err() == nil {
-			w.logError(err)
+			w.table.logError(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -243,31 +254,18 @@ const minCallLimit = 5 * time.Second
 // callLimit bounds those of the worker's own statements that no lease hangs on.
 func (w *Worker) callLimit() time.Duration { return max(w.options.Lease/3, minCallLimit) }
 
-// within runs one of the worker's own statements for at most the limit. A connection whose peer has
-// vanished would otherwise hold it for as long as the kernel believes in the peer, which is minutes; and
-// where one has vanished, those of the other connections may have, too. A panic, as of one of the pool's hooks,
-// is an error like any other.
-func (w *Worker) within(ctx context.Context, limit time.Duration, statement func(context.Context) error) (err error) {
-	defer func() { w.outage.note(w.table.telemetry.logger, err) }()
-	defer recoverTo(&err)
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	err = statement(ctx)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && w.system != nil {
-		w.system.Reset()
-	}
-	return err
+// within runs one of the worker's own statements for at most the limit, see [system.within].
+func (w *Worker) within(ctx context.Context, limit time.Duration, statement func(context.Context) error) error {
+	return w.system.within(ctx, limit, w.table.telemetry.logger, w.outage, statement)
 }
 
-// work runs the worker's parts and stops them in order: first what brings rows in, then the handlers,
+// run runs the worker's parts and stops them in order: first what brings rows in, then the handlers,
 // then what settles, and the renewals last.
-func (w *Worker) work(ctx context.Context) error {
+func (w *Worker) run(ctx context.Context) error {
 	detached := context.WithoutCancel(ctx)
-	var intake, handlers, settlers, folds, renewals sync.WaitGroup
+	var intake, handlers, settlers, renewals sync.WaitGroup
 	renewCtx, stopRenewals := context.WithCancel(detached)
 	defer stopRenewals()
-	foldCtx, stopFolds := context.WithCancel(detached)
-	defer stopFolds()
 
 	renewals.Go(func() { w.renew(renewCtx) })
 	w.settler.start(detached, &settlers)
@@ -275,16 +273,10 @@ func (w *Worker) work(ctx context.Context) error {
 		handlers.Go(func() { w.execute(&handlers) })
 	}
 	intake.Go(func() { w.poll.Run(ctx) })
-	if len(w.table.spec.Sweeps) > 0 {
-		intake.Go(func() { w.sweep(ctx) })
-	}
-	if len(w.table.spec.Folds) > 0 {
-		folds.Go(func() { w.folder.run(foldCtx) })
-	}
-	if !w.options.NoListen {
-		intake.Go(func() { w.listen(ctx) })
-	}
+	w.work.beginIntake(w)
 
+	<-ctx.Done()
+	w.work.endIntake(w)
 	intake.Wait()
 	defer w.settler.limit(w.options.ShutdownTimeout + w.abortGrace())()
 	w.flow.close()
@@ -292,8 +284,6 @@ func (w *Worker) work(ctx context.Context) error {
 	stuck := w.awaitHandlers(&handlers)
 	w.settler.stop()
 	settlers.Wait()
-	stopFolds()
-	folds.Wait()
 	stopRenewals()
 	renewals.Wait()
 	if stuck > 0 {
@@ -476,12 +466,4 @@ func (w *Worker) redact(ctx context.Context, message string) (redacted string) {
 		}
 	}()
 	return w.options.Redact(ctx, message)
-}
-
-// logError logs what is no outage: that is told where it begins and ends.
-func (w *Worker) logError(err error) {
-	if isOutage(err) {
-		return
-	}
-	w.table.telemetry.logger.LogAttrs(context.Background(), slog.LevelError, "worker", slog.Any("error", err))
 }

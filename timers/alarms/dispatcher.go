@@ -49,8 +49,11 @@ type DispatcherOptions struct {
 	Redact workqueue.Redactor
 	// NoListen turns notifications off: the dispatcher polls. For connections through a transaction pooler.
 	NoListen bool
-	// ListenConfig connects the listener past a pooler. Default: the pool's own configuration.
+	// ListenConfig connects the listener past a pooler. Default: the pool's own configuration. With a Runtime, that of
+	// [workqueue.RuntimeOptions] holds.
 	ListenConfig *pgx.ConnConfig
+	// Runtime is shared with other workers of the process on the same database. Default: one of the dispatcher's own.
+	Runtime *workqueue.Runtime
 }
 
 func (o DispatcherOptions) withDefaults() DispatcherOptions {
@@ -78,6 +81,7 @@ func (o DispatcherOptions) worker() timers.WorkerOptions {
 		Redact:          o.Redact,
 		NoListen:        o.NoListen,
 		ListenConfig:    o.ListenConfig,
+		Runtime:         o.Runtime,
 	}}
 }
 
@@ -89,8 +93,8 @@ type Dispatcher struct {
 	logger  *slog.Logger
 }
 
-// NewDispatcher makes a dispatcher; Run starts it. The pool serves the settles; claims and renewals have up to
-// five connections of their own, opened with the pool's configuration.
+// NewDispatcher makes a dispatcher; Run starts it. The pool serves the settles; claims and renewals have the
+// connections of a [workqueue.Runtime].
 func NewDispatcher(pool *pgxpool.Pool, a *Alarms, waker Waker, o DispatcherOptions) (*Dispatcher, error) {
 	switch {
 	case pool == nil:

@@ -17,6 +17,7 @@ func Beside(o workqueue.WorkerOptions) SchedulerOptions {
 		Redact:          o.Redact,
 		NoListen:        o.NoListen,
 		ListenConfig:    o.ListenConfig,
+		Runtime:         o.Runtime,
 	}}
 }
 

@@ -1,0 +1,186 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// DefaultConnections is how many connections a [Runtime] works over: claims, settles and upkeep of many queues take
+// turns at three, and one is kept for renewals.
+const DefaultConnections = 4
+
+const (
+	minConnections, maxConnections = 2, 1000
+	// systemIdleTime is how long a connection of a runtime stays open that nobody uses.
+	systemIdleTime = 30 * time.Second
+	// systemPingAfter is how long a connection must have been idle to be pinged before its next use. The pool's own
+	// default of a second would ping before each look of an idle process.
+	systemPingAfter = 5 * time.Second
+	// minResetPause is the shortest time between two resets of the pool.
+	minResetPause = 5 * time.Second
+)
+
+// RuntimeOptions configure a [Runtime]. The zero value is usable.
+type RuntimeOptions struct {
+	// Connections is how many connections claims, renewals, settles and upkeep of all workers share. Default:
+	// [DefaultConnections]; at least 2. While statements are slow, up to Connections - 1 spare ones are opened
+	// beside them. Listening takes one more: see [Runtime.MaxConnections].
+	Connections int
+	// ListenConfig connects the listener past a pooler. Default: the pool's own configuration.
+	ListenConfig *pgx.ConnConfig
+}
+
+// A Runtime is what the workers of a process share on one database: a small pool of connections for their claims,
+// renewals and settles, one connection that listens for all of them, and, once for each table, its sweeps and folds.
+// What a process costs then depends on what it does, not on how many queues it could serve.
+//
+// Give it to workers, relays and schedulers as WorkerOptions.Runtime. A worker without one has a runtime of its own. It
+// opens its connections when the first of its workers starts and closes them when the last has stopped. It is safe for
+// concurrent use; a process may have any number of them, one for each database.
+type Runtime struct {
+	pool    *pgxpool.Pool
+	options RuntimeOptions
+
+	mu      sync.Mutex
+	workers int
+	open    *system
+}
+
+// A system is what an open runtime has.
+type system struct {
+	runtime  *Runtime
+	pool     *pgxpool.Pool
+	slots    *slots
+	listener *listener
+
+	mu     sync.Mutex
+	tables map[string]*tableWork
+	reset  time.Time // when the pool was last reset
+}
+
+// NewRuntime makes a runtime. Its connections are opened with the pool's configuration, and are not the pool's: handlers
+// that hold all of those cannot keep a lease from being renewed.
+func NewRuntime(pool *pgxpool.Pool, o RuntimeOptions) (*Runtime, error) {
+	if pool == nil {
+		return nil, Invalid("pool", "is nil")
+	}
+	setDefault(&o.Connections, DefaultConnections)
+	if o.Connections < minConnections || o.Connections > maxConnections {
+		return nil, Invalid("connections", "is %d, it must be between %d and %d", o.Connections, minConnections, maxConnections)
+	}
+	return &Runtime{pool: pool, options: o}, nil
+}
+
+// MaxConnections is how many connections the runtime may have at once, the listener's included.
+func (r *Runtime) MaxConnections() int { return r.options.Connections + r.spare() + 1 }
+
+func (r *Runtime) spare() int { return r.options.Connections - 1 }
+
+// WithRuntime is the options for several workers that belong together: they share the runtime that the options name or
+// a new one on the pool.
+func (o WorkerOptions) WithRuntime(pool *pgxpool.Pool) (_ WorkerOptions, err error) {
+	if o.Runtime == nil {
+		o.Runtime, err = NewRuntime(pool, RuntimeOptions{ListenConfig: o.ListenConfig})
+	}
+	return o, err
+}
+
+// join opens the runtime for its first worker. Each join is to be followed by a leave.
+func (r *Runtime) join(ctx context.Context) (*system, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open == nil {
+		s, err := r.newSystem(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r.open = s
+	}
+	r.workers++
+	return r.open, nil
+}
+
+// leave closes the runtime behind its last worker.
+func (r *Runtime) leave() {
+	r.mu.Lock()
+	r.workers--
+	last := r.open
+	if r.workers > 0 {
+		last = nil
+	} else {
+		r.open = nil
+	}
+	r.mu.Unlock()
+	if last != nil {
+		last.pool.Close()
+	}
+}
+
+func (r *Runtime) newSystem(ctx context.Context) (*system, error) {
+	config := r.pool.Config()
+	config.MaxConns, config.MinConns, config.MinIdleConns = int32(r.options.Connections+r.spare()), 0, 0
+	config.MaxConnIdleTime = min(config.MaxConnIdleTime, systemIdleTime)
+	config.HealthCheckPeriod = min(config.HealthCheckPeriod, systemIdleTime)
+	if config.ShouldPing == nil {
+		config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > systemPingAfter }
+	}
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
+	if err != nil {
+		return nil, fmt.Errorf("txwork: opening the runtime's connections: %w", err)
+	}
+	s := &system{
+		runtime: r, pool: pool, tables: make(map[string]*tableWork),
+		slots: &slots{limit: r.options.Connections, spare: r.spare()},
+	}
+	s.listener = newListener(s.connectListener)
+	return s, nil
+}
+
+// queue is a table's operations over the runtime's connections.
+func (s *system) queue(t *Table, l TxLimits) *Queue {
+	return &Queue{table: t, exec: poolExecutor{pool: s.pool, limits: l, slots: s.taker(t)}}
+}
+
+// renewing is the same for renewals, which go before everything.
+func (s *system) renewing(t *Table) *Queue {
+	taker := s.taker(t)
+	taker.renews = true
+	return &Queue{table: t, exec: poolExecutor{pool: s.pool, slots: taker}}
+}
+
+func (s *system) taker(t *Table) slotTaker { return slotTaker{slots: s.slots, table: t.Name()} }
+
+// timedOut is told of a statement that took all of its time. Where one connection has vanished without a word, those of
+// the others may have, too: they are replaced, but not again and again for the sake of a table that is locked.
+func (s *system) timedOut(err error) {
+	if errors.Is(err, errNoSlot) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.reset) >= minResetPause {
+		s.reset = time.Now()
+		s.pool.Reset()
+	}
+}
+
+// connectListener opens the listener's own connection, the way the pool would, since a pool may take
+// its connections back and a transaction pooler would not deliver to them.
+func (s *system) connectListener(ctx context.Context) (*pgx.Conn, error) {
+	if config := s.runtime.options.ListenConfig; config != nil {
+		return pgx.ConnectConfig(ctx, config)
+	}
+	config := s.runtime.pool.Config()
+	if config.BeforeConnect != nil { // fresh credentials, for example
+		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	return pgx.ConnectConfig(ctx, config.ConnConfig)
+}

@@ -1,0 +1,151 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// slots decide who of a [Runtime] may use one of its connections next. They stand in front of the pool, which knows no
+// order but that of arrival.
+//
+// Renewals go before everything, and one connection is always kept for them: a lease that is not renewed in time is
+// work done twice. All else goes in the order in which it came. A worker asks for few connections at a time, however
+// many handlers it has, so nobody's claims wait for long behind the settles of another.
+//
+// A statement that takes long, because its table is locked or its triggers are slow, gives its place to others: a spare
+// connection stands in for the one that it holds. No table holds more than limit connections, so that one which is
+// locked leaves the others theirs.
+type slots struct {
+	limit, spare int
+
+	mu      sync.Mutex
+	held    []*slot
+	waiting []*slot // in the order in which they came
+}
+
+// slowAfter is how long a statement keeps its place.
+const slowAfter = 100 * time.Millisecond
+
+// errNoSlot says that the connections were all in use until the time was up, which says nothing about the database.
+var errNoSlot = errors.New("txwork: no connection of the runtime became free in time")
+
+// A slot is the right to use one connection.
+type slot struct {
+	slots    *slots
+	table    string
+	renews   bool
+	slow     bool // it has been held for long
+	relieved bool // and a spare connection stands in for it
+	granted  chan struct{}
+	timer    *time.Timer
+}
+
+// A slotTaker takes slots for one table.
+type slotTaker struct {
+	slots  *slots
+	table  string
+	renews bool
+}
+
+// take waits for a slot, which is to be released.
+func (t slotTaker) take(ctx context.Context) (*slot, error) {
+	if t.slots == nil {
+		return nil, nil
+	}
+	s := &slot{slots: t.slots, table: t.table, renews: t.renews, granted: make(chan struct{})}
+	t.slots.ask(s)
+	select {
+	case <-s.granted:
+		return s, nil
+	case <-ctx.Done():
+		s.release()
+		return nil, errors.Join(errNoSlot, ctx.Err())
+	}
+}
+
+func (q *slots) ask(s *slot) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, s)
+	q.grant()
+}
+
+// release gives a slot back, or up where it was not granted yet. That of nobody is none.
+func (s *slot) release() {
+	if s == nil {
+		return
+	}
+	q := s.slots
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	is := func(o *slot) bool { return o == s }
+	q.waiting, q.held = slices.DeleteFunc(q.waiting, is), slices.DeleteFunc(q.held, is)
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	q.relieve()
+	q.grant()
+}
+
+// grant lets in who may come.
+func (q *slots) grant() {
+	for _, renews := range []bool{true, false} {
+		q.waiting = slices.DeleteFunc(q.waiting, func(s *slot) bool {
+			if s.renews != renews || !q.free(s) {
+				return false
+			}
+			q.held = append(q.held, s)
+			s.timer = time.AfterFunc(slowAfter, s.becomeSlow)
+			close(s.granted)
+			return true
+		})
+	}
+}
+
+// free tells whether a slot may be granted now.
+func (q *slots) free(s *slot) bool {
+	busy, others, table := 0, 0, 0
+	for _, h := range q.held {
+		if !h.relieved {
+			busy++
+		}
+		if !h.relieved && !h.renews {
+			others++
+		}
+		if h.table == s.table && !h.renews {
+			table++
+		}
+	}
+	if s.renews {
+		return busy < q.limit
+	}
+	return busy < q.limit && others < max(q.limit-1, 1) && table < q.limit
+}
+
+func (s *slot) becomeSlow() {
+	q := s.slots
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s.slow = true
+	q.relieve()
+	q.grant()
+}
+
+// relieve puts spare connections in the place of slow ones.
+func (q *slots) relieve() {
+	relieved := 0
+	for _, h := range q.held {
+		if h.relieved {
+			relieved++
+		}
+	}
+	for _, h := range q.held {
+		if h.slow && !h.relieved && relieved < q.spare {
+			h.relieved = true
+			relieved++
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A tableWork is what the workers of a runtime share on one table: its sweeps, its folds, what its channel tells, and
+// its outages.
+type tableWork struct {
+	system *system
+	table  *Table
+	queue  *Queue // of the folds
+	swept  *Queue
+	outage outage
+	folder *folder // nil where the table has no folds
+
+	mu       sync.Mutex
+	interval time.Duration // the shortest PollInterval of its workers
+	limit    time.Duration // the shortest callLimit
+	users    int
+	intake   []*Worker // those that claim
+	hearing  []*Worker // of those, the ones that listen
+	stopFold func()
+	stop     func() // the sweeps
+}
+
+// joinTable makes a worker one of its table's. Each join is to be followed by a leave.
+func (s *system) joinTable(w *Worker) *tableWork {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tables[w.table.Name()]
+	if t == nil {
+		t = &tableWork{
+			system: s, table: w.table, queue: s.queue(w.table, TxLimits{}), swept: s.queue(w.table, batchLimits),
+			interval: w.options.PollInterval, limit: w.callLimit(),
+		}
+		s.tables[w.table.Name()] = t
+		if len(w.table.spec.Folds) > 0 {
+			t.folder = newFolder(t)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.interval, t.limit = min(t.interval, w.options.PollInterval), min(t.limit, w.callLimit())
+	t.users++
+	return t
+}
+
+// leave ends the folds behind the table's last worker, once they have done what that one's settles left to them.
+func (t *tableWork) leave() {
+	t.system.mu.Lock()
+	t.mu.Lock()
+	t.users--
+	stop := t.stopFold
+	if t.users > 0 {
+		stop = nil
+	} else {
+		delete(t.system.tables, t.table.Name())
+	}
+	t.mu.Unlock()
+	t.system.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+// beginIntake has the table swept and folded for a worker that claims, and tells it what the channel says.
+func (t *tableWork) beginIntake(w *Worker) {
+	t.mu.Lock()
+	t.intake = append(t.intake, w)
+	if len(t.intake) == 1 && len(t.table.spec.Sweeps) > 0 {
+		t.stop = inBackground(t.sweep)
+	}
+	if t.stopFold == nil && t.folder != nil {
+		t.stopFold = inBackground(t.folder.run)
+	}
+	listens := !w.options.NoListen
+	if listens {
+		t.hearing = append(t.hearing, w)
+	}
+	first := listens && len(t.hearing) == 1
+	t.mu.Unlock()
+	switch {
+	case first:
+		t.system.listener.add(t)
+	case listens:
+		w.missedNotifications()
+	}
+}
+
+// endIntake returns when nothing of it reaches the worker any more.
+func (t *tableWork) endIntake(w *Worker) {
+	is := func(o *Worker) bool { return o == w }
+	t.mu.Lock()
+	listened := len(t.hearing) > 0
+	t.intake, t.hearing = slices.DeleteFunc(slices.Clone(t.intake), is), slices.DeleteFunc(slices.Clone(t.hearing), is)
+	last := listened && len(t.hearing) == 0
+	var stop func()
+	if len(t.intake) == 0 {
+		stop, t.stop = t.stop, nil
+	}
+	t.mu.Unlock()
+	if last {
+		t.system.listener.remove(t)
+	}
+	if stop != nil {
+		stop()
+	}
+}
+
+// inBackground runs until stop, which waits for it.
+func inBackground(run func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); run(ctx) }()
+	return func() { cancel(); <-done }
+}
+
+func (t *tableWork) claiming() []*Worker {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.intake
+}
+
+func (t *tableWork) listening() []*Worker {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.hearing
+}
+
+func (t *tableWork) pollInterval() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.interval
+}
+
+// within runs one of the table's own statements, see [system.within].
+func (t *tableWork) within(ctx context.Context, statement func(context.Context) error) error {
+	t.mu.Lock()
+	limit := t.limit
+	t.mu.Unlock()
+	return t.system.within(ctx, limit, t.table.telemetry.logger, &t.outage, statement)
+}
+
+// within runs one of our own statements for at most the limit. A connection whose peer has vanished would otherwise hold
+// it for as long as the kernel believes in the peer, which is minutes. A panic, as of one of the pool's hooks, is an error
+// like any other. Without a system it is a drain's.
+func (s *system) within(ctx context.Context, limit time.Duration, logger *slog.Logger, o *outage, statement func(context.Context) error) (err error) {
+	defer func() { o.note(logger, err) }()
+	defer recoverTo(&err)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err = statement(ctx)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && s != nil {
+		s.timedOut(err)
+	}
+	return err
+}
+
+// logError logs what is no outage: that is told where it begins and ends.
+func (t *Table) logError(err error) {
+	if isOutage(err) {
+		return
+	}
+	t.telemetry.logger.LogAttrs(context.Background(), slog.LevelError, "worker", slog.Any("error", err))
+}
