@@ -1,0 +1,205 @@
+package workqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// named gives the sessions of a pool, and those of runtimes on it, a name to be counted by.
+func (r *rig) named(name string) *pgxpool.Pool {
+	return r.openPool(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = name })
+}
+
+func (r *rig) runtimeOn(pool *pgxpool.Pool) *workqueue.Runtime {
+	r.Helper()
+	runtime, err := workqueue.NewRuntime(pool, workqueue.RuntimeOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return runtime
+}
+
+// laneRig is a table with a lane for each of some queues.
+func laneRig(t *testing.T) *rig {
+	return newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Lanes = []string{"topic"} }})
+}
+
+// Workers that share a runtime share its connections and its listener, however many they are and however busy.
+func TestWorkersShareARuntime(t *testing.T) {
+	t.Parallel()
+	r := laneRig(t)
+	const queues = 20
+	pool := r.named(r.Schema)
+	runtime := r.runtimeOn(pool)
+	var topics []string
+	var workers []*running
+	for i := range queues {
+		topic := fmt.Sprintf("queue %d", i)
+		topics = append(topics, topic)
+		workers = append(workers, r.startOn(pool, r.Domain, workqueue.WorkerOptions{Runtime: runtime, Lanes: [][]any{{topic}}}, ackAll))
+	}
+	r.eventually("a listener", func() bool {
+		return ask[bool](r, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND query = 'LISTEN \"'||$2||'\"')", r.Schema, r.Table.Name())
+	})
+	most := 0
+	for range 20 {
+		ids := r.insert(topics...)
+		r.eventually("the rows to be done", func() bool {
+			most = max(most, ask[int](r, "SELECT count(*)::int FROM pg_stat_activity WHERE application_name = $1", r.Schema))
+			return r.count("status = 2 AND id = ANY($1)", ids) == len(ids)
+		})
+	}
+	if listeners := ask[int](r, "SELECT count(*)::int FROM pg_stat_activity WHERE application_name = $1 AND query LIKE 'LISTEN%'", r.Schema); listeners != 1 {
+		t.Errorf("%d sessions listen, want 1", listeners)
+	}
+	if most > runtime.MaxConnections() {
+		t.Errorf("%d queues had %d connections, want at most %d", queues, most, runtime.MaxConnections())
+	}
+	for _, w := range workers {
+		if err := w.stop(t); err != nil {
+			t.Error(err)
+		}
+	}
+	r.eventually("the runtime to be closed", func() bool {
+		return ask[int](r, "SELECT count(*)::int FROM pg_stat_activity WHERE application_name = $1", r.Schema) == 0
+	})
+}
+
+// A runtime whose workers have all stopped serves the next ones, on any table.
+func TestARuntimeOpensAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	runtime := r.runtimeOn(r.Pool)
+	for range 3 {
+		w := r.start(workqueue.WorkerOptions{Runtime: runtime, PollInterval: time.Hour}, ackAll)
+		r.awaitListener()
+		r.awaitStatus(workqueue.Done, r.insert("again")...)
+		if err := w.stop(t); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Rows of a table whose worker joins a runtime that listens already are announced to it, and those of the table whose
+// worker stays are, when it has gone.
+func TestListeningFollowsTheWorkers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	other := rigOn(t, r.URL, r.Schema, rigOptions{spec: func(s *workqueue.Spec) { s.Table = "others" }})
+	runtime := r.runtimeOn(r.Pool)
+	o := workqueue.WorkerOptions{Runtime: runtime, PollInterval: time.Hour}
+	r.start(o, ackAll)
+	r.awaitListener()
+	for range 3 {
+		done := make(chan struct{}, 1)
+		joined := other.startOn(r.Pool, other.Domain, o, func(context.Context, *noteClaim) error { done <- struct{}{}; return nil })
+		other.awaitListener()
+		other.insert("of the other table")
+		receive(t, done, "a row of the table that joined")
+		if err := joined.stop(t); err != nil {
+			t.Fatal(err)
+		}
+		r.awaitStatus(workqueue.Done, r.insert("of the first table")...)
+	}
+}
+
+// A table that somebody holds locked, with many queues on it, leaves those of others their connections.
+func TestALockedTableLeavesOthersTheirTurn(t *testing.T) {
+	t.Parallel()
+	r := laneRig(t)
+	free := rigOn(t, r.URL, r.Schema, rigOptions{spec: func(s *workqueue.Spec) { s.Table = "others" }})
+	runtime := r.runtimeOn(r.Pool)
+	for i := range 10 {
+		r.start(workqueue.WorkerOptions{Runtime: runtime, Lanes: [][]any{{fmt.Sprint(i)}}, PollInterval: 10 * time.Millisecond}, ackAll)
+	}
+	done := make(chan struct{}, 1000)
+	free.startOn(r.Pool, free.Domain, workqueue.WorkerOptions{Runtime: runtime}, func(context.Context, *noteClaim) error {
+		done <- struct{}{}
+		return nil
+	})
+	free.insert("before")
+	receive(t, done, "a row before the lock")
+	r.insert("0") // so that the worker is at work
+
+	tx, err := r.Eyes.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), "LOCK TABLE notes IN ACCESS EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("statements that wait for the table", func() bool {
+		return ask[int](r, "SELECT count(*)::int FROM pg_locks WHERE relation = 'notes'::regclass AND NOT granted") >= 4
+	})
+	for range 20 {
+		free.insert("beside the lock")
+		receive(t, done, "a row of the other table")
+	}
+	if n := ask[int](r, "SELECT count(*)::int FROM pg_locks WHERE relation = 'notes'::regclass AND NOT granted"); n < 4 {
+		t.Errorf("%d statements wait for the table: the other's were not beside them", n)
+	}
+}
+
+// A queue with many handlers, all of which settle at once again and again, leaves the claims of another their turn, and
+// both their renewals.
+func TestAQueueWithManyHandlersStarvesNobody(t *testing.T) {
+	t.Parallel()
+	r := laneRig(t)
+	runtime := r.runtimeOn(r.Pool)
+	crowd := workqueue.WorkerOptions{Runtime: runtime, Lanes: [][]any{{"crowd"}}, Concurrency: 2000, ClaimLimit: 1000}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	r.start(crowd, func(context.Context, *noteClaim) error {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return workqueue.Again(0)
+	})
+	held := make(chan error, 1)
+	started := make(chan struct{}, 100)
+	small := workqueue.WorkerOptions{Runtime: runtime, Lanes: [][]any{{"small"}, {"long"}}, Lease: workqueue.MinLease}
+	r.start(small, func(ctx context.Context, c *noteClaim) error {
+		if c.Body.Topic == "small" {
+			started <- struct{}{}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			held <- context.Cause(ctx)
+		case <-time.After(3 * workqueue.MinLease):
+			held <- nil
+		}
+		return nil
+	})
+	r.insertMany("crowd", 3000)
+	r.insert("long")
+	for range 50 {
+		r.insert("small")
+		receive(t, started, "a row beside the crowd")
+	}
+	if err := receive(t, held, "the row that is held for longer than its lease"); err != nil {
+		t.Errorf("its context was cancelled: %v", err)
+	}
+}
+
+func TestRuntimeOptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	for connections, valid := range map[int]bool{-1: false, 0: true, 1: false, 2: true, 1001: false} {
+		_, err := workqueue.NewRuntime(r.Pool, workqueue.RuntimeOptions{Connections: connections})
+		if (err == nil) != valid || err != nil && !errors.Is(err, workqueue.ErrInvalid) {
+			t.Errorf("%d connections: %v", connections, err)
+		}
+	}
+	if _, err := workqueue.NewRuntime(nil, workqueue.RuntimeOptions{}); !errors.Is(err, workqueue.ErrInvalid) {
+		t.Errorf("no pool: %v", err)
+	}
+}
