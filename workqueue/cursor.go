@@ -26,7 +26,7 @@ const (
 // finds whatever no notification told of. The cost of a sweep, which grows with the dead entries,
 // stretches the time to the next one.
 //
-// claim and nextWake are called by one goroutine only.
+// claim, look and nextWake are called by one goroutine only.
 type claimer struct {
 	queue  *Queue
 	lease  time.Duration
@@ -161,13 +161,18 @@ func (c *claimer) nextWake(ctx context.Context) (*Wake, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.withOwn(next), nil
+}
+
+// withOwn is a wake, or an earlier one for which the claimer has a reason of its own.
+func (c *claimer) withOwn(next *Wake) *Wake {
 	if in := c.sweepDue(); in >= 0 {
 		next = earlier(next, &Wake{In: max(in, sweepPause)})
 	}
 	if in := c.rule.due(); in >= 0 {
 		next = earlier(next, &Wake{In: in})
 	}
-	return next, nil
+	return next
 }
 
 // earlier is the first of two wakes, of which either may be missing.

@@ -65,17 +65,27 @@ func (d *Poll) Wake() {
 	}
 }
 
+// A looker is a processor that can tell, for less than a run, whether a run would find something.
+type looker interface {
+	// look returns when the next run may find something where one would find nothing now.
+	look(ctx context.Context) (found bool, next *Wake, err error)
+	// restUntilLook is how long it may rest when nothing is known to be due.
+	restUntilLook(interval time.Duration) time.Duration
+}
+
 // Run processes until ctx is cancelled, and then returns nil. Failed runs are reported and repeated
 // after a growing pause.
 func (d *Poll) Run(ctx context.Context) error {
 	pause := minErrorPause
+	idle := false // nothing is known to be due, and nobody has called
 	for ctx.Err() == nil {
-		wait, err := d.once(ctx)
+		wait, last, err := d.once(ctx, idle)
 		if err == nil {
 			pause = minErrorPause
-			d.sleep(ctx, wait, d.wake)
+			idle = d.sleep(ctx, wait, d.wake) && last
 			continue
 		}
+		idle = false
 		if ctx.Err() == nil {
 			reportError(d.onError, fmt.Errorf("%s: %w", d.processor.Namespace(), err))
 			d.sleep(ctx, pause, nil) // a wake does not shorten the pause: it stays in the channel
@@ -85,32 +95,62 @@ func (d *Poll) Run(ctx context.Context) error {
 	return nil
 }
 
-// once runs the processor and tells how long it may rest.
-func (d *Poll) once(ctx context.Context) (time.Duration, error) {
-	n, err := processSafely(ctx, d.processor)
+// once runs the processor, where it is worth it, and tells how long it may rest. That it rests for last means that then
+// nothing is known to be due.
+func (d *Poll) once(ctx context.Context, idle bool) (wait time.Duration, last bool, err error) {
+	n, next := 0, (*Wake)(nil)
+	worth := true
+	if l, looks := d.processor.(looker); looks && idle {
+		worth, next, err = lookSafely(ctx, l)
+	}
+	if worth && err == nil {
+		n, next, err = d.run(ctx)
+	}
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	next, err := nextWakeSafely(ctx, d.processor)
+	rest := d.rest()
 	switch {
-	case err != nil:
-		return 0, err
-	case next == nil:
-		return d.interval, nil
+	case next == nil || next.In >= rest:
+		return rest, true, nil
 	case n == 0 && next.In <= 0:
-		return min(minIdlePause, d.interval), nil
+		return min(minIdlePause, d.interval), false, nil
 	}
-	return min(max(next.In, 0), d.interval), nil
+	return max(next.In, 0), false, nil
 }
 
-func (d *Poll) sleep(ctx context.Context, wait time.Duration, wake <-chan struct{}) {
+func (d *Poll) run(ctx context.Context) (n int, next *Wake, err error) {
+	if n, err = processSafely(ctx, d.processor); err != nil {
+		return 0, nil, err
+	}
+	next, err = nextWakeSafely(ctx, d.processor)
+	return n, next, err
+}
+
+// rest is how long to rest when nothing is known to be due.
+func (d *Poll) rest() time.Duration {
+	if l, looks := d.processor.(looker); looks {
+		return l.restUntilLook(d.interval)
+	}
+	return d.interval
+}
+
+// sleep tells whether it slept to the end.
+func (d *Poll) sleep(ctx context.Context, wait time.Duration, wake <-chan struct{}) (slept bool) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-wake:
 	case <-timer.C:
+		slept = true
 	}
+	return slept
+}
+
+func lookSafely(ctx context.Context, l looker) (found bool, next *Wake, err error) {
+	defer recoverTo(&err)
+	return l.look(ctx)
 }
 
 // processSafely turns a panic of a processor into an error: one bad run must not end the loop.

@@ -171,7 +171,7 @@ const someIDs = "ARRAY(SELECT lpad(to_hex(n), 32, '0')::uuid FROM generate_serie
 // columnsOf is how a statement is given the values of columns: as lanes, one by one, or as the columns of an insert.
 func columnsOf(s statement) string {
 	switch s.name {
-	case "claim", "next_due":
+	case "claim", "look", "next_due":
 		return "ARRAY[%s]"
 	case "insert", "find_unique":
 		return "'{}'"
@@ -189,7 +189,7 @@ func (p *planner) argument(name, columnFormat string) string {
 		"due_at": "'{}'", "max_attempts": "'{}'", "headers": "'{}'", "waiting": "'{}'", "retry": "'{}'",
 		"id": "gen_random_uuid()", "owner_token": "'00000000-0000-0000-0000-000000000002'", "lease": "'30 seconds'", "lease_seconds": "30",
 		"batch_size": fmt.Sprint(claimLimit), "max_rows": "1000", "delay_seconds": "5", "error": "'e'", "reason": "'r'", "actor": "'a'",
-		"after_due": "'{-infinity}'", "after_id": "'{" + uuid.Nil.String() + "}'", "since": "now()", "age": "'7 days'",
+		"worker": "'{0}'", "asked_before": "'{-infinity}'", "after_due": "'{-infinity}'", "after_id": "'{" + uuid.Nil.String() + "}'", "since": "now()", "age": "'7 days'",
 	}[name]
 	if !ok {
 		panic("no example for the parameter " + name)

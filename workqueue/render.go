@@ -37,7 +37,7 @@ type statement struct {
 type statements struct {
 	findUnique                             statement
 	claim, admitted                        statement
-	nextDue, nextWake, stats               statement
+	look, nextDue, nextWake, stats         statement
 	ack, abandon, snooze, fail, extend     statement
 	classify, cancel, redrive, reapExpired statement
 	unlocked, fold                         statement
@@ -48,6 +48,7 @@ func renderStatements(spec Spec) statements {
 	v := newView(spec)
 	s := statements{
 		claim:       v.statement("claim"),
+		look:        v.statement("look"),
 		nextDue:     v.statement("next_due"),
 		nextWake:    v.statement("next_wake"),
 		stats:       v.statement("stats"),

@@ -58,6 +58,8 @@ type system struct {
 	pool     *pgxpool.Pool
 	slots    *slots
 	listener *listener
+	looks    *looks
+	epoch    time.Time // workers look at multiples of their interval since
 
 	mu     sync.Mutex
 	tables map[string]*tableWork
@@ -136,8 +138,9 @@ func (r *Runtime) newSystem(ctx context.Context) (*system, error) {
 	}
 	s := &system{
 		runtime: r, pool: pool, tables: make(map[string]*tableWork),
-		slots: &slots{limit: r.options.Connections, spare: r.spare()},
+		slots: &slots{limit: r.options.Connections, spare: r.spare()}, epoch: time.Now(),
 	}
+	s.looks = &looks{system: s}
 	s.listener = newListener(s.connectListener)
 	return s, nil
 }

@@ -40,6 +40,16 @@ func (q *Queue) sweepOne(ctx context.Context, suffix string, limit int) (n int, 
 	return n, err
 }
 
+// anyLive tells whether there are rows that have not ended.
+func (q *Queue) anyLive(ctx context.Context) (found bool, err error) {
+	rows := "EXISTS (SELECT FROM " + q.table.view.Table + " AS t WHERE t.completed_at IS NULL AND "
+	err = q.exec.run(ctx, call{
+		statement: statement{name: "any_live", text: "SELECT " + rows + "NOT t.waiting) OR " + rows + "t.waiting)"},
+		row:       func(scan func(...any) error) error { return scan(&found) },
+	})
+	return found, err
+}
+
 // anyWaiting tells whether rows are held back. It reads the index of such rows only.
 func (q *Queue) anyWaiting(ctx context.Context) (found bool, err error) {
 	err = q.exec.run(ctx, call{
@@ -58,12 +68,15 @@ const (
 	sweepLimit = 1000
 	// sweepAtLeastEvery is how long what only a sweep finds may wait.
 	sweepAtLeastEvery = time.Second
+	// sweepEmptyEvery is the same for a table without a row that has not ended: there is nothing that anybody waits for.
+	sweepEmptyEvery = 15 * time.Second
 )
 
 // sweep calls the table's sweeps until ctx is cancelled: every second, or as seldom as it takes for them to use a bounded
 // share of the time. It has a goroutine of its own, so nobody's claims wait for what a sweep waits for.
 func (t *tableWork) sweep(ctx context.Context) {
 	var pause time.Duration
+	var swept time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -71,6 +84,11 @@ func (t *tableWork) sweep(ctx context.Context) {
 		case <-time.After(pause):
 		}
 		start := time.Now()
+		if start.Sub(swept) < sweepEmptyEvery && !t.worthSweeping(ctx) {
+			pause = min(max(sweepShare*time.Since(start), sweepAtLeastEvery), maxSweepInterval)
+			continue
+		}
+		swept = start
 		n, err := t.sweepOnce(ctx)
 		if err != nil {
 			t.table.logError(err)
@@ -92,4 +110,14 @@ func (t *tableWork) sweepOnce(ctx context.Context) (n int, err error) {
 		return err
 	})
 	return n, err
+}
+
+// worthSweeping is true where it cannot be told.
+func (t *tableWork) worthSweeping(ctx context.Context) bool {
+	live := true
+	err := t.within(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
+		live, err = t.swept.anyLive(ctx)
+		return err
+	})
+	return live || err != nil
 }

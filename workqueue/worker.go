@@ -394,6 +394,16 @@ func (w *Worker) NextWakeAt(ctx context.Context) (*Wake, error) {
 	return next, err
 }
 
+// look implements [looker].
+func (w *Worker) look(ctx context.Context) (found bool, next *Wake, err error) {
+	return w.claimer.look(ctx, w.work)
+}
+
+// restUntilLook implements [looker].
+func (w *Worker) restUntilLook(interval time.Duration) time.Duration {
+	return w.system.restUntilLook(interval)
+}
+
 // execute is one of the worker's handlers: it takes deliveries until there are no more. If a handler ends
 // the goroutine (runtime.Goexit), another takes its place.
 func (w *Worker) execute(handlers *sync.WaitGroup) {

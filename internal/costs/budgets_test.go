@@ -53,6 +53,16 @@ const (
 	idleStatements = 2300
 )
 
+// What a process has, however many queues it serves.
+const (
+	// idleConnections and idleTransactions, by second, are those of a process with nothing to do.
+	idleConnections  = 6
+	idleTransactions = 5
+
+	// busyConnections are those beside the application's pool.
+	busyConnections = 8
+)
+
 // Allocations by job, in the client: a tenth more than measured.
 const (
 	workerAllocations  = 24.0 // measured: 21.5

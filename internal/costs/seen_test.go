@@ -110,6 +110,24 @@ func (s *seen) list(l *lab) []executed {
 	return slices.Clone(s.executed)
 }
 
+// begins counts the transactions that were begun, and the statements that were sent outside of one.
+func (s *seen) begins() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	inside := false
+	for _, sql := range s.sent {
+		switch {
+		case strings.HasPrefix(strings.ToUpper(sql), "BEGIN"):
+			n, inside = n+1, true
+		case strings.ToUpper(sql) == "COMMIT" || strings.ToUpper(sql) == "ROLLBACK":
+			inside = false
+		case !inside:
+			n++
+		}
+	}
+	return n
+}
+
 // sends counts the statements that were sent.
 func (s *seen) sends() int {
 	s.mu.Lock()

@@ -1,0 +1,82 @@
+package costs_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// connections counts the measured sessions.
+func (l *lab) connections() int {
+	l.Helper()
+	return int(l.count("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", watchedName))
+}
+
+// queues are the options of a worker of so many queues.
+func queues(n int) (o jobs.WorkerOptions) {
+	for i := range n {
+		o.Queues = append(o.Queues, jobs.QueueOptions{Name: fmt.Sprintf("queue_%d", i)})
+	}
+	return o
+}
+
+// TestIdleQueuesCostTheSame counts the connections of a process with many queues and a scheduler that have nothing to
+// do, and its transactions. On a busy machine it looks less often, never more.
+func TestIdleQueuesCostTheSame(t *testing.T) {
+	const (
+		started = 3 * time.Second
+		watched = 10 * time.Second
+	)
+	for _, n := range []int{10, 50} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			j := newLab(t).jobs()
+			kinds := jobs.NewRegistry()
+			jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
+			w, err := jobs.NewWorker(j.watched(), j.client, kinds, queues(n))
+			j.ok(err)
+			stop := j.run(w)
+			time.Sleep(started)
+			begun, before := time.Now(), j.seen.begins()
+			time.Sleep(watched)
+			began, took := j.seen.begins()-before, time.Since(begun)
+			connections := j.connections()
+			stop()
+			t.Logf("%d idle queues: %d connections, %.1f transactions a second", n, connections, float64(began)/took.Seconds())
+			if connections == 0 || connections > idleConnections {
+				t.Errorf("%d idle queues have %d connections, want 1 to %d", n, connections, idleConnections)
+			}
+			if most := int(took.Seconds()*idleTransactions) + 1; began == 0 || began > most {
+				t.Errorf("%d idle queues began %d transactions in %v, want 1 to %d", n, began, took.Round(time.Millisecond), most)
+			}
+		})
+	}
+}
+
+// TestBusyQueuesShareConnections counts the connections beside the application's pool while all queues have jobs.
+func TestBusyQueuesShareConnections(t *testing.T) {
+	const n, each, rounds = 10, 200, 5
+	j := newLab(t).jobs()
+	kinds := jobs.NewRegistry()
+	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
+	w, err := jobs.NewWorker(j.watched(), j.client, kinds, queues(n))
+	j.ok(err)
+	defer j.run(w)()
+	most := 0
+	for range rounds {
+		for i := range n {
+			j.enqueue(j.db, each, anErrand, jobs.InsertOptions{Queue: fmt.Sprintf("queue_%d", i)})
+		}
+		j.eventually("the jobs are done", func() bool {
+			most = max(most, j.connections())
+			return j.count("SELECT count(*) FROM "+j.name+" WHERE status <> $1", int(workqueue.Done)) == 0
+		})
+	}
+	t.Logf("%d busy queues: %d connections", n, most)
+	if most == 0 || most > busyConnections {
+		t.Errorf("%d busy queues have %d connections, want 1 to %d", n, most, busyConnections)
+	}
+}

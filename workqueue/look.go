@@ -1,0 +1,220 @@
+package workqueue
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// looks answer for all idle workers of a runtime at once whether there is something to claim: what a process with many
+// queues costs when nothing happens is one short transaction an interval. Workers look at the same moments, see
+// [system.restUntilLook]; who comes within lookWindow shares the transaction.
+//
+// A table that is slow or refuses is asked by itself from then on, so that it keeps no other's answer back.
+type looks struct {
+	system *system
+
+	mu      sync.Mutex
+	pending []*look
+	apart   map[string]time.Time // tables that are asked by themselves, until when
+}
+
+const (
+	// lookWindow is how long a look waits for those of other workers.
+	lookWindow = 2 * time.Millisecond
+	// looksApart is how long a table is asked by itself.
+	looksApart = time.Minute
+)
+
+// lookLimits are those of a transaction that looks for several tables.
+var lookLimits = TxLimits{Lock: 50 * time.Millisecond, Statement: 250 * time.Millisecond}
+
+// A look is one worker's question, and the answer.
+type look struct {
+	work  *tableWork
+	lanes []claimLane
+	since *time.Time // when it last asked, by the database's clock
+
+	done  chan struct{}
+	found bool          // there is something to claim
+	next  *Wake         // when the next row is due
+	asked time.Time     // by the database's clock
+	took  time.Duration // its share of the time
+	err   error
+}
+
+// ask returns when the look is answered.
+func (l *looks) ask(ctx context.Context, k *look) {
+	k.done = make(chan struct{})
+	l.mu.Lock()
+	l.pending = append(l.pending, k)
+	first := len(l.pending) == 1
+	l.mu.Unlock()
+	if first {
+		l.answer(context.WithoutCancel(ctx))
+	}
+	<-k.done
+}
+
+// answer waits for others and answers them all.
+func (l *looks) answer(ctx context.Context) {
+	if l.system.shared() {
+		time.Sleep(lookWindow)
+	}
+	l.mu.Lock()
+	batch := l.pending
+	l.pending = nil
+	together, apart := l.split(batch)
+	l.mu.Unlock()
+	var asking sync.WaitGroup
+	for _, of := range apart {
+		asking.Go(func() { l.askTable(ctx, of) })
+	}
+	l.askTogether(ctx, together)
+	asking.Wait()
+}
+
+// split parts the looks by table, and the tables that are asked together from others. One by itself needs no limits.
+func (l *looks) split(batch []*look) (together, apart [][]*look) {
+	tables := make(map[*tableWork][]*look)
+	for _, k := range batch {
+		tables[k.work] = append(tables[k.work], k)
+	}
+	for work, of := range tables {
+		if len(tables) == 1 || time.Now().Before(l.apart[work.table.Name()]) {
+			apart = append(apart, of)
+		} else {
+			together = append(together, of)
+		}
+	}
+	return together, apart
+}
+
+// askTogether asks for several tables in one transaction and, where that fails, for each by itself.
+func (l *looks) askTogether(ctx context.Context, tables [][]*look) {
+	if len(tables) == 0 {
+		return
+	}
+	var calls []call
+	var all []*look
+	for _, of := range tables {
+		calls = append(calls, lookCall(of))
+		all = append(all, of...)
+	}
+	ex := poolExecutor{pool: l.system.pool, limits: lookLimits, slots: slotTaker{slots: l.system.slots}}
+	ctx, cancel := context.WithTimeout(ctx, minCallLimit)
+	defer cancel()
+	start := time.Now()
+	if err := runSafely(ctx, ex, calls...); err != nil {
+		var asking sync.WaitGroup
+		for _, of := range tables {
+			asking.Go(func() { l.noteApart(of[0].work, l.askTable(context.WithoutCancel(ctx), of)) })
+		}
+		asking.Wait()
+		return
+	}
+	answered(all, time.Since(start), nil)
+}
+
+// askTable asks for one table, and tells whether it would keep others waiting.
+func (l *looks) askTable(ctx context.Context, of []*look) (slow bool) {
+	start := time.Now()
+	err := of[0].work.within(ctx, func(ctx context.Context) error {
+		return of[0].work.queue.exec.run(ctx, lookCall(of))
+	})
+	took := time.Since(start)
+	answered(of, took, err)
+	return took > lookLimits.Lock || err != nil && !isOutage(err)
+}
+
+func (l *looks) noteApart(t *tableWork, slow bool) {
+	if !slow {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.apart == nil {
+		l.apart = make(map[string]time.Time)
+	}
+	l.apart[t.table.Name()] = time.Now().Add(looksApart)
+}
+
+func answered(of []*look, took time.Duration, err error) {
+	for _, k := range of {
+		k.took, k.err = took/time.Duration(len(of)), err
+		close(k.done)
+	}
+}
+
+func runSafely(ctx context.Context, ex executor, calls ...call) (err error) {
+	defer recoverTo(&err)
+	return ex.run(ctx, calls...)
+}
+
+// lookCall asks for the workers of one table.
+func lookCall(of []*look) call {
+	t := of[0].work.table
+	var workers []int
+	var since, due []string
+	var ids []uuid.UUID
+	var lanes [][]any
+	for i, k := range of {
+		at := "infinity"
+		if k.since != nil {
+			at = position{due: *k.since}.bound()
+		}
+		for _, lane := range k.lanes {
+			workers, since = append(workers, i), append(since, at)
+			due, ids, lanes = append(due, lane.after.bound()), append(ids, lane.after.id), append(lanes, lane.values)
+		}
+	}
+	return call{
+		statement: t.statements.look, // which only reads, but not on a standby that was the primary once
+		args:      t.laneArgs(map[string]any{"worker": workers, "asked_before": since, "after_due": due, "after_id": ids}, lanes),
+		row: func(scan func(...any) error) error {
+			var i int
+			var found bool
+			var asked time.Time
+			var seconds *float64
+			var due *time.Time
+			if err := scan(&i, &found, &asked, &seconds, &due); err != nil {
+				return err
+			}
+			k := of[i]
+			k.found, k.asked, k.next = found, asked, nil
+			if due != nil {
+				k.next = &Wake{At: *due, In: durationOf(*seconds)}
+			}
+			return nil
+		},
+	}
+}
+
+// look asks, together with the other idle workers of the runtime, whether there is something to claim, and when there
+// will be. It is an empty claim and a nextWake where there is nothing.
+func (c *claimer) look(ctx context.Context, t *tableWork) (found bool, next *Wake, err error) {
+	cursors, swept := c.begin(time.Now(), c.lanes)
+	k := &look{work: t, lanes: cursors, since: c.askedDue}
+	t.system.looks.ask(ctx, k)
+	if k.err != nil || k.found {
+		return k.found, nil, k.err
+	}
+	c.advance(c.lanes, nil, swept, false, k.took)
+	asked := k.asked
+	c.askedDue, c.answer = &asked, nil
+	return false, c.withOwn(k.next), nil
+}
+
+// shared tells whether there are several workers.
+func (s *system) shared() bool {
+	s.runtime.mu.Lock()
+	defer s.runtime.mu.Unlock()
+	return s.runtime.workers > 1
+}
+
+// restUntilLook is how long until the next of the moments at which workers with this interval look.
+func (s *system) restUntilLook(interval time.Duration) time.Duration {
+	return interval - time.Since(s.epoch)%interval
+}
