@@ -1,6 +1,7 @@
 package inbox_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -55,6 +56,41 @@ func (f *fixture) expectBegin(tx workqueue.Tx, k inbox.Key, want inbox.Answer) i
 		f.Errorf("got %v, want %v", got.Answer, want)
 	}
 	return got
+}
+
+// An application that freezes after Begin gives the key up when the server ends its session; a bound of its own stays.
+func TestAFrozenApplicationLosesTheKey(t *testing.T) {
+	t.Parallel()
+	f := newInbox(t)
+	tx, err := f.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	bound := func() (bound string) {
+		if err := tx.QueryRow(t.Context(), "SELECT current_setting('idle_in_transaction_session_timeout')").Scan(&bound); err != nil {
+			t.Fatal(err)
+		}
+		return bound
+	}
+	f.expectBegin(workqueue.Pgx(tx), key("a"), inbox.Processed)
+	if got := bound(); got != "1min" {
+		t.Errorf("the bound is %s, want %v", got, inbox.HeldAtMost)
+	}
+	if _, err := tx.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = '700ms'"); err != nil {
+		t.Fatal(err)
+	}
+	f.expectBegin(workqueue.Pgx(tx), key("b"), inbox.Processed)
+	if got := bound(); got != "700ms" {
+		t.Errorf("the application's own bound of 700ms is %s", got)
+	}
+	f.until("the keys are free", func() bool {
+		result, err := f.box.Process(t.Context(), f.Pool, key("a"), effect("a"))
+		return err == nil && result.Answer == inbox.Processed
+	})
+	if err := tx.Commit(t.Context()); err == nil {
+		t.Error("a transaction that was ended by the server has committed")
+	}
 }
 
 // Two batches with the same messages in opposite orders would deadlock if one waited for the other.

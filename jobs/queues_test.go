@@ -380,6 +380,28 @@ func (b batches) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBa
 func (batches) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (batches) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
+// A worker in SQL keeps to a pause and to limits, and what it has claimed counts for all others.
+func TestClaimsBySQLKeepToTheRulesOfTheirQueue(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	for range 5 {
+		f.enqueue(mail{})
+	}
+	claimed := func() int {
+		return ask[int](f, f.named("SELECT count(*) FROM %_claim(gen_random_uuid(), 60, 10, 'default', 2::smallint)"))
+	}
+	f.pause("default")
+	equal(t, "claimed by SQL from a queue that is paused", claimed(), 0)
+	f.limit("default", jobs.Limits{MaxRunning: 3})
+	f.resume("default")
+	f.claimAdmitted(3)
+	equal(t, "claimed by SQL when the places are taken", claimed(), 0)
+	f.limit("default", jobs.Limits{MaxRunning: 4})
+	equal(t, "claimed by SQL from one place", claimed(), 1)
+	f.claimAdmitted(0)
+	equal(t, "places that are taken", f.slots(), 4)
+}
+
 // A queue whose limits were lifted has a rule all the same.
 func TestClaimsOfAQueueWithoutALimitWaitForNobody(t *testing.T) {
 	t.Parallel()

@@ -156,6 +156,34 @@ func TestFailingSweepKeepsNoRowFromBeingClaimed(t *testing.T) {
 	r.eventually("the failure to be logged", func() bool { return strings.Contains(r.Logs.String(), "notes_missing") })
 }
 
+// A sweep waits for somebody, without an end. Claims do not wait for the sweep.
+func TestSweepThatWaitsDelaysNoClaim(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Sweeps = []string{"waits"} }})
+	r.exec("CREATE TABLE cursors ()")
+	r.exec("CREATE FUNCTION notes_waits(max_rows integer) RETURNS integer LANGUAGE sql AS 'LOCK TABLE cursors; SELECT 0'")
+	holder, err := r.Eyes.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Rollback(context.Background())
+	if _, err := holder.Exec(t.Context(), "LOCK TABLE cursors"); err != nil {
+		t.Fatal(err)
+	}
+	r.start(workqueue.WorkerOptions{}, ackAll)
+	waitsSince := func() time.Time {
+		return ask[time.Time](r, "SELECT coalesce(max(waitstart), 'epoch') FROM pg_locks WHERE relation = 'cursors'::regclass AND NOT granted")
+	}
+	r.eventually("rows to be done while the sweep waits", func() bool {
+		since := waitsSince()
+		if since.Unix() == 0 {
+			return false
+		}
+		r.awaitStatus(workqueue.Done, r.insertMany("a", 100)...)
+		return waitsSince().Equal(since)
+	})
+}
+
 // Of a row's own backoff, by the worker and by the reaper.
 func TestBackoffOfTheRowsOwn(t *testing.T) {
 	t.Parallel()

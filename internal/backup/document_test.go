@@ -126,16 +126,16 @@ func (r *recipe) settings(name string) map[string]string {
 // run runs a block as whoever owns the servers' files, with some of it changed.
 func (r *recipe) run(name string, instead ...string) {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+	path := r.bin
+	if strings.Contains(r.block(name), "txwork migrate") {
+		path += ":" + r.program()
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), time.Minute) // to build the program takes what it takes
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", strings.NewReplacer(instead...).Replace(r.block(name)))
 	cmd.Dir = r.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: r.owner, Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	path := r.bin
-	if strings.Contains(r.block(name), "txwork migrate") {
-		path += ":" + r.program()
-	}
 	cmd.Env = append(os.Environ(), "PATH="+path+":"+os.Getenv("PATH"))
 	for variable, value := range r.variables {
 		cmd.Env = append(cmd.Env, variable+"="+value)

@@ -126,6 +126,39 @@ func TestADeliveryThatSucceedsClearsTheFailures(t *testing.T) {
 	}
 }
 
+// A hostileError panics in every method that errors.Is and errors.As call; a nil one in Error, too.
+type hostileError struct{ text string }
+
+func (e *hostileError) Error() string { return e.text }
+func (e *hostileError) Unwrap() error { panic("unwrapped: " + e.text) }
+func (e *hostileError) As(any) bool   { panic("converted: " + e.text) }
+
+// An error is a failed delivery whatever its methods do.
+func TestHostileErrorsAreFailedDeliveries(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err    error
+		status string
+	}{
+		"nil pointer":       {(*hostileError)(nil), alarms.StatusActive},
+		"hostile":           {&hostileError{"oh"}, alarms.StatusActive},
+		"permanent hostile": {workqueue.Permanent(&hostileError{"oh"}), alarms.StatusFailed},
+		"permanent nil":     {workqueue.Permanent((*hostileError)(nil)), alarms.StatusFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newAlarms(t)
+			f.dispatch(alarms.WakerFunc(func(context.Context, alarms.Wake) error { return c.err }))
+			a := f.create(once())
+			f.due(a.ID)
+			f.until("the failure is recorded", func() bool { return f.get(a.ID).FailureCount == 1 })
+			if got := f.get(a.ID); got.Status != c.status || got.LastError == "" {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
 func TestAPanicIsAFailedDelivery(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)

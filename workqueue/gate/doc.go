@@ -33,7 +33,8 @@
 //
 // Rows of a rate are let through up to 250 ms ahead of their time, each with a due time of its own, and no row is
 // claimed before its due time. The rate is therefore met however seldom somebody folds, if that is at least every 250
-// ms.
+// ms. What workers do not claim in time is started later and may then start at once: that is as much as was let through,
+// at most what the rate allows in 250 ms, on top of the burst.
 //
 // # Sweeps
 //

@@ -1,6 +1,7 @@
 package join_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/uuid"
@@ -89,22 +90,53 @@ func TestUnneededStepSucceeds(t *testing.T) {
 	}
 }
 
-// A chain that fails at its start ends to its last link in one settle, however long it is.
+// A chain that fails at its start ends to its last link, however long it is. The settle writes a note, no fold ends more
+// than it is asked for, and what all of them read grows with the chain and no faster.
 func TestLongChain(t *testing.T) {
 	t.Parallel()
-	const links = 2000
-	f := newFixture(t)
-	rows := append(f.steps(1), f.steps(links, waiting)...)
-	chain := make([]join.Join, links)
-	for i := range chain {
-		chain[i] = join.Join{Members: rows[i : i+1], OnComplete: rows[i+1]}
+	read := map[int]int{}
+	for _, links := range []int{300, 1200} {
+		f := newFixture(t)
+		first, all := f.graph("chain", links+1)
+		token := f.claim(first)
+		_, err := f.queue.Fail(t.Context(), token, []uuid.UUID{first}, "no good")
+		f.ok(err)
+		ended := func() int {
+			return ask[int](f, "SELECT count(*) FROM steps WHERE status = 3 AND cancelled_at IS NOT NULL")
+		}
+		if n := ended(); n != 0 {
+			t.Errorf("the settle has ended %d links", n)
+		}
+		for before := 0; ask[bool](f, "SELECT EXISTS (SELECT FROM steps_join_note)"); {
+			read[links] += f.foldPages(100)
+			now := ended()
+			if now-before > 100 {
+				t.Errorf("a fold of 100 notes has ended %d links", now-before)
+			}
+			before = now
+		}
+		if n := ended(); n != links {
+			t.Errorf("%d links were ended, want %d", n, links)
+		}
+		f.want(all, counts{join.Failed, 0, links + 1, 0})
 	}
-	_, err := f.start(chain...)
-	f.ok(err)
-	f.fail(rows[0])
-	if n := ask[int](f, "SELECT count(*) FROM steps WHERE status = 3 AND cancelled_at IS NOT NULL"); n != links {
-		t.Errorf("%d links were ended, want %d", n, links)
+	t.Logf("pages read by the number of links: %v", read)
+	if most := 8 * read[300]; read[1200] > most { // four times is linear, sixteen times is square
+		t.Errorf("1,200 links read %d pages, 300 read %d", read[1200], read[300])
 	}
+}
+
+// foldPages folds so many notes, and returns how many pages that reads.
+func (f *fixture) foldPages(notes int) int {
+	f.Helper()
+	var plans []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	f.ok(f.Pool.QueryRow(f.Context(), fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT FROM steps_join_fold(%d)", notes)).Scan(&plans))
+	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
 
 // A redrive takes back a failure that a pending join has counted, and the step counts again.

@@ -39,6 +39,32 @@ func TestOccurrencesThatCannotBeWrittenAreTriedAgain(t *testing.T) {
 	f.until("the attempts count from the start", func() bool { return ask[int](f, "SELECT attempts FROM "+f.table) == 0 })
 }
 
+// A panic in a domain's part of a decision fails that decision and nothing else: other schedules fire, and this one does
+// when it is over.
+func TestPanicsOfADecisionAreContained(t *testing.T) {
+	t.Parallel()
+	var broken atomic.Bool
+	broken.Store(true)
+	f := newPlan(t, func(o *periodic.Options) {
+		o.Insert = func(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) (int, error) {
+			if occurrences[0].Schedule == "s" && broken.Load() {
+				panic("out of cheese")
+			}
+			return insertRuns(ctx, tx, occurrences)
+		}
+	})
+	other := hourly(schedule.Rule{})
+	other.Name = "other"
+	f.put(hourly(schedule.Rule{}), other)
+	f.missed("s", time.Hour)
+	f.missed("other", time.Hour)
+	f.scheduler()
+	f.until("it was tried", func() bool { return strings.Contains(f.get("s").LastError, "out of cheese") })
+	f.until("the other fires", func() bool { return f.get("other").Fired == 1 })
+	broken.Store(false)
+	f.until("it fires", func() bool { return f.get("s").Fired == 1 })
+}
+
 // An expression or a zone that this program cannot read, because another version wrote it.
 func TestAScheduleThatCannotBeReadIsTriedAgain(t *testing.T) {
 	t.Parallel()
