@@ -38,23 +38,34 @@ const foldPatience = 5 * time.Second
 // who is folding is waited for, up to five seconds. In an application's transaction the work is left to them, and
 // nobody else can fold until the transaction ends. Safe to run anywhere, any number of times.
 func (q *Queue) Fold(ctx context.Context) (int, error) {
-	total := 0
+	total, _, err := q.fold(ctx, foldPatience)
+	return total, err
+}
+
+// TryFold is [Queue.Fold] without the wait: busy tells that somebody else is folding, to whom the rest is left. It is for
+// maintenance that comes again.
+func (q *Queue) TryFold(ctx context.Context) (folded int, busy bool, err error) {
+	return q.fold(ctx, 0)
+}
+
+// fold waits no longer than patience for somebody else.
+func (q *Queue) fold(ctx context.Context, patience time.Duration) (total int, busy bool, err error) {
 	var waited time.Duration
 	for ctx.Err() == nil && len(q.table.spec.Folds) > 0 {
 		r, err := q.foldOnce(ctx, make([]time.Time, len(q.table.spec.Folds)))
 		total += r.folded
 		switch _, own := q.exec.(poolExecutor); {
 		case err != nil:
-			return total, err
+			return total, r.busy, err
 		case r.folded > 0:
-		case r.busy && own && waited < foldPatience:
+		case r.busy && own && waited < patience:
 			time.Sleep(minBusyPause)
 			waited += minBusyPause
 		default:
-			return total, nil
+			return total, r.busy, nil
 		}
 	}
-	return total, ctx.Err()
+	return total, false, ctx.Err()
 }
 
 // A foldResult is what one call of all of a table's folds came to.

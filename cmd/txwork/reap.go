@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -56,7 +57,8 @@ type reapedTable struct {
 	Swept        int  `json:"swept"`
 	PurgedDone   int  `json:"purged_done"`
 	PurgedFailed int  `json:"purged_failed"`
-	More         bool `json:"more"` // the limit was reached, so there may be more
+	FoldBusy     bool `json:"fold_busy"` // another session folds, so keys and joins are left to it
+	More         bool `json:"more"`      // the limit was reached, so there may be more
 }
 
 func (d *database) reapAll(ctx context.Context, names []string, limit int, purge bool) ([]reapedTable, error) {
@@ -87,7 +89,7 @@ func (d *database) reapTable(ctx context.Context, t *workqueue.Table, limit int,
 			return r, fmt.Errorf("deleting from %s what is past its retention: %w", t.Name(), err)
 		}
 	}
-	if _, err := t.On(d.pool).Fold(ctx); err != nil {
+	if _, r.FoldBusy, err = t.On(d.pool).TryFold(ctx); err != nil {
 		return r, fmt.Errorf("folding %s: %w", t.Name(), err)
 	}
 	r.More = r.Requeued+r.Failed == limit || max(r.Swept, r.PurgedDone, r.PurgedFailed) >= limit
@@ -114,11 +116,14 @@ func (d *database) callFunction(ctx context.Context, t *workqueue.Table, name, c
 func (a *app) printReaped(all []reapedTable) error {
 	g := newGrid(a.stdout, "TABLE", "REQUEUED", "FAILED", "SWEPT", "PURGED", "")
 	for _, r := range all {
-		note := ""
+		var notes []string
 		if r.More {
-			note = "limit reached, run it again"
+			notes = append(notes, "limit reached, run it again")
 		}
-		g.add(r.Table, fmt.Sprint(r.Requeued), fmt.Sprint(r.Failed), fmt.Sprint(r.Swept), fmt.Sprint(r.PurgedDone+r.PurgedFailed), note)
+		if r.FoldBusy {
+			notes = append(notes, "another session folds, keys and joins are left to it")
+		}
+		g.add(r.Table, fmt.Sprint(r.Requeued), fmt.Sprint(r.Failed), fmt.Sprint(r.Swept), fmt.Sprint(r.PurgedDone+r.PurgedFailed), strings.Join(notes, "; "))
 	}
 	return g.flush()
 }
