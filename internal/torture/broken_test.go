@@ -125,11 +125,11 @@ var breakages = map[string]breakage{
 	"claims wait for sweeps": {
 		edits: []edit{
 			{"migrations/sql/006_jobs.up.sql", `IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs_gate_cursor") THEN`, "IF true THEN"},
-			{"workqueue/worker.go", "		intake.Go(func() { w.sweep(ctx) })\n", ""},
+			{"workqueue/tablework.go", "	if len(t.intake) == 1 && len(t.table.spec.Sweeps) > 0 {", "	if false {"},
 			{"workqueue/worker.go", "	cancelsSeen atomic.Int64", "	sweptAt time.Time\n	cancelsSeen atomic.Int64"},
 			{"workqueue/worker.go", "		start, cancels := time.Now(), w.cancelsSeen.Load()\n", `
 		if len(w.table.spec.Sweeps) > 0 && time.Since(w.sweptAt) > sweepAtLeastEvery {
-			w.within(context.WithoutCancel(ctx), w.callLimit(), func(ctx context.Context) error {
+			w.work.within(context.WithoutCancel(ctx), func(ctx context.Context) error {
 				_, err := w.queue.Sweep(ctx, sweepLimit)
 				return err
 			})
