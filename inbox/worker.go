@@ -106,6 +106,22 @@ func (w *Worker) seal() error {
 	return w.handlers.Seal()
 }
 
+// Workers and Tables make a worker a part of a service, see package service.
+func (w *Worker) Workers() []*workqueue.Worker {
+	if w.err != nil {
+		return nil
+	}
+	return w.worker.Workers()
+}
+
+// Tables are those of the inbox; none where there is none.
+func (w *Worker) Tables() []*workqueue.Table {
+	if w.box == nil {
+		return nil
+	}
+	return w.box.Tables()
+}
+
 // Wake makes a running worker look for messages now. It never blocks. Workers are woken by notifications;
 // this is for those that poll because they run with NoListen.
 func (w *Worker) Wake() {

@@ -257,6 +257,18 @@ func (w *Worker) group(queue func(*workqueue.Worker) *workqueue.Drain, scheduler
 	return workqueue.Group(w.client.table.Name(), parts...)
 }
 
+// Workers and Tables make a worker a part of a service, see package service.
+func (w *Worker) Workers() []*workqueue.Worker {
+	all := slices.Clone(w.queues)
+	if w.scheduler != nil {
+		all = append(all, w.scheduler.Workers()...)
+	}
+	return all
+}
+
+// Tables are those of the jobs and of their schedules.
+func (w *Worker) Tables() []*workqueue.Table { return w.client.Tables() }
+
 // Wake makes a running worker look for jobs and schedules now. It never blocks.
 func (w *Worker) Wake() {
 	if w.scheduler != nil {

@@ -67,6 +67,17 @@ func (r *Relay) Run(ctx context.Context) error {
 	return r.worker.Run(ctx)
 }
 
+// Workers and Tables make a relay a part of a service, see package service.
+func (r *Relay) Workers() []*workqueue.Worker {
+	if r.err != nil {
+		return nil
+	}
+	return r.worker.Workers()
+}
+
+// Tables are those of the outbox.
+func (r *Relay) Tables() []*workqueue.Table { return r.box.Tables() }
+
 // Wake makes a running relay look for messages now. It never blocks. Relays are woken by notifications;
 // this is for those that poll because they run with NoListen.
 func (r *Relay) Wake() {

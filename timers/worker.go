@@ -108,6 +108,20 @@ func (w *Worker) seal() error {
 	return w.handlers.Seal()
 }
 
+// Workers and Tables make a worker a part of a service, see package service.
+func (w *Worker) Workers() []*workqueue.Worker {
+	if w.err != nil {
+		return nil
+	}
+	if w.scheduler == nil {
+		return w.worker.Workers()
+	}
+	return append(w.worker.Workers(), w.scheduler.Workers()...)
+}
+
+// Tables are those of the timers and of their schedules.
+func (w *Worker) Tables() []*workqueue.Table { return w.timers.Tables() }
+
 // Wake makes a running worker look for timers and schedules now. It never blocks. Workers are woken by
 // notifications; this is for those that poll because they run with NoListen.
 func (w *Worker) Wake() {

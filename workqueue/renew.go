@@ -18,7 +18,9 @@ const renewalChunk = 1000
 func (w *Worker) renew(ctx context.Context) {
 	ticker := time.NewTicker(w.options.Lease / 6)
 	defer ticker.Stop()
+	defer w.beat.Store(0)
 	for {
+		w.beat.Store(max(w.clock(), 1))
 		urgent := false
 		select {
 		case <-ctx.Done():
@@ -39,6 +41,7 @@ func (w *Worker) renewDue(ctx context.Context, all bool) {
 	slices.SortFunc(due, func(a, b *delivery) int { return cmp.Compare(a.expires.Load(), b.expires.Load()) })
 	for chunk := range slices.Chunk(due, renewalChunk) {
 		w.renewChunk(ctx, chunk)
+		w.beat.Store(max(w.clock(), 1))
 		w.abortExpired()
 	}
 	w.abortExpired()

@@ -93,6 +93,18 @@ func (o WorkerOptions) WithRuntime(pool *pgxpool.Pool) (_ WorkerOptions, err err
 	return o, err
 }
 
+// checkPool refuses a worker whose handlers have another database than its claims.
+func (r *Runtime) checkPool(pool *pgxpool.Pool) error {
+	if r == nil {
+		return nil
+	}
+	own, other := r.pool.Config().ConnConfig.Database, pool.Config().ConnConfig.Database
+	if own != other {
+		return Invalid("runtime", "is of the database %q, the worker's pool of %q: a runtime serves one database", own, other)
+	}
+	return nil
+}
+
 // join opens the runtime for its first worker. Each join is to be followed by a leave.
 func (r *Runtime) join(ctx context.Context) (*system, error) {
 	r.mu.Lock()

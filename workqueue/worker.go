@@ -128,7 +128,9 @@ type Worker struct {
 
 	cancelsSeen atomic.Int64 // how many cancels were notified of
 	started     atomic.Bool
-	epoch       time.Time // the worker's monotonic clock starts here
+	phase       atomic.Int32
+	beat        atomic.Int64 // when the renewals last turned, by the worker's clock; 0: they do not
+	epoch       time.Time    // the worker's monotonic clock starts here
 }
 
 // NewWorker makes a worker; Run starts it. The pool serves [Claim.Tx]; claims, renewals and settles have
@@ -153,7 +155,7 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 		return nil, Invalid("domain", "has %d fields, claims of %s return %d columns", n, domain.Table.Name(), want)
 	}
 	o, err := o.WithRuntime(pool)
-	if err != nil {
+	if err = cmp.Or(err, o.Runtime.checkPool(pool)); err != nil {
 		return nil, err
 	}
 	w := newWorker(domain.Table, pool, o)
@@ -193,6 +195,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.started.Swap(true) {
 		return errors.New("txwork: the worker has been started already: make a new one")
 	}
+	w.phase.Store(phaseStarting)
+	defer w.phase.Store(phaseStopping)
 	if err := w.open(ctx); err != nil {
 		return err
 	}
@@ -274,8 +278,10 @@ func (w *Worker) run(ctx context.Context) error {
 	}
 	intake.Go(func() { w.poll.Run(ctx) })
 	w.work.beginIntake(w)
+	w.phase.Store(phaseWorking)
 
 	<-ctx.Done()
+	w.phase.Store(phaseStopping)
 	w.work.endIntake(w)
 	intake.Wait()
 	defer w.settler.limit(w.options.ShutdownTimeout + w.abortGrace())()

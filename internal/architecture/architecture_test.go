@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"timers/alarms":          append([]string{"timers"}, below...),
 	"jobs":                   below,
 	"reaper":                 {"workqueue"},
+	"service":                {"workqueue", "reaper"},
 	"migrations":             {"workqueue"},
 }
 
@@ -34,7 +35,7 @@ var mayImport = map[string][]string{
 var below = []string{"internal/input", "internal/payload", "internal/sqltext", "workqueue", "workqueue/gate", "workqueue/join", "workqueue/topics", "workqueue/codec", "workqueue/periodic", "schedule"}
 
 // application packages are those that end up in users' programs by way of their own imports.
-var application = []string{"workqueue", "outbox", "inbox", "timers", "timers/alarms", "jobs", "reaper"}
+var application = []string{"workqueue", "outbox", "inbox", "timers", "timers/alarms", "jobs", "reaper", "service"}
 
 // kept out of application packages: what would reach everybody's module graph for the sake of few.
 var keptOut = []string{

@@ -91,6 +91,7 @@ type Dispatcher struct {
 	waker   Waker
 	options DispatcherOptions
 	logger  *slog.Logger
+	worker  *timers.Worker
 }
 
 // NewDispatcher makes a dispatcher; Run starts it. The pool serves the settles; claims and renewals have the
@@ -108,25 +109,32 @@ func NewDispatcher(pool *pgxpool.Pool, a *Alarms, waker Waker, o DispatcherOptio
 	if logger == nil {
 		logger = slog.Default()
 	}
-	return &Dispatcher{store: a.On(pool), waker: waker, options: o.withDefaults(), logger: logger}, nil
+	d := &Dispatcher{store: a.On(pool), waker: waker, options: o.withDefaults(), logger: logger}
+	d.worker = timers.NewWorker(pool, a.timers, d.options.worker())
+	d.worker.Handle(Topic, d.Deliver)
+	d.worker.HandleAll(func(context.Context, *timers.Delivery) error { return workqueue.Snooze(foreignDelay) })
+	return d, nil
 }
+
+// Workers and Tables make a dispatcher a part of a service, see package service.
+func (d *Dispatcher) Workers() []*workqueue.Worker { return d.worker.Workers() }
+
+// Tables are those that the reaper maintains.
+func (d *Dispatcher) Tables() []*workqueue.Table { return d.store.alarms.Tables() }
 
 // Run delivers until ctx is cancelled. Then it claims no more, waits for deliveries that are under way up to the
 // shutdown timeout, and returns nil.
 //
 // A database that goes away is waited for. Run returns an error at once if the options are wrong, if a table does not fit
-// this version of the library, or if the pool's role may not claim and settle, see [Dispatcher.Check].
+// this version of the library, or if the pool's role may not claim and settle, see [Dispatcher.Check]. A Dispatcher runs once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	if err := d.mayDeliver(ctx); err != nil {
 		return err
 	}
-	worker := timers.NewWorker(d.store.pool, d.store.alarms.timers, d.options.worker())
-	worker.Handle(Topic, d.Deliver)
-	worker.HandleAll(func(context.Context, *timers.Delivery) error { return workqueue.Snooze(foreignDelay) })
 	ctx, stop := context.WithCancel(ctx)
 	var repairs sync.WaitGroup
 	repairs.Go(func() { d.repairs(ctx) })
-	err := worker.Run(ctx)
+	err := d.worker.Run(ctx)
 	stop()
 	repairs.Wait()
 	return err

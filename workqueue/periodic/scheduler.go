@@ -78,6 +78,12 @@ func NewScheduler(pool *pgxpool.Pool, p *Plan, o SchedulerOptions) (*Scheduler, 
 // Run writes occurrences until ctx is cancelled, see [workqueue.Worker.Run]. A Scheduler runs once.
 func (s *Scheduler) Run(ctx context.Context) error { return s.worker.Run(ctx) }
 
+// Workers and Tables make a scheduler a part of a service, see package service.
+func (s *Scheduler) Workers() []*workqueue.Worker { return s.worker.Workers() }
+
+// Tables is the table of the plan.
+func (s *Scheduler) Tables() []*workqueue.Table { return s.worker.Tables() }
+
 // Wake makes the scheduler look now. It never blocks.
 func (s *Scheduler) Wake() { s.worker.Wake() }
 

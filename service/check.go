@@ -1,0 +1,150 @@
+package service
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/reaper"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// ErrRights says that the role may not do what the parts need.
+var ErrRights = errors.New("the role lacks rights")
+
+// checkParts refuses parts that cannot run together.
+func checkParts(parts []Part) error {
+	served := make(map[string]int) // by which part
+	for i, p := range parts {
+		if v := reflect.ValueOf(p); p == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+			return workqueue.Invalid("parts", "%d of %d is nil", i+1, len(parts))
+		}
+		for _, w := range p.Workers() {
+			for _, queue := range queues(w) {
+				if other, taken := served[queue]; taken {
+					return workqueue.Invalid("parts", "%d and %d both serve %s: run one, with more Concurrency", other+1, i+1, queue)
+				}
+				served[queue] = i
+			}
+		}
+	}
+	return nil
+}
+
+// queues are what a worker claims from: the lanes of its table.
+func queues(w *workqueue.Worker) []string {
+	lanes := w.Options().Lanes
+	if len(lanes) == 0 {
+		return []string{w.Table().Name()}
+	}
+	names := make([]string, len(lanes))
+	for i, lane := range lanes {
+		names[i] = fmt.Sprintf("%s %v", w.Table().Name(), lane)
+	}
+	return names
+}
+
+// describe says what a worker serves: its table, of its lanes the first, and how many handlers it has.
+func describe(w *workqueue.Worker) string {
+	o := w.Options()
+	text := w.Table().Name()
+	if len(o.Lanes) > 0 {
+		text += fmt.Sprintf(" %v", o.Lanes[0][0])
+	}
+	return fmt.Sprintf("%s × %d", text, o.Concurrency)
+}
+
+// Pauses between two tries to reach a database.
+const (
+	minPause = 50 * time.Millisecond
+	maxPause = 5 * time.Second
+	// checkTimeout bounds one try.
+	checkTimeout = 10 * time.Second
+)
+
+// awaitDatabase checks tables and rights, however long it takes until a database answers. A cancelled context ends the wait
+// without an error.
+func (s *Service) awaitDatabase(ctx context.Context) error {
+	told := false
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		err := s.check(ctx)
+		if err == nil || errors.Is(err, workqueue.ErrSchemaVersion) || errors.Is(err, ErrRights) {
+			return err
+		}
+		if ctx.Err() == nil && !told {
+			told = true
+			s.options.Logger.LogAttrs(ctx, slog.LevelError, "database does not answer; the service waits for it", slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+// check reads the versions of the tables and the role's rights on them.
+func (s *Service) check(ctx context.Context) (err error) {
+	defer func() { // of the pool's hooks
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	for _, t := range s.tables {
+		if err := t.CheckVersion(ctx, s.pool); err != nil {
+			return err
+		}
+	}
+	return s.checkRights(ctx)
+}
+
+//go:embed sql/rights.sql
+var rightsText string
+
+func (s *Service) checkRights(ctx context.Context) error {
+	var schemas, tables, rights []string
+	need := func(schema, table string, of ...string) {
+		for _, right := range of {
+			schemas, tables, rights = append(schemas, schema), append(tables, table), append(rights, right)
+		}
+	}
+	for _, t := range s.tables {
+		need(t.Spec().Schema, t.Spec().Table, "SELECT", "UPDATE")
+		if !s.options.MaintainedElsewhere {
+			need(t.Spec().Schema, t.Spec().Table, "DELETE")
+		}
+	}
+	if !s.options.MaintainedElsewhere {
+		need(s.options.Reaper.Schema, "leader", "SELECT", "INSERT", "UPDATE")
+	}
+	rows, err := s.pool.Query(ctx, rightsText, schemas, tables, rights)
+	if err != nil {
+		return err
+	}
+	lacking, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	if len(lacking) == 0 {
+		return s.checkLeader(ctx)
+	}
+	return fmt.Errorf("txwork: %w: %s; grant them, as `txwork roles` does for its worker", ErrRights, strings.Join(lacking, ", "))
+}
+
+// checkLeader reads the table in which reapers elect their leader.
+func (s *Service) checkLeader(ctx context.Context) error {
+	if s.options.MaintainedElsewhere {
+		return nil
+	}
+	_, err := reaper.Leader(ctx, s.pool, s.options.Reaper)
+	return err
+}

@@ -1,0 +1,55 @@
+package service_test
+
+import (
+	"context"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/service"
+	"github.com/txwork/txwork/timers"
+)
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
+}
+
+// A service with a relay, a consumer, timers, jobs, schedules of both, and the reaper.
+func Example() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	pool := must(pgxpool.New(ctx, os.Getenv("DATABASE_URL")))
+	defer pool.Close()
+
+	relay := outbox.NewRelay(pool, nil, outbox.RelayOptions{})
+	relay.Handle("order.placed", func(ctx context.Context, m *outbox.Delivery) error { return nil /* publish */ })
+
+	box := must(inbox.Open(inbox.Options{DedupWindow: 30 * 24 * time.Hour}))
+	payments := inbox.NewWorker(pool, box, inbox.WorkerOptions{Consumer: "payments"})
+	payments.Handle("payment", func(ctx context.Context, tx pgx.Tx, m *inbox.Delivery) error { return nil /* book */ })
+
+	clock := timers.NewWorker(pool, nil, timers.WorkerOptions{})
+	clock.Handle("reminder", func(ctx context.Context, t *timers.Delivery) error { return nil /* remind */ })
+
+	kinds := jobs.NewRegistry()
+	jobs.Register(kinds, func(ctx context.Context, j *jobs.Job[errand]) error { return nil /* run it */ })
+	worker := must(jobs.NewWorker(pool, must(jobs.Open(jobs.Options{Registry: kinds})), nil, jobs.WorkerOptions{}))
+
+	s := must(service.New(pool, service.Options{}, relay, payments, clock, worker))
+	go http.ListenAndServe("127.0.0.1:8081", s.Handler()) // GET /readyz and /livez
+	if err := s.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+}

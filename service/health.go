@@ -1,0 +1,58 @@
+package service
+
+import (
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Ready tells why the service does not work as a whole, worker by worker; nil while it does.
+func (s *Service) Ready() error {
+	switch {
+	case !s.started.Load():
+		return errors.New("not started")
+	case s.ended.Load():
+		return errors.New("ended")
+	}
+	return s.each((*workqueue.Worker).Ready)
+}
+
+// Alive tells why only a restart helps: Run has ended, or a worker is stuck.
+func (s *Service) Alive() error {
+	if s.ended.Load() {
+		return errors.New("ended")
+	}
+	return s.each((*workqueue.Worker).Alive)
+}
+
+func (s *Service) each(state func(*workqueue.Worker) error) error {
+	var errs []error
+	for _, w := range s.workers() {
+		errs = append(errs, state(w))
+	}
+	return errors.Join(errs...)
+}
+
+// Handler answers GET /readyz and /livez, see the package's documentation. The reasons in its answers name tables and
+// nothing else of the database; serve it where your probes reach it and nobody else.
+func (s *Service) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /readyz", probe(s.Ready))
+	mux.HandleFunc("GET /livez", probe(s.Alive))
+	return mux
+}
+
+func probe(state func() error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-store")
+		answer := "ok"
+		if err := state(); err != nil {
+			answer = err.Error()
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_, _ = io.WriteString(w, answer+"\n")
+	}
+}

@@ -1,0 +1,76 @@
+package workqueue
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A phase is how far a worker has come.
+const (
+	phaseNew int32 = iota
+	phaseStarting
+	phaseWorking
+	phaseStopping
+)
+
+// Join has a worker that is not started yet share a runtime with others, in the place of its own.
+func (w *Worker) Join(r *Runtime) error {
+	switch {
+	case r == nil:
+		return Invalid("runtime", "is nil")
+	case w.started.Load():
+		return errors.New("txwork: a worker that has been started cannot join a runtime")
+	}
+	if err := r.checkPool(w.pool); err != nil {
+		return err
+	}
+	w.runtime = r
+	return nil
+}
+
+// Workers is the worker, which makes it a part of a service.
+func (w *Worker) Workers() []*Worker { return []*Worker{w} }
+
+// Tables is the worker's table, which makes it a part of a service.
+func (w *Worker) Tables() []*Table { return []*Table{w.table} }
+
+// Table is the worker's table.
+func (w *Worker) Table() *Table { return w.table }
+
+// Options are the worker's, with their defaults.
+func (w *Worker) Options() WorkerOptions { return w.options }
+
+// Ready tells why the worker does not claim: it is not started, waits for its table, has no database, or stops. It is nil
+// while it does.
+func (w *Worker) Ready() error {
+	switch w.phase.Load() {
+	case phaseNew:
+		return fmt.Errorf("%s: not started", w.table.Name())
+	case phaseStarting:
+		return fmt.Errorf("%s: waiting for the table", w.table.Name())
+	case phaseStopping:
+		return fmt.Errorf("%s: stopping", w.table.Name())
+	}
+	if w.outage.ongoing() {
+		return fmt.Errorf("%s: the database does not answer", w.table.Name())
+	}
+	return nil
+}
+
+// minStuck is the shortest time after which a worker counts as stuck.
+const minStuck = time.Minute
+
+// Alive tells whether the worker is stuck: its renewals have not turned for so long that its leases have ended, which no
+// outage of the database causes. Only a restart helps then. It is nil for a worker that does not run.
+func (w *Worker) Alive() error {
+	if p := w.phase.Load(); p == phaseNew || p == phaseStarting {
+		return nil
+	}
+	if beat := w.beat.Load(); beat > 0 {
+		if silent := time.Duration(w.clock() - beat); silent > max(2*w.options.Lease, minStuck) {
+			return fmt.Errorf("%s: no renewal for %v", w.table.Name(), silent.Round(time.Second))
+		}
+	}
+	return nil
+}
