@@ -50,6 +50,13 @@
 // and in a transaction of a test. Workers, drains and the reaper fold by themselves. If you call [Queue.Claim] by hand
 // on a table with folds, call [Queue.Fold] first.
 //
+// # One process
+//
+// What a process costs depends on what it does, not on how many queues it serves. Its workers share a [Runtime]: a few
+// connections beside the application's pool, one that listens, and for each table its sweeps and folds. A worker that is given
+// none has one of its own. Renewals go before everything, a queue with many handlers starves no other, and a table that somebody
+// holds locked leaves the others their turn. Package service runs all parts of a process over one runtime.
+//
 // # Building a domain
 //
 // A domain adds columns, lanes and DDL of its own to a Spec, and never a transition. What has to happen when a
@@ -81,7 +88,8 @@
 // (tcp_user_timeout, which has no effect on Unix-domain sockets), and when a handler's process freezes between the settle of
 // [Claim.Tx] and its commit (idle_in_transaction_session_timeout). From PostgreSQL 17 on, transaction_timeout ends a
 // transaction of which the client has sent a part only, a second after its caller stops waiting, and not before
-// HeldAtMost. What a handler does in Claim.Tx before the settle is bounded by your own settings, or by
+// HeldAtMost. The session of a listener ends after three of its heartbeats (idle_session_timeout, from PostgreSQL 14 on). What
+// a handler does in Claim.Tx before the settle is bounded by your own settings, or by
 // [WorkerOptions].TxLimits.
 //
 // Transactions that write begin READ COMMITTED, READ WRITE, whatever the role's or the database's defaults are.
