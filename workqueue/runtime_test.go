@@ -203,3 +203,30 @@ func TestRuntimeOptionsAreChecked(t *testing.T) {
 		t.Errorf("no pool: %v", err)
 	}
 }
+
+// A worker joins a runtime before it is started, and only one of its own database.
+func TestWorkersJoinInTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	elsewhere := r.runtimeOn(r.openPool(func(c *pgxpool.Config) { c.ConnConfig.Database = "another" }))
+	if _, err := workqueue.NewWorker(r.Pool, r.Domain, ackAll, workqueue.WorkerOptions{Runtime: elsewhere}); !errors.Is(err, workqueue.ErrInvalid) {
+		t.Errorf("a runtime of another database: %v", err)
+	}
+	w, err := workqueue.NewWorker(r.Pool, r.Domain, ackAll, workqueue.WorkerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, runtime := range map[string]*workqueue.Runtime{"no runtime": nil, "a runtime of another database": elsewhere} {
+		if err := w.Join(runtime); !errors.Is(err, workqueue.ErrInvalid) {
+			t.Errorf("joining %s: %v", what, err)
+		}
+	}
+	if err := w.Join(r.runtimeOn(r.Pool)); err != nil {
+		t.Error(err)
+	}
+	started := r.start(workqueue.WorkerOptions{}, ackAll)
+	r.eventually("the worker to be ready", func() bool { return started.Ready() == nil })
+	if err := started.Join(r.runtimeOn(r.Pool)); err == nil {
+		t.Error("a worker that runs has joined another runtime")
+	}
+}
