@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -259,6 +260,41 @@ func TestReapSweeps(t *testing.T) {
 	c.run("list", "inbox", "--status", "done").ok().prints("CONSUMER", "SOURCE", "MESSAGE_ID", "TOPIC")
 	if p := decode[purged](c.run("purge", "inbox", "--done-older-than", "30d", "--yes", "--json").ok()); p.Done != 2 {
 		t.Errorf("purged %+v", p)
+	}
+}
+
+// An application has cancelled a task of a workflow and leaves its transaction open: what expired of the same workflow, and
+// of others, is reaped meanwhile.
+func TestReapWaitsForNoApplication(t *testing.T) {
+	c := newMigratedCLI(t)
+	client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
+	must(t, err)
+	flow := jobs.NewWorkflow("w")
+	held, lost := flow.Task("held", greeting{}), flow.Task("lost", greeting{}, jobs.With(jobs.InsertOptions{Priority: jobs.High, MaxAttempts: 1}))
+	flow.Task("last", greeting{}, jobs.After(held, lost))
+	var started jobs.StartedWorkflow
+	must(t, workqueue.InTx(t.Context(), c.db.Pool, func(tx workqueue.Tx) (err error) {
+		started, err = client.StartWorkflow(t.Context(), tx, flow)
+		return err
+	}))
+	other := c.greet(jobs.InsertOptions{Priority: jobs.High})
+	rows, err := client.Table().On(c.db.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10, "default", jobs.High)
+	must(t, err)
+	if len(rows) != 2 {
+		t.Fatalf("%d jobs are claimed, want 2", len(rows))
+	}
+	c.exec("UPDATE {schema}.jobs SET locked_until = now() - interval '1 second' WHERE status = 1")
+	application, err := c.db.Pool.Begin(t.Context())
+	must(t, err)
+	defer application.Rollback(context.Background())
+	_, err = client.Cancel(t.Context(), workqueue.Pgx(application), "no", started.Tasks["held"])
+	must(t, err)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	c.runWith(ctx, strings.NewReader(""), "reap").ok()
+	if n := value[int](c, "SELECT count(*) FROM {schema}.jobs WHERE id = ANY ($1) AND status IN (0, 3)", append(other, started.Tasks["lost"])); n != 2 {
+		t.Errorf("%d of the 2 expired jobs were reaped", n)
 	}
 }
 
