@@ -69,6 +69,22 @@
 // it in [Spec].Folds, and see [Fold] for its contract. The trigger PERFORMs [Spec.AnnounceNote] if [Spec.MustAnnounceNote], so that
 // workers fold at once.
 //
+// # Notifications
+//
+// A trigger notifies the channel schema.table when rows are inserted, from whatever program, and workers listen there.
+// Transactions that notify commit one after the other, on the whole server. So above some tens a second one of the
+// processes that listen becomes the table's announcer: producers are silent, and it notifies for them, every few
+// milliseconds and on a connection of its own, until the rate is low again. Nothing is to be configured, and other
+// listeners notice no difference. If an announcer dies or freezes, rows that were inserted silently may wait for the next
+// poll.
+//
+// The log says at DEBUG when an announcer is awake and asleep, and the counter txwork.announcements how often it notifies.
+// The session that is awake:
+//
+//	SELECT l.pid FROM pg_locks AS l, hashtextextended('txwork.outbox announcer', 0) AS k (lock)
+//	WHERE l.locktype = 'advisory' AND l.mode = 'ExclusiveLock' AND l.granted
+//	  AND l.classid = (k.lock >> 32 & 4294967295)::oid AND l.objid = (k.lock & 4294967295)::oid;
+//
 // # Logs
 //
 // A failed attempt is one line at INFO, a dead letter one at WARN. Where that is too much, give the [Telemetry] a

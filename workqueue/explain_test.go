@@ -184,6 +184,9 @@ func (p *planner) argument(name, columnFormat string) string {
 	if c, ok := p.spec.column(strings.TrimPrefix(name, "column_")); ok {
 		return strings.ReplaceAll(columnFormat, "%s", strings.ReplaceAll(p.sample(c), "g.n", "1"))
 	}
+	if c, ok := p.spec.column(strings.TrimPrefix(name, "lane_")); ok {
+		return "'{\"" + strings.ReplaceAll(strings.Trim(p.sample(c), "'"), `\`, `\\`) + "\"}'"
+	}
 	example, ok := map[string]string{
 		"ids": someIDs, "tokens": someIDs, "delays": "'{}'", "errors": "'{}'", "cancelled": "'{}'",
 		"due_at": "'{}'", "max_attempts": "'{}'", "headers": "'{}'", "waiting": "'{}'", "retry": "'{}'",

@@ -23,6 +23,10 @@ type Fold struct {
 	// cost nothing.
 	Suffix string
 
+	// Notes is the suffix of the table with the notes, <schema>.<table>_<notes>. Its column at is the time from which a note
+	// is due, no earlier than the start of the transaction that writes it, and has an index.
+	Notes string
+
 	// Column tells which rows write notes when they are settled: those in which it is not NULL.
 	Column string
 }
@@ -139,6 +143,17 @@ func (v view) foldStatement() statement {
 			" FROM %s(@max_notes::int, (@since::text[])[%d]::timestamptz) AS f", v.Function(f.Suffix), i+1))
 	}
 	return numbered("fold", strings.Join(parts, " UNION ALL "))
+}
+
+// announceNotes looks for notes that are due beyond a time: of each fold the first and the last of them.
+func (v view) announceNotes() statement {
+	var parts []string
+	for i, f := range v.spec.Folds {
+		beyond := fmt.Sprintf("(SELECT (extract(epoch FROM n.at) * 1000000)::bigint FROM %s AS n"+
+			" WHERE n.at > (@after_due::text::timestamptz[])[%d] AND n.at <= now() ORDER BY n.at", v.Function(f.Notes), i+1)
+		parts = append(parts, "SELECT "+beyond+" LIMIT 1), "+beyond+" DESC LIMIT 1)")
+	}
+	return numbered("announce_notes", strings.Join(parts, " UNION ALL "))
 }
 
 // Noted is the condition under which a settle of the row writes notes, for a claim to return.

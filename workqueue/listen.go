@@ -228,6 +228,7 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 func (l *listener) dispatch(n *pgconn.Notification) {
 	for _, t := range l.list() {
 		if t.table.spec.channel() == n.Channel {
+			t.announcer.heard(n.PID, time.Now())
 			t.notified(n.Payload)
 		}
 	}

@@ -41,6 +41,8 @@ type statements struct {
 	ack, abandon, snooze, fail, extend     statement
 	classify, cancel, redrive, reapExpired statement
 	unlocked, fold                         statement
+	announceLook, announceLanes            statement
+	announceNotes                          statement
 	purgeDone, purgeFailed                 statement
 }
 
@@ -65,11 +67,16 @@ func renderStatements(spec Spec) statements {
 		purgeDone:   v.statement("purge_done"),
 		purgeFailed: v.statement("purge_failed"),
 	}
+	s.announceLook = v.statement("announce_look")
+	if len(v.Lanes) > 0 {
+		s.announceLanes = v.statement("announce_lanes")
+	}
 	if v.Admission != "" {
 		s.admitted = v.statement("admitted")
 	}
 	if len(v.spec.Folds) > 0 {
 		s.fold = v.foldStatement()
+		s.announceNotes = v.announceNotes()
 	}
 	if len(v.Unique) > 0 {
 		s.findUnique = v.statement("find_unique")
@@ -171,6 +178,9 @@ func (v view) MinJitter() float64 { return minJitter }
 
 // Announce is the call that wakes the table's workers, see [Spec.Announce].
 func (v view) Announce() string { return v.spec.Announce() }
+
+// MustAnnounce is its condition, see [Spec.MustAnnounce].
+func (v view) MustAnnounce() string { return v.spec.MustAnnounce() }
 
 // RedriveWaits tells whether a redriven row waits.
 func (v view) RedriveWaits() string {

@@ -30,7 +30,8 @@ const (
 type RuntimeOptions struct {
 	// Connections is how many connections claims, renewals, settles and upkeep of all workers share. Default:
 	// [DefaultConnections]; at least 2. While statements are slow, up to Connections - 1 spare ones are opened
-	// beside them. Listening takes one more: see [Runtime.MaxConnections].
+	// beside them. Listening takes one more, see [Runtime.MaxConnections], and so does each table for as long as the runtime
+	// notifies on behalf of its producers.
 	Connections int
 	// ListenConfig connects the listener past a pooler. Default: the pool's own configuration.
 	ListenConfig *pgx.ConnConfig
@@ -79,7 +80,8 @@ func NewRuntime(pool *pgxpool.Pool, o RuntimeOptions) (*Runtime, error) {
 	return &Runtime{pool: pool, options: o}, nil
 }
 
-// MaxConnections is how many connections the runtime may have at once, the listener's included.
+// MaxConnections is how many connections the runtime may have at once, the listener's included, and without those that
+// notify on behalf of a table's producers: at most one for each table, in one process of all.
 func (r *Runtime) MaxConnections() int { return r.options.Connections + r.spare() + 1 }
 
 func (r *Runtime) spare() int { return r.options.Connections - 1 }

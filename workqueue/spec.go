@@ -277,6 +277,9 @@ func (s Spec) validateFolds() error {
 		if err := ValidateIdentifier("fold", s.Table+"_"+f.Suffix); err != nil {
 			return err
 		}
+		if err := ValidateIdentifier("notes of a fold", s.Table+"_"+f.Notes); err != nil {
+			return err
+		}
 		if _, ok := s.column(f.Column); !ok {
 			return Invalid("folds", "%s: %q is none of the columns", f.Suffix, f.Column)
 		}
@@ -339,6 +342,37 @@ func (s Spec) Announce() string {
 	return "pg_catalog.pg_notify('" + s.channel() + "', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)"
 }
 
+// announcerLock is the advisory lock that a table's announcer holds exclusively while it is awake.
+func (s Spec) announcerLock() string {
+	return "pg_catalog.hashtextextended('" + s.Name() + " announcer', 0)"
+}
+
+// silentLock is the advisory lock that transactions hold, shared and until their rows are visible, which may have left the
+// notification to the announcer.
+func (s Spec) silentLock() string {
+	return "pg_catalog.hashtextextended('" + s.Name() + " silent', 0)"
+}
+
+// silentWithin is how old a transaction may be that leaves its notification to the announcer, which looks as far back for
+// rows that become visible late.
+const silentWithin = 500 * time.Millisecond
+
+// MustAnnounce is the condition of [Spec.Announce]: no announcer is awake that announces what this transaction makes
+// claimable. A transaction that it tells to be silent keeps a lock until its rows are visible, which is how the announcer
+// knows that there is one.
+//
+// The announcer's lock is tested by a try in shared mode that is given back at once. The second test is the one that
+// counts; the first spares transactions the other lock where there is no announcer. docs/model/announcer.pml checks
+// the protocol.
+func (s Spec) MustAnnounce() string {
+	lock := s.announcerLock()
+	nobody := "(CASE WHEN pg_catalog.pg_try_advisory_lock_shared(" + lock + ") THEN pg_catalog.pg_advisory_unlock_shared(" + lock + ") ELSE false END)"
+	return "(CASE\n        WHEN " + nobody + " THEN true" +
+		"\n        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '" + silentWithin.String() + "'::pg_catalog.interval) THEN true" +
+		"\n        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(" + s.silentLock() + ") THEN " + nobody +
+		"\n        ELSE true END)"
+}
+
 // notePayload begins the payload of a notification that announces notes.
 const notePayload = "note:"
 
@@ -351,9 +385,10 @@ func (s Spec) AnnounceNote() string {
 	return "pg_catalog.pg_notify('" + s.channel() + "', pg_catalog.concat('" + notePayload + "', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint))"
 }
 
-// MustAnnounceNote is the condition of [Spec.AnnounceNote]: the transaction is no worker's own, which folds by itself.
+// MustAnnounceNote is the condition of [Spec.AnnounceNote]: the transaction is no worker's own, which folds by itself, and
+// no announcer announces the note, see [Spec.MustAnnounce].
 func (s Spec) MustAnnounceNote() string {
-	return "(pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '" + s.Name() + "') IS NOT TRUE"
+	return "(CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '" + s.Name() + "' THEN false ELSE " + s.MustAnnounce() + " END)"
 }
 
 // quote makes an identifier safe to stand in a statement. Validate has refused everything that would

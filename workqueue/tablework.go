@@ -19,6 +19,8 @@ type tableWork struct {
 	outage outage
 	folder *folder // nil where the table has no folds
 
+	announcer *announcer
+
 	mu       sync.Mutex
 	interval time.Duration // the shortest PollInterval of its workers
 	limit    time.Duration // the shortest callLimit
@@ -27,6 +29,7 @@ type tableWork struct {
 	hearing  []*Worker // of those, the ones that listen
 	stopFold func()
 	stop     func() // the sweeps
+	sleep    func() // ends the announcer; nil: none of its workers has listened
 }
 
 // joinTable makes a worker one of its table's. Each join is to be followed by a leave.
@@ -39,6 +42,7 @@ func (s *system) joinTable(w *Worker) *tableWork {
 			system: s, table: w.table, queue: s.queue(w.table, TxLimits{}), swept: s.queue(w.table, batchLimits),
 			interval: w.options.PollInterval, limit: w.callLimit(),
 		}
+		t.announcer = newAnnouncer(w.table, s.connectListener)
 		s.tables[w.table.Name()] = t
 		if len(w.table.spec.Folds) > 0 {
 			t.folder = newFolder(t)
@@ -51,21 +55,24 @@ func (s *system) joinTable(w *Worker) *tableWork {
 	return t
 }
 
-// leave ends the folds behind the table's last worker, once they have done what that one's settles left to them.
+// leave ends the folds behind the table's last worker, once they have done what that one's settles left to them, and the
+// announcer.
 func (t *tableWork) leave() {
 	t.system.mu.Lock()
 	t.mu.Lock()
 	t.users--
-	stop := t.stopFold
+	stopFold, sleep := t.stopFold, t.sleep
 	if t.users > 0 {
-		stop = nil
+		stopFold, sleep = nil, nil
 	} else {
 		delete(t.system.tables, t.table.Name())
 	}
 	t.mu.Unlock()
 	t.system.mu.Unlock()
-	if stop != nil {
-		stop()
+	for _, stop := range []func(){stopFold, sleep} {
+		if stop != nil {
+			stop()
+		}
 	}
 }
 
@@ -84,6 +91,9 @@ func (t *tableWork) beginIntake(w *Worker) {
 		t.hearing = append(t.hearing, w)
 	}
 	first := listens && len(t.hearing) == 1
+	if first && t.sleep == nil {
+		t.sleep = inBackground(t.announcer.run)
+	}
 	t.mu.Unlock()
 	switch {
 	case first:

@@ -120,6 +120,8 @@ type telemetry struct {
 	dead        metric.Int64Counter
 	expired     metric.Int64Counter
 	lost        metric.Int64Counter
+	announces   metric.Int64Counter
+	ofTable     metric.AddOption // what a counter carries that knows no operation
 
 	// Of every handler call, made once: they would be most of what a call allocates.
 	processName string
@@ -148,6 +150,7 @@ func newTelemetry(t Telemetry, spec Spec) (*telemetry, error) {
 		trace.WithSpanKind(conventions[opProcess].kind),
 		trace.WithAttributes(tel.describe(opProcess)...),
 	}
+	tel.ofTable = metric.WithAttributes(attribute.String("messaging.system", "txwork"), attribute.String("messaging.destination.name", tel.table))
 	if err := tel.createInstruments(t.MeterProvider.Meter(scopeName)); err != nil {
 		return nil, err
 	}
@@ -162,10 +165,13 @@ func (t *telemetry) createInstruments(m metric.Meter) error {
 			metric.WithExplicitBucketBoundaries(durationBuckets...))
 		errs = append(errs, err)
 	}
-	counter := func(into *metric.Int64Counter, name, description string) {
+	counterOf := func(unit string, into *metric.Int64Counter, name, description string) {
 		var err error
-		*into, err = m.Int64Counter(name, metric.WithUnit("{message}"), metric.WithDescription(description))
+		*into, err = m.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
 		errs = append(errs, err)
+	}
+	counter := func(into *metric.Int64Counter, name, description string) {
+		counterOf("{message}", into, name, description)
 	}
 	histogram(&t.duration, "messaging.client.operation.duration", "Duration of an enqueue, a claim or a settle")
 	histogram(&t.maintenance, "txwork.operation.duration", "Duration of any other operation on the table")
@@ -176,6 +182,7 @@ func (t *telemetry) createInstruments(m metric.Meter) error {
 	counter(&t.dead, "txwork.dead_letters", "Rows that became dead letters, by reason")
 	counter(&t.expired, "txwork.lease.expired", "Rows taken from their owner because the lease had expired")
 	counter(&t.lost, "txwork.lease.lost", "Settles and renewals refused because the lease was lost")
+	counterOf("{announcement}", &t.announces, "txwork.announcements", "Notifications sent on behalf of producers that were silent")
 	return errors.Join(errs...)
 }
 
@@ -376,6 +383,12 @@ func (t *telemetry) logFailure(ctx context.Context, row claimedRow, o *Outcome, 
 	first, _, _ := strings.Cut(message, "\n")
 	t.logger.LogAttrs(ctx, level, what, append(t.labels.logged(row.labels), slog.String("id", row.ID.String()),
 		slog.Int("attempt", row.Attempt), slog.Int("max_attempts", row.MaxAttempts), slog.String("error", first))...)
+}
+
+// announced counts a notification on behalf of producers.
+func (t *telemetry) announced(ctx context.Context) {
+	defer t.contain()
+	t.announces.Add(ctx, 1, t.ofTable)
 }
 
 // leaseLapsed reports a lease that ended by the worker's own clock: no renewal got through in time.

@@ -14,15 +14,13 @@
 #define FAULTS 1 /* announcers that die, or freeze until the server ends their session */
 #endif
 #ifndef WAKES
-#define WAKES 2 /* times that each process becomes announcer */
+#define WAKES 2 /* times that somebody becomes announcer, the same process or another */
 #endif
 
-/* The lock table. K has one exclusive holder: the announcer that is awake. F has shared holders, producers that may
- * have been silent, and at most one exclusive holder. A try fails on a waiting request, too. */
+/* The lock table. K has one exclusive holder: the announcer that is awake. F has shared holders, and everybody can see
+ * who they are: producers that may be silent. */
 byte k = NOBODY;
-byte f_shared = 0;
-byte f_exclusive = NOBODY;
-byte f_waiting = 0;
+bool f[ROWS];
 
 bool visible[ROWS];
 bool told[ROWS];   /* a notification was sent when the row was visible, or with it: listeners will look */
@@ -31,6 +29,7 @@ bool silent[ROWS]; /* the producer has decided to send none */
 /* A crash may cost a poll: to the rows whose producers were silent by then, and to no other. */
 bool excused[ROWS];
 byte faults = FAULTS;
+byte wakes = WAKES;
 
 bool stranded;
 
@@ -44,66 +43,37 @@ inline excuse(r) {
     fi
 }
 
-#define K_IS_HELD (k != NOBODY || k_waiting > 0)
-#define F_IS_OPEN (f_exclusive == NOBODY && f_waiting == 0)
-
 #ifdef QUEUES_FOR_K
-byte k_waiting = 0;
-byte k_shared = 0;
+byte k_waiting = 0; /* a try fails on a waiting request, too */
 #else
 #define k_waiting 0
 #endif
 
-/* The trigger: F by a try, then K by a try that is given back at once. */
-inline take_f() {
-    atomic {
-        if
-        :: F_IS_OPEN -> f_shared++; got = true
-        :: else
-        fi
-    }
-}
-
-inline test_k() {
-    atomic {
-#ifdef SILENT_WITHOUT_F
-        silent[r] = K_IS_HELD
-#else
-        silent[r] = K_IS_HELD && got
-#endif
-    }
-}
+#define K_IS_HELD (k != NOBODY || k_waiting > 0)
 
 active [ROWS] proctype Producer() {
     byte r = _pid;
-    bool got = false; /* F */
 
-#ifdef K_BEFORE_F
-    atomic {
-        silent[r] = K_IS_HELD
-    };
-    take_f();
-    atomic {
-        if
-        :: !got -> silent[r] = false
-        :: else
-        fi
-    };
-#else
-    take_f();
-    test_k();
+    /* The trigger. Each test of K is a try in shared mode that is given back at once. The first only spares producers the
+     * other lock where nobody is awake. Who cannot have F, which somebody else may hold for whatever reason, notifies. */
+    if
+    :: atomic { !K_IS_HELD -> goto commit }
+    :: atomic { K_IS_HELD -> silent[r] = true }
+    fi;
+    if
+    :: atomic { f[r] = true }
+    :: atomic { silent[r] = false; goto commit }
+    fi;
+#ifndef K_BEFORE_F
+    atomic { silent[r] = K_IS_HELD };
 #endif
 
 #ifdef F_AT_SESSION
     /* The lock of a statement: it is given back before the commit. */
-    atomic {
-        if
-        :: got -> f_shared--; got = false
-        :: else
-        fi
-    };
+    atomic { f[r] = false };
 #endif
 
+commit:
     if
     :: atomic { /* COMMIT: the row becomes visible, and the notification of who is not silent is sent with it */
         visible[r] = true;
@@ -116,12 +86,7 @@ active [ROWS] proctype Producer() {
     :: goto end_open /* the application never ends its transaction: nobody may wait for it but an announcer that wants to sleep */
     fi;
     /* Locks go after visibility. */
-    atomic {
-        if
-        :: got -> f_shared--
-        :: else
-        fi
-    };
+    atomic { f[r] = false };
     goto done;
 
 end_open:
@@ -150,6 +115,24 @@ inline announce() {
     }
 }
 
+/* Who holds F. */
+inline sample() {
+    atomic {
+        pending[0] = f[0];
+        pending[1] = f[1];
+        pending[2] = f[2]
+    }
+}
+
+inline forget() {
+    pending[0] = false;
+    pending[1] = false;
+    pending[2] = false
+}
+
+/* A producer holds F once at most here, so who holds it no longer is not asked for again. */
+#define IS_GONE(r) (!pending[r] || !f[r])
+
 #define NEWS ((visible[0] && !told[0]) || (visible[1] && !told[1]) || (visible[2] && !told[2]))
 
 /* The process dies, or freezes and the server ends its session: its locks are free, and nobody finishes its work. */
@@ -162,27 +145,19 @@ inline crash() {
     :: else
     fi;
 #endif
-    if
-    :: f_exclusive == me -> f_exclusive = NOBODY
-    :: else
-    fi;
-    if
-    :: waits -> f_waiting--; waits = false
-    :: else
-    fi;
     excuse(0);
     excuse(1);
     excuse(2);
     saw[0] = false;
     saw[1] = false;
-    saw[2] = false
+    saw[2] = false;
+    forget()
 }
 
 active [ANNOUNCERS] proctype Announcer() {
     byte me = _pid - ROWS;
-    byte wakes = WAKES;
     bool saw[ROWS];
-    bool waits = false; /* for F */
+    bool pending[ROWS]; /* producers that it waits for */
 
 end_asleep:
     if
@@ -204,16 +179,22 @@ awake:
     :: skip /* little was found for a while */
     fi;
 
-#ifndef K_AFTER_F
+#ifdef SAMPLE_BEFORE_RELEASE
+    sample();
     atomic { k = NOBODY };
+#else
+    atomic { k = (k == me -> NOBODY : k) };
+    sample();
 #endif
 
 falling_asleep:
     if
-    :: atomic { !waits && NEWS }; look(); announce(); goto falling_asleep
-    :: atomic { !waits -> waits = true; f_waiting++ }; goto falling_asleep
-    :: atomic { waits && f_shared > 0 -> waits = false; f_waiting-- }; goto falling_asleep /* lock_timeout */
-    :: atomic { waits && f_shared == 0 && f_exclusive == NOBODY -> waits = false; f_waiting--; f_exclusive = me }
+    :: NEWS -> look(); announce(); goto falling_asleep
+#ifdef WAITS_FOR_NOBODY
+    :: forget()
+#else
+    :: atomic { IS_GONE(0) && IS_GONE(1) && IS_GONE(2) -> forget() }
+#endif
     :: atomic { crash(); goto end_asleep }
     fi;
 
@@ -223,10 +204,6 @@ falling_asleep:
     :: announce()
     :: atomic { crash(); goto end_asleep }
     fi;
-#endif
-    atomic { f_exclusive = NOBODY };
-#ifdef K_AFTER_F
-    atomic { k = NOBODY };
 #endif
     goto end_asleep
 }

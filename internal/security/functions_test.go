@@ -41,7 +41,7 @@ func (f *fixture) functions() []function {
 // their bodies call has to be qualified then.
 var qualified = map[string]string{
 	"_gate_note": "a SET costs every settle of an ordered key more than the note",
-	"_announce":  "a SET of a function costs every single insert more than the notification itself; the body is one call",
+	"_announce":  "a SET of a function costs every single insert more than the notification itself; the body is one condition and one call",
 	"_maintain":  "a procedure with a SET cannot commit; the functions that it calls have theirs",
 }
 
@@ -96,7 +96,7 @@ func unqualifiedCalls(body string) (calls []string) {
 	body = qualifiedOperator.ReplaceAllString(text.ReplaceAllString(body, "''"), ",")
 	calls = append(operator.FindAllString(body, -1), unqualifiedType.FindAllString(body, -1)...)
 	for _, m := range call.FindAllStringSubmatch(body, -1) {
-		if !slices.Contains([]string{"extract", "values", "if"}, strings.ToLower(m[2])) {
+		if !slices.Contains([]string{"extract", "values", "if", "case", "when", "then", "else", "or"}, strings.ToLower(m[2])) {
 			calls = append(calls, m[2])
 		}
 	}

@@ -64,13 +64,22 @@ CREATE INDEX "timers_failed_idx" ON "{{schema}}"."timers" (failed_at, id) WHERE 
 
 CREATE UNIQUE INDEX "timers_unique_idx" ON "{{schema}}"."timers" ("key") WHERE "key" IS NOT NULL;
 
+-- Notifies, unless an announcer does so for this transaction, see Spec.MustAnnounce. A trigger of another table, in whose
+-- rows no announcer looks, has it always notify by an argument.
+--
 -- No search_path is pinned, every name is qualified instead: to set one and set it back is a tenth of what a
 -- transaction that inserts one row costs the server.
 CREATE FUNCTION "{{schema}}"."timers_announce"() RETURNS trigger
 LANGUAGE plpgsql
 AS $txwork$
 BEGIN
-    PERFORM pg_catalog.pg_notify('{{schema}}.timers', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
+    IF TG_NARGS OPERATOR(pg_catalog.>) 0 OR (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.timers announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.timers announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.timers silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.timers announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.timers announcer', 0)) ELSE false END)
+        ELSE true END) THEN
+        PERFORM pg_catalog.pg_notify('{{schema}}.timers', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
+    END IF;
     RETURN NULL;
 END
 $txwork$;
@@ -698,13 +707,22 @@ CREATE INDEX "timers_schedule_failed_idx" ON "{{schema}}"."timers_schedule" (fai
 
 CREATE UNIQUE INDEX "timers_schedule_unique_idx" ON "{{schema}}"."timers_schedule" ("name") WHERE "name" IS NOT NULL;
 
+-- Notifies, unless an announcer does so for this transaction, see Spec.MustAnnounce. A trigger of another table, in whose
+-- rows no announcer looks, has it always notify by an argument.
+--
 -- No search_path is pinned, every name is qualified instead: to set one and set it back is a tenth of what a
 -- transaction that inserts one row costs the server.
 CREATE FUNCTION "{{schema}}"."timers_schedule_announce"() RETURNS trigger
 LANGUAGE plpgsql
 AS $txwork$
 BEGIN
-    PERFORM pg_catalog.pg_notify('{{schema}}.timers_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
+    IF TG_NARGS OPERATOR(pg_catalog.>) 0 OR (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.timers_schedule announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.timers_schedule announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.timers_schedule silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.timers_schedule announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.timers_schedule announcer', 0)) ELSE false END)
+        ELSE true END) THEN
+        PERFORM pg_catalog.pg_notify('{{schema}}.timers_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
+    END IF;
     RETURN NULL;
 END
 $txwork$;

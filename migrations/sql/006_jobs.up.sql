@@ -77,13 +77,22 @@ CREATE INDEX "jobs_failed_idx" ON "{{schema}}"."jobs" (failed_at, id) WHERE fail
 
 CREATE UNIQUE INDEX "jobs_unique_idx" ON "{{schema}}"."jobs" ("unique_key") WHERE "unique_key" IS NOT NULL;
 
+-- Notifies, unless an announcer does so for this transaction, see Spec.MustAnnounce. A trigger of another table, in whose
+-- rows no announcer looks, has it always notify by an argument.
+--
 -- No search_path is pinned, every name is qualified instead: to set one and set it back is a tenth of what a
 -- transaction that inserts one row costs the server.
 CREATE FUNCTION "{{schema}}"."jobs_announce"() RETURNS trigger
 LANGUAGE plpgsql
 AS $txwork$
 BEGIN
-    PERFORM pg_catalog.pg_notify('{{schema}}.jobs', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
+    IF TG_NARGS OPERATOR(pg_catalog.>) 0 OR (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END)
+        ELSE true END) THEN
+        PERFORM pg_catalog.pg_notify('{{schema}}.jobs', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
+    END IF;
     RETURN NULL;
 END
 $txwork$;
@@ -664,7 +673,7 @@ CREATE INDEX "jobs_slot_queue_idx" ON "{{schema}}"."jobs_slot" (queue);
 
 -- A changed rule wakes the workers.
 CREATE TRIGGER "jobs_queue_announce" AFTER INSERT OR UPDATE OR DELETE ON "{{schema}}"."jobs_queue"
-FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_announce"();
+FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_announce"('always');
 
 -- Frees a job's unique key when it enters an ended state that does not hold it, in the settle's transaction:
 -- whoever waits for the key in the unique index goes on when that commits.
@@ -1046,7 +1055,11 @@ BEGIN
         gone := CASE WHEN NEW.completed_at IS NULL THEN NULL WHEN NEW.status = 2 THEN 1 ELSE 2 END;
     END IF;
     INSERT INTO "{{schema}}"."jobs_join_note" (member_id, gone) VALUES (OLD.id, gone);
-    IF (pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs') IS NOT TRUE THEN
+    IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END)
+        ELSE true END) END) THEN
         PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
     END IF;
     RETURN NULL;
@@ -1738,7 +1751,11 @@ BEGIN
         NEW.waiting := true;
         INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
         VALUES (CASE WHEN NEW.gate_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.gate_key, NEW.gate_limit > 0);
-        IF (pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs') IS NOT TRUE THEN
+        IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END)
+        ELSE true END) END) THEN
             PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
         END IF;
     END IF;
@@ -1764,7 +1781,11 @@ BEGIN
     WHERE t.id = NEW.id AND t.status = 0 AND t.gate_seq IS NULL;
     INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
     VALUES (CASE WHEN NEW.gate_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.gate_key, NEW.gate_limit > 0);
-    IF (pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs') IS NOT TRUE THEN
+    IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END)
+        ELSE true END) END) THEN
         PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
     END IF;
     RETURN NULL;
@@ -1786,7 +1807,11 @@ BEGIN
     IF NEW.due_at > now() THEN
         INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited) VALUES (NEW.due_at, NEW.gate_key, true);
     END IF;
-    IF (pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs') IS NOT TRUE THEN
+    IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END)
+        ELSE true END) END) THEN
         PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
     END IF;
     RETURN NULL;
@@ -1805,7 +1830,11 @@ BEGIN
         AND NEW.due_at OPERATOR(pg_catalog.>) pg_catalog.now() THEN
         INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited) VALUES (NEW.due_at, OLD.gate_key, true);
     END IF;
-    IF (pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs') IS NOT TRUE THEN
+    IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END)
+        ELSE true END) END) THEN
         PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
     END IF;
     RETURN NULL;
@@ -2319,13 +2348,22 @@ CREATE INDEX "jobs_schedule_failed_idx" ON "{{schema}}"."jobs_schedule" (failed_
 
 CREATE UNIQUE INDEX "jobs_schedule_unique_idx" ON "{{schema}}"."jobs_schedule" ("name") WHERE "name" IS NOT NULL;
 
+-- Notifies, unless an announcer does so for this transaction, see Spec.MustAnnounce. A trigger of another table, in whose
+-- rows no announcer looks, has it always notify by an argument.
+--
 -- No search_path is pinned, every name is qualified instead: to set one and set it back is a tenth of what a
 -- transaction that inserts one row costs the server.
 CREATE FUNCTION "{{schema}}"."jobs_schedule_announce"() RETURNS trigger
 LANGUAGE plpgsql
 AS $txwork$
 BEGIN
-    PERFORM pg_catalog.pg_notify('{{schema}}.jobs_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
+    IF TG_NARGS OPERATOR(pg_catalog.>) 0 OR (CASE
+        WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs_schedule announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs_schedule announcer', 0)) ELSE false END) THEN true
+        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
+        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs_schedule silent', 0)) THEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs_schedule announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs_schedule announcer', 0)) ELSE false END)
+        ELSE true END) THEN
+        PERFORM pg_catalog.pg_notify('{{schema}}.jobs_schedule', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
+    END IF;
     RETURN NULL;
 END
 $txwork$;

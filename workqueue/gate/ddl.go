@@ -23,7 +23,7 @@ const KeyColumn = "gate_key"
 const SweepSuffix = "gate_sweep"
 
 // Fold is what a table with gates adds to its Spec's Folds.
-var Fold = workqueue.Fold{Suffix: "gate_fold", Column: KeyColumn}
+var Fold = workqueue.Fold{Suffix: "gate_fold", Notes: "gate_note", Column: KeyColumn}
 
 // sweepKeys bounds the keys that one sweep looks at: some tens of milliseconds.
 const sweepKeys = 1000

@@ -21,7 +21,7 @@ var Column = workqueue.Column{Name: "joined", Type: "boolean", Internal: true}
 const Sweep = "join_sweep"
 
 // Fold is what a domain adds to the Folds of its Spec: it counts settled steps, and ends joins.
-var Fold = workqueue.Fold{Suffix: "join_fold", Column: Column.Name}
+var Fold = workqueue.Fold{Suffix: "join_fold", Notes: "join_note", Column: Column.Name}
 
 //go:embed sql/*.sql sql/schema/*.sql
 var sqlFiles embed.FS

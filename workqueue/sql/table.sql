@@ -66,13 +66,18 @@ CREATE INDEX {{.Named "failed_idx"}} ON {{.Table}} (failed_at, id) WHERE failed_
 CREATE UNIQUE INDEX {{.Named "unique_idx"}} ON {{.Table}} ({{range $i, $c := .Unique}}{{if $i}}, {{end}}{{$c.Quoted}}{{end}}) WHERE {{range $i, $c := .Unique}}{{if $i}} AND {{end}}{{$c.Quoted}} IS NOT NULL{{end}};
 {{- end}}
 
+-- Notifies, unless an announcer does so for this transaction, see Spec.MustAnnounce. A trigger of another table, in whose
+-- rows no announcer looks, has it always notify by an argument.
+--
 -- No search_path is pinned, every name is qualified instead: to set one and set it back is a tenth of what a
 -- transaction that inserts one row costs the server.
 CREATE FUNCTION {{.Function "announce"}}() RETURNS trigger
 LANGUAGE plpgsql
 AS $txwork$
 BEGIN
-    PERFORM {{.Announce}};
+    IF TG_NARGS OPERATOR(pg_catalog.>) 0 OR {{.MustAnnounce}} THEN
+        PERFORM {{.Announce}};
+    END IF;
     RETURN NULL;
 END
 $txwork$;

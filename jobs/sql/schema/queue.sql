@@ -30,4 +30,4 @@ CREATE INDEX {{.Named "slot_queue_idx"}} ON {{.Slot}} (queue);
 
 -- A changed rule wakes the workers.
 CREATE TRIGGER {{.Named "queue_announce"}} AFTER INSERT OR UPDATE OR DELETE ON {{.Queue}}
-FOR EACH STATEMENT EXECUTE FUNCTION {{.Function "announce"}}();
+FOR EACH STATEMENT EXECUTE FUNCTION {{.Function "announce"}}('always');

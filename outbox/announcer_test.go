@@ -1,0 +1,90 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Ordered messages wait for a note to be folded. While an announcer is awake, their producers announce neither, and the
+// relay, which polls once an hour, is told of both, in the order of the key.
+func TestOrderedMessagesOfSilentProducers(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t, func(o *outbox.Options) { o.Ordering = outbox.PerKey })
+	var mu sync.Mutex
+	seen := map[string][]string{}
+	f.relay(workqueue.WorkerOptions{PollInterval: time.Hour}, func(r *outbox.Relay) {
+		r.HandleAll(func(_ context.Context, d *outbox.Delivery) error {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[d.Key] = append(seen[d.Key], string(d.Payload))
+			return nil
+		})
+	})
+	const producers, messages = 4, 120
+	silent := 0
+	for burst := range 3 {
+		var crew sync.WaitGroup
+		for p := range producers {
+			crew.Go(func() {
+				key := fmt.Sprintf("account-%d", p)
+				for i := range messages {
+					err := pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error {
+						_, err := f.box.Enqueue(f.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "t", Key: key, Payload: fmt.Appendf(nil, "%06d", burst*messages+i)})
+						if err != nil {
+							return err
+						}
+						var quiet bool // it holds the lock of transactions that may be silent
+						err = tx.QueryRow(f.Context(), `SELECT EXISTS (SELECT FROM pg_locks AS l, hashtextextended($1 || ' silent', 0) AS k (lock)
+							WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory' AND l.objsubid = 1
+							  AND l.classid = (k.lock >> 32 & 4294967295)::oid AND l.objid = (k.lock & 4294967295)::oid)`, f.table).Scan(&quiet)
+						mu.Lock()
+						defer mu.Unlock()
+						if quiet {
+							silent++
+						}
+						return err
+					})
+					if err != nil {
+						f.Error(err)
+						return
+					}
+				}
+			})
+		}
+		crew.Wait()
+		for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+			mu.Lock()
+			n := 0
+			for _, s := range seen {
+				n += len(s)
+			}
+			mu.Unlock()
+			if n == (burst+1)*producers*messages {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%d of %d messages are delivered", n, (burst+1)*producers*messages)
+			}
+		}
+		time.Sleep(time.Duration(burst) * 1200 * time.Millisecond)
+	}
+	for key, payloads := range seen {
+		for i, p := range payloads {
+			if p != fmt.Sprintf("%06d", i) {
+				t.Fatalf("%s: message %d is %s", key, i, p)
+			}
+		}
+	}
+	if silent == 0 {
+		t.Error("no transaction was silent: nothing is shown")
+	}
+	t.Logf("%d of %d transactions were silent", silent, 3*producers*messages)
+}

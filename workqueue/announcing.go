@@ -1,0 +1,440 @@
+package workqueue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// How often an announcer that is awake looks, and for what.
+const (
+	// lookEvery is the time between two looks beyond the cursors, and lookShare the part of the time that they take at most.
+	lookEvery = 2 * time.Millisecond
+	lookShare = 4 // one part in 4
+
+	// backEvery is the time between two looks that begin further back, for rows that became visible late, and backShare the
+	// part of the time that they take at most.
+	backEvery = 10 * time.Millisecond
+	backShare = 20 // one part in 20
+
+	// sampleEvery is how often it asks which silent transactions there are.
+	sampleEvery = 100 * time.Millisecond
+
+	// lookBack is how far before the first of them it looks: by what a silent transaction may be old, and some more for the
+	// time between its two locks.
+	lookBack = silentWithin + 500*time.Millisecond
+
+	// againEvery is how often it announces a ready row that nobody claims.
+	againEvery = 250 * time.Millisecond
+
+	// beatEvery is how often it announces whatever it may not see, such as the lanes beyond those that it looks at.
+	beatEvery = time.Second
+)
+
+// Bounds of an announcer's session, kept by the server. It speaks every few milliseconds, so one that is silent for
+// longer is frozen, or out of reach.
+var announcerSettings = append([]setting{
+	{"synchronous_commit", "off"},
+	{"idle_session_timeout", "1s"},
+	{"idle_in_transaction_session_timeout", "1s"},
+	{"statement_timeout", "2s"},
+	{"lock_timeout", "1s"},
+	{"default_transaction_isolation", "read committed"},
+	{"default_transaction_read_only", "off"},
+}, planSettings...)
+
+// announcerCallLimit bounds a statement of an announcer, should its server be out of reach.
+const announcerCallLimit = 3 * time.Second
+
+// shutdownLimit is how long an announcer whose process stops waits for transactions that may have been silent.
+const shutdownLimit = 500 * time.Millisecond
+
+// announcing is an announcer that is awake.
+type announcing struct {
+	*announcer
+	conn  *pgx.Conn
+	lanes []*announcedLane
+	notes []*announcedLane // of each fold, by the due times of its notes
+
+	// Rows due before the horizon, less lookBack, have become visible, as far as they are of silent transactions. It moves to
+	// since, which is when the transactions were first seen that are pending, once none of them is left.
+	horizon, since time.Time // by the database's clock
+	pending        []string  // transactions
+
+	nextBack, nextSample, nextBeat time.Time
+
+	looks, sent int
+}
+
+// An announcedLane is a lane in which an announcer looks for rows.
+type announcedLane struct {
+	values []string
+	cursor position  // the last row seen, by due time
+	stays  time.Time // the due time of the ready row that was announced last, although it is behind the cursor
+	again  time.Time // when it may be announced again
+	active time.Time // when something was last found
+}
+
+// begin prepares the session and takes the lock, unless somebody else has it. A session through a pooler is none, as it
+// may lose its locks or leave them to others, and a role that sees a part of the rows cannot answer for all of them.
+func (d *announcing) begin(ctx context.Context) (taken bool, err error) {
+	table := "'" + d.table.view.Table + "'::regclass"
+	pid := strconv.FormatUint(uint64(d.conn.PgConn().PID()), 10)
+	take := "SELECT CASE WHEN pg_backend_pid() = " + pid + " AND NOT row_security_active(" + table + ")" +
+		" THEN pg_try_advisory_lock(" + d.table.spec.announcerLock() + ") ELSE false END"
+	set := func(name, value string) string { return "set_config('" + name + "', '" + value + "', false)" }
+	if err := d.exec(ctx, "SELECT "+eachSetting(announcerSettings, set)); err != nil {
+		return false, err
+	}
+	for range 20 { // a producer that tests the lock has it for microseconds
+		err = d.within(ctx, func(ctx context.Context) error { return d.conn.QueryRow(ctx, take).Scan(&taken) })
+		if err != nil || taken {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err != nil || !taken {
+		return false, err
+	}
+	return true, d.takeOver(ctx)
+}
+
+// takeOver tells listeners to look at everything, since an announcer before may have died. Transactions that were silent
+// for it may still be open, and older than this one's horizon would be.
+func (d *announcing) takeOver(ctx context.Context) (err error) {
+	if d.since, d.pending, err = d.silent(ctx); err != nil {
+		return err
+	}
+	d.horizon = d.since
+	if len(d.pending) > 0 {
+		d.horizon = time.UnixMicro(0)
+	}
+	if len(d.table.spec.Lanes) == 0 {
+		d.lanes = []*announcedLane{{cursor: position{due: d.since.Add(-lookBack)}}}
+	}
+	for range d.table.spec.Folds {
+		d.notes = append(d.notes, &announcedLane{cursor: position{due: d.since.Add(-lookBack)}})
+	}
+	d.nextBeat = time.Now().Add(beatEvery)
+	return d.announceFrom(ctx, time.UnixMicro(0))
+}
+
+// within bounds one of its statements. It is not cancelled with ctx: whoever stops has something to finish.
+func (d *announcing) within(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announcerCallLimit)
+	defer cancel()
+	return f(ctx)
+}
+
+// announceWhileBusy announces until little has been found for a while, or ctx is cancelled.
+func (d *announcing) announceWhileBusy(ctx context.Context) error {
+	window, found := time.Now(), 0
+	for ctx.Err() == nil {
+		start := time.Now()
+		if start.Sub(window) > sleepWindow {
+			if found < int(sleepBelow*sleepWindow/time.Second) {
+				return nil
+			}
+			window, found = start, 0
+		}
+		news, err := d.round(ctx)
+		if err != nil {
+			return err
+		}
+		if news {
+			found++
+		}
+		d.rest(ctx, start, lookEvery)
+	}
+	return nil
+}
+
+// rest sleeps until the next look.
+func (d *announcing) rest(ctx context.Context, start time.Time, every time.Duration) {
+	timer := time.NewTimer(max(every-time.Since(start), lookShare*time.Since(start)))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// fallAsleep releases the lock, so that transactions notify again, and goes on announcing until those that may have seen
+// it taken have ended. Its last announcement leads every listener back to whatever they may have left, and has them ask
+// again when the next row is due.
+func (d *announcing) fallAsleep(ctx context.Context) error {
+	err := d.exec(ctx, "SELECT pg_advisory_unlock("+d.table.spec.announcerLock()+")")
+	if err != nil {
+		return err
+	}
+	_, d.pending, err = d.silent(ctx)
+	begun, pause := time.Now(), lookEvery
+	for err == nil && len(d.pending) > 0 && (ctx.Err() == nil || time.Since(begun) < shutdownLimit) {
+		start := time.Now()
+		_, err = d.round(ctx)
+		if err == nil && !start.Before(d.nextSample) {
+			_, err = d.sample(ctx)
+		}
+		pause = min(pause*11/10+time.Microsecond, sampleEvery)
+		d.rest(context.WithoutCancel(ctx), start, pause)
+	}
+	if err == nil {
+		err = d.announceAll(ctx)
+	}
+	return err
+}
+
+// round looks once, now and then from further back, and announces what it finds.
+func (d *announcing) round(ctx context.Context) (news bool, err error) {
+	start := time.Now()
+	if !start.Before(d.nextBeat) {
+		d.nextBeat = start.Add(beatEvery)
+		if err := d.announceAll(ctx); err != nil {
+			return false, err
+		}
+	}
+	if start.Before(d.nextBack) {
+		return d.lookAtAll(ctx, false)
+	}
+	horizon := d.horizon
+	if !start.Before(d.nextSample) {
+		if horizon, err = d.sample(ctx); err != nil {
+			return false, err
+		}
+	}
+	if err := d.findLanes(ctx); err != nil {
+		return false, err
+	}
+	news, err = d.lookAtAll(ctx, true)
+	d.horizon = horizon // what was pending is visible by now, and has been seen
+	d.nextBack = time.Now().Add(max(backEvery, backShare*time.Since(start)))
+	return news, err
+}
+
+// sample asks which silent transactions there are, and tells the horizon that a look from the old one lets begin.
+func (d *announcing) sample(ctx context.Context) (horizon time.Time, err error) {
+	d.nextSample = time.Now().Add(sampleEvery)
+	now, silent, err := d.silent(ctx)
+	if err != nil {
+		return d.horizon, err
+	}
+	d.pending = slices.DeleteFunc(d.pending, func(t string) bool { return !slices.Contains(silent, t) })
+	if len(d.pending) > 0 {
+		return d.horizon, nil
+	}
+	horizon = d.since
+	d.since, d.pending = now, silent
+	return horizon, nil
+}
+
+// silent tells which transactions may have been silent and have not ended, and a time before it looked.
+func (d *announcing) silent(ctx context.Context) (now time.Time, transactions []string, err error) {
+	lock := d.table.spec.silentLock()
+	var micros int64
+	var list string
+	err = d.within(ctx, func(ctx context.Context) error {
+		return d.conn.QueryRow(ctx, `SELECT (extract(epoch FROM now()) * 1000000)::bigint, coalesce(string_agg(l.virtualtransaction, ','), '')
+			FROM pg_locks AS l
+			WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+			  AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+			  AND l.classid = (`+lock+` >> 32 & 4294967295)::oid AND l.objid = (`+lock+` & 4294967295)::oid`).Scan(&micros, &list)
+	})
+	if list != "" {
+		transactions = strings.Split(list, ",")
+	}
+	return time.UnixMicro(micros), transactions, err
+}
+
+// findLanes learns of lanes that have rows, and forgets those in which nothing happens.
+func (d *announcing) findLanes(ctx context.Context) error {
+	if len(d.table.spec.Lanes) == 0 {
+		return nil
+	}
+	now := time.Now()
+	d.lanes = slices.DeleteFunc(d.lanes, func(l *announcedLane) bool { return now.Sub(l.active) > 10*time.Second })
+	return d.within(ctx, func(ctx context.Context) error {
+		rows, err := d.conn.Query(ctx, d.table.statements.announceLanes.text)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var values []string
+			if err := rows.Scan(&values); err != nil {
+				return err
+			}
+			i := slices.IndexFunc(d.lanes, func(l *announcedLane) bool { return slices.Equal(l.values, values) })
+			if i < 0 {
+				i = len(d.lanes)
+				d.lanes = append(d.lanes, &announcedLane{values: values, cursor: position{due: d.horizon.Add(-lookBack)}})
+			}
+			d.lanes[i].active = now
+		}
+		return rows.Err()
+	})
+}
+
+// lookAtAll looks for rows, and for notes that bring rows.
+func (d *announcing) lookAtAll(ctx context.Context, back bool) (news bool, err error) {
+	d.looks++
+	news, err = d.look(ctx, back)
+	if err != nil || len(d.notes) == 0 {
+		return news, err
+	}
+	noted, err := d.lookForNotes(ctx, back)
+	return news || noted, err
+}
+
+// look announces the rows that have become due or visible beyond the cursors, or beyond the horizon.
+func (d *announcing) look(ctx context.Context, back bool) (news bool, err error) {
+	if len(d.lanes) == 0 {
+		return false, nil
+	}
+	var first time.Time
+	err = d.within(ctx, func(ctx context.Context) error {
+		rows, err := d.conn.Query(ctx, d.table.statements.announceLook.text, d.lookArgs(back)...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var place int
+			var ready *int64
+			var due int64
+			var id string
+			if err := rows.Scan(&place, &ready, &due, &id); err != nil {
+				return err
+			}
+			last := position{due: time.UnixMicro(due)}
+			if err := last.id.UnmarshalText([]byte(id)); err != nil {
+				return err
+			}
+			fresh, announce := d.lanes[place-1].found(ready, last)
+			news = news || fresh
+			if announce {
+				first = earliest(first, time.UnixMicro(*ready))
+			}
+		}
+		return rows.Err()
+	})
+	if err == nil && !first.IsZero() {
+		err = d.announce(ctx, strconv.FormatInt(first.UnixMicro(), 10))
+	}
+	return news, err
+}
+
+func (d *announcing) lookArgs(back bool) []any {
+	columns := map[string][]string{}
+	for _, l := range d.lanes {
+		after := d.after(l, back)
+		columns["after_due"] = append(columns["after_due"], after.bound())
+		columns["after_id"] = append(columns["after_id"], after.id.String())
+		for i, c := range d.table.view.Lanes {
+			columns["lane_"+c.Name] = append(columns["lane_"+c.Name], l.values[i])
+		}
+	}
+	var args []any
+	for _, p := range d.table.statements.announceLook.params {
+		args = append(args, arrayLiteral(columns[p]))
+	}
+	return args
+}
+
+// after is where a look begins: at the cursor, or further back.
+func (d *announcing) after(l *announcedLane, back bool) position {
+	if h := (position{due: d.horizon.Add(-lookBack)}); back && h.before(l.cursor) {
+		return h
+	}
+	return l.cursor
+}
+
+// lookForNotes announces notes as look announces rows.
+func (d *announcing) lookForNotes(ctx context.Context, back bool) (news bool, err error) {
+	bounds := make([]string, len(d.notes))
+	for i, l := range d.notes {
+		bounds[i] = d.after(l, back).bound()
+	}
+	var first time.Time
+	err = d.within(ctx, func(ctx context.Context) error {
+		rows, err := d.conn.Query(ctx, d.table.statements.announceNotes.text, arrayLiteral(bounds))
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for i := 0; rows.Next(); i++ {
+			var due, last *int64
+			if err := rows.Scan(&due, &last); err != nil {
+				return err
+			}
+			if due == nil || last == nil {
+				continue
+			}
+			fresh, announce := d.notes[i].found(due, position{due: time.UnixMicro(*last)})
+			news = news || fresh
+			if announce {
+				first = earliest(first, time.UnixMicro(*due))
+			}
+		}
+		return rows.Err()
+	})
+	if err == nil && !first.IsZero() {
+		err = d.announce(ctx, notePayload+strconv.FormatInt(first.UnixMicro(), 10))
+	}
+	return news, err
+}
+
+// found moves the cursor to the last row that is due. It tells whether the first one that is ready lies beyond where the
+// cursor was, and whether to announce it. One that lies behind it and that nobody claims is not announced all the time.
+func (l *announcedLane) found(ready *int64, last position) (fresh, announce bool) {
+	now := time.Now()
+	before := l.cursor
+	if before.before(last) {
+		l.cursor = last
+	}
+	if ready == nil {
+		return false, false
+	}
+	l.active = now
+	first := time.UnixMicro(*ready)
+	if first.After(before.due) {
+		return true, true
+	}
+	if first.Equal(l.stays) && now.Before(l.again) {
+		return false, false
+	}
+	l.stays, l.again = first, now.Add(againEvery)
+	return false, true
+}
+
+// announceAll announces everything that silent transactions may have brought.
+func (d *announcing) announceAll(ctx context.Context) error {
+	return d.announceFrom(ctx, d.horizon.Add(-lookBack))
+}
+
+// announceFrom leads all listeners back to a time.
+func (d *announcing) announceFrom(ctx context.Context, due time.Time) error {
+	payload := strconv.FormatInt(max(due.UnixMicro(), 0), 10)
+	err := d.announce(ctx, payload)
+	if err == nil && len(d.notes) > 0 {
+		err = d.announce(ctx, notePayload+payload)
+	}
+	return err
+}
+
+func (d *announcing) announce(ctx context.Context, payload string) error {
+	d.sent++
+	d.table.telemetry.announced(ctx)
+	return d.exec(ctx, fmt.Sprintf("SELECT pg_notify('%s', '%s')", d.table.spec.channel(), payload))
+}
+
+func (d *announcing) exec(ctx context.Context, sql string) error {
+	return d.within(ctx, func(ctx context.Context) error {
+		_, err := d.conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+		return err
+	})
+}
