@@ -23,7 +23,7 @@ type looks struct {
 
 const (
 	// lookWindow is how long a look waits for those of other workers.
-	lookWindow = 2 * time.Millisecond
+	lookWindow = 10 * time.Millisecond
 	// looksApart is how long a table is asked by itself.
 	looksApart = time.Minute
 )

@@ -148,6 +148,42 @@ func TestALockedTableLeavesOthersTheirTurn(t *testing.T) {
 	}
 }
 
+// Workers that poll look together. A table that somebody holds locked keeps the others' rows from nobody, and its own are
+// found when it is free.
+func TestALockedTableKeepsNoLookBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	free := rigOn(t, r.URL, r.Schema, rigOptions{spec: func(s *workqueue.Spec) { s.Table = "others" }})
+	o := workqueue.WorkerOptions{Runtime: r.runtimeOn(r.Pool), NoListen: true, PollInterval: 50 * time.Millisecond}
+	r.start(o, ackAll)
+	done := make(chan struct{}, 10)
+	free.startOn(r.Pool, free.Domain, o, func(context.Context, *noteClaim) error { done <- struct{}{}; return nil })
+	r.awaitStatus(workqueue.Done, r.insert("before")...)
+	free.insert("before")
+	receive(t, done, "a row before the lock")
+	ids := r.insertRows(workqueue.NewRow{DueAt: time.Now().Add(time.Second), Values: []any{"locked", ""}})
+
+	tx, err := r.Eyes.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), "LOCK TABLE notes IN ACCESS EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		r.eventually("a look that waits for the table", func() bool {
+			return ask[bool](r, "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'notes'::regclass AND NOT granted)")
+		})
+		free.insert("beside the lock")
+		receive(t, done, "a row of the other table")
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitStatus(workqueue.Done, ids...)
+}
+
 // A queue with many handlers, all of which settle at once again and again, leaves the claims of another their turn, and
 // both their renewals.
 func TestAQueueWithManyHandlersStarvesNobody(t *testing.T) {
