@@ -3,6 +3,7 @@ package workqueue
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,6 +12,9 @@ const (
 	minBusyPause = 2 * time.Millisecond
 	maxBusyPause = 50 * time.Millisecond
 )
+
+// foldLinger is how long a folder waits for settles that are under way.
+const foldLinger = 300 * time.Microsecond
 
 // A folder applies a table's notes beside the workers of a process: after their own settles, when somebody announces notes, when
 // a note is due, and at least at every poll interval.
@@ -21,6 +25,8 @@ const (
 type folder struct {
 	work *tableWork
 	wake chan struct{}
+
+	underway atomic.Int32 // settles that will write notes
 
 	mu       sync.Mutex
 	cursors  []time.Time // of each fold
@@ -33,12 +39,35 @@ func newFolder(t *tableWork) *folder {
 	return &folder{work: t, wake: make(chan struct{}, 1), cursors: make([]time.Time, len(t.table.spec.Folds))}
 }
 
-// settled asks for the notes of a settle that began at the given time and has committed. It never blocks.
-func (f *folder) settled(began time.Time) {
-	f.mu.Lock()
-	f.settling = earliest(f.settling, began)
-	f.mu.Unlock()
-	f.want()
+// settles tells of a settle that will write notes. The function that it returns asks for them once that has ended; it
+// never blocks.
+func (f *folder) settles() (settled func()) {
+	began := time.Now()
+	f.underway.Add(1)
+	return func() {
+		f.underway.Add(-1)
+		f.mu.Lock()
+		f.settling = earliest(f.settling, began)
+		f.mu.Unlock()
+		f.want()
+	}
+}
+
+// gather waits for settles that are under way, so that keys which end at about the same time are folded together, and
+// what that releases is claimed together.
+func (f *folder) gather() {
+	if f.underway.Load() == 0 {
+		return
+	}
+	timer := time.NewTimer(foldLinger)
+	defer timer.Stop()
+	for f.underway.Load() > 0 {
+		select {
+		case <-f.wake:
+		case <-timer.C:
+			return
+		}
+	}
 }
 
 // announced asks for notes that were due at the given time.
@@ -86,6 +115,7 @@ func (f *folder) want() {
 func (f *folder) run(ctx context.Context) {
 	var pause, busy time.Duration
 	for f.await(ctx, pause) {
+		f.gather()
 		r, err := f.fold(context.WithoutCancel(ctx))
 		if err == nil && r.busy {
 			busy = min(max(2*busy, minBusyPause), maxBusyPause)

@@ -169,8 +169,8 @@ func (d *delivery) withCause(err error) error {
 var errTxPanicked = errors.New("txwork: the function that was given to Tx panicked")
 
 func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) (err error) {
-	if began := time.Now(); d.folds() {
-		defer func() { d.worker.folder.settled(began) }()
+	if d.folds() {
+		defer d.worker.folder.settles()()
 	}
 	tx, release, err := d.worker.begin(ctx, d)
 	if err != nil {

@@ -49,8 +49,8 @@ func (w *Worker) settleBatch(ctx context.Context, batch []pendingSettle, l TxLim
 	for i, p := range batch {
 		settlements[i] = p.settlement
 	}
-	if began := time.Now(); anyFolds(settlements) {
-		defer func() { w.folder.settled(began) }() // also where the reply was lost
+	if anyFolds(settlements) {
+		defer w.folder.settles()() // also where the reply was lost
 	}
 	repeated := !batch[0].isNew()
 	limit := l.Statement + w.settleLimit() // the server's ends first, which tells that it is there
