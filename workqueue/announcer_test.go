@@ -119,8 +119,11 @@ func TestNoWakeIsLostBetweenAsleepAndAwake(t *testing.T) {
 			for range o.workers {
 				r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour, Lanes: o.lanes}, ackAll)
 			}
-			r.wakeAnnouncer()
-			for round := range 8 {
+			const sleeps = 3
+			for round := range 3 * sleeps {
+				if round%3 == 0 {
+					r.wakeAnnouncer()
+				}
 				ids := r.load(20+rand.IntN(300), func(i int, _ pgx.Tx) {
 					switch {
 					case i%97 == 3:
@@ -130,7 +133,7 @@ func TestNoWakeIsLostBetweenAsleepAndAwake(t *testing.T) {
 					}
 				})
 				r.awaitStatus(workqueue.Done, ids...)
-				if round%4 == 3 {
+				if round%3 == 2 {
 					r.eventually("all announcers asleep", func() bool { return r.announcer() == 0 })
 				} else {
 					time.Sleep(rand.N(2500 * time.Millisecond))
@@ -138,7 +141,7 @@ func TestNoWakeIsLostBetweenAsleepAndAwake(t *testing.T) {
 			}
 			r.eventually("everything done", func() bool { return r.count("status <> 2") == 0 })
 			awake := strings.Count(log.String(), "announcer awake")
-			if awake < 3 {
+			if awake < sleeps {
 				t.Errorf("the announcer was awake %d times: nothing is shown", awake)
 			}
 			t.Logf("%d rows, awake %d times", r.count("true"), awake)
