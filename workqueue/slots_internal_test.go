@@ -80,15 +80,22 @@ func TestSlowStatementsGiveTheirPlaceToOthers(t *testing.T) {
 	if granted != 4 {
 		t.Errorf("the locked table has %d slots, want 4", granted)
 	}
-	if len(q.held) > q.limit+q.spare {
-		t.Errorf("%d slots are held of %d", len(q.held), q.limit+q.spare)
+	if held, _ := q.sizes(); held > q.limit+q.spare {
+		t.Errorf("%d slots are held of %d", held, q.limit+q.spare)
 	}
 	for _, s := range append(locked, other) {
 		s.release()
 	}
-	if len(q.held)+len(q.waiting) > 0 {
-		t.Errorf("%d slots are held and %d waited for when all were released", len(q.held), len(q.waiting))
+	if held, waiting := q.sizes(); held+waiting > 0 {
+		t.Errorf("%d slots are held and %d waited for when all were released", held, waiting)
 	}
+}
+
+// sizes takes the lock, since slots become slow by themselves.
+func (q *slots) sizes() (held, waiting int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.held), len(q.waiting)
 }
 
 // Who waits in vain leaves nothing behind, and is told apart from a database that does not answer.
@@ -102,7 +109,9 @@ func TestASlotThatIsWaitedForInVain(t *testing.T) {
 		t.Errorf("got %v, want %v", err, errNoSlot)
 	}
 	first.release()
-	if next := q.asked("c", false); !next.has() || len(q.waiting) > 0 {
+	next := q.asked("c", false)
+	defer next.release()
+	if _, waiting := q.sizes(); !next.has() || waiting > 0 {
 		t.Error("who went away is still waited for")
 	}
 }
