@@ -183,10 +183,7 @@ func lookCall(of []*look) call {
 				return err
 			}
 			k := of[i]
-			k.found, k.asked, k.next = found, asked, nil
-			if due != nil {
-				k.next = &Wake{At: *due, In: durationOf(*seconds)}
-			}
+			k.found, k.asked, k.next = found, asked, wakeAt(due, seconds)
 			return nil
 		},
 	}

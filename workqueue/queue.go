@@ -276,12 +276,18 @@ func (q *Queue) due(d *dueQuestion) call {
 			var seconds *float64
 			var due *time.Time
 			err := scan(&d.asked, &seconds, &due)
-			if due != nil {
-				d.next = &Wake{At: *due, In: durationOf(*seconds)}
-			}
+			d.next = wakeAt(due, seconds)
 			return err
 		},
 	}
+}
+
+// wakeAt is when a row is due, and in how many seconds; nil where there is none.
+func wakeAt(due *time.Time, seconds *float64) *Wake {
+	if due == nil || seconds == nil {
+		return nil
+	}
+	return &Wake{At: *due, In: durationOf(*seconds)}
 }
 
 func (q *Queue) wake(ctx context.Context, stmt statement, args map[string]any) (*Wake, error) {
