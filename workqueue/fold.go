@@ -12,7 +12,7 @@ import (
 // appends a note instead, and a fold applies notes later, one folder at a time, in short transactions of its own.
 type Fold struct {
 	// Suffix names the function <schema>.<table>_<suffix>(max_notes integer, since timestamptz). It applies notes that
-	// are due, the earliest first, and returns one row:
+	// are due, the earliest first, about max_notes at most, and returns one row:
 	//
 	//	folded integer          notes that it took; NULL: somebody else is folding, or it cannot see what they did
 	//	released integer        rows that became claimable
@@ -31,7 +31,8 @@ type Fold struct {
 	Column string
 }
 
-// foldLimit bounds the notes of one call, and with them how long it holds locks.
+// foldLimit bounds the notes of one call, and with them how long it holds locks. A fold may take ten times as many that
+// concern the same few keys.
 const foldLimit = 1000
 
 // foldPatience is how long Fold waits for somebody else who folds.

@@ -220,12 +220,19 @@ func (w *world) whileRunning(o jobs.InsertOptions, n int, do func(tx pgx.Tx, ids
 	return end
 }
 
-// whileReady has a job that nobody claims.
+// whileReady has jobs that nobody claims, until the holder lets go.
 func (w *world) whileReady(o jobs.InsertOptions, do func(tx pgx.Tx, id uuid.UUID) error) func() {
 	w.Helper()
 	ids, err := w.enqueue(w.Context(), 2, "held", o)
 	w.ok(err)
-	return w.opened(func(tx pgx.Tx) error { return do(tx, ids[0]) })
+	end := w.opened(func(tx pgx.Tx) error { return do(tx, ids[0]) })
+	return func() {
+		end()
+		w.inTx(func(tx workqueue.Tx) error {
+			_, err := w.jobs.Cancel(w.Context(), tx, "it has been held", ids...) // or it would keep its place in its key
+			return err
+		})
+	}
 }
 
 // whileBatch has a batch of a job that nobody claims and of two that run, which end while the holder holds.

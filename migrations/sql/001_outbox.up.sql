@@ -795,6 +795,7 @@ DECLARE
     started constant timestamptz := clock_timestamp();
     ordered text[];
     limited text[];
+    n integer;
     one text;
 BEGIN
     IF (max_notes >= 1) IS NOT TRUE THEN
@@ -805,26 +806,33 @@ BEGIN
         RETURN;
     END IF;
 
-    WITH taken AS (
-        DELETE FROM "{{schema}}"."outbox_gate_note" AS d
-        WHERE d.ctid = ANY (ARRAY(
-            SELECT r.ctid FROM "{{schema}}"."outbox_gate_note" AS r
-            WHERE r.at >= since AND r.at <= started
-            ORDER BY r.at
-            LIMIT max_notes
-            FOR UPDATE SKIP LOCKED))
-        RETURNING d.at, d.gate_key, d.limited
-    )
-    SELECT count(*), nullif(max(n.at), '-infinity'), array_agg(DISTINCT n.gate_key) FILTER (WHERE NOT n.limited),
-        array_agg(DISTINCT n.gate_key) FILTER (WHERE n.limited)
-    INTO folded, upto, ordered, limited
-    FROM taken AS n;
+    folded := 0;
+    LOOP
+        WITH taken AS (
+            DELETE FROM "{{schema}}"."outbox_gate_note" AS d
+            WHERE d.ctid = ANY (ARRAY(
+                SELECT r.ctid FROM "{{schema}}"."outbox_gate_note" AS r
+                WHERE r.at >= greatest(since, upto) AND r.at <= started
+                ORDER BY r.at
+                LIMIT max_notes
+                FOR UPDATE SKIP LOCKED))
+            RETURNING d.at, d.gate_key, d.limited
+        )
+        SELECT count(*), greatest(upto, nullif(max(n.at), '-infinity')),
+            ARRAY(SELECT o.gate_key FROM taken AS o WHERE NOT o.limited UNION SELECT unnest(ordered)),
+            ARRAY(SELECT l.gate_key FROM taken AS l WHERE l.limited UNION SELECT unnest(limited))
+        INTO n, upto, ordered, limited
+        FROM taken AS n;
+        folded := folded + n;
+        -- Many notes of few keys, as of rows that came to keys with many rows, are cheap to take and would be in the way.
+        EXIT WHEN n < max_notes OR folded >= 10 * max_notes OR 2 * (cardinality(ordered) + cardinality(limited)) > max_notes;
+    END LOOP;
 
     released := 0;
-    IF ordered IS NOT NULL THEN
+    IF cardinality(ordered) > 0 THEN
         released := "{{schema}}"."outbox_gate_next"(ordered);
     END IF;
-    IF limited IS NOT NULL THEN
+    IF cardinality(limited) > 0 THEN
         released := released + "{{schema}}"."outbox_gate_fill"(limited, started);
         FOR one IN
             SELECT k.key FROM unnest(limited) AS k (key)
@@ -839,7 +847,7 @@ BEGIN
     IF released > 0 THEN
         PERFORM pg_catalog.pg_notify('{{schema}}.outbox', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
     END IF;
-    again := CASE WHEN folded = max_notes THEN 0 ELSE (
+    again := CASE WHEN n = max_notes THEN 0 ELSE (
         SELECT extract(epoch FROM n.at - clock_timestamp())
         FROM "{{schema}}"."outbox_gate_note" AS n
         WHERE n.at > started AND n.at < 'infinity'

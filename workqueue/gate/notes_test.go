@@ -73,6 +73,36 @@ func TestNotesAreDoneWith(t *testing.T) {
 	}
 }
 
+// Notes of few keys are taken together, however many there are, or what the rows that run have noted would wait behind
+// all of them. Those of many keys are taken in pieces.
+func TestAFoldTakesMoreNotesOfFewerKeys(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		notes, keys         int
+		limited             bool
+		most, folded, after int
+	}{
+		"ordered keys":  {notes: 95, keys: 3, most: 10, folded: 95, after: 0},
+		"limited keys":  {notes: 95, keys: 3, limited: true, most: 10, folded: 95, after: 0},
+		"more than ten": {notes: 120, keys: 3, most: 10, folded: 100, after: 20},
+		"many keys":     {notes: 95, keys: 95, most: 10, folded: 10, after: 85},
+		"fewer":         {notes: 7, keys: 7, most: 10, folded: 7, after: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.exec("INSERT INTO work_gate_note (at, gate_key, limited) SELECT now() - n * interval '1 ms', 'k' || n % $2, $3 FROM generate_series(1, $1::int) AS n",
+				test.notes, test.keys, test.limited)
+			if n := ask[int](r, "SELECT folded FROM work_gate_fold($1)", test.most); n != test.folded {
+				t.Errorf("one fold takes %d notes, want %d", n, test.folded)
+			}
+			if n := r.dueNotes(); n != test.after {
+				t.Errorf("%d notes are left, want %d", n, test.after)
+			}
+		})
+	}
+}
+
 // What the folder could not do is noted again: no sweep is needed when it can.
 func TestFoldsComeBack(t *testing.T) {
 	t.Parallel()
