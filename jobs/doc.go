@@ -78,7 +78,7 @@
 //
 // How many jobs run at once, and how often they are started, is bounded at three places:
 //
-//   - in a process, by [QueueOptions].Concurrency
+//   - in a process, by [QueueOptions].Concurrency and, while it runs, [Worker.SetConcurrency]
 //   - of a queue over all processes, by [Client.SetLimits]; [Client.Pause] stops a queue altogether. Exact: a running
 //     job counts from its claim until it is settled, reaped or deleted, in the same transaction
 //   - of a key, such as a customer's, by [KindOptions].Gate or [InsertOptions].Gate: one at a time in commit order,

@@ -269,6 +269,18 @@ func (w *Worker) Workers() []*workqueue.Worker {
 // Tables are those of the jobs and of their schedules.
 func (w *Worker) Tables() []*workqueue.Table { return w.client.Tables() }
 
+// SetConcurrency changes how many jobs of one of its queues the worker runs at once, also while it runs, see
+// [workqueue.Worker.SetConcurrency]. A queue that the worker does not serve is refused. How many jobs of a queue run in all
+// processes together is a matter of [Client.SetLimits].
+func (w *Worker) SetConcurrency(queue string, n int) error {
+	for i, q := range w.options.Queues {
+		if cmp.Or(q.Name, DefaultQueue) == queue {
+			return w.queues[i].SetConcurrency(n)
+		}
+	}
+	return workqueue.Invalid("queue", "%q is none of this worker's", queue)
+}
+
 // Wake makes a running worker look for jobs and schedules now. It never blocks.
 func (w *Worker) Wake() {
 	if w.scheduler != nil {

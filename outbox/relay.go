@@ -78,6 +78,14 @@ func (r *Relay) Workers() []*workqueue.Worker {
 // Tables are those of the outbox.
 func (r *Relay) Tables() []*workqueue.Table { return r.box.Tables() }
 
+// SetConcurrency changes how many handlers run at once, also while the relay runs, see [workqueue.Worker.SetConcurrency].
+func (r *Relay) SetConcurrency(n int) error {
+	if r.err != nil {
+		return r.err
+	}
+	return r.worker.SetConcurrency(n)
+}
+
 // Wake makes a running relay look for messages now. It never blocks. Relays are woken by notifications;
 // this is for those that poll because they run with NoListen.
 func (r *Relay) Wake() {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"strings"
 	"time"
 
@@ -19,46 +18,63 @@ import (
 // ErrRights says that the role may not do what the parts need.
 var ErrRights = errors.New("the role lacks rights")
 
-// checkParts refuses parts that cannot run together.
+// checkParts refuses parts that cannot run together, and says which.
 func checkParts(parts []Part) error {
-	served := make(map[string]int) // by which part
 	for i, p := range parts {
-		if v := reflect.ValueOf(p); p == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		if isNil(p) {
 			return workqueue.Invalid("parts", "%d of %d is nil", i+1, len(parts))
 		}
-		for _, w := range p.Workers() {
-			for _, queue := range queues(w) {
-				if other, taken := served[queue]; taken {
-					return workqueue.Invalid("parts", "%d and %d both serve %s: run one, with more Concurrency", other+1, i+1, queue)
-				}
-				served[queue] = i
+		if queue, both := twice(queues(p)); both {
+			return workqueue.Invalid("parts", "%d serves %s twice", i+1, queue)
+		}
+		for other := range i {
+			if queue, both := twice(queues(parts[other], p)); both {
+				return workqueue.Invalid("parts", "%d and %d both serve %s: run one, with more Concurrency", other+1, i+1, queue)
 			}
 		}
 	}
 	return nil
 }
 
-// queues are what a worker claims from: the lanes of its table.
-func queues(w *workqueue.Worker) []string {
-	lanes := w.Options().Lanes
-	if len(lanes) == 0 {
-		return []string{w.Table().Name()}
-	}
-	names := make([]string, len(lanes))
-	for i, lane := range lanes {
-		names[i] = fmt.Sprintf("%s %v", w.Table().Name(), lane)
+// queues are what parts claim from: the lanes of their tables.
+func queues(parts ...Part) (names []string) {
+	for _, p := range parts {
+		for _, w := range p.Workers() {
+			lanes := w.Options().Lanes
+			if len(lanes) == 0 {
+				names = append(names, w.Table().Name())
+			}
+			for _, lane := range lanes {
+				names = append(names, fmt.Sprintf("%s %v", w.Table().Name(), lane))
+			}
+		}
 	}
 	return names
 }
 
-// describe says what a worker serves: its table, of its lanes the first, and how many handlers it has.
-func describe(w *workqueue.Worker) string {
-	o := w.Options()
-	text := w.Table().Name()
-	if len(o.Lanes) > 0 {
-		text += fmt.Sprintf(" %v", o.Lanes[0][0])
+// twice finds a name that is there more than once.
+func twice(names []string) (name string, found bool) {
+	seen := make(map[string]bool, len(names))
+	for _, name := range names {
+		if seen[name] {
+			return name, true
+		}
+		seen[name] = true
 	}
-	return fmt.Sprintf("%s × %d", text, o.Concurrency)
+	return "", false
+}
+
+// describe says what workers serve: each its table, of its lanes the first, and how many handlers it has.
+func describe(workers []*workqueue.Worker) (serves []string) {
+	for _, w := range workers {
+		o := w.Options()
+		text := w.Table().Name()
+		if len(o.Lanes) > 0 {
+			text += fmt.Sprintf(" %v", o.Lanes[0][0])
+		}
+		serves = append(serves, fmt.Sprintf("%s × %d", text, o.Concurrency))
+	}
+	return serves
 }
 
 // Pauses between two tries to reach a database.
@@ -71,10 +87,10 @@ const (
 
 // awaitDatabase checks tables and rights, however long it takes until a database answers. A cancelled context ends the wait
 // without an error.
-func (s *Service) awaitDatabase(ctx context.Context) error {
+func (s *Service) awaitDatabase(ctx context.Context, tables []*workqueue.Table) error {
 	told := false
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		err := s.check(ctx)
+		err := s.check(ctx, tables)
 		if err == nil || errors.Is(err, workqueue.ErrSchemaVersion) || errors.Is(err, ErrRights) {
 			return err
 		}
@@ -91,7 +107,7 @@ func (s *Service) awaitDatabase(ctx context.Context) error {
 }
 
 // check reads the versions of the tables and the role's rights on them.
-func (s *Service) check(ctx context.Context) (err error) {
+func (s *Service) check(ctx context.Context, of []*workqueue.Table) (err error) {
 	defer func() { // of the pool's hooks
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v", r)
@@ -99,25 +115,25 @@ func (s *Service) check(ctx context.Context) (err error) {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	for _, t := range s.tables {
+	for _, t := range of {
 		if err := t.CheckVersion(ctx, s.pool); err != nil {
 			return err
 		}
 	}
-	return s.checkRights(ctx)
+	return s.checkRights(ctx, of)
 }
 
 //go:embed sql/rights.sql
 var rightsText string
 
-func (s *Service) checkRights(ctx context.Context) error {
+func (s *Service) checkRights(ctx context.Context, of []*workqueue.Table) error {
 	var schemas, tables, rights []string
-	need := func(schema, table string, of ...string) {
-		for _, right := range of {
+	need := func(schema, table string, all ...string) {
+		for _, right := range all {
 			schemas, tables, rights = append(schemas, schema), append(tables, table), append(rights, right)
 		}
 	}
-	for _, t := range s.tables {
+	for _, t := range of {
 		need(t.Spec().Schema, t.Spec().Table, "SELECT", "UPDATE")
 		if !s.options.MaintainedElsewhere {
 			need(t.Spec().Schema, t.Spec().Table, "DELETE")

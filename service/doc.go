@@ -24,16 +24,23 @@
 //
 // When the context of Run ends, no part claims any more; rows that no handler has begun are returned; running handlers have
 // the ShutdownTimeout of their part; what they have done is settled; and the reaper stops when all parts have. A part that
-// ends by itself, with or without an error, stops the others: half a service is hard to notice.
+// ends by itself, with or without an error and without having been removed, stops the others: half a service is hard to notice.
 //
 // # Health
 //
-// [Service.Handler] answers /readyz with 200 while every worker claims, and with 503 and the reasons while one
+// [Service.Handler] answers /readyz with 200 while every worker claims, one that is being added or removed apart, and with 503 and the reasons while one
 // does not: before the start, while the database is away, while stopping. It answers /livez with 503 when Run has ended, or when a
 // worker is stuck so that only a restart helps. A database that is away does not make a process unhealthy: restarting it
 // would not bring the database back.
 //
-// Parts cannot be added to or removed from a Service that runs. Queues of jobs are paused and limited at run time by the
-// database, see jobs.Client.Queues; a part that is to come and go has a Run of its own and, with the same
-// [workqueue.Runtime] ([Service.Runtime]), no connections of its own.
+// # Changes while it runs
+//
+//   - [Service.Add] starts another part, such as a jobs.Worker of one more queue. [Service.Remove] stops one in the order above,
+//     without the others. Both concern this process only; rows of a queue that nobody serves wait.
+//   - SetConcurrency of a part (jobs.Worker, outbox.Relay, inbox.Worker, timers.Worker, alarms.Dispatcher or [workqueue.Worker])
+//     changes how many of its handlers run in this process.
+//   - A queue of jobs is paused, limited and resumed in the database, by jobs.Client or `txwork jobs`: in all processes, and
+//     beyond their restarts.
+//
+// A jobs.Worker that is added to serve one more queue leaves the schedules to the one that has them (NoSchedules).
 package service

@@ -53,3 +53,28 @@ func Example() {
 		log.Fatal(err)
 	}
 }
+
+// One more queue of jobs, for as long as it is wanted.
+func ExampleService_Add() {
+	ctx := context.Background()
+	pool := must(pgxpool.New(ctx, os.Getenv("DATABASE_URL")))
+	kinds := jobs.NewRegistry()
+	jobs.Register(kinds, func(ctx context.Context, j *jobs.Job[errand]) error { return nil /* run it */ })
+	client := must(jobs.Open(jobs.Options{Registry: kinds}))
+	s := must(service.New(pool, service.Options{}, must(jobs.NewWorker(pool, client, nil, jobs.WorkerOptions{}))))
+	go func() { log.Println(s.Run(ctx)) }()
+
+	reports := must(jobs.NewWorker(pool, client, nil, jobs.WorkerOptions{
+		NoSchedules: true, // the first worker has them
+		Queues:      []jobs.QueueOptions{{Name: "reports", Concurrency: 2}},
+	}))
+	if err := s.Add(ctx, reports); err != nil { // it claims
+		log.Fatal(err)
+	}
+	if err := reports.SetConcurrency("reports", 10); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Remove(ctx, reports); err != nil { // it has finished what it had begun
+		log.Fatal(err)
+	}
+}

@@ -8,28 +8,41 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Ready tells why the service does not work as a whole, worker by worker; nil while it does.
+// Ready tells why the service does not work as a whole, worker by worker; nil while it does. A part that is being added or
+// removed does not count.
 func (s *Service) Ready() error {
-	switch {
-	case !s.started.Load():
+	switch s.at() {
+	case phaseNew:
 		return errors.New("not started")
-	case s.ended.Load():
+	case phaseEnded:
 		return errors.New("ended")
+	case phaseStarting:
+		return s.each((*workqueue.Worker).Ready, func(*member) bool { return true })
 	}
-	return s.each((*workqueue.Worker).Ready)
+	return s.each((*workqueue.Worker).Ready, func(m *member) bool { return m.works && !m.leaves })
 }
 
 // Alive tells why only a restart helps: Run has ended, or a worker is stuck.
 func (s *Service) Alive() error {
-	if s.ended.Load() {
+	if s.at() == phaseEnded {
 		return errors.New("ended")
 	}
-	return s.each((*workqueue.Worker).Alive)
+	return s.each((*workqueue.Worker).Alive, func(*member) bool { return true })
 }
 
-func (s *Service) each(state func(*workqueue.Worker) error) error {
+func (s *Service) at() phase {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.phase
+}
+
+func (s *Service) each(state func(*workqueue.Worker) error, of func(*member) bool) error {
+	return each(s.workers(of), state)
+}
+
+func each(workers []*workqueue.Worker, state func(*workqueue.Worker) error) error {
 	var errs []error
-	for _, w := range s.workers() {
+	for _, w := range workers {
 		errs = append(errs, state(w))
 	}
 	return errors.Join(errs...)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -45,12 +44,27 @@ type Service struct {
 	pool    *pgxpool.Pool
 	options Options
 	runtime *workqueue.Runtime
-	parts   []Part
-	tables  []*workqueue.Table
 
-	started atomic.Bool
-	ended   atomic.Bool
+	mu      sync.Mutex
+	phase   phase
+	members []*member          // in the order in which they came
+	tables  []*workqueue.Table // of all parts that there have been
+	retable func()             // has the reaper learn of new tables; nil: it does not run
+	running context.Context    // of the parts, while they run
+	stop    context.CancelFunc // ends it
+	parts   sync.WaitGroup
 }
+
+// A phase is how far a service has come.
+type phase int
+
+const (
+	phaseNew phase = iota
+	phaseStarting
+	phaseRunning
+	phaseStopping
+	phaseEnded
+)
 
 // New makes a service of parts that are not started; Run starts it. The pool is the application's; the error names the part
 // that cannot be run.
@@ -68,7 +82,12 @@ func New(pool *pgxpool.Pool, o Options, parts ...Part) (*Service, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	s := &Service{pool: pool, options: o, runtime: runtime, parts: parts, tables: tablesOf(parts)}
+	s := &Service{pool: pool, options: o, runtime: runtime}
+	for _, p := range parts {
+		if _, err := s.enter(p); err != nil {
+			return nil, err
+		}
+	}
 	if len(s.tables) > 0 {
 		s.options.Reaper.Schema = cmp.Or(o.Reaper.Schema, s.tables[0].Spec().Schema)
 	}
@@ -76,86 +95,111 @@ func New(pool *pgxpool.Pool, o Options, parts ...Part) (*Service, error) {
 	if err := s.options.Reaper.Validate(); err != nil {
 		return nil, err
 	}
-	for _, w := range s.workers() {
-		if err := w.Join(runtime); err != nil {
-			return nil, err
-		}
-	}
 	return s, nil
 }
 
 // Runtime is what the parts share, for a worker that is run by itself beside them.
 func (s *Service) Runtime() *workqueue.Runtime { return s.runtime }
 
-func (s *Service) workers() (all []*workqueue.Worker) {
-	for _, p := range s.parts {
-		all = append(all, p.Workers()...)
-	}
-	return all
-}
-
-// tablesOf are the parts' tables, each once.
-func tablesOf(parts []Part) (tables []*workqueue.Table) {
-	for _, p := range parts {
-		for _, t := range p.Tables() {
-			if !slices.ContainsFunc(tables, func(o *workqueue.Table) bool { return o.Name() == t.Name() }) {
-				tables = append(tables, t)
-			}
-		}
-	}
-	return tables
-}
-
-// Run runs the parts until ctx is cancelled, or one of them ends, and returns when all have stopped. The error joins
-// theirs. A database that is away is waited for; what cannot work is an error at once: a table that does not fit this version of
-// the library ([workqueue.ErrSchemaVersion]), or a right that the role lacks ([ErrRights]).
+// Run runs the parts until ctx is cancelled, or one of them ends without having been removed, and returns when all have stopped.
+// The error joins theirs. A database that is away is waited for; what cannot work is an error at once: a table that does not fit
+// this version of the library ([workqueue.ErrSchemaVersion]), or a right that the role lacks ([ErrRights]).
 func (s *Service) Run(ctx context.Context) error {
-	if s.started.Swap(true) {
-		return errors.New("txwork: the service has been started already: make a new one")
+	tables, err := s.begin()
+	if err != nil {
+		return err
 	}
-	defer s.ended.Store(true)
-	if err := s.awaitDatabase(ctx); err != nil || ctx.Err() != nil {
+	defer s.enterPhase(phaseEnded)
+	if err := s.awaitDatabase(ctx, tables); err != nil || ctx.Err() != nil {
 		return err
 	}
 	s.report(ctx)
 	stopReaper := s.maintain(ctx)
-	err := s.runParts(ctx)
+	err = s.runParts(ctx)
 	return errors.Join(err, stopReaper())
 }
 
-// runParts waits for all parts. When one ends, the others are stopped.
+// begin tells which tables the service starts with.
+func (s *Service) begin() ([]*workqueue.Table, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != phaseNew {
+		return nil, errors.New("txwork: the service has been started already: make a new one")
+	}
+	s.phase = phaseStarting
+	return slices.Clone(s.tables), nil
+}
+
+func (s *Service) enterPhase(p phase) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.phase = p
+}
+
+// runParts runs the parts that there are and those that are added, until ctx is cancelled or one of them ends.
 func (s *Service) runParts(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	errs := make([]error, len(s.parts))
-	var running sync.WaitGroup
-	for i, p := range s.parts {
-		running.Go(func() {
-			defer stop()
-			errs[i] = p.Run(ctx)
-		})
+	s.mu.Lock()
+	s.phase, s.running, s.stop = phaseRunning, ctx, stop
+	for _, m := range s.members {
+		m.works = true
+		s.start(m)
 	}
-	running.Wait()
+	s.mu.Unlock()
+	<-ctx.Done()
+	s.enterPhase(phaseStopping) // nothing is started any more
+	s.parts.Wait()
+	return s.failures()
+}
+
+func (s *Service) failures() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, m := range s.members {
+		errs = append(errs, m.err)
+	}
 	return errors.Join(errs...)
 }
 
 // maintain runs the reaper until stop, which waits for it.
 func (s *Service) maintain(ctx context.Context) (stop func() error) {
-	if s.options.MaintainedElsewhere || len(s.tables) == 0 {
+	if s.options.MaintainedElsewhere {
 		return func() error { return nil }
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
-	go func() { done <- reaper.Run(ctx, s.pool, s.tables, s.options.Reaper) }()
+	go func() { done <- s.reap(ctx) }()
 	return func() error { cancel(); return <-done }
+}
+
+// reap runs the reaper over the tables of all parts, and begins anew when there are more.
+func (s *Service) reap(ctx context.Context) error {
+	for ctx.Err() == nil {
+		current, tables := s.maintained(ctx)
+		if len(tables) == 0 {
+			<-current.Done()
+			continue
+		}
+		if err := reaper.Run(current, s.pool, tables, s.options.Reaper); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maintained are the tables, and a context that ends when there are more.
+func (s *Service) maintained(ctx context.Context) (context.Context, []*workqueue.Table) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx, s.retable = context.WithCancel(ctx)
+	return ctx, slices.Clone(s.tables)
 }
 
 // report says what runs here.
 func (s *Service) report(ctx context.Context) {
-	var serves []string
-	for _, w := range s.workers() {
-		serves = append(serves, describe(w))
-	}
+	serves := describe(s.workers(func(*member) bool { return true }))
 	maintenance := "here"
 	if s.options.MaintainedElsewhere {
 		maintenance = "elsewhere"

@@ -122,6 +122,14 @@ func (w *Worker) Workers() []*workqueue.Worker {
 // Tables are those of the timers and of their schedules.
 func (w *Worker) Tables() []*workqueue.Table { return w.timers.Tables() }
 
+// SetConcurrency changes how many handlers run at once, also while the worker runs, see [workqueue.Worker.SetConcurrency].
+func (w *Worker) SetConcurrency(n int) error {
+	if w.err != nil {
+		return w.err
+	}
+	return w.worker.SetConcurrency(n)
+}
+
 // Wake makes a running worker look for timers and schedules now. It never blocks. Workers are woken by
 // notifications; this is for those that poll because they run with NoListen.
 func (w *Worker) Wake() {

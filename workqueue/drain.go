@@ -27,7 +27,7 @@ type Drain struct {
 
 // Drain makes a Drain with the worker's handler and options. The worker itself need not run.
 func (w *Worker) Drain() *Drain {
-	one := newWorker(w.table, w.pool, w.options)
+	one := newWorker(w.table, w.pool, w.Options())
 	one.target, one.handle = w.target, w.handle
 	one.queue = w.table.On(w.pool)
 	one.renewing = one.queue

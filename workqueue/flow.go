@@ -10,10 +10,15 @@ import (
 // to keep every handler busy while a claim is under way, but not so many that rows wait here which
 // another process could be working on.
 type flow struct {
-	concurrency int
-	firstLimit  int
+	firstLimit int
 
-	mu       sync.Mutex
+	mu          sync.Mutex
+	concurrency int          // handlers that are wanted
+	handlers    int          // handlers that run
+	handler     func()       // one of them
+	spawn       func(func()) // runs it; nil: the worker has not begun
+	shrunk      bool         // a claim under way may bring more than there is room for
+
 	ready    sync.Cond     // deliveries are waiting, or the flow is closed
 	space    chan struct{} // room may have appeared
 	queue    []*delivery
@@ -84,8 +89,8 @@ func (f *flow) target() int {
 }
 
 // put adds what a claim that wanted so many rows brought. Claims that reach the limit raise it, claims
-// that come back short lower it.
-func (f *flow) put(deliveries []*delivery, wanted int) {
+// that come back short lower it. It returns what there is no room for any more, see surplus.
+func (f *flow) put(deliveries []*delivery, wanted int) (surplus []*delivery) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.measure(time.Now())
@@ -96,11 +101,15 @@ func (f *flow) put(deliveries []*delivery, wanted int) {
 		f.limit = max(f.limit/2, f.firstLimit)
 	}
 	f.queue = append(f.queue, deliveries...)
+	if f.shrunk {
+		f.shrunk, surplus = false, f.surplus()
+	}
 	if len(deliveries) == 1 {
 		f.ready.Signal()
 	} else {
 		f.ready.Broadcast()
 	}
+	return surplus
 }
 
 // measure updates the rate of finished deliveries: half of it is the newest interval's.
@@ -113,14 +122,15 @@ func (f *flow) measure(now time.Time) {
 	f.done, f.measured = 0, now
 }
 
-// take waits for a delivery; false when the flow is closed.
+// take waits for a delivery; false when the handler is to end, because the flow is closed or has too many.
 func (f *flow) take() (*delivery, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for len(f.queue) == 0 && !f.closed {
+	for len(f.queue) == 0 && !f.closed && f.handlers <= f.concurrency {
 		f.ready.Wait()
 	}
-	if f.closed {
+	if f.closed || f.handlers > f.concurrency {
+		f.handlers--
 		return nil, false
 	}
 	d := f.queue[0]
@@ -175,8 +185,5 @@ func (f *flow) close() {
 func (f *flow) drain() []*delivery {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	left := f.queue
-	f.queue = nil
-	f.running += len(left)
-	return left
+	return f.cut(0)
 }

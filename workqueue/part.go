@@ -38,8 +38,12 @@ func (w *Worker) Tables() []*Table { return []*Table{w.table} }
 // Table is the worker's table.
 func (w *Worker) Table() *Table { return w.table }
 
-// Options are the worker's, with their defaults.
-func (w *Worker) Options() WorkerOptions { return w.options }
+// Options are the worker's, with their defaults and the current Concurrency.
+func (w *Worker) Options() WorkerOptions {
+	o := w.options
+	o.Concurrency = w.flow.wantedHandlers()
+	return o
+}
 
 // Ready tells why the worker does not claim: it is not started, waits for its table, has no database, or stops. It is nil
 // while it does.

@@ -30,7 +30,7 @@ const (
 
 // WorkerOptions configure a [Worker]. The zero value is usable.
 type WorkerOptions struct {
-	// Concurrency is how many handlers run at once. Default: [DefaultConcurrency].
+	// Concurrency is how many handlers run at once, until [Worker.SetConcurrency] changes it. Default: [DefaultConcurrency].
 	Concurrency int
 	// ClaimLimit is the first size of a claim, which then adapts to the load. Default: [DefaultClaimLimit].
 	ClaimLimit int
@@ -86,8 +86,6 @@ const maxConcurrency = 100_000
 
 func (o WorkerOptions) validate() error {
 	switch {
-	case o.Concurrency < 1 || o.Concurrency > maxConcurrency:
-		return Invalid("concurrency", "is %d, it must be between 1 and %d", o.Concurrency, maxConcurrency)
 	case o.ClaimLimit < 1 || o.ClaimLimit > MaxBatch:
 		return Invalid("claim limit", "is %d, it must be between 1 and %d", o.ClaimLimit, MaxBatch)
 	case o.PollInterval < 0:
@@ -97,7 +95,7 @@ func (o WorkerOptions) validate() error {
 	case o.ShutdownTimeout < 0:
 		return Invalid("shutdown timeout", "is %v, it cannot be negative", o.ShutdownTimeout)
 	}
-	return cmp.Or(o.TxLimits.validate(), checkLease(o.Lease))
+	return cmp.Or(checkConcurrency(o.Concurrency), o.TxLimits.validate(), checkLease(o.Lease))
 }
 
 // A Worker claims rows of one table, hands them to a handler, renews their leases and settles them.
@@ -273,9 +271,7 @@ func (w *Worker) run(ctx context.Context) error {
 
 	renewals.Go(func() { w.renew(renewCtx) })
 	w.settler.start(detached, &settlers)
-	for range w.options.Concurrency {
-		handlers.Go(func() { w.execute(&handlers) })
-	}
+	w.flow.staff(handlers.Go, func() { w.execute(&handlers) })
 	intake.Go(func() { w.poll.Run(ctx) })
 	w.work.beginIntake(w)
 	w.phase.Store(phaseWorking)
@@ -286,7 +282,7 @@ func (w *Worker) run(ctx context.Context) error {
 	intake.Wait()
 	defer w.settler.limit(w.options.ShutdownTimeout + w.abortGrace())()
 	w.flow.close()
-	w.releaseWaiting()
+	w.release(w.flow.drain())
 	stuck := w.awaitHandlers(&handlers)
 	w.settler.stop()
 	settlers.Wait()
@@ -373,7 +369,7 @@ func (w *Worker) claim(ctx context.Context, c *claimer, limit int) (rows []claim
 func (w *Worker) hand(ctx context.Context, rows []claimedRow, wanted int, claimedAt time.Time) {
 	deliveries := w.deliveries(ctx, rows, int64(claimedAt.Sub(w.epoch)))
 	w.held.add(deliveries)
-	w.flow.put(deliveries, wanted)
+	w.release(w.flow.put(deliveries, wanted))
 }
 
 // deliveries are claimed rows on their way; the claim was made at a time of the worker's clock.
@@ -450,13 +446,6 @@ func (w *Worker) finish(d *delivery, o *Outcome) {
 	}
 	d.settling.Store(true)
 	w.settle(d, o)
-}
-
-// releaseWaiting returns the rows that no handler has started, with their attempt.
-func (w *Worker) releaseWaiting() {
-	for _, d := range w.flow.drain() {
-		w.finish(d, &Outcome{kind: outcomeRelease})
-	}
 }
 
 // noteSettled wakes the worker where a settle made a row ready for it, or room for one.

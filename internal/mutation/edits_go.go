@@ -72,7 +72,7 @@ var goEdits = []edit{
 	{name: "an expired context ends a claim", file: "workqueue/worker.go",
 		old: "w.within(context.WithoutCancel(ctx), w.options.Lease/3, func", new: "w.within(ctx, w.options.Lease/3, func", suites: test("workqueue", "TestShutdown")},
 	{name: "rows that were not started are kept at shutdown", file: "workqueue/worker.go",
-		old: "	w.releaseWaiting()\n", new: "", suites: test("workqueue", "TestShutdown")},
+		old: "	w.release(w.flow.drain())\n", new: "", suites: test("workqueue", "TestShutdown")},
 
 	{name: "a handler's writes survive a lost lease", file: "workqueue/handler.go",
 		old: "	count, err := d.settleIn(ctx, tx, o)\n	if err != nil {\n		return err\n	}\n", new: "	count, _ := d.settleIn(ctx, tx, o)\n", suites: test("workqueue", "TestTx")},

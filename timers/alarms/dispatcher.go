@@ -122,6 +122,10 @@ func (d *Dispatcher) Workers() []*workqueue.Worker { return d.worker.Workers() }
 // Tables are those that the reaper maintains.
 func (d *Dispatcher) Tables() []*workqueue.Table { return d.store.alarms.Tables() }
 
+// SetConcurrency changes how many deliveries run at once, also while the dispatcher runs, see
+// [workqueue.Worker.SetConcurrency].
+func (d *Dispatcher) SetConcurrency(n int) error { return d.worker.SetConcurrency(n) }
+
 // Run delivers until ctx is cancelled. Then it claims no more, waits for deliveries that are under way up to the
 // shutdown timeout, and returns nil.
 //
