@@ -190,6 +190,15 @@ func (c *crew) presentWorkers() (all []*member) {
 	return all
 }
 
+// resume has all workers but one go on that have stopped.
+func (c *crew) resume(but *member) {
+	for _, m := range c.presentWorkers() {
+		if m != but {
+			m.signal(syscall.SIGCONT)
+		}
+	}
+}
+
 // member is the process with a name, if it is there.
 func (c *crew) member(app string) *member {
 	for _, m := range c.presentWorkers() {

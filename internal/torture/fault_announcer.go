@@ -52,7 +52,7 @@ func (l *lab) strikeAnnouncer(ctx context.Context, random *rand.Rand, only *memb
 		if err != nil {
 			return err
 		}
-		defer m.signal(syscall.SIGCONT)
+		defer l.crew.resume(nil)
 		l.hit = time.Now()
 		what, err := do(m)
 		detail = fmt.Sprintf("%s that %s %s", m.app, at.point, what)
@@ -87,30 +87,31 @@ func (w *writers) comeTo(ctx context.Context, at step, only *member) (*member, e
 	for _, m := range candidates {
 		m.forget()
 		m.tell(order{at.point, signalStop})
-		defer m.tell(order{pointNone, signalStop})
 	}
 	if at.when == afterBurst {
 		w.lull()
 	} else {
 		w.burst(ctx)
 	}
-	return firstReached(ctx, candidates, at.point)
+	m, err := firstReached(ctx, candidates, at.point)
+	for _, c := range candidates {
+		c.tell(order{pointNone, signalStop})
+	}
+	time.Sleep(stopped)
+	if only == nil {
+		w.crew.resume(m) // several may have come to it at once
+	}
+	return m, err
 }
 
 // hush stops all other workers, so that only one hears what would wake its announcer up.
 func (w *writers) hush(only *member) (end func()) {
-	var others []*member
 	for _, m := range w.crew.presentWorkers() {
 		if m != only {
-			others = append(others, m)
 			m.signal(syscall.SIGSTOP)
 		}
 	}
-	return func() {
-		for _, m := range others {
-			m.signal(syscall.SIGCONT)
-		}
-	}
+	return func() { w.crew.resume(only) }
 }
 
 func firstReached(ctx context.Context, all []*member, point string) (*member, error) {
@@ -119,7 +120,6 @@ func firstReached(ctx context.Context, all []*member, point string) (*member, er
 			select {
 			case at := <-m.reached:
 				if at == point {
-					time.Sleep(stopped)
 					return m, nil
 				}
 			default:
