@@ -28,8 +28,9 @@ func newTortureCommands(a *app) []*cobra.Command {
 		Long: `torture has producers commit, roll back and dawdle, worker processes, reapers, schedulers and duplicate
 deliverers on all four domains at once, and lets faults strike them: it kills and stops processes, crashes
 PostgreSQL, cuts connections, fills the disk and more. Other faults hold locks or freeze sessions, and whoever wants
-nothing of them has to go on meanwhile. In the end everything has to drain, and what an audit trigger and the handlers'
-journals have recorded is checked against every invariant.
+nothing of them has to go on meanwhile. Others strike announcers; with --poll 10s every wake that is lost shows. In the end
+everything has to drain, and what an audit trigger and the handlers' journals have recorded is checked against every
+invariant.
 
 Without --database-url and ` + databaseURLEnv + ` a private PostgreSQL is started, and removed at the end. With one of
 them that server is used, in a schema of its own, which is dropped at the end; the role has to be allowed to end its
