@@ -11,7 +11,7 @@ import (
 // hears or claims anything then, whatever the product does.
 type pulse struct {
 	asked, awake int
-	still        int // how often the machine stood still
+	still        int // how often the answer came late, or none did
 }
 
 const (

@@ -55,7 +55,7 @@ type AnnouncerReport struct {
 	Share   float64       `json:"share"`   // of the time: one of any table was awake
 	Waits   int           `json:"waits"`   // of rows, that were judged
 	Longest time.Duration `json:"longest"` // of them
-	Still   int           `json:"still"`   // how often the machine stood still, which no wait is judged beside
+	Still   int           `json:"still"`   // how often the server answered late or not at all, which no wait is judged beside
 }
 
 func (r *run) announcers(v Verdict, records *records) AnnouncerReport {
@@ -146,7 +146,7 @@ func (r *Report) Write(w io.Writer) error {
 	fmt.Fprintf(&b, "lost %d, double settles %d, order violations %d, early timers %d; drained in %v\n",
 		r.Lost, r.DoubleSettles, r.OrderViolations, r.EarlyTimers, r.DrainedIn.Round(time.Millisecond))
 	a := r.Announcers
-	fmt.Fprintf(&b, "announcers awake %d times, %.0f %% of the time, %d broke off; %d waits judged, the longest %v; the machine stood still %d times\n",
+	fmt.Fprintf(&b, "announcers awake %d times, %.0f %% of the time, %d broke off; %d waits judged, the longest %v; the server answered late %d times\n",
 		a.Awake, 100*a.Share, a.Broke, a.Waits, a.Longest.Round(time.Millisecond), a.Still)
 	for _, name := range slices.Sorted(maps.Keys(r.Faults)) {
 		f := r.Faults[name]
