@@ -267,13 +267,18 @@ func reaped(ctx context.Context, w *world, name string) error {
 // reapedByCommand has the program do the same, as cron would have it.
 func reapedByCommand(ctx context.Context, w *world, name string) error {
 	requeued, err := w.expired(ctx, name)
-	if err == nil {
-		err = w.command(ctx, "reap")
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = requeued.done(ctx, w)
+	for { // the world's reaper may be at the row this moment
+		err := w.command(ctx, "reap")
+		if err == nil {
+			err = requeued.done(ctx, w)
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
 	}
-	return err
 }
 
 func purged(ctx context.Context, w *world, name string) error {
