@@ -25,7 +25,8 @@ type Options struct {
 	Schema string
 
 	// LockTimeout is how long a migration waits for the lock of a table that somebody uses. All who come later wait
-	// behind it, so it gives up instead, whole, and says who holds the lock. Whole milliseconds. Default:
+	// behind it, so it gives up instead, whole, and says who holds the lock. [Migrator.Validate] waits as long. Whole
+	// milliseconds. Default:
 	// [DefaultLockTimeout].
 	LockTimeout time.Duration
 

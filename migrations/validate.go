@@ -28,7 +28,8 @@ func (m *Migrator) Validate(ctx context.Context) error {
 }
 
 // Differences lists what [Migrator.Validate] looks at, and beside it what does no harm. Where migrations are pending,
-// or the schema is ahead of this library, it lists those alone: all else would only repeat it.
+// or the schema is ahead of this library, it lists those alone: all else would only repeat it. It waits for a table that
+// somebody has locked exclusively no longer than [Options.LockTimeout].
 func (m *Migrator) Differences(ctx context.Context) (Differences, error) {
 	versions, err := m.versionDifferences(ctx)
 	if err != nil || len(versions) > 0 {
@@ -36,6 +37,9 @@ func (m *Migrator) Differences(ctx context.Context) (Differences, error) {
 	}
 	var have catalog
 	err = pgx.BeginTxFunc(ctx, m.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
+		if _, err := tx.Exec(ctx, "SET LOCAL "+m.lockSetting()); err != nil { // definitions are read under the table's lock
+			return err
+		}
 		have, err = readCatalog(ctx, tx, m.schema)
 		return err
 	})
