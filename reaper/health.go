@@ -112,18 +112,30 @@ func oldestExpired(ctx context.Context, tx pgx.Tx, spec workqueue.Spec) (time.Du
 }
 
 func (r *HealthReport) readHolders(ctx context.Context, pool *pgxpool.Pool) error {
-	if err := pool.QueryRow(ctx, hiddenText).Scan(&r.HiddenSessions); err != nil {
-		return err
-	}
-	rows, err := pool.Query(ctx, holdersText, maxHolders)
-	if err != nil {
-		return err
-	}
-	holders, err := pgx.CollectRows(rows, scanHolder)
-	if err == nil {
-		r.Holders = append(r.Holders, holders...)
-	}
+	holders, hidden, err := Holders(ctx, pool)
+	r.HiddenSessions = hidden
+	r.Holders = append(r.Holders, holders...)
 	return err
+}
+
+// A Querier is a pool, a connection or a transaction of pgx.
+type Querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Holders lists what keeps vacuum from removing dead rows, the oldest first, at most ten, and tells how many sessions this
+// role may not look into. It is what [Health] does without the tables.
+func Holders(ctx context.Context, q Querier) (holders []Holder, hidden int64, err error) {
+	if err := q.QueryRow(ctx, hiddenText).Scan(&hidden); err != nil {
+		return nil, 0, err
+	}
+	rows, err := q.Query(ctx, holdersText, maxHolders)
+	if err != nil {
+		return nil, hidden, err
+	}
+	holders, err = pgx.CollectRows(rows, scanHolder)
+	return holders, hidden, err
 }
 
 func scanHolder(row pgx.CollectableRow) (Holder, error) {

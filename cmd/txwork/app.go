@@ -18,6 +18,10 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+
+	// Of doctor, by the worst of what it found.
+	exitWarning  = 3
+	exitCritical = 4
 )
 
 // databaseURLEnv names the database where the flag does not.
@@ -46,6 +50,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return exitOK
 	}
 	fmt.Fprintf(a.stderr, "txwork: %s\n", strings.TrimPrefix(told(ctx, err), "txwork: "))
+	if found := (foundError{}); errors.As(err, &found) {
+		return found.code
+	}
 	if a.begun && !errors.As(err, new(usageError)) {
 		return exitFailure
 	}

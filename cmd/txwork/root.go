@@ -18,7 +18,8 @@ func newRootCommand(a *app) *cobra.Command {
 		Long: `txwork runs and looks after the queues that applications keep in PostgreSQL.
 
 The database is named by --database-url or, since other users of the machine can see a command line, better
-by the environment variable ` + databaseURLEnv + `. Exit codes: 0 done, 1 failed, 2 wrong usage.`,
+by the environment variable ` + databaseURLEnv + `. Exit codes: 0 done, 1 failed, 2 wrong usage; doctor also exits
+with 3 for warnings and 4 for what is critical.`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -41,6 +42,7 @@ by the environment variable ` + databaseURLEnv + `. Exit codes: 0 done, 1 failed
 		newSchedulesCommand(a),
 		newJobsCommand(a),
 		newAlarmsCommand(a),
+		newDoctorCommand(a),
 		newStatsCommand(a),
 		newListCommand(a),
 		newShowCommand(a),

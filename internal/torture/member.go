@@ -15,7 +15,6 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/pprof"
-	"strings"
 	"syscall"
 	"time"
 
@@ -63,12 +62,7 @@ func play(ctx context.Context, s setup, p *pointSet) error {
 	case roleReaper:
 		return runReaper(ctx, s, pool)
 	}
-	own, err := openJournal(strings.TrimSuffix(s.Journal, journalSuffix) + " announcer" + journalSuffix) // beside what handlers do
-	if err != nil {
-		return err
-	}
-	defer own.close()
-	return runWorkers(ctx, s, pool, j, p, slog.New(announcerLog{journal: own, app: s.App}))
+	return runWorkers(ctx, s, pool, j, p)
 }
 
 func (s setup) open(ctx context.Context, p *pointSet) (*pgxpool.Pool, error) {

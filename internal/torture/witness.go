@@ -55,14 +55,15 @@ var witnesses = []witness{
 		return p.setPlain(ctx, tx, 0)
 	}},
 	{"a message from outside", "inbox", false, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
-		return p.receivePlain(ctx, tx)
+		name := newKey()
+		_, err := p.domains.inbox.Receive(ctx, workqueue.Pgx(tx), inbox.Message{
+			Consumer: consumer, Source: topic, MessageID: name, Payload: plainly(name), BodyHash: sameHash,
+		})
+		return []announced{announce("inbox", name)}, err
 	}},
 }
 
-// onlyKey begins keys of which there are few rows, and only one while nobody holds anything.
-const onlyKey = "witness "
-
-func newKey() string { return onlyKey + uuid.NewString() }
+func newKey() string { return "witness " + uuid.NewString() }
 
 // plainly is a payload whose handler does nothing.
 func plainly(name string) []byte { return fmt.Appendf(nil, `{"mode":%q,"name":%q}`, modePlain, name) }
@@ -119,18 +120,9 @@ func (p *producer) setPlain(ctx context.Context, tx pgx.Tx, after time.Duration)
 	return []announced{announce("timers", key)}, err
 }
 
-// receivePlain stores a message from outside whose handler does nothing.
-func (p *producer) receivePlain(ctx context.Context, tx pgx.Tx) ([]announced, error) {
-	name := newKey()
-	_, err := p.domains.inbox.Receive(ctx, workqueue.Pgx(tx), inbox.Message{
-		Consumer: consumer, Source: topic, MessageID: name, Payload: plainly(name), BodyHash: sameHash,
-	})
-	return []announced{announce("inbox", name)}, err
-}
-
 // unit does a unit of a witness's work. It fails if that has not ended within the patience.
 func (w witness) unit(ctx context.Context, p *producer) error {
-	ctx, cancel := context.WithTimeout(ctx, p.lab.options.patience())
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var names []announced
 	err := p.transactSurely(ctx, func(ctx context.Context, tx pgx.Tx) (_ []announced, err error) {
@@ -173,7 +165,7 @@ func (w witness) lap(ctx context.Context, p *producer, least time.Duration) (lon
 		err := w.unit(ctx, p)
 		longest = max(longest, time.Since(began))
 		if err != nil {
-			return max(longest, p.lab.options.patience())
+			return max(longest, patience)
 		}
 	}
 	return longest

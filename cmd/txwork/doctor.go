@@ -1,0 +1,344 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/internal/doctor"
+)
+
+// doctorOptions are the flags of doctor.
+type doctorOptions struct {
+	doctor.Options
+	failOn   string
+	watch    bool
+	interval time.Duration
+	fix, yes bool
+	json     bool
+}
+
+func newDoctorCommand(a *app) *cobra.Command {
+	o := doctorOptions{}
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find out what is wrong, what it means, and what mends it",
+		Long: `Look at the queues and at the server, once, and tell what is wrong, the worst first: each finding with evidence, with
+what it means for the users of the system, and with the command or the SQL that mends it. A healthy system has no
+finding. docs/doctor.md lists all there are.
+
+It only reads, in short transactions with bounds that keep it out of everybody's way, and needs no superuser: what the
+role may not see is named. The rights of the role viewer of txwork roles and pg_read_all_stats show all.
+
+Exit codes: 0 nothing found; 1 it could not look; 2 wrong usage; 3 warnings; 4 critical findings. So it serves as a
+health check and as a CronJob. --fail-on says from which severity on it fails.
+
+--fix runs the SQL of findings for which that is safe, such as to requeue expired leases or to make a missing index. It
+asks before each, unless --yes answers.`,
+		Example: `  txwork doctor
+  txwork doctor --json | jq '.findings[] | {severity, title}'
+  txwork doctor --fix
+  txwork doctor --fail-on critical --ignore no-reaper   # in a health check`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&o.Ignore, "ignore", nil, "codes of findings that are not looked for")
+	flags.DurationVar(&o.Timeout, "timeout", doctor.DefaultTimeout, "how long an examination may take; what is left is named")
+	flags.DurationVar(&o.StatementTimeout, "statement-timeout", doctor.DefaultStatementTimeout, "how long each statement may take; what takes longer is named")
+	flags.StringVar(&o.failOn, "fail-on", string(doctor.Warning), "the `severity` from which on the exit code is not 0: warning, critical or never")
+	flags.BoolVar(&o.watch, "watch", false, "look again and again, until interrupted")
+	flags.DurationVar(&o.interval, "interval", 10*time.Second, "with --watch, the time between two looks")
+	flags.BoolVar(&o.fix, "fix", false, "mend what can be mended safely, after asking")
+	flags.BoolVar(&o.yes, "yes", false, "with --fix, do not ask")
+	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line, also on failure; with --watch, one for each look")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.Schema = a.schema
+		err := a.doctor(cmd.Context(), o)
+		if o.json && !errors.As(err, new(foundError)) && err != nil {
+			return errors.Join(err, a.printJSON(examined{Schema: a.schema, Error: told(cmd.Context(), err), Findings: []doctor.Finding{}, Skipped: []doctor.Skipped{}}))
+		}
+		return err
+	}
+	return cmd
+}
+
+// check tells what is wrong with the flags.
+func (o doctorOptions) check() error {
+	if err := o.Validate(); err != nil {
+		return usageError{err}
+	}
+	switch {
+	case o.failOn != string(doctor.Warning) && o.failOn != string(doctor.Critical) && o.failOn != "never":
+		return usagef("--fail-on %q is unknown: want warning, critical or never", o.failOn)
+	case o.watch && o.fix:
+		return usagef("--watch only looks: leave out --fix")
+	case o.interval < time.Second:
+		return usagef("--interval is %v, it must be at least 1s", o.interval)
+	case o.yes && !o.fix:
+		return usagef("--yes goes with --fix")
+	case o.fix && o.json && !o.yes:
+		return usagef("--json cannot ask: pass --yes")
+	}
+	return nil
+}
+
+// examined is what doctor prints as JSON.
+type examined struct {
+	Healthy  bool             `json:"healthy"`
+	Schema   string           `json:"schema"`
+	Database string           `json:"database"`
+	Server   string           `json:"server"`
+	Role     string           `json:"role"`
+	At       *time.Time       `json:"at"`
+	Took     float64          `json:"took_seconds"`
+	Findings []doctor.Finding `json:"findings"`
+	Skipped  []doctor.Skipped `json:"skipped"`
+	Fixed    []fixed          `json:"fixed,omitempty"`
+	Error    string           `json:"error,omitempty"`
+}
+
+// fixed is a finding that --fix has dealt with.
+type fixed struct {
+	Code  string `json:"code"`
+	Title string `json:"title"`
+	Error string `json:"error,omitempty"`
+}
+
+// A foundError says that the doctor found something: not that the command failed.
+type foundError struct {
+	text string
+	code int
+}
+
+func (e foundError) Error() string { return e.text }
+
+// verdict is the command's error by the worst of the findings.
+func (o doctorOptions) verdict(r doctor.Report) error {
+	critical, warnings := r.Count(doctor.Critical), r.Count(doctor.Warning)
+	text := fmt.Sprintf("found %d critical, %s", critical, plural(warnings, "warning"))
+	switch {
+	case critical > 0 && o.failOn != "never":
+		return foundError{text, exitCritical}
+	case warnings > 0 && o.failOn == string(doctor.Warning):
+		return foundError{text, exitWarning}
+	}
+	return nil
+}
+
+func (a *app) doctor(ctx context.Context, o doctorOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	return a.withDatabase(ctx, func(d *database) error {
+		if o.watch {
+			return a.watchDoctor(ctx, d, o)
+		}
+		r, err := doctor.Examine(ctx, d.pool, o.Options)
+		if err != nil {
+			return explain(err)
+		}
+		var done []fixed
+		if o.fix {
+			if r, done, err = a.fixFindings(ctx, d, o, r); err != nil {
+				return err
+			}
+		}
+		if err := a.printExamined(o, r, done); err != nil {
+			return err
+		}
+		return o.verdict(r)
+	})
+}
+
+// watchDoctor looks again and again. A look that fails is told, and the next one may succeed.
+func (a *app) watchDoctor(ctx context.Context, d *database, o doctorOptions) error {
+	var verdict error
+	for {
+		r, err := doctor.Examine(ctx, d.pool, o.Options)
+		if ctx.Err() != nil {
+			return verdict
+		}
+		if err != nil {
+			err = a.printFailure(o, err)
+		} else {
+			verdict = o.verdict(r)
+			err = a.printExamined(o, r, nil)
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return verdict
+		case <-time.After(o.interval):
+		}
+	}
+}
+
+// printFailure tells of a look that failed.
+func (a *app) printFailure(o doctorOptions, failure error) error {
+	if o.json {
+		return a.printJSON(examined{Schema: a.schema, Error: explain(failure).Error(), Findings: []doctor.Finding{}, Skipped: []doctor.Skipped{}})
+	}
+	_, err := fmt.Fprintf(a.stderr, "txwork: %s\n", strings.TrimPrefix(explain(failure).Error(), "txwork: "))
+	return err
+}
+
+// fixFindings mends what can be mended, and looks again.
+func (a *app) fixFindings(ctx context.Context, d *database, o doctorOptions, r doctor.Report) (doctor.Report, []fixed, error) {
+	answers := bufio.NewReader(a.stdin)
+	var done []fixed
+	for _, f := range r.Findings {
+		if !f.Fixable {
+			continue
+		}
+		if !o.yes {
+			if yes, err := a.ask(answers, f); err != nil || !yes {
+				if err != nil {
+					return r, done, err
+				}
+				continue
+			}
+		}
+		one := fixed{Code: f.Code, Title: f.Title}
+		if err := doctor.Fix(ctx, d.pool, f); err != nil {
+			if ctx.Err() != nil {
+				return r, done, err
+			}
+			one.Error = explain(err).Error()
+		}
+		done = append(done, one)
+		if !o.json {
+			a.printFixed(one)
+		}
+	}
+	if len(done) == 0 {
+		return r, done, nil
+	}
+	r, err := doctor.Examine(ctx, d.pool, o.Options)
+	return r, done, explain(err)
+}
+
+// ask shows what would be run. The end of the input is a no.
+func (a *app) ask(answers *bufio.Reader, f doctor.Finding) (yes bool, err error) {
+	fmt.Fprintf(a.stdout, "%s\n", harmless(f.Title))
+	for _, s := range f.Remedy.SQL {
+		fmt.Fprintf(a.stdout, "    %s\n", s)
+	}
+	if _, err := fmt.Fprint(a.stdout, "Run this? [y/N] "); err != nil {
+		return false, err
+	}
+	answer, err := answers.ReadString('\n')
+	if err != nil && err != io.EOF {
+		return false, err
+	}
+	if err == io.EOF {
+		fmt.Fprintln(a.stdout)
+	}
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes", nil
+}
+
+func (a *app) printFixed(f fixed) {
+	if f.Error != "" {
+		fmt.Fprintf(a.stdout, "not fixed: %s: %s\n", harmless(f.Title), harmless(strings.TrimPrefix(f.Error, "txwork: ")))
+		return
+	}
+	fmt.Fprintf(a.stdout, "fixed: %s\n", harmless(f.Title))
+}
+
+func (a *app) printExamined(o doctorOptions, r doctor.Report, done []fixed) error {
+	if o.json {
+		return a.printJSON(examined{
+			Healthy: len(r.Findings) == 0, Schema: r.Schema, Database: r.Database, Server: r.Server, Role: r.Role, At: &r.At,
+			Took: r.Took.Seconds(), Findings: r.Findings, Skipped: r.Skipped, Fixed: done,
+		})
+	}
+	var b strings.Builder
+	if o.watch {
+		fmt.Fprintf(&b, "%s  ", r.At.UTC().Format("15:04:05Z"))
+	}
+	if len(r.Findings) == 0 {
+		fmt.Fprintf(&b, "schema %s of database %s: nothing is wrong (%s)\n", r.Schema, r.Database, rough(r.Took))
+	} else {
+		fmt.Fprintf(&b, "schema %s of database %s: %d critical, %s (%s)\n", r.Schema, r.Database, r.Count(doctor.Critical),
+			plural(r.Count(doctor.Warning), "warning"), rough(r.Took))
+	}
+	for _, f := range r.Findings {
+		printFinding(&b, f)
+	}
+	printSkipped(&b, r.Skipped)
+	_, err := io.WriteString(a.stdout, b.String())
+	return err
+}
+
+func printFinding(b *strings.Builder, f doctor.Finding) {
+	fmt.Fprintf(b, "\n%s  %s  [%s]\n", strings.ToUpper(string(f.Severity)), harmless(f.Title), f.Code)
+	fmt.Fprintf(b, "  means: %s\n", f.Meaning)
+	for _, e := range f.Evidence {
+		fields := make([]string, len(e))
+		for i, field := range e {
+			fields[i] = field.Name + "=" + fieldText(field)
+		}
+		fmt.Fprintf(b, "  seen:  %s\n", strings.Join(fields, " "))
+	}
+	fmt.Fprintf(b, "  mend:  %s\n", harmless(f.Remedy.Do))
+	for _, c := range f.Remedy.Commands {
+		fmt.Fprintf(b, "         $ %s\n", harmless(c))
+	}
+	for _, s := range f.Remedy.SQL {
+		fmt.Fprintf(b, "         %s\n", strings.ReplaceAll(s, "\n", "\n         "))
+	}
+	if f.Fixable {
+		fmt.Fprintf(b, "         or: txwork doctor --fix\n")
+	}
+}
+
+// fieldText is a value of evidence for people.
+func fieldText(f doctor.Field) string {
+	switch v := f.Value.(type) {
+	case float64:
+		if strings.HasSuffix(f.Name, "_seconds") {
+			return rough(time.Duration(v * float64(time.Second)))
+		}
+		return fmt.Sprint(v)
+	case string:
+		if v = harmless(v); v == "" || strings.ContainsAny(v, " =") {
+			return `"` + v + `"`
+		}
+		return v
+	case []string:
+		return harmless(strings.Join(v, ","))
+	}
+	return fmt.Sprint(f.Value)
+}
+
+// printSkipped tells what was not looked at, each reason once.
+func printSkipped(b *strings.Builder, all []doctor.Skipped) {
+	type reason struct{ reason, remedy string }
+	by := map[reason][]string{}
+	var order []reason
+	for _, s := range all {
+		r := reason{s.Reason, s.Remedy}
+		if by[r] == nil {
+			order = append(order, r)
+		}
+		what := s.Check
+		if s.Table != "" {
+			what += " of " + s.Table
+		}
+		by[r] = append(by[r], what)
+	}
+	for _, r := range order {
+		fmt.Fprintf(b, "\nnot looked at: %s\n  since: %s\n", strings.Join(by[r], ", "), harmless(r.reason))
+		if r.remedy != "" {
+			fmt.Fprintf(b, "  mend:  %s\n", harmless(r.remedy))
+		}
+	}
+}

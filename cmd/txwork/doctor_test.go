@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/outbox"
+)
+
+// serverOnly are findings about the private server, which is fast in the place of durable.
+const serverOnly = "durability"
+
+// printed is what doctor --json prints, as others read it.
+type printed struct {
+	Healthy  bool
+	Schema   string
+	Took     float64 `json:"took_seconds"`
+	Findings []struct {
+		Code, Severity, Title, Table, Meaning string
+		Evidence                              []map[string]any
+		Remedy                                struct {
+			Do            string
+			Commands, SQL []string
+		}
+		Fixable bool
+	}
+	Skipped []map[string]any
+	Fixed   []struct{ Code, Title, Error string }
+	Error   string
+}
+
+func (c *cli) doctor(args ...string) result {
+	c.t.Helper()
+	return c.doctorWith(strings.NewReader(""), args...)
+}
+
+// patiently has a busy machine fail no test.
+var patiently = []string{"doctor", "--timeout", "5m", "--statement-timeout", "1m", "--ignore", serverOnly}
+
+func (c *cli) doctorWith(stdin io.Reader, args ...string) result {
+	c.t.Helper()
+	return c.runWith(c.t.Context(), stdin, append(slices.Clone(patiently), args...)...)
+}
+
+// overdue is a message that nobody claims.
+func (c *cli) overdue() {
+	c.t.Helper()
+	c.enqueue(outbox.Message{Topic: "order.placed", Payload: []byte("{}")})
+	c.exec("UPDATE {schema}.outbox SET due_at = now() - interval '1 hour'")
+}
+
+func TestDoctorOfAHealthySystem(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.doctor().ok().prints("schema "+c.db.Schema, "nothing is wrong")
+	p := decode[printed](c.doctor("--json").ok())
+	if !p.Healthy || p.Schema != c.db.Schema || len(p.Findings) != 0 || p.Took <= 0 || p.Error != "" {
+		t.Errorf("printed %+v", p)
+	}
+}
+
+func TestDoctorsExitCodeIsTheSeverity(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.exec("GRANT SELECT ON {schema}.outbox TO PUBLIC")
+	c.doctor().exits(3).prints("0 critical, 1 warning", "WARNING  PUBLIC has 1 right", "[public-rights]", "means: ", "seen:  right=", "mend:  ", "REVOKE SELECT").
+		says("found 0 critical, 1 warning")
+	c.doctor("--fail-on", "critical").ok().prints("public-rights")
+	c.overdue()
+	r := c.doctor().exits(4).prints("CRITICAL  outbox: 1 ready row and nobody claims", "oldest_seconds=60m", "$ txwork list outbox --status ready --schema "+c.db.Schema)
+	if strings.Index(r.stdout, "CRITICAL") > strings.Index(r.stdout, "WARNING") {
+		t.Errorf("the worst does not come first:\n%s", r.stdout)
+	}
+	c.doctor("--fail-on", "critical").exits(4)
+	c.doctor("--fail-on", "never").ok()
+	c.doctor("--ignore", "unserved,public-rights").ok()
+}
+
+func TestDoctorsJSON(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.overdue()
+	p := decode[printed](c.doctor("--json").exits(4))
+	if p.Healthy || len(p.Findings) != 1 {
+		t.Fatalf("printed %+v", p)
+	}
+	f := p.Findings[0]
+	if f.Code != "unserved" || f.Severity != "critical" || f.Table != "outbox" || f.Meaning == "" || f.Remedy.Do == "" ||
+		len(f.Remedy.Commands) == 0 || len(f.Evidence) != 1 || f.Evidence[0]["ready_at_least"] != 1.0 || f.Evidence[0]["oldest_seconds"].(float64) < 3600 {
+		t.Errorf("finding %+v", f)
+	}
+}
+
+// A reader of the JSON learns of a failure from it.
+func TestDoctorsJSONOfAFailure(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{databaseURLEnv: "postgres://u:secret@127.0.0.1:1/none?connect_timeout=1"}
+	r := execute(t, t.Context(), strings.NewReader(""), env, "doctor", "--json").exits(exitFailure).says("cannot be reached")
+	if p := decode[printed](r); p.Healthy || !strings.Contains(p.Error, "cannot be reached") || p.Findings == nil || strings.Contains(r.stdout, "secret") {
+		t.Errorf("printed %s", r.stdout)
+	}
+	execute(t, t.Context(), strings.NewReader(""), env, "doctor", "--json", "--fail-on", "x").exits(exitUsage).prints(`"error":"--fail-on`)
+}
+
+func TestDoctorFixesWhatIsSafe(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.exec("DROP INDEX {schema}.outbox_claim_idx; DROP INDEX {schema}.jobs_done_idx")
+	c.exec("GRANT SELECT ON {schema}.outbox TO PUBLIC")
+	const fix = "CREATE INDEX CONCURRENTLY"
+
+	asked := c.doctorWith(strings.NewReader("n\n"), "--fix").exits(4)
+	asked.prints(fix, "Run this? [y/N]")
+	if n := strings.Count(asked.stdout, "Run this?"); n != 2 || strings.Contains(asked.stdout, "fixed: ") {
+		t.Errorf("asked %d times:\n%s", n, asked.stdout)
+	}
+	c.doctorWith(strings.NewReader("yes\nno\n"), "--fix").exits(4).prints("fixed: index", "1 critical, 1 warning")
+	c.doctor("--fix", "--yes").exits(3).prints("fixed: index", "0 critical, 1 warning") // which it leaves alone
+	p := decode[printed](c.doctor("--fix", "--yes", "--json").exits(3))
+	if len(p.Fixed) != 0 || len(p.Findings) != 1 {
+		t.Errorf("printed %+v", p)
+	}
+}
+
+func TestDoctorTellsWhatItCouldNotFix(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.enqueue(outbox.Message{Topic: "a", Payload: []byte("{}"), DedupKey: "k"})
+	c.exec("DROP INDEX {schema}.outbox_unique_idx")
+	c.enqueue(outbox.Message{Topic: "b", Payload: []byte("{}")})
+	c.exec("UPDATE {schema}.outbox SET topic = 'a', dedup_key = 'k'")
+	p := decode[printed](c.doctor("--fix", "--yes", "--json").exits(4))
+	if len(p.Fixed) != 1 || !strings.Contains(p.Fixed[0].Error, "could not create unique index") {
+		t.Errorf("printed %+v", p)
+	}
+	if len(p.Findings) != 1 || p.Findings[0].Code != "invalid-index" {
+		t.Errorf("findings %+v", p.Findings)
+	}
+}
+
+func TestDoctorWatches(t *testing.T) {
+	c := newMigratedCLI(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	lines := &firstLines{want: 2, stop: stop}
+	a := &app{stdin: strings.NewReader(""), stdout: lines, stderr: lines, getenv: func(string) string { return "" }}
+	if code := a.run(ctx, c.args("doctor", "--watch", "--interval", "1s", "--json", "--ignore", serverOnly)); code != exitOK {
+		t.Errorf("exit code %d:\n%s", code, lines.text)
+	}
+	for line := range strings.Lines(lines.text) {
+		var p printed
+		must(t, json.Unmarshal([]byte(line), &p))
+		if !p.Healthy {
+			t.Errorf("printed %+v", p)
+		}
+	}
+}
+
+// firstLines stops what writes when it has written so many lines.
+type firstLines struct {
+	text string
+	want int
+	stop func()
+}
+
+func (f *firstLines) Write(b []byte) (int, error) {
+	f.text += string(b)
+	if strings.Count(f.text, "\n") >= f.want {
+		f.stop()
+	}
+	return len(b), nil
+}
+
+func TestDoctorsFlags(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"--ignore bogus":    `"bogus", which is the code of no finding`,
+		"--fail-on bogus":   "want warning, critical or never",
+		"--watch --fix":     "--watch only looks",
+		"--interval 1ms":    "at least 1s",
+		"--yes":             "--yes goes with --fix",
+		"--fix --json":      "--json cannot ask",
+		"--timeout -1s":     "must not be negative",
+		"--schema Bad":      "must match",
+		"outbox":            "unknown command",
+		"--ignore schema x": "unknown command",
+	} {
+		execute(t, t.Context(), strings.NewReader(""), nil, append([]string{"doctor"}, strings.Fields(args)...)...).exits(exitUsage).says(want)
+	}
+}
+
+// What a finding's text or a row has in it must not reach the terminal as it is.
+func TestDoctorPrintsNothingThatATerminalObeys(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	printFinding(&b, doctor.Finding{Code: "x", Title: "a\x1b[2Jb", Evidence: []doctor.Evidence{{{Name: "key", Value: "\x1b]0;x"}, {Name: "age_seconds", Value: 90.0}}},
+		Remedy: doctor.Remedy{Do: "do", Commands: []string{"\x07"}}})
+	printSkipped(&b, []doctor.Skipped{{Check: "a", Table: "t", Reason: "\x1b"}})
+	if strings.ContainsAny(b.String(), "\x1b\x07") {
+		t.Errorf("printed %q", b.String())
+	}
+	if !strings.Contains(b.String(), "age_seconds="+rough(90*time.Second)) {
+		t.Errorf("printed %q", b.String())
+	}
+}

@@ -1,0 +1,337 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// backlogChecks are about rows that are ready and wait.
+var backlogChecks = []check{
+	{
+		code: "unserved", severity: Critical,
+		title:   "ready rows that nobody claims: no worker serves the table, the queue or the consumer",
+		from:    rough(defaultThresholds.Unserved),
+		meaning: "The work does not start at all.",
+		remedy:  "start a worker for the queue, or resume its deployment",
+		look:    inEachTable(unserved),
+	},
+	{
+		code: "backlog", severity: Warning,
+		title:   "ready rows that wait although workers claim, with the time until they are done",
+		from:    rough(defaultThresholds.Backlog) + "; critical from " + rough(12*defaultThresholds.Backlog),
+		meaning: "Work starts late. Where more comes in than ends, ever later.",
+		remedy:  "more processes or a higher concurrency; or less work: see the slowest kinds",
+		look:    inEachTable(backlog),
+	},
+	{
+		code: "queue-paused", severity: Warning,
+		title:   "a paused queue with jobs that wait",
+		from:    rough(defaultThresholds.Backlog),
+		meaning: "Nobody runs the queue's jobs until somebody resumes it.",
+		remedy:  "`txwork jobs resume QUEUE`",
+		look:    inEachTable(pausedQueues),
+	},
+	{
+		code: "queue-saturated", severity: Warning,
+		title:   "a queue whose limit or rate keeps its jobs waiting",
+		from:    rough(defaultThresholds.Backlog),
+		meaning: "Workers may be idle and the jobs still wait: the limit decides how fast the queue is.",
+		remedy:  "raise it with `txwork jobs limit QUEUE`, or have fewer jobs",
+		look:    inEachTable(saturatedQueues),
+	},
+	{
+		code: "schedule-overdue", severity: Critical,
+		title:   "schedules that should have fired",
+		from:    rough(defaultThresholds.Schedule),
+		meaning: "What they start does not happen: reports, clean-ups, reminders.",
+		remedy:  "start a worker that runs the schedules: `timers.Worker` or `jobs.Worker`",
+		look:    inEachTable(overdueSchedules),
+	},
+	{
+		code: "schedule-dead", severity: Critical,
+		title:   "schedules that are dead letters",
+		meaning: "They fire no more, whatever happens.",
+		remedy:  "mend what the error says and redrive the schedule",
+		look:    inEachTable(deadSchedules),
+	},
+}
+
+// A queueRule is what jobs of a queue have to respect.
+type queueRule struct {
+	Name       string
+	Paused     bool
+	MaxRunning *int32
+	Rate       *float64
+	Running    int64
+	Changed    float64 // seconds ago
+}
+
+// saturated tells whether the rule keeps jobs waiting now.
+func (q queueRule) saturated() bool {
+	return q.MaxRunning != nil && q.Running >= int64(*q.MaxRunning) || q.Rate != nil
+}
+
+// queueRules are those of the table's queues, by name.
+func (x *examination) queueRules(ctx context.Context, t *table) (map[string]queueRule, error) {
+	if len(t.lanes) == 0 || t.lanes[0] != "queue" || !t.has("slot") {
+		return nil, nil
+	}
+	list, err := readRows[queueRule](ctx, x, "queues", t, maxSample)
+	rules := make(map[string]queueRule, len(list))
+	for _, q := range list {
+		rules[q.Name] = q
+	}
+	return rules, err
+}
+
+// A waiting lane is one whose first ready row has waited for longer than a threshold.
+type waiting struct {
+	head
+	rule queueRule
+}
+
+func (w waiting) oldest() time.Duration { return seconds(w.OldestReady) }
+
+// name is the value of the lane's first column.
+func (h head) name() string {
+	if len(h.Lane) == 0 {
+		return ""
+	}
+	return h.Lane[0]
+}
+
+// waitingLanes are those whose first ready row has waited for longer than a threshold.
+func (x *examination) waitingLanes(ctx context.Context, t *table, than time.Duration) (all []waiting, err error) {
+	if t.schedule() {
+		return nil, nil // which have checks of their own
+	}
+	heads, err := x.readHeads(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := x.queueRules(ctx, t)
+	for _, h := range byFirst(heads) {
+		if h.Ready > 0 && seconds(h.OldestReady) > than {
+			all = append(all, waiting{h, rules[h.name()]})
+		}
+	}
+	return all, err
+}
+
+// served lists the lanes of rows that ended lately, by their first column. A table whose rows are deleted when they are done
+// has none.
+func (x *examination) served(ctx context.Context, t *table) (map[string]bool, error) {
+	type lane struct{ Name string }
+	list, err := readRows[lane](ctx, x, "served", t, 5*ratesOver.Seconds(), maxSample)
+	all := make(map[string]bool, len(list))
+	for _, l := range list {
+		all[l.Name] = true
+	}
+	return all, err
+}
+
+func unserved(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	lanes, err := x.waitingLanes(ctx, t, x.Thresholds.Unserved)
+	if err != nil || len(lanes) == 0 {
+		return nil, err
+	}
+	served, err := x.served(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range lanes {
+		if w.Running > 0 || served[w.name()] || w.rule.Paused || w.rule.saturated() {
+			continue
+		}
+		all = append(all, Finding{
+			Title:    fmt.Sprintf("%s: %s and nobody claims: the first has waited for %s", t.of(w.head), t.ready(w.head), rough(w.oldest())),
+			Evidence: []Evidence{t.laneEvidence(w)},
+			Remedy: Remedy{
+				Do:       "Start a worker for it, and see in the logs of those that run why they do not claim.",
+				Commands: []string{x.command("list", t.name, "--status", "ready")},
+			},
+		})
+	}
+	return all, nil
+}
+
+// ready is how many rows are ready, in words.
+func (t *table) ready(h head) string {
+	n := plural(h.Ready, "ready row")
+	if h.Seen >= 50 && h.Seen >= maxHead/maxLanes && float64(h.Seen) < t.live {
+		return fmt.Sprintf("%s and more (about %.0f live rows in the table)", n, t.live)
+	}
+	return n
+}
+
+func (t *table) laneEvidence(w waiting) Evidence {
+	e := evidence("ready_at_least", w.Ready, "in_progress", w.Running, "oldest_seconds", w.oldest(), "live_estimate", int64(max(t.live, float64(w.Seen))))
+	if len(t.lanes) > 0 {
+		e = append(evidence(t.lanes[0], w.name()), e...)
+	}
+	return e
+}
+
+func backlog(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	lanes, err := x.waitingLanes(ctx, t, x.Thresholds.Backlog)
+	if err != nil || len(lanes) == 0 {
+		return nil, err
+	}
+	served, err := x.served(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	r, err := x.readRates(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range lanes {
+		if w.Running == 0 && !served[w.name()] || w.rule.Paused || w.rule.saturated() {
+			continue
+		}
+		f := Finding{
+			Title:    fmt.Sprintf("%s: %s, the first for %s; %s", t.of(w.head), t.ready(w.head), rough(w.oldest()), t.drain(w, r)),
+			Evidence: []Evidence{append(t.laneEvidence(w), evidence("arrived_per_minute", r.Arrived, "ended_per_minute", r.Ended)...)},
+			Remedy: Remedy{
+				Do:       "Run more processes, or raise the concurrency of the workers, or of the handlers' own limits. See which rows are slow:",
+				Commands: []string{x.command("list", t.name, "--status", "in_progress"), x.command("stats", t.name)},
+			},
+		}
+		if w.oldest() > 12*x.Thresholds.Backlog {
+			f.Severity = Critical
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// drain says when the backlog will be gone, if all goes on as in the last minute.
+func (t *table) drain(w waiting, r rates) string {
+	if r.Ended == 0 {
+		return "nothing has ended in the last minute"
+	}
+	gain := float64(r.Ended-r.Arrived) / ratesOver.Seconds()
+	if gain <= 0 {
+		return fmt.Sprintf("it grows: %d rows came in the last minute, %d ended", r.Arrived, r.Ended)
+	}
+	depth := max(float64(w.Ready), t.live)
+	return fmt.Sprintf("it is gone in about %s, at %d rows that came in the last minute and %d that ended", rough(seconds(depth/gain)), r.Arrived, r.Ended)
+}
+
+func pausedQueues(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	lanes, err := x.waitingLanes(ctx, t, x.Thresholds.Backlog)
+	for _, w := range lanes {
+		if !w.rule.Paused {
+			continue
+		}
+		all = append(all, Finding{
+			Title:    fmt.Sprintf("%s: the queue is paused; %s, the first for %s", t.of(w.head), t.ready(w.head), rough(w.oldest())),
+			Evidence: []Evidence{append(t.laneEvidence(w), evidence("changed_seconds", seconds(w.rule.Changed))...)},
+			Remedy: Remedy{
+				Do:       "Resume the queue, once the reason for the pause is gone.",
+				Commands: []string{x.command("jobs", "resume", shell(w.name()))},
+				SQL:      []string{fmt.Sprintf("UPDATE %s SET paused = false, changed_at = clock_timestamp() WHERE name = %s;", t.Q("_queue"), literal(w.name()))},
+			},
+		})
+	}
+	return all, err
+}
+
+func saturatedQueues(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	lanes, err := x.waitingLanes(ctx, t, x.Thresholds.Backlog)
+	for _, w := range lanes {
+		if w.rule.Paused || !w.rule.saturated() {
+			continue
+		}
+		limit, args := "", []string{"jobs", "limit", shell(w.name())}
+		e := append(t.laneEvidence(w), evidence("running", w.rule.Running)...)
+		if w.rule.MaxRunning != nil {
+			limit = fmt.Sprintf("%d of at most %d are running", w.rule.Running, *w.rule.MaxRunning)
+			args = append(args, "--max-running", fmt.Sprint(2**w.rule.MaxRunning))
+			e = append(e, evidence("max_running", *w.rule.MaxRunning)...)
+		}
+		if w.rule.Rate != nil {
+			limit = strings.TrimPrefix(limit+fmt.Sprintf(", at most %v start a second", *w.rule.Rate), ", ")
+			args = append(args, "--rate", fmt.Sprint(2**w.rule.Rate))
+			e = append(e, evidence("rate", *w.rule.Rate)...)
+		}
+		all = append(all, Finding{
+			Title:    fmt.Sprintf("%s: %s wait for the queue's limit, the first for %s: %s", t.of(w.head), t.ready(w.head), rough(w.oldest()), limit),
+			Evidence: []Evidence{e},
+			Remedy:   Remedy{Do: "Raise the limit, if what it protects can take it.", Commands: []string{x.command(args...)}},
+		})
+	}
+	return all, err
+}
+
+// A scheduleRow is one schedule.
+type scheduleRow struct {
+	ID, Name, Expr string
+	Late           float64
+	Error          *string
+}
+
+func overdueSchedules(ctx context.Context, x *examination, t *table) ([]Finding, error) {
+	if !t.schedule() {
+		return nil, nil
+	}
+	list, err := readRows[scheduleRow](ctx, x, "overdue", t, x.Thresholds.Schedule.Seconds(), maxShown)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	f := Finding{
+		Title: fmt.Sprintf("%s: schedule %q should have fired %s ago, and nobody runs schedules", t.name, list[0].Name, rough(seconds(list[0].Late))),
+		Remedy: Remedy{
+			Do:       "Start a worker that runs schedules: timers.Worker or jobs.Worker with this schema. What is owed then fires by the misfire policy.",
+			Commands: []string{x.command("list", t.name, "--status", "ready")},
+		},
+	}
+	for _, s := range list {
+		f.Evidence = append(f.Evidence, evidence("schedule", s.Name, "expr", s.Expr, "late_seconds", seconds(s.Late), "last_error", s.Error))
+	}
+	return []Finding{f}, nil
+}
+
+func deadSchedules(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	if !t.schedule() {
+		return nil, nil
+	}
+	list, err := readRows[scheduleRow](ctx, x, "dead_schedules", t, maxShown)
+	for _, s := range list {
+		all = append(all, Finding{
+			Title:    fmt.Sprintf("%s: schedule %q is a dead letter and fires no more", t.name, s.Name),
+			Evidence: []Evidence{evidence("id", s.ID, "schedule", s.Name, "expr", s.Expr, "failed_seconds", seconds(s.Late), "last_error", s.Error)},
+			Remedy: Remedy{
+				Do:       "Mend what the error says, then redrive it.",
+				Commands: []string{x.command("redrive", t.name, s.ID)},
+				SQL:      []string{t.redrive(s.ID)},
+			},
+		})
+	}
+	return all, err
+}
+
+// redrive is the SQL that makes rows ready again.
+func (t *table) redrive(ids ...string) string {
+	return fmt.Sprintf("SELECT * FROM %s(ARRAY['%s']::uuid[]);", t.Q("_redrive"), strings.Join(ids, "', '"))
+}
+
+// literal quotes a text for SQL.
+func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+// shell quotes a text for a shell where it needs that.
+func shell(s string) string {
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:", r))
+	}) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// quoted is a name for SQL.
+func quoted(parts ...string) string { return pgx.Identifier(parts).Sanitize() }

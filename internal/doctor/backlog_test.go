@@ -1,0 +1,136 @@
+package doctor_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/schedule"
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// relays runs a relay with a handler of one topic until the test has seen enough.
+func (w *ward) relays(topic string, until func() bool) {
+	w.Helper()
+	relay := outbox.NewRelay(w.Pool, w.box, outbox.RelayOptions{})
+	relay.Handle(topic, func(context.Context, *outbox.Delivery) error { return nil })
+	w.while(relay.Run, until)
+}
+
+// while runs something until a condition holds.
+func (w *ward) while(run func(context.Context) error, until func() bool) {
+	w.Helper()
+	ctx, stop := context.WithCancel(w.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	w.becomes("what runs", until)
+	stop()
+	must(w, <-done)
+}
+
+func TestRowsThatNobodyClaims(t *testing.T) {
+	w := newWard(t)
+	w.enqueue(messages("a", 4)...)
+	w.enqueueJobs("mail", 2)
+	w.goneNow("unserved", nil) // they have just come
+	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'; UPDATE jobs SET due_at = now() - interval '10 minutes'")
+	f := w.finds("unserved", []string{"outbox: 4 ready rows", "60 min"})
+	if f.Severity != doctor.Critical {
+		t.Errorf("finding %+v", f)
+	}
+	w.finds("unserved", []string{"jobs, queue mail: 2 ready rows", "10 min"})
+	if all := w.all("backlog"); len(all) > 0 {
+		t.Errorf("it is told twice: %+v", all)
+	}
+	w.relays("a", func() bool { return ask[int](w, "SELECT count(*) FROM outbox WHERE status <> 2") == 0 })
+	w.goneNow("unserved", []string{"outbox"})
+}
+
+func TestABacklog(t *testing.T) {
+	w := newWard(t)
+	w.enqueue(messages("a", 10)...)
+	owner := workqueue.NewOwnerToken()
+	rows, err := w.queue().Claim(t.Context(), owner, time.Minute, 3)
+	must(t, err)
+	w.exec("UPDATE outbox SET due_at = now() - interval '10 minutes' WHERE status = 0")
+	w.finds("backlog", []string{"outbox: 7 ready rows, the first for 10 min", "nothing has ended in the last minute"})
+
+	_, err = w.queue().Ack(t.Context(), owner, ids(rows))
+	must(t, err)
+	f := w.finds("backlog", []string{"outbox: 7 ready rows", "it grows: 10 rows came in the last minute, 3 ended"})
+	if f.Severity != doctor.Warning {
+		t.Errorf("finding %+v", f)
+	}
+	// Of rows that came a day ago; their ids begin with that time.
+	w.exec(`UPDATE outbox SET id = overlay(id::text PLACING '0190' FROM 1 FOR 4)::uuid`)
+	w.finds("backlog", []string{"it is gone in about", "0 rows that came in the last minute and 3 that ended"})
+	w.exec("UPDATE outbox SET due_at = now() - interval '5 hours' WHERE status = 0")
+	if f := w.finds("backlog", []string{"outbox"}); f.Severity != doctor.Critical {
+		t.Errorf("finding %+v", f)
+	}
+	if all := w.all("unserved"); len(all) > 0 {
+		t.Errorf("it is told twice: %+v", all)
+	}
+	w.relays("a", func() bool { return ask[int](w, "SELECT count(*) FROM outbox WHERE status <> 2") == 0 })
+	w.goneNow("backlog", nil)
+}
+
+func TestAPausedQueueWithABacklog(t *testing.T) {
+	w := newWard(t)
+	w.enqueueJobs("mail's", 3)
+	w.in(func(tx workqueue.Tx) error { return w.jobs.Pause(t.Context(), tx, "mail's") })
+	w.goneNow("queue-paused", nil)
+	w.exec("UPDATE jobs SET due_at = now() - interval '1 hour'")
+	f := w.finds("queue-paused", []string{"jobs, queue mail's", "3 ready rows", `txwork jobs resume 'mail'\''s'`})
+	for _, other := range []string{"unserved", "backlog", "queue-saturated"} {
+		w.goneNow(other, nil)
+	}
+	w.mends(f, nil)
+}
+
+func TestASaturatedQueue(t *testing.T) {
+	w := newWard(t)
+	w.in(func(tx workqueue.Tx) error {
+		return w.jobs.SetLimits(t.Context(), tx, "mail", jobs.Limits{MaxRunning: 2})
+	})
+	w.enqueueJobs("mail", 5)
+	rows, err := w.jobs.Table().On(w.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10, "mail", int16(2))
+	must(t, err)
+	if len(rows) != 2 {
+		t.Fatalf("%d jobs were claimed", len(rows))
+	}
+	w.exec("UPDATE jobs SET due_at = now() - interval '1 hour'")
+	w.finds("queue-saturated", []string{"jobs, queue mail", "3 ready rows", "2 of at most 2", "--max-running 4"})
+	w.goneNow("backlog", nil)
+	w.in(func(tx workqueue.Tx) error {
+		return w.jobs.SetLimits(t.Context(), tx, "mail", jobs.Limits{MaxRunning: 4})
+	})
+	w.goneNow("queue-saturated", nil)
+	w.finds("backlog", []string{"queue mail"}) // there is room, and jobs wait all the same
+}
+
+func TestSchedules(t *testing.T) {
+	w := newWard(t)
+	clock, err := timers.Open(timers.Options{Schema: w.Schema, Telemetry: silent})
+	must(t, err)
+	w.in(func(tx workqueue.Tx) error {
+		return clock.Schedules().Put(t.Context(), tx,
+			timers.Schedule{Name: "report", Expr: "@hourly", Topic: "report", Rule: schedule.Rule{}},
+			timers.Schedule{Name: "clean", Expr: "@hourly", Topic: "clean"})
+	})
+	w.goneNow("schedule-overdue", nil)
+	w.exec("UPDATE timers_schedule SET due_at = now() - interval '3 hours', next_at = now() - interval '3 hours' WHERE name = 'report'")
+	w.finds("schedule-overdue", []string{"report", "3 h", "@hourly"})
+	w.goneNow("unserved", nil)
+
+	worker := timers.NewWorker(w.Pool, clock, timers.WorkerOptions{})
+	worker.HandleAll(func(context.Context, *timers.Delivery) error { return nil })
+	w.while(worker.Run, func() bool { return w.with("schedule-overdue", nil) == nil })
+
+	w.exec(`UPDATE timers_schedule SET status = 3, completed_at = now(), failed_at = now(), last_error = 'no such zone' WHERE name = 'clean'`)
+	w.mends(w.finds("schedule-dead", []string{"clean", "no such zone"}), nil)
+}

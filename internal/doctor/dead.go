@@ -1,0 +1,74 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// deadLetterChecks are about rows that have failed, or will.
+var deadLetterChecks = []check{
+	{
+		code: "unknown-handler", severity: Critical,
+		title:   "rows of a topic or kind that no worker has a handler for",
+		meaning: "Their attempts are used up one by one. Then they are dead letters.",
+		remedy:  "deploy a worker with the handler, then redrive what has failed already",
+		look:    inEachTable(unknownHandlers),
+	},
+	{
+		code: "poison", severity: Warning,
+		title:   "dead letters of one kind with one error, by the dozen",
+		from:    fmt.Sprintf("%d within an hour", defaultThresholds.Poison),
+		meaning: "A handler, or what it calls, fails for all of them: the work is lost until somebody redrives it.",
+		remedy:  "mend the cause, then `txwork redrive`",
+		look:    inEachTable(poison),
+	},
+}
+
+// letters are dead letters, or rows that will be, of one kind with one error.
+type letters struct {
+	Label, Error string
+	Rows         int64
+	Failed       int64
+	IDs          []string
+	Latest       float64
+}
+
+// deadLettersOf is how far back dead letters are looked at.
+const deadLettersOf = time.Hour
+
+func unknownHandlers(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	if t.label() == "" {
+		return nil, nil
+	}
+	list, err := readRows[letters](ctx, x, "unknown", t, deadLettersOf.Seconds(), maxSample, maxShown)
+	for _, l := range list {
+		f := Finding{
+			Title:    fmt.Sprintf("%s: no handler is registered for %s %q: %s are being retried or have failed", t.name, t.label(), l.Label, plural(l.Rows, "row")),
+			Evidence: []Evidence{evidence(t.label(), l.Label, "rows", l.Rows, "failed", l.Failed, "ids", l.IDs, "last_error", l.Error)},
+			Remedy:   Remedy{Do: "Deploy a worker that has the handler. Then redrive what has failed:", Commands: []string{x.command("redrive", t.name, "--all-failed")}},
+		}
+		all = append(all, f)
+	}
+	return all, err
+}
+
+func poison(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	list, err := readRows[letters](ctx, x, "poison", t, deadLettersOf.Seconds(), maxSample, x.Thresholds.Poison, maxShown)
+	for _, l := range list {
+		what := t.name
+		if l.Label != "" {
+			what = fmt.Sprintf("%s: %s %q", t.name, t.label(), l.Label)
+		}
+		all = append(all, Finding{
+			Title:    fmt.Sprintf("%s: %s within an hour: %s", what, plural(l.Rows, "dead letter"), bounded(l.Error)),
+			Evidence: []Evidence{evidence(t.labelName(), l.Label, "rows", l.Rows, "error", l.Error, "ids", l.IDs, "latest_seconds", seconds(l.Latest))},
+			Remedy: Remedy{
+				Do:       "See one of them, mend the cause, then redrive them.",
+				Commands: []string{x.command("show", t.name, l.IDs[0]), x.command("redrive", t.name, "--all-failed")},
+				SQL:      []string{fmt.Sprintf("SELECT * FROM %s(ARRAY(SELECT id FROM %s WHERE failed_at > now() - interval '1 hour' AND cancelled_at IS NULL LIMIT 1000));", t.Q("_redrive"), t.Table())},
+			},
+		})
+	}
+	return all, err
+}

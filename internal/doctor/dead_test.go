@@ -1,0 +1,54 @@
+package doctor_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+func ids(rows []workqueue.Row) []uuid.UUID {
+	all := make([]uuid.UUID, len(rows))
+	for i, r := range rows {
+		all[i] = r.ID
+	}
+	return all
+}
+
+// The error is the relay's own.
+func TestATopicWithoutAHandler(t *testing.T) {
+	w := newWard(t)
+	w.enqueue(messages("order.placed", 3)...)
+	w.relays("other", func() bool {
+		return ask[int](w, "SELECT count(*) FROM outbox WHERE last_error IS NOT NULL AND status = 0") == 3
+	})
+	w.finds("unknown-handler", []string{`no handler is registered for topic "order.placed"`, "3 rows"})
+	w.exec("UPDATE outbox SET due_at = now()")
+	w.relays("order.placed", func() bool { return ask[int](w, "SELECT count(*) FROM outbox WHERE status <> 2") == 0 })
+	w.goneNow("unknown-handler", nil)
+}
+
+func TestAKindWithoutAHandler(t *testing.T) {
+	w := newWard(t)
+	w.enqueueJobs("mail", 2)
+	w.exec(`UPDATE jobs SET attempts = 1, due_at = now() + interval '1 minute', last_error = 'unknown kind: no handler is registered for "letter"'`)
+	w.finds("unknown-handler", []string{`kind "letter"`, "2 rows"})
+}
+
+func TestPoison(t *testing.T) {
+	w := newWard(t)
+	all := w.enqueue(messages("charge", 7)...)
+	for i, id := range all {
+		w.fail(fmt.Sprintf("card %d is declined\nby the bank", i), id)
+		w.exec("UPDATE outbox SET locked_until = now() WHERE status = 1")
+		w.exec("SELECT outbox_reap_expired(); UPDATE outbox SET due_at = now() WHERE status = 0")
+	}
+	w.goneNow("unknown-handler", nil)
+	f := w.finds("poison", []string{`topic "charge"`, "7 dead letters", "card … is declined"})
+	w.mends(f, nil)
+	if n := ask[int](w, "SELECT count(*) FROM outbox WHERE status = 0"); n != 7 {
+		t.Errorf("%d messages are ready", n)
+	}
+}

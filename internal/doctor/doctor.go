@@ -1,0 +1,133 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A Report is what one examination has found.
+type Report struct {
+	Schema   string        `json:"schema"`
+	Database string        `json:"database"`
+	Server   string        `json:"server"` // the version of PostgreSQL
+	Role     string        `json:"role"`
+	At       time.Time     `json:"at"` // by the database's clock
+	Took     time.Duration `json:"-"`
+	Findings []Finding     `json:"findings"` // the worst first
+	Skipped  []Skipped     `json:"skipped"`  // what could not be looked at
+}
+
+// Worst is the severity of the first finding; empty without any.
+func (r Report) Worst() Severity {
+	if len(r.Findings) == 0 {
+		return ""
+	}
+	return r.Findings[0].Severity
+}
+
+// Count tells how many findings are of a severity.
+func (r Report) Count(s Severity) (n int) {
+	for _, f := range r.Findings {
+		if f.Severity == s {
+			n++
+		}
+	}
+	return n
+}
+
+// Examine runs every check once. It changes nothing and serves on a standby, too. The error tells why nothing could be
+// examined; what concerns single checks is in the report.
+func Examine(ctx context.Context, pool *pgxpool.Pool, o Options) (Report, error) {
+	if pool == nil {
+		return Report{}, workqueue.Invalid("pool", "is nil")
+	}
+	if err := o.Validate(); err != nil {
+		return Report{}, err
+	}
+	o = o.withDefaults()
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	x := &examination{pool: pool, Options: o, report: Report{Schema: o.Schema, Findings: []Finding{}, Skipped: []Skipped{}}}
+	if err := x.begin(ctx); err != nil {
+		return x.report, err
+	}
+	for i, c := range checks {
+		if slices.Contains(o.Ignore, c.code) {
+			continue
+		}
+		if err := ctx.Err(); errors.Is(err, context.Canceled) {
+			return x.report, err
+		}
+		x.run(ctx, &checks[i])
+	}
+	slices.SortStableFunc(x.report.Findings, func(a, b Finding) int { return cmp.Compare(a.Severity.rank(), b.Severity.rank()) })
+	x.report.Took = time.Since(start)
+	return x.report, nil
+}
+
+// run adds what a check finds.
+func (x *examination) run(ctx context.Context, c *check) {
+	x.current = c
+	if ctx.Err() != nil {
+		x.skip(c.code, "", ctx.Err())
+		return
+	}
+	found, err := c.look(ctx, x)
+	if err != nil {
+		x.skip(c.code, "", err)
+	}
+	for _, f := range found {
+		f.Code, f.Fixable = c.code, f.Fixable && c.fixes
+		f.Severity = cmp.Or(f.Severity, c.severity)
+		f.Meaning = cmp.Or(f.Meaning, c.meaning)
+		if f.Evidence == nil {
+			f.Evidence = []Evidence{}
+		}
+		f.Remedy.Commands, f.Remedy.SQL = orNone(f.Remedy.Commands), orNone(f.Remedy.SQL)
+		x.report.Findings = append(x.report.Findings, f)
+	}
+}
+
+func orNone(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+// skip notes what could not be looked at, and what to do about it. A table that is not there is the schema's finding.
+func (x *examination) skip(code, table string, err error) {
+	s := Skipped{Check: code, Table: table, Reason: err.Error()}
+	var pg *pgconn.PgError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		s.Reason = fmt.Sprintf("the examination took longer than %v", x.Timeout)
+		s.Remedy = "raise the timeout"
+	case errors.As(err, &pg):
+		switch pg.Code {
+		case "42P01", "42703", "42883", "3F000": // undefined table, column, function, schema
+			return
+		case "42501":
+			s.Reason = pg.Message
+			s.Remedy = fmt.Sprintf("grant role %q what the role viewer of `txwork roles` has", x.report.Role)
+		case "57014":
+			s.Reason = fmt.Sprintf("a statement took longer than %v", x.StatementTimeout)
+			s.Remedy = "raise the statement timeout"
+		case "55P03":
+			s.Reason = fmt.Sprintf("a table was locked for longer than %v", lockLimit)
+		}
+	}
+	if !slices.Contains(x.report.Skipped, s) {
+		x.report.Skipped = append(x.report.Skipped, s)
+	}
+}

@@ -1,0 +1,43 @@
+package doctor_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/internal/page"
+)
+
+var update = flag.Bool("update", false, "write the table of docs/doctor.md anew")
+
+const document = "../../docs/doctor.md"
+
+// The page lists the findings as the code has them.
+func TestTheDocumentedFindings(t *testing.T) {
+	t.Parallel()
+	want := findingsTable()
+	if *update {
+		must(t, page.Write(document, "findings", want))
+	}
+	text, err := os.ReadFile(document)
+	must(t, err)
+	if !strings.Contains(string(text), "<!-- findings:begin -->\n"+want+"<!-- findings:end -->") {
+		t.Error("the table is not that of the code: go test ./internal/doctor -run Documented -update")
+	}
+}
+
+func findingsTable() string {
+	var b strings.Builder
+	b.WriteString("| finding | from | what it means | what mends it | `--fix` |\n|---|---|---|---|---|\n")
+	for _, k := range doctor.Kinds() {
+		fix := ""
+		if k.Fixes {
+			fix = "yes"
+		}
+		fmt.Fprintf(&b, "| **`%s`**, %s: %s | %s | %s | %s | %s |\n", k.Code, k.Severity, k.Title, k.From, k.Meaning, k.Remedy, fix)
+	}
+	return b.String()
+}

@@ -1,0 +1,140 @@
+package doctor
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"text/template"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/internal/sqltext"
+)
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+var templates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
+
+// lockLimit is how long a statement waits for a lock.
+const lockLimit = 100 * time.Millisecond
+
+// beginText begins a transaction that holds nobody up. The plans are those of the core's claims: a table that was never
+// analysed would get a sequential scan, however large it is.
+const beginText = `BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;
+SET LOCAL statement_timeout = %d;
+SET LOCAL lock_timeout = %d;
+SET LOCAL idle_in_transaction_session_timeout = '5s';
+SET LOCAL search_path = pg_catalog, pg_temp;
+SET LOCAL enable_seqscan = off;
+SET LOCAL enable_bitmapscan = off;
+SET LOCAL enable_mergejoin = off;
+SET LOCAL jit = off`
+
+// An examination is one call of Examine.
+type examination struct {
+	Options
+	pool    *pgxpool.Pool
+	current *check
+	report  Report
+
+	standby       bool
+	superuser     bool
+	skew          time.Duration // of this machine's clock ahead of the server's
+	roundTrip     time.Duration
+	tables        []*table
+	leaders       *leaders
+	vacuumHolders *holders
+}
+
+// read runs do in a bounded transaction.
+func (x *examination) read(ctx context.Context, do func(pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, x.pool, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginText, x.StatementTimeout.Milliseconds(), lockLimit.Milliseconds())}, do)
+}
+
+// rows reads the rows of a file's statement.
+func rows[T any](ctx context.Context, tx pgx.Tx, file string, data any, args ...any) ([]T, error) {
+	found, err := tx.Query(ctx, sqltext.Statement(templates, file, data), args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(found, pgx.RowToStructByPos[T])
+}
+
+// readRows does so in a transaction of its own.
+func readRows[T any](ctx context.Context, x *examination, file string, data any, args ...any) (all []T, err error) {
+	err = x.read(ctx, func(tx pgx.Tx) (err error) {
+		all, err = rows[T](ctx, tx, file, data, args...)
+		return err
+	})
+	return all, err
+}
+
+// begin learns what the checks need.
+func (x *examination) begin(ctx context.Context) error {
+	type server struct {
+		Role, Database, Version string
+		Superuser, Standby      bool
+		At                      time.Time
+	}
+	err := x.read(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT"); err != nil { // so that the next is one round trip and no more
+			return err
+		}
+		before := x.Now()
+		text := sqltext.Statement(templates, "server", nil)
+		var s server
+		err := tx.QueryRow(ctx, text, pgx.QueryExecModeSimpleProtocol).Scan(&s.Role, &s.Database, &s.Version, &s.Superuser, &s.Standby, &s.At)
+		if err != nil {
+			return err
+		}
+		x.roundTrip = x.Now().Sub(before)
+		x.skew = before.Add(x.roundTrip / 2).Sub(s.At)
+		x.report.Role, x.report.Database, x.report.Server, x.report.At = s.Role, s.Database, s.Version, s.At
+		x.superuser, x.standby = s.Superuser, s.Standby
+		return x.findTables(ctx, tx)
+	})
+	if err != nil {
+		return fmt.Errorf("txwork: doctor: looking at the server: %w", err)
+	}
+	return nil
+}
+
+func (x *examination) findTables(ctx context.Context, tx pgx.Tx) error {
+	found, err := tx.Query(ctx, sqltext.Statement(templates, "tables", nil), x.Schema)
+	if err != nil {
+		return err
+	}
+	x.tables, err = pgx.CollectRows(found, scanTable)
+	for _, t := range x.tables {
+		t.schema = x.Schema
+	}
+	return err
+}
+
+// seconds are a length of time as the server tells it.
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// rough is a length of time as people say it.
+func rough(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	case d < 2*day:
+		return fmt.Sprintf("%.0f h", d.Hours())
+	}
+	return fmt.Sprintf("%.0f days", d.Hours()/24)
+}
+
+// plural is a number with its noun.
+func plural(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,219 @@
+package doctor_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/migrations"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/service"
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func TestAFreshSchemaIsHealthy(t *testing.T) {
+	w := newServerWard(t, localpg.Options{Durable: true})
+	if r := w.examine(); len(r.Findings) > 0 || r.Worst() != "" {
+		t.Errorf("findings %+v", r.Findings)
+	}
+}
+
+// Producers, workers, schedules and the reaper at work, with retries, order by key, limits and joins: nothing of it is wrong.
+func TestAHealthySystemUnderLoad(t *testing.T) {
+	w := newServerWard(t, localpg.Options{Durable: true})
+	ctx, stop := context.WithCancel(t.Context())
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer stop()
+	w.in(func(tx workqueue.Tx) error { return w.jobs.SetLimits(ctx, tx, "mail", jobs.Limits{MaxRunning: 3}) })
+
+	relay := outbox.NewRelay(w.Pool, w.box, outbox.RelayOptions{})
+	relay.HandleAll(func(_ context.Context, d *outbox.Delivery) error {
+		if d.Attempt == 1 && d.ID[15]%10 == 0 {
+			return errors.New("try again")
+		}
+		return nil
+	})
+	registry := jobs.NewRegistry()
+	jobs.Register(registry, func(context.Context, *jobs.Job[letter]) error { return nil })
+	worker, err := jobs.NewWorker(w.Pool, w.jobs, registry, jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: "default"}, {Name: "mail"}}})
+	must(t, err)
+	clock, err := timers.Open(timers.Options{Schema: w.Schema, Telemetry: silent})
+	must(t, err)
+	w.in(func(tx workqueue.Tx) error {
+		return clock.Schedules().Put(ctx, tx, timers.Schedule{Name: "tick", Expr: "@every 1s", Topic: "tick"})
+	})
+	firing := timers.NewWorker(w.Pool, clock, timers.WorkerOptions{})
+	firing.HandleAll(func(context.Context, *timers.Delivery) error { return nil })
+	s, err := service.New(w.Pool, service.Options{}, relay, worker, firing)
+	must(t, err)
+	background.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	background.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			key := fmt.Sprint("k", i%7)
+			w.in(func(tx workqueue.Tx) error {
+				_, err := w.box.Enqueue(t.Context(), tx, append(messages("a", 5), outbox.Message{Topic: "b", Key: key, Payload: []byte("{}")})...)
+				if err == nil {
+					_, err = w.box.StartJoin(t.Context(), tx, outbox.Join{Steps: messages("step", 3)})
+				}
+				return err
+			})
+			w.enqueueJobs("mail", 3)
+			w.enqueueJobs("default", 3)
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+	for range 20 {
+		if f := w.examine().Findings; len(f) > 0 {
+			t.Fatalf("findings %+v", f)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if n := ask[int](w, "SELECT (SELECT count(*) FROM outbox WHERE status = 2) + (SELECT count(*) FROM jobs WHERE status = 2)"); n < 100 {
+		t.Errorf("only %d rows were done beside it", n)
+	}
+}
+
+// A role that may do nothing is told what it may not see, and a viewer sees the queues.
+func TestRolesWithFewRights(t *testing.T) {
+	w := newWard(t)
+	w.enqueue(messages("a", 1)...)
+	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'")
+	role, pool := w.as("GRANT USAGE ON SCHEMA {schema} TO {role}")
+	r, err := doctor.Examine(t.Context(), pool, w.options())
+	must(t, err)
+	if len(r.Findings) > 0 || r.Role != role {
+		t.Errorf("report %+v", r)
+	}
+	skipped := map[string]doctor.Skipped{}
+	for _, s := range r.Skipped {
+		skipped[s.Check+" "+s.Table] = s
+	}
+	for _, what := range []string{"expired-leases outbox", "unserved jobs", "schema ", "retention inbox", "blocked-key outbox", "stuck-join jobs"} {
+		if s, ok := skipped[what]; !ok || !strings.Contains(s.Reason, "permission denied") || !strings.Contains(s.Remedy, "txwork roles") {
+			t.Errorf("%s: %+v", what, s)
+		}
+	}
+	if s := skipped["horizon-held "]; !strings.Contains(s.Remedy, "GRANT pg_read_all_stats TO") {
+		t.Errorf("sessions of others: %+v", s)
+	}
+
+	roles, err := migrations.Roles(migrations.RoleOptions{Schema: w.Schema, Prefix: role})
+	must(t, err)
+	w.exec(roles)
+	t.Cleanup(func() {
+		for _, s := range []string{"viewer", "worker", "producer", "migrator", "owner"} {
+			name := role + "_" + s
+			_, err := w.Pool.Exec(context.Background(), "REASSIGN OWNED BY "+name+" TO CURRENT_USER; DROP OWNED BY "+name+"; DROP ROLE "+name)
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	w.exec("GRANT " + role + "_viewer, pg_read_all_stats TO " + role)
+	r, err = doctor.Examine(t.Context(), pool, w.options())
+	must(t, err)
+	if len(r.Findings) != 1 || r.Findings[0].Code != "unserved" {
+		t.Errorf("findings %+v", r.Findings)
+	}
+	for _, s := range r.Skipped {
+		if s.Check != "sequence-behind" { // a viewer may not read sequences
+			t.Errorf("skipped %+v", s)
+		}
+	}
+}
+
+func TestWhatIsIgnored(t *testing.T) {
+	w := newWard(t)
+	w.exec("GRANT SELECT ON outbox TO PUBLIC")
+	w.finds("public-rights", nil)
+	w.goneNow("public-rights", nil, func(o *doctor.Options) { o.Ignore = []string{"public-rights"} })
+	for _, o := range []doctor.Options{{Schema: w.Schema, Ignore: []string{"bogus"}}, {Schema: "No"}, {Schema: w.Schema, Timeout: -1},
+		{Schema: w.Schema, StatementTimeout: time.Microsecond}} {
+		if _, err := doctor.Examine(t.Context(), w.Pool, o); !errors.Is(err, workqueue.ErrInvalid) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if _, err := doctor.Examine(t.Context(), nil, doctor.Options{}); !errors.Is(err, workqueue.ErrInvalid) {
+		t.Errorf("without a pool: %v", err)
+	}
+}
+
+// An examination that has no time left says what it has not looked at.
+func TestTheTimeoutOfAnExamination(t *testing.T) {
+	w := newWard(t)
+	holder := w.session("ddl")
+	w.says(holder, "BEGIN", "LOCK TABLE outbox, jobs, timers, inbox IN ACCESS EXCLUSIVE MODE")
+	r, err := doctor.Examine(t.Context(), w.Pool, doctor.Options{Schema: w.Schema, Timeout: 300 * time.Millisecond})
+	if err == nil {
+		if len(r.Skipped) == 0 {
+			t.Errorf("nothing was skipped: %+v", r)
+		}
+	} else if !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+func TestTheWorstComesFirst(t *testing.T) {
+	w := newWard(t)
+	w.exec("GRANT SELECT ON outbox TO PUBLIC; DROP INDEX outbox_done_idx")
+	w.enqueue(messages("a", 1)...)
+	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'")
+	r := w.examine()
+	var order []string
+	for _, f := range r.Findings {
+		order = append(order, string(f.Severity)+" "+f.Code)
+	}
+	if fmt.Sprint(order) != "[critical schema critical unserved warning public-rights]" || r.Worst() != doctor.Critical || r.Count(doctor.Critical) != 2 {
+		t.Errorf("findings %v", order)
+	}
+}
+
+func TestEvidenceIsAnObject(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(doctor.Evidence{{Name: "pid", Value: int64(7)}, {Name: "key", Value: `a"b`}, {Name: "ids", Value: []string{"x"}}})
+	if err != nil || string(text) != `{"pid":7,"key":"a\"b","ids":["x"]}` {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// Each kind of finding is explained, and brought about by a test of this package.
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	var tests strings.Builder
+	files, err := filepath.Glob("*_test.go")
+	must(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		tests.Write(text)
+	}
+	seen := map[string]bool{}
+	for _, k := range doctor.Kinds() {
+		if seen[k.Code] {
+			t.Errorf("%s is there twice", k.Code)
+		}
+		seen[k.Code] = true
+		if k.Title == "" || k.Meaning == "" || k.Remedy == "" || k.Severity == "" {
+			t.Errorf("%s is not explained", k.Code)
+		}
+		if !strings.Contains(tests.String(), `finds("`+k.Code+`"`) && !strings.Contains(tests.String(), `Code == "`+k.Code+`"`) {
+			t.Errorf("no test brings %s about", k.Code)
+		}
+	}
+}

@@ -1,0 +1,345 @@
+package doctor_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/pgschema"
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/migrations"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// quiet and silent keep what the tests provoke out of their output.
+var (
+	quiet  = slog.New(slog.DiscardHandler)
+	silent = workqueue.Telemetry{Logger: quiet}
+)
+
+// patience is how long a test waits for what takes milliseconds.
+const patience = time.Minute
+
+// settings of the server that the tests share: what a healthy one has, and what some of them need.
+var settings = map[string]string{"max_prepared_transactions": "10", "wal_level": "logical", "max_replication_slots": "10"}
+
+// sharedServer is that of most tests. The supervisor of package localpg stops it with the process.
+var sharedServer = sync.OnceValues(func() (string, error) {
+	server, err := localpg.Start(context.Background(), localpg.Options{Durable: true, Settings: settings})
+	if err != nil {
+		return "", err
+	}
+	return server.URL(), nil
+})
+
+// A ward is a schema with something wrong.
+type ward struct {
+	*testing.T
+	*pgschema.DB
+	box  *outbox.Outbox
+	jobs *jobs.Client
+}
+
+// newWard makes the tables of txwork in a schema of the test's own.
+func newWard(t *testing.T) *ward {
+	t.Helper()
+	w := newEmptyWard(t)
+	w.migrate()
+	return w
+}
+
+func newEmptyWard(t *testing.T) *ward {
+	t.Helper()
+	t.Parallel()
+	url, err := sharedServer()
+	must(t, err)
+	return openWard(t, url)
+}
+
+// newServerWard has a server of its own, for what concerns a server as a whole.
+func newServerWard(t *testing.T, o localpg.Options) *ward {
+	t.Helper()
+	t.Parallel()
+	server, err := localpg.Start(t.Context(), o)
+	must(t, err)
+	t.Cleanup(func() { server.Stop() })
+	w := openWard(t, server.URL())
+	w.migrate()
+	return w
+}
+
+func openWard(t *testing.T, url string) *ward {
+	t.Helper()
+	w := &ward{T: t, DB: pgschema.New(t, url)}
+	var err error
+	w.box, err = outbox.Open(outbox.Options{Schema: w.Schema, Ordering: outbox.PerKey, Telemetry: silent})
+	must(t, err)
+	w.jobs, err = jobs.Open(jobs.Options{Schema: w.Schema, Registry: kinds, Telemetry: silent})
+	must(t, err)
+	return w
+}
+
+func (w *ward) migrate() {
+	w.Helper()
+	m, err := migrations.New(w.Pool, migrations.Options{Schema: w.Schema, Logger: quiet})
+	must(w, err)
+	_, err = m.Up(w.Context())
+	must(w, err)
+}
+
+// kinds has one that anybody may enqueue.
+var kinds = func() *jobs.Registry {
+	r := jobs.NewRegistry()
+	jobs.Declare(r, jobs.KindOptions[letter]{})
+	return r
+}()
+
+type letter struct{ To string }
+
+func (letter) Kind() string { return "letter" }
+
+// examine runs the doctor. All of it has to be looked at.
+func (w *ward) examine(change ...func(*doctor.Options)) doctor.Report {
+	w.Helper()
+	o := w.options()
+	for _, c := range change {
+		c(&o)
+	}
+	r, err := doctor.Examine(w.Context(), w.Pool, o)
+	must(w, err)
+	for _, s := range r.Skipped {
+		w.Errorf("skipped: %+v", s)
+	}
+	return r
+}
+
+// options let an examination take its time on a busy machine.
+func (w *ward) options() doctor.Options {
+	return doctor.Options{Schema: w.Schema, Timeout: 5 * time.Minute, StatementTimeout: time.Minute}
+}
+
+// all are the findings of a code.
+func (w *ward) all(code string, change ...func(*doctor.Options)) (found []doctor.Finding) {
+	w.Helper()
+	for _, f := range w.examine(change...).Findings {
+		if f.Code == code {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// finds is the one finding of a code, whose title and evidence have the texts.
+func (w *ward) finds(code string, texts []string, change ...func(*doctor.Options)) doctor.Finding {
+	w.Helper()
+	found := w.all(code, change...)
+	for _, f := range found {
+		said := fmt.Sprint(f.Title, " ", f.Evidence, " ", f.Remedy)
+		missing := false
+		for _, text := range texts {
+			missing = missing || !strings.Contains(said, text)
+		}
+		if !missing {
+			w.complete(f)
+			return f
+		}
+	}
+	w.Fatalf("no finding %s with %q in %+v", code, texts, found)
+	return doctor.Finding{}
+}
+
+// complete fails the test if the finding leaves something out that an operator needs.
+func (w *ward) complete(f doctor.Finding) {
+	w.Helper()
+	if f.Title == "" || strings.Contains(f.Title, "\n") || f.Meaning == "" || f.Remedy.Do == "" || len(f.Evidence) == 0 || f.Severity == "" {
+		w.Errorf("the finding is incomplete: %+v", f)
+	}
+	if f.Fixable && len(f.Remedy.SQL) == 0 {
+		w.Errorf("nothing fixes the finding: %+v", f)
+	}
+}
+
+// mends follows the remedy as printed and sees that the finding with the texts is gone.
+func (w *ward) mends(f doctor.Finding, texts []string, change ...func(*doctor.Options)) {
+	w.Helper()
+	for _, statement := range f.Remedy.SQL {
+		w.exec(statement)
+	}
+	w.goneNow(f.Code, texts, change...)
+}
+
+// fixes has the doctor follow it.
+func (w *ward) fixes(f doctor.Finding, texts []string, change ...func(*doctor.Options)) {
+	w.Helper()
+	must(w, doctor.Fix(w.Context(), w.Pool, f))
+	w.goneNow(f.Code, texts, change...)
+}
+
+func (w *ward) goneNow(code string, texts []string, change ...func(*doctor.Options)) {
+	w.Helper()
+	if left := w.with(code, texts, change...); left != nil {
+		w.Errorf("the finding is still there: %+v", *left)
+	}
+}
+
+// with is a finding with the texts; nil without one.
+func (w *ward) with(code string, texts []string, change ...func(*doctor.Options)) *doctor.Finding {
+	w.Helper()
+	for _, f := range w.all(code, change...) {
+		said, missing := fmt.Sprint(f.Title, " ", f.Evidence), false
+		for _, text := range texts {
+			missing = missing || !strings.Contains(said, text)
+		}
+		if !missing {
+			return &f
+		}
+	}
+	return nil
+}
+
+// becomes waits until a condition holds.
+func (w *ward) becomes(what string, condition func() bool) {
+	w.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
+
+func (w *ward) exec(statement string, args ...any) {
+	w.Helper()
+	args = append([]any{pgx.QueryExecModeExec}, args...)
+	if _, err := w.Pool.Exec(w.Context(), statement, args...); err != nil {
+		w.Fatalf("%s: %v", statement, err)
+	}
+}
+
+func ask[T any](w *ward, query string, args ...any) (v T) {
+	w.Helper()
+	if err := w.Pool.QueryRow(w.Context(), query, args...).Scan(&v); err != nil {
+		w.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// in runs work in a transaction.
+func (w *ward) in(work func(tx workqueue.Tx) error) {
+	w.Helper()
+	must(w, pgx.BeginFunc(w.Context(), w.Pool, func(tx pgx.Tx) error { return work(workqueue.Pgx(tx)) }))
+}
+
+// enqueue writes messages.
+func (w *ward) enqueue(messages ...outbox.Message) (ids []uuid.UUID) {
+	w.Helper()
+	w.in(func(tx workqueue.Tx) (err error) {
+		ids, err = w.box.Enqueue(w.Context(), tx, messages...)
+		return err
+	})
+	return ids
+}
+
+// enqueueJobs writes jobs into a queue.
+func (w *ward) enqueueJobs(queue string, n int) (ids []uuid.UUID) {
+	w.Helper()
+	w.in(func(tx workqueue.Tx) error {
+		for range n {
+			e, err := w.jobs.Enqueue(w.Context(), tx, letter{"you"}, jobs.InsertOptions{Queue: queue})
+			if err != nil {
+				return err
+			}
+			ids = append(ids, e.ID)
+		}
+		return nil
+	})
+	return ids
+}
+
+// messages are n of a topic.
+func messages(topic string, n int) []outbox.Message {
+	all := make([]outbox.Message, n)
+	for i := range all {
+		all[i] = outbox.Message{Topic: topic, Payload: []byte("{}")}
+	}
+	return all
+}
+
+func (w *ward) queue() *workqueue.Queue { return w.box.Table().On(w.Pool) }
+
+// fail makes dead letters of messages.
+func (w *ward) fail(cause string, ids ...uuid.UUID) {
+	w.Helper()
+	owner := workqueue.NewOwnerToken()
+	_, err := w.queue().Fold(w.Context())
+	must(w, err)
+	_, err = w.queue().Claim(w.Context(), owner, time.Minute, workqueue.MaxBatch)
+	must(w, err)
+	_, err = w.queue().Fail(w.Context(), owner, ids, cause)
+	must(w, err)
+}
+
+// session is a connection of somebody's own. It is closed when the test ends.
+func (w *ward) session(application string) *pgx.Conn {
+	w.Helper()
+	config, err := pgx.ParseConfig(w.URL)
+	must(w, err)
+	config.RuntimeParams["application_name"] = application
+	conn, err := pgx.ConnectConfig(w.Context(), config)
+	must(w, err)
+	w.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func (w *ward) says(conn *pgx.Conn, statements ...string) {
+	w.Helper()
+	for _, s := range statements {
+		if _, err := conn.Exec(w.Context(), s); err != nil {
+			w.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+// thresholds changes some.
+func thresholds(change func(*doctor.Thresholds)) func(*doctor.Options) {
+	return func(o *doctor.Options) { change(&o.Thresholds) }
+}
+
+// as is a pool of a role that can log in, which is dropped with the test.
+func (w *ward) as(rights ...string) (role string, pool *pgxpool.Pool) {
+	w.Helper()
+	role = "r_" + strings.ToLower(w.Schema[2:12])
+	w.exec("CREATE ROLE " + role + " LOGIN")
+	w.Cleanup(func() {
+		ctx := context.Background()
+		for _, s := range []string{"DROP OWNED BY " + role, "DROP ROLE " + role} {
+			if _, err := w.Pool.Exec(ctx, s); err != nil {
+				w.Errorf("%s: %v", s, err)
+			}
+		}
+	})
+	for _, r := range rights {
+		w.exec(strings.ReplaceAll(strings.ReplaceAll(r, "{role}", role), "{schema}", w.Schema))
+	}
+	return role, pgschema.NewPool(w, w.URL, func(c *pgxpool.Config) { c.ConnConfig.User = role })
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,62 @@
+package doctor_test
+
+import (
+	"flag"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/pgschema"
+)
+
+// largeRows is how many rows the table has on which the doctor is timed.
+var largeRows = flag.Int("rows", 20_000, "rows of TestTheTimeOnALargeTable")
+
+// statementTimeout is that of the examinations.
+var statementTimeout = flag.Duration("statement-timeout", time.Minute, "that of TestTheTimeOnALargeTable")
+
+// The doctor reads no more of a large table than of a small one. Figures are for the log: go test ./internal/doctor
+// -run TestTheTimeOnALargeTable -rows 10000000 -statement-timeout 500ms -timeout 2h -v
+func TestTheTimeOnALargeTable(t *testing.T) {
+	server, err := localpg.Start(t.Context(), localpg.Options{Durable: true, Settings: map[string]string{
+		"max_wal_size": "4GB", "maintenance_work_mem": "256MB", "checkpoint_timeout": "1h"}})
+	must(t, err)
+	t.Cleanup(func() { server.Stop() })
+	w := &ward{T: t, DB: pgschema.New(t, server.URL())}
+	w.migrate()
+	// Of ten rows eight are done, one is a dead letter and one is due; of those some are in progress, with expired leases.
+	// As after a load in bulk, the table has been neither analysed nor vacuumed.
+	w.exec("SET session_replication_role = replica; SET synchronous_commit = off")
+	for from := 0; from < *largeRows; from += 1_000_000 {
+		n := min(1_000_000, *largeRows-from)
+		w.exec(`INSERT INTO outbox (topic, payload, due_at, created_at, status, attempts, locked_until, owner_token, completed_at, failed_at, last_error)
+			SELECT 'topic ' || i % 20, '{"n":1}', at, at, s, CASE WHEN s = 0 THEN 0 ELSE 1 END, CASE WHEN s = 1 THEN at END, CASE WHEN s > 0 THEN gen_random_uuid() END,
+				CASE WHEN s > 1 THEN at END, CASE WHEN s = 3 THEN at END, CASE WHEN s = 3 THEN 'card ' || i || ' is declined' END
+			FROM (
+				SELECT i, now() - (i % 6000) * interval '1 second' - interval '1 minute' AS at,
+					CASE WHEN i % 10 < 8 THEN 2 WHEN i % 10 = 8 THEN 3 WHEN i % 100 = 9 THEN 1 ELSE 0 END AS s
+				FROM generate_series($1::int, $1 + $2 - 1) AS g (i)) AS r`, from, n)
+	}
+	t.Logf("%d rows, %s", *largeRows, ask[string](w, "SELECT pg_size_pretty(pg_total_relation_size('outbox'))"))
+	var times []time.Duration
+	for i := range 11 {
+		r := w.examine(func(o *doctor.Options) { o.StatementTimeout = *statementTimeout })
+		if i == 0 {
+			t.Logf("the first examination took %v", r.Took.Round(time.Millisecond))
+		}
+		times = append(times, r.Took)
+		found := map[string]bool{}
+		for _, f := range r.Findings {
+			found[f.Code] = true
+		}
+		for _, code := range []string{"expired-leases", "backlog", "poison"} {
+			if !found[code] && *largeRows >= 20_000 {
+				t.Errorf("no finding %s in %+v", code, r.Findings)
+			}
+		}
+	}
+	slices.Sort(times)
+	t.Logf("eleven examinations took %v in the median, %v at most", times[5].Round(time.Millisecond), times[10].Round(time.Millisecond))
+}

@@ -1,0 +1,249 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// leaseChecks are about claims that nobody answers for, and about who should see to them.
+var leaseChecks = []check{
+	{
+		code: "expired-leases", severity: Critical, fixes: true,
+		title:   "leases that ended and that nobody has requeued",
+		from:    rough(defaultThresholds.Expired),
+		meaning: "Whoever had claimed these rows is dead, frozen or cut off from the database, and no reaper gives the rows to anybody else: their work stands still.",
+		remedy:  "run the reaper: `txwork reap`, and see that `service`, `reaper.Run` or cron runs it from now on; restart the silent process",
+		look:    inEachTable(expiredLeases),
+	},
+	{
+		code: "no-reaper", severity: Warning,
+		title:   "no reaper has led for a while",
+		from:    rough(defaultThresholds.Reaper),
+		meaning: "While no worker dies nobody notices. When one does, its rows stay claimed, and rows past their retention stay for ever.",
+		remedy:  "run `service` or `reaper.Run` in a process; where cron or pg_cron does the maintenance, pass `--ignore no-reaper`",
+		look:    noReaper,
+	},
+	{
+		code: "retention", severity: Warning,
+		title:   "rows that ended long before their retention, and are still there",
+		from:    "half of the retention, at least a day",
+		meaning: "The table and its indexes grow without end. Claims do not slow down, but disk, backups and vacuum do.",
+		remedy:  "run the reaper, or `txwork reap TABLE`; where your program keeps rows for longer than the migration says, pass `--ignore retention`",
+		look:    inEachTable(overdueRetention),
+	},
+}
+
+// leaders are the elections of reapers.
+type leaders struct {
+	all []leader
+	err error
+}
+
+type leader struct {
+	Name  string
+	Term  int64
+	Ended float64 // seconds ago; negative while it leads
+}
+
+func (x *examination) readLeaders(ctx context.Context) ([]leader, error) {
+	if x.leaders == nil {
+		all, err := readRows[leader](ctx, x, "leaders", pgx.Identifier{x.Schema, "leader"}.Sanitize())
+		x.leaders = &leaders{all, err}
+	}
+	return x.leaders.all, x.leaders.err
+}
+
+// reaped says who leads, or did so last.
+func (x *examination) reaped(ctx context.Context) (leads bool, ended time.Duration, text string) {
+	all, err := x.readLeaders(ctx)
+	if err != nil {
+		return false, 0, "who runs the reaper cannot be told"
+	}
+	if len(all) == 0 {
+		return false, 0, "no reaper has ever led"
+	}
+	if all[0].Ended <= 0 {
+		return true, 0, fmt.Sprintf("a reaper leads election %q, but does not serve this table, or fails", all[0].Name)
+	}
+	ended = seconds(all[0].Ended)
+	return false, ended, fmt.Sprintf("no reaper leads; the last of election %q ended %s ago", all[0].Name, rough(ended))
+}
+
+// An expiredClaim is all that one claim has left behind.
+type expiredClaim struct {
+	Owner    string
+	Rows     int64
+	Ended    float64
+	IDs      []string
+	Attempts int32
+	Label    string
+}
+
+func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, error) {
+	heads, err := x.readHeads(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	var n int64
+	var oldest float64
+	for _, h := range heads {
+		if n += h.Expired; h.Expired > 0 {
+			oldest = max(oldest, h.OldestExpired)
+		}
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	claims, err := readRows[expiredClaim](ctx, x, "expired", t, x.Thresholds.Expired.Seconds(), maxShown)
+	if err != nil {
+		return nil, err
+	}
+	_, _, who := x.reaped(ctx)
+	f := Finding{
+		Title:   fmt.Sprintf("%s: %s ended up to %s ago and nobody requeues them", t.name, plural(n, "lease"), rough(seconds(oldest))),
+		Fixable: true,
+		Remedy: Remedy{
+			Do:       "Requeue the rows, then have a reaper run: " + who + ". Restart the processes that are silent.",
+			Commands: []string{x.command("reap", "--no-purge", t.name)},
+			SQL:      []string{fmt.Sprintf("SELECT * FROM %s(10000);", t.Q("_reap_expired"))},
+		},
+	}
+	for _, c := range claims {
+		f.Evidence = append(f.Evidence, evidence("owner_token", c.Owner, "rows", c.Rows, t.labelName(), c.Label, "ids", c.IDs,
+			"ended_seconds", seconds(c.Ended), "attempts", c.Attempts))
+	}
+	silent, err := x.silentSessions(ctx)
+	f.Evidence = append(f.Evidence, silent...)
+	return []Finding{f}, err
+}
+
+// labelName is how evidence calls what a row is about.
+func (t *table) labelName() string {
+	if l := t.label(); l != "" {
+		return l
+	}
+	return "about"
+}
+
+// A silentSession is one that a worker would use, and has not for longer than a live one does.
+type silentSession struct {
+	PID                       int32
+	Application, Role, Client string
+	State                     string
+	Silent                    float64
+}
+
+// silentSessions are the processes that may have had the claims. A listener speaks every 30 seconds and a runtime closes
+// what has been idle for as long, so a session of either that is silent for longer is of a process that is frozen or cut off.
+func (x *examination) silentSessions(ctx context.Context) (list []Evidence, err error) {
+	all, err := readRows[silentSession](ctx, x, "silent", nil, x.Schema, x.Thresholds.Silent.Seconds(), maxShown)
+	for _, s := range all {
+		list = append(list, evidence("silent_session", s.PID, "application", s.Application, "role", s.Role, "client", s.Client,
+			"state", s.State, "silent_seconds", seconds(s.Silent)))
+	}
+	return list, err
+}
+
+func noReaper(ctx context.Context, x *examination) ([]Finding, error) {
+	if len(x.tables) == 0 {
+		return nil, nil
+	}
+	if _, err := x.readLeaders(ctx); err != nil {
+		return nil, err
+	}
+	leads, ended, text := x.reaped(ctx)
+	if leads || ended > 0 && ended < x.Thresholds.Reaper {
+		return nil, nil
+	}
+	if !x.busy(ctx) {
+		return nil, nil // nothing has been claimed that could be lost
+	}
+	if scheduled, err := x.maintainedByCron(ctx); err != nil || scheduled {
+		return nil, err
+	}
+	return []Finding{{
+		Title:    strings.ToUpper(text[:1]) + text[1:],
+		Evidence: []Evidence{evidence("schema", x.Schema, "ended_seconds", ended)},
+		Remedy: Remedy{
+			Do: "Run package service or reaper.Run in a process of yours, or txwork reap from cron every minute, or the procedures " +
+				"…_maintain from pg_cron. Where cron does it already, which leaves no trace, ignore this finding.",
+			Commands: []string{x.command("reap")},
+		},
+	}}, nil
+}
+
+// busy tells whether anybody works on any of the tables.
+func (x *examination) busy(ctx context.Context) bool {
+	return slices.ContainsFunc(x.tables, func(t *table) bool {
+		busy, err := x.worked(ctx, t)
+		if err != nil {
+			x.skip(x.current.code, t.name, err)
+		}
+		return busy
+	})
+}
+
+// worked tells whether a row of the table is in progress, or was done lately.
+func (x *examination) worked(ctx context.Context, t *table) (bool, error) {
+	heads, err := x.readHeads(ctx, t)
+	if err != nil || slices.ContainsFunc(heads, func(h head) bool { return h.Running > 0 }) {
+		return err == nil, err
+	}
+	r, err := x.readRates(ctx, t)
+	return r.Ended > 0, err
+}
+
+// maintainedByCron tells whether pg_cron calls one of the procedures.
+func (x *examination) maintainedByCron(ctx context.Context) (found bool, err error) {
+	err = x.read(ctx, func(tx pgx.Tx) error {
+		const there = "SELECT to_regclass('cron.job') IS NOT NULL AND has_table_privilege(to_regclass('cron.job'), 'SELECT')"
+		if err := tx.QueryRow(ctx, there).Scan(&found); err != nil || !found {
+			found = false
+			return err
+		}
+		return tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM cron.job AS j WHERE j.active AND j.command LIKE '%\_maintain%')`).Scan(&found)
+	})
+	return found, err
+}
+
+func overdueRetention(ctx context.Context, x *examination, t *table) ([]Finding, error) {
+	if t.retention == nil {
+		return nil, nil
+	}
+	type oldest struct{ Age *float64 }
+	all, err := readRows[oldest](ctx, x, "oldest_done", t)
+	if err != nil || len(all) == 0 || all[0].Age == nil {
+		return nil, err
+	}
+	age, retention := seconds(*all[0].Age), seconds(*t.retention)
+	late := retention + max(24*time.Hour, retention/2)
+	if leads, _, _ := x.reaped(ctx); leads {
+		late = 2 * retention // whose program may have set another one
+	}
+	if age <= late {
+		return nil, nil
+	}
+	return []Finding{{
+		Title:    fmt.Sprintf("%s: the oldest row that has ended did so %s ago, the retention is %s", t.name, rough(age), rough(retention)),
+		Evidence: []Evidence{evidence("oldest_seconds", age, "retention_seconds", retention)},
+		Remedy: Remedy{
+			Do:       "Have a reaper run. Once by hand, which deletes what is past the retention of the migration:",
+			Commands: []string{x.command("reap", t.name)},
+			SQL:      []string{fmt.Sprintf("CALL %s();", t.Q("_maintain"))},
+		},
+	}}, nil
+}
+
+// command is a command line of txwork on the same schema.
+func (x *examination) command(args ...string) string {
+	line := "txwork " + strings.Join(args, " ")
+	if x.Schema != "txwork" {
+		line += " --schema " + x.Schema
+	}
+	return line
+}

@@ -1,0 +1,102 @@
+package doctor_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/reaper"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func TestExpiredLeases(t *testing.T) {
+	w := newWard(t)
+	ids := w.enqueue(messages("order.placed", 3)...)
+	owner := workqueue.NewOwnerToken()
+	_, err := w.queue().Claim(t.Context(), owner, time.Minute, 2)
+	must(t, err)
+	w.goneNow("expired-leases", nil)
+	w.exec("UPDATE outbox SET locked_until = now() - interval '5 minutes' WHERE status = 1")
+
+	f := w.finds("expired-leases", []string{"outbox: 2 leases", "5 min", owner.String(), ids[0].String(), "order.placed", "no reaper has ever led"})
+	if f.Severity != doctor.Critical || f.Table != "outbox" || f.Evidence[0].Get("rows") != int64(2) {
+		t.Errorf("finding %+v", f)
+	}
+	w.fixes(f, nil)
+	if n := ask[int](w, "SELECT count(*) FROM outbox WHERE status = 0"); n != 3 {
+		t.Errorf("%d messages are ready, want all", n)
+	}
+}
+
+// Lanes are looked at one by one, whichever is behind.
+func TestExpiredLeasesOfAQueue(t *testing.T) {
+	w := newWard(t)
+	w.enqueueJobs("a", 3)
+	w.enqueueJobs("b", 3)
+	table := w.jobs.Table()
+	owner := workqueue.NewOwnerToken()
+	_, err := table.On(w.Pool).Claim(t.Context(), owner, time.Minute, 2, "b", int16(2))
+	must(t, err)
+	w.exec("UPDATE jobs SET locked_until = now() - interval '5 minutes' WHERE status = 1")
+	f := w.finds("expired-leases", []string{"jobs: 2 leases", owner.String(), "letter"})
+	w.fixes(f, nil)
+}
+
+// The session of a process that is frozen says nothing any more.
+func TestExpiredLeasesOfASilentProcess(t *testing.T) {
+	w := newWard(t)
+	w.enqueue(messages("a", 1)...)
+	_, err := w.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
+	must(t, err)
+	w.exec("UPDATE outbox SET locked_until = now() - interval '5 minutes' WHERE status = 1")
+	frozen := w.session("frozen worker")
+	w.says(frozen, `LISTEN "`+w.Schema+`.outbox"`)
+	soon := thresholds(func(th *doctor.Thresholds) { th.Silent = time.Millisecond })
+	pid := fmt.Sprintf("{silent_session %d}", frozen.PgConn().PID())
+	f := w.finds("expired-leases", []string{pid, "frozen worker"}, soon)
+	must(t, frozen.Close(t.Context()))
+	w.becomes("the session ends", func() bool { return w.with("expired-leases", []string{pid}, soon) == nil })
+	w.fixes(f, nil)
+}
+
+func TestNoReaper(t *testing.T) {
+	w := newWard(t)
+	w.goneNow("no-reaper", nil) // nothing to be reaped yet
+	ids := w.enqueue(messages("a", 1)...)
+	owner := workqueue.NewOwnerToken()
+	_, err := w.queue().Claim(t.Context(), owner, time.Minute, 1)
+	must(t, err)
+	w.finds("no-reaper", []string{"No reaper has ever led"})
+
+	round := func() {
+		_, err = reaper.RunOnce(t.Context(), w.Pool, w.box.Tables(), reaper.Options{Schema: w.Schema, Logger: quiet})
+		must(t, err)
+	}
+	round()
+	w.goneNow("no-reaper", nil)
+	w.exec("UPDATE leader SET expires_at = now() - interval '3 hours', granted_at = now() - interval '3 hours'")
+	w.finds("no-reaper", []string{"ended 3 h ago"})
+	_, err = w.queue().Ack(t.Context(), owner, ids)
+	must(t, err)
+	w.finds("no-reaper", []string{"ended 3 h ago"})
+	round()
+	w.goneNow("no-reaper", nil)
+}
+
+func TestRetention(t *testing.T) {
+	w := newWard(t)
+	ids := w.enqueue(messages("a", 3)...)
+	owner := workqueue.NewOwnerToken()
+	_, err := w.queue().Claim(t.Context(), owner, time.Minute, 3)
+	must(t, err)
+	_, err = w.queue().Ack(t.Context(), owner, ids)
+	must(t, err)
+	w.goneNow("retention", nil)
+	w.exec("UPDATE outbox SET completed_at = now() - interval '30 days'")
+	f := w.finds("retention", []string{"outbox", "30 days ago", "7 days"})
+	w.mends(f, nil)
+	if n := ask[int](w, "SELECT count(*) FROM outbox"); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+}

@@ -1,0 +1,128 @@
+package doctor
+
+import (
+	"slices"
+	"time"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+const (
+	// DefaultTimeout bounds an examination.
+	DefaultTimeout = 10 * time.Second
+	// DefaultStatementTimeout bounds each of its statements.
+	DefaultStatementTimeout = 500 * time.Millisecond
+)
+
+// Options of an examination. The zero value is usable.
+type Options struct {
+	// Schema holds the tables. Default: [workqueue.DefaultSchema].
+	Schema string
+
+	// Ignore are codes of findings that are not looked for.
+	Ignore []string
+
+	// Timeout bounds the whole examination: checks whose turn comes later are skipped. Default: [DefaultTimeout].
+	Timeout time.Duration
+
+	// StatementTimeout bounds each statement: what takes longer is skipped. Default: [DefaultStatementTimeout].
+	StatementTimeout time.Duration
+
+	// Thresholds are from when on something is a finding. A field that is 0 has its default.
+	Thresholds Thresholds
+
+	// Now is this machine's clock. Default: [time.Now].
+	Now func() time.Time
+}
+
+// Thresholds are from when on something is a finding.
+type Thresholds struct {
+	Expired   time.Duration // a lease that nobody has requeued
+	Silent    time.Duration // a session of a worker that has said nothing
+	Reaper    time.Duration // no reaper has led
+	Backlog   time.Duration // a ready row that waits
+	Unserved  time.Duration // a ready row that waits, where nobody works
+	Schedule  time.Duration // a schedule that has not fired
+	Fold      time.Duration // a note that nobody has folded
+	Join      time.Duration // a join that should have ended
+	Poison    int           // dead letters of one kind with one error within an hour
+	Horizon   time.Duration // a transaction that holds back vacuum
+	SlotAge   int64         // transactions that a replication slot holds back vacuum by
+	SlotBytes int64         // write-ahead log that an inactive replication slot keeps
+	Dead      int64         // dead rows that autovacuum leaves in a table
+	Announcer time.Duration // an announcer that has said nothing
+	Notify    float64       // the part of the queue of notifications that is in use
+	LockWait  time.Duration // a session that waits for a lock of a queue
+	Clock     time.Duration // the difference between the clocks of this machine and of the server
+}
+
+var defaultThresholds = Thresholds{
+	Expired: time.Minute, Silent: 45 * time.Second, Reaper: 15 * time.Minute,
+	Backlog: 5 * time.Minute, Unserved: 2 * time.Minute, Schedule: 2 * time.Minute, Fold: time.Minute, Join: 10 * time.Minute,
+	Poison: 5, Horizon: 10 * time.Minute, SlotAge: 1_000_000, SlotBytes: 1 << 30, Dead: 100_000,
+	Announcer: 10 * time.Second, Notify: 0.1, LockWait: 10 * time.Second, Clock: 5 * time.Second,
+}
+
+func (o Options) withDefaults() Options {
+	if o.Schema == "" {
+		o.Schema = workqueue.DefaultSchema
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.StatementTimeout == 0 {
+		o.StatementTimeout = DefaultStatementTimeout
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.Thresholds = o.Thresholds.withDefaults()
+	return o
+}
+
+func (t Thresholds) withDefaults() Thresholds {
+	d := defaultThresholds
+	set(&t.Expired, d.Expired)
+	set(&t.Silent, d.Silent)
+	set(&t.Reaper, d.Reaper)
+	set(&t.Backlog, d.Backlog)
+	set(&t.Unserved, d.Unserved)
+	set(&t.Schedule, d.Schedule)
+	set(&t.Fold, d.Fold)
+	set(&t.Join, d.Join)
+	set(&t.Poison, d.Poison)
+	set(&t.Horizon, d.Horizon)
+	set(&t.SlotAge, d.SlotAge)
+	set(&t.SlotBytes, d.SlotBytes)
+	set(&t.Dead, d.Dead)
+	set(&t.Announcer, d.Announcer)
+	set(&t.Notify, d.Notify)
+	set(&t.LockWait, d.LockWait)
+	set(&t.Clock, d.Clock)
+	return t
+}
+
+func set[T comparable](value *T, byDefault T) {
+	if *value == *new(T) {
+		*value = byDefault
+	}
+}
+
+// Validate reports what is wrong with the options.
+func (o Options) Validate() error {
+	if err := workqueue.ValidateIdentifier("schema", o.withDefaults().Schema); err != nil {
+		return err
+	}
+	if o.Timeout < 0 {
+		return workqueue.Invalid("timeout", "is %v, it must not be negative", o.Timeout)
+	}
+	if o.StatementTimeout < 0 || o.StatementTimeout%time.Millisecond != 0 {
+		return workqueue.Invalid("statement timeout", "is %v, it must be whole milliseconds", o.StatementTimeout)
+	}
+	for _, code := range o.Ignore {
+		if !slices.ContainsFunc(checks, func(c check) bool { return c.code == code }) {
+			return workqueue.Invalid("ignore", "names %q, which is the code of no finding", code)
+		}
+	}
+	return nil
+}

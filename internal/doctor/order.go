@@ -1,0 +1,138 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+)
+
+// orderChecks are about rows that wait for other rows: behind a key, or in a join.
+var orderChecks = []check{
+	{
+		code: "blocked-key", severity: Critical,
+		title:   "an ordered key behind a dead letter, with the message that blocks it",
+		meaning: "Nothing of this key goes on until somebody decides what becomes of the message. Other keys go on.",
+		remedy:  "mend the cause and `txwork redrive`, or give the message up: `txwork outbox skip`",
+		look:    inEachTable(blockedKeys),
+	},
+	{
+		code: "fold-behind", severity: Critical, fixes: true,
+		title:   "notes of keys and joins that nobody folds",
+		from:    rough(defaultThresholds.Fold),
+		meaning: "Rows whose turn it is stay behind their key, and joins do not end, although nothing is in their way.",
+		remedy:  "start a worker of the table, or run `txwork reap`",
+		look:    inEachTable(foldBehind),
+	},
+	{
+		code: "stuck-join", severity: Critical, fixes: true,
+		title:   "joins, batches and workflows that should have ended, or cannot",
+		from:    rough(defaultThresholds.Join),
+		meaning: "What is to follow the join never starts.",
+		remedy:  "run the sweep of the table: `txwork reap`; it counts such joins anew",
+		look:    inEachTable(stuckJoins),
+	},
+}
+
+// A blocker is a dead letter with rows behind it.
+type blocker struct {
+	Key, ID, Error, Label string
+	Failed                float64
+	Behind                int64
+	Oldest                float64
+}
+
+func blockedKeys(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	if !t.has("gate_key") {
+		return nil, nil
+	}
+	list, err := readRows[blocker](ctx, x, "blocked", t, maxLanes, maxSample, maxShown)
+	for _, b := range list {
+		more := ""
+		if b.Behind >= maxSample {
+			more = " and more"
+		}
+		f := Finding{
+			Title: fmt.Sprintf("%s: key %q is blocked by dead letter %s: %s%s behind it, the first for %s", t.name, bounded(b.Key), b.ID, plural(b.Behind, "row"), more, rough(seconds(b.Oldest))),
+			Evidence: []Evidence{evidence("key", b.Key, "blocked_by", b.ID, t.labelName(), b.Label, "failed_seconds", seconds(b.Failed), "last_error", b.Error,
+				"waiting_at_least", b.Behind, "oldest_seconds", seconds(b.Oldest))},
+			Remedy: Remedy{
+				Do:       "Mend what the error says and redrive the message. Or skip it, and what is behind it goes on without it.",
+				Commands: []string{x.command("redrive", t.name, b.ID)},
+				SQL:      []string{t.redrive(b.ID)},
+			},
+		}
+		if t.name == "outbox" {
+			f.Remedy.Commands = append(f.Remedy.Commands, x.command("outbox", "skip", b.ID))
+		}
+		all = append(all, f)
+	}
+	return all, err
+}
+
+func foldBehind(ctx context.Context, x *examination, t *table) ([]Finding, error) {
+	type note struct {
+		Notes string
+		Age   *float64
+	}
+	var worst *note
+	for _, notes := range []struct {
+		column, suffix string
+	}{{"gate_key", "_gate_note"}, {"joined", "_join_note"}} {
+		if !t.has(notes.column) {
+			continue
+		}
+		list, err := readRows[note](ctx, x, "notes", quoted(t.schema, t.name+notes.suffix))
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range list {
+			if n.Age != nil && seconds(*n.Age) > x.Thresholds.Fold && (worst == nil || *n.Age > *worst.Age) {
+				worst = &n
+			}
+		}
+	}
+	if worst == nil {
+		return nil, nil
+	}
+	return []Finding{{
+		Title:    fmt.Sprintf("%s: the oldest note in %s has waited for %s for somebody to fold it", t.name, worst.Notes, rough(seconds(*worst.Age))),
+		Evidence: []Evidence{evidence("notes", worst.Notes, "oldest_seconds", seconds(*worst.Age))},
+		Remedy: Remedy{
+			Do:       "Fold once by hand, and have a worker of the table run. Where one runs, see in its log why its folds fail.",
+			Commands: []string{x.command("reap", "--no-purge", t.name)},
+			SQL:      []string{fmt.Sprintf("SELECT %s(100000);", t.Q("_fold"))},
+		},
+		Fixable: true,
+	}}, nil
+}
+
+// A stuckJoin is a join and what is wrong with it.
+type stuckJoin struct {
+	ID, Label, Reason string
+	Age               float64
+	Expected, Counted int32
+	Member            *string
+}
+
+func stuckJoins(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
+	if !t.has("joined") {
+		return nil, nil
+	}
+	list, err := readRows[stuckJoin](ctx, x, "joins", t, x.Thresholds.Join.Seconds(), maxSample, maxShown)
+	for _, j := range list {
+		all = append(all, Finding{
+			Title: fmt.Sprintf("%s: join %s has not ended after %s: %s", t.name, j.ID, rough(seconds(j.Age)), j.Reason),
+			Evidence: []Evidence{evidence("join", j.ID, "label", j.Label, "reason", j.Reason, "age_seconds", seconds(j.Age), "expected", j.Expected,
+				"counted", j.Counted, "member", j.Member)},
+			Remedy: Remedy{
+				Do:       "Have the join looked at and counted anew, as the sweep does.",
+				Commands: []string{x.command("reap", "--no-purge", t.name)},
+				SQL: []string{
+					fmt.Sprintf("SELECT %s(1000);", t.Q("_join_sweep")),
+					fmt.Sprintf("SELECT %s(100000);", t.Q("_fold")),
+				},
+			},
+			Fixable: true,
+		})
+	}
+	return all, err
+}

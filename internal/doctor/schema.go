@@ -1,0 +1,247 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/sqltext"
+	"github.com/txwork/txwork/migrations"
+)
+
+// schemaChecks are about what the migrations make.
+var schemaChecks = []check{
+	{
+		code: "schema", severity: Critical, fixes: true,
+		title:   "the schema is not as the migrations make it: a version, a table, a column, an index, a function or a trigger",
+		meaning: "Workers of this version refuse the schema, fail, or read whole tables for want of an index.",
+		remedy:  "`txwork migrate up`, or the DDL that `txwork migrate validate` prints. --fix makes indexes",
+		look:    schemaDifferences,
+	},
+	{
+		code: "invalid-index", severity: Critical, fixes: true,
+		title:   "an index that a broken CREATE or REINDEX CONCURRENTLY has left invalid",
+		meaning: "No query uses the index, and every write maintains it. A unique one may not be unique.",
+		remedy:  "`REINDEX INDEX CONCURRENTLY`, or `DROP INDEX` of what a broken REINDEX left over",
+		look:    invalidIndexes,
+	},
+	{
+		code: "claim-scan", severity: Critical, fixes: true,
+		title:   "claims that do not go by the claim index",
+		meaning: "Every claim reads the whole table, or sorts it: the queue becomes slower with every row.",
+		remedy:  "make the index",
+		look:    inEachTable(claimPlan),
+	},
+	{
+		code: "sequence-behind", severity: Critical, fixes: true,
+		title:   "a sequence that is behind the column that it numbers",
+		meaning: "Inserts fail on a duplicate key until the sequence has passed the rows, as after a logical replication, which copies no sequences.",
+		remedy:  "`setval` to the greatest value",
+		look:    sequencesBehind,
+	},
+	{
+		code: "public-rights", severity: Warning,
+		title:   "rights of PUBLIC on tables or functions of the queues",
+		meaning: "Every role of the database can read payloads, or claim and settle rows of others.",
+		remedy:  "`REVOKE … FROM PUBLIC`, as `txwork roles` does",
+		look:    publicRights,
+	},
+}
+
+// migrated tells a schema that the migrations are meant for: one with only tables of its own is not.
+func (x *examination) migrated(ctx context.Context) (yes bool, err error) {
+	if len(x.tables) == 0 || slices.ContainsFunc(x.tables, func(t *table) bool { return t.name == "outbox" || t.name == "jobs" }) {
+		return true, nil
+	}
+	err = x.read(ctx, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", pgx.Identifier{x.Schema, "schema_version"}.Sanitize()).Scan(&yes)
+	})
+	return yes, err
+}
+
+func schemaDifferences(ctx context.Context, x *examination) (all []Finding, err error) {
+	if yes, err := x.migrated(ctx); err != nil || !yes {
+		return nil, err
+	}
+	m, err := migrations.New(x.pool, migrations.Options{Schema: x.Schema, LockTimeout: lockLimit, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	differences, err := m.Differences(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range differences {
+		if !d.Harmless && !(strings.HasPrefix(d.Object, "index ") && d.Problem == "is invalid") { // which has a check of its own
+			all = append(all, x.difference(d))
+		}
+	}
+	return all, nil
+}
+
+// difference is one of the schema as a finding.
+func (x *examination) difference(d migrations.Difference) Finding {
+	f := Finding{
+		Title:    d.String(),
+		Evidence: []Evidence{evidence("object", d.Object, "problem", d.Problem)},
+		Remedy:   Remedy{Do: "Run the statements, in this order and not in one transaction.", Commands: []string{x.command("migrate", "validate")}, SQL: d.DDL},
+		Fixable:  len(d.DDL) > 0 && strings.HasPrefix(d.Object, "index ") && onlyIndexes(d.DDL),
+	}
+	switch {
+	case strings.HasPrefix(d.Object, "migration "):
+		f.Remedy = Remedy{Do: "Apply the migration.", Commands: []string{x.command("migrate", "up")}}
+	case len(d.DDL) == 0:
+		f.Remedy = Remedy{Do: "No statement mends it: upgrade the library, or restore what is gone from a backup."}
+	}
+	return f
+}
+
+// onlyIndexes tells DDL that makes indexes beside everybody's work.
+func onlyIndexes(ddl []string) bool {
+	return !slices.ContainsFunc(ddl, func(s string) bool {
+		return !strings.HasPrefix(s, "CREATE INDEX CONCURRENTLY ") && !strings.HasPrefix(s, "CREATE UNIQUE INDEX CONCURRENTLY ") &&
+			!strings.HasPrefix(s, "REINDEX INDEX CONCURRENTLY ")
+	})
+}
+
+func invalidIndexes(ctx context.Context, x *examination) (all []Finding, err error) {
+	type invalid struct{ Index, Name, Table string }
+	list, err := readRows[invalid](ctx, x, "invalid", nil, x.Schema)
+	for _, i := range list {
+		f := Finding{
+			Table:    i.Table,
+			Title:    fmt.Sprintf("index %s.%s is invalid", x.Schema, i.Name),
+			Evidence: []Evidence{evidence("index", i.Name, "table", i.Table)},
+			Remedy:   Remedy{Do: "Build it again, beside everybody's work.", SQL: []string{fmt.Sprintf("REINDEX INDEX CONCURRENTLY %s;", i.Index)}},
+			Fixable:  true,
+		}
+		if strings.Contains(i.Name, "_ccnew") || strings.Contains(i.Name, "_ccold") {
+			f.Remedy = Remedy{Do: "A REINDEX CONCURRENTLY broke off and left it over: drop it.", SQL: []string{fmt.Sprintf("DROP INDEX CONCURRENTLY %s;", i.Index)}}
+			f.Fixable = false
+		}
+		all = append(all, f)
+	}
+	return all, err
+}
+
+// A plan is what EXPLAIN says of it, as far as it matters.
+type plan struct {
+	Node     string `json:"Node Type"`
+	Relation string `json:"Relation Name"`
+	Index    string `json:"Index Name"`
+	Plans    []plan `json:"Plans"`
+}
+
+// problem says what is wrong with a claim's plan; empty if nothing is.
+func (p plan) problem(table string) string {
+	if p.Relation == table && p.Index != table+"_claim_idx" {
+		if p.Index != "" {
+			return fmt.Sprintf("%s by %s", p.Node, p.Index)
+		}
+		return p.Node
+	}
+	if strings.Contains(p.Node, "Sort") {
+		return p.Node
+	}
+	for _, sub := range p.Plans {
+		if problem := sub.problem(table); problem != "" {
+			return problem
+		}
+	}
+	return ""
+}
+
+func claimPlan(ctx context.Context, x *examination, t *table) ([]Finding, error) {
+	if yes, err := x.migrated(ctx); err != nil || yes && !t.indexed && !t.own() {
+		return nil, err // the schema's finding
+	}
+	var text []byte
+	err := x.read(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL enable_sort = off"); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, "EXPLAIN (FORMAT JSON, COSTS OFF) "+sqltext.Statement(templates, "claim", t), pgx.QueryExecModeSimpleProtocol).Scan(&text)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var explained []struct{ Plan plan }
+	if err := json.Unmarshal(text, &explained); err != nil || len(explained) == 0 {
+		return nil, fmt.Errorf("reading the plan of a claim: %w", err)
+	}
+	problem := explained[0].Plan.problem(t.name)
+	if problem == "" {
+		return nil, nil
+	}
+	var columns []string
+	for _, l := range t.Lanes() {
+		columns = append(columns, l.Quoted)
+	}
+	index := pgx.Identifier{t.name + "_claim_idx"}.Sanitize()
+	f := Finding{
+		Title:    fmt.Sprintf("%s: claims do not go by the index %s_claim_idx (%s)", t.name, t.name, problem),
+		Evidence: []Evidence{evidence("plan", problem, "table_bytes", t.bytes)},
+		Remedy: Remedy{Do: "Make the index.", SQL: []string{fmt.Sprintf(
+			"CREATE INDEX CONCURRENTLY %s ON %s (%s) WHERE completed_at IS NULL AND NOT waiting;", index, t.Table(), strings.Join(append(columns, "due_at", "id"), ", "))}},
+		Fixable: !t.indexed,
+	}
+	if t.indexed {
+		f.Remedy.Do = "The index is there and the planner prefers another: drop the one that it goes by, if it is yours, or make this one anew."
+		f.Remedy.SQL = []string{fmt.Sprintf("REINDEX INDEX CONCURRENTLY %s;", t.Q("_claim_idx"))}
+	}
+	return []Finding{f}, nil
+}
+
+// own tells a table that the migrations do not make.
+func (t *table) own() bool {
+	return !slices.Contains([]string{"outbox", "inbox", "timers", "timers_schedule", "jobs", "jobs_schedule"}, t.name)
+}
+
+func sequencesBehind(ctx context.Context, x *examination) (all []Finding, err error) {
+	type numbered struct{ Sequence, Table, Column string }
+	list, err := readRows[numbered](ctx, x, "sequences", nil, x.Schema)
+	for _, n := range list {
+		var last, greatest int64
+		err := x.read(ctx, func(tx pgx.Tx) error {
+			return tx.QueryRow(ctx, fmt.Sprintf(`SELECT (SELECT CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END FROM %s AS s),
+				coalesce((SELECT max(t.%s) FROM %s AS t), 0)`, n.Sequence, n.Column, n.Table)).Scan(&last, &greatest)
+		})
+		if err != nil {
+			x.skip(x.current.code, n.Table, err)
+			continue
+		}
+		if last < greatest {
+			all = append(all, Finding{
+				Title:    fmt.Sprintf("sequence %s is at %d, %s has %d", n.Sequence, last, n.Table, greatest),
+				Evidence: []Evidence{evidence("sequence", n.Sequence, "last_value", last, "greatest", greatest)},
+				Remedy:   Remedy{Do: "Move the sequence on.", SQL: []string{fmt.Sprintf("SELECT setval('%s', (SELECT max(%s) FROM %s));", n.Sequence, n.Column, n.Table)}},
+				Fixable:  true,
+			})
+		}
+	}
+	return all, err
+}
+
+func publicRights(ctx context.Context, x *examination) ([]Finding, error) {
+	type right struct{ What, Revoke string }
+	list, err := readRows[right](ctx, x, "public", nil, x.Schema, maxSample)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	f := Finding{
+		Title:  fmt.Sprintf("PUBLIC has %s in schema %s", plural(int64(len(list)), "right"), x.Schema),
+		Remedy: Remedy{Do: "Take the rights away. `txwork roles` gives each role what its work needs.", Commands: []string{x.command("roles")}},
+	}
+	for i, r := range list {
+		if i < maxShown {
+			f.Evidence = append(f.Evidence, evidence("right", r.What))
+		}
+		f.Remedy.SQL = append(f.Remedy.SQL, r.Revoke)
+	}
+	return []Finding{f}, nil
+}

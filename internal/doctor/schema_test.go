@@ -1,0 +1,117 @@
+package doctor_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func TestAMissingIndex(t *testing.T) {
+	w := newWard(t)
+	w.exec("DROP INDEX outbox_claim_idx; DROP INDEX jobs_done_idx")
+	f := w.finds("schema", []string{"outbox_claim_idx is missing"})
+	if f.Severity != doctor.Critical || !f.Fixable {
+		t.Errorf("finding %+v", f)
+	}
+	w.fixes(f, []string{"outbox_claim_idx"})
+	w.mends(w.finds("schema", []string{"jobs_done_idx is missing"}), nil)
+}
+
+func TestSchemaDrift(t *testing.T) {
+	w := newWard(t)
+	w.exec("DROP TRIGGER outbox_announce ON outbox; ALTER TABLE jobs DISABLE TRIGGER jobs_record")
+	for _, text := range []string{"outbox_announce", "jobs_record"} {
+		f := w.finds("schema", []string{text})
+		if f.Fixable {
+			t.Errorf("--fix would change more than indexes: %+v", f)
+		}
+		w.mends(f, []string{text})
+	}
+}
+
+func TestPendingMigrations(t *testing.T) {
+	w := newEmptyWard(t)
+	f := w.finds("schema", []string{"migration 001_outbox is pending"})
+	if len(f.Remedy.Commands) != 1 || f.Remedy.Commands[0] != "txwork migrate up --schema "+w.Schema {
+		t.Errorf("remedy %+v", f.Remedy)
+	}
+	w.migrate()
+	w.goneNow("schema", nil)
+}
+
+func TestASchemaOfANewerVersion(t *testing.T) {
+	w := newWard(t)
+	w.exec("INSERT INTO schema_version (version_id, is_applied) VALUES (999, true)")
+	w.finds("schema", []string{"version 999", "upgrade the library"})
+}
+
+func TestInvalidIndexes(t *testing.T) {
+	w := newWard(t)
+	w.exec("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'outbox_done_idx'::regclass")
+	f := w.finds("invalid-index", []string{"outbox_done_idx"})
+	if all := w.all("schema"); len(all) > 0 {
+		t.Errorf("it is told twice: %+v", all)
+	}
+	w.fixes(f, nil)
+
+	// What a REINDEX CONCURRENTLY that broke off leaves over.
+	w.exec("CREATE INDEX outbox_done_idx_ccnew ON outbox (completed_at)")
+	w.exec("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'outbox_done_idx_ccnew'::regclass")
+	f = w.finds("invalid-index", []string{"outbox_done_idx_ccnew", "DROP INDEX CONCURRENTLY"})
+	if f.Fixable {
+		t.Error("--fix would drop an index")
+	}
+	w.mends(f, nil)
+}
+
+// Of a table of the application's own the migrations know nothing.
+func TestClaimsThatScan(t *testing.T) {
+	w := newWard(t)
+	for _, spec := range []workqueue.Spec{
+		{Schema: w.Schema, Table: "letters"},
+		{Schema: w.Schema, Table: "parcels", Lanes: []string{"depot", "class"}, Columns: []workqueue.Column{
+			{Name: "depot", Type: "text", NotNull: true}, {Name: "class", Type: "smallint", NotNull: true}}},
+	} {
+		up, _, err := workqueue.DDL(spec)
+		must(t, err)
+		w.exec(up)
+		w.goneNow("claim-scan", nil)
+		w.exec("DROP INDEX " + spec.Table + "_claim_idx")
+		w.fixes(w.finds("claim-scan", []string{spec.Table}), nil)
+
+		// An index of somebody's that the planner prefers.
+		w.exec("ALTER INDEX " + spec.Table + "_claim_idx RENAME TO other")
+		f := w.finds("claim-scan", []string{spec.Table, "other"})
+		w.exec("DROP INDEX other")
+		w.mends(f, nil)
+	}
+}
+
+func TestASchemaOfOwnTablesNeedsNoMigrations(t *testing.T) {
+	w := newEmptyWard(t)
+	up, _, err := workqueue.DDL(workqueue.Spec{Schema: w.Schema, Table: "letters"})
+	must(t, err)
+	w.exec(up)
+	if f := w.examine().Findings; len(f) > 0 {
+		t.Errorf("findings %+v", f)
+	}
+}
+
+func TestASequenceBehindItsTable(t *testing.T) {
+	w := newWard(t)
+	w.exec("SELECT setval(pg_get_serial_sequence('schema_version', 'id'), 1)")
+	w.fixes(w.finds("sequence-behind", []string{"schema_version"}), nil)
+}
+
+func TestRightsOfPublic(t *testing.T) {
+	w := newWard(t)
+	w.goneNow("public-rights", nil)
+	w.exec("GRANT SELECT ON jobs TO PUBLIC; GRANT EXECUTE ON FUNCTION outbox_ack TO PUBLIC")
+	f := w.finds("public-rights", []string{"2 rights", "SELECT on", "outbox_ack"})
+	if f.Fixable || len(f.Remedy.SQL) != 2 || !strings.HasPrefix(f.Remedy.SQL[0], "REVOKE ") {
+		t.Errorf("finding %+v", f)
+	}
+	w.mends(f, nil)
+}

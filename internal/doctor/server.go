@@ -1,0 +1,102 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// serverChecks are about the server and this machine, as far as they concern the queues.
+var serverChecks = []check{
+	{
+		code: "durability", severity: Critical,
+		title:   "settings that lose what has been committed",
+		meaning: "After a crash of the server or its machine, messages and jobs that applications were told of are gone, or the database is corrupt.",
+		remedy:  "`ALTER SYSTEM SET … = on`, or `ALTER ROLE … RESET`",
+		look:    durability,
+	},
+	{
+		code: "connections", severity: Critical,
+		title:   "a limit of connections that is nearly reached: of the server, a database or a role",
+		from:    "nine tenths",
+		meaning: "The next process that starts, or that has lost its connection, gets none.",
+		remedy:  "end idle sessions, use a pooler, or raise the limit",
+		look:    connections,
+	},
+	{
+		code: "clock-skew", severity: Warning,
+		title:   "clocks of the server and of this machine that differ",
+		from:    rough(defaultThresholds.Clock),
+		meaning: "The database's clock decides about leases and due times. Times that programs compute themselves, such as those of timers, are off by the difference.",
+		remedy:  "synchronise the clocks by NTP",
+		look:    clockSkew,
+	},
+}
+
+func durability(ctx context.Context, x *examination) (all []Finding, err error) {
+	type setting struct{ Name, Value, Role, Database string }
+	list, err := readRows[setting](ctx, x, "durability", nil)
+	for _, s := range list {
+		f := Finding{
+			Title:    fmt.Sprintf("%s is %s on the server", s.Name, s.Value),
+			Evidence: []Evidence{evidence("setting", s.Name, "value", s.Value, "role", s.Role, "database", s.Database)},
+			Remedy:   Remedy{Do: "Switch it on, as a superuser or in your provider's console.", SQL: []string{fmt.Sprintf("ALTER SYSTEM SET %s = on;", s.Name), "SELECT pg_reload_conf();"}},
+		}
+		if s.Name == "synchronous_commit" {
+			f.Severity = Warning // it loses the last transactions, and corrupts nothing
+		}
+		switch {
+		case s.Role != "" && s.Database != "":
+			f.Title = fmt.Sprintf("%s is %s for role %s in database %s", s.Name, s.Value, s.Role, s.Database)
+			f.Remedy = Remedy{Do: "Take the setting back.", SQL: []string{fmt.Sprintf("ALTER ROLE %s IN DATABASE %s RESET %s;", quoted(s.Role), quoted(s.Database), s.Name)}}
+		case s.Role != "":
+			f.Title = fmt.Sprintf("%s is %s for role %s", s.Name, s.Value, s.Role)
+			f.Remedy = Remedy{Do: "Take the setting back.", SQL: []string{fmt.Sprintf("ALTER ROLE %s RESET %s;", quoted(s.Role), s.Name)}}
+		case s.Database != "":
+			f.Title = fmt.Sprintf("%s is %s for database %s", s.Name, s.Value, s.Database)
+			f.Remedy = Remedy{Do: "Take the setting back.", SQL: []string{fmt.Sprintf("ALTER DATABASE %s RESET %s;", quoted(s.Database), s.Name)}}
+		}
+		all = append(all, f)
+	}
+	return all, err
+}
+
+func connections(ctx context.Context, x *examination) (all []Finding, err error) {
+	type limit struct {
+		What, Name string
+		Used, Most int64
+	}
+	list, err := readRows[limit](ctx, x, "connections", nil)
+	for _, l := range list {
+		f := Finding{
+			Title:    fmt.Sprintf("%d of at most %d connections of %s %s are in use", l.Used, l.Most, l.What, l.Name),
+			Evidence: []Evidence{evidence("limit_of", l.What, "name", l.Name, "used", l.Used, "most", l.Most)},
+		}
+		switch l.What {
+		case "role":
+			f.Remedy = Remedy{Do: "End idle sessions of the role, or raise its limit.", SQL: []string{fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d;", quoted(l.Name), 2*l.Most)}}
+		case "database":
+			f.Remedy = Remedy{Do: "End idle sessions of the database, or raise its limit.", SQL: []string{fmt.Sprintf("ALTER DATABASE %s CONNECTION LIMIT %d;", quoted(l.Name), 2*l.Most)}}
+		default:
+			f.Remedy = Remedy{Do: "End idle sessions, or put a pooler in front. A higher max_connections needs a restart, and memory.",
+				SQL: []string{fmt.Sprintf("ALTER SYSTEM SET max_connections = %d;", 2*l.Most)}}
+		}
+		all = append(all, f)
+	}
+	return all, err
+}
+
+func clockSkew(_ context.Context, x *examination) ([]Finding, error) {
+	skew, way := x.skew, "ahead of"
+	if skew < 0 {
+		skew, way = -skew, "behind"
+	}
+	if skew <= x.Thresholds.Clock+x.roundTrip {
+		return nil, nil
+	}
+	return []Finding{{
+		Title:    fmt.Sprintf("the clock of this machine is %s %s that of the server", skew.Round(time.Second), way),
+		Evidence: []Evidence{evidence("skew_seconds", x.skew, "round_trip_seconds", x.roundTrip)},
+		Remedy:   Remedy{Do: "Synchronise the clocks of both machines by NTP, and see which is wrong:", Commands: []string{"timedatectl timesync-status || chronyc tracking"}},
+	}}, nil
+}

@@ -1,0 +1,190 @@
+package doctor_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/internal/localpg"
+)
+
+func TestATransactionThatHoldsBackVacuum(t *testing.T) {
+	w := newWard(t)
+	report := w.session("nightly report")
+	w.says(report, "BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT FROM outbox LIMIT 1")
+	pid := fmt.Sprintf("{pid %d}", report.PgConn().PID())
+	w.goneNow("horizon-held", []string{pid})
+	soon := thresholds(func(th *doctor.Thresholds) { th.Horizon = time.Millisecond })
+	f := w.finds("horizon-held", []string{pid, "nightly report", "idle in transaction"}, soon)
+	w.exec(f.Remedy.SQL[0])
+	w.becomes("the session ends", func() bool { return w.with("horizon-held", []string{pid}, soon) == nil })
+}
+
+func TestAPreparedTransactionThatHoldsBackVacuum(t *testing.T) {
+	w := newWard(t)
+	name := "it's " + w.Schema
+	conn := w.session("two phases")
+	w.says(conn, "BEGIN", "CREATE TABLE held (id int)", "PREPARE TRANSACTION 'it''s "+w.Schema+"'")
+	soon := thresholds(func(th *doctor.Thresholds) { th.Horizon = time.Millisecond })
+	w.mends(w.finds("horizon-held", []string{name, "prepared_transaction"}, soon), []string{name}, soon)
+}
+
+func TestReplicationSlots(t *testing.T) {
+	w := newWard(t)
+	logical, physical := "l_"+w.Schema, "p_"+w.Schema
+	w.exec("SELECT pg_create_logical_replication_slot('" + logical + "', 'pgoutput')")
+	w.exec("SELECT pg_create_physical_replication_slot('" + physical + "', true)")
+	for range 5 {
+		w.exec("INSERT INTO outbox (topic, payload) VALUES ('a', '')")
+	}
+	w.goneNow("slot-behind", nil)
+	w.goneNow("horizon-held", []string{logical})
+	soon := thresholds(func(th *doctor.Thresholds) { th.SlotAge, th.SlotBytes = 1, 1 })
+	w.finds("horizon-held", []string{logical, "the system catalogs"}, soon)
+	w.mends(w.finds("slot-behind", []string{physical, "physical"}, soon), []string{physical}, soon)
+	w.mends(w.finds("slot-behind", []string{logical}, soon), []string{logical}, soon)
+	w.goneNow("horizon-held", []string{logical}, soon)
+}
+
+func TestAutovacuumThatIsOffForATable(t *testing.T) {
+	w := newWard(t)
+	w.exec("ALTER TABLE jobs SET (autovacuum_enabled = off)")
+	w.fixes(w.finds("autovacuum-off", []string{"jobs"}), nil)
+}
+
+func TestBloat(t *testing.T) {
+	w := newWard(t)
+	w.exec("ALTER TABLE outbox SET (autovacuum_enabled = off, autovacuum_vacuum_threshold = 10, autovacuum_vacuum_scale_factor = 0)")
+	w.enqueue(messages("a", 200)...)
+	w.goneNow("bloat", nil)
+	few := thresholds(func(th *doctor.Thresholds) { th.Dead = 150 })
+	w.exec("UPDATE outbox SET max_attempts = 11; SELECT pg_stat_force_next_flush()")
+	w.becomes("the statistics say so", func() bool { return w.with("bloat", nil, few) != nil })
+	f := w.finds("bloat", []string{"outbox: 200 dead rows, vacuumed never"}, few)
+	w.mends(f, nil, few)
+}
+
+func TestASessionThatHasTheAnnouncersLock(t *testing.T) {
+	w := newWard(t)
+	conn := w.session("pooler")
+	w.says(conn, "SELECT pg_advisory_lock(hashtextextended('"+w.Schema+".jobs announcer', 0))")
+	w.goneNow("stuck-announcer", nil)
+	soon := thresholds(func(th *doctor.Thresholds) { th.Announcer = time.Millisecond })
+	f := w.finds("stuck-announcer", []string{"jobs", fmt.Sprintf("{pid %d}", conn.PgConn().PID()), "pooler"}, soon)
+	w.exec(f.Remedy.SQL[0])
+	w.becomes("the session ends", func() bool { return w.with("stuck-announcer", nil, soon) == nil })
+}
+
+func TestWhoKeepsOthersWaiting(t *testing.T) {
+	w := newWard(t)
+	holder, waiter := w.session("migration by hand"), w.session("producer")
+	w.says(holder, "BEGIN", "LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE")
+	waited := make(chan error, 1)
+	go func() {
+		_, err := waiter.Exec(w.Context(), "INSERT INTO outbox (topic, payload) VALUES ('a', '')")
+		waited <- err
+	}()
+	soon := func(o *doctor.Options) { o.Thresholds.LockWait = time.Millisecond }
+	var f *doctor.Finding
+	w.becomes("somebody waits", func() bool {
+		o := w.options()
+		soon(&o)
+		r, err := doctor.Examine(w.Context(), w.Pool, o)
+		must(t, err)
+		for _, found := range r.Findings {
+			if found.Code == "lock-wait" {
+				f = &found
+			}
+		}
+		for _, s := range r.Skipped {
+			if s.Table != "outbox" && s.Check != "schema" || s.Reason != "a table was locked for longer than 100ms" {
+				t.Errorf("skipped %+v", s)
+			}
+		}
+		return f != nil
+	})
+	w.complete(*f)
+	said := fmt.Sprint(f.Evidence)
+	for _, text := range []string{fmt.Sprintf("{holder_pid %d}", holder.PgConn().PID()), "migration by hand", fmt.Sprintf("{waiting_pid %d}", waiter.PgConn().PID()), "producer"} {
+		if !strings.Contains(said, text) {
+			t.Errorf("evidence %s, want %s in it", said, text)
+		}
+	}
+	w.exec(f.Remedy.SQL[0])
+	must(t, <-waited)
+	w.goneNow("lock-wait", nil, soon)
+}
+
+func TestNotificationsThatNobodyReads(t *testing.T) {
+	w := newServerWard(t, localpg.Options{})
+	listener := w.session("deaf")
+	w.says(listener, "LISTEN x", "BEGIN", "SELECT 1")
+	for range 40 {
+		w.exec("SELECT pg_notify('x', repeat('a', 7000) || i) FROM generate_series(1, 10) AS s (i)")
+	}
+	w.goneNow("notify-queue", nil)
+	soon := thresholds(func(th *doctor.Thresholds) { th.Notify = 1e-9 })
+	f := w.finds("notify-queue", []string{fmt.Sprintf("{pid %d}", listener.PgConn().PID()), "deaf"}, soon)
+	w.exec(f.Remedy.SQL[0])
+	w.becomes("the queue is read", func() bool {
+		w.exec("SELECT pg_notify('x', '')") // which has the server forget what nobody needs
+		return w.with("notify-queue", nil, soon) == nil
+	})
+}
+
+// localpg's default is a server that may lose its last transactions.
+func TestSettingsOfTheServer(t *testing.T) {
+	w := newServerWard(t, localpg.Options{Settings: map[string]string{"synchronous_commit": "off", "autovacuum": "off"}})
+	mends := func(name string, f doctor.Finding) {
+		for _, s := range f.Remedy.SQL {
+			w.exec(s)
+		}
+		w.becomes(name+" is on", func() bool { return w.with(f.Code, []string{name + " is off"}) == nil })
+	}
+	for _, name := range []string{"fsync", "full_page_writes", "synchronous_commit"} {
+		mends(name, w.finds("durability", []string{name + " is off"}))
+	}
+	mends("autovacuum", w.finds("autovacuum-off", []string{"autovacuum is off"}))
+	if f := w.examine().Findings; len(f) > 0 {
+		t.Errorf("findings are left: %+v", f)
+	}
+}
+
+func TestDurabilityOfARole(t *testing.T) {
+	w := newWard(t)
+	role, _ := w.as()
+	w.exec("ALTER ROLE " + role + " SET synchronous_commit = off")
+	database := ask[string](w, "SELECT current_database()")
+	w.mends(w.finds("durability", []string{"synchronous_commit", role}), []string{role})
+	w.exec("ALTER ROLE " + role + " IN DATABASE " + database + " SET synchronous_commit = off")
+	w.mends(w.finds("durability", []string{role, database}), []string{role})
+}
+
+func TestLimitsOfConnections(t *testing.T) {
+	w := newWard(t)
+	role, pool := w.as()
+	w.exec("ALTER ROLE " + role + " CONNECTION LIMIT 2")
+	for range 2 {
+		conn, err := pool.Acquire(t.Context())
+		must(t, err)
+		defer conn.Release()
+	}
+	f := w.finds("connections", []string{role, "2 of at most 2"})
+	w.mends(f, []string{role})
+	if want := `ALTER ROLE "` + role + `" CONNECTION LIMIT 4;`; f.Remedy.SQL[0] != want {
+		t.Errorf("remedy %+v", f.Remedy)
+	}
+}
+
+func TestClocksThatDiffer(t *testing.T) {
+	w := newWard(t)
+	w.goneNow("clock-skew", nil)
+	w.finds("clock-skew", []string{"10m0s ahead of"}, func(o *doctor.Options) {
+		o.Now = func() time.Time { return time.Now().Add(10 * time.Minute) }
+	})
+	w.finds("clock-skew", []string{"behind"}, func(o *doctor.Options) {
+		o.Now = func() time.Time { return time.Now().Add(-10 * time.Minute) }
+	})
+}

@@ -1,0 +1,14 @@
+-- The claims whose rows have expired leases, the oldest first, of the rows that heads.sql reads.
+{{if .Lanes}}{{template "lane" .}}{{end}}
+SELECT coalesce(r.owner_token::text, '') AS owner, count(*) AS rows,
+       extract(epoch FROM now() - min(r.locked_until))::float8 AS ended,
+       (array_agg(r.id::text ORDER BY r.locked_until))[1:3] AS ids, max(r.attempts) AS attempts,
+       coalesce(min({{.Label}}), '') AS label
+FROM {{if .Lanes}}few{{else}}(SELECT){{end}} AS l
+CROSS JOIN LATERAL (
+    {{template "due" .}}
+) AS r
+WHERE r.status = 1 AND r.locked_until < now() - $1::float8 * interval '1 second'
+GROUP BY r.owner_token
+ORDER BY ended DESC
+LIMIT $2::int

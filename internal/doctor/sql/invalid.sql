@@ -1,0 +1,14 @@
+-- Indexes of the tables of the core, and of what belongs to them, that are invalid and that nobody is building.
+SELECT i.indexrelid::regclass::text AS index, ic.relname::text AS name, c.relname::text AS table
+FROM pg_index AS i
+JOIN pg_class AS c ON c.oid = i.indrelid
+JOIN pg_class AS ic ON ic.oid = i.indexrelid
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND NOT (i.indisvalid AND i.indisready)
+  AND EXISTS (
+    SELECT FROM pg_class AS t
+    WHERE t.relnamespace = c.relnamespace AND (c.relname = t.relname OR starts_with(c.relname::text, t.relname || '_'))
+      AND obj_description(t.oid, 'pg_class') LIKE 'txwork core %')
+  AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index AS p WHERE p.relid = c.oid)
+ORDER BY ic.relname
+LIMIT 20

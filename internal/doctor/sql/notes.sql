@@ -1,0 +1,7 @@
+-- How long the first note waits that is to be folded.
+SELECT '{{.}}' AS notes, (
+    SELECT extract(epoch FROM clock_timestamp() - n.at)::float8
+    FROM {{.}} AS n
+    WHERE n.at <= now()
+    ORDER BY n.at
+    LIMIT 1) AS age

@@ -1,0 +1,17 @@
+-- The last dead letters by what they are about and by the first line of their error, in which numbers and ids do not count.
+-- Rows without a handler have a finding of their own.
+SELECT s.label, s.error, count(*) AS rows, count(*) AS failed, (array_agg(s.id ORDER BY s.failed_at DESC))[1:3] AS ids,
+       extract(epoch FROM now() - max(s.failed_at))::float8 AS latest
+FROM (
+    SELECT {{.Label}} AS label, r.id::text AS id, r.failed_at,
+           regexp_replace(left(split_part(coalesce(r.last_error, ''), E'\n', 1), 160),
+               '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9]+', '…', 'g') AS error
+    FROM {{.Table}} AS r
+    WHERE r.failed_at IS NOT NULL AND r.cancelled_at IS NULL AND r.failed_at > now() - $1::float8 * interval '1 second'
+    ORDER BY r.failed_at DESC, r.id DESC
+    LIMIT $2::int) AS s
+WHERE s.error NOT LIKE '%no handler is registered for %'
+GROUP BY s.label, s.error
+HAVING count(*) >= $3::int
+ORDER BY rows DESC
+LIMIT $4::int

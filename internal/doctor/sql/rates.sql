@@ -1,0 +1,16 @@
+-- How many rows have come and ended lately, up to a bound. A row that the library made has an id that begins with its time
+-- (UUID version 7); random ones are too few between two such ids to matter.
+SELECT (SELECT count(*) FROM (
+           SELECT FROM {{.Table}} AS r
+           WHERE r.id >= (lpad(to_hex((extract(epoch FROM now()) * 1000 - $1::float8 * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
+             AND r.id < (lpad(to_hex((extract(epoch FROM now()) * 1000 + 10000)::bigint), 12, '0') || repeat('0', 20))::uuid
+           LIMIT $2::int) AS a) AS arrived,
+       (SELECT count(*) FROM (
+           SELECT FROM {{.Table}} AS r
+           WHERE r.completed_at IS NOT NULL AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)
+             AND r.completed_at > now() - $1::float8 * interval '1 second'
+           LIMIT $2::int) AS d)
+       + (SELECT count(*) FROM (
+           SELECT FROM {{.Table}} AS r
+           WHERE r.failed_at IS NOT NULL AND r.failed_at > now() - $1::float8 * interval '1 second'
+           LIMIT $2::int) AS f) AS ended
