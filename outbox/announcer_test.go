@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -87,4 +88,68 @@ func TestOrderedMessagesOfSilentProducers(t *testing.T) {
 		t.Error("no transaction was silent: nothing is shown")
 	}
 	t.Logf("%d of %d transactions were silent", silent, 3*producers*messages)
+}
+
+// An announcer sees notes and tells of them, in less than the second after which it would in any case.
+func TestNotesOfSilentProducersAreAnnounced(t *testing.T) {
+	t.Parallel()
+	f := newOutbox(t, func(o *outbox.Options) { o.Ordering = outbox.PerKey })
+	f.relay(workqueue.WorkerOptions{PollInterval: time.Hour}, func(r *outbox.Relay) {
+		r.HandleAll(func(context.Context, *outbox.Delivery) error { return nil })
+	})
+	conn, err := pgx.Connect(t.Context(), f.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	if _, err := conn.Exec(t.Context(), fmt.Sprintf("LISTEN %q", f.table)); err != nil {
+		t.Fatal(err)
+	}
+	producing, stop := context.WithCancel(t.Context())
+	var producers sync.WaitGroup
+	defer producers.Wait()
+	defer stop()
+	for p := range 4 {
+		producers.Go(func() {
+			for producing.Err() == nil {
+				err := pgx.BeginFunc(t.Context(), f.Pool, func(tx pgx.Tx) error {
+					_, err := f.box.Enqueue(t.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "t", Key: fmt.Sprintf("account-%d", p)})
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	limited, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	last := map[uint32][]time.Time{} // notifications of notes, by session
+	for {
+		n, err := conn.WaitForNotification(limited)
+		if err != nil {
+			t.Fatalf("waiting for four announcements of notes within a second: %v", err)
+		}
+		if !strings.HasPrefix(n.Payload, "note:") || int(n.PID) != f.announcer(t) {
+			continue
+		}
+		times := append(last[n.PID], time.Now())
+		if len(times) > 3 && times[len(times)-1].Sub(times[len(times)-4]) < 900*time.Millisecond {
+			return
+		}
+		last[n.PID] = times
+	}
+}
+
+// announcer is the session that announces; 0: none.
+func (f *fixture) announcer(t *testing.T) (pid int) {
+	t.Helper()
+	err := f.Pool.QueryRow(t.Context(), `SELECT coalesce(max(l.pid), 0) FROM pg_locks AS l, hashtextextended($1 || ' announcer', 0) AS k (lock)
+		WHERE l.locktype = 'advisory' AND l.mode = 'ExclusiveLock' AND l.granted AND l.objsubid = 1
+		  AND l.classid = (k.lock >> 32 & 4294967295)::oid AND l.objid = (k.lock & 4294967295)::oid`, f.table).Scan(&pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
 }

@@ -28,8 +28,9 @@ func newTortureCommands(a *app) []*cobra.Command {
 		Long: `torture has producers commit, roll back and dawdle, worker processes, reapers, schedulers and duplicate
 deliverers on all four domains at once, and lets faults strike them: it kills and stops processes, crashes
 PostgreSQL, cuts connections, fills the disk and more. Other faults hold locks or freeze sessions, and whoever wants
-nothing of them has to go on meanwhile. In the end everything has to drain, and what an audit trigger and the handlers'
-journals have recorded is checked against every invariant.
+nothing of them has to go on meanwhile. Others strike announcers; with --poll 10s every wake that is lost shows. In the end
+everything has to drain, and what an audit trigger and the handlers' journals have recorded is checked against every
+invariant.
 
 Without --database-url and ` + databaseURLEnv + ` a private PostgreSQL is started, and removed at the end. With one of
 them that server is used, in a schema of its own, which is dropped at the end; the role has to be allowed to end its
@@ -45,7 +46,7 @@ run; 130 if interrupted.`,
 			if cmd.Flags().Changed("schema") {
 				return usagef("torture makes a schema of its own: leave out --schema")
 			}
-			for _, name := range []string{"duration", "pause", "workers"} { // to the library nothing is the default
+			for _, name := range []string{"duration", "pause", "poll", "workers"} { // to the library nothing is the default
 				if v := cmd.Flags().Lookup(name).Value.String(); v == "0" || v == "0s" {
 					return usagef("--%s is %s: leave it out for the default", name, v)
 				}
@@ -62,6 +63,7 @@ run; 130 if interrupted.`,
 	flags.StringVar(&faults, "faults", "", "comma-separated `names` of the faults that strike (default: all)")
 	flags.IntVar(&o.Rows, "rows", 0, "go on until so many rows are committed, and stop producing then")
 	flags.DurationVar(&o.Pause, "pause", torture.DefaultPause, "between two strikes, on average; give a run of very many rows more")
+	flags.DurationVar(&o.Poll, "poll", torture.DefaultPoll, "how often workers look for rows of which nobody tells them; 10s shows wakes that are lost")
 	flags.IntVar(&o.Workers, "workers", 3, "worker processes")
 	flags.BoolVar(&o.Install, "install", false, "install what faults need with apt-get; needs root")
 	flags.StringVar(&o.OldRevision, "old", "", "git `revision` whose workers serve today's tables in rolling-upgrade")

@@ -28,6 +28,7 @@ func TestTortureRefusesWhatCannotBe(t *testing.T) {
 		{"rows", "cannot be", "--rows -1"},
 		{"pause", "cannot be", "--pause -1s"},
 		{"workers", "cannot be", "--workers -1"},
+		{"poll", "cannot be", "--poll 1h"},
 		{"database", "database URL is wrong", "--database-url postgres://%"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -100,7 +101,7 @@ func TestTortureJSON(t *testing.T) {
 	var report map[string]any
 	must(t, json.Unmarshal(out, &report))
 	want := []string{
-		"claims", "double_settles", "drained_in", "duration", "early_timers", "failures", "faults", "found", "lost", "not_struck",
+		"announcers", "claims", "double_settles", "drained_in", "duration", "early_timers", "failures", "faults", "found", "lost", "not_struck",
 		"order_violations", "outages", "processes_ended", "reaped", "redeliveries", "refused", "repeat", "rows", "seed", "skipped",
 		"violations",
 	}

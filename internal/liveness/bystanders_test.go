@@ -61,6 +61,7 @@ var bystanders = []bystander{
 	{"schedules", schedulesFire},
 	{"putting schedules", putSchedule},
 	{"reaper", reaped},
+	{"txwork reap", reapedByCommand},
 	{"purge", purged},
 	{"reads", reads},
 	{"command line", commandLine},
@@ -238,17 +239,39 @@ func (w *world) lost(ctx context.Context, name string) (id uuid.UUID, token uuid
 	return ids[0], token, err
 }
 
-func reaped(ctx context.Context, w *world, name string) error {
+// expired makes a job whose lease has ended, and says when it is requeued.
+func (w *world) expired(ctx context.Context, name string) (requeued own, err error) {
 	id, _, err := w.lost(ctx, name)
+	if err == nil {
+		_, err = w.Pool.Exec(ctx, "UPDATE "+w.Schema+".jobs SET locked_until = now() - interval '1 second' WHERE id = $1", id)
+	}
+	return own{"SELECT status = 0 FROM " + w.Schema + ".jobs WHERE id = $1", []any{id}}, err
+}
+
+func reaped(ctx context.Context, w *world, name string) error {
+	requeued, err := w.expired(ctx, name)
 	if err != nil {
 		return err
 	}
-	if _, err := w.Pool.Exec(ctx, "UPDATE "+w.Schema+".jobs SET locked_until = now() - interval '1 second' WHERE id = $1", id); err != nil {
-		return err
-	}
-	requeued := own{"SELECT status = 0 FROM " + w.Schema + ".jobs WHERE id = $1", []any{id}}
 	for { // another unit's reaper may lead this moment
 		_, err := reaper.RunOnce(ctx, w.Pool, w.tables(), reaper.Options{Schema: w.Schema, Logger: logger()})
+		if err == nil {
+			err = requeued.done(ctx, w)
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// reapedByCommand has the program do the same, as cron would have it.
+func reapedByCommand(ctx context.Context, w *world, name string) error {
+	requeued, err := w.expired(ctx, name)
+	if err != nil {
+		return err
+	}
+	for { // the world's reaper may be at the row this moment
+		err := w.command(ctx, "reap")
 		if err == nil {
 			err = requeued.done(ctx, w)
 		}

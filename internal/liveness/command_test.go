@@ -16,11 +16,14 @@ var commands = []string{"stats", "list jobs --status failed", "jobs queues", "sc
 
 // commandLine is the program itself: one of the commands, by the name.
 func commandLine(ctx context.Context, w *world, name string) error {
+	return w.command(ctx, commands[len(name)%len(commands)])
+}
+
+func (w *world) command(ctx context.Context, command string) error {
 	program, err := txwork()
 	if err != nil {
 		return err
 	}
-	command := commands[len(name)%len(commands)]
 	cmd := exec.CommandContext(ctx, program, append(strings.Fields(command), "--schema", w.Schema)...)
 	cmd.Env = append(os.Environ(), "TXWORK_DATABASE_URL="+w.URL)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -32,6 +32,8 @@ type operation struct {
 	same func(ctx context.Context, w *world, name string) error
 	// rival is the world's worker that would take the program's work: it runs once the program has stopped.
 	rival string
+	// restless programs send the same again and again, hundreds of times a second: once of each sort is enough at full size, too.
+	restless bool
 }
 
 // rowsDone are rows that are to be done.
@@ -53,14 +55,14 @@ func (w *world) toTheEnd(ctx context.Context, r runner, own own) error {
 var operations = []operation{
 	{"a worker of jobs", limitedQueue, func(ctx context.Context, w *world, pool *pgxpool.Pool, name string, own own) error {
 		return w.toTheEnd(ctx, w.jobWorker(pool, name), own)
-	}, sameQueue, ""},
+	}, sameQueue, "", false},
 	{"a drain of jobs", limitedQueue, func(ctx context.Context, w *world, pool *pgxpool.Pool, name string, own own) error {
 		drain, err := w.jobWorker(pool, name).Drain()
 		if err == nil {
 			_, err = drain.Process(ctx)
 		}
 		return err
-	}, sameQueue, ""},
+	}, sameQueue, "", false},
 	{"a handler with a transaction", func(w *world, name string) own {
 		w.scripts.Store(name, script(func(ctx context.Context, settleIn func(context.Context, func(pgx.Tx) error) error) error {
 			return settleIn(ctx, func(tx pgx.Tx) error {
@@ -71,7 +73,7 @@ var operations = []operation{
 		return limitedQueue(w, name)
 	}, func(ctx context.Context, w *world, pool *pgxpool.Pool, name string, own own) error {
 		return w.toTheEnd(ctx, w.jobWorker(pool, name), own)
-	}, sameQueue, ""},
+	}, sameQueue, "", false},
 	{"a relay", func(w *world, name string) own {
 		one := outbox.Message{Topic: topic, Key: name}
 		var join outbox.Started
@@ -82,7 +84,7 @@ var operations = []operation{
 		return w.rowsDone("outbox", append(join.Steps, join.OnComplete)...)
 	}, func(ctx context.Context, w *world, pool *pgxpool.Pool, _ string, own own) error {
 		return w.toTheEnd(ctx, w.relay(pool), own)
-	}, nil, ofOutbox},
+	}, nil, ofOutbox, false},
 	{"a worker of timers", func(w *world, name string) own {
 		var ids []uuid.UUID
 		w.inTx(func(tx workqueue.Tx) (err error) {
@@ -92,7 +94,7 @@ var operations = []operation{
 		return w.rowsDone("timers", ids...)
 	}, func(ctx context.Context, w *world, pool *pgxpool.Pool, _ string, own own) error {
 		return w.toTheEnd(ctx, w.timerWorker(pool, topic), own)
-	}, nil, ofTimers},
+	}, nil, ofTimers, false},
 	{"a dispatcher of alarms", func(w *world, name string) own {
 		a, _, err := w.alarms.On(w.Pool).CreateAlarm(w.Context(), alarms.New{
 			OwnerDID: name, UserID: name, Kind: alarms.KindOnce, Delay: time.Millisecond, WakeMessage: name,
@@ -101,7 +103,7 @@ var operations = []operation{
 		return own{"SELECT status = 'fired' FROM " + w.Schema + ".alarms WHERE id = $1", []any{a.ID}}
 	}, func(ctx context.Context, w *world, pool *pgxpool.Pool, _ string, own own) error {
 		return w.toTheEnd(ctx, w.timerWorker(pool, topic), own)
-	}, nil, ofTimers},
+	}, nil, ofTimers, false},
 	{"a worker of the inbox", func(w *world, name string) own {
 		var results []inbox.Result
 		w.inTx(func(tx workqueue.Tx) (err error) {
@@ -111,7 +113,7 @@ var operations = []operation{
 		return w.rowsDone("inbox", results[0].ID)
 	}, func(ctx context.Context, w *world, pool *pgxpool.Pool, _ string, own own) error {
 		return w.toTheEnd(ctx, w.receiver(pool), own)
-	}, nil, ofInbox},
+	}, nil, ofInbox, false},
 	{"Process of the inbox", func(w *world, name string) own {
 		return own{"SELECT count(*) = 1 FROM " + w.Schema + ".inbox WHERE message_id = $1", []any{name}}
 	}, func(ctx context.Context, w *world, pool *pgxpool.Pool, name string, _ own) error {
@@ -120,7 +122,7 @@ var operations = []operation{
 			return err
 		})
 		return err
-	}, nil, ""},
+	}, nil, "", false},
 	{"a scheduler", func(w *world, name string) own {
 		w.ok(putSchedule(w.Context(), w, name))
 		table := w.Schema + ".jobs_schedule"
@@ -129,7 +131,7 @@ var operations = []operation{
 	}, func(ctx context.Context, w *world, pool *pgxpool.Pool, _ string, own own) error {
 		_, err := w.scheduler(pool).Drain().Process(ctx)
 		return err
-	}, nil, ofSchedules},
+	}, nil, ofSchedules, false},
 	{"a reaper", func(w *world, name string) own {
 		id, _, err := w.lost(w.Context(), name)
 		w.ok(err)
@@ -141,7 +143,7 @@ var operations = []operation{
 			Schema: w.Schema, Interval: 500 * time.Millisecond, Lease: time.Second, Logger: logger(),
 		})
 		return err
-	}, nil, ""},
+	}, nil, "", false},
 	{"sweeps and folds", func(*world, string) own {
 		return own{query: "SELECT true"} // of whatever the bystanders leave
 	}, func(ctx context.Context, w *world, pool *pgxpool.Pool, name string, own own) error {
@@ -154,10 +156,11 @@ var operations = []operation{
 			}
 		}
 		return nil
-	}, nil, ""},
+	}, nil, "", false},
+	announcing,
 	{"an application", func(w *world, name string) own {
 		return own{"SELECT count(*) > 0 FROM " + w.Schema + ".jobs WHERE convert_from(args, 'UTF8') = '{\"Name\":\"' || $1 || '\"}'", []any{name}}
-	}, application, nil, ""},
+	}, application, nil, "", false},
 }
 
 // limitedQueue has a job of an ordered key and one of a limited key, in a batch and in a queue with limits, which nobody else

@@ -22,8 +22,8 @@ func TestPrograms(t *testing.T) {
 			w.run(reaping{w})
 			left := map[string]own{}
 			sent := w.sentBy(t, op)
-			w.stopped(t, op, stops.moments(w, sent), left)
-			w.refused(t, op, refused.statements(w, sent), left)
+			w.stopped(t, op, stops.moments(w, op, sent), left)
+			w.refused(t, op, refused.statements(w, op, sent), left)
 			if op.rival != "" {
 				w.run(w.worker(op.rival))
 			}
@@ -55,15 +55,15 @@ func (w *world) sentBy(t *testing.T, op operation) []moment {
 // is enough, but at full size.
 type sorts struct{ met sync.Map }
 
-func (s *sorts) isNew(w *world, sent ...string) bool {
+func (s *sorts) isNew(w *world, op operation, sent ...string) bool {
 	_, met := s.met.LoadOrStore(strings.ReplaceAll(fmt.Sprint(sent), w.Schema, ""), true)
-	return *full || !met
+	return *full && !op.restless || !met
 }
 
 // moments are those at which a program is to be stopped.
-func (s *sorts) moments(w *world, sent []moment) (moments []moment) {
+func (s *sorts) moments(w *world, op operation, sent []moment) (moments []moment) {
 	for _, m := range sent {
-		if s.isNew(w, m.statements...) {
+		if s.isNew(w, op, m.statements...) {
 			moments = append(moments, m)
 		}
 	}
@@ -71,10 +71,10 @@ func (s *sorts) moments(w *world, sent []moment) (moments []moment) {
 }
 
 // statements are those that the server is to refuse, each once.
-func (s *sorts) statements(w *world, sent []moment) (statements []string) {
+func (s *sorts) statements(w *world, op operation, sent []moment) (statements []string) {
 	for _, m := range sent {
 		for _, sql := range m.statements {
-			if !slices.Contains(statements, sql) && s.isNew(w, sql) {
+			if !slices.Contains(statements, sql) && s.isNew(w, op, sql) {
 				statements = append(statements, sql)
 			}
 		}

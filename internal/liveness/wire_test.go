@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -129,6 +130,7 @@ type wired struct {
 
 	mu       sync.Mutex
 	reader   frontend.Reader
+	released bool     // it was an announcer's, which has released its lock
 	refusals []string // SQLSTATEs in the place of those that the server will answer
 }
 
@@ -153,12 +155,33 @@ func (c *wired) scan(b []byte) (out []byte, statements []string) {
 	defer c.mu.Unlock()
 	for m, sql := range c.reader.Messages(b) {
 		if sql != "" {
+			sql = c.named(sql)
 			statements = append(statements, sql)
 			m = c.refusal(sql, m)
 		}
 		out = append(out, m...)
 	}
 	return out, statements
+}
+
+// times, and the number of its session, are what an announcer writes into its statements.
+var (
+	times   = regexp.MustCompile(`\d{10,}'\)$`)
+	session = regexp.MustCompile(`pg_backend_pid\(\) = \d+`)
+)
+
+// named is the statement without what differs from one time to the next, and with what tells an announcer that falls asleep
+// from one that is awake.
+func (c *wired) named(sql string) string {
+	if strings.HasPrefix(sql, "SELECT pg_advisory_unlock(") {
+		c.released = true
+		return sql
+	}
+	sql = session.ReplaceAllString(times.ReplaceAllString(sql, "…')"), "pg_backend_pid() = …")
+	if c.released {
+		sql += " -- after the lock is released"
+	}
+	return sql
 }
 
 func message(kind byte, body string) []byte {

@@ -27,6 +27,7 @@ type breakage struct {
 	fault string
 	finds []string      // any of these invariants, or what begins a failure so
 	takes time.Duration // how long it is struck; 0 is 30 s
+	poll  time.Duration // how often its workers look; 0 is the default
 }
 
 // An edit replaces every occurrence of a text in a file.
@@ -148,6 +149,23 @@ var breakages = map[string]breakage{
 		},
 		fault: "refused-rows", finds: []string{progress + ", rows that cannot be settled"},
 	},
+	// What becomes visible behind its cursors is found by nobody before the next poll.
+	"an announcer does not look back": {
+		edits: []edit{
+			{"workqueue/announcing.go", "back && h.before(l.cursor)", "false && h.before(l.cursor)"},
+			{"workqueue/announcing.go", "if !start.Before(d.nextBeat) {", "if false {"},
+			{"workqueue/announcing.go", "		err = d.announceAll(ctx)\n	}\n	return err\n", "	}\n	return err\n"},
+		},
+		fault: "rush", finds: []string{"wake"}, takes: time.Minute, poll: 10 * time.Second,
+	},
+	"an announcer keeps the lock and announces nothing": {
+		edits: []edit{
+			{"workqueue/announcing.go", `return d.exec(ctx, fmt.Sprintf("SELECT pg_notify('%s', '%s')", d.table.spec.channel(), payload))`,
+				`_ = fmt.Sprint(d.table.spec.channel(), payload)
+	return nil`},
+		},
+		fault: "rush", finds: []string{"wake"}, takes: time.Minute, poll: 10 * time.Second,
+	},
 }
 
 // The harness has to find each of these within a minute.
@@ -161,7 +179,7 @@ func TestBrokenBuilds(t *testing.T) {
 			program := build(t, b.edits)
 			start := time.Now()
 			report, err := Run(t.Context(), Options{
-				Seed: 1, Duration: cmp.Or(b.takes, 30*time.Second), Pause: 500 * time.Millisecond, Faults: []string{b.fault}, Program: []string{program, "torture", "member"},
+				Seed: 1, Duration: cmp.Or(b.takes, 30*time.Second), Pause: 500 * time.Millisecond, Poll: b.poll, Faults: []string{b.fault}, Program: []string{program, "torture", "member"},
 			})
 			if !errors.Is(err, ErrViolated) || report == nil {
 				t.Fatalf("nothing was found: %v", err)

@@ -21,6 +21,10 @@ type Facts struct {
 	Calm time.Time
 	// Stalled says that rows were left although nothing had moved for longer than everything may take.
 	Stalled bool
+	// Poll is how often workers look for rows of which nobody tells them; zero: waits are not judged.
+	Poll time.Duration
+	// Disturbed is when something may have held rows up.
+	Disturbed []Disturbance
 }
 
 // A Span is a stretch of time.
@@ -64,6 +68,8 @@ type Verdict struct {
 	Reaped       int
 	Refused      int // handlers that ended after their claim was taken from them
 	EarlyTimers  int
+	Waits        int           // for a first claim, that were judged
+	LongestWait  time.Duration // of those
 	// Recovered is, for each strike, how long it took until every row had been settled or reaped that was in
 	// progress then.
 	Recovered []time.Duration
@@ -72,10 +78,10 @@ type Verdict struct {
 // keptViolations bounds what a verdict carries of each invariant; all are counted.
 const keptViolations = 3
 
-// Check evaluates I1 to I11 over the histories.
+// Check evaluates I1 to I11 over the histories, and how long rows waited.
 func Check(rows iter.Seq[*History], f Facts) Verdict {
 	v := Verdict{Violations: []Violation{}, Counts: map[string]int{}, Recovered: make([]time.Duration, len(f.Strikes))}
-	orders, limits, forgotten := newOrders(), newLimits(f.Calls), newForgotten(f.Outages)
+	orders, limits, forgotten, wakes := newOrders(), newLimits(f.Calls), newForgotten(f.Outages), newWakes(&f)
 	for h := range rows {
 		w := newWalk(h, &f)
 		w.walk()
@@ -86,10 +92,13 @@ func Check(rows iter.Seq[*History], f Facts) Verdict {
 		orders.add(w)
 		limits.add(w)
 		forgotten.add(w)
+		wakes.add(w)
 	}
 	v.report(forgotten.check()...)
 	v.report(orders.check()...)
 	v.report(limits.check()...)
+	v.report(wakes.check()...)
+	v.Waits, v.LongestWait = wakes.judged, wakes.longest
 	return v
 }
 

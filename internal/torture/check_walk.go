@@ -36,7 +36,8 @@ type claim struct {
 	token, app    string
 	attempt       int
 	at, committed time.Time
-	seq, endSeq   int64 // endSeq is 0 while it lasts
+	due           time.Time // of the row, by the server's clock
+	seq, endSeq   int64     // endSeq is 0 while it lasts
 	ended         time.Time
 	until         time.Time // the end of its lease
 	end           ending
@@ -184,7 +185,7 @@ func (w *walk) claim(c Change) {
 		}
 	}
 	w.tokens[c.New.Token] = true
-	w.claims = append(w.claims, claim{token: c.New.Token, app: c.App, attempt: c.New.Attempts, at: c.At, committed: c.Committed, seq: c.Seq, until: c.leased()})
+	w.claims = append(w.claims, claim{token: c.New.Token, app: c.App, attempt: c.New.Attempts, at: c.At, committed: c.Committed, due: w.now.Due, seq: c.Seq, until: c.leased()})
 }
 
 // current is the claim that lasts. A row in progress has one.

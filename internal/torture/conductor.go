@@ -106,6 +106,9 @@ func (c *conductor) strike(run context.Context, name string) {
 	s := Strike{Fault: name, At: time.Now()}
 	c.lab.hit = s.At
 	detail, err := c.faults[name].strike(ctx, c.lab, c.random)
+	if harm := harmOf(c.faults[name]); harm != harmsNobody { // one that did not strike may have been about to
+		c.lab.disturb(s.At, harm == harmsAnnouncers)
+	}
 	if run.Err() != nil {
 		return // what it says is about the interruption
 	}

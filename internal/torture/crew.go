@@ -180,6 +180,35 @@ func (c *crew) workers() (slots []*slot) {
 	return slots
 }
 
+// presentWorkers are their processes.
+func (c *crew) presentWorkers() (all []*member) {
+	for _, s := range c.workers() {
+		if m := s.present(); m != nil {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// resume has all workers but one go on that have stopped.
+func (c *crew) resume(but *member) {
+	for _, m := range c.presentWorkers() {
+		if m != but {
+			m.signal(syscall.SIGCONT)
+		}
+	}
+}
+
+// member is the process with a name, if it is there.
+func (c *crew) member(app string) *member {
+	for _, m := range c.presentWorkers() {
+		if m.app == app {
+			return m
+		}
+	}
+	return nil
+}
+
 // pick is a random worker that has begun.
 func (c *crew) pick(ctx context.Context, random *rand.Rand) (*slot, *member, error) {
 	slots := c.workers()

@@ -16,6 +16,11 @@
 // writing rows, one after another. Each is timed with and without the holder. None may take much longer beside it, and
 // once the holder has let go, no row may be left that was due.
 //
+// # Announcers
+//
+// Others strike those who announce on behalf of producers, in the middle of each of their steps. Writers work in bursts for
+// them, in which announcers wake up, and rest until they sleep.
+//
 // # The oracle
 //
 // Nothing that the library says about itself is evidence. A trigger that only the run installs appends every
@@ -28,5 +33,6 @@
 // # The checker
 //
 // [Check] reads the histories and evaluates the invariants I1 to I11 of docs/state-machine.md. What is unknown
-// is a maybe: it may be there, and if it is, it has to be right. Each violation carries the row's whole history.
+// is a maybe: it may be there, and if it is, it has to be right. Each violation carries the row's whole history. It also
+// checks that no row waits to be found, as far as nothing has held it up: a violation of the name wake.
 package torture

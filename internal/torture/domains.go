@@ -26,8 +26,10 @@ const (
 )
 
 // patience is how long nothing may move while rows are left: a lease, a round of the reaper and a backoff, three
-// times over, and the time in which a worker whose database was away looks again.
-const patience = 3*(lease+reapEvery+retryCap) + 10*time.Second
+// times over, the time in which a worker whose database was away looks again, and that in which any looks.
+func (o Options) patience() time.Duration {
+	return 3*(lease+reapEvery+retryCap) + 10*time.Second + o.Poll - DefaultPoll
+}
 
 // domains are the four of them, with the settings that producers, workers and reapers share.
 type domains struct {

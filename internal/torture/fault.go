@@ -20,6 +20,23 @@ type fault interface {
 	close()
 }
 
+// harm is whom a fault strikes, and so which rows it may hold up.
+type harm int
+
+const (
+	harmsAnyone     harm = iota
+	harmsAnnouncers      // workers go on, and find by a poll what nobody announces
+	harmsNobody
+)
+
+// harmOf asks a fault that strikes few.
+func harmOf(f fault) harm {
+	if few, ok := f.(interface{ harms() harm }); ok {
+		return few.harms()
+	}
+	return harmsAnyone
+}
+
 // A skipped says why a fault cannot strike on this machine or server.
 type skipped struct{ reason string }
 
@@ -41,28 +58,36 @@ func (private) configure(l *lab) error { return l.needPrivate() }
 
 // catalogue has every fault by its name.
 var catalogue = map[string]func() fault{
-	"backend-kill9":     func() fault { return &backendKill{} },
-	"backend-terminate": func() fault { return &backendTerminate{} },
-	"bad-plans":         func() fault { return &badPlans{} },
-	"black-hole":        func() fault { return &blackHole{} },
-	"clock":             func() fault { return &clock{} },
-	"disk-full":         func() fault { return &diskFull{} },
-	"failover":          func() fault { return &failover{} },
-	"frozen-session":    frozenSessions,
-	"held-snapshot":     func() fault { return &heldSnapshot{} },
-	"hot-key":           hotKey,
-	"isolation":         func() fault { return &isolation{} },
-	"locked-tables":     lockedTables,
-	"lost-reply":        func() fault { return &lostReply{} },
-	"many-keys":         manyKeys,
-	"open-transaction":  openTransactions,
-	"pgbouncer":         func() fault { return &pgbouncer{} },
-	"poison":            func() fault { return &poison{} },
-	"postgres-crash":    func() fault { return &postgresCrash{} },
-	"refused-rows":      refusedRows,
-	"rolling-upgrade":   func() fault { return &rollingUpgrade{} },
-	"shutdown-storm":    func() fault { return &shutdownStorm{} },
-	"starved-pool":      func() fault { return &starvedPool{} },
-	"worker-kill":       func() fault { return &workerKill{} },
-	"zombie":            func() fault { return &zombie{} },
+	"announcer-black-hole": func() fault { return &announcerBlackHole{} },
+	"announcer-double":     func() fault { return &announcerDouble{} },
+	"announcer-freeze":     func() fault { return &announcerFreeze{} },
+	"announcer-kill":       func() fault { return &announcerKill{} },
+	"announcer-pooler":     func() fault { return &announcerPooler{} },
+	"backend-kill9":        func() fault { return &backendKill{} },
+	"backend-terminate":    func() fault { return &backendTerminate{} },
+	"bad-plans":            func() fault { return &badPlans{} },
+	"black-hole":           func() fault { return &blackHole{} },
+	"clock":                func() fault { return &clock{} },
+	"disk-full":            func() fault { return &diskFull{} },
+	"failover":             func() fault { return &failover{} },
+	"frozen-session":       frozenSessions,
+	"held-snapshot":        func() fault { return &heldSnapshot{} },
+	"hot-key":              hotKey,
+	"isolation":            func() fault { return &isolation{} },
+	"locked-tables":        lockedTables,
+	"lost-reply":           func() fault { return &lostReply{} },
+	"many-keys":            manyKeys,
+	"open-transaction":     openTransactions,
+	"pgbouncer":            func() fault { return &pgbouncer{} },
+	"poison":               func() fault { return &poison{} },
+	"postgres-crash":       func() fault { return &postgresCrash{} },
+	"refused-rows":         refusedRows,
+	"rush":                 func() fault { return &rush{} },
+	"rush-pgbouncer":       func() fault { return &pooledRush{} },
+	"rush-snapshot":        func() fault { return &rushBesideSnapshot{} },
+	"rolling-upgrade":      func() fault { return &rollingUpgrade{} },
+	"shutdown-storm":       func() fault { return &shutdownStorm{} },
+	"starved-pool":         func() fault { return &starvedPool{} },
+	"worker-kill":          func() fault { return &workerKill{} },
+	"zombie":               func() fault { return &zombie{} },
 }

@@ -52,7 +52,7 @@ func lockedRate(ctx context.Context, h *holding) (g grip, err error) {
 	if err != nil {
 		return g, err
 	}
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, h.options.patience())
 	defer cancel()
 	if err := h.awaitEnded(limited, h.pool, rows); err != nil {
 		return g, err

@@ -27,12 +27,12 @@ func (p *pgbouncer) configure(l *lab) error {
 }
 
 func (p *pgbouncer) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
-	address, stop, err := p.start(l)
+	address, stop, err := p.start(l, "auth_type = any")
 	if err != nil {
 		return "", err
 	}
 	defer stop()
-	url := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&connect_timeout=5&default_query_exec_mode=exec", address)
+	url := p.url(address)
 	if err := pooler.Await(ctx, url); err != nil {
 		return "", err
 	}
@@ -44,9 +44,13 @@ func (p *pgbouncer) strike(ctx context.Context, l *lab, random *rand.Rand) (stri
 	})
 }
 
-func (p *pgbouncer) start(l *lab) (address string, stop func(), err error) {
+func (*pgbouncer) url(address string) string {
+	return fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&connect_timeout=5&default_query_exec_mode=exec", address)
+}
+
+func (p *pgbouncer) start(l *lab, settings string) (address string, stop func(), err error) {
 	cmd, address, err := pooler.Command(l.server, pooler.Options{
-		Program: p.program, Dir: l.dir, Database: "user=postgres", Settings: "auth_type = any",
+		Program: p.program, Dir: l.dir, Database: "user=postgres", Settings: settings,
 	})
 	if err != nil {
 		return "", nil, err

@@ -84,7 +84,7 @@ func (l *lab) hold(ctx context.Context, random *rand.Rand, next holder) (string,
 	}
 	took := time.Since(l.hit).Round(time.Millisecond)
 	if err := h.awaitDue(ctx, time.Now()); err != nil {
-		l.fail("%s, %s: %v after that was over, %v", progress, detail, patience, err)
+		l.fail("%s, %s: %v after that was over, %v", progress, detail, l.options.patience(), err)
 	}
 	if len(stalled) > 0 && ctx.Err() == nil {
 		h.judge(detail, stalled, during, before.longer(l.lap(ctx, pool, witnesses, random, calmTime)))
@@ -112,7 +112,7 @@ func (h *holding) during(ctx context.Context, g grip, detail string, before lap)
 			break
 		}
 	}
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, h.options.patience())
 	defer cancel()
 	if err := h.awaitEnded(limited, h.pool, g.meanwhile); err != nil && ctx.Err() == nil {
 		h.fail("%s, %s: %v while it held, for %v", progress, detail, err, time.Since(h.hit).Round(time.Second))
@@ -131,7 +131,7 @@ func (h *holding) judge(detail string, stalled []string, during, calm lap) {
 
 // awaitDue waits until no row is left that was due at a time. It is patient for as long as a run is when it drains.
 func (h *holding) awaitDue(ctx context.Context, at time.Time) error {
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, h.options.patience())
 	defer cancel()
 	var parts []string
 	for _, t := range auditedTables(h.schema) {

@@ -36,7 +36,11 @@ const (
 	lineClaim   = "claim"   // a process was given rows
 	lineIntent  = "intent"  // a producer is about to commit
 	lineOutcome = "outcome" // it knows whether it has
+	lineAwake   = "awake"   // a process became announcer
+	lineBroke   = "broke"   // its session failed
 )
+
+const journalSuffix = ".journal"
 
 // A journal is a file to which one process appends. It is safe for concurrent use.
 type journal struct{ file *os.File }
@@ -69,7 +73,7 @@ func (j *journal) close() error { return j.file.Close() }
 
 // readJournals reads all journals of a run. The last line of a process that died may be torn; any other is an error.
 func readJournals(dir string, each func(line)) error {
-	files, err := filepath.Glob(filepath.Join(dir, "*.journal"))
+	files, err := filepath.Glob(filepath.Join(dir, "*"+journalSuffix))
 	if err != nil {
 		return err
 	}

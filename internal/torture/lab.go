@@ -56,6 +56,7 @@ type lab struct {
 	saying   sync.Mutex // several parts of a run tell how it gets on
 	mu       sync.Mutex
 	outages  []Span
+	held     []Disturbance
 	failures []string // what went wrong that no history tells
 }
 
@@ -227,7 +228,7 @@ func (l *lab) install(ctx context.Context) error {
 
 // staff starts the crew.
 func (l *lab) staff() {
-	base := setup{URL: l.url, Schema: l.schema, Seed: l.options.Seed, PoolSize: 2 * handlersEach}
+	base := setup{URL: l.url, Schema: l.schema, Seed: l.options.Seed, PoolSize: 2 * handlersEach, Poll: l.options.Poll}
 	for i := range l.options.Workers {
 		base.Role = roleWorker
 		l.crew.add(fmt.Sprintf("worker%d", i+1), l.options.Program, l.dir, base)
@@ -243,6 +244,23 @@ func (l *lab) outage(from time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.outages = append(l.outages, Span{from, time.Now()})
+}
+
+// disturb notes that something has held rows up from a time until now.
+func (l *lab) disturb(from time.Time, announcers bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = append(l.held, Disturbance{Span{from, time.Now()}, announcers})
+}
+
+// undisturbed is when nothing that has held rows up excuses their waiting any more.
+func (l *lab) undisturbed() (from time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, d := range l.held {
+		from = latest(from, d.To.Add(l.options.Poll+hearing))
+	}
+	return from
 }
 
 func (l *lab) fail(format string, args ...any) {

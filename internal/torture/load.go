@@ -21,8 +21,10 @@ type records struct {
 	keys    map[string]string // of ordered messages, by name
 	effects map[written][]Effect
 	calls   []ClaimCall
-	tracked bool  // the server knows when transactions committed
-	err     error // of reading the audit table
+	awake   int         // how often a process became announcer
+	broke   []time.Time // when the session of one failed
+	tracked bool        // the server knows when transactions committed
+	err     error       // of reading the audit table
 }
 
 func (l *lab) load(ctx context.Context) (*records, error) {
@@ -62,6 +64,10 @@ func (r *records) readJournals() error {
 			delete(owners, s)
 		case lineClaim:
 			r.calls = append(r.calls, ClaimCall{Table: l.Table, App: l.App, Limit: l.Limit, Delivered: l.Changed})
+		case lineAwake:
+			r.awake++
+		case lineBroke:
+			r.broke = append(r.broke, at)
 		case lineIntent:
 			if intents[l.Run] == nil {
 				intents[l.Run] = map[written]bool{}

@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/pprof"
+	"strings"
 	"syscall"
 	"time"
 
@@ -62,7 +63,12 @@ func play(ctx context.Context, s setup, p *pointSet) error {
 	case roleReaper:
 		return runReaper(ctx, s, pool)
 	}
-	return runWorkers(ctx, s, pool, j, p)
+	own, err := openJournal(strings.TrimSuffix(s.Journal, journalSuffix) + " announcer" + journalSuffix) // beside what handlers do
+	if err != nil {
+		return err
+	}
+	defer own.close()
+	return runWorkers(ctx, s, pool, j, p, slog.New(announcerLog{journal: own, app: s.App}))
 }
 
 func (s setup) open(ctx context.Context, p *pointSet) (*pgxpool.Pool, error) {

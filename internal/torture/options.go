@@ -32,6 +32,10 @@ type Options struct {
 	// not. Default: [DefaultPause]. A run of very many rows wants more.
 	Pause time.Duration
 
+	// Poll is how often workers look for rows of which nobody has told them. Default: [DefaultPoll], in which hardly any
+	// wake that is lost is noticed. A long one shows them.
+	Poll time.Duration
+
 	// Workers is the number of worker processes. Default: 3.
 	Workers int
 
@@ -59,6 +63,15 @@ const defaultWorkers = 3
 // DefaultPause has several faults strike within the time that one takes to recover from.
 const DefaultPause = 800 * time.Millisecond
 
+// DefaultPoll is short, so that many recoveries fit into a run.
+const DefaultPoll = 500 * time.Millisecond
+
+// Bounds of [Options.Poll].
+const (
+	minPoll = 100 * time.Millisecond
+	maxPoll = 30 * time.Second
+)
+
 // ErrViolated says that the run broke an invariant, or did not go as it has to.
 var ErrViolated = errors.New("txwork did not keep its word")
 
@@ -68,6 +81,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Pause == 0 {
 		o.Pause = DefaultPause
+	}
+	if o.Poll == 0 {
+		o.Poll = DefaultPoll
 	}
 	if o.Workers == 0 {
 		o.Workers = defaultWorkers
@@ -93,6 +109,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("torture: %d rows cannot be", o.Rows)
 	case o.Pause < 0:
 		return fmt.Errorf("torture: a pause of %v cannot be", o.Pause)
+	case o.Poll != 0 && (o.Poll < minPoll || o.Poll > maxPoll):
+		return fmt.Errorf("torture: a poll of %v cannot be: it is between %v and %v", o.Poll, minPoll, maxPoll)
 	case o.Workers < 0:
 		return fmt.Errorf("torture: %d workers cannot be", o.Workers)
 	}

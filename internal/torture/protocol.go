@@ -2,6 +2,8 @@
 
 package torture
 
+import "time"
+
 // The run and a member of its crew talk in JSON, a line each, over the member's standard input and output. The
 // first line is a setup; what follows are orders one way and reports the other. The end of its standard input
 // tells a member that the run is gone.
@@ -17,6 +19,8 @@ type setup struct {
 	Journal     string            `json:"journal"`
 	Seed        uint64            `json:"seed"`
 	PoolSize    int32             `json:"pool_size"`
+	Poll        time.Duration     `json:"poll"`                 // how often workers look for rows of which nobody tells them
+	Twice       bool              `json:"twice,omitempty"`      // the process has two workers of everything, each with a runtime of its own
 	Parameters  map[string]string `json:"parameters,omitempty"` // of its sessions
 	NoListen    bool              `json:"no_listen,omitempty"`
 	LoseReplies bool              `json:"lose_replies,omitempty"` // to COMMIT, now and then
@@ -46,6 +50,22 @@ const (
 	pointNow  = "now"  // wherever it is
 	pointThaw = "thaw" // of the session that is frozen
 )
+
+// Points of an announcer's way: each is a statement that it has just sent.
+const (
+	pointTakes     = "takes the lock"
+	pointTakesOver = "takes over"
+	pointLooks     = "looks for rows"
+	pointLooksNote = "looks for notes"
+	pointSamples   = "asks who is silent"
+	pointAnnounces = "announces"
+	pointReleases  = "releases the lock"
+	pointFades     = "announces for who is still silent"
+	pointLast      = "announces for the last time"
+)
+
+// pointNone disarms the others.
+const pointNone = "none"
 
 var points = []string{pointClaimed, pointHandler, pointSettling, pointSettled}
 

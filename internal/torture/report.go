@@ -33,6 +33,7 @@ type Report struct {
 	Failures        []string               `json:"failures"`         // what else went wrong
 	DrainedIn       time.Duration          `json:"drained_in"`       // once the faults had stopped
 	Found           []Violation            `json:"found"`            // the first of them
+	Announcers      AnnouncerReport        `json:"announcers"`
 	Repeat          string                 `json:"repeat"`
 }
 
@@ -45,6 +46,23 @@ type FaultReport struct {
 	Recoveries  []time.Duration `json:"recoveries"` // of all strikes, the shortest first
 	Details     []string        `json:"details"`    // what each strike did
 	Errors      []string        `json:"errors"`     // strikes that failed
+}
+
+// An AnnouncerReport is what announcers did, and how long rows waited to be found.
+type AnnouncerReport struct {
+	Awake   int           `json:"awake"`   // how often one woke up
+	Broke   int           `json:"broke"`   // how often the session of one failed
+	Share   float64       `json:"share"`   // of the time: one of any table was awake
+	Waits   int           `json:"waits"`   // of rows, that were judged
+	Longest time.Duration `json:"longest"` // of them
+	Still   int           `json:"still"`   // how often the server answered late or not at all, which no wait is judged beside
+}
+
+func (r *run) announcers(v Verdict, records *records) AnnouncerReport {
+	return AnnouncerReport{
+		Awake: records.awake, Broke: len(records.broke), Share: float64(r.pulse.awake) / float64(max(r.pulse.asked, 1)),
+		Waits: v.Waits, Longest: v.LongestWait, Still: r.pulse.still,
+	}
 }
 
 func (r *run) summarise(v Verdict) *Report {
@@ -97,6 +115,9 @@ func (o Options) command() string {
 	if o.Pause != DefaultPause {
 		command += fmt.Sprintf(" --pause %v", o.Pause)
 	}
+	if o.Poll != DefaultPoll {
+		command += fmt.Sprintf(" --poll %v", o.Poll)
+	}
 	if o.Workers != defaultWorkers {
 		command += fmt.Sprintf(" --workers %d", o.Workers)
 	}
@@ -124,9 +145,12 @@ func (r *Report) Write(w io.Writer) error {
 		r.Seed, r.Duration.Round(time.Second), r.Rows, r.Claims, r.Redeliveries, r.Reaped, r.Refused, r.ProcessesEnded, r.Outages)
 	fmt.Fprintf(&b, "lost %d, double settles %d, order violations %d, early timers %d; drained in %v\n",
 		r.Lost, r.DoubleSettles, r.OrderViolations, r.EarlyTimers, r.DrainedIn.Round(time.Millisecond))
+	a := r.Announcers
+	fmt.Fprintf(&b, "announcers awake %d times, %.0f %% of the time, %d broke off; %d waits judged, the longest %v; the server answered late %d times\n",
+		a.Awake, 100*a.Share, a.Broke, a.Waits, a.Longest.Round(time.Millisecond), a.Still)
 	for _, name := range slices.Sorted(maps.Keys(r.Faults)) {
 		f := r.Faults[name]
-		fmt.Fprintf(&b, "  %-18s %3d strikes, recovery p50 %v, max %v", name, f.Strikes,
+		fmt.Fprintf(&b, "  %-20s %3d strikes, recovery p50 %v, max %v", name, f.Strikes,
 			f.RecoveryP50.Round(time.Millisecond), f.RecoveryMax.Round(time.Millisecond))
 		for _, failure := range f.Errors {
 			fmt.Fprintf(&b, "; a strike failed: %s", failure)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,6 +56,7 @@ type run struct {
 	shop      *shop
 	producers *pgxpool.Pool
 	backlog   backlog
+	pulse     pulse
 	stalled   bool
 	began     time.Time
 	calm      time.Time // no fault strikes any more
@@ -136,6 +138,7 @@ func (r *run) torment(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { r.backlog.watch(striking, r.lab) })
 	all.Go(func() { r.report(striking) })
+	all.Go(func() { r.pulse.watch(striking, r.lab) })
 	all.Go(func() { r.conductor.run(ctx, striking.Done()) })
 	r.produce(ctx)
 	over()
@@ -204,7 +207,7 @@ func (r *run) drain(ctx context.Context) {
 		if n != last {
 			last, moved = n, time.Now()
 		}
-		if time.Since(moved) > patience {
+		if time.Since(moved) > r.lab.options.patience() {
 			r.stalled = true
 			break
 		}
@@ -213,6 +216,22 @@ func (r *run) drain(ctx context.Context) {
 	r.drained = time.Since(start)
 	r.lab.say("drained in %v", r.drained.Round(time.Millisecond))
 }
+
+// disturbed is when rows may have been held up: by faults, by a machine that stood still, before all workers listened, and
+// where the session of an announcer failed by itself, as that of one does which is too slow.
+func (r *run) disturbed(records *records) []Disturbance {
+	all := append(slices.Clone(r.lab.held), Disturbance{Span: Span{To: r.began}})
+	for _, at := range records.broke {
+		all = append(all, Disturbance{Span{at.Add(-failsWithin), at}, true})
+	}
+	if !r.calm.IsZero() { // nothing watches the machine while it drains
+		all = append(all, Disturbance{Span: Span{r.calm, never}})
+	}
+	return all
+}
+
+// failsWithin is longer than it takes an announcer to notice that its session has ended.
+const failsWithin = 5 * time.Second
 
 // judge checks the records.
 func (r *run) judge(ctx context.Context) (*Report, error) {
@@ -223,11 +242,12 @@ func (r *run) judge(ctx context.Context) (*Report, error) {
 	}
 	v := Check(records.histories(ctx), Facts{
 		Outages: l.outages, Calls: records.calls,
-		Strikes: r.conductor.strikes, Calm: r.calm, Stalled: r.stalled,
+		Strikes: r.conductor.strikes, Calm: r.calm, Stalled: r.stalled, Poll: l.options.Poll, Disturbed: r.disturbed(records),
 	})
 	if records.err != nil {
 		return nil, fmt.Errorf("reading the audit table: %w", records.err)
 	}
 	report := r.summarise(v)
+	report.Announcers = r.announcers(v, records)
 	return report, report.Err()
 }

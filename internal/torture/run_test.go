@@ -55,6 +55,28 @@ func TestHolders(t *testing.T) {
 	}
 }
 
+// Announcers are struck in the middle of what they do, and no row waits for longer than it may. Where a machine is too slow
+// for a burst nobody wakes up, and nothing is struck.
+func TestAnnouncers(t *testing.T) {
+	t.Parallel()
+	var progress strings.Builder
+	report, err := Run(t.Context(), Options{
+		Seed: 1, Duration: 12 * time.Second, Pause: 100 * time.Millisecond, Poll: 2 * time.Second,
+		Faults: []string{"announcer-kill", "announcer-freeze", "announcer-double"}, Program: []string{os.Args[0]}, Progress: &progress,
+	})
+	if err != nil || report == nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	strikes := 0
+	for _, f := range report.Faults {
+		strikes += f.Strikes
+	}
+	if strikes > 0 && report.Announcers.Awake == 0 {
+		t.Errorf("announcers were struck, and none is on record:\n%s", progress.String())
+	}
+	t.Logf("%d strikes, %+v", strikes, report.Announcers)
+}
+
 // On a server of the user's it leaves alone what is not its own, and leaves nothing behind.
 func TestRunOnAnotherServer(t *testing.T) {
 	t.Parallel()

@@ -55,15 +55,14 @@ var witnesses = []witness{
 		return p.setPlain(ctx, tx, 0)
 	}},
 	{"a message from outside", "inbox", false, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
-		name := newKey()
-		_, err := p.domains.inbox.Receive(ctx, workqueue.Pgx(tx), inbox.Message{
-			Consumer: consumer, Source: topic, MessageID: name, Payload: plainly(name), BodyHash: sameHash,
-		})
-		return []announced{announce("inbox", name)}, err
+		return p.receivePlain(ctx, tx)
 	}},
 }
 
-func newKey() string { return "witness " + uuid.NewString() }
+// onlyKey begins keys of which there are few rows, and only one while nobody holds anything.
+const onlyKey = "witness "
+
+func newKey() string { return onlyKey + uuid.NewString() }
 
 // plainly is a payload whose handler does nothing.
 func plainly(name string) []byte { return fmt.Appendf(nil, `{"mode":%q,"name":%q}`, modePlain, name) }
@@ -120,9 +119,18 @@ func (p *producer) setPlain(ctx context.Context, tx pgx.Tx, after time.Duration)
 	return []announced{announce("timers", key)}, err
 }
 
+// receivePlain stores a message from outside whose handler does nothing.
+func (p *producer) receivePlain(ctx context.Context, tx pgx.Tx) ([]announced, error) {
+	name := newKey()
+	_, err := p.domains.inbox.Receive(ctx, workqueue.Pgx(tx), inbox.Message{
+		Consumer: consumer, Source: topic, MessageID: name, Payload: plainly(name), BodyHash: sameHash,
+	})
+	return []announced{announce("inbox", name)}, err
+}
+
 // unit does a unit of a witness's work. It fails if that has not ended within the patience.
 func (w witness) unit(ctx context.Context, p *producer) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, p.lab.options.patience())
 	defer cancel()
 	var names []announced
 	err := p.transactSurely(ctx, func(ctx context.Context, tx pgx.Tx) (_ []announced, err error) {
@@ -165,7 +173,7 @@ func (w witness) lap(ctx context.Context, p *producer, least time.Duration) (lon
 		err := w.unit(ctx, p)
 		longest = max(longest, time.Since(began))
 		if err != nil {
-			return max(longest, patience)
+			return max(longest, p.lab.options.patience())
 		}
 	}
 	return longest

@@ -3,8 +3,11 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"log/slog"
+	"maps"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -22,18 +25,33 @@ import (
 const handlersEach = 8
 
 // runWorkers serves all four domains, and their schedules, until ctx is cancelled.
-func runWorkers(ctx context.Context, s setup, pool *pgxpool.Pool, j *journal, p *pointSet) error {
+func runWorkers(ctx context.Context, s setup, pool *pgxpool.Pool, j *journal, p *pointSet, log *slog.Logger) error {
 	h := &handlers{setup: s, pool: pool, journal: j, points: p}
 	registry := jobs.NewRegistry()
 	jobs.Register(registry, h.job)
-	d, err := openDomains(s.Schema, registry, workqueue.Telemetry{Logger: quiet().Logger, Observer: h.observe})
+	d, err := openDomains(s.Schema, registry, workqueue.Telemetry{Logger: log, Observer: h.observe})
 	if err != nil {
 		return err
 	}
-	o, err := s.workerOptions()
+	o, err := s.workerOptions(p)
 	if err != nil {
 		return err
 	}
+	all, ctx := errgroup.WithContext(ctx)
+	for range s.times() {
+		parts, err := h.parts(pool, d, registry, o)
+		if err != nil {
+			return err
+		}
+		for _, run := range parts {
+			all.Go(func() error { return run(ctx) })
+		}
+	}
+	return all.Wait()
+}
+
+// parts are workers of all domains, each with a runtime of its own.
+func (h *handlers) parts(pool *pgxpool.Pool, d *domains, registry *jobs.Registry, o workqueue.WorkerOptions) ([]func(context.Context) error, error) {
 	relay := outbox.NewRelay(pool, d.outbox, outbox.RelayOptions{WorkerOptions: o})
 	relay.HandleAll(h.message)
 	consume := inbox.NewWorker(pool, d.inbox, inbox.WorkerOptions{Consumer: consumer, WorkerOptions: o})
@@ -42,25 +60,34 @@ func runWorkers(ctx context.Context, s setup, pool *pgxpool.Pool, j *journal, p 
 	fire.HandleAll(h.timer)
 	work, err := jobs.NewWorker(pool, d.jobs, registry, jobs.WorkerOptions{WorkerOptions: o})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	all, ctx := errgroup.WithContext(ctx)
-	for _, run := range []func(context.Context) error{relay.Run, consume.Run, fire.Run, work.Run} {
-		all.Go(func() error { return run(ctx) })
-	}
-	return all.Wait()
+	return []func(context.Context) error{relay.Run, consume.Run, fire.Run, work.Run}, nil
 }
 
-func (s setup) workerOptions() (workqueue.WorkerOptions, error) {
+func (s setup) times() int {
+	if s.Twice {
+		return 2
+	}
+	return 1
+}
+
+// workerOptions has listeners and announcers come by the points of [stepping], however they connect.
+func (s setup) workerOptions(p *pointSet) (workqueue.WorkerOptions, error) {
 	o := workqueue.WorkerOptions{
-		Lease: lease, Concurrency: handlersEach, PollInterval: retryCap, ShutdownTimeout: shutdownLimit, NoListen: s.NoListen,
+		Lease: lease, Concurrency: handlersEach, PollInterval: cmp.Or(s.Poll, DefaultPoll), ShutdownTimeout: shutdownLimit, NoListen: s.NoListen,
 	}
+	config, err := pgx.ParseConfig(cmp.Or(s.ListenURL, s.URL))
+	if err != nil {
+		return o, err
+	}
+	config.RuntimeParams["application_name"] = s.App
 	if s.ListenURL == "" {
-		return o, nil
+		maps.Copy(config.RuntimeParams, s.Parameters)
 	}
-	config, err := pgx.ParseConfig(s.ListenURL)
+	config.AfterNetConnect = p.step
 	o.ListenConfig = config
-	return o, err
+	return o, nil
 }
 
 // observe notes what claims were given, and comes by two of the points.

@@ -1,0 +1,186 @@
+package workqueue_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// leaveSilent leaves a transaction open that has written a row and left it to an announcer to tell of it. All other rows are
+// done.
+func (r *rig) leaveSilent() (late pgx.Tx, ids []uuid.UUID) {
+	r.Helper()
+	r.eventually("a transaction that is silent", func() bool {
+		r.wakeAnnouncer()
+		var err error
+		if late, err = r.Eyes.Begin(r.Context()); err == nil {
+			ids, err = r.insertIn(late, workqueue.NewRow{Values: []any{"late", ""}})
+		}
+		if err != nil {
+			r.Fatal(err)
+		}
+		if !r.silent(late) {
+			late.Rollback(r.Context())
+			return false
+		}
+		return true
+	})
+	r.Cleanup(func() { late.Rollback(context.Background()) })
+	r.eventually("all others are done", func() bool { return r.count("status <> 2") == 0 })
+	return late, ids
+}
+
+// end has the server end the announcer's session, and returns when it has.
+func (r *rig) endAnnouncer() (pid int) {
+	r.Helper()
+	r.eventually("the announcer's session has ended", func() bool {
+		if pid == 0 {
+			pid = r.announcer()
+		}
+		r.exec("SELECT pg_terminate_backend($1) WHERE $1 > 0", pid)
+		return pid > 0 && r.announcer() != pid
+	})
+	return pid
+}
+
+// What was silent for an announcer whose session has ended is found by the next one, which is the same process: it comes back
+// for it, and nobody else writes anything that would wake the worker up.
+func TestAnAnnouncerComesBackForWhatItOwes(t *testing.T) {
+	t.Parallel()
+	r, _ := newAnnouncerRig(t, rigOptions{})
+	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
+	late, ids := r.leaveSilent()
+	r.endAnnouncer()
+	time.Sleep(600 * time.Millisecond) // the worker has looked for the last time
+	if err := late.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitStatus(workqueue.Done, ids...)
+}
+
+// Whoever becomes announcer tells listeners to look at everything, and goes on looking as far back as transactions may have
+// written that were silent for the one before.
+func TestANewAnnouncerLooksAtWhatTheLastOneOwes(t *testing.T) {
+	t.Parallel()
+	r, _ := newAnnouncerRig(t, rigOptions{})
+	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
+	late, ids := r.leaveSilent()
+	began := ask[int64](r, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint") - 10_000_000
+	var due int64
+	if err := late.QueryRow(t.Context(), "SELECT (extract(epoch FROM now()) * 1000000)::bigint").Scan(&due); err != nil {
+		t.Fatal(err)
+	}
+	heard := r.listener()
+	pid := r.endAnnouncer()
+	heard.awaitDue(t, 0)
+	r.eventually("somebody is awake again, or has been", func() bool { a := r.announcer(); return a != pid })
+	time.Sleep(1500 * time.Millisecond) // what is new is later than what is late by more than a look goes back
+	heard = r.listener()
+	if err := late.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	heard.awaitDue(t, max(due, began))
+	r.awaitStatus(workqueue.Done, ids...)
+}
+
+// While an announcer waits for a silent transaction it announces once a second whatever it may not see, and when the
+// transaction has ended it does so for the last time.
+func TestAnAnnouncerThatFallsAsleepAnnouncesWhatItMayNotSee(t *testing.T) {
+	t.Parallel()
+	r, log := newAnnouncerRig(t, rigOptions{})
+	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
+	for range 2 {
+		late, _ := r.leaveSilent()
+		r.eventually("the lock is released", func() bool { return r.announcer() == 0 })
+		slept := strings.Count(log.String(), "announcer asleep")
+		heard := r.listener()
+		for range 3 {
+			heard.await(t, "what is announced once a second")
+		}
+		if err := late.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.eventually("the announcer is asleep", func() bool { return strings.Count(log.String(), "announcer asleep") > slept })
+		r.exec("SELECT pg_notify($1, 'after it')", r.Table.Name())
+		if heard.await(t, "the last announcement") == "after it" {
+			t.Error("the announcer fell asleep without a last announcement")
+		}
+	}
+}
+
+// An announcer sees rows of every lane and tells of each, in less than the second after which it would in any case.
+func TestAnAnnouncerSeesLanes(t *testing.T) {
+	t.Parallel()
+	r, _ := newAnnouncerRig(t, rigOptions{spec: byTopic})
+	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour, Lanes: lanes("warm up", "load 0", "load 1", "load 2")}, ackAll)
+	r.eventually("four announcements within a second", func() bool {
+		r.wakeAnnouncer()
+		pid, heard := r.announcer(), r.listener()
+		r.load(300, nil)
+		r.exec("SELECT pg_notify($1, 'after it')", r.Table.Name())
+		var times []time.Time
+		for {
+			n, err := heard.conn.WaitForNotification(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n.Payload == "after it" {
+				break
+			}
+			if int(n.PID) == pid {
+				times = append(times, time.Now())
+			}
+		}
+		for i := 3; i < len(times); i++ {
+			if times[i].Sub(times[i-3]) < 900*time.Millisecond {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// A pooler tells its clients another process id than that of the session they have: who has such a session announces nothing.
+func TestWhoIsBehindAPoolerDoesNotAnnounce(t *testing.T) {
+	t.Parallel()
+	r, log := newAnnouncerRig(t, rigOptions{pool: func(c *pgxpool.Config) {
+		c.ConnConfig.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
+			return &renumbered{Conn: conn}, nil
+		}
+	}})
+	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
+	for range 4 { // seconds, in which somebody who may would have woken up
+		r.awaitStatus(workqueue.Done, r.load(200, nil)...)
+		time.Sleep(300 * time.Millisecond)
+	}
+	if strings.Contains(log.String(), "announcer awake") {
+		t.Error("an announcer is awake whose session may be another's")
+	}
+}
+
+// renumbered is a connection whose client is told another process id.
+type renumbered struct {
+	net.Conn
+	done bool
+}
+
+// Read implements net.Conn.
+func (c *renumbered) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if at := bytes.Index(b[:n], []byte{'K', 0, 0, 0, 12}); at >= 0 && at+9 <= n && !c.done {
+		c.done = true
+		binary.BigEndian.PutUint32(b[at+5:], 1+binary.BigEndian.Uint32(b[at+5:]))
+	}
+	return n, err
+}
