@@ -57,6 +57,14 @@ asks before each, unless --yes answers.`,
 	flags.BoolVar(&o.fix, "fix", false, "mend what can be mended safely, after asking")
 	flags.BoolVar(&o.yes, "yes", false, "with --fix, do not ask")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line, also on failure; with --watch, one for each look")
+	cmd.RegisterFlagCompletionFunc("ignore", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var codes []string
+		for _, k := range doctor.Kinds() {
+			codes = append(codes, k.Code+"\t"+k.Title)
+		}
+		return codes, cobra.ShellCompDirectiveNoFileComp
+	})
+	cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions([]string{"warning", "critical", "never"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.Schema = a.schema
 		err := a.doctor(cmd.Context(), o)

@@ -17,7 +17,7 @@ var backlogChecks = []check{
 		from:    rough(defaultThresholds.Unserved),
 		meaning: "The work does not start at all.",
 		remedy:  "start a worker for the queue, or resume its deployment",
-		look:    inEachTable(unserved),
+		look:    inRowsOfEachTable(unserved),
 	},
 	{
 		code: "backlog", severity: Warning,
@@ -25,7 +25,7 @@ var backlogChecks = []check{
 		from:    rough(defaultThresholds.Backlog) + "; critical from " + rough(12*defaultThresholds.Backlog),
 		meaning: "Work starts late. Where more comes in than ends, ever later.",
 		remedy:  "more processes or a higher concurrency; or less work: see the slowest kinds",
-		look:    inEachTable(backlog),
+		look:    inRowsOfEachTable(backlog),
 	},
 	{
 		code: "queue-paused", severity: Warning,
@@ -33,7 +33,7 @@ var backlogChecks = []check{
 		from:    rough(defaultThresholds.Backlog),
 		meaning: "Nobody runs the queue's jobs until somebody resumes it.",
 		remedy:  "`txwork jobs resume QUEUE`",
-		look:    inEachTable(pausedQueues),
+		look:    inRowsOfEachTable(pausedQueues),
 	},
 	{
 		code: "queue-saturated", severity: Warning,
@@ -41,7 +41,7 @@ var backlogChecks = []check{
 		from:    rough(defaultThresholds.Backlog),
 		meaning: "Workers may be idle and the jobs still wait: the limit decides how fast the queue is.",
 		remedy:  "raise it with `txwork jobs limit QUEUE`, or have fewer jobs",
-		look:    inEachTable(saturatedQueues),
+		look:    inRowsOfEachTable(saturatedQueues),
 	},
 	{
 		code: "schedule-overdue", severity: Critical,
@@ -49,14 +49,14 @@ var backlogChecks = []check{
 		from:    rough(defaultThresholds.Schedule),
 		meaning: "What they start does not happen: reports, clean-ups, reminders.",
 		remedy:  "start a worker that runs the schedules: `timers.Worker` or `jobs.Worker`",
-		look:    inEachTable(overdueSchedules),
+		look:    inRowsOfEachTable(overdueSchedules),
 	},
 	{
 		code: "schedule-dead", severity: Critical,
 		title:   "schedules that are dead letters",
 		meaning: "They fire no more, whatever happens.",
 		remedy:  "mend what the error says and redrive the schedule",
-		look:    inEachTable(deadSchedules),
+		look:    inRowsOfEachTable(deadSchedules),
 	},
 }
 
@@ -211,6 +211,9 @@ func backlog(ctx context.Context, x *examination, t *table) (all []Finding, err 
 
 // drain says when the backlog will be gone, if all goes on as in the last minute.
 func (t *table) drain(w waiting, r rates) string {
+	if t.deletes {
+		return "how many end cannot be told, since rows are deleted when they are done"
+	}
 	if r.Ended == 0 {
 		return "nothing has ended in the last minute"
 	}

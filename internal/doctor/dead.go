@@ -13,7 +13,7 @@ var deadLetterChecks = []check{
 		title:   "rows of a topic or kind that no worker has a handler for",
 		meaning: "Their attempts are used up one by one. Then they are dead letters.",
 		remedy:  "deploy a worker with the handler, then redrive what has failed already",
-		look:    inEachTable(unknownHandlers),
+		look:    inRowsOfEachTable(unknownHandlers),
 	},
 	{
 		code: "poison", severity: Warning,
@@ -21,7 +21,7 @@ var deadLetterChecks = []check{
 		from:    fmt.Sprintf("%d within an hour", defaultThresholds.Poison),
 		meaning: "A handler, or what it calls, fails for all of them: the work is lost until somebody redrives it.",
 		remedy:  "mend the cause, then `txwork redrive`",
-		look:    inEachTable(poison),
+		look:    inRowsOfEachTable(poison),
 	},
 }
 

@@ -110,6 +110,11 @@ func (x *examination) findTables(ctx context.Context, tx pgx.Tx) error {
 	x.tables, err = pgx.CollectRows(found, scanTable)
 	for _, t := range x.tables {
 		t.schema = x.Schema
+		if t.filtered {
+			x.report.Skipped = append(x.report.Skipped, Skipped{Check: "row-security", Table: t.name,
+				Reason: fmt.Sprintf("row-level security shows role %q a part of the rows only", x.report.Role),
+				Remedy: "look as the owner of the table, or as a role with BYPASSRLS"})
+		}
 	}
 	return err
 }

@@ -217,3 +217,90 @@ func TestKinds(t *testing.T) {
 		}
 	}
 }
+
+// DDL gets its turn beside examinations that follow each other.
+func TestExaminationsHoldUpNoDDL(t *testing.T) {
+	w := newWard(t)
+	w.enqueue(messages("a", 100)...)
+	ctx, stop := context.WithCancel(t.Context())
+	var looking sync.WaitGroup
+	for range 2 {
+		looking.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := doctor.Examine(ctx, w.Pool, w.options()); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	conn := w.session("ddl")
+	for range 20 {
+		w.says(conn, "SET lock_timeout = '20s'", "ALTER TABLE outbox SET (fillfactor = 42)", "BEGIN", "LOCK TABLE outbox, jobs IN ACCESS EXCLUSIVE MODE", "COMMIT")
+	}
+	stop()
+	looking.Wait()
+}
+
+// A locked table is waited for once, and everything else is looked at.
+func TestALockedTableIsWaitedForOnce(t *testing.T) {
+	w := newWard(t)
+	w.enqueueJobs("mail", 1)
+	w.exec("UPDATE jobs SET due_at = now() - interval '1 hour'")
+	holder := w.session("ddl")
+	w.says(holder, "BEGIN", "LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE")
+	r, err := doctor.Examine(t.Context(), w.Pool, w.options())
+	must(t, err)
+	if len(r.Findings) != 1 || r.Findings[0].Code != "unserved" {
+		t.Errorf("findings %+v", r.Findings)
+	}
+	n := 0
+	for _, s := range r.Skipped {
+		if s.Table == "outbox" && s.Reason == "a table was locked for longer than 100ms" {
+			n++
+		} else if s.Check != "schema" {
+			t.Errorf("skipped %+v", s)
+		}
+	}
+	if n < 8 {
+		t.Errorf("only %d checks of the locked table are named: %+v", n, r.Skipped)
+	}
+}
+
+// What a role sees a part of is named.
+func TestRowLevelSecurity(t *testing.T) {
+	w := newWard(t)
+	_, pool := w.as("GRANT USAGE ON SCHEMA {schema} TO {role}", "GRANT SELECT ON outbox TO {role}", "ALTER TABLE outbox ENABLE ROW LEVEL SECURITY")
+	r, err := doctor.Examine(t.Context(), pool, w.options())
+	must(t, err)
+	for _, s := range r.Skipped {
+		if s.Check == "row-security" && s.Table == "outbox" {
+			return
+		}
+	}
+	t.Errorf("skipped %+v", r.Skipped)
+}
+
+func TestMoreQueuesThanAreLookedAt(t *testing.T) {
+	w := newWard(t)
+	w.exec("INSERT INTO jobs (kind, queue, priority, args, due_at) SELECT 'letter', 'q' || i, 2, '', now() - interval '1 hour' FROM generate_series(1, 300) AS g (i)")
+	r, err := doctor.Examine(t.Context(), w.Pool, w.options())
+	must(t, err)
+	if len(r.Skipped) != 1 || r.Skipped[0].Check != "lanes" || r.Skipped[0].Table != "jobs" {
+		t.Errorf("skipped %+v", r.Skipped)
+	}
+}
+
+// Nothing tells how many rows end where they are deleted then.
+func TestABacklogOfATableThatDeletes(t *testing.T) {
+	w := newWard(t)
+	spec := workqueue.Spec{Schema: w.Schema, Table: "letters", DeleteDone: true}
+	up, _, err := workqueue.DDL(spec)
+	must(t, err)
+	w.exec(up)
+	table, err := workqueue.Open(spec, silent)
+	must(t, err)
+	w.exec("INSERT INTO letters (due_at) SELECT now() - interval '10 minutes' FROM generate_series(1, 5)")
+	_, err = table.On(w.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
+	must(t, err)
+	w.finds("backlog", []string{"letters: 4 ready rows", "cannot be told"})
+}

@@ -18,7 +18,7 @@ var leaseChecks = []check{
 		from:    rough(defaultThresholds.Expired),
 		meaning: "Whoever had claimed these rows is dead, frozen or cut off from the database, and no reaper gives the rows to anybody else: their work stands still.",
 		remedy:  "run the reaper: `txwork reap`, and see that `service`, `reaper.Run` or cron runs it from now on; restart the silent process",
-		look:    inEachTable(expiredLeases),
+		look:    inRowsOfEachTable(expiredLeases),
 	},
 	{
 		code: "no-reaper", severity: Warning,
@@ -34,7 +34,7 @@ var leaseChecks = []check{
 		from:    "half of the retention, at least a day",
 		meaning: "The table and its indexes grow without end. Claims do not slow down, but disk, backups and vacuum do.",
 		remedy:  "run the reaper, or `txwork reap TABLE`; where your program keeps rows for longer than the migration says, pass `--ignore retention`",
-		look:    inEachTable(overdueRetention),
+		look:    inRowsOfEachTable(overdueRetention),
 	},
 }
 

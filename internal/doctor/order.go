@@ -12,7 +12,7 @@ var orderChecks = []check{
 		title:   "an ordered key behind a dead letter, with the message that blocks it",
 		meaning: "Nothing of this key goes on until somebody decides what becomes of the message. Other keys go on.",
 		remedy:  "mend the cause and `txwork redrive`, or give the message up: `txwork outbox skip`",
-		look:    inEachTable(blockedKeys),
+		look:    inRowsOfEachTable(blockedKeys),
 	},
 	{
 		code: "fold-behind", severity: Critical, fixes: true,
@@ -20,7 +20,7 @@ var orderChecks = []check{
 		from:    rough(defaultThresholds.Fold),
 		meaning: "Rows whose turn it is stay behind their key, and joins do not end, although nothing is in their way.",
 		remedy:  "start a worker of the table, or run `txwork reap`",
-		look:    inEachTable(foldBehind),
+		look:    inRowsOfEachTable(foldBehind),
 	},
 	{
 		code: "stuck-join", severity: Critical, fixes: true,
@@ -28,7 +28,7 @@ var orderChecks = []check{
 		from:    rough(defaultThresholds.Join),
 		meaning: "What is to follow the join never starts.",
 		remedy:  "run the sweep of the table: `txwork reap`; it counts such joins anew",
-		look:    inEachTable(stuckJoins),
+		look:    inRowsOfEachTable(stuckJoins),
 	},
 }
 

@@ -2,12 +2,14 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Bounds of what is read of a table.
@@ -22,8 +24,8 @@ const (
 type table struct {
 	schema string
 
+	// Of the catalog and the statistics.
 	name         string
-	readable     bool
 	filtered     bool // by row-level security
 	columns      []string
 	lanes, types []string // columns that a claim names the values of
@@ -36,17 +38,42 @@ type table struct {
 	vacuumed     *float64
 	vacuuming    bool
 	bytes        int64
-	heads        []head
-	headsErr     error
-	headsRead    bool
-	rates        *rates
+	deletes      bool // what is done
+
+	// Of its rows, once they were looked at.
+	heads     []head
+	headsErr  error
+	headsRead bool
+	rates     *rates
+
+	slow   int // statements that took too long
+	last   error
+	gaveUp error // why nobody looks at its rows any more
 }
 
 func scanTable(row pgx.CollectableRow) (*table, error) {
 	t := &table{}
-	err := row.Scan(&t.name, &t.readable, &t.filtered, &t.columns, &t.lanes, &t.types, &t.retention, &t.live, &t.indexed,
-		&t.options, &t.dead, &t.threshold, &t.vacuumed, &t.vacuuming, &t.bytes)
+	err := row.Scan(&t.name, &t.filtered, &t.columns, &t.lanes, &t.types, &t.retention, &t.live, &t.indexed,
+		&t.options, &t.dead, &t.threshold, &t.vacuumed, &t.vacuuming, &t.bytes, &t.deletes)
 	return t, err
+}
+
+// maxSlow is how many statements may take too long before a table is given up.
+const maxSlow = 2
+
+// note remembers what has kept a check from looking. An error that a later check has met before does not count again.
+func (t *table) note(err error) {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return
+	}
+	if pg.Code == "57014" && err != t.last {
+		t.slow++
+	}
+	t.last = err
+	if pg.Code == "55P03" || t.slow >= maxSlow {
+		t.gaveUp = err
+	}
 }
 
 func (t *table) has(column string) bool { return slices.Contains(t.columns, column) }
@@ -114,6 +141,10 @@ func (x *examination) readHeads(ctx context.Context, t *table) ([]head, error) {
 	if !t.headsRead {
 		t.heads, t.headsErr = readRows[head](ctx, x, "heads", t, x.Thresholds.Expired.Seconds())
 		t.headsRead = true
+		if len(t.heads) >= maxLanes {
+			x.report.Skipped = append(x.report.Skipped, Skipped{Check: "lanes", Table: t.name,
+				Reason: fmt.Sprintf("there are more than %d combinations of %s: the rest was not looked at", maxLanes, strings.Join(t.lanes, " and "))})
+		}
 	}
 	return t.heads, t.headsErr
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // commands are what an operator looks at who sees that something stands still.
-var commands = []string{"stats", "list jobs --status failed", "jobs queues", "schedules list"}
+var commands = []string{"stats", "list jobs --status failed", "jobs queues", "schedules list", "doctor --fail-on never"}
 
 // commandLine is the program itself: one of the commands, by the name.
 func commandLine(ctx context.Context, w *world, name string) error {

@@ -2,7 +2,6 @@
 -- lanes are the parameters of the table's claim behind the three of every claim; the retention is the default of its purge.
 -- What autovacuum waits for are its threshold and its share of the rows.
 SELECT c.relname::text AS name,
-       has_table_privilege(c.oid, 'SELECT') AS readable,
        row_security_active(c.oid) AS filtered,
        ARRAY(SELECT a.attname::text FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns,
        coalesce((SELECT p.proargnames[4:] FROM pg_proc AS p
@@ -27,7 +26,10 @@ SELECT c.relname::text AS name,
                current_setting('autovacuum_vacuum_scale_factor'))::float8 * greatest(c.reltuples, 0)) AS threshold,
        extract(epoch FROM clock_timestamp() - greatest(s.last_autovacuum, s.last_vacuum))::float8 AS vacuumed,
        EXISTS (SELECT FROM pg_stat_progress_vacuum AS v WHERE v.relid = c.oid) AS vacuuming,
-       c.relpages::bigint * current_setting('block_size')::bigint AS bytes
+       c.relpages::bigint * current_setting('block_size')::bigint AS bytes,
+       coalesce((SELECT p.prosrc LIKE '%DELETE FROM%' FROM pg_proc AS p
+           WHERE p.pronamespace = c.relnamespace AND p.proname = (c.relname || '_ack')::name
+           ORDER BY p.oid LIMIT 1), false) AS deletes
 FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
 LEFT JOIN pg_stat_all_tables AS s ON s.relid = c.oid
