@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -76,7 +77,9 @@ func (w *writers) comeTo(ctx context.Context, at step, only *member) (*member, e
 	}
 	if at.when != beforeBurst {
 		w.burst(ctx)
-		a, err := w.awaitAwake(ctx, func(a awake) bool { return only == nil || a.app == only.app })
+		a, err := w.awaitAwake(ctx, func(a awake) bool {
+			return (only == nil || a.app == only.app) && (at.point != pointLooksNote || slices.Contains(folding, a.table))
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,6 +74,9 @@ var writable = map[string][]func(ctx context.Context, p *producer, tx pgx.Tx) ([
 	},
 }
 
+// folding are the tables with notes.
+var folding = []string{"jobs", "outbox"}
+
 // inBursts has writers that come by any way to the server, lets a function have bursts, and waits for everything that was
 // written. Where the machine is too slow for an announcer to wake up nothing strikes.
 func (l *lab) inBursts(ctx context.Context, random *rand.Rand, url string, do func(*writers) error) error {
@@ -81,9 +85,10 @@ func (l *lab) inBursts(ctx context.Context, random *rand.Rand, url string, do fu
 		return err
 	}
 	defer pool.Close()
-	tables := []string{"inbox", "jobs", "outbox", "timers"}
-	random.Shuffle(len(tables), func(i, j int) { tables[i], tables[j] = tables[j], tables[i] })
-	w := &writers{holding: &holding{lab: l, random: random, pool: pool}, tables: tables[:2]}
+	w := &writers{holding: &holding{lab: l, random: random, pool: pool}, tables: slices.Clone(folding)}
+	random.Shuffle(len(folding), func(i, j int) { w.tables[i], w.tables[j] = w.tables[j], w.tables[i] })
+	others := []string{w.tables[1], "inbox", "timers"}
+	w.tables[1] = others[random.IntN(len(others))]
 	l.pausing.Store(true)
 	defer l.pausing.Store(false)
 	if err := w.awaitDue(ctx, time.Now()); err != nil {
