@@ -54,7 +54,7 @@
 //
 // What a process costs depends on what it does, not on how many queues it serves. Its workers share a [Runtime]: a few
 // connections beside the application's pool, one that listens, and for each table its sweeps and folds. A worker that is given
-// none has one of its own. Renewals go before everything, a queue with many handlers starves no other, and a table that somebody
+// none has one of its own. Of all processes that serve a table, one sweeps it. Renewals go before everything, a queue with many handlers starves no other, and a table that somebody
 // holds locked leaves the others their turn. Package service runs all parts of a process over one runtime.
 //
 // # Building a domain
@@ -104,8 +104,8 @@
 // (tcp_user_timeout, which has no effect on Unix-domain sockets), and when a handler's process freezes between the settle of
 // [Claim.Tx] and its commit (idle_in_transaction_session_timeout). From PostgreSQL 17 on, transaction_timeout ends a
 // transaction of which the client has sent a part only, a second after its caller stops waiting, and not before
-// HeldAtMost. The session of a listener ends after three of its heartbeats (idle_session_timeout, from PostgreSQL 14 on). What
-// a handler does in Claim.Tx before the settle is bounded by your own settings, or by
+// HeldAtMost. The session of a listener ends after three of its heartbeats, 90 s, and that of the process which sweeps after 15 s (idle_session_timeout,
+// from PostgreSQL 14 on). What a handler does in Claim.Tx before the settle is bounded by your own settings, or by
 // [WorkerOptions].TxLimits.
 //
 // Transactions that write begin READ COMMITTED, READ WRITE, whatever the role's or the database's defaults are.

@@ -122,7 +122,7 @@ func (f *folder) run(ctx context.Context) {
 			pause = busy
 			continue
 		}
-		busy, pause = 0, f.work.pollInterval()
+		busy, pause = 0, f.work.foldInterval()
 		if err != nil {
 			f.work.table.logError(err)
 		} else if r.again >= 0 {

@@ -129,22 +129,33 @@ func (l *listener) session(ctx context.Context) (err error) {
 	if err := boundSession(ctx, conn); err != nil {
 		return err
 	}
-	heard := make(map[*tableWork]bool)
-	for beat := time.Now().Add(listenerHeartbeat); ; {
-		if err := l.adjust(ctx, conn, heard); err != nil {
+	heard, e := make(map[*tableWork]bool), newElection(conn)
+	defer e.end(ctx)
+	for spoke := time.Now(); ; {
+		changed, err := l.adjust(ctx, conn, heard)
+		if err == nil && changed {
+			err = e.stand(ctx, heard)
+		}
+		if err != nil {
 			return err
 		}
+		beat := spoke.Add(e.heartbeat())
 		if time.Now().After(beat) {
 			if err := ping(ctx, conn); err != nil {
 				return err
 			}
-			beat = time.Now().Add(listenerHeartbeat)
+			spoke = time.Now()
+			continue
 		}
 		n, err := l.wait(ctx, conn, beat)
 		if err != nil {
 			return err
 		}
-		if n != nil {
+		switch {
+		case n == nil:
+		case n.Payload == upkeepPayload:
+			l.reconsiderAll()
+		default:
 			l.dispatch(n)
 		}
 	}
@@ -164,15 +175,15 @@ func setSessionSetting(name string, d time.Duration) string {
 	return "set_config('" + name + "', '" + milliseconds(d) + "', false)"
 }
 
-// adjust listens for the tables that are new to the connection, each of which then looks for what may have been announced
+// adjust tells whether something has changed, and listens for the tables that are new to the connection, each of which then looks for what may have been announced
 // while nobody listened, and no more for those that have gone.
-func (l *listener) adjust(ctx context.Context, conn *pgx.Conn, heard map[*tableWork]bool) error {
+func (l *listener) adjust(ctx context.Context, conn *pgx.Conn, heard map[*tableWork]bool) (changed bool, err error) {
 	l.mu.Lock()
-	tables, changed := l.tables, l.changed || len(heard) == 0
-	l.changed = false
+	tables := l.tables
+	changed, l.changed = l.changed || len(heard) == 0, false
 	l.mu.Unlock()
 	if !changed {
-		return nil
+		return false, nil
 	}
 	channels := make(map[string]bool, len(tables))
 	for _, t := range tables {
@@ -181,7 +192,7 @@ func (l *listener) adjust(ctx context.Context, conn *pgx.Conn, heard map[*tableW
 			continue
 		}
 		if _, err := conn.Exec(ctx, "LISTEN "+quote(t.table.spec.channel())); err != nil {
-			return err
+			return changed, err
 		}
 		heard[t] = true
 		t.missed()
@@ -193,11 +204,11 @@ func (l *listener) adjust(ctx context.Context, conn *pgx.Conn, heard map[*tableW
 		delete(heard, t)
 		if channel := t.table.spec.channel(); !channels[channel] {
 			if _, err := conn.Exec(ctx, "UNLISTEN "+quote(channel)); err != nil {
-				return err
+				return changed, err
 			}
 		}
 	}
-	return nil
+	return changed, nil
 }
 
 // wait returns a notification, or nothing when it is time for a heartbeat or when the tables have changed.
@@ -265,8 +276,8 @@ func (t *tableWork) notified(payload string) {
 	default:
 		for _, w := range t.listening() {
 			w.claimer.rewind(time.UnixMicro(micros))
-			w.poll.Wake()
 		}
+		t.wakeConcerned()
 	}
 }
 

@@ -135,3 +135,33 @@ func TestTheServerBoundsAListener(t *testing.T) {
 		t.Errorf("idle_session_timeout is %q, want 90s", idle)
 	}
 }
+
+// The session that holds the lock of the sweeps is one that the server ends sooner.
+func TestTheServerBoundsALeader(t *testing.T) {
+	t.Parallel()
+	conn, err := pgtest.New(t).Pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if serverVersion(conn.Conn()) < 14 {
+		t.Skip("the server has no idle_session_timeout")
+	}
+	e := newElection(conn.Conn())
+	for _, want := range []string{"15s", "90s"} {
+		clear(e.led)
+		if want == "15s" {
+			e.led[new(tableWork)] = true
+		}
+		if err := e.setBound(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var idle string
+		if err := conn.QueryRow(t.Context(), "SELECT current_setting('idle_session_timeout')").Scan(&idle); err != nil {
+			t.Fatal(err)
+		}
+		if idle != want {
+			t.Errorf("idle_session_timeout is %q, want %s", idle, want)
+		}
+	}
+}

@@ -42,12 +42,16 @@ func (q *Queue) sweepOne(ctx context.Context, suffix string, limit int) (n int, 
 
 // anyLive tells whether there are rows that have not ended.
 func (q *Queue) anyLive(ctx context.Context) (found bool, err error) {
-	rows := "EXISTS (SELECT FROM " + q.table.view.Table + " AS t WHERE t.completed_at IS NULL AND "
 	err = q.exec.run(ctx, call{
-		statement: statement{name: "any_live", text: "SELECT " + rows + "NOT t.waiting) OR " + rows + "t.waiting)"},
+		statement: statement{name: "any_live", text: "SELECT " + q.liveText()},
 		row:       func(scan func(...any) error) error { return scan(&found) },
 	})
 	return found, err
+}
+
+func (q *Queue) liveText() string {
+	rows := "EXISTS (SELECT FROM " + q.table.view.Table + " AS t WHERE t.completed_at IS NULL AND "
+	return "(" + rows + "NOT t.waiting) OR " + rows + "t.waiting))"
 }
 
 // anyWaiting tells whether rows are held back. It reads the index of such rows only.
@@ -72,8 +76,8 @@ const (
 	sweepEmptyEvery = 15 * time.Second
 )
 
-// sweep calls the table's sweeps until ctx is cancelled: every second, or as seldom as it takes for them to use a bounded
-// share of the time. It has a goroutine of its own, so nobody's claims wait for what a sweep waits for.
+// sweep calls the table's sweeps until ctx is cancelled, as long as no other process does: every second, or as seldom as it takes
+// for them to use a bounded share of the time. It has a goroutine of its own, so nobody's claims wait for what a sweep waits for.
 func (t *tableWork) sweep(ctx context.Context) {
 	var pause time.Duration
 	var swept time.Time
@@ -82,16 +86,18 @@ func (t *tableWork) sweep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
+		case <-t.elected:
 		}
 		start := time.Now()
-		if start.Sub(swept) < sweepEmptyEvery && !t.worthSweeping(ctx) {
-			pause = min(max(sweepShare*time.Since(start), sweepAtLeastEvery), maxSweepInterval)
+		due := start.Sub(swept) >= sweepEmptyEvery
+		mine, worth := t.worthSweeping(ctx, due)
+		if !mine {
+			pause = sweepEmptyEvery
 			continue
 		}
-		swept = start
-		n, err := t.sweepOnce(ctx)
-		if err != nil {
-			t.table.logError(err)
+		n := 0
+		if worth {
+			swept, n = start, t.sweepOnce(ctx)
 		}
 		pause = min(max(sweepShare*time.Since(start), sweepAtLeastEvery), maxSweepInterval)
 		if n > 0 { // there may be more, and it may be claimable
@@ -104,20 +110,33 @@ func (t *tableWork) sweep(ctx context.Context) {
 	}
 }
 
-func (t *tableWork) sweepOnce(ctx context.Context) (n int, err error) {
-	err = t.within(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
+// sweepOnce sweeps. Whoever fails lets others try.
+func (t *tableWork) sweepOnce(ctx context.Context) (n int) {
+	err := t.within(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
 		n, err = t.swept.Sweep(ctx, sweepLimit)
 		return err
 	})
-	return n, err
+	if err != nil {
+		t.table.logError(err)
+		t.stepDown()
+	}
+	return n
 }
 
-// worthSweeping is true where it cannot be told.
-func (t *tableWork) worthSweeping(ctx context.Context) bool {
+// worthSweeping tells whether it is for this process to sweep, and whether there is anything that anybody may wait for. It is
+// true where it cannot be told.
+func (t *tableWork) worthSweeping(ctx context.Context, due bool) (mine, worth bool) {
+	if !t.leads.Load() {
+		free, live := t.mayTakeOver(ctx)
+		return free, live || due
+	}
+	if due {
+		return true, true
+	}
 	live := true
 	err := t.within(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
 		live, err = t.swept.anyLive(ctx)
 		return err
 	})
-	return live || err != nil
+	return true, live || err != nil
 }

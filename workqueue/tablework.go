@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,6 +22,10 @@ type tableWork struct {
 
 	announcer *announcer
 
+	leads   atomic.Bool   // this process sweeps the table, see elect.go
+	follows atomic.Bool   // another one does
+	elected chan struct{} // it leads from now on
+
 	mu       sync.Mutex
 	interval time.Duration // the shortest PollInterval of its workers
 	limit    time.Duration // the shortest callLimit
@@ -30,6 +35,12 @@ type tableWork struct {
 	stopFold func()
 	stop     func() // the sweeps
 	sleep    func() // ends the announcer; nil: none of its workers has listened
+
+	unfitUntil time.Time // its sweeps have failed
+
+	sifting  bool // see sift.go
+	unsifted bool // a notification has come since the last look began
+	sifters  sync.WaitGroup
 }
 
 // joinTable makes a worker one of its table's. Each join is to be followed by a leave.
@@ -40,7 +51,7 @@ func (s *system) joinTable(w *Worker) *tableWork {
 	if t == nil {
 		t = &tableWork{
 			system: s, table: w.table, queue: s.queue(w.table, TxLimits{}), swept: s.queue(w.table, batchLimits),
-			interval: w.options.PollInterval, limit: w.callLimit(),
+			interval: w.options.PollInterval, limit: w.callLimit(), elected: make(chan struct{}, 1),
 		}
 		t.announcer = newAnnouncer(w.table, s.connectListener)
 		s.tables[w.table.Name()] = t
@@ -61,15 +72,15 @@ func (t *tableWork) leave() {
 	t.system.mu.Lock()
 	t.mu.Lock()
 	t.users--
-	stopFold, sleep := t.stopFold, t.sleep
+	stops := []func(){t.stopFold, t.sleep, t.sifters.Wait}
 	if t.users > 0 {
-		stopFold, sleep = nil, nil
+		stops = nil
 	} else {
 		delete(t.system.tables, t.table.Name())
 	}
 	t.mu.Unlock()
 	t.system.mu.Unlock()
-	for _, stop := range []func(){stopFold, sleep} {
+	for _, stop := range stops {
 		if stop != nil {
 			stop()
 		}
@@ -147,6 +158,15 @@ func (t *tableWork) pollInterval() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.interval
+}
+
+// foldInterval is how long nobody need fold who is not asked to. The process that sweeps looks at every poll interval for the
+// others.
+func (t *tableWork) foldInterval() time.Duration {
+	if t.follows.Load() {
+		return max(t.pollInterval(), sweepEmptyEvery)
+	}
+	return t.pollInterval()
 }
 
 // within runs one of the table's own statements, see [system.within].

@@ -56,6 +56,37 @@ func TestIdleQueuesCostTheSame(t *testing.T) {
 	}
 }
 
+// TestProcessesShareTheUpkeep counts the sweeps and folds of several processes that serve the same tables, with a job for tomorrow that may
+// wait for one. One of the processes does them, and the others ask now and then whether it is still there.
+func TestProcessesShareTheUpkeep(t *testing.T) {
+	const (
+		queuesEach = 10
+		started    = 3 * time.Second
+		watched    = 10 * time.Second
+	)
+	for _, n := range []int{1, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			j := newLab(t).jobs()
+			kinds := jobs.NewRegistry()
+			jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
+			j.enqueue(j.db, 1, anErrand, jobs.InsertOptions{Queue: "queue_0", RunAt: time.Now().Add(24 * time.Hour)})
+			for range n {
+				w, err := jobs.NewWorker(j.watched(), j.client, kinds, queues(queuesEach))
+				j.ok(err)
+				defer j.run(w)()
+			}
+			time.Sleep(started)
+			begun, before := time.Now(), j.seen.matching(isUpkeep)
+			time.Sleep(watched)
+			did, took := j.seen.matching(isUpkeep)-before, time.Since(begun)
+			t.Logf("%d processes: %.1f statements of upkeep a second", n, float64(did)/took.Seconds())
+			if most := int(took.Seconds()*upkeepStatements) + 2*n + 1; did < int(watched.Seconds()/2) || did > most {
+				t.Errorf("%d processes swept and folded %d times in %v, want at most %d", n, did, took.Round(time.Millisecond), most)
+			}
+		})
+	}
+}
+
 // TestBusyQueuesShareConnections counts the connections beside the application's pool while all queues have jobs.
 func TestBusyQueuesShareConnections(t *testing.T) {
 	const n, each, rounds = 10, 200, 5
@@ -78,5 +109,33 @@ func TestBusyQueuesShareConnections(t *testing.T) {
 	t.Logf("%d busy queues: %d connections", n, most)
 	if most == 0 || most > busyConnections {
 		t.Errorf("%d busy queues have %d connections, want 1 to %d", n, most, busyConnections)
+	}
+}
+
+// TestANotificationCostsTheQueuesThatItConcerns counts the transactions of a process with many queues for each job that comes alone
+// into one of them. The others have nothing to claim, and do not try.
+func TestANotificationCostsTheQueuesThatItConcerns(t *testing.T) {
+	const n, rounds = 20, 50
+	j := newLab(t).jobs()
+	kinds := jobs.NewRegistry()
+	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
+	w, err := jobs.NewWorker(j.watched(), j.client, kinds, queues(n))
+	j.ok(err)
+	defer j.run(w)()
+	do := func(rounds int) {
+		for i := range rounds {
+			j.enqueue(j.db, 1, anErrand, jobs.InsertOptions{Queue: fmt.Sprintf("queue_%d", i%n)})
+			j.eventually("the job is done", func() bool {
+				return j.count("SELECT count(*) FROM "+j.name+" WHERE status <> $1", int(workqueue.Done)) == 0
+			})
+		}
+	}
+	do(n)
+	before := j.seen.matching(isBegin)
+	do(rounds)
+	did := float64(j.seen.matching(isBegin)-before) / rounds
+	t.Logf("%d queues: %.1f transactions a job", n, did)
+	if did == 0 || did > jobTransactions {
+		t.Errorf("%.1f transactions for a job that comes alone, want at most %d", did, jobTransactions)
 	}
 }

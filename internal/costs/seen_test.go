@@ -134,3 +134,22 @@ func (s *seen) sends() int {
 	defer s.mu.Unlock()
 	return len(s.sent)
 }
+
+// matching counts the statements that were sent of some kind.
+func (s *seen) matching(is func(sql string) bool) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sql := range s.sent {
+		if is(sql) {
+			n++
+		}
+	}
+	return n
+}
+
+func isBegin(sql string) bool { return strings.HasPrefix(strings.ToUpper(sql), "BEGIN") }
+
+// isUpkeep tells of sweeps, folds, and the question who is to do them.
+func isUpkeep(sql string) bool {
+	return strings.Contains(sql, `_sweep"(`) || strings.Contains(sql, `_fold"(`) || strings.Contains(sql, " upkeep ")
+}
