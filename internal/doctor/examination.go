@@ -40,8 +40,6 @@ type examination struct {
 	current *check
 	report  Report
 
-	standby       bool
-	superuser     bool
 	skew          time.Duration // of this machine's clock ahead of the server's
 	roundTrip     time.Duration
 	tables        []*table
@@ -76,7 +74,6 @@ func readRows[T any](ctx context.Context, x *examination, file string, data any,
 func (x *examination) begin(ctx context.Context) error {
 	type server struct {
 		Role, Database, Version string
-		Superuser, Standby      bool
 		At                      time.Time
 	}
 	err := x.read(ctx, func(tx pgx.Tx) error {
@@ -86,14 +83,13 @@ func (x *examination) begin(ctx context.Context) error {
 		before := x.Now()
 		text := sqltext.Statement(templates, "server", nil)
 		var s server
-		err := tx.QueryRow(ctx, text, pgx.QueryExecModeSimpleProtocol).Scan(&s.Role, &s.Database, &s.Version, &s.Superuser, &s.Standby, &s.At)
+		err := tx.QueryRow(ctx, text, pgx.QueryExecModeSimpleProtocol).Scan(&s.Role, &s.Database, &s.Version, &s.At)
 		if err != nil {
 			return err
 		}
 		x.roundTrip = x.Now().Sub(before)
 		x.skew = before.Add(x.roundTrip / 2).Sub(s.At)
 		x.report.Role, x.report.Database, x.report.Server, x.report.At = s.Role, s.Database, s.Version, s.At
-		x.superuser, x.standby = s.Superuser, s.Standby
 		return x.findTables(ctx, tx)
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,6 +29,9 @@ func TestAFreshSchemaIsHealthy(t *testing.T) {
 		t.Errorf("findings %+v", r.Findings)
 	}
 }
+
+// looks is how often TestAHealthySystemUnderLoad looks.
+var looks = flag.Int("looks", 20, "examinations of TestAHealthySystemUnderLoad")
 
 // Producers, workers, schedules and the reaper at work, with retries, order by key, limits and joins: nothing of it is wrong.
 func TestAHealthySystemUnderLoad(t *testing.T) {
@@ -78,7 +82,7 @@ func TestAHealthySystemUnderLoad(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	})
-	for range 20 {
+	for range *looks {
 		if f := w.examine().Findings; len(f) > 0 {
 			t.Fatalf("findings %+v", f)
 		}
@@ -303,4 +307,27 @@ func TestABacklogOfATableThatDeletes(t *testing.T) {
 	_, err = table.On(w.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 	must(t, err)
 	w.finds("backlog", []string{"letters: 4 ready rows", "cannot be told"})
+}
+
+// A standby can be looked at as well.
+func TestAStandby(t *testing.T) {
+	t.Parallel()
+	server, err := localpg.Start(t.Context(), localpg.Options{Durable: true})
+	must(t, err)
+	t.Cleanup(func() { server.Stop() })
+	w := openWard(t, server.URL())
+	w.migrate()
+	w.enqueue(messages("a", 1)...)
+	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'")
+	must(t, os.WriteFile(filepath.Join(server.Dir(), "data", "standby.signal"), nil, 0o644))
+	must(t, errors.Join(server.Crash(), server.Restart(t.Context())))
+	w.Pool.Reset()
+	if !ask[bool](w, "SELECT pg_is_in_recovery()") {
+		t.Fatal("the server is no standby")
+	}
+	f := w.examine().Findings
+	if len(f) != 1 || f[0].Code != "unserved" {
+		t.Errorf("findings %+v", f)
+	}
+	w.exec("SELECT pg_promote()") // so that the schema can be dropped
 }
