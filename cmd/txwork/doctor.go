@@ -28,19 +28,19 @@ func newDoctorCommand(a *app) *cobra.Command {
 	o := doctorOptions{}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find out what is wrong, what it means, and what mends it",
-		Long: `Look at the queues and at the server, once, and tell what is wrong, the worst first: each finding with evidence, with
-what it means for the users of the system, and with the command or the SQL that mends it. A healthy system has no
-finding. docs/doctor.md lists all there are.
+		Short: "Find out what is wrong, what it means, and how to fix it",
+		Long: `Examine the queues and the server once and report what is wrong, the worst first. Each finding comes with evidence, with
+its impact on the users of the system, and with the command or the SQL that fixes it. A healthy system has no finding.
+docs/doctor.md lists all findings.
 
-It only reads, in short transactions with bounds that keep it out of everybody's way, and needs no superuser: what the
-role may not see is named. The rights of the role viewer of txwork roles and pg_read_all_stats show all.
+It only reads, in short transactions with timeouts, and needs no superuser: what the role may not see is listed. The
+role viewer of txwork roles together with pg_read_all_stats sees nearly everything.
 
-Exit codes: 0 nothing found; 1 it could not look; 2 wrong usage; 3 warnings; 4 critical findings. So it serves as a
-health check and as a CronJob. --fail-on says from which severity on it fails.
+Exit codes: 0 nothing found; 1 the examination failed; 2 wrong usage; 3 warnings; 4 critical findings. --fail-on sets the
+severity from which on the exit code is not 0, for health checks and CronJobs.
 
---fix runs the SQL of findings for which that is safe, such as to requeue expired leases or to make a missing index. It
-asks before each, unless --yes answers.`,
+--fix runs the SQL of findings for which that is safe, such as requeueing expired leases or creating a missing index. It
+asks before each one, unless you pass --yes.`,
 		Example: `  txwork doctor
   txwork doctor --json | jq '.findings[] | {severity, title}'
   txwork doctor --fix
@@ -48,15 +48,15 @@ asks before each, unless --yes answers.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&o.Ignore, "ignore", nil, "codes of findings that are not looked for")
-	flags.DurationVar(&o.Timeout, "timeout", doctor.DefaultTimeout, "how long an examination may take; what is left is named")
-	flags.DurationVar(&o.StatementTimeout, "statement-timeout", doctor.DefaultStatementTimeout, "how long each statement may take; what takes longer is named")
+	flags.StringSliceVar(&o.Ignore, "ignore", nil, "codes of findings to leave out")
+	flags.DurationVar(&o.Timeout, "timeout", doctor.DefaultTimeout, "how long an examination may take; checks that are left over are listed")
+	flags.DurationVar(&o.StatementTimeout, "statement-timeout", doctor.DefaultStatementTimeout, "how long each statement may take; checks that take longer are listed")
 	flags.StringVar(&o.failOn, "fail-on", string(doctor.Warning), "the `severity` from which on the exit code is not 0: warning, critical or never")
-	flags.BoolVar(&o.watch, "watch", false, "look again and again, until interrupted")
-	flags.DurationVar(&o.interval, "interval", 10*time.Second, "with --watch, the time between two looks")
-	flags.BoolVar(&o.fix, "fix", false, "mend what can be mended safely, after asking")
+	flags.BoolVar(&o.watch, "watch", false, "repeat the examination until interrupted")
+	flags.DurationVar(&o.interval, "interval", 10*time.Second, "with --watch, the time between two examinations")
+	flags.BoolVar(&o.fix, "fix", false, "fix what can be fixed safely, after asking")
 	flags.BoolVar(&o.yes, "yes", false, "with --fix, do not ask")
-	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line, also on failure; with --watch, one for each look")
+	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line, also on failure; with --watch, one for each examination")
 	cmd.RegisterFlagCompletionFunc("ignore", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var codes []string
 		for _, k := range doctor.Kinds() {
@@ -288,23 +288,23 @@ func (a *app) printExamined(o doctorOptions, r doctor.Report, done []fixed) erro
 
 func printFinding(b *strings.Builder, f doctor.Finding) {
 	fmt.Fprintf(b, "\n%s  %s  [%s]\n", strings.ToUpper(string(f.Severity)), harmless(f.Title), f.Code)
-	fmt.Fprintf(b, "  means: %s\n", f.Meaning)
+	fmt.Fprintf(b, "  impact:    %s\n", f.Meaning)
 	for _, e := range f.Evidence {
 		fields := make([]string, len(e))
 		for i, field := range e {
 			fields[i] = field.Name + "=" + fieldText(field)
 		}
-		fmt.Fprintf(b, "  seen:  %s\n", strings.Join(fields, " "))
+		fmt.Fprintf(b, "  evidence:  %s\n", strings.Join(fields, " "))
 	}
-	fmt.Fprintf(b, "  mend:  %s\n", harmless(f.Remedy.Do))
+	fmt.Fprintf(b, "  fix:       %s\n", harmless(f.Remedy.Do))
 	for _, c := range f.Remedy.Commands {
-		fmt.Fprintf(b, "         $ %s\n", harmless(c))
+		fmt.Fprintf(b, "             $ %s\n", harmless(c))
 	}
 	for _, s := range f.Remedy.SQL {
-		fmt.Fprintf(b, "         %s\n", strings.ReplaceAll(s, "\n", "\n         "))
+		fmt.Fprintf(b, "             %s\n", strings.ReplaceAll(s, "\n", "\n             "))
 	}
 	if f.Fixable {
-		fmt.Fprintf(b, "         or: txwork doctor --fix\n")
+		fmt.Fprintf(b, "             or: txwork doctor --fix\n")
 	}
 }
 
@@ -344,9 +344,9 @@ func printSkipped(b *strings.Builder, all []doctor.Skipped) {
 		by[r] = append(by[r], what)
 	}
 	for _, r := range order {
-		fmt.Fprintf(b, "\nnot looked at: %s\n  since: %s\n", strings.Join(by[r], ", "), harmless(r.reason))
+		fmt.Fprintf(b, "\nnot checked: %s\n  because:   %s\n", strings.Join(by[r], ", "), harmless(r.reason))
 		if r.remedy != "" {
-			fmt.Fprintf(b, "  mend:  %s\n", harmless(r.remedy))
+			fmt.Fprintf(b, "  fix:       %s\n", harmless(r.remedy))
 		}
 	}
 }

@@ -67,11 +67,11 @@ func TestDoctorOfAHealthySystem(t *testing.T) {
 func TestDoctorsExitCodeIsTheSeverity(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.exec("GRANT SELECT ON {schema}.outbox TO PUBLIC")
-	c.doctor().exits(3).prints("0 critical, 1 warning", "WARNING  PUBLIC has 1 right", "[public-rights]", "means: ", "seen:  right=", "mend:  ", "REVOKE SELECT").
+	c.doctor().exits(3).prints("0 critical, 1 warning", "WARNING  PUBLIC has 1 privilege", "[public-rights]", "impact:    ", "evidence:  privilege=", "fix:       ", "REVOKE SELECT").
 		says("found 0 critical, 1 warning")
 	c.doctor("--fail-on", "critical").ok().prints("public-rights")
 	c.overdue()
-	r := c.doctor().exits(4).prints("CRITICAL  outbox: 1 ready row and nobody claims", "oldest_seconds=60m", "$ txwork list outbox --status ready --schema "+c.db.Schema)
+	r := c.doctor().exits(4).prints("CRITICAL  outbox: 1 ready row and no worker claims them", "oldest_seconds=60m", "$ txwork list outbox --status ready --schema "+c.db.Schema)
 	if strings.Index(r.stdout, "CRITICAL") > strings.Index(r.stdout, "WARNING") {
 		t.Errorf("the worst does not come first:\n%s", r.stdout)
 	}

@@ -13,25 +13,25 @@ import (
 var backlogChecks = []check{
 	{
 		code: "unserved", severity: Critical,
-		title:   "ready rows that nobody claims: no worker serves the table, the queue or the consumer",
+		title:   "ready rows that no worker claims: nothing serves the table, the queue or the consumer",
 		from:    rough(defaultThresholds.Unserved),
-		meaning: "The work does not start at all.",
-		remedy:  "start a worker for the queue, or resume its deployment",
+		meaning: "The work does not start.",
+		remedy:  "start a worker for it, or fix its deployment",
 		look:    inRowsOfEachTable(unserved),
 	},
 	{
 		code: "backlog", severity: Warning,
-		title:   "ready rows that wait although workers claim, with the time until they are done",
+		title:   "ready rows that wait although workers are claiming, with the estimated time to drain",
 		from:    rough(defaultThresholds.Backlog) + "; critical from " + rough(12*defaultThresholds.Backlog),
-		meaning: "Work starts late. Where more comes in than ends, ever later.",
-		remedy:  "more processes or a higher concurrency; or less work: see the slowest kinds",
+		meaning: "Work starts late, and later and later while more rows arrive than end.",
+		remedy:  "more processes or a higher concurrency; make the slowest handlers faster",
 		look:    inRowsOfEachTable(backlog),
 	},
 	{
 		code: "queue-paused", severity: Warning,
 		title:   "a paused queue with jobs that wait",
 		from:    rough(defaultThresholds.Backlog),
-		meaning: "Nobody runs the queue's jobs until somebody resumes it.",
+		meaning: "The queue's jobs do not run until somebody resumes it.",
 		remedy:  "`txwork jobs resume QUEUE`",
 		look:    inRowsOfEachTable(pausedQueues),
 	},
@@ -39,23 +39,23 @@ var backlogChecks = []check{
 		code: "queue-saturated", severity: Warning,
 		title:   "a queue whose limit or rate keeps its jobs waiting",
 		from:    rough(defaultThresholds.Backlog),
-		meaning: "Workers may be idle and the jobs still wait: the limit decides how fast the queue is.",
-		remedy:  "raise it with `txwork jobs limit QUEUE`, or have fewer jobs",
+		meaning: "The jobs wait for the limit even while workers are idle.",
+		remedy:  "raise it with `txwork jobs limit QUEUE`, if what it protects allows that",
 		look:    inRowsOfEachTable(saturatedQueues),
 	},
 	{
 		code: "schedule-overdue", severity: Critical,
 		title:   "schedules that should have fired",
 		from:    rough(defaultThresholds.Schedule),
-		meaning: "What they start does not happen: reports, clean-ups, reminders.",
-		remedy:  "start a worker that runs the schedules: `timers.Worker` or `jobs.Worker`",
+		meaning: "What they start, such as reports, does not happen.",
+		remedy:  "start a worker that runs schedules: `timers.Worker` or `jobs.Worker`",
 		look:    inRowsOfEachTable(overdueSchedules),
 	},
 	{
 		code: "schedule-dead", severity: Critical,
 		title:   "schedules that are dead letters",
-		meaning: "They fire no more, whatever happens.",
-		remedy:  "mend what the error says and redrive the schedule",
+		meaning: "They no longer fire.",
+		remedy:  "fix the cause and redrive the schedule",
 		look:    inRowsOfEachTable(deadSchedules),
 	},
 }
@@ -148,10 +148,10 @@ func unserved(ctx context.Context, x *examination, t *table) (all []Finding, err
 			continue
 		}
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("%s: %s and nobody claims: the first has waited for %s", t.of(w.head), t.ready(w.head), rough(w.oldest())),
+			Title:    fmt.Sprintf("%s: %s and no worker claims them: the oldest has been ready for %s", t.of(w.head), t.ready(w.head), rough(w.oldest())),
 			Evidence: []Evidence{t.laneEvidence(w)},
 			Remedy: Remedy{
-				Do:       "Start a worker for it, and see in the logs of those that run why they do not claim.",
+				Do:       "Start a worker for it. If one is running, its log says why it does not claim.",
 				Commands: []string{x.command("list", t.name, "--status", "ready")},
 			},
 		})
@@ -163,7 +163,7 @@ func unserved(ctx context.Context, x *examination, t *table) (all []Finding, err
 func (t *table) ready(h head) string {
 	n := plural(h.Ready, "ready row")
 	if h.Seen >= 50 && h.Seen >= maxHead/maxLanes && float64(h.Seen) < t.live {
-		return fmt.Sprintf("%s and more (about %.0f live rows in the table)", n, t.live)
+		return fmt.Sprintf("%s or more (about %.0f live rows in the table)", n, t.live)
 	}
 	return n
 }
@@ -194,10 +194,10 @@ func backlog(ctx context.Context, x *examination, t *table) (all []Finding, err 
 			continue
 		}
 		f := Finding{
-			Title:    fmt.Sprintf("%s: %s, the first for %s; %s", t.of(w.head), t.ready(w.head), rough(w.oldest()), t.drain(w, r)),
+			Title:    fmt.Sprintf("%s: %s, the oldest for %s; %s", t.of(w.head), t.ready(w.head), rough(w.oldest()), t.drain(w, r)),
 			Evidence: []Evidence{append(t.laneEvidence(w), evidence("arrived_per_minute", r.Arrived, "ended_per_minute", r.Ended)...)},
 			Remedy: Remedy{
-				Do:       "Run more processes, or raise the concurrency of the workers, or of the handlers' own limits. See which rows are slow:",
+				Do:       "Run more processes or raise the concurrency of the workers. These show what is slow:",
 				Commands: []string{x.command("list", t.name, "--status", "in_progress"), x.command("stats", t.name)},
 			},
 		}
@@ -212,17 +212,17 @@ func backlog(ctx context.Context, x *examination, t *table) (all []Finding, err 
 // drain says when the backlog will be gone, if all goes on as in the last minute.
 func (t *table) drain(w waiting, r rates) string {
 	if t.deletes {
-		return "how many end cannot be told, since rows are deleted when they are done"
+		return "the rate is unknown, since rows are deleted when they are done"
 	}
 	if r.Ended == 0 {
 		return "nothing has ended in the last minute"
 	}
 	gain := float64(r.Ended-r.Arrived) / ratesOver.Seconds()
 	if gain <= 0 {
-		return fmt.Sprintf("it grows: %d rows came in the last minute, %d ended", r.Arrived, r.Ended)
+		return fmt.Sprintf("growing: %d rows arrived in the last minute, %d ended", r.Arrived, r.Ended)
 	}
 	depth := max(float64(w.Ready), t.live)
-	return fmt.Sprintf("it is gone in about %s, at %d rows that came in the last minute and %d that ended", rough(seconds(depth/gain)), r.Arrived, r.Ended)
+	return fmt.Sprintf("drained in about %s at the present rate: %d rows arrived in the last minute, %d ended", rough(seconds(depth/gain)), r.Arrived, r.Ended)
 }
 
 func pausedQueues(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
@@ -232,10 +232,10 @@ func pausedQueues(ctx context.Context, x *examination, t *table) (all []Finding,
 			continue
 		}
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("%s: the queue is paused; %s, the first for %s", t.of(w.head), t.ready(w.head), rough(w.oldest())),
+			Title:    fmt.Sprintf("%s: the queue is paused; %s, the oldest for %s", t.of(w.head), t.ready(w.head), rough(w.oldest())),
 			Evidence: []Evidence{append(t.laneEvidence(w), evidence("changed_seconds", seconds(w.rule.Changed))...)},
 			Remedy: Remedy{
-				Do:       "Resume the queue, once the reason for the pause is gone.",
+				Do:       "Resume the queue once the reason for the pause is gone.",
 				Commands: []string{x.command("jobs", "resume", shell(w.name()))},
 				SQL:      []string{fmt.Sprintf("UPDATE %s SET paused = false, changed_at = clock_timestamp() WHERE name = %s;", t.Q("_queue"), literal(w.name()))},
 			},
@@ -263,9 +263,9 @@ func saturatedQueues(ctx context.Context, x *examination, t *table) (all []Findi
 			e = append(e, evidence("rate", *w.rule.Rate)...)
 		}
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("%s: %s wait for the queue's limit, the first for %s: %s", t.of(w.head), t.ready(w.head), rough(w.oldest()), limit),
+			Title:    fmt.Sprintf("%s: %s wait for the queue's limit, the oldest for %s: %s", t.of(w.head), t.ready(w.head), rough(w.oldest()), limit),
 			Evidence: []Evidence{e},
-			Remedy:   Remedy{Do: "Raise the limit, if what it protects can take it.", Commands: []string{x.command(args...)}},
+			Remedy:   Remedy{Do: "Raise the limit, if what it protects allows that.", Commands: []string{x.command(args...)}},
 		})
 	}
 	return all, err
@@ -287,9 +287,9 @@ func overdueSchedules(ctx context.Context, x *examination, t *table) ([]Finding,
 		return nil, err
 	}
 	f := Finding{
-		Title: fmt.Sprintf("%s: schedule %q should have fired %s ago, and nobody runs schedules", t.name, list[0].Name, rough(seconds(list[0].Late))),
+		Title: fmt.Sprintf("%s: schedule %q should have fired %s ago, but no worker runs schedules", t.name, list[0].Name, rough(seconds(list[0].Late))),
 		Remedy: Remedy{
-			Do:       "Start a worker that runs schedules: timers.Worker or jobs.Worker with this schema. What is owed then fires by the misfire policy.",
+			Do:       "Start a worker that runs schedules: timers.Worker or jobs.Worker on this schema. Its misfire policy decides about missed occurrences.",
 			Commands: []string{x.command("list", t.name, "--status", "ready")},
 		},
 	}
@@ -306,10 +306,10 @@ func deadSchedules(ctx context.Context, x *examination, t *table) (all []Finding
 	list, err := readRows[scheduleRow](ctx, x, "dead_schedules", t, maxShown)
 	for _, s := range list {
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("%s: schedule %q is a dead letter and fires no more", t.name, s.Name),
+			Title:    fmt.Sprintf("%s: schedule %q is a dead letter and no longer fires", t.name, s.Name),
 			Evidence: []Evidence{evidence("id", s.ID, "schedule", s.Name, "expr", s.Expr, "failed_seconds", seconds(s.Late), "last_error", s.Error)},
 			Remedy: Remedy{
-				Do:       "Mend what the error says, then redrive it.",
+				Do:       "Fix the cause, then redrive it.",
 				Commands: []string{x.command("redrive", t.name, s.ID)},
 				SQL:      []string{t.redrive(s.ID)},
 			},

@@ -57,17 +57,17 @@ func TestABacklog(t *testing.T) {
 	rows, err := w.queue().Claim(t.Context(), owner, time.Minute, 3)
 	must(t, err)
 	w.exec("UPDATE outbox SET due_at = now() - interval '10 minutes' WHERE status = 0")
-	w.finds("backlog", []string{"outbox: 7 ready rows, the first for 10 min", "nothing has ended in the last minute"})
+	w.finds("backlog", []string{"outbox: 7 ready rows, the oldest for 10 min", "nothing has ended in the last minute"})
 
 	_, err = w.queue().Ack(t.Context(), owner, ids(rows))
 	must(t, err)
-	f := w.finds("backlog", []string{"outbox: 7 ready rows", "it grows: 10 rows came in the last minute, 3 ended"})
+	f := w.finds("backlog", []string{"outbox: 7 ready rows", "growing: 10 rows arrived in the last minute, 3 ended"})
 	if f.Severity != doctor.Warning {
 		t.Errorf("finding %+v", f)
 	}
 	// Of rows that came a day ago; their ids begin with that time.
 	w.exec(`UPDATE outbox SET id = overlay(id::text PLACING '0190' FROM 1 FOR 4)::uuid`)
-	w.finds("backlog", []string{"it is gone in about", "0 rows that came in the last minute and 3 that ended"})
+	w.finds("backlog", []string{"drained in about", "0 rows arrived in the last minute, 3 ended"})
 	w.exec("UPDATE outbox SET due_at = now() - interval '5 hours' WHERE status = 0")
 	if f := w.finds("backlog", []string{"outbox"}); f.Severity != doctor.Critical {
 		t.Errorf("finding %+v", f)

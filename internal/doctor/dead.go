@@ -11,16 +11,16 @@ var deadLetterChecks = []check{
 	{
 		code: "unknown-handler", severity: Critical,
 		title:   "rows of a topic or kind that no worker has a handler for",
-		meaning: "Their attempts are used up one by one. Then they are dead letters.",
-		remedy:  "deploy a worker with the handler, then redrive what has failed already",
+		meaning: "Their attempts are used up one by one, then they become dead letters.",
+		remedy:  "deploy a worker with the handler, then redrive what has already failed",
 		look:    inRowsOfEachTable(unknownHandlers),
 	},
 	{
 		code: "poison", severity: Warning,
-		title:   "dead letters of one kind with one error, by the dozen",
+		title:   "many dead letters of one kind with the same error",
 		from:    fmt.Sprintf("%d within an hour", defaultThresholds.Poison),
-		meaning: "A handler, or what it calls, fails for all of them: the work is lost until somebody redrives it.",
-		remedy:  "mend the cause, then `txwork redrive`",
+		meaning: "The handler, or something it calls, keeps failing. The work is not done until somebody redrives it.",
+		remedy:  "fix the cause, then `txwork redrive`",
 		look:    inRowsOfEachTable(poison),
 	},
 }
@@ -46,7 +46,7 @@ func unknownHandlers(ctx context.Context, x *examination, t *table) (all []Findi
 		f := Finding{
 			Title:    fmt.Sprintf("%s: no handler is registered for %s %q: %s are being retried or have failed", t.name, t.label(), l.Label, plural(l.Rows, "row")),
 			Evidence: []Evidence{evidence(t.label(), l.Label, "rows", l.Rows, "failed", l.Failed, "ids", l.IDs, "last_error", l.Error)},
-			Remedy:   Remedy{Do: "Deploy a worker that has the handler. Then redrive what has failed:", Commands: []string{x.command("redrive", t.name, "--all-failed")}},
+			Remedy:   Remedy{Do: "Deploy a worker that has the handler, then redrive what has failed:", Commands: []string{x.command("redrive", t.name, "--all-failed")}},
 		}
 		all = append(all, f)
 	}
@@ -64,7 +64,7 @@ func poison(ctx context.Context, x *examination, t *table) (all []Finding, err e
 			Title:    fmt.Sprintf("%s: %s within an hour: %s", what, plural(l.Rows, "dead letter"), bounded(l.Error)),
 			Evidence: []Evidence{evidence(t.labelName(), l.Label, "rows", l.Rows, "error", l.Error, "ids", l.IDs, "latest_seconds", seconds(l.Latest))},
 			Remedy: Remedy{
-				Do:       "See one of them, mend the cause, then redrive them.",
+				Do:       "Look at one of them, fix the cause, then redrive them.",
 				Commands: []string{x.command("show", t.name, l.IDs[0]), x.command("redrive", t.name, "--all-failed")},
 				SQL:      []string{fmt.Sprintf("SELECT * FROM %s(ARRAY(SELECT id FROM %s WHERE failed_at > now() - interval '1 hour' AND cancelled_at IS NULL LIMIT 1000));", t.Q("_redrive"), t.Table())},
 			},

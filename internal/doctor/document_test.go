@@ -31,7 +31,7 @@ func TestTheDocumentedFindings(t *testing.T) {
 
 func findingsTable() string {
 	var b strings.Builder
-	b.WriteString("| finding | from | what it means | what mends it | `--fix` |\n|---|---|---|---|---|\n")
+	b.WriteString("| finding | from | impact | fix | `--fix` |\n|---|---|---|---|---|\n")
 	for _, k := range doctor.Kinds() {
 		fix := ""
 		if k.Fixes {

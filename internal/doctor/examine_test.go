@@ -306,7 +306,7 @@ func TestABacklogOfATableThatDeletes(t *testing.T) {
 	w.exec("INSERT INTO letters (due_at) SELECT now() - interval '10 minutes' FROM generate_series(1, 5)")
 	_, err = table.On(w.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
 	must(t, err)
-	w.finds("backlog", []string{"letters: 4 ready rows", "cannot be told"})
+	w.finds("backlog", []string{"letters: 4 ready rows", "the rate is unknown"})
 }
 
 // A standby can be looked at as well.

@@ -14,26 +14,26 @@ import (
 var leaseChecks = []check{
 	{
 		code: "expired-leases", severity: Critical, fixes: true,
-		title:   "leases that ended and that nobody has requeued",
+		title:   "expired leases that have not been requeued",
 		from:    rough(defaultThresholds.Expired),
-		meaning: "Whoever had claimed these rows is dead, frozen or cut off from the database, and no reaper gives the rows to anybody else: their work stands still.",
-		remedy:  "run the reaper: `txwork reap`, and see that `service`, `reaper.Run` or cron runs it from now on; restart the silent process",
+		meaning: "The process that claimed these rows is dead, frozen or cut off from the database, and no reaper returns the rows to other workers: their work has stopped.",
+		remedy:  "run `txwork reap` once, and make sure that `service`, `reaper.Run` or cron runs it from now on; restart the silent process",
 		look:    inRowsOfEachTable(expiredLeases),
 	},
 	{
 		code: "no-reaper", severity: Warning,
-		title:   "no reaper has led for a while",
+		title:   "no reaper is running",
 		from:    rough(defaultThresholds.Reaper),
-		meaning: "While no worker dies nobody notices. When one does, its rows stay claimed, and rows past their retention stay for ever.",
+		meaning: "When a worker dies, the rows that it had claimed stay claimed, and rows past their retention are never deleted.",
 		remedy:  "run `service` or `reaper.Run` in a process; where cron or pg_cron does the maintenance, pass `--ignore no-reaper`",
 		look:    noReaper,
 	},
 	{
 		code: "retention", severity: Warning,
-		title:   "rows that ended long before their retention, and are still there",
+		title:   "rows that are long past their retention",
 		from:    "half of the retention, at least a day",
-		meaning: "The table and its indexes grow without end. Claims do not slow down, but disk, backups and vacuum do.",
-		remedy:  "run the reaper, or `txwork reap TABLE`; where your program keeps rows for longer than the migration says, pass `--ignore retention`",
+		meaning: "The table and its indexes grow without bound. Claims stay fast; backups and vacuum take ever longer, and the disk fills up.",
+		remedy:  "run the reaper, or `txwork reap TABLE`; if your program configures a longer retention than the migration, pass `--ignore retention`",
 		look:    inRowsOfEachTable(overdueRetention),
 	},
 }
@@ -62,16 +62,16 @@ func (x *examination) readLeaders(ctx context.Context) ([]leader, error) {
 func (x *examination) reaped(ctx context.Context) (leads bool, ended time.Duration, text string) {
 	all, err := x.readLeaders(ctx)
 	if err != nil {
-		return false, 0, "who runs the reaper cannot be told"
+		return false, 0, "it cannot be determined who runs the reaper"
 	}
 	if len(all) == 0 {
-		return false, 0, "no reaper has ever led"
+		return false, 0, "no reaper has ever run"
 	}
 	if all[0].Ended <= 0 {
-		return true, 0, fmt.Sprintf("a reaper leads election %q, but does not serve this table, or fails", all[0].Name)
+		return true, 0, fmt.Sprintf("a reaper leads election %q, but either does not serve this table or fails, see its log", all[0].Name)
 	}
 	ended = seconds(all[0].Ended)
-	return false, ended, fmt.Sprintf("no reaper leads; the last of election %q ended %s ago", all[0].Name, rough(ended))
+	return false, ended, fmt.Sprintf("no reaper is running; the last one, of election %q, stopped %s ago", all[0].Name, rough(ended))
 }
 
 // An expiredClaim is all that one claim has left behind.
@@ -105,10 +105,10 @@ func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, er
 	}
 	_, _, who := x.reaped(ctx)
 	f := Finding{
-		Title:   fmt.Sprintf("%s: %s ended up to %s ago and nobody requeues them", t.name, plural(n, "lease"), rough(seconds(oldest))),
+		Title:   fmt.Sprintf("%s: %s expired up to %s ago, not requeued", t.name, plural(n, "lease"), rough(seconds(oldest))),
 		Fixable: true,
 		Remedy: Remedy{
-			Do:       "Requeue the rows, then have a reaper run: " + who + ". Restart the processes that are silent.",
+			Do:       "Requeue the rows, then start a reaper: " + who + ". Restart the processes whose sessions are silent.",
 			Commands: []string{x.command("reap", "--no-purge", t.name)},
 			SQL:      []string{fmt.Sprintf("SELECT * FROM %s(10000);", t.Q("_reap_expired"))},
 		},
@@ -170,8 +170,8 @@ func noReaper(ctx context.Context, x *examination) ([]Finding, error) {
 		Title:    strings.ToUpper(text[:1]) + text[1:],
 		Evidence: []Evidence{evidence("schema", x.Schema, "ended_seconds", ended)},
 		Remedy: Remedy{
-			Do: "Run package service or reaper.Run in a process of yours, or txwork reap from cron every minute, or the procedures " +
-				"…_maintain from pg_cron. Where cron does it already, which leaves no trace, ignore this finding.",
+			Do: "Run package service or reaper.Run in one of your processes, or txwork reap from cron every minute, or the procedures " +
+				"…_maintain from pg_cron. If cron already runs txwork reap, which leaves no trace, pass --ignore no-reaper.",
 			Commands: []string{x.command("reap")},
 		},
 	}}, nil
@@ -229,10 +229,10 @@ func overdueRetention(ctx context.Context, x *examination, t *table) ([]Finding,
 		return nil, nil
 	}
 	return []Finding{{
-		Title:    fmt.Sprintf("%s: the oldest row that has ended did so %s ago, the retention is %s", t.name, rough(age), rough(retention)),
+		Title:    fmt.Sprintf("%s: the oldest finished row ended %s ago, the retention is %s", t.name, rough(age), rough(retention)),
 		Evidence: []Evidence{evidence("oldest_seconds", age, "retention_seconds", retention)},
 		Remedy: Remedy{
-			Do:       "Have a reaper run. Once by hand, which deletes what is past the retention of the migration:",
+			Do:       "Start a reaper. To delete what is past the retention of the migration once, by hand:",
 			Commands: []string{x.command("reap", t.name)},
 			SQL:      []string{fmt.Sprintf("CALL %s();", t.Q("_maintain"))},
 		},

@@ -22,7 +22,7 @@ func TestExpiredLeases(t *testing.T) {
 	w.goneNow("expired-leases", nil)
 	w.exec("UPDATE outbox SET locked_until = now() - interval '5 minutes' WHERE status = 1")
 
-	f := w.finds("expired-leases", []string{"outbox: 2 leases", "5 min", owner.String(), ids[0].String(), "order.placed", "no reaper has ever led"})
+	f := w.finds("expired-leases", []string{"outbox: 2 leases", "5 min", owner.String(), ids[0].String(), "order.placed", "no reaper has ever run"})
 	if f.Severity != doctor.Critical || f.Table != "outbox" || f.Evidence[0].Get("rows") != int64(2) {
 		t.Errorf("finding %+v", f)
 	}
@@ -94,7 +94,7 @@ func TestNoReaper(t *testing.T) {
 	owner := workqueue.NewOwnerToken()
 	_, err := w.queue().Claim(t.Context(), owner, time.Minute, 1)
 	must(t, err)
-	w.finds("no-reaper", []string{"No reaper has ever led"})
+	w.finds("no-reaper", []string{"No reaper has ever run"})
 
 	round := func() {
 		_, err = reaper.RunOnce(t.Context(), w.Pool, w.box.Tables(), reaper.Options{Schema: w.Schema, Logger: quiet})
@@ -103,10 +103,10 @@ func TestNoReaper(t *testing.T) {
 	round()
 	w.goneNow("no-reaper", nil)
 	w.exec("UPDATE leader SET expires_at = now() - interval '3 hours', granted_at = now() - interval '3 hours'")
-	w.finds("no-reaper", []string{"ended 3 h ago"})
+	w.finds("no-reaper", []string{"stopped 3 h ago"})
 	_, err = w.queue().Ack(t.Context(), owner, ids)
 	must(t, err)
-	w.finds("no-reaper", []string{"ended 3 h ago"})
+	w.finds("no-reaper", []string{"stopped 3 h ago"})
 	round()
 	w.goneNow("no-reaper", nil)
 }

@@ -9,25 +9,25 @@ import (
 var orderChecks = []check{
 	{
 		code: "blocked-key", severity: Critical,
-		title:   "an ordered key behind a dead letter, with the message that blocks it",
-		meaning: "Nothing of this key goes on until somebody decides what becomes of the message. Other keys go on.",
-		remedy:  "mend the cause and `txwork redrive`, or give the message up: `txwork outbox skip`",
+		title:   "an ordered key that is blocked by a dead letter, and by which",
+		meaning: "No row of this key is processed until somebody redrives or skips the dead letter. Other keys are not affected.",
+		remedy:  "fix the cause and `txwork redrive`, or give the message up: `txwork outbox skip`",
 		look:    inRowsOfEachTable(blockedKeys),
 	},
 	{
 		code: "fold-behind", severity: Critical, fixes: true,
-		title:   "notes of keys and joins that nobody folds",
+		title:   "notes about keys and joins that have not been folded",
 		from:    rough(defaultThresholds.Fold),
-		meaning: "Rows whose turn it is stay behind their key, and joins do not end, although nothing is in their way.",
+		meaning: "Rows whose turn it is keep waiting and joins do not end, although nothing blocks them.",
 		remedy:  "start a worker of the table, or run `txwork reap`",
 		look:    inRowsOfEachTable(foldBehind),
 	},
 	{
 		code: "stuck-join", severity: Critical, fixes: true,
-		title:   "joins, batches and workflows that should have ended, or cannot",
+		title:   "joins, batches and workflows that should have ended",
 		from:    rough(defaultThresholds.Join),
-		meaning: "What is to follow the join never starts.",
-		remedy:  "run the sweep of the table: `txwork reap`; it counts such joins anew",
+		meaning: "The continuation of the join never starts.",
+		remedy:  "run `txwork reap`, whose sweep recounts such joins",
 		look:    inRowsOfEachTable(stuckJoins),
 	},
 }
@@ -48,14 +48,14 @@ func blockedKeys(ctx context.Context, x *examination, t *table) (all []Finding, 
 	for _, b := range list {
 		more := ""
 		if b.Behind >= maxSample {
-			more = " and more"
+			more = " or more"
 		}
 		f := Finding{
-			Title: fmt.Sprintf("%s: key %q is blocked by dead letter %s: %s%s behind it, the first for %s", t.name, bounded(b.Key), b.ID, plural(b.Behind, "row"), more, rough(seconds(b.Oldest))),
+			Title: fmt.Sprintf("%s: key %q is blocked by dead letter %s: %s%s behind it, the oldest for %s", t.name, bounded(b.Key), b.ID, plural(b.Behind, "row"), more, rough(seconds(b.Oldest))),
 			Evidence: []Evidence{evidence("key", b.Key, "blocked_by", b.ID, t.labelName(), b.Label, "failed_seconds", seconds(b.Failed), "last_error", b.Error,
 				"waiting_at_least", b.Behind, "oldest_seconds", seconds(b.Oldest))},
 			Remedy: Remedy{
-				Do:       "Mend what the error says and redrive the message. Or skip it, and what is behind it goes on without it.",
+				Do:       "Fix the cause and redrive the dead letter. Or skip it: the rows behind it then go on without it.",
 				Commands: []string{x.command("redrive", t.name, b.ID)},
 				SQL:      []string{t.redrive(b.ID)},
 			},
@@ -94,10 +94,10 @@ func foldBehind(ctx context.Context, x *examination, t *table) ([]Finding, error
 		return nil, nil
 	}
 	return []Finding{{
-		Title:    fmt.Sprintf("%s: the oldest note in %s has waited for %s for somebody to fold it", t.name, worst.Notes, rough(seconds(*worst.Age))),
+		Title:    fmt.Sprintf("%s: the oldest note in %s has waited for %s to be folded", t.name, worst.Notes, rough(seconds(*worst.Age))),
 		Evidence: []Evidence{evidence("notes", worst.Notes, "oldest_seconds", seconds(*worst.Age))},
 		Remedy: Remedy{
-			Do:       "Fold once by hand, and have a worker of the table run. Where one runs, see in its log why its folds fail.",
+			Do:       "Fold once by hand, and start a worker of the table. If one is running, its log says why its folds fail.",
 			Commands: []string{x.command("reap", "--no-purge", t.name)},
 			SQL:      []string{fmt.Sprintf("SELECT %s(100000);", t.Q("_fold"))},
 		},
@@ -124,7 +124,7 @@ func stuckJoins(ctx context.Context, x *examination, t *table) (all []Finding, e
 			Evidence: []Evidence{evidence("join", j.ID, "label", j.Label, "reason", j.Reason, "age_seconds", seconds(j.Age), "expected", j.Expected,
 				"counted", j.Counted, "member", j.Member)},
 			Remedy: Remedy{
-				Do:       "Have the join looked at and counted anew, as the sweep does.",
+				Do:       "Recount the join, as the sweep does.",
 				Commands: []string{x.command("reap", "--no-purge", t.name)},
 				SQL: []string{
 					fmt.Sprintf("SELECT %s(1000);", t.Q("_join_sweep")),

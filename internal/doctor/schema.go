@@ -18,36 +18,36 @@ import (
 var schemaChecks = []check{
 	{
 		code: "schema", severity: Critical, fixes: true,
-		title:   "the schema is not as the migrations make it: a version, a table, a column, an index, a function or a trigger",
-		meaning: "Workers of this version refuse the schema, fail, or read whole tables for want of an index.",
-		remedy:  "`txwork migrate up`, or the DDL that `txwork migrate validate` prints. --fix makes indexes",
+		title:   "the schema differs from what the migrations create: a version, table, column, index, function or trigger",
+		meaning: "Workers of this version refuse the schema, fail, or read whole tables because an index is missing.",
+		remedy:  "`txwork migrate up`, or the DDL that `txwork migrate validate` prints. `--fix` creates indexes only",
 		look:    schemaDifferences,
 	},
 	{
 		code: "invalid-index", severity: Critical, fixes: true,
-		title:   "an index that a broken CREATE or REINDEX CONCURRENTLY has left invalid",
-		meaning: "No query uses the index, and every write maintains it. A unique one may not be unique.",
-		remedy:  "`REINDEX INDEX CONCURRENTLY`, or `DROP INDEX` of what a broken REINDEX left over",
+		title:   "an invalid index, left behind by a failed CREATE or REINDEX CONCURRENTLY",
+		meaning: "No query uses the index, yet every write maintains it. A unique index may contain duplicates.",
+		remedy:  "`REINDEX INDEX CONCURRENTLY`, or `DROP INDEX` for the leftover of a failed REINDEX",
 		look:    invalidIndexes,
 	},
 	{
 		code: "claim-scan", severity: Critical, fixes: true,
-		title:   "claims that do not go by the claim index",
+		title:   "claims that do not use the claim index",
 		meaning: "Every claim reads the whole table, or sorts it: the queue becomes slower with every row.",
-		remedy:  "make the index",
+		remedy:  "create the index",
 		look:    inEachTable(claimPlan),
 	},
 	{
 		code: "sequence-behind", severity: Critical, fixes: true,
-		title:   "a sequence that is behind the column that it numbers",
-		meaning: "Inserts fail on a duplicate key until the sequence has passed the rows, as after a logical replication, which copies no sequences.",
-		remedy:  "`setval` to the greatest value",
+		title:   "a sequence that is behind its column",
+		meaning: "Inserts fail with a duplicate key until the sequence has passed the existing rows. Logical replication, for example, does not copy sequences.",
+		remedy:  "`setval` to the highest value",
 		look:    sequencesBehind,
 	},
 	{
 		code: "public-rights", severity: Warning,
-		title:   "rights of PUBLIC on tables or functions of the queues",
-		meaning: "Every role of the database can read payloads, or claim and settle rows of others.",
+		title:   "privileges of PUBLIC on tables or functions of the queues",
+		meaning: "Every role of the database can read payloads, or claim and settle other applications' rows.",
 		remedy:  "`REVOKE … FROM PUBLIC`, as `txwork roles` does",
 		look:    publicRights,
 	},
@@ -89,14 +89,14 @@ func (x *examination) difference(d migrations.Difference) Finding {
 	f := Finding{
 		Title:    d.String(),
 		Evidence: []Evidence{evidence("object", d.Object, "problem", d.Problem)},
-		Remedy:   Remedy{Do: "Run the statements, in this order and not in one transaction.", Commands: []string{x.command("migrate", "validate")}, SQL: d.DDL},
+		Remedy:   Remedy{Do: "Run these statements in this order, not in one transaction.", Commands: []string{x.command("migrate", "validate")}, SQL: d.DDL},
 		Fixable:  len(d.DDL) > 0 && strings.HasPrefix(d.Object, "index ") && onlyIndexes(d.DDL),
 	}
 	switch {
 	case strings.HasPrefix(d.Object, "migration "):
 		f.Remedy = Remedy{Do: "Apply the migration.", Commands: []string{x.command("migrate", "up")}}
 	case len(d.DDL) == 0:
-		f.Remedy = Remedy{Do: "No statement mends it: upgrade the library, or restore what is gone from a backup."}
+		f.Remedy = Remedy{Do: "No statement repairs this: upgrade the library, or restore what is missing from a backup."}
 	}
 	return f
 }
@@ -117,11 +117,11 @@ func invalidIndexes(ctx context.Context, x *examination) (all []Finding, err err
 			Table:    i.Table,
 			Title:    fmt.Sprintf("index %s.%s is invalid", x.Schema, i.Name),
 			Evidence: []Evidence{evidence("index", i.Name, "table", i.Table)},
-			Remedy:   Remedy{Do: "Build it again, beside everybody's work.", SQL: []string{fmt.Sprintf("REINDEX INDEX CONCURRENTLY %s;", i.Index)}},
+			Remedy:   Remedy{Do: "Rebuild it; this does not block reads or writes.", SQL: []string{fmt.Sprintf("REINDEX INDEX CONCURRENTLY %s;", i.Index)}},
 			Fixable:  true,
 		}
 		if strings.Contains(i.Name, "_ccnew") || strings.Contains(i.Name, "_ccold") {
-			f.Remedy = Remedy{Do: "A REINDEX CONCURRENTLY broke off and left it over: drop it.", SQL: []string{fmt.Sprintf("DROP INDEX CONCURRENTLY %s;", i.Index)}}
+			f.Remedy = Remedy{Do: "It was left behind by a failed REINDEX CONCURRENTLY: drop it.", SQL: []string{fmt.Sprintf("DROP INDEX CONCURRENTLY %s;", i.Index)}}
 			f.Fixable = false
 		}
 		all = append(all, f)
@@ -184,14 +184,14 @@ func claimPlan(ctx context.Context, x *examination, t *table) ([]Finding, error)
 	}
 	index := pgx.Identifier{t.name + "_claim_idx"}.Sanitize()
 	f := Finding{
-		Title:    fmt.Sprintf("%s: claims do not go by the index %s_claim_idx (%s)", t.name, t.name, problem),
+		Title:    fmt.Sprintf("%s: claims do not use the index %s_claim_idx (%s)", t.name, t.name, problem),
 		Evidence: []Evidence{evidence("plan", problem, "table_bytes", t.bytes)},
-		Remedy: Remedy{Do: "Make the index.", SQL: []string{fmt.Sprintf(
+		Remedy: Remedy{Do: "Create the index.", SQL: []string{fmt.Sprintf(
 			"CREATE INDEX CONCURRENTLY %s ON %s (%s) WHERE completed_at IS NULL AND NOT waiting;", index, t.Table(), strings.Join(append(columns, "due_at", "id"), ", "))}},
 		Fixable: !t.indexed,
 	}
 	if t.indexed {
-		f.Remedy.Do = "The index is there and the planner prefers another: drop the one that it goes by, if it is yours, or make this one anew."
+		f.Remedy.Do = "The index exists but the planner prefers another one: drop that if it is yours, or rebuild this one."
 		f.Remedy.SQL = []string{fmt.Sprintf("REINDEX INDEX CONCURRENTLY %s;", t.Q("_claim_idx"))}
 	}
 	return []Finding{f}, nil
@@ -219,7 +219,7 @@ func sequencesBehind(ctx context.Context, x *examination) (all []Finding, err er
 			all = append(all, Finding{
 				Title:    fmt.Sprintf("sequence %s is at %d, %s has %d", n.Sequence, last, n.Table, greatest),
 				Evidence: []Evidence{evidence("sequence", n.Sequence, "last_value", last, "greatest", greatest)},
-				Remedy:   Remedy{Do: "Move the sequence on.", SQL: []string{fmt.Sprintf("SELECT setval('%s', (SELECT max(%s) FROM %s));", n.Sequence, n.Column, n.Table)}},
+				Remedy:   Remedy{Do: "Advance the sequence.", SQL: []string{fmt.Sprintf("SELECT setval('%s', (SELECT max(%s) FROM %s));", n.Sequence, n.Column, n.Table)}},
 				Fixable:  true,
 			})
 		}
@@ -234,12 +234,12 @@ func publicRights(ctx context.Context, x *examination) ([]Finding, error) {
 		return nil, err
 	}
 	f := Finding{
-		Title:  fmt.Sprintf("PUBLIC has %s in schema %s", plural(int64(len(list)), "right"), x.Schema),
-		Remedy: Remedy{Do: "Take the rights away. `txwork roles` gives each role what its work needs.", Commands: []string{x.command("roles")}},
+		Title:  fmt.Sprintf("PUBLIC has %s in schema %s", plural(int64(len(list)), "privilege"), x.Schema),
+		Remedy: Remedy{Do: "Revoke them. `txwork roles` grants each role what it needs.", Commands: []string{x.command("roles")}},
 	}
 	for i, r := range list {
 		if i < maxShown {
-			f.Evidence = append(f.Evidence, evidence("right", r.What))
+			f.Evidence = append(f.Evidence, evidence("privilege", r.What))
 		}
 		f.Remedy.SQL = append(f.Remedy.SQL, r.Revoke)
 	}

@@ -109,7 +109,7 @@ func TestRightsOfPublic(t *testing.T) {
 	w := newWard(t)
 	w.goneNow("public-rights", nil)
 	w.exec("GRANT SELECT ON jobs TO PUBLIC; GRANT EXECUTE ON FUNCTION outbox_ack TO PUBLIC")
-	f := w.finds("public-rights", []string{"2 rights", "SELECT on", "outbox_ack"})
+	f := w.finds("public-rights", []string{"2 privileges", "SELECT on", "outbox_ack"})
 	if f.Fixable || len(f.Remedy.SQL) != 2 || !strings.HasPrefix(f.Remedy.SQL[0], "REVOKE ") {
 		t.Errorf("finding %+v", f)
 	}

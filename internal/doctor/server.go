@@ -10,24 +10,24 @@ import (
 var serverChecks = []check{
 	{
 		code: "durability", severity: Critical,
-		title:   "settings that lose what has been committed",
-		meaning: "After a crash of the server or its machine, messages and jobs that applications were told of are gone, or the database is corrupt.",
+		title:   "settings that can lose committed transactions",
+		meaning: "After a crash of the server or its machine, committed messages and jobs can be gone, or the database can be corrupt.",
 		remedy:  "`ALTER SYSTEM SET … = on`, or `ALTER ROLE … RESET`",
 		look:    durability,
 	},
 	{
 		code: "connections", severity: Critical,
-		title:   "a limit of connections that is nearly reached: of the server, a database or a role",
+		title:   "a connection limit that is nearly reached: of the server, the database or a role",
 		from:    "nine tenths",
-		meaning: "The next process that starts, or that has lost its connection, gets none.",
+		meaning: "Processes that start, or that lost their connection, soon cannot connect.",
 		remedy:  "end idle sessions, use a pooler, or raise the limit",
 		look:    connections,
 	},
 	{
 		code: "clock-skew", severity: Warning,
-		title:   "clocks of the server and of this machine that differ",
+		title:   "the clocks of the server and of this machine differ",
 		from:    rough(defaultThresholds.Clock),
-		meaning: "The database's clock decides about leases and due times. Times that programs compute themselves, such as those of timers, are off by the difference.",
+		meaning: "The database's clock decides about leases and due times. Times that programs compute themselves are off by the difference.",
 		remedy:  "synchronise the clocks by NTP",
 		look:    clockSkew,
 	},
@@ -40,7 +40,7 @@ func durability(ctx context.Context, x *examination) (all []Finding, err error) 
 		f := Finding{
 			Title:    fmt.Sprintf("%s is %s on the server", s.Name, s.Value),
 			Evidence: []Evidence{evidence("setting", s.Name, "value", s.Value, "role", s.Role, "database", s.Database)},
-			Remedy:   Remedy{Do: "Switch it on, as a superuser or in your provider's console.", SQL: []string{fmt.Sprintf("ALTER SYSTEM SET %s = on;", s.Name), "SELECT pg_reload_conf();"}},
+			Remedy:   Remedy{Do: "Turn it on, as a superuser or in your provider's console.", SQL: []string{fmt.Sprintf("ALTER SYSTEM SET %s = on;", s.Name), "SELECT pg_reload_conf();"}},
 		}
 		if s.Name == "synchronous_commit" {
 			f.Severity = Warning // it loses the last transactions, and corrupts nothing
@@ -48,13 +48,13 @@ func durability(ctx context.Context, x *examination) (all []Finding, err error) 
 		switch {
 		case s.Role != "" && s.Database != "":
 			f.Title = fmt.Sprintf("%s is %s for role %s in database %s", s.Name, s.Value, s.Role, s.Database)
-			f.Remedy = Remedy{Do: "Take the setting back.", SQL: []string{fmt.Sprintf("ALTER ROLE %s IN DATABASE %s RESET %s;", quoted(s.Role), quoted(s.Database), s.Name)}}
+			f.Remedy = Remedy{Do: "Reset it.", SQL: []string{fmt.Sprintf("ALTER ROLE %s IN DATABASE %s RESET %s;", quoted(s.Role), quoted(s.Database), s.Name)}}
 		case s.Role != "":
 			f.Title = fmt.Sprintf("%s is %s for role %s", s.Name, s.Value, s.Role)
-			f.Remedy = Remedy{Do: "Take the setting back.", SQL: []string{fmt.Sprintf("ALTER ROLE %s RESET %s;", quoted(s.Role), s.Name)}}
+			f.Remedy = Remedy{Do: "Reset it.", SQL: []string{fmt.Sprintf("ALTER ROLE %s RESET %s;", quoted(s.Role), s.Name)}}
 		case s.Database != "":
 			f.Title = fmt.Sprintf("%s is %s for database %s", s.Name, s.Value, s.Database)
-			f.Remedy = Remedy{Do: "Take the setting back.", SQL: []string{fmt.Sprintf("ALTER DATABASE %s RESET %s;", quoted(s.Database), s.Name)}}
+			f.Remedy = Remedy{Do: "Reset it.", SQL: []string{fmt.Sprintf("ALTER DATABASE %s RESET %s;", quoted(s.Database), s.Name)}}
 		}
 		all = append(all, f)
 	}

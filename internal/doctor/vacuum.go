@@ -15,33 +15,33 @@ import (
 var vacuumChecks = []check{
 	{
 		code: "horizon-held", severity: Warning,
-		title:   "a transaction, prepared transaction, replication slot or standby that holds back vacuum, and who has it",
+		title:   "a transaction, prepared transaction, replication slot or standby that holds back vacuum, and whose it is",
 		from:    rough(defaultThresholds.Horizon) + ", a slot from " + plural(defaultThresholds.SlotAge, "transaction") + "; critical from " + rough(6*defaultThresholds.Horizon),
-		meaning: "Dead rows cannot be removed. Claims do not slow down, but tables grow, and whatever reads them by other indexes becomes slower.",
+		meaning: "Dead rows cannot be removed. Claims stay fast, but tables grow, and other queries become slower.",
 		remedy:  "end the transaction: `pg_terminate_backend`, `ROLLBACK PREPARED`, `pg_drop_replication_slot`",
 		look:    heldHorizon,
 	},
 	{
 		code: "slot-behind", severity: Warning,
-		title:   "an inactive replication slot that keeps write-ahead log",
+		title:   "an inactive replication slot that retains write-ahead log",
 		from:    fmt.Sprintf("%d MB", defaultThresholds.SlotBytes>>20),
-		meaning: "The disk of the server fills up. When it is full, nobody can commit.",
-		remedy:  "start its reader, or `pg_drop_replication_slot`",
+		meaning: "The disk of the server fills up. When it is full, no transaction can commit.",
+		remedy:  "start its consumer, or `pg_drop_replication_slot`",
 		look:    inactiveSlots,
 	},
 	{
 		code: "autovacuum-off", severity: Warning, fixes: true,
-		title:   "autovacuum that is switched off, for the server or for a table",
-		meaning: "Dead rows and old statistics stay: tables grow, and a server whose transaction ids run out refuses to write.",
+		title:   "autovacuum is disabled, for the server or for a table",
+		meaning: "Dead rows and outdated statistics accumulate: tables grow, and in the end the server refuses writes to prevent a wraparound of transaction ids.",
 		remedy:  "`ALTER SYSTEM SET autovacuum = on`, or `ALTER TABLE … RESET (autovacuum_enabled)`",
 		look:    autovacuumOff,
 	},
 	{
 		code: "bloat", severity: Warning,
-		title:   "a table with many times the dead rows at which autovacuum should have come",
-		from:    fmt.Sprintf("%d dead rows, and %d times what autovacuum waits for", defaultThresholds.Dead, muchDead),
-		meaning: "The table and its indexes grow, and whatever reads them becomes slower.",
-		remedy:  "`VACUUM`; more or faster autovacuum workers, once nothing holds the horizon",
+		title:   "a table with far more dead rows than autovacuum should have let it have",
+		from:    fmt.Sprintf("%d dead rows, and %d times the threshold of autovacuum", defaultThresholds.Dead, muchDead),
+		meaning: "The table and its indexes grow, and queries on them become slower.",
+		remedy:  "`VACUUM`, once nothing holds the horizon; more or faster autovacuum workers",
 		look:    inEachTable(bloat),
 	},
 }
@@ -73,7 +73,7 @@ func heldHorizon(ctx context.Context, x *examination) (all []Finding, err error)
 	if held.hidden > 0 {
 		x.report.Skipped = append(x.report.Skipped, Skipped{
 			Check:  x.current.code,
-			Reason: fmt.Sprintf("%s of other roles cannot be looked into", plural(held.hidden, "session")),
+			Reason: fmt.Sprintf("%s of other roles cannot be inspected", plural(held.hidden, "session")),
 			Remedy: fmt.Sprintf("GRANT pg_read_all_stats TO %s", quoted(x.report.Role)),
 		})
 	}
@@ -103,15 +103,15 @@ func holderFinding(h reaper.Holder) Finding {
 		"application", h.Application, "state", h.State, "age_seconds", h.Age, "xmin_age", h.XminAge)}}
 	switch h.Kind {
 	case reaper.Transaction:
-		f.Title = fmt.Sprintf("session %d (%s) has had a transaction open for %s and holds back vacuum", h.PID, orUnknown(h.Application, h.Role), rough(h.Age))
-		f.Remedy = Remedy{Do: "End the session, and see why its program leaves transactions open: a timeout such as idle_in_transaction_session_timeout bounds them.",
+		f.Title = fmt.Sprintf("session %d (%s) has had a transaction open for %s, which holds back vacuum", h.PID, orUnknown(h.Application, h.Role), rough(h.Age))
+		f.Remedy = Remedy{Do: "End the session. To prevent it, find out why its program leaves transactions open, or set idle_in_transaction_session_timeout.",
 			SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", h.PID)}}
 	case reaper.PreparedTransaction:
-		f.Title = fmt.Sprintf("prepared transaction %q of %s has waited for %s and holds back vacuum", h.Name, h.Role, rough(h.Age))
-		f.Remedy = Remedy{Do: "Commit it or roll it back, as its transaction manager says.", SQL: []string{fmt.Sprintf("ROLLBACK PREPARED %s;", literal(h.Name))}}
+		f.Title = fmt.Sprintf("prepared transaction %q of %s has been prepared for %s, which holds back vacuum", h.Name, h.Role, rough(h.Age))
+		f.Remedy = Remedy{Do: "Commit it or roll it back, as its transaction manager decides.", SQL: []string{fmt.Sprintf("ROLLBACK PREPARED %s;", literal(h.Name))}}
 	case reaper.ReplicationSlot:
 		f.Title = fmt.Sprintf("replication slot %q holds back vacuum of %s by %d transactions", h.Name, what, h.XminAge)
-		f.Remedy = Remedy{Do: "Start its reader, or drop it if nobody needs it.", SQL: []string{fmt.Sprintf("SELECT pg_drop_replication_slot(%s);", literal(h.Name))}}
+		f.Remedy = Remedy{Do: "Start its consumer, or drop it if nobody needs it.", SQL: []string{fmt.Sprintf("SELECT pg_drop_replication_slot(%s);", literal(h.Name))}}
 	default:
 		f.Title = fmt.Sprintf("a query on a standby (%s) has held back vacuum for %s", orUnknown(h.Application, h.Role), rough(h.Age))
 		f.Remedy = Remedy{Do: "End the query on the standby, or set hot_standby_feedback = off there."}
@@ -144,9 +144,9 @@ func inactiveSlots(ctx context.Context, x *examination) (all []Finding, err erro
 	list, err := readRows[slot](ctx, x, "slots", nil, x.Thresholds.SlotBytes)
 	for _, s := range list {
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("replication slot %q has no reader and keeps %d MB of write-ahead log", s.Name, s.Bytes>>20),
+			Title:    fmt.Sprintf("replication slot %q has no consumer and retains %d MB of write-ahead log", s.Name, s.Bytes>>20),
 			Evidence: []Evidence{evidence("name", s.Name, "type", s.Type, "wal_bytes", s.Bytes)},
-			Remedy:   Remedy{Do: "Start its reader, or drop it if nobody needs it.", SQL: []string{fmt.Sprintf("SELECT pg_drop_replication_slot(%s);", literal(s.Name))}},
+			Remedy:   Remedy{Do: "Start its consumer, or drop it if nobody needs it.", SQL: []string{fmt.Sprintf("SELECT pg_drop_replication_slot(%s);", literal(s.Name))}},
 		})
 	}
 	return all, err
@@ -157,9 +157,9 @@ func autovacuumOff(ctx context.Context, x *examination) (all []Finding, err erro
 	list, err := readRows[setting](ctx, x, "vacuum_settings", nil)
 	for _, s := range list {
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("%s is off: the server vacuums and analyses nothing", s.Name),
+			Title:    fmt.Sprintf("%s is off: the server vacuums and analyzes nothing", s.Name),
 			Evidence: []Evidence{evidence("setting", s.Name)},
-			Remedy:   Remedy{Do: "Switch it on, as a superuser or in your provider's console.", SQL: []string{fmt.Sprintf("ALTER SYSTEM SET %s = on;", s.Name), "SELECT pg_reload_conf();"}},
+			Remedy:   Remedy{Do: "Turn it on, as a superuser or in your provider's console.", SQL: []string{fmt.Sprintf("ALTER SYSTEM SET %s = on;", s.Name), "SELECT pg_reload_conf();"}},
 		})
 	}
 	for _, t := range x.tables {
@@ -169,9 +169,9 @@ func autovacuumOff(ctx context.Context, x *examination) (all []Finding, err erro
 		}) {
 			all = append(all, Finding{
 				Table:    t.name,
-				Title:    fmt.Sprintf("%s: autovacuum is switched off for the table", t.name),
+				Title:    fmt.Sprintf("%s: autovacuum is disabled for the table", t.name),
 				Evidence: []Evidence{evidence("table", t.name, "dead_rows", t.dead)},
-				Remedy:   Remedy{Do: "Switch it on again.", SQL: []string{fmt.Sprintf("ALTER TABLE %s RESET (autovacuum_enabled);", t.Table())}},
+				Remedy:   Remedy{Do: "Enable it again.", SQL: []string{fmt.Sprintf("ALTER TABLE %s RESET (autovacuum_enabled);", t.Table())}},
 				Fixable:  true,
 			})
 		}
@@ -186,7 +186,7 @@ func bloat(ctx context.Context, x *examination, t *table) ([]Finding, error) {
 	if t.dead < x.Thresholds.Dead || float64(t.dead) < muchDead*t.threshold || t.vacuuming || t.vacuumed != nil && *t.vacuumed < 2*60 {
 		return nil, nil
 	}
-	why := "autovacuum does not keep up"
+	why := "autovacuum is not keeping up"
 	if held := x.readHolders(ctx); held.err == nil && len(held.all) > 0 && held.all[0].Age > x.Thresholds.Horizon {
 		why = "vacuum is held back, see horizon-held"
 	}
@@ -198,7 +198,7 @@ func bloat(ctx context.Context, x *examination, t *table) ([]Finding, error) {
 		Title:    fmt.Sprintf("%s: %d dead rows, vacuumed %s: %s", t.name, t.dead, last, why),
 		Evidence: []Evidence{evidence("dead_rows", t.dead, "autovacuum_at", int64(t.threshold), "table_bytes", t.bytes, "last_vacuum", last)},
 		Remedy: Remedy{
-			Do:  "Vacuum the table, which locks out nobody, and give autovacuum more workers or a lower cost delay.",
+			Do:  "Vacuum the table, which blocks neither reads nor writes. Give autovacuum more workers or a lower cost delay.",
 			SQL: []string{fmt.Sprintf("VACUUM (ANALYZE) %s;", t.Table())},
 		},
 	}}, nil

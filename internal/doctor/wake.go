@@ -10,25 +10,25 @@ import (
 var wakeChecks = []check{
 	{
 		code: "stuck-announcer", severity: Critical,
-		title:   "a session that has the announcer's lock and announces nothing",
+		title:   "a session that holds the announcer's lock and announces nothing",
 		from:    rough(defaultThresholds.Announcer),
-		meaning: "Producers leave notifications to it, so workers are woken by their polls alone: everything starts up to a poll interval late.",
+		meaning: "Producers rely on it and do not notify, so workers find rows only when they poll: work starts up to a poll interval late.",
 		remedy:  "`pg_terminate_backend` of the session",
 		look:    inEachTable(stuckAnnouncer),
 	},
 	{
 		code: "notify-queue", severity: Warning,
-		title:   "the server's queue of notifications, which fills because a listener does not read",
+		title:   "the server's notification queue is filling up, because a listener does not read it",
 		from:    fmt.Sprintf("%.0f %%; critical from %.0f %%", 100*defaultThresholds.Notify, 500*defaultThresholds.Notify),
-		meaning: "When it is full, every transaction of the database that notifies fails, and so does every enqueue.",
-		remedy:  "end the oldest transaction of a session that listens",
+		meaning: "When it is full, every transaction that notifies fails at its commit, enqueues included.",
+		remedy:  "end the oldest transaction of a listening session",
 		look:    notifyQueue,
 	},
 	{
 		code: "lock-wait", severity: Warning,
-		title:   "sessions that wait for a lock on the queues' tables or rows, and who has it",
+		title:   "sessions that wait for a lock on tables or rows of the queues, and who holds it",
 		from:    rough(defaultThresholds.LockWait),
-		meaning: "Workers, producers or migrations stand still until the holder ends.",
+		meaning: "Workers, producers or migrations are blocked until the holder ends.",
 		remedy:  "`pg_terminate_backend` of the holder",
 		look:    lockWaits,
 	},
@@ -44,10 +44,10 @@ func stuckAnnouncer(ctx context.Context, x *examination, t *table) (all []Findin
 	list, err := readRows[announcer](ctx, x, "announcer", nil, t.schema+"."+t.name+" announcer", x.Thresholds.Announcer.Seconds())
 	for _, a := range list {
 		all = append(all, Finding{
-			Title: fmt.Sprintf("%s: session %d (%s) has the announcer's lock and has said nothing for %s", t.name, a.PID, orUnknown(a.Application, a.Role), rough(seconds(a.Silent))),
+			Title: fmt.Sprintf("%s: session %d (%s) holds the announcer's lock and has been silent for %s", t.name, a.PID, orUnknown(a.Application, a.Role), rough(seconds(a.Silent))),
 			Evidence: []Evidence{evidence("pid", a.PID, "application", a.Application, "role", a.Role, "state", a.State, "silent_seconds", seconds(a.Silent),
 				"lock", t.schema+"."+t.name+" announcer")},
-			Remedy: Remedy{Do: "End the session: another process announces then.", SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", a.PID)}},
+			Remedy: Remedy{Do: "End the session: another process then announces.", SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", a.PID)}},
 		})
 	}
 	return all, err
@@ -60,8 +60,8 @@ func notifyQueue(ctx context.Context, x *examination) ([]Finding, error) {
 		return nil, err
 	}
 	f := Finding{
-		Title:  fmt.Sprintf("the server's queue of notifications is full to %.4g %%", 100*list[0].Used),
-		Remedy: Remedy{Do: "A session that listens and stays in a transaction keeps it. Set idle_in_transaction_session_timeout for such roles."},
+		Title:  fmt.Sprintf("the server's notification queue is %.4g %% full", 100*list[0].Used),
+		Remedy: Remedy{Do: "A listening session that stays in a transaction holds it up. Set idle_in_transaction_session_timeout for such roles."},
 	}
 	if list[0].Used > 5*x.Thresholds.Notify {
 		f.Severity = Critical
@@ -104,13 +104,13 @@ func lockWaits(ctx context.Context, x *examination) (all []Finding, err error) {
 		if !known {
 			held := ""
 			if w.HolderSeconds != nil {
-				held = " for " + rough(seconds(*w.HolderSeconds))
+				held = ", in a transaction of " + rough(seconds(*w.HolderSeconds))
 			}
 			f := Finding{
-				Title: fmt.Sprintf("session %d (%s) has a lock%s that others wait for, since up to %s", w.Holder, orUnknown(w.HolderApplication, w.HolderRole), held, rough(seconds(w.Seconds))),
+				Title: fmt.Sprintf("session %d (%s) holds a lock%s that others have waited for up to %s", w.Holder, orUnknown(w.HolderApplication, w.HolderRole), held, rough(seconds(w.Seconds))),
 				Evidence: []Evidence{evidence("holder_pid", w.Holder, "application", w.HolderApplication, "role", w.HolderRole, "state", w.HolderState,
 					"query", oneLine(w.HolderQuery))},
-				Remedy: Remedy{Do: "Have its program end the transaction, or end the session.", SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", w.Holder)}},
+				Remedy: Remedy{Do: "Let its program end the transaction, or end the session.", SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", w.Holder)}},
 			}
 			i = len(all)
 			by[w.Holder] = i
