@@ -1698,7 +1698,8 @@ CREATE INDEX "jobs_gate_fail_idx" ON "{{schema}}"."jobs" (gate_key, gate_seq)
     WHERE CASE WHEN failed_at IS NOT NULL AND cancelled_at IS NULL THEN gate_policy > 0 END;
 
 -- Draws the place of a row behind all others of its key. The table is asked because the sequence may be behind it, as
--- after a logical replication, which copies no sequences.
+-- after a logical replication, which copies no sequences; it is asked for what is not behind the sequence alone, since a
+-- key may have had any number of rows.
 CREATE FUNCTION "{{schema}}"."jobs_gate_place"(k text) RETURNS bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1707,16 +1708,18 @@ SET enable_bitmapscan = off
 SET enable_sort = off
 SET jit = off
 AS $txwork$
+DECLARE
+    next constant bigint := nextval('"{{schema}}"."jobs_gate_seq"');
 BEGIN
     RETURN greatest(
-        nextval('"{{schema}}"."jobs_gate_seq"'),
+        next,
         1 + (SELECT t.gate_seq FROM "{{schema}}"."jobs" AS t
-            WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit = 0 THEN t.waiting END
+            WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit = 0 THEN t.waiting END AND t.gate_seq >= next
             ORDER BY t.gate_key DESC, t.gate_seq DESC LIMIT 1),
         1 + (SELECT t.gate_seq FROM "{{schema}}"."jobs" AS t
             WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit = 0 THEN NOT t.waiting END),
         1 + (SELECT t.gate_seq FROM "{{schema}}"."jobs" AS t
-            WHERE t.gate_key = k AND CASE WHEN t.failed_at IS NOT NULL AND t.cancelled_at IS NULL THEN t.gate_policy > 0 END
+            WHERE t.gate_key = k AND CASE WHEN t.failed_at IS NOT NULL AND t.cancelled_at IS NULL THEN t.gate_policy > 0 END AND t.gate_seq >= next
             ORDER BY t.gate_key DESC, t.gate_seq DESC LIMIT 1));
 END
 $txwork$;
@@ -1962,7 +1965,7 @@ BEGIN
             WHERE t.ctid = ANY (ARRAY(
                 SELECT r.ctid FROM "{{schema}}"."jobs" AS r
                 WHERE r.ctid = ANY (ARRAY(SELECT h.ctid FROM head AS h WHERE h.behind IS NULL))
-                  AND r.waiting AND r.completed_at IS NULL
+                  AND CASE WHEN r.completed_at IS NULL THEN r.waiting END -- it implies no index's condition
                 FOR NO KEY UPDATE SKIP LOCKED))
             RETURNING t.gate_key
         ), later AS (

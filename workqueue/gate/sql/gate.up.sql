@@ -66,21 +66,24 @@ CREATE INDEX {{.Constraint "gate_fail_idx"}} ON {{.Table}} (gate_key, gate_seq)
     WHERE {{.Obstacle ""}};
 
 -- Draws the place of a row behind all others of its key. The table is asked because the sequence may be behind it, as
--- after a logical replication, which copies no sequences.
+-- after a logical replication, which copies no sequences; it is asked for what is not behind the sequence alone, since a
+-- key may have had any number of rows.
 CREATE FUNCTION {{.Named "gate_place"}}(k text) RETURNS bigint
 LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
+DECLARE
+    next constant bigint := nextval('{{.Named "gate_seq"}}');
 BEGIN
     RETURN greatest(
-        nextval('{{.Named "gate_seq"}}'),
+        next,
         1 + (SELECT t.gate_seq FROM {{.Table}} AS t
-            WHERE t.gate_key = k AND {{.OrderedWaits "t"}}
+            WHERE t.gate_key = k AND {{.OrderedWaits "t"}} AND t.gate_seq >= next
             ORDER BY t.gate_key DESC, t.gate_seq DESC LIMIT 1),
         1 + (SELECT t.gate_seq FROM {{.Table}} AS t
             WHERE t.gate_key = k AND {{.OrderedLive "t"}}),
         1 + (SELECT t.gate_seq FROM {{.Table}} AS t
-            WHERE t.gate_key = k AND {{.Obstacle "t"}}
+            WHERE t.gate_key = k AND {{.Obstacle "t"}} AND t.gate_seq >= next
             ORDER BY t.gate_key DESC, t.gate_seq DESC LIMIT 1));
 END
 $txwork$;
@@ -294,7 +297,7 @@ BEGIN
             WHERE t.ctid = ANY (ARRAY(
                 SELECT r.ctid FROM {{.Table}} AS r
                 WHERE r.ctid = ANY (ARRAY(SELECT h.ctid FROM head AS h WHERE h.behind IS NULL))
-                  AND r.waiting AND r.completed_at IS NULL
+                  AND CASE WHEN r.completed_at IS NULL THEN r.waiting END -- it implies no index's condition
                 FOR NO KEY UPDATE SKIP LOCKED))
             RETURNING t.gate_key
         ), later AS (
