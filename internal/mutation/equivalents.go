@@ -9,7 +9,6 @@ const (
 	nothing = "the trigger finds nothing to do without it: it spares rows that have nothing to do with it the call"
 	twice   = "the function that is called looks at it itself"
 	vain    = "folders then look at keys in which there is nothing to do, in vain"
-	through = "only folders let rows through, and this one holds their lock: no row of the key was through a statement before"
 	behind  = "a place that is further behind than it need be is as good: the rows that follow look for theirs in the same way"
 	spares  = "what follows does nothing then: it spares that"
 	claimed = "a row in progress was due when it was claimed, and the core never moves its due time: it bounds the scan"
@@ -48,9 +47,6 @@ var equivalents = []equivalent{
 	{"workqueue/gate/sql/gate.up.sql", "t.due_at <= started", twice},
 	{"workqueue/gate/sql/gate.up.sql", "cardinality(ordered) > 0", spares},
 	{"workqueue/gate/sql/gate.up.sql", "cardinality(limited) > 0", spares},
-	{"workqueue/gate/sql/gate.up.sql", "r.waiting", through},
-	{"workqueue/gate/sql/gate.up.sql", "r.completed_at IS NULL",
-		"a cancel would have to commit between the statement's snapshot and its lock; the cancel's own note goes on with the key then"},
 	{"workqueue/gate/sql/gate.up.sql", "r.due_at <= started (3)",
 		"where nothing is due the statements below find nothing: it spares them"},
 	{"workqueue/gate/sql/gate.up.sql", `{{.OrderedWaits "t"}} (2)`, vain},
