@@ -21,7 +21,7 @@ var statementTimeout = flag.Duration("statement-timeout", time.Minute, "that of 
 // -run TestTheTimeOnALargeTable -rows 10000000 -statement-timeout 500ms -timeout 2h -v
 func TestTheTimeOnALargeTable(t *testing.T) {
 	server, err := localpg.Start(t.Context(), localpg.Options{Durable: true, Settings: map[string]string{
-		"max_wal_size": "4GB", "maintenance_work_mem": "256MB", "checkpoint_timeout": "1h"}})
+		"max_wal_size": "4GB", "shared_buffers": "1GB", "maintenance_work_mem": "256MB", "checkpoint_timeout": "1h"}})
 	must(t, err)
 	t.Cleanup(func() { server.Stop() })
 	w := &ward{T: t, DB: pgschema.New(t, server.URL())}
@@ -31,8 +31,8 @@ func TestTheTimeOnALargeTable(t *testing.T) {
 	w.exec("SET session_replication_role = replica; SET synchronous_commit = off")
 	for from := 0; from < *largeRows; from += 1_000_000 {
 		n := min(1_000_000, *largeRows-from)
-		w.exec(`INSERT INTO outbox (topic, payload, due_at, created_at, status, attempts, locked_until, owner_token, completed_at, failed_at, last_error)
-			SELECT 'topic ' || i % 20, '{"n":1}', at, at, s, CASE WHEN s = 0 THEN 0 ELSE 1 END, CASE WHEN s = 1 THEN at END, CASE WHEN s > 0 THEN gen_random_uuid() END,
+		w.exec(`INSERT INTO outbox (id, topic, payload, due_at, created_at, status, attempts, locked_until, owner_token, completed_at, failed_at, last_error)
+			SELECT (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || substr(md5(i::text), 1, 20))::uuid, 'topic ' || i % 20, '{"n":1}', at, at, s, CASE WHEN s = 0 THEN 0 ELSE 1 END, CASE WHEN s = 1 THEN at END, CASE WHEN s > 0 THEN gen_random_uuid() END,
 				CASE WHEN s > 1 THEN at END, CASE WHEN s = 3 THEN at END, CASE WHEN s = 3 THEN 'card ' || i || ' is declined' END
 			FROM (
 				SELECT i, now() - (i % 6000) * interval '1 second' - interval '1 minute' AS at,
