@@ -15,7 +15,7 @@ import (
 
 // A candidate takes part in an election. Its holder id is its own: a new one for every Run and RunOnce.
 type candidate struct {
-	pool   *pgxpool.Pool
+	pool   connections
 	name   string
 	lease  time.Duration
 	holder uuid.UUID
@@ -23,7 +23,7 @@ type candidate struct {
 	elect, verify, withdraw string
 }
 
-func newCandidate(pool *pgxpool.Pool, o Options) candidate {
+func newCandidate(pool connections, o Options) candidate {
 	leader := pgx.Identifier{o.Schema, leaderTable}
 	return candidate{
 		pool:     pool,

@@ -59,6 +59,10 @@ type Options struct {
 	// Default: [DefaultPurgeLimit]. There is no such bound for expired leases.
 	PurgeLimit int
 
+	// Runtime has the reaper use the connections of a runtime, beside the workers that share it, and none of the pool.
+	// Default: the pool's.
+	Runtime *workqueue.Runtime
+
 	// Logger is told of rounds that changed something, of failures and of changes of leadership. Default:
 	// slog.Default.
 	Logger *slog.Logger

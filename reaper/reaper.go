@@ -47,7 +47,7 @@ func RunOnce(ctx context.Context, pool *pgxpool.Pool, tables []*workqueue.Table,
 
 // A reaper is one call of Run or RunOnce.
 type reaper struct {
-	pool      *pgxpool.Pool
+	pool      connections
 	tables    []*workqueue.Table
 	options   Options
 	logger    *slog.Logger
@@ -63,12 +63,16 @@ func newReaper(pool *pgxpool.Pool, tables []*workqueue.Table, o Options) (*reape
 	if err := validateTargets(pool, tables); err != nil {
 		return nil, err
 	}
+	var from connections = pool
+	if o.Runtime != nil {
+		from = o.Runtime
+	}
 	return &reaper{
-		pool:      pool,
+		pool:      from,
 		tables:    tables,
 		options:   o,
 		logger:    o.Logger.With("election", o.Name),
-		candidate: newCandidate(pool, o),
+		candidate: newCandidate(from, o),
 	}, nil
 }
 

@@ -15,7 +15,7 @@ import (
 // A round is one leader's work on all tables, once.
 type round struct {
 	candidate candidate
-	pool      *pgxpool.Pool
+	pool      connections
 	options   Options
 	term      int64
 	renewed   time.Time
@@ -52,7 +52,8 @@ func (r *round) serve(ctx context.Context, tables []*workqueue.Table, reports []
 func (r *round) plan(ctx context.Context, tables []*workqueue.Table, reports []TableReport) ([]task, error) {
 	var urgent, rest []task
 	for i, table := range tables {
-		if err := table.CheckVersion(ctx, r.pool); err != nil {
+		err := r.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return table.CheckVersion(ctx, conn) })
+		if err != nil {
 			if err := r.blame(ctx, &reports[i], err); err != nil {
 				return nil, err
 			}

@@ -20,20 +20,23 @@ const transactionTimeout = 90 * time.Second
 // shorter where the lease is: the wait must not cost the leadership.
 const maxLockWait = 5 * time.Second
 
+// connections are those of a pool or of a runtime.
+type connections interface {
+	AcquireFunc(ctx context.Context, f func(*pgxpool.Conn) error) error
+}
+
 // transaction runs work in a short transaction, READ COMMITTED whatever the session's default, because
 // elections and guards see the newest version of a row only there. A transaction that is idle for longer
 // than the lease is ended by the server.
-func transaction(ctx context.Context, pool *pgxpool.Pool, lease time.Duration, work func(context.Context, pgx.Tx) error) error {
+func transaction(ctx context.Context, pool connections, lease time.Duration, work func(context.Context, pgx.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
 	defer cancel()
-	conn, err := pool.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
+	return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return transactionOn(ctx, conn, lease, work) })
+}
 
+func transactionOn(ctx context.Context, conn *pgxpool.Conn, lease time.Duration, work func(context.Context, pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
-	err = explain(pgx.BeginTxFunc(ctx, conn, options, func(tx pgx.Tx) error {
+	err := explain(pgx.BeginTxFunc(ctx, conn, options, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, limitsText, milliseconds(lease), milliseconds(min(maxLockWait, lease/3))); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // unserved are the tables beside the reaper's own that it was not given. A dead worker's claims on them stay for ever
@@ -14,11 +15,15 @@ func (r *reaper) unserved(ctx context.Context) []string {
 	for i, table := range r.tables {
 		schemas, given[i] = append(schemas, table.Spec().Schema), table.Name()
 	}
-	rows, err := r.pool.Query(ctx, tablesText, schemas)
 	var names []string
-	if err == nil {
+	err := r.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		rows, err := conn.Query(ctx, tablesText, schemas)
+		if err != nil {
+			return err
+		}
 		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
-	}
+		return err
+	})
 	if err != nil {
 		r.logger.WarnContext(ctx, "reaper could not look for tables that it does not serve", "error", err)
 		return nil

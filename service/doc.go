@@ -11,7 +11,8 @@
 // # What it adds
 //
 // The parts share one [workqueue.Runtime], so the process has four connections, one that listens and up to three spare ones
-// beside the application's pool, however many parts and queues it has.
+// beside the application's pool, however many parts and queues it has, and one for each table while it notifies on behalf of
+// busy producers. The reaper uses the same.
 //
 // The reaper runs beside them, over all tables of the parts, those of their schedules included, unless
 // [Options.MaintainedElsewhere] says that something else does its work, such as `txwork reap` from cron. It warns about tables of

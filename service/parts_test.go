@@ -44,6 +44,15 @@ func (w *world) enqueue(queue string, n int) {
 	}))
 }
 
+// abandon enqueues a job of a queue that nobody serves, and has it look as if its worker had died.
+func (w *world) abandon() {
+	w.Helper()
+	w.enqueue("a", 1)
+	_, err := w.db.Pool.Exec(w.Context(), `UPDATE jobs SET status = 1, attempts = 1, owner_token = gen_random_uuid(),
+		locked_until = now() - interval '1 minute', due_at = now() - interval '1 hour' WHERE status = 0`)
+	w.ok(err)
+}
+
 func (w *world) send() {
 	w.Helper()
 	w.ok(workqueue.InTx(w.Context(), w.db.Pool, func(tx workqueue.Tx) error {
@@ -315,19 +324,13 @@ func TestTheReaperFollowsTheParts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s, _ := w.running(w.options(), w.relay)
-	abandoned := func() {
-		w.enqueue("a", 1)
-		_, err := w.db.Pool.Exec(t.Context(), `UPDATE jobs SET status = 1, attempts = 1, owner_token = gen_random_uuid(),
-			locked_until = now() - interval '1 minute', due_at = now() - interval '1 hour' WHERE status = 0`)
-		w.ok(err)
-	}
-	abandoned()
+	w.abandon()
 	part := w.newQueue("b", workqueue.WorkerOptions{}, nil)
 	w.ok(s.Add(t.Context(), part))
 	reaped := func() bool { return w.ask("SELECT bool_and(status = 0) FROM jobs") }
 	w.eventually("the lease that has ended to be taken back", reaped)
 	w.ok(s.Remove(t.Context(), part))
-	abandoned()
+	w.abandon()
 	w.eventually("another, of a part that has gone", reaped)
 }
 
@@ -373,5 +376,25 @@ func TestPartsComeAndGoUnderLoad(t *testing.T) {
 	w.eventually("all jobs to be done", func() bool { return w.ask("SELECT bool_and(status = 2) FROM jobs") })
 	if n := done.Load(); n != queues*rounds*each || !w.ask("SELECT bool_and(attempts = 1) FROM jobs") {
 		t.Errorf("%d jobs were done, want %d, each once", n, queues*rounds*each)
+	}
+}
+
+// The reaper needs none of the application's connections, all of which may be in use.
+func TestTheReaperUsesTheRuntimesConnections(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pool := pgtest.NewPool(t, w.db, pgtest.WithPool(func(c *pgxpool.Config) { c.MaxConns = 1 }))
+	s, err := service.New(pool, w.options(), w.newQueue("b", workqueue.WorkerOptions{}, nil))
+	w.ok(err)
+	stop := w.start(s)
+	w.eventually("readiness", func() bool { return s.Ready() == nil })
+	held, err := pool.Acquire(t.Context())
+	w.ok(err)
+	defer held.Release()
+	w.abandon()
+	w.eventually("the lease that has ended to be taken back", func() bool { return w.ask("SELECT bool_and(status = 0) FROM jobs") })
+	w.ok(stop())
+	if w.ask("SELECT EXISTS (SELECT FROM leader WHERE expires_at > now())") {
+		t.Error("the reaper has not given up its leadership")
 	}
 }

@@ -91,6 +91,7 @@ func New(pool *pgxpool.Pool, o Options, parts ...Part) (*Service, error) {
 	if len(s.tables) > 0 {
 		s.options.Reaper.Schema = cmp.Or(o.Reaper.Schema, s.tables[0].Spec().Schema)
 	}
+	s.options.Reaper.Runtime = cmp.Or(o.Reaper.Runtime, runtime)
 	s.options.Reaper.Logger = cmp.Or(o.Reaper.Logger, o.Logger)
 	if err := s.options.Reaper.Validate(); err != nil {
 		return nil, err

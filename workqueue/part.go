@@ -26,6 +26,7 @@ func (w *Worker) Join(r *Runtime) error {
 		return err
 	}
 	w.runtime = r
+	r.expect(w)
 	return nil
 }
 

@@ -30,8 +30,8 @@ const (
 type RuntimeOptions struct {
 	// Connections is how many connections claims, renewals, settles and upkeep of all workers share. Default:
 	// [DefaultConnections]; at least 2. While statements are slow, up to Connections - 1 spare ones are opened
-	// beside them. Listening takes one more, see [Runtime.MaxConnections], and so does each table for as long as the runtime
-	// notifies on behalf of its producers.
+	// beside them. Listening takes one more, and so does each table for as long as the runtime notifies on behalf of its producers, see
+	// [Runtime.MaxConnections].
 	Connections int
 	// ListenConfig connects the listener past a pooler. Default: the pool's own configuration.
 	ListenConfig *pgx.ConnConfig
@@ -48,9 +48,10 @@ type Runtime struct {
 	pool    *pgxpool.Pool
 	options RuntimeOptions
 
-	mu      sync.Mutex
-	workers int
-	open    *system
+	mu       sync.Mutex
+	workers  int
+	open     *system
+	listened map[string]bool // tables that its workers listen for
 }
 
 // A system is what an open runtime has.
@@ -77,12 +78,43 @@ func NewRuntime(pool *pgxpool.Pool, o RuntimeOptions) (*Runtime, error) {
 	if o.Connections < minConnections || o.Connections > maxConnections {
 		return nil, Invalid("connections", "is %d, it must be between %d and %d", o.Connections, minConnections, maxConnections)
 	}
-	return &Runtime{pool: pool, options: o}, nil
+	return &Runtime{pool: pool, options: o, listened: make(map[string]bool)}, nil
 }
 
-// MaxConnections is how many connections the runtime may have at once, the listener's included, and without those that
-// notify on behalf of a table's producers: at most one for each table, in one process of all.
-func (r *Runtime) MaxConnections() int { return r.options.Connections + r.spare() + 1 }
+// MaxConnections is how many connections the runtime may have at once: its Connections and their spare ones, the listener's, and
+// for each table of the workers that it was given one that notifies on behalf of the table's producers. Of all
+// processes one at a time has the latter, and while the rate is high.
+func (r *Runtime) MaxConnections() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.options.Connections + r.spare() + 1 + len(r.listened)
+}
+
+// expect counts what a worker may bring.
+func (r *Runtime) expect(w *Worker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !w.options.NoListen {
+		r.listened[w.table.Name()] = true
+	}
+}
+
+// AcquireFunc calls f with one of the runtime's connections, as a pool's AcquireFunc does, for short work beside that of the workers:
+// a transaction of maintenance, for example. It waits its turn as a claim does. While no worker runs, the connection
+// is opened for this call. f must not keep it.
+func (r *Runtime) AcquireFunc(ctx context.Context, f func(*pgxpool.Conn) error) error {
+	s, err := r.join(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.leave()
+	slot, err := slotTaker{slots: s.slots}.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer slot.release()
+	return s.pool.AcquireFunc(ctx, f)
+}
 
 func (r *Runtime) spare() int { return r.options.Connections - 1 }
 

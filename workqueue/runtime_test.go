@@ -266,3 +266,66 @@ func TestWorkersJoinInTime(t *testing.T) {
 		t.Error("a worker that runs has joined another runtime")
 	}
 }
+
+// The bound counts the announcers: one for each table on which a worker listens.
+func TestMaxConnectionsCountsAnnouncers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	other := rigOn(t, r.URL, r.Schema, rigOptions{spec: func(s *workqueue.Spec) { s.Table = "others" }})
+	runtime := r.runtimeOn(r.Pool)
+	without := runtime.MaxConnections()
+	for i, step := range []struct {
+		domain workqueue.Domain[note]
+		o      workqueue.WorkerOptions
+		want   int
+	}{
+		{r.Domain, workqueue.WorkerOptions{Runtime: runtime, NoListen: true}, 0},
+		{r.Domain, workqueue.WorkerOptions{Runtime: runtime}, 1},
+		{r.Domain, workqueue.WorkerOptions{Runtime: runtime}, 1},
+		{other.Domain, workqueue.WorkerOptions{}, 2},
+	} {
+		w, err := workqueue.NewWorker(r.Pool, step.domain, ackAll, step.o)
+		if err == nil && step.o.Runtime == nil {
+			err = w.Join(runtime)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := runtime.MaxConnections() - without; n != step.want {
+			t.Errorf("worker %d: %d connections more, want %d", i+1, n, step.want)
+		}
+	}
+}
+
+// A runtime lends connections beside its workers and without any, and closes them again.
+func TestARuntimeLendsConnections(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	pool := r.named(r.Schema)
+	runtime := r.runtimeOn(pool)
+	use := func() {
+		t.Helper()
+		err := runtime.AcquireFunc(t.Context(), func(conn *pgxpool.Conn) error { return conn.Ping(t.Context()) })
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	use()
+	w := r.startOn(pool, r.Domain, workqueue.WorkerOptions{Runtime: runtime}, ackAll)
+	r.awaitStatus(workqueue.Done, r.insert("a")...)
+	use()
+	if err := w.stop(t); err != nil {
+		t.Error(err)
+	}
+	use()
+	if n := pool.Stat().TotalConns(); n > 0 {
+		t.Errorf("%d connections of the pool were used", n)
+	}
+	r.eventually("the runtime to be closed", func() bool {
+		return ask[int](r, "SELECT count(*)::int FROM pg_stat_activity WHERE application_name = $1", r.Schema) == 0
+	})
+	failed := errors.New("failed")
+	if err := runtime.AcquireFunc(t.Context(), func(*pgxpool.Conn) error { return failed }); err != failed {
+		t.Errorf("got %v, want the error of the function", err)
+	}
+}

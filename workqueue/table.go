@@ -62,11 +62,16 @@ func (t *Table) On(pool *pgxpool.Pool) *Queue {
 	return &Queue{table: t, exec: poolExecutor{pool: pool}}
 }
 
+type rowQuerier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
 // CheckVersion reports whether the table exists and was made for this version of the library. The error
-// is an [ErrSchemaVersion] and says which side is behind. Workers call it before they start.
-func (t *Table) CheckVersion(ctx context.Context, pool *pgxpool.Pool) error {
+// is an [ErrSchemaVersion] and says which side is behind. Workers call it before they start. db is a pool, a connection or a
+// transaction of pgx.
+func (t *Table) CheckVersion(ctx context.Context, db rowQuerier) error {
 	var comment *string
-	err := pool.QueryRow(ctx, `SELECT obj_description(c.oid, 'pg_class')
+	err := db.QueryRow(ctx, `SELECT obj_description(c.oid, 'pg_class')
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname = $1 AND c.relname = $2`, t.spec.Schema, t.spec.Table).Scan(&comment)
 	if errors.Is(err, pgx.ErrNoRows) {

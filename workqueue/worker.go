@@ -157,6 +157,7 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 		return nil, err
 	}
 	w := newWorker(domain.Table, pool, o)
+	o.Runtime.expect(w)
 	w.target = func() (any, []any) {
 		c := new(Claim[T])
 		return c, domain.Fields(&c.Body)
