@@ -106,7 +106,7 @@ func (h *holding) during(ctx context.Context, g grip, detail string, before lap)
 	who := slices.DeleteFunc(slices.Clone(witnesses), func(w witness) bool { return slices.Contains(g.shared, w.name) })
 	for range laps {
 		last = h.lap(ctx, h.pool, who, h.random, episode)
-		stalled = last.stalled(before)
+		stalled = last.stalled(before, h.options.slack())
 		who = slices.DeleteFunc(who, func(w witness) bool { return !slices.Contains(stalled, w.name) })
 		if len(who) == 0 || ctx.Err() != nil {
 			break
@@ -122,7 +122,7 @@ func (h *holding) during(ctx context.Context, g grip, detail string, before lap)
 
 func (h *holding) judge(detail string, stalled []string, during, calm lap) {
 	for _, name := range stalled {
-		if slices.Contains(during.stalled(calm), name) {
+		if slices.Contains(during.stalled(calm, h.options.slack()), name) {
 			h.fail("%s, %s: %s took %v beside it, %v without", progress, detail, name,
 				during[name].Round(time.Millisecond), calm[name].Round(time.Millisecond))
 		}

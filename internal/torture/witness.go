@@ -179,15 +179,14 @@ func (w witness) lap(ctx context.Context, p *producer, least time.Duration) (lon
 	return longest
 }
 
-const (
-	// slower is how many times as long as without the holder a unit may take, and slack what it may take beyond that: twice
-	// the time after which a worker looks for rows of which nobody has told it.
-	slower = 5
-	slack  = 2 * retryCap
-)
+// slower is how many times as long as without the holder a unit may take.
+const slower = 5
+
+// slack is what it may take beyond that: twice the time after which a worker looks for rows of which nobody has told it.
+func (o Options) slack() time.Duration { return 2 * o.Poll }
 
 // stalled are those that took too long, beside what they took without the holder.
-func (a lap) stalled(calm lap) (names []string) {
+func (a lap) stalled(calm lap, slack time.Duration) (names []string) {
 	for _, w := range witnesses {
 		if took, ran := a[w.name]; ran && took > slower*calm[w.name]+slack {
 			names = append(names, w.name)

@@ -10,7 +10,7 @@ import (
 
 func TestWitnessesThatStandStill(t *testing.T) {
 	t.Parallel()
-	const fast, slow = 100 * time.Millisecond, 2 * time.Second
+	const fast, slow, slack = 100 * time.Millisecond, 2 * time.Second, time.Second
 	before := lap{"jobs": fast, "messages": fast, "a timer": slow}
 	for _, c := range []struct {
 		name   string
@@ -22,7 +22,7 @@ func TestWitnessesThatStandStill(t *testing.T) {
 		{"one", lap{"jobs": fast, "messages": slower*fast + slack + 1, "a timer": slow}, []string{"messages"}},
 		{"what was slow before may be slow", lap{"jobs": slower * slow, "a timer": slower * slow}, []string{"jobs"}},
 	} {
-		if got := c.during.stalled(before); !slices.Equal(got, c.want) {
+		if got := c.during.stalled(before, slack); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q stand still, want %q", c.name, got, c.want)
 		}
 	}
