@@ -48,7 +48,7 @@ const (
 // everything that was written. Only names the process; nil: whichever is awake.
 func (l *lab) strikeAnnouncer(ctx context.Context, random *rand.Rand, only *member, do func(*member) (string, error)) (detail string, err error) {
 	err = l.inBursts(ctx, random, l.url, func(w *writers) error {
-		at := steps[random.IntN(len(steps))]
+		at := l.nextStep(random)
 		m, err := w.comeTo(ctx, at, only)
 		if err != nil {
 			return err
@@ -66,13 +66,23 @@ func (l *lab) strikeAnnouncer(ctx context.Context, random *rand.Rand, only *memb
 	return detail, err
 }
 
+// nextStep draws without putting back, so that each step has its turn, whatever strikes there.
+func (l *lab) nextStep(random *rand.Rand) step {
+	if len(l.steps) == 0 {
+		l.steps = slices.Clone(steps)
+		random.Shuffle(len(l.steps), func(i, j int) { l.steps[i], l.steps[j] = l.steps[j], l.steps[i] })
+	}
+	next := l.steps[0]
+	l.steps = l.steps[1:]
+	return next
+}
+
 // comeTo returns a process that has stopped at the step.
 func (w *writers) comeTo(ctx context.Context, at step, only *member) (*member, error) {
 	candidates := []*member{only}
 	if only == nil {
 		candidates = w.crew.presentWorkers()
-	}
-	if only != nil {
+	} else {
 		defer w.hush(only)()
 	}
 	if at.when != beforeBurst {

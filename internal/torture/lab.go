@@ -51,6 +51,7 @@ type lab struct {
 	standbySpaces  []string
 
 	hit    time.Time   // when the present strike did
+	steps  []step      // of announcers that are yet to be struck in this round
 	clocks []clockStep // of the servers
 
 	saying   sync.Mutex // several parts of a run tell how it gets on
