@@ -69,8 +69,17 @@ func TestAnAnnouncerComesBackForWhatItOwes(t *testing.T) {
 	r.awaitStatus(workqueue.Done, ids...)
 }
 
-// Whoever becomes announcer tells listeners to look at everything, and goes on looking as far back as transactions may have
-// written that were silent for the one before.
+// Whoever becomes announcer tells listeners to look at everything, since one before may have left something.
+func TestANewAnnouncerHasEverybodyLookAtEverything(t *testing.T) {
+	t.Parallel()
+	r, _ := newAnnouncerRig(t, rigOptions{})
+	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
+	heard := r.listener()
+	r.wakeAnnouncer()
+	heard.awaitDue(t, 0)
+}
+
+// It goes on looking as far back as transactions may have written that were silent for the one before.
 func TestANewAnnouncerLooksAtWhatTheLastOneOwes(t *testing.T) {
 	t.Parallel()
 	r, _ := newAnnouncerRig(t, rigOptions{})

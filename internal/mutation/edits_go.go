@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // whole is everything that the core's own package tests.
 var whole = []suite{{dir: "workqueue", skip: goldens}}
 
@@ -123,4 +125,4 @@ var goEdits = []edit{
 		old: `fmt.Sprintf("2::float8 ^ least(%s - 1, %d)", attempts, maxExponent)`, new: `fmt.Sprintf("2::float8 ^ (%s - 1)", attempts)`, suites: test("workqueue", "TestRetry")},
 }
 
-func allEdits() []edit { return append(append([]edit{}, sqlEdits...), goEdits...) }
+func allEdits() []edit { return slices.Concat(sqlEdits, goEdits, announcerEdits) }
