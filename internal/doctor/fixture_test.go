@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -24,31 +23,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// asWorker makes the test binary a worker process: its value is a schema and the URL of its database.
-const asWorker = "TXWORK_TEST_AS_WORKER"
-
-func TestMain(m *testing.M) {
-	if schema, url, is := strings.Cut(os.Getenv(asWorker), " "); is {
-		work(schema, url)
-		return
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// work is a worker process whose handlers never end.
-func work(schema, url string) {
-	pool, err := pgxpool.New(context.Background(), url)
-	if err != nil {
-		panic(err)
-	}
-	box, err := outbox.Open(outbox.Options{Schema: schema, Telemetry: silent})
-	if err != nil {
-		panic(err)
-	}
-	relay := outbox.NewRelay(pool, box, outbox.RelayOptions{})
-	relay.HandleAll(func(ctx context.Context, _ *outbox.Delivery) error { <-ctx.Done(); return nil })
-	panic(relay.Run(context.Background()))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // quiet and silent keep what the tests provoke out of their output.
 var (

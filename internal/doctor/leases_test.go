@@ -2,9 +2,6 @@ package doctor_test
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"syscall"
 	"testing"
 	"time"
 
@@ -44,30 +41,6 @@ func TestExpiredLeasesOfAQueue(t *testing.T) {
 	w.exec("UPDATE jobs SET locked_until = now() - interval '5 minutes' WHERE status = 1")
 	f := w.finds("expired-leases", []string{"jobs: 2 leases", owner.String(), "letter"})
 	w.fixes(f, nil)
-}
-
-// A process is frozen. Its sessions show who it is.
-func TestExpiredLeasesOfAFrozenProcess(t *testing.T) {
-	w := newWard(t)
-	w.enqueue(messages("a", 1)...)
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), asWorker+"="+w.Schema+" "+w.URL+"&application_name=mailer-7")
-	must(t, cmd.Start())
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	w.becomes("the message is claimed", func() bool { return ask[int](w, "SELECT count(*) FROM outbox WHERE status = 1") == 1 })
-	must(t, cmd.Process.Signal(syscall.SIGSTOP))
-	w.exec("UPDATE outbox SET locked_until = now() - interval '5 minutes' WHERE status = 1")
-	soon := thresholds(func(th *doctor.Thresholds) { th.Silent = 100 * time.Millisecond })
-	var f *doctor.Finding
-	w.becomes("its sessions are silent", func() bool {
-		f = w.with("expired-leases", []string{"silent_session", "mailer-7"}, soon)
-		return f != nil
-	})
-	must(t, cmd.Process.Kill())
-	w.fixes(*f, nil)
 }
 
 // The session of a process that is frozen says nothing any more.
