@@ -20,6 +20,14 @@ func (s clockStep) of(seq int64, server time.Time) bool {
 	return seq > s.after || seq > s.before && !at.Before(s.from) && !at.After(s.until.Add(lag))
 }
 
+// serverTime is the server's. It may be hours from ours from the beginning.
+func (l *lab) serverTime() time.Time {
+	if len(l.clocks) == 0 {
+		return time.Now()
+	}
+	return time.Now().Add(l.clocks[len(l.clocks)-1].offset)
+}
+
 // ours is the time of a version by the clock of the processes, and the step that it belongs to.
 func (l *lab) ours(server time.Time, seq int64) (time.Time, int) {
 	for i := len(l.clocks) - 1; i >= 0; i-- {
