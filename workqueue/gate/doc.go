@@ -64,6 +64,10 @@
 // One folder works on a table at a time. A transaction of an application that folds, such as Worker.DrainIn, keeps
 // all others out until it ends: keep it short on a table that others work on.
 //
+// A transaction that stays open holds back vacuum, whatever it has written or locked. Keys get slower beside it, by the rows
+// that they have had since it began: one limited key drained 20,000 rows at less than a third of its rate
+// (docs/adr/0024-notes-and-folds.md). Rows without a gate do not.
+//
 // Under REPEATABLE READ and SERIALIZABLE a fold does nothing, because the transaction cannot see what the folder
 // before it let through. A DrainIn in such a transaction therefore gets no rows with gates but those that are through
 // already. Inserts and settles work under every isolation level.
