@@ -21,10 +21,8 @@ import (
 // Two processes may sweep at once for a moment. Sweeps are safe to run anywhere, any number of times.
 
 const (
-	// leaderHeartbeat is how often the session speaks that holds the lock, and leaderHeldAtMost how long the server keeps it
-	// when it does not.
-	leaderHeartbeat  = 5 * time.Second
-	leaderHeldAtMost = 3 * leaderHeartbeat
+	// leaderHeartbeat is how often the session speaks that holds the lock; the server ends it after three without a word.
+	leaderHeartbeat = 5 * time.Second
 
 	// unfitFor is how long a process does not stand whose sweeps have failed: another may have the rights that it lacks.
 	unfitFor = time.Minute

@@ -24,13 +24,22 @@ func queues(n int) (o jobs.WorkerOptions) {
 	return o
 }
 
+const (
+	started = 3 * time.Second // what has begun is at rest then
+	watched = 10 * time.Second
+)
+
+// watch counts what processes at rest do in a while.
+func watch(count func() int) (did int, took time.Duration) {
+	time.Sleep(started)
+	begun, before := time.Now(), count()
+	time.Sleep(watched)
+	return count() - before, time.Since(begun)
+}
+
 // TestIdleQueuesCostTheSame counts the connections of a process with many queues and a scheduler that have nothing to
 // do, and its transactions. On a busy machine it looks less often, never more.
 func TestIdleQueuesCostTheSame(t *testing.T) {
-	const (
-		started = 3 * time.Second
-		watched = 10 * time.Second
-	)
 	for _, n := range []int{10, 50} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			j := newLab(t).jobs()
@@ -39,10 +48,7 @@ func TestIdleQueuesCostTheSame(t *testing.T) {
 			w, err := jobs.NewWorker(j.watched(), j.client, kinds, queues(n))
 			j.ok(err)
 			stop := j.run(w)
-			time.Sleep(started)
-			begun, before := time.Now(), j.seen.begins()
-			time.Sleep(watched)
-			began, took := j.seen.begins()-before, time.Since(begun)
+			began, took := watch(j.seen.begins)
 			connections := j.connections()
 			stop()
 			t.Logf("%d idle queues: %d connections, %.1f transactions a second", n, connections, float64(began)/took.Seconds())
@@ -59,11 +65,7 @@ func TestIdleQueuesCostTheSame(t *testing.T) {
 // TestProcessesShareTheUpkeep counts the sweeps and folds of several processes that serve the same tables, with a job for tomorrow that may
 // wait for one. One of the processes does them, and the others ask now and then whether it is still there.
 func TestProcessesShareTheUpkeep(t *testing.T) {
-	const (
-		queuesEach = 10
-		started    = 3 * time.Second
-		watched    = 10 * time.Second
-	)
+	const queuesEach = 10
 	for _, n := range []int{1, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			j := newLab(t).jobs()
@@ -75,10 +77,7 @@ func TestProcessesShareTheUpkeep(t *testing.T) {
 				j.ok(err)
 				defer j.run(w)()
 			}
-			time.Sleep(started)
-			begun, before := time.Now(), j.seen.matching(isUpkeep)
-			time.Sleep(watched)
-			did, took := j.seen.matching(isUpkeep)-before, time.Since(begun)
+			did, took := watch(func() int { return j.seen.matching(isUpkeep) })
 			t.Logf("%d processes: %.1f statements of upkeep a second", n, float64(did)/took.Seconds())
 			if most := int(took.Seconds()*upkeepStatements) + 2*n + 1; did < int(watched.Seconds()/2) || did > most {
 				t.Errorf("%d processes swept and folded %d times in %v, want at most %d", n, did, took.Round(time.Millisecond), most)
