@@ -65,9 +65,9 @@ func core(table string) unit {
 func (u unit) withGate() unit {
 	u.Sequences = append(u.Sequences, u.Table+"_gate_seq")
 	u.producer = append(u.producer, "gate")
-	return u.with("gate_note", "gate_rate", "gate_cursor").
-		calls("gate_place", "gate_fold", "gate_next", "gate_fill", "gate_spend", "gate_room", "gate_park", "gate_skip", "gate_sweep", "gate_look").
-		runs("gate_enter", "gate_come", "gate_back", "gate_note")
+	return u.with("gate_note", "gate_known", "gate_cursor").
+		calls("gate_place", "gate_fold", "gate_next", "gate_fill", "gate_park", "gate_skip", "gate_sweep", "gate_look").
+		runs("gate_enter", "gate_come", "gate_back", "gate_note", "gate_forget")
 }
 
 func (u unit) withJoin() unit {

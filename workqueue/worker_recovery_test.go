@@ -278,7 +278,7 @@ func TestWorkerSurvivesAMissingTable(t *testing.T) {
 func TestSettleIsRepeatedWhenItsReplyIsLost(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t)
-	var armed atomic.Bool
+	var wanted, armed atomic.Bool
 	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Retry = never }, pool: func(c *pgxpool.Config) {
 		p.through(c)
 		c.ConnConfig.Tracer = settleCutter{func() {
@@ -287,11 +287,15 @@ func TestSettleIsRepeatedWhenItsReplyIsLost(t *testing.T) {
 			}
 		}}
 	}})
-	// Every row of a round is claimed before the first settle: a claim whose reply is lost is left to its lease.
+	// Every row of a round is claimed before the first settle, and before the cutter is armed, which the last settle of
+	// the round before may still meet: a claim whose reply is lost is left to its lease.
 	var claimed sync.WaitGroup
 	r.start(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 100}, func(_ context.Context, c *noteClaim) error {
 		claimed.Done()
 		claimed.Wait()
+		if wanted.CompareAndSwap(true, false) {
+			armed.Store(true)
+		}
 		if c.Body.Topic == "retry" {
 			return errors.New("boom")
 		}
@@ -303,7 +307,7 @@ func TestSettleIsRepeatedWhenItsReplyIsLost(t *testing.T) {
 		if round > 50 {
 			t.Fatal("no settle was disturbed in 50 rounds")
 		}
-		armed.Store(true)
+		wanted.Store(true)
 		claimed.Add(60)
 		topics := slices.Concat(slices.Repeat([]string{"ack"}, 30), slices.Repeat([]string{"retry"}, 30))
 		ids := r.insert(topics...)

@@ -27,6 +27,7 @@
 
 byte row[ROWS];
 byte seq[ROWS];
+bool came[ROWS];    /* it drew its place without the key's turn, so a writer may still hold an earlier one */
 bool locked[ROWS];  /* by an operator's transaction or by a fold */
 bool changed[ROWS]; /* committed anew since the folder's snapshot, still waiting */
 byte next = 1;      /* the sequence */
@@ -34,6 +35,8 @@ byte next = 1;      /* the sequence */
 bool turn = false;   /* of writers: a transaction-level advisory lock */
 byte fold = NOBODY;  /* who holds the lock of folders */
 byte notes = 0;      /* committed, and not taken by a fold that is still open */
+byte noted = 0;      /* whose places these notes carry: a bit of each row that came; and ANEW */
+byte bound = 0;      /* what folds know: no row before this place has not ended, unless a note carries its place */
 bool asked[2] = true; /* this folder has been woken, or has just been started, and has not yet had the lock */
 
 byte faults = FAULTS;
@@ -66,7 +69,22 @@ inline check(r) {
     assert(!overtaken)
 }
 
-/* A note that becomes visible, and the notification that comes with it. */
+/* A row that comes back may not be the only one: its note says to look at all of them. */
+#define ANEW 8
+
+/* A note that becomes visible, and the notification that comes with it. That of a row which waits now carries its place. */
+inline arrive(r) {
+#ifndef NO_PLACE
+    noted = noted | (1 << r);
+#endif
+    announce()
+}
+
+inline again() {
+    noted = noted | ANEW;
+    announce()
+}
+
 inline announce() {
     notes++;
     asked[0] = true;
@@ -111,10 +129,10 @@ end_turn:
 #ifdef LETS_ITSELF_THROUGH
         if
         :: alone -> row[r] = LIVE; check(r)
-        :: !alone -> announce()
+        :: !alone -> arrive(r)
         fi
 #else
-        announce()
+        arrive(r)
 #endif
        }
     :: skip /* ROLLBACK */
@@ -129,23 +147,48 @@ done:
     skip
 }
 
-/* The smallest place among the rows that wait: NO_ROW where the key has a live row, or an obstacle before it. */
+#define NOTED(r) (places & (1 << r))
+#define SEEN(r)  (seq[r] >= from)
+
+#define LIVE_SEEN ((row[0] == LIVE && SEEN(0)) || (row[1] == LIVE && SEEN(1)) || (row[2] == LIVE && SEEN(2)))
+
+inline lower(r) {
+    if
+    :: NOTED(r) && seq[r] < from -> from = seq[r]
+    :: else
+    fi
+}
+
+/* The smallest place among the rows that wait: NO_ROW where the key has a live row, or an obstacle before it. Both are
+ * looked for from the known place on, or from an earlier one that a note carries. */
 inline look() {
+    from = bound;
+    lower(0);
+    lower(1);
+    lower(2);
+    if
+    :: places & ANEW -> from = 0
+    :: else
+    fi;
     head = NO_ROW;
     if
-    :: row[0] == WAITING -> head = 0
+    :: row[0] == WAITING && SEEN(0) -> head = 0
     :: else
     fi;
     if
-    :: row[1] == WAITING && (head == NO_ROW || seq[1] < seq[0]) -> head = 1
+    :: row[1] == WAITING && SEEN(1) && (head == NO_ROW || seq[1] < seq[0]) -> head = 1
     :: else
     fi;
     if
-    :: row[2] == WAITING && (head == NO_ROW || seq[2] < seq[head]) -> head = 2
+    :: row[2] == WAITING && SEEN(2) && (head == NO_ROW || seq[2] < seq[head]) -> head = 2
     :: else
     fi;
     if
-    :: head != NO_ROW && (LIVE_ROWS > 0 || !FREE(head)) -> head = NO_ROW
+    :: !(places & ANEW) || LIVE_SEEN
+    :: else -> from = (head != NO_ROW && seq[head] < bound -> seq[head] : bound)
+    fi;
+    if
+    :: head != NO_ROW && (LIVE_SEEN || !FREE(head)) -> head = NO_ROW
     :: else
     fi;
     changed[0] = false;
@@ -170,6 +213,8 @@ inline look() {
 inline forget() {
     fold = NOBODY;
     taken = 0;
+    places = 0;
+    from = 0;
     head = NO_ROW;
     mine = false;
     later = false
@@ -183,6 +228,7 @@ inline crash() {
 #endif
 #ifndef NOTE_DELETED_OUTSIDE
     notes = notes + taken;
+    noted = noted | places;
 #endif
     if
     :: mine -> locked[head] = false
@@ -195,6 +241,8 @@ inline crash() {
 active [2] proctype Folder() {
     byte f = _pid - 2;
     byte taken = 0;
+    byte places = 0; /* that the notes carry which it took */
+    byte from = 0;
     byte head = NO_ROW;
     bool mine = false;  /* the head is locked by this fold */
     bool later = false; /* a new note, not committed yet */
@@ -218,8 +266,20 @@ end_idle:
 #ifdef READ_BEFORE_LOCK
     :: atomic { taken = (saw[f] < notes -> saw[f] : notes); notes = notes - taken; saw[1 - f] = 0 }
 #else
-    :: atomic { taken = notes; notes = 0 }
-    :: atomic { notes > 1 -> taken = 1; notes--; asked[f] = true } /* there are more: it will ask again */
+    :: atomic { taken = notes; notes = 0; places = noted; noted = 0 }
+    :: atomic { notes > 1 -> /* there are more: it will ask again */
+        taken = 1;
+        notes--;
+        asked[f] = true;
+        if
+        :: skip
+        :: places = noted & 1
+        :: places = noted & 2
+        :: places = noted & 4
+        :: places = noted & ANEW
+        fi;
+        noted = noted - places
+       }
 #endif
     :: atomic { crash(); goto end_idle }
     fi;
@@ -270,9 +330,18 @@ end_idle:
 
     if
     :: atomic { /* COMMIT: the notes are gone, the row is live, the lock is free */
+#ifdef BOUND_STAYS
+        from = bound;
+#endif
+        bound = from;
         if
-        :: mine -> row[head] = LIVE; locked[head] = false; check(head)
-        :: else
+#ifdef COMERS_ARE_KNOWN
+        :: mine -> row[head] = LIVE; locked[head] = false; bound = seq[head]; check(head)
+#else
+        :: mine && !came[head] -> row[head] = LIVE; locked[head] = false; bound = seq[head]; check(head)
+#endif
+        :: mine -> row[head] = LIVE; locked[head] = false; check(head) /* what is known is not written for each row */
+        :: !mine
         fi;
 #ifndef NO_RETRY_NOTE
         if
@@ -318,6 +387,7 @@ end_idle:
 active [OPERATORS] proctype Operator() {
     byte r;
     byte place;
+    bool drawn = false;
 
     select(r : 0 .. 2);
 end_idle:
@@ -334,7 +404,7 @@ end_idle:
         locked[r] = true;
         if
         :: row[r] != NONE -> place = seq[r]
-        :: place = next; next++
+        :: place = next; next++; drawn = true
         fi
        };
         if
@@ -345,13 +415,18 @@ end_idle:
             fi;
             row[r] = WAITING;
             seq[r] = place;
+            came[r] = came[r] || drawn;
             locked[r] = false;
-            announce()
+            if
+            :: drawn -> arrive(r)
+            :: else -> again()
+            fi
            }
         :: atomic { locked[r] = false }
         fi
     fi;
-    place = 0
+    place = 0;
+    drawn = false
 }
 
 /* When nobody has anything left to do, no row waits for nothing. */

@@ -187,8 +187,8 @@ func TestLostNotes(t *testing.T) {
 	r.variables["NEW"] = r.variables["OLD"]
 	r.application.stop()
 	a := open(t, r.variables["NEW"])
-	a.exec("TRUNCATE txwork.outbox_gate_note, txwork.outbox_gate_rate, txwork.outbox_gate_cursor, txwork.outbox_join_note")
-	a.exec("TRUNCATE txwork.jobs_gate_note, txwork.jobs_gate_rate, txwork.jobs_gate_cursor, txwork.jobs_join_note, txwork.jobs_slot, txwork.jobs_bucket")
+	a.exec("TRUNCATE txwork.outbox_gate_note, txwork.outbox_gate_known, txwork.outbox_gate_cursor, txwork.outbox_join_note")
+	a.exec("TRUNCATE txwork.jobs_gate_note, txwork.jobs_gate_known, txwork.jobs_gate_cursor, txwork.jobs_join_note, txwork.jobs_slot, txwork.jobs_bucket")
 	r.aMinuteLater()
 	r.goOn()
 }

@@ -82,7 +82,7 @@ func (w *world) rows() (holders []holder) {
 // transient are tables whose rows live for moments, since what is noted is soon folded, and the rates of the outbox, which
 // sets none.
 func transient(table string) bool {
-	return strings.HasSuffix(table, "_note") || strings.HasSuffix(table, "_slot") || table == "outbox_gate_rate"
+	return strings.HasSuffix(table, "_note") || strings.HasSuffix(table, "_slot") || table == "outbox_gate_known"
 }
 
 // statuses are those of a table's rows: one for all of a table without statuses.

@@ -58,7 +58,7 @@ func lockedRate(ctx context.Context, h *holding) (g grip, err error) {
 		return g, err
 	}
 	g.release, err = h.leaveOpen(ctx, func(ctx context.Context, _ *producer, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "SELECT FROM "+h.schema+".jobs_gate_rate WHERE gate_key = $1 FOR UPDATE", rated.Gate.Key)
+		_, err := tx.Exec(ctx, "SELECT FROM "+h.schema+".jobs_gate_known WHERE gate_key = $1 FOR UPDATE", rated.Gate.Key)
 		return err
 	})
 	if err == nil {

@@ -1646,13 +1646,18 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_sweep"(integer) FROM PUBLIC;
 -- gate_limit = n > 0: at most n rows outside the gate, by due time; a row that goes back for a retry gives its place up.
 CREATE SEQUENCE "{{schema}}"."jobs_gate_seq";
 
--- at is when the key is to be looked at: the start of the transaction that wrote the note, or a later time. Rows of a
--- key that are ordered and those that are limited have nothing to do with each other. There is no CHECK: the server
--- reads one anew for every statement that writes, and each settle of a gated row is one here.
+-- at is when the key is to be looked at: the start of the transaction that wrote the note, or a later time. ended is how
+-- many rows of the key were through and are not any more; place and due are from where on a row waits that did not before.
+-- Without ended the note says nothing of the kind: the key is to be counted anew. Rows of a key that are ordered and those
+-- that are limited have nothing to do with each other. There is no CHECK: the server reads one anew for every statement
+-- that writes, and each settle of a gated row is one here.
 CREATE TABLE "{{schema}}"."jobs_gate_note" (
     at timestamptz NOT NULL,
     gate_key text NOT NULL,
-    limited boolean NOT NULL
+    limited boolean NOT NULL,
+    ended integer,
+    place bigint,
+    due timestamptz
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 -- A publication, somebody else's FOR ALL TABLES too, would otherwise have PostgreSQL refuse to delete notes.
@@ -1660,11 +1665,36 @@ ALTER TABLE "{{schema}}"."jobs_gate_note" REPLICA IDENTITY FULL;
 
 CREATE INDEX "jobs_gate_note_idx" ON "{{schema}}"."jobs_gate_note" (at);
 
--- next_at is when the next row may start if the burst is used up (the theoretical arrival time of the generic cell
--- rate algorithm). A row whose next_at has passed is as good as none.
-CREATE TABLE "{{schema}}"."jobs_gate_rate" (
-    gate_key text PRIMARY KEY,
-    next_at timestamptz NOT NULL
+-- Notes that take rows off what is known. Who counts a key sees that these rows have ended, while a later fold takes their
+-- notes: it counts them in.
+CREATE INDEX "jobs_gate_ended_idx" ON "{{schema}}"."jobs_gate_note" (gate_key) WHERE ended > 0 AND limited;
+
+-- What folders know of keys that many rows pass through. To count the rows that are through, or to find the first that
+-- waits, means to go past all rows of the key that have ended since vacuum could last clean up; while somebody keeps a
+-- transaction open, these are more and more. What is known is taken on from note to note instead. It is never more
+-- than a help: a key of which nothing is known is counted.
+--
+-- Of an ordered key: no row waits, or is through, before place, unless a note says so; and no transaction that is open has
+-- drawn an earlier one under the turn of the key's writers. It need not be the last place, so it is written for one row
+-- in 8, those of marked places.
+--
+-- Of a limited one, after each fold: taken rows are through, NULL if nobody has counted; none waits that is due before
+-- due; next_at is when the next row may start if the burst of a rate is used up (the theoretical arrival time of the
+-- generic cell rate algorithm). Such a row is updated a bounded number of times.
+--
+-- Then, and for each new place, one with a larger n replaces it: whoever looks for the largest finds what is valid
+-- before all that is dead.
+CREATE TABLE "{{schema}}"."jobs_gate_known" (
+    gate_key text NOT NULL,
+    limited boolean NOT NULL,
+    n bigint NOT NULL,
+    place bigint,
+    taken integer,
+    due timestamptz NOT NULL DEFAULT '-infinity',
+    next_at timestamptz,
+    updates integer NOT NULL DEFAULT 0,
+    at timestamptz NOT NULL,
+    PRIMARY KEY (gate_key, limited, n)
 ) WITH (fillfactor = 50);
 
 -- Where the next sweep goes on.
@@ -1687,11 +1717,10 @@ CREATE INDEX "jobs_gate_wait_idx" ON "{{schema}}"."jobs" (gate_key, gate_seq)
 CREATE INDEX "jobs_gate_queue_idx" ON "{{schema}}"."jobs" (gate_key, due_at, gate_seq)
     WHERE CASE WHEN completed_at IS NULL AND gate_seq IS NOT NULL AND gate_limit > 0 THEN waiting END;
 
--- Rows that are through. The unique index admits one of an ordered key, whatever goes wrong elsewhere.
-CREATE UNIQUE INDEX "jobs_gate_one_idx" ON "{{schema}}"."jobs" (gate_key)
-    WHERE CASE WHEN completed_at IS NULL AND gate_seq IS NOT NULL AND gate_limit = 0 THEN NOT waiting END;
-CREATE INDEX "jobs_gate_live_idx" ON "{{schema}}"."jobs" (gate_key)
-    WHERE CASE WHEN completed_at IS NULL AND gate_seq IS NOT NULL AND gate_limit > 0 THEN NOT waiting END;
+-- Rows that are through. The index is not unique for ordered keys, of which there is one: each row that is let through
+-- would be compared with all that have ended since vacuum could last clean up.
+CREATE INDEX "jobs_gate_live_idx" ON "{{schema}}"."jobs" (gate_key, gate_seq)
+    WHERE CASE WHEN completed_at IS NULL AND gate_seq IS NOT NULL THEN NOT waiting END;
 
 -- Dead letters that stand in the way of the rows behind them.
 CREATE INDEX "jobs_gate_fail_idx" ON "{{schema}}"."jobs" (gate_key, gate_seq)
@@ -1717,7 +1746,8 @@ BEGIN
             WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit = 0 THEN t.waiting END AND t.gate_seq >= next
             ORDER BY t.gate_key DESC, t.gate_seq DESC LIMIT 1),
         1 + (SELECT t.gate_seq FROM "{{schema}}"."jobs" AS t
-            WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit = 0 THEN NOT t.waiting END),
+            WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL THEN NOT t.waiting END AND t.gate_seq >= next
+            ORDER BY t.gate_key DESC, t.gate_seq DESC LIMIT 1),
         1 + (SELECT t.gate_seq FROM "{{schema}}"."jobs" AS t
             WHERE t.gate_key = k AND CASE WHEN t.failed_at IS NOT NULL AND t.cancelled_at IS NULL THEN t.gate_policy > 0 END AND t.gate_seq >= next
             ORDER BY t.gate_key DESC, t.gate_seq DESC LIMIT 1));
@@ -1730,6 +1760,8 @@ CREATE FUNCTION "{{schema}}"."jobs_gate_enter"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
+DECLARE
+    restored constant boolean := NEW.gate_seq IS NOT NULL; -- as one that was through, perhaps
 BEGIN
     IF (octet_length(NEW.gate_key) BETWEEN 1 AND 255 AND NEW.gate_limit >= 0 AND NEW.gate_policy BETWEEN 0 AND 2
         AND (NEW.gate_rate IS NULL) = (NEW.gate_burst IS NULL)
@@ -1752,8 +1784,8 @@ BEGIN
     END IF;
     IF NEW.status = 0 THEN
         NEW.waiting := true;
-        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
-        VALUES (CASE WHEN NEW.gate_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.gate_key, NEW.gate_limit > 0);
+        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended, place, due)
+        VALUES (CASE WHEN NEW.gate_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.gate_key, NEW.gate_limit > 0, CASE WHEN NOT restored THEN 0 END, NEW.gate_seq, NEW.due_at);
         IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
@@ -1761,6 +1793,8 @@ BEGIN
         ELSE true END) END) THEN
             PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
         END IF;
+    ELSE
+        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited) VALUES (now(), NEW.gate_key, NEW.gate_limit > 0); -- it is through
     END IF;
     RETURN NEW;
 END
@@ -1770,6 +1804,9 @@ $txwork$;
 --
 -- This and the next are AFTER triggers with an UPDATE of their own. A BEFORE UPDATE trigger would lock each row that
 -- any statement updates first, claims and acks of rows without a gate included.
+--
+-- The row draws its place without the turn of the key's writers, one of whom may hold an earlier place and not have
+-- committed. So the place must not become the one that is known: it is none that is marked.
 CREATE FUNCTION "{{schema}}"."jobs_gate_come"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1778,12 +1815,16 @@ SET enable_bitmapscan = off
 SET enable_sort = off
 SET jit = off
 AS $txwork$
+DECLARE
+    place bigint := "{{schema}}"."jobs_gate_place"(NEW.gate_key);
 BEGIN
-    UPDATE "{{schema}}"."jobs" AS t
-    SET waiting = true, gate_seq = "{{schema}}"."jobs_gate_place"(NEW.gate_key)
+    WHILE hashint8(place) & 7 = 0 LOOP
+        place := place + 1;
+    END LOOP;
+    UPDATE "{{schema}}"."jobs" AS t SET waiting = true, gate_seq = place
     WHERE t.id = NEW.id AND t.status = 0 AND t.gate_seq IS NULL;
-    INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
-    VALUES (CASE WHEN NEW.gate_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.gate_key, NEW.gate_limit > 0);
+    INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended, place, due)
+    VALUES (CASE WHEN NEW.gate_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.gate_key, NEW.gate_limit > 0, 0, place, NEW.due_at);
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
@@ -1806,9 +1847,9 @@ SET jit = off
 AS $txwork$
 BEGIN
     UPDATE "{{schema}}"."jobs" AS t SET waiting = true WHERE t.id = NEW.id AND t.status = 0;
-    INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited) VALUES (now(), NEW.gate_key, true);
+    INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended, due) VALUES (now(), NEW.gate_key, true, 1, NEW.due_at);
     IF NEW.due_at > now() THEN
-        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited) VALUES (NEW.due_at, NEW.gate_key, true);
+        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended, due) VALUES (NEW.due_at, NEW.gate_key, true, 0, NEW.due_at);
     END IF;
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
@@ -1821,17 +1862,23 @@ BEGIN
 END
 $txwork$;
 
--- Something of the key has changed: it may have room, or a row may be due earlier. No search_path is pinned, every name
+-- Something of the key has changed: it may have room, or a row may be due earlier. A row that comes back has the key counted
+-- anew, since others may have come back that are before it. No search_path is pinned, every name
 -- is qualified instead: to set one and set it back for each row costs more than the note.
 CREATE FUNCTION "{{schema}}"."jobs_gate_note"() RETURNS trigger
 LANGUAGE plpgsql
 AS $txwork$
 BEGIN
-    INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
-    VALUES (pg_catalog.now(), OLD.gate_key, OLD.gate_limit OPERATOR(pg_catalog.>) 0);
-    IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.completed_at IS NULL AND NEW.gate_limit OPERATOR(pg_catalog.>) 0
-        AND NEW.due_at OPERATOR(pg_catalog.>) pg_catalog.now() THEN
-        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited) VALUES (NEW.due_at, OLD.gate_key, true);
+    IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.completed_at IS NULL THEN
+        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended, place, due)
+        VALUES (pg_catalog.now(), NEW.gate_key, NEW.gate_limit OPERATOR(pg_catalog.>) 0, CASE WHEN OLD.completed_at IS NULL THEN 0 END, NEW.gate_seq, NEW.due_at);
+        IF NEW.gate_limit OPERATOR(pg_catalog.>) 0 AND NEW.due_at OPERATOR(pg_catalog.>) pg_catalog.now() THEN
+            INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended, due) VALUES (NEW.due_at, NEW.gate_key, true, 0, NEW.due_at);
+        END IF;
+    ELSE
+        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended)
+        VALUES (pg_catalog.now(), OLD.gate_key, OLD.gate_limit OPERATOR(pg_catalog.>) 0,
+            CASE WHEN OLD.completed_at IS NULL AND NOT OLD.waiting THEN 1 ELSE 0 END);
     END IF;
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
@@ -1840,6 +1887,22 @@ BEGIN
         ELSE true END) END) THEN
         PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
     END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+-- Somebody has truncated the rows or the notes, as tests do: nothing is known any more but how far rates are used up.
+CREATE FUNCTION "{{schema}}"."jobs_gate_forget"() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
+SET jit = off
+AS $txwork$
+BEGIN
+    DELETE FROM "{{schema}}"."jobs_gate_known" WHERE next_at IS NULL;
+    UPDATE "{{schema}}"."jobs_gate_known" SET taken = NULL, due = '-infinity' WHERE next_at IS NOT NULL;
     RETURN NULL;
 END
 $txwork$;
@@ -1857,14 +1920,15 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $txwork$
 #variable_conflict use_variable
 DECLARE
     started constant timestamptz := clock_timestamp();
-    ordered text[];
-    limited text[];
+    news "{{schema}}"."jobs_gate_note"[]; -- one of each key
+    ordered boolean := false;
+    limited boolean := false;
     n integer;
-    one text;
 BEGIN
     IF (max_notes >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
@@ -1884,33 +1948,25 @@ BEGIN
                 ORDER BY r.at
                 LIMIT max_notes
                 FOR UPDATE SKIP LOCKED))
-            RETURNING d.at, d.gate_key, d.limited
+            RETURNING d.*
         )
-        SELECT count(*), greatest(upto, nullif(max(n.at), '-infinity')),
-            ARRAY(SELECT o.gate_key FROM taken AS o WHERE NOT o.limited UNION SELECT unnest(ordered)),
-            ARRAY(SELECT l.gate_key FROM taken AS l WHERE l.limited UNION SELECT unnest(limited))
-        INTO n, upto, ordered, limited
-        FROM taken AS n;
+        SELECT count(*), greatest(upto, nullif(max(t.at), '-infinity')), ordered OR bool_or(NOT t.limited) IS TRUE, limited OR bool_or(t.limited) IS TRUE,
+            ARRAY(SELECT (max(m.at), m.gate_key, m.limited, CASE WHEN NOT bool_or(m.ended IS NULL) THEN sum(m.ended) END, min(m.place), min(m.due))::"{{schema}}"."jobs_gate_note"
+                FROM (SELECT * FROM taken UNION ALL SELECT * FROM unnest(news)) AS m
+                GROUP BY m.gate_key, m.limited)
+        INTO n, upto, ordered, limited, news
+        FROM taken AS t;
         folded := folded + n;
         -- Many notes of few keys, as of rows that came to keys with many rows, are cheap to take and would be in the way.
-        EXIT WHEN n < max_notes OR folded >= 10 * max_notes OR 2 * (cardinality(ordered) + cardinality(limited)) > max_notes;
+        EXIT WHEN n < max_notes OR folded >= 10 * max_notes OR 2 * cardinality(news) > max_notes;
     END LOOP;
 
     released := 0;
-    IF cardinality(ordered) > 0 THEN
-        released := "{{schema}}"."jobs_gate_next"(ordered);
+    IF ordered THEN
+        released := "{{schema}}"."jobs_gate_next"(news);
     END IF;
-    IF cardinality(limited) > 0 THEN
-        released := released + "{{schema}}"."jobs_gate_fill"(limited, started);
-        FOR one IN
-            SELECT k.key FROM unnest(limited) AS k (key)
-            WHERE (SELECT t.gate_rate FROM "{{schema}}"."jobs" AS t
-                WHERE t.gate_key = k.key AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit > 0 THEN t.waiting END AND t.due_at <= started
-                ORDER BY t.gate_key, t.due_at, t.gate_seq
-                LIMIT 1) IS NOT NULL -- the first alone: a key without a rate may have a million rows
-        LOOP
-            released := released + "{{schema}}"."jobs_gate_spend"(one, started);
-        END LOOP;
+    IF limited THEN
+        released := released + "{{schema}}"."jobs_gate_fill"(news, started);
     END IF;
     IF released > 0 THEN
         PERFORM pg_catalog.pg_notify('{{schema}}.jobs', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
@@ -1918,17 +1974,16 @@ BEGIN
     again := CASE WHEN n = max_notes THEN 0 ELSE (
         SELECT extract(epoch FROM n.at - clock_timestamp())
         FROM "{{schema}}"."jobs_gate_note" AS n
-        WHERE n.at > started AND n.at < 'infinity'
+        WHERE n.at > started
         ORDER BY n.at
         LIMIT 1) END;
     RETURN NEXT;
 END
 $txwork$;
 
--- Lets the first row of each ordered key through that has no live row, and no dead letter before it. Called by folders
--- only. A row that is let through is due now at the earliest, and now is when the transaction began: the notification
--- leads claim cursors back to there, and a drain inside a transaction can claim it.
-CREATE FUNCTION "{{schema}}"."jobs_gate_next"(keys text[]) RETURNS integer
+-- Lets the first row of each ordered key through, unless one is or a dead letter stands in the way. Called by folders
+-- only.
+CREATE FUNCTION "{{schema}}"."jobs_gate_next"(news "{{schema}}"."jobs_gate_note"[]) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -1939,56 +1994,84 @@ AS $txwork$
 #variable_conflict use_variable
 DECLARE
     n integer;
-    one record;
+    keys text[]; -- of which something else is known now
+    places bigint[];
+    numbers bigint[];
+    before tid[];
+    parked text[];
+    obstacles uuid[];
 BEGIN
-    FOR one IN
-        WITH head AS MATERIALIZED (
-            SELECT k.key, h.ctid, o.id AS behind, o.gate_policy
-            FROM unnest(keys) AS k (key)
-            CROSS JOIN LATERAL (
-                SELECT r.ctid, r.gate_seq FROM "{{schema}}"."jobs" AS r
-                WHERE r.gate_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit = 0 THEN r.waiting END
-                ORDER BY r.gate_key, r.gate_seq
-                LIMIT 1) AS h
-            LEFT JOIN LATERAL (
-                SELECT f.id, f.gate_policy FROM "{{schema}}"."jobs" AS f
-                WHERE f.gate_key = k.key AND CASE WHEN f.failed_at IS NOT NULL AND f.cancelled_at IS NULL THEN f.gate_policy > 0 END AND f.gate_seq < h.gate_seq
-                ORDER BY f.gate_key, f.gate_seq
-                LIMIT 1) AS o ON true
-            LEFT JOIN LATERAL ( -- no NOT EXISTS: an anti-join may read all live rows of the table
-                SELECT true AS is FROM "{{schema}}"."jobs" AS l
-                WHERE l.gate_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.gate_seq IS NOT NULL AND l.gate_limit = 0 THEN NOT l.waiting END
-                LIMIT 1) AS live ON true
-            WHERE live.is IS NULL
-        ), through AS (
-            UPDATE "{{schema}}"."jobs" AS t SET waiting = false, due_at = greatest(t.due_at, now())
-            WHERE t.ctid = ANY (ARRAY(
-                SELECT r.ctid FROM "{{schema}}"."jobs" AS r
-                WHERE r.ctid = ANY (ARRAY(SELECT h.ctid FROM head AS h WHERE h.behind IS NULL))
-                  AND CASE WHEN r.completed_at IS NULL THEN r.waiting END -- it implies no index's condition
-                FOR NO KEY UPDATE SKIP LOCKED))
-            RETURNING t.gate_key
-        ), later AS (
-            INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
-            SELECT clock_timestamp() + interval '500 milliseconds', h.key, false
-            FROM head AS h
-            WHERE h.behind IS NULL AND h.key NOT IN (SELECT t.gate_key FROM through AS t) -- hashed; an anti-join is not
-        )
-        SELECT (SELECT count(*) FROM through) AS through, h.key, h.behind
-        FROM (SELECT) AS once
-        LEFT JOIN head AS h ON h.gate_policy = 2
-    LOOP
-        n := one.through;
-        IF one.behind IS NOT NULL THEN
-            PERFORM "{{schema}}"."jobs_gate_park"(one.key, one.behind);
-        END IF;
+    WITH k AS MATERIALIZED (
+        SELECT m.gate_key AS key, s.ctid AS known, s.n, s.place AS bound, m.ended IS NULL AND s.place IS NOT NULL AS anew,
+            CASE WHEN m.ended IS NOT NULL AND s.place IS NOT NULL THEN least(s.place, m.place) ELSE 0 END AS place
+        FROM unnest(news) AS m
+        LEFT JOIN LATERAL (
+            SELECT g.ctid, g.n, g.place FROM "{{schema}}"."jobs_gate_known" AS g
+            WHERE g.gate_key = m.gate_key AND NOT g.limited
+            ORDER BY g.gate_key DESC, g.limited DESC, g.n DESC
+            LIMIT 1) AS s ON true
+        WHERE NOT m.limited
+    ), head AS MATERIALIZED (
+        SELECT k.*, live.is AS live, h.ctid, h.gate_seq, o.id AS behind, o.gate_policy
+        FROM k
+        LEFT JOIN LATERAL ( -- no NOT EXISTS: an anti-join may read all live rows of the table
+            SELECT true AS is FROM "{{schema}}"."jobs" AS l
+            WHERE l.gate_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.gate_seq IS NOT NULL THEN NOT l.waiting END AND l.gate_limit = 0 AND l.gate_seq >= k.place
+            LIMIT 1) AS live ON true
+        LEFT JOIN LATERAL (
+            SELECT r.ctid, r.gate_seq FROM "{{schema}}"."jobs" AS r
+            WHERE live.is IS NULL AND r.gate_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit = 0 THEN r.waiting END AND r.gate_seq >= k.place
+            ORDER BY r.gate_key, r.gate_seq
+            LIMIT 1) AS h ON true
+        LEFT JOIN LATERAL (
+            SELECT f.id, f.gate_policy FROM "{{schema}}"."jobs" AS f
+            WHERE f.gate_key = k.key AND CASE WHEN f.failed_at IS NOT NULL AND f.cancelled_at IS NULL THEN f.gate_policy > 0 END AND f.gate_seq < h.gate_seq
+            ORDER BY f.gate_key, f.gate_seq
+            LIMIT 1) AS o ON true
+    ), through AS MATERIALIZED (
+        UPDATE "{{schema}}"."jobs" AS t SET waiting = false, due_at = greatest(t.due_at, now())
+        WHERE t.ctid = ANY (ARRAY(
+            SELECT r.ctid FROM "{{schema}}"."jobs" AS r
+            WHERE r.ctid = ANY (ARRAY(SELECT h.ctid FROM head AS h WHERE h.behind IS NULL))
+              AND CASE WHEN r.completed_at IS NULL THEN r.waiting END -- it implies no index's condition
+            FOR NO KEY UPDATE SKIP LOCKED))
+        RETURNING t.gate_key
+    ), later AS (
+        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended)
+        SELECT clock_timestamp() + interval '500 milliseconds', h.key, false, 0
+        FROM head AS h
+        WHERE h.ctid IS NOT NULL AND h.behind IS NULL AND h.key NOT IN (SELECT t.gate_key FROM through AS t) -- hashed; an anti-join is not
+    )
+    SELECT (SELECT count(*) FROM through),
+        array_agg(o.key) FILTER (WHERE o.known_from IS NOT NULL), array_agg(o.known_from) FILTER (WHERE o.known_from IS NOT NULL),
+        array_agg(coalesce(o.n, 0)) FILTER (WHERE o.known_from IS NOT NULL), array_agg(o.known) FILTER (WHERE o.known_from IS NOT NULL AND o.known IS NOT NULL),
+        array_agg(o.key) FILTER (WHERE o.gate_policy = 2), array_agg(o.behind) FILTER (WHERE o.gate_policy = 2)
+    INTO n, keys, places, numbers, before, parked, obstacles
+    FROM (
+        SELECT h.*, CASE
+            WHEN hashint8(h.gate_seq) & 7 = 0 AND h.key IN (SELECT t.gate_key FROM through AS t) THEN h.gate_seq
+            WHEN h.anew AND h.live THEN 0
+            WHEN h.anew THEN least(h.gate_seq, h.bound)
+            WHEN h.place < h.bound THEN h.place END AS known_from
+        FROM head AS h) AS o;
+
+    IF keys IS NOT NULL THEN
+        DELETE FROM "{{schema}}"."jobs_gate_known" AS g
+        WHERE g.ctid = ANY (ARRAY(SELECT b.ctid FROM "{{schema}}"."jobs_gate_known" AS b WHERE b.ctid = ANY (before) FOR UPDATE SKIP LOCKED));
+        INSERT INTO "{{schema}}"."jobs_gate_known" (gate_key, limited, n, place, at)
+        SELECT u.key, false, greatest(u.n + 1, nextval('"{{schema}}"."jobs_gate_seq"')), u.place, now() FROM unnest(keys, places, numbers) AS u (key, place, n);
+    END IF;
+    FOR i IN 1..coalesce(cardinality(parked), 0) LOOP
+        PERFORM "{{schema}}"."jobs_gate_park"(parked[i], obstacles[i]);
     END LOOP;
     RETURN n;
 END
 $txwork$;
 
--- Fills the places of limited keys without a rate. Called by folders only.
-CREATE FUNCTION "{{schema}}"."jobs_gate_fill"(keys text[], started timestamptz) RETURNS integer
+-- Fills the places of limited keys, by due time. Rows of a key with a rate are let through each due when the rate allows
+-- it: the generic cell rate algorithm. Those of the next 250ms are let through at once, so that the rate is met however
+-- seldom somebody folds. Called by folders only.
+CREATE FUNCTION "{{schema}}"."jobs_gate_fill"(news "{{schema}}"."jobs_gate_note"[], started timestamptz) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -2000,119 +2083,97 @@ AS $txwork$
 DECLARE
     n integer;
 BEGIN
-    WITH room AS MATERIALIZED (
-        SELECT k.key, "{{schema}}"."jobs_gate_room"(k.key, h.gate_limit) AS rows
-        FROM unnest(keys) AS k (key)
-        CROSS JOIN LATERAL (
-            SELECT r.gate_limit, r.gate_rate FROM "{{schema}}"."jobs" AS r
-            WHERE r.gate_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit > 0 THEN r.waiting END AND r.due_at <= started
+    WITH k AS MATERIALIZED (
+        SELECT m.gate_key AS key, s.ctid AS known, s.n, s.updates, s.next_at,
+            CASE WHEN s.n IS NOT NULL AND m.ended IS NOT NULL THEN least(s.due, m.due) ELSE '-infinity' END AS due,
+            CASE WHEN s.taken - m.ended IS NOT NULL THEN greatest(s.taken - m.ended, 0) END AS taken
+        FROM unnest(news) AS m
+        LEFT JOIN LATERAL (
+            SELECT g.ctid, g.* FROM "{{schema}}"."jobs_gate_known" AS g
+            WHERE g.gate_key = m.gate_key AND g.limited
+            ORDER BY g.gate_key DESC, g.limited DESC, g.n DESC
+            LIMIT 1) AS s ON true
+        WHERE m.limited
+    ), head AS MATERIALIZED (
+        SELECT k.key, k.known, k.n, k.updates, k.next_at, h.due_at, h.gate_limit, h.gate_rate, h.gate_burst,
+            greatest(k.next_at, started) AS first,
+            CASE WHEN h.gate_rate < 10000 THEN ceil(1e6 / h.gate_rate) ELSE 1e6 / h.gate_rate END * interval '1 microsecond' AS gap,
+            CASE WHEN k.taken IS NULL AND h.gate_limit <> 2147483647 THEN (
+                SELECT count(*) FROM "{{schema}}"."jobs" AS l
+                WHERE l.gate_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.gate_seq IS NOT NULL THEN NOT l.waiting END AND l.gate_limit > 0) + (
+                SELECT coalesce(sum(p.ended), 0) FROM "{{schema}}"."jobs_gate_note" AS p
+                WHERE p.gate_key = k.key AND p.limited AND p.ended > 0) ELSE k.taken END AS taken
+        FROM k
+        LEFT JOIN LATERAL (
+            SELECT r.due_at, r.gate_limit, r.gate_rate, r.gate_burst FROM "{{schema}}"."jobs" AS r
+            WHERE r.gate_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit > 0 THEN r.waiting END AND r.due_at >= k.due AND r.due_at <= started
             ORDER BY r.gate_key, r.due_at, r.gate_seq
-            LIMIT 1) AS h
-        WHERE h.gate_rate IS NULL
+            LIMIT 1) AS h ON true
+    ), room AS MATERIALIZED (
+        SELECT p.*, least(p.places, floor(least(extract(epoch FROM started + interval '250 milliseconds' - p.first)::float8 * p.gate_rate + p.gate_burst, 1000))::integer) AS rows
+        FROM (SELECT h.*, CASE WHEN h.gate_limit = 2147483647 THEN 1000 ELSE least(h.gate_limit - h.taken, 1000) END AS places
+            FROM head AS h) AS p
+        WHERE p.due_at IS NOT NULL
     ), free AS MATERIALIZED (
-        SELECT f.ctid
+        SELECT f.ctid, room.key, room.first + (row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.gate_seq) - room.gate_burst) * room.gap AS at
         FROM room
         CROSS JOIN LATERAL (
-            SELECT r.ctid FROM "{{schema}}"."jobs" AS r
-            WHERE r.gate_key = room.key AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit > 0 THEN r.waiting END AND r.due_at <= started
+            SELECT r.ctid, r.due_at, r.gate_seq FROM "{{schema}}"."jobs" AS r
+            WHERE r.gate_key = room.key AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit > 0 THEN r.waiting END AND r.due_at >= room.due_at AND r.due_at <= started
             ORDER BY r.gate_key, r.due_at, r.gate_seq
             LIMIT greatest(room.rows, 0)
             FOR NO KEY UPDATE SKIP LOCKED) AS f
-    ), through AS (
-        UPDATE "{{schema}}"."jobs" AS t SET waiting = false, due_at = greatest(t.due_at, now())
-        WHERE t.ctid = ANY (ARRAY(SELECT f.ctid FROM free AS f))
-        RETURNING t.gate_key
+    ), through AS MATERIALIZED (
+        UPDATE "{{schema}}"."jobs" AS t SET waiting = false, due_at = greatest(t.due_at, now(), f.at)
+        FROM free AS f
+        WHERE t.ctid = f.ctid
+        RETURNING t.gate_key, t.gate_seq
+    ), done AS MATERIALIZED (
+        SELECT h.*, room.places, room.rows, coalesce(t.released, 0) AS released, coalesce(t.marked, false) AS marked
+        FROM head AS h
+        LEFT JOIN room ON room.key = h.key
+        LEFT JOIN (SELECT r.gate_key, count(*) AS released, bool_or(hashint8(r.gate_seq) & 7 = 0) AS marked
+            FROM through AS r GROUP BY r.gate_key) AS t ON t.gate_key = h.key
     ), later AS (
-        -- A key whose rows somebody holds locked, or which got as many rows as one fold may give it.
-        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
-        SELECT clock_timestamp() + CASE WHEN room.key IN (SELECT t.gate_key FROM through AS t) THEN interval '0' ELSE interval '500 milliseconds' END, room.key, true
-        FROM room
-        WHERE room.rows >= 1000 OR room.rows > 0 AND room.key NOT IN (SELECT t.gate_key FROM through AS t)
+        -- A key whose rows somebody holds locked, or which got as many rows as one fold may give it; or one with a rate,
+        -- when half of the time ahead is used up, or else the next row may start.
+        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended)
+        SELECT CASE
+            WHEN d.rows > 0 AND d.released = 0 THEN clock_timestamp() + interval '500 milliseconds'
+            WHEN d.gate_rate IS NULL THEN clock_timestamp()
+            ELSE greatest(d.first + d.released * d.gap - d.gate_burst * d.gap + d.gap - interval '250 milliseconds' / 2, started + interval '5 milliseconds') END,
+            d.key, true, 0
+        FROM done AS d
+        WHERE d.rows > 0 AND d.released = 0
+           OR d.rows >= 1000 AND d.released > 0
+           OR d.gate_rate IS NOT NULL AND d.places > d.released AND d.rows <= d.released
+    ), mine AS MATERIALIZED (
+        SELECT g.n FROM "{{schema}}"."jobs_gate_known" AS g
+        WHERE g.ctid = ANY (ARRAY(SELECT h.known FROM head AS h WHERE h.known IS NOT NULL))
+        FOR UPDATE SKIP LOCKED
+    ), kept AS MATERIALIZED (
+        UPDATE "{{schema}}"."jobs_gate_known" AS g
+        SET taken = d.taken + d.released, due = coalesce(d.due_at, started), updates = g.updates + 1, at = now(),
+            next_at = coalesce(d.first + d.released * d.gap, g.next_at)
+        FROM done AS d
+        WHERE g.gate_key = d.key AND g.limited AND g.n = d.n AND d.updates < 64
+          AND d.n IN (SELECT m.n FROM mine AS m)
+        RETURNING g.gate_key
+    ), fresh AS (
+        INSERT INTO "{{schema}}"."jobs_gate_known" (gate_key, limited, n, taken, due, next_at, at)
+        SELECT d.key, true, greatest(d.n + 1, nextval('"{{schema}}"."jobs_gate_seq"')), d.taken + d.released, coalesce(d.due_at, started),
+            coalesce(d.first + d.released * d.gap, d.next_at), now()
+        FROM done AS d
+        WHERE d.key NOT IN (SELECT e.gate_key FROM kept AS e)
+          AND (d.n IS NOT NULL OR d.marked OR d.gate_rate IS NOT NULL AND d.released > 0)
+    ), gone AS (
+        DELETE FROM "{{schema}}"."jobs_gate_known" AS g
+        WHERE g.ctid = ANY (ARRAY(
+            SELECT h.known FROM head AS h
+            WHERE h.updates >= 64 AND h.n IN (SELECT m.n FROM mine AS m)))
     )
     SELECT count(*) INTO n FROM through;
     RETURN n;
-END
-$txwork$;
-
--- Lets rows of a limited key with a rate through, each due when the rate allows it: the generic cell rate algorithm.
--- Rows of the next 250ms are let through at once, so that the rate is met however seldom somebody folds. Called by
--- folders only.
-CREATE FUNCTION "{{schema}}"."jobs_gate_spend"(k text, started timestamptz) RETURNS integer
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET jit = off
-AS $txwork$
-#variable_conflict use_variable
-DECLARE
-    head record;
-    first timestamptz;
-    gap interval;
-    n integer;
-BEGIN
-    SELECT r.gate_limit, r.gate_rate, r.gate_burst INTO head FROM "{{schema}}"."jobs" AS r
-    WHERE r.gate_key = k AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit > 0 THEN r.waiting END AND r.due_at <= started
-    ORDER BY r.gate_key, r.due_at, r.gate_seq
-    LIMIT 1;
-    IF head.gate_rate IS NULL THEN
-        RETURN 0;
-    END IF;
-    SELECT b.next_at INTO first FROM "{{schema}}"."jobs_gate_rate" AS b WHERE b.gate_key = k FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND AND EXISTS (SELECT FROM "{{schema}}"."jobs_gate_rate" AS b WHERE b.gate_key = k) THEN
-        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited) VALUES (started + interval '500 milliseconds', k, true);
-        RETURN 0;
-    END IF;
-    gap := CASE WHEN head.gate_rate < 10000 THEN ceil(1e6 / head.gate_rate) ELSE 1e6 / head.gate_rate END * interval '1 microsecond';
-    first := greatest(first, started);
-    n := least(
-        "{{schema}}"."jobs_gate_room"(k, head.gate_limit),
-        floor(least(extract(epoch FROM started + interval '250 milliseconds' - first)::float8 * head.gate_rate + head.gate_burst, 1000))::integer);
-    IF n > 0 THEN
-        WITH free AS MATERIALIZED (
-            SELECT r.ctid, r.due_at, r.gate_seq FROM "{{schema}}"."jobs" AS r
-            WHERE r.gate_key = k AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit > 0 THEN r.waiting END AND r.due_at <= started
-            ORDER BY r.gate_key, r.due_at, r.gate_seq
-            LIMIT n
-            FOR NO KEY UPDATE SKIP LOCKED
-        ), slot AS MATERIALIZED (
-            SELECT f.ctid, first + (row_number() OVER (ORDER BY f.due_at, f.gate_seq) - head.gate_burst) * gap AS at FROM free AS f
-        )
-        UPDATE "{{schema}}"."jobs" AS t SET waiting = false, due_at = greatest(t.due_at, now(), slot.at)
-        FROM slot
-        WHERE t.ctid = slot.ctid;
-        GET DIAGNOSTICS n = ROW_COUNT;
-        first := first + n * gap;
-        INSERT INTO "{{schema}}"."jobs_gate_rate" AS b (gate_key, next_at) VALUES (k, first)
-        ON CONFLICT (gate_key) DO UPDATE SET next_at = excluded.next_at;
-    END IF;
-    IF EXISTS (SELECT FROM "{{schema}}"."jobs" AS t
-        WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit > 0 THEN t.waiting END AND t.due_at <= started)
-       AND "{{schema}}"."jobs_gate_room"(k, head.gate_limit) > 0 THEN
-        -- When half of the time ahead is used up, or else the next row may start.
-        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
-        VALUES (greatest(first - head.gate_burst * gap + gap - interval '250 milliseconds' / 2, started + interval '5 milliseconds'), k, true);
-    END IF;
-    RETURN greatest(n, 0);
-END
-$txwork$;
-
--- How many more rows of a limited key may be through, at most as many as one fold gives it. Counts no more than the
--- limit, and nothing without one.
-CREATE FUNCTION "{{schema}}"."jobs_gate_room"(k text, most integer) RETURNS integer
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-AS $txwork$
-#variable_conflict use_variable
-BEGIN
-    IF most = 2147483647 THEN
-        RETURN 1000;
-    END IF;
-    RETURN least(1000, most - count(*)) FROM (
-        SELECT FROM "{{schema}}"."jobs" AS t
-        WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit > 0 THEN NOT t.waiting END
-        LIMIT most) AS live;
 END
 $txwork$;
 
@@ -2145,8 +2206,8 @@ BEGIN
     GET DIAGNOSTICS n = ROW_COUNT;
     IF EXISTS (SELECT FROM "{{schema}}"."jobs" AS t
         WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit = 0 THEN t.waiting END) THEN
-        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
-        VALUES (clock_timestamp() + CASE WHEN n = 1000 THEN interval '0' ELSE interval '500 milliseconds' END, k, false);
+        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended)
+        VALUES (clock_timestamp() + CASE WHEN n = 1000 THEN interval '0' ELSE interval '500 milliseconds' END, k, false, 0);
     END IF;
 END
 $txwork$;
@@ -2166,7 +2227,8 @@ AS $txwork$
 $txwork$;
 
 -- Repairs what somebody did past the triggers: writes a note for every key that has waiting rows, 1000 of each
--- sort at most, from where the last sweep ended, at most every five seconds. Forgets rates that are not in use, and returns how many.
+-- sort at most, from where the last sweep ended, at most every five seconds. Forgets what is known of keys that are not in use, and
+-- returns of how many.
 CREATE FUNCTION "{{schema}}"."jobs_gate_sweep"(max_rows integer) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -2197,11 +2259,13 @@ BEGIN
     UPDATE "{{schema}}"."jobs_gate_cursor" AS c
     SET ordered_key = place.ordered_key, limited_key = place.limited_key, swept_at = clock_timestamp();
 
-    DELETE FROM "{{schema}}"."jobs_gate_rate" AS b
+    DELETE FROM "{{schema}}"."jobs_gate_known" AS b
     WHERE b.ctid = ANY (ARRAY(
-        SELECT r.ctid FROM "{{schema}}"."jobs_gate_rate" AS r
-        WHERE r.next_at < now() - interval '1 minute'
-        LIMIT max_rows
+        SELECT r.ctid FROM "{{schema}}"."jobs_gate_known" AS r
+        WHERE r.at < now() - interval '1 minute' AND (r.next_at < now() - interval '1 minute') IS NOT FALSE
+          AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_gate_known" AS o -- which would count as the last then
+            WHERE o.gate_key = r.gate_key AND o.limited = r.limited AND o.n < r.n)
+        LIMIT 10 * max_rows
         FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS n = ROW_COUNT;
     RETURN n;
@@ -2238,7 +2302,7 @@ BEGIN
         INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
         SELECT now(), last, NOT ordered
         WHERE NOT EXISTS (SELECT FROM "{{schema}}"."jobs" AS t
-            WHERE ordered AND t.gate_key = last AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit = 0 THEN NOT t.waiting END);
+            WHERE ordered AND t.gate_key = last AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL THEN NOT t.waiting END AND t.gate_limit = 0);
     END LOOP;
     RETURN last;
 END
@@ -2265,6 +2329,12 @@ FOR EACH ROW WHEN (NEW.gate_seq IS NOT NULL AND (
     OR NEW.waiting AND NEW.gate_limit > 0 AND NEW.due_at < OLD.due_at))
 EXECUTE FUNCTION "{{schema}}"."jobs_gate_note"();
 
+CREATE TRIGGER "jobs_gate_gone_all" AFTER TRUNCATE ON "{{schema}}"."jobs"
+FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_gate_forget"();
+
+CREATE TRIGGER "jobs_gate_lost_all" AFTER TRUNCATE ON "{{schema}}"."jobs_gate_note"
+FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_gate_forget"();
+
 CREATE TRIGGER "jobs_gate_gone" AFTER DELETE ON "{{schema}}"."jobs"
 FOR EACH ROW WHEN (OLD.gate_seq IS NOT NULL AND (OLD.failed_at IS NOT NULL OR OLD.completed_at IS NULL))
 EXECUTE FUNCTION "{{schema}}"."jobs_gate_note"();
@@ -2273,12 +2343,11 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_enter"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_come"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_back"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_note"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_forget"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_place"(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_fold"(integer, timestamptz) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_next"(text[]) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_fill"(text[], timestamptz) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_spend"(text, timestamptz) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_room"(text, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_next"("{{schema}}"."jobs_gate_note"[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_fill"("{{schema}}"."jobs_gate_note"[], timestamptz) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_park"(text, uuid) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_skip"(uuid[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_sweep"(integer) FROM PUBLIC;

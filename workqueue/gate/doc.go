@@ -24,8 +24,6 @@
 // If an application holds the next row of a key locked, for instance to cancel it, the key waits for that row and the
 // fold looks again every half second. Other keys go on.
 //
-// A unique index admits one live row of a serial key, whatever goes wrong.
-//
 // # Limits and rates
 //
 // A fold lets rows of a limited key through by due time, and passes over those that an application holds locked. The
@@ -40,12 +38,13 @@
 //
 // The sweep (Spec.Sweeps, "gate_sweep") only repairs. It writes notes for keys that have waiting rows, 1,000 keys of
 // each sort at most every five seconds, and so finds rows that somebody made wait past the triggers, for instance by
-// a restore without them or by truncating the notes. It also forgets rates that are not in use.
+// a restore without them or by truncating the notes. It also forgets what is known of keys
+// that are not in use.
 //
 // # Tables
 //
 // A table with gates has the [Columns] in its Spec, [KeyColumn] as its Gate, [Fold] among its Folds, [SweepSuffix]
-// among its Sweeps, and [DDL] in its migration. The migration makes the tables <table>_gate_note, <table>_gate_rate
+// among its Sweeps, and [DDL] in its migration. The migration makes the tables <table>_gate_note, <table>_gate_known
 // and <table>_gate_cursor, the sequence <table>_gate_seq, and functions and triggers named <table>_gate_….
 //
 // A role that writes rows with gates needs SELECT on the columns of gates, USAGE on the sequence, INSERT on
@@ -64,9 +63,9 @@
 // One folder works on a table at a time. A transaction of an application that folds, such as Worker.DrainIn, keeps
 // all others out until it ends: keep it short on a table that others work on.
 //
-// A transaction that stays open holds back vacuum, whatever it has written or locked. Keys get slower beside it, by the rows
-// that they have had since it began: one limited key drained 20,000 rows at less than a third of its rate
-// (docs/adr/0024-notes-and-folds.md). Rows without a gate do not.
+// A transaction that stays open holds back vacuum, whatever it has written or locked. What a fold reads for a key does not
+// grow with the rows that have ended since: folds take on from each other what they know of a key
+// (docs/adr/0031-what-is-known-of-a-key.md).
 //
 // Under REPEATABLE READ and SERIALIZABLE a fold does nothing, because the transaction cannot see what the folder
 // before it let through. A DrainIn in such a transaction therefore gets no rows with gates but those that are through

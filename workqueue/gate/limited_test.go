@@ -110,14 +110,14 @@ func TestRateLetsABurstThroughAndThenItsRate(t *testing.T) {
 	r.expect(0, 1, 2)
 	r.expect()
 	later := func(interval string) {
-		r.exec("UPDATE work_gate_rate SET next_at = next_at - $1::text::interval", interval)
+		r.exec("UPDATE work_gate_known SET next_at = next_at - $1::text::interval", interval)
 		r.exec("UPDATE work_gate_note SET at = at - $1::text::interval", interval)
 	}
 	later("1001 seconds")
 	r.expect(3)
 	later("1 day")
 	r.expect(4)
-	if used := ask[float64](r, "SELECT extract(epoch FROM next_at - clock_timestamp())::float8 FROM work_gate_rate"); used < 990 || used > 1000 {
+	if used := ask[float64](r, "SELECT extract(epoch FROM next_at - clock_timestamp())::float8 FROM work_gate_known"); used < 990 || used > 1000 {
 		t.Errorf("the next row but two may start in %v s, want 1,000 after a day and one row", used)
 	}
 }

@@ -112,7 +112,7 @@ func TestFoldsComeBack(t *testing.T) {
 	}{
 		"ordered": {gate.Gate{}, "SELECT FROM work WHERE n = 2 FOR UPDATE"},
 		"limited": {gate.Gate{Limit: 1}, "SELECT FROM work WHERE n = 2 FOR UPDATE"},
-		"rate":    {gate.Gate{Limit: gate.Unlimited, Rate: 1000, Burst: 1}, "SELECT FROM work_gate_rate FOR UPDATE"},
+		"rate":    {gate.Gate{Limit: gate.Unlimited, Rate: 1000, Burst: 1}, "SELECT FROM work WHERE n = 2 FOR UPDATE"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -313,8 +313,8 @@ func TestSweepsAreModest(t *testing.T) {
 	r := newRig(t)
 	r.insert(row(1, serial("k")), row(2, &gate.Gate{Key: "k", Limit: 1}), row(3, one("r", 1000)))
 	r.fold()
-	r.exec("UPDATE work_gate_rate SET next_at = next_at - interval '1 hour'")
-	_, err := r.begin().Exec(t.Context(), "SELECT FROM work_gate_rate FOR UPDATE")
+	r.exec("UPDATE work_gate_known SET next_at = next_at - interval '1 hour'")
+	_, err := r.begin().Exec(t.Context(), "SELECT FROM work_gate_known FOR UPDATE")
 	r.ok(err)
 	r.exec("UPDATE work SET waiting = true WHERE n = 2") // past every trigger
 	r.exec("UPDATE work_gate_cursor SET swept_at = '-infinity'")

@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -24,7 +25,7 @@ func TestAFoldReadsItsKeysAlone(t *testing.T) {
 	tx := r.begin()
 	pages := make([]int, folds)
 	for i := range pages {
-		pages[i] = foldPages(r, tx, atOnce)
+		pages[i] = pagesOf(r, tx, fmt.Sprintf("SELECT FROM work_gate_fold(%d)", atOnce))
 	}
 	var live int
 	r.ok(tx.QueryRow(t.Context(), "SELECT count(*) FROM work WHERE NOT waiting").Scan(&live))
@@ -38,8 +39,10 @@ func TestAFoldReadsItsKeysAlone(t *testing.T) {
 	}
 }
 
-// foldPages folds so many notes, and returns how many pages that reads.
-func foldPages(r *rig, tx pgx.Tx, notes int) int {
+// pagesOf runs a statement and returns how many pages it reads.
+func pagesOf(r *rig, conn interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, statement string) int {
 	r.Helper()
 	var plans []struct {
 		Plan struct {
@@ -47,7 +50,6 @@ func foldPages(r *rig, tx pgx.Tx, notes int) int {
 			Read int `json:"Shared Read Blocks"`
 		}
 	}
-	explain := fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT FROM work_gate_fold(%d)", notes)
-	r.ok(tx.QueryRow(r.Context(), explain).Scan(&plans))
+	r.ok(conn.QueryRow(r.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+statement).Scan(&plans))
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }

@@ -322,3 +322,41 @@ func TestOrderOfEffectsIsThatOfCommits(t *testing.T) {
 		}
 	}
 }
+
+// Dead letters of many keys, redriven in one call: no mark is forced. The ids come in any order.
+func TestRedrivenRowsRunInTheirOrder(t *testing.T) {
+	t.Parallel()
+	const keys = 700
+	r := newRig(t, func(s *workqueue.Spec) { s.MaxAttempts = 1 })
+	for first := 0; first < 3*keys; first += 350 {
+		r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT i, 'k' || i % $3, 0, 0 FROM generate_series($1::int, $2) AS i", first, first+349, keys)
+	}
+	var dead []uuid.UUID
+	for range 3 {
+		r.fold()
+		token := workqueue.NewOwnerToken()
+		rows, err := r.queue.Claim(context.Background(), token, time.Minute, 10*keys)
+		r.ok(err)
+		var ids []uuid.UUID
+		for _, row := range rows {
+			ids = append(ids, row.ID)
+		}
+		if len(ids) != keys {
+			t.Fatal(len(ids))
+		}
+		_, err = r.queue.Fail(t.Context(), token, ids, "no")
+		r.ok(err)
+		dead = append(dead, ids...)
+	}
+	slices.Reverse(dead)
+	r.fold()
+	// redriven one after the other, the last first, before anybody folds
+	for chunk := range slices.Chunk(dead, 350) {
+		_, err := r.queue.Redrive(t.Context(), chunk, "somebody")
+		r.ok(err)
+	}
+	r.fold()
+	if n := ask[int](r, "SELECT count(*) FROM work WHERE NOT waiting AND completed_at IS NULL AND n >= $1", keys); n > 0 {
+		t.Errorf("%d keys go on with a later row although their first waits", n)
+	}
+}

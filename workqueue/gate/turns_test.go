@@ -107,11 +107,11 @@ func TestFoldsWaitForNoRow(t *testing.T) {
 		"the first row":         "SELECT FROM work WHERE n = 1 FOR UPDATE",
 		"a limited row":         "SELECT FROM work WHERE n = 11 FOR UPDATE",
 		"a row with a rate":     "SELECT FROM work WHERE n = 20 FOR UPDATE",
-		"a rate":                "SELECT FROM work_gate_rate FOR UPDATE",
+		"what is known":         "SELECT FROM work_gate_known FOR UPDATE",
 		"notes":                 "SELECT FROM work_gate_note FOR UPDATE",
 		"a row that is parked":  "SELECT FROM work WHERE n = 31 FOR UPDATE",
 		"the cursor of sweeps":  "SELECT FROM work_gate_cursor FOR UPDATE",
-		"a backup of the table": "LOCK TABLE work, work_gate_note, work_gate_rate, work_gate_cursor IN ACCESS SHARE MODE",
+		"a backup of the table": "LOCK TABLE work, work_gate_note, work_gate_known, work_gate_cursor IN ACCESS SHARE MODE",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

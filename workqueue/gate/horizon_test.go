@@ -1,0 +1,79 @@
+package gate_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/txwork/txwork/workqueue/gate"
+)
+
+// While somebody keeps a transaction open, nothing that has ended can be cleaned up. What a fold reads for a key, and an
+// insert, must not grow with all that has gone through it since.
+func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
+	t.Parallel()
+	const rows, first, last = 700, 200, 40 // rows, those before the first that are counted, and how many are
+	for name, test := range map[string]struct {
+		gate    gate.Gate
+		backlog bool
+	}{
+		"an ordered key with a backlog":      {gate.Gate{}, true},
+		"an ordered key, a row at a time":    {gate.Gate{}, false},
+		"a limited key with a backlog":       {gate.Gate{Limit: 1}, true},
+		"a limited key, a row at a time":     {gate.Gate{Limit: 1}, false},
+		"a key with a rate and a backlog":    {gate.Gate{Limit: 1, Rate: gate.MaxRate, Burst: 1000}, true},
+		"a key with a rate, a row at a time": {gate.Gate{Limit: gate.Unlimited, Rate: gate.MaxRate, Burst: 1000}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			g := test.gate
+			g.Key = "k"
+			open := r.begin()
+			_, err := open.Exec(t.Context(), "SELECT txid_current()")
+			r.ok(err)
+			conn, err := r.pool.Acquire(t.Context())
+			r.ok(err)
+			defer conn.Release()
+			if test.backlog {
+				for i := range rows {
+					r.insert(row(i, &g))
+				}
+			}
+			var early, late int
+			since := ask[string](r, "SELECT now()::text") // where a folder goes on that has taken all notes before
+			for i := range rows {
+				pages := 0
+				if !test.backlog {
+					pages += pagesOf(r, conn, fmt.Sprintf("INSERT INTO work (n, gate_key, gate_limit, gate_policy, gate_rate, gate_burst) SELECT %d, %s", i, values(g)))
+				}
+				pages += pagesOf(r, conn, fmt.Sprintf("SELECT FROM work_gate_fold(1000, '%s')", since))
+				if i >= first && i < first+last {
+					early += pages
+				}
+				if i >= rows-last {
+					late += pages
+				}
+				token, ns, ids := r.claim()
+				if len(ns) != 1 {
+					t.Fatalf("%d rows are through, want one\n%s", len(ns), r.dump())
+				}
+				since = ask[string](r, "SELECT now()::text")
+				_, err := r.queue.Ack(context.Background(), token, ids)
+				r.ok(err)
+			}
+			t.Logf("%d pages a row, later %d", early/last, late/last)
+			if late > 2*early {
+				t.Errorf("a row costs %d pages, and after %d others %d", early/last, rows, late/last)
+			}
+		})
+	}
+}
+
+// values are those of a gate's columns.
+func values(g gate.Gate) string {
+	if g.Rate == 0 {
+		return fmt.Sprintf("'%s', %d, 0, NULL, NULL", g.Key, g.Limit)
+	}
+	return fmt.Sprintf("'%s', %d, 0, %v, %d", g.Key, g.Limit, g.Rate, g.Burst)
+}
