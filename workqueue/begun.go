@@ -3,6 +3,7 @@ package workqueue
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -18,14 +19,14 @@ var errTxEnded = errors.New("txwork: the transaction of Claim.Tx was ended by th
 
 // beginText begins a handler's transaction, marks and bounds it, in one round trip.
 func (d *delivery) beginText() string {
-	text := "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; " + markText(d.ID) + d.worker.options.TxLimits.settings()
+	sets := append([]string{markSet(d.ID)}, d.worker.options.TxLimits.settings()...)
 	if d.folds() {
-		text += ", " + d.worker.table.spec.foldPromise()
+		sets = append(sets, d.worker.table.spec.foldPromise())
 	}
-	return text
+	return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SELECT " + strings.Join(sets, ", ")
 }
 
-func markText(id uuid.UUID) string { return "SELECT " + setSetting(begunSetting, id.String()) }
+func markSet(id uuid.UUID) string { return setSetting(begunSetting, id.String()) }
 
 // begunTx runs calls in a handler's transaction, together with the check that it is still the one that was begun.
 type begunTx struct {

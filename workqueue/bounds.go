@@ -13,25 +13,27 @@ import (
 // its network gone, before it ends the session and with it every lock: see the package's documentation.
 const HeldAtMost = 10 * time.Second
 
-// boundText bounds a transaction at the server, in the statement that sets its other settings: a pooler may refuse
+// boundSets bound a transaction at the server, in the statement that sets its other settings: a pooler may refuse
 // settings at a connection's start, and would hand later ones on to the next session.
 //
 // A transaction that is sent in one piece stands still in two ways. A client that reads no more blocks the server in
 // its reply, before the COMMIT that follows: tcp_user_timeout ends that. A client that has sent a part only is waited
 // for until transaction_timeout, which PostgreSQL has from 17 on. It leaves a statement the time that its caller waits
 // for it, and is left alone where nobody said how long that is.
-func boundText(ctx context.Context, conn *pgx.Conn) (text string, args []any) {
-	text = setSetting("tcp_user_timeout", milliseconds(HeldAtMost))
+func boundSets(ctx context.Context, conn *pgx.Conn, kept bool) (sets []string, args []any) {
+	if !kept {
+		sets = append(sets, setSetting("tcp_user_timeout", milliseconds(HeldAtMost)))
+	}
 	deadline, ok := ctx.Deadline()
 	if !ok || serverVersion(conn) < 17 {
-		return text, nil
+		return sets, nil
 	}
 	limit := max(time.Until(deadline)+time.Second, HeldAtMost)
-	return text + ", set_config('transaction_timeout', $1::text, true)", []any{milliseconds(limit)}
+	return append(sets, "set_config('transaction_timeout', $1::text, true)"), []any{milliseconds(limit)}
 }
 
-// idleText bounds, beside that, the time between two statements of a transaction that a client holds open.
-var idleText = setSetting("idle_in_transaction_session_timeout", milliseconds(HeldAtMost))
+// idleSet bounds, beside that, the time between two statements of a transaction that a client holds open.
+var idleSet = setSetting("idle_in_transaction_session_timeout", milliseconds(HeldAtMost))
 
 // serverVersion is the major version of a connection's server; 0 where it is not told.
 func serverVersion(conn *pgx.Conn) int {

@@ -75,6 +75,7 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, erro
 		statement: q.table.statements.claim,
 		args:      q.table.claimArgs(req),
 		lazy:      true,
+		writes:    true,
 		reset:     func() { claimed = make([]claimedRow, 0, req.limit) },
 		row: func(scan func(...any) error) error {
 			row, err := scanner.scan(scan)
@@ -83,6 +84,7 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, erro
 		},
 	}
 	if req.rule != nil {
+		c.writes = false // in a function, which may find that nothing is let pass
 		c.statement, c.row = q.table.statements.admitted, req.rule.before(c.row, claimedColumns+len(q.table.claimed))
 	}
 	calls := []call{c}

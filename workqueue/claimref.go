@@ -43,6 +43,7 @@ func (q *Queue) extend(ctx context.Context, refs []claimRef, lease time.Duration
 		statement: q.table.statements.extend,
 		args:      args,
 		lazy:      true,
+		writes:    true,
 		reset:     func() { x = extension{} },
 		row: func(scan func(...any) error) error {
 			var id uuid.UUID

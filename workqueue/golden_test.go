@@ -62,7 +62,7 @@ func TestGolden(t *testing.T) {
 	t.Run("plan settings", func(t *testing.T) {
 		t.Parallel()
 		unpin := unpinCall(make([]string, len(callerSettings)))
-		golden(t, "plan_settings.sql", strings.Join([]string{pinText, pinLazyText, savePinText, unpin.text}, ";\n\n")+";\n")
+		golden(t, "plan_settings.sql", strings.Join([]string{pinText, savePinText, unpin.text}, ";\n\n")+";\n")
 	})
 }
 

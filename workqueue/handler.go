@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -205,7 +206,7 @@ func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) (err error)
 func (w *Worker) begin(ctx context.Context, d *delivery) (tx pgx.Tx, release func(), err error) {
 	if w.outer != nil { // a savepoint
 		if tx, err = w.outer.Begin(ctx); err == nil {
-			_, err = tx.Exec(ctx, markText(d.ID))
+			_, err = tx.Exec(ctx, "SELECT "+markSet(d.ID))
 		}
 		return tx, func() {}, err
 	}
@@ -280,19 +281,19 @@ func (w *Worker) executorOf(tx pgx.Tx) executor {
 // back, and a process that freezes before it commits holds nothing for long.
 type ownTx struct{ tx pgx.Tx }
 
-func (t ownTx) settings() string {
-	text := pinText
+func (t ownTx) settings() []string {
+	sets := []string{pinSets, idleSet}
 	if readsText(t.tx.Conn()) {
-		text += ", " + eachSetting(textSettings, setSetting)
+		sets = append(sets, eachSetting(textSettings, setSetting))
 	}
-	return text + ", " + idleText
+	return sets
 }
 
 func (t ownTx) run(ctx context.Context, calls ...call) error {
 	encode := pgxEncoder(t.tx.Conn())
 	batch := &pgx.Batch{}
-	bounds, args := boundText(ctx, t.tx.Conn())
-	batch.Queue(t.settings()+", "+bounds, args...)
+	bounds, args := boundSets(ctx, t.tx.Conn(), false)
+	batch.Queue("SELECT "+strings.Join(append(t.settings(), bounds...), ", "), args...)
 	for _, c := range calls {
 		batch.Queue(c.text, encodeAll(c.arguments(), encode)...)
 	}

@@ -9,8 +9,9 @@ import (
 // The plan settings hold for one transaction or, where that is the caller's, for one statement. They
 // are set by set_config and not by SET, so that they can share a round trip and a pooler's connection.
 var (
-	pinText     = "SELECT " + eachSetting(planSettings, setSetting)
-	pinLazyText = pinText + ", " + setSetting("synchronous_commit", "off")
+	pinSets = eachSetting(planSettings, setSetting)
+	pinText = "SELECT " + pinSets
+	lazySet = setSetting("synchronous_commit", "off")
 
 	// The settings are read in a materialised part, so before they are changed.
 	savePinText = "WITH b AS MATERIALIZED (SELECT " + eachSetting(callerSettings, readSetting) + ")" +

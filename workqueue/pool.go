@@ -17,7 +17,9 @@ const maxConflictRetries = 5
 
 // A poolExecutor runs calls in a transaction of their own, in one round trip. It says READ COMMITTED
 // itself, whatever the session's default, because the guards rely on it; and READ WRITE, so that a role's
-// default_transaction_read_only is not taken for a standby.
+// default_transaction_read_only is not taken for a standby. A session that keeps our settings, see [keepSettings], needs
+// neither, nor BEGIN and COMMIT: what is sent in one piece is one transaction. Only what changes nothing still says READ
+// WRITE, or it would not notice that its server has become a standby.
 type poolExecutor struct {
 	pool   *pgxpool.Pool
 	limits TxLimits  // zero: a statement takes as long as it takes
@@ -73,23 +75,32 @@ func (p poolExecutor) once(ctx context.Context, calls []call) error {
 func (p poolExecutor) send(ctx context.Context, conn *pgx.Conn, calls []call) error {
 	encode := pgxEncoder(conn)
 	batch := &pgx.Batch{}
-	batch.Queue(beginFor(calls))
-	text, args := boundText(ctx, conn)
-	batch.Queue(p.settings(conn, calls)+", "+text, args...)
+	own := 0 // statements that are no call
+	queue := func(text string, args ...any) { batch.Queue(text, args...); own++ }
+	begins := !keepsSettings(conn) || !slices.ContainsFunc(calls, func(c call) bool { return c.writes })
+	if begins {
+		queue(beginFor(calls))
+	}
+	if text, args := p.settings(ctx, conn, calls); text != "" {
+		queue(text, args...)
+	}
 	for _, c := range calls {
 		batch.Queue(c.text, encodeAll(c.arguments(), encode)...)
 	}
-	batch.Queue("COMMIT")
-	return readTransaction(conn.SendBatch(ctx, batch), calls)
+	if begins {
+		batch.Queue("COMMIT")
+	}
+	return readTransaction(conn.SendBatch(ctx, batch), own, calls)
 }
 
-func readTransaction(results pgx.BatchResults, calls []call) (err error) {
-	defer func() { // which reads the reply to COMMIT, too
+// readTransaction reads the replies to so many statements that prepare for the calls, and to those.
+func readTransaction(results pgx.BatchResults, own int, calls []call) (err error) {
+	defer func() { // which reads the reply to COMMIT, or to the end of what was sent at once
 		if closeErr := results.Close(); err == nil {
 			err = closeErr
 		}
 	}()
-	for range 2 { // BEGIN and the settings
+	for range own {
 		if _, err := results.Exec(); err != nil {
 			return err
 		}
@@ -119,29 +130,40 @@ func beginFor(calls []call) string {
 	return "BEGIN ISOLATION LEVEL READ COMMITTED"
 }
 
-// settings are what the transaction runs under. Its commit waits for no disk only where every call allows it.
-func (p poolExecutor) settings(conn *pgx.Conn, calls []call) string {
-	text := pinText
+// settings are what the transaction runs under, beside what its session keeps; empty: nothing. Its commit waits for no
+// disk only where every call allows it.
+func (p poolExecutor) settings(ctx context.Context, conn *pgx.Conn, calls []call) (text string, args []any) {
+	var sets []string
+	kept := keepsSettings(conn)
+	if !kept {
+		sets = append(sets, pinSets)
+	}
 	if !slices.ContainsFunc(calls, func(c call) bool { return !c.lazy }) {
-		text = pinLazyText
+		sets = append(sets, lazySet)
 	}
 	if i := slices.IndexFunc(calls, func(c call) bool { return c.promise != "" }); i >= 0 {
-		text += ", " + calls[i].promise
+		sets = append(sets, calls[i].promise)
 	}
 	if readsText(conn) {
-		text += ", " + eachSetting(textSettings, setSetting)
+		sets = append(sets, eachSetting(textSettings, setSetting))
 	}
-	return text + p.limits.settings()
+	sets = append(sets, p.limits.settings()...)
+	bounds, args := boundSets(ctx, conn, kept)
+	if sets = append(sets, bounds...); len(sets) == 0 {
+		return "", nil
+	}
+	return "SELECT " + strings.Join(sets, ", "), args
 }
 
 // leaveClean ends a failed transaction so that the connection can be used again, and gives up a
 // connection whose server turned read-only: after a failover the pool has to find the new primary.
 func leaveClean(conn *pgx.Conn, cause error) {
-	if errorIs(explain(cause), ErrReadOnly) {
-		return // in a failed transaction, which has the pool close it
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+	if errorIs(explain(cause), ErrReadOnly) {
+		conn.Close(ctx)
+		return
+	}
 	if !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
 		conn.Exec(ctx, "ROLLBACK") // on failure the pool discards the connection
 	}

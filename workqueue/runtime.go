@@ -101,7 +101,8 @@ func (r *Runtime) expect(w *Worker) {
 
 // AcquireFunc calls f with one of the runtime's connections, as a pool's AcquireFunc does, for short work beside that of the workers:
 // a transaction of maintenance, for example. It waits its turn as a claim does. While no worker runs, the connection
-// is opened for this call. f must not keep it.
+// is opened for this call. f must not keep it, nor change what its session is set to: the planner is set for the statements
+// of the core.
 func (r *Runtime) AcquireFunc(ctx context.Context, f func(*pgxpool.Conn) error) error {
 	s, err := r.join(ctx)
 	if err != nil {
@@ -178,6 +179,7 @@ func (r *Runtime) newSystem(ctx context.Context) (*system, error) {
 	if config.ShouldPing == nil {
 		config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > systemPingAfter }
 	}
+	keepSettings(config)
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
 		return nil, fmt.Errorf("txwork: opening the runtime's connections: %w", err)

@@ -94,6 +94,7 @@ func settleCall(stmt statement, group []settlement, args map[string]any, promise
 	maps.Copy(all, args)
 	start := len(done.ids)
 	c := collectIDs(stmt, all, &done.ids)
+	c.writes = true
 	if group[0].outcome.kind != outcomeAck {
 		c.row = done.collect
 	}

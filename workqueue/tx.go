@@ -72,6 +72,8 @@ type call struct {
 	reset func()
 	// unpinned leaves the planner alone: for inserts, which have no plan to go wrong.
 	unpinned bool
+	// writes marks a statement that a standby refuses by itself, whatever it finds.
+	writes bool
 	// reads marks a call that changes nothing, and so may run on a standby.
 	reads bool
 	// lazy marks a change that may be lost in a crash, as a claim may: its commit waits for no disk.

@@ -55,7 +55,7 @@ func TestIdleQueuesCostTheSame(t *testing.T) {
 			w, err := jobs.NewWorker(j.watched(), j.client, kinds, queues(n))
 			j.ok(err)
 			stop := j.run(w)
-			began, took := watch(j.seen.begins)
+			began, took := watch(j.seen.transactions)
 			connections := j.connections()
 			stop()
 			t.Logf("%d idle queues: %d connections, %.1f transactions a second", n, connections, float64(began)/took.Seconds())
@@ -118,6 +118,17 @@ func TestBusyQueuesShareConnections(t *testing.T) {
 	}
 }
 
+// oneByOne enqueues jobs into queues in their turns, each when the one before is done.
+func (j *jobTable) oneByOne(rounds, queues int) {
+	j.Helper()
+	for i := range rounds {
+		j.enqueue(j.db, 1, anErrand, jobs.InsertOptions{Queue: fmt.Sprintf("queue_%d", i%queues)})
+		j.eventually("the job is done", func() bool {
+			return j.count("SELECT count(*) FROM "+j.name+" WHERE status <> $1", int(workqueue.Done)) == 0
+		})
+	}
+}
+
 // TestANotificationCostsTheQueuesThatItConcerns counts the transactions of a process with many queues for each job that comes alone
 // into one of them. The others have nothing to claim, and do not try.
 func TestANotificationCostsTheQueuesThatItConcerns(t *testing.T) {
@@ -128,20 +139,31 @@ func TestANotificationCostsTheQueuesThatItConcerns(t *testing.T) {
 	w, err := jobs.NewWorker(j.watched(), j.client, kinds, queues(n))
 	j.ok(err)
 	defer j.run(w)()
-	do := func(rounds int) {
-		for i := range rounds {
-			j.enqueue(j.db, 1, anErrand, jobs.InsertOptions{Queue: fmt.Sprintf("queue_%d", i%n)})
-			j.eventually("the job is done", func() bool {
-				return j.count("SELECT count(*) FROM "+j.name+" WHERE status <> $1", int(workqueue.Done)) == 0
-			})
-		}
-	}
-	do(n)
-	before := j.seen.matching(isBegin)
-	do(rounds)
-	did := float64(j.seen.matching(isBegin)-before) / rounds
+	j.oneByOne(n, n)
+	before := j.seen.transactions()
+	j.oneByOne(rounds, n)
+	did := float64(j.seen.transactions()-before) / rounds
 	t.Logf("%d queues: %.1f transactions a job", n, did)
 	if did == 0 || did > jobTransactions {
 		t.Errorf("%.1f transactions for a job that comes alone, want at most %d", did, jobTransactions)
+	}
+}
+
+// TestStatementsOfAJobThatComesAlone counts what is sent with its claim and its settle, empty claims included.
+func TestStatementsOfAJobThatComesAlone(t *testing.T) {
+	const rounds = 50
+	j := newLab(t).jobs()
+	kinds := jobs.NewRegistry()
+	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
+	w, err := jobs.NewWorker(j.watched(), j.client, kinds, queues(1))
+	j.ok(err)
+	defer j.run(w)()
+	j.oneByOne(5, 1)
+	before := j.seen.beside(isWork)
+	j.oneByOne(rounds, 1)
+	did := float64(j.seen.beside(isWork)-before) / rounds
+	t.Logf("%.1f statements a job", did)
+	if did == 0 || did > jobStatements {
+		t.Errorf("%.1f statements for a job that comes alone, want at most %v", did, jobStatements)
 	}
 }

@@ -21,8 +21,15 @@ const watchedName = "measured"
 type seen struct {
 	mu         sync.Mutex
 	executed   []executed
-	sent       []string
+	sent       []sent
+	batches    int
 	unreadable error
+}
+
+// A sent statement: those of one batch, from 1 on, were sent at once.
+type sent struct {
+	sql   string
+	batch int
 }
 
 // An executed statement. The plan's root counts what its parts did. Statements that triggers run are not in it.
@@ -68,30 +75,36 @@ func (s *seen) notice(_ *pgconn.PgConn, n *pgconn.Notice) {
 
 // TraceQueryStart implements [pgx.QueryTracer].
 func (s *seen) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	s.send(q.SQL)
+	s.send(sent{sql: q.SQL})
 	return ctx
 }
 
 // TraceQueryEnd implements [pgx.QueryTracer].
 func (*seen) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
+type batchKey struct{}
+
 // TraceBatchStart implements [pgx.BatchTracer].
-func (*seen) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	return ctx
+func (s *seen) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.batches++
+	return context.WithValue(ctx, batchKey{}, s.batches)
 }
 
 // TraceBatchQuery implements [pgx.BatchTracer].
-func (s *seen) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.TraceBatchQueryData) {
-	s.send(q.SQL)
+func (s *seen) TraceBatchQuery(ctx context.Context, _ *pgx.Conn, q pgx.TraceBatchQueryData) {
+	batch, _ := ctx.Value(batchKey{}).(int)
+	s.send(sent{q.SQL, batch})
 }
 
 // TraceBatchEnd implements [pgx.BatchTracer].
 func (*seen) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-func (s *seen) send(sql string) {
+func (s *seen) send(one sent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sent = append(s.sent, sql)
+	s.sent = append(s.sent, one)
 }
 
 // forget is called when no measured session is at work.
@@ -110,16 +123,25 @@ func (s *seen) list(l *lab) []executed {
 	return slices.Clone(s.executed)
 }
 
-// begins counts the transactions that were begun, and the statements that were sent outside of one.
-func (s *seen) begins() (n int) {
+// transactions counts those that were begun, the batches that are one without saying so, and the statements that were
+// sent by themselves outside of any.
+func (s *seen) transactions() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	inside := false
-	for _, sql := range s.sent {
+	inside := false // of a transaction that is more than one batch
+	batches := make(map[int]bool)
+	for _, one := range s.sent {
+		sql := strings.ToUpper(one.sql)
+		begins, ends := strings.HasPrefix(sql, "BEGIN"), sql == "COMMIT" || sql == "ROLLBACK"
 		switch {
-		case strings.HasPrefix(strings.ToUpper(sql), "BEGIN"):
+		case one.batch > 0:
+			if !inside && !batches[one.batch] {
+				n++
+			}
+			batches[one.batch] = true
+		case begins:
 			n, inside = n+1, true
-		case strings.ToUpper(sql) == "COMMIT" || strings.ToUpper(sql) == "ROLLBACK":
+		case ends:
 			inside = false
 		case !inside:
 			n++
@@ -139,15 +161,36 @@ func (s *seen) sends() int {
 func (s *seen) matching(is func(sql string) bool) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, sql := range s.sent {
-		if is(sql) {
+	for _, one := range s.sent {
+		if is(one.sql) {
 			n++
 		}
 	}
 	return n
 }
 
-func isBegin(sql string) bool { return strings.HasPrefix(strings.ToUpper(sql), "BEGIN") }
+// beside counts the statements of the batches in which there is one of some kind.
+func (s *seen) beside(is func(sql string) bool) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	batches := make(map[int]bool)
+	for _, one := range s.sent {
+		if one.batch > 0 && is(one.sql) {
+			batches[one.batch] = true
+		}
+	}
+	for _, one := range s.sent {
+		if batches[one.batch] {
+			n++
+		}
+	}
+	return n
+}
+
+// isWork tells of claims and acks.
+func isWork(sql string) bool {
+	return executed{Text: sql}.isClaim() || strings.Contains(sql, "SET status = 2")
+}
 
 // isUpkeep tells of sweeps, folds, and the question who is to do them.
 func isUpkeep(sql string) bool {
