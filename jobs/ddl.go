@@ -36,6 +36,7 @@ func render(spec workqueue.Spec) (up, down string, err error) {
 		ups, downs = append(ups, strings.TrimSpace(u)), append([]string{strings.TrimSpace(d)}, downs...)
 		err = cmp.Or(err, e)
 	}
+	add(newView(spec).file("domains"), newView(spec).file("domains_down"), nil)
 	add(workqueue.DDL(spec))
 	add(newView(spec).schemaDDL())
 	add(join.DDL(spec))
@@ -60,10 +61,12 @@ func newView(spec workqueue.Spec) view {
 func (v view) schemaDDL() (up, down string, err error) {
 	parts := make([]string, len(schemaFiles))
 	for i, file := range schemaFiles {
-		parts[i] = sqltext.Execute(schemaTemplates, file, v)
+		parts[i] = v.file(file)
 	}
-	return strings.Join(parts, "\n\n"), sqltext.Execute(schemaTemplates, "down", v), nil
+	return strings.Join(parts, "\n\n"), v.file("down"), nil
 }
+
+func (v view) file(name string) string { return sqltext.Execute(schemaTemplates, name, v) }
 
 // qualified names what derives from the table's name; the Spec's Validate leaves nothing in it to escape.
 func (v view) qualified(suffix string) string {

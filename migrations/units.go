@@ -37,7 +37,7 @@ func migratedUnits() []unit {
 		{Title: "alarms", Table: "alarms", Tables: []string{"alarms"}, producer: []string{"alarms"}},
 		core("jobs").withGate().withJoin().
 			with("attempt", "step", "queue", "bucket", "slot").calls("claim_admitted", "admit", "take", "slot_sweep").
-			runs("free_key", "record", "forget", "give_slot").enqueued("jobs"),
+			runs("free_key", "record", "forget", "give_slot").types("kind_name", "queue_name", "priority", "progress").enqueued("jobs"),
 		core("jobs_schedule"),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"}},
 		{Title: "schema_version: which migrations there are", Table: "schema_version", Tables: []string{"schema_version"}, ReadOnly: true},
@@ -90,6 +90,11 @@ func (u unit) with(suffixes ...string) unit {
 
 func (u unit) calls(suffixes ...string) unit {
 	u.Calls = append(u.Calls, u.named(suffixes)...)
+	return u
+}
+
+func (u unit) types(suffixes ...string) unit {
+	u.Domains = append(u.Domains, u.named(suffixes)...)
 	return u
 }
 

@@ -132,11 +132,11 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 			[]string{"ALTER TABLE outbox DROP CONSTRAINT outbox_state_check"},
 			[]string{"constraint outbox_state_check of {schema}.outbox is missing"}},
 		"a check that old rows may break": {
-			[]string{"ALTER TABLE jobs DROP CONSTRAINT jobs_priority_check", "ALTER TABLE jobs ADD CONSTRAINT jobs_priority_check CHECK (priority BETWEEN 1 AND 3) NOT VALID"},
-			[]string{"constraint jobs_priority_check of {schema}.jobs is NOT VALID"}},
+			[]string{"ALTER TABLE jobs DROP CONSTRAINT jobs_due_check", "ALTER TABLE jobs ADD CONSTRAINT jobs_due_check CHECK (isfinite(due_at)) NOT VALID"},
+			[]string{"constraint jobs_due_check of {schema}.jobs is NOT VALID"}},
 		"another check of the name": {
-			[]string{"ALTER TABLE jobs DROP CONSTRAINT jobs_priority_check", "ALTER TABLE jobs ADD CONSTRAINT jobs_priority_check CHECK (priority BETWEEN 1 AND 4)"},
-			[]string{"constraint jobs_priority_check of {schema}.jobs has the definition "}},
+			[]string{"ALTER TABLE jobs DROP CONSTRAINT jobs_due_check", "ALTER TABLE jobs ADD CONSTRAINT jobs_due_check CHECK (due_at > '-infinity')"},
+			[]string{"constraint jobs_due_check of {schema}.jobs has the definition "}},
 		"a primary key dropped": {
 			[]string{"ALTER TABLE jobs_step DROP CONSTRAINT jobs_step_pkey"},
 			[]string{"constraint jobs_step_pkey of {schema}.jobs_step is missing"}},

@@ -83,3 +83,8 @@ DROP FUNCTION "{{schema}}"."jobs_redrive"(uuid[]);
 DROP TABLE "{{schema}}"."jobs";
 DROP FUNCTION "{{schema}}"."jobs_announce"();
 DROP DOMAIN "{{schema}}"."jobs_retry";
+
+DROP DOMAIN "{{schema}}"."jobs_kind_name";
+DROP DOMAIN "{{schema}}"."jobs_queue_name";
+DROP DOMAIN "{{schema}}"."jobs_priority";
+DROP DOMAIN "{{schema}}"."jobs_progress";

@@ -1,3 +1,11 @@
+-- What the columns of a job may hold. Domains, because the server reads a CHECK of a table anew for every statement that
+-- writes to the table, and a domain's once in a session and only where a value is assigned. A priority that no worker
+-- serves would never be claimed.
+CREATE DOMAIN "{{schema}}"."jobs_kind_name" AS text CONSTRAINT "jobs_kind_check" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN "{{schema}}"."jobs_queue_name" AS text CONSTRAINT "jobs_queue_check" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN "{{schema}}"."jobs_priority" AS smallint CONSTRAINT "jobs_priority_check" CHECK (VALUE BETWEEN 1 AND 3);
+CREATE DOMAIN "{{schema}}"."jobs_progress" AS smallint CONSTRAINT "jobs_progress_check" CHECK (VALUE BETWEEN 0 AND 100);
+
 -- A policy that cannot be computed would fail the reaper's whole batch. A domain, because the server reads a CHECK of
 -- a table anew for every statement that writes to the table, and a domain's once in a session. Whole microseconds and
 -- a jitter that is none or felt: NaN passes a >=, and what is too large or too small fails a multiplication. Each
@@ -46,14 +54,12 @@ CREATE TABLE "{{schema}}"."jobs" (
     "gate_rate" double precision,
     "gate_burst" integer,
     "gate_seq" bigint,
-    CONSTRAINT "jobs_state_check" CHECK (CASE status
-        WHEN 0 THEN locked_until IS NULL AND completed_at IS NULL AND failed_at IS NULL
-            AND attempts < max_attempts -- a row that no claim may start would block every claim
-        WHEN 1 THEN locked_until IS NOT NULL AND completed_at IS NULL AND failed_at IS NULL
-            AND owner_token IS NOT NULL AND NOT waiting
-        WHEN 2 THEN locked_until IS NULL AND completed_at IS NOT NULL AND failed_at IS NULL
-        WHEN 3 THEN locked_until IS NULL AND completed_at IS NOT NULL AND failed_at IS NOT NULL
-        ELSE false
+    -- Which status goes with which times, as short as it can be said: every statement that writes reads it anew.
+    CONSTRAINT "jobs_state_check" CHECK (CASE
+        WHEN completed_at IS NOT NULL THEN locked_until IS NULL AND status = CASE WHEN failed_at IS NULL THEN 2 ELSE 3 END
+        WHEN failed_at IS NOT NULL THEN false
+        WHEN locked_until IS NOT NULL THEN status = 1 AND owner_token IS NOT NULL AND NOT waiting
+        ELSE status = 0 AND attempts < max_attempts -- a row that no claim may start would block every claim
     END),
     CONSTRAINT "jobs_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
     CONSTRAINT "jobs_due_check" CHECK (isfinite(due_at))
@@ -607,12 +613,12 @@ REVOKE ALL ON FUNCTION "{{schema}}"."jobs_purge"(integer, interval, interval) FR
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_maintain_step"(text, integer, interval, interval) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE "{{schema}}"."jobs_maintain"(integer, interval, interval) FROM PUBLIC;
 
--- What the jobs add to the core's table. A priority that no worker serves would never be claimed.
+-- What the jobs add to the core's table.
 ALTER TABLE "{{schema}}"."jobs"
-    ADD CONSTRAINT "jobs_kind_check" CHECK (octet_length(kind) BETWEEN 1 AND 255),
-    ADD CONSTRAINT "jobs_queue_check" CHECK (octet_length(queue) BETWEEN 1 AND 255),
-    ADD CONSTRAINT "jobs_priority_check" CHECK (priority BETWEEN 1 AND 3),
-    ADD CONSTRAINT "jobs_progress_check" CHECK (progress BETWEEN 0 AND 100);
+    ALTER COLUMN kind TYPE "{{schema}}"."jobs_kind_name",
+    ALTER COLUMN queue TYPE "{{schema}}"."jobs_queue_name",
+    ALTER COLUMN priority TYPE "{{schema}}"."jobs_priority",
+    ALTER COLUMN progress TYPE "{{schema}}"."jobs_progress";
 
 -- The jobs of a schedule that have not ended: whether the next may start.
 CREATE INDEX "jobs_live_schedule_idx" ON "{{schema}}"."jobs" (schedule) WHERE completed_at IS NULL AND schedule IS NOT NULL;
@@ -679,7 +685,8 @@ FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_announce"('always');
 -- whoever waits for the key in the unique index goes on when that commits.
 --
 -- A BEFORE trigger would spare the second version of the row, and would have every update of every job, claims
--- and renewals included, take a row lock of its own first. This one costs jobs without a key the test of WHEN.
+-- and renewals included, take a row lock of its own first. This one costs jobs without a key the test of WHEN,
+-- which is short, since every settle reads it anew: which states hold the key is looked at inside.
 CREATE FUNCTION "{{schema}}"."jobs_free_key"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -690,7 +697,9 @@ SET enable_mergejoin = off
 SET jit = off
 AS $txwork$
 BEGIN
-    UPDATE "{{schema}}"."jobs" AS t SET unique_key = NULL WHERE t.id = OLD.id;
+    IF coalesce(NEW.unique_states::integer, 0) & (1 << NEW.status::integer) = 0 THEN
+        UPDATE "{{schema}}"."jobs" AS t SET unique_key = NULL WHERE t.id = OLD.id;
+    END IF;
     RETURN NULL;
 END
 $txwork$;
@@ -698,8 +707,7 @@ $txwork$;
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_free_key"() FROM PUBLIC;
 
 CREATE TRIGGER "jobs_free_key" AFTER UPDATE OF completed_at ON "{{schema}}"."jobs"
-FOR EACH ROW WHEN (NEW.completed_at IS NOT NULL AND NEW.unique_key IS NOT NULL
-    AND coalesce(NEW.unique_states::integer, 0) & (1 << NEW.status::integer) = 0)
+FOR EACH ROW WHEN (NEW.completed_at IS NOT NULL AND NEW.unique_key IS NOT NULL)
 EXECUTE FUNCTION "{{schema}}"."jobs_free_key"();
 
 -- Puts an attempt on record that did not succeed: a reported failure, a lost lease, a cancel. An attempt that
@@ -2397,14 +2405,12 @@ CREATE TABLE "{{schema}}"."jobs_schedule" (
     "next_at" timestamptz,
     "last_at" timestamptz,
     "buffered_at" timestamptz,
-    CONSTRAINT "jobs_schedule_state_check" CHECK (CASE status
-        WHEN 0 THEN locked_until IS NULL AND completed_at IS NULL AND failed_at IS NULL
-            AND attempts < max_attempts -- a row that no claim may start would block every claim
-        WHEN 1 THEN locked_until IS NOT NULL AND completed_at IS NULL AND failed_at IS NULL
-            AND owner_token IS NOT NULL AND NOT waiting
-        WHEN 2 THEN locked_until IS NULL AND completed_at IS NOT NULL AND failed_at IS NULL
-        WHEN 3 THEN locked_until IS NULL AND completed_at IS NOT NULL AND failed_at IS NOT NULL
-        ELSE false
+    -- Which status goes with which times, as short as it can be said: every statement that writes reads it anew.
+    CONSTRAINT "jobs_schedule_state_check" CHECK (CASE
+        WHEN completed_at IS NOT NULL THEN locked_until IS NULL AND status = CASE WHEN failed_at IS NULL THEN 2 ELSE 3 END
+        WHEN failed_at IS NOT NULL THEN false
+        WHEN locked_until IS NOT NULL THEN status = 1 AND owner_token IS NOT NULL AND NOT waiting
+        ELSE status = 0 AND attempts < max_attempts -- a row that no claim may start would block every claim
     END),
     CONSTRAINT "jobs_schedule_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
     CONSTRAINT "jobs_schedule_due_check" CHECK (isfinite(due_at))

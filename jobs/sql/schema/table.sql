@@ -1,9 +1,9 @@
--- What the jobs add to the core's table. A priority that no worker serves would never be claimed.
+-- What the jobs add to the core's table.
 ALTER TABLE {{.Table}}
-    ADD CONSTRAINT {{.Named "kind_check"}} CHECK (octet_length(kind) BETWEEN 1 AND {{.MaxKind}}),
-    ADD CONSTRAINT {{.Named "queue_check"}} CHECK (octet_length(queue) BETWEEN 1 AND {{.MaxQueue}}),
-    ADD CONSTRAINT {{.Named "priority_check"}} CHECK (priority BETWEEN 1 AND 3),
-    ADD CONSTRAINT {{.Named "progress_check"}} CHECK (progress BETWEEN 0 AND 100);
+    ALTER COLUMN kind TYPE {{.Function "kind_name"}},
+    ALTER COLUMN queue TYPE {{.Function "queue_name"}},
+    ALTER COLUMN priority TYPE {{.Function "priority"}},
+    ALTER COLUMN progress TYPE {{.Function "progress"}};
 
 -- The jobs of a schedule that have not ended: whether the next may start.
 CREATE INDEX {{.Named "live_schedule_idx"}} ON {{.Table}} (schedule) WHERE completed_at IS NULL AND schedule IS NOT NULL;

@@ -32,14 +32,12 @@ CREATE TABLE "billing"."invoices" (
     "amount" numeric,
     "order" jsonb,
     "due" date,
-    CONSTRAINT "invoices_state_check" CHECK (CASE status
-        WHEN 0 THEN locked_until IS NULL AND completed_at IS NULL AND failed_at IS NULL
-            AND attempts < max_attempts -- a row that no claim may start would block every claim
-        WHEN 1 THEN locked_until IS NOT NULL AND completed_at IS NULL AND failed_at IS NULL
-            AND owner_token IS NOT NULL AND NOT waiting
-        WHEN 2 THEN locked_until IS NULL AND completed_at IS NOT NULL AND failed_at IS NULL
-        WHEN 3 THEN locked_until IS NULL AND completed_at IS NOT NULL AND failed_at IS NOT NULL
-        ELSE false
+    -- Which status goes with which times, as short as it can be said: every statement that writes reads it anew.
+    CONSTRAINT "invoices_state_check" CHECK (CASE
+        WHEN completed_at IS NOT NULL THEN locked_until IS NULL AND status = CASE WHEN failed_at IS NULL THEN 2 ELSE 3 END
+        WHEN failed_at IS NOT NULL THEN false
+        WHEN locked_until IS NOT NULL THEN status = 1 AND owner_token IS NOT NULL AND NOT waiting
+        ELSE status = 0 AND attempts < max_attempts -- a row that no claim may start would block every claim
     END),
     CONSTRAINT "invoices_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
     CONSTRAINT "invoices_due_check" CHECK (isfinite(due_at))
