@@ -34,6 +34,7 @@ type alarmsOptions struct {
 	tokenFile    string // of the wakes
 	allowPrivate bool
 	noReaper     bool
+	json         bool
 	timeout      time.Duration
 	maxFailures  int
 	maxBody      int64
@@ -102,6 +103,7 @@ func (o *alarmsOptions) define(flags *pflag.FlagSet) {
 	flags.IntVar(&o.burst, "burst", alarms.DefaultBurst, "requests at once of one owner")
 	flags.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", workqueue.DefaultShutdownTimeout, "how long deliveries may go on after a signal")
 	flags.BoolVar(&o.noReaper, "no-reaper", false, "leave alarms of servers that died to a reaper elsewhere")
+	flags.BoolVar(&o.json, "json", false, "tell where the API is, and how many connections to the database there may be, as one JSON object on one line")
 }
 
 // flagsFromEnv sets the flags that the command line did not. An empty variable is as good as none.

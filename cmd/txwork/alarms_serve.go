@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
+	"github.com/txwork/txwork/service"
 	"github.com/txwork/txwork/timers/alarms"
-	"github.com/txwork/txwork/workqueue"
 )
 
 // requestsShutdown is how long requests that are under way may take after a signal: they are short.
@@ -68,26 +67,32 @@ func (s *alarmsService) run(ctx context.Context, d *database) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.app.stderr, "txwork: serving alarms on http://%s\n", listener.Addr())
-	return s.runAll(ctx, func(ctx context.Context) error { return serveHTTP(ctx, server.HTTP(), listener) }, dispatcher.Run,
-		func(ctx context.Context) error { s.reap(ctx, d); return nil })
+	parts := []service.Part{
+		dispatcher,
+		beside(func(ctx context.Context) error { return serveHTTP(ctx, server.HTTP(), listener) }),
+	}
+	if !s.noReaper {
+		parts = append(parts, d.takeOver(s.alarms.Timers().Table()))
+	}
+	all, err := d.service(parts...)
+	if err != nil {
+		listener.Close()
+		return err
+	}
+	if err := s.announce(listener.Addr(), all.Runtime().MaxConnections()+int(d.pool.Config().MaxConns)); err != nil {
+		listener.Close()
+		return err
+	}
+	return all.Run(ctx)
 }
 
-// runAll runs parts side by side until ctx ends or one of them fails.
-func (s *alarmsService) runAll(ctx context.Context, parts ...func(context.Context) error) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	errs := make([]error, len(parts))
-	var running sync.WaitGroup
-	for i, part := range parts {
-		running.Go(func() {
-			if errs[i] = part(ctx); errs[i] != nil {
-				stop()
-			}
-		})
+// announce tells where the API is, and how many connections to the database there may be at once.
+func (s *alarmsService) announce(at net.Addr, connections int) error {
+	if s.json {
+		return s.app.printJSON(map[string]any{"serving": "http://" + at.String(), "max_connections": connections})
 	}
-	running.Wait()
-	return errors.Join(errs...)
+	_, err := fmt.Fprintf(s.app.stderr, "txwork: serving alarms on http://%s\n", at)
+	return err
 }
 
 // serveHTTP serves until ctx ends, and then finishes the requests that are under way.
@@ -108,17 +113,4 @@ func serveHTTP(ctx context.Context, server *http.Server, listener net.Listener) 
 		return err
 	}
 	return nil
-}
-
-// reap takes back alarms that servers which died have left, as the relay does with messages.
-func (s *alarmsService) reap(ctx context.Context, d *database) {
-	working := true
-	for !s.noReaper && ctx.Err() == nil {
-		_, err := d.reap(ctx, s.alarms.Timers().Table(), workqueue.MaxBatch)
-		if err != nil && working && ctx.Err() == nil {
-			s.app.logger().Warn("reaping fails: alarms of servers that died stay where they are; --no-reaper turns it off", "error", err)
-		}
-		working = err == nil
-		sleep(ctx, reapInterval)
-	}
 }

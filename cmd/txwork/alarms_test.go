@@ -117,20 +117,27 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-var servingAt = regexp.MustCompile(`http://[0-9.:]+`)
-
-// serveAlarms runs the command and returns where it serves, and what stops it.
-func (c *cli) serveAlarms(env map[string]string, args ...string) (url string, stop func() int) {
+// runAlarms runs the command until stop.
+func (c *cli) runAlarms(env map[string]string, stdout, stderr io.Writer, args ...string) (stop func() int) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(c.t.Context()))
-	var stderr output
-	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: &stderr, getenv: func(name string) string { return env[name] }}
+	a := &app{stdin: strings.NewReader(""), stdout: stdout, stderr: stderr, getenv: func(name string) string { return env[name] }}
 	code := make(chan int, 1)
 	go func() {
 		code <- a.run(ctx, c.args(append([]string{"alarms", "serve", "--listen", "127.0.0.1:0"}, args...)...))
 	}()
 	stop = sync.OnceValue(func() int { cancel(errInterrupted); return <-code })
 	c.t.Cleanup(func() { stop() })
+	return stop
+}
+
+var servingAt = regexp.MustCompile(`http://[0-9.:]+`)
+
+// serveAlarms runs the command and returns where it serves, and what stops it.
+func (c *cli) serveAlarms(env map[string]string, args ...string) (url string, stop func() int) {
+	c.t.Helper()
+	var stderr output
+	stop = c.runAlarms(env, io.Discard, &stderr, args...)
 	eventually(c.t, "it serves", func() bool { return servingAt.MatchString(stderr.String()) })
 	return servingAt.FindString(stderr.String()), stop
 }
@@ -164,6 +171,68 @@ func TestAlarmsServeDeliversWhatWasPosted(t *testing.T) {
 	}
 	if code := stop(); code != exitOK {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// All that the command runs shares one listener and a few connections, and it says how many those may be.
+func TestAlarmsServeKeepsWithinItsConnections(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.url += "&application_name=" + c.db.Schema
+	env := map[string]string{"TXWORK_ALARMS_TOKENS": alarmsTokens, "TXWORK_ALARMS_SECRET": alarmsSecret, "TXWORK_ALARMS_WAKE_URL": "https://example.org/wake"}
+	var stdout, stderr output
+	stop := c.runAlarms(env, &stdout, &stderr, "--json")
+	listeners := func() int {
+		return value[int](c, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}' AND query LIKE 'LISTEN%'")
+	}
+	eventually(t, "it listens", func() bool { return listeners() > 0 })
+	told := decode[struct {
+		Serving        string
+		MaxConnections int `json:"max_connections"`
+	}](result{t: t, stdout: stdout.String()})
+	if !servingAt.MatchString(told.Serving) || stderr.String() != "" {
+		t.Errorf("it serves %q, and stderr is %s", told.Serving, &stderr)
+	}
+	if n := listeners(); n != 1 {
+		t.Errorf("%d sessions listen, want 1", n)
+	}
+	if n := value[int](c, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}'"); n > told.MaxConnections {
+		t.Errorf("there are %d sessions, and at most %d were announced", n, told.MaxConnections)
+	}
+	if code := stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// A delivery that is under way at a signal is finished and settled, and none is begun.
+func TestAlarmsServeStopsGracefully(t *testing.T) {
+	c := newMigratedCLI(t)
+	begun, release := make(chan struct{}), make(chan struct{})
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { begun <- struct{}{}; <-release }))
+	defer receiver.Close()
+	url, stop := c.serveAlarms(map[string]string{"TXWORK_ALARMS_TOKENS": alarmsTokens, "TXWORK_ALARMS_SECRET": alarmsSecret, "TXWORK_ALARMS_TICK": "50ms"},
+		"--wake-url", receiver.URL, "--allow-private", "--concurrency", "1")
+	first := postAlarm(t, url, `{"kind": "once", "delay_seconds": 1, "wake_message": "first"}`)
+	<-begun
+	second := postAlarm(t, url, `{"kind": "once", "delay_seconds": 1, "wake_message": "second"}`)
+	ended := make(chan int)
+	go func() { ended <- stop() }()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	eventually(t, "it serves no more", func() bool {
+		answer, err := client.Get(url)
+		if err == nil {
+			answer.Body.Close()
+		}
+		return err != nil
+	})
+	close(release)
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	status := func(id string) string {
+		return value[string](c, "SELECT status FROM {schema}.alarms WHERE id = $1", id)
+	}
+	if status(first) != "fired" || status(second) == "fired" {
+		t.Errorf("the alarm that was under way is %s, the other one %s", status(first), status(second))
 	}
 }
 

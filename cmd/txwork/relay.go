@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/service"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -21,9 +22,6 @@ const (
 
 	// stdoutShutdown is short because a write that blocks cannot be interrupted, and needs no longer.
 	stdoutShutdown = 3 * time.Second
-
-	// reapInterval is how often a relay looks for messages of relays that died.
-	reapInterval = 5 * time.Second
 
 	// foreignDelay is how long a message of another topic rests before another relay may find it.
 	foreignDelay = 5 * time.Second
@@ -39,6 +37,7 @@ type relayOptions struct {
 	lease       time.Duration
 	timeout     time.Duration
 	noReaper    bool
+	json        bool
 }
 
 func newRelayCommand(a *app) *cobra.Command {
@@ -85,6 +84,7 @@ Beside delivering, a relay takes back messages from relays that died, see --no-r
 	flags.DurationVar(&o.lease, "lease", workqueue.DefaultLease, "how long a message is held without renewal, and so how long a crash goes unnoticed")
 	flags.DurationVar(&o.timeout, "timeout", 0, "end a command that takes longer, as a failed attempt (default: none)")
 	flags.BoolVar(&o.noReaper, "no-reaper", false, "leave messages of relays that died to a reaper elsewhere")
+	flags.BoolVar(&o.json, "json", false, "say at the end what was done as one JSON object, on the last line of standard error")
 	return cmd
 }
 
@@ -136,13 +136,24 @@ func (r *relay) run(ctx context.Context) error {
 	worker := outbox.NewRelay(r.db.pool, r.outbox, outbox.RelayOptions{WorkerOptions: r.workerOptions()})
 	worker.HandleAll(r.counted(r.selected(r.handler(stop))))
 
-	done := make(chan struct{})
-	go func() { defer close(done); r.background(stopped, stop) }()
-	err := worker.Run(stopped)
-	cause := context.Cause(stopped)
-	stop(nil)
-	<-done
-	return r.conclude(ctx, err, cause)
+	s, err := r.db.service(r.parts(worker, stop)...)
+	if err != nil {
+		return err
+	}
+	err = s.Run(stopped)
+	return r.conclude(ctx, err, context.Cause(stopped))
+}
+
+// parts are the worker and what goes on beside the deliveries.
+func (r *relay) parts(worker *outbox.Relay, stop context.CancelCauseFunc) []service.Part {
+	parts := []service.Part{worker}
+	if !r.noReaper {
+		parts = append(parts, r.db.takeOver(r.outbox.Table()))
+	}
+	if r.untilEmpty {
+		parts = append(parts, beside(func(ctx context.Context) error { r.awaitEmpty(ctx, stop); return nil }))
+	}
+	return parts
 }
 
 func (r *relay) workerOptions() workqueue.WorkerOptions {
@@ -199,43 +210,6 @@ func (r *relay) counted(next outbox.Handler) outbox.Handler {
 	}
 }
 
-// background does what goes on beside the deliveries, until ctx ends.
-func (r *relay) background(ctx context.Context, stop context.CancelCauseFunc) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if !r.noReaper {
-			r.reap(ctx)
-		}
-	}()
-	if r.untilEmpty {
-		r.awaitEmpty(ctx, stop)
-	}
-	<-done
-}
-
-// reap takes back what relays that died have left. It calls the table's own function, and leaves
-// retention alone: backoff and retention are the application's to set, and this command does not know them.
-// It needs no election, since reaping is safe anywhere.
-func (r *relay) reap(ctx context.Context) {
-	working := true
-	for ctx.Err() == nil {
-		_, err := r.db.reap(ctx, r.outbox.Table(), workqueue.MaxBatch)
-		if err != nil && working && ctx.Err() == nil {
-			r.app.logger().Warn("reaping fails: messages of relays that died stay where they are; --no-reaper turns it off", "error", err)
-		}
-		working = err == nil
-		sleep(ctx, reapInterval)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
 // minEmptyCheck is the shortest pause between two looks whether the outbox is empty.
 const minEmptyCheck = 100 * time.Millisecond
 
@@ -270,31 +244,51 @@ func (r *relay) depth(ctx context.Context) (workqueue.Stats, error) {
 	return r.db.topicStats(ctx, r.topics)
 }
 
+// relayed is what a relay has done, and what it left where it was to end with an empty outbox.
+type relayed struct {
+	Delivered int64      `json:"delivered"`
+	Retried   int64      `json:"retried"` // attempts that are to be repeated
+	Failed    int64      `json:"failed"`
+	Remaining *remaining `json:"remaining,omitempty"`
+}
+
+// remaining are the messages that --until-empty does not wait for.
+type remaining struct {
+	Scheduled int64 `json:"scheduled"`
+	Failed    int64 `json:"failed"`
+	Waiting   int64 `json:"waiting"`
+}
+
 // conclude reports what was done and why it ended.
 func (r *relay) conclude(ctx context.Context, err, cause error) error {
-	fmt.Fprintf(r.app.stderr, "txwork: delivered %s", plural(int(r.delivered.Load()), "message"))
-	if r.exec != "" {
-		fmt.Fprintf(r.app.stderr, "; attempts to be repeated: %d, failed for good: %d", r.retried.Load(), r.failed.Load())
+	done := relayed{Delivered: r.delivered.Load(), Retried: r.retried.Load(), Failed: r.failed.Load()}
+	if err == nil && errors.Is(cause, errEmpty) {
+		var rest workqueue.Stats
+		if rest, err = r.depth(ctx); err == nil {
+			done.Remaining = &remaining{rest.Scheduled, rest.Failed, rest.Waiting}
+		}
 	}
-	fmt.Fprintln(r.app.stderr)
-	switch {
+	switch printErr := r.report(done); {
 	case err != nil:
 		return err
-	case errors.Is(cause, errEmpty):
-		return r.reportRest(ctx)
-	case cause == context.Cause(ctx):
-		return nil // interrupted, which is how a relay is meant to end
+	case printErr != nil:
+		return printErr
+	case errors.Is(cause, errEmpty), cause == context.Cause(ctx): // a signal is how a relay is meant to end
+		return nil
 	}
 	return cause
 }
 
-// reportRest says what an empty outbox still holds.
-func (r *relay) reportRest(ctx context.Context) error {
-	rest, err := r.depth(ctx)
-	if err != nil {
-		return err
+func (r *relay) report(done relayed) error {
+	if r.json {
+		return writeJSON(r.app.stderr, done)
 	}
-	if rest.Scheduled > 0 || rest.Failed > 0 || rest.Waiting > 0 {
+	fmt.Fprintf(r.app.stderr, "txwork: delivered %s", plural(int(done.Delivered), "message"))
+	if r.exec != "" {
+		fmt.Fprintf(r.app.stderr, "; attempts to be repeated: %d, failed for good: %d", done.Retried, done.Failed)
+	}
+	fmt.Fprintln(r.app.stderr)
+	if rest := done.Remaining; rest != nil && *rest != (remaining{}) {
 		fmt.Fprintf(r.app.stderr, "txwork: remaining: %d scheduled for later, %d failed (txwork list outbox --status failed), %d waiting for others\n",
 			rest.Scheduled, rest.Failed, rest.Waiting)
 	}

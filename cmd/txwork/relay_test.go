@@ -294,6 +294,40 @@ func TestRelayOfOneTopicLeavesOthersAlone(t *testing.T) {
 	}
 }
 
+// What a relay has done is one object for programs, apart from what it writes to standard output.
+func TestRelayReportsInJSON(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.enqueue(outbox.Message{Topic: "t", Payload: []byte("0")}, outbox.Message{Topic: "t", Payload: []byte("65")},
+		outbox.Message{Topic: "t", ProcessAt: time.Now().Add(time.Hour)})
+	r := c.run("outbox", "relay", "--exec", `read code; exit "$code"`, "--until-empty", "--json").ok()
+	lines := strings.SplitAfter(strings.TrimSuffix(r.stderr, "\n"), "\n") // those before are of the log
+	got := decode[relayed](result{t: t, stdout: lines[len(lines)-1] + "\n"})
+	want := relayed{Delivered: 1, Failed: 1, Remaining: &remaining{Scheduled: 1, Failed: 1}}
+	if got.Remaining == nil || *got.Remaining != *want.Remaining || got.Delivered != 1 || got.Failed != 1 || got.Retried != 0 {
+		t.Errorf("reported %s, want %+v", r.stderr, want)
+	}
+}
+
+// A relay has one listener, and all else shares the connections of one runtime and the pool.
+func TestRelayKeepsWithinItsConnections(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.url += "&application_name=" + c.db.Schema + "&pool_max_conns=2"
+	relay := c.startRelay("--concurrency", "50")
+	const poolAndRuntime = 2 + 8 + 1 // of the runtime seven and the listener, and an announcer
+	for i := range 20 {
+		payload := fmt.Sprint(i)
+		c.enqueue(outbox.Message{Topic: "t", Payload: []byte(payload)})
+		relay.reads(payload + "\n")
+		if n := value[int](c, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}'"); n > poolAndRuntime {
+			t.Fatalf("there are %d sessions, want at most %d", n, poolAndRuntime)
+		}
+	}
+	if n := value[int](c, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}' AND query LIKE 'LISTEN%'"); n != 1 {
+		t.Errorf("%d sessions listen, want 1", n)
+	}
+	relay.stops()
+}
+
 // orphan makes a message that a relay has claimed and died with.
 func (c *cli) orphan(payload string) uuid.UUID {
 	c.t.Helper()

@@ -22,11 +22,11 @@ import (
 
 // imports are the packages that blocks of Go use without saying so.
 var imports = []string{
-	"context", "database/sql", "errors", "fmt", "log", "net/http", "testing", "time",
+	"context", "database/sql", "errors", "fmt", "log", "net/http", "os", "os/signal", "syscall", "testing", "time",
 	"github.com/google/uuid", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool",
 	ours + "workqueue", ours + "workqueue/codec", ours + "workqueue/codec/aesgcm", ours + "workqueue/gate", ours + "workqueue/join",
 	ours + "workqueue/periodic", ours + "schedule", ours + "outbox", ours + "inbox", ours + "timers", ours + "timers/alarms",
-	ours + "jobs", ours + "reaper", ours + "migrations", ours + "txworktest",
+	ours + "jobs", ours + "reaper", ours + "service", ours + "migrations", ours + "txworktest",
 }
 
 const ours = "github.com/txwork/txwork/"
