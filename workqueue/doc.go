@@ -78,8 +78,8 @@
 // listeners notice no difference. If an announcer dies or freezes, rows that were inserted silently may wait for the next
 // poll.
 //
-// The log says at DEBUG when an announcer is awake and asleep, and the counter txwork.announcements how often it notifies.
-// The session that is awake:
+// The log says at DEBUG when an announcer is awake and asleep, and the counter txwork.announcements how often it notifies;
+// `txwork stats --announcers` shows both for all processes. The session that is awake:
 //
 //	SELECT l.pid FROM pg_locks AS l, hashtextextended('txwork.outbox announcer', 0) AS k (lock)
 //	WHERE l.locktype = 'advisory' AND l.mode = 'ExclusiveLock' AND l.granted

@@ -18,12 +18,25 @@ func newStatsCommand(a *app) *cobra.Command {
 		Short: "Show how many rows the tables hold and how old they are",
 		Long: `Show how many rows each table of the schema holds: ready (due now), scheduled (due later), in progress, of
 those with an ended lease, waiting (held back by something else), failed, and how long the oldest ready row has waited. Done rows are not counted:
-that would read all of them.`,
-		Args: cobra.MaximumNArgs(1),
+that would read all of them.
+
+--announcers shows in their place who notifies the workers of each table. While an announcer is awake, producers are
+silent, and it notifies for them; while it is asleep, each inserting transaction notifies by itself. Both are counted
+for as long as --for says, or until SIGINT: this listens, so the database has to be the primary, past a pooler.`,
+		Example: `  txwork stats --announcers --for 10s`,
+		Args:    cobra.MaximumNArgs(1),
 	}
 	asJSON := jsonFlag(cmd)
+	announcers := cmd.Flags().Bool("announcers", false, "show who notifies workers, and how often")
+	during := cmd.Flags().Duration("for", defaultHearing, "how long --announcers listens")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *during <= 0 || !*announcers && cmd.Flags().Changed("for") {
+			return usagef("--for is %v: it must be positive, and is for --announcers", *during)
+		}
 		return a.withDatabase(cmd.Context(), func(d *database) error {
+			if *announcers {
+				return a.showAnnouncers(cmd.Context(), d, args, *during, *asJSON)
+			}
 			all, err := d.stats(cmd.Context(), args)
 			if err != nil {
 				return explain(err)

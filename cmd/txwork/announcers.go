@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// defaultHearing is long enough to hear whether an announcer works, which is up to 500 times a second.
+const defaultHearing = 2 * time.Second
+
+// announcerState is who notifies the workers of a table.
+type announcerState struct {
+	Table         string   `json:"table"`
+	Awake         bool     `json:"awake"`
+	PID           uint32   `json:"pid,omitempty"`
+	Application   string   `json:"application,omitempty"`
+	AwakeSeconds  *float64 `json:"awake_seconds,omitempty"` // nil: the role may not see it
+	Announcements int      `json:"announcements"`           // of the announcer
+	Notifications int      `json:"notifications"`           // of everybody else: producers that are not silent
+}
+
+// hearing is what was heard, and for how long.
+type hearing struct {
+	Seconds float64          `json:"seconds"`
+	Tables  []announcerState `json:"announcers"`
+}
+
+func (h hearing) rate(n int) string { return fmt.Sprintf("%.1f", float64(n)/max(h.Seconds, 0.001)) }
+
+// hear listens for a while, or until ctx ends, to who notifies the workers of the tables.
+func (d *database) hear(ctx context.Context, names []string, during time.Duration) (h hearing, err error) {
+	tables, err := d.tables(ctx, names...)
+	if err != nil {
+		return h, err
+	}
+	pooled, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return h, err
+	}
+	e := &ear{conn: pooled.Hijack(), heard: map[source]int{}} // a session that has listened goes back to no pool
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), during+10*time.Second)
+	defer cancel()
+	defer e.conn.Close(limit)
+	for _, t := range tables {
+		if _, err := e.conn.Exec(ctx, "LISTEN "+pgx.Identifier{t.Name()}.Sanitize()); err != nil {
+			return h, err
+		}
+		e.channels = append(e.channels, t.Name())
+	}
+	begun := time.Now()
+	before, err := e.announcers(ctx)
+	if err != nil {
+		return h, err
+	}
+	window, cancel := context.WithTimeout(ctx, during)
+	defer cancel()
+	if err := e.listen(window); err != nil {
+		return h, err
+	}
+	after, err := e.announcers(limit) // the reply comes after all that was committed before
+	if err != nil {
+		return h, err
+	}
+	if err := e.listen(window); err != nil {
+		return h, err
+	}
+	return hearing{time.Since(begun).Seconds(), e.states(before, after)}, nil
+}
+
+// An ear is a session that listens to the channels of tables, which have the tables' names.
+type ear struct {
+	conn     *pgx.Conn
+	channels []string
+	heard    map[source]int
+}
+
+// A source is a session that notifies.
+type source struct {
+	channel string
+	pid     uint32
+}
+
+// announcers are the sessions that hold an announcer's lock, by channel.
+func (e *ear) announcers(ctx context.Context) (map[string]announcerState, error) {
+	rows, err := e.conn.Query(ctx, `
+		SELECT t.name AS "table", true AS awake, l.pid::bigint AS pid, coalesce(a.application_name, '') AS application,
+			extract(epoch FROM clock_timestamp() - a.backend_start)::float8 AS awake_seconds
+		FROM unnest($1::text[]) AS t (name)
+		CROSS JOIN hashtextextended(t.name || ' announcer', 0) AS k (lock)
+		JOIN pg_locks AS l ON l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.mode = 'ExclusiveLock'
+			AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+			AND l.classid = (k.lock >> 32 & 4294967295)::oid AND l.objid = (k.lock & 4294967295)::oid
+		LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid`, e.channels)
+	if err != nil {
+		return nil, err
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[announcerState])
+	by := make(map[string]announcerState, len(all))
+	for _, a := range all {
+		by[a.Table] = a
+	}
+	return by, err
+}
+
+// listen counts what announces rows, until ctx ends.
+func (e *ear) listen(ctx context.Context) error {
+	for {
+		n, err := e.conn.WaitForNotification(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil && !e.conn.IsClosed():
+			return nil
+		case err != nil:
+			return err
+		case n.Payload != "cancel" && n.Payload != "upkeep":
+			e.heard[source{n.Channel, n.PID}]++
+		}
+	}
+}
+
+// states tell of each table who announces now, and what was heard. Who announces may have changed meanwhile.
+func (e *ear) states(before, after map[string]announcerState) (all []announcerState) {
+	for _, channel := range e.channels {
+		s := after[channel]
+		s.Table = channel
+		for from, n := range e.heard {
+			switch {
+			case from.channel != channel:
+			case from.pid == before[channel].PID, from.pid == s.PID:
+				s.Announcements += n
+			default:
+				s.Notifications += n
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func (a *app) showAnnouncers(ctx context.Context, d *database, names []string, during time.Duration, asJSON bool) error {
+	h, err := d.hear(ctx, names, during)
+	switch {
+	case err != nil:
+		return explain(err)
+	case asJSON:
+		return a.printJSON(h)
+	}
+	return a.printAnnouncers(h)
+}
+
+func (a *app) printAnnouncers(h hearing) error {
+	g := newGrid(a.stdout, "TABLE", "ANNOUNCER", "SESSION", "APPLICATION", "SINCE", "ANNOUNCEMENTS/S", "OTHER NOTIFICATIONS/S")
+	for _, s := range h.Tables {
+		state, pid, since := "asleep", "-", "-"
+		if s.Awake {
+			state, pid = "awake", fmt.Sprint(s.PID)
+		}
+		if s.AwakeSeconds != nil {
+			since = rough(time.Duration(*s.AwakeSeconds * float64(time.Second)))
+		}
+		g.add(s.Table, state, pid, dashed(s.Application), since, h.rate(s.Announcements), h.rate(s.Notifications))
+	}
+	return g.flush()
+}
