@@ -1,4 +1,4 @@
-.PHONY: ci test lint docs-check bench bench-peers bench-check demo prove liveness torture torture-long model mutants fuzz test-versions
+.PHONY: ci test lint docs-check bench bench-peers bench-target bench-check demo prove liveness torture torture-long model mutants fuzz test-versions
 
 # The whole gate, as CI runs it.
 ci:
@@ -24,6 +24,10 @@ bench:
 # "--peers txwork,river:bench --rounds 1".
 bench-peers:
 	go run ./bench $(FLAGS)
+
+# One row of the targets in docs/performance.md, such as NAME=idle. FLAGS such as "--rounds 1 --peers txwork".
+bench-target:
+	go run ./bench target $(NAME) $(FLAGS)
 
 # The working tree beside the merge base, or beside BASE=commit; some minutes. CHECK=--short takes about one. It judges
 # no time.

@@ -54,6 +54,7 @@ func parse(args []string) (f flags, err error) {
 	set.StringVar(&f.Binaries, "postgres", "", "`directory` of PostgreSQL's binaries (default: those that are installed)")
 	set.StringVar(&f.File, "json", "peers.json", "`file` of results; with --report-only several, separated by commas, the one to be reported in full first")
 	set.BoolVar(&f.Resume, "resume", false, "go on with what is missing in the file of results")
+	set.DurationVar(&f.SlowDisk, "slow-disk", 0, "`time` that each flush of the server takes longer; wants a C compiler")
 	set.DurationVar(&f.CellLimit, "cell-limit", 15*time.Minute, "`time` after which a cell has failed")
 	set.BoolVar(&f.reportOnly, "report-only", false, "measure nothing: write the report of the results that are there")
 	set.StringVar(&f.docs, "docs", "docs", "`directory` that the report is written to; empty for none")
@@ -112,6 +113,9 @@ func (f flags) checkFiles() error {
 }
 
 func run(ctx context.Context, args []string) error {
+	if len(args) > 0 && args[0] == "target" {
+		return runTarget(ctx, args[1:])
+	}
 	f, err := parse(args)
 	if err != nil {
 		return err

@@ -13,12 +13,17 @@ import (
 
 // sweptRig is a table whose sweep records who has called it.
 func sweptRig(t *testing.T) *rig {
-	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Sweeps = []string{"record"} }})
+	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { *s = sweptSpec(*s) }})
 	r.exec("CREATE TABLE swept (by text, at timestamptz DEFAULT clock_timestamp())")
 	r.exec(`CREATE FUNCTION notes_record(max_rows integer) RETURNS integer LANGUAGE sql
 		AS 'INSERT INTO swept VALUES (current_setting(''application_name'')); SELECT 0'`)
 	r.insertRows(workqueue.NewRow{DueAt: time.Now().Add(time.Hour), Values: []any{"later", ""}}) // somebody may wait for a sweep
 	return r
+}
+
+func sweptSpec(s workqueue.Spec) workqueue.Spec {
+	s.Sweeps = []string{"record"}
+	return s
 }
 
 // processOf starts a worker as another process would: on a pool and a runtime of its own, which have its name.

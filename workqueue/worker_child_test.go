@@ -20,6 +20,7 @@ import (
 const (
 	childEnv       = "TXWORK_TEST_CHILD_URL"
 	childSchemaEnv = "TXWORK_TEST_CHILD_SCHEMA"
+	childNameEnv   = "TXWORK_TEST_CHILD_NAME" // of one that sweeps
 	childRows      = 1000
 )
 
@@ -40,21 +41,30 @@ func runChild() int {
 }
 
 func childWork(ctx context.Context) error {
-	pool, err := pgxpool.New(ctx, os.Getenv(childEnv))
+	config, err := pgxpool.ParseConfig(os.Getenv(childEnv))
 	if err != nil {
 		return err
 	}
-	table, err := workqueue.Open(noteSpec(os.Getenv(childSchemaEnv)), workqueue.Telemetry{})
+	spec, rows := noteSpec(os.Getenv(childSchemaEnv)), int32(childRows)
+	if name := os.Getenv(childNameEnv); name != "" {
+		spec, rows = sweptSpec(spec), 1
+		config.ConnConfig.RuntimeParams["application_name"] = name
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	table, err := workqueue.Open(spec, workqueue.Telemetry{})
 	if err != nil {
 		return err
 	}
 	var running atomic.Int32
 	w, err := workqueue.NewWorker(pool, noteDomain(table), func(context.Context, *noteClaim) error {
-		if running.Add(1) == childRows {
+		if running.Add(1) == rows {
 			fmt.Println("all running")
 		}
 		select {}
-	}, workqueue.WorkerOptions{Concurrency: childRows, ClaimLimit: 100, Lease: 2 * time.Second})
+	}, workqueue.WorkerOptions{Concurrency: int(rows), ClaimLimit: 100, Lease: 2 * time.Second})
 	if err != nil {
 		return err
 	}
@@ -62,14 +72,14 @@ func childWork(ctx context.Context) error {
 }
 
 // startChild starts a worker process on the rig's table and returns when all its handlers run.
-func (r *rig) startChild() *exec.Cmd {
+func (r *rig) startChild(env ...string) *exec.Cmd {
 	r.Helper()
 	binary, err := os.Executable()
 	if err != nil {
 		r.Fatal(err)
 	}
 	cmd := exec.CommandContext(r.Context(), binary)
-	cmd.Env = append(os.Environ(), childEnv+"="+r.URL, childSchemaEnv+"="+r.Schema)
+	cmd.Env = append(append(os.Environ(), childEnv+"="+r.URL, childSchemaEnv+"="+r.Schema), env...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe() // closes with this process
 	if err != nil {

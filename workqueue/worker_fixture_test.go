@@ -225,7 +225,13 @@ func (r *rig) count(where string, args ...any) int {
 // eventually waits until a condition holds.
 func (r *rig) eventually(what string, condition func() bool) {
 	r.Helper()
-	deadline := time.Now().Add(patience)
+	r.eventuallyWithin(patience, what, condition)
+}
+
+// eventuallyWithin is the same for what takes long.
+func (r *rig) eventuallyWithin(limit time.Duration, what string, condition func() bool) {
+	r.Helper()
+	deadline := time.Now().Add(limit)
 	for !condition() {
 		if time.Now().After(deadline) {
 			r.Fatalf("still waiting for: %s\ntable: %s\nlogs:\n%s", what, r.summary(), r.Logs.tail())

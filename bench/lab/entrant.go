@@ -41,8 +41,8 @@ func (e entrant) description(deleted bool) protocol.Description {
 }
 
 // entrants readies the peers that are wanted, or all, and asks them what they are. Those that cannot be run here are
-// skipped, which skip is told of, unless they were asked for.
-func (l *Lab) entrants(ctx context.Context, wanted []string, skip func(name string, err error)) ([]entrant, error) {
+// an error, unless they may be skipped: then skip is told of them.
+func (l *Lab) entrants(ctx context.Context, wanted []string, maySkip bool, skip func(name string, err error)) ([]entrant, error) {
 	var all []entrant
 	for _, p := range peers {
 		profile, want := wantedProfile(wanted, p.name)
@@ -53,7 +53,7 @@ func (l *Lab) entrants(ctx context.Context, wanted []string, skip func(name stri
 		switch {
 		case err == nil:
 			all = append(all, some...)
-		case ctx.Err() != nil || len(wanted) > 0:
+		case ctx.Err() != nil || !maySkip:
 			return nil, fmt.Errorf("%s: %w", p.name, err)
 		default:
 			skip(p.name, err)

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,7 +24,8 @@ type Lab struct {
 	server  *localpg.Server
 	dir     string // of this module
 	temp    string // of programs
-	count   int    // of databases
+	slow    time.Duration
+	count   int // of databases
 }
 
 // settings are those of a small server. Durable adds fsync, and synchronous_commit is on by default; they are the
@@ -34,9 +36,10 @@ var settings = map[string]string{
 	"synchronous_commit": "on",
 }
 
-// Open starts a server of the binaries in a directory, or of those that are found for "".
-func Open(ctx context.Context, o results.Options, binaries string) (*Lab, error) {
-	l := &Lab{options: o}
+// Open starts a server of the binaries in a directory, or of those that are found for "". Each of its flushes takes longer by
+// slow.
+func Open(ctx context.Context, o results.Options, binaries string, slow time.Duration) (*Lab, error) {
+	l := &Lab{options: o, slow: slow}
 	if err := l.open(ctx, binaries); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -49,6 +52,13 @@ func (l *Lab) open(ctx context.Context, binaries string) (err error) {
 	}
 	if l.temp, err = os.MkdirTemp("", "txwork-peers-"); err != nil {
 		return err
+	}
+	if l.slow > 0 {
+		undo, slowErr := l.slowDisk(ctx, l.slow)
+		if slowErr != nil {
+			return slowErr
+		}
+		defer func() { err = errors.Join(err, undo()) }()
 	}
 	l.server, err = localpg.Start(ctx, localpg.Options{Durable: true, Settings: settings, BinDir: binaries})
 	return err
@@ -88,6 +98,9 @@ func (l *Lab) header(ctx context.Context) (h results.Header, err error) {
 	}
 	h.Postgres, _, _ = strings.Cut(h.Postgres, " ") // from what the distribution adds
 	h.Settings, err = show(ctx, conn, append(slices.Collect(maps.Keys(settings)), "fsync", "full_page_writes"))
+	if l.slow > 0 {
+		h.Settings += fmt.Sprintf(", flushes that take %v longer", l.slow)
+	}
 	return h, err
 }
 
@@ -112,3 +125,6 @@ func (l *Lab) commit(ctx context.Context) string {
 	}
 	return strings.TrimSpace(string(out))
 }
+
+// URL is the server's.
+func (l *Lab) URL() string { return l.server.URL() }

@@ -24,7 +24,7 @@ func TestAPhaseEndsWithItsEvent(t *testing.T) {
 
 func TestAPeerReadsItsConfig(t *testing.T) {
 	e, _, err := do(t.Context(), shell(`echo '{"event":"peer","name":"'$(echo "$BENCH_CONFIG" | tr -dc 0-9)'"}'`), protocol.Describe, protocol.Config{}, protocol.Described)
-	if err != nil || e.Name != "0000000" { // seven numbers
+	if err != nil || e.Name != "000000000" { // nine numbers
 		t.Errorf("the peer saw %q, %v", e.Name, err)
 	}
 }

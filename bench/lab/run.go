@@ -28,6 +28,7 @@ type Request struct {
 	File      string             // of results
 	Resume    bool               // go on with what is missing in File, which otherwise must not exist
 	CellLimit time.Duration      // after which a cell has failed
+	SlowDisk  time.Duration      // that each flush takes longer
 	Progress  Progress
 }
 
@@ -36,12 +37,12 @@ func Run(ctx context.Context, r Request) (err error) {
 	if err := r.check(); err != nil {
 		return err
 	}
-	l, err := Open(ctx, r.Options, r.Binaries)
+	l, err := Open(ctx, r.Options, r.Binaries, r.SlowDisk)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	entrants, err := l.entrants(ctx, r.Peers, r.Progress.skipped)
+	entrants, err := l.entrants(ctx, r.Peers, len(r.Peers) == 0, r.Progress.skipped)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func Main(p Peer) {
 
 func run(ctx context.Context, p Peer, args []string, env string, stdin io.Reader, stdout io.Writer) error {
 	if len(args) != 1 {
-		return errors.New("usage: PEER describe|prepare|fill|work|latency|single, see bench/README.md")
+		return errors.New("usage: PEER describe|prepare|fill|work|latency|single|pace, see bench/README.md")
 	}
 	config, err := protocol.ParseConfig(env)
 	if err != nil {
@@ -90,6 +90,7 @@ func (r *runner) phase(ctx context.Context, phase protocol.Phase) error {
 		protocol.Work:    r.work,
 		protocol.Latency: r.latency,
 		protocol.Single:  r.single,
+		protocol.Pace:    r.pace,
 	}[phase]
 	if !found {
 		return fmt.Errorf("there is no phase %q", phase)

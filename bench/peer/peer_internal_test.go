@@ -167,3 +167,16 @@ func TestAnUnknownPhaseIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestPaceWritesAtItsRateAndWaitsForTheHandlers(t *testing.T) {
+	for rate, want := range map[float64]int{200: 39, 0: 0} { // the last of 40 would be due at the end
+		m := newMemory(0)
+		events := phase(t, m, protocol.Pace, protocol.Config{Rate: rate, Seconds: 0.2, Connections: 2}, "filled")
+		if len(events) != 2 || events[0].Kind != protocol.Started || events[1].Kind != protocol.Filled {
+			t.Fatalf("said %+v", events)
+		}
+		if done := events[1]; done.Jobs != want || done.Seconds <= 0 || len(m.batches) != 2*want || !m.closed {
+			t.Errorf("at %g a second: %+v, after %d inserts", rate, done, len(m.batches))
+		}
+	}
+}

@@ -20,6 +20,7 @@ const (
 	Work     Phase = "work"     // does the jobs that are there, until it is stopped
 	Latency  Phase = "latency"  // writes one job at a time while an idle worker waits
 	Single   Phase = "single"   // writes one job a transaction, on several connections
+	Pace     Phase = "pace"     // writes jobs at a rate while a worker does them
 )
 
 // A Config is what the runner wants of a phase.
@@ -30,10 +31,12 @@ type Config struct {
 	Jobs         int     `json:"jobs"`          // of fill, work and latency
 	PayloadBytes int     `json:"payload_bytes"` // of each job
 	Batch        int     `json:"batch"`         // jobs of one call and transaction of fill
-	Connections  int     `json:"connections"`   // of single, and of the pools of the others
-	Seconds      float64 `json:"seconds"`       // of single
+	Connections  int     `json:"connections"`   // of single and pace, and of the pools of the others
+	Seconds      float64 `json:"seconds"`       // of single and pace
 	Concurrency  int     `json:"concurrency"`   // handlers at once; 0: the profile's
 	Processes    int     `json:"processes"`     // of work: that do Jobs together, of which this is one; 0 if it is alone
+	Rate         float64 `json:"rate"`          // of pace: jobs a second; 0: none
+	Queues       int     `json:"queues"`        // of pace: that are served, and written to in turn; 0: the one of the other phases
 }
 
 // ParseConfig reads the value of [ConfigEnv].

@@ -13,8 +13,8 @@ type Kind string
 // The kinds of events.
 const (
 	Described Kind = "peer"      // of describe
-	Filled    Kind = "filled"    // of fill and single
-	Started   Kind = "started"   // of work: the worker begins
+	Filled    Kind = "filled"    // of fill, single and pace
+	Started   Kind = "started"   // of work: the worker begins; of pace: what is measured begins
 	Handled   Kind = "handled"   // of work: the handler has run Jobs times
 	Progress  Kind = "progress"  // of work by several processes: the handler has run Jobs times so far
 	Latencies Kind = "latencies" // of latency
@@ -26,9 +26,10 @@ type Event struct {
 
 	Description
 
-	Jobs    int       `json:"jobs,omitempty"`
-	Seconds float64   `json:"seconds,omitempty"` // that the calls took, without the process's start
-	Millis  []float64 `json:"ms,omitempty"`      // from just before the insert to the handler's start, in order
+	Jobs       int       `json:"jobs,omitempty"`
+	Seconds    float64   `json:"seconds,omitempty"`     // that the calls took, without the process's start
+	CPUSeconds float64   `json:"cpu_seconds,omitempty"` // of the process, in pace
+	Millis     []float64 `json:"ms,omitempty"`          // from just before the insert to the handler's start, in order
 }
 
 // A Description is what a peer says of itself.

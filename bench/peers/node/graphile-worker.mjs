@@ -2,7 +2,7 @@
 
 import { EventEmitter } from 'node:events'
 import { Logger, makeWorkerUtils, run, runMigrations } from 'graphile-worker'
-import { main, ofProfile, versionOf } from './peer.mjs'
+import { inTurn, main, ofProfile, queuesOf, versionOf } from './peer.mjs'
 
 const task = 'bench'
 
@@ -57,9 +57,10 @@ await main({
 
   async producer (config) {
     const utils = await makeWorkerUtils(options(config, { maxPoolSize: config.connections }))
+    const next = inTurn(queuesOf(config, task))
     return {
       insertMany: payloads => utils.withPgClient(client => client.query(addJobs, [specs(payloads)])),
-      insertOne: payload => utils.addJob(task, payload),
+      insertOne: payload => utils.addJob(next(), payload),
       close: () => utils.release()
     }
   },
@@ -67,6 +68,7 @@ await main({
   async worker (config, { handle, started }) {
     const events = new EventEmitter().once('pool:create', started)
     const { preset } = options(config, { ...ofProfile(config, settings)(config), events })
-    return run({ preset, noHandleSignals: true, taskList: { [task]: () => handle() } })
+    const taskList = Object.fromEntries(queuesOf(config, task).map(name => [name, () => handle()]))
+    return run({ preset, noHandleSignals: true, taskList })
   }
 })

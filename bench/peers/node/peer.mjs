@@ -38,7 +38,7 @@ export function versionOf (name) {
   return JSON.parse(readFileSync(`${dir}/package.json`, 'utf8')).version
 }
 
-const phases = { describe, prepare, fill, work, latency, single }
+const phases = { describe, prepare, fill, work, latency, single, pace }
 
 function describe (peer, config) {
   say({ event: 'peer', ...peer.describe(config) })
@@ -122,6 +122,62 @@ async function single (peer, config) {
   const seconds = (performance.now() - begun) / 1000
   await producer.close()
   say({ event: 'filled', jobs, seconds })
+}
+
+/** How long a load goes on before it is measured, at most, in milliseconds. */
+const warmUp = 3000
+
+async function pace (peer, config) {
+  const stopped = untilStopped()
+  let handled = 0
+  const begun = Promise.withResolvers()
+  const producer = await peer.producer(config)
+  const worker = await peer.worker(config, { started: begun.resolve, handle: () => { handled++ } })
+  await begun.promise
+  const length = config.seconds * 1000
+  await load(config, producer, Math.min(warmUp, length), () => handled)
+  say({ event: 'started' })
+  const before = handled
+  const from = performance.now()
+  const used = process.cpuUsage()
+  await load(config, producer, length, () => handled)
+  const { user, system } = process.cpuUsage(used)
+  say({ event: 'filled', jobs: handled - before, seconds: (performance.now() - from) / 1000, cpu_seconds: (user + system) / 1e6 })
+  await stopped
+  await worker.stop()
+  await producer.close()
+}
+
+/** Writes at the config's rate for a while, or longer where that is more than can be done, and waits until all is handled. */
+async function load (config, producer, length, handled) {
+  const already = handled()
+  const begun = performance.now()
+  let turns = 0
+  let written = 0
+  await Promise.all(Array.from({ length: config.connections }, async () => {
+    for (;;) {
+      const at = config.rate > 0 ? ++turns / config.rate * 1000 : length
+      await sleep(Math.max(0, Math.min(at, length) - (performance.now() - begun)))
+      if (at >= length) return
+      await producer.insertOne(payload(config))
+      written++
+    }
+  }))
+  for (const limit = performance.now() + startLimit; handled() - already < written;) {
+    if (performance.now() > limit) throw new Error(`${written - handled() + already} of ${written} jobs have not started within ${startLimit} ms`)
+    await sleep(1)
+  }
+}
+
+/** The names of as many queues as are wanted, or the one that the other phases use. */
+export function queuesOf (config, name) {
+  return config.queues ? Array.from({ length: config.queues }, (_, i) => `${name}_${i}`) : [name]
+}
+
+/** Gives each of some values in turn. */
+export function inTurn (values) {
+  let turn = 0
+  return () => values[turn++ % values.length]
 }
 
 function say (event) {

@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { PgBoss } from 'pg-boss'
-import { main, ofProfile, versionOf } from './peer.mjs'
+import { inTurn, main, ofProfile, queuesOf, versionOf } from './peer.mjs'
 
 const queue = 'bench'
 
@@ -76,15 +76,16 @@ await main({
 
   async prepare (config) {
     const boss = await open(config)
-    await boss.createQueue(queue, ofProfile(config, settings).queue)
+    for (const name of queuesOf(config, queue)) await boss.createQueue(name, ofProfile(config, settings).queue)
     await boss.stop()
   },
 
   async producer (config) {
     const boss = await open(config, { supervise: false, schedule: false, useListenNotify: false, max: config.connections })
+    const next = inTurn(queuesOf(config, queue))
     return {
       insertMany: payloads => boss.insert(queue, payloads.map(data => ({ data }))),
-      insertOne: data => boss.send(queue, data),
+      insertOne: data => boss.send(next(), data),
       close: () => boss.stop()
     }
   },
@@ -94,7 +95,7 @@ await main({
     const { work } = ofProfile(config, settings)
     started()
     if (config.deleted) return deleting(boss, work(config), handle)
-    await boss.work(queue, work(config), async jobs => jobs.forEach(handle))
+    for (const name of queuesOf(config, queue)) await boss.work(name, work(config), async jobs => jobs.forEach(handle))
     return { stop: () => boss.stop() }
   }
 })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -59,6 +60,8 @@ type session struct {
 	pool    *pgxpool.Pool
 	client  *river.Client[pgx.Tx]
 	handled func()
+	queues  []string // none: the default one
+	turn    atomic.Int64
 }
 
 func open(ctx context.Context, c protocol.Config) (peer.Session, error) {
@@ -71,6 +74,9 @@ func open(ctx context.Context, c protocol.Config) (peer.Session, error) {
 		return nil, err
 	}
 	s := &session{pool: pool, handled: func() {}}
+	for i := range c.Queues {
+		s.queues = append(s.queues, fmt.Sprintf("queue_%d", i))
+	}
 	s.client, err = river.NewClient(riverpgxv5.New(pool), profile.config(c.Concurrency, s))
 	return s, err
 }
@@ -85,8 +91,16 @@ func (s *session) InsertMany(ctx context.Context, bodies []protocol.Body) error 
 }
 
 func (s *session) InsertOne(ctx context.Context, body protocol.Body) error {
-	_, err := s.client.Insert(ctx, noop{body}, nil)
+	_, err := s.client.Insert(ctx, noop{body}, s.into())
 	return err
+}
+
+// into names the queue whose turn it is.
+func (s *session) into() *river.InsertOpts {
+	if len(s.queues) == 0 {
+		return nil
+	}
+	return &river.InsertOpts{Queue: s.queues[int(s.turn.Add(1))%len(s.queues)]}
 }
 
 func (s *session) Work(ctx context.Context, handled func()) error {

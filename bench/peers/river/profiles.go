@@ -48,11 +48,18 @@ func (p profile) config(concurrency int, s *session) *river.Config {
 	if concurrency == 0 {
 		concurrency = p.maxWorkers
 	}
+	queues := map[string]river.QueueConfig{}
+	for _, name := range s.queues {
+		queues[name] = river.QueueConfig{MaxWorkers: concurrency}
+	}
+	if len(queues) == 0 {
+		queues[river.QueueDefault] = river.QueueConfig{MaxWorkers: concurrency}
+	}
 	return &river.Config{
 		FetchCooldown:     p.fetchCooldown,
 		FetchPollInterval: p.fetchPollInterval,
 		Logger:            quiet,
-		Queues:            map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: concurrency}},
+		Queues:            queues,
 		Workers:           workers,
 	}
 }

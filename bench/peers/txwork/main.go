@@ -59,5 +59,5 @@ func open(ctx context.Context, c protocol.Config) (peer.Session, error) {
 	if c.Deleted {
 		return openDeleted(pool, options)
 	}
-	return openRetained(pool, options)
+	return openRetained(pool, options, c.Queues)
 }

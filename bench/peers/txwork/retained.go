@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -21,13 +23,19 @@ type retained struct {
 	pool    *pgxpool.Pool
 	client  *jobs.Client
 	options workqueue.WorkerOptions
+	queues  []jobs.QueueOptions // none: the default one
+	turn    atomic.Int64
 }
 
 func retainedDDL() (up, down string, err error) { return jobs.DDL("") }
 
-func openRetained(pool *pgxpool.Pool, o workqueue.WorkerOptions) (*retained, error) {
+func openRetained(pool *pgxpool.Pool, o workqueue.WorkerOptions, queues int) (*retained, error) {
 	client, err := jobs.Open(jobs.Options{})
-	return &retained{pool: pool, client: client, options: o}, err
+	r := &retained{pool: pool, client: client, options: o}
+	for i := range queues {
+		r.queues = append(r.queues, jobs.QueueOptions{Name: fmt.Sprintf("queue_%d", i)})
+	}
+	return r, err
 }
 
 func (r *retained) InsertMany(ctx context.Context, bodies []protocol.Body) error {
@@ -43,9 +51,18 @@ func (r *retained) InsertMany(ctx context.Context, bodies []protocol.Body) error
 
 func (r *retained) InsertOne(ctx context.Context, body protocol.Body) error {
 	return workqueue.InTx(ctx, r.pool, func(tx workqueue.Tx) error {
-		_, err := r.client.Enqueue(ctx, tx, noop{body})
+		_, err := r.client.Enqueue(ctx, tx, noop{body}, r.into()...)
 		return err
 	})
+}
+
+// into names the queue whose turn it is.
+func (r *retained) into() []jobs.InsertOptions {
+	if len(r.queues) == 0 {
+		return nil
+	}
+	i := int(r.turn.Add(1)) % len(r.queues)
+	return []jobs.InsertOptions{{Queue: r.queues[i].Name}}
 }
 
 func (r *retained) Work(ctx context.Context, handled func()) error {
@@ -54,7 +71,7 @@ func (r *retained) Work(ctx context.Context, handled func()) error {
 		handled()
 		return nil
 	})
-	worker, err := jobs.NewWorker(r.pool, r.client, registry, jobs.WorkerOptions{WorkerOptions: r.options})
+	worker, err := jobs.NewWorker(r.pool, r.client, registry, jobs.WorkerOptions{WorkerOptions: r.options, Queues: r.queues})
 	if err != nil {
 		return err
 	}

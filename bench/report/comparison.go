@@ -1,0 +1,68 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/txwork/txwork/bench/results"
+)
+
+// WriteComparison writes the medians of the cells of one workload, and of each what the first peer's is of it: the ratio of
+// rates, or of times. Where there are several processes, it adds what each peer keeps of its rate with one.
+func WriteComparison(w io.Writer, cells []results.Cell) error {
+	type row struct {
+		entrant   results.Entrant
+		processes int
+	}
+	var rows []row
+	values := map[row][]results.Cell{}
+	for _, c := range cells {
+		r := row{c.Entrant, c.Processes}
+		if values[r] == nil {
+			rows = append(rows, r)
+		}
+		values[r] = append(values[r], c)
+	}
+	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(out, "PEER\tPROCESSES\tJOBS/S\tFROM\tTO\tFIRST PEER'S ÷ THIS\tOF ONE PROCESS\tp50 ms\tp99 ms")
+	rate := func(c results.Cell) float64 { return c.PerSecond }
+	p50 := func(c results.Cell) float64 { return c.P50 }
+	p99 := func(c results.Cell) float64 { return c.P99 }
+	for _, r := range rows {
+		own, leader, alone := values[r], values[row{rows[0].entrant, r.processes}], values[row{r.entrant, rows[0].processes}]
+		rates := spreadBy(own, rate)
+		fmt.Fprintf(out, "%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%s\t%.2f\t%.2f\n", r.entrant, orDash(r.processes), rates.median, rates.min, rates.max,
+			ratioBy(leader, own, rate, p50), ratioBy(own, alone, rate, p50), spreadBy(own, p50).median, spreadBy(own, p99).median)
+	}
+	return out.Flush()
+}
+
+// ratioBy is that of medians: of the first value that was measured.
+func ratioBy(a, b []results.Cell, values ...func(results.Cell) float64) string {
+	for _, value := range values {
+		if over, under := spreadBy(a, value).median, spreadBy(b, value).median; over > 0 && under > 0 {
+			return fmt.Sprintf("%.2f", over/under)
+		}
+	}
+	return "-"
+}
+
+// spreadBy is the spread of one value of measurements.
+func spreadBy[M any](measurements []M, value func(M) float64) spread {
+	if len(measurements) == 0 {
+		return spread{}
+	}
+	values := make([]float64, len(measurements))
+	for i, m := range measurements {
+		values[i] = value(m)
+	}
+	return spreadOf(values)
+}
+
+func orDash(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
