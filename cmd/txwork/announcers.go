@@ -51,7 +51,7 @@ func (d *database) hear(ctx context.Context, names []string, during time.Duratio
 		e.channels = append(e.channels, t.Name())
 	}
 	begun := time.Now()
-	before, err := e.announcers(ctx)
+	before, err := e.announcers(limit)
 	if err != nil {
 		return h, err
 	}

@@ -34,16 +34,16 @@ func TestStatsShowAnnouncers(t *testing.T) {
 	_, err := announcer.Exec(t.Context(), "SELECT pg_advisory_lock(hashtextextended($1, 0))", c.db.Schema+".outbox announcer")
 	must(t, err)
 
-	watching := c.in(t)
-	watching.url += "&application_name=" + c.db.Schema
-	hear := func(format ...string) result {
+	hear := func(name string, format ...string) result {
+		watching := c.in(t)
+		watching.url += "&application_name=" + c.db.Schema + name
 		ctx, interrupt := context.WithCancelCause(t.Context())
 		heard := make(chan result, 1)
 		go func() {
 			heard <- watching.runWith(ctx, nil, append([]string{"stats", "--announcers", "--for", "10m"}, format...)...)
 		}()
 		eventually(t, "it listens", func() bool {
-			return value[bool](c, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = '{schema}' AND state = 'idle' AND query LIKE '%announcer%')")
+			return value[bool](c, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = '{schema}"+name+"' AND state = 'idle' AND query LIKE '%announcer%')")
 		})
 		c.notifies(announcer, "1", "2", "note:3")
 		c.notifies(producer, "4", "note:5", "cancel", "upkeep")
@@ -51,7 +51,7 @@ func TestStatsShowAnnouncers(t *testing.T) {
 		return (<-heard).ok()
 	}
 
-	h := decode[hearing](hear("--json"))
+	h := decode[hearing](hear("_first", "--json"))
 	byName := map[string]announcerState{}
 	for _, s := range h.Tables {
 		byName[strings.TrimPrefix(s.Table, c.db.Schema+".")] = s
@@ -66,7 +66,7 @@ func TestStatsShowAnnouncers(t *testing.T) {
 	if h.Seconds <= 0 {
 		t.Errorf("it listened for %v s", h.Seconds)
 	}
-	hear("outbox").prints("ANNOUNCEMENTS/S", fmt.Sprint(got.PID), "awake")
+	hear("_second", "outbox").prints("ANNOUNCEMENTS/S", fmt.Sprint(got.PID), "awake")
 
 	c.run("stats", "--announcers", "--for", "0s").exits(exitUsage).says("--for is 0s")
 	c.run("stats", "--for", "1s").exits(exitUsage).says("is for --announcers")
