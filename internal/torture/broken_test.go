@@ -48,13 +48,16 @@ var breakages = map[string]breakage{
 	// The rows of a claim are handed on when they have been read, and its COMMIT is sent afterwards.
 	"rows are dispatched before the claim commits": {
 		edits: []edit{
-			{"workqueue/pool.go", "	batch.Queue(\"COMMIT\")\n	return readTransaction(conn.SendBatch(ctx, batch), calls)\n", `
-	if len(calls) != 1 || !calls[0].lazy {
-		batch.Queue("COMMIT")
-		return readTransaction(conn.SendBatch(ctx, batch), calls)
+			{"workqueue/pool.go", "	begins := !keepsSettings(conn) ||", "	late := len(calls) == 1 && calls[0].lazy\n	begins := late || !keepsSettings(conn) ||"},
+			{"workqueue/pool.go", "	if begins {\n		batch.Queue(\"COMMIT\")\n	}\n	return readTransaction(conn.SendBatch(ctx, batch), own, calls)\n", `
+	if !late {
+		if begins {
+			batch.Queue("COMMIT")
+		}
+		return readTransaction(conn.SendBatch(ctx, batch), own, calls)
 	}
 	results := conn.SendBatch(ctx, batch)
-	for range 2 {
+	for range own {
 		if _, err := results.Exec(); err != nil {
 			results.Close()
 			return err
