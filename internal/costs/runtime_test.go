@@ -30,18 +30,19 @@ const (
 )
 
 // watch counts what processes at rest do in a while. On a busy machine it takes a while until they are: of three looks
-// the one with the least counts.
-func watch(count func() int) (did int, took time.Duration) {
+// the one with the least counts. all is what they did in the three together, which is something.
+func watch(count func() int) (did, all int, took time.Duration) {
 	time.Sleep(started)
 	for i := range 3 {
 		begun, before := time.Now(), count()
 		time.Sleep(watched)
 		n, d := count()-before, time.Since(begun)
+		all += n
 		if i == 0 || float64(n)/d.Seconds() < float64(did)/took.Seconds() {
 			did, took = n, d
 		}
 	}
-	return did, took
+	return did, all, took
 }
 
 // TestIdleQueuesCostTheSame counts the connections of a process with many queues and a scheduler that have nothing to
@@ -55,14 +56,14 @@ func TestIdleQueuesCostTheSame(t *testing.T) {
 			w, err := jobs.NewWorker(j.watched(), j.client, kinds, queues(n))
 			j.ok(err)
 			stop := j.run(w)
-			began, took := watch(j.seen.transactions)
+			began, all, took := watch(j.seen.transactions)
 			connections := j.connections()
 			stop()
 			t.Logf("%d idle queues: %d connections, %.1f transactions a second", n, connections, float64(began)/took.Seconds())
 			if connections == 0 || connections > idleConnections {
 				t.Errorf("%d idle queues have %d connections, want 1 to %d", n, connections, idleConnections)
 			}
-			if most := int(took.Seconds()*idleTransactions) + 1; began == 0 || began > most {
+			if most := int(took.Seconds()*idleTransactions) + 1; all == 0 || began > most {
 				t.Errorf("%d idle queues began %d transactions in %v, want 1 to %d", n, began, took.Round(time.Millisecond), most)
 			}
 		})
@@ -84,9 +85,9 @@ func TestProcessesShareTheUpkeep(t *testing.T) {
 				j.ok(err)
 				defer j.run(w)()
 			}
-			did, took := watch(func() int { return j.seen.matching(isUpkeep) })
+			did, all, took := watch(func() int { return j.seen.matching(isUpkeep) })
 			t.Logf("%d processes: %.1f statements of upkeep a second", n, float64(did)/took.Seconds())
-			if most := int(took.Seconds()*upkeepStatements) + 2*n + 1; did == 0 || did > most {
+			if most := int(took.Seconds()*upkeepStatements) + 2*n + 1; all == 0 || did > most {
 				t.Errorf("%d processes swept and folded %d times in %v, want 1 to %d", n, did, took.Round(time.Millisecond), most)
 			}
 		})
