@@ -88,8 +88,8 @@ func (f *flow) target() int {
 	return f.concurrency + buffered
 }
 
-// put adds what a claim that wanted so many rows brought. Claims that reach the limit raise it, claims
-// that come back short lower it. It returns what there is no room for any more, see surplus.
+// put adds what a claim that wanted so many rows brought. Claims that reach the limit raise it at once, claims
+// that come back short lower it by and by: keys let rows through in batches, each of which is worth one claim. It returns what there is no room for any more, see surplus.
 func (f *flow) put(deliveries []*delivery, wanted int) (surplus []*delivery) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +98,7 @@ func (f *flow) put(deliveries []*delivery, wanted int) (surplus []*delivery) {
 	case len(deliveries) >= f.limit:
 		f.limit = min(f.limit*2, max(maxClaimLimit, f.firstLimit))
 	case len(deliveries) < wanted:
-		f.limit = max(f.limit/2, f.firstLimit)
+		f.limit = max(f.limit-f.limit/8, f.firstLimit)
 	}
 	f.queue = append(f.queue, deliveries...)
 	if f.shrunk {

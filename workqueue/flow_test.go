@@ -59,8 +59,7 @@ func TestFlowLimitFollowsTheClaims(t *testing.T) {
 	t.Parallel()
 	f := newFlow(10_000, 20)
 	for _, c := range []struct{ wanted, got, limit int }{
-		{20, 20, 40}, {40, 40, 80}, {80, 80, 160}, {160, 10, 80}, {80, 0, 40}, {40, 0, 20}, {20, 0, 20},
-		{7, 7, 20}, // full, but it asked for less
+		{20, 20, 40}, {40, 40, 80}, {80, 80, 160}, {160, 10, 140}, {140, 139, 123}, {123, 0, 108}, {7, 7, 108}, // full, but it asked for less
 	} {
 		f.claim(c.wanted, c.got)
 		if f.limit != c.limit {
@@ -72,6 +71,12 @@ func TestFlowLimitFollowsTheClaims(t *testing.T) {
 	}
 	if f.limit != maxClaimLimit {
 		t.Errorf("the limit grows to %d", f.limit)
+	}
+	for range 40 {
+		f.claim(f.limit, 0)
+	}
+	if f.limit != 20 {
+		t.Errorf("after claims that found nothing the limit is %d, want the first", f.limit)
 	}
 }
 

@@ -139,9 +139,11 @@ BEGIN
     IF NEW.gate_seq IS NULL AND NEW.gate_limit = 0 THEN
         PERFORM pg_advisory_xact_lock({{.WriterLock "NEW.gate_key"}});
         NEW.gate_seq := {{.Named "gate_place"}}(NEW.gate_key);
-        IF NEW.gate_seq % 512 = 0 AND (SELECT count(*) FROM pg_locks AS l WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory') > {{.MaxTurns}} THEN
-            RAISE EXCEPTION 'this transaction has written more than % ordered keys: each holds one of the locks that the whole server shares', {{.MaxTurns}}
-                USING ERRCODE = 'program_limit_exceeded', HINT = 'write fewer keys in one transaction, or raise max_locks_per_transaction';
+        IF NEW.gate_seq % 512 = 0 THEN -- an IF of its own: one with a query is planned for each row
+            IF (SELECT count(*) FROM pg_locks AS l WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory') > {{.MaxTurns}} THEN
+                RAISE EXCEPTION 'this transaction has written more than % ordered keys: each holds one of the locks that the whole server shares', {{.MaxTurns}}
+                    USING ERRCODE = 'program_limit_exceeded', HINT = 'write fewer keys in one transaction, or raise max_locks_per_transaction';
+            END IF;
         END IF;
     ELSIF NEW.gate_seq IS NULL THEN
         NEW.gate_seq := nextval('{{.Named "gate_seq"}}');
@@ -363,24 +365,27 @@ BEGIN
               AND CASE WHEN r.completed_at IS NULL THEN r.waiting END -- it implies no index's condition
             FOR NO KEY UPDATE SKIP LOCKED))
         RETURNING t.gate_key
+    ), seen AS MATERIALIZED (
+        SELECT s.*, CASE
+            WHEN s.through AND {{.Marked "s.gate_seq"}} THEN s.gate_seq
+            WHEN s.anew AND s.live THEN 0
+            WHEN s.anew THEN least(s.gate_seq, s.bound)
+            WHEN s.place < s.bound THEN s.place END AS known_from
+        FROM (SELECT h.*, h.key IN (SELECT t.gate_key FROM through AS t) AS through
+            FROM head AS h
+            OFFSET 0) AS s -- it is hashed; without OFFSET once for each place where it is used
     ), later AS (
         INSERT INTO {{.Named "gate_note"}} (at, gate_key, limited, ended)
-        SELECT clock_timestamp() + interval '500 milliseconds', h.key, false, 0
-        FROM head AS h
-        WHERE h.ctid IS NOT NULL AND h.behind IS NULL AND h.key NOT IN (SELECT t.gate_key FROM through AS t) -- hashed; an anti-join is not
+        SELECT clock_timestamp() + interval '500 milliseconds', s.key, false, 0
+        FROM seen AS s
+        WHERE s.ctid IS NOT NULL AND s.behind IS NULL AND NOT s.through
     )
     SELECT (SELECT count(*) FROM through),
-        array_agg(o.key) FILTER (WHERE o.known_from IS NOT NULL), array_agg(o.known_from) FILTER (WHERE o.known_from IS NOT NULL),
-        array_agg(coalesce(o.n, 0)) FILTER (WHERE o.known_from IS NOT NULL), array_agg(o.known) FILTER (WHERE o.known_from IS NOT NULL AND o.known IS NOT NULL),
-        array_agg(o.key) FILTER (WHERE o.gate_policy = 2), array_agg(o.behind) FILTER (WHERE o.gate_policy = 2)
+        array_agg(s.key) FILTER (WHERE s.known_from IS NOT NULL), array_agg(s.known_from) FILTER (WHERE s.known_from IS NOT NULL),
+        array_agg(coalesce(s.n, 0)) FILTER (WHERE s.known_from IS NOT NULL), array_agg(s.known) FILTER (WHERE s.known_from IS NOT NULL AND s.known IS NOT NULL),
+        array_agg(s.key) FILTER (WHERE s.gate_policy = 2), array_agg(s.behind) FILTER (WHERE s.gate_policy = 2)
     INTO n, keys, places, numbers, before, parked, obstacles
-    FROM (
-        SELECT h.*, CASE
-            WHEN {{.Marked "h.gate_seq"}} AND h.key IN (SELECT t.gate_key FROM through AS t) THEN h.gate_seq
-            WHEN h.anew AND h.live THEN 0
-            WHEN h.anew THEN least(h.gate_seq, h.bound)
-            WHEN h.place < h.bound THEN h.place END AS known_from
-        FROM head AS h) AS o;
+    FROM seen AS s;
 
     IF keys IS NOT NULL THEN
         DELETE FROM {{.Named "gate_known"}} AS g
