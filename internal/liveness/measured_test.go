@@ -29,8 +29,12 @@ const enough = 0.9
 // rounds is how often holders are measured at most. The counts of all rounds are added up.
 const rounds = 3
 
+// demand is how much each bystander asks for, as a share of what it gets done when all go on as fast as they can: on a machine that
+// has nothing left, whatever one of them or a holder does more, the others do less.
+const demand = 0.5
+
 // TestMeasured counts what bystanders get done beside holders, and the same without them, in equal windows: one without,
-// two with, one without. Holders beside whom somebody gets too little done are measured one by one. It is for a quiet
+// two with, one without. They ask for half of what they could get done. Holders beside whom somebody gets too little done are measured one by one. It is for a quiet
 // machine, so only `make liveness` asks for it.
 func TestMeasured(t *testing.T) {
 	if *measured == 0 {
@@ -38,19 +42,21 @@ func TestMeasured(t *testing.T) {
 	}
 	w := newWorld(t)
 	finish := w.populate()
-	for range rounds { // tables that grow from nothing would make the first holders look slow
-		w.window([]holder{{name: "nobody"}}, "warm up", map[string]float64{})
-	}
+	nobody := []holder{{name: "nobody"}}
+	w.window(nobody, "warm up", nil, map[string]float64{}) // tables that grow from nothing would make the first holders look slow
+	most := map[string]float64{}
+	w.window(nobody, "as fast as they can", nil, most)
+	pace := paces(most)
 	lines := []string{"| holders | least | bystander | half of them at least |", "|---|---|---|---|"}
 	for _, group := range groups(slices.Concat(applications, w.maintenance(), w.rows())) {
-		s := w.measure(group)
+		s := w.measure(group, pace)
 		if len(group) == 1 || s.least() >= enough {
 			lines = append(lines, s.line(group))
 			continue
 		}
 		for _, h := range group {
 			alone := []holder{h}
-			lines = append(lines, w.measure(alone).line(alone))
+			lines = append(lines, w.measure(alone, pace).line(alone))
 		}
 	}
 	finish()
@@ -84,20 +90,20 @@ type shares map[string]float64
 func (s shares) least() float64 { return slices.Min(slices.Collect(maps.Values(s))) }
 
 // measure repeats the windows while somebody gets too little done: in one of them chance is large.
-func (w *world) measure(group []holder) shares {
+func (w *world) measure(group []holder, pace map[string]time.Duration) shares {
 	with, without, s := map[string]float64{}, map[string]float64{}, shares{}
 	for round := 0; round == 0 || round < rounds && s.least() < enough; round++ {
-		w.window(group, fmt.Sprint("before ", round), without)
+		w.window(group, fmt.Sprint("before ", round), pace, without)
 		var releases []func()
 		for _, h := range group {
 			releases = append(releases, h.hold(w))
 		}
-		w.window(group, fmt.Sprint("first ", round), with)
-		w.window(group, fmt.Sprint("second ", round), with)
+		w.window(group, fmt.Sprint("first ", round), pace, with)
+		w.window(group, fmt.Sprint("second ", round), pace, with)
 		for _, release := range releases {
 			release()
 		}
-		w.window(group, fmt.Sprint("after ", round), without)
+		w.window(group, fmt.Sprint("after ", round), pace, without)
 		for name, n := range without {
 			s[name] = with[name] / n
 		}
@@ -111,12 +117,22 @@ func (w *world) measure(group []holder) shares {
 	return s
 }
 
-// window has all bystanders go on for half as long as a holder holds, and counts.
-func (w *world) window(group []holder, name string, counts map[string]float64) {
+// paces are the times between two units of each bystander.
+func paces(most map[string]float64) map[string]time.Duration {
+	pace := map[string]time.Duration{}
+	for name, n := range most {
+		pace[name] = time.Duration(float64(*measured/2) / max(n*demand, 1))
+	}
+	return pace
+}
+
+// window has all bystanders go on for half as long as a holder holds, and counts. Who is late for its next unit begins at once.
+func (w *world) window(group []holder, name string, pace map[string]time.Duration, counts map[string]float64) {
 	ctx, cancel := context.WithTimeout(context.Background(), *measured/2)
 	defer cancel()
 	var mu sync.Mutex
 	var running sync.WaitGroup
+	begun := time.Now()
 	for _, b := range bystanders {
 		if shared[group[0].name+"/"+b.name] != "" {
 			continue
@@ -125,6 +141,7 @@ func (w *world) window(group []holder, name string, counts map[string]float64) {
 			n := 0.0
 			for i := 0; b.unit(ctx, w, fmt.Sprintf("%s %s %s %d", b.name, group[0].name, name, i)) == nil; i++ {
 				n++
+				time.Sleep(time.Until(begun.Add(time.Duration(i+1) * pace[b.name])))
 			}
 			mu.Lock()
 			defer mu.Unlock()
