@@ -46,33 +46,33 @@ HOLD ?= 30s
 liveness:
 	go test ./internal/liveness -v -full -measured $(HOLD) -timeout 4h
 
-# All domains under faults, a minute; FLAGS are those of `txwork torture`, such as "--seed 7 --faults clock,failover".
+# All domains under faults, a minute; FLAGS are those of `go run ./proof torture`, such as "--seed 7 --faults clock,failover".
 torture:
-	go run ./cmd/txwork torture $(FLAGS)
+	go run ./proof torture $(FLAGS)
 
 # The same at full size, three hours with one run at a time: ten seeds of ten minutes, the builds that are broken on
 # purpose, and a million rows over crashes of PostgreSQL. It goes on where it was stopped, and writes
-# docs/reliability.md. FLAGS such as "--install --parallel 2"; see internal/torture/series.
+# docs/reliability.md. FLAGS such as "--install --parallel 2"; see proof/series.
 torture-long:
-	go run ./internal/torture/series $(FLAGS)
+	go run ./proof series $(FLAGS)
 
 # The protocols of claims and of ordered keys, in every interleaving; see docs/model.
 model:
 	.ci/model
 
 # Each guard of the SQL and each fence of the Go code taken out in turn: every one has to be noticed. Prints who noticed
-# what; fails with survivors. FLAGS are those of internal/mutation/main.go, such as "--resume FILE" or "--only jobs/".
+# what; fails with survivors. FLAGS are those of proof/mutation, such as "--resume FILE" or "--only jobs/".
 mutants:
-	go run ./internal/mutation $(FLAGS)
+	go run ./proof mutants $(FLAGS)
 
 # Every fuzz target, FUZZTIME each and PARALLEL at once, and a table of what each came to. ONLY=FuzzCreate,schedule chooses.
 # What they find is kept under testdata/fuzz of the package.
 FUZZTIME ?= 1m
 PARALLEL ?= 1
 fuzz:
-	go run ./internal/fuzzing --time $(FUZZTIME) --parallel $(PARALLEL) $(if $(ONLY),--only $(ONLY))
+	go run ./proof fuzz --time $(FUZZTIME) --parallel $(PARALLEL) $(if $(ONLY),--only $(ONLY))
 
 # The tests on every PostgreSQL, in every mode of pgx, through PgBouncer and with every Go; see docs/testing.md. Hours at
 # full size. SHORT=1 runs the conformance suites alone, ONLY=17,Go chooses among the environments.
 test-versions:
-	go run ./internal/versions $(if $(SHORT),--short) $(if $(ONLY),--only "$(ONLY)")
+	go run ./proof versions $(if $(SHORT),--short) $(if $(ONLY),--only "$(ONLY)")

@@ -52,7 +52,6 @@ with 3 for warnings and 4 for what is critical.`,
 		newPurgeCommand(a),
 		newBenchCommand(a),
 	)
-	root.AddCommand(newTortureCommands(a)...)
 	a.markBegun(root)
 	return root
 }

@@ -137,10 +137,10 @@ func TestVersionAndHelp(t *testing.T) {
 func TestCommandsThatReadHaveJSON(t *testing.T) {
 	t.Parallel()
 	exceptions := map[string]bool{"txwork migrate sql": true, "txwork table new": true, "txwork demo worker": true,
-		"txwork torture member": true, "txwork bench work": true, "txwork roles": true}
+		"txwork bench work": true, "txwork roles": true}
 	var check func(cmd *cobra.Command)
 	check = func(cmd *cobra.Command) {
-		leaf := !cmd.HasSubCommands() || cmd.Name() == "demo" || cmd.Name() == "torture"
+		leaf := !cmd.HasSubCommands() || cmd.Name() == "demo"
 		if leaf && cmd.Flags().Lookup("json") == nil && !exceptions[cmd.CommandPath()] {
 			t.Errorf("%s has no --json", cmd.CommandPath())
 		}

@@ -1,0 +1,78 @@
+package mutation
+
+const (
+	// checked is what the state_check of every table says: exactly rows in progress have a locked_until, and none
+	// of them waits; exactly rows that ended have a completed_at.
+	checked = "follows from the table's CHECK: it leads to the index"
+	either  = "the status is compared twice, before and after the lock, and either will do; an edit takes both"
+	null    = "a comparison with NULL is no more true: it leads to the index"
+	nothing = "the trigger finds nothing to do without it: it spares rows that have nothing to do with it the call"
+	twice   = "the function that is called looks at it itself"
+	vain    = "folders then look at keys in which there is nothing to do, in vain"
+	behind  = "a place that is further behind than it need be is as good: the rows that follow look for theirs in the same way"
+	spares  = "what follows does nothing then: it spares that"
+	claimed = "a row in progress was due when it was claimed, and the core never moves its due time: it bounds the scan"
+)
+
+// equivalents are left out: taking them away changes no outcome.
+var equivalents = []equivalent{
+	{"workqueue/sql/claim.sql", "(r.due_at, r.id) > (l.after_due, l.after_id)",
+		"the cursor only spares reading what was claimed before: status = 0 leaves that out anyway"},
+	{"workqueue/sql/extend.sql", "t.status = 1", either},
+	{"workqueue/sql/extend.sql", "coalesce(r.status = 1, false)", either},
+	{"workqueue/sql/reap_expired.sql", "NOT r.waiting", checked},
+	{"workqueue/sql/reap_expired.sql", "r.status = 1", checked + ", where the end of the lease says the same"},
+	{"workqueue/sql/reap_expired.sql", "r.due_at <= now()", claimed},
+	{"workqueue/sql/next_wake.sql", "NOT r.waiting (2)", checked},
+	{"workqueue/sql/next_wake.sql", "r.status = 1", checked + ", and min leaves NULL out"},
+	{"workqueue/sql/next_wake.sql", "r.due_at <= now()", claimed},
+	{"workqueue/sql/purge_done.sql", "r.completed_at IS NOT NULL", null},
+	{"workqueue/sql/purge_failed.sql", "r.failed_at IS NOT NULL", null},
+	{"workqueue/join/sql/schema/purge.sql", "j.completed_at IS NOT NULL", null},
+	{"workqueue/join/sql/schema/strand.sql", "{{.Stranded}} (2)",
+		"a join of a row that has waited for a quarter of an hour would have to be started between the statement's snapshot and its lock"},
+	{"inbox/sql/strip.sql", "r.completed_at IS NOT NULL", null},
+	{"workqueue/gate/sql/gate.up.sql", `{{.OrderedWaits "t"}}`, behind},
+	{"workqueue/gate/sql/gate.up.sql", `{{.Obstacle "t"}}`, behind},
+	{"workqueue/gate/sql/gate.up.sql", "l.locktype = 'advisory'",
+		"the other locks of a transaction are few beside a quarter of what the server has room for"},
+	{"workqueue/gate/sql/gate.up.sql", "t.gate_seq IS NULL",
+		"the trigger's WHEN has said so of the row in this statement, and nothing else sets gate_seq of a row that is there"},
+	{"workqueue/gate/sql/gate.up.sql", "t.status = 0 (2)",
+		"the trigger's WHEN has said so of the row in this statement; had another trigger ended it since: whether a row that ended waits decides nothing, and a redrive says it anew"},
+	{"workqueue/gate/sql/gate.up.sql", "r.at >= greatest(since, upto)",
+		"it spares reading notes that are deleted and not yet vacuumed: those before it have been taken, and a pass from the start finds the others"},
+	{"workqueue/gate/sql/gate.up.sql", "NOT m.limited", "a limited key has no ordered rows to be found"},
+	{"workqueue/gate/sql/gate.up.sql", `{{.OrderedWaits "t"}} (2)`, vain},
+	{"workqueue/gate/sql/gate.up.sql", `EXISTS (SELECT FROM {{.Table}} AS t WHERE t.gate_key = k AND {{.OrderedWaits "t"}})`, vain},
+	{"workqueue/gate/sql/gate.up.sql", `NOT EXISTS (SELECT FROM {{.Table}} AS t WHERE ordered AND t.gate_key = last AND {{.Live "t"}} AND t.gate_limit = 0)`, vain},
+	{"workqueue/gate/sql/gate.up.sql", "NEW.status = 0", twice + ", and " + vain},
+	{"workqueue/gate/sql/gate.up.sql", "OLD.status = 1",
+		"a redriven row waits already, and gate_note does the rest; nothing else makes a row Ready"},
+	{"workqueue/gate/sql/gate.up.sql", "NEW.status = 0 (2)", twice + ", and " + vain},
+	{"workqueue/gate/sql/gate.up.sql", "(OLD.failed_at IS NOT NULL OR OLD.completed_at IS NULL)", vain},
+	{"workqueue/join/sql/add.sql", "j.status = 0",
+		"lock_join.sql has locked the join in this transaction and found it pending"},
+	{"timers/sql/table.sql", "OLD.status = 1",
+		"follows from timers_rearm_check: only a firing timer has a rearm_at"},
+	{"timers/sql/table.sql", "OLD.rearm_at IS NOT NULL (2)", nothing},
+	{"jobs/sql/schema/forget.sql", "OLD.trail IS NOT NULL OR OLD.attempts > 1 OR OLD.failed_at IS NOT NULL OR OLD.headers ->> 'txwork-redriven-at' IS NOT NULL", nothing},
+	{"jobs/sql/schema/slot.sql", "OLD.slot", nothing},
+	{"jobs/sql/schema/slot.sql", "OLD.status = 1", nothing + ": only a job in progress has a slot"},
+	{"jobs/sql/schema/slot.sql", "OLD.slot (2)", nothing},
+	{"jobs/sql/schema/slot.sql", "OLD.status = 1 (2)", nothing + ": only a job in progress has a slot"},
+	{"jobs/sql/schema/slot_sweep.sql", "NOT r.waiting", checked},
+	{"workqueue/join/sql/schema/end.sql", "targets IS NULL", spares},
+	{"workqueue/join/sql/mark.sql", "t.joined IS NOT TRUE",
+		"only rows are marked that lock.sql has locked in this transaction and found without the mark"},
+	{"workqueue/join/sql/schema/note.sql", "NEW.joined", nothing},
+	{"workqueue/join/sql/schema/note.sql", "OLD.joined", nothing},
+	{"workqueue/join/sql/schema/end.sql", "c.state = 2",
+		"only where Done rows are deleted: there no other continuation can be Done, and t.status = 2 says the same"},
+	{"reaper/sql/elect.sql", "NOT EXISTS (SELECT FROM taken)",
+		"the rows come in the order of the UNION ALL, and only the first is read"},
+	{"timers/alarms/sql/find.sql", "a.idempotency_key <> ''",
+		"nobody looks for an empty key: it leads to the index, which holds no others"},
+	{"timers/alarms/sql/revoked.sql", "a.status = 'active'",
+		"stranded.sql has locked the alarm in this transaction and found it active"},
+}

@@ -1,0 +1,141 @@
+package mutation
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// A source is an SQL file whose guards are taken out, with the tests that should notice.
+type source struct {
+	file   string
+	suites []suite
+	except *regexp.Regexp // parts that are no guards here
+}
+
+// goldens compare the text of statements: they would notice every change and prove nothing. Plans are not meant here.
+const goldens = "Golden|^TestPlans$|TestEveryFileIsAStatement"
+
+// core is the contract of a table: the topics that a file is about, by one way first, and then everything.
+func core(topics string) []suite {
+	return []suite{
+		{dir: "workqueue", run: "Conform/^pool$/^(" + topics + ")$"},
+		{dir: "workqueue", run: "Conform/^(pool|functions|session)$"},
+		{dir: "internal/model"},
+		{dir: "workqueue", skip: goldens + "|Conform"},
+	}
+}
+
+// columnCheck are checks of what a domain stores, behind those of its Go code: they decide about no transition.
+const columnCheck = `^octet_length|^isfinite|^generation |^\(?rearm_at IS NULL OR `
+
+// beside is the tests of a package that are about a file, and then all but the core's contract, which tests of the
+// core run anyway.
+func beside(dir, run string) []suite {
+	return []suite{{dir: dir, run: run}, {dir: dir, skip: "Conform"}}
+}
+
+// sources are the files with transitions, and with what decides about them. Those that only read are not among them.
+var sources = listSources(
+	in("workqueue/sql", core("claim|waiting"), "claim"),
+	in("workqueue/sql", core("settle|waiting"), "abandon", "ack", "ack_delete", "fail", "snooze"),
+	in("workqueue/sql", core("lease|waiting"), "extend", "reap_expired"),
+	in("workqueue/sql", core("operator|waiting"), "cancel", "redrive"),
+	in("workqueue/sql", core("table|insert|waiting"), "next_wake", "purge_done", "purge_failed", "table"),
+	in("workqueue/sql", test("workqueue", "TestNextDue|TestDueRows|TestRowThatBecomesDue|TestIdleWorker|Conform/^pool$/^waiting$"), "next_due"),
+	in("workqueue/sql", test("workqueue", "TestLockedRow"), "unlocked"),
+	// Which index a statement goes through, and where a sweep goes on, decide nothing. An edit takes the place of a park.
+	but(`gate_seq IS NOT NULL$|gate_limit (= 0|> 0)$|gate_key > |^one$|^r\.gate_seq > \( SELECT`,
+		in("workqueue/gate/sql", beside("workqueue/gate", "TestNotes|TestSerial|TestLimited|TestRow|TestFailure|TestCancelled|TestOnlyRows|TestSweeps"), "gate.up")),
+	in("workqueue/join/sql", beside("workqueue/join", "TestAdd|TestCancel|TestStart|TestRelease"), "add", "lock_members", "mark", "strangers"),
+	in("workqueue/join/sql", joining, "lock", "lock_join"),
+	in("workqueue/join/sql/schema", beside("workqueue/join", "TestOtherRows|TestRedrive|TestEveryWay|TestReasons|TestUnneeded"), "apply", "end", "note"),
+	in("workqueue/join/sql/schema", beside("workqueue/join", "TestNobodyWaits|TestWhatIsHeld|TestARefused|TestOneFolder|TestAFold"), "finish", "fold"),
+	in("workqueue/join/sql/schema", beside("workqueue/join", "TestRepair|TestDeadline|TestRetention|TestASweep|TestWhenTheSweep|TestADeleted|TestLost|TestTheSweep|TestAMembership"), "purge", "recount", "strand", "sweep"),
+	in("workqueue/periodic/sql", beside("workqueue/periodic", "Pause"), "pause"),
+	in("workqueue/periodic/sql", beside("workqueue/periodic", "DuringTheDecision|TestAChangeWhileADead|TestAChangeBefore|TestAChangeOf"), "find", "lock", "try"),
+	in("inbox/sql", beside("inbox", "TestTheKey|TestBegin|TestAReceive"), "begin"),
+	in("inbox/sql", beside("inbox", "Strip|Locked|TestTheLife|TestDeadLetters|TestWhatIsNotDone"), "strip"),
+	in("timers/sql", beside("timers", "TestCancel|DuringOneFiring"), "cancel"),
+	in("timers/sql", setting, "set"),
+	in("timers/sql", beside("timers", "Occurrences|Schedules"), "live"),
+	but(columnCheck, in("timers/sql", beside("timers", "Rearm|WhileItFires|DuringTheFiring|DuringOneFiring"), "table")), // its triggers
+	in("timers/alarms/sql", beside("timers/alarms", "Cancel|Claim|Mark|Stale|Settled|Delivered"), "begin", "cancel", "failed", "fired", "reschedule", "retry", "revoked", "skip"),
+	in("timers/alarms/sql", beside("timers/alarms", "Owner|PostingAKey|Cancel"), "find", "get", "list"),
+	in("timers/alarms/sql", beside("timers/alarms", "Repair"), "stranded"),
+	in("jobs/sql", beside("jobs", "Overlap"), "live"),
+	in("jobs/sql", beside("jobs", "TestRecords|TestSteps|TestAStep"), "output", "progress", "put_step"),
+	in("jobs/sql", beside("jobs", "TestReplace|TestUnique|TestCalls"), "replace"),
+	in("jobs/sql/schema", beside("jobs", "TestRetriesAndDeadLetters|TestWhatIsNoAttempt|TestADeletedJob|TestSteps"), "forget", "record"),
+	in("jobs/sql/schema", admitting, "admit"),
+	in("jobs/sql/schema", beside("jobs", "Slot|TestALimit|TestAPause"), "slot", "slot_sweep", "take"),
+	in("jobs/sql/schema", beside("jobs", "Unique"), "unique"),
+	in("reaper/sql", beside("reaper", "TestElection|TestOneLeads|TestStop|TestStale|TestTerm|TestNames|TestFounding"), "elect", "verify", "withdraw"),
+)
+
+func in(dir string, suites []suite, names ...string) (files []source) {
+	for _, name := range names {
+		files = append(files, source{file: dir + "/" + name + ".sql", suites: suites})
+	}
+	return files
+}
+
+func but(except string, files []source) []source {
+	for i := range files {
+		files[i].except = regexp.MustCompile(except)
+	}
+	return files
+}
+
+func listSources(groups ...[]source) (all []source) {
+	for _, g := range groups {
+		all = append(all, g...)
+	}
+	return all
+}
+
+// mutants are the source without each of its guards in turn, and the guards that are left out.
+func (s source) mutants(root string) (list []mutant, left []equivalent, err error) {
+	text, err := os.ReadFile(filepath.Join(root, s.file))
+	if err != nil {
+		return nil, nil, err
+	}
+	times := map[string]int{}
+	for _, g := range findGuards(string(text)) {
+		words := strings.Join(strings.Fields(g.text), " ")
+		if s.except != nil && s.except.MatchString(words) {
+			continue
+		}
+		times[words]++
+		if n := times[words]; n > 1 {
+			words = fmt.Sprintf("%s (%d)", words, n)
+		}
+		if e, ok := equivalentTo(s.file, words); ok {
+			left = append(left, e)
+			continue
+		}
+		list = append(list, newMutant("without "+words, s.file, text, g.offset, g.text, g.new, s.suites))
+	}
+	if len(list)+len(left) == 0 {
+		return nil, nil, fmt.Errorf("%s: no guard found", s.file)
+	}
+	return list, left, nil
+}
+
+// An equivalent is a guard without which nothing can be told apart from outside, and why.
+type equivalent struct {
+	file   string
+	guard  string // as --list names it
+	reason string
+}
+
+func equivalentTo(file, words string) (equivalent, bool) {
+	for _, e := range equivalents {
+		if e.file == file && e.guard == words {
+			return e, true
+		}
+	}
+	return equivalent{}, false
+}

@@ -1,0 +1,286 @@
+//go:build unix
+
+package torture
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var broken = flag.Bool("broken", false, "also torture builds that are broken on purpose")
+
+// A breakage is a guard taken out of the product. Its sources stay as they are: the compiler is given other files in
+// the place of theirs.
+type breakage struct {
+	edits []edit
+	fault string
+	finds []string      // any of these invariants, or what begins a failure so
+	takes time.Duration // how long it is struck; 0 is 30 s
+	poll  time.Duration // how often its workers look; 0 is the default
+}
+
+// An edit replaces every occurrence of a text in a file.
+type edit struct{ file, old, new string }
+
+const settleGuard = " AND t.owner_token = s.token AND"
+
+var breakages = map[string]breakage{
+	"the token is not checked": {
+		edits: []edit{
+			{"workqueue/sql/ack.sql", settleGuard, " AND"},
+			{"workqueue/sql/abandon.sql", settleGuard, " AND"},
+			{"workqueue/sql/snooze.sql", settleGuard, " AND"},
+			{"workqueue/sql/fail.sql", settleGuard, " AND"},
+		},
+		fault: "zombie", finds: []string{"I4"},
+	},
+	// The rows of a claim are handed on when they have been read, and its COMMIT is sent afterwards.
+	"rows are dispatched before the claim commits": {
+		edits: []edit{
+			{"workqueue/pool.go", "	begins := !keepsSettings(conn) ||", "	late := len(calls) == 1 && calls[0].lazy\n	begins := late || !keepsSettings(conn) ||"},
+			{"workqueue/pool.go", "	if begins {\n		batch.Queue(\"COMMIT\")\n	}\n	return readTransaction(conn.SendBatch(ctx, batch), own, calls)\n", `
+	if !late {
+		if begins {
+			batch.Queue("COMMIT")
+		}
+		return readTransaction(conn.SendBatch(ctx, batch), own, calls)
+	}
+	results := conn.SendBatch(ctx, batch)
+	for range own {
+		if _, err := results.Exec(); err != nil {
+			results.Close()
+			return err
+		}
+	}
+	err := readCall(results, calls[0])
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	dispatched <- conn
+	return nil
+`},
+			{"workqueue/pool.go", "	defer conn.Release()\n\n	err = p.send", `
+	late := len(calls) == 1 && calls[0].lazy
+	defer func() {
+		if !late || err != nil {
+			conn.Release()
+			return
+		}
+		c := <-dispatched
+		go func() {
+			time.Sleep(time.Millisecond)
+			c.Exec(context.Background(), "COMMIT")
+			conn.Release()
+		}()
+	}()
+
+	err = p.send`},
+			{"workqueue/pool.go", "// maxConflictRetries bounds", "var dispatched = make(chan *pgx.Conn, 1000)\n\n// maxConflictRetries bounds"},
+			{"workqueue/pool.go", "once(ctx context.Context, calls []call) error {", "once(ctx context.Context, calls []call) (err error) {"},
+		},
+		fault: "backend-terminate", finds: []string{"I3"},
+	},
+	"attempts are counted when they fail": {
+		edits: []edit{
+			{"workqueue/sql/claim.sql", "    attempts = t.attempts + 1,\n", ""},
+			{"workqueue/sql/abandon.sql", "    last_error =", "    attempts = t.attempts + 1,\n    last_error ="},
+			{"workqueue/sql/snooze.sql", "CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE t.attempts - 1 END", "t.attempts"},
+		},
+		fault: "worker-kill", finds: []string{"I6"},
+	},
+	// The reaper reads which leases have ended, and takes the rows by id alone when it comes to writing.
+	"the reaper goes by id alone": {
+		edits: []edit{
+			{"workqueue/sql/reap_expired.sql", "WHERE t.ctid = ANY (ARRAY(\n        SELECT r.ctid", "WHERE t.id = ANY (ARRAY(\n        SELECT r.id"},
+			{"workqueue/sql/reap_expired.sql", "LIMIT @max_rows::int\n        FOR NO KEY UPDATE SKIP LOCKED))", "LIMIT @max_rows::int))"},
+		},
+		fault: "zombie", finds: []string{"I3", "I4", "I5"}, takes: 40 * time.Second, // it needs a race
+	},
+	// Whoever lets the next row of a key through tries the lock of the key's writers, who pass it on among themselves.
+	"a hot key waits for its writers to pause": {
+		edits: []edit{{
+			"migrations/sql/001_outbox.up.sql", "head AS h WHERE h.behind IS NULL)",
+			"head AS h WHERE h.behind IS NULL AND pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox ' || h.key, 1)))",
+		}},
+		fault: "hot-key", finds: []string{progress + ", producers of one key"},
+	},
+	"a settle waits for the row of its join": {
+		edits: []edit{{"migrations/sql/006_jobs.up.sql", `    INSERT INTO "{{schema}}"."jobs_join_note" (member_id, gone)`, `
+    PERFORM FROM "{{schema}}"."jobs_join" AS j JOIN "{{schema}}"."jobs_join_member" AS m ON m.join_id = j.id
+    WHERE m.member_id = OLD.id FOR NO KEY UPDATE OF j;
+    INSERT INTO "{{schema}}"."jobs_join_note" (member_id, gone)`}},
+		fault: "open-transaction", finds: []string{progress + ", a transaction that has locked a join"}, takes: 45 * time.Second, // it is one of five
+	},
+	// A sweep that finds the place of the last one taken waits for it, and the next claim waits for the sweep.
+	"claims wait for sweeps": {
+		edits: []edit{
+			{"migrations/sql/006_jobs.up.sql", `IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs_gate_cursor") THEN`, "IF true THEN"},
+			{"workqueue/tablework.go", "	if len(t.intake) == 1 && len(t.table.spec.Sweeps) > 0 {", "	if false {"},
+			{"workqueue/worker.go", "	cancelsSeen atomic.Int64", "	sweptAt time.Time\n	cancelsSeen atomic.Int64"},
+			{"workqueue/worker.go", "		start, cancels := time.Now(), w.cancelsSeen.Load()\n", `
+		if len(w.table.spec.Sweeps) > 0 && time.Since(w.sweptAt) > sweepAtLeastEvery {
+			w.work.within(context.WithoutCancel(ctx), func(ctx context.Context) error {
+				_, err := w.queue.Sweep(ctx, sweepLimit)
+				return err
+			})
+			w.sweptAt = time.Now()
+		}
+		start, cancels := time.Now(), w.cancelsSeen.Load()
+`},
+		},
+		fault: "open-transaction", finds: []string{progress + ", a transaction that has swept"}, takes: 45 * time.Second,
+	},
+	// Only what says that it is the row's fault has the batch taken apart; all else is tried again, whole.
+	"a refused row fails its batch": {
+		edits: []edit{
+			{"workqueue/apart.go", "case kind == failedAway && waits < patientWaits:", "case kind == failedAway:"},
+			{"workqueue/settling.go", `"08", "25", "40", "53", "57", "58": //`, `"08", "0A", "25", "40", "42", "53", "54", "57", "58", "XX": //`},
+		},
+		fault: "refused-rows", finds: []string{progress + ", rows that cannot be settled"},
+	},
+	// What becomes visible behind its cursors is found by nobody before the next poll.
+	"an announcer does not look back": {
+		edits: []edit{
+			{"workqueue/announcing.go", "back && h.before(l.cursor)", "false && h.before(l.cursor)"},
+			{"workqueue/announcing.go", "if !start.Before(d.nextBeat) {", "if false {"},
+			{"workqueue/announcing.go", "		err = d.announceAll(ctx)\n	}\n	return err\n", "	}\n	return err\n"},
+		},
+		fault: "rush", finds: []string{"wake"}, takes: time.Minute, poll: 10 * time.Second,
+	},
+	"an announcer keeps the lock and announces nothing": {
+		edits: []edit{
+			{"workqueue/announcing.go", `return d.exec(ctx, fmt.Sprintf("SELECT pg_notify('%s', '%s')", d.table.spec.channel(), payload))`,
+				`_ = fmt.Sprint(d.table.spec.channel(), payload)
+	return nil`},
+		},
+		fault: "rush", finds: []string{"wake"}, takes: time.Minute, poll: 10 * time.Second,
+	},
+}
+
+// The harness has to find each of these within a minute.
+func TestBrokenBuilds(t *testing.T) {
+	if !*broken {
+		t.Skip("takes minutes: run it with -broken")
+	}
+	for _, name := range slices.Sorted(maps.Keys(breakages)) {
+		t.Run(name, func(t *testing.T) {
+			b := breakages[name]
+			program := build(t, b.edits)
+			start := time.Now()
+			report, err := Run(t.Context(), Options{
+				Seed: 1, Duration: cmp.Or(b.takes, 30*time.Second), Pause: 500 * time.Millisecond, Poll: b.poll, Faults: []string{b.fault}, Program: []string{program, "torture", "member"},
+			})
+			if !errors.Is(err, ErrViolated) || report == nil {
+				t.Fatalf("nothing was found: %v", err)
+			}
+			found := slices.Concat(slices.Sorted(maps.Keys(report.Violations)), report.Failures)
+			t.Logf("found %v after %v, of which it drained for %v", shortened(report), time.Since(start).Round(time.Second), report.DrainedIn.Round(time.Second))
+			if !slices.ContainsFunc(b.finds, func(want string) bool {
+				return slices.ContainsFunc(found, func(what string) bool { return strings.HasPrefix(what, want) })
+			}) {
+				t.Errorf("found %q, want one of %q", found, b.finds)
+			}
+		})
+	}
+}
+
+// shortened is what was found, in a line.
+func shortened(r *Report) string {
+	if len(r.Failures) == 0 {
+		return fmt.Sprint(r.Violations)
+	}
+	return fmt.Sprint(r.Violations, " and ", len(r.Failures), " failures, such as: ", r.Failures[0])
+}
+
+// Nobody runs the broken builds with every change: what they take out has to be there, and what they put there has to fit.
+// They do so all at once.
+func TestBreakagesFitTheSources(t *testing.T) {
+	t.Parallel()
+	var edits []edit
+	for _, name := range slices.Sorted(maps.Keys(breakages)) {
+		edits = append(edits, breakages[name].edits...)
+	}
+	compile(t, t.TempDir(), edits, "./workqueue")
+}
+
+// build compiles the command with the edits in it.
+func build(t *testing.T, edits []edit) string {
+	t.Helper()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "proof")
+	compile(t, dir, edits, "-o", program, "./proof")
+	return program
+}
+
+// compile has the compiler be given the edited files, which are put into a directory.
+func compile(t *testing.T, dir string, edits []edit, args ...string) {
+	t.Helper()
+	root := sourceRoot(t)
+	replace := map[string]string{}
+	for file, text := range edited(t, root, edits) {
+		path := filepath.Join(dir, filepath.Base(file))
+		write(t, path, []byte(text))
+		replace[filepath.Join(root, file)] = path
+	}
+	encoded, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	write(t, overlay, encoded)
+	cmd := exec.Command("go", append([]string{"build", "-overlay", overlay}, args...)...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// edited are the files as the edits make them.
+func edited(t *testing.T, root string, edits []edit) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
+	for _, e := range edits {
+		if _, read := texts[e.file]; !read {
+			text, err := os.ReadFile(filepath.Join(root, e.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[e.file] = string(text)
+		}
+		if !strings.Contains(texts[e.file], e.old) {
+			t.Fatalf("%s has not what is to be taken out: %s", e.file, e.old)
+		}
+		texts[e.file] = strings.ReplaceAll(texts[e.file], e.old, e.new)
+	}
+	return texts
+}
+
+func write(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sourceRoot(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(strings.Split(string(out), "\n")[0])
+}
