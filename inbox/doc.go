@@ -31,7 +31,7 @@
 //   - [InProgress]: do not acknowledge; have it delivered again (HTTP 503, with Retry-After if you like). Whoever is
 //     at work on it may fail yet.
 //   - [HashMismatch]: one key, two contents. Look into it; to be delivered again does not help (HTTP 422).
-//   - a [KeyError]: the message has no id, or one that cannot be kept; to be delivered again does not help (HTTP 400).
+//   - a [RefusedError]: the message has no id, or one that cannot be kept; to be delivered again does not help (HTTP 400).
 //   - any other error: do not acknowledge (HTTP 500). The key is free, unless it is an [ErrCommitUnknown]: then the
 //     next delivery will tell.
 //
@@ -48,11 +48,11 @@
 //
 //	results, err := box.Receive(ctx, workqueue.SQL(tx), messages...) // then commit, then acknowledge
 //
-//	worker := inbox.NewWorker(pool, box, inbox.WorkerOptions{Consumer: "billing"})
+//	worker, err := inbox.NewWorker(pool, box, inbox.WorkerOptions{Consumer: "billing"})
 //	worker.Handle("order.placed", func(ctx context.Context, tx pgx.Tx, m *inbox.Delivery) error {
 //		return charge(ctx, tx, m.Payload)
 //	})
-//	err := worker.Run(ctx) // until ctx is cancelled
+//	err = worker.Run(ctx) // until ctx is cancelled
 //
 // The handler's transaction is the one that settles the message: if its lease is lost meanwhile, because the
 // process was frozen and another has taken over, its writes are rolled back. A worker serves one consumer;

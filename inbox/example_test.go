@@ -72,7 +72,10 @@ func ExampleInbox_Receive() {
 		log.Fatal(err)
 	}
 
-	worker := inbox.NewWorker(pool, box, inbox.WorkerOptions{Consumer: "accounts"})
+	worker, err := inbox.NewWorker(pool, box, inbox.WorkerOptions{Consumer: "accounts"})
+	if err != nil {
+		log.Fatal(err)
+	}
 	worker.Handle("payment.received", func(ctx context.Context, tx pgx.Tx, m *inbox.Delivery) error {
 		_, err := tx.Exec(ctx, "UPDATE accounts SET balance = balance + $1::text::int WHERE id = 'alice'", string(m.Payload))
 		if err == nil {
@@ -156,7 +159,10 @@ func ExampleMessage_value() {
 		return err
 	}
 	work := func(pool *pgxpool.Pool, box *inbox.Inbox) *inbox.Worker {
-		w := inbox.NewWorker(pool, box, inbox.WorkerOptions{Consumer: "billing"})
+		w, err := inbox.NewWorker(pool, box, inbox.WorkerOptions{Consumer: "billing"})
+		if err != nil {
+			log.Fatal(err)
+		}
 		w.Handle("shop", codec.HandlerIn(func(ctx context.Context, tx pgx.Tx, _ *inbox.Delivery, o Order) error {
 			_, err := tx.Exec(ctx, "INSERT INTO invoices (order_id) VALUES ($1)", o.ID)
 			return err

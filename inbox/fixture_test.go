@@ -152,7 +152,10 @@ func (f *fixture) worker(o workqueue.WorkerOptions, register func(*inbox.Worker)
 
 func (f *fixture) workerOn(pool *pgxpool.Pool, o inbox.WorkerOptions, register func(*inbox.Worker)) *inbox.Worker {
 	f.Helper()
-	w := inbox.NewWorker(pool, f.box, o)
+	w, err := inbox.NewWorker(pool, f.box, o)
+	if err != nil {
+		f.Fatal(err)
+	}
 	register(w)
 	ctx, stop := context.WithCancel(f.Context())
 	ended := make(chan error, 1)

@@ -60,9 +60,8 @@ func TestTheWindowIsHeldAgainstTheWorkersLease(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t, func(o *inbox.Options) { o.DedupWindow = day })
 	o := inbox.WorkerOptions{Consumer: "billing", WorkerOptions: workqueue.WorkerOptions{Lease: 3 * time.Hour}}
-	w := inbox.NewWorker(f.Pool, f.box, o)
-	w.HandleAll(delivered)
-	expectInvalid(t, w.Run(t.Context()), "dedup window is 24h0m0s, shorter than the retry horizon of 39h0m0s (10 attempts, each with a lease of 3h0m0s")
+	_, err := inbox.NewWorker(f.Pool, f.box, o)
+	expectInvalid(t, err, "dedup window is 24h0m0s, shorter than the retry horizon of 39h0m0s (10 attempts, each with a lease of 3h0m0s")
 }
 
 func TestDefaultsAreThoseOfTheMigration(t *testing.T) {

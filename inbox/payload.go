@@ -19,7 +19,7 @@ func (b *Inbox) encoded(ctx context.Context, msgs []Message) ([]Message, error) 
 			continue
 		}
 		if err := b.encode(ctx, &msgs[i]); err != nil {
-			return nil, &MessageError{Index: i, Count: len(msgs), Err: err}
+			return nil, refusedItem(i, len(msgs), err)
 		}
 	}
 	return msgs, nil

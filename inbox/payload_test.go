@@ -38,7 +38,10 @@ func valued(id string, v any) inbox.Message {
 // drain processes everything that is due and returns the orders that were decoded.
 func (f *fixture) drain(box *inbox.Inbox) (orders []int) {
 	f.Helper()
-	w := inbox.NewWorker(f.Pool, box, inbox.WorkerOptions{Consumer: "billing", WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
+	w, err := inbox.NewWorker(f.Pool, box, inbox.WorkerOptions{Consumer: "billing", WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
+	if err != nil {
+		f.Fatal(err)
+	}
 	w.HandleAll(codec.HandlerIn(func(_ context.Context, _ pgx.Tx, _ *inbox.Delivery, o order) error {
 		orders = append(orders, o.ID)
 		return nil
@@ -174,7 +177,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 			msgs := []inbox.Message{valued("1", order{1}), c.bad}
 			err := pgx.BeginFunc(t.Context(), f.Pool, func(tx pgx.Tx) error {
 				_, err := f.box.Receive(t.Context(), workqueue.Pgx(tx), msgs...)
-				var refused *inbox.MessageError
+				var refused *workqueue.ItemError
 				if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("error %v, want one with %q", err, c.want)
 				}
@@ -207,7 +210,10 @@ func TestDrainInATransactionThatRollsBack(t *testing.T) {
 	if _, err := f.box.Receive(t.Context(), workqueue.Pgx(tx), message("1", ""), message("fails", "")); err != nil {
 		t.Fatal(err)
 	}
-	w := inbox.NewWorker(f.Pool, f.box, inbox.WorkerOptions{Consumer: "billing"})
+	w, err := inbox.NewWorker(f.Pool, f.box, inbox.WorkerOptions{Consumer: "billing"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.HandleAll(func(ctx context.Context, tx pgx.Tx, m *inbox.Delivery) error {
 		if err := delivered(ctx, tx, m); err != nil || m.MessageID != "fails" {
 			return err
@@ -239,7 +245,10 @@ func TestDrainInATransactionThatRollsBack(t *testing.T) {
 func TestDrainNeedsHandlers(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
-	w := inbox.NewWorker(f.Pool, f.box, inbox.WorkerOptions{Consumer: "billing"})
+	w, err := inbox.NewWorker(f.Pool, f.box, inbox.WorkerOptions{Consumer: "billing"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := w.Drain(); err == nil {
 		t.Error("want an error")
 	}

@@ -17,8 +17,8 @@ import (
 // two with the row that is there, of which nothing is changed, neither attempts nor payload nor its place.
 // Acknowledge the messages once the transaction has committed.
 //
-// Check the error. Every message is validated before the first is written; a [*MessageError] says which one
-// was refused and why, and the transaction is as it was. After any other error roll the transaction back:
+// Check the error. Every message is validated before the first is written; a [*RefusedError] with a
+// [*workqueue.ItemError] in it says which one was refused and why, and the transaction is as it was. After any other error roll the transaction back:
 // PostgreSQL may have ended it, and some of many messages may have been written.
 //
 // Any number of messages may be passed. Where another transaction has written a message of the same key and

@@ -69,7 +69,7 @@ func HTTPStatus(r Result, err error) int {
 		return r.Answer.HTTPStatus()
 	case errors.As(err, &invalid) && invalid.Field == "consumer": // which is the program's, not the message's
 		return 500
-	case errors.As(err, new(*KeyError)), errors.As(err, new(*MessageError)):
+	case errors.As(err, new(*RefusedError)):
 		return 400
 	}
 	return 500

@@ -1,8 +1,11 @@
 package inbox_test
 
 import (
+	"context"
 	"errors"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/workqueue"
@@ -42,6 +45,13 @@ func TestHTTPStatusOfErrors(t *testing.T) {
 	}
 	if got := inbox.HTTPStatus(inbox.Result{}, workqueue.Invalid("payload", "of a handler's own")); got != 500 {
 		t.Errorf("an invalid value of the handler's: %d", got)
+	}
+	handler := func(context.Context, pgx.Tx) error {
+		return &workqueue.ItemError{Item: "message", Count: 2, Err: workqueue.Invalid("topic", "is empty")}
+	}
+	key := inbox.Key{Consumer: "c", Source: "s", MessageID: "3"}
+	if got := inbox.HTTPStatus(f.box.Process(t.Context(), f.Pool, key, handler)); got != 500 {
+		t.Errorf("messages of the handler's own that were refused: %d", got)
 	}
 	tx, end := beginPgx(f)
 	defer end(false)

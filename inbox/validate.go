@@ -7,31 +7,26 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A MessageError says which message of a Receive was refused and why. Nothing was written. errors.Is finds
-// [workqueue.ErrInvalid] in it, errors.As the [*workqueue.InvalidError] with the field.
-type MessageError struct {
-	Index int // of the message in the call, from 0
-	Count int // of the call's messages
-	Err   error
+// A RefusedError says that the inbox cannot take a message, and why: it has no id, for instance, or its payload is too
+// large. Nothing was written, and the same message would be refused again. errors.Is finds [workqueue.ErrInvalid] in it,
+// errors.As the [*workqueue.InvalidError] with the field and, from [Inbox.Receive], the [*workqueue.ItemError] that
+// says which message it was.
+type RefusedError struct{ Err error }
+
+func (e *RefusedError) Error() string { return e.Err.Error() }
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// refusedItem is the error about one message of a call.
+func refusedItem(i, n int, err error) error {
+	return &RefusedError{&workqueue.ItemError{Item: "message", Index: i, Count: n, Err: err}}
 }
-
-func (e *MessageError) Error() string { return input.Refusal("message", e.Index, e.Count, e.Err) }
-func (e *MessageError) Unwrap() error { return e.Err }
-
-// A KeyError says that a message cannot be identified by what it came with, and why. Nothing was written, and the same
-// message would be refused again. errors.Is finds [workqueue.ErrInvalid] in it, errors.As the
-// [*workqueue.InvalidError] with the field.
-type KeyError struct{ Err error }
-
-func (e *KeyError) Error() string { return e.Err.Error() }
-func (e *KeyError) Unwrap() error { return e.Err }
 
 // checkMessages refuses the first message that the table could not hold. The core would refuse it too, but
 // it sees one chunk of a call at a time, and here nothing has been written yet.
 func (b *Inbox) checkMessages(msgs []Message) error {
 	for i, m := range msgs {
 		if err := b.checkMessage(m); err != nil {
-			return &MessageError{Index: i, Count: len(msgs), Err: err}
+			return refusedItem(i, len(msgs), err)
 		}
 	}
 	return nil
@@ -55,7 +50,7 @@ func (b *Inbox) checkKey(k Key) error {
 		workqueue.CheckSize("body", len(k.payload()), b.maxPayload),
 	)
 	if err != nil {
-		return &KeyError{err}
+		return &RefusedError{err}
 	}
 	return nil
 }

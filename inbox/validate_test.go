@@ -114,7 +114,7 @@ func TestBadMessagesAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 		expectInvalid(t, err, want)
 		_, err = f.box.Receive(t.Context(), tx, message("good", ""), bad)
 		expectInvalid(t, err, "txwork: message 2 of 2: "+want)
-		var m *inbox.MessageError
+		var m *workqueue.ItemError
 		if !errors.As(err, &m) || m.Index != 1 || m.Count != 2 {
 			t.Errorf("%s: got %+v, want the second message", want, m)
 		}

@@ -26,38 +26,33 @@ type WorkerOptions struct {
 type Worker struct {
 	box      *Inbox
 	worker   *workqueue.Worker
-	err      error // what was wrong with NewWorker's arguments
 	handlers *topics.Registry[Handler]
 }
 
-// NewWorker makes a worker; register its handlers, then call Run. What is wrong with the arguments is
-// reported by Run.
+// NewWorker makes a worker; register its handlers, then call Run.
 //
 // The pool serves the handlers' transactions, one connection each, so no more handlers run at once than it
 // has connections. The worker's claims, renewals and settles have the connections of a [workqueue.Runtime], so that busy
 // handlers cannot starve them.
-func NewWorker(pool *pgxpool.Pool, b *Inbox, o WorkerOptions) *Worker {
-	w := &Worker{box: b, handlers: topics.New[Handler]("inbox", "worker", checkTopic)}
-	w.err = w.open(pool, b, o)
-	return w
-}
-
-func (w *Worker) open(pool *pgxpool.Pool, b *Inbox, o WorkerOptions) (err error) {
+func NewWorker(pool *pgxpool.Pool, b *Inbox, o WorkerOptions) (*Worker, error) {
 	if b == nil {
-		return workqueue.Invalid("inbox", "is nil")
+		return nil, workqueue.Invalid("inbox", "is nil")
 	}
 	if len(o.Lanes) > 0 {
-		return workqueue.Invalid("lanes", "are set: a worker's only lane is its Consumer")
+		return nil, workqueue.Invalid("lanes", "are set: a worker's only lane is its Consumer")
 	}
 	lease := cmp.Or(o.Lease, workqueue.DefaultLease)
-	err = cmp.Or(input.Name("consumer", o.Consumer, MaxKeyPart), checkWindow(b.window, b.table.Spec(), lease))
+	err := cmp.Or(input.Name("consumer", o.Consumer, MaxKeyPart), checkWindow(b.window, b.table.Spec(), lease))
 	if err != nil {
-		return err
+		return nil, err
 	}
+	w := &Worker{box: b, handlers: topics.New[Handler]("inbox", "worker", checkTopic)}
 	o.Lanes = [][]any{{o.Consumer}}
 	domain := workqueue.Domain[columns]{Table: b.table, Fields: (*columns).fields}
-	w.worker, err = workqueue.NewWorker(pool, domain, w.process, o.WorkerOptions)
-	return err
+	if w.worker, err = workqueue.NewWorker(pool, domain, w.process, o.WorkerOptions); err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // Handle registers the handler of a topic. Like [net/http.ServeMux] it panics where the program cannot
@@ -71,10 +66,10 @@ func (w *Worker) HandleAll(h Handler) { w.handlers.HandleAll(h) }
 // Run processes messages until ctx is cancelled. Then it claims no more, returns messages that no handler
 // has begun, waits for running handlers up to the shutdown timeout, settles them, and returns nil.
 //
-// A database that goes away is waited for. Run returns an error at once if the worker has no handler, if
-// its options are wrong, or if the table does not fit this version of the library. A Worker runs once.
+// A database that goes away is waited for. Run returns an error at once if the worker has no handler, or if the table
+// does not fit this version of the library. A Worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
-	if err := w.seal(); err != nil {
+	if err := w.handlers.Seal(); err != nil {
 		return err
 	}
 	return w.worker.Run(ctx)
@@ -83,60 +78,33 @@ func (w *Worker) Run(ctx context.Context) error {
 // Drain is the worker as a [workqueue.Processor], for platforms without a process that runs all the time, for
 // commands, and for tests: each of its runs processes what is due and returns. See [workqueue.Drain].
 func (w *Worker) Drain() (*workqueue.Drain, error) {
-	if err := w.seal(); err != nil {
+	if err := w.handlers.Seal(); err != nil {
 		return nil, err
 	}
-	return w.worker.Drain(), nil
+	return w.worker.Drain()
 }
 
 // DrainIn is [Worker.Drain] inside a transaction, as in a test that rolls back: the handlers' transactions are
 // savepoints of it. See [workqueue.Worker.DrainIn].
 func (w *Worker) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
-	if err := w.seal(); err != nil {
+	if err := w.handlers.Seal(); err != nil {
 		return nil, err
 	}
-	return w.worker.DrainIn(tx), nil
-}
-
-// seal fixes the handlers.
-func (w *Worker) seal() error {
-	if w.err != nil {
-		return w.err
-	}
-	return w.handlers.Seal()
+	return w.worker.DrainIn(tx)
 }
 
 // Workers and Tables make a worker a part of a service, see package service.
-func (w *Worker) Workers() []*workqueue.Worker {
-	if w.err != nil {
-		return nil
-	}
-	return w.worker.Workers()
-}
+func (w *Worker) Workers() []*workqueue.Worker { return w.worker.Workers() }
 
-// Tables are those of the inbox; none where there is none.
-func (w *Worker) Tables() []*workqueue.Table {
-	if w.box == nil {
-		return nil
-	}
-	return w.box.Tables()
-}
+// Tables are those of the inbox.
+func (w *Worker) Tables() []*workqueue.Table { return w.box.Tables() }
 
 // SetConcurrency changes how many handlers run at once, also while the worker runs, see [workqueue.Worker.SetConcurrency].
-func (w *Worker) SetConcurrency(n int) error {
-	if w.err != nil {
-		return w.err
-	}
-	return w.worker.SetConcurrency(n)
-}
+func (w *Worker) SetConcurrency(n int) error { return w.worker.SetConcurrency(n) }
 
 // Wake makes a running worker look for messages now. It never blocks. Workers are woken by notifications;
 // this is for those that poll because they run with NoListen.
-func (w *Worker) Wake() {
-	if w.err == nil {
-		w.worker.Wake()
-	}
-}
+func (w *Worker) Wake() { w.worker.Wake() }
 
 // process passes a claimed message to the handler of its topic, in the transaction that settles it.
 func (w *Worker) process(ctx context.Context, c *workqueue.Claim[columns]) error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/internal/sdktest"
@@ -285,7 +286,7 @@ func TestADeadLetterKeepsItsKeyAndCanBeRedriven(t *testing.T) {
 	}
 }
 
-func TestRunRefusesAWorkerThatCannotWork(t *testing.T) {
+func TestAWorkerThatCannotWorkIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
 	missing, err := inbox.Open(inbox.Options{Schema: f.Schema + "_x", DedupWindow: day})
@@ -296,20 +297,33 @@ func TestRunRefusesAWorkerThatCannotWork(t *testing.T) {
 	lease, lanes := billing, billing
 	lease.Lease = time.Millisecond
 	lanes.Lanes = [][]any{{"shipping"}}
-	handle := func(w *inbox.Worker) *inbox.Worker { w.HandleAll(delivered); return w }
-	for want, w := range map[string]*inbox.Worker{
-		"has no handler":    inbox.NewWorker(f.Pool, f.box, billing),
-		"pool is nil":       handle(inbox.NewWorker(nil, f.box, billing)),
-		"inbox is nil":      handle(inbox.NewWorker(f.Pool, nil, billing)),
-		"consumer is empty": handle(inbox.NewWorker(f.Pool, f.box, inbox.WorkerOptions{})),
-		"lease is 1ms":      handle(inbox.NewWorker(f.Pool, f.box, lease)),
-		"lanes are set":     handle(inbox.NewWorker(f.Pool, f.box, lanes)),
-		"does not exist":    handle(inbox.NewWorker(f.Pool, missing, billing)),
+	for want, c := range map[string]struct {
+		pool    *pgxpool.Pool
+		box     *inbox.Inbox
+		options inbox.WorkerOptions
+	}{
+		"pool is nil":       {nil, f.box, billing},
+		"inbox is nil":      {f.Pool, nil, billing},
+		"consumer is empty": {f.Pool, f.box, inbox.WorkerOptions{}},
+		"lease is 1ms":      {f.Pool, f.box, lease},
+		"lanes are set":     {f.Pool, f.box, lanes},
 	} {
-		w.Wake() // harmless
-		if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
+		if w, err := inbox.NewWorker(c.pool, c.box, c.options); w != nil || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, %v, want %q", w, err, want)
 		}
+	}
+
+	w, err := inbox.NewWorker(f.Pool, missing, billing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Wake() // harmless
+	if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "has no handler") {
+		t.Errorf("no handler: %v", err)
+	}
+	w.HandleAll(delivered)
+	if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("no table: %v", err)
 	}
 }
 
@@ -328,7 +342,10 @@ func TestHandlePanicsOnMistakes(t *testing.T) {
 		},
 	} {
 		f := newInbox(t)
-		w := inbox.NewWorker(f.Pool, f.box, inbox.WorkerOptions{Consumer: "billing"})
+		w, err := inbox.NewWorker(f.Pool, f.box, inbox.WorkerOptions{Consumer: "billing"})
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got := panics(func() { register(w) }); !strings.Contains(got, want) {
 			t.Errorf("panics with %q, want %q", got, want)
 		}

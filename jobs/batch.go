@@ -52,7 +52,7 @@ type StartedBatch struct {
 // is retried counts as nothing, and a failed job that is redriven while the batch is pending counts again when it
 // ends. The batch ends some milliseconds after its last job.
 //
-// Everything is validated before anything is written; a [*JobError] says which job was refused and why.
+// Everything is validated before anything is written; an [*workqueue.ItemError] says which job was refused and why.
 func (c *Client) StartBatch(ctx context.Context, tx workqueue.Tx, b Batch) (StartedBatch, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *Client) addMembers(ctx context.Context, tx workqueue.Tx, id uuid.UUID, 
 // AddToBatch enqueues more jobs of a pending batch and returns their ids. A job of the batch that adds others in
 // its own [Delivery.Tx] finds it pending, unless the batch fails fast, has a deadline or was cancelled.
 //
-// The error is [join.ErrEnded] if the batch has ended, even a moment ago, and [join.ErrNotFound] if there is none:
+// The error is [join.ErrEnded] if the batch has ended, even a moment ago, and [workqueue.ErrNotFound] if there is none:
 // roll the transaction back then.
 func (c *Client) AddToBatch(ctx context.Context, tx workqueue.Tx, id uuid.UUID, jobs ...Insert) ([]uuid.UUID, error) {
 	inserts := batchJobs(id, jobs)
@@ -121,14 +121,14 @@ func (c *Client) AddToBatch(ctx context.Context, tx workqueue.Tx, id uuid.UUID, 
 }
 
 // Batch reads how far a batch is: how many jobs it has, and how many of them have succeeded and failed. The error
-// is [join.ErrNotFound] if there is none. An ended batch is kept for the [Options].Retention.
+// is [workqueue.ErrNotFound] if there is none. An ended batch is kept for the [Options].Retention.
 func (c *Client) Batch(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (join.State, error) {
 	return c.joins.Get(ctx, tx, id)
 }
 
 // CancelBatch ends a batch as cancelled, with the reason, and cancels its jobs as [Client.Cancel] does. Neither
 // OnComplete nor OnFail runs. It reports whether the batch was pending; of one that has ended, such as by its
-// deadline, the jobs that have not are cancelled. The error is [join.ErrNotFound] if there is none.
+// deadline, the jobs that have not are cancelled. The error is [workqueue.ErrNotFound] if there is none.
 func (c *Client) CancelBatch(ctx context.Context, tx workqueue.Tx, id uuid.UUID, reason string) (bool, error) {
 	pending, err := c.joins.Cancel(ctx, tx, id, join.CancelOptions{Reason: reason, CancelMembers: true})
 	if pending || err != nil {
@@ -207,12 +207,12 @@ func continuationIDs(enqueued []Enqueued, first *Insert) (onComplete, onFail uui
 
 // nameContinuation says which of the two was refused, which come after a call's n jobs.
 func nameContinuation(err error, n int, onComplete *Insert) error {
-	var refused *JobError
+	var refused *workqueue.ItemError
 	switch {
 	case !errors.As(err, &refused):
 		return err
 	case refused.Index < n:
-		return &JobError{Index: refused.Index, Count: n, Err: refused.Err}
+		return &workqueue.ItemError{Item: "job", Index: refused.Index, Count: n, Err: refused.Err}
 	case refused.Index == n && onComplete != nil:
 		return fmt.Errorf("on complete: %w", refused.Err)
 	}
@@ -244,7 +244,7 @@ func (c *Client) refuseUnique(inserts []Insert) error {
 			err = workqueue.Invalid("unique", "is set on kind %q, whose jobs therefore cannot be those of a batch or workflow", insert.Args.Kind())
 		}
 		if err != nil {
-			return &JobError{Index: i, Count: len(inserts), Err: err}
+			return &workqueue.ItemError{Item: "job", Index: i, Count: len(inserts), Err: err}
 		}
 	}
 	return nil

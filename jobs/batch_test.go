@@ -142,7 +142,7 @@ func TestABatchThatHasEndedTakesNoMore(t *testing.T) {
 		if _, err := f.client.AddToBatch(f.Context(), tx, s.ID, parts(1)...); !errors.Is(err, join.ErrEnded) {
 			t.Errorf("error %v, want ErrEnded", err)
 		}
-		if _, err := f.client.AddToBatch(f.Context(), tx, uuid.New(), parts(1)...); !errors.Is(err, join.ErrNotFound) {
+		if _, err := f.client.AddToBatch(f.Context(), tx, uuid.New(), parts(1)...); !errors.Is(err, workqueue.ErrNotFound) {
 			t.Errorf("error %v, want ErrNotFound", err)
 		}
 		return nil

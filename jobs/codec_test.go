@@ -85,7 +85,7 @@ func (f *fixture) drain(c codec.Codec) (got []string) {
 	kinds := jobs.NewRegistry()
 	jobs.Register(kinds, func(_ context.Context, job *jobs.Job[mail]) error { got = append(got, job.Args.To); return nil })
 	client := f.open(jobs.Options{Schema: f.Schema, Registry: kinds, Codec: c, Retry: atOnce, Telemetry: silent})
-	w, err := jobs.NewWorker(f.Pool, client, nil, jobs.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
+	w, err := jobs.NewWorker(f.Pool, client, jobs.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
 	f.ok(err)
 	d, err := w.Drain()
 	f.ok(err)
@@ -197,7 +197,7 @@ func TestDrainDoesTheJobsOfAllQueues(t *testing.T) {
 	f := newJobs(t)
 	ran := make(chan string, 10)
 	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { ran <- job.Queue; return nil })
-	w, err := jobs.NewWorker(f.Pool, f.client, nil, jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: "a"}, {Name: "b"}}})
+	w, err := jobs.NewWorker(f.Pool, f.client, jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: "a"}, {Name: "b"}}})
 	f.ok(err)
 	for _, queue := range []string{"a", "b", "c"} {
 		f.enqueue(mail{}, jobs.InsertOptions{Queue: queue})
@@ -241,7 +241,7 @@ func TestDrainInATransactionThatRollsBack(t *testing.T) {
 	within, err := f.client.Enqueue(t.Context(), workqueue.Pgx(tx), mail{})
 	f.ok(err)
 
-	w, err := jobs.NewWorker(f.Pool, f.client, nil, jobs.WorkerOptions{})
+	w, err := jobs.NewWorker(f.Pool, f.client, jobs.WorkerOptions{})
 	f.ok(err)
 	d, err := w.DrainIn(tx)
 	f.ok(err)

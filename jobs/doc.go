@@ -30,7 +30,7 @@
 //	job, err := client.Enqueue(ctx, workqueue.Pgx(tx), Resize{"cat.png"}, jobs.InsertOptions{Delay: time.Hour})
 //
 // [InsertOptions] go before the kind's settings, and those before the defaults. Jobs are validated before anything
-// is written, see [JobError].
+// is written, see [workqueue.ItemError].
 //
 // # Codecs
 //

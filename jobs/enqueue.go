@@ -31,7 +31,7 @@ func (c *Client) Enqueue(ctx context.Context, tx workqueue.Tx, args Args, opts .
 }
 
 // EnqueueMany is [Client.Enqueue] for any number of jobs, in as few statements as they fit. The results are in
-// the order of the jobs. Every job is validated before the first is written; a [*JobError] says which one was
+// the order of the jobs. Every job is validated before the first is written; an [*workqueue.ItemError] says which one was
 // refused and why.
 func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...Insert) ([]Enqueued, error) {
 	list, err := c.prepare(ctx, inserts)

@@ -141,7 +141,7 @@ func TestOneBadJobKeepsAllFromBeingWritten(t *testing.T) {
 			if err == nil {
 				t.Errorf("%s: accepted", name)
 			}
-			var e *jobs.JobError
+			var e *workqueue.ItemError
 			if !errors.As(err, &e) || e.Index != 1 || e.Count != 2 || !errors.Is(err, workqueue.ErrInvalid) {
 				t.Errorf("%s: error %v, want one that names job 2 of 2", name, err)
 			}

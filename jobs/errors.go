@@ -5,17 +5,12 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
-
-	"github.com/txwork/txwork/internal/input"
 )
 
 var (
 	// ErrUnique says that a job was refused because another one holds its unique key. Every [UniqueError]
 	// is one.
 	ErrUnique = errors.New("unique key is taken")
-
-	// ErrNotFound says that there is no such job: it was never enqueued, or has been purged.
-	ErrNotFound = errors.New("no such job")
 
 	// ErrUnknownKind says that no handler is registered for a job's kind.
 	ErrUnknownKind = errors.New("unknown kind")
@@ -33,17 +28,6 @@ func (e *UniqueError) Error() string {
 }
 
 func (e *UniqueError) Is(target error) bool { return target == ErrUnique }
-
-// A JobError says which job of a call was refused and why. Nothing was written. errors.Is finds
-// [workqueue.ErrInvalid] in it, errors.As the [*workqueue.InvalidError] with the field.
-type JobError struct {
-	Index int // of the job in the call, from 0
-	Count int // of the call's jobs
-	Err   error
-}
-
-func (e *JobError) Error() string { return input.Refusal("job", e.Index, e.Count, e.Err) }
-func (e *JobError) Unwrap() error { return e.Err }
 
 // A DecodeError says that a job's args do not fit the type that is registered for its kind.
 type DecodeError struct {

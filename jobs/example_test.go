@@ -50,7 +50,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	worker, err := jobs.NewWorker(pool, client, kinds, jobs.WorkerOptions{})
+	worker, err := jobs.NewWorker(pool, client, jobs.WorkerOptions{Registry: kinds})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -166,7 +166,7 @@ func (f *fixture) history(id uuid.UUID) (list []jobs.Attempt) {
 // work runs a worker until the test ends.
 func (f *fixture) work(o jobs.WorkerOptions) (stop func()) {
 	f.Helper()
-	w, err := jobs.NewWorker(f.Pool, f.client, nil, o)
+	w, err := jobs.NewWorker(f.Pool, f.client, o)
 	f.ok(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -140,7 +140,7 @@ func TestListGoesThroughThePages(t *testing.T) {
 	equal(t, "dead letters", list(jobs.Filter{Status: []workqueue.Status{workqueue.Failed}})[0], failed)
 	equal(t, "ended", len(list(jobs.Filter{Status: []workqueue.Status{workqueue.Failed, workqueue.Done}})), 1)
 	err := f.try(func(tx workqueue.Tx) error { _, err := f.client.Get(f.Context(), tx, uuid.New()); return err })
-	if !errors.Is(err, jobs.ErrNotFound) {
+	if !errors.Is(err, workqueue.ErrNotFound) {
 		t.Errorf("error %v, want ErrNotFound", err)
 	}
 }

@@ -22,7 +22,7 @@ func (c *Client) prepare(ctx context.Context, inserts []Insert) ([]prepared, err
 			err = checkID(seen, i, p.row.ID)
 		}
 		if err != nil {
-			return nil, &JobError{Index: i, Count: len(inserts), Err: err}
+			return nil, &workqueue.ItemError{Item: "job", Index: i, Count: len(inserts), Err: err}
 		}
 		p.index = i
 		list[i] = p

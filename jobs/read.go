@@ -35,14 +35,14 @@ type Info struct {
 	Output       []byte // as it is stored, see [Client.DecodeOutput]; nil: none was recorded
 }
 
-// Get reads a job as tx sees it. The error is [ErrNotFound] where there is none.
+// Get reads a job as tx sees it. The error is [workqueue.ErrNotFound] where there is none: it was never enqueued, or has been purged.
 func (c *Client) Get(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (Info, error) {
 	list, err := c.read(ctx, tx, c.statements.get+"\nWHERE t.id = $1::uuid", id)
 	if err != nil {
 		return Info{}, err
 	}
 	if len(list) == 0 {
-		return Info{}, fmt.Errorf("txwork: %w: %s", ErrNotFound, id)
+		return Info{}, fmt.Errorf("txwork: job %s %w", id, workqueue.ErrNotFound)
 	}
 	return list[0], nil
 }

@@ -96,7 +96,7 @@ func (s *Schedules) Put(ctx context.Context, tx workqueue.Tx, schedules ...Sched
 	return s.Plan.Put(ctx, tx, list...)
 }
 
-// Get reads a schedule as tx sees it. The error is [periodic.ErrNotFound] where there is none of that name.
+// Get reads a schedule as tx sees it. The error is [workqueue.ErrNotFound] where there is none of that name.
 func (s *Schedules) Get(ctx context.Context, tx workqueue.Tx, name string) (ScheduleInfo, error) {
 	info, err := s.Plan.Get(ctx, tx, name)
 	if err != nil {

@@ -106,7 +106,7 @@ func TestADrainEnqueuesWhatSchedulesOweAndDoesIt(t *testing.T) {
 	s := f.schedules()
 	f.put(s, jobs.Schedule{Name: "digest", Expr: "@every 1h", Args: mail{To: "ann"}})
 	f.exec("UPDATE " + f.table + "_schedule SET due_at = now() - interval '1 minute', next_at = now() - interval '1 minute'")
-	w, err := jobs.NewWorker(f.Pool, f.client, nil, jobs.WorkerOptions{})
+	w, err := jobs.NewWorker(f.Pool, f.client, jobs.WorkerOptions{})
 	f.ok(err)
 	drain, err := w.Drain()
 	f.ok(err)
@@ -144,7 +144,7 @@ func TestASchedulesOperations(t *testing.T) {
 		f.ok(err)
 		f.ok(s.Delete(f.Context(), tx, "digest"))
 		_, err = s.Get(f.Context(), tx, "digest")
-		if !errors.Is(err, periodic.ErrNotFound) {
+		if !errors.Is(err, workqueue.ErrNotFound) {
 			t.Errorf("error %v, want ErrNotFound", err)
 		}
 		return nil

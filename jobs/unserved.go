@@ -14,7 +14,7 @@ import (
 // among its workers, and it is for information.
 func (w *Worker) reportUnserved(ctx context.Context) {
 	var served, unserved []string
-	for _, k := range w.registry.handled() {
+	for _, k := range w.options.Registry.handled() {
 		queue := cmp.Or(k.queue, DefaultQueue)
 		if slices.ContainsFunc(w.options.Queues, func(q QueueOptions) bool { return cmp.Or(q.Name, DefaultQueue) == queue }) {
 			served = append(served, k.name)

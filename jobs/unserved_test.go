@@ -29,7 +29,7 @@ func TestAWorkerTellsWhichOfItsKindsItDoesNotServe(t *testing.T) {
 			jobs.Register(f.kinds, nothing[mail], jobs.KindOptions[mail]{Queue: "mail"})
 			jobs.Register(f.kinds, nothing[report])
 			jobs.Declare(f.kinds, jobs.KindOptions[pages]{Queue: "elsewhere"}) // is for others to do
-			w, err := jobs.NewWorker(f.Pool, f.client, nil, jobs.WorkerOptions{Queues: c.queues})
+			w, err := jobs.NewWorker(f.Pool, f.client, jobs.WorkerOptions{Queues: c.queues})
 			f.ok(err)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()

@@ -111,7 +111,7 @@ func TestBadSettingsAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	worker := func(o jobs.WorkerOptions) func() error {
-		return func() error { _, err := jobs.NewWorker(f.Pool, f.client, nil, o); return err }
+		return func() error { _, err := jobs.NewWorker(f.Pool, f.client, o); return err }
 	}
 	tx := func(work func(ctx context.Context, tx workqueue.Tx) error) func() error {
 		return func() error { return f.try(func(tx workqueue.Tx) error { return work(f.Context(), tx) }) }
@@ -127,9 +127,9 @@ func TestBadSettingsAreRefused(t *testing.T) {
 	}{
 		"max args":             {func() error { _, err := jobs.Open(jobs.Options{MaxArgs: -1}); return err }, "max args is -1 bytes"},
 		"schema":               {func() error { _, err := jobs.Open(jobs.Options{Schema: "no-schema"}); return err }, `schema "no-schema" must match`},
-		"nil client":           {func() error { _, err := jobs.NewWorker(f.Pool, nil, nil, jobs.WorkerOptions{}); return err }, "client is nil"},
-		"nil pool":             {func() error { _, err := jobs.NewWorker(nil, f.client, nil, jobs.WorkerOptions{}); return err }, "pool is nil"},
-		"no registry at all":   {func() error { _, err := jobs.NewWorker(f.Pool, bare(f), nil, jobs.WorkerOptions{}); return err }, "registry is nil, and the client has none"},
+		"nil client":           {func() error { _, err := jobs.NewWorker(f.Pool, nil, jobs.WorkerOptions{}); return err }, "client is nil"},
+		"nil pool":             {func() error { _, err := jobs.NewWorker(nil, f.client, jobs.WorkerOptions{}); return err }, "pool is nil"},
+		"no registry at all":   {func() error { _, err := jobs.NewWorker(f.Pool, bare(f), jobs.WorkerOptions{}); return err }, "registry is nil, and the client has none"},
 		"middleware":           {worker(jobs.WorkerOptions{Middleware: []jobs.Middleware{nil}}), "middleware 1 of 1 is nil"},
 		"no handler":           {func() error { return idle(f).Run(t.Context()) }, "registry has no handler: call Register"},
 		"no handler to drain":  {func() error { _, err := idle(f).Drain(); return err }, "registry has no handler"},
@@ -176,10 +176,10 @@ func TestAWorkerMayGetItsHandlersLater(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	passOn := func(next jobs.Handler) jobs.Handler { return next }
-	_, err := jobs.NewWorker(f.Pool, bare(f), nil, jobs.WorkerOptions{Middleware: []jobs.Middleware{passOn}})
+	_, err := jobs.NewWorker(f.Pool, bare(f), jobs.WorkerOptions{Middleware: []jobs.Middleware{passOn}})
 	f.ok(err)
 	kinds := jobs.NewRegistry()
-	w, err := jobs.NewWorker(f.Pool, bare(f), kinds, jobs.WorkerOptions{})
+	w, err := jobs.NewWorker(f.Pool, bare(f), jobs.WorkerOptions{Registry: kinds})
 	f.ok(err)
 	jobs.Register(kinds, func(context.Context, *jobs.Job[mail]) error { return nil })
 	_, err = w.Drain()
@@ -197,7 +197,7 @@ func bare(f *fixture) *jobs.Client {
 // idle is a worker whose registry is empty.
 func idle(f *fixture) *jobs.Worker {
 	f.Helper()
-	w, err := jobs.NewWorker(f.Pool, f.client, jobs.NewRegistry(), jobs.WorkerOptions{})
+	w, err := jobs.NewWorker(f.Pool, f.client, jobs.WorkerOptions{Registry: jobs.NewRegistry()})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -37,6 +37,10 @@ type WorkerOptions struct {
 	// handler here and by default wait in other queues.
 	Queues []QueueOptions
 
+	// Registry has the handlers. Default: that of the client. Where neither is set, nothing could do a job but
+	// Middleware, and without any the worker is refused.
+	Registry *Registry
+
 	// Middleware wraps every handler, also where a kind has none. The first is outermost.
 	Middleware []Middleware
 
@@ -52,7 +56,6 @@ type Worker struct {
 	client    *Client
 	pool      *pgxpool.Pool
 	db        database // for what handlers record: the pool, or the transaction of DrainIn
-	registry  *Registry
 	options   WorkerOptions
 	handle    Handler // of every job, middleware included
 	strangers strangers
@@ -61,27 +64,26 @@ type Worker struct {
 	scheduler *periodic.Scheduler // nil with NoSchedules
 }
 
-// NewWorker makes a worker of a client's jobs; Run starts it. A nil Registry is the client's; where that has none either,
-// nothing could do a job but Middleware, and without any the worker is refused.
+// NewWorker makes a worker of a client's jobs; Run starts it.
 //
 // The pool serves [Delivery.Tx], what handlers record and the scheduler's transactions. Claims, renewals and
 // settles of all queues and of the scheduler have the connections of one [workqueue.Runtime], so that busy handlers cannot
 // starve them.
-func NewWorker(pool *pgxpool.Pool, c *Client, r *Registry, o WorkerOptions) (*Worker, error) {
+func NewWorker(pool *pgxpool.Pool, c *Client, o WorkerOptions) (*Worker, error) {
 	switch {
 	case c == nil:
 		return nil, workqueue.Invalid("client", "is nil")
-	case r == nil && c.options.Registry == nil && len(o.Middleware) == 0:
+	case o.Registry == nil && c.options.Registry == nil && len(o.Middleware) == 0:
 		return nil, workqueue.Invalid("registry", "is nil, and the client has none: make one with NewRegistry, give it to NewWorker or "+
 			"to Open, and call Register; to run schedules only, use Schedules.Scheduler")
-	case r == nil:
-		r = c.registry
+	case o.Registry == nil:
+		o.Registry = c.registry
 	}
-	return newWorker(pool, pool, c, r, o)
+	return newWorker(pool, pool, c, o)
 }
 
-func newWorker(pool *pgxpool.Pool, db database, c *Client, r *Registry, o WorkerOptions) (*Worker, error) {
-	w := &Worker{client: c, pool: pool, db: db, registry: r, options: o, noQueues: len(o.Queues) == 0}
+func newWorker(pool *pgxpool.Pool, db database, c *Client, o WorkerOptions) (*Worker, error) {
+	w := &Worker{client: c, pool: pool, db: db, options: o, noQueues: len(o.Queues) == 0}
 	if w.noQueues {
 		w.options.Queues = []QueueOptions{{}}
 	}
@@ -209,9 +211,9 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // checkHandlers refuses a worker that would fail whatever it claims. Middleware may do jobs by itself.
 func (w *Worker) checkHandlers() error {
-	if len(w.registry.handled()) == 0 && len(w.options.Middleware) == 0 {
-		return workqueue.Invalid("registry", "has no handler: call Register before Run, with the registry that was given to NewWorker "+
-			"or, where that was nil, the client's; to run schedules only, use Schedules.Scheduler")
+	if len(w.options.Registry.handled()) == 0 && len(w.options.Middleware) == 0 {
+		return workqueue.Invalid("registry", "has no handler: call Register before Run, with the registry of the worker's options "+
+			"or, where there is none, the client's; to run schedules only, use Schedules.Scheduler")
 	}
 	return nil
 }
@@ -219,51 +221,41 @@ func (w *Worker) checkHandlers() error {
 // Drain is the worker as a [workqueue.Processor], for platforms without a process that runs all the time, for
 // commands, and for tests: each of its runs enqueues what schedules owe, does the jobs that are due, queue after
 // queue, and returns. See [workqueue.Drain].
-func (w *Worker) Drain() (workqueue.Processor, error) {
+func (w *Worker) Drain() (*workqueue.Drain, error) {
 	if err := w.checkHandlers(); err != nil {
 		return nil, err
 	}
-	return w.group((*workqueue.Worker).Drain, (*periodic.Scheduler).Drain), nil
+	return workqueue.DrainWorkers(w.client.table.Name(), w.parts(), (*workqueue.Worker).Drain)
 }
 
 // DrainIn is [Worker.Drain] inside a transaction, as in a test that rolls back: what handlers record is written in
 // it, too, so a handler may not call two methods of its job at once. See [workqueue.Worker.DrainIn].
-func (w *Worker) DrainIn(tx pgx.Tx) (workqueue.Processor, error) {
-	if tx == nil {
-		return nil, workqueue.Invalid("transaction", "is nil")
-	}
+func (w *Worker) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
 	if err := w.checkHandlers(); err != nil {
 		return nil, err
 	}
-	inside, err := newWorker(w.pool, tx, w.client, w.registry, w.options)
+	inside, err := newWorker(w.pool, tx, w.client, w.options)
 	if err != nil {
 		return nil, err
 	}
-	return inside.group(
-		func(q *workqueue.Worker) *workqueue.Drain { return q.DrainIn(tx) },
-		func(s *periodic.Scheduler) *workqueue.Drain { return s.DrainIn(tx) },
-	), nil
+	return workqueue.DrainWorkers(w.client.table.Name(), inside.parts(),
+		func(part *workqueue.Worker) (*workqueue.Drain, error) { return part.DrainIn(tx) })
 }
 
-// group makes one processor of the scheduler's and the queues'.
-func (w *Worker) group(queue func(*workqueue.Worker) *workqueue.Drain, scheduler func(*periodic.Scheduler) *workqueue.Drain) workqueue.Processor {
-	var parts []workqueue.Processor
-	if w.scheduler != nil {
-		parts = append(parts, scheduler(w.scheduler))
+// parts have the schedules enqueue jobs first, and then do those of each queue.
+func (w *Worker) parts() []*workqueue.Worker { return append(w.schedulers(), w.queues...) }
+
+// schedulers is the worker of the scheduler, if there is one.
+func (w *Worker) schedulers() []*workqueue.Worker {
+	if w.scheduler == nil {
+		return nil
 	}
-	for _, q := range w.queues {
-		parts = append(parts, queue(q))
-	}
-	return workqueue.Group(w.client.table.Name(), parts...)
+	return w.scheduler.Workers()
 }
 
 // Workers and Tables make a worker a part of a service, see package service.
 func (w *Worker) Workers() []*workqueue.Worker {
-	all := slices.Clone(w.queues)
-	if w.scheduler != nil {
-		all = append(all, w.scheduler.Workers()...)
-	}
-	return all
+	return append(slices.Clone(w.queues), w.schedulers()...)
 }
 
 // Tables are those of the jobs and of their schedules.
@@ -298,7 +290,7 @@ func (w *Worker) deliver(ctx context.Context, c *workqueue.Claim[columns]) error
 
 // dispatch is the innermost of the worker's handlers: it finds the kind's.
 func (w *Worker) dispatch(ctx context.Context, d *Delivery) error {
-	k := w.registry.find(d.Kind)
+	k := w.options.Registry.find(d.Kind)
 	if k.handle == nil {
 		return w.unknown(d)
 	}

@@ -257,10 +257,10 @@ func TestWhatIsNoWorkflowIsNotFound(t *testing.T) {
 	f := newJobs(t)
 	job := f.enqueue(mail{}).ID
 	f.inTx(func(tx workqueue.Tx) error {
-		if _, err := f.client.Workflow(f.Context(), tx, job); !errors.Is(err, join.ErrNotFound) {
+		if _, err := f.client.Workflow(f.Context(), tx, job); !errors.Is(err, workqueue.ErrNotFound) {
 			t.Errorf("Workflow: %v, want ErrNotFound", err)
 		}
-		if _, err := f.client.CancelWorkflow(f.Context(), tx, job, ""); !errors.Is(err, join.ErrNotFound) {
+		if _, err := f.client.CancelWorkflow(f.Context(), tx, job, ""); !errors.Is(err, workqueue.ErrNotFound) {
 			t.Errorf("CancelWorkflow: %v, want ErrNotFound", err)
 		}
 		return nil

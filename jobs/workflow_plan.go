@@ -173,7 +173,7 @@ func (p *plan) inserts() []Insert {
 
 // name says which task was refused, not where it stood in the call.
 func (p *plan) name(err error) error {
-	var refused *JobError
+	var refused *workqueue.ItemError
 	if errors.As(err, &refused) && refused.Index < len(p.tasks) {
 		return fmt.Errorf("task %q: %w", p.tasks[refused.Index].name, refused.Err)
 	}

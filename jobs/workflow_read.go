@@ -35,7 +35,7 @@ type WorkflowInfo struct {
 	Tasks      []TaskInfo // in the order in which they were added, unless their ids were given
 }
 
-// Workflow reads a workflow with its tasks. The error is [join.ErrNotFound] if there is none. An ended workflow is
+// Workflow reads a workflow with its tasks. The error is [workqueue.ErrNotFound] if there is none. An ended workflow is
 // kept for the [Options].Retention, and so are done tasks, each from its own end on: those of a workflow that
 // takes longer go before it, and are counted but not listed.
 func (c *Client) Workflow(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (WorkflowInfo, error) {
@@ -75,7 +75,7 @@ func (d *Delivery) Dependencies(ctx context.Context) ([]TaskInfo, error) {
 }
 
 // OutputOf reads the output that a dependency of a job has recorded, by its name, see [Delivery.Output]. The error
-// is [ErrNoOutput] if it has recorded none, and [ErrNotFound] if there is no such dependency: done jobs are kept,
+// is [ErrNoOutput] if it has recorded none, and [workqueue.ErrNotFound] if there is no such dependency: done jobs are kept,
 // with their output, for the [Options].Retention.
 func OutputOf[T any](ctx context.Context, job Stepper, task string) (v T, err error) {
 	found := false
@@ -84,7 +84,7 @@ func OutputOf[T any](ctx context.Context, job Stepper, task string) (v T, err er
 		return o.decode(ctx, job.delivery(), &v)
 	})
 	if err == nil && !found {
-		err = fmt.Errorf("txwork: %w: %q is no dependency of job %s", ErrNotFound, task, job.delivery().ID)
+		err = fmt.Errorf("txwork: dependency %q of job %s %w", task, job.delivery().ID, workqueue.ErrNotFound)
 	}
 	return v, err
 }

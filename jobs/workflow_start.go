@@ -74,7 +74,7 @@ func (c *Client) startJoins(ctx context.Context, tx workqueue.Tx, joins []join.J
 // CancelWorkflow ends a workflow as cancelled, with the reason, and cancels its tasks as [Client.Cancel] does:
 // those that wait or are ready at once, those in progress are told. Neither OnComplete nor OnFail runs. It
 // reports whether the workflow was pending; of one that has ended, such as by its deadline, the tasks that have
-// not are cancelled. The error is [join.ErrNotFound] if there is none.
+// not are cancelled. The error is [workqueue.ErrNotFound] if there is none.
 func (c *Client) CancelWorkflow(ctx context.Context, tx workqueue.Tx, id uuid.UUID, reason string) (bool, error) {
 	return c.CancelBatch(ctx, tx, id, reason)
 }

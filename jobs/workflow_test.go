@@ -76,7 +76,7 @@ func TestTasksReadTheOutputsOfTheirDependencies(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if _, err := jobs.OutputOf[int](ctx, job, "a"); !errors.Is(err, jobs.ErrNotFound) {
+			if _, err := jobs.OutputOf[int](ctx, job, "a"); !errors.Is(err, workqueue.ErrNotFound) {
 				t.Errorf("the output of what is no dependency: %v", err)
 			}
 			result <- b

@@ -9,14 +9,15 @@
 //
 // # Writing
 //
-// [Enqueue] takes an open transaction of pgx, database/sql or sqlx, and whatever wraps one of those:
+// [Outbox.Enqueue] takes an open transaction of pgx, database/sql or sqlx, and whatever wraps one of those:
 //
-//	ids, err := outbox.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Payload: body})
-//	ids, err := outbox.Enqueue(ctx, workqueue.SQL(tx), messages...)
+//	box, err := outbox.Open(outbox.Options{}) // once, at the start
+//	ids, err := box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Payload: body})
+//	ids, err := box.Enqueue(ctx, workqueue.SQL(tx), messages...)
 //
 // A pool or a connection is no transaction and does not compile. The outbox never commits and never rolls
-// back. Messages are validated before anything is written, see [MessageError]. [Open] is for an outbox
-// with settings of its own; its table is made by `txwork migrate up` or package migrations.
+// back. Messages are validated before anything is written, see [workqueue.ItemError]. The table is made by
+// `txwork migrate up` or package migrations.
 //
 // [Message].ProcessAt postpones a message. It is compared with the database's clock, so a message is never
 // early by that clock, whatever the application's says.
@@ -34,11 +35,11 @@
 // A [Relay] claims messages and hands each to the handler of its topic, or to the handler of all other
 // topics. Topics are compared byte for byte; there are no patterns.
 //
-//	relay := outbox.NewRelay(pool, nil, outbox.RelayOptions{})
+//	relay, err := outbox.NewRelay(pool, box, outbox.RelayOptions{})
 //	relay.Handle("order.placed", func(ctx context.Context, m *outbox.Delivery) error {
 //		return broker.Publish(ctx, m.Topic, m.Payload)
 //	})
-//	err := relay.Run(ctx) // until ctx is cancelled
+//	err = relay.Run(ctx) // until ctx is cancelled
 //
 // No transaction is open while a handler runs, unless it opens one. Handlers run concurrently, by default
 // [workqueue.DefaultConcurrency] of them in one relay, and must be safe for that. Run as many relays as you

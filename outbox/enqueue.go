@@ -14,7 +14,7 @@ import (
 // It returns their ids in order; for a message whose dedup key is taken nothing is written, and the id is
 // that of the message which holds the key.
 //
-// Check the error. Every message is validated before the first is written; a [*MessageError] says which one
+// Check the error. Every message is validated before the first is written; an [*workqueue.ItemError] says which one
 // was refused and why, and the transaction is as it was: committing it commits your data without the
 // message. After any other error roll the transaction back: PostgreSQL may have
 // ended it, and some of many messages may have been written.

@@ -229,7 +229,11 @@ func TestDefaultOutboxIsInSchemaTxwork(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "CREATE SCHEMA txwork; "+up, pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := outbox.Enqueue(t.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "default"}); err != nil {
+	box, err := outbox.Open(outbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := box.Enqueue(t.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "default"}); err != nil {
 		t.Fatal(err)
 	}
 	var n int

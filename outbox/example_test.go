@@ -38,7 +38,10 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	relay := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+	relay, err := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
 	relay.Handle("order.placed", func(_ context.Context, m *outbox.Delivery) error {
 		fmt.Printf("%s: %s\n", m.Topic, m.Payload)
 		stop()
@@ -52,8 +55,8 @@ func Example() {
 }
 
 // The same with database/sql. A *sqlx.Tx is passed in the same way.
-func ExampleEnqueue() {
-	place := func(ctx context.Context, db *sql.DB, order int) error {
+func ExampleOutbox_Enqueue_sql() {
+	place := func(ctx context.Context, box *outbox.Outbox, db *sql.DB, order int) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -62,7 +65,7 @@ func ExampleEnqueue() {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id) VALUES ($1)", order); err != nil {
 			return err
 		}
-		_, err = outbox.Enqueue(ctx, workqueue.SQL(tx), outbox.Message{
+		_, err = box.Enqueue(ctx, workqueue.SQL(tx), outbox.Message{
 			Topic:   "order.placed",
 			Key:     fmt.Sprint(order),
 			Payload: fmt.Appendf(nil, `{"order": %d}`, order),
@@ -103,7 +106,7 @@ func ExampleOutbox_Enqueue_deduplication() {
 }
 
 // A call is validated as a whole before its first message is written.
-func ExampleMessageError() {
+func ExampleOutbox_Enqueue_refused() {
 	ctx := context.Background()
 	pool, schema, closePool := exampleDatabase()
 	defer closePool()
@@ -119,7 +122,7 @@ func ExampleMessageError() {
 		)
 		return err
 	})
-	var refused *outbox.MessageError
+	var refused *workqueue.ItemError
 	if errors.As(err, &refused) {
 		fmt.Println("index", refused.Index)
 		fmt.Println(refused)
@@ -144,7 +147,10 @@ func ExampleDelivery_Tx() {
 		log.Fatal(err)
 	}
 
-	relay := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+	relay, err := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
 	relay.Handle("payment.received", func(ctx context.Context, m *outbox.Delivery) error {
 		if m.Attempt == 2 {
 			defer stop()
@@ -182,14 +188,15 @@ func ExampleDelivery_Tx() {
 // Values are encoded by the outbox's codec, JSON unless the options name another, and decoded for the handler.
 func ExampleMessage_value() {
 	type Order struct{ ID int }
-	place := func(ctx context.Context, tx pgx.Tx, o Order) error {
-		_, err := outbox.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Value: o})
+	place := func(ctx context.Context, box *outbox.Outbox, tx pgx.Tx, o Order) error {
+		_, err := box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Value: o})
 		return err
 	}
-	relay := outbox.NewRelay(nil, nil, outbox.RelayOptions{})
-	relay.Handle("order.placed", codec.Handler(func(_ context.Context, m *outbox.Delivery, o Order) error {
-		fmt.Println(m.Topic, o.ID)
-		return nil
-	}))
-	_ = place
+	handle := func(relay *outbox.Relay) {
+		relay.Handle("order.placed", codec.Handler(func(_ context.Context, m *outbox.Delivery, o Order) error {
+			fmt.Println(m.Topic, o.ID)
+			return nil
+		}))
+	}
+	_, _ = place, handle
 }

@@ -85,7 +85,10 @@ func (f *fixture) enqueue(msgs ...outbox.Message) (ids []uuid.UUID) {
 // relay runs a relay until the test ends.
 func (f *fixture) relay(o workqueue.WorkerOptions, register func(*outbox.Relay)) *outbox.Relay {
 	f.Helper()
-	r := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{WorkerOptions: o})
+	r, err := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{WorkerOptions: o})
+	if err != nil {
+		f.Fatal(err)
+	}
 	register(r)
 	ctx, stop := context.WithCancel(f.Context())
 	ended := make(chan error, 1)

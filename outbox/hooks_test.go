@@ -33,11 +33,13 @@ type hooks struct {
 func newHooks(t *testing.T, topics ...string) *hooks {
 	t.Helper()
 	h := &hooks{fixture: newOutbox(t)}
-	r := outbox.NewRelay(h.Pool, h.box, outbox.RelayOptions{})
+	r, err := outbox.NewRelay(h.Pool, h.box, outbox.RelayOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, topic := range topics {
 		r.Handle(topic, h.call)
 	}
-	var err error
 	if h.drain, err = r.Drain(); err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +290,10 @@ func TestWorkflowThatSleeps(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
 	f.exec("CREATE TABLE steps (n int)")
-	r := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+	r, err := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.Handle("workflow", func(ctx context.Context, m *outbox.Delivery) error {
 		return m.Tx(ctx, func(tx pgx.Tx) error {
 			n := int(m.Payload[0])
@@ -324,7 +329,10 @@ func TestWorkflowThatSleeps(t *testing.T) {
 func TestDrainNeedsHandlers(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
-	r := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+	r, err := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if d, err := r.Drain(); d != nil || err == nil {
 		t.Errorf("a relay without handlers drains: %v", err)
 	}
@@ -337,7 +345,10 @@ func TestSeveralDispatchersShareTheHooks(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for range 4 {
-		r := outbox.NewRelay(h.Pool, h.box, outbox.RelayOptions{})
+		r, err := outbox.NewRelay(h.Pool, h.box, outbox.RelayOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		r.Handle("a", h.call)
 		drain, err := r.Drain()
 		if err != nil {

@@ -118,7 +118,7 @@ func (j Join) check(all []Message) error {
 	}
 	for i, m := range all {
 		if m.DedupKey != "" {
-			return &MessageError{Index: i, Count: len(all), Err: workqueue.Invalid("dedup key", "is set on a message of a join")}
+			return &workqueue.ItemError{Item: "message", Index: i, Count: len(all), Err: workqueue.Invalid("dedup key", "is set on a message of a join")}
 		}
 	}
 	return nil

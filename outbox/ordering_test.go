@@ -179,7 +179,10 @@ func TestDrainInATransactionDeliversWhatItsSettlesLetThrough(t *testing.T) {
 	if _, err := f.box.StartJoin(t.Context(), workqueue.Pgx(tx), outbox.Join{Steps: []outbox.Message{{Topic: "a", Payload: []byte("step")}}, OnComplete: &end}); err != nil {
 		t.Fatal(err)
 	}
-	relay := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+	relay, err := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	delivered := map[string]int{}
 	relay.Handle("a", func(_ context.Context, m *outbox.Delivery) error {
 		delivered[string(m.Payload)] = len(delivered)

@@ -3,7 +3,6 @@ package outbox
 import (
 	"cmp"
 	"context"
-	"sync"
 
 	"github.com/google/uuid"
 
@@ -58,18 +57,4 @@ func (o *Outbox) Tables() []*workqueue.Table { return []*workqueue.Table{o.table
 // closed, and returns the ids that it changed. The messages stay failed.
 func (o *Outbox) SkipFailed(ctx context.Context, tx workqueue.Tx, ids ...uuid.UUID) ([]uuid.UUID, error) {
 	return gate.SkipFailed(ctx, tx, o.table, ids...)
-}
-
-// defaultOutbox is what the package's own Enqueue writes to and what a [Relay] of no Outbox delivers from.
-var defaultOutbox = sync.OnceValue(func() *Outbox {
-	o, err := Open(Options{})
-	if err != nil {
-		panic(err) // the zero Options are valid
-	}
-	return o
-})
-
-// Enqueue writes messages to the default outbox, that of the zero [Options], see [Outbox.Enqueue].
-func Enqueue(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]uuid.UUID, error) {
-	return defaultOutbox().Enqueue(ctx, tx, msgs...)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/payload"
+	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
@@ -24,7 +25,7 @@ func (o *Outbox) encoded(ctx context.Context, msgs []Message) ([]Message, error)
 		}
 		data, err := payload.Of(ctx, o.codec, o.envelope(m.ID, m.Headers), m.Value, m.Payload)
 		if err != nil {
-			return nil, &MessageError{Index: i, Count: len(msgs), Err: err}
+			return nil, &workqueue.ItemError{Item: "message", Index: i, Count: len(msgs), Err: err}
 		}
 		m.Payload, m.Value = data, nil
 	}

@@ -34,7 +34,10 @@ func encrypted(t *testing.T, key string) func(*outbox.Options) {
 // drain delivers everything that is due and returns the orders that were decoded.
 func (f *fixture) drain(box *outbox.Outbox) (orders []int) {
 	f.Helper()
-	r := outbox.NewRelay(f.Pool, box, outbox.RelayOptions{WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
+	r, err := outbox.NewRelay(f.Pool, box, outbox.RelayOptions{WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
+	if err != nil {
+		f.Fatal(err)
+	}
 	r.HandleAll(codec.Handler(func(_ context.Context, _ *outbox.Delivery, o order) error {
 		orders = append(orders, o.ID)
 		return nil
@@ -154,7 +157,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 			msgs := []outbox.Message{good, c.bad}
 			f.inTx(func(tx pgx.Tx) error {
 				_, err := f.box.Enqueue(t.Context(), workqueue.Pgx(tx), msgs...)
-				var refused *outbox.MessageError
+				var refused *workqueue.ItemError
 				if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("error %v, want one with %q", err, c.want)
 				}

@@ -25,26 +25,27 @@ type RelayOptions struct {
 type Relay struct {
 	box      *Outbox
 	worker   *workqueue.Worker
-	err      error // what was wrong with NewRelay's arguments
 	handlers *topics.Registry[Handler]
 }
 
-// NewRelay makes a relay; register its handlers, then call Run. A nil Outbox is the default one, to which
-// the package's [Enqueue] writes. What is wrong with the arguments is reported by Run.
+// NewRelay makes a relay; register its handlers, then call Run.
 //
 // The pool serves [Delivery.Tx]. The relay's claims, renewals and settles have the connections of a
 // [workqueue.Runtime], so that busy handlers cannot starve them.
-func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) *Relay {
+func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, error) {
 	if o == nil {
-		o = defaultOutbox()
+		return nil, workqueue.Invalid("outbox", "is nil")
 	}
 	if opts.ClaimLimit == 0 {
 		opts.ClaimLimit = DefaultClaimLimit
 	}
 	r := &Relay{box: o, handlers: topics.New[Handler]("outbox", "relay", checkTopic)}
 	domain := workqueue.Domain[columns]{Table: o.table, Fields: (*columns).fields}
-	r.worker, r.err = workqueue.NewWorker(pool, domain, r.deliver, opts.WorkerOptions)
-	return r
+	var err error
+	if r.worker, err = workqueue.NewWorker(pool, domain, r.deliver, opts.WorkerOptions); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // Handle registers the handler of a topic. Like [net/http.ServeMux] it panics where the program cannot
@@ -58,65 +59,43 @@ func (r *Relay) HandleAll(h Handler) { r.handlers.HandleAll(h) }
 // Run delivers messages until ctx is cancelled. Then it claims no more, returns messages that no handler
 // has begun, waits for running handlers up to the shutdown timeout, settles them, and returns nil.
 //
-// A database that goes away is waited for. Run returns an error at once if the relay has no handler, if
-// its options are wrong, or if the table does not fit this version of the library. A Relay runs once.
+// A database that goes away is waited for. Run returns an error at once if the relay has no handler, or if the table
+// does not fit this version of the library. A Relay runs once.
 func (r *Relay) Run(ctx context.Context) error {
-	if err := r.seal(); err != nil {
+	if err := r.handlers.Seal(); err != nil {
 		return err
 	}
 	return r.worker.Run(ctx)
 }
 
 // Workers and Tables make a relay a part of a service, see package service.
-func (r *Relay) Workers() []*workqueue.Worker {
-	if r.err != nil {
-		return nil
-	}
-	return r.worker.Workers()
-}
+func (r *Relay) Workers() []*workqueue.Worker { return r.worker.Workers() }
 
 // Tables are those of the outbox.
 func (r *Relay) Tables() []*workqueue.Table { return r.box.Tables() }
 
 // SetConcurrency changes how many handlers run at once, also while the relay runs, see [workqueue.Worker.SetConcurrency].
-func (r *Relay) SetConcurrency(n int) error {
-	if r.err != nil {
-		return r.err
-	}
-	return r.worker.SetConcurrency(n)
-}
+func (r *Relay) SetConcurrency(n int) error { return r.worker.SetConcurrency(n) }
 
 // Wake makes a running relay look for messages now. It never blocks. Relays are woken by notifications;
 // this is for those that poll because they run with NoListen.
-func (r *Relay) Wake() {
-	if r.err == nil {
-		r.worker.Wake()
-	}
-}
+func (r *Relay) Wake() { r.worker.Wake() }
 
 // Drain is the relay as a [workqueue.Processor], for platforms without a process that runs all the time, for
 // commands, and for tests: each of its runs delivers what is due and returns. See [workqueue.Drain].
 func (r *Relay) Drain() (*workqueue.Drain, error) {
-	if err := r.seal(); err != nil {
+	if err := r.handlers.Seal(); err != nil {
 		return nil, err
 	}
-	return r.worker.Drain(), nil
+	return r.worker.Drain()
 }
 
 // DrainIn is [Relay.Drain] inside a transaction, as in a test that rolls back. See [workqueue.Worker.DrainIn].
 func (r *Relay) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
-	if err := r.seal(); err != nil {
+	if err := r.handlers.Seal(); err != nil {
 		return nil, err
 	}
-	return r.worker.DrainIn(tx), nil
-}
-
-// seal fixes the handlers.
-func (r *Relay) seal() error {
-	if r.err != nil {
-		return r.err
-	}
-	return r.handlers.Seal()
+	return r.worker.DrainIn(tx)
 }
 
 // deliver passes a claimed message to its handler.

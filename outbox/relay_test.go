@@ -192,40 +192,52 @@ func TestPooledHandlersCannotStarveTheRelay(t *testing.T) {
 	f.until("everything is delivered", func() bool { return f.count("SELECT count(*) FROM "+f.table+" WHERE status = 2") == 40 })
 }
 
-func TestRunRefusesARelayThatCannotWork(t *testing.T) {
+func TestARelayThatCannotWorkIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
 	missing, err := outbox.Open(outbox.Options{Schema: f.Schema + "_x"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	handle := func(r *outbox.Relay) *outbox.Relay {
-		r.HandleAll(func(context.Context, *outbox.Delivery) error { return nil })
-		return r
-	}
 	lease := outbox.RelayOptions{WorkerOptions: workqueue.WorkerOptions{Lease: time.Millisecond}}
 	lanes := outbox.RelayOptions{WorkerOptions: workqueue.WorkerOptions{Lanes: [][]any{{1}}}}
 	for name, c := range map[string]struct {
-		relay *outbox.Relay
-		want  string
+		pool    *pgxpool.Pool
+		box     *outbox.Outbox
+		options outbox.RelayOptions
+		want    string
 	}{
-		"no handler":  {outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{}), "has no handler"},
-		"no pool":     {handle(outbox.NewRelay(nil, f.box, outbox.RelayOptions{})), "pool is nil"},
-		"bad options": {handle(outbox.NewRelay(f.Pool, f.box, lease)), "lease is 1ms"},
-		"lanes":       {handle(outbox.NewRelay(f.Pool, f.box, lanes)), "lanes has 1 values"},
-		"no table":    {handle(outbox.NewRelay(f.Pool, missing, outbox.RelayOptions{})), "does not exist"},
+		"no pool":     {nil, f.box, outbox.RelayOptions{}, "pool is nil"},
+		"no outbox":   {f.Pool, nil, outbox.RelayOptions{}, "outbox is nil"},
+		"bad options": {f.Pool, f.box, lease, "lease is 1ms"},
+		"lanes":       {f.Pool, f.box, lanes, "lanes has 1 values"},
 	} {
-		c.relay.Wake() // harmless
-		if err := c.relay.Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		if r, err := outbox.NewRelay(c.pool, c.box, c.options); r != nil || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, %v, want %q", name, r, err, c.want)
 		}
+	}
+
+	r, err := outbox.NewRelay(f.Pool, missing, outbox.RelayOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Wake() // harmless
+	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "has no handler") {
+		t.Errorf("no handler: %v", err)
+	}
+	r.HandleAll(func(context.Context, *outbox.Delivery) error { return nil })
+	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("no table: %v", err)
 	}
 }
 
 func TestARelayRunsOnce(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
-	r := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+	r, err := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.HandleAll(func(context.Context, *outbox.Delivery) error { return nil })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -242,6 +254,7 @@ func TestARelayRunsOnce(t *testing.T) {
 
 func TestHandlePanicsOnMistakes(t *testing.T) {
 	t.Parallel()
+	f := newOutbox(t)
 	ok := func(context.Context, *outbox.Delivery) error { return nil }
 	for name, c := range map[string]struct {
 		register func(*outbox.Relay)
@@ -254,7 +267,10 @@ func TestHandlePanicsOnMistakes(t *testing.T) {
 		"no handler":      {func(r *outbox.Relay) { r.Handle("a", nil) }, `the handler of "a" is nil`},
 		"no catch-all":    {func(r *outbox.Relay) { r.HandleAll(nil) }, "is nil"},
 	} {
-		r := outbox.NewRelay(nil, nil, outbox.RelayOptions{})
+		r, err := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got := panics(func() { c.register(r) }); !strings.Contains(got, c.want) {
 			t.Errorf("%s: panics with %q, want %q", name, got, c.want)
 		}

@@ -9,17 +9,6 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A MessageError says which message of a call was refused and why. Nothing was written. errors.Is finds
-// [workqueue.ErrInvalid] in it, errors.As the [*workqueue.InvalidError] with the field.
-type MessageError struct {
-	Index int // of the message in the call, from 0
-	Count int // of the call's messages
-	Err   error
-}
-
-func (e *MessageError) Error() string { return input.Refusal("message", e.Index, e.Count, e.Err) }
-func (e *MessageError) Unwrap() error { return e.Err }
-
 // check refuses the first message that the table could not hold. The core would refuse it too, but it sees
 // one chunk of a call at a time, and here nothing has been written yet.
 func (o *Outbox) check(msgs []Message) error {
@@ -30,7 +19,7 @@ func (o *Outbox) check(msgs []Message) error {
 			err = checkID(seen, i, m.ID)
 		}
 		if err != nil {
-			return &MessageError{Index: i, Count: len(msgs), Err: err}
+			return &workqueue.ItemError{Item: "message", Index: i, Count: len(msgs), Err: err}
 		}
 	}
 	return nil

@@ -68,11 +68,11 @@ func TestBadMessagesAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 
 func expectRefusal(t *testing.T, err error, index, count int, text string) {
 	t.Helper()
-	var m *outbox.MessageError
+	var m *workqueue.ItemError
 	var invalid *workqueue.InvalidError
 	switch {
 	case !errors.As(err, &m), !errors.As(err, &invalid), !errors.Is(err, workqueue.ErrInvalid):
-		t.Fatalf("got %v, want a MessageError of an InvalidError", err)
+		t.Fatalf("got %v, want an ItemError of an InvalidError", err)
 	case m.Index != index, m.Count != count:
 		t.Errorf("names message %d of %d, want %d of %d", m.Index, m.Count, index, count)
 	case !strings.Contains(err.Error(), text):

@@ -33,19 +33,19 @@ func Example() {
 	pool := must(pgxpool.New(ctx, os.Getenv("DATABASE_URL")))
 	defer pool.Close()
 
-	relay := outbox.NewRelay(pool, nil, outbox.RelayOptions{})
+	relay := must(outbox.NewRelay(pool, must(outbox.Open(outbox.Options{})), outbox.RelayOptions{}))
 	relay.Handle("order.placed", func(ctx context.Context, m *outbox.Delivery) error { return nil /* publish */ })
 
 	box := must(inbox.Open(inbox.Options{DedupWindow: 30 * 24 * time.Hour}))
-	payments := inbox.NewWorker(pool, box, inbox.WorkerOptions{Consumer: "payments"})
+	payments := must(inbox.NewWorker(pool, box, inbox.WorkerOptions{Consumer: "payments"}))
 	payments.Handle("payment", func(ctx context.Context, tx pgx.Tx, m *inbox.Delivery) error { return nil /* book */ })
 
-	clock := timers.NewWorker(pool, nil, timers.WorkerOptions{})
+	clock := must(timers.NewWorker(pool, must(timers.Open(timers.Options{})), timers.WorkerOptions{}))
 	clock.Handle("reminder", func(ctx context.Context, t *timers.Delivery) error { return nil /* remind */ })
 
 	kinds := jobs.NewRegistry()
 	jobs.Register(kinds, func(ctx context.Context, j *jobs.Job[errand]) error { return nil /* run it */ })
-	worker := must(jobs.NewWorker(pool, must(jobs.Open(jobs.Options{Registry: kinds})), nil, jobs.WorkerOptions{}))
+	worker := must(jobs.NewWorker(pool, must(jobs.Open(jobs.Options{Registry: kinds})), jobs.WorkerOptions{}))
 
 	s := must(service.New(pool, service.Options{}, relay, payments, clock, worker))
 	go http.ListenAndServe("127.0.0.1:8081", s.Handler()) // GET /readyz and /livez
@@ -61,10 +61,10 @@ func ExampleService_Add() {
 	kinds := jobs.NewRegistry()
 	jobs.Register(kinds, func(ctx context.Context, j *jobs.Job[errand]) error { return nil /* run it */ })
 	client := must(jobs.Open(jobs.Options{Registry: kinds}))
-	s := must(service.New(pool, service.Options{}, must(jobs.NewWorker(pool, client, nil, jobs.WorkerOptions{}))))
+	s := must(service.New(pool, service.Options{}, must(jobs.NewWorker(pool, client, jobs.WorkerOptions{}))))
 	go func() { log.Println(s.Run(ctx)) }()
 
-	reports := must(jobs.NewWorker(pool, client, nil, jobs.WorkerOptions{
+	reports := must(jobs.NewWorker(pool, client, jobs.WorkerOptions{
 		NoSchedules: true, // the first worker has them
 		Queues:      []jobs.QueueOptions{{Name: "reports", Concurrency: 2}},
 	}))

@@ -25,7 +25,8 @@ func (w *world) newQueue(name string, o workqueue.WorkerOptions, handle func(con
 	w.Helper()
 	kinds := jobs.NewRegistry()
 	jobs.Register(kinds, func(ctx context.Context, _ *jobs.Job[errand]) error { return handle(ctx) })
-	worker, err := jobs.NewWorker(w.db.Pool, w.jobs, kinds, jobs.WorkerOptions{
+	worker, err := jobs.NewWorker(w.db.Pool, w.jobs, jobs.WorkerOptions{
+		Registry:      kinds,
 		WorkerOptions: o, NoSchedules: true, Queues: []jobs.QueueOptions{{Name: name}},
 	})
 	w.ok(err)
@@ -249,11 +250,12 @@ func TestPartsThatCannotBeAdded(t *testing.T) {
 	if err := add(w.relay); err == nil {
 		t.Error("a part ran twice")
 	}
-	empty := outbox.NewRelay(w.db.Pool, w.box, outbox.RelayOptions{})
+	empty, err := outbox.NewRelay(w.db.Pool, w.box, outbox.RelayOptions{})
+	w.ok(err)
 	if err := add(empty); err == nil || !strings.Contains(err.Error(), "the relay has no handler") {
 		t.Errorf("a relay without a handler: %v", err)
 	}
-	_, err := w.db.Pool.Exec(t.Context(), "ALTER TABLE outbox RENAME TO away")
+	_, err = w.db.Pool.Exec(t.Context(), "ALTER TABLE outbox RENAME TO away")
 	w.ok(err)
 	if err := add(w.newRelay()); !errors.Is(err, workqueue.ErrSchemaVersion) {
 		t.Errorf("a part without its table: %v", err)

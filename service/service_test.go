@@ -81,19 +81,22 @@ func (w *world) ok(err error) {
 func (w *world) logger() *slog.Logger { return slog.New(slog.NewTextHandler(w.logs, nil)) }
 
 func (w *world) newRelay() *outbox.Relay {
-	relay := outbox.NewRelay(w.db.Pool, w.box, outbox.RelayOptions{})
+	relay, err := outbox.NewRelay(w.db.Pool, w.box, outbox.RelayOptions{})
+	w.ok(err)
 	relay.HandleAll(func(context.Context, *outbox.Delivery) error { w.handled <- "message"; return nil })
 	return relay
 }
 
 func (w *world) newConsumer(name string) *inbox.Worker {
-	consumer := inbox.NewWorker(w.db.Pool, w.in, inbox.WorkerOptions{Consumer: name})
+	consumer, err := inbox.NewWorker(w.db.Pool, w.in, inbox.WorkerOptions{Consumer: name})
+	w.ok(err)
 	consumer.HandleAll(func(context.Context, pgx.Tx, *inbox.Delivery) error { w.handled <- "receipt"; return nil })
 	return consumer
 }
 
 func (w *world) newClock() *timers.Worker {
-	clock := timers.NewWorker(w.db.Pool, w.timers, timers.WorkerOptions{})
+	clock, err := timers.NewWorker(w.db.Pool, w.timers, timers.WorkerOptions{})
+	w.ok(err)
 	clock.HandleAll(func(context.Context, *timers.Delivery) error { w.handled <- "timer"; return nil })
 	return clock
 }
@@ -101,7 +104,7 @@ func (w *world) newClock() *timers.Worker {
 func (w *world) newWorker(queues ...jobs.QueueOptions) *jobs.Worker {
 	kinds := jobs.NewRegistry()
 	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { w.handled <- "job"; return nil })
-	worker, err := jobs.NewWorker(w.db.Pool, w.jobs, kinds, jobs.WorkerOptions{Queues: queues})
+	worker, err := jobs.NewWorker(w.db.Pool, w.jobs, jobs.WorkerOptions{Registry: kinds, Queues: queues})
 	w.ok(err)
 	return worker
 }
@@ -238,7 +241,8 @@ func TestAServiceStopsInOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	begun, release := make(chan struct{}), make(chan struct{})
-	relay := outbox.NewRelay(w.db.Pool, w.box, outbox.RelayOptions{})
+	relay, err := outbox.NewRelay(w.db.Pool, w.box, outbox.RelayOptions{})
+	w.ok(err)
 	relay.HandleAll(func(context.Context, *outbox.Delivery) error { close(begun); <-release; return nil })
 	s, err := service.New(w.db.Pool, w.options(), relay, w.worker)
 	w.ok(err)
@@ -291,7 +295,9 @@ func TestAServiceThatCannotWork(t *testing.T) {
 	if _, err := service.New(nil, elsewhere, w.newRelay()); !errors.Is(err, workqueue.ErrInvalid) {
 		t.Errorf("no pool: %v", err)
 	}
-	empty, err := service.New(w.db.Pool, elsewhere, outbox.NewRelay(w.db.Pool, w.box, outbox.RelayOptions{}), w.newWorker())
+	idle, err := outbox.NewRelay(w.db.Pool, w.box, outbox.RelayOptions{})
+	w.ok(err)
+	empty, err := service.New(w.db.Pool, elsewhere, idle, w.newWorker())
 	w.ok(err)
 	if err := empty.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the relay has no handler") {
 		t.Errorf("a relay without a handler: %v", err)

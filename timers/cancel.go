@@ -23,7 +23,7 @@ const cancelReason = "by its key"
 func (t *Timers) Cancel(ctx context.Context, tx workqueue.Tx, keys ...string) ([]string, error) {
 	for i, key := range keys {
 		if err := checkKey(key); err != nil {
-			return nil, &TimerError{Index: i, Count: len(keys), Err: err}
+			return nil, &workqueue.ItemError{Item: "timer", Index: i, Count: len(keys), Err: err}
 		}
 	}
 	cancelled := make([]string, 0, len(keys))

@@ -7,10 +7,11 @@
 //
 // # Setting and cancelling
 //
-// [Set] takes an open transaction of pgx, database/sql or sqlx, and whatever wraps one of those:
+// [Timers.Set] takes an open transaction of pgx, database/sql or sqlx, and whatever wraps one of those:
 //
-//	_, err := timers.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: "order/7/expires", Topic: "order.expired", After: time.Hour})
-//	_, err := timers.Cancel(ctx, workqueue.SQL(tx), "order/7/expires")
+//	t, err := timers.Open(timers.Options{}) // once, at the start
+//	_, err = t.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: "order/7/expires", Topic: "order.expired", After: time.Hour})
+//	_, err = t.Cancel(ctx, workqueue.SQL(tx), "order/7/expires")
 //
 // The key is the application's: setting it again replaces what was set, so a timer is moved, or a burst
 // debounced, without looking first. What a Set finds decides what it does:
@@ -27,8 +28,9 @@
 // reaper's. A handler may set its own timer, also in [Delivery.Tx]. A firing that fails while another is set
 // leaves its error as the timer's last error, and no dead letter.
 //
-// [Cancel] ends a timer that waits and asks a firing one to stop; what was set during that firing is dropped.
-// The last word holds: a Set after a Cancel sets. [Get] and [List] read timers in the same transaction.
+// [Timers.Cancel] ends a timer that waits and asks a firing one to stop; what was set during that firing is dropped.
+// The last word holds: a Set after a Cancel sets. [Timers.Get] and [Timers.List] read timers in the same
+// transaction.
 //
 // Set and Cancel lock the timers' rows until the transaction ends. The settle of a firing that ends meanwhile
 // waits for that, and other settles of the same worker with it; a claim does not wait. Keep such transactions
@@ -38,11 +40,11 @@
 //
 // A [Worker] hands each timer that is due to the handler of its topic, or to the handler of all other topics.
 //
-//	w := timers.NewWorker(pool, nil, timers.WorkerOptions{})
+//	w, err := timers.NewWorker(pool, t, timers.WorkerOptions{})
 //	w.Handle("order.expired", func(ctx context.Context, d *timers.Delivery) error {
 //		return expire(ctx, d.Key)
 //	})
-//	err := w.Run(ctx) // until ctx is cancelled
+//	err = w.Run(ctx) // until ctx is cancelled
 //
 // A timer is never early by the database's clock, the only one that decides. Delays and past times are that
 // clock's too; [Delivery].Late tells how much later a firing is than it was to be. Workers hear of a commit at
@@ -80,7 +82,7 @@
 // [Timers.Schedules] keeps cron schedules as rows. Their occurrences are timers with the schedule's topic and
 // payload, with the nominal time as FireAt and the schedule's name as Schedule:
 //
-//	err := timers.Put(ctx, tx, timers.Schedule{
+//	err := t.Schedules().Put(ctx, tx, timers.Schedule{
 //		Name: "nightly-report", Expr: "30 2 * * *", Zone: "Europe/Berlin", Topic: "report",
 //		Rule: schedule.Rule{Misfire: schedule.MisfireOnce, Overlap: schedule.OverlapSkip},
 //	})

@@ -2,6 +2,7 @@ package timers_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +23,10 @@ func TestDrainWritesWhatIsOwedAndFiresWhatIsDue(t *testing.T) {
 			t.Parallel()
 			f := newTimers(t)
 			fired := make(chan *timers.Delivery, 10)
-			w := timers.NewWorker(f.Pool, f.timers, c.options)
+			w, err := timers.NewWorker(f.Pool, f.timers, c.options)
+			if err != nil {
+				t.Fatal(err)
+			}
 			w.HandleAll(func(_ context.Context, d *timers.Delivery) error { fired <- d; return nil })
 			f.put(timers.Schedule{Name: "s", Expr: "@every 1h", Topic: "t"})
 			f.missed("s", time.Hour)
@@ -54,7 +58,10 @@ func TestDrainInATransactionThatRollsBack(t *testing.T) {
 	f.put(timers.Schedule{Name: "s", Expr: "@every 1h", Topic: "t"})
 	f.missed("s", time.Hour)
 	fired := 0
-	w := timers.NewWorker(f.Pool, f.timers, timers.WorkerOptions{})
+	w, err := timers.NewWorker(f.Pool, f.timers, timers.WorkerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.HandleAll(func(ctx context.Context, d *timers.Delivery) error {
 		fired++
 		return d.Tx(ctx, func(pgx.Tx) error { return nil })
@@ -88,10 +95,34 @@ func TestDrainInATransactionThatRollsBack(t *testing.T) {
 func TestDrainNeedsHandlers(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
-	if _, err := timers.NewWorker(f.Pool, f.timers, timers.WorkerOptions{}).Drain(); err == nil {
+	w, err := timers.NewWorker(f.Pool, f.timers, timers.WorkerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Drain(); err == nil {
 		t.Error("want an error")
 	}
-	if _, err := timers.NewWorker(f.Pool, f.timers, timers.WorkerOptions{}).DrainIn(nil); err == nil {
+	if _, err := w.DrainIn(nil); err == nil {
 		t.Error("want an error")
+	}
+}
+
+// A part that cannot work is named, and leaves the other its work.
+func TestDrainGoesOnPastAPartThatFails(t *testing.T) {
+	t.Parallel()
+	f := newTimers(t)
+	w, err := timers.NewWorker(f.Pool, f.timers, timers.WorkerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.HandleAll(func(context.Context, *timers.Delivery) error { return nil })
+	f.set(timers.Timer{Key: "now", Topic: "t"})
+	f.exec("ALTER TABLE " + f.Schema + ".timers_schedule RENAME TO away")
+	d, err := w.Drain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := d.Process(t.Context()); n != 1 || err == nil || !strings.Contains(err.Error(), f.Schema+".timers_schedule: ") {
+		t.Errorf("%d timers have fired, %v", n, err)
 	}
 }

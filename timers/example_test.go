@@ -39,7 +39,10 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	w := timers.NewWorker(pool, t, timers.WorkerOptions{})
+	w, err := timers.NewWorker(pool, t, timers.WorkerOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
 	w.Handle("order.unpaid", func(ctx context.Context, d *timers.Delivery) error {
 		defer stop()
 		return d.Tx(ctx, func(tx pgx.Tx) error {
@@ -92,8 +95,8 @@ func ExampleTimers_Set_debounce() {
 }
 
 // The payment arrives: the timer is cancelled in the transaction that records it. Here with database/sql.
-func ExampleCancel() {
-	pay := func(ctx context.Context, db *sql.DB, order int) error {
+func ExampleTimers_Cancel() {
+	pay := func(ctx context.Context, t *timers.Timers, db *sql.DB, order int) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -102,7 +105,7 @@ func ExampleCancel() {
 		if _, err := tx.ExecContext(ctx, "UPDATE orders SET state = 'paid' WHERE id = $1", order); err != nil {
 			return err
 		}
-		if _, err := timers.Cancel(ctx, workqueue.SQL(tx), fmt.Sprintf("order/%d", order)); err != nil {
+		if _, err := t.Cancel(ctx, workqueue.SQL(tx), fmt.Sprintf("order/%d", order)); err != nil {
 			return err
 		}
 		return tx.Commit()
@@ -121,7 +124,7 @@ func ExampleTimers_Get() {
 	}
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		_, err := t.Get(ctx, workqueue.Pgx(tx), "order/8")
-		fmt.Println(errors.Is(err, timers.ErrNotFound), err)
+		fmt.Println(errors.Is(err, workqueue.ErrNotFound), err)
 		cancelled, err := t.Cancel(ctx, workqueue.Pgx(tx), "order/8")
 		fmt.Println(len(cancelled), err)
 		return err
@@ -130,7 +133,7 @@ func ExampleTimers_Get() {
 		log.Fatal(err)
 	}
 	// Output:
-	// true txwork: no such timer: "order/8"
+	// true txwork: timer "order/8" not found
 	// 0 <nil>
 }
 
@@ -157,7 +160,10 @@ func ExampleSchedules_Put() {
 		log.Fatal(err)
 	}
 
-	w := timers.NewWorker(pool, t, timers.WorkerOptions{})
+	w, err := timers.NewWorker(pool, t, timers.WorkerOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
 	w.Handle("beat", func(_ context.Context, d *timers.Delivery) error {
 		fmt.Println("an occurrence of", d.Schedule, "that is late:", d.Late > time.Minute)
 		stop()
@@ -173,16 +179,17 @@ func ExampleSchedules_Put() {
 // Values are encoded by the timers' codec, JSON unless the options name another, and decoded for the handler.
 func ExampleTimer_value() {
 	type Order struct{ ID int }
-	remind := func(ctx context.Context, tx pgx.Tx, o Order) error {
-		_, err := timers.Set(ctx, workqueue.Pgx(tx), timers.Timer{
+	remind := func(ctx context.Context, t *timers.Timers, tx pgx.Tx, o Order) error {
+		_, err := t.Set(ctx, workqueue.Pgx(tx), timers.Timer{
 			Key: fmt.Sprintf("order/%d/reminder", o.ID), Topic: "order.reminder", After: 24 * time.Hour, Value: o,
 		})
 		return err
 	}
-	w := timers.NewWorker(nil, nil, timers.WorkerOptions{})
-	w.Handle("order.reminder", codec.Handler(func(_ context.Context, d *timers.Delivery, o Order) error {
-		fmt.Println("order", o.ID, "is", d.Late, "late")
-		return nil
-	}))
-	_ = remind
+	handle := func(w *timers.Worker) {
+		w.Handle("order.reminder", codec.Handler(func(_ context.Context, d *timers.Delivery, o Order) error {
+			fmt.Println("order", o.ID, "is", d.Late, "late")
+			return nil
+		}))
+	}
+	_, _ = remind, handle
 }

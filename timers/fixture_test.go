@@ -106,7 +106,10 @@ func (f *fixture) clock() time.Time { return ask[time.Time](f, "SELECT clock_tim
 // worker runs a worker until the test ends.
 func (f *fixture) worker(o timers.WorkerOptions, register func(*timers.Worker)) (stop func()) {
 	f.Helper()
-	w := timers.NewWorker(f.Pool, f.timers, o)
+	w, err := timers.NewWorker(f.Pool, f.timers, o)
+	if err != nil {
+		f.Fatal(err)
+	}
 	register(w)
 	ctx, cancel := context.WithCancel(f.Context())
 	ended := make(chan error, 1)

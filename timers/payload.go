@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/txwork/txwork/internal/payload"
+	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
@@ -18,7 +19,7 @@ func (t *Timers) encoded(ctx context.Context, timers []Timer) ([]Timer, error) {
 		timer := &timers[i]
 		data, err := payload.Of(ctx, t.codec, t.envelope(timer.Key, "", timer.Headers), timer.Value, timer.Payload)
 		if err != nil {
-			return nil, &TimerError{Index: i, Count: len(timers), Err: err}
+			return nil, &workqueue.ItemError{Item: "timer", Index: i, Count: len(timers), Err: err}
 		}
 		timer.Payload, timer.Value = data, nil
 	}

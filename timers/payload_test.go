@@ -33,7 +33,10 @@ func encrypted(t *testing.T, key string) func(*timers.Options) {
 // drain fires everything that is due and returns the orders that were decoded.
 func (f *fixture) drain(ts *timers.Timers) (orders []int) {
 	f.Helper()
-	w := timers.NewWorker(f.Pool, ts, timers.WorkerOptions{NoSchedules: true, WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
+	w, err := timers.NewWorker(f.Pool, ts, timers.WorkerOptions{NoSchedules: true, WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
+	if err != nil {
+		f.Fatal(err)
+	}
 	w.HandleAll(codec.Handler(func(_ context.Context, _ *timers.Delivery, o order) error {
 		orders = append(orders, o.ID)
 		return nil
@@ -186,7 +189,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 			all := []timers.Timer{{Key: "a", Topic: "a", Value: order{1}}, c.bad}
 			f.inTx(func(tx workqueue.Tx) error {
 				_, err := f.timers.Set(t.Context(), tx, all...)
-				var refused *timers.TimerError
+				var refused *workqueue.ItemError
 				if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("error %v, want one with %q", err, c.want)
 				}

@@ -46,7 +46,7 @@ func (f Filter) states() []string {
 	return states
 }
 
-// Get reads a timer as tx sees it. The error is [ErrNotFound] where there is none of that key.
+// Get reads a timer as tx sees it. The error is [workqueue.ErrNotFound] where there is none of that key.
 func (t *Timers) Get(ctx context.Context, tx workqueue.Tx, key string) (Info, error) {
 	if err := checkKey(key); err != nil {
 		return Info{}, err
@@ -56,7 +56,7 @@ func (t *Timers) Get(ctx context.Context, tx workqueue.Tx, key string) (Info, er
 	case err != nil:
 		return Info{}, err
 	case len(list) == 0:
-		return Info{}, fmt.Errorf("txwork: %w: %q", ErrNotFound, key)
+		return Info{}, fmt.Errorf("txwork: timer %q %w", key, workqueue.ErrNotFound)
 	}
 	return list[0], nil
 }

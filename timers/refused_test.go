@@ -42,9 +42,9 @@ func TestBadTimersAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 	for name, c := range refused {
 		t.Run(name, func(t *testing.T) {
 			_, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "good", Topic: "t"}, c.timer)
-			var refusal *timers.TimerError
+			var refusal *workqueue.ItemError
 			if !errors.As(err, &refusal) || !errors.Is(err, workqueue.ErrInvalid) || refusal.Index != 1 || refusal.Count != 2 {
-				t.Fatalf("got %v, want a TimerError of the second", err)
+				t.Fatalf("got %v, want an ItemError of the second", err)
 			}
 			if !strings.HasPrefix(err.Error(), "txwork: timer 2 of 2: ") || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("says %q, want %q", err, c.want)

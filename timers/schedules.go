@@ -76,7 +76,7 @@ func (s *Schedules) Put(ctx context.Context, tx workqueue.Tx, schedules ...Sched
 	return s.plan.Put(ctx, tx, plans...)
 }
 
-// Get reads a schedule. The error is [periodic.ErrNotFound] where there is none of that name.
+// Get reads a schedule. The error is [workqueue.ErrNotFound] where there is none of that name.
 func (s *Schedules) Get(ctx context.Context, tx workqueue.Tx, name string) (ScheduleInfo, error) {
 	i, err := s.plan.Get(ctx, tx, name)
 	if err != nil {

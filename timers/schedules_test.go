@@ -248,7 +248,7 @@ func TestChangesOfAScheduleOfTimers(t *testing.T) {
 		return s.Delete(t.Context(), tx, "s")
 	})
 	f.inTx(func(tx workqueue.Tx) error {
-		if _, err := s.Get(t.Context(), tx, "s"); !errors.Is(err, periodic.ErrNotFound) {
+		if _, err := s.Get(t.Context(), tx, "s"); !errors.Is(err, workqueue.ErrNotFound) {
 			t.Errorf("got %v", err)
 		}
 		return nil

@@ -22,7 +22,7 @@ import (
 // begins again, with all its attempts. One that is firing is left to its handler, with what it was given;
 // however that ends, the timer is then set again. The last of several timers with one key in a call holds.
 //
-// Every timer is validated before the first is written; a [*TimerError] says which one was refused and why,
+// Every timer is validated before the first is written; an [*workqueue.ItemError] says which one was refused and why,
 // and the transaction is as it was. After any other error roll the transaction back. The timers' rows stay
 // locked until the transaction ends: a firing that ends meanwhile waits for it.
 func (t *Timers) Set(ctx context.Context, tx workqueue.Tx, timers ...Timer) ([]uuid.UUID, error) {

@@ -69,7 +69,7 @@ func TestATimerOfARolledBackTransactionIsNotSet(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			f.inTx(func(tx workqueue.Tx) error {
-				if _, err := f.timers.Get(t.Context(), tx, "new"); !errors.Is(err, timers.ErrNotFound) {
+				if _, err := f.timers.Get(t.Context(), tx, "new"); !errors.Is(err, workqueue.ErrNotFound) {
 					t.Errorf("got %v, want ErrNotFound", err)
 				}
 				return nil

@@ -9,22 +9,11 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A TimerError says which timer of a call was refused and why. Nothing was written. errors.Is finds
-// [workqueue.ErrInvalid] in it, errors.As the [*workqueue.InvalidError] with the field.
-type TimerError struct {
-	Index int // of the timer in the call, from 0
-	Count int // of the call's timers
-	Err   error
-}
-
-func (e *TimerError) Error() string { return input.Refusal("timer", e.Index, e.Count, e.Err) }
-func (e *TimerError) Unwrap() error { return e.Err }
-
 // check refuses the first timer that the table could not hold, before anything is written.
 func (t *Timers) check(timers []Timer) error {
 	for i, timer := range timers {
 		if err := t.checkTimer(timer); err != nil {
-			return &TimerError{Index: i, Count: len(timers), Err: err}
+			return &workqueue.ItemError{Item: "timer", Index: i, Count: len(timers), Err: err}
 		}
 	}
 	return nil

@@ -29,28 +29,32 @@ type Worker struct {
 	scheduler *periodic.Scheduler // nil with NoSchedules
 	handlers  *topics.Registry[Handler]
 	clock     *clock
-	err       error // what was wrong with NewWorker's arguments
 }
 
-// NewWorker makes a worker; register its handlers, then call Run. Nil Timers are the default ones. What is
-// wrong with the arguments is reported by Run.
+// NewWorker makes a worker; register its handlers, then call Run.
 //
 // The pool serves [Delivery.Tx] and the scheduler's transactions. Claims, renewals and settles of the worker and of its
 // scheduler have the connections of one [workqueue.Runtime], so that busy handlers cannot starve them.
-func NewWorker(pool *pgxpool.Pool, t *Timers, o WorkerOptions) *Worker {
+func NewWorker(pool *pgxpool.Pool, t *Timers, o WorkerOptions) (*Worker, error) {
 	if t == nil {
-		t = defaultTimers()
+		return nil, workqueue.Invalid("timers", "are nil")
 	}
 	w := &Worker{timers: t, handlers: topics.New[Handler]("timers", "worker", checkTopic), clock: &clock{pool: pool}}
 	domain := workqueue.Domain[columns]{Table: t.table, Fields: (*columns).fields}
-	if o.WorkerOptions, w.err = o.WithRuntime(pool); w.err != nil {
-		return w
+	var err error
+	if o.WorkerOptions, err = o.WithRuntime(pool); err != nil {
+		return nil, err
 	}
-	w.worker, w.err = workqueue.NewWorker(pool, domain, w.deliver, o.WorkerOptions)
-	if w.err == nil && !o.NoSchedules {
-		w.scheduler, w.err = periodic.NewScheduler(pool, t.schedules.plan, periodic.Beside(o.WorkerOptions))
+	if w.worker, err = workqueue.NewWorker(pool, domain, w.deliver, o.WorkerOptions); err != nil {
+		return nil, err
 	}
-	return w
+	if o.NoSchedules {
+		return w, nil
+	}
+	if w.scheduler, err = periodic.NewScheduler(pool, t.schedules.plan, periodic.Beside(o.WorkerOptions)); err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // Handle registers the handler of a topic. Like [net/http.ServeMux] it panics where the program cannot
@@ -64,10 +68,10 @@ func (w *Worker) HandleAll(h Handler) { w.handlers.HandleAll(h) }
 // Run fires timers until ctx is cancelled. Then it claims no more, returns timers that no handler has begun,
 // waits for running handlers up to the shutdown timeout, settles them, and returns nil.
 //
-// A database that goes away is waited for. Run returns an error at once if the worker has no handler, if
-// its options are wrong, or if a table does not fit this version of the library. A Worker runs once.
+// A database that goes away is waited for. Run returns an error at once if the worker has no handler, or if a table
+// does not fit this version of the library. A Worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
-	if err := w.seal(); err != nil {
+	if err := w.handlers.Seal(); err != nil {
 		return err
 	}
 	if w.scheduler == nil {
@@ -79,63 +83,45 @@ func (w *Worker) Run(ctx context.Context) error {
 // Drain is the worker as a [workqueue.Processor], for platforms without a process that runs all the time, for
 // commands, and for tests: each of its runs writes what schedules owe, fires what is due and returns. See
 // [workqueue.Drain].
-func (w *Worker) Drain() (workqueue.Processor, error) {
-	if err := w.seal(); err != nil {
-		return nil, err
-	}
-	if w.scheduler == nil {
-		return w.worker.Drain(), nil
-	}
-	return workqueue.Group(w.worker.Namespace(), w.scheduler.Drain(), w.worker.Drain()), nil
+func (w *Worker) Drain() (*workqueue.Drain, error) {
+	return w.drain((*workqueue.Worker).Drain)
 }
 
 // DrainIn is [Worker.Drain] inside a transaction, as in a test that rolls back. See [workqueue.Worker.DrainIn].
-func (w *Worker) DrainIn(tx pgx.Tx) (workqueue.Processor, error) {
-	if err := w.seal(); err != nil {
-		return nil, err
-	}
-	if w.scheduler == nil {
-		return w.worker.DrainIn(tx), nil
-	}
-	return workqueue.Group(w.worker.Namespace(), w.scheduler.DrainIn(tx), w.worker.DrainIn(tx)), nil
+func (w *Worker) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
+	return w.drain(func(part *workqueue.Worker) (*workqueue.Drain, error) { return part.DrainIn(tx) })
 }
 
-// seal fixes the handlers.
-func (w *Worker) seal() error {
-	if w.err != nil {
-		return w.err
+// drain has the schedules write timers first, and then fires those that are due.
+func (w *Worker) drain(one func(*workqueue.Worker) (*workqueue.Drain, error)) (*workqueue.Drain, error) {
+	if err := w.handlers.Seal(); err != nil {
+		return nil, err
 	}
-	return w.handlers.Seal()
+	return workqueue.DrainWorkers(w.worker.Namespace(), append(w.schedulers(), w.worker), one)
+}
+
+// schedulers is the worker of the scheduler, if there is one.
+func (w *Worker) schedulers() []*workqueue.Worker {
+	if w.scheduler == nil {
+		return nil
+	}
+	return w.scheduler.Workers()
 }
 
 // Workers and Tables make a worker a part of a service, see package service.
 func (w *Worker) Workers() []*workqueue.Worker {
-	if w.err != nil {
-		return nil
-	}
-	if w.scheduler == nil {
-		return w.worker.Workers()
-	}
-	return append(w.worker.Workers(), w.scheduler.Workers()...)
+	return append(w.worker.Workers(), w.schedulers()...)
 }
 
 // Tables are those of the timers and of their schedules.
 func (w *Worker) Tables() []*workqueue.Table { return w.timers.Tables() }
 
 // SetConcurrency changes how many handlers run at once, also while the worker runs, see [workqueue.Worker.SetConcurrency].
-func (w *Worker) SetConcurrency(n int) error {
-	if w.err != nil {
-		return w.err
-	}
-	return w.worker.SetConcurrency(n)
-}
+func (w *Worker) SetConcurrency(n int) error { return w.worker.SetConcurrency(n) }
 
 // Wake makes a running worker look for timers and schedules now. It never blocks. Workers are woken by
 // notifications; this is for those that poll because they run with NoListen.
 func (w *Worker) Wake() {
-	if w.err != nil {
-		return
-	}
 	w.worker.Wake()
 	if w.scheduler != nil {
 		w.scheduler.Wake()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
@@ -148,28 +149,35 @@ func TestADeliveryOfNoWorkerHasNoTx(t *testing.T) {
 func TestRunRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
-	handle := func(w *timers.Worker) *timers.Worker {
-		w.HandleAll(func(context.Context, *timers.Delivery) error { return nil })
-		return w
-	}
 	bare, err := timers.Open(timers.Options{Schema: "nowhere"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]struct {
-		worker *timers.Worker
-		want   string
+	for want, c := range map[string]struct {
+		pool    *pgxpool.Pool
+		timers  *timers.Timers
+		options timers.WorkerOptions
 	}{
-		"no pool":    {handle(timers.NewWorker(nil, f.timers, timers.WorkerOptions{})), "pool is nil"},
-		"no handler": {timers.NewWorker(f.Pool, f.timers, timers.WorkerOptions{}), "the worker has no handler"},
-		"no tables":  {handle(timers.NewWorker(f.Pool, bare, timers.WorkerOptions{})), "does not exist"},
-		"options": {handle(timers.NewWorker(f.Pool, f.timers, timers.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Concurrency: -1}})),
-			"concurrency is -1"},
+		"pool is nil":       {nil, f.timers, timers.WorkerOptions{}},
+		"timers are nil":    {f.Pool, nil, timers.WorkerOptions{}},
+		"concurrency is -1": {f.Pool, f.timers, timers.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Concurrency: -1}}},
 	} {
-		c.worker.Wake()
-		if err := c.worker.Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: Run says %v, want %q", name, err, c.want)
+		if w, err := timers.NewWorker(c.pool, c.timers, c.options); w != nil || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, %v, want %q", w, err, want)
 		}
+	}
+
+	w, err := timers.NewWorker(f.Pool, bare, timers.WorkerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Wake() // harmless
+	if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the worker has no handler") {
+		t.Errorf("no handler: %v", err)
+	}
+	w.HandleAll(func(context.Context, *timers.Delivery) error { return nil })
+	if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("no tables: %v", err)
 	}
 }
 
@@ -181,7 +189,10 @@ func TestRunEndsWhenOneOfTheTablesIsMissing(t *testing.T) {
 			t.Parallel()
 			f := newTimers(t)
 			f.exec("DROP TABLE " + f.Schema + "." + table + " CASCADE") // functions return its rows
-			w := timers.NewWorker(f.Pool, f.timers, timers.WorkerOptions{})
+			w, err := timers.NewWorker(f.Pool, f.timers, timers.WorkerOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
 			w.HandleAll(func(context.Context, *timers.Delivery) error { return nil })
 			if err := w.Run(t.Context()); !errors.Is(err, workqueue.ErrSchemaVersion) {
 				t.Errorf("Run says %v", err)

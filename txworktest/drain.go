@@ -1,10 +1,6 @@
 package txworktest
 
-import (
-	"testing"
-
-	"github.com/txwork/txwork/workqueue"
-)
+import "testing"
 
 // Bounds of a drain: what passes them does not end.
 const (
@@ -19,7 +15,7 @@ const (
 //
 // It works where it looks: in a transaction, of pgx, all happens in that (see [workqueue.Worker.DrainIn]), otherwise
 // the worker's own pool is used and everything commits. Nobody else may work on the table meanwhile.
-func RunOne[P workqueue.Processor](t testing.TB, q Querier, w Worker[P]) Handled {
+func RunOne(t testing.TB, q Querier, w Worker) Handled {
 	t.Helper()
 	r := newRun(t, q, open(t, q, w))
 	for found := r.step(); len(found) > 0; found = r.step() {
@@ -42,7 +38,7 @@ func RunOne[P workqueue.Processor](t testing.TB, q Querier, w Worker[P]) Handled
 // each handler enqueues the next row; and on errors of the database, other than a lost connection or lease, which are outcomes.
 //
 // What a worker does beside, such as the schedules of timers, is done, too, and is in the result with its own table.
-func Drain[P workqueue.Processor](t testing.TB, q Querier, w Worker[P]) []Handled {
+func Drain(t testing.TB, q Querier, w Worker) []Handled {
 	t.Helper()
 	r := newRun(t, q, open(t, q, w))
 	r.drain()
@@ -52,7 +48,7 @@ func Drain[P workqueue.Processor](t testing.TB, q Querier, w Worker[P]) []Handle
 // DrainAll is [Drain], and whenever nothing is due it moves the clock of the worker's tables to when one of its rows is, as
 // [Advance] does: it goes through all retries, to the end. What is left has ended, or waits for something else than time,
 // such as a row behind a dead letter of its key. Schedules have no end, and are not waited for.
-func DrainAll[P workqueue.Processor](t testing.TB, q Querier, w Worker[P]) []Handled {
+func DrainAll(t testing.TB, q Querier, w Worker) []Handled {
 	t.Helper()
 	r := newRun(t, q, open(t, q, w))
 	r.drain()

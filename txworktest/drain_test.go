@@ -188,7 +188,7 @@ func TestDrainAllEndsWhereTheWorkerMayNot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := jobs.NewWorker(f.Pool, client, nil, jobs.WorkerOptions{})
+	w, err := jobs.NewWorker(f.Pool, client, jobs.WorkerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

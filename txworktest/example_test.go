@@ -56,8 +56,11 @@ func (s *shop) Ship(ctx context.Context, m *outbox.Delivery) error {
 	})
 }
 
-func (s *shop) relay(ship func(context.Context, *outbox.Delivery) error) *outbox.Relay {
-	r := outbox.NewRelay(s.pool, s.box, outbox.RelayOptions{})
+func (s *shop) relay(t testing.TB, ship func(context.Context, *outbox.Delivery) error) *outbox.Relay {
+	r, err := outbox.NewRelay(s.pool, s.box, outbox.RelayOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.Handle("order.placed", ship)
 	return r
 }
@@ -74,7 +77,7 @@ func TestPlacingAnOrder(t *testing.T) {
 	}
 	txworktest.RequireEnqueued(t, tx, shop.box, txworktest.Topic("order.placed"), txworktest.JSON(order{7}))
 
-	if h := txworktest.RunOne(t, tx, shop.relay(shop.Ship)); h.Outcome != txworktest.Done {
+	if h := txworktest.RunOne(t, tx, shop.relay(t, shop.Ship)); h.Outcome != txworktest.Done {
 		t.Error(h)
 	}
 }
@@ -91,7 +94,7 @@ func TestAnOrderIsShippedOnce(t *testing.T) {
 
 	faults := txworktest.NewFaults(t)
 	faults.Before(1, txworktest.LoseLease(db.Pool, shop.box))
-	for _, h := range txworktest.DrainAll(t, db.Pool, shop.relay(txworktest.Inject(faults, shop.Ship))) {
+	for _, h := range txworktest.DrainAll(t, db.Pool, shop.relay(t, txworktest.Inject(faults, shop.Ship))) {
 		t.Log(h)
 	}
 	var shipped int
@@ -109,7 +112,7 @@ func TestShippingAnUnknownOrder(t *testing.T) {
 	if _, err := shop.box.Enqueue(t.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Payload: []byte(`{"order": 8}`)}); err != nil {
 		t.Fatal(err)
 	}
-	if h := txworktest.RunOne(t, tx, shop.relay(shop.Ship)); h.Outcome != txworktest.Failed || h.Error != "no such order" {
+	if h := txworktest.RunOne(t, tx, shop.relay(t, shop.Ship)); h.Outcome != txworktest.Failed || h.Error != "no such order" {
 		t.Error(h)
 	}
 }

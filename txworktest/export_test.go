@@ -1,13 +1,9 @@
 package txworktest
 
-import (
-	"testing"
-
-	"github.com/txwork/txwork/workqueue"
-)
+import "testing"
 
 // DrainAtMost is Drain with another bound: the real one takes a while to reach.
-func DrainAtMost[P workqueue.Processor](t testing.TB, q Querier, w Worker[P], runs int) {
+func DrainAtMost(t testing.TB, q Querier, w Worker, runs int) {
 	t.Helper()
 	r := newRun(t, q, open(t, q, w))
 	r.most = runs

@@ -121,7 +121,10 @@ func (f *fixture) enqueueIn(tx pgx.Tx, msgs ...outbox.Message) []uuid.UUID {
 type handler = func(context.Context, *outbox.Delivery) error
 
 func (f *fixture) relay(h handler) *outbox.Relay {
-	r := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+	r, err := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
 	r.HandleAll(h)
 	return r
 }

@@ -136,5 +136,9 @@ func TestErrorsOfTheDatabaseEndTheTest(t *testing.T) {
 	fails(t, func(t testing.TB) { txworktest.Enqueued(t, f.Pool, f.box) }, "does not exist")
 	fails(t, func(t testing.TB) { txworktest.Drain(t, f.Pool, f.relay(deliver)) }, "does not exist")
 	fails(t, func(t testing.TB) { txworktest.Advance(t, f.Pool, time.Hour, f.box) }, "has no table outbox of txwork's")
-	fails(t, func(t testing.TB) { txworktest.Drain(t, f.Pool, outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})) }, "handler")
+	idle, err := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fails(t, func(t testing.TB) { txworktest.Drain(t, f.Pool, idle) }, "handler")
 }

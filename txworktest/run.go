@@ -26,9 +26,9 @@ type run struct {
 	handled []Handled
 }
 
-func newRun(t testing.TB, q Querier, p workqueue.Processor) *run {
+func newRun(t testing.TB, q Querier, d *workqueue.Drain) *run {
 	t.Helper()
-	r := &run{TB: t, q: q, drains: drains(t, p), table: p.Namespace(), runs: map[uuid.UUID]int{}, most: MaxRuns}
+	r := &run{TB: t, q: q, drains: d.Parts(), table: d.Namespace(), runs: map[uuid.UUID]int{}, most: MaxRuns}
 	for _, d := range r.drains {
 		d.Limit = 1
 	}

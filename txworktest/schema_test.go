@@ -109,7 +109,7 @@ func TestTableOfAnApplication(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := txworktest.RunOne(t, db.Pool, txworktest.Core(w)); h.Outcome != txworktest.Done || h.ID != row.ID {
+	if h := txworktest.RunOne(t, db.Pool, w); h.Outcome != txworktest.Done || h.ID != row.ID {
 		t.Error(h)
 	}
 }

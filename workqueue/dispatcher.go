@@ -223,17 +223,3 @@ func (g group) NextWakeAt(ctx context.Context) (*Wake, error) {
 	}
 	return first, errors.Join(errs...)
 }
-
-// Drains are the group's [Drain] processors, those of groups in it included.
-func (g group) Drains() []*Drain {
-	var all []*Drain
-	for _, p := range g.processors {
-		switch p := p.(type) {
-		case *Drain:
-			all = append(all, p)
-		case interface{ Drains() []*Drain }:
-			all = append(all, p.Drains()...)
-		}
-	}
-	return all
-}

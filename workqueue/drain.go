@@ -17,22 +17,23 @@ import (
 //
 // Nothing runs between its calls, so it also takes back expired leases and calls the table's sweeps, as the
 // reaper does.
+//
+// The worker of a domain may have several parts, such as a scheduler and one for each queue: its Drain runs one after
+// the other.
 type Drain struct {
-	worker *Worker
-	turn   int           // of the lanes
-	pause  time.Duration // until the next sweep, while nothing else is known to be due
-	// Limit bounds the rows of one Process. Default 0: until nothing is due.
+	// Limit bounds the rows of one Process, over all parts. Default 0: until nothing is due.
 	Limit int
+
+	name  string
+	parts []*drain
+	first int // the part that the next Process begins with
 }
 
-// Drain makes a Drain with the worker's handler and options. The worker itself need not run.
-func (w *Worker) Drain() *Drain {
-	one := newWorker(w.table, w.pool, w.Options())
-	one.target, one.handle = w.target, w.handle
-	one.queue = w.table.On(w.pool)
-	one.renewing = one.queue
-	return &Drain{worker: one}
-}
+// Drain makes a Drain with the worker's handler and options. The worker itself need not run. The error is always nil: the
+// signature is that of the workers of all domains, which can have one.
+func (w *Worker) Drain() (*Drain, error) { return newDrain(w.drain()), nil }
+
+func newDrain(d *drain) *Drain { return &Drain{name: d.namespace(), parts: []*drain{d}} }
 
 // DrainIn is [Worker.Drain] inside a transaction of the application, as in a test that rolls back: everything
 // happens in it, handlers run one after the other, and Claim.Tx is a savepoint. What is due is decided by the
@@ -40,21 +41,112 @@ func (w *Worker) Drain() *Drain {
 // settles and sweeps let through, the next message of a key or the end of a join, does. Nobody else can fold until the
 // transaction ends, and sweeps hold locks until then: on a table that others work on keep it short. Under REPEATABLE READ
 // and SERIALIZABLE it folds nothing, and rows that wait stay where they are.
-func (w *Worker) DrainIn(tx pgx.Tx) *Drain {
-	d := w.Drain()
+func (w *Worker) DrainIn(tx pgx.Tx) (*Drain, error) {
+	if tx == nil {
+		return nil, Invalid("transaction", "is nil")
+	}
+	d := w.drain()
 	d.worker.outer, d.worker.queue = tx, w.table.In(Pgx(tx))
 	d.worker.renewing = d.worker.queue
 	d.worker.options.Concurrency = 1
-	return d
+	return newDrain(d), nil
+}
+
+// DrainWorkers makes one Drain of a domain's workers, in their order, each drained by [Worker.Drain] or
+// [Worker.DrainIn]. The name is its [Processor] namespace.
+func DrainWorkers(name string, workers []*Worker, drain func(*Worker) (*Drain, error)) (*Drain, error) {
+	all := &Drain{name: name}
+	for _, w := range workers {
+		d, err := drain(w)
+		if err != nil {
+			return nil, err
+		}
+		all.parts = append(all.parts, d.parts...)
+	}
+	return all, nil
+}
+
+// Parts are Drains of one part each, in the order in which Process runs them.
+func (d *Drain) Parts() []*Drain {
+	parts := make([]*Drain, len(d.parts))
+	for i, p := range d.parts {
+		parts[i] = newDrain(p)
+	}
+	return parts
 }
 
 // Namespace implements [Processor].
-func (d *Drain) Namespace() string { return d.worker.table.Name() }
+func (d *Drain) Namespace() string { return d.name }
 
 // NextWakeAt implements [Processor]: the first due time or the first end of a lease. While rows wait for what only
 // a sweep of the table can find, such as a deadline or a rate, it is the next sweep: a second after the last
 // run, twice as long after each run that found nothing, and a minute at most.
 func (d *Drain) NextWakeAt(ctx context.Context) (*Wake, error) {
+	var first *Wake
+	var errs []error
+	for _, p := range d.parts {
+		next, err := p.nextWakeAt(ctx)
+		if err != nil {
+			errs = append(errs, d.named(p, err))
+			continue
+		}
+		first = earlier(first, next)
+	}
+	return first, errors.Join(errs...)
+}
+
+// Process implements [Processor]: it handles what is due and returns how many rows that were, whatever became
+// of them. When ctx is cancelled it claims no more and waits for the handlers that run; their context is not
+// cancelled. An error of one part does not keep the others from running.
+//
+// Rows whose claim was lost, and rows that cannot be settled, are named in the error, which keeps no others from being
+// handled. What somebody holds locked is tried again until nothing else is due and for 10 s after that, or a third of
+// the lease if that is less, and then left to its lease. Once nothing at all can be settled, so is everything.
+func (d *Drain) Process(ctx context.Context) (int, error) {
+	total, start := 0, d.first
+	var errs []error
+	d.first = 0
+	for i := range d.parts {
+		n := (start + i) % len(d.parts)
+		handled, err := d.parts[n].process(ctx, d.Limit-total)
+		total += handled
+		if err != nil {
+			errs = append(errs, d.named(d.parts[n], err))
+		}
+		if d.Limit > 0 && total >= d.Limit {
+			d.first = (n + 1) % len(d.parts) // so that a part which always has work leaves the others theirs
+			break
+		}
+	}
+	return total, errors.Join(errs...)
+}
+
+// named says which of several parts an error is of.
+func (d *Drain) named(p *drain, err error) error {
+	if len(d.parts) == 1 {
+		return err
+	}
+	return fmt.Errorf("%s: %w", p.namespace(), err)
+}
+
+// A drain is the part of a [Drain] that is of one worker.
+type drain struct {
+	worker *Worker
+	turn   int           // of the lanes
+	pause  time.Duration // until the next sweep, while nothing else is known to be due
+}
+
+func (w *Worker) drain() *drain {
+	one := newWorker(w.table, w.pool, w.Options())
+	one.target, one.handle = w.target, w.handle
+	one.queue = w.table.On(w.pool)
+	one.renewing = one.queue
+	return &drain{worker: one}
+}
+
+func (d *drain) namespace() string { return d.worker.table.Name() }
+
+func (d *drain) nextWakeAt(ctx context.Context) (*Wake, error) {
 	next, err := d.worker.queue.NextWakeAt(ctx)
 	if err != nil || len(d.worker.table.spec.Sweeps) == 0 {
 		return next, err
@@ -67,21 +159,15 @@ func (d *Drain) NextWakeAt(ctx context.Context) (*Wake, error) {
 }
 
 // slowDown plans the next sweep after a run.
-func (d *Drain) slowDown(found bool) {
+func (d *drain) slowDown(found bool) {
 	if found {
 		d.pause = 0
 	}
 	d.pause = min(max(2*d.pause, sweepAtLeastEvery), maxSweepInterval)
 }
 
-// Process implements [Processor]: it handles what is due and returns how many rows that were, whatever became
-// of them. When ctx is cancelled it claims no more and waits for the handlers that run; their context is not
-// cancelled.
-//
-// Rows whose claim was lost, and rows that cannot be settled, are named in the error, which keeps no others from being
-// handled. What somebody holds locked is tried again until nothing else is due and for 10 s after that, or a third of
-// the lease if that is less, and then left to its lease. Once nothing at all can be settled, so is everything.
-func (d *Drain) Process(ctx context.Context) (int, error) {
+// process handles at most so many rows; with a limit below 1, until nothing is due.
+func (d *drain) process(ctx context.Context, limit int) (int, error) {
 	total, swept, err := 0, 0, error(nil)
 	defer func() { d.slowDown(total+swept > 0) }()
 	if swept, err = d.maintain(ctx); err != nil {
@@ -89,12 +175,12 @@ func (d *Drain) Process(ctx context.Context) (int, error) {
 	}
 	s := newDrainSettler(d.worker)
 	defer d.renewing(context.WithoutCancel(ctx))()
-	for ctx.Err() == nil && (d.Limit == 0 || total < d.Limit) && !s.apart.inVain() {
+	for ctx.Err() == nil && (limit < 1 || total < limit) && !s.apart.inVain() {
 		if _, err = d.worker.queue.Fold(context.WithoutCancel(ctx)); err != nil {
 			break
 		}
 		var n int
-		n, err = d.batch(ctx, s, d.next(total))
+		n, err = d.batch(ctx, s, d.next(limit-total))
 		total += n
 		if n == 0 || err != nil {
 			break
@@ -104,15 +190,15 @@ func (d *Drain) Process(ctx context.Context) (int, error) {
 }
 
 // next is how many rows to claim: no more than can be handled at once, since nothing renews those that wait.
-func (d *Drain) next(total int) int {
+func (d *drain) next(left int) int {
 	n := min(d.worker.options.Concurrency, MaxBatch)
-	if d.Limit > 0 {
-		n = min(n, d.Limit-total)
+	if left > 0 {
+		n = min(n, left)
 	}
 	return n
 }
 
-func (d *Drain) maintain(ctx context.Context) (swept int, err error) {
+func (d *drain) maintain(ctx context.Context) (swept int, err error) {
 	q := d.worker.queue
 	if _, err := q.ReapExpired(ctx, sweepLimit); err != nil {
 		return 0, err
@@ -121,7 +207,7 @@ func (d *Drain) maintain(ctx context.Context) (swept int, err error) {
 }
 
 // batch claims from every lane, in their order, runs the handlers and settles what they returned.
-func (d *Drain) batch(ctx context.Context, s *drainSettler, limit int) (int, error) {
+func (d *drain) batch(ctx context.Context, s *drainSettler, limit int) (int, error) {
 	w := d.worker
 	c := newClaimer(w)
 	c.turn = d.turn
@@ -135,7 +221,7 @@ func (d *Drain) batch(ctx context.Context, s *drainSettler, limit int) (int, err
 }
 
 // handle runs the handlers at once and returns their outcomes.
-func (d *Drain) handle(deliveries []*delivery) (batch []pendingSettle) {
+func (d *drain) handle(deliveries []*delivery) (batch []pendingSettle) {
 	w := d.worker
 	var mu sync.Mutex
 	w.settle = func(d *delivery, o *Outcome) {
@@ -158,7 +244,7 @@ func (d *Drain) handle(deliveries []*delivery) (batch []pendingSettle) {
 }
 
 // renewing keeps the leases while the handlers run. In a transaction of the application nobody else sees them.
-func (d *Drain) renewing(ctx context.Context) (stop func()) {
+func (d *drain) renewing(ctx context.Context) (stop func()) {
 	if d.worker.outer != nil {
 		return func() {}
 	}

@@ -25,7 +25,7 @@ func TestDrainSettlesTheNeighboursOfARefusedRow(t *testing.T) {
 			r := newRig(t, rigOptions{})
 			r.onSettle("IF NEW.topic = 'refused' THEN RAISE EXCEPTION 'no' USING ERRCODE = '42501'; END IF;")
 			refused, fine := r.mixed("refused", 1, "fine", 19)
-			n, err := r.worker(o, ackAll).Drain().Process(t.Context())
+			n, err := r.drain(r.worker(o, ackAll).Drain()).Process(t.Context())
 			if n != 20 || err == nil || !strings.Contains(err.Error(), refused[0].String()) || !strings.Contains(err.Error(), "42501") {
 				t.Errorf("processed %d, %v; want 20, and the refused row named", n, err)
 			}
@@ -42,12 +42,12 @@ func TestDrainGoesOnAfterALostLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	stolen, fine := r.mixed("stolen", 1, "fine", 9)
-	n, err := r.worker(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 2}, func(_ context.Context, c *noteClaim) error {
+	n, err := r.drain(r.worker(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 2}, func(_ context.Context, c *noteClaim) error {
 		if c.ID == stolen[0] {
 			r.exec("UPDATE notes SET owner_token = gen_random_uuid() WHERE id = $1", c.ID)
 		}
 		return nil
-	}).Drain().Process(t.Context())
+	}).Drain()).Process(t.Context())
 	if n != 10 || !errors.Is(err, workqueue.ErrLeaseLost) {
 		t.Errorf("processed %d, %v; want 10, and the lost lease", n, err)
 	}
@@ -64,13 +64,13 @@ func TestDrainSettlesALockedRowLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer locks.Rollback(context.Background())
-	d := r.worker(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 5}, func(ctx context.Context, c *noteClaim) error {
+	d := r.drain(r.worker(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 5}, func(ctx context.Context, c *noteClaim) error {
 		if c.ID != ids[3] {
 			return nil
 		}
 		_, err := locks.Exec(ctx, "SELECT FROM notes WHERE id = $1 FOR UPDATE", c.ID)
 		return err
-	}).Drain()
+	}).Drain())
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
@@ -90,7 +90,7 @@ func TestDrainStopsWhenNothingCanBeSettled(t *testing.T) {
 	r.insertMany("a", 200)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	n, err := r.worker(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 20}, ackAll).Drain().Process(ctx)
+	n, err := r.drain(r.worker(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 20}, ackAll).Drain()).Process(ctx)
 	if n != 20 || err == nil || !strings.Contains(err.Error(), "42501") {
 		t.Errorf("processed %d, %v; want 20, and the refusal", n, err)
 	}
@@ -107,7 +107,7 @@ func TestDrainInATransactionSurvivesARefusedSettle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.Background())
-	n, err := r.worker(workqueue.WorkerOptions{}, ackAll).DrainIn(tx).Process(t.Context())
+	n, err := r.drain(r.worker(workqueue.WorkerOptions{}, ackAll).DrainIn(tx)).Process(t.Context())
 	if n != 5 || err == nil || !strings.Contains(err.Error(), refused[0].String()) {
 		t.Errorf("processed %d, %v; want 5, and the refused row named", n, err)
 	}

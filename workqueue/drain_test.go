@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,15 @@ func (r *rig) worker(o workqueue.WorkerOptions, handler workqueue.Handler[note])
 		r.Fatal(err)
 	}
 	return w
+}
+
+// drain is what Drain or DrainIn returns, of which the error ends the test.
+func (r *rig) drain(d *workqueue.Drain, err error) *workqueue.Drain {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+	return d
 }
 
 func (r *rig) process(p workqueue.Processor, want int) {
@@ -49,7 +59,7 @@ func TestDrainHandlesWhatIsDue(t *testing.T) {
 	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Retry = never }})
 	ids := r.insert("ok", "ok", "fails", "dead", "tx")
 	r.insertRows(workqueue.NewRow{Values: []any{"later", ""}, DueAt: time.Now().Add(10 * time.Minute)})
-	d := r.worker(workqueue.WorkerOptions{Concurrency: 2}, func(ctx context.Context, c *noteClaim) error {
+	d := r.drain(r.worker(workqueue.WorkerOptions{Concurrency: 2}, func(ctx context.Context, c *noteClaim) error {
 		switch c.Body.Topic {
 		case "fails":
 			return errors.New("not now")
@@ -59,7 +69,7 @@ func TestDrainHandlesWhatIsDue(t *testing.T) {
 			return c.Tx(ctx, func(pgx.Tx) error { return nil })
 		}
 		return nil
-	}).Drain()
+	}).Drain())
 	r.process(d, 5)
 	r.awaitStatus(workqueue.Done, ids[0], ids[1], ids[4])
 	r.awaitStatus(workqueue.Failed, ids[3])
@@ -80,7 +90,7 @@ func TestDrainWakesForExpiredLeasesAndTakesThemBack(t *testing.T) {
 	if _, err := r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 1); err != nil {
 		t.Fatal(err)
 	}
-	d := r.worker(workqueue.WorkerOptions{}, ackAll).Drain()
+	d := r.drain(r.worker(workqueue.WorkerOptions{}, ackAll).Drain())
 	r.wakesIn(d, time.Minute)
 	r.process(d, 0)
 	r.exec("UPDATE notes SET locked_until = now()")
@@ -94,11 +104,11 @@ func TestDrainKeepsTheLeasesOfSlowHandlers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	ids := r.insert("a")
-	d := r.worker(workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(ctx context.Context, c *noteClaim) error {
+	d := r.drain(r.worker(workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(ctx context.Context, c *noteClaim) error {
 		before := r.row(c.ID).LockedUntil
 		r.eventually("a renewal", func() bool { return r.row(c.ID).LockedUntil.After(before) })
 		return ctx.Err()
-	}).Drain()
+	}).Drain())
 	r.process(d, 1)
 	r.awaitStatus(workqueue.Done, ids...)
 }
@@ -116,7 +126,7 @@ func TestDrainInATransactionLeavesNothingWhenThatRollsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	var order []string
-	d := r.worker(workqueue.WorkerOptions{}, func(ctx context.Context, c *noteClaim) error {
+	d := r.drain(r.worker(workqueue.WorkerOptions{}, func(ctx context.Context, c *noteClaim) error {
 		order = append(order, c.Body.Topic)
 		return c.Tx(ctx, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", c.Body.Topic)
@@ -125,7 +135,7 @@ func TestDrainInATransactionLeavesNothingWhenThatRollsBack(t *testing.T) {
 			}
 			return err
 		})
-	}).DrainIn(tx)
+	}).DrainIn(tx))
 	r.process(d, 2)
 	if !slices.Equal(order, []string{"good", "bad"}) {
 		t.Errorf("handled %v", order)
@@ -152,12 +162,12 @@ func TestDrainUnderDispatchers(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	var mu sync.Mutex
 	handled := 0
-	d := r.worker(workqueue.WorkerOptions{}, func(context.Context, *noteClaim) error {
+	d := r.drain(r.worker(workqueue.WorkerOptions{}, func(context.Context, *noteClaim) error {
 		mu.Lock()
 		defer mu.Unlock()
 		handled++
 		return nil
-	}).Drain()
+	}).Drain())
 	poll := workqueue.NewPoll(workqueue.Group("all", d), workqueue.PollOptions{Interval: 20 * time.Millisecond})
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -184,7 +194,7 @@ func TestDrainInATransactionKeepsItsAdmissionInIt(t *testing.T) {
 	if _, err := r.insertIn(tx, workqueue.NewRow{Values: []any{"new", ""}}); err != nil {
 		t.Fatal(err)
 	}
-	r.process(r.worker(workqueue.WorkerOptions{Lanes: lanes("new")}, ackAll).DrainIn(tx), 2)
+	r.process(r.drain(r.worker(workqueue.WorkerOptions{Lanes: lanes("new")}, ackAll).DrainIn(tx)), 2)
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -205,9 +215,9 @@ func TestDrainInATransactionLeavesItsSettingsAlone(t *testing.T) {
 	if _, err := r.insertIn(tx, workqueue.NewRow{Values: []any{"a", ""}}); err != nil {
 		t.Fatal(err)
 	}
-	r.process(r.worker(workqueue.WorkerOptions{Lanes: lanes("a")}, func(ctx context.Context, c *noteClaim) error {
+	r.process(r.drain(r.worker(workqueue.WorkerOptions{Lanes: lanes("a")}, func(ctx context.Context, c *noteClaim) error {
 		return c.Tx(ctx, func(pgx.Tx) error { return nil })
-	}).DrainIn(tx), 1)
+	}).DrainIn(tx)), 1)
 	var seqscan, sort string
 	if err := tx.QueryRow(t.Context(), "SELECT current_setting('enable_seqscan'), current_setting('enable_sort')").Scan(&seqscan, &sort); err != nil {
 		t.Fatal(err)
@@ -231,7 +241,7 @@ func TestDrainFinishesItsClaimWhenItIsCancelled(t *testing.T) {
 			return ask[int](r, "SELECT count(*)::int FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%' || current_schema() || '%'") > 0
 		})
 	}()
-	if n, err := r.worker(workqueue.WorkerOptions{}, ackAll).Drain().Process(ctx); n != 1 || err != nil {
+	if n, err := r.drain(r.worker(workqueue.WorkerOptions{}, ackAll).Drain()).Process(ctx); n != 1 || err != nil {
 		t.Errorf("processed %d, %v; want 1", n, err)
 	}
 	r.awaitStatus(workqueue.Done, ids...)
@@ -242,7 +252,7 @@ func TestDrainWakesForSweepsWhileRowsWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Sweeps = []string{"release"} }})
 	r.exec(release)
-	d := r.worker(workqueue.WorkerOptions{}, ackAll).Drain()
+	d := r.drain(r.worker(workqueue.WorkerOptions{}, ackAll).Drain())
 	r.process(d, 0)
 	r.wakesIn(d, -1)
 	r.insertRows(workqueue.NewRow{Values: []any{"stay", ""}, Waiting: true})
@@ -260,4 +270,39 @@ func TestDrainWakesForSweepsWhileRowsWait(t *testing.T) {
 	r.exec("UPDATE notes SET topic = 'go'")
 	r.process(d, 1)
 	r.wakesIn(d, -1)
+}
+
+func TestADrainOfSeveralWorkersSharesItsLimit(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{spec: byTopic})
+	r.insertMany("a", 3)
+	r.insertMany("b", 2)
+	var order orderOf
+	workers := []*workqueue.Worker{
+		r.worker(workqueue.WorkerOptions{Lanes: lanes("a")}, order.handle),
+		r.worker(workqueue.WorkerOptions{Lanes: lanes("b")}, order.handle),
+	}
+	d := r.drain(workqueue.DrainWorkers("both", workers, (*workqueue.Worker).Drain))
+	if d.Namespace() != "both" || len(d.Parts()) != 2 {
+		t.Errorf("%s has %d parts", d.Namespace(), len(d.Parts()))
+	}
+	r.wakesIn(d, 0)
+	d.Limit = 1
+	for range 4 {
+		r.process(d, 1)
+	}
+	if got := strings.Join(order.topics, " "); got != "a b a b" {
+		t.Errorf("handled %s, want each worker's in turn", got)
+	}
+	d.Limit = 0
+	r.process(d, 1)
+	r.wakesIn(d, -1)
+}
+
+func TestDrainInNeedsATransaction(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	if _, err := r.worker(workqueue.WorkerOptions{}, ackAll).DrainIn(nil); !errors.Is(err, workqueue.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
 }

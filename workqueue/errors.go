@@ -20,6 +20,10 @@ var (
 	// ErrInvalid is what every [InvalidError] is.
 	ErrInvalid = errors.New("invalid")
 
+	// ErrNotFound says that what was asked for does not exist: it was never written, or has been deleted. The error that
+	// wraps it names it.
+	ErrNotFound = errors.New("not found")
+
 	// ErrSchemaVersion says that the table was made for another version of this library.
 	ErrSchemaVersion = errors.New("schema version mismatch")
 
@@ -43,6 +47,29 @@ func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 func Invalid(field, format string, args ...any) error {
 	return &InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
+
+// An ItemError says which item of a call was refused, such as which of several messages, and why. Nothing was
+// written. errors.Is finds [ErrInvalid] in it, errors.As the [*InvalidError] with the field.
+type ItemError struct {
+	Item  string // what the items are, such as message or timer
+	Index int    // of the item in the call, from 0
+	Count int    // of the call's items
+	Err   error
+}
+
+// Error names the item where there are several: message 3 of 10.
+func (e *ItemError) Error() string {
+	var invalid *InvalidError
+	switch {
+	case e.Count == 1:
+		return e.Err.Error()
+	case errors.As(e.Err, &invalid):
+		return fmt.Sprintf("txwork: %s %d of %d: %s %s", e.Item, e.Index+1, e.Count, invalid.Field, invalid.Reason)
+	}
+	return fmt.Sprintf("txwork: %s %d of %d: %v", e.Item, e.Index+1, e.Count, e.Err)
+}
+
+func (e *ItemError) Unwrap() error { return e.Err }
 
 // A SettleError names the rows that a settle or an extend did not change although it was asked to.
 // The other rows of the same call were changed. errors.Is finds [ErrLeaseLost] and [ErrGone] in it.

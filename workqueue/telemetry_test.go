@@ -272,7 +272,7 @@ func TestUnitsOfMetrics(t *testing.T) {
 	if _, err := r.Queue.Ack(t.Context(), token, ids[2:]); !errors.Is(err, workqueue.ErrLeaseLost) {
 		t.Fatal(err)
 	}
-	r.process(r.worker(workqueue.WorkerOptions{}, ackAll).Drain(), 1)
+	r.process(r.drain(r.worker(workqueue.WorkerOptions{}, ackAll).Drain()), 1)
 	var all metricdata.ResourceMetrics
 	if err := s.reader.Collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
@@ -305,7 +305,7 @@ func TestLabelsAreOnSpansAndLines(t *testing.T) {
 		spec: func(s *workqueue.Spec) { s.Retry, s.Labels = never, []string{"topic"} },
 	})
 	r.insertRows(workqueue.NewRow{Values: []any{"again", ""}}, workqueue.NewRow{Values: []any{"dead", ""}, MaxAttempts: 1})
-	r.process(r.worker(workqueue.WorkerOptions{}, func(context.Context, *noteClaim) error { return errors.New("boom") }).Drain(), 2)
+	r.process(r.drain(r.worker(workqueue.WorkerOptions{}, func(context.Context, *noteClaim) error { return errors.New("boom") }).Drain()), 2)
 	for _, want := range []string{`msg="attempt failed" table=` + r.Table.Name() + " topic=again id=", `msg="dead letter" table=` + r.Table.Name() + " topic=dead id="} {
 		if !strings.Contains(logs.String(), want) {
 			t.Errorf("no line has %s:\n%s", want, logs)

@@ -103,7 +103,7 @@ func TestLanesOfEveryType(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := w.Drain()
+			d := r.drain(w.Drain())
 			for _, limit := range []int{2, 2, 1, 1} {
 				d.Limit = limit
 				r.process(d, limit)

@@ -76,14 +76,14 @@ func TestSavepointThatWasRolledBackByTextIsNotSettled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.process(r.worker(workqueue.WorkerOptions{}, func(ctx context.Context, c *noteClaim) error {
+	r.process(r.drain(r.worker(workqueue.WorkerOptions{}, func(ctx context.Context, c *noteClaim) error {
 		return c.Tx(ctx, func(inner pgx.Tx) error {
 			if c.Body.Topic == "undone" {
 				return bookAnd(ctx, inner, c, []string{"ROLLBACK TO SAVEPOINT sp_1"})
 			}
 			return book(ctx, inner, c)
 		})
-	}).DrainIn(tx), 2)
+	}).DrainIn(tx)), 2)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

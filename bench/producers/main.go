@@ -93,7 +93,10 @@ func measure(ctx context.Context, pool *pgxpool.Pool, o options) error {
 	if err != nil {
 		return err
 	}
-	relay := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+	relay, err := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+	if err != nil {
+		return err
+	}
 	relay.Handle("order.placed", func(context.Context, *outbox.Delivery) error { return nil })
 	relaying, stop := context.WithCancel(ctx)
 	defer stop()

@@ -133,7 +133,10 @@ func (r *relay) run(ctx context.Context) error {
 	}
 	stopped, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	worker := outbox.NewRelay(r.db.pool, r.outbox, outbox.RelayOptions{WorkerOptions: r.workerOptions()})
+	worker, err := outbox.NewRelay(r.db.pool, r.outbox, outbox.RelayOptions{WorkerOptions: r.workerOptions()})
+	if err != nil {
+		return err
+	}
 	worker.HandleAll(r.counted(r.selected(r.handler(stop))))
 
 	s, err := r.db.service(r.parts(worker, stop)...)

@@ -201,7 +201,7 @@ func (s *sender) flush(ctx context.Context) error {
 		if err == nil {
 			break
 		}
-		var refused *outbox.MessageError
+		var refused *workqueue.ItemError
 		if !errors.As(err, &refused) {
 			return err
 		}

@@ -196,7 +196,7 @@ func whyNot(ctx context.Context, tx workqueue.Tx, t *timers.Timers, keys []strin
 	for _, key := range keys {
 		found, err := t.Get(ctx, tx, key)
 		switch {
-		case errors.Is(err, timers.ErrNotFound):
+		case errors.Is(err, workqueue.ErrNotFound):
 			list = append(list, unchangedTimer{key, "there is no such timer"})
 		case err != nil:
 			return nil, err

@@ -64,7 +64,8 @@ func (c *cli) fire(handle timers.Handler) {
 	c.t.Helper()
 	box, err := timers.Open(timers.Options{Schema: c.db.Schema})
 	must(c.t, err)
-	worker := timers.NewWorker(c.db.Pool, box, timers.WorkerOptions{})
+	worker, err := timers.NewWorker(c.db.Pool, box, timers.WorkerOptions{})
+	must(c.t, err)
 	worker.HandleAll(handle)
 	drain, err := worker.Drain()
 	must(c.t, err)
@@ -161,7 +162,7 @@ func TestSchedulePausedTriggeredAndDeleted(t *testing.T) {
 	c.run("schedules", "resume", "s", "--json").ok().prints(`"resumed":true`)
 	c.run("schedules", "delete", "s").ok().prints("schedule s deleted")
 	for _, verb := range []string{"pause", "resume", "trigger", "delete"} {
-		c.run("schedules", verb, "s").exits(exitFailure).says(`no such schedule: "s"`)
+		c.run("schedules", verb, "s").exits(exitFailure).says(`schedule "s" not found`)
 	}
 }
 
@@ -174,7 +175,7 @@ func TestScheduleBackfilled(t *testing.T) {
 		t.Errorf("a second time %v", again)
 	}
 	c.run("schedules", "backfill", "s", "--from", "2126-01-05T00:00:00Z", "--to", "2126-01-11T00:00:00Z").exits(exitUsage).says("later than now")
-	c.run("schedules", "backfill", "none", "--from", "2026-01-05T00:00:00Z", "--to", "2026-01-11T00:00:00Z").exits(exitFailure).says("no such schedule")
+	c.run("schedules", "backfill", "none", "--from", "2026-01-05T00:00:00Z", "--to", "2026-01-11T00:00:00Z").exits(exitFailure).says(`schedule "none" not found`)
 }
 
 // The night in which New York has no 02:30.

@@ -40,7 +40,10 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	relay := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+	relay, err := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+	if err != nil {
+		return err
+	}
 	relay.Handle("stock.reserve", reserve)
 	relay.Handle("card.charge", charge)
 	relay.Handle("courier.book", book)

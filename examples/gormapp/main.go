@@ -47,7 +47,10 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	relay := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+	relay, err := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+	if err != nil {
+		return err
+	}
 	relay.Handle("order.placed", invoice)
 	kept := 0
 	sell := func(ctx context.Context) error {

@@ -47,7 +47,7 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	worker, err := jobs.NewWorker(pool, client, nil, jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: "images", Concurrency: 8}}})
+	worker, err := jobs.NewWorker(pool, client, jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: "images", Concurrency: 8}}})
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,10 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	relays := make([]func(context.Context) error, 3) // as in three processes
 	for i := range relays {
-		relay := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+		relay, err := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+		if err != nil {
+			return err
+		}
 		relay.Handle("account.changed", apply)
 		relays[i] = relay.Run
 	}

@@ -37,7 +37,10 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	worker := timers.NewWorker(pool, t, timers.WorkerOptions{})
+	worker, err := timers.NewWorker(pool, t, timers.WorkerOptions{})
+	if err != nil {
+		return err
+	}
 	worker.Handle("report", report)
 	plan := &planner{pool: pool, schedules: t.Schedules()}
 	if err := example.Serve(ctx, plan.work, worker.Run); err != nil {

@@ -36,7 +36,10 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	relay := outbox.NewRelay(pool, shop.outbox, outbox.RelayOptions{})
+	relay, err := outbox.NewRelay(pool, shop.outbox, outbox.RelayOptions{})
+	if err != nil {
+		return err
+	}
 	relay.Handle("order.placed", shop.deliver)
 	// The reaper takes back the messages of a relay that crashed. One for all processes is enough.
 	reap := func(ctx context.Context) error {

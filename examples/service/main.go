@@ -57,14 +57,23 @@ var handled atomic.Int64
 
 // parts are the five kinds.
 func (s shop) parts(pool *pgxpool.Pool) ([]service.Part, error) {
-	relay := outbox.NewRelay(pool, s.outbox, outbox.RelayOptions{})
+	relay, err := outbox.NewRelay(pool, s.outbox, outbox.RelayOptions{})
+	if err != nil {
+		return nil, err
+	}
 	relay.HandleAll(func(context.Context, *outbox.Delivery) error { handled.Add(1); return nil })
-	payments := inbox.NewWorker(pool, s.inbox, inbox.WorkerOptions{Consumer: "payments"})
+	payments, err := inbox.NewWorker(pool, s.inbox, inbox.WorkerOptions{Consumer: "payments"})
+	if err != nil {
+		return nil, err
+	}
 	payments.HandleAll(func(context.Context, pgx.Tx, *inbox.Delivery) error { handled.Add(1); return nil })
-	clock := timers.NewWorker(pool, s.timers, timers.WorkerOptions{})
+	clock, err := timers.NewWorker(pool, s.timers, timers.WorkerOptions{})
+	if err != nil {
+		return nil, err
+	}
 	clock.HandleAll(func(context.Context, *timers.Delivery) error { handled.Add(1); return nil })
 	jobs.Register(s.kinds, func(context.Context, *jobs.Job[invoice]) error { handled.Add(1); return nil })
-	worker, err := jobs.NewWorker(pool, s.jobs, nil, jobs.WorkerOptions{})
+	worker, err := jobs.NewWorker(pool, s.jobs, jobs.WorkerOptions{})
 	return []service.Part{relay, payments, clock, worker}, err
 }
 

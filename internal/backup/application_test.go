@@ -330,20 +330,23 @@ func (a *application) place(ctx context.Context, tx pgx.Tx, o order) error {
 func (a *application) start() {
 	a.Helper()
 	o := workqueue.WorkerOptions{Concurrency: 6, Lease: lease, ShutdownTimeout: 100 * time.Millisecond}
-	relay := outbox.NewRelay(a.pool, a.box, outbox.RelayOptions{WorkerOptions: o})
+	relay, err := outbox.NewRelay(a.pool, a.box, outbox.RelayOptions{WorkerOptions: o})
+	a.ok(err)
 	relay.HandleAll(func(ctx context.Context, d *outbox.Delivery) error { return a.handle(ctx, d.ID, string(d.Payload)) })
-	worker, err := jobs.NewWorker(a.pool, a.jobs, nil, jobs.WorkerOptions{
+	worker, err := jobs.NewWorker(a.pool, a.jobs, jobs.WorkerOptions{
 		WorkerOptions: o, Queues: []jobs.QueueOptions{{Name: jobs.DefaultQueue}, {Name: capped}}, NoSchedules: true,
 	})
 	a.ok(err)
 	scheduler, err := a.periodic.Scheduler(a.pool, periodic.SchedulerOptions{WorkerOptions: o})
 	a.ok(err)
-	fires := timers.NewWorker(a.pool, a.timers, timers.WorkerOptions{WorkerOptions: o})
+	fires, err := timers.NewWorker(a.pool, a.timers, timers.WorkerOptions{WorkerOptions: o})
+	a.ok(err)
 	fires.Handle(topic, func(ctx context.Context, d *timers.Delivery) error { return a.handle(ctx, d.ID, string(d.Payload)) })
 	dispatcher, err := alarms.NewDispatcher(a.pool, a.alarms, alarms.WakerFunc(func(context.Context, alarms.Wake) error { return nil }), alarms.DispatcherOptions{})
 	a.ok(err)
 	fires.Handle(alarms.Topic, dispatcher.Deliver)
-	receiver := inbox.NewWorker(a.pool, a.inbox, inbox.WorkerOptions{Consumer: consumer, WorkerOptions: o})
+	receiver, err := inbox.NewWorker(a.pool, a.inbox, inbox.WorkerOptions{Consumer: consumer, WorkerOptions: o})
+	a.ok(err)
 	receiver.HandleAll(func(ctx context.Context, _ pgx.Tx, d *inbox.Delivery) error {
 		return a.handle(ctx, d.ID, string(d.Payload))
 	})

@@ -88,8 +88,9 @@ func (c Cron) fire(ctx context.Context, l *lab, s *jobStore, schedules *jobs.Sch
 		return nil
 	})
 	options := s.options
+	options.Registry = registry
 	options.NoSchedules = true // of which the scheduler below is the only one: once it stands, nothing is written any more
-	w, err := jobs.NewWorker(pool, s.client, registry, options)
+	w, err := jobs.NewWorker(pool, s.client, options)
 	if err != nil {
 		return 0, err
 	}

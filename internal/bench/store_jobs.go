@@ -55,7 +55,9 @@ func (s *jobStore) worker(pool *pgxpool.Pool, handle handle) (runner, error) {
 	jobs.Register(registry, func(_ context.Context, job *jobs.Job[parcel]) error {
 		return handle(job.Args.number, job.Attempt)
 	})
-	return jobs.NewWorker(pool, s.client, registry, s.options)
+	options := s.options
+	options.Registry = registry
+	return jobs.NewWorker(pool, s.client, options)
 }
 
 func (s *jobStore) done(ctx context.Context, l *lab, _ int64) (n int64, err error) {

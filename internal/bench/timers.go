@@ -120,7 +120,10 @@ func (c Timers) fire(ctx context.Context, l *lab, set *timers.Timers, f *firings
 	if late := f.clock.now().Sub(f.first); late > 0 {
 		return 0, fmt.Errorf("setting %d timers took %v longer than it may: the server is too slow for so many", c.Due, late)
 	}
-	w := timers.NewWorker(pool, set, timers.WorkerOptions{NoSchedules: true})
+	w, err := timers.NewWorker(pool, set, timers.WorkerOptions{NoSchedules: true})
+	if err != nil {
+		return 0, err
+	}
 	w.HandleAll(func(_ context.Context, d *timers.Delivery) error {
 		f.fire(d.FireAt)
 		return nil

@@ -75,9 +75,10 @@ func (j *jobTable) worker(pool *pgxpool.Pool, o jobs.WorkerOptions, handler func
 	j.Helper()
 	kinds := jobs.NewRegistry()
 	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return handler() })
+	o.Registry = kinds
 	o.WorkerOptions = undisturbed(o.WorkerOptions)
 	o.NoSchedules = true
-	w, err := jobs.NewWorker(pool, j.client, kinds, o)
+	w, err := jobs.NewWorker(pool, j.client, o)
 	j.ok(err)
 	return w
 }

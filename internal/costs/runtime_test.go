@@ -17,7 +17,8 @@ func (l *lab) connections() int {
 }
 
 // queues are the options of a worker of so many queues.
-func queues(n int) (o jobs.WorkerOptions) {
+func queues(kinds *jobs.Registry, n int) (o jobs.WorkerOptions) {
+	o.Registry = kinds
 	for i := range n {
 		o.Queues = append(o.Queues, jobs.QueueOptions{Name: fmt.Sprintf("queue_%d", i)})
 	}
@@ -53,7 +54,7 @@ func TestIdleQueuesCostTheSame(t *testing.T) {
 			j := newLab(t).jobs()
 			kinds := jobs.NewRegistry()
 			jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
-			w, err := jobs.NewWorker(j.watched(), j.client, kinds, queues(n))
+			w, err := jobs.NewWorker(j.watched(), j.client, queues(kinds, n))
 			j.ok(err)
 			stop := j.run(w)
 			began, all, took := watch(j.seen.transactions)
@@ -81,7 +82,7 @@ func TestProcessesShareTheUpkeep(t *testing.T) {
 			jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
 			j.enqueue(j.db, 1, anErrand, jobs.InsertOptions{Queue: "queue_0", RunAt: time.Now().Add(24 * time.Hour)})
 			for range n {
-				w, err := jobs.NewWorker(j.watched(), j.client, kinds, queues(queuesEach))
+				w, err := jobs.NewWorker(j.watched(), j.client, queues(kinds, queuesEach))
 				j.ok(err)
 				defer j.run(w)()
 			}
@@ -100,7 +101,7 @@ func TestBusyQueuesShareConnections(t *testing.T) {
 	j := newLab(t).jobs()
 	kinds := jobs.NewRegistry()
 	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
-	w, err := jobs.NewWorker(j.watched(), j.client, kinds, queues(n))
+	w, err := jobs.NewWorker(j.watched(), j.client, queues(kinds, n))
 	j.ok(err)
 	defer j.run(w)()
 	most := 0
@@ -137,7 +138,7 @@ func TestANotificationCostsTheQueuesThatItConcerns(t *testing.T) {
 	j := newLab(t).jobs()
 	kinds := jobs.NewRegistry()
 	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
-	w, err := jobs.NewWorker(j.watched(), j.client, kinds, queues(n))
+	w, err := jobs.NewWorker(j.watched(), j.client, queues(kinds, n))
 	j.ok(err)
 	defer j.run(w)()
 	j.oneByOne(n, n)
@@ -156,7 +157,7 @@ func TestStatementsOfAJobThatComesAlone(t *testing.T) {
 	j := newLab(t).jobs()
 	kinds := jobs.NewRegistry()
 	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
-	w, err := jobs.NewWorker(j.watched(), j.client, kinds, queues(1))
+	w, err := jobs.NewWorker(j.watched(), j.client, queues(kinds, 1))
 	j.ok(err)
 	defer j.run(w)()
 	j.oneByOne(5, 1)

@@ -59,7 +59,7 @@ func TestStatementsOfIdleWorker(t *testing.T) {
 	j := newLab(t).jobs()
 	kinds := jobs.NewRegistry()
 	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
-	w, err := jobs.NewWorker(j.watched(), j.client, kinds, jobs.WorkerOptions{})
+	w, err := jobs.NewWorker(j.watched(), j.client, jobs.WorkerOptions{Registry: kinds})
 	j.ok(err)
 	stop := j.run(w)
 	time.Sleep(started)

@@ -62,9 +62,12 @@ func (w *workerProcess) relay(ctx context.Context, s setup) error {
 		return err
 	}
 	w.ledger = newLedger(pool, s)
-	relay := outbox.NewRelay(pool, o, outbox.RelayOptions{
+	relay, err := outbox.NewRelay(pool, o, outbox.RelayOptions{
 		WorkerOptions: workqueue.WorkerOptions{Concurrency: concurrency, Lease: lease},
 	})
+	if err != nil {
+		return err
+	}
 	relay.Handle(topic, w.apply)
 	w.tell(event{What: isReady})
 	return relay.Run(ctx)

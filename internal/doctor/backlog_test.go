@@ -16,7 +16,10 @@ import (
 // relays runs a relay with a handler of one topic until the test has seen enough.
 func (w *ward) relays(topic string, until func() bool) {
 	w.Helper()
-	relay := outbox.NewRelay(w.Pool, w.box, outbox.RelayOptions{})
+	relay, err := outbox.NewRelay(w.Pool, w.box, outbox.RelayOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
 	relay.Handle(topic, func(context.Context, *outbox.Delivery) error { return nil })
 	w.while(relay.Run, until)
 }
@@ -127,7 +130,10 @@ func TestSchedules(t *testing.T) {
 	w.finds("schedule-overdue", []string{"report", "3 h", "@hourly"})
 	w.goneNow("unserved", nil)
 
-	worker := timers.NewWorker(w.Pool, clock, timers.WorkerOptions{})
+	worker, err := timers.NewWorker(w.Pool, clock, timers.WorkerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	worker.HandleAll(func(context.Context, *timers.Delivery) error { return nil })
 	w.while(worker.Run, func() bool { return w.with("schedule-overdue", nil) == nil })
 

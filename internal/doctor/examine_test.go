@@ -42,7 +42,10 @@ func TestAHealthySystemUnderLoad(t *testing.T) {
 	defer stop()
 	w.in(func(tx workqueue.Tx) error { return w.jobs.SetLimits(ctx, tx, "mail", jobs.Limits{MaxRunning: 3}) })
 
-	relay := outbox.NewRelay(w.Pool, w.box, outbox.RelayOptions{})
+	relay, err := outbox.NewRelay(w.Pool, w.box, outbox.RelayOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	relay.HandleAll(func(_ context.Context, d *outbox.Delivery) error {
 		if d.Attempt == 1 && d.ID[15]%10 == 0 {
 			return errors.New("try again")
@@ -51,14 +54,17 @@ func TestAHealthySystemUnderLoad(t *testing.T) {
 	})
 	registry := jobs.NewRegistry()
 	jobs.Register(registry, func(context.Context, *jobs.Job[letter]) error { return nil })
-	worker, err := jobs.NewWorker(w.Pool, w.jobs, registry, jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: "default"}, {Name: "mail"}}})
+	worker, err := jobs.NewWorker(w.Pool, w.jobs, jobs.WorkerOptions{Registry: registry, Queues: []jobs.QueueOptions{{Name: "default"}, {Name: "mail"}}})
 	must(t, err)
 	clock, err := timers.Open(timers.Options{Schema: w.Schema, Telemetry: silent})
 	must(t, err)
 	w.in(func(tx workqueue.Tx) error {
 		return clock.Schedules().Put(ctx, tx, timers.Schedule{Name: "tick", Expr: "@every 1s", Topic: "tick"})
 	})
-	firing := timers.NewWorker(w.Pool, clock, timers.WorkerOptions{})
+	firing, err := timers.NewWorker(w.Pool, clock, timers.WorkerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	firing.HandleAll(func(context.Context, *timers.Delivery) error { return nil })
 	s, err := service.New(w.Pool, service.Options{}, relay, worker, firing)
 	must(t, err)

@@ -1,11 +1,9 @@
-// Package input is what the domains share about what they are given: the limits of texts and payloads, how a call of
-// many is divided into statements, and how the one that is refused is told.
+// Package input is what the domains share about what they are given: the limits of texts and payloads, and how a call
+// of many is divided into statements.
 package input
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"iter"
 
 	"github.com/txwork/txwork/workqueue"
@@ -50,18 +48,6 @@ func PayloadLimit(field string, given, fallback int) (int, error) {
 		return 0, workqueue.Invalid(field, "is %d bytes, it must be between 1 and %d, or 0 for the default", given, maxPayload)
 	}
 	return given, nil
-}
-
-// Refusal is the text of the error about one of a call's items, such as message 2 of 5. A call of one needs no number.
-func Refusal(item string, index, count int, err error) string {
-	var invalid *workqueue.InvalidError
-	switch {
-	case count == 1:
-		return err.Error()
-	case errors.As(err, &invalid):
-		return fmt.Sprintf("txwork: %s %d of %d: %s %s", item, index+1, count, invalid.Field, invalid.Reason)
-	}
-	return fmt.Sprintf("txwork: %s %d of %d: %v", item, index+1, count, err)
 }
 
 // chunkBytes bounds one statement's payloads and headers, and with them what driver and server hold in memory at

@@ -129,7 +129,10 @@ var operations = []operation{
 		w.exec("UPDATE "+table+" SET next_at = now() - interval '1 minute', due_at = now() WHERE name = $1", name)
 		return own{"SELECT fired > 0 FROM " + table + " WHERE name = $1", []any{name}}
 	}, func(ctx context.Context, w *world, pool *pgxpool.Pool, _ string, own own) error {
-		_, err := w.scheduler(pool).Drain().Process(ctx)
+		drain, err := w.scheduler(pool).Drain()
+		if err == nil {
+			_, err = drain.Process(ctx)
+		}
 		return err
 	}, nil, ofSchedules, false},
 	{"a reaper", func(w *world, name string) own {

@@ -191,7 +191,7 @@ func (w *world) jobWorker(pool *pgxpool.Pool, queues ...string) *jobs.Worker {
 	for _, q := range queues {
 		o.Queues = append(o.Queues, jobs.QueueOptions{Name: q})
 	}
-	worker, err := jobs.NewWorker(pool, w.jobs, nil, o)
+	worker, err := jobs.NewWorker(pool, w.jobs, o)
 	w.ok(err)
 	return worker
 }
@@ -203,14 +203,20 @@ func (w *world) scheduler(pool *pgxpool.Pool) *periodic.Scheduler {
 }
 
 func (w *world) relay(pool *pgxpool.Pool) *outbox.Relay {
-	r := outbox.NewRelay(pool, w.outbox, outbox.RelayOptions{WorkerOptions: options()})
+	r, err := outbox.NewRelay(pool, w.outbox, outbox.RelayOptions{WorkerOptions: options()})
+	if err != nil {
+		w.Fatal(err)
+	}
 	r.HandleAll(func(ctx context.Context, d *outbox.Delivery) error { return w.play(ctx, string(d.Payload), d.Tx) })
 	return r
 }
 
 // timerWorker fires the timers of one topic, and alarms.
 func (w *world) timerWorker(pool *pgxpool.Pool, topic string) *timers.Worker {
-	worker := timers.NewWorker(pool, w.timers, timers.WorkerOptions{WorkerOptions: options()})
+	worker, err := timers.NewWorker(pool, w.timers, timers.WorkerOptions{WorkerOptions: options()})
+	if err != nil {
+		w.Fatal(err)
+	}
 	worker.Handle(topic, func(ctx context.Context, d *timers.Delivery) error { return w.play(ctx, string(d.Payload), d.Tx) })
 	dispatcher, err := alarms.NewDispatcher(pool, w.alarms, alarms.WakerFunc(func(context.Context, alarms.Wake) error { return nil }),
 		alarms.DispatcherOptions{})
@@ -220,7 +226,10 @@ func (w *world) timerWorker(pool *pgxpool.Pool, topic string) *timers.Worker {
 }
 
 func (w *world) receiver(pool *pgxpool.Pool) *inbox.Worker {
-	r := inbox.NewWorker(pool, w.inbox, inbox.WorkerOptions{Consumer: consumer, WorkerOptions: options()})
+	r, err := inbox.NewWorker(pool, w.inbox, inbox.WorkerOptions{Consumer: consumer, WorkerOptions: options()})
+	if err != nil {
+		w.Fatal(err)
+	}
 	r.HandleAll(func(ctx context.Context, tx pgx.Tx, m *inbox.Delivery) error {
 		return w.play(ctx, string(m.Payload), nil)
 	})

@@ -30,7 +30,10 @@ func relayJoins(ctx context.Context, pool *pgxpool.Pool, schema, _ string) error
 	if err != nil {
 		return err
 	}
-	r := outbox.NewRelay(pool, box, outbox.RelayOptions{WorkerOptions: workerOptions()})
+	r, err := outbox.NewRelay(pool, box, outbox.RelayOptions{WorkerOptions: workerOptions()})
+	if err != nil {
+		return err
+	}
 	r.Handle("step", func(_ context.Context, m *outbox.Delivery) error {
 		if rand.IntN(50) == 0 {
 			return errors.New("by chance")

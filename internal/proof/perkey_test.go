@@ -47,7 +47,10 @@ func relayPerKey(ctx context.Context, pool *pgxpool.Pool, schema, _ string) erro
 	if err != nil {
 		return err
 	}
-	r := outbox.NewRelay(pool, box, outbox.RelayOptions{WorkerOptions: workerOptions()})
+	r, err := outbox.NewRelay(pool, box, outbox.RelayOptions{WorkerOptions: workerOptions()})
+	if err != nil {
+		return err
+	}
 	r.HandleAll(func(ctx context.Context, m *outbox.Delivery) error {
 		if rand.IntN(50) == 0 {
 			return errors.New("by chance")

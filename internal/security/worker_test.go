@@ -83,20 +83,23 @@ func (f *fixture) configure(ctx context.Context, tx workqueue.Tx) error {
 func (f *fixture) workers(pool *pgxpool.Pool) []func(context.Context) error {
 	f.t.Helper()
 	options := workqueue.WorkerOptions{PollInterval: 50 * time.Millisecond}
-	relay := outbox.NewRelay(pool, f.outbox, outbox.RelayOptions{WorkerOptions: options})
+	relay, err := outbox.NewRelay(pool, f.outbox, outbox.RelayOptions{WorkerOptions: options})
+	must(f.t, err)
 	relay.Handle("sent", func(_ context.Context, m *outbox.Delivery) error {
 		if m.Attempt == 1 {
 			return workqueue.RetryNow(errors.New("once more"))
 		}
 		return nil
 	})
-	consumer := inbox.NewWorker(pool, f.inbox, inbox.WorkerOptions{Consumer: "c", WorkerOptions: options})
+	consumer, err := inbox.NewWorker(pool, f.inbox, inbox.WorkerOptions{Consumer: "c", WorkerOptions: options})
+	must(f.t, err)
 	consumer.Handle("received", func(context.Context, pgx.Tx, *inbox.Delivery) error { return nil })
-	firing := timers.NewWorker(pool, f.timers, timers.WorkerOptions{WorkerOptions: options})
+	firing, err := timers.NewWorker(pool, f.timers, timers.WorkerOptions{WorkerOptions: options})
+	must(f.t, err)
 	firing.Handle("fired", func(ctx context.Context, d *timers.Delivery) error {
 		return d.Tx(ctx, func(pgx.Tx) error { return nil })
 	})
-	running, err := jobs.NewWorker(pool, f.jobs, f.kinds, jobs.WorkerOptions{WorkerOptions: options, Queues: []jobs.QueueOptions{{}, {Name: "slow"}}})
+	running, err := jobs.NewWorker(pool, f.jobs, jobs.WorkerOptions{Registry: f.kinds, WorkerOptions: options, Queues: []jobs.QueueOptions{{}, {Name: "slow"}}})
 	must(f.t, err)
 	return []func(context.Context) error{relay.Run, consumer.Run, firing.Run, running.Run}
 }

@@ -52,13 +52,22 @@ func runWorkers(ctx context.Context, s setup, pool *pgxpool.Pool, j *journal, p 
 
 // parts are workers of all domains, each with a runtime of its own.
 func (h *handlers) parts(pool *pgxpool.Pool, d *domains, registry *jobs.Registry, o workqueue.WorkerOptions) ([]func(context.Context) error, error) {
-	relay := outbox.NewRelay(pool, d.outbox, outbox.RelayOptions{WorkerOptions: o})
+	relay, err := outbox.NewRelay(pool, d.outbox, outbox.RelayOptions{WorkerOptions: o})
+	if err != nil {
+		return nil, err
+	}
 	relay.HandleAll(h.message)
-	consume := inbox.NewWorker(pool, d.inbox, inbox.WorkerOptions{Consumer: consumer, WorkerOptions: o})
+	consume, err := inbox.NewWorker(pool, d.inbox, inbox.WorkerOptions{Consumer: consumer, WorkerOptions: o})
+	if err != nil {
+		return nil, err
+	}
 	consume.HandleAll(h.received)
-	fire := timers.NewWorker(pool, d.timers, timers.WorkerOptions{WorkerOptions: o})
+	fire, err := timers.NewWorker(pool, d.timers, timers.WorkerOptions{WorkerOptions: o})
+	if err != nil {
+		return nil, err
+	}
 	fire.HandleAll(h.timer)
-	work, err := jobs.NewWorker(pool, d.jobs, registry, jobs.WorkerOptions{WorkerOptions: o})
+	work, err := jobs.NewWorker(pool, d.jobs, jobs.WorkerOptions{Registry: registry, WorkerOptions: o})
 	if err != nil {
 		return nil, err
 	}

@@ -12,9 +12,6 @@ import (
 )
 
 var (
-	// ErrNotFound says that the owner has no alarm of that id, whether or not somebody else has.
-	ErrNotFound = errors.New("no such alarm")
-
 	// ErrEnded says that the alarm has ended, as by a cancel, before its delivery was settled: nothing was
 	// changed on it.
 	ErrEnded = errors.New("the alarm has ended")
@@ -98,7 +95,7 @@ func (a *Alarms) On(pool *pgxpool.Pool) *Store {
 }
 
 // In is the operations inside an application's transaction: they take effect when it commits. After an error
-// that is none of [ErrNotFound] and [workqueue.ErrInvalid], roll it back. The dispatcher's operations need
+// that is none of [workqueue.ErrNotFound] and [workqueue.ErrInvalid], roll it back. The dispatcher's operations need
 // transactions of their own: they refuse to work here.
 func (a *Alarms) In(tx workqueue.Tx) *Store {
 	return &Store{alarms: a, do: func(_ context.Context, work func(workqueue.Tx) error) error {

@@ -208,7 +208,7 @@ func TestDispatchersThatCannotWork(t *testing.T) {
 		}
 	}
 	for _, o := range []alarms.DispatcherOptions{{Lease: time.Millisecond}, {Batch: -1}, {Concurrency: -1}, {Tick: -1}} {
-		if err := f.dispatcher(w, o).Run(t.Context()); !errors.Is(err, workqueue.ErrInvalid) {
+		if d, err := alarms.NewDispatcher(f.Pool, f.alarms, w, o); d != nil || !errors.Is(err, workqueue.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}

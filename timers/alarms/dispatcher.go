@@ -110,7 +110,10 @@ func NewDispatcher(pool *pgxpool.Pool, a *Alarms, waker Waker, o DispatcherOptio
 		logger = slog.Default()
 	}
 	d := &Dispatcher{store: a.On(pool), waker: waker, options: o.withDefaults(), logger: logger}
-	d.worker = timers.NewWorker(pool, a.timers, d.options.worker())
+	var err error
+	if d.worker, err = timers.NewWorker(pool, a.timers, d.options.worker()); err != nil {
+		return nil, err
+	}
 	d.worker.Handle(Topic, d.Deliver)
 	d.worker.HandleAll(func(context.Context, *timers.Delivery) error { return workqueue.Snooze(foreignDelay) })
 	return d, nil
@@ -129,7 +132,7 @@ func (d *Dispatcher) SetConcurrency(n int) error { return d.worker.SetConcurrenc
 // Run delivers until ctx is cancelled. Then it claims no more, waits for deliveries that are under way up to the
 // shutdown timeout, and returns nil.
 //
-// A database that goes away is waited for. Run returns an error at once if the options are wrong, if a table does not fit
+// A database that goes away is waited for. Run returns an error at once if a table does not fit
 // this version of the library, or if the pool's role may not claim and settle, see [Dispatcher.Check]. A Dispatcher runs once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	if err := d.mayDeliver(ctx); err != nil {

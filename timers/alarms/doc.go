@@ -14,7 +14,7 @@
 //	alarm, deduped, err := a.On(pool).CreateAlarm(ctx, alarms.New{…})
 //	alarm, deduped, err := a.In(workqueue.Pgx(tx)).CreateAlarm(ctx, alarms.New{…})
 //
-// Every alarm has an owner, and an owner sees its own only: others are [ErrNotFound]. Of an owner's alarms with one
+// Every alarm has an owner, and an owner sees its own only: others are [workqueue.ErrNotFound]. Of an owner's alarms with one
 // idempotency key there is one, however often and by how many it is created at once.
 //
 // # Firing

@@ -74,7 +74,7 @@ func refuseError(w http.ResponseWriter, err error) bool {
 		refuse(w, http.StatusRequestEntityTooLarge, answerError{Code: codeTooLarge, Field: "body", Message: tooLarge.Error()})
 	case errors.As(err, &invalid):
 		refuse(w, http.StatusBadRequest, answerError{Code: codeInvalidRequest, Field: invalid.Field, Message: invalid.Field + " " + invalid.Reason})
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, workqueue.ErrNotFound):
 		refuse(w, http.StatusNotFound, answerError{Code: codeNotFound, Message: "alarm not found"})
 	case isRefused(err):
 		refuse(w, http.StatusBadRequest, answerError{Code: codeInvalidRequest, Field: "body", Message: "body has a value that the database cannot hold"})

@@ -107,7 +107,8 @@ func (a *Alarms) arm(ctx context.Context, tx workqueue.Tx, alarm Alarm, at time.
 	return err
 }
 
-// GetAlarm reads an owner's alarm. The error is [ErrNotFound] where the owner has none of that id.
+// GetAlarm reads an owner's alarm. The error is [workqueue.ErrNotFound] where the owner has none of
+// that id, whether or not somebody else has.
 func (s *Store) GetAlarm(ctx context.Context, id, ownerDID string) (a Alarm, err error) {
 	key, err := uuid.Parse(id)
 	if err != nil {
@@ -128,11 +129,14 @@ func (s *Store) get(ctx context.Context, tx workqueue.Tx, id uuid.UUID, ownerDID
 	return a, err
 }
 
-func notFound(id string) error { return fmt.Errorf("txwork: %w: %q", ErrNotFound, clip(id)) }
+func notFound(id string) error {
+	return fmt.Errorf("txwork: alarm %q %w", clip(id), workqueue.ErrNotFound)
+}
 
 // CancelAlarm ends an owner's active alarm and cancels its timer, and returns the alarm. One that has ended is
 // returned as it is. A delivery that is under way has its context cancelled; it may have reached the receiver
-// all the same, but the alarm stays cancelled. The error is [ErrNotFound] where the owner has none of that id.
+// all the same, but the alarm stays cancelled. The error is [workqueue.ErrNotFound] where the owner has none of
+// that id, whether or not somebody else has.
 func (s *Store) CancelAlarm(ctx context.Context, id, ownerDID string) (a Alarm, err error) {
 	key, err := uuid.Parse(id)
 	if err != nil {

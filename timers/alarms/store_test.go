@@ -159,10 +159,10 @@ func TestAnAlarmOfAnotherOwnerIsNotThere(t *testing.T) {
 	f := newAlarms(t)
 	a := f.create(once())
 	for _, id := range []string{a.ID, uuid.NewString(), "no uuid", "", "'; DROP TABLE alarms; --"} {
-		if _, err := f.store.GetAlarm(t.Context(), id, bob); !errors.Is(err, alarms.ErrNotFound) {
+		if _, err := f.store.GetAlarm(t.Context(), id, bob); !errors.Is(err, workqueue.ErrNotFound) {
 			t.Errorf("GetAlarm(%q): %v", id, err)
 		}
-		if _, err := f.store.CancelAlarm(t.Context(), id, bob); !errors.Is(err, alarms.ErrNotFound) {
+		if _, err := f.store.CancelAlarm(t.Context(), id, bob); !errors.Is(err, workqueue.ErrNotFound) {
 			t.Errorf("CancelAlarm(%q): %v", id, err)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
@@ -43,9 +45,14 @@ func ExampleBind() {
 		fmt.Println("welcome", p.Name)
 		return nil
 	}
-	relay := outbox.NewRelay(nil, box, outbox.RelayOptions{})
-	relay.Handle("patient.admitted", handle)
-	_ = admit
+	relay := func(pool *pgxpool.Pool) (*outbox.Relay, error) {
+		r, err := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+		if err == nil {
+			r.Handle("patient.admitted", handle)
+		}
+		return r, err
+	}
+	_, _ = admit, relay
 
 	// What the relay does with such a message:
 	m := &outbox.Delivery{ID: codec.NewID()}

@@ -17,7 +17,7 @@ import (
 // The join's row is locked until the transaction ends: until then the join neither ends nor takes steps of another
 // transaction. Nobody who settles waits for that.
 //
-// The error is [ErrEnded] if the join has ended, even a moment ago, and [ErrNotFound] if there is none.
+// The error is [ErrEnded] if the join has ended, even a moment ago, and [workqueue.ErrNotFound] if there is none.
 func (j *Joins) Add(ctx context.Context, tx workqueue.Tx, id uuid.UUID, members ...uuid.UUID) error {
 	if err := checkMembers(members); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (j *Joins) lockPending(ctx context.Context, tx workqueue.Tx, id uuid.UUID) 
 	case err != nil:
 		return nil, err
 	case !found:
-		return nil, fmt.Errorf("txwork: %w: %s", ErrNotFound, id)
+		return nil, fmt.Errorf("txwork: join %s %w", id, workqueue.ErrNotFound)
 	case status != Pending:
 		return nil, fmt.Errorf("txwork: %w: %s is %s", ErrEnded, id, status)
 	}

@@ -23,7 +23,7 @@ type CancelOptions struct {
 
 // Cancel ends a pending join as Cancelled. Its on-complete row ends as cancelled, its on-fail row is not
 // needed. It reports whether the join was pending; cancelling one that has ended changes nothing. The error
-// is [ErrNotFound] if there is none.
+// is [workqueue.ErrNotFound] if there is none.
 func (j *Joins) Cancel(ctx context.Context, tx workqueue.Tx, id uuid.UUID, o CancelOptions) (bool, error) {
 	members, err := j.lockForCancel(ctx, tx, id, o)
 	if errors.Is(err, ErrEnded) {

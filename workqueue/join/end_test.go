@@ -156,7 +156,7 @@ func TestCancel(t *testing.T) {
 		_, err := f.joins.Cancel(t.Context(), tx, uuid.New(), join.CancelOptions{})
 		return err
 	})
-	if !errors.Is(err, join.ErrNotFound) {
+	if !errors.Is(err, workqueue.ErrNotFound) {
 		t.Errorf("no join: got the error %v, want ErrNotFound", err)
 	}
 }

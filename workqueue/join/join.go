@@ -14,8 +14,6 @@ import (
 var (
 	// ErrEnded says that the join is not pending any more.
 	ErrEnded = errors.New("join has ended")
-	// ErrNotFound says that there is no such join: it was never started, or has been purged.
-	ErrNotFound = errors.New("join not found")
 )
 
 // Status is the state of a join.

@@ -10,21 +10,23 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Get reads a join. The error is [ErrNotFound] if there is none.
+// Get reads a join. The error is [workqueue.ErrNotFound] if there is none: it was never started, or has
+// been purged.
 func (j *Joins) Get(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (State, error) {
-	return j.one(ctx, tx, "WHERE j.id = $1::uuid", id)
+	return j.one(ctx, tx, "join", "WHERE j.id = $1::uuid", id)
 }
 
 // ContinuedBy reads the join that a row continues: what the handler of a continuation asks for the outcome
-// and the steps. The error is [ErrNotFound] if there is none.
+// and the steps. The error is [workqueue.ErrNotFound] if there is none.
 func (j *Joins) ContinuedBy(ctx context.Context, tx workqueue.Tx, row uuid.UUID) (State, error) {
-	return j.one(ctx, tx, "WHERE j.on_complete = $1::uuid OR j.on_fail = $1::uuid", row)
+	return j.one(ctx, tx, "join continued by", "WHERE j.on_complete = $1::uuid OR j.on_fail = $1::uuid", row)
 }
 
-func (j *Joins) one(ctx context.Context, tx workqueue.Tx, where string, id uuid.UUID) (State, error) {
+// one reads a join; what names it in the error, before the id.
+func (j *Joins) one(ctx context.Context, tx workqueue.Tx, what, where string, id uuid.UUID) (State, error) {
 	states, err := j.states(ctx, tx, where, id)
 	if err == nil && len(states) == 0 {
-		err = fmt.Errorf("txwork: %w: %s", ErrNotFound, id)
+		err = fmt.Errorf("txwork: %s %s %w", what, id, workqueue.ErrNotFound)
 	}
 	if err != nil {
 		return State{}, err

@@ -216,7 +216,7 @@ func TestAdd(t *testing.T) {
 		t.Errorf("an ended join: got the error %v, want ErrEnded", err)
 	}
 	fan.id = uuid.New()
-	if err := add(more[2]); !errors.Is(err, join.ErrNotFound) {
+	if err := add(more[2]); !errors.Is(err, workqueue.ErrNotFound) {
 		t.Errorf("no join: got the error %v, want ErrNotFound", err)
 	}
 }
@@ -302,7 +302,7 @@ func TestDatabaseSQL(t *testing.T) {
 		n, err := f.joins.Purge(t.Context(), tx, 0, 10)
 		if n != 0 { // it ended before this transaction, but not before its start by the clock of now()
 			_, err = f.joins.Get(t.Context(), tx, id)
-			if !errors.Is(err, join.ErrNotFound) {
+			if !errors.Is(err, workqueue.ErrNotFound) {
 				t.Errorf("purged: got the error %v", err)
 			}
 			err = nil

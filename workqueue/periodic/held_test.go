@@ -192,7 +192,7 @@ func TestATriggerWaitsForTheDelete(t *testing.T) {
 			if err := deleting.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := <-fired; !errors.Is(err, periodic.ErrNotFound) || len(f.runs("s")) != 0 {
+			if err := <-fired; !errors.Is(err, workqueue.ErrNotFound) || len(f.runs("s")) != 0 {
 				t.Errorf("got %v and %d runs", err, len(f.runs("s")))
 			}
 		})

@@ -40,7 +40,7 @@ func (p *Plan) find(ctx context.Context, tx workqueue.Tx, name string) (row, err
 		return row{}, err
 	}
 	found, err := p.one(ctx, tx, p.statements.try, name)
-	if err == ErrNotFound {
+	if err == workqueue.ErrNotFound {
 		found, err = p.await(ctx, tx, name)
 	}
 	return found, notFound(name, err)
@@ -49,7 +49,7 @@ func (p *Plan) find(ctx context.Context, tx workqueue.Tx, name string) (row, err
 // await locks a schedule that somebody holds, or tells that it does not exist.
 func (p *Plan) await(ctx context.Context, tx workqueue.Tx, name string) (found row, err error) {
 	held := &HeldError{Schedule: name}
-	exists := ErrNotFound
+	exists := workqueue.ErrNotFound
 	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error {
 		exists = nil
 		return scan(&held.PID, &held.Holder)
@@ -79,7 +79,7 @@ func (p *Plan) bounded(ctx context.Context, tx workqueue.Tx, held *HeldError, wa
 		held.cause = err
 		return held
 	}
-	if err != nil && err != ErrNotFound {
+	if err != nil && err != workqueue.ErrNotFound {
 		return err
 	}
 	_, restore := workqueue.Exec(ctx, tx, "SELECT set_config('lock_timeout', $1::text, true)", own)
@@ -94,7 +94,7 @@ func isLockTimeout(err error) bool {
 
 // load reads the schedule that a scheduler has claimed, as it is now and not as it was when it was claimed.
 func (p *Plan) load(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (found row, version string, err error) {
-	err = ErrNotFound
+	err = workqueue.ErrNotFound
 	readErr := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
 		found, err = scanRow(func(dest ...any) error { return scan(append(dest, &version)...) })
 		return err
@@ -107,7 +107,7 @@ func (p *Plan) load(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (found r
 
 // lock locks that schedule until the transaction ends, and tells whether it is still the version that was read.
 func (p *Plan) lock(ctx context.Context, tx workqueue.Tx, id uuid.UUID, version string) (same bool, err error) {
-	err = ErrNotFound
+	err = workqueue.ErrNotFound
 	readErr := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
 		err = nil
 		return scan(&same)

@@ -2,14 +2,10 @@ package periodic
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/txwork/txwork/workqueue"
 )
-
-// ErrNotFound says that there is no schedule of that name.
-var ErrNotFound = errors.New("no such schedule")
 
 // MaxLead bounds [Options].Lead.
 const MaxLead = time.Hour

@@ -65,7 +65,7 @@ func (p *Plan) put(ctx context.Context, tx workqueue.Tx, d definition) error {
 		switch {
 		case err == nil:
 			return p.change(ctx, tx, old, d)
-		case !errors.Is(err, ErrNotFound):
+		case !errors.Is(err, workqueue.ErrNotFound):
 			return err
 		}
 		if created, err := p.create(ctx, tx, d); created || err != nil {

@@ -185,7 +185,7 @@ func TestUnknownNames(t *testing.T) {
 			_, triggerErr := f.plan.Trigger(ctx, tx, "x")
 			_, backfillErr := f.plan.Backfill(ctx, tx, "x", time.Unix(0, 0), time.Unix(1, 0))
 			for i, err := range []error{getErr, triggerErr, backfillErr, f.plan.Pause(ctx, tx, "x"), f.plan.Resume(ctx, tx, "x"), f.plan.Delete(ctx, tx, "x")} {
-				if !errors.Is(err, periodic.ErrNotFound) || !strings.Contains(err.Error(), `"x"`) {
+				if !errors.Is(err, workqueue.ErrNotFound) || !strings.Contains(err.Error(), `"x"`) {
 					f.Errorf("%d: got %v, want ErrNotFound", i, err)
 				}
 			}

@@ -20,7 +20,7 @@ type Filter struct {
 	Limit  int    // of the page; 0 is [MaxPage], which is the most
 }
 
-// Get reads a schedule as tx sees it. The error is [ErrNotFound] where there is none of that name.
+// Get reads a schedule as tx sees it. The error is [workqueue.ErrNotFound] where there is none of that name.
 func (p *Plan) Get(ctx context.Context, tx workqueue.Tx, name string) (Info, error) {
 	found, err := p.read(ctx, tx, name)
 	return found.shown(), err
@@ -52,10 +52,10 @@ func (p *Plan) read(ctx context.Context, tx workqueue.Tx, name string) (row, err
 }
 
 func notFound(name string, err error) error {
-	if err != ErrNotFound {
+	if err != workqueue.ErrNotFound {
 		return err
 	}
-	return fmt.Errorf("txwork: %w: %q", ErrNotFound, name)
+	return fmt.Errorf("txwork: schedule %q %w", name, workqueue.ErrNotFound)
 }
 
 // A row is a schedule as it was read, and when.
@@ -72,9 +72,9 @@ func (r row) shown() Info {
 	return r.Info
 }
 
-// one is [ErrNotFound] where there is no row.
+// one is [workqueue.ErrNotFound] where there is no row.
 func (p *Plan) one(ctx context.Context, tx workqueue.Tx, statement string, args ...any) (found row, err error) {
-	err = ErrNotFound
+	err = workqueue.ErrNotFound
 	readErr := p.rows(ctx, tx, func(r row) { found, err = r, nil }, statement, args...)
 	return found, cmp.Or(readErr, err)
 }

@@ -88,11 +88,11 @@ func (s *Scheduler) Tables() []*workqueue.Table { return s.worker.Tables() }
 func (s *Scheduler) Wake() { s.worker.Wake() }
 
 // Drain is the scheduler as a [workqueue.Processor] that writes what is owed and returns, see [workqueue.Drain].
-func (s *Scheduler) Drain() *workqueue.Drain { return s.worker.Drain() }
+func (s *Scheduler) Drain() (*workqueue.Drain, error) { return s.worker.Drain() }
 
 // DrainIn is [Scheduler.Drain] inside a transaction, see [workqueue.Worker.DrainIn]. It makes one decision about a
 // schedule: of more than 250 occurrences that are owed it writes the first.
-func (s *Scheduler) DrainIn(tx pgx.Tx) *workqueue.Drain { return s.worker.DrainIn(tx) }
+func (s *Scheduler) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) { return s.worker.DrainIn(tx) }
 
 // columns receive what a claim returns. It is not used: only what is read after it holds.
 type columns struct{ values [14]any }
@@ -140,7 +140,7 @@ func (p *Plan) advance(ctx context.Context, tx workqueue.Tx, id uuid.UUID, attem
 
 // unlessDeleted leaves a schedule that is gone to the settle, which finds that, too.
 func unlessDeleted(err error) error {
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, workqueue.ErrNotFound) {
 		return nil
 	}
 	return err
