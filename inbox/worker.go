@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/workqueue/topics"
 )
 
-// WorkerOptions configure a [Worker]: those of a [workqueue.Worker], and the consumer. Lanes stays empty.
+// WorkerOptions configure a [Worker]: those of a [workqueue.Worker], and the consumer.
 type WorkerOptions struct {
 	// Consumer is whose messages the worker processes. It has to be set.
 	Consumer string
@@ -38,17 +38,13 @@ func NewWorker(pool *pgxpool.Pool, b *Inbox, o WorkerOptions) (*Worker, error) {
 	if b == nil {
 		return nil, workqueue.Invalid("inbox", "is nil")
 	}
-	if len(o.Lanes) > 0 {
-		return nil, workqueue.Invalid("lanes", "are set: a worker's only lane is its Consumer")
-	}
 	lease := cmp.Or(o.Lease, workqueue.DefaultLease)
 	err := cmp.Or(input.Name("consumer", o.Consumer, MaxKeyPart), checkWindow(b.window, b.table.Spec(), lease))
 	if err != nil {
 		return nil, err
 	}
 	w := &Worker{box: b, handlers: topics.New[Handler]("inbox", "worker", checkTopic)}
-	o.Lanes = [][]any{{o.Consumer}}
-	domain := workqueue.Domain[columns]{Table: b.table, Fields: (*columns).fields}
+	domain := workqueue.Domain[columns]{Table: b.table, Fields: (*columns).fields, Lanes: [][]any{{o.Consumer}}}
 	if w.worker, err = workqueue.NewWorker(pool, domain, w.process, o.WorkerOptions); err != nil {
 		return nil, err
 	}

@@ -294,9 +294,8 @@ func TestAWorkerThatCannotWorkIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	billing := inbox.WorkerOptions{Consumer: "billing"}
-	lease, lanes := billing, billing
+	lease := billing
 	lease.Lease = time.Millisecond
-	lanes.Lanes = [][]any{{"shipping"}}
 	for want, c := range map[string]struct {
 		pool    *pgxpool.Pool
 		box     *inbox.Inbox
@@ -306,7 +305,6 @@ func TestAWorkerThatCannotWorkIsRefused(t *testing.T) {
 		"inbox is nil":      {f.Pool, nil, billing},
 		"consumer is empty": {f.Pool, f.box, inbox.WorkerOptions{}},
 		"lease is 1ms":      {f.Pool, f.box, lease},
-		"lanes are set":     {f.Pool, f.box, lanes},
 	} {
 		if w, err := inbox.NewWorker(c.pool, c.box, c.options); w != nil || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, %v, want %q", w, err, want)

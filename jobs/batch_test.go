@@ -118,12 +118,12 @@ func TestAJobAddsToItsBatch(t *testing.T) {
 			_, err := f.client.AddToBatch(ctx, workqueue.Pgx(tx), job.BatchID(), more...)
 			return err
 		})
-	})
+	}, jobs.KindOptions[part]{})
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[notice]) error {
 		members, err := job.Dependencies(ctx)
 		ended <- end{job.BatchID(), len(members)}
 		return err
-	})
+	}, jobs.KindOptions[notice]{})
 	f.work(jobs.WorkerOptions{})
 	f.work(jobs.WorkerOptions{})
 	const depth, all = 5, 63 // a binary tree

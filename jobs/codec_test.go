@@ -45,13 +45,13 @@ func TestACodecSealsWhatIsStored(t *testing.T) {
 			}
 		}
 		return job.Output(ctx, "secret")
-	})
+	}, jobs.KindOptions[mail]{})
 	o := jobs.InsertOptions{Unique: &jobs.Unique{OnConflict: jobs.Replace}, Headers: tenant("acme")}
 	id := f.enqueue(mail{To: "secret"}, o).ID
 	o.Headers = nil // the holder keeps its own
 	equal(t, "unique by what is inside", f.enqueue(mail{To: "secret"}, o), jobs.Enqueued{ID: id, Duplicate: true, Replaced: true})
 	s := f.schedules()
-	f.put(s, jobs.Schedule{Name: "digest", Expr: "@yearly", Args: mail{To: "secret"}, InsertOptions: jobs.InsertOptions{Headers: tenant("acme")}})
+	f.put(s, jobs.Schedule{Name: "digest", Expr: "@yearly", Args: mail{To: "secret"}, Headers: tenant("acme")})
 	f.inTx(func(tx workqueue.Tx) error { _, err := s.Trigger(f.Context(), tx, "digest"); return err })
 	f.work(jobs.WorkerOptions{})
 
@@ -83,7 +83,7 @@ var silent = workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}
 func (f *fixture) drain(c codec.Codec) (got []string) {
 	f.Helper()
 	kinds := jobs.NewRegistry()
-	jobs.Register(kinds, func(_ context.Context, job *jobs.Job[mail]) error { got = append(got, job.Args.To); return nil })
+	jobs.Register(kinds, func(_ context.Context, job *jobs.Job[mail]) error { got = append(got, job.Args.To); return nil }, jobs.KindOptions[mail]{})
 	client := f.open(jobs.Options{Schema: f.Schema, Registry: kinds, Codec: c, Retry: atOnce, Telemetry: silent})
 	w, err := jobs.NewWorker(f.Pool, client, jobs.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
 	f.ok(err)
@@ -129,14 +129,14 @@ func TestOutputsOfDependenciesAreOpened(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, func(o *jobs.Options) { o.Codec = encrypted(t, "a") })
 	got := make(chan string, 1)
-	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error { return job.Output(ctx, job.Args.To) })
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error { return job.Output(ctx, job.Args.To) }, jobs.KindOptions[mail]{})
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[report]) error {
 		text, err := jobs.OutputOf[string](ctx, job, "first")
 		if err == nil {
 			got <- text
 		}
 		return err
-	})
+	}, jobs.KindOptions[report]{})
 	w := &jobs.Workflow{Name: "w"}
 	first := w.Task("first", mail{To: "secret"}, jobs.With(jobs.InsertOptions{Headers: tenant("acme")}))
 	w.Task("second", report{}, jobs.After(first))
@@ -170,7 +170,7 @@ func TestArgsMayBeBytes(t *testing.T) {
 			t.Parallel()
 			f := newJobs(t, func(o *jobs.Options) { o.Codec = c })
 			got := make(chan []byte, 1)
-			jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[*pixels]) error { got <- job.Args.data; return nil })
+			jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[*pixels]) error { got <- job.Args.data; return nil }, jobs.KindOptions[*pixels]{})
 			f.work(jobs.WorkerOptions{})
 			raw := []byte{0, 255, '"', 7}
 			id := f.enqueue(&pixels{raw}).ID
@@ -196,7 +196,7 @@ func TestDrainDoesTheJobsOfAllQueues(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	ran := make(chan string, 10)
-	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { ran <- job.Queue; return nil })
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { ran <- job.Queue; return nil }, jobs.KindOptions[mail]{})
 	w, err := jobs.NewWorker(f.Pool, f.client, jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: "a"}, {Name: "b"}}})
 	f.ok(err)
 	for _, queue := range []string{"a", "b", "c"} {
@@ -232,13 +232,13 @@ func TestDrainInATransactionThatRollsBack(t *testing.T) {
 			return err
 		}
 		return job.Tx(ctx, func(pgx.Tx) error { return job.Output(ctx, one+two) })
-	})
+	}, jobs.KindOptions[mail]{})
 	before := f.enqueue(mail{}).ID // committed: its row is locked by the transaction while the handler runs
 	f.limit(jobs.DefaultQueue, jobs.Limits{MaxRunning: 1})
 	tx, err := f.Pool.Begin(t.Context())
 	f.ok(err)
 	defer tx.Rollback(t.Context())
-	within, err := f.client.Enqueue(t.Context(), workqueue.Pgx(tx), mail{})
+	within, err := f.client.Enqueue(t.Context(), workqueue.Pgx(tx), mail{}, jobs.InsertOptions{})
 	f.ok(err)
 
 	w, err := jobs.NewWorker(f.Pool, f.client, jobs.WorkerOptions{})

@@ -13,17 +13,12 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Enqueue writes a job in the application's transaction: it runs if and only if that commits. Options may be
-// left out; of several the first counts.
+// Enqueue writes a job in the application's transaction: it runs if and only if that commits.
 //
 // Check the error. What is wrong with the job itself is an [*workqueue.InvalidError], and a key that is taken,
 // with [Reject], a [*UniqueError]; the transaction is as it was then. After any other error roll it back.
-func (c *Client) Enqueue(ctx context.Context, tx workqueue.Tx, args Args, opts ...InsertOptions) (Enqueued, error) {
-	insert := Insert{Args: args}
-	if len(opts) > 0 {
-		insert.InsertOptions = opts[0]
-	}
-	enqueued, err := c.EnqueueMany(ctx, tx, insert)
+func (c *Client) Enqueue(ctx context.Context, tx workqueue.Tx, args Args, o InsertOptions) (Enqueued, error) {
+	enqueued, err := c.EnqueueMany(ctx, tx, Insert{Args: args, InsertOptions: o})
 	if err != nil {
 		return Enqueued{}, err
 	}

@@ -180,7 +180,7 @@ func TestAUniqueKeyIsFreeInEveryStateThatItIsNotTakenIn(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	end := map[string]error{"done": nil, "failed": workqueue.Permanent(errors.New("no"))}
-	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { return end[job.Args.To] })
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { return end[job.Args.To] }, jobs.KindOptions[mail]{})
 	type test struct {
 		end   string
 		while jobs.States
@@ -211,7 +211,7 @@ func TestAUniqueKeyIsTakenWhileItsHolderRunsAndRetries(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	running, release := make(chan struct{}, 2), make(chan error)
-	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { running <- struct{}{}; return <-release })
+	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { running <- struct{}{}; return <-release }, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 	o := jobs.InsertOptions{Unique: &jobs.Unique{}}
 	first := f.enqueue(mail{}, o)
@@ -234,7 +234,7 @@ func TestReplaceChangesAJobThatIsReady(t *testing.T) {
 		running <- job.Args.To
 		<-release
 		return nil
-	})
+	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 	o := jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKind, OnConflict: jobs.Replace}, Delay: time.Hour}
 	first := f.enqueue(mail{To: "ann"}, o)
@@ -438,7 +438,7 @@ func TestReplaceLeavesNothingOfTheOldJob(t *testing.T) {
 	jobs.Register(f.kinds, func(ctx context.Context, j *jobs.Job[mail]) error {
 		_, err := jobs.Step(ctx, j, "paid", func(context.Context) (string, error) { runs++; return "y", nil })
 		return err
-	})
+	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 	f.until("the new job is done", func() bool { return f.get(old.ID).Status == workqueue.Done })
 	equal(t, "runs of the step", runs, 1)

@@ -43,7 +43,7 @@ func Example() {
 	}
 
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		_, err := client.Enqueue(ctx, workqueue.Pgx(tx), Resize{"cat.png", 640})
+		_, err := client.Enqueue(ctx, workqueue.Pgx(tx), Resize{"cat.png", 640}, jobs.InsertOptions{})
 		return err
 	})
 	if err != nil {
@@ -94,7 +94,7 @@ func ExampleStep() {
 			}
 			return job.Output(ctx, map[string]int{"width": job.Args.Width})
 		})
-	})
+	}, jobs.KindOptions[Resize]{})
 }
 
 func download(_ context.Context, image string) (string, error) { return "/tmp/" + image, nil }

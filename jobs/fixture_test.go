@@ -110,12 +110,15 @@ func (f *fixture) try(work func(tx workqueue.Tx) error) error {
 	return pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error { return work(workqueue.Pgx(tx)) })
 }
 
-// enqueue writes a job in a transaction of its own.
+// enqueue writes a job in a transaction of its own, with at most one set of options.
 func (f *fixture) enqueue(args jobs.Args, opts ...jobs.InsertOptions) jobs.Enqueued {
 	f.Helper()
 	var enqueued jobs.Enqueued
+	var o jobs.InsertOptions
+	for _, o = range opts {
+	}
 	f.inTx(func(tx workqueue.Tx) (err error) {
-		enqueued, err = f.client.Enqueue(f.Context(), tx, args, opts...)
+		enqueued, err = f.client.Enqueue(f.Context(), tx, args, o)
 		return err
 	})
 	return enqueued

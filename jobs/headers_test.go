@@ -17,7 +17,7 @@ func TestHeadersByHandAreTheSameToEverybody(t *testing.T) {
 	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error {
 		handled <- job.Headers
 		return nil
-	})
+	}, jobs.KindOptions[mail]{})
 	id := f.enqueue(mail{}).ID
 	f.exec("UPDATE "+f.table+" SET headers = '{\"tenant\": 7, \"s\": \"x\"}' WHERE id = $1", id)
 	want := map[string]string{"tenant": "7", "s": "x"}

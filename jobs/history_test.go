@@ -91,7 +91,7 @@ func TestWhatIsNoAttemptIsNotOnRecord(t *testing.T) {
 			return workqueue.Snooze(0)
 		}
 		return nil
-	})
+	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 	id := f.enqueue(mail{}).ID
 	f.await(id, workqueue.Done)
@@ -102,7 +102,7 @@ func TestWhatIsNoAttemptIsNotOnRecord(t *testing.T) {
 func TestListGoesThroughThePages(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Register(f.kinds, func(context.Context, *jobs.Job[report]) error { return workqueue.Permanent(errors.New("no")) })
+	jobs.Register(f.kinds, func(context.Context, *jobs.Job[report]) error { return workqueue.Permanent(errors.New("no")) }, jobs.KindOptions[report]{})
 	var mails []uuid.UUID
 	for i := range 5 {
 		mails = append(mails, f.enqueue(mail{To: fmt.Sprint(i)}, jobs.InsertOptions{Queue: "mail"}).ID)

@@ -41,7 +41,7 @@ func TestEveryExecMode(t *testing.T) {
 					return workqueue.RetryNow(context.Canceled)
 				}
 				return job.Tx(ctx, func(tx pgx.Tx) error { return job.Output(ctx, pages) })
-			})
+			}, jobs.KindOptions[mail]{})
 			f.limit("default", jobs.Limits{MaxRunning: 1, Rate: 1000})
 			f.work(jobs.WorkerOptions{})
 			o := jobs.InsertOptions{Unique: &jobs.Unique{While: jobs.WhileDone, OnConflict: jobs.Replace}}

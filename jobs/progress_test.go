@@ -24,7 +24,7 @@ func TestProgressIsSeenWhileAJobRuns(t *testing.T) {
 		set <- job.SetProgress(ctx, 40, "40 of 100 pages")
 		<-release
 		return job.Output(ctx, map[string]int{"pages": 100})
-	})
+	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 	id := f.enqueue(mail{}).ID
 	f.ok(receive(t, set))
@@ -80,7 +80,7 @@ func recordWithoutALease(t *testing.T, lose func(*fixture, workqueue.Tx, uuid.UU
 			"tx": job.Tx(ctx, func(pgx.Tx) error { return nil }),
 		}
 		return nil
-	})
+	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 	f.enqueue(mail{}, jobs.InsertOptions{Retry: atOnce})
 	id := receive(t, running)
@@ -112,7 +112,7 @@ func TestBadRecordsAreRefused(t *testing.T) {
 			"step is empty":            step,
 		}
 		return nil
-	})
+	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 	id := f.enqueue(mail{}).ID
 	for want, err := range receive(t, tried) {
@@ -149,7 +149,7 @@ func TestStepsAreDoneOnce(t *testing.T) {
 			return errors.New("the printer is out of paper")
 		}
 		return job.Output(ctx, fmt.Sprintf("%s, seat %d", receipt, seat))
-	})
+	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 	id := f.enqueue(mail{}, jobs.InsertOptions{Retry: atOnce}).ID
 	info := f.await(id, workqueue.Done)
@@ -186,7 +186,7 @@ func TestAStepThatRunsTwiceInAnAttemptHasItsEffectOnce(t *testing.T) {
 		}
 		both.Wait()
 		return errors.Join(errs[:]...)
-	})
+	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 	f.await(f.enqueue(mail{"a"}).ID, workqueue.Done)
 	equal(t, "effects", ask[int](f, "SELECT count(*) FROM effects"), 1)

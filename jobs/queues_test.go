@@ -46,7 +46,7 @@ func (f *fixture) sweep() {
 func TestAPausedQueueRestsAndOthersGoOn(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Register(f.kinds, nothing[mail])
+	jobs.Register(f.kinds, nothing[mail], jobs.KindOptions[mail]{})
 	f.pause("default")
 	f.work(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{}, {Name: "other"}}})
 	resting := f.enqueue(mail{}).ID
@@ -62,10 +62,10 @@ func TestAPauseComesWhileAWorkerIsBusy(t *testing.T) {
 	f := newJobs(t)
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error { // and so on, for ever
 		return pgx.BeginFunc(ctx, f.Pool, func(tx pgx.Tx) error {
-			_, err := f.client.Enqueue(ctx, workqueue.Pgx(tx), job.Args)
+			_, err := f.client.Enqueue(ctx, workqueue.Pgx(tx), job.Args, jobs.InsertOptions{})
 			return err
 		})
-	})
+	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Concurrency: 2}})
 	f.enqueue(mail{})
 	done := func() int { return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 2") }
@@ -98,7 +98,7 @@ func TestALimitHoldsOverAllWorkers(t *testing.T) {
 		defer running.enter()()
 		time.Sleep(5 * time.Millisecond) // the work
 		return nil
-	})
+	}, jobs.KindOptions[mail]{})
 	f.limit("default", jobs.Limits{MaxRunning: 3})
 	const n = 90
 	inserts := make([]jobs.Insert, n)
@@ -208,7 +208,7 @@ func TestARateSpreadsTheStarts(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	f.limit("default", jobs.Limits{Rate: 20, Burst: 5})
-	jobs.Register(f.kinds, nothing[mail])
+	jobs.Register(f.kinds, nothing[mail], jobs.KindOptions[mail]{})
 	const n = 15
 	inserts := make([]jobs.Insert, n)
 	for i := range inserts {
@@ -274,7 +274,7 @@ func TestQueuesTellWhatIsInThem(t *testing.T) {
 func TestARuleInALongTransactionHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Register(f.kinds, nothing[mail])
+	jobs.Register(f.kinds, nothing[mail], jobs.KindOptions[mail]{})
 	f.limit("default", jobs.Limits{MaxRunning: 1})
 	f.work(jobs.WorkerOptions{})
 	f.inTx(func(tx workqueue.Tx) error {

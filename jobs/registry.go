@@ -77,17 +77,17 @@ type kind struct {
 
 // Register registers the handler of a kind, that of T. Like [net/http.ServeMux] it panics where the program
 // cannot have meant it: on a kind that no job can have, a nil handler, settings that cannot be, and a kind
-// that is registered already. Options may be left out; of several the first counts.
+// that is registered already.
 //
 // The handler's result settles the job: nil is done, [workqueue.Permanent], [workqueue.Snooze],
 // [workqueue.RetryAfter] and [workqueue.Cancelled] say what else, and any other error, or a panic, is a failed
 // attempt. Handlers run concurrently. A handler runs again for a job that it has done when its result was
 // lost, see [Delivery.Tx] and [Step].
-func Register[T Args](r *Registry, handler func(ctx context.Context, job *Job[T]) error, opts ...KindOptions[T]) {
+func Register[T Args](r *Registry, handler func(ctx context.Context, job *Job[T]) error, o KindOptions[T]) {
 	if handler == nil {
 		panic(fmt.Sprintf("jobs: the handler of %T is nil", *new(T)))
 	}
-	k, o := newKind(opts)
+	k := newKind(o)
 	k.handle = typed(handler)
 	for i := len(o.Middleware) - 1; i >= 0; i-- {
 		k.handle = o.Middleware[i](k.handle)
@@ -97,16 +97,9 @@ func Register[T Args](r *Registry, handler func(ctx context.Context, job *Job[T]
 
 // Declare registers the settings of a kind, that of T, for a program that enqueues such jobs and leaves doing
 // them to others. It panics like [Register].
-func Declare[T Args](r *Registry, opts KindOptions[T]) {
-	k, _ := newKind([]KindOptions[T]{opts})
-	r.add(k)
-}
+func Declare[T Args](r *Registry, o KindOptions[T]) { r.add(newKind(o)) }
 
-func newKind[T Args](opts []KindOptions[T]) (*kind, KindOptions[T]) {
-	var o KindOptions[T]
-	if len(opts) > 0 {
-		o = opts[0]
-	}
+func newKind[T Args](o KindOptions[T]) *kind {
 	k := &kind{
 		name: kindOf[T](), queue: o.Queue, priority: o.Priority, timeout: o.Timeout,
 		maxAttempts: o.MaxAttempts, retry: o.Retry, unique: o.Unique, gate: gateOf(o.Gate),
@@ -114,7 +107,7 @@ func newKind[T Args](opts []KindOptions[T]) (*kind, KindOptions[T]) {
 	if err := k.check(); err != nil {
 		panic(err)
 	}
-	return k, o
+	return k
 }
 
 // kindOf asks a zero value of the type, or of what it points to.

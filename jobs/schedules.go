@@ -8,7 +8,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/schedule"
@@ -37,16 +36,32 @@ type Schedule struct {
 	// Args are those of every job.
 	Args Args
 
-	// InsertOptions hold for every job. What the kind says is looked up when the schedule is put. ID, RunAt,
-	// Delay and Unique stay empty: an occurrence has its own, and is unique by the schedule and its nominal time.
-	InsertOptions
+	// Queue, Priority, MaxAttempts, Retry, Gate and Headers are those of every job, as in [InsertOptions]. What the
+	// kind says is looked up when the schedule is put.
+	Queue       string
+	Priority    Priority
+	MaxAttempts int
+	Retry       workqueue.Retry
+	Gate        *gate.Gate
+	Headers     map[string]string
 }
 
-// A ScheduleInfo is a schedule as the table has it.
+func (s Schedule) insert() Insert {
+	return Insert{Args: s.Args, schedule: s.Name, occurrence: s.Name, InsertOptions: InsertOptions{
+		Queue: s.Queue, Priority: s.Priority, MaxAttempts: s.MaxAttempts, Retry: s.Retry, Gate: s.Gate, Headers: s.Headers,
+	}}
+}
+
+// A ScheduleInfo is a schedule as the table has it, with what its jobs have, see [Schedule].
 type ScheduleInfo struct {
 	periodic.Info
-	Kind string
-	InsertOptions
+	Kind        string
+	Queue       string
+	Priority    Priority
+	MaxAttempts int
+	Retry       workqueue.Retry
+	Gate        *gate.Gate
+	Headers     map[string]string
 }
 
 // Schedules are periodic jobs: rows in a table of their own, from which any number of schedulers in any number
@@ -131,10 +146,7 @@ type jobTemplate struct {
 
 // template validates a schedule's job and writes it down.
 func (s *Schedules) template(ctx context.Context, sc Schedule) ([]byte, error) {
-	if o := sc.InsertOptions; o.ID != uuid.Nil || !o.RunAt.IsZero() || o.Delay != 0 || o.Unique != nil {
-		return nil, workqueue.Invalid("schedule", "sets ID, RunAt, Delay or Unique, which are the occurrence's own")
-	}
-	p, err := s.client.prepareOne(ctx, Insert{Args: sc.Args, InsertOptions: sc.InsertOptions, schedule: sc.Name, occurrence: sc.Name})
+	p, err := s.client.prepareOne(ctx, sc.insert())
 	if err != nil {
 		return nil, err
 	}
@@ -164,9 +176,10 @@ func readTemplate(encoded []byte) (t jobTemplate, err error) {
 
 func shown(info periodic.Info) (ScheduleInfo, error) {
 	t, err := readTemplate(info.Template)
-	o := t.options()
-	o.Gate = t.Gate
-	return ScheduleInfo{Info: info, Kind: t.Kind, InsertOptions: o}, err
+	return ScheduleInfo{
+		Info: info, Kind: t.Kind, Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.options().Retry, Gate: t.Gate,
+		Headers: t.Headers,
+	}, err
 }
 
 // insert implements [periodic.Options].Insert.

@@ -27,7 +27,7 @@ func TestAWorkerTellsWhichOfItsKindsItDoesNotServe(t *testing.T) {
 			var log bytes.Buffer
 			f := newJobs(t, func(o *jobs.Options) { o.Telemetry.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 			jobs.Register(f.kinds, nothing[mail], jobs.KindOptions[mail]{Queue: "mail"})
-			jobs.Register(f.kinds, nothing[report])
+			jobs.Register(f.kinds, nothing[report], jobs.KindOptions[report]{})
 			jobs.Declare(f.kinds, jobs.KindOptions[pages]{Queue: "elsewhere"}) // is for others to do
 			w, err := jobs.NewWorker(f.Pool, f.client, jobs.WorkerOptions{Queues: c.queues})
 			f.ok(err)

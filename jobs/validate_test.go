@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
@@ -87,16 +85,16 @@ func panics(fn func()) (message string) {
 func TestRegisterPanicsWhereTheProgramCannotHaveMeantIt(t *testing.T) {
 	t.Parallel()
 	taken := jobs.NewRegistry()
-	jobs.Register(taken, nothing[mail])
+	jobs.Register(taken, nothing[mail], jobs.KindOptions[mail]{})
 	for name, c := range map[string]struct {
 		register func(*jobs.Registry)
 		want     string
 	}{
-		"twice":          {func(r *jobs.Registry) { jobs.Register(taken, nothing[mail]) }, `jobs: kind "mail" is registered already`},
+		"twice":          {func(r *jobs.Registry) { jobs.Register(taken, nothing[mail], jobs.KindOptions[mail]{}) }, `jobs: kind "mail" is registered already`},
 		"declared twice": {func(r *jobs.Registry) { jobs.Declare(taken, jobs.KindOptions[mail]{}) }, `jobs: kind "mail" is registered already`},
-		"nil handler":    {func(r *jobs.Registry) { jobs.Register[mail](r, nil) }, "jobs: the handler of jobs_test.mail is nil"},
-		"empty kind":     {func(r *jobs.Registry) { jobs.Register(r, nothing[named]) }, "txwork: kind is empty"},
-		"interface":      {func(r *jobs.Registry) { jobs.Register(r, nothing[jobs.Args]) }, "jobs: jobs.Args is an interface: a kind needs a type of its own"},
+		"nil handler":    {func(r *jobs.Registry) { jobs.Register[mail](r, nil, jobs.KindOptions[mail]{}) }, "jobs: the handler of jobs_test.mail is nil"},
+		"empty kind":     {func(r *jobs.Registry) { jobs.Register(r, nothing[named], jobs.KindOptions[named]{}) }, "txwork: kind is empty"},
+		"interface":      {func(r *jobs.Registry) { jobs.Register(r, nothing[jobs.Args], jobs.KindOptions[jobs.Args]{}) }, "jobs: jobs.Args is an interface: a kind needs a type of its own"},
 		"priority":       {func(r *jobs.Registry) { jobs.Declare(r, jobs.KindOptions[mail]{Priority: 9}) }, "txwork: priority is 9, want High, Normal or Low"},
 		"retry": {func(r *jobs.Registry) {
 			jobs.Declare(r, jobs.KindOptions[mail]{Retry: workqueue.Retry{Growth: 9}})
@@ -138,7 +136,6 @@ func TestBadSettingsAreRefused(t *testing.T) {
 		"negative concurrency": {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Concurrency: -1}}}), "concurrency is -1"},
 		"priorities":           {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Priorities: []jobs.Priority{7}}}}), "priorities name 7"},
 		"unknown":              {worker(jobs.WorkerOptions{Unknown: 7}), "unknown is 7"},
-		"lanes":                {worker(jobs.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Lanes: [][]any{{"default", 1}}}}), "lanes are set"},
 		"paused nothing":       {tx(func(ctx context.Context, tx workqueue.Tx) error { return f.client.Pause(ctx, tx, "") }), "queue is empty"},
 		"negative limit": {tx(func(ctx context.Context, tx workqueue.Tx) error {
 			return f.client.SetLimits(ctx, tx, "q", jobs.Limits{MaxRunning: -1})
@@ -156,9 +153,8 @@ func TestBadSettingsAreRefused(t *testing.T) {
 			_, err := f.client.List(ctx, tx, jobs.Filter{Limit: 1001})
 			return err
 		}), "limit is 1001"},
-		"nil transaction":     {func() error { _, err := f.client.Enqueue(t.Context(), nil, mail{}); return err }, "transaction is nil"},
+		"nil transaction":     {func() error { _, err := f.client.Enqueue(t.Context(), nil, mail{}, jobs.InsertOptions{}); return err }, "transaction is nil"},
 		"schedule of nothing": {put(jobs.Schedule{Name: "s", Expr: "@daily"}), "args are nil"},
-		"schedule with an id": {put(jobs.Schedule{Name: "s", Expr: "@daily", Args: mail{}, InsertOptions: jobs.InsertOptions{ID: uuid.New()}}), "which are the occurrence's own"},
 		"schedule of no rule": {put(jobs.Schedule{Name: "s", Expr: "61 * * * *", Args: mail{}}), `schedule "s" is refused`},
 		"schedule of never":   {put(jobs.Schedule{Name: "s", Expr: "0 0 30 2 *", Args: mail{}}), `schedule "s" is`},
 		"zone":                {put(jobs.Schedule{Name: "s", Expr: "@daily", Zone: "Mars/Olympus", Args: mail{}}), `schedule "s" is refused`},
@@ -181,7 +177,7 @@ func TestAWorkerMayGetItsHandlersLater(t *testing.T) {
 	kinds := jobs.NewRegistry()
 	w, err := jobs.NewWorker(f.Pool, bare(f), jobs.WorkerOptions{Registry: kinds})
 	f.ok(err)
-	jobs.Register(kinds, func(context.Context, *jobs.Job[mail]) error { return nil })
+	jobs.Register(kinds, func(context.Context, *jobs.Job[mail]) error { return nil }, jobs.KindOptions[mail]{})
 	_, err = w.Drain()
 	f.ok(err)
 }

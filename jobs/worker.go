@@ -27,8 +27,7 @@ type QueueOptions struct {
 
 // WorkerOptions configure a [Worker]. The zero value serves [DefaultQueue].
 //
-// The embedded options hold for each queue. HandlerTimeout is that of kinds without a Timeout. Lanes
-// are the worker's own and stay empty.
+// The embedded options hold for each queue. HandlerTimeout is that of kinds without a Timeout.
 type WorkerOptions struct {
 	workqueue.WorkerOptions
 
@@ -120,11 +119,8 @@ func (w *Worker) addScheduler() error {
 }
 
 func (w *Worker) check() error {
-	switch o := w.options; {
-	case o.Unknown > LeaveUnknown:
+	if o := w.options; o.Unknown > LeaveUnknown {
 		return workqueue.Invalid("unknown", "is %d, want RetryUnknown or LeaveUnknown", o.Unknown)
-	case len(o.Lanes) > 0:
-		return workqueue.Invalid("lanes", "are set: a worker of jobs has Queues")
 	}
 	for i, m := range w.options.Middleware {
 		if m == nil {
@@ -163,8 +159,7 @@ func (w *Worker) addQueue(q QueueOptions) error {
 	if q.Concurrency != 0 {
 		o.Concurrency = q.Concurrency
 	}
-	o.Lanes = lanes(q)
-	domain := workqueue.Domain[columns]{Table: w.client.table, Fields: (*columns).fields}
+	domain := workqueue.Domain[columns]{Table: w.client.table, Fields: (*columns).fields, Lanes: lanes(q)}
 	worker, err := workqueue.NewWorker(w.pool, domain, w.deliver, o)
 	w.queues = append(w.queues, worker)
 	return err

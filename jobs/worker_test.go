@@ -21,7 +21,7 @@ func TestAJobRunsWithItsArgs(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	got := make(chan jobs.Job[mail], 1)
-	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { got <- *job; return nil })
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { got <- *job; return nil }, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 
 	id := f.enqueue(mail{To: "ann"}, jobs.InsertOptions{Headers: map[string]string{"tenant": "7"}}).ID
@@ -40,7 +40,7 @@ func TestAPointerMayBeTheArgs(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	got := make(chan string, 1)
-	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[*mail]) error { got <- job.Args.To; return nil })
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[*mail]) error { got <- job.Args.To; return nil }, jobs.KindOptions[*mail]{})
 	f.work(jobs.WorkerOptions{})
 	f.enqueue(&mail{To: "bob"})
 	equal(t, "to", receive(t, got), "bob")
@@ -51,7 +51,7 @@ func TestNothingRunsFromARolledBackEnqueue(t *testing.T) {
 	f := newJobs(t)
 	failed := errors.New("roll back")
 	err := f.try(func(tx workqueue.Tx) error {
-		_, err := f.client.Enqueue(f.Context(), tx, mail{})
+		_, err := f.client.Enqueue(f.Context(), tx, mail{}, jobs.InsertOptions{})
 		return errors.Join(err, failed)
 	})
 	if !errors.Is(err, failed) {
@@ -72,7 +72,7 @@ func TestOutcomes(t *testing.T) {
 			panic("oh")
 		}
 		return outcomes[job.Args.To]
-	})
+	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 	for to, want := range map[string]struct {
 		status    workqueue.Status
@@ -120,7 +120,7 @@ func TestTxSettlesWithTheWrites(t *testing.T) {
 			}
 			return nil
 		})
-	})
+	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 	done, failed := f.enqueue(mail{To: "works"}).ID, f.enqueue(mail{To: "fails"}).ID
 	snoozed, broken := f.enqueue(mail{To: "snoozes"}).ID, f.enqueue(mail{To: "breaks"}).ID
@@ -194,7 +194,7 @@ func values[V any](c <-chan V) func(func(V) bool) {
 func TestMiddlewareMayReplaceTheResult(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { return errors.New("no such user") })
+	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { return errors.New("no such user") }, jobs.KindOptions[mail]{})
 	giveUp := func(next jobs.Handler) jobs.Handler {
 		return func(ctx context.Context, d *jobs.Delivery) error {
 			if err := next(ctx, d); err != nil {
@@ -210,7 +210,7 @@ func TestMiddlewareMayReplaceTheResult(t *testing.T) {
 func TestArgsThatDoNotDecodeAreDeadLettersInTheEnd(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Register(f.kinds, nothing[mail])
+	jobs.Register(f.kinds, nothing[mail], jobs.KindOptions[mail]{})
 	id := f.enqueue(mail{}, jobs.InsertOptions{Retry: atOnce, MaxAttempts: 3}).ID
 	f.exec("UPDATE "+f.table+" SET args = '{\"to\": 7}' WHERE id = $1", id)
 	f.work(jobs.WorkerOptions{})
@@ -225,7 +225,7 @@ func TestArgsThatDoNotDecodeAreDeadLettersInTheEnd(t *testing.T) {
 func TestAnUnknownKindIsRetriedByPolicy(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { return nil })
+	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { return nil }, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 	id := f.enqueue(report{}, jobs.InsertOptions{Retry: atOnce, MaxAttempts: 2}).ID
 	info := f.await(id, workqueue.Failed)
@@ -244,7 +244,7 @@ func TestUnknownKindsAreLeftToThoseWhoKnowThem(t *testing.T) {
 	}
 	f.many(inserts...)
 	known := f.enqueue(mail{}).ID
-	jobs.Register(f.kinds, nothing[mail])
+	jobs.Register(f.kinds, nothing[mail], jobs.KindOptions[mail]{})
 	stop := f.work(jobs.WorkerOptions{Unknown: jobs.LeaveUnknown})
 	f.await(known, workqueue.Done)
 	f.until("all are put back", func() bool {
@@ -269,7 +269,7 @@ func TestQueuesHaveHandlersOfTheirOwn(t *testing.T) {
 			<-release
 		}
 		return nil
-	})
+	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: "slow", Concurrency: 2}, {Name: "fast", Concurrency: 1}}})
 	defer close(release)
 	for range 4 {
@@ -288,7 +288,7 @@ func TestUrgentJobsComeFirst(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	order := make(chan jobs.Priority, 3)
-	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { order <- job.Priority; return nil })
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { order <- job.Priority; return nil }, jobs.KindOptions[mail]{})
 	for _, p := range []jobs.Priority{jobs.Low, jobs.Normal, jobs.High} {
 		f.enqueue(mail{}, jobs.InsertOptions{Priority: p})
 	}
@@ -307,8 +307,8 @@ func TestNoJobStarvesUnderUrgentOnes(t *testing.T) {
 			_, err := f.client.Enqueue(ctx, workqueue.Pgx(tx), job.Args, jobs.InsertOptions{Priority: jobs.High})
 			return err
 		})
-	})
-	jobs.Register(f.kinds, nothing[report])
+	}, jobs.KindOptions[mail]{})
+	jobs.Register(f.kinds, nothing[report], jobs.KindOptions[report]{})
 	for range 50 {
 		f.enqueue(mail{}, jobs.InsertOptions{Priority: jobs.High})
 	}
@@ -329,7 +329,7 @@ func TestAGracefulStopFinishesWhatRuns(t *testing.T) {
 		<-release
 		finished.Add(1)
 		return nil
-	})
+	}, jobs.KindOptions[mail]{})
 	stop := f.work(jobs.WorkerOptions{})
 	id := f.enqueue(mail{}).ID
 	receive(t, running)
@@ -350,7 +350,7 @@ func TestRunningAndWaitingJobsAreCancelled(t *testing.T) {
 		<-ctx.Done()
 		cause <- context.Cause(ctx)
 		return ctx.Err()
-	})
+	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 	id := f.enqueue(mail{}).ID
 	receive(t, running)
@@ -384,7 +384,7 @@ func outcomes(list []jobs.Attempt) (names []string) {
 func TestErrorsAreRedactedBeforeTheyAreStored(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { return errors.New("password hunter2 refused") })
+	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { return errors.New("password hunter2 refused") }, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{
 		Redact: func(_ context.Context, message string) string { return strings.ReplaceAll(message, "hunter2", "***") },
 	}})

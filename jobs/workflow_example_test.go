@@ -30,7 +30,7 @@ func ExampleClient_StartWorkflow() {
 	registry := jobs.NewRegistry()
 	jobs.Register(registry, func(ctx context.Context, job *jobs.Job[fetchPage]) error {
 		return job.Output(ctx, "the text of "+job.Args.URL)
-	})
+	}, jobs.KindOptions[fetchPage]{})
 	jobs.Register(registry, func(ctx context.Context, job *jobs.Job[indexSite]) error {
 		front, err := jobs.OutputOf[string](ctx, job, "front")
 		if err != nil {
@@ -38,7 +38,7 @@ func ExampleClient_StartWorkflow() {
 		}
 		fmt.Println(front)
 		return nil
-	})
+	}, jobs.KindOptions[indexSite]{})
 	jobs.Register(registry, func(ctx context.Context, job *jobs.Job[closeTicket]) error {
 		tasks, err := job.Dependencies(ctx)
 		if err != nil {
@@ -48,7 +48,7 @@ func ExampleClient_StartWorkflow() {
 			fmt.Println(task.Name, task.Status, task.LastError)
 		}
 		return nil
-	})
+	}, jobs.KindOptions[closeTicket]{})
 
 	start := func(ctx context.Context, pool *pgxpool.Pool, client *jobs.Client) error {
 		w := jobs.NewWorkflow("index example.com")

@@ -109,7 +109,7 @@ func TestARetryCountsAsNothing(t *testing.T) {
 			}
 			return errors.New("not yet")
 		})
-	})
+	}, jobs.KindOptions[part]{})
 	f.work(jobs.WorkerOptions{})
 	s := f.start(diamond())
 	f.awaitJoin(s.ID, join.Completed)
@@ -225,7 +225,7 @@ func TestCancelEndsEveryTask(t *testing.T) {
 		close(running)
 		<-ctx.Done()
 		return ctx.Err()
-	})
+	}, jobs.KindOptions[part]{})
 	w := cleanup()
 	w.Task("later", part{}, jobs.With(jobs.InsertOptions{RunAt: time.Now().Add(time.Hour)}))
 	s := f.start(w)

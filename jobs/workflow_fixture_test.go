@@ -161,7 +161,7 @@ func (f *fixture) doParts() {
 	f.exec("CREATE TABLE effect (job_id uuid, at timestamptz DEFAULT clock_timestamp())")
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[part]) error {
 		return job.Tx(ctx, trace(ctx, job.ID))
-	})
+	}, jobs.KindOptions[part]{})
 }
 
 var errNotYet = errors.New("not yet")

@@ -165,7 +165,7 @@ func TestWorkflowsThroughGates(t *testing.T) {
 					return errNotYet
 				}
 				return job.Tx(ctx, trace(ctx, job.ID))
-			})
+			}, jobs.KindOptions[report]{})
 			f.work(jobs.WorkerOptions{})
 			f.work(jobs.WorkerOptions{})
 			f.dieNowAndThen()

@@ -101,8 +101,8 @@ func (f *fixture) doNodes() {
 			return effect(ctx, job.Delivery, errors.New("not yet"))
 		}
 		return effect(ctx, job.Delivery, nil)
-	})
-	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[notice]) error { return effect(ctx, job.Delivery, nil) })
+	}, jobs.KindOptions[node]{})
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[notice]) error { return effect(ctx, job.Delivery, nil) }, jobs.KindOptions[notice]{})
 }
 
 // dieNowAndThen claims jobs as processes that are killed, and reaps them, until the test ends.

@@ -82,12 +82,12 @@ func TestTasksReadTheOutputsOfTheirDependencies(t *testing.T) {
 			result <- b
 		}
 		return job.Output(ctx, sum)
-	})
+	}, jobs.KindOptions[part]{})
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[notice]) error {
 		outputs, err := jobs.Outputs[int](ctx, job)
 		all <- outputs
 		return err
-	})
+	}, jobs.KindOptions[notice]{})
 	w := diamond()
 	w.OnComplete = noticeOf("done")
 	f.work(jobs.WorkerOptions{})
@@ -109,7 +109,7 @@ func TestADependencyMayHaveNoOutput(t *testing.T) {
 			got <- err
 		}
 		return nil
-	})
+	}, jobs.KindOptions[part]{})
 	w := jobs.NewWorkflow("")
 	w.Task("b", part{}, jobs.After(w.Task("a", part{})))
 	f.work(jobs.WorkerOptions{})
@@ -133,9 +133,9 @@ func TestAJobKnowsItsWorkflow(t *testing.T) {
 		got <- place{d.WorkflowID(), d.TaskName(), len(dependencies)}
 		return err
 	}
-	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[part]) error { return where(ctx, job.Delivery) })
-	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[notice]) error { return where(ctx, job.Delivery) })
-	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error { return where(ctx, job.Delivery) })
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[part]) error { return where(ctx, job.Delivery) }, jobs.KindOptions[part]{})
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[notice]) error { return where(ctx, job.Delivery) }, jobs.KindOptions[notice]{})
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error { return where(ctx, job.Delivery) }, jobs.KindOptions[mail]{})
 	w := jobs.NewWorkflow("one")
 	w.Task("a", part{})
 	w.OnComplete = noticeOf("done")

@@ -15,7 +15,6 @@ import (
 const DefaultClaimLimit = 100
 
 // RelayOptions configure a [Relay]: those of a worker, with [DefaultClaimLimit]. The zero value is usable.
-// The outbox has no lanes, so Lanes stays empty.
 type RelayOptions struct {
 	workqueue.WorkerOptions
 }

@@ -200,7 +200,6 @@ func TestARelayThatCannotWorkIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	lease := outbox.RelayOptions{WorkerOptions: workqueue.WorkerOptions{Lease: time.Millisecond}}
-	lanes := outbox.RelayOptions{WorkerOptions: workqueue.WorkerOptions{Lanes: [][]any{{1}}}}
 	for name, c := range map[string]struct {
 		pool    *pgxpool.Pool
 		box     *outbox.Outbox
@@ -210,7 +209,6 @@ func TestARelayThatCannotWorkIsRefused(t *testing.T) {
 		"no pool":     {nil, f.box, outbox.RelayOptions{}, "pool is nil"},
 		"no outbox":   {f.Pool, nil, outbox.RelayOptions{}, "outbox is nil"},
 		"bad options": {f.Pool, f.box, lease, "lease is 1ms"},
-		"lanes":       {f.Pool, f.box, lanes, "lanes has 1 values"},
 	} {
 		if r, err := outbox.NewRelay(c.pool, c.box, c.options); r != nil || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, %v, want %q", name, r, err, c.want)

@@ -40,7 +40,7 @@ func checkParts(parts []Part) error {
 func queues(parts ...Part) (names []string) {
 	for _, p := range parts {
 		for _, w := range p.Workers() {
-			lanes := w.Options().Lanes
+			lanes := w.Lanes()
 			if len(lanes) == 0 {
 				names = append(names, w.Table().Name())
 			}
@@ -67,12 +67,11 @@ func twice(names []string) (name string, found bool) {
 // describe says what workers serve: each its table, of its lanes the first, and how many handlers it has.
 func describe(workers []*workqueue.Worker) (serves []string) {
 	for _, w := range workers {
-		o := w.Options()
 		text := w.Table().Name()
-		if len(o.Lanes) > 0 {
-			text += fmt.Sprintf(" %v", o.Lanes[0][0])
+		if lanes := w.Lanes(); len(lanes) > 0 {
+			text += fmt.Sprintf(" %v", lanes[0][0])
 		}
-		serves = append(serves, fmt.Sprintf("%s × %d", text, o.Concurrency))
+		serves = append(serves, fmt.Sprintf("%s × %d", text, w.Options().Concurrency))
 	}
 	return serves
 }

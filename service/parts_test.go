@@ -24,7 +24,7 @@ import (
 func (w *world) newQueue(name string, o workqueue.WorkerOptions, handle func(context.Context) error) *jobs.Worker {
 	w.Helper()
 	kinds := jobs.NewRegistry()
-	jobs.Register(kinds, func(ctx context.Context, _ *jobs.Job[errand]) error { return handle(ctx) })
+	jobs.Register(kinds, func(ctx context.Context, _ *jobs.Job[errand]) error { return handle(ctx) }, jobs.KindOptions[errand]{})
 	worker, err := jobs.NewWorker(w.db.Pool, w.jobs, jobs.WorkerOptions{
 		Registry:      kinds,
 		WorkerOptions: o, NoSchedules: true, Queues: []jobs.QueueOptions{{Name: name}},

@@ -103,7 +103,7 @@ func (w *world) newClock() *timers.Worker {
 
 func (w *world) newWorker(queues ...jobs.QueueOptions) *jobs.Worker {
 	kinds := jobs.NewRegistry()
-	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { w.handled <- "job"; return nil })
+	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { w.handled <- "job"; return nil }, jobs.KindOptions[errand]{})
 	worker, err := jobs.NewWorker(w.db.Pool, w.jobs, jobs.WorkerOptions{Registry: kinds, Queues: queues})
 	w.ok(err)
 	return worker

@@ -11,8 +11,7 @@ import (
 	"github.com/txwork/txwork/workqueue/topics"
 )
 
-// WorkerOptions configure a [Worker]: those of a worker of the core. The zero value is usable. Timers have no
-// lanes, so Lanes stays empty.
+// WorkerOptions configure a [Worker]: those of a worker of the core. The zero value is usable.
 type WorkerOptions struct {
 	workqueue.WorkerOptions
 

@@ -107,7 +107,7 @@ func TestJobs(t *testing.T) {
 			return errors.Join(errors.New("no image"), err)
 		}
 		return job.Output(ctx, width)
-	})
+	}, jobs.KindOptions[resize]{})
 	client, err := jobs.Open(jobs.Options{
 		Schema: db.Schema, Registry: kinds, MaxAttempts: 2,
 		Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)},

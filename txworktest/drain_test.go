@@ -176,13 +176,13 @@ func TestDrainAllEndsWhereTheWorkerMayNot(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	kinds := jobs.NewRegistry()
-	jobs.Register(kinds, func(context.Context, *jobs.Job[paused]) error { return nil })
+	jobs.Register(kinds, func(context.Context, *jobs.Job[paused]) error { return nil }, jobs.KindOptions[paused]{})
 	client, err := jobs.Open(jobs.Options{Schema: f.Schema, Registry: kinds})
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = workqueue.InTx(t.Context(), f.Pool, func(tx workqueue.Tx) error {
-		_, err := client.Enqueue(t.Context(), tx, paused{})
+		_, err := client.Enqueue(t.Context(), tx, paused{}, jobs.InsertOptions{})
 		return errors.Join(err, client.Pause(t.Context(), tx, jobs.DefaultQueue))
 	})
 	if err != nil {

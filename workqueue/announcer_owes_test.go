@@ -129,7 +129,7 @@ func TestAnAnnouncerThatFallsAsleepAnnouncesWhatItMayNotSee(t *testing.T) {
 func TestAnAnnouncerSeesLanes(t *testing.T) {
 	t.Parallel()
 	r, _ := newAnnouncerRig(t, rigOptions{spec: byTopic})
-	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour, Lanes: lanes("warm up", "load 0", "load 1", "load 2")}, ackAll)
+	r.serving(lanes("warm up", "load 0", "load 1", "load 2")).startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
 	r.eventually("four announcements within a second", func() bool {
 		r.wakeAnnouncer()
 		pid, heard := r.announcer(), r.listener()

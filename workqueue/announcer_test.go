@@ -117,7 +117,7 @@ func TestNoWakeIsLostBetweenAsleepAndAwake(t *testing.T) {
 			t.Parallel()
 			r, log := newAnnouncerRig(t, o.rig)
 			for range o.workers {
-				r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour, Lanes: o.lanes}, ackAll)
+				r.serving(o.lanes).startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
 			}
 			const sleeps = 3
 			for round := range 3 * sleeps {

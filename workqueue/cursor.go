@@ -62,7 +62,7 @@ type dueAnswer struct {
 // newClaimer is of a worker's lanes, the most urgent first.
 func newClaimer(w *Worker) *claimer {
 	c := &claimer{queue: w.queue, lease: w.options.Lease, target: w.target, rule: &w.rule}
-	for _, values := range w.options.Lanes {
+	for _, values := range w.lanes {
 		c.lanes = append(c.lanes, &lane{values: values})
 	}
 	if len(c.lanes) == 0 {

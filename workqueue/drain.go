@@ -138,7 +138,7 @@ type drain struct {
 
 func (w *Worker) drain() *drain {
 	one := newWorker(w.table, w.pool, w.Options())
-	one.target, one.handle = w.target, w.handle
+	one.target, one.handle, one.lanes = w.target, w.handle, w.lanes
 	one.queue = w.table.On(w.pool)
 	one.renewing = one.queue
 	return &drain{worker: one}

@@ -194,7 +194,7 @@ func TestDrainInATransactionKeepsItsAdmissionInIt(t *testing.T) {
 	if _, err := r.insertIn(tx, workqueue.NewRow{Values: []any{"new", ""}}); err != nil {
 		t.Fatal(err)
 	}
-	r.process(r.drain(r.worker(workqueue.WorkerOptions{Lanes: lanes("new")}, ackAll).DrainIn(tx)), 2)
+	r.process(r.drain(r.serving(lanes("new")).worker(workqueue.WorkerOptions{}, ackAll).DrainIn(tx)), 2)
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestDrainInATransactionLeavesItsSettingsAlone(t *testing.T) {
 	if _, err := r.insertIn(tx, workqueue.NewRow{Values: []any{"a", ""}}); err != nil {
 		t.Fatal(err)
 	}
-	r.process(r.drain(r.worker(workqueue.WorkerOptions{Lanes: lanes("a")}, func(ctx context.Context, c *noteClaim) error {
+	r.process(r.drain(r.serving(lanes("a")).worker(workqueue.WorkerOptions{}, func(ctx context.Context, c *noteClaim) error {
 		return c.Tx(ctx, func(pgx.Tx) error { return nil })
 	}).DrainIn(tx)), 1)
 	var seqscan, sort string
@@ -279,8 +279,8 @@ func TestADrainOfSeveralWorkersSharesItsLimit(t *testing.T) {
 	r.insertMany("b", 2)
 	var order orderOf
 	workers := []*workqueue.Worker{
-		r.worker(workqueue.WorkerOptions{Lanes: lanes("a")}, order.handle),
-		r.worker(workqueue.WorkerOptions{Lanes: lanes("b")}, order.handle),
+		r.serving(lanes("a")).worker(workqueue.WorkerOptions{}, order.handle),
+		r.serving(lanes("b")).worker(workqueue.WorkerOptions{}, order.handle),
 	}
 	d := r.drain(workqueue.DrainWorkers("both", workers, (*workqueue.Worker).Drain))
 	if d.Namespace() != "both" || len(d.Parts()) != 2 {

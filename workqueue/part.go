@@ -39,6 +39,9 @@ func (w *Worker) Tables() []*Table { return []*Table{w.table} }
 // Table is the worker's table.
 func (w *Worker) Table() *Table { return w.table }
 
+// Lanes are those that the worker serves, see [Domain].
+func (w *Worker) Lanes() [][]any { return w.lanes }
+
 // Options are the worker's, with their defaults and the current Concurrency.
 func (w *Worker) Options() WorkerOptions {
 	o := w.options

@@ -43,7 +43,7 @@ func TestWorkersShareARuntime(t *testing.T) {
 	for i := range queues {
 		topic := fmt.Sprintf("queue %d", i)
 		topics = append(topics, topic)
-		workers = append(workers, r.startOn(pool, r.Domain, workqueue.WorkerOptions{Runtime: runtime, Lanes: [][]any{{topic}}}, ackAll))
+		workers = append(workers, r.startOn(pool, r.serving(lanes(topic)).Domain, workqueue.WorkerOptions{Runtime: runtime}, ackAll))
 	}
 	r.eventually("a listener", func() bool {
 		return ask[bool](r, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND query = 'LISTEN \"'||$2||'\"')", r.Schema, r.Table.Name())
@@ -117,7 +117,7 @@ func TestALockedTableLeavesOthersTheirTurn(t *testing.T) {
 	free := rigOn(t, r.URL, r.Schema, rigOptions{spec: func(s *workqueue.Spec) { s.Table = "others" }})
 	runtime := r.runtimeOn(r.Pool)
 	for i := range 10 {
-		r.start(workqueue.WorkerOptions{Runtime: runtime, Lanes: [][]any{{fmt.Sprint(i)}}, PollInterval: 10 * time.Millisecond}, ackAll)
+		r.serving(lanes(fmt.Sprint(i))).start(workqueue.WorkerOptions{Runtime: runtime, PollInterval: 10 * time.Millisecond}, ackAll)
 	}
 	done := make(chan struct{}, 1000)
 	free.startOn(r.Pool, free.Domain, workqueue.WorkerOptions{Runtime: runtime}, func(context.Context, *noteClaim) error {
@@ -190,10 +190,10 @@ func TestAQueueWithManyHandlersStarvesNobody(t *testing.T) {
 	t.Parallel()
 	r := laneRig(t)
 	runtime := r.runtimeOn(r.Pool)
-	crowd := workqueue.WorkerOptions{Runtime: runtime, Lanes: [][]any{{"crowd"}}, Concurrency: 2000, ClaimLimit: 1000}
+	crowd := workqueue.WorkerOptions{Runtime: runtime, Concurrency: 2000, ClaimLimit: 1000}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	r.start(crowd, func(context.Context, *noteClaim) error {
+	r.serving(lanes("crowd")).start(crowd, func(context.Context, *noteClaim) error {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -201,8 +201,8 @@ func TestAQueueWithManyHandlersStarvesNobody(t *testing.T) {
 	})
 	held := make(chan error, 1)
 	started := make(chan struct{}, 100)
-	small := workqueue.WorkerOptions{Runtime: runtime, Lanes: [][]any{{"small"}, {"long"}}, Lease: workqueue.MinLease}
-	r.start(small, func(ctx context.Context, c *noteClaim) error {
+	small := workqueue.WorkerOptions{Runtime: runtime, Lease: workqueue.MinLease}
+	r.serving(lanes("small", "long")).start(small, func(ctx context.Context, c *noteClaim) error {
 		if c.Body.Topic == "small" {
 			started <- struct{}{}
 			return nil

@@ -18,7 +18,7 @@ func (r *rig) crowdOf(n int) (topics []string) {
 	for i := range n {
 		topic := fmt.Sprintf("queue %d", i)
 		topics = append(topics, topic)
-		w := r.start(workqueue.WorkerOptions{Runtime: runtime, Lanes: [][]any{{topic}}, PollInterval: time.Hour}, ackAll)
+		w := r.serving(lanes(topic)).start(workqueue.WorkerOptions{Runtime: runtime, PollInterval: time.Hour}, ackAll)
 		r.eventually("a worker", func() bool { return w.Ready() == nil })
 	}
 	r.awaitListener()

@@ -49,10 +49,6 @@ type WorkerOptions struct {
 	// ShutdownTimeout is how long Run waits for running handlers once its context is cancelled, before
 	// it cancels theirs. Default: [DefaultShutdownTimeout].
 	ShutdownTimeout time.Duration
-	// Lanes are the lanes that this worker serves, the most urgent first: for each, the values of the Spec's
-	// lanes. Each claim goes through them in this order until it is full. Every eighth begins with one of the
-	// less urgent lanes, each in its turn, so that none starves. With a [Spec].Admission all have the same value there.
-	Lanes [][]any
 	// Redact rewrites errors before they are stored. Default: they are stored as they are.
 	Redact Redactor
 	// NoListen turns notifications off: the worker polls. For connections through a transaction pooler.
@@ -105,6 +101,7 @@ type Worker struct {
 	pool    *pgxpool.Pool // the application's: handlers' transactions
 	outer   pgx.Tx        // instead of the pool: a drain in a transaction of the application
 	options WorkerOptions
+	lanes   [][]any
 	target  func() (any, []any)
 	handle  func(context.Context, *delivery) error
 
@@ -146,7 +143,7 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 		return nil, Invalid("handler", "is nil")
 	}
 	o = o.withDefaults()
-	if err := cmp.Or(o.validate(), domain.Table.checkLanes(o.Lanes)); err != nil {
+	if err := cmp.Or(o.validate(), domain.Table.checkLanes(domain.Lanes)); err != nil {
 		return nil, err
 	}
 	if n, want := len(domain.Fields(new(T))), len(domain.Table.claimed); n != want {
@@ -157,6 +154,7 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 		return nil, err
 	}
 	w := newWorker(domain.Table, pool, o)
+	w.lanes = domain.Lanes
 	o.Runtime.expect(w)
 	w.target = func() (any, []any) {
 		c := new(Claim[T])

@@ -40,7 +40,7 @@ func TestAdmissionBoundsClaims(t *testing.T) {
 	r.exec(strings.NewReplacer("$quota", r.Schema+".quota", "$taken", r.Schema+".taken").Replace(quota))
 	ids := r.insertMany("a", 20)
 	for range 3 { // share the quota
-		r.start(workqueue.WorkerOptions{Lanes: lanes("a"), PollInterval: time.Hour}, ackAll)
+		r.serving(lanes("a")).start(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
 	}
 	r.eventually("the quota is used up", func() bool { return r.count("status = 2") == 7 })
 	if n := r.count("attempts > 0"); n != 7 {
@@ -81,7 +81,7 @@ func TestFailedAdmissionClaimsNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: byRule})
 	ids := r.insertMany("a", 3)
-	r.start(workqueue.WorkerOptions{Lanes: lanes("a")}, ackAll)
+	r.serving(lanes("a")).start(workqueue.WorkerOptions{}, ackAll)
 	r.eventually("the error is logged", func() bool { return strings.Contains(r.Logs.String(), "notes_admit") })
 	if n := r.count("attempts = 0"); n != len(ids) {
 		t.Errorf("%d of %d rows are untouched", n, len(ids))
@@ -91,7 +91,7 @@ func TestFailedAdmissionClaimsNothing(t *testing.T) {
 func TestOneWorkerHasOneRule(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: byRule})
-	if _, err := workqueue.NewWorker(r.Pool, r.Domain, ackAll, workqueue.WorkerOptions{Lanes: lanes("a", "b")}); !errors.Is(err, workqueue.ErrInvalid) {
+	if _, err := workqueue.NewWorker(r.Pool, r.serving(lanes("a", "b")).Domain, ackAll, workqueue.WorkerOptions{}); !errors.Is(err, workqueue.ErrInvalid) {
 		t.Errorf("lanes of two rules: %v", err)
 	}
 	spec := r.Spec

@@ -25,6 +25,13 @@ func lanes(topics ...string) [][]any {
 	return all
 }
 
+// serving is the rig with workers that serve these lanes.
+func (r *rig) serving(lanes [][]any) *rig {
+	other := *r
+	other.Domain.Lanes = lanes
+	return &other
+}
+
 // orderOf collects the topics that a worker with one handler works on, in their order.
 type orderOf struct {
 	mu     sync.Mutex
@@ -45,7 +52,7 @@ func TestUrgentLanesGoFirstAndNoneStarves(t *testing.T) {
 	urgent := r.insertMany("urgent", 95)
 	r.insertMany("elsewhere", 1)
 	var order orderOf
-	r.start(workqueue.WorkerOptions{Concurrency: 1, ClaimLimit: 1, Lanes: lanes("urgent", "late")}, order.handle)
+	r.serving(lanes("urgent", "late")).start(workqueue.WorkerOptions{Concurrency: 1, ClaimLimit: 1}, order.handle)
 	r.awaitStatus(workqueue.Done, append(late, urgent...)...)
 
 	order.mu.Lock()
@@ -68,7 +75,7 @@ func TestLanesThatAWorkerCannotServe(t *testing.T) {
 		"too many values": {{"a", "b"}},
 		"the wrong type":  {{"a"}, {time.Now()}},
 	} {
-		if _, err := workqueue.NewWorker(r.Pool, r.Domain, ackAll, workqueue.WorkerOptions{Lanes: l}); !errors.Is(err, workqueue.ErrInvalid) {
+		if _, err := workqueue.NewWorker(r.Pool, r.serving(l).Domain, ackAll, workqueue.WorkerOptions{}); !errors.Is(err, workqueue.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -98,8 +105,9 @@ func TestLanesOfEveryType(t *testing.T) {
 			insert(3, values[0])
 			r.exec("VACUUM ANALYZE notes")
 			var order orderOf
-			domain := workqueue.Domain[note]{Table: r.Table, Fields: func(n *note) []any { return append(r.Domain.Fields(n), new(any)) }}
-			w, err := workqueue.NewWorker(r.Pool, domain, order.handle, workqueue.WorkerOptions{Concurrency: 1, Lanes: [][]any{{values[0]}, {values[1]}}})
+			domain := workqueue.Domain[note]{Table: r.Table, Fields: func(n *note) []any { return append(r.Domain.Fields(n), new(any)) },
+				Lanes: [][]any{{values[0]}, {values[1]}}}
+			w, err := workqueue.NewWorker(r.Pool, domain, order.handle, workqueue.WorkerOptions{Concurrency: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -314,7 +314,7 @@ func TestNewWorkerRefusesWhatCannotWork(t *testing.T) {
 		"poll interval":    func() error { return r.refuse(workqueue.WorkerOptions{PollInterval: -1}) },
 		"handler timeout":  func() error { return r.refuse(workqueue.WorkerOptions{HandlerTimeout: -1}) },
 		"shutdown timeout": func() error { return r.refuse(workqueue.WorkerOptions{ShutdownTimeout: -1}) },
-		"lanes":            func() error { return r.refuse(workqueue.WorkerOptions{Lanes: [][]any{{"one too many"}}}) },
+		"lanes":            func() error { return r.serving([][]any{{"one too many"}}).refuse(workqueue.WorkerOptions{}) },
 	} {
 		var invalid *workqueue.InvalidError
 		if err := make(); !errors.As(err, &invalid) || invalid.Field != field {

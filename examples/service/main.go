@@ -72,7 +72,7 @@ func (s shop) parts(pool *pgxpool.Pool) ([]service.Part, error) {
 		return nil, err
 	}
 	clock.HandleAll(func(context.Context, *timers.Delivery) error { handled.Add(1); return nil })
-	jobs.Register(s.kinds, func(context.Context, *jobs.Job[invoice]) error { handled.Add(1); return nil })
+	jobs.Register(s.kinds, func(context.Context, *jobs.Job[invoice]) error { handled.Add(1); return nil }, jobs.KindOptions[invoice]{})
 	worker, err := jobs.NewWorker(pool, s.jobs, jobs.WorkerOptions{})
 	return []service.Part{relay, payments, clock, worker}, err
 }
@@ -171,7 +171,7 @@ func (s shop) order(ctx context.Context, tx workqueue.Tx, i int) error {
 	if _, err := s.timers.Set(ctx, tx, timers.Timer{Key: name, Topic: "reminder", After: 10 * time.Millisecond}); err != nil {
 		return err
 	}
-	_, err := s.jobs.Enqueue(ctx, tx, invoice{Order: i})
+	_, err := s.jobs.Enqueue(ctx, tx, invoice{Order: i}, jobs.InsertOptions{})
 	return err
 }
 

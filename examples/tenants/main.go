@@ -118,13 +118,15 @@ func work(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table, tenan
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var done atomic.Int64
-	domain := workqueue.Domain[Document]{Table: table, Fields: func(d *Document) []any { return []any{&d.Tenant, &d.Title} }}
+	domain := workqueue.Domain[Document]{
+		Table: table, Fields: func(d *Document) []any { return []any{&d.Tenant, &d.Title} }, Lanes: [][]any{{tenant}},
+	}
 	worker, err := workqueue.NewWorker(pool, domain, func(context.Context, *workqueue.Claim[Document]) error {
 		if done.Add(1) == documents {
 			stop()
 		}
 		return nil
-	}, workqueue.WorkerOptions{Lanes: [][]any{{tenant}}})
+	}, workqueue.WorkerOptions{})
 	if err != nil {
 		return err
 	}

@@ -103,8 +103,8 @@ func open(t *testing.T, url string) *application {
 	quiet := workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}
 	atOnce := workqueue.Retry{Growth: workqueue.Constant}
 	kinds := jobs.NewRegistry()
-	jobs.Register(kinds, func(ctx context.Context, j *jobs.Job[work]) error { return a.handle(ctx, j.ID, j.Args.Name) })
-	jobs.Register(kinds, func(context.Context, *jobs.Job[tick]) error { return nil })
+	jobs.Register(kinds, func(ctx context.Context, j *jobs.Job[work]) error { return a.handle(ctx, j.ID, j.Args.Name) }, jobs.KindOptions[work]{})
+	jobs.Register(kinds, func(context.Context, *jobs.Job[tick]) error { return nil }, jobs.KindOptions[tick]{})
 	var err error
 	a.box, err = outbox.Open(outbox.Options{Ordering: outbox.PerKey, Retry: atOnce, Telemetry: quiet})
 	a.ok(err)

@@ -86,7 +86,7 @@ func (c Cron) fire(ctx context.Context, l *lab, s *jobStore, schedules *jobs.Sch
 			f.fire(nominal)
 		}
 		return nil
-	})
+	}, jobs.KindOptions[parcel]{})
 	options := s.options
 	options.Registry = registry
 	options.NoSchedules = true // of which the scheduler below is the only one: once it stands, nothing is written any more

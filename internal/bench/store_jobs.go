@@ -54,7 +54,7 @@ func (s *jobStore) worker(pool *pgxpool.Pool, handle handle) (runner, error) {
 	registry := jobs.NewRegistry()
 	jobs.Register(registry, func(_ context.Context, job *jobs.Job[parcel]) error {
 		return handle(job.Args.number, job.Attempt)
-	})
+	}, jobs.KindOptions[parcel]{})
 	options := s.options
 	options.Registry = registry
 	return jobs.NewWorker(pool, s.client, options)

@@ -53,7 +53,7 @@ func TestIdleQueuesCostTheSame(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			j := newLab(t).jobs()
 			kinds := jobs.NewRegistry()
-			jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
+			jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil }, jobs.KindOptions[errand]{})
 			w, err := jobs.NewWorker(j.watched(), j.client, queues(kinds, n))
 			j.ok(err)
 			stop := j.run(w)
@@ -79,7 +79,7 @@ func TestProcessesShareTheUpkeep(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			j := newLab(t).jobs()
 			kinds := jobs.NewRegistry()
-			jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
+			jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil }, jobs.KindOptions[errand]{})
 			j.enqueue(j.db, 1, anErrand, jobs.InsertOptions{Queue: "queue_0", RunAt: time.Now().Add(24 * time.Hour)})
 			for range n {
 				w, err := jobs.NewWorker(j.watched(), j.client, queues(kinds, queuesEach))
@@ -100,7 +100,7 @@ func TestBusyQueuesShareConnections(t *testing.T) {
 	const n, each, rounds = 10, 200, 5
 	j := newLab(t).jobs()
 	kinds := jobs.NewRegistry()
-	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
+	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil }, jobs.KindOptions[errand]{})
 	w, err := jobs.NewWorker(j.watched(), j.client, queues(kinds, n))
 	j.ok(err)
 	defer j.run(w)()
@@ -137,7 +137,7 @@ func TestANotificationCostsTheQueuesThatItConcerns(t *testing.T) {
 	const n, rounds = 20, 50
 	j := newLab(t).jobs()
 	kinds := jobs.NewRegistry()
-	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
+	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil }, jobs.KindOptions[errand]{})
 	w, err := jobs.NewWorker(j.watched(), j.client, queues(kinds, n))
 	j.ok(err)
 	defer j.run(w)()
@@ -156,7 +156,7 @@ func TestStatementsOfAJobThatComesAlone(t *testing.T) {
 	const rounds = 50
 	j := newLab(t).jobs()
 	kinds := jobs.NewRegistry()
-	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
+	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil }, jobs.KindOptions[errand]{})
 	w, err := jobs.NewWorker(j.watched(), j.client, queues(kinds, 1))
 	j.ok(err)
 	defer j.run(w)()

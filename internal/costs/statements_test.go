@@ -58,7 +58,7 @@ func TestStatementsOfIdleWorker(t *testing.T) {
 	)
 	j := newLab(t).jobs()
 	kinds := jobs.NewRegistry()
-	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil })
+	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil }, jobs.KindOptions[errand]{})
 	w, err := jobs.NewWorker(j.watched(), j.client, jobs.WorkerOptions{Registry: kinds})
 	j.ok(err)
 	stop := j.run(w)

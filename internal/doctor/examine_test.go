@@ -53,7 +53,7 @@ func TestAHealthySystemUnderLoad(t *testing.T) {
 		return nil
 	})
 	registry := jobs.NewRegistry()
-	jobs.Register(registry, func(context.Context, *jobs.Job[letter]) error { return nil })
+	jobs.Register(registry, func(context.Context, *jobs.Job[letter]) error { return nil }, jobs.KindOptions[letter]{})
 	worker, err := jobs.NewWorker(w.Pool, w.jobs, jobs.WorkerOptions{Registry: registry, Queues: []jobs.QueueOptions{{Name: "default"}, {Name: "mail"}}})
 	must(t, err)
 	clock, err := timers.Open(timers.Options{Schema: w.Schema, Telemetry: silent})

@@ -106,7 +106,7 @@ func (w *world) open() {
 			return err
 		}
 		return w.play(ctx, j.Args.Name, j.Tx)
-	})
+	}, jobs.KindOptions[work]{})
 	var err error
 	w.jobs, err = jobs.Open(jobs.Options{Schema: w.Schema, Registry: kinds, Retry: atOnce, MaxAttempts: 100, Telemetry: quiet})
 	w.ok(err)

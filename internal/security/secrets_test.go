@@ -60,7 +60,7 @@ func newWitness(t *testing.T) *witness {
 	must(t, err)
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w.spans))
 	tel := workqueue.Telemetry{Logger: w.logger(), TracerProvider: tracers}
-	jobs.Register(w.kinds, func(context.Context, *jobs.Job[secretArgs]) error { return errSecret })
+	jobs.Register(w.kinds, func(context.Context, *jobs.Job[secretArgs]) error { return errSecret }, jobs.KindOptions[secretArgs]{})
 	var errs [5]error
 	w.outbox, errs[0] = outbox.Open(outbox.Options{Schema: db.Schema, Ordering: outbox.PerKey, MaxPayload: 100, Telemetry: tel})
 	w.inbox, errs[1] = inbox.Open(inbox.Options{Schema: db.Schema, DedupWindow: 30 * 24 * time.Hour, MaxPayload: 100, Telemetry: tel})

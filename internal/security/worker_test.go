@@ -29,7 +29,7 @@ func (f *fixture) registerKinds() {
 			return err
 		}
 		return job.Output(ctx, job.Args.Page)
-	})
+	}, jobs.KindOptions[printArgs]{})
 }
 
 // coreTables are all that a reaper looks after.

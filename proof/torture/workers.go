@@ -28,7 +28,7 @@ const handlersEach = 8
 func runWorkers(ctx context.Context, s setup, pool *pgxpool.Pool, j *journal, p *pointSet, log *slog.Logger) error {
 	h := &handlers{setup: s, pool: pool, journal: j, points: p}
 	registry := jobs.NewRegistry()
-	jobs.Register(registry, h.job)
+	jobs.Register(registry, h.job, jobs.KindOptions[Task]{})
 	d, err := openDomains(s.Schema, registry, workqueue.Telemetry{Logger: log, Observer: h.observe})
 	if err != nil {
 		return err

@@ -51,18 +51,18 @@ func (r *retained) InsertMany(ctx context.Context, bodies []protocol.Body) error
 
 func (r *retained) InsertOne(ctx context.Context, body protocol.Body) error {
 	return workqueue.InTx(ctx, r.pool, func(tx workqueue.Tx) error {
-		_, err := r.client.Enqueue(ctx, tx, noop{body}, r.into()...)
+		_, err := r.client.Enqueue(ctx, tx, noop{body}, r.into())
 		return err
 	})
 }
 
 // into names the queue whose turn it is.
-func (r *retained) into() []jobs.InsertOptions {
+func (r *retained) into() jobs.InsertOptions {
 	if len(r.queues) == 0 {
-		return nil
+		return jobs.InsertOptions{}
 	}
 	i := int(r.turn.Add(1)) % len(r.queues)
-	return []jobs.InsertOptions{{Queue: r.queues[i].Name}}
+	return jobs.InsertOptions{Queue: r.queues[i].Name}
 }
 
 func (r *retained) Work(ctx context.Context, handled func()) error {
@@ -70,7 +70,7 @@ func (r *retained) Work(ctx context.Context, handled func()) error {
 	jobs.Register(registry, func(context.Context, *jobs.Job[noop]) error {
 		handled()
 		return nil
-	})
+	}, jobs.KindOptions[noop]{})
 	worker, err := jobs.NewWorker(r.pool, r.client, jobs.WorkerOptions{Registry: registry, WorkerOptions: r.options, Queues: r.queues})
 	if err != nil {
 		return err
