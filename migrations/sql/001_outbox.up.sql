@@ -837,7 +837,7 @@ SET jit = off
 AS $txwork$
 BEGIN
     DELETE FROM "{{schema}}"."outbox_gate_known" WHERE next_at IS NULL;
-    UPDATE "{{schema}}"."outbox_gate_known" SET taken = NULL, due = '-infinity' WHERE next_at IS NOT NULL;
+    UPDATE "{{schema}}"."outbox_gate_known" SET taken = NULL, due = '-infinity';
     RETURN NULL;
 END
 $txwork$;
@@ -1087,7 +1087,7 @@ BEGIN
            OR d.gate_rate IS NOT NULL AND d.places > d.released AND d.rows <= d.released
     ), mine AS MATERIALIZED (
         SELECT g.n FROM "{{schema}}"."outbox_gate_known" AS g
-        WHERE g.ctid = ANY (ARRAY(SELECT h.known FROM head AS h WHERE h.known IS NOT NULL))
+        WHERE g.ctid = ANY (ARRAY(SELECT h.known FROM head AS h))
         FOR UPDATE SKIP LOCKED
     ), kept AS MATERIALIZED (
         UPDATE "{{schema}}"."outbox_gate_known" AS g

@@ -1912,7 +1912,7 @@ SET jit = off
 AS $txwork$
 BEGIN
     DELETE FROM "{{schema}}"."jobs_gate_known" WHERE next_at IS NULL;
-    UPDATE "{{schema}}"."jobs_gate_known" SET taken = NULL, due = '-infinity' WHERE next_at IS NOT NULL;
+    UPDATE "{{schema}}"."jobs_gate_known" SET taken = NULL, due = '-infinity';
     RETURN NULL;
 END
 $txwork$;
@@ -2162,7 +2162,7 @@ BEGIN
            OR d.gate_rate IS NOT NULL AND d.places > d.released AND d.rows <= d.released
     ), mine AS MATERIALIZED (
         SELECT g.n FROM "{{schema}}"."jobs_gate_known" AS g
-        WHERE g.ctid = ANY (ARRAY(SELECT h.known FROM head AS h WHERE h.known IS NOT NULL))
+        WHERE g.ctid = ANY (ARRAY(SELECT h.known FROM head AS h))
         FOR UPDATE SKIP LOCKED
     ), kept AS MATERIALIZED (
         UPDATE "{{schema}}"."jobs_gate_known" AS g

@@ -69,6 +69,19 @@ func TestACountAndNotesOfTheNextFoldCountOnce(t *testing.T) {
 	}
 }
 
+// Ordered rows of a key and its limited ones have nothing to do with each other: neither their places nor their notes.
+func TestACountLeavesOrderedRowsOut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.insert(row(1, &gate.Gate{Key: "k"}))
+	token, ids := r.expect(1)
+	done["ack"](r, token, ids)
+	since := ask[string](r, "SELECT clock_timestamp()::text") // its note is still to be folded
+	r.insert(row(2, &gate.Gate{Key: "k", Limit: 1}))
+	r.exec(fmt.Sprintf("SELECT work_gate_fold(1000, '%s')", since))
+	r.expect(2)
+}
+
 // An ended row made ready again by plain SQL, or by a domain as timers do it, without waiting.
 func TestARowThatComesBackWithoutWaitingCounts(t *testing.T) {
 	t.Parallel()

@@ -299,6 +299,28 @@ func TestKeysGoOnAfterTruncateOfTheNotes(t *testing.T) {
 	}
 }
 
+// How far a rate is used up is known of no row, and stays.
+func TestRatesAreKeptOverTruncate(t *testing.T) {
+	t.Parallel()
+	for _, table := range []string{"work", "work_gate_note"} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			g := &gate.Gate{Key: "k", Limit: gate.Unlimited, Rate: 0.001, Burst: 1}
+			r.insert(row(1, g))
+			token, ids := r.expect(1)
+			done["ack"](r, token, ids)
+			r.fold()
+			r.exec("TRUNCATE " + table)
+			r.insert(row(2, g))
+			r.fold()
+			if n := r.through(); n != 0 {
+				t.Errorf("%d rows are through, the rate lets the next through in a quarter of an hour\n%s", n, r.dump())
+			}
+		})
+	}
+}
+
 // A data-only restore has what is known, too. Rows that were through and not claimed wait again.
 func TestRestoredKeysGoOnWithWhatWasKnown(t *testing.T) {
 	t.Parallel()

@@ -240,7 +240,7 @@ LANGUAGE plpgsql
 AS $txwork$
 BEGIN
     DELETE FROM {{.Named "gate_known"}} WHERE next_at IS NULL;
-    UPDATE {{.Named "gate_known"}} SET taken = NULL, due = '-infinity' WHERE next_at IS NOT NULL;
+    UPDATE {{.Named "gate_known"}} SET taken = NULL, due = '-infinity';
     RETURN NULL;
 END
 $txwork$;
@@ -477,7 +477,7 @@ BEGIN
            OR d.gate_rate IS NOT NULL AND d.places > d.released AND d.rows <= d.released
     ), mine AS MATERIALIZED (
         SELECT g.n FROM {{.Named "gate_known"}} AS g
-        WHERE g.ctid = ANY (ARRAY(SELECT h.known FROM head AS h WHERE h.known IS NOT NULL))
+        WHERE g.ctid = ANY (ARRAY(SELECT h.known FROM head AS h))
         FOR UPDATE SKIP LOCKED
     ), kept AS MATERIALIZED (
         UPDATE {{.Named "gate_known"}} AS g
