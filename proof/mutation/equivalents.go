@@ -38,6 +38,8 @@ var equivalents = []equivalent{
 	{"workqueue/gate/sql/gate.up.sql", "g.limited", "what is known of the key's ordered rows comes last, and has neither a number of rows nor a time"},
 	{"workqueue/gate/sql/gate.up.sql", "g.limited (2)", "no two rows of what is known of a key have one number: it leads to the primary key"},
 	{"workqueue/gate/sql/gate.up.sql", "g.n = d.n", "of the rows that are known of a key the last one counts, whatever the others say"},
+	{"workqueue/gate/sql/gate.up.sql", "d.updates < {{.MaxUpdates}}", "the deletion of that row comes first, as PostgreSQL happens to do it: nothing is left to be updated"},
+	{"workqueue/gate/sql/gate.up.sql", "o.limited = r.limited", "the two of a key with both sorts of rows are forgotten one after the other then"},
 	{"workqueue/gate/sql/gate.up.sql", "p.ended > 0", "the others add nothing: it leads to the index"},
 	{"workqueue/gate/sql/gate.up.sql", "l.locktype = 'advisory'",
 		"the other locks of a transaction are few beside a quarter of what the server has room for"},

@@ -40,7 +40,7 @@ func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 					r.insert(row(i, &g))
 				}
 			}
-			var early, late int
+			var early, late, updates int
 			since := ask[string](r, "SELECT now()::text") // where a folder goes on that has taken all notes before
 			for i := range rows {
 				pages := 0
@@ -54,6 +54,9 @@ func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 				if i >= rows-last {
 					late += pages
 				}
+				if i >= rows-70 { // in which a limited key's row is replaced
+					updates = max(updates, ask[int](r, "SELECT coalesce(max(updates), 0) FROM work_gate_known"))
+				}
 				token, ns, ids := r.claim()
 				if len(ns) != 1 {
 					t.Fatalf("%d rows are through, want one\n%s", len(ns), r.dump())
@@ -62,8 +65,8 @@ func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 				_, err := r.queue.Ack(context.Background(), token, ids)
 				r.ok(err)
 			}
-			if updates := ask[int](r, "SELECT coalesce(max(updates), 0) FROM work_gate_known"); updates > 64 {
-				t.Errorf("a row of what is known has been updated %d times: it has as many dead versions", updates)
+			if test.gate.Limit > 0 && (updates < 32 || updates > 64) || test.gate.Limit == 0 && updates > 0 {
+				t.Errorf("rows of what is known are updated %d times: each is a dead version, or a row, more", updates)
 			}
 			t.Logf("%d pages a row, later %d", early/last, late/last)
 			if late > 2*early {

@@ -32,6 +32,73 @@ func (r *rig) mostPlacesAreMarked() {
 
 var markedPlace = regexp.MustCompile(`(hashint8\([a-z._]+\) & \d+) = 0`)
 
+// What is known costs a row, which a key of a few rows is not worth.
+func TestFewKeysAreKnown(t *testing.T) {
+	t.Parallel()
+	const keys = 400
+	for name, limit := range map[string]int{"ordered": 0, "limited": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT n, 'k' || n, $1, 0 FROM generate_series(1, $2) AS n", limit, keys)
+			if n := r.fold(); n != keys {
+				t.Fatalf("%d rows got through, want %d", n, keys)
+			}
+			if n := ask[int](r, "SELECT count(*) FROM work_gate_known"); n == 0 || n > keys/3 {
+				t.Errorf("of %d keys with a row each %d are known", keys, n)
+			}
+		})
+	}
+}
+
+// A sweep forgets what is not in use any more, and that alone.
+func TestSweepsKeepWhatIsInUse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.mostPlacesAreMarked()
+	for i := range 10 {
+		r.insert(row(2*i, serial(fmt.Sprint("o", i))), row(2*i+1, &gate.Gate{Key: fmt.Sprint("l", i), Limit: 1}))
+	}
+	r.fold()
+	before := ask[int](r, "SELECT count(*) FROM work_gate_known")
+	r.sweep()
+	if after := ask[int](r, "SELECT count(*) FROM work_gate_known"); before == 0 || after != before {
+		t.Errorf("of %d keys %d are known after a sweep", before, after)
+	}
+	r.exec("UPDATE work_gate_known SET at = at - interval '2 minutes'")
+	r.sweep()
+	if after := ask[int](r, "SELECT count(*) FROM work_gate_known"); after != 0 {
+		t.Errorf("%d keys are known after two minutes", after)
+	}
+}
+
+// Somebody holds what is known of a key: a fold goes on and has the key known by another row.
+func TestAFoldWaitsForNobodyWhoHoldsWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	for name, updates := range map[string]int{"a row to be updated": 0, "a row to be replaced": 64} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.mostPlacesAreMarked()
+			ordered, limited := serial("o"), &gate.Gate{Key: "l", Limit: 1}
+			r.insert(row(1, ordered), row(2, limited))
+			token, ids := r.expect(1, 2)
+			r.exec("UPDATE work_gate_known SET updates = $1 WHERE limited", updates)
+			done["ack"](r, token, ids)
+			holder := r.begin()
+			_, err := holder.Exec(t.Context(), "SELECT FROM work_gate_known FOR UPDATE")
+			r.ok(err)
+			r.insert(row(3, ordered), row(4, limited))
+			r.exec("SET LOCAL lock_timeout = '5s'; SELECT work_gate_fold(1000)")
+			token, ids = r.expect(3, 4)
+			r.ok(holder.Rollback(t.Context()))
+			done["ack"](r, token, ids)
+			r.insert(row(5, ordered), row(6, limited))
+			r.expect(5, 6)
+		})
+	}
+}
+
 // A row that a join releases draws its place while the transaction of a writer, which has drawn an earlier one, is open.
 // Whatever of this is known: the writer's row comes before those that are written after it, also where a fold takes the
 // notes of the later ones alone.
