@@ -250,6 +250,45 @@ func TestARowThatIsLetThroughIsAnnounced(t *testing.T) {
 	r.expect(2, 4)
 }
 
+// Whoever writes a note announces it, unless the transaction has said that its owner folds.
+func TestWhoFoldsAnnouncesNoNotes(t *testing.T) {
+	t.Parallel()
+	for name, sql := range map[string]string{
+		"enter":  "INSERT INTO work (n, gate_key, gate_limit, gate_policy) VALUES (9, 'k', 0, 0)",
+		"come":   "UPDATE work SET waiting = false WHERE n = 1",
+		"back":   "UPDATE work SET status = 0, locked_until = NULL WHERE n = 2",
+		"settle": "UPDATE work SET status = 2, completed_at = now(), locked_until = NULL WHERE n = 2",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.insert(held(1, serial("k")), row(2, &gate.Gate{Key: "l", Limit: 1}))
+			r.expect(2)
+			next := pgtest.Listen(t, r.pool, r.table.Name())
+			for _, folds := range []bool{true, false} {
+				tx := r.begin()
+				if folds {
+					_, err := tx.Exec(t.Context(), "SELECT set_config('txwork.folds', $1, true)", r.table.Name())
+					r.ok(err)
+				}
+				_, err := tx.Exec(t.Context(), sql)
+				r.ok(err)
+				_, err = tx.Exec(t.Context(), "SELECT pg_notify($1, 'end')", r.table.Name())
+				r.ok(err)
+				r.ok(tx.Commit(t.Context()))
+				announced := false
+				for n := next(); n.Payload != "end"; n = next() {
+					announced = announced || strings.HasPrefix(n.Payload, "note:")
+				}
+				if announced == folds {
+					t.Errorf("a note is announced: %v, the writer folds: %v", announced, folds)
+				}
+				r.exec("DELETE FROM work WHERE n = 9; UPDATE work SET status = 1, completed_at = NULL, locked_until = now() + interval '1 hour', waiting = false WHERE n = 2; UPDATE work SET waiting = true, gate_seq = NULL WHERE n = 1")
+			}
+		})
+	}
+}
+
 // Whoever lets rows through past the triggers has them run. Their key goes on behind them, in order.
 func TestAKeyGoesOnBehindRowsThatPlainSQLLetThrough(t *testing.T) {
 	t.Parallel()
