@@ -60,9 +60,9 @@ type Message struct {
 	// context of the receiving code is added under traceparent and tracestate, unless you set them.
 	Headers map[string]string
 
-	// ProcessAt is when the message may first be processed, by the database's clock. The zero time and
+	// ScheduledAt is when the message may first be processed, by the database's clock. The zero time and
 	// every past time mean now.
-	ProcessAt time.Time
+	ScheduledAt time.Time
 
 	// MaxAttempts bounds how often processing is tried. Zero is [Options].MaxAttempts.
 	MaxAttempts int

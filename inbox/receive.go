@@ -146,7 +146,7 @@ func (b *Inbox) holders(ctx context.Context, tx workqueue.Tx, ids []uuid.UUID) (
 
 func row(m Message) workqueue.NewRow {
 	return workqueue.NewRow{
-		DueAt:       m.ProcessAt,
+		DueAt:       m.ScheduledAt,
 		MaxAttempts: m.MaxAttempts,
 		Headers:     m.Headers,
 		Values:      values(m),

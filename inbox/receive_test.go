@@ -61,11 +61,11 @@ func TestWhatIsStored(t *testing.T) {
 	f := newInbox(t)
 	full := message("full", "body")
 	full.Topic, full.Headers, full.MaxAttempts = "order.placed", map[string]string{"a": "b"}, 3
-	full.ProcessAt, full.BodyHash = time.Now().Add(time.Hour).Truncate(time.Microsecond), hash("as it was signed")
+	full.ScheduledAt, full.BodyHash = time.Now().Add(time.Hour).Truncate(time.Microsecond), hash("as it was signed")
 	got := f.receive(full, inbox.Message{Consumer: "billing", Source: "shop", MessageID: "bare"})
 
 	r := f.row(got[0].ID)
-	if *r.Topic != "order.placed" || !maps.Equal(r.Headers, full.Headers) || !slices.Equal(r.Hash, full.BodyHash) || !r.Due.Equal(full.ProcessAt) {
+	if *r.Topic != "order.placed" || !maps.Equal(r.Headers, full.Headers) || !slices.Equal(r.Hash, full.BodyHash) || !r.Due.Equal(full.ScheduledAt) {
 		t.Errorf("got %+v", r)
 	}
 	if n := f.count("SELECT max_attempts FROM "+f.table+" WHERE id = $1", got[0].ID); n != 3 {
@@ -94,7 +94,7 @@ func TestADuplicateTouchesNothing(t *testing.T) {
 		f.exec("UPDATE "+f.table+" SET "+c.state+" WHERE id = $1", first.ID)
 		before := f.version(first.ID)
 		other := message(name, "other")
-		other.ProcessAt, other.MaxAttempts, other.Topic = time.Now().Add(time.Minute), 1, "other"
+		other.ScheduledAt, other.MaxAttempts, other.Topic = time.Now().Add(time.Minute), 1, "other"
 		want := []inbox.Result{
 			{Answer: inbox.Duplicate, ID: first.ID, Status: c.status},
 			{Answer: inbox.HashMismatch, ID: first.ID, Status: c.status},

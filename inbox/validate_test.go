@@ -100,7 +100,7 @@ func refusedMessages() map[string]inbox.Message {
 	add("payload has 1048577 bytes, the limit is 1048576", func(m *inbox.Message) { m.Payload = make([]byte, 1<<20+1) })
 	add("headers has 65537 bytes, the limit is 65536", func(m *inbox.Message) { m.Headers = map[string]string{"h": strings.Repeat("v", 64<<10)} })
 	add("header h is not valid UTF-8", func(m *inbox.Message) { m.Headers = map[string]string{"h": "\xff"} })
-	add("due time is", func(m *inbox.Message) { m.ProcessAt = time.Unix(1_700_000_000_000, 0) })
+	add("due time is", func(m *inbox.Message) { m.ScheduledAt = time.Unix(1_700_000_000_000, 0) })
 	add("max attempts is -1", func(m *inbox.Message) { m.MaxAttempts = -1 })
 	return all
 }

@@ -68,7 +68,7 @@ func (c *Client) StartBatch(ctx context.Context, tx workqueue.Tx, b Batch) (Star
 	if err != nil {
 		return StartedBatch{}, nameContinuation(err, len(inserts), b.OnComplete)
 	}
-	started := StartedBatch{ID: id, Jobs: idsOf(enqueued[:len(inserts)])}
+	started := StartedBatch{ID: id, Jobs: workqueue.IDs(enqueued[:len(inserts)])}
 	started.OnComplete, started.OnFail = continuationIDs(enqueued[len(inserts):], b.OnComplete)
 	j.OnComplete, j.OnFail = started.OnComplete, started.OnFail
 	return started, c.startJoin(ctx, tx, j, started.Jobs)
@@ -116,7 +116,7 @@ func (c *Client) AddToBatch(ctx context.Context, tx workqueue.Tx, id uuid.UUID, 
 	if err != nil {
 		return nil, err
 	}
-	ids := idsOf(enqueued)
+	ids := workqueue.IDs(enqueued)
 	return ids, c.addMembers(ctx, tx, id, ids)
 }
 
@@ -195,7 +195,7 @@ func continuations(header string, id uuid.UUID, list ...*Insert) (inserts []Inse
 }
 
 // continuationIDs tells which is which of what continuations has made.
-func continuationIDs(enqueued []Enqueued, first *Insert) (onComplete, onFail uuid.UUID) {
+func continuationIDs(enqueued []workqueue.Enqueued, first *Insert) (onComplete, onFail uuid.UUID) {
 	if first != nil {
 		onComplete, enqueued = enqueued[0].ID, enqueued[1:]
 	}
@@ -248,12 +248,4 @@ func (c *Client) refuseUnique(inserts []Insert) error {
 		}
 	}
 	return nil
-}
-
-func idsOf(enqueued []Enqueued) []uuid.UUID {
-	ids := make([]uuid.UUID, len(enqueued))
-	for i, e := range enqueued {
-		ids[i] = e.ID
-	}
-	return ids
 }

@@ -49,7 +49,7 @@ func TestACodecSealsWhatIsStored(t *testing.T) {
 	o := jobs.InsertOptions{Unique: &jobs.Unique{OnConflict: jobs.Replace}, Headers: tenant("acme")}
 	id := f.enqueue(mail{To: "secret"}, o).ID
 	o.Headers = nil // the holder keeps its own
-	equal(t, "unique by what is inside", f.enqueue(mail{To: "secret"}, o), jobs.Enqueued{ID: id, Duplicate: true, Replaced: true})
+	equal(t, "unique by what is inside", f.enqueue(mail{To: "secret"}, o), workqueue.Enqueued{ID: id, Duplicate: true, Replaced: true})
 	s := f.schedules()
 	f.put(s, jobs.Schedule{Name: "digest", Expr: "@yearly", Args: mail{To: "secret"}, Headers: tenant("acme")})
 	f.inTx(func(tx workqueue.Tx) error { _, err := s.Trigger(f.Context(), tx, "digest"); return err })

@@ -17,10 +17,10 @@ import (
 //
 // Check the error. What is wrong with the job itself is an [*workqueue.InvalidError], and a key that is taken,
 // with [Reject], a [*UniqueError]; the transaction is as it was then. After any other error roll it back.
-func (c *Client) Enqueue(ctx context.Context, tx workqueue.Tx, args Args, o InsertOptions) (Enqueued, error) {
+func (c *Client) Enqueue(ctx context.Context, tx workqueue.Tx, args Args, o InsertOptions) (workqueue.Enqueued, error) {
 	enqueued, err := c.EnqueueMany(ctx, tx, Insert{Args: args, InsertOptions: o})
 	if err != nil {
-		return Enqueued{}, err
+		return workqueue.Enqueued{}, err
 	}
 	return enqueued[0], nil
 }
@@ -28,7 +28,7 @@ func (c *Client) Enqueue(ctx context.Context, tx workqueue.Tx, args Args, o Inse
 // EnqueueMany is [Client.Enqueue] for any number of jobs, in as few statements as they fit. The results are in
 // the order of the jobs. Every job is validated before the first is written; an [*workqueue.ItemError] says which one was
 // refused and why.
-func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...Insert) ([]Enqueued, error) {
+func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...Insert) ([]workqueue.Enqueued, error) {
 	list, err := c.prepare(ctx, inserts)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...In
 	if err := c.lockGates(ctx, tx, list); err != nil {
 		return nil, err
 	}
-	enqueued := make([]Enqueued, len(list))
+	enqueued := make([]workqueue.Enqueued, len(list))
 	inKeyOrder(list)
 	replacing := map[uuid.UUID]prepared{}
 	for chunk := range input.Chunks(list, prepared.size) {
@@ -87,7 +87,7 @@ func delay(ctx context.Context, tx workqueue.Tx, list []prepared) error {
 }
 
 // write writes one chunk, and notes which holders of keys are to be replaced.
-func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared, enqueued []Enqueued, replacing map[uuid.UUID]prepared) error {
+func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared, enqueued []workqueue.Enqueued, replacing map[uuid.UUID]prepared) error {
 	rows := make([]workqueue.NewRow, len(list))
 	for i, p := range list {
 		rows[i] = p.row
@@ -98,7 +98,7 @@ func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared, en
 	}
 	for i, in := range inserted {
 		p := list[i]
-		enqueued[p.index] = Enqueued{ID: in.ID, Duplicate: in.Duplicate}
+		enqueued[p.index] = workqueue.Enqueued{ID: in.ID, Duplicate: in.Duplicate}
 		if !in.Duplicate || p.unique == nil {
 			continue
 		}

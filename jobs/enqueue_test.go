@@ -61,8 +61,8 @@ func TestDueTimesAreTheDatabases(t *testing.T) {
 	f := newJobs(t)
 	at := time.Now().Add(48 * time.Hour).Truncate(time.Microsecond)
 	delayed := f.enqueue(mail{}, jobs.InsertOptions{Delay: time.Hour}).ID
-	runAt := f.enqueue(mail{}, jobs.InsertOptions{RunAt: at}).ID
-	past := f.enqueue(mail{}, jobs.InsertOptions{RunAt: at.Add(-96 * time.Hour)}).ID
+	runAt := f.enqueue(mail{}, jobs.InsertOptions{ScheduledAt: at}).ID
+	past := f.enqueue(mail{}, jobs.InsertOptions{ScheduledAt: at.Add(-96 * time.Hour)}).ID
 	seconds := ask[float64](f, "SELECT extract(epoch FROM due_at - created_at)::float8 FROM "+f.table+" WHERE id = $1", delayed)
 	if seconds < 3600 || seconds > 3660 {
 		t.Errorf("due after %v s, want an hour", seconds)
@@ -84,7 +84,7 @@ func TestEveryTransactionWillDo(t *testing.T) {
 	f.ok(err)
 	second, err := f.client.Enqueue(f.Context(), workqueue.SQL(tx), mail{To: "bob"}, unique)
 	f.ok(err)
-	equal(t, "replaced", second, jobs.Enqueued{ID: first.ID, Duplicate: true, Replaced: true})
+	equal(t, "replaced", second, workqueue.Enqueued{ID: first.ID, Duplicate: true, Replaced: true})
 	f.ok(f.client.SetLimits(f.Context(), workqueue.SQL(tx), "default", jobs.Limits{MaxRunning: 2, Rate: 1.5}))
 	f.ok(f.client.Pause(f.Context(), workqueue.SQL(tx), "default"))
 	queues, err := f.client.Queues(f.Context(), workqueue.SQL(tx))
@@ -239,10 +239,10 @@ func TestReplaceChangesAJobThatIsReady(t *testing.T) {
 	o := jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKind, OnConflict: jobs.Replace}, Delay: time.Hour}
 	first := f.enqueue(mail{To: "ann"}, o)
 	o.Delay, o.Priority = 0, jobs.High
-	equal(t, "ready", f.enqueue(mail{To: "bob"}, o), jobs.Enqueued{ID: first.ID, Duplicate: true, Replaced: true})
+	equal(t, "ready", f.enqueue(mail{To: "bob"}, o), workqueue.Enqueued{ID: first.ID, Duplicate: true, Replaced: true})
 	equal(t, "args", receive(t, running), "bob") // and the worker was told that it is due
 	equal(t, "priority", f.get(first.ID).Priority, jobs.High)
-	equal(t, "in progress", f.enqueue(mail{To: "eve"}, o), jobs.Enqueued{ID: first.ID, Duplicate: true})
+	equal(t, "in progress", f.enqueue(mail{To: "eve"}, o), workqueue.Enqueued{ID: first.ID, Duplicate: true})
 	close(release)
 	f.await(first.ID, workqueue.Done)
 	equal(t, "args", string(f.get(first.ID).Args), `{"to":"bob"}`)
@@ -335,7 +335,7 @@ func TestResultsAreInTheOrderOfTheCall(t *testing.T) {
 		}
 		inserts = append(inserts, insert)
 	}
-	want := []jobs.Enqueued{{ID: inserts[0].ID}, {ID: inserts[1].ID}, {ID: held.ID, Duplicate: true}, {ID: inserts[3].ID}, {ID: inserts[0].ID, Duplicate: true}}
+	want := []workqueue.Enqueued{{ID: inserts[0].ID}, {ID: inserts[1].ID}, {ID: held.ID, Duplicate: true}, {ID: inserts[3].ID}, {ID: inserts[0].ID, Duplicate: true}}
 	if got := f.many(inserts...); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -429,7 +429,7 @@ func TestReplaceLeavesNothingOfTheOldJob(t *testing.T) {
 	f.exec("INSERT INTO "+f.table+"_step (job_id, name, result) VALUES ($1, 'paid', 'x')", old.ID)
 
 	replaced := f.enqueue(mail{To: "bob"}, jobs.InsertOptions{Unique: unique, Headers: map[string]string{"from": "bob"}, MaxAttempts: 7})
-	equal(t, "replaced", replaced, jobs.Enqueued{ID: old.ID, Duplicate: true, Replaced: true})
+	equal(t, "replaced", replaced, workqueue.Enqueued{ID: old.ID, Duplicate: true, Replaced: true})
 	var headers, rest string
 	f.ok(f.Pool.QueryRow(t.Context(), "SELECT headers::text, concat_ws(' ', attempts, max_attempts, retry, last_error, progress, progress_note, output, trail) FROM "+f.table).Scan(&headers, &rest))
 	equal(t, "headers", headers, `{"from": "bob"}`)

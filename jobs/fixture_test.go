@@ -111,9 +111,9 @@ func (f *fixture) try(work func(tx workqueue.Tx) error) error {
 }
 
 // enqueue writes a job in a transaction of its own, with at most one set of options.
-func (f *fixture) enqueue(args jobs.Args, opts ...jobs.InsertOptions) jobs.Enqueued {
+func (f *fixture) enqueue(args jobs.Args, opts ...jobs.InsertOptions) workqueue.Enqueued {
 	f.Helper()
-	var enqueued jobs.Enqueued
+	var enqueued workqueue.Enqueued
 	var o jobs.InsertOptions
 	for _, o = range opts {
 	}
@@ -125,9 +125,9 @@ func (f *fixture) enqueue(args jobs.Args, opts ...jobs.InsertOptions) jobs.Enque
 }
 
 // many writes jobs in a transaction of their own.
-func (f *fixture) many(inserts ...jobs.Insert) []jobs.Enqueued {
+func (f *fixture) many(inserts ...jobs.Insert) []workqueue.Enqueued {
 	f.Helper()
-	var enqueued []jobs.Enqueued
+	var enqueued []workqueue.Enqueued
 	f.inTx(func(tx workqueue.Tx) (err error) {
 		enqueued, err = f.client.EnqueueMany(f.Context(), tx, inserts...)
 		return err

@@ -22,10 +22,10 @@ type InsertOptions struct {
 	// Priority within the queue.
 	Priority Priority
 
-	// RunAt is when the job may first run, by the database's clock. The zero time and past times mean now.
-	RunAt time.Time
+	// ScheduledAt is when the job may first run, by the database's clock. The zero time and past times mean now.
+	ScheduledAt time.Time
 
-	// Delay is RunAt counted from now, by the database's clock; at most [MaxDelay].
+	// Delay is ScheduledAt counted from now, by the database's clock; at most [MaxDelay].
 	Delay time.Duration
 
 	// MaxAttempts bounds how often the job is started.
@@ -54,15 +54,6 @@ type Insert struct {
 	waiting, joined bool   // for workflows
 	schedule        string // that the job is an occurrence of
 	occurrence      string // the occurrence's key
-}
-
-// Enqueued is what became of an [Insert].
-type Enqueued struct {
-	ID uuid.UUID
-	// Duplicate says that no job was written: ID is the one that holds the unique key.
-	Duplicate bool
-	// Replaced says that this one has become the new job, see [Replace].
-	Replaced bool
 }
 
 // prepared is a job that has been validated.

@@ -104,11 +104,7 @@ func (c *Client) check(i Insert, p prepared) error {
 }
 
 func (i Insert) row(r record) workqueue.NewRow {
-	row := workqueue.NewRow{
-		ID: i.ID, DueAt: i.RunAt, MaxAttempts: i.MaxAttempts, Headers: i.Headers, Waiting: i.waiting, Values: r.values(),
+	return workqueue.NewRow{
+		ID: i.ID, DueAt: i.ScheduledAt, MaxAttempts: i.MaxAttempts, Retry: i.Retry, Headers: i.Headers, Waiting: i.waiting, Values: r.values(),
 	}
-	if i.Retry != (workqueue.Retry{}) {
-		row.Retry = &i.Retry
-	}
-	return row
 }

@@ -139,7 +139,7 @@ type jobTemplate struct {
 	Queue       string            `json:"queue"`
 	Priority    Priority          `json:"priority"`
 	MaxAttempts int               `json:"max_attempts,omitempty"`
-	Retry       *workqueue.Retry  `json:"retry,omitempty"`
+	Retry       workqueue.Retry   `json:"retry,omitzero"`
 	Headers     map[string]string `json:"headers,omitempty"`
 	Gate        *gate.Gate        `json:"gate,omitempty"`
 }
@@ -157,10 +157,7 @@ func (s *Schedules) template(ctx context.Context, sc Schedule) ([]byte, error) {
 }
 
 func (t jobTemplate) options() InsertOptions {
-	o := InsertOptions{Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Headers: t.Headers, Gate: t.Gate}
-	if t.Retry != nil {
-		o.Retry = *t.Retry
-	}
+	o := InsertOptions{Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.Retry, Headers: t.Headers, Gate: t.Gate}
 	if t.Gate == nil {
 		o.Gate = ungated
 	}
@@ -177,7 +174,7 @@ func readTemplate(encoded []byte) (t jobTemplate, err error) {
 func shown(info periodic.Info) (ScheduleInfo, error) {
 	t, err := readTemplate(info.Template)
 	return ScheduleInfo{
-		Info: info, Kind: t.Kind, Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.options().Retry, Gate: t.Gate,
+		Info: info, Kind: t.Kind, Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.Retry, Gate: t.Gate,
 		Headers: t.Headers,
 	}, err
 }
@@ -205,7 +202,7 @@ func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []p
 // occurrence is the job of an occurrence.
 func (t jobTemplate) occurrence(o periodic.Occurrence) Insert {
 	insert := Insert{Args: &encodedArgs{t.Kind, t.Args}, InsertOptions: t.options(), schedule: o.Schedule, occurrence: o.Key}
-	insert.RunAt = o.DueAt
+	insert.ScheduledAt = o.DueAt
 	insert.Headers = maps.Clone(insert.Headers)
 	if insert.Headers == nil {
 		insert.Headers = map[string]string{}

@@ -26,8 +26,8 @@ func (i Insert) checkWhen() error {
 	switch {
 	case i.Delay < 0 || i.Delay > MaxDelay:
 		return workqueue.Invalid("delay", "is %v, it must be between 0 and %v", i.Delay, MaxDelay)
-	case i.Delay > 0 && !i.RunAt.IsZero():
-		return workqueue.Invalid("delay", "is set, and so is the time to run at: set one of them")
+	case i.Delay > 0 && !i.ScheduledAt.IsZero():
+		return workqueue.Invalid("delay", "is set, and so is ScheduledAt: set one of them")
 	}
 	return nil
 }

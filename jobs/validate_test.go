@@ -50,8 +50,8 @@ func TestBadJobsAreRefused(t *testing.T) {
 		"priority over all":   {mail{}, o(func(o *jobs.InsertOptions) { o.Priority = 4 }), "priority is 4"},
 		"negative delay":      {mail{}, o(func(o *jobs.InsertOptions) { o.Delay = -time.Second }), "delay is -1s"},
 		"huge delay":          {mail{}, o(func(o *jobs.InsertOptions) { o.Delay = math.MaxInt64 }), "delay is 2562047h47m16.854775807s"},
-		"delay and time":      {mail{}, o(func(o *jobs.InsertOptions) { o.Delay, o.RunAt = 1, time.Now() }), "set one of them"},
-		"time too far":        {mail{}, o(func(o *jobs.InsertOptions) { o.RunAt = time.UnixMilli(math.MaxInt64 / 1000) }), "due time is"},
+		"delay and time":      {mail{}, o(func(o *jobs.InsertOptions) { o.Delay, o.ScheduledAt = 1, time.Now() }), "set one of them"},
+		"time too far":        {mail{}, o(func(o *jobs.InsertOptions) { o.ScheduledAt = time.UnixMilli(math.MaxInt64 / 1000) }), "due time is"},
 		"negative attempts":   {mail{}, o(func(o *jobs.InsertOptions) { o.MaxAttempts = -1 }), "max attempts is -1"},
 		"retry with a low cap": {mail{}, o(func(o *jobs.InsertOptions) {
 			o.Retry = workqueue.Retry{Growth: workqueue.Linear, Base: time.Second, Cap: time.Millisecond}

@@ -104,7 +104,7 @@ func WithPolicy(p join.Policy) TaskOption {
 	return func(t *Task) { t.policy = &p }
 }
 
-// With gives a task options of its own. RunAt and Delay count from the workflow's start; a task whose
+// With gives a task options of its own. ScheduledAt and Delay count from the workflow's start; a task whose
 // dependencies take longer runs at once then. A Gate is entered when the dependencies have ended. A task
 // cannot be Unique, by its options or by its kind: it is always a job of its own.
 func With(o InsertOptions) TaskOption {

@@ -227,7 +227,7 @@ func TestCancelEndsEveryTask(t *testing.T) {
 		return ctx.Err()
 	}, jobs.KindOptions[part]{})
 	w := cleanup()
-	w.Task("later", part{}, jobs.With(jobs.InsertOptions{RunAt: time.Now().Add(time.Hour)}))
+	w.Task("later", part{}, jobs.With(jobs.InsertOptions{ScheduledAt: time.Now().Add(time.Hour)}))
 	s := f.start(w)
 	f.work(jobs.WorkerOptions{})
 	<-running

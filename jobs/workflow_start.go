@@ -45,8 +45,8 @@ func (c *Client) StartWorkflow(ctx context.Context, tx workqueue.Tx, w *Workflow
 	return started, c.startJoins(ctx, tx, joins)
 }
 
-func (p *plan) started(enqueued []Enqueued) (StartedWorkflow, []uuid.UUID) {
-	ids := idsOf(enqueued[:len(p.tasks)])
+func (p *plan) started(enqueued []workqueue.Enqueued) (StartedWorkflow, []uuid.UUID) {
+	ids := workqueue.IDs(enqueued[:len(p.tasks)])
 	s := StartedWorkflow{ID: p.id, Tasks: make(map[string]uuid.UUID, len(ids))}
 	for i, t := range p.tasks {
 		s.Tasks[t.name] = ids[i]

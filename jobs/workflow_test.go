@@ -200,7 +200,7 @@ func TestTasksHaveOptionsOfTheirOwn(t *testing.T) {
 	own := map[string]string{"tenant": "7"}
 	w := jobs.NewWorkflow("")
 	a := w.Task("a", part{}, jobs.With(jobs.InsertOptions{Queue: "slow", Headers: own}))
-	w.Task("b", part{}, jobs.After(a), jobs.With(jobs.InsertOptions{RunAt: time.Now().Add(time.Hour)}))
+	w.Task("b", part{}, jobs.After(a), jobs.With(jobs.InsertOptions{ScheduledAt: time.Now().Add(time.Hour)}))
 	s := f.start(w)
 	info := f.get(s.Tasks["a"])
 	equal(t, "queue", info.Queue, "slow")

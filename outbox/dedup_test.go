@@ -27,7 +27,7 @@ func TestDuplicatesGetTheIDOfTheMessageThatIsThere(t *testing.T) {
 			first := f.enqueue(once("a", "first"))[0]
 
 			tx, end := w.begin(f)
-			ids, err := f.box.Enqueue(t.Context(), tx,
+			got, err := f.box.Enqueue(t.Context(), tx,
 				once("a", "across transactions"),
 				outbox.Message{Topic: "a"},
 				once("b", "another topic"),
@@ -42,9 +42,10 @@ func TestDuplicatesGetTheIDOfTheMessageThatIsThere(t *testing.T) {
 			}
 			end(true)
 
-			want := []uuid.UUID{first, ids[1], ids[2], ids[2]}
-			if !slices.Equal(ids, want) || again[0] != ids[2] || ids[1] == first || ids[2] == first {
-				t.Errorf("got ids %v and %v", ids, again)
+			ids := workqueue.IDs(got)
+			want := []workqueue.Enqueued{{ID: first, Duplicate: true}, {ID: ids[1]}, {ID: ids[2]}, {ID: ids[2], Duplicate: true}}
+			if !slices.Equal(got, want) || again[0] != want[3] || ids[1] == first || ids[2] == first {
+				t.Errorf("got %v and %v, want %v", got, again, want)
 			}
 			if n := f.messages(); n != 3 {
 				t.Errorf("the table has %d messages, want 3", n)
@@ -83,7 +84,7 @@ func TestConcurrentDuplicatesAgreeOnOne(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			ids[i] = got[0]
+			ids[i] = got[0].ID
 			if err := tx.Commit(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -108,7 +109,7 @@ func TestDuplicateOfARolledBackMessageIsWritten(t *testing.T) {
 	f.until("the second transaction waits for the first", func() bool { return pgtest.SomebodyWaits(t, f.Pool, f.table) })
 	end(false)
 	ids := receive(t, second)
-	if ids[0] == first[0] || string(f.row(ids[0]).Payload) != "second" {
+	if ids[0] == first[0].ID || string(f.row(ids[0]).Payload) != "second" {
 		t.Errorf("the second message was not written: id %v", ids[0])
 	}
 }
@@ -135,13 +136,14 @@ func TestDuplicateOfAMessageThatGoesMeanwhileIsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids, err := f.box.Enqueue(t.Context(), workqueue.SQL(&deletingTx{Tx: tx, f: f}), once("a", "second"), once("a", "third"))
+	enqueued, err := f.box.Enqueue(t.Context(), workqueue.SQL(&deletingTx{Tx: tx, f: f}), once("a", "second"), once("a", "third"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
+	ids := workqueue.IDs(enqueued)
 	if ids[0] == first || ids[0] == uuid.Nil || ids[1] != ids[0] || string(f.row(ids[0]).Payload) != "second" {
 		t.Errorf("got ids %v, want those of the second message (the first was %v)", ids, first)
 	}

@@ -12,14 +12,14 @@
 // [Outbox.Enqueue] takes an open transaction of pgx, database/sql or sqlx, and whatever wraps one of those:
 //
 //	box, err := outbox.Open(outbox.Options{}) // once, at the start
-//	ids, err := box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Payload: body})
-//	ids, err := box.Enqueue(ctx, workqueue.SQL(tx), messages...)
+//	enqueued, err := box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Payload: body})
+//	enqueued, err := box.Enqueue(ctx, workqueue.SQL(tx), messages...)
 //
 // A pool or a connection is no transaction and does not compile. The outbox never commits and never rolls
 // back. Messages are validated before anything is written, see [workqueue.ItemError]. The table is made by
 // `txwork migrate up` or package migrations.
 //
-// [Message].ProcessAt postpones a message. It is compared with the database's clock, so a message is never
+// [Message].ScheduledAt postpones a message. It is compared with the database's clock, so a message is never
 // early by that clock, whatever the application's says.
 //
 // # Payloads
@@ -106,7 +106,7 @@
 //
 // # Hooks, and platforms without a long-running process
 //
-// A relay with handlers by topic is a set of durable hooks: [Message].ProcessAt is the earliest time of the first
+// A relay with handlers by topic is a set of durable hooks: [Message].ScheduledAt is the earliest time of the first
 // attempt, [Message].Retry the policy of the others, [Delivery].ID the idempotency key. [Relay.Drain] is a relay
 // without its loop, a [workqueue.Processor]: [workqueue.Poll] drives it with a timer, [workqueue.Alarm] on
 // platforms that have one alarm instead of processes, and [workqueue.Group] several of them at once.

@@ -3,16 +3,14 @@ package outbox
 import (
 	"context"
 
-	"github.com/google/uuid"
-
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
 )
 
 // Enqueue writes messages in the application's transaction: they are delivered if and only if it commits.
-// It returns their ids in order; for a message whose dedup key is taken nothing is written, and the id is
-// that of the message which holds the key.
+// The results are in their order. For a message whose dedup key is taken nothing is written: the result is a
+// Duplicate with the id of the message which holds the key.
 //
 // Check the error. Every message is validated before the first is written; an [*workqueue.ItemError] says which one
 // was refused and why, and the transaction is as it was: committing it commits your data without the
@@ -20,7 +18,7 @@ import (
 // ended it, and some of many messages may have been written.
 //
 // Any number of messages may be passed. They travel in several statements if they are many or large.
-func (o *Outbox) Enqueue(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]uuid.UUID, error) {
+func (o *Outbox) Enqueue(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]workqueue.Enqueued, error) {
 	msgs, err := o.encoded(ctx, msgs)
 	if err == nil {
 		err = o.check(msgs)
@@ -32,19 +30,19 @@ func (o *Outbox) Enqueue(ctx context.Context, tx workqueue.Tx, msgs ...Message) 
 }
 
 // write writes messages that have been checked.
-func (o *Outbox) write(ctx context.Context, tx workqueue.Tx, r role, msgs []Message) ([]uuid.UUID, error) {
+func (o *Outbox) write(ctx context.Context, tx workqueue.Tx, r role, msgs []Message) ([]workqueue.Enqueued, error) {
 	if err := o.lockKeys(ctx, tx, msgs); err != nil {
 		return nil, err
 	}
-	ids := make([]uuid.UUID, 0, len(msgs))
+	enqueued := make([]workqueue.Enqueued, 0, len(msgs))
 	for chunk := range input.Chunks(msgs, Message.size) {
-		written, err := o.insert(ctx, tx, r, chunk)
+		written, err := o.table.Insert(ctx, tx, o.rows(r, chunk)...)
 		if err != nil {
 			return nil, err
 		}
-		ids = append(ids, written...)
+		enqueued = append(enqueued, written...)
 	}
-	return ids, nil
+	return enqueued, nil
 }
 
 // lockKeys takes the keys of ordered messages in one order for everybody.
@@ -59,19 +57,6 @@ func (o *Outbox) lockKeys(ctx context.Context, tx workqueue.Tx, msgs []Message) 
 	return gate.Lock(ctx, tx, o.table, gates...)
 }
 
-// insert writes one chunk.
-func (o *Outbox) insert(ctx context.Context, tx workqueue.Tx, r role, msgs []Message) ([]uuid.UUID, error) {
-	inserted, err := o.table.Insert(ctx, tx, o.rows(r, msgs)...)
-	if err != nil {
-		return nil, err
-	}
-	ids := make([]uuid.UUID, len(inserted))
-	for i, row := range inserted {
-		ids[i] = row.ID
-	}
-	return ids, nil
-}
-
 func (o *Outbox) rows(r role, msgs []Message) []workqueue.NewRow {
 	rows := make([]workqueue.NewRow, len(msgs))
 	for i, m := range msgs {
@@ -83,7 +68,7 @@ func (o *Outbox) rows(r role, msgs []Message) []workqueue.NewRow {
 func (o *Outbox) row(m Message, r role) workqueue.NewRow {
 	return workqueue.NewRow{
 		ID:          m.ID,
-		DueAt:       m.ProcessAt,
+		DueAt:       m.ScheduledAt,
 		MaxAttempts: m.MaxAttempts,
 		Headers:     m.Headers,
 		Retry:       m.Retry,

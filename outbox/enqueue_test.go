@@ -25,7 +25,7 @@ func TestMessagesExistIfTheirTransactionCommits(t *testing.T) {
 					t.Parallel()
 					f := newOutbox(t)
 					tx, end := w.begin(f)
-					ids, err := f.box.Enqueue(t.Context(), tx, numbered(n)...)
+					enqueued, err := f.box.Enqueue(t.Context(), tx, numbered(n)...)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -33,7 +33,7 @@ func TestMessagesExistIfTheirTransactionCommits(t *testing.T) {
 						t.Error("messages are visible before the commit")
 					}
 					end(commit)
-					f.expectStored(ids, n, commit)
+					f.expectStored(workqueue.IDs(enqueued), n, commit)
 				})
 			}
 		}
@@ -83,13 +83,13 @@ func TestEveryFieldTravels(t *testing.T) {
 			t.Parallel()
 			f := newOutbox(t)
 			tx, end := w.begin(f)
-			ids, err := f.box.Enqueue(t.Context(), tx, full)
+			enqueued, err := f.box.Enqueue(t.Context(), tx, full)
 			if err != nil {
 				t.Fatal(err)
 			}
 			end(true)
-			if ids[0] != full.ID {
-				t.Errorf("id is %s, want the message's own %s", ids[0], full.ID)
+			if want := (workqueue.Enqueued{ID: full.ID}); enqueued[0] != want {
+				t.Errorf("got %v, want the message's own id: %v", enqueued[0], want)
 			}
 			f.expectDelivery(full)
 		})
@@ -147,7 +147,7 @@ func TestNoMessagesAreNoError(t *testing.T) {
 func TestPastMeansNow(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
-	ids := f.enqueue(outbox.Message{Topic: "late", ProcessAt: time.Now().Add(-24 * time.Hour)})
+	ids := f.enqueue(outbox.Message{Topic: "late", ScheduledAt: time.Now().Add(-24 * time.Hour)})
 	if got := f.row(ids[0]).DueIn; got != 0 {
 		t.Errorf("due %v after it was created, want at once", got)
 	}
@@ -180,7 +180,7 @@ func TestManyMessagesAreOneTransaction(t *testing.T) {
 				sent := 0
 				f := newOutbox(t, statements(&sent))
 				tx, end := beginPgx(f)
-				ids, err := f.box.Enqueue(t.Context(), tx, c.msgs...)
+				enqueued, err := f.box.Enqueue(t.Context(), tx, c.msgs...)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -188,7 +188,7 @@ func TestManyMessagesAreOneTransaction(t *testing.T) {
 				if sent != c.want {
 					t.Errorf("%d statements, want %d", sent, c.want)
 				}
-				f.expectInOrder(ids, c.msgs, commit)
+				f.expectInOrder(workqueue.IDs(enqueued), c.msgs, commit)
 			})
 		}
 	}

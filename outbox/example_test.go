@@ -93,7 +93,7 @@ func ExampleOutbox_Enqueue_deduplication() {
 	for range 2 {
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			written, err := box.Enqueue(ctx, workqueue.Pgx(tx), welcome)
-			ids = append(ids, written...)
+			ids = append(ids, workqueue.IDs(written)...)
 			return err
 		})
 		if err != nil {

@@ -73,13 +73,14 @@ func (f *fixture) inTx(work func(tx pgx.Tx) error) {
 }
 
 // enqueue writes messages in a transaction of their own.
-func (f *fixture) enqueue(msgs ...outbox.Message) (ids []uuid.UUID) {
+func (f *fixture) enqueue(msgs ...outbox.Message) []uuid.UUID {
 	f.Helper()
+	var enqueued []workqueue.Enqueued
 	f.inTx(func(tx pgx.Tx) (err error) {
-		ids, err = f.box.Enqueue(f.Context(), workqueue.Pgx(tx), msgs...)
+		enqueued, err = f.box.Enqueue(f.Context(), workqueue.Pgx(tx), msgs...)
 		return err
 	})
-	return ids
+	return workqueue.IDs(enqueued)
 }
 
 // relay runs a relay until the test ends.

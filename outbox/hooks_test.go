@@ -82,7 +82,7 @@ func (h *hooks) pass() { h.exec("UPDATE " + h.table + " SET due_at = now() WHERE
 func TestHookIsNotExecutedUntilItIsDue(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t, "a")
-	h.enqueue(outbox.Message{Topic: "a", ProcessAt: time.Now().Add(time.Hour)})
+	h.enqueue(outbox.Message{Topic: "a", ScheduledAt: time.Now().Add(time.Hour)})
 	h.process(0)
 	h.pass()
 	h.process(1)
@@ -94,7 +94,7 @@ func TestHookIsNotExecutedUntilItIsDue(t *testing.T) {
 func TestHookOfThePastIsExecutedAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t, "a")
-	h.enqueue(outbox.Message{Topic: "a", ProcessAt: time.Now().Add(-time.Hour)}, outbox.Message{Topic: "a"})
+	h.enqueue(outbox.Message{Topic: "a", ScheduledAt: time.Now().Add(-time.Hour)}, outbox.Message{Topic: "a"})
 	h.wakesIn(0)
 	h.process(2)
 }
@@ -105,8 +105,8 @@ func TestProcessAtConcernsTheFirstAttemptOnly(t *testing.T) {
 	h := newHooks(t, "a")
 	h.fail = errors.New("not yet")
 	id := h.enqueue(outbox.Message{
-		Topic: "a", ProcessAt: time.Now().Add(10 * time.Minute),
-		Retry: &workqueue.Retry{Growth: workqueue.Constant, Base: 2 * time.Hour, Cap: 2 * time.Hour},
+		Topic: "a", ScheduledAt: time.Now().Add(10 * time.Minute),
+		Retry: workqueue.Retry{Growth: workqueue.Constant, Base: 2 * time.Hour, Cap: 2 * time.Hour},
 	})[0]
 	h.wakesIn(10 * time.Minute)
 	h.pass()
@@ -122,7 +122,7 @@ func TestRetriesFireByThemselves(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t, "a")
 	h.fail = errors.New("not yet")
-	h.enqueue(outbox.Message{Topic: "a", Retry: &workqueue.Retry{Growth: workqueue.Constant, Base: 20 * time.Millisecond, Cap: time.Second}})
+	h.enqueue(outbox.Message{Topic: "a", Retry: workqueue.Retry{Growth: workqueue.Constant, Base: 20 * time.Millisecond, Cap: time.Second}})
 	poll := workqueue.NewPoll(h.drain, workqueue.PollOptions{Interval: time.Hour})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -171,7 +171,7 @@ func TestNextWakeAtIncludesLeases(t *testing.T) {
 	if _, err := h.box.Table().On(h.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), 5*time.Minute, 1); err != nil {
 		t.Fatal(err)
 	}
-	h.enqueue(outbox.Message{Topic: "a", ProcessAt: time.Now().Add(time.Hour)})
+	h.enqueue(outbox.Message{Topic: "a", ScheduledAt: time.Now().Add(time.Hour)})
 	h.wakesIn(5 * time.Minute)
 }
 
@@ -227,7 +227,7 @@ func TestAlarmFollowsTheHooks(t *testing.T) {
 	h := newHooks(t, "a")
 	c := &clock{}
 	alarm := workqueue.NewAlarm(h.drain, c, nil)
-	h.enqueue(outbox.Message{Topic: "a"}, outbox.Message{Topic: "a", ProcessAt: time.Now().Add(time.Hour)})
+	h.enqueue(outbox.Message{Topic: "a"}, outbox.Message{Topic: "a", ScheduledAt: time.Now().Add(time.Hour)})
 	if err := alarm.Schedule(t.Context()); err != nil || c.last() > 0 {
 		t.Fatalf("the alarm is set in %v, %v; want at once", c.last(), err)
 	}
@@ -235,7 +235,7 @@ func TestAlarmFollowsTheHooks(t *testing.T) {
 		t.Fatalf("%d calls, the next alarm is in %v, %v", h.called(), c.last(), err)
 	}
 	before := c.last()
-	h.enqueue(outbox.Message{Topic: "a", ProcessAt: time.Now().Add(2 * time.Hour)})
+	h.enqueue(outbox.Message{Topic: "a", ScheduledAt: time.Now().Add(2 * time.Hour)})
 	if err := alarm.Schedule(t.Context()); err != nil || c.last() > before {
 		t.Fatalf("a later hook put the alarm off: %v, %v", c.set, err)
 	}
@@ -301,7 +301,7 @@ func TestWorkflowThatSleeps(t *testing.T) {
 				return err
 			}
 			_, err := f.box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{
-				Topic: "workflow", Payload: []byte{m.Payload[0] + 1}, ProcessAt: time.Now().Add(time.Hour),
+				Topic: "workflow", Payload: []byte{m.Payload[0] + 1}, ScheduledAt: time.Now().Add(time.Hour),
 			})
 			return err
 		})

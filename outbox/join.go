@@ -50,10 +50,11 @@ func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Starte
 	if err != nil {
 		return Started{}, err
 	}
-	var s Started
-	if s.Steps, err = o.write(ctx, tx, step, j.Steps); err != nil {
+	steps, err := o.write(ctx, tx, step, j.Steps)
+	if err != nil {
 		return Started{}, err
 	}
+	s := Started{Steps: workqueue.IDs(steps)}
 	if s.OnComplete, err = o.writeContinuation(ctx, tx, j.OnComplete); err != nil {
 		return Started{}, err
 	}
@@ -128,9 +129,9 @@ func (o *Outbox) writeContinuation(ctx context.Context, tx workqueue.Tx, m *Mess
 	if m == nil {
 		return uuid.Nil, nil
 	}
-	ids, err := o.write(ctx, tx, continuation, []Message{*m})
+	written, err := o.write(ctx, tx, continuation, []Message{*m})
 	if err != nil {
 		return uuid.Nil, err
 	}
-	return ids[0], nil
+	return written[0].ID, nil
 }

@@ -123,7 +123,7 @@ func TestJoinRefusesDedupKeys(t *testing.T) {
 func TestBackoffOfTheMessagesOwn(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
-	id := f.enqueue(outbox.Message{Topic: "a", Retry: &workqueue.Retry{Growth: workqueue.Quadratic, Base: time.Minute, Cap: time.Hour}})[0]
+	id := f.enqueue(outbox.Message{Topic: "a", Retry: workqueue.Retry{Growth: workqueue.Quadratic, Base: time.Minute, Cap: time.Hour}})[0]
 	f.exec("UPDATE " + f.table + " SET attempts = 1")
 	f.relay(workqueue.WorkerOptions{}, func(r *outbox.Relay) {
 		r.HandleAll(func(context.Context, *outbox.Delivery) error { return errors.New("no") })

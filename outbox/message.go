@@ -32,16 +32,16 @@ type Message struct {
 	// context of the enqueueing code is added under traceparent and tracestate, unless you set them.
 	Headers map[string]string
 
-	// ProcessAt is when the message may first be delivered, by the database's clock. The zero time and
+	// ScheduledAt is when the message may first be delivered, by the database's clock. The zero time and
 	// every past time mean now.
-	ProcessAt time.Time
+	ScheduledAt time.Time
 
 	// MaxAttempts bounds how often delivery is tried. Zero is [Options].MaxAttempts.
 	MaxAttempts int
 
-	// Retry is the message's own backoff, after a failed attempt and after a crash alike. Nil: that of
+	// Retry is the message's own backoff, after a failed attempt and after a crash alike. Zero: that of
 	// [Options].
-	Retry *workqueue.Retry
+	Retry workqueue.Retry
 
 	// DedupKey makes the message the only one of its topic with this key, for as long as its row is kept
 	// (see "Deduplication" in the package documentation): at most [MaxDedupKey] bytes, or empty for none.

@@ -93,7 +93,7 @@ func TestMessagesAreNotDeliveredBeforeTheyAreDue(t *testing.T) {
 	if err := f.Pool.QueryRow(t.Context(), "SELECT clock_timestamp() + interval '300 milliseconds'").Scan(&at); err != nil {
 		t.Fatal(err)
 	}
-	id := f.enqueue(outbox.Message{Topic: "later", ProcessAt: at})[0]
+	id := f.enqueue(outbox.Message{Topic: "later", ScheduledAt: at})[0]
 	if got := f.row(id).DueIn; got <= 0 {
 		t.Fatalf("due %v after it was enqueued", got)
 	}

@@ -66,14 +66,14 @@ func TestTheTraceTravelsInTheHeaders(t *testing.T) {
 	f.inTx(func(tx pgx.Tx) error {
 		ctx, span := provider.Tracer("test").Start(t.Context(), "request")
 		defer span.End()
-		ids, err := f.box.Enqueue(ctx, workqueue.Pgx(tx),
+		enqueued, err := f.box.Enqueue(ctx, workqueue.Pgx(tx),
 			outbox.Message{Topic: "a", Headers: map[string]string{"own": "header"}},
 			outbox.Message{Topic: "a", Headers: map[string]string{"traceparent": own}},
 		)
 		if err != nil {
 			return err
 		}
-		for i, id := range ids {
+		for i, id := range workqueue.IDs(enqueued) {
 			var headers map[string]string
 			if err := tx.QueryRow(ctx, "SELECT headers FROM "+f.table+" WHERE id = $1", id).Scan(&headers); err != nil {
 				return err

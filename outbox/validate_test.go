@@ -31,8 +31,8 @@ var refused = map[string]struct {
 	"large headers":         {outbox.Message{Topic: "a", Headers: map[string]string{"h": strings.Repeat("v", 64<<10)}}, "headers has 65537 bytes, the limit is 65536"},
 	"NUL in header name":    {outbox.Message{Topic: "a", Headers: map[string]string{"\x00": ""}}, "header name has a NUL byte at offset 0"},
 	"header not UTF-8":      {outbox.Message{Topic: "a", Headers: map[string]string{"h": "\xff"}}, "header h is not valid UTF-8"},
-	"time before 1970":      {outbox.Message{Topic: "a", ProcessAt: time.Unix(-1, 0)}, "due time is"},
-	"time after 9999":       {outbox.Message{Topic: "a", ProcessAt: time.Unix(1_700_000_000_000, 0)}, "it must be between 1970-01-01 and 9999-12-31"},
+	"time before 1970":      {outbox.Message{Topic: "a", ScheduledAt: time.Unix(-1, 0)}, "due time is"},
+	"time after 9999":       {outbox.Message{Topic: "a", ScheduledAt: time.Unix(1_700_000_000_000, 0)}, "it must be between 1970-01-01 and 9999-12-31"},
 	"negative max attempts": {outbox.Message{Topic: "a", MaxAttempts: -1}, "max attempts is -1"},
 	"absurd max attempts":   {outbox.Message{Topic: "a", MaxAttempts: 1_000_001}, "max attempts is 1000001"},
 }

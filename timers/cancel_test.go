@@ -20,7 +20,7 @@ func TestCancelOfWhatIsNotFiring(t *testing.T) {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
 			f := newTimers(t)
-			f.set(timers.Timer{Key: "a", Topic: "t", FireAt: tomorrow}, timers.Timer{Key: "b", Topic: "t", FireAt: tomorrow}, timers.Timer{Key: "done", Topic: "t"})
+			f.set(timers.Timer{Key: "a", Topic: "t", ScheduledAt: tomorrow}, timers.Timer{Key: "b", Topic: "t", ScheduledAt: tomorrow}, timers.Timer{Key: "done", Topic: "t"})
 			id, token := f.firing()
 			if err := settles["ack"](f, id, token); err != nil {
 				t.Fatal(err)
@@ -48,7 +48,7 @@ func TestCancelOfWhatIsNotFiring(t *testing.T) {
 func TestCancelOfARolledBackTransactionCancelsNothing(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
-	f.set(timers.Timer{Key: "k", Topic: "t", FireAt: tomorrow})
+	f.set(timers.Timer{Key: "k", Topic: "t", ScheduledAt: tomorrow})
 	tx, end := beginSQL(f)
 	if _, err := f.timers.Cancel(t.Context(), tx, "k"); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestCancelOfAFiringCancelsItsHandlersContext(t *testing.T) {
 	})
 	f.set(timers.Timer{Key: "k", Topic: "t"})
 	receive(t, begun)
-	f.set(timers.Timer{Key: "k", Topic: "t", FireAt: tomorrow})
+	f.set(timers.Timer{Key: "k", Topic: "t", ScheduledAt: tomorrow})
 	if got := f.cancel("k"); len(got) != 1 {
 		t.Errorf("cancelled %v", got)
 	}
@@ -99,14 +99,14 @@ func TestSetAndCancelDuringOneFiring(t *testing.T) {
 			f.set(timers.Timer{Key: "k", Topic: "t"})
 			id, token := f.firing()
 			f.cancel("k")
-			f.set(timers.Timer{Key: "k", Topic: "new", FireAt: tomorrow})
+			f.set(timers.Timer{Key: "k", Topic: "new", ScheduledAt: tomorrow})
 			if got := f.cancel("k"); len(got) != 1 { // the firing was cancelled before; what was set is dropped
 				t.Errorf("cancelled %v", got)
 			}
 			if got := f.get("k"); got.RearmAt != nil || got.Status != workqueue.InProgress {
 				t.Errorf("got %+v", got)
 			}
-			f.set(timers.Timer{Key: "k", Topic: "last", FireAt: tomorrow})
+			f.set(timers.Timer{Key: "k", Topic: "last", ScheduledAt: tomorrow})
 			if err := settles[end](f, id, token); err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +123,7 @@ func TestTheCoresCancelDropsWhatWasSetDuringTheFiring(t *testing.T) {
 	f := newTimers(t)
 	f.set(timers.Timer{Key: "k", Topic: "t"})
 	id, token := f.firing()
-	f.set(timers.Timer{Key: "k", Topic: "new", FireAt: tomorrow})
+	f.set(timers.Timer{Key: "k", Topic: "new", ScheduledAt: tomorrow})
 	if _, err := f.timers.Table().On(f.Pool).Cancel(t.Context(), []uuid.UUID{id}, "by an operator"); err != nil {
 		t.Fatal(err)
 	}
@@ -181,12 +181,12 @@ func TestATimerThatIsSetTwiceAfterItsFiringWasCancelledFires(t *testing.T) {
 	f.set(timers.Timer{Key: "k", Topic: "t"})
 	id, token := f.firing()
 	f.cancel("k")
-	f.set(timers.Timer{Key: "k", Topic: "t", FireAt: tomorrow})
-	f.set(timers.Timer{Key: "k", Topic: "t", FireAt: tomorrow.Add(time.Hour)})
+	f.set(timers.Timer{Key: "k", Topic: "t", ScheduledAt: tomorrow})
+	f.set(timers.Timer{Key: "k", Topic: "t", ScheduledAt: tomorrow.Add(time.Hour)})
 	if err := settles["abandon"](f, id, token); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.get("k"); got.Status != workqueue.Ready || !got.FireAt.Equal(tomorrow.Add(time.Hour)) {
+	if got := f.get("k"); got.Status != workqueue.Ready || !got.ScheduledAt.Equal(tomorrow.Add(time.Hour)) {
 		t.Errorf("got %+v, want it to be Ready at what was set last", got)
 	}
 }
@@ -197,7 +197,7 @@ func TestPlainSQLCannotLoseWhatWasSetDuringAFiring(t *testing.T) {
 	f := newTimers(t)
 	f.set(timers.Timer{Key: "k", Topic: "t"})
 	f.firing()
-	f.set(timers.Timer{Key: "k", Topic: "t", FireAt: tomorrow})
+	f.set(timers.Timer{Key: "k", Topic: "t", ScheduledAt: tomorrow})
 	_, err := f.Pool.Exec(t.Context(), "UPDATE "+f.table+" SET status = 0, attempts = 0, locked_until = NULL, cancelled_at = now()")
 	if refused := (*pgconn.PgError)(nil); !errors.As(err, &refused) || refused.Code != "23514" {
 		t.Errorf("got %v, want a violated check", err)
@@ -214,7 +214,7 @@ func TestACancelThatWaitsForTheSetDropsIt(t *testing.T) {
 	id, token := f.firing()
 	f.cancel("k") // the core's cancel has nothing left to do then
 	tx, end := beginPgx(f)
-	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new", FireAt: tomorrow}); err != nil {
+	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new", ScheduledAt: tomorrow}); err != nil {
 		t.Fatal(err)
 	}
 	cancelled := make(chan []string, 1)

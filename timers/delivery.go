@@ -18,7 +18,7 @@ type Delivery struct {
 	ID          uuid.UUID // with Generation, the idempotency key of a firing: the same on every attempt of it
 	Key         string
 	Topic       string
-	FireAt      time.Time // nominal: retries never change it
+	ScheduledAt time.Time // nominal: retries never change it
 	Payload     []byte    // never nil
 	Headers     map[string]string
 	Schedule    string // of which it is an occurrence; empty for none
@@ -27,7 +27,7 @@ type Delivery struct {
 	MaxAttempts int
 	CreatedAt   time.Time     // when the timer was first set
 	DueAt       time.Time     // when this attempt became due
-	Late        time.Duration // how long after FireAt this attempt begins, by the database's clock
+	Late        time.Duration // how long after ScheduledAt this attempt begins, by the database's clock
 
 	claim    *workqueue.Claim[columns]
 	codec    codec.Codec
@@ -61,7 +61,7 @@ func (t *Timers) newDelivery(c *workqueue.Claim[columns], now time.Time) *Delive
 		ID:          c.ID,
 		Key:         c.Body.key,
 		Topic:       c.Body.topic,
-		FireAt:      c.Body.fireAt,
+		ScheduledAt: c.Body.fireAt,
 		Payload:     c.Body.payload,
 		Headers:     c.Headers,
 		Schedule:    value(c.Body.schedule),

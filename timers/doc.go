@@ -10,7 +10,7 @@
 // [Timers.Set] takes an open transaction of pgx, database/sql or sqlx, and whatever wraps one of those:
 //
 //	t, err := timers.Open(timers.Options{}) // once, at the start
-//	_, err = t.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: "order/7/expires", Topic: "order.expired", After: time.Hour})
+//	_, err = t.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: "order/7/expires", Topic: "order.expired", Delay: time.Hour})
 //	_, err = t.Cancel(ctx, workqueue.SQL(tx), "order/7/expires")
 //
 // The key is the application's: setting it again replaces what was set, so a timer is moved, or a burst
@@ -74,13 +74,13 @@
 //
 // An error or a panic is a failed attempt; the timer is due again after the backoff, until its attempts are
 // used up, and is then Failed: the dead letter, which is kept and can be redriven or set again. Retries move
-// the due time and never [Delivery].FireAt, the nominal time. A topic without a handler is a failed attempt,
+// the due time and never [Delivery].ScheduledAt, the nominal time. A topic without a handler is a failed attempt,
 // since another worker may know it.
 //
 // # Schedules
 //
 // [Timers.Schedules] keeps cron schedules as rows. Their occurrences are timers with the schedule's topic and
-// payload, with the nominal time as FireAt and the schedule's name as Schedule:
+// payload, with the nominal time as ScheduledAt and the schedule's name as Schedule:
 //
 //	err := t.Schedules().Put(ctx, tx, timers.Schedule{
 //		Name: "nightly-report", Expr: "30 2 * * *", Zone: "Europe/Berlin", Topic: "report",

@@ -30,7 +30,7 @@ func TestDrainWritesWhatIsOwedAndFiresWhatIsDue(t *testing.T) {
 			w.HandleAll(func(_ context.Context, d *timers.Delivery) error { fired <- d; return nil })
 			f.put(timers.Schedule{Name: "s", Expr: "@every 1h", Topic: "t"})
 			f.missed("s", time.Hour)
-			f.set(timers.Timer{Key: "now", Topic: "t"}, timers.Timer{Key: "later", Topic: "t", FireAt: tomorrow})
+			f.set(timers.Timer{Key: "now", Topic: "t"}, timers.Timer{Key: "later", Topic: "t", ScheduledAt: tomorrow})
 
 			p, err := w.Drain()
 			if err != nil {
@@ -71,7 +71,7 @@ func TestDrainInATransactionThatRollsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(t.Context())
-	if _, err := f.timers.Set(t.Context(), workqueue.Pgx(tx), timers.Timer{Key: "k", Topic: "t", FireAt: tomorrow.Add(-48 * time.Hour)}); err != nil {
+	if _, err := f.timers.Set(t.Context(), workqueue.Pgx(tx), timers.Timer{Key: "k", Topic: "t", ScheduledAt: tomorrow.Add(-48 * time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := w.DrainIn(tx)

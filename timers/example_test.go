@@ -32,7 +32,7 @@ func Example() {
 		if _, err := tx.Exec(ctx, "INSERT INTO orders VALUES (7, 'open')"); err != nil {
 			return err
 		}
-		_, err := t.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: "order/7", Topic: "order.unpaid", After: 50 * time.Millisecond})
+		_, err := t.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: "order/7", Topic: "order.unpaid", Delay: 50 * time.Millisecond})
 		return err
 	})
 	if err != nil {
@@ -73,7 +73,7 @@ func ExampleTimers_Set_debounce() {
 	}
 	for range 3 {
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			_, err := t.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: "reindex/customer/7", Topic: "reindex", After: time.Minute})
+			_, err := t.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: "reindex/customer/7", Topic: "reindex", Delay: time.Minute})
 			return err
 		})
 		if err != nil {
@@ -181,7 +181,7 @@ func ExampleTimer_value() {
 	type Order struct{ ID int }
 	remind := func(ctx context.Context, t *timers.Timers, tx pgx.Tx, o Order) error {
 		_, err := t.Set(ctx, workqueue.Pgx(tx), timers.Timer{
-			Key: fmt.Sprintf("order/%d/reminder", o.ID), Topic: "order.reminder", After: 24 * time.Hour, Value: o,
+			Key: fmt.Sprintf("order/%d/reminder", o.ID), Topic: "order.reminder", Delay: 24 * time.Hour, Value: o,
 		})
 		return err
 	}

@@ -17,7 +17,7 @@ func TestListPagesThroughAPrefix(t *testing.T) {
 			t.Parallel()
 			f := newTimers(t)
 			for _, key := range []string{"a", "b/", "b/1", "b/Ä", "b/2", "B/3", "b0", "b/\U0010FFFF"} {
-				f.set(timers.Timer{Key: key, Topic: "t", FireAt: tomorrow})
+				f.set(timers.Timer{Key: key, Topic: "t", ScheduledAt: tomorrow})
 			}
 			f.cancel("b/2")
 			tx, end := w.begin(f)
@@ -57,7 +57,7 @@ func TestListPagesThroughAPrefix(t *testing.T) {
 func TestHeadersByHandAreRead(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
-	f.set(timers.Timer{Key: "k", Topic: "t", FireAt: tomorrow})
+	f.set(timers.Timer{Key: "k", Topic: "t", ScheduledAt: tomorrow})
 	f.exec("UPDATE " + f.table + ` SET headers = '{"tenant": 7, "s": "x"}'`)
 	if got, want := f.get("k").Headers, (map[string]string{"tenant": "7", "s": "x"}); !maps.Equal(got, want) {
 		t.Errorf("read %v, want %v", got, want)

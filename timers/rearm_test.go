@@ -92,13 +92,13 @@ func TestATimerThatIsSetWhileItFiresIsReadyAgainHoweverTheFiringEnds(t *testing.
 			id, token := f.firing()
 			old := f.get("k")
 
-			f.set(timers.Timer{Key: "k", Topic: "lost", FireAt: tomorrow})
-			f.set(timers.Timer{Key: "k", Topic: "new", FireAt: tomorrow.Add(time.Hour), Payload: []byte("new"), Headers: map[string]string{"h": "new"}, MaxAttempts: 4})
+			f.set(timers.Timer{Key: "k", Topic: "lost", ScheduledAt: tomorrow})
+			f.set(timers.Timer{Key: "k", Topic: "new", ScheduledAt: tomorrow.Add(time.Hour), Payload: []byte("new"), Headers: map[string]string{"h": "new"}, MaxAttempts: 4})
 			during := f.get("k")
 			switch {
 			case during.Status != workqueue.InProgress, during.Attempts != 1, during.Generation != 3, during.RearmAt == nil:
 				t.Errorf("the firing is disturbed: %+v", during)
-			case during.Topic != "old", string(during.Payload) != "old", during.Headers["h"] != "old", !during.FireAt.Equal(old.FireAt), during.MaxAttempts != 1:
+			case during.Topic != "old", string(during.Payload) != "old", during.Headers["h"] != "old", !during.ScheduledAt.Equal(old.ScheduledAt), during.MaxAttempts != 1:
 				t.Errorf("the firing is disturbed: %+v", during)
 			}
 
@@ -109,7 +109,7 @@ func TestATimerThatIsSetWhileItFiresIsReadyAgainHoweverTheFiringEnds(t *testing.
 			switch {
 			case got.ID != id, got.Status != workqueue.Ready, got.Attempts != 0, got.MaxAttempts != 4, got.Generation != 3:
 				t.Errorf("got %+v", got)
-			case got.Topic != "new", string(got.Payload) != "new", got.Headers["h"] != "new", !got.FireAt.Equal(tomorrow.Add(time.Hour)), !got.DueAt.Equal(got.FireAt):
+			case got.Topic != "new", string(got.Payload) != "new", got.Headers["h"] != "new", !got.ScheduledAt.Equal(tomorrow.Add(time.Hour)), !got.DueAt.Equal(got.ScheduledAt):
 				t.Errorf("got %+v", got)
 			case got.RearmAt != nil, got.CompletedAt != nil, got.CancelledAt != nil:
 				t.Errorf("got %+v", got)
@@ -128,7 +128,7 @@ func TestAStaleSettleDoesNotRearm(t *testing.T) {
 	f := newTimers(t)
 	f.set(timers.Timer{Key: "k", Topic: "t"})
 	id, _ := f.firing()
-	f.set(timers.Timer{Key: "k", Topic: "t", FireAt: tomorrow})
+	f.set(timers.Timer{Key: "k", Topic: "t", ScheduledAt: tomorrow})
 	_, err := f.timers.Table().On(f.Pool).Ack(t.Context(), uuid.New(), []uuid.UUID{id})
 	if got := f.get("k"); !errors.Is(err, workqueue.ErrLeaseLost) || got.Status != workqueue.InProgress || got.RearmAt == nil {
 		t.Errorf("got %+v, %v", got, err)
@@ -141,7 +141,7 @@ func TestASetThatIsRolledBackDoesNotRearm(t *testing.T) {
 	f.set(timers.Timer{Key: "k", Topic: "t"})
 	id, token := f.firing()
 	tx, end := beginPgx(f)
-	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "t", FireAt: tomorrow}); err != nil {
+	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "t", ScheduledAt: tomorrow}); err != nil {
 		t.Fatal(err)
 	}
 	settled := make(chan error, 1)
@@ -166,7 +166,7 @@ func TestASettleThatWaitsForTheSetSeesIt(t *testing.T) {
 			f.set(timers.Timer{Key: "k", Topic: "t"})
 			id, token := f.firing()
 			tx, end := beginPgx(f)
-			if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new", FireAt: tomorrow}); err != nil {
+			if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new", ScheduledAt: tomorrow}); err != nil {
 				t.Fatal(err)
 			}
 			settled := make(chan error, 1)
@@ -199,7 +199,7 @@ func TestASetThatWaitsForTheSettleSeesIt(t *testing.T) {
 	set := make(chan struct{})
 	go func() {
 		defer close(set)
-		f.set(timers.Timer{Key: "k", Topic: "new", FireAt: tomorrow})
+		f.set(timers.Timer{Key: "k", Topic: "new", ScheduledAt: tomorrow})
 	}()
 	f.until("the set waits for the settle", f.somebodyWaits)
 	if err := tx.Commit(t.Context()); err != nil {
@@ -234,7 +234,7 @@ func TestAHandlerMaySetItsOwnTimerAgain(t *testing.T) {
 					if string(d.Payload) == "second" {
 						return nil
 					}
-					f.set(timers.Timer{Key: d.Key, Topic: "t", Payload: []byte("second"), After: 10 * time.Millisecond})
+					f.set(timers.Timer{Key: d.Key, Topic: "t", Payload: []byte("second"), Delay: 10 * time.Millisecond})
 					return result()
 				})
 			})
@@ -243,7 +243,7 @@ func TestAHandlerMaySetItsOwnTimerAgain(t *testing.T) {
 			if string(first.Payload) != "first" || first.Generation != 1 || first.Attempt != 1 {
 				t.Errorf("first: %+v", first)
 			}
-			if string(second.Payload) != "second" || second.Generation != 2 || second.Attempt != 1 || second.ID != first.ID || !second.FireAt.After(first.FireAt) {
+			if string(second.Payload) != "second" || second.Generation != 2 || second.Attempt != 1 || second.ID != first.ID || !second.ScheduledAt.After(first.ScheduledAt) {
 				t.Errorf("second: %+v", second)
 			}
 			f.until("it is done", func() bool { return f.get("k").Status == workqueue.Done })

@@ -23,11 +23,11 @@ var refused = map[string]struct {
 	"no topic":          {timers.Timer{Key: "k"}, "topic is empty"},
 	"long topic":        {timers.Timer{Key: "k", Topic: strings.Repeat("t", 256)}, "topic has 256 bytes"},
 	"NUL in topic":      {timers.Timer{Key: "k", Topic: "\x00"}, "topic has a NUL byte"},
-	"negative delay":    {timers.Timer{Key: "k", Topic: "t", After: -1}, "after is -1ns, it cannot be negative"},
-	"enormous delay":    {timers.Timer{Key: "k", Topic: "t", After: 1 << 62}, "at most 87600h0m0s is allowed"},
-	"both":              {timers.Timer{Key: "k", Topic: "t", After: 1, FireAt: tomorrow}, "and so is FireAt"},
-	"time before 1970":  {timers.Timer{Key: "k", Topic: "t", FireAt: time.Unix(-1, 0)}, "due time is"},
-	"time after 9999":   {timers.Timer{Key: "k", Topic: "t", FireAt: time.Unix(1_700_000_000_000, 0)}, "it must be between 1970-01-01 and 9999-12-31"},
+	"negative delay":    {timers.Timer{Key: "k", Topic: "t", Delay: -1}, "delay is -1ns, it cannot be negative"},
+	"enormous delay":    {timers.Timer{Key: "k", Topic: "t", Delay: 1 << 62}, "at most 87600h0m0s is allowed"},
+	"both":              {timers.Timer{Key: "k", Topic: "t", Delay: 1, ScheduledAt: tomorrow}, "and so is ScheduledAt"},
+	"time before 1970":  {timers.Timer{Key: "k", Topic: "t", ScheduledAt: time.Unix(-1, 0)}, "due time is"},
+	"time after 9999":   {timers.Timer{Key: "k", Topic: "t", ScheduledAt: time.Unix(1_700_000_000_000, 0)}, "it must be between 1970-01-01 and 9999-12-31"},
 	"large payload":     {timers.Timer{Key: "k", Topic: "t", Payload: make([]byte, 1025)}, "payload has 1025 bytes, the limit is 1024"},
 	"large headers":     {timers.Timer{Key: "k", Topic: "t", Headers: map[string]string{"h": strings.Repeat("v", 64<<10)}}, "headers has 65537 bytes"},
 	"NUL in header":     {timers.Timer{Key: "k", Topic: "t", Headers: map[string]string{"h": "\x00"}}, "header h has a NUL byte"},
@@ -51,7 +51,7 @@ func TestBadTimersAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 			}
 		})
 	}
-	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "good", Topic: "t", FireAt: tomorrow}); err != nil {
+	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "good", Topic: "t", ScheduledAt: tomorrow}); err != nil {
 		t.Errorf("the transaction is not as it was: %v", err)
 	}
 	end(true)

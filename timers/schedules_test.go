@@ -107,7 +107,7 @@ func TestOccurrencesFireAsTimers(t *testing.T) {
 				d := receive(t, fired)
 				want := last.Add(time.Second)
 				switch {
-				case !d.FireAt.Equal(want), d.Schedule != "s", d.Key != "schedule/s/"+want.UTC().Format(time.RFC3339):
+				case !d.ScheduledAt.Equal(want), d.Schedule != "s", d.Key != "schedule/s/"+want.UTC().Format(time.RFC3339):
 					t.Errorf("got %+v, want the occurrence of %v", d, want)
 				case string(d.Payload) != "p", d.Headers["h"] != "v", d.MaxAttempts != 3, d.Attempt != 1, d.Generation != 1:
 					t.Errorf("got %+v", d)
@@ -115,7 +115,7 @@ func TestOccurrencesFireAsTimers(t *testing.T) {
 					t.Errorf("it is late by %v", d.Late)
 				}
 				t.Logf("late by %v", d.Late)
-				last = d.FireAt
+				last = d.ScheduledAt
 			}
 		})
 	}
@@ -236,7 +236,7 @@ func TestChangesOfAScheduleOfTimers(t *testing.T) {
 			}
 		}
 		list, err := f.timers.List(t.Context(), tx, timers.Filter{Prefix: "schedule/s/2024"})
-		if err != nil || len(list) != 7 || !list[0].FireAt.Equal(from.Add(3*time.Hour)) || list[0].DueAt.Before(from.AddDate(1, 0, 0)) {
+		if err != nil || len(list) != 7 || !list[0].ScheduledAt.Equal(from.Add(3*time.Hour)) || list[0].DueAt.Before(from.AddDate(1, 0, 0)) {
 			t.Errorf("backfilled %+v, %v", list, err)
 		}
 		if cancelled, err := f.timers.Cancel(t.Context(), tx, list[0].Key, key); err != nil || len(cancelled) != 2 {

@@ -16,7 +16,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Set sets timers in the application's transaction and returns their ids in order.
+// Set sets timers in the application's transaction. The results are in their order: a timer whose key is there is a
+// Duplicate that is Replaced.
 //
 // A timer whose key is new is created. One that waits is moved. One that has fired, failed or was cancelled
 // begins again, with all its attempts. One that is firing is left to its handler, with what it was given;
@@ -25,7 +26,7 @@ import (
 // Every timer is validated before the first is written; an [*workqueue.ItemError] says which one was refused and why,
 // and the transaction is as it was. After any other error roll the transaction back. The timers' rows stay
 // locked until the transaction ends: a firing that ends meanwhile waits for it.
-func (t *Timers) Set(ctx context.Context, tx workqueue.Tx, timers ...Timer) ([]uuid.UUID, error) {
+func (t *Timers) Set(ctx context.Context, tx workqueue.Tx, timers ...Timer) ([]workqueue.Enqueued, error) {
 	timers, err := t.encoded(ctx, timers)
 	if err == nil {
 		err = t.check(timers)
@@ -33,15 +34,15 @@ func (t *Timers) Set(ctx context.Context, tx workqueue.Tx, timers ...Timer) ([]u
 	if err != nil {
 		return nil, err
 	}
-	ids := make(map[string]uuid.UUID, len(timers))
+	set := make(map[string]workqueue.Enqueued, len(timers))
 	for chunk := range input.Chunks(distinct(timers), Timer.size) {
-		if err := t.setChunk(ctx, tx, chunk, ids); err != nil {
+		if err := t.setChunk(ctx, tx, chunk, set); err != nil {
 			return nil, err
 		}
 	}
-	inOrder := make([]uuid.UUID, len(timers))
+	inOrder := make([]workqueue.Enqueued, len(timers))
 	for i, timer := range timers {
-		inOrder[i] = ids[timer.Key]
+		inOrder[i] = set[timer.Key]
 	}
 	return inOrder, nil
 }
@@ -59,13 +60,13 @@ func distinct(timers []Timer) []Timer {
 const maxVanished = 10
 
 // setChunk changes what is there and inserts the rest. What somebody else has inserted meanwhile is changed.
-func (t *Timers) setChunk(ctx context.Context, tx workqueue.Tx, timers []Timer, ids map[string]uuid.UUID) error {
+func (t *Timers) setChunk(ctx context.Context, tx workqueue.Tx, timers []Timer, set map[string]workqueue.Enqueued) error {
 	for range maxVanished {
-		missing, err := t.change(ctx, tx, timers, ids)
+		missing, err := t.change(ctx, tx, timers, set)
 		if err != nil || len(missing) == 0 {
 			return err
 		}
-		if timers, err = t.insert(ctx, tx, missing, ids); err != nil || len(timers) == 0 {
+		if timers, err = t.insert(ctx, tx, missing, set); err != nil || len(timers) == 0 {
 			return err
 		}
 	}
@@ -73,7 +74,7 @@ func (t *Timers) setChunk(ctx context.Context, tx workqueue.Tx, timers []Timer, 
 }
 
 // change sets the timers that are there and returns the others, with their time.
-func (t *Timers) change(ctx context.Context, tx workqueue.Tx, timers []Timer, ids map[string]uuid.UUID) ([]Timer, error) {
+func (t *Timers) change(ctx context.Context, tx workqueue.Tx, timers []Timer, set map[string]workqueue.Enqueued) ([]Timer, error) {
 	args, err := newSetting(ctx, timers)
 	if err != nil {
 		return nil, err
@@ -89,10 +90,10 @@ func (t *Timers) change(ctx context.Context, tx workqueue.Tx, timers []Timer, id
 		}
 		timer := timers[ord-1]
 		if id != nil {
-			ids[timer.Key] = *id
+			set[timer.Key] = workqueue.Enqueued{ID: *id, Duplicate: true, Replaced: true}
 			return nil
 		}
-		timer.FireAt, timer.After = at, 0
+		timer.ScheduledAt, timer.Delay = at, 0
 		missing = append(missing, timer)
 		return nil
 	}, t.statements.set, args...)
@@ -101,17 +102,17 @@ func (t *Timers) change(ctx context.Context, tx workqueue.Tx, timers []Timer, id
 }
 
 // insert writes new timers and returns those whose key is there by now.
-func (t *Timers) insert(ctx context.Context, tx workqueue.Tx, timers []Timer, ids map[string]uuid.UUID) (taken []Timer, err error) {
+func (t *Timers) insert(ctx context.Context, tx workqueue.Tx, timers []Timer, set map[string]workqueue.Enqueued) (taken []Timer, err error) {
 	rows := make([]workqueue.NewRow, len(timers))
 	for i, timer := range timers {
-		rows[i] = newRow(timer, timer.FireAt, timer.FireAt, nil)
+		rows[i] = newRow(timer, timer.ScheduledAt, timer.ScheduledAt, nil)
 	}
 	inserted, err := t.table.Insert(ctx, tx, rows...)
 	for i, in := range inserted {
 		if in.Duplicate {
 			taken = append(taken, timers[i])
 		} else {
-			ids[timers[i].Key] = in.ID
+			set[timers[i].Key] = in
 		}
 	}
 	return taken, err
@@ -130,10 +131,10 @@ func newSetting(ctx context.Context, timers []Timer) ([]any, error) {
 			return nil, err
 		}
 		keys, topics, payloads, headers = append(keys, t.Key), append(topics, t.Topic), append(payloads, t.payload()), append(headers, encoded)
-		attempts, delays = append(attempts, positive(int64(t.MaxAttempts))), append(delays, pointer(t.After.Microseconds()))
+		attempts, delays = append(attempts, positive(int64(t.MaxAttempts))), append(delays, pointer(t.Delay.Microseconds()))
 		var at *time.Time
-		if !t.FireAt.IsZero() {
-			at = &t.FireAt
+		if !t.ScheduledAt.IsZero() {
+			at = &t.ScheduledAt
 		}
 		times = append(times, at)
 	}

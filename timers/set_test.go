@@ -23,9 +23,9 @@ func TestATimerIsWhatWasSet(t *testing.T) {
 			t.Parallel()
 			f := newTimers(t)
 			tx, end := w.begin(f)
-			ids, err := f.timers.Set(t.Context(), tx,
-				timers.Timer{Key: "b", Topic: "t", FireAt: tomorrow, Payload: []byte{0, '"', '\\', 0xff}, Headers: map[string]string{"h": `"v"`}, MaxAttempts: 3},
-				timers.Timer{Key: "a ö", Topic: "t", After: time.Hour},
+			set, err := f.timers.Set(t.Context(), tx,
+				timers.Timer{Key: "b", Topic: "t", ScheduledAt: tomorrow, Payload: []byte{0, '"', '\\', 0xff}, Headers: map[string]string{"h": `"v"`}, MaxAttempts: 3},
+				timers.Timer{Key: "a ö", Topic: "t", Delay: time.Hour},
 			)
 			if err != nil {
 				t.Fatal(err)
@@ -36,7 +36,7 @@ func TestATimerIsWhatWasSet(t *testing.T) {
 			}
 			end(true)
 			switch {
-			case got.ID != ids[0], got.Key != "b", got.Topic != "t", !got.FireAt.Equal(tomorrow), !got.DueAt.Equal(tomorrow):
+			case got.ID != set[0].ID, set[0].Duplicate, got.Key != "b", got.Topic != "t", !got.ScheduledAt.Equal(tomorrow), !got.DueAt.Equal(tomorrow):
 				t.Errorf("got %+v", got)
 			case !bytes.Equal(got.Payload, []byte{0, '"', '\\', 0xff}), !maps.Equal(sdktest.Untraced(got.Headers), map[string]string{"h": `"v"`}):
 				t.Errorf("got payload %q and headers %v", got.Payload, got.Headers)
@@ -44,7 +44,7 @@ func TestATimerIsWhatWasSet(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			after := f.get("a ö")
-			if d := after.FireAt.Sub(after.CreatedAt); after.ID != ids[1] || d < time.Hour || d > time.Hour+patience {
+			if d := after.ScheduledAt.Sub(after.CreatedAt); after.ID != set[1].ID || d < time.Hour || d > time.Hour+patience {
 				t.Errorf("fires %v after it was set, want an hour", d)
 			}
 		})
@@ -57,10 +57,10 @@ func TestATimerOfARolledBackTransactionIsNotSet(t *testing.T) {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
 			f := newTimers(t)
-			f.set(timers.Timer{Key: "old", Topic: "t", FireAt: tomorrow})
+			f.set(timers.Timer{Key: "old", Topic: "t", ScheduledAt: tomorrow})
 			tx, end := w.begin(f)
 			for _, key := range []string{"old", "new"} {
-				if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: key, Topic: "changed", FireAt: tomorrow}); err != nil {
+				if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: key, Topic: "changed", ScheduledAt: tomorrow}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -100,12 +100,12 @@ func TestSettingAgainStartsFromTheBeginning(t *testing.T) {
 			t.Run(name+"/"+w.name, func(t *testing.T) {
 				t.Parallel()
 				f := newTimers(t)
-				f.set(timers.Timer{Key: "k", Topic: "old", FireAt: tomorrow, Payload: []byte("old"), Headers: map[string]string{"h": "old"}})
+				f.set(timers.Timer{Key: "k", Topic: "old", ScheduledAt: tomorrow, Payload: []byte("old"), Headers: map[string]string{"h": "old"}})
 				before := f.get("k")
 				bring(f, before.ID)
 
 				tx, end := w.begin(f)
-				ids, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new", FireAt: tomorrow.Add(time.Hour), Payload: []byte("new"), MaxAttempts: 2})
+				set, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new", ScheduledAt: tomorrow.Add(time.Hour), Payload: []byte("new"), MaxAttempts: 2})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -113,11 +113,11 @@ func TestSettingAgainStartsFromTheBeginning(t *testing.T) {
 
 				got := f.get("k")
 				switch {
-				case ids[0] != before.ID || got.ID != before.ID:
-					t.Errorf("it is another row: %v, was %v", got.ID, before.ID)
+				case set[0] != (workqueue.Enqueued{ID: before.ID, Duplicate: true, Replaced: true}) || got.ID != before.ID:
+					t.Errorf("it is another row: %v, %v, was %v", set[0], got.ID, before.ID)
 				case got.Status != workqueue.Ready, got.Attempts != 0, got.MaxAttempts != 2, got.Generation != 2, got.LastError != "", got.CompletedAt != nil, got.CancelledAt != nil:
 					t.Errorf("got %+v", got)
-				case got.Topic != "new", string(got.Payload) != "new", len(got.Headers) != 0, !got.FireAt.Equal(tomorrow.Add(time.Hour)), !got.DueAt.Equal(got.FireAt):
+				case got.Topic != "new", string(got.Payload) != "new", len(got.Headers) != 0, !got.ScheduledAt.Equal(tomorrow.Add(time.Hour)), !got.DueAt.Equal(got.ScheduledAt):
 					t.Errorf("got %+v", got)
 				}
 			})
@@ -131,9 +131,9 @@ func TestAPastTimeMeansNowAndStaysTheNominalTime(t *testing.T) {
 	past := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
 	for range 2 { // set, and set again
 		before := f.clock()
-		f.set(timers.Timer{Key: "k", Topic: "t", FireAt: past})
-		if got := f.get("k"); !got.FireAt.Equal(past) || got.DueAt.Before(before) || got.DueAt.After(f.clock()) {
-			t.Errorf("nominal %v, due %v", got.FireAt, got.DueAt)
+		f.set(timers.Timer{Key: "k", Topic: "t", ScheduledAt: past})
+		if got := f.get("k"); !got.ScheduledAt.Equal(past) || got.DueAt.Before(before) || got.DueAt.After(f.clock()) {
+			t.Errorf("nominal %v, due %v", got.ScheduledAt, got.DueAt)
 		}
 	}
 }
@@ -143,8 +143,8 @@ func TestATimerWithoutATimeFiresNow(t *testing.T) {
 	f := newTimers(t)
 	before := f.clock()
 	f.set(timers.Timer{Key: "k", Topic: "t"})
-	if got := f.get("k"); got.FireAt.Before(before) || got.FireAt.After(f.clock()) {
-		t.Errorf("fires at %v", got.FireAt)
+	if got := f.get("k"); got.ScheduledAt.Before(before) || got.ScheduledAt.After(f.clock()) {
+		t.Errorf("fires at %v", got.ScheduledAt)
 	}
 }
 
@@ -153,12 +153,12 @@ func TestTheLastOfOneKeyHolds(t *testing.T) {
 	f := newTimers(t)
 	for i := range 2 {
 		f.inTx(func(tx workqueue.Tx) error {
-			ids, err := f.timers.Set(t.Context(), tx,
-				timers.Timer{Key: "k", Topic: "first", FireAt: tomorrow},
-				timers.Timer{Key: "other", Topic: "t", FireAt: tomorrow},
-				timers.Timer{Key: "k", Topic: "last", FireAt: tomorrow})
-			if err == nil && (ids[0] != ids[2] || ids[0] == ids[1] || ids[0] == uuid.Nil) {
-				t.Errorf("got ids %v", ids)
+			set, err := f.timers.Set(t.Context(), tx,
+				timers.Timer{Key: "k", Topic: "first", ScheduledAt: tomorrow},
+				timers.Timer{Key: "other", Topic: "t", ScheduledAt: tomorrow},
+				timers.Timer{Key: "k", Topic: "last", ScheduledAt: tomorrow})
+			if err == nil && (set[0] != set[2] || set[0].ID == set[1].ID || set[0].ID == uuid.Nil || set[0].Replaced != (i > 0)) {
+				t.Errorf("got %v", set)
 			}
 			return err
 		})
@@ -173,7 +173,7 @@ func TestManyTimersInOneCall(t *testing.T) {
 	f := newTimers(t)
 	many := make([]timers.Timer, workqueue.MaxBatch+10)
 	for i := range many {
-		many[i] = timers.Timer{Key: uuid.NewString(), Topic: "t", FireAt: tomorrow}
+		many[i] = timers.Timer{Key: uuid.NewString(), Topic: "t", ScheduledAt: tomorrow}
 	}
 	f.set(many[:100]...)
 	f.set(many...)
@@ -190,13 +190,13 @@ func TestConcurrentSetsOfANewKey(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
 	tx, end := beginPgx(f)
-	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "first", FireAt: tomorrow}); err != nil {
+	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "first", ScheduledAt: tomorrow}); err != nil {
 		t.Fatal(err)
 	}
 	second := make(chan struct{})
 	go func() {
 		defer close(second)
-		f.set(timers.Timer{Key: "k", Topic: "second", FireAt: tomorrow})
+		f.set(timers.Timer{Key: "k", Topic: "second", ScheduledAt: tomorrow})
 	}()
 	f.until("the second waits for the first", f.somebodyWaits)
 	end(true)
@@ -212,11 +212,11 @@ func TestTimersAreLockedInTheOrderOfTheirKeys(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
 	for _, key := range []string{"c", "b", "a"} {
-		f.set(timers.Timer{Key: key, Topic: "t", FireAt: tomorrow})
+		f.set(timers.Timer{Key: key, Topic: "t", ScheduledAt: tomorrow})
 	}
 	f.exec("ANALYZE " + f.table)
 	tx, end := beginPgx(f)
-	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "b", Topic: "t", FireAt: tomorrow}); err != nil {
+	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "b", Topic: "t", ScheduledAt: tomorrow}); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})

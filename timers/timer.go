@@ -18,12 +18,12 @@ type Timer struct {
 	// Topic says which handler receives the timer: 1 to [MaxTopic] bytes, compared byte for byte.
 	Topic string
 
-	// FireAt is the nominal time, by the database's clock. A past time means now, and stays the nominal time.
-	FireAt time.Time
+	// ScheduledAt is the nominal time, by the database's clock. A past time means now, and stays the nominal time.
+	ScheduledAt time.Time
 
-	// After is a delay from the call, in the place of FireAt, by the database's clock: 0 to [MaxDelay]. A timer
+	// Delay counts from the call, in the place of ScheduledAt, by the database's clock: 0 to [MaxDelay]. A timer
 	// with neither fires now.
-	After time.Duration
+	Delay time.Duration
 
 	// Payload is opaque. Nil is an empty payload. It is at most [Options].MaxPayload bytes long.
 	Payload []byte
@@ -56,8 +56,8 @@ type Info struct {
 	Topic       string
 	Payload     []byte
 	Headers     map[string]string
-	FireAt      time.Time // nominal
-	DueAt       time.Time // when it is, or was, due: FireAt, moved by retries
+	ScheduledAt time.Time // nominal
+	DueAt       time.Time // when it is, or was, due: ScheduledAt, moved by retries
 	Generation  int       // how often it was set
 	Schedule    string    // of which it is an occurrence; empty for none
 	Status      workqueue.Status
@@ -68,6 +68,6 @@ type Info struct {
 	CompletedAt *time.Time
 	CancelledAt *time.Time
 	// RearmAt is when the timer fires next if it was set again while it is firing. Topic, Payload, Headers and
-	// FireAt are still those of the firing.
+	// ScheduledAt are still those of the firing.
 	RearmAt *time.Time
 }

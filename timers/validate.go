@@ -34,7 +34,7 @@ func (t *Timers) checkContent(timer Timer) error {
 	return cmp.Or(
 		workqueue.CheckSize("payload", len(timer.Payload), t.maxPayload),
 		workqueue.CheckSize("headers", input.HeaderSize(timer.Headers), MaxHeaders),
-		t.table.Check(newRow(timer, timer.FireAt, timer.FireAt, nil)),
+		t.table.Check(newRow(timer, timer.ScheduledAt, timer.ScheduledAt, nil)),
 	)
 }
 
@@ -50,15 +50,15 @@ func checkReserved(key string) error {
 func checkTopic(topic string) error { return input.Name("topic", topic, MaxTopic) }
 
 // checkTime refuses what cannot have been meant. A negative delay is more likely a subtraction that went
-// wrong than a wish for now; a deadline that may have passed is a FireAt.
+// wrong than a wish for now; a deadline that may have passed is a ScheduledAt.
 func checkTime(timer Timer) error {
 	switch {
-	case timer.After < 0:
-		return workqueue.Invalid("after", "is %v, it cannot be negative; a FireAt may lie in the past", timer.After)
-	case timer.After > MaxDelay:
-		return workqueue.Invalid("after", "is %v, at most %v is allowed", timer.After, MaxDelay)
-	case timer.After > 0 && !timer.FireAt.IsZero():
-		return workqueue.Invalid("after", "is set, and so is FireAt: one of them says when")
+	case timer.Delay < 0:
+		return workqueue.Invalid("delay", "is %v, it cannot be negative; a ScheduledAt may lie in the past", timer.Delay)
+	case timer.Delay > MaxDelay:
+		return workqueue.Invalid("delay", "is %v, at most %v is allowed", timer.Delay, MaxDelay)
+	case timer.Delay > 0 && !timer.ScheduledAt.IsZero():
+		return workqueue.Invalid("delay", "is set, and so is ScheduledAt: one of them says when")
 	}
 	return nil
 }

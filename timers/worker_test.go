@@ -29,10 +29,10 @@ func TestNoTimerIsEarlyByTheDatabasesClock(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			fired++
-			if now.Before(d.FireAt) {
+			if now.Before(d.ScheduledAt) {
 				early++
 			}
-			if d.Late < 0 || d.FireAt.Add(d.Late).After(now.Add(time.Second)) {
+			if d.Late < 0 || d.ScheduledAt.Add(d.Late).After(now.Add(time.Second)) {
 				wrong++
 			}
 			return nil
@@ -40,11 +40,11 @@ func TestNoTimerIsEarlyByTheDatabasesClock(t *testing.T) {
 	})
 	many := make([]timers.Timer, n)
 	for i := range many {
-		many[i] = timers.Timer{Key: fmt.Sprint(i), Topic: "t", After: time.Duration(i) * 5 * time.Millisecond}
+		many[i] = timers.Timer{Key: fmt.Sprint(i), Topic: "t", Delay: time.Duration(i) * 5 * time.Millisecond}
 	}
 	f.set(many...)
 	for i := 0; i < n; i += 3 { // moved while others fire
-		f.set(timers.Timer{Key: fmt.Sprint(i), Topic: "t", After: 1500 * time.Millisecond})
+		f.set(timers.Timer{Key: fmt.Sprint(i), Topic: "t", Delay: 1500 * time.Millisecond})
 	}
 	f.until("all have fired", func() bool {
 		return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 2") == n
@@ -65,10 +65,10 @@ func TestADeliveryIsWhatWasSet(t *testing.T) {
 		w.HandleAll(func(_ context.Context, d *timers.Delivery) error { t.Errorf("topic %q", d.Topic); return nil })
 	})
 	past := f.clock().Add(-time.Hour).UTC()
-	f.set(timers.Timer{Key: "k", Topic: "a", FireAt: past, Payload: []byte("p"), Headers: map[string]string{"h": "v"}, MaxAttempts: 7})
+	f.set(timers.Timer{Key: "k", Topic: "a", ScheduledAt: past, Payload: []byte("p"), Headers: map[string]string{"h": "v"}, MaxAttempts: 7})
 	d := receive(t, fired)
 	switch {
-	case d.Key != "k", d.Topic != "a", string(d.Payload) != "p", d.Headers["h"] != "v", !d.FireAt.Equal(past), d.ID != f.get("k").ID:
+	case d.Key != "k", d.Topic != "a", string(d.Payload) != "p", d.Headers["h"] != "v", !d.ScheduledAt.Equal(past), d.ID != f.get("k").ID:
 		t.Errorf("got %+v", d)
 	case d.Attempt != 1, d.MaxAttempts != 7, d.Generation != 1, d.Schedule != "", d.Late < time.Hour, d.Late > time.Hour+patience:
 		t.Errorf("got %+v", d)
@@ -93,7 +93,7 @@ func TestRetriesKeepTheNominalTime(t *testing.T) {
 	first := receive(t, fired)
 	for attempt := 2; attempt <= 3; attempt++ {
 		d := receive(t, fired)
-		if d.Attempt != attempt || !d.FireAt.Equal(first.FireAt) || d.Generation != 1 || !d.DueAt.After(first.DueAt) || d.Late < 20*time.Millisecond {
+		if d.Attempt != attempt || !d.ScheduledAt.Equal(first.ScheduledAt) || d.Generation != 1 || !d.DueAt.After(first.DueAt) || d.Late < 20*time.Millisecond {
 			t.Errorf("got %+v, first %+v", d, first)
 		}
 	}
@@ -133,7 +133,7 @@ func TestATopicWithoutAHandlerIsAFailedAttempt(t *testing.T) {
 	})
 	f.set(timers.Timer{Key: "k", Topic: "unknown"})
 	f.until("it was tried", func() bool { return f.get("k").Attempts == 1 && f.get("k").Status == workqueue.Ready })
-	if got := f.get("k"); got.LastError != `no handler is registered for topic "unknown"` || got.DueAt.Before(got.FireAt.Add(time.Hour)) {
+	if got := f.get("k"); got.LastError != `no handler is registered for topic "unknown"` || got.DueAt.Before(got.ScheduledAt.Add(time.Hour)) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -227,7 +227,7 @@ func TestDDLComesAndGoes(t *testing.T) {
 func TestTheTableRefusesWhatNoProgramMayWrite(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
-	f.set(timers.Timer{Key: "k", Topic: "t", FireAt: tomorrow})
+	f.set(timers.Timer{Key: "k", Topic: "t", ScheduledAt: tomorrow})
 	for name, change := range map[string]string{
 		"empty key":       "key = ''",
 		"long key":        "key = repeat('k', 256)",

@@ -19,7 +19,7 @@ import (
 // occurrence. So what was due in less than d is due now, leases that would have ended have, retention and deduplication
 // windows have run, and rows are older.
 //
-// What stays is what people see: payloads, headers, columns of tables of your own, a timer's nominal time FireAt, and the
+// What stays is what people see: payloads, headers, columns of tables of your own, a timer's nominal time ScheduledAt, and the
 // alarms' own table, whose timers move. A schedule's nominal times move, since they are also when it is due: its next occurrence has one that is d
 // earlier than the rule says. Advance by multiples of its period where that matters. Paused schedules, and whatever else is
 // due after the year 9000, stay where they are.

@@ -21,7 +21,7 @@ func near(at time.Time, fromNow time.Duration) bool {
 func TestAdvanceMovesLiveRows(t *testing.T) {
 	t.Parallel()
 	places(t, func(f *fixture, q txworktest.Querier, enqueue func(...outbox.Message)) {
-		enqueue(outbox.Message{Topic: "later", ProcessAt: time.Now().Add(24 * time.Hour)}, outbox.Message{Topic: "now"})
+		enqueue(outbox.Message{Topic: "later", ScheduledAt: time.Now().Add(24 * time.Hour)}, outbox.Message{Topic: "now"})
 		claim(f, q)
 		txworktest.Advance(f, q, 23*time.Hour, f.box)
 		later := txworktest.RequireEnqueued(f, q, f.box, txworktest.Topic("later"))
@@ -100,7 +100,7 @@ func TestAdvanceOfOneDomainLeavesTheOthers(t *testing.T) {
 func TestAdvanceLeavesWhatIsNeverDue(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.enqueue(outbox.Message{Topic: "paused", ProcessAt: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)})
+	f.enqueue(outbox.Message{Topic: "paused", ScheduledAt: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)})
 	f.Advance(t, f.Pool, 99*365*24*time.Hour)
 	if row := txworktest.RequireEnqueued(t, f.Pool, f.box); row.DueAt.Year() != 9999 {
 		t.Error(row.DueAt)

@@ -27,7 +27,7 @@ func TestTimers(t *testing.T) {
 	}
 	at := time.Now().Add(90 * 24 * time.Hour).Truncate(time.Second)
 	err = pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-		_, err := tm.Set(t.Context(), workqueue.Pgx(tx), timers.Timer{Key: "renewal-7", Topic: "renew", FireAt: at})
+		_, err := tm.Set(t.Context(), workqueue.Pgx(tx), timers.Timer{Key: "renewal-7", Topic: "renew", ScheduledAt: at})
 		return err
 	})
 	if err != nil {
@@ -39,8 +39,8 @@ func TestTimers(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Handle("renew", func(_ context.Context, d *timers.Delivery) error {
-		if !d.FireAt.Equal(at) {
-			t.Errorf("nominal time %v, want %v", d.FireAt, at)
+		if !d.ScheduledAt.Equal(at) {
+			t.Errorf("nominal time %v, want %v", d.ScheduledAt, at)
 		}
 		return nil
 	})

@@ -92,7 +92,7 @@ func TestDrainHandlesWhatIsDue(t *testing.T) {
 	t.Parallel()
 	places(t, func(f *fixture, q txworktest.Querier, enqueue func(...outbox.Message)) {
 		enqueue(outbox.Message{Topic: "ok"}, outbox.Message{Topic: "fails"}, outbox.Message{Topic: "dead"},
-			outbox.Message{Topic: "ok", ProcessAt: time.Now().Add(time.Hour)})
+			outbox.Message{Topic: "ok", ScheduledAt: time.Now().Add(time.Hour)})
 		w := f.relay(byTopic)
 		handled := txworktest.Drain(f, q, w)
 		if len(handled) != 3 {
@@ -113,7 +113,7 @@ func TestDrainAllGoesThroughRetriesToTheEnd(t *testing.T) {
 	places(t, func(f *fixture, q txworktest.Querier, enqueue func(...outbox.Message)) {
 		enqueue(outbox.Message{Topic: "fails"})
 		wantOutcomes(f.T, txworktest.DrainAll(f, q, f.relay(byTopic)), "retried, retried, failed")
-		enqueue(outbox.Message{Topic: "ok", ProcessAt: time.Now().Add(5 * 365 * 24 * time.Hour)})
+		enqueue(outbox.Message{Topic: "ok", ScheduledAt: time.Now().Add(5 * 365 * 24 * time.Hour)})
 		wantOutcomes(f.T, txworktest.DrainAll(f, q, f.relay(byTopic)), "done")
 		wantOutcomes(f.T, txworktest.DrainAll(f, q, f.relay(byTopic)), "")
 	})

@@ -99,9 +99,9 @@ func newFixture(t *testing.T, configure ...func(*pgxpool.Config)) *fixture {
 func (f *fixture) enqueue(msgs ...outbox.Message) []uuid.UUID {
 	f.Helper()
 	var ids []uuid.UUID
-	err := pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) (err error) {
-		ids, err = f.box.Enqueue(f.Context(), workqueue.Pgx(tx), msgs...)
-		return err
+	err := pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error {
+		ids = f.enqueueIn(tx, msgs...)
+		return nil
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -111,11 +111,11 @@ func (f *fixture) enqueue(msgs ...outbox.Message) []uuid.UUID {
 
 func (f *fixture) enqueueIn(tx pgx.Tx, msgs ...outbox.Message) []uuid.UUID {
 	f.Helper()
-	ids, err := f.box.Enqueue(f.Context(), workqueue.Pgx(tx), msgs...)
+	enqueued, err := f.box.Enqueue(f.Context(), workqueue.Pgx(tx), msgs...)
 	if err != nil {
 		f.Fatal(err)
 	}
-	return ids
+	return workqueue.IDs(enqueued)
 }
 
 type handler = func(context.Context, *outbox.Delivery) error

@@ -21,7 +21,7 @@ func TestRequireEnqueuedFindsTheOneThatMatches(t *testing.T) {
 	tx := f.Begin(t)
 	ids := f.enqueueIn(tx,
 		outbox.Message{Topic: "order.placed", Key: "7", Payload: []byte(placed), Headers: map[string]string{"to": "ship"}, DedupKey: "d"},
-		outbox.Message{Topic: "order.paid", Payload: []byte("\xff"), ProcessAt: time.Now().Add(time.Hour)})
+		outbox.Message{Topic: "order.paid", Payload: []byte("\xff"), ScheduledAt: time.Now().Add(time.Hour)})
 	for name, m := range map[string]txworktest.Matcher{
 		"topic":    txworktest.Topic("order.placed"),
 		"key":      txworktest.Key("7"),
@@ -114,7 +114,7 @@ func TestDatabaseSQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	if _, err := f.box.Enqueue(t.Context(), workqueue.SQL(tx), outbox.Message{Topic: "a", Payload: []byte(placed), ProcessAt: time.Now().Add(time.Minute)}); err != nil {
+	if _, err := f.box.Enqueue(t.Context(), workqueue.SQL(tx), outbox.Message{Topic: "a", Payload: []byte(placed), ScheduledAt: time.Now().Add(time.Minute)}); err != nil {
 		t.Fatal(err)
 	}
 	q := txworktest.SQL(tx)

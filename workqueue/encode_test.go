@@ -150,9 +150,9 @@ var unstorable = []struct {
 }
 
 // inserters are the forms in which arguments travel.
-func inserters(t *testing.T, db *pgtest.DB) map[string]func(context.Context, *workqueue.Table, ...workqueue.NewRow) ([]workqueue.Inserted, error) {
-	throughPgx := func(pool *pgxpool.Pool) func(context.Context, *workqueue.Table, ...workqueue.NewRow) ([]workqueue.Inserted, error) {
-		return func(ctx context.Context, table *workqueue.Table, rows ...workqueue.NewRow) (in []workqueue.Inserted, err error) {
+func inserters(t *testing.T, db *pgtest.DB) map[string]func(context.Context, *workqueue.Table, ...workqueue.NewRow) ([]workqueue.Enqueued, error) {
+	throughPgx := func(pool *pgxpool.Pool) func(context.Context, *workqueue.Table, ...workqueue.NewRow) ([]workqueue.Enqueued, error) {
+		return func(ctx context.Context, table *workqueue.Table, rows ...workqueue.NewRow) (in []workqueue.Enqueued, err error) {
 			err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 				in, err = table.Insert(ctx, workqueue.Pgx(tx), rows...)
 				return err
@@ -168,10 +168,10 @@ func inserters(t *testing.T, db *pgtest.DB) map[string]func(context.Context, *wo
 	}
 	t.Cleanup(simple.Close)
 	handle := db.SQL(t)
-	return map[string]func(context.Context, *workqueue.Table, ...workqueue.NewRow) ([]workqueue.Inserted, error){
+	return map[string]func(context.Context, *workqueue.Table, ...workqueue.NewRow) ([]workqueue.Enqueued, error){
 		"pgx":                 throughPgx(db.Pool),
 		"pgx simple protocol": throughPgx(simple),
-		"database sql": func(ctx context.Context, table *workqueue.Table, rows ...workqueue.NewRow) ([]workqueue.Inserted, error) {
+		"database sql": func(ctx context.Context, table *workqueue.Table, rows ...workqueue.NewRow) ([]workqueue.Enqueued, error) {
 			tx, err := handle.BeginTx(ctx, nil)
 			if err != nil {
 				return nil, err

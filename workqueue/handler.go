@@ -19,8 +19,8 @@ type Domain[T any] struct {
 	Table *Table
 	// Fields returns pointers to the fields that hold Spec.Columns, in their order and without the internal ones.
 	Fields func(*T) []any
-	// Lanes are those of the table that a worker serves, the most urgent first: for each, the values of [Spec].Lanes,
-	// which a table without them has none of. Each claim goes through them in this order until it is full. Every eighth
+	// Lanes are those of the table that a worker serves, the most urgent first: for each, the values of [Spec].Lanes.
+	// A table without lanes has none here. Each claim goes through them in this order until it is full. Every eighth
 	// begins with one of the less urgent lanes, each in its turn, so that none starves. With a [Spec].Admission all have
 	// the same value there.
 	Lanes [][]any

@@ -18,8 +18,8 @@ type NewRow struct {
 	// MaxAttempts defaults to the table's.
 	MaxAttempts int
 	// Retry is the row's own backoff in the place of the table's, for a reported failure and an ended lease
-	// alike. Default: none.
-	Retry *Retry
+	// alike. Zero: that of the table.
+	Retry Retry
 	// Waiting holds the row back: it is Ready, but nothing claims it until somebody releases it, such as
 	// the settle of the row before it or the end of a join. It costs claims nothing.
 	Waiting bool
@@ -40,11 +40,22 @@ func (r NewRow) Stored(ctx context.Context) (headers, retry *string, err error) 
 	return optionalText(h), optionalText(s), err
 }
 
-// Inserted is what became of a [NewRow].
-type Inserted struct {
+// Enqueued is what became of something that was enqueued: a row, a message, a job or a timer.
+type Enqueued struct {
 	ID uuid.UUID
-	// Duplicate says that nothing was written: ID is the row that holds the same unique values.
+	// Duplicate says that no new row was written: ID is that of the row which was there, with the same unique values.
 	Duplicate bool
+	// Replaced says of a Duplicate that the row which was there has become what was enqueued. Otherwise it stays as it was.
+	Replaced bool
+}
+
+// IDs are those of the rows, in their order.
+func IDs(enqueued []Enqueued) []uuid.UUID {
+	ids := make([]uuid.UUID, len(enqueued))
+	for i, e := range enqueued {
+		ids[i] = e.ID
+	}
+	return ids
 }
 
 // Check reports the first of the rows that Insert would refuse, without touching the database.
@@ -72,7 +83,7 @@ func inRow(i, n int, err error) error {
 // Insert enqueues up to [MaxBatch] rows in the application's transaction, in one statement: they exist if
 // and only if it commits. Everything is validated before anything is sent. The results are in the order
 // of the rows.
-func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Inserted, error) {
+func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Enqueued, error) {
 	if tx == nil {
 		return nil, Invalid("transaction", "is nil")
 	}
@@ -86,7 +97,7 @@ func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Inserted, 
 	if err != nil {
 		return nil, err
 	}
-	var inserted []Inserted
+	var inserted []Enqueued
 	err = t.telemetry.transition(ctx, opEnqueue, len(rows), func(ctx context.Context) (ids []uuid.UUID, err error) {
 		if err := batch.setHeaders(ctx, rows); err != nil {
 			return nil, err
@@ -100,7 +111,7 @@ func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Inserted, 
 	return inserted, err
 }
 
-func (t *Table) countSent(ctx context.Context, rows []NewRow, inserted []Inserted) {
+func (t *Table) countSent(ctx context.Context, rows []NewRow, inserted []Enqueued) {
 	var written []labels
 	for i, row := range inserted {
 		if !row.Duplicate {
@@ -112,7 +123,7 @@ func (t *Table) countSent(ctx context.Context, rows []NewRow, inserted []Inserte
 
 // insert writes rows and looks up the holders of unique values that were taken. A holder may be deleted
 // between the two; then the values are free, and the row is written after all.
-func (t *Table) insert(ctx context.Context, tx Tx, rows []NewRow, batch *insertion) ([]Inserted, []uuid.UUID, error) {
+func (t *Table) insert(ctx context.Context, tx Tx, rows []NewRow, batch *insertion) ([]Enqueued, []uuid.UUID, error) {
 	inserted, written, err := batch.run(ctx, tx)
 	for i := 0; err == nil && i < len(inserted); i++ {
 		if inserted[i].ID != uuid.Nil {
@@ -128,24 +139,24 @@ func (t *Table) insert(ctx context.Context, tx Tx, rows []NewRow, batch *inserti
 // maxVanished is how often in a row the holder of a row's unique values may vanish.
 const maxVanished = 10
 
-func (t *Table) insertOne(ctx context.Context, tx Tx, row NewRow) (Inserted, error) {
+func (t *Table) insertOne(ctx context.Context, tx Tx, row NewRow) (Enqueued, error) {
 	for range maxVanished {
 		batch, err := t.newInsert([]NewRow{row})
 		if err == nil {
 			err = batch.setHeaders(ctx, []NewRow{row})
 		}
 		if err != nil {
-			return Inserted{}, err
+			return Enqueued{}, err
 		}
 		inserted, _, err := batch.run(ctx, tx)
 		if err != nil {
-			return Inserted{}, err
+			return Enqueued{}, err
 		}
 		if inserted[0].ID != uuid.Nil {
 			return inserted[0], nil
 		}
 	}
-	return Inserted{}, t.suppressed()
+	return Enqueued{}, t.suppressed()
 }
 
 func (t *Table) suppressed() error {
@@ -153,7 +164,6 @@ func (t *Table) suppressed() error {
 }
 
 // checkNewRow checks what is the core's of a row.
-
 func (t *Table) checkNewRow(row NewRow) error {
 	if len(row.Values) != len(t.spec.Columns) {
 		return Invalid("values", "has %d values, %s has %d columns", len(row.Values), t.Name(), len(t.spec.Columns))
@@ -164,7 +174,7 @@ func (t *Table) checkNewRow(row NewRow) error {
 	if err := checkDue(row.DueAt); err != nil {
 		return err
 	}
-	if row.Retry != nil {
+	if row.Retry != (Retry{}) {
 		if err := row.Retry.validate(); err != nil {
 			return err
 		}

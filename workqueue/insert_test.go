@@ -25,7 +25,7 @@ var letters = workqueue.Spec{
 func letter(address string) workqueue.NewRow { return workqueue.NewRow{Values: []any{address}} }
 
 // write inserts rows in a transaction of its own.
-func write(ctx context.Context, db *pgtest.DB, table *workqueue.Table, rows ...workqueue.NewRow) (in []workqueue.Inserted, err error) {
+func write(ctx context.Context, db *pgtest.DB, table *workqueue.Table, rows ...workqueue.NewRow) (in []workqueue.Enqueued, err error) {
 	err = pgx.BeginFunc(ctx, db.Pool, func(tx pgx.Tx) error {
 		in, err = table.Insert(ctx, workqueue.Pgx(tx), rows...)
 		return err

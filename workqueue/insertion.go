@@ -142,10 +142,10 @@ func (in *insertion) setHeaders(ctx context.Context, rows []NewRow) error {
 }
 
 // run inserts and then looks up the holders of unique values that were taken.
-func (in *insertion) run(ctx context.Context, tx Tx) ([]Inserted, []uuid.UUID, error) {
-	inserted := make([]Inserted, len(in.ids))
+func (in *insertion) run(ctx context.Context, tx Tx) ([]Enqueued, []uuid.UUID, error) {
+	inserted := make([]Enqueued, len(in.ids))
 	for i, id := range in.ids {
-		inserted[i] = Inserted{ID: id}
+		inserted[i] = Enqueued{ID: id}
 	}
 	insert := call{statement: in.table.inserts.of(in.shape()), args: in.args(), unpinned: true}
 	if !in.guarded {
@@ -185,14 +185,14 @@ func (in *insertion) args() map[string]any {
 	return args
 }
 
-func (in *insertion) markDuplicates(ctx context.Context, tx Tx, inserted []Inserted, written []uuid.UUID) error {
+func (in *insertion) markDuplicates(ctx context.Context, tx Tx, inserted []Enqueued, written []uuid.UUID) error {
 	done := make(map[uuid.UUID]bool, len(written))
 	for _, id := range written {
 		done[id] = true
 	}
 	for i := range inserted {
 		if !done[inserted[i].ID] {
-			inserted[i] = Inserted{Duplicate: true}
+			inserted[i] = Enqueued{Duplicate: true}
 		}
 	}
 	return tx.run(ctx, call{

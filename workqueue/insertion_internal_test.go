@@ -20,7 +20,7 @@ func TestShapesOfInserts(t *testing.T) {
 		t.Fatal(err)
 	}
 	row := func(topic string, body []byte, key any) NewRow { return NewRow{Values: []any{topic, body, key}} }
-	late := NewRow{DueAt: time.Now().Add(time.Hour), MaxAttempts: 3, Waiting: true, Retry: &DefaultRetry, Values: []any{"a", nil, nil}}
+	late := NewRow{DueAt: time.Now().Add(time.Hour), MaxAttempts: 3, Waiting: true, Retry: DefaultRetry, Values: []any{"a", nil, nil}}
 	body := []byte("x")
 	for name, c := range map[string]struct {
 		rows []NewRow

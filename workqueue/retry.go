@@ -104,8 +104,8 @@ type storedRetry struct {
 var growthNames = map[Growth]string{Constant: "constant", Linear: "linear", Quadratic: "quadratic", Exponential: "exponential"}
 
 // stored is the JSON text of a row's own backoff; empty for none.
-func (r *Retry) stored() (string, error) {
-	if r == nil {
+func (r Retry) stored() (string, error) {
+	if r == (Retry{}) {
 		return "", nil
 	}
 	encoded, err := json.Marshal(storedRetry{growthNames[r.Growth], r.Base.Microseconds(), r.limit().Microseconds(), r.Jitter})

@@ -209,7 +209,7 @@ func TestBackoffOfTheRowsOwn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, rigOptions{})
-			row := workqueue.NewRow{Values: []any{"a", ""}, Retry: &c.retry, MaxAttempts: 5}
+			row := workqueue.NewRow{Values: []any{"a", ""}, Retry: c.retry, MaxAttempts: 5}
 			ids := r.insertRows(row, row)
 			r.exec("UPDATE notes SET attempts = $1", c.attempt-1)
 			rows, err := r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 2)
@@ -235,8 +235,8 @@ func TestBackoffOfTheRowsOwn(t *testing.T) {
 func TestBadBackoffOfTheRowsOwn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
-	for _, retry := range []workqueue.Retry{{}, {Growth: 9, Cap: 1}, {Growth: workqueue.Linear, Base: 2, Cap: 1}} {
-		if err := r.Table.Check(workqueue.NewRow{Values: []any{"a", ""}, Retry: &retry}); !errors.Is(err, workqueue.ErrInvalid) {
+	for _, retry := range []workqueue.Retry{{Base: 1}, {Growth: 9, Cap: 1}, {Growth: workqueue.Linear, Base: 2, Cap: 1}} {
+		if err := r.Table.Check(workqueue.NewRow{Values: []any{"a", ""}, Retry: retry}); !errors.Is(err, workqueue.ErrInvalid) {
 			t.Error(fmt.Sprint(retry), err)
 		}
 	}

@@ -45,7 +45,7 @@ func (c *cli) populate() {
 	_, err = c.queue().Fail(c.t.Context(), owner, ids[1:2], "no\nway")
 	must(c.t, err)
 	c.exec("UPDATE {schema}.outbox SET locked_until = now() - interval '3 minutes' WHERE id = $1", ids[2])
-	c.enqueue(outbox.Message{Topic: "t"}, outbox.Message{Topic: "t", ProcessAt: time.Now().Add(time.Hour)})
+	c.enqueue(outbox.Message{Topic: "t"}, outbox.Message{Topic: "t", ScheduledAt: time.Now().Add(time.Hour)})
 }
 
 func make5(topic string) []outbox.Message {

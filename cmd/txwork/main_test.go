@@ -156,12 +156,12 @@ func must(t testing.TB, err error) {
 // enqueue writes messages as an application does.
 func (c *cli) enqueue(msgs ...outbox.Message) []uuid.UUID {
 	c.t.Helper()
-	var ids []uuid.UUID
+	var enqueued []workqueue.Enqueued
 	must(c.t, pgx.BeginFunc(c.t.Context(), c.db.Pool, func(tx pgx.Tx) (err error) {
-		ids, err = c.outbox.Enqueue(c.t.Context(), workqueue.Pgx(tx), msgs...)
+		enqueued, err = c.outbox.Enqueue(c.t.Context(), workqueue.Pgx(tx), msgs...)
 		return err
 	}))
-	return ids
+	return workqueue.IDs(enqueued)
 }
 
 // queue is the outbox's operations.

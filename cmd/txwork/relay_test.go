@@ -283,7 +283,7 @@ func TestRelayOfOneTopicLeavesOthersAlone(t *testing.T) {
 	c := newMigratedCLI(t)
 	foreign := c.enqueue(outbox.Message{Topic: "b", Payload: []byte("b")})[0]
 	c.enqueue(outbox.Message{Topic: "a", Payload: []byte("a1")}, outbox.Message{Topic: "a", Payload: []byte("a2")},
-		outbox.Message{Topic: "a", ProcessAt: time.Now().Add(time.Hour)}, outbox.Message{Topic: "b", ProcessAt: time.Now().Add(time.Hour)})
+		outbox.Message{Topic: "a", ScheduledAt: time.Now().Add(time.Hour)}, outbox.Message{Topic: "b", ScheduledAt: time.Now().Add(time.Hour)})
 	r := c.run("outbox", "relay", "--stdout", "--topic", "a", "--topic", "c", "--until-empty").ok()
 	if r.stdout != "a1\na2\n" {
 		t.Errorf("stdout is %q", r.stdout)
@@ -298,7 +298,7 @@ func TestRelayOfOneTopicLeavesOthersAlone(t *testing.T) {
 func TestRelayReportsInJSON(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.enqueue(outbox.Message{Topic: "t", Payload: []byte("0")}, outbox.Message{Topic: "t", Payload: []byte("65")},
-		outbox.Message{Topic: "t", ProcessAt: time.Now().Add(time.Hour)})
+		outbox.Message{Topic: "t", ScheduledAt: time.Now().Add(time.Hour)})
 	r := c.run("outbox", "relay", "--exec", `read code; exit "$code"`, "--until-empty", "--json").ok()
 	lines := strings.SplitAfter(strings.TrimSuffix(r.stderr, "\n"), "\n") // those before are of the log
 	got := decode[relayed](result{t: t, stdout: lines[len(lines)-1] + "\n"})

@@ -226,9 +226,9 @@ func (s *sender) enqueue(ctx context.Context) (err error) {
 	for i, m := range b.pending {
 		messages[i] = m.Message
 	}
-	ids, err := s.outbox.Enqueue(ctx, workqueue.Pgx(b.tx), messages...)
-	for i, id := range ids {
-		if id != messages[i].ID {
+	enqueued, err := s.outbox.Enqueue(ctx, workqueue.Pgx(b.tx), messages...)
+	for _, e := range enqueued {
+		if e.Duplicate {
 			b.duplicates++
 		}
 	}

@@ -133,11 +133,11 @@ func (p *planner) trigger(ctx context.Context, tx workqueue.Tx) (err error) {
 	return err
 }
 
-// report is called once for every occurrence, and again where it failed. FireAt is the nominal time, however
+// report is called once for every occurrence, and again where it failed. ScheduledAt is the nominal time, however
 // late the report is made.
 func report(ctx context.Context, d *timers.Delivery) error {
 	return d.Tx(ctx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `INSERT INTO example_nightly.reports VALUES ($1, $2, $3)`, d.Schedule, d.Key, d.FireAt)
+		_, err := tx.Exec(ctx, `INSERT INTO example_nightly.reports VALUES ($1, $2, $3)`, d.Schedule, d.Key, d.ScheduledAt)
 		return err
 	})
 }

@@ -168,7 +168,7 @@ func (s shop) order(ctx context.Context, tx workqueue.Tx, i int) error {
 	if _, err := s.inbox.Receive(ctx, tx, inbox.Message{Consumer: "payments", Source: "bank", MessageID: name}); err != nil {
 		return err
 	}
-	if _, err := s.timers.Set(ctx, tx, timers.Timer{Key: name, Topic: "reminder", After: 10 * time.Millisecond}); err != nil {
+	if _, err := s.timers.Set(ctx, tx, timers.Timer{Key: name, Topic: "reminder", Delay: 10 * time.Millisecond}); err != nil {
 		return err
 	}
 	_, err := s.jobs.Enqueue(ctx, tx, invoice{Order: i}, jobs.InsertOptions{})

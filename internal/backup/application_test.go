@@ -256,9 +256,9 @@ func (a *application) install() {
 func (a *application) send(m outbox.Message) (id uuid.UUID) {
 	a.Helper()
 	a.ok(a.inTx(func(tx pgx.Tx) error {
-		ids, err := a.box.Enqueue(a.Context(), workqueue.Pgx(tx), m)
+		enqueued, err := a.box.Enqueue(a.Context(), workqueue.Pgx(tx), m)
 		if err == nil {
-			id = ids[0]
+			id = enqueued[0].ID
 		}
 		return err
 	}))
@@ -314,7 +314,7 @@ func (a *application) place(ctx context.Context, tx pgx.Tx, o order) error {
 		return err
 	}
 	late := time.Duration(rand.IntN(2000)) * time.Millisecond
-	if _, err := a.timers.Set(ctx, wrapped, timers.Timer{Key: name, Topic: topic, After: late, Payload: []byte("timer")}); err != nil {
+	if _, err := a.timers.Set(ctx, wrapped, timers.Timer{Key: name, Topic: topic, Delay: late, Payload: []byte("timer")}); err != nil {
 		return err
 	}
 	if _, _, err := a.alarms.In(wrapped).CreateAlarm(ctx, alarms.New{

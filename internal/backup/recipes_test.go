@@ -113,7 +113,7 @@ func TestPointInTime(t *testing.T) {
 	r.begin(r.settings("archive"))
 	r.run("base")
 	a := r.application
-	again := a.send(outbox.Message{Topic: topic, ProcessAt: time.Now().Add(300 * time.Millisecond), Payload: []byte("again")})
+	again := a.send(outbox.Message{Topic: topic, ScheduledAt: time.Now().Add(300 * time.Millisecond), Payload: []byte("again")})
 	r.variables["TARGET"] = ask[string](a, "SELECT clock_timestamp()::text")
 	a.until("the message is delivered", "SELECT status = 2 FROM txwork.outbox WHERE id = $1", again)
 	never := a.send(outbox.Message{Topic: topic, Payload: []byte("never")})

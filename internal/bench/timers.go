@@ -78,7 +78,7 @@ func (c Timers) set(ctx context.Context, l *lab, set *timers.Timers) (first time
 		for i, p := range parcels {
 			payload, _ := p.MarshalBinary()
 			after := time.Duration(float64(p.number) / float64(c.Due) * float64(c.Within))
-			list[i] = timers.Timer{Key: fmt.Sprint("bench/", p.number), Topic: "bench", FireAt: first.Add(after), Payload: payload}
+			list[i] = timers.Timer{Key: fmt.Sprint("bench/", p.number), Topic: "bench", ScheduledAt: first.Add(after), Payload: payload}
 		}
 		_, err := set.Set(ctx, workqueue.Pgx(tx), list...)
 		return err
@@ -125,7 +125,7 @@ func (c Timers) fire(ctx context.Context, l *lab, set *timers.Timers, f *firings
 		return 0, err
 	}
 	w.HandleAll(func(_ context.Context, d *timers.Delivery) error {
-		f.fire(d.FireAt)
+		f.fire(d.ScheduledAt)
 		return nil
 	})
 	defer l.watch("firing", c.Due, f.tally.count)()

@@ -107,9 +107,9 @@ func (o functionOps) insertion(row workqueue.NewRow) (query string, args []any, 
 		o.spec.Name(), strings.Join(columns, ", "), strings.Join(params, ", ")), args, nil
 }
 
-// storedRetry is a row's own backoff as the table's functions read it; nil is none.
-func storedRetry(r *workqueue.Retry) map[string]any {
-	if r == nil {
+// storedRetry is a row's own backoff as the table's functions read it; zero is none.
+func storedRetry(r workqueue.Retry) map[string]any {
+	if r == (workqueue.Retry{}) {
 		return nil
 	}
 	names := map[workqueue.Growth]string{workqueue.Constant: "constant", workqueue.Linear: "linear",

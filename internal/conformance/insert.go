@@ -13,7 +13,7 @@ import (
 )
 
 // write inserts rows through the Go API of the way.
-func (s *suite) write(rows ...workqueue.NewRow) (inserted []workqueue.Inserted, err error) {
+func (s *suite) write(rows ...workqueue.NewRow) (inserted []workqueue.Enqueued, err error) {
 	err = s.try(func(ctx context.Context, o ops) (err error) {
 		inserted, err = o.(queueOps).write(ctx, rows...)
 		return err
@@ -79,7 +79,7 @@ func insertBatch(s *suite) {
 	s.ok(err)
 	order := s.query("SELECT id FROM $T ORDER BY (headers ->> 'n')::int")
 	for i, in := range inserted {
-		equal(s, "result", in, workqueue.Inserted{ID: order[i]})
+		equal(s, "result", in, workqueue.Enqueued{ID: order[i]})
 	}
 
 	none, err := s.write()
@@ -87,7 +87,7 @@ func insertBatch(s *suite) {
 	equal(s, "results of nothing", len(none), 0)
 }
 
-func idsOf(inserted []workqueue.Inserted) []uuid.UUID {
+func idsOf(inserted []workqueue.Enqueued) []uuid.UUID {
 	ids := make([]uuid.UUID, len(inserted))
 	for i, in := range inserted {
 		ids[i] = in.ID
@@ -111,7 +111,7 @@ func duplicateReportsTheHolder(s *suite) {
 			again.DueAt, again.MaxAttempts, again.Headers = s.clock().Add(time.Hour), 3, map[string]string{"k": "v"}
 			got, err := s.write(again)
 			s.ok(err)
-			equal(s, "inserted", got[0], workqueue.Inserted{ID: holder[0].ID, Duplicate: true})
+			equal(s, "inserted", got[0], workqueue.Enqueued{ID: holder[0].ID, Duplicate: true})
 		})
 	}
 	check()
@@ -127,7 +127,7 @@ func duplicateInsideABatch(s *suite) {
 	s.ok(err)
 	got, err := s.write(s.same(taken+1), s.same(taken), s.same(taken+2), s.same(taken+1), s.same(taken+1))
 	s.ok(err)
-	want := []workqueue.Inserted{
+	want := []workqueue.Enqueued{
 		{ID: got[0].ID}, {ID: holder[0].ID, Duplicate: true}, {ID: got[2].ID},
 		{ID: got[0].ID, Duplicate: true}, {ID: got[0].ID, Duplicate: true},
 	}
@@ -153,7 +153,7 @@ func nullIsNeverADuplicate(s *suite) {
 
 func concurrentDuplicates(s *suite) {
 	const writers, keys = 8, 20
-	got := make([][]workqueue.Inserted, writers)
+	got := make([][]workqueue.Enqueued, writers)
 	s.together(writers, func(i int) (err error) {
 		rows := make([]workqueue.NewRow, keys)
 		for n := range rows {
@@ -183,7 +183,7 @@ func duplicateOfARolledBackRow(s *suite) {
 	_, err = s.table.Insert(s.Context(), workqueue.Pgx(holder), s.same(taken))
 	s.ok(err)
 
-	var got []workqueue.Inserted
+	var got []workqueue.Enqueued
 	s.together(2, func(i int) (err error) {
 		if i == 0 {
 			got, err = s.write(s.same(taken))

@@ -101,7 +101,7 @@ func waitingIsNotDue(s *suite) {
 // own is a backoff that no table has.
 var own = workqueue.Retry{Growth: workqueue.Linear, Base: 7 * time.Second, Cap: 10 * time.Second}
 
-func ownRetry(row *workqueue.NewRow) { row.Retry = &own }
+func ownRetry(row *workqueue.NewRow) { row.Retry = own }
 
 // A row's own backoff goes before the table's, for a reported failure and for an ended lease, up to its cap. A
 // delay that somebody names goes before both.

@@ -61,7 +61,7 @@ type ops interface {
 // queueOps are the operations of the Go API.
 type queueOps struct {
 	*workqueue.Queue
-	write func(ctx context.Context, rows ...workqueue.NewRow) ([]workqueue.Inserted, error)
+	write func(ctx context.Context, rows ...workqueue.NewRow) ([]workqueue.Enqueued, error)
 }
 
 var _ ops = queueOps{}
@@ -114,7 +114,7 @@ func (o queueOps) redrive(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, er
 
 // inTx are the operations in an application's transaction.
 func inTx(table *workqueue.Table, tx workqueue.Tx) queueOps {
-	return queueOps{table.In(tx), func(ctx context.Context, rows ...workqueue.NewRow) ([]workqueue.Inserted, error) {
+	return queueOps{table.In(tx), func(ctx context.Context, rows ...workqueue.NewRow) ([]workqueue.Enqueued, error) {
 		return table.Insert(ctx, tx, rows...)
 	}}
 }
@@ -199,7 +199,7 @@ func openPool(choose choice) func(*testing.T, *pgtest.DB, *workqueue.Table) begi
 }
 
 func onPool(table *workqueue.Table, pool *pgxpool.Pool) queueOps {
-	return queueOps{table.On(pool), func(ctx context.Context, rows ...workqueue.NewRow) (inserted []workqueue.Inserted, err error) {
+	return queueOps{table.On(pool), func(ctx context.Context, rows ...workqueue.NewRow) (inserted []workqueue.Enqueued, err error) {
 		err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			inserted, err = table.Insert(ctx, workqueue.Pgx(tx), rows...)
 			return err

@@ -80,7 +80,7 @@ func TestProcessesShareTheUpkeep(t *testing.T) {
 			j := newLab(t).jobs()
 			kinds := jobs.NewRegistry()
 			jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil }, jobs.KindOptions[errand]{})
-			j.enqueue(j.db, 1, anErrand, jobs.InsertOptions{Queue: "queue_0", RunAt: time.Now().Add(24 * time.Hour)})
+			j.enqueue(j.db, 1, anErrand, jobs.InsertOptions{Queue: "queue_0", ScheduledAt: time.Now().Add(24 * time.Hour)})
 			for range n {
 				w, err := jobs.NewWorker(j.watched(), j.client, queues(kinds, queuesEach))
 				j.ok(err)

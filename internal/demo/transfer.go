@@ -26,11 +26,11 @@ func (b *bank) write(ctx context.Context, tx transaction, t Transfer) error {
 	if err != nil {
 		return err
 	}
-	ids, err := b.outbox.Enqueue(ctx, tx.outbox(), outbox.Message{Topic: topic, Key: t.From, Payload: payload})
+	enqueued, err := b.outbox.Enqueue(ctx, tx.outbox(), outbox.Message{Topic: topic, Key: t.From, Payload: payload})
 	if err != nil {
 		return err
 	}
-	_, err = tx.exec(ctx, b.record, t.ID, t.From, t.To, t.Amount, ids[0])
+	_, err = tx.exec(ctx, b.record, t.ID, t.From, t.To, t.Amount, enqueued[0].ID)
 	return err
 }
 

@@ -244,13 +244,14 @@ func (w *ward) in(work func(tx workqueue.Tx) error) {
 }
 
 // enqueue writes messages.
-func (w *ward) enqueue(messages ...outbox.Message) (ids []uuid.UUID) {
+func (w *ward) enqueue(messages ...outbox.Message) []uuid.UUID {
 	w.Helper()
+	var enqueued []workqueue.Enqueued
 	w.in(func(tx workqueue.Tx) (err error) {
-		ids, err = w.box.Enqueue(w.Context(), tx, messages...)
+		enqueued, err = w.box.Enqueue(w.Context(), tx, messages...)
 		return err
 	})
-	return ids
+	return workqueue.IDs(enqueued)
 }
 
 // enqueueJobs writes jobs into a queue.

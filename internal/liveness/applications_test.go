@@ -124,7 +124,7 @@ var applications = []holder{
 	}},
 	{"a waiting timer is set and another cancelled", func(w *world) func() {
 		w.inTx(func(tx workqueue.Tx) error {
-			_, err := w.timers.Set(w.Context(), tx, timers.Timer{Key: "set", Topic: topic, After: time.Hour}, timers.Timer{Key: "dropped", Topic: topic, After: time.Hour})
+			_, err := w.timers.Set(w.Context(), tx, timers.Timer{Key: "set", Topic: topic, Delay: time.Hour}, timers.Timer{Key: "dropped", Topic: topic, Delay: time.Hour})
 			return err
 		})
 		return w.opened(func(tx pgx.Tx) error {

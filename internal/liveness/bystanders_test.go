@@ -122,12 +122,13 @@ func workflows(ctx context.Context, w *world, name string) error {
 }
 
 // send writes messages and returns their ids.
-func (w *world) send(ctx context.Context, msgs ...outbox.Message) (ids []uuid.UUID, err error) {
-	err = workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) error {
-		ids, err = w.outbox.Enqueue(ctx, tx, msgs...)
+func (w *world) send(ctx context.Context, msgs ...outbox.Message) ([]uuid.UUID, error) {
+	var enqueued []workqueue.Enqueued
+	err := workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) (err error) {
+		enqueued, err = w.outbox.Enqueue(ctx, tx, msgs...)
 		return err
 	})
-	return ids, err
+	return workqueue.IDs(enqueued), err
 }
 
 func messages(ctx context.Context, w *world, name string) error {
@@ -150,17 +151,17 @@ func (w *world) delivered(ctx context.Context, msgs ...outbox.Message) error {
 
 // timersFire has one that fires, one that is moved before it does, and one that is cancelled.
 func timersFire(ctx context.Context, w *world, name string) error {
-	now, later := timers.Timer{Key: name, Topic: topic}, timers.Timer{Key: name + " moved", Topic: topic, After: time.Hour}
-	dropped := timers.Timer{Key: name + " dropped", Topic: topic, After: time.Hour}
-	var ids []uuid.UUID
+	now, later := timers.Timer{Key: name, Topic: topic}, timers.Timer{Key: name + " moved", Topic: topic, Delay: time.Hour}
+	dropped := timers.Timer{Key: name + " dropped", Topic: topic, Delay: time.Hour}
+	var set []workqueue.Enqueued
 	err := workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) (err error) {
-		ids, err = w.timers.Set(ctx, tx, now, later, dropped)
+		set, err = w.timers.Set(ctx, tx, now, later, dropped)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	later.After = 0
+	later.Delay = 0
 	err = workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) error {
 		_, setErr := w.timers.Set(ctx, tx, later)
 		_, cancelErr := w.timers.Cancel(ctx, tx, dropped.Key)
@@ -169,7 +170,7 @@ func timersFire(ctx context.Context, w *world, name string) error {
 	if err != nil {
 		return err
 	}
-	return w.ended(ctx, "timers", workqueue.Done, ids[:2]...)
+	return w.ended(ctx, "timers", workqueue.Done, workqueue.IDs(set[:2])...)
 }
 
 func alarmsFire(ctx context.Context, w *world, name string) error {

@@ -86,12 +86,12 @@ var operations = []operation{
 		return w.toTheEnd(ctx, w.relay(pool), own)
 	}, nil, ofOutbox, false},
 	{"a worker of timers", func(w *world, name string) own {
-		var ids []uuid.UUID
+		var set []workqueue.Enqueued
 		w.inTx(func(tx workqueue.Tx) (err error) {
-			ids, err = w.timers.Set(w.Context(), tx, timers.Timer{Key: name, Topic: topic})
+			set, err = w.timers.Set(w.Context(), tx, timers.Timer{Key: name, Topic: topic})
 			return err
 		})
-		return w.rowsDone("timers", ids...)
+		return w.rowsDone("timers", workqueue.IDs(set)...)
 	}, func(ctx context.Context, w *world, pool *pgxpool.Pool, _ string, own own) error {
 		return w.toTheEnd(ctx, w.timerWorker(pool, topic), own)
 	}, nil, ofTimers, false},

@@ -123,8 +123,8 @@ func (w *world) populate() (finish func()) {
 		_, err = w.jobs.EnqueueMany(ctx, tx, ready, steps, gated(serial, ""), gated(serial, ""), gated(sharedKey, idle), gated(rated, ""), gated(nil, capped))
 		w.ok(err)
 		_, err = w.outbox.StartJoin(ctx, tx, outbox.Join{
-			Steps:      []outbox.Message{{Topic: topic, Payload: []byte("populated")}, {Topic: topic, ProcessAt: time.Now().Add(time.Hour)}},
-			OnComplete: &outbox.Message{Topic: topic, ProcessAt: time.Now().Add(time.Hour)},
+			Steps:      []outbox.Message{{Topic: topic, Payload: []byte("populated")}, {Topic: topic, ScheduledAt: time.Now().Add(time.Hour)}},
+			OnComplete: &outbox.Message{Topic: topic, ScheduledAt: time.Now().Add(time.Hour)},
 		})
 		w.ok(err)
 		_, err = w.outbox.Enqueue(ctx, tx, outbox.Message{Topic: topic, Key: "populated", Payload: []byte("populated")}, outbox.Message{Topic: topic, Key: "populated"})
@@ -132,7 +132,7 @@ func (w *world) populate() (finish func()) {
 		_, err = w.inbox.Receive(ctx, tx, inbox.Message{Consumer: consumer, Source: "a", MessageID: "populated", Payload: []byte("populated")},
 			inbox.Message{Consumer: idle, Source: "a", MessageID: "populated"})
 		w.ok(err)
-		_, err = w.timers.Set(ctx, tx, timers.Timer{Key: "populated", Topic: topic, Payload: []byte("populated")}, timers.Timer{Key: "later", Topic: topic, After: time.Hour})
+		_, err = w.timers.Set(ctx, tx, timers.Timer{Key: "populated", Topic: topic, Payload: []byte("populated")}, timers.Timer{Key: "later", Topic: topic, Delay: time.Hour})
 		w.ok(err)
 		w.ok(w.timers.Schedules().Put(ctx, tx, timers.Schedule{Name: "populated", Expr: "@every 10h", Topic: topic}))
 		return w.periodic.Put(ctx, tx, jobs.Schedule{Name: "populated", Expr: "@every 10h", Args: work{"populated"}})

@@ -132,12 +132,12 @@ func (r *row) newRow(due time.Time) workqueue.NewRow {
 		n.Values[0] = r.key
 	}
 	if r.backoff > 0 {
-		n.Retry = &workqueue.Retry{Growth: workqueue.Constant, Base: time.Duration(r.backoff) * time.Hour}
+		n.Retry = workqueue.Retry{Growth: workqueue.Constant, Base: time.Duration(r.backoff) * time.Hour}
 	}
 	return n
 }
 
-func (m *machine) inserted(t *rapid.T, r *row, got workqueue.Inserted) {
+func (m *machine) inserted(t *rapid.T, r *row, got workqueue.Enqueued) {
 	holders := m.where(func(o *row) bool { return r.key != "" && o.key == r.key })
 	if got.Duplicate != (len(holders) > 0) {
 		t.Fatalf("insert of key %q: duplicate %v, the model has %d holders", r.key, got.Duplicate, len(holders))

@@ -87,7 +87,7 @@ func TestMoreStepsThanExpectedFailNoSettle(t *testing.T) {
 func TestADueTimeBeyondDurationsIsFarAway(t *testing.T) {
 	f := newFixture(t)
 	f.in(f.as("producer"), func(ctx context.Context, tx workqueue.Tx) error {
-		_, err := f.timers.Set(ctx, tx, timers.Timer{Key: "k", Topic: "t", FireAt: time.Date(2500, 1, 1, 0, 0, 0, 0, time.UTC)})
+		_, err := f.timers.Set(ctx, tx, timers.Timer{Key: "k", Topic: "t", ScheduledAt: time.Date(2500, 1, 1, 0, 0, 0, 0, time.UTC)})
 		return err
 	})
 	if wake, err := f.timers.Table().On(f.db.Pool).NextWakeAt(t.Context()); err != nil || wake == nil || wake.In < 100*365*24*time.Hour {

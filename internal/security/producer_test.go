@@ -38,7 +38,7 @@ func (f *fixture) sendMessages(ctx context.Context, tx workqueue.Tx) error {
 		return err
 	}
 	again, err := f.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "sent", DedupKey: "1"})
-	if err == nil && again[0] != first[0] {
+	if err == nil && again[0] != (workqueue.Enqueued{ID: first[0].ID, Duplicate: true}) {
 		return errors.New("a duplicate was written")
 	}
 	return err
@@ -61,7 +61,7 @@ func (f *fixture) receiveMessages(ctx context.Context, tx workqueue.Tx) error {
 
 func (f *fixture) setTimers(ctx context.Context, tx workqueue.Tx) error {
 	for range 2 { // the second time it is moved
-		if _, err := f.timers.Set(ctx, tx, timers.Timer{Key: "t1", Topic: "fired", After: time.Millisecond}, timers.Timer{Key: "t2", Topic: "fired", After: time.Hour}); err != nil {
+		if _, err := f.timers.Set(ctx, tx, timers.Timer{Key: "t1", Topic: "fired", Delay: time.Millisecond}, timers.Timer{Key: "t2", Topic: "fired", Delay: time.Hour}); err != nil {
 			return err
 		}
 	}

@@ -28,7 +28,7 @@ const (
 func writtenKeys(ctx context.Context, h *holding) (g grip, err error) {
 	several := make([]outbox.Message, keysBefore)
 	for i := range several {
-		several[i] = outbox.Message{Key: newKey(), ProcessAt: h.serverTime().Add(2 * soon)}
+		several[i] = outbox.Message{Key: newKey(), ScheduledAt: h.serverTime().Add(2 * soon)}
 	}
 	g.meanwhile, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
 		return p.sendPlain(ctx, tx, several...)

@@ -40,7 +40,7 @@ func lockedRows(ctx context.Context, h *holding) (g grip, err error) {
 		if err != nil {
 			return nil, err
 		}
-		message, err := p.sendPlain(ctx, tx, outbox.Message{ProcessAt: h.serverTime().Add(soon)})
+		message, err := p.sendPlain(ctx, tx, outbox.Message{ScheduledAt: h.serverTime().Add(soon)})
 		return append(append(task, timer...), message...), err
 	})
 	if err != nil {
@@ -80,7 +80,7 @@ func lockedJoin(ctx context.Context, h *holding) (g grip, err error) {
 func writtenKey(ctx context.Context, h *holding) (g grip, err error) {
 	key := newKey()
 	g.meanwhile, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
-		later := outbox.Message{Key: key, ProcessAt: h.serverTime().Add(soon)}
+		later := outbox.Message{Key: key, ScheduledAt: h.serverTime().Add(soon)}
 		return p.sendPlain(ctx, tx, later, outbox.Message{Key: key}, outbox.Message{Key: key})
 	})
 	if err != nil {

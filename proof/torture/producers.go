@@ -237,7 +237,7 @@ func (p *producer) timers(ctx context.Context, tx pgx.Tx) (names []announced, er
 			key = again[p.random.IntN(len(again))]
 		}
 		p.remember("timers", key)
-		set[i] = timers.Timer{Key: key, Topic: topic, After: p.delay(), Payload: p.payload(key)}
+		set[i] = timers.Timer{Key: key, Topic: topic, Delay: p.delay(), Payload: p.payload(key)}
 		names = append(names, announce("timers", key))
 	}
 	if _, err = p.domains.timers.Set(ctx, workqueue.Pgx(tx), set...); err != nil || p.random.IntN(10) > 0 {

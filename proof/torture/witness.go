@@ -115,7 +115,7 @@ func (p *producer) sendPlain(ctx context.Context, tx pgx.Tx, msgs ...outbox.Mess
 
 func (p *producer) setPlain(ctx context.Context, tx pgx.Tx, after time.Duration) ([]announced, error) {
 	key := newKey()
-	_, err := p.domains.timers.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: key, Topic: topic, After: after, Payload: plainly(key)})
+	_, err := p.domains.timers.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: key, Topic: topic, Delay: after, Payload: plainly(key)})
 	return []announced{announce("timers", key)}, err
 }
 

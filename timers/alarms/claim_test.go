@@ -112,7 +112,7 @@ func TestReschedule(t *testing.T) {
 	if got := f.get(a.ID); got.Status != alarms.StatusActive || got.LastFiredAt == nil || !got.NextFireAt.Equal(next) {
 		t.Errorf("got %+v", got)
 	}
-	if timer := f.timer(a.ID); timer.Status != workqueue.Ready || !timer.FireAt.Equal(next) || !timer.DueAt.Equal(next) || timer.Attempts != 0 {
+	if timer := f.timer(a.ID); timer.Status != workqueue.Ready || !timer.ScheduledAt.Equal(next) || !timer.DueAt.Equal(next) || timer.Attempts != 0 {
 		t.Errorf("timer %+v", timer)
 	}
 }

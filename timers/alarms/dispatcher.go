@@ -165,7 +165,7 @@ func (d *Dispatcher) Deliver(ctx context.Context, t *timers.Delivery) error {
 	if len(list) == 0 {
 		return workqueue.Cancelled(ErrEnded.Error())
 	}
-	due := Due{Alarm: list[0], Nominal: t.FireAt.UTC(), Attempt: t.Attempt, most: t.MaxAttempts, tx: deliveryTx(t)}
+	due := Due{Alarm: list[0], Nominal: t.ScheduledAt.UTC(), Attempt: t.Attempt, most: t.MaxAttempts, tx: deliveryTx(t)}
 	f := d.wake(ctx, newWake(due))
 	if interrupted(ctx) {
 		return errors.Join(f.cause, context.Cause(ctx)) // the delivery did not fail: it was broken off

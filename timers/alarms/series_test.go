@@ -26,7 +26,7 @@ func TestASeriesGoesOnFromItsNominalTime(t *testing.T) {
 	if want := nominal.Add(4 * 90 * time.Minute); !first.FireAt.Equal(nominal) || !got.NextFireAt.Equal(want) || got.Status != alarms.StatusActive {
 		t.Errorf("nominal %v, fired as %v, next %v, want %v", nominal, first.FireAt, got.NextFireAt, want)
 	}
-	if timer := f.timer(a.ID); !timer.FireAt.Equal(got.NextFireAt) || timer.Status != workqueue.Ready || timer.Attempts != 0 {
+	if timer := f.timer(a.ID); !timer.ScheduledAt.Equal(got.NextFireAt) || timer.Status != workqueue.Ready || timer.Attempts != 0 {
 		t.Errorf("timer %+v", timer)
 	}
 	f.due(a.ID)

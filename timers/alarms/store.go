@@ -101,7 +101,7 @@ func (a *Alarms) arm(ctx context.Context, tx workqueue.Tx, alarm Alarm, at time.
 	_, err := a.timers.Set(ctx, tx, timers.Timer{
 		Key:         KeyPrefix + alarm.ID,
 		Topic:       Topic,
-		FireAt:      at,
+		ScheduledAt: at,
 		MaxAttempts: min(max(alarm.MaxFailures, 1), MaxMaxFailures) + MaxLostClaims,
 	})
 	return err

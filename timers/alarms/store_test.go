@@ -40,7 +40,7 @@ func TestAnAlarmIsWhatWasCreated(t *testing.T) {
 	if got := f.get(a.ID); !reflect.DeepEqual(got, a) {
 		t.Errorf("GetAlarm says\n%+v, CreateAlarm said\n%+v", got, a)
 	}
-	if timer := f.timer(a.ID); !timer.FireAt.Equal(a.NextFireAt) || timer.Topic != alarms.Topic || timer.MaxAttempts != 3+alarms.MaxLostClaims {
+	if timer := f.timer(a.ID); !timer.ScheduledAt.Equal(a.NextFireAt) || timer.Topic != alarms.Topic || timer.MaxAttempts != 3+alarms.MaxLostClaims {
 		t.Errorf("timer %+v", timer)
 	}
 }

@@ -85,7 +85,7 @@ func (p *Plan) create(ctx context.Context, tx workqueue.Tx, d definition) (bool,
 	if err != nil {
 		return false, err
 	}
-	var inserted []workqueue.Inserted
+	var inserted []workqueue.Enqueued
 	err = p.bounded(ctx, tx, &HeldError{Schedule: d.Name}, func() (err error) {
 		inserted, err = p.table.Insert(ctx, tx, workqueue.NewRow{DueAt: p.dueAt(d.Rule, next), Values: values(d.Schedule, next)})
 		return err
