@@ -28,37 +28,11 @@
 //
 // [Health] and [Leader] only read.
 //
-// # Concurrency
+// # Gauges
 //
-// Any number of processes may run any number of reapers on the same tables. Reaping is safe anywhere
-// and any number of times; the election is there so that it is not done n times over.
-//
-// The election is a row of the leader table, keyed by [Options.Name]: a holder, the end of its lease by
-// the database's clock, and a term that the database raises with every new holder. Every batch runs in a
-// READ COMMITTED transaction which first locks that row FOR SHARE and checks holder and term. Whoever
-// takes the leadership has to update the row, which that lock forbids: so a batch is either committed
-// before the term ends, or it changes nothing and reports [ErrNotLeader]. It does not matter how long the
-// old leader was frozen, or what its clock says.
-//
-// A follower looks once an Interval, and as soon as the leader's lease ends. A leader that stops gives
-// the lease back, so the next round comes no later than its own would have. No reaper holds a connection
-// between rounds.
-//
-// # Failure
-//
-// Run does not give up. A round that fails is logged and tried again after a second, then with growing
-// pauses up to Interval; so it outlives a restart of the database, a failover (the connection to a server
-// that turned read-only is closed) and tables that are yet to be migrated. An error that concerns one
-// table only, such as a lock that was not to be had within 5 s or a wrong schema version, does not keep
-// the others from being served: it stands in the table's [TableReport].
-//
-// A leader that dies is replaced when its lease ends, or at once if the database's clock was set back behind the time
-// at which the lease was granted. One that is frozen in the middle of a batch has its
-// transaction ended by the server after the length of the lease.
-//
-// # Privileges
-//
-// The role needs SELECT, UPDATE and DELETE on the domain tables and SELECT, INSERT and UPDATE on the
-// leader table, which the migrations create. Health shows other roles' sessions to members of
-// pg_read_all_stats only; for anybody else it counts what it could not see.
+// While it leads, Run reports gauges of its tables through OpenTelemetry: depth, ages, expired leases and what else [Gauges]
+// lists. So they are observed once per deployment, however many processes there are; give each that runs a reaper the same
+// exporter. Nothing is read until an SDK collects them. A collection reads the tables in bounded statements, for less than
+// [DefaultObservationTimeout]. While the database is away, txwork.observation.up is 0 and the others are missing; the
+// application's own metrics are exported as ever. [RegisterGauges] reports the gauges without a reaper.
 package reaper

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,6 +20,7 @@ type candidate struct {
 	name   string
 	lease  time.Duration
 	holder uuid.UUID
+	tenure *tenure
 
 	elect, verify, withdraw string
 }
@@ -30,10 +32,32 @@ func newCandidate(pool connections, o Options) candidate {
 		name:     o.Name,
 		lease:    o.Lease,
 		holder:   uuid.New(),
+		tenure:   &tenure{},
 		elect:    statement("elect", "leader", leader),
 		verify:   statement("verify", "leader", leader),
 		withdraw: statement("withdraw", "leader", leader),
 	}
+}
+
+// A tenure is how long a candidate leads for sure, by the local clock. It is for what need not be fenced: that two observe for a
+// moment does no harm.
+type tenure struct {
+	mu   sync.Mutex
+	ends time.Time
+}
+
+func (t *tenure) set(elected bool, ends time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ends = ends; !elected {
+		t.ends = time.Time{}
+	}
+}
+
+func (t *tenure) lasts() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Now().Before(t.ends)
 }
 
 // A result is that of one election.
@@ -46,6 +70,7 @@ type result struct {
 // stand takes the leadership if it is free and renews it if it is the candidate's.
 func (c candidate) stand(ctx context.Context) (result, error) {
 	var r result
+	start := time.Now()
 	err := transaction(ctx, c.pool, c.lease, func(ctx context.Context, tx pgx.Tx) error {
 		var seconds float64
 		err := tx.QueryRow(ctx, c.elect, c.name, c.holder, c.lease.Microseconds()).Scan(&r.elected, &r.term, &seconds)
@@ -58,6 +83,7 @@ func (c candidate) stand(ctx context.Context) (result, error) {
 	if err != nil {
 		return result{}, fmt.Errorf("txwork: reaper: electing a leader: %w", err)
 	}
+	c.tenure.set(r.elected, start.Add(c.lease))
 	return r, nil
 }
 
@@ -83,6 +109,7 @@ const withdrawTimeout = 3 * time.Second
 // resign gives the leadership up if the candidate has it. It is what a stop does last, so it does not
 // heed the context's end.
 func (c candidate) resign(ctx context.Context) error {
+	c.tenure.set(false, time.Time{})
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
 	return transaction(ctx, c.pool, c.lease, func(ctx context.Context, tx pgx.Tx) error {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/txwork/txwork/workqueue"
 )
@@ -63,6 +65,10 @@ type Options struct {
 	// Default: the pool's.
 	Runtime *workqueue.Runtime
 
+	// MeterProvider gets the gauges of the tables, see [Gauges], from [Run] and while it leads: once per deployment and not
+	// once per process. Nothing is read before an OpenTelemetry SDK asks. Default: the global provider.
+	MeterProvider metric.MeterProvider
+
 	// Logger is told of rounds that changed something, of failures and of changes of leadership. Default:
 	// slog.Default.
 	Logger *slog.Logger
@@ -97,6 +103,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.PurgeLimit == 0 {
 		o.PurgeLimit = DefaultPurgeLimit
+	}
+	if o.MeterProvider == nil {
+		o.MeterProvider = otel.GetMeterProvider()
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -24,6 +24,7 @@ func Run(ctx context.Context, pool *pgxpool.Pool, tables []*workqueue.Table, o O
 		return err
 	}
 	defer r.resign(ctx)
+	defer r.registerGauges()()
 	loop{interval: r.options.Interval, random: rand.Float64, logger: r.logger, turn: r.next}.run(ctx)
 	return nil
 }

@@ -97,9 +97,6 @@ func (op operation) String() string { return conventions[op].name }
 
 const scopeName = "github.com/txwork/txwork/workqueue"
 
-// durationBuckets are those the conventions recommend for messaging durations, in seconds.
-var durationBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}
-
 // propagator carries the W3C trace context in the rows' headers.
 var propagator = propagation.TraceContext{}
 
@@ -151,39 +148,10 @@ func newTelemetry(t Telemetry, spec Spec) (*telemetry, error) {
 		trace.WithAttributes(tel.describe(opProcess)...),
 	}
 	tel.ofTable = metric.WithAttributes(attribute.String("messaging.system", "txwork"), attribute.String("messaging.destination.name", tel.table))
-	if err := tel.createInstruments(t.MeterProvider.Meter(scopeName)); err != nil {
+	if err := tel.create(t.MeterProvider.Meter(scopeName)); err != nil {
 		return nil, err
 	}
 	return tel, nil
-}
-
-func (t *telemetry) createInstruments(m metric.Meter) error {
-	var errs []error
-	histogram := func(into *metric.Float64Histogram, name, description string) {
-		var err error
-		*into, err = m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description),
-			metric.WithExplicitBucketBoundaries(durationBuckets...))
-		errs = append(errs, err)
-	}
-	counterOf := func(unit string, into *metric.Int64Counter, name, description string) {
-		var err error
-		*into, err = m.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
-		errs = append(errs, err)
-	}
-	counter := func(into *metric.Int64Counter, name, description string) {
-		counterOf("{message}", into, name, description)
-	}
-	histogram(&t.duration, "messaging.client.operation.duration", "Duration of an enqueue, a claim or a settle")
-	histogram(&t.maintenance, "txwork.operation.duration", "Duration of any other operation on the table")
-	histogram(&t.process, "messaging.process.duration", "Duration of a handler")
-	counter(&t.sent, "messaging.client.sent.messages", "Rows written by an enqueue")
-	counter(&t.consumed, "messaging.client.consumed.messages", "Rows claimed")
-	counter(&t.settled, "txwork.settled", "Rows settled, by outcome")
-	counter(&t.dead, "txwork.dead_letters", "Rows that became dead letters, by reason")
-	counter(&t.expired, "txwork.lease.expired", "Rows taken from their owner because the lease had expired")
-	counter(&t.lost, "txwork.lease.lost", "Settles and renewals refused because the lease was lost")
-	counterOf("{announcement}", &t.announces, "txwork.announcements", "Notifications sent on behalf of producers that were silent")
-	return errors.Join(errs...)
 }
 
 // describe is what spans and metrics of an operation carry.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -248,22 +249,22 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Units are those that the messaging conventions name; rows are messages.
-func TestUnitsOfMetrics(t *testing.T) {
+// Metrics lists what is reported: names, kinds, units and attributes, all of them and no others.
+func TestTheListOfMetrics(t *testing.T) {
 	t.Parallel()
 	s := newScope()
 	var r *rig
-	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil)})
+	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil), spec: func(s *workqueue.Spec) { s.Labels = []string{"topic"} }})
 	ids := r.insertMany("measured", 3)
 	token := workqueue.NewOwnerToken()
+	expire := func(id uuid.UUID) {
+		r.exec("UPDATE notes SET locked_until = now() - interval '1 hour' WHERE id = $1", id)
+	}
 	for _, do := range []func() (any, error){
 		func() (any, error) { return r.Queue.Claim(t.Context(), token, time.Hour, 3) },
 		func() (any, error) { return r.Queue.Ack(t.Context(), token, ids[:1]) },
 		func() (any, error) { return r.Queue.Fail(t.Context(), token, ids[1:2], "x") },
-		func() (any, error) {
-			r.exec("UPDATE notes SET locked_until = now() - interval '1 hour' WHERE id = $1", ids[2])
-			return r.Queue.ReapExpired(t.Context(), 1)
-		},
+		func() (any, error) { expire(ids[2]); return r.Queue.ReapExpired(t.Context(), 1) },
 	} {
 		if _, err := do(); err != nil {
 			t.Fatal(err)
@@ -272,24 +273,69 @@ func TestUnitsOfMetrics(t *testing.T) {
 	if _, err := r.Queue.Ack(t.Context(), token, ids[2:]); !errors.Is(err, workqueue.ErrLeaseLost) {
 		t.Fatal(err)
 	}
-	r.process(r.drain(r.worker(workqueue.WorkerOptions{}, ackAll).Drain()), 1)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.Queue.ReapExpired(ended, 1); err == nil {
+		t.Fatal("a reap with a context that has ended succeeded")
+	}
+	w := r.start(workqueue.WorkerOptions{}, func(context.Context, *noteClaim) error { return workqueue.Permanent(errors.New("boom")) })
+	r.eventually("an announcement and a worker's dead letter", func() bool {
+		r.load(60, nil)
+		return len(s.sums(t, "txwork.announcements", "")) > 0 && s.sums(t, "txwork.dead_letters", "txwork.topic")["load 0"] > 0
+	})
+	if err := w.stop(t); err != nil {
+		t.Error(err)
+	}
 	var all metricdata.ResourceMetrics
 	if err := s.reader.Collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
 	}
-	units := map[string]string{}
+	reported := map[string]workqueue.Metric{}
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
-			units[m.Name] = m.Unit
+			kind, keys := pointsOf(m)
+			reported[m.Name] = workqueue.Metric{Name: m.Name, Instrument: kind, Unit: m.Unit, Attributes: keys, Meaning: m.Description}
 		}
 	}
-	if want := map[string]string{
-		"messaging.client.operation.duration": "s", "txwork.operation.duration": "s", "messaging.process.duration": "s",
-		"messaging.client.sent.messages": "{message}", "messaging.client.consumed.messages": "{message}", "txwork.settled": "{message}",
-		"txwork.dead_letters": "{message}", "txwork.lease.expired": "{message}", "txwork.lease.lost": "{message}",
-	}; !maps.Equal(units, want) {
-		t.Errorf("units are %v, want %v", units, want)
+	for _, want := range workqueue.Metrics() {
+		got := reported[want.Name]
+		delete(reported, want.Name)
+		if i := slices.Index(want.Attributes, workqueue.RowLabels); i >= 0 {
+			want.Attributes[i] = "txwork.topic"
+		}
+		slices.Sort(want.Attributes)
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("reported is %+v\nlisted is %+v", got, want)
+		}
 	}
+	for name := range reported {
+		t.Errorf("%s is reported and not listed", name)
+	}
+}
+
+// pointsOf are the kind of a metric and the keys that its points have.
+func pointsOf(m metricdata.Metrics) (kind string, keys []string) {
+	note := func(set attribute.Set) {
+		for _, a := range set.ToSlice() {
+			if !slices.Contains(keys, string(a.Key)) {
+				keys = append(keys, string(a.Key))
+			}
+		}
+	}
+	switch data := m.Data.(type) {
+	case metricdata.Sum[int64]:
+		kind = "counter"
+		for _, p := range data.DataPoints {
+			note(p.Attributes)
+		}
+	case metricdata.Histogram[float64]:
+		kind = "histogram"
+		for _, p := range data.DataPoints {
+			note(p.Attributes)
+		}
+	}
+	slices.Sort(keys)
+	return kind, keys
 }
 
 // A row's labels are on the span of its handler and on the line about what became of it.

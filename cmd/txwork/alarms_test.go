@@ -120,12 +120,16 @@ func (o *output) String() string {
 // runAlarms runs the command until stop.
 func (c *cli) runAlarms(env map[string]string, stdout, stderr io.Writer, args ...string) (stop func() int) {
 	c.t.Helper()
+	return c.runUntil(env, stdout, stderr, append([]string{"alarms", "serve", "--listen", "127.0.0.1:0"}, args...)...)
+}
+
+// runUntil runs a command line until stop.
+func (c *cli) runUntil(env map[string]string, stdout, stderr io.Writer, args ...string) (stop func() int) {
+	c.t.Helper()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(c.t.Context()))
 	a := &app{stdin: strings.NewReader(""), stdout: stdout, stderr: stderr, getenv: func(name string) string { return env[name] }}
 	code := make(chan int, 1)
-	go func() {
-		code <- a.run(ctx, c.args(append([]string{"alarms", "serve", "--listen", "127.0.0.1:0"}, args...)...))
-	}()
+	go func() { code <- a.run(ctx, c.args(args...)) }()
 	stop = sync.OnceValue(func() int { cancel(errInterrupted); return <-code })
 	c.t.Cleanup(func() { stop() })
 	return stop

@@ -26,8 +26,8 @@ var mayImport = map[string][]string{
 	"timers":                 below,
 	"timers/alarms":          append([]string{"timers"}, below...),
 	"jobs":                   below,
-	"reaper":                 {"workqueue"},
-	"service":                {"workqueue", "reaper"},
+	"reaper":                 {"workqueue", "internal/survey", "internal/sqltext"},
+	"service":                {"workqueue", "reaper", "internal/survey", "internal/sqltext"},
 	"migrations":             {"workqueue"},
 }
 

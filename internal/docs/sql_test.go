@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	inSchema = regexp.MustCompile(`\btxwork\.([a-z][a-z_]*[a-z])\b`)
+	inSchema = regexp.MustCompile(`\btxwork\.([a-z][a-z_]*[a-z])(?:\.[a-z_]+)*\b`)
 	ofTables = regexp.MustCompile(`…_([a-z_]+)\b`)
 )
 

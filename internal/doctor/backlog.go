@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/survey"
 )
 
 // backlogChecks are about rows that are ready and wait.
@@ -77,7 +79,7 @@ func (q queueRule) saturated() bool {
 
 // queueRules are those of the table's queues, by name.
 func (x *examination) queueRules(ctx context.Context, t *table) (map[string]queueRule, error) {
-	if len(t.lanes) == 0 || t.lanes[0] != "queue" || !t.has("slot") {
+	if len(t.LaneNames) == 0 || t.LaneNames[0] != "queue" || !t.Has("slot") {
 		return nil, nil
 	}
 	list, err := readRows[queueRule](ctx, x, "queues", t, maxSample)
@@ -90,23 +92,15 @@ func (x *examination) queueRules(ctx context.Context, t *table) (map[string]queu
 
 // A waiting lane is one whose first ready row has waited for longer than a threshold.
 type waiting struct {
-	head
+	survey.Head
 	rule queueRule
 }
 
 func (w waiting) oldest() time.Duration { return seconds(w.OldestReady) }
 
-// name is the value of the lane's first column.
-func (h head) name() string {
-	if len(h.Lane) == 0 {
-		return ""
-	}
-	return h.Lane[0]
-}
-
 // waitingLanes are those whose first ready row has waited for longer than a threshold.
 func (x *examination) waitingLanes(ctx context.Context, t *table, than time.Duration) (all []waiting, err error) {
-	if t.schedule() {
+	if t.Schedule() {
 		return nil, nil // which have checks of their own
 	}
 	heads, err := x.readHeads(ctx, t)
@@ -114,9 +108,9 @@ func (x *examination) waitingLanes(ctx context.Context, t *table, than time.Dura
 		return nil, err
 	}
 	rules, err := x.queueRules(ctx, t)
-	for _, h := range byFirst(heads) {
+	for _, h := range survey.ByFirst(heads) {
 		if h.Ready > 0 && seconds(h.OldestReady) > than {
-			all = append(all, waiting{h, rules[h.name()]})
+			all = append(all, waiting{h, rules[h.Name()]})
 		}
 	}
 	return all, err
@@ -144,15 +138,15 @@ func unserved(ctx context.Context, x *examination, t *table) (all []Finding, err
 		return nil, err
 	}
 	for _, w := range lanes {
-		if w.Running > 0 || served[w.name()] || w.rule.Paused || w.rule.saturated() {
+		if w.Running > 0 || served[w.Name()] || w.rule.Paused || w.rule.saturated() {
 			continue
 		}
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("%s: %s and no worker claims them: the oldest has been ready for %s", t.of(w.head), t.ready(w.head), rough(w.oldest())),
+			Title:    fmt.Sprintf("%s: %s and no worker claims them: the oldest has been ready for %s", t.of(w.Head), t.ready(w.Head), rough(w.oldest())),
 			Evidence: []Evidence{t.laneEvidence(w)},
 			Remedy: Remedy{
 				Do:       "Start a worker for it. If one is running, its log says why it does not claim.",
-				Commands: []string{x.command("list", t.name, "--status", "ready")},
+				Commands: []string{x.command("list", t.Name, "--status", "ready")},
 			},
 		})
 	}
@@ -160,18 +154,18 @@ func unserved(ctx context.Context, x *examination, t *table) (all []Finding, err
 }
 
 // ready is how many rows are ready, in words.
-func (t *table) ready(h head) string {
+func (t *table) ready(h survey.Head) string {
 	n := plural(h.Ready, "ready row")
-	if h.Seen >= 50 && h.Seen >= maxHead/maxLanes && float64(h.Seen) < t.live {
-		return fmt.Sprintf("%s or more (about %.0f live rows in the table)", n, t.live)
+	if h.Seen >= 50 && h.Seen >= maxHead/survey.MaxLanes && float64(h.Seen) < t.Live {
+		return fmt.Sprintf("%s or more (about %.0f live rows in the table)", n, t.Live)
 	}
 	return n
 }
 
 func (t *table) laneEvidence(w waiting) Evidence {
-	e := evidence("ready_at_least", w.Ready, "in_progress", w.Running, "oldest_seconds", w.oldest(), "live_estimate", int64(max(t.live, float64(w.Seen))))
-	if len(t.lanes) > 0 {
-		e = append(evidence(t.lanes[0], w.name()), e...)
+	e := evidence("ready_at_least", w.Ready, "in_progress", w.Running, "oldest_seconds", w.oldest(), "live_estimate", int64(max(t.Live, float64(w.Seen))))
+	if len(t.LaneNames) > 0 {
+		e = append(evidence(t.LaneNames[0], w.Name()), e...)
 	}
 	return e
 }
@@ -190,15 +184,15 @@ func backlog(ctx context.Context, x *examination, t *table) (all []Finding, err 
 		return nil, err
 	}
 	for _, w := range lanes {
-		if w.Running == 0 && !served[w.name()] || w.rule.Paused || w.rule.saturated() {
+		if w.Running == 0 && !served[w.Name()] || w.rule.Paused || w.rule.saturated() {
 			continue
 		}
 		f := Finding{
-			Title:    fmt.Sprintf("%s: %s, the oldest for %s; %s", t.of(w.head), t.ready(w.head), rough(w.oldest()), t.drain(w, r)),
+			Title:    fmt.Sprintf("%s: %s, the oldest for %s; %s", t.of(w.Head), t.ready(w.Head), rough(w.oldest()), t.drain(w, r)),
 			Evidence: []Evidence{append(t.laneEvidence(w), evidence("arrived_per_minute", r.Arrived, "ended_per_minute", r.Ended)...)},
 			Remedy: Remedy{
 				Do:       "Run more processes or raise the concurrency of the workers. These show what is slow:",
-				Commands: []string{x.command("list", t.name, "--status", "in_progress"), x.command("stats", t.name)},
+				Commands: []string{x.command("list", t.Name, "--status", "in_progress"), x.command("stats", t.Name)},
 			},
 		}
 		if w.oldest() > 12*x.Thresholds.Backlog {
@@ -211,7 +205,7 @@ func backlog(ctx context.Context, x *examination, t *table) (all []Finding, err 
 
 // drain says when the backlog will be gone, if all goes on as in the last minute.
 func (t *table) drain(w waiting, r rates) string {
-	if t.deletes {
+	if t.Deletes {
 		return "the rate is unknown, since rows are deleted when they are done"
 	}
 	if r.Ended == 0 {
@@ -221,7 +215,7 @@ func (t *table) drain(w waiting, r rates) string {
 	if gain <= 0 {
 		return fmt.Sprintf("growing: %d rows arrived in the last minute, %d ended", r.Arrived, r.Ended)
 	}
-	depth := max(float64(w.Ready), t.live)
+	depth := max(float64(w.Ready), t.Live)
 	return fmt.Sprintf("drained in about %s at the present rate: %d rows arrived in the last minute, %d ended", rough(seconds(depth/gain)), r.Arrived, r.Ended)
 }
 
@@ -232,12 +226,12 @@ func pausedQueues(ctx context.Context, x *examination, t *table) (all []Finding,
 			continue
 		}
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("%s: the queue is paused; %s, the oldest for %s", t.of(w.head), t.ready(w.head), rough(w.oldest())),
+			Title:    fmt.Sprintf("%s: the queue is paused; %s, the oldest for %s", t.of(w.Head), t.ready(w.Head), rough(w.oldest())),
 			Evidence: []Evidence{append(t.laneEvidence(w), evidence("changed_seconds", seconds(w.rule.Changed))...)},
 			Remedy: Remedy{
 				Do:       "Resume the queue once the reason for the pause is gone.",
-				Commands: []string{x.command("jobs", "resume", shell(w.name()))},
-				SQL:      []string{fmt.Sprintf("UPDATE %s SET paused = false, changed_at = clock_timestamp() WHERE name = %s;", t.Q("_queue"), literal(w.name()))},
+				Commands: []string{x.command("jobs", "resume", shell(w.Name()))},
+				SQL:      []string{fmt.Sprintf("UPDATE %s SET paused = false, changed_at = clock_timestamp() WHERE name = %s;", t.Q("_queue"), literal(w.Name()))},
 			},
 		})
 	}
@@ -250,7 +244,7 @@ func saturatedQueues(ctx context.Context, x *examination, t *table) (all []Findi
 		if w.rule.Paused || !w.rule.saturated() {
 			continue
 		}
-		limit, args := "", []string{"jobs", "limit", shell(w.name())}
+		limit, args := "", []string{"jobs", "limit", shell(w.Name())}
 		e := append(t.laneEvidence(w), evidence("running", w.rule.Running)...)
 		if w.rule.MaxRunning != nil {
 			limit = fmt.Sprintf("%d of at most %d are running", w.rule.Running, *w.rule.MaxRunning)
@@ -263,7 +257,7 @@ func saturatedQueues(ctx context.Context, x *examination, t *table) (all []Findi
 			e = append(e, evidence("rate", *w.rule.Rate)...)
 		}
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("%s: %s wait for the queue's limit, the oldest for %s: %s", t.of(w.head), t.ready(w.head), rough(w.oldest()), limit),
+			Title:    fmt.Sprintf("%s: %s wait for the queue's limit, the oldest for %s: %s", t.of(w.Head), t.ready(w.Head), rough(w.oldest()), limit),
 			Evidence: []Evidence{e},
 			Remedy:   Remedy{Do: "Raise the limit, if what it protects allows that.", Commands: []string{x.command(args...)}},
 		})
@@ -271,26 +265,16 @@ func saturatedQueues(ctx context.Context, x *examination, t *table) (all []Findi
 	return all, err
 }
 
-// A scheduleRow is one schedule.
-type scheduleRow struct {
-	ID, Name, Expr string
-	Late           float64
-	Error          *string
-}
-
 func overdueSchedules(ctx context.Context, x *examination, t *table) ([]Finding, error) {
-	if !t.schedule() {
-		return nil, nil
-	}
-	list, err := readRows[scheduleRow](ctx, x, "overdue", t, x.Thresholds.Schedule.Seconds(), maxShown)
+	list, err := survey.OverdueSchedules(ctx, x.reader(), &t.Facts, x.Thresholds.Schedule, maxShown)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
 	f := Finding{
-		Title: fmt.Sprintf("%s: schedule %q should have fired %s ago, but no worker runs schedules", t.name, list[0].Name, rough(seconds(list[0].Late))),
+		Title: fmt.Sprintf("%s: schedule %q should have fired %s ago, but no worker runs schedules", t.Name, list[0].Name, rough(seconds(list[0].Late))),
 		Remedy: Remedy{
 			Do:       "Start a worker that runs schedules: timers.Worker or jobs.Worker on this schema. Its misfire policy decides about missed occurrences.",
-			Commands: []string{x.command("list", t.name, "--status", "ready")},
+			Commands: []string{x.command("list", t.Name, "--status", "ready")},
 		},
 	}
 	for _, s := range list {
@@ -300,17 +284,17 @@ func overdueSchedules(ctx context.Context, x *examination, t *table) ([]Finding,
 }
 
 func deadSchedules(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	if !t.schedule() {
+	if !t.Schedule() {
 		return nil, nil
 	}
-	list, err := readRows[scheduleRow](ctx, x, "dead_schedules", t, maxShown)
+	list, err := readRows[survey.Overdue](ctx, x, "dead_schedules", t, maxShown)
 	for _, s := range list {
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("%s: schedule %q is a dead letter and no longer fires", t.name, s.Name),
+			Title:    fmt.Sprintf("%s: schedule %q is a dead letter and no longer fires", t.Name, s.Name),
 			Evidence: []Evidence{evidence("id", s.ID, "schedule", s.Name, "expr", s.Expr, "failed_seconds", seconds(s.Late), "last_error", s.Error)},
 			Remedy: Remedy{
 				Do:       "Fix the cause, then redrive it.",
-				Commands: []string{x.command("redrive", t.name, s.ID)},
+				Commands: []string{x.command("redrive", t.Name, s.ID)},
 				SQL:      []string{t.redrive(s.ID)},
 			},
 		})

@@ -27,10 +27,10 @@ func inEachTable(look func(context.Context, *examination, *table) ([]Finding, er
 		for _, t := range x.tables {
 			found, err := look(ctx, x, t)
 			if err != nil {
-				x.skip(x.current.code, t.name, err)
+				x.skip(x.current.code, t.Name, err)
 			}
 			for i := range found {
-				found[i].Table = t.name
+				found[i].Table = t.Name
 			}
 			all = append(all, found...)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -124,7 +125,7 @@ func (x *examination) skip(code, table string, err error) {
 			s.Reason = fmt.Sprintf("a statement took longer than %v", x.StatementTimeout)
 			s.Remedy = "raise the statement timeout"
 		case "55P03":
-			s.Reason = fmt.Sprintf("a table was locked for longer than %v", lockLimit)
+			s.Reason = fmt.Sprintf("a table was locked for longer than %v", survey.LockLimit)
 		}
 	}
 	if !slices.Contains(x.report.Skipped, s) {

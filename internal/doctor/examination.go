@@ -11,27 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/sqltext"
+	"github.com/txwork/txwork/internal/survey"
 )
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-var templates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
-
-// lockLimit is how long a statement waits for a lock.
-const lockLimit = 100 * time.Millisecond
-
-// beginText begins a transaction that holds nobody up. The plans are those of the core's claims: a table that was never
-// analysed would get a sequential scan, however large it is.
-const beginText = `BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;
-SET LOCAL statement_timeout = %d;
-SET LOCAL lock_timeout = %d;
-SET LOCAL idle_in_transaction_session_timeout = '5s';
-SET LOCAL search_path = pg_catalog, pg_temp;
-SET LOCAL enable_seqscan = off;
-SET LOCAL enable_bitmapscan = off;
-SET LOCAL enable_mergejoin = off;
-SET LOCAL jit = off`
+var templates = template.Must(survey.Templates().ParseFS(sqlFiles, "sql/*.sql"))
 
 // An examination is one call of Examine.
 type examination struct {
@@ -47,27 +33,18 @@ type examination struct {
 	vacuumHolders *holders
 }
 
+func (x *examination) reader() survey.Reader {
+	return survey.Reader{From: x.pool, Limit: x.StatementTimeout}
+}
+
 // read runs do in a bounded transaction.
 func (x *examination) read(ctx context.Context, do func(pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, x.pool, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginText, x.StatementTimeout.Milliseconds(), lockLimit.Milliseconds())}, do)
+	return x.reader().Read(ctx, do)
 }
 
-// rows reads the rows of a file's statement.
-func rows[T any](ctx context.Context, tx pgx.Tx, file string, data any, args ...any) ([]T, error) {
-	found, err := tx.Query(ctx, sqltext.Statement(templates, file, data), args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(found, pgx.RowToStructByPos[T])
-}
-
-// readRows does so in a transaction of its own.
+// readRows reads the rows of a file's statement in a transaction of its own.
 func readRows[T any](ctx context.Context, x *examination, file string, data any, args ...any) (all []T, err error) {
-	err = x.read(ctx, func(tx pgx.Tx) (err error) {
-		all, err = rows[T](ctx, tx, file, data, args...)
-		return err
-	})
-	return all, err
+	return survey.Rows[T](ctx, x.reader(), sqltext.Statement(templates, file, data), args...)
 }
 
 // begin learns what the checks need.
@@ -99,15 +76,12 @@ func (x *examination) begin(ctx context.Context) error {
 }
 
 func (x *examination) findTables(ctx context.Context, tx pgx.Tx) error {
-	found, err := tx.Query(ctx, sqltext.Statement(templates, "tables", nil), x.Schema)
-	if err != nil {
-		return err
-	}
-	x.tables, err = pgx.CollectRows(found, scanTable)
-	for _, t := range x.tables {
-		t.schema = x.Schema
-		if t.filtered {
-			x.report.Skipped = append(x.report.Skipped, Skipped{Check: "row-security", Table: t.name,
+	all, err := survey.Tables(ctx, tx, x.Schema, maxHead)
+	for _, facts := range all {
+		t := &table{Facts: facts}
+		x.tables = append(x.tables, t)
+		if t.Filtered {
+			x.report.Skipped = append(x.report.Skipped, Skipped{Check: "row-security", Table: t.Name,
 				Reason: fmt.Sprintf("row-level security shows role %q a part of the rows only", x.report.Role),
 				Remedy: "look as the owner of the table, or as a role with BYPASSRLS"})
 		}

@@ -6,9 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
 	"github.com/txwork/txwork/internal/doctor"
 	"github.com/txwork/txwork/internal/localpg"
 	"github.com/txwork/txwork/internal/pgschema"
+	"github.com/txwork/txwork/reaper"
 )
 
 // largeRows is how many rows the table has on which the doctor is timed.
@@ -59,4 +63,32 @@ func TestTheTimeOnALargeTable(t *testing.T) {
 	}
 	slices.Sort(times)
 	t.Logf("eleven examinations took %v in the median, %v at most", times[5].Round(time.Millisecond), times[10].Round(time.Millisecond))
+	w.timeGauges()
+}
+
+// timeGauges times what the gauges of package reaper cost on the same table.
+func (w *ward) timeGauges() {
+	w.Helper()
+	reader := metric.NewManualReader()
+	stop, err := reaper.RegisterGauges(w.Pool, reaper.GaugeOptions{
+		Schema: w.Schema, MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)), Freshness: time.Nanosecond,
+		StatementTimeout: *statementTimeout, Timeout: time.Minute, Logger: quiet,
+	})
+	must(w, err)
+	defer stop()
+	var times []time.Duration
+	for range 11 {
+		start := time.Now()
+		var all metricdata.ResourceMetrics
+		must(w, reader.Collect(w.Context(), &all))
+		times = append(times, time.Since(start))
+		for _, g := range all.ScopeMetrics[0].Metrics {
+			if points := g.Data.(metricdata.Gauge[float64]).DataPoints; g.Name == "txwork.observation.skipped" && points[0].Value != 0 {
+				w.Errorf("%v statements were skipped", points[0].Value)
+			}
+		}
+	}
+	first := times[0]
+	slices.Sort(times)
+	w.Logf("eleven observations for gauges took %v in the median, %v at most; the first %v", times[5].Round(time.Millisecond), times[10].Round(time.Millisecond), first.Round(time.Millisecond))
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/survey"
 )
 
 // leaseChecks are about claims that nobody answers for, and about who should see to them.
@@ -40,19 +42,13 @@ var leaseChecks = []check{
 
 // leaders are the elections of reapers.
 type leaders struct {
-	all []leader
+	all []survey.Leader
 	err error
 }
 
-type leader struct {
-	Name  string
-	Term  int64
-	Ended float64 // seconds ago; negative while it leads
-}
-
-func (x *examination) readLeaders(ctx context.Context) ([]leader, error) {
+func (x *examination) readLeaders(ctx context.Context) ([]survey.Leader, error) {
 	if x.leaders == nil {
-		all, err := readRows[leader](ctx, x, "leaders", pgx.Identifier{x.Schema, "leader"}.Sanitize())
+		all, err := survey.Leaders(ctx, x.reader(), x.Schema)
 		x.leaders = &leaders{all, err}
 	}
 	return x.leaders.all, x.leaders.err
@@ -105,11 +101,11 @@ func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, er
 	}
 	_, _, who := x.reaped(ctx)
 	f := Finding{
-		Title:   fmt.Sprintf("%s: %s expired up to %s ago, not requeued", t.name, plural(n, "lease"), rough(seconds(oldest))),
+		Title:   fmt.Sprintf("%s: %s expired up to %s ago, not requeued", t.Name, plural(n, "lease"), rough(seconds(oldest))),
 		Fixable: true,
 		Remedy: Remedy{
 			Do:       "Requeue the rows, then start a reaper: " + who + ". Restart the processes whose sessions are silent.",
-			Commands: []string{x.command("reap", "--no-purge", t.name)},
+			Commands: []string{x.command("reap", "--no-purge", t.Name)},
 			SQL:      []string{fmt.Sprintf("SELECT * FROM %s(10000);", t.Q("_reap_expired"))},
 		},
 	}
@@ -124,7 +120,7 @@ func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, er
 
 // labelName is how evidence calls what a row is about.
 func (t *table) labelName() string {
-	if l := t.label(); l != "" {
+	if l := t.LabelName(); l != "" {
 		return l
 	}
 	return "about"
@@ -182,7 +178,7 @@ func (x *examination) busy(ctx context.Context) bool {
 	return slices.ContainsFunc(x.tables, func(t *table) bool {
 		busy, err := x.worked(ctx, t)
 		if err != nil {
-			x.skip(x.current.code, t.name, err)
+			x.skip(x.current.code, t.Name, err)
 		}
 		return busy
 	})
@@ -191,7 +187,7 @@ func (x *examination) busy(ctx context.Context) bool {
 // worked tells whether a row of the table is in progress, or was done lately.
 func (x *examination) worked(ctx context.Context, t *table) (bool, error) {
 	heads, err := x.readHeads(ctx, t)
-	if err != nil || slices.ContainsFunc(heads, func(h head) bool { return h.Running > 0 }) {
+	if err != nil || slices.ContainsFunc(heads, func(h survey.Head) bool { return h.Running > 0 }) {
 		return err == nil, err
 	}
 	r, err := x.readRates(ctx, t)
@@ -212,7 +208,7 @@ func (x *examination) maintainedByCron(ctx context.Context) (found bool, err err
 }
 
 func overdueRetention(ctx context.Context, x *examination, t *table) ([]Finding, error) {
-	if t.retention == nil {
+	if t.Retention == nil {
 		return nil, nil
 	}
 	type oldest struct{ Age *float64 }
@@ -220,7 +216,7 @@ func overdueRetention(ctx context.Context, x *examination, t *table) ([]Finding,
 	if err != nil || len(all) == 0 || all[0].Age == nil {
 		return nil, err
 	}
-	age, retention := seconds(*all[0].Age), seconds(*t.retention)
+	age, retention := seconds(*all[0].Age), seconds(*t.Retention)
 	late := retention + max(24*time.Hour, retention/2)
 	if leads, _, _ := x.reaped(ctx); leads {
 		late = 2 * retention // whose program may have set another one
@@ -229,11 +225,11 @@ func overdueRetention(ctx context.Context, x *examination, t *table) ([]Finding,
 		return nil, nil
 	}
 	return []Finding{{
-		Title:    fmt.Sprintf("%s: the oldest finished row ended %s ago, the retention is %s", t.name, rough(age), rough(retention)),
+		Title:    fmt.Sprintf("%s: the oldest finished row ended %s ago, the retention is %s", t.Name, rough(age), rough(retention)),
 		Evidence: []Evidence{evidence("oldest_seconds", age, "retention_seconds", retention)},
 		Remedy: Remedy{
 			Do:       "Start a reaper. To delete what is past the retention of the migration once, by hand:",
-			Commands: []string{x.command("reap", t.name)},
+			Commands: []string{x.command("reap", t.Name)},
 			SQL:      []string{fmt.Sprintf("CALL %s();", t.Q("_maintain"))},
 		},
 	}}, nil

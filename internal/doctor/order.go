@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/txwork/txwork/internal/survey"
 )
 
 // orderChecks are about rows that wait for other rows: behind a key, or in a join.
@@ -33,35 +35,24 @@ var orderChecks = []check{
 	},
 }
 
-// A blocker is a dead letter with rows behind it.
-type blocker struct {
-	Key, ID, Error, Label string
-	Failed                float64
-	Behind                int64
-	Oldest                float64
-}
-
 func blockedKeys(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	if !t.has("gate_key") {
-		return nil, nil
-	}
-	list, err := readRows[blocker](ctx, x, "blocked", t, maxLanes, maxSample, maxShown)
+	list, err := survey.Blockers(ctx, x.reader(), &t.Facts, maxSample, maxShown)
 	for _, b := range list {
 		more := ""
 		if b.Behind >= maxSample {
 			more = " or more"
 		}
 		f := Finding{
-			Title: fmt.Sprintf("%s: key %q is blocked by dead letter %s: %s%s behind it, the oldest for %s", t.name, bounded(b.Key), b.ID, plural(b.Behind, "row"), more, rough(seconds(b.Oldest))),
+			Title: fmt.Sprintf("%s: key %q is blocked by dead letter %s: %s%s behind it, the oldest for %s", t.Name, bounded(b.Key), b.ID, plural(b.Behind, "row"), more, rough(seconds(b.Oldest))),
 			Evidence: []Evidence{evidence("key", b.Key, "blocked_by", b.ID, t.labelName(), b.Label, "failed_seconds", seconds(b.Failed), "last_error", b.Error,
 				"waiting_at_least", b.Behind, "oldest_seconds", seconds(b.Oldest))},
 			Remedy: Remedy{
 				Do:       "Fix the cause and redrive the dead letter. Or skip it: the rows behind it then go on without it.",
-				Commands: []string{x.command("redrive", t.name, b.ID)},
+				Commands: []string{x.command("redrive", t.Name, b.ID)},
 				SQL:      []string{t.redrive(b.ID)},
 			},
 		}
-		if t.name == "outbox" {
+		if t.Name == "outbox" {
 			f.Remedy.Commands = append(f.Remedy.Commands, x.command("outbox", "skip", b.ID))
 		}
 		all = append(all, f)
@@ -87,40 +78,24 @@ func foldBehind(ctx context.Context, x *examination, t *table) ([]Finding, error
 		return nil, err
 	}
 	return []Finding{{
-		Title:    fmt.Sprintf("%s: the oldest note in %s has waited for %s to be folded", t.name, worst.Notes, rough(seconds(*worst.Age))),
+		Title:    fmt.Sprintf("%s: the oldest note in %s has waited for %s to be folded", t.Name, worst.Notes, rough(seconds(*worst.Age))),
 		Evidence: []Evidence{evidence("notes", worst.Notes, "oldest_seconds", seconds(*worst.Age))},
 		Remedy: Remedy{
 			Do:       "Fold once by hand, and start a worker of the table. If one is running, its log says why its folds fail.",
-			Commands: []string{x.command("reap", "--no-purge", t.name)},
+			Commands: []string{x.command("reap", "--no-purge", t.Name)},
 			SQL:      []string{fmt.Sprintf("SELECT %s(100000);", t.Q("_fold"))},
 		},
 		Fixable: true,
 	}}, nil
 }
 
-// A note is the first of a table of notes that is to be folded.
-type note struct {
-	Notes string
-	Age   *float64
-}
-
-// oldestNote is the oldest note of the table that has waited for longer than the threshold; nil without one.
-func (x *examination) oldestNote(ctx context.Context, t *table) (worst *note, err error) {
-	for _, notes := range []struct{ column, suffix string }{{"gate_key", "_gate_note"}, {"joined", "_join_note"}} {
-		if !t.has(notes.column) {
-			continue
-		}
-		list, err := readRows[note](ctx, x, "notes", quoted(t.schema, t.name+notes.suffix))
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range list {
-			if n.Age != nil && seconds(*n.Age) > x.Thresholds.Fold && (worst == nil || *n.Age > *worst.Age) {
-				worst = &n
-			}
-		}
+// oldestNote is the oldest note of the table, if it has waited for longer than the threshold; nil otherwise.
+func (x *examination) oldestNote(ctx context.Context, t *table) (*survey.Note, error) {
+	n, err := survey.OldestNote(ctx, x.reader(), &t.Facts)
+	if n == nil || seconds(*n.Age) <= x.Thresholds.Fold {
+		return nil, err
 	}
-	return worst, nil
+	return n, err
 }
 
 // A stuckJoin is a join and what is wrong with it.
@@ -132,18 +107,18 @@ type stuckJoin struct {
 }
 
 func stuckJoins(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	if !t.has("joined") {
+	if !t.Has("joined") {
 		return nil, nil
 	}
 	list, err := readRows[stuckJoin](ctx, x, "joins", t, x.Thresholds.Join.Seconds(), maxSample, maxShown)
 	for _, j := range list {
 		all = append(all, Finding{
-			Title: fmt.Sprintf("%s: join %s has not ended after %s: %s", t.name, j.ID, rough(seconds(j.Age)), j.Reason),
+			Title: fmt.Sprintf("%s: join %s has not ended after %s: %s", t.Name, j.ID, rough(seconds(j.Age)), j.Reason),
 			Evidence: []Evidence{evidence("join", j.ID, "label", j.Label, "reason", j.Reason, "age_seconds", seconds(j.Age), "expected", j.Expected,
 				"counted", j.Counted, "member", j.Member)},
 			Remedy: Remedy{
 				Do:       "Recount the join, as the sweep does.",
-				Commands: []string{x.command("reap", "--no-purge", t.name)},
+				Commands: []string{x.command("reap", "--no-purge", t.Name)},
 				SQL: []string{
 					fmt.Sprintf("SELECT %s(1000);", t.Q("_join_sweep")),
 					fmt.Sprintf("SELECT %s(100000);", t.Q("_fold")),

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/sqltext"
+	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/migrations"
 )
 
@@ -55,7 +56,7 @@ var schemaChecks = []check{
 
 // migrated tells a schema that the migrations are meant for: one with only tables of its own is not.
 func (x *examination) migrated(ctx context.Context) (yes bool, err error) {
-	if len(x.tables) == 0 || slices.ContainsFunc(x.tables, func(t *table) bool { return t.name == "outbox" || t.name == "jobs" }) {
+	if len(x.tables) == 0 || slices.ContainsFunc(x.tables, func(t *table) bool { return t.Name == "outbox" || t.Name == "jobs" }) {
 		return true, nil
 	}
 	err = x.read(ctx, func(tx pgx.Tx) error {
@@ -68,7 +69,7 @@ func schemaDifferences(ctx context.Context, x *examination) (all []Finding, err 
 	if yes, err := x.migrated(ctx); err != nil || !yes {
 		return nil, err
 	}
-	m, err := migrations.New(x.pool, migrations.Options{Schema: x.Schema, LockTimeout: lockLimit, Logger: slog.New(slog.DiscardHandler)})
+	m, err := migrations.New(x.pool, migrations.Options{Schema: x.Schema, LockTimeout: survey.LockLimit, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +158,7 @@ func (p plan) problem(table string) string {
 }
 
 func claimPlan(ctx context.Context, x *examination, t *table) ([]Finding, error) {
-	if yes, err := x.migrated(ctx); err != nil || yes && !t.indexed && !t.own() {
+	if yes, err := x.migrated(ctx); err != nil || yes && !t.Indexed && !t.own() {
 		return nil, err // the schema's finding
 	}
 	var text []byte
@@ -174,7 +175,7 @@ func claimPlan(ctx context.Context, x *examination, t *table) ([]Finding, error)
 	if err := json.Unmarshal(text, &explained); err != nil || len(explained) == 0 {
 		return nil, fmt.Errorf("reading the plan of a claim: %w", err)
 	}
-	problem := explained[0].Plan.problem(t.name)
+	problem := explained[0].Plan.problem(t.Name)
 	if problem == "" {
 		return nil, nil
 	}
@@ -182,15 +183,15 @@ func claimPlan(ctx context.Context, x *examination, t *table) ([]Finding, error)
 	for _, l := range t.Lanes() {
 		columns = append(columns, l.Quoted)
 	}
-	index := pgx.Identifier{t.name + "_claim_idx"}.Sanitize()
+	index := pgx.Identifier{t.Name + "_claim_idx"}.Sanitize()
 	f := Finding{
-		Title:    fmt.Sprintf("%s: claims do not use the index %s_claim_idx (%s)", t.name, t.name, problem),
-		Evidence: []Evidence{evidence("plan", problem, "table_bytes", t.bytes)},
+		Title:    fmt.Sprintf("%s: claims do not use the index %s_claim_idx (%s)", t.Name, t.Name, problem),
+		Evidence: []Evidence{evidence("plan", problem, "table_bytes", t.Bytes)},
 		Remedy: Remedy{Do: "Create the index.", SQL: []string{fmt.Sprintf(
 			"CREATE INDEX CONCURRENTLY %s ON %s (%s) WHERE completed_at IS NULL AND NOT waiting;", index, t.Table(), strings.Join(append(columns, "due_at", "id"), ", "))}},
-		Fixable: !t.indexed,
+		Fixable: !t.Indexed,
 	}
-	if t.indexed {
+	if t.Indexed {
 		f.Remedy.Do = "The index exists but the planner prefers another one: drop that if it is yours, or rebuild this one."
 		f.Remedy.SQL = []string{fmt.Sprintf("REINDEX INDEX CONCURRENTLY %s;", t.Q("_claim_idx"))}
 	}
@@ -199,7 +200,7 @@ func claimPlan(ctx context.Context, x *examination, t *table) ([]Finding, error)
 
 // own tells a table that the migrations do not make.
 func (t *table) own() bool {
-	return !slices.Contains([]string{"outbox", "inbox", "timers", "timers_schedule", "jobs", "jobs_schedule"}, t.name)
+	return !slices.Contains([]string{"outbox", "inbox", "timers", "timers_schedule", "jobs", "jobs_schedule"}, t.Name)
 }
 
 func sequencesBehind(ctx context.Context, x *examination) (all []Finding, err error) {

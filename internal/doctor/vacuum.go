@@ -163,14 +163,14 @@ func autovacuumOff(ctx context.Context, x *examination) (all []Finding, err erro
 		})
 	}
 	for _, t := range x.tables {
-		if slices.ContainsFunc(t.options, func(o string) bool {
+		if slices.ContainsFunc(t.Options, func(o string) bool {
 			name, value, _ := strings.Cut(o, "=")
 			return name == "autovacuum_enabled" && slices.Contains([]string{"off", "false", "no", "0"}, strings.ToLower(value))
 		}) {
 			all = append(all, Finding{
-				Table:    t.name,
-				Title:    fmt.Sprintf("%s: autovacuum is disabled for the table", t.name),
-				Evidence: []Evidence{evidence("table", t.name, "dead_rows", t.dead)},
+				Table:    t.Name,
+				Title:    fmt.Sprintf("%s: autovacuum is disabled for the table", t.Name),
+				Evidence: []Evidence{evidence("table", t.Name, "dead_rows", t.Dead)},
 				Remedy:   Remedy{Do: "Enable it again.", SQL: []string{fmt.Sprintf("ALTER TABLE %s RESET (autovacuum_enabled);", t.Table())}},
 				Fixable:  true,
 			})
@@ -183,7 +183,7 @@ func autovacuumOff(ctx context.Context, x *examination) (all []Finding, err erro
 const muchDead = 10
 
 func bloat(ctx context.Context, x *examination, t *table) ([]Finding, error) {
-	if t.dead < x.Thresholds.Dead || float64(t.dead) < muchDead*t.threshold || t.vacuuming || t.vacuumed != nil && *t.vacuumed < 2*60 {
+	if t.Dead < x.Thresholds.Dead || float64(t.Dead) < muchDead*t.Threshold || t.Vacuuming || t.Vacuumed != nil && *t.Vacuumed < 2*60 {
 		return nil, nil
 	}
 	why := "autovacuum is not keeping up"
@@ -191,12 +191,12 @@ func bloat(ctx context.Context, x *examination, t *table) ([]Finding, error) {
 		why = "vacuum is held back, see horizon-held"
 	}
 	last := "never"
-	if t.vacuumed != nil {
-		last = rough(seconds(*t.vacuumed)) + " ago"
+	if t.Vacuumed != nil {
+		last = rough(seconds(*t.Vacuumed)) + " ago"
 	}
 	return []Finding{{
-		Title:    fmt.Sprintf("%s: %d dead rows, vacuumed %s: %s", t.name, t.dead, last, why),
-		Evidence: []Evidence{evidence("dead_rows", t.dead, "autovacuum_at", int64(t.threshold), "table_bytes", t.bytes, "last_vacuum", last)},
+		Title:    fmt.Sprintf("%s: %d dead rows, vacuumed %s: %s", t.Name, t.Dead, last, why),
+		Evidence: []Evidence{evidence("dead_rows", t.Dead, "autovacuum_at", int64(t.Threshold), "table_bytes", t.Bytes, "last_vacuum", last)},
 		Remedy: Remedy{
 			Do:  "Vacuum the table, which blocks neither reads nor writes. Give autovacuum more workers or a lower cost delay.",
 			SQL: []string{fmt.Sprintf("VACUUM (ANALYZE) %s;", t.Table())},

@@ -41,12 +41,12 @@ func stuckAnnouncer(ctx context.Context, x *examination, t *table) (all []Findin
 		State             string
 		Silent            float64
 	}
-	list, err := readRows[announcer](ctx, x, "announcer", nil, t.schema+"."+t.name+" announcer", x.Thresholds.Announcer.Seconds())
+	list, err := readRows[announcer](ctx, x, "announcer", nil, t.Schema+"."+t.Name+" announcer", x.Thresholds.Announcer.Seconds())
 	for _, a := range list {
 		all = append(all, Finding{
-			Title: fmt.Sprintf("%s: session %d (%s) holds the announcer's lock and has been silent for %s", t.name, a.PID, orUnknown(a.Application, a.Role), rough(seconds(a.Silent))),
+			Title: fmt.Sprintf("%s: session %d (%s) holds the announcer's lock and has been silent for %s", t.Name, a.PID, orUnknown(a.Application, a.Role), rough(seconds(a.Silent))),
 			Evidence: []Evidence{evidence("pid", a.PID, "application", a.Application, "role", a.Role, "state", a.State, "silent_seconds", seconds(a.Silent),
-				"lock", t.schema+"."+t.name+" announcer")},
+				"lock", t.Schema+"."+t.Name+" announcer")},
 			Remedy: Remedy{Do: "End the session: another process then announces.", SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", a.PID)}},
 		})
 	}
@@ -96,8 +96,11 @@ type lockWait struct {
 	HolderSeconds              *float64
 }
 
+// maxWaits is how many waiting sessions are read.
+const maxWaits = 100
+
 func lockWaits(ctx context.Context, x *examination) (all []Finding, err error) {
-	list, err := readRows[lockWait](ctx, x, "waits", nil, x.Schema, x.Thresholds.LockWait.Seconds(), maxLanes)
+	list, err := readRows[lockWait](ctx, x, "waits", nil, x.Schema, x.Thresholds.LockWait.Seconds(), maxWaits)
 	by := map[int32]int{} // where the finding of a holder is
 	for _, w := range list {
 		i, known := by[w.Holder]

@@ -1,6 +1,6 @@
 -- The rows that are due at the head of each lane, counted. Reads so many rows in all and no more, by the claim index.
 {{if .Lanes}}{{template "lane" .}}{{end}}
-SELECT {{if .Lanes}}ARRAY[{{range $i, $l := .Lanes}}{{if $i}}, {{end}}l.{{.Alias}}::text{{end}}]{{else}}'{}'{{end}}::text[] AS lane, h.*
+SELECT {{template "names" .}} AS lane, h.*
 FROM {{if .Lanes}}few{{else}}(SELECT){{end}} AS l
 CROSS JOIN LATERAL (
     SELECT count(*) AS seen,

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/internal/exporter"
+	"github.com/txwork/txwork/reaper"
+)
+
+// defaultMetricsListen is this machine only, at the port of OpenTelemetry's Prometheus exporters.
+const defaultMetricsListen = "127.0.0.1:9464"
+
+func newMetricsCommand(a *app) *cobra.Command {
+	return newGroup("metrics", "Export the state of the queues as metrics", newMetricsServeCommand(a))
+}
+
+func newMetricsServeCommand(a *app) *cobra.Command {
+	var listen string
+	var o reaper.GaugeOptions
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve gauges of the queues to Prometheus",
+		Long: `Serve gauges of all tables of the schema at GET /metrics, in Prometheus' text format, until SIGINT or SIGTERM: depth by
+state and queue, ages, expired leases, dead letters, overdue schedules, blocked keys, dead rows, the oldest transaction, the
+reaper. docs/metrics.md lists them, deploy has alerts and a dashboard for them.
+
+Run one for each database. Programs that export metrics through an OpenTelemetry SDK and run the reaper, as package service
+does, report the same gauges by themselves and do not need this.
+
+A scrape reads the database in short statements that only read, each with a timeout; scrapes at the same time share one
+observation. The role viewer of txwork roles together with pg_read_all_stats sees everything.`,
+		Example: `  txwork metrics serve
+  txwork metrics serve --listen 0.0.0.0:9464   # for Prometheus on another machine`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&listen, "listen", defaultMetricsListen, "the `address` to serve at; there is no authentication")
+	flags.DurationVar(&o.Timeout, "timeout", reaper.DefaultObservationTimeout, "how long an observation may take; what is left over is counted in txwork_observation_skipped")
+	flags.DurationVar(&o.StatementTimeout, "statement-timeout", reaper.DefaultGaugeStatementTimeout, "how long each of its statements may take")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.Schema = a.schema
+		o.Logger = a.logger()
+		if o.Timeout <= 0 {
+			return usagef("--timeout is %v, it must be positive", o.Timeout)
+		}
+		if err := o.Validate(); err != nil {
+			return usageError{err}
+		}
+		return a.withDatabase(cmd.Context(), func(d *database) error { return a.serveMetrics(cmd.Context(), d, listen, o) })
+	}
+	return cmd
+}
+
+// serveMetrics serves until ctx ends.
+func (a *app) serveMetrics(ctx context.Context, d *database, listen string, o reaper.GaugeOptions) error {
+	e, err := exporter.New(d.pool, o)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(a.stderr, "txwork: serving metrics on http://%s/metrics\n", listener.Addr()); err != nil {
+		listener.Close()
+		return err
+	}
+	const idle = 2 * time.Minute
+	server := &http.Server{Handler: e, ReadTimeout: 10 * time.Second, WriteTimeout: o.Timeout + 10*time.Second, IdleTimeout: idle, MaxHeaderBytes: 1 << 16}
+	return serveHTTP(ctx, server, listener)
+}

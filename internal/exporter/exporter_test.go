@@ -1,0 +1,237 @@
+package exporter_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/txwork/txwork/internal/exporter"
+	"github.com/txwork/txwork/internal/exporter/exportertest"
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/reaper"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A ward has its figures by their labels.
+type ward struct{ *exportertest.Ward }
+
+func newWard(t *testing.T, options ...pgtest.Option) ward {
+	t.Helper()
+	t.Parallel()
+	return ward{exportertest.New(t, options...)}
+}
+
+// values are those of a metric, by their labels as Prometheus writes them. The schema is left out of names of tables.
+func (w ward) values(scrape []exportertest.Sample, name string) map[string]float64 {
+	all := map[string]float64{}
+	for _, sample := range scrape {
+		if sample.Name != name {
+			continue
+		}
+		var labels []string
+		for _, l := range slices.Sorted(maps.Keys(sample.Labels)) {
+			labels = append(labels, strings.TrimPrefix(l, "txwork_")+"="+strings.TrimPrefix(sample.Labels[l], w.Schema+"."))
+		}
+		all[strings.ReplaceAll(strings.Join(labels, " "), "messaging_destination_name=", "")] = sample.Value
+	}
+	return all
+}
+
+// near tells ages from each other: the test may take its time.
+func near(got, want float64) bool { return got >= want && got < want+1000 }
+
+func TestTheGauges(t *testing.T) {
+	w := newWard(t)
+	for name, n := range map[string]int{"ready": 1, "scheduled": 2, "running": 3, "expired": 4, "waiting": 5, "done": 6, "dead": 7, "dead before": 8} {
+		w.Put("outbox", name, n)
+	}
+	for name, n := range map[string]int{"ready": 3, "scheduled": 2, "running": 1} {
+		w.Put("jobs", name, n)
+	}
+	w.Exec("INSERT INTO " + w.Schema + ".jobs (kind, queue, priority, args) VALUES ('k', 'reports', 2, '{}')")
+	scrape := w.Scrape()
+	depth := w.values(scrape, "txwork_queue_depth")
+	for labels, want := range map[string]float64{
+		"outbox state=ready": 1, "outbox state=scheduled": 2, "outbox state=in_progress": 7, "outbox state=waiting": 5, "outbox state=dead_letter": 15,
+		"jobs queue=mail state=ready": 3, "jobs queue=mail state=scheduled": 2, "jobs queue=mail state=in_progress": 1,
+		"jobs queue=reports state=ready": 1, "jobs queue=reports state=in_progress": 0, "timers state=ready": 0, "timers_schedule state=dead_letter": 0,
+	} {
+		if got, found := depth[labels]; !found || got != want {
+			t.Errorf("depth %s is %v, want %v; there are %v", labels, got, want, slices.Sorted(maps.Keys(depth)))
+		}
+	}
+	age := w.values(scrape, "txwork_queue_age_seconds")
+	for labels, want := range map[string]float64{"outbox state=ready": 1000, "outbox state=expired": 2500, "outbox state=waiting": 4000, "jobs queue=mail state=ready": 1000} {
+		if !near(age[labels], want) {
+			t.Errorf("age %s is %v, want %v", labels, age[labels], want)
+		}
+	}
+	for metric, want := range map[string]map[string]float64{
+		"txwork_queue_dead_letters_last_hour": {"outbox": 7, "jobs": 0},
+		"txwork_lease_overrun":                {"outbox": 4, "jobs queue=reports": 0},
+		"txwork_key_blocked":                  {"outbox": 0},
+		"txwork_fold_lag_seconds":             {"outbox": 0, "jobs": 0},
+		"txwork_schedule_lateness_seconds":    {"timers_schedule": 0, "jobs_schedule": 0},
+		"txwork_observation_up":               {"": 1},
+		"txwork_observation_skipped":          {"": 0},
+	} {
+		got := w.values(scrape, metric)
+		for labels, v := range want {
+			if g, found := got[labels]; !found || g != v {
+				t.Errorf("%s %s is %v, want %v", metric, labels, got, v)
+			}
+		}
+	}
+}
+
+// What is exported is what is listed: names, kinds and attributes, all of them.
+func TestTheListOfGauges(t *testing.T) {
+	w := newWard(t)
+	w.Put("outbox", "running", 1)
+	w.Put("jobs", "running", 1)
+	w.Put("inbox", "running", 1)
+	w.Exec("INSERT INTO " + w.Schema + ".leader (name, term, holder, expires_at, granted_at) VALUES ('reaper', 1, gen_random_uuid(), now(), now())")
+	found := map[string]map[string]bool{}
+	for _, sample := range w.Scrape() {
+		if found[sample.Name] == nil {
+			found[sample.Name] = map[string]bool{}
+		}
+		for label := range sample.Labels {
+			found[sample.Name][label] = true
+		}
+	}
+	text := w.Text()
+	for _, g := range reaper.Gauges() {
+		name := exporter.Name(g)
+		if !strings.Contains(text, "# HELP "+name+" "+g.Meaning+"\n# TYPE "+name+" gauge\n") {
+			t.Errorf("the text has no gauge %s", name)
+		}
+		want := map[string]bool{}
+		for _, a := range g.Attributes {
+			want[exporter.Label(a)] = true
+		}
+		if !maps.Equal(found[name], want) {
+			t.Errorf("%s has the labels %v, want %v", name, found[name], want)
+		}
+		delete(found, name)
+	}
+	for name := range found {
+		t.Errorf("%s is exported and not listed", name)
+	}
+}
+
+// A schedule that nobody runs is late, and a paused one is not.
+func TestOverdueSchedules(t *testing.T) {
+	w := newWard(t)
+	w.Put("jobs_schedule", "ready", 2)
+	w.Exec("UPDATE " + w.Schema + ".jobs_schedule SET paused = true, due_at = due_at - interval '1 day' WHERE name = 's1'")
+	if late := w.values(w.Scrape(), "txwork_schedule_lateness_seconds")["jobs_schedule"]; !near(late, 1000) {
+		t.Errorf("the schedule is %v s late, want 1000", late)
+	}
+}
+
+// Depths stop at the bound, and what is beyond it does not keep the rest from being told.
+func TestDepthsAreBounded(t *testing.T) {
+	w := newWard(t)
+	w.Put("outbox", "ready", 20_500)
+	w.Put("outbox", "dead", 20_500)
+	depth := w.values(w.Scrape(), "txwork_queue_depth")
+	for _, labels := range []string{"outbox state=ready", "outbox state=dead_letter"} {
+		if depth[labels] != 20_000 {
+			t.Errorf("%s: %v", labels, depth[labels])
+		}
+	}
+}
+
+// counted counts what a pool sends.
+type counted struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (c *counted) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, "pg_stat_all_tables") { // the first statement of an observation
+		c.mu.Lock()
+		c.n++
+		c.mu.Unlock()
+	}
+	return ctx
+}
+
+func (c *counted) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// Scrapes at the same time and soon after each other are one observation.
+func TestScrapesShareAnObservation(t *testing.T) {
+	c := &counted{}
+	w := newWard(t, pgtest.WithPool(func(config *pgxpool.Config) { config.ConnConfig.Tracer = c }))
+	w.Export(reaper.GaugeOptions{Freshness: time.Hour})
+	var scrapes sync.WaitGroup
+	for range 8 {
+		scrapes.Go(func() {
+			answer := httptest.NewRecorder()
+			w.Exporter.ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+			if !strings.Contains(answer.Body.String(), "txwork_observation_up 1\n") {
+				t.Error(answer.Body)
+			}
+		})
+	}
+	scrapes.Wait()
+	if c.n != 1 {
+		t.Errorf("8 scrapes made %d observations", c.n)
+	}
+}
+
+// A table that somebody has locked costs its own gauges and no others. The scrape says that something is missing.
+func TestALockedTable(t *testing.T) {
+	w := newWard(t)
+	w.Put("jobs", "ready", 1)
+	tx, err := w.Pool.Begin(t.Context())
+	w.Must(err)
+	defer tx.Rollback(context.Background())
+	_, err = tx.Exec(t.Context(), "LOCK TABLE "+w.Schema+".outbox")
+	w.Must(err)
+	scrape := w.Scrape()
+	depth := w.values(scrape, "txwork_queue_depth")
+	if _, found := depth["outbox state=ready"]; found || depth["jobs queue=mail state=ready"] != 1 {
+		t.Errorf("depths %v", depth)
+	}
+	if skipped := w.values(scrape, "txwork_observation_skipped")[""]; skipped == 0 {
+		t.Error("nothing was skipped")
+	}
+}
+
+// A database that is away costs the gauges, and is told.
+func TestADatabaseThatIsAway(t *testing.T) {
+	w := newWard(t)
+	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/none")
+	w.Must(err)
+	defer pool.Close()
+	log := &strings.Builder{}
+	e, err := exporter.New(pool, reaper.GaugeOptions{Freshness: time.Nanosecond, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	w.Must(err)
+	defer func() { w.Must(e.Close()) }()
+	for range 3 {
+		answer := httptest.NewRecorder()
+		e.ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+		body, err := io.ReadAll(answer.Body)
+		w.Must(err)
+		if answer.Code != 200 || !strings.Contains(string(body), "txwork_observation_up 0\n") || strings.Contains(string(body), "depth") {
+			t.Errorf("status %d: %s", answer.Code, body)
+		}
+	}
+	if n := strings.Count(log.String(), "gauges cannot be observed"); n != 1 {
+		t.Errorf("the log has %d lines of it: %s", n, log)
+	}
+}

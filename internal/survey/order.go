@@ -1,0 +1,45 @@
+package survey
+
+import "context"
+
+// A Blocker is a dead letter with rows of its ordered key behind it.
+type Blocker struct {
+	Key, ID, Error, Label string
+	Failed                float64
+	Behind                int64
+	Oldest                float64
+}
+
+// Blockers are so many of the table's, the one that has kept rows waiting for longest first. Of each, up to behind rows are
+// counted.
+func Blockers(ctx context.Context, r Reader, f *Facts, behind, limit int) ([]Blocker, error) {
+	if !f.Has("gate_key") {
+		return nil, nil
+	}
+	return rows[Blocker](ctx, r, "blocked", f, MaxLanes, behind, limit)
+}
+
+// A Note is the first of a table of notes that is to be folded.
+type Note struct {
+	Notes string
+	Age   *float64
+}
+
+// OldestNote is the first of the table's notes that are to be folded; nil where there is none.
+func OldestNote(ctx context.Context, r Reader, f *Facts) (worst *Note, err error) {
+	for _, notes := range []struct{ column, suffix string }{{"gate_key", "_gate_note"}, {"joined", "_join_note"}} {
+		if !f.Has(notes.column) {
+			continue
+		}
+		list, err := rows[Note](ctx, r, "notes", f.Q(notes.suffix))
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range list {
+			if n.Age != nil && (worst == nil || *n.Age > *worst.Age) {
+				worst = &n
+			}
+		}
+	}
+	return worst, nil
+}

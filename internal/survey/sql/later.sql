@@ -1,0 +1,10 @@
+-- The rows of each lane that are not due yet, counted. Reads so many rows in all and no more, by the claim index.
+{{if .Lanes}}{{template "lane" .}}{{end}}
+SELECT {{template "names" .}} AS lane, h.*
+FROM {{if .Lanes}}few{{else}}(SELECT){{end}} AS l
+CROSS JOIN LATERAL (
+    SELECT count(*) AS rows
+    FROM (
+        {{template "later" .}}
+    ) AS s
+) AS h

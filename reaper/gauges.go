@@ -1,0 +1,223 @@
+package reaper
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/txwork/txwork/internal/survey"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// scopeName is that of the gauges' meter.
+const scopeName = "github.com/txwork/txwork/reaper"
+
+// The gauges' names.
+const (
+	depthGauge       = "txwork.queue.depth"
+	ageGauge         = "txwork.queue.age"
+	recentGauge      = "txwork.queue.dead_letters_last_hour"
+	overrunGauge     = "txwork.lease.overrun"
+	latenessGauge    = "txwork.schedule.lateness"
+	blockedGauge     = "txwork.key.blocked"
+	foldGauge        = "txwork.fold.lag"
+	deadRowsGauge    = "txwork.table.dead_rows"
+	liveRowsGauge    = "txwork.table.live_rows"
+	thresholdGauge   = "txwork.table.vacuum_threshold"
+	transactionGauge = "txwork.transaction.oldest"
+	horizonGauge     = "txwork.transaction.horizon"
+	silenceGauge     = "txwork.reaper.silence"
+	upGauge          = "txwork.observation.up"
+	durationGauge    = "txwork.observation.duration"
+	skippedGauge     = "txwork.observation.skipped"
+)
+
+// The gauges' attributes. A table with lanes has one more, txwork.queue or txwork.consumer.
+const (
+	tableKey    attribute.Key = "messaging.destination.name"
+	stateKey    attribute.Key = "txwork.state"
+	electionKey attribute.Key = "txwork.election"
+)
+
+// gaugeList is in the order of the documentation.
+var gaugeList = func() []workqueue.Metric {
+	table := []string{string(tableKey)}
+	laned := []string{string(tableKey), "txwork.queue", "txwork.consumer"}
+	stated := append([]string{string(tableKey), string(stateKey)}, laned[1:]...)
+	gauge := func(name, unit string, attributes []string, meaning string) workqueue.Metric {
+		return workqueue.Metric{Name: name, Instrument: "gauge", Unit: unit, Attributes: attributes, Meaning: meaning}
+	}
+	return []workqueue.Metric{
+		gauge(depthGauge, "{row}", stated, fmt.Sprintf("Rows by state: ready (due), scheduled (due later), in_progress, waiting (for their turn or a join) and "+
+			"dead_letter. Counted up to %d rows of a table and state; more rows show as that many. Tables of schedules have dead_letter only", countedRows)),
+		gauge(ageGauge, "s", stated, "How long the oldest row has been ready (since it was due), waiting (since it was written), or expired (in progress, since "+
+			"its lease ended). 0 without such a row"),
+		gauge(recentGauge, "{row}", table, "Rows that became dead letters in the last hour and still are"),
+		gauge(overrunGauge, "{row}", laned, fmt.Sprintf("Rows in progress whose lease ended more than %v ago: a claim with the default lease has lasted more than "+
+			"twice as long as that lease", workqueue.DefaultLease)),
+		gauge(latenessGauge, "s", table, "How long the most overdue schedule should have fired ago, paused ones left out. 0 without one"),
+		gauge(blockedGauge, "{key}", table, fmt.Sprintf("Ordered keys with a dead letter that rows wait behind, at most %d", survey.MaxLanes)),
+		gauge(foldGauge, "s", table, "How long the first note about a key or a join has waited to be folded. 0 without one"),
+		gauge(deadRowsGauge, "{row}", table, "Dead row versions that vacuum has yet to remove, as PostgreSQL's statistics estimate them"),
+		gauge(thresholdGauge, "{row}", table, "Dead row versions at which autovacuum comes, by its settings for the table"),
+		gauge(liveRowsGauge, "{row}", table, "Rows that are ready, scheduled or in progress, as vacuum or analyze last estimated them: where depth has reached its bound"),
+		gauge(transactionGauge, "s", nil, "Age of the oldest transaction that holds back vacuum: a session's, a prepared one or a standby's. Sessions that the role may not see are left out"),
+		gauge(horizonGauge, "{transaction}", nil, "How many transactions ago the oldest holder of the vacuum horizon began, replication slots included"),
+		gauge(silenceGauge, "s", []string{string(electionKey)}, "How long ago the lease of the last leader of the reapers' election ended. 0 while one leads"),
+		gauge(upGauge, "", nil, "1 if the database could be observed, 0 if not: then the other gauges are missing"),
+		gauge(durationGauge, "s", nil, "How long the observation took that the gauges show"),
+		gauge(skippedGauge, "{statement}", nil, "Statements of the observation that were given up or refused, and tables whose lanes are too many to read: what they would have told is missing"),
+	}
+}()
+
+// Gauges lists the gauges that [Run] and [RegisterGauges] report.
+func Gauges() []workqueue.Metric { return append([]workqueue.Metric(nil), gaugeList...) }
+
+// Defaults of [GaugeOptions].
+const (
+	// DefaultObservationTimeout keeps an exporter from waiting for a database that is away.
+	DefaultObservationTimeout = 5 * time.Second
+	// DefaultGaugeStatementTimeout is several times what a statement takes on a large table.
+	DefaultGaugeStatementTimeout = 500 * time.Millisecond
+	// DefaultFreshness lets several exporters that ask at the same time share an observation.
+	DefaultFreshness = 5 * time.Second
+)
+
+// GaugeOptions configure [RegisterGauges]. The zero value is usable.
+type GaugeOptions struct {
+	// Schema holds the tables. Default: [workqueue.DefaultSchema].
+	Schema string
+
+	// MeterProvider gets the gauges. Default: the global provider.
+	MeterProvider metric.MeterProvider
+
+	// Timeout bounds an observation: what its end comes before is skipped. Default: [DefaultObservationTimeout].
+	Timeout time.Duration
+
+	// StatementTimeout bounds each of its statements, in whole milliseconds. Default: [DefaultGaugeStatementTimeout].
+	StatementTimeout time.Duration
+
+	// Freshness is how long an observation is shown before somebody who asks gets another. Default: [DefaultFreshness].
+	Freshness time.Duration
+
+	// Logger is told when observations begin to fail and when they succeed again. Default: slog.Default.
+	Logger *slog.Logger
+}
+
+func (o GaugeOptions) withDefaults() GaugeOptions {
+	o.Schema = cmp.Or(o.Schema, workqueue.DefaultSchema)
+	o.Timeout = cmp.Or(o.Timeout, DefaultObservationTimeout)
+	o.StatementTimeout = cmp.Or(o.StatementTimeout, DefaultGaugeStatementTimeout)
+	o.Freshness = cmp.Or(o.Freshness, DefaultFreshness)
+	if o.MeterProvider == nil {
+		o.MeterProvider = otel.GetMeterProvider()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o
+}
+
+// Validate reports the first thing that is wrong with the options, naming the field.
+func (o GaugeOptions) Validate() error {
+	o = o.withDefaults()
+	if err := workqueue.ValidateIdentifier("schema", o.Schema); err != nil {
+		return err
+	}
+	if o.Timeout < 0 {
+		return workqueue.Invalid("timeout", "is %v, it must not be negative", o.Timeout)
+	}
+	if o.StatementTimeout < time.Millisecond || o.StatementTimeout%time.Millisecond != 0 {
+		return workqueue.Invalid("statement timeout", "is %v, it must be whole milliseconds", o.StatementTimeout)
+	}
+	if o.Freshness < 0 {
+		return workqueue.Invalid("freshness", "is %v, it must not be negative", o.Freshness)
+	}
+	return nil
+}
+
+// RegisterGauges reports the gauges of all tables of a schema from this process, whoever leads the reapers' election: for
+// deployments whose maintenance is cron's or pg_cron's, and for exporters. With [Run] somewhere it is not needed. Each
+// collection of the provider's reads the database, in bounded statements that only read; collections at the same time share
+// one observation. While the database is away, txwork.observation.up is 0 and the others are missing.
+//
+// The error is about the arguments or the provider's. Call stop once.
+func RegisterGauges(pool *pgxpool.Pool, o GaugeOptions) (stop func(), err error) {
+	if pool == nil {
+		return nil, workqueue.Invalid("pool", "is nil")
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	return newObserver(pool, o, []string{o.Schema}).register(o.MeterProvider, func() bool { return true })
+}
+
+// registerGauges has the gauges of the reaper's tables reported while it leads. What goes wrong with a provider must not
+// keep the tables from being maintained.
+func (r *reaper) registerGauges() (stop func()) {
+	o := GaugeOptions{Schema: r.options.Schema, MeterProvider: r.options.MeterProvider, Logger: r.logger}.withDefaults()
+	schemas, served := []string{r.options.Schema}, map[string]bool{}
+	for _, t := range r.tables {
+		schemas, served[t.Name()] = append(schemas, t.Spec().Schema), true
+	}
+	observer := newObserver(r.pool, o, schemas)
+	observer.serves = func(f *survey.Facts) bool { return served[f.Schema+"."+f.Name] }
+	observer.election = r.options.Name
+	stop, err := observer.register(o.MeterProvider, r.candidate.tenure.lasts)
+	if err != nil {
+		r.logger.Warn("reaper reports no gauges", "error", err)
+		return func() {}
+	}
+	return stop
+}
+
+// register makes the gauges, which show observations while they are wanted.
+func (o *observer) register(provider metric.MeterProvider, wanted func() bool) (stop func(), err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("txwork: reaper: the provider of metrics panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	meter := provider.Meter(scopeName)
+	gauges, all := map[string]metric.Float64Observable{}, []metric.Observable{}
+	var errs []error
+	for _, g := range gaugeList {
+		made, err := meter.Float64ObservableGauge(g.Name, metric.WithUnit(g.Unit), metric.WithDescription(g.Meaning))
+		gauges[g.Name], all, errs = made, append(all, made), append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("txwork: reaper: making gauges: %w", err)
+	}
+	registration, err := meter.RegisterCallback(func(ctx context.Context, to metric.Observer) error {
+		defer o.contain()
+		if !wanted() {
+			return nil
+		}
+		// No error is returned: it would keep the application's own metrics from being exported, too.
+		for _, f := range o.latest(ctx) {
+			to.ObserveFloat64(gauges[f.gauge], f.value, metric.WithAttributes(f.attributes...))
+		}
+		return nil
+	}, all...)
+	if err != nil {
+		return nil, fmt.Errorf("txwork: reaper: registering gauges: %w", err)
+	}
+	return func() { _ = registration.Unregister() }, nil
+}
+
+// contain keeps a panic, as of one of the pool's hooks, from ending the program that exports its metrics.
+func (o *observer) contain() {
+	if p := recover(); p != nil {
+		o.logger.Error("gauges could not be observed", "error", fmt.Sprintf("panic: %v\n%s", p, debug.Stack()))
+	}
+}

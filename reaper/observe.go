@@ -1,0 +1,305 @@
+package reaper
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/txwork/txwork/internal/survey"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// countedRows bounds what is counted of a table in each state, and recentDeadLetters is what recent means.
+const (
+	countedRows       = 20_000
+	recentDeadLetters = time.Hour
+)
+
+// A figure is what one gauge shows for one set of attributes.
+type figure struct {
+	gauge      string
+	value      float64
+	attributes []attribute.KeyValue
+}
+
+// An observer looks at tables for gauges. Whoever asks while it looks, or soon after, gets the same observation.
+type observer struct {
+	reader    survey.Reader
+	schemas   []string // the first has the elections
+	serves    func(*survey.Facts) bool
+	election  string // empty: all there are
+	timeout   time.Duration
+	freshness time.Duration
+	logger    *slog.Logger
+
+	turn    chan struct{} // holds one while nobody looks
+	figures []figure
+	at      time.Time
+	failing bool
+}
+
+func newObserver(from connections, o GaugeOptions, schemas []string) *observer {
+	ob := &observer{
+		reader: survey.Reader{From: from, Limit: o.StatementTimeout}, serves: func(*survey.Facts) bool { return true },
+		timeout: o.Timeout, freshness: o.Freshness, logger: o.Logger, turn: make(chan struct{}, 1),
+	}
+	for _, schema := range schemas {
+		if !slices.Contains(ob.schemas, schema) {
+			ob.schemas = append(ob.schemas, schema)
+		}
+	}
+	ob.turn <- struct{}{}
+	return ob
+}
+
+// latest are the figures of an observation that is fresh. Where the database does not answer they say just that.
+func (o *observer) latest(ctx context.Context) []figure {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	select {
+	case <-o.turn:
+		defer func() { o.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return nil
+	}
+	if o.at.IsZero() || time.Since(o.at) >= o.freshness {
+		look := look{observer: o}
+		err := look.at(ctx)
+		o.note(err)
+		if err != nil {
+			look.figures = nil
+		}
+		look.add(upGauge, map[bool]float64{true: 1}[err == nil])
+		o.figures, o.at = look.figures, time.Now()
+	}
+	return o.figures
+}
+
+// note logs that the database does not answer, once, and that it does again.
+func (o *observer) note(err error) {
+	switch {
+	case err != nil && !o.failing:
+		o.logger.Warn("gauges cannot be observed", "error", explain(err))
+	case err == nil && o.failing:
+		o.logger.Info("gauges can be observed again")
+	}
+	o.failing = err != nil
+}
+
+// A look is one observation in the making.
+type look struct {
+	*observer
+	figures []figure
+	skipped int
+}
+
+// at makes it. The error tells why nothing could be observed.
+func (l *look) at(ctx context.Context) error {
+	start := time.Now()
+	var tables []survey.Facts
+	err := l.reader.Read(ctx, func(tx pgx.Tx) error {
+		for _, schema := range l.schemas {
+			found, err := survey.Tables(ctx, tx, schema, countedRows)
+			if err != nil {
+				return err
+			}
+			tables = append(tables, found...)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i := range tables {
+		if l.serves(&tables[i]) {
+			l.table(ctx, &tables[i])
+		}
+	}
+	l.skip(l.transactions(ctx))
+	l.skip(l.leaders(ctx))
+	l.add(skippedGauge, float64(l.skipped))
+	l.add(durationGauge, time.Since(start).Seconds())
+	return nil
+}
+
+func (l *look) add(gauge string, value float64, attributes ...attribute.KeyValue) {
+	l.figures = append(l.figures, figure{gauge, value, attributes})
+}
+
+// skip counts what could not be read.
+func (l *look) skip(err error) {
+	if err != nil {
+		l.skipped++
+	}
+}
+
+// table observes one. After a statement that was given up because of a lock or its time the rest is not tried: each would
+// take as long.
+func (l *look) table(ctx context.Context, f *survey.Facts) {
+	name := tableKey.String(f.Schema + "." + f.Name)
+	l.add(deadRowsGauge, float64(f.Dead), name)
+	l.add(thresholdGauge, f.Threshold, name)
+	l.add(liveRowsGauge, max(f.Live, 0), name)
+	steps := []func(context.Context, *survey.Facts, attribute.KeyValue) error{l.deadLetters, l.schedules}
+	if !f.Schedule() {
+		steps = append(steps, l.due, l.later, l.waiting, l.keys, l.folds)
+	}
+	for i, step := range steps {
+		err := step(ctx, f, name)
+		l.skip(err)
+		if slow(err) || ctx.Err() != nil {
+			l.skipped += len(steps) - i - 1
+			return
+		}
+	}
+}
+
+// slow tells the error of a statement that took too long, or waited for a lock for too long.
+func slow(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "57014" || pg.Code == "55P03")
+}
+
+func (l *look) due(ctx context.Context, f *survey.Facts, name attribute.KeyValue) error {
+	heads, err := survey.Heads(ctx, l.reader, f, workqueue.DefaultLease)
+	if err != nil {
+		return err
+	}
+	if len(heads) >= survey.MaxLanes {
+		l.skipped++
+	}
+	for _, h := range survey.ByFirst(heads) {
+		lane := laneOf(f, h.Lane, name)
+		l.add(depthGauge, float64(h.Ready), append(lane, stateKey.String("ready"))...)
+		l.add(depthGauge, float64(h.Running), append(lane, stateKey.String("in_progress"))...)
+		l.add(ageGauge, max(h.OldestReady, 0), append(lane, stateKey.String("ready"))...)
+		l.add(ageGauge, max(h.OldestExpired, 0), append(lane, stateKey.String("expired"))...)
+		l.add(overrunGauge, float64(h.Expired), lane...)
+	}
+	return nil
+}
+
+func (l *look) later(ctx context.Context, f *survey.Facts, name attribute.KeyValue) error {
+	heads, err := survey.LaterRows(ctx, l.reader, f)
+	if err != nil {
+		return err
+	}
+	for _, h := range survey.ByFirst(heads) {
+		l.add(depthGauge, float64(h.Seen), append(laneOf(f, h.Lane, name), stateKey.String("scheduled"))...)
+	}
+	return nil
+}
+
+// laneOf are the attributes of a lane of a table's, by its first column.
+func laneOf(f *survey.Facts, lane []string, name attribute.KeyValue) []attribute.KeyValue {
+	attributes := make([]attribute.KeyValue, 0, 3)
+	attributes = append(attributes, name)
+	if len(lane) > 0 && len(f.LaneNames) > 0 {
+		attributes = append(attributes, attribute.String("txwork."+f.LaneNames[0], lane[0]))
+	}
+	return slices.Clip(attributes)
+}
+
+func (l *look) waiting(ctx context.Context, f *survey.Facts, name attribute.KeyValue) error {
+	held, err := survey.HeldRows(ctx, l.reader, f, countedRows)
+	if err == nil {
+		l.add(depthGauge, float64(held.Rows), name, stateKey.String("waiting"))
+		l.add(ageGauge, held.Oldest, name, stateKey.String("waiting"))
+	}
+	return err
+}
+
+func (l *look) deadLetters(ctx context.Context, f *survey.Facts, name attribute.KeyValue) error {
+	dead, err := survey.CountDeadLetters(ctx, l.reader, f, countedRows, recentDeadLetters)
+	if err == nil {
+		l.add(depthGauge, float64(dead.Rows), name, stateKey.String("dead_letter"))
+		l.add(recentGauge, float64(dead.Recent), name)
+	}
+	return err
+}
+
+func (l *look) schedules(ctx context.Context, f *survey.Facts, name attribute.KeyValue) error {
+	if !f.Schedule() {
+		return nil
+	}
+	overdue, err := survey.OverdueSchedules(ctx, l.reader, f, 0, 1)
+	if err != nil {
+		return err
+	}
+	late := 0.0
+	if len(overdue) > 0 {
+		late = overdue[0].Late
+	}
+	l.add(latenessGauge, late, name)
+	return nil
+}
+
+func (l *look) keys(ctx context.Context, f *survey.Facts, name attribute.KeyValue) error {
+	if !f.Has("gate_key") {
+		return nil
+	}
+	blockers, err := survey.Blockers(ctx, l.reader, f, 1, survey.MaxLanes)
+	if err == nil {
+		l.add(blockedGauge, float64(len(blockers)), name)
+	}
+	return err
+}
+
+func (l *look) folds(ctx context.Context, f *survey.Facts, name attribute.KeyValue) error {
+	if !f.Has("gate_key") && !f.Has("joined") {
+		return nil
+	}
+	note, err := survey.OldestNote(ctx, l.reader, f)
+	if err != nil {
+		return err
+	}
+	lag := 0.0
+	if note != nil {
+		lag = max(*note.Age, 0)
+	}
+	l.add(foldGauge, lag, name)
+	return nil
+}
+
+// transactions observes what holds back vacuum of the tables.
+func (l *look) transactions(ctx context.Context) error {
+	var holders []Holder
+	err := l.reader.Read(ctx, func(tx pgx.Tx) (err error) {
+		holders, _, err = Holders(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var oldest time.Duration
+	var horizon int64
+	for _, h := range holders {
+		if !h.CatalogOnly {
+			oldest, horizon = max(oldest, h.Age), max(horizon, h.XminAge)
+		}
+	}
+	l.add(transactionGauge, oldest.Seconds())
+	l.add(horizonGauge, float64(horizon))
+	return nil
+}
+
+// leaders observes how long ago reapers led. A schema without the table of elections has none.
+func (l *look) leaders(ctx context.Context) error {
+	leaders, err := survey.Leaders(ctx, l.reader, l.schemas[0])
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42P01" {
+		return nil
+	}
+	for _, leader := range leaders {
+		if l.election == "" || l.election == leader.Name {
+			l.add(silenceGauge, max(leader.Ended, 0), electionKey.String(leader.Name))
+		}
+	}
+	return err
+}
