@@ -133,11 +133,11 @@ func TestVersionAndHelp(t *testing.T) {
 	execute(t, t.Context(), nil, nil, "outbox").ok().prints("send", "relay")
 }
 
-// Whatever reads the database has --json; the exceptions print SQL or nothing.
+// Whatever reads the database has --json; the exceptions print SQL, what Prometheus reads, or nothing.
 func TestCommandsThatReadHaveJSON(t *testing.T) {
 	t.Parallel()
 	exceptions := map[string]bool{"txwork migrate sql": true, "txwork table new": true, "txwork demo worker": true,
-		"txwork bench work": true, "txwork roles": true}
+		"txwork bench work": true, "txwork roles": true, "txwork metrics serve": true}
 	var check func(cmd *cobra.Command)
 	check = func(cmd *cobra.Command) {
 		leaf := !cmd.HasSubCommands() || cmd.Name() == "demo"
