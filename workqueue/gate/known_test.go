@@ -66,6 +66,14 @@ func TestSweepsKeepWhatIsInUse(t *testing.T) {
 		t.Errorf("of %d keys %d are known after a sweep", before, after)
 	}
 	r.exec("UPDATE work_gate_known SET at = at - interval '2 minutes'")
+	holder := r.begin()
+	_, err := holder.Exec(t.Context(), "SELECT FROM work_gate_known WHERE gate_key <> 'o1' FOR UPDATE")
+	r.ok(err)
+	r.exec("UPDATE work_gate_cursor SET swept_at = '-infinity'; SET LOCAL lock_timeout = '5s'; SELECT work_gate_sweep(1000)")
+	if after := ask[int](r, "SELECT count(*) FROM work_gate_known"); after != before-1 {
+		t.Errorf("%d keys are known, of which somebody holds %d", after, before-1)
+	}
+	r.ok(holder.Rollback(t.Context()))
 	r.sweep()
 	if after := ask[int](r, "SELECT count(*) FROM work_gate_known"); after != 0 {
 		t.Errorf("%d keys are known after two minutes", after)
