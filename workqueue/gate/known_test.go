@@ -32,6 +32,27 @@ func (r *rig) mostPlacesAreMarked() {
 
 var markedPlace = regexp.MustCompile(`(hashint8\([a-z._]+\) & \d+) = 0`)
 
+// A row that a join releases draws its place before a row which is through when it is committed. It is next once that has ended.
+func TestARowThatComesBeforeTheOneThatIsThroughIsNext(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.mostPlacesAreMarked()
+	for key := range 8 {
+		k, n := serial(fmt.Sprint(key)), 10*key
+		r.insert(held(n+1, k))
+		join := r.begin()
+		_, err := join.Exec(t.Context(), "UPDATE work SET waiting = false WHERE n = $1", n+1)
+		r.ok(err)
+		r.exec("SELECT nextval('work_gate_seq') FROM generate_series(1, 100)") // the join's row passes over marked places
+		r.insert(row(n+2, k))
+		token, ids := r.expect(n + 2)
+		r.ok(join.Commit(t.Context()))
+		r.fold()
+		done["ack"](r, token, ids)
+		r.expect(n + 1)
+	}
+}
+
 // What is known costs a row, which a key of a few rows is not worth.
 func TestFewKeysAreKnown(t *testing.T) {
 	t.Parallel()
