@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/internal/spawn"
 )
 
 // maxNotices is more than the members ever say, so that nobody has to listen between the faults.
@@ -19,7 +21,7 @@ const crewSize = 3
 // A crew is the worker processes. Its methods are for one goroutine, except watch.
 type crew struct {
 	members []*member
-	spawner *spawner
+	spawner *spawn.Spawner
 	notices chan notice
 	over    chan struct{}
 	round   int
@@ -31,7 +33,7 @@ func startCrew(ctx context.Context, program []string, d *database, show *display
 	if len(program) == 0 {
 		return nil, errors.New("demo: Options.Worker names no program")
 	}
-	c := &crew{spawner: newSpawner(), notices: make(chan notice, maxNotices), over: make(chan struct{})}
+	c := &crew{spawner: spawn.New(), notices: make(chan notice, maxNotices), over: make(chan struct{})}
 	for i := range crewSize {
 		m := &member{
 			name: fmt.Sprintf("worker %d", i+1), cmd: exec.Command(program[0], program[1:]...),
@@ -206,5 +208,5 @@ func (c *crew) end() {
 	for _, m := range c.members {
 		m.kill()
 	}
-	c.spawner.close()
+	c.spawner.Close()
 }

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"sync"
 	"sync/atomic"
+
+	"github.com/txwork/txwork/internal/spawn"
 )
 
 // A member of the crew is a worker process seen from the outside.
@@ -28,7 +30,7 @@ type notice struct {
 }
 
 // start runs the process and reads what it says until it ends.
-func (m *member) start(s *spawner, events func(event), messages func(string)) error {
+func (m *member) start(s *spawn.Spawner, events func(event), messages func(string)) error {
 	m.cmd.SysProcAttr = workerAttributes()
 	stdin, err := m.cmd.StdinPipe()
 	if err != nil {
@@ -42,7 +44,7 @@ func (m *member) start(s *spawner, events func(event), messages func(string)) er
 	if err != nil {
 		return err
 	}
-	if err := s.start(m.cmd); err != nil {
+	if err := s.Start(m.cmd); err != nil {
 		return fmt.Errorf("starting %s: %w", m.name, err)
 	}
 	m.stdin = stdin

@@ -21,6 +21,19 @@ func Write(file, name, section string) error {
 	return os.WriteFile(file, []byte(written), 0o644)
 }
 
+// Holds tells whether the section is what stands there.
+func Holds(file, name, section string) (bool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return false, err
+	}
+	written, err := replace(string(text), name, section)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", file, err)
+	}
+	return written == string(text), nil
+}
+
 // Check tells whether there is a page that a report can be written into.
 func Check(file, name string) error {
 	text, err := os.ReadFile(file)

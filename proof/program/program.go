@@ -32,7 +32,7 @@ const (
 // 2 where it could not be done, 130 where it was interrupted.
 func Main(command string, chores ...Chore) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // the second signal ends it at once
 	os.Exit(run(ctx, command, chores, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -40,8 +40,6 @@ func run(ctx context.Context, command string, chores []Chore, args []string, out
 	c, args, err := choose(chores, args)
 	if err != nil {
 		fmt.Fprintf(progress, "%s: %v\n\n", command, err)
-	}
-	if c == nil {
 		usage(progress, command, chores)
 		return exitFailure
 	}

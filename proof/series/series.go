@@ -4,7 +4,6 @@ package series
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -45,40 +44,40 @@ func parse(args []string) (o options, err error) {
 	return o, err
 }
 
-// Run runs a series as the arguments say. Broken invariants are an error of it, beside whatever else went wrong.
-func Run(ctx context.Context, args []string, out, _ io.Writer) (bool, error) {
+// Run runs a series as the arguments say, and tells whether an invariant was broken or a broken build was not found.
+func Run(ctx context.Context, args []string, out, progress io.Writer) (wrong bool, err error) {
 	o, err := parse(args)
 	if err != nil {
 		return false, err
 	}
-	return false, series(ctx, o, out)
-}
-
-func series(ctx context.Context, o options, out io.Writer) error {
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
-		return err
+		return false, err
 	}
 	code, err := revision(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	s := &runner{options: o, code: code, out: out}
 	if !o.pageAlone {
 		if err := s.build(ctx); err != nil {
-			return err
+			return false, err
 		}
 		if err := s.all(ctx); err != nil {
-			return err
+			return false, err
 		}
 	}
 	results, err := readResults(o.dir, s.plan())
 	if err != nil {
-		return err
+		return false, err
 	}
 	if o.page != "" {
 		if err := writePage(o.page, results); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return errors.Join(judge(results)...)
+	for _, err := range judge(results) {
+		fmt.Fprintln(progress, err)
+		wrong = true
+	}
+	return wrong, nil
 }

@@ -16,11 +16,13 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/txwork/txwork/internal/spawn"
 )
 
 // A crew is the run's processes. One that ends, however it ends, is started again.
 type crew struct {
-	spawner *spawner
+	spawner *spawn.Spawner
 	slots   []*slot
 	running sync.WaitGroup
 }
@@ -31,7 +33,7 @@ type slot struct {
 	program []string
 	base    setup
 	dir     string // of the journals
-	spawner *spawner
+	spawner *spawn.Spawner
 
 	mu      sync.Mutex
 	change  func(*setup) // how the next process differs
@@ -56,7 +58,7 @@ type member struct {
 	err     error // how it ended; set before ended is closed
 }
 
-func newCrew() *crew { return &crew{spawner: newSpawner()} }
+func newCrew() *crew { return &crew{spawner: spawn.New()} }
 
 // add starts a slot.
 func (c *crew) add(name string, program []string, dir string, base setup) {
@@ -118,7 +120,7 @@ func newMember(app string, program []string) *member {
 	}
 }
 
-func (m *member) start(s *spawner, config setup) error {
+func (m *member) start(s *spawn.Spawner, config setup) error {
 	m.cmd.SysProcAttr = memberAttributes()
 	m.cmd.Stderr = &m.stderr
 	stdin, err := m.cmd.StdinPipe()
@@ -130,7 +132,7 @@ func (m *member) start(s *spawner, config setup) error {
 	if err != nil {
 		return err
 	}
-	if err := s.start(m.cmd); err != nil {
+	if err := s.Start(m.cmd); err != nil {
 		return err
 	}
 	m.tell(config)
@@ -294,7 +296,7 @@ func (c *crew) stop() (failures []string) {
 	for _, s := range c.slots {
 		failures = append(failures, s.panics...)
 	}
-	c.spawner.close()
+	c.spawner.Close()
 	return failures
 }
 

@@ -58,7 +58,7 @@ func (p *pgbouncer) start(l *lab, settings string) (address string, stop func(),
 	owner := cmd.SysProcAttr.Credential
 	cmd.SysProcAttr = memberAttributes()
 	cmd.SysProcAttr.Credential = owner
-	if err := l.crew.spawner.start(cmd); err != nil {
+	if err := l.crew.spawner.Start(cmd); err != nil {
 		return "", nil, err
 	}
 	return address, func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }, nil

@@ -109,7 +109,7 @@ func main() {
 `
 
 // harness is the package of a run's members, first, and what it needs beside the library.
-var harness = []string{"proof/torture", "internal/frontend", "internal/localpg", "internal/pgbouncer"}
+var harness = []string{"proof/torture", "internal/frontend", "internal/localpg", "internal/pgbouncer", "internal/spawn"}
 
 // memberDir is where the main package of the old revision's members goes.
 const memberDir = "proof/member"
