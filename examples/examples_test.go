@@ -17,6 +17,9 @@ func TestExamplesReconcile(t *testing.T) {
 	}
 	for _, program := range programs {
 		name := filepath.Dir(program)
+		if name == "quickstart" {
+			continue // which runs until it is interrupted: a test of cmd/txwork types what docs/quickstart.md says
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if last := lastLine(run(t, name)); !strings.HasPrefix(last, "reconciled: ") {

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,71 +21,148 @@ import (
 
 const root = "../.."
 
-// The commands of the README work, one after the other on a server of their own.
-func TestTheReadmesCommands(t *testing.T) {
-	t.Parallel()
+// A terminal runs the commands of a page as a reader would type them, on a server of its own.
+type terminal struct {
+	t   *testing.T
+	env []string
+}
+
+func newTerminal(t *testing.T) terminal {
+	t.Helper()
 	if _, err := exec.LookPath("psql"); err != nil {
 		t.Skip("psql is not installed")
 	}
 	server, err := localpg.Start(t.Context(), localpg.Options{})
 	must(t, err)
 	t.Cleanup(func() { server.Stop() })
-	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	t.Cleanup(hook.Close)
 	self, err := os.Executable()
 	must(t, err)
 	bin := t.TempDir()
 	must(t, os.Symlink(self, filepath.Join(bin, "txwork")))
-	run := func(line string) string {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "bash", "-o", "pipefail", "-c", line)
-		cmd.Env = append(os.Environ(), asCommand+"=1", "PATH="+bin+":"+os.Getenv("PATH"), "TXWORK_DATABASE_URL="+server.URL())
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Errorf("%s: %v\n%s", line, err, out)
-		}
-		return string(out)
-	}
+	return terminal{t, append(os.Environ(), asCommand+"=1", "PATH="+bin+":"+os.Getenv("PATH"), "TXWORK_DATABASE_URL="+server.URL())}
+}
 
-	instead := strings.NewReplacer( // of what a test cannot know or wait for
-		"txwork doctor", "txwork doctor --ignore durability", // of a server that is fast in the place of durable
-		"--jobs 200000 --processes 4", "--jobs 2000 --processes 2", "git log", "git log -3",
+func (x terminal) command(line string) *exec.Cmd {
+	cmd := exec.CommandContext(x.t.Context(), "bash", "-o", "pipefail", "-c", line)
+	cmd.Dir, cmd.Env = root, x.env
+	return cmd
+}
+
+func (x terminal) run(line string) string {
+	x.t.Helper()
+	out, err := x.command(line).CombinedOutput()
+	if err != nil {
+		x.t.Errorf("%s: %v\n%s", line, err, out)
+	}
+	return string(out)
+}
+
+// failed is the id of the dead letter that there is.
+func (x terminal) failed() string {
+	x.t.Helper()
+	return strings.TrimSpace(x.run(`psql -At --command="SELECT id FROM txwork.outbox WHERE status = 3" "$TXWORK_DATABASE_URL"`))
+}
+
+// count is how many messages satisfy the condition.
+func (x terminal) count(condition string) int {
+	x.t.Helper()
+	n, err := strconv.Atoi(strings.TrimSpace(x.run(`psql -At --command="SELECT count(*) FROM txwork.outbox WHERE ` + condition + `" "$TXWORK_DATABASE_URL"`)))
+	must(x.t, err)
+	return n
+}
+
+// instead replaces what a test cannot know: that its server is fast in the place of durable.
+var instead = strings.NewReplacer("txwork doctor", "txwork doctor --ignore durability")
+
+// The commands of the guide to operation work, one after the other.
+func TestTheCommandsOfOperation(t *testing.T) {
+	t.Parallel()
+	x := newTerminal(t)
+	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(hook.Close)
+	shorter := strings.NewReplacer("--jobs 200000 --processes 4", "--jobs 2000 --processes 2", "git log", "git log -3",
 		"https://example.org/hook", hook.URL, "--exec", "--until-empty --exec")
-	lines := readmesCommands(t)
+	lines := commandsOf(t, "docs/operations.md")
 	for _, line := range lines {
 		if strings.HasPrefix(line, "txwork redrive") {
-			run("echo '{}' | txwork outbox send --topic dead && txwork outbox relay --until-empty --exec 'exit 65'")
-			line = strings.ReplaceAll(line, "ID", strings.TrimSpace(run(`psql -At --command="SELECT id FROM txwork.outbox WHERE status = 3" "$TXWORK_DATABASE_URL"`)))
+			x.run("echo '{}' | txwork outbox send --topic dead && txwork outbox relay --until-empty --exec 'exit 65'")
+			line = strings.ReplaceAll(line, "ID", x.failed())
 		}
-		run(instead.Replace(line))
+		x.run(instead.Replace(shorter.Replace(line)))
 	}
 	if len(lines) < 9 {
 		t.Errorf("only %d commands were found", len(lines))
 	}
-	run(`psql -v ON_ERROR_STOP=1 --command='CALL txwork.outbox_maintain()' --command="CALL txwork.outbox_maintain(retention => '30 days')" "$TXWORK_DATABASE_URL"`)
-	if left := run(`psql -At --command="SELECT count(*) FROM txwork.outbox WHERE status <> 2" "$TXWORK_DATABASE_URL"`); left != "0\n" {
-		t.Errorf("%s messages are left that were not delivered", left)
+	x.run(`psql -v ON_ERROR_STOP=1 --command='CALL txwork.outbox_maintain()' --command="CALL txwork.outbox_maintain(retention => '30 days')" "$TXWORK_DATABASE_URL"`)
+	if left := x.count("status <> 2"); left != 0 {
+		t.Errorf("%d messages are left that were not delivered", left)
 	}
 }
 
-// readmesCommands are the lines of its blocks but those that install the command and name the database.
-func readmesCommands(t *testing.T) (lines []string) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
-	must(t, err)
-	for _, b := range (documentation.Page{Text: string(text)}).Blocks() {
-		if b.Language != "sh" {
-			continue
+// The quickstart leads where it says, command by command.
+func TestTheQuickstart(t *testing.T) {
+	t.Parallel()
+	x := newTerminal(t)
+	program := filepath.Join(t.TempDir(), "quickstart")
+	x.run("go build -o " + program + " ./examples/quickstart")
+	var shipped bytes.Buffer
+	worker := x.command("exec " + program + " work")
+	worker.Stdout = &shipped
+	for _, line := range commandsOf(t, "docs/quickstart.md") {
+		line = strings.Replace(line, "go run ./examples/quickstart", program, 1)
+		switch {
+		case line == program+" work":
+			must(t, worker.Start())
+			eventually(t, "the message without an address is a dead letter", func() bool { return x.failed() != "" })
+		case strings.HasPrefix(line, "txwork redrive"):
+			x.run(strings.Replace(line, "ID", x.failed(), 1))
+			eventually(t, "both messages are delivered", func() bool { return x.count("status = 2") == 2 })
+		default:
+			x.run(instead.Replace(line))
 		}
-		for line := range strings.Lines(b.Text) {
+	}
+	must(t, worker.Process.Signal(os.Interrupt))
+	must(t, worker.Wait())
+	source, err := os.ReadFile(filepath.Join(root, "examples/quickstart/main.go"))
+	must(t, err)
+	for _, b := range blocksOf(t, "docs/quickstart.md", "go") {
+		if !strings.Contains(string(source), b) {
+			t.Errorf("the program is not what the page shows:\n%s", b)
+		}
+	}
+	const want = "order 1: shipped to Main Street 1\norder 2: shipped to Side Street 2\n"
+	if shipped.String() != want {
+		t.Errorf("the worker said %q, want %q", shipped.String(), want)
+	}
+}
+
+// commandsOf are the lines of the page's blocks but those that install the command, or make and name the database.
+func commandsOf(t *testing.T, name string) (lines []string) {
+	t.Helper()
+	for _, b := range blocksOf(t, name, "sh") {
+		for line := range strings.Lines(b) {
 			line = strings.TrimSpace(line)
-			if line != "" && !strings.HasPrefix(line, "go install ") && !strings.HasPrefix(line, "export ") {
+			if line != "" && !prepares.MatchString(line) {
 				lines = append(lines, line)
 			}
 		}
 	}
 	return lines
 }
+
+func blocksOf(t *testing.T, name, language string) (blocks []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	must(t, err)
+	for _, b := range (documentation.Page{Text: string(text)}).Blocks() {
+		if b.Language == language {
+			blocks = append(blocks, b.Text)
+		}
+	}
+	return blocks
+}
+
+var prepares = regexp.MustCompile(`^(go install|createdb|export) `)
 
 // invoked is a call of the command line in a shell's line, up to what ends it there.
 var invoked = regexp.MustCompile(`(?:^|[|;&({] *)(?:[A-Z_]+=\S+ +)?(?:txwork|go run \./cmd/txwork) +([^|;&>]*)`)

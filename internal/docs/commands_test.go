@@ -36,7 +36,8 @@ func TestBlocksForAShellParse(t *testing.T) {
 
 // runners are the tests that run the blocks of commands of a page, all of them.
 var runners = map[string]string{
-	"README.md":            "cmd/txwork.TestTheReadmesCommands",
+	"docs/quickstart.md":   "cmd/txwork.TestTheQuickstart",
+	"docs/operations.md":   "cmd/txwork.TestTheCommandsOfOperation",
 	"docs/alarms.md":       "timers/alarms.TestTheDocumentsSession",
 	"docs/backup.md":       "internal/backup.TestEveryBlockIsRun",
 	"docs/architecture.md": "internal/docs.TestTheCommandsOfTheArchitecture",
