@@ -58,7 +58,7 @@
 // With [Options].Ordering set to [PerKey] the messages of one [Message].Key are delivered one at a time, in the
 // order in which their transactions commit, whatever fails, crashes or is tried again in between. A key that is
 // held up never holds up another, and its messages cost the claims of others nothing. Transactions that write
-// the same key take turns, so keep them short. [OnFailure] says what becomes of the messages behind one that has
+// the same key take turns, so keep them short. [Options].OnFailure says what happens to the messages behind one that has
 // failed for good. The order ends where the handler returns: a receiver that stores messages with inbox.Receive and
 // processes them with a worker loses it, one that processes them at once with inbox.Process does not.
 //

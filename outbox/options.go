@@ -6,6 +6,7 @@ import (
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
+	"github.com/txwork/txwork/workqueue/gate"
 )
 
 // Options configure an [Outbox]. The zero value is usable and is what txwork's own migrations and CLI
@@ -51,9 +52,10 @@ type Options struct {
 	// [Unordered].
 	Ordering Ordering
 
-	// OnFailure says what becomes of the messages behind a failed one of their key. It needs [PerKey].
-	// Default: [Block].
-	OnFailure OnFailure
+	// OnFailure says what happens to the messages of a key behind a dead letter. It needs [PerKey]. A cancelled message
+	// holds up nobody. Default: [gate.Block], until somebody redrives or deletes the dead letter, or calls
+	// [Outbox.Unblock].
+	OnFailure gate.Policy
 
 	// Telemetry says where spans, metrics, logs and events go.
 	Telemetry workqueue.Telemetry

@@ -24,34 +24,13 @@ const (
 	PerKey
 )
 
-// OnFailure says what becomes of the messages of a key behind one that has failed for good, where the
-// ordering is [PerKey]. A cancelled message holds up nobody.
-type OnFailure uint8
-
-const (
-	// Block keeps the key closed until somebody redrives or deletes the failed message, or lets the key go on
-	// with [Outbox.SkipFailed]. Other keys go on.
-	Block OnFailure = iota
-
-	// Park sets the messages behind it aside as failed, too, those that come later included. Redriven
-	// together, they are delivered in their order.
-	Park
-
-	// Skip goes on with the next message.
-	Skip
-)
-
-func (f OnFailure) policy() gate.Policy {
-	return [...]gate.Policy{Block: gate.Block, Park: gate.Park, Skip: gate.Skip}[f]
-}
-
 func (o Options) checkOrdering() error {
 	switch {
 	case o.Ordering > PerKey:
 		return workqueue.Invalid("ordering", "is %d, want Unordered or PerKey", o.Ordering)
-	case o.OnFailure > Skip:
-		return workqueue.Invalid("on failure", "is %d, want Block, Park or Skip", o.OnFailure)
-	case o.OnFailure != Block && o.Ordering != PerKey:
+	case o.OnFailure > gate.Skip:
+		return workqueue.Invalid("on failure", "is %d, want gate.Block, gate.Park or gate.Skip", uint8(o.OnFailure))
+	case o.OnFailure != gate.Block && o.Ordering != PerKey:
 		return workqueue.Invalid("on failure", "needs the ordering PerKey: without it no message is behind another")
 	}
 	return nil

@@ -15,9 +15,10 @@ import (
 
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
 )
 
-func perKey(onFailure outbox.OnFailure) func(*outbox.Options) {
+func perKey(onFailure gate.Policy) func(*outbox.Options) {
 	return func(o *outbox.Options) {
 		o.Ordering, o.OnFailure = outbox.PerKey, onFailure
 		o.Retry = workqueue.Retry{Growth: workqueue.Constant}
@@ -54,7 +55,7 @@ func TestPerKeyIsCommitOrder(t *testing.T) {
 	for _, w := range ways() {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
-			f := newOutbox(t, perKey(outbox.Block))
+			f := newOutbox(t, perKey(gate.Block))
 			var j journal
 			var want []string
 			var msgs []outbox.Message
@@ -98,12 +99,12 @@ func TestPerKeyIsCommitOrder(t *testing.T) {
 func TestOnFailure(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		onFailure outbox.OnFailure
+		onFailure gate.Policy
 		then      map[string][]string // delivered under the key afterwards, by what is done about the failed message
 	}{
-		"block": {outbox.Block, map[string][]string{"redrive": {"1", "2", "3"}, "skip": {"2", "3"}, "nothing": nil}},
-		"park":  {outbox.Park, map[string][]string{"redrive": {"1", "2", "3"}, "nothing": nil}},
-		"skip":  {outbox.Skip, map[string][]string{"nothing": {"2", "3"}}},
+		"block": {gate.Block, map[string][]string{"redrive": {"1", "2", "3"}, "skip": {"2", "3"}, "nothing": nil}},
+		"park":  {gate.Park, map[string][]string{"redrive": {"1", "2", "3"}, "nothing": nil}},
+		"skip":  {gate.Skip, map[string][]string{"nothing": {"2", "3"}}},
 	} {
 		for action, want := range c.then {
 			t.Run(name+"/"+action, func(t *testing.T) {
@@ -126,7 +127,7 @@ func TestOnFailure(t *testing.T) {
 				})
 				f.until("the first has failed", func() bool { return f.row(ids[0]).Status == workqueue.Failed })
 				f.until("the other key is delivered", func() bool { return len(j.of("other")) == 1 })
-				if c.onFailure == outbox.Park { // which follows the failure
+				if c.onFailure == gate.Park { // which follows the failure
 					f.until("those behind it are parked", func() bool { return f.row(ids[3]).Status == workqueue.Failed })
 				}
 				closed.Lock()
@@ -136,12 +137,12 @@ func TestOnFailure(t *testing.T) {
 					switch action {
 					case "redrive":
 						all := ids
-						if c.onFailure == outbox.Block {
+						if c.onFailure == gate.Block {
 							all = ids[:1]
 						}
 						_, err = f.box.Table().In(workqueue.Pgx(tx)).Redrive(t.Context(), all, "")
 					case "skip":
-						_, err = f.box.SkipFailed(t.Context(), workqueue.Pgx(tx), ids[0])
+						_, err = f.box.Unblock(t.Context(), workqueue.Pgx(tx), ids[0])
 					}
 					return err
 				})
@@ -156,7 +157,7 @@ func TestOnFailure(t *testing.T) {
 
 func TestOrderingOptionsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
-	for _, o := range []outbox.Options{{Ordering: 7}, {Ordering: outbox.PerKey, OnFailure: 9}, {OnFailure: outbox.Skip}} {
+	for _, o := range []outbox.Options{{Ordering: 7}, {Ordering: outbox.PerKey, OnFailure: 9}, {OnFailure: gate.Skip}} {
 		if _, err := outbox.Open(o); !errors.Is(err, workqueue.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -166,7 +167,7 @@ func TestOrderingOptionsThatMakeNoSense(t *testing.T) {
 // A test that rolls back sees all of it: the next message of a key, and what follows a join.
 func TestDrainInATransactionDeliversWhatItsSettlesLetThrough(t *testing.T) {
 	t.Parallel()
-	f := newOutbox(t, perKey(outbox.Block))
+	f := newOutbox(t, perKey(gate.Block))
 	tx, err := f.Pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +216,7 @@ func TestTheQueryForABlockedKey(t *testing.T) {
 	if !found {
 		t.Fatal("the guide has no such query")
 	}
-	f := newOutbox(t, perKey(outbox.Block))
+	f := newOutbox(t, perKey(gate.Block))
 	ids := f.enqueue(keyed("k", "blocks"), keyed("k", "waits"), keyed("other", "runs"))
 	f.exec("UPDATE "+f.table+" SET status = 3, attempts = 1, completed_at = now(), failed_at = now() WHERE id = $1", ids[0])
 	rows, err := f.Pool.Query(t.Context(), strings.ReplaceAll(query, "txwork.outbox", f.table))

@@ -20,7 +20,7 @@ type Outbox struct {
 	codec      codec.Codec
 	maxPayload int
 	ordering   Ordering
-	onFailure  OnFailure
+	onFailure  gate.Policy
 }
 
 // Open validates the options. It does not touch the database.
@@ -53,8 +53,8 @@ func (o *Outbox) Table() *workqueue.Table { return o.table }
 // Tables are all tables of the outbox, for the reaper.
 func (o *Outbox) Tables() []*workqueue.Table { return []*workqueue.Table{o.table} }
 
-// SkipFailed lets the keys of failed messages go on where the ordering is [PerKey] and OnFailure kept them
+// Unblock lets the keys of failed messages go on where the ordering is [PerKey] and OnFailure kept them
 // closed, and returns the ids that it changed. The messages stay failed.
-func (o *Outbox) SkipFailed(ctx context.Context, tx workqueue.Tx, ids ...uuid.UUID) ([]uuid.UUID, error) {
-	return gate.SkipFailed(ctx, tx, o.table, ids...)
+func (o *Outbox) Unblock(ctx context.Context, tx workqueue.Tx, ids ...uuid.UUID) ([]uuid.UUID, error) {
+	return gate.Unblock(ctx, tx, o.table, ids...)
 }

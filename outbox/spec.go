@@ -70,7 +70,7 @@ func (o *Outbox) gate(m Message) *gate.Gate {
 	if o.ordering != PerKey || m.Key == "" {
 		return nil
 	}
-	return &gate.Gate{Key: m.Key, OnFailure: o.onFailure.policy()}
+	return &gate.Gate{Key: m.Key, OnFailure: o.onFailure}
 }
 
 // columns receive the domain columns of a claimed row.

@@ -188,21 +188,21 @@ func TestSendPerKey(t *testing.T) {
 	}
 }
 
-func TestOutboxSkip(t *testing.T) {
+func TestOutboxUnblock(t *testing.T) {
 	c := newMigratedCLI(t)
 	first, second := c.behind("block")
 	c.fail("no", first)
 	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE waiting"); n != 1 {
 		t.Fatalf("%d messages wait behind the failed one", n)
 	}
-	c.run("outbox", "skip", first.String()).ok().prints("1 row of " + c.db.Schema + ".outbox skipped")
+	c.run("outbox", "unblock", first.String()).ok().prints("1 row of " + c.db.Schema + ".outbox unblocked")
 	c.run("reap", "outbox").ok()
 	if s := c.state(second); s.status != workqueue.Ready || value[bool](c, "SELECT bool_or(waiting) FROM {schema}.outbox") {
 		t.Errorf("the message behind is %+v", s)
 	}
-	c.run("outbox", "skip", first.String()).ok().prints("0 rows of ")
-	r := c.run("outbox", "skip", second.String(), uuid.NewString()).exits(exitFailure)
-	r.says("was not skipped: it is ready", "was not skipped: there is no such row", "2 rows of ")
+	c.run("outbox", "unblock", first.String()).ok().prints("0 rows of ")
+	r := c.run("outbox", "unblock", second.String(), uuid.NewString()).exits(exitFailure)
+	r.says("was not unblocked: it is ready", "was not unblocked: there is no such row", "2 rows of ")
 }
 
 // A relay that is to end when there is nothing left does not wait for what waits behind a failed message.

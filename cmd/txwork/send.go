@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
 )
 
 // defaultSendBatch is large enough that the commit's wait for the disk is shared by many lines, and small
@@ -25,7 +24,7 @@ type sendOptions struct {
 	keyField   string
 	dedupField string
 	perKey     bool
-	onFailure  onFailure
+	onFailure  gate.Policy
 	batch      int
 	skipBad    bool
 	maxPayload int
@@ -47,7 +46,7 @@ no JSON value in UTF-8, if it is over --max-payload, or if a named field is miss
 
 With --per-key the messages of one key are delivered one at a time, in the order of their lines, and after those
 of earlier batches and programs that ask for it, too. --on-failure says what becomes of those behind a message
-that has failed for good: block holds them back until it is redriven, or let go with 'txwork outbox skip'; park
+that has failed for good: block holds them back until it is redriven, or let go with 'txwork outbox unblock'; park
 sets them aside as failed; skip goes on with the next.`,
 		Example: `  txwork outbox send --topic commits --key-field sha commits.ndjson
   generate | txwork outbox send --topic orders --dedup-field id --skip-bad -
@@ -59,7 +58,7 @@ sets them aside as failed; skip goes on with the next.`,
 	flags.StringVar(&o.keyField, "key-field", "", "take the key from this field: lines must be objects")
 	flags.StringVar(&o.dedupField, "dedup-field", "", "take the dedup key from this field: a line whose key is in the topic already is not written again")
 	flags.BoolVar(&o.perKey, "per-key", false, "deliver messages of one key one at a time and in order")
-	flags.Var(&o.onFailure, "on-failure", "with --per-key, what becomes of messages behind a failed one: block, park or skip")
+	flags.TextVar(&o.onFailure, "on-failure", gate.Block, "with --per-key, the `policy` for messages behind a failed one: block, park or skip")
 	flags.IntVar(&o.batch, "batch", defaultSendBatch, "lines of one transaction")
 	flags.BoolVar(&o.skipBad, "skip-bad", false, "report bad lines and go on without them")
 	flags.IntVar(&o.maxPayload, "max-payload", outbox.DefaultMaxPayload, "largest payload in bytes")
@@ -88,7 +87,7 @@ func (o sendOptions) validate() error {
 	if o.perKey && o.keyField == "" {
 		return usagef("--per-key orders messages by their keys: say with --key-field which field has them")
 	}
-	if o.onFailure != onFailure(outbox.Block) && !o.perKey {
+	if o.onFailure != gate.Block && !o.perKey {
 		return usagef("--on-failure needs --per-key: without it no message is behind another")
 	}
 	if o.batch < 1 || o.batch > workqueue.MaxBatch {
@@ -125,31 +124,11 @@ func (a *app) send(ctx context.Context, o sendOptions) error {
 }
 
 func (o sendOptions) outbox() outbox.Options {
-	options := outbox.Options{MaxPayload: o.maxPayload, OnFailure: outbox.OnFailure(o.onFailure)}
+	options := outbox.Options{MaxPayload: o.maxPayload, OnFailure: o.onFailure}
 	if o.perKey {
 		options.Ordering = outbox.PerKey
 	}
 	return options
-}
-
-// onFailure is a flag for an [outbox.OnFailure].
-type onFailure outbox.OnFailure
-
-var onFailures = []string{outbox.Block: "block", outbox.Park: "park", outbox.Skip: "skip"}
-
-func (f *onFailure) String() string { return onFailures[*f] }
-
-// Type implements pflag.Value.
-func (f *onFailure) Type() string { return "policy" }
-
-// Set implements pflag.Value.
-func (f *onFailure) Set(text string) error {
-	i := slices.Index(onFailures, text)
-	if i < 0 {
-		return fmt.Errorf("want one of %s", strings.Join(onFailures, ", "))
-	}
-	*f = onFailure(i)
-	return nil
 }
 
 // openInput returns the size too, -1 where it is not known.

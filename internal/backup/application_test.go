@@ -237,7 +237,7 @@ func (a *application) install() {
 				name = stuck
 			}
 			messages = append(messages, outbox.Message{Topic: topic, Key: stuck, Payload: []byte(name)})
-			inserts = append(inserts, jobs.Insert{Args: work{name}, InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: stuck}}})
+			inserts = append(inserts, jobs.Insert{Args: work{name}, InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: stuck, OnFailure: gate.Skip}}})
 		}
 		if _, err := a.box.Enqueue(ctx, wrapped, messages...); err != nil {
 			return err
@@ -299,7 +299,7 @@ func (a *application) place(ctx context.Context, tx pgx.Tx, o order) error {
 	plain := jobs.Insert{Args: work{"plain"}}
 	limited := jobs.Insert{Args: work{"limited"}, InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: "limited", Limit: most}}}
 	rated := jobs.Insert{Args: work{"rated"}, InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: "rated", Limit: 100, Rate: 100, Burst: 5}}}
-	serial := jobs.Insert{Args: work{"serial"}, InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: "serial"}}}
+	serial := jobs.Insert{Args: work{"serial"}, InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: "serial", OnFailure: gate.Skip}}}
 	queued := jobs.Insert{Args: work{capped}, InsertOptions: jobs.InsertOptions{Queue: capped}}
 	if _, err := a.jobs.EnqueueMany(ctx, wrapped, plain, limited, rated, serial, queued); err != nil {
 		return err

@@ -14,7 +14,7 @@ var orderChecks = []check{
 		code: "blocked-key", severity: Critical,
 		title:   "an ordered key that is blocked by a dead letter, and by which",
 		meaning: "No row of this key is processed until somebody redrives or skips the dead letter. Other keys are not affected.",
-		remedy:  "fix the cause and `txwork redrive`, or give the message up: `txwork outbox skip`",
+		remedy:  "fix the cause and `txwork redrive`, or give the message up: `txwork outbox unblock`",
 		look:    inRowsOfEachTable(blockedKeys),
 	},
 	{
@@ -53,7 +53,7 @@ func blockedKeys(ctx context.Context, x *examination, t *table) (all []Finding, 
 			},
 		}
 		if t.Name == "outbox" {
-			f.Remedy.Commands = append(f.Remedy.Commands, x.command("outbox", "skip", b.ID))
+			f.Remedy.Commands = append(f.Remedy.Commands, x.command("outbox", "unblock", b.ID))
 		}
 		all = append(all, f)
 	}

@@ -15,7 +15,7 @@ func TestABlockedKey(t *testing.T) {
 	w.enqueue(of("order 17"), of("order 17"))
 	w.enqueue(of("order 18"), of("order 18"))
 	w.fail("no such address", first)
-	f := w.finds("blocked-key", []string{`key "order 17"`, first.String(), "2 rows behind it", "no such address", "txwork outbox skip " + first.String()})
+	f := w.finds("blocked-key", []string{`key "order 17"`, first.String(), "2 rows behind it", "no such address", "txwork outbox unblock " + first.String()})
 	if all := w.all("blocked-key"); len(all) != 1 {
 		t.Errorf("findings %+v", all)
 	}

@@ -109,7 +109,8 @@ func late(n int, g *gate.Gate) workqueue.NewRow {
 	return r
 }
 
-func serial(key string) *gate.Gate { return &gate.Gate{Key: key} }
+// serial is a gate whose dead letters nobody waits for.
+func serial(key string) *gate.Gate { return &gate.Gate{Key: key, OnFailure: gate.Skip} }
 
 func (r *rig) insertIn(tx pgx.Tx, rows ...workqueue.NewRow) []uuid.UUID {
 	r.Helper()

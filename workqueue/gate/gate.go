@@ -3,8 +3,10 @@ package gate
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -21,20 +23,17 @@ const (
 	MaxRate = 1e9
 )
 
-// A Gate says how many rows of a key may be out at once. The zero Limit is one at a time, in commit order.
+// A Gate says how many rows of a key may be out at once. By default it is serial: one at a time, in commit order.
 type Gate struct {
 	// Key is what the rows have in common: 1 to [MaxKey] bytes. The keys of serial gates and those of others
 	// are apart from each other.
 	Key string
 
-	// Limit 0 makes the gate serial: one live row of the key at a time, in the order in which their
-	// transactions commit. A row that failed keeps its place while it waits for its next attempt.
-	//
-	// A Limit above 0 lets so many rows through at once, by due time. A row that waits for its next attempt,
-	// or is snoozed, gives its place up. [Unlimited] leaves only the Rate.
+	// Limit is how many rows of the key may be out at once, by due time. A row that waits for its next attempt,
+	// or is snoozed, gives its place up. [Unlimited] leaves only the Rate. Default: [Serial].
 	Limit int
 
-	// OnFailure says what becomes of the rows behind one that has failed for good. It needs a serial gate.
+	// OnFailure says what happens to the rows behind a dead letter. It needs a serial gate. Default: [Block].
 	OnFailure Policy
 
 	// Rate is how many rows a second the gate lets through, attempts after the first included; 0 is as many
@@ -46,39 +45,65 @@ type Gate struct {
 	Burst int
 }
 
-// Unlimited is the Limit of a gate that only has a Rate.
-const Unlimited = math.MaxInt32
+const (
+	// Serial is the Limit of a gate that lets one live row of the key through at a time, in the order in which their
+	// transactions commit. A row that failed keeps its place while it waits for its next attempt.
+	Serial = 0
 
-// Policy says what becomes of the rows behind a dead letter of a serial gate.
+	// Unlimited is the Limit of a gate that only has a Rate.
+	Unlimited = math.MaxInt32
+)
+
+// A Policy says what happens to the rows of a key behind a dead letter, where the key's rows run one at a time.
 type Policy uint8
 
 const (
-	// Skip goes on with the next row.
-	Skip Policy = iota
-	// Block keeps the key closed until the dead letter is redriven, deleted or skipped, see [SkipFailed]. Other
+	// Block keeps the key closed until the dead letter is redriven, deleted or unblocked, see [Unblock]. Other
 	// keys go on.
-	Block
+	Block Policy = iota
 	// Park sets the rows behind it aside as dead letters, too, those that come later included. Redriven, they
 	// run in their order.
 	Park
+	// Skip goes on with the next row.
+	Skip
 )
 
-var policyNames = [...]string{"skip", "block", "park"}
+var policyNames = [...]string{Block: "block", Park: "park", Skip: "skip"}
 
 func (p Policy) String() string {
-	if int(p) >= len(policyNames) {
-		return "unknown"
+	if p > Skip {
+		return fmt.Sprintf("Policy(%d)", uint8(p))
 	}
 	return policyNames[p]
 }
 
-// ParsePolicy reads what [Policy.String] writes.
-func ParsePolicy(name string) (Policy, error) {
-	i := slices.Index(policyNames[:], name)
-	if i < 0 {
-		return 0, workqueue.Invalid("policy", "%q is unknown, want one of %v", name, policyNames)
+// MarshalText writes the policy as its name.
+func (p Policy) MarshalText() ([]byte, error) {
+	if p > Skip {
+		return nil, workqueue.Invalid("policy", "is %d, want Block, Park or Skip", uint8(p))
 	}
-	return Policy(i), nil
+	return []byte(policyNames[p]), nil
+}
+
+// UnmarshalText reads what [Policy.MarshalText] writes.
+func (p *Policy) UnmarshalText(name []byte) error {
+	i := slices.Index(policyNames[:], string(name))
+	if i < 0 {
+		return workqueue.Invalid("policy", "%q is unknown, want one of %s", name, strings.Join(policyNames[:], ", "))
+	}
+	*p = Policy(i)
+	return nil
+}
+
+// stored is the column gate_policy, whose values are those of sql/gate.up.sql. Rows in no order have that of Skip.
+func (g *Gate) stored() int {
+	switch {
+	case g.Limit != Serial || g.OnFailure == Skip:
+		return 0
+	case g.OnFailure == Block:
+		return 1
+	}
+	return 2
 }
 
 // Columns are the domain columns of a table with gates. The core's inserts fill them from [Gate.Values].
@@ -99,7 +124,7 @@ func (g *Gate) Values() []any {
 	if g == nil {
 		return values
 	}
-	values[0], values[1], values[2] = g.Key, g.Limit, int(g.OnFailure)
+	values[0], values[1], values[2] = g.Key, g.Limit, g.stored()
 	if g.Rate > 0 {
 		values[3], values[4] = g.Rate, g.burst()
 	}
@@ -123,13 +148,13 @@ func (g *Gate) Validate() error {
 		return workqueue.Invalid("gate key", "is empty")
 	case g.Limit < 0 || g.Limit > Unlimited:
 		return workqueue.Invalid("gate limit", "is %d, it must be between 0 and %d", g.Limit, Unlimited)
-	case g.OnFailure > Park:
-		return workqueue.Invalid("gate on failure", "is %d, want Skip, Block or Park", g.OnFailure)
-	case g.OnFailure != Skip && g.Limit > 0:
-		return workqueue.Invalid("gate on failure", "%v needs a serial gate, of limit 0: rows of another run in no order", g.OnFailure)
+	case g.OnFailure > Skip:
+		return workqueue.Invalid("gate on failure", "is %d, want Block, Park or Skip", uint8(g.OnFailure))
+	case g.OnFailure != Block && g.Limit != Serial:
+		return workqueue.Invalid("gate on failure", "%v needs a serial gate: with a limit no row is behind another", g.OnFailure)
 	case g.Rate != 0 && !(g.Rate >= MinRate && g.Rate <= MaxRate):
 		return workqueue.Invalid("gate rate", "is %v, it must be 0, or %v to %v a second", g.Rate, MinRate, MaxRate)
-	case g.Rate > 0 && g.Limit == 0:
+	case g.Rate > 0 && g.Limit == Serial:
 		return workqueue.Invalid("gate rate", "needs a limit above 0, such as gate.Unlimited")
 	case g.Burst < 0 || g.Burst > Unlimited:
 		return workqueue.Invalid("gate burst", "is %d, it must be between 0 and %d", g.Burst, Unlimited)
@@ -145,7 +170,7 @@ func (g *Gate) Validate() error {
 func Lock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, gates ...*Gate) error {
 	var keys []string
 	for _, g := range gates {
-		if g != nil && g.Limit == 0 && !slices.Contains(keys[max(0, len(keys)-1):], g.Key) {
+		if g != nil && g.Limit == Serial && !slices.Contains(keys[max(0, len(keys)-1):], g.Key) {
 			keys = append(keys, g.Key)
 		}
 	}
@@ -156,9 +181,9 @@ func Lock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, gates ..
 	return err
 }
 
-// SkipFailed takes dead letters out of the way of the rows behind them, as if their policy had been [Skip],
+// Unblock takes dead letters out of the way of the rows behind them, as if their policy had been [Skip],
 // and returns the ids that it changed. Rows that were parked stay dead letters until they are redriven.
-func SkipFailed(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, ids ...uuid.UUID) ([]uuid.UUID, error) {
+func Unblock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, ids ...uuid.UUID) ([]uuid.UUID, error) {
 	var changed []uuid.UUID
 	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
 		var id uuid.UUID

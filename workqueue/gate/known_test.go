@@ -221,7 +221,7 @@ const knownIsWrong = `
 	WHERE NOT anew AND (limited AND taken <> live + p_ended OR first_place < least(place, p_place) OR first_due < least(due, p_due))`
 
 var walkGates = []gate.Gate{
-	{Key: "a"}, {Key: "b", OnFailure: gate.Block}, {Key: "c", OnFailure: gate.Park}, {Key: "d", Limit: 1}, {Key: "d", Limit: 3}, {Key: "e", Limit: 2},
+	{Key: "a", OnFailure: gate.Skip}, {Key: "b", OnFailure: gate.Block}, {Key: "c", OnFailure: gate.Park}, {Key: "d", Limit: 1}, {Key: "d", Limit: 3}, {Key: "e", Limit: 2},
 	{Key: "f", Limit: 2, Rate: 5000, Burst: 3}, {Key: "a", Limit: 1},
 }
 

@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -246,7 +247,7 @@ func TestGatesThatMakeNoSense(t *testing.T) {
 		"NUL":                 {Key: "a\x00"},
 		"negative":            {Key: "a", Limit: -1},
 		"policy unknown":      {Key: "a", OnFailure: 3},
-		"policy in no order":  {Key: "a", Limit: 1, OnFailure: gate.Block},
+		"policy in no order":  {Key: "a", Limit: 1, OnFailure: gate.Skip},
 		"rate of a serial":    {Key: "a", Rate: 1},
 		"negative rate":       {Key: "a", Limit: 1, Rate: -1},
 		"rate beyond floats":  {Key: "a", Limit: 1, Rate: 1e308},
@@ -263,10 +264,41 @@ func TestGatesThatMakeNoSense(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, p := range []gate.Policy{gate.Skip, gate.Block, gate.Park} {
-		if got, err := gate.ParsePolicy(p.String()); got != p || err != nil {
-			t.Errorf("%v: %v, %v", p, got, err)
+}
+
+// The policies as they are stored: those of sql/gate.up.sql. The one that nobody chose keeps the order.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	var zero gate.Policy
+	if zero != gate.Block {
+		t.Errorf("the zero policy is %v", zero)
+	}
+	r := newRig(t)
+	for n, c := range []struct {
+		gate   gate.Gate
+		stored int
+		text   string
+	}{
+		{gate.Gate{Key: "b"}, 1, "block"},
+		{gate.Gate{Key: "p", OnFailure: gate.Park}, 2, "park"},
+		{gate.Gate{Key: "s", OnFailure: gate.Skip}, 0, "skip"},
+		{gate.Gate{Key: "l", Limit: 1}, 0, "block"},
+	} {
+		r.insert(row(n, &c.gate))
+		if stored := ask[int](r, "SELECT gate_policy FROM work WHERE n = $1", n); stored != c.stored {
+			t.Errorf("%+v is stored as %d, want %d", c.gate, stored, c.stored)
 		}
+		var read gate.Policy
+		text, err := c.gate.OnFailure.MarshalText()
+		if err = cmp.Or(err, read.UnmarshalText(text)); err != nil || read != c.gate.OnFailure || string(text) != c.text || read.String() != c.text {
+			t.Errorf("%v is written %q and read as %v: %v", c.gate.OnFailure, text, read, err)
+		}
+	}
+	if _, err := (gate.Skip + 1).MarshalText(); !errors.Is(err, workqueue.ErrInvalid) {
+		t.Errorf("an unknown policy is written: %v", err)
+	}
+	if err := new(gate.Policy).UnmarshalText([]byte("drop")); !errors.Is(err, workqueue.ErrInvalid) {
+		t.Errorf("an unknown policy is read: %v", err)
 	}
 }
 

@@ -182,7 +182,7 @@ func TestSkippingTellsWhatWasInTheWay(t *testing.T) {
 	ids = append(ids, r.insert(row(3, &gate.Gate{Key: "runs", OnFailure: gate.Block}))...)
 	for _, want := range []int{1, 0} {
 		r.ok(pgx.BeginFunc(t.Context(), r.pool, func(tx pgx.Tx) error {
-			skipped, err := gate.SkipFailed(t.Context(), workqueue.Pgx(tx), r.table, ids...)
+			skipped, err := gate.Unblock(t.Context(), workqueue.Pgx(tx), r.table, ids...)
 			if len(skipped) != want {
 				t.Errorf("%d rows were skipped, want %d", len(skipped), want)
 			}

@@ -154,7 +154,7 @@ func TestBlockedKeyGoesOnWhenItsDeadLetterIsGone(t *testing.T) {
 	for name, remove := range map[string]func(r *rig, id uuid.UUID){
 		"skipped": func(r *rig, id uuid.UUID) {
 			r.ok(pgx.BeginFunc(context.Background(), r.pool, func(tx pgx.Tx) error {
-				ids, err := gate.SkipFailed(context.Background(), workqueue.Pgx(tx), r.table, id)
+				ids, err := gate.Unblock(context.Background(), workqueue.Pgx(tx), r.table, id)
 				if len(ids) != 1 {
 					r.Errorf("skipped %v", ids)
 				}

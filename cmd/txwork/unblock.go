@@ -8,12 +8,12 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-func newSkipCommand(a *app) *cobra.Command {
+func newUnblockCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "skip ID...",
+		Use:   "unblock ID...",
 		Short: "Let the messages behind failed ones go on",
 		Long: `Let the messages behind failed ones of their key go on, where the key is ordered and was to be blocked. The
-failed messages stay failed; what was parked behind them stays parked until it is redriven. Skipping again changes
+failed messages stay failed; what was parked behind them stays parked until it is redriven. Unblocking again changes
 nothing. Messages that have not failed are left alone and reported, with exit code 1.`,
 		Args: cobra.MinimumNArgs(1),
 	}
@@ -24,14 +24,14 @@ nothing. Messages that have not failed are left alone and reported, with exit co
 			return err
 		}
 		return a.withOutbox(cmd.Context(), outbox.Options{}, func(d *database, box *outbox.Outbox) error {
-			skip := func(ids []uuid.UUID) (changed []uuid.UUID, err error) {
+			unblock := func(ids []uuid.UUID) (changed []uuid.UUID, err error) {
 				err = d.write(cmd.Context(), func(tx workqueue.Tx) error {
-					changed, err = box.SkipFailed(cmd.Context(), tx, ids...)
+					changed, err = box.Unblock(cmd.Context(), tx, ids...)
 					return err
 				})
 				return changed, err
 			}
-			r := repair{db: d, table: box.Table(), verb: "skipped", change: skip,
+			r := repair{db: d, table: box.Table(), verb: "unblocked", change: unblock,
 				settled: func(f foundRow) bool { return workqueue.Status(f.Status) == workqueue.Failed }}
 			return r.report(r.named(cmd.Context(), ids), *asJSON)
 		})
