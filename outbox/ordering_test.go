@@ -203,14 +203,14 @@ func TestDrainInATransactionDeliversWhatItsSettlesLetThrough(t *testing.T) {
 	}
 }
 
-// The query that the guide prints for a key that stands still names what blocks it, before those behind it.
+// The query that the guide prints for a blocked key names what blocks it, before those behind it.
 func TestTheQueryForABlockedKey(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../docs/outbox.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(string(guide), "why a key stands still")
+	_, text, _ := strings.Cut(string(guide), "why a key is blocked")
 	_, text, _ = strings.Cut(text, "```sql\n")
 	query, _, found := strings.Cut(text, "```")
 	if !found {
