@@ -1,56 +1,56 @@
-// Package alarms wakes agents: at a moment, or whenever a cron rule says so.
+// Package alarms wakes agents: once at a given time, or repeatedly by a cron expression.
 //
-// An agent that pauses leaves a message and a payload for later. When its alarm is due, a [Waker] delivers them
-// unchanged. `txwork alarms serve` is the whole service, see docs/alarms.md; this package is the same as a library.
+// An agent that pauses a task leaves a message and a payload. When its alarm is due, a [Waker] delivers both unchanged.
+// `txwork alarms serve` is the complete service, see docs/alarms.md. This package is the same service as a library.
 //
-// Alarms are one consumer of package [timers]: each active alarm has a timer, written and settled in the same
-// transactions. This page says what alarms add to it.
+// Alarms are built on package [timers]: each active alarm has a timer, which is written and settled in the same
+// transactions. This page says what alarms add to timers.
 //
 // # Creating, reading and cancelling
 //
-// A [Store] has the operations, in transactions of their own or inside an application's:
+// A [Store] has these operations, in transactions of its own or in an application's transaction:
 //
 //	a, err := alarms.Open(alarms.Options{})
 //	alarm, deduped, err := a.On(pool).CreateAlarm(ctx, alarms.New{…})
 //	alarm, deduped, err := a.In(workqueue.Pgx(tx)).CreateAlarm(ctx, alarms.New{…})
 //
-// Every alarm has an owner, and an owner sees its own only: others are [workqueue.ErrNotFound]. Of an owner's alarms with one
-// idempotency key there is one, however often and by how many it is created at once.
+// Every alarm has an owner, and an owner sees only its own alarms: for others the error is [workqueue.ErrNotFound]. An
+// owner has at most one alarm with the same idempotency key, however often it is created, also concurrently.
 //
 // # Firing
 //
-// A [Dispatcher] is a worker of the timers. It calls the Waker outside any transaction, and then changes the alarm and
-// settles its timer in one, under the owner token of its claim:
+// A [Dispatcher] is a worker of the timers. It calls the Waker outside any transaction. Then it changes the alarm and
+// settles its timer in one transaction, under the owner token of its claim:
 //
-//	delivered    once: fired · cron: active, moved to its next time; fired where there is none
+//	delivered    once: fired · cron: active, moved to its next time; fired if there is none
 //	failed       active, repeated by the [Ladder], with failure_count and last_error
 //	for the last
-//	time         once: failed · cron: active, moved to its next time, the error kept; failed where there is none
+//	time         once: failed · cron: active, moved to its next time, the error kept; failed if there is none
 //	permanent    failed at once, also cron: a receiver that answers 410, or a Waker's [workqueue.Permanent]
-//	cancelled    cancelled, whatever the delivery comes to
+//	cancelled    cancelled, whatever the result of the delivery
 //
-// A series is planned from the nominal time of the firing, and times that have passed meanwhile are left out. The
-// nominal time is the timer's: retries move next_fire_at, and never it. A [Wake] carries it, so that two
-// occurrences can be told apart, and two deliveries of one cannot.
+// A series is planned from the nominal time of the firing, and times that have passed meanwhile are skipped. The
+// nominal time is that of the timer: retries move next_fire_at, and never the nominal time. A [Wake] carries it, so
+// receivers can distinguish two occurrences, and recognize two deliveries of one occurrence.
 //
-// Delivery is at least once. Deliveries run side by side, each under a lease that is renewed for as long as it runs.
-// A delivery that dies with its process may never have reached the receiver: it is repeated and counts as no failure.
-// The reaper (package reaper, over [timers.Timers.Table]) takes its timer back, [MaxLostClaims] times for one firing;
-// then [Dispatcher.Repair] ends the alarm.
+// Delivery is at least once. Deliveries run concurrently, each under a lease that is renewed for as long as it runs. If
+// a process crashes during a delivery, the wake may never have reached the receiver: it is delivered again, and does
+// not count as a failure. The reaper (package reaper, over [timers.Timers.Table]) takes its timer back, up to
+// [MaxLostClaims] times for one firing. After that, [Dispatcher.Repair] ends the alarm.
 //
-// # Timers of others
+// # Alarms beside other timers
 //
-// The timers of a schema are claimed by every worker of it, whatever their topic. See [Dispatcher.Deliver] for a
-// worker that serves alarms beside other timers; otherwise give alarms a schema of their own.
+// Every worker of a schema claims its timers, whatever their topic. [Dispatcher.Deliver] is for a worker that serves
+// alarms beside other timers. Otherwise give alarms a schema of their own.
 //
 // # Serving
 //
-// [Server] is the REST API, [OpenAPI] its document. It lets nobody in whom its [Authenticator] does not know.
-// [HTTPWaker] posts wakes, signed by Standard Webhooks, to public addresses unless told otherwise; [Signer] verifies
-// them.
+// [Server] is the REST API, and [OpenAPI] its description. It refuses all requests that its [Authenticator] does not
+// recognize. [HTTPWaker] posts wakes, signed according to Standard Webhooks, and only to public addresses unless you
+// allow others. [Signer] verifies the signatures.
 //
 // # Concurrency
 //
-// Everything here is safe for concurrent use, except a Store of [Alarms.In], which is as safe as its transaction. Any
-// number of dispatchers and servers share the tables.
+// Everything in this package is safe for concurrent use, except a Store of [Alarms.In], which is as safe as its
+// transaction. Any number of dispatchers and servers share the tables.
 package alarms
