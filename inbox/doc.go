@@ -37,7 +37,7 @@
 //   - any other error: do not acknowledge (HTTP 500). The key is free, unless the error is [ErrCommitUnknown]: then the
 //     next delivery finds out.
 //
-// [HTTPStatus] returns these numbers.
+// [HTTPStatus] returns these numbers. Package inboxhttp is an HTTP handler that answers with them.
 //
 // If two processes receive the same message at the same time, one runs the function. The other gets InProgress, or
 // Duplicate if the first has finished. Neither waits for the other. If the first process freezes, the server ends its

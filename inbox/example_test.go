@@ -4,9 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"io"
 	"log"
-	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -91,23 +89,6 @@ func ExampleInbox_Receive() {
 	// stored
 	// duplicate
 	// payment.received: 10
-}
-
-// A web hook that is answered once its message has had its effect.
-func ExampleInbox_Process_webhook() {
-	hook := func(box *inbox.Inbox, pool *pgxpool.Pool, apply func(context.Context, pgx.Tx, []byte) error) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)) // then check its signature
-			if err != nil {
-				http.Error(w, "cannot read the body", http.StatusBadRequest)
-				return
-			}
-			key := inbox.Key{Consumer: "billing", Source: "payments", MessageID: r.Header.Get("webhook-id"), Body: body}
-			result, err := box.Process(r.Context(), pool, key, func(ctx context.Context, tx pgx.Tx) error { return apply(ctx, tx, body) })
-			w.WriteHeader(inbox.HTTPStatus(result, err))
-		}
-	}
-	_ = hook
 }
 
 // A consumer that processes a batch in one transaction of database/sql. What somebody else is at work on is

@@ -3,11 +3,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 
 	"github.com/txwork/txwork/examples/internal/example"
 	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/outbox/outboxhttp"
 	"github.com/txwork/txwork/reaper"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -32,7 +31,7 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	server := httptest.NewServer(billing)
 	defer server.Close()
 	network := &example.Network{}
-	shop, err := openShop(ctx, pool, server.URL, &http.Client{Transport: network})
+	shop, err := openShop(ctx, pool)
 	if err != nil {
 		return err
 	}
@@ -40,7 +39,12 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	relay.Handle("order.placed", shop.deliver)
+	// A message may be posted again although it arrived; its id, the idempotency key, is the same every time.
+	billingPoster, err := outboxhttp.NewPoster(outboxhttp.Options{URL: server.URL, ContentType: "text/plain", Transport: network})
+	if err != nil {
+		return err
+	}
+	relay.Handle("order.placed", billingPoster.Deliver)
 	// The reaper takes back the messages of a relay that crashed. One for all processes is enough.
 	reap := func(ctx context.Context) error {
 		return reaper.Run(ctx, pool, shop.outbox.Tables(), reaper.Options{Schema: "example_shop"})
@@ -65,12 +69,10 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 type Shop struct {
 	pool     *pgxpool.Pool
 	outbox   *outbox.Outbox
-	client   *http.Client
-	billing  string // its URL
 	declined int
 }
 
-func openShop(ctx context.Context, pool *pgxpool.Pool, billing string, client *http.Client) (*Shop, error) {
+func openShop(ctx context.Context, pool *pgxpool.Pool) (*Shop, error) {
 	// Billing is next door: what fails is worth repeating soon.
 	retry := workqueue.Retry{Growth: workqueue.Exponential, Base: 50 * time.Millisecond, Cap: time.Minute, Jitter: 0.5}
 	box, err := outbox.Open(outbox.Options{Schema: "example_shop", Retry: retry})
@@ -78,7 +80,7 @@ func openShop(ctx context.Context, pool *pgxpool.Pool, billing string, client *h
 		return nil, err
 	}
 	err = example.Fresh(ctx, pool, "example_shop", `CREATE TABLE example_shop.orders (id int PRIMARY KEY, cents int)`)
-	return &Shop{pool: pool, outbox: box, client: client, billing: billing}, err
+	return &Shop{pool: pool, outbox: box}, err
 }
 
 func (s *Shop) takeOrders(ctx context.Context) error {
@@ -111,26 +113,4 @@ func (s *Shop) takeOrder(ctx context.Context, id, cents int) error {
 		}
 		return nil
 	})
-}
-
-// deliver posts a message. It may be called again for one that arrived, so the request carries the message's
-// id, which is the same every time.
-func (s *Shop) deliver(ctx context.Context, m *outbox.Delivery) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.billing, bytes.NewReader(m.Payload))
-	if err != nil {
-		return workqueue.Permanent(err)
-	}
-	request.Header.Set("Idempotency-Key", m.ID.String())
-	response, err := s.client.Do(request)
-	if err != nil {
-		return err // tried again
-	}
-	response.Body.Close()
-	switch response.StatusCode {
-	case http.StatusOK:
-		return nil
-	case http.StatusBadRequest, http.StatusUnprocessableEntity:
-		return workqueue.Permanent(errors.New("billing refused it")) // a dead letter, for somebody to look at
-	}
-	return fmt.Errorf("billing answered %s", response.Status)
 }

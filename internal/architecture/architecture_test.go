@@ -22,9 +22,11 @@ var mayImport = map[string][]string{
 	"workqueue/periodic":     {"workqueue", "schedule", "internal/sqltext"},
 	"schedule":               nil,
 	"outbox":                 below,
+	"outbox/outboxhttp":      append([]string{"outbox", "internal/httppost"}, below...),
 	"inbox":                  below,
+	"inbox/inboxhttp":        append([]string{"inbox"}, below...),
 	"timers":                 below,
-	"timers/alarms":          append([]string{"timers"}, below...),
+	"timers/alarms":          append([]string{"timers", "internal/httppost"}, below...),
 	"jobs":                   below,
 	"reaper":                 {"workqueue", "internal/survey", "internal/sqltext"},
 	"service":                {"workqueue", "reaper", "internal/survey", "internal/sqltext"},
@@ -35,7 +37,7 @@ var mayImport = map[string][]string{
 var below = []string{"internal/input", "internal/payload", "internal/sqltext", "workqueue", "workqueue/gate", "workqueue/join", "workqueue/topics", "workqueue/codec", "workqueue/periodic", "schedule"}
 
 // application packages are those that end up in users' programs by way of their own imports.
-var application = []string{"workqueue", "outbox", "inbox", "timers", "timers/alarms", "jobs", "reaper", "service"}
+var application = []string{"workqueue", "outbox", "inbox", "timers", "timers/alarms", "jobs", "reaper", "service", "inbox/inboxhttp", "outbox/outboxhttp"}
 
 // kept out of application packages: what would reach everybody's module graph for the sake of few.
 var keptOut = []string{

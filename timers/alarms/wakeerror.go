@@ -3,6 +3,8 @@ package alarms
 import (
 	"errors"
 	"net"
+
+	"github.com/txwork/txwork/internal/httppost"
 )
 
 // A wakeError says to an alarm's owner that a delivery failed, and to the operator how: names and addresses of
@@ -15,16 +17,13 @@ type wakeError struct {
 func (e *wakeError) Error() string { return e.told }
 func (e *wakeError) Unwrap() error { return e.cause }
 
-// errPrivate is what [refusePrivate] says, for the owner.
-var errPrivate = errors.New("the receiver's address is not public, and such addresses are not allowed")
-
 // hidingTarget keeps what a failed request says about the receiver from the alarm's owner.
 func hidingTarget(err error) error {
 	var name *net.DNSError
 	var connection *net.OpError
 	switch {
-	case errors.Is(err, errPrivate):
-		return &wakeError{errPrivate.Error(), err}
+	case errors.Is(err, httppost.ErrPrivate):
+		return &wakeError{httppost.ErrPrivate.Error(), err}
 	case errors.As(err, &name):
 		return &wakeError{"the receiver's name could not be resolved", err}
 	case errors.As(err, &connection) && connection.Op == "dial":

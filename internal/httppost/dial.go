@@ -1,7 +1,8 @@
-package alarms
+package httppost
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"syscall"
@@ -36,6 +37,9 @@ func prefixes(texts ...string) []netip.Prefix {
 	return all
 }
 
+// ErrPrivate says that the receiver's address was refused, see [ClientOptions].PublicOnly.
+var ErrPrivate = errors.New("the receiver's address is not public, and such addresses are not allowed")
+
 // refusePrivate is asked about every address that is about to be dialled, after names were resolved: a name that
 // is resolved to something else the second time gets nowhere.
 func refusePrivate(_ context.Context, _, address string, _ syscall.RawConn) error {
@@ -44,7 +48,7 @@ func refusePrivate(_ context.Context, _, address string, _ syscall.RawConn) erro
 		return fmt.Errorf("the receiver's address cannot be read: %w", err)
 	}
 	if !public(at.Addr()) {
-		return fmt.Errorf("%s: %w", at.Addr(), errPrivate)
+		return fmt.Errorf("%s: %w", at.Addr(), ErrPrivate)
 	}
 	return nil
 }

@@ -1,0 +1,112 @@
+package inboxhttp_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/inbox/inboxhttp"
+	"github.com/txwork/txwork/internal/localpg"
+)
+
+// A sender that delivers a message twice is answered twice, and billed once.
+func ExampleProcess() {
+	pool, schema, closePool := exampleDatabase() // with the tables of the migrations, and one of bills
+	defer closePool()
+	box, err := inbox.Open(inbox.Options{Schema: schema, DedupWindow: 30 * 24 * time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	bill := func(ctx context.Context, tx pgx.Tx, m *inboxhttp.Message) error {
+		_, err := tx.Exec(ctx, "INSERT INTO bills VALUES ($1)", string(m.Body))
+		return err
+	}
+	handler, err := inboxhttp.Process(pool, box, inboxhttp.Options{Consumer: "billing", Source: "shop"}, bill)
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders", handler)
+	server := httptest.NewServer(mux)
+	defer server.Close()
+
+	for range 2 {
+		request, err := http.NewRequest(http.MethodPost, server.URL+"/orders", strings.NewReader("order 7"))
+		if err != nil {
+			log.Fatal(err)
+		}
+		request.Header.Set("Idempotency-Key", "order-7")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			log.Fatal(err)
+		}
+		answer, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		fmt.Print(response.StatusCode, " ", string(answer))
+	}
+	// Output:
+	// 200 processed
+	// 200 duplicate
+}
+
+// A handler that stores messages for a worker, by topics that the sender names.
+func ExampleReceive() {
+	route := func(mux *http.ServeMux, pool *pgxpool.Pool, box *inbox.Inbox) error {
+		handler, err := inboxhttp.Receive(pool, box, inboxhttp.ReceiveOptions{
+			Options:     inboxhttp.Options{Consumer: "billing", Source: "shop"},
+			Topic:       func(r *http.Request) string { return r.PathValue("topic") },
+			KeepHeaders: []string{"content-type", "x-tenant"},
+		})
+		if err != nil {
+			return err
+		}
+		mux.Handle("POST /events/{topic}", handler)
+		return nil
+	}
+	_ = route
+}
+
+// exampleDatabase is what the examples run on: a server that ends with the process.
+func exampleDatabase() (pool *pgxpool.Pool, schema string, closePool func()) {
+	ctx := context.Background()
+	url := os.Getenv(localpg.DatabaseURLEnv)
+	if url == "" {
+		server, err := localpg.Start(ctx, localpg.Options{})
+		check(err)
+		url = server.URL()
+	}
+	config, err := pgxpool.ParseConfig(url)
+	check(err)
+	schema = "example_" + strings.ToLower(rand.Text())
+	config.ConnConfig.RuntimeParams["search_path"] = schema
+	pool, err = pgxpool.NewWithConfig(ctx, config)
+	check(err)
+	up, _, err := inbox.DDL(schema)
+	check(err)
+	_, err = pool.Exec(ctx, "CREATE SCHEMA "+schema+";"+up+"; CREATE TABLE bills (what text)")
+	check(err)
+	return pool, schema, func() {
+		_, err := pool.Exec(ctx, "SET client_min_messages = warning; DROP SCHEMA "+schema+" CASCADE")
+		check(err)
+		pool.Close()
+		http.DefaultClient.CloseIdleConnections()
+	}
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

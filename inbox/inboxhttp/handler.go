@@ -1,0 +1,206 @@
+package inboxhttp
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A Message is what the function of [Process] is given.
+type Message struct {
+	ID      string // of the source
+	Body    []byte // never nil
+	Request *http.Request
+}
+
+// Process makes a handler that has fn process messages by [inbox.Inbox.Process], in the transaction that notes their ids. Its
+// results are in the package's documentation. The handler is safe for concurrent use, and fn has to be.
+func Process(pool *pgxpool.Pool, box *inbox.Inbox, o Options, fn func(ctx context.Context, tx pgx.Tx, m *Message) error) (http.Handler, error) {
+	if fn == nil {
+		return nil, workqueue.Invalid("function", "is nil")
+	}
+	process := func(ctx context.Context, o Options, m *Message) (inbox.Result, error) {
+		key := inbox.Key{Consumer: o.Consumer, Source: o.Source, MessageID: m.ID, Body: m.Body}
+		if o.AnyBody {
+			key.Body = nil
+		}
+		return box.Process(ctx, pool, key, func(ctx context.Context, tx pgx.Tx) error {
+			if err := fn(ctx, tx, m); err != nil {
+				return &functionError{err}
+			}
+			return nil
+		})
+	}
+	return newHandler(pool, box, o, process)
+}
+
+// Receive makes a handler that stores messages by [inbox.Inbox.Receive], for an [inbox.Worker]. The handler is safe for concurrent
+// use.
+func Receive(pool *pgxpool.Pool, box *inbox.Inbox, o ReceiveOptions) (http.Handler, error) {
+	receive := func(ctx context.Context, _ Options, m *Message) (result inbox.Result, err error) {
+		message := o.message(m)
+		err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			results, err := box.Receive(ctx, workqueue.Pgx(tx), message)
+			if err == nil {
+				result = results[0]
+			}
+			return err
+		})
+		return result, err
+	}
+	return newHandler(pool, box, o.Options, receive)
+}
+
+func (o ReceiveOptions) message(m *Message) inbox.Message {
+	message := inbox.Message{Consumer: o.Consumer, Source: o.Source, MessageID: m.ID, Payload: m.Body, Headers: o.kept(m.Request.Header)}
+	if o.Topic != nil {
+		message.Topic = o.Topic(m.Request)
+	}
+	if o.AnyBody {
+		hash := sha256.Sum256(nil) // the same for every body
+		message.BodyHash = hash[:]
+	}
+	return message
+}
+
+// A functionError is what a function of [Process] has returned.
+type functionError struct{ error }
+
+func (e *functionError) Unwrap() error { return e.error }
+
+// A handler answers requests by what the inbox says to their messages.
+type handler struct {
+	options Options
+	take    func(ctx context.Context, o Options, m *Message) (inbox.Result, error)
+}
+
+func newHandler(pool *pgxpool.Pool, box *inbox.Inbox, o Options, take func(context.Context, Options, *Message) (inbox.Result, error)) (http.Handler, error) {
+	o = o.withDefaults()
+	if err := o.validate(pool, box); err != nil {
+		return nil, err
+	}
+	return &handler{o, take}, nil
+}
+
+// ServeHTTP answers one request.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m, refused := h.read(w, r)
+	if refused != nil {
+		refused.write(w)
+		return
+	}
+	ctx := continued(r)
+	result, err := h.take(ctx, h.options, m)
+	a := h.answer(result, err)
+	if err != nil && a.status >= 500 {
+		level := slog.LevelError
+		if r.Context().Err() != nil { // the sender has gone
+			level = slog.LevelDebug
+		}
+		h.options.Logger.LogAttrs(ctx, level, "inbox message was not taken", slog.String("consumer", h.options.Consumer),
+			slog.String("source", h.options.Source), slog.String("message_id", m.ID), slog.Int("status", a.status), slog.Any("error", err))
+	}
+	a.write(w)
+}
+
+// continued is the request's context, with the sender's trace where nobody has begun one here.
+func continued(r *http.Request) context.Context {
+	ctx := r.Context()
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx
+	}
+	return propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
+}
+
+// read makes a message of a request, or says why there is none.
+func (h *handler) read(w http.ResponseWriter, r *http.Request) (*Message, *answer) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		return nil, &answer{status: http.StatusMethodNotAllowed, text: "use POST"}
+	}
+	ids := r.Header.Values(h.options.KeyHeader)
+	if len(ids) != 1 || ids[0] == "" {
+		return nil, &answer{status: http.StatusBadRequest, text: fmt.Sprintf("the header %s has to be there once, with the message's id", h.options.KeyHeader)}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.options.MaxBody)))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, &answer{status: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit)}
+	case err != nil:
+		return nil, &answer{status: http.StatusBadRequest, text: "the body cannot be read"}
+	}
+	if err := h.verify(r, body); err != nil {
+		h.options.Logger.LogAttrs(r.Context(), slog.LevelWarn, "inbox request was refused", slog.String("consumer", h.options.Consumer),
+			slog.String("source", h.options.Source), slog.Any("error", err))
+		return nil, &answer{status: http.StatusUnauthorized, text: "the request is not the source's"}
+	}
+	return &Message{ID: ids[0], Body: body, Request: r}, nil
+}
+
+func (h *handler) verify(r *http.Request, body []byte) error {
+	if h.options.Verify == nil {
+		return nil
+	}
+	return h.options.Verify(r, body)
+}
+
+// answer is what the inbox's word, and that of the function, are in HTTP.
+func (h *handler) answer(result inbox.Result, err error) answer {
+	var function *functionError
+	var outcome *workqueue.Outcome
+	delay, later := time.Duration(0), false
+	if errors.As(err, &function) && errors.As(function.error, &outcome) {
+		delay, later = outcome.RetryDelay()
+	}
+	status := inbox.HTTPStatus(result, err)
+	switch {
+	case err == nil && status == http.StatusServiceUnavailable:
+		return answer{status, result.Answer.String(), h.options.RetryAfter}
+	case err == nil, status < 500:
+		return answer{status: status, text: said(result, err)}
+	case outcome != nil && outcome.IsPermanent():
+		return answer{status: http.StatusUnprocessableEntity, text: outcome.Error()}
+	case later:
+		return answer{http.StatusServiceUnavailable, "try again later", delay}
+	case function == nil || unavailable(function.error):
+		return answer{http.StatusServiceUnavailable, "try again later", h.options.RetryAfter}
+	}
+	return answer{status: http.StatusInternalServerError, text: "the message could not be processed; send it again"}
+}
+
+func said(result inbox.Result, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return result.Answer.String()
+}
+
+// An answer is what a sender gets.
+type answer struct {
+	status     int
+	text       string
+	retryAfter time.Duration // 0: the header is left out
+}
+
+func (a answer) write(w http.ResponseWriter) {
+	if a.retryAfter > 0 {
+		seconds := (a.retryAfter + time.Second - 1) / time.Second
+		w.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
+	}
+	http.Error(w, a.text, a.status)
+}

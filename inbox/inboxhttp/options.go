@@ -1,0 +1,106 @@
+package inboxhttp
+
+import (
+	"cmp"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/input"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Defaults of [Options].
+const (
+	// DefaultKeyHeader is what most senders use.
+	DefaultKeyHeader = "Idempotency-Key"
+	// DefaultRetryAfter suits functions that take milliseconds.
+	DefaultRetryAfter = time.Second
+)
+
+// Options configure a handler. Consumer and Source have to be set.
+type Options struct {
+	// Consumer is who processes the messages, see [inbox.Key].
+	Consumer string
+
+	// Source is who sends them, see [inbox.Key].
+	Source string
+
+	// KeyHeader has the message's id. Default: [DefaultKeyHeader]. Standard Webhooks calls it webhook-id.
+	KeyHeader string
+
+	// MaxBody is the largest body in bytes. Default: [inbox.DefaultMaxPayload].
+	MaxBody int
+
+	// AnyBody takes a message of a known id for a duplicate whatever its body is: for sources that word one message
+	// differently each time.
+	AnyBody bool
+
+	// Verify refuses a request that is not the source's, by its signature or its credentials. Its error is logged. Default: every
+	// request is accepted.
+	Verify func(r *http.Request, body []byte) error
+
+	// RetryAfter is what a sender is asked to wait where the message is in progress or the database cannot be reached; it is
+	// rounded up to seconds. Default: [DefaultRetryAfter].
+	RetryAfter time.Duration
+
+	// Logger is told of failures and of requests that Verify refuses. Default: slog.Default.
+	Logger *slog.Logger
+}
+
+// ReceiveOptions configure the handler of [Receive].
+type ReceiveOptions struct {
+	Options
+
+	// Topic says which of the worker's handlers processes a message. Default: the source, see [inbox.Message].
+	Topic func(r *http.Request) string
+
+	// KeepHeaders names headers of requests that are stored with the message, in lower case. Several values of one header are
+	// joined by commas. Default: content-type.
+	KeepHeaders []string
+}
+
+func (o Options) withDefaults() Options {
+	o.KeyHeader = cmp.Or(o.KeyHeader, DefaultKeyHeader)
+	o.MaxBody = cmp.Or(o.MaxBody, inbox.DefaultMaxPayload)
+	o.RetryAfter = cmp.Or(o.RetryAfter, DefaultRetryAfter)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	return o
+}
+
+func (o Options) validate(pool *pgxpool.Pool, box *inbox.Inbox) error {
+	switch {
+	case pool == nil:
+		return workqueue.Invalid("pool", "is nil")
+	case box == nil:
+		return workqueue.Invalid("inbox", "is nil")
+	case o.MaxBody < 0:
+		return workqueue.Invalid("max body", "is %d, it cannot be negative", o.MaxBody)
+	case o.RetryAfter < 0:
+		return workqueue.Invalid("retry after", "is %v, it cannot be negative", o.RetryAfter)
+	}
+	return cmp.Or(
+		input.Name("consumer", o.Consumer, inbox.MaxKeyPart),
+		input.Name("source", o.Source, inbox.MaxKeyPart),
+	)
+}
+
+// kept are the headers that are stored.
+func (o ReceiveOptions) kept(h http.Header) map[string]string {
+	names := o.KeepHeaders
+	if names == nil {
+		names = []string{"content-type"}
+	}
+	kept := map[string]string{}
+	for name, values := range h {
+		if slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) }) {
+			kept[strings.ToLower(name)] = strings.Join(values, ", ")
+		}
+	}
+	return kept
+}

@@ -1,0 +1,135 @@
+package httppost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// DefaultTimeout is how long one request may take, from dialling to the end of the answer.
+const DefaultTimeout = 10 * time.Second
+
+// maxAnswerHeader bounds the header of an answer.
+const maxAnswerHeader = 64 << 10
+
+// ClientOptions configure a [Client].
+type ClientOptions struct {
+	// Timeout bounds one request. Default: [DefaultTimeout].
+	Timeout time.Duration
+
+	// PublicOnly refuses addresses that are not public when they are dialled, whatever the name was resolved to before.
+	// Proxies of the environment are not used then: a proxy would be dialled in the receiver's place, and dial whatever it
+	// is told.
+	PublicOnly bool
+
+	// NoProxy leaves the proxies of the environment unused.
+	NoProxy bool
+
+	// IdleConns is how many idle connections are kept for each host. Default: [http.DefaultMaxIdleConnsPerHost].
+	IdleConns int
+
+	// Transport sends the requests in the place of one that is made from the options above. Default: none.
+	Transport http.RoundTripper
+}
+
+// A Client sends requests and reads as much of the answers as somebody needs. It follows no redirects: the method, the
+// credentials or the receiver would become others. It is safe for concurrent use.
+type Client struct {
+	timeout time.Duration
+	client  *http.Client
+}
+
+// NewClient validates the options.
+func NewClient(o ClientOptions) (*Client, error) {
+	switch {
+	case o.Timeout < 0:
+		return nil, workqueue.Invalid("timeout", "is %v, it cannot be negative", o.Timeout)
+	case o.Transport != nil && o.PublicOnly:
+		return nil, workqueue.Invalid("public only", "cannot be kept to with a transport of your own, which dials by itself")
+	case o.Timeout == 0:
+		o.Timeout = DefaultTimeout
+	}
+	if o.Transport == nil {
+		o.Transport = newTransport(o)
+	}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Client{o.Timeout, &http.Client{Transport: o.Transport, CheckRedirect: stay}}, nil
+}
+
+func newTransport(o ClientOptions) *http.Transport {
+	dialer := &net.Dialer{Timeout: o.Timeout, KeepAlive: 30 * time.Second}
+	proxy := http.ProxyFromEnvironment
+	if o.PublicOnly {
+		dialer.ControlContext = refusePrivate
+	}
+	if o.PublicOnly || o.NoProxy {
+		proxy = nil
+	}
+	return &http.Transport{
+		Proxy:                  proxy,
+		DialContext:            dialer.DialContext,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConnsPerHost:    o.IdleConns,
+		IdleConnTimeout:        90 * time.Second,
+		TLSHandshakeTimeout:    o.Timeout,
+		MaxResponseHeaderBytes: maxAnswerHeader,
+	}
+}
+
+// CheckURL refuses what is no URL to post to. The error quotes no more of it than the scheme: it may hold a secret.
+func CheckURL(field, text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case text == "":
+		return workqueue.Invalid(field, "is missing")
+	case err != nil:
+		return workqueue.Invalid(field, "cannot be read")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return workqueue.Invalid(field, "has scheme %.40q, it must be http or https", u.Scheme)
+	case u.Hostname() == "":
+		return workqueue.Invalid(field, "has no host")
+	case u.User != nil:
+		return workqueue.Invalid(field, "has a user or password: send credentials as a header")
+	}
+	return nil
+}
+
+// Close closes connections that are idle.
+func (c *Client) Close() { c.client.CloseIdleConnections() }
+
+// A TransportError says that there is no answer, and why. The URL, which may hold a secret, is no part of it.
+type TransportError struct{ Err error }
+
+func (e *TransportError) Error() string { return e.Err.Error() }
+func (e *TransportError) Unwrap() error { return e.Err }
+
+// Do sends a request and reads its answer. Without an answer the error is a [*TransportError], or why ctx has ended, or which
+// timeout has passed.
+func (c *Client) Do(ctx context.Context, request *http.Request) (Answer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %v", c.timeout))
+	defer cancel()
+	response, err := c.client.Do(request.WithContext(ctx))
+	if err != nil {
+		if ctx.Err() != nil {
+			return Answer{}, context.Cause(ctx)
+		}
+		return Answer{}, &TransportError{WithoutURL(err)}
+	}
+	defer response.Body.Close()
+	return read(response), nil
+}
+
+// WithoutURL leaves out the URL, which may hold a secret.
+func WithoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}

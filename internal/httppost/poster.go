@@ -1,0 +1,209 @@
+package httppost
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Defaults of [PosterOptions].
+const (
+	DefaultKeyHeader   = "Idempotency-Key"
+	DefaultContentType = "application/json"
+)
+
+// Headers of a request that say what it is about, percent-encoded where they hold anything but printable ASCII.
+const (
+	HeaderTopic   = "Txwork-Topic"
+	HeaderKey     = "Txwork-Key"
+	HeaderAttempt = "Txwork-Attempt"
+)
+
+// contentType is the header of a message that says what its payload is.
+const contentType = "content-type"
+
+// PosterOptions configure a [Poster].
+type PosterOptions struct {
+	ClientOptions
+
+	URL            string
+	Header         http.Header     // of every request
+	ContentType    string          // default: DefaultContentType
+	KeyHeader      string          // default: DefaultKeyHeader
+	ForwardHeaders []string        // headers of a message that become those of its request
+	Statuses       map[int]Verdict // in the place of Judge's
+}
+
+// A Poster posts messages to one URL. It is safe for concurrent use.
+type Poster struct {
+	options PosterOptions
+	client  *Client
+}
+
+// A Message is what is posted.
+type Message struct {
+	ID         string // the idempotency key
+	Topic, Key string // empty for none
+	Attempt    int
+	Headers    map[string]string
+	Payload    []byte
+}
+
+// NewPoster validates the options. It does not resolve or dial.
+func NewPoster(o PosterOptions) (*Poster, error) {
+	o.KeyHeader = cmp.Or(o.KeyHeader, DefaultKeyHeader)
+	o.ContentType = cmp.Or(o.ContentType, DefaultContentType)
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	client, err := NewClient(o.ClientOptions)
+	if err != nil {
+		return nil, err
+	}
+	o.Header = o.Header.Clone()
+	return &Poster{o, client}, nil
+}
+
+func (o PosterOptions) validate() error {
+	if err := CheckURL("url", o.URL); err != nil {
+		return err
+	}
+	for _, name := range append([]string{o.KeyHeader}, o.ForwardHeaders...) {
+		if err := checkName(name); err != nil {
+			return err
+		}
+	}
+	for name, values := range o.Header {
+		for _, value := range values {
+			if err := cmp.Or(checkName(name), checkValue(name, value)); err != nil {
+				return err
+			}
+		}
+	}
+	for status, v := range o.Statuses {
+		if status < 200 || status > 599 || v < Done || v > Permanent {
+			return workqueue.Invalid("statuses", "map %d to %d: statuses are 200 to 599, verdicts Done, Retry and Permanent", status, v)
+		}
+	}
+	return checkValue("Content-Type", o.ContentType)
+}
+
+// reserved are headers that are the connection's or the client's.
+var reserved = map[string]bool{"Host": true, "Content-Length": true, "Transfer-Encoding": true, "Connection": true, "Trailer": true, "Te": true, "Upgrade": true}
+
+const tokenChars = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+func checkName(name string) error {
+	switch {
+	case name == "" || strings.Trim(name, tokenChars) != "":
+		return workqueue.Invalid("header", "%.40q is no name of an HTTP header", name)
+	case reserved[http.CanonicalHeaderKey(name)]:
+		return workqueue.Invalid("header", "%s is the connection's own", name)
+	}
+	return nil
+}
+
+// checkValue quotes nothing of a value: it may be a secret.
+func checkValue(name, value string) error {
+	if strings.ContainsAny(value, "\r\n\x00") {
+		return workqueue.Invalid("header", "%s has a line break or a NUL", name)
+	}
+	return nil
+}
+
+// Close closes connections that are idle.
+func (p *Poster) Close() { p.client.Close() }
+
+// Post sends a message, and returns the outcome that its answer means. Prepare, unless it is nil, may change the request.
+func (p *Poster) Post(ctx context.Context, m Message, prepare func(*http.Request) error) error {
+	request, err := p.request(ctx, m)
+	if err != nil {
+		return err
+	}
+	if prepare != nil {
+		if err := prepare(request); err != nil {
+			return err
+		}
+	}
+	answer, err := p.client.Do(ctx, request)
+	if err != nil {
+		return fmt.Errorf("the request failed: %w", err)
+	}
+	verdict, ruled := p.options.Statuses[answer.Status]
+	if !ruled {
+		verdict = Judge(answer.Status)
+	}
+	return answer.Outcome(verdict, workqueue.DefaultRetry.Delay(m.Attempt))
+}
+
+func (p *Poster) request(ctx context.Context, m Message) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.options.URL, bytes.NewReader(m.Payload))
+	if err != nil {
+		return nil, WithoutURL(err)
+	}
+	request.Header.Set("Content-Type", p.options.ContentType)
+	request.Header.Set("User-Agent", "txwork")
+	p.forward(request.Header, m)
+	for name, values := range p.options.Header {
+		request.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	request.Header.Set(p.options.KeyHeader, m.ID)
+	setText(request.Header, HeaderTopic, m.Topic)
+	setText(request.Header, HeaderKey, m.Key)
+	request.Header.Set(HeaderAttempt, strconv.Itoa(m.Attempt))
+	injectTrace(ctx, request.Header, m.Headers)
+	return request, nil
+}
+
+// forward takes over what of the message's headers is wanted. Their names are compared as those of HTTP are.
+func (p *Poster) forward(h http.Header, m Message) {
+	for name, value := range m.Headers {
+		if strings.EqualFold(name, contentType) {
+			setText(h, contentType, value)
+		}
+		for _, wanted := range p.options.ForwardHeaders {
+			if strings.EqualFold(name, wanted) {
+				setText(h, wanted, value)
+			}
+		}
+	}
+}
+
+// injectTrace continues the delivery's trace, or without one that of the message.
+func injectTrace(ctx context.Context, h http.Header, headers map[string]string) {
+	propagator := propagation.TraceContext{}
+	propagator.Inject(ctx, propagation.HeaderCarrier(h))
+	if h.Get("traceparent") == "" {
+		propagator.Inject(propagator.Extract(ctx, propagation.MapCarrier(headers)), propagation.HeaderCarrier(h))
+	}
+}
+
+// setText sets a header to any text; an empty one is not set.
+func setText(h http.Header, name, text string) {
+	if text != "" {
+		h.Set(name, encode(text))
+	}
+}
+
+// encode percent-encodes what cannot stand in a header.
+func encode(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		c := text[i]
+		inside := i > 0 && i < len(text)-1
+		if c > ' ' && c <= '~' && c != '%' || c == ' ' && inside {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,103 @@
+package outboxhttp
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/txwork/txwork/internal/httppost"
+	"github.com/txwork/txwork/outbox"
+)
+
+// A Verdict is what a status means for a message, see [Options].Statuses.
+type Verdict = httppost.Verdict
+
+// The verdicts.
+const (
+	Done      = httppost.Done      // the message is delivered
+	Retry     = httppost.Retry     // the attempt has failed, and is repeated
+	Permanent = httppost.Permanent // the message is a dead letter
+)
+
+// Defaults of [Options].
+const (
+	DefaultTimeout     = httppost.DefaultTimeout
+	DefaultKeyHeader   = httppost.DefaultKeyHeader
+	DefaultContentType = httppost.DefaultContentType
+)
+
+// MaxRetryAfter bounds how long a receiver may put off the next attempt.
+const MaxRetryAfter = httppost.MaxRetryAfter
+
+// Options configure a [Poster]. URL has to be set.
+type Options struct {
+	// URL receives the messages: http or https, without user and password.
+	URL string
+
+	// Header is sent with every request, such as Authorization.
+	Header http.Header
+
+	// ContentType is that of payloads. A message's header content-type overrides it. Default: [DefaultContentType].
+	ContentType string
+
+	// KeyHeader has the message's id. Default: [DefaultKeyHeader]. Standard Webhooks calls it webhook-id.
+	KeyHeader string
+
+	// ForwardHeaders names headers of messages that are sent with their request, without regard to case. Default: none.
+	ForwardHeaders []string
+
+	// Timeout bounds one request, from dialling to the end of the answer. Default: [DefaultTimeout].
+	Timeout time.Duration
+
+	// Statuses overrides what statuses mean, such as 404: Retry for a receiver that is deployed without a gap in its routes.
+	// Default: as the package's documentation says.
+	Statuses map[int]Verdict
+
+	// PublicOnly refuses to dial addresses that are not public: loopback, private and link-local ones and those of other special
+	// uses. It is for URLs that others choose. Proxies are not used then.
+	PublicOnly bool
+
+	// Prepare may change a request before it is sent: sign it, say, or send it to the URL of the message's customer.
+	// Its error is the outcome of the delivery. Default: none.
+	Prepare func(r *http.Request, m *outbox.Delivery) error
+
+	// Transport sends the requests, for client certificates or tests. It excludes PublicOnly. Default: one of the poster's own.
+	Transport http.RoundTripper
+}
+
+// A Poster posts messages to a URL, see the package's documentation. It is safe for concurrent use.
+type Poster struct {
+	poster  *httppost.Poster
+	prepare func(r *http.Request, m *outbox.Delivery) error
+}
+
+// NewPoster validates the options. It does not resolve or dial.
+func NewPoster(o Options) (*Poster, error) {
+	p, err := httppost.NewPoster(httppost.PosterOptions{
+		ClientOptions:  httppost.ClientOptions{Timeout: o.Timeout, PublicOnly: o.PublicOnly, Transport: o.Transport},
+		URL:            o.URL,
+		Header:         o.Header,
+		ContentType:    o.ContentType,
+		KeyHeader:      o.KeyHeader,
+		ForwardHeaders: o.ForwardHeaders,
+		Statuses:       o.Statuses,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Poster{p, o.Prepare}, nil
+}
+
+// Deliver posts a message; it is an [outbox.Handler].
+func (p *Poster) Deliver(ctx context.Context, m *outbox.Delivery) error {
+	var prepare func(*http.Request) error
+	if p.prepare != nil {
+		prepare = func(r *http.Request) error { return p.prepare(r, m) }
+	}
+	return p.poster.Post(ctx, httppost.Message{
+		ID: m.ID.String(), Topic: m.Topic, Key: m.Key, Attempt: m.Attempt, Headers: m.Headers, Payload: m.Payload,
+	}, prepare)
+}
+
+// Close closes connections that are idle.
+func (p *Poster) Close() { p.poster.Close() }

@@ -1,0 +1,176 @@
+package outboxhttp_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/outbox/outboxhttp"
+	"github.com/txwork/txwork/workqueue"
+)
+
+func accept(http.ResponseWriter, *http.Request) {}
+
+func answering(status int, header ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(status)
+		if status >= 300 && status != http.StatusNotModified {
+			io.WriteString(w, "because\x00\xff"+strings.Repeat(".", 10_000))
+		}
+	}
+}
+
+const producersTrace = "00-0102030405060708090a0b0c0d0e0f10-0102030405060708-01"
+
+func TestADeliveryIsAPost(t *testing.T) {
+	f := newFixture(t)
+	url, posts := receiver(t, accept)
+	message := outbox.Message{
+		Topic: "order.placed", Key: "Grüße", Payload: []byte(`{"id":7}`),
+		Headers: map[string]string{"x-tenant": "7", "internal": "secret", "traceparent": producersTrace},
+	}
+	r := f.deliver(message, outboxhttp.Options{
+		URL:            url,
+		Header:         http.Header{"Authorization": {"Bearer token"}},
+		ForwardHeaders: []string{"X-Tenant"},
+	})
+	p := receive(t, posts)
+	if r.status != workqueue.Done || p.method != "POST" || p.body != `{"id":7}` {
+		t.Errorf("got %+v, the message is %+v", p, r)
+	}
+	for name, want := range map[string]string{
+		"Idempotency-Key": r.id.String(), "Content-Type": "application/json", "Authorization": "Bearer token", "X-Tenant": "7",
+		"Txwork-Topic": "order.placed", "Txwork-Key": "Gr%C3%BC%C3%9Fe", "Txwork-Attempt": "1", "Internal": "", "User-Agent": "txwork",
+	} {
+		if got := p.header.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	// The tests run under an SDK, so the delivery has a span of its own, which is linked to the producer's.
+	if got := p.header.Get("Traceparent"); len(got) != len(producersTrace) || got == producersTrace {
+		t.Errorf("the trace of the delivery is %q", got)
+	}
+}
+
+func TestOptionsOfARequest(t *testing.T) {
+	f := newFixture(t)
+	url, posts := receiver(t, accept)
+	sign := func(r *http.Request, m *outbox.Delivery) error {
+		r.Header.Set("Signature", "of "+string(m.Payload))
+		r.URL.Path = "/" + m.Topic
+		return nil
+	}
+	o := outboxhttp.Options{URL: url, KeyHeader: "webhook-id", ContentType: "text/plain", Prepare: sign}
+	r := f.deliver(outbox.Message{Topic: "t", Payload: []byte("x")}, o)
+	p := receive(t, posts)
+	if p.header.Get("Webhook-Id") != r.id.String() || p.header.Get("Content-Type") != "text/plain" || p.header.Get("Signature") != "of x" {
+		t.Errorf("got %+v", p)
+	}
+	f.deliver(outbox.Message{Topic: "t", Headers: map[string]string{"content-type": "text/csv"}}, o)
+	if p := receive(t, posts); p.header.Get("Content-Type") != "text/csv" || p.body != "" {
+		t.Errorf("got %+v", p)
+	}
+	o.Prepare = func(*http.Request, *outbox.Delivery) error { return workqueue.Permanent(errors.New("no address")) }
+	if r := f.deliver(outbox.Message{Topic: "t"}, o); r.status != workqueue.Failed || !strings.Contains(r.lastError, "no address") || len(posts) > 0 {
+		t.Errorf("a request that could not be prepared: %+v", r)
+	}
+}
+
+// Every status has its outcome, and only the options change it.
+func TestStatusesAreOutcomes(t *testing.T) {
+	f := newFixture(t)
+	elsewhere, followed := receiver(t, accept)
+	for status, want := range map[int]workqueue.Status{
+		200: workqueue.Done, 202: workqueue.Done, 204: workqueue.Done,
+		302: workqueue.Ready, 307: workqueue.Ready, 308: workqueue.Ready,
+		408: workqueue.Ready, 409: workqueue.Ready, 425: workqueue.Ready, 429: workqueue.Ready, 500: workqueue.Ready, 503: workqueue.Ready,
+		400: workqueue.Failed, 403: workqueue.Failed, 404: workqueue.Ready, 410: workqueue.Failed, 422: workqueue.Done,
+	} {
+		url, _ := receiver(t, answering(status, "Location", elsewhere))
+		r := f.deliver(outbox.Message{Topic: "t"}, outboxhttp.Options{URL: url + "/secret", Statuses: map[int]outboxhttp.Verdict{
+			404: outboxhttp.Retry, 422: outboxhttp.Done,
+		}})
+		if r.status != want || r.attempts != 1 {
+			t.Errorf("%d: %+v", status, r)
+		}
+		switch {
+		case want == workqueue.Done && r.lastError != "":
+			t.Errorf("%d: %+v", status, r)
+		case want != workqueue.Done && (!strings.Contains(r.lastError, http.StatusText(status)+": because") || len(r.lastError) > 400 || strings.Contains(r.lastError, "secret")):
+			t.Errorf("%d: the error is %q", status, r.lastError)
+		case want == workqueue.Ready && r.pause != time.Hour:
+			t.Errorf("%d: the next attempt is after %v, want the outbox's backoff", status, r.pause)
+		}
+	}
+	if len(followed) > 0 {
+		t.Error("a redirect was followed")
+	}
+}
+
+func TestRetryAfterPutsTheNextAttemptOff(t *testing.T) {
+	f := newFixture(t)
+	for text, want := range map[string]time.Duration{
+		"600": 10 * time.Minute,
+		"1":   0, // that of the default backoff, about a second
+		time.Now().Add(30*time.Minute + 10*time.Second).UTC().Format(http.TimeFormat): 30 * time.Minute,
+		"9999999": outboxhttp.MaxRetryAfter,
+		"soon":    time.Hour, // the outbox's own
+	} {
+		url, _ := receiver(t, answering(429, "Retry-After", text))
+		if r := f.deliver(outbox.Message{Topic: "t"}, outboxhttp.Options{URL: url}); r.status != workqueue.Ready || r.pause != want {
+			t.Errorf("%s: %+v, want a pause of %v", text, r, want)
+		}
+	}
+}
+
+func TestReceiversThatDoNotAnswer(t *testing.T) {
+	f := newFixture(t)
+	gone := make(chan bool)
+	slow, _ := receiver(t, func(http.ResponseWriter, *http.Request) { <-gone })
+	defer close(gone)
+	broken, _ := receiver(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	for name, c := range map[string]struct {
+		o    outboxhttp.Options
+		want string
+	}{
+		"slow":         {outboxhttp.Options{URL: slow, Timeout: 50 * time.Millisecond}, "no answer within 50ms"},
+		"broken":       {outboxhttp.Options{URL: broken + "/secret"}, "the request failed: EOF"},
+		"unreachable":  {outboxhttp.Options{URL: "http://127.0.0.1:1/secret"}, "connection refused"},
+		"not a public": {outboxhttp.Options{URL: slow + "/secret", PublicOnly: true}, "is not public"},
+	} {
+		r := f.deliver(outbox.Message{Topic: "t"}, c.o)
+		if r.status != workqueue.Ready || r.pause != time.Hour || !strings.Contains(r.lastError, c.want) || strings.Contains(r.lastError, "secret") {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+func TestPostersThatCannotWork(t *testing.T) {
+	t.Parallel()
+	const url = "http://example.org"
+	for want, o := range map[string]outboxhttp.Options{
+		"url is missing":                     {},
+		"url has scheme":                     {URL: "ftp://example.org"},
+		"url has a user":                     {URL: "http://u:hunter2@example.org"},
+		"timeout is -1ns":                    {URL: url, Timeout: -1},
+		"header \"a b\" is no name":          {URL: url, KeyHeader: "a b"},
+		"header Host is":                     {URL: url, ForwardHeaders: []string{"Host"}},
+		"header Authorization has a line":    {URL: url, Header: http.Header{"Authorization": {"hunter2\r\nX: y"}}},
+		"header Content-Type has a line":     {URL: url, ContentType: "a\n"},
+		"statuses map 100":                   {URL: url, Statuses: map[int]outboxhttp.Verdict{100: outboxhttp.Done}},
+		"statuses map 200 to 9":              {URL: url, Statuses: map[int]outboxhttp.Verdict{200: 9}},
+		"public only cannot be kept to with": {URL: url, PublicOnly: true, Transport: http.DefaultTransport},
+	} {
+		p, err := outboxhttp.NewPoster(o)
+		if p != nil || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
