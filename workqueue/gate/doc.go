@@ -1,5 +1,5 @@
-// Package gate holds back rows of a domain table until their key has room for them: one at a time in commit order, a
-// number at the same time, or a number a second.
+// Package gate holds back rows of a domain table until their key has room for them: one at a time in commit order, at
+// most n at the same time, or at most n a second.
 //
 // A row with a [Gate] is inserted Ready and waiting. Waiting rows are outside the claim index, so they do not make
 // other claims more expensive, however many there are. Everything that may concern a key writes a note in its own

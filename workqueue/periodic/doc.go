@@ -9,7 +9,7 @@
 //
 // A schedule is a row of the core that is due at its next occurrence. A [Scheduler] is a worker on that table, and
 // nothing more. It claims a schedule that is due. Then, in the one transaction that also settles the claim, it computes
-// the occurrences that are owed by the database's clock ([schedule.Rule.Due]), locks the row, has the domain write the
+// the occurrences that are due by the database's clock ([schedule.Rule.Due]), locks the row, has the domain write the
 // occurrences ([Options].Insert), stores the next nominal time, and puts the row back until then.
 //
 // One transaction writes at most 250 occurrences, and fewer if their templates have more than 8 MiB together. The next
