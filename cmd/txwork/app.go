@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -39,25 +41,66 @@ type app struct {
 	schema      string
 	begun       bool     // a command's own code runs: what fails from here on is no usage error
 	children    children // the commands that relay --exec is running
+	answered    bool     // a JSON object was printed
+	unread      *pipe    // standard output
+	relays      bool     // whoever reads the output takes messages over: that it has gone away is told
 }
 
 // run executes a command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
+	a.unread = &pipe{Writer: a.stdout}
+	a.stdout = a.unread
 	root := newRootCommand(a)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(a.stderr, "txwork: %s\n", strings.TrimPrefix(told(ctx, err), "txwork: "))
+	code := a.report(ctx, cmd, err)
+	if code == exitUsage {
+		fmt.Fprintf(a.stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
+	}
+	return code
+}
+
+// report says why a command failed, in JSON too where that was asked for, and returns the exit code. Nobody wants to be
+// told that they have read enough.
+func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
+	code := exitUsage
 	if found := (foundError{}); errors.As(err, &found) {
-		return found.code
+		code = found.code
+	} else if a.begun && !errors.As(err, new(usageError)) {
+		code = exitFailure
 	}
-	if a.begun && !errors.As(err, new(usageError)) {
-		return exitFailure
+	if !a.relays && a.unread.broken.Load() {
+		return code
 	}
-	fmt.Fprintf(a.stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
-	return exitUsage
+	text := strings.TrimPrefix(told(ctx, err), "txwork: ")
+	fmt.Fprintf(a.stderr, "txwork: %s\n", text)
+	if f := cmd.Flags().Lookup("json"); f != nil && f.Value.String() == "true" && !a.answered {
+		a.printJSON(failure{text, code})
+	}
+	return code
+}
+
+// A failure is what commands with --json print that have nothing else to print.
+type failure struct {
+	Error    string `json:"error"`
+	ExitCode int    `json:"exit_code"`
+}
+
+// A pipe notes that nobody reads it any more.
+type pipe struct {
+	io.Writer
+	broken atomic.Bool
+}
+
+func (p *pipe) Write(text []byte) (int, error) {
+	n, err := p.Writer.Write(text)
+	if errors.Is(err, syscall.EPIPE) {
+		p.broken.Store(true)
+	}
+	return n, err
 }
 
 // told is an error for people: what a signal broke off was interrupted, whatever the driver calls it.

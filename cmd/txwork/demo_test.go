@@ -63,7 +63,7 @@ func TestDemoRefusesAFileBeforeAnythingElse(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "transfers.csv")
 	must(t, os.WriteFile(file, []byte("1,anna,bert,12.50\n2,bert,bert,0.01\n"), 0o600))
 	r := runDemoProcess(t, "", "--input", file, "--json").exits(exitFailure).says(`transfers.csv:2: from and to are the same account "bert"`)
-	if r.stdout != "" || strings.Contains(r.stderr, "running") {
+	if f := decode[failure](r); f.ExitCode != exitFailure || strings.Contains(r.stderr, "running") {
 		t.Errorf("it went on: %s%s", r.stdout, r.stderr)
 	}
 }

@@ -207,7 +207,7 @@ func (a *app) fixFindings(ctx context.Context, d *database, o doctorOptions, r d
 			continue
 		}
 		if !o.yes {
-			if yes, err := a.ask(answers, f); err != nil || !yes {
+			if yes, err := a.ask(ctx, answers, f); err != nil || !yes {
 				if err != nil {
 					return r, done, err
 				}
@@ -234,7 +234,7 @@ func (a *app) fixFindings(ctx context.Context, d *database, o doctorOptions, r d
 }
 
 // ask shows what would be run. The end of the input is a no.
-func (a *app) ask(answers *bufio.Reader, f doctor.Finding) (yes bool, err error) {
+func (a *app) ask(ctx context.Context, answers *bufio.Reader, f doctor.Finding) (yes bool, err error) {
 	fmt.Fprintf(a.stdout, "%s\n", harmless(f.Title))
 	for _, s := range f.Remedy.SQL {
 		fmt.Fprintf(a.stdout, "    %s\n", s)
@@ -242,15 +242,11 @@ func (a *app) ask(answers *bufio.Reader, f doctor.Finding) (yes bool, err error)
 	if _, err := fmt.Fprint(a.stdout, "Run this? [y/N] "); err != nil {
 		return false, err
 	}
-	answer, err := answers.ReadString('\n')
-	if err != nil && err != io.EOF {
-		return false, err
-	}
-	if err == io.EOF {
+	yes, answered, err := answer(ctx, answers)
+	if !answered {
 		fmt.Fprintln(a.stdout)
 	}
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return answer == "y" || answer == "yes", nil
+	return yes, err
 }
 
 func (a *app) printFixed(f fixed) {

@@ -47,12 +47,12 @@ func (a *app) withJobs(ctx context.Context, do func(*database, *jobs.Client) err
 
 func newJobsCancelCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "cancel ID...",
+		Use:   "cancel (ID... | --all-live | FILTER...)",
 		Short: "End jobs that are not wanted any more",
 		Long: `End jobs that are not wanted any more. Of one that is running the handler's context is cancelled and, unless it
 is done all the same, the job ends when it returns. Cancelling again changes nothing. Jobs that have ended are
-reported, with exit code 1.`,
-		Args: cobra.MinimumNArgs(1),
+reported, with exit code 1. Without IDs it counts first, and asks: see 'txwork cancel'.`,
+		Example: `  txwork jobs cancel --queue mail --status scheduled --dry-run`,
 	}
 	cancel := a.cancel(cmd, "by txwork jobs cancel")
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return cancel(jobsTable, args) }
@@ -61,10 +61,12 @@ reported, with exit code 1.`,
 
 func newJobsRetryCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "retry (ID... | --all-failed)",
+		Use:   "retry (ID... | --all-failed | FILTER...)",
 		Short: "Run failed jobs again, with all their attempts",
 		Long: `Run failed jobs again, with all their attempts. What their steps have recorded stays recorded. Who asked and when
-is kept in the jobs' headers. Jobs named by ID that have not failed are left alone and reported, with exit code 1.`,
+is kept in the jobs' headers. Jobs named by ID that have not failed are left alone and reported, with exit code 1. Without
+IDs it counts first, and asks: see 'txwork redrive'.`,
+		Example: `  txwork jobs retry --kind charge --newer-than 1h --dry-run`,
 	}
 	redrive := a.redrive(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return redrive(jobsTable, args) }

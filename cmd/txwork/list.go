@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/spf13/cobra"
 
@@ -35,11 +36,16 @@ type listing struct {
 	down  bool // the newest first
 	when  string
 	time  func(*row) *time.Time
+	since string // the column that says since when a row has the state; created_at without one
 }
+
+// deadLetters are failed rows that nobody has cancelled.
+var deadLetters = listing{where: "r.failed_at IS NOT NULL AND r.cancelled_at IS NULL", order: failOrder, since: "failed_at"}
 
 var (
 	claimOrder = []column{{"due_at", "timestamptz"}, {"id", "uuid"}}
 	dueAt      = func(r *row) *time.Time { return &r.DueAt }
+	failOrder  = []column{{"failed_at", "timestamptz"}, {"id", "uuid"}}
 	lockedAt   = func(r *row) *time.Time { return r.LockedUntil }
 )
 
@@ -56,10 +62,9 @@ var listings = map[string]listing{
 		order: claimOrder, lanes: true, when: "LEASE ENDED", time: lockedAt},
 	"done": {where: "r.completed_at IS NOT NULL AND r.failed_at IS NULL",
 		order: []column{{"completed_at", "timestamptz"}, {"id", "uuid"}}, down: true, when: "DONE",
-		time: func(r *row) *time.Time { return r.CompletedAt }},
-	"failed": {where: "r.failed_at IS NOT NULL",
-		order: []column{{"failed_at", "timestamptz"}, {"id", "uuid"}}, down: true, when: "FAILED",
-		time: func(r *row) *time.Time { return r.FailedAt }},
+		time: func(r *row) *time.Time { return r.CompletedAt }, since: "completed_at"},
+	"failed": {where: "r.failed_at IS NOT NULL", order: failOrder, down: true, when: "FAILED",
+		time: func(r *row) *time.Time { return r.FailedAt }, since: "failed_at"},
 }
 
 func listingNames() string { return strings.Join(slices.Sorted(maps.Keys(listings)), ", ") }
@@ -70,6 +75,7 @@ type listOptions struct {
 	limit  int
 	after  string
 	json   bool
+	filter filter
 }
 
 func newListCommand(a *app) *cobra.Command {
@@ -81,7 +87,11 @@ func newListCommand(a *app) *cobra.Command {
 failed ones the newest first. STATUS is one of ` + listingNames() + `;
 ready includes what is scheduled, in_progress what is expired; waiting is what something else holds back: an
 earlier row of its key, or the steps of a join. Payloads are not shown, nor are all columns of txwork's own
-tables: see 'txwork show', and --json.`,
+tables: see 'txwork show', and --json.
+
+The filters may be combined. They read past rows that do not match, a bounded number of them in one statement.`,
+		Example: `  txwork list outbox --status failed --topic order.shipped --newer-than 1h
+  txwork list jobs --status failed --kind charge --error 'card is declined' --json`,
 		Args: cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
@@ -89,6 +99,7 @@ tables: see 'txwork show', and --json.`,
 	flags.IntVar(&o.limit, "limit", defaultListLimit, "rows of a page")
 	flags.StringVar(&o.after, "after", "", "continue after this `position`, which the page before ended with")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
+	o.filter.addFlags(flags)
 	cmd.MarkFlagRequired("status")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.validate(); err != nil {
@@ -115,7 +126,7 @@ func (o listOptions) validate() error {
 	if o.limit < 1 || o.limit > maxListLimit {
 		return usagef("--limit is %d, it must be between 1 and %d", o.limit, maxListLimit)
 	}
-	return nil
+	return o.filter.check()
 }
 
 // A page is what list prints.
@@ -134,6 +145,9 @@ type listedRow struct {
 }
 
 func (d *database) list(ctx context.Context, t *workqueue.Table, o listOptions) (*page, error) {
+	if o.filter.given() {
+		return d.listFiltered(ctx, t, o)
+	}
 	p := &page{Table: t.Name(), Rows: []listedRow{}}
 	err := d.read(ctx, func(tx *sqlx.Tx) error {
 		l, err := readLayout(ctx, tx, t.Spec())
@@ -143,15 +157,57 @@ func (d *database) list(ctx context.Context, t *workqueue.Table, o listOptions) 
 		q := listings[o.status].query(l)
 		args := []any{o.limit + 1} // one more than shown tells whether there is a next page
 		if o.after != "" {
-			if args, err = q.resume(args, o); err != nil {
+			values, err := q.resume(o)
+			if err != nil {
 				return err
 			}
+			for _, v := range values {
+				args = append(args, v)
+			}
 		}
-		p.columns = listed(t.Spec().Table, l.plain)
-		if err := tx.GetContext(ctx, &p.now, "SELECT now()"); err != nil {
-			return err
+		return p.read(ctx, tx, t, q, q.text(o.after != ""), args...)
+	})
+	p.finish(o)
+	return p, err
+}
+
+// read reads the rows that a statement selects.
+func (p *page) read(ctx context.Context, tx *sqlx.Tx, t *workqueue.Table, q listQuery, text string, args ...any) error {
+	p.columns = listed(t.Spec().Table, q.layout.plain)
+	if err := tx.GetContext(ctx, &p.now, "SELECT now()"); err != nil {
+		return err
+	}
+	return tx.SelectContext(ctx, &p.Rows, text, args...)
+}
+
+// listFiltered looks for the page's rows first, a bounded number of rows in one statement, and then reads them.
+func (d *database) listFiltered(ctx context.Context, t *workqueue.Table, o listOptions) (*page, error) {
+	p := &page{Table: t.Name(), Rows: []listedRow{}}
+	s, err := d.newScan(ctx, t, listings[o.status], o.filter)
+	if err != nil {
+		return p, err
+	}
+	if o.after != "" {
+		if s.after, err = s.query.resume(o); err != nil {
+			return p, err
 		}
-		return tx.SelectContext(ctx, &p.Rows, q.text(o.after != ""), args...)
+	}
+	progress := d.app.newTally("looking", "rows", -1)
+	defer progress.clear()
+	var ids []uuid.UUID
+	for more := true; more && len(ids) <= o.limit; progress.set(int64(s.read)) {
+		var found []foundPlace
+		if found, more, err = s.next(ctx); err != nil {
+			return p, err
+		}
+		for _, f := range found {
+			ids = append(ids, f.ID)
+		}
+	}
+	ids = ids[:min(len(ids), o.limit+1)]
+	err = d.read(ctx, func(tx *sqlx.Tx) error {
+		text := fmt.Sprintf("SELECT %s FROM %s AS r WHERE r.id = ANY ($1::uuid[]) AND %s ORDER BY %s", s.query.fields(), s.query.layout.table, s.query.where, s.query.ordering())
+		return p.read(ctx, tx, t, s.query, text, ids)
 	})
 	p.finish(o)
 	return p, err
@@ -183,29 +239,45 @@ func (l listing) query(table layout) listQuery {
 	return q
 }
 
-// text is the statement. Its first parameter is the limit; with after, a position's values follow.
+// text is the statement of a page.
 func (q listQuery) text(after bool) string {
-	names, texts, params := make([]string, len(q.keys)), make([]string, len(q.keys)), make([]string, len(q.keys))
+	return q.selecting(q.fields(), after)
+}
+
+func (q listQuery) fields() string {
+	return fmt.Sprintf("%s,\n\t%s AS columns,\n\tjson_build_array(%s)::text AS position", coreFields, q.layout.plainJSON(), q.position())
+}
+
+// selecting is a statement of the listing's rows. Its first parameter is the limit; with after, a position's values follow.
+func (q listQuery) selecting(fields string, after bool) string {
+	names, params := make([]string, len(q.keys)), make([]string, len(q.keys))
 	for i, k := range q.keys {
 		names[i] = "r." + k.quoted()
-		texts[i] = names[i] + "::text"
 		params[i] = fmt.Sprintf("$%d::text::%s", i+2, k.Type)
 	}
-	direction, beyond := "", ">"
+	where, beyond := q.where, ">"
 	if q.down {
-		direction, beyond = " DESC", "<"
+		beyond = "<"
 	}
-	where := q.where
 	if after {
 		where += fmt.Sprintf(" AND (%s) %s (%s)", strings.Join(names, ", "), beyond, strings.Join(params, ", "))
 	}
-	return fmt.Sprintf("SELECT %s,\n\t%s AS columns,\n\tjson_build_array(%s)::text AS position\nFROM %s AS r\nWHERE %s\nORDER BY %s%s\nLIMIT $1",
-		coreFields, q.layout.plainJSON(), strings.Join(texts, ", "), q.layout.table, where,
-		strings.Join(names, direction+", "), direction)
+	return fmt.Sprintf("SELECT %s\nFROM %s AS r\nWHERE %s\nORDER BY %s\nLIMIT $1", fields, q.layout.table, where, q.ordering())
 }
 
-// resume adds the values of --after to the arguments.
-func (q listQuery) resume(args []any, o listOptions) ([]any, error) {
+func (q listQuery) ordering() string {
+	names := make([]string, len(q.keys))
+	for i, k := range q.keys {
+		names[i] = "r." + k.quoted()
+		if q.down {
+			names[i] += " DESC"
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// resume are the values of --after.
+func (q listQuery) resume(o listOptions) ([]string, error) {
 	status, values, err := decodePosition(o.after)
 	if err != nil || len(values) != len(q.keys) {
 		return nil, usagef("--after %q is no position of this table: take it from the page before", o.after)
@@ -213,10 +285,7 @@ func (q listQuery) resume(args []any, o listOptions) ([]any, error) {
 	if status != o.status {
 		return nil, usagef("--after is a position among rows with --status %s", status)
 	}
-	for _, v := range values {
-		args = append(args, v)
-	}
-	return args, nil
+	return values, nil
 }
 
 // A position is opaque to the user, and safe in a shell and in a URL.

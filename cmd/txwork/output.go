@@ -20,7 +20,10 @@ func jsonFlag(cmd *cobra.Command) *bool {
 }
 
 // printJSON writes one value on one line.
-func (a *app) printJSON(v any) error { return writeJSON(a.stdout, v) }
+func (a *app) printJSON(v any) error {
+	a.answered = true
+	return writeJSON(a.stdout, v)
+}
 
 func writeJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/workqueue"
@@ -19,32 +22,37 @@ const purgeBatch = 1000
 type purgeOptions struct {
 	done, failed age
 	limit        int
-	yes, json    bool
+	filter       filter
+	asking
 }
 
 func newPurgeCommand(a *app) *cobra.Command {
 	var o purgeOptions
 	cmd := &cobra.Command{
-		Use:   "purge TABLE (--done-older-than AGE | --failed-older-than AGE) --yes",
+		Use:   "purge TABLE (--done-older-than AGE | --failed-older-than AGE) [FILTER...]",
 		Short: "Delete rows that ended some time ago",
 		Long: `Delete rows that were done or cancelled, or failed, longer ago than an age such as 90d, 36h or 2w, the oldest first, in
-short transactions. Deleted rows cannot be had back, and a dedup key is free again when its row is gone: a done
+short transactions. It counts first, and asks. The filters are those of 'txwork list'.
+
+Deleted rows cannot be had back, and a dedup key is free again when its row is gone: a done
 row of the inbox is what tells a message that comes again, so keep those for the dedup window.`,
+		Example: `  txwork purge outbox --done-older-than 2w --dry-run
+  txwork purge jobs --failed-older-than 90d --kind charge --yes`,
 		Args: cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
 	flags.Var(&o.done, "done-older-than", "delete rows done or cancelled longer ago than this")
 	flags.Var(&o.failed, "failed-older-than", "delete dead letters older than this")
 	flags.IntVar(&o.limit, "limit", 0, "delete at most so many of each kind (default: all)")
-	flags.BoolVar(&o.yes, "yes", false, "really delete")
-	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
+	o.filter.addFlags(flags)
+	o.asking.addFlags(flags)
 	cmd.MarkFlagsOneRequired("done-older-than", "failed-older-than")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.limit < 0 || flags.Changed("limit") && o.limit == 0 {
 			return usagef("--limit is %d, it must be at least 1", o.limit)
 		}
-		if !o.yes {
-			return usagef("purge deletes rows for good: pass --yes to do so")
+		if err := cmp.Or(o.asking.check(), o.filter.check()); err != nil {
+			return err
 		}
 		return a.withTable(cmd.Context(), args[0], func(d *database, t *workqueue.Table) error {
 			return a.purge(cmd.Context(), d, t, o)
@@ -58,15 +66,53 @@ type purged struct {
 	Table  string `json:"table"`
 	Done   int    `json:"done"`
 	Failed int    `json:"failed"`
+	DryRun bool   `json:"dry_run"`
 }
 
-// purge reports what it deleted, also before an error.
+func (p purged) rows() int { return p.Done + p.Failed }
+
+// ended are the rows that purge calls done.
+var ended = listing{where: "r.completed_at IS NOT NULL AND (r.failed_at IS NULL OR r.cancelled_at IS NOT NULL)",
+	order: []column{{"completed_at", "timestamptz"}, {"id", "uuid"}}, since: "completed_at"}
+
+// A purging is what one of the ages says to delete.
+type purging struct {
+	age
+	part  listing
+	purge func(context.Context, time.Duration, int) (int, error) // without a filter
+	count func(*purged) *int
+}
+
+// purge counts, asks, and reports what it deleted, also before an error.
 func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purgeOptions) error {
+	now, err := d.now(ctx)
+	if err != nil {
+		return explain(err)
+	}
 	q := t.On(d.pool)
-	p := purged{Table: t.Name()}
-	err := o.done.each(ctx, q.PurgeDone, o.limit, &p.Done)
-	if err == nil {
-		err = o.failed.each(ctx, q.PurgeFailed, o.limit, &p.Failed)
+	parts := []purging{
+		{o.done, ended, q.PurgeDone, func(p *purged) *int { return &p.Done }},
+		{o.failed, deadLetters, q.PurgeFailed, func(p *purged) *int { return &p.Failed }},
+	}
+	found, p := purged{Table: t.Name(), DryRun: true}, purged{Table: t.Name()}
+	for i := range parts {
+		part := &parts[i]
+		if part.given {
+			part.part = part.part.before(now.Add(-part.Duration))
+			if *part.count(&found), err = d.count(ctx, t, o.filter, o.limit, part.part); err != nil {
+				return explain(err)
+			}
+		}
+	}
+	if o.dryRun {
+		return a.printPurged(found, o.json)
+	}
+	if found.rows() > 0 {
+		question := fmt.Sprintf("Delete %d done and %d failed rows of %s for good?", found.Done, found.Failed, t.Name())
+		if err := a.confirm(ctx, o.asking, question); err != nil {
+			return err
+		}
+		err = a.purgeParts(ctx, d, t, o, parts, &p, found.rows())
 	}
 	if printErr := a.printPurged(p, o.json); err == nil {
 		err = printErr
@@ -74,11 +120,71 @@ func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purg
 	return explain(err)
 }
 
+func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o purgeOptions, parts []purging, p *purged, total int) error {
+	progress := a.newTally("deleted", "rows", int64(total))
+	defer progress.clear()
+	for _, part := range parts {
+		if !part.given {
+			continue
+		}
+		count := part.count(p)
+		deleted := func(n int, err error) (int, error) {
+			*count += n
+			progress.set(int64(p.rows()))
+			return n, err
+		}
+		var err error
+		if o.filter.given() {
+			err = d.each(ctx, t, o.filter, o.limit, []listing{part.part}, func(ids []uuid.UUID) (int, error) {
+				return deleted(d.delete(ctx, t, part.part, ids))
+			})
+		} else {
+			err = inBatches(o.limit, func(size int) (int, error) { return deleted(part.purge(ctx, part.Duration, size)) })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inBatches deletes until the limit or until there are no more.
+func inBatches(limit int, purge func(size int) (int, error)) error {
+	for done := 0; limit == 0 || done < limit; {
+		size := purgeBatch
+		if limit > 0 {
+			size = min(size, limit-done)
+		}
+		n, err := purge(size)
+		if done += n; err != nil || n < size {
+			return err
+		}
+	}
+	return nil
+}
+
+// delete deletes those of some rows that still are of a listing, and waits for nobody who has them in hand.
+func (d *database) delete(ctx context.Context, t *workqueue.Table, l listing, ids []uuid.UUID) (n int, err error) {
+	table := pgx.Identifier{t.Spec().Schema, t.Spec().Table}.Sanitize()
+	text := fmt.Sprintf(`DELETE FROM %[1]s AS t
+		WHERE t.ctid = ANY (ARRAY(SELECT r.ctid FROM %[1]s AS r WHERE r.id = ANY ($1::uuid[]) AND %[2]s FOR UPDATE SKIP LOCKED))`, table, l.where)
+	err = d.write(ctx, func(tx workqueue.Tx) error {
+		deleted, err := workqueue.Exec(ctx, tx, text, ids)
+		n = int(deleted)
+		return err
+	})
+	return n, err
+}
+
 func (a *app) printPurged(p purged, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(p)
 	}
-	_, err := fmt.Fprintf(a.stdout, "deleted from %s: %d done, %d failed\n", p.Table, p.Done, p.Failed)
+	verb := "deleted from"
+	if p.DryRun {
+		verb = "would be deleted from"
+	}
+	_, err := fmt.Fprintf(a.stdout, "%s %s: %d done, %d failed\n", verb, p.Table, p.Done, p.Failed)
 	return err
 }
 
@@ -126,20 +232,4 @@ func parseAge(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("want a length of time such as 90d or 36h, up to ten years")
 	}
 	return d, nil
-}
-
-// each deletes in batches until the limit or until there are no more, and counts.
-func (g *age) each(ctx context.Context, purge func(context.Context, time.Duration, int) (int, error), limit int, count *int) error {
-	for g.given && (limit == 0 || *count < limit) {
-		size := purgeBatch
-		if limit > 0 {
-			size = min(size, limit-*count)
-		}
-		n, err := purge(ctx, g.Duration, size)
-		*count += n
-		if err != nil || n < size {
-			return err
-		}
-	}
-	return nil
 }

@@ -67,6 +67,7 @@ Beside delivering, a relay takes back messages from relays that died, see --no-r
   txwork outbox relay --exec 'curl -sf --data-binary @- https://example.org/hook || exit 75'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.relays, a.answered = true, true // standard output may be the messages'; --json prints on standard error
 			if err := o.validate(); err != nil {
 				return err
 			}

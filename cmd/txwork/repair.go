@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jmoiron/sqlx"
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/workqueue"
@@ -20,10 +19,15 @@ const repairBatch = 1000
 
 func newRedriveCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "redrive TABLE (ID... | --all-failed)",
+		Use:   "redrive TABLE (ID... | --all-failed | FILTER...)",
 		Short: "Make failed rows ready again, with all their attempts",
 		Long: `Make failed rows ready again, with all their attempts. Who asked and when is kept in the rows' headers.
-Rows named by ID that are not failed are left alone and reported, with exit code 1.`,
+Rows named by ID that are not failed are left alone and reported, with exit code 1.
+
+Without IDs it counts first, and asks. The filters are those of 'txwork list'; what failed before the count is redriven, the
+oldest first. Cancelled rows are left out: redrive those by ID.`,
+		Example: `  txwork redrive outbox --topic order.shipped --error 'connection refused' --dry-run
+  txwork redrive jobs --kind charge --newer-than 1h --yes`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	redrive := a.redrive(cmd)
@@ -33,75 +37,95 @@ Rows named by ID that are not failed are left alone and reported, with exit code
 
 // redrive gives a command the flags of a redrive and returns what it does with a table and ids.
 func (a *app) redrive(cmd *cobra.Command) func(table string, texts []string) error {
+	s := selection{parts: []listing{deadLetters}}
 	flags := cmd.Flags()
-	all := flags.Bool("all-failed", false, "all rows that have failed by now, the oldest first")
-	limit := flags.Int("limit", 0, "with --all-failed, at most so many (default: all)")
+	flags.BoolVar(&s.all, "all-failed", false, "all rows that have failed by now, the oldest first")
 	actor := flags.String("actor", "", "who asks for it (default: the database user)")
-	asJSON := jsonFlag(cmd)
+	s.addFlags(flags)
 	return func(table string, texts []string) error {
-		ids, err := parseIDs(texts)
-		if err != nil {
-			return err
-		}
-		if *all == (len(ids) > 0) {
-			return usagef("say which rows: either their ids or --all-failed")
-		}
-		if *limit < 0 || flags.Changed("limit") && (*limit == 0 || !*all) {
-			return usagef("--limit goes with --all-failed and must be at least 1")
-		}
-		return a.withTable(cmd.Context(), table, func(d *database, t *workqueue.Table) error {
-			redrive := func(ids []uuid.UUID) ([]uuid.UUID, error) { return t.On(d.pool).Redrive(cmd.Context(), ids, *actor) }
-			r := repair{db: d, table: t, verb: "redriven", change: redrive, settled: nothing}
-			if *all {
-				err = r.allFailed(cmd.Context(), *limit)
-			} else {
-				err = r.named(cmd.Context(), ids)
-			}
-			return r.report(err, *asJSON)
+		return a.repairRows(cmd, table, texts, "--all-failed", s, func(q *workqueue.Queue) repair {
+			return repair{verb: "redriven", imperative: "Redrive", settled: nothing,
+				change: func(ids []uuid.UUID) ([]uuid.UUID, error) { return q.Redrive(cmd.Context(), ids, *actor) }}
 		})
 	}
 }
 
 func newCancelCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "cancel TABLE ID...",
+		Use:   "cancel TABLE (ID... | --all-live | FILTER...)",
 		Short: "End rows that are not wanted any more",
 		Long: `End ready rows as failed, with the time of the cancellation. For a row in progress the wish is recorded and its
 worker told: the handler's context is cancelled and, unless it acknowledges all the same, the row ends.
-Cancelling again changes nothing. Rows that have ended are reported, with exit code 1.`,
-		Args: cobra.MinimumNArgs(2),
+Cancelling again changes nothing. Rows that have ended are reported, with exit code 1.
+
+Without IDs it counts first, and asks. The filters are those of 'txwork list'; --status narrows them down to some of the live
+states. What was written after the count is left alone.`,
+		Example: `  txwork cancel jobs --queue mail --status scheduled --dry-run
+  txwork cancel outbox --topic order.placed --older-than 2d --reason 'too late' --yes`,
+		Args: cobra.MinimumNArgs(1),
 	}
 	cancel := a.cancel(cmd, "by txwork cancel")
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return cancel(args[0], args[1:]) }
 	return cmd
 }
 
+// liveStates are those of rows that can be cancelled; ready includes what is scheduled.
+var liveStates = []string{"ready", "waiting", "in_progress"}
+
 // cancel gives a command the flags of a cancel and returns what it does with a table and ids.
 func (a *app) cancel(cmd *cobra.Command, reason string) func(table string, texts []string) error {
-	why := cmd.Flags().String("reason", reason, "why, for the row's last error")
-	asJSON := jsonFlag(cmd)
+	s, states := selection{}, []string(nil)
+	flags := cmd.Flags()
+	flags.BoolVar(&s.all, "all-live", false, "all rows that have not ended")
+	flags.StringSliceVar(&states, "status", liveStates, "without IDs, only rows in this state: ready, scheduled, waiting, in_progress or expired; repeat for more")
+	why := flags.String("reason", reason, "why, for the row's last error")
+	s.addFlags(flags)
 	return func(table string, texts []string) error {
-		ids, err := parseIDs(texts)
-		if err != nil {
-			return err
+		for _, state := range states {
+			if !slices.Contains(liveStates, state) && state != "scheduled" && state != "expired" {
+				return usagef("--status %q cannot be cancelled, want ready, scheduled, waiting, in_progress or expired", state)
+			}
+			s.parts = append(s.parts, listings[state])
 		}
-		return a.withTable(cmd.Context(), table, func(d *database, t *workqueue.Table) error {
-			cancel := func(ids []uuid.UUID) ([]uuid.UUID, error) { return t.On(d.pool).Cancel(cmd.Context(), ids, *why) }
-			r := repair{db: d, table: t, verb: "cancelled", change: cancel, settled: foundRow.cancelled}
-			return r.report(r.named(cmd.Context(), ids), *asJSON)
+		return a.repairRows(cmd, table, texts, "--all-live", s, func(q *workqueue.Queue) repair {
+			return repair{verb: "cancelled", imperative: "Cancel", settled: foundRow.cancelled,
+				change: func(ids []uuid.UUID) ([]uuid.UUID, error) { return q.Cancel(cmd.Context(), ids, *why) }}
 		})
 	}
 }
 
+// repairRows changes the rows that are named, or those that a selection finds.
+func (a *app) repairRows(cmd *cobra.Command, table string, texts []string, all string, s selection, make func(*workqueue.Queue) repair) error {
+	ids, err := parseIDs(texts)
+	if err == nil {
+		err = s.check(len(ids) > 0, all)
+	}
+	if err != nil {
+		return err
+	}
+	return a.withTable(cmd.Context(), table, func(d *database, t *workqueue.Table) error {
+		r := make(t.On(d.pool))
+		r.db, r.table = d, t
+		if len(ids) > 0 {
+			err = r.named(cmd.Context(), ids)
+		} else {
+			err = r.selected(cmd.Context(), s)
+		}
+		return r.report(err, s.json)
+	})
+}
+
 // A repair changes rows that an operator names.
 type repair struct {
-	db     *database
-	table  *workqueue.Table
-	verb   string // what was done to the rows
-	change func([]uuid.UUID) ([]uuid.UUID, error)
+	db         *database
+	table      *workqueue.Table
+	verb       string // what was done to the rows
+	imperative string // the same as a question
+	change     func([]uuid.UUID) ([]uuid.UUID, error)
 	// settled tells a row that was left alone because it is already as it is to be.
 	settled func(foundRow) bool
 
+	selecting *selected // nil where rows are named
 	changed   int
 	unchanged []unchangedRow
 }
@@ -163,59 +187,12 @@ func (r *repair) quoted() string {
 	return pgx.Identifier{spec.Schema, spec.Table}.Sanitize()
 }
 
-// allFailed changes the rows that had failed when it began, a page at a time: one that fails again
-// meanwhile is not changed twice.
-func (r *repair) allFailed(ctx context.Context, limit int) error {
-	var now string
-	if err := r.db.reader.GetContext(ctx, &now, "SELECT now()::text"); err != nil {
-		return err
-	}
-	after := failedRow{At: "-infinity"}
-	for limit == 0 || r.changed < limit {
-		page, err := r.failedPage(ctx, after, now, limit)
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		ids := make([]uuid.UUID, len(page))
-		for i, row := range page {
-			ids[i] = row.ID
-		}
-		changed, err := r.change(ids)
-		if err != nil {
-			return err
-		}
-		r.changed += len(changed)
-		after = page[len(page)-1]
-	}
-	return nil
-}
-
-// A failedRow is a place in the index of failed rows.
-type failedRow struct {
-	At string    `db:"at"`
-	ID uuid.UUID `db:"id"`
-}
-
-func (r *repair) failedPage(ctx context.Context, after failedRow, until string, limit int) (page []failedRow, err error) {
-	size := repairBatch
-	if limit > 0 {
-		size = min(size, limit-r.changed)
-	}
-	query := fmt.Sprintf(`
-		SELECT r.failed_at::text AS at, r.id
-		FROM %s AS r
-		WHERE r.failed_at IS NOT NULL AND r.failed_at <= $1::text::timestamptz AND (r.failed_at, r.id) > ($2::text::timestamptz, $3)
-		ORDER BY r.failed_at, r.id
-		LIMIT $4`, r.quoted())
-	err = r.db.read(ctx, func(tx *sqlx.Tx) error {
-		return tx.SelectContext(ctx, &page, query, until, after.At, after.ID, size)
-	})
-	return page, err
-}
-
 // report prints what was done, also beside an error.
 func (r *repair) report(err error, asJSON bool) error {
 	a := r.db.app
+	if errors.As(err, new(usageError)) {
+		return err // nothing was begun
+	}
 	if printErr := r.print(a, asJSON); err == nil {
 		err = printErr
 	}
@@ -233,11 +210,20 @@ func (r *repair) print(a *app, asJSON bool) error {
 		if r.unchanged == nil {
 			r.unchanged = []unchangedRow{}
 		}
-		return a.printJSON(map[string]any{"table": r.table.Name(), "changed": r.changed, "unchanged": r.unchanged})
+		return a.printJSON(struct {
+			Table string `json:"table"`
+			*selected
+			Changed   int            `json:"changed"`
+			Unchanged []unchangedRow `json:"unchanged"`
+		}{r.table.Name(), r.selecting, r.changed, r.unchanged})
 	}
 	for _, u := range r.unchanged {
 		fmt.Fprintf(a.stderr, "txwork: %s was not %s: %s\n", u.ID, r.verb, u.Reason)
 	}
-	_, err := fmt.Fprintf(a.stdout, "%s of %s %s\n", plural(r.changed, "row"), r.table.Name(), r.verb)
+	text := fmt.Sprintf("%s of %s %s\n", plural(r.changed, "row"), r.table.Name(), r.verb)
+	if s := r.selecting; s != nil {
+		text = s.text(r.table.Name(), r.verb, r.changed)
+	}
+	_, err := fmt.Fprint(a.stdout, text)
 	return err
 }

@@ -40,15 +40,15 @@ func TestRedriveAllFailed(t *testing.T) {
 	c.fail("no", ids...)
 	c.exec("UPDATE {schema}.outbox SET failed_at = now() - interval '1 hour' WHERE id = $1", ids[2000])
 
-	some := decode[repaired](c.run("redrive", "outbox", "--all-failed", "--limit", "1", "--json").ok())
+	some := decode[repaired](c.run("redrive", "outbox", "--all-failed", "--limit", "1", "--yes", "--json").ok())
 	if some.Changed != 1 || c.state(ids[2000]).status != workqueue.Ready {
 		t.Errorf("the oldest was to be redriven: %+v", some)
 	}
-	all := decode[repaired](c.run("redrive", "outbox", "--all-failed", "--json").ok())
+	all := decode[repaired](c.run("redrive", "outbox", "--all-failed", "--yes", "--json").ok())
 	if all.Changed != 2499 {
 		t.Errorf("%d rows were redriven, want 2499", all.Changed)
 	}
-	c.run("redrive", "outbox", "--all-failed").ok().prints("0 rows of ")
+	c.run("redrive", "outbox", "--all-failed").ok().prints("0 rows of ") // without a question
 }
 
 func TestCancel(t *testing.T) {
@@ -155,7 +155,8 @@ func TestPurge(t *testing.T) {
 	c.exec("UPDATE {schema}.outbox SET completed_at = now() - interval '8 days' WHERE id <= $1 AND status = 2", ids[1100])
 	c.exec("UPDATE {schema}.outbox SET completed_at = now() - interval '8 days', failed_at = now() - interval '8 days' WHERE id < $1 AND status = 3", ids[1210])
 
-	c.run("purge", "outbox", "--done-older-than", "1w").exits(exitUsage)
+	c.run("purge", "outbox", "--done-older-than", "1w").exits(exitUsage).says("Delete 1101 done and 0 failed rows of "+c.db.Schema+".outbox for good? [y/N]", "pass --yes, or --dry-run")
+	c.run("purge", "outbox", "--done-older-than", "1w", "--failed-older-than", "1w", "--dry-run").ok().prints("would be deleted from", "1101 done, 10 failed")
 	one := decode[purged](c.run("purge", "outbox", "--done-older-than", "1w", "--limit", "1050", "--yes", "--json").ok())
 	if one.Done != 1050 || one.Failed != 0 {
 		t.Errorf("purged %+v, want 1050 done", one)

@@ -28,15 +28,19 @@ func TestWrongUsageExits2AndSaysWhatToDo(t *testing.T) {
 		{"list outbox --status done --limit 0", "--limit is 0"},
 		{"show outbox 17", `"17" is no id`},
 		{"show outbox", "accepts 2 arg(s)"},
-		{"redrive outbox", "either their ids or --all-failed"},
-		{"redrive outbox --all-failed " + id, "either their ids or --all-failed"},
-		{"redrive outbox --limit 3 " + id, "--limit goes with --all-failed"},
-		{"cancel outbox", "requires at least 2 arg(s)"},
+		{"redrive outbox", "either their ids, or --all-failed or a filter"},
+		{"redrive outbox --all-failed " + id, "either their ids, or --all-failed or a filter"},
+		{"redrive outbox --topic t " + id, "either their ids, or --all-failed or a filter"},
+		{"redrive outbox --limit 3 " + id, "--limit and --dry-run go with --all-failed"},
+		{"redrive outbox --dry-run " + id, "--limit and --dry-run go with --all-failed"},
+		{"redrive outbox --all-failed --limit -1", "--limit is -1"},
+		{"redrive outbox --older-than 2d --newer-than 1h", "no row is older than 48h0m0s and newer than 1h0m0s"},
+		{"cancel outbox", "either their ids, or --all-live or a filter"},
+		{"cancel outbox --all-live --status done", `--status "done" cannot be cancelled`},
 		{"reap --limit 0", "--limit is 0"},
 		{"purge outbox --yes", "done-older-than"},
 		{"purge outbox --done-older-than 1x --yes", "want a length of time such as 90d or 36h"},
 		{"purge outbox --done-older-than -1h --yes", "want a length of time such as 90d or 36h"},
-		{"purge outbox --done-older-than 90d", "pass --yes"},
 		{"migrate sql --schema 1x", "must match"},
 		{"outbox send", `required flag(s) "topic" not set`},
 		{"outbox send --topic= x", "it must have 1 to 255"},
@@ -76,8 +80,8 @@ func TestWrongUsageExits2AndSaysWhatToDo(t *testing.T) {
 		{"schedules backfill s --from 2027-01-02T00:00:00Z --to 2027-01-01T00:00:00Z", "is before --from"},
 		{"schedules pausse s", "did you mean pause?"},
 		{"jobs show 17", `"17" is no id`},
-		{"jobs cancel", "requires at least 1 arg(s)"},
-		{"jobs retry", "either their ids or --all-failed"},
+		{"jobs cancel", "either their ids, or --all-live or a filter"},
+		{"jobs retry", "either their ids, or --all-failed or a filter"},
 		{"jobs list --status late", `--status "late" is unknown`},
 		{"jobs list --before 17", `--before "17" is no id`},
 		{"jobs list --limit 0", "--limit is 0"},
@@ -149,4 +153,17 @@ func TestCommandsThatReadHaveJSON(t *testing.T) {
 		}
 	}
 	check(newRootCommand(&app{}))
+}
+
+func TestJSONOfAFailure(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{databaseURLEnv: "postgres://u:secret@127.0.0.1:1/none?connect_timeout=1"}
+	r := execute(t, t.Context(), strings.NewReader(""), env, "stats", "--json").exits(exitFailure).says("cannot be reached")
+	if f := decode[failure](r); !strings.Contains(f.Error, "cannot be reached") || f.ExitCode != exitFailure {
+		t.Errorf("printed %+v", f)
+	}
+	r = execute(t, t.Context(), strings.NewReader(""), env, "redrive", "outbox", "--all-failed", "--json").exits(exitUsage)
+	if f := decode[failure](r); f.ExitCode != exitUsage {
+		t.Errorf("printed %+v", f)
+	}
 }

@@ -49,6 +49,25 @@ func TestPipeThatBreaksInAProcess(t *testing.T) {
 	}
 }
 
+// `txwork list … | head -1` ends without a word once its reader has what it wants.
+func TestReaderThatHasReadEnough(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.send(strings.Join(generated(2000), "\n"), "--topic", "t").ok()
+	cmd := c.process("list", "outbox", "--status", "ready", "--limit", "2000")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	_, err = bufio.NewReaderSize(out, 16).ReadString('\n')
+	must(t, err)
+	out.Close()
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitFailure || stderr.Len() > 0 {
+		t.Errorf("exit code %d, stderr: %s", code, &stderr)
+	}
+}
+
 func TestFirstSignalStopsGracefully(t *testing.T) {
 	c := newMigratedCLI(t)
 	cmd, _ := c.startSlowRelay("sleep 0.3")

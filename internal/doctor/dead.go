@@ -46,7 +46,7 @@ func unknownHandlers(ctx context.Context, x *examination, t *table) (all []Findi
 		f := Finding{
 			Title:    fmt.Sprintf("%s: no handler is registered for %s %q: %s are being retried or have failed", t.Name, t.LabelName(), l.Label, plural(l.Rows, "row")),
 			Evidence: []Evidence{evidence(t.LabelName(), l.Label, "rows", l.Rows, "failed", l.Failed, "ids", l.IDs, "last_error", l.Error)},
-			Remedy:   Remedy{Do: "Deploy a worker that has the handler, then redrive what has failed:", Commands: []string{x.command("redrive", t.Name, "--all-failed")}},
+			Remedy:   Remedy{Do: "Deploy a worker that has the handler, then redrive what has failed:", Commands: []string{x.command("redrive", t.Name, "--"+t.LabelName(), shell(l.Label))}},
 		}
 		all = append(all, f)
 	}
@@ -65,10 +65,19 @@ func poison(ctx context.Context, x *examination, t *table) (all []Finding, err e
 			Evidence: []Evidence{evidence(t.labelName(), l.Label, "rows", l.Rows, "error", l.Error, "ids", l.IDs, "latest_seconds", seconds(l.Latest))},
 			Remedy: Remedy{
 				Do:       "Look at one of them, fix the cause, then redrive them.",
-				Commands: []string{x.command("show", t.Name, l.IDs[0]), x.command("redrive", t.Name, "--all-failed")},
+				Commands: []string{x.command("show", t.Name, l.IDs[0]), x.command(t.redriveRecent(l)...)},
 				SQL:      []string{fmt.Sprintf("SELECT * FROM %s(ARRAY(SELECT id FROM %s WHERE failed_at > now() - interval '1 hour' AND cancelled_at IS NULL LIMIT 1000));", t.Q("_redrive"), t.Table())},
 			},
 		})
 	}
 	return all, err
+}
+
+// redriveRecent is the command for what has failed of a kind or topic lately.
+func (t *table) redriveRecent(l letters) []string {
+	args := []string{"redrive", t.Name, "--newer-than", "1h"}
+	if name := t.LabelName(); name != "" && l.Label != "" {
+		args = append(args, "--"+name, shell(l.Label))
+	}
+	return args
 }

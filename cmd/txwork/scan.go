@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// scanBatch is how many rows one statement of a scan reads, whatever the filter leaves of them.
+const scanBatch = 5000
+
+// A scan finds the rows of a state that a filter matches. It reads the state's index a bounded number of rows at a time,
+// each in a transaction of its own, so it holds back neither vacuum nor anybody else however many rows there are.
+type scan struct {
+	db     *database
+	query  listQuery
+	filter filter
+	after  []string // the values of the last row that was read; none at the beginning
+	read   int
+}
+
+// A foundPlace is one row that a scan has read.
+type foundPlace struct {
+	ID       uuid.UUID `db:"id"`
+	Position string    `db:"position"`
+	Matches  bool      `db:"matches"`
+}
+
+// newScan begins at the first row of a listing.
+func (d *database) newScan(ctx context.Context, t *workqueue.Table, l listing, f filter) (*scan, error) {
+	s := &scan{db: d, filter: f}
+	err := d.read(ctx, func(tx *sqlx.Tx) error {
+		table, err := readLayout(ctx, tx, t.Spec())
+		s.query = l.query(table)
+		return err
+	})
+	if err == nil {
+		_, _, err = f.condition(s.query.layout, 0) // what the table cannot answer is refused before anything is done
+	}
+	return s, err
+}
+
+// next are the matching ones of the rows that follow, and whether there may be more.
+func (s *scan) next(ctx context.Context) (found []foundPlace, more bool, err error) {
+	text, args, err := s.statement()
+	if err != nil {
+		return nil, false, err
+	}
+	var all []foundPlace
+	err = s.db.read(ctx, func(tx *sqlx.Tx) error { return tx.SelectContext(ctx, &all, text, args...) })
+	if err != nil || len(all) == 0 {
+		return nil, false, err
+	}
+	s.read += len(all)
+	if err := json.Unmarshal([]byte(all[len(all)-1].Position), &s.after); err != nil {
+		return nil, false, err
+	}
+	for _, p := range all {
+		if p.Matches {
+			found = append(found, p)
+		}
+	}
+	return found, len(all) == scanBatch, nil
+}
+
+func (s *scan) statement() (text string, args []any, err error) {
+	args = []any{scanBatch}
+	for _, v := range s.after {
+		args = append(args, v)
+	}
+	matches, values, err := s.filter.condition(s.query.layout, len(args))
+	fields := fmt.Sprintf("r.id, json_build_array(%s)::text AS position, %s AS matches", s.query.position(), matches)
+	return s.query.selecting(fields, s.after != nil), append(args, values...), err
+}
+
+// position are the values of the order, as text.
+func (q listQuery) position() string {
+	texts := make([]string, len(q.keys))
+	for i, k := range q.keys {
+		texts[i] = "r." + k.quoted() + "::text"
+	}
+	return strings.Join(texts, ", ")
+}

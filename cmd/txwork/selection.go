@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/pflag"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A selection is the flags for which rows a command changes that are not named one by one, and whether it asks.
+type selection struct {
+	filter
+	parts []listing
+	all   bool // no filter is wanted
+	limit int
+	asking
+}
+
+// An asking is the flags of a command that does what cannot be undone.
+type asking struct{ yes, dryRun, json bool }
+
+func (k *asking) addFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&k.yes, "yes", false, "do not ask")
+	flags.BoolVar(&k.dryRun, "dry-run", false, "only count the rows")
+	flags.BoolVar(&k.json, "json", false, "print one JSON object on one line")
+}
+
+// check refuses flags with which nobody could be asked.
+func (k asking) check() error {
+	if k.json && !k.yes && !k.dryRun {
+		return usagef("--json cannot ask: pass --yes or --dry-run")
+	}
+	return nil
+}
+
+func (s *selection) addFlags(flags *pflag.FlagSet) {
+	s.filter.addFlags(flags)
+	flags.IntVar(&s.limit, "limit", 0, "without IDs, at most so many rows (default: all)")
+	s.asking.addFlags(flags)
+}
+
+// check tells what is wrong with the flags beside ids, if there are any. The flag for all rows is named so.
+func (s selection) check(named bool, all string) error {
+	selects := s.all || s.filter.given()
+	switch {
+	case named == selects:
+		return usagef("say which rows: either their ids, or %s or a filter", all)
+	case named && (s.limit != 0 || s.dryRun):
+		return usagef("--limit and --dry-run go with %s and filters", all)
+	case s.limit < 0:
+		return usagef("--limit is %d, it must be at least 1", s.limit)
+	case named:
+		return nil
+	}
+	if err := s.asking.check(); err != nil {
+		return err
+	}
+	return s.filter.check()
+}
+
+// selected is what a command found to change, as JSON.
+type selected struct {
+	Matched int  `json:"matched"`
+	DryRun  bool `json:"dry_run"`
+}
+
+// text says what was done to the rows.
+func (s *selected) text(table, verb string, changed int) string {
+	switch {
+	case s.DryRun:
+		return fmt.Sprintf("%s of %s would be %s\n", plural(s.Matched, "row"), table, verb)
+	case changed != s.Matched:
+		return fmt.Sprintf("%d of %s of %s %s\n", changed, plural(s.Matched, "row"), table, verb)
+	}
+	return fmt.Sprintf("%s of %s %s\n", plural(changed, "row"), table, verb)
+}
+
+// selected counts, asks, and changes what had the state before the count, in batches.
+func (r *repair) selected(ctx context.Context, s selection) error {
+	now, err := r.db.now(ctx)
+	if err != nil {
+		return err
+	}
+	r.selecting = &selected{DryRun: s.dryRun}
+	var parts []listing
+	for _, part := range s.parts {
+		parts = append(parts, part.before(now))
+	}
+	r.selecting.Matched, err = r.db.count(ctx, r.table, s.filter, s.limit, parts...)
+	if err != nil || s.dryRun || r.selecting.Matched == 0 {
+		return err
+	}
+	question := fmt.Sprintf("%s %s of %s?", r.imperative, plural(r.selecting.Matched, "row"), r.table.Name())
+	if err := r.db.app.confirm(ctx, s.asking, question); err != nil {
+		return err
+	}
+	progress := r.db.app.newTally(r.verb, "rows", int64(r.selecting.Matched))
+	defer progress.clear()
+	return r.db.each(ctx, r.table, s.filter, s.limit, parts, func(ids []uuid.UUID) (int, error) {
+		changed, err := r.change(ids)
+		r.changed += len(changed)
+		progress.set(int64(r.changed))
+		return len(changed), err
+	})
+}
+
+// now is the database's clock.
+func (d *database) now(ctx context.Context) (now time.Time, err error) {
+	return now, d.reader.GetContext(ctx, &now, "SELECT now()")
+}
+
+// before are the listing's rows that have its state since before a time, as far as their index tells, the oldest first.
+func (l listing) before(t time.Time) listing {
+	column := l.since
+	if column == "" {
+		column = "created_at"
+	}
+	l.where += fmt.Sprintf(" AND r.%s <= timestamptz '%s'", column, t.UTC().Format("2006-01-02T15:04:05.999999Z"))
+	l.down = false
+	return l
+}
+
+// count is how many rows of some listings a filter matches, up to a limit that is not 0.
+func (d *database) count(ctx context.Context, t *workqueue.Table, f filter, limit int, parts ...listing) (n int, err error) {
+	progress := d.app.newTally("counting", "rows", -1)
+	defer progress.clear()
+	err = d.each(ctx, t, f, limit, parts, func(ids []uuid.UUID) (int, error) {
+		n += len(ids)
+		progress.set(int64(n))
+		return len(ids), nil
+	})
+	return n, err
+}
+
+// each passes the rows of some listings that a filter matches to do, in batches, until so many were done that a limit which
+// is not 0 is reached.
+func (d *database) each(
+	ctx context.Context, t *workqueue.Table, f filter, limit int, parts []listing, do func([]uuid.UUID) (int, error),
+) error {
+	done := 0
+	for _, part := range parts {
+		s, err := d.newScan(ctx, t, part, f)
+		if err != nil {
+			return err
+		}
+		for more := true; more; {
+			var found []foundPlace
+			if found, more, err = s.next(ctx); err != nil {
+				return err
+			}
+			for len(found) > 0 {
+				size := min(len(found), repairBatch)
+				if limit > 0 {
+					size = min(size, limit-done)
+				}
+				if size == 0 {
+					return nil
+				}
+				ids := make([]uuid.UUID, size)
+				for i := range ids {
+					ids[i] = found[i].ID
+				}
+				n, err := do(ids)
+				if err != nil {
+					return err
+				}
+				done, found = done+n, found[size:]
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// deadLetters makes so many of a topic and an error.
+func (c *cli) deadLetters(n int, topic, cause string) []uuid.UUID {
+	c.t.Helper()
+	ids := c.enqueue(slices.Repeat([]outbox.Message{{Topic: topic}}, n)...)
+	c.fail(cause, ids...)
+	return ids
+}
+
+// The same filters find rows for a list and for what changes them, in tables that are larger than a statement's bound.
+func TestFiltersOfListsAndRepairs(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.deadLetters(scanBatch+10, "noise", "refused")
+	want := c.deadLetters(3, "paid", "connection refused by card-7")
+	c.deadLetters(2, "paid", "no such card")
+	old := c.deadLetters(1, "paid", "refused long ago")
+	c.exec("UPDATE {schema}.outbox SET failed_at = now() - interval '2 days', completed_at = now() - interval '2 days' WHERE id = $1", old[0])
+	filter := []string{"--topic", "paid", "--error", "refused", "--newer-than", "1d"}
+	with := func(words ...string) []string { return append(words, filter...) }
+
+	type rows struct {
+		Rows []struct{ ID uuid.UUID }
+		Next string
+	}
+	var listed []uuid.UUID
+	list := with("list", "outbox", "--status", "failed", "--limit", "2", "--json")
+	for range 2 {
+		p := decode[rows](c.run(list...).ok())
+		for _, r := range p.Rows {
+			listed = append(listed, r.ID)
+		}
+		list = append(list, "--after", p.Next)
+	}
+	slices.SortFunc(listed, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) })
+	if !slices.Equal(listed, want) {
+		t.Errorf("listed %v, want %v", listed, want)
+	}
+	if p := decode[rows](c.run("list", "outbox", "--status", "failed", "--older-than", "1d", "--json").ok()); len(p.Rows) != 1 || p.Rows[0].ID != old[0] {
+		t.Errorf("older than a day is %v, want %v", p.Rows, old)
+	}
+
+	c.run(with("redrive", "outbox", "--dry-run")...).ok().prints("3 rows of " + c.db.Schema + ".outbox would be redriven")
+	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0"); n != 0 {
+		t.Errorf("a dry run changed %d rows", n)
+	}
+	if d := decode[selected](c.run(with("redrive", "outbox", "--dry-run", "--json")...).ok()); d != (selected{3, true}) {
+		t.Errorf("a dry run printed %+v", d)
+	}
+	c.run(with("redrive", "outbox")...).exits(exitUsage).says("Redrive 3 rows of "+c.db.Schema+".outbox? [y/N]", "pass --yes")
+	c.runWith(t.Context(), strings.NewReader("n\n"), with("redrive", "outbox")...).exits(exitFailure).says("nothing was changed")
+	c.runWith(t.Context(), strings.NewReader("y\n"), with("redrive", "outbox", "--limit", "2")...).ok().prints("2 rows of ")
+	c.run(with("redrive", "outbox", "--yes")...).ok().prints("1 row of ")
+	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0 AND id = ANY ($1)", want); n != 3 {
+		t.Errorf("%d of the rows were redriven, want 3", n)
+	}
+	c.run("list", "outbox", "--status", "failed", "--kind", "charge").exits(exitUsage).says("has no column kind")
+}
+
+func TestCancelBySelection(t *testing.T) {
+	c := newMigratedCLI(t)
+	due := c.enqueue(slices.Repeat([]outbox.Message{{Topic: "a"}}, 4)...)
+	later := c.enqueue(outbox.Message{Topic: "a", ScheduledAt: time.Now().Add(time.Hour)})
+	other := c.enqueue(outbox.Message{Topic: "b"})
+	_, err := c.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
+	must(t, err)
+
+	c.run("cancel", "outbox", "--topic", "a", "--status", "scheduled", "--yes", "--reason", "too late").ok().prints("1 row of ")
+	if s := c.state(later[0]); s.status != workqueue.Failed || s.lastErr != "cancelled: too late" {
+		t.Errorf("the scheduled row is %+v", s)
+	}
+	all := decode[struct {
+		selected
+		repaired
+	}](c.run("cancel", "outbox", "--topic", "a", "--yes", "--json").ok())
+	if all.Matched != 4 || all.Changed != 4 || all.DryRun {
+		t.Errorf("cancelled %+v, want 4", all)
+	}
+	if s := c.state(other[0]); s.status != workqueue.Ready {
+		t.Errorf("the row of another topic is %+v", s)
+	}
+	c.run("redrive", "outbox", "--topic", "a", "--yes").ok().prints("0 rows of ") // cancelled rows are no dead letters
+	c.run("redrive", "outbox", due[1].String()).ok().prints("1 row of ")          // unless they are named
+}
+
+func TestPurgeWithAFilter(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.deadLetters(3, "a", "no")
+	c.deadLetters(2, "b", "no")
+	c.exec("UPDATE {schema}.outbox SET completed_at = now() - interval '8 days', failed_at = now() - interval '8 days'")
+	c.deadLetters(1, "a", "no") // is not old enough
+	purge := []string{"purge", "outbox", "--failed-older-than", "1w", "--topic", "a", "--json"}
+	if p := decode[purged](c.run(append(purge, "--dry-run")...).ok()); p.Failed != 3 || p.Done != 0 || !p.DryRun {
+		t.Errorf("would purge %+v, want 3 failed", p)
+	}
+	if p := decode[purged](c.run(append(purge, "--yes")...).ok()); p.Failed != 3 || p.DryRun {
+		t.Errorf("purged %+v, want 3 failed", p)
+	}
+	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox"); n != 3 {
+		t.Errorf("%d rows are left, want 3", n)
+	}
+}
+
+// Ctrl-C between two batches says what was done.
+func TestInterruptedRepairSaysWhatWasDone(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.deadLetters(3*repairBatch, "a", "no")
+	// The second batch waits for a row that somebody else holds.
+	holder, err := c.db.Pool.Begin(t.Context())
+	must(t, err)
+	defer holder.Rollback(t.Context())
+	_, err = holder.Exec(t.Context(), "SELECT FROM "+c.db.Schema+".outbox WHERE id = (SELECT id FROM "+c.db.Schema+".outbox ORDER BY failed_at, id OFFSET $1 LIMIT 1) FOR UPDATE", repairBatch+5)
+	must(t, err)
+	r := c.interrupted(holder, "redrive", "outbox", "--all-failed", "--yes").exits(exitFailure)
+	r.prints("1000 of 3000 rows of " + c.db.Schema + ".outbox redriven").says("interrupted")
+}
