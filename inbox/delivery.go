@@ -26,6 +26,7 @@ type Delivery struct {
 	ReceivedAt  time.Time // when the message was stored
 	DueAt       time.Time // when this attempt became due
 
+	topic    *string
 	codec    codec.Codec
 	envelope codec.Envelope
 }
@@ -42,27 +43,27 @@ type Delivery struct {
 // is up, and late in a shutdown; [context.Cause] tells which. It carries the delivery's span.
 type Handler = func(ctx context.Context, tx pgx.Tx, m *Delivery) error
 
-func (b *Inbox) newDelivery(c *workqueue.Claim[columns]) *Delivery {
-	m := &Delivery{
-		ID:          c.ID,
-		Consumer:    c.Body.consumer,
-		Source:      c.Body.source,
-		MessageID:   c.Body.messageID,
-		Topic:       c.Body.source,
-		Payload:     c.Body.payload,
-		Headers:     c.Headers,
-		Attempt:     c.Attempt,
-		MaxAttempts: c.MaxAttempts,
-		ReceivedAt:  c.CreatedAt,
-		DueAt:       c.DueAt,
-		codec:       b.codec,
-		envelope:    b.envelope(c.Body.consumer, c.Body.source, c.Body.messageID, c.Headers),
+// fields receive the domain columns of a claimed row. The hash is not looked at.
+func (d *Delivery) fields() []any {
+	return []any{&d.Consumer, &d.Source, &d.MessageID, nil, &d.topic, &d.Payload}
+}
+
+// topicOrSource is the topic by which the handler is found. Only a row that was inserted by SQL has none.
+func (d *Delivery) topicOrSource() string {
+	if d.topic == nil {
+		return d.Source
 	}
-	if c.Body.topic != nil { // it is for a row that was inserted by SQL
-		m.Topic = *c.Body.topic
+	return *d.topic
+}
+
+// process passes a claimed message to its handler, in the transaction that settles it.
+func (b *Inbox) process(ctx context.Context, c *workqueue.Claim[Delivery], h Handler) error {
+	d := &c.Body
+	d.ID, d.Topic, d.Headers = c.ID, d.topicOrSource(), c.Headers
+	d.Attempt, d.MaxAttempts, d.ReceivedAt, d.DueAt = c.Attempt, c.MaxAttempts, c.CreatedAt, c.DueAt
+	d.codec, d.envelope = b.codec, b.envelope(d.Consumer, d.Source, d.MessageID, c.Headers)
+	if d.Payload == nil {
+		d.Payload = []byte{}
 	}
-	if m.Payload == nil {
-		m.Payload = []byte{}
-	}
-	return m
+	return c.Tx(ctx, func(tx pgx.Tx) error { return h(ctx, tx, d) })
 }

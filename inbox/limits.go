@@ -3,6 +3,8 @@ package inbox
 import (
 	"crypto/sha256"
 	"time"
+
+	"github.com/txwork/txwork/workqueue/topics"
 )
 
 // Limits of a [Key] and of a [Message].
@@ -12,7 +14,7 @@ const (
 	MaxKeyPart = 255
 
 	// MaxTopic is in bytes, as in the outbox that a message may come from.
-	MaxTopic = 255
+	MaxTopic = topics.MaxLength
 
 	// DefaultMaxPayload is the largest payload unless [Options] say otherwise. A table is no file store:
 	// what is larger belongs into one, and its address into the message.

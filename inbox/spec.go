@@ -39,15 +39,3 @@ func values(m Message) []any {
 	}
 	return []any{m.Consumer, m.Source, m.MessageID, m.hash(), m.topic(), payload}
 }
-
-// columns receive the domain columns of a claimed row.
-type columns struct {
-	consumer, source, messageID string
-	bodyHash                    []byte
-	topic                       *string
-	payload                     []byte
-}
-
-func (c *columns) fields() []any {
-	return []any{&c.consumer, &c.source, &c.messageID, &c.bodyHash, &c.topic, &c.payload}
-}

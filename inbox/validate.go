@@ -5,6 +5,7 @@ import (
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/topics"
 )
 
 // A RefusedError says that the inbox cannot take a message, and why: it has no id, for instance, or its payload is too
@@ -35,7 +36,7 @@ func (b *Inbox) checkMessages(msgs []Message) error {
 func (b *Inbox) checkMessage(m Message) error {
 	return cmp.Or(
 		checkIdentity(m.Consumer, m.Source, m.MessageID),
-		checkTopic(m.topic()),
+		topics.Check(m.topic()),
 		checkHash(m.BodyHash),
 		workqueue.CheckSize("payload", len(m.Payload), b.maxPayload),
 		workqueue.CheckSize("headers", input.HeaderSize(m.Headers), MaxHeaders),
@@ -62,8 +63,6 @@ func checkIdentity(consumer, source, messageID string) error {
 		input.Name("message id", messageID, MaxKeyPart),
 	)
 }
-
-func checkTopic(topic string) error { return input.Name("topic", topic, MaxTopic) }
 
 func checkHash(hash []byte) error {
 	if len(hash) != 0 && len(hash) != hashSize {

@@ -27,9 +27,12 @@ type Delivery struct {
 	Headers     map[string]string
 	Schedule    string // that wrote the job; empty for none
 
-	claim  *workqueue.Claim[columns]
-	worker *Worker
-	owner  owner // of what is stored with the job, whatever a handler makes of the fields
+	claim    *workqueue.Claim[Delivery]
+	worker   *Worker
+	owner    owner // of what is stored with the job, whatever a handler makes of the fields
+	args     []byte
+	schedule *string
+	trail    *bool // it has steps on record
 
 	mu     sync.Mutex
 	steps  map[string][]byte // on record; nil: not read yet
@@ -66,25 +69,22 @@ func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 // errNoWorker is for deliveries that a handler's test has made.
 var errNoWorker = errors.New("txwork: this job comes from no worker: it has no row")
 
-func (w *Worker) newDelivery(c *workqueue.Claim[columns]) *Delivery {
-	d := &Delivery{
-		ID:          c.ID,
-		Kind:        c.Body.kind,
-		Queue:       c.Body.queue,
-		Priority:    Priority(c.Body.priority),
-		Attempt:     c.Attempt,
-		MaxAttempts: c.MaxAttempts,
-		CreatedAt:   c.CreatedAt,
-		DueAt:       c.DueAt,
-		Headers:     c.Headers,
-		claim:       c,
-		worker:      w,
+// fields receive the domain columns of a claimed job. The gate's key is not looked at.
+func (d *Delivery) fields() []any {
+	return []any{&d.Kind, &d.Queue, (*int16)(&d.Priority), &d.args, &d.schedule, &d.trail, nil}
+}
+
+// deliver passes a claimed job to its handler.
+func (w *Worker) deliver(ctx context.Context, c *workqueue.Claim[Delivery]) error {
+	d := &c.Body
+	d.ID, d.Headers = c.ID, c.Headers
+	d.Attempt, d.MaxAttempts, d.CreatedAt, d.DueAt = c.Attempt, c.MaxAttempts, c.CreatedAt, c.DueAt
+	if d.schedule != nil {
+		d.Schedule = *d.schedule
 	}
-	if c.Body.schedule != nil {
-		d.Schedule = *c.Body.schedule
-	}
+	d.claim, d.worker = c, w
 	d.owner = owner{d.ID, d.Kind, d.Schedule, maps.Clone(d.Headers)}
-	return d
+	return w.handle(ctx, d)
 }
 
 // Decode reads the job's args with the client's codec into what the pointer points to, as handlers get them in
@@ -93,7 +93,7 @@ func (d *Delivery) Decode(ctx context.Context, into any) error {
 	if d.claim == nil {
 		return errNoWorker
 	}
-	err := d.worker.client.decode(ctx, d.owner, argsField, d.claim.Body.args, into)
+	err := d.worker.client.decode(ctx, d.owner, argsField, d.args, into)
 	if err != nil {
 		return &DecodeError{Kind: d.owner.kind, Err: err}
 	}

@@ -16,7 +16,7 @@ const (
 	slotSweep     = "slot_sweep" // the function <table>_slot_sweep
 )
 
-// ownColumns are the jobs' own, in the order of [record].values and, but for the internal ones, of [columns].fields.
+// ownColumns are the jobs' own, in the order of [record].values and, but for the internal ones, of [Delivery].fields.
 var ownColumns = []workqueue.Column{
 	{Name: "kind", Type: "text", NotNull: true},
 	{Name: "queue", Type: "text", NotNull: true},
@@ -80,17 +80,3 @@ func (r record) values() []any {
 }
 
 var gateColumns = gate.Columns()
-
-// columns receive the domain columns of a claimed job.
-type columns struct {
-	kind, queue string
-	priority    int16
-	args        []byte
-	schedule    *string
-	trail       *bool
-	gateKey     *string // is not looked at
-}
-
-func (c *columns) fields() []any {
-	return []any{&c.kind, &c.queue, &c.priority, &c.args, &c.schedule, &c.trail, &c.gateKey}
-}

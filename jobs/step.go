@@ -102,7 +102,7 @@ func (d *Delivery) step(ctx context.Context, name string) ([]byte, bool, error) 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.steps == nil {
-		if d.claim.Body.trail != nil {
+		if d.trail != nil {
 			steps, err := d.readSteps(ctx)
 			if err != nil {
 				return nil, false, err

@@ -58,7 +58,7 @@ type Worker struct {
 	options   WorkerOptions
 	handle    Handler // of every job, middleware included
 	strangers strangers
-	queues    []*workqueue.Worker
+	queues    workqueue.Workers
 	noQueues  bool                // the options named none
 	scheduler *periodic.Scheduler // nil with NoSchedules
 }
@@ -159,7 +159,7 @@ func (w *Worker) addQueue(q QueueOptions) error {
 	if q.Concurrency != 0 {
 		o.Concurrency = q.Concurrency
 	}
-	domain := workqueue.Domain[columns]{Table: w.client.table, Fields: (*columns).fields, Lanes: lanes(q)}
+	domain := workqueue.Domain[Delivery]{Table: w.client.table, Fields: (*Delivery).fields, Lanes: lanes(q)}
 	worker, err := workqueue.NewWorker(w.pool, domain, w.deliver, o)
 	w.queues = append(w.queues, worker)
 	return err
@@ -194,14 +194,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	w.reportUnserved(ctx)
-	var run []func(context.Context) error
-	if w.scheduler != nil {
-		run = append(run, w.scheduler.Run)
-	}
-	for _, q := range w.queues {
-		run = append(run, q.Run)
-	}
-	return periodic.Together(ctx, run...)
+	return w.all().Run(ctx)
 }
 
 // checkHandlers refuses a worker that would fail whatever it claims. Middleware may do jobs by itself.
@@ -220,7 +213,7 @@ func (w *Worker) Drain() (*workqueue.Drain, error) {
 	if err := w.checkHandlers(); err != nil {
 		return nil, err
 	}
-	return workqueue.DrainWorkers(w.client.table.Name(), w.parts(), (*workqueue.Worker).Drain)
+	return w.all().Drain()
 }
 
 // DrainIn is [Worker.Drain] inside a transaction, as in a test that rolls back: what handlers record is written in
@@ -233,25 +226,19 @@ func (w *Worker) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
 	if err != nil {
 		return nil, err
 	}
-	return workqueue.DrainWorkers(w.client.table.Name(), inside.parts(),
-		func(part *workqueue.Worker) (*workqueue.Drain, error) { return part.DrainIn(tx) })
+	return inside.all().DrainIn(tx)
 }
 
-// parts have the schedules enqueue jobs first, and then do those of each queue.
-func (w *Worker) parts() []*workqueue.Worker { return append(w.schedulers(), w.queues...) }
-
-// schedulers is the worker of the scheduler, if there is one.
-func (w *Worker) schedulers() []*workqueue.Worker {
+// all are the scheduler, which enqueues jobs before those of each queue are done, and a worker for each queue.
+func (w *Worker) all() workqueue.Workers {
 	if w.scheduler == nil {
-		return nil
+		return slices.Clone(w.queues)
 	}
-	return w.scheduler.Workers()
+	return append(w.scheduler.Workers(), w.queues...)
 }
 
 // Workers and Tables make a worker a part of a service, see package service.
-func (w *Worker) Workers() []*workqueue.Worker {
-	return append(slices.Clone(w.queues), w.schedulers()...)
-}
+func (w *Worker) Workers() []*workqueue.Worker { return w.all() }
 
 // Tables are those of the jobs and of their schedules.
 func (w *Worker) Tables() []*workqueue.Table { return w.client.Tables() }
@@ -269,19 +256,7 @@ func (w *Worker) SetConcurrency(queue string, n int) error {
 }
 
 // Wake makes a running worker look for jobs and schedules now. It never blocks.
-func (w *Worker) Wake() {
-	if w.scheduler != nil {
-		w.scheduler.Wake()
-	}
-	for _, q := range w.queues {
-		q.Wake()
-	}
-}
-
-// deliver passes a claimed job to its handler.
-func (w *Worker) deliver(ctx context.Context, c *workqueue.Claim[columns]) error {
-	return w.handle(ctx, w.newDelivery(c))
-}
+func (w *Worker) Wake() { w.all().Wake() }
 
 // dispatch is the innermost of the worker's handlers: it finds the kind's.
 func (w *Worker) dispatch(ctx context.Context, d *Delivery) error {

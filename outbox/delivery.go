@@ -26,9 +26,10 @@ type Delivery struct {
 	CreatedAt   time.Time // when the message was enqueued
 	DueAt       time.Time // when this attempt became due
 
-	claim    *workqueue.Claim[columns]
-	codec    codec.Codec
-	envelope codec.Envelope
+	claim         *workqueue.Claim[Delivery]
+	key, dedupKey *string
+	codec         codec.Codec
+	envelope      codec.Envelope
 }
 
 // A Handler delivers one message. Its result settles it: nil is delivered, [workqueue.Permanent],
@@ -55,22 +56,18 @@ func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return d.claim.Tx(ctx, fn)
 }
 
-func (o *Outbox) newDelivery(c *workqueue.Claim[columns]) *Delivery {
-	return &Delivery{
-		ID:          c.ID,
-		Topic:       c.Body.topic,
-		Key:         value(c.Body.key),
-		Payload:     c.Body.payload,
-		Headers:     c.Headers,
-		DedupKey:    value(c.Body.dedupKey),
-		Attempt:     c.Attempt,
-		MaxAttempts: c.MaxAttempts,
-		CreatedAt:   c.CreatedAt,
-		DueAt:       c.DueAt,
-		claim:       c,
-		codec:       o.codec,
-		envelope:    o.envelope(c.ID, c.Headers),
-	}
+// fields receive the domain columns of a claimed row. The gate's key is not looked at.
+func (d *Delivery) fields() []any {
+	return []any{&d.Topic, &d.key, &d.Payload, &d.dedupKey, nil}
+}
+
+// deliver passes a claimed message to its handler.
+func (o *Outbox) deliver(ctx context.Context, c *workqueue.Claim[Delivery], h Handler) error {
+	d := &c.Body
+	d.ID, d.Key, d.DedupKey, d.Headers = c.ID, value(d.key), value(d.dedupKey), c.Headers
+	d.Attempt, d.MaxAttempts, d.CreatedAt, d.DueAt = c.Attempt, c.MaxAttempts, c.CreatedAt, c.DueAt
+	d.claim, d.codec, d.envelope = c, o.codec, o.envelope(c.ID, c.Headers)
+	return h(ctx, d)
 }
 
 func value(s *string) string {

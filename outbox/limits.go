@@ -1,5 +1,7 @@
 package outbox
 
+import "github.com/txwork/txwork/workqueue/topics"
+
 // Limits of a [Message].
 const (
 	// DefaultMaxPayload is the largest payload unless [Options] say otherwise. A table is no file store:
@@ -8,7 +10,7 @@ const (
 
 	// MaxTopic, MaxKey and MaxDedupKey are in bytes. Topics and dedup keys are indexed, and keys become
 	// the partition keys and subjects of brokers, which are no more generous.
-	MaxTopic    = 255
+	MaxTopic    = topics.MaxLength
 	MaxKey      = 255
 	MaxDedupKey = 255
 

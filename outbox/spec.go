@@ -72,16 +72,3 @@ func (o *Outbox) gate(m Message) *gate.Gate {
 	}
 	return &gate.Gate{Key: m.Key, OnFailure: o.onFailure}
 }
-
-// columns receive the domain columns of a claimed row.
-type columns struct {
-	topic    string
-	key      *string
-	payload  []byte
-	dedupKey *string
-	gateKey  *string // is not looked at
-}
-
-func (c *columns) fields() []any {
-	return []any{&c.topic, &c.key, &c.payload, &c.dedupKey, &c.gateKey}
-}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/topics"
 )
 
 // check refuses the first message that the table could not hold. The core would refuse it too, but it sees
@@ -27,7 +28,7 @@ func (o *Outbox) check(msgs []Message) error {
 
 func (o *Outbox) checkMessage(m Message) error {
 	return cmp.Or(
-		checkTopic(m.Topic),
+		topics.Check(m.Topic),
 		workqueue.CheckSize("key", len(m.Key), MaxKey),
 		workqueue.CheckSize("dedup key", len(m.DedupKey), MaxDedupKey),
 		workqueue.CheckSize("payload", len(m.Payload), o.maxPayload),
@@ -47,5 +48,3 @@ func checkID(seen map[uuid.UUID]int, i int, id uuid.UUID) error {
 	seen[id] = i
 	return nil
 }
-
-func checkTopic(topic string) error { return input.Name("topic", topic, MaxTopic) }

@@ -29,7 +29,8 @@ type Delivery struct {
 	DueAt       time.Time     // when this attempt became due
 	Late        time.Duration // how long after ScheduledAt this attempt begins, by the database's clock
 
-	claim    *workqueue.Claim[columns]
+	claim    *workqueue.Claim[Delivery]
+	schedule *string
 	codec    codec.Codec
 	envelope codec.Envelope
 }
@@ -56,23 +57,19 @@ func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return d.claim.Tx(ctx, fn)
 }
 
-func (t *Timers) newDelivery(c *workqueue.Claim[columns], now time.Time) *Delivery {
-	return &Delivery{
-		ID:          c.ID,
-		Key:         c.Body.key,
-		Topic:       c.Body.topic,
-		ScheduledAt: c.Body.fireAt,
-		Payload:     c.Body.payload,
-		Headers:     c.Headers,
-		Schedule:    value(c.Body.schedule),
-		Generation:  c.Body.generation,
-		Attempt:     c.Attempt,
-		MaxAttempts: c.MaxAttempts,
-		CreatedAt:   c.CreatedAt,
-		DueAt:       c.DueAt,
-		Late:        max(now.Sub(c.Body.fireAt), 0),
-		claim:       c,
-		codec:       t.codec,
-		envelope:    t.envelope(c.Body.key, value(c.Body.schedule), c.Headers),
+// fields receive the domain columns of a claimed row.
+func (d *Delivery) fields() []any {
+	return []any{&d.Key, &d.Topic, &d.Payload, &d.ScheduledAt, &d.Generation, &d.schedule}
+}
+
+// delivering passes a claimed timer to its handler, with how late it is by the clock.
+func (t *Timers) delivering(clock *clock) func(context.Context, *workqueue.Claim[Delivery], Handler) error {
+	return func(ctx context.Context, c *workqueue.Claim[Delivery], h Handler) error {
+		d := &c.Body
+		d.ID, d.Schedule, d.Headers = c.ID, value(d.schedule), c.Headers
+		d.Attempt, d.MaxAttempts, d.CreatedAt, d.DueAt = c.Attempt, c.MaxAttempts, c.CreatedAt, c.DueAt
+		d.Late = max(clock.now(ctx).Sub(d.ScheduledAt), 0)
+		d.claim, d.codec, d.envelope = c, t.codec, t.envelope(d.Key, d.Schedule, c.Headers)
+		return h(ctx, d)
 	}
 }

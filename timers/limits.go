@@ -1,6 +1,10 @@
 package timers
 
-import "time"
+import (
+	"time"
+
+	"github.com/txwork/txwork/workqueue/topics"
+)
 
 // Limits of a [Timer].
 const (
@@ -10,7 +14,7 @@ const (
 
 	// MaxKey and MaxTopic are in bytes. Keys are indexed.
 	MaxKey   = 255
-	MaxTopic = 255
+	MaxTopic = topics.MaxLength
 
 	// MaxHeaders is how many bytes the names and values of a timer's headers may have together.
 	MaxHeaders = 64 << 10

@@ -12,6 +12,7 @@ import (
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/periodic"
+	"github.com/txwork/txwork/workqueue/topics"
 )
 
 // A Schedule says when timers are set and which. Name, Expr and Topic have to be set.
@@ -148,7 +149,7 @@ func decodeTemplate(encoded []byte) (c content, err error) {
 func (s *Schedules) planned(ctx context.Context, in Schedule) (periodic.Schedule, error) {
 	data, err := payload.Of(ctx, s.timers.codec, s.timers.envelope("", in.Name, in.Headers), in.Value, in.Payload)
 	t := content{in.Topic, data, in.Headers, in.MaxAttempts}
-	err = cmp.Or(err, checkTopic(in.Topic), s.timers.checkContent(t.timer("occurrence")))
+	err = cmp.Or(err, topics.Check(in.Topic), s.timers.checkContent(t.timer("occurrence")))
 	if err != nil {
 		return periodic.Schedule{}, err
 	}

@@ -53,17 +53,3 @@ func DDL(schema string) (up, down string, err error) {
 func values(t Timer, fireAt time.Time, schedule any) []any {
 	return []any{t.Key, t.Topic, t.payload(), fireAt, 1, schedule}
 }
-
-// columns receive the domain columns of a claimed row.
-type columns struct {
-	key        string
-	topic      string
-	payload    []byte
-	fireAt     time.Time
-	generation int
-	schedule   *string
-}
-
-func (c *columns) fields() []any {
-	return []any{&c.key, &c.topic, &c.payload, &c.fireAt, &c.generation, &c.schedule}
-}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/topics"
 )
 
 // check refuses the first timer that the table could not hold, before anything is written.
@@ -23,7 +24,7 @@ func (t *Timers) checkTimer(timer Timer) error {
 	return cmp.Or(
 		checkKey(timer.Key),
 		checkReserved(timer.Key),
-		checkTopic(timer.Topic),
+		topics.Check(timer.Topic),
 		checkTime(timer),
 		t.checkContent(timer),
 	)
@@ -46,8 +47,6 @@ func checkReserved(key string) error {
 	}
 	return nil
 }
-
-func checkTopic(topic string) error { return input.Name("topic", topic, MaxTopic) }
 
 // checkTime refuses what cannot have been meant. A negative delay is more likely a subtraction that went
 // wrong than a wish for now; a deadline that may have passed is a ScheduledAt.

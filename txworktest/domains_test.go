@@ -148,17 +148,25 @@ func TestJobs(t *testing.T) {
 // several is a worker of several parts, as one that serves more than one queue is.
 type several struct{ *outbox.Relay }
 
-func (s several) Drain() (*workqueue.Drain, error) { return s.drain((*workqueue.Worker).Drain) }
-
-func (s several) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
-	return s.drain(func(w *workqueue.Worker) (*workqueue.Drain, error) { return w.DrainIn(tx) })
-}
-
-func (s several) drain(one func(*workqueue.Worker) (*workqueue.Drain, error)) (*workqueue.Drain, error) {
-	if _, err := s.Relay.Drain(); err != nil { // which fixes the handlers
+func (s several) Drain() (*workqueue.Drain, error) {
+	workers, err := s.workers()
+	if err != nil {
 		return nil, err
 	}
-	return workqueue.DrainWorkers(s.Tables()[0].Name(), append(s.Workers(), s.Workers()...), one)
+	return workers.Drain()
+}
+
+func (s several) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
+	workers, err := s.workers()
+	if err != nil {
+		return nil, err
+	}
+	return workers.DrainIn(tx)
+}
+
+func (s several) workers() (workqueue.Workers, error) {
+	_, err := s.Relay.Drain() // which fixes the handlers
+	return append(s.Workers(), s.Workers()...), err
 }
 
 func TestWorkersOfSeveralParts(t *testing.T) {

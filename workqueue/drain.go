@@ -52,20 +52,6 @@ func (w *Worker) DrainIn(tx pgx.Tx) (*Drain, error) {
 	return newDrain(d), nil
 }
 
-// DrainWorkers makes one Drain of a domain's workers, in their order, each drained by [Worker.Drain] or
-// [Worker.DrainIn]. The name is its [Processor] namespace.
-func DrainWorkers(name string, workers []*Worker, drain func(*Worker) (*Drain, error)) (*Drain, error) {
-	all := &Drain{name: name}
-	for _, w := range workers {
-		d, err := drain(w)
-		if err != nil {
-			return nil, err
-		}
-		all.parts = append(all.parts, d.parts...)
-	}
-	return all, nil
-}
-
 // Parts are Drains of one part each, in the order in which Process runs them.
 func (d *Drain) Parts() []*Drain {
 	parts := make([]*Drain, len(d.parts))

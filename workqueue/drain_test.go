@@ -278,12 +278,12 @@ func TestADrainOfSeveralWorkersSharesItsLimit(t *testing.T) {
 	r.insertMany("a", 3)
 	r.insertMany("b", 2)
 	var order orderOf
-	workers := []*workqueue.Worker{
+	workers := workqueue.Workers{
 		r.serving(lanes("a")).worker(workqueue.WorkerOptions{}, order.handle),
 		r.serving(lanes("b")).worker(workqueue.WorkerOptions{}, order.handle),
 	}
-	d := r.drain(workqueue.DrainWorkers("both", workers, (*workqueue.Worker).Drain))
-	if d.Namespace() != "both" || len(d.Parts()) != 2 {
+	d := r.drain(workers.Drain())
+	if d.Namespace() != workers[1].Namespace() || len(d.Parts()) != 2 {
 		t.Errorf("%s has %d parts", d.Namespace(), len(d.Parts()))
 	}
 	r.wakesIn(d, 0)

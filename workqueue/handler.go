@@ -17,7 +17,8 @@ import (
 // A Domain binds a [Table] to the Go type of its domain columns.
 type Domain[T any] struct {
 	Table *Table
-	// Fields returns pointers to the fields that hold Spec.Columns, in their order and without the internal ones.
+	// Fields returns pointers to the fields that hold Spec.Columns, in their order and without the internal ones; nil
+	// for a column that is not looked at.
 	Fields func(*T) []any
 	// Lanes are those of the table that a worker serves, the most urgent first: for each, the values of [Spec].Lanes.
 	// A table without lanes has none here. Each claim goes through them in this order until it is full. Every eighth

@@ -187,7 +187,7 @@ func (r *pgxRows) Scan(dest ...any) error {
 		if id, ok := d.(*uuid.UUID); ok {
 			d = (*[16]byte)(id)
 		}
-		if _, ok := d.(unread); ok {
+		if _, ok := d.(unread); ok || d == nil {
 			continue
 		}
 		p := &r.plans[i]

@@ -15,7 +15,7 @@ var mayImport = map[string][]string{
 	"workqueue":              nil,
 	"workqueue/gate":         {"workqueue", "internal/sqltext"},
 	"workqueue/join":         {"workqueue", "internal/sqltext"},
-	"workqueue/topics":       nil,
+	"workqueue/topics":       {"workqueue", "internal/input"},
 	"workqueue/codec":        nil,
 	"workqueue/codec/aesgcm": {"workqueue/codec"},
 	"txworktest":             {"workqueue", "migrations", "internal/pgschema", "internal/localpg"},

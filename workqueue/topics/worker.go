@@ -1,0 +1,115 @@
+package topics
+
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A Domain is what a [Worker] has to know of the rows of a domain, whose handlers are of type H, a function type.
+type Domain[H, T any] struct {
+	workqueue.Domain[T]
+
+	// Name and Runner are the words of messages, such as outbox and relay.
+	Name, Runner string
+
+	// Topic is that of a claimed row.
+	Topic func(*T) string
+
+	// Handle calls the handler that was registered for the topic of a row. What it returns settles the row, see
+	// [workqueue.Handler].
+	Handle func(ctx context.Context, c *workqueue.Claim[T], h H) error
+
+	// Tables are all those that a service maintains for the domain. Default: Table.
+	Tables []*workqueue.Table
+
+	// Before are workers that run beside this one, and in a [workqueue.Drain] before it, such as a scheduler's.
+	Before []*workqueue.Worker
+}
+
+// A Worker hands the rows of a domain to handlers of type H, by topic. Any number of workers, in any number of processes,
+// share a table; give all of them handlers for the same topics, since a row goes to whichever claims it. A row whose topic
+// has no handler here is a failed attempt.
+//
+// Register handlers first, then call Run. A Worker is a part of a service, see package service.
+type Worker[H any] struct {
+	handlers *registry[H]
+	worker   *workqueue.Worker
+	all      workqueue.Workers
+	tables   []*workqueue.Table
+}
+
+// NewWorker makes a worker; register its handlers, then call Run.
+func NewWorker[H, T any](pool *pgxpool.Pool, d Domain[H, T], o workqueue.WorkerOptions) (*Worker[H], error) {
+	handlers := newRegistry[H](d.Name, d.Runner)
+	worker, err := workqueue.NewWorker(pool, d.Domain, func(ctx context.Context, c *workqueue.Claim[T]) error {
+		h, err := handlers.find(d.Topic(&c.Body))
+		if err != nil {
+			return err
+		}
+		return d.Handle(ctx, c, h)
+	}, o)
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker[H]{handlers: handlers, worker: worker, tables: d.Tables}
+	w.all = append(append(w.all, d.Before...), worker)
+	if len(w.tables) == 0 {
+		w.tables = worker.Tables()
+	}
+	return w, nil
+}
+
+// Handle registers the handler of a topic. Like [net/http.ServeMux] it panics on what cannot be meant: a topic that
+// [Check] refuses, a nil handler, a topic that has a handler already, and after Run has begun.
+func (w *Worker[H]) Handle(topic string, h H) { w.handlers.handle(topic, h) }
+
+// HandleAll registers the handler of every topic that has none of its own. It panics like [Worker.Handle].
+func (w *Worker[H]) HandleAll(h H) { w.handlers.handleAll(h) }
+
+// Run works until ctx is cancelled. Then it claims no more, returns rows that no handler has begun, waits for running
+// handlers up to the shutdown timeout, settles them, and returns nil.
+//
+// A database that goes away is waited for. Run returns an error at once if the worker has no handler, or if a table
+// does not fit this version of the library. A Worker runs once.
+func (w *Worker[H]) Run(ctx context.Context) error {
+	if err := w.handlers.seal(); err != nil {
+		return err
+	}
+	return w.all.Run(ctx)
+}
+
+// Drain is the worker as a [workqueue.Processor], for platforms without a process that runs all the time, for
+// commands, and for tests: each of its runs handles what is due and returns. See [workqueue.Drain].
+func (w *Worker[H]) Drain() (*workqueue.Drain, error) {
+	if err := w.handlers.seal(); err != nil {
+		return nil, err
+	}
+	return w.all.Drain()
+}
+
+// DrainIn is [Worker.Drain] inside a transaction, as in a test that rolls back: the handlers' transactions are
+// savepoints of it. See [workqueue.Worker.DrainIn].
+func (w *Worker[H]) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
+	if err := w.handlers.seal(); err != nil {
+		return nil, err
+	}
+	return w.all.DrainIn(tx)
+}
+
+// Wake makes a running worker look for rows now. It never blocks. Workers are woken by notifications; this is for those
+// that poll because they run with NoListen.
+func (w *Worker[H]) Wake() { w.all.Wake() }
+
+// SetConcurrency changes how many handlers run at once, also while the worker runs, see [workqueue.Worker.SetConcurrency].
+func (w *Worker[H]) SetConcurrency(n int) error { return w.worker.SetConcurrency(n) }
+
+// Workers are those of which the worker consists. They and Tables make it a part of a service, see package service.
+func (w *Worker[H]) Workers() []*workqueue.Worker { return slices.Clone(w.all) }
+
+// Tables are those that a service maintains for the worker.
+func (w *Worker[H]) Tables() []*workqueue.Table { return w.tables }
