@@ -1,38 +1,54 @@
-// Package reaper is the maintenance of the domain tables: it takes rows whose lease has ended from their
-// owners, deletes rows that are past their retention, and tells how healthy the tables are.
+// Package reaper runs the maintenance of txwork's tables. It requeues rows whose lease has expired, deletes rows past
+// their retention, and reports the health of the tables.
 //
-// # What it does
+// # Running it
 //
-// [Run] is for a process that lives: every [Options.Interval] it serves all tables, until its context
-// ends. [RunOnce] is for cron or a Kubernetes CronJob: one round, then it returns. A round
+// [Run] belongs in a process that keeps running: it serves all tables every [Options.Interval], until its context ends.
+// Package service calls it for you. [RunOnce] runs one round and returns; use it from cron or a Kubernetes CronJob.
 //
-//   - makes InProgress rows whose lease has ended Ready again with the table's backoff, or Failed where
-//     their attempts are used up: as many as there are, however many rows with good leases stand beside;
-//   - deletes Done and cancelled rows older than Spec.Retention, and dead letters older than
-//     Spec.FailedRetention where that is set: up to [Options.PurgeLimit] of each.
-//
-// It works in short transactions of [Options.BatchSize] rows. The tables take turns after every batch,
-// so a table with a backlog delays the others but does not hide them. When a bound cut a round short
-// [Report.More] is set, and Run goes on at once, beginning with the expired leases again.
-//
-// Give it every table of your domains: each has a method Tables, such as outbox.Outbox.Tables and jobs.Client.Tables.
+// Pass every table of your domains. Each domain has a method Tables, such as outbox.Outbox.Tables and
+// jobs.Client.Tables:
 //
 //	err := reaper.Run(ctx, pool, slices.Concat(box.Tables(), client.Tables()), reaper.Options{})
 //
-// Without a process in Go, the procedure <table>_maintain of every table does the same for that table, without an
-// election: CALL txwork.outbox_maintain() from pg_cron, or txwork reap from cron. Those have the retention of the
-// migration, not that of a program's Options.
+// Any number of processes may call Run. They elect one that works; [Leader] tells which.
 //
-// In the first round of a term it warns about tables of txwork in the same schemas that it was not given, see
-// [Report.Unserved].
+// # A round
+//
+// In a round the reaper
+//
+//   - requeues all rows whose lease has expired, with the table's backoff; a row without attempts left becomes Failed.
+//     Rows with valid leases do not slow this down;
+//   - deletes Done and cancelled rows older than Spec.Retention, and dead letters older than Spec.FailedRetention if
+//     that is set, up to [Options.PurgeLimit] of each.
+//
+// It works in short transactions of [Options.BatchSize] rows. Tables take turns after every batch, so a table with a
+// backlog can delay the others but not keep them from being served. If a limit cut the round short, [Report.More] is
+// set, and Run starts the next round at once, with expired leases first.
+//
+// In the first round of its term, the leader logs a warning about tables of txwork in the same schemas that it was not
+// given; see [Report.Unserved].
+//
+// # Without a Go process
+//
+// The procedure <table>_maintain of each table does the same for that table, for example from pg_cron:
+//
+//	CALL txwork.outbox_maintain()
+//
+// `txwork reap` does one round for all tables, for example from cron. Both use the retention of the migration, and not
+// that of a program's Options. Neither takes part in the election, and both may run beside a reaper.
+//
+// # Health
 //
 // [Health] and [Leader] only read.
 //
 // # Gauges
 //
-// While it leads, Run reports gauges of its tables through OpenTelemetry: depth, ages, expired leases and what else [Gauges]
-// lists. So they are observed once per deployment, however many processes there are; give each that runs a reaper the same
-// exporter. Nothing is read until an SDK collects them. A collection reads the tables in bounded statements, for less than
-// [DefaultObservationTimeout]. While the database is away, txwork.observation.up is 0 and the others are missing; the
-// application's own metrics are exported as ever. [RegisterGauges] reports the gauges without a reaper.
+// While it leads, Run reports gauges of its tables through OpenTelemetry: depth, age, expired leases and the others
+// that [Gauges] lists. They are therefore reported once per deployment, however many processes there are. Give every
+// process that runs a reaper the same exporter. To report gauges without a reaper, call [RegisterGauges].
+//
+// The tables are read when an SDK collects metrics, and at no other time. A collection uses bounded statements and
+// takes less than [DefaultObservationTimeout]. While the database is unavailable, txwork.observation.up is 0 and the
+// other gauges are missing; the application's own metrics are exported as usual.
 package reaper

@@ -8,40 +8,49 @@
 //	go http.ListenAndServe(":8081", s.Handler())
 //	return s.Run(ctx)
 //
-// # What it adds
+// # What it does
 //
-// The parts share one [workqueue.Runtime], so the process has four connections, one that listens and up to three spare ones
-// beside the application's pool, however many parts and queues it has, and one for each table while it notifies on behalf of
-// busy producers. The reaper uses the same.
+// The parts and the reaper share one [workqueue.Runtime]. Beside the application's pool, a process therefore has four
+// connections, one that listens, and up to three spare ones, however many parts and queues it runs. It has one more for
+// each table while it notifies on behalf of busy producers.
 //
-// The reaper runs beside them, over all tables of the parts, those of their schedules included, unless
-// [Options.MaintainedElsewhere] says that something else does its work, such as `txwork reap` from cron. It warns about tables of
-// txwork in the same schemas that no part names.
+// The reaper maintains all tables of the parts, and those of their schedules. If something else does the maintenance,
+// such as `txwork reap` from cron, set [Options.MaintainedElsewhere]. The reaper warns about tables of txwork in the
+// same schemas that belong to no part.
 //
-// Run checks first what cannot work: a table that is missing or of another version, rights that the role lacks. New refuses two
-// parts that serve the same queue, since one with more Concurrency is what is meant.
+// Run returns an error at once if the parts cannot work: a table is missing or has another version, or the role lacks a
+// right. New refuses two parts that serve the same queue; use one part with a higher Concurrency.
 //
-// # Order
+// # Shutdown
 //
-// When the context of Run ends, no part claims any more; rows that no handler has begun are returned; running handlers have
-// the ShutdownTimeout of their part; what they have done is settled; and the reaper stops when all parts have. A part that
-// ends by itself, with or without an error and without having been removed, stops the others: half a service is hard to notice.
+// When the context of Run ends,
+//
+//  1. all parts stop claiming, and rows that no handler has begun are returned;
+//  2. running handlers get the ShutdownTimeout of their part to finish, and their results are settled;
+//  3. the reaper stops when all parts have stopped.
+//
+// If a part ends by itself, with or without an error, the service stops the others too, because half a service is hard
+// to notice. A part that you removed is not meant.
 //
 // # Health
 //
-// [Service.Handler] answers /readyz with 200 while every worker claims, one that is being added or removed apart, and with 503 and the reasons while one
-// does not: before the start, while the database is away, while stopping. It answers /livez with 503 when Run has ended, or when a
-// worker is stuck so that only a restart helps. A database that is away does not make a process unhealthy: restarting it
-// would not bring the database back.
+// [Service.Handler] answers two probes:
 //
-// # Changes while it runs
+//   - /readyz answers 200 while every worker claims. It answers 503 with the reasons while one does not: before the
+//     start, while the database is unavailable, and during the shutdown. A part that is being added or removed does not
+//     count.
+//   - /livez answers 503 if only a restart helps: Run has ended, or a worker is stuck. It answers 200 while the
+//     database is unavailable, because a restart would not bring it back.
 //
-//   - [Service.Add] starts another part, such as a jobs.Worker of one more queue. [Service.Remove] stops one in the order above,
-//     without the others. Both concern this process only; rows of a queue that nobody serves wait.
-//   - SetConcurrency of a part (jobs.Worker, outbox.Relay, inbox.Worker, timers.Worker, alarms.Dispatcher or [workqueue.Worker])
-//     changes how many of its handlers run in this process.
-//   - A queue of jobs is paused, limited and resumed in the database, by jobs.Client or `txwork jobs`: in all processes, and
-//     beyond their restarts.
+// # Changes at run time
 //
-// A jobs.Worker that is added to serve one more queue leaves the schedules to the one that has them (NoSchedules).
+//   - [Service.Add] starts another part, such as a jobs.Worker for one more queue. [Service.Remove] stops one part,
+//     with the shutdown above, and leaves the others running. Both affect this process only. Rows of a queue without a
+//     worker remain in their table.
+//   - SetConcurrency of a part (jobs.Worker, outbox.Relay, inbox.Worker, timers.Worker, alarms.Dispatcher or
+//     [workqueue.Worker]) changes how many of its handlers run in this process.
+//   - To pause, limit or resume a queue of jobs, use jobs.Client or `txwork jobs`. The rule is stored in the database,
+//     so it applies to all processes and survives their restarts.
+//
+// If you add a jobs.Worker for one more queue, set its NoSchedules: the first jobs.Worker runs the schedules.
 package service

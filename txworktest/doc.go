@@ -2,8 +2,8 @@
 //
 // # A test
 //
-// [Schema] gives a test a schema of its own, with txwork's tables; [Server] a PostgreSQL to have it on, or take the URL of one
-// that you have. The test then calls the application, and asks what it enqueued:
+// [Schema] gives a test a schema of its own with txwork's tables. [Server] starts a PostgreSQL for it; you can also
+// pass the URL of a server that you have. The test calls the application, and then checks what it enqueued:
 //
 //	func TestPlacingAnOrder(t *testing.T) {
 //		t.Parallel()
@@ -23,28 +23,33 @@
 //		}
 //	}
 //
-// The file example_test.go of this package has it in full, with the shop.
+// The file example_test.go of this package has the whole test and the shop.
 //
-// # Where a test works
+// # In a transaction or on a pool
 //
-// Everything takes the place where it looks, a [Querier]. With a transaction nothing ever commits: it is the
-// quickest, tests may share tables ([Own] tells their rows apart), and time stands still, so that what a handler puts back does not
-// come again before [Advance]. With a pool all is as in production, and it needs the schema for itself.
+// Assertions and runs take a [Querier], which is the place where they look.
+//
+// In a transaction, nothing commits. This is the fastest, and tests can share tables; [Own] selects a test's own rows.
+// Time stands still in a transaction, so a row that a handler puts back is not due again until you call [Advance].
+//
+// On a pool, everything happens as in production. The test then needs the schema for itself.
 //
 // # Running handlers
 //
-// [RunOne], [Drain] and [DrainAll] run an application's own workers, one row after the other, and return what became of
-// each: done, retried with which error, a dead letter. A handler that puts its row back for ever fails the test.
+// [RunOne], [Drain] and [DrainAll] run the application's own workers, one row after the other. They return what became
+// of each row: done, retried with its error, a dead letter, and so on. A handler that puts its row back again and again
+// fails the test.
 //
 // # Time
 //
-// Nothing sleeps. [Advance] moves the rows back instead of the clock forward, and DrainAll does it by itself until
-// all retries are used up.
+// No test sleeps. [Advance] moves the due times of rows back, where it would otherwise wait. DrainAll advances by
+// itself until all retries are used up.
 //
 // # Faults
 //
-// A handler may run twice for a row: its process dies, its lease is lost, or the connection goes away before its result is stored.
-// [Faults] make that happen, at the call or the statement that is named, so that a test can look whether the effect is there once:
+// A handler may run twice for a row: its process dies, its lease is lost, or the connection breaks before the result is
+// stored. [Faults] make that happen at the call or statement that you name, so that a test can check that the effect
+// happened once:
 //
 //	faults := txworktest.NewFaults(t)
 //	faults.After(1, txworktest.LoseLease(db.Pool, box))
@@ -53,5 +58,6 @@
 //
 // # Concurrency
 //
-// Tests with a schema each may be parallel. Within one, the kit's runs of handlers need the table for themselves.
+// Tests that each have a schema can run in parallel. Within one schema, run handlers from one goroutine at a time, and
+// let no other worker use the tables meanwhile.
 package txworktest

@@ -1,117 +1,150 @@
-// Package workqueue is the core of txwork: a transactional work queue over rows of a PostgreSQL table.
+// Package workqueue is the core of txwork: a transactional work queue over the rows of a PostgreSQL table.
 //
-// Packages outbox, inbox, timers and jobs are this core on tables of their own, and so is any table that you
-// describe with a [Spec].
+// The packages outbox, inbox, timers and jobs use this core on tables of their own. You can use it on a table of yours:
+// describe the table with a [Spec], and let `txwork table new` print its migration.
+//
+// This page is the contract that all of them keep. What you need first is in the sections States, Guarantees and
+// Concurrency. The later sections are for operators and for authors of domains.
 //
 // # States
 //
 //	Ready ──claim──▶ InProgress ──ack──▶ Done
 //	  ▲                  │ │
-//	  │◀─abandon, snooze─┘ ├─fail──────▶ Failed
-//	  │◀─reap (lease over)─┤               │
-//	  │                    └─attempts over─▶│
-//	  └──────────────redrive───────────────┘
+//	  │◀─abandon, snooze─┘ ├─fail──────────▶ Failed
+//	  │◀─reap (lease over)─┤                   │
+//	  │                    └─no attempts left─▶│
+//	  └────────────────redrive─────────────────┘
 //
-// A claim takes due rows for the length of a lease, counts an attempt and gives each row the claim's
-// owner token. Every settle (ack, abandon, snooze, fail) and every renewal is guarded by id and token in
-// one statement: with a stale token it changes nothing and reports [ErrLeaseLost]. A lease that ends is
-// reaped: the row is Ready again, or Failed when its attempts are used up.
+// A claim takes rows that are due. It counts one attempt, sets a lease on each row, and stores a new owner token in it.
+// The worker renews the lease while the handler runs.
 //
-// A row may be inserted waiting ([NewRow].Waiting): Ready, but held back outside the claim index until
-// something releases it. Package gate does so by key, for order and limits, package join at the end of a
-// fan-in. Both release rows in a fold: see Building a domain.
+// A row is settled by one of four transitions:
 //
-// # What you may rely on
+//   - ack: the work is done;
+//   - abandon: the attempt failed, and the row is retried after a backoff, or becomes Failed if it has no attempts
+//     left;
+//   - snooze: the row becomes Ready again later, and the attempt does not count;
+//   - fail: the row becomes Failed at once. A Failed row is a dead letter until you redrive it.
 //
-//   - Rows exist if and only if the transaction that inserted them commits.
-//   - Delivery is at least once. A handler that writes through [Claim.Tx] has its effect exactly once.
-//     HTTP calls and mails cannot: make them idempotent by the row's id.
-//   - Attempts are counted when a row is claimed, so a row that kills its process does not loop for ever. With a
-//     maximum of 1, a row whose worker died is a dead letter.
-//   - Nothing runs before its due time by the database's clock, the only one that decides.
-//   - There is no order between rows that are claimed by different handlers, unless a gate makes one.
+// Each settle and each renewal is one statement that checks the row's id and owner token. With a stale token it changes
+// nothing and reports [ErrLeaseLost]. An expired lease is reaped: the row becomes Ready again, or Failed if it has no
+// attempts left.
 //
-// # Writing
+// A row can be inserted waiting ([NewRow].Waiting). It is Ready, but no claim sees it until it is released. Package
+// gate makes rows wait for their turn in a key, a limit or a rate; package join makes them wait for the end of other
+// rows.
 //
-// [Table.Insert] takes an open transaction, wrapped by [Pgx] or [SQL]. Handing it a pool does not
-// compile. [InTx] is for callers that have no transaction of their own.
+// # Guarantees
+//
+//   - A row exists if and only if the transaction that inserted it commits.
+//   - Delivery is at least once. What a handler writes through [Claim.Tx] takes effect exactly once. An HTTP call or an
+//     email cannot: make it idempotent with the row's id.
+//   - Attempts are counted when a row is claimed, so a row that kills its process is not retried for ever. With a
+//     maximum of 1, a row whose worker died becomes a dead letter.
+//   - No row runs before its due time. Only the database's clock decides that.
+//   - Once an expired lease has been reaped, the worker that held it can no longer change the row, whatever it still
+//     sends.
+//   - There is no order among rows that run in different handlers, unless a gate imposes one.
+//
+// # Concurrency
+//
+// A [Table] is safe for concurrent use, and so is a [Queue] made by [Table.On]. A Queue made by [Table.In] is as safe
+// as its transaction. Any number of workers in any number of processes can share a table. The Run method of a [Worker]
+// may be called once.
+//
+// # Writing rows
+//
+// [Table.Insert] takes your open transaction, wrapped by [Pgx] or [SQL]. A pool in its place does not compile. If you
+// have no transaction, use [InTx].
 //
 // # Working
 //
-// A [Worker] claims, calls a [Handler], renews leases and settles in batches. The handler's result is a
-// value: nil acks, an error is a failed attempt, and [Permanent], [Snooze], [RetryAfter] and [Cancelled]
-// say more. [Queue] has the same transitions one by one, and every table carries claim, ack, abandon, fail,
-// extend, reap_expired and redrive as SQL functions for psql, Python or C#: both are rendered from one set
-// of statements and obey one contract. Workers in SQL call the function fold before they claim, see [Fold].
+// A [Worker] claims rows, calls your [Handler], renews leases and settles rows in batches. The handler's result decides
+// how its row is settled: nil acks it, and an error is a failed attempt. [Permanent], [Snooze], [RetryAfter] and
+// [Cancelled] choose another outcome. The package example shows a table, an insert and a worker.
 //
-// A worker serves one or several lanes of a table, the most urgent first. A [Spec].Admission bounds every
-// claim by rules of the domain, the table's own folds ([Spec].Folds) release rows that wait, and its sweeps
-// ([Spec].Sweeps) repair. A [Drain] is a worker's handler without its loop: for platforms that call back, for commands,
-// and in a transaction of a test. Workers, drains and the reaper fold by themselves. If you call [Queue.Claim] by hand
-// on a table with folds, call [Queue.Fold] first.
+// A table can have lanes, such as the queues of jobs. A worker serves one or more of them, the most urgent first.
 //
-// # One process
+// A [Drain] runs a worker's handler without the worker's loop: on platforms that call your program, in commands, and in
+// a test's transaction.
 //
-// What a process costs depends on what it does, not on how many queues it serves. Its workers share a [Runtime]: a few
-// connections beside the application's pool, one that listens, and for each table its sweeps and folds. A worker that is given
-// none has one of its own. Of all processes that serve a table, one sweeps it. Renewals go before everything, a queue with many handlers starves no other, and a table that somebody
-// holds locked leaves the others their turn. Package service runs all parts of a process over one runtime.
+// [Queue] has each transition as a method. Each table also has claim, ack, abandon, fail, extend, reap_expired and
+// redrive as SQL functions, for psql, Python or C#. Methods and functions are rendered from the same statements and
+// keep the same contract.
 //
-// # Building a domain
+// # Maintenance
 //
-// A domain adds columns, lanes and DDL of its own to a Spec, and never a transition. What has to happen when a
-// row is settled is a row trigger on completed_at: it fires for exactly the rows that a guarded statement
-// changed, in its transaction, by every way in. Claims never set that column.
+// Expired leases are requeued, and old rows deleted, only where some process runs the maintenance: [Queue.ReapExpired],
+// sweeps, folds and retention. Package reaper runs all of it. From pg_cron, call the table's SQL procedure maintain; it
+// knows the retention of the migration, and not that of your program.
 //
-// Such a trigger changes its own row at most, and writes nothing that others write too: the settle would wait for them,
-// and they for it. What concerns other rows, such as the next row of a key, it appends as a note to a table of the
-// domain. A function of the domain applies notes later, one folder at a time, in short transactions of their own; list
-// it in [Spec].Folds, and see [Fold] for its contract. The trigger PERFORMs [Spec.AnnounceNote] if [Spec.MustAnnounceNote], so that
-// workers fold at once.
+// Folds release rows that wait; see Building a domain. Workers, drains and the reaper run folds by themselves. If you
+// call [Queue.Claim] on a table that has folds, call [Queue.Fold] first. Workers in SQL call the function fold before
+// they claim.
+//
+// # Connections
+//
+// The workers of a process share a [Runtime]: a few connections beside your pool, one of which listens for
+// notifications. The number does not grow with the number of queues. A worker that is given no runtime opens its own.
+// Package service runs all parts of a process over one runtime.
+//
+// Renewals take a connection before all other work, a queue with many handlers starves no other, and a table that
+// somebody has locked leaves the others their turn. Of all the processes that serve a table, one runs its sweeps.
 //
 // # Notifications
 //
-// A trigger notifies the channel schema.table when rows are inserted, from whatever program, and workers listen there.
-// Transactions that notify commit one after the other, on the whole server. So above some tens a second one of the
-// processes that listen becomes the table's announcer: producers are silent, and it notifies for them, every few
-// milliseconds and on a connection of its own, until the rate is low again. Nothing is to be configured, and other
-// listeners notice no difference. If an announcer dies or freezes, rows that were inserted silently may wait for the next
-// poll.
+// A trigger notifies the channel schema.table when rows are inserted, by whatever program, and workers listen there.
+// PostgreSQL commits transactions that notify one after the other, across the whole server. To keep producers fast,
+// above some tens of such transactions a second one of the listening processes becomes the table's announcer. Producers
+// then stop notifying, and the announcer notifies for them every few milliseconds, on a connection of its own, until
+// the rate falls. You configure nothing, and other listeners notice no difference. If an announcer dies or freezes,
+// rows that were inserted without a notification wait until the next poll at most.
 //
-// The log says at DEBUG when an announcer is awake and asleep, and the counter txwork.announcements how often it notifies;
-// `txwork stats --announcers` shows both for all processes. The session that is awake:
+// The log says at DEBUG when an announcer starts and stops announcing. The counter txwork.announcements shows how often
+// it notifies, and `txwork stats --announcers` shows both for all processes. To find the session that announces:
 //
 //	SELECT l.pid FROM pg_locks AS l, hashtextextended('txwork.outbox announcer', 0) AS k (lock)
 //	WHERE l.locktype = 'advisory' AND l.mode = 'ExclusiveLock' AND l.granted
 //	  AND l.classid = (k.lock >> 32 & 4294967295)::oid AND l.objid = (k.lock & 4294967295)::oid;
 //
+// # Stalled processes
+//
+// Each claim, renewal, settle and reap is sent to the server in one piece. Once sent, it commits even if the process
+// that sent it dies or freezes.
+//
+// The server ends what can still stall, and releases its locks. The limits are settings of the transaction itself, so
+// they also work through a pooler:
+//
+//   - After [HeldAtMost], if the client does not read the reply (tcp_user_timeout; it has no effect on Unix-domain
+//     sockets).
+//   - After [HeldAtMost], if a handler's process freezes between the settle in [Claim.Tx] and its commit
+//     (idle_in_transaction_session_timeout).
+//   - From PostgreSQL 17 on, if the client has sent only part of a transaction: one second after the caller stops
+//     waiting, and not before [HeldAtMost] (transaction_timeout).
+//   - After 90 s, three heartbeats, for the session of a listener; after 15 s for that of the process that sweeps
+//     (idle_session_timeout).
+//
+// What a handler does in Claim.Tx before the settle is limited by your own settings, or by [WorkerOptions].TxLimits.
+//
+// Transactions of txwork that write are READ COMMITTED and READ WRITE, whatever the defaults of the role or database
+// are.
+//
 // # Logs
 //
-// A failed attempt is one line at INFO, a dead letter one at WARN. Where that is too much, give the [Telemetry] a
-// Logger whose handler drops what is below its level.
+// A failed attempt is logged at INFO, and a dead letter at WARN. To log less, set the Logger of [Telemetry] to one
+// whose handler drops these levels.
 //
-// # Concurrency
+// # Building a domain
 //
-// A [Table] and a [Queue] made by [Table.On] are safe for concurrent use; a Queue made by [Table.In] is
-// as safe as its transaction. Any number of workers in any number of processes may share a table. A
-// [Worker] runs once.
+// A domain adds columns, lanes and DDL to a Spec. It never adds a transition. An Admission ([Spec].Admission) limits
+// each claim by rules of the domain, such as the pause of a queue. Sweeps ([Spec].Sweeps) repair rows.
 //
-// # Frozen processes
+// To react to a settle, write a row trigger on completed_at. It fires for exactly the rows that a settle changed, in
+// the settle's transaction, whichever program sent it. Claims never set that column.
 //
-// Claims, renewals, settles and reaps are one round trip each: once sent, they commit whatever becomes of their process.
-// What can still stand still is bounded at the server, by settings of the transaction itself, so that they work through
-// a pooler. After [HeldAtMost] the server ends a session and gives up its locks when the client does not read the reply
-// (tcp_user_timeout, which has no effect on Unix-domain sockets), and when a handler's process freezes between the settle of
-// [Claim.Tx] and its commit (idle_in_transaction_session_timeout). From PostgreSQL 17 on, transaction_timeout ends a
-// transaction of which the client has sent a part only, a second after its caller stops waiting, and not before
-// HeldAtMost. The session of a listener ends after three of its heartbeats, 90 s, and that of the process which sweeps after 15 s (idle_session_timeout,
-// from PostgreSQL 14 on). What a handler does in Claim.Tx before the settle is bounded by your own settings, or by
-// [WorkerOptions].TxLimits.
-//
-// Transactions that write begin READ COMMITTED, READ WRITE, whatever the role's or the database's defaults are.
-//
-// # Recovery
-//
-// Somebody has to do the maintenance from time to time: [Queue.ReapExpired], sweeps, folds, retention. Package reaper
-// does, and so may pg_cron with the table's SQL procedure maintain, which knows the retention of the migration.
+// Such a trigger may change its own row. It must not write to a row that other transactions also write, because settles
+// would then wait for each other. To change other rows, such as the next row of a key, the trigger appends a note to a
+// table of the domain. A function of the domain, the fold, applies the notes later: in short transactions of its own,
+// and in one session at a time. List it in [Spec].Folds; [Fold] is its contract. To have workers fold at once, the
+// trigger calls PERFORM [Spec.AnnounceNote] if [Spec.MustAnnounceNote].
 package workqueue

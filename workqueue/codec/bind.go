@@ -14,8 +14,8 @@ type Binding[T any] struct {
 	table string
 }
 
-// Bind binds a codec to a type and to a table by its qualified name, such as that of workqueue.Table.Name. A
-// nil codec is [JSON].
+// Bind binds a codec to a type and to a table, given by its qualified name as workqueue.Table.Name returns it. If the
+// codec is nil, Bind uses [JSON].
 func Bind[T any](c Codec, table string) Binding[T] {
 	if c == nil {
 		c = JSON{}
@@ -23,17 +23,17 @@ func Bind[T any](c Codec, table string) Binding[T] {
 	return Binding[T]{codec: c, table: table}
 }
 
-// Encode makes the payload of a row that is going to be written with this id, see [NewID], and these headers,
-// which may be nil.
+// Encode returns the payload of a row that you are about to write with this id (see [NewID]) and these headers, which
+// may be nil.
 func (b Binding[T]) Encode(ctx context.Context, id uuid.UUID, headers map[string]string, v T) ([]byte, error) {
 	data, err := b.codec.Encode(ctx, NewEnvelope(b.table, id, headers), v)
 	if err != nil {
-		return nil, fmt.Errorf("txwork: a payload of %v does not encode: %w", reflect.TypeFor[T](), err)
+		return nil, fmt.Errorf("txwork: cannot encode a payload of type %v: %w", reflect.TypeFor[T](), err)
 	}
 	return data, nil
 }
 
-// Decode reads a row's payload. The error is a [*DecodeError]; return it from the handler.
+// Decode decodes a row's payload. An error is a [*DecodeError]; return it from the handler.
 func (b Binding[T]) Decode(ctx context.Context, id uuid.UUID, headers map[string]string, data []byte) (v T, err error) {
 	err = b.codec.Decode(ctx, NewEnvelope(b.table, id, headers), data, &v)
 	return v, decodeError[T](err)

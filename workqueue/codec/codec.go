@@ -9,25 +9,26 @@ import (
 // TenantHeader is the header that carries a row's tenant.
 const TenantHeader = "txwork-tenant"
 
-// A Codec makes bytes of values and values of bytes. It is safe for concurrent use.
+// A Codec encodes values into payloads, and decodes payloads into values. It is safe for concurrent use.
 type Codec interface {
-	// Encode makes the bytes that are stored. It does not keep v.
+	// Encode returns the bytes to store. It does not retain v.
 	Encode(ctx context.Context, e Envelope, v any) ([]byte, error)
-	// Decode reads what Encode has made into what the pointer points to. It does not keep data.
+	// Decode decodes data, which Encode returned, into the value that into points to. It does not retain data.
 	Decode(ctx context.Context, e Envelope, data []byte, into any) error
 }
 
-// An Envelope says which row bytes belong to. A Codec may bind them to all of it but Headers: some of those
-// are added after encoding, such as the trace context, or later, such as who redrove the row.
+// An Envelope names the row that a payload belongs to. A Codec may bind the payload to every field but Headers: some
+// headers are added after encoding, such as the trace context, and some later, such as the name of whoever redrove the
+// row.
 type Envelope struct {
 	Table   string    // qualified, such as txwork.outbox
-	ID      uuid.UUID // of the row, or what [KeyID] made of its key
-	Field   string    // which of the row's values, where it has several: empty for its payload
+	ID      uuid.UUID // of the row, or the result of [KeyID] for its key
+	Field   string    // the name of the value if the row has several; empty for its payload
 	Headers map[string]string
-	Tenant  string // the header [TenantHeader]; empty for none
+	Tenant  string // the header [TenantHeader]; empty if there is none
 }
 
-// NewEnvelope is the envelope of a row's payload: the tenant is taken from the headers, which may be nil.
+// NewEnvelope returns the envelope of a row's payload. It takes the tenant from the headers, which may be nil.
 func NewEnvelope(table string, id uuid.UUID, headers map[string]string) Envelope {
 	return Envelope{Table: table, ID: id, Headers: headers, Tenant: headers[TenantHeader]}
 }

@@ -6,10 +6,10 @@ import (
 	"reflect"
 )
 
-// A DecodeError says that a row's payload is none of the type that its handler takes.
+// A DecodeError reports that a row's payload could not be decoded into the type that its handler takes.
 type DecodeError struct {
-	Type string // that was wanted
-	Err  error  // the codec's
+	Type string // of the handler's value
+	Err  error  // of the codec
 }
 
 func (e *DecodeError) Error() string {
@@ -18,7 +18,7 @@ func (e *DecodeError) Error() string {
 
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// decodeError names the type, unless that was done already.
+// decodeError wraps err in a DecodeError, unless it is one already.
 func decodeError[T any](err error) error {
 	var named *DecodeError
 	if err == nil || errors.As(err, &named) {

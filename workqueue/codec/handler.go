@@ -2,14 +2,14 @@ package codec
 
 import "context"
 
-// A Decoder is a delivery that can decode its payload with the codec of its domain.
+// A Decoder is a delivery that decodes its payload with its domain's codec.
 type Decoder interface {
 	Decode(ctx context.Context, into any) error
 }
 
-// Handler makes a domain's handler of one that takes the decoded payload. The types follow from the function:
-// D is the domain's delivery, T the payload's type. A payload that does not decode is a failed attempt with a
-// [*DecodeError], and the function is not called.
+// Handler returns a domain's handler that decodes the payload and calls handle with it. The types are inferred: D is
+// the domain's delivery, and T the type of the payload. If the payload does not decode, the attempt fails with a
+// [*DecodeError] and handle is not called.
 func Handler[D Decoder, T any](handle func(ctx context.Context, d D, v T) error) func(context.Context, D) error {
 	return func(ctx context.Context, d D) error {
 		v, err := decoded[T](ctx, d)

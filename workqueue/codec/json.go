@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// JSON stores values as encoding/json writes them. It is what is used where no codec is named. Fields that
-// the Go type does not know are ignored, so that producers can be deployed before consumers.
+// JSON encodes and decodes with encoding/json. It is the default codec. It ignores fields that the Go type does not
+// have, so that you can deploy producers before consumers.
 type JSON struct{}
 
 // Encode implements [Codec].

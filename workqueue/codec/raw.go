@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// Raw stores bytes as they are: values are []byte, string or [json.RawMessage], and are decoded into pointers
-// to these. Any other type is an error, and so is text that is no UTF-8 where a string is wanted.
+// Raw stores bytes unchanged. It encodes values of type []byte, string and [json.RawMessage], and decodes into pointers
+// to these types. Any other type is an error. So is decoding bytes that are not valid UTF-8 into a string.
 type Raw struct{}
 
-// Encode implements [Codec]. It copies.
+// Encode implements [Codec]. It copies the value.
 func (Raw) Encode(_ context.Context, _ Envelope, v any) ([]byte, error) {
 	switch v := v.(type) {
 	case []byte:
@@ -24,7 +24,7 @@ func (Raw) Encode(_ context.Context, _ Envelope, v any) ([]byte, error) {
 	return nil, fmt.Errorf("codec: Raw encodes []byte, string and json.RawMessage, not %T", v)
 }
 
-// Decode implements [Codec]. It copies.
+// Decode implements [Codec]. It copies the data.
 func (Raw) Decode(_ context.Context, _ Envelope, data []byte, into any) error {
 	switch into := into.(type) {
 	case *[]byte:
@@ -33,7 +33,7 @@ func (Raw) Decode(_ context.Context, _ Envelope, data []byte, into any) error {
 		return assign(into, copied(data))
 	case *string:
 		if !utf8.Valid(data) {
-			return fmt.Errorf("codec: Raw decodes %d bytes into a string, but they are no UTF-8", len(data))
+			return fmt.Errorf("codec: Raw decodes %d bytes into a string, but they are not valid UTF-8", len(data))
 		}
 		return assign(into, string(data))
 	}
@@ -48,5 +48,5 @@ func assign[T any](into *T, v T) error {
 	return nil
 }
 
-// copied is never nil, which would be NULL in a table.
+// copied never returns nil, which the table would store as NULL.
 func copied(data []byte) []byte { return append([]byte{}, data...) }

@@ -7,17 +7,17 @@ import (
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
-// Options configure a [Codec]. Current has to be set.
+// Options configure a [Codec]. Current is required.
 type Options struct {
-	// Current seals, and opens.
+	// Current encrypts and decrypts.
 	Current Key
-	// Older open what was sealed with them: the keys before Current, and the next one while it is deployed.
+	// Older only decrypt: the keys before Current, and the next key while it is being deployed.
 	Older []Key
-	// Inner makes the bytes that are sealed. Default: [codec.JSON].
+	// Inner encodes the values before they are encrypted. Default: [codec.JSON].
 	Inner codec.Codec
 }
 
-// A Codec seals what another one encodes. It is safe for concurrent use.
+// A Codec encrypts what its inner codec encodes. It is safe for concurrent use.
 type Codec struct {
 	inner   codec.Codec
 	current string
@@ -26,7 +26,7 @@ type Codec struct {
 
 var _ codec.Codec = (*Codec)(nil)
 
-// New makes a Codec. It refuses ids and secrets that cannot be, and an id that comes twice.
+// New makes a Codec. It returns an error for an invalid id or secret, and for two keys with the same id.
 func New(o Options) (*Codec, error) {
 	keys, err := newRing(append([]Key{o.Current}, o.Older...))
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *Codec) Seal(e codec.Envelope, plain []byte) []byte {
 	return c.keys[c.current].Seal(sealed, nil, plain, additional(sealed, e))
 }
 
-// Open decrypts what [Codec.Seal] has made, under any known key. Every error is an [*OpenError].
+// Open decrypts the result of [Codec.Seal] with any known key. Every error is an [*OpenError].
 func (c *Codec) Open(e codec.Envelope, sealed []byte) ([]byte, error) {
 	_, plain, err := c.open(e, sealed)
 	return plain, err

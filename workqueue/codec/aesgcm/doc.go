@@ -1,12 +1,12 @@
 // Package aesgcm is a codec that encrypts with AES-GCM, from the standard library alone.
 //
-// What another codec encodes, JSON unless told otherwise, is sealed under the current key, and opened under
-// whichever known key has sealed it. The bytes are bound to their table, row id, field and tenant: copied to
-// another row, or kept while a row's tenant is changed, they do not open.
+// The codec encrypts what its inner codec encodes, JSON by default, with the current key. It decrypts with any key that
+// it knows. The ciphertext is bound to its table, row id, field and tenant. A payload that was copied to another row,
+// or whose row's tenant was changed, does not decrypt.
 //
-// Topic, key, kind, headers, due times and errors of a row stay readable: the database works with them.
-// Encryption hides payloads from those who read the table, its backups and its replicas. It does not keep somebody who
-// may write the table from deleting rows, or from putting back an older payload of the same row.
+// Encryption protects payloads from readers of the table, its backups and its replicas. The topic, key, kind, headers,
+// due times and errors of a row stay readable, because the database works with them. Encryption does not protect
+// against someone who can write to the table: they can delete rows, and restore an older payload of the same row.
 //
 // # Format
 //
@@ -20,21 +20,23 @@
 //
 // # Rotating keys
 //
-// Rows outlive deploys, so a key is known everywhere before anybody seals with it, and until nothing is
-// sealed with it:
+// Rows outlive deploys. Every process must know a key before any process encrypts with it, and for as long as a row is
+// encrypted with it:
 //
-//  1. Deploy the new key among Options.Older, to every process that opens.
+//  1. Add the new key to Options.Older, and deploy this to every process that decrypts.
 //
-//  2. Deploy it as Options.Current, and the old one among Options.Older.
+//  2. Make it Options.Current, move the old key to Options.Older, and deploy.
 //
-//  3. When no row has the old key, deploy without it. [KeyID] reads the id of a payload; for a table:
+//  3. When no row uses the old key any more, remove it and deploy. [KeyID] returns the key id of a payload.
 //
-//     SELECT convert_from(substr(payload, 3, get_byte(payload, 1)), 'UTF8') AS key_id, count(*)
-//     FROM txwork.outbox GROUP BY 1
+// To count the rows of a table by key:
 //
-// A worker without the key fails the attempt with [ErrUnknownKey], and the row is tried again by the table's policy:
-// the steps may overlap for as long as its attempts last. What became a dead letter meanwhile can be redriven.
-// Rows that were done stay sealed with the key of their time until they are purged.
+//	SELECT convert_from(substr(payload, 3, get_byte(payload, 1)), 'UTF8') AS key_id, count(*)
+//	FROM txwork.outbox GROUP BY 1
+//
+// A worker that lacks the key fails the attempt with [ErrUnknownKey], and the row is retried by the table's policy.
+// Steps may therefore overlap for as long as the row has attempts left, and a dead letter can be redriven. Rows that
+// are done stay encrypted with their key until they are purged.
 //
 // A random nonce of 96 bits allows 2³² payloads under one key before the chance of a repeated nonce passes one in 2³²
 // (NIST SP 800-38D, section 8.3). Rotate earlier than that.

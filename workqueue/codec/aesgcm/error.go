@@ -5,21 +5,21 @@ import (
 	"fmt"
 )
 
-// Why bytes do not open; errors.Is finds them in an [OpenError].
+// Reasons why a payload does not decrypt; errors.Is finds them in an [OpenError].
 var (
-	// ErrFormat says that the bytes were not sealed by this package, or by a later version of it.
+	// ErrFormat means that the bytes were not encrypted by this package, or by a later version of it.
 	ErrFormat = errors.New("is not in the format of this package")
-	// ErrUnknownKey says that the key which sealed the bytes is not known here.
+	// ErrUnknownKey means that the codec does not have the key that encrypted the bytes.
 	ErrUnknownKey = errors.New("is not known here")
-	// ErrAuthentication says that the bytes were changed, belong to another row, table, field or tenant, or were
-	// sealed with another secret under the same key id.
+	// ErrAuthentication means that the bytes were changed, belong to another row, table, field or tenant, or were
+	// encrypted with another secret under the same key id.
 	ErrAuthentication = errors.New("does not open it: the bytes were changed, or belong to another row, table, field or tenant")
 )
 
-// An OpenError says why a payload did not open. It names the key, and nothing of the payload: errors are stored
-// and logged, where others read them.
+// An OpenError reports why a payload did not decrypt. It names the key, and contains nothing of the payload, because
+// errors are stored and logged.
 type OpenError struct {
-	KeyID  string // empty if the bytes name none
+	KeyID  string // empty if the bytes do not name a key
 	reason error
 }
 
@@ -32,7 +32,7 @@ func (e *OpenError) Error() string {
 
 func (e *OpenError) Unwrap() error { return e.reason }
 
-// innerError keeps the text of the inner codec's error to itself: it may quote the opened payload.
+// innerError hides the text of the inner codec's error, which may quote the decrypted payload.
 type innerError struct{ err error }
 
 func (e innerError) Error() string {

@@ -7,11 +7,11 @@ import (
 	"regexp"
 )
 
-// A Key is a secret by the name that is stored with what it has sealed.
+// A Key is a secret and its id. The id is stored with each payload that the key encrypts.
 type Key struct {
-	// ID is 1 to 64 letters, digits, dots, colons, slashes, dashes and underscores. It is no secret.
+	// ID is 1 to 64 letters, digits, dots, colons, slashes, dashes and underscores. It is not secret.
 	ID string
-	// Secret is 16, 24 or 32 random bytes, for AES-128, AES-192 or AES-256. It is not kept.
+	// Secret is 16, 24 or 32 random bytes, for AES-128, AES-192 or AES-256. It is not retained.
 	Secret []byte
 }
 
