@@ -1,9 +1,11 @@
 package migrations
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -76,6 +78,16 @@ func snapshot(schema string, bodies map[string]routine) (c catalog) {
 		}
 		c.objects = append(c.objects, o)
 	}
+	return c
+}
+
+// of is what some migrations make, and the table of versions.
+func (c catalog) of(chosen []migration) catalog {
+	c.objects = slices.DeleteFunc(c.objects, func(o object) bool {
+		domain := domainOf(cmp.Or(o.Parent, o.Name))
+		return slices.Contains(Domains(), domain) &&
+			!slices.ContainsFunc(chosen, func(m migration) bool { return m.domain == domain })
+	})
 	return c
 }
 

@@ -104,7 +104,7 @@ func TestCoreTables(t *testing.T) {
 func TestEveryMigrationHasASource(t *testing.T) {
 	t.Parallel()
 	for _, m := range migrations.All() {
-		if _, ok := domains[m.Name]; !ok && m.Name != "002_leader" {
+		if _, ok := domains[m.Name]; !ok && m.Name != "002_reaper" {
 			t.Errorf("%s is rendered by no domain", m.Name)
 		}
 	}

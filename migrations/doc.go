@@ -21,11 +21,18 @@
 // enough. Down leaves the schema, and at version 0 nothing in it: `DROP SCHEMA txwork` then succeeds
 // without CASCADE, unless you have put something there yourself.
 //
+// # Domains
+//
+// Each [Domain] has migrations and a version of its own. A new schema gets all domains, or those that
+// [Options].Domains names, and records them in schema_domain: later runs of Up, Validate and Status are about the
+// domains that it has. To add one, name it once. With the jobs alone, for example, a schema has the tables of jobs and
+// of the reaper, and none of the outbox, the inbox and the timers.
+//
 // # Other tools
 //
-// [SQL] is plain text for psql and Atlas, [FS] and [Export] are the file pairs of golang-migrate, and
-// [Migrator] runs the same statements through goose. All of them record what they did in schema_version,
-// so Validate, and `txwork migrate status`, hold whatever tool you use.
+// [SQL] is plain text for psql and Atlas. [FS] and [Export] are files for golang-migrate and for a goose of your own
+// application, numbered as you like. [Migrator] runs the same statements through goose. All of them record what they
+// did in schema_version, so Validate, and `txwork migrate status`, hold whatever tool you use.
 //
 // # Tables of your own
 //

@@ -17,7 +17,7 @@ var GooseLayout = func(schema string) (fs.FS, error) { return gooseLayout(load(s
 func All() []Applied {
 	var all []Applied
 	for _, m := range load("txwork") {
-		all = append(all, Applied{Version: m.version, Name: m.name})
+		all = append(all, Applied{Version: m.version, Domain: m.domain, Name: m.name})
 	}
 	return all
 }

@@ -71,7 +71,7 @@ func TestPairsThroughGoose(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	schema := unmade(t, db)
-	pairs, err := migrations.FS(schema)
+	pairs, err := migrations.FS(migrations.FileOptions{Schema: schema})
 	if err != nil {
 		t.Fatal(err)
 	}

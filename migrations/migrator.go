@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"slices"
 	"time"
@@ -24,6 +23,11 @@ type Options struct {
 	// other: several can stand in one database, each with a version of its own.
 	Schema string
 
+	// Domains are those whose tables the schema is to have, and which Validate, Status and Down are about. [Reaper] is
+	// always among the former, and [Timers] where [Alarms] are. Default: the domains that the schema has, and all of them
+	// in a schema that has none.
+	Domains []Domain
+
 	// LockTimeout is how long a migration waits for the lock of a table that somebody uses. All who come later wait
 	// behind it, so it gives up instead, whole, and says who holds the lock. [Migrator.Validate] waits as long. Whole
 	// milliseconds. Default:
@@ -39,17 +43,18 @@ type Options struct {
 type Migrator struct {
 	pool        *pgxpool.Pool
 	schema      string
+	domains     []Domain // that were asked for
 	lockTimeout time.Duration
 	logger      *slog.Logger
 	lock        schemaLock
 	history     history
-	migrations  []migration
-	layout      fs.FS
+	migrations  []migration // of all domains
 }
 
 // Applied is a migration that was run, up or down.
 type Applied struct {
 	Version  int64         `json:"version"`
+	Domain   Domain        `json:"domain"`
 	Name     string        `json:"name"` // such as 001_outbox
 	Duration time.Duration `json:"duration_ns"`
 }
@@ -65,6 +70,9 @@ func New(pool *pgxpool.Pool, o Options) (*Migrator, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkDomains(o.Domains); err != nil {
+		return nil, err
+	}
 	if o.LockTimeout < 0 || o.LockTimeout%time.Millisecond != 0 || o.LockTimeout > maxLockTimeout {
 		return nil, workqueue.Invalid("lock timeout", "is %v, it must be whole milliseconds, at most %v, or 0 for the default", o.LockTimeout, maxLockTimeout)
 	}
@@ -75,11 +83,11 @@ func New(pool *pgxpool.Pool, o Options) (*Migrator, error) {
 		o.Logger = slog.Default()
 	}
 	logger := o.Logger.With("schema", schema)
-	m := &Migrator{pool: pool, schema: schema, lockTimeout: o.LockTimeout, logger: logger, lock: newSchemaLock(schema, logger), migrations: load(schema)}
-	if m.history, err = newHistory(schema); err != nil {
-		return nil, err
+	m := &Migrator{
+		pool: pool, schema: schema, domains: slices.Clone(o.Domains), lockTimeout: o.LockTimeout, logger: logger,
+		lock: newSchemaLock(schema, logger), migrations: load(schema),
 	}
-	if m.layout, err = gooseLayout(m.migrations); err != nil {
+	if m.history, err = newHistory(schema); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -96,7 +104,7 @@ func (m *Migrator) find(version int64) (migration, bool) {
 	return m.migrations[i], true
 }
 
-// Up applies all migrations that are pending, each in a transaction of its own, and returns those it
+// Up applies all migrations of the schema's domains that are pending, each in a transaction of its own, and returns those it
 // applied, also beside an error. It makes the schema where that is missing. Of several migrators that
 // start at once one does the work; the others wait for it, until ctx ends, and find nothing to do.
 //
@@ -109,10 +117,11 @@ func (m *Migrator) UpTo(ctx context.Context, version int64) ([]Applied, error) {
 		return nil, m.unknown(version)
 	}
 	return m.migrate(ctx, "migrate up", func(db *sql.DB) ([]*goose.MigrationResult, error) {
-		if err := m.prepare(ctx, db); err != nil {
+		domains, err := m.prepare(ctx, db)
+		if err != nil {
 			return nil, err
 		}
-		p, err := m.provider(db)
+		p, err := m.provider(db, of(m.migrations, domains))
 		if err != nil {
 			return nil, err
 		}
@@ -120,7 +129,7 @@ func (m *Migrator) UpTo(ctx context.Context, version int64) ([]Applied, error) {
 	})
 }
 
-// Down takes the last migration back, and its tables with all that is in them. See [Migrator.DownTo].
+// Down takes the last migration of the domains back, and its tables with all that is in them. See [Migrator.DownTo].
 func (m *Migrator) Down(ctx context.Context) ([]Applied, error) {
 	return m.down(ctx, func(p *goose.Provider) ([]*goose.MigrationResult, error) {
 		result, err := p.Down(ctx)
@@ -131,8 +140,8 @@ func (m *Migrator) Down(ctx context.Context) ([]Applied, error) {
 	})
 }
 
-// DownTo takes all migrations above a version back, the newest first, and their tables with all that is
-// in them, which [Migrator.RowsAbove] counts before. It returns those it took back, also beside an error; none where there is nothing to do.
+// DownTo takes all migrations of the domains above a version back, the newest first, and their tables with all that is
+// in them, which [Migrator.RowsAbove] counts before. A domain that another one needs stays with it. It returns those it took back, also beside an error; none where there is nothing to do.
 // Version 0 takes the table of versions along: what remains is the schema, without anything of txwork.
 func (m *Migrator) DownTo(ctx context.Context, version int64) ([]Applied, error) {
 	if _, ok := m.find(version); !ok && version != 0 {
@@ -150,13 +159,17 @@ func (m *Migrator) unknown(version int64) error {
 
 func (m *Migrator) down(ctx context.Context, run func(*goose.Provider) ([]*goose.MigrationResult, error)) ([]Applied, error) {
 	return m.migrate(ctx, "migrate down", func(db *sql.DB) ([]*goose.MigrationResult, error) {
-		entries, err := m.history.entries(ctx, db)
+		has, err := m.history.state(ctx, db)
+		if err != nil {
+			return nil, err
+		}
+		chosen, err := m.removable(has)
 		if err != nil {
 			return nil, err
 		}
 		var results []*goose.MigrationResult
-		if len(entries) > 0 {
-			p, err := m.provider(db)
+		if len(has.applied(chosen)) > 0 {
+			p, err := m.provider(db, chosen)
 			if err != nil {
 				return nil, err
 			}
@@ -164,6 +177,6 @@ func (m *Migrator) down(ctx context.Context, run func(*goose.Provider) ([]*goose
 				return results, err
 			}
 		}
-		return results, m.forgetEmpty(ctx, db)
+		return results, m.forget(ctx, db)
 	})
 }

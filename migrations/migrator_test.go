@@ -89,8 +89,8 @@ func TestResultsNameTheMigration(t *testing.T) {
 	if a := applied[0]; a.Name != "001_outbox" || a.Duration <= 0 {
 		t.Errorf("%+v", a)
 	}
-	text, err := json.Marshal(migrations.Applied{Version: 1, Name: "001_outbox", Duration: time.Millisecond})
-	if want := `{"version":1,"name":"001_outbox","duration_ns":1000000}`; err != nil || string(text) != want {
+	text, err := json.Marshal(migrations.Applied{Version: 1, Domain: migrations.Outbox, Name: "001_outbox", Duration: time.Millisecond})
+	if want := `{"version":1,"domain":"outbox","name":"001_outbox","duration_ns":1000000}`; err != nil || string(text) != want {
 		t.Errorf("%s, %v, want %s", text, err, want)
 	}
 }
@@ -267,7 +267,7 @@ func TestLockIsReleased(t *testing.T) {
 	m := newMigrator(t, db.Pool, db.Schema)
 	up(t, m)
 	exec(t, db.Pool, "CREATE VIEW hold AS SELECT * FROM leader")
-	if _, err := m.DownTo(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "002_leader") {
+	if _, err := m.DownTo(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "002_reaper") {
 		t.Errorf("down dropped a table that a view needs: %v", err)
 	}
 	var key = uint64(migrations.LockID(db.Schema))
@@ -344,7 +344,7 @@ func TestStatus(t *testing.T) {
 	before, err := m.Status(t.Context())
 	var pending []string
 	for _, m := range migrations.All() {
-		pending = append(pending, fmt.Sprintf(`{"version":%d,"name":%q,"applied":false}`, m.Version, m.Name))
+		pending = append(pending, fmt.Sprintf(`{"version":%d,"domain":%q,"name":%q,"applied":false}`, m.Version, m.Domain, m.Name))
 	}
 	want := "[" + strings.Join(pending, ",") + "]"
 	if text, _ := json.Marshal(before); err != nil || string(text) != want {

@@ -7,71 +7,148 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/txwork/txwork/workqueue"
 )
 
-// SQL is everything that [Migrator.Up] does to a database without txwork, as plain SQL: for psql, Atlas
-// and whoever reviews it. It records the versions too, so that [Migrator.Up] can take over later. The
-// empty schema is [workqueue.DefaultSchema].
+// FileOptions say which migrations [SQL], [FS] and [Export] write, and how. The zero value is usable.
+type FileOptions struct {
+	// Schema holds txwork's tables. Default: [workqueue.DefaultSchema].
+	Schema string
+
+	// Domains are those that are written, exactly: name [Reaper] once in each schema, and [Timers] with [Alarms] or
+	// before. To add a domain later, write it alone. Default: all.
+	Domains []Domain
+
+	// Format is that of the tool that is to read the files. Default: [GolangMigrate]. SQL has none.
+	Format Format
+
+	// First numbers the files from here on, such as 20261123000001 among files of your own. Default: their versions.
+	First int64
+}
+
+// A Format is a layout of files.
+type Format int
+
+const (
+	GolangMigrate Format = iota // pairs NNN_name.up.sql and NNN_name.down.sql, in plain SQL
+	Goose                       // NNN_name.sql with both directions, between goose's annotations
+)
+
+// ParseFormat reads what [Format.String] has written.
+func ParseFormat(name string) (Format, error) {
+	for _, f := range []Format{GolangMigrate, Goose} {
+		if f.String() == name {
+			return f, nil
+		}
+	}
+	return 0, workqueue.Invalid("format", "%q is unknown, there are %s and %s", name, GolangMigrate, Goose)
+}
+
+func (f Format) String() string {
+	if f == Goose {
+		return "goose"
+	}
+	return "golang-migrate"
+}
+
+// migrations checks the options and loads what they ask for.
+func (o FileOptions) migrations() (schema string, chosen []migration, err error) {
+	if schema, err = schemaOrDefault(o.Schema); err != nil {
+		return "", nil, err
+	}
+	if err := checkDomains(o.Domains); err != nil {
+		return "", nil, err
+	}
+	if o.Format != GolangMigrate && o.Format != Goose {
+		return "", nil, workqueue.Invalid("format", "is %d: use GolangMigrate or Goose", int(o.Format))
+	}
+	if o.First < 0 {
+		return "", nil, workqueue.Invalid("first", "is %d, it cannot be negative", o.First)
+	}
+	chosen = load(schema)
+	if len(o.Domains) > 0 {
+		chosen = of(chosen, o.Domains)
+	}
+	return schema, chosen, nil
+}
+
+// SQL is what [Migrator.Up] does to a database without txwork, as plain SQL: for psql, Atlas and whoever reviews it. It
+// records the versions too, so that [Migrator.Up] can take over later.
 //
 // The text leaves the transaction to whoever runs it. With psql:
 //
 //	psql -v ON_ERROR_STOP=1 --single-transaction -f txwork.sql "$DATABASE_URL"
-func SQL(schema string) (string, error) {
-	schema, err := schemaOrDefault(schema)
+func SQL(o FileOptions) (string, error) {
+	schema, all, err := o.migrations()
 	if err != nil {
 		return "", err
 	}
-	all := load(schema)
-	parts := []string{sqlHeader(schema, all[len(all)-1].version), prologue(schema)}
+	parts := []string{sqlHeader(schema, all), prologue(schema)}
 	for _, m := range all {
-		parts = append(parts, "-- Migration "+m.name+"\n\n"+m.up, recordVersion(schema, m.version))
+		parts = append(parts, "-- Migration "+m.name+"\n\n"+m.up, recordVersion(schema, m.version)+recordDomain(schema, m.domain))
 	}
 	return strings.Join(parts, "\n"), nil
 }
 
-func sqlHeader(schema string, version int64) string {
-	return fmt.Sprintf(`-- txwork: schema %q with all migrations up to version %d. Run it in one transaction:
+func sqlHeader(schema string, all []migration) string {
+	names := make([]string, len(all))
+	for i, m := range all {
+		names[i] = m.name
+	}
+	return fmt.Sprintf(`-- txwork: schema %q with the migrations %s. Run it in one transaction:
 --     psql -v ON_ERROR_STOP=1 --single-transaction -f FILE "$DATABASE_URL"
-`, schema, version)
+`, schema, strings.Join(names, ", "))
 }
 
-// FS is a directory of the migrations in the layout of golang-migrate: pairs NNN_name.up.sql and
-// NNN_name.down.sql. Like [SQL] they record the versions in the schema's own table. The empty schema is
-// [workqueue.DefaultSchema].
-func FS(schema string) (fs.FS, error) {
-	schema, err := schemaOrDefault(schema)
+// FS is a directory of the migrations. Like [SQL] they record the versions in the schema's own table, beside that of the
+// tool.
+func FS(o FileOptions) (fs.FS, error) {
+	all, err := o.files()
 	if err != nil {
 		return nil, err
 	}
-	return directory(pairs(schema))
+	return directory(all)
 }
 
-func pairs(schema string) []file {
-	var pairs []file
-	for i, m := range load(schema) {
-		begin, end := "", fmt.Sprintf("DELETE FROM %s WHERE version_id = %d;\n", versionTableName(schema), m.version)
-		if i == 0 {
-			begin, end = prologue(schema)+"\n", dropVersionTable(schema)
-		}
-		pairs = append(pairs,
-			file{m.name + ".up.sql", begin + m.up + "\n" + recordVersion(schema, m.version)},
-			file{m.name + ".down.sql", m.down + end})
+func (o FileOptions) files() (all []file, err error) {
+	schema, chosen, err := o.migrations()
+	if err != nil {
+		return nil, err
 	}
-	return pairs
+	for i, m := range chosen {
+		up, down := m.up+"\n"+recordVersion(schema, m.version), m.down+forgetVersion(schema, m.version)
+		if !slices.ContainsFunc(chosen[:i], func(earlier migration) bool { return earlier.domain == m.domain }) {
+			up, down = up+recordDomain(schema, m.domain), down+forgetDomain(schema, m.domain)
+		}
+		if i == 0 {
+			up, down = prologue(schema)+"\n"+up, down+epilogue(schema)
+		}
+		name := m.name
+		if o.First > 0 {
+			_, rest, _ := strings.Cut(m.name, "_")
+			name = fmt.Sprintf("%d_txwork_%s", o.First+int64(i), rest)
+		}
+		if o.Format == Goose {
+			all = append(all, file{name + ".sql", gooseFile(up, down)})
+		} else {
+			all = append(all, file{name + ".up.sql", up}, file{name + ".down.sql", down})
+		}
+	}
+	return all, nil
 }
-
-func dropVersionTable(schema string) string { return "DROP TABLE " + versionTableName(schema) + ";\n" }
 
 // Export writes what [FS] holds into a directory, which it makes if necessary. After an upgrade of the
 // library it adds the new files. A file that is there with another content is an error, and then
 // nothing is written.
-func Export(schema, dir string) error {
-	schema, err := schemaOrDefault(schema)
+func Export(dir string, o FileOptions) error {
+	all, err := o.files()
 	if err != nil {
 		return err
 	}
-	missing, err := missingFrom(dir, pairs(schema))
+	missing, err := missingFrom(dir, all)
 	if err != nil {
 		return err
 	}

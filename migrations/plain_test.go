@@ -19,7 +19,7 @@ func TestPlainSQLIsWhatUpDoes(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	schema := unmade(t, db)
-	text, err := migrations.SQL(schema)
+	text, err := migrations.SQL(migrations.FileOptions{Schema: schema})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestPlainSQLIsWhatUpDoes(t *testing.T) {
 
 func TestPlainSQLHasNoPlaceholder(t *testing.T) {
 	t.Parallel()
-	text, err := migrations.SQL("")
+	text, err := migrations.SQL(migrations.FileOptions{})
 	if err != nil || strings.Contains(text, "{{") || !strings.Contains(text, `"txwork"."outbox"`) {
 		t.Errorf("%v in\n%s", err, text)
 	}
@@ -55,7 +55,7 @@ func TestPairs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	schema := unmade(t, db)
-	dir, err := migrations.FS(schema)
+	dir, err := migrations.FS(migrations.FileOptions{Schema: schema})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestExport(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "db", "migrations")
 	for range 2 { // the second time there is nothing to do
-		if err := migrations.Export("", dir); err != nil {
+		if err := migrations.Export(dir, migrations.FileOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,10 +115,10 @@ func TestExport(t *testing.T) {
 	if err := os.WriteFile(first, []byte("-- edited"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(dir, "002_leader.up.sql")); err != nil {
+	if err := os.Remove(filepath.Join(dir, "002_reaper.up.sql")); err != nil {
 		t.Fatal(err)
 	}
-	if err := migrations.Export("", dir); err == nil || !strings.Contains(err.Error(), "001_outbox.up.sql") {
+	if err := migrations.Export(dir, migrations.FileOptions{}); err == nil || !strings.Contains(err.Error(), "001_outbox.up.sql") {
 		t.Error(err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2*len(every())-1 {

@@ -32,10 +32,10 @@ func TestBadSchemaNames(t *testing.T) {
 
 func ways(schema, dir string) (*migrations.Migrator, map[string]error) {
 	m, newErr := migrations.New(new(pgxpool.Pool), migrations.Options{Schema: schema})
-	_, sqlErr := migrations.SQL(schema)
-	_, fsErr := migrations.FS(schema)
+	_, sqlErr := migrations.SQL(migrations.FileOptions{Schema: schema})
+	_, fsErr := migrations.FS(migrations.FileOptions{Schema: schema})
 	_, ddlErr := migrations.DDL(workqueue.Spec{Schema: schema, Table: "outbox"})
-	return m, map[string]error{"New": newErr, "SQL": sqlErr, "FS": fsErr, "DDL": ddlErr, "Export": migrations.Export(schema, dir)}
+	return m, map[string]error{"New": newErr, "SQL": sqlErr, "FS": fsErr, "DDL": ddlErr, "Export": migrations.Export(dir, migrations.FileOptions{Schema: schema})}
 }
 
 func TestNoPool(t *testing.T) {
@@ -150,7 +150,7 @@ func TestFailedMigrationReportsWhatWasApplied(t *testing.T) {
 	exec(t, db.Pool, "CREATE TABLE leader ()")
 	m := newMigrator(t, db.Pool, db.Schema)
 	applied, err := m.Up(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "002_leader") || !strings.Contains(err.Error(), "no migration recorded") {
+	if err == nil || !strings.Contains(err.Error(), "002_reaper") || !strings.Contains(err.Error(), "no migration recorded") {
 		t.Errorf("%v", err)
 	}
 	if len(applied) != 1 || applied[0].Version != 1 {

@@ -26,6 +26,9 @@ type RoleOptions struct {
 	// Prefix begins the names of the roles, which belong to the whole server. Default: [DefaultRolePrefix].
 	Prefix string
 
+	// Domains are those that the schema has. Default: all.
+	Domains []Domain
+
 	// Tables are tables of your own, made by [DDL], in the place of those that the migrations make.
 	Tables []RoleTable
 }
@@ -83,9 +86,15 @@ func (o RoleOptions) units() ([]unit, error) {
 	if err := checkRolePrefix(o.Prefix); err != nil {
 		return nil, err
 	}
+	if err := checkDomains(o.Domains); err != nil {
+		return nil, err
+	}
 	if len(o.Tables) == 0 {
 		_, err := schemaOrDefault(o.Schema)
-		return migratedUnits(), err
+		return o.ofDomains(migratedUnits()), err
+	}
+	if len(o.Domains) > 0 {
+		return nil, workqueue.Invalid("tables", "are beside domains: print the rights of tables of your own apart")
 	}
 	var units []unit
 	for i, t := range o.Tables {
@@ -101,6 +110,18 @@ func (o RoleOptions) units() ([]unit, error) {
 		units = append(units, t.unit())
 	}
 	return units, nil
+}
+
+// ofDomains are the units of the schema's domains, and the table of versions.
+func (o RoleOptions) ofDomains(all []unit) []unit {
+	if len(o.Domains) == 0 {
+		return all
+	}
+	domains := needed(o.Domains)
+	return slices.DeleteFunc(all, func(u unit) bool {
+		d := domainOf(u.Table)
+		return slices.Contains(Domains(), d) && !slices.Contains(domains, d)
+	})
 }
 
 // longestRole is the longest text that is appended to the prefix.
@@ -134,7 +155,10 @@ func (p rolePrinter) execute(b *strings.Builder, file string, data any) {
 
 // What the rights are about, in words.
 func (p rolePrinter) What() string {
-	if len(p.Tables) == 0 {
+	switch {
+	case len(p.RoleOptions.Domains) > 0:
+		return fmt.Sprintf("the domains %s in schema %q", domainList(p.RoleOptions.Domains), p.Schema)
+	case len(p.Tables) == 0:
 		return fmt.Sprintf("all that the migrations make in schema %q", p.Schema)
 	}
 	names := make([]string, len(p.Tables))

@@ -52,9 +52,13 @@ func (m *Migrator) rowsAbove(ctx context.Context, db *sql.DB, version int64) ([]
 }
 
 func (m *Migrator) tablesAbove(ctx context.Context, db *sql.DB, version int64) (tables []string, err error) {
-	entries, err := m.history.entries(ctx, db)
-	for _, e := range entries {
-		if known, ok := m.find(e.version); ok && e.version > version {
+	has, err := m.history.state(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := m.removable(has)
+	for _, known := range has.applied(chosen) {
+		if known.version > version {
 			tables = append(tables, known.tables()...)
 		}
 	}

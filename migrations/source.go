@@ -29,11 +29,12 @@ var coreTables = []string{"outbox", "inbox", "timers", "timers_schedule", "jobs"
 // A migration is one embedded pair, rendered for a schema.
 type migration struct {
 	version  int64
+	domain   Domain
 	name     string // such as 001_outbox
 	up, down string
 }
 
-var upFile = regexp.MustCompile(`^(([0-9]{3})_[a-z0-9_]+)\.up\.sql$`)
+var upFile = regexp.MustCompile(`^(([0-9]{3})_([a-z0-9]+)[a-z0-9_]*)\.up\.sql$`)
 
 // load renders all migrations for a schema, in the order of their versions.
 func load(schema string) []migration {
@@ -46,6 +47,7 @@ func load(schema string) []migration {
 		version, _ := strconv.ParseInt(m[2], 10, 64) // the pattern admits three digits
 		all = append(all, migration{
 			version: version,
+			domain:  Domain(m[3]),
 			name:    m[1],
 			up:      render(name, schema),
 			down:    render(m[1]+".down.sql", schema),
@@ -76,15 +78,41 @@ func render(name, schema string) string {
 	return strings.ReplaceAll(string(text), schemaPlaceholder, schema)
 }
 
-// prologue is what a schema needs before its first migration: itself, and the table of versions.
+// prologue is what a schema needs before its first migration: itself, and the table of versions. It does nothing where
+// another domain's files have made them.
 func prologue(schema string) string {
-	return render("schema.sql", schema) + "\n" + render("version_table.sql", schema) + "\n" + recordVersion(schema, 0)
+	return render("schema.sql", schema) + "\n" + render("version_table.sql", schema) + "\n" + recordVersion(schema, setUpVersion)
 }
 
-// recordVersion notes a migration as applied. Version 0 is goose's mark of a table that was set up.
+// setUpVersion is goose's mark of a table that was set up.
+const setUpVersion = 0
+
+// recordVersion notes a migration as applied.
 func recordVersion(schema string, version int64) string {
-	return fmt.Sprintf("INSERT INTO %s (version_id, is_applied) VALUES (%d, true);\n", versionTableName(schema), version)
+	text := fmt.Sprintf("INSERT INTO %s (version_id, is_applied) VALUES (%d, true)", versionTableName(schema), version)
+	if version == setUpVersion {
+		text += " ON CONFLICT DO NOTHING"
+	}
+	return text + ";\n"
 }
+
+func forgetVersion(schema string, version int64) string {
+	return fmt.Sprintf("DELETE FROM %s WHERE version_id = %d;\n", versionTableName(schema), version)
+}
+
+// epilogue drops the table of versions, unless it records what other files have made.
+func epilogue(schema string) string { return render("forget.sql", schema) }
+
+// recordDomain notes that the schema is to have a domain.
+func recordDomain(schema string, d Domain) string {
+	return fmt.Sprintf("INSERT INTO %s (name) VALUES ('%s') ON CONFLICT DO NOTHING;\n", domainTableName(schema), d)
+}
+
+func forgetDomain(schema string, d Domain) string {
+	return fmt.Sprintf("DELETE FROM %s WHERE name = '%s';\n", domainTableName(schema), d)
+}
+
+func domainTableName(schema string) string { return `"` + schema + `"."schema_domain"` }
 
 // versionTableName is quoted, since a schema may be called user or order.
 func versionTableName(schema string) string { return `"` + schema + `"."schema_version"` }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -27,12 +28,17 @@ func (m *Migrator) Validate(ctx context.Context) error {
 	return m.failed("validate", all.Err())
 }
 
+// undefined are the codes of a table or a column of the records that is not there.
+var undefined = []string{"42P01", "42703"}
+
 // Differences lists what [Migrator.Validate] looks at, and beside it what does no harm. Where migrations are pending,
 // or the schema is ahead of this library, it lists those alone: all else would only repeat it. It waits for a table that
 // somebody has locked exclusively no longer than [Options.LockTimeout].
 func (m *Migrator) Differences(ctx context.Context) (Differences, error) {
-	versions, err := m.versionDifferences(ctx)
-	if err != nil || len(versions) > 0 {
+	has, err := m.state(ctx)
+	if pg := new(pgconn.PgError); errors.As(err, &pg) && slices.Contains(undefined, pg.Code) {
+		has, err = state{}, nil // the catalog tells what is missing
+	} else if versions := m.versionDifferences(has); err != nil || len(versions) > 0 {
 		return versions, m.failed("validate", err)
 	}
 	var have catalog
@@ -46,22 +52,18 @@ func (m *Migrator) Differences(ctx context.Context) (Differences, error) {
 	if err != nil {
 		return nil, m.failed("validate", err)
 	}
-	return m.differences(have), nil
+	return m.differences(of(m.migrations, m.wanted(has)), have), nil
 }
 
-func (m *Migrator) differences(have catalog) Differences {
-	routines := routines(m.migrations)
-	want := snapshot(have.schema, routines)
+func (m *Migrator) differences(wanted []migration, have catalog) Differences {
+	routines := routines(wanted)
+	want := snapshot(have.schema, routines).of(wanted)
 	return compare(want, have, newMender(m.schema, routines, want))
 }
 
-func (m *Migrator) versionDifferences(ctx context.Context) (Differences, error) {
-	entries, err := m.entries(ctx)
-	if pg := new(pgconn.PgError); errors.As(err, &pg) && pg.Code == "42703" { // undefined_column
-		return nil, nil // the catalog tells which
-	}
+func (m *Migrator) versionDifferences(has state) Differences {
 	all := Differences{}
-	for _, s := range m.statuses(entries) {
+	for _, s := range m.statuses(has) {
 		switch {
 		case s.Name == "":
 			all = append(all, Difference{Object: fmt.Sprintf("version %d", s.Version), Problem: tooNew(m.latest()), DDL: []string{}})
@@ -69,7 +71,7 @@ func (m *Migrator) versionDifferences(ctx context.Context) (Differences, error) 
 			all = append(all, Difference{Object: "migration " + s.Name, Problem: "is pending: run `txwork migrate up`", DDL: []string{}})
 		}
 	}
-	return all, err
+	return all
 }
 
 // errNewer says that the schema is ahead of the library.

@@ -26,7 +26,7 @@ func TestValidate(t *testing.T) {
 		"an older custom table": {"CREATE TABLE mine (id int); COMMENT ON TABLE mine IS 'txwork core 0'", []string{"mine was made for version 0", "migrate it"}},
 		"a newer custom table":  {"CREATE TABLE mine (id int); COMMENT ON TABLE mine IS 'txwork core 7'", []string{"mine was made for version 7", "upgrade the library"}},
 		"a newer outbox":        {"COMMENT ON TABLE outbox IS 'txwork core 2'", []string{".outbox was made for version 2", "upgrade the library"}},
-		"a pending migration":   {"DELETE FROM schema_version WHERE version_id = 2", []string{"002_leader is pending", "txwork migrate up"}},
+		"a pending migration":   {"DELETE FROM schema_version WHERE version_id = 2", []string{"002_reaper is pending", "txwork migrate up"}},
 		"nothing was migrated":  {"DROP TABLE schema_version", append(allPending(), "txwork migrate up")},
 		"a newer library": {fmt.Sprintf("INSERT INTO schema_version (version_id, is_applied) VALUES (%d, true)", latest()+1),
 			[]string{fmt.Sprintf("version %d", latest()+1), fmt.Sprintf("up to %d", latest()), "upgrade the library"}},

@@ -24,6 +24,9 @@ func (r *reaper) unserved(ctx context.Context) []string {
 		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		return err
 	})
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		r.logger.WarnContext(ctx, "reaper could not look for tables that it does not serve", "error", err)
 		return nil

@@ -53,8 +53,14 @@ func (errand) Kind() string { return "errand" }
 
 func newWorld(t *testing.T, options ...pgtest.Option) *world {
 	t.Helper()
+	return newWorldOf(t, nil, options...)
+}
+
+// newWorldOf has the tables of some domains.
+func newWorldOf(t *testing.T, domains []migrations.Domain, options ...pgtest.Option) *world {
+	t.Helper()
 	w := &world{T: t, db: pgtest.New(t, options...), logs: &logs{}, handled: make(chan string, 100)}
-	migrator, err := migrations.New(w.db.Pool, migrations.Options{Schema: w.db.Schema, Logger: slog.New(slog.DiscardHandler)})
+	migrator, err := migrations.New(w.db.Pool, migrations.Options{Schema: w.db.Schema, Domains: domains, Logger: slog.New(slog.DiscardHandler)})
 	w.ok(err)
 	_, err = migrator.Up(t.Context())
 	w.ok(err)
@@ -224,6 +230,27 @@ func TestAServiceRunsAllItsParts(t *testing.T) {
 	}
 	if err := s.Run(t.Context()); err == nil {
 		t.Error("a service ran twice")
+	}
+}
+
+// Jobs need no tables but their own and the reaper's.
+func TestAServiceOfJobsAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorldOf(t, []migrations.Domain{migrations.Jobs})
+	s, err := service.New(w.db.Pool, w.options(), w.worker)
+	w.ok(err)
+	stop := w.start(s)
+	w.ok(workqueue.InTx(t.Context(), w.db.Pool, func(tx workqueue.Tx) error {
+		_, err := w.jobs.Enqueue(t.Context(), tx, errand{}, jobs.InsertOptions{})
+		return err
+	}))
+	w.eventually("the job", func() bool { return w.ask("SELECT EXISTS (SELECT FROM jobs WHERE status = 2)") })
+	w.eventually("a leader of the reapers", func() bool {
+		return w.ask("SELECT EXISTS (SELECT FROM leader WHERE expires_at > now())")
+	})
+	w.ok(stop())
+	if text := w.logs.String(); strings.Contains(text, "level=WARN") || strings.Contains(text, "level=ERROR") {
+		t.Errorf("something is missing:\n%s", text)
 	}
 }
 

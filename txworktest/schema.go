@@ -40,7 +40,7 @@ type DB struct {
 func Schema(t testing.TB, url string, configure ...func(*pgxpool.Config)) *DB {
 	t.Helper()
 	test := pgschema.New(t, url, configure...)
-	text, err := migrations.SQL(test.Schema)
+	text, err := migrations.SQL(migrations.FileOptions{Schema: test.Schema})
 	if err != nil {
 		t.Fatalf("txworktest: %v", err)
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,8 +19,29 @@ func newMigrateCommand(a *app) *cobra.Command {
 		newMigrateStatusCommand(a),
 		newMigrateValidateCommand(a),
 		newMigrateSQLCommand(a),
+		newMigrateExportCommand(a),
 	)
 }
+
+// domainFlag has a command be about some domains.
+func domainFlag(cmd *cobra.Command, domains *[]migrations.Domain, meaning string) {
+	cmd.Flags().Func("domain", meaning+"; one of "+domainNames+", repeat for more", func(name string) error {
+		if !slices.Contains(migrations.Domains(), migrations.Domain(name)) {
+			return fmt.Errorf("there are %s", domainNames)
+		}
+		*domains = append(*domains, migrations.Domain(name))
+		return nil
+	})
+	_ = cmd.RegisterFlagCompletionFunc("domain", cobra.FixedCompletions(strings.Split(domainNames, ", "), cobra.ShellCompDirectiveNoFileComp))
+}
+
+var domainNames = func() string {
+	var names []string
+	for _, d := range migrations.Domains() {
+		names = append(names, string(d))
+	}
+	return strings.Join(names, ", ")
+}()
 
 func (a *app) withMigrator(ctx context.Context, o migrations.Options, do func(*migrations.Migrator) error) error {
 	return a.withDatabase(ctx, func(d *database) error {
@@ -42,10 +65,15 @@ func newMigrateUpCommand(a *app) *cobra.Command {
 		Use:   "up",
 		Short: "Apply the migrations that are pending",
 		Long: `Apply the migrations that are pending, each in a transaction of its own. The schema is made where it is
-missing. Any number of processes may run this at once: one works, the others wait for it.`,
-		Args: cobra.NoArgs,
+missing. Any number of processes may run this at once: one works, the others wait for it.
+
+A new schema gets the tables of all domains, or of those that --domain names. Later runs upgrade the domains that it
+has; to add one, name it.`,
+		Example: "  txwork migrate up\n  txwork migrate up --domain jobs --domain outbox",
+		Args:    cobra.NoArgs,
 	}
 	var o migrations.Options
+	domainFlag(cmd, &o.Domains, "create or upgrade the tables of this `domain`")
 	to := cmd.Flags().Int64("to", 0, "stop at this version (default: the newest)")
 	lockTimeoutFlag(cmd, &o)
 	asJSON := jsonFlag(cmd)
@@ -78,9 +106,10 @@ type migrated struct {
 }
 
 type appliedMigration struct {
-	Version int64   `json:"version"`
-	Name    string  `json:"name"`
-	Seconds float64 `json:"seconds"`
+	Version int64             `json:"version"`
+	Domain  migrations.Domain `json:"domain"`
+	Name    string            `json:"name"`
+	Seconds float64           `json:"seconds"`
 }
 
 // migrate runs one direction and prints what was done, also beside an error.
@@ -88,7 +117,7 @@ func (a *app) migrate(ctx context.Context, m *migrations.Migrator, what migratin
 	applied, err := what.run(ctx)
 	result := migrated{Schema: a.schema, Migrations: []appliedMigration{}, DroppedRows: what.rows}
 	for _, one := range applied {
-		result.Migrations = append(result.Migrations, appliedMigration{one.Version, one.Name, one.Duration.Seconds()})
+		result.Migrations = append(result.Migrations, appliedMigration{one.Version, one.Domain, one.Name, one.Duration.Seconds()})
 		if !what.json {
 			fmt.Fprintf(a.stdout, "%s %s (%v)\n", what.verb, one.Name, one.Duration.Round(time.Millisecond))
 		}
@@ -132,7 +161,7 @@ func newMigrateStatusCommand(a *app) *cobra.Command {
 }
 
 func (a *app) printMigrations(all []migrations.Status) error {
-	g := newGrid(a.stdout, "VERSION", "NAME", "APPLIED")
+	g := newGrid(a.stdout, "VERSION", "DOMAIN", "NAME", "APPLIED")
 	for _, s := range all {
 		name, applied := s.Name, "pending"
 		if name == "" {
@@ -141,25 +170,28 @@ func (a *app) printMigrations(all []migrations.Status) error {
 		if s.Applied {
 			applied = stamp(s.AppliedAt, time.Now())
 		}
-		g.add(fmt.Sprint(s.Version), name, applied)
+		g.add(fmt.Sprint(s.Version), string(s.Domain), name, applied)
 	}
 	return g.flush()
 }
 
 func newMigrateSQLCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var o migrations.FileOptions
+	cmd := &cobra.Command{
 		Use:   "sql",
 		Short: "Print all migrations as plain SQL, for psql, Atlas and reviewers",
 		Long: `Print all migrations as plain SQL. It needs no database. It records the versions, so 'txwork migrate up'
 can take over later:
 
     txwork migrate sql | psql -v ON_ERROR_STOP=1 --single-transaction "$TXWORK_DATABASE_URL"`,
-		Args: cobra.NoArgs,
+		Example: "  txwork migrate sql --domain reaper --domain jobs",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.checkSchema(); err != nil {
 				return err
 			}
-			text, err := migrations.SQL(a.schema)
+			o.Schema = a.schema
+			text, err := migrations.SQL(o)
 			if err != nil {
 				return err
 			}
@@ -167,4 +199,38 @@ can take over later:
 			return err
 		},
 	}
+	domainFlag(cmd, &o.Domains, "print the migrations of this `domain` alone, name reaper once in each schema")
+	return cmd
+}
+
+func newMigrateExportCommand(a *app) *cobra.Command {
+	var o migrations.FileOptions
+	format := migrations.GolangMigrate.String()
+	cmd := &cobra.Command{
+		Use:   "export DIR",
+		Short: "Write the migrations as files for goose or golang-migrate",
+		Long: `Write the migrations into a directory, as files of goose or golang-migrate. It needs no database. Files that are
+there already are left alone, so run it again after an upgrade of txwork, which adds the new ones; a file with another
+content is an error.
+
+The files record versions in txwork's own table, too, so 'txwork migrate validate' works whatever tool applies them.`,
+		Example: `  txwork migrate export --format goose --first 20261123000001 db/migrations
+  txwork migrate export --domain reaper --domain jobs txwork-migrations`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err := a.checkSchema(); err != nil {
+				return err
+			}
+			o.Schema = a.schema
+			if o.Format, err = migrations.ParseFormat(format); err != nil {
+				return usagef("--format %s: want golang-migrate or goose", format)
+			}
+			return conclude(migrations.Export(args[0], o))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&format, "format", format, "tool that reads the files: golang-migrate or goose")
+	flags.Int64Var(&o.First, "first", 0, "number of the first file, such as a time among files of your own (default: their versions)")
+	domainFlag(cmd, &o.Domains, "write the migrations of this `domain` alone, name reaper once in each schema")
+	return cmd
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +26,7 @@ func newMigrateDownCommand(a *app) *cobra.Command {
 		Short: "Take migrations back, with the tables they made and all that is in them",
 		Long: `Take the last migration back, or all above a version, with the tables they made. Without --yes it only says what it
 would drop. Tables that hold rows are dropped with --drop-rows alone.`,
-		Example: "  txwork migrate down\n  txwork migrate down --yes --to 0",
+		Example: "  txwork migrate down\n  txwork migrate down --yes --to 0\n  txwork migrate down --yes --domain alarms",
 		Args:    cobra.NoArgs,
 	}
 	flags := cmd.Flags()
@@ -33,6 +34,7 @@ would drop. Tables that hold rows are dropped with --drop-rows alone.`,
 	flags.BoolVar(&o.dropRows, "drop-rows", false, "drop tables that hold rows, too")
 	flags.Int64Var(&o.to, "to", 0, "take all migrations above this version back instead of the last one; 0 leaves nothing")
 	lockTimeoutFlag(cmd, &o.Options)
+	domainFlag(cmd, &o.Domains, "take back migrations of this `domain` alone")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.last = !flags.Changed("to")
@@ -67,7 +69,7 @@ func (o *downOptions) takesBack(ctx context.Context, m *migrations.Migrator) (na
 	}
 	var applied []migrations.Status
 	for _, s := range all {
-		if s.Applied {
+		if s.Applied && (len(o.Domains) == 0 || slices.Contains(o.Domains, s.Domain)) {
 			applied = append(applied, s)
 		}
 	}

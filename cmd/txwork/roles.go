@@ -12,7 +12,7 @@ func newRolesCommand(a *app) *cobra.Command {
 	var tables []string
 	options := migrations.RoleOptions{}
 	cmd := &cobra.Command{
-		Use:   "roles [--prefix PREFIX] [--table NAME[:gate][:join]]...",
+		Use:   "roles [--prefix PREFIX] [--domain DOMAIN]... [--table NAME[:gate][:join]]...",
 		Short: "Print the roles of the database and their rights as SQL",
 		Long: `Print SQL that makes the roles owner, migrator, producer, worker and viewer, hands the tables to the owner and
 gives each role what its work needs. It needs no database; the tables have to exist where it runs. Run it again
@@ -25,6 +25,7 @@ after every migration. docs/security.md says what each role can do:
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&options.Prefix, "prefix", migrations.DefaultRolePrefix, "what the names of the roles begin with")
+	domainFlag(cmd, &options.Domains, "a `domain` that the schema has (default: all)")
 	flags.StringArrayVar(&tables, "table", nil, "a table of your own, as `name[:gate][:join]`, in the place of those that the migrations make; repeat for more")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		options.Schema = a.schema

@@ -196,7 +196,7 @@ func (a *application) inTx(do func(tx pgx.Tx) error) error {
 
 func (a *application) migrate() {
 	a.Helper()
-	up, err := migrations.SQL("")
+	up, err := migrations.SQL(migrations.FileOptions{})
 	a.ok(err)
 	a.exec(up)
 }

@@ -30,6 +30,18 @@ func TestAFreshSchemaIsHealthy(t *testing.T) {
 	}
 }
 
+// What a schema is not to have is not missed.
+func TestASchemaOfOneDomainIsHealthy(t *testing.T) {
+	w := newServerWard(t, localpg.Options{Durable: true}, migrations.Jobs)
+	must(t, workqueue.InTx(t.Context(), w.Pool, func(tx workqueue.Tx) error {
+		_, err := w.jobs.Enqueue(t.Context(), tx, letter{}, jobs.InsertOptions{})
+		return err
+	}))
+	if r := w.examine(); len(r.Findings) > 0 {
+		t.Errorf("findings %+v", r.Findings)
+	}
+}
+
 // looks is how often TestAHealthySystemUnderLoad looks.
 var looks = flag.Int("looks", 20, "examinations of TestAHealthySystemUnderLoad")
 

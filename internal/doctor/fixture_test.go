@@ -71,14 +71,14 @@ func newEmptyWard(t *testing.T) *ward {
 }
 
 // newServerWard has a server of its own, for what concerns a server as a whole.
-func newServerWard(t *testing.T, o localpg.Options) *ward {
+func newServerWard(t *testing.T, o localpg.Options, domains ...migrations.Domain) *ward {
 	t.Helper()
 	t.Parallel()
 	server, err := localpg.Start(t.Context(), o)
 	must(t, err)
 	t.Cleanup(func() { server.Stop() })
 	w := openWard(t, server.URL())
-	w.migrate()
+	w.migrate(domains...)
 	return w
 }
 
@@ -93,9 +93,10 @@ func openWard(t *testing.T, url string) *ward {
 	return w
 }
 
-func (w *ward) migrate() {
+// migrate makes the tables of some domains, or of all.
+func (w *ward) migrate(domains ...migrations.Domain) {
 	w.Helper()
-	m, err := migrations.New(w.Pool, migrations.Options{Schema: w.Schema, Logger: quiet})
+	m, err := migrations.New(w.Pool, migrations.Options{Schema: w.Schema, Domains: domains, Logger: quiet})
 	must(w, err)
 	_, err = m.Up(w.Context())
 	must(w, err)

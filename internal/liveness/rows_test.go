@@ -64,7 +64,7 @@ func (w *world) rows() (holders []holder) {
 	w.Helper()
 	tables := w.list("SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind = 'r' ORDER BY 1", w.Schema)
 	for _, table := range tables {
-		if table == "schema_version" {
+		if strings.HasPrefix(table, "schema_") {
 			continue // nobody reads it but migrations
 		}
 		statuses := w.statuses(table)

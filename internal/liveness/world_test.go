@@ -87,7 +87,7 @@ type world struct {
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{TB: t, DB: pgtest.New(t, pgtest.WithPool(func(c *pgxpool.Config) { c.MaxConns = 24 })), scripts: &sync.Map{}}
-	up, err := migrations.SQL(w.Schema)
+	up, err := migrations.SQL(migrations.FileOptions{Schema: w.Schema})
 	w.ok(err)
 	w.exec(up)
 	w.open()

@@ -178,7 +178,7 @@ func TestAProducerDoesNothingElse(t *testing.T) {
 	for _, call := range []string{"outbox_join_end(NULL, 1::smallint, NULL)", "jobs_join_end(NULL, 1::smallint, NULL)", "outbox_gate_sweep(1)", "outbox_gate_fold(1)", "jobs_admit('default', 1)", "inbox_begin('c', 's', 'm')", "inbox_strip()"} {
 		f.refuses(producer, forbidden, "SELECT "+call)
 	}
-	for _, table := range []string{"timers_schedule", "jobs_schedule", "leader", "schema_version", "jobs_queue", "jobs_step", "outbox_gate_cursor"} {
+	for _, table := range []string{"timers_schedule", "jobs_schedule", "leader", "schema_version", "schema_domain", "jobs_queue", "jobs_step", "outbox_gate_cursor"} {
 		f.refuses(producer, forbidden, "SELECT FROM "+table)
 		f.refuses(producer, forbidden, "DELETE FROM "+table)
 	}

@@ -259,4 +259,5 @@ func TestAWorkerRunsNoDDL(t *testing.T) {
 	worker := f.as("worker")
 	f.refusesDDL(worker)
 	f.refuses(worker, forbidden, "UPDATE schema_version SET version_id = 0")
+	f.refuses(worker, forbidden, "DELETE FROM schema_domain")
 }

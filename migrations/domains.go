@@ -1,0 +1,106 @@
+package migrations
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A Domain is a part of txwork that has tables of its own, and so migrations and a version of its own.
+type Domain string
+
+const (
+	Outbox Domain = "outbox"
+	Reaper Domain = "reaper" // the election of the leader; every process that runs a reaper or a service needs it
+	Inbox  Domain = "inbox"
+	Timers Domain = "timers"
+	Alarms Domain = "alarms" // needs Timers
+	Jobs   Domain = "jobs"
+)
+
+// Domains are all there are, in the order of their first migrations.
+func Domains() []Domain { return []Domain{Outbox, Reaper, Inbox, Timers, Alarms, Jobs} }
+
+func checkDomains(domains []Domain) error {
+	for _, d := range domains {
+		if !slices.Contains(Domains(), d) {
+			return workqueue.Invalid("domain", "%q is unknown, there are %s", string(d), domainList(Domains()))
+		}
+	}
+	return nil
+}
+
+func domainList(domains []Domain) string {
+	names := make([]string, len(domains))
+	for i, d := range domains {
+		names[i] = string(d)
+	}
+	return strings.Join(names, ", ")
+}
+
+// needed are the domains with those that they cannot do without.
+func needed(domains []Domain) []Domain {
+	domains = append(slices.Clone(domains), Reaper)
+	if slices.Contains(domains, Alarms) {
+		domains = append(domains, Timers)
+	}
+	return domains
+}
+
+// leaderTable is the one table whose name does not begin with that of its domain.
+const leaderTable = "leader"
+
+// domainOf is the domain of a table, or of an object whose name begins with its table's. The table of versions has none.
+func domainOf(name string) Domain {
+	name, _, _ = strings.Cut(name, "(")
+	name, _, _ = strings.Cut(name, "_")
+	if name == leaderTable {
+		return Reaper
+	}
+	return Domain(name)
+}
+
+// of are the migrations of some domains, in their order.
+func of(all []migration, domains []Domain) (chosen []migration) {
+	for _, m := range all {
+		if slices.Contains(domains, m.domain) {
+			chosen = append(chosen, m)
+		}
+	}
+	return chosen
+}
+
+// wanted are the domains that the schema is to have: those that were asked for, else those that it has, else all.
+func (m *Migrator) wanted(s state) []Domain {
+	switch {
+	case len(m.domains) > 0:
+		return needed(m.domains)
+	case len(s.domains) > 0:
+		return s.domains
+	}
+	return Domains()
+}
+
+// removable are the migrations that may be taken back: of the domains that were asked for, else of all. No other domain
+// may be left that needs them.
+func (m *Migrator) removable(s state) ([]migration, error) {
+	if len(m.domains) == 0 {
+		return m.migrations, nil
+	}
+	for _, d := range s.domains {
+		for _, other := range needed([]Domain{d}) {
+			if !slices.Contains(m.domains, d) && slices.Contains(m.domains, other) {
+				return nil, workqueue.Invalid("domain", "%s is needed by %s: name that, too, or neither", other, d)
+			}
+		}
+	}
+	return of(m.migrations, m.domains), nil
+}
+
+// applied are those of some migrations that were applied.
+func (s state) applied(chosen []migration) []migration {
+	return slices.DeleteFunc(slices.Clone(chosen), func(one migration) bool {
+		return !slices.ContainsFunc(s.entries, func(e entry) bool { return e.version == one.version })
+	})
+}
