@@ -1,5 +1,5 @@
-// Package outboxhttp delivers messages of an outbox by HTTP: a [Poster] posts each to a URL, and turns the answer into the
-// outcome of the delivery.
+// Package outboxhttp delivers messages of an outbox over HTTP: a [Poster] posts each message to a URL, and derives the
+// outcome of the delivery from the answer.
 //
 //	poster, err := outboxhttp.NewPoster(outboxhttp.Options{URL: "https://billing.internal/orders"})
 //	if err != nil {
@@ -9,12 +9,12 @@
 //
 // # The request
 //
-// The body is the message's payload, and Content-Type that of the options, or the message's own where it has a header
-// content-type. Idempotency-Key is the message's id, which is the same on every attempt: a receiver that remembers it, as
-// package inboxhttp does, processes the message once. Txwork-Topic, Txwork-Key and Txwork-Attempt say what the message is;
-// what is not printable ASCII in them is percent-encoded. Traceparent and tracestate continue the trace of the delivery or, where
-// nothing is traced here, that of the code which enqueued the message. Other headers of the message are not sent unless the options
-// name them: they may be nobody else's business.
+// The body is the message's payload. Content-Type is the message's header content-type, or else that of the options.
+// Idempotency-Key is the message's id, which is the same on every attempt. A receiver that stores it, as package
+// inboxhttp does, processes the message once. Txwork-Topic, Txwork-Key and Txwork-Attempt describe the message; bytes
+// that are not printable ASCII are percent-encoded. Traceparent and tracestate continue the trace of the delivery, or,
+// if this process is not traced, the trace of the code that enqueued the message. Other headers of the message may be
+// confidential, so they are sent only if the options name them.
 //
 // # The answer
 //
@@ -22,14 +22,15 @@
 //	408, 409, 425, 429, 5xx      retried by the message's backoff
 //	any other 4xx, 410 included  failed for good: a dead letter
 //	anything else                retried; redirects are not followed, to any host
-//	no answer                    retried: within the timeout, or because the connection failed
+//	no answer                    retried: the timeout has passed, or the connection failed
 //
-// Options.Statuses has other verdicts. A Retry-After, in seconds or as a date, puts off the next attempt, by a day at most. It is
-// not shorter than the backoff of [workqueue.DefaultRetry]: a receiver that always answers "Retry-After: 1" would use up all attempts
-// in seconds. The error that the message keeps has the status and the first 300 bytes of the body, and never the URL.
+// Options.Statuses changes these outcomes. A Retry-After, in seconds or as a date, postpones the next attempt, by a day
+// at most. The pause is never shorter than the backoff of [workqueue.DefaultRetry]: otherwise a receiver that always
+// answers "Retry-After: 1" would use up all attempts in seconds. The error that is stored with the message contains the
+// status and the first 300 bytes of the body, and never the URL.
 //
 // # Where requests go
 //
-// Proxies of the environment are used, and addresses of every kind are dialled: services of your own are mostly private. Where
-// somebody else chooses the URL, set Options.PublicOnly.
+// Proxies from the environment are used, and addresses of every kind are dialled, because your own services usually
+// have private addresses. If others choose the URL, set Options.PublicOnly.
 package outboxhttp
