@@ -7,64 +7,65 @@ import (
 	"time"
 )
 
-// A Key identifies a message for [Inbox.Process] and [Inbox.Begin]. Consumer, Source and MessageID have to
-// be set: 1 to [MaxKeyPart] bytes each, compared byte for byte.
+// A Key identifies a message for [Inbox.Process] and [Inbox.Begin]. Consumer, Source and MessageID are required: 1 to
+// [MaxKeyPart] bytes each, compared byte for byte.
 type Key struct {
-	// Consumer is who processes the message, such as billing. Each consumer processes it once.
+	// Consumer names the part of your application that processes the message, such as billing. Each consumer processes
+	// it once.
 	Consumer string
 
-	// Source is who issued MessageID: a broker's topic or partition, a web hook's sender, another service.
+	// Source names the system that issued MessageID: a topic or partition of a broker, the sender of a webhook, another
+	// service.
 	Source string
 
-	// MessageID is the same whenever the source delivers the message again, and no other message's.
+	// MessageID is the same on every delivery of the message, and different from that of any other message of the
+	// source.
 	MessageID string
 
-	// Body is what the message says. If it is not nil its SHA-256 is kept, and a message of the same key
-	// and another hash is told apart, see [HashMismatch].
+	// Body is the content of the message. If it is not nil, its SHA-256 is stored, and a message with the same key and
+	// another hash is answered with [HashMismatch].
 	Body []byte
 
-	// BodyHash is used in the place of Body's hash: 32 bytes. Set it where Body is not at hand, or where the
-	// source words the same message differently each time.
+	// BodyHash replaces the hash of Body: 32 bytes. Set it if Body is not available, or if the source encodes the same
+	// message differently each time.
 	BodyHash []byte
 
-	// KeepBody stores Body with the key, for [Options].Retention. It is for people who look into the table:
-	// nothing reads it. Body is at most [Options].MaxPayload bytes long then.
+	// KeepBody stores Body with the key, for [Options].Retention. It is for people who inspect the table; the library
+	// does not read it. Body is then at most [Options].MaxPayload bytes long.
 	KeepBody bool
 }
 
-// A Message is what [Inbox.Receive] stores for a [Worker]. Consumer, Source and MessageID have to be set, as
-// in a [Key].
+// A Message is stored by [Inbox.Receive] for a [Worker]. Consumer, Source and MessageID are required, as in a [Key].
 type Message struct {
 	Consumer  string
 	Source    string
 	MessageID string
 
-	// Topic says which of the consumer's handlers processes the message: at most [MaxTopic] bytes. Default:
-	// Source.
+	// Topic selects the handler of the consumer: at most [MaxTopic] bytes. Default: Source.
 	Topic string
 
-	// Payload is the message's body, opaque to the inbox. Nil is an empty payload. It is at most
-	// [Options].MaxPayload bytes long.
+	// Payload is the message's body, which the inbox does not interpret: at most [Options].MaxPayload bytes. Nil is an
+	// empty payload.
 	Payload []byte
 
-	// Value is encoded by [Options].Codec in the place of Payload, which stays nil then. Nil is none.
+	// Value is encoded by [Options].Codec and stored as the payload. Leave Payload nil if you set it.
 	Value any
 
-	// BodyHash is compared with that of a message of the same key, see [HashMismatch]: 32 bytes. Default: the
-	// SHA-256 of Payload, and with a Value that of what the codec encrypts, if it does. Set it to the hash of
-	// what does not change, where the same message may have another payload each time; and to one with a
-	// secret, such as an HMAC, where those who read the table must not be able to try what they suspect.
+	// BodyHash is compared with the hash of an earlier message with the same key, see [HashMismatch]: 32 bytes.
+	// Default: the SHA-256 of Payload; with a Value and a codec that encrypts, that of the plaintext. Set it to the
+	// hash of the parts that do not change if the payload differs between deliveries. Set it to a keyed hash, such as
+	// an HMAC, if those who can read the table must not be able to verify a guess of the content.
 	BodyHash []byte
 
-	// Headers travel with the message: names and values of at most [MaxHeaders] bytes together. The trace
+	// Headers are delivered with the message: names and values of at most [MaxHeaders] bytes together. The trace
 	// context of the receiving code is added under traceparent and tracestate, unless you set them.
 	Headers map[string]string
 
-	// ScheduledAt is when the message may first be processed, by the database's clock. The zero time and
-	// every past time mean now.
+	// ScheduledAt is the earliest time of processing, by the database's clock. The zero time and times in the past mean
+	// now.
 	ScheduledAt time.Time
 
-	// MaxAttempts bounds how often processing is tried. Zero is [Options].MaxAttempts.
+	// MaxAttempts is how often processing is attempted at most. Zero: [Options].MaxAttempts.
 	MaxAttempts int
 }
 
@@ -98,5 +99,5 @@ func hashOf(body []byte) []byte {
 	return sum[:]
 }
 
-// size is what the message adds to a statement, in bytes.
+// size is how many bytes the message adds to a statement.
 func (m Message) size() int { return len(m.Payload) + input.HeaderSize(m.Headers) }

@@ -9,23 +9,23 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// An Answer is what the inbox says to a message.
+// An Answer tells what the inbox did with a message.
 type Answer uint8
 
 const (
-	// Processed: this call has processed the message, or, from Begin, this transaction is the one to do it.
+	// Processed: this call has processed the message. From Begin: this transaction is the one that processes it.
 	Processed Answer = iota + 1
-	// Stored: Receive has written the message, and a worker will process it once that has committed.
+	// Stored: Receive has written the message. A worker processes it once the transaction has committed.
 	Stored
-	// Duplicate: the message was processed before, or has failed for good, see [Result].Status.
-	// From Receive: it is there already, in whatever state. Acknowledge it.
+	// Duplicate: the message was processed before, or is a dead letter, see [Result].Status. From Receive: the message
+	// already exists, in whatever state. Acknowledge it.
 	Duplicate
-	// InProgress: somebody is processing the message now, or it is stored and waits for a worker. Nothing was
-	// done. Whether it will succeed is open, so do not acknowledge it unless [Result].ID is set: then its row
-	// is committed, and a worker will see to it.
+	// InProgress: another delivery is being processed, or the message is stored and waits for a worker. Nothing was
+	// done. It may still fail, so do not acknowledge it unless [Result].ID is set: then its row is committed, and a
+	// worker processes it.
 	InProgress
-	// HashMismatch: a message of this key was seen before, and it said something else. Nothing was done. The
-	// source uses an id twice, or words one message differently each time, see [Key].BodyHash.
+	// HashMismatch: the key was used before with other content. Nothing was done. The source uses an id twice, or
+	// encodes the same message differently each time, see [Key].BodyHash.
 	HashMismatch
 )
 
@@ -38,15 +38,16 @@ func (a Answer) String() string {
 	return answerNames[a]
 }
 
-// HTTPStatus is the status with which an HTTP endpoint that is handed messages, such as a webhook, answers its
-// sender. Senders take any 2xx for an acknowledgement.
+// HTTPStatus is the status with which an HTTP endpoint that receives messages, such as a webhook, answers its sender.
+// Senders treat any 2xx as an acknowledgement.
 //
-//   - Processed, Stored and Duplicate: 200. The message is here for good; nothing would come of sending it again.
-//   - InProgress: 503 Service Unavailable, since it may yet fail and has to be sent again. It is not 409: many senders
-//     repeat after a 5xx only and take a 4xx for a refusal, and then a message is lost whose first delivery fails.
-//   - HashMismatch: 422 Unprocessable Content. Sending it again changes nothing; somebody has to look at the source.
+//   - Processed, Stored and Duplicate: 200. The inbox has the message for good; sending it again has no effect.
+//   - InProgress: 503 Service Unavailable, because the message may still fail and must then be sent again. It is not
+//     409: many senders repeat only after a 5xx and treat a 4xx as a refusal, so a message whose first delivery fails
+//     would be lost.
+//   - HashMismatch: 422 Unprocessable Content. Sending it again has no effect; the source has to be investigated.
 //
-// The zero Answer, which comes with every error, is 500; [HTTPStatus] looks at the error, too.
+// The zero Answer, which is returned with every error, is 500. The function [HTTPStatus] also considers the error.
 func (a Answer) HTTPStatus() int {
 	switch a {
 	case Processed, Stored, Duplicate:
@@ -59,9 +60,9 @@ func (a Answer) HTTPStatus() int {
 	return 500
 }
 
-// HTTPStatus is the status for what [Inbox.Process], [Inbox.Begin] or [Inbox.Receive] returned, see
-// [Answer.HTTPStatus]. A key or message that can never be taken, such as one without an id, is 400: sending it again
-// changes nothing. Any other error is 500: everything is rolled back, and it has to be sent again.
+// HTTPStatus is the status for the results of [Inbox.Process], [Inbox.Begin] and [Inbox.Receive], see
+// [Answer.HTTPStatus]. It is 400 for a key or message that can never be accepted, such as one without an id. Any other
+// error is 500: everything is rolled back, and the message must be sent again.
 func HTTPStatus(r Result, err error) int {
 	var invalid *workqueue.InvalidError
 	switch {
@@ -84,15 +85,15 @@ func parseAnswer(name string) (Answer, error) {
 	return 0, fmt.Errorf("txwork: %w: the inbox answered %q, which this library does not know: upgrade it", workqueue.ErrSchemaVersion, name)
 }
 
-// A Result is what became of a message. The zero Result, which comes with every error, answers nothing.
+// A Result describes what happened to a message. The zero Result is returned with every error.
 type Result struct {
 	Answer Answer
 
-	// ID is the message's row: the new one, or that which holds the key. It is zero while that row is in a
-	// transaction which has not ended.
+	// ID is the id of the message's row: the new one, or the one that holds the key. It is zero while that row belongs
+	// to a transaction that has not ended.
 	ID uuid.UUID
 
-	// Status is the row's: a Duplicate is [workqueue.Done], or [workqueue.Failed] if the message is a dead
-	// letter that waits for somebody's decision. Where ID is zero it means nothing.
+	// Status is the status of that row: for a Duplicate [workqueue.Done], or [workqueue.Failed] if the message is a
+	// dead letter. It has no meaning while ID is zero.
 	Status workqueue.Status
 }

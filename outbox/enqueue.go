@@ -8,16 +8,16 @@ import (
 	"github.com/txwork/txwork/workqueue/gate"
 )
 
-// Enqueue writes messages in the application's transaction: they are delivered if and only if it commits.
-// The results are in their order. For a message whose dedup key is taken nothing is written: the result is a
-// Duplicate with the id of the message which holds the key.
+// Enqueue writes messages in the application's transaction: they are delivered if and only if it commits. The results
+// are in the order of the messages. If the dedup key of a message is taken, nothing is written for it: the result is a
+// Duplicate with the id of the message that holds the key.
 //
-// Check the error. Every message is validated before the first is written; an [*workqueue.ItemError] says which one
-// was refused and why, and the transaction is as it was: committing it commits your data without the
-// message. After any other error roll the transaction back: PostgreSQL may have
-// ended it, and some of many messages may have been written.
+// Check the error. All messages are validated before any is written. An [*workqueue.ItemError] names the one that was
+// refused, and the reason. The transaction is unchanged then, so committing it would commit your data without the
+// message. After any other error, roll the transaction back: PostgreSQL may have aborted it, and some of many messages
+// may have been written.
 //
-// Any number of messages may be passed. They travel in several statements if they are many or large.
+// You may pass any number of messages. If they are many or large, they are sent in several statements.
 func (o *Outbox) Enqueue(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]workqueue.Enqueued, error) {
 	msgs, err := o.encoded(ctx, msgs)
 	if err == nil {

@@ -9,14 +9,13 @@ import (
 	"github.com/txwork/txwork/workqueue/gate"
 )
 
-// Options configure an [Outbox]. The zero value is usable and is what txwork's own migrations and CLI
-// assume.
+// Options configure an [Outbox]. The zero value is usable, and matches txwork's own migrations and CLI.
 //
-// MaxAttempts, Retry, Retention, FailedRetention and DeleteDone hold for what goes through this Outbox:
-// its Enqueue, its relays, and a reaper that is given its [Outbox.Table]. The table itself and its SQL
-// functions (txwork.outbox_abandon and so on) carry the values of the migration that made them, which are
-// the defaults. Where programs that do not know these Options settle or reap the same table (SQL workers,
-// the CLI), make the table with a migration of your own so that both agree:
+// MaxAttempts, Retry, Retention, FailedRetention and DeleteDone apply to everything that uses this Outbox: its Enqueue,
+// its relays, and a reaper that is given its [Outbox.Table]. The table's SQL functions (txwork.outbox_abandon and so
+// on) contain the values of the migration that created them, which are the defaults. If programs without these Options
+// settle or reap the same table (SQL workers, the CLI), create the table with a migration of your own, so that both
+// agree:
 //
 //	o, err := outbox.Open(options)
 //	up, down, err := o.DDL()
@@ -24,40 +23,40 @@ type Options struct {
 	// Schema holds the table. Default: [workqueue.DefaultSchema].
 	Schema string
 
-	// Codec encodes [Message].Value, and decodes for [Delivery.Decode]. Default: [codec.JSON].
+	// Codec encodes [Message].Value, and decodes it for [Delivery.Decode]. Default: [codec.JSON].
 	Codec codec.Codec
 
 	// MaxPayload is the largest payload in bytes, at most 256 MiB. Default: [DefaultMaxPayload].
 	MaxPayload int
 
-	// MaxAttempts bounds the attempts of a message that does not say. It is written into the row, so every
-	// relay keeps to it. Default: [workqueue.DefaultMaxAttempts].
+	// MaxAttempts is how often a message that does not set its own maximum is attempted. It is stored in the row, so it
+	// applies to every relay. Default: [workqueue.DefaultMaxAttempts].
 	MaxAttempts int
 
 	// Retry is the backoff after a failed attempt. Default: [workqueue.DefaultRetry].
 	Retry workqueue.Retry
 
-	// Retention is how long delivered and cancelled messages are kept, and with them their dedup keys. Default:
-	// [workqueue.DefaultRetention]. With DeleteDone there are only the latter.
+	// Retention is how long delivered and cancelled messages are kept, with their dedup keys. Default:
+	// [workqueue.DefaultRetention]. With DeleteDone, only cancelled messages are kept.
 	Retention time.Duration
 
 	// FailedRetention is how long dead letters are kept. Default 0: for ever.
 	FailedRetention time.Duration
 
-	// DeleteDone deletes a message when it is delivered: the fastest, at the price of the audit trail. A
-	// dedup key is then free again as soon as its message was delivered.
+	// DeleteDone deletes a message when it is delivered. This is the fastest, but leaves no history, and a dedup key is
+	// free again as soon as its message was delivered.
 	DeleteDone bool
 
-	// Ordering is what Enqueue promises. It is written into the messages, so every relay keeps to it. Default:
-	// [Unordered].
+	// Ordering is the order that Enqueue guarantees. It is stored in the messages, so it applies to every relay.
+	// Default: [Unordered].
 	Ordering Ordering
 
-	// OnFailure says what happens to the messages of a key behind a dead letter. It needs [PerKey]. A cancelled message
-	// holds up nobody. Default: [gate.Block], until somebody redrives or deletes the dead letter, or calls
-	// [Outbox.Unblock].
+	// OnFailure decides what happens to the messages of a key behind a dead letter. It requires [PerKey]. A cancelled
+	// message does not block its key. Default: [gate.Block], until the dead letter is redriven or deleted, or
+	// [Outbox.Unblock] gives it up.
 	OnFailure gate.Policy
 
-	// Telemetry says where spans, metrics, logs and events go.
+	// Telemetry receives spans, metrics, logs and events.
 	Telemetry workqueue.Telemetry
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/txwork/txwork/workqueue/join"
 )
 
-// An Outbox writes messages into one table. It holds no connection and is safe for concurrent use; open
-// it once and keep it.
+// An Outbox writes messages into one table. It holds no connection and is safe for concurrent use. Open it once and
+// keep it.
 type Outbox struct {
 	table      *workqueue.Table
 	joins      *join.Joins
@@ -23,7 +23,7 @@ type Outbox struct {
 	onFailure  gate.Policy
 }
 
-// Open validates the options. It does not touch the database.
+// Open validates the options. It does not access the database.
 func Open(o Options) (*Outbox, error) {
 	maxPayload, err := o.maxPayload()
 	if err = cmp.Or(err, o.checkOrdering()); err != nil {
@@ -44,13 +44,13 @@ func Open(o Options) (*Outbox, error) {
 	return box, nil
 }
 
-// DDL is the package's [DDL] with the settings of this Outbox.
+// DDL is the package's [DDL] with the options of this Outbox.
 func (o *Outbox) DDL() (up, down string, err error) { return ddl(o.table.Spec()) }
 
-// Table is the outbox's table, for the low-level operations and statistics.
+// Table is the outbox's table, for low-level operations and statistics.
 func (o *Outbox) Table() *workqueue.Table { return o.table }
 
-// Tables are all tables of the outbox, for the reaper.
+// Tables returns all tables of the outbox, for the reaper.
 func (o *Outbox) Tables() []*workqueue.Table { return []*workqueue.Table{o.table} }
 
 // Unblock lets the keys of failed messages go on where the ordering is [PerKey] and OnFailure kept them
