@@ -9,8 +9,8 @@ import (
 	"github.com/txwork/txwork/workqueue/join"
 )
 
-// A Client enqueues, reads and changes jobs. It holds no connection and is safe for concurrent use; open it
-// once and keep it.
+// A Client enqueues, reads and changes jobs. It holds no connection and is safe for concurrent use. Open it once and
+// keep it.
 type Client struct {
 	table      *workqueue.Table
 	joins      *join.Joins
@@ -22,7 +22,7 @@ type Client struct {
 	schedules  *workqueue.Table
 }
 
-// Open validates the options. It does not touch the database.
+// Open validates the options. It does not access the database.
 func Open(o Options) (*Client, error) {
 	maxArgs, err := o.maxArgs()
 	if err != nil {
@@ -56,10 +56,10 @@ func Open(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Table is the jobs' table, for the low-level operations and statistics.
+// Table is the jobs' table, for low-level operations and statistics.
 func (c *Client) Table() *workqueue.Table { return c.table }
 
-// Tables are all tables of the jobs, that of the schedules among them, for the reaper.
+// Tables returns all tables of the jobs, including that of the schedules, for the reaper.
 func (c *Client) Tables() []*workqueue.Table { return []*workqueue.Table{c.table, c.schedules} }
 
 // statements are what the jobs send beside the core's own.

@@ -8,15 +8,14 @@ import (
 )
 
 var (
-	// ErrUnique says that a job was refused because another one holds its unique key. Every [UniqueError]
-	// is one.
+	// ErrUnique says that a job was refused because another job holds its unique key. Every [UniqueError] matches it.
 	ErrUnique = errors.New("unique key is taken")
 
 	// ErrUnknownKind says that no handler is registered for a job's kind.
 	ErrUnknownKind = errors.New("unknown kind")
 )
 
-// A UniqueError says that a job was not enqueued, with [Reject], because another one holds its unique key.
+// A UniqueError says that a job was not enqueued, with [Reject], because another job holds its unique key.
 type UniqueError struct {
 	Index int       // of the job in the call, from 0
 	Kind  string    // of both jobs, unless the holder has another one by the same key
@@ -29,7 +28,7 @@ func (e *UniqueError) Error() string {
 
 func (e *UniqueError) Is(target error) bool { return target == ErrUnique }
 
-// A DecodeError says that a job's args do not fit the type that is registered for its kind.
+// A DecodeError says that the args of a job cannot be decoded into the type that is registered for its kind.
 type DecodeError struct {
 	Kind string
 	Err  error

@@ -10,43 +10,44 @@ import (
 	"github.com/txwork/txwork/workqueue/gate"
 )
 
-// InsertOptions are what one job has of its own. The zero value of every field means what the job's kind
-// says, and where that says nothing, the default.
+// InsertOptions are the settings of one job. They override those of its kind, which override the defaults. The zero
+// value of a field leaves it to the kind.
 type InsertOptions struct {
-	// ID defaults to a new UUID version 7. Set it to know the id before the job is written.
+	// ID is a new UUID version 7 by default. Set it if you need the id before the job is written.
 	ID uuid.UUID
 
-	// Queue is where the job waits: 1 to [MaxQueue] bytes. Queues need not be made before.
+	// Queue is where the job waits: 1 to [MaxQueue] bytes. A queue needs no setup.
 	Queue string
 
 	// Priority within the queue.
 	Priority Priority
 
-	// ScheduledAt is when the job may first run, by the database's clock. The zero time and past times mean now.
+	// ScheduledAt is the earliest time at which the job runs, by the database's clock. The zero time and times in the
+	// past mean now.
 	ScheduledAt time.Time
 
-	// Delay is ScheduledAt counted from now, by the database's clock; at most [MaxDelay].
+	// Delay sets ScheduledAt relative to now, by the database's clock: at most [MaxDelay].
 	Delay time.Duration
 
-	// MaxAttempts bounds how often the job is started.
+	// MaxAttempts is how often the job is started at most.
 	MaxAttempts int
 
 	// Retry is the job's backoff. It is stored with the job.
 	Retry workqueue.Retry
 
-	// Unique keeps the job from being enqueued while another one holds its key.
+	// Unique prevents the job from being enqueued while another job holds its key.
 	Unique *Unique
 
-	// Gate holds the job back until its key has room: one at a time in commit order, at most so many at
-	// once, at most so many a second; see package gate. [Ungated] is none although the kind has one.
+	// Gate holds the job back until its key has room: one at a time in commit order, at most n at the same time, or at
+	// most n a second; see package gate. [Ungated] is no gate, for jobs of a kind that has one.
 	Gate *gate.Gate
 
-	// Headers travel with the job: names and values of at most [MaxHeaders] bytes together. The trace
-	// context of the enqueueing code is added under traceparent and tracestate, unless you set them.
+	// Headers are delivered with the job: names and values of at most [MaxHeaders] bytes together. The trace context of
+	// the enqueueing code is added under traceparent and tracestate, unless you set them.
 	Headers map[string]string
 }
 
-// An Insert is a job to enqueue. Only Args has to be set.
+// An Insert is a job to enqueue. Only Args is required.
 type Insert struct {
 	Args Args
 	InsertOptions
@@ -68,5 +69,5 @@ type prepared struct {
 	record record
 }
 
-// size is about how much of a statement the job takes.
+// size is roughly how many bytes the job adds to a statement.
 func (p prepared) size() int { return len(p.record.args) + input.HeaderSize(p.row.Headers) }

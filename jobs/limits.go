@@ -9,32 +9,31 @@ const (
 	MaxQueue = 255
 	MaxKey   = 255
 
-	// DefaultMaxArgs is the largest args in bytes, encoded, unless [Options] say otherwise. A table is no file
-	// store: what is larger belongs into one, and its address into the args. Outputs and the results of steps
-	// have the same limit.
+	// DefaultMaxArgs is the largest size of encoded args in bytes, unless [Options] set another. Store larger data
+	// elsewhere, and its address in the args. Outputs and the results of steps have the same limit.
 	DefaultMaxArgs = 1 << 20
 
-	// MaxHeaders is how many bytes the names and values of a job's headers may have together.
+	// MaxHeaders is the largest size of the names and values of a job's headers together, in bytes.
 	MaxHeaders = 64 << 10
 
-	// MaxNote is how long a progress note may be, in bytes.
+	// MaxNote is the largest length of a progress note in bytes.
 	MaxNote = 1024
 
-	// MaxStep is how long the name of a step may be, in bytes.
+	// MaxStep is the largest length of a step's name in bytes.
 	MaxStep = 255
 
-	// MaxDelay is how far ahead a job may be delayed. More is a mistake of units.
+	// MaxDelay is the longest Delay. A longer one is most likely a mistake in the unit.
 	MaxDelay = 10 * 365 * 24 * time.Hour
 
-	// MaxPage bounds the jobs of one [Client.List], and is its default.
+	// MaxPage is the largest number of jobs of one [Client.List], and its default.
 	MaxPage = 1000
 )
 
-// DefaultQueue is the queue of jobs that name none.
+// DefaultQueue is the queue of jobs that set none.
 const DefaultQueue = "default"
 
-// A Priority is one of three levels. A worker takes the most urgent jobs of its queue first; every eighth
-// claim begins with one of the less urgent levels, each in its turn, so that none starves.
+// A Priority is one of three levels. A worker takes the most urgent jobs of its queue first. Every eighth claim begins
+// with one of the less urgent levels, in turn, so that none of them starves.
 type Priority int16
 
 const (

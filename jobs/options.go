@@ -8,38 +8,39 @@ import (
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
-// Options configure a [Client]. The zero value is usable and is what txwork's own migrations and CLI assume.
+// Options configure a [Client]. The zero value is usable, and matches txwork's own migrations and CLI.
 //
-// MaxAttempts and Retry hold for what goes through this Client: its Enqueue, its workers, and a reaper that is
-// given its [Client.Table]. What a kind or a job says for itself is stored on the job's row, so it holds
-// everywhere.
+// MaxAttempts and Retry apply to everything that uses this Client: its Enqueue, its workers, and a reaper that is given
+// its [Client.Table]. The settings of a kind or a job are stored in the job's row, so they apply everywhere.
 type Options struct {
 	// Schema holds the tables. Default: [workqueue.DefaultSchema].
 	Schema string
 
-	// Registry has the kinds' own settings, such as retries and queues, which a job gets when it is enqueued.
-	// Default: none, and then every kind has the defaults.
+	// Registry holds the settings of the kinds, such as retries and queues, which are applied when a job is enqueued.
+	// Default: none; every kind then has the defaults.
 	Registry *Registry
 
 	// Codec encodes args, outputs and the results of steps. Default: [DefaultCodec].
 	Codec codec.Codec
 
-	// MaxArgs is the largest args, output or step result in bytes, at most 256 MiB. Default: [DefaultMaxArgs].
+	// MaxArgs is the largest size of args, of an output or of the result of a step, in bytes: at most 256 MiB. Default:
+	// [DefaultMaxArgs].
 	MaxArgs int
 
-	// MaxAttempts bounds the attempts of a job that does not say. Default: [workqueue.DefaultMaxAttempts].
+	// MaxAttempts is how often a job is attempted if neither the job nor its kind sets a maximum. Default:
+	// [workqueue.DefaultMaxAttempts].
 	MaxAttempts int
 
-	// Retry is the backoff of jobs that do not say. Default: [workqueue.DefaultRetry].
+	// Retry is the backoff of a job if neither the job nor its kind sets one. Default: [workqueue.DefaultRetry].
 	Retry workqueue.Retry
 
-	// Retention is how long jobs are kept, with their output, that are done or were cancelled. Default: [workqueue.DefaultRetention].
+	// Retention is how long done and cancelled jobs are kept, with their output. Default: [workqueue.DefaultRetention].
 	Retention time.Duration
 
 	// FailedRetention is how long dead letters are kept. Default 0: for ever.
 	FailedRetention time.Duration
 
-	// Telemetry says where spans, metrics, logs and events go.
+	// Telemetry receives spans, metrics, logs and events.
 	Telemetry workqueue.Telemetry
 }
 

@@ -13,27 +13,26 @@ import (
 	"github.com/txwork/txwork/workqueue/gate"
 )
 
-// A Registry has the kinds of jobs: their settings, which a [Client] gives to what it enqueues, and their
-// handlers, which a [Worker] calls. It is safe for concurrent use.
+// A Registry holds the kinds of jobs: their settings, which a [Client] applies when it enqueues, and their handlers,
+// which a [Worker] calls. It is safe for concurrent use.
 type Registry struct {
 	mu    sync.RWMutex
 	kinds map[string]*kind
 }
 
-// NewRegistry makes an empty Registry.
+// NewRegistry returns an empty Registry.
 func NewRegistry() *Registry { return &Registry{kinds: map[string]*kind{}} }
 
-// Quadratic is a ready-made backoff: the square of the attempt in seconds, 1 s, 4 s, 9 s and so on, up to an
-// hour, without jitter. With three attempts it is the classic of small services:
+// Quadratic is a ready-made backoff: the square of the attempt in seconds, 1 s, 4 s, 9 s and so on, up to an hour,
+// without jitter. Small services often combine it with three attempts:
 //
 //	jobs.KindOptions[T]{Retry: jobs.Quadratic, MaxAttempts: jobs.QuadraticAttempts}
 var Quadratic = workqueue.Retry{Growth: workqueue.Quadratic, Base: time.Second, Cap: time.Hour}
 
-// QuadraticAttempts is how many attempts go with [Quadratic].
+// QuadraticAttempts is the number of attempts to use with [Quadratic] for a short retry policy.
 const QuadraticAttempts = 3
 
-// KindOptions are the settings of a kind. The zero value of every field means the default. What an [Insert]
-// says for itself goes before.
+// KindOptions are the settings of a kind. The zero value of a field means the default. [InsertOptions] override them.
 type KindOptions[T Args] struct {
 	// Queue is where jobs of the kind wait. Default: [DefaultQueue].
 	Queue string
@@ -41,28 +40,28 @@ type KindOptions[T Args] struct {
 	// Priority within the queue. Default: [Normal].
 	Priority Priority
 
-	// Timeout bounds an attempt: when it is over the handler's context is cancelled. Negative is none.
-	// Default: the worker's HandlerTimeout.
+	// Timeout is how long an attempt may take. After that the handler's context is cancelled. A negative value means no
+	// timeout. Default: the worker's HandlerTimeout.
 	Timeout time.Duration
 
-	// MaxAttempts bounds how often a job is started. Default: the client's.
+	// MaxAttempts is how often a job is started at most. Default: the client's.
 	MaxAttempts int
 
-	// Retry is the backoff. It is stored with the job, so it holds for reported failures and for crashes
-	// alike. Default: the client's.
+	// Retry is the backoff. It is stored with the job, so it applies to reported failures and to crashes alike.
+	// Default: the client's.
 	Retry workqueue.Retry
 
-	// Unique keeps jobs of the kind from being enqueued twice. Default: they may be.
+	// Unique prevents jobs of the kind from being enqueued twice. Default: duplicates are allowed.
 	Unique *Unique
 
-	// Gate chooses the gate of a job by its args: nil is none. Default: none.
+	// Gate returns the gate of a job with these args; nil is none. Default: none.
 	Gate func(args T) *gate.Gate
 
-	// Middleware wraps the kind's handler, inside the worker's. The first is outermost.
+	// Middleware wraps the kind's handler, inside the worker's middleware. The first is outermost.
 	Middleware []Middleware
 }
 
-// kind is a kind with the type of its args hidden.
+// kind is a kind without the type of its args.
 type kind struct {
 	name        string
 	queue       string
@@ -75,14 +74,13 @@ type kind struct {
 	handle      Handler // nil: the kind is only declared
 }
 
-// Register registers the handler of a kind, that of T. Like [net/http.ServeMux] it panics where the program
-// cannot have meant it: on a kind that no job can have, a nil handler, settings that cannot be, and a kind
-// that is registered already.
+// Register registers the handler of the kind of T. Like [net/http.ServeMux] it panics on mistakes of the program: an
+// invalid kind, a nil handler, invalid settings, or a kind that is registered already.
 //
-// The handler's result settles the job: nil is done, [workqueue.Permanent], [workqueue.Snooze],
-// [workqueue.RetryAfter] and [workqueue.Cancelled] say what else, and any other error, or a panic, is a failed
-// attempt. Handlers run concurrently. A handler runs again for a job that it has done when its result was
-// lost, see [Delivery.Tx] and [Step].
+// The handler's result settles the job. Nil means done. [workqueue.Permanent], [workqueue.Snooze],
+// [workqueue.RetryAfter] and [workqueue.Cancelled] give other outcomes. Any other error, or a panic, is a failed
+// attempt. Handlers run concurrently. A handler runs again for a job that it has done if its result was lost, see
+// [Delivery.Tx] and [Step].
 func Register[T Args](r *Registry, handler func(ctx context.Context, job *Job[T]) error, o KindOptions[T]) {
 	if handler == nil {
 		panic(fmt.Sprintf("jobs: the handler of %T is nil", *new(T)))
@@ -95,8 +93,8 @@ func Register[T Args](r *Registry, handler func(ctx context.Context, job *Job[T]
 	r.add(k)
 }
 
-// Declare registers the settings of a kind, that of T, for a program that enqueues such jobs and leaves doing
-// them to others. It panics like [Register].
+// Declare registers the settings of the kind of T without a handler, for programs that only enqueue such jobs. It
+// panics like [Register].
 func Declare[T Args](r *Registry, o KindOptions[T]) { r.add(newKind(o)) }
 
 func newKind[T Args](o KindOptions[T]) *kind {
@@ -110,7 +108,7 @@ func newKind[T Args](o KindOptions[T]) *kind {
 	return k
 }
 
-// kindOf asks a zero value of the type, or of what it points to.
+// kindOf calls Kind on a zero value of the type, or of the type that it points to.
 func kindOf[T Args]() string {
 	zero := *new(T)
 	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {

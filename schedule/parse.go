@@ -18,9 +18,9 @@ var descriptors = map[string]string{
 	"@hourly":   "0 * * * *",
 }
 
-// Parse reads an expression of five fields, a descriptor or an "@every", in an IANA zone; the empty zone is
-// UTC, and "Local" is refused because it differs between machines. What is refused is an [*Error]: among others
-// expressions of more than 1000 bytes, zones that do not exist and dates that never come, such as 30 February.
+// Parse reads an expression of five fields, a descriptor or an "@every", in an IANA zone. The empty zone is UTC. The
+// error is an [*Error]. Among others, Parse refuses expressions of more than 1000 bytes, zones that do not exist, the
+// zone "Local", because it differs between machines, and dates that never occur, such as 30 February.
 func Parse(expr, zone string) (*Schedule, error) {
 	if len(expr) > maxExpr {
 		return nil, refuse(expr, "expression", "is longer than %d bytes", maxExpr)

@@ -1,6 +1,6 @@
 package schedule
 
-// A Misfire says what becomes of occurrences that are later than a [Rule]'s Grace.
+// A Misfire decides what happens to occurrences that are late by more than a [Rule]'s Grace.
 type Misfire uint8
 
 const (
@@ -20,7 +20,7 @@ func ParseMisfire(name string) (Misfire, error) {
 	return Misfire(i), err
 }
 
-// An Overlap says what becomes of an occurrence that comes while an earlier one is not yet done.
+// An Overlap decides what happens to an occurrence that becomes due while an earlier one is running.
 type Overlap uint8
 
 const (

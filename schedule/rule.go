@@ -6,21 +6,21 @@ import (
 )
 
 const (
-	// DefaultGrace is what a Rule's zero Grace stands for: longer than a restart, short enough to be punctual.
+	// DefaultGrace is the Grace of a Rule that sets none: longer than a restart, and short enough to be punctual.
 	DefaultGrace = time.Minute
 
-	// DefaultCap is what a Rule's zero Cap stands for.
+	// DefaultCap is the Cap of a Rule that sets none.
 	DefaultCap = 100
 
-	// MaxFire bounds what one call of Due returns, and so a Cap.
+	// MaxFire is how many occurrences one call of Due returns at most, and so the largest Cap.
 	MaxFire = 1000
 
-	// MaxSkipped bounds what one call of Due counts: after that many it stops counting.
+	// MaxSkipped is how far one call of Due counts skipped occurrences.
 	MaxSkipped = 10_000
 )
 
-// A Rule says how a schedule is turned into occurrences. The zero value fires what was missed once, lets
-// occurrences overlap and has no jitter.
+// A Rule turns a schedule into occurrences. With the zero value, missed occurrences fire once, occurrences may overlap,
+// and there is no jitter.
 type Rule struct {
 	Misfire Misfire
 	Cap     int           // with [MisfireAll]: how many misfires are fired, the newest; 0 is [DefaultCap], at most [MaxFire]
@@ -29,7 +29,7 @@ type Rule struct {
 	Jitter  time.Duration // each occurrence is late by less than this: see [Rule.Offset]; 0 is none
 }
 
-// Check says what is wrong with a rule, as an [*Error].
+// Check returns what is wrong with a rule, as an [*Error].
 func (r Rule) Check() error {
 	switch {
 	case int(r.Misfire) >= len(misfires):
@@ -50,18 +50,18 @@ func (r Rule) Check() error {
 	return nil
 }
 
-// Due decides what a schedule owes at now, given the next nominal time that was planned: next itself, if it has
-// come, and all that followed. It returns the nominal times to fire, oldest first, how many others
-// are skipped, and the next nominal time to plan, which is later than now; ok is false if there is none.
+// Due computes which occurrences of a schedule are due at now, given the next nominal time that was planned: next
+// itself, if it has come, and all that follow it. It returns the nominal times to fire, oldest first, how many others
+// are skipped, and the next nominal time to plan, which is later than now. If there is none, ok is false.
 //
-// Occurrences that are late by no more than Grace are fired. Of the others, the misfires, [MisfireSkip] fires none;
-// [MisfireOnce] fires the newest, but not if an occurrence is fired on time, which then stands for it;
-// [MisfireAll] fires the newest Cap. At most [MaxFire] are fired, the newest, and at most [MaxSkipped] counted.
+// Occurrences that are late by no more than Grace fire. The others are misfires. With [MisfireSkip] none of them fires.
+// With [MisfireOnce] the newest fires, unless an occurrence fires on time, which then stands for it. With [MisfireAll]
+// the newest Cap of them fire. At most [MaxFire] occurrences fire, the newest, and at most [MaxSkipped] are counted.
 //
-// Due knows nothing of occurrences that are still running. Whoever applies it applies Overlap to what it returns,
-// and may drop occurrences that are on time because an earlier one has not ended.
+// Due does not know which occurrences are still running. The caller applies Overlap to the result, and may drop
+// occurrences that are on time because an earlier one has not ended.
 //
-// An interval goes on from next, so that it keeps its phase however late it is looked at.
+// An interval continues from next, so it keeps its phase however late Due is called.
 func (r Rule) Due(s *Schedule, next, now time.Time) (fire []time.Time, skipped int, following time.Time, ok bool) {
 	if next.After(now) {
 		return nil, 0, next, true
@@ -94,7 +94,7 @@ func (r Rule) choose(s *Schedule, next, last, now time.Time) []time.Time {
 	return fire
 }
 
-// wanted returns how many misfires are to be fired beside what is fired on time.
+// wanted returns how many misfires fire in addition to those that are on time.
 func (r Rule) wanted(fired int) int {
 	switch {
 	case r.Misfire == MisfireAll && r.Cap == 0:

@@ -17,7 +17,7 @@ func (s *Schedule) String() string { return s.expr }
 // Zone returns the zone's IANA name.
 func (s *Schedule) Zone() string { return s.zone.String() }
 
-// IsInterval tells whether the schedule is an "@every".
+// IsInterval reports whether the schedule is an "@every".
 func (s *Schedule) IsInterval() bool { return s.interval > 0 }
 
 // The years in which schedules are due: what RFC 3339 can write.
@@ -26,9 +26,9 @@ var (
 	afterLast = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Next returns the first occurrence strictly after a time, in the schedule's zone. It is false when there is
-// none until the end of the year 9999. An interval counts from the time given, to the nanosecond; all other
-// occurrences are whole seconds, and whole minutes of the zone's clock unless that jumped over the minute.
+// Next returns the first occurrence strictly after a time, in the schedule's zone. It returns false if there is none
+// until the end of the year 9999. An interval counts from the given time, to the nanosecond. All other occurrences are
+// whole seconds, and whole minutes of the zone's clock unless the clock skipped the minute.
 func (s *Schedule) Next(after time.Time) (time.Time, bool) {
 	if after.Before(firstYear) {
 		after = firstYear
@@ -43,8 +43,8 @@ func (s *Schedule) Next(after time.Time) (time.Time, bool) {
 	return next.In(s.zone), true
 }
 
-// OnGrid returns the last time of an interval that is not after t, where the anchor is one of its times; both may be
-// any time. It returns t for a schedule that is no interval.
+// OnGrid returns the last time of an interval that is not after t, where anchor is one of the interval's times. Both
+// may be any time. It returns t if the schedule is not an interval.
 func (s *Schedule) OnGrid(anchor, t time.Time) time.Time {
 	if !s.IsInterval() {
 		return t

@@ -9,33 +9,33 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A Timer is what an application sets. Key and Topic have to be set.
+// A Timer is set by an application. Key and Topic are required.
 type Timer struct {
-	// Key is the application's own name for the timer: 1 to [MaxKey] bytes. A timer that is set under a key
-	// that is there replaces what was set before.
+	// Key is the application's name for the timer: 1 to [MaxKey] bytes. Setting a key again replaces its timer.
 	Key string
 
-	// Topic says which handler receives the timer: 1 to [MaxTopic] bytes, compared byte for byte.
+	// Topic selects the handler: 1 to [MaxTopic] bytes, compared byte for byte.
 	Topic string
 
-	// ScheduledAt is the nominal time, by the database's clock. A past time means now, and stays the nominal time.
+	// ScheduledAt is the nominal time, by the database's clock. A time in the past means now, and stays the nominal
+	// time.
 	ScheduledAt time.Time
 
-	// Delay counts from the call, in the place of ScheduledAt, by the database's clock: 0 to [MaxDelay]. A timer
-	// with neither fires now.
+	// Delay replaces ScheduledAt. It is relative to the time of the call, by the database's clock: 0 to [MaxDelay]. A
+	// timer with neither fires now.
 	Delay time.Duration
 
-	// Payload is opaque. Nil is an empty payload. It is at most [Options].MaxPayload bytes long.
+	// Payload is not interpreted: at most [Options].MaxPayload bytes. Nil is an empty payload.
 	Payload []byte
 
-	// Value is encoded by [Options].Codec in the place of Payload, which stays nil then. Nil is none.
+	// Value is encoded by [Options].Codec and stored as the payload. Leave Payload nil if you set it.
 	Value any
 
-	// Headers travel with the timer: names and values of at most [MaxHeaders] bytes together. The trace
-	// context of the setting code is added under traceparent and tracestate, unless you set them.
+	// Headers are delivered with the timer: names and values of at most [MaxHeaders] bytes together. The trace context
+	// of the code that sets it is added under traceparent and tracestate, unless you set them.
 	Headers map[string]string
 
-	// MaxAttempts bounds how often a firing is tried. Zero is [Options].MaxAttempts.
+	// MaxAttempts is how often a firing is attempted at most. Zero: [Options].MaxAttempts.
 	MaxAttempts int
 }
 
@@ -49,7 +49,7 @@ func (t Timer) payload() []byte {
 
 func (t Timer) size() int { return len(t.Payload) + input.HeaderSize(t.Headers) }
 
-// An Info is a timer as the table has it. Times are the database's.
+// An Info is a timer as it is stored. Times are by the database's clock.
 type Info struct {
 	ID          uuid.UUID // the same for as long as the row is there, however often the timer is set
 	Key         string
@@ -68,6 +68,6 @@ type Info struct {
 	CompletedAt *time.Time
 	CancelledAt *time.Time
 	// RearmAt is when the timer fires next if it was set again while it is firing. Topic, Payload, Headers and
-	// ScheduledAt are still those of the firing.
+	// ScheduledAt are still those of the current firing.
 	RearmAt *time.Time
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
-// Timers are the timers of one table, and the schedules that make them. They hold no connection and are safe
-// for concurrent use; open them once and keep them.
+// Timers are the timers of one table, with the schedules that create them. They hold no connection and are safe for
+// concurrent use. Open them once and keep them.
 type Timers struct {
 	table      *workqueue.Table
 	statements statements
@@ -15,7 +15,7 @@ type Timers struct {
 	schedules  *Schedules
 }
 
-// Open validates the options. It does not touch the database.
+// Open validates the options. It does not access the database.
 func Open(o Options) (*Timers, error) {
 	maxPayload, err := o.maxPayload()
 	if err != nil {
@@ -35,12 +35,11 @@ func Open(o Options) (*Timers, error) {
 	return t, nil
 }
 
-// Table is the timers' table, for the low-level operations and statistics. That of the schedules
-// is [Schedules.Table].
+// Table is the timers' table, for low-level operations and statistics. That of the schedules is [Schedules.Table].
 func (t *Timers) Table() *workqueue.Table { return t.table }
 
-// Tables are all tables of the timers, that of the schedules among them, for the reaper.
+// Tables returns all tables of the timers, including that of the schedules, for the reaper.
 func (t *Timers) Tables() []*workqueue.Table { return []*workqueue.Table{t.table, t.schedules.Table()} }
 
-// Schedules are the schedules whose occurrences are these timers.
+// Schedules returns the schedules whose occurrences are these timers.
 func (t *Timers) Schedules() *Schedules { return t.schedules }
