@@ -1,40 +1,51 @@
-// Package migrations makes and changes the tables of txwork.
+// Package migrations creates the tables of txwork, changes them between versions, and checks that they are as this
+// version of the library expects.
 //
-// # An application's start
+// # Migrating
 //
-// A [Migrator] brings a schema to the version of the library ([Migrator.Up]) or says what keeps the two
-// apart ([Migrator.Validate]), with the DDL that mends it ([Migrator.Differences]). Nothing in txwork migrates by itself: workers check their table's version
-// when they start, and refuse a wrong one.
+// [Migrator.Up] brings a schema to the version of the library. Call it when your application starts, or in a release
+// job. Any number of processes may call it at once: an advisory lock for each schema lets one work while the others
+// wait. Nothing else in txwork migrates. Workers check the version of their table when they start, and refuse another
+// one.
 //
-// Any number of processes may call Up at once. An advisory lock for each schema lets one work while the
-// others wait. Each migration is a transaction of its own, together with its entry in the table
-// schema_version, so an interrupted Up is continued by the next one. Up, Down and [Migrator.DownTo] need
-// a session of PostgreSQL's own; a pooler such as PgBouncer has to be in session mode, or bypassed.
+// Each migration is one transaction, together with its entry in the table schema_version. If Up is interrupted, the
+// next Up continues. A migration that cannot lock a table in use gives up after [Options].LockTimeout. It then changes
+// nothing, and the error says which session holds the lock. Without this limit, all other statements on the table would
+// queue behind it.
 //
-// A migration that needs the lock of a table in use gives up after [Options].LockTimeout, whole, and says who
-// uses it: the statements of everybody else would wait behind it.
+// Up, Down and [Migrator.DownTo] need a session of their own. Put PgBouncer or another pooler in session mode, or
+// connect to PostgreSQL directly.
+//
+// # Checking
+//
+// [Migrator.Validate] returns an error if the schema differs from what the migrations make. [Migrator.Differences]
+// returns each difference with the DDL that repairs it.
 //
 // # Schemas
 //
-// Everything lives in the schema txwork, or in another one by [Options]. Up makes it where it is missing,
-// for which the role needs CREATE on the database; where the schema exists, CREATE on the schema is
-// enough. Down leaves the schema, and at version 0 nothing in it: `DROP SCHEMA txwork` then succeeds
-// without CASCADE, unless you have put something there yourself.
+// All objects are in the schema txwork, or in the one that [Options] names. If the schema does not exist, Up creates
+// it, which requires CREATE on the database. Otherwise CREATE on the schema is enough. Down to version 0 leaves an
+// empty schema: `DROP SCHEMA txwork` then works without CASCADE, unless the schema contains objects of yours.
 //
 // # Domains
 //
-// Each [Domain] has migrations and a version of its own. A new schema gets all domains, or those that
-// [Options].Domains names, and records them in schema_domain: later runs of Up, Validate and Status are about the
-// domains that it has. To add one, name it once. With the jobs alone, for example, a schema has the tables of jobs and
-// of the reaper, and none of the outbox, the inbox and the timers.
+// Each [Domain] has its own migrations and its own version. A new schema gets all domains, or only those that
+// [Options].Domains names. The table schema_domain records them, and later calls of Up, Validate and Status apply to
+// the domains that the schema has. To add a domain, name it once. For example, a schema with only the jobs has the
+// tables of jobs and of the reaper, and none of the outbox, the inbox or the timers.
 //
 // # Other tools
 //
-// [SQL] is plain text for psql and Atlas. [FS] and [Export] are files for golang-migrate and for a goose of your own
-// application, numbered as you like. [Migrator] runs the same statements through goose. All of them record what they
-// did in schema_version, so Validate, and `txwork migrate status`, hold whatever tool you use.
+// [Migrator] runs the migrations through goose. You can use another tool instead:
+//
+//   - [SQL] returns plain text, for psql and Atlas.
+//   - [FS] and [Export] provide files for golang-migrate, and for a goose of your own application, numbered as you
+//     like.
+//
+// All of them record what they did in schema_version. Validate and `txwork migrate status` therefore work with each
+// tool.
 //
 // # Tables of your own
 //
-// [DDL] prints a goose migration for any [workqueue.Spec]. It belongs among your application's migrations.
+// [DDL] returns a goose migration for any [workqueue.Spec]. Add it to the migrations of your application.
 package migrations
