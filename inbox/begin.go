@@ -35,7 +35,7 @@ func (b *Inbox) begin(ctx context.Context, tx workqueue.Tx, id uuid.UUID, key Ke
 	var answer string
 	var result Result
 	read := func(scan func(...any) error) error { return scan(&answer, &result.ID, &result.Status) }
-	err := workqueue.Query(ctx, tx, read, b.statements.begin,
+	err := b.table.In(tx).Query(ctx, read, b.statements.begin,
 		key.Consumer, key.Source, key.MessageID, optional(key.hash()), optional(key.payload()), id)
 	if err != nil {
 		return Result{}, err

@@ -24,7 +24,7 @@ var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 func DDL(schema string) (up, down string, err error) { return render(Spec(schema), DefaultRetention) }
 
 func render(spec workqueue.Spec, retention time.Duration) (up, down string, err error) {
-	coreUp, coreDown, err := workqueue.DDL(spec)
+	coreUp, coreDown, err := spec.DDL()
 	if err != nil {
 		return "", "", err
 	}

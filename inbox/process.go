@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -32,9 +34,9 @@ var ErrCommitUnknown = errors.New("whether the transaction was committed is unkn
 func (b *Inbox) Process(ctx context.Context, pool *pgxpool.Pool, key Key, fn func(ctx context.Context, tx pgx.Tx) error) (Result, error) {
 	switch {
 	case pool == nil:
-		return Result{}, workqueue.Invalid("pool", "is nil")
+		return Result{}, validate.Errorf("pool", "is nil")
 	case fn == nil:
-		return Result{}, workqueue.Invalid("function", "is nil")
+		return Result{}, validate.Errorf("function", "is nil")
 	}
 	if err := b.checkKey(key); err != nil {
 		return Result{}, err

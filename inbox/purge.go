@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -27,7 +29,7 @@ type Purged struct {
 func (b *Inbox) Purge(ctx context.Context, pool *pgxpool.Pool) (Purged, error) {
 	var p Purged
 	if pool == nil {
-		return p, workqueue.Invalid("pool", "is nil")
+		return p, validate.Errorf("pool", "is nil")
 	}
 	queue, spec := b.table.On(pool), b.table.Spec()
 	err := inBatches(&p.Stripped, func() (int, error) { return b.StripPayloads(ctx, pool, purgeBatch) })
@@ -55,13 +57,13 @@ func inBatches(total *int, batch func() (int, error)) error {
 func (b *Inbox) StripPayloads(ctx context.Context, pool *pgxpool.Pool, limit int) (stripped int, err error) {
 	switch {
 	case pool == nil:
-		return 0, workqueue.Invalid("pool", "is nil")
+		return 0, validate.Errorf("pool", "is nil")
 	case limit < 1 || limit > workqueue.MaxBatch:
-		return 0, workqueue.Invalid("limit", "is %d, it must be between 1 and %d", limit, workqueue.MaxBatch)
+		return 0, validate.Errorf("limit", "is %d, it must be between 1 and %d", limit, workqueue.MaxBatch)
 	}
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
 		read := func(scan func(...any) error) error { return scan(&stripped) }
-		return workqueue.Query(ctx, workqueue.Pgx(tx), read, b.statements.strip, limit, interval(b.retention))
+		return b.table.In(workqueue.Pgx(tx)).Query(ctx, read, b.statements.strip, limit, interval(b.retention))
 	})
 	if err != nil {
 		return 0, fmt.Errorf("txwork: stripping payloads of %s: %w", b.table.Name(), err)

@@ -141,7 +141,7 @@ func (b *Inbox) holders(ctx context.Context, tx workqueue.Tx, ids []uuid.UUID) (
 		holders[id] = h
 		return nil
 	}
-	return holders, workqueue.Query(ctx, tx, read, b.statements.holders, ids)
+	return holders, b.table.In(tx).Query(ctx, read, b.statements.holders, ids)
 }
 
 func row(m Message) workqueue.NewRow {

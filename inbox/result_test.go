@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/inbox"
@@ -43,11 +45,11 @@ func TestHTTPStatusOfErrors(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, got, x.want)
 		}
 	}
-	if got := inbox.HTTPStatus(inbox.Result{}, workqueue.Invalid("payload", "of a handler's own")); got != 500 {
+	if got := inbox.HTTPStatus(inbox.Result{}, validate.Errorf("payload", "of a handler's own")); got != 500 {
 		t.Errorf("an invalid value of the handler's: %d", got)
 	}
 	handler := func(context.Context, pgx.Tx) error {
-		return &workqueue.ItemError{Item: "message", Count: 2, Err: workqueue.Invalid("topic", "is empty")}
+		return &workqueue.ItemError{Item: "message", Count: 2, Err: validate.Errorf("topic", "is empty")}
 	}
 	key := inbox.Key{Consumer: "c", Source: "s", MessageID: "3"}
 	if got := inbox.HTTPStatus(f.box.Process(t.Context(), f.Pool, key, handler)); got != 500 {

@@ -24,7 +24,7 @@ func (f *fixture) purge() inbox.Purged {
 // finish ends received messages as a worker would have.
 func (f *fixture) finish(status workqueue.Status, results ...inbox.Result) {
 	f.Helper()
-	owner := workqueue.NewOwnerToken()
+	owner := uuid.New()
 	queue := f.box.Table().On(f.Pool)
 	rows, err := queue.Claim(f.Context(), owner, time.Minute, len(results), "billing")
 	if err != nil {

@@ -3,6 +3,8 @@ package inbox
 import (
 	"cmp"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/topics"
@@ -38,8 +40,8 @@ func (b *Inbox) checkMessage(m Message) error {
 		checkIdentity(m.Consumer, m.Source, m.MessageID),
 		topics.Check(m.topic()),
 		checkHash(m.BodyHash),
-		workqueue.CheckSize("payload", len(m.Payload), b.maxPayload),
-		workqueue.CheckSize("headers", input.HeaderSize(m.Headers), MaxHeaders),
+		validate.Size("payload", len(m.Payload), b.maxPayload),
+		validate.Size("headers", input.HeaderSize(m.Headers), MaxHeaders),
 		b.table.Check(row(m)),
 	)
 }
@@ -48,7 +50,7 @@ func (b *Inbox) checkKey(k Key) error {
 	err := cmp.Or(
 		checkIdentity(k.Consumer, k.Source, k.MessageID),
 		checkHash(k.BodyHash),
-		workqueue.CheckSize("body", len(k.payload()), b.maxPayload),
+		validate.Size("body", len(k.payload()), b.maxPayload),
 	)
 	if err != nil {
 		return &RefusedError{err}
@@ -66,7 +68,7 @@ func checkIdentity(consumer, source, messageID string) error {
 
 func checkHash(hash []byte) error {
 	if len(hash) != 0 && len(hash) != hashSize {
-		return workqueue.Invalid("body hash", "has %d bytes, a SHA-256 has %d", len(hash), hashSize)
+		return validate.Errorf("body hash", "has %d bytes, a SHA-256 has %d", len(hash), hashSize)
 	}
 	return nil
 }

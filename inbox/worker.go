@@ -3,6 +3,8 @@ package inbox
 import (
 	"cmp"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/input"
@@ -32,7 +34,7 @@ type Worker struct {
 // handlers cannot starve them.
 func NewWorker(pool *pgxpool.Pool, b *Inbox, o WorkerOptions) (*Worker, error) {
 	if b == nil {
-		return nil, workqueue.Invalid("inbox", "is nil")
+		return nil, validate.Errorf("inbox", "is nil")
 	}
 	lease := cmp.Or(o.Lease, workqueue.DefaultLease)
 	err := cmp.Or(input.Name("consumer", o.Consumer, MaxKeyPart), checkWindow(b.window, b.table.Spec(), lease))

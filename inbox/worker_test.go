@@ -213,7 +213,7 @@ func TestALostLeaseTakesTheWritesWithIt(t *testing.T) {
 func (f *fixture) reap(id uuid.UUID) {
 	var reaped workqueue.Reaped
 	err := workqueue.InTx(context.Background(), f.Pool, func(tx workqueue.Tx) error {
-		_, err := workqueue.Exec(context.Background(), tx, "UPDATE "+f.table+" SET locked_until = now() - interval '1 second' WHERE id = $1", id)
+		_, err := tx.Exec(context.Background(), "UPDATE "+f.table+" SET locked_until = now() - interval '1 second' WHERE id = $1", id)
 		if err != nil {
 			return err
 		}

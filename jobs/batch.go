@@ -8,6 +8,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
@@ -237,11 +239,11 @@ func (c *Client) refuseUnique(inserts []Insert) error {
 		var err error
 		switch {
 		case isNil(insert.Args):
-			err = workqueue.Invalid("args", "are nil")
+			err = validate.Errorf("args", "are nil")
 		case insert.Unique != nil:
-			err = workqueue.Invalid("unique", "is set on a job of a batch or workflow, which is always a job of its own")
+			err = validate.Errorf("unique", "is set on a job of a batch or workflow, which is always a job of its own")
 		case c.registry.find(insert.Args.Kind()).unique != nil:
-			err = workqueue.Invalid("unique", "is set on kind %q, whose jobs therefore cannot be those of a batch or workflow", insert.Args.Kind())
+			err = validate.Errorf("unique", "is set on kind %q, whose jobs therefore cannot be those of a batch or workflow", insert.Args.Kind())
 		}
 		if err != nil {
 			return &workqueue.ItemError{Item: "job", Index: i, Count: len(inserts), Err: err}

@@ -37,7 +37,7 @@ func render(spec workqueue.Spec) (up, down string, err error) {
 		err = cmp.Or(err, e)
 	}
 	add(newView(spec).file("domains"), newView(spec).file("domains_down"), nil)
-	add(workqueue.DDL(spec))
+	add(spec.DDL())
 	add(newView(spec).schemaDDL())
 	add(join.DDL(spec))
 	add(gate.DDL(spec))

@@ -33,7 +33,7 @@ func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...In
 	if err != nil {
 		return nil, err
 	}
-	if err := delay(ctx, tx, list); err != nil {
+	if err := c.delay(ctx, tx, list); err != nil {
 		return nil, err
 	}
 	if err := c.lockGates(ctx, tx, list); err != nil {
@@ -69,14 +69,14 @@ func inKeyOrder(list []prepared) {
 }
 
 // delay makes due times of delays, by the database's clock.
-func delay(ctx context.Context, tx workqueue.Tx, list []prepared) error {
+func (c *Client) delay(ctx context.Context, tx workqueue.Tx, list []prepared) error {
 	var now time.Time
 	for i, p := range list {
 		if p.delay == 0 {
 			continue
 		}
 		if now.IsZero() {
-			err := workqueue.Query(ctx, tx, func(scan func(...any) error) error { return scan(&now) }, "SELECT clock_timestamp()")
+			err := c.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&now) }, "SELECT clock_timestamp()")
 			if err != nil {
 				return err
 			}

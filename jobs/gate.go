@@ -3,6 +3,8 @@ package jobs
 import (
 	"context"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
 )
@@ -40,7 +42,7 @@ func gateOf[T Args](choose func(T) *gate.Gate) func(Args) (*gate.Gate, error) {
 			err = unmarshal(encoded, &args)
 		}
 		if err != nil {
-			return nil, workqueue.Invalid("args", "are a %T and no %T, by which the kind chooses its gate: %v", a, args, err)
+			return nil, validate.Errorf("args", "are a %T and no %T, by which the kind chooses its gate: %v", a, args, err)
 		}
 		return choose(args), nil
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/input"
@@ -32,7 +34,7 @@ func (c *Client) prepare(ctx context.Context, inserts []Insert) ([]prepared, err
 
 func (c *Client) prepareOne(ctx context.Context, i Insert) (prepared, error) {
 	if isNil(i.Args) {
-		return prepared{}, workqueue.Invalid("args", "are nil")
+		return prepared{}, validate.Errorf("args", "are nil")
 	}
 	name := i.Args.Kind()
 	if err := input.Name("kind", name, MaxKind); err != nil {
@@ -97,8 +99,8 @@ func (c *Client) check(i Insert, p prepared) error {
 		i.checkWhen(),
 		i.Unique.checkKey(),
 		i.Gate.Validate(),
-		workqueue.CheckSize("args", len(p.record.args), c.maxArgs),
-		workqueue.CheckSize("headers", input.HeaderSize(i.Headers), MaxHeaders),
+		validate.Size("args", len(p.record.args), c.maxArgs),
+		validate.Size("headers", input.HeaderSize(i.Headers), MaxHeaders),
 		c.table.Check(p.row),
 	)
 }

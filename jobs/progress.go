@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -18,9 +20,9 @@ import (
 // If the lease was lost nothing is written, and the error is [workqueue.ErrLeaseLost].
 func (d *Delivery) SetProgress(ctx context.Context, percent int, note string) error {
 	if percent < 0 || percent > 100 {
-		return workqueue.Invalid("progress", "is %d per cent, it must be between 0 and 100", percent)
+		return validate.Errorf("progress", "is %d per cent, it must be between 0 and 100", percent)
 	}
-	if err := cmp.Or(workqueue.CheckSize("note", len(note), MaxNote), workqueue.CheckText("note", note)); err != nil {
+	if err := cmp.Or(validate.Size("note", len(note), MaxNote), validate.Text("note", note)); err != nil {
 		return err
 	}
 	if d.claim == nil {
@@ -89,7 +91,7 @@ func (d *Delivery) encode(ctx context.Context, field string, v any) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	return encoded, workqueue.CheckSize(field, len(encoded), c.maxArgs)
+	return encoded, validate.Size(field, len(encoded), c.maxArgs)
 }
 
 // database is what a pool and a transaction share.

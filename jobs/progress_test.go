@@ -45,14 +45,14 @@ func TestRecordsNeedTheLease(t *testing.T) {
 	for name, lose := range map[string]func(*fixture, workqueue.Tx, uuid.UUID) error{
 		"reaped": func(f *fixture, tx workqueue.Tx, id uuid.UUID) error {
 			// In one transaction: a renewal in between would keep the lease.
-			if _, err := workqueue.Exec(f.Context(), tx, "UPDATE "+f.table+" SET locked_until = now() - interval '1 s' WHERE id = $1", id); err != nil {
+			if _, err := tx.Exec(f.Context(), "UPDATE "+f.table+" SET locked_until = now() - interval '1 s' WHERE id = $1", id); err != nil {
 				return err
 			}
 			_, err := f.client.Table().In(tx).ReapExpired(f.Context(), 10)
 			return err
 		},
 		"settled with its own token": func(f *fixture, tx workqueue.Tx, id uuid.UUID) error {
-			_, err := workqueue.Exec(f.Context(), tx, "SELECT "+f.table+"_ack(owner_token, ARRAY[id]) FROM "+f.table+" WHERE id = $1", id)
+			_, err := tx.Exec(f.Context(), "SELECT "+f.table+"_ack(owner_token, ARRAY[id]) FROM "+f.table+" WHERE id = $1", id)
 			return err
 		},
 	} {

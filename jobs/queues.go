@@ -5,6 +5,8 @@ import (
 	"context"
 	"math"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
@@ -27,13 +29,13 @@ type Limits struct {
 func (l Limits) check() error {
 	switch {
 	case l.MaxRunning < 0 || l.MaxRunning > math.MaxInt32:
-		return workqueue.Invalid("max running", "is %d, it must be 0 or more", l.MaxRunning)
+		return validate.Errorf("max running", "is %d, it must be 0 or more", l.MaxRunning)
 	case l.Rate != 0 && !(l.Rate >= gate.MinRate && l.Rate <= gate.MaxRate):
-		return workqueue.Invalid("rate", "is %v, it must be 0, or %v to %v a second", l.Rate, gate.MinRate, gate.MaxRate)
+		return validate.Errorf("rate", "is %v, it must be 0, or %v to %v a second", l.Rate, gate.MinRate, gate.MaxRate)
 	case l.Burst < 0 || l.Burst > math.MaxInt32:
-		return workqueue.Invalid("burst", "is %d, it must be 0 or more", l.Burst)
+		return validate.Errorf("burst", "is %d, it must be 0 or more", l.Burst)
 	case l.Burst > 0 && l.Rate == 0:
-		return workqueue.Invalid("burst", "needs a rate")
+		return validate.Errorf("burst", "needs a rate")
 	}
 	return nil
 }
@@ -63,7 +65,7 @@ func (c *Client) setPaused(ctx context.Context, tx workqueue.Tx, queue string, p
 	if err := input.Name("queue", queue, MaxQueue); err != nil {
 		return err
 	}
-	_, err := workqueue.Exec(ctx, tx, c.statements.pauseQueue, queue, paused)
+	_, err := c.table.In(tx).Exec(ctx, c.statements.pauseQueue, queue, paused)
 	return err
 }
 
@@ -81,7 +83,7 @@ func (c *Client) SetLimits(ctx context.Context, tx workqueue.Tx, queue string, l
 	if l.Rate > 0 {
 		rate, burst = l.Rate, l.burst()
 	}
-	_, err := workqueue.Exec(ctx, tx, c.statements.limitQueue, queue, running, rate, burst)
+	_, err := c.table.In(tx).Exec(ctx, c.statements.limitQueue, queue, running, rate, burst)
 	return err
 }
 
@@ -100,7 +102,7 @@ type QueueInfo struct {
 // with the number of live jobs.
 func (c *Client) Queues(ctx context.Context, tx workqueue.Tx) ([]QueueInfo, error) {
 	var list []QueueInfo
-	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	err := c.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var q QueueInfo
 		err := scan(&q.Name, &q.Paused, &q.MaxRunning, &q.Rate, &q.Burst, &q.Ready, &q.Scheduled, &q.Waiting, &q.InProgress)
 		list = append(list, q)

@@ -160,7 +160,7 @@ func TestEveryWayOutGivesTheSlotBack(t *testing.T) {
 // claimAdmitted claims what the queue's rule lets pass.
 func (f *fixture) claimAdmitted(want int) uuid.UUID {
 	f.Helper()
-	token := workqueue.NewOwnerToken()
+	token := uuid.New()
 	rows, err := f.client.Table().On(f.Pool).Claim(f.Context(), token, time.Minute, 1000, "default", jobs.Normal)
 	f.ok(err)
 	equal(f, "claimed", len(rows), want)
@@ -298,7 +298,7 @@ func TestClaimsOfALimitedQueueTakeTurns(t *testing.T) {
 	f.enqueue(mail{})
 	claim := f.named("SELECT %_claim(gen_random_uuid(), 60, 1, 'default', 2::smallint)")
 	f.hold(claim, func() {
-		rows, err := f.client.Table().On(f.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10, "default", jobs.Normal)
+		rows, err := f.client.Table().On(f.Pool).Claim(t.Context(), uuid.New(), time.Minute, 10, "default", jobs.Normal)
 		f.ok(err)
 		equal(t, "claimed beside an open claim", len(rows), 0)
 	})
@@ -318,7 +318,7 @@ func TestWhoLocksTheRowsOfLimitsIsNotWaitedFor(t *testing.T) {
 	f.enqueue(mail{}, jobs.InsertOptions{Queue: "mails"})
 	f.claimAdmitted(3)
 	mails := func() int {
-		rows, err := f.client.Table().On(f.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10, "mails", jobs.Normal)
+		rows, err := f.client.Table().On(f.Pool).Claim(t.Context(), uuid.New(), time.Minute, 10, "mails", jobs.Normal)
 		f.ok(err)
 		return len(rows)
 	}
@@ -356,7 +356,7 @@ func TestAClaimOfALimitedQueueIsOneRoundTrip(t *testing.T) {
 	var sent atomic.Int64
 	pool := pgtest.NewPool(t, f.DB, pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.Tracer = batches{&sent} }))
 	claim := func() {
-		_, err := f.client.Table().On(pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10, "default", jobs.Normal)
+		_, err := f.client.Table().On(pool).Claim(t.Context(), uuid.New(), time.Minute, 10, "default", jobs.Normal)
 		f.ok(err)
 	}
 	claim()
@@ -412,7 +412,7 @@ func TestClaimsOfAQueueWithoutALimitWaitForNobody(t *testing.T) {
 	admit := f.named("SELECT %_admit('default', 1)")
 	f.hold(admit, func() {
 		f.atOnce(func(tx workqueue.Tx) error {
-			_, err := workqueue.Exec(t.Context(), tx, admit)
+			_, err := tx.Exec(t.Context(), admit)
 			return err
 		})
 	})

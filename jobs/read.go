@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/codec"
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
@@ -64,7 +67,7 @@ type Filter struct {
 // [Filter].Before. Its cost grows with the jobs that it has to pass over.
 func (c *Client) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, error) {
 	if f.Limit < 0 || f.Limit > MaxPage {
-		return nil, workqueue.Invalid("limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
+		return nil, validate.Errorf("limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
 	}
 	if f.Limit == 0 {
 		f.Limit = MaxPage
@@ -125,12 +128,12 @@ func (f Filter) index() []string {
 
 func (c *Client) read(ctx context.Context, tx workqueue.Tx, query string, args ...any) ([]Info, error) {
 	var list []Info
-	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	err := c.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var i Info
 		var headers string
 		err := scan(&i.ID, &i.Kind, &i.Queue, &i.Priority, &i.Args, &i.Status, &i.Waiting, &i.Attempts, &i.MaxAttempts, &i.DueAt, &i.CreatedAt,
 			&i.CompletedAt, &i.CancelledAt, &i.LastError, &headers, &i.UniqueKey, &i.Schedule, &i.Progress, &i.ProgressNote, &i.Output)
-		i.Headers = workqueue.ReadHeaders(&headers)
+		i.Headers = codec.ReadHeaders(&headers)
 		list = append(list, i)
 		return err
 	}, query, args...)
@@ -174,7 +177,7 @@ const (
 // nor one that was given back, by [workqueue.Snooze] or a shutdown.
 func (c *Client) History(ctx context.Context, tx workqueue.Tx, id uuid.UUID) ([]Attempt, error) {
 	var list []Attempt
-	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	err := c.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var a Attempt
 		err := scan(&a.Attempt, &a.EndedAt, &a.Outcome, &a.Error)
 		list = append(list, a)

@@ -44,7 +44,7 @@ func (c *Client) replaceChunk(ctx context.Context, tx workqueue.Tx, list []chall
 			return fmt.Errorf("txwork: replacing job %s by one of kind %q: %w", ch.holder, ch.kind, err)
 		}
 	}
-	return workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	return c.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var id uuid.UUID
 		err := scan(&id)
 		changed[id] = true

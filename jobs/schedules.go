@@ -221,7 +221,7 @@ func (a *encodedArgs) Kind() string { return a.kind }
 
 // live implements [periodic.Options].Live.
 func (s *Schedules) live(ctx context.Context, tx workqueue.Tx, name string) (n int, err error) {
-	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error { return scan(&n) }, s.client.statements.live, name)
+	err = s.client.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&n) }, s.client.statements.live, name)
 	return n, err
 }
 

@@ -17,7 +17,7 @@ import (
 func (f *fixture) atOnce(work func(tx workqueue.Tx) error) {
 	f.Helper()
 	f.inTx(func(tx workqueue.Tx) error {
-		if _, err := workqueue.Exec(f.Context(), tx, "SET LOCAL lock_timeout = '1s'"); err != nil {
+		if _, err := tx.Exec(f.Context(), "SET LOCAL lock_timeout = '1s'"); err != nil {
 			return err
 		}
 		return work(tx)
@@ -39,7 +39,7 @@ func (f *fixture) named(statement string) string { return strings.ReplaceAll(sta
 func (f *fixture) hold(statement string, work func()) {
 	f.Helper()
 	f.inTx(func(tx workqueue.Tx) error {
-		_, err := workqueue.Exec(f.Context(), tx, statement)
+		_, err := tx.Exec(f.Context(), statement)
 		work()
 		return err
 	})

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -64,13 +66,13 @@ func (u *Unique) check() error {
 	case u == nil:
 		return nil
 	case u.By > ByKey:
-		return workqueue.Invalid("unique", "has By %d, want ByArgs, ByKind or ByKey", u.By)
+		return validate.Errorf("unique", "has By %d, want ByArgs, ByKind or ByKey", u.By)
 	case u.While&^(WhileDone|WhileFailed) != 0:
-		return workqueue.Invalid("unique", "has While %d, want WhileDone, WhileFailed or both", u.While)
+		return validate.Errorf("unique", "has While %d, want WhileDone, WhileFailed or both", u.While)
 	case u.OnConflict > Reject:
-		return workqueue.Invalid("unique", "has OnConflict %d, want Keep, Replace or Reject", u.OnConflict)
+		return validate.Errorf("unique", "has OnConflict %d, want Keep, Replace or Reject", u.OnConflict)
 	case u.By != ByKey && u.Key != "":
-		return workqueue.Invalid("unique", "has a Key, which only ByKey looks at")
+		return validate.Errorf("unique", "has a Key, which only ByKey looks at")
 	}
 	return nil
 }

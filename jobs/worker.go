@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -71,9 +73,9 @@ type Worker struct {
 func NewWorker(pool *pgxpool.Pool, c *Client, o WorkerOptions) (*Worker, error) {
 	switch {
 	case c == nil:
-		return nil, workqueue.Invalid("client", "is nil")
+		return nil, validate.Errorf("client", "is nil")
 	case o.Registry == nil && c.options.Registry == nil && len(o.Middleware) == 0:
-		return nil, workqueue.Invalid("registry", "is nil, and the client has none: make one with NewRegistry, give it to NewWorker or "+
+		return nil, validate.Errorf("registry", "is nil, and the client has none: make one with NewRegistry, give it to NewWorker or "+
 			"to Open, and call Register; to run schedules only, use Schedules.Scheduler")
 	case o.Registry == nil:
 		o.Registry = c.registry
@@ -120,11 +122,11 @@ func (w *Worker) addScheduler() error {
 
 func (w *Worker) check() error {
 	if o := w.options; o.Unknown > LeaveUnknown {
-		return workqueue.Invalid("unknown", "is %d, want RetryUnknown or LeaveUnknown", o.Unknown)
+		return validate.Errorf("unknown", "is %d, want RetryUnknown or LeaveUnknown", o.Unknown)
 	}
 	for i, m := range w.options.Middleware {
 		if m == nil {
-			return workqueue.Invalid("middleware", "%d of %d is nil", i+1, len(w.options.Middleware))
+			return validate.Errorf("middleware", "%d of %d is nil", i+1, len(w.options.Middleware))
 		}
 	}
 	return nil
@@ -137,7 +139,7 @@ func (w *Worker) addQueues() error {
 			q.Name = DefaultQueue
 		}
 		if slices.Contains(names, q.Name) {
-			return workqueue.Invalid("queues", "name %q twice", q.Name)
+			return validate.Errorf("queues", "name %q twice", q.Name)
 		}
 		names = append(names, q.Name)
 	}
@@ -179,7 +181,7 @@ func lanes(q QueueOptions) [][]any {
 func checkPriorities(list []Priority) error {
 	for _, p := range list {
 		if !slices.Contains(priorities, p) {
-			return workqueue.Invalid("priorities", "name %d, want High, Normal or Low", p)
+			return validate.Errorf("priorities", "name %d, want High, Normal or Low", p)
 		}
 	}
 	return nil
@@ -200,7 +202,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // checkHandlers refuses a worker that would fail whatever it claims. Middleware may do jobs by itself.
 func (w *Worker) checkHandlers() error {
 	if len(w.options.Registry.handled()) == 0 && len(w.options.Middleware) == 0 {
-		return workqueue.Invalid("registry", "has no handler: call Register before Run, with the registry of the worker's options "+
+		return validate.Errorf("registry", "has no handler: call Register before Run, with the registry of the worker's options "+
 			"or, where there is none, the client's; to run schedules only, use Schedules.Scheduler")
 	}
 	return nil
@@ -252,7 +254,7 @@ func (w *Worker) SetConcurrency(queue string, n int) error {
 			return w.queues[i].SetConcurrency(n)
 		}
 	}
-	return workqueue.Invalid("queue", "%q is none of this worker's", queue)
+	return validate.Errorf("queue", "%q is none of this worker's", queue)
 }
 
 // Wake makes a running worker look for jobs and schedules now. It never blocks.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/input"
@@ -25,7 +27,7 @@ type plan struct {
 // newPlan checks a workflow by itself. It does not look at the args.
 func newPlan(w *Workflow) (*plan, error) {
 	if w == nil {
-		return nil, workqueue.Invalid("workflow", "is nil")
+		return nil, validate.Errorf("workflow", "is nil")
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -49,9 +51,9 @@ func (p *plan) root() join.Join {
 func (p *plan) checkSize() error {
 	switch n := len(p.tasks); {
 	case n == 0:
-		return workqueue.Invalid("workflow", "has no tasks")
+		return validate.Errorf("workflow", "has no tasks")
 	case n > MaxTasks:
-		return workqueue.Invalid("workflow", "has %d tasks, at most %d are allowed", n, MaxTasks)
+		return validate.Errorf("workflow", "has %d tasks, at most %d are allowed", n, MaxTasks)
 	}
 	return nil
 }
@@ -62,7 +64,7 @@ func (p *plan) checkNames() error {
 			return err
 		}
 		if _, taken := p.index[t.name]; taken {
-			return workqueue.Invalid("task name", "%q is that of two tasks", t.name)
+			return validate.Errorf("task name", "%q is that of two tasks", t.name)
 		}
 		if err := (join.Join{Policy: p.policyOf(t)}).Validate(); err != nil {
 			return fmt.Errorf("task %q: %w", t.name, err)
@@ -78,21 +80,21 @@ func (p *plan) resolve() error {
 		names := slices.Clone(t.named)
 		for _, d := range t.after {
 			if d == nil || d.workflow != p.Workflow {
-				return workqueue.Invalid("after", "of task %q has a task that is none of the workflow's", t.name)
+				return validate.Errorf("after", "of task %q has a task that is none of the workflow's", t.name)
 			}
 			names = append(names, d.name)
 		}
 		for _, name := range names {
 			d, known := p.index[name]
 			if !known {
-				return workqueue.Invalid("after", "of task %q has %q, which is no task of the workflow", t.name, name)
+				return validate.Errorf("after", "of task %q has %q, which is no task of the workflow", t.name, name)
 			}
 			p.deps[i] = append(p.deps[i], d)
 		}
 		slices.Sort(p.deps[i])
 		p.deps[i] = slices.Compact(p.deps[i])
 		if p.edges += len(p.deps[i]); p.edges > MaxDependencies {
-			return workqueue.Invalid("workflow", "has more than %d dependencies", MaxDependencies)
+			return validate.Errorf("workflow", "has more than %d dependencies", MaxDependencies)
 		}
 	}
 	return nil
@@ -121,7 +123,7 @@ func (p *plan) checkCycles() error {
 		return nil
 	}
 	left := func(i int) bool { return missing[i] > 0 }
-	return workqueue.Invalid("workflow", "has a cycle: %s", p.show(p.cycle(left)))
+	return validate.Errorf("workflow", "has a cycle: %s", p.show(p.cycle(left)))
 }
 
 // cycle walks from dependency to dependency among tasks that all have one, until it comes to one again. It

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/codec"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
@@ -44,7 +46,7 @@ func (c *Client) Workflow(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (W
 		return WorkflowInfo{}, err
 	}
 	w := WorkflowInfo{State: state}
-	err = workqueue.Query(ctx, tx, collectTasks(&w.Tasks), c.statements.tasks, id)
+	err = c.table.In(tx).Query(ctx, collectTasks(&w.Tasks), c.statements.tasks, id)
 	return w, err
 }
 
@@ -134,7 +136,7 @@ func (d *Delivery) outputs(ctx context.Context, name *string, read func(taskOutp
 		if err := scan(&o.name, &o.owner.id, &o.owner.kind, &headers, &o.stored); err != nil {
 			return err
 		}
-		o.owner.headers = workqueue.ReadHeaders(&headers)
+		o.owner.headers = codec.ReadHeaders(&headers)
 		return read(o)
 	}, d.worker.client.statements.outputs, d.ID, name)
 }

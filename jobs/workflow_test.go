@@ -271,7 +271,7 @@ func TestReadingAWorkflowReadsNoOtherJobs(t *testing.T) {
 	f.exec("ANALYZE")
 	f.inTx(func(tx workqueue.Tx) error {
 		scans := func() (n int) {
-			f.ok(workqueue.Query(f.Context(), tx, func(scan func(...any) error) error { return scan(&n) },
+			f.ok(tx.Query(f.Context(), func(scan func(...any) error) error { return scan(&n) },
 				"SELECT coalesce(sum(seq_scan), 0) FROM pg_stat_xact_user_tables WHERE relid = $1::text::regclass", f.table))
 			return n
 		}

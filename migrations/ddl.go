@@ -13,7 +13,7 @@ import (
 // Its Up makes the schema where that is missing, its Down leaves the schema alone. Feed it to goose
 // only: psql takes the annotations for comments and would run Up and then Down.
 func DDL(spec workqueue.Spec) (string, error) {
-	up, down, err := workqueue.DDL(spec)
+	up, down, err := spec.DDL()
 	if err != nil {
 		return "", err
 	}

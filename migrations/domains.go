@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // A Domain is a part of txwork that has tables of its own, and so migrations and a version of its own.
@@ -25,7 +25,7 @@ func Domains() []Domain { return []Domain{Outbox, Reaper, Inbox, Timers, Alarms,
 func checkDomains(domains []Domain) error {
 	for _, d := range domains {
 		if !slices.Contains(Domains(), d) {
-			return workqueue.Invalid("domain", "%q is unknown, there are %s", string(d), domainList(Domains()))
+			return validate.Errorf("domain", "%q is unknown, there are %s", string(d), domainList(Domains()))
 		}
 	}
 	return nil
@@ -91,7 +91,7 @@ func (m *Migrator) removable(s state) ([]migration, error) {
 	for _, d := range s.domains {
 		for _, other := range needed([]Domain{d}) {
 			if !slices.Contains(m.domains, d) && slices.Contains(m.domains, other) {
-				return nil, workqueue.Invalid("domain", "%s is needed by %s: name that, too, or neither", other, d)
+				return nil, validate.Errorf("domain", "%s is needed by %s: name that, too, or neither", other, d)
 			}
 		}
 	}

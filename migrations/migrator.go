@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pressly/goose/v3"
 
@@ -74,7 +76,7 @@ func New(pool *pgxpool.Pool, o Options) (*Migrator, error) {
 		return nil, err
 	}
 	if o.LockTimeout < 0 || o.LockTimeout%time.Millisecond != 0 || o.LockTimeout > maxLockTimeout {
-		return nil, workqueue.Invalid("lock timeout", "is %v, it must be whole milliseconds, at most %v, or 0 for the default", o.LockTimeout, maxLockTimeout)
+		return nil, validate.Errorf("lock timeout", "is %v, it must be whole milliseconds, at most %v, or 0 for the default", o.LockTimeout, maxLockTimeout)
 	}
 	if o.LockTimeout == 0 {
 		o.LockTimeout = DefaultLockTimeout

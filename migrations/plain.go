@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // FileOptions say which migrations [SQL], [FS] and [Export] write, and how. The zero value is usable.
@@ -44,7 +44,7 @@ func ParseFormat(name string) (Format, error) {
 			return f, nil
 		}
 	}
-	return 0, workqueue.Invalid("format", "%q is unknown, there are %s and %s", name, GolangMigrate, Goose)
+	return 0, validate.Errorf("format", "%q is unknown, there are %s and %s", name, GolangMigrate, Goose)
 }
 
 func (f Format) String() string {
@@ -63,10 +63,10 @@ func (o FileOptions) migrations() (schema string, chosen []migration, err error)
 		return "", nil, err
 	}
 	if o.Format != GolangMigrate && o.Format != Goose {
-		return "", nil, workqueue.Invalid("format", "is %d: use GolangMigrate or Goose", int(o.Format))
+		return "", nil, validate.Errorf("format", "is %d: use GolangMigrate or Goose", int(o.Format))
 	}
 	if o.First < 0 {
-		return "", nil, workqueue.Invalid("first", "is %d, it cannot be negative", o.First)
+		return "", nil, validate.Errorf("first", "is %d, it cannot be negative", o.First)
 	}
 	chosen = load(schema)
 	if len(o.Domains) > 0 {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -94,7 +96,7 @@ func (o RoleOptions) units() ([]unit, error) {
 		return o.ofDomains(migratedUnits()), err
 	}
 	if len(o.Domains) > 0 {
-		return nil, workqueue.Invalid("tables", "are beside domains: print the rights of tables of your own apart")
+		return nil, validate.Errorf("tables", "are beside domains: print the rights of tables of your own apart")
 	}
 	var units []unit
 	for i, t := range o.Tables {
@@ -102,10 +104,10 @@ func (o RoleOptions) units() ([]unit, error) {
 			return nil, err
 		}
 		if slices.ContainsFunc(migratedUnits(), func(u unit) bool { return u.Table == t.Name }) {
-			return nil, workqueue.Invalid("table", "%q is what the migrations make: name tables of your own, or none for those", t.Name)
+			return nil, validate.Errorf("table", "%q is what the migrations make: name tables of your own, or none for those", t.Name)
 		}
 		if slices.ContainsFunc(o.Tables[:i], func(other RoleTable) bool { return other.Name == t.Name }) {
-			return nil, workqueue.Invalid("table", "%q is listed twice", t.Name)
+			return nil, validate.Errorf("table", "%q is listed twice", t.Name)
 		}
 		units = append(units, t.unit())
 	}
@@ -128,12 +130,12 @@ func (o RoleOptions) ofDomains(all []unit) []unit {
 const longestRole = "_migrator"
 
 func checkRolePrefix(prefix string) error {
-	if err := workqueue.ValidateIdentifier("prefix", prefix+longestRole); err != nil {
-		return workqueue.Invalid("prefix", "%q makes no name of a role: it must match [a-z_][a-z0-9_]* and have %d bytes at most",
+	if err := validate.Identifier("prefix", prefix+longestRole); err != nil {
+		return validate.Errorf("prefix", "%q makes no name of a role: it must match [a-z_][a-z0-9_]* and have %d bytes at most",
 			prefix, 63-len(longestRole))
 	}
 	if strings.HasPrefix(prefix, "pg_") {
-		return workqueue.Invalid("prefix", "%q begins with pg_, which PostgreSQL keeps for itself", prefix)
+		return validate.Errorf("prefix", "%q begins with pg_, which PostgreSQL keeps for itself", prefix)
 	}
 	return nil
 }

@@ -221,7 +221,7 @@ func TestDefaultOutboxIsInSchemaTxwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(t.Context())
-	up, _, err := workqueue.DDL(outbox.Spec(""))
+	up, _, err := outbox.Spec("").DDL()
 	if err != nil {
 		t.Fatal(err)
 	}

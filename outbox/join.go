@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
@@ -112,14 +114,14 @@ func (j Join) messages() []Message {
 // check checks the join by itself, and what its messages may not have.
 func (j Join) check(all []Message) error {
 	if len(j.Steps) > workqueue.MaxBatch {
-		return workqueue.Invalid("steps", "has %d of them, at most %d fit one call: Add the others", len(j.Steps), workqueue.MaxBatch)
+		return validate.Errorf("steps", "has %d of them, at most %d fit one call: Add the others", len(j.Steps), workqueue.MaxBatch)
 	}
 	if err := (join.Join{Label: j.Label, Policy: j.Policy, Deadline: j.Deadline}).Validate(); err != nil {
 		return err
 	}
 	for i, m := range all {
 		if m.DedupKey != "" {
-			return &workqueue.ItemError{Item: "message", Index: i, Count: len(all), Err: workqueue.Invalid("dedup key", "is set on a message of a join")}
+			return &workqueue.ItemError{Item: "message", Index: i, Count: len(all), Err: validate.Errorf("dedup key", "is set on a message of a join")}
 		}
 	}
 	return nil

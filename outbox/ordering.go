@@ -1,8 +1,8 @@
 package outbox
 
 import (
-	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Ordering is what an [Outbox] promises about the order of its messages.
@@ -27,11 +27,11 @@ const (
 func (o Options) checkOrdering() error {
 	switch {
 	case o.Ordering > PerKey:
-		return workqueue.Invalid("ordering", "is %d, want Unordered or PerKey", o.Ordering)
+		return validate.Errorf("ordering", "is %d, want Unordered or PerKey", o.Ordering)
 	case o.OnFailure > gate.Skip:
-		return workqueue.Invalid("on failure", "is %d, want gate.Block, gate.Park or gate.Skip", uint8(o.OnFailure))
+		return validate.Errorf("on failure", "is %d, want gate.Block, gate.Park or gate.Skip", uint8(o.OnFailure))
 	case o.OnFailure != gate.Block && o.Ordering != PerKey:
-		return workqueue.Invalid("on failure", "needs the ordering PerKey: without it no message is behind another")
+		return validate.Errorf("on failure", "needs the ordering PerKey: without it no message is behind another")
 	}
 	return nil
 }

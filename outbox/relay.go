@@ -3,6 +3,8 @@ package outbox
 import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/topics"
 )
@@ -29,7 +31,7 @@ type Relay struct {
 // [workqueue.Runtime], so that busy handlers cannot starve them.
 func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, error) {
 	if o == nil {
-		return nil, workqueue.Invalid("outbox", "is nil")
+		return nil, validate.Errorf("outbox", "is nil")
 	}
 	if opts.ClaimLimit == 0 {
 		opts.ClaimLimit = DefaultClaimLimit

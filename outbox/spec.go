@@ -33,7 +33,7 @@ func Spec(schema string) workqueue.Spec {
 func DDL(schema string) (up, down string, err error) { return ddl(Spec(schema)) }
 
 func ddl(spec workqueue.Spec) (up, down string, err error) {
-	for _, part := range []func(workqueue.Spec) (string, string, error){workqueue.DDL, gate.DDL, join.DDL} {
+	for _, part := range []func(workqueue.Spec) (string, string, error){workqueue.Spec.DDL, gate.DDL, join.DDL} {
 		partUp, partDown, err := part(spec)
 		if err != nil {
 			return "", "", err

@@ -3,6 +3,8 @@ package outbox
 import (
 	"cmp"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/input"
@@ -29,10 +31,10 @@ func (o *Outbox) check(msgs []Message) error {
 func (o *Outbox) checkMessage(m Message) error {
 	return cmp.Or(
 		topics.Check(m.Topic),
-		workqueue.CheckSize("key", len(m.Key), MaxKey),
-		workqueue.CheckSize("dedup key", len(m.DedupKey), MaxDedupKey),
-		workqueue.CheckSize("payload", len(m.Payload), o.maxPayload),
-		workqueue.CheckSize("headers", input.HeaderSize(m.Headers), MaxHeaders),
+		validate.Size("key", len(m.Key), MaxKey),
+		validate.Size("dedup key", len(m.DedupKey), MaxDedupKey),
+		validate.Size("payload", len(m.Payload), o.maxPayload),
+		validate.Size("headers", input.HeaderSize(m.Headers), MaxHeaders),
 		o.table.Check(o.row(m, alone)),
 	)
 }
@@ -43,7 +45,7 @@ func checkID(seen map[uuid.UUID]int, i int, id uuid.UUID) error {
 		return nil
 	}
 	if first, taken := seen[id]; taken {
-		return workqueue.Invalid("id", "%s is that of message %d, too", id, first+1)
+		return validate.Errorf("id", "%s is that of message %d, too", id, first+1)
 	}
 	seen[id] = i
 	return nil

@@ -131,8 +131,8 @@ func TestDefaultsAreThoseOfTheMigration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _, _ := workqueue.DDL(box.Table().Spec())
-	want, _, _ := workqueue.DDL(table.Spec())
+	got, _, _ := box.Table().Spec().DDL()
+	want, _, _ := table.Spec().DDL()
 	if got != want {
 		t.Error("an outbox without options has other DDL than its Spec")
 	}

@@ -7,11 +7,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/txwork/txwork/workqueue"
 )
 
 // A candidate takes part in an election. Its holder id is its own: a new one for every Run and RunOnce.
@@ -136,7 +136,7 @@ func Leader(ctx context.Context, pool *pgxpool.Pool, o Options) (*Leadership, er
 		return nil, err
 	}
 	if pool == nil {
-		return nil, workqueue.Invalid("pool", "is nil")
+		return nil, validate.Errorf("pool", "is nil")
 	}
 	l := Leadership{Name: o.Name}
 	var seconds float64

@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -18,7 +19,9 @@ func explain(err error) error {
 	if errors.Is(err, workqueue.ErrReadOnly) || errors.Is(err, workqueue.ErrSchemaVersion) {
 		return err
 	}
-	return workqueue.Explain(err)
+	return postgres.Sentinels{
+		ReadOnly: workqueue.ErrReadOnly, PoolMode: workqueue.ErrPoolMode, SchemaVersion: workqueue.ErrSchemaVersion,
+	}.Explain(err)
 }
 
 // concernsTable tells an error that one table's work met from one that every table would meet.

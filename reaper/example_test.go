@@ -82,7 +82,7 @@ func exampleDatabase() (*pgxpool.Pool, *workqueue.Table, func()) {
 		log.Fatal(err)
 	}
 	spec := workqueue.Spec{Table: "invoices"}
-	up, _, err := workqueue.DDL(spec)
+	up, _, err := spec.DDL()
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func (db *database) table(spec workqueue.Spec) *workqueue.Table {
 func (db *database) observed(spec workqueue.Spec, observer workqueue.Observer) *workqueue.Table {
 	db.t.Helper()
 	spec.Schema = db.Schema
-	up, _, err := workqueue.DDL(spec)
+	up, _, err := spec.DDL()
 	if err != nil {
 		db.t.Fatal(err)
 	}

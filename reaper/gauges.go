@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -130,17 +132,17 @@ func (o GaugeOptions) withDefaults() GaugeOptions {
 // Validate reports the first thing that is wrong with the options, naming the field.
 func (o GaugeOptions) Validate() error {
 	o = o.withDefaults()
-	if err := workqueue.ValidateIdentifier("schema", o.Schema); err != nil {
+	if err := validate.Identifier("schema", o.Schema); err != nil {
 		return err
 	}
 	if o.Timeout < 0 {
-		return workqueue.Invalid("timeout", "is %v, it must not be negative", o.Timeout)
+		return validate.Errorf("timeout", "is %v, it must not be negative", o.Timeout)
 	}
 	if o.StatementTimeout < time.Millisecond || o.StatementTimeout%time.Millisecond != 0 {
-		return workqueue.Invalid("statement timeout", "is %v, it must be whole milliseconds", o.StatementTimeout)
+		return validate.Errorf("statement timeout", "is %v, it must be whole milliseconds", o.StatementTimeout)
 	}
 	if o.Freshness < 0 {
-		return workqueue.Invalid("freshness", "is %v, it must not be negative", o.Freshness)
+		return validate.Errorf("freshness", "is %v, it must not be negative", o.Freshness)
 	}
 	return nil
 }
@@ -153,7 +155,7 @@ func (o GaugeOptions) Validate() error {
 // The error is about the arguments or the provider's. Call stop once.
 func RegisterGauges(pool *pgxpool.Pool, o GaugeOptions) (stop func(), err error) {
 	if pool == nil {
-		return nil, workqueue.Invalid("pool", "is nil")
+		return nil, validate.Errorf("pool", "is nil")
 	}
 	if err := o.Validate(); err != nil {
 		return nil, err

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -114,21 +116,21 @@ func (o Options) withDefaults() Options {
 }
 
 func (o Options) validateNames() error {
-	if err := workqueue.ValidateIdentifier("schema", o.Schema); err != nil {
+	if err := validate.Identifier("schema", o.Schema); err != nil {
 		return err
 	}
-	return workqueue.CheckText("name", o.Name)
+	return validate.Text("name", o.Name)
 }
 
 func (o Options) validateTimes() error {
 	if o.Interval < MinInterval || o.Interval > MaxInterval {
-		return workqueue.Invalid("interval", "is %v, it must be between %v and %v", o.Interval, MinInterval, MaxInterval)
+		return validate.Errorf("interval", "is %v, it must be between %v and %v", o.Interval, MinInterval, MaxInterval)
 	}
 	if o.Lease < workqueue.MinLease || o.Lease > workqueue.MaxLease {
-		return workqueue.Invalid("lease", "is %v, it must be between %v and %v", o.Lease, workqueue.MinLease, workqueue.MaxLease)
+		return validate.Errorf("lease", "is %v, it must be between %v and %v", o.Lease, workqueue.MinLease, workqueue.MaxLease)
 	}
 	if o.Lease <= o.Interval {
-		return workqueue.Invalid("lease", "is %v, it must be longer than the interval of %v: leadership would end between rounds",
+		return validate.Errorf("lease", "is %v, it must be longer than the interval of %v: leadership would end between rounds",
 			o.Lease, o.Interval)
 	}
 	return nil
@@ -136,10 +138,10 @@ func (o Options) validateTimes() error {
 
 func (o Options) validateSizes() error {
 	if o.BatchSize < 1 || o.BatchSize > workqueue.MaxBatch {
-		return workqueue.Invalid("batch size", "is %d, it must be between 1 and %d", o.BatchSize, workqueue.MaxBatch)
+		return validate.Errorf("batch size", "is %d, it must be between 1 and %d", o.BatchSize, workqueue.MaxBatch)
 	}
 	if o.PurgeLimit < 1 {
-		return workqueue.Invalid("purge limit", "is %d, it must be at least 1", o.PurgeLimit)
+		return validate.Errorf("purge limit", "is %d, it must be at least 1", o.PurgeLimit)
 	}
 	return nil
 }
@@ -147,18 +149,18 @@ func (o Options) validateSizes() error {
 // validateTargets checks what is not in the Options.
 func validateTargets(pool *pgxpool.Pool, tables []*workqueue.Table) error {
 	if pool == nil {
-		return workqueue.Invalid("pool", "is nil")
+		return validate.Errorf("pool", "is nil")
 	}
 	if len(tables) == 0 {
-		return workqueue.Invalid("tables", "has none: there is nothing to maintain")
+		return validate.Errorf("tables", "has none: there is nothing to maintain")
 	}
 	seen := map[string]bool{}
 	for i, table := range tables {
 		if table == nil {
-			return workqueue.Invalid("tables", "has a nil at index %d", i)
+			return validate.Errorf("tables", "has a nil at index %d", i)
 		}
 		if seen[table.Name()] {
-			return workqueue.Invalid("tables", "lists %s twice", table.Name())
+			return validate.Errorf("tables", "lists %s twice", table.Name())
 		}
 		seen[table.Name()] = true
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/reaper"
@@ -22,14 +24,14 @@ var ErrRights = errors.New("the role lacks rights")
 func checkParts(parts []Part) error {
 	for i, p := range parts {
 		if isNil(p) {
-			return workqueue.Invalid("parts", "%d of %d is nil", i+1, len(parts))
+			return validate.Errorf("parts", "%d of %d is nil", i+1, len(parts))
 		}
 		if queue, both := twice(queues(p)); both {
-			return workqueue.Invalid("parts", "%d serves %s twice", i+1, queue)
+			return validate.Errorf("parts", "%d serves %s twice", i+1, queue)
 		}
 		for other := range i {
 			if queue, both := twice(queues(parts[other], p)); both {
-				return workqueue.Invalid("parts", "%d and %d both serve %s: run one, with more Concurrency", other+1, i+1, queue)
+				return validate.Errorf("parts", "%d and %d both serve %s: run one, with more Concurrency", other+1, i+1, queue)
 			}
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -88,16 +90,16 @@ func (s *Service) admits(p Part) error {
 		return errStopping
 	}
 	if isNil(p) {
-		return workqueue.Invalid("part", "is nil")
+		return validate.Errorf("part", "is nil")
 	}
 	if queue, both := twice(queues(p)); both {
-		return workqueue.Invalid("part", "serves %s twice", queue)
+		return validate.Errorf("part", "serves %s twice", queue)
 	}
 	for _, m := range s.members {
 		if queue, both := twice(queues(m.part, p)); both && m.leaves {
-			return workqueue.Invalid("part", "serves %s, as another does that is still stopping", queue)
+			return validate.Errorf("part", "serves %s, as another does that is still stopping", queue)
 		} else if both {
-			return workqueue.Invalid("part", "serves %s, as another does: give that one more Concurrency", queue)
+			return validate.Errorf("part", "serves %s, as another does: give that one more Concurrency", queue)
 		}
 	}
 	return nil
@@ -225,7 +227,7 @@ func (s *Service) dismiss(p Part) (*member, error) {
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.members, func(m *member) bool { return same(m.part, p) })
 	if i < 0 {
-		return nil, workqueue.Invalid("part", "is not in the service")
+		return nil, validate.Errorf("part", "is not in the service")
 	}
 	m := s.members[i]
 	if m.ended == nil {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/reaper"
@@ -70,7 +72,7 @@ const (
 // that cannot be run.
 func New(pool *pgxpool.Pool, o Options, parts ...Part) (*Service, error) {
 	if len(parts) == 0 {
-		return nil, workqueue.Invalid("parts", "are none")
+		return nil, validate.Errorf("parts", "are none")
 	}
 	if err := checkParts(parts); err != nil {
 		return nil, err

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -162,7 +164,7 @@ func (w *world) work() {
 	}))
 }
 
-func rand() string { return workqueue.NewOwnerToken().String() }
+func rand() string { return uuid.New().String() }
 
 // get asks a probe.
 func get(t *testing.T, s *service.Service, path string) (status int, body string) {

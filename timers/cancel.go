@@ -40,7 +40,7 @@ func (t *Timers) Cancel(ctx context.Context, tx workqueue.Tx, keys ...string) ([
 func (t *Timers) cancelChunk(ctx context.Context, tx workqueue.Tx, keys []string) ([]string, error) {
 	byID := make(map[uuid.UUID]string, len(keys))
 	done := make(map[string]bool, len(keys))
-	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	err := t.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var id uuid.UUID
 		var key string
 		var rearmed bool

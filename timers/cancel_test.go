@@ -145,9 +145,9 @@ func TestCancelOfWhatHasEndedWaitsForNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.inTx(func(tx workqueue.Tx) error {
-		_, err := workqueue.Exec(t.Context(), tx, "SELECT 1 FROM "+f.table+" WHERE key = 'done' FOR UPDATE")
+		_, err := tx.Exec(t.Context(), "SELECT 1 FROM "+f.table+" WHERE key = 'done' FOR UPDATE")
 		f.inTx(func(tx workqueue.Tx) error {
-			if _, err := workqueue.Exec(t.Context(), tx, "SET LOCAL lock_timeout = '1s'"); err != nil {
+			if _, err := tx.Exec(t.Context(), "SET LOCAL lock_timeout = '1s'"); err != nil {
 				return err
 			}
 			cancelled, err := f.timers.Cancel(t.Context(), tx, "done")

@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/txwork/txwork/workqueue/codec"
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -20,11 +23,11 @@ type Filter struct {
 
 func (f Filter) check() error {
 	if f.Limit < 0 || f.Limit > MaxPage {
-		return workqueue.Invalid("limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
+		return validate.Errorf("limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
 	}
 	return cmp.Or(
-		workqueue.CheckSize("prefix", len(f.Prefix), MaxKey), workqueue.CheckText("prefix", f.Prefix),
-		workqueue.CheckSize("after", len(f.After), MaxKey), workqueue.CheckText("after", f.After),
+		validate.Size("prefix", len(f.Prefix), MaxKey), validate.Text("prefix", f.Prefix),
+		validate.Size("after", len(f.After), MaxKey), validate.Text("after", f.After),
 	)
 }
 
@@ -70,7 +73,7 @@ func (t *Timers) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, e
 }
 
 func (t *Timers) read(ctx context.Context, tx workqueue.Tx, statement string, args ...any) (list []Info, err error) {
-	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	err = t.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var i Info
 		var headers, schedule *string
 		err := scan(&i.ID, &i.Key, &i.Topic, &i.Payload, &headers, &i.ScheduledAt, &i.DueAt, &i.Generation, &schedule, &i.Status,
@@ -78,7 +81,7 @@ func (t *Timers) read(ctx context.Context, tx workqueue.Tx, statement string, ar
 		if err != nil {
 			return err
 		}
-		i.Schedule, i.Headers = value(schedule), workqueue.ReadHeaders(headers)
+		i.Schedule, i.Headers = value(schedule), codec.ReadHeaders(headers)
 		list = append(list, i)
 		return nil
 	}, statement, args...)

@@ -196,6 +196,6 @@ func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []p
 
 // live counts the timers of a schedule that have not ended.
 func (s *Schedules) live(ctx context.Context, tx workqueue.Tx, name string) (n int, err error) {
-	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error { return scan(&n) }, s.timers.statements.live, name)
+	err = s.timers.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&n) }, s.timers.statements.live, name)
 	return n, err
 }

@@ -80,7 +80,7 @@ func (t *Timers) change(ctx context.Context, tx workqueue.Tx, timers []Timer, se
 		return nil, err
 	}
 	var missing []Timer
-	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	err = t.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var ord int
 		var at time.Time
 		var id *uuid.UUID

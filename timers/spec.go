@@ -35,7 +35,7 @@ func Spec(schema string) workqueue.Spec {
 // DDL renders the statements that create the tables of timers and of their schedules, with what a timer needs
 // beside the core, and those that drop them.
 func DDL(schema string) (up, down string, err error) {
-	coreUp, coreDown, err := workqueue.DDL(Spec(schema))
+	coreUp, coreDown, err := Spec(schema).DDL()
 	if err != nil {
 		return "", "", err
 	}

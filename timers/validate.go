@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/topics"
@@ -33,8 +35,8 @@ func (t *Timers) checkTimer(timer Timer) error {
 // checkContent is for what timers and the occurrences of schedules share.
 func (t *Timers) checkContent(timer Timer) error {
 	return cmp.Or(
-		workqueue.CheckSize("payload", len(timer.Payload), t.maxPayload),
-		workqueue.CheckSize("headers", input.HeaderSize(timer.Headers), MaxHeaders),
+		validate.Size("payload", len(timer.Payload), t.maxPayload),
+		validate.Size("headers", input.HeaderSize(timer.Headers), MaxHeaders),
 		t.table.Check(newRow(timer, timer.ScheduledAt, timer.ScheduledAt, nil)),
 	)
 }
@@ -43,7 +45,7 @@ func checkKey(key string) error { return input.Name("key", key, MaxKey) }
 
 func checkReserved(key string) error {
 	if strings.HasPrefix(key, ReservedPrefix) {
-		return workqueue.Invalid("key", "begins with %q: such keys are kept for the occurrences of schedules", ReservedPrefix)
+		return validate.Errorf("key", "begins with %q: such keys are kept for the occurrences of schedules", ReservedPrefix)
 	}
 	return nil
 }
@@ -53,11 +55,11 @@ func checkReserved(key string) error {
 func checkTime(timer Timer) error {
 	switch {
 	case timer.Delay < 0:
-		return workqueue.Invalid("delay", "is %v, it cannot be negative; a ScheduledAt may lie in the past", timer.Delay)
+		return validate.Errorf("delay", "is %v, it cannot be negative; a ScheduledAt may lie in the past", timer.Delay)
 	case timer.Delay > MaxDelay:
-		return workqueue.Invalid("delay", "is %v, at most %v is allowed", timer.Delay, MaxDelay)
+		return validate.Errorf("delay", "is %v, at most %v is allowed", timer.Delay, MaxDelay)
 	case timer.Delay > 0 && !timer.ScheduledAt.IsZero():
-		return workqueue.Invalid("delay", "is set, and so is ScheduledAt: one of them says when")
+		return validate.Errorf("delay", "is set, and so is ScheduledAt: one of them says when")
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package timers
 import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/periodic"
 	"github.com/txwork/txwork/workqueue/topics"
@@ -29,7 +31,7 @@ type Worker struct {
 // scheduler have the connections of one [workqueue.Runtime], so that busy handlers cannot starve them.
 func NewWorker(pool *pgxpool.Pool, t *Timers, o WorkerOptions) (*Worker, error) {
 	if t == nil {
-		return nil, workqueue.Invalid("timers", "are nil")
+		return nil, validate.Errorf("timers", "are nil")
 	}
 	var err error
 	if o.WorkerOptions, err = o.WithRuntime(pool); err != nil {

@@ -86,7 +86,7 @@ func TestTableOfAnApplication(t *testing.T) {
 		{Name: "ok", Type: "boolean"}, {Name: "body", Type: "bytea"}, {Name: "at", Type: "timestamptz"}, {Name: "other", Type: "uuid"},
 		{Name: "more", Type: "jsonb"}, {Name: "price", Type: "numeric"}, {Name: "day", Type: "date"}, {Name: "none", Type: "text"},
 	}}
-	up, _, err := workqueue.DDL(spec)
+	up, _, err := spec.DDL()
 	if err != nil {
 		t.Fatal(err)
 	}

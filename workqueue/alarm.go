@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/txwork/txwork/internal/contain"
 )
 
 // An AlarmClock is a platform's single alarm: setting it replaces the one that is set.
@@ -110,9 +112,9 @@ func (a *Alarm) runOnce(ctx context.Context) error {
 // ctx that made the run fail.
 func (a *Alarm) failed(ctx context.Context, err error) error {
 	err = fmt.Errorf("%s: %w", a.name, err)
-	reportError(a.onError, err)
+	contain.Report(a.onError, err)
 	if armErr := a.arm(context.WithoutCancel(ctx), maxErrorPause); armErr != nil {
-		reportError(a.onError, armErr)
+		contain.Report(a.onError, armErr)
 	}
 	return err
 }
@@ -196,7 +198,7 @@ func (a *Alarm) callPlatform(ctx context.Context, at time.Time) (err error) {
 }
 
 func (a *Alarm) setAlarm(ctx context.Context, at time.Time) (err error) {
-	defer recoverTo(&err)
+	defer contain.Recover(&err)
 	if at.IsZero() {
 		return a.clock.ClearAlarm(ctx)
 	}

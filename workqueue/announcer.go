@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/txwork/txwork/internal/contain"
+
 	"github.com/jackc/pgx/v5"
 )
 
@@ -109,7 +111,7 @@ func (a *announcer) run(ctx context.Context) {
 
 // serve is one time awake, on a connection of its own. It reports whether it was: somebody else may be.
 func (a *announcer) serve(ctx context.Context) (served bool, err error) {
-	defer recoverTo(&err)
+	defer contain.Recover(&err)
 	conn, err := a.connect(ctx)
 	if err != nil {
 		return false, err

@@ -61,7 +61,7 @@ func newBench(b *testing.B, spec workqueue.Spec) *bench {
 		b.Fatal(err)
 	}
 	x := &bench{B: b, pool: pool, table: table}
-	up, _, err := workqueue.DDL(spec)
+	up, _, err := spec.DDL()
 	if err != nil {
 		b.Fatal(err)
 	}

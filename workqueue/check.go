@@ -5,9 +5,9 @@ import (
 	"errors"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/txwork/txwork/internal/postgres"
 
 	"github.com/google/uuid"
 )
@@ -21,7 +21,7 @@ var (
 // checkClaim checks a claim from one lane.
 func (t *Table) checkClaim(req claimRequest) error {
 	if req.owner == uuid.Nil {
-		return Invalid("owner token", "is the zero UUID: use NewOwnerToken, once for every claim")
+		return invalid("owner token", "is the zero UUID: use uuid.New(), once for every claim")
 	}
 	return cmp.Or(t.checkLane(req.lanes[0].values), checkLease(req.lease), checkLimit(req.limit))
 }
@@ -29,7 +29,7 @@ func (t *Table) checkClaim(req claimRequest) error {
 // checkLanes checks the lanes that a worker is to serve.
 func (t *Table) checkLanes(lanes [][]any) error {
 	if len(t.spec.Lanes) > 0 && len(lanes) == 0 {
-		return Invalid("lanes", "are missing: %s has the lanes %v", t.Name(), t.spec.Lanes)
+		return invalid("lanes", "are missing: %s has the lanes %v", t.Name(), t.spec.Lanes)
 	}
 	for _, lane := range lanes {
 		if err := t.checkLane(lane); err != nil {
@@ -44,7 +44,7 @@ func (t *Table) checkOneRule(lanes [][]any) error {
 	i := slices.Index(t.spec.Lanes, t.spec.Admission)
 	for _, lane := range lanes {
 		if i >= 0 && !reflect.DeepEqual(lane[i], lanes[0][i]) {
-			return Invalid("lanes", "name %v and %v for %s, each of which has rules of its own: make a worker for each", lanes[0][i], lane[i], t.spec.Admission)
+			return invalid("lanes", "name %v and %v for %s, each of which has rules of its own: make a worker for each", lanes[0][i], lane[i], t.spec.Admission)
 		}
 	}
 	return nil
@@ -52,7 +52,7 @@ func (t *Table) checkOneRule(lanes [][]any) error {
 
 func (t *Table) checkLane(lane []any) error {
 	if len(lane) != len(t.spec.Lanes) {
-		return Invalid("lanes", "has %d values, %s has the lanes %v", len(lane), t.Name(), t.spec.Lanes)
+		return invalid("lanes", "has %d values, %s has the lanes %v", len(lane), t.Name(), t.spec.Lanes)
 	}
 	for i, value := range lane {
 		if _, err := t.laneValue(i, value); err != nil {
@@ -64,58 +64,43 @@ func (t *Table) checkLane(lane []any) error {
 
 func checkLease(d time.Duration) error {
 	if d < MinLease || d > MaxLease {
-		return Invalid("lease", "is %v, it must be between %v and %v", d, MinLease, MaxLease)
+		return invalid("lease", "is %v, it must be between %v and %v", d, MinLease, MaxLease)
 	}
 	return nil
 }
 
 func checkLimit(n int) error {
 	if n < 1 || n > MaxBatch {
-		return Invalid("limit", "is %d, it must be between 1 and %d", n, MaxBatch)
+		return invalid("limit", "is %d, it must be between 1 and %d", n, MaxBatch)
 	}
 	return nil
 }
 
 func checkBatch(ids []uuid.UUID) error {
 	if len(ids) > MaxBatch {
-		return Invalid("ids", "has %d of them, at most %d fit one call", len(ids), MaxBatch)
+		return invalid("ids", "has %d of them, at most %d fit one call", len(ids), MaxBatch)
 	}
 	return nil
 }
 
 func checkDelay(d time.Duration) error {
 	if d < 0 || d > maxDelay {
-		return Invalid("delay", "is %v, it must be between 0 and %v", d, maxDelay)
+		return invalid("delay", "is %v, it must be between 0 and %v", d, maxDelay)
 	}
 	return nil
 }
 
 func checkDue(t time.Time) error {
 	if !t.IsZero() && (t.Before(minDue) || t.After(maxDue)) {
-		return Invalid("due time", "is %s, it must be between %s and %s",
+		return invalid("due time", "is %s, it must be between %s and %s",
 			t.Format(time.RFC3339), minDue.Format(time.DateOnly), maxDue.Format(time.DateOnly))
 	}
 	return nil
 }
 
-// CheckText reports whether PostgreSQL can store s as text. The field names it in the error.
-func CheckText(field, s string) error {
-	if i := strings.IndexByte(s, 0); i >= 0 {
-		return Invalid(field, "has a NUL byte at offset %d, which PostgreSQL text cannot hold", i)
-	}
-	if !utf8.ValidString(s) {
-		return Invalid(field, "is not valid UTF-8")
-	}
-	return nil
-}
+func checkText(field, s string) error { return refuse(field, postgres.Text(s)) }
 
-// CheckSize reports whether a value of so many bytes is within its limit. The field names it in the error.
-func CheckSize(field string, size, limit int) error {
-	if size > limit {
-		return Invalid(field, "has %d bytes, the limit is %d", size, limit)
-	}
-	return nil
-}
+func checkIdentifier(kind, name string) error { return refuse(kind, postgres.Identifier(name)) }
 
 // message is a cause as an error; none for an empty one.
 func message(cause string) error {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/txwork/txwork/internal/header"
+
 	"github.com/google/uuid"
 )
 
@@ -157,7 +159,7 @@ func (s *claimScanner) scan(scan func(...any) error) (claimedRow, error) {
 	}
 	s.row.lane = s.lanes.of(s.dest[claimedColumns:])
 	s.row.labels = pickLabels(s.labels, s.dest[claimedColumns:])
-	s.row.Headers = ReadHeaders(s.headers)
+	s.row.Headers = header.Read(s.headers)
 	return s.row, err
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Bounds of the time between two sweeps, and the share of its time that a claimer spends on them.
@@ -76,7 +78,7 @@ func (c *claimer) claim(ctx context.Context, limit int) ([]claimedRow, error) {
 	lanes := c.order()
 	start := time.Now()
 	cursors, swept := c.begin(start, lanes)
-	req := claimRequest{owner: NewOwnerToken(), lease: c.lease, limit: limit, lanes: cursors, target: c.target}
+	req := claimRequest{owner: uuid.New(), lease: c.lease, limit: limit, lanes: cursors, target: c.target}
 	if c.asks {
 		req.due = c.question()
 	}

@@ -28,9 +28,9 @@ var planSettings = []setting{
 	{"plan_cache_mode", "force_generic_plan"}, // or a claim, whose limit is a parameter, is planned anew every time
 }
 
-// DDL renders the statements that create the table of a Spec with its indexes, its trigger and its SQL
-// functions, and those that drop them. The schema has to exist.
-func DDL(spec Spec) (up, down string, err error) {
+// DDL renders the statements that create the table with its indexes, its trigger and its SQL functions, and those
+// that drop them. The schema has to exist.
+func (spec Spec) DDL() (up, down string, err error) {
 	if err := spec.Validate(); err != nil {
 		return "", "", err
 	}

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
+
+	"github.com/txwork/txwork/internal/contain"
 )
 
 // A Processor is something that has work at certain times: a queue, a set of hooks, a schedule.
@@ -87,7 +88,7 @@ func (d *Poll) Run(ctx context.Context) error {
 		}
 		idle = false
 		if ctx.Err() == nil {
-			reportError(d.onError, fmt.Errorf("%s: %w", d.processor.Namespace(), err))
+			contain.Report(d.onError, fmt.Errorf("%s: %w", d.processor.Namespace(), err))
 			d.sleep(ctx, pause, nil) // a wake does not shorten the pause: it stays in the channel
 			pause = min(pause*2, maxErrorPause)
 		}
@@ -149,37 +150,19 @@ func (d *Poll) sleep(ctx context.Context, wait time.Duration, wake <-chan struct
 }
 
 func lookSafely(ctx context.Context, l looker) (found bool, next *Wake, err error) {
-	defer recoverTo(&err)
+	defer contain.Recover(&err)
 	return l.look(ctx)
 }
 
 // processSafely turns a panic of a processor into an error: one bad run must not end the loop.
 func processSafely(ctx context.Context, p Processor) (n int, err error) {
-	defer recoverTo(&err)
+	defer contain.Recover(&err)
 	return p.Process(ctx)
 }
 
 func nextWakeSafely(ctx context.Context, p Processor) (next *Wake, err error) {
-	defer recoverTo(&err)
+	defer contain.Recover(&err)
 	return p.NextWakeAt(ctx)
-}
-
-var errPanicked = errors.New("panic")
-
-// recoverTo is to be deferred: it makes an error of a panic, with the stack.
-func recoverTo(err *error) {
-	if r := recover(); r != nil {
-		*err = fmt.Errorf("%w: %v\n%s", errPanicked, r, debug.Stack())
-	}
-}
-
-// reportError calls a callback that is not ours; whatever it does, the caller goes on.
-func reportError(callback func(error), err error) {
-	if callback == nil {
-		return
-	}
-	defer func() { _ = recover() }()
-	callback(err)
 }
 
 // Group makes one [Processor] of several. A run runs them all, and the failure of one does not keep the

@@ -43,7 +43,7 @@ func newDrain(d *drain) *Drain { return &Drain{name: d.namespace(), parts: []*dr
 // and SERIALIZABLE it folds nothing, and rows that wait stay where they are.
 func (w *Worker) DrainIn(tx pgx.Tx) (*Drain, error) {
 	if tx == nil {
-		return nil, Invalid("transaction", "is nil")
+		return nil, invalid("transaction", "is nil")
 	}
 	d := w.drain()
 	d.worker.outer, d.worker.queue = tx, w.table.In(Pgx(tx))

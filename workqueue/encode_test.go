@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/txwork/txwork/internal/postgres"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -198,7 +200,7 @@ func tableOf(t *testing.T, db *pgtest.DB, typ string) *workqueue.Table {
 func create(t *testing.T, db *pgtest.DB, spec workqueue.Spec) *workqueue.Table {
 	t.Helper()
 	spec.Schema = db.Schema
-	up, _, err := workqueue.DDL(spec)
+	up, _, err := spec.DDL()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +220,7 @@ func TestValuesArriveAsTheyAre(t *testing.T) {
 	db := pgtest.New(t)
 	ways := inserters(t, db)
 	tables := map[string]*workqueue.Table{}
-	for _, typ := range workqueue.ColumnTypes() {
+	for _, typ := range postgres.ColumnTypes {
 		tables[typ] = tableOf(t, db, typ)
 	}
 	for _, c := range stored {
@@ -276,7 +278,7 @@ func TestLanesOfAnyGoType(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				rows, err := table.On(db.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1, c.value)
+				rows, err := table.On(db.Pool).Claim(t.Context(), uuid.New(), time.Minute, 1, c.value)
 				if err != nil || len(rows) != 1 || rows[0].ID != in[0].ID {
 					t.Errorf("%s: claimed %v, error %v", way, rows, err)
 				}

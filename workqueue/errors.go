@@ -43,9 +43,16 @@ type InvalidError struct {
 func (e *InvalidError) Error() string        { return "txwork: " + e.Field + " " + e.Reason }
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
-// Invalid makes an [InvalidError]. Domain packages report their input with it.
-func Invalid(field, format string, args ...any) error {
+func invalid(field, format string, args ...any) error {
 	return &InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// refuse makes an [InvalidError] of a problem, if there is one.
+func refuse(field, problem string) error {
+	if problem == "" {
+		return nil
+	}
+	return &InvalidError{Field: field, Reason: problem}
 }
 
 // An ItemError says which item of a call was refused, such as which of several messages, and why. Nothing was
@@ -114,21 +121,4 @@ func countIDs(ids []uuid.UUID) string {
 		return ids[0].String()
 	}
 	return fmt.Sprintf("%d rows, first %s", len(ids), ids[0])
-}
-
-// errorAs is errors.As for an error that may have one of the application's in it: one whose methods panic is no T.
-func errorAs[T error](err error) (target T, ok bool) {
-	defer func() {
-		if recover() != nil {
-			ok = false
-		}
-	}()
-	ok = errors.As(err, &target)
-	return target, ok
-}
-
-// errorIs is errors.Is likewise.
-func errorIs(err, target error) (is bool) {
-	defer func() { _ = recover() }()
-	return errors.Is(err, target)
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/txwork/txwork/internal/contain"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -15,42 +17,52 @@ import (
 //	err := workqueue.InTx(ctx, pool, func(tx workqueue.Tx) error { return schedules.Pause(ctx, tx, "nightly") })
 func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx Tx) error) error {
 	if pool == nil {
-		return Invalid("pool", "is nil")
+		return invalid("pool", "is nil")
 	}
 	return pgx.BeginTxFunc(ctx, pool, readWrite, func(tx pgx.Tx) error { return fn(Pgx(tx)) })
 }
 
-// Exec runs a domain's own statement in an application's transaction and returns how many rows it
-// affected. Parameters are $1, $2, … Slices of ids and texts travel as arrays through every driver if the
-// statement casts them, as in $1::uuid[].
-func Exec(ctx context.Context, tx Tx, sql string, args ...any) (int64, error) {
-	if tx == nil {
-		return 0, Invalid("transaction", "is nil")
-	}
-	n, err := tx.exec(ctx, sql, args)
-	return n, explain(err)
+// Exec runs a statement of the domain that the table is of, see [Tx]. On a pool it is a transaction of its own.
+func (q *Queue) Exec(ctx context.Context, sql string, args ...any) (affected int64, err error) {
+	err = q.inTx(ctx, func(tx Tx) error {
+		affected, err = tx.Exec(ctx, sql, args...)
+		return err
+	})
+	return affected, err
 }
 
-// Query runs a domain's own statement like [Exec] and calls row for every row of its result. It must not
-// use tx.
-func Query(ctx context.Context, tx Tx, row func(scan func(dest ...any) error) error, sql string, args ...any) error {
-	if tx == nil {
-		return Invalid("transaction", "is nil")
-	}
-	return explain(tx.query(ctx, row, sql, args))
+// Query runs a statement of the domain that the table is of, see [Tx]. On a pool it is a transaction of its own.
+func (q *Queue) Query(ctx context.Context, row func(scan func(dest ...any) error) error, sql string, args ...any) error {
+	return q.inTx(ctx, func(tx Tx) error { return tx.Query(ctx, row, sql, args...) })
 }
 
-func (t pgxTx) exec(ctx context.Context, sql string, args []any) (int64, error) {
+func (q *Queue) inTx(ctx context.Context, fn func(Tx) error) error {
+	switch e := q.exec.(type) {
+	case Tx:
+		return fn(e)
+	case poolExecutor:
+		return InTx(ctx, e.pool, fn)
+	}
+	return invalid("queue", "is none of a table's In or On")
+}
+
+// Exec implements [Tx].
+func (t pgxTx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
 	if t.tx == nil {
-		return 0, Invalid("transaction", "is nil")
+		return 0, invalid("transaction", "is nil")
 	}
 	tag, err := t.tx.Exec(ctx, sql, encodeAll(args, pgxEncoder(t.tx.Conn()))...)
-	return tag.RowsAffected(), err
+	return tag.RowsAffected(), explain(err)
 }
 
-func (t pgxTx) query(ctx context.Context, row func(func(...any) error) error, sql string, args []any) error {
+// Query implements [Tx].
+func (t pgxTx) Query(ctx context.Context, row func(scan func(dest ...any) error) error, sql string, args ...any) error {
+	return explain(t.query(ctx, row, sql, args))
+}
+
+func (t pgxTx) query(ctx context.Context, row func(scan func(dest ...any) error) error, sql string, args []any) error {
 	if t.tx == nil {
-		return Invalid("transaction", "is nil")
+		return invalid("transaction", "is nil")
 	}
 	rows, err := t.tx.Query(ctx, sql, encodeAll(args, pgxEncoder(t.tx.Conn()))...)
 	if err != nil {
@@ -60,20 +72,26 @@ func (t pgxTx) query(ctx context.Context, row func(func(...any) error) error, sq
 	return eachRow(&pgxRows{Rows: rows}, row)
 }
 
-func (t sqlTx) exec(ctx context.Context, sql string, args []any) (int64, error) {
+// Exec implements [Tx].
+func (t sqlTx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
 	if t.tx == nil {
-		return 0, Invalid("transaction", "is nil")
+		return 0, invalid("transaction", "is nil")
 	}
 	result, err := t.tx.ExecContext(ctx, sql, encodeAll(args, literal)...)
 	if err != nil {
-		return 0, t.blame(err, args)
+		return 0, explain(t.blame(err, args))
 	}
 	return result.RowsAffected()
 }
 
-func (t sqlTx) query(ctx context.Context, row func(func(...any) error) error, sql string, args []any) error {
+// Query implements [Tx].
+func (t sqlTx) Query(ctx context.Context, row func(scan func(dest ...any) error) error, sql string, args ...any) error {
+	return explain(t.query(ctx, row, sql, args))
+}
+
+func (t sqlTx) query(ctx context.Context, row func(scan func(dest ...any) error) error, sql string, args []any) error {
 	if t.tx == nil {
-		return Invalid("transaction", "is nil")
+		return invalid("transaction", "is nil")
 	}
 	rows, err := t.tx.QueryContext(ctx, sql, encodeAll(args, literal)...)
 	if err != nil {
@@ -92,19 +110,19 @@ func (t sqlTx) blame(err error, args []any) error {
 	if sqlState(err) != "42P02" && !strings.Contains(err.Error(), fmt.Sprintf("expected %d arguments, got 0", len(args))) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", Invalid("transaction", "is a %T, which does not pass the arguments of a statement to the driver: "+
+	return fmt.Errorf("%w: %w", invalid("transaction", "is a %T, which does not pass the arguments of a statement to the driver: "+
 		"use the *sql.Tx that it wraps, for bun workqueue.SQL(bunTx.Tx)", t.tx), err)
 }
 
 // sqlState is the SQLSTATE of an error of any driver. pgx and lib/pq have a method for it, bun's pgdriver has another.
 func sqlState(err error) string {
-	if e, ok := errorAs[interface {
+	if e, ok := contain.As[interface {
 		error
 		SQLState() string
 	}](err); ok {
 		return e.SQLState()
 	}
-	if e, ok := errorAs[interface {
+	if e, ok := contain.As[interface {
 		error
 		Field(byte) string
 	}](err); ok {

@@ -33,7 +33,7 @@ func TestInTx(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer func() { _ = recover() }()
 			err := workqueue.InTx(t.Context(), db.Pool, func(tx workqueue.Tx) error {
-				if _, err := workqueue.Exec(t.Context(), tx, "INSERT INTO notes VALUES (current_setting('transaction_isolation'))"); err != nil {
+				if _, err := tx.Exec(t.Context(), "INSERT INTO notes VALUES (current_setting('transaction_isolation'))"); err != nil {
 					return err
 				}
 				return c.end()

@@ -66,7 +66,7 @@ type planner struct {
 func newPlanner(t *testing.T, spec Spec) *planner {
 	p := &planner{db: pgtest.New(t), spec: spec}
 	p.spec.Schema = p.db.Schema
-	up, _, err := DDL(p.spec)
+	up, _, err := p.spec.DDL()
 	if err != nil {
 		t.Fatal(err)
 	}

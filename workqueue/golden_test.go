@@ -48,7 +48,7 @@ func TestGolden(t *testing.T) {
 	for _, spec := range []Spec{goldenOutbox, goldenInvoices} {
 		t.Run(spec.Table, func(t *testing.T) {
 			t.Parallel()
-			up, down, err := DDL(spec)
+			up, down, err := spec.DDL()
 			if err != nil {
 				t.Fatal(err)
 			}

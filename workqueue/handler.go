@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/txwork/txwork/internal/contain"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
@@ -166,7 +168,7 @@ func (d *delivery) tx(ctx context.Context, fn func(pgx.Tx) error) error {
 // withCause says why the handler's context was cancelled, where an error only says that it was.
 func (d *delivery) withCause(err error) error {
 	cause := context.Cause(d.ctx)
-	if cause == nil || !errorIs(err, context.Canceled) {
+	if cause == nil || !contain.Is(err, context.Canceled) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", cause, err)
@@ -241,7 +243,7 @@ func aborted(result error) error {
 func endTx(tx pgx.Tx, cause error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if errorIs(explain(cause), ErrReadOnly) {
+	if contain.Is(explain(cause), ErrReadOnly) {
 		tx.Conn().Close(ctx)
 	}
 	tx.Rollback(ctx) // after a commit this does nothing

@@ -60,7 +60,7 @@ func useEverywhere(t *testing.T, db *pgtest.DB, spec workqueue.Spec) {
 	must(t, execute(ctx, conn, "CREATE SCHEMA "+schema))
 	defer func() { must(t, execute(context.WithoutCancel(ctx), conn, "DROP SCHEMA "+schema+" CASCADE")) }()
 
-	up, down, err := workqueue.DDL(spec)
+	up, down, err := spec.DDL()
 	must(t, err)
 	must(t, execute(ctx, conn, up))
 	must(t, execute(ctx, conn, "LISTEN "+pgx.Identifier{spec.Name()}.Sanitize()))
@@ -88,7 +88,7 @@ func insertAndClaim(ctx context.Context, t *testing.T, conn *pgx.Conn, q *workqu
 		if _, err := q.Insert(ctx, workqueue.Pgx(tx), workqueue.NewRow{Values: []any{"lane"}}); err != nil {
 			return err
 		}
-		rows, err := q.In(workqueue.Pgx(tx)).Claim(ctx, workqueue.NewOwnerToken(), time.Minute, 10, "lane")
+		rows, err := q.In(workqueue.Pgx(tx)).Claim(ctx, uuid.New(), time.Minute, 10, "lane")
 		for _, r := range rows {
 			ids = append(ids, r.ID)
 		}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/internal/header"
 )
 
 // A NewRow is a row to enqueue. The zero value of every field but Values is usable.
@@ -32,7 +34,7 @@ type NewRow struct {
 // Stored is the row's headers, with the trace context of ctx, and its own backoff as the table keeps them, nil for none:
 // for the statements of a domain that make a row which is there another one.
 func (r NewRow) Stored(ctx context.Context) (headers, retry *string, err error) {
-	h, err := encodeHeaders(r.Headers, traceHeaders(ctx))
+	h, err := header.Encode(r.Headers, traceHeaders(ctx))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -85,13 +87,13 @@ func inRow(i, n int, err error) error {
 // of the rows.
 func (t *Table) Insert(ctx context.Context, tx Tx, rows ...NewRow) ([]Enqueued, error) {
 	if tx == nil {
-		return nil, Invalid("transaction", "is nil")
+		return nil, invalid("transaction", "is nil")
 	}
 	if len(rows) == 0 {
 		return nil, nil
 	}
 	if len(rows) > MaxBatch {
-		return nil, Invalid("rows", "has %d of them, at most %d fit one call", len(rows), MaxBatch)
+		return nil, invalid("rows", "has %d of them, at most %d fit one call", len(rows), MaxBatch)
 	}
 	batch, err := t.newInsert(rows)
 	if err != nil {
@@ -166,10 +168,10 @@ func (t *Table) suppressed() error {
 // checkNewRow checks what is the core's of a row.
 func (t *Table) checkNewRow(row NewRow) error {
 	if len(row.Values) != len(t.spec.Columns) {
-		return Invalid("values", "has %d values, %s has %d columns", len(row.Values), t.Name(), len(t.spec.Columns))
+		return invalid("values", "has %d values, %s has %d columns", len(row.Values), t.Name(), len(t.spec.Columns))
 	}
 	if row.MaxAttempts < 0 || row.MaxAttempts > maxAttemptsLimit {
-		return Invalid("max attempts", "is %d, it must be between 1 and %d, or 0 for the default", row.MaxAttempts, maxAttemptsLimit)
+		return invalid("max attempts", "is %d, it must be between 1 and %d, or 0 for the default", row.MaxAttempts, maxAttemptsLimit)
 	}
 	if err := checkDue(row.DueAt); err != nil {
 		return err
@@ -180,7 +182,7 @@ func (t *Table) checkNewRow(row NewRow) error {
 		}
 	}
 	for k, v := range row.Headers {
-		if err := cmp.Or(CheckText("header name", k), CheckText("header "+k, v)); err != nil {
+		if err := cmp.Or(checkText("header name", k), checkText("header "+k, v)); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/txwork/txwork/internal/header"
+
 	"github.com/google/uuid"
 )
 
@@ -132,7 +134,7 @@ func (t *Table) holdsUnique(row NewRow) bool {
 func (in *insertion) setHeaders(ctx context.Context, rows []NewRow) error {
 	trace := traceHeaders(ctx)
 	for i, row := range rows {
-		headers, err := encodeHeaders(row.Headers, trace)
+		headers, err := header.Encode(row.Headers, trace)
 		if err != nil {
 			return err
 		}
@@ -149,7 +151,7 @@ func (in *insertion) run(ctx context.Context, tx Tx) ([]Enqueued, []uuid.UUID, e
 	}
 	insert := call{statement: in.table.inserts.of(in.shape()), args: in.args(), unpinned: true}
 	if !in.guarded {
-		n, err := Exec(ctx, tx, insert.text, insert.arguments()...)
+		n, err := tx.Exec(ctx, insert.text, insert.arguments()...)
 		switch {
 		case err != nil:
 			return nil, nil, err

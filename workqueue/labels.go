@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/txwork/txwork/internal/contain"
+
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -42,15 +44,15 @@ func (s Spec) labelColumns() labelColumns {
 
 func (s Spec) validateLabels() error {
 	if len(s.Labels) > maxLabels {
-		return Invalid("labels", "has %d columns, at most %d are allowed", len(s.Labels), maxLabels)
+		return invalid("labels", "has %d columns, at most %d are allowed", len(s.Labels), maxLabels)
 	}
 	for i, name := range s.Labels {
 		c, ok := s.column(name)
 		if !ok || c.Type != "text" || c.Internal {
-			return Invalid("labels", "%q must be one of the columns, of type text and not Internal", name)
+			return invalid("labels", "%q must be one of the columns, of type text and not Internal", name)
 		}
 		if slices.Contains(s.Labels[:i], name) {
-			return Invalid("labels", "%q is listed twice", name)
+			return invalid("labels", "%q is listed twice", name)
 		}
 	}
 	return nil
@@ -237,7 +239,7 @@ func errorType(err error) string {
 	if err == nil {
 		return ""
 	}
-	if pg, ok := errorAs[*pgconn.PgError](err); ok {
+	if pg, ok := contain.As[*pgconn.PgError](err); ok {
 		return pg.Code
 	}
 	for _, known := range []struct {
@@ -247,11 +249,11 @@ func errorType(err error) string {
 		{ErrLeaseLost, "lease_lost"}, {ErrGone, "gone"}, {ErrInvalid, "invalid"},
 		{context.DeadlineExceeded, "timeout"}, {context.Canceled, "canceled"},
 	} {
-		if errorIs(err, known.err) {
+		if contain.Is(err, known.err) {
 			return known.name
 		}
 	}
-	if _, ok := errorAs[*pgconn.ConnectError](err); ok {
+	if _, ok := contain.As[*pgconn.ConnectError](err); ok {
 		return "connect"
 	}
 	return "_OTHER"

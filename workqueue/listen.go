@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txwork/txwork/internal/contain"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -120,7 +122,7 @@ func (l *listener) tell(ctx context.Context, err error) bool {
 }
 
 func (l *listener) session(ctx context.Context) (err error) {
-	defer recoverTo(&err)
+	defer contain.Recover(&err)
 	conn, err := l.connect(ctx)
 	if err != nil {
 		return err

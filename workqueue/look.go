@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txwork/txwork/internal/contain"
+
 	"github.com/google/uuid"
 )
 
@@ -149,7 +151,7 @@ func answered(of []*look, took time.Duration, err error) {
 }
 
 func runSafely(ctx context.Context, ex executor, calls ...call) (err error) {
-	defer recoverTo(&err)
+	defer contain.Recover(&err)
 	return ex.run(ctx, calls...)
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txwork/txwork/internal/contain"
+
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -51,13 +53,13 @@ var outageCodes = []string{"08", "53", "57P", "25006"}
 
 // isOutage tells an error that every statement would meet from one that lies in the statement or its rows.
 func isOutage(err error) bool {
-	if err == nil || errorIs(err, context.Canceled) || errorIs(err, errPanicked) || errorIs(err, ErrSchemaVersion) || errorIs(err, ErrPoolMode) {
+	if err == nil || contain.Is(err, context.Canceled) || contain.Is(err, contain.ErrPanicked) || contain.Is(err, ErrSchemaVersion) || contain.Is(err, ErrPoolMode) {
 		return false
 	}
-	if _, refused := errorAs[*SettleError](err); refused || errorIs(err, ErrInvalid) {
+	if _, refused := contain.As[*SettleError](err); refused || contain.Is(err, ErrInvalid) {
 		return false
 	}
-	pg, ok := errorAs[*pgconn.PgError](err)
+	pg, ok := contain.As[*pgconn.PgError](err)
 	if !ok {
 		return true
 	}

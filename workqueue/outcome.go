@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/txwork/txwork/internal/contain"
 )
 
 // An Outcome is what a handler may return beside nil and a plain error: a value that says how its claim
@@ -111,7 +113,7 @@ func retried(cause error) *Outcome {
 
 // chosen is the Outcome in an error; nil in any other.
 func chosen(err error) *Outcome {
-	o, _ := errorAs[*Outcome](err)
+	o, _ := contain.As[*Outcome](err)
 	return o
 }
 

@@ -18,7 +18,7 @@ const (
 func (w *Worker) Join(r *Runtime) error {
 	switch {
 	case r == nil:
-		return Invalid("runtime", "is nil")
+		return invalid("runtime", "is nil")
 	case w.started.Load():
 		return errors.New("txwork: a worker that has been started cannot join a runtime")
 	}

@@ -2,10 +2,12 @@ package workqueue
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/txwork/txwork/internal/contain"
+	"github.com/txwork/txwork/internal/postgres"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -52,7 +54,7 @@ func (p poolExecutor) run(ctx context.Context, calls ...call) error {
 // their transaction has committed, and whoever acts on them earlier acts on nothing.
 func (p poolExecutor) once(ctx context.Context, calls []call) error {
 	if p.pool == nil {
-		return Invalid("pool", "is nil")
+		return invalid("pool", "is nil")
 	}
 	slot, err := p.slots.take(ctx)
 	if err != nil {
@@ -160,7 +162,7 @@ func (p poolExecutor) settings(ctx context.Context, conn *pgx.Conn, calls []call
 func leaveClean(conn *pgx.Conn, cause error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if errorIs(explain(cause), ErrReadOnly) {
+	if contain.Is(explain(cause), ErrReadOnly) {
 		conn.Close(ctx)
 		return
 	}
@@ -177,41 +179,18 @@ func checkPoolMode(ctx context.Context, pool *pgxpool.Pool) error {
 
 // isLocked reports that a statement gave up waiting for a row that somebody holds.
 func isLocked(err error) bool {
-	pg, ok := errorAs[*pgconn.PgError](err)
+	pg, ok := contain.As[*pgconn.PgError](err)
 	return ok && pg.Code == "55P03"
 }
 
 // isConflict reports a serialization failure or a deadlock: the transaction changed nothing and may
 // simply run again.
 func isConflict(err error) bool {
-	pg, ok := errorAs[*pgconn.PgError](err)
+	pg, ok := contain.As[*pgconn.PgError](err)
 	return ok && (pg.Code == "40001" || pg.Code == "40P01")
 }
 
-// isStandby reports that a standby refused to begin a transaction READ WRITE. The code alone says no more than that
-// something is not supported; of the settings of a transaction that are true or false this is the only one to say it.
-func isStandby(pg *pgconn.PgError) bool {
-	return pg.Code == "0A000" && pg.Routine == "call_bool_check_hook"
-}
-
-// Explain adds what to do to the errors of the database that have a known remedy, for statements that are not the
-// core's own: those of the core come explained.
-func Explain(err error) error { return explain(err) }
-
+// explain adds what to do to the errors of the database that have a known remedy.
 func explain(err error) error {
-	pg, ok := errorAs[*pgconn.PgError](err)
-	if !ok {
-		return err
-	}
-	switch {
-	case pg.Code == "25006", isStandby(pg): // read_only_sql_transaction
-		return fmt.Errorf("txwork: %w: connect to the primary: %w", ErrReadOnly, err)
-	case pg.Code == "08P01" && strings.Contains(pg.Message, "statement pooling mode"): // PgBouncer's
-		return fmt.Errorf("txwork: %w, which has no transactions: set pool_mode = transaction or session: %w", ErrPoolMode, err)
-	}
-	switch pg.Code {
-	case "42P01", "3F000", "42883": // undefined table, schema, function
-		return fmt.Errorf("txwork: %w: run `txwork migrate up` or your own migration: %w", ErrSchemaVersion, err)
-	}
-	return err
+	return postgres.Sentinels{ReadOnly: ErrReadOnly, PoolMode: ErrPoolMode, SchemaVersion: ErrSchemaVersion}.Explain(err)
 }

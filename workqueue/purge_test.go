@@ -35,7 +35,7 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 func endedRows(t *testing.T, db *pgtest.DB) *workqueue.Table {
 	t.Helper()
 	spec := workqueue.Spec{Schema: db.Schema, Table: "ended"}
-	up, _, err := workqueue.DDL(spec)
+	up, _, err := spec.DDL()
 	must(t, err)
 	_, err = db.Pool.Exec(t.Context(), up)
 	must(t, err)

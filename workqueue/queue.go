@@ -33,7 +33,7 @@ func (s Status) String() string {
 func ParseStatus(name string) (Status, error) {
 	i := slices.Index(statusNames[:], name)
 	if i < 0 {
-		return 0, Invalid("status", "%q is unknown, want one of %v", name, statusNames)
+		return 0, invalid("status", "%q is unknown, want one of %v", name, statusNames)
 	}
 	return Status(i), nil
 }
@@ -71,11 +71,8 @@ type Row struct {
 	Values      []any // the domain's columns, in the order of Spec.Columns and without the internal ones
 }
 
-// NewOwnerToken returns a token for one call of [Queue.Claim].
-func NewOwnerToken() uuid.UUID { return uuid.New() }
-
 // Claim takes up to limit due rows, in due order, for the length of the lease. The owner token names
-// this claim in every later settle: use a fresh one for every call, see [NewOwnerToken], since a process
+// this claim in every later settle: use a fresh one for every call, such as uuid.New(), since a process
 // that stalls past its lease and claims a row again must not be able to settle it with its old claim.
 //
 // A table with lanes needs a value for each, in the order of Spec.Lanes. With [Table.In] the claim

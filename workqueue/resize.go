@@ -15,7 +15,7 @@ func (w *Worker) SetConcurrency(n int) error {
 
 func checkConcurrency(n int) error {
 	if n < 1 || n > maxConcurrency {
-		return Invalid("concurrency", "is %d, it must be between 1 and %d", n, maxConcurrency)
+		return invalid("concurrency", "is %d, it must be between 1 and %d", n, maxConcurrency)
 	}
 	return nil
 }

@@ -124,15 +124,15 @@ func (r Retry) sqlOrRow(attempts, row string) string {
 func (r Retry) validate() error {
 	switch {
 	case r.Growth < Constant || r.Growth > Exponential:
-		return Invalid("retry", "has growth %d, want Constant, Linear, Quadratic or Exponential", r.Growth)
+		return invalid("retry", "has growth %d, want Constant, Linear, Quadratic or Exponential", r.Growth)
 	case r.Base < 0:
-		return Invalid("retry", "has base %v, it cannot be negative", r.Base)
+		return invalid("retry", "has base %v, it cannot be negative", r.Base)
 	case r.limit() < r.Base:
-		return Invalid("retry", "has cap %v below its base %v", r.limit(), r.Base)
+		return invalid("retry", "has cap %v below its base %v", r.limit(), r.Base)
 	case r.Cap > maxDelay:
-		return Invalid("retry", "has cap %v, at most %v is allowed", r.Cap, maxDelay)
+		return invalid("retry", "has cap %v, at most %v is allowed", r.Cap, maxDelay)
 	case r.Jitter != 0 && !(r.Jitter >= minJitter && r.Jitter <= 1):
-		return Invalid("retry", "has jitter %v, want 0, or %v to 1", r.Jitter, minJitter)
+		return invalid("retry", "has jitter %v, want 0, or %v to 1", r.Jitter, minJitter)
 	}
 	return nil
 }

@@ -72,11 +72,11 @@ type system struct {
 // that hold all of those cannot keep a lease from being renewed.
 func NewRuntime(pool *pgxpool.Pool, o RuntimeOptions) (*Runtime, error) {
 	if pool == nil {
-		return nil, Invalid("pool", "is nil")
+		return nil, invalid("pool", "is nil")
 	}
 	setDefault(&o.Connections, DefaultConnections)
 	if o.Connections < minConnections || o.Connections > maxConnections {
-		return nil, Invalid("connections", "is %d, it must be between %d and %d", o.Connections, minConnections, maxConnections)
+		return nil, invalid("connections", "is %d, it must be between %d and %d", o.Connections, minConnections, maxConnections)
 	}
 	return &Runtime{pool: pool, options: o, listened: make(map[string]bool)}, nil
 }
@@ -135,7 +135,7 @@ func (r *Runtime) checkPool(pool *pgxpool.Pool) error {
 	}
 	own, other := r.pool.Config().ConnConfig.Database, pool.Config().ConnConfig.Database
 	if own != other {
-		return Invalid("runtime", "is of the database %q, the worker's pool of %q: a runtime serves one database", own, other)
+		return invalid("runtime", "is of the database %q, the worker's pool of %q: a runtime serves one database", own, other)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func TestStaleClaimIsToldBesideTheCurrentOne(t *testing.T) {
 			table := createTable(t, db, spec)
 			q := table.On(db.Pool)
 			id := insertOne(t, db, table)
-			stale, current := NewOwnerToken(), NewOwnerToken()
+			stale, current := uuid.New(), uuid.New()
 			claimOne(t, q, stale)
 			if _, err := db.Pool.Exec(t.Context(), "UPDATE "+db.Schema+".rows SET status = 0, owner_token = NULL, locked_until = NULL"); err != nil {
 				t.Fatal(err)
@@ -48,7 +48,7 @@ func createTable(t *testing.T, db *pgtest.DB, spec Spec) *Table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	up, _, err := DDL(spec)
+	up, _, err := spec.DDL()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,11 @@
 package workqueue
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/txwork/txwork/internal/postgres"
 )
 
 // Defaults of a [Spec] and of what is built on it. Each is declared here once, with its reason.
@@ -21,13 +22,8 @@ const (
 	DefaultRetention = 7 * 24 * time.Hour
 )
 
-// identifierLimit is PostgreSQL's NAMEDATALEN - 1: a longer name is silently cut, and two cut names collide.
-const identifierLimit = 63
-
 // longestSuffix is the longest text that is appended to a table's name to derive another one.
 const longestSuffix = "_attempts_check"
-
-var identifierPattern = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
 // A Spec describes one domain table: what the core needs to know in order to claim from it, settle in
 // it and create it. It is plain data; [Open] validates it and renders its statements.
@@ -105,22 +101,13 @@ type Spec struct {
 // A Column is a domain column of a [Spec].
 type Column struct {
 	Name    string
-	Type    string // one of the types that [ColumnTypes] lists
+	Type    string // bigint, boolean, bytea, date, double precision, integer, jsonb, numeric, smallint, text, timestamptz or uuid
 	NotNull bool
 
 	// Internal keeps the column out of claims: it is bookkeeping of triggers, which no handler looks at. [Row].Values
 	// and [Domain].Fields are without it. A lane cannot be internal.
 	Internal bool
 }
-
-// columnTypes are the types a domain column may have: those that every driver can bind as an array.
-var columnTypes = []string{
-	"bigint", "boolean", "bytea", "date", "double precision", "integer", "jsonb",
-	"numeric", "smallint", "text", "timestamptz", "uuid",
-}
-
-// ColumnTypes lists the types that a [Column] may have.
-func ColumnTypes() []string { return slices.Clone(columnTypes) }
 
 // coreColumns are the columns that every domain table has.
 var coreColumns = []string{
@@ -166,37 +153,22 @@ func (s Spec) withDefaults() Spec {
 }
 
 func (s Spec) validateNames() error {
-	if err := ValidateIdentifier("schema", s.Schema); err != nil {
+	if err := checkIdentifier("schema", s.Schema); err != nil {
 		return err
 	}
 	if strings.HasPrefix(s.Schema, "pg_") || s.Schema == "information_schema" {
-		return Invalid("schema", "%q is reserved by PostgreSQL", s.Schema)
+		return invalid("schema", "%q is reserved by PostgreSQL", s.Schema)
 	}
-	if err := ValidateIdentifier("table", s.Table); err != nil {
+	if err := checkIdentifier("table", s.Table); err != nil {
 		return err
 	}
-	if n := len(s.Table) + len(longestSuffix); n > identifierLimit {
-		return Invalid("table", "%q is too long: %s%s has %d bytes, PostgreSQL cuts names at %d",
-			s.Table, s.Table, longestSuffix, n, identifierLimit)
+	if n := len(s.Table) + len(longestSuffix); n > postgres.IdentifierLimit {
+		return invalid("table", "%q is too long: %s%s has %d bytes, PostgreSQL cuts names at %d",
+			s.Table, s.Table, longestSuffix, n, postgres.IdentifierLimit)
 	}
-	if n := len(s.channel()); n > identifierLimit {
-		return Invalid("table", "%q is too long for schema %q: the LISTEN channel %s has %d bytes, PostgreSQL allows %d",
-			s.Table, s.Schema, s.channel(), n, identifierLimit)
-	}
-	return nil
-}
-
-// ValidateIdentifier reports whether name can stand as the named kind of identifier: lower-case
-// letters, digits and underscores, not starting with a digit, at most 63 bytes.
-func ValidateIdentifier(kind, name string) error {
-	if name == "" {
-		return Invalid(kind, "is empty: it needs a name")
-	}
-	if len(name) > identifierLimit {
-		return Invalid(kind, "%q has %d bytes, PostgreSQL cuts names at %d", name, len(name), identifierLimit)
-	}
-	if !identifierPattern.MatchString(name) {
-		return Invalid(kind, "%q must match [a-z_][a-z0-9_]*", name)
+	if n := len(s.channel()); n > postgres.IdentifierLimit {
+		return invalid("table", "%q is too long for schema %q: the LISTEN channel %s has %d bytes, PostgreSQL allows %d",
+			s.Table, s.Schema, s.channel(), n, postgres.IdentifierLimit)
 	}
 	return nil
 }
@@ -204,20 +176,20 @@ func ValidateIdentifier(kind, name string) error {
 func (s Spec) validateColumns() error {
 	seen := map[string]bool{}
 	for _, c := range s.Columns {
-		if err := ValidateIdentifier("column", c.Name); err != nil {
+		if err := checkIdentifier("column", c.Name); err != nil {
 			return err
 		}
 		if slices.Contains(coreColumns, c.Name) {
-			return Invalid("column", "%q is a column that the core has already", c.Name)
+			return invalid("column", "%q is a column that the core has already", c.Name)
 		}
 		if slices.Contains(systemColumns, c.Name) {
-			return Invalid("column", "%q is a system column of PostgreSQL", c.Name)
+			return invalid("column", "%q is a system column of PostgreSQL", c.Name)
 		}
 		if seen[c.Name] {
-			return Invalid("column", "%q is listed twice", c.Name)
+			return invalid("column", "%q is listed twice", c.Name)
 		}
-		if !slices.Contains(columnTypes, c.Type) {
-			return Invalid("column", "%q has type %q, it must be one of %v", c.Name, c.Type, columnTypes)
+		if !slices.Contains(postgres.ColumnTypes, c.Type) {
+			return invalid("column", "%q has type %q, it must be one of %v", c.Name, c.Type, postgres.ColumnTypes)
 		}
 		seen[c.Name] = true
 	}
@@ -228,19 +200,19 @@ func (s Spec) validateLanes() error {
 	for i, name := range s.Lanes {
 		c, ok := s.column(name)
 		if !ok {
-			return Invalid("lanes", "%q is none of the columns", name)
+			return invalid("lanes", "%q is none of the columns", name)
 		}
 		if !c.NotNull {
-			return Invalid("lanes", "column %q must be NotNull: NULL equals nothing, so its rows could never be claimed", name)
+			return invalid("lanes", "column %q must be NotNull: NULL equals nothing, so its rows could never be claimed", name)
 		}
 		if c.Internal {
-			return Invalid("lanes", "column %q must not be Internal: claims tell the lane of a row by it", name)
+			return invalid("lanes", "column %q must not be Internal: claims tell the lane of a row by it", name)
 		}
 		if slices.Contains(parameterNames, name) {
-			return Invalid("lanes", "%q is the name of a parameter of the table's SQL functions", name)
+			return invalid("lanes", "%q is the name of a parameter of the table's SQL functions", name)
 		}
 		if slices.Contains(s.Lanes[:i], name) {
-			return Invalid("lanes", "%q is listed twice", name)
+			return invalid("lanes", "%q is listed twice", name)
 		}
 	}
 	return nil
@@ -248,7 +220,7 @@ func (s Spec) validateLanes() error {
 
 func (s Spec) validateAdmission() error {
 	if s.Admission != "" && !slices.Contains(s.Lanes, s.Admission) {
-		return Invalid("admission", "%q is none of the lanes %v", s.Admission, s.Lanes)
+		return invalid("admission", "%q is none of the lanes %v", s.Admission, s.Lanes)
 	}
 	return nil
 }
@@ -256,10 +228,10 @@ func (s Spec) validateAdmission() error {
 func (s Spec) validateUnique() error {
 	for i, name := range s.Unique {
 		if _, ok := s.column(name); !ok {
-			return Invalid("unique", "%q is none of the columns", name)
+			return invalid("unique", "%q is none of the columns", name)
 		}
 		if slices.Contains(s.Unique[:i], name) {
-			return Invalid("unique", "%q is listed twice", name)
+			return invalid("unique", "%q is listed twice", name)
 		}
 	}
 	return nil
@@ -267,21 +239,21 @@ func (s Spec) validateUnique() error {
 
 func (s Spec) validateGate() error {
 	if _, ok := s.column(s.Gate); s.Gate != "" && !ok {
-		return Invalid("gate", "%q is none of the columns", s.Gate)
+		return invalid("gate", "%q is none of the columns", s.Gate)
 	}
 	return nil
 }
 
 func (s Spec) validateFolds() error {
 	for _, f := range s.Folds {
-		if err := ValidateIdentifier("fold", s.Table+"_"+f.Suffix); err != nil {
+		if err := checkIdentifier("fold", s.Table+"_"+f.Suffix); err != nil {
 			return err
 		}
-		if err := ValidateIdentifier("notes of a fold", s.Table+"_"+f.Notes); err != nil {
+		if err := checkIdentifier("notes of a fold", s.Table+"_"+f.Notes); err != nil {
 			return err
 		}
 		if _, ok := s.column(f.Column); !ok {
-			return Invalid("folds", "%s: %q is none of the columns", f.Suffix, f.Column)
+			return invalid("folds", "%s: %q is none of the columns", f.Suffix, f.Column)
 		}
 	}
 	return nil
@@ -289,7 +261,7 @@ func (s Spec) validateFolds() error {
 
 func (s Spec) validateSweeps() error {
 	for _, suffix := range s.Sweeps {
-		if err := ValidateIdentifier("sweep", s.Table+"_"+suffix); err != nil {
+		if err := checkIdentifier("sweep", s.Table+"_"+suffix); err != nil {
 			return err
 		}
 	}
@@ -298,16 +270,16 @@ func (s Spec) validateSweeps() error {
 
 func (s Spec) validateLimits() error {
 	if s.MaxAttempts < 1 || s.MaxAttempts > maxAttemptsLimit {
-		return Invalid("max attempts", "is %d, it must be between 1 and %d", s.MaxAttempts, maxAttemptsLimit)
+		return invalid("max attempts", "is %d, it must be between 1 and %d", s.MaxAttempts, maxAttemptsLimit)
 	}
 	if s.Retention < 0 {
-		return Invalid("retention", "is %v, it cannot be negative; to keep nothing set DeleteDone", s.Retention)
+		return invalid("retention", "is %v, it cannot be negative; to keep nothing set DeleteDone", s.Retention)
 	}
 	if s.FailedRetention < 0 {
-		return Invalid("failed retention", "is %v, it cannot be negative", s.FailedRetention)
+		return invalid("failed retention", "is %v, it cannot be negative", s.FailedRetention)
 	}
 	if s.Retention > maxDelay || s.FailedRetention > maxDelay {
-		return Invalid("retention", "is %v, at most %v is allowed", max(s.Retention, s.FailedRetention), maxDelay)
+		return invalid("retention", "is %v, at most %v is allowed", max(s.Retention, s.FailedRetention), maxDelay)
 	}
 	return s.Retry.validate()
 }

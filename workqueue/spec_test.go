@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/txwork/txwork/internal/postgres"
+
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -80,7 +82,7 @@ func TestSpecRefuses(t *testing.T) {
 			wantInvalid(t, c.spec.Validate(), c.field)
 			_, openErr := workqueue.Open(c.spec, workqueue.Telemetry{})
 			wantInvalid(t, openErr, c.field)
-			_, _, ddlErr := workqueue.DDL(c.spec)
+			_, _, ddlErr := c.spec.DDL()
 			wantInvalid(t, ddlErr, c.field)
 		})
 	}
@@ -112,8 +114,8 @@ func TestSpecRefusesCoreAndSystemColumns(t *testing.T) {
 
 func TestSpecAccepts(t *testing.T) {
 	t.Parallel()
-	all := make([]workqueue.Column, 0, len(workqueue.ColumnTypes()))
-	for _, typ := range workqueue.ColumnTypes() {
+	all := make([]workqueue.Column, 0, len(postgres.ColumnTypes))
+	for _, typ := range postgres.ColumnTypes {
 		all = append(all, workqueue.Column{Name: "c_" + strings.ReplaceAll(typ, " ", "_"), Type: typ, NotNull: true})
 	}
 	for name, spec := range map[string]workqueue.Spec{
@@ -161,7 +163,7 @@ func createsCleanly(t *testing.T, spec workqueue.Spec) {
 		}
 		defer db.Pool.Exec(t.Context(), "DROP SCHEMA "+spec.Schema+" CASCADE")
 	}
-	up, down, err := workqueue.DDL(spec)
+	up, down, err := spec.DDL()
 	if err != nil {
 		t.Fatal(err)
 	}

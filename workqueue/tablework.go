@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/txwork/txwork/internal/contain"
 )
 
 // A tableWork is what the workers of a runtime share on one table: its sweeps, its folds, what its channel tells, and
@@ -182,7 +184,7 @@ func (t *tableWork) within(ctx context.Context, statement func(context.Context) 
 // like any other. Without a system it is a drain's.
 func (s *system) within(ctx context.Context, limit time.Duration, logger *slog.Logger, o *outage, statement func(context.Context) error) (err error) {
 	defer func() { o.note(logger, err) }()
-	defer recoverTo(&err)
+	defer contain.Recover(&err)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err = statement(ctx)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/internal/contain"
+
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -197,7 +199,7 @@ func (t *telemetry) count(ctx context.Context, op operation, requested int, run 
 // is told.
 func (t *telemetry) contain() {
 	if r := recover(); r != nil {
-		reportError(otel.Handle, fmt.Errorf("txwork: telemetry of %s: panic: %v\n%s", t.table, r, debug.Stack()))
+		contain.Report(otel.Handle, fmt.Errorf("txwork: telemetry of %s: panic: %v\n%s", t.table, r, debug.Stack()))
 	}
 }
 

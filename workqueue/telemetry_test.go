@@ -256,7 +256,7 @@ func TestTheListOfMetrics(t *testing.T) {
 	var r *rig
 	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil), spec: func(s *workqueue.Spec) { s.Labels = []string{"topic"} }})
 	ids := r.insertMany("measured", 3)
-	token := workqueue.NewOwnerToken()
+	token := uuid.New()
 	expire := func(id uuid.UUID) {
 		r.exec("UPDATE notes SET locked_until = now() - interval '1 hour' WHERE id = $1", id)
 	}
@@ -374,7 +374,7 @@ func TestMetricsByHand(t *testing.T) {
 	s := newScope()
 	var r *rig
 	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil), spec: func(s *workqueue.Spec) { s.Labels = []string{"topic"} }})
-	ctx, token := t.Context(), workqueue.NewOwnerToken()
+	ctx, token := t.Context(), uuid.New()
 	ids := r.insertMany("by hand", 12)
 	do := func(_ any, err error) {
 		t.Helper()
@@ -390,7 +390,7 @@ func TestMetricsByHand(t *testing.T) {
 	r.exec("UPDATE notes SET locked_until = now() - interval '1 hour' WHERE id = $1", ids[11])
 	do(r.Queue.Fail(ctx, token, ids[3:4], "x"))
 	do(r.Queue.Snooze(ctx, token, ids[4:5], time.Hour))
-	if _, err := r.Queue.Ack(ctx, workqueue.NewOwnerToken(), ids[5:6]); !errors.Is(err, workqueue.ErrLeaseLost) {
+	if _, err := r.Queue.Ack(ctx, uuid.New(), ids[5:6]); !errors.Is(err, workqueue.ErrLeaseLost) {
 		t.Errorf("an ack with another's token: %v", err)
 	}
 	r.exec("UPDATE notes SET locked_until = now() - interval '1 hour', attempts = CASE id WHEN $1 THEN max_attempts ELSE 1 END WHERE status = 1", ids[5])
@@ -438,7 +438,7 @@ func TestObserverSeesEveryOperation(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	ids := r.insertMany("observed", 8)
-	token := workqueue.NewOwnerToken()
+	token := uuid.New()
 	ctx := t.Context()
 	steps := []struct {
 		operation string

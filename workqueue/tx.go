@@ -17,9 +17,15 @@ import (
 //
 // txwork never commits, rolls back or closes a Tx.
 type Tx interface {
+	// Exec runs a statement, such as one of a domain of your own, and returns how many rows it affected. Parameters are
+	// $1, $2, … Slices of ids and texts travel as arrays through every driver if the statement casts them, as in
+	// $1::uuid[].
+	Exec(ctx context.Context, sql string, args ...any) (int64, error)
+
+	// Query runs a statement like Exec and calls row for every row of its result. It must not use the transaction.
+	Query(ctx context.Context, row func(scan func(dest ...any) error) error, sql string, args ...any) error
+
 	executor
-	exec(ctx context.Context, sql string, args []any) (int64, error)
-	query(ctx context.Context, row func(scan func(dest ...any) error) error, sql string, args []any) error
 	// database names the system in error messages and keeps others from implementing Tx.
 	database() string
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -36,15 +38,15 @@ func TestATransactionThatDropsArgumentsIsNamed(t *testing.T) {
 			return err
 		},
 		"Claim": func(ctx context.Context, tx workqueue.Tx) error {
-			_, err := table.In(tx).Claim(ctx, workqueue.NewOwnerToken(), time.Minute, 1)
+			_, err := table.In(tx).Claim(ctx, uuid.New(), time.Minute, 1)
 			return err
 		},
 		"Exec": func(ctx context.Context, tx workqueue.Tx) error {
-			_, err := workqueue.Exec(ctx, tx, "SELECT $1::int", 1)
+			_, err := tx.Exec(ctx, "SELECT $1::int", 1)
 			return err
 		},
 		"Query": func(ctx context.Context, tx workqueue.Tx) error {
-			return workqueue.Query(ctx, tx, nil, "SELECT $1::int", 1)
+			return tx.Query(ctx, nil, "SELECT $1::int", 1)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +72,7 @@ func TestAParameterThatIsMissingIsNotTheTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	_, err = workqueue.Exec(t.Context(), workqueue.SQL(tx), "SELECT $1::int + $2::int", 1)
+	_, err = workqueue.SQL(tx).Exec(t.Context(), "SELECT $1::int + $2::int", 1)
 	if err == nil || errors.Is(err, workqueue.ErrInvalid) {
 		t.Errorf("got the error %v", err)
 	}

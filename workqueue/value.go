@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/txwork/txwork/internal/postgres"
+
 	"github.com/google/uuid"
 )
 
@@ -50,17 +52,17 @@ func (c converter) convert(value any) (any, error) {
 	}
 	v, ok := c.conversion(v)
 	if !ok {
-		return nil, Invalid(c.Name, "is %sa %T, which is no %s", told(v), value, c.Type)
+		return nil, invalid(c.Name, "is %sa %T, which is no %s", told(v), value, c.Type)
 	}
 	if s, isText := v.(string); isText {
-		return v, CheckText(c.Name, s)
+		return v, checkText(c.Name, s)
 	}
 	return v, nil
 }
 
 func checkMissing(c Column) error {
 	if c.NotNull {
-		return Invalid(c.Name, "is missing")
+		return invalid(c.Name, "is missing")
 	}
 	return nil
 }
@@ -92,7 +94,7 @@ func plain(c Column, value any) (any, error) {
 	if valuer, ok := value.(driver.Valuer); ok {
 		v, err := valuer.Value()
 		if err != nil {
-			return nil, Invalid(c.Name, "gives no value: %v", err)
+			return nil, invalid(c.Name, "gives no value: %v", err)
 		}
 		return v, nil
 	}
@@ -261,8 +263,8 @@ func jsonValue(c Column, value any) (any, error) {
 			v = value // with its pointer, on which MarshalJSON may be declared
 		}
 		if encoded, err = json.Marshal(v); err != nil {
-			return nil, Invalid(c.Name, "cannot be encoded as JSON: %v", err)
+			return nil, invalid(c.Name, "cannot be encoded as JSON: %v", err)
 		}
 	}
-	return string(encoded), CheckJSON(c.Name, encoded)
+	return string(encoded), refuse(c.Name, postgres.JSON(encoded))
 }

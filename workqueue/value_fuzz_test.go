@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/txwork/txwork/internal/postgres"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/internal/pgtest"
@@ -15,7 +17,7 @@ import (
 
 // What Check lets pass, the database takes: a value that it refuses would fail the application's transaction.
 func FuzzValues(f *testing.F) {
-	types := workqueue.ColumnTypes()
+	types := postgres.ColumnTypes
 	for i := range types {
 		for _, v := range []string{
 			"", "1", "-1.5e3", "NaN", "true", "2026-02-28", "2026-02-28T23:59:59Z", "9999-12-31T23:59:59.999999999-14:00", "0001-01-01",
@@ -43,7 +45,7 @@ func FuzzValues(f *testing.F) {
 
 func tableOfType(f *testing.F, db *pgtest.DB, typ string, i int) *workqueue.Table {
 	spec := workqueue.Spec{Schema: db.Schema, Table: "values_" + string(rune('a'+i)), Columns: []workqueue.Column{{Name: "v", Type: typ}}}
-	up, _, err := workqueue.DDL(spec)
+	up, _, err := spec.DDL()
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -83,13 +83,13 @@ const maxConcurrency = 100_000
 func (o WorkerOptions) validate() error {
 	switch {
 	case o.ClaimLimit < 1 || o.ClaimLimit > MaxBatch:
-		return Invalid("claim limit", "is %d, it must be between 1 and %d", o.ClaimLimit, MaxBatch)
+		return invalid("claim limit", "is %d, it must be between 1 and %d", o.ClaimLimit, MaxBatch)
 	case o.PollInterval < 0:
-		return Invalid("poll interval", "is %v, it cannot be negative", o.PollInterval)
+		return invalid("poll interval", "is %v, it cannot be negative", o.PollInterval)
 	case o.HandlerTimeout < 0:
-		return Invalid("handler timeout", "is %v, it cannot be negative", o.HandlerTimeout)
+		return invalid("handler timeout", "is %v, it cannot be negative", o.HandlerTimeout)
 	case o.ShutdownTimeout < 0:
-		return Invalid("shutdown timeout", "is %v, it cannot be negative", o.ShutdownTimeout)
+		return invalid("shutdown timeout", "is %v, it cannot be negative", o.ShutdownTimeout)
 	}
 	return cmp.Or(checkConcurrency(o.Concurrency), o.TxLimits.validate(), checkLease(o.Lease))
 }
@@ -134,20 +134,20 @@ type Worker struct {
 func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], o WorkerOptions) (*Worker, error) {
 	switch {
 	case pool == nil:
-		return nil, Invalid("pool", "is nil")
+		return nil, invalid("pool", "is nil")
 	case domain.Table == nil:
-		return nil, Invalid("domain", "has no table")
+		return nil, invalid("domain", "has no table")
 	case domain.Fields == nil:
-		return nil, Invalid("domain", "has no Fields")
+		return nil, invalid("domain", "has no Fields")
 	case handler == nil:
-		return nil, Invalid("handler", "is nil")
+		return nil, invalid("handler", "is nil")
 	}
 	o = o.withDefaults()
 	if err := cmp.Or(o.validate(), domain.Table.checkLanes(domain.Lanes)); err != nil {
 		return nil, err
 	}
 	if n, want := len(domain.Fields(new(T))), len(domain.Table.claimed); n != want {
-		return nil, Invalid("domain", "has %d fields, claims of %s return %d columns", n, domain.Table.Name(), want)
+		return nil, invalid("domain", "has %d fields, claims of %s return %d columns", n, domain.Table.Name(), want)
 	}
 	o, err := o.WithRuntime(pool)
 	if err = cmp.Or(err, o.Runtime.checkPool(pool)); err != nil {

@@ -59,7 +59,7 @@ func TestNoClaimPassesAdmission(t *testing.T) {
 	r := newRig(t, rigOptions{spec: byRule})
 	r.exec(strings.NewReplacer("$quota", r.Schema+".quota", "$taken", r.Schema+".taken").Replace(quota))
 	r.insertMany("a", 20)
-	if rows, err := r.Queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 2, "a"); err != nil || len(rows) != 2 || rows[0].Values[0] != "a" {
+	if rows, err := r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 2, "a"); err != nil || len(rows) != 2 || rows[0].Values[0] != "a" {
 		t.Errorf("the low-level claim took %d rows, %v: %+v", len(rows), err, rows)
 	}
 	if n := ask[int](r, "SELECT count(*)::int FROM notes_claim($1, 60, 3, 'a')", uuid.New()); n != 3 {
@@ -69,7 +69,7 @@ func TestNoClaimPassesAdmission(t *testing.T) {
 	if !slices.Equal(got, slices.Repeat([]string{"a 1 1 payload of a"}, 2)) {
 		t.Errorf("notes_claim_rows gave %q, want the last two, as they are claimed", got)
 	}
-	if rows, err := r.Queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 2, "a"); err != nil || len(rows) != 0 {
+	if rows, err := r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 2, "a"); err != nil || len(rows) != 0 {
 		t.Errorf("a claim took %d rows of a quota that is used up, %v", len(rows), err)
 	}
 	if n := ask[int](r, "SELECT count(*)::int FROM taken"); n != 7 {

@@ -86,7 +86,7 @@ func rigOn(t *testing.T, url, schema string, o rigOptions) *rig {
 	}
 	r.Queue = r.Table.On(r.Eyes)
 	r.Domain = noteDomain(r.Table)
-	up, _, err := workqueue.DDL(r.Spec)
+	up, _, err := r.Spec.DDL()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -190,13 +191,13 @@ func TestAFrozenReaderLosesItsClaim(t *testing.T) {
 			return deafConn{conn, &deaf, closed}, err
 		}
 	})
-	if _, err := r.Table.On(frozen).Claim(t.Context(), workqueue.NewOwnerToken(), workqueue.MinLease, 1); err != nil {
+	if _, err := r.Table.On(frozen).Claim(t.Context(), uuid.New(), workqueue.MinLease, 1); err != nil {
 		t.Fatal(err) // its statements are prepared from here on
 	}
 	deaf.Store(true)
 	answered := make(chan error, 1)
 	go func() {
-		_, err := r.Table.On(frozen).Claim(context.WithoutCancel(t.Context()), workqueue.NewOwnerToken(), workqueue.MinLease, 300)
+		_, err := r.Table.On(frozen).Claim(context.WithoutCancel(t.Context()), uuid.New(), workqueue.MinLease, 300)
 		answered <- err
 	}()
 	r.eventually("the claim to be under way", func() bool {
@@ -204,7 +205,7 @@ func TestAFrozenReaderLosesItsClaim(t *testing.T) {
 	})
 	r.eventually("the rows to be anybody's", func() bool {
 		r.Queue.ReapExpired(t.Context(), 1000)
-		rows, err := r.Queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 300)
+		rows, err := r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 300)
 		return err == nil && len(rows) > 290
 	})
 	thaw()
@@ -229,7 +230,7 @@ func TestStandby(t *testing.T) {
 	}
 	r.Eyes.Reset()
 
-	_, err = r.Queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
+	_, err = r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 10)
 	if !errors.Is(err, workqueue.ErrReadOnly) || !strings.Contains(err.Error(), "connect to the primary") {
 		t.Errorf("a claim on a standby: %v", err)
 	}
@@ -241,7 +242,7 @@ func TestStandby(t *testing.T) {
 	}
 	r.exec("SELECT pg_promote()")
 	r.eventually("a claim from the new primary", func() bool {
-		rows, err := r.Queue.Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10)
+		rows, err := r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 10)
 		return err == nil && len(rows) == 3
 	})
 }

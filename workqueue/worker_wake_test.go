@@ -116,7 +116,7 @@ func TestReleasedRowsAreFound(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, rigOptions{})
 			ids := r.insertMany("released", 50)
-			token := workqueue.NewOwnerToken()
+			token := uuid.New()
 			if rows, err := r.Queue.Claim(t.Context(), token, time.Hour, 100); err != nil || len(rows) != 50 {
 				t.Fatalf("claimed %d, %v", len(rows), err)
 			}

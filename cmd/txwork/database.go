@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -87,7 +89,7 @@ func parseURL(url string) (*pgxpool.Config, error) {
 }
 
 func (a *app) checkSchema() error {
-	if err := workqueue.ValidateIdentifier("schema", a.schema); err != nil {
+	if err := validate.Identifier("schema", a.schema); err != nil {
 		return usageError{err}
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/inbox"
@@ -49,7 +51,7 @@ func (c *cli) failJobs(queue string) {
 	c.t.Helper()
 	client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
 	must(c.t, err)
-	owner := workqueue.NewOwnerToken()
+	owner := uuid.New()
 	q := client.Table().On(c.db.Pool)
 	rows, err := q.Claim(c.t.Context(), owner, time.Minute, 100, queue, int16(jobs.Normal))
 	must(c.t, err)
@@ -279,7 +281,7 @@ func TestReapWaitsForNoApplication(t *testing.T) {
 		return err
 	}))
 	other := c.greet(jobs.InsertOptions{Priority: jobs.High})
-	rows, err := client.Table().On(c.db.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10, "default", jobs.High)
+	rows, err := client.Table().On(c.db.Pool).Claim(t.Context(), uuid.New(), time.Minute, 10, "default", jobs.High)
 	must(t, err)
 	if len(rows) != 2 {
 		t.Fatalf("%d jobs are claimed, want 2", len(rows))
@@ -320,7 +322,7 @@ func TestListKnowsEveryTable(t *testing.T) {
 
 func TestLibraryErrorsOfUsage(t *testing.T) {
 	t.Parallel()
-	if err := conclude(workqueue.Invalid("key", "is empty")); !errors.As(err, new(usageError)) {
+	if err := conclude(validate.Errorf("key", "is empty")); !errors.As(err, new(usageError)) {
 		t.Errorf("%v is no usage error", err)
 	}
 }

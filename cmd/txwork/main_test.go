@@ -177,7 +177,7 @@ func (c *cli) fold() {
 // fail makes the messages dead letters.
 func (c *cli) fail(cause string, ids ...uuid.UUID) {
 	c.t.Helper()
-	owner := workqueue.NewOwnerToken()
+	owner := uuid.New()
 	c.fold()
 	_, err := c.queue().Claim(c.t.Context(), owner, time.Minute, workqueue.MaxBatch)
 	must(c.t, err)
@@ -203,7 +203,7 @@ func value[T any](c *cli, query string, args ...any) (v T) {
 func (c *cli) createTable(spec workqueue.Spec) *workqueue.Table {
 	c.t.Helper()
 	spec.Schema = c.db.Schema
-	up, _, err := workqueue.DDL(spec)
+	up, _, err := spec.DDL()
 	must(c.t, err)
 	c.exec(up)
 	table, err := workqueue.Open(spec, workqueue.Telemetry{})

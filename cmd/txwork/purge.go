@@ -169,7 +169,7 @@ func (d *database) delete(ctx context.Context, t *workqueue.Table, l listing, id
 	text := fmt.Sprintf(`DELETE FROM %[1]s AS t
 		WHERE t.ctid = ANY (ARRAY(SELECT r.ctid FROM %[1]s AS r WHERE r.id = ANY ($1::uuid[]) AND %[2]s FOR UPDATE SKIP LOCKED))`, table, l.where)
 	err = d.write(ctx, func(tx workqueue.Tx) error {
-		deleted, err := workqueue.Exec(ctx, tx, text, ids)
+		deleted, err := tx.Exec(ctx, text, ids)
 		n = int(deleted)
 		return err
 	})

@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/outbox"
@@ -81,7 +83,7 @@ func (o sendOptions) validate() error {
 	if o.topic == "" || len(o.topic) > outbox.MaxTopic {
 		return usagef("--topic has %d bytes, it must have 1 to %d", len(o.topic), outbox.MaxTopic)
 	}
-	if err := workqueue.CheckText("topic", o.topic); err != nil {
+	if err := validate.Text("topic", o.topic); err != nil {
 		return usageError{err}
 	}
 	if o.perKey && o.keyField == "" {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/txwork/txwork/internal/postgres"
+
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/migrations"
@@ -24,7 +26,7 @@ func newTableNewCommand(a *app) *cobra.Command {
 		Long: `Print a goose migration that makes a queue with the columns you name, its indexes and its SQL functions.
 It needs no database. Save it among your application's migrations.
 
-Types: ` + strings.Join(workqueue.ColumnTypes(), ", ") + `.`,
+Types: ` + strings.Join(postgres.ColumnTypes, ", ") + `.`,
 		Example: `  txwork table new invoices --column customer:bigint:not-null --column document:jsonb --unique customer`,
 		Args:    cobra.ExactArgs(1),
 	}

@@ -21,7 +21,7 @@ type loot struct {
 // what got through.
 func attack(ctx context.Context, logins *logins, table *workqueue.Table) (through []string, err error) {
 	victim := table.On(logins.as("worker", globex))
-	l := loot{table: table, token: workqueue.NewOwnerToken()}
+	l := loot{table: table, token: uuid.New()}
 	rows, err := victim.Claim(ctx, l.token, time.Minute, 1, globex)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ var attempts = map[string]func(ctx context.Context, l loot, producer, worker *pg
 		return write(ctx, producer, l.table, globex) == nil
 	},
 	"a claim": func(ctx context.Context, l loot, _, worker *pgxpool.Pool) bool {
-		rows, err := l.table.On(worker).Claim(ctx, workqueue.NewOwnerToken(), time.Minute, 10, globex)
+		rows, err := l.table.On(worker).Claim(ctx, uuid.New(), time.Minute, 10, globex)
 		return err != nil || len(rows) > 0
 	},
 	"an ack with a stolen token": func(ctx context.Context, l loot, _, worker *pgxpool.Pool) bool {

@@ -81,7 +81,7 @@ func run(ctx context.Context, owner *pgxpool.Pool) error {
 
 // prepare makes the table, the roles with a password of this run, and the policy.
 func prepare(ctx context.Context, owner *pgxpool.Pool) (password string, err error) {
-	up, _, err := workqueue.DDL(spec)
+	up, _, err := spec.DDL()
 	if err != nil {
 		return "", err
 	}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel/propagation"
@@ -31,7 +33,7 @@ type Message struct {
 // results are in the package's documentation. The handler is safe for concurrent use, and fn has to be.
 func Process(pool *pgxpool.Pool, box *inbox.Inbox, o Options, fn func(ctx context.Context, tx pgx.Tx, m *Message) error) (http.Handler, error) {
 	if fn == nil {
-		return nil, workqueue.Invalid("function", "is nil")
+		return nil, validate.Errorf("function", "is nil")
 	}
 	process := func(ctx context.Context, o Options, m *Message) (inbox.Result, error) {
 		key := inbox.Key{Consumer: o.Consumer, Source: o.Source, MessageID: m.ID, Body: m.Body}

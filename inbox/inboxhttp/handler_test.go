@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -128,7 +130,7 @@ func TestWhatAFunctionsErrorIsAnsweredBy(t *testing.T) {
 		"its database":         {&pgconn.PgError{Severity: "FATAL", Code: "57P01", Message: "secret"}, reply{503, "try again later", "1"}},
 		"a serialization":      {&pgconn.PgError{Severity: "ERROR", Code: "40001"}, reply{503, "try again later", "1"}},
 		"its statement":        {&pgconn.PgError{Severity: "ERROR", Code: "23505"}, reply{500, "the message could not be processed; send it again", ""}},
-		"invalid, not refused": {workqueue.Invalid("x", "is secret"), reply{500, "the message could not be processed; send it again", ""}},
+		"invalid, not refused": {validate.Errorf("x", "is secret"), reply{500, "the message could not be processed; send it again", ""}},
 	} {
 		fails = c.fails
 		if got := f.post(url, name, "body"); got != c.want {

@@ -8,11 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/internal/input"
-	"github.com/txwork/txwork/workqueue"
 )
 
 // Defaults of [Options].
@@ -76,13 +77,13 @@ func (o Options) withDefaults() Options {
 func (o Options) validate(pool *pgxpool.Pool, box *inbox.Inbox) error {
 	switch {
 	case pool == nil:
-		return workqueue.Invalid("pool", "is nil")
+		return validate.Errorf("pool", "is nil")
 	case box == nil:
-		return workqueue.Invalid("inbox", "is nil")
+		return validate.Errorf("inbox", "is nil")
 	case o.MaxBody < 0:
-		return workqueue.Invalid("max body", "is %d, it cannot be negative", o.MaxBody)
+		return validate.Errorf("max body", "is %d, it cannot be negative", o.MaxBody)
 	case o.RetryAfter < 0:
-		return workqueue.Invalid("retry after", "is %v, it cannot be negative", o.RetryAfter)
+		return validate.Errorf("retry after", "is %v, it cannot be negative", o.RetryAfter)
 	}
 	return cmp.Or(
 		input.Name("consumer", o.Consumer, inbox.MaxKeyPart),

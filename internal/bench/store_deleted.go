@@ -16,7 +16,7 @@ type deletedStore struct {
 }
 
 func prepareDeleted(ctx context.Context, l *lab) error {
-	up, down, err := workqueue.DDL(deletedSpec(l))
+	up, down, err := deletedSpec(l).DDL()
 	return l.prepare(ctx, up, down, err)
 }
 

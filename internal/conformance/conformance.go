@@ -31,7 +31,7 @@ type Case struct {
 	Lanes [2][]any
 
 	// DDL renders the table in a schema with what its domain adds: triggers, indexes, tables of its own. What
-	// it makes has to fit Spec. Default: [workqueue.DDL] of the Spec, the core alone.
+	// it makes has to fit Spec. Default: [workqueue.Spec.DDL] of the Spec, the core alone.
 	DDL func(schema string) (up, down string, err error)
 }
 
@@ -41,7 +41,7 @@ func (c Case) ddl(schema string) (up, down string, err error) {
 		return c.DDL(schema)
 	}
 	c.Spec.Schema = schema
-	return workqueue.DDL(c.Spec)
+	return c.Spec.DDL()
 }
 
 // Run checks the table of c through every way in.

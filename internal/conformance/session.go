@@ -118,7 +118,7 @@ func (s *suite) workOnce(loseOne bool) error {
 }
 
 func (s *suite) tryClaim(limit int) (c claim, err error) {
-	c.token = workqueue.NewOwnerToken()
+	c.token = uuid.New()
 	err = s.try(func(ctx context.Context, o ops) (err error) {
 		c.ids, err = o.claim(ctx, c.token, lease, limit, s.Lanes[0]...)
 		return err

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/txwork/txwork/workqueue"
 )
 
 // A settle is one of the operations that a claim's owner has, with all that it is to do.
@@ -177,10 +175,10 @@ type staleClaim struct {
 
 var staleClaims = []staleClaim{
 	{"another's token", func(s *suite) claim {
-		return claim{workqueue.NewOwnerToken(), s.claimed(2).ids}
+		return claim{uuid.New(), s.claimed(2).ids}
 	}},
 	{"never claimed", func(s *suite) claim {
-		return claim{workqueue.NewOwnerToken(), s.ready(2)}
+		return claim{uuid.New(), s.ready(2)}
 	}},
 	{"reaped", func(s *suite) claim {
 		return s.reaped(s.claimed(2))

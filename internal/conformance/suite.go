@@ -174,7 +174,7 @@ func (s *suite) one(edit ...func(*workqueue.NewRow)) (claim, uuid.UUID) {
 // claim takes rows of the first lane under a fresh token.
 func (s *suite) claim(limit int) claim {
 	s.Helper()
-	c := claim{token: workqueue.NewOwnerToken()}
+	c := claim{token: uuid.New()}
 	s.do(func(ctx context.Context, o ops) (err error) {
 		c.ids, err = o.claim(ctx, c.token, lease, limit, s.Lanes[0]...)
 		return err

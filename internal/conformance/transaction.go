@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
-
-	"github.com/txwork/txwork/workqueue"
 )
 
 // Nothing runs from a rolled-back enqueue (I2).
@@ -24,7 +22,7 @@ func rollbackUndoesTheClaim(s *suite) {
 	ids := s.ready(2)
 	s.unchanged(ids, func() {
 		tx := s.open()
-		got, err := tx.claim(s.Context(), workqueue.NewOwnerToken(), lease, 10, s.Lanes[0]...)
+		got, err := tx.claim(s.Context(), uuid.New(), lease, 10, s.Lanes[0]...)
 		s.ok(err)
 		s.sameIDs(got, ids)
 		equal(s, "rows of another's claim", len(s.claim(10).ids), 0)
@@ -124,7 +122,7 @@ func (s *suite) operations() []operation {
 	list := []operation{
 		{"insert", func(ctx context.Context, o ops, _ claim) error { _, err := o.insert(ctx, s.newRow()); return err }},
 		{"claim", func(ctx context.Context, o ops, _ claim) error {
-			_, err := o.claim(ctx, workqueue.NewOwnerToken(), lease, 1, s.Lanes[0]...)
+			_, err := o.claim(ctx, uuid.New(), lease, 1, s.Lanes[0]...)
 			return err
 		}},
 		{"reap", func(ctx context.Context, o ops, _ claim) error { _, err := o.reap(ctx, 1); return err }},

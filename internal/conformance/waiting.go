@@ -43,7 +43,7 @@ func waitingIsReleased(s *suite) {
 func waitingIsNotSettled(s *suite) {
 	held := s.waiting(2)
 	each(s, s.settles(), settleName, func(s *suite, st settle) {
-		s.unchanged(held, func() { s.settled(st, workqueue.NewOwnerToken(), held, nil, held, nil) })
+		s.unchanged(held, func() { s.settled(st, uuid.New(), held, nil, held, nil) })
 	})
 }
 

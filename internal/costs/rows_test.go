@@ -19,7 +19,7 @@ type rowTable struct {
 func (l *lab) rows() *rowTable {
 	l.Helper()
 	spec := workqueue.Spec{Schema: "public", Table: "rows"}
-	up, _, err := workqueue.DDL(spec)
+	up, _, err := spec.DDL()
 	l.ok(err)
 	l.exec(up)
 	table, err := workqueue.Open(spec, workqueue.Telemetry{})

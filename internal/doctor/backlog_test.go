@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/txwork/txwork/internal/doctor"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
@@ -56,7 +58,7 @@ func TestRowsThatNobodyClaims(t *testing.T) {
 func TestABacklog(t *testing.T) {
 	w := newWard(t)
 	w.enqueue(messages("a", 10)...)
-	owner := workqueue.NewOwnerToken()
+	owner := uuid.New()
 	rows, err := w.queue().Claim(t.Context(), owner, time.Minute, 3)
 	must(t, err)
 	w.exec("UPDATE outbox SET due_at = now() - interval '10 minutes' WHERE status = 0")
@@ -101,7 +103,7 @@ func TestASaturatedQueue(t *testing.T) {
 		return w.jobs.SetLimits(t.Context(), tx, "mail", jobs.Limits{MaxRunning: 2})
 	})
 	w.enqueueJobs("mail", 5)
-	rows, err := w.jobs.Table().On(w.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 10, "mail", int16(2))
+	rows, err := w.jobs.Table().On(w.Pool).Claim(t.Context(), uuid.New(), time.Minute, 10, "mail", int16(2))
 	must(t, err)
 	if len(rows) != 2 {
 		t.Fatalf("%d jobs were claimed", len(rows))

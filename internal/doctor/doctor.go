@@ -8,11 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/survey"
-	"github.com/txwork/txwork/workqueue"
 )
 
 // A Report is what one examination has found.
@@ -49,7 +50,7 @@ func (r Report) Count(s Severity) (n int) {
 // examined; what concerns single checks is in the report.
 func Examine(ctx context.Context, pool *pgxpool.Pool, o Options) (Report, error) {
 	if pool == nil {
-		return Report{}, workqueue.Invalid("pool", "is nil")
+		return Report{}, validate.Errorf("pool", "is nil")
 	}
 	if err := o.Validate(); err != nil {
 		return Report{}, err

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/txwork/txwork/internal/doctor"
 	"github.com/txwork/txwork/internal/localpg"
 	"github.com/txwork/txwork/jobs"
@@ -316,13 +318,13 @@ func TestMoreQueuesThanAreLookedAt(t *testing.T) {
 func TestABacklogOfATableThatDeletes(t *testing.T) {
 	w := newWard(t)
 	spec := workqueue.Spec{Schema: w.Schema, Table: "letters", DeleteDone: true}
-	up, _, err := workqueue.DDL(spec)
+	up, _, err := spec.DDL()
 	must(t, err)
 	w.exec(up)
 	table, err := workqueue.Open(spec, silent)
 	must(t, err)
 	w.exec("INSERT INTO letters (due_at) SELECT now() - interval '10 minutes' FROM generate_series(1, 5)")
-	_, err = table.On(w.Pool).Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
+	_, err = table.On(w.Pool).Claim(t.Context(), uuid.New(), time.Minute, 1)
 	must(t, err)
 	w.finds("backlog", []string{"letters: 4 ready rows", "the rate is unknown"})
 }

@@ -285,7 +285,7 @@ func (w *ward) queue() *workqueue.Queue { return w.box.Table().On(w.Pool) }
 // fail makes dead letters of messages.
 func (w *ward) fail(cause string, ids ...uuid.UUID) {
 	w.Helper()
-	owner := workqueue.NewOwnerToken()
+	owner := uuid.New()
 	_, err := w.queue().Fold(w.Context())
 	must(w, err)
 	_, err = w.queue().Claim(w.Context(), owner, time.Minute, workqueue.MaxBatch)

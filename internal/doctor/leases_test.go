@@ -5,15 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/txwork/txwork/internal/doctor"
 	"github.com/txwork/txwork/reaper"
-	"github.com/txwork/txwork/workqueue"
 )
 
 func TestExpiredLeases(t *testing.T) {
 	w := newWard(t)
 	ids := w.enqueue(messages("order.placed", 3)...)
-	owner := workqueue.NewOwnerToken()
+	owner := uuid.New()
 	_, err := w.queue().Claim(t.Context(), owner, time.Minute, 2)
 	must(t, err)
 	w.goneNow("expired-leases", nil)
@@ -35,7 +36,7 @@ func TestExpiredLeasesOfAQueue(t *testing.T) {
 	w.enqueueJobs("a", 3)
 	w.enqueueJobs("b", 3)
 	table := w.jobs.Table()
-	owner := workqueue.NewOwnerToken()
+	owner := uuid.New()
 	_, err := table.On(w.Pool).Claim(t.Context(), owner, time.Minute, 2, "b", int16(2))
 	must(t, err)
 	w.exec("UPDATE jobs SET locked_until = now() - interval '5 minutes' WHERE status = 1")
@@ -47,7 +48,7 @@ func TestExpiredLeasesOfAQueue(t *testing.T) {
 func TestExpiredLeasesOfASilentProcess(t *testing.T) {
 	w := newWard(t)
 	w.enqueue(messages("a", 1)...)
-	_, err := w.queue().Claim(t.Context(), workqueue.NewOwnerToken(), time.Minute, 1)
+	_, err := w.queue().Claim(t.Context(), uuid.New(), time.Minute, 1)
 	must(t, err)
 	w.exec("UPDATE outbox SET locked_until = now() - interval '5 minutes' WHERE status = 1")
 	frozen := w.session("frozen worker")
@@ -64,7 +65,7 @@ func TestNoReaper(t *testing.T) {
 	w := newWard(t)
 	w.goneNow("no-reaper", nil) // nothing to be reaped yet
 	ids := w.enqueue(messages("a", 1)...)
-	owner := workqueue.NewOwnerToken()
+	owner := uuid.New()
 	_, err := w.queue().Claim(t.Context(), owner, time.Minute, 1)
 	must(t, err)
 	w.finds("no-reaper", []string{"No reaper has ever run"})
@@ -87,7 +88,7 @@ func TestNoReaper(t *testing.T) {
 func TestRetention(t *testing.T) {
 	w := newWard(t)
 	ids := w.enqueue(messages("a", 3)...)
-	owner := workqueue.NewOwnerToken()
+	owner := uuid.New()
 	_, err := w.queue().Claim(t.Context(), owner, time.Minute, 3)
 	must(t, err)
 	_, err = w.queue().Ack(t.Context(), owner, ids)

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -110,18 +112,18 @@ func set[T comparable](value *T, byDefault T) {
 
 // Validate reports what is wrong with the options.
 func (o Options) Validate() error {
-	if err := workqueue.ValidateIdentifier("schema", o.withDefaults().Schema); err != nil {
+	if err := validate.Identifier("schema", o.withDefaults().Schema); err != nil {
 		return err
 	}
 	if o.Timeout < 0 {
-		return workqueue.Invalid("timeout", "is %v, it must not be negative", o.Timeout)
+		return validate.Errorf("timeout", "is %v, it must not be negative", o.Timeout)
 	}
 	if o.StatementTimeout < 0 || o.StatementTimeout%time.Millisecond != 0 {
-		return workqueue.Invalid("statement timeout", "is %v, it must be whole milliseconds", o.StatementTimeout)
+		return validate.Errorf("statement timeout", "is %v, it must be whole milliseconds", o.StatementTimeout)
 	}
 	for _, code := range o.Ignore {
 		if !slices.ContainsFunc(checks, func(c check) bool { return c.code == code }) {
-			return workqueue.Invalid("ignore", "names %q, which is the code of no finding", code)
+			return validate.Errorf("ignore", "names %q, which is the code of no finding", code)
 		}
 	}
 	return nil

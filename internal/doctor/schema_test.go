@@ -74,7 +74,7 @@ func TestClaimsThatScan(t *testing.T) {
 		{Schema: w.Schema, Table: "parcels", Lanes: []string{"depot", "class"}, Columns: []workqueue.Column{
 			{Name: "depot", Type: "text", NotNull: true}, {Name: "class", Type: "smallint", NotNull: true}}},
 	} {
-		up, _, err := workqueue.DDL(spec)
+		up, _, err := spec.DDL()
 		must(t, err)
 		w.exec(up)
 		w.goneNow("claim-scan", nil)
@@ -91,7 +91,7 @@ func TestClaimsThatScan(t *testing.T) {
 
 func TestASchemaOfOwnTablesNeedsNoMigrations(t *testing.T) {
 	w := newEmptyWard(t)
-	up, _, err := workqueue.DDL(workqueue.Spec{Schema: w.Schema, Table: "letters"})
+	up, _, err := workqueue.Spec{Schema: w.Schema, Table: "letters"}.DDL()
 	must(t, err)
 	w.exec(up)
 	if f := w.examine().Findings; len(f) > 0 {

@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // DefaultTimeout is how long one request may take, from dialling to the end of the answer.
@@ -49,9 +49,9 @@ type Client struct {
 func NewClient(o ClientOptions) (*Client, error) {
 	switch {
 	case o.Timeout < 0:
-		return nil, workqueue.Invalid("timeout", "is %v, it cannot be negative", o.Timeout)
+		return nil, validate.Errorf("timeout", "is %v, it cannot be negative", o.Timeout)
 	case o.Transport != nil && o.PublicOnly:
-		return nil, workqueue.Invalid("public only", "cannot be kept to with a transport of your own, which dials by itself")
+		return nil, validate.Errorf("public only", "cannot be kept to with a transport of your own, which dials by itself")
 	case o.Timeout == 0:
 		o.Timeout = DefaultTimeout
 	}
@@ -87,15 +87,15 @@ func CheckURL(field, text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case text == "":
-		return workqueue.Invalid(field, "is missing")
+		return validate.Errorf(field, "is missing")
 	case err != nil:
-		return workqueue.Invalid(field, "cannot be read")
+		return validate.Errorf(field, "cannot be read")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return workqueue.Invalid(field, "has scheme %.40q, it must be http or https", u.Scheme)
+		return validate.Errorf(field, "has scheme %.40q, it must be http or https", u.Scheme)
 	case u.Hostname() == "":
-		return workqueue.Invalid(field, "has no host")
+		return validate.Errorf(field, "has no host")
 	case u.User != nil:
-		return workqueue.Invalid(field, "has a user or password: send credentials as a header")
+		return validate.Errorf(field, "has a user or password: send credentials as a header")
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/txwork/txwork/workqueue"
@@ -90,7 +92,7 @@ func (o PosterOptions) validate() error {
 	}
 	for status, v := range o.Statuses {
 		if status < 200 || status > 599 || v < Done || v > Permanent {
-			return workqueue.Invalid("statuses", "map %d to %d: statuses are 200 to 599, verdicts Done, Retry and Permanent", status, v)
+			return validate.Errorf("statuses", "map %d to %d: statuses are 200 to 599, verdicts Done, Retry and Permanent", status, v)
 		}
 	}
 	return checkValue("Content-Type", o.ContentType)
@@ -104,9 +106,9 @@ const tokenChars = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHI
 func checkName(name string) error {
 	switch {
 	case name == "" || strings.Trim(name, tokenChars) != "":
-		return workqueue.Invalid("header", "%.40q is no name of an HTTP header", name)
+		return validate.Errorf("header", "%.40q is no name of an HTTP header", name)
 	case reserved[http.CanonicalHeaderKey(name)]:
-		return workqueue.Invalid("header", "%s is the connection's own", name)
+		return validate.Errorf("header", "%s is the connection's own", name)
 	}
 	return nil
 }
@@ -114,7 +116,7 @@ func checkName(name string) error {
 // checkValue quotes nothing of a value: it may be a secret.
 func checkValue(name, value string) error {
 	if strings.ContainsAny(value, "\r\n\x00") {
-		return workqueue.Invalid("header", "%s has a line break or a NUL", name)
+		return validate.Errorf("header", "%s has a line break or a NUL", name)
 	}
 	return nil
 }

@@ -6,15 +6,17 @@ import (
 	"cmp"
 	"iter"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/workqueue"
 )
 
 // Name reports whether a text can stand where one is required, at most limit bytes long.
 func Name(field, name string, limit int) error {
 	if name == "" {
-		return workqueue.Invalid(field, "is empty")
+		return validate.Errorf(field, "is empty")
 	}
-	return cmp.Or(workqueue.CheckSize(field, len(name), limit), workqueue.CheckText(field, name))
+	return cmp.Or(validate.Size(field, len(name), limit), validate.Text(field, name))
 }
 
 // Optional is a value as it is stored where the zero stands for none: then it is nil, which is NULL.
@@ -45,7 +47,7 @@ func PayloadLimit(field string, given, fallback int) (int, error) {
 	case given == 0:
 		return fallback, nil
 	case given < 0 || given > maxPayload:
-		return 0, workqueue.Invalid(field, "is %d bytes, it must be between 1 and %d, or 0 for the default", given, maxPayload)
+		return 0, validate.Errorf(field, "is %d bytes, it must be between 1 and %d, or 0 for the default", given, maxPayload)
 	}
 	return given, nil
 }

@@ -155,7 +155,7 @@ func (m *machine) inserted(t *rapid.T, r *row, got workqueue.Enqueued) {
 func (m *machine) Claim(t *rapid.T) {
 	w, limit, lane := drawWay(t), rapid.IntRange(1, 4).Draw(t, "limit"), rapid.IntRange(1, 2).Draw(t, "lane")
 	lease := rapid.IntRange(1, 2).Draw(t, "lease")
-	c := claim{token: workqueue.NewOwnerToken()}
+	c := claim{token: uuid.New()}
 	m.play(t, w, func(ctx context.Context, q *workqueue.Queue, _ workqueue.Tx) error {
 		got, err := q.Claim(ctx, c.token, time.Duration(lease)*time.Hour, limit, lane)
 		if err != nil {

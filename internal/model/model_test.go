@@ -56,7 +56,7 @@ func newTable(t *testing.T, db *pgtest.DB, deleteDone bool) *workqueue.Table {
 		Retry:      workqueue.Retry{Growth: workqueue.Linear, Base: time.Hour, Cap: capHours * time.Hour},
 		DeleteDone: deleteDone,
 	}
-	up, _, err := workqueue.DDL(spec)
+	up, _, err := spec.DDL()
 	if err != nil {
 		t.Fatal(err)
 	}

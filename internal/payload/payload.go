@@ -6,7 +6,8 @@ import (
 	"context"
 	"reflect"
 
-	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
@@ -16,7 +17,7 @@ func Of(ctx context.Context, c codec.Codec, e codec.Envelope, value any, given [
 	case value == nil:
 		return given, nil
 	case given != nil:
-		return nil, workqueue.Invalid("value", "is set, and so is the payload: one of them says what is stored")
+		return nil, validate.Errorf("value", "is set, and so is the payload: one of them says what is stored")
 	}
 	return Encode(ctx, c, e, "value", value)
 }
@@ -26,7 +27,7 @@ func Of(ctx context.Context, c codec.Codec, e codec.Envelope, value any, given [
 func Encode(ctx context.Context, c codec.Codec, e codec.Envelope, field string, v any) ([]byte, error) {
 	data, err := c.Encode(ctx, e, v)
 	if err != nil {
-		return nil, &encodeError{workqueue.Invalid(field, "of type %T cannot be encoded: %v", v, err), err}
+		return nil, &encodeError{validate.Errorf(field, "of type %T cannot be encoded: %v", v, err), err}
 	}
 	if data == nil {
 		data = []byte{} // nil would be NULL

@@ -86,7 +86,7 @@ func ownSpec(schema string) workqueue.Spec {
 func (f *fixture) createOwnTable() {
 	f.t.Helper()
 	spec := ownSpec(f.db.Schema)
-	for _, ddl := range []func(workqueue.Spec) (string, string, error){workqueue.DDL, gate.DDL, join.DDL} {
+	for _, ddl := range []func(workqueue.Spec) (string, string, error){workqueue.Spec.DDL, gate.DDL, join.DDL} {
 		up, _, err := ddl(spec)
 		must(f.t, err)
 		f.exec(f.db.Pool, up)

@@ -127,7 +127,7 @@ func (w *witness) fillWithSecrets() {
 		if err7 := errors.Join(err, err2, err3, err4, err5, err6); err7 != nil {
 			return err7
 		}
-		_, err = workqueue.Exec(ctx, tx, "UPDATE jobs SET args = $1 WHERE id = $2", payload, undecodable.ID)
+		_, err = tx.Exec(ctx, "UPDATE jobs SET args = $1 WHERE id = $2", payload, undecodable.ID)
 		return err
 	})
 }

@@ -28,7 +28,7 @@ func (l *lab) probe(ctx context.Context) (pages float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	up, down, err := workqueue.DDL(spec)
+	up, down, err := spec.DDL()
 	if err != nil {
 		return 0, err
 	}

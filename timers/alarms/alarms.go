@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -37,9 +39,9 @@ type Options struct {
 func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.MaxFailures < 0 || o.MaxFailures > MaxMaxFailures:
-		return o, workqueue.Invalid("max failures", "is %d, it must be between 1 and %d, or 0 for the default", o.MaxFailures, MaxMaxFailures)
+		return o, validate.Errorf("max failures", "is %d, it must be between 1 and %d, or 0 for the default", o.MaxFailures, MaxMaxFailures)
 	case o.MaxPayload < 0:
-		return o, workqueue.Invalid("max payload", "is %d, it cannot be negative", o.MaxPayload)
+		return o, validate.Errorf("max payload", "is %d, it cannot be negative", o.MaxPayload)
 	}
 	if o.MaxFailures == 0 {
 		o.MaxFailures = DefaultMaxFailures
@@ -100,7 +102,7 @@ func (a *Alarms) On(pool *pgxpool.Pool) *Store {
 func (a *Alarms) In(tx workqueue.Tx) *Store {
 	return &Store{alarms: a, do: func(_ context.Context, work func(workqueue.Tx) error) error {
 		if tx == nil {
-			return workqueue.Invalid("transaction", "is nil")
+			return validate.Errorf("transaction", "is nil")
 		}
 		return work(tx)
 	}}

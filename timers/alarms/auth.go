@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // An Owner is whose alarms a request is about.
@@ -40,7 +40,7 @@ type tokenEntry struct {
 // NewTokens takes the owner of each token; at least one. A token has 16 bytes at least.
 func NewTokens(owners map[string]Owner) (*Tokens, error) {
 	if len(owners) == 0 {
-		return nil, workqueue.Invalid("tokens", "are missing: nobody could use the API")
+		return nil, validate.Errorf("tokens", "are missing: nobody could use the API")
 	}
 	t := &Tokens{}
 	for token, owner := range owners {
@@ -56,10 +56,10 @@ func NewTokens(owners map[string]Owner) (*Tokens, error) {
 // checkToken never quotes what it refuses.
 func checkToken(token string) error {
 	if len(token) < minToken {
-		return workqueue.Invalid("token", "has %d bytes, it must have at least %d", len(token), minToken)
+		return validate.Errorf("token", "has %d bytes, it must have at least %d", len(token), minToken)
 	}
 	if strings.TrimSpace(token) != token || strings.ContainsAny(token, "\r\n\x00") {
-		return workqueue.Invalid("token", "begins or ends with a space, or has a line break or a NUL")
+		return validate.Errorf("token", "begins or ends with a space, or has a line break or a NUL")
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func checkToken(token string) error {
 func ParseTokens(text []byte) (*Tokens, error) {
 	var owners map[string]Owner
 	if err := decodeStrictly(text, &owners); err != nil {
-		return nil, workqueue.Invalid("tokens", "cannot be read: want an object of {\"<token>\": {\"owner_did\": …, \"user_id\": …}}")
+		return nil, validate.Errorf("tokens", "cannot be read: want an object of {\"<token>\": {\"owner_did\": …, \"user_id\": …}}")
 	}
 	return NewTokens(owners)
 }

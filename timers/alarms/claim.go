@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -93,7 +95,7 @@ func (s *Store) ClaimDue(ctx context.Context, batch int, lease time.Duration) ([
 	if s.pool == nil {
 		return nil, errNeedsPool
 	}
-	c := claim{owner: workqueue.NewOwnerToken(), queue: s.alarms.timers.Table().On(s.pool), due: map[uuid.UUID]workqueue.Row{}}
+	c := claim{owner: uuid.New(), queue: s.alarms.timers.Table().On(s.pool), due: map[uuid.UUID]workqueue.Row{}}
 	rows, err := c.queue.Claim(ctx, c.owner, lease, batch)
 	if err != nil || len(rows) == 0 {
 		return nil, err
@@ -191,7 +193,7 @@ func deliveryTx(d *timers.Delivery) func(context.Context, func(pgx.Tx) (result, 
 func alarmID(key string) (uuid.UUID, error) {
 	id, found := strings.CutPrefix(key, KeyPrefix)
 	if !found {
-		return uuid.Nil, workqueue.Invalid("key", "%q does not begin with %q", clip(key), KeyPrefix)
+		return uuid.Nil, validate.Errorf("key", "%q does not begin with %q", clip(key), KeyPrefix)
 	}
 	return uuid.Parse(id)
 }

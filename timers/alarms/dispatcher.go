@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -99,11 +101,11 @@ type Dispatcher struct {
 func NewDispatcher(pool *pgxpool.Pool, a *Alarms, waker Waker, o DispatcherOptions) (*Dispatcher, error) {
 	switch {
 	case pool == nil:
-		return nil, workqueue.Invalid("pool", "is nil")
+		return nil, validate.Errorf("pool", "is nil")
 	case a == nil:
-		return nil, workqueue.Invalid("alarms", "are nil")
+		return nil, validate.Errorf("alarms", "are nil")
 	case waker == nil:
-		return nil, workqueue.Invalid("waker", "is nil")
+		return nil, validate.Errorf("waker", "is nil")
 	}
 	logger := a.options.Telemetry.Logger
 	if logger == nil {

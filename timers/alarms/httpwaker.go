@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/internal/httppost"
-	"github.com/txwork/txwork/workqueue"
 )
 
 // DefaultWakeTimeout is how long one delivery over HTTP may take, from dialling to the end of the answer.
@@ -57,7 +58,7 @@ func NewHTTPWaker(o HTTPWakerOptions) (*HTTPWaker, error) {
 		return nil, err
 	}
 	if strings.ContainsAny(o.Token, "\r\n\x00") {
-		return nil, workqueue.Invalid("token", "has a line break or a NUL")
+		return nil, validate.Errorf("token", "has a line break or a NUL")
 	}
 	client, err := httppost.NewClient(httppost.ClientOptions{
 		Timeout: o.Timeout, PublicOnly: !o.AllowPrivate, NoProxy: true, IdleConns: idleWakeConns,

@@ -6,8 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/schedule"
-	"github.com/txwork/txwork/workqueue"
 )
 
 // A New is an alarm to create. OwnerDID, UserID, Kind and WakeMessage have to be set, and when it fires: of a
@@ -85,21 +86,21 @@ func (n New) checkKind() error {
 	case KindCron:
 		return n.checkCron()
 	}
-	return workqueue.Invalid("kind", "is %q, it must be %q or %q", clip(n.Kind), KindOnce, KindCron)
+	return validate.Errorf("kind", "is %q, it must be %q or %q", clip(n.Kind), KindOnce, KindCron)
 }
 
 func (n New) checkOnce() error {
 	switch {
 	case n.CronExpr != "":
-		return workqueue.Invalid("cron_expr", "is for kind %q", KindCron)
+		return validate.Errorf("cron_expr", "is for kind %q", KindCron)
 	case n.Delay != 0 && !n.FireAt.IsZero():
-		return workqueue.Invalid("delay_seconds", "is set, and so is fire_at: one of them says when")
+		return validate.Errorf("delay_seconds", "is set, and so is fire_at: one of them says when")
 	case n.Delay == 0 && n.FireAt.IsZero():
-		return workqueue.Invalid("fire_at", "is missing, and so is delay_seconds: one of them has to say when")
+		return validate.Errorf("fire_at", "is missing, and so is delay_seconds: one of them has to say when")
 	case n.Delay < 0 || n.Delay > MaxDelay:
-		return workqueue.Invalid("delay_seconds", "is %d, it must be between 1 and %d", int64(n.Delay.Seconds()), int64(MaxDelay.Seconds()))
+		return validate.Errorf("delay_seconds", "is %d, it must be between 1 and %d", int64(n.Delay.Seconds()), int64(MaxDelay.Seconds()))
 	case n.FireAt.UTC().Year() > lastYear:
-		return workqueue.Invalid("fire_at", "is in the year %d, the last is %d", n.FireAt.UTC().Year(), lastYear)
+		return validate.Errorf("fire_at", "is in the year %d, the last is %d", n.FireAt.UTC().Year(), lastYear)
 	}
 	return nil
 }
@@ -110,9 +111,9 @@ const lastYear = 9998
 func (n New) checkCron() error {
 	switch {
 	case !n.FireAt.IsZero():
-		return workqueue.Invalid("fire_at", "is for kind %q", KindOnce)
+		return validate.Errorf("fire_at", "is for kind %q", KindOnce)
 	case n.Delay != 0:
-		return workqueue.Invalid("delay_seconds", "is for kind %q", KindOnce)
+		return validate.Errorf("delay_seconds", "is for kind %q", KindOnce)
 	}
 	if err := cmp.Or(checkRequired("cron_expr", n.CronExpr, MaxCronExpr), checkText("timezone", n.Timezone, MaxTimezone)); err != nil {
 		return err
@@ -133,23 +134,23 @@ func parse(expr, zone string) (*schedule.Schedule, error) {
 			field, reason = "timezone", e.Reason
 		}
 	}
-	return nil, workqueue.Invalid(field, "%s", reason)
+	return nil, validate.Errorf(field, "%s", reason)
 }
 
 func checkRequired(field, s string, limit int) error {
 	if strings.TrimSpace(s) == "" {
-		return workqueue.Invalid(field, "is missing")
+		return validate.Errorf(field, "is missing")
 	}
 	return checkText(field, s, limit)
 }
 
 func checkText(field, s string, limit int) error {
-	return cmp.Or(workqueue.CheckSize(field, len(s), limit), workqueue.CheckText(field, s))
+	return cmp.Or(validate.Size(field, len(s), limit), validate.Text(field, s))
 }
 
 func checkMaxFailures(n int) error {
 	if n < 1 || n > MaxMaxFailures {
-		return workqueue.Invalid("max_failures", "is %d, it must be between 1 and %d", n, MaxMaxFailures)
+		return validate.Errorf("max_failures", "is %d, it must be between 1 and %d", n, MaxMaxFailures)
 	}
 	return nil
 }

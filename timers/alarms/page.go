@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
@@ -51,7 +53,7 @@ func parseCursor(text string) (cursor, error) {
 	n, numberErr := strconv.ParseInt(micros, 10, 64)
 	key, idErr := uuid.Parse(id)
 	if err := cmp.Or(err, numberErr, idErr); err != nil {
-		return cursor{}, workqueue.Invalid("cursor", "is %q, it must be a next_cursor of an earlier answer", clip(text))
+		return cursor{}, validate.Errorf("cursor", "is %q, it must be a next_cursor of an earlier answer", clip(text))
 	}
 	at := time.UnixMicro(n)
 	return cursor{&at, &key}, nil
@@ -80,7 +82,7 @@ func (s *Store) each(ctx context.Context, ownerDID string, after cursor, visit f
 	return s.do(ctx, func(tx workqueue.Tx) error {
 		for more, n := true, listChunk; more && n == listChunk; {
 			n = 0
-			err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+			err := tx.Query(ctx, func(scan func(...any) error) error {
 				a, err := scanAlarm(scan)
 				if n++; err != nil || !more {
 					return err
@@ -143,7 +145,7 @@ func parseLimit(r *http.Request) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return 0, workqueue.Invalid("limit", "is %q, it must be a number", clip(text))
+		return 0, validate.Errorf("limit", "is %q, it must be a number", clip(text))
 	}
 	return n, nil
 }

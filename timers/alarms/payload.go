@@ -6,17 +6,17 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // checkPayload refuses what jsonb refuses, so that a statement does not fail half-way through an application's
 // transaction, and numbers that jsonb would write out as more digits than a payload may have bytes.
 func checkPayload(payload json.RawMessage, limit int) error {
 	const field = "payload"
-	if err := workqueue.CheckSize(field, len(payload), limit); err != nil {
+	if err := validate.Size(field, len(payload), limit); err != nil {
 		return err
 	}
-	if err := workqueue.CheckJSON(field, payload); err != nil {
+	if err := validate.JSON(field, payload); err != nil {
 		return err
 	}
 	return checkTokens(payload, limit)
@@ -34,11 +34,11 @@ func checkTokens(payload []byte, limit int) error {
 		switch v := token.(type) {
 		case json.Delim:
 			if depth += map[json.Delim]int{'[': 1, '{': 1, ']': -1, '}': -1}[v]; depth > MaxPayloadDepth {
-				return workqueue.Invalid("payload", "is nested deeper than %d", MaxPayloadDepth)
+				return validate.Errorf("payload", "is nested deeper than %d", MaxPayloadDepth)
 			}
 		case json.Number:
 			if size += exponent(v.String()); size > limit {
-				return workqueue.Invalid("payload", "has numbers that are written out with more than %d digits", limit)
+				return validate.Errorf("payload", "has numbers that are written out with more than %d digits", limit)
 			}
 		}
 	}

@@ -111,7 +111,7 @@ func (r *refusals) err() error {
 
 func (s *Store) stranded(ctx context.Context, after position) (page []position, err error) {
 	err = s.do(ctx, func(tx workqueue.Tx) error {
-		return workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+		return tx.Query(ctx, func(scan func(...any) error) error {
 			var p position
 			err := scan(&p.at, &p.id)
 			page = append(page, p)
@@ -125,7 +125,7 @@ func (s *Store) stranded(ctx context.Context, after position) (page []position, 
 func (s *Store) repairOne(ctx context.Context, id uuid.UUID) (repaired bool, err error) {
 	err = s.do(ctx, func(tx workqueue.Tx) error {
 		var held *stranded
-		err := workqueue.Query(ctx, tx, func(scan func(...any) error) (err error) {
+		err := tx.Query(ctx, func(scan func(...any) error) (err error) {
 			held = &stranded{}
 			held.Alarm, err = scanAlarm(scan, &held.timer, &held.lastError, &held.cancelled, &held.nominal)
 			return err
@@ -151,7 +151,7 @@ type stranded struct {
 // repair does for a stranded alarm what the settle of its last delivery would have done.
 func (s *Store) repair(ctx context.Context, tx workqueue.Tx, id uuid.UUID, x stranded) error {
 	exec := func(statement string, args ...any) error {
-		_, err := workqueue.Exec(ctx, tx, statement, append([]any{id}, args...)...)
+		_, err := tx.Exec(ctx, statement, append([]any{id}, args...)...)
 		return err
 	}
 	failed := x.timer != nil && workqueue.Status(*x.timer) == workqueue.Failed

@@ -12,6 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -42,7 +44,7 @@ type createAnswer struct {
 func parseCreate(body []byte) (New, error) {
 	var r createRequest
 	if !utf8.Valid(body) {
-		return New{}, workqueue.Invalid("body", "is not valid UTF-8")
+		return New{}, validate.Errorf("body", "is not valid UTF-8")
 	}
 	if err := decodeStrictly(body, &r); err != nil {
 		return New{}, explainJSON(err)
@@ -76,14 +78,14 @@ func (r createRequest) fireAt() (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, r.FireAt)
 	if err != nil || at.IsZero() {
-		return time.Time{}, workqueue.Invalid("fire_at", "is %q, it must be a time such as 2030-01-31T09:00:00Z (RFC 3339)", clip(r.FireAt))
+		return time.Time{}, validate.Errorf("fire_at", "is %q, it must be a time such as 2030-01-31T09:00:00Z (RFC 3339)", clip(r.FireAt))
 	}
 	return at, nil
 }
 
 func (r createRequest) delay() (time.Duration, error) {
 	if limit := int64(MaxDelay.Seconds()); r.DelaySeconds < 0 || r.DelaySeconds > limit {
-		return 0, workqueue.Invalid("delay_seconds", "is %d, it must be between 1 and %d", r.DelaySeconds, limit)
+		return 0, validate.Errorf("delay_seconds", "is %d, it must be between 1 and %d", r.DelaySeconds, limit)
 	}
 	return time.Duration(r.DelaySeconds) * time.Second, nil
 }
@@ -125,14 +127,14 @@ func checkMember(name string, value json.RawMessage, seen map[string]bool) error
 	case !slices.Contains(fieldNames, name):
 		return unknownField(name)
 	case seen[name]:
-		return workqueue.Invalid(name, "is there more than once")
+		return validate.Errorf(name, "is there more than once")
 	}
 	seen[name] = true
-	return workqueue.CheckJSON(name, value)
+	return validate.JSON(name, value)
 }
 
 func unknownField(name string) error {
-	return workqueue.Invalid(clip(name), "is no field of this request")
+	return validate.Errorf(clip(name), "is no field of this request")
 }
 
 // errTrailing says that something follows the JSON value.
@@ -159,9 +161,9 @@ func explainJSON(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
 		if wrong.Field == "" {
-			return workqueue.Invalid("body", "is a JSON %s, it must be an object", wrong.Value)
+			return validate.Errorf("body", "is a JSON %s, it must be an object", wrong.Value)
 		}
-		return workqueue.Invalid(wrong.Field, "is a JSON %s, which does not fit %s", wrong.Value, wrong.Type)
+		return validate.Errorf(wrong.Field, "is a JSON %s, which does not fit %s", wrong.Value, wrong.Type)
 	}
 	if name, found := strings.CutPrefix(err.Error(), "json: unknown field "); found {
 		if field, err := strconv.Unquote(name); err == nil {
@@ -169,7 +171,7 @@ func explainJSON(err error) error {
 		}
 	}
 	if errors.Is(err, errTrailing) {
-		return workqueue.Invalid("body", "has something after its JSON object")
+		return validate.Errorf("body", "has something after its JSON object")
 	}
-	return workqueue.Invalid("body", "is not a JSON object: %v", err)
+	return validate.Errorf("body", "is not a JSON object: %v", err)
 }

@@ -21,7 +21,7 @@ func (e *lackingError) Error() string {
 func (s *Store) check(ctx context.Context, toDeliver bool) error {
 	var lacking lackingError
 	err := s.do(ctx, func(tx workqueue.Tx) error {
-		return workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+		return tx.Query(ctx, func(scan func(...any) error) error {
 			var needs string
 			err := scan(&needs)
 			lacking.needs = append(lacking.needs, needs)

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // OpenAPI is the REST API as an OpenAPI 3.1 document, which GET /openapi.json serves.
@@ -84,11 +84,11 @@ type route struct {
 func NewServer(store *Store, auth Authenticator, o ServerOptions) (*Server, error) {
 	switch {
 	case store == nil || store.pool == nil:
-		return nil, workqueue.Invalid("store", "is nil, or inside a transaction")
+		return nil, validate.Errorf("store", "is nil, or inside a transaction")
 	case auth == nil:
-		return nil, workqueue.Invalid("authenticator", "is nil: nobody could be told from anybody")
+		return nil, validate.Errorf("authenticator", "is nil: nobody could be told from anybody")
 	case o.MaxBody < 0 || o.Burst < 0:
-		return nil, workqueue.Invalid("server options", "are negative")
+		return nil, validate.Errorf("server options", "are negative")
 	}
 	setDefault(&o.MaxBody, DefaultMaxBody)
 	setDefault(&o.Rate, DefaultRate)
@@ -236,7 +236,7 @@ func readError(err error) error {
 	if errors.As(err, new(*http.MaxBytesError)) {
 		return err
 	}
-	return workqueue.Invalid("body", "did not arrive")
+	return validate.Errorf("body", "did not arrive")
 }
 
 func (s *Server) list(w http.ResponseWriter, r *http.Request, owner Owner) error {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -34,9 +36,9 @@ func (s *Store) Reschedule(ctx context.Context, d Due, next time.Time) error {
 func (s *Store) RecordRetry(ctx context.Context, d Due, delay time.Duration, cause error) error {
 	switch {
 	case d.last():
-		return workqueue.Invalid("attempt", "%d is the last: %d of %d failures have been recorded before it", d.Attempt, d.FailureCount, d.MaxFailures)
+		return validate.Errorf("attempt", "%d is the last: %d of %d failures have been recorded before it", d.Attempt, d.FailureCount, d.MaxFailures)
 	case delay < 0 || delay > MaxDelay:
-		return workqueue.Invalid("delay", "is %v, it must be between 0 and %v", delay, MaxDelay)
+		return validate.Errorf("delay", "is %v, it must be between 0 and %v", delay, MaxDelay)
 	}
 	return s.settle(ctx, d, result{resultRetry, delay, storable(cause)}, nil,
 		s.alarms.statements.retry, delay.Microseconds(), d.FailureCount+1, storable(cause).Error())
@@ -67,7 +69,7 @@ func (s *Store) settle(ctx context.Context, d Due, r result, next *time.Time, st
 	}
 	ended := false
 	err = d.tx(ctx, func(tx pgx.Tx) (result, error) {
-		n, err := workqueue.Exec(ctx, workqueue.Pgx(tx), statement, append([]any{id}, args...)...)
+		n, err := workqueue.Pgx(tx).Exec(ctx, statement, append([]any{id}, args...)...)
 		if err != nil {
 			return result{}, err
 		}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
 // Headers of a signed wake, by the Standard Webhooks specification.
@@ -43,7 +43,7 @@ type Signer struct{ secrets [][]byte }
 // NewSigner reads secrets of the form "whsec_" and base64 of 24 to 64 bytes; at least one.
 func NewSigner(secrets ...string) (*Signer, error) {
 	if len(secrets) == 0 {
-		return nil, workqueue.Invalid("secret", "is missing")
+		return nil, validate.Errorf("secret", "is missing")
 	}
 	s := &Signer{}
 	for _, text := range secrets {
@@ -60,14 +60,14 @@ func NewSigner(secrets ...string) (*Signer, error) {
 func parseSecret(text string) ([]byte, error) {
 	encoded, found := strings.CutPrefix(text, secretPrefix)
 	if !found {
-		return nil, workqueue.Invalid("secret", "does not begin with %q", secretPrefix)
+		return nil, validate.Errorf("secret", "does not begin with %q", secretPrefix)
 	}
 	secret, err := base64.StdEncoding.DecodeString(encoded)
 	switch {
 	case err != nil:
-		return nil, workqueue.Invalid("secret", "is not base64 after %q", secretPrefix)
+		return nil, validate.Errorf("secret", "is not base64 after %q", secretPrefix)
 	case len(secret) < minSecret || len(secret) > maxSecret:
-		return nil, workqueue.Invalid("secret", "has %d bytes, it must have %d to %d", len(secret), minSecret, maxSecret)
+		return nil, validate.Errorf("secret", "has %d bytes, it must have %d to %d", len(secret), minSecret, maxSecret)
 	}
 	return secret, nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/timers"
@@ -83,7 +85,7 @@ func (n New) first(now time.Time) (time.Time, error) {
 		}
 		next, ok := rule.Next(now)
 		if !ok || next.Year() > lastYear {
-			return time.Time{}, workqueue.Invalid("cron_expr", "has no next time")
+			return time.Time{}, validate.Errorf("cron_expr", "has no next time")
 		}
 		return next.UTC(), nil
 	}
@@ -91,7 +93,7 @@ func (n New) first(now time.Time) (time.Time, error) {
 		return now.Add(n.Delay).Round(time.Microsecond), nil
 	}
 	if !n.FireAt.After(now) {
-		return time.Time{}, workqueue.Invalid("fire_at", "is %s, which is not in the future", n.FireAt.UTC().Format(time.RFC3339))
+		return time.Time{}, validate.Errorf("fire_at", "is %s, which is not in the future", n.FireAt.UTC().Format(time.RFC3339))
 	}
 	return n.FireAt.UTC().Round(time.Microsecond), nil
 }
@@ -167,7 +169,7 @@ func (s *Store) one(ctx context.Context, tx workqueue.Tx, statement string, args
 }
 
 func (s *Store) read(ctx context.Context, tx workqueue.Tx, statement string, args ...any) (list []Alarm, err error) {
-	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	err = tx.Query(ctx, func(scan func(...any) error) error {
 		a, err := scanAlarm(scan)
 		list = append(list, a)
 		return err
@@ -195,6 +197,6 @@ func scanAlarm(scan func(...any) error, more ...any) (Alarm, error) {
 
 // clock reads the database's.
 func clock(ctx context.Context, tx workqueue.Tx) (now time.Time, err error) {
-	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error { return scan(&now) }, "SELECT clock_timestamp()")
+	err = tx.Query(ctx, func(scan func(...any) error) error { return scan(&now) }, "SELECT clock_timestamp()")
 	return now.UTC(), err
 }

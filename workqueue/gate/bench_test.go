@@ -56,7 +56,7 @@ func benchTable(b *testing.B) (*pgxpool.Pool, *workqueue.Table) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	core, _, _ := workqueue.DDL(s)
+	core, _, _ := s.DDL()
 	gates, _, _ := gate.DDL(s)
 	if _, err := pool.Exec(b.Context(), "CREATE SCHEMA txwork; "+core+gates); err != nil {
 		b.Fatal(err)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
 )
 
@@ -118,7 +117,7 @@ func TestLimitsHoldUnderLoad(t *testing.T) {
 	for range 2 {
 		all.Go(func() {
 			for ctx.Err() == nil && ended.Load() < rows {
-				token := workqueue.NewOwnerToken()
+				token := uuid.New()
 				claimed, err := r.queue.Claim(ctx, token, time.Minute, 50)
 				if err != nil && ctx.Err() == nil {
 					t.Error(err)

@@ -7,6 +7,8 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -33,24 +35,24 @@ const sweepKeys = 1000
 const ahead = 250 * time.Millisecond
 
 // DDL renders what gates need beside the table of a Spec that has [Columns], [Fold] and [SweepSuffix], and
-// the way back. Append it to [workqueue.DDL] of the Spec, and put its way back before that one's.
+// the way back. Append it to [workqueue.Spec.DDL] of the Spec, and put its way back before that one's.
 func DDL(spec workqueue.Spec) (up, down string, err error) {
 	if err := spec.Validate(); err != nil {
 		return "", "", err
 	}
 	for _, c := range Columns() {
 		if !slices.Contains(spec.Columns, c) {
-			return "", "", workqueue.Invalid("columns", "lack %s %s: a table with gates has those of gate.Columns", c.Name, c.Type)
+			return "", "", validate.Errorf("columns", "lack %s %s: a table with gates has those of gate.Columns", c.Name, c.Type)
 		}
 	}
 	if !slices.Contains(spec.Sweeps, SweepSuffix) {
-		return "", "", workqueue.Invalid("sweeps", "lack %q", SweepSuffix)
+		return "", "", validate.Errorf("sweeps", "lack %q", SweepSuffix)
 	}
 	if !slices.Contains(spec.Folds, Fold) {
-		return "", "", workqueue.Invalid("folds", "lack gate.Fold")
+		return "", "", validate.Errorf("folds", "lack gate.Fold")
 	}
 	if spec.Gate != KeyColumn {
-		return "", "", workqueue.Invalid("gate", "is %q: a table with gates has %q there", spec.Gate, KeyColumn)
+		return "", "", validate.Errorf("gate", "is %q: a table with gates has %q there", spec.Gate, KeyColumn)
 	}
 	v := newView(spec)
 	return sqltext.Execute(templates, "gate.up", v) + "\n", sqltext.Execute(templates, "gate.down", v) + "\n", nil

@@ -52,7 +52,7 @@ func newRig(t *testing.T, change ...func(*workqueue.Spec)) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{T: t, pool: db.Pool, table: table, queue: table.On(db.Pool)}
-	core, _, err := workqueue.DDL(s)
+	core, _, err := s.DDL()
 	r.ok(err)
 	gates, _, err := gate.DDL(s)
 	r.ok(err)
@@ -144,7 +144,7 @@ func (r *rig) begin() pgx.Tx {
 func (r *rig) claim() (token uuid.UUID, ns []int, ids []uuid.UUID) {
 	r.Helper()
 	r.fold()
-	token = workqueue.NewOwnerToken()
+	token = uuid.New()
 	rows, err := r.queue.Claim(context.Background(), token, time.Minute, 100)
 	r.ok(err)
 	for _, row := range rows {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/sqltext"
@@ -80,7 +82,7 @@ func (p Policy) String() string {
 // MarshalText writes the policy as its name.
 func (p Policy) MarshalText() ([]byte, error) {
 	if p > Skip {
-		return nil, workqueue.Invalid("policy", "is %d, want Block, Park or Skip", uint8(p))
+		return nil, validate.Errorf("policy", "is %d, want Block, Park or Skip", uint8(p))
 	}
 	return []byte(policyNames[p]), nil
 }
@@ -89,7 +91,7 @@ func (p Policy) MarshalText() ([]byte, error) {
 func (p *Policy) UnmarshalText(name []byte) error {
 	i := slices.Index(policyNames[:], string(name))
 	if i < 0 {
-		return workqueue.Invalid("policy", "%q is unknown, want one of %s", name, strings.Join(policyNames[:], ", "))
+		return validate.Errorf("policy", "%q is unknown, want one of %s", name, strings.Join(policyNames[:], ", "))
 	}
 	*p = Policy(i)
 	return nil
@@ -145,23 +147,23 @@ func (g *Gate) Validate() error {
 	}
 	switch {
 	case g.Key == "":
-		return workqueue.Invalid("gate key", "is empty")
+		return validate.Errorf("gate key", "is empty")
 	case g.Limit < 0 || g.Limit > Unlimited:
-		return workqueue.Invalid("gate limit", "is %d, it must be between 0 and %d", g.Limit, Unlimited)
+		return validate.Errorf("gate limit", "is %d, it must be between 0 and %d", g.Limit, Unlimited)
 	case g.OnFailure > Skip:
-		return workqueue.Invalid("gate on failure", "is %d, want Block, Park or Skip", uint8(g.OnFailure))
+		return validate.Errorf("gate on failure", "is %d, want Block, Park or Skip", uint8(g.OnFailure))
 	case g.OnFailure != Block && g.Limit != Serial:
-		return workqueue.Invalid("gate on failure", "%v needs a serial gate: with a limit no row is behind another", g.OnFailure)
+		return validate.Errorf("gate on failure", "%v needs a serial gate: with a limit no row is behind another", g.OnFailure)
 	case g.Rate != 0 && !(g.Rate >= MinRate && g.Rate <= MaxRate):
-		return workqueue.Invalid("gate rate", "is %v, it must be 0, or %v to %v a second", g.Rate, MinRate, MaxRate)
+		return validate.Errorf("gate rate", "is %v, it must be 0, or %v to %v a second", g.Rate, MinRate, MaxRate)
 	case g.Rate > 0 && g.Limit == Serial:
-		return workqueue.Invalid("gate rate", "needs a limit above 0, such as gate.Unlimited")
+		return validate.Errorf("gate rate", "needs a limit above 0, such as gate.Unlimited")
 	case g.Burst < 0 || g.Burst > Unlimited:
-		return workqueue.Invalid("gate burst", "is %d, it must be between 0 and %d", g.Burst, Unlimited)
+		return validate.Errorf("gate burst", "is %d, it must be between 0 and %d", g.Burst, Unlimited)
 	case g.Burst > 0 && g.Rate == 0:
-		return workqueue.Invalid("gate burst", "needs a rate")
+		return validate.Errorf("gate burst", "needs a rate")
 	}
-	return cmp.Or(workqueue.CheckSize("gate key", len(g.Key), MaxKey), workqueue.CheckText("gate key", g.Key))
+	return cmp.Or(validate.Size("gate key", len(g.Key), MaxKey), validate.Text("gate key", g.Key))
 }
 
 // Lock takes the locks of the serial gates among gates before rows of them are inserted, in one order for
@@ -177,7 +179,7 @@ func Lock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, gates ..
 	if len(keys) < 2 {
 		return nil
 	}
-	_, err := workqueue.Exec(ctx, tx, sqltext.Statement(templates, "lock", newView(table.Spec())), keys)
+	_, err := table.In(tx).Exec(ctx, sqltext.Statement(templates, "lock", newView(table.Spec())), keys)
 	return err
 }
 
@@ -185,7 +187,7 @@ func Lock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, gates ..
 // and returns the ids that it changed. Rows that were parked stay dead letters until they are redriven.
 func Unblock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, ids ...uuid.UUID) ([]uuid.UUID, error) {
 	var changed []uuid.UUID
-	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	err := table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var id uuid.UUID
 		err := scan(&id)
 		changed = append(changed, id)

@@ -330,7 +330,7 @@ func (w *walk) insertSome(tx pgx.Tx) {
 }
 
 func (w *walk) claimSome() (token uuid.UUID, ids []uuid.UUID) {
-	token = workqueue.NewOwnerToken()
+	token = uuid.New()
 	rows, err := w.queue.Claim(context.Background(), token, time.Minute, 1+w.random.IntN(4))
 	w.ok(err)
 	for _, row := range rows {
@@ -452,7 +452,7 @@ func TestWhatIsKnownIsTrueUnderLoad(t *testing.T) {
 		"UPDATE work SET due_at = due_at - interval '1 hour' WHERE id IN (SELECT id FROM work WHERE status = 0 AND waiting ORDER BY random() LIMIT 3 FOR UPDATE SKIP LOCKED)")
 	all.Go(func() {
 		for ctx.Err() == nil {
-			token := workqueue.NewOwnerToken()
+			token := uuid.New()
 			rows, err := r.queue.Claim(ctx, token, time.Minute, 20)
 			if err != nil {
 				return

@@ -317,7 +317,7 @@ func TestDDLNeedsItsColumnsAndGoesBack(t *testing.T) {
 	r := newRig(t)
 	_, down, err := gate.DDL(r.table.Spec())
 	r.ok(err)
-	_, core, err := workqueue.DDL(r.table.Spec())
+	_, core, err := r.table.Spec().DDL()
 	r.ok(err)
 	r.exec(down + core)
 	if n := ask[int](r, "SELECT count(*) FROM pg_class WHERE relnamespace = current_schema()::regnamespace"); n != 0 {

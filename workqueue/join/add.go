@@ -46,7 +46,7 @@ func (j *Joins) lockPending(ctx context.Context, tx workqueue.Tx, id uuid.UUID) 
 	var found bool
 	var status Status
 	var join Join
-	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	err := j.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		found = true
 		return scan(&status, &join.OnComplete, &join.OnFail)
 	}, j.statements["lock_join"], id)
@@ -73,14 +73,14 @@ func (j *Joins) add(ctx context.Context, tx workqueue.Tx, id uuid.UUID, rows map
 	if err := j.enroll(ctx, tx, rows, fresh, joins); err != nil {
 		return err
 	}
-	_, err = workqueue.Exec(ctx, tx, j.statements["add"], id, len(fresh))
+	_, err = j.table.In(tx).Exec(ctx, j.statements["add"], id, len(fresh))
 	return err
 }
 
 // strangers are the rows that are no members of the join yet.
 func (j *Joins) strangers(ctx context.Context, tx workqueue.Tx, id uuid.UUID, rows []uuid.UUID) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
-	err := workqueue.Query(ctx, tx, collect(&ids), j.statements["strangers"], id, rows)
+	err := j.table.In(tx).Query(ctx, collect(&ids), j.statements["strangers"], id, rows)
 	return ids, err
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
@@ -36,7 +38,7 @@ func (j *Joins) Cancel(ctx context.Context, tx workqueue.Tx, id uuid.UUID, o Can
 	if o.Reason != "" {
 		reason = strings.ReplaceAll(strings.ToValidUTF8(o.Reason, "\uFFFD"), "\x00", "")
 	}
-	if _, err := workqueue.Exec(ctx, tx, j.statements["cancel"], id, reason); err != nil {
+	if _, err := j.table.In(tx).Exec(ctx, j.statements["cancel"], id, reason); err != nil {
 		return false, err
 	}
 	return true, j.cancelMembers(ctx, tx, id, members, o)
@@ -45,7 +47,7 @@ func (j *Joins) Cancel(ctx context.Context, tx workqueue.Tx, id uuid.UUID, o Can
 // lockForCancel locks members before their join, as Add does, and returns the live members.
 func (j *Joins) lockForCancel(ctx context.Context, tx workqueue.Tx, id uuid.UUID, o CancelOptions) (members []uuid.UUID, err error) {
 	if o.CancelMembers {
-		if err := workqueue.Query(ctx, tx, collect(&members), j.statements["lock_members"], id); err != nil {
+		if err := j.table.In(tx).Query(ctx, collect(&members), j.statements["lock_members"], id); err != nil {
 			return nil, err
 		}
 	}
@@ -73,12 +75,12 @@ func (j *Joins) cancelMembers(ctx context.Context, tx workqueue.Tx, id uuid.UUID
 // Retention, so this is for who wants it sooner.
 func (j *Joins) Purge(ctx context.Context, tx workqueue.Tx, age time.Duration, limit int) (int, error) {
 	if age < 0 {
-		return 0, workqueue.Invalid("age", "is %v, it cannot be negative", age)
+		return 0, validate.Errorf("age", "is %v, it cannot be negative", age)
 	}
 	if limit < 1 || limit > workqueue.MaxBatch {
-		return 0, workqueue.Invalid("limit", "is %d, it must be between 1 and %d", limit, workqueue.MaxBatch)
+		return 0, validate.Errorf("limit", "is %d, it must be between 1 and %d", limit, workqueue.MaxBatch)
 	}
 	var n int
-	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error { return scan(&n) }, j.statements["purge"], interval(age), limit)
+	err := j.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&n) }, j.statements["purge"], interval(age), limit)
 	return n, err
 }

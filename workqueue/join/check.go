@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
@@ -19,14 +21,14 @@ var (
 // for who has to know before they are written.
 func (join Join) Validate() error {
 	if join.Policy < WaitAll || join.Policy > AnyOutcome {
-		return workqueue.Invalid("policy", "is %d, want WaitAll, FailFast or AnyOutcome", int(join.Policy))
+		return validate.Errorf("policy", "is %d, want WaitAll, FailFast or AnyOutcome", int(join.Policy))
 	}
 	if d := join.Deadline; !d.IsZero() && (d.Before(minDeadline) || d.After(maxDeadline)) {
-		return workqueue.Invalid("deadline", "is %s, it must be between %s and %s",
+		return validate.Errorf("deadline", "is %s, it must be between %s and %s",
 			d.Format(time.RFC3339), minDeadline.Format(time.DateOnly), maxDeadline.Format(time.DateOnly))
 	}
 	err := cmp.Or(
-		workqueue.CheckText("label", join.Label), workqueue.CheckSize("label", len(join.Label), MaxLabel),
+		validate.Text("label", join.Label), validate.Size("label", len(join.Label), MaxLabel),
 		checkMembers(join.Members))
 	if err != nil {
 		return err
@@ -36,15 +38,15 @@ func (join Join) Validate() error {
 
 func checkMembers(members []uuid.UUID) error {
 	if len(members) > workqueue.MaxBatch {
-		return workqueue.Invalid("members", "has %d of them, at most %d fit one call: Add the others", len(members), workqueue.MaxBatch)
+		return validate.Errorf("members", "has %d of them, at most %d fit one call: Add the others", len(members), workqueue.MaxBatch)
 	}
 	seen := make(map[uuid.UUID]bool, len(members))
 	for _, id := range members {
 		switch {
 		case id == uuid.Nil:
-			return workqueue.Invalid("members", "has the zero UUID")
+			return validate.Errorf("members", "has the zero UUID")
 		case seen[id]:
-			return workqueue.Invalid("members", "has %s twice", id)
+			return validate.Errorf("members", "has %s twice", id)
 		}
 		seen[id] = true
 	}
@@ -56,7 +58,7 @@ func checkNoneOf(members, continuations []uuid.UUID) error {
 	for _, id := range members {
 		for _, c := range continuations {
 			if id == c {
-				return workqueue.Invalid("members", "has %s, which continues the join: it would wait for itself", id)
+				return validate.Errorf("members", "has %s, which continues the join: it would wait for itself", id)
 			}
 		}
 	}
@@ -68,7 +70,7 @@ func (s *start) checkCall() error {
 	ids, continues, members := map[uuid.UUID]bool{}, map[uuid.UUID]bool{}, 0
 	for i, join := range s.joins {
 		if ids[join.ID] {
-			return s.about(i, len(s.joins), workqueue.Invalid("id", "%s is that of two joins", join.ID))
+			return s.about(i, len(s.joins), validate.Errorf("id", "%s is that of two joins", join.ID))
 		}
 		ids[join.ID] = true
 		for _, c := range join.continuations() {
@@ -80,13 +82,13 @@ func (s *start) checkCall() error {
 		members += len(join.Members)
 	}
 	if members > workqueue.MaxBatch {
-		return workqueue.Invalid("members", "has %d of them, at most %d fit one call", members, workqueue.MaxBatch)
+		return validate.Errorf("members", "has %d of them, at most %d fit one call", members, workqueue.MaxBatch)
 	}
 	return nil
 }
 
 func continuesTwo(id uuid.UUID) error {
-	return workqueue.Invalid("continuation", "%s continues another join: make one join of both", id)
+	return validate.Errorf("continuation", "%s continues another join: make one join of both", id)
 }
 
 // checkRows reports rows that do not exist or are not what they have to be.
@@ -104,7 +106,7 @@ func (s *start) checkRows() error {
 func checkKnown(rows map[uuid.UUID]row, members []uuid.UUID) error {
 	for _, id := range members {
 		if _, ok := rows[id]; !ok {
-			return workqueue.Invalid("members", "has %s, which is no row of the table: insert it first; one that its ack deleted cannot be joined", id)
+			return validate.Errorf("members", "has %s, which is no row of the table: insert it first; one that its ack deleted cannot be joined", id)
 		}
 	}
 	return nil
@@ -117,9 +119,9 @@ func (s *start) checkContinuation(field string, id uuid.UUID) error {
 	r, ok := s.rows[id]
 	switch {
 	case !ok:
-		return workqueue.Invalid(field, "is %s, which is no row of the table: insert it first, with Waiting", id)
+		return validate.Errorf(field, "is %s, which is no row of the table: insert it first, with Waiting", id)
 	case r.status != workqueue.Ready || !r.waiting:
-		return workqueue.Invalid(field, "is %s, which does not wait: insert it with Waiting, or it runs before the join has ended", id)
+		return validate.Errorf(field, "is %s, which does not wait: insert it with Waiting, or it runs before the join has ended", id)
 	}
 	return nil
 }

@@ -257,7 +257,7 @@ func (f *fixture) startMany(joins, steps int) {
 
 // claimer claims a batch and does with each row what befalls rows.
 func (f *fixture) claimer(ctx context.Context) error {
-	token := workqueue.NewOwnerToken()
+	token := uuid.New()
 	rows, err := f.queue.Claim(ctx, token, time.Minute, 20)
 	if err != nil {
 		return err

@@ -8,6 +8,8 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -46,7 +48,7 @@ var (
 var schemaFiles = []string{"table", "note", "end", "finish", "recount", "apply", "fold", "purge", "strand", "sweep"}
 
 // DDL renders the tables, functions and triggers of a domain table's joins, and what drops them. A domain
-// appends up to the up of [workqueue.DDL], and puts down before the down of that.
+// appends up to the up of [workqueue.Spec.DDL], and puts down before the down of that.
 func DDL(spec workqueue.Spec) (up, down string, err error) {
 	v, err := newView(spec)
 	if err != nil {
@@ -71,13 +73,13 @@ func newView(spec workqueue.Spec) (view, error) {
 		return view{}, err
 	}
 	if !slices.Contains(spec.Columns, Column) {
-		return view{}, workqueue.Invalid("columns", "of %s lack join.Column: its triggers could not tell the steps of joins from other rows", spec.Name())
+		return view{}, validate.Errorf("columns", "of %s lack join.Column: its triggers could not tell the steps of joins from other rows", spec.Name())
 	}
 	if spec.Schema == "" {
 		spec.Schema = workqueue.DefaultSchema
 	}
 	if !slices.Contains(spec.Folds, Fold) {
-		return view{}, workqueue.Invalid("folds", "of %s lack join.Fold: nobody would count what its steps come to", spec.Name())
+		return view{}, validate.Errorf("folds", "of %s lack join.Fold: nobody would count what its steps come to", spec.Name())
 	}
 	gated := slices.ContainsFunc(spec.Columns, func(c workqueue.Column) bool { return c.Name == gateColumn })
 	return view{spec: spec, DeleteDone: spec.DeleteDone, Gated: gated}, nil

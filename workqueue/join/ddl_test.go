@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
 )
@@ -14,12 +16,12 @@ func TestDownLeavesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	spec := f.table.Spec()
-	_, tableDown, err := workqueue.DDL(spec)
+	_, tableDown, err := spec.DDL()
 	f.ok(err)
 	_, joinDown, err := join.DDL(spec)
 	f.ok(err)
 	f.exec(joinDown)
-	row, token := f.steps(1, due), workqueue.NewOwnerToken() // the table works without
+	row, token := f.steps(1, due), uuid.New() // the table works without
 	_, err = f.queue.Claim(t.Context(), token, time.Minute, 1)
 	f.ok(err)
 	_, err = f.queue.Ack(t.Context(), token, row)

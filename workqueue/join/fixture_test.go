@@ -70,7 +70,7 @@ func newFixture(t testing.TB, configure ...func(*workqueue.Spec)) *fixture {
 // ddl is what a domain's migration would be.
 func ddl(t testing.TB, spec workqueue.Spec) string {
 	t.Helper()
-	table, _, err := workqueue.DDL(spec)
+	table, _, err := spec.DDL()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func (f *fixture) wantNext(fan fan, onComplete, onFail string) {
 func (f *fixture) claim(ids ...uuid.UUID) (token uuid.UUID) {
 	f.Helper()
 	f.exec("UPDATE steps SET due_at = now() WHERE id = ANY ($1)", ids)
-	token = workqueue.NewOwnerToken()
+	token = uuid.New()
 	f.fold()
 	rows, err := f.queue.Claim(f.Context(), token, time.Minute, len(ids))
 	f.ok(err)

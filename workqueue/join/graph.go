@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
@@ -14,12 +16,12 @@ import (
 func (s *start) checkTaken(ctx context.Context, tx workqueue.Tx, j *Joins) error {
 	ids, continuations := s.ids(), s.continuations()
 	var refused error
-	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	err := j.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var id, onComplete, onFail uuid.UUID
 		err := scan(&id, &onComplete, &onFail)
 		switch {
 		case slices.Contains(ids, id):
-			refused = workqueue.Invalid("id", "%s is that of a join which exists", id)
+			refused = validate.Errorf("id", "%s is that of a join which exists", id)
 		case slices.Contains(continuations, onComplete):
 			refused = continuesTwo(onComplete)
 		default:
@@ -65,7 +67,7 @@ func (g *graph) check(ctx context.Context, tx workqueue.Tx, j *Joins) error {
 		return err
 	}
 	if id, found := g.cycle(); found {
-		return workqueue.Invalid("members", "has %s, which would wait for itself: the joins make a cycle", id)
+		return validate.Errorf("members", "has %s, which would wait for itself: the joins make a cycle", id)
 	}
 	return nil
 }
@@ -84,7 +86,7 @@ func (g *graph) load(ctx context.Context, tx workqueue.Tx, j *Joins) error {
 			return seen
 		})
 		var found []uuid.UUID
-		err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+		err := j.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 			var from, to uuid.UUID
 			err := scan(&from, &to)
 			g.edges[from] = append(g.edges[from], to)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/internal/sqltext"
@@ -132,7 +134,7 @@ type Joins struct {
 // Open renders the statements for a table whose Spec has [Column]. It does not touch the database.
 func Open(table *workqueue.Table) (*Joins, error) {
 	if table == nil {
-		return nil, workqueue.Invalid("table", "is nil")
+		return nil, validate.Errorf("table", "is nil")
 	}
 	v, err := newView(table.Spec())
 	if err != nil {

@@ -21,7 +21,7 @@ type holder struct {
 // locks is a holder that has locked what the query finds.
 func locks(query string, of func(fan) uuid.UUID) holder {
 	return holder{func(f *fixture, tx workqueue.Tx, fan fan) error {
-		_, err := workqueue.Exec(f.Context(), tx, query+" FOR UPDATE", of(fan))
+		_, err := tx.Exec(f.Context(), query+" FOR UPDATE", of(fan))
 		return err
 	}, counts{join.Pending, 2, 0, 0}}
 }
@@ -99,7 +99,7 @@ func (f *fixture) settlesAtOnce(token uuid.UUID, done []uuid.UUID, failed uuid.U
 		return err
 	})
 	f.atOnce(func(tx workqueue.Tx) error {
-		_, err := workqueue.Exec(f.Context(), tx, "SELECT steps_join_fold(1000)")
+		_, err := tx.Exec(f.Context(), "SELECT steps_join_fold(1000)")
 		return err
 	})
 }
@@ -108,7 +108,7 @@ func (f *fixture) settlesAtOnce(token uuid.UUID, done []uuid.UUID, failed uuid.U
 func (f *fixture) maintainsAtOnce(id uuid.UUID) {
 	f.Helper()
 	f.atOnce(func(tx workqueue.Tx) error {
-		if _, err := workqueue.Exec(f.Context(), tx, "SELECT steps_join_sweep(100), steps_join_purge('1 hour', 100)"); err != nil {
+		if _, err := tx.Exec(f.Context(), "SELECT steps_join_sweep(100), steps_join_purge('1 hour', 100)"); err != nil {
 			return err
 		}
 		_, err := f.joins.Get(f.Context(), tx, id)

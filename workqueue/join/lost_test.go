@@ -102,10 +102,10 @@ func TestAMembershipThatIsHeldIsCountedLater(t *testing.T) {
 	f.lookNow()
 	f.hold("SELECT FROM steps_join_member FOR UPDATE", func() {
 		f.atOnce(func(tx workqueue.Tx) error {
-			if _, err := workqueue.Exec(t.Context(), tx, "SELECT steps_join_sweep(100)"); err != nil {
+			if _, err := tx.Exec(t.Context(), "SELECT steps_join_sweep(100)"); err != nil {
 				return err
 			}
-			_, err := workqueue.Exec(t.Context(), tx, "SELECT steps_join_fold(100)")
+			_, err := tx.Exec(t.Context(), "SELECT steps_join_fold(100)")
 			return err
 		})
 	})
@@ -201,7 +201,7 @@ func TestTheSweepHoldsNoRowThatWaitsForItsJoin(t *testing.T) {
 	f.exec("UPDATE steps SET created_at = now() - interval '16 minutes'")
 	f.hold("SELECT steps_join_sweep(100)", func() {
 		f.atOnce(func(tx workqueue.Tx) error {
-			_, err := workqueue.Exec(t.Context(), tx, "SELECT FROM steps WHERE id = $1 FOR UPDATE", kept.onComplete)
+			_, err := tx.Exec(t.Context(), "SELECT FROM steps WHERE id = $1 FOR UPDATE", kept.onComplete)
 			return err
 		})
 	})

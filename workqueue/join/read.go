@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
@@ -48,7 +50,7 @@ func (j *Joins) List(ctx context.Context, tx workqueue.Tx, o ListOptions) ([]Sta
 		o.Limit = 100
 	}
 	if o.Limit < 1 || o.Limit > workqueue.MaxBatch {
-		return nil, workqueue.Invalid("limit", "is %d, it must be between 1 and %d", o.Limit, workqueue.MaxBatch)
+		return nil, validate.Errorf("limit", "is %d, it must be between 1 and %d", o.Limit, workqueue.MaxBatch)
 	}
 	if o.Before == uuid.Nil {
 		o.Before = uuid.Max
@@ -59,7 +61,7 @@ func (j *Joins) List(ctx context.Context, tx workqueue.Tx, o ListOptions) ([]Sta
 		where += fmt.Sprintf(condition, len(args))
 	}
 	if o.Label != "" {
-		if err := workqueue.CheckText("label", o.Label); err != nil {
+		if err := validate.Text("label", o.Label); err != nil {
 			return nil, err
 		}
 		add(" AND j.label = $%d::text", o.Label)
@@ -72,7 +74,7 @@ func (j *Joins) List(ctx context.Context, tx workqueue.Tx, o ListOptions) ([]Sta
 
 func (j *Joins) states(ctx context.Context, tx workqueue.Tx, where string, args ...any) ([]State, error) {
 	var states []State
-	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	err := j.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var s State
 		var deadline, completed *time.Time
 		err := scan(&s.ID, &s.Label, &s.Status, &s.Policy, &s.Expected, &s.Succeeded, &s.Failed, &s.Late,
@@ -93,10 +95,10 @@ func (j *Joins) states(ctx context.Context, tx workqueue.Tx, where string, args 
 // starts.
 func (j *Joins) Members(ctx context.Context, tx workqueue.Tx, id, after uuid.UUID, limit int) ([]Member, error) {
 	if limit < 1 || limit > workqueue.MaxBatch {
-		return nil, workqueue.Invalid("limit", "is %d, it must be between 1 and %d", limit, workqueue.MaxBatch)
+		return nil, validate.Errorf("limit", "is %d, it must be between 1 and %d", limit, workqueue.MaxBatch)
 	}
 	var members []Member
-	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	err := j.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var m Member
 		err := scan(&m.ID, &m.Outcome, &m.Late)
 		members = append(members, m)

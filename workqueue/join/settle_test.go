@@ -184,11 +184,11 @@ func TestRolledBackSettle(t *testing.T) {
 	fan := f.fan(2)
 	token := f.claim(fan.members...)
 	f.ok(f.inTx(func(tx workqueue.Tx) error {
-		_, err := workqueue.Exec(t.Context(), tx, "SAVEPOINT s")
+		_, err := tx.Exec(t.Context(), "SAVEPOINT s")
 		f.ok(err)
 		_, err = f.table.In(tx).Ack(t.Context(), token, fan.members)
 		f.ok(err)
-		_, err = workqueue.Exec(t.Context(), tx, "ROLLBACK TO s")
+		_, err = tx.Exec(t.Context(), "ROLLBACK TO s")
 		f.ok(err)
 		_, err = f.table.In(tx).Ack(t.Context(), token, fan.members[:1])
 		return err

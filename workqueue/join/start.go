@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
@@ -56,7 +58,7 @@ type row struct {
 
 func newStart(joins []Join) (*start, error) {
 	if len(joins) > workqueue.MaxBatch {
-		return nil, workqueue.Invalid("joins", "has %d of them, at most %d fit one call", len(joins), workqueue.MaxBatch)
+		return nil, validate.Errorf("joins", "has %d of them, at most %d fit one call", len(joins), workqueue.MaxBatch)
 	}
 	s := &start{joins: make([]Join, len(joins))}
 	for i, join := range joins {
@@ -96,7 +98,7 @@ func (s *start) load(ctx context.Context, tx workqueue.Tx, j *Joins) (err error)
 // lockRows locks rows against their settles, see sql/lock.sql.
 func (j *Joins) lockRows(ctx context.Context, tx workqueue.Tx, ids []uuid.UUID) (map[uuid.UUID]row, error) {
 	rows := make(map[uuid.UUID]row, len(ids))
-	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	err := j.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var id uuid.UUID
 		var r row
 		err := scan(&id, &r.status, &r.waiting, &r.joined)
@@ -137,7 +139,7 @@ func (s *start) write(ctx context.Context, tx workqueue.Tx, j *Joins) error {
 	if err != nil {
 		return err
 	}
-	if _, err := workqueue.Exec(ctx, tx, j.statements["insert"], string(encoded)); err != nil {
+	if _, err := j.table.In(tx).Exec(ctx, j.statements["insert"], string(encoded)); err != nil {
 		return err
 	}
 	var members, joins []uuid.UUID
@@ -159,14 +161,14 @@ func (j *Joins) enroll(ctx context.Context, tx workqueue.Tx, rows map[uuid.UUID]
 		}
 	}
 	if len(unmarked) > 0 {
-		if _, err := workqueue.Exec(ctx, tx, j.statements["mark"], unmarked); err != nil {
+		if _, err := j.table.In(tx).Exec(ctx, j.statements["mark"], unmarked); err != nil {
 			return err
 		}
 	}
 	if len(members) == 0 {
 		return nil
 	}
-	_, err := workqueue.Exec(ctx, tx, j.statements["insert_members"], members, joins)
+	_, err := j.table.In(tx).Exec(ctx, j.statements["insert_members"], members, joins)
 	return err
 }
 

@@ -13,7 +13,7 @@ func (p *Plan) Pause(ctx context.Context, tx workqueue.Tx, name string) error {
 	if _, err := p.find(ctx, tx, name); err != nil {
 		return err
 	}
-	_, err := workqueue.Exec(ctx, tx, p.statements.pause, name)
+	_, err := p.table.In(tx).Exec(ctx, p.statements.pause, name)
 	return err
 }
 
@@ -33,7 +33,7 @@ func (p *Plan) Resume(ctx context.Context, tx workqueue.Tx, name string) error {
 	if err != nil {
 		return err
 	}
-	return workqueue.Query(ctx, tx, discard, p.statements.resume, s.ID, next, p.dueAt(s.Rule, next))
+	return p.table.In(tx).Query(ctx, discard, p.statements.resume, s.ID, next, p.dueAt(s.Rule, next))
 }
 
 // Delete removes a schedule. Occurrences that were written already are left to the domain.
@@ -41,6 +41,6 @@ func (p *Plan) Delete(ctx context.Context, tx workqueue.Tx, name string) error {
 	if _, err := p.find(ctx, tx, name); err != nil {
 		return err
 	}
-	_, err := workqueue.Exec(ctx, tx, p.statements.remove, name)
+	_, err := p.table.In(tx).Exec(ctx, p.statements.remove, name)
 	return err
 }

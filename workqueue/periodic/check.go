@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -39,8 +41,8 @@ func refuse(name string, cause error) error {
 func (p *Plan) check(s Schedule) (*schedule.Schedule, error) {
 	err := cmp.Or(
 		checkName(s.Name),
-		workqueue.CheckSize("expression", len(s.Expr), MaxExpr),
-		workqueue.CheckSize("template", len(s.Template), MaxTemplate),
+		validate.Size("expression", len(s.Expr), MaxExpr),
+		validate.Size("template", len(s.Template), MaxTemplate),
 		p.table.Check(workqueue.NewRow{Values: values(s, nil)}),
 	)
 	if err != nil {
@@ -58,11 +60,11 @@ func (p *Plan) check(s Schedule) (*schedule.Schedule, error) {
 
 func checkName(name string) error {
 	if name == "" {
-		return workqueue.Invalid("schedule", "has no name")
+		return validate.Errorf("schedule", "has no name")
 	}
 	return cmp.Or(
-		workqueue.CheckSize("schedule name", len(name), MaxName),
-		workqueue.CheckText("schedule name", name),
+		validate.Size("schedule name", len(name), MaxName),
+		validate.Text("schedule name", name),
 	)
 }
 

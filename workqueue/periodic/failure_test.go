@@ -85,7 +85,7 @@ func TestADecisionThatIsCutOffIsMadeAgain(t *testing.T) {
 		o.Insert = func(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) (int, error) {
 			n, err := insertRuns(ctx, tx, occurrences)
 			if err == nil && cuts.Add(1) == 1 {
-				_, err = workqueue.Exec(ctx, tx, "SELECT pg_terminate_backend(pg_backend_pid())")
+				_, err = tx.Exec(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
 			}
 			return n, err
 		}

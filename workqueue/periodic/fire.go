@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -35,9 +37,9 @@ func (p *Plan) Backfill(ctx context.Context, tx workqueue.Tx, name string, from,
 	}
 	switch {
 	case to.Before(from):
-		return 0, workqueue.Invalid("backfill", "ends at %s, before it begins at %s", stamp(to), stamp(from))
+		return 0, validate.Errorf("backfill", "ends at %s, before it begins at %s", stamp(to), stamp(from))
 	case to.After(s.now):
-		return 0, workqueue.Invalid("backfill", "ends at %s, which is later than now, %s", stamp(to), stamp(s.now))
+		return 0, validate.Errorf("backfill", "ends at %s, which is later than now, %s", stamp(to), stamp(s.now))
 	}
 	missed, err := s.between(from, to)
 	if err != nil {
@@ -61,7 +63,7 @@ func (r row) between(from, to time.Time) ([]time.Time, error) {
 	}
 	times := parsed.Between(after, to, MaxBackfill+1)
 	if len(times) > MaxBackfill {
-		return nil, workqueue.Invalid("backfill", "from %s to %s has more than the %d occurrences that one call may write: the last of those is at %s",
+		return nil, validate.Errorf("backfill", "from %s to %s has more than the %d occurrences that one call may write: the last of those is at %s",
 			stamp(from), stamp(to), MaxBackfill, stamp(times[MaxBackfill-1]))
 	}
 	return times, nil

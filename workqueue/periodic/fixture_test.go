@@ -61,7 +61,7 @@ func openPlan(t testing.TB, schema string, configure ...func(*periodic.Options))
 func insertRuns(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) (int, error) {
 	written := 0
 	for _, o := range occurrences {
-		n, err := workqueue.Exec(ctx, tx, "INSERT INTO runs (key, schedule, nominal, due_at, template) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
+		n, err := tx.Exec(ctx, "INSERT INTO runs (key, schedule, nominal, due_at, template) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
 			o.Key, o.Schedule, o.Nominal, o.DueAt, o.Template)
 		if err != nil {
 			return 0, err
@@ -72,7 +72,7 @@ func insertRuns(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occ
 }
 
 func liveRuns(ctx context.Context, tx workqueue.Tx, name string) (n int, err error) {
-	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error { return scan(&n) },
+	err = tx.Query(ctx, func(scan func(...any) error) error { return scan(&n) },
 		"SELECT count(*) FROM runs WHERE schedule = $1 AND NOT ended", name)
 	return n, err
 }

@@ -85,7 +85,7 @@ func TestAChangeOfAScheduleThatIsHeld(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = f.inTx(func(tx workqueue.Tx) error {
-				if _, err := workqueue.Exec(t.Context(), tx, "SET LOCAL lock_timeout = '300ms'"); err != nil { // shorter than ours
+				if _, err := tx.Exec(t.Context(), "SET LOCAL lock_timeout = '300ms'"); err != nil { // shorter than ours
 					return err
 				}
 				return c.change(f, tx)
@@ -144,7 +144,7 @@ func TestAChangeWaitsNoLongerThanItSays(t *testing.T) {
 		}
 		released := make(chan error, 1)
 		do(func(tx workqueue.Tx) error {
-			if _, err := workqueue.Exec(ctx, tx, "SET LOCAL lock_timeout = '25s'"); err != nil {
+			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '25s'"); err != nil {
 				return err
 			}
 			go func() {
@@ -156,7 +156,7 @@ func TestAChangeWaitsNoLongerThanItSays(t *testing.T) {
 			if err := holdPut(f, tx); err != nil {
 				return err
 			}
-			return workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+			return tx.Query(ctx, func(scan func(...any) error) error {
 				var own string
 				if err := scan(&own); err != nil || own != "25s" {
 					f.Errorf("lock_timeout is %q afterwards, %v", own, err)

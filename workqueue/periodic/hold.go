@@ -50,7 +50,7 @@ func (p *Plan) find(ctx context.Context, tx workqueue.Tx, name string) (row, err
 func (p *Plan) await(ctx context.Context, tx workqueue.Tx, name string) (found row, err error) {
 	held := &HeldError{Schedule: name}
 	exists := workqueue.ErrNotFound
-	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	err = p.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		exists = nil
 		return scan(&held.PID, &held.Holder)
 	}, p.statements.holder, name)
@@ -70,7 +70,7 @@ func (p *Plan) await(ctx context.Context, tx workqueue.Tx, name string) (found r
 // bounded runs what may wait for another transaction, for at most [MaxWait].
 func (p *Plan) bounded(ctx context.Context, tx workqueue.Tx, held *HeldError, wait func() error) error {
 	var own, ours string
-	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error { return scan(&own, &ours) },
+	err := p.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&own, &ours) },
 		p.statements.limit, fmt.Sprintf("%dms", MaxWait.Milliseconds()))
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (p *Plan) bounded(ctx context.Context, tx workqueue.Tx, held *HeldError, wa
 	if err != nil && err != workqueue.ErrNotFound {
 		return err
 	}
-	_, restore := workqueue.Exec(ctx, tx, "SELECT set_config('lock_timeout', $1::text, true)", own)
+	_, restore := p.table.In(tx).Exec(ctx, "SELECT set_config('lock_timeout', $1::text, true)", own)
 	return errors.Join(err, restore)
 }
 
@@ -95,7 +95,7 @@ func isLockTimeout(err error) bool {
 // load reads the schedule that a scheduler has claimed, as it is now and not as it was when it was claimed.
 func (p *Plan) load(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (found row, version string, err error) {
 	err = workqueue.ErrNotFound
-	readErr := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	readErr := p.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		found, err = scanRow(func(dest ...any) error { return scan(append(dest, &version)...) })
 		return err
 	}, p.statements.load, id)
@@ -108,7 +108,7 @@ func (p *Plan) load(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (found r
 // lock locks that schedule until the transaction ends, and tells whether it is still the version that was read.
 func (p *Plan) lock(ctx context.Context, tx workqueue.Tx, id uuid.UUID, version string) (same bool, err error) {
 	err = workqueue.ErrNotFound
-	readErr := workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	readErr := p.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		err = nil
 		return scan(&same)
 	}, p.statements.lock, id, version)

@@ -126,7 +126,7 @@ func TestAPieceThatFailsIsHalved(t *testing.T) {
 		insert := o.Insert
 		o.Insert = func(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) (int, error) {
 			if len(occurrences) > 100 {
-				if _, err := workqueue.Exec(ctx, tx, "SELECT 1/0"); err != nil {
+				if _, err := tx.Exec(ctx, "SELECT 1/0"); err != nil {
 					return 0, err
 				}
 			}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -40,9 +42,9 @@ type Options struct {
 func (o Options) validate() error {
 	switch {
 	case o.Insert == nil:
-		return workqueue.Invalid("insert", "is nil: a plan has to write its occurrences somewhere")
+		return validate.Errorf("insert", "is nil: a plan has to write its occurrences somewhere")
 	case o.Lead < 0 || o.Lead > MaxLead:
-		return workqueue.Invalid("lead", "is %v, it must be between 0 and %v", o.Lead, MaxLead)
+		return validate.Errorf("lead", "is %v, it must be between 0 and %v", o.Lead, MaxLead)
 	}
 	return nil
 }

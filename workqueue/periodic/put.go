@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -53,7 +55,7 @@ func (p *Plan) define(s Schedule) (definition, error) {
 		return definition{}, err
 	}
 	if s.Rule.Overlap != schedule.OverlapAllow && p.options.Live == nil {
-		return definition{}, workqueue.Invalid("overlap", "of schedule %q is %v, but nobody tells which occurrences are live", s.Name, s.Rule.Overlap)
+		return definition{}, validate.Errorf("overlap", "of schedule %q is %v, but nobody tells which occurrences are live", s.Name, s.Rule.Overlap)
 	}
 	s.Expr, s.Zone = parsed.String(), parsed.Zone()
 	return definition{s, parsed}, nil
@@ -77,7 +79,7 @@ func (p *Plan) put(ctx context.Context, tx workqueue.Tx, d definition) error {
 
 // create reports false where somebody else was quicker.
 func (p *Plan) create(ctx context.Context, tx workqueue.Tx, d definition) (bool, error) {
-	now, err := clock(ctx, tx)
+	now, err := p.clock(ctx, tx)
 	if err != nil {
 		return false, err
 	}
@@ -101,14 +103,14 @@ func (p *Plan) change(ctx context.Context, tx workqueue.Tx, old row, d definitio
 		return err
 	}
 	v := values(d.Schedule, nil)
-	return workqueue.Query(ctx, tx, discard, p.statements.put, old.ID, v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8],
+	return p.table.In(tx).Query(ctx, discard, p.statements.put, old.ID, v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8],
 		next, p.dueAt(d.Rule, next))
 }
 
 func (d definition) first(anchor *time.Time, now time.Time) (time.Time, error) {
 	next, ok := first(d.parsed, anchor, now)
 	if !ok {
-		return next, workqueue.Invalid(fmt.Sprintf("schedule %q", d.Name), "is never due after %s", now.UTC().Format(time.RFC3339))
+		return next, validate.Errorf(fmt.Sprintf("schedule %q", d.Name), "is never due after %s", now.UTC().Format(time.RFC3339))
 	}
 	return next, nil
 }
@@ -125,8 +127,8 @@ func (p *Plan) lead(r schedule.Rule) time.Duration {
 }
 
 // clock reads the database's.
-func clock(ctx context.Context, tx workqueue.Tx) (now time.Time, err error) {
-	err = workqueue.Query(ctx, tx, func(scan func(...any) error) error { return scan(&now) }, "SELECT clock_timestamp()")
+func (p *Plan) clock(ctx context.Context, tx workqueue.Tx) (now time.Time, err error) {
+	err = p.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&now) }, "SELECT clock_timestamp()")
 	return now, err
 }
 

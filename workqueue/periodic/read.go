@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -29,12 +31,12 @@ func (p *Plan) Get(ctx context.Context, tx workqueue.Tx, name string) (Info, err
 // List reads schedules in the byte order of their names.
 func (p *Plan) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, error) {
 	if f.Limit < 0 || f.Limit > MaxPage {
-		return nil, workqueue.Invalid("limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
+		return nil, validate.Errorf("limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
 	}
 	if f.Limit == 0 {
 		f.Limit = MaxPage
 	}
-	if err := cmp.Or(workqueue.CheckText("prefix", f.Prefix), workqueue.CheckText("after", f.After)); err != nil {
+	if err := cmp.Or(validate.Text("prefix", f.Prefix), validate.Text("after", f.After)); err != nil {
 		return nil, err
 	}
 	var list []Info
@@ -80,7 +82,7 @@ func (p *Plan) one(ctx context.Context, tx workqueue.Tx, statement string, args 
 }
 
 func (p *Plan) rows(ctx context.Context, tx workqueue.Tx, each func(row), statement string, args ...any) error {
-	return workqueue.Query(ctx, tx, func(scan func(...any) error) error {
+	return p.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		r, err := scanRow(scan)
 		if err == nil {
 			each(r)

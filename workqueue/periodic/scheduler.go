@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/txwork/txwork/workqueue/validate"
+
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -53,7 +55,7 @@ type Scheduler struct {
 // NewScheduler makes a scheduler; Run starts it.
 func NewScheduler(pool *pgxpool.Pool, p *Plan, o SchedulerOptions) (*Scheduler, error) {
 	if p == nil {
-		return nil, workqueue.Invalid("plan", "is nil")
+		return nil, validate.Errorf("plan", "is nil")
 	}
 	if o.Concurrency == 0 {
 		o.Concurrency = DefaultConcurrency
@@ -215,7 +217,7 @@ func (p *Plan) carryOut(ctx context.Context, tx workqueue.Tx, r row, d decision)
 		last = &d.start[n-1]
 	}
 	var now time.Time
-	err := workqueue.Query(ctx, tx, func(scan func(...any) error) error { return scan(&now) },
+	err := p.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&now) },
 		p.statements.advance, r.ID, d.next, last, d.buffered, fired, d.missed+d.skipped)
 	if err != nil || d.wake == nil {
 		return err

@@ -39,7 +39,7 @@ func Spec(schema, table string) workqueue.Spec {
 
 // DDL renders the statements that create a table of schedules and those that drop it.
 func DDL(schema, table string) (up, down string, err error) {
-	return workqueue.DDL(Spec(schema, table))
+	return Spec(schema, table).DDL()
 }
 
 // values are a new schedule's columns as the Spec orders them.

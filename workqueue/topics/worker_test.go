@@ -36,7 +36,7 @@ func newPost(t *testing.T) *post {
 		{Name: "topic", Type: "text", NotNull: true}, {Name: "text", Type: "text"},
 	}}
 	p := &post{T: t, DB: db}
-	up, _, err := workqueue.DDL(spec)
+	up, _, err := spec.DDL()
 	p.ok(err)
 	_, err = db.Pool.Exec(t.Context(), up)
 	p.ok(err)

@@ -22,7 +22,7 @@ var deletedSpec = workqueue.Spec{
 	DeleteDone: true,
 }
 
-func deletedDDL() (up, down string, err error) { return workqueue.DDL(deletedSpec) }
+func deletedDDL() (up, down string, err error) { return deletedSpec.DDL() }
 
 // deleted are rows that their ack deletes.
 type deleted struct {

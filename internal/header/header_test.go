@@ -1,14 +1,14 @@
-package workqueue_test
+package header_test
 
 import (
 	"maps"
 	"testing"
 
-	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/internal/header"
 )
 
 // Headers that somebody wrote by hand are read as far as they can be.
-func TestReadHeaders(t *testing.T) {
+func TestRead(t *testing.T) {
 	t.Parallel()
 	for encoded, want := range map[string]map[string]string{
 		`{"a": "b", "quoted": "\"x\"\u00e9"}`:                      {"a": "b", "quoted": `"x"é`},
@@ -19,11 +19,11 @@ func TestReadHeaders(t *testing.T) {
 		`null`:     nil,
 		`not JSON`: nil,
 	} {
-		if got := workqueue.ReadHeaders(&encoded); !maps.Equal(got, want) || (got == nil) != (want == nil) {
+		if got := header.Read(&encoded); !maps.Equal(got, want) || (got == nil) != (want == nil) {
 			t.Errorf("%s: %#v, want %#v", encoded, got, want)
 		}
 	}
-	if got := workqueue.ReadHeaders(nil); got != nil {
+	if got := header.Read(nil); got != nil {
 		t.Errorf("NULL: %#v", got)
 	}
 }

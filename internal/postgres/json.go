@@ -1,27 +1,26 @@
-package workqueue
+package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
-// CheckJSON reports whether PostgreSQL can store text as jsonb, which holds less than JSON does: no NUL, no half of
-// a surrogate pair, no number beyond its numeric. The field names it in the error.
-func CheckJSON(field string, text []byte) error {
-	if !utf8.Valid(text) {
-		return Invalid(field, "is not valid UTF-8")
+// JSON tells what keeps PostgreSQL from storing text as jsonb, which holds less than JSON does: no NUL, no half of a
+// surrogate pair, no number beyond its numeric.
+func JSON(text []byte) (problem string) {
+	switch {
+	case !utf8.Valid(text):
+		return "is not valid UTF-8"
+	case !json.Valid(text):
+		return "is not valid JSON"
 	}
-	if !json.Valid(text) {
-		return Invalid(field, "is not valid JSON")
-	}
-	if reason := badEscape(text); reason != "" {
-		return Invalid(field, "%s", reason)
-	}
-	return checkNumbers(field, text)
+	return cmp.Or(badEscape(text), badNumber(text))
 }
 
 // badEscape says what is wrong with the \u escapes of valid JSON.
@@ -57,20 +56,20 @@ func badEscape(text []byte) string {
 
 const halfPair = "has half of a surrogate pair, which PostgreSQL's jsonb cannot hold"
 
-// checkNumbers reads the numbers only where one can be too large: the digits of the text may not do.
-func checkNumbers(field string, text []byte) error {
+// badNumber reads the numbers only where one can be too large: the digits of the text may not do.
+func badNumber(text []byte) string {
 	if len(text) <= maxFractionDigits && !bytes.ContainsAny(text, "eE") {
-		return nil
+		return ""
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	for {
 		token, err := d.Token()
 		if err != nil {
-			return nil // the end: it is valid
+			return "" // the end: it is valid
 		}
 		if n, ok := token.(json.Number); ok && !numeric(n.String()) {
-			return Invalid(field, "has a number with more digits than PostgreSQL's numeric takes: %d before the point, %d behind it",
+			return fmt.Sprintf("has a number with more digits than PostgreSQL's numeric takes: %d before the point, %d behind it",
 				maxIntegerDigits, maxFractionDigits)
 		}
 	}

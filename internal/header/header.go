@@ -1,9 +1,10 @@
-package workqueue
+// Package header is how the headers of rows are stored.
+package header
 
 import "encoding/json"
 
-// encodeHeaders merges the trace context under the caller's own headers, which win.
-func encodeHeaders(own, trace map[string]string) (string, error) {
+// Encode merges the trace context under the caller's own headers, which win.
+func Encode(own, trace map[string]string) (string, error) {
 	if len(own)+len(trace) == 0 {
 		return "", nil
 	}
@@ -18,10 +19,8 @@ func encodeHeaders(own, trace map[string]string) (string, error) {
 	return string(encoded), err
 }
 
-// ReadHeaders are a row's headers as a claim returns them, for domains that read rows by themselves. Encoded is the column
-// as text, nil for NULL. It never fails: a row with headers that somebody wrote by hand still has to be delivered. A value
-// that is no string is given as its JSON text, and headers that are no object are none.
-func ReadHeaders(encoded *string) map[string]string {
+// Read reads the column, nil for NULL. It never fails, as the package codec explains.
+func Read(encoded *string) map[string]string {
 	if encoded == nil {
 		return nil
 	}

@@ -1,0 +1,38 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txwork/txwork/internal/contain"
+)
+
+// Sentinels are the errors of package workqueue that [Explain] wraps.
+type Sentinels struct{ ReadOnly, PoolMode, SchemaVersion error }
+
+// Explain adds what to do to the errors of the database that have a known remedy.
+func (s Sentinels) Explain(err error) error {
+	pg, ok := contain.As[*pgconn.PgError](err)
+	if !ok {
+		return err
+	}
+	switch {
+	case pg.Code == "25006", isStandby(pg): // read_only_sql_transaction
+		return fmt.Errorf("txwork: %w: connect to the primary: %w", s.ReadOnly, err)
+	case pg.Code == "08P01" && strings.Contains(pg.Message, "statement pooling mode"): // PgBouncer's
+		return fmt.Errorf("txwork: %w, which has no transactions: set pool_mode = transaction or session: %w", s.PoolMode, err)
+	}
+	switch pg.Code {
+	case "42P01", "3F000", "42883": // undefined table, schema, function
+		return fmt.Errorf("txwork: %w: run `txwork migrate up` or your own migration: %w", s.SchemaVersion, err)
+	}
+	return err
+}
+
+// isStandby reports that a standby refused to begin a transaction READ WRITE. The code alone says no more than that
+// something is not supported; of the settings of a transaction that are true or false this is the only one to say it.
+func isStandby(pg *pgconn.PgError) bool {
+	return pg.Code == "0A000" && pg.Routine == "call_bool_check_hook"
+}
