@@ -74,9 +74,9 @@
 //
 // # Maintenance
 //
-// Expired leases are requeued, and old rows deleted, only where some process runs the maintenance: [Queue.ReapExpired],
-// sweeps, folds and retention. Package reaper runs all of it. From pg_cron, call the table's SQL procedure maintain; it
-// knows the retention of the migration, and not that of your program.
+// Some process must run the maintenance: reaping expired leases ([Queue.ReapExpired]), sweeps, folds, and deleting rows
+// past their retention. Package reaper runs all of it. If you use pg_cron instead, call the table's SQL procedure
+// maintain. It uses the retention of the migration, and not that of your program.
 //
 // Folds release rows that wait; see Building a domain. Workers, drains and the reaper run folds by themselves. If you
 // call [Queue.Claim] on a table that has folds, call [Queue.Fold] first. Workers in SQL call the function fold before
@@ -112,17 +112,18 @@
 // Each claim, renewal, settle and reap is sent to the server in one piece. Once sent, it commits even if the process
 // that sent it dies or freezes.
 //
-// The server ends what can still stall, and releases its locks. The limits are settings of the transaction itself, so
-// they also work through a pooler:
+// In these cases the server ends the session of a process that stalls, and releases its locks:
 //
-//   - After [HeldAtMost], if the client does not read the reply (tcp_user_timeout; it has no effect on Unix-domain
+//   - The client does not read the reply for [HeldAtMost] (tcp_user_timeout, which has no effect on Unix-domain
 //     sockets).
-//   - After [HeldAtMost], if a handler's process freezes between the settle in [Claim.Tx] and its commit
+//   - A handler's process freezes for [HeldAtMost] between the settle in [Claim.Tx] and its commit
 //     (idle_in_transaction_session_timeout).
-//   - From PostgreSQL 17 on, if the client has sent only part of a transaction: one second after the caller stops
-//     waiting, and not before [HeldAtMost] (transaction_timeout).
-//   - After 90 s, three heartbeats, for the session of a listener; after 15 s for that of the process that sweeps
+//   - The client has sent only part of a transaction. From PostgreSQL 17 on, the server waits until one second after
+//     the caller stops waiting, and at least for [HeldAtMost] (transaction_timeout).
+//   - A listener has been silent for 90 s, which is three heartbeats, or the process that sweeps for 15 s
 //     (idle_session_timeout).
+//
+// The first three limits are settings of the transaction itself, so they also work through a pooler.
 //
 // What a handler does in Claim.Tx before the settle is limited by your own settings, or by [WorkerOptions].TxLimits.
 //
@@ -144,7 +145,9 @@
 //
 // Such a trigger may change its own row. It must not write to a row that other transactions also write, because settles
 // would then wait for each other. To change other rows, such as the next row of a key, the trigger appends a note to a
-// table of the domain. A function of the domain, the fold, applies the notes later: in short transactions of its own,
-// and in one session at a time. List it in [Spec].Folds; [Fold] is its contract. To have workers fold at once, the
-// trigger calls PERFORM [Spec.AnnounceNote] if [Spec.MustAnnounceNote].
+// table of the domain. A function of the domain, the fold, applies the notes later, in short transactions of its own
+// and in one session at a time. List the function in [Spec].Folds; its contract is [Fold].
+//
+// Workers should fold as soon as there is a note. If the SQL condition [Spec.MustAnnounceNote] holds, the trigger must
+// PERFORM [Spec.AnnounceNote].
 package workqueue
