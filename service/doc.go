@@ -10,9 +10,9 @@
 //
 // # What it does
 //
-// The parts and the reaper share one [workqueue.Runtime]. Beside the application's pool, a process therefore has four
-// connections, one that listens, and up to three spare ones, however many parts and queues it runs. It has one more for
-// each table while it notifies on behalf of busy producers.
+// The parts and the reaper share one [workqueue.Runtime]. In addition to the application's pool, a process therefore
+// has four connections, one that listens, and up to three spare ones, however many parts and queues it runs. It has one
+// more for each table while it notifies on behalf of busy producers.
 //
 // The reaper maintains all tables of the parts, and those of their schedules. If something else does the maintenance,
 // such as `txwork reap` from cron, set [Options.MaintainedElsewhere]. The reaper warns about tables of txwork in the

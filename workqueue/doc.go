@@ -84,7 +84,7 @@
 //
 // # Connections
 //
-// The workers of a process share a [Runtime]: a few connections beside your pool, one of which listens for
+// The workers of a process share a [Runtime]: a few connections in addition to your pool, one of which listens for
 // notifications. The number does not grow with the number of queues. A worker that is given no runtime opens its own.
 // Package service runs all parts of a process over one runtime.
 //

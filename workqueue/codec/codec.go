@@ -18,8 +18,8 @@ type Codec interface {
 }
 
 // An Envelope names the row that a payload belongs to. A Codec may bind the payload to every field but Headers: some
-// headers are added after encoding, such as the trace context, and some later, such as the name of whoever redrove the
-// row.
+// headers are added after encoding, such as the trace context, and some later, such as the name of the person who
+// redrove the row.
 type Envelope struct {
 	Table   string    // qualified, such as txwork.outbox
 	ID      uuid.UUID // of the row, or the result of [KeyID] for its key
