@@ -75,7 +75,7 @@ func TestAFrozenApplicationLosesTheKey(t *testing.T) {
 	}
 	f.expectBegin(workqueue.Pgx(tx), key("a"), inbox.Processed)
 	if got := bound(); got != "1min" {
-		t.Errorf("the bound is %s, want %v", got, inbox.HeldAtMost)
+		t.Errorf("the bound is %s, want %v", got, inbox.IdleTimeout)
 	}
 	if _, err := tx.Exec(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = '700ms'"); err != nil {
 		t.Fatal(err)

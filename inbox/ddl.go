@@ -55,8 +55,8 @@ func (v view) Named(suffix string) string { return quote(v.table + "_" + suffix)
 // Function is the qualified name of one of the table's functions.
 func (v view) Function(name string) string { return quote(v.schema) + "." + v.Named(name) }
 
-// HeldAtMost is the bound of a transaction's idle time, in milliseconds.
-func (v view) HeldAtMost() int64 { return HeldAtMost.Milliseconds() }
+// IdleTimeout is the bound of a transaction's idle time, in milliseconds.
+func (v view) IdleTimeout() int64 { return IdleTimeout.Milliseconds() }
 
 // NameLiteral is the table's name as a string literal; the Spec's Validate leaves nothing in it to escape.
 func (v view) NameLiteral() string { return "'" + v.schema + "." + v.table + "'" }

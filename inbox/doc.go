@@ -41,7 +41,7 @@
 //
 // If two processes receive the same message at the same time, one runs the function. The other gets InProgress, or
 // Duplicate if the first has finished. Neither waits for the other. If the first process freezes, the server ends its
-// transaction after it has been idle for [HeldAtMost], and the key is free again.
+// transaction after it has been idle for [IdleTimeout], and the key is free again.
 //
 // # Processing later
 //

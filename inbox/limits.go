@@ -20,11 +20,11 @@ const (
 	// what is larger belongs into one, and its address into the message.
 	DefaultMaxPayload = 1 << 20
 
-	// HeldAtMost is how long a transaction that has taken a key may be idle between two statements before the server
+	// IdleTimeout is how long a transaction that has taken a key may be idle between two statements before the server
 	// ends it, where the session has no idle_in_transaction_session_timeout of its own: a process that freezes in
 	// [Inbox.Process], or after [Inbox.Begin], gives the key up then. A handler that has to wait for longer says so
 	// itself, by SET LOCAL in its transaction.
-	HeldAtMost = time.Minute
+	IdleTimeout = time.Minute
 
 	// MaxHeaders is how many bytes the names and values of a message's headers may have together. They
 	// are for routing and tracing, and brokers and HTTP servers send about as much.

@@ -332,7 +332,7 @@ func TestAFrozenHolderLosesTheKey(t *testing.T) {
 		return got
 	}
 	if got := idle(f.Pool, "default"); got != "1min" {
-		t.Errorf("the bound is %s, want %v", got, inbox.HeldAtMost)
+		t.Errorf("the bound is %s, want %v", got, inbox.IdleTimeout)
 	}
 	config := f.Pool.Config()
 	config.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "700ms"

@@ -36,6 +36,7 @@ const DefaultQueue = "default"
 // with one of the less urgent levels, in turn, so that none of them starves.
 type Priority int16
 
+// The priorities, the most urgent first.
 const (
 	High   Priority = 1
 	Normal Priority = 2 // the default

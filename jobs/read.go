@@ -166,6 +166,7 @@ type Attempt struct {
 // AttemptOutcome is how an attempt ended.
 type AttemptOutcome string
 
+// How an attempt can end.
 const (
 	AttemptSucceeded AttemptOutcome = "succeeded"
 	AttemptFailed    AttemptOutcome = "failed"

@@ -10,6 +10,7 @@ import (
 // A Domain is a part of txwork that has tables of its own, and so migrations and a version of its own.
 type Domain string
 
+// The domains, in the order of their migrations.
 const (
 	Outbox Domain = "outbox"
 	Reaper Domain = "reaper" // the election of the leader; every process that runs a reaper or a service needs it

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// HeldAtMost is how long the server lets a transaction of txwork's own stand still, because its process is frozen or
+// idleTimeout is how long the server lets a transaction of txwork's own stand still, because its process is frozen or
 // its network gone, before it ends the session and with it every lock: see the package's documentation.
-const HeldAtMost = 10 * time.Second
+const idleTimeout = 10 * time.Second
 
 // boundSets bound a transaction at the server, in the statement that sets its other settings: a pooler may refuse
 // settings at a connection's start, and would hand later ones on to the next session.
@@ -22,18 +22,18 @@ const HeldAtMost = 10 * time.Second
 // for it, and is left alone where nobody said how long that is.
 func boundSets(ctx context.Context, conn *pgx.Conn, kept bool) (sets []string, args []any) {
 	if !kept {
-		sets = append(sets, setSetting("tcp_user_timeout", milliseconds(HeldAtMost)))
+		sets = append(sets, setSetting("tcp_user_timeout", milliseconds(idleTimeout)))
 	}
 	deadline, ok := ctx.Deadline()
 	if !ok || serverVersion(conn) < 17 {
 		return sets, nil
 	}
-	limit := max(time.Until(deadline)+time.Second, HeldAtMost)
+	limit := max(time.Until(deadline)+time.Second, idleTimeout)
 	return append(sets, "set_config('transaction_timeout', $1::text, true)"), []any{milliseconds(limit)}
 }
 
 // idleSet bounds, beside that, the time between two statements of a transaction that a client holds open.
-var idleSet = setSetting("idle_in_transaction_session_timeout", milliseconds(HeldAtMost))
+var idleSet = setSetting("idle_in_transaction_session_timeout", milliseconds(idleTimeout))
 
 // serverVersion is the major version of a connection's server; 0 where it is not told.
 func serverVersion(conn *pgx.Conn) int {

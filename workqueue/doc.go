@@ -114,12 +114,12 @@
 //
 // In these cases the server ends the session of a process that stalls, and releases its locks:
 //
-//   - The client does not read the reply for [HeldAtMost] (tcp_user_timeout, which has no effect on Unix-domain
+//   - The client does not read the reply for 10 s (tcp_user_timeout, which has no effect on Unix-domain
 //     sockets).
-//   - A handler's process freezes for [HeldAtMost] between the settle in [Claim.Tx] and its commit
+//   - A handler's process freezes for 10 s between the settle in [Claim.Tx] and its commit
 //     (idle_in_transaction_session_timeout).
 //   - The client has sent only part of a transaction. From PostgreSQL 17 on, the server waits until one second after
-//     the caller stops waiting, and at least for [HeldAtMost] (transaction_timeout).
+//     the caller stops waiting, and at least for 10 s (transaction_timeout).
 //   - A listener has been silent for 90 s, which is three heartbeats, or the process that sweeps for 15 s
 //     (idle_session_timeout).
 //

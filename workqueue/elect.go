@@ -46,7 +46,7 @@ type election struct {
 }
 
 func newElection(conn *pgx.Conn) *election {
-	return &election{conn: conn, led: make(map[*tableWork]bool), barred: make(map[*tableWork]bool), bound: listenerHeldAtMost}
+	return &election{conn: conn, led: make(map[*tableWork]bool), barred: make(map[*tableWork]bool), bound: listenerIdleTimeout}
 }
 
 // heartbeat is how often the session has to speak.

@@ -14,7 +14,7 @@ import (
 // keptSettings are what every transaction of ours runs under. A session of our own keeps them, so that its transactions
 // need not bring them along, nor say how they begin: at low rates that was half of what a job's statements cost.
 var keptSettings = slices.Concat(planSettings, []setting{
-	{"tcp_user_timeout", milliseconds(HeldAtMost)},
+	{"tcp_user_timeout", milliseconds(idleTimeout)},
 	{"default_transaction_isolation", "read committed"},
 	{"default_transaction_read_only", "off"},
 })

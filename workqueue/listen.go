@@ -19,9 +19,9 @@ import (
 // a word would otherwise never be missed. The workers poll all the while.
 const listenerHeartbeat = 30 * time.Second
 
-// listenerHeldAtMost is how long the server keeps the session of a listener whose process is frozen: for as long, it
+// listenerIdleTimeout is how long the server keeps the session of a listener whose process is frozen: for as long, it
 // keeps every notification for it.
-const listenerHeldAtMost = 3 * listenerHeartbeat
+const listenerIdleTimeout = 3 * listenerHeartbeat
 
 // A listener has one connection that listens for all tables of a runtime, as long as there are any.
 type listener struct {
@@ -165,9 +165,9 @@ func (l *listener) session(ctx context.Context) (err error) {
 
 // boundSession has the server end the session of a process that is frozen or gone.
 func boundSession(ctx context.Context, conn *pgx.Conn) error {
-	text := "SELECT " + setSessionSetting("tcp_user_timeout", listenerHeldAtMost)
+	text := "SELECT " + setSessionSetting("tcp_user_timeout", listenerIdleTimeout)
 	if serverVersion(conn) >= 14 {
-		text += ", " + setSessionSetting("idle_session_timeout", listenerHeldAtMost)
+		text += ", " + setSessionSetting("idle_session_timeout", listenerIdleTimeout)
 	}
 	_, err := conn.Exec(ctx, text)
 	return err

@@ -60,7 +60,7 @@ BEGIN
     END;
     IF inserted THEN
         IF current_setting('idle_in_transaction_session_timeout') = '0' THEN
-            PERFORM set_config('idle_in_transaction_session_timeout', '{{.HeldAtMost}}', true);
+            PERFORM set_config('idle_in_transaction_session_timeout', '{{.IdleTimeout}}', true);
         END IF;
         RETURN QUERY SELECT 'processed', $6, 2::smallint;
     ELSE

@@ -47,7 +47,8 @@ const DefaultMaxFailures = 5
 var Ladder = workqueue.Retry{Growth: workqueue.Exponential, Base: 30 * time.Second, Cap: 15 * time.Minute}
 
 const (
-	// Topic is that of the alarms' timers, and KeyPrefix begins their keys.
-	Topic     = "alarm"
+	// Topic is that of the alarms' timers.
+	Topic = "alarm"
+	// KeyPrefix begins the keys of the alarms' timers.
 	KeyPrefix = "alarm/"
 )

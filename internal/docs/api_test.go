@@ -1,0 +1,192 @@
+package docs
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/txwork/txwork/internal/page"
+)
+
+var update = flag.Bool("update", false, "write docs/api.md anew")
+
+const apiPage = root + "/docs/api.md"
+
+// docs/api.md is what go doc prints of every public package. With -v the test prints the counts of the code, too.
+func TestAPI(t *testing.T) {
+	var section strings.Builder
+	section.WriteString("| package | entries | names |\n|---|---|---|\n")
+	listings := ""
+	for _, dir := range publicPackages(t) {
+		listing := goDoc(t, dir)
+		names, undocumented := exportedBy(t, dir)
+		for _, name := range undocumented {
+			t.Errorf("%s: %s has no comment", dir, name)
+		}
+		fmt.Fprintf(&section, "| [`%s`](#%s) | %d | %d |\n", dir, strings.ReplaceAll(dir, "/", ""), strings.Count(listing, "\n"), names)
+		listings += "\n## " + dir + "\n\n```text\n" + listing + "```\n"
+	}
+	want := section.String() + listings
+	if *update {
+		if err := page.Write(apiPage, "api", want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if current, err := page.Holds(apiPage, "api", want); err != nil || !current {
+		t.Errorf("docs/api.md is not what the packages export (%v): go test ./internal/docs -run TestAPI -update", err)
+	}
+	t.Log(counts(t))
+}
+
+// publicPackages are the folders of the packages that others can import.
+func publicPackages(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-f", "{{if ne .Name \"main\"}}{{.ImportPath}}{{end}}", "github.com/txwork/txwork/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dirs []string
+	for path := range strings.FieldsSeq(string(out)) {
+		dir := strings.TrimPrefix(path, "github.com/txwork/txwork/")
+		module := strings.SplitN(dir, "/", 2)[0]
+		if !strings.Contains("/"+dir+"/", "/internal/") && !slices.Contains([]string{"bench", "examples", "proof"}, module) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+func goDoc(t *testing.T, dir string) string {
+	t.Helper()
+	cmd := exec.Command("go", "doc", "-short", "./"+dir)
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go doc %s: %v", dir, err)
+	}
+	return string(out)
+}
+
+// exportedBy counts a package's exported names, each constant by itself, and lists those without a comment, methods
+// included.
+func exportedBy(t *testing.T, dir string) (names int, undocumented []string) {
+	t.Helper()
+	set := token.NewFileSet()
+	var files []*ast.File
+	for _, path := range goFiles(t, filepath.Join(root, dir), false) {
+		file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	pkg, err := doc.NewFromFiles(set, files, "github.com/txwork/txwork/"+dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	note := func(comment, name string) {
+		if comment == "" {
+			undocumented = append(undocumented, name)
+		}
+	}
+	values := func(all []*doc.Value) {
+		for _, v := range all {
+			for _, spec := range v.Decl.Specs {
+				s := spec.(*ast.ValueSpec)
+				for _, name := range s.Names {
+					if name.IsExported() {
+						names++
+						note(v.Doc+s.Doc.Text()+s.Comment.Text(), name.Name)
+					}
+				}
+			}
+		}
+	}
+	funcs := func(all []*doc.Func) {
+		for _, f := range all {
+			names++
+			note(f.Doc, f.Name)
+		}
+	}
+	values(pkg.Consts)
+	values(pkg.Vars)
+	funcs(pkg.Funcs)
+	for _, typ := range pkg.Types {
+		names++
+		note(typ.Doc, typ.Name)
+		values(typ.Consts)
+		values(typ.Vars)
+		funcs(typ.Funcs)
+		for _, m := range typ.Methods {
+			if !slices.Contains([]string{"Error", "Is", "Unwrap", "String"}, m.Name) { // which say what everybody's say
+				note(m.Doc, typ.Name+"."+m.Name)
+			}
+		}
+	}
+	return names, undocumented
+}
+
+// goFiles are the files of Go below a folder, or in it, without tests.
+func goFiles(t *testing.T, dir string, below bool) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != dir && (!below || entry.Name() == "testdata" || strings.HasPrefix(entry.Name(), ".")):
+			return filepath.SkipDir
+		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
+			paths = append(paths, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// counts says how long functions and lines are, over all modules and without tests and what is generated.
+func counts(t *testing.T) string {
+	t.Helper()
+	var lengths []int
+	longest, where := 0, ""
+	for _, path := range goFiles(t, root, true) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, text, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ast.IsGenerated(file) {
+			continue
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if n := len([]rune(line)); n > longest {
+				longest, where = n, fmt.Sprintf("%s:%d", strings.TrimPrefix(path, root+"/"), i+1)
+			}
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
+				lengths = append(lengths, set.Position(f.End()).Line-set.Position(f.Pos()).Line+1)
+			}
+		}
+	}
+	slices.SortFunc(lengths, cmp.Compare[int])
+	at := func(share float64) int { return lengths[int(share*float64(len(lengths)-1))] }
+	return fmt.Sprintf("%d functions: median %d lines, p90 %d; the longest line has %d characters (%s)", len(lengths), at(0.5), at(0.9), longest, where)
+}
