@@ -160,7 +160,7 @@ func exported(t *testing.T) map[string][]string {
 func TestNamesInPrometheus(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]otlptranslator.MetricType{
-		"counter": otlptranslator.MetricTypeMonotonicCounter, "gauge": otlptranslator.MetricTypeGauge, "histogram": otlptranslator.MetricTypeHistogram,
+		"counter": otlptranslator.MetricTypeMonotonicCounter, "up-down counter": otlptranslator.MetricTypeNonMonotonicCounter, "gauge": otlptranslator.MetricTypeGauge, "histogram": otlptranslator.MetricTypeHistogram,
 	}
 	for _, m := range slices.Concat(workqueue.Metrics(), reaper.Gauges()) {
 		namer := otlptranslator.NewMetricNamer("", otlptranslator.UnderscoreEscapingWithSuffixes)
@@ -475,6 +475,11 @@ var troubles = map[string]struct {
 	}},
 	"TxworkFoldBehind": {"outbox", func(w *exportertest.Ward) history {
 		w.Exec("INSERT INTO " + w.Schema + ".outbox_gate_note (at, gate_key, limited) VALUES (now() - interval '5 minutes', 'k', false)")
+		return repeat(w, w.Scrape())
+	}},
+	"TxworkJoinsStuck": {"outbox", func(w *exportertest.Ward) history {
+		w.Exec("INSERT INTO " + w.Schema + ".outbox_join (id, expected, succeeded, created_at, look_at, retention) VALUES " +
+			"(gen_random_uuid(), 2, 2, now() - interval '1 hour', now(), interval '1 day')")
 		return repeat(w, w.Scrape())
 	}},
 	"TxworkHorizonHeld": {"", func(w *exportertest.Ward) history {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -12,6 +13,18 @@ import (
 // ErrNotLeader says that the leadership was lost in the course of a round: another reaper has a newer
 // term. The batches that were counted are committed, the one that found out changed nothing.
 var ErrNotLeader = errors.New("txwork: reaper: no longer the leader")
+
+var errPanicked = errors.New("panic")
+
+// isOutage tells an error that everything would meet from one of a round or of a table.
+func isOutage(err error) bool {
+	for _, other := range []error{errPanicked, ErrNotLeader, workqueue.ErrInvalid, workqueue.ErrSchemaVersion} {
+		if errors.Is(err, other) {
+			return false
+		}
+	}
+	return outage.Is(err)
+}
 
 // explain adds what to do to the errors of the election's own statements that have a known remedy. The
 // errors of a table's operations come explained from workqueue.

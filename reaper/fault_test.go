@@ -127,7 +127,7 @@ func TestRunSurvivesARestart(t *testing.T) {
 	if err := server.Crash(); err != nil {
 		t.Fatal(err)
 	}
-	db.await("logged failure", func() bool { return strings.Contains(log.String(), "retry_in") })
+	db.await("logged failure", func() bool { return strings.Contains(log.String(), "database does not answer") })
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}

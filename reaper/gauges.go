@@ -16,12 +16,10 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/txwork/txwork/internal/scope"
 	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/workqueue"
 )
-
-// scopeName is that of the gauges' meter.
-const scopeName = "github.com/txwork/txwork/reaper"
 
 // The gauges' names.
 const (
@@ -32,6 +30,7 @@ const (
 	latenessGauge    = "txwork.schedule.lateness"
 	blockedGauge     = "txwork.key.blocked"
 	foldGauge        = "txwork.fold.lag"
+	joinGauge        = "txwork.join.stuck"
 	deadRowsGauge    = "txwork.table.dead_rows"
 	liveRowsGauge    = "txwork.table.live_rows"
 	thresholdGauge   = "txwork.table.vacuum_threshold"
@@ -69,6 +68,8 @@ var gaugeList = func() []workqueue.Metric {
 		gauge(latenessGauge, "s", table, "How long the most overdue schedule should have fired ago, paused ones left out. 0 without one"),
 		gauge(blockedGauge, "{key}", table, fmt.Sprintf("Ordered keys with a dead letter that rows wait behind, at most %d", survey.MaxLanes)),
 		gauge(foldGauge, "s", table, "How long the first note about a key or a join has waited to be folded. 0 without one"),
+		gauge(joinGauge, "{join}", table, fmt.Sprintf("Joins, batches and workflows that should have ended over %.0f minutes ago: their deadline has passed, "+
+			"or every member has ended or is gone. Of the %d that the sweep looks at first", overdueJoin.Minutes(), lookedJoins)),
 		gauge(deadRowsGauge, "{row}", table, "Dead row versions that vacuum has yet to remove, as PostgreSQL's statistics estimate them"),
 		gauge(thresholdGauge, "{row}", table, "Dead row versions at which autovacuum comes, by its settings for the table"),
 		gauge(liveRowsGauge, "{row}", table, "Rows that are ready, scheduled or in progress, as vacuum or analyze last estimated them: where depth has reached its bound"),
@@ -174,7 +175,7 @@ func (r *reaper) registerGauges() (stop func()) {
 	}
 	observer := newObserver(r.pool, o, schemas)
 	observer.serves = func(f *survey.Facts) bool { return served[f.Schema+"."+f.Name] }
-	observer.election = r.options.Name
+	observer.election, observer.outage = r.options.Name, r.noteOutage
 	stop, err := observer.register(o.MeterProvider, r.candidate.tenure.lasts)
 	if err != nil {
 		r.logger.Warn("reaper reports no gauges", "error", err)
@@ -190,7 +191,7 @@ func (o *observer) register(provider metric.MeterProvider, wanted func() bool) (
 			err = fmt.Errorf("txwork: reaper: the provider of metrics panicked: %v\n%s", p, debug.Stack())
 		}
 	}()
-	meter := provider.Meter(scopeName)
+	meter := scope.Meter(provider, "reaper")
 	gauges, all := map[string]metric.Float64Observable{}, []metric.Observable{}
 	var errs []error
 	for _, g := range gaugeList {

@@ -26,6 +26,7 @@ type loop struct {
 	random   func() float64 // from [0, 1)
 	logger   *slog.Logger
 	turn     func(context.Context) (pace, error)
+	outage   func(error) bool // is told how a turn ended, and whether that has been logged
 }
 
 func (l loop) run(ctx context.Context) {
@@ -35,13 +36,16 @@ func (l loop) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return // what a turn says that was interrupted means nothing
 		}
+		told := l.outage(err)
 		pause := l.pause(p)
 		if err != nil {
 			failures++
 			pause = l.backoff(failures)
-			l.logger.ErrorContext(ctx, "reaper round failed", "error", err, "failures", failures, "retry_in", pause)
 		} else {
 			failures = 0
+		}
+		if err != nil && !told {
+			l.logger.ErrorContext(ctx, "reaper round failed", "error", err, "failures", failures, "retry_in", pause)
 		}
 		sleep(ctx, pause)
 	}

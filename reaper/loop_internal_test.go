@@ -21,6 +21,7 @@ func play(t *testing.T, random float64, script ...func() (pace, error)) []time.D
 	loop{
 		interval: 15 * time.Second,
 		random:   func() float64 { return random },
+		outage:   func(error) bool { return false },
 		logger:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 		turn: func(context.Context) (pace, error) {
 			times = append(times, time.Since(start))
@@ -84,6 +85,7 @@ func TestLoopStopsWhileItWaits(t *testing.T) {
 		loop{
 			interval: 15 * time.Second,
 			random:   func() float64 { return 0 },
+			outage:   func(error) bool { return false },
 			turn:     func(context.Context) (pace, error) { turns++; return pace{}, nil },
 		}.run(ctx)
 		if took := time.Since(start); took != 20*time.Second || turns != 2 {

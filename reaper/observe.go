@@ -15,10 +15,13 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// countedRows bounds what is counted of a table in each state, and recentDeadLetters is what recent means.
 const (
+	// countedRows bounds what is counted of a table in each state, and recentDeadLetters is what recent means.
 	countedRows       = 20_000
 	recentDeadLetters = time.Hour
+	// overdueJoin is ten sweeps or more, each of which would have ended the join. Of a table lookedJoins are looked at.
+	overdueJoin = 10 * time.Minute
+	lookedJoins = 500
 )
 
 // A figure is what one gauge shows for one set of attributes.
@@ -37,6 +40,7 @@ type observer struct {
 	timeout   time.Duration
 	freshness time.Duration
 	logger    *slog.Logger
+	outage    func(error) bool // nil: it logs outages itself
 
 	turn    chan struct{} // holds one while nobody looks
 	figures []figure
@@ -83,6 +87,9 @@ func (o *observer) latest(ctx context.Context) []figure {
 
 // note logs that the database does not answer, once, and that it does again.
 func (o *observer) note(err error) {
+	if o.outage != nil && o.outage(err) {
+		return
+	}
 	switch {
 	case err != nil && !o.failing:
 		o.logger.Warn("gauges cannot be observed", "error", explain(err))
@@ -148,7 +155,7 @@ func (l *look) table(ctx context.Context, f *survey.Facts) {
 	l.add(liveRowsGauge, max(f.Live, 0), name)
 	steps := []func(context.Context, *survey.Facts, attribute.KeyValue) error{l.deadLetters, l.schedules}
 	if !f.Schedule() {
-		steps = append(steps, l.due, l.later, l.waiting, l.keys, l.folds)
+		steps = append(steps, l.due, l.later, l.waiting, l.keys, l.folds, l.joins)
 	}
 	for i, step := range steps {
 		err := step(ctx, f, name)
@@ -265,6 +272,17 @@ func (l *look) folds(ctx context.Context, f *survey.Facts, name attribute.KeyVal
 	}
 	l.add(foldGauge, lag, name)
 	return nil
+}
+
+func (l *look) joins(ctx context.Context, f *survey.Facts, name attribute.KeyValue) error {
+	if !f.Has("joined") {
+		return nil
+	}
+	stuck, err := survey.StuckJoins(ctx, l.reader, f, overdueJoin, lookedJoins, lookedJoins)
+	if err == nil {
+		l.add(joinGauge, float64(len(stuck)), name)
+	}
+	return err
 }
 
 // transactions observes what holds back vacuum of the tables.

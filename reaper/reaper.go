@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/outage"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -24,8 +25,9 @@ func Run(ctx context.Context, pool *pgxpool.Pool, tables []*workqueue.Table, o O
 		return err
 	}
 	defer r.resign(ctx)
+	defer r.outages.Flush()
 	defer r.registerGauges()()
-	loop{interval: r.options.Interval, random: rand.Float64, logger: r.logger, turn: r.next}.run(ctx)
+	loop{interval: r.options.Interval, random: rand.Float64, logger: r.logger, turn: r.next, outage: r.noteOutage}.run(ctx)
 	return nil
 }
 
@@ -54,6 +56,23 @@ type reaper struct {
 	logger    *slog.Logger
 	candidate candidate
 	term      int64 // the last one in which it led; 0 while it does not
+	outages   outage.Log
+}
+
+// noteOutage is told how a round or an observation ended. Outages are logged once, together with those of the runtime's workers
+// where there is one; it tells whether the error is one.
+func (r *reaper) noteOutage(err error) bool {
+	switch {
+	case err != nil && !isOutage(err):
+		return false
+	case r.options.Runtime != nil:
+		return r.options.Runtime.NoteOutage(r.logger, err)
+	case err == nil:
+		r.outages.Succeeded(r.logger, r)
+		return false
+	}
+	r.outages.Failed(r.logger, r, err)
+	return true
 }
 
 func newReaper(pool *pgxpool.Pool, tables []*workqueue.Table, o Options) (*reaper, error) {
@@ -82,7 +101,7 @@ func newReaper(pool *pgxpool.Pool, tables []*workqueue.Table, o Options) (*reape
 func (r *reaper) turn(ctx context.Context) (report Report, ends time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("txwork: reaper: panic: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("txwork: reaper: %w: %v\n%s", errPanicked, p, debug.Stack())
 		}
 	}()
 	start := time.Now()

@@ -61,7 +61,12 @@ func newWorld(t *testing.T, options ...pgtest.Option) *world {
 // newWorldOf has the tables of some domains.
 func newWorldOf(t *testing.T, domains []migrations.Domain, options ...pgtest.Option) *world {
 	t.Helper()
-	w := &world{T: t, db: pgtest.New(t, options...), logs: &logs{}, handled: make(chan string, 100)}
+	return newWorldOn(t, pgtest.New(t, options...), domains)
+}
+
+func newWorldOn(t *testing.T, db *pgtest.DB, domains []migrations.Domain) *world {
+	t.Helper()
+	w := &world{T: t, db: db, logs: &logs{}, handled: make(chan string, 100)}
 	migrator, err := migrations.New(w.db.Pool, migrations.Options{Schema: w.db.Schema, Domains: domains, Logger: slog.New(slog.DiscardHandler)})
 	w.ok(err)
 	_, err = migrator.Up(t.Context())

@@ -34,6 +34,7 @@ type claimer struct {
 	lease  time.Duration
 	target func() (any, []any)
 	rule   *rule // of its lanes
+	clock  *dbClock
 
 	askedDue *time.Time // when the next due time was last asked for, by the database's clock
 	answer   *dueAnswer // what came with the last claim, until it is read; nil: nothing
@@ -63,7 +64,7 @@ type dueAnswer struct {
 
 // newClaimer is of a worker's lanes, the most urgent first.
 func newClaimer(w *Worker) *claimer {
-	c := &claimer{queue: w.queue, lease: w.options.Lease, target: w.target, rule: &w.rule}
+	c := &claimer{queue: w.queue, lease: w.options.Lease, target: w.target, rule: &w.rule, clock: w.dbClock}
 	for _, values := range w.lanes {
 		c.lanes = append(c.lanes, &lane{values: values})
 	}
@@ -88,7 +89,7 @@ func (c *claimer) claim(ctx context.Context, limit int) ([]claimedRow, error) {
 	}
 	full := len(rows) == req.limit
 	c.advance(lanes, rows, swept, full, time.Since(start))
-	c.learn(req.due)
+	c.learn(req.due, start)
 	c.asks = !full
 	return rows, nil
 }
@@ -188,11 +189,11 @@ func earlier(a, b *Wake) *Wake {
 // nextDue tells when the next row is due. The last claim has mostly asked that, too, which saves a transaction.
 func (c *claimer) nextDue(ctx context.Context) (*Wake, error) {
 	if c.answer == nil {
-		d := c.question()
+		d, start := c.question(), time.Now()
 		if err := c.queue.nextDue(ctx, d); err != nil {
 			return nil, err
 		}
-		c.learn(d)
+		c.learn(d, start)
 	}
 	next, since := c.answer.next, time.Since(c.answer.at)
 	c.answer = nil
@@ -212,10 +213,13 @@ func (c *claimer) question() *dueQuestion {
 	return d
 }
 
-func (c *claimer) learn(d *dueQuestion) {
+// learn reads the answer to a question that was sent at the start.
+func (c *claimer) learn(d *dueQuestion, start time.Time) {
 	c.answer = nil
 	if d != nil {
-		c.askedDue, c.answer = &d.asked, &dueAnswer{d.next, time.Now()}
+		now := time.Now()
+		c.askedDue, c.answer = &d.asked, &dueAnswer{d.next, now}
+		c.clock.read(start, now, d.asked)
 	}
 }
 

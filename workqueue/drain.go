@@ -124,7 +124,7 @@ type drain struct {
 
 func (w *Worker) drain() *drain {
 	one := newWorker(w.table, w.pool, w.Options())
-	one.target, one.handle, one.lanes = w.target, w.handle, w.lanes
+	one.target, one.handle, one.lanes, one.logger = w.target, w.handle, w.lanes, w.logger
 	one.queue = w.table.On(w.pool)
 	one.renewing = one.queue
 	return &drain{worker: one}

@@ -166,6 +166,13 @@ func (f *flow) busy() int {
 	return f.running
 }
 
+// load is how many deliveries handlers are at work on, and how many those may be.
+func (f *flow) load() (running, concurrency int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.running, f.concurrency
+}
+
 // idle tells that no delivery is with a handler or waits for one.
 func (f *flow) idle() bool {
 	f.mu.Lock()

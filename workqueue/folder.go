@@ -124,7 +124,7 @@ func (f *folder) run(ctx context.Context) {
 		}
 		busy, pause = 0, f.work.foldInterval()
 		if err != nil {
-			f.work.table.logError(err)
+			logError(f.work.table.telemetry.logger, err)
 		} else if r.again >= 0 {
 			pause = min(pause, r.again)
 		}

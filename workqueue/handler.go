@@ -103,8 +103,9 @@ var errGoexit = errors.New("handler ended its goroutine (runtime.Goexit)")
 // finishes it also when the handler ends its goroutine: deferred calls run then, the next line does not.
 func (d *delivery) run() {
 	tel := d.worker.table.telemetry
-	ctx, span := tel.processing(d.ctx, d.claimedRow)
 	start := time.Now()
+	tel.starting(d.ctx, d.claimedRow, d.worker.dbClock.of(start))
+	ctx, span := tel.processing(d.ctx, d.claimedRow)
 	result := retried(errGoexit)
 	defer func() {
 		settled := d.settled.Load()

@@ -43,6 +43,12 @@ func (h *held) has(d *delivery) bool {
 	return h.deliveries[d.ID] == d
 }
 
+func (h *held) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.deliveries)
+}
+
 func (h *held) snapshot() []*delivery {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -112,11 +112,22 @@ type series struct {
 // A seriesCache keeps the attributes of every series: to make them is most of what a measurement costs.
 type seriesCache struct {
 	mu      sync.RWMutex
-	options map[series]metric.MeasurementOption
+	options map[series]*prepared
 	labels  map[labels]bool
 }
 
-func (t *telemetry) with(s series) metric.MeasurementOption {
+// prepared are a series' attributes as the arguments of a measurement, which then allocates nothing.
+type prepared struct {
+	add    []metric.AddOption
+	record []metric.RecordOption
+}
+
+func prepare(attributes ...attribute.KeyValue) *prepared {
+	option := metric.WithAttributeSet(attribute.NewSet(attributes...))
+	return &prepared{[]metric.AddOption{option}, []metric.RecordOption{option}}
+}
+
+func (t *telemetry) with(s series) *prepared {
 	t.series.mu.RLock()
 	option, ok := t.series.options[s]
 	t.series.mu.RUnlock()
@@ -128,10 +139,17 @@ func (t *telemetry) with(s series) metric.MeasurementOption {
 	return t.newSeries(s)
 }
 
-func (t *telemetry) newSeries(s series) metric.MeasurementOption {
+// add adds to a counter of the series.
+func (t *telemetry) add(ctx context.Context, counter metric.Int64Counter, n int, s series) {
+	if n > 0 {
+		counter.Add(ctx, int64(n), t.with(s).add...)
+	}
+}
+
+func (t *telemetry) newSeries(s series) *prepared {
 	c := &t.series
 	if c.options == nil {
-		c.options, c.labels = map[series]metric.MeasurementOption{}, map[labels]bool{}
+		c.options, c.labels = map[series]*prepared{}, map[labels]bool{}
 	}
 	labelled := s.labels != (labels{})
 	if labelled && !c.labels[s.labels] && len(c.labels) >= maxLabelValues {
@@ -148,7 +166,7 @@ func (t *telemetry) newSeries(s series) metric.MeasurementOption {
 	if s.value != "" {
 		attributes = append(attributes, s.key.String(s.value))
 	}
-	option := metric.WithAttributeSet(attribute.NewSet(attributes...))
+	option := prepare(attributes...)
 	c.options[s] = option
 	return option
 }
@@ -163,21 +181,22 @@ func (t *telemetry) countSeries(ctx context.Context, counter metric.Int64Counter
 	if n == 0 || !counter.Enabled(ctx) {
 		return
 	}
-	current, same := of(0), int64(1)
+	current, same := of(0), 1
 	for i := 1; i < n; i++ {
 		next := of(i)
 		if next != current {
-			counter.Add(ctx, same, t.with(current))
+			t.add(ctx, counter, same, current)
 			current, same = next, 0
 		}
 		same++
 	}
-	counter.Add(ctx, same, t.with(current))
+	t.add(ctx, counter, same, current)
 }
 
-// countSettled counts the rows of a settle that it changed, and those of them that are dead letters now.
+// countSettled counts the rows of a settle that it changed, those of them that will be attempted again, and those that are dead
+// letters now.
 func (t *telemetry) countSettled(ctx context.Context, batch []settlement, done changes) {
-	if !t.settled.Enabled(ctx) && !t.dead.Enabled(ctx) {
+	if !t.settled.Enabled(ctx) && !t.dead.Enabled(ctx) && !t.retried.Enabled(ctx) {
 		return
 	}
 	if len(done.ids) < len(batch) {
@@ -186,29 +205,49 @@ func (t *telemetry) countSettled(ctx context.Context, batch []settlement, done c
 		})
 	}
 	t.countSeries(ctx, t.settled, len(batch), func(i int) series {
-		return series{op: opSettle, labels: batch[i].labels, key: "txwork.outcome", value: batch[i].end(done.stand[batch[i].id])}
+		return series{op: opSettle, labels: batch[i].labels, key: outcomeKey, value: batch[i].end(done.stand[batch[i].id])}
 	})
-	reason := func(s settlement) string { return s.deadLetter(done.stand[s.id]) }
-	dead := slices.DeleteFunc(slices.Clone(batch), func(s settlement) bool { return reason(s) == "" })
-	t.countSeries(ctx, t.dead, len(dead), func(i int) series {
-		return series{op: opSettle, labels: dead[i].labels, key: reasonKey, value: reason(dead[i])}
-	})
+	t.countReasons(ctx, t.retried, batch, func(s settlement) string { return s.retry(done.stand[s.id]) })
+	t.countReasons(ctx, t.dead, batch, func(s settlement) string { return s.deadLetter(done.stand[s.id]) })
 }
 
-// countReaped counts expired leases and the dead letters among them.
+// countReasons counts the settled rows that have a reason.
+func (t *telemetry) countReasons(ctx context.Context, counter metric.Int64Counter, batch []settlement, reason func(settlement) string) {
+	var counted []series
+	for _, s := range batch {
+		if value := reason(s); value != "" {
+			counted = append(counted, series{op: opSettle, labels: s.labels, key: reasonKey, value: value})
+		}
+	}
+	t.countSeries(ctx, counter, len(counted), func(i int) series { return counted[i] })
+}
+
+// countReaped counts expired leases, and what became of their rows.
 func (t *telemetry) countReaped(ctx context.Context, r Reaped, dead int) {
 	defer t.contain()
-	if n := r.Requeued + r.Failed; n > 0 {
-		t.expired.Add(ctx, int64(n), t.with(series{op: opReap}))
-	}
-	if dead > 0 {
-		t.dead.Add(ctx, int64(dead), t.with(series{op: opReap, key: reasonKey, value: "lease_expired"}))
-	}
+	expired := series{op: opReap, key: reasonKey, value: "lease_expired"}
+	t.add(ctx, t.expired, r.Requeued+r.Failed, series{op: opReap})
+	t.add(ctx, t.retried, r.Requeued, expired)
+	t.add(ctx, t.dead, dead, expired)
+}
+
+// countMoved counts rows that were redriven or cancelled.
+func (t *telemetry) countMoved(ctx context.Context, op operation, n int) {
+	defer t.contain()
+	t.add(ctx, map[operation]metric.Int64Counter{opRedrive: t.redriven, opCancel: t.cancelled}[op], n, series{op: op})
+}
+
+// countPurged counts rows that were deleted from a state.
+func (t *telemetry) countPurged(ctx context.Context, state string, n int) {
+	defer t.contain()
+	t.add(ctx, t.purged, n, series{op: opPurge, key: stateKey, value: state})
 }
 
 const (
 	errorTypeKey attribute.Key = "error.type"
 	reasonKey    attribute.Key = "txwork.reason"
+	outcomeKey   attribute.Key = "txwork.outcome"
+	stateKey     attribute.Key = "txwork.state"
 )
 
 // end is what became of a settled row: its outcome, or exhausted where that was its last attempt, or cancel where somebody had
@@ -221,6 +260,14 @@ func (s settlement) end(at standing) string {
 		return outcomeCancel.String()
 	}
 	return "exhausted"
+}
+
+// retry is why a settled row will be attempted again; empty if it will not, or if no attempt has failed.
+func (s settlement) retry(at standing) string {
+	if s.outcome.kind == outcomeRetry && at.status == Ready {
+		return "error"
+	}
+	return ""
 }
 
 // deadLetter is why a settled row is a dead letter; empty if it is none.

@@ -117,7 +117,7 @@ func (l *looks) askTogether(ctx context.Context, tables [][]*look) {
 		asking.Wait()
 		return
 	}
-	answered(all, time.Since(start), nil)
+	answered(all, start, nil)
 }
 
 // askTable asks for one table, and tells whether it would keep others waiting.
@@ -126,9 +126,8 @@ func (l *looks) askTable(ctx context.Context, of []*look) (slow bool) {
 	err := of[0].work.within(ctx, func(ctx context.Context) error {
 		return of[0].work.queue.exec.run(ctx, lookCall(of))
 	})
-	took := time.Since(start)
-	answered(of, took, err)
-	return took > lookLimits.Lock || err != nil && !isOutage(err)
+	answered(of, start, err)
+	return time.Since(start) > lookLimits.Lock || err != nil && !isOutage(err)
 }
 
 func (l *looks) noteApart(t *tableWork, slow bool) {
@@ -143,9 +142,13 @@ func (l *looks) noteApart(t *tableWork, slow bool) {
 	l.apart[t.table.Name()] = time.Now().Add(looksApart)
 }
 
-func answered(of []*look, took time.Duration, err error) {
+func answered(of []*look, start time.Time, err error) {
+	now := time.Now()
 	for _, k := range of {
-		k.took, k.err = took/time.Duration(len(of)), err
+		k.took, k.err = now.Sub(start)/time.Duration(len(of)), err
+		if err == nil {
+			k.work.system.clock.read(start, now, k.asked)
+		}
 		close(k.done)
 	}
 }

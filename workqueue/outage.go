@@ -1,72 +1,53 @@
 package workqueue
 
 import (
-	"context"
 	"log/slog"
-	"strings"
-	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/txwork/txwork/internal/contain"
-
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/txwork/txwork/internal/outage"
 )
 
-// An outage is the time in which a worker's statements do not reach a database that takes them. It is logged at its
-// begin and at its end, not for every statement that fails in it.
-type outage struct {
-	mu       sync.Mutex
-	since    time.Time // zero: there is none
-	failures int
+// An outageOf is what the statements on a table, or of other work, know of outages of the database. They are logged together with
+// those of the whole runtime.
+type outageOf struct {
+	log  *outage.Log
+	away atomic.Bool
 }
 
-// note is told of every statement of the worker.
-func (o *outage) note(logger *slog.Logger, err error) {
-	o.mu.Lock()
-	since, failures := o.since, o.failures
+// newOutage is of somebody who shares it with nobody.
+func newOutage() *outageOf { return &outageOf{log: new(outage.Log)} }
+
+// note is told of every statement, and tells whether it met an outage.
+func (o *outageOf) note(logger *slog.Logger, err error) bool {
 	switch {
-	case err == nil:
-		o.since, o.failures = time.Time{}, 0
+	case err == nil && o.away.Swap(false):
+		o.log.Succeeded(logger, o)
 	case isOutage(err):
-		if o.failures++; since.IsZero() {
-			o.since = time.Now()
-		}
-	}
-	o.mu.Unlock()
-	switch ctx := context.Background(); {
-	case err == nil && !since.IsZero():
-		logger.LogAttrs(ctx, slog.LevelInfo, "database answers again", slog.Duration("after", time.Since(since)), slog.Int("failures", failures))
-	case since.IsZero() && isOutage(err):
-		logger.LogAttrs(ctx, slog.LevelError, "database does not answer; the worker goes on trying", slog.Any("error", err))
-	}
-}
-
-func (o *outage) ongoing() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return !o.since.IsZero()
-}
-
-// outageCodes are the classes and codes by which a server, or a pooler before it, says that it takes no statements:
-// lost connections, too few resources, a shutdown or start, and a standby.
-var outageCodes = []string{"08", "53", "57P", "25006"}
-
-// isOutage tells an error that every statement would meet from one that lies in the statement or its rows.
-func isOutage(err error) bool {
-	if err == nil || contain.Is(err, context.Canceled) || contain.Is(err, contain.ErrPanicked) || contain.Is(err, ErrSchemaVersion) || contain.Is(err, ErrPoolMode) {
-		return false
-	}
-	if _, refused := contain.As[*SettleError](err); refused || contain.Is(err, ErrInvalid) {
-		return false
-	}
-	pg, ok := contain.As[*pgconn.PgError](err)
-	if !ok {
+		o.away.Store(true)
+		o.log.Failed(logger, o, err)
 		return true
-	}
-	for _, code := range outageCodes {
-		if strings.HasPrefix(pg.Code, code) {
-			return true
-		}
 	}
 	return false
 }
+
+func (o *outageOf) ongoing() bool { return o.away.Load() }
+
+// left ends it for somebody who sends nothing any more.
+func (o *outageOf) left() { o.log.Left(o) }
+
+// isOutage tells an error that every statement would meet from one that lies in the statement or its rows.
+func isOutage(err error) bool {
+	if err == nil || contain.Is(err, contain.ErrPanicked) || contain.Is(err, ErrSchemaVersion) || contain.Is(err, ErrPoolMode) || contain.Is(err, ErrInvalid) {
+		return false
+	}
+	if _, refused := contain.As[*SettleError](err); refused {
+		return false
+	}
+	return outage.Is(err)
+}
+
+// NoteOutage is told how a statement of other work beside the runtime's workers ended, such as one under [Runtime.AcquireFunc]: nil, or an
+// error. Outages of the database are logged once for all work of the runtime, at their begin and at their end. It tells
+// whether err is one.
+func (r *Runtime) NoteOutage(logger *slog.Logger, err error) bool { return r.others.note(logger, err) }

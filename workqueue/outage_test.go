@@ -30,7 +30,7 @@ func TestAnOutageIsLoggedTwice(t *testing.T) {
 	})
 	w := r.startOn(pool, r.Domain, workqueue.WorkerOptions{}, ackAll)
 	r.awaitStatus(workqueue.Done, r.insert("before")...)
-	for range 2 {
+	for outage := 1; outage <= 2; outage++ {
 		down.Store(true)
 		failed := r.Events.count(func(e workqueue.Event) bool { return e.Err != nil })
 		r.eventually("statements that fail", func() bool { // again and again: a session may be on its way in
@@ -39,6 +39,7 @@ func TestAnOutageIsLoggedTwice(t *testing.T) {
 		})
 		down.Store(false)
 		r.awaitStatus(workqueue.Done, r.insert("after")...)
+		r.eventually("the end to be told", func() bool { return strings.Count(r.Logs.String(), "database answers again") == outage })
 	}
 	if err := w.stop(t); err != nil {
 		t.Error(err)

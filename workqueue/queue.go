@@ -185,6 +185,9 @@ func (q *Queue) idsOp(ctx context.Context, op operation, stmt statement, ids []u
 		err := q.exec.run(ctx, collectIDs(stmt, args, &changed))
 		return changed, err
 	})
+	if err == nil {
+		q.table.telemetry.countMoved(ctx, op, len(changed))
+	}
 	return changed, err
 }
 
@@ -218,15 +221,15 @@ func (q *Queue) ReapExpired(ctx context.Context, limit int) (Reaped, error) {
 
 // PurgeDone deletes up to limit rows that were acknowledged or cancelled longer ago than age, oldest first.
 func (q *Queue) PurgeDone(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return q.purge(ctx, q.table.statements.purgeDone, age, limit)
+	return q.purge(ctx, q.table.statements.purgeDone, "done", age, limit)
 }
 
 // PurgeFailed deletes up to limit dead letters, which failed longer ago than age, oldest first.
 func (q *Queue) PurgeFailed(ctx context.Context, age time.Duration, limit int) (int, error) {
-	return q.purge(ctx, q.table.statements.purgeFailed, age, limit)
+	return q.purge(ctx, q.table.statements.purgeFailed, "dead_letter", age, limit)
 }
 
-func (q *Queue) purge(ctx context.Context, stmt statement, age time.Duration, limit int) (int, error) {
+func (q *Queue) purge(ctx context.Context, stmt statement, state string, age time.Duration, limit int) (int, error) {
 	if err := cmp.Or(checkDelay(age), checkLimit(limit)); err != nil {
 		return 0, err
 	}
@@ -235,6 +238,9 @@ func (q *Queue) purge(ctx context.Context, stmt statement, age time.Duration, li
 		err := q.exec.run(ctx, collectIDs(stmt, map[string]any{"age": interval(age), "max_rows": limit}, &deleted))
 		return len(deleted), err
 	})
+	if err == nil {
+		q.table.telemetry.countPurged(ctx, state, len(deleted))
+	}
 	return len(deleted), err
 }
 

@@ -107,10 +107,14 @@ func (w *Worker) abortLost(byID map[uuid.UUID]*delivery, err error) {
 // got through: somebody else may be working on them by now.
 func (w *Worker) abortExpired() {
 	now := w.clock()
+	var lapsed []uuid.UUID
 	w.held.each(func(d *delivery) {
 		if d.expires.Load() < now && !d.lost.Load() && d.settled.Load() == nil {
-			w.table.telemetry.leaseLapsed(d.ID)
+			lapsed = append(lapsed, d.ID)
 			d.abort(ErrLeaseLost)
 		}
 	})
+	if len(lapsed) > 0 {
+		w.table.telemetry.leasesLapsed(w.logger, lapsed)
+	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/internal/outage"
 )
 
 // DefaultConnections is how many connections a [Runtime] works over: claims, settles and upkeep of many queues take
@@ -52,6 +54,9 @@ type Runtime struct {
 	workers  int
 	open     *system
 	listened map[string]bool // tables that its workers listen for
+
+	outages outage.Log
+	others  outageOf // of work beside the workers
 }
 
 // A system is what an open runtime has.
@@ -62,6 +67,7 @@ type system struct {
 	listener *listener
 	looks    *looks
 	epoch    time.Time // workers look at multiples of their interval since
+	clock    dbClock
 
 	mu     sync.Mutex
 	tables map[string]*tableWork
@@ -78,7 +84,9 @@ func NewRuntime(pool *pgxpool.Pool, o RuntimeOptions) (*Runtime, error) {
 	if o.Connections < minConnections || o.Connections > maxConnections {
 		return nil, invalid("connections", "is %d, it must be between %d and %d", o.Connections, minConnections, maxConnections)
 	}
-	return &Runtime{pool: pool, options: o, listened: make(map[string]bool)}, nil
+	r := &Runtime{pool: pool, options: o, listened: make(map[string]bool)}
+	r.others.log = &r.outages
+	return r, nil
 }
 
 // MaxConnections is how many connections the runtime may have at once: its Connections and their spare ones, the listener's, and
@@ -168,6 +176,8 @@ func (r *Runtime) leave() {
 	r.mu.Unlock()
 	if last != nil {
 		last.pool.Close()
+		r.others.left()
+		r.outages.Flush()
 	}
 }
 

@@ -109,9 +109,7 @@ func (w *Worker) done(batch []pendingSettle) {
 // leaveToLease ends it for rows that cannot be settled: their leases end.
 func (w *Worker) leaveToLease(rows []pendingSettle, cause error) {
 	for _, p := range rows {
-		w.table.telemetry.logger.LogAttrs(context.Background(), slog.LevelError,
-			"settle failed; the row is left to the reaper",
-			slog.String("id", p.id.String()), slog.Any("error", cause))
+		w.table.telemetry.logRow(context.Background(), slog.LevelError, "settle failed; the row is left to the reaper", p.labels, p.id, slog.Any("error", cause))
 		w.held.remove(p.delivery)
 	}
 }

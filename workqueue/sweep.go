@@ -117,7 +117,7 @@ func (t *tableWork) sweepOnce(ctx context.Context) (n int) {
 		return err
 	})
 	if err != nil {
-		t.table.logError(err)
+		logError(t.table.telemetry.logger, err)
 		t.stepDown()
 	}
 	return n

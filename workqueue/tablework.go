@@ -19,7 +19,7 @@ type tableWork struct {
 	table  *Table
 	queue  *Queue // of the folds
 	swept  *Queue
-	outage outage
+	outage outageOf
 	folder *folder // nil where the table has no folds
 
 	announcer *announcer
@@ -55,6 +55,7 @@ func (s *system) joinTable(w *Worker) *tableWork {
 			system: s, table: w.table, queue: s.queue(w.table, TxLimits{}), swept: s.queue(w.table, batchLimits),
 			interval: w.options.PollInterval, limit: w.callLimit(), elected: make(chan struct{}, 1),
 		}
+		t.outage.log = &s.runtime.outages
 		t.announcer = newAnnouncer(w.table, s.connectListener)
 		s.tables[w.table.Name()] = t
 		if len(w.table.spec.Folds) > 0 {
@@ -86,6 +87,9 @@ func (t *tableWork) leave() {
 		if stop != nil {
 			stop()
 		}
+	}
+	if stops != nil {
+		t.outage.left()
 	}
 }
 
@@ -182,7 +186,7 @@ func (t *tableWork) within(ctx context.Context, statement func(context.Context) 
 // within runs one of our own statements for at most the limit. A connection whose peer has vanished would otherwise hold
 // it for as long as the kernel believes in the peer, which is minutes. A panic, as of one of the pool's hooks, is an error
 // like any other. Without a system it is a drain's.
-func (s *system) within(ctx context.Context, limit time.Duration, logger *slog.Logger, o *outage, statement func(context.Context) error) (err error) {
+func (s *system) within(ctx context.Context, limit time.Duration, logger *slog.Logger, o *outageOf, statement func(context.Context) error) (err error) {
 	defer func() { o.note(logger, err) }()
 	defer contain.Recover(&err)
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -195,9 +199,9 @@ func (s *system) within(ctx context.Context, limit time.Duration, logger *slog.L
 }
 
 // logError logs what is no outage: that is told where it begins and ends.
-func (t *Table) logError(err error) {
+func logError(logger *slog.Logger, err error) {
 	if isOutage(err) {
 		return
 	}
-	t.telemetry.logger.LogAttrs(context.Background(), slog.LevelError, "worker", slog.Any("error", err))
+	logger.LogAttrs(context.Background(), slog.LevelError, "a statement of the worker failed and will be repeated", slog.Any("error", err))
 }

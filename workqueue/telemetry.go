@@ -19,6 +19,8 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/txwork/txwork/internal/scope"
 )
 
 // Telemetry says where a table's spans, metrics, logs and events go. The zero value uses the global
@@ -97,30 +99,25 @@ var conventions = [operationCount]convention{
 
 func (op operation) String() string { return conventions[op].name }
 
-const scopeName = "github.com/txwork/txwork/workqueue"
-
 // propagator carries the W3C trace context in the rows' headers.
 var propagator = propagation.TraceContext{}
 
 type telemetry struct {
 	table    string
+	lane     string // the name of its first lane; empty without one
 	tracer   trace.Tracer
 	logger   *slog.Logger
 	observer Observer
 	labels   labelColumns
 	series   seriesCache
 
-	duration    metric.Float64Histogram
-	maintenance metric.Float64Histogram
-	process     metric.Float64Histogram
-	sent        metric.Int64Counter
-	consumed    metric.Int64Counter
-	settled     metric.Int64Counter
-	dead        metric.Int64Counter
-	expired     metric.Int64Counter
-	lost        metric.Int64Counter
-	announces   metric.Int64Counter
-	ofTable     metric.AddOption // what a counter carries that knows no operation
+	duration, maintenance, delay, process                                                         metric.Float64Histogram
+	sent, consumed, settled, retried, dead, redriven, cancelled, purged, expired, lost, announces metric.Int64Counter
+	inFlight, running, concurrency                                                                metric.Int64ObservableUpDownCounter
+	ofTable                                                                                       *prepared // for what knows no operation
+
+	meter   metric.Meter
+	workers atWork
 
 	// Of every handler call, made once: they would be most of what a call allocates.
 	processName string
@@ -139,30 +136,35 @@ func newTelemetry(t Telemetry, spec Spec) (*telemetry, error) {
 	}
 	tel := &telemetry{
 		table:    spec.Name(),
-		tracer:   t.TracerProvider.Tracer(scopeName),
+		tracer:   scope.Tracer(t.TracerProvider, "workqueue"),
+		meter:    scope.Meter(t.MeterProvider, "workqueue"),
 		logger:   t.Logger.With("table", spec.Name()),
 		observer: t.Observer,
 		labels:   spec.labelColumns(),
+	}
+	if len(spec.Lanes) > 0 {
+		tel.lane = spec.Lanes[0]
 	}
 	tel.processName = opProcess.String() + " " + tel.table
 	tel.processSpan = []trace.SpanStartOption{
 		trace.WithSpanKind(conventions[opProcess].kind),
 		trace.WithAttributes(tel.describe(opProcess)...),
 	}
-	tel.ofTable = metric.WithAttributes(attribute.String("messaging.system", "txwork"), attribute.String("messaging.destination.name", tel.table))
-	if err := tel.create(t.MeterProvider.Meter(scopeName)); err != nil {
+	tel.ofTable = prepare(tel.destination()...)
+	if err := tel.create(tel.meter); err != nil {
 		return nil, err
 	}
 	return tel, nil
 }
 
+// destination is what all spans and metrics carry.
+func (t *telemetry) destination() []attribute.KeyValue {
+	return []attribute.KeyValue{attribute.String("messaging.system", "txwork"), attribute.String("messaging.destination.name", t.table)}
+}
+
 // describe is what spans and metrics of an operation carry.
 func (t *telemetry) describe(op operation) []attribute.KeyValue {
-	attributes := []attribute.KeyValue{
-		attribute.String("messaging.system", "txwork"),
-		attribute.String("messaging.destination.name", t.table),
-		attribute.String("messaging.operation.name", op.String()),
-	}
+	attributes := append(t.destination(), attribute.String("messaging.operation.name", op.String()))
 	if typ := conventions[op].typ; typ != "" {
 		attributes = append(attributes, attribute.String("messaging.operation.type", typ))
 	}
@@ -252,7 +254,7 @@ func (t *telemetry) measure(ctx context.Context, op operation, e Event) {
 		histogram = t.maintenance
 	}
 	if histogram.Enabled(ctx) {
-		histogram.Record(ctx, e.Duration.Seconds(), t.with(series{op: op, key: errorTypeKey, value: errorType(e.Err)}))
+		histogram.Record(ctx, e.Duration.Seconds(), t.with(series{op: op, key: errorTypeKey, value: errorType(e.Err)}).record...)
 	}
 }
 
@@ -264,8 +266,8 @@ func (t *telemetry) report(ctx context.Context, span trace.Span, e Event, op ope
 		t.logger.LogAttrs(ctx, slog.LevelDebug, e.Operation, slog.Int("changed", e.Changed), slog.Duration("took", e.Duration))
 		return
 	case errors.As(e.Err, &settle):
-		t.lost.Add(ctx, int64(len(settle.Lost)), t.with(series{op: op}))
-		t.logger.LogAttrs(ctx, slog.LevelWarn, e.Operation+" refused", slog.Int("lost", len(settle.Lost)),
+		t.add(ctx, t.lost, len(settle.Lost), series{op: op})
+		t.logger.LogAttrs(ctx, slog.LevelWarn, e.Operation+" refused", firstIDs(slices.Concat(settle.Lost, settle.Gone)), slog.Int("lost", len(settle.Lost)),
 			slog.Int("gone", len(settle.Gone)), slog.Int("changed", e.Changed))
 	case errors.Is(e.Err, context.Canceled), errors.As(e.Err, &repeated):
 	default:
@@ -275,6 +277,18 @@ func (t *telemetry) report(ctx context.Context, span trace.Span, e Event, op ope
 	span.SetAttributes(errorTypeKey.String(errorType(e.Err)))
 	span.RecordError(e.Err)
 	span.SetStatus(codes.Error, e.Err.Error())
+}
+
+// maxLoggedIDs bounds the ids of a line about many rows.
+const maxLoggedIDs = 10
+
+// firstIDs are those of the first rows that a line is about.
+func firstIDs(ids []uuid.UUID) slog.Attr {
+	texts := make([]string, 0, maxLoggedIDs)
+	for _, id := range ids[:min(len(ids), maxLoggedIDs)] {
+		texts = append(texts, id.String())
+	}
+	return slog.String("id", strings.Join(texts, " "))
 }
 
 // traceHeaders is the trace context of ctx as headers; none outside a trace.
@@ -308,6 +322,14 @@ func producerLinks(rows []claimedRow) []trace.Link {
 	return links
 }
 
+// starting measures how long a row could have been claimed when its handler starts, at a time of the database's.
+func (t *telemetry) starting(ctx context.Context, row claimedRow, at time.Time) {
+	defer t.contain()
+	if t.delay.Enabled(ctx) {
+		t.delay.Record(ctx, max(at.Sub(row.DueAt), 0).Seconds(), t.with(series{op: opProcess, labels: row.labels}).record...)
+	}
+}
+
 // processing opens the span around one handler call, linked to the producer.
 func (t *telemetry) processing(ctx context.Context, row claimedRow) (started context.Context, span trace.Span) {
 	started, span = ctx, noSpan
@@ -334,7 +356,7 @@ func (t *telemetry) processed(ctx context.Context, span trace.Span, row claimedR
 		if failed {
 			s.value = o.errorType
 		}
-		t.process.Record(ctx, took.Seconds(), t.with(s))
+		t.process.Record(ctx, took.Seconds(), t.with(s).record...)
 	}
 	if failed {
 		span.SetAttributes(errorTypeKey.String(o.errorType))
@@ -351,19 +373,24 @@ func (t *telemetry) logFailure(ctx context.Context, row claimedRow, o *Outcome, 
 		level, what = slog.LevelWarn, "dead letter"
 	}
 	first, _, _ := strings.Cut(message, "\n")
-	t.logger.LogAttrs(ctx, level, what, append(t.labels.logged(row.labels), slog.String("id", row.ID.String()),
-		slog.Int("attempt", row.Attempt), slog.Int("max_attempts", row.MaxAttempts), slog.String("error", first))...)
+	t.logRow(ctx, level, what, row.labels, row.ID, slog.Int("attempt", row.Attempt), slog.Int("max_attempts", row.MaxAttempts), slog.String("error", first))
+}
+
+// logRow logs what concerns a row, with its labels and its id.
+func (t *telemetry) logRow(ctx context.Context, level slog.Level, what string, l labels, id uuid.UUID, more ...slog.Attr) {
+	t.logger.LogAttrs(ctx, level, what, append(append(t.labels.logged(l), slog.String("id", id.String())), more...)...)
 }
 
 // announced counts a notification on behalf of producers.
 func (t *telemetry) announced(ctx context.Context) {
 	defer t.contain()
-	t.announces.Add(ctx, 1, t.ofTable)
+	t.announces.Add(ctx, 1, t.ofTable.add...)
 }
 
-// leaseLapsed reports a lease that ended by the worker's own clock: no renewal got through in time.
-func (t *telemetry) leaseLapsed(id uuid.UUID) {
+// leasesLapsed reports leases that ended by the worker's own clock: no renewal got through in time. It is one line, since an
+// outage may have them end all at once.
+func (t *telemetry) leasesLapsed(logger *slog.Logger, ids []uuid.UUID) {
 	defer t.contain()
-	t.lost.Add(context.Background(), 1, t.with(series{op: opExtend}))
-	t.logger.LogAttrs(context.Background(), slog.LevelWarn, "lease ended without a renewal", slog.String("id", id.String()))
+	t.add(context.Background(), t.lost, len(ids), series{op: opExtend})
+	logger.LogAttrs(context.Background(), slog.LevelWarn, "leases ended without a renewal", firstIDs(ids), slog.Int("rows", len(ids)))
 }

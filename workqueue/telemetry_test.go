@@ -16,10 +16,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/txwork/txwork/workqueue"
@@ -218,11 +220,14 @@ func TestMetrics(t *testing.T) {
 		{"messaging.client.sent.messages", topic, each},
 		{"messaging.client.consumed.messages", operation, map[string]int64{"claim": n}},
 		{"messaging.client.consumed.messages", topic, each},
+		{"txwork.start.delay", topic, each},
 		{"messaging.process.duration", operation, map[string]int64{"process": n}},
 		{"messaging.process.duration", topic, each},
 		{"messaging.process.duration", errorType, map[string]int64{"": 4, "*errors.errorString": 3, "panic": 1}},
 		{"txwork.settled", "txwork.outcome", map[string]int64{"ack": 1, "abandon": 1, "exhausted": 1, "snooze": 1, "fail": 2, "cancel": 1}},
 		{"txwork.settled", topic, settled},
+		{"txwork.retried", reason, map[string]int64{"error": 1}},
+		{"txwork.retried", topic, map[string]int64{"abandon": 1}},
 		{"txwork.dead_letters", reason, map[string]int64{"permanent": 2, "exhausted": 1}},
 		{"txwork.lease.lost", operation, map[string]int64{"settle": 1}},
 	} {
@@ -264,6 +269,9 @@ func TestTheListOfMetrics(t *testing.T) {
 		func() (any, error) { return r.Queue.Claim(t.Context(), token, time.Hour, 3) },
 		func() (any, error) { return r.Queue.Ack(t.Context(), token, ids[:1]) },
 		func() (any, error) { return r.Queue.Fail(t.Context(), token, ids[1:2], "x") },
+		func() (any, error) { return r.Queue.Redrive(t.Context(), ids[1:2], "x") },
+		func() (any, error) { return r.Queue.Cancel(t.Context(), ids[1:2], "x") },
+		func() (any, error) { return r.Queue.PurgeDone(t.Context(), 0, 1) },
 		func() (any, error) { expire(ids[2]); return r.Queue.ReapExpired(t.Context(), 1) },
 	} {
 		if _, err := do(); err != nil {
@@ -278,17 +286,24 @@ func TestTheListOfMetrics(t *testing.T) {
 	if _, err := r.Queue.ReapExpired(ended, 1); err == nil {
 		t.Fatal("a reap with a context that has ended succeeded")
 	}
-	w := r.start(workqueue.WorkerOptions{}, func(context.Context, *noteClaim) error { return workqueue.Permanent(errors.New("boom")) })
+	w := r.start(workqueue.WorkerOptions{}, func(_ context.Context, c *noteClaim) error {
+		if c.Body.Topic == "again" {
+			return errors.New("boom")
+		}
+		return workqueue.Permanent(errors.New("boom"))
+	})
 	r.eventually("an announcement and a worker's dead letter", func() bool {
 		r.load(60, nil)
 		return len(s.sums(t, "txwork.announcements", "")) > 0 && s.sums(t, "txwork.dead_letters", "txwork.topic")["load 0"] > 0
 	})
-	if err := w.stop(t); err != nil {
-		t.Error(err)
-	}
+	r.insertRows(workqueue.NewRow{Values: []any{"again", ""}})
+	r.eventually("a retry", func() bool { return s.sums(t, "txwork.retried", "txwork.topic")["again"] > 0 })
 	var all metricdata.ResourceMetrics
 	if err := s.reader.Collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
+	}
+	if err := w.stop(t); err != nil {
+		t.Error(err)
 	}
 	reported := map[string]workqueue.Metric{}
 	for _, scope := range all.ScopeMetrics {
@@ -303,6 +318,7 @@ func TestTheListOfMetrics(t *testing.T) {
 		if i := slices.Index(want.Attributes, workqueue.RowLabels); i >= 0 {
 			want.Attributes[i] = "txwork.topic"
 		}
+		want.Attributes = slices.DeleteFunc(slices.Clone(want.Attributes), func(a string) bool { return a == "txwork.queue" || a == "txwork.consumer" }) // the table has none
 		slices.Sort(want.Attributes)
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("reported is %+v\nlisted is %+v", got, want)
@@ -324,7 +340,9 @@ func pointsOf(m metricdata.Metrics) (kind string, keys []string) {
 	}
 	switch data := m.Data.(type) {
 	case metricdata.Sum[int64]:
-		kind = "counter"
+		if kind = "counter"; !data.IsMonotonic {
+			kind = "up-down counter"
+		}
 		for _, p := range data.DataPoints {
 			note(p.Attributes)
 		}
@@ -398,6 +416,7 @@ func TestMetricsByHand(t *testing.T) {
 	for metric, want := range map[string]map[string]int64{
 		"messaging.client.consumed.messages": {"by hand": 12},
 		"txwork.settled":                     {"": 8}, // their topics are not known
+		"txwork.cancelled":                   {"": 2},
 		"txwork.lease.expired":               {"": 4},
 	} {
 		if got := s.sums(t, metric, "txwork.topic"); !maps.Equal(got, want) {
@@ -409,6 +428,20 @@ func TestMetricsByHand(t *testing.T) {
 	}
 	if got, want := s.sums(t, "txwork.dead_letters", "txwork.reason"), map[string]int64{"permanent": 1, "exhausted": 1, "lease_expired": 1}; !maps.Equal(got, want) {
 		t.Errorf("dead letters: %v, want %v", got, want)
+	}
+	if got, want := s.sums(t, "txwork.retried", "txwork.reason"), map[string]int64{"error": 1, "lease_expired": 2}; !maps.Equal(got, want) {
+		t.Errorf("retried: %v, want %v", got, want)
+	}
+	do(r.Queue.Redrive(ctx, ids[3:4], "x"))
+	do(r.Queue.Redrive(ctx, ids[:1], "x")) // it is done: nothing to redrive
+	do(r.Queue.PurgeDone(ctx, 0, 100))     // three that are done, two that were cancelled
+	do(r.Queue.PurgeFailed(ctx, 0, 1))
+	do(r.Queue.PurgeFailed(ctx, 0, 100))
+	if got, want := s.sums(t, "txwork.redriven", "txwork.topic"), map[string]int64{"": 1}; !maps.Equal(got, want) {
+		t.Errorf("redriven: %v, want %v", got, want)
+	}
+	if got, want := s.sums(t, "txwork.purged", "txwork.state"), map[string]int64{"done": 5, "dead_letter": 2}; !maps.Equal(got, want) {
+		t.Errorf("purged: %v, want %v", got, want)
 	}
 }
 
@@ -566,5 +599,134 @@ func TestTelemetryKeepsSecrets(t *testing.T) {
 	}
 	if n := r.count("last_error LIKE '%***%'"); n != 4 {
 		t.Errorf("%d rows have a redacted error, want 4", n)
+	}
+}
+
+// Tracers and meters say what they are of: with which version of the conventions the names are to be read.
+func TestScopesNameTheirConventions(t *testing.T) {
+	t.Parallel()
+	s := newScope()
+	var r *rig
+	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil)})
+	r.insertMany("scoped", 1)
+	var all metricdata.ResourceMetrics
+	if err := s.reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	var scopes []instrumentation.Scope
+	for _, m := range all.ScopeMetrics {
+		scopes = append(scopes, m.Scope)
+	}
+	for _, span := range s.spans.Ended() {
+		scopes = append(scopes, span.InstrumentationScope())
+	}
+	if len(scopes) < 2 {
+		t.Fatalf("scopes %v, want one of metrics and one of spans", scopes)
+	}
+	for _, scope := range scopes {
+		if scope.Name != "github.com/txwork/txwork/workqueue" || scope.SchemaURL != semconv.SchemaURL {
+			t.Errorf("scope %+v, want the conventions %s", scope, semconv.SchemaURL)
+		}
+	}
+}
+
+// histogram is the sum of a histogram's points, and their boundaries.
+func (s *scope) histogram(t *testing.T, name string) (count uint64, sum float64, bounds []float64) {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := s.reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if data, is := m.Data.(metricdata.Histogram[float64]); is && m.Name == name {
+				for _, p := range data.DataPoints {
+					count, sum, bounds = count+p.Count, sum+p.Sum, p.Bounds
+				}
+			}
+		}
+	}
+	return count, sum, bounds
+}
+
+// The delay is that of the start: from when a row was due, also where that was long before a worker came, and not from when it was
+// written where it is due later.
+func TestTheDelayOfAStart(t *testing.T) {
+	t.Parallel()
+	s := newScope()
+	var r *rig
+	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil)})
+	old := r.insertMany("old", 1)
+	r.exec("UPDATE notes SET due_at = now() - interval '2 hours', created_at = now() - interval '3 hours' WHERE id = $1", old[0])
+	w := r.start(workqueue.WorkerOptions{}, ackAll)
+	r.awaitStatus(workqueue.Done, old...)
+	count, sum, bounds := s.histogram(t, "txwork.start.delay")
+	if count != 1 || sum < 2*3600 || sum > 2.5*3600 {
+		t.Errorf("%d starts with a delay of %v s, want one of two hours", count, sum)
+	}
+	if len(bounds) == 0 || bounds[0] > 0.001 || bounds[len(bounds)-1] != 3600 {
+		t.Errorf("boundaries %v, want them from a millisecond to an hour", bounds)
+	}
+	later := r.insertMany("later", 1)
+	r.exec("UPDATE notes SET created_at = now() - interval '3 hours' WHERE id = $1", later[0])
+	r.awaitStatus(workqueue.Done, later...)
+	if count, total, _ := s.histogram(t, "txwork.start.delay"); count != 2 || total-sum > 1800 {
+		t.Errorf("%d starts with a delay of %v s, want a second one of moments", count, total)
+	}
+	for name, last := range map[string]float64{"messaging.process.duration": 3600, "messaging.client.operation.duration": 10} {
+		if _, _, bounds := s.histogram(t, name); len(bounds) == 0 || bounds[len(bounds)-1] != last {
+			t.Errorf("%s is measured up to %v, want %v s", name, bounds, last)
+		}
+	}
+	if err := w.stop(t); err != nil {
+		t.Error(err)
+	}
+}
+
+// While workers run, each process tells what they hold, what runs and what may; afterwards it tells nothing.
+func TestTheLoadOfWorkers(t *testing.T) {
+	t.Parallel()
+	s := newScope()
+	var r *rig
+	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil), spec: func(s *workqueue.Spec) { s.Lanes = []string{"topic"} }})
+	proceed, started := make(chan struct{}), make(chan struct{}, 100)
+	handler := func(context.Context, *noteClaim) error {
+		started <- struct{}{}
+		<-proceed
+		return nil
+	}
+	domain := r.Domain
+	var workers []*running
+	for _, lanes := range [][][]any{{{"mail"}}, {{"mail"}}, {{"a"}, {"b"}}} {
+		domain.Lanes = lanes
+		workers = append(workers, r.startOn(r.Pool, domain, workqueue.WorkerOptions{Concurrency: 3, NoListen: true}, handler))
+	}
+	for _, topic := range []string{"mail", "mail", "mail", "mail", "a", "b"} {
+		r.insertRows(workqueue.NewRow{Values: []any{topic, ""}})
+	}
+	for range 6 {
+		receive(t, started, "a handler")
+	}
+	want := map[string]map[string]int64{
+		"txwork.worker.in_flight":   {"mail": 4, "": 2},
+		"txwork.worker.running":     {"mail": 4, "": 2},
+		"txwork.worker.concurrency": {"mail": 6, "": 3},
+	}
+	for metric, want := range want {
+		if got := s.sums(t, metric, "txwork.topic"); !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", metric, got, want)
+		}
+	}
+	close(proceed)
+	r.eventually("the settles", func() bool { return s.sums(t, "txwork.worker.in_flight", "txwork.topic")["mail"] == 0 })
+	for _, w := range workers {
+		if err := w.stop(t); err != nil {
+			t.Error(err)
+		}
+	}
+	for metric := range want {
+		if got := s.sums(t, metric, "txwork.topic"); len(got) > 0 {
+			t.Errorf("%s is told without workers: %v", metric, got)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -118,7 +119,9 @@ type Worker struct {
 	settler  *settler
 	settle   func(*delivery, *Outcome) // what becomes of an outcome
 	held     held
-	outage   *outage       // of the table
+	outage   *outageOf     // of the table
+	dbClock  *dbClock      // the runtime's; a drain's own
+	logger   *slog.Logger  // names the table and the lane
 	cancels  chan struct{} // a running row was cancelled somewhere
 
 	cancelsSeen atomic.Int64 // how many cancels were notified of
@@ -155,6 +158,9 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 	}
 	w := newWorker(domain.Table, pool, o)
 	w.lanes = domain.Lanes
+	if lane := w.lane(); lane != "" {
+		w.logger = w.logger.With(slog.String(w.table.telemetry.lane, lane))
+	}
 	o.Runtime.expect(w)
 	w.target = func() (any, []any) {
 		c := new(Claim[T])
@@ -170,11 +176,12 @@ func NewWorker[T any](pool *pgxpool.Pool, domain Domain[T], handler Handler[T], 
 
 func newWorker(table *Table, pool *pgxpool.Pool, o WorkerOptions) *Worker {
 	w := &Worker{
-		table: table, pool: pool, options: o, runtime: o.Runtime, epoch: time.Now(), outage: new(outage),
-		cancels: make(chan struct{}, 1),
+		table: table, pool: pool, options: o, runtime: o.Runtime, epoch: time.Now(), outage: newOutage(),
+		dbClock: new(dbClock), cancels: make(chan struct{}, 1),
 	}
+	w.logger = table.telemetry.logger
 	w.flow = newFlow(o.Concurrency, o.ClaimLimit)
-	w.poll = NewPoll(w, PollOptions{Interval: o.PollInterval, OnError: table.logError})
+	w.poll = NewPoll(w, PollOptions{Interval: o.PollInterval, OnError: func(err error) { logError(w.logger, err) }})
 	return w
 }
 
@@ -199,6 +206,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	defer w.runtime.leave()
 	defer w.work.leave()
+	defer w.table.telemetry.begin(w)()
 	if err := w.awaitTable(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -211,7 +219,7 @@ func (w *Worker) open(ctx context.Context) (err error) {
 	}
 	w.work = w.system.joinTable(w)
 	w.queue, w.renewing = w.system.queue(w.table, TxLimits{}), w.system.renewing(w.table)
-	w.folder, w.outage = w.work.folder, &w.work.outage
+	w.folder, w.outage, w.dbClock = w.work.folder, &w.work.outage, &w.system.clock
 	w.claimer = newClaimer(w)
 	w.settler = newSettler(w)
 	w.settle = w.settler.add
@@ -238,7 +246,7 @@ func (w *Worker) awaitTable(ctx context.Context) error {
 			return err
 		}
 		if ctx.Err() == nil {
-			w.table.logError(err)
+			logError(w.logger, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -257,7 +265,7 @@ func (w *Worker) callLimit() time.Duration { return max(w.options.Lease/3, minCa
 
 // within runs one of the worker's own statements for at most the limit, see [system.within].
 func (w *Worker) within(ctx context.Context, limit time.Duration, statement func(context.Context) error) error {
-	return w.system.within(ctx, limit, w.table.telemetry.logger, w.outage, statement)
+	return w.system.within(ctx, limit, w.logger, w.outage, statement)
 }
 
 // run runs the worker's parts and stops them in order: first what brings rows in, then the handlers,

@@ -38,7 +38,7 @@ var mayImport = map[string][]string{
 var below = []string{"internal/input", "internal/payload", "internal/sqltext", "workqueue", "workqueue/validate", "workqueue/gate", "workqueue/join", "workqueue/topics", "workqueue/codec", "workqueue/periodic", "schedule"}
 
 // leaves are what anybody may depend on. They depend on none of ours but each other.
-var leaves = []string{"internal/contain", "internal/header", "internal/postgres"}
+var leaves = []string{"internal/contain", "internal/header", "internal/outage", "internal/postgres", "internal/scope"}
 
 // application packages are those that end up in users' programs by way of their own imports.
 var application = []string{"workqueue", "outbox", "inbox", "timers", "timers/alarms", "jobs", "reaper", "service", "inbox/inboxhttp", "outbox/outboxhttp"}

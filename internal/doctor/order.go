@@ -98,19 +98,8 @@ func (x *examination) oldestNote(ctx context.Context, t *table) (*survey.Note, e
 	return n, err
 }
 
-// A stuckJoin is a join and what is wrong with it.
-type stuckJoin struct {
-	ID, Label, Reason string
-	Age               float64
-	Expected, Counted int32
-	Member            *string
-}
-
 func stuckJoins(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	if !t.Has("joined") {
-		return nil, nil
-	}
-	list, err := readRows[stuckJoin](ctx, x, "joins", t, x.Thresholds.Join.Seconds(), maxSample, maxShown)
+	list, err := survey.StuckJoins(ctx, x.reader(), &t.Facts, x.Thresholds.Join, maxSample, maxShown)
 	for _, j := range list {
 		all = append(all, Finding{
 			Title: fmt.Sprintf("%s: join %s has not ended after %s: %s", t.Name, j.ID, rough(seconds(j.Age)), j.Reason),

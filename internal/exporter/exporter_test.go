@@ -84,6 +84,7 @@ func TestTheGauges(t *testing.T) {
 		"txwork_key_blocked":                  {"outbox": 0},
 		"txwork_fold_lag_seconds":             {"outbox": 0, "jobs": 0},
 		"txwork_schedule_lateness_seconds":    {"timers_schedule": 0, "jobs_schedule": 0},
+		"txwork_join_stuck":                   {"outbox": 0, "jobs": 0},
 		"txwork_observation_up":               {"": 1},
 		"txwork_observation_skipped":          {"": 0},
 	} {

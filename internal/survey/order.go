@@ -1,6 +1,9 @@
 package survey
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // A Blocker is a dead letter with rows of its ordered key behind it.
 type Blocker struct {
@@ -42,4 +45,21 @@ func OldestNote(ctx context.Context, r Reader, f *Facts) (worst *Note, err error
 		}
 	}
 	return worst, nil
+}
+
+// A StuckJoin is one that should have ended, and why it has not.
+type StuckJoin struct {
+	ID, Label, Reason string
+	Age               float64
+	Expected, Counted int32
+	Member            *string
+}
+
+// StuckJoins are so many of the table's, the oldest first, that should have ended longer ago, of the sample of those that the sweep
+// looks at first.
+func StuckJoins(ctx context.Context, r Reader, f *Facts, than time.Duration, sample, limit int) ([]StuckJoin, error) {
+	if !f.Has("joined") {
+		return nil, nil
+	}
+	return rows[StuckJoin](ctx, r, "joins", f, than.Seconds(), sample, limit)
 }

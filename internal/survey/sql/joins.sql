@@ -1,5 +1,5 @@
 -- Pending joins, of those that are looked at first, that should have ended: by their deadline, by what they have counted, or
--- since a member is gone or has ended without being counted. Or that never will: fewer members than they expect.
+-- since a member is gone or has ended without being counted, so that they never will.
 SELECT j.id::text AS id, coalesce(j.label, '') AS label, o.reason, extract(epoch FROM now() - j.created_at)::float8 AS age,
        j.expected, j.succeeded + j.failed AS counted, o.member
 FROM (

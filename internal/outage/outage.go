@@ -1,0 +1,131 @@
+// Package outage tells of the times in which a database does not answer: one line at the begin and one at the end, however
+// many parts of a process meet it and however many statements fail in it.
+package outage
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/txwork/txwork/internal/contain"
+)
+
+// quiet is how long nothing may have failed for an outage to be over: connections that broke in it are found out one by one.
+const quiet = time.Second
+
+// A Log is that of what shares a database in a process. The zero value is usable.
+type Log struct {
+	mu       sync.Mutex
+	away     map[any]bool // who waits for the database
+	since    time.Time    // zero: there is no outage
+	back     time.Time    // when nobody waited any more
+	failures int
+	ending   *time.Timer
+}
+
+// Failed is told of a statement that did not reach a database which takes statements, and who sent it.
+func (l *Log) Failed(logger *slog.Logger, who any, err error) {
+	l.mu.Lock()
+	begins, joins := l.since.IsZero(), !l.away[who]
+	if begins {
+		l.since, l.away = time.Now(), map[any]bool{}
+	}
+	l.away[who] = true
+	l.failures++
+	l.goOn()
+	l.mu.Unlock()
+	switch {
+	case begins:
+		log(logger, slog.LevelError, "database does not answer; the work goes on when it does", slog.Any("error", err))
+	case joins:
+		log(logger, slog.LevelDebug, "database does not answer here either", slog.Any("error", err))
+	}
+}
+
+// Succeeded is told of a statement that did.
+func (l *Log) Succeeded(logger *slog.Logger, who any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.away[who] {
+		return
+	}
+	delete(l.away, who)
+	if len(l.away) == 0 {
+		l.back = time.Now()
+		l.ending = time.AfterFunc(quiet, func() { l.end(logger) })
+	}
+}
+
+// Left is told of somebody who sends nothing any more. What nobody waits for is no outage, and has not ended.
+func (l *Log) Left(who any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.away[who] {
+		return
+	}
+	delete(l.away, who)
+	if len(l.away) == 0 {
+		l.since, l.failures = time.Time{}, 0
+	}
+}
+
+// Flush tells of an end at once.
+func (l *Log) Flush() {
+	l.mu.Lock()
+	ending := l.ending
+	l.mu.Unlock()
+	if ending != nil {
+		ending.Reset(0)
+	}
+}
+
+// goOn keeps an outage from ending.
+func (l *Log) goOn() {
+	if l.ending != nil {
+		l.ending.Stop()
+		l.ending = nil
+	}
+}
+
+func (l *Log) end(logger *slog.Logger) {
+	l.mu.Lock()
+	if l.ending == nil || len(l.away) > 0 { // it went on
+		l.mu.Unlock()
+		return
+	}
+	took, failures := l.back.Sub(l.since), l.failures
+	l.since, l.failures, l.ending = time.Time{}, 0, nil
+	l.mu.Unlock()
+	log(logger, slog.LevelInfo, "database answers again", slog.Duration("after", took), slog.Int("failures", failures))
+}
+
+// log contains a panic of the handler, which is not ours.
+func log(logger *slog.Logger, level slog.Level, what string, attributes ...slog.Attr) {
+	defer func() { _ = recover() }()
+	logger.LogAttrs(context.Background(), level, what, attributes...)
+}
+
+// codes are the classes and codes by which a server, or a pooler before it, says that it takes no statements: lost connections,
+// too few resources, a shutdown or start, and a standby.
+var codes = []string{"08", "53", "57P", "25006"}
+
+// Is tells an error that every statement would meet from one that lies in the statement.
+func Is(err error) bool {
+	if err == nil || contain.Is(err, context.Canceled) {
+		return false
+	}
+	pg, ok := contain.As[*pgconn.PgError](err)
+	if !ok {
+		return true
+	}
+	for _, code := range codes {
+		if strings.HasPrefix(pg.Code, code) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,87 @@
+package service_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/service"
+)
+
+// An outage of some seconds is one line at its begin and one at its end, whatever runs here: claims, settles, renewals, the
+// listener, the announcers, sweeps, folds, schedulers, the reaper and its gauges.
+func TestAnOutageIsTwoLines(t *testing.T) {
+	t.Parallel()
+	server, err := localpg.Start(t.Context(), localpg.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	pool, err := pgxpool.New(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	if _, err := pool.Exec(t.Context(), "CREATE SCHEMA txwork"); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorldOn(t, &pgtest.DB{Pool: pool, Schema: "txwork"}, nil)
+	reader := metric.NewManualReader()
+	o := w.options()
+	o.Reaper.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))
+	s, err := service.New(pool, o, w.parts()...)
+	w.ok(err)
+	stop := w.start(s)
+	collect := func() {
+		var all metricdata.ResourceMetrics
+		w.ok(reader.Collect(t.Context(), &all))
+	}
+	work := func() {
+		w.work()
+		for range 4 {
+			<-w.handled
+		}
+	}
+	work()
+	collect()
+	before := len(w.logs.String())
+	for outage := 1; outage <= 2; outage++ {
+		for range 10 {
+			w.work() // much of which is in flight
+		}
+		w.ok(server.Crash())
+		for range 4 {
+			time.Sleep(time.Second)
+			collect()
+		}
+		w.ok(server.Restart(t.Context()))
+		work()
+		w.eventually("the end to be told", func() bool { return strings.Count(w.logs.String(), "database answers again") == outage })
+		time.Sleep(2 * time.Second) // for more lines, of which there are to be none
+		collect()
+	}
+	w.ok(stop())
+	var told []string
+	for _, line := range strings.Split(strings.TrimSpace(w.logs.String()[before:]), "\n") {
+		if !strings.Contains(line, " id=") && !strings.Contains(line, `msg="reaper leads`) { // of a row that it cost an attempt, of a lease
+			told = append(told, line)
+		}
+	}
+	pair := []string{`level=ERROR msg="database does not answer.*" (table|election)=\S+.* error=`, `level=INFO msg="database answers again" (table|election)=\S+.* after=`}
+	want := append(pair, pair...)
+	if len(told) != len(want) {
+		t.Fatalf("%d lines, want %d:\n%s", len(told), len(want), strings.Join(told, "\n"))
+	}
+	for i, line := range told {
+		if !regexp.MustCompile(want[i]).MatchString(line) {
+			t.Errorf("line %d is %s", i+1, line)
+		}
+	}
+}
