@@ -30,7 +30,7 @@ func (w *Worker) reportUnserved(ctx context.Context) {
 		level = slog.LevelWarn
 	}
 	cmp.Or(w.client.options.Telemetry.Logger, slog.Default()).
-		Log(ctx, level, "this worker does not serve the queues of some kinds that it has handlers for", "kinds", unserved)
+		Log(ctx, level, "this worker does not serve the queues of some kinds that it has handlers for", "table", w.client.table.Name(), "kinds", unserved)
 }
 
 // handled are the kinds with a handler, by name.
