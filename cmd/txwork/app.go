@@ -40,7 +40,7 @@ type app struct {
 	databaseURL string // the flag
 	schema      string
 	begun       bool     // a command's own code runs: what fails from here on is no usage error
-	children    children // the commands that relay --exec is running
+	children    children // the commands that are running
 	answered    bool     // a JSON object was printed
 	unread      *pipe    // standard output
 	relays      bool     // whoever reads the output takes messages over: that it has gone away is told

@@ -30,6 +30,11 @@ type database struct {
 
 // connect opens the database that the flags or the environment name, and makes sure that it answers.
 func (a *app) connect(ctx context.Context) (*database, error) {
+	return a.connectWith(ctx, func(*pgxpool.Config) {})
+}
+
+// connectWith is connect with a change of the pool.
+func (a *app) connectWith(ctx context.Context, configure func(*pgxpool.Config)) (*database, error) {
 	if err := a.checkSchema(); err != nil {
 		return nil, err
 	}
@@ -47,6 +52,7 @@ func (a *app) connect(ctx context.Context) (*database, error) {
 	if params := config.ConnConfig.RuntimeParams; params["application_name"] == "" {
 		params["application_name"] = "txwork"
 	}
+	configure(config)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err

@@ -9,23 +9,20 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/txwork/txwork/internal/httppost"
+	"github.com/txwork/txwork/internal/workerfile"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Exit codes of a command with a meaning of their own, as sysexits.h has them.
 const (
-	exitDataError = 65
-	exitTempFail  = 75
-)
-
-const (
-	// killDelay is how long a command that was asked to end may take before it is killed.
+	// killDelay is how long a command of relay --exec that was asked to end may take before it is killed.
 	killDelay = time.Second
 
 	// stderrTail is how much of a failed command's standard error is recorded: its end says why.
@@ -35,20 +32,34 @@ const (
 // errAttempt marks a failed attempt.
 var errAttempt = errors.New("the command failed")
 
-// A commander runs a command for each message.
-type commander struct {
-	app            *app
-	command        string
-	stdout, stderr io.Writer
+// A task is a row of any domain on its way to a command or a URL.
+type task struct {
+	id      string // the same on every attempt, and no other task's
+	topic   string // of a job: its kind
+	key     string // empty for none
+	attempt int
+	headers map[string]string
+	payload []byte
+	also    []string // what else a command finds in its environment, as NAME=value
 }
 
-func newCommander(a *app, command string) *commander {
-	return &commander{app: a, command: command, stdout: shared(a.stdout), stderr: shared(a.stderr)}
+func messageTask(m *outbox.Delivery) task {
+	return task{m.ID.String(), m.Topic, m.Key, m.Attempt, m.Headers, m.Payload, nil}
+}
+
+// A commander runs a command for each task.
+type commander struct {
+	workerfile.Exec
+	app            *app
+	stdout, stderr io.Writer // shared
 }
 
 // shared makes a writer safe for commands that run at the same time. A file is, and the commands write to
 // it by themselves.
 func shared(w io.Writer) io.Writer {
+	if p, ok := w.(*pipe); ok {
+		w = p.Writer
+	}
 	if f, ok := w.(*os.File); ok {
 		return f
 	}
@@ -66,23 +77,30 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// handle runs the command and settles the message by its exit code.
-func (c *commander) handle(ctx context.Context, m *outbox.Delivery) error {
-	env, err := environment(m)
+// handle runs the command and settles the task by its exit code.
+func (c *commander) handle(ctx context.Context, t task) error {
+	env, err := environment(t)
 	if err != nil {
 		return workqueue.Permanent(fmt.Errorf("%w: %w", errPermanent, err))
 	}
-	cmd := exec.CommandContext(ctx, "sh", "-c", c.command)
+	if c.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("it took longer than %v", c.Timeout))
+		defer cancel()
+	}
+	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	said := &tail{limit: stderrTail}
-	cmd.Env = append(os.Environ(), env...)
-	cmd.Stdin = bytes.NewReader(m.Payload)
+	cmd.Dir = c.Directory
+	cmd.Env = slices.Concat(os.Environ(), c.Env, env)
+	cmd.Stdin = bytes.NewReader(t.payload)
 	cmd.Stdout = c.stdout
 	cmd.Stderr = io.MultiWriter(c.stderr, said)
-	return outcome(ctx, c.app.children.run(ctx, cmd), said)
+	cmd.WaitDelay = c.KillAfter
+	return c.outcome(ctx, c.app.children.run(ctx, cmd), said)
 }
 
-func environment(m *outbox.Delivery) ([]string, error) {
-	headers := m.Headers
+func environment(t task) ([]string, error) {
+	headers := t.headers
 	if headers == nil {
 		headers = map[string]string{}
 	}
@@ -90,33 +108,40 @@ func environment(m *outbox.Delivery) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []string{
-		"TXWORK_ID=" + m.ID.String(),
-		"TXWORK_TOPIC=" + m.Topic,
-		"TXWORK_KEY=" + m.Key,
-		"TXWORK_ATTEMPT=" + strconv.Itoa(m.Attempt),
-		"TXWORK_HEADERS=" + string(encoded),
-	}, nil
+	return append([]string{
+		variable("TXWORK_ID", t.id),
+		variable("TXWORK_TOPIC", t.topic),
+		variable("TXWORK_KEY", t.key),
+		variable("TXWORK_ATTEMPT", strconv.Itoa(t.attempt)),
+		variable("TXWORK_HEADERS", string(encoded)),
+	}, t.also...), nil
 }
+
+func variable(name, value string) string { return name + "=" + value }
 
 // outcome reads a command's end. ErrWaitDelay is one that exited well and left a process behind which
 // keeps its output open.
-func outcome(ctx context.Context, err error, said *tail) error {
-	if err == nil || errors.Is(err, exec.ErrWaitDelay) && ctx.Err() == nil {
-		return nil
-	}
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
+func (c *commander) outcome(ctx context.Context, err error, said *tail) error {
+	if err != nil && (!errors.Is(err, exec.ErrWaitDelay) || ctx.Err() != nil) && !errors.As(err, new(*exec.ExitError)) {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 		return fmt.Errorf("%w: %w", errAttempt, err)
 	}
-	failure := fmt.Errorf("%s%s", exit, said)
+	code, failure := 0, fmt.Errorf("exit status 0%s", said)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		code, failure = exit.ExitCode(), fmt.Errorf("%s%s", exit, said)
+	}
+	verdict := httppost.Retry // of a signal, which nobody has chosen
+	if code >= 0 {
+		verdict = c.ExitCodes.Verdict(code)
+	}
 	switch {
-	case exit.ExitCode() == exitDataError:
+	case verdict == httppost.Done:
+		return nil
+	case verdict == httppost.Permanent:
 		return workqueue.Permanent(fmt.Errorf("%w: %w", errPermanent, failure))
-	case exit.ExitCode() == exitTempFail:
+	case code == workerfile.ExitTempFail:
 		return fmt.Errorf("%w and wants to be tried again: %w", errAttempt, failure)
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w: %w", errAttempt, context.Cause(ctx), failure)
@@ -155,12 +180,11 @@ type children struct {
 }
 
 // run runs a command as a process group of its own, so that an interrupt from the terminal is for the
-// relay to handle. When ctx ends, which is the command's own, the group is asked to end, and killed if it
-// does not.
+// command that runs it to handle. When ctx ends, which is the command's own, the group is asked to end, and killed if it
+// does not within the command's WaitDelay.
 func (c *children) run(ctx context.Context, cmd *exec.Cmd) error {
 	ownGroup(cmd)
 	cmd.Cancel = func() error { return terminateGroup(cmd.Process) }
-	cmd.WaitDelay = killDelay
 	if err := c.start(cmd); err != nil {
 		return err
 	}

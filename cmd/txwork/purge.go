@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -206,30 +205,10 @@ func (g *age) Type() string { return "age" }
 
 // Set implements pflag.Value.
 func (g *age) Set(text string) error {
-	d, err := parseAge(text)
+	d, err := input.Duration(text)
 	if err != nil {
 		return err
 	}
 	g.given, g.Duration = true, d
 	return nil
-}
-
-// maxAge is ten years, the core's bound.
-const maxAge = 10 * 365 * 24 * time.Hour
-
-func parseAge(text string) (time.Duration, error) {
-	for suffix, unit := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
-		if number, ok := strings.CutSuffix(text, suffix); ok {
-			n, err := strconv.ParseUint(number, 10, 16)
-			if err != nil || time.Duration(n) > maxAge/unit {
-				return 0, fmt.Errorf("want a length of time such as 90d or 36h, up to ten years")
-			}
-			return time.Duration(n) * unit, nil
-		}
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 || d > maxAge {
-		return 0, fmt.Errorf("want a length of time such as 90d or 36h, up to ten years")
-	}
-	return d, nil
 }

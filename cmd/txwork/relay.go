@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/txwork/txwork/internal/workerfile"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/service"
 	"github.com/txwork/txwork/workqueue"
@@ -179,7 +180,11 @@ func (r *relay) handler(stop context.CancelCauseFunc) outbox.Handler {
 	if r.stdout {
 		return newLineWriter(r.app.stdout, stop).handle
 	}
-	return newCommander(r.app, r.exec).handle
+	c := &commander{
+		Exec: workerfile.Exec{Argv: workerfile.Shell(r.exec), KillAfter: killDelay, ExitCodes: workerfile.DefaultExitCodes()},
+		app:  r.app, stdout: shared(r.app.stdout), stderr: shared(r.app.stderr),
+	}
+	return func(ctx context.Context, m *outbox.Delivery) error { return c.handle(ctx, messageTask(m)) }
 }
 
 // selected leaves the messages of other topics to other relays: nothing is wrong with them, so they keep

@@ -167,20 +167,6 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-func TestParseAge(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]time.Duration{"0s": 0, "90m": 90 * time.Minute, "7d": 7 * 24 * time.Hour, "2w": 14 * 24 * time.Hour, "3650d": maxAge} {
-		if got, err := parseAge(text); err != nil || got != want {
-			t.Errorf("%s is %v, %v, want %v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "d", "-1d", "1.5d", "3651d", "65535w", "1y", "7", "-5m", "1000000h"} {
-		if got, err := parseAge(text); err == nil {
-			t.Errorf("%q is accepted as %v", text, got)
-		}
-	}
-}
-
 func TestMissingPrivilegeSaysSo(t *testing.T) {
 	c := newMigratedCLI(t)
 	role := "r_" + strings.TrimPrefix(c.db.Schema, "t_")

@@ -44,6 +44,7 @@ With --json a command that fails prints {"error": "…", "exit_code": N}, unless
 		newSchedulesCommand(a),
 		newJobsCommand(a),
 		newAlarmsCommand(a),
+		newWorkerCommand(a),
 		newDoctorCommand(a),
 		newMetricsCommand(a),
 		newStatsCommand(a),

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/internal/workerfile"
+	"github.com/txwork/txwork/reaper"
+	"github.com/txwork/txwork/service"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// maxWorkerFile is far more than anybody writes.
+const maxWorkerFile = 4 << 20
+
+// workerOptions are the flags of worker.
+type workerOptions struct {
+	check bool
+	json  bool
+}
+
+func newWorkerCommand(a *app) *cobra.Command {
+	var o workerOptions
+	cmd := &cobra.Command{
+		Use:   "worker FILE",
+		Short: "Run commands and HTTP requests for messages, timers and jobs",
+		Long: `Run the handlers that FILE names, a YAML file: for messages of the outbox and the inbox, for timers and for jobs. A handler is a
+command or an HTTP request. docs/worker.md describes the file.
+
+A command finds the payload on its standard input and TXWORK_ID, TXWORK_TOPIC, TXWORK_ATTEMPT and more in its environment. Its
+exit code settles the row, unless exit_codes says otherwise:
+
+    0       done
+    65      failed for good (EX_DATAERR)
+    75      try again later (EX_TEMPFAIL)
+    other   try again later, too; the code and the end of standard error are recorded
+
+A request is a POST of the payload. 2xx is done; 408, 409, 425, 429, 5xx and no answer are tried again, after Retry-After where the
+answer has one; other 4xx fail for good. statuses says otherwise.
+
+SIGINT or SIGTERM stops: nothing is claimed any more, and running handlers have as long as shutdown says. Commands are then
+asked to end, with all processes that they have started, and killed after kill_after. A second signal kills them at once.
+
+--check reads the file, reports all mistakes with their lines, and connects to nothing.`,
+		Example: `  txwork worker --check worker.yaml
+  txwork worker worker.yaml`,
+		Args: cobra.ExactArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&o.check, "check", false, "validate the file and end")
+	flags.BoolVar(&o.json, "json", false, "log as JSON, a line each; with --check, print the result as one JSON object on one line")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		file, err := a.readWorkerFile(args[0])
+		if o.check {
+			return a.reportWorkerFile(args[0], file, err, o.json)
+		}
+		if err != nil {
+			return err
+		}
+		if f := cmd.Flags().Lookup("schema"); file.Database.Schema != "" && !f.Changed {
+			a.schema = file.Database.Schema
+		}
+		if a.databaseURL == "" {
+			a.databaseURL = file.Database.URL
+		}
+		d, err := a.connectWith(cmd.Context(), file.configure)
+		if err != nil {
+			return err
+		}
+		defer d.close()
+		return explain(newWorkerRun(a, d, file, o).run(cmd.Context()))
+	}
+	return cmd
+}
+
+// A workerFile is the file of a worker.
+type workerFile struct{ *workerfile.File }
+
+func (a *app) readWorkerFile(name string) (*workerFile, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxWorkerFile+1))
+	switch {
+	case err != nil:
+		return nil, usageError{err}
+	case len(text) > maxWorkerFile:
+		return nil, usagef("%s has more than %d bytes", name, maxWorkerFile)
+	}
+	file, err := workerfile.Read(filepath.Base(name), text, func(name string) (string, bool) {
+		text := a.getenv(name)
+		return text, text != ""
+	})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return &workerFile{file}, nil
+}
+
+// checked is what --check --json prints.
+type checked struct {
+	File     string               `json:"file"`
+	OK       bool                 `json:"ok"`
+	Serves   []string             `json:"serves"`
+	Problems []workerfile.Problem `json:"problems"`
+}
+
+func (a *app) reportWorkerFile(name string, f *workerFile, err error, asJSON bool) error {
+	result := checked{File: name, OK: err == nil, Serves: []string{}, Problems: []workerfile.Problem{}}
+	if f != nil {
+		result.Serves = f.Serves()
+	}
+	var problems *workerfile.Problems
+	if errors.As(err, &problems) {
+		result.Problems = problems.List
+	}
+	var printErr error
+	switch {
+	case asJSON && (err == nil || problems != nil):
+		printErr = a.printJSON(result)
+	case err == nil:
+		_, printErr = fmt.Fprintf(a.stdout, "%s is valid: %s\n", name, joined(result.Serves))
+	}
+	return errors.Join(err, printErr)
+}
+
+// spareConnections are those of a pool beside those that handlers of an inbox hold.
+const spareConnections = 4
+
+// configure gives the pool the connections that handlers of an inbox hold, one each, unless the file says how many there are.
+func (f *workerFile) configure(c *pgxpool.Config) {
+	if n := f.Database.MaxConnections; n > 0 {
+		c.MaxConns = int32(n)
+		return
+	}
+	if f.Inbox == nil {
+		return
+	}
+	need := spareConnections
+	for _, consumer := range f.Inbox.Consumers {
+		need += concurrency(consumer.Serving)
+	}
+	c.MaxConns = max(c.MaxConns, int32(need))
+}
+
+// concurrency is modest by default because a handler may be a process.
+func concurrency(s workerfile.Serving) int {
+	if s.Concurrency > 0 {
+		return s.Concurrency
+	}
+	return defaultExecConcurrency
+}
+
+// A workerRun is one run of the command.
+type workerRun struct {
+	app            *app
+	db             *database
+	file           *workerFile
+	stdout, stderr io.Writer // of all commands, and of the log
+	logger         *slog.Logger
+	settled        counts
+}
+
+func newWorkerRun(a *app, d *database, f *workerFile, o workerOptions) *workerRun {
+	options := &slog.HandlerOptions{Level: slog.LevelInfo}
+	w := &workerRun{app: a, db: d, file: f, stdout: shared(a.stdout), stderr: shared(a.stderr)}
+	w.logger = slog.New(slog.NewTextHandler(w.stderr, options))
+	if o.json {
+		w.logger = slog.New(slog.NewJSONHandler(w.stderr, options))
+	}
+	return w
+}
+
+// run works until it is interrupted. What cannot go on stops the rest.
+func (w *workerRun) run(ctx context.Context) error {
+	parts, err := w.parts()
+	if err != nil {
+		return conclude(err)
+	}
+	var s *service.Service
+	if w.file.Health != "" {
+		listener, err := net.Listen("tcp", w.file.Health)
+		if err != nil {
+			return err
+		}
+		defer listener.Close()
+		w.logger.Info("serving probes", "url", "http://"+listener.Addr().String())
+		probes := &http.Server{ // s is made before it is asked
+			Handler:     http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { s.Handler().ServeHTTP(rw, r) }),
+			ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 16,
+		}
+		parts = append(parts, beside(func(ctx context.Context) error { return serveHTTP(ctx, probes, listener) }))
+	}
+	s, err = service.New(w.db.pool, service.Options{
+		MaintainedElsewhere: !w.file.Reaper, Logger: w.logger, Reaper: reaper.Options{Schema: w.db.schema},
+	}, parts...)
+	if err != nil {
+		return err
+	}
+	err = s.Run(ctx)
+	done, retried, failed := w.settled.done.Load(), w.settled.retried.Load(), w.settled.failed.Load()
+	w.logger.Info("worker stopped", "done", done, "retried", retried, "failed", failed)
+	return err
+}
+
+func (w *workerRun) telemetry() workqueue.Telemetry {
+	return workqueue.Telemetry{Logger: w.logger}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/txwork/txwork/internal/httppost"
+	"github.com/txwork/txwork/internal/workerfile"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A taskHandler does a task. Its result settles the row.
+type taskHandler func(ctx context.Context, t task) error
+
+// counts are what a worker has done.
+type counts struct{ done, retried, failed atomic.Int64 }
+
+func (c *counts) add(err error) {
+	var o *workqueue.Outcome
+	switch {
+	case err == nil:
+		c.done.Add(1)
+	case errors.As(err, &o) && o.IsPermanent():
+		c.failed.Add(1)
+	default:
+		c.retried.Add(1)
+	}
+}
+
+// handler is one of the file's, with its retries and counted.
+func (w *workerRun) handler(h *workerfile.Handler) taskHandler {
+	do := w.doing(h)
+	return func(ctx context.Context, t task) error {
+		err := do(ctx, t)
+		if ctx.Err() != nil { // the shutdown, a lost lease or a cancel: nothing that the task has done
+			return err
+		}
+		err = settledBy(h, t, err)
+		w.settled.add(err)
+		return err
+	}
+}
+
+func (w *workerRun) doing(h *workerfile.Handler) taskHandler {
+	if h.Exec != nil {
+		return (&commander{Exec: *h.Exec, app: w.app, stdout: w.stdout, stderr: w.stderr}).handle
+	}
+	return func(ctx context.Context, t task) error {
+		return h.HTTP.Post(ctx, httppost.Message{
+			ID: t.id, Topic: t.topic, Key: t.key, Attempt: t.attempt, Headers: t.headers, Payload: t.payload,
+		}, nil)
+	}
+}
+
+// settledBy applies the handler's own limits, where it has any, in the place of the row's.
+func settledBy(h *workerfile.Handler, t task, err error) error {
+	var o *workqueue.Outcome
+	chosen := errors.As(err, &o)
+	switch {
+	case err == nil || chosen && o.IsPermanent():
+		return err
+	case h.MaxAttempts > 0 && t.attempt >= h.MaxAttempts:
+		return workqueue.Permanent(err)
+	case !chosen && h.Retry != (workqueue.Retry{}):
+		return workqueue.RetryAfter(h.Retry.Delay(t.attempt), err)
+	}
+	return err
+}

@@ -1,0 +1,303 @@
+package workerfile
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/input"
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
+)
+
+// A File is what a worker file says. A section that it does not have is nil.
+type File struct {
+	Database Database
+	Health   string // the address of the probes; empty: none
+	Shutdown time.Duration
+	Reaper   bool
+
+	Outbox *Outbox
+	Inbox  *Inbox
+	Timers *Timers
+	Jobs   *Jobs
+}
+
+// A Database says where the tables are, as far as the command line does not.
+type Database struct {
+	URL            string
+	Schema         string
+	MaxConnections int // of handlers; 0: as many as they need
+}
+
+// A Serving is how a section's rows are worked on.
+type Serving struct {
+	Concurrency int // 0: the default
+	Lease       time.Duration
+}
+
+// An Outbox is the section of that name.
+type Outbox struct {
+	Serving
+	Options outbox.Options
+	Topics  Handlers
+}
+
+// An Inbox is the section of that name.
+type Inbox struct {
+	Options   inbox.Options
+	Consumers map[string]*Consumer
+}
+
+// A Consumer is one of an inbox.
+type Consumer struct {
+	Serving
+	Topics Handlers
+}
+
+// Timers are the section of that name.
+type Timers struct {
+	Serving
+	Options timers.Options
+	Topics  Handlers
+}
+
+// Jobs are the section of that name.
+type Jobs struct {
+	Lease   time.Duration
+	Options jobs.Options
+	Unknown jobs.Unknown
+	Queues  []jobs.QueueOptions
+	Kinds   Handlers
+}
+
+// Read reads a file. The error is a [*Problems]. Getenv looks up what ${NAME} stands for.
+func Read(name string, text []byte, getenv func(string) (string, bool)) (*File, error) {
+	r := &reader{getenv: getenv}
+	f := &File{Shutdown: workqueue.DefaultShutdownTimeout, Reaper: true}
+	if root, err := parse(text); err != nil {
+		r.problems = []Problem{*err}
+	} else {
+		r.file(value{node: root}, f)
+	}
+	if len(r.problems) > 0 {
+		return nil, &Problems{name, r.sorted()}
+	}
+	return f, nil
+}
+
+// parse is the one document of a file.
+func parse(text []byte) (ast.Node, *Problem) {
+	tree, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		var syntax yaml.Error
+		if errors.As(err, &syntax) && syntax.GetToken() != nil {
+			at := syntax.GetToken().Position
+			return nil, &Problem{Line: at.Line, Column: at.Column, Message: syntax.GetMessage()}
+		}
+		return nil, &Problem{Message: err.Error()}
+	}
+	switch {
+	case len(tree.Docs) == 0 || tree.Docs[0].Body == nil:
+		return nil, &Problem{Message: "the file is empty"}
+	case len(tree.Docs) > 1:
+		at := tree.Docs[1].Start.Position
+		return nil, &Problem{Line: at.Line, Column: at.Column, Message: "there is a second document: want one"}
+	}
+	return tree.Docs[0].Body, nil
+}
+
+// minShutdown leaves handlers that are killed the time to be settled.
+const minShutdown = time.Second
+
+func (r *reader) file(root value, f *File) {
+	if _, mapping := root.node.(ast.MapNode); !mapping {
+		r.mapping(root, nil)
+		return
+	}
+	r.each(root, func(name string, v value) { // which the limits of commands depend on
+		if name == "shutdown" {
+			r.duration(&f.Shutdown, minShutdown, time.Hour)(v)
+		}
+	})
+	s := &sections{r, f.Shutdown}
+	r.mapping(root, fields{
+		"database": func(v value) { r.database(v, &f.Database) },
+		"health":   r.text(&f.Health),
+		"shutdown": func(value) {},
+		"reaper":   r.boolean(&f.Reaper),
+		"outbox":   func(v value) { f.Outbox = s.outbox(v) },
+		"inbox":    func(v value) { f.Inbox = s.inbox(v) },
+		"timers":   func(v value) { f.Timers = s.timers(v) },
+		"jobs":     func(v value) { f.Jobs = s.jobs(v) },
+	})
+	if len(r.problems) == 0 && f.Outbox == nil && f.Inbox == nil && f.Timers == nil && f.Jobs == nil {
+		r.problems = append(r.problems, Problem{Message: "the file serves nothing: want a section outbox, inbox, timers or jobs"})
+	}
+}
+
+// maxConnections is more than any server has.
+const maxConnections = 10_000
+
+func (r *reader) database(v value, d *Database) {
+	r.mapping(v, fields{
+		"url":             r.expanded(&d.URL),
+		"schema":          r.text(&d.Schema),
+		"max_connections": r.integer(&d.MaxConnections, 1, maxConnections),
+	})
+	if d.Schema != "" {
+		r.refuse(v, validate.Identifier("schema", d.Schema))
+	}
+}
+
+// sections read the domains.
+type sections struct {
+	*reader
+	shutdown time.Duration
+}
+
+// maxConcurrency bounds processes and requests of one worker.
+const maxConcurrency = 10_000
+
+// with adds the fields that say how rows are worked on.
+func (s *sections) with(all fields, serving *Serving) fields {
+	all["concurrency"] = s.integer(&serving.Concurrency, 1, maxConcurrency)
+	all["lease"] = s.lease(&serving.Lease)
+	return all
+}
+
+func (s *sections) lease(to *time.Duration) func(value) {
+	return s.duration(to, workqueue.MinLease, workqueue.MaxLease)
+}
+
+// kept adds the fields of a table.
+func (s *sections) kept(all fields, retry *workqueue.Retry, retention, failedRetention *time.Duration) fields {
+	all["retry"] = s.retry(retry)
+	all["retention"] = s.duration(retention, time.Second, input.MaxDuration)
+	all["failed_retention"] = s.duration(failedRetention, time.Second, input.MaxDuration)
+	return all
+}
+
+// need reports a field that is missing.
+func (s *sections) need(v value, there bool, field, why string) {
+	if _, mapping := v.node.(ast.MapNode); mapping && !there {
+		s.report(v, "has no %s: %s", field, why)
+	}
+}
+
+func (s *sections) outbox(v value) *Outbox {
+	b := new(Outbox)
+	o := &b.Options
+	s.mapping(v, s.kept(s.with(fields{"topics": s.handlers(&b.Topics, "topic", outbox.MaxTopic)}, &b.Serving), &o.Retry, &o.Retention, &o.FailedRetention))
+	s.need(v, b.Topics != nil, "topics", "say which messages are delivered")
+	_, err := outbox.Open(b.Options)
+	s.refuse(v, err)
+	return b
+}
+
+func (s *sections) inbox(v value) *Inbox {
+	b := &Inbox{Consumers: map[string]*Consumer{}}
+	o := &b.Options
+	s.mapping(v, s.kept(fields{
+		"dedup_window": s.duration(&o.DedupWindow, time.Second, input.MaxDuration),
+		"consumers": func(v value) {
+			s.each(v, func(name string, v value) { b.Consumers[name] = s.consumer(name, v) })
+		},
+	}, &o.Retry, &o.Retention, &o.FailedRetention))
+	s.need(v, len(b.Consumers) > 0, "consumers", "say whose messages are processed")
+	_, err := inbox.Open(b.Options)
+	s.refuse(v, err)
+	return b
+}
+
+func (s *sections) consumer(name string, v value) *Consumer {
+	c := new(Consumer)
+	s.name(v, "consumer", name, inbox.MaxKeyPart)
+	s.mapping(v, s.with(fields{"topics": s.handlers(&c.Topics, "topic", inbox.MaxTopic)}, &c.Serving))
+	s.need(v, c.Topics != nil, "topics", "say which messages are processed")
+	return c
+}
+
+func (s *sections) timers(v value) *Timers {
+	t := new(Timers)
+	o := &t.Options
+	s.mapping(v, s.kept(s.with(fields{"topics": s.handlers(&t.Topics, "topic", timers.MaxTopic)}, &t.Serving), &o.Retry, &o.Retention, &o.FailedRetention))
+	s.need(v, t.Topics != nil, "topics", "say which timers are fired")
+	_, err := timers.Open(t.Options)
+	s.refuse(v, err)
+	return t
+}
+
+func (s *sections) jobs(v value) *Jobs {
+	j := new(Jobs)
+	o := &j.Options
+	s.mapping(v, s.kept(fields{
+		"lease":   s.lease(&j.Lease),
+		"unknown": choice(s.reader, &j.Unknown, map[string]jobs.Unknown{"retry": jobs.RetryUnknown, "leave": jobs.LeaveUnknown}),
+		"queues": func(v value) {
+			s.each(v, func(name string, v value) { j.Queues = append(j.Queues, s.queue(name, v)) })
+		},
+		"kinds": s.handlers(&j.Kinds, "kind", jobs.MaxKind),
+	}, &o.Retry, &o.Retention, &o.FailedRetention))
+	s.need(v, j.Kinds != nil, "kinds", "say which jobs are done")
+	_, err := jobs.Open(j.Options)
+	s.refuse(v, err)
+	return j
+}
+
+func (s *sections) queue(name string, v value) jobs.QueueOptions {
+	q := jobs.QueueOptions{Name: name}
+	s.name(v, "queue", name, jobs.MaxQueue)
+	if _, empty := v.node.(*ast.NullNode); empty {
+		return q
+	}
+	var names []string
+	s.mapping(v, fields{
+		"concurrency": s.integer(&q.Concurrency, 1, maxConcurrency),
+		"priorities":  s.texts(&names),
+	})
+	for _, name := range names {
+		p, known := map[string]jobs.Priority{"high": jobs.High, "normal": jobs.Normal, "low": jobs.Low}[name]
+		if !known {
+			s.report(v, "has priority %q: want high, normal or low", name)
+		}
+		q.Priorities = append(q.Priorities, p)
+	}
+	return q
+}
+
+// Serves lists what the file serves, for people.
+func (f *File) Serves() (all []string) {
+	if f.Outbox != nil {
+		all = append(all, count("outbox", len(f.Outbox.Topics), "topic"))
+	}
+	if f.Inbox != nil {
+		for _, name := range slices.Sorted(maps.Keys(f.Inbox.Consumers)) {
+			all = append(all, count("inbox of "+name, len(f.Inbox.Consumers[name].Topics), "topic"))
+		}
+	}
+	if f.Timers != nil {
+		all = append(all, count("timers", len(f.Timers.Topics), "topic"))
+	}
+	if f.Jobs != nil {
+		all = append(all, count("jobs", len(f.Jobs.Kinds), "kind"))
+	}
+	return all
+}
+
+func count(section string, n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%s (%d %s)", section, n, noun)
+}

@@ -1,0 +1,218 @@
+package workerfile
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/txwork/txwork/internal/httppost"
+	"github.com/txwork/txwork/internal/input"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// Others is the name under which a file has the handler of all topics or kinds without one.
+const Others = "*"
+
+// Handlers are those of a section, by topic or kind.
+type Handlers map[string]*Handler
+
+// A Handler is what is done with a row: a command or a request.
+type Handler struct {
+	Exec        *Exec
+	HTTP        *httppost.Poster
+	Retry       workqueue.Retry // zero: the table's or the row's own
+	MaxAttempts int             // 0: the row's own
+}
+
+// An Exec is a command.
+type Exec struct {
+	Argv      []string
+	Directory string
+	Env       []string
+	Timeout   time.Duration // 0: none
+	KillAfter time.Duration
+	ExitCodes ExitCodes
+}
+
+// ExitCodes are what exit codes mean.
+type ExitCodes struct {
+	Verdicts map[int]httppost.Verdict
+	Others   httppost.Verdict
+}
+
+// Exit codes with a meaning of their own, as sysexits.h has them.
+const (
+	ExitDataError = 65
+	ExitTempFail  = 75
+)
+
+// DefaultExitCodes are those of commands that nothing else is said about.
+func DefaultExitCodes() ExitCodes {
+	return ExitCodes{
+		Verdicts: map[int]httppost.Verdict{0: httppost.Done, ExitDataError: httppost.Permanent, ExitTempFail: httppost.Retry},
+		Others:   httppost.Retry,
+	}
+}
+
+// Verdict is what an exit code means.
+func (c ExitCodes) Verdict(code int) httppost.Verdict {
+	if v, known := c.Verdicts[code]; known {
+		return v
+	}
+	return c.Others
+}
+
+// Shell is the command line of a text.
+func Shell(command string) []string { return []string{"sh", "-c", command} }
+
+var verdicts = map[string]httppost.Verdict{"done": httppost.Done, "retry": httppost.Retry, "permanent": httppost.Permanent}
+
+func (s *sections) name(v value, field, name string, limit int) {
+	s.refuse(v, input.Name(field, name, limit))
+}
+
+func (s *sections) handlers(to *Handlers, what string, limit int) func(value) {
+	return func(v value) {
+		all := Handlers{}
+		s.each(v, func(name string, v value) {
+			s.name(v, what, name, limit)
+			all[name] = s.handler(v)
+		})
+		if _, mapping := v.node.(ast.MapNode); mapping {
+			*to = all
+		}
+	}
+}
+
+// maxAttempts is more than makes sense.
+const maxAttempts = 1_000_000
+
+func (s *sections) handler(v value) *Handler {
+	h := new(Handler)
+	given := 0
+	s.mapping(v, fields{
+		"exec":         func(v value) { given++; h.Exec = s.exec(v) },
+		"http":         func(v value) { given++; h.HTTP = s.http(v) },
+		"retry":        s.retry(&h.Retry),
+		"max_attempts": s.integer(&h.MaxAttempts, 1, maxAttempts),
+	})
+	if _, mapping := v.node.(ast.MapNode); mapping && given != 1 {
+		s.report(v, "has to have either exec or http")
+	}
+	return h
+}
+
+// defaultKillAfter is how long a command that was asked to end may take before it is killed.
+const defaultKillAfter = 2 * time.Second
+
+// abortGrace is how long the library waits for handlers once the shutdown is over: a command has to be dead by then.
+func (s *sections) abortGrace() time.Duration { return max(s.shutdown/4, time.Second) }
+
+func (s *sections) exec(v value) *Exec {
+	e := &Exec{KillAfter: min(defaultKillAfter, s.abortGrace()/2), ExitCodes: DefaultExitCodes()}
+	if _, mapping := v.node.(ast.MapNode); !mapping { // the command alone
+		s.command(v, e)
+		return e
+	}
+	s.mapping(v, fields{
+		"command":   func(v value) { s.command(v, e) },
+		"directory": func(v value) { s.directory(v, e) },
+		"env": func(v value) {
+			s.each(v, func(name string, v value) {
+				var text string
+				s.expanded(&text)(v)
+				e.Env = append(e.Env, name+"="+text)
+			})
+		},
+		"timeout":    s.duration(&e.Timeout, time.Millisecond, input.MaxDuration),
+		"kill_after": s.duration(&e.KillAfter, time.Millisecond, s.abortGrace()*3/4),
+		"exit_codes": func(v value) { s.exitCodes(v, &e.ExitCodes) },
+	})
+	s.need(v, e.Argv != nil, "command", "say what is run")
+	return e
+}
+
+// command is a text for sh, or a list of a program and its arguments.
+func (s *sections) command(v value, e *Exec) {
+	if _, list := v.node.(*ast.SequenceNode); !list {
+		var text string
+		s.text(&text)(v)
+		e.Argv = Shell(text)
+		return
+	}
+	s.texts(&e.Argv)(v)
+	if len(e.Argv) == 0 {
+		s.report(v, "is empty")
+	} else if _, err := exec.LookPath(e.Argv[0]); err != nil && e.Directory == "" {
+		s.report(v, "%v", err)
+	}
+}
+
+func (s *sections) directory(v value, e *Exec) {
+	s.text(&e.Directory)(v)
+	if info, err := os.Stat(e.Directory); err != nil || !info.IsDir() {
+		s.report(v, "%q is no directory", e.Directory)
+	}
+}
+
+func (s *sections) exitCodes(v value, to *ExitCodes) {
+	s.each(v, func(name string, v value) {
+		var verdict httppost.Verdict
+		choice(s.reader, &verdict, verdicts)(v)
+		code, err := strconv.Atoi(name)
+		switch {
+		case name == Others:
+			to.Others = verdict
+		case err != nil || code < 0 || code > 255:
+			s.report(v, "is no exit code: want 0 to 255, or %q for all others", Others)
+		default:
+			to.Verdicts[code] = verdict
+		}
+	})
+}
+
+func (s *sections) http(v value) *httppost.Poster {
+	o := httppost.PosterOptions{Header: http.Header{}, Statuses: map[int]httppost.Verdict{}}
+	if _, mapping := v.node.(ast.MapNode); !mapping { // the URL alone
+		s.expanded(&o.URL)(v)
+		return s.poster(v, o)
+	}
+	s.mapping(v, fields{
+		"url": s.expanded(&o.URL),
+		"headers": func(v value) {
+			s.each(v, func(name string, v value) {
+				var text string
+				s.expanded(&text)(v)
+				o.Header.Set(name, text)
+			})
+		},
+		"content_type":    s.text(&o.ContentType),
+		"key_header":      s.text(&o.KeyHeader),
+		"forward_headers": s.texts(&o.ForwardHeaders),
+		"timeout":         s.duration(&o.Timeout, time.Millisecond, time.Hour),
+		"public_only":     s.boolean(&o.PublicOnly),
+		"statuses": func(v value) {
+			s.each(v, func(name string, v value) {
+				var verdict httppost.Verdict
+				choice(s.reader, &verdict, verdicts)(v)
+				status, err := strconv.Atoi(name)
+				if err != nil || status < 200 || status > 599 {
+					s.report(v, "is no status: want 200 to 599")
+				} else if verdict != 0 {
+					o.Statuses[status] = verdict
+				}
+			})
+		},
+	})
+	return s.poster(v, o)
+}
+
+func (s *sections) poster(v value, o httppost.PosterOptions) *httppost.Poster {
+	p, err := httppost.NewPoster(o)
+	s.refuse(v, err)
+	return p
+}
