@@ -30,11 +30,11 @@ var planSettings = []setting{
 
 // DDL renders the statements that create the table with its indexes, its trigger and its SQL functions, and those
 // that drop them. The schema has to exist.
-func (spec Spec) DDL() (up, down string, err error) {
-	if err := spec.Validate(); err != nil {
+func (s Spec) DDL() (up, down string, err error) {
+	if err := s.Validate(); err != nil {
 		return "", "", err
 	}
-	v := newView(spec)
+	v := newView(s)
 	parts := []string{v.execute("table", v)}
 	if v.Admission != "" {
 		parts = append(parts, v.execute("claim_admitted", v))
