@@ -95,7 +95,7 @@ func TestRunbooks(t *testing.T) {
 		if !strings.HasPrefix(string(text), "# "+name+"\n") || !strings.Contains(string(index), "["+name+"]("+page+")") {
 			t.Errorf("%s: %s is not its page, or is not in the list of runbooks", name, page)
 		}
-		for _, part := range []string{"the doctor:**", "\n## Look\n", "\n## Mend\n", "txwork doctor\n", "```sql\n"} {
+		for _, part := range []string{"the doctor:**", "\n## Diagnose\n", "\n## Fix\n", "txwork doctor\n", "```sql\n"} {
 			if !strings.Contains(string(text), part) {
 				t.Errorf("%s lacks %q", page, part)
 			}
