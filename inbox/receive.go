@@ -25,18 +25,14 @@ import (
 // not ended yet, Receive waits until it has: the message must be stored if that one is rolled back.
 func (b *Inbox) Receive(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]Result, error) {
 	msgs, err := b.encoded(ctx, msgs)
-	if err == nil {
-		err = b.checkMessages(msgs)
-	}
 	if err != nil {
 		return nil, err
 	}
 	r := &receipt{inbox: b, msgs: msgs, results: make([]Result, len(msgs))}
-	order, err := r.prepare()
-	if err != nil {
+	if err := r.prepare(); err != nil {
 		return nil, err
 	}
-	for chunk := range input.Chunks(order, func(i int) int { return r.msgs[i].size() }) {
+	for chunk := range input.Chunks(r.order(), func(i int) int { return r.msgs[i].size() }) {
 		if err := r.insert(ctx, tx, chunk); err != nil {
 			return nil, err
 		}
@@ -48,24 +44,37 @@ func (b *Inbox) Receive(ctx context.Context, tx workqueue.Tx, msgs ...Message) (
 type receipt struct {
 	inbox   *Inbox
 	msgs    []Message
-	ids     []uuid.UUID
+	rows    []workqueue.NewRow
 	results []Result
 }
 
-// prepare gives the messages ids, which grow in the order of the call and so keep their place in the queue,
-// and tells the order in which to write them: that of their keys, so that two calls with the same messages
-// wait for each other in one direction only.
-func (r *receipt) prepare() (order []int, err error) {
-	r.ids = make([]uuid.UUID, len(r.msgs))
-	order = make([]int, len(r.msgs))
-	for i := range r.msgs {
-		if r.ids[i], err = uuid.NewV7(); err != nil {
-			return nil, err
+// prepare makes rows of the messages, with ids that grow in the order of the call and so keep their place in the queue. It
+// refuses the first message that the table could not hold. The core would refuse it too, but it sees one chunk of a call
+// at a time, and here nothing has been written yet.
+func (r *receipt) prepare() error {
+	r.rows = make([]workqueue.NewRow, len(r.msgs))
+	for i, m := range r.msgs {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return err
 		}
+		r.rows[i] = row(id, m)
+		if err := cmp.Or(r.inbox.checkMessage(m), r.inbox.table.Check(&r.rows[i])); err != nil {
+			return refusedItem(i, len(r.msgs), err)
+		}
+	}
+	return nil
+}
+
+// order is that of the messages' keys, in which they are written, so that two calls with the same messages wait for each
+// other in one direction only.
+func (r *receipt) order() []int {
+	order := make([]int, len(r.msgs))
+	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return compareKeys(r.msgs[i], r.msgs[j]) })
-	return order, nil
+	return order
 }
 
 func compareKeys(a, b Message) int {
@@ -80,8 +89,7 @@ func compareKeys(a, b Message) int {
 func (r *receipt) insert(ctx context.Context, tx workqueue.Tx, order []int) error {
 	rows := make([]workqueue.NewRow, len(order))
 	for n, i := range order {
-		rows[n] = row(r.msgs[i])
-		rows[n].ID = r.ids[i]
+		rows[n] = r.rows[i]
 	}
 	inserted, err := r.inbox.table.Insert(ctx, tx, rows...)
 	if err != nil {
@@ -144,8 +152,9 @@ func (b *Inbox) holders(ctx context.Context, tx workqueue.Tx, ids []uuid.UUID) (
 	return holders, b.table.In(tx).Query(ctx, read, b.statements.holders, ids)
 }
 
-func row(m Message) workqueue.NewRow {
+func row(id uuid.UUID, m Message) workqueue.NewRow {
 	return workqueue.NewRow{
+		ID:          id,
 		DueAt:       m.ScheduledAt,
 		MaxAttempts: m.MaxAttempts,
 		Headers:     m.Headers,

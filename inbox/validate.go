@@ -24,17 +24,6 @@ func refusedItem(i, n int, err error) error {
 	return &RefusedError{&workqueue.ItemError{Item: "message", Index: i, Count: n, Err: err}}
 }
 
-// checkMessages refuses the first message that the table could not hold. The core would refuse it too, but
-// it sees one chunk of a call at a time, and here nothing has been written yet.
-func (b *Inbox) checkMessages(msgs []Message) error {
-	for i, m := range msgs {
-		if err := b.checkMessage(m); err != nil {
-			return refusedItem(i, len(msgs), err)
-		}
-	}
-	return nil
-}
-
 func (b *Inbox) checkMessage(m Message) error {
 	return cmp.Or(
 		checkIdentity(m.Consumer, m.Source, m.MessageID),
@@ -42,7 +31,6 @@ func (b *Inbox) checkMessage(m Message) error {
 		checkHash(m.BodyHash),
 		validate.Size("payload", len(m.Payload), b.maxPayload),
 		validate.Size("headers", input.HeaderSize(m.Headers), MaxHeaders),
-		b.table.Check(row(m)),
 	)
 }
 

@@ -49,7 +49,8 @@ func (c *Client) prepareOne(ctx context.Context, i Insert) (prepared, error) {
 		return prepared{}, err
 	}
 	p.row = i.row(p.record)
-	return p, c.check(i, p)
+	err = cmp.Or(c.check(i, p.record), c.table.Check(&p.row))
+	return p, err
 }
 
 // record is a job's columns.
@@ -92,16 +93,15 @@ func (i Insert) withDefaults(k *kind) (_ Insert, err error) {
 	return i, err
 }
 
-func (c *Client) check(i Insert, p prepared) error {
+func (c *Client) check(i Insert, r record) error {
 	return cmp.Or(
 		input.Name("queue", i.Queue, MaxQueue),
 		checkPriority(i.Priority),
 		i.checkWhen(),
 		i.Unique.checkKey(),
 		i.Gate.Validate(),
-		validate.Size("args", len(p.record.args), c.maxArgs),
+		validate.Size("args", len(r.args), c.maxArgs),
 		validate.Size("headers", input.HeaderSize(i.Headers), MaxHeaders),
-		c.table.Check(p.row),
 	)
 }
 

@@ -19,24 +19,23 @@ import (
 //
 // You may pass any number of messages. If they are many or large, they are sent in several statements.
 func (o *Outbox) Enqueue(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]workqueue.Enqueued, error) {
-	msgs, err := o.encoded(ctx, msgs)
-	if err == nil {
-		err = o.check(msgs)
-	}
+	batch, err := o.prepare(ctx, msgs, func(int) role { return alone })
 	if err != nil {
 		return nil, err
 	}
-	return o.write(ctx, tx, alone, msgs)
+	return o.write(ctx, tx, batch)
 }
 
 // write writes messages that have been checked.
-func (o *Outbox) write(ctx context.Context, tx workqueue.Tx, r role, msgs []Message) ([]workqueue.Enqueued, error) {
-	if err := o.lockKeys(ctx, tx, msgs); err != nil {
-		return nil, err
+func (o *Outbox) write(ctx context.Context, tx workqueue.Tx, b batch) ([]workqueue.Enqueued, error) {
+	if len(b.gates) > 1 { // in one order for everybody
+		if err := gate.Lock(ctx, tx, o.table, b.gates...); err != nil {
+			return nil, err
+		}
 	}
-	enqueued := make([]workqueue.Enqueued, 0, len(msgs))
-	for chunk := range input.Chunks(msgs, Message.size) {
-		written, err := o.table.Insert(ctx, tx, o.rows(r, chunk)...)
+	enqueued := make([]workqueue.Enqueued, 0, len(b.rows))
+	for chunk := range input.Chunks(b.rows, rowSize) {
+		written, err := o.table.Insert(ctx, tx, chunk...)
 		if err != nil {
 			return nil, err
 		}
@@ -45,34 +44,7 @@ func (o *Outbox) write(ctx context.Context, tx workqueue.Tx, r role, msgs []Mess
 	return enqueued, nil
 }
 
-// lockKeys takes the keys of ordered messages in one order for everybody.
-func (o *Outbox) lockKeys(ctx context.Context, tx workqueue.Tx, msgs []Message) error {
-	if o.ordering != PerKey || len(msgs) < 2 {
-		return nil
-	}
-	gates := make([]*gate.Gate, len(msgs))
-	for i, m := range msgs {
-		gates[i] = o.gate(m)
-	}
-	return gate.Lock(ctx, tx, o.table, gates...)
-}
-
-func (o *Outbox) rows(r role, msgs []Message) []workqueue.NewRow {
-	rows := make([]workqueue.NewRow, len(msgs))
-	for i, m := range msgs {
-		rows[i] = o.row(m, r)
-	}
-	return rows
-}
-
-func (o *Outbox) row(m Message, r role) workqueue.NewRow {
-	return workqueue.NewRow{
-		ID:          m.ID,
-		DueAt:       m.ScheduledAt,
-		MaxAttempts: m.MaxAttempts,
-		Headers:     m.Headers,
-		Retry:       m.Retry,
-		Waiting:     r == continuation,
-		Values:      o.values(m, r),
-	}
+// rowSize is what a message adds to a statement, in bytes.
+func rowSize(row workqueue.NewRow) int {
+	return len(row.Values[payloadColumn].([]byte)) + input.HeaderSize(row.Headers)
 }

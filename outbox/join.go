@@ -48,20 +48,32 @@ type Started struct {
 // as it was. At most [workqueue.MaxBatch] steps fit one call; [join.Joins.Add] adds more. After any other error roll
 // the transaction back.
 func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Started, error) {
-	j, err := o.encodedJoin(ctx, j)
+	if err := j.check(); err != nil {
+		return Started{}, err
+	}
+	n := len(j.Steps)
+	all, err := o.prepare(ctx, j.messages(), func(i int) role {
+		if i < n {
+			return step
+		}
+		return continuation
+	})
 	if err != nil {
 		return Started{}, err
 	}
-	steps, err := o.write(ctx, tx, step, j.Steps)
+	written, err := o.write(ctx, tx, all)
 	if err != nil {
 		return Started{}, err
 	}
-	s := Started{Steps: workqueue.IDs(steps)}
-	if s.OnComplete, err = o.writeContinuation(ctx, tx, j.OnComplete); err != nil {
-		return Started{}, err
-	}
-	if s.OnFail, err = o.writeContinuation(ctx, tx, j.OnFail); err != nil {
-		return Started{}, err
+	s := Started{Steps: workqueue.IDs(written[:n])}
+	for _, continuation := range []struct {
+		m  *Message
+		id *uuid.UUID
+	}{{j.OnComplete, &s.OnComplete}, {j.OnFail, &s.OnFail}} {
+		if continuation.m != nil {
+			*continuation.id = written[n].ID
+			n++
+		}
 	}
 	ids, err := o.joins.Start(ctx, tx, join.Join{
 		Label: j.Label, Members: s.Steps, OnComplete: s.OnComplete, OnFail: s.OnFail, Policy: j.Policy, Deadline: j.Deadline,
@@ -76,30 +88,6 @@ func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Starte
 // Joins are the joins of the outbox: to look at them, to add messages as steps, to cancel.
 func (o *Outbox) Joins() *join.Joins { return o.joins }
 
-// encodedJoin checks a join and encodes the values of its messages.
-func (o *Outbox) encodedJoin(ctx context.Context, j Join) (Join, error) {
-	all := j.messages()
-	if err := j.check(all); err != nil {
-		return Join{}, err
-	}
-	encoded, err := o.encoded(ctx, all)
-	if err == nil {
-		err = o.check(encoded)
-	}
-	if err != nil {
-		return Join{}, err
-	}
-	n := len(j.Steps)
-	j.Steps = encoded[:n]
-	for _, m := range []**Message{&j.OnComplete, &j.OnFail} {
-		if *m != nil {
-			*m = &encoded[n]
-			n++
-		}
-	}
-	return j, nil
-}
-
 // messages are the steps, and then what continues the join.
 func (j Join) messages() []Message {
 	all := append([]Message{}, j.Steps...)
@@ -112,28 +100,18 @@ func (j Join) messages() []Message {
 }
 
 // check checks the join by itself, and what its messages may not have.
-func (j Join) check(all []Message) error {
+func (j Join) check() error {
 	if len(j.Steps) > workqueue.MaxBatch {
 		return validate.Errorf("steps", "has %d of them, at most %d fit one call: Add the others", len(j.Steps), workqueue.MaxBatch)
 	}
 	if err := (join.Join{Label: j.Label, Policy: j.Policy, Deadline: j.Deadline}).Validate(); err != nil {
 		return err
 	}
+	all := j.messages()
 	for i, m := range all {
 		if m.DedupKey != "" {
 			return &workqueue.ItemError{Item: "message", Index: i, Count: len(all), Err: validate.Errorf("dedup key", "is set on a message of a join")}
 		}
 	}
 	return nil
-}
-
-func (o *Outbox) writeContinuation(ctx context.Context, tx workqueue.Tx, m *Message) (uuid.UUID, error) {
-	if m == nil {
-		return uuid.Nil, nil
-	}
-	written, err := o.write(ctx, tx, continuation, []Message{*m})
-	if err != nil {
-		return uuid.Nil, err
-	}
-	return written[0].ID, nil
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -46,6 +45,3 @@ type Message struct {
 	// package documentation): at most [MaxDedupKey] bytes, or empty for none.
 	DedupKey string
 }
-
-// size is how many bytes the message adds to a statement.
-func (m Message) size() int { return len(m.Payload) + input.HeaderSize(m.Headers) }

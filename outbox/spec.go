@@ -52,8 +52,19 @@ const (
 	continuation      // it waits for the end
 )
 
+// payloadColumn is where the payload is among the columns.
+const payloadColumn = 2
+
+func row(m Message, r role, g *gate.Gate) workqueue.NewRow {
+	return workqueue.NewRow{
+		ID: m.ID, DueAt: m.ScheduledAt, MaxAttempts: m.MaxAttempts, Headers: m.Headers, Retry: m.Retry,
+		Waiting: r == continuation,
+		Values:  values(m, r, g),
+	}
+}
+
 // values are a message's domain columns as the Spec orders them.
-func (o *Outbox) values(m Message, r role) []any {
+func values(m Message, r role, g *gate.Gate) []any {
 	payload := m.Payload
 	if payload == nil {
 		payload = []byte{} // a nil slice would be NULL
@@ -62,7 +73,8 @@ func (o *Outbox) values(m Message, r role) []any {
 	if r == step {
 		joined = true
 	}
-	return append([]any{m.Topic, input.Optional(m.Key), payload, input.Optional(m.DedupKey), joined}, o.gate(m).Values()...)
+	own := [...]any{m.Topic, input.Optional(m.Key), payload, input.Optional(m.DedupKey), joined}
+	return append(own[:], g.Values()...)
 }
 
 // gate is what keeps messages of a key in order; nil: nothing does.

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"cmp"
+	"context"
 
 	"github.com/txwork/txwork/workqueue/validate"
 
@@ -9,23 +10,37 @@ import (
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
 	"github.com/txwork/txwork/workqueue/topics"
 )
 
-// check refuses the first message that the table could not hold. The core would refuse it too, but it sees
-// one chunk of a call at a time, and here nothing has been written yet.
-func (o *Outbox) check(msgs []Message) error {
+// A batch is messages that have been checked, as rows, with the gates of those that are ordered.
+type batch struct {
+	rows  []workqueue.NewRow
+	gates []*gate.Gate
+}
+
+// prepare makes rows of messages and refuses the first that the table could not hold. The core would refuse it too, but
+// it sees one chunk of a call at a time, and here nothing has been written yet.
+func (o *Outbox) prepare(ctx context.Context, msgs []Message, roleOf func(i int) role) (batch, error) {
+	msgs, err := o.encoded(ctx, msgs)
+	if err != nil {
+		return batch{}, err
+	}
+	b := batch{rows: make([]workqueue.NewRow, len(msgs))}
 	seen := map[uuid.UUID]int{}
 	for i, m := range msgs {
-		err := o.checkMessage(m)
-		if err == nil {
-			err = checkID(seen, i, m.ID)
+		g := o.gate(m)
+		if g != nil {
+			b.gates = append(b.gates, g)
 		}
+		b.rows[i] = row(m, roleOf(i), g)
+		err := cmp.Or(o.checkMessage(m), o.table.Check(&b.rows[i]), checkID(seen, i, m.ID))
 		if err != nil {
-			return &workqueue.ItemError{Item: "message", Index: i, Count: len(msgs), Err: err}
+			return batch{}, &workqueue.ItemError{Item: "message", Index: i, Count: len(msgs), Err: err}
 		}
 	}
-	return nil
+	return b, nil
 }
 
 func (o *Outbox) checkMessage(m Message) error {
@@ -35,7 +50,6 @@ func (o *Outbox) checkMessage(m Message) error {
 		validate.Size("dedup key", len(m.DedupKey), MaxDedupKey),
 		validate.Size("payload", len(m.Payload), o.maxPayload),
 		validate.Size("headers", input.HeaderSize(m.Headers), MaxHeaders),
-		o.table.Check(o.row(m, alone)),
 	)
 }
 

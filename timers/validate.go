@@ -34,10 +34,11 @@ func (t *Timers) checkTimer(timer Timer) error {
 
 // checkContent is for what timers and the occurrences of schedules share.
 func (t *Timers) checkContent(timer Timer) error {
+	row := newRow(timer, timer.ScheduledAt, timer.ScheduledAt, nil)
 	return cmp.Or(
 		validate.Size("payload", len(timer.Payload), t.maxPayload),
 		validate.Size("headers", input.HeaderSize(timer.Headers), MaxHeaders),
-		t.table.Check(newRow(timer, timer.ScheduledAt, timer.ScheduledAt, nil)),
+		t.table.Check(&row),
 	)
 }
 

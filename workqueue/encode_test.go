@@ -253,7 +253,7 @@ func TestUnstorableValuesAreRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantInvalid(t, table.Check(workqueue.NewRow{Values: []any{c.value}}), "v")
+			wantInvalid(t, table.Check(&workqueue.NewRow{Values: []any{c.value}}), "v")
 		})
 	}
 }

@@ -29,6 +29,8 @@ type NewRow struct {
 	Headers map[string]string
 	// Values are the domain's columns, in the order of Spec.Columns; nil is NULL.
 	Values []any
+
+	checked *Table // that has checked the row; its Values are as they are stored then
 }
 
 // Stored is the row's headers, with the trace context of ctx, and its own backoff as the table keeps them, nil for none:
@@ -60,17 +62,20 @@ func IDs(enqueued []Enqueued) []uuid.UUID {
 	return ids
 }
 
-// Check reports the first of the rows that Insert would refuse, without touching the database.
-func (t *Table) Check(rows ...NewRow) error {
-	for i, row := range rows {
-		err := t.checkNewRow(row)
-		for c := 0; err == nil && c < len(row.Values); c++ {
-			_, err = t.converters[c].convert(row.Values[c])
-		}
-		if err != nil {
-			return inRow(i, len(rows), err)
+// Check reports why Insert would refuse a row, without touching the database. A row that has passed is not checked again:
+// its Values are then as the table keeps them. Leave them alone.
+func (t *Table) Check(row *NewRow) error {
+	if err := t.checkNewRow(*row); err != nil {
+		return err
+	}
+	values := make([]any, len(row.Values)) // the caller's may be anybody's
+	for c, v := range row.Values {
+		var err error
+		if values[c], err = t.converters[c].convert(v); err != nil {
+			return err
 		}
 	}
+	row.Values, row.checked = values, t
 	return nil
 }
 

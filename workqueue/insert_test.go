@@ -85,22 +85,47 @@ func TestInsertRefusesTooMany(t *testing.T) {
 }
 
 // The error says which row of the batch is bad; one row alone needs no number.
-func TestCheckNamesTheRow(t *testing.T) {
+func TestInsertNamesTheRow(t *testing.T) {
 	t.Parallel()
-	table, err := workqueue.Open(letters, workqueue.Telemetry{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := pgtest.New(t)
+	table := create(t, db, letters)
 	bad := letter("a\x00b")
-	if err := table.Check(letter("a"), bad, letter("c")); err == nil || !strings.Contains(err.Error(), "row 2 of 3") {
+	if _, err := write(t.Context(), db, table, letter("a"), bad, letter("c")); err == nil || !strings.Contains(err.Error(), "row 2 of 3") {
 		t.Errorf("got the error %v, want one about row 2 of 3", err)
 	}
-	if err := table.Check(bad); err == nil || strings.Contains(err.Error(), "row 1") {
-		t.Errorf("got the error %v, want one without a number", err)
+	for _, err := range []error{table.Check(&bad), errorOf(write(t.Context(), db, table, bad))} {
+		if err == nil || strings.Contains(err.Error(), "row 1") {
+			t.Errorf("got the error %v, want one without a number", err)
+		}
 	}
-	if err := table.Check(letter("a"), letter("b")); err != nil {
-		t.Error(err)
+}
+
+func errorOf(_ []workqueue.Enqueued, err error) error { return err }
+
+// What one table has checked another checks again, and the caller's values stay as they are.
+func TestACheckedRowIsTakenAsItIs(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	table := create(t, db, workqueue.Spec{Table: "documents", Columns: []workqueue.Column{{Name: "body", Type: "jsonb"}}})
+	values := []any{map[string]int{"a": 1}}
+	row := workqueue.NewRow{Values: values}
+	if err := table.Check(&row); err != nil {
+		t.Fatal(err)
 	}
+	if _, kept := values[0].(map[string]int); !kept {
+		t.Errorf("the caller's value is a %T now", values[0])
+	}
+	if _, err := write(t.Context(), db, table, row, workqueue.NewRow{Values: values}); err != nil {
+		t.Fatal(err)
+	}
+	var same bool
+	err := db.Pool.QueryRow(t.Context(), "SELECT count(*) = 2 AND count(DISTINCT body) = 1 AND min(body ->> 'a') = '1' FROM "+table.Name()).Scan(&same)
+	if err != nil || !same {
+		t.Errorf("a row that was checked and one that was not differ: %v", err)
+	}
+	strict := create(t, db, workqueue.Spec{Table: "strict", Columns: []workqueue.Column{{Name: "body", Type: "bigint"}}})
+	_, err = write(t.Context(), db, strict, row)
+	wantInvalid(t, err, "body")
 }
 
 func TestInsertOfATakenID(t *testing.T) {

@@ -75,15 +75,21 @@ func (g *gathered) value() any {
 func (t *Table) newInsert(rows []NewRow) (*insertion, error) {
 	in := &insertion{table: t, ids: make([]uuid.UUID, len(rows)), fields: make([]gathered, firstColumn+len(t.spec.Columns))}
 	for i, row := range rows {
-		err := t.checkNewRow(row)
-		if err == nil {
-			err = in.set(i, row)
-		}
-		if err != nil {
+		if err := in.take(i, row); err != nil {
 			return nil, inRow(i, len(rows), err)
 		}
 	}
 	return in, nil
+}
+
+// take checks a row unless that was done before.
+func (in *insertion) take(i int, row NewRow) error {
+	if row.checked != in.table {
+		if err := in.table.checkNewRow(row); err != nil {
+			return err
+		}
+	}
+	return in.set(i, row)
 }
 
 func (in *insertion) set(i int, row NewRow) (err error) {
@@ -103,8 +109,10 @@ func (in *insertion) set(i int, row NewRow) (err error) {
 	}
 	in.fields[retryField].add(i, n, optional(retry))
 	for c, v := range row.Values {
-		if v, err = in.table.converters[c].convert(v); err != nil {
-			return err
+		if row.checked != in.table {
+			if v, err = in.table.converters[c].convert(v); err != nil {
+				return err
+			}
 		}
 		in.fields[firstColumn+c].add(i, n, v)
 	}

@@ -236,7 +236,7 @@ func TestBadBackoffOfTheRowsOwn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	for _, retry := range []workqueue.Retry{{Base: 1}, {Growth: 9, Cap: 1}, {Growth: workqueue.Linear, Base: 2, Cap: 1}} {
-		if err := r.Table.Check(workqueue.NewRow{Values: []any{"a", ""}, Retry: retry}); !errors.Is(err, workqueue.ErrInvalid) {
+		if err := r.Table.Check(&workqueue.NewRow{Values: []any{"a", ""}, Retry: retry}); !errors.Is(err, workqueue.ErrInvalid) {
 			t.Error(fmt.Sprint(retry), err)
 		}
 	}

@@ -108,6 +108,9 @@ func (g *Gate) stored() int {
 	return 2
 }
 
+// columns is how many [Columns] there are.
+const columns = 6
+
 // Columns are the domain columns of a table with gates. The core's inserts fill them from [Gate.Values].
 func Columns() []workqueue.Column {
 	return []workqueue.Column{
@@ -122,7 +125,7 @@ func Columns() []workqueue.Column {
 
 // Values are a new row's values of [Columns], in their order. A nil Gate is none.
 func (g *Gate) Values() []any {
-	values := make([]any, len(Columns()))
+	values := make([]any, columns)
 	if g == nil {
 		return values
 	}

@@ -43,7 +43,7 @@ func (p *Plan) check(s Schedule) (*schedule.Schedule, error) {
 		checkName(s.Name),
 		validate.Size("expression", len(s.Expr), MaxExpr),
 		validate.Size("template", len(s.Template), MaxTemplate),
-		p.table.Check(workqueue.NewRow{Values: values(s, nil)}),
+		p.table.Check(&workqueue.NewRow{Values: values(s, nil)}),
 	)
 	if err != nil {
 		return nil, err
