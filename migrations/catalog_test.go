@@ -94,7 +94,7 @@ func TestCoreTables(t *testing.T) {
 	made := lines(t, db.Pool, `
 		SELECT c.relname::text FROM pg_class AS c
 		WHERE c.relnamespace = $1::text::regnamespace AND c.relkind IN ('r', 'p') AND obj_description(c.oid, 'pg_class') LIKE 'txwork core %'`, db.Schema)
-	known := slices.Sorted(slices.Values(migrations.CoreTables))
+	known := slices.Sorted(slices.Values(migrations.CoreTables()))
 	if !slices.Equal(made, known) {
 		t.Errorf("the migrations make %v, the package knows %v", made, known)
 	}

@@ -22,9 +22,6 @@ func All() []Applied {
 	return all
 }
 
-// CoreTables are the tables that Validate expects.
-var CoreTables = coreTables
-
 // RenderFile is an embedded file for a schema.
 var RenderFile = render
 

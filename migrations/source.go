@@ -23,9 +23,6 @@ var files embed.FS
 // schemaPlaceholder stands for the schema in the embedded files.
 const schemaPlaceholder = "{{schema}}"
 
-// coreTables are the tables that the migrations make and that instantiate the core of workqueue.
-var coreTables = []string{"outbox", "inbox", "timers", "timers_schedule", "jobs", "jobs_schedule"}
-
 // A migration is one embedded pair, rendered for a schema.
 type migration struct {
 	version  int64
@@ -125,7 +122,7 @@ func schemaOrDefault(schema string) (string, error) {
 	if strings.HasPrefix(schema, "pg_") || schema == "information_schema" {
 		return "", &workqueue.InvalidError{Field: "schema", Reason: fmt.Sprintf("%q is a name that PostgreSQL keeps for itself", schema)}
 	}
-	for _, table := range coreTables {
+	for _, table := range CoreTables() {
 		if err := (workqueue.Spec{Schema: schema, Table: table}).Validate(); err != nil {
 			return "", err
 		}

@@ -11,6 +11,18 @@ type unit struct {
 	triggers  []string // functions that only triggers run
 	ReadOnly  bool     // no role but the owner writes it
 	producer  []string // files of roles/producer
+	core      bool     // it instantiates package workqueue
+}
+
+// CoreTables are the tables that the migrations make and that instantiate package workqueue: what is listed here is known to
+// roles, to [Migrator.Up], to `txwork doctor` and to the command line.
+func CoreTables() (names []string) {
+	for _, u := range migratedUnits() {
+		if u.core {
+			names = append(names, u.Table)
+		}
+	}
+	return names
 }
 
 // unitView is a unit as the templates see it.
@@ -57,7 +69,7 @@ func (t RoleTable) unit() unit {
 
 // core is what every table of the core has.
 func core(table string) unit {
-	u := unit{Title: table, Table: table, Tables: []string{table}, Domains: []string{table + "_retry"}}
+	u := unit{Title: table, Table: table, Tables: []string{table}, Domains: []string{table + "_retry"}, core: true}
 	return u.calls("claim", "claim_rows", "ack", "abandon", "fail", "extend", "reap_expired", "redrive",
 		"purge", "fold", "maintain_step", "maintain").runs("announce")
 }

@@ -62,20 +62,20 @@ func IDs(enqueued []Enqueued) []uuid.UUID {
 	return ids
 }
 
-// Check reports why Insert would refuse a row, without touching the database. A row that has passed is not checked again:
-// its Values are then as the table keeps them. Leave them alone.
+// Check reports why Insert would refuse a row, without touching the database. It brings the elements of row.Values into the
+// form in which they are stored, and Insert takes them as they are then: change none of them afterwards. Once an error was
+// returned, the row is of no use.
 func (t *Table) Check(row *NewRow) error {
 	if err := t.checkNewRow(*row); err != nil {
 		return err
 	}
-	values := make([]any, len(row.Values)) // the caller's may be anybody's
 	for c, v := range row.Values {
 		var err error
-		if values[c], err = t.converters[c].convert(v); err != nil {
+		if row.Values[c], err = t.converters[c].convert(v); err != nil {
 			return err
 		}
 	}
-	row.Values, row.checked = values, t
+	row.checked = t
 	return nil
 }
 

@@ -35,11 +35,17 @@ func newTerminal(t *testing.T) terminal {
 	server, err := localpg.Start(t.Context(), localpg.Options{})
 	must(t, err)
 	t.Cleanup(func() { server.Stop() })
+	return terminal{t, append(os.Environ(), asCommand+"=1", "PATH="+commandIn(t)+":"+os.Getenv("PATH"), "TXWORK_DATABASE_URL="+server.URL())}
+}
+
+// commandIn is a directory in which this program is txwork.
+func commandIn(t *testing.T) string {
+	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
 	bin := t.TempDir()
 	must(t, os.Symlink(self, filepath.Join(bin, "txwork")))
-	return terminal{t, append(os.Environ(), asCommand+"=1", "PATH="+bin+":"+os.Getenv("PATH"), "TXWORK_DATABASE_URL="+server.URL())}
+	return bin
 }
 
 func (x terminal) command(line string) *exec.Cmd {
@@ -134,6 +140,45 @@ func TestTheQuickstart(t *testing.T) {
 	if shipped.String() != want {
 		t.Errorf("the worker said %q, want %q", shipped.String(), want)
 	}
+}
+
+// The guide to a domain of one's own is examples/customtable, whole, with the migration that its command prints. The example is
+// run, and its package tested, with the other examples.
+func TestTheGuideToDomains(t *testing.T) {
+	t.Parallel()
+	x := terminal{t, append(os.Environ(), asCommand+"=1", "PATH="+commandIn(t)+":"+os.Getenv("PATH"))}
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "migrations"), 0o755))
+	for _, b := range blocksOf(t, "docs/domains.md", "sh") {
+		x.run("cd " + dir + "\n" + b)
+	}
+	const example = "examples/customtable"
+	if got, want := contentOf(t, dir, "migrations/00001_invoices.sql"), contentOf(t, root, example+"/migrations/00001_invoices.sql"); got != want {
+		t.Errorf("the command prints another migration than %s has", example)
+	}
+	domain := contentOf(t, root, example+"/invoices/invoices.go")
+	others := contentOf(t, root, example+"/invoices/invoices_test.go") + contentOf(t, root, example+"/main.go")
+	for _, b := range blocksOf(t, "docs/domains.md", "go") {
+		switch {
+		case strings.Contains(domain, b):
+			domain = strings.Replace(domain, b, "", 1)
+		case !strings.Contains(others, b):
+			t.Errorf("%s is not what the page shows:\n%s", example, b)
+		}
+	}
+	_, domain, _ = strings.Cut(domain, "\n)\n") // the imports
+	for line := range strings.Lines(domain) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+			t.Errorf("the page does not show %q", line)
+		}
+	}
+}
+
+func contentOf(t *testing.T, dir, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	must(t, err)
+	return string(text)
 }
 
 // commandsOf are the lines of the page's blocks but those that install the command, or make and name the database.

@@ -1,75 +1,78 @@
-// Customtable runs the txwork core on a table of the application's own: a queue of invoices, each sent
-// exactly once in effect.
-//
-// The migration in migrations/ was printed by
-//
-//	txwork table new invoices --schema billing --column customer:text:not-null --column amount:numeric:not-null
+// Customtable runs a queue with a table of the application's own: invoices, each sent once in effect, by a service. It is what
+// docs/domains.md builds; package invoices is the queue.
 package main
 
 import (
 	"context"
+	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
+	"github.com/txwork/txwork/examples/customtable/invoices"
 	"github.com/txwork/txwork/examples/internal/example"
+	"github.com/txwork/txwork/migrations"
+	"github.com/txwork/txwork/service"
 	"github.com/txwork/txwork/workqueue"
 )
 
 //go:embed migrations/*.sql
-var migrations embed.FS
+var files embed.FS
 
-// An Invoice is the table's own columns.
-type Invoice struct {
-	Customer string
-	Amount   string // numeric, to the cent
-}
-
-var spec = workqueue.Spec{
-	Schema: "billing",
-	Table:  "invoices",
-	Columns: []workqueue.Column{
-		{Name: "customer", Type: "text", NotNull: true},
-		{Name: "amount", Type: "numeric", NotNull: true},
-	},
-}
-
-const invoices = 100
+const (
+	schema = "billing"
+	each   = 50 // invoices from each of two transactions
+)
 
 func main() { example.Main(run) }
 
 func run(ctx context.Context, pool *pgxpool.Pool) error {
-	if err := migrate(ctx, pool); err != nil {
+	db := stdlib.OpenDBFromPool(pool)
+	defer db.Close()
+	if err := migrate(ctx, pool, db); err != nil {
 		return err
 	}
-	table, err := workqueue.Open(spec, workqueue.Telemetry{})
+	list, err := invoices.Open(schema, workqueue.Telemetry{})
 	if err != nil {
 		return err
 	}
-	if err := order(ctx, pool, table); err != nil {
+	if err := order(ctx, pool, db, list); err != nil {
 		return err
 	}
-	if err := send(ctx, pool, table); err != nil {
+	all, err := newService(pool, list)
+	if err != nil {
+		return err
+	}
+	sent := func(ctx context.Context) error {
+		return example.Until(ctx, pool, `SELECT count(*) = $1 FROM billing.invoices WHERE status = 2`, 2*each)
+	}
+	if err := example.Serve(ctx, sent, all.Run); err != nil {
 		return err
 	}
 	return reconcile(ctx, pool)
 }
 
-func migrate(ctx context.Context, pool *pgxpool.Pool) error {
-	files, err := fs.Sub(migrations, "migrations")
+// migrate makes the one table of txwork's own that the service's reaper needs, and then the application's.
+func migrate(ctx context.Context, pool *pgxpool.Pool, db *sql.DB) error {
+	reapers := []migrations.Domain{migrations.Reaper}
+	migrator, err := migrations.New(pool, migrations.Options{Schema: schema, Domains: reapers})
 	if err != nil {
 		return err
 	}
-	db := stdlib.OpenDBFromPool(pool)
-	defer db.Close()
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files)
+	if _, err := migrator.Up(ctx); err != nil {
+		return err
+	}
+	own, err := fs.Sub(files, "migrations")
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, own)
 	if err != nil {
 		return err
 	}
@@ -77,50 +80,54 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	_, err = pool.Exec(ctx, `
-		CREATE TABLE IF NOT EXISTS billing.sent (customer text, amount numeric);
+		CREATE TABLE IF NOT EXISTS billing.sent (number text PRIMARY KEY, cents bigint);
 		TRUNCATE billing.sent, billing.invoices`) // what an earlier run left
 	return err
 }
 
-// order is the application: an invoice exists if and only if its order's transaction commits.
-func order(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table) error {
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		for i := range invoices {
-			row := workqueue.NewRow{Values: []any{fmt.Sprintf("customer-%d", i%7), fmt.Sprintf("%d.99", i)}}
-			if _, err := table.Insert(ctx, workqueue.Pgx(tx), row); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// send works until every invoice is sent. Every tenth first attempt fails, to show a retry.
-func send(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var sent, calls atomic.Int64
-	domain := workqueue.Domain[Invoice]{
-		Table:  table,
-		Fields: func(i *Invoice) []any { return []any{&i.Customer, &i.Amount} },
-	}
-	worker, err := workqueue.NewWorker(pool, domain, func(ctx context.Context, c *workqueue.Claim[Invoice]) error {
-		if calls.Add(1)%10 == 0 && c.Attempt == 1 {
-			return workqueue.RetryNow(errors.New("the printer is out of paper"))
-		}
-		err := c.Tx(ctx, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, `INSERT INTO billing.sent VALUES ($1, $2::text::numeric)`, c.Body.Customer, c.Body.Amount)
-			return err
-		})
-		if err == nil && sent.Add(1) == invoices {
-			stop()
-		}
+// order is the application: an invoice exists if and only if the transaction of its order commits.
+func order(ctx context.Context, pool *pgxpool.Pool, db *sql.DB, list *invoices.Invoices) error {
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		_, err := list.Enqueue(ctx, workqueue.Pgx(tx), batch(1)...)
 		return err
-	}, workqueue.WorkerOptions{})
+	})
 	if err != nil {
 		return err
 	}
-	return worker.Run(ctx)
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if _, err := list.Enqueue(ctx, workqueue.SQL(tx), batch(2)...); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func batch(year int) []invoices.Invoice {
+	list := make([]invoices.Invoice, each)
+	for i := range list {
+		list[i] = invoices.Invoice{Number: fmt.Sprintf("%d-%d", year, i), Channel: "email", Customer: fmt.Sprintf("customer-%d", i%7), Cents: int64(100*i + 99)}
+	}
+	return list
+}
+
+func newService(pool *pgxpool.Pool, list *invoices.Invoices) (*service.Service, error) {
+	worker, err := invoices.NewWorker(pool, list, workqueue.WorkerOptions{})
+	if err != nil {
+		return nil, err
+	}
+	worker.Handle("email", func(ctx context.Context, d *invoices.Delivery) error {
+		if d.Cents%1000 == 99 && d.Attempt == 1 { // to show a retry
+			return workqueue.RetryNow(errors.New("the printer is out of paper"))
+		}
+		return d.Tx(ctx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `INSERT INTO billing.sent VALUES ($1, $2)`, d.Number, d.Cents)
+			return err
+		})
+	})
+	return service.New(pool, service.Options{}, worker)
 }
 
 func reconcile(ctx context.Context, pool *pgxpool.Pool) error {
@@ -131,6 +138,6 @@ func reconcile(ctx context.Context, pool *pgxpool.Pool) error {
 	return example.Reconcile(ctx, pool, `VALUES
 		('invoices done', (SELECT count(*) FROM billing.invoices WHERE status = 2), $1::bigint),
 		('sent', (SELECT count(*) FROM billing.sent), $1),
-		('cents', (SELECT sum(amount) * 100 FROM billing.sent)::bigint, (SELECT sum(amount) * 100 FROM billing.invoices)::bigint)`,
-		invoices)
+		('cents', (SELECT sum(cents) FROM billing.sent)::bigint, (SELECT sum(cents) FROM billing.invoices)::bigint)`,
+		2*each)
 }

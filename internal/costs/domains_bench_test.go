@@ -26,7 +26,7 @@ type benched struct {
 
 // BenchmarkDomains enqueues and drains rows of each domain, by the thousand, and tells the allocations of each:
 //
-//	go test ./internal/costs -run - -bench Domains -benchtime 10x
+//	go test ./internal/costs -run '^$' -bench Domains -benchtime 10x
 func BenchmarkDomains(b *testing.B) {
 	for name, open := range map[string]func(schema string) (benched, error){
 		"outbox": func(schema string) (benched, error) { return benchedOutbox(outbox.Options{Schema: schema}) },

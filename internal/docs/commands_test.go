@@ -39,6 +39,7 @@ var runners = map[string]string{
 	"docs/quickstart.md":   "cmd/txwork.TestTheQuickstart",
 	"docs/operations.md":   "cmd/txwork.TestTheCommandsOfOperation",
 	"docs/alarms.md":       "timers/alarms.TestTheDocumentsSession",
+	"docs/domains.md":      "cmd/txwork.TestTheGuideToDomains",
 	"docs/backup.md":       "internal/backup.TestEveryBlockIsRun",
 	"docs/architecture.md": "internal/docs.TestTheCommandsOfTheArchitecture",
 }

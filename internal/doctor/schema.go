@@ -200,7 +200,7 @@ func claimPlan(ctx context.Context, x *examination, t *table) ([]Finding, error)
 
 // own tells a table that the migrations do not make.
 func (t *table) own() bool {
-	return !slices.Contains([]string{"outbox", "inbox", "timers", "timers_schedule", "jobs", "jobs_schedule"}, t.Name)
+	return !slices.Contains(migrations.CoreTables(), t.Name)
 }
 
 func sequencesBehind(ctx context.Context, x *examination) (all []Finding, err error) {

@@ -30,6 +30,7 @@ CREATE TABLE "billing"."invoices" (
     due_at timestamptz NOT NULL DEFAULT now(),
     created_at timestamptz NOT NULL DEFAULT now(),
     max_attempts integer NOT NULL DEFAULT 10,
+    "cents" bigint NOT NULL,
     attempts integer NOT NULL DEFAULT 0,
     status smallint NOT NULL DEFAULT 0,
     waiting boolean NOT NULL DEFAULT false,
@@ -41,8 +42,9 @@ CREATE TABLE "billing"."invoices" (
     last_error text,
     headers jsonb,
     retry "billing"."invoices_retry",
+    "number" text NOT NULL,
+    "channel" text NOT NULL,
     "customer" text NOT NULL,
-    "amount" numeric NOT NULL,
     -- Which status goes with which times, as short as it can be said: every statement that writes reads it anew.
     CONSTRAINT "invoices_state_check" CHECK (CASE
         WHEN completed_at IS NOT NULL THEN locked_until IS NULL AND status = CASE WHEN failed_at IS NULL THEN 2 ELSE 3 END
@@ -69,6 +71,8 @@ CREATE INDEX "invoices_waiting_idx" ON "billing"."invoices" (id) WHERE completed
 CREATE INDEX "invoices_done_idx" ON "billing"."invoices" (completed_at) WHERE completed_at IS NOT NULL AND (failed_at IS NULL OR cancelled_at IS NOT NULL);
 
 CREATE INDEX "invoices_failed_idx" ON "billing"."invoices" (failed_at, id) WHERE failed_at IS NOT NULL;
+
+CREATE UNIQUE INDEX "invoices_unique_idx" ON "billing"."invoices" ("number") WHERE "number" IS NOT NULL;
 
 -- Notifies, unless an announcer does so for this transaction, see Spec.MustAnnounce. A trigger of another table, in whose
 -- rows no announcer looks, has it always notify by an argument.

@@ -1,0 +1,115 @@
+// Package invoices is a queue with a table of its own: invoices that are sent once, each over its channel.
+package invoices
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/topics"
+	"github.com/txwork/txwork/workqueue/validate"
+)
+
+// Spec describes the table in a schema.
+func Spec(schema string) workqueue.Spec {
+	return workqueue.Spec{
+		Schema: schema,
+		Table:  "invoices",
+		Columns: []workqueue.Column{
+			{Name: "number", Type: "text", NotNull: true},
+			{Name: "channel", Type: "text", NotNull: true},
+			{Name: "customer", Type: "text", NotNull: true},
+			{Name: "cents", Type: "bigint", NotNull: true},
+		},
+		Unique: []string{"number"},
+		Labels: []string{"channel"},
+	}
+}
+
+// Invoices are the invoices of one table. They hold no connection and are safe for concurrent use.
+type Invoices struct{ table *workqueue.Table }
+
+// Open validates the description. It does not touch the database.
+func Open(schema string, t workqueue.Telemetry) (*Invoices, error) {
+	table, err := workqueue.Open(Spec(schema), t)
+	if err != nil {
+		return nil, err
+	}
+	return &Invoices{table}, nil
+}
+
+// Table is the table of the invoices.
+func (s *Invoices) Table() *workqueue.Table { return s.table }
+
+// An Invoice is what an application enqueues.
+type Invoice struct {
+	Number   string // unique
+	Channel  string // says which handler sends it
+	Customer string
+	Cents    int64 // above zero
+}
+
+// Enqueue writes up to [workqueue.MaxBatch] invoices in the application's transaction. An invoice whose number is there is a
+// Duplicate.
+func (s *Invoices) Enqueue(ctx context.Context, tx workqueue.Tx, invoices ...Invoice) ([]workqueue.Enqueued, error) {
+	rows := make([]workqueue.NewRow, len(invoices))
+	for i, v := range invoices {
+		if err := v.check(); err != nil {
+			return nil, &workqueue.ItemError{Item: "invoice", Index: i, Count: len(invoices), Err: err}
+		}
+		rows[i].Values = []any{v.Number, v.Channel, v.Customer, v.Cents}
+	}
+	return s.table.Insert(ctx, tx, rows...)
+}
+
+func (v Invoice) check() error {
+	if v.Cents <= 0 {
+		return validate.Errorf("cents", "is %d, it must be above zero", v.Cents)
+	}
+	return topics.Check(v.Channel)
+}
+
+// A Delivery is an invoice in the hands of its handler.
+type Delivery struct {
+	Invoice
+	Attempt int // 1 is the first
+
+	claim *workqueue.Claim[Delivery]
+}
+
+// Tx runs fn in a transaction and settles the invoice in it: what fn writes commits if and only if the settle does.
+func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	return d.claim.Tx(ctx, fn)
+}
+
+// A Handler sends one invoice. Its result settles it, see [workqueue.Handler].
+type Handler = func(ctx context.Context, d *Delivery) error
+
+// A Worker sends invoices; register a handler for each channel.
+type Worker struct{ *topics.Worker[Handler] }
+
+// NewWorker makes a worker; register its handlers, then call Run or make it a part of a service.
+func NewWorker(pool *pgxpool.Pool, s *Invoices, o workqueue.WorkerOptions) (*Worker, error) {
+	worker, err := topics.NewWorker(pool, topics.Domain[Handler, Delivery]{
+		Domain: workqueue.Domain[Delivery]{Table: s.table, Fields: (*Delivery).fields},
+		Name:   "invoices",
+		Runner: "worker",
+		Topic:  func(d *Delivery) string { return d.Channel },
+		Handle: deliver,
+	}, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Worker{worker}, nil
+}
+
+// fields are where a claim puts the columns, in the order of the Spec.
+func (d *Delivery) fields() []any { return []any{&d.Number, &d.Channel, &d.Customer, &d.Cents} }
+
+func deliver(ctx context.Context, c *workqueue.Claim[Delivery], h Handler) error {
+	d := &c.Body
+	d.Attempt, d.claim = c.Attempt, c
+	return h(ctx, d)
+}
