@@ -39,11 +39,12 @@ type app struct {
 
 	databaseURL string // the flag
 	schema      string
-	begun       bool     // a command's own code runs: what fails from here on is no usage error
-	children    children // the commands that are running
-	answered    bool     // a JSON object was printed
-	unread      *pipe    // standard output
-	relays      bool     // whoever reads the output takes messages over: that it has gone away is told
+	begun       bool                   // a command's own code runs: what fails from here on is no usage error
+	children    children               // the commands that are running
+	restore     atomic.Pointer[func()] // gives the terminal back, once something has changed it
+	answered    bool                   // a JSON object was printed
+	unread      *pipe                  // standard output
+	relays      bool                   // whoever reads the output takes messages over: that it has gone away is told
 }
 
 // run executes a command line and returns the exit code.

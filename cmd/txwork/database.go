@@ -162,7 +162,7 @@ func (d *database) tables(ctx context.Context, names ...string) ([]*workqueue.Ta
 		return nil, err
 	}
 	if len(known) == 0 {
-		return nil, fmt.Errorf("schema %s has no txwork tables: run `txwork migrate up`, or name another --schema", d.schema)
+		return nil, noTables(d.schema)
 	}
 	if len(names) == 0 {
 		names = known
@@ -174,6 +174,10 @@ func (d *database) tables(ctx context.Context, names ...string) ([]*workqueue.Ta
 		}
 	}
 	return tables, nil
+}
+
+func noTables(schema string) error {
+	return fmt.Errorf("schema %s has no txwork tables: run `txwork migrate up`, or name another --schema", schema)
 }
 
 func (d *database) table(ctx context.Context, name string) (*workqueue.Table, error) {

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rivo/uniseg"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/txwork/txwork/internal/doctor"
 )
@@ -22,6 +24,7 @@ type doctorOptions struct {
 	interval time.Duration
 	fix, yes bool
 	json     bool
+	width    int
 }
 
 func newDoctorCommand(a *app) *cobra.Command {
@@ -57,6 +60,7 @@ asks before each one, unless you pass --yes.`,
 	flags.BoolVar(&o.fix, "fix", false, "fix what can be fixed safely, after asking")
 	flags.BoolVar(&o.yes, "yes", false, "with --fix, do not ask")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line, also on failure; with --watch, one for each examination")
+	flags.IntVar(&o.width, "width", 0, "wrap the text at so many columns, but neither commands nor SQL (default: the terminal's width; elsewhere it is not wrapped)")
 	cmd.RegisterFlagCompletionFunc("ignore", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var codes []string
 		for _, k := range doctor.Kinds() {
@@ -88,6 +92,8 @@ func (o doctorOptions) check() error {
 		return usagef("--watch only looks: leave out --fix")
 	case o.interval < time.Second:
 		return usagef("--interval is %v, it must be at least 1s", o.interval)
+	case o.width < 0 || o.width > 0 && o.width < minWidth:
+		return usagef("--width is %d, it must be at least %d", o.width, minWidth)
 	case o.yes && !o.fix:
 		return usagef("--yes goes with --fix")
 	case o.fix && o.json && !o.yes:
@@ -274,25 +280,45 @@ func (a *app) printExamined(o doctorOptions, r doctor.Report, done []fixed) erro
 		fmt.Fprintf(&b, "schema %s of database %s: %d critical, %s (%s)\n", r.Schema, r.Database, r.Count(doctor.Critical),
 			plural(r.Count(doctor.Warning), "warning"), rough(r.Took))
 	}
-	for _, f := range r.Findings {
-		printFinding(&b, f)
+	width, colours := o.width, false
+	if out, ok := terminalOf(a.stdout); ok {
+		colours = a.colours()
+		if w, _, err := term.GetSize(int(out.Fd())); err == nil && width == 0 {
+			width = max(w, minWidth)
+		}
 	}
-	printSkipped(&b, r.Skipped)
+	for _, f := range r.Findings {
+		printFinding(&b, f, width, colours)
+	}
+	printSkipped(&b, r.Skipped, width)
 	_, err := io.WriteString(a.stdout, b.String())
 	return err
 }
 
-func printFinding(b *strings.Builder, f doctor.Finding) {
-	fmt.Fprintf(b, "\n%s  %s  [%s]\n", strings.ToUpper(string(f.Severity)), harmless(f.Title), f.Code)
-	fmt.Fprintf(b, "  impact:    %s\n", f.Meaning)
+// minWidth is the least that a text is laid out for.
+const minWidth = 40
+
+// printFinding prints what can be read within a width, unless that is 0; and what can be run as it is.
+func printFinding(b *strings.Builder, f doctor.Finding, width int, colours bool) {
+	look := map[doctor.Severity]style{doctor.Critical: alarm, doctor.Warning: warning}[f.Severity]
+	b.WriteString("\n")
+	for _, line := range wrap(strings.ToUpper(string(f.Severity))+"  ", fmt.Sprintf("%s  [%s]", harmless(f.Title), f.Code), width) {
+		b.WriteString(styledLine{text: line, style: look}.paint(colours) + "\n")
+	}
+	print := func(label, text string) {
+		for _, line := range wrap(fmt.Sprintf("  %-11s", label), text, width) {
+			b.WriteString(line + "\n")
+		}
+	}
+	print("impact:", f.Meaning)
 	for _, e := range f.Evidence {
 		fields := make([]string, len(e))
 		for i, field := range e {
 			fields[i] = field.Name + "=" + fieldText(field)
 		}
-		fmt.Fprintf(b, "  evidence:  %s\n", strings.Join(fields, " "))
+		print("evidence:", strings.Join(fields, " "))
 	}
-	fmt.Fprintf(b, "  fix:       %s\n", harmless(f.Remedy.Do))
+	print("fix:", harmless(f.Remedy.Do))
 	for _, c := range f.Remedy.Commands {
 		fmt.Fprintf(b, "             $ %s\n", harmless(c))
 	}
@@ -302,6 +328,24 @@ func printFinding(b *strings.Builder, f doctor.Finding) {
 	if f.Fixable {
 		fmt.Fprintf(b, "             or: txwork doctor --fix\n")
 	}
+}
+
+// wrap breaks a text into lines of a width, between words, under one another behind the first line's prefix. A width of 0 is
+// any, and a word that is longer has a line of its own.
+func wrap(prefix, text string, width int) (lines []string) {
+	line := prefix
+	empty := true
+	for _, word := range strings.Split(text, " ") {
+		if !empty && width > 0 && uniseg.StringWidth(line)+1+uniseg.StringWidth(word) > width {
+			lines = append(lines, strings.TrimRight(line, " "))
+			line, empty = strings.Repeat(" ", len(prefix)), true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	return append(lines, line)
 }
 
 // fieldText is a value of evidence for people.
@@ -324,7 +368,7 @@ func fieldText(f doctor.Field) string {
 }
 
 // printSkipped tells what was not looked at, each reason once.
-func printSkipped(b *strings.Builder, all []doctor.Skipped) {
+func printSkipped(b *strings.Builder, all []doctor.Skipped, width int) {
 	type reason struct{ reason, remedy string }
 	by := map[reason][]string{}
 	var order []reason
@@ -340,9 +384,11 @@ func printSkipped(b *strings.Builder, all []doctor.Skipped) {
 		by[r] = append(by[r], what)
 	}
 	for _, r := range order {
-		fmt.Fprintf(b, "\nnot checked: %s\n  because:   %s\n", strings.Join(by[r], ", "), harmless(r.reason))
+		lines := append([]string{""}, wrap("not checked: ", strings.Join(by[r], ", "), width)...)
+		lines = append(lines, wrap("  because:   ", harmless(r.reason), width)...)
 		if r.remedy != "" {
-			fmt.Fprintf(b, "  fix:       %s\n", harmless(r.remedy))
+			lines = append(lines, wrap("  fix:       ", harmless(r.remedy), width)...)
 		}
+		b.WriteString(strings.Join(lines, "\n") + "\n")
 	}
 }

@@ -195,8 +195,8 @@ func TestDoctorPrintsNothingThatATerminalObeys(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	printFinding(&b, doctor.Finding{Code: "x", Title: "a\x1b[2Jb", Evidence: []doctor.Evidence{{{Name: "key", Value: "\x1b]0;x"}, {Name: "age_seconds", Value: 90.0}}},
-		Remedy: doctor.Remedy{Do: "do", Commands: []string{"\x07"}}})
-	printSkipped(&b, []doctor.Skipped{{Check: "a", Table: "t", Reason: "\x1b"}})
+		Remedy: doctor.Remedy{Do: "do", Commands: []string{"\x07"}}}, 60, false)
+	printSkipped(&b, []doctor.Skipped{{Check: "a", Table: "t", Reason: "\x1b"}}, 60)
 	if strings.ContainsAny(b.String(), "\x1b\x07") {
 		t.Errorf("printed %q", b.String())
 	}

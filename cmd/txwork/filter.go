@@ -13,14 +13,15 @@ var keyColumns = []string{"key", "gate_key", "unique_key", "message_id", "name"}
 
 // A filter is the flags that narrow down the rows of a state, for commands that list rows and for those that change them.
 type filter struct {
-	kind, topic, queue, key string
-	text                    string // in the last error
-	olderThan, newerThan    age
+	kind, topic, queue, consumer, key string
+	text                              string // in the last error
+	olderThan, newerThan              age
 }
 
 func (f *filter) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kind, "kind", "", "only jobs of this kind")
 	flags.StringVar(&f.queue, "queue", "", "only jobs of this queue")
+	flags.StringVar(&f.consumer, "consumer", "", "only received messages of this consumer")
 	flags.StringVar(&f.topic, "topic", "", "only rows of this topic")
 	flags.StringVar(&f.key, "key", "", "only rows with this key: that of a timer or schedule, the ordered or unique key, the id of a received message")
 	flags.StringVar(&f.text, "error", "", "only rows whose last error contains this `text`")
@@ -46,14 +47,14 @@ func (f filter) condition(l layout, others int) (text string, args []any, err er
 		args = append(args, value)
 		return fmt.Sprintf("$%d::%s", others+len(args), kind)
 	}
-	for _, c := range []struct{ flag, column, value string }{{"kind", "kind", f.kind}, {"queue", "queue", f.queue}, {"topic", "topic", f.topic}} {
+	for _, c := range []struct{ name, value string }{{"kind", f.kind}, {"queue", f.queue}, {"topic", f.topic}, {"consumer", f.consumer}} {
 		if c.value == "" {
 			continue
 		}
-		if !l.has(c.column) {
-			return "", nil, usagef("--%s: %s has no column %s", c.flag, l.table, c.column)
+		if !l.has(c.name) {
+			return "", nil, usagef("--%s: %s has no column %s", c.name, l.table, c.name)
 		}
-		all = append(all, fmt.Sprintf("r.%s = %s", column{Name: c.column}.quoted(), param(c.value, "text")))
+		all = append(all, fmt.Sprintf("r.%s = %s", column{Name: c.name}.quoted(), param(c.value, "text")))
 	}
 	if f.key != "" {
 		var either []string

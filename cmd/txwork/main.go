@@ -32,6 +32,9 @@ func realMain() int {
 		cancel(errInterrupted)
 		<-signals
 		a.children.kill()
+		if restore := a.restore.Load(); restore != nil {
+			(*restore)()
+		}
 		os.Exit(interruptedCode)
 	}()
 

@@ -142,7 +142,10 @@ func newMigrateStatusCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "List the migrations and which of them are applied",
-		Args:  cobra.NoArgs,
+		Long: `List the migrations and which of them are applied. Exit code 1 says that some are pending, for a deployment that waits for
+them.`,
+		Example: `  until txwork migrate status; do sleep 2; done`,
+		Args:    cobra.NoArgs,
 	}
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -152,9 +155,20 @@ func newMigrateStatusCommand(a *app) *cobra.Command {
 				return err
 			}
 			if *asJSON {
-				return a.printJSON(map[string]any{"schema": a.schema, "migrations": all})
+				err = a.printJSON(map[string]any{"schema": a.schema, "migrations": all})
+			} else {
+				err = a.printMigrations(all)
 			}
-			return a.printMigrations(all)
+			pending := 0
+			for _, m := range all {
+				if !m.Applied {
+					pending++
+				}
+			}
+			if err == nil && pending > 0 {
+				return fmt.Errorf("%s pending: run `txwork migrate up`", plural(pending, "migration"))
+			}
+			return err
 		})
 	}
 	return cmd

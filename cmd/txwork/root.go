@@ -45,17 +45,21 @@ With --json a command that fails prints {"error": "…", "exit_code": N}, unless
 		newJobsCommand(a),
 		newAlarmsCommand(a),
 		newWorkerCommand(a),
+		newTopCommand(a),
 		newDoctorCommand(a),
 		newMetricsCommand(a),
 		newStatsCommand(a),
 		newListCommand(a),
 		newShowCommand(a),
+		newKeysCommand(a),
+		newJoinsCommand(a),
 		newRedriveCommand(a),
 		newCancelCommand(a),
 		newReapCommand(a),
 		newPurgeCommand(a),
 		newBenchCommand(a),
 	)
+	a.completeNames(root)
 	a.markBegun(root)
 	return root
 }

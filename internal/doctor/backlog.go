@@ -62,28 +62,10 @@ var backlogChecks = []check{
 	},
 }
 
-// A queueRule is what jobs of a queue have to respect.
-type queueRule struct {
-	Name       string
-	Paused     bool
-	MaxRunning *int32
-	Rate       *float64
-	Running    int64
-	Changed    float64 // seconds ago
-}
-
-// saturated tells whether the rule keeps jobs waiting now.
-func (q queueRule) saturated() bool {
-	return q.MaxRunning != nil && q.Running >= int64(*q.MaxRunning) || q.Rate != nil
-}
-
 // queueRules are those of the table's queues, by name.
-func (x *examination) queueRules(ctx context.Context, t *table) (map[string]queueRule, error) {
-	if len(t.LaneNames) == 0 || t.LaneNames[0] != "queue" || !t.Has("slot") {
-		return nil, nil
-	}
-	list, err := readRows[queueRule](ctx, x, "queues", t, maxSample)
-	rules := make(map[string]queueRule, len(list))
+func (x *examination) queueRules(ctx context.Context, t *table) (map[string]survey.QueueRule, error) {
+	list, err := survey.QueueRules(ctx, x.reader(), &t.Facts, maxSample)
+	rules := make(map[string]survey.QueueRule, len(list))
 	for _, q := range list {
 		rules[q.Name] = q
 	}
@@ -93,7 +75,7 @@ func (x *examination) queueRules(ctx context.Context, t *table) (map[string]queu
 // A waiting lane is one whose first ready row has waited for longer than a threshold.
 type waiting struct {
 	survey.Head
-	rule queueRule
+	rule survey.QueueRule
 }
 
 func (w waiting) oldest() time.Duration { return seconds(w.OldestReady) }
@@ -138,7 +120,7 @@ func unserved(ctx context.Context, x *examination, t *table) (all []Finding, err
 		return nil, err
 	}
 	for _, w := range lanes {
-		if w.Running > 0 || served[w.Name()] || w.rule.Paused || w.rule.saturated() {
+		if w.Running > 0 || served[w.Name()] || w.rule.Paused || w.rule.Saturated() {
 			continue
 		}
 		all = append(all, Finding{
@@ -184,7 +166,7 @@ func backlog(ctx context.Context, x *examination, t *table) (all []Finding, err 
 		return nil, err
 	}
 	for _, w := range lanes {
-		if w.Running == 0 && !served[w.Name()] || w.rule.Paused || w.rule.saturated() {
+		if w.Running == 0 && !served[w.Name()] || w.rule.Paused || w.rule.Saturated() {
 			continue
 		}
 		f := Finding{
@@ -204,7 +186,7 @@ func backlog(ctx context.Context, x *examination, t *table) (all []Finding, err 
 }
 
 // drain says when the backlog will be gone, if all goes on as in the last minute.
-func (t *table) drain(w waiting, r rates) string {
+func (t *table) drain(w waiting, r survey.Rates) string {
 	if t.Deletes {
 		return "the rate is unknown, since rows are deleted when they are done"
 	}
@@ -241,7 +223,7 @@ func pausedQueues(ctx context.Context, x *examination, t *table) (all []Finding,
 func saturatedQueues(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
 	lanes, err := x.waitingLanes(ctx, t, x.Thresholds.Backlog)
 	for _, w := range lanes {
-		if w.rule.Paused || !w.rule.saturated() {
+		if w.rule.Paused || !w.rule.Saturated() {
 			continue
 		}
 		limit, args := "", []string{"jobs", "limit", shell(w.Name())}

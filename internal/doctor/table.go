@@ -26,7 +26,7 @@ type table struct {
 	heads     []survey.Head
 	headsErr  error
 	headsRead bool
-	rates     *rates
+	rates     *survey.Rates
 
 	slow   int // statements that took too long
 	last   error
@@ -72,24 +72,19 @@ func (t *table) of(h survey.Head) string {
 	return fmt.Sprintf("%s, %s %s", t.Name, t.LaneNames[0], strings.Join(h.Lane, ", "))
 }
 
-// rates are what has happened in the last minute, as far as indexes tell.
-type rates struct {
-	Arrived int64 // rows whose id is of this minute
-	Ended   int64
-}
-
 const (
 	ratesOver = time.Minute
 	maxRate   = 20_000 // rows that are counted
 )
 
-func (x *examination) readRates(ctx context.Context, t *table) (rates, error) {
+// readRates reads what has happened in the last minute, once.
+func (x *examination) readRates(ctx context.Context, t *table) (survey.Rates, error) {
 	if t.rates == nil {
-		all, err := readRows[rates](ctx, x, "rates", t, ratesOver.Seconds(), maxRate)
+		r, err := survey.RatesOver(ctx, x.reader(), &t.Facts, ratesOver, maxRate)
 		if err != nil {
-			return rates{}, err
+			return survey.Rates{}, err
 		}
-		t.rates = &all[0]
+		t.rates = &r
 	}
 	return *t.rates, nil
 }

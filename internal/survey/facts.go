@@ -30,7 +30,8 @@ type Facts struct {
 	Vacuumed             *float64
 	Vacuuming            bool
 	Bytes                int64
-	Deletes              bool // what is done
+	Deletes              bool  // what is done
+	Deleted              int64 // rows, as counted since the statistics were reset
 
 	HeadRows int // how many rows are read at the heads of all lanes together
 }
@@ -44,7 +45,7 @@ func Tables(ctx context.Context, tx pgx.Tx, schema string, headRows int) ([]Fact
 	return pgx.CollectRows(found, func(row pgx.CollectableRow) (Facts, error) {
 		f := Facts{Schema: schema, HeadRows: headRows}
 		err := row.Scan(&f.Name, &f.Filtered, &f.Columns, &f.LaneNames, &f.LaneTypes, &f.Retention, &f.Live, &f.Indexed,
-			&f.Options, &f.Dead, &f.Threshold, &f.Vacuumed, &f.Vacuuming, &f.Bytes, &f.Deletes)
+			&f.Options, &f.Dead, &f.Threshold, &f.Vacuumed, &f.Vacuuming, &f.Bytes, &f.Deletes, &f.Deleted)
 		return f, err
 	})
 }

@@ -4,8 +4,7 @@ SELECT s.label, s.error, count(*) AS rows, count(*) AS failed, (array_agg(s.id O
        extract(epoch FROM now() - max(s.failed_at))::float8 AS latest
 FROM (
     SELECT {{.Label}} AS label, r.id::text AS id, r.failed_at,
-           regexp_replace(left(split_part(coalesce(r.last_error, ''), E'\n', 1), 160),
-               '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9]+', '…', 'g') AS error
+           {{template "error"}} AS error
     FROM {{.Table}} AS r
     WHERE r.failed_at IS NOT NULL AND r.cancelled_at IS NULL AND r.failed_at > now() - $1::float8 * interval '1 second'
     ORDER BY r.failed_at DESC, r.id DESC

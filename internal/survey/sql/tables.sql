@@ -29,7 +29,8 @@ SELECT c.relname::text AS name,
        c.relpages::bigint * current_setting('block_size')::bigint AS bytes,
        coalesce((SELECT p.prosrc LIKE '%DELETE FROM%' FROM pg_proc AS p
            WHERE p.pronamespace = c.relnamespace AND p.proname = (c.relname || '_ack')::name
-           ORDER BY p.oid LIMIT 1), false) AS deletes
+           ORDER BY p.oid LIMIT 1), false) AS deletes,
+       coalesce(s.n_tup_del, 0) AS deleted
 FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
 LEFT JOIN pg_stat_all_tables AS s ON s.relid = c.oid

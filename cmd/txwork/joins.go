@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/internal/survey"
+)
+
+// joinStates are those of joins, by their number.
+var joinStates = []string{"pending", "completed", "failed", "cancelled"}
+
+// A shownJoin is a fan-in of rows: a batch, a workflow's step, or one of messages.
+type shownJoin struct {
+	ID           string     `json:"id"`
+	Label        string     `json:"label,omitempty"`
+	Status       string     `json:"status"`
+	Expected     int32      `json:"expected"`
+	Succeeded    int32      `json:"succeeded"`
+	Failed       int32      `json:"failed"`
+	CreatedAt    time.Time  `json:"created_at"`
+	Deadline     *time.Time `json:"deadline,omitempty"`
+	CompletedAt  *time.Time `json:"completed_at,omitempty"`
+	Continuation *string    `json:"continuation,omitempty"`
+	WaitsFor     *string    `json:"waits_for,omitempty"`       // one of the members that have not ended
+	State        string     `json:"waits_for_state,omitempty"` // of that one
+	Error        string     `json:"last_error,omitempty"`
+}
+
+// A joinsPage is what joins prints.
+type joinsPage struct {
+	Table string      `json:"table"`
+	Joins []shownJoin `json:"joins"`
+	Next  string      `json:"next,omitempty"` // for --before; empty on the last page
+}
+
+func newJoinsCommand(a *app) *cobra.Command {
+	var status, label, before string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "joins TABLE",
+		Short: "Show batches, workflows and other joins, and what they wait for",
+		Long: `Show the joins of a table, the newest first: batches and the steps of workflows among jobs, and joins of messages. COUNTED is
+how many of their members have ended, and how many of these have failed. WAITS FOR is one of the members that have not ended,
+and its state: one that is gone or has ended is counted by the next fold or sweep, which a worker or 'txwork reap' makes.`,
+		Example: `  txwork joins jobs
+  txwork joins jobs --status failed --json`,
+		Args: cobra.ExactArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&status, "status", joinStates[0], "joins in this state: "+strings.Join(joinStates, ", "))
+	flags.StringVar(&label, "label", "", "only joins with this label")
+	flags.StringVar(&before, "before", "", "continue after this `id`, the last of the page before")
+	flags.IntVar(&limit, "limit", defaultListLimit, "joins of a page")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		state := slices.Index(joinStates, status)
+		if state < 0 {
+			return usagef("--status %q is unknown, want one of %s", status, strings.Join(joinStates, ", "))
+		}
+		if limit < 1 || limit > maxListLimit {
+			return usagef("--limit is %d, it must be between 1 and %d", limit, maxListLimit)
+		}
+		if before == "" {
+			before = uuid.Max.String()
+		} else if _, err := uuid.Parse(before); err != nil {
+			return usagef("--before %q is no id: take it from the page before", before)
+		}
+		return a.withFacts(cmd.Context(), args[0], "joined", "joins", func(r survey.Reader, f *survey.Facts) error {
+			found, err := survey.Joins(cmd.Context(), r, f, before, int16(state), label, limit+1)
+			if err != nil {
+				return explain(err)
+			}
+			p := joinsPage{Table: f.Schema + "." + f.Name, Joins: []shownJoin{}}
+			for _, j := range found[:min(len(found), limit)] {
+				p.Joins = append(p.Joins, shownJoin{j.ID, j.Label, joinStates[j.Status], j.Expected, j.Succeeded, j.Failed, j.CreatedAt.UTC(),
+					utc(j.Deadline), utc(j.CompletedAt), j.Continuation, j.Member, j.State, j.Error})
+			}
+			if len(found) > limit {
+				p.Next = p.Joins[limit-1].ID
+			}
+			if *asJSON {
+				return a.printJSON(p)
+			}
+			return a.printJoins(p)
+		})
+	}
+	return cmd
+}
+
+func (a *app) printJoins(p joinsPage) error {
+	now := time.Now()
+	g := newGrid(a.stdout, "ID", "LABEL", "STATUS", "COUNTED", "FAILED", "CREATED", "WAITS FOR", "STATE", "LAST ERROR")
+	for _, j := range p.Joins {
+		g.add(j.ID, dashed(j.Label), j.Status, fmt.Sprintf("%d/%d", j.Succeeded+j.Failed, j.Expected), fmt.Sprint(j.Failed), stamp(j.CreatedAt, now),
+			textOrDash(j.WaitsFor), dashed(j.State), dashed(j.Error))
+	}
+	if err := g.flush(); err != nil || p.Next == "" {
+		return err
+	}
+	return a.hintMore("--before", p.Next)
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/internal/survey"
+)
+
+// listTimeout is how long a statement of a listing may take that an index does not bound.
+const listTimeout = 10 * time.Second
+
+// maxBehind is how many rows behind a key are counted.
+const maxBehind = 1000
+
+// A shownKey is an ordered key with rows that wait.
+type shownKey struct {
+	Key     string  `json:"key"`
+	Waiting int64   `json:"waiting"`  // at least, from maxBehind on
+	AtLeast bool    `json:"at_least"` // the bound was reached
+	Oldest  float64 `json:"oldest_seconds"`
+	Next    string  `json:"next"`
+	Reason  string  `json:"reason"`
+	Blocker *string `json:"blocker,omitempty"`
+	About   string  `json:"about,omitempty"`
+	Error   *string `json:"last_error,omitempty"`
+}
+
+// A keysPage is what keys prints.
+type keysPage struct {
+	Table string     `json:"table"`
+	Keys  []shownKey `json:"keys"`
+	Next  string     `json:"next,omitempty"` // for --after; empty on the last page
+}
+
+func newKeysCommand(a *app) *cobra.Command {
+	var after string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "keys TABLE",
+		Short: "Show what the rows of ordered keys wait for",
+		Long: `Show the ordered keys of a table that have rows waiting: how many wait, for how long the first has done so, and for which
+row. REASON is what that row is: dead_letter (redrive or skip it), in_progress, expired (its lease; run 'txwork reap'), ready or
+scheduled (its turn has come, and it is to be claimed or retried), or fold: nothing stands in the way, and a worker or
+'txwork reap' lets the next one through.`,
+		Example: `  txwork keys outbox
+  txwork keys outbox --json | jq '.keys[] | select(.reason == "dead_letter") | .blocker'`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&after, "after", "", "continue after this `key`")
+	cmd.Flags().IntVar(&limit, "limit", defaultListLimit, "keys of a page")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if limit < 1 || limit > maxListLimit {
+			return usagef("--limit is %d, it must be between 1 and %d", limit, maxListLimit)
+		}
+		return a.withFacts(cmd.Context(), args[0], "gate_key", "keys", func(r survey.Reader, f *survey.Facts) error {
+			found, err := survey.Keys(cmd.Context(), r, f, after, limit+1, maxBehind)
+			if err != nil {
+				return explain(err)
+			}
+			p := keysPage{Table: f.Schema + "." + f.Name, Keys: []shownKey{}}
+			for _, k := range found[:min(len(found), limit)] {
+				p.Keys = append(p.Keys, shownKey{k.Key, k.Waiting, k.Waiting >= maxBehind, k.Oldest, k.Next, k.Reason, k.Blocker, k.Label, k.Error})
+			}
+			if len(found) > limit {
+				p.Next = p.Keys[limit-1].Key
+			}
+			if *asJSON {
+				return a.printJSON(p)
+			}
+			return a.printKeys(p)
+		})
+	}
+	return cmd
+}
+
+func (a *app) printKeys(p keysPage) error {
+	g := newGrid(a.stdout, "KEY", "WAITING", "OLDEST", "REASON", "BLOCKED BY", "ABOUT", "LAST ERROR")
+	for _, k := range p.Keys {
+		g.add(cell(k.Key, cellWidth), brief(k.Waiting, k.AtLeast), rough(seconds(k.Oldest)), k.Reason, textOrDash(k.Blocker), dashed(k.About), textOrDash(k.Error))
+	}
+	if err := g.flush(); err != nil || p.Next == "" {
+		return err
+	}
+	return a.hintMore("--after", p.Next)
+}
+
+func textOrDash(text *string) string {
+	if text == nil {
+		return "-"
+	}
+	return dashed(*text)
+}
+
+// withFacts connects and learns what a table is, which has to have a column for what it is about to be asked.
+func (a *app) withFacts(ctx context.Context, name, column, what string, do func(survey.Reader, *survey.Facts) error) error {
+	return a.withDatabase(ctx, func(d *database) error {
+		t, err := d.table(ctx, name)
+		if err != nil {
+			return err
+		}
+		r := survey.Reader{From: d.pool, Limit: listTimeout}
+		var all []survey.Facts
+		err = r.Read(ctx, func(tx pgx.Tx) (err error) {
+			all, err = survey.Tables(ctx, tx, d.schema, topRows)
+			return err
+		})
+		if err != nil {
+			return explain(err)
+		}
+		for i := range all {
+			if f := &all[i]; f.Name == t.Spec().Table {
+				if !f.Has(column) {
+					return usagef("%s has no %s", t.Name(), what)
+				}
+				return do(r, f)
+			}
+		}
+		return fmt.Errorf("%s is gone", t.Name())
+	})
+}

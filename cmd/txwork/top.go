@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// topOptions are the flags of top.
+type topOptions struct {
+	every      time.Duration
+	limit      time.Duration
+	once, json bool
+	width      int
+}
+
+func newTopCommand(a *app) *cobra.Command {
+	var o topOptions
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Watch queues, leases, sessions and errors",
+		Long: `Watch the queues of the schema: rows by state, arrivals, claims and ends in a second, the age of the oldest ready row;
+who holds leases, and which have expired; the sessions of the database; and errors, grouped. Keys pause and resume queues of
+jobs, redrive dead letters, and go down to single rows: ? lists them. docs/top.md explains the columns.
+
+It reads in short statements with timeouts, each of a bounded number of rows, over one connection. --once prints one frame and
+ends, and so does top where standard output is no terminal.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage.`,
+		Example: `  txwork top
+  txwork top --every 10s
+  txwork top --json | jq '.queues[] | {table, name, ready}'`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.DurationVar(&o.every, "every", 2*time.Second, "the time between two frames")
+	flags.DurationVar(&o.limit, "statement-timeout", topStatement, "how long each statement may take; what takes longer is left out")
+	flags.BoolVar(&o.once, "once", false, "print one frame")
+	flags.IntVar(&o.width, "width", 0, "with --once, the width of the frame (default: the terminal's, or 80)")
+	flags.BoolVar(&o.json, "json", false, "print one frame as one JSON object on one line")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case o.every < 100*time.Millisecond:
+			return usagef("--every is %v, it must be at least 100ms", o.every)
+		case o.limit < time.Millisecond || o.limit%time.Millisecond != 0:
+			return usagef("--statement-timeout is %v, it must be whole milliseconds", o.limit)
+		case o.width < 0 || o.width > 0 && o.width < minWidth:
+			return usagef("--width is %d, it must be at least %d", o.width, minWidth)
+		}
+		return a.withDatabase(cmd.Context(), func(d *database) error { return a.top(cmd.Context(), d, o) })
+	}
+	return cmd
+}
+
+func (a *app) top(ctx context.Context, d *database, o topOptions) error {
+	reader := &topReader{db: d, limit: o.limit}
+	in, inOK := a.stdin.(*os.File)
+	out, outOK := terminalOf(a.stdout)
+	if o.once || o.json || !inOK || !outOK || !term.IsTerminal(int(in.Fd())) {
+		return a.topOnce(ctx, reader, o)
+	}
+	// What the library says meanwhile would tear the picture apart.
+	told := a.stderr
+	a.stderr = io.Discard
+	defer func() { a.stderr = told }()
+	s := &topScreen{in: in, out: out, colours: a.colours(), every: o.every, model: &topModel{db: d, reader: reader}}
+	return s.run(ctx, &a.restore)
+}
+
+func (a *app) topOnce(ctx context.Context, reader *topReader, o topOptions) error {
+	f, err := reader.read(ctx)
+	if err != nil {
+		return explain(err)
+	}
+	if o.json {
+		return a.printJSON(f)
+	}
+	width, colours := o.width, false
+	if out, ok := terminalOf(a.stdout); ok {
+		if w, _, err := term.GetSize(int(out.Fd())); err == nil && width == 0 {
+			width = w
+		}
+		colours = a.colours()
+	}
+	if width == 0 {
+		width = topWidth
+	}
+	var b strings.Builder
+	for _, l := range f.lines(width) {
+		b.WriteString(l.paint(colours) + "\n")
+	}
+	_, err = io.WriteString(a.stdout, b.String())
+	return err
+}
+
+// terminalOf is what is written to, where that is a terminal.
+func terminalOf(w io.Writer) (*os.File, bool) {
+	if p, ok := w.(*pipe); ok {
+		w = p.Writer
+	}
+	f, ok := w.(*os.File)
+	return f, ok && term.IsTerminal(int(f.Fd()))
+}
+
+// colours tells whether the user of a terminal wants them, see no-color.org.
+func (a *app) colours() bool { return a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb" }
+
+// paint is the line with the escapes of its style. Without colours only what the cursor stands on looks different.
+func (l styledLine) paint(colours bool) string {
+	code := map[style]string{bold: "1", warning: "33", alarm: "31", reverse: "7"}[l.style]
+	if code == "" || !colours && l.style != reverse {
+		return l.text
+	}
+	return fmt.Sprintf("\x1b[%sm%s\x1b[0m", code, l.text)
+}

@@ -1,0 +1,545 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// topStates are those whose rows top lists, in the order of the keys.
+var topStates = []string{"ready", "scheduled", "in_progress", "expired", "waiting", "failed", "done"}
+
+// A topModel is what the screen shows, changed by keys and by what commands return. It knows nothing of terminals.
+type topModel struct {
+	db     *database
+	reader *topReader
+
+	frame   *topFrame
+	rows    *topPage   // of one item, over the frame
+	detail  []string   // of one row, over the rows
+	scroll  int        // lines of it above the screen
+	help    bool       // over everything
+	cursor  string     // the item that it stands on
+	asking  *topAsking // wants a y
+	message string     // the outcome of the last command
+	trouble string     // why there is no newer frame
+	paused  bool       // no frames are read
+	quit    bool
+	height  int
+}
+
+// A topPage is the rows of one state that belong to an item.
+type topPage struct {
+	title  string
+	table  string
+	filter filter
+	state  string
+	after  []string // the positions of the pages before this one, which begins with the last
+	page   *page
+}
+
+// A topAsking is a question and what a yes does.
+type topAsking struct {
+	question string
+	command  topCommand
+}
+
+// A topCommand does something with the database, and returns how that changes the model. It may tell of its progress.
+type topCommand func(ctx context.Context, tell func(string)) topChange
+
+// A topChange is applied between two keys.
+type topChange func(*topModel)
+
+// say is a change that only says something.
+func say(format string, args ...any) topChange {
+	text := harmless(fmt.Sprintf(format, args...))
+	return func(m *topModel) { m.message = text }
+}
+
+func failed(err error) topChange {
+	return say("%s", strings.TrimPrefix(explain(err).Error(), "txwork: "))
+}
+
+// refresh reads the next frame. A database that is away leaves the last one.
+func (m *topModel) refresh(ctx context.Context, _ func(string)) topChange {
+	f, err := m.reader.read(ctx)
+	return func(m *topModel) {
+		if err != nil {
+			m.trouble = harmless(strings.TrimPrefix(explain(err).Error(), "txwork: "))
+			return
+		}
+		m.frame, m.trouble = f, ""
+		if !slices.Contains(m.items(), m.cursor) {
+			m.move(0)
+		}
+	}
+}
+
+// thenRefresh is a command after which the frame is no older than what it did.
+func (m *topModel) thenRefresh(command topCommand) topCommand {
+	return func(ctx context.Context, tell func(string)) topChange {
+		change := command(ctx, tell)
+		news := m.refresh(ctx, tell)
+		return func(m *topModel) {
+			news(m)
+			change(m)
+		}
+	}
+}
+
+// topKeys are for the help, in its order.
+var topKeys = [][2]string{
+	{"↑ ↓ or k j", "move"},
+	{"enter", "rows of the queue, topic or error; then all of one row"},
+	{"esc", "back"},
+	{"← →", "rows of another state"},
+	{"n b", "next page, page before"},
+	{"p", "pause the queue of jobs, or resume it"},
+	{"r", "redrive the dead letters of the queue, topic or error, or the row; counts first, and asks"},
+	{"space", "stop the clock, or go on"},
+	{"? or h", "this help"},
+	{"q", "quit"},
+}
+
+// key is what a key does. The command, if there is one, is to be run.
+func (m *topModel) key(key string) topCommand {
+	if key == "ctrl-c" {
+		m.quit = true
+		return nil
+	}
+	if m.asking != nil {
+		asking := m.asking
+		m.asking = nil
+		if key == "y" {
+			return m.thenRefresh(asking.command)
+		}
+		m.message = "nothing was changed"
+		return nil
+	}
+	m.message = ""
+	switch key {
+	case "q":
+		m.quit = true
+	case "?", "h":
+		m.help = !m.help
+	case "up", "k":
+		m.move(-1)
+	case "down", "j":
+		m.move(1)
+	case "esc", "backspace":
+		m.back()
+	case "enter":
+		return m.enter()
+	case "left":
+		return m.turn(-1)
+	case "right":
+		return m.turn(1)
+	case "n":
+		return m.next()
+	case "b":
+		return m.previous()
+	case "p":
+		return m.pause()
+	case "r":
+		return m.redrive()
+	case " ":
+		if m.paused = !m.paused; !m.paused {
+			return m.refresh
+		}
+	}
+	return nil
+}
+
+// items are what the cursor can stand on, from the top.
+func (m *topModel) items() (items []string) {
+	switch {
+	case m.detail != nil || m.frame == nil:
+	case m.rows != nil:
+		for _, r := range m.rows.page.Rows {
+			items = append(items, r.ID.String())
+		}
+	default:
+		for _, q := range m.frame.Queues {
+			items = append(items, q.key())
+		}
+		for _, e := range m.frame.Errors {
+			items = append(items, e.key())
+		}
+	}
+	return items
+}
+
+func (m *topModel) move(by int) {
+	if m.detail != nil {
+		m.scroll = min(max(m.scroll+by, 0), max(len(m.detail)-1, 0))
+		return
+	}
+	items := m.items()
+	if len(items) == 0 {
+		return
+	}
+	m.cursor = items[min(max(slices.Index(items, m.cursor)+by, 0), len(items)-1)]
+}
+
+func (m *topModel) back() {
+	switch {
+	case m.help:
+		m.help = false
+	case m.detail != nil:
+		m.detail = nil
+	case m.rows != nil:
+		m.cursor, m.rows = m.rows.title, nil
+		if !slices.Contains(m.items(), m.cursor) {
+			m.move(0)
+		}
+	}
+}
+
+// queue is the line of a queue that the cursor stands on, if it does.
+func (m *topModel) queue() (topQueue, bool) {
+	if m.frame != nil && m.rows == nil {
+		for _, q := range m.frame.Queues {
+			if q.key() == m.cursor {
+				return q, true
+			}
+		}
+	}
+	return topQueue{}, false
+}
+
+// selected is the table and the filter of the line that the cursor stands on.
+func (m *topModel) selected() (table string, f filter, state string, ok bool) {
+	if q, found := m.queue(); found {
+		return q.Table, filterBy(q.By, q.Name), "ready", true
+	}
+	if m.frame == nil || m.rows != nil {
+		return "", filter{}, "", false
+	}
+	for _, e := range m.frame.Errors {
+		if e.key() == m.cursor {
+			f, state := filterBy(e.By, e.Name), "failed"
+			f.text = literalPart(e.Error)
+			if e.Failed == 0 {
+				state = "ready"
+			}
+			return e.Table, f, state, true
+		}
+	}
+	return "", filter{}, "", false
+}
+
+// filterBy is the filter for what a line is about.
+func filterBy(column, name string) (f filter) {
+	switch column {
+	case "kind":
+		f.kind = name
+	case "queue":
+		f.queue = name
+	case "topic":
+		f.topic = name
+	case "consumer":
+		f.consumer = name
+	}
+	return f
+}
+
+// literalPart is the longest part of a grouped error that all of its rows have.
+func literalPart(text string) (longest string) {
+	for part := range strings.SplitSeq(text, "…") {
+		if len(part) > len(longest) {
+			longest = part
+		}
+	}
+	return longest
+}
+
+func (m *topModel) enter() topCommand {
+	if m.rows != nil && m.detail == nil {
+		return m.show()
+	}
+	table, f, state, ok := m.selected()
+	if !ok {
+		return nil
+	}
+	return m.load(topPage{title: m.cursor, table: table, filter: f, state: state})
+}
+
+// load reads a page of rows and shows it.
+func (m *topModel) load(p topPage) topCommand {
+	db, limit := m.db, max(m.height-8, 10)
+	return func(ctx context.Context, _ func(string)) topChange {
+		t, err := db.table(ctx, p.table)
+		if err != nil {
+			return failed(err)
+		}
+		o := listOptions{status: p.state, limit: limit, filter: p.filter}
+		if len(p.after) > 0 {
+			o.after = p.after[len(p.after)-1]
+		}
+		if p.page, err = db.list(ctx, t, o); err != nil {
+			return failed(err)
+		}
+		return func(m *topModel) {
+			m.rows, m.detail = &p, nil
+			m.move(0)
+		}
+	}
+}
+
+func (m *topModel) turn(by int) topCommand {
+	if m.rows == nil || m.detail != nil {
+		return nil
+	}
+	p := *m.rows
+	n := len(topStates)
+	p.state, p.after = topStates[(slices.Index(topStates, p.state)+by+n)%n], nil
+	return m.load(p)
+}
+
+func (m *topModel) next() topCommand {
+	if m.rows == nil || m.detail != nil || m.rows.page.Next == "" {
+		return nil
+	}
+	p := *m.rows
+	p.after = append(slices.Clone(p.after), p.page.Next)
+	return m.load(p)
+}
+
+func (m *topModel) previous() topCommand {
+	if m.rows == nil || m.detail != nil || len(m.rows.after) == 0 {
+		return nil
+	}
+	p := *m.rows
+	p.after = p.after[:len(p.after)-1]
+	return m.load(p)
+}
+
+// show reads all of the row that the cursor stands on.
+func (m *topModel) show() topCommand {
+	id, err := uuid.Parse(m.cursor)
+	if err != nil {
+		return nil
+	}
+	db, table := m.db, m.rows.table
+	return func(ctx context.Context, _ func(string)) topChange {
+		t, err := db.table(ctx, table)
+		if err != nil {
+			return failed(err)
+		}
+		r, err := db.show(ctx, t, id, false)
+		if err != nil {
+			return failed(err)
+		}
+		var b strings.Builder
+		if err := (&app{stdout: &b}).printRow(r); err != nil {
+			return failed(err)
+		}
+		return func(m *topModel) { m.detail, m.scroll = strings.Split(strings.TrimRight(b.String(), "\n"), "\n"), 0 }
+	}
+}
+
+// pause asks whether to pause a queue of jobs, or to resume it.
+func (m *topModel) pause() topCommand {
+	q, ok := m.queue()
+	if !ok || q.By != "queue" || q.Table != jobsTable {
+		m.message = "only queues of jobs can be paused"
+		return nil
+	}
+	change, verb, done := (*jobs.Client).Pause, "Pause", "paused"
+	if q.Paused {
+		change, verb, done = (*jobs.Client).Resume, "Resume", "resumed"
+	}
+	db := m.db
+	m.asking = &topAsking{fmt.Sprintf("%s queue %s?", verb, harmless(q.Name)), func(ctx context.Context, _ func(string)) topChange {
+		c, err := jobs.Open(jobs.Options{Schema: db.schema, Telemetry: db.app.telemetry()})
+		if err == nil {
+			err = db.write(ctx, func(tx workqueue.Tx) error { return change(c, ctx, tx, q.Name) })
+		}
+		if err != nil {
+			return failed(err)
+		}
+		return say("queue %s %s", q.Name, done)
+	}}
+	return nil
+}
+
+// redrive counts dead letters and asks.
+func (m *topModel) redrive() topCommand {
+	if m.rows != nil {
+		return m.redriveRow()
+	}
+	table, f, _, ok := m.selected()
+	if !ok {
+		return nil
+	}
+	db := m.db
+	return func(ctx context.Context, _ func(string)) topChange {
+		t, err := db.table(ctx, table)
+		if err != nil {
+			return failed(err)
+		}
+		now, err := db.now(ctx)
+		if err != nil {
+			return failed(err)
+		}
+		parts := []listing{deadLetters.before(now)}
+		n, err := db.count(ctx, t, f, 0, parts...)
+		if err != nil {
+			return failed(err)
+		}
+		if n == 0 {
+			return say("%s has no dead letters there", table)
+		}
+		redrive := func(ctx context.Context, tell func(string)) topChange {
+			changed := 0
+			err := db.each(ctx, t, f, 0, parts, func(ids []uuid.UUID) (int, error) {
+				done, err := t.On(db.pool).Redrive(ctx, ids, "")
+				changed += len(done)
+				tell(fmt.Sprintf("%d of %s redriven", changed, plural(n, "row")))
+				return len(done), err
+			})
+			if err != nil {
+				return say("%d of %s redriven, then: %s", changed, plural(n, "row"), explain(err))
+			}
+			return say("%d of %s redriven", changed, plural(n, "row"))
+		}
+		question := fmt.Sprintf("Redrive %s of %s?", plural(n, "dead letter"), harmless(strings.TrimSpace(table+" "+f.kind+f.queue+f.topic+f.consumer)))
+		return func(m *topModel) { m.asking = &topAsking{question, redrive} }
+	}
+}
+
+// redriveRow asks about the row that the cursor stands on.
+func (m *topModel) redriveRow() topCommand {
+	id, err := uuid.Parse(m.cursor)
+	if err != nil {
+		return nil
+	}
+	db, p, reload := m.db, *m.rows, m.load(*m.rows)
+	m.asking = &topAsking{fmt.Sprintf("Redrive %s?", id), func(ctx context.Context, tell func(string)) topChange {
+		t, err := db.table(ctx, p.table)
+		if err != nil {
+			return failed(err)
+		}
+		changed, err := t.On(db.pool).Redrive(ctx, []uuid.UUID{id}, "")
+		if err != nil {
+			return failed(err)
+		}
+		if len(changed) == 0 {
+			return say("%s was not redriven: it has not failed", id)
+		}
+		change := reload(ctx, tell)
+		return func(m *topModel) {
+			change(m)
+			m.message = fmt.Sprintf("%s redriven", id)
+		}
+	}}
+	return nil
+}
+
+// screen is what the model looks like, as high as it is told: a head that stays, a part of the body around the cursor, and a
+// foot.
+func (m *topModel) screen(width, height int) []styledLine {
+	head, body := m.body(width)
+	foot := m.foot(width)
+	room := max(height-len(head)-len(foot), 1)
+	at := slices.IndexFunc(body, func(l styledLine) bool { return l.item != "" && l.item == m.cursor })
+	if at >= 0 {
+		body = slices.Clone(body)
+		body[at].style = reverse
+		if rest, indented := strings.CutPrefix(body[at].text, " "); indented {
+			body[at].text = ">" + rest
+		}
+	}
+	if m.detail != nil && !m.help {
+		at = m.scroll + room/2
+	}
+	from := min(max(at-room/2, 0), max(len(body)-room, 0))
+	body = body[from:min(from+room, len(body))]
+	for len(body) < room {
+		body = append(body, styledLine{})
+	}
+	return append(append(slices.Clone(head), body...), foot...)[:max(height, 1)]
+}
+
+// body is what stays at the top, and what scrolls.
+func (m *topModel) body(width int) (head, body []styledLine) {
+	switch {
+	case m.help:
+		head = []styledLine{{text: fit("txwork top: keys", width), style: bold}, {}}
+		for _, k := range topKeys {
+			body = append(body, styledLine{text: fit(fmt.Sprintf("  %-12s %s", k[0], k[1]), width)})
+		}
+	case m.frame == nil:
+		head = []styledLine{{text: fit("txwork top: reading", width), style: bold}}
+	case m.detail != nil:
+		head = []styledLine{{text: fit(fmt.Sprintf("%s  %s", m.rows.table, m.cursor), width), style: bold}, {}}
+		for _, text := range m.detail {
+			body = append(body, styledLine{text: fit(harmless(text), width)})
+		}
+	case m.rows != nil:
+		lines := m.rows.lines(width)
+		return lines[1:3], lines[3:]
+	default:
+		lines := m.frame.lines(width)
+		return lines[:1], lines[1:]
+	}
+	return head, body
+}
+
+// lines are the page as a table under its title.
+func (p *topPage) lines(width int) []styledLine {
+	t := topTable{none: "no row is " + strings.ReplaceAll(p.state, "_", " ")}
+	about := p.filter.kind + p.filter.queue + p.filter.topic + p.filter.consumer
+	t.title = harmless(strings.TrimSpace(p.table+" "+about)) + "  " + strings.ToUpper(strings.ReplaceAll(p.state, "_", " "))
+	if p.filter.text != "" {
+		t.title += "  error: " + harmless(p.filter.text)
+	}
+	l := listings[p.state]
+	t.columns = []topColumn{{head: "ID", left: true}, {head: l.when, left: true}, {head: "TRY"}}
+	for _, c := range p.page.columns {
+		t.columns = append(t.columns, topColumn{head: strings.ToUpper(cell(c.Name, cellWidth)), left: true, grows: true, beside: c.Name != "topic" && c.Name != "kind" && c.Name != "key"})
+	}
+	t.columns = append(t.columns, topColumn{head: "LAST ERROR", left: true, grows: true})
+	for _, r := range p.page.Rows {
+		when := "-"
+		if at := l.time(&r.row); at != nil {
+			when = relative(at.Sub(p.page.now))
+		}
+		cells := []string{r.ID.String(), when, fmt.Sprintf("%d/%d", r.Attempts, r.MaxAttempts)}
+		for _, text := range r.cells(p.page.columns) {
+			cells = append(cells, cell(text, cellWidth))
+		}
+		t.rows = append(t.rows, topRow{cells: append(cells, lastError(r.row)), item: r.ID.String()})
+	}
+	return t.lines(width)
+}
+
+// foot is the last line: a question, a message, or the keys.
+func (m *topModel) foot(width int) []styledLine {
+	switch {
+	case m.asking != nil:
+		return []styledLine{{}, {text: fit(m.asking.question+" [y/N]", width), style: warning}}
+	case m.message != "":
+		return []styledLine{{}, {text: fit(m.message, width), style: warning}}
+	case m.trouble != "":
+		return []styledLine{{}, {text: fit("no news: "+m.trouble, width), style: alarm}}
+	}
+	keys := "↑↓ move  enter rows  p pause  r redrive  space stop  ? help  q quit"
+	switch {
+	case m.help:
+		keys = "esc back  q quit"
+	case m.detail != nil:
+		keys = "↑↓ scroll  r redrive  esc back  q quit"
+	case m.rows != nil:
+		keys = "↑↓ move  enter row  ←→ state  n b page  r redrive  esc back  q quit"
+	case m.paused:
+		keys = "stopped: space goes on  ↑↓ move  enter rows  ? help  q quit"
+	}
+	return []styledLine{{}, {text: fit(keys, width)}}
+}

@@ -1,0 +1,315 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/internal/survey"
+)
+
+// Bounds of what top reads.
+const (
+	topRows     = 10_000 // of a table, due and due later; more are shown as at least so many
+	topSample   = 1000   // dead letters and rows about to be retried, for errors
+	topGroups   = 8      // claims, errors and groups of sessions
+	topWindow   = 10 * time.Second
+	topErrorsOf = time.Hour
+
+	// topStatement is how long each statement may take.
+	topStatement = 500 * time.Millisecond
+)
+
+// A topFrame is what top shows at one moment. Its JSON is documented in docs/top.md.
+type topFrame struct {
+	Schema   string       `json:"schema"`
+	Database string       `json:"database"`
+	At       time.Time    `json:"at"`
+	Took     float64      `json:"took_seconds"`
+	Queues   []topQueue   `json:"queues"`
+	Leases   []topLease   `json:"leases"`
+	Sessions []topSession `json:"sessions"`
+	Errors   []topError   `json:"errors"`
+	Skipped  []topSkipped `json:"skipped"`
+
+	counted map[string]topCount // by table, for the rates of the next frame
+}
+
+// A topQueue is a table, or one of its queues, topics or consumers. A table's counts are those of all of them.
+type topQueue struct {
+	Table       string    `json:"table"`
+	By          string    `json:"by,omitempty"` // the column that Name is of; empty for the table
+	Name        string    `json:"name,omitempty"`
+	Ready       int64     `json:"ready"`
+	Scheduled   int64     `json:"scheduled"`
+	InProgress  int64     `json:"in_progress"`
+	Expired     int64     `json:"expired"`
+	OldestReady float64   `json:"oldest_ready_seconds"`
+	AtLeast     bool      `json:"at_least"` // the bound was reached: there may be more rows
+	Paused      bool      `json:"paused,omitempty"`
+	MaxRunning  int32     `json:"max_running,omitempty"`
+	Rate        float64   `json:"rate_per_second,omitempty"`
+	Of          *topWhole `json:"whole,omitempty"` // what is known of the table only
+}
+
+// A topWhole is what is known of a table, and not of its parts.
+type topWhole struct {
+	Waiting       int64    `json:"waiting"`
+	OldestWaiting float64  `json:"oldest_waiting_seconds"`
+	DeadLetters   int64    `json:"dead_letters"`
+	RecentDead    int64    `json:"dead_letters_last_hour"`
+	Arrived       float64  `json:"arrived_per_second"`
+	Claimed       *float64 `json:"claimed_per_second"` // null in the first frame
+	Settled       *float64 `json:"settled_per_second"` // null in the first frame of a table whose rows are deleted when they are done
+}
+
+// A topLease is a claim that holds rows: one call of a worker's.
+type topLease struct {
+	Table   string  `json:"table"`
+	Owner   string  `json:"owner_token"`
+	About   string  `json:"about"` // topic or kind
+	Rows    int64   `json:"rows"`
+	Expired int64   `json:"expired"`
+	Ends    float64 `json:"ends_in_seconds"` // the first of its leases; negative once it has expired
+}
+
+// A topSession is the sessions of one program, role and machine.
+type topSession struct {
+	Application       string  `json:"application"`
+	Role              string  `json:"role"`
+	Client            string  `json:"client"`
+	Sessions          int64   `json:"sessions"`
+	Active            int64   `json:"active"`
+	Waiting           int64   `json:"waiting_for_locks"`
+	InTransaction     int64   `json:"idle_in_transaction"`
+	OldestTransaction float64 `json:"oldest_transaction_seconds"`
+	Silent            float64 `json:"silent_seconds"`
+}
+
+// A topError is rows of one topic or kind with the same error; … stands for numbers and ids in it.
+type topError struct {
+	Table    string  `json:"table"`
+	By       string  `json:"by,omitempty"`
+	Name     string  `json:"name,omitempty"`
+	Error    string  `json:"error"`
+	Failed   int64   `json:"dead_letters_last_hour"`
+	Retrying int64   `json:"retrying"`
+	Latest   float64 `json:"latest_seconds"`
+	ID       string  `json:"id"` // of one of them
+}
+
+// A topSkipped is what could not be read in time.
+type topSkipped struct {
+	What   string `json:"what"`
+	Reason string `json:"reason"`
+}
+
+// A topCount is what a rate is a difference of.
+type topCount struct{ running, deleted int64 }
+
+// A topReader reads frames.
+type topReader struct {
+	db     *database
+	limit  time.Duration // of a statement
+	before *topFrame
+}
+
+// read makes a frame. What of it cannot be read is skipped; the error says why nothing can.
+func (r *topReader) read(ctx context.Context) (*topFrame, error) {
+	begun := time.Now()
+	f := &topFrame{
+		Schema: r.db.schema, Queues: []topQueue{}, Leases: []topLease{}, Sessions: []topSession{}, Errors: []topError{}, Skipped: []topSkipped{},
+		counted: map[string]topCount{},
+	}
+	reader := survey.Reader{From: r.db.pool, Limit: r.limit}
+	var tables []survey.Facts
+	err := reader.Read(ctx, func(tx pgx.Tx) (err error) {
+		if err := tx.QueryRow(ctx, "SELECT current_database(), now()").Scan(&f.Database, &f.At); err != nil {
+			return err
+		}
+		f.At = f.At.UTC()
+		tables, err = survey.Tables(ctx, tx, r.db.schema, topRows)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(tables) == 0 {
+		return nil, noTables(r.db.schema)
+	}
+	for i := range tables {
+		if !tables[i].Schedule() {
+			f.table(ctx, reader, &tables[i], r.before)
+		}
+	}
+	f.sessions(ctx, reader)
+	slices.SortStableFunc(f.Leases, func(a, b topLease) int { return compare(a.Ends, b.Ends) })
+	f.Leases = f.Leases[:min(len(f.Leases), topGroups)]
+	slices.SortStableFunc(f.Errors, func(a, b topError) int { return compare(b.Failed, a.Failed) })
+	f.Errors = f.Errors[:min(len(f.Errors), topGroups)]
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	f.Took = time.Since(begun).Seconds()
+	r.before = f
+	return f, nil
+}
+
+func compare[T int64 | float64](a, b T) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// skip notes what could not be read, and tells whether that is so.
+func (f *topFrame) skip(what string, err error) bool {
+	if err != nil {
+		f.Skipped = append(f.Skipped, topSkipped{what, harmless(err.Error())})
+	}
+	return err != nil
+}
+
+// table reads what there is to say about one.
+func (f *topFrame) table(ctx context.Context, r survey.Reader, t *survey.Facts, before *topFrame) {
+	parts, err := partsOf(ctx, r, t)
+	if f.skip("queues of "+t.Name, err) {
+		return // whatever keeps a statement from reading this table would keep others
+	}
+	whole := topQueue{Table: t.Name, Of: &topWhole{}}
+	for _, p := range parts {
+		whole.Ready, whole.Scheduled, whole.InProgress, whole.Expired = whole.Ready+p.Ready, whole.Scheduled+p.Scheduled, whole.InProgress+p.InProgress, whole.Expired+p.Expired
+		whole.OldestReady, whole.AtLeast = max(whole.OldestReady, p.OldestReady), whole.AtLeast || p.AtLeast
+	}
+	f.whole(ctx, r, t, &whole, before)
+	f.Queues = append(f.Queues, whole)
+	if len(parts) > 1 || len(parts) == 1 && parts[0].Name != "" {
+		f.Queues = append(f.Queues, parts...)
+	}
+	claims, err := survey.Claims(ctx, r, t, topGroups)
+	f.skip("leases of "+t.Name, err)
+	for _, c := range claims {
+		about := c.Label
+		if c.Labels > 1 {
+			about += fmt.Sprintf(" and %d more", c.Labels-1)
+		}
+		f.Leases = append(f.Leases, topLease{t.Name, c.Owner, about, c.Rows, c.Expired, c.Ends})
+	}
+	errors, err := survey.GroupedErrors(ctx, r, t, topErrorsOf, topSample, topGroups)
+	f.skip("errors of "+t.Name, err)
+	for _, e := range errors {
+		f.Errors = append(f.Errors, topError{t.Name, t.LabelName(), e.Label, e.Error, e.Failed, e.Retrying, e.Latest, e.ID})
+	}
+}
+
+// partsOf are a table's queues or consumers; its topics or kinds where it has none.
+func partsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []topQueue, err error) {
+	if len(t.LaneNames) == 0 {
+		groups, err := survey.Groups(ctx, r, t)
+		var due, later int64
+		for _, g := range groups {
+			due, later = due+g.Ready+g.Running, later+g.Later
+		}
+		for _, g := range groups {
+			parts = append(parts, topQueue{Table: t.Name, By: t.LabelName(), Name: g.Name, Ready: g.Ready, Scheduled: g.Later, InProgress: g.Running,
+				Expired: g.Expired, OldestReady: max(g.OldestReady, 0), AtLeast: due >= topRows || later >= topRows})
+		}
+		return parts, err
+	}
+	heads, err := survey.Heads(ctx, r, t, 0)
+	if err != nil {
+		return nil, err
+	}
+	later, err := survey.LaterRows(ctx, r, t)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := survey.QueueRules(ctx, r, t, topSample)
+	if err != nil {
+		return nil, err
+	}
+	find := func(name string) *topQueue {
+		i := slices.IndexFunc(parts, func(q topQueue) bool { return q.Name == name })
+		if i < 0 {
+			parts, i = append(parts, topQueue{Table: t.Name, By: t.LaneNames[0], Name: name}), len(parts)
+		}
+		return &parts[i]
+	}
+	bound := int64(max(topRows/max(len(heads), 1), 50))
+	for _, h := range heads {
+		q := find(h.Name())
+		q.Ready, q.InProgress, q.Expired = q.Ready+h.Ready, q.InProgress+h.Running, q.Expired+h.Expired
+		q.OldestReady, q.AtLeast = max(q.OldestReady, h.OldestReady), q.AtLeast || h.Seen >= bound
+	}
+	for _, h := range later {
+		q := find(h.Name())
+		q.Scheduled, q.AtLeast = q.Scheduled+h.Seen, q.AtLeast || h.Seen >= bound
+	}
+	for _, rule := range rules {
+		q := find(rule.Name)
+		q.Paused = rule.Paused
+		if rule.MaxRunning != nil {
+			q.MaxRunning = *rule.MaxRunning
+		}
+		if rule.Rate != nil {
+			q.Rate = *rule.Rate
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b topQueue) int {
+		return compare(b.Ready+b.InProgress, a.Ready+a.InProgress)*2 + strings.Compare(a.Name, b.Name)
+	})
+	return parts, nil
+}
+
+// whole reads what is known of a table only.
+func (f *topFrame) whole(ctx context.Context, r survey.Reader, t *survey.Facts, q *topQueue, before *topFrame) {
+	held, err := survey.HeldRows(ctx, r, t, topRows)
+	if !f.skip("waiting rows of "+t.Name, err) {
+		q.Of.Waiting, q.Of.OldestWaiting = held.Rows, held.Oldest
+	}
+	dead, err := survey.CountDeadLetters(ctx, r, t, topRows, topErrorsOf)
+	if !f.skip("dead letters of "+t.Name, err) {
+		q.Of.DeadLetters, q.Of.RecentDead = dead.Rows, dead.Recent
+	}
+	q.AtLeast = q.AtLeast || held.Rows >= topRows || dead.Rows >= topRows
+	rates, err := survey.RatesOver(ctx, r, t, topWindow, topRows)
+	if f.skip("rates of "+t.Name, err) {
+		return
+	}
+	count := topCount{q.InProgress, t.Deleted}
+	f.counted[t.Name] = count
+	q.Of.Arrived = float64(rates.Arrived) / topWindow.Seconds()
+	settled := float64(rates.Ended) / topWindow.Seconds()
+	if !t.Deletes {
+		q.Of.Settled = &settled
+	}
+	if before == nil {
+		return
+	}
+	last, known := before.counted[t.Name]
+	since := f.At.Sub(before.At).Seconds()
+	if !known || since <= 0 {
+		return
+	}
+	if t.Deletes {
+		settled += max(float64(count.deleted-last.deleted), 0) / since
+		q.Of.Settled = &settled
+	}
+	claimed := max(settled+float64(count.running-last.running)/since, 0)
+	q.Of.Claimed = &claimed
+}
+
+func (f *topFrame) sessions(ctx context.Context, r survey.Reader) {
+	all, err := survey.AllSessions(ctx, r, topGroups)
+	f.skip("sessions", err)
+	for _, s := range all {
+		f.Sessions = append(f.Sessions, topSession{s.Application, s.Role, s.Client, s.Sessions, s.Active, s.Waiting, s.InTransaction, s.OldestTransaction, s.Silent})
+	}
+}

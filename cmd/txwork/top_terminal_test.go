@@ -1,0 +1,139 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A tty is a terminal that a test sits at.
+type tty struct {
+	t             *testing.T
+	master, slave *os.File
+	before        unix.Termios
+
+	mu    sync.Mutex
+	shown strings.Builder
+}
+
+func newTTY(t *testing.T) *tty {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("there are no pseudo terminals: %v", err)
+	}
+	must(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	must(t, err)
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	must(t, err)
+	y := &tty{t: t, master: master, slave: slave, before: termios(t, slave)}
+	y.resize(80, 24)
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		buffer := make([]byte, 4096)
+		for {
+			n, err := master.Read(buffer)
+			y.mu.Lock()
+			y.shown.Write(buffer[:n])
+			y.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		master.WriteString("\n") // ends a read of a key that nobody waits for any more
+		slave.Close()
+		<-read // its last writer is gone
+		master.Close()
+	})
+	return y
+}
+
+func termios(t *testing.T, f *os.File) unix.Termios {
+	t.Helper()
+	state, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	must(t, err)
+	return *state
+}
+
+func (y *tty) resize(width, height uint16) {
+	y.t.Helper()
+	must(y.t, unix.IoctlSetWinsize(int(y.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: height, Col: width}))
+}
+
+func (y *tty) text() string {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.shown.String()
+}
+
+// shows waits for a text.
+func (y *tty) shows(text string) {
+	y.t.Helper()
+	eventually(y.t, "the terminal shows "+text, func() bool { return strings.Contains(y.text(), text) })
+}
+
+// restored fails the test unless the terminal is as it was.
+func (y *tty) restored() {
+	y.t.Helper()
+	if now := termios(y.t, y.slave); now != y.before {
+		y.t.Errorf("the terminal is %+v, was %+v", now, y.before)
+	}
+	y.shows("\x1b[?25h\x1b[?1049l")
+}
+
+func TestTopOnATerminal(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.populate()
+	for name, end := range map[string]func(y *tty, p *os.Process){
+		"quits":           func(y *tty, _ *os.Process) { y.master.WriteString("q") },
+		"ctrl-c":          func(y *tty, _ *os.Process) { y.master.WriteString("\x03") },
+		"signal":          func(_ *tty, p *os.Process) { p.Signal(syscall.SIGTERM) },
+		"signal of a key": func(y *tty, p *os.Process) { y.master.WriteString("?"); p.Signal(os.Interrupt) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := newTTY(t)
+			cmd := c.in(t).process(slices.Concat(patientTop, []string{"--every", "100ms"})...)
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = y.slave, y.slave, y.slave
+			must(t, cmd.Start())
+			y.shows("outbox")
+			if strings.Contains(y.text(), "WAITING FOR") {
+				t.Error("80 columns have room for what is meant for wide terminals")
+			}
+			y.resize(200, 50)
+			y.shows("WAITING FOR")
+			end(y, cmd.Process)
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("it ended with %v:\n%s", err, y.text())
+			}
+			y.restored()
+		})
+	}
+}
+
+// Whatever goes wrong inside, the terminal is given back before anybody is told.
+func TestTopRestoresTheTerminalOfAPanic(t *testing.T) {
+	t.Parallel()
+	y := newTTY(t)
+	defer func() {
+		if recover() == nil {
+			t.Error("there was no panic")
+		}
+		y.restored()
+	}()
+	var restore atomic.Pointer[func()]
+	s := &topScreen{in: y.slave, out: y.slave, every: 1 << 40, model: &topModel{}} // without a database
+	s.run(t.Context(), &restore)
+}

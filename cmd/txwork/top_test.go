@@ -1,0 +1,328 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/rivo/uniseg"
+
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// patientTop has a busy machine fail no test.
+var patientTop = []string{"top", "--statement-timeout", "1m"}
+
+func (c *cli) top(args ...string) result {
+	c.t.Helper()
+	return c.run(append(slices.Clone(patientTop), args...)...)
+}
+
+// find is the line of a queue.
+func (f *topFrame) find(t *testing.T, table, name string) topQueue {
+	t.Helper()
+	for _, q := range f.Queues {
+		if q.Table == table && q.Name == name {
+			return q
+		}
+	}
+	t.Fatalf("there is no %s %q in %+v", table, name, f.Queues)
+	return topQueue{}
+}
+
+func TestTopShowsWhatIsThere(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.populate()
+	f := decode[topFrame](c.top("--json").ok())
+	q := f.find(t, "outbox", "")
+	// One of the two in progress has expired. The rows that came and ended did so in the last ten seconds, or the machine is
+	// that slow.
+	if q.Ready != 2 || q.Scheduled != 1 || q.InProgress != 2 || q.Expired != 1 || q.Of.DeadLetters != 1 || q.Of.RecentDead != 1 || q.Of.Waiting != 0 || q.AtLeast ||
+		q.OldestReady < 0 || q.Of.Arrived > 0.8 || q.Of.Settled == nil || *q.Of.Settled > 0.3 || q.Of.Claimed != nil {
+		t.Errorf("the outbox is %+v, %+v", q, q.Of)
+	}
+	if topic := f.find(t, "outbox", "t"); topic.By != "topic" || topic.Ready != 2 || topic.Expired != 1 || topic.Of != nil {
+		t.Errorf("the topic is %+v", topic)
+	}
+	if len(f.Leases) != 1 || f.Leases[0].Rows != 2 || f.Leases[0].Expired != 1 || f.Leases[0].Ends > -179 || f.Leases[0].About != "t" {
+		t.Errorf("the leases are %+v", f.Leases)
+	}
+	if len(f.Errors) != 1 || f.Errors[0].Error != "no" || f.Errors[0].Failed != 1 || f.Errors[0].Name != "t" {
+		t.Errorf("the errors are %+v", f.Errors)
+	}
+	if len(f.Sessions) == 0 || len(f.Skipped) != 0 || f.Schema != c.db.Schema {
+		t.Errorf("the frame is %+v", f)
+	}
+	for _, width := range []int{40, 80, 200} {
+		out := c.top("--once", "--width", fmt.Sprint(width)).ok().prints("QUEUES", "LEASES", "SESSIONS", "ERRORS", "outbox", "expired 3m").stdout
+		for line := range strings.Lines(out) {
+			if n := uniseg.StringWidth(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("a line has %d columns of %d: %s", n, width, line)
+			}
+		}
+		if strings.Contains(out, "\x1b") {
+			t.Error("there are escapes without a terminal")
+		}
+	}
+	if c.top().ok().stdout == "" {
+		t.Error("nothing is printed where there is no terminal")
+	}
+}
+
+func TestTopsUsage(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"--every 1ms": "it must be at least 100ms", "--statement-timeout 0s": "whole milliseconds", "--width 39": "at least 40", "x": "unknown command",
+	} {
+		execute(t, t.Context(), strings.NewReader(""), nil, append([]string{"top"}, strings.Fields(args)...)...).exits(exitUsage).says(want)
+	}
+}
+
+func TestTopOfAnEmptySchema(t *testing.T) {
+	newCLI(t).top("--once").exits(exitFailure).says("run `txwork migrate up`")
+}
+
+// A table that somebody has locked is left out, and said to be.
+func TestTopWaitsForNobody(t *testing.T) {
+	c := newMigratedCLI(t)
+	tx, err := c.db.Pool.Begin(t.Context())
+	must(t, err)
+	defer tx.Rollback(context.Background())
+	_, err = tx.Exec(t.Context(), "LOCK TABLE "+c.db.Schema+".outbox")
+	must(t, err)
+	f := decode[topFrame](c.top("--json").ok())
+	if len(f.Skipped) != 1 || f.Skipped[0].What != "queues of outbox" || f.find(t, "jobs", "").Of == nil {
+		t.Errorf("the frame is %+v", f)
+	}
+}
+
+// model is a top without a terminal, whose commands run at once.
+type steps struct {
+	*cli
+	*topModel
+}
+
+func (c *cli) steps(d *database) steps {
+	s := steps{c, &topModel{db: d, reader: &topReader{db: d, limit: time.Minute}, height: 24}}
+	s.do(s.refresh)
+	return s
+}
+
+func (s steps) do(command topCommand) {
+	if command != nil {
+		command(s.t.Context(), func(string) {})(s.topModel)
+	}
+}
+
+func (s steps) press(keys ...string) {
+	for _, key := range keys {
+		s.do(s.key(key))
+	}
+}
+
+// on moves the cursor to an item.
+func (s steps) on(item string) {
+	s.t.Helper()
+	s.cursor = ""
+	s.press("up")
+	for range s.items() {
+		if strings.Contains(s.cursor, item) {
+			return
+		}
+		s.press("down")
+	}
+	if !strings.Contains(s.cursor, item) {
+		s.t.Fatalf("there is no %q among %q", item, s.items())
+	}
+}
+
+// sees is the screen at 80 columns, which has the texts.
+func (s steps) sees(texts ...string) string {
+	s.t.Helper()
+	var b strings.Builder
+	for _, l := range s.screen(80, 24) {
+		b.WriteString(l.text + "\n")
+	}
+	contains(s.t, "the screen", b.String(), texts...)
+	return b.String()
+}
+
+func (c *cli) withSteps(do func(steps)) {
+	c.t.Helper()
+	a := &app{databaseURL: c.url, schema: c.db.Schema, stderr: &strings.Builder{}}
+	must(c.t, a.withDatabase(c.t.Context(), func(d *database) error {
+		do(c.steps(d))
+		return nil
+	}))
+}
+
+func TestTopsRates(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.withSteps(func(s steps) {
+		c.enqueue(slices.Repeat([]outbox.Message{{Topic: "t"}}, 40)...)
+		owner := uuid.New()
+		rows, err := c.queue().Claim(t.Context(), owner, time.Minute, 30)
+		must(t, err)
+		s.press(" ", " ") // stopping and going on reads a frame
+		if claimed := s.frame.find(t, "outbox", "").Of.Claimed; claimed == nil || *claimed <= 0 {
+			t.Errorf("claimed %v, want some", claimed)
+		}
+		ids := make([]uuid.UUID, len(rows))
+		for i, r := range rows {
+			ids[i] = r.ID
+		}
+		_, err = c.queue().Ack(t.Context(), owner, ids)
+		must(t, err)
+		s.do(s.refresh)
+		w := s.frame.find(t, "outbox", "").Of
+		if w.Settled == nil || *w.Settled > 3 || w.Claimed == nil || *w.Claimed < 0 {
+			t.Errorf("%+v", w)
+		}
+	})
+}
+
+func TestTopsKeys(t *testing.T) {
+	c := newShop(t)
+	blocker := c.trouble()
+	c.withSteps(func(s steps) {
+		s.sees("QUEUES", "outbox", "  order.placed", "mail (paused)", "? help")
+		s.press("?")
+		s.sees("redrive the dead letters")
+		s.press("esc")
+
+		// Down to the row that blocks a key, and back.
+		s.on("error outbox")
+		s.press("enter")
+		s.sees("outbox order.shipped  FAILED", blocker.String(), "35m ago")
+		s.press("enter")
+		s.sees("status", "failed")
+		s.press("down", "down", "down")
+		s.sees("last error:", "the carrier refused")
+		s.press("esc", "right")
+		s.sees("outbox order.shipped  DONE", "no row is done")
+		s.press("left", "left")
+		s.sees("WAITING", "no row is waiting") // with that error
+		s.press("esc")
+		s.sees("QUEUES")
+		if !strings.Contains(s.cursor, "error outbox") {
+			t.Errorf("the cursor is on %q", s.cursor)
+		}
+
+		// Only what is meant is redriven, after a yes.
+		s.on("error jobs")
+		s.press("r")
+		s.sees("Redrive 6 dead letters of jobs greeting? [y/N]")
+		s.press("n")
+		s.sees("nothing was changed")
+		s.press("r", "y")
+		s.sees("6 of 6 rows redriven")
+		if n := value[int](c, "SELECT count(*) FROM {schema}.jobs WHERE status = 3"); n != 0 {
+			t.Errorf("%d jobs are dead letters, want none", n)
+		}
+		if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 3"); n != 1 {
+			t.Errorf("%d messages are dead letters, want the one", n)
+		}
+		s.press("r")
+		s.sees("has no dead letters there")
+
+		// A queue is paused and resumed.
+		s.do(s.refresh)
+		s.on("queue jobs queue mail")
+		s.press("p")
+		s.sees("Resume queue mail? [y/N]")
+		s.press("y")
+		s.do(s.refresh)
+		if s.frame.find(t, "jobs", "mail").Paused {
+			t.Error("the queue is still paused")
+		}
+		s.press("p", "y")
+		s.do(s.refresh)
+		if !s.frame.find(t, "jobs", "mail").Paused {
+			t.Error("the queue is not paused")
+		}
+		s.on("queue outbox")
+		s.press("p")
+		s.sees("only queues of jobs can be paused")
+
+		// A single row.
+		s.press("enter", "left", "left")
+		s.sees("outbox  FAILED")
+		s.press("r", "y")
+		s.sees(blocker.String() + " redriven")
+		if st := c.state(blocker); st.status != workqueue.Ready {
+			t.Errorf("the row is %+v", st)
+		}
+		s.press("q")
+		if !s.quit {
+			t.Error("q does not quit")
+		}
+	})
+}
+
+// Whatever the size of the terminal, the picture fits and has the cursor in it.
+func TestTopsSizes(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.populate()
+	c.withSteps(func(s steps) {
+		for height := 1; height < 30; height++ {
+			for _, width := range []int{1, 20, 80, 200} {
+				lines := s.screen(width, height)
+				cursor := slices.ContainsFunc(lines, func(l styledLine) bool { return l.style == reverse })
+				if len(lines) > height || height > 4 && !cursor {
+					t.Errorf("%d lines of %d, with the cursor: %v", len(lines), height, cursor)
+				}
+				for _, l := range lines {
+					if uniseg.StringWidth(l.text) > width {
+						t.Errorf("a line is wider than %d: %s", width, l.text)
+					}
+				}
+			}
+		}
+	})
+}
+
+// A database that does not answer leaves the last frame, and is told.
+func TestTopWithoutADatabase(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.populate()
+	c.withSteps(func(s steps) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		s.refresh(ctx, nil)(s.topModel)
+		s.sees("no news: ", "outbox")
+		s.do(s.refresh)
+		if s.topModel.trouble != "" {
+			t.Errorf("there is still trouble: %s", s.topModel.trouble)
+		}
+	})
+}
+
+func TestKeysOf(t *testing.T) {
+	t.Parallel()
+	got := keysOf("j\x1b[A\x1bOB\x1b[3~\r\x7f\x1b")
+	if want := []string{"j", "up", "down", "enter", "backspace", "esc"}; !slices.Equal(got, want) {
+		t.Errorf("keys %q, want %q", got, want)
+	}
+	for _, text := range []string{"\x1b[", "\x1bO", "\x1b[1;5", "\xff\x00ä"} {
+		if got := keysOf(text); slices.Contains(got, "up") {
+			t.Errorf("%q is %q", text, got)
+		}
+	}
+}
+
+func TestBrief(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0", 9999: "9999", 10_000: "10k", 9_999_999: "9999k", 10_000_000: "10M"} {
+		if got := brief(n, false); got != want {
+			t.Errorf("%d is %s, want %s", n, got, want)
+		}
+	}
+	if got := fit("日本語のキュー", 6); uniseg.StringWidth(got) > 6 || !strings.HasSuffix(got, "…") {
+		t.Errorf("fitted %q", got)
+	}
+}

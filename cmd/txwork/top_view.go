@@ -1,0 +1,335 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rivo/uniseg"
+)
+
+// A style is how a line looks on a terminal.
+type style int
+
+const (
+	plain style = iota
+	bold
+	warning
+	alarm
+	reverse
+)
+
+// A styledLine is one line of the screen.
+type styledLine struct {
+	text  string
+	style style
+	item  string // what the cursor stands on; empty if it cannot
+}
+
+// topWidth is that of a frame that is not for a terminal.
+const topWidth = 80
+
+// A topColumn is one of a table on the screen.
+type topColumn struct {
+	head   string
+	left   bool // aligned, instead of right
+	grows  bool // takes what the others leave
+	beside bool // shown only where all of the others fit
+}
+
+// A topTable is rows under a header.
+type topTable struct {
+	title   string
+	columns []topColumn
+	rows    []topRow
+	none    string // in the place of rows
+}
+
+type topRow struct {
+	cells []string
+	style style
+	item  string
+}
+
+// lines lays the table out: the columns that grow are cut to what fits.
+func (t topTable) lines(width int) []styledLine {
+	lines := []styledLine{{text: ""}, {text: fit(t.title, width), style: bold}}
+	if len(t.rows) == 0 {
+		return append(lines, styledLine{text: fit("  "+t.none, width)})
+	}
+	shown, widths := t.layout(width - 2)
+	gap := gapOf(width)
+	line := func(cells []string) string {
+		var b strings.Builder
+		for n, i := range shown {
+			if n > 0 {
+				b.WriteString(strings.Repeat(" ", gap))
+			}
+			text := fit(cells[i], widths[i])
+			pad := strings.Repeat(" ", widths[i]-uniseg.StringWidth(text))
+			if t.columns[i].left {
+				text += pad
+			} else {
+				text = pad + text
+			}
+			b.WriteString(text)
+		}
+		return strings.TrimRight(b.String(), " ")
+	}
+	heads := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		heads[i] = c.head
+	}
+	lines = append(lines, styledLine{text: fit("  "+line(heads), width), style: bold})
+	for _, r := range t.rows {
+		lines = append(lines, styledLine{fit("  "+line(r.cells), width), r.style, r.item})
+	}
+	return lines
+}
+
+func gapOf(width int) int {
+	if width < 120 {
+		return 1
+	}
+	return 2
+}
+
+// layout are the columns that are shown, and the width of each.
+func (t topTable) layout(width int) (shown []int, widths []int) {
+	widths = make([]int, len(t.columns))
+	total, gap := -gapOf(width+2), gapOf(width+2)
+	for i, c := range t.columns {
+		widths[i] = uniseg.StringWidth(c.head)
+		for _, r := range t.rows {
+			widths[i] = max(widths[i], uniseg.StringWidth(r.cells[i]))
+		}
+		if !c.beside {
+			total += widths[i] + gap
+		}
+	}
+	for i, c := range t.columns {
+		if c.beside {
+			if total+widths[i]+gap > width {
+				continue
+			}
+			total += widths[i] + gap
+		}
+		shown = append(shown, i)
+	}
+	const least = 8
+	for ; total > width; total-- {
+		widest := -1
+		for _, i := range shown {
+			if t.columns[i].grows && widths[i] > least && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break // lines are cut
+		}
+		widths[widest]--
+	}
+	return shown, widths
+}
+
+// fit cuts a text to a width, in the columns of a terminal.
+func fit(s string, width int) string {
+	if uniseg.StringWidth(s) <= width {
+		return s
+	}
+	if width < 1 {
+		return ""
+	}
+	var b strings.Builder
+	used := 0
+	for g := uniseg.NewGraphemes(s); g.Next(); {
+		if used+g.Width() > width-1 {
+			break
+		}
+		b.WriteString(g.Str())
+		used += g.Width()
+	}
+	return b.String() + "…"
+}
+
+// lines are the whole frame, for a screen of any height.
+func (f *topFrame) lines(width int) []styledLine {
+	title := fmt.Sprintf("txwork top  schema %s of database %s  %s  (%s)", f.Schema, harmless(f.Database), f.At.Format("15:04:05Z"), rough(seconds(f.Took)))
+	lines := []styledLine{{text: fit(title, width), style: bold}}
+	for _, t := range []topTable{f.queueTable(), f.leaseTable(), f.sessionTable(), f.errorTable()} {
+		lines = append(lines, t.lines(width)...)
+	}
+	for i, s := range f.Skipped {
+		if i == 0 {
+			lines = append(lines, styledLine{})
+		}
+		lines = append(lines, styledLine{text: fit("not read: "+s.What+": "+s.Reason, width), style: warning})
+	}
+	return lines
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func (f *topFrame) queueTable() topTable {
+	t := topTable{title: "QUEUES", none: "no table has a row", columns: []topColumn{
+		{head: "NAME", left: true, grows: true}, {head: "READY"}, {head: "SCHED"}, {head: "RUN"}, {head: "EXPIR"}, {head: "WAIT"}, {head: "DEAD"},
+		{head: "IN/s"}, {head: "CLAIM/s"}, {head: "OUT/s"}, {head: "OLDEST"}, {head: "DEAD 1H", beside: true}, {head: "WAITING FOR", beside: true},
+		{head: "RULES", left: true, beside: true},
+	}}
+	for _, q := range f.Queues {
+		t.rows = append(t.rows, q.row())
+	}
+	return t
+}
+
+func (q topQueue) row() topRow {
+	name := "  " + dashedName(q.Name)
+	if q.Of != nil {
+		name = q.Table
+	}
+	if q.Paused {
+		name += " (paused)"
+	}
+	count := func(n int64) string { return brief(n, q.AtLeast && n >= 50) }
+	oldest := "-"
+	if q.Ready > 0 {
+		oldest = rough(seconds(q.OldestReady))
+	}
+	cells := []string{name, count(q.Ready), count(q.Scheduled), count(q.InProgress), count(q.Expired)}
+	if w := q.Of; w != nil {
+		for _, n := range []int64{w.Waiting, w.DeadLetters} {
+			cells = append(cells, brief(n, n >= topRows))
+		}
+		since := "-"
+		if w.Waiting > 0 {
+			since = rough(seconds(w.OldestWaiting))
+		}
+		cells = append(cells, perSecond(&w.Arrived), perSecond(w.Claimed), perSecond(w.Settled), oldest, brief(w.RecentDead, w.RecentDead >= topRows), since, "")
+	} else {
+		cells = append(cells, "", "", "", "", "", oldest, "", "", q.rules())
+	}
+	r := topRow{cells: cells, item: q.key()}
+	switch {
+	case q.Expired > 0:
+		r.style = alarm
+	case q.Paused && q.Ready > 0:
+		r.style = warning
+	}
+	return r
+}
+
+func (q topQueue) rules() string {
+	var all []string
+	if q.MaxRunning > 0 {
+		all = append(all, fmt.Sprintf("max %d", q.MaxRunning))
+	}
+	if q.Rate > 0 {
+		all = append(all, strconv.FormatFloat(q.Rate, 'g', -1, 64)+"/s")
+	}
+	return strings.Join(all, ", ")
+}
+
+// key names the line on the screen.
+func (q topQueue) key() string { return "queue " + q.Table + " " + q.By + " " + q.Name }
+
+func (f *topFrame) leaseTable() topTable {
+	t := topTable{title: "LEASES, the first to expire", none: "no row is in progress", columns: []topColumn{
+		{head: "TABLE", left: true}, {head: "ABOUT", left: true, grows: true}, {head: "ROWS"}, {head: "EXPIR"}, {head: "LEASE", left: true},
+		{head: "OWNER TOKEN", left: true, grows: true},
+	}}
+	for _, l := range f.Leases {
+		r := topRow{cells: []string{l.Table, dashedName(l.About), brief(l.Rows, false), brief(l.Expired, false), lease(l.Ends), l.Owner}}
+		if l.Expired > 0 {
+			r.style = alarm
+		}
+		t.rows = append(t.rows, r)
+	}
+	return t
+}
+
+func lease(ends float64) string {
+	if ends < 0 {
+		return "expired " + rough(seconds(-ends)) + " ago"
+	}
+	return "ends in " + rough(seconds(ends))
+}
+
+func (f *topFrame) sessionTable() topTable {
+	t := topTable{title: "SESSIONS of the database, by program", none: "nobody is connected", columns: []topColumn{
+		{head: "APPLICATION", left: true, grows: true}, {head: "ROLE", left: true, grows: true}, {head: "CLIENT", left: true}, {head: "CONNS"}, {head: "ACTIVE"}, {head: "IN TX"},
+		{head: "LOCKED"}, {head: "OLDEST TX"}, {head: "SEEN", left: true},
+	}}
+	for _, s := range f.Sessions {
+		client, oldest := s.Client, "-"
+		if client == "" {
+			client = "local"
+		}
+		if s.OldestTransaction > 0 {
+			oldest = rough(seconds(s.OldestTransaction))
+		}
+		r := topRow{cells: []string{dashedName(s.Application), dashedName(s.Role), client, brief(s.Sessions, false), brief(s.Active, false), brief(s.InTransaction, false),
+			brief(s.Waiting, false), oldest, rough(max(seconds(s.Silent), 0)) + " ago"}}
+		if s.Waiting > 0 {
+			r.style = warning
+		}
+		t.rows = append(t.rows, r)
+	}
+	return t
+}
+
+func (f *topFrame) errorTable() topTable {
+	t := topTable{title: "ERRORS of the last hour, by kind or topic", none: "nothing has failed", columns: []topColumn{
+		{head: "TABLE", left: true}, {head: "ABOUT", left: true, grows: true}, {head: "DEAD"}, {head: "RETRY"}, {head: "LATEST"}, {head: "ERROR", left: true, grows: true},
+	}}
+	for _, e := range f.Errors {
+		latest := "-"
+		if e.Failed > 0 {
+			latest = rough(seconds(e.Latest)) + " ago"
+		}
+		t.rows = append(t.rows, topRow{item: e.key(), cells: []string{e.Table, dashedName(e.Name), brief(e.Failed, e.Failed >= topSample),
+			brief(e.Retrying, e.Retrying >= topSample), latest, harmless(e.Error)}})
+	}
+	return t
+}
+
+func (e topError) key() string { return "error " + e.Table + " " + e.Name + " " + e.Error }
+
+// dashedName is a name in full, or a dash in the place of none.
+func dashedName(name string) string {
+	if name == "" {
+		return "-"
+	}
+	return harmless(name)
+}
+
+// brief is a number in at most five characters, with a + if there may be more.
+func brief(n int64, more bool) string {
+	var text string
+	switch {
+	case n < 10_000:
+		text = strconv.FormatInt(n, 10)
+	case n < 10_000_000:
+		text = strconv.FormatInt(n/1000, 10) + "k"
+	default:
+		text = strconv.FormatInt(n/1_000_000, 10) + "M"
+	}
+	if more && n > 0 {
+		text += "+"
+	}
+	return text
+}
+
+// perSecond is a rate, or a dash where it is not known yet.
+func perSecond(rate *float64) string {
+	switch {
+	case rate == nil:
+		return "-"
+	case *rate == 0:
+		return "0"
+	case *rate < 10:
+		return strconv.FormatFloat(*rate, 'f', 1, 64)
+	}
+	return brief(int64(math.Round(*rate)), false)
+}

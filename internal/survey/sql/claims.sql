@@ -1,0 +1,13 @@
+-- The claims that hold rows, those with expired leases first, of the rows that heads.sql reads.
+{{if .Lanes}}{{template "lane" .}}{{end}}
+SELECT r.owner_token::text AS owner, count(*) AS rows, count(*) FILTER (WHERE r.locked_until < now()) AS expired,
+       extract(epoch FROM min(r.locked_until) - now())::float8 AS ends, coalesce(min({{.Label}}), '') AS label,
+       count(DISTINCT {{.Label}}) AS labels
+FROM {{if .Lanes}}few{{else}}(SELECT){{end}} AS l
+CROSS JOIN LATERAL (
+    {{template "due" .}}
+) AS r
+WHERE r.status = 1
+GROUP BY r.owner_token
+ORDER BY ends
+LIMIT $1::int
