@@ -162,8 +162,12 @@ func TestFilesAmongThoseOfAnApplication(t *testing.T) {
 	export := func(first int64, domains ...migrations.Domain) {
 		t.Helper()
 		o := migrations.FileOptions{Schema: schema, Domains: domains, Format: migrations.Goose, First: first}
-		if err := migrations.Export(dir, o); err != nil {
-			t.Fatal(err)
+		written, err := migrations.Export(dir, o)
+		if err != nil || len(written) != len(domains) {
+			t.Fatalf("wrote %v, %v", written, err)
+		}
+		if written, err := migrations.Export(dir, o); err != nil || len(written) != 0 {
+			t.Fatalf("wrote %v again, %v", written, err)
 		}
 	}
 	export(20261102000000, migrations.Reaper, migrations.Jobs)

@@ -140,27 +140,27 @@ func (o FileOptions) files() (all []file, err error) {
 	return all, nil
 }
 
-// Export writes what [FS] holds into a directory, which it makes if necessary. After an upgrade of the
-// library it adds the new files. A file that is there with another content is an error, and then
-// nothing is written.
-func Export(dir string, o FileOptions) error {
+// Export writes the files of [FS] that are missing into a directory, which it creates if necessary, and returns their
+// names: none where nothing is new. A file that exists with different content is an error, and then nothing is written.
+func Export(dir string, o FileOptions) (written []string, err error) {
 	all, err := o.files()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	missing, err := missingFrom(dir, all)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("txwork: export: %w", err)
+		return nil, fmt.Errorf("txwork: export: %w", err)
 	}
 	for _, f := range missing {
 		if err := os.WriteFile(filepath.Join(dir, f.name), []byte(f.text), 0o644); err != nil {
-			return fmt.Errorf("txwork: export: %w", err)
+			return written, fmt.Errorf("txwork: export: %w", err)
 		}
+		written = append(written, f.name)
 	}
-	return nil
+	return written, nil
 }
 
 func missingFrom(dir string, files []file) (missing []file, err error) {

@@ -103,7 +103,7 @@ func TestExport(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "db", "migrations")
 	for range 2 { // the second time there is nothing to do
-		if err := migrations.Export(dir, migrations.FileOptions{}); err != nil {
+		if _, err := migrations.Export(dir, migrations.FileOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -118,7 +118,7 @@ func TestExport(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "002_reaper.up.sql")); err != nil {
 		t.Fatal(err)
 	}
-	if err := migrations.Export(dir, migrations.FileOptions{}); err == nil || !strings.Contains(err.Error(), "001_outbox.up.sql") {
+	if _, err := migrations.Export(dir, migrations.FileOptions{}); err == nil || !strings.Contains(err.Error(), "001_outbox.up.sql") {
 		t.Error(err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2*len(every())-1 {

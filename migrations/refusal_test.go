@@ -33,9 +33,10 @@ func TestBadSchemaNames(t *testing.T) {
 func ways(schema, dir string) (*migrations.Migrator, map[string]error) {
 	m, newErr := migrations.New(new(pgxpool.Pool), migrations.Options{Schema: schema})
 	_, sqlErr := migrations.SQL(migrations.FileOptions{Schema: schema})
+	_, exportErr := migrations.Export(dir, migrations.FileOptions{Schema: schema})
 	_, fsErr := migrations.FS(migrations.FileOptions{Schema: schema})
 	_, ddlErr := migrations.DDL(workqueue.Spec{Schema: schema, Table: "outbox"})
-	return m, map[string]error{"New": newErr, "SQL": sqlErr, "FS": fsErr, "DDL": ddlErr, "Export": migrations.Export(dir, migrations.FileOptions{Schema: schema})}
+	return m, map[string]error{"New": newErr, "SQL": sqlErr, "FS": fsErr, "DDL": ddlErr, "Export": exportErr}
 }
 
 func TestNoPool(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -217,9 +218,29 @@ can take over later:
 	return cmd
 }
 
+// exported is what export prints.
+type exported struct {
+	Directory string   `json:"directory"`
+	Written   []string `json:"written"`
+}
+
+func (a *app) printExported(e exported, asJSON bool) error {
+	if asJSON {
+		return a.printJSON(e)
+	}
+	for _, name := range e.Written {
+		fmt.Fprintf(a.stdout, "wrote %s\n", filepath.Join(e.Directory, name))
+	}
+	if len(e.Written) == 0 {
+		fmt.Fprintf(a.stdout, "%s has all migrations already\n", e.Directory)
+	}
+	return nil
+}
+
 func newMigrateExportCommand(a *app) *cobra.Command {
 	var o migrations.FileOptions
 	format := migrations.GolangMigrate.String()
+	var asJSON *bool
 	cmd := &cobra.Command{
 		Use:   "export DIR",
 		Short: "Write the migrations as files for goose or golang-migrate",
@@ -239,9 +260,14 @@ The files record versions in txwork's own table, too, so 'txwork migrate validat
 			if o.Format, err = migrations.ParseFormat(format); err != nil {
 				return usagef("--format %s: want golang-migrate or goose", format)
 			}
-			return conclude(migrations.Export(args[0], o))
+			written, err := migrations.Export(args[0], o)
+			if err != nil {
+				return conclude(err)
+			}
+			return a.printExported(exported{Directory: args[0], Written: append([]string{}, written...)}, *asJSON)
 		},
 	}
+	asJSON = jsonFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&format, "format", format, "tool that reads the files: golang-migrate or goose")
 	flags.Int64Var(&o.First, "first", 0, "number of the first file, such as a time among files of your own (default: their versions)")
