@@ -88,8 +88,10 @@ func (f *flow) target() int {
 	return f.concurrency + buffered
 }
 
-// put adds what a claim that wanted so many rows brought. Claims that reach the limit raise it at once, claims
-// that come back short lower it by and by: keys let rows through in batches, each of which is worth one claim. It returns what there is no room for any more, see surplus.
+// put adds what a claim that wanted so many rows brought. Claims that reach the limit raise it at once, claims that
+// come back short lower it by and by, to twice what they brought at least: keys let rows through in batches, each of
+// which is worth one claim. A claim that brings nothing came too early and tells nothing of the next batch. It returns
+// what there is no room for any more, see surplus.
 func (f *flow) put(deliveries []*delivery, wanted int) (surplus []*delivery) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,8 +99,8 @@ func (f *flow) put(deliveries []*delivery, wanted int) (surplus []*delivery) {
 	switch {
 	case len(deliveries) >= f.limit:
 		f.limit = min(f.limit*2, max(maxClaimLimit, f.firstLimit))
-	case len(deliveries) < wanted:
-		f.limit = max(f.limit-f.limit/8, f.firstLimit)
+	case 0 < len(deliveries) && len(deliveries) < wanted:
+		f.limit = max(f.limit-f.limit/8, min(f.limit, 2*len(deliveries)), f.firstLimit)
 	}
 	f.queue = append(f.queue, deliveries...)
 	if f.shrunk {

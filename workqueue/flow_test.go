@@ -59,7 +59,8 @@ func TestFlowLimitFollowsTheClaims(t *testing.T) {
 	t.Parallel()
 	f := newFlow(10_000, 20)
 	for _, c := range []struct{ wanted, got, limit int }{
-		{20, 20, 40}, {40, 40, 80}, {80, 80, 160}, {160, 10, 140}, {140, 139, 123}, {123, 0, 108}, {7, 7, 108}, // full, but it asked for less
+		{20, 20, 40}, {40, 40, 80}, {80, 80, 160}, {160, 10, 140},
+		{140, 139, 140}, {140, 69, 138}, {138, 0, 138}, {7, 7, 138}, // full, but it asked for less
 	} {
 		f.claim(c.wanted, c.got)
 		if f.limit != c.limit {
@@ -73,10 +74,10 @@ func TestFlowLimitFollowsTheClaims(t *testing.T) {
 		t.Errorf("the limit grows to %d", f.limit)
 	}
 	for range 40 {
-		f.claim(f.limit, 0)
+		f.claim(f.limit, 1)
 	}
 	if f.limit != 20 {
-		t.Errorf("after claims that found nothing the limit is %d, want the first", f.limit)
+		t.Errorf("after claims of one row the limit is %d, want the first", f.limit)
 	}
 }
 

@@ -26,6 +26,7 @@ type settler struct {
 	pending chan pendingSettle
 	failing chan failedBatch
 	apart   *apart
+	turn    chan struct{} // held by the one that collects
 	quit    chan struct{}
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -40,7 +41,7 @@ func newSettler(w *Worker) *settler {
 	return &settler{
 		worker: w, linger: w.options.SettleLinger,
 		pending: make(chan pendingSettle, settleQueue), quit: make(chan struct{}),
-		failing: make(chan failedBatch, failedBatches),
+		failing: make(chan failedBatch, failedBatches), turn: make(chan struct{}, 1),
 		apart: &apart{
 			worker: w, leave: w.leaveToLease,
 			done: func(rows []pendingSettle, _ error) { w.done(rows) },
@@ -80,14 +81,23 @@ func (s *settler) add(d *delivery, o *Outcome) {
 func (s *settler) run() {
 	batch := make([]pendingSettle, 0, settleBatch)
 	for {
-		first, ok := s.next()
-		if !ok {
+		if batch = s.nextBatch(batch[:0]); len(batch) == 0 {
 			return
 		}
-		batch = s.collect(append(batch[:0], first))
 		s.flush(batch)
 		clear(batch) // keeps nothing alive until the next
 	}
+}
+
+// nextBatch waits for outcomes; none means that the settler has stopped. One settler collects at a time: two would
+// share what ends together, and often one of them would settle a single row.
+func (s *settler) nextBatch(batch []pendingSettle) []pendingSettle {
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	if first, ok := s.next(); ok {
+		batch = s.collect(append(batch, first))
+	}
+	return batch
 }
 
 // next waits for an outcome; after stop it takes what is left.
@@ -112,7 +122,7 @@ const lingerParts = 8
 // with nobody to wait for, the next row of a key would wait in vain.
 func (s *settler) collect(batch []pendingSettle) []pendingSettle {
 	batch = s.takeReady(batch)
-	for part := 0; part < lingerParts && s.linger > 0 && len(batch) < settleBatch && !s.worker.flow.idle(); part++ {
+	for part := 0; part < lingerParts && s.linger > 0 && len(batch)+len(s.pending) < settleBatch && !s.worker.flow.idle(); part++ {
 		time.Sleep(s.linger / lingerParts)
 	}
 	return s.takeReady(batch)
