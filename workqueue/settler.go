@@ -118,11 +118,16 @@ func (s *settler) next() (pendingSettle, bool) {
 // lingerParts is how often a settler that lingers looks whether company can still come.
 const lingerParts = 8
 
+// lingerBatch is how many outcomes are company enough: their share of a commit is small, and the other settler can
+// collect while they are sent.
+const lingerBatch = 128
+
 // collect fills a batch with what is there, and lingers for company only if that is little and handlers are at work:
 // with nobody to wait for, the next row of a key would wait in vain.
 func (s *settler) collect(batch []pendingSettle) []pendingSettle {
 	batch = s.takeReady(batch)
-	for part := 0; part < lingerParts && s.linger > 0 && len(batch)+len(s.pending) < settleBatch && !s.worker.flow.idle(); part++ {
+	for part := 0; part < lingerParts && s.linger > 0 && len(batch)+len(s.pending) < lingerBatch &&
+		!s.worker.flow.idle(); part++ {
 		time.Sleep(s.linger / lingerParts)
 	}
 	return s.takeReady(batch)

@@ -37,11 +37,18 @@ func (c *forgetfulConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A settleForgetter has the first settle that it sees lose its reply.
-type settleForgetter struct {
-	settleCutter
-	armed *atomic.Bool
+// loseReply has the first settle after armed was set lose its reply, and counts it.
+func loseReply(c *pgxpool.Config, armed *atomic.Bool, lost *atomic.Int64) {
+	dial := c.ConnConfig.DialFunc
+	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		return &forgetfulConn{Conn: conn, lost: lost}, err
+	}
+	c.ConnConfig.Tracer = settleForgetter{armed: armed}
 }
+
+// A settleForgetter has the first settle that it sees lose its reply.
+type settleForgetter struct{ armed *atomic.Bool }
 
 func (f settleForgetter) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	isSettle := slices.ContainsFunc(data.Batch.QueuedQueries, func(q *pgx.QueuedQuery) bool {
@@ -53,6 +60,13 @@ func (f settleForgetter) TraceBatchStart(ctx context.Context, conn *pgx.Conn, da
 	return ctx
 }
 
+func (settleForgetter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (settleForgetter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+func (settleForgetter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+func (settleForgetter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
 // A settle that was in before its reply was lost counts like any other, once.
 func TestASettleWhoseReplyWasLostIsCounted(t *testing.T) {
 	t.Parallel()
@@ -63,14 +77,7 @@ func TestASettleWhoseReplyWasLostIsCounted(t *testing.T) {
 	r = newRig(t, rigOptions{
 		telemetry: metrics.attach(&r, nil),
 		spec:      func(s *workqueue.Spec) { s.Retry = never },
-		pool: func(c *pgxpool.Config) {
-			dial := c.ConnConfig.DialFunc
-			c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-				conn, err := dial(ctx, network, address)
-				return &forgetfulConn{Conn: conn, lost: &lost}, err
-			}
-			c.ConnConfig.Tracer = settleForgetter{settleCutter{func() {}}, &armed}
-		},
+		pool:      func(c *pgxpool.Config) { loseReply(c, &armed, &lost) },
 	})
 	var claimed sync.WaitGroup
 	w := r.start(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 100}, func(_ context.Context, c *noteClaim) error {
