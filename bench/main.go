@@ -51,14 +51,18 @@ func parse(args []string) (f flags, err error) {
 	set.IntVar(&o.Batch, "batch", d.Batch, "`jobs` of one transaction in bulk")
 	set.IntVar(&o.Connections, "connections", d.Connections, "`connections` that write single jobs, and of each pool")
 	set.Float64Var(&o.Seconds, "seconds", d.Seconds, "`seconds` of writing single jobs")
-	set.StringVar(&f.Binaries, "postgres", "", "`directory` of PostgreSQL's binaries (default: those that are installed)")
-	set.StringVar(&f.File, "json", "peers.json", "`file` of results; with --report-only several, separated by commas, the one to be reported in full first")
+	set.StringVar(&f.Binaries, "postgres", "", "`directory` of PostgreSQL's binaries (default: those that are "+
+		"installed)")
+	set.StringVar(&f.File, "json", "peers.json", "`file` of results; with --report-only several, separated by "+
+		"commas, the one to be reported in full first")
 	set.BoolVar(&f.Resume, "resume", false, "go on with what is missing in the file of results")
-	set.DurationVar(&f.SlowDisk, "slow-disk", 0, "`time` that each flush of the server takes longer; wants a C compiler")
+	set.DurationVar(&f.SlowDisk, "slow-disk", 0,
+		"`time` that each flush of the server takes longer; wants a C compiler")
 	set.DurationVar(&f.CellLimit, "cell-limit", 15*time.Minute, "`time` after which a cell has failed")
 	set.BoolVar(&f.reportOnly, "report-only", false, "measure nothing: write the report of the results that are there")
 	set.StringVar(&f.docs, "docs", "docs", "`directory` that the report is written to; empty for none")
-	names := set.String("peers", "", "`names` of peers or name:profile, separated by commas (default: all that can be run here)")
+	names := set.String("peers", "", "`names` of peers or name:profile, separated by commas (default: all that can "+
+		"be run here)")
 	workloads := set.String("workloads", "", "`names` of workloads, separated by commas (default: all)")
 	if err := set.Parse(args); err != nil {
 		return f, err
@@ -85,7 +89,8 @@ func (f flags) check(rest []string) error {
 		}
 	}
 	o := f.Options
-	for name, n := range map[string]int{"rounds": f.Rounds, "jobs": o.Jobs, "latency-jobs": o.LatencyJobs, "batch": o.Batch, "connections": o.Connections} {
+	for name, n := range map[string]int{"rounds": f.Rounds, "jobs": o.Jobs, "latency-jobs": o.LatencyJobs,
+		"batch": o.Batch, "connections": o.Connections} {
 		if n < 1 {
 			return fmt.Errorf("--%s is %d, it must be at least 1", name, n)
 		}

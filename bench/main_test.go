@@ -9,11 +9,13 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	f, err := parse([]string{"--peers", "txwork,river:bench", "--workloads", "drain,latency", "--rounds", "2", "--resume", "--docs", "../docs"})
+	f, err := parse([]string{"--peers", "txwork,river:bench", "--workloads", "drain,latency", "--rounds", "2",
+		"--resume", "--docs", "../docs"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(f.Peers, []string{"txwork", "river:bench"}) || !slices.Equal(f.Workloads, []results.Workload{results.Drain, results.Latency}) {
+	if !slices.Equal(f.Peers, []string{"txwork", "river:bench"}) ||
+		!slices.Equal(f.Workloads, []results.Workload{results.Drain, results.Latency}) {
 		t.Errorf("peers %v, workloads %v", f.Peers, f.Workloads)
 	}
 	if f.Rounds != 2 || !f.Resume || f.Options.Jobs != 200_000 || f.File != "peers.json" {

@@ -39,16 +39,24 @@ type targetRun struct {
 var targets = map[string]target{
 	"producers": {"32 producers on a disk that takes 1 ms longer to flush, a relay beside them",
 		"0.65 of the rate without trigger, done p50 < 20 ms", producers()},
-	"trickle": {"the same at 20 transactions a second", "done p50 no worse than notifying always by more than 10 %", producers("-rate", "20")},
+	"trickle": {"the same at 20 transactions a second", "done p50 no worse than notifying always by more than 10 %",
+		producers("-rate", "20")},
 	"single": {"8 producers, one job a transaction", "1.2 of River's bench settings",
 		compare(results.Single, "txwork", "river:bench")},
-	"latency":   {"insert to handler start, idle", "p50 < 2 ms, p99 < 5 ms", compare(results.Latency, "txwork", "river:bench")},
-	"idle":      {"connections and transactions a second of idle queues", "at most 6 and 5, the same for fifty queues", loads([]float64{0}, []int{10, 50}, idlePeers...)},
-	"busy":      {"connections of ten busy queues; the producers' pool has 8 of them", "at most 8 beside the application's pool", loads([]float64{500}, []int{10}, idlePeers...)},
-	"cost":      {"processor time of a job by jobs a second", "1.4 ms at 50 a second, and less than River's", loads([]float64{10, 50, 100, 1000}, []int{0}, pacedPeers...)},
-	"processes": {"1, 2, 4 and 8 processes on one queue", "1.05 of bare SQL's own fall", compare(results.Processes, "txwork", "sql")},
-	"drain":     {"jobs that are there, done and kept", "4.5 × River's bench settings, 0.55 of bare SQL", compare(results.Drain, "txwork", "sql", "river:bench")},
-	"enqueue":   {"jobs written in bulk", "2 × River's InsertManyFast", compare(results.Enqueue, "txwork", "river:bench")},
+	"latency": {"insert to handler start, idle", "p50 < 2 ms, p99 < 5 ms", compare(results.Latency, "txwork",
+		"river:bench")},
+	"idle": {"connections and transactions a second of idle queues", "at most 6 and 5, the same for fifty queues",
+		loads([]float64{0}, []int{10, 50}, idlePeers...)},
+	"busy": {"connections of ten busy queues; the producers' pool has 8 of them",
+		"at most 8 beside the application's pool", loads([]float64{500}, []int{10}, idlePeers...)},
+	"cost": {"processor time of a job by jobs a second", "1.4 ms at 50 a second, and less than River's",
+		loads([]float64{10, 50, 100, 1000}, []int{0}, pacedPeers...)},
+	"processes": {"1, 2, 4 and 8 processes on one queue", "1.05 of bare SQL's own fall", compare(results.Processes,
+		"txwork", "sql")},
+	"drain": {"jobs that are there, done and kept", "4.5 × River's bench settings, 0.55 of bare SQL",
+		compare(results.Drain, "txwork", "sql", "river:bench")},
+	"enqueue": {"jobs written in bulk", "2 × River's InsertManyFast", compare(results.Enqueue, "txwork",
+		"river:bench")},
 	"kept": {"held snapshot, retained jobs, crowds, failing jobs, timers, log", "what was met stays met", commands(
 		"go run ./cmd/txwork bench drain --jobs 400000 --hold-snapshot",
 		"go run ./cmd/txwork bench retained",
@@ -66,7 +74,8 @@ var targets = map[string]target{
 // Those on Node are left out where they cannot be run.
 var (
 	idlePeers  = []string{"txwork", "river:bench", "river:defaults"}
-	pacedPeers = []string{"txwork", "river:bench", "river:defaults", "graphile-worker:bench", "graphile-worker:defaults", "pg-boss:bench"}
+	pacedPeers = []string{"txwork", "river:bench", "river:defaults", "graphile-worker:bench",
+		"graphile-worker:defaults", "pg-boss:bench"}
 )
 
 // runTarget measures one row.
@@ -83,7 +92,8 @@ func runTarget(ctx context.Context, args []string) error {
 	}
 	t, known := targets[args[0]]
 	if !known {
-		return fmt.Errorf("there is no target %q, but %s", args[0], strings.Join(slices.Sorted(maps.Keys(targets)), ", "))
+		return fmt.Errorf("there is no target %q, but %s", args[0], strings.Join(slices.Sorted(maps.Keys(targets)),
+			", "))
 	}
 	if err := set.Parse(args[1:]); err != nil {
 		return err
@@ -125,7 +135,8 @@ func compare(w results.Workload, peers ...string) func(context.Context, targetRu
 // loads measures peers at rates and with queues.
 func loads(rates []float64, queues []int, peers ...string) func(context.Context, targetRun) error {
 	return func(ctx context.Context, c targetRun) error {
-		r := lab.LoadRequest{Options: c.options, Rates: rates, Queues: queues, Rounds: c.rounds, SlowDisk: c.slow, Progress: lab.Progress{Out: os.Stderr}}
+		r := lab.LoadRequest{Options: c.options, Rates: rates, Queues: queues, Rounds: c.rounds, SlowDisk: c.slow,
+			Progress: lab.Progress{Out: os.Stderr}}
 		if r.Peers = c.peers; len(r.Peers) == 0 {
 			r.Peers, r.Skip = peers, true
 		}
@@ -141,7 +152,8 @@ func producers(args ...string) func(context.Context, targetRun) error {
 		if err != nil {
 			return err
 		}
-		command := exec.CommandContext(ctx, "bash", append([]string{filepath.Join(dir, "producers", "run.sh")}, args...)...)
+		command := exec.CommandContext(ctx, "bash", append([]string{filepath.Join(dir, "producers", "run.sh")},
+			args...)...)
 		command.Env = append(os.Environ(), fmt.Sprintf("ROUNDS=%d", c.rounds))
 		command.Stdout, command.Stderr = c.out, os.Stderr
 		return command.Run()

@@ -32,7 +32,8 @@ func TestTargetsThatCannotBeRun(t *testing.T) {
 		"drain --peers nobody":      `no peer "nobody"`,
 		"cost --peers nobody:bench": `no peer "nobody"`,
 	} {
-		if err := run(t.Context(), append([]string{"target"}, strings.Fields(line)...)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := run(t.Context(), append([]string{"target"}, strings.Fields(line)...)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", line, err, want)
 		}
 	}

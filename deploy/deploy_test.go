@@ -1,5 +1,5 @@
-// The rules and the dashboard of this directory, checked with Prometheus' own parser and engine against what txwork exports.
-// This is a module of its own, so that nobody else gets what these tests need.
+// The rules and the dashboard of this directory, checked with Prometheus' own parser and engine against what txwork
+// exports. This is a module of its own, so that nobody else gets what these tests need.
 package deploy_test
 
 import (
@@ -83,7 +83,8 @@ func TestRunbooks(t *testing.T) {
 		t.Errorf("%d pages for %d alerts", len(pages)-1, len(all))
 	}
 	for name, a := range all {
-		if a.Annotations["summary"] == "" || a.Annotations["description"] == "" || !slices.Contains([]string{"warning", "critical"}, a.Labels["severity"]) {
+		if a.Annotations["summary"] == "" || a.Annotations["description"] == "" ||
+			!slices.Contains([]string{"warning", "critical"}, a.Labels["severity"]) {
 			t.Errorf("%s lacks a summary, a description or a severity", name)
 		}
 		page := filepath.Base(a.Annotations["runbook_url"])
@@ -92,7 +93,8 @@ func TestRunbooks(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if !strings.HasPrefix(string(text), "# "+name+"\n") || !strings.Contains(string(index), "["+name+"]("+page+")") {
+		if !strings.HasPrefix(string(text), "# "+name+"\n") ||
+			!strings.Contains(string(index), "["+name+"]("+page+")") {
 			t.Errorf("%s: %s is not its page, or is not in the list of runbooks", name, page)
 		}
 		for _, part := range []string{"the doctor:**", "\n## Diagnose\n", "\n## Fix\n", "txwork doctor\n", "```sql\n"} {
@@ -138,8 +140,8 @@ func TestTheSQLOfRunbooks(t *testing.T) {
 	}
 }
 
-// exported are the labels that the metrics can have, by their names in Prometheus: of the list, which tests of packages workqueue
-// and exporter hold against what is exported.
+// exported are the labels that the metrics can have, by their names in Prometheus: of the list, which tests of packages
+// workqueue and exporter hold against what is exported.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -160,7 +162,9 @@ func exported(t *testing.T) map[string][]string {
 func TestNamesInPrometheus(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]otlptranslator.MetricType{
-		"counter": otlptranslator.MetricTypeMonotonicCounter, "up-down counter": otlptranslator.MetricTypeNonMonotonicCounter, "gauge": otlptranslator.MetricTypeGauge, "histogram": otlptranslator.MetricTypeHistogram,
+		"counter":         otlptranslator.MetricTypeMonotonicCounter,
+		"up-down counter": otlptranslator.MetricTypeNonMonotonicCounter, "gauge": otlptranslator.MetricTypeGauge,
+		"histogram": otlptranslator.MetricTypeHistogram,
 	}
 	for _, m := range slices.Concat(workqueue.Metrics(), reaper.Gauges()) {
 		namer := otlptranslator.NewMetricNamer("", otlptranslator.UnderscoreEscapingWithSuffixes)
@@ -178,7 +182,8 @@ func TestTheTextIsPrometheus(t *testing.T) {
 	w := exportertest.New(t)
 	names := []string{"mail", `a"b\c`, "new\nline", "{x=\"y\"} 7"}
 	for _, name := range names {
-		_, err := w.Pool.Exec(t.Context(), "INSERT INTO "+w.Schema+".jobs (kind, queue, priority, args) VALUES ('k', $1, 2, '{}')", name)
+		_, err := w.Pool.Exec(t.Context(), "INSERT INTO "+w.Schema+
+			".jobs (kind, queue, priority, args) VALUES ('k', $1, 2, '{}')", name)
 		must(t, err)
 	}
 	reader := expfmt.NewTextParser(model.LegacyValidation)
@@ -311,7 +316,8 @@ func TestNamesInTheDashboard(t *testing.T) {
 func exportedGauges(t *testing.T) []string {
 	t.Helper()
 	return slices.DeleteFunc(slices.Collect(maps.Keys(exported(t))), func(name string) bool {
-		return !strings.HasPrefix(name, "txwork_") || strings.HasSuffix(name, "_total") || strings.HasSuffix(name, "_bucket")
+		return !strings.HasPrefix(name, "txwork_") || strings.HasSuffix(name, "_total") ||
+			strings.HasSuffix(name, "_bucket")
 	})
 }
 
@@ -348,10 +354,12 @@ func repeat(t testing.TB, scrape []exportertest.Sample, grows ...string) (h hist
 
 // Querier answers Prometheus' engine.
 func (h history) Querier(int64, int64) (storage.Querier, error) {
-	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints,
+		matchers ...*labels.Matcher) storage.SeriesSet {
 		set := &seriesSet{at: -1}
 		for _, s := range h {
-			if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.Labels().Get(m.Name)) }) {
+			if !slices.ContainsFunc(matchers,
+				func(m *labels.Matcher) bool { return !m.Matches(s.Labels().Get(m.Name)) }) {
 				set.all = append(set.all, s)
 			}
 		}
@@ -370,10 +378,12 @@ func (s *seriesSet) At() storage.Series                { return s.all[s.at] }
 func (s *seriesSet) Err() error                        { return nil }
 func (s *seriesSet) Warnings() annotations.Annotations { return nil }
 
-// fires tells for what labels an alert fires at the end of a history: where its expression has held for as long as it says.
+// fires tells for what labels an alert fires at the end of a history: where its expression has held for as long as it
+// says.
 func fires(t *testing.T, a rulefmt.Rule, h history) (firing []labels.Labels) {
 	t.Helper()
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: promQL})
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute,
+		Parser: promQL})
 	defer engine.Close()
 	active := map[string]int{}
 	steps := 0
@@ -398,7 +408,8 @@ func fires(t *testing.T, a rulefmt.Rule, h history) (firing []labels.Labels) {
 
 // leads has a reaper lead.
 func leads(w *exportertest.Ward) {
-	w.Exec("INSERT INTO " + w.Schema + ".leader (name, term, holder, expires_at, granted_at) VALUES ('reaper', 1, gen_random_uuid(), now() + interval '1 day', now())")
+	w.Exec("INSERT INTO " + w.Schema + ".leader (name, term, holder, expires_at, granted_at) VALUES ('reaper', 1, " +
+		"gen_random_uuid(), now() + interval '1 day', now())")
 }
 
 // Nothing fires where nothing is wrong, however much there is to do.
@@ -411,7 +422,9 @@ func TestNoAlertFiresForAHealthySystem(t *testing.T) {
 		w.Put("jobs", state, 100)
 	}
 	w.Put("jobs_schedule", "scheduled", 10)
-	w.Exec("UPDATE " + w.Schema + ".outbox SET due_at = now() WHERE status = 0 AND NOT waiting AND id IN (SELECT id FROM " + w.Schema + ".outbox LIMIT 30)")
+	w.Exec("UPDATE " + w.Schema +
+		".outbox SET due_at = now() WHERE status = 0 AND NOT waiting AND id IN (SELECT id FROM " + w.Schema +
+		".outbox LIMIT 30)")
 	h := repeat(w, w.Scrape())
 	for name, a := range alerts(t) {
 		for _, l := range fires(t, a, h) {
@@ -469,17 +482,19 @@ var troubles = map[string]struct {
 	"TxworkKeysBlocked": {"outbox", func(w *exportertest.Ward) history {
 		w.Put("outbox", "dead before", 1)
 		w.Put("outbox", "waiting", 2)
-		w.Exec("SET session_replication_role = replica; UPDATE " + w.Schema + ".outbox SET gate_key = 'k', gate_limit = 0, gate_policy = 1, " +
+		w.Exec("SET session_replication_role = replica; UPDATE " + w.Schema +
+			".outbox SET gate_key = 'k', gate_limit = 0, gate_policy = 1, " +
 			"gate_seq = CASE WHEN waiting THEN 2 ELSE 1 END; RESET session_replication_role")
 		return repeat(w, w.Scrape())
 	}},
 	"TxworkFoldBehind": {"outbox", func(w *exportertest.Ward) history {
-		w.Exec("INSERT INTO " + w.Schema + ".outbox_gate_note (at, gate_key, limited) VALUES (now() - interval '5 minutes', 'k', false)")
+		w.Exec("INSERT INTO " + w.Schema + ".outbox_gate_note (at, gate_key, limited) VALUES (now() - interval '5 " +
+			"minutes', 'k', false)")
 		return repeat(w, w.Scrape())
 	}},
 	"TxworkJoinsStuck": {"outbox", func(w *exportertest.Ward) history {
-		w.Exec("INSERT INTO " + w.Schema + ".outbox_join (id, expected, succeeded, created_at, look_at, retention) VALUES " +
-			"(gen_random_uuid(), 2, 2, now() - interval '1 hour', now(), interval '1 day')")
+		w.Exec("INSERT INTO " + w.Schema + ".outbox_join (id, expected, succeeded, created_at, look_at, retention) " +
+			"VALUES (gen_random_uuid(), 2, 2, now() - interval '1 hour', now(), interval '1 day')")
 		return repeat(w, w.Scrape())
 	}},
 	"TxworkHorizonHeld": {"", func(w *exportertest.Ward) history {
@@ -489,7 +504,8 @@ var troubles = map[string]struct {
 		_, err = tx.Exec(w.Context(), "SELECT pg_current_xact_id()")
 		must(w, err)
 		scrape := w.Scrape()
-		if !slices.ContainsFunc(scrape, func(s exportertest.Sample) bool { return s.Name == "txwork_transaction_oldest_seconds" && s.Value > 0 }) {
+		if !slices.ContainsFunc(scrape,
+			func(s exportertest.Sample) bool { return s.Name == "txwork_transaction_oldest_seconds" && s.Value > 0 }) {
 			w.Error("the scrape tells of no transaction")
 		}
 		return repeat(w, scrape, "txwork_transaction_oldest_seconds")
@@ -500,7 +516,8 @@ var troubles = map[string]struct {
 		w.Exec("DELETE FROM " + w.Schema + ".outbox")
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 			scrape := w.Scrape()
-			if slices.ContainsFunc(scrape, func(s exportertest.Sample) bool { return s.Name == "txwork_table_dead_rows" && s.Value >= 120_000 }) {
+			if slices.ContainsFunc(scrape,
+				func(s exportertest.Sample) bool { return s.Name == "txwork_table_dead_rows" && s.Value >= 120_000 }) {
 				return repeat(w, scrape)
 			}
 			if time.Now().After(deadline) {
@@ -536,7 +553,8 @@ func TestEachAlertFires(t *testing.T) {
 			if len(firing) != 1 {
 				t.Fatalf("it fires for %v, want one", firing)
 			}
-			if table := firing[0].Get("messaging_destination_name"); trouble.table != "" && table != w.Schema+"."+trouble.table {
+			if table := firing[0].Get("messaging_destination_name"); trouble.table != "" && table != w.Schema+"."+
+				trouble.table {
 				t.Errorf("it fires for table %q, want %s", table, trouble.table)
 			}
 		})

@@ -68,7 +68,8 @@ func TestAFrozenApplicationLosesTheKey(t *testing.T) {
 	}
 	defer tx.Rollback(context.Background())
 	bound := func() (bound string) {
-		if err := tx.QueryRow(t.Context(), "SELECT current_setting('idle_in_transaction_session_timeout')").Scan(&bound); err != nil {
+		if err := tx.QueryRow(t.Context(),
+			"SELECT current_setting('idle_in_transaction_session_timeout')").Scan(&bound); err != nil {
 			t.Fatal(err)
 		}
 		return bound
@@ -152,7 +153,8 @@ func TestASavepointGivesTheKeyBack(t *testing.T) {
 func TestEveryModeOfTheDriver(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeDescribeExec} {
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+		pgx.QueryExecModeDescribeExec} {
 		config := f.Pool.Config()
 		config.ConnConfig.DefaultQueryExecMode = mode
 		pool, err := pgxpool.NewWithConfig(t.Context(), config)
@@ -171,7 +173,8 @@ func TestEveryModeOfTheDriver(t *testing.T) {
 			}
 		}
 		err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-			got, err := f.box.Receive(t.Context(), workqueue.Pgx(tx), message(mode.String(), "other"), message("r"+mode.String(), "x"))
+			got, err := f.box.Receive(t.Context(), workqueue.Pgx(tx), message(mode.String(), "other"),
+				message("r"+mode.String(), "x"))
 			if err == nil && (got[0].Answer != inbox.HashMismatch || got[1].Answer != inbox.Stored) {
 				t.Errorf("%v: got %+v", mode, got)
 			}

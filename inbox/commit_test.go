@@ -78,7 +78,8 @@ func TestALostCommitIsUnknownUntilItIsRepeated(t *testing.T) {
 			t.Parallel()
 			f := newInbox(t)
 			result, err := f.box.Process(t.Context(), f.brokenPool(c.loseCommit), key("1"), effect("1"))
-			if !errors.Is(err, inbox.ErrCommitUnknown) || !strings.Contains(err.Error(), "repeat") || result != (inbox.Result{}) {
+			if !errors.Is(err, inbox.ErrCommitUnknown) || !strings.Contains(err.Error(), "repeat") ||
+				result != (inbox.Result{}) {
 				t.Fatalf("got %+v, %v", result, err)
 			}
 			var repeated inbox.Result

@@ -14,7 +14,8 @@ func TestInboxConforms(t *testing.T) {
 		Spec: inbox.Spec(""),
 		DDL:  inbox.DDL,
 		Values: func(n int) []any {
-			return []any{"billing", "shop", fmt.Sprint(n), hash(fmt.Sprint(n)), "order.placed", []byte{0, byte(n), '"', '\\', 0xff}}
+			return []any{"billing", "shop", fmt.Sprint(n), hash(fmt.Sprint(n)), "order.placed",
+				[]byte{0, byte(n), '"', '\\', 0xff}}
 		},
 		Lanes: [2][]any{{"billing"}, {"shipping"}},
 	})

@@ -30,7 +30,8 @@ func render(spec workqueue.Spec, retention time.Duration) (up, down string, err 
 	}
 	v := newView(spec)
 	v.Retention = interval(retention)
-	parts := []string{strings.TrimSpace(coreUp), sqltext.Execute(sqlTemplates, "table", v), sqltext.Execute(sqlTemplates, "begin", v), sqltext.Execute(sqlTemplates, "strip", v)}
+	parts := []string{strings.TrimSpace(coreUp), sqltext.Execute(sqlTemplates, "table", v),
+		sqltext.Execute(sqlTemplates, "begin", v), sqltext.Execute(sqlTemplates, "strip", v)}
 	return strings.Join(parts, "\n\n") + "\n", sqltext.Execute(sqlTemplates, "down", v) + "\n" + coreDown, nil
 }
 
@@ -44,7 +45,8 @@ type view struct {
 }
 
 func newView(spec workqueue.Spec) view {
-	v := view{schema: cmp.Or(spec.Schema, workqueue.DefaultSchema), table: spec.Table, MaxKeyPart: MaxKeyPart, HashSize: hashSize}
+	v := view{schema: cmp.Or(spec.Schema, workqueue.DefaultSchema), table: spec.Table, MaxKeyPart: MaxKeyPart,
+		HashSize: hashSize}
 	v.Table = quote(v.schema) + "." + quote(v.table)
 	return v
 }
@@ -77,7 +79,8 @@ type statements struct{ begin, strip, holders string }
 func renderStatements(spec workqueue.Spec) statements {
 	v := newView(spec)
 	return statements{
-		begin:   "SELECT b.answer, b.holder, b.holder_status FROM " + v.Function("begin") + "($1::text, $2::text, $3::text, $4::bytea, $5::bytea, $6::uuid) AS b",
+		begin: "SELECT b.answer, b.holder, b.holder_status FROM " + v.Function("begin") +
+			"($1::text, $2::text, $3::text, $4::bytea, $5::bytea, $6::uuid) AS b",
 		strip:   "SELECT " + v.Function(stripSweep) + "($1::integer, $2::interval)",
 		holders: sqltext.Statement(sqlTemplates, "holders", v),
 	}

@@ -58,7 +58,8 @@ func ExampleInbox_Receive() {
 		log.Fatal(err)
 	}
 
-	payment := inbox.Message{Consumer: "accounts", Source: "bank", MessageID: "payment-7", Topic: "payment.received", Payload: []byte("10")}
+	payment := inbox.Message{Consumer: "accounts", Source: "bank", MessageID: "payment-7", Topic: "payment.received",
+		Payload: []byte("10")}
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		results, err := box.Receive(ctx, workqueue.Pgx(tx), payment, payment)
 		for _, result := range results {
@@ -75,7 +76,8 @@ func ExampleInbox_Receive() {
 		log.Fatal(err)
 	}
 	worker.Handle("payment.received", func(ctx context.Context, tx pgx.Tx, m *inbox.Delivery) error {
-		_, err := tx.Exec(ctx, "UPDATE accounts SET balance = balance + $1::text::int WHERE id = 'alice'", string(m.Payload))
+		_, err := tx.Exec(ctx, "UPDATE accounts SET balance = balance + $1::text::int WHERE id = 'alice'",
+			string(m.Payload))
 		if err == nil {
 			fmt.Printf("%s: %s\n", m.Topic, m.Payload)
 			stop()
@@ -94,7 +96,8 @@ func ExampleInbox_Receive() {
 // A consumer that processes a batch in one transaction of database/sql. What somebody else is at work on is
 // left for the next delivery; duplicates are acknowledged with the rest.
 func ExampleInbox_Begin() {
-	consume := func(ctx context.Context, box *inbox.Inbox, db *sql.DB, batch []inbox.Key, apply func(*sql.Tx, inbox.Key) error) (acknowledge []inbox.Key, err error) {
+	consume := func(ctx context.Context, box *inbox.Inbox, db *sql.DB, batch []inbox.Key,
+		apply func(*sql.Tx, inbox.Key) error) (acknowledge []inbox.Key, err error) {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return nil, err
@@ -136,7 +139,8 @@ func ExampleInbox_Purge() {
 func ExampleMessage_value() {
 	type Order struct{ ID int }
 	receive := func(ctx context.Context, tx pgx.Tx, box *inbox.Inbox, id string, o Order) error {
-		_, err := box.Receive(ctx, workqueue.Pgx(tx), inbox.Message{Consumer: "billing", Source: "shop", MessageID: id, Value: o})
+		_, err := box.Receive(ctx, workqueue.Pgx(tx), inbox.Message{Consumer: "billing", Source: "shop", MessageID: id,
+			Value: o})
 		return err
 	}
 	work := func(pool *pgxpool.Pool, box *inbox.Inbox) *inbox.Worker {

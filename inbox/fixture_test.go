@@ -185,7 +185,8 @@ type row struct {
 func (f *fixture) row(id uuid.UUID) row {
 	f.Helper()
 	var r row
-	err := f.Pool.QueryRow(f.Context(), `SELECT status, attempts, coalesce(last_error, ''), body_hash, topic, payload, payload IS NOT NULL, headers, due_at
+	err := f.Pool.QueryRow(f.Context(),
+		`SELECT status, attempts, coalesce(last_error, ''), body_hash, topic, payload, payload IS NOT NULL, headers, due_at
 		FROM `+f.table+` WHERE id = $1`, id).Scan(&r.Status, &r.Attempts, &r.LastError, &r.Hash, &r.Topic, &r.Payload, &r.HasPayload, &r.Headers, &r.Due)
 	if err != nil {
 		f.Fatalf("row %s: %v", id, err)
@@ -210,7 +211,8 @@ func (f *fixture) until(what string, holds func() bool) {
 func (f *fixture) settled(id uuid.UUID) row {
 	f.Helper()
 	f.until("message "+id.String()+" is settled", func() bool {
-		return f.count("SELECT count(*) FROM "+f.table+" WHERE id = $1 AND status <> 1 AND owner_token IS NOT NULL", id) == 1
+		return f.count("SELECT count(*) FROM "+f.table+" WHERE id = $1 AND status <> 1 AND owner_token IS NOT NULL",
+			id) == 1
 	})
 	return f.row(id)
 }

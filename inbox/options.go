@@ -91,9 +91,12 @@ func (o Options) validate(spec workqueue.Spec) error {
 	case o.Retention < 0:
 		return validate.Errorf("retention", "is %v, it cannot be negative", o.Retention)
 	case o.Retention > o.DedupWindow:
-		return validate.Errorf("retention", "is %v, longer than the dedup window of %v, at the end of which the row goes", o.Retention, o.DedupWindow)
+		return validate.Errorf("retention",
+			"is %v, longer than the dedup window of %v, at the end of which the row goes", o.Retention, o.DedupWindow)
 	case o.FailedRetention != 0 && o.FailedRetention < o.DedupWindow:
-		return validate.Errorf("failed retention", "is %v, shorter than the dedup window of %v: a dead letter's key would be free before", o.FailedRetention, o.DedupWindow)
+		return validate.Errorf("failed retention",
+			"is %v, shorter than the dedup window of %v: a dead letter's key would be free before", o.FailedRetention,
+			o.DedupWindow)
 	}
 	return checkWindow(o.DedupWindow, spec, workqueue.DefaultLease)
 }
@@ -102,8 +105,9 @@ func (o Options) validate(spec workqueue.Spec) error {
 func (o Options) checkGiven() error {
 	switch {
 	case o.DedupWindow == 0:
-		return validate.Errorf("dedup window", "is not set, and has no default: set it to the longest time after which a source may deliver "+
-			"a message again (a broker's retention, the end of a web hook's retries), and not below the retry horizon of the table")
+		return validate.Errorf("dedup window", "is not set, and has no default: set it to the longest time after "+
+			"which a source may deliver a message again (a broker's retention, the end of a web hook's retries), and "+
+			"not below the retry horizon of the table")
 	case o.DedupWindow < 0 || o.DedupWindow > maxWindow:
 		return validate.Errorf("dedup window", "is %v, it must be positive and at most %v", o.DedupWindow, maxWindow)
 	}
@@ -114,8 +118,9 @@ func (o Options) checkGiven() error {
 func checkWindow(window time.Duration, spec workqueue.Spec, lease time.Duration) error {
 	horizon := RetryHorizon(spec.Retry, spec.MaxAttempts, lease)
 	if window < horizon {
-		return validate.Errorf("dedup window", "is %v, shorter than the retry horizon of %v (%d attempts, each with a lease of %v, and the backoff between them): "+
-			"a message could be delivered again while it is still being tried", window, horizon, spec.MaxAttempts, lease)
+		return validate.Errorf("dedup window", "is %v, shorter than the retry horizon of %v (%d attempts, each with "+
+			"a lease of %v, and the backoff between them): a message could be delivered again while it is still "+
+			"being tried", window, horizon, spec.MaxAttempts, lease)
 	}
 	return nil
 }

@@ -22,13 +22,14 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 		"retention is -1ns, it cannot be negative":                                                              {DedupWindow: day, Retention: -1},
 		"retention is 25h0m0s, longer than the dedup window of 24h0m0s":                                         {DedupWindow: day, Retention: 25 * time.Hour},
 		"failed retention is 23h0m0s, shorter than the dedup window of 24h0m0s":                                 {DedupWindow: day, FailedRetention: 23 * time.Hour},
-		"failed retention is -1ns":     {DedupWindow: day, FailedRetention: -1},
-		"max payload is -1 bytes":      {DedupWindow: day, MaxPayload: -1},
-		"between 1 and 268435456":      {DedupWindow: day, MaxPayload: 256<<20 + 1},
-		"max attempts is -1":           {DedupWindow: day, MaxAttempts: -1},
-		"retry has growth 9":           {DedupWindow: day, Retry: workqueue.Retry{Growth: 9}},
-		`schema "Robert'); --"`:        {DedupWindow: day, Schema: "Robert'); --"},
-		"retry horizon of 2562047h47m": {DedupWindow: day, MaxAttempts: 1_000_000, Retry: workqueue.Retry{Growth: workqueue.Constant, Base: 3650 * day, Cap: 3650 * day}},
+		"failed retention is -1ns": {DedupWindow: day, FailedRetention: -1},
+		"max payload is -1 bytes":  {DedupWindow: day, MaxPayload: -1},
+		"between 1 and 268435456":  {DedupWindow: day, MaxPayload: 256<<20 + 1},
+		"max attempts is -1":       {DedupWindow: day, MaxAttempts: -1},
+		"retry has growth 9":       {DedupWindow: day, Retry: workqueue.Retry{Growth: 9}},
+		`schema "Robert'); --"`:    {DedupWindow: day, Schema: "Robert'); --"},
+		"retry horizon of 2562047h47m": {DedupWindow: day, MaxAttempts: 1_000_000,
+			Retry: workqueue.Retry{Growth: workqueue.Constant, Base: 3650 * day, Cap: 3650 * day}},
 	} {
 		_, err := inbox.Open(o)
 		expectInvalid(t, err, want)
@@ -61,7 +62,8 @@ func TestTheWindowIsHeldAgainstTheWorkersLease(t *testing.T) {
 	f := newInbox(t, func(o *inbox.Options) { o.DedupWindow = day })
 	o := inbox.WorkerOptions{Consumer: "billing", WorkerOptions: workqueue.WorkerOptions{Lease: 3 * time.Hour}}
 	_, err := inbox.NewWorker(f.Pool, f.box, o)
-	expectInvalid(t, err, "dedup window is 24h0m0s, shorter than the retry horizon of 39h0m0s (10 attempts, each with a lease of 3h0m0s")
+	expectInvalid(t, err, "dedup window is 24h0m0s, shorter than the retry horizon of 39h0m0s (10 attempts, each "+
+		"with a lease of 3h0m0s")
 }
 
 func TestDefaultsAreThoseOfTheMigration(t *testing.T) {
@@ -112,7 +114,8 @@ func TestDDLUpAndDownAndUp(t *testing.T) {
 	if _, _, err := inbox.DDL("Robert'); --"); err == nil {
 		t.Error("took a bad schema")
 	}
-	if n := f.count("SELECT count(*) FROM pg_proc WHERE pronamespace = to_regnamespace($1) AND (proacl IS NULL OR proacl::text ~ '[{,]=X')", f.Schema); n != 0 {
+	if n := f.count("SELECT count(*) FROM pg_proc WHERE pronamespace = to_regnamespace($1) AND (proacl IS NULL OR "+
+		"proacl::text ~ '[{,]=X')", f.Schema); n != 0 {
 		t.Errorf("%d functions may be called by everybody", n)
 	}
 }

@@ -38,7 +38,8 @@ func valued(id string, v any) inbox.Message {
 // drain processes everything that is due and returns the orders that were decoded.
 func (f *fixture) drain(box *inbox.Inbox) (orders []int) {
 	f.Helper()
-	w, err := inbox.NewWorker(f.Pool, box, inbox.WorkerOptions{Consumer: "billing", WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
+	w, err := inbox.NewWorker(f.Pool, box, inbox.WorkerOptions{Consumer: "billing",
+		WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -68,7 +69,11 @@ func TestValuesAreEncodedForTheirMessage(t *testing.T) {
 	f := newInbox(t, encrypted(t, "a"))
 	got := make(chan order, 1)
 	f.worker(workqueue.WorkerOptions{}, func(w *inbox.Worker) {
-		w.HandleAll(codec.HandlerIn(func(_ context.Context, _ pgx.Tx, _ *inbox.Delivery, o order) error { got <- o; return nil }))
+		w.HandleAll(codec.HandlerIn(func(_ context.Context, _ pgx.Tx, _ *inbox.Delivery,
+			o order) error {
+			got <- o
+			return nil
+		}))
 	})
 	m := valued("1", order{7})
 	m.Headers = map[string]string{codec.TenantHeader: "acme"}
@@ -115,7 +120,8 @@ func TestCopiedPayloadsAreDeadLettersAndStay(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	r := f.row(results[1].ID)
-	if r.Status != workqueue.Failed || r.Attempts != 2 || !strings.Contains(r.LastError, "does not decode into inbox_test.order") {
+	if r.Status != workqueue.Failed || r.Attempts != 2 ||
+		!strings.Contains(r.LastError, "does not decode into inbox_test.order") {
 		t.Errorf("row %+v", r)
 	}
 	f.exec("UPDATE "+f.table+" SET payload = $2 WHERE id = $1", results[1].ID, own)
@@ -152,7 +158,11 @@ func TestRawPayloads(t *testing.T) {
 	f := newInbox(t, func(o *inbox.Options) { o.Codec = codec.Raw{} })
 	got := make(chan string, 1)
 	f.worker(workqueue.WorkerOptions{}, func(w *inbox.Worker) {
-		w.HandleAll(codec.HandlerIn(func(_ context.Context, _ pgx.Tx, _ *inbox.Delivery, text string) error { got <- text; return nil }))
+		w.HandleAll(codec.HandlerIn(func(_ context.Context, _ pgx.Tx, _ *inbox.Delivery,
+			text string) error {
+			got <- text
+			return nil
+		}))
 	})
 	id := f.receive(valued("1", []byte("as it is")))[0].ID
 	if text := receive(t, got); text != "as it is" || string(f.settled(id).Payload) != text {
@@ -178,7 +188,8 @@ func TestValuesThatAreRefused(t *testing.T) {
 			err := pgx.BeginFunc(t.Context(), f.Pool, func(tx pgx.Tx) error {
 				_, err := f.box.Receive(t.Context(), workqueue.Pgx(tx), msgs...)
 				var refused *workqueue.ItemError
-				if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+				if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, workqueue.ErrInvalid) ||
+					!strings.Contains(err.Error(), c.want) {
 					t.Errorf("error %v, want one with %q", err, c.want)
 				}
 				return nil
@@ -228,7 +239,8 @@ func TestDrainInATransactionThatRollsBack(t *testing.T) {
 		t.Errorf("%d messages, %v", n, err)
 	}
 	var effects int
-	if err := tx.QueryRow(t.Context(), "SELECT count(*) FROM effects WHERE id = '1'").Scan(&effects); err != nil || effects != 1 {
+	if err := tx.QueryRow(t.Context(), "SELECT count(*) FROM effects WHERE id = '1'").Scan(&effects); err != nil ||
+		effects != 1 {
 		t.Errorf("%d effects in the transaction, %v", effects, err)
 	}
 	if err := tx.QueryRow(t.Context(), "SELECT count(*) FROM effects").Scan(&effects); err != nil || effects != 1 {

@@ -18,7 +18,8 @@ import (
 
 // ErrCommitUnknown says that the reply to a COMMIT was lost: whether the message was processed is unknown.
 // Repeat the call: it answers [Duplicate] if it was.
-var ErrCommitUnknown = errors.New("whether the transaction was committed is unknown; repeat: the inbox will say Duplicate if it was")
+var ErrCommitUnknown = errors.New("whether the transaction was committed is unknown; repeat: the inbox will say " +
+	"Duplicate if it was")
 
 // Process runs fn for a message unless it was processed before, and takes note of that in the transaction in
 // which fn writes: both commit or neither does. See [Answer] for what it says, and what to do then.
@@ -31,7 +32,8 @@ var ErrCommitUnknown = errors.New("whether the transaction was committed is unkn
 // The transaction is READ COMMITTED, whatever the session's default. A fn that ends it by a statement, as with
 // tx.Exec(ctx, "ROLLBACK"), gets an error: repeated, the call says what was committed. If the reply to its COMMIT is
 // lost, the error is an [ErrCommitUnknown].
-func (b *Inbox) Process(ctx context.Context, pool *pgxpool.Pool, key Key, fn func(ctx context.Context, tx pgx.Tx) error) (Result, error) {
+func (b *Inbox) Process(ctx context.Context, pool *pgxpool.Pool, key Key, fn func(ctx context.Context,
+	tx pgx.Tx) error) (Result, error) {
 	switch {
 	case pool == nil:
 		return Result{}, validate.Errorf("pool", "is nil")
@@ -96,7 +98,8 @@ func commit(ctx context.Context, tx pgx.Tx) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, pgx.ErrTxCommitRollback):
-		return errors.New("txwork: a statement of the handler's transaction failed and its error was not returned: everything is rolled back")
+		return errors.New("txwork: a statement of the handler's transaction failed and its error was not returned: " +
+			"everything is rolled back")
 	case refused(err):
 		return fmt.Errorf("txwork: committing the handler's transaction: %w", err)
 	}

@@ -23,7 +23,8 @@ func TestAMessageIsProcessedOnce(t *testing.T) {
 	if first.Answer != inbox.Processed || first.Status != workqueue.Done {
 		t.Errorf("first: got %+v", first)
 	}
-	if again := f.process(key("1")); again != (inbox.Result{Answer: inbox.Duplicate, ID: first.ID, Status: workqueue.Done}) {
+	if again := f.process(key("1")); again != (inbox.Result{Answer: inbox.Duplicate, ID: first.ID,
+		Status: workqueue.Done}) {
 		t.Errorf("again: got %+v", again)
 	}
 	if n := f.effects("1"); n != 1 {
@@ -151,7 +152,8 @@ func TestAFailedStatementCannotBePassedOver(t *testing.T) {
 		_, _ = tx.Exec(ctx, "SELECT 1/0")
 		return nil
 	})
-	if err == nil || !strings.Contains(err.Error(), "its error was not returned") || errors.Is(err, inbox.ErrCommitUnknown) {
+	if err == nil || !strings.Contains(err.Error(), "its error was not returned") ||
+		errors.Is(err, inbox.ErrCommitUnknown) {
 		t.Errorf("got %v", err)
 	}
 	f.expectFree("1")
@@ -181,7 +183,10 @@ func TestTheHandlerCannotEndTheTransaction(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "Process commits") {
 		t.Errorf("commit: got %v", err)
 	}
-	_, err = f.box.Process(t.Context(), f.Pool, key("1"), func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) })
+	_, err = f.box.Process(t.Context(), f.Pool, key("1"), func(ctx context.Context,
+		tx pgx.Tx) error {
+		return tx.Rollback(ctx)
+	})
 	if err == nil || !strings.Contains(err.Error(), "Process rolls the transaction back") {
 		t.Errorf("rollback: got %v", err)
 	}
@@ -195,10 +200,13 @@ func TestAMessageThatWasReceived(t *testing.T) {
 		status string
 		want   inbox.Result
 	}{
-		"ready":       {"status = 0", inbox.Result{Answer: inbox.InProgress, Status: workqueue.Ready}},
-		"in progress": {"status = 1, attempts = 1, locked_until = now() + '1 hour', owner_token = gen_random_uuid()", inbox.Result{Answer: inbox.InProgress, Status: workqueue.InProgress}},
-		"done":        {"status = 2, completed_at = now()", inbox.Result{Answer: inbox.Duplicate, Status: workqueue.Done}},
-		"dead letter": {"status = 3, completed_at = now(), failed_at = now()", inbox.Result{Answer: inbox.Duplicate, Status: workqueue.Failed}},
+		"ready": {"status = 0", inbox.Result{Answer: inbox.InProgress, Status: workqueue.Ready}},
+		"in progress": {"status = 1, attempts = 1, locked_until = now() + '1 hour', owner_token = gen_random_uuid()",
+			inbox.Result{Answer: inbox.InProgress, Status: workqueue.InProgress}},
+		"done": {"status = 2, completed_at = now()", inbox.Result{Answer: inbox.Duplicate,
+			Status: workqueue.Done}},
+		"dead letter": {"status = 3, completed_at = now(), failed_at = now()", inbox.Result{Answer: inbox.Duplicate,
+			Status: workqueue.Failed}},
 	} {
 		c.want.ID = f.receive(message(name, "x"))[0].ID
 		f.exec("UPDATE "+f.table+" SET "+c.status+" WHERE id = $1", c.want.ID)
@@ -244,7 +252,8 @@ func TestTheHandlersSettingsAreItsOwn(t *testing.T) {
 	f := newInbox(t)
 	var got string
 	_, err := f.box.Process(t.Context(), f.Pool, key("1"), func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, `SELECT concat_ws(' ', current_setting('lock_timeout'), current_setting('enable_seqscan'),
+		return tx.QueryRow(ctx,
+			`SELECT concat_ws(' ', current_setting('lock_timeout'), current_setting('enable_seqscan'),
 			current_setting('search_path'), coalesce(current_setting('txwork.announce', true), ''))`).Scan(&got)
 	})
 	if want := fmt.Sprintf("0 on %s ", f.Schema); err != nil || got != want {
@@ -278,7 +287,8 @@ func TestNoTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := missing.Process(t.Context(), f.Pool, key("1"), effect("1")); !errors.Is(err, workqueue.ErrSchemaVersion) {
+	if _, err := missing.Process(t.Context(), f.Pool, key("1"), effect("1")); !errors.Is(err,
+		workqueue.ErrSchemaVersion) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -317,8 +327,8 @@ func TestOnlyWhatAWorkerShallProcessIsAnnounced(t *testing.T) {
 	}
 }
 
-// A process that freezes while it holds a key gives it up when its transaction has been idle for too long; a session that
-// has a bound of its own keeps that.
+// A process that freezes while it holds a key gives it up when its transaction has been idle for too long; a session
+// that has a bound of its own keeps that.
 func TestAFrozenHolderLosesTheKey(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
@@ -365,12 +375,13 @@ func TestProcessThatWasEndedByText(t *testing.T) {
 		statements []string
 		repeated   inbox.Answer
 	}{
-		"rollback":                 {[]string{"ROLLBACK"}, inbox.Processed},
-		"rollback and begin":       {[]string{"ROLLBACK", "BEGIN"}, inbox.Processed},
-		"rollback and chain":       {[]string{"ROLLBACK AND CHAIN"}, inbox.Processed},
-		"commit":                   {[]string{"COMMIT"}, inbox.Duplicate},
-		"commit and begin":         {[]string{"COMMIT", "BEGIN"}, inbox.Duplicate},
-		"rollback inside of a try": {[]string{"SAVEPOINT mine", "ROLLBACK", "BEGIN", "SAVEPOINT mine"}, inbox.Processed},
+		"rollback":           {[]string{"ROLLBACK"}, inbox.Processed},
+		"rollback and begin": {[]string{"ROLLBACK", "BEGIN"}, inbox.Processed},
+		"rollback and chain": {[]string{"ROLLBACK AND CHAIN"}, inbox.Processed},
+		"commit":             {[]string{"COMMIT"}, inbox.Duplicate},
+		"commit and begin":   {[]string{"COMMIT", "BEGIN"}, inbox.Duplicate},
+		"rollback inside of a try": {[]string{"SAVEPOINT mine", "ROLLBACK", "BEGIN", "SAVEPOINT mine"},
+			inbox.Processed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := f.box.Process(t.Context(), f.Pool, key(name), func(ctx context.Context, tx pgx.Tx) error {

@@ -37,7 +37,10 @@ func (b *Inbox) Purge(ctx context.Context, pool *pgxpool.Pool) (Purged, error) {
 		err = inBatches(&p.Tombstones, func() (int, error) { return queue.PurgeDone(ctx, spec.Retention, purgeBatch) })
 	}
 	if err == nil && spec.FailedRetention > 0 {
-		err = inBatches(&p.Failed, func() (int, error) { return queue.PurgeFailed(ctx, spec.FailedRetention, purgeBatch) })
+		err = inBatches(&p.Failed, func() (int, error) {
+			return queue.PurgeFailed(ctx, spec.FailedRetention,
+				purgeBatch)
+		})
 	}
 	return p, err
 }
@@ -61,7 +64,8 @@ func (b *Inbox) StripPayloads(ctx context.Context, pool *pgxpool.Pool, limit int
 	case limit < 1 || limit > workqueue.MaxBatch:
 		return 0, validate.Errorf("limit", "is %d, it must be between 1 and %d", limit, workqueue.MaxBatch)
 	}
-	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted,
+		AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
 		read := func(scan func(...any) error) error { return scan(&stripped) }
 		return b.table.In(workqueue.Pgx(tx)).Query(ctx, read, b.statements.strip, limit, interval(b.retention))
 	})

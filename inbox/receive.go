@@ -18,8 +18,8 @@ import (
 // Acknowledge the messages once the transaction has committed.
 //
 // Check the error. Every message is validated before the first is written; a [*RefusedError] with a
-// [*workqueue.ItemError] in it says which one was refused and why, and the transaction is as it was. After any other error roll the transaction back:
-// PostgreSQL may have ended it, and some of many messages may have been written.
+// [*workqueue.ItemError] in it says which one was refused and why, and the transaction is as it was. After any other
+// error roll the transaction back: PostgreSQL may have ended it, and some of many messages may have been written.
 //
 // Any number of messages may be passed. Where another transaction has written a message of the same key and
 // not ended yet, Receive waits until it has: the message must be stored if that one is rolled back.
@@ -48,9 +48,9 @@ type receipt struct {
 	results []Result
 }
 
-// prepare makes rows of the messages, with ids that grow in the order of the call and so keep their place in the queue. It
-// refuses the first message that the table could not hold. The core would refuse it too, but it sees one chunk of a call
-// at a time, and here nothing has been written yet.
+// prepare makes rows of the messages, with ids that grow in the order of the call and so keep their place in the queue.
+// It refuses the first message that the table could not hold. The core would refuse it too, but it sees one chunk of a
+// call at a time, and here nothing has been written yet.
 func (r *receipt) prepare() error {
 	r.rows = make([]workqueue.NewRow, len(r.msgs))
 	for i, m := range r.msgs {
@@ -66,8 +66,8 @@ func (r *receipt) prepare() error {
 	return nil
 }
 
-// order is that of the messages' keys, in which they are written, so that two calls with the same messages wait for each
-// other in one direction only.
+// order is that of the messages' keys, in which they are written, so that two calls with the same messages wait for
+// each other in one direction only.
 func (r *receipt) order() []int {
 	order := make([]int, len(r.msgs))
 	for i := range order {

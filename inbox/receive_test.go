@@ -65,7 +65,8 @@ func TestWhatIsStored(t *testing.T) {
 	got := f.receive(full, inbox.Message{Consumer: "billing", Source: "shop", MessageID: "bare"})
 
 	r := f.row(got[0].ID)
-	if *r.Topic != "order.placed" || !maps.Equal(r.Headers, full.Headers) || !slices.Equal(r.Hash, full.BodyHash) || !r.Due.Equal(full.ScheduledAt) {
+	if *r.Topic != "order.placed" || !maps.Equal(r.Headers, full.Headers) || !slices.Equal(r.Hash, full.BodyHash) ||
+		!r.Due.Equal(full.ScheduledAt) {
 		t.Errorf("got %+v", r)
 	}
 	if n := f.count("SELECT max_attempts FROM "+f.table+" WHERE id = $1", got[0].ID); n != 3 {
@@ -85,8 +86,9 @@ func TestADuplicateTouchesNothing(t *testing.T) {
 		state  string
 		status workqueue.Status
 	}{
-		"ready":       {"attempts = 2, due_at = now() + '1 hour'", workqueue.Ready},
-		"in progress": {"status = 1, attempts = 1, locked_until = now() + '1 hour', owner_token = gen_random_uuid()", workqueue.InProgress},
+		"ready": {"attempts = 2, due_at = now() + '1 hour'", workqueue.Ready},
+		"in progress": {"status = 1, attempts = 1, locked_until = now() + '1 hour', owner_token = gen_random_uuid()",
+			workqueue.InProgress},
 		"done":        {"status = 2, attempts = 1, completed_at = now()", workqueue.Done},
 		"dead letter": {"status = 3, attempts = 1, completed_at = now(), failed_at = now()", workqueue.Failed},
 	} {
@@ -111,7 +113,8 @@ func TestADuplicateTouchesNothing(t *testing.T) {
 // version is a row with its place in the table: it differs if the row was written at all.
 func (f *fixture) version(id uuid.UUID) (v string) {
 	f.Helper()
-	err := f.Pool.QueryRow(f.Context(), "SELECT concat_ws(' ', t.ctid, t.xmin, t) FROM "+f.table+" AS t WHERE id = $1", id).Scan(&v)
+	err := f.Pool.QueryRow(f.Context(), "SELECT concat_ws(' ', t.ctid, t.xmin, t) FROM "+f.table+" AS t WHERE id = $1",
+		id).Scan(&v)
 	if err != nil {
 		f.Fatal(err)
 	}

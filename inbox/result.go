@@ -82,7 +82,8 @@ func parseAnswer(name string) (Answer, error) {
 			return Answer(i), nil
 		}
 	}
-	return 0, fmt.Errorf("txwork: %w: the inbox answered %q, which this library does not know: upgrade it", workqueue.ErrSchemaVersion, name)
+	return 0, fmt.Errorf("txwork: %w: the inbox answered %q, which this library does not know: upgrade it",
+		workqueue.ErrSchemaVersion, name)
 }
 
 // A Result describes what happened to a message. The zero Result is returned with every error.

@@ -57,7 +57,8 @@ func TestHTTPStatusOfErrors(t *testing.T) {
 	}
 	tx, end := beginPgx(f)
 	defer end(false)
-	if _, err := f.box.Receive(t.Context(), tx, inbox.Message{Consumer: "c", Source: "s"}); inbox.HTTPStatus(inbox.Result{}, err) != 400 {
+	if _, err := f.box.Receive(t.Context(), tx, inbox.Message{Consumer: "c",
+		Source: "s"}); inbox.HTTPStatus(inbox.Result{}, err) != 400 {
 		t.Errorf("a stored message without an id: %v", err)
 	}
 	if got := inbox.HTTPStatus(inbox.Result{}, errors.New("the database is away")); got != 500 {

@@ -117,7 +117,8 @@ func TestWhatIsNotDoneIsNeverStripped(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
 	f.receive(message("ready", "a"))
-	f.exec("UPDATE " + f.table + " SET created_at = created_at - interval '1 year', due_at = due_at - interval '1 year'")
+	f.exec("UPDATE " + f.table +
+		" SET created_at = created_at - interval '1 year', due_at = due_at - interval '1 year'")
 	if got := f.purge(); got != (inbox.Purged{}) {
 		t.Errorf("purged %+v", got)
 	}
@@ -206,7 +207,8 @@ func TestStripDoesNotReadTombstones(t *testing.T) {
 	if err := tx.QueryRow(t.Context(), "SELECT inbox_strip(1000)").Scan(&stripped); err != nil {
 		t.Fatal(err)
 	}
-	err = tx.QueryRow(t.Context(), "SELECT seq_tup_read, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = $1::regclass", f.table).Scan(&bySequence, &byIndex)
+	err = tx.QueryRow(t.Context(), "SELECT seq_tup_read, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = "+
+		"$1::regclass", f.table).Scan(&bySequence, &byIndex)
 	if err != nil || stripped != payloads || bySequence != 0 || byIndex > 3*payloads {
 		t.Errorf("stripped %d; read %d rows by scans and %d by index (%v)", stripped, bySequence, byIndex, err)
 	}

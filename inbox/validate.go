@@ -11,8 +11,8 @@ import (
 )
 
 // A RefusedError says that the inbox cannot take a message, and why: it has no id, for instance, or its payload is too
-// large. Nothing was written, and the same message would be refused again. errors.Is finds [workqueue.ErrInvalid] in it,
-// errors.As the [*workqueue.InvalidError] with the field and, from [Inbox.Receive], the [*workqueue.ItemError] that
+// large. Nothing was written, and the same message would be refused again. errors.Is finds [workqueue.ErrInvalid] in
+// it, errors.As the [*workqueue.InvalidError] with the field and, from [Inbox.Receive], the [*workqueue.ItemError] that
 // says which message it was.
 type RefusedError struct{ Err error }
 

@@ -98,7 +98,8 @@ func refusedMessages() map[string]inbox.Message {
 	}
 	add("body hash has 33 bytes", func(m *inbox.Message) { m.BodyHash = make([]byte, 33) })
 	add("payload has 1048577 bytes, the limit is 1048576", func(m *inbox.Message) { m.Payload = make([]byte, 1<<20+1) })
-	add("headers has 65537 bytes, the limit is 65536", func(m *inbox.Message) { m.Headers = map[string]string{"h": strings.Repeat("v", 64<<10)} })
+	add("headers has 65537 bytes, the limit is 65536",
+		func(m *inbox.Message) { m.Headers = map[string]string{"h": strings.Repeat("v", 64<<10)} })
 	add("header h is not valid UTF-8", func(m *inbox.Message) { m.Headers = map[string]string{"h": "\xff"} })
 	add("due time is", func(m *inbox.Message) { m.ScheduledAt = time.Unix(1_700_000_000_000, 0) })
 	add("max attempts is -1", func(m *inbox.Message) { m.MaxAttempts = -1 })
@@ -133,8 +134,10 @@ func TestBadMessagesAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 func TestTheTableRefusesBadKeys(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
-	for _, values := range []string{"'', 's', 'm', NULL", "'c', '', 'm', NULL", "'c', 's', '', NULL", "'c', 's', repeat('m', 256), NULL", `'c', 's', 'm', '\x01'`} {
-		if _, err := f.Pool.Exec(t.Context(), "INSERT INTO "+f.table+" (consumer, source, message_id, body_hash) VALUES ("+values+")"); err == nil {
+	for _, values := range []string{"'', 's', 'm', NULL", "'c', '', 'm', NULL", "'c', 's', '', NULL",
+		"'c', 's', repeat('m', 256), NULL", `'c', 's', 'm', '\x01'`} {
+		if _, err := f.Pool.Exec(t.Context(), "INSERT INTO "+f.table+
+			" (consumer, source, message_id, body_hash) VALUES ("+values+")"); err == nil {
 			t.Errorf("took %s", values)
 		}
 	}

@@ -20,9 +20,9 @@ type WorkerOptions struct {
 	workqueue.WorkerOptions
 }
 
-// A Worker processes the messages of one consumer that Receive has stored: it is a worker by topic, whose methods are those
-// of [topics.Worker]. Any number of workers, in any number of processes, share an inbox; give all those of a consumer
-// handlers for the same topics, since a message goes to whichever claims it.
+// A Worker processes the messages of one consumer that Receive has stored: it is a worker by topic, whose methods are
+// those of [topics.Worker]. Any number of workers, in any number of processes, share an inbox; give all those of a
+// consumer handlers for the same topics, since a message goes to whichever claims it.
 type Worker struct {
 	*topics.Worker[Handler]
 }
@@ -30,8 +30,8 @@ type Worker struct {
 // NewWorker makes a worker; register its handlers, then call Run.
 //
 // The pool serves the handlers' transactions, one connection each, so no more handlers run at once than it
-// has connections. The worker's claims, renewals and settles have the connections of a [workqueue.Runtime], so that busy
-// handlers cannot starve them.
+// has connections. The worker's claims, renewals and settles have the connections of a [workqueue.Runtime], so that
+// busy handlers cannot starve them.
 func NewWorker(pool *pgxpool.Pool, b *Inbox, o WorkerOptions) (*Worker, error) {
 	if b == nil {
 		return nil, validate.Errorf("inbox", "is nil")

@@ -97,7 +97,8 @@ func TestADelivery(t *testing.T) {
 	want := d // with what it decodes by, and its times
 	want.ID, want.Consumer, want.Source, want.MessageID = stored.ID, "billing", "shop", "1"
 	want.Topic, want.Payload, want.Attempt, want.MaxAttempts = "order.placed", []byte("a\x00b"), 1, 3
-	if fmt.Sprint(d) != fmt.Sprint(want) || !maps.Equal(headers, m.Headers) || d.ReceivedAt.IsZero() || d.DueAt.IsZero() {
+	if fmt.Sprint(d) != fmt.Sprint(want) || !maps.Equal(headers, m.Headers) || d.ReceivedAt.IsZero() ||
+		d.DueAt.IsZero() {
 		t.Errorf("got %+v %v\nwant %+v", d, headers, want)
 	}
 }
@@ -129,7 +130,8 @@ func TestUnregisteredTopicIsAFailedAttempt(t *testing.T) {
 	for i, want := range []workqueue.Status{workqueue.Ready, workqueue.Failed} {
 		got := f.settled(stored[i].ID)
 		if got.Status != want || got.Attempts != 1 || got.LastError != `no handler is registered for topic "unknown"` {
-			t.Errorf("message %d is %v after %d attempts with error %q, want %v", i, got.Status, got.Attempts, got.LastError, want)
+			t.Errorf("message %d is %v after %d attempts with error %q, want %v", i, got.Status, got.Attempts,
+				got.LastError, want)
 		}
 	}
 }
@@ -213,7 +215,8 @@ func TestALostLeaseTakesTheWritesWithIt(t *testing.T) {
 func (f *fixture) reap(id uuid.UUID) {
 	var reaped workqueue.Reaped
 	err := workqueue.InTx(context.Background(), f.Pool, func(tx workqueue.Tx) error {
-		_, err := tx.Exec(context.Background(), "UPDATE "+f.table+" SET locked_until = now() - interval '1 second' WHERE id = $1", id)
+		_, err := tx.Exec(context.Background(), "UPDATE "+f.table+
+			" SET locked_until = now() - interval '1 second' WHERE id = $1", id)
 		if err != nil {
 			return err
 		}
@@ -238,7 +241,8 @@ func TestDuplicatesWhileAWorkerProcesses(t *testing.T) {
 	})
 	id := f.receive(message("1", "a"))[0].ID
 	receive(t, running)
-	if got := f.process(key("1")); got != (inbox.Result{Answer: inbox.InProgress, ID: id, Status: workqueue.InProgress}) {
+	if got := f.process(key("1")); got != (inbox.Result{Answer: inbox.InProgress, ID: id,
+		Status: workqueue.InProgress}) {
 		t.Errorf("Process says %+v", got)
 	}
 	want := []inbox.Result{
@@ -306,7 +310,8 @@ func TestAWorkerThatCannotWorkIsRefused(t *testing.T) {
 		"consumer is empty": {f.Pool, f.box, inbox.WorkerOptions{}},
 		"lease is 1ms":      {f.Pool, f.box, lease},
 	} {
-		if w, err := inbox.NewWorker(c.pool, c.box, c.options); w != nil || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if w, err := inbox.NewWorker(c.pool, c.box, c.options); w != nil || !errors.Is(err, workqueue.ErrInvalid) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, %v, want %q", w, err, want)
 		}
 	}
@@ -328,9 +333,16 @@ func TestAWorkerThatCannotWorkIsRefused(t *testing.T) {
 func TestHandlePanicsOnMistakes(t *testing.T) {
 	t.Parallel()
 	for want, register := range map[string]func(*inbox.Worker){
-		`inbox: topic "a" has a handler already`: func(w *inbox.Worker) { w.Handle("a", delivered); w.Handle("a", delivered) },
-		"topic has 256 bytes, the limit is 255":  func(w *inbox.Worker) { w.Handle(strings.Repeat("a", 256), delivered) },
-		`the handler of "a" is nil`:              func(w *inbox.Worker) { w.Handle("a", nil) },
+		`inbox: topic "a" has a handler already`: func(w *inbox.Worker) {
+			w.Handle("a", delivered)
+			w.Handle("a",
+				delivered)
+		},
+		"topic has 256 bytes, the limit is 255": func(w *inbox.Worker) {
+			w.Handle(strings.Repeat("a", 256),
+				delivered)
+		},
+		`the handler of "a" is nil`: func(w *inbox.Worker) { w.Handle("a", nil) },
 		"register handlers before Run": func(w *inbox.Worker) {
 			w.HandleAll(delivered)
 			ctx, cancel := context.WithCancel(t.Context())

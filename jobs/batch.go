@@ -243,7 +243,8 @@ func (c *Client) refuseUnique(inserts []Insert) error {
 		case insert.Unique != nil:
 			err = validate.Errorf("unique", "is set on a job of a batch or workflow, which is always a job of its own")
 		case c.registry.find(insert.Args.Kind()).unique != nil:
-			err = validate.Errorf("unique", "is set on kind %q, whose jobs therefore cannot be those of a batch or workflow", insert.Args.Kind())
+			err = validate.Errorf("unique", "is set on kind %q, whose jobs therefore cannot be those of a batch or "+
+				"workflow", insert.Args.Kind())
 		}
 		if err != nil {
 			return &workqueue.ItemError{Item: "job", Index: i, Count: len(inserts), Err: err}

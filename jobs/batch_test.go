@@ -40,15 +40,20 @@ func TestABatchEndsWhenAllItsJobsHave(t *testing.T) {
 		early, late        string
 		onComplete, onFail string
 	}{
-		{join.WaitAll, false, "pending: 1 of 3 succeeded, 0 failed", "completed: 3 of 3 succeeded, 0 failed", "ready", "unneeded"},
-		{join.WaitAll, true, "pending: 0 of 3 succeeded, 1 failed", "failed: 2 of 3 succeeded, 1 failed", "cancelled", "ready"},
-		{join.FailFast, true, "failed: 0 of 3 succeeded, 1 failed", "failed: 0 of 3 succeeded, 1 failed", "cancelled", "ready"},
-		{join.AnyOutcome, true, "pending: 0 of 3 succeeded, 1 failed", "completed: 2 of 3 succeeded, 1 failed", "ready", "unneeded"},
+		{join.WaitAll, false, "pending: 1 of 3 succeeded, 0 failed", "completed: 3 of 3 succeeded, 0 failed", "ready",
+			"unneeded"},
+		{join.WaitAll, true, "pending: 0 of 3 succeeded, 1 failed", "failed: 2 of 3 succeeded, 1 failed", "cancelled",
+			"ready"},
+		{join.FailFast, true, "failed: 0 of 3 succeeded, 1 failed", "failed: 0 of 3 succeeded, 1 failed", "cancelled",
+			"ready"},
+		{join.AnyOutcome, true, "pending: 0 of 3 succeeded, 1 failed", "completed: 2 of 3 succeeded, 1 failed", "ready",
+			"unneeded"},
 	} {
 		t.Run(fmt.Sprint(c.policy, c.fails), func(t *testing.T) {
 			t.Parallel()
 			f := newJobs(t)
-			s := f.startBatch(jobs.Batch{Jobs: parts(3), OnComplete: noticeOf("done"), OnFail: noticeOf("failed"), Policy: c.policy})
+			s := f.startBatch(jobs.Batch{Jobs: parts(3), OnComplete: noticeOf("done"), OnFail: noticeOf("failed"),
+				Policy: c.policy})
 			equal(t, "on complete at first", f.fate(s.OnComplete), "waits")
 			if c.fails {
 				f.fail(s.Jobs[0])
@@ -142,7 +147,8 @@ func TestABatchThatHasEndedTakesNoMore(t *testing.T) {
 		if _, err := f.client.AddToBatch(f.Context(), tx, s.ID, parts(1)...); !errors.Is(err, join.ErrEnded) {
 			t.Errorf("error %v, want ErrEnded", err)
 		}
-		if _, err := f.client.AddToBatch(f.Context(), tx, uuid.New(), parts(1)...); !errors.Is(err, workqueue.ErrNotFound) {
+		if _, err := f.client.AddToBatch(f.Context(), tx, uuid.New(), parts(1)...); !errors.Is(err,
+			workqueue.ErrNotFound) {
 			t.Errorf("error %v, want ErrNotFound", err)
 		}
 		return nil
@@ -227,14 +233,16 @@ func TestBatchesThatCannotBeAreRefused(t *testing.T) {
 		batch jobs.Batch
 		want  string
 	}{
-		"a label":       {jobs.Batch{Label: strings.Repeat("x", 256)}, "label has 256 bytes"},
-		"a policy":      {jobs.Batch{Policy: 9}, "policy is 9"},
-		"a deadline":    {jobs.Batch{Deadline: time.Unix(1<<40, 0)}, "deadline is"},
-		"no args":       {jobs.Batch{Jobs: []jobs.Insert{{Args: part{}}, {}}, OnComplete: noticeOf("")}, "job 2 of 2: args are nil"},
+		"a label":    {jobs.Batch{Label: strings.Repeat("x", 256)}, "label has 256 bytes"},
+		"a policy":   {jobs.Batch{Policy: 9}, "policy is 9"},
+		"a deadline": {jobs.Batch{Deadline: time.Unix(1<<40, 0)}, "deadline is"},
+		"no args": {jobs.Batch{Jobs: []jobs.Insert{{Args: part{}}, {}}, OnComplete: noticeOf("")},
+			"job 2 of 2: args are nil"},
 		"a unique job":  {jobs.Batch{Jobs: []jobs.Insert{unique}}, "unique is set on a job of a batch"},
 		"a unique kind": {jobs.Batch{Jobs: []jobs.Insert{{Args: report{}}}}, `unique is set on kind "report"`},
 		"what follows":  {jobs.Batch{Jobs: parts(1), OnComplete: &unique}, "on complete: txwork: unique"},
-		"what follows a failure": {jobs.Batch{Jobs: parts(1), OnComplete: noticeOf(""), OnFail: &jobs.Insert{Args: part{}, InsertOptions: jobs.InsertOptions{Delay: -1}}},
+		"what follows a failure": {jobs.Batch{Jobs: parts(1), OnComplete: noticeOf(""),
+			OnFail: &jobs.Insert{Args: part{}, InsertOptions: jobs.InsertOptions{Delay: -1}}},
 			"on fail: txwork: delay is"},
 	} {
 		f.inTx(func(tx workqueue.Tx) error { // the transaction is as it was

@@ -40,7 +40,10 @@ func TestACodecSealsWhatIsStored(t *testing.T) {
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error {
 		got <- job.Args.To
 		for range 2 { // the second is from the record
-			if text, err := jobs.Step(ctx, job, "greet", func(context.Context) (string, error) { return "secret", nil }); err != nil || text != "secret" {
+			if text, err := jobs.Step(ctx, job, "greet", func(context.Context) (string, error) {
+				return "secret",
+					nil
+			}); err != nil || text != "secret" {
 				return fmt.Errorf("%q, %w", text, err)
 			}
 		}
@@ -49,7 +52,8 @@ func TestACodecSealsWhatIsStored(t *testing.T) {
 	o := jobs.InsertOptions{Unique: &jobs.Unique{OnConflict: jobs.Replace}, Headers: tenant("acme")}
 	id := f.enqueue(mail{To: "secret"}, o).ID
 	o.Headers = nil // the holder keeps its own
-	equal(t, "unique by what is inside", f.enqueue(mail{To: "secret"}, o), workqueue.Enqueued{ID: id, Duplicate: true, Replaced: true})
+	equal(t, "unique by what is inside", f.enqueue(mail{To: "secret"}, o), workqueue.Enqueued{ID: id, Duplicate: true,
+		Replaced: true})
 	s := f.schedules()
 	f.put(s, jobs.Schedule{Name: "digest", Expr: "@yearly", Args: mail{To: "secret"}, Headers: tenant("acme")})
 	f.inTx(func(tx workqueue.Tx) error { _, err := s.Trigger(f.Context(), tx, "digest"); return err })
@@ -71,7 +75,9 @@ func TestACodecSealsWhatIsStored(t *testing.T) {
 		f.ok(f.client.DecodeArgs(t.Context(), i, &args))
 		equal(t, "args as they are read", args.To, "secret")
 	}
-	equal(t, "in the clear", ask[int](f, fmt.Sprintf(`SELECT (SELECT count(*) FROM %[1]s AS t WHERE position('secret' IN encode(t.args, 'escape') || coalesce(encode(t.output, 'escape'), '')) > 0)
+	equal(t, "in the clear",
+		ask[int](f,
+			fmt.Sprintf(`SELECT (SELECT count(*) FROM %[1]s AS t WHERE position('secret' IN encode(t.args, 'escape') || coalesce(encode(t.output, 'escape'), '')) > 0)
 		+ (SELECT count(*) FROM %[1]s_step AS s WHERE position('secret' IN encode(s.result, 'escape')) > 0)
 		+ (SELECT count(*) FROM %[1]s_schedule AS s WHERE position('secret' IN encode(s.template, 'escape')) > 0)`, f.table)), 0)
 }
@@ -83,7 +89,11 @@ var silent = workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}
 func (f *fixture) drain(c codec.Codec) (got []string) {
 	f.Helper()
 	kinds := jobs.NewRegistry()
-	jobs.Register(kinds, func(_ context.Context, job *jobs.Job[mail]) error { got = append(got, job.Args.To); return nil }, jobs.KindOptions[mail]{})
+	jobs.Register(kinds, func(_ context.Context, job *jobs.Job[mail]) error {
+		got = append(got,
+			job.Args.To)
+		return nil
+	}, jobs.KindOptions[mail]{})
 	client := f.open(jobs.Options{Schema: f.Schema, Registry: kinds, Codec: c, Retry: atOnce, Telemetry: silent})
 	w, err := jobs.NewWorker(f.Pool, client, jobs.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
 	f.ok(err)
@@ -104,7 +114,8 @@ func TestCopiedArgsAreDeadLettersAndStay(t *testing.T) {
 	f.exec("UPDATE "+f.table+" SET args = (SELECT args FROM "+f.table+" WHERE id = $1) WHERE id = $2", ids[0], ids[1])
 	equal(t, "handled", strings.Join(f.drain(sealed), " "), "one")
 	info := f.get(ids[1])
-	if info.Status != workqueue.Failed || info.Attempts != 2 || !strings.Contains(info.LastError, `args of kind "mail" do not decode: aesgcm`) {
+	if info.Status != workqueue.Failed || info.Attempts != 2 ||
+		!strings.Contains(info.LastError, `args of kind "mail" do not decode: aesgcm`) {
 		t.Errorf("job %+v", info)
 	}
 	f.exec("UPDATE "+f.table+" SET args = $2 WHERE id = $1", ids[1], own)
@@ -117,7 +128,8 @@ func TestWhatAnotherKeySealedIsReadableWithIt(t *testing.T) {
 	f := newJobs(t, func(o *jobs.Options) { o.Codec = encrypted(t, "a") })
 	id := f.enqueue(mail{To: "one"}, jobs.InsertOptions{MaxAttempts: 2}).ID
 	equal(t, "handled without the key", len(f.drain(encrypted(t, "b"))), 0)
-	if info := f.get(id); info.Status != workqueue.Failed || !strings.Contains(info.LastError, `key "a" is not known here`) {
+	if info := f.get(id); info.Status != workqueue.Failed ||
+		!strings.Contains(info.LastError, `key "a" is not known here`) {
 		t.Errorf("job %+v", info)
 	}
 	f.redrive(id)
@@ -129,7 +141,8 @@ func TestOutputsOfDependenciesAreOpened(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, func(o *jobs.Options) { o.Codec = encrypted(t, "a") })
 	got := make(chan string, 1)
-	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error { return job.Output(ctx, job.Args.To) }, jobs.KindOptions[mail]{})
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error { return job.Output(ctx, job.Args.To) },
+		jobs.KindOptions[mail]{})
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[report]) error {
 		text, err := jobs.OutputOf[string](ctx, job, "first")
 		if err == nil {
@@ -150,7 +163,8 @@ func TestRawRefusesArgs(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, func(o *jobs.Options) { o.Codec = codec.Raw{} })
 	err := f.refuse(mail{}, jobs.InsertOptions{})
-	if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), "args of type jobs_test.mail cannot be encoded") {
+	if !errors.Is(err, workqueue.ErrInvalid) ||
+		!strings.Contains(err.Error(), "args of type jobs_test.mail cannot be encoded") {
 		t.Errorf("error %v", err)
 	}
 	equal(t, "jobs", ask[int](f, "SELECT count(*) FROM "+f.table), 0)
@@ -170,7 +184,11 @@ func TestArgsMayBeBytes(t *testing.T) {
 			t.Parallel()
 			f := newJobs(t, func(o *jobs.Options) { o.Codec = c })
 			got := make(chan []byte, 1)
-			jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[*pixels]) error { got <- job.Args.data; return nil }, jobs.KindOptions[*pixels]{})
+			jobs.Register(f.kinds, func(_ context.Context,
+				job *jobs.Job[*pixels]) error {
+				got <- job.Args.data
+				return nil
+			}, jobs.KindOptions[*pixels]{})
 			f.work(jobs.WorkerOptions{})
 			raw := []byte{0, 255, '"', 7}
 			id := f.enqueue(&pixels{raw}).ID
@@ -196,8 +214,10 @@ func TestDrainDoesTheJobsOfAllQueues(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	ran := make(chan string, 10)
-	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { ran <- job.Queue; return nil }, jobs.KindOptions[mail]{})
-	w, err := jobs.NewWorker(f.Pool, f.client, jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: "a"}, {Name: "b"}}})
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { ran <- job.Queue; return nil },
+		jobs.KindOptions[mail]{})
+	w, err := jobs.NewWorker(f.Pool, f.client, jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: "a"},
+		{Name: "b"}}})
 	f.ok(err)
 	for _, queue := range []string{"a", "b", "c"} {
 		f.enqueue(mail{}, jobs.InsertOptions{Queue: queue})

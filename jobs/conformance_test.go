@@ -19,9 +19,11 @@ func TestJobsConform(t *testing.T) {
 		DDL:  jobs.DDL,
 		Values: func(n int) []any {
 			values := make([]any, len(spec.Columns))
-			copy(values, []any{"mail.send", "default", jobs.Normal, []byte{0, byte(n), '"', '\\', 0xff}, fmt.Sprintf("u:%d", n), 12})
+			copy(values, []any{"mail.send", "default", jobs.Normal, []byte{0, byte(n), '"', '\\', 0xff},
+				fmt.Sprintf("u:%d", n), 12})
 			if n%2 == 0 {
-				joined := slices.IndexFunc(spec.Columns, func(c workqueue.Column) bool { return c.Name == join.Column.Name })
+				joined := slices.IndexFunc(spec.Columns,
+					func(c workqueue.Column) bool { return c.Name == join.Column.Name })
 				values[joined] = true // its settle looks for a join
 			}
 			return values

@@ -20,7 +20,8 @@ func TestDDLGoesUpAndDownAndUp(t *testing.T) {
 	}
 	left := func() (n int) {
 		t.Helper()
-		err := db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = $1::regnamespace)
+		err := db.Pool.QueryRow(t.Context(),
+			`SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = $1::regnamespace)
 			+ (SELECT count(*) FROM pg_proc WHERE pronamespace = $1::regnamespace)
 			+ (SELECT count(*) FROM pg_type WHERE typnamespace = $1::regnamespace)`, db.Schema).Scan(&n)
 		if err != nil {
@@ -47,7 +48,8 @@ func TestWhatSQLWritesIntoJobsIsChecked(t *testing.T) {
 	if _, err := db.Pool.Exec(t.Context(), up); err != nil {
 		t.Fatal(err)
 	}
-	insert := "INSERT INTO jobs (kind, queue, priority, progress, args) VALUES ($1::text, $2::text, $3::smallint, $4::smallint, '{}')"
+	insert := "INSERT INTO jobs (kind, queue, priority, progress, args) VALUES ($1::text, $2::text, $3::smallint, " +
+		"$4::smallint, '{}')"
 	long := strings.Repeat("k", jobs.MaxKind+1)
 	for _, c := range []struct {
 		kind, queue        string
@@ -70,7 +72,8 @@ func TestWhatSQLWritesIntoJobsIsChecked(t *testing.T) {
 		switch errors.As(err, &refused); {
 		case c.constraint == "" && err != nil:
 			t.Errorf("%+v: %v", c, err)
-		case c.constraint != "" && (refused == nil || refused.Code != "23514" || refused.ConstraintName != c.constraint):
+		case c.constraint != "" && (refused == nil || refused.Code != "23514" ||
+			refused.ConstraintName != c.constraint):
 			t.Errorf("%+v: error %v, want a violation of %s", c, err, c.constraint)
 		}
 	}

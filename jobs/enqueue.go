@@ -26,8 +26,8 @@ func (c *Client) Enqueue(ctx context.Context, tx workqueue.Tx, args Args, o Inse
 }
 
 // EnqueueMany is [Client.Enqueue] for any number of jobs, in as few statements as they fit. The results are in
-// the order of the jobs. Every job is validated before the first is written; an [*workqueue.ItemError] says which one was
-// refused and why.
+// the order of the jobs. Every job is validated before the first is written; an [*workqueue.ItemError] says which one
+// was refused and why.
 func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...Insert) ([]workqueue.Enqueued, error) {
 	list, err := c.prepare(ctx, inserts)
 	if err != nil {
@@ -76,7 +76,8 @@ func (c *Client) delay(ctx context.Context, tx workqueue.Tx, list []prepared) er
 			continue
 		}
 		if now.IsZero() {
-			err := c.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&now) }, "SELECT clock_timestamp()")
+			err := c.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&now) },
+				"SELECT clock_timestamp()")
 			if err != nil {
 				return err
 			}
@@ -87,7 +88,8 @@ func (c *Client) delay(ctx context.Context, tx workqueue.Tx, list []prepared) er
 }
 
 // write writes one chunk, and notes which holders of keys are to be replaced.
-func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared, enqueued []workqueue.Enqueued, replacing map[uuid.UUID]prepared) error {
+func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared, enqueued []workqueue.Enqueued,
+	replacing map[uuid.UUID]prepared) error {
 	rows := make([]workqueue.NewRow, len(list))
 	for i, p := range list {
 		rows[i] = p.row

@@ -63,14 +63,16 @@ func TestDueTimesAreTheDatabases(t *testing.T) {
 	delayed := f.enqueue(mail{}, jobs.InsertOptions{Delay: time.Hour}).ID
 	runAt := f.enqueue(mail{}, jobs.InsertOptions{ScheduledAt: at}).ID
 	past := f.enqueue(mail{}, jobs.InsertOptions{ScheduledAt: at.Add(-96 * time.Hour)}).ID
-	seconds := ask[float64](f, "SELECT extract(epoch FROM due_at - created_at)::float8 FROM "+f.table+" WHERE id = $1", delayed)
+	seconds := ask[float64](f, "SELECT extract(epoch FROM due_at - created_at)::float8 FROM "+f.table+" WHERE id = $1",
+		delayed)
 	if seconds < 3600 || seconds > 3660 {
 		t.Errorf("due after %v s, want an hour", seconds)
 	}
 	if got := f.get(runAt).DueAt; !got.Equal(at) {
 		t.Errorf("due at %v, want %v", got, at)
 	}
-	equal(t, "a past time is now", ask[bool](f, "SELECT due_at = created_at FROM "+f.table+" WHERE id = $1", past), true)
+	equal(t, "a past time is now", ask[bool](f, "SELECT due_at = created_at FROM "+f.table+" WHERE id = $1", past),
+		true)
 }
 
 func TestEveryTransactionWillDo(t *testing.T) {
@@ -89,12 +91,14 @@ func TestEveryTransactionWillDo(t *testing.T) {
 	f.ok(f.client.Pause(f.Context(), workqueue.SQL(tx), "default"))
 	queues, err := f.client.Queues(f.Context(), workqueue.SQL(tx))
 	f.ok(err)
-	equal(t, "queue", queues[0], jobs.QueueInfo{Name: "default", Paused: true, Limits: jobs.Limits{MaxRunning: 2, Rate: 1.5, Burst: 2}, Scheduled: 1})
+	equal(t, "queue", queues[0], jobs.QueueInfo{Name: "default", Paused: true, Limits: jobs.Limits{MaxRunning: 2,
+		Rate: 1.5, Burst: 2}, Scheduled: 1})
 	info, err := f.client.Get(f.Context(), workqueue.SQL(tx), first.ID)
 	f.ok(err)
 	equal(t, "args", string(info.Args), `{"to":"bob"}`)
 	equal(t, "progress", info.Progress == nil && info.Output == nil, true)
-	list, err := f.client.List(f.Context(), workqueue.SQL(tx), jobs.Filter{Kind: "mail", Status: []workqueue.Status{workqueue.Ready}})
+	list, err := f.client.List(f.Context(), workqueue.SQL(tx), jobs.Filter{Kind: "mail",
+		Status: []workqueue.Status{workqueue.Ready}})
 	f.ok(err)
 	equal(t, "jobs", len(list), 1)
 	history, err := f.client.History(f.Context(), workqueue.SQL(tx), first.ID)
@@ -137,7 +141,8 @@ func TestOneBadJobKeepsAllFromBeingWritten(t *testing.T) {
 		"no args":        {},
 	} {
 		err := f.try(func(tx workqueue.Tx) error {
-			_, err := f.client.EnqueueMany(f.Context(), tx, jobs.Insert{Args: mail{}, InsertOptions: jobs.InsertOptions{ID: id}}, bad)
+			_, err := f.client.EnqueueMany(f.Context(), tx, jobs.Insert{Args: mail{},
+				InsertOptions: jobs.InsertOptions{ID: id}}, bad)
 			if err == nil {
 				t.Errorf("%s: accepted", name)
 			}
@@ -180,7 +185,8 @@ func TestAUniqueKeyIsFreeInEveryStateThatItIsNotTakenIn(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	end := map[string]error{"done": nil, "failed": workqueue.Permanent(errors.New("no"))}
-	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { return end[job.Args.To] }, jobs.KindOptions[mail]{})
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { return end[job.Args.To] },
+		jobs.KindOptions[mail]{})
 	type test struct {
 		end   string
 		while jobs.States
@@ -211,7 +217,8 @@ func TestAUniqueKeyIsTakenWhileItsHolderRunsAndRetries(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	running, release := make(chan struct{}, 2), make(chan error)
-	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { running <- struct{}{}; return <-release }, jobs.KindOptions[mail]{})
+	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { running <- struct{}{}; return <-release },
+		jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 	o := jobs.InsertOptions{Unique: &jobs.Unique{}}
 	first := f.enqueue(mail{}, o)
@@ -247,7 +254,8 @@ func TestReplaceChangesAJobThatIsReady(t *testing.T) {
 	f.await(first.ID, workqueue.Done)
 	equal(t, "args", string(f.get(first.ID).Args), `{"to":"bob"}`)
 
-	last := f.many(jobs.Insert{Args: mail{To: "x"}, InsertOptions: o}, jobs.Insert{Args: mail{To: "y"}, InsertOptions: o}, jobs.Insert{Args: mail{To: "z"}, InsertOptions: o})
+	last := f.many(jobs.Insert{Args: mail{To: "x"}, InsertOptions: o}, jobs.Insert{Args: mail{To: "y"},
+		InsertOptions: o}, jobs.Insert{Args: mail{To: "z"}, InsertOptions: o})
 	equal(t, "of one call the last holds", receive(t, running), "z")
 	equal(t, "results", fmt.Sprint(last[0].Duplicate, last[1].Replaced, last[2].Replaced), "false true true")
 }
@@ -277,7 +285,8 @@ func TestConcurrentDuplicatesAreWrittenOnce(t *testing.T) {
 	for i := range ids {
 		wg.Go(func() {
 			err := pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error {
-				e, err := f.client.Enqueue(f.Context(), workqueue.Pgx(tx), mail{}, jobs.InsertOptions{Unique: &jobs.Unique{}})
+				e, err := f.client.Enqueue(f.Context(), workqueue.Pgx(tx), mail{},
+					jobs.InsertOptions{Unique: &jobs.Unique{}})
 				ids[i] = e.ID
 				return err
 			})
@@ -335,7 +344,8 @@ func TestResultsAreInTheOrderOfTheCall(t *testing.T) {
 		}
 		inserts = append(inserts, insert)
 	}
-	want := []workqueue.Enqueued{{ID: inserts[0].ID}, {ID: inserts[1].ID}, {ID: held.ID, Duplicate: true}, {ID: inserts[3].ID}, {ID: inserts[0].ID, Duplicate: true}}
+	want := []workqueue.Enqueued{{ID: inserts[0].ID}, {ID: inserts[1].ID}, {ID: held.ID, Duplicate: true},
+		{ID: inserts[3].ID}, {ID: inserts[0].ID, Duplicate: true}}
 	if got := f.many(inserts...); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -344,14 +354,18 @@ func TestResultsAreInTheOrderOfTheCall(t *testing.T) {
 		inserts[i].ID = uuid.New()
 	}
 	var refused *jobs.UniqueError
-	err := f.try(func(tx workqueue.Tx) error { _, err := f.client.EnqueueMany(t.Context(), tx, inserts...); return err })
+	err := f.try(func(tx workqueue.Tx) error {
+		_, err := f.client.EnqueueMany(t.Context(), tx,
+			inserts...)
+		return err
+	})
 	if !errors.As(err, &refused) || refused.Index != 2 || refused.ID != held.ID {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A job gives its key up when it has failed, and is Ready without it when somebody redrives it. That may come between the
-// insert that found the key taken and the replacing.
+// A job gives its key up when it has failed, and is Ready without it when somebody redrives it. That may come between
+// the insert that found the key taken and the replacing.
 func TestReplaceLeavesAJobAloneThatHasGivenItsKeyUp(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -387,7 +401,8 @@ func TestCallsThatReplaceDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	insert := func(i int) jobs.Insert {
-		o := jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKey, Key: fmt.Sprint(i), OnConflict: jobs.Replace}, Delay: time.Hour}
+		o := jobs.InsertOptions{Unique: &jobs.Unique{By: jobs.ByKey, Key: fmt.Sprint(i), OnConflict: jobs.Replace},
+			Delay: time.Hour}
 		return jobs.Insert{Args: mail{"a"}, InsertOptions: o}
 	}
 	const keys = 40
@@ -420,7 +435,8 @@ func TestReplaceLeavesNothingOfTheOldJob(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	unique := &jobs.Unique{By: jobs.ByKind, OnConflict: jobs.Replace}
-	old := f.enqueue(mail{To: "alice"}, jobs.InsertOptions{Unique: unique, Headers: map[string]string{"txwork-tenant": "acme", "traceparent": "old"}, MaxAttempts: 3,
+	old := f.enqueue(mail{To: "alice"}, jobs.InsertOptions{Unique: unique,
+		Headers: map[string]string{"txwork-tenant": "acme", "traceparent": "old"}, MaxAttempts: 3,
 		Retry: workqueue.Retry{Growth: workqueue.Constant, Base: time.Minute}})
 	token := f.claimAdmitted(1)
 	_, err := f.client.Table().On(f.Pool).Retry(t.Context(), token, []uuid.UUID{old.ID}, "no luck")
@@ -428,10 +444,12 @@ func TestReplaceLeavesNothingOfTheOldJob(t *testing.T) {
 	f.exec("UPDATE " + f.table + " SET progress = 50, progress_note = 'half', output = 'x', trail = true")
 	f.exec("INSERT INTO "+f.table+"_step (job_id, name, result) VALUES ($1, 'paid', 'x')", old.ID)
 
-	replaced := f.enqueue(mail{To: "bob"}, jobs.InsertOptions{Unique: unique, Headers: map[string]string{"from": "bob"}, MaxAttempts: 7})
+	replaced := f.enqueue(mail{To: "bob"}, jobs.InsertOptions{Unique: unique, Headers: map[string]string{"from": "bob"},
+		MaxAttempts: 7})
 	equal(t, "replaced", replaced, workqueue.Enqueued{ID: old.ID, Duplicate: true, Replaced: true})
 	var headers, rest string
-	f.ok(f.Pool.QueryRow(t.Context(), "SELECT headers::text, concat_ws(' ', attempts, max_attempts, retry, last_error, progress, progress_note, output, trail) FROM "+f.table).Scan(&headers, &rest))
+	f.ok(f.Pool.QueryRow(t.Context(), "SELECT headers::text, concat_ws(' ', attempts, max_attempts, retry, "+
+		"last_error, progress, progress_note, output, trail) FROM "+f.table).Scan(&headers, &rest))
 	equal(t, "headers", headers, `{"from": "bob"}`)
 	equal(t, "attempts, maximum and trail", rest, "0 7 f")
 	runs := 0

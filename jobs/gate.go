@@ -42,7 +42,8 @@ func gateOf[T Args](choose func(T) *gate.Gate) func(Args) (*gate.Gate, error) {
 			err = unmarshal(encoded, &args)
 		}
 		if err != nil {
-			return nil, validate.Errorf("args", "are a %T and no %T, by which the kind chooses its gate: %v", a, args, err)
+			return nil, validate.Errorf("args", "are a %T and no %T, by which the kind chooses its gate: %v", a, args,
+				err)
 		}
 		return choose(args), nil
 	}

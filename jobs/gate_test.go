@@ -54,7 +54,10 @@ func TestAKeysJobsRunOneAtATimeInOrder(t *testing.T) {
 	}
 	f.work(jobs.WorkerOptions{})
 	f.work(jobs.WorkerOptions{})
-	f.until("all are done", func() bool { return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 2") == 3*each })
+	f.until("all are done", func() bool {
+		return ask[int](f, "SELECT count(*) FROM "+f.table+
+			" WHERE status = 2") == 3*each
+	})
 	equal(t, "order", fmt.Sprint(seen), "map[a:[0 1 2 3 4 5 6 7 8 9] b:[0 1 2 3 4 5 6 7 8 9] c:[0 1 2 3 4 5 6 7 8 9]]")
 }
 
@@ -75,7 +78,10 @@ func TestAKeyHasALimit(t *testing.T) {
 	f.many(inserts...)
 	f.work(jobs.WorkerOptions{})
 	f.work(jobs.WorkerOptions{})
-	f.until("all are done", func() bool { return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 2") == n })
+	f.until("all are done", func() bool {
+		return ask[int](f, "SELECT count(*) FROM "+f.table+
+			" WHERE status = 2") == n
+	})
 	if most := running.most.Load(); most > 2 {
 		t.Errorf("%d jobs of one key at once", most)
 	}
@@ -93,7 +99,10 @@ func TestAKeyHasARate(t *testing.T) {
 	start := ask[time.Time](f, "SELECT clock_timestamp()")
 	f.many(inserts...)
 	f.work(jobs.WorkerOptions{})
-	f.until("all are done", func() bool { return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 2") == n })
+	f.until("all are done", func() bool {
+		return ask[int](f, "SELECT count(*) FROM "+f.table+
+			" WHERE status = 2") == n
+	})
 	took := ask[time.Time](f, "SELECT max(completed_at) FROM "+f.table).Sub(start)
 	if least := (n - 2) * time.Second / 10; took < least {
 		t.Errorf("%d jobs were started within %v, the rate allows that in %v", n, took, least)
@@ -127,7 +136,8 @@ func TestAGateIsChosenByTheArgsInEveryForm(t *testing.T) {
 	jobs.Declare(f.kinds, jobs.KindOptions[*mail]{Gate: func(m *mail) *gate.Gate { return &gate.Gate{Key: m.To} }})
 	for _, args := range []jobs.Args{change{"a", 1}, &change{"a", 2}, &mail{"a"}, mail{"a"}} {
 		id := f.enqueue(args).ID
-		equal(t, fmt.Sprintf("gate of %T", args), ask[string](f, "SELECT coalesce(gate_key, 'none') FROM "+f.table+" WHERE id = $1", id), "a")
+		equal(t, fmt.Sprintf("gate of %T", args), ask[string](f, "SELECT coalesce(gate_key, 'none') FROM "+f.table+
+			" WHERE id = $1", id), "a")
 	}
 }
 

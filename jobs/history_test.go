@@ -37,7 +37,8 @@ func TestRetriesAndDeadLetters(t *testing.T) {
 	}
 	backoff := func() time.Duration {
 		t.Helper()
-		return time.Duration(ask[float64](f, "SELECT extract(epoch FROM due_at - now())::float8 FROM "+f.table+" WHERE id = $1", id) * float64(time.Second)).Round(time.Second)
+		return time.Duration(ask[float64](f, "SELECT extract(epoch FROM due_at - now())::float8 FROM "+f.table+
+			" WHERE id = $1", id) * float64(time.Second)).Round(time.Second)
 	}
 
 	_, err := queue.Retry(f.Context(), claim(1), []uuid.UUID{id}, "no answer")
@@ -102,7 +103,10 @@ func TestWhatIsNoAttemptIsNotOnRecord(t *testing.T) {
 func TestListGoesThroughThePages(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Register(f.kinds, func(context.Context, *jobs.Job[report]) error { return workqueue.Permanent(errors.New("no")) }, jobs.KindOptions[report]{})
+	jobs.Register(f.kinds, func(context.Context,
+		*jobs.Job[report]) error {
+		return workqueue.Permanent(errors.New("no"))
+	}, jobs.KindOptions[report]{})
 	var mails []uuid.UUID
 	for i := range 5 {
 		mails = append(mails, f.enqueue(mail{To: fmt.Sprint(i)}, jobs.InsertOptions{Queue: "mail"}).ID)

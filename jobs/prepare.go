@@ -107,6 +107,7 @@ func (c *Client) check(i Insert, r record) error {
 
 func (i Insert) row(r record) workqueue.NewRow {
 	return workqueue.NewRow{
-		ID: i.ID, DueAt: i.ScheduledAt, MaxAttempts: i.MaxAttempts, Retry: i.Retry, Headers: i.Headers, Waiting: i.waiting, Values: r.values(),
+		ID: i.ID, DueAt: i.ScheduledAt, MaxAttempts: i.MaxAttempts, Retry: i.Retry, Headers: i.Headers,
+		Waiting: i.waiting, Values: r.values(),
 	}
 }

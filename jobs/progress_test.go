@@ -45,14 +45,16 @@ func TestRecordsNeedTheLease(t *testing.T) {
 	for name, lose := range map[string]func(*fixture, workqueue.Tx, uuid.UUID) error{
 		"reaped": func(f *fixture, tx workqueue.Tx, id uuid.UUID) error {
 			// In one transaction: a renewal in between would keep the lease.
-			if _, err := tx.Exec(f.Context(), "UPDATE "+f.table+" SET locked_until = now() - interval '1 s' WHERE id = $1", id); err != nil {
+			if _, err := tx.Exec(f.Context(), "UPDATE "+f.table+
+				" SET locked_until = now() - interval '1 s' WHERE id = $1", id); err != nil {
 				return err
 			}
 			_, err := f.client.Table().In(tx).ReapExpired(f.Context(), 10)
 			return err
 		},
 		"settled with its own token": func(f *fixture, tx workqueue.Tx, id uuid.UUID) error {
-			_, err := tx.Exec(f.Context(), "SELECT "+f.table+"_ack(owner_token, ARRAY[id]) FROM "+f.table+" WHERE id = $1", id)
+			_, err := tx.Exec(f.Context(), "SELECT "+f.table+"_ack(owner_token, ARRAY[id]) FROM "+f.table+
+				" WHERE id = $1", id)
 			return err
 		},
 	} {
@@ -76,8 +78,9 @@ func recordWithoutALease(t *testing.T, lose func(*fixture, workqueue.Tx, uuid.UU
 		_, step := jobs.Step(ctx, job, "first", func(context.Context) (int, error) { return 1, nil })
 		_, stepTx := jobs.StepTx(ctx, job, "second", func(context.Context, pgx.Tx) (int, error) { return 1, nil })
 		tried <- map[string]error{
-			"progress": job.SetProgress(ctx, 50, ""), "output": job.Output(ctx, 1), "step": step, "step in a transaction": stepTx,
-			"tx": job.Tx(ctx, func(pgx.Tx) error { return nil }),
+			"progress": job.SetProgress(ctx, 50, ""), "output": job.Output(ctx, 1), "step": step,
+			"step in a transaction": stepTx,
+			"tx":                    job.Tx(ctx, func(pgx.Tx) error { return nil }),
 		}
 		return nil
 	}, jobs.KindOptions[mail]{})
@@ -160,7 +163,8 @@ func TestStepsAreDoneOnce(t *testing.T) {
 	equal(t, "booked", ask[int](f, "SELECT count(*) FROM booked"), 1)
 
 	f.exec("DELETE FROM "+f.table+" WHERE id = $1", id)
-	equal(t, "records of a deleted job", ask[int](f, fmt.Sprintf("SELECT (SELECT count(*) FROM %[1]s_step) + (SELECT count(*) FROM %[1]s_attempt)", f.table)), 0)
+	equal(t, "records of a deleted job", ask[int](f, fmt.Sprintf("SELECT (SELECT count(*) FROM %[1]s_step) + (SELECT "+
+		"count(*) FROM %[1]s_attempt)", f.table)), 0)
 }
 
 // What a test of a handler makes by hand has its args and no row.

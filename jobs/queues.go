@@ -104,7 +104,8 @@ func (c *Client) Queues(ctx context.Context, tx workqueue.Tx) ([]QueueInfo, erro
 	var list []QueueInfo
 	err := c.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var q QueueInfo
-		err := scan(&q.Name, &q.Paused, &q.MaxRunning, &q.Rate, &q.Burst, &q.Ready, &q.Scheduled, &q.Waiting, &q.InProgress)
+		err := scan(&q.Name, &q.Paused, &q.MaxRunning, &q.Rate, &q.Burst, &q.Ready, &q.Scheduled, &q.Waiting,
+			&q.InProgress)
 		list = append(list, q)
 		return err
 	}, c.statements.queues)

@@ -74,7 +74,8 @@ func TestAPauseComesWhileAWorkerIsBusy(t *testing.T) {
 	f.until("no job is done any more, and one rests", func() bool {
 		before := done()
 		time.Sleep(100 * time.Millisecond)
-		resting := ask[bool](f, "SELECT count(*) FILTER (WHERE status = 0) = 1 AND count(*) FILTER (WHERE status = 1) = 0 FROM "+f.table)
+		resting := ask[bool](f, "SELECT count(*) FILTER (WHERE status = 0) = 1 AND count(*) FILTER (WHERE status = "+
+			"1) = 0 FROM "+f.table)
 		return resting && done() == before
 	})
 }
@@ -218,7 +219,10 @@ func TestARateSpreadsTheStarts(t *testing.T) {
 	start := ask[time.Time](f, "SELECT clock_timestamp()")
 	f.work(jobs.WorkerOptions{})
 	f.work(jobs.WorkerOptions{})
-	f.until("all are done", func() bool { return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 2") == n })
+	f.until("all are done", func() bool {
+		return ask[int](f, "SELECT count(*) FROM "+f.table+
+			" WHERE status = 2") == n
+	})
 	took := ask[time.Time](f, "SELECT max(completed_at) FROM "+f.table).Sub(start)
 	if least := (n - 5) * time.Second / 20; took < least {
 		t.Errorf("%d jobs were started within %v, the rate allows that in %v", n, took, least)
@@ -288,8 +292,8 @@ func TestARuleInALongTransactionHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// Claims of one limited queue follow each other from the first on, and no longer than a moment: one that meets another's
-// transaction which stays open takes nothing, and is not in the way of claims from other queues.
+// Claims of one limited queue follow each other from the first on, and no longer than a moment: one that meets
+// another's transaction which stays open takes nothing, and is not in the way of claims from other queues.
 func TestClaimsOfALimitedQueueTakeTurns(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)

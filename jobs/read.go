@@ -38,7 +38,8 @@ type Info struct {
 	Output       []byte // as it is stored, see [Client.DecodeOutput]; nil: none was recorded
 }
 
-// Get reads a job as tx sees it. The error is [workqueue.ErrNotFound] where there is none: it was never enqueued, or has been purged.
+// Get reads a job as tx sees it. The error is [workqueue.ErrNotFound] where there is none: it was never enqueued, or
+// has been purged.
 func (c *Client) Get(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (Info, error) {
 	list, err := c.read(ctx, tx, c.statements.get+"\nWHERE t.id = $1::uuid", id)
 	if err != nil {
@@ -74,7 +75,8 @@ func (c *Client) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, e
 	}
 	where, args := f.where()
 	args = append(args, f.Limit)
-	return c.read(ctx, tx, fmt.Sprintf("%s%s\nORDER BY t.id DESC\nLIMIT $%d::integer", c.statements.get, where, len(args)), args...)
+	return c.read(ctx, tx, fmt.Sprintf("%s%s\nORDER BY t.id DESC\nLIMIT $%d::integer", c.statements.get, where,
+		len(args)), args...)
 }
 
 // where is the filter as conditions over parameters.
@@ -131,8 +133,10 @@ func (c *Client) read(ctx context.Context, tx workqueue.Tx, query string, args .
 	err := c.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var i Info
 		var headers string
-		err := scan(&i.ID, &i.Kind, &i.Queue, &i.Priority, &i.Args, &i.Status, &i.Waiting, &i.Attempts, &i.MaxAttempts, &i.DueAt, &i.CreatedAt,
-			&i.CompletedAt, &i.CancelledAt, &i.LastError, &headers, &i.UniqueKey, &i.Schedule, &i.Progress, &i.ProgressNote, &i.Output)
+		err := scan(&i.ID, &i.Kind, &i.Queue, &i.Priority, &i.Args, &i.Status, &i.Waiting, &i.Attempts, &i.MaxAttempts,
+			&i.DueAt, &i.CreatedAt,
+			&i.CompletedAt, &i.CancelledAt, &i.LastError, &headers, &i.UniqueKey, &i.Schedule, &i.Progress,
+			&i.ProgressNote, &i.Output)
 		i.Headers = codec.ReadHeaders(&headers)
 		list = append(list, i)
 		return err

@@ -20,9 +20,10 @@ type challenger struct {
 }
 
 // replace makes the holders of unique keys, where they are ready, the jobs that challenge them. It returns the ids of
-// those that it changed. It comes after all inserts of a call, and goes through the holders in the order of their ids: of
-// two calls that share keys and holders, neither waits for the other while that waits for it.
-func (c *Client) replace(ctx context.Context, tx workqueue.Tx, byHolder map[uuid.UUID]prepared) (map[uuid.UUID]bool, error) {
+// those that it changed. It comes after all inserts of a call, and goes through the holders in the order of their ids:
+// of two calls that share keys and holders, neither waits for the other while that waits for it.
+func (c *Client) replace(ctx context.Context, tx workqueue.Tx, byHolder map[uuid.UUID]prepared) (map[uuid.UUID]bool,
+	error) {
 	list := make([]challenger, 0, len(byHolder))
 	for id, p := range byHolder {
 		list = append(list, challenger{id, p})
@@ -37,7 +38,8 @@ func (c *Client) replace(ctx context.Context, tx workqueue.Tx, byHolder map[uuid
 	return changed, nil
 }
 
-func (c *Client) replaceChunk(ctx context.Context, tx workqueue.Tx, list []challenger, changed map[uuid.UUID]bool) error {
+func (c *Client) replaceChunk(ctx context.Context, tx workqueue.Tx, list []challenger,
+	changed map[uuid.UUID]bool) error {
 	var r replacements
 	for _, ch := range list {
 		if err := r.add(ctx, c, ch); err != nil {
@@ -49,7 +51,8 @@ func (c *Client) replaceChunk(ctx context.Context, tx workqueue.Tx, list []chall
 		err := scan(&id)
 		changed[id] = true
 		return err
-	}, c.statements.replace, r.holders, r.keys, r.args, r.priorities, r.due, r.headers, r.maxAttempts, r.retries, r.states)
+	}, c.statements.replace, r.holders, r.keys, r.args, r.priorities, r.due, r.headers, r.maxAttempts, r.retries,
+		r.states)
 }
 
 // replacements are jobs as the statement has them, an array a column.
@@ -75,7 +78,8 @@ func (r *replacements) add(ctx context.Context, c *Client, ch challenger) error 
 	r.holders, r.keys, r.args = append(r.holders, ch.holder), append(r.keys, ch.record.uniqueKey), append(r.args, args)
 	r.headers, r.retries = append(r.headers, headers), append(r.retries, retry)
 	r.priorities = append(r.priorities, number(ch.record.priority))
-	r.maxAttempts, r.states = append(r.maxAttempts, number(ch.row.MaxAttempts)), append(r.states, number(ch.record.uniqueStates))
+	r.maxAttempts, r.states = append(r.maxAttempts, number(ch.row.MaxAttempts)),
+		append(r.states, number(ch.record.uniqueStates))
 	var due *time.Time
 	if !ch.row.DueAt.IsZero() {
 		due = &ch.row.DueAt

@@ -48,7 +48,8 @@ type Schedule struct {
 
 func (s Schedule) insert() Insert {
 	return Insert{Args: s.Args, schedule: s.Name, occurrence: s.Name, InsertOptions: InsertOptions{
-		Queue: s.Queue, Priority: s.Priority, MaxAttempts: s.MaxAttempts, Retry: s.Retry, Gate: s.Gate, Headers: s.Headers,
+		Queue: s.Queue, Priority: s.Priority, MaxAttempts: s.MaxAttempts, Retry: s.Retry, Gate: s.Gate,
+		Headers: s.Headers,
 	}}
 }
 
@@ -65,8 +66,8 @@ type ScheduleInfo struct {
 }
 
 // Schedules are periodic jobs: rows in a table of their own, from which any number of schedulers in any number
-// of processes, one in every [Worker], enqueue what is due; there is no leader. One occurrence, a schedule at a nominal time, is
-// enqueued once.
+// of processes, one in every [Worker], enqueue what is due; there is no leader. One occurrence, a schedule at a nominal
+// time, is enqueued once.
 //
 // Pause, Resume, Delete, Trigger and Backfill are those of the embedded plan.
 type Schedules struct {
@@ -157,7 +158,8 @@ func (s *Schedules) template(ctx context.Context, sc Schedule) ([]byte, error) {
 }
 
 func (t jobTemplate) options() InsertOptions {
-	o := InsertOptions{Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.Retry, Headers: t.Headers, Gate: t.Gate}
+	o := InsertOptions{Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.Retry,
+		Headers: t.Headers, Gate: t.Gate}
 	if t.Gate == nil {
 		o.Gate = ungated
 	}
@@ -174,7 +176,8 @@ func readTemplate(encoded []byte) (t jobTemplate, err error) {
 func shown(info periodic.Info) (ScheduleInfo, error) {
 	t, err := readTemplate(info.Template)
 	return ScheduleInfo{
-		Info: info, Kind: t.Kind, Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.Retry, Gate: t.Gate,
+		Info: info, Kind: t.Kind, Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.Retry,
+		Gate:    t.Gate,
 		Headers: t.Headers,
 	}, err
 }
@@ -201,7 +204,8 @@ func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []p
 
 // occurrence is the job of an occurrence.
 func (t jobTemplate) occurrence(o periodic.Occurrence) Insert {
-	insert := Insert{Args: &encodedArgs{t.Kind, t.Args}, InsertOptions: t.options(), schedule: o.Schedule, occurrence: o.Key}
+	insert := Insert{Args: &encodedArgs{t.Kind, t.Args}, InsertOptions: t.options(), schedule: o.Schedule,
+		occurrence: o.Key}
 	insert.ScheduledAt = o.DueAt
 	insert.Headers = maps.Clone(insert.Headers)
 	if insert.Headers == nil {
@@ -221,7 +225,8 @@ func (a *encodedArgs) Kind() string { return a.kind }
 
 // live implements [periodic.Options].Live.
 func (s *Schedules) live(ctx context.Context, tx workqueue.Tx, name string) (n int, err error) {
-	err = s.client.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&n) }, s.client.statements.live, name)
+	err = s.client.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&n) },
+		s.client.statements.live, name)
 	return n, err
 }
 

@@ -57,7 +57,8 @@ func TestAScheduleEnqueuesItsJobs(t *testing.T) {
 		return nil
 	}, jobs.KindOptions[mail]{Queue: "mail", MaxAttempts: 3, Retry: jobs.Quadratic})
 	s := f.schedules()
-	f.put(s, jobs.Schedule{Name: "digest", Expr: "@every 1s", Args: mail{To: "ann"}, Priority: jobs.High, Headers: map[string]string{"tenant": "7"}})
+	f.put(s, jobs.Schedule{Name: "digest", Expr: "@every 1s", Args: mail{To: "ann"}, Priority: jobs.High,
+		Headers: map[string]string{"tenant": "7"}})
 	f.scheduler(s)
 	f.scheduler(s) // there is no leader, and each occurrence is enqueued once
 	f.work(jobs.WorkerOptions{NoSchedules: true, Queues: []jobs.QueueOptions{{Name: "mail"}}})
@@ -77,7 +78,8 @@ func TestAWorkerRunsTheSchedules(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	ran := make(chan string, 100)
-	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { ran <- job.Args.To; return nil }, jobs.KindOptions[mail]{})
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { ran <- job.Args.To; return nil },
+		jobs.KindOptions[mail]{})
 	s := f.schedules()
 	f.put(s, jobs.Schedule{Name: "digest", Expr: "@every 1s", Args: mail{To: "ann"}})
 	f.work(jobs.WorkerOptions{})
@@ -88,7 +90,8 @@ func TestAWorkerWithNoSchedulesLeavesThem(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	ran := make(chan string, 100)
-	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { ran <- job.Args.To; return nil }, jobs.KindOptions[mail]{})
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { ran <- job.Args.To; return nil },
+		jobs.KindOptions[mail]{})
 	s := f.schedules()
 	f.put(s, jobs.Schedule{Name: "digest", Expr: "@every 1s", Args: mail{To: "ann"}})
 	f.exec("UPDATE " + f.table + "_schedule SET due_at = now()")
@@ -102,10 +105,12 @@ func TestADrainEnqueuesWhatSchedulesOweAndDoesIt(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	ran := make(chan string, 100)
-	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { ran <- job.Args.To; return nil }, jobs.KindOptions[mail]{})
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { ran <- job.Args.To; return nil },
+		jobs.KindOptions[mail]{})
 	s := f.schedules()
 	f.put(s, jobs.Schedule{Name: "digest", Expr: "@every 1h", Args: mail{To: "ann"}})
-	f.exec("UPDATE " + f.table + "_schedule SET due_at = now() - interval '1 minute', next_at = now() - interval '1 minute'")
+	f.exec("UPDATE " + f.table + "_schedule SET due_at = now() - interval '1 minute', next_at = now() - interval '1 " +
+		"minute'")
 	w, err := jobs.NewWorker(f.Pool, f.client, jobs.WorkerOptions{})
 	f.ok(err)
 	drain, err := w.Drain()
@@ -118,13 +123,15 @@ func TestADrainEnqueuesWhatSchedulesOweAndDoesIt(t *testing.T) {
 func TestASchedulesOperations(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Declare(f.kinds, jobs.KindOptions[mail]{Queue: "mail", Unique: &jobs.Unique{OnConflict: jobs.Reject}, Gate: func(m mail) *gate.Gate { return &gate.Gate{Key: m.To} }})
+	jobs.Declare(f.kinds, jobs.KindOptions[mail]{Queue: "mail", Unique: &jobs.Unique{OnConflict: jobs.Reject},
+		Gate: func(m mail) *gate.Gate { return &gate.Gate{Key: m.To} }})
 	s := f.schedules()
 	f.put(s, jobs.Schedule{Name: "digest", Expr: "0 6 * * *", Zone: "Europe/Berlin", Args: mail{To: "ann"}})
 	f.inTx(func(tx workqueue.Tx) error {
 		info, err := s.Get(f.Context(), tx, "digest")
 		f.ok(err)
-		equal(t, "info", fmt.Sprint(info.Kind, info.Queue, info.Priority, info.Expr, info.Zone, info.Gate.Key), "mailmailnormal0 6 * * *Europe/Berlinann")
+		equal(t, "info", fmt.Sprint(info.Kind, info.Queue, info.Priority, info.Expr, info.Zone, info.Gate.Key),
+			"mailmailnormal0 6 * * *Europe/Berlinann")
 
 		_, err = s.Trigger(f.Context(), tx, "digest")
 		f.ok(err)
@@ -157,9 +164,15 @@ func TestAnOccurrenceThatMustNotOverlapWaitsForTheLiveOne(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	running, release := make(chan struct{}, 10), make(chan struct{})
-	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { running <- struct{}{}; <-release; return nil }, jobs.KindOptions[mail]{})
+	jobs.Register(f.kinds, func(context.Context,
+		*jobs.Job[mail]) error {
+		running <- struct{}{}
+		<-release
+		return nil
+	}, jobs.KindOptions[mail]{})
 	s := f.schedules()
-	f.put(s, jobs.Schedule{Name: "digest", Expr: "@every 1s", Args: mail{}, Rule: schedule.Rule{Overlap: schedule.OverlapSkip}})
+	f.put(s, jobs.Schedule{Name: "digest", Expr: "@every 1s", Args: mail{},
+		Rule: schedule.Rule{Overlap: schedule.OverlapSkip}})
 	f.scheduler(s)
 	f.work(jobs.WorkerOptions{})
 	receive(t, running)

@@ -143,7 +143,8 @@ func TestASweepOfSlotsWaitsForNobody(t *testing.T) {
 		held   string
 	}{
 		"an application changes the rule": {func(f *fixture) {
-			f.exec("UPDATE " + f.table + "_queue SET changed_at = now() - interval '1 minute'") // nothing is left to adopt
+			// nothing is left to adopt
+			f.exec("UPDATE " + f.table + "_queue SET changed_at = now() - interval '1 minute'")
 		}, "SELECT FROM %_queue FOR UPDATE"},
 		"a running job is being settled": {func(f *fixture) {
 			f.exec("DELETE FROM " + f.table + "_slot") // it is still to be counted
@@ -214,8 +215,8 @@ func TestACancelledJobThatNeverRanHasNoAttemptOnRecord(t *testing.T) {
 	equal(t, "attempts on record", len(f.history(id)), 0)
 }
 
-// The jobs that ran before a queue had a limit are looked for while a worker may claim without having heard of it, and for
-// as long as there are any.
+// The jobs that ran before a queue had a limit are looked for while a worker may claim without having heard of it, and
+// for as long as there are any.
 func TestJobsAreAdoptedUntilEveryWorkerKnowsTheLimit(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -267,7 +268,8 @@ func TestTheSweepOfSlotsRefusesBadInput(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	for _, rows := range []string{"0", "-1", "NULL"} {
-		if _, err := f.Pool.Exec(t.Context(), "SELECT "+f.table+"_slot_sweep("+rows+")"); err == nil || !strings.Contains(err.Error(), "max_rows") {
+		if _, err := f.Pool.Exec(t.Context(), "SELECT "+f.table+"_slot_sweep("+rows+")"); err == nil ||
+			!strings.Contains(err.Error(), "max_rows") {
 			t.Errorf("%s: error %v", rows, err)
 		}
 	}

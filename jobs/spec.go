@@ -22,12 +22,14 @@ var ownColumns = []workqueue.Column{
 	{Name: "queue", Type: "text", NotNull: true},
 	{Name: "priority", Type: "smallint", NotNull: true},
 	{Name: "args", Type: "bytea", NotNull: true},
-	{Name: "unique_key", Type: "text", Internal: true},        // NULL once the job has entered a state that does not hold it
+	// NULL once the job has entered a state that does not hold it
+	{Name: "unique_key", Type: "text", Internal: true},
 	{Name: "unique_states", Type: "smallint", Internal: true}, // the ended states that hold it: one bit for each status
 	{Name: "schedule", Type: "text"},                          // that wrote the job
-	{Name: "slot", Type: "boolean", Internal: true},           // it counts against its queue's limit, see table jobs_slot
-	{Name: "trail", Type: "boolean"},                          // it has steps on record
-	{Name: "progress", Type: "smallint", Internal: true},      // per cent
+	// it counts against its queue's limit, see table jobs_slot
+	{Name: "slot", Type: "boolean", Internal: true},
+	{Name: "trail", Type: "boolean"},                     // it has steps on record
+	{Name: "progress", Type: "smallint", Internal: true}, // per cent
 	{Name: "progress_note", Type: "text", Internal: true},
 	{Name: "output", Type: "bytea", Internal: true},
 	join.Column,
@@ -70,7 +72,8 @@ func (r record) values() []any {
 	}
 	values := make([]any, len(ownColumns)+len(gateColumns))
 	copy(values, []any{
-		r.kind, r.queue, int64(r.priority), args, input.Optional(r.uniqueKey), input.Optional(int64(r.uniqueStates)), input.Optional(r.schedule),
+		r.kind, r.queue, int64(r.priority), args, input.Optional(r.uniqueKey), input.Optional(int64(r.uniqueStates)),
+		input.Optional(r.schedule),
 		nil, nil, nil, nil, nil, input.Optional(r.joined),
 	})
 	if r.gate != nil {

@@ -41,7 +41,8 @@ func Step[R any](ctx context.Context, job Stepper, name string, fn func(ctx cont
 //
 // That holds also where fn runs twice in one attempt, because the handler repeats a StepTx whose commit failed or
 // calls it concurrently: what finds the step on record is rolled back, and the recorded result returned.
-func StepTx[R any](ctx context.Context, job Stepper, name string, fn func(ctx context.Context, tx pgx.Tx) (R, error)) (R, error) {
+func StepTx[R any](ctx context.Context, job Stepper, name string, fn func(ctx context.Context, tx pgx.Tx) (R,
+	error)) (R, error) {
 	d := job.delivery()
 	result, found, err := recorded[R](ctx, d, name)
 	if found || err != nil {
@@ -96,8 +97,8 @@ func recorded[R any](ctx context.Context, d *Delivery, name string) (result R, f
 	return result, true, nil
 }
 
-// step reads what is on record, once in an attempt. A job without a trail has none, and one that was replaced has a trail
-// that says that they are void.
+// step reads what is on record, once in an attempt. A job without a trail has none, and one that was replaced has a
+// trail that says that they are void.
 func (d *Delivery) step(ctx context.Context, name string) ([]byte, bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

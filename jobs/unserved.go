@@ -16,7 +16,10 @@ func (w *Worker) reportUnserved(ctx context.Context) {
 	var served, unserved []string
 	for _, k := range w.options.Registry.handled() {
 		queue := cmp.Or(k.queue, DefaultQueue)
-		if slices.ContainsFunc(w.options.Queues, func(q QueueOptions) bool { return cmp.Or(q.Name, DefaultQueue) == queue }) {
+		if slices.ContainsFunc(w.options.Queues, func(q QueueOptions) bool {
+			return cmp.Or(q.Name,
+				DefaultQueue) == queue
+		}) {
 			served = append(served, k.name)
 		} else {
 			unserved = append(unserved, fmt.Sprintf("%s in queue %s", k.name, queue))
@@ -30,7 +33,8 @@ func (w *Worker) reportUnserved(ctx context.Context) {
 		level = slog.LevelWarn
 	}
 	cmp.Or(w.client.options.Telemetry.Logger, slog.Default()).
-		Log(ctx, level, "this worker does not serve the queues of some kinds that it has handlers for", "table", w.client.table.Name(), "kinds", unserved)
+		Log(ctx, level, "this worker does not serve the queues of some kinds that it has handlers for", "table",
+			w.client.table.Name(), "kinds", unserved)
 }
 
 // handled are the kinds with a handler, by name.

@@ -17,10 +17,13 @@ func TestAWorkerTellsWhichOfItsKindsItDoesNotServe(t *testing.T) {
 		queues []jobs.QueueOptions
 		want   string // of the log; empty: nothing is said
 	}{
-		"no queues chosen":  {nil, `level=WARN msg="this worker does not serve the queues of some kinds that it has handlers for" kinds="[mail in queue mail]"`},
-		"no kind is served": {[]jobs.QueueOptions{{Name: "images"}}, `level=WARN msg="this worker does not serve the queues of some kinds that it has handlers for" kinds="[mail in queue mail report in queue default]"`},
-		"kinds are divided": {[]jobs.QueueOptions{{Name: "mail"}}, `level=INFO msg="this worker does not serve the queues of some kinds that it has handlers for" kinds="[report in queue default]"`},
-		"all are served":    {[]jobs.QueueOptions{{Name: "mail"}, {}}, ""},
+		"no queues chosen": {nil,
+			`level=WARN msg="this worker does not serve the queues of some kinds that it has handlers for" kinds="[mail in queue mail]"`},
+		"no kind is served": {[]jobs.QueueOptions{{Name: "images"}},
+			`level=WARN msg="this worker does not serve the queues of some kinds that it has handlers for" kinds="[mail in queue mail report in queue default]"`},
+		"kinds are divided": {[]jobs.QueueOptions{{Name: "mail"}},
+			`level=INFO msg="this worker does not serve the queues of some kinds that it has handlers for" kinds="[report in queue default]"`},
+		"all are served": {[]jobs.QueueOptions{{Name: "mail"}, {}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

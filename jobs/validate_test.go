@@ -43,29 +43,46 @@ func TestBadJobsAreRefused(t *testing.T) {
 		"long kind":           {named(tooLong), jobs.InsertOptions{}, "kind has 256 bytes, the limit is 255"},
 		"kind with a NUL":     {named("a\x00"), jobs.InsertOptions{}, "kind has a NUL byte"},
 		"kind that is binary": {named("\xff"), jobs.InsertOptions{}, "kind " + ascii},
-		"unencodable args":    {unencodable{}, jobs.InsertOptions{}, `args of type jobs_test.unencodable cannot be encoded: json: unsupported type`},
-		"args over 1 MiB":     {mail{strings.Repeat("x", 1<<20)}, jobs.InsertOptions{}, "args has 1048585 bytes, the limit is 1048576"},
-		"long queue":          {mail{}, o(func(o *jobs.InsertOptions) { o.Queue = tooLong }), "queue has 256 bytes"},
-		"negative priority":   {mail{}, o(func(o *jobs.InsertOptions) { o.Priority = -1 }), "priority is -1"},
-		"priority over all":   {mail{}, o(func(o *jobs.InsertOptions) { o.Priority = 4 }), "priority is 4"},
-		"negative delay":      {mail{}, o(func(o *jobs.InsertOptions) { o.Delay = -time.Second }), "delay is -1s"},
-		"huge delay":          {mail{}, o(func(o *jobs.InsertOptions) { o.Delay = math.MaxInt64 }), "delay is 2562047h47m16.854775807s"},
-		"delay and time":      {mail{}, o(func(o *jobs.InsertOptions) { o.Delay, o.ScheduledAt = 1, time.Now() }), "set one of them"},
-		"time too far":        {mail{}, o(func(o *jobs.InsertOptions) { o.ScheduledAt = time.UnixMilli(math.MaxInt64 / 1000) }), "due time is"},
-		"negative attempts":   {mail{}, o(func(o *jobs.InsertOptions) { o.MaxAttempts = -1 }), "max attempts is -1"},
+		"unencodable args": {unencodable{}, jobs.InsertOptions{},
+			`args of type jobs_test.unencodable cannot be encoded: json: unsupported type`},
+		"args over 1 MiB": {mail{strings.Repeat("x", 1<<20)}, jobs.InsertOptions{},
+			"args has 1048585 bytes, the limit is 1048576"},
+		"long queue":        {mail{}, o(func(o *jobs.InsertOptions) { o.Queue = tooLong }), "queue has 256 bytes"},
+		"negative priority": {mail{}, o(func(o *jobs.InsertOptions) { o.Priority = -1 }), "priority is -1"},
+		"priority over all": {mail{}, o(func(o *jobs.InsertOptions) { o.Priority = 4 }), "priority is 4"},
+		"negative delay":    {mail{}, o(func(o *jobs.InsertOptions) { o.Delay = -time.Second }), "delay is -1s"},
+		"huge delay": {mail{}, o(func(o *jobs.InsertOptions) { o.Delay = math.MaxInt64 }),
+			"delay is 2562047h47m16.854775807s"},
+		"delay and time": {mail{}, o(func(o *jobs.InsertOptions) { o.Delay, o.ScheduledAt = 1, time.Now() }),
+			"set one of them"},
+		"time too far": {mail{},
+			o(func(o *jobs.InsertOptions) { o.ScheduledAt = time.UnixMilli(math.MaxInt64 / 1000) }), "due time is"},
+		"negative attempts": {mail{}, o(func(o *jobs.InsertOptions) { o.MaxAttempts = -1 }), "max attempts is -1"},
 		"retry with a low cap": {mail{}, o(func(o *jobs.InsertOptions) {
 			o.Retry = workqueue.Retry{Growth: workqueue.Linear, Base: time.Second, Cap: time.Millisecond}
 		}), "retry has cap 1ms below its base 1s"},
-		"long headers":     {mail{}, o(func(o *jobs.InsertOptions) { o.Headers = map[string]string{"h": strings.Repeat("x", 64<<10)} }), "headers has 65537 bytes"},
-		"empty unique key": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{By: jobs.ByKey} }), "unique key is empty"},
-		"long unique key":  {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{By: jobs.ByKey, Key: tooLong} }), "unique key has 256 bytes"},
-		"key unlooked at":  {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{Key: "k"} }), "which only ByKey looks at"},
-		"unknown scope":    {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{By: 9} }), "unique has By 9"},
-		"unknown states":   {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{While: 1} }), "unique has While 1"},
-		"unknown conflict": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{OnConflict: 9} }), "unique has OnConflict 9"},
-		"empty gate":       {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = &gate.Gate{} }), "gate key is empty"},
-		"gate's policy":    {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = &gate.Gate{Key: "k", OnFailure: 7} }), "gate on failure is 7"},
-		"long gate key":    {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = &gate.Gate{Key: tooLong} }), "gate key has 256 bytes"},
+		"long headers": {mail{},
+			o(func(o *jobs.InsertOptions) { o.Headers = map[string]string{"h": strings.Repeat("x", 64<<10)} }),
+			"headers has 65537 bytes"},
+		"empty unique key": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{By: jobs.ByKey} }),
+			"unique key is empty"},
+		"long unique key": {mail{}, o(func(o *jobs.InsertOptions) {
+			o.Unique = &jobs.Unique{By: jobs.ByKey,
+				Key: tooLong}
+		}), "unique key has 256 bytes"},
+		"key unlooked at": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{Key: "k"} }),
+			"which only ByKey looks at"},
+		"unknown scope": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{By: 9} }),
+			"unique has By 9"},
+		"unknown states": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{While: 1} }),
+			"unique has While 1"},
+		"unknown conflict": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{OnConflict: 9} }),
+			"unique has OnConflict 9"},
+		"empty gate": {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = &gate.Gate{} }), "gate key is empty"},
+		"gate's policy": {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = &gate.Gate{Key: "k", OnFailure: 7} }),
+			"gate on failure is 7"},
+		"long gate key": {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = &gate.Gate{Key: tooLong} }),
+			"gate key has 256 bytes"},
 	} {
 		err := f.refuse(c.args, c.options)
 		if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
@@ -90,16 +107,23 @@ func TestRegisterPanicsWhereTheProgramCannotHaveMeantIt(t *testing.T) {
 		register func(*jobs.Registry)
 		want     string
 	}{
-		"twice":          {func(r *jobs.Registry) { jobs.Register(taken, nothing[mail], jobs.KindOptions[mail]{}) }, `jobs: kind "mail" is registered already`},
-		"declared twice": {func(r *jobs.Registry) { jobs.Declare(taken, jobs.KindOptions[mail]{}) }, `jobs: kind "mail" is registered already`},
-		"nil handler":    {func(r *jobs.Registry) { jobs.Register[mail](r, nil, jobs.KindOptions[mail]{}) }, "jobs: the handler of jobs_test.mail is nil"},
-		"empty kind":     {func(r *jobs.Registry) { jobs.Register(r, nothing[named], jobs.KindOptions[named]{}) }, "txwork: kind is empty"},
-		"interface":      {func(r *jobs.Registry) { jobs.Register(r, nothing[jobs.Args], jobs.KindOptions[jobs.Args]{}) }, "jobs: jobs.Args is an interface: a kind needs a type of its own"},
-		"priority":       {func(r *jobs.Registry) { jobs.Declare(r, jobs.KindOptions[mail]{Priority: 9}) }, "txwork: priority is 9, want High, Normal or Low"},
+		"twice": {func(r *jobs.Registry) { jobs.Register(taken, nothing[mail], jobs.KindOptions[mail]{}) },
+			`jobs: kind "mail" is registered already`},
+		"declared twice": {func(r *jobs.Registry) { jobs.Declare(taken, jobs.KindOptions[mail]{}) },
+			`jobs: kind "mail" is registered already`},
+		"nil handler": {func(r *jobs.Registry) { jobs.Register[mail](r, nil, jobs.KindOptions[mail]{}) },
+			"jobs: the handler of jobs_test.mail is nil"},
+		"empty kind": {func(r *jobs.Registry) { jobs.Register(r, nothing[named], jobs.KindOptions[named]{}) },
+			"txwork: kind is empty"},
+		"interface": {func(r *jobs.Registry) { jobs.Register(r, nothing[jobs.Args], jobs.KindOptions[jobs.Args]{}) },
+			"jobs: jobs.Args is an interface: a kind needs a type of its own"},
+		"priority": {func(r *jobs.Registry) { jobs.Declare(r, jobs.KindOptions[mail]{Priority: 9}) },
+			"txwork: priority is 9, want High, Normal or Low"},
 		"retry": {func(r *jobs.Registry) {
 			jobs.Declare(r, jobs.KindOptions[mail]{Retry: workqueue.Retry{Growth: 9}})
 		}, "txwork: retry has growth 9, want Constant, Linear, Quadratic or Exponential"},
-		"attempts": {func(r *jobs.Registry) { jobs.Declare(r, jobs.KindOptions[mail]{MaxAttempts: -1}) }, "txwork: max attempts is -1, it must be between 1 and 1000000"},
+		"attempts": {func(r *jobs.Registry) { jobs.Declare(r, jobs.KindOptions[mail]{MaxAttempts: -1}) },
+			"txwork: max attempts is -1, it must be between 1 and 1000000"},
 	} {
 		equal(t, name, panics(func() { c.register(jobs.NewRegistry()) }), c.want)
 	}
@@ -123,20 +147,41 @@ func TestBadSettingsAreRefused(t *testing.T) {
 		do   func() error
 		want string
 	}{
-		"max args":             {func() error { _, err := jobs.Open(jobs.Options{MaxArgs: -1}); return err }, "max args is -1 bytes"},
-		"schema":               {func() error { _, err := jobs.Open(jobs.Options{Schema: "no-schema"}); return err }, `schema "no-schema" must match`},
-		"nil client":           {func() error { _, err := jobs.NewWorker(f.Pool, nil, jobs.WorkerOptions{}); return err }, "client is nil"},
-		"nil pool":             {func() error { _, err := jobs.NewWorker(nil, f.client, jobs.WorkerOptions{}); return err }, "pool is nil"},
-		"no registry at all":   {func() error { _, err := jobs.NewWorker(f.Pool, bare(f), jobs.WorkerOptions{}); return err }, "registry is nil, and the client has none"},
-		"middleware":           {worker(jobs.WorkerOptions{Middleware: []jobs.Middleware{nil}}), "middleware 1 of 1 is nil"},
-		"no handler":           {func() error { return idle(f).Run(t.Context()) }, "registry has no handler: call Register"},
-		"no handler to drain":  {func() error { _, err := idle(f).Drain(); return err }, "registry has no handler"},
-		"queue twice":          {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{}, {Name: jobs.DefaultQueue}}}), `queues name "default" twice`},
-		"long queue":           {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: tooLong}}}), "queue has 256 bytes"},
-		"negative concurrency": {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Concurrency: -1}}}), "concurrency is -1"},
-		"priorities":           {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Priorities: []jobs.Priority{7}}}}), "priorities name 7"},
-		"unknown":              {worker(jobs.WorkerOptions{Unknown: 7}), "unknown is 7"},
-		"paused nothing":       {tx(func(ctx context.Context, tx workqueue.Tx) error { return f.client.Pause(ctx, tx, "") }), "queue is empty"},
+		"max args": {func() error { _, err := jobs.Open(jobs.Options{MaxArgs: -1}); return err },
+			"max args is -1 bytes"},
+		"schema": {func() error { _, err := jobs.Open(jobs.Options{Schema: "no-schema"}); return err },
+			`schema "no-schema" must match`},
+		"nil client": {func() error {
+			_, err := jobs.NewWorker(f.Pool, nil,
+				jobs.WorkerOptions{})
+			return err
+		}, "client is nil"},
+		"nil pool": {func() error {
+			_, err := jobs.NewWorker(nil, f.client,
+				jobs.WorkerOptions{})
+			return err
+		}, "pool is nil"},
+		"no registry at all": {func() error {
+			_, err := jobs.NewWorker(f.Pool, bare(f),
+				jobs.WorkerOptions{})
+			return err
+		}, "registry is nil, and the client has none"},
+		"middleware": {worker(jobs.WorkerOptions{Middleware: []jobs.Middleware{nil}}),
+			"middleware 1 of 1 is nil"},
+		"no handler": {func() error { return idle(f).Run(t.Context()) },
+			"registry has no handler: call Register"},
+		"no handler to drain": {func() error { _, err := idle(f).Drain(); return err }, "registry has no handler"},
+		"queue twice": {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{}, {Name: jobs.DefaultQueue}}}),
+			`queues name "default" twice`},
+		"long queue": {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: tooLong}}}),
+			"queue has 256 bytes"},
+		"negative concurrency": {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Concurrency: -1}}}),
+			"concurrency is -1"},
+		"priorities": {worker(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Priorities: []jobs.Priority{7}}}}),
+			"priorities name 7"},
+		"unknown": {worker(jobs.WorkerOptions{Unknown: 7}), "unknown is 7"},
+		"paused nothing": {tx(func(ctx context.Context, tx workqueue.Tx) error { return f.client.Pause(ctx, tx, "") }),
+			"queue is empty"},
 		"negative limit": {tx(func(ctx context.Context, tx workqueue.Tx) error {
 			return f.client.SetLimits(ctx, tx, "q", jobs.Limits{MaxRunning: -1})
 		}), "max running is -1"},
@@ -153,12 +198,19 @@ func TestBadSettingsAreRefused(t *testing.T) {
 			_, err := f.client.List(ctx, tx, jobs.Filter{Limit: 1001})
 			return err
 		}), "limit is 1001"},
-		"nil transaction":     {func() error { _, err := f.client.Enqueue(t.Context(), nil, mail{}, jobs.InsertOptions{}); return err }, "transaction is nil"},
+		"nil transaction": {func() error {
+			_, err := f.client.Enqueue(t.Context(), nil, mail{},
+				jobs.InsertOptions{})
+			return err
+		}, "transaction is nil"},
 		"schedule of nothing": {put(jobs.Schedule{Name: "s", Expr: "@daily"}), "args are nil"},
-		"schedule of no rule": {put(jobs.Schedule{Name: "s", Expr: "61 * * * *", Args: mail{}}), `schedule "s" is refused`},
-		"schedule of never":   {put(jobs.Schedule{Name: "s", Expr: "0 0 30 2 *", Args: mail{}}), `schedule "s" is`},
-		"zone":                {put(jobs.Schedule{Name: "s", Expr: "@daily", Zone: "Mars/Olympus", Args: mail{}}), `schedule "s" is refused`},
-		"rule":                {put(jobs.Schedule{Name: "s", Expr: "@daily", Args: mail{}, Rule: schedule.Rule{Jitter: -1}}), `schedule "s" is refused`},
+		"schedule of no rule": {put(jobs.Schedule{Name: "s", Expr: "61 * * * *", Args: mail{}}),
+			`schedule "s" is refused`},
+		"schedule of never": {put(jobs.Schedule{Name: "s", Expr: "0 0 30 2 *", Args: mail{}}), `schedule "s" is`},
+		"zone": {put(jobs.Schedule{Name: "s", Expr: "@daily", Zone: "Mars/Olympus", Args: mail{}}),
+			`schedule "s" is refused`},
+		"rule": {put(jobs.Schedule{Name: "s", Expr: "@daily", Args: mail{}, Rule: schedule.Rule{Jitter: -1}}),
+			`schedule "s" is refused`},
 	} {
 		err := c.do()
 		if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {

@@ -52,7 +52,8 @@ type WorkerOptions struct {
 	NoSchedules bool
 }
 
-// A Worker runs jobs, and enqueues what schedules owe. Any number of workers, in any number of processes, share the jobs' table.
+// A Worker runs jobs, and enqueues what schedules owe. Any number of workers, in any number of processes, share the
+// jobs' table.
 type Worker struct {
 	client    *Client
 	pool      *pgxpool.Pool
@@ -68,15 +69,15 @@ type Worker struct {
 // NewWorker makes a worker of a client's jobs; Run starts it.
 //
 // The pool serves [Delivery.Tx], what handlers record and the scheduler's transactions. Claims, renewals and
-// settles of all queues and of the scheduler have the connections of one [workqueue.Runtime], so that busy handlers cannot
-// starve them.
+// settles of all queues and of the scheduler have the connections of one [workqueue.Runtime], so that busy handlers
+// cannot starve them.
 func NewWorker(pool *pgxpool.Pool, c *Client, o WorkerOptions) (*Worker, error) {
 	switch {
 	case c == nil:
 		return nil, validate.Errorf("client", "is nil")
 	case o.Registry == nil && c.options.Registry == nil && len(o.Middleware) == 0:
-		return nil, validate.Errorf("registry", "is nil, and the client has none: make one with NewRegistry, give it to NewWorker or "+
-			"to Open, and call Register; to run schedules only, use Schedules.Scheduler")
+		return nil, validate.Errorf("registry", "is nil, and the client has none: make one with NewRegistry, give it "+
+			"to NewWorker or to Open, and call Register; to run schedules only, use Schedules.Scheduler")
 	case o.Registry == nil:
 		o.Registry = c.registry
 	}
@@ -189,8 +190,8 @@ func checkPriorities(list []Priority) error {
 
 // Run runs jobs until ctx is cancelled. Then it claims no more, returns jobs that were not started, waits for
 // running ones up to the shutdown timeout, settles them, and returns nil. A database that goes away is waited
-// for. Run returns an error at once if the worker has no handler, or if a table does not fit this version of the library.
-// A Worker runs once.
+// for. Run returns an error at once if the worker has no handler, or if a table does not fit this version of the
+// library. A Worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.checkHandlers(); err != nil {
 		return err
@@ -202,8 +203,8 @@ func (w *Worker) Run(ctx context.Context) error {
 // checkHandlers refuses a worker that would fail whatever it claims. Middleware may do jobs by itself.
 func (w *Worker) checkHandlers() error {
 	if len(w.options.Registry.handled()) == 0 && len(w.options.Middleware) == 0 {
-		return validate.Errorf("registry", "has no handler: call Register before Run, with the registry of the worker's options "+
-			"or, where there is none, the client's; to run schedules only, use Schedules.Scheduler")
+		return validate.Errorf("registry", "has no handler: call Register before Run, with the registry of the "+
+			"worker's options or, where there is none, the client's; to run schedules only, use Schedules.Scheduler")
 	}
 	return nil
 }
@@ -246,8 +247,8 @@ func (w *Worker) Workers() []*workqueue.Worker { return w.all() }
 func (w *Worker) Tables() []*workqueue.Table { return w.client.Tables() }
 
 // SetConcurrency changes how many jobs of one of its queues the worker runs at once, also while it runs, see
-// [workqueue.Worker.SetConcurrency]. A queue that the worker does not serve is refused. How many jobs of a queue run in all
-// processes together is a matter of [Client.SetLimits].
+// [workqueue.Worker.SetConcurrency]. A queue that the worker does not serve is refused. How many jobs of a queue run in
+// all processes together is a matter of [Client.SetLimits].
 func (w *Worker) SetConcurrency(queue string, n int) error {
 	for i, q := range w.options.Queues {
 		if cmp.Or(q.Name, DefaultQueue) == queue {

@@ -21,7 +21,8 @@ func TestAJobRunsWithItsArgs(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	got := make(chan jobs.Job[mail], 1)
-	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { got <- *job; return nil }, jobs.KindOptions[mail]{})
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { got <- *job; return nil },
+		jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{})
 
 	id := f.enqueue(mail{To: "ann"}, jobs.InsertOptions{Headers: map[string]string{"tenant": "7"}}).ID
@@ -40,7 +41,8 @@ func TestAPointerMayBeTheArgs(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	got := make(chan string, 1)
-	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[*mail]) error { got <- job.Args.To; return nil }, jobs.KindOptions[*mail]{})
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[*mail]) error { got <- job.Args.To; return nil },
+		jobs.KindOptions[*mail]{})
 	f.work(jobs.WorkerOptions{})
 	f.enqueue(&mail{To: "bob"})
 	equal(t, "to", receive(t, got), "bob")
@@ -178,7 +180,8 @@ func TestMiddlewareWrapsFromTheOutside(t *testing.T) {
 	f.work(jobs.WorkerOptions{Middleware: []jobs.Middleware{named("first"), named("second")}})
 	f.await(f.enqueue(mail{}).ID, workqueue.Done)
 	close(calls)
-	equal(t, "calls", strings.Join(slices.Collect(values(calls)), ", "), "first mail, second mail, third mail, fourth mail, handler")
+	equal(t, "calls", strings.Join(slices.Collect(values(calls)), ", "),
+		"first mail, second mail, third mail, fourth mail, handler")
 }
 
 func values[V any](c <-chan V) func(func(V) bool) {
@@ -194,7 +197,8 @@ func values[V any](c <-chan V) func(func(V) bool) {
 func TestMiddlewareMayReplaceTheResult(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { return errors.New("no such user") }, jobs.KindOptions[mail]{})
+	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { return errors.New("no such user") },
+		jobs.KindOptions[mail]{})
 	giveUp := func(next jobs.Handler) jobs.Handler {
 		return func(ctx context.Context, d *jobs.Delivery) error {
 			if err := next(ctx, d); err != nil {
@@ -217,7 +221,8 @@ func TestArgsThatDoNotDecodeAreDeadLettersInTheEnd(t *testing.T) {
 	info := f.await(id, workqueue.Failed)
 	equal(t, "attempts", info.Attempts, 3)
 	equal(t, "args", string(info.Args), `{"to": 7}`)
-	if want := `args of kind "mail" do not decode: json: cannot unmarshal number`; !strings.Contains(info.LastError, want) {
+	if want := `args of kind "mail" do not decode: json: cannot unmarshal number`; !strings.Contains(info.LastError,
+		want) {
 		t.Errorf("last error %q, want %q", info.LastError, want)
 	}
 }
@@ -254,7 +259,8 @@ func TestUnknownKindsAreLeftToThoseWhoKnowThem(t *testing.T) {
 	equal(t, "attempts", ask[int](f, "SELECT max(attempts) FROM "+f.table+" WHERE kind = 'report' AND status = 0"), 0)
 	equal(t, "left", ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE kind = 'report' AND status = 0"), crowd)
 	// They come again one after the other: a hundred a second, and not all at once.
-	if spread := ask[float64](f, "SELECT extract(epoch FROM max(due_at) - min(due_at))::float8 FROM "+f.table+" WHERE kind = 'report'"); spread < crowd/100*0.8 {
+	if spread := ask[float64](f, "SELECT extract(epoch FROM max(due_at) - min(due_at))::float8 FROM "+f.table+
+		" WHERE kind = 'report'"); spread < crowd/100*0.8 {
 		t.Errorf("%d jobs of an unknown kind come again within %.1f s", crowd, spread)
 	}
 }
@@ -270,7 +276,8 @@ func TestQueuesHaveHandlersOfTheirOwn(t *testing.T) {
 		}
 		return nil
 	}, jobs.KindOptions[mail]{})
-	f.work(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: "slow", Concurrency: 2}, {Name: "fast", Concurrency: 1}}})
+	f.work(jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: "slow", Concurrency: 2},
+		{Name: "fast", Concurrency: 1}}})
 	defer close(release)
 	for range 4 {
 		f.enqueue(mail{}, jobs.InsertOptions{Queue: "slow"})
@@ -288,7 +295,8 @@ func TestUrgentJobsComeFirst(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	order := make(chan jobs.Priority, 3)
-	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { order <- job.Priority; return nil }, jobs.KindOptions[mail]{})
+	jobs.Register(f.kinds, func(_ context.Context, job *jobs.Job[mail]) error { order <- job.Priority; return nil },
+		jobs.KindOptions[mail]{})
 	for _, p := range []jobs.Priority{jobs.Low, jobs.Normal, jobs.High} {
 		f.enqueue(mail{}, jobs.InsertOptions{Priority: p})
 	}
@@ -384,7 +392,10 @@ func outcomes(list []jobs.Attempt) (names []string) {
 func TestErrorsAreRedactedBeforeTheyAreStored(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error { return errors.New("password hunter2 refused") }, jobs.KindOptions[mail]{})
+	jobs.Register(f.kinds, func(context.Context,
+		*jobs.Job[mail]) error {
+		return errors.New("password hunter2 refused")
+	}, jobs.KindOptions[mail]{})
 	f.work(jobs.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{
 		Redact: func(_ context.Context, message string) string { return strings.ReplaceAll(message, "hunter2", "***") },
 	}})

@@ -47,7 +47,8 @@ func TestAFailedTaskCancelsWhatIsBehindIt(t *testing.T) {
 	f.wantTasks(s.ID, "failed: build failed, test done, deploy cancelled, announce cancelled, tidy done")
 	equal(t, "on complete", f.fate(s.OnComplete), "cancelled")
 	equal(t, "on fail", f.fate(s.OnFail), "ready")
-	if reason := f.get(s.Tasks["deploy"]).LastError; !strings.Contains(reason, "1 of 2 steps failed") || !strings.Contains(reason, "no good") {
+	if reason := f.get(s.Tasks["deploy"]).LastError; !strings.Contains(reason, "1 of 2 steps failed") ||
+		!strings.Contains(reason, "no good") {
 		t.Errorf("a task that was cancelled says %q, want what failed before it", reason)
 	}
 }
@@ -234,7 +235,8 @@ func TestCancelEndsEveryTask(t *testing.T) {
 	f.await(s.Tasks["test"], workqueue.Done)
 	equal(t, "was pending", f.cancelWorkflow(s), true)
 	f.await(s.Tasks["build"], workqueue.Failed)
-	f.wantTasks(s.ID, "cancelled: build cancelled, test done, deploy cancelled, announce cancelled, tidy cancelled, later cancelled")
+	f.wantTasks(s.ID, "cancelled: build cancelled, test done, deploy cancelled, announce cancelled, tidy cancelled, "+
+		"later cancelled")
 	equal(t, "on complete", f.fate(s.OnComplete), "cancelled")
 	equal(t, "on fail", f.fate(s.OnFail), "unneeded")
 	equal(t, "was pending", f.cancelWorkflow(s), false)

@@ -110,7 +110,8 @@ func (f *fixture) claim(ids ...uuid.UUID) (token uuid.UUID) { return f.claimFor(
 func (f *fixture) claimFor(lease time.Duration, ids ...uuid.UUID) (token uuid.UUID) {
 	f.Helper()
 	f.fold()
-	f.exec("UPDATE "+f.table+" SET due_at = CASE WHEN id = ANY ($1) THEN now() ELSE '2999-01-01' END WHERE completed_at IS NULL AND NOT waiting", ids)
+	f.exec("UPDATE "+f.table+" SET due_at = CASE WHEN id = ANY ($1) THEN now() ELSE '2999-01-01' END WHERE "+
+		"completed_at IS NULL AND NOT waiting", ids)
 	token = uuid.New()
 	rows, err := f.queue().Claim(f.Context(), token, lease, len(ids), jobs.DefaultQueue, int16(jobs.Normal))
 	f.ok(err)

@@ -60,7 +60,8 @@ func TestATaskEntersItsLimitedGateWhenItsDependenciesAreDone(t *testing.T) {
 	}
 	equal(t, "through", f.through("printer"), 2)
 	for range list {
-		f.ack(ask[uuid.UUID](f, "SELECT id FROM "+f.table+" WHERE gate_key = 'printer' AND completed_at IS NULL AND NOT waiting LIMIT 1"))
+		f.ack(ask[uuid.UUID](f, "SELECT id FROM "+f.table+" WHERE gate_key = 'printer' AND completed_at IS NULL AND "+
+			"NOT waiting LIMIT 1"))
 	}
 	for _, s := range list {
 		f.wantTasks(s.ID, "completed: a done, b done")
@@ -71,7 +72,8 @@ func TestATaskEntersItsLimitedGateWhenItsDependenciesAreDone(t *testing.T) {
 func (f *fixture) through(key string) int {
 	f.Helper()
 	f.fold()
-	return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE gate_key = $1 AND completed_at IS NULL AND NOT waiting", key)
+	return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE gate_key = $1 AND completed_at IS NULL AND NOT waiting",
+		key)
 }
 
 func TestATaskBehindAGateCountsWhenItIsDone(t *testing.T) {

@@ -56,7 +56,8 @@ func newRandomGraph(r *rand.Rand) randomGraph {
 		}
 		does := []string{succeeds, succeeds, succeeds, stumbles, fails}[r.IntN(5)]
 		policy := []join.Policy{join.WaitAll, join.WaitAll, join.FailFast, join.AnyOutcome}[r.IntN(4)]
-		g.add(fmt.Sprint(names[i]), node{Does: does, Deps: len(deps)}, policy, deps, !broken || policy == join.AnyOutcome)
+		g.add(fmt.Sprint(names[i]), node{Does: does, Deps: len(deps)}, policy, deps, !broken ||
+			policy == join.AnyOutcome)
 	}
 	return g
 }
@@ -102,7 +103,10 @@ func (f *fixture) doNodes() {
 		}
 		return effect(ctx, job.Delivery, nil)
 	}, jobs.KindOptions[node]{})
-	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[notice]) error { return effect(ctx, job.Delivery, nil) }, jobs.KindOptions[notice]{})
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[notice]) error {
+		return effect(ctx, job.Delivery,
+			nil)
+	}, jobs.KindOptions[notice]{})
 }
 
 // dieNowAndThen claims jobs as processes that are killed, and reaps them, until the test ends.
@@ -140,7 +144,8 @@ func TestRandomGraphs(t *testing.T) {
 		started[i] = f.start(plans[i].Workflow)
 	}
 	f.until("all workflows have ended, and what continues them", func() bool {
-		return ask[bool](f, "SELECT NOT EXISTS (SELECT FROM jobs_join WHERE status = 0) AND NOT EXISTS (SELECT FROM jobs WHERE completed_at IS NULL)")
+		return ask[bool](f, "SELECT NOT EXISTS (SELECT FROM jobs_join WHERE status = 0) AND NOT EXISTS (SELECT FROM "+
+			"jobs WHERE completed_at IS NULL)")
 	})
 	for i, g := range plans {
 		f.wantGraph(g, started[i])

@@ -53,7 +53,8 @@ func (c *Client) Workflow(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (W
 func collectTasks(tasks *[]TaskInfo) func(scan func(...any) error) error {
 	return func(scan func(...any) error) error {
 		var t TaskInfo
-		err := scan(&t.Name, &t.ID, &t.Kind, &t.Status, &t.Waiting, &t.Attempts, &t.DueAt, &t.CompletedAt, &t.CancelledAt, &t.LastError)
+		err := scan(&t.Name, &t.ID, &t.Kind, &t.Status, &t.Waiting, &t.Attempts, &t.DueAt, &t.CompletedAt,
+			&t.CancelledAt, &t.LastError)
 		*tasks = append(*tasks, t)
 		return err
 	}
@@ -77,8 +78,8 @@ func (d *Delivery) Dependencies(ctx context.Context) ([]TaskInfo, error) {
 }
 
 // OutputOf reads the output that a dependency of a job has recorded, by its name, see [Delivery.Output]. The error
-// is [ErrNoOutput] if it has recorded none, and [workqueue.ErrNotFound] if there is no such dependency: done jobs are kept,
-// with their output, for the [Options].Retention.
+// is [ErrNoOutput] if it has recorded none, and [workqueue.ErrNotFound] if there is no such dependency: done jobs are
+// kept, with their output, for the [Options].Retention.
 func OutputOf[T any](ctx context.Context, job Stepper, task string) (v T, err error) {
 	found := false
 	err = job.delivery().outputs(ctx, &task, func(o taskOutput) error {

@@ -24,12 +24,15 @@ func TestWorkflowsThatCannotBeAreRefused(t *testing.T) {
 		build func(w *jobs.Workflow)
 		want  string
 	}{
-		"no tasks":        {func(*jobs.Workflow) {}, "workflow has no tasks"},
-		"a task's name":   {func(w *jobs.Workflow) { w.Task("", part{}) }, "task name is empty"},
-		"a long name":     {func(w *jobs.Workflow) { w.Task(strings.Repeat("x", 256), part{}) }, "task name has 256 bytes"},
-		"a NUL":           {func(w *jobs.Workflow) { w.Task("a\x00", part{}) }, "task name"},
-		"a workflow name": {func(w *jobs.Workflow) { w.Name = strings.Repeat("x", 256); w.Task("a", part{}) }, "label has 256 bytes"},
-		"two of one name": {func(w *jobs.Workflow) { w.Task("a", part{}); w.Task("a", part{}) }, `task name "a" is that of two tasks`},
+		"no tasks":      {func(*jobs.Workflow) {}, "workflow has no tasks"},
+		"a task's name": {func(w *jobs.Workflow) { w.Task("", part{}) }, "task name is empty"},
+		"a long name": {func(w *jobs.Workflow) { w.Task(strings.Repeat("x", 256), part{}) },
+			"task name has 256 bytes"},
+		"a NUL": {func(w *jobs.Workflow) { w.Task("a\x00", part{}) }, "task name"},
+		"a workflow name": {func(w *jobs.Workflow) { w.Name = strings.Repeat("x", 256); w.Task("a", part{}) },
+			"label has 256 bytes"},
+		"two of one name": {func(w *jobs.Workflow) { w.Task("a", part{}); w.Task("a", part{}) },
+			`task name "a" is that of two tasks`},
 		"itself": {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.AfterNamed("a")) },
 			`workflow has a cycle: "a" → "a"`},
 		"a cycle": {func(w *jobs.Workflow) {
@@ -49,18 +52,24 @@ func TestWorkflowsThatCannotBeAreRefused(t *testing.T) {
 				w.Task(fmt.Sprint(n), part{}, jobs.AfterNamed(fmt.Sprint((n+1)%1000)))
 			}
 		}, "… (1000 tasks)"},
-		"an unknown name":       {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.AfterNamed("b")) }, `after of task "a" has "b", which is no task of the workflow`},
-		"a task from elsewhere": {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.After(elsewhere)) }, `after of task "a" has a task that is none of the workflow's`},
-		"a nil task":            {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.After(nil)) }, `after of task "a" has a task that is none of the workflow's`},
-		"a task's policy":       {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.WithPolicy(7)) }, `task "a": txwork: policy is 7`},
-		"a policy":              {func(w *jobs.Workflow) { w.Policy = -1; w.Task("a", part{}) }, "policy is -1"},
-		"tasks' policy":         {func(w *jobs.Workflow) { w.TaskPolicy = 3; w.Task("a", part{}) }, "policy is 3"},
-		"a deadline":            {func(w *jobs.Workflow) { w.Deadline = time.Unix(1<<40, 0); w.Task("a", part{}) }, "deadline is"},
-		"no args":               {func(w *jobs.Workflow) { w.Task("a", nil) }, `task "a": txwork: args are nil`},
+		"an unknown name": {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.AfterNamed("b")) },
+			`after of task "a" has "b", which is no task of the workflow`},
+		"a task from elsewhere": {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.After(elsewhere)) },
+			`after of task "a" has a task that is none of the workflow's`},
+		"a nil task": {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.After(nil)) },
+			`after of task "a" has a task that is none of the workflow's`},
+		"a task's policy": {func(w *jobs.Workflow) { w.Task("a", part{}, jobs.WithPolicy(7)) },
+			`task "a": txwork: policy is 7`},
+		"a policy":      {func(w *jobs.Workflow) { w.Policy = -1; w.Task("a", part{}) }, "policy is -1"},
+		"tasks' policy": {func(w *jobs.Workflow) { w.TaskPolicy = 3; w.Task("a", part{}) }, "policy is 3"},
+		"a deadline": {func(w *jobs.Workflow) { w.Deadline = time.Unix(1<<40, 0); w.Task("a", part{}) },
+			"deadline is"},
+		"no args": {func(w *jobs.Workflow) { w.Task("a", nil) }, `task "a": txwork: args are nil`},
 		"a unique task": {func(w *jobs.Workflow) {
 			w.Task("a", part{}, jobs.With(jobs.InsertOptions{Unique: &jobs.Unique{}}))
 		}, `task "a": txwork: unique is set on a job of a batch or workflow`},
-		"a unique kind": {func(w *jobs.Workflow) { w.Task("a", part{}); w.Task("b", report{}) }, `task "b": txwork: unique is set on kind "report"`},
+		"a unique kind": {func(w *jobs.Workflow) { w.Task("a", part{}); w.Task("b", report{}) },
+			`task "b": txwork: unique is set on kind "report"`},
 		"a task's gate": {func(w *jobs.Workflow) {
 			w.Task("a", part{}, jobs.With(jobs.InsertOptions{Gate: &gate.Gate{}}))
 		}, `task "a": txwork: gate key is empty`},
@@ -68,10 +77,12 @@ func TestWorkflowsThatCannotBeAreRefused(t *testing.T) {
 			w.Task("ok", part{})
 			w.Task("late", part{}, jobs.AfterNamed("ok"), jobs.With(jobs.InsertOptions{Delay: -1}))
 		}, `task "late": txwork: delay is`},
-		"what comes after success": {func(w *jobs.Workflow) { w.Task("a", part{}); w.OnComplete = &jobs.Insert{} }, "on complete: txwork: args are nil"},
+		"what comes after success": {func(w *jobs.Workflow) { w.Task("a", part{}); w.OnComplete = &jobs.Insert{} },
+			"on complete: txwork: args are nil"},
 		"what comes after failure": {func(w *jobs.Workflow) {
 			w.Task("a", part{})
-			w.OnComplete, w.OnFail = noticeOf(""), &jobs.Insert{Args: notice{}, InsertOptions: jobs.InsertOptions{Priority: 9}}
+			w.OnComplete, w.OnFail = noticeOf(""), &jobs.Insert{Args: notice{},
+				InsertOptions: jobs.InsertOptions{Priority: 9}}
 		}, "on fail: txwork: priority is 9"},
 		"too many tasks": {func(w *jobs.Workflow) {
 			for n := range jobs.MaxTasks + 1 {
@@ -116,7 +127,8 @@ func TestALargeWorkflowStartsAndFails(t *testing.T) {
 	for layer := range depth {
 		var tasks []*jobs.Task
 		for n := range width {
-			tasks = append(tasks, w.Task(fmt.Sprint(layer, "/", n), part{n}, jobs.After(above[:min(n, 4, len(above))]...)))
+			tasks = append(tasks, w.Task(fmt.Sprint(layer, "/", n), part{n},
+				jobs.After(above[:min(n, 4, len(above))]...)))
 		}
 		above = tasks
 	}
@@ -126,5 +138,6 @@ func TestALargeWorkflowStartsAndFails(t *testing.T) {
 	equal(t, "ready", len(ready), width+depth-1) // the first layer, and the first of each
 	f.fail(ready...)
 	equal(t, "status", f.workflow(s.ID).Status, join.Failed)
-	equal(t, "cancelled", ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE cancelled_at IS NOT NULL"), jobs.MaxTasks-len(ready))
+	equal(t, "cancelled", ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE cancelled_at IS NOT NULL"),
+		jobs.MaxTasks-len(ready))
 }

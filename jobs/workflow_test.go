@@ -133,9 +133,12 @@ func TestAJobKnowsItsWorkflow(t *testing.T) {
 		got <- place{d.WorkflowID(), d.TaskName(), len(dependencies)}
 		return err
 	}
-	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[part]) error { return where(ctx, job.Delivery) }, jobs.KindOptions[part]{})
-	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[notice]) error { return where(ctx, job.Delivery) }, jobs.KindOptions[notice]{})
-	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error { return where(ctx, job.Delivery) }, jobs.KindOptions[mail]{})
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[part]) error { return where(ctx, job.Delivery) },
+		jobs.KindOptions[part]{})
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[notice]) error { return where(ctx, job.Delivery) },
+		jobs.KindOptions[notice]{})
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error { return where(ctx, job.Delivery) },
+		jobs.KindOptions[mail]{})
 	w := jobs.NewWorkflow("one")
 	w.Task("a", part{})
 	w.OnComplete = noticeOf("done")
@@ -272,7 +275,8 @@ func TestReadingAWorkflowReadsNoOtherJobs(t *testing.T) {
 	f.inTx(func(tx workqueue.Tx) error {
 		scans := func() (n int) {
 			f.ok(tx.Query(f.Context(), func(scan func(...any) error) error { return scan(&n) },
-				"SELECT coalesce(sum(seq_scan), 0) FROM pg_stat_xact_user_tables WHERE relid = $1::text::regclass", f.table))
+				"SELECT coalesce(sum(seq_scan), 0) FROM pg_stat_xact_user_tables WHERE relid = $1::text::regclass",
+				f.table))
 			return n
 		}
 		before := scans()

@@ -188,7 +188,8 @@ func (c *comparison) foreign(o object, wanted map[identity]object) {
 	case o.Kind == "column" && ours(o.Parent) && o.required():
 		d.Problem = "is not txwork's, NOT NULL and without a default: every insert fails"
 		d.DDL = c.alter(object{Kind: o.Kind, Parent: o.Parent, Name: o.Name}, o, "NOT NULL")
-	case o.Kind == "function" && slices.ContainsFunc(named(wanted, "function"), func(w object) bool { return w.bare() == o.bare() }):
+	case o.Kind == "function" && slices.ContainsFunc(named(wanted,
+		"function"), func(w object) bool { return w.bare() == o.bare() }):
 		d.Problem = "is not txwork's and has the name of one that is: calls may mean either"
 		d.DDL = []string{c.dropRoutine(o)}
 	case o.Kind == "index" && ours(o.Facts["table"]) && o.Facts["UNIQUE"] != "",
@@ -202,7 +203,8 @@ func (c *comparison) foreign(o object, wanted map[identity]object) {
 
 // required tells a column that every insert has to name.
 func (o object) required() bool {
-	return o.Facts["NOT NULL"] != "" && o.Facts["default"] == "" && o.Facts["generation"] == "" && o.Facts["identity"] == ""
+	return o.Facts["NOT NULL"] != "" && o.Facts["default"] == "" && o.Facts["generation"] == "" &&
+		o.Facts["identity"] == ""
 }
 
 func named(objects map[identity]object, kind string) (list []object) {
@@ -269,7 +271,9 @@ func coreProblem(want, have string) string {
 	case version == needed:
 		return ""
 	case version > needed:
-		return fmt.Sprintf("was made for version %d of the core, this library works with %d: upgrade the library", version, needed)
+		return fmt.Sprintf("was made for version %d of the core, this library works with %d: upgrade the library",
+			version, needed)
 	}
-	return fmt.Sprintf("was made for version %d of the core, this library works with %d: migrate it, `txwork table new` prints its present form", version, needed)
+	return fmt.Sprintf("was made for version %d of the core, this library works with %d: migrate it, `txwork table "+
+		"new` prints its present form", version, needed)
 }

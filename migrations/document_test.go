@@ -15,7 +15,8 @@ var (
 	cast       = regexp.MustCompile(`::\w+`)
 )
 
-// The functions that docs/state-machine.md shows are those that the migrations make: names, parameters, defaults and results.
+// The functions that docs/state-machine.md shows are those that the migrations make: names, parameters, defaults and
+// results.
 func TestTheDocumentedFunctions(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/state-machine.md")
@@ -32,7 +33,8 @@ func TestTheDocumentedFunctions(t *testing.T) {
 	up(t, newMigrator(t, db.Pool, db.Schema))
 	for _, f := range functions {
 		var arguments, result string
-		err := db.Pool.QueryRow(t.Context(), `SELECT pg_get_function_arguments(oid), coalesce(pg_get_function_result(oid), '')
+		err := db.Pool.QueryRow(t.Context(),
+			`SELECT pg_get_function_arguments(oid), coalesce(pg_get_function_result(oid), '')
 			FROM pg_proc WHERE pronamespace = $1::regnamespace AND proname = $2`, db.Schema, f[1]).Scan(&arguments, &result)
 		if err != nil {
 			t.Errorf("%s: %v", f[1], err)
@@ -41,7 +43,8 @@ func TestTheDocumentedFunctions(t *testing.T) {
 		if got := asDocumented(arguments); got != f[2] {
 			t.Errorf("%s takes (%s), not (%s)", f[1], got, f[2])
 		}
-		if got := asDocumented(result); got != strings.ReplaceAll(f[3], "txwork.", "") { // the schema is on the search_path
+		// the schema is on the search_path
+		if got := asDocumented(result); got != strings.ReplaceAll(f[3], "txwork.", "") {
 			t.Errorf("%s returns %s, not %s", f[1], got, f[3])
 		}
 	}
@@ -50,5 +53,6 @@ func TestTheDocumentedFunctions(t *testing.T) {
 // asDocumented leaves out what the page explains in words: the defaults of retentions, which are the table's.
 func asDocumented(signature string) string {
 	text := cast.ReplaceAllString(constant.ReplaceAllString(strings.ReplaceAll(signature, "IN ", ""), ""), "")
-	return strings.NewReplacer("integer", "int", "DEFAULT NULL", "default null", "DEFAULT", "default", "SETOF ", "setof ", "TABLE(", "table (").Replace(text)
+	return strings.NewReplacer("integer", "int", "DEFAULT NULL", "default null", "DEFAULT", "default", "SETOF ",
+		"setof ", "TABLE(", "table (").Replace(text)
 }

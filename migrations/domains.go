@@ -52,7 +52,8 @@ func needed(domains []Domain) []Domain {
 // leaderTable is the one table whose name does not begin with that of its domain.
 const leaderTable = "leader"
 
-// domainOf is the domain of a table, or of an object whose name begins with its table's. The table of versions has none.
+// domainOf is the domain of a table, or of an object whose name begins with its table's. The table of versions has
+// none.
 func domainOf(name string) Domain {
 	name, _, _ = strings.Cut(name, "(")
 	name, _, _ = strings.Cut(name, "_")

@@ -24,7 +24,8 @@ func newMigratorOf(t *testing.T, pool *pgxpool.Pool, schema string, domains ...m
 	return m
 }
 
-// tablesOf are the tables of a schema but those of the migrations themselves, up to the first underscore of their names.
+// tablesOf are the tables of a schema but those of the migrations themselves, up to the first underscore of their
+// names.
 func tablesOf(t *testing.T, pool *pgxpool.Pool, schema string) []string {
 	t.Helper()
 	return lines(t, pool, `SELECT DISTINCT split_part(relname, '_', 1) FROM pg_class
@@ -67,7 +68,8 @@ func TestEachDomainAlone(t *testing.T) {
 				}
 			}
 			exec(t, db.Pool, "DROP TABLE "+tableOf(test.domain)+" CASCADE")
-			if err := m.Validate(t.Context()); err == nil || !strings.Contains(err.Error(), "table "+db.Schema+"."+tableOf(test.domain)) {
+			if err := m.Validate(t.Context()); err == nil ||
+				!strings.Contains(err.Error(), "table "+db.Schema+"."+tableOf(test.domain)) {
 				t.Errorf("without its table: %v", err)
 			}
 		})
@@ -85,7 +87,8 @@ func tableOf(d migrations.Domain) string {
 func TestAnInterruptedUpOfSomeDomainsGoesOn(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	if _, err := newMigratorOf(t, db.Pool, db.Schema, migrations.Outbox, migrations.Jobs).UpTo(t.Context(), 2); err != nil {
+	if _, err := newMigratorOf(t, db.Pool, db.Schema, migrations.Outbox, migrations.Jobs).UpTo(t.Context(),
+		2); err != nil {
 		t.Fatal(err)
 	}
 	m := newMigrator(t, db.Pool, db.Schema)
@@ -102,11 +105,13 @@ func TestDomainsComeAndGo(t *testing.T) {
 	db := pgtest.New(t)
 	up(t, newMigratorOf(t, db.Pool, db.Schema, migrations.Jobs))
 	up(t, newMigratorOf(t, db.Pool, db.Schema, migrations.Alarms)) // whose versions are older than that of jobs
-	if tables := tablesOf(t, db.Pool, db.Schema); !slices.Equal(tables, []string{"alarms", "jobs", "leader", "timers"}) {
+	if tables := tablesOf(t, db.Pool, db.Schema); !slices.Equal(tables, []string{"alarms", "jobs", "leader",
+		"timers"}) {
 		t.Errorf("the schema has %v", tables)
 	}
 	for _, d := range []migrations.Domain{migrations.Timers, migrations.Reaper} {
-		if _, err := newMigratorOf(t, db.Pool, db.Schema, d).DownTo(t.Context(), 0); err == nil || !strings.Contains(err.Error(), string(d)+" is needed by") {
+		if _, err := newMigratorOf(t, db.Pool, db.Schema, d).DownTo(t.Context(), 0); err == nil ||
+			!strings.Contains(err.Error(), string(d)+" is needed by") {
 			t.Errorf("%s was taken from those that need it: %v", d, err)
 		}
 	}
@@ -171,10 +176,12 @@ func TestFilesAmongThoseOfAnApplication(t *testing.T) {
 		}
 	}
 	export(20261102000000, migrations.Reaper, migrations.Jobs)
-	mine("20261103000000", "-- +goose Up\nALTER TABLE mine ADD COLUMN x int;\n-- +goose Down\nALTER TABLE mine DROP COLUMN x;\n")
+	mine("20261103000000", "-- +goose Up\nALTER TABLE mine ADD COLUMN x int;\n-- +goose Down\nALTER TABLE mine DROP "+
+		"COLUMN x;\n")
 	export(20261104000000, migrations.Inbox)
 	names, err := fs.Glob(os.DirFS(dir), "*_txwork_*.sql")
-	if want := []string{"20261102000000_txwork_reaper.sql", "20261102000001_txwork_jobs.sql", "20261104000000_txwork_inbox.sql"}; err != nil || !slices.Equal(names, want) {
+	if want := []string{"20261102000000_txwork_reaper.sql", "20261102000001_txwork_jobs.sql",
+		"20261104000000_txwork_inbox.sql"}; err != nil || !slices.Equal(names, want) {
 		t.Fatalf("%v, %v, want %v", names, err, want)
 	}
 	provider, err := goose.NewProvider(goose.DialectPostgres, db.SQL(t), os.DirFS(dir))
@@ -206,11 +213,13 @@ func TestUnknownDomainsAndFormatsAreRefused(t *testing.T) {
 	_, sqlErr := migrations.SQL(migrations.FileOptions{Domains: []migrations.Domain{unknown}})
 	_, rolesErr := migrations.Roles(migrations.RoleOptions{Domains: []migrations.Domain{unknown}})
 	for _, err := range []error{newErr, sqlErr, rolesErr} {
-		if err == nil || !strings.Contains(err.Error(), `"outboxes" is unknown, there are outbox, reaper, inbox, timers, alarms, jobs`) {
+		if err == nil || !strings.Contains(err.Error(),
+			`"outboxes" is unknown, there are outbox, reaper, inbox, timers, alarms, jobs`) {
 			t.Errorf("%v", err)
 		}
 	}
-	if _, err := migrations.Roles(migrations.RoleOptions{Domains: migrations.Domains(), Tables: []migrations.RoleTable{{Name: "mine"}}}); err == nil {
+	if _, err := migrations.Roles(migrations.RoleOptions{Domains: migrations.Domains(),
+		Tables: []migrations.RoleTable{{Name: "mine"}}}); err == nil {
 		t.Error("rights of domains and of other tables were printed together")
 	}
 	for _, o := range []migrations.FileOptions{{Format: 2}, {First: -1}} {

@@ -69,7 +69,8 @@ func ExampleDDL() {
 		log.Fatal(err)
 	}
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "-- +goose Up") || strings.HasPrefix(line, "-- +goose Down") || strings.HasPrefix(line, "CREATE TABLE") {
+		if strings.HasPrefix(line, "-- +goose Up") || strings.HasPrefix(line, "-- +goose Down") ||
+			strings.HasPrefix(line, "CREATE TABLE") {
 			fmt.Print(line)
 		}
 	}

@@ -34,7 +34,8 @@ func golden(t *testing.T, file, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s is not what is rendered now; if that is meant, run go test -update.\n%s", file, firstDifference(string(want), got))
+		t.Errorf("%s is not what is rendered now; if that is meant, run go test -update.\n%s", file,
+			firstDifference(string(want), got))
 	}
 }
 

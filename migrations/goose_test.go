@@ -51,7 +51,8 @@ func TestGooseReadsTheVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, db.SQL(t), layout, goose.WithTableName(db.Schema+".schema_version"))
+	provider, err := goose.NewProvider(goose.DialectPostgres, db.SQL(t), layout, goose.WithTableName(db.Schema+
+		".schema_version"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,8 @@ func TestPairsThroughGoose(t *testing.T) {
 	}
 	files := fstest.MapFS{}
 	for _, m := range migrations.All() {
-		files[m.Name+".sql"] = &fstest.MapFile{Data: []byte("-- +goose Up\n" + statement(m.Name+".up.sql") + "-- +goose Down\n" + statement(m.Name+".down.sql"))}
+		files[m.Name+".sql"] = &fstest.MapFile{Data: []byte("-- +goose Up\n" + statement(m.Name+".up.sql") +
+			"-- +goose Down\n" + statement(m.Name+".down.sql"))}
 	}
 	provider, err := goose.NewProvider(goose.DialectPostgres, db.SQL(t), files)
 	if err != nil {

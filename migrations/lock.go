@@ -60,7 +60,8 @@ func (l schemaLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	if !held {
-		return errors.New("the session lost the migration lock: connect to PostgreSQL directly, not through a pooler of transactions")
+		return errors.New("the session lost the migration lock: connect to PostgreSQL directly, not through a pooler " +
+			"of transactions")
 	}
 	return nil
 }

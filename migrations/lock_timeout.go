@@ -19,8 +19,8 @@ const maxLockTimeout = 24 * 24 * time.Hour
 //go:embed catalog/holders.sql
 var holdersQuery string
 
-// lockSetting is the server's own bound of a wait for a lock. The lock of the migrations themselves does not wait in the
-// server.
+// lockSetting is the server's own bound of a wait for a lock. The lock of the migrations themselves does not wait in
+// the server.
 func (m *Migrator) lockSetting() string {
 	return fmt.Sprintf("lock_timeout = %d", m.lockTimeout.Milliseconds())
 }
@@ -34,6 +34,7 @@ func (m *Migrator) explainLock(ctx context.Context, db *sql.DB, err error) error
 	if err := db.QueryRowContext(ctx, holdersQuery, m.schema).Scan(&holders); err != nil || holders == "" {
 		holders = "who had it cannot be told any more"
 	}
-	return fmt.Errorf("a table was in use for more than %v (%s): nothing of this was done; try again when that has ended, or with a longer lock timeout: %w",
+	return fmt.Errorf("a table was in use for more than %v (%s): nothing of this was done; try again when that has "+
+		"ended, or with a longer lock timeout: %w",
 		m.lockTimeout, holders, err)
 }

@@ -17,7 +17,8 @@ import (
 
 func newImpatientMigrator(t *testing.T, pool *pgxpool.Pool, schema string) *migrations.Migrator {
 	t.Helper()
-	m, err := migrations.New(pool, migrations.Options{Schema: schema, Logger: quiet, LockTimeout: 50 * time.Millisecond})
+	m, err := migrations.New(pool, migrations.Options{Schema: schema, Logger: quiet,
+		LockTimeout: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,11 +38,13 @@ func TestTableInUse(t *testing.T) {
 	}
 	defer tx.Rollback(t.Context())
 	var pid int
-	if err := tx.QueryRow(t.Context(), "SELECT pg_backend_pid() FROM outbox RIGHT JOIN (VALUES (1)) AS one ON true").Scan(&pid); err != nil {
+	if err := tx.QueryRow(t.Context(),
+		"SELECT pg_backend_pid() FROM outbox RIGHT JOIN (VALUES (1)) AS one ON true").Scan(&pid); err != nil {
 		t.Fatal(err)
 	}
 	taken, err := m.DownTo(t.Context(), 0)
-	for _, want := range []string{"migrate down 001_outbox", "a table was in use for more than 50ms", fmt.Sprintf("process %d", pid), "idle in transaction"} {
+	for _, want := range []string{"migrate down 001_outbox", "a table was in use for more than 50ms",
+		fmt.Sprintf("process %d", pid), "idle in transaction"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\nlacks %q", err, want)
 		}
@@ -49,13 +52,15 @@ func TestTableInUse(t *testing.T) {
 	if !slices.Equal(versions(taken), backwards(every()[1:])) {
 		t.Errorf("took %v back", taken)
 	}
-	if setting := value[string](t, pool, "SHOW lock_timeout"); setting != value[string](t, db.Pool, "SHOW lock_timeout") {
+	if setting := value[string](t, pool, "SHOW lock_timeout"); setting != value[string](t, db.Pool,
+		"SHOW lock_timeout") {
 		t.Errorf("the pool's session goes on with a lock timeout of %s", setting)
 	}
 	if _, err := tx.Exec(t.Context(), "LOCK TABLE outbox"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.RowsAbove(t.Context(), 0); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d", pid)) {
+	if _, err := m.RowsAbove(t.Context(), 0); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprintf("process %d", pid)) {
 		t.Errorf("counting: %v", err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -99,7 +104,8 @@ func TestRowsAbove(t *testing.T) {
 	exec(t, db.Pool, "INSERT INTO outbox (topic, payload, key) SELECT 'a', '', 'b' FROM generate_series(1, 3)")
 	exec(t, db.Pool, "INSERT INTO leader VALUES ('a', 1, gen_random_uuid(), now(), now())")
 	exec(t, db.Pool, "DROP TABLE jobs_step")
-	if got, want := rows(0), []migrations.TableRows{{Table: "outbox", Rows: 3}, {Table: "leader", Rows: 1}}; !slices.Equal(got, want) {
+	if got, want := rows(0), []migrations.TableRows{{Table: "outbox", Rows: 3},
+		{Table: "leader", Rows: 1}}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	if got, want := rows(1), []migrations.TableRows{{Table: "leader", Rows: 1}}; !slices.Equal(got, want) {

@@ -42,7 +42,8 @@ func (m mender) create(o object) []string {
 	case "domain":
 		return []string{fmt.Sprintf("CREATE DOMAIN %s AS %s;", m.name(o.Name), o.Facts["type"])}
 	case "domain constraint":
-		return []string{fmt.Sprintf("ALTER DOMAIN %s ADD CONSTRAINT %s %s;", m.name(o.Parent), quoted(o.Name), definition)}
+		return []string{fmt.Sprintf("ALTER DOMAIN %s ADD CONSTRAINT %s %s;", m.name(o.Parent), quoted(o.Name),
+			definition)}
 	case "sequence":
 		return []string{fmt.Sprintf("CREATE SEQUENCE %s %s;", m.name(o.Name), definition)}
 	case "table":
@@ -54,7 +55,8 @@ func (m mender) create(o object) []string {
 	case "index":
 		return []string{strings.Replace(definition, " INDEX ", " INDEX CONCURRENTLY ", 1) + ";"}
 	case "function":
-		return []string{m.routines[o.bare()].statement, fmt.Sprintf("REVOKE ALL ON ROUTINE %s FROM PUBLIC;", m.signature(o))}
+		return []string{m.routines[o.bare()].statement, fmt.Sprintf("REVOKE ALL ON ROUTINE %s FROM PUBLIC;",
+			m.signature(o))}
 	case "trigger":
 		return []string{definition + ";"}
 	}
@@ -68,7 +70,8 @@ func (m mender) alter(want, have object, fact string) []string {
 	case "domain NOT NULL", "domain default": // ours have neither
 		return []string{fmt.Sprintf("ALTER DOMAIN %s DROP %s;", m.name(want.Name), strings.ToUpper(fact))}
 	case "domain constraint definition":
-		return append([]string{fmt.Sprintf("ALTER DOMAIN %s DROP CONSTRAINT %s;", m.name(want.Parent), quoted(want.Name))}, m.create(want)...)
+		return append([]string{fmt.Sprintf("ALTER DOMAIN %s DROP CONSTRAINT %s;", m.name(want.Parent),
+			quoted(want.Name))}, m.create(want)...)
 	case "domain constraint NOT VALID":
 		return []string{fmt.Sprintf("ALTER DOMAIN %s VALIDATE CONSTRAINT %s;", m.name(want.Parent), quoted(want.Name))}
 	case "sequence definition":
@@ -181,7 +184,8 @@ func (m mender) continueIdentity(o object) []string {
 	if o.Facts["identity"] == "" {
 		return nil
 	}
-	return []string{fmt.Sprintf("SELECT setval(pg_get_serial_sequence('%s', '%s'), (SELECT coalesce(max(%s), 0) + 1 FROM %[1]s), false);",
+	return []string{fmt.Sprintf("SELECT setval(pg_get_serial_sequence('%s', '%s'), (SELECT coalesce(max(%s), 0) + 1 "+
+		"FROM %[1]s), false);",
 		m.name(o.Parent), o.Name, quoted(o.Name))}
 }
 

@@ -26,8 +26,8 @@ type Options struct {
 	Schema string
 
 	// Domains are those whose tables the schema is to have, and which Validate, Status and Down are about. [Reaper] is
-	// always among the former, and [Timers] where [Alarms] are. Default: the domains that the schema has, and all of them
-	// in a schema that has none.
+	// always among the former, and [Timers] where [Alarms] are. Default: the domains that the schema has, and all of
+	// them in a schema that has none.
 	Domains []Domain
 
 	// LockTimeout is how long a migration waits for the lock of a table that somebody uses. All who come later wait
@@ -76,7 +76,8 @@ func New(pool *pgxpool.Pool, o Options) (*Migrator, error) {
 		return nil, err
 	}
 	if o.LockTimeout < 0 || o.LockTimeout%time.Millisecond != 0 || o.LockTimeout > maxLockTimeout {
-		return nil, validate.Errorf("lock timeout", "is %v, it must be whole milliseconds, at most %v, or 0 for the default", o.LockTimeout, maxLockTimeout)
+		return nil, validate.Errorf("lock timeout",
+			"is %v, it must be whole milliseconds, at most %v, or 0 for the default", o.LockTimeout, maxLockTimeout)
 	}
 	if o.LockTimeout == 0 {
 		o.LockTimeout = DefaultLockTimeout
@@ -106,8 +107,8 @@ func (m *Migrator) find(version int64) (migration, bool) {
 	return m.migrations[i], true
 }
 
-// Up applies all migrations of the schema's domains that are pending, each in a transaction of its own, and returns those it
-// applied, also beside an error. It makes the schema where that is missing. Of several migrators that
+// Up applies all migrations of the schema's domains that are pending, each in a transaction of its own, and returns
+// those it applied, also beside an error. It makes the schema where that is missing. Of several migrators that
 // start at once one does the work; the others wait for it, until ctx ends, and find nothing to do.
 //
 // A schema that is ahead of this library is left alone, with a [workqueue.ErrSchemaVersion].
@@ -143,8 +144,9 @@ func (m *Migrator) Down(ctx context.Context) ([]Applied, error) {
 }
 
 // DownTo takes all migrations of the domains above a version back, the newest first, and their tables with all that is
-// in them, which [Migrator.RowsAbove] counts before. A domain that another one needs stays with it. It returns those it took back, also beside an error; none where there is nothing to do.
-// Version 0 takes the table of versions along: what remains is the schema, without anything of txwork.
+// in them, which [Migrator.RowsAbove] counts before. A domain that another one needs stays with it. It returns those it
+// took back, also beside an error; none where there is nothing to do. Version 0 takes the table of versions along: what
+// remains is the schema, without anything of txwork.
 func (m *Migrator) DownTo(ctx context.Context, version int64) ([]Applied, error) {
 	if _, ok := m.find(version); !ok && version != 0 {
 		return nil, m.unknown(version)
@@ -159,7 +161,8 @@ func (m *Migrator) unknown(version int64) error {
 		Reason: fmt.Sprintf("%d is unknown, this library has 1 to %d", version, m.latest())}
 }
 
-func (m *Migrator) down(ctx context.Context, run func(*goose.Provider) ([]*goose.MigrationResult, error)) ([]Applied, error) {
+func (m *Migrator) down(ctx context.Context, run func(*goose.Provider) ([]*goose.MigrationResult, error)) ([]Applied,
+	error) {
 	return m.migrate(ctx, "migrate down", func(db *sql.DB) ([]*goose.MigrationResult, error) {
 		has, err := m.history.state(ctx, db)
 		if err != nil {

@@ -89,8 +89,10 @@ func TestResultsNameTheMigration(t *testing.T) {
 	if a := applied[0]; a.Name != "001_outbox" || a.Duration <= 0 {
 		t.Errorf("%+v", a)
 	}
-	text, err := json.Marshal(migrations.Applied{Version: 1, Domain: migrations.Outbox, Name: "001_outbox", Duration: time.Millisecond})
-	if want := `{"version":1,"domain":"outbox","name":"001_outbox","duration_ns":1000000}`; err != nil || string(text) != want {
+	text, err := json.Marshal(migrations.Applied{Version: 1, Domain: migrations.Outbox, Name: "001_outbox",
+		Duration: time.Millisecond})
+	if want := `{"version":1,"domain":"outbox","name":"001_outbox","duration_ns":1000000}`; err != nil ||
+		string(text) != want {
 		t.Errorf("%s, %v, want %s", text, err, want)
 	}
 }
@@ -175,7 +177,8 @@ func TestWaitForTheLockEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	var log bytes.Buffer
-	m, err := migrations.New(db.Pool, migrations.Options{Schema: db.Schema, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	m, err := migrations.New(db.Pool, migrations.Options{Schema: db.Schema,
+		Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +255,8 @@ func awaitLock(t *testing.T, pool *pgxpool.Pool, table string) {
 	t.Helper()
 	waiting := false
 	for !waiting && t.Context().Err() == nil {
-		err := pool.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = $1::regclass AND NOT granted)", table).Scan(&waiting)
+		err := pool.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = $1::regclass AND NOT "+
+			"granted)", table).Scan(&waiting)
 		if err != nil {
 			t.Error(err)
 			return
@@ -271,7 +275,8 @@ func TestLockIsReleased(t *testing.T) {
 		t.Errorf("down dropped a table that a view needs: %v", err)
 	}
 	var key = uint64(migrations.LockID(db.Schema))
-	if n := value[int](t, db.Pool, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = $1 AND objid = $2",
+	if n := value[int](t, db.Pool, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = $1 AND "+
+		"objid = $2",
 		uint32(key>>32), uint32(key)); n != 0 {
 		t.Errorf("%d locks are held", n)
 	}
@@ -344,7 +349,8 @@ func TestStatus(t *testing.T) {
 	before, err := m.Status(t.Context())
 	var pending []string
 	for _, m := range migrations.All() {
-		pending = append(pending, fmt.Sprintf(`{"version":%d,"domain":%q,"name":%q,"applied":false}`, m.Version, m.Domain, m.Name))
+		pending = append(pending, fmt.Sprintf(`{"version":%d,"domain":%q,"name":%q,"applied":false}`, m.Version,
+			m.Domain, m.Name))
 	}
 	want := "[" + strings.Join(pending, ",") + "]"
 	if text, _ := json.Marshal(before); err != nil || string(text) != want {
@@ -373,7 +379,8 @@ func TestStatus(t *testing.T) {
 // Times are right whatever zone the session has.
 func TestAppliedAtInAnotherZone(t *testing.T) {
 	t.Parallel()
-	db := pgtest.New(t, pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["timezone"] = "Pacific/Auckland" }))
+	db := pgtest.New(t,
+		pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["timezone"] = "Pacific/Auckland" }))
 	m := newMigrator(t, db.Pool, db.Schema)
 	up(t, m)
 	all, err := m.Status(t.Context())
@@ -392,7 +399,8 @@ func TestLeaderTable(t *testing.T) {
 	got := value[string](t, db.Pool, `
 		SELECT string_agg(format('%s %s%s', attname, format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN ' not null' END), ', ' ORDER BY attnum)
 		FROM pg_attribute WHERE attrelid = 'leader'::regclass AND attnum > 0`)
-	if want := "name text not null, term bigint not null, holder uuid not null, expires_at timestamp with time zone not null, granted_at timestamp with time zone not null"; got != want {
+	if want := "name text not null, term bigint not null, holder uuid not null, expires_at timestamp with time zone " +
+		"not null, granted_at timestamp with time zone not null"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

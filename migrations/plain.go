@@ -88,7 +88,8 @@ func SQL(o FileOptions) (string, error) {
 	}
 	parts := []string{sqlHeader(schema, all), prologue(schema)}
 	for _, m := range all {
-		parts = append(parts, "-- Migration "+m.name+"\n\n"+m.up, recordVersion(schema, m.version)+recordDomain(schema, m.domain))
+		parts = append(parts, "-- Migration "+m.name+"\n\n"+m.up, recordVersion(schema, m.version)+recordDomain(schema,
+			m.domain))
 	}
 	return strings.Join(parts, "\n"), nil
 }
@@ -103,8 +104,8 @@ func sqlHeader(schema string, all []migration) string {
 `, schema, strings.Join(names, ", "))
 }
 
-// FS is a directory of the migrations. Like [SQL] they record the versions in the schema's own table, beside that of the
-// tool.
+// FS is a directory of the migrations. Like [SQL] they record the versions in the schema's own table, beside that of
+// the tool.
 func FS(o FileOptions) (fs.FS, error) {
 	all, err := o.files()
 	if err != nil {
@@ -173,7 +174,8 @@ func missingFrom(dir string, files []file) (missing []file, err error) {
 		case err != nil:
 			return nil, fmt.Errorf("txwork: export: %w", err)
 		case !bytes.Equal(there, []byte(f.text)):
-			return nil, fmt.Errorf("txwork: export: %s has another content: it was edited, or made for another schema; nothing was written", name)
+			return nil, fmt.Errorf("txwork: export: %s has another content: it was edited, or made for another "+
+				"schema; nothing was written", name)
 		}
 	}
 	return missing, nil

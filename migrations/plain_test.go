@@ -33,7 +33,8 @@ func TestPlainSQLIsWhatUpDoes(t *testing.T) {
 	}
 	up(t, newMigrator(t, db.Pool, db.Schema))
 	if plain, goose := catalog(t, db.Pool, schema), catalog(t, db.Pool, db.Schema); !slices.Equal(plain, goose) {
-		t.Errorf("plain SQL and goose differ:\n%s", firstDifference(strings.Join(goose, "\n"), strings.Join(plain, "\n")))
+		t.Errorf("plain SQL and goose differ:\n%s", firstDifference(strings.Join(goose, "\n"),
+			strings.Join(plain, "\n")))
 	}
 	if _, err := db.Pool.Exec(t.Context(), text); err == nil {
 		t.Error("the plain SQL ran twice")
@@ -118,7 +119,8 @@ func TestExport(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "002_reaper.up.sql")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := migrations.Export(dir, migrations.FileOptions{}); err == nil || !strings.Contains(err.Error(), "001_outbox.up.sql") {
+	if _, err := migrations.Export(dir, migrations.FileOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "001_outbox.up.sql") {
 		t.Error(err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2*len(every())-1 {

@@ -10,8 +10,8 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// While a publication has a table, PostgreSQL refuses to delete or change rows of which it cannot tell a replica which they
-// are. One FOR ALL TABLES, of whoever, must not stop folds: every table of ours has a key or a replica identity.
+// While a publication has a table, PostgreSQL refuses to delete or change rows of which it cannot tell a replica which
+// they are. One FOR ALL TABLES, of whoever, must not stop folds: every table of ours has a key or a replica identity.
 func TestPublicationsStopNothing(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -32,15 +32,21 @@ func TestPublicationsStopNothing(t *testing.T) {
 	}
 	defer tx.Rollback(context.Background())
 	for i, table := range tables {
-		if _, err := tx.Exec(t.Context(), fmt.Sprintf("CREATE PUBLICATION %s_%d FOR TABLE %s", db.Schema, i, table.Name)); err != nil {
+		if _, err := tx.Exec(t.Context(), fmt.Sprintf("CREATE PUBLICATION %s_%d FOR TABLE %s", db.Schema, i,
+			table.Name)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, table := range tables {
 		for _, statement := range []string{
-			fmt.Sprintf("UPDATE %[1]s SET %[2]s = %[2]s WHERE false", table.Name, table.Column), fmt.Sprintf("DELETE FROM %s WHERE false", table.Name),
+			fmt.Sprintf("UPDATE %[1]s SET %[2]s = %[2]s WHERE false", table.Name, table.Column),
+			fmt.Sprintf("DELETE FROM %s WHERE false", table.Name),
 		} {
-			err := pgx.BeginFunc(t.Context(), tx, func(tx pgx.Tx) error { _, err := tx.Exec(t.Context(), statement); return err })
+			err := pgx.BeginFunc(t.Context(), tx, func(tx pgx.Tx) error {
+				_, err := tx.Exec(t.Context(),
+					statement)
+				return err
+			})
 			if err != nil {
 				t.Errorf("%s: %v", statement, err)
 			}

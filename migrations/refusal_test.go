@@ -76,7 +76,8 @@ func TestReadOnlyDatabase(t *testing.T) {
 	t.Cleanup(pool.Close)
 	m := newMigrator(t, pool, db.Schema)
 
-	if _, err := m.Up(t.Context()); !errors.Is(err, workqueue.ErrReadOnly) || !strings.Contains(err.Error(), "connect to the primary") {
+	if _, err := m.Up(t.Context()); !errors.Is(err, workqueue.ErrReadOnly) ||
+		!strings.Contains(err.Error(), "connect to the primary") {
 		t.Errorf("up: %v", err)
 	}
 	if _, err := m.Down(t.Context()); err != nil {
@@ -100,7 +101,8 @@ func TestDatabaseGone(t *testing.T) {
 	_, upErr := m.Up(t.Context())
 	_, downErr := m.Down(t.Context())
 	_, statusErr := m.Status(t.Context())
-	for method, err := range map[string]error{"up": upErr, "down": downErr, "status": statusErr, "validate": m.Validate(t.Context())} {
+	for method, err := range map[string]error{"up": upErr, "down": downErr, "status": statusErr,
+		"validate": m.Validate(t.Context())} {
 		if err == nil || !strings.Contains(err.Error(), "the database cannot be reached") {
 			t.Errorf("%s: %v", method, err)
 		}
@@ -137,7 +139,8 @@ func TestNewerSchema(t *testing.T) {
 	if after := objects(t, db.Pool, db.Schema); after != before {
 		t.Errorf("%d objects became %d", before, after)
 	}
-	if all, err := m.Status(t.Context()); err != nil || len(all) != len(every())+1 || all[len(all)-1].Version != 99 || !all[len(all)-1].Applied || all[len(all)-1].Name != "" {
+	if all, err := m.Status(t.Context()); err != nil || len(all) != len(every())+1 || all[len(all)-1].Version != 99 ||
+		!all[len(all)-1].Applied || all[len(all)-1].Name != "" {
 		t.Errorf("status: %+v, %v", all, err)
 	}
 	if v, err := m.Version(t.Context()); err != nil || v != 99 {
@@ -151,7 +154,8 @@ func TestFailedMigrationReportsWhatWasApplied(t *testing.T) {
 	exec(t, db.Pool, "CREATE TABLE leader ()")
 	m := newMigrator(t, db.Pool, db.Schema)
 	applied, err := m.Up(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "002_reaper") || !strings.Contains(err.Error(), "no migration recorded") {
+	if err == nil || !strings.Contains(err.Error(), "002_reaper") ||
+		!strings.Contains(err.Error(), "no migration recorded") {
 		t.Errorf("%v", err)
 	}
 	if len(applied) != 1 || applied[0].Version != 1 {
@@ -187,7 +191,8 @@ func TestRoleWithoutCreateOnTheDatabase(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 
-	if _, err := newMigrator(t, pool, db.Schema+"_x").Up(t.Context()); err == nil || !strings.Contains(err.Error(), "CREATE on the database") {
+	if _, err := newMigrator(t, pool, db.Schema+"_x").Up(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "CREATE on the database") {
 		t.Errorf("a schema of its own: %v", err)
 	}
 	exec(t, db.Pool, "GRANT USAGE, CREATE ON SCHEMA "+db.Schema+" TO "+role)

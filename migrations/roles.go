@@ -104,7 +104,8 @@ func (o RoleOptions) units() ([]unit, error) {
 			return nil, err
 		}
 		if slices.ContainsFunc(migratedUnits(), func(u unit) bool { return u.Table == t.Name }) {
-			return nil, validate.Errorf("table", "%q is what the migrations make: name tables of your own, or none for those", t.Name)
+			return nil, validate.Errorf("table", "%q is what the migrations make: name tables of your own, or none "+
+				"for those", t.Name)
 		}
 		if slices.ContainsFunc(o.Tables[:i], func(other RoleTable) bool { return other.Name == t.Name }) {
 			return nil, validate.Errorf("table", "%q is listed twice", t.Name)
@@ -131,7 +132,8 @@ const longestRole = "_migrator"
 
 func checkRolePrefix(prefix string) error {
 	if err := validate.Identifier("prefix", prefix+longestRole); err != nil {
-		return validate.Errorf("prefix", "%q makes no name of a role: it must match [a-z_][a-z0-9_]* and have %d bytes at most",
+		return validate.Errorf("prefix", "%q makes no name of a role: it must match [a-z_][a-z0-9_]* and have %d "+
+			"bytes at most",
 			prefix, 63-len(longestRole))
 	}
 	if strings.HasPrefix(prefix, "pg_") {

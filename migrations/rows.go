@@ -69,7 +69,8 @@ func (m *Migrator) tablesAbove(ctx context.Context, db *sql.DB, version int64) (
 func (m *Migrator) count(ctx context.Context, tx *sql.Tx, table string) (n int64, err error) {
 	name := pgx.Identifier{m.schema, table}.Sanitize()
 	var exists bool
-	if err := tx.QueryRowContext(ctx, "SELECT to_regclass($1::text) IS NOT NULL", name).Scan(&exists); err != nil || !exists {
+	if err := tx.QueryRowContext(ctx, "SELECT to_regclass($1::text) IS NOT NULL", name).Scan(&exists); err != nil ||
+		!exists {
 		return 0, err
 	}
 	err = tx.QueryRowContext(ctx, "SELECT count(*) FROM "+name).Scan(&n)

@@ -10,7 +10,8 @@ import (
 )
 
 // prepare makes the schema and its tables of versions and domains, and notes which domains it is to have, in one
-// transaction. It looks first, so that a schema that is up to date can be confirmed by a role that may not create anything.
+// transaction. It looks first, so that a schema that is up to date can be confirmed by a role that may not create
+// anything.
 func (m *Migrator) prepare(ctx context.Context, db *sql.DB) ([]Domain, error) {
 	has, err := m.history.state(ctx, db)
 	if err != nil {
@@ -32,8 +33,8 @@ func (m *Migrator) prepare(ctx context.Context, db *sql.DB) ([]Domain, error) {
 	return domains, err
 }
 
-// forget drops the tables of versions and domains once nothing is recorded as applied. Of domains that were asked for it
-// forgets those that are gone, so that the next Up does not bring them back.
+// forget drops the tables of versions and domains once nothing is recorded as applied. Of domains that were asked for
+// it forgets those that are gone, so that the next Up does not bring them back.
 func (m *Migrator) forget(ctx context.Context, db *sql.DB) error {
 	has, err := m.history.state(ctx, db)
 	if err != nil || len(has.domains) == 0 {
@@ -63,7 +64,8 @@ func (m *Migrator) provider(db *sql.DB, chosen []migration) (*goose.Provider, er
 }
 
 // migrate runs one direction alone, unless the schema is ahead of this library, and reports what it did.
-func (m *Migrator) migrate(ctx context.Context, action string, run func(*sql.DB) ([]*goose.MigrationResult, error)) ([]Applied, error) {
+func (m *Migrator) migrate(ctx context.Context, action string, run func(*sql.DB) ([]*goose.MigrationResult,
+	error)) ([]Applied, error) {
 	applied := []Applied{}
 	tried := action
 	err := m.exclusively(ctx, func(db *sql.DB) error {

@@ -78,7 +78,8 @@ func render(name, schema string) string {
 // prologue is what a schema needs before its first migration: itself, and the table of versions. It does nothing where
 // another domain's files have made them.
 func prologue(schema string) string {
-	return render("schema.sql", schema) + "\n" + render("version_table.sql", schema) + "\n" + recordVersion(schema, setUpVersion)
+	return render("schema.sql", schema) + "\n" + render("version_table.sql", schema) + "\n" + recordVersion(schema,
+		setUpVersion)
 }
 
 // setUpVersion is goose's mark of a table that was set up.
@@ -120,7 +121,8 @@ func schemaOrDefault(schema string) (string, error) {
 		schema = workqueue.DefaultSchema
 	}
 	if strings.HasPrefix(schema, "pg_") || schema == "information_schema" {
-		return "", &workqueue.InvalidError{Field: "schema", Reason: fmt.Sprintf("%q is a name that PostgreSQL keeps for itself", schema)}
+		return "", &workqueue.InvalidError{Field: "schema",
+			Reason: fmt.Sprintf("%q is a name that PostgreSQL keeps for itself", schema)}
 	}
 	for _, table := range CoreTables() {
 		if err := (workqueue.Spec{Schema: schema, Table: table}).Validate(); err != nil {

@@ -16,8 +16,8 @@ type Status struct {
 	AppliedAt time.Time `json:"applied_at,omitzero"`
 }
 
-// Status lists the migrations of the schema's domains in the order of their versions: those of this library, and those that
-// only the database knows, because a newer library was here. It writes nothing, and needs neither the
+// Status lists the migrations of the schema's domains in the order of their versions: those of this library, and those
+// that only the database knows, because a newer library was here. It writes nothing, and needs neither the
 // schema nor a primary.
 func (m *Migrator) Status(ctx context.Context) ([]Status, error) {
 	has, err := m.state(ctx)
@@ -51,7 +51,8 @@ func (m *Migrator) statuses(has state) []Status {
 	for _, e := range has.entries {
 		known, ok := m.find(e.version)
 		if !ok || slices.Contains(domains, known.domain) {
-			all = append(all, Status{Version: e.version, Domain: known.domain, Name: known.name, Applied: true, AppliedAt: e.at})
+			all = append(all, Status{Version: e.version, Domain: known.domain, Name: known.name, Applied: true,
+				AppliedAt: e.at})
 		}
 	}
 	for _, known := range of(m.migrations, domains) {

@@ -120,7 +120,8 @@ func TestEachThingIsMadeAnew(t *testing.T) {
 	m := newMigrator(t, db.Pool, db.Schema)
 	up(t, m)
 	all, _ := catalogOf(t, db)
-	for _, kind := range []string{"domain", "domain constraint", "sequence", "column", "constraint", "index", "function", "trigger", "table"} {
+	for _, kind := range []string{"domain", "domain constraint", "sequence", "column", "constraint", "index",
+		"function", "trigger", "table"} {
 		var dropped []string
 		var statements strings.Builder
 		for _, o := range all {
@@ -165,11 +166,15 @@ func TestHarmlessDifferences(t *testing.T) {
 		{"CREATE TABLE app (id int NOT NULL UNIQUE CHECK (id > 0))", ""},
 		{"CREATE FUNCTION app() RETURNS integer LANGUAGE sql AS 'SELECT 1'", ""},
 		{"ALTER TABLE outbox SET (fillfactor = 90)", "table {schema}.outbox has the storage parameters "},
-		{"ALTER TABLE jobs_step SET (fillfactor = 90)", "table {schema}.jobs_step has the storage parameters fillfactor=90, needs none"},
+		{"ALTER TABLE jobs_step SET (fillfactor = 90)",
+			"table {schema}.jobs_step has the storage parameters fillfactor=90, needs none"},
 		{"CREATE UNIQUE INDEX single ON outbox (key)", "index {schema}.single is not txwork's"},
-		{"ALTER TABLE outbox ADD CONSTRAINT short CHECK (octet_length(topic) < 100)", "constraint short of {schema}.outbox is not txwork's"},
-		{"CREATE TRIGGER audit AFTER INSERT ON outbox EXECUTE FUNCTION jobs_announce()", "trigger audit of {schema}.outbox is not txwork's"},
-		{"CREATE RULE swallow AS ON DELETE TO outbox DO INSTEAD NOTHING", "rule swallow of {schema}.outbox is not txwork's"},
+		{"ALTER TABLE outbox ADD CONSTRAINT short CHECK (octet_length(topic) < 100)",
+			"constraint short of {schema}.outbox is not txwork's"},
+		{"CREATE TRIGGER audit AFTER INSERT ON outbox EXECUTE FUNCTION jobs_announce()",
+			"trigger audit of {schema}.outbox is not txwork's"},
+		{"CREATE RULE swallow AS ON DELETE TO outbox DO INSTEAD NOTHING",
+			"rule swallow of {schema}.outbox is not txwork's"},
 	} {
 		before, err := m.Differences(t.Context())
 		if err != nil {
@@ -184,7 +189,10 @@ func TestHarmlessDifferences(t *testing.T) {
 		if n := len(after) - len(before); want == "" && n != 0 || want != "" && n != 1 {
 			t.Errorf("%s: %d more differences of %v", test.change, n, after)
 		}
-		if want != "" && !slices.ContainsFunc(after, func(d migrations.Difference) bool { return d.Harmless && strings.HasPrefix(d.String(), want) }) {
+		if want != "" && !slices.ContainsFunc(after, func(d migrations.Difference) bool {
+			return d.Harmless &&
+				strings.HasPrefix(d.String(), want)
+		}) {
 			t.Errorf("%s: %v\nlacks %q", test.change, after, want)
 		}
 	}
@@ -197,8 +205,10 @@ func TestHarmlessDifferences(t *testing.T) {
 func TestValidateWithAnySettings(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.WithPool(func(c *pgxpool.Config) {
-		for name, setting := range map[string]string{"timezone": "Pacific/Auckland", "DateStyle": "German", "IntervalStyle": "iso_8601",
-			"quote_all_identifiers": "on", "extra_float_digits": "-5", "bytea_output": "escape", "default_transaction_isolation": "serializable"} {
+		for name, setting := range map[string]string{"timezone": "Pacific/Auckland", "DateStyle": "German",
+			"IntervalStyle":         "iso_8601",
+			"quote_all_identifiers": "on", "extra_float_digits": "-5", "bytea_output": "escape",
+			"default_transaction_isolation": "serializable"} {
 			c.ConnConfig.RuntimeParams[name] = setting
 		}
 	}))
@@ -217,7 +227,8 @@ func TestValidateOfABrokenTableOfVersions(t *testing.T) {
 	up(t, m)
 	exec(t, db.Pool, "ALTER TABLE schema_version DROP COLUMN is_applied")
 	want := "column " + db.Schema + ".schema_version.is_applied is missing"
-	if err := m.Validate(t.Context()); !errors.Is(err, workqueue.ErrSchemaVersion) || !strings.Contains(err.Error(), want) {
+	if err := m.Validate(t.Context()); !errors.Is(err, workqueue.ErrSchemaVersion) ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("%v\nlacks %q", err, want)
 	}
 }

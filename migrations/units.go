@@ -14,8 +14,8 @@ type unit struct {
 	core      bool     // it instantiates package workqueue
 }
 
-// CoreTables are the tables that the migrations make and that instantiate package workqueue: what is listed here is known to
-// roles, to [Migrator.Up], to `txwork doctor` and to the command line.
+// CoreTables are the tables that the migrations make and that instantiate package workqueue: what is listed here is
+// known to roles, to [Migrator.Up], to `txwork doctor` and to the command line.
 func CoreTables() (names []string) {
 	for _, u := range migratedUnits() {
 		if u.core {
@@ -49,10 +49,12 @@ func migratedUnits() []unit {
 		{Title: "alarms", Table: "alarms", Tables: []string{"alarms"}, producer: []string{"alarms"}},
 		core("jobs").withGate().withJoin().
 			with("attempt", "step", "queue", "bucket", "slot").calls("claim_admitted", "admit", "take", "slot_sweep").
-			runs("free_key", "record", "forget", "give_slot").types("kind_name", "queue_name", "priority", "progress").enqueued("jobs"),
+			runs("free_key", "record", "forget", "give_slot").types("kind_name", "queue_name", "priority",
+			"progress").enqueued("jobs"),
 		core("jobs_schedule"),
 		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"}},
-		{Title: "schema_version, schema_domain: which migrations there are", Table: "schema_version", Tables: []string{"schema_version", "schema_domain"}, ReadOnly: true},
+		{Title: "schema_version, schema_domain: which migrations there are", Table: "schema_version",
+			Tables: []string{"schema_version", "schema_domain"}, ReadOnly: true},
 	}
 }
 
@@ -85,7 +87,8 @@ func (u unit) withGate() unit {
 func (u unit) withJoin() unit {
 	u.producer = append(u.producer, "join")
 	return u.with("join", "join_member", "join_note", "join_cursor").
-		calls("join_fold", "join_apply", "join_recount", "join_finish", "join_end", "join_forget", "join_purge", "join_strand", "join_sweep").
+		calls("join_fold", "join_apply", "join_recount", "join_finish", "join_end", "join_forget", "join_purge",
+			"join_strand", "join_sweep").
 		runs("join_settled")
 }
 

@@ -32,8 +32,8 @@ func (m *Migrator) Validate(ctx context.Context) error {
 var undefined = []string{"42P01", "42703"}
 
 // Differences lists what [Migrator.Validate] looks at, and beside it what does no harm. Where migrations are pending,
-// or the schema is ahead of this library, it lists those alone: all else would only repeat it. It waits for a table that
-// somebody has locked exclusively no longer than [Options.LockTimeout].
+// or the schema is ahead of this library, it lists those alone: all else would only repeat it. It waits for a table
+// that somebody has locked exclusively no longer than [Options.LockTimeout].
 func (m *Migrator) Differences(ctx context.Context) (Differences, error) {
 	has, err := m.state(ctx)
 	if pg := new(pgconn.PgError); errors.As(err, &pg) && slices.Contains(undefined, pg.Code) {
@@ -42,8 +42,10 @@ func (m *Migrator) Differences(ctx context.Context) (Differences, error) {
 		return versions, m.failed("validate", err)
 	}
 	var have catalog
-	err = pgx.BeginTxFunc(ctx, m.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
-		if _, err := tx.Exec(ctx, "SET LOCAL "+m.lockSetting()); err != nil { // definitions are read under the table's lock
+	err = pgx.BeginTxFunc(ctx, m.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead,
+		AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
+		// definitions are read under the table's lock
+		if _, err := tx.Exec(ctx, "SET LOCAL "+m.lockSetting()); err != nil {
 			return err
 		}
 		have, err = readCatalog(ctx, tx, m.schema)
@@ -66,9 +68,11 @@ func (m *Migrator) versionDifferences(has state) Differences {
 	for _, s := range m.statuses(has) {
 		switch {
 		case s.Name == "":
-			all = append(all, Difference{Object: fmt.Sprintf("version %d", s.Version), Problem: tooNew(m.latest()), DDL: []string{}})
+			all = append(all, Difference{Object: fmt.Sprintf("version %d", s.Version), Problem: tooNew(m.latest()),
+				DDL: []string{}})
 		case !s.Applied:
-			all = append(all, Difference{Object: "migration " + s.Name, Problem: "is pending: run `txwork migrate up`", DDL: []string{}})
+			all = append(all, Difference{Object: "migration " + s.Name, Problem: "is pending: run `txwork migrate up`",
+				DDL: []string{}})
 		}
 	}
 	return all

@@ -15,7 +15,8 @@ import (
 func TestValidateWaitsForALockedTableNoLongerThanItsTimeout(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	m, err := migrations.New(db.Pool, migrations.Options{Schema: db.Schema, Logger: quiet, LockTimeout: 50 * time.Millisecond})
+	m, err := migrations.New(db.Pool, migrations.Options{Schema: db.Schema, Logger: quiet,
+		LockTimeout: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,15 +20,20 @@ func TestValidate(t *testing.T) {
 		change string
 		want   []string // nothing means valid
 	}{
-		"as migrated":           {"", nil},
-		"a table of the app's":  {"CREATE TABLE app (id int); COMMENT ON TABLE app IS 'txwork it is not'", nil},
-		"a custom table":        {"CREATE TABLE mine (id int); COMMENT ON TABLE mine IS 'txwork core 1'", nil},
-		"an older custom table": {"CREATE TABLE mine (id int); COMMENT ON TABLE mine IS 'txwork core 0'", []string{"mine was made for version 0", "migrate it"}},
-		"a newer custom table":  {"CREATE TABLE mine (id int); COMMENT ON TABLE mine IS 'txwork core 7'", []string{"mine was made for version 7", "upgrade the library"}},
-		"a newer outbox":        {"COMMENT ON TABLE outbox IS 'txwork core 2'", []string{".outbox was made for version 2", "upgrade the library"}},
-		"a pending migration":   {"DELETE FROM schema_version WHERE version_id = 2", []string{"002_reaper is pending", "txwork migrate up"}},
-		"nothing was migrated":  {"DROP TABLE schema_version", append(allPending(), "txwork migrate up")},
-		"a newer library": {fmt.Sprintf("INSERT INTO schema_version (version_id, is_applied) VALUES (%d, true)", latest()+1),
+		"as migrated":          {"", nil},
+		"a table of the app's": {"CREATE TABLE app (id int); COMMENT ON TABLE app IS 'txwork it is not'", nil},
+		"a custom table":       {"CREATE TABLE mine (id int); COMMENT ON TABLE mine IS 'txwork core 1'", nil},
+		"an older custom table": {"CREATE TABLE mine (id int); COMMENT ON TABLE mine IS 'txwork core 0'",
+			[]string{"mine was made for version 0", "migrate it"}},
+		"a newer custom table": {"CREATE TABLE mine (id int); COMMENT ON TABLE mine IS 'txwork core 7'",
+			[]string{"mine was made for version 7", "upgrade the library"}},
+		"a newer outbox": {"COMMENT ON TABLE outbox IS 'txwork core 2'",
+			[]string{".outbox was made for version 2", "upgrade the library"}},
+		"a pending migration": {"DELETE FROM schema_version WHERE version_id = 2", []string{"002_reaper is pending",
+			"txwork migrate up"}},
+		"nothing was migrated": {"DROP TABLE schema_version", append(allPending(), "txwork migrate up")},
+		"a newer library": {fmt.Sprintf("INSERT INTO schema_version (version_id, is_applied) VALUES (%d, true)",
+			latest()+1),
 			[]string{fmt.Sprintf("version %d", latest()+1), fmt.Sprintf("up to %d", latest()), "upgrade the library"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,12 +92,15 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 			[]string{"DROP INDEX outbox_claim_idx"},
 			[]string{"index {schema}.outbox_claim_idx is missing"}},
 		"an index that could not be built": {
-			[]string{"DROP INDEX outbox_unique_idx", "INSERT INTO outbox (topic, payload, dedup_key) SELECT 'a', '', 'b' FROM generate_series(1, 2)",
-				fails + `CREATE UNIQUE INDEX CONCURRENTLY outbox_unique_idx ON outbox (topic, dedup_key) WHERE topic IS NOT NULL AND dedup_key IS NOT NULL`,
+			[]string{"DROP INDEX outbox_unique_idx",
+				"INSERT INTO outbox (topic, payload, dedup_key) SELECT 'a', '', 'b' FROM generate_series(1, 2)",
+				fails +
+					`CREATE UNIQUE INDEX CONCURRENTLY outbox_unique_idx ON outbox (topic, dedup_key) WHERE topic IS NOT NULL AND dedup_key IS NOT NULL`,
 				"DELETE FROM outbox"},
 			[]string{"index {schema}.outbox_unique_idx is invalid"}},
 		"another index of the name": {
-			[]string{"DROP INDEX outbox_claim_idx", "CREATE INDEX outbox_claim_idx ON outbox (due_at, id) WHERE completed_at IS NULL"},
+			[]string{"DROP INDEX outbox_claim_idx",
+				"CREATE INDEX outbox_claim_idx ON outbox (due_at, id) WHERE completed_at IS NULL"},
 			[]string{"index {schema}.outbox_claim_idx has the definition "}},
 		"a trigger disabled": {
 			[]string{"ALTER TABLE outbox DISABLE TRIGGER outbox_gate_note"},
@@ -108,34 +116,44 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 			[]string{"function {schema}.outbox_reap_expired(integer) is missing"}},
 		"a function and its triggers dropped": {
 			[]string{"DROP FUNCTION jobs_announce CASCADE"},
-			[]string{"function {schema}.jobs_announce() is missing", "trigger jobs_announce of {schema}.jobs is missing",
+			[]string{"function {schema}.jobs_announce() is missing",
+				"trigger jobs_announce of {schema}.jobs is missing",
 				"trigger jobs_queue_announce of {schema}.jobs_queue is missing"}},
 		"a function's body": {
-			[]string{"DO $$ BEGIN EXECUTE replace(pg_get_functiondef('outbox_gate_note'::regproc), 'BEGIN', 'BEGIN RETURN NULL;'); END $$"},
+			[]string{"DO $$ BEGIN EXECUTE replace(pg_get_functiondef('outbox_gate_note'::regproc), 'BEGIN', 'BEGIN " +
+				"RETURN NULL;'); END $$"},
 			[]string{"function {schema}.outbox_gate_note() does something else"}},
 		"a function's settings": {
 			[]string{"ALTER FUNCTION outbox_claim RESET ALL"},
-			[]string{"function {schema}.outbox_claim(uuid, integer, integer) has no settings, needs search_path=pg_catalog, pg_temp; enable_seqscan=off"}},
+			[]string{"function {schema}.outbox_claim(uuid, integer, integer) has no settings, needs " +
+				"search_path=pg_catalog, pg_temp; enable_seqscan=off"}},
 		"whose rights a function has": {
 			[]string{"ALTER FUNCTION outbox_redrive SECURITY DEFINER STABLE STRICT PARALLEL SAFE"},
-			[]string{"function {schema}.outbox_redrive(uuid[]) has the volatility STABLE, needs VOLATILE; is STRICT; is SECURITY DEFINER; has the parallel safety SAFE, needs UNSAFE"}},
+			[]string{"function {schema}.outbox_redrive(uuid[]) has the volatility STABLE, needs VOLATILE; is STRICT; " +
+				"is SECURITY DEFINER; has the parallel safety SAFE, needs UNSAFE"}},
 		"a function's arguments": {
-			[]string{"DROP FUNCTION outbox_ack", "CREATE FUNCTION outbox_ack(token uuid, rows uuid[]) RETURNS integer LANGUAGE sql AS 'SELECT 1'"},
-			[]string{"function {schema}.outbox_ack(uuid, uuid[]) has the arguments token uuid, rows uuid[], needs owner_token uuid, ids uuid[]; has the result integer"}},
+			[]string{"DROP FUNCTION outbox_ack", "CREATE FUNCTION outbox_ack(token uuid, rows uuid[]) RETURNS " +
+				"integer LANGUAGE sql AS 'SELECT 1'"},
+			[]string{"function {schema}.outbox_ack(uuid, uuid[]) has the arguments token uuid, rows uuid[], needs " +
+				"owner_token uuid, ids uuid[]; has the result integer"}},
 		"a procedure that is a function": {
-			[]string{"DROP PROCEDURE inbox_maintain", "CREATE FUNCTION inbox_maintain(integer, interval, interval) RETURNS integer LANGUAGE sql AS 'SELECT 1'"},
+			[]string{"DROP PROCEDURE inbox_maintain",
+				"CREATE FUNCTION inbox_maintain(integer, interval, interval) RETURNS integer LANGUAGE sql AS 'SELECT 1'"},
 			[]string{"function {schema}.inbox_maintain(integer, interval, interval) is a function"}},
 		"a function of the same name": {
-			[]string{"CREATE FUNCTION outbox_fold(max_notes bigint DEFAULT 1) RETURNS integer LANGUAGE sql AS 'SELECT 1'"},
+			[]string{"CREATE FUNCTION outbox_fold(max_notes bigint DEFAULT 1) RETURNS integer LANGUAGE sql AS " +
+				"'SELECT 1'"},
 			[]string{"function {schema}.outbox_fold(bigint) is not txwork's"}},
 		"a check dropped": {
 			[]string{"ALTER TABLE outbox DROP CONSTRAINT outbox_state_check"},
 			[]string{"constraint outbox_state_check of {schema}.outbox is missing"}},
 		"a check that old rows may break": {
-			[]string{"ALTER TABLE jobs DROP CONSTRAINT jobs_due_check", "ALTER TABLE jobs ADD CONSTRAINT jobs_due_check CHECK (isfinite(due_at)) NOT VALID"},
+			[]string{"ALTER TABLE jobs DROP CONSTRAINT jobs_due_check",
+				"ALTER TABLE jobs ADD CONSTRAINT jobs_due_check CHECK (isfinite(due_at)) NOT VALID"},
 			[]string{"constraint jobs_due_check of {schema}.jobs is NOT VALID"}},
 		"another check of the name": {
-			[]string{"ALTER TABLE jobs DROP CONSTRAINT jobs_due_check", "ALTER TABLE jobs ADD CONSTRAINT jobs_due_check CHECK (due_at > '-infinity')"},
+			[]string{"ALTER TABLE jobs DROP CONSTRAINT jobs_due_check",
+				"ALTER TABLE jobs ADD CONSTRAINT jobs_due_check CHECK (due_at > '-infinity')"},
 			[]string{"constraint jobs_due_check of {schema}.jobs has the definition "}},
 		"a primary key dropped": {
 			[]string{"ALTER TABLE jobs_step DROP CONSTRAINT jobs_step_pkey"},
@@ -178,8 +196,10 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 			[]string{"column {schema}.outbox.retry is missing"}},
 		"a table dropped": {
 			[]string{"DROP TABLE outbox CASCADE"},
-			[]string{"table {schema}.outbox is missing, and its rows are gone", "constraint outbox_pkey of {schema}.outbox is missing",
-				"index {schema}.outbox_claim_idx is missing", "function {schema}.outbox_claim_rows(uuid, integer, integer) is missing",
+			[]string{"table {schema}.outbox is missing, and its rows are gone",
+				"constraint outbox_pkey of {schema}.outbox is missing",
+				"index {schema}.outbox_claim_idx is missing",
+				"function {schema}.outbox_claim_rows(uuid, integer, integer) is missing",
 				"trigger outbox_announce of {schema}.outbox is missing"}},
 		"a table that a crash empties": {
 			[]string{"ALTER TABLE jobs SET UNLOGGED"},
@@ -195,12 +215,15 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 			[]string{"sequence {schema}.jobs_gate_seq has the definition "}},
 		"a type dropped": {
 			[]string{"DROP DOMAIN jobs_retry CASCADE"},
-			[]string{"domain {schema}.jobs_retry is missing", "domain constraint jobs_retry_check of {schema}.jobs_retry is missing", "column {schema}.jobs.retry is missing"}},
+			[]string{"domain {schema}.jobs_retry is missing",
+				"domain constraint jobs_retry_check of {schema}.jobs_retry is missing",
+				"column {schema}.jobs.retry is missing"}},
 		"a type's check dropped": {
 			[]string{"ALTER DOMAIN jobs_retry DROP CONSTRAINT jobs_retry_check"},
 			[]string{"domain constraint jobs_retry_check of {schema}.jobs_retry is missing"}},
 		"another check of a type": {
-			[]string{"ALTER DOMAIN jobs_retry DROP CONSTRAINT jobs_retry_check", "ALTER DOMAIN jobs_retry ADD CONSTRAINT jobs_retry_check CHECK (true) NOT VALID"},
+			[]string{"ALTER DOMAIN jobs_retry DROP CONSTRAINT jobs_retry_check",
+				"ALTER DOMAIN jobs_retry ADD CONSTRAINT jobs_retry_check CHECK (true) NOT VALID"},
 			[]string{"domain constraint jobs_retry_check of {schema}.jobs_retry has the definition "}},
 		"a type that must have a value": {
 			[]string{"ALTER DOMAIN jobs_retry SET NOT NULL", "ALTER DOMAIN jobs_retry SET DEFAULT '{}'"},
@@ -223,7 +246,8 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 			}
 			for _, want := range test.want {
 				want = strings.ReplaceAll(want, "{schema}", db.Schema)
-				if !slices.ContainsFunc(found.Differences, func(d migrations.Difference) bool { return strings.HasPrefix(d.String(), want) }) {
+				if !slices.ContainsFunc(found.Differences,
+					func(d migrations.Difference) bool { return strings.HasPrefix(d.String(), want) }) {
 					t.Errorf("%v\nlacks %q", err, want)
 				}
 			}

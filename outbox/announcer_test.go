@@ -38,12 +38,14 @@ func TestOrderedMessagesOfSilentProducers(t *testing.T) {
 				key := fmt.Sprintf("account-%d", p)
 				for i := range messages {
 					err := pgx.BeginFunc(f.Context(), f.Pool, func(tx pgx.Tx) error {
-						_, err := f.box.Enqueue(f.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "t", Key: key, Payload: fmt.Appendf(nil, "%06d", burst*messages+i)})
+						_, err := f.box.Enqueue(f.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "t", Key: key,
+							Payload: fmt.Appendf(nil, "%06d", burst*messages+i)})
 						if err != nil {
 							return err
 						}
 						var quiet bool // it holds the lock of transactions that may be silent
-						err = tx.QueryRow(f.Context(), `SELECT EXISTS (SELECT FROM pg_locks AS l, hashtextextended($1 || ' silent', 0) AS k (lock)
+						err = tx.QueryRow(f.Context(),
+							`SELECT EXISTS (SELECT FROM pg_locks AS l, hashtextextended($1 || ' silent', 0) AS k (lock)
 							WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory' AND l.objsubid = 1
 							  AND l.classid = (k.lock >> 32 & 4294967295)::oid AND l.objid = (k.lock & 4294967295)::oid)`, f.table).Scan(&quiet)
 						mu.Lock()
@@ -113,7 +115,8 @@ func TestNotesOfSilentProducersAreAnnounced(t *testing.T) {
 		producers.Go(func() {
 			for producing.Err() == nil {
 				err := pgx.BeginFunc(t.Context(), f.Pool, func(tx pgx.Tx) error {
-					_, err := f.box.Enqueue(t.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "t", Key: fmt.Sprintf("account-%d", p)})
+					_, err := f.box.Enqueue(t.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "t",
+						Key: fmt.Sprintf("account-%d", p)})
 					return err
 				})
 				if err != nil {
@@ -145,7 +148,8 @@ func TestNotesOfSilentProducersAreAnnounced(t *testing.T) {
 // announcer is the session that announces; 0: none.
 func (f *fixture) announcer(t *testing.T) (pid int) {
 	t.Helper()
-	err := f.Pool.QueryRow(t.Context(), `SELECT coalesce(max(l.pid), 0) FROM pg_locks AS l, hashtextextended($1 || ' announcer', 0) AS k (lock)
+	err := f.Pool.QueryRow(t.Context(),
+		`SELECT coalesce(max(l.pid), 0) FROM pg_locks AS l, hashtextextended($1 || ' announcer', 0) AS k (lock)
 		WHERE l.locktype = 'advisory' AND l.mode = 'ExclusiveLock' AND l.granted AND l.objsubid = 1
 		  AND l.classid = (k.lock >> 32 & 4294967295)::oid AND l.objid = (k.lock & 4294967295)::oid`, f.table).Scan(&pid)
 	if err != nil {

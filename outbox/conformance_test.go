@@ -14,7 +14,8 @@ func TestOutboxConforms(t *testing.T) {
 		Spec: outbox.Spec(""),
 		DDL:  outbox.DDL,
 		Values: func(n int) []any {
-			v := values("orders.created", fmt.Sprintf("customer %d", n%10), []byte{0, byte(n), '"', '\\', 0xff}, fmt.Sprint(n))
+			v := values("orders.created", fmt.Sprintf("customer %d", n%10), []byte{0, byte(n), '"', '\\', 0xff},
+				fmt.Sprint(n))
 			if n%2 == 0 {
 				v[4] = true // its settle looks for a join
 			}

@@ -53,7 +53,8 @@ func TestDedupKeyThatIsFreedDuringTheInsert(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	in, err := f.box.Table().Insert(t.Context(), workqueue.SQL(&deletingTx{Tx: tx, f: f}), workqueue.NewRow{Values: values("a", nil, []byte{}, "once")})
+	in, err := f.box.Table().Insert(t.Context(), workqueue.SQL(&deletingTx{Tx: tx, f: f}),
+		workqueue.NewRow{Values: values("a", nil, []byte{}, "once")})
 	if err != nil || in[0].ID == uuid.Nil {
 		t.Errorf("got %+v, %v", in, err)
 	}

@@ -43,14 +43,16 @@ func TestDuplicatesGetTheIDOfTheMessageThatIsThere(t *testing.T) {
 			end(true)
 
 			ids := workqueue.IDs(got)
-			want := []workqueue.Enqueued{{ID: first, Duplicate: true}, {ID: ids[1]}, {ID: ids[2]}, {ID: ids[2], Duplicate: true}}
+			want := []workqueue.Enqueued{{ID: first, Duplicate: true}, {ID: ids[1]}, {ID: ids[2]},
+				{ID: ids[2], Duplicate: true}}
 			if !slices.Equal(got, want) || again[0] != want[3] || ids[1] == first || ids[2] == first {
 				t.Errorf("got %v and %v, want %v", got, again, want)
 			}
 			if n := f.messages(); n != 3 {
 				t.Errorf("the table has %d messages, want 3", n)
 			}
-			if a, b := f.row(first), f.row(ids[2]); string(a.Payload) != "first" || string(b.Payload) != "another topic" {
+			if a, b := f.row(first), f.row(ids[2]); string(a.Payload) != "first" ||
+				string(b.Payload) != "another topic" {
 				t.Errorf("payloads are %q and %q: a duplicate changed one", a.Payload, b.Payload)
 			}
 		})
@@ -106,7 +108,10 @@ func TestDuplicateOfARolledBackMessageIsWritten(t *testing.T) {
 	}
 	second := make(chan []uuid.UUID, 1)
 	go func() { second <- f.enqueue(once("a", "second")) }()
-	f.until("the second transaction waits for the first", func() bool { return pgtest.SomebodyWaits(t, f.Pool, f.table) })
+	f.until("the second transaction waits for the first", func() bool {
+		return pgtest.SomebodyWaits(t, f.Pool,
+			f.table)
+	})
 	end(false)
 	ids := receive(t, second)
 	if ids[0] == first[0].ID || string(f.row(ids[0]).Payload) != "second" {
@@ -136,7 +141,8 @@ func TestDuplicateOfAMessageThatGoesMeanwhileIsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	enqueued, err := f.box.Enqueue(t.Context(), workqueue.SQL(&deletingTx{Tx: tx, f: f}), once("a", "second"), once("a", "third"))
+	enqueued, err := f.box.Enqueue(t.Context(), workqueue.SQL(&deletingTx{Tx: tx, f: f}), once("a", "second"),
+		once("a", "third"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,8 @@ func (f *fixture) expectDelivery(want outbox.Message) {
 	switch {
 	case m.ID != want.ID, m.Topic != want.Topic, m.Key != want.Key, string(m.Payload) != string(want.Payload):
 		f.Errorf("got %+v, want %+v", m, want)
-	case !maps.Equal(sdktest.Untraced(m.Headers), want.Headers), m.DedupKey != want.DedupKey, m.MaxAttempts != want.MaxAttempts, m.Attempt != 1:
+	case !maps.Equal(sdktest.Untraced(m.Headers), want.Headers), m.DedupKey != want.DedupKey,
+		m.MaxAttempts != want.MaxAttempts, m.Attempt != 1:
 		f.Errorf("got %+v, want %+v", m, want)
 	case m.CreatedAt.IsZero(), !m.DueAt.Equal(m.CreatedAt):
 		f.Errorf("created %v, due %v", m.CreatedAt, m.DueAt)

@@ -31,7 +31,8 @@ func Example() {
 		if _, err := tx.Exec(ctx, "INSERT INTO orders (id) VALUES (7)"); err != nil {
 			return err
 		}
-		_, err := box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Payload: []byte(`{"order": 7}`)})
+		_, err := box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed",
+			Payload: []byte(`{"order": 7}`)})
 		return err
 	})
 	if err != nil {
@@ -177,7 +178,8 @@ func ExampleDelivery_Tx() {
 		log.Fatal(err)
 	}
 	var balance int
-	if err := pool.QueryRow(context.Background(), "SELECT balance FROM accounts WHERE id = 'alice'").Scan(&balance); err != nil {
+	if err := pool.QueryRow(context.Background(),
+		"SELECT balance FROM accounts WHERE id = 'alice'").Scan(&balance); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("balance:", balance)

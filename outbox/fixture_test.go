@@ -121,7 +121,8 @@ type row struct {
 func (f *fixture) row(id uuid.UUID) row {
 	f.Helper()
 	var r row
-	err := f.Pool.QueryRow(f.Context(), `SELECT status, attempts, max_attempts, coalesce(last_error, ''), cancelled_at IS NOT NULL,
+	err := f.Pool.QueryRow(f.Context(),
+		`SELECT status, attempts, max_attempts, coalesce(last_error, ''), cancelled_at IS NOT NULL,
 			topic, key, payload, dedup_key, headers, due_at - created_at
 		FROM `+f.table+` WHERE id = $1`, id).Scan(&r.Status, &r.Attempts, &r.Max, &r.LastError, &r.Cancelled,
 		&r.Topic, &r.Key, &r.Payload, &r.DedupKey, &r.Headers, &r.DueIn)
@@ -160,7 +161,8 @@ func (f *fixture) until(what string, holds func() bool) {
 func (f *fixture) settled(id uuid.UUID) row {
 	f.Helper()
 	f.until("message "+id.String()+" is settled", func() bool {
-		return f.count("SELECT count(*) FROM "+f.table+" WHERE id = $1 AND status <> 1 AND owner_token IS NOT NULL", id) == 1
+		return f.count("SELECT count(*) FROM "+f.table+" WHERE id = $1 AND status <> 1 AND owner_token IS NOT NULL",
+			id) == 1
 	})
 	return f.row(id)
 }

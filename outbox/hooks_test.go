@@ -122,7 +122,8 @@ func TestRetriesFireByThemselves(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t, "a")
 	h.fail = errors.New("not yet")
-	h.enqueue(outbox.Message{Topic: "a", Retry: workqueue.Retry{Growth: workqueue.Constant, Base: 20 * time.Millisecond, Cap: time.Second}})
+	h.enqueue(outbox.Message{Topic: "a", Retry: workqueue.Retry{Growth: workqueue.Constant, Base: 20 * time.Millisecond,
+		Cap: time.Second}})
 	poll := workqueue.NewPoll(h.drain, workqueue.PollOptions{Interval: time.Hour})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -396,8 +397,8 @@ func TestDefaultClaimLimit(t *testing.T) {
 	}
 }
 
-// A fragment that is to be dispatched by itself has an outbox in a schema of its own: that is its namespace. In one outbox
-// a drain claims every hook that is due, and those whose topic it does not know are failed attempts.
+// A fragment that is to be dispatched by itself has an outbox in a schema of its own: that is its namespace. In one
+// outbox a drain claims every hook that is due, and those whose topic it does not know are failed attempts.
 func TestANamespaceIsAnOutboxOfItsOwn(t *testing.T) {
 	t.Parallel()
 	one, other := newHooks(t, "shared name"), newHooks(t, "shared name")

@@ -44,8 +44,8 @@ type Started struct {
 //
 // Steps and continuations have no dedup key: a message that is there already belongs to whoever wrote it.
 //
-// Everything is validated before anything is written: after an error that is a [workqueue.ErrInvalid] the transaction is
-// as it was. At most [workqueue.MaxBatch] steps fit one call; [join.Joins.Add] adds more. After any other error roll
+// Everything is validated before anything is written: after an error that is a [workqueue.ErrInvalid] the transaction
+// is as it was. At most [workqueue.MaxBatch] steps fit one call; [join.Joins.Add] adds more. After any other error roll
 // the transaction back.
 func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Started, error) {
 	if err := j.check(); err != nil {
@@ -76,7 +76,8 @@ func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Starte
 		}
 	}
 	ids, err := o.joins.Start(ctx, tx, join.Join{
-		Label: j.Label, Members: s.Steps, OnComplete: s.OnComplete, OnFail: s.OnFail, Policy: j.Policy, Deadline: j.Deadline,
+		Label: j.Label, Members: s.Steps, OnComplete: s.OnComplete, OnFail: s.OnFail, Policy: j.Policy,
+		Deadline: j.Deadline,
 	})
 	if err != nil {
 		return Started{}, err
@@ -102,7 +103,8 @@ func (j Join) messages() []Message {
 // check checks the join by itself, and what its messages may not have.
 func (j Join) check() error {
 	if len(j.Steps) > workqueue.MaxBatch {
-		return validate.Errorf("steps", "has %d of them, at most %d fit one call: Add the others", len(j.Steps), workqueue.MaxBatch)
+		return validate.Errorf("steps", "has %d of them, at most %d fit one call: Add the others", len(j.Steps),
+			workqueue.MaxBatch)
 	}
 	if err := (join.Join{Label: j.Label, Policy: j.Policy, Deadline: j.Deadline}).Validate(); err != nil {
 		return err
@@ -110,7 +112,8 @@ func (j Join) check() error {
 	all := j.messages()
 	for i, m := range all {
 		if m.DedupKey != "" {
-			return &workqueue.ItemError{Item: "message", Index: i, Count: len(all), Err: validate.Errorf("dedup key", "is set on a message of a join")}
+			return &workqueue.ItemError{Item: "message", Index: i, Count: len(all), Err: validate.Errorf("dedup key",
+				"is set on a message of a join")}
 		}
 	}
 	return nil

@@ -68,12 +68,16 @@ func TestJoinContinuesOnce(t *testing.T) {
 			ended := f.joining(c.fails)
 			s := f.startJoin(outbox.Join{
 				Label: "settlement", Steps: steps(10),
-				OnComplete: &outbox.Message{Topic: "complete", Key: "0"}, OnFail: &outbox.Message{Topic: "fail", Key: "0"},
+				OnComplete: &outbox.Message{Topic: "complete", Key: "0"}, OnFail: &outbox.Message{Topic: "fail",
+					Key: "0"},
 			})
 			if got := receive(t, ended); got != c.want {
 				t.Errorf("continued with %q", got)
 			}
-			f.until("everything has ended", func() bool { return f.count("SELECT count(*) FROM "+f.table+" WHERE status < 2") == 0 })
+			f.until("everything has ended", func() bool {
+				return f.count("SELECT count(*) FROM "+f.table+
+					" WHERE status < 2") == 0
+			})
 			var state join.State
 			f.inTx(func(tx pgx.Tx) (err error) {
 				state, err = f.box.Joins().Get(t.Context(), workqueue.Pgx(tx), s.ID)
@@ -93,7 +97,8 @@ func TestJoinOfARolledBackTransactionIsNone(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
 	tx, end := beginPgx(f)
-	if _, err := f.box.StartJoin(t.Context(), tx, outbox.Join{Steps: steps(2), OnComplete: &outbox.Message{Topic: "complete"}}); err != nil {
+	if _, err := f.box.StartJoin(t.Context(), tx, outbox.Join{Steps: steps(2),
+		OnComplete: &outbox.Message{Topic: "complete"}}); err != nil {
 		t.Fatal(err)
 	}
 	end(false)
@@ -123,7 +128,8 @@ func TestJoinRefusesDedupKeys(t *testing.T) {
 func TestBackoffOfTheMessagesOwn(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
-	id := f.enqueue(outbox.Message{Topic: "a", Retry: workqueue.Retry{Growth: workqueue.Quadratic, Base: time.Minute, Cap: time.Hour}})[0]
+	id := f.enqueue(outbox.Message{Topic: "a", Retry: workqueue.Retry{Growth: workqueue.Quadratic, Base: time.Minute,
+		Cap: time.Hour}})[0]
 	f.exec("UPDATE " + f.table + " SET attempts = 1")
 	f.relay(workqueue.WorkerOptions{}, func(r *outbox.Relay) {
 		r.HandleAll(func(context.Context, *outbox.Delivery) error { return errors.New("no") })
@@ -142,7 +148,8 @@ func TestStepThatFansOut(t *testing.T) {
 	f.relay(workqueue.WorkerOptions{}, func(r *outbox.Relay) {
 		r.Handle("fan", func(ctx context.Context, m *outbox.Delivery) error {
 			return m.Tx(ctx, func(tx pgx.Tx) error {
-				_, err := f.box.StartJoin(ctx, workqueue.Pgx(tx), outbox.Join{Steps: steps(3), OnComplete: &outbox.Message{Topic: "complete"}})
+				_, err := f.box.StartJoin(ctx, workqueue.Pgx(tx), outbox.Join{Steps: steps(3),
+					OnComplete: &outbox.Message{Topic: "complete"}})
 				return err
 			})
 		})

@@ -29,7 +29,8 @@ func TestMaintainIsAllThatSQLNeeds(t *testing.T) {
 	}
 	f.exec("CALL " + f.table + "_maintain()")
 	lost := f.claimSQL(5)
-	f.exec("UPDATE "+f.table+" SET locked_until = now() - interval '2 hours' WHERE id = ANY ($1)", lost) // the worker died
+	// the worker died
+	f.exec("UPDATE "+f.table+" SET locked_until = now() - interval '2 hours' WHERE id = ANY ($1)", lost)
 	f.exec("CALL " + f.table + "_maintain(max_rows => 3)")
 	if n := f.count("SELECT count(*) FROM " + f.table + " WHERE status = 0 AND attempts = 1"); n != len(lost) {
 		t.Errorf("%d rows were requeued, want %d", n, len(lost))
@@ -73,7 +74,8 @@ func (f *fixture) claimSQL(most int) []uuid.UUID {
 func (f *fixture) message(id uuid.UUID) (key string, n int) {
 	f.Helper()
 	var payload []byte
-	if err := f.Pool.QueryRow(f.Context(), "SELECT key, payload FROM "+f.table+" WHERE id = $1", id).Scan(&key, &payload); err != nil {
+	if err := f.Pool.QueryRow(f.Context(), "SELECT key, payload FROM "+f.table+" WHERE id = $1", id).Scan(&key,
+		&payload); err != nil {
 		f.Fatal(err)
 	}
 	return key, int(payload[0])
@@ -93,13 +95,15 @@ func TestMaintainRefusesAnOpenTransaction(t *testing.T) {
 	}
 }
 
-// Retention is the migration's unless the call says otherwise, and a failure of one piece keeps nobody else from theirs.
+// Retention is the migration's unless the call says otherwise, and a failure of one piece keeps nobody else from
+// theirs.
 func TestMaintainGoesOnAfterAFailure(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
 	ids := f.enqueue(outbox.Message{Topic: "done"}, outbox.Message{Topic: "failed"}, outbox.Message{Topic: "young"})
 	f.exec("UPDATE "+f.table+" SET status = 2, completed_at = now() - interval '2 days' WHERE id = $1", ids[0])
-	f.exec("UPDATE "+f.table+" SET status = 3, completed_at = now() - interval '2 days', failed_at = now() - interval '2 days' WHERE id = $1", ids[1])
+	f.exec("UPDATE "+f.table+" SET status = 3, completed_at = now() - interval '2 days', failed_at = now() - "+
+		"interval '2 days' WHERE id = $1", ids[1])
 	f.exec("UPDATE "+f.table+" SET status = 2, completed_at = now() WHERE id = $1", ids[2])
 	f.exec("CALL " + f.table + "_maintain()")
 	if n := f.count("SELECT count(*) FROM " + f.table); n != 3 {

@@ -85,7 +85,10 @@ func TestPerKeyIsCommitOrder(t *testing.T) {
 					return nil
 				})
 			})
-			f.until("all are delivered", func() bool { return f.count("SELECT count(*) FROM "+f.table+" WHERE status = 2") == len(msgs) })
+			f.until("all are delivered", func() bool {
+				return f.count("SELECT count(*) FROM "+f.table+
+					" WHERE status = 2") == len(msgs)
+			})
 			if got := j.of("k"); !slices.Equal(got, want) {
 				t.Errorf("delivered %v", got)
 			}
@@ -128,7 +131,8 @@ func TestOnFailure(t *testing.T) {
 				f.until("the first has failed", func() bool { return f.row(ids[0]).Status == workqueue.Failed })
 				f.until("the other key is delivered", func() bool { return len(j.of("other")) == 1 })
 				if c.onFailure == gate.Park { // which follows the failure
-					f.until("those behind it are parked", func() bool { return f.row(ids[3]).Status == workqueue.Failed })
+					f.until("those behind it are parked",
+						func() bool { return f.row(ids[3]).Status == workqueue.Failed })
 				}
 				closed.Lock()
 				fails = false
@@ -173,11 +177,13 @@ func TestDrainInATransactionDeliversWhatItsSettlesLetThrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.Background())
-	if _, err := f.box.Enqueue(t.Context(), workqueue.Pgx(tx), keyed("k", "1"), keyed("k", "2"), keyed("k", "3")); err != nil {
+	if _, err := f.box.Enqueue(t.Context(), workqueue.Pgx(tx), keyed("k", "1"), keyed("k", "2"),
+		keyed("k", "3")); err != nil {
 		t.Fatal(err)
 	}
 	end := outbox.Message{Topic: "a", Key: "k", Payload: []byte("end")}
-	if _, err := f.box.StartJoin(t.Context(), workqueue.Pgx(tx), outbox.Join{Steps: []outbox.Message{{Topic: "a", Payload: []byte("step")}}, OnComplete: &end}); err != nil {
+	if _, err := f.box.StartJoin(t.Context(), workqueue.Pgx(tx),
+		outbox.Join{Steps: []outbox.Message{{Topic: "a", Payload: []byte("step")}}, OnComplete: &end}); err != nil {
 		t.Fatal(err)
 	}
 	relay, err := outbox.NewRelay(f.Pool, f.box, outbox.RelayOptions{})
@@ -218,7 +224,8 @@ func TestTheQueryForABlockedKey(t *testing.T) {
 	}
 	f := newOutbox(t, perKey(gate.Block))
 	ids := f.enqueue(keyed("k", "blocks"), keyed("k", "waits"), keyed("other", "runs"))
-	f.exec("UPDATE "+f.table+" SET status = 3, attempts = 1, completed_at = now(), failed_at = now() WHERE id = $1", ids[0])
+	f.exec("UPDATE "+f.table+" SET status = 3, attempts = 1, completed_at = now(), failed_at = now() WHERE id = $1",
+		ids[0])
 	rows, err := f.Pool.Query(t.Context(), strings.ReplaceAll(query, "txwork.outbox", f.table))
 	if err != nil {
 		t.Fatal(err)

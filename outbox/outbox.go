@@ -37,7 +37,8 @@ func Open(o Options) (*Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	box := &Outbox{table: table, joins: joins, codec: o.Codec, maxPayload: maxPayload, ordering: o.Ordering, onFailure: o.OnFailure}
+	box := &Outbox{table: table, joins: joins, codec: o.Codec, maxPayload: maxPayload, ordering: o.Ordering,
+		onFailure: o.OnFailure}
 	if box.codec == nil {
 		box.codec = codec.JSON{}
 	}

@@ -82,7 +82,8 @@ func TestCopiedPayloadsAreDeadLettersAndStay(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	r := f.row(ids[1])
-	if r.Status != workqueue.Failed || r.Attempts != 2 || !strings.Contains(r.LastError, "does not decode into outbox_test.order") {
+	if r.Status != workqueue.Failed || r.Attempts != 2 ||
+		!strings.Contains(r.LastError, "does not decode into outbox_test.order") {
 		t.Errorf("row %+v", r)
 	}
 	f.exec("UPDATE "+f.table+" SET payload = $2 WHERE id = $1", ids[1], own)
@@ -133,7 +134,11 @@ func TestRawPayloads(t *testing.T) {
 	f := newOutbox(t, func(o *outbox.Options) { o.Codec = codec.Raw{} })
 	got := make(chan string, 1)
 	f.relay(workqueue.WorkerOptions{}, func(r *outbox.Relay) {
-		r.HandleAll(codec.Handler(func(_ context.Context, _ *outbox.Delivery, text string) error { got <- text; return nil }))
+		r.HandleAll(codec.Handler(func(_ context.Context, _ *outbox.Delivery,
+			text string) error {
+			got <- text
+			return nil
+		}))
 	})
 	id := f.enqueue(outbox.Message{Topic: "a", Value: []byte("as it is")})[0]
 	if text := receive(t, got); text != "as it is" || string(f.settled(id).Payload) != text {
@@ -158,7 +163,8 @@ func TestValuesThatAreRefused(t *testing.T) {
 			f.inTx(func(tx pgx.Tx) error {
 				_, err := f.box.Enqueue(t.Context(), workqueue.Pgx(tx), msgs...)
 				var refused *workqueue.ItemError
-				if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+				if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, workqueue.ErrInvalid) ||
+					!strings.Contains(err.Error(), c.want) {
 					t.Errorf("error %v, want one with %q", err, c.want)
 				}
 				return nil

@@ -18,9 +18,9 @@ type RelayOptions struct {
 	workqueue.WorkerOptions
 }
 
-// A Relay delivers messages to handlers: it is a worker by topic, whose methods are those of [topics.Worker]. Any number of
-// relays, in any number of processes, share an outbox; give all of them handlers for the same topics, since a message goes
-// to whichever claims it.
+// A Relay delivers messages to handlers: it is a worker by topic, whose methods are those of [topics.Worker]. Any
+// number of relays, in any number of processes, share an outbox; give all of them handlers for the same topics, since a
+// message goes to whichever claims it.
 type Relay struct {
 	*topics.Worker[Handler]
 }

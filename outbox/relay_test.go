@@ -48,7 +48,8 @@ func TestMessagesGoToTheHandlerOfTheirTopic(t *testing.T) {
 		r.Handle("b", rec.handler("B"))
 		r.HandleAll(rec.handler("the rest"))
 	})
-	ids := f.enqueue(outbox.Message{Topic: "a"}, outbox.Message{Topic: "b"}, outbox.Message{Topic: "A"}, outbox.Message{Topic: "a.b"})
+	ids := f.enqueue(outbox.Message{Topic: "a"}, outbox.Message{Topic: "b"}, outbox.Message{Topic: "A"},
+		outbox.Message{Topic: "a.b"})
 	for _, id := range ids {
 		if got := f.settled(id); got.Status != workqueue.Done || got.Attempts != 1 {
 			t.Errorf("%s is %v after %d attempts", got.Topic, got.Status, got.Attempts)
@@ -70,7 +71,8 @@ func TestUnregisteredTopicIsAFailedAttempt(t *testing.T) {
 	for i, want := range []workqueue.Status{workqueue.Ready, workqueue.Failed} {
 		got := f.settled(ids[i])
 		if got.Status != want || got.Attempts != 1 || got.LastError != `no handler is registered for topic "unknown"` {
-			t.Errorf("message %d is %v after %d attempts with error %q, want %v", i, got.Status, got.Attempts, got.LastError, want)
+			t.Errorf("message %d is %v after %d attempts with error %q, want %v", i, got.Status, got.Attempts,
+				got.LastError, want)
 		}
 	}
 }
@@ -90,7 +92,8 @@ func TestMessagesAreNotDeliveredBeforeTheyAreDue(t *testing.T) {
 		})
 	})
 	var at time.Time
-	if err := f.Pool.QueryRow(t.Context(), "SELECT clock_timestamp() + interval '300 milliseconds'").Scan(&at); err != nil {
+	if err := f.Pool.QueryRow(t.Context(),
+		"SELECT clock_timestamp() + interval '300 milliseconds'").Scan(&at); err != nil {
 		t.Fatal(err)
 	}
 	id := f.enqueue(outbox.Message{Topic: "later", ScheduledAt: at})[0]
@@ -189,7 +192,10 @@ func TestPooledHandlersCannotStarveTheRelay(t *testing.T) {
 		})
 	})
 	f.enqueue(numbered(40)...)
-	f.until("everything is delivered", func() bool { return f.count("SELECT count(*) FROM "+f.table+" WHERE status = 2") == 40 })
+	f.until("everything is delivered", func() bool {
+		return f.count("SELECT count(*) FROM "+f.table+
+			" WHERE status = 2") == 40
+	})
 }
 
 func TestARelayThatCannotWorkIsRefused(t *testing.T) {
@@ -210,7 +216,8 @@ func TestARelayThatCannotWorkIsRefused(t *testing.T) {
 		"no outbox":   {f.Pool, nil, outbox.RelayOptions{}, "outbox is nil"},
 		"bad options": {f.Pool, f.box, lease, "lease is 1ms"},
 	} {
-		if r, err := outbox.NewRelay(c.pool, c.box, c.options); r != nil || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+		if r, err := outbox.NewRelay(c.pool, c.box, c.options); r != nil || !errors.Is(err, workqueue.ErrInvalid) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, %v, want %q", name, r, err, c.want)
 		}
 	}
@@ -245,7 +252,12 @@ func TestARelayRunsOnce(t *testing.T) {
 	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "started already") {
 		t.Errorf("second Run: %v", err)
 	}
-	if got := panics(func() { r.Handle("a", func(context.Context, *outbox.Delivery) error { return nil }) }); !strings.Contains(got, "before Run") {
+	if got := panics(func() {
+		r.Handle("a", func(context.Context,
+			*outbox.Delivery) error {
+			return nil
+		})
+	}); !strings.Contains(got, "before Run") {
 		t.Errorf("Handle after Run panics with %q", got)
 	}
 }
@@ -258,7 +270,8 @@ func TestHandlePanicsOnMistakes(t *testing.T) {
 		register func(*outbox.Relay)
 		want     string
 	}{
-		"topic twice":     {func(r *outbox.Relay) { r.Handle("a", ok); r.Handle("a", ok) }, `topic "a" has a handler already`},
+		"topic twice": {func(r *outbox.Relay) { r.Handle("a", ok); r.Handle("a", ok) },
+			`topic "a" has a handler already`},
 		"catch-all twice": {func(r *outbox.Relay) { r.HandleAll(ok); r.HandleAll(ok) }, "every other topic already"},
 		"no topic":        {func(r *outbox.Relay) { r.Handle("", ok) }, "topic is empty"},
 		"long topic":      {func(r *outbox.Relay) { r.Handle(strings.Repeat("a", 256), ok) }, "the limit is 255"},

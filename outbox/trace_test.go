@@ -28,7 +28,8 @@ func TestTheHandlersSpanIsLinkedToTheProducers(t *testing.T) {
 
 	ctx, request := provider.Tracer("test").Start(t.Context(), "request")
 	f.inTx(func(tx pgx.Tx) error {
-		_, err := f.box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "a", Headers: map[string]string{"own": "header"}})
+		_, err := f.box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "a",
+			Headers: map[string]string{"own": "header"}})
 		return err
 	})
 	request.End()
@@ -49,7 +50,8 @@ func TestTheHandlersSpanIsLinkedToTheProducers(t *testing.T) {
 	switch links := process.Links(); {
 	case send == nil || send.Parent().SpanID() != request.SpanContext().SpanID():
 		t.Errorf("the producer's span %v is no child of the request", send)
-	case len(links) != 1 || links[0].SpanContext.SpanID() != send.SpanContext().SpanID() || links[0].SpanContext.TraceID() != send.SpanContext().TraceID():
+	case len(links) != 1 || links[0].SpanContext.SpanID() != send.SpanContext().SpanID() ||
+		links[0].SpanContext.TraceID() != send.SpanContext().TraceID():
 		t.Errorf("links are %v, want one to the producer %v", links, send.SpanContext())
 	case process.SpanContext().TraceID() == send.SpanContext().TraceID():
 		t.Error("the handler's span is in the producer's trace: want a link only")

@@ -19,20 +19,27 @@ var refused = map[string]struct {
 	msg  outbox.Message
 	want string
 }{
-	"no topic":              {outbox.Message{}, "topic is empty"},
-	"long topic":            {outbox.Message{Topic: strings.Repeat("t", 256)}, "topic has 256 bytes, the limit is 255"},
-	"NUL in topic":          {outbox.Message{Topic: "a\x00b"}, "topic has a NUL byte at offset 1"},
-	"topic not UTF-8":       {outbox.Message{Topic: "a\xff"}, "topic is not valid UTF-8"},
-	"long key":              {outbox.Message{Topic: "a", Key: strings.Repeat("ö", 128)}, "key has 256 bytes, the limit is 255"},
-	"NUL in key":            {outbox.Message{Topic: "a", Key: "\x00"}, "key has a NUL byte at offset 0"},
-	"long dedup key":        {outbox.Message{Topic: "a", DedupKey: strings.Repeat("d", 256)}, "dedup key has 256 bytes, the limit is 255"},
-	"dedup key not UTF-8":   {outbox.Message{Topic: "a", DedupKey: "\xc3"}, "dedup_key is not valid UTF-8"},
-	"large payload":         {outbox.Message{Topic: "a", Payload: make([]byte, 1025)}, "payload has 1025 bytes, the limit is 1024"},
-	"large headers":         {outbox.Message{Topic: "a", Headers: map[string]string{"h": strings.Repeat("v", 64<<10)}}, "headers has 65537 bytes, the limit is 65536"},
-	"NUL in header name":    {outbox.Message{Topic: "a", Headers: map[string]string{"\x00": ""}}, "header name has a NUL byte at offset 0"},
-	"header not UTF-8":      {outbox.Message{Topic: "a", Headers: map[string]string{"h": "\xff"}}, "header h is not valid UTF-8"},
-	"time before 1970":      {outbox.Message{Topic: "a", ScheduledAt: time.Unix(-1, 0)}, "due time is"},
-	"time after 9999":       {outbox.Message{Topic: "a", ScheduledAt: time.Unix(1_700_000_000_000, 0)}, "it must be between 1970-01-01 and 9999-12-31"},
+	"no topic":        {outbox.Message{}, "topic is empty"},
+	"long topic":      {outbox.Message{Topic: strings.Repeat("t", 256)}, "topic has 256 bytes, the limit is 255"},
+	"NUL in topic":    {outbox.Message{Topic: "a\x00b"}, "topic has a NUL byte at offset 1"},
+	"topic not UTF-8": {outbox.Message{Topic: "a\xff"}, "topic is not valid UTF-8"},
+	"long key": {outbox.Message{Topic: "a", Key: strings.Repeat("ö", 128)},
+		"key has 256 bytes, the limit is 255"},
+	"NUL in key": {outbox.Message{Topic: "a", Key: "\x00"}, "key has a NUL byte at offset 0"},
+	"long dedup key": {outbox.Message{Topic: "a", DedupKey: strings.Repeat("d", 256)},
+		"dedup key has 256 bytes, the limit is 255"},
+	"dedup key not UTF-8": {outbox.Message{Topic: "a", DedupKey: "\xc3"}, "dedup_key is not valid UTF-8"},
+	"large payload": {outbox.Message{Topic: "a", Payload: make([]byte, 1025)},
+		"payload has 1025 bytes, the limit is 1024"},
+	"large headers": {outbox.Message{Topic: "a", Headers: map[string]string{"h": strings.Repeat("v", 64<<10)}},
+		"headers has 65537 bytes, the limit is 65536"},
+	"NUL in header name": {outbox.Message{Topic: "a", Headers: map[string]string{"\x00": ""}},
+		"header name has a NUL byte at offset 0"},
+	"header not UTF-8": {outbox.Message{Topic: "a", Headers: map[string]string{"h": "\xff"}},
+		"header h is not valid UTF-8"},
+	"time before 1970": {outbox.Message{Topic: "a", ScheduledAt: time.Unix(-1, 0)}, "due time is"},
+	"time after 9999": {outbox.Message{Topic: "a", ScheduledAt: time.Unix(1_700_000_000_000, 0)},
+		"it must be between 1970-01-01 and 9999-12-31"},
 	"negative max attempts": {outbox.Message{Topic: "a", MaxAttempts: -1}, "max attempts is -1"},
 	"absurd max attempts":   {outbox.Message{Topic: "a", MaxAttempts: 1_000_001}, "max attempts is 1000001"},
 }
@@ -50,7 +57,8 @@ func TestBadMessagesAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 			// The bad one comes last, in another statement than the first.
 			msgs := append(numbered(workqueue.MaxBatch), c.msg)
 			_, err = f.box.Enqueue(t.Context(), tx, msgs...)
-			expectRefusal(t, err, workqueue.MaxBatch, len(msgs), fmt.Sprintf("txwork: message %d of %d: ", len(msgs), len(msgs)))
+			expectRefusal(t, err, workqueue.MaxBatch, len(msgs), fmt.Sprintf("txwork: message %d of %d: ", len(msgs),
+				len(msgs)))
 			expectRefusal(t, err, workqueue.MaxBatch, len(msgs), c.want)
 		})
 	}
@@ -95,7 +103,8 @@ func TestAnIDTwiceInACallIsRefused(t *testing.T) {
 func TestMissingTransactionIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
-	for name, tx := range map[string]workqueue.Tx{"nil": nil, "nil pgx.Tx": workqueue.Pgx(nil), "nil SQLTx": workqueue.SQL(nil)} {
+	for name, tx := range map[string]workqueue.Tx{"nil": nil, "nil pgx.Tx": workqueue.Pgx(nil),
+		"nil SQLTx": workqueue.SQL(nil)} {
 		if _, err := f.box.Enqueue(t.Context(), tx, outbox.Message{Topic: "a"}); !errors.Is(err, workqueue.ErrInvalid) {
 			t.Errorf("%s: got %v, want ErrInvalid", name, err)
 		}
@@ -115,7 +124,8 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 		"backoff":            {outbox.Options{Retry: workqueue.Retry{Growth: 9}}, "retry has growth 9"},
 		"negative retention": {outbox.Options{Retention: -1}, "retention"},
 	} {
-		if _, err := outbox.Open(c.options); !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+		if _, err := outbox.Open(c.options); !errors.Is(err, workqueue.ErrInvalid) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}
@@ -136,7 +146,8 @@ func TestDefaultsAreThoseOfTheMigration(t *testing.T) {
 	if got != want {
 		t.Error("an outbox without options has other DDL than its Spec")
 	}
-	if o, s := box.Table().Spec(), table.Spec(); o.Retention != s.Retention || o.DeleteDone != s.DeleteDone || !slices.Equal(o.Columns, s.Columns) {
+	if o, s := box.Table().Spec(), table.Spec(); o.Retention != s.Retention || o.DeleteDone != s.DeleteDone ||
+		!slices.Equal(o.Columns, s.Columns) {
 		t.Errorf("an outbox without options is %+v, its Spec %+v", o, s)
 	}
 }

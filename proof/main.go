@@ -24,9 +24,12 @@ func main() {
 	program.Main("proof",
 		program.Chore{Name: "torture", Short: "all domains under faults, a minute", Run: torture.Command},
 		program.Chore{Name: torture.MemberCommand, Run: torture.CommandOfMember},
-		program.Chore{Name: "series", Short: "torture at full size, for hours, and the page of its results", Run: series.Run},
-		program.Chore{Name: "mutants", Short: "guards taken out one at a time, each of which has to be noticed", Run: mutation.Run},
+		program.Chore{Name: "series", Short: "torture at full size, for hours, and the page of its results",
+			Run: series.Run},
+		program.Chore{Name: "mutants", Short: "guards taken out one at a time, each of which has to be noticed",
+			Run: mutation.Run},
 		program.Chore{Name: "fuzz", Short: "every fuzz target", Run: fuzzing.Run},
-		program.Chore{Name: "versions", Short: "the tests on every release of PostgreSQL and Go, in every mode of pgx", Run: versions.Run},
+		program.Chore{Name: "versions", Short: "the tests on every release of PostgreSQL and Go, in every mode of pgx",
+			Run: versions.Run},
 	)
 }

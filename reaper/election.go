@@ -39,8 +39,8 @@ func newCandidate(pool connections, o Options) candidate {
 	}
 }
 
-// A tenure is how long a candidate leads for sure, by the local clock. It is for what need not be fenced: that two observe for a
-// moment does no harm.
+// A tenure is how long a candidate leads for sure, by the local clock. It is for what need not be fenced: that two
+// observe for a moment does no harm.
 type tenure struct {
 	mu   sync.Mutex
 	ends time.Time

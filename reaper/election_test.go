@@ -93,7 +93,8 @@ func TestALeaseOfAClockThatWasSetBackIsVoid(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	tables := []*workqueue.Table{db.table(workqueue.Spec{Table: "work"})}
-	db.exec("INSERT INTO leader SELECT 'reaper', 7, gen_random_uuid(), now() + interval '1 hour', now() + interval '59 minutes'")
+	db.exec("INSERT INTO leader SELECT 'reaper', 7, gen_random_uuid(), now() + interval '1 hour', now() + interval " +
+		"'59 minutes'")
 	report, err := reaper.RunOnce(t.Context(), db.Pool, tables, db.options())
 	if err != nil || !report.Leader || report.Term != 8 {
 		t.Errorf("got %+v, %v", report, err)
@@ -226,7 +227,8 @@ func TestFoundingRace(t *testing.T) {
 	var report reaper.Report
 	ended := make(chan error, 1)
 	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), "INSERT INTO leader VALUES ('reaper', 1, gen_random_uuid(), now() + interval '1 hour', now())"); err != nil {
+		if _, err := tx.Exec(t.Context(), "INSERT INTO leader VALUES ('reaper', 1, gen_random_uuid(), now() + "+
+			"interval '1 hour', now())"); err != nil {
 			return err
 		}
 		o := db.options()
@@ -274,7 +276,8 @@ func TestElectionDoesNotWaitForAnElection(t *testing.T) {
 	table := db.table(workqueue.Spec{Table: "work"})
 	db.lead(uuid.New(), 7, "-1 second")
 	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), "UPDATE leader SET term = 8, holder = gen_random_uuid(), expires_at = now() + interval '1 hour'"); err != nil {
+		if _, err := tx.Exec(t.Context(), "UPDATE leader SET term = 8, holder = gen_random_uuid(), expires_at = "+
+			"now() + interval '1 hour'"); err != nil {
 			return err
 		}
 		if report := db.runOnce(db.options(), table); report.Leader || report.Term != 7 {
@@ -354,7 +357,8 @@ func TestTermCannotEndWithinABatch(t *testing.T) {
 // stealAndCount takes the term and counts the requeued rows in one transaction.
 func (db *database) stealAndCount() (requeued int) {
 	err := pgx.BeginFunc(context.Background(), db.Pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(context.Background(), "UPDATE "+db.Schema+".leader SET term = term + 1, holder = gen_random_uuid()"); err != nil {
+		if _, err := tx.Exec(context.Background(), "UPDATE "+db.Schema+
+			".leader SET term = term + 1, holder = gen_random_uuid()"); err != nil {
 			return err
 		}
 		return tx.QueryRow(context.Background(), "SELECT count(*) FROM work WHERE status = 0").Scan(&requeued)
@@ -424,7 +428,8 @@ func TestLeader(t *testing.T) {
 	holder := uuid.New()
 	db.lead(holder, 3, "1 hour")
 	l := db.leader()
-	if l.Name != reaper.DefaultName || l.Term != 3 || l.Holder != holder || l.ExpiresIn <= 0 || l.ExpiresIn > time.Hour {
+	if l.Name != reaper.DefaultName || l.Term != 3 || l.Holder != holder || l.ExpiresIn <= 0 ||
+		l.ExpiresIn > time.Hour {
 		t.Errorf("leader %+v", l)
 	}
 }
@@ -432,7 +437,8 @@ func TestLeader(t *testing.T) {
 // lead makes somebody the leader.
 func (db *database) lead(holder uuid.UUID, term int64, lease string) {
 	db.t.Helper()
-	_, err := db.Pool.Exec(context.Background(), "INSERT INTO leader VALUES ('reaper', $1, $2, now() + $3::text::interval, now() - interval '1 day')", term, holder, lease)
+	_, err := db.Pool.Exec(context.Background(), "INSERT INTO leader VALUES ('reaper', $1, $2, now() + "+
+		"$3::text::interval, now() - interval '1 day')", term, holder, lease)
 	if err != nil {
 		db.t.Fatal(err)
 	}

@@ -28,7 +28,8 @@ func ExampleRun() {
 	}
 	defer pool.Close()
 
-	invoices, err := workqueue.Open(workqueue.Spec{Table: "invoices", Retention: 30 * 24 * time.Hour}, workqueue.Telemetry{})
+	invoices, err := workqueue.Open(workqueue.Spec{Table: "invoices", Retention: 30 * 24 * time.Hour},
+		workqueue.Telemetry{})
 	if err != nil {
 		log.Fatal(err)
 	}

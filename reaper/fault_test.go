@@ -82,7 +82,8 @@ func TestPanicsAreContained(t *testing.T) {
 	o := db.options()
 	o.BatchSize = 10
 	armed.Store(true)
-	if _, err := reaper.RunOnce(t.Context(), db.Pool, []*workqueue.Table{table}, o); err == nil || !strings.Contains(err.Error(), "a tracer's") {
+	if _, err := reaper.RunOnce(t.Context(), db.Pool, []*workqueue.Table{table}, o); err == nil ||
+		!strings.Contains(err.Error(), "a tracer's") {
 		t.Errorf("a round with a panic returned %v", err)
 	}
 	stop := db.run(db.Pool, o, table)
@@ -96,14 +97,18 @@ func TestRunSurvivesKilledConnections(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	pool := namedPool(t, db.URL, db.Schema)
-	table := db.observed(workqueue.Spec{Table: "work"}, func(context.Context, workqueue.Event) { time.Sleep(10 * time.Millisecond) })
+	table := db.observed(workqueue.Spec{Table: "work"}, func(context.Context,
+		workqueue.Event) {
+		time.Sleep(10 * time.Millisecond)
+	})
 	db.rows(table, 100, expired)
 	o := db.options()
 	o.BatchSize = 2
 	db.run(pool, o, table)
 	for range 5 {
 		db.await("connection to kill", func() bool {
-			return db.int("SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1) AS k", db.Schema) > 0
+			return db.int("SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "+
+				"application_name = $1) AS k", db.Schema) > 0
 		})
 		time.Sleep(20 * time.Millisecond)
 	}

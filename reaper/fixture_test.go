@@ -126,10 +126,13 @@ func query[T any](t testing.TB, pool *pgxpool.Pool, sql string, args ...any) T {
 
 // The kinds of rows that a reaper meets.
 const (
-	expired   = "status = 1, attempts = 1, due_at = now() - interval '1 hour', locked_until = now() - interval '1 minute', owner_token = gen_random_uuid()"
-	exhausted = "status = 1, attempts = 10, due_at = now() - interval '1 hour', locked_until = now() - interval '1 minute', owner_token = gen_random_uuid()"
-	running   = "status = 1, attempts = 1, due_at = now() - interval '2 hours', locked_until = now() + interval '1 hour', owner_token = gen_random_uuid()"
-	ready     = "due_at = now() - interval '1 hour'"
+	expired = "status = 1, attempts = 1, due_at = now() - interval '1 hour', locked_until = now() - interval '1 " +
+		"minute', owner_token = gen_random_uuid()"
+	exhausted = "status = 1, attempts = 10, due_at = now() - interval '1 hour', locked_until = now() - interval '1 " +
+		"minute', owner_token = gen_random_uuid()"
+	running = "status = 1, attempts = 1, due_at = now() - interval '2 hours', locked_until = now() + interval '1 " +
+		"hour', owner_token = gen_random_uuid()"
+	ready = "due_at = now() - interval '1 hour'"
 )
 
 func done(age string) string {
@@ -137,7 +140,8 @@ func done(age string) string {
 }
 
 func failed(age string) string {
-	return "status = 3, attempts = 1, completed_at = now() - interval '" + age + "', failed_at = now() - interval '" + age + "'"
+	return "status = 3, attempts = 1, completed_at = now() - interval '" + age + "', failed_at = now() - interval '" +
+		age + "'"
 }
 
 func cancelled(age string) string {

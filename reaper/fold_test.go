@@ -12,7 +12,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A reaper asks once whether it may fold, and leaves the work to the session that is at it; it does the rest of its round.
+// A reaper asks once whether it may fold, and leaves the work to the session that is at it; it does the rest of its
+// round.
 func TestReapersLeaveAFoldToWhoIsAtIt(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)

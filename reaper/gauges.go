@@ -58,27 +58,39 @@ var gaugeList = func() []workqueue.Metric {
 		return workqueue.Metric{Name: name, Instrument: "gauge", Unit: unit, Attributes: attributes, Meaning: meaning}
 	}
 	return []workqueue.Metric{
-		gauge(depthGauge, "{row}", stated, fmt.Sprintf("Rows by state: ready (due), scheduled (due later), in_progress, waiting (for their turn or a join) and "+
-			"dead_letter. Counted up to %d rows of a table and state; more rows show as that many. Tables of schedules have dead_letter only", countedRows)),
-		gauge(ageGauge, "s", stated, "How long the oldest row has been ready (since it was due), waiting (since it was written), or expired (in progress, since "+
-			"its lease ended). 0 without such a row"),
+		gauge(depthGauge, "{row}", stated, fmt.Sprintf("Rows by state: ready (due), scheduled (due later), "+
+			"in_progress, waiting (for their turn or a join) and dead_letter. Counted up to %d rows of a table and "+
+			"state; more rows show as that many. Tables of schedules have dead_letter only", countedRows)),
+		gauge(ageGauge, "s", stated, "How long the oldest row has been ready (since it was due), waiting (since it "+
+			"was written), or expired (in progress, since its lease ended). 0 without such a row"),
 		gauge(recentGauge, "{row}", table, "Rows that became dead letters in the last hour and still are"),
-		gauge(overrunGauge, "{row}", laned, fmt.Sprintf("Rows in progress whose lease ended more than %v ago: a claim with the default lease has lasted more than "+
-			"twice as long as that lease", workqueue.DefaultLease)),
-		gauge(latenessGauge, "s", table, "How long the most overdue schedule should have fired ago, paused ones left out. 0 without one"),
-		gauge(blockedGauge, "{key}", table, fmt.Sprintf("Ordered keys with a dead letter that rows wait behind, at most %d", survey.MaxLanes)),
-		gauge(foldGauge, "s", table, "How long the first note about a key or a join has waited to be folded. 0 without one"),
-		gauge(joinGauge, "{join}", table, fmt.Sprintf("Joins, batches and workflows that should have ended over %.0f minutes ago: their deadline has passed, "+
-			"or every member has ended or is gone. Of the %d that the sweep looks at first", overdueJoin.Minutes(), lookedJoins)),
-		gauge(deadRowsGauge, "{row}", table, "Dead row versions that vacuum has yet to remove, as PostgreSQL's statistics estimate them"),
-		gauge(thresholdGauge, "{row}", table, "Dead row versions at which autovacuum comes, by its settings for the table"),
-		gauge(liveRowsGauge, "{row}", table, "Rows that are ready, scheduled or in progress, as vacuum or analyze last estimated them: where depth has reached its bound"),
-		gauge(transactionGauge, "s", nil, "Age of the oldest transaction that holds back vacuum: a session's, a prepared one or a standby's. Sessions that the role may not see are left out"),
-		gauge(horizonGauge, "{transaction}", nil, "How many transactions ago the oldest holder of the vacuum horizon began, replication slots included"),
-		gauge(silenceGauge, "s", []string{string(electionKey)}, "How long ago the lease of the last leader of the reapers' election ended. 0 while one leads"),
+		gauge(overrunGauge, "{row}", laned, fmt.Sprintf("Rows in progress whose lease ended more than %v ago: a "+
+			"claim with the default lease has lasted more than twice as long as that lease", workqueue.DefaultLease)),
+		gauge(latenessGauge, "s", table, "How long the most overdue schedule should have fired ago, paused ones left "+
+			"out. 0 without one"),
+		gauge(blockedGauge, "{key}", table, fmt.Sprintf("Ordered keys with a dead letter that rows wait behind, at "+
+			"most %d", survey.MaxLanes)),
+		gauge(foldGauge, "s", table, "How long the first note about a key or a join has waited to be folded. 0 "+
+			"without one"),
+		gauge(joinGauge, "{join}", table, fmt.Sprintf("Joins, batches and workflows that should have ended over %.0f "+
+			"minutes ago: their deadline has passed, or every member has ended or is gone. Of the %d that the sweep "+
+			"looks at first", overdueJoin.Minutes(), lookedJoins)),
+		gauge(deadRowsGauge, "{row}", table, "Dead row versions that vacuum has yet to remove, as PostgreSQL's "+
+			"statistics estimate them"),
+		gauge(thresholdGauge, "{row}", table,
+			"Dead row versions at which autovacuum comes, by its settings for the table"),
+		gauge(liveRowsGauge, "{row}", table, "Rows that are ready, scheduled or in progress, as vacuum or analyze "+
+			"last estimated them: where depth has reached its bound"),
+		gauge(transactionGauge, "s", nil, "Age of the oldest transaction that holds back vacuum: a session's, a "+
+			"prepared one or a standby's. Sessions that the role may not see are left out"),
+		gauge(horizonGauge, "{transaction}", nil, "How many transactions ago the oldest holder of the vacuum horizon "+
+			"began, replication slots included"),
+		gauge(silenceGauge, "s", []string{string(electionKey)},
+			"How long ago the lease of the last leader of the reapers' election ended. 0 while one leads"),
 		gauge(upGauge, "", nil, "1 if the database could be observed, 0 if not: then the other gauges are missing"),
 		gauge(durationGauge, "s", nil, "How long the observation took that the gauges show"),
-		gauge(skippedGauge, "{statement}", nil, "Statements of the observation that were given up or refused, and tables whose lanes are too many to read: what they would have told is missing"),
+		gauge(skippedGauge, "{statement}", nil, "Statements of the observation that were given up or refused, and "+
+			"tables whose lanes are too many to read: what they would have told is missing"),
 	}
 }()
 
@@ -148,10 +160,10 @@ func (o GaugeOptions) Validate() error {
 	return nil
 }
 
-// RegisterGauges reports the gauges of all tables of a schema from this process, whoever leads the reapers' election: for
-// deployments whose maintenance is cron's or pg_cron's, and for exporters. With [Run] somewhere it is not needed. Each
-// collection of the provider's reads the database, in bounded statements that only read; collections at the same time share
-// one observation. While the database is away, txwork.observation.up is 0 and the others are missing.
+// RegisterGauges reports the gauges of all tables of a schema from this process, whoever leads the reapers' election:
+// for deployments whose maintenance is cron's or pg_cron's, and for exporters. With [Run] somewhere it is not needed.
+// Each collection of the provider's reads the database, in bounded statements that only read; collections at the same
+// time share one observation. While the database is away, txwork.observation.up is 0 and the others are missing.
 //
 // The error is about the arguments or the provider's. Call stop once.
 func RegisterGauges(pool *pgxpool.Pool, o GaugeOptions) (stop func(), err error) {
@@ -165,8 +177,8 @@ func RegisterGauges(pool *pgxpool.Pool, o GaugeOptions) (stop func(), err error)
 	return newObserver(pool, o, []string{o.Schema}).register(o.MeterProvider, func() bool { return true })
 }
 
-// registerGauges has the gauges of the reaper's tables reported while it leads. What goes wrong with a provider must not
-// keep the tables from being maintained.
+// registerGauges has the gauges of the reaper's tables reported while it leads. What goes wrong with a provider must
+// not keep the tables from being maintained.
 func (r *reaper) registerGauges() (stop func()) {
 	o := GaugeOptions{Schema: r.options.Schema, MeterProvider: r.options.MeterProvider, Logger: r.logger}.withDefaults()
 	schemas, served := []string{r.options.Schema}, map[string]bool{}

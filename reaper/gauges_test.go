@@ -80,7 +80,8 @@ func TestTheLeaderReportsTheGauges(t *testing.T) {
 	if values := second.gauges(t, depth, by); values != nil {
 		t.Errorf("a reaper that does not lead reports %v", values)
 	}
-	if silence := first.gauges(t, "txwork.reaper.silence", "txwork.election"); len(silence) != 1 || silence[reaper.DefaultName] != 0 {
+	if silence := first.gauges(t, "txwork.reaper.silence", "txwork.election"); len(silence) != 1 ||
+		silence[reaper.DefaultName] != 0 {
 		t.Errorf("silence %v, want 0 of election %q", silence, reaper.DefaultName)
 	}
 	stop()
@@ -146,7 +147,8 @@ func TestGaugesOfADatabaseThatIsAway(t *testing.T) {
 	if err := m.reader.Collect(t.Context(), &all); err != nil {
 		t.Error(err)
 	}
-	if len(all.ScopeMetrics) != 1 || len(all.ScopeMetrics[0].Metrics) != 1 || all.ScopeMetrics[0].Metrics[0].Name != "txwork.observation.up" {
+	if len(all.ScopeMetrics) != 1 || len(all.ScopeMetrics[0].Metrics) != 1 ||
+		all.ScopeMetrics[0].Metrics[0].Name != "txwork.observation.up" {
 		t.Errorf("%+v, want txwork.observation.up alone", all.ScopeMetrics)
 	}
 }
@@ -168,7 +170,8 @@ type refusingMeter struct{ noop.Meter }
 
 var errRefused = errors.New("no more gauges")
 
-func (refusingMeter) Float64ObservableGauge(string, ...nometric.Float64ObservableGaugeOption) (nometric.Float64ObservableGauge, error) {
+func (refusingMeter) Float64ObservableGauge(string,
+	...nometric.Float64ObservableGaugeOption) (nometric.Float64ObservableGauge, error) {
 	return noop.Float64ObservableGauge{}, errRefused
 }
 
@@ -181,7 +184,8 @@ func TestAProviderThatFails(t *testing.T) {
 			db := newDatabase(t)
 			table := db.table(workqueue.Spec{Table: "served"})
 			db.rows(table, 1, expired)
-			if _, err := reaper.RegisterGauges(db.Pool, reaper.GaugeOptions{Schema: db.Schema, MeterProvider: provider}); err == nil {
+			if _, err := reaper.RegisterGauges(db.Pool, reaper.GaugeOptions{Schema: db.Schema,
+				MeterProvider: provider}); err == nil {
 				t.Error("RegisterGauges has no error")
 			}
 			o := db.options()

@@ -124,8 +124,8 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Holders lists what keeps vacuum from removing dead rows, the oldest first, at most ten, and tells how many sessions this
-// role may not look into. It is what [Health] does without the tables.
+// Holders lists what keeps vacuum from removing dead rows, the oldest first, at most ten, and tells how many sessions
+// this role may not look into. It is what [Health] does without the tables.
 func Holders(ctx context.Context, q Querier) (holders []Holder, hidden int64, err error) {
 	if err := q.QueryRow(ctx, hiddenText).Scan(&hidden); err != nil {
 		return nil, 0, err
@@ -141,7 +141,8 @@ func Holders(ctx context.Context, q Querier) (holders []Holder, hidden int64, er
 func scanHolder(row pgx.CollectableRow) (Holder, error) {
 	var h Holder
 	var seconds *float64
-	err := row.Scan(&h.Kind, &h.PID, &h.Name, &h.Role, &h.Database, &h.Application, &h.State, &h.XminAge, &seconds, &h.CatalogOnly)
+	err := row.Scan(&h.Kind, &h.PID, &h.Name, &h.Role, &h.Database, &h.Application, &h.State, &h.XminAge, &seconds,
+		&h.CatalogOnly)
 	if seconds != nil {
 		h.Age = time.Duration(*seconds * float64(time.Second))
 	}

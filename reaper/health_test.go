@@ -45,7 +45,8 @@ func TestHealthOfTables(t *testing.T) {
 		t.Errorf("health %+v", got)
 	}
 	if got.OldestExpired < time.Minute || got.OldestExpired > 2*time.Minute || got.OldestReady < time.Hour {
-		t.Errorf("oldest expired lease %v, oldest ready row %v; want a minute and an hour", got.OldestExpired, got.OldestReady)
+		t.Errorf("oldest expired lease %v, oldest ready row %v; want a minute and an hour", got.OldestExpired,
+			got.OldestReady)
 	}
 	if want := (reaper.TableHealth{Table: empty.Name()}); h.Tables[1] != want {
 		t.Errorf("health of an empty table %+v", h.Tables[1])
@@ -136,7 +137,8 @@ func TestHealthFindsOtherHolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer prepared.Close(context.Background())
-	if _, err := prepared.Exec(t.Context(), "BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'in doubt'", pgx.QueryExecModeSimpleProtocol); err != nil {
+	if _, err := prepared.Exec(t.Context(), "BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'in doubt'",
+		pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
 	reader := db.hold(elsewhere)
@@ -158,7 +160,9 @@ func TestHealthFindsOtherHolders(t *testing.T) {
 			s.Name != "forgotten" || s.State != "inactive" || !s.CatalogOnly {
 			t.Errorf("slot %+v", s)
 		}
-		if w := find(h.Holders, func(h reaper.Holder) bool { return h.PID == int32(writer.PgConn().PID()) }); w == nil || w.Database != "other" {
+		if w := find(h.Holders,
+			func(h reaper.Holder) bool { return h.PID == int32(writer.PgConn().PID()) }); w == nil ||
+			w.Database != "other" {
 			t.Errorf("writer in another database %+v", w)
 		}
 		if r := find(h.Holders, func(h reaper.Holder) bool { return h.PID == int32(reader.PgConn().PID()) }); r != nil {
@@ -169,7 +173,8 @@ func TestHealthFindsOtherHolders(t *testing.T) {
 		}
 	})
 	t.Run("a role that may not see the sessions", func(t *testing.T) {
-		db.exec("CREATE ROLE viewer LOGIN; GRANT USAGE ON SCHEMA own TO viewer; GRANT SELECT ON ALL TABLES IN SCHEMA own TO viewer")
+		db.exec("CREATE ROLE viewer LOGIN; GRANT USAGE ON SCHEMA own TO viewer; GRANT SELECT ON ALL TABLES IN SCHEMA " +
+			"own TO viewer")
 		h := db.health(newPool(t, strings.Replace(server.URL(), "postgres@", "viewer@", 1)), table)
 		if len(h.Tables) != 1 || h.HiddenSessions < 2 {
 			t.Errorf("health %+v, want the table and the two sessions counted", h)
@@ -192,7 +197,8 @@ func TestHealthAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"tables":[{"table":"` + table.Name() + `","ready":0,"scheduled":0,"in_progress":0,"expired":0,"waiting":0,"failed":0,"cancelled":0,"oldest_ready":0,"oldest_expired":0}],` +
+	want := `{"tables":[{"table":"` + table.Name() +
+		`","ready":0,"scheduled":0,"in_progress":0,"expired":0,"waiting":0,"failed":0,"cancelled":0,"oldest_ready":0,"oldest_expired":0}],` +
 		`"holders":[{"kind":"transaction","pid":7,"state":"active","xmin_age":3,"age":1000000000}],"hidden_sessions":0}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)

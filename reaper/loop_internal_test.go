@@ -57,8 +57,9 @@ func TestLoopTimes(t *testing.T) {
 		"when a lease ends":      {0, script{within(4 * s), ok}, []time.Duration{0, 4 * s, 19 * s}},
 		"lease ends later":       {0, script{within(time.Hour)}, []time.Duration{0, 15 * s}},
 		"lease ends this moment": {0, script{within(1)}, []time.Duration{0, MinInterval}},
-		"backoff up to interval": {0, script{fail, fail, fail, fail, fail, fail}, []time.Duration{0, 1 * s, 3 * s, 7 * s, 15 * s, 30 * s, 45 * s}},
-		"backoff starts afresh":  {0, script{fail, fail, ok, fail}, []time.Duration{0, 1 * s, 3 * s, 18 * s, 19 * s}},
+		"backoff up to interval": {0, script{fail, fail, fail, fail, fail, fail}, []time.Duration{0, 1 * s, 3 * s,
+			7 * s, 15 * s, 30 * s, 45 * s}},
+		"backoff starts afresh": {0, script{fail, fail, ok, fail}, []time.Duration{0, 1 * s, 3 * s, 18 * s, 19 * s}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

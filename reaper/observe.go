@@ -146,8 +146,8 @@ func (l *look) skip(err error) {
 	}
 }
 
-// table observes one. After a statement that was given up because of a lock or its time the rest is not tried: each would
-// take as long.
+// table observes one. After a statement that was given up because of a lock or its time the rest is not tried: each
+// would take as long.
 func (l *look) table(ctx context.Context, f *survey.Facts) {
 	name := tableKey.String(f.Schema + "." + f.Name)
 	l.add(deadRowsGauge, float64(f.Dead), name)

@@ -67,8 +67,8 @@ type Options struct {
 	// Default: the pool's.
 	Runtime *workqueue.Runtime
 
-	// MeterProvider gets the gauges of the tables, see [Gauges], from [Run] and while it leads: once per deployment and not
-	// once per process. Nothing is read before an OpenTelemetry SDK asks. Default: the global provider.
+	// MeterProvider gets the gauges of the tables, see [Gauges], from [Run] and while it leads: once per deployment and
+	// not once per process. Nothing is read before an OpenTelemetry SDK asks. Default: the global provider.
 	MeterProvider metric.MeterProvider
 
 	// Logger is told of rounds that changed something, of failures and of changes of leadership. Default:
@@ -127,10 +127,12 @@ func (o Options) validateTimes() error {
 		return validate.Errorf("interval", "is %v, it must be between %v and %v", o.Interval, MinInterval, MaxInterval)
 	}
 	if o.Lease < workqueue.MinLease || o.Lease > workqueue.MaxLease {
-		return validate.Errorf("lease", "is %v, it must be between %v and %v", o.Lease, workqueue.MinLease, workqueue.MaxLease)
+		return validate.Errorf("lease", "is %v, it must be between %v and %v", o.Lease, workqueue.MinLease,
+			workqueue.MaxLease)
 	}
 	if o.Lease <= o.Interval {
-		return validate.Errorf("lease", "is %v, it must be longer than the interval of %v: leadership would end between rounds",
+		return validate.Errorf("lease", "is %v, it must be longer than the interval of %v: leadership would end "+
+			"between rounds",
 			o.Lease, o.Interval)
 	}
 	return nil

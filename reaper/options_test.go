@@ -25,14 +25,15 @@ func TestOptions(t *testing.T) {
 		"negative interval":  {reaper.Options{Interval: -time.Second}, "interval is -1s"},
 		"interval too short": {reaper.Options{Interval: 99 * time.Millisecond}, "between 100ms and"},
 		"interval too long":  {reaper.Options{Interval: 13 * time.Hour}, "interval is 13h0m0s"},
-		"lease too short":    {reaper.Options{Interval: 200 * time.Millisecond, Lease: 900 * time.Millisecond}, "lease is 900ms"},
-		"negative lease":     {reaper.Options{Lease: -time.Second}, "lease is -1s"},
-		"lease of interval":  {reaper.Options{Interval: time.Minute, Lease: time.Minute}, "longer than the interval"},
-		"negative batch":     {reaper.Options{BatchSize: -1}, "batch size is -1"},
-		"batch too large":    {reaper.Options{BatchSize: workqueue.MaxBatch + 1}, "batch size is 10001"},
-		"negative limit":     {reaper.Options{PurgeLimit: -1}, "purge limit is -1"},
-		"schema":             {reaper.Options{Schema: "a.b"}, `schema "a.b" must match`},
-		"name":               {reaper.Options{Name: "a\x00b"}, "name has a NUL"},
+		"lease too short": {reaper.Options{Interval: 200 * time.Millisecond, Lease: 900 * time.Millisecond},
+			"lease is 900ms"},
+		"negative lease":    {reaper.Options{Lease: -time.Second}, "lease is -1s"},
+		"lease of interval": {reaper.Options{Interval: time.Minute, Lease: time.Minute}, "longer than the interval"},
+		"negative batch":    {reaper.Options{BatchSize: -1}, "batch size is -1"},
+		"batch too large":   {reaper.Options{BatchSize: workqueue.MaxBatch + 1}, "batch size is 10001"},
+		"negative limit":    {reaper.Options{PurgeLimit: -1}, "purge limit is -1"},
+		"schema":            {reaper.Options{Schema: "a.b"}, `schema "a.b" must match`},
+		"name":              {reaper.Options{Name: "a\x00b"}, "name has a NUL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,7 +41,8 @@ func TestOptions(t *testing.T) {
 			switch {
 			case test.want == "" && err != nil:
 				t.Errorf("refused: %v", err)
-			case test.want != "" && (!errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), test.want)):
+			case test.want != "" && (!errors.Is(err, workqueue.ErrInvalid) ||
+				!strings.Contains(err.Error(), test.want)):
 				t.Errorf("error %v, want ErrInvalid with %q", err, test.want)
 			}
 		})
@@ -85,7 +87,8 @@ func TestArguments(t *testing.T) {
 			}
 		}
 	}
-	if err := reaper.Run(t.Context(), pool, []*workqueue.Table{table}, reaper.Options{Interval: -1}); !errors.Is(err, workqueue.ErrInvalid) {
+	if err := reaper.Run(t.Context(), pool, []*workqueue.Table{table}, reaper.Options{Interval: -1}); !errors.Is(err,
+		workqueue.ErrInvalid) {
 		t.Errorf("Run with bad options: error %v, want ErrInvalid", err)
 	}
 	if _, err := reaper.Leader(t.Context(), nil, reaper.Options{}); !errors.Is(err, workqueue.ErrInvalid) {
@@ -113,6 +116,7 @@ func TestReportAsJSON(t *testing.T) {
 func TestDefaultInterval(t *testing.T) {
 	t.Parallel()
 	if reaper.DefaultInterval != 15*time.Second || workqueue.DefaultLease != 30*time.Second {
-		t.Errorf("the reaper runs every %v over leases of %v, docs say 15s and 30s", reaper.DefaultInterval, workqueue.DefaultLease)
+		t.Errorf("the reaper runs every %v over leases of %v, docs say 15s and 30s", reaper.DefaultInterval,
+			workqueue.DefaultLease)
 	}
 }

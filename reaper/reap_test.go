@@ -38,7 +38,8 @@ func TestExpiredRowsAreRequeuedOrFailed(t *testing.T) {
 				t.Errorf("report %+v, want a complete round of term 1", report)
 			}
 			wantCounts(t, report.Total(), reaper.Counts{Requeued: 25, Failed: 3})
-			for status, want := range map[workqueue.Status]int{workqueue.Ready: 32, workqueue.InProgress: 5, workqueue.Failed: 3} {
+			for status, want := range map[workqueue.Status]int{workqueue.Ready: 32, workqueue.InProgress: 5,
+				workqueue.Failed: 3} {
 				if got := db.count(table, status); got != want {
 					t.Errorf("%d rows %v, want %d", got, status, want)
 				}

@@ -27,7 +27,8 @@ func Run(ctx context.Context, pool *pgxpool.Pool, tables []*workqueue.Table, o O
 	defer r.resign(ctx)
 	defer r.outages.Flush()
 	defer r.registerGauges()()
-	loop{interval: r.options.Interval, random: rand.Float64, logger: r.logger, turn: r.next, outage: r.noteOutage}.run(ctx)
+	loop{interval: r.options.Interval, random: rand.Float64, logger: r.logger, turn: r.next,
+		outage: r.noteOutage}.run(ctx)
 	return nil
 }
 
@@ -59,8 +60,8 @@ type reaper struct {
 	outages   outage.Log
 }
 
-// noteOutage is told how a round or an observation ended. Outages are logged once, together with those of the runtime's workers
-// where there is one; it tells whether the error is one.
+// noteOutage is told how a round or an observation ended. Outages are logged once, together with those of the runtime's
+// workers where there is one; it tells whether the error is one.
 func (r *reaper) noteOutage(err error) bool {
 	switch {
 	case err != nil && !isOutage(err):

@@ -35,7 +35,8 @@ func TestRetention(t *testing.T) {
 		},
 		"done deleted": {
 			spec: workqueue.Spec{DeleteDone: true},
-			want: reaper.Counts{PurgedDone: 34}, wantDone: 12, wantDead: 24, // as far as somebody has left Done rows there
+			// as far as somebody has left Done rows there
+			want: reaper.Counts{PurgedDone: 34}, wantDone: 12, wantDead: 24,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +57,8 @@ func TestRetention(t *testing.T) {
 			o.BatchSize = 10
 			wantCounts(t, db.runOnce(o, table).Total(), test.want)
 			for status, want := range map[workqueue.Status]int{
-				workqueue.Done: test.wantDone, workqueue.Failed: test.wantDead, workqueue.Ready: 3, workqueue.InProgress: 3,
+				workqueue.Done: test.wantDone, workqueue.Failed: test.wantDead, workqueue.Ready: 3,
+				workqueue.InProgress: 3,
 			} {
 				if got := db.count(table, status); got != want {
 					t.Errorf("%d rows %v, want %d", got, status, want)
@@ -82,7 +84,8 @@ func TestPurgeLimitBoundsARound(t *testing.T) {
 		more       bool
 	}{{45, 5, true}, {45, 0, true}, {10, 0, false}} {
 		report := db.runOnce(o, big, small)
-		if b, s := report.Tables[0].PurgedDone, report.Tables[1].PurgedDone; b != want.big || s != want.small || report.More != want.more {
+		if b, s := report.Tables[0].PurgedDone, report.Tables[1].PurgedDone; b != want.big || s != want.small ||
+			report.More != want.more {
 			t.Errorf("round %d purged %d and %d, more %t; want %+v", i+1, b, s, report.More, want)
 		}
 	}

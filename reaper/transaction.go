@@ -28,16 +28,19 @@ type connections interface {
 // transaction runs work in a short transaction, READ COMMITTED whatever the session's default, because
 // elections and guards see the newest version of a row only there. A transaction that is idle for longer
 // than the lease is ended by the server.
-func transaction(ctx context.Context, pool connections, lease time.Duration, work func(context.Context, pgx.Tx) error) error {
+func transaction(ctx context.Context, pool connections, lease time.Duration, work func(context.Context,
+	pgx.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
 	defer cancel()
 	return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return transactionOn(ctx, conn, lease, work) })
 }
 
-func transactionOn(ctx context.Context, conn *pgxpool.Conn, lease time.Duration, work func(context.Context, pgx.Tx) error) error {
+func transactionOn(ctx context.Context, conn *pgxpool.Conn, lease time.Duration, work func(context.Context,
+	pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
 	err := explain(pgx.BeginTxFunc(ctx, conn, options, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, limitsText, milliseconds(lease), milliseconds(min(maxLockWait, lease/3))); err != nil {
+		if _, err := tx.Exec(ctx, limitsText, milliseconds(lease),
+			milliseconds(min(maxLockWait, lease/3))); err != nil {
 			return err
 		}
 		return work(ctx, tx)

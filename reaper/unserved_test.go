@@ -37,7 +37,8 @@ func TestTablesThatNobodyServes(t *testing.T) {
 		if err != nil || !slices.Equal(report.Unserved, c.want) {
 			t.Errorf("%v unserved, %v; want %v", report.Unserved, err, c.want)
 		}
-		if warned := strings.Contains(log.String(), "level=WARN"); warned != (c.want != nil) || warned && !strings.Contains(log.String(), "forgotten") {
+		if warned := strings.Contains(log.String(), "level=WARN"); warned != (c.want != nil) ||
+			warned && !strings.Contains(log.String(), "forgotten") {
 			t.Errorf("logged %s", log.String())
 		}
 	}

@@ -18,7 +18,8 @@ func TestDueOfANextTimeLongerAgoThanADurationLasts(t *testing.T) {
 			if !ok || !following.After(now) || len(fire) == 0 || fire[len(fire)-1].After(now) {
 				t.Errorf("%s from %v: fires %v, then %v, %v", expr, next, fire, following, ok)
 			}
-			if step, _ := time.ParseDuration(expr[len("@every "):]); step > 0 && !fire[len(fire)-1].Add(step).Equal(following) {
+			if step, _ := time.ParseDuration(expr[len("@every "):]); step > 0 &&
+				!fire[len(fire)-1].Add(step).Equal(following) {
 				t.Errorf("%s from %v: after %v comes %v", expr, next, fire[len(fire)-1], following)
 			}
 		}
@@ -28,11 +29,14 @@ func TestDueOfANextTimeLongerAgoThanADurationLasts(t *testing.T) {
 func TestAValueWithAStepIsOpenToTheHighestValue(t *testing.T) {
 	t.Parallel()
 	for open, closed := range map[string]string{
-		"0 0 * * 5/2": "0 0 * * 5,7", "0 0 * * 1/2": "0 0 * * 1-7/2", "0 0 * * 7/3": "0 0 * * SUN", "0 0 * * 0/2": "0 0 * * 0,2,4,6",
-		"50/5 * * * *": "50,55 * * * *", "0 20/2 * * *": "0 20,22 * * *", "0 0 29/2 * *": "0 0 29,31 * *", "0 0 1 9/3 *": "0 0 1 9,12 *",
+		"0 0 * * 5/2": "0 0 * * 5,7", "0 0 * * 1/2": "0 0 * * 1-7/2", "0 0 * * 7/3": "0 0 * * SUN",
+		"0 0 * * 0/2":  "0 0 * * 0,2,4,6",
+		"50/5 * * * *": "50,55 * * * *", "0 20/2 * * *": "0 20,22 * * *", "0 0 29/2 * *": "0 0 29,31 * *",
+		"0 0 1 9/3 *": "0 0 1 9,12 *",
 	} {
 		from := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
-		got, want := parse(t, open, "").Between(from, from.AddDate(1, 0, 0), 20), parse(t, closed, "").Between(from, from.AddDate(1, 0, 0), 20)
+		got, want := parse(t, open, "").Between(from, from.AddDate(1, 0, 0), 20), parse(t, closed, "").Between(from,
+			from.AddDate(1, 0, 0), 20)
 		if len(got) == 0 || len(got) != len(want) {
 			t.Fatalf("%s: %v, want %v", open, got, want)
 		}
@@ -47,7 +51,8 @@ func TestAValueWithAStepIsOpenToTheHighestValue(t *testing.T) {
 // Letters that only fold to those of a name, and spaces and digits of other scripts, are not what is known.
 func TestExpressionsAreASCII(t *testing.T) {
 	t.Parallel()
-	for _, expr := range []string{"0 0 * * \u017fUN", "0 0 * \u017fEP *", "@wee\u212aly", "0\u00a00 * * *", "\u0660 0 * * *", "@every \u0661s", "@every 5\u00b5s"} {
+	for _, expr := range []string{"0 0 * * \u017fUN", "0 0 * \u017fEP *", "@wee\u212aly", "0\u00a00 * * *",
+		"\u0660 0 * * *", "@every \u0661s", "@every 5\u00b5s"} {
 		var refused *schedule.Error
 		if _, err := schedule.Parse(expr, ""); !errors.As(err, &refused) || refused.Field != "expression" {
 			t.Errorf("%q: got %v", expr, err)
@@ -77,11 +82,13 @@ func TestOnGrid(t *testing.T) {
 	anchor := time.Date(2024, 5, 6, 7, 8, 9, 500, time.UTC)
 	hourly := parse(t, "@every 1h", "")
 	for _, at := range []time.Time{
-		anchor, anchor.Add(1), anchor.Add(-1), anchor.Add(time.Hour - 1), anchor.Add(time.Hour), anchor.Add(-time.Hour), anchor.Add(-time.Hour - 1),
+		anchor, anchor.Add(1), anchor.Add(-1), anchor.Add(time.Hour - 1), anchor.Add(time.Hour), anchor.Add(-time.Hour),
+		anchor.Add(-time.Hour - 1),
 		anchor.AddDate(400, 0, 0), anchor.AddDate(-400, 0, 0), {},
 	} {
 		got := hourly.OnGrid(anchor, at)
-		if late := at.Sub(got); late < 0 || late >= time.Hour || (got.Unix()-anchor.Unix())%3600 != 0 || got.Nanosecond() != anchor.Nanosecond() {
+		if late := at.Sub(got); late < 0 || late >= time.Hour || (got.Unix()-anchor.Unix())%3600 != 0 ||
+			got.Nanosecond() != anchor.Nanosecond() {
 			t.Errorf("at %v: got %v", at, got)
 		}
 	}

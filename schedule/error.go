@@ -7,8 +7,9 @@ import (
 
 // An Error says which part of a schedule was refused, and why.
 type Error struct {
-	Expr   string // what was given, cut off where it is very long
-	Field  string // "expression", "minute", "hour", "day-of-month", "month", "day-of-week", "interval", "zone", or a field of Rule
+	Expr string // what was given, cut off where it is very long
+	// "expression", "minute", "hour", "day-of-month", "month", "day-of-week", "interval", "zone", or a field of Rule
+	Field  string
 	Reason string
 }
 

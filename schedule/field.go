@@ -97,7 +97,8 @@ func (f *field) parseStep(by string) (int, string) {
 	case step == 0:
 		return 0, "has the step 0"
 	case step > values:
-		return 0, fmt.Sprintf("has the step %s, but there are only %d values; for longer intervals use @every", clip(by), values)
+		return 0, fmt.Sprintf("has the step %s, but there are only %d values; for longer intervals use @every",
+			clip(by), values)
 	}
 	return step, ""
 }

@@ -23,7 +23,8 @@ func parse(t testing.TB, expr, zone string) *schedule.Schedule {
 // at reads a time with its offset, such as "2026-03-08 03:00 -04:00".
 func at(t testing.TB, text string) time.Time {
 	t.Helper()
-	for _, layout := range []string{"2006-01-02 15:04 -07:00", "2006-01-02 15:04:05 -07:00", "2006-01-02 15:04:05 -07:00:00"} {
+	for _, layout := range []string{"2006-01-02 15:04 -07:00", "2006-01-02 15:04:05 -07:00",
+		"2006-01-02 15:04:05 -07:00:00"} {
 		if parsed, err := time.Parse(layout, text); err == nil {
 			return parsed
 		}

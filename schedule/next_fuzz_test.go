@@ -10,8 +10,10 @@ import (
 // At any time of history and in any zone, times go up, and mean the same when the schedule is written and read again.
 func FuzzNext(f *testing.F) {
 	for _, s := range []string{
-		"* * * * *", "30 2 * * MON-FRI", "*/15 9-17/2 1,15 JAN-MAR 0", "0 0 29 2 *", "0 0 */2 * 1", "5/15 * * * 7", "@daily", "@every 1h30m", "@every 2562047h47m16s",
-		"0 0 30 2 *", "60 * * * *", "@reboot", "@every -1s", "@EVERY 1s", "1-0 * * * *", "*/0 * * * *", "1,,2 * * * *", "0 0 31 4,6 *", "0\t0 * * *", "@every 9223372036s", "\x00", "0 0 * * 7-1",
+		"* * * * *", "30 2 * * MON-FRI", "*/15 9-17/2 1,15 JAN-MAR 0", "0 0 29 2 *", "0 0 */2 * 1", "5/15 * * * 7",
+		"@daily", "@every 1h30m", "@every 2562047h47m16s",
+		"0 0 30 2 *", "60 * * * *", "@reboot", "@every -1s", "@EVERY 1s", "1-0 * * * *", "*/0 * * * *", "1,,2 * * * *",
+		"0 0 31 4,6 *", "0\t0 * * *", "@every 9223372036s", "\x00", "0 0 * * 7-1",
 	} {
 		f.Add(s, "Europe/Berlin", int64(1_772_000_000))
 	}

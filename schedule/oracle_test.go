@@ -66,7 +66,8 @@ func values(low, high, step int) map[int]bool {
 func (o oracle) matches(wall time.Time) bool {
 	date, weekday := o.values[2][wall.Day()], o.values[4][int(wall.Weekday())]
 	day := date && weekday || o.eitherDay && (date || weekday)
-	return day && o.values[0][wall.Minute()] && o.values[1][wall.Hour()] && o.values[3][int(wall.Month())] && wall.Second() == 0
+	return day && o.values[0][wall.Minute()] && o.values[1][wall.Hour()] && o.values[3][int(wall.Month())] &&
+		wall.Second() == 0
 }
 
 // due returns what is due later than after and not later than until, looking at the clock in steps.

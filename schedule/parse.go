@@ -68,9 +68,11 @@ func (s *Schedule) parseDescriptor(words []string) error {
 	fields, known := descriptors[name]
 	switch {
 	case name == "@reboot":
-		return refuse(s.expr, "expression", "@reboot is not a time: run what has to run at the start of a process from that process")
+		return refuse(s.expr, "expression", "@reboot is not a time: run what has to run at the start of a process "+
+			"from that process")
 	case !known:
-		return refuse(s.expr, "expression", "is not a descriptor: those are @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly and @every")
+		return refuse(s.expr, "expression", "is not a descriptor: those are @yearly, @annually, @monthly, @weekly, "+
+			"@daily, @midnight, @hourly and @every")
 	case len(words) > 1:
 		return refuse(s.expr, "expression", "has something after %s", name)
 	}
@@ -105,7 +107,8 @@ func (s *Schedule) checkCount(words []string) error {
 	case strings.Contains(words[0], "TZ="):
 		return refuse(s.expr, "expression", "begins with a zone, which is given separately")
 	case len(words) == 6 || len(words) == 7:
-		return refuse(s.expr, "expression", "has %d fields instead of 5 (%s): there are no seconds and no years; for seconds use @every", len(words), fieldNames)
+		return refuse(s.expr, "expression", "has %d fields instead of 5 (%s): there are no seconds and no years; for "+
+			"seconds use @every", len(words), fieldNames)
 	case len(words) != 5:
 		return refuse(s.expr, "expression", "has %d fields instead of 5 (%s)", len(words), fieldNames)
 	}

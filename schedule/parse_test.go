@@ -59,7 +59,8 @@ func TestParseRefuses(t *testing.T) {
 		{"30 February", "0 0 30 2 *", "", "day-of-month", "never comes"},
 		{"31 in months of 30", "0 0 31 4,6,9,11 *", "", "day-of-month", "never comes"},
 		{"a zone that does not exist", "0 9 * * *", "Mars/Olympus", "zone", "is not in the time zone database"},
-		{"an interval in a zone that does not exist", "@every 5m", "Mars/Olympus", "zone", "is not in the time zone database"},
+		{"an interval in a zone that does not exist", "@every 5m", "Mars/Olympus", "zone",
+			"is not in the time zone database"},
 		{"Local", "0 9 * * *", "Local", "zone", "depends on the machine"},
 		{"a path", "0 9 * * *", "../../etc/passwd", "zone", "is not in the time zone database"},
 		{"an offset", "0 9 * * *", "+02:00", "zone", "is not in the time zone database"},
@@ -74,7 +75,8 @@ func TestParseRefuses(t *testing.T) {
 				t.Fatalf("Parse(%q, %q) = %v, %v", c.expr, c.zone, s, err)
 			}
 			if refused.Field != c.field || !strings.Contains(refused.Reason, c.reason) {
-				t.Errorf("%q is refused for %s: %q\nwant %s: %q", c.expr, refused.Field, refused.Reason, c.field, c.reason)
+				t.Errorf("%q is refused for %s: %q\nwant %s: %q", c.expr, refused.Field, refused.Reason, c.field,
+					c.reason)
 			}
 			if !strings.HasPrefix(c.expr, strings.TrimSuffix(refused.Expr, "...")) || len(err.Error()) > 700 {
 				t.Errorf("the error does not quote the expression, or at length: %s", err)
@@ -128,7 +130,8 @@ func TestPoliciesHaveNames(t *testing.T) {
 
 // Whatever is parsed can be written and parsed again, and goes forward.
 func FuzzParse(f *testing.F) {
-	for _, expr := range []string{"* * * * *", "*/5 9-17 * JAN-MAR MON-FRI", "0 0 29 2 *", "@daily", "@every 5m", "0 0 30 2 *", "1,,2 * * * *", "@every -1s"} {
+	for _, expr := range []string{"* * * * *", "*/5 9-17 * JAN-MAR MON-FRI", "0 0 29 2 *", "@daily", "@every 5m",
+		"0 0 30 2 *", "1,,2 * * * *", "@every -1s"} {
 		f.Add(expr, "America/New_York")
 	}
 	f.Add("0 0 * * *", "../x")

@@ -8,9 +8,12 @@ import (
 )
 
 var zones = []string{
-	"UTC", "America/New_York", "America/Chicago", "America/Havana", "America/Nuuk", "America/Sao_Paulo", "America/St_Johns", "America/Juneau",
-	"Europe/London", "Europe/Dublin", "Europe/Berlin", "Europe/Moscow", "Africa/Cairo", "Africa/Casablanca", "Africa/Monrovia", "Asia/Kathmandu",
-	"Asia/Tehran", "Asia/Gaza", "Asia/Beirut", "Asia/Pyongyang", "Australia/Lord_Howe", "Australia/Sydney", "Pacific/Apia", "Pacific/Chatham",
+	"UTC", "America/New_York", "America/Chicago", "America/Havana", "America/Nuuk", "America/Sao_Paulo",
+	"America/St_Johns", "America/Juneau",
+	"Europe/London", "Europe/Dublin", "Europe/Berlin", "Europe/Moscow", "Africa/Cairo", "Africa/Casablanca",
+	"Africa/Monrovia", "Asia/Kathmandu",
+	"Asia/Tehran", "Asia/Gaza", "Asia/Beirut", "Asia/Pyongyang", "Australia/Lord_Howe", "Australia/Sydney",
+	"Pacific/Apia", "Pacific/Chatham",
 	"Pacific/Kwajalein", "Antarctica/Troll", "Antarctica/Casey",
 }
 
@@ -45,7 +48,8 @@ func TestScheduleAgreesWithTheClock(t *testing.T) {
 		got, want := s.Between(after, until, 1<<20), o.due(zone, after.Truncate(step), until, step)
 		want = slices.DeleteFunc(want, func(t time.Time) bool { return !t.After(after) })
 		if !slices.EqualFunc(got, want, time.Time.Equal) {
-			t.Fatalf("seed %d: %s in %s after %s until %s\ngot  %q\nwant %q", seed, s, s.Zone(), after, until, show(got), show(want))
+			t.Fatalf("seed %d: %s in %s after %s until %s\ngot  %q\nwant %q", seed, s, s.Zone(), after, until,
+				show(got), show(want))
 		}
 	}
 }

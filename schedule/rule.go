@@ -23,8 +23,10 @@ const (
 // and there is no jitter.
 type Rule struct {
 	Misfire Misfire
-	Cap     int           // with [MisfireAll]: how many misfires are fired, the newest; 0 is [DefaultCap], at most [MaxFire]
-	Grace   time.Duration // an occurrence that is no later than this is on time: Misfire leaves it alone; 0 is [DefaultGrace]
+	// with [MisfireAll]: how many misfires are fired, the newest; 0 is [DefaultCap], at most [MaxFire]
+	Cap int
+	// an occurrence that is no later than this is on time: Misfire leaves it alone; 0 is [DefaultGrace]
+	Grace   time.Duration
 	Overlap Overlap
 	Jitter  time.Duration // each occurrence is late by less than this: see [Rule.Offset]; 0 is none
 }

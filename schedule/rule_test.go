@@ -11,7 +11,8 @@ import (
 
 func TestDue(t *testing.T) {
 	t.Parallel()
-	skip, once, all := schedule.Rule{Misfire: schedule.MisfireSkip}, schedule.Rule{}, schedule.Rule{Misfire: schedule.MisfireAll}
+	skip, once, all := schedule.Rule{Misfire: schedule.MisfireSkip}, schedule.Rule{},
+		schedule.Rule{Misfire: schedule.MisfireAll}
 	two := schedule.Rule{Misfire: schedule.MisfireAll, Cap: 2}
 	patient := schedule.Rule{Misfire: schedule.MisfireSkip, Grace: 90 * time.Minute}
 	for _, c := range []struct {
@@ -28,16 +29,25 @@ func TestDue(t *testing.T) {
 		{"later than the grace: skip", "0 * * * *", skip, "10:00:00", "10:01:01", nil, 1, "11:00:00"},
 		{"later than the grace: once", "0 * * * *", once, "10:00:00", "10:01:01", []string{"10:00:00"}, 0, "11:00:00"},
 		{"several missed: skip", "0 * * * *", skip, "10:00:00", "13:30:00", nil, 4, "14:00:00"},
-		{"several missed: once, the newest", "0 * * * *", once, "10:00:00", "13:30:00", []string{"13:00:00"}, 3, "14:00:00"},
-		{"several missed: all, in order", "0 * * * *", all, "10:00:00", "13:30:00", []string{"10:00:00", "11:00:00", "12:00:00", "13:00:00"}, 0, "14:00:00"},
-		{"several missed: all up to a cap, the newest", "0 * * * *", two, "10:00:00", "13:30:00", []string{"12:00:00", "13:00:00"}, 2, "14:00:00"},
-		{"missed and one on time: skip", "0 * * * *", skip, "10:00:00", "13:00:30", []string{"13:00:00"}, 3, "14:00:00"},
-		{"missed and one on time: once, by the one on time", "0 * * * *", once, "10:00:00", "13:00:30", []string{"13:00:00"}, 3, "14:00:00"},
-		{"missed and one on time: the cap is for misfires", "0 * * * *", two, "10:00:00", "13:00:30", []string{"11:00:00", "12:00:00", "13:00:00"}, 1, "14:00:00"},
-		{"all within the grace are on time", "0 * * * *", patient, "10:00:00", "13:10:00", []string{"12:00:00", "13:00:00"}, 2, "14:00:00"},
+		{"several missed: once, the newest", "0 * * * *", once, "10:00:00", "13:30:00", []string{"13:00:00"}, 3,
+			"14:00:00"},
+		{"several missed: all, in order", "0 * * * *", all, "10:00:00", "13:30:00", []string{"10:00:00", "11:00:00",
+			"12:00:00", "13:00:00"}, 0, "14:00:00"},
+		{"several missed: all up to a cap, the newest", "0 * * * *", two, "10:00:00", "13:30:00",
+			[]string{"12:00:00", "13:00:00"}, 2, "14:00:00"},
+		{"missed and one on time: skip", "0 * * * *", skip, "10:00:00", "13:00:30", []string{"13:00:00"}, 3,
+			"14:00:00"},
+		{"missed and one on time: once, by the one on time", "0 * * * *", once, "10:00:00", "13:00:30",
+			[]string{"13:00:00"}, 3, "14:00:00"},
+		{"missed and one on time: the cap is for misfires", "0 * * * *", two, "10:00:00", "13:00:30",
+			[]string{"11:00:00", "12:00:00", "13:00:00"}, 1, "14:00:00"},
+		{"all within the grace are on time", "0 * * * *", patient, "10:00:00", "13:10:00",
+			[]string{"12:00:00", "13:00:00"}, 2, "14:00:00"},
 		{"an interval keeps its phase", "@every 7m", once, "10:00:03", "10:30:00", []string{"10:28:03"}, 4, "10:35:03"},
-		{"an interval, all", "@every 7m", all, "10:00:03", "10:15:00", []string{"10:00:03", "10:07:03", "10:14:03"}, 0, "10:21:03"},
-		{"a planned time that the schedule does not have any more", "0 * * * *", all, "10:20:00", "11:30:00", []string{"10:20:00", "11:00:00"}, 0, "12:00:00"},
+		{"an interval, all", "@every 7m", all, "10:00:03", "10:15:00", []string{"10:00:03", "10:07:03", "10:14:03"}, 0,
+			"10:21:03"},
+		{"a planned time that the schedule does not have any more", "0 * * * *", all, "10:20:00", "11:30:00",
+			[]string{"10:20:00", "11:00:00"}, 0, "12:00:00"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -47,7 +57,8 @@ func TestDue(t *testing.T) {
 				got = append(got, at.UTC().Format(time.TimeOnly))
 			}
 			if !slices.Equal(got, c.fire) || skipped != c.skipped || !ok || !following.Equal(on(t, c.following)) {
-				t.Errorf("fires %q, skips %d, then %s, %v; want %q, %d, %s", got, skipped, following, ok, c.fire, c.skipped, c.following)
+				t.Errorf("fires %q, skips %d, then %s, %v; want %q, %d, %s", got, skipped, following, ok, c.fire,
+					c.skipped, c.following)
 			}
 		})
 	}
@@ -74,7 +85,8 @@ func TestDueAfterALongTime(t *testing.T) {
 		if len(fire) != schedule.MaxFire || skipped != schedule.MaxSkipped || !ok || !following.After(now) {
 			t.Errorf("%s: fires %d, skips %d, then %s, %v", expr, len(fire), skipped, following, ok)
 		}
-		if !slices.IsSortedFunc(fire, time.Time.Compare) || fire[len(fire)-1].After(now) || now.Sub(fire[len(fire)-1]) > time.Minute {
+		if !slices.IsSortedFunc(fire, time.Time.Compare) || fire[len(fire)-1].After(now) ||
+			now.Sub(fire[len(fire)-1]) > time.Minute {
 			t.Errorf("%s fires from %s to %s at %s", expr, fire[0], fire[len(fire)-1], now)
 		}
 	}
@@ -86,10 +98,12 @@ func TestDueLosesNothing(t *testing.T) {
 	s := parse(t, "*/10 1-3 * * *", "America/New_York")
 	from, until := at(t, "2026-10-31 12:00 -04:00"), at(t, "2026-11-03 12:00 -05:00")
 	want := s.Between(from, until, 1000)
-	for _, rule := range []schedule.Rule{{}, {Misfire: schedule.MisfireSkip}, {Misfire: schedule.MisfireAll, Cap: 3}, {Grace: time.Hour}} {
+	for _, rule := range []schedule.Rule{{}, {Misfire: schedule.MisfireSkip}, {Misfire: schedule.MisfireAll, Cap: 3},
+		{Grace: time.Hour}} {
 		next, _ := s.Next(from)
 		seen := 0
-		for now, step := from, time.Second; !now.After(until); now, step = now.Add(step), (step*7+time.Second)%(5*time.Hour) {
+		for now, step := from, time.Second; !now.After(until); now, step = now.Add(step),
+			(step*7+time.Second)%(5*time.Hour) {
 			fire, skipped, following, ok := rule.Due(s, next, now)
 			if !ok || !following.After(now) {
 				t.Fatalf("%+v at %s: next is %s, %v", rule, now, following, ok)
@@ -136,12 +150,14 @@ func TestOffset(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	good := schedule.Rule{Misfire: schedule.MisfireAll, Cap: schedule.MaxFire, Grace: time.Hour, Overlap: schedule.OverlapBuffer, Jitter: time.Minute}
+	good := schedule.Rule{Misfire: schedule.MisfireAll, Cap: schedule.MaxFire, Grace: time.Hour,
+		Overlap: schedule.OverlapBuffer, Jitter: time.Minute}
 	if err := errors.Join(good.Check(), schedule.Rule{}.Check()); err != nil {
 		t.Error(err)
 	}
 	for field, rule := range map[string]schedule.Rule{
-		"misfire": {Misfire: 3}, "overlap": {Overlap: 3}, "cap": {Cap: -1}, "grace": {Grace: -1}, "jitter": {Jitter: -1},
+		"misfire": {Misfire: 3}, "overlap": {Overlap: 3}, "cap": {Cap: -1}, "grace": {Grace: -1},
+		"jitter": {Jitter: -1},
 	} {
 		var refused *schedule.Error
 		if err := rule.Check(); !errors.As(err, &refused) || refused.Field != field {

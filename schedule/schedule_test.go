@@ -23,16 +23,20 @@ func TestNext(t *testing.T) {
 		{"a step over the week goes on to 7", "0 9 * * 1/2", "", "2026-01-03 10:00 +00:00", "2026-01-04 09:00 +00:00"},
 		{"both days restricted: the date", "0 0 13 * FRI", "", "2026-01-10 00:00 +00:00", "2026-01-13 00:00 +00:00"},
 		{"both days restricted: the weekday", "0 0 13 * FRI", "", "2026-01-13 00:00 +00:00", "2026-01-16 00:00 +00:00"},
-		{"a starred day is no restriction: odd Mondays", "0 0 */2 * 1", "", "2026-01-01 00:00 +00:00", "2026-01-05 00:00 +00:00"},
+		{"a starred day is no restriction: odd Mondays", "0 0 */2 * 1", "", "2026-01-01 00:00 +00:00",
+			"2026-01-05 00:00 +00:00"},
 		{"the end of a year", "59 23 31 12 *", "", "2025-12-31 23:59 +00:00", "2026-12-31 23:59 +00:00"},
 		{"29 February", "0 0 29 2 *", "", "2024-02-29 00:00 +00:00", "2028-02-29 00:00 +00:00"},
-		{"29 February over a year that has none", "0 0 29 2 *", "", "2096-02-29 00:00 +00:00", "2104-02-29 00:00 +00:00"},
+		{"29 February over a year that has none", "0 0 29 2 *", "", "2096-02-29 00:00 +00:00",
+			"2104-02-29 00:00 +00:00"},
 		{"29 February or a Monday of February", "0 0 29 2 1", "", "2028-02-28 00:00 +00:00", "2028-02-29 00:00 +00:00"},
 		{"29 February that is a Sunday", "0 0 29 2 */7", "", "2088-02-29 00:00 +00:00", "2128-02-29 00:00 +00:00"},
 		{"the 31st", "0 0 31 * *", "", "2026-03-31 00:00 +00:00", "2026-05-31 00:00 +00:00"},
-		{"a quarter past every hour in Kathmandu", "15 * * * *", "Asia/Kathmandu", "2026-01-01 00:00 +00:00", "2026-01-01 06:15 +05:45"},
+		{"a quarter past every hour in Kathmandu", "15 * * * *", "Asia/Kathmandu", "2026-01-01 00:00 +00:00",
+			"2026-01-01 06:15 +05:45"},
 		{"midnight in Kathmandu", "@daily", "Asia/Kathmandu", "2026-01-01 00:00 +00:00", "2026-01-02 00:00 +05:45"},
-		{"before the zone's first entry", "0 12 * * *", "America/New_York", "1700-01-01 00:00 +00:00", "1700-01-01 12:00:00 -04:56:02"},
+		{"before the zone's first entry", "0 12 * * *", "America/New_York", "1700-01-01 00:00 +00:00",
+			"1700-01-01 12:00:00 -04:56:02"},
 		{"yearly", "@yearly", "", "2026-06-01 00:00 +00:00", "2027-01-01 00:00 +00:00"},
 		{"annually", "@Annually", "", "2026-06-01 00:00 +00:00", "2027-01-01 00:00 +00:00"},
 		{"monthly", "@monthly", "", "2026-06-01 00:00 +00:00", "2026-07-01 00:00 +00:00"},
@@ -40,7 +44,8 @@ func TestNext(t *testing.T) {
 		{"midnight", "@midnight", "", "2026-01-01 00:00 +00:00", "2026-01-02 00:00 +00:00"},
 		{"hourly", "@hourly", "", "2026-01-01 00:00 +00:00", "2026-01-01 01:00 +00:00"},
 		{"an interval", "@every 90s", "", "2026-01-01 00:00:07 +00:00", "2026-01-01 00:01:37 +00:00"},
-		{"an interval is elapsed time", "@every 24h", "America/New_York", "2026-03-07 12:00 -05:00", "2026-03-08 13:00 -04:00"},
+		{"an interval is elapsed time", "@every 24h", "America/New_York", "2026-03-07 12:00 -05:00",
+			"2026-03-08 13:00 -04:00"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -108,7 +113,8 @@ func TestAScheduleTellsWhatItIs(t *testing.T) {
 	}
 }
 
-// What is rare is found by going over months and days: the longest search there is, in a zone that changes twice a year.
+// What is rare is found by going over months and days: the longest search there is, in a zone that changes twice a
+// year.
 func BenchmarkNextOfARareExpression(b *testing.B) {
 	s, err := schedule.Parse("0 0 29 2 */7", "America/New_York")
 	if err != nil {

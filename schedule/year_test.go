@@ -17,15 +17,20 @@ const (
 )
 
 var hardest = []struct{ expr, zone, why string }{
-	{"30 1,2 * * *", "America/New_York", "Two fixed times a day: 02:30 is missing in March, 01:30 occurs twice in November."},
-	{"30 * * * *", "America/New_York", "Hourly: it does not fire in the missing hour, and fires both times in the repeated one."},
-	{"0 0 * * *", "Africa/Cairo", "The gap is at midnight, so one day has no 00:00. The repeated hour is the one before midnight."},
+	{"30 1,2 * * *", "America/New_York", "Two fixed times a day: 02:30 is missing in March, 01:30 occurs twice in " +
+		"November."},
+	{"30 * * * *", "America/New_York", "Hourly: it does not fire in the missing hour, and fires both times in the " +
+		"repeated one."},
+	{"0 0 * * *", "Africa/Cairo", "The gap is at midnight, so one day has no 00:00. The repeated hour is the one " +
+		"before midnight."},
 	{"0 0 * * *", "America/Havana", "One day has no midnight, another has two."},
 	{"15,45 1,2 * * *", "Australia/Lord_Howe", "The clock moves by 30 minutes: 02:15 is missing, 01:45 occurs twice."},
 	{"0 2 * * 6", "America/Chicago", "Saturdays: the clocks change on Sundays, so only the offset changes."},
 	{"30 2 * * 0", "America/Chicago", "Sundays: one of them has no 02:30."},
-	{"*/30 1-2 * * *", "Antarctica/Troll", "The clock moves by two hours: the four missing times fire once together; the four repeated times fire once each."},
-	{"30 23 * * *", "America/Nuuk", "The hour before midnight is missing, so the occurrence of Saturday fires at 00:00 on Sunday."},
+	{"*/30 1-2 * * *", "Antarctica/Troll", "The clock moves by two hours: the four missing times fire once together; " +
+		"the four repeated times fire once each."},
+	{"30 23 * * *", "America/Nuuk", "The hour before midnight is missing, so the occurrence of Saturday fires at " +
+		"00:00 on Sunday."},
 	{"0 0 29 2 *", "Europe/Berlin", "29 February, which 2026 does not have."},
 }
 
@@ -46,7 +51,8 @@ func TestAYearOfTheHardestSchedules(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if string(page) != want {
-		t.Errorf("the year in %s is not what the schedules give now; run go test ./schedule -run Year -update and check the difference", yearFile)
+		t.Errorf("the year in %s is not what the schedules give now; run go test ./schedule -run Year -update and "+
+			"check the difference", yearFile)
 	}
 }
 
@@ -83,7 +89,8 @@ func writeYear(page *strings.Builder, s *schedule.Schedule) {
 		if after.Before(before) {
 			kind = "back (repeated)"
 		}
-		fmt.Fprintf(page, "\n%s UTC: from %s to %s, %s.\n", end.UTC().Format("Mon 2 Jan 15:04"), before.Format("Mon 15:04"), after.Format("Mon 15:04"), kind)
+		fmt.Fprintf(page, "\n%s UTC: from %s to %s, %s.\n", end.UTC().Format("Mon 2 Jan 15:04"),
+			before.Format("Mon 15:04"), after.Format("Mon 15:04"), kind)
 		shift := after.Sub(before).Abs()
 		writeRows(page, s, end.Add(-shift), end, end.Add(shift))
 	}
@@ -105,7 +112,8 @@ func writeRows(page *strings.Builder, s *schedule.Schedule, from, transition, un
 		case !at.Before(transition) && at.Before(until) && isShown(at, at.Add(transition.Sub(until))):
 			note = "second of two"
 		}
-		fmt.Fprintf(page, "| %s | %s | %s | %s |\n", at.Format("Mon 2006-01-02 15:04"), at.Format("-07:00"), at.UTC().Format("2006-01-02 15:04"), note)
+		fmt.Fprintf(page, "| %s | %s | %s | %s |\n", at.Format("Mon 2006-01-02 15:04"), at.Format("-07:00"),
+			at.UTC().Format("2006-01-02 15:04"), note)
 	}
 }
 

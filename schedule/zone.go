@@ -46,7 +46,8 @@ func (s stretch) reached() time.Time {
 	return furthest
 }
 
-// loadZone refuses names that mean something else on every machine, and the zones of a clock with leap seconds, which Go's is not.
+// loadZone refuses names that mean something else on every machine, and the zones of a clock with leap seconds, which
+// Go's is not.
 func loadZone(expr, name string) (*time.Location, error) {
 	switch {
 	case name == "":
@@ -60,7 +61,8 @@ func loadZone(expr, name string) (*time.Location, error) {
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, refuse(expr, "zone", "%q is not in the time zone database; it takes names such as Europe/Berlin", name)
+		return nil, refuse(expr, "zone", "%q is not in the time zone database; it takes names such as Europe/Berlin",
+			name)
 	}
 	return zone, nil
 }

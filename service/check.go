@@ -31,7 +31,8 @@ func checkParts(parts []Part) error {
 		}
 		for other := range i {
 			if queue, both := twice(queues(parts[other], p)); both {
-				return validate.Errorf("parts", "%d and %d both serve %s: run one, with more Concurrency", other+1, i+1, queue)
+				return validate.Errorf("parts", "%d and %d both serve %s: run one, with more Concurrency", other+1, i+1,
+					queue)
 			}
 		}
 	}
@@ -86,8 +87,8 @@ const (
 	checkTimeout = 10 * time.Second
 )
 
-// awaitDatabase checks tables and rights, however long it takes until a database answers. A cancelled context ends the wait
-// without an error.
+// awaitDatabase checks tables and rights, however long it takes until a database answers. A cancelled context ends the
+// wait without an error.
 func (s *Service) awaitDatabase(ctx context.Context, tables []*workqueue.Table) error {
 	told := false
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
@@ -97,7 +98,8 @@ func (s *Service) awaitDatabase(ctx context.Context, tables []*workqueue.Table) 
 		}
 		if ctx.Err() == nil && !told {
 			told = true
-			s.options.Logger.LogAttrs(ctx, slog.LevelError, "database does not answer; the service waits for it", slog.Any("error", err))
+			s.options.Logger.LogAttrs(ctx, slog.LevelError, "database does not answer; the service waits for it",
+				slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -154,7 +156,8 @@ func (s *Service) checkRights(ctx context.Context, of []*workqueue.Table) error 
 	if len(lacking) == 0 {
 		return s.checkLeader(ctx)
 	}
-	return fmt.Errorf("txwork: %w: %s; grant them, as `txwork roles` does for its worker", ErrRights, strings.Join(lacking, ", "))
+	return fmt.Errorf("txwork: %w: %s; grant them, as `txwork roles` does for its worker", ErrRights,
+		strings.Join(lacking, ", "))
 }
 
 // checkLeader reads the table in which reapers elect their leader.

@@ -44,7 +44,8 @@ func Example() {
 	clock.Handle("reminder", func(ctx context.Context, t *timers.Delivery) error { return nil /* remind */ })
 
 	kinds := jobs.NewRegistry()
-	jobs.Register(kinds, func(ctx context.Context, j *jobs.Job[errand]) error { return nil /* run it */ }, jobs.KindOptions[errand]{})
+	jobs.Register(kinds, func(ctx context.Context, j *jobs.Job[errand]) error { return nil /* run it */ },
+		jobs.KindOptions[errand]{})
 	worker := must(jobs.NewWorker(pool, must(jobs.Open(jobs.Options{Registry: kinds})), jobs.WorkerOptions{}))
 
 	s := must(service.New(pool, service.Options{}, relay, payments, clock, worker))
@@ -59,7 +60,8 @@ func ExampleService_Add() {
 	ctx := context.Background()
 	pool := must(pgxpool.New(ctx, os.Getenv("DATABASE_URL")))
 	kinds := jobs.NewRegistry()
-	jobs.Register(kinds, func(ctx context.Context, j *jobs.Job[errand]) error { return nil /* run it */ }, jobs.KindOptions[errand]{})
+	jobs.Register(kinds, func(ctx context.Context, j *jobs.Job[errand]) error { return nil /* run it */ },
+		jobs.KindOptions[errand]{})
 	client := must(jobs.Open(jobs.Options{Registry: kinds}))
 	s := must(service.New(pool, service.Options{}, must(jobs.NewWorker(pool, client, jobs.WorkerOptions{}))))
 	go func() { log.Println(s.Run(ctx)) }()

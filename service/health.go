@@ -8,8 +8,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Ready tells why the service does not work as a whole, worker by worker; nil while it does. A part that is being added or
-// removed does not count.
+// Ready tells why the service does not work as a whole, worker by worker; nil while it does. A part that is being added
+// or removed does not count.
 func (s *Service) Ready() error {
 	switch s.at() {
 	case phaseNew:

@@ -15,8 +15,8 @@ import (
 	"github.com/txwork/txwork/service"
 )
 
-// An outage of some seconds is one line at its begin and one at its end, whatever runs here: claims, settles, renewals, the
-// listener, the announcers, sweeps, folds, schedulers, the reaper and its gauges.
+// An outage of some seconds is one line at its begin and one at its end, whatever runs here: claims, settles, renewals,
+// the listener, the announcers, sweeps, folds, schedulers, the reaper and its gauges.
 func TestAnOutageIsTwoLines(t *testing.T) {
 	t.Parallel()
 	server, err := localpg.Start(t.Context(), localpg.Options{})
@@ -63,18 +63,23 @@ func TestAnOutageIsTwoLines(t *testing.T) {
 		}
 		w.ok(server.Restart(t.Context()))
 		work()
-		w.eventually("the end to be told", func() bool { return strings.Count(w.logs.String(), "database answers again") == outage })
+		w.eventually("the end to be told", func() bool {
+			return strings.Count(w.logs.String(),
+				"database answers again") == outage
+		})
 		time.Sleep(2 * time.Second) // for more lines, of which there are to be none
 		collect()
 	}
 	w.ok(stop())
 	var told []string
 	for _, line := range strings.Split(strings.TrimSpace(w.logs.String()[before:]), "\n") {
-		if !strings.Contains(line, " id=") && !strings.Contains(line, `msg="reaper leads`) { // of a row that it cost an attempt, of a lease
+		// of a row that it cost an attempt, of a lease
+		if !strings.Contains(line, " id=") && !strings.Contains(line, `msg="reaper leads`) {
 			told = append(told, line)
 		}
 	}
-	pair := []string{`level=ERROR msg="database does not answer.*" (table|election)=\S+.* error=`, `level=INFO msg="database answers again" (table|election)=\S+.* after=`}
+	pair := []string{`level=ERROR msg="database does not answer.*" (table|election)=\S+.* error=`,
+		`level=INFO msg="database answers again" (table|election)=\S+.* after=`}
 	want := append(pair, pair...)
 	if len(told) != len(want) {
 		t.Fatalf("%d lines, want %d:\n%s", len(told), len(want), strings.Join(told, "\n"))

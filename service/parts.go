@@ -25,16 +25,17 @@ type member struct {
 
 var errStopping = errors.New("txwork: the service stops or has stopped")
 
-// Add adds a part to a service, which may be running: the part is started, and Add returns when all its workers claim. The others
-// notice nothing, and there are no more connections than before. Before Run, Add is what New does with its parts.
+// Add adds a part to a service, which may be running: the part is started, and Add returns when all its workers claim.
+// The others notice nothing, and there are no more connections than before. Before Run, Add is what New does with its
+// parts.
 //
-// An error means that the part is not in the service and does not run: it serves what another part serves or one that is
-// still stopping, its tables or rights are not what it needs, or it has ended by itself before it claimed. Such an end does not
-// stop the service. A database that is away is waited for until ctx ends, which is then the error. When ctx ends after Add has
-// returned, that means nothing to the part.
+// An error means that the part is not in the service and does not run: it serves what another part serves or one that
+// is still stopping, its tables or rights are not what it needs, or it has ended by itself before it claimed. Such an
+// end does not stop the service. A database that is away is waited for until ctx ends, which is then the error. When
+// ctx ends after Add has returned, that means nothing to the part.
 //
-// A part with a table of its own has the reaper begin anew, over that table, too, and it goes on maintaining the table when the
-// part has been removed.
+// A part with a table of its own has the reaper begin anew, over that table, too, and it goes on maintaining the table
+// when the part has been removed.
 func (s *Service) Add(ctx context.Context, p Part) error {
 	if err := s.checkNew(ctx, p); err != nil {
 		return err
@@ -50,13 +51,13 @@ func (s *Service) Add(ctx context.Context, p Part) error {
 	return nil
 }
 
-// Remove stops a part and takes it out of a running service: it claims no more, returns rows that no handler has begun, waits
-// for running handlers up to its ShutdownTimeout, settles what they have done, and ends. Remove returns then, with the part's own
-// error: it names handlers that did not stop in time, whose rows stay claimed until their lease ends. The other parts notice
-// nothing. The service goes on, also without any part.
+// Remove stops a part and takes it out of a running service: it claims no more, returns rows that no handler has begun,
+// waits for running handlers up to its ShutdownTimeout, settles what they have done, and ends. Remove returns then,
+// with the part's own error: it names handlers that did not stop in time, whose rows stay claimed until their lease
+// ends. The other parts notice nothing. The service goes on, also without any part.
 //
-// When ctx ends earlier, Remove returns its error, and the part goes on stopping. What it serves can be added again, as a new
-// part, when it has ended. A part that is not in the service is refused.
+// When ctx ends earlier, Remove returns its error, and the part goes on stopping. What it serves can be added again, as
+// a new part, when it has ended. A part that is not in the service is refused.
 func (s *Service) Remove(ctx context.Context, p Part) error {
 	m, err := s.dismiss(p)
 	if err != nil || m.ended == nil {
@@ -148,8 +149,8 @@ func (s *Service) start(m *member) {
 	})
 }
 
-// end notes that a member has ended, and whether it was removed. Where nobody has asked for it, that is the end of all: half
-// a service is hard to notice.
+// end notes that a member has ended, and whether it was removed. Where nobody has asked for it, that is the end of all:
+// half a service is hard to notice.
 func (s *Service) end(m *member, err error) (removed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

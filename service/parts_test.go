@@ -24,7 +24,8 @@ import (
 func (w *world) newQueue(name string, o workqueue.WorkerOptions, handle func(context.Context) error) *jobs.Worker {
 	w.Helper()
 	kinds := jobs.NewRegistry()
-	jobs.Register(kinds, func(ctx context.Context, _ *jobs.Job[errand]) error { return handle(ctx) }, jobs.KindOptions[errand]{})
+	jobs.Register(kinds, func(ctx context.Context, _ *jobs.Job[errand]) error { return handle(ctx) },
+		jobs.KindOptions[errand]{})
 	worker, err := jobs.NewWorker(w.db.Pool, w.jobs, jobs.WorkerOptions{
 		Registry:      kinds,
 		WorkerOptions: o, NoSchedules: true, Queues: []jobs.QueueOptions{{Name: name}},
@@ -96,7 +97,8 @@ func TestPartsComeAndGo(t *testing.T) {
 	w := newWorld(t, pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = name }))
 	s, stop := w.running(w.options(), w.relay)
 	connections := func() (n int) {
-		w.ok(w.db.Pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", name).Scan(&n))
+		w.ok(w.db.Pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1",
+			name).Scan(&n))
 		return n - int(w.db.Pool.Stat().TotalConns())
 	}
 	most := s.Runtime().MaxConnections()
@@ -165,9 +167,11 @@ func TestARemovedPartFinishesItsRows(t *testing.T) {
 	removed := make(chan error, 1)
 	go func() { removed <- s.Remove(t.Context(), part) }()
 	w.eventually("the rows that nobody has begun to be returned", func() bool {
-		return part.Workers()[0].Ready() != nil && w.ask("SELECT count(*) FILTER (WHERE status = 0 AND attempts = 0) = 3 FROM jobs")
+		return part.Workers()[0].Ready() != nil &&
+			w.ask("SELECT count(*) FILTER (WHERE status = 0 AND attempts = 0) = 3 FROM jobs")
 	})
-	if err := s.Add(t.Context(), w.newQueue("slow", workqueue.WorkerOptions{}, nil)); !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), "still stopping") {
+	if err := s.Add(t.Context(), w.newQueue("slow", workqueue.WorkerOptions{}, nil)); !errors.Is(err,
+		workqueue.ErrInvalid) || !strings.Contains(err.Error(), "still stopping") {
 		t.Errorf("a queue was added while the part before it stops: %v", err)
 	}
 	if err := s.Ready(); err != nil {
@@ -177,7 +181,8 @@ func TestARemovedPartFinishesItsRows(t *testing.T) {
 	w.take("message")
 	close(release)
 	w.ok(<-removed)
-	if !w.ask("SELECT count(*) FILTER (WHERE status = 2 AND attempts = 1) = 2 AND count(*) FILTER (WHERE status = 0) = 3 FROM jobs") {
+	if !w.ask("SELECT count(*) FILTER (WHERE status = 2 AND attempts = 1) = 2 AND count(*) FILTER (WHERE status = 0) " +
+		"= 3 FROM jobs") {
 		t.Error("the rows in flight are not settled, or more were claimed")
 	}
 	again := w.newQueue("slow", workqueue.WorkerOptions{}, does(w.handled, "job"))
@@ -187,18 +192,20 @@ func TestARemovedPartFinishesItsRows(t *testing.T) {
 	}
 }
 
-// A handler that hangs keeps a removal for no longer than the shutdown timeout and its grace, and the other parts not at all.
+// A handler that hangs keeps a removal for no longer than the shutdown timeout and its grace, and the other parts not
+// at all.
 func TestARemovalIsBoundedByTheShutdownTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s, stop := w.running(w.options(), w.relay)
 	begun, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
-	part := w.newQueue("stuck", workqueue.WorkerOptions{ShutdownTimeout: 100 * time.Millisecond}, func(context.Context) error {
-		close(begun)
-		<-release
-		return nil
-	})
+	part := w.newQueue("stuck", workqueue.WorkerOptions{ShutdownTimeout: 100 * time.Millisecond},
+		func(context.Context) error {
+			close(begun)
+			<-release
+			return nil
+		})
 	w.ok(s.Add(t.Context(), part))
 	w.enqueue("stuck", 1)
 	<-begun
@@ -370,10 +377,11 @@ func TestPartsComeAndGoUnderLoad(t *testing.T) {
 		t.Error("rows of parts that were removed are still claimed")
 	}
 	for i := range queues {
-		w.ok(s.Add(t.Context(), w.newQueue(fmt.Sprintf("q%d", i), workqueue.WorkerOptions{}, func(context.Context) error {
-			done.Add(1)
-			return nil
-		})))
+		w.ok(s.Add(t.Context(), w.newQueue(fmt.Sprintf("q%d", i),
+			workqueue.WorkerOptions{}, func(context.Context) error {
+				done.Add(1)
+				return nil
+			})))
 	}
 	w.eventually("all jobs to be done", func() bool { return w.ask("SELECT bool_and(status = 2) FROM jobs") })
 	if n := done.Load(); n != queues*rounds*each || !w.ask("SELECT bool_and(attempts = 1) FROM jobs") {
@@ -394,7 +402,10 @@ func TestTheReaperUsesTheRuntimesConnections(t *testing.T) {
 	w.ok(err)
 	defer held.Release()
 	w.abandon()
-	w.eventually("the lease that has ended to be taken back", func() bool { return w.ask("SELECT bool_and(status = 0) FROM jobs") })
+	w.eventually("the lease that has ended to be taken back", func() bool {
+		return w.ask("SELECT bool_and(status = " +
+			"0) FROM jobs")
+	})
 	w.ok(stop())
 	if w.ask("SELECT EXISTS (SELECT FROM leader WHERE expires_at > now())") {
 		t.Error("the reaper has not given up its leadership")

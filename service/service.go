@@ -68,8 +68,8 @@ const (
 	phaseEnded
 )
 
-// New makes a service of parts that are not started; Run starts it. The pool is the application's; the error names the part
-// that cannot be run.
+// New makes a service of parts that are not started; Run starts it. The pool is the application's; the error names the
+// part that cannot be run.
 func New(pool *pgxpool.Pool, o Options, parts ...Part) (*Service, error) {
 	if len(parts) == 0 {
 		return nil, validate.Errorf("parts", "are none")
@@ -104,9 +104,10 @@ func New(pool *pgxpool.Pool, o Options, parts ...Part) (*Service, error) {
 // Runtime is what the parts share, for a worker that is run by itself beside them.
 func (s *Service) Runtime() *workqueue.Runtime { return s.runtime }
 
-// Run runs the parts until ctx is cancelled, or one of them ends without having been removed, and returns when all have stopped.
-// The error joins theirs. A database that is away is waited for; what cannot work is an error at once: a table that does not fit
-// this version of the library ([workqueue.ErrSchemaVersion]), or a right that the role lacks ([ErrRights]).
+// Run runs the parts until ctx is cancelled, or one of them ends without having been removed, and returns when all have
+// stopped. The error joins theirs. A database that is away is waited for; what cannot work is an error at once: a table
+// that does not fit this version of the library ([workqueue.ErrSchemaVersion]), or a right that the role lacks
+// ([ErrRights]).
 func (s *Service) Run(ctx context.Context) error {
 	tables, err := s.begin()
 	if err != nil {
@@ -207,6 +208,7 @@ func (s *Service) report(ctx context.Context) {
 	if s.options.MaintainedElsewhere {
 		maintenance = "elsewhere"
 	}
-	s.options.Logger.LogAttrs(ctx, slog.LevelInfo, "service starts", slog.Any("serves", serves), slog.String("maintenance", maintenance),
+	s.options.Logger.LogAttrs(ctx, slog.LevelInfo, "service starts", slog.Any("serves", serves),
+		slog.String("maintenance", maintenance),
 		slog.Int("connections", s.runtime.MaxConnections()), slog.Int("pool", int(s.pool.Config().MaxConns)))
 }

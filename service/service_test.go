@@ -67,7 +67,8 @@ func newWorldOf(t *testing.T, domains []migrations.Domain, options ...pgtest.Opt
 func newWorldOn(t *testing.T, db *pgtest.DB, domains []migrations.Domain) *world {
 	t.Helper()
 	w := &world{T: t, db: db, logs: &logs{}, handled: make(chan string, 100)}
-	migrator, err := migrations.New(w.db.Pool, migrations.Options{Schema: w.db.Schema, Domains: domains, Logger: slog.New(slog.DiscardHandler)})
+	migrator, err := migrations.New(w.db.Pool, migrations.Options{Schema: w.db.Schema, Domains: domains,
+		Logger: slog.New(slog.DiscardHandler)})
 	w.ok(err)
 	_, err = migrator.Up(t.Context())
 	w.ok(err)
@@ -116,7 +117,8 @@ func (w *world) newClock() *timers.Worker {
 
 func (w *world) newWorker(queues ...jobs.QueueOptions) *jobs.Worker {
 	kinds := jobs.NewRegistry()
-	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { w.handled <- "job"; return nil }, jobs.KindOptions[errand]{})
+	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { w.handled <- "job"; return nil },
+		jobs.KindOptions[errand]{})
 	worker, err := jobs.NewWorker(w.db.Pool, w.jobs, jobs.WorkerOptions{Registry: kinds, Queues: queues})
 	w.ok(err)
 	return worker
@@ -162,7 +164,8 @@ func (w *world) work() {
 	w.Helper()
 	w.ok(workqueue.InTx(w.Context(), w.db.Pool, func(tx workqueue.Tx) error {
 		_, err := w.box.Enqueue(w.Context(), tx, outbox.Message{Topic: "topic"})
-		_, err2 := w.in.Receive(w.Context(), tx, inbox.Message{Consumer: "billing", Source: "test", MessageID: rand(), Topic: "topic"})
+		_, err2 := w.in.Receive(w.Context(), tx, inbox.Message{Consumer: "billing", Source: "test", MessageID: rand(),
+			Topic: "topic"})
 		_, err3 := w.timers.Set(w.Context(), tx, timers.Timer{Key: "key", Topic: "topic"})
 		_, err4 := w.jobs.Enqueue(w.Context(), tx, errand{}, jobs.InsertOptions{})
 		return errors.Join(err, err2, err3, err4)
@@ -183,15 +186,16 @@ func get(t *testing.T, s *service.Service, path string) (status int, body string
 	return answer.Code, string(text)
 }
 
-// All parts of a service work, over the connections of one runtime, and the reaper serves all their tables, those of the
-// schedules included.
+// All parts of a service work, over the connections of one runtime, and the reaper serves all their tables, those of
+// the schedules included.
 func TestAServiceRunsAllItsParts(t *testing.T) {
 	t.Parallel()
 	name := "service_" + rand()
 	w := newWorld(t, pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = name }))
 	s, err := service.New(w.db.Pool, w.options(), w.parts()...)
 	w.ok(err)
-	if status, body := get(t, s, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "not started") {
+	if status, body := get(t, s, "/readyz"); status != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "not started") {
 		t.Errorf("ready before the start: %d %s", status, body)
 	}
 	if status, body := get(t, s, "/livez"); status != http.StatusOK {
@@ -228,7 +232,8 @@ func TestAServiceRunsAllItsParts(t *testing.T) {
 		t.Errorf("the start was told %d times:\n%s", n, w.logs)
 	}
 	for _, path := range []string{"/livez", "/readyz"} {
-		if status, body := get(t, s, path); status != http.StatusServiceUnavailable || !strings.Contains(body, "ended") {
+		if status, body := get(t, s, path); status != http.StatusServiceUnavailable ||
+			!strings.Contains(body, "ended") {
 			t.Errorf("%s at the end: %d %s", path, status, body)
 		}
 	}
@@ -286,7 +291,8 @@ func TestAServiceStopsInOrder(t *testing.T) {
 		return err
 	}))
 	<-begun
-	w.eventually("a leader", func() bool { return w.ask("SELECT EXISTS (SELECT FROM leader WHERE expires_at > now())") })
+	w.eventually("a leader",
+		func() bool { return w.ask("SELECT EXISTS (SELECT FROM leader WHERE expires_at > now())") })
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
 	w.eventually("the service to be stopping", func() bool {
@@ -314,13 +320,15 @@ func TestAServiceThatCannotWork(t *testing.T) {
 
 	var none *outbox.Relay
 	for name, parts := range map[string][]service.Part{
-		"none":                         nil,
-		"nil":                          {w.worker, nil},
-		"a nil pointer":                {none},
-		"2 and 1 both serve":           {w.newRelay(), w.newRelay()},
-		"two consumers of one name":    {w.newConsumer("a"), w.newConsumer("b"), w.newConsumer("a")},
-		"one queue in two workers":     {w.newWorker(jobs.QueueOptions{Name: "a"}), w.newWorker(jobs.QueueOptions{Name: "b"}, jobs.QueueOptions{Name: "a"})},
-		"one table of schedules twice": {w.newWorker(jobs.QueueOptions{Name: "a"}), w.newWorker(jobs.QueueOptions{Name: "b"})},
+		"none":                      nil,
+		"nil":                       {w.worker, nil},
+		"a nil pointer":             {none},
+		"2 and 1 both serve":        {w.newRelay(), w.newRelay()},
+		"two consumers of one name": {w.newConsumer("a"), w.newConsumer("b"), w.newConsumer("a")},
+		"one queue in two workers": {w.newWorker(jobs.QueueOptions{Name: "a"}),
+			w.newWorker(jobs.QueueOptions{Name: "b"}, jobs.QueueOptions{Name: "a"})},
+		"one table of schedules twice": {w.newWorker(jobs.QueueOptions{Name: "a"}),
+			w.newWorker(jobs.QueueOptions{Name: "b"})},
 	} {
 		if _, err := service.New(w.db.Pool, elsewhere, parts...); !errors.Is(err, workqueue.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
@@ -342,7 +350,8 @@ func TestAServiceThatCannotWork(t *testing.T) {
 		w.ok(err)
 		_, err = w.db.Pool.Exec(t.Context(), "ALTER TABLE "+table+" RENAME TO away")
 		w.ok(err)
-		if err := s.Run(t.Context()); !errors.Is(err, workqueue.ErrSchemaVersion) || !strings.Contains(err.Error(), table) {
+		if err := s.Run(t.Context()); !errors.Is(err, workqueue.ErrSchemaVersion) ||
+			!strings.Contains(err.Error(), table) {
 			t.Errorf("without the table %s: %v", table, err)
 		}
 		_, err = w.db.Pool.Exec(t.Context(), "ALTER TABLE away RENAME TO "+table)
@@ -363,7 +372,8 @@ func TestAServiceWithoutRights(t *testing.T) {
 	defer exec("DROP OWNED BY " + role + "; DROP ROLE " + role)
 	exec("GRANT USAGE ON SCHEMA " + w.db.Schema + " TO " + role)
 	exec("GRANT SELECT, UPDATE ON outbox TO " + role)
-	pool := pgtest.NewPool(t, w.db, pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["role"] = role }))
+	pool := pgtest.NewPool(t, w.db,
+		pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["role"] = role }))
 	defer pool.Close()
 	s, err := service.New(pool, w.options(), w.newRelay())
 	w.ok(err)

@@ -27,7 +27,8 @@ func (t *Timers) Cancel(ctx context.Context, tx workqueue.Tx, keys ...string) ([
 		}
 	}
 	cancelled := make([]string, 0, len(keys))
-	for chunk := range input.Chunks(slices.Compact(slices.Sorted(slices.Values(keys))), func(string) int { return MaxKey }) {
+	for chunk := range input.Chunks(slices.Compact(slices.Sorted(slices.Values(keys))),
+		func(string) int { return MaxKey }) {
 		some, err := t.cancelChunk(ctx, tx, chunk)
 		if err != nil {
 			return nil, err

@@ -20,7 +20,8 @@ func TestCancelOfWhatIsNotFiring(t *testing.T) {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
 			f := newTimers(t)
-			f.set(timers.Timer{Key: "a", Topic: "t", ScheduledAt: tomorrow}, timers.Timer{Key: "b", Topic: "t", ScheduledAt: tomorrow}, timers.Timer{Key: "done", Topic: "t"})
+			f.set(timers.Timer{Key: "a", Topic: "t", ScheduledAt: tomorrow}, timers.Timer{Key: "b", Topic: "t",
+				ScheduledAt: tomorrow}, timers.Timer{Key: "done", Topic: "t"})
 			id, token := f.firing()
 			if err := settles["ack"](f, id, token); err != nil {
 				t.Fatal(err)
@@ -35,7 +36,8 @@ func TestCancelOfWhatIsNotFiring(t *testing.T) {
 				t.Errorf("again: %v, %v", again, err)
 			}
 			end(true)
-			if i := f.get("a"); i.Status != workqueue.Failed || i.CancelledAt == nil || i.LastError != "cancelled: by its key" {
+			if i := f.get("a"); i.Status != workqueue.Failed || i.CancelledAt == nil ||
+				i.LastError != "cancelled: by its key" {
 				t.Errorf("got %+v", i)
 			}
 			if i := f.get("done"); i.Status != workqueue.Done {
@@ -110,7 +112,8 @@ func TestSetAndCancelDuringOneFiring(t *testing.T) {
 			if err := settles[end](f, id, token); err != nil {
 				t.Fatal(err)
 			}
-			if got := f.get("k"); got.Status != workqueue.Ready || got.Topic != "last" || got.CancelledAt != nil || !got.DueAt.Equal(tomorrow) {
+			if got := f.get("k"); got.Status != workqueue.Ready || got.Topic != "last" || got.CancelledAt != nil ||
+				!got.DueAt.Equal(tomorrow) {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -191,14 +194,16 @@ func TestATimerThatIsSetTwiceAfterItsFiringWasCancelledFires(t *testing.T) {
 	}
 }
 
-// Somebody's own SQL that puts a firing back and marks it as cancelled would lose what was set during it: it is refused.
+// Somebody's own SQL that puts a firing back and marks it as cancelled would lose what was set during it: it is
+// refused.
 func TestPlainSQLCannotLoseWhatWasSetDuringAFiring(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
 	f.set(timers.Timer{Key: "k", Topic: "t"})
 	f.firing()
 	f.set(timers.Timer{Key: "k", Topic: "t", ScheduledAt: tomorrow})
-	_, err := f.Pool.Exec(t.Context(), "UPDATE "+f.table+" SET status = 0, attempts = 0, locked_until = NULL, cancelled_at = now()")
+	_, err := f.Pool.Exec(t.Context(), "UPDATE "+f.table+
+		" SET status = 0, attempts = 0, locked_until = NULL, cancelled_at = now()")
 	if refused := (*pgconn.PgError)(nil); !errors.As(err, &refused) || refused.Code != "23514" {
 		t.Errorf("got %v, want a violated check", err)
 	}
@@ -214,7 +219,8 @@ func TestACancelThatWaitsForTheSetDropsIt(t *testing.T) {
 	id, token := f.firing()
 	f.cancel("k") // the core's cancel has nothing left to do then
 	tx, end := beginPgx(f)
-	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new", ScheduledAt: tomorrow}); err != nil {
+	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new",
+		ScheduledAt: tomorrow}); err != nil {
 		t.Fatal(err)
 	}
 	cancelled := make(chan []string, 1)

@@ -16,7 +16,8 @@ func TestTimersConform(t *testing.T) {
 		Spec: timers.Spec(""),
 		DDL:  timers.DDL,
 		Values: func(n int) []any {
-			values := []any{fmt.Sprintf("order %d", n), "order.expired", []byte{0, byte(n), '"', '\\', 0xff}, nominal, 1, nil}
+			values := []any{fmt.Sprintf("order %d", n), "order.expired", []byte{0, byte(n), '"', '\\', 0xff}, nominal,
+				1, nil}
 			if n%3 == 0 {
 				values[5] = "nightly"
 			}

@@ -10,7 +10,8 @@
 // [Timers.Set] takes an open transaction of pgx, database/sql or sqlx, or of a library that wraps one of them:
 //
 //	t, err := timers.Open(timers.Options{}) // once, at startup
-//	_, err = t.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: "order/7/expires", Topic: "order.expired", Delay: time.Hour})
+//	timer := timers.Timer{Key: "order/7/expires", Topic: "order.expired", Delay: time.Hour}
+//	_, err = t.Set(ctx, workqueue.Pgx(tx), timer)
 //	_, err = t.Cancel(ctx, workqueue.SQL(tx), "order/7/expires")
 //
 // The key belongs to the application. Setting a key again replaces its timer, so you can move a timer or debounce a

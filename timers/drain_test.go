@@ -71,7 +71,8 @@ func TestDrainInATransactionThatRollsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(t.Context())
-	if _, err := f.timers.Set(t.Context(), workqueue.Pgx(tx), timers.Timer{Key: "k", Topic: "t", ScheduledAt: tomorrow.Add(-48 * time.Hour)}); err != nil {
+	if _, err := f.timers.Set(t.Context(), workqueue.Pgx(tx), timers.Timer{Key: "k", Topic: "t",
+		ScheduledAt: tomorrow.Add(-48 * time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := w.DrainIn(tx)
@@ -81,7 +82,8 @@ func TestDrainInATransactionThatRollsBack(t *testing.T) {
 	if _, err := p.Process(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if i, err := f.timers.Get(t.Context(), workqueue.Pgx(tx), "k"); err != nil || i.Status != workqueue.Done || fired != 2 {
+	if i, err := f.timers.Get(t.Context(), workqueue.Pgx(tx), "k"); err != nil || i.Status != workqueue.Done ||
+		fired != 2 {
 		t.Errorf("got %+v, %v; %d fired", i, err, fired)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -122,7 +124,8 @@ func TestDrainGoesOnPastAPartThatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := d.Process(t.Context()); n != 1 || err == nil || !strings.Contains(err.Error(), f.Schema+".timers_schedule: ") {
+	if n, err := d.Process(t.Context()); n != 1 || err == nil ||
+		!strings.Contains(err.Error(), f.Schema+".timers_schedule: ") {
 		t.Errorf("%d timers have fired, %v", n, err)
 	}
 }

@@ -32,7 +32,8 @@ func Example() {
 		if _, err := tx.Exec(ctx, "INSERT INTO orders VALUES (7, 'open')"); err != nil {
 			return err
 		}
-		_, err := t.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: "order/7", Topic: "order.unpaid", Delay: 50 * time.Millisecond})
+		_, err := t.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: "order/7", Topic: "order.unpaid",
+			Delay: 50 * time.Millisecond})
 		return err
 	})
 	if err != nil {
@@ -73,7 +74,8 @@ func ExampleTimers_Set_debounce() {
 	}
 	for range 3 {
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			_, err := t.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: "reindex/customer/7", Topic: "reindex", Delay: time.Minute})
+			_, err := t.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: "reindex/customer/7", Topic: "reindex",
+				Delay: time.Minute})
 			return err
 		})
 		if err != nil {

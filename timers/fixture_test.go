@@ -173,7 +173,8 @@ type way struct {
 }
 
 func ways() []way {
-	return []way{{"pgx", beginPgx}, {"pgx unprepared", beginUnprepared}, {"database/sql", beginSQL}, {"sqlx", beginSQLX}}
+	return []way{{"pgx", beginPgx}, {"pgx unprepared", beginUnprepared}, {"database/sql", beginSQL},
+		{"sqlx", beginSQLX}}
 }
 
 // beginUnprepared is pgx as behind a pooler, where arguments travel as text.

@@ -44,7 +44,8 @@ func TestListPagesThroughAPrefix(t *testing.T) {
 			same(list(timers.Filter{Prefix: "b/", After: "b/1", Limit: 2}), "b/2", "b/Ä")
 			same(list(timers.Filter{Prefix: "b/", Status: []workqueue.Status{workqueue.Failed, workqueue.Done}}), "b/2")
 			same(list(timers.Filter{Prefix: "c"}))
-			for _, bad := range []timers.Filter{{Limit: -1}, {Limit: timers.MaxPage + 1}, {Prefix: "\x00"}, {After: "\xff"}} {
+			for _, bad := range []timers.Filter{{Limit: -1}, {Limit: timers.MaxPage + 1}, {Prefix: "\x00"},
+				{After: "\xff"}} {
 				if _, err := f.timers.List(t.Context(), tx, bad); !errors.Is(err, workqueue.ErrInvalid) {
 					t.Errorf("%+v: got %v, want ErrInvalid", bad, err)
 				}

@@ -33,7 +33,8 @@ func encrypted(t *testing.T, key string) func(*timers.Options) {
 // drain fires everything that is due and returns the orders that were decoded.
 func (f *fixture) drain(ts *timers.Timers) (orders []int) {
 	f.Helper()
-	w, err := timers.NewWorker(f.Pool, ts, timers.WorkerOptions{NoSchedules: true, WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
+	w, err := timers.NewWorker(f.Pool, ts, timers.WorkerOptions{NoSchedules: true,
+		WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -85,14 +86,16 @@ func TestValuesAreEncodedForTheirKey(t *testing.T) {
 func TestCopiedPayloadsAreDeadLettersAndStay(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t, encrypted(t, "a"))
-	f.set(timers.Timer{Key: "a", Topic: "order", Value: order{7}}, timers.Timer{Key: "b", Topic: "order", Value: order{8}})
+	f.set(timers.Timer{Key: "a", Topic: "order", Value: order{7}}, timers.Timer{Key: "b", Topic: "order",
+		Value: order{8}})
 	own := f.get("b").Payload
 	f.exec("UPDATE "+f.table+" SET payload = $1 WHERE key = 'b'", f.get("a").Payload)
 	if got := f.drain(f.timers); len(got) != 1 || got[0] != 7 {
 		t.Errorf("got %v", got)
 	}
 	i := f.get("b")
-	if i.Status != workqueue.Failed || i.Attempts != 2 || !strings.Contains(i.LastError, "does not decode into timers_test.order") {
+	if i.Status != workqueue.Failed || i.Attempts != 2 ||
+		!strings.Contains(i.LastError, "does not decode into timers_test.order") {
 		t.Errorf("timer %+v", i)
 	}
 	f.exec("UPDATE "+f.table+" SET payload = $1 WHERE key = 'b'", own)
@@ -128,7 +131,8 @@ func TestWhatAnotherKeySealedIsReadableWithIt(t *testing.T) {
 func TestValuesOfSchedules(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t, encrypted(t, "a"))
-	f.put(timers.Schedule{Name: "s", Expr: "@yearly", Topic: "order", Value: order{7}, Headers: map[string]string{codec.TenantHeader: "acme"}})
+	f.put(timers.Schedule{Name: "s", Expr: "@yearly", Topic: "order", Value: order{7},
+		Headers: map[string]string{codec.TenantHeader: "acme"}})
 	f.put(timers.Schedule{Name: "other", Expr: "@yearly", Topic: "order", Value: order{8}})
 	var key string
 	f.inTx(func(tx workqueue.Tx) (err error) {
@@ -153,7 +157,8 @@ func TestValuesOfSchedules(t *testing.T) {
 		t.Errorf("schedule %+v", sched)
 	}
 	f.inTx(func(tx workqueue.Tx) error {
-		err := f.timers.Schedules().Put(t.Context(), tx, timers.Schedule{Name: "x", Expr: "@yearly", Topic: "t", Value: 1, Payload: []byte{}})
+		err := f.timers.Schedules().Put(t.Context(), tx, timers.Schedule{Name: "x", Expr: "@yearly", Topic: "t",
+			Value: 1, Payload: []byte{}})
 		if !errors.Is(err, workqueue.ErrInvalid) {
 			t.Errorf("value and payload: %v", err)
 		}
@@ -166,7 +171,11 @@ func TestRawPayloads(t *testing.T) {
 	f := newTimers(t, func(o *timers.Options) { o.Codec = codec.Raw{} })
 	got := make(chan string, 1)
 	f.worker(timersOnly(), func(w *timers.Worker) {
-		w.HandleAll(codec.Handler(func(_ context.Context, _ *timers.Delivery, text string) error { got <- text; return nil }))
+		w.HandleAll(codec.Handler(func(_ context.Context, _ *timers.Delivery,
+			text string) error {
+			got <- text
+			return nil
+		}))
 	})
 	f.set(timers.Timer{Key: "k", Topic: "a", Value: []byte("as it is")})
 	if text := receive(t, got); text != "as it is" || string(f.get("k").Payload) != text {
@@ -181,8 +190,10 @@ func TestValuesThatAreRefused(t *testing.T) {
 		bad  timers.Timer
 		want string
 	}{
-		"both":      {timers.Timer{Key: "b", Topic: "a", Value: 1, Payload: []byte{}}, "value is set, and so is the payload"},
-		"no JSON":   {timers.Timer{Key: "b", Topic: "a", Value: func() {}}, "value of type func() cannot be encoded: json"},
+		"both": {timers.Timer{Key: "b", Topic: "a", Value: 1, Payload: []byte{}},
+			"value is set, and so is the payload"},
+		"no JSON": {timers.Timer{Key: "b", Topic: "a", Value: func() {}},
+			"value of type func() cannot be encoded: json"},
 		"too large": {timers.Timer{Key: "b", Topic: "a", Value: strings.Repeat("x", 19)}, "payload has 21 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +201,8 @@ func TestValuesThatAreRefused(t *testing.T) {
 			f.inTx(func(tx workqueue.Tx) error {
 				_, err := f.timers.Set(t.Context(), tx, all...)
 				var refused *workqueue.ItemError
-				if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+				if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, workqueue.ErrInvalid) ||
+					!strings.Contains(err.Error(), c.want) {
 					t.Errorf("error %v, want one with %q", err, c.want)
 				}
 				return nil

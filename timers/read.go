@@ -76,7 +76,8 @@ func (t *Timers) read(ctx context.Context, tx workqueue.Tx, statement string, ar
 	err = t.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var i Info
 		var headers, schedule *string
-		err := scan(&i.ID, &i.Key, &i.Topic, &i.Payload, &headers, &i.ScheduledAt, &i.DueAt, &i.Generation, &schedule, &i.Status,
+		err := scan(&i.ID, &i.Key, &i.Topic, &i.Payload, &headers, &i.ScheduledAt, &i.DueAt, &i.Generation, &schedule,
+			&i.Status,
 			&i.Attempts, &i.MaxAttempts, &i.LastError, &i.CreatedAt, &i.CompletedAt, &i.CancelledAt, &i.RearmAt)
 		if err != nil {
 			return err

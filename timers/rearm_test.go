@@ -72,7 +72,8 @@ var settles = map[string]func(f *fixture, id, token uuid.UUID) error{
 }
 
 func (f *fixture) expire(id uuid.UUID) {
-	f.exec("UPDATE "+f.table+" SET locked_until = clock_timestamp() - interval '1 second' WHERE id = $1 AND status = 1", id)
+	f.exec("UPDATE "+f.table+" SET locked_until = clock_timestamp() - interval '1 second' WHERE id = $1 AND status = 1",
+		id)
 }
 
 func byFunction(call string) func(*fixture, uuid.UUID, uuid.UUID) error {
@@ -88,17 +89,21 @@ func TestATimerThatIsSetWhileItFiresIsReadyAgainHoweverTheFiringEnds(t *testing.
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newTimers(t)
-			f.set(timers.Timer{Key: "k", Topic: "old", Payload: []byte("old"), Headers: map[string]string{"h": "old"}, MaxAttempts: 1})
+			f.set(timers.Timer{Key: "k", Topic: "old", Payload: []byte("old"), Headers: map[string]string{"h": "old"},
+				MaxAttempts: 1})
 			id, token := f.firing()
 			old := f.get("k")
 
 			f.set(timers.Timer{Key: "k", Topic: "lost", ScheduledAt: tomorrow})
-			f.set(timers.Timer{Key: "k", Topic: "new", ScheduledAt: tomorrow.Add(time.Hour), Payload: []byte("new"), Headers: map[string]string{"h": "new"}, MaxAttempts: 4})
+			f.set(timers.Timer{Key: "k", Topic: "new", ScheduledAt: tomorrow.Add(time.Hour), Payload: []byte("new"),
+				Headers: map[string]string{"h": "new"}, MaxAttempts: 4})
 			during := f.get("k")
 			switch {
-			case during.Status != workqueue.InProgress, during.Attempts != 1, during.Generation != 3, during.RearmAt == nil:
+			case during.Status != workqueue.InProgress, during.Attempts != 1, during.Generation != 3,
+				during.RearmAt == nil:
 				t.Errorf("the firing is disturbed: %+v", during)
-			case during.Topic != "old", string(during.Payload) != "old", during.Headers["h"] != "old", !during.ScheduledAt.Equal(old.ScheduledAt), during.MaxAttempts != 1:
+			case during.Topic != "old", string(during.Payload) != "old", during.Headers["h"] != "old",
+				!during.ScheduledAt.Equal(old.ScheduledAt), during.MaxAttempts != 1:
 				t.Errorf("the firing is disturbed: %+v", during)
 			}
 
@@ -107,15 +112,18 @@ func TestATimerThatIsSetWhileItFiresIsReadyAgainHoweverTheFiringEnds(t *testing.
 			}
 			got := f.get("k")
 			switch {
-			case got.ID != id, got.Status != workqueue.Ready, got.Attempts != 0, got.MaxAttempts != 4, got.Generation != 3:
+			case got.ID != id, got.Status != workqueue.Ready, got.Attempts != 0, got.MaxAttempts != 4,
+				got.Generation != 3:
 				t.Errorf("got %+v", got)
-			case got.Topic != "new", string(got.Payload) != "new", got.Headers["h"] != "new", !got.ScheduledAt.Equal(tomorrow.Add(time.Hour)), !got.DueAt.Equal(got.ScheduledAt):
+			case got.Topic != "new", string(got.Payload) != "new", got.Headers["h"] != "new",
+				!got.ScheduledAt.Equal(tomorrow.Add(time.Hour)), !got.DueAt.Equal(got.ScheduledAt):
 				t.Errorf("got %+v", got)
 			case got.RearmAt != nil, got.CompletedAt != nil, got.CancelledAt != nil:
 				t.Errorf("got %+v", got)
 			}
 			_, err := f.timers.Table().On(f.Pool).Fail(t.Context(), token, []uuid.UUID{id}, "late")
-			if after := f.get("k"); !errors.Is(err, workqueue.ErrLeaseLost) || after.Status != workqueue.Ready || after.LastError != got.LastError {
+			if after := f.get("k"); !errors.Is(err, workqueue.ErrLeaseLost) || after.Status != workqueue.Ready ||
+				after.LastError != got.LastError {
 				t.Errorf("the old claim settles what was set after it: %v, %+v", err, after)
 			}
 		})
@@ -130,7 +138,8 @@ func TestAStaleSettleDoesNotRearm(t *testing.T) {
 	id, _ := f.firing()
 	f.set(timers.Timer{Key: "k", Topic: "t", ScheduledAt: tomorrow})
 	_, err := f.timers.Table().On(f.Pool).Ack(t.Context(), uuid.New(), []uuid.UUID{id})
-	if got := f.get("k"); !errors.Is(err, workqueue.ErrLeaseLost) || got.Status != workqueue.InProgress || got.RearmAt == nil {
+	if got := f.get("k"); !errors.Is(err, workqueue.ErrLeaseLost) || got.Status != workqueue.InProgress ||
+		got.RearmAt == nil {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -166,7 +175,8 @@ func TestASettleThatWaitsForTheSetSeesIt(t *testing.T) {
 			f.set(timers.Timer{Key: "k", Topic: "t"})
 			id, token := f.firing()
 			tx, end := beginPgx(f)
-			if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new", ScheduledAt: tomorrow}); err != nil {
+			if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new",
+				ScheduledAt: tomorrow}); err != nil {
 				t.Fatal(err)
 			}
 			settled := make(chan error, 1)
@@ -206,7 +216,8 @@ func TestASetThatWaitsForTheSettleSeesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	receive(t, set)
-	if got := f.get("k"); got.Status != workqueue.Ready || got.Topic != "new" || got.RearmAt != nil || got.Generation != 2 {
+	if got := f.get("k"); got.Status != workqueue.Ready || got.Topic != "new" || got.RearmAt != nil ||
+		got.Generation != 2 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -243,7 +254,8 @@ func TestAHandlerMaySetItsOwnTimerAgain(t *testing.T) {
 			if string(first.Payload) != "first" || first.Generation != 1 || first.Attempt != 1 {
 				t.Errorf("first: %+v", first)
 			}
-			if string(second.Payload) != "second" || second.Generation != 2 || second.Attempt != 1 || second.ID != first.ID || !second.ScheduledAt.After(first.ScheduledAt) {
+			if string(second.Payload) != "second" || second.Generation != 2 || second.Attempt != 1 ||
+				second.ID != first.ID || !second.ScheduledAt.After(first.ScheduledAt) {
 				t.Errorf("second: %+v", second)
 			}
 			f.until("it is done", func() bool { return f.get("k").Status == workqueue.Done })

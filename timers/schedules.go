@@ -180,7 +180,8 @@ func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []p
 		rows[i] = newRow(t.timer(o.Key), o.Nominal, o.DueAt, o.Schedule)
 	}
 	written := 0
-	for chunk := range input.Chunks(rows, func(r workqueue.NewRow) int { return len(r.Values[2].([]byte)) + input.HeaderSize(r.Headers) }) {
+	for chunk := range input.Chunks(rows,
+		func(r workqueue.NewRow) int { return len(r.Values[2].([]byte)) + input.HeaderSize(r.Headers) }) {
 		inserted, err := s.timers.table.Insert(ctx, tx, chunk...)
 		if err != nil {
 			return 0, err
@@ -196,6 +197,7 @@ func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []p
 
 // live counts the timers of a schedule that have not ended.
 func (s *Schedules) live(ctx context.Context, tx workqueue.Tx, name string) (n int, err error) {
-	err = s.timers.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&n) }, s.timers.statements.live, name)
+	err = s.timers.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&n) },
+		s.timers.statements.live, name)
 	return n, err
 }

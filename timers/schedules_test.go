@@ -33,7 +33,8 @@ func (f *fixture) schedule(name string) (i timers.ScheduleInfo) {
 func (f *fixture) missed(name string, by time.Duration) {
 	f.Helper()
 	table := f.timers.Schedules().Table().Name()
-	f.exec("UPDATE "+table+" SET next_at = next_at - $2 * interval '1 microsecond', due_at = now() WHERE name = $1", name, by.Microseconds())
+	f.exec("UPDATE "+table+" SET next_at = next_at - $2 * interval '1 microsecond', due_at = now() WHERE name = $1",
+		name, by.Microseconds())
 	f.exec("SELECT pg_notify($1, '0')", table)
 }
 
@@ -45,7 +46,8 @@ func TestAScheduleOfTimersIsWhatWasPut(t *testing.T) {
 			f := newTimers(t)
 			want := timers.Schedule{
 				Name: "nightly", Expr: "30 2 * * *", Zone: "Europe/Berlin", Topic: "report",
-				Rule:    schedule.Rule{Misfire: schedule.MisfireSkip, Overlap: schedule.OverlapSkip, Jitter: time.Minute},
+				Rule: schedule.Rule{Misfire: schedule.MisfireSkip, Overlap: schedule.OverlapSkip,
+					Jitter: time.Minute},
 				Payload: []byte{0, 0xff}, Headers: map[string]string{"h": "v"}, MaxAttempts: 3,
 			}
 			tx, end := w.begin(f)
@@ -57,7 +59,8 @@ func TestAScheduleOfTimersIsWhatWasPut(t *testing.T) {
 				t.Fatalf("listed %v, %v", list, err)
 			}
 			end(true)
-			if got := f.schedule("nightly"); fmt.Sprint(got.Schedule) != fmt.Sprint(want) || fmt.Sprint(list[0].Schedule) != fmt.Sprint(want) || got.NextAt == nil {
+			if got := f.schedule("nightly"); fmt.Sprint(got.Schedule) != fmt.Sprint(want) ||
+				fmt.Sprint(list[0].Schedule) != fmt.Sprint(want) || got.NextAt == nil {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -72,13 +75,15 @@ func TestBadSchedulesAreRefused(t *testing.T) {
 			schedule timers.Schedule
 			want     string
 		}{
-			"no topic":      {timers.Schedule{Name: "s", Expr: "@daily"}, "topic is empty"},
-			"never fires":   {timers.Schedule{Name: "s", Expr: "0 0 31 6 *", Topic: "t"}, "0 0 31 6 *"},
-			"no such zone":  {timers.Schedule{Name: "s", Expr: "@daily", Zone: "Atlantis", Topic: "t"}, "Atlantis"},
-			"long name":     {timers.Schedule{Name: strings.Repeat("s", 201), Expr: "@daily", Topic: "t"}, "201 bytes"},
-			"large payload": {timers.Schedule{Name: "s", Expr: "@daily", Topic: "t", Payload: make([]byte, timers.DefaultMaxPayload+1)}, "payload has"},
-			"NUL in header": {timers.Schedule{Name: "s", Expr: "@daily", Topic: "t", Headers: map[string]string{"h": "\x00"}}, "NUL"},
-			"attempts":      {timers.Schedule{Name: "s", Expr: "@daily", Topic: "t", MaxAttempts: -1}, "max attempts"},
+			"no topic":     {timers.Schedule{Name: "s", Expr: "@daily"}, "topic is empty"},
+			"never fires":  {timers.Schedule{Name: "s", Expr: "0 0 31 6 *", Topic: "t"}, "0 0 31 6 *"},
+			"no such zone": {timers.Schedule{Name: "s", Expr: "@daily", Zone: "Atlantis", Topic: "t"}, "Atlantis"},
+			"long name":    {timers.Schedule{Name: strings.Repeat("s", 201), Expr: "@daily", Topic: "t"}, "201 bytes"},
+			"large payload": {timers.Schedule{Name: "s", Expr: "@daily", Topic: "t",
+				Payload: make([]byte, timers.DefaultMaxPayload+1)}, "payload has"},
+			"NUL in header": {timers.Schedule{Name: "s", Expr: "@daily", Topic: "t",
+				Headers: map[string]string{"h": "\x00"}}, "NUL"},
+			"attempts": {timers.Schedule{Name: "s", Expr: "@daily", Topic: "t", MaxAttempts: -1}, "max attempts"},
 		} {
 			err := f.timers.Schedules().Put(t.Context(), tx, c.schedule)
 			if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
@@ -100,16 +105,19 @@ func TestOccurrencesFireAsTimers(t *testing.T) {
 			f.worker(timers.WorkerOptions{}, func(w *timers.Worker) {
 				w.Handle("tick", func(_ context.Context, d *timers.Delivery) error { fired <- d; return nil })
 			})
-			f.put(timers.Schedule{Name: "s", Expr: "@every 1s", Topic: "tick", Payload: []byte("p"), Headers: map[string]string{"h": "v"}, MaxAttempts: 3})
+			f.put(timers.Schedule{Name: "s", Expr: "@every 1s", Topic: "tick", Payload: []byte("p"),
+				Headers: map[string]string{"h": "v"}, MaxAttempts: 3})
 			last := *f.schedule("s").NextAt
 			last = last.Add(-time.Second)
 			for range 4 {
 				d := receive(t, fired)
 				want := last.Add(time.Second)
 				switch {
-				case !d.ScheduledAt.Equal(want), d.Schedule != "s", d.Key != "schedule/s/"+want.UTC().Format(time.RFC3339):
+				case !d.ScheduledAt.Equal(want), d.Schedule != "s", d.Key != "schedule/s/"+
+					want.UTC().Format(time.RFC3339):
 					t.Errorf("got %+v, want the occurrence of %v", d, want)
-				case string(d.Payload) != "p", d.Headers["h"] != "v", d.MaxAttempts != 3, d.Attempt != 1, d.Generation != 1:
+				case string(d.Payload) != "p", d.Headers["h"] != "v", d.MaxAttempts != 3, d.Attempt != 1,
+					d.Generation != 1:
 					t.Errorf("got %+v", d)
 				case d.Late > patience:
 					t.Errorf("it is late by %v", d.Late)
@@ -140,7 +148,8 @@ func TestWorkersShareSchedules(t *testing.T) {
 		}))
 	}
 	for i := range schedules {
-		f.put(timers.Schedule{Name: fmt.Sprint(i), Expr: "@every 1s", Topic: "t", Rule: schedule.Rule{Misfire: schedule.MisfireAll}})
+		f.put(timers.Schedule{Name: fmt.Sprint(i), Expr: "@every 1s", Topic: "t",
+			Rule: schedule.Rule{Misfire: schedule.MisfireAll}})
 	}
 	f.until("each has fired three times", func() bool {
 		mu.Lock()
@@ -193,7 +202,8 @@ func TestOccurrencesThatMustNotOverlap(t *testing.T) {
 			return nil
 		})
 	})
-	f.put(timers.Schedule{Name: "s", Expr: "@every 1h", Topic: "t", Rule: schedule.Rule{Overlap: schedule.OverlapBuffer}})
+	f.put(timers.Schedule{Name: "s", Expr: "@every 1h", Topic: "t",
+		Rule: schedule.Rule{Overlap: schedule.OverlapBuffer}})
 	f.missed("s", time.Hour)
 	first := receive(t, begun)
 	f.missed("s", time.Hour+time.Minute)
@@ -207,7 +217,10 @@ func TestOccurrencesThatMustNotOverlap(t *testing.T) {
 		t.Errorf("%s began once more", second)
 	}
 	close(goOn)
-	f.until("both are done", func() bool { return ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE status = 2") == 2 })
+	f.until("both are done", func() bool {
+		return ask[int](f, "SELECT count(*) FROM "+f.table+
+			" WHERE status = 2") == 2
+	})
 }
 
 func TestChangesOfAScheduleOfTimers(t *testing.T) {
@@ -236,7 +249,8 @@ func TestChangesOfAScheduleOfTimers(t *testing.T) {
 			}
 		}
 		list, err := f.timers.List(t.Context(), tx, timers.Filter{Prefix: "schedule/s/2024"})
-		if err != nil || len(list) != 7 || !list[0].ScheduledAt.Equal(from.Add(3*time.Hour)) || list[0].DueAt.Before(from.AddDate(1, 0, 0)) {
+		if err != nil || len(list) != 7 || !list[0].ScheduledAt.Equal(from.Add(3*time.Hour)) ||
+			list[0].DueAt.Before(from.AddDate(1, 0, 0)) {
 			t.Errorf("backfilled %+v, %v", list, err)
 		}
 		if cancelled, err := f.timers.Cancel(t.Context(), tx, list[0].Key, key); err != nil || len(cancelled) != 2 {

@@ -60,7 +60,8 @@ func distinct(timers []Timer) []Timer {
 const maxVanished = 10
 
 // setChunk changes what is there and inserts the rest. What somebody else has inserted meanwhile is changed.
-func (t *Timers) setChunk(ctx context.Context, tx workqueue.Tx, timers []Timer, set map[string]workqueue.Enqueued) error {
+func (t *Timers) setChunk(ctx context.Context, tx workqueue.Tx, timers []Timer,
+	set map[string]workqueue.Enqueued) error {
 	for range maxVanished {
 		missing, err := t.change(ctx, tx, timers, set)
 		if err != nil || len(missing) == 0 {
@@ -70,11 +71,13 @@ func (t *Timers) setChunk(ctx context.Context, tx workqueue.Tx, timers []Timer, 
 			return err
 		}
 	}
-	return fmt.Errorf("txwork: timer %q is there when it is to be inserted, and is not when it is to be changed", timers[0].Key)
+	return fmt.Errorf("txwork: timer %q is there when it is to be inserted, and is not when it is to be changed",
+		timers[0].Key)
 }
 
 // change sets the timers that are there and returns the others, with their time.
-func (t *Timers) change(ctx context.Context, tx workqueue.Tx, timers []Timer, set map[string]workqueue.Enqueued) ([]Timer, error) {
+func (t *Timers) change(ctx context.Context, tx workqueue.Tx, timers []Timer,
+	set map[string]workqueue.Enqueued) ([]Timer, error) {
 	args, err := newSetting(ctx, timers)
 	if err != nil {
 		return nil, err
@@ -102,7 +105,8 @@ func (t *Timers) change(ctx context.Context, tx workqueue.Tx, timers []Timer, se
 }
 
 // insert writes new timers and returns those whose key is there by now.
-func (t *Timers) insert(ctx context.Context, tx workqueue.Tx, timers []Timer, set map[string]workqueue.Enqueued) (taken []Timer, err error) {
+func (t *Timers) insert(ctx context.Context, tx workqueue.Tx, timers []Timer,
+	set map[string]workqueue.Enqueued) (taken []Timer, err error) {
 	rows := make([]workqueue.NewRow, len(timers))
 	for i, timer := range timers {
 		rows[i] = newRow(timer, timer.ScheduledAt, timer.ScheduledAt, nil)
@@ -130,8 +134,10 @@ func newSetting(ctx context.Context, timers []Timer) ([]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		keys, topics, payloads, headers = append(keys, t.Key), append(topics, t.Topic), append(payloads, t.payload()), append(headers, encoded)
-		attempts, delays = append(attempts, positive(int64(t.MaxAttempts))), append(delays, pointer(t.Delay.Microseconds()))
+		keys, topics, payloads, headers = append(keys, t.Key), append(topics, t.Topic), append(payloads, t.payload()),
+			append(headers, encoded)
+		attempts, delays = append(attempts, positive(int64(t.MaxAttempts))),
+			append(delays, pointer(t.Delay.Microseconds()))
 		var at *time.Time
 		if !t.ScheduledAt.IsZero() {
 			at = &t.ScheduledAt

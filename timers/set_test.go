@@ -24,7 +24,8 @@ func TestATimerIsWhatWasSet(t *testing.T) {
 			f := newTimers(t)
 			tx, end := w.begin(f)
 			set, err := f.timers.Set(t.Context(), tx,
-				timers.Timer{Key: "b", Topic: "t", ScheduledAt: tomorrow, Payload: []byte{0, '"', '\\', 0xff}, Headers: map[string]string{"h": `"v"`}, MaxAttempts: 3},
+				timers.Timer{Key: "b", Topic: "t", ScheduledAt: tomorrow, Payload: []byte{0, '"', '\\', 0xff},
+					Headers: map[string]string{"h": `"v"`}, MaxAttempts: 3},
 				timers.Timer{Key: "a ö", Topic: "t", Delay: time.Hour},
 			)
 			if err != nil {
@@ -36,15 +37,19 @@ func TestATimerIsWhatWasSet(t *testing.T) {
 			}
 			end(true)
 			switch {
-			case got.ID != set[0].ID, set[0].Duplicate, got.Key != "b", got.Topic != "t", !got.ScheduledAt.Equal(tomorrow), !got.DueAt.Equal(tomorrow):
+			case got.ID != set[0].ID, set[0].Duplicate, got.Key != "b", got.Topic != "t",
+				!got.ScheduledAt.Equal(tomorrow), !got.DueAt.Equal(tomorrow):
 				t.Errorf("got %+v", got)
-			case !bytes.Equal(got.Payload, []byte{0, '"', '\\', 0xff}), !maps.Equal(sdktest.Untraced(got.Headers), map[string]string{"h": `"v"`}):
+			case !bytes.Equal(got.Payload, []byte{0, '"', '\\', 0xff}), !maps.Equal(sdktest.Untraced(got.Headers),
+				map[string]string{"h": `"v"`}):
 				t.Errorf("got payload %q and headers %v", got.Payload, got.Headers)
-			case got.Status != workqueue.Ready, got.Attempts != 0, got.MaxAttempts != 3, got.Generation != 1, got.Schedule != "", got.RearmAt != nil:
+			case got.Status != workqueue.Ready, got.Attempts != 0, got.MaxAttempts != 3, got.Generation != 1,
+				got.Schedule != "", got.RearmAt != nil:
 				t.Errorf("got %+v", got)
 			}
 			after := f.get("a ö")
-			if d := after.ScheduledAt.Sub(after.CreatedAt); after.ID != set[1].ID || d < time.Hour || d > time.Hour+patience {
+			if d := after.ScheduledAt.Sub(after.CreatedAt); after.ID != set[1].ID || d < time.Hour ||
+				d > time.Hour+patience {
 				t.Errorf("fires %v after it was set, want an hour", d)
 			}
 		})
@@ -60,7 +65,8 @@ func TestATimerOfARolledBackTransactionIsNotSet(t *testing.T) {
 			f.set(timers.Timer{Key: "old", Topic: "t", ScheduledAt: tomorrow})
 			tx, end := w.begin(f)
 			for _, key := range []string{"old", "new"} {
-				if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: key, Topic: "changed", ScheduledAt: tomorrow}); err != nil {
+				if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: key, Topic: "changed",
+					ScheduledAt: tomorrow}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -82,13 +88,16 @@ func TestATimerOfARolledBackTransactionIsNotSet(t *testing.T) {
 var states = map[string]func(f *fixture, id uuid.UUID){
 	"waiting": func(*fixture, uuid.UUID) {},
 	"retrying": func(f *fixture, id uuid.UUID) {
-		f.exec("UPDATE "+f.table+" SET attempts = 4, last_error = 'x', due_at = now() + interval '2 hours' WHERE id = $1", id)
+		f.exec("UPDATE "+f.table+
+			" SET attempts = 4, last_error = 'x', due_at = now() + interval '2 hours' WHERE id = $1", id)
 	},
 	"fired": func(f *fixture, id uuid.UUID) {
-		f.exec("UPDATE "+f.table+" SET status = 2, attempts = 1, completed_at = now(), owner_token = gen_random_uuid() WHERE id = $1", id)
+		f.exec("UPDATE "+f.table+" SET status = 2, attempts = 1, completed_at = now(), owner_token = "+
+			"gen_random_uuid() WHERE id = $1", id)
 	},
 	"failed": func(f *fixture, id uuid.UUID) {
-		f.exec("UPDATE "+f.table+" SET status = 3, attempts = 10, completed_at = now(), failed_at = now(), last_error = 'x', owner_token = gen_random_uuid() WHERE id = $1", id)
+		f.exec("UPDATE "+f.table+" SET status = 3, attempts = 10, completed_at = now(), failed_at = now(), "+
+			"last_error = 'x', owner_token = gen_random_uuid() WHERE id = $1", id)
 	},
 	"cancelled": func(f *fixture, _ uuid.UUID) { f.cancel("k") },
 }
@@ -100,12 +109,14 @@ func TestSettingAgainStartsFromTheBeginning(t *testing.T) {
 			t.Run(name+"/"+w.name, func(t *testing.T) {
 				t.Parallel()
 				f := newTimers(t)
-				f.set(timers.Timer{Key: "k", Topic: "old", ScheduledAt: tomorrow, Payload: []byte("old"), Headers: map[string]string{"h": "old"}})
+				f.set(timers.Timer{Key: "k", Topic: "old", ScheduledAt: tomorrow, Payload: []byte("old"),
+					Headers: map[string]string{"h": "old"}})
 				before := f.get("k")
 				bring(f, before.ID)
 
 				tx, end := w.begin(f)
-				set, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new", ScheduledAt: tomorrow.Add(time.Hour), Payload: []byte("new"), MaxAttempts: 2})
+				set, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new",
+					ScheduledAt: tomorrow.Add(time.Hour), Payload: []byte("new"), MaxAttempts: 2})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -113,11 +124,14 @@ func TestSettingAgainStartsFromTheBeginning(t *testing.T) {
 
 				got := f.get("k")
 				switch {
-				case set[0] != (workqueue.Enqueued{ID: before.ID, Duplicate: true, Replaced: true}) || got.ID != before.ID:
+				case set[0] != (workqueue.Enqueued{ID: before.ID, Duplicate: true, Replaced: true}) ||
+					got.ID != before.ID:
 					t.Errorf("it is another row: %v, %v, was %v", set[0], got.ID, before.ID)
-				case got.Status != workqueue.Ready, got.Attempts != 0, got.MaxAttempts != 2, got.Generation != 2, got.LastError != "", got.CompletedAt != nil, got.CancelledAt != nil:
+				case got.Status != workqueue.Ready, got.Attempts != 0, got.MaxAttempts != 2, got.Generation != 2,
+					got.LastError != "", got.CompletedAt != nil, got.CancelledAt != nil:
 					t.Errorf("got %+v", got)
-				case got.Topic != "new", string(got.Payload) != "new", len(got.Headers) != 0, !got.ScheduledAt.Equal(tomorrow.Add(time.Hour)), !got.DueAt.Equal(got.ScheduledAt):
+				case got.Topic != "new", string(got.Payload) != "new", len(got.Headers) != 0,
+					!got.ScheduledAt.Equal(tomorrow.Add(time.Hour)), !got.DueAt.Equal(got.ScheduledAt):
 					t.Errorf("got %+v", got)
 				}
 			})
@@ -157,7 +171,8 @@ func TestTheLastOfOneKeyHolds(t *testing.T) {
 				timers.Timer{Key: "k", Topic: "first", ScheduledAt: tomorrow},
 				timers.Timer{Key: "other", Topic: "t", ScheduledAt: tomorrow},
 				timers.Timer{Key: "k", Topic: "last", ScheduledAt: tomorrow})
-			if err == nil && (set[0] != set[2] || set[0].ID == set[1].ID || set[0].ID == uuid.Nil || set[0].Replaced != (i > 0)) {
+			if err == nil && (set[0] != set[2] || set[0].ID == set[1].ID || set[0].ID == uuid.Nil ||
+				set[0].Replaced != (i > 0)) {
 				t.Errorf("got %v", set)
 			}
 			return err
@@ -190,7 +205,8 @@ func TestConcurrentSetsOfANewKey(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
 	tx, end := beginPgx(f)
-	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "first", ScheduledAt: tomorrow}); err != nil {
+	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "first",
+		ScheduledAt: tomorrow}); err != nil {
 		t.Fatal(err)
 	}
 	second := make(chan struct{})
@@ -222,11 +238,13 @@ func TestTimersAreLockedInTheOrderOfTheirKeys(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f.set(timers.Timer{Key: "c", Topic: "t"}, timers.Timer{Key: "b", Topic: "t"}, timers.Timer{Key: "a", Topic: "t"})
+		f.set(timers.Timer{Key: "c", Topic: "t"}, timers.Timer{Key: "b", Topic: "t"},
+			timers.Timer{Key: "a", Topic: "t"})
 	}()
 	f.until("the second call waits for the first", f.somebodyWaits)
 	var free []string
-	err := f.Pool.QueryRow(t.Context(), "SELECT array_agg(key) FROM (SELECT key FROM "+f.table+" FOR UPDATE SKIP LOCKED) AS t").Scan(&free)
+	err := f.Pool.QueryRow(t.Context(), "SELECT array_agg(key) FROM (SELECT key FROM "+f.table+
+		" FOR UPDATE SKIP LOCKED) AS t").Scan(&free)
 	if err != nil || len(free) != 1 || free[0] != "c" {
 		t.Errorf("free is %v, error %v; want the one behind what it waits for", free, err)
 	}

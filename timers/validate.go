@@ -46,7 +46,8 @@ func checkKey(key string) error { return input.Name("key", key, MaxKey) }
 
 func checkReserved(key string) error {
 	if strings.HasPrefix(key, ReservedPrefix) {
-		return validate.Errorf("key", "begins with %q: such keys are kept for the occurrences of schedules", ReservedPrefix)
+		return validate.Errorf("key", "begins with %q: such keys are kept for the occurrences of schedules",
+			ReservedPrefix)
 	}
 	return nil
 }

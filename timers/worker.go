@@ -19,8 +19,8 @@ type WorkerOptions struct {
 }
 
 // A Worker fires timers, and makes timers of what schedules owe: it is a worker by topic, whose methods are those of
-// [topics.Worker]; its Drain first writes what schedules owe. Any number of workers, in any number of processes, share the
-// tables; give all of them handlers for the same topics, since a timer goes to whichever claims it.
+// [topics.Worker]; its Drain first writes what schedules owe. Any number of workers, in any number of processes, share
+// the tables; give all of them handlers for the same topics, since a timer goes to whichever claims it.
 type Worker struct {
 	*topics.Worker[Handler]
 }

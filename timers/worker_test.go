@@ -65,12 +65,15 @@ func TestADeliveryIsWhatWasSet(t *testing.T) {
 		w.HandleAll(func(_ context.Context, d *timers.Delivery) error { t.Errorf("topic %q", d.Topic); return nil })
 	})
 	past := f.clock().Add(-time.Hour).UTC()
-	f.set(timers.Timer{Key: "k", Topic: "a", ScheduledAt: past, Payload: []byte("p"), Headers: map[string]string{"h": "v"}, MaxAttempts: 7})
+	f.set(timers.Timer{Key: "k", Topic: "a", ScheduledAt: past, Payload: []byte("p"),
+		Headers: map[string]string{"h": "v"}, MaxAttempts: 7})
 	d := receive(t, fired)
 	switch {
-	case d.Key != "k", d.Topic != "a", string(d.Payload) != "p", d.Headers["h"] != "v", !d.ScheduledAt.Equal(past), d.ID != f.get("k").ID:
+	case d.Key != "k", d.Topic != "a", string(d.Payload) != "p", d.Headers["h"] != "v", !d.ScheduledAt.Equal(past),
+		d.ID != f.get("k").ID:
 		t.Errorf("got %+v", d)
-	case d.Attempt != 1, d.MaxAttempts != 7, d.Generation != 1, d.Schedule != "", d.Late < time.Hour, d.Late > time.Hour+patience:
+	case d.Attempt != 1, d.MaxAttempts != 7, d.Generation != 1, d.Schedule != "", d.Late < time.Hour,
+		d.Late > time.Hour+patience:
 		t.Errorf("got %+v", d)
 	}
 }
@@ -93,7 +96,8 @@ func TestRetriesKeepTheNominalTime(t *testing.T) {
 	first := receive(t, fired)
 	for attempt := 2; attempt <= 3; attempt++ {
 		d := receive(t, fired)
-		if d.Attempt != attempt || !d.ScheduledAt.Equal(first.ScheduledAt) || d.Generation != 1 || !d.DueAt.After(first.DueAt) || d.Late < 20*time.Millisecond {
+		if d.Attempt != attempt || !d.ScheduledAt.Equal(first.ScheduledAt) || d.Generation != 1 ||
+			!d.DueAt.After(first.DueAt) || d.Late < 20*time.Millisecond {
 			t.Errorf("got %+v, first %+v", d, first)
 		}
 	}
@@ -133,7 +137,8 @@ func TestATopicWithoutAHandlerIsAFailedAttempt(t *testing.T) {
 	})
 	f.set(timers.Timer{Key: "k", Topic: "unknown"})
 	f.until("it was tried", func() bool { return f.get("k").Attempts == 1 && f.get("k").Status == workqueue.Ready })
-	if got := f.get("k"); got.LastError != `no handler is registered for topic "unknown"` || got.DueAt.Before(got.ScheduledAt.Add(time.Hour)) {
+	if got := f.get("k"); got.LastError != `no handler is registered for topic "unknown"` ||
+		got.DueAt.Before(got.ScheduledAt.Add(time.Hour)) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -158,11 +163,13 @@ func TestRunRefusesWhatCannotWork(t *testing.T) {
 		timers  *timers.Timers
 		options timers.WorkerOptions
 	}{
-		"pool is nil":       {nil, f.timers, timers.WorkerOptions{}},
-		"timers are nil":    {f.Pool, nil, timers.WorkerOptions{}},
-		"concurrency is -1": {f.Pool, f.timers, timers.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Concurrency: -1}}},
+		"pool is nil":    {nil, f.timers, timers.WorkerOptions{}},
+		"timers are nil": {f.Pool, nil, timers.WorkerOptions{}},
+		"concurrency is -1": {f.Pool, f.timers,
+			timers.WorkerOptions{WorkerOptions: workqueue.WorkerOptions{Concurrency: -1}}},
 	} {
-		if w, err := timers.NewWorker(c.pool, c.timers, c.options); w != nil || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if w, err := timers.NewWorker(c.pool, c.timers, c.options); w != nil || !errors.Is(err, workqueue.ErrInvalid) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, %v, want %q", w, err, want)
 		}
 	}
@@ -218,7 +225,8 @@ func TestDDLComesAndGoes(t *testing.T) {
 	if _, _, err := timers.DDL("Robert'); --"); !errors.Is(err, workqueue.ErrInvalid) {
 		t.Errorf("got %v", err)
 	}
-	public := ask[int](f, `SELECT count(*) FROM pg_proc WHERE pronamespace = $1::regnamespace AND has_function_privilege('public', oid, 'EXECUTE')`, f.Schema)
+	public := ask[int](f,
+		`SELECT count(*) FROM pg_proc WHERE pronamespace = $1::regnamespace AND has_function_privilege('public', oid, 'EXECUTE')`, f.Schema)
 	if public > 0 {
 		t.Errorf("%d functions are for everybody", public)
 	}

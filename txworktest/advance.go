@@ -13,16 +13,16 @@ import (
 // back by d, so that to the database it is as if d had passed. It works in a transaction as well as through a
 // pool; workers that listen look at once.
 //
-// What moves, in rows that have ended as well as in live ones: due_at, locked_until, created_at, completed_at, failed_at and
-// cancelled_at; deadlines of joins; the refill of rate limits; of a timer that was set again while it fires, the time of
-// that; and of schedules, which are a domain of their own (timers.Timers.Schedules), the times of the next and the last
-// occurrence. So what was due in less than d is due now, leases that would have ended have, retention and deduplication
-// windows have run, and rows are older.
+// What moves, in rows that have ended as well as in live ones: due_at, locked_until, created_at, completed_at,
+// failed_at and cancelled_at; deadlines of joins; the refill of rate limits; of a timer that was set again while it
+// fires, the time of that; and of schedules, which are a domain of their own (timers.Timers.Schedules), the times of
+// the next and the last occurrence. So what was due in less than d is due now, leases that would have ended have,
+// retention and deduplication windows have run, and rows are older.
 //
-// What stays is what people see: payloads, headers, columns of tables of your own, a timer's nominal time ScheduledAt, and the
-// alarms' own table, whose timers move. A schedule's nominal times move, since they are also when it is due: its next occurrence has one that is d
-// earlier than the rule says. Advance by multiples of its period where that matters. Paused schedules, and whatever else is
-// due after the year 9000, stay where they are.
+// What stays is what people see: payloads, headers, columns of tables of your own, a timer's nominal time ScheduledAt,
+// and the alarms' own table, whose timers move. A schedule's nominal times move, since they are also when it is due:
+// its next occurrence has one that is d earlier than the rule says. Advance by multiples of its period where that
+// matters. Paused schedules, and whatever else is due after the year 9000, stay where they are.
 //
 // The clock of the database, now(), does not move, and neither does that of the process.
 func Advance(t testing.TB, q Querier, d time.Duration, domain Domain, more ...Domain) {
@@ -91,7 +91,8 @@ var (
 )
 
 // belongings are the tables that a domain has beside the core's, by what is appended to the name. All their times move.
-var belongings = []string{"_join", "_join_note", "_gate_note", "_gate_known", "_queue", "_bucket", "_slot", "_attempt", "_step"}
+var belongings = []string{"_join", "_join_note", "_gate_note", "_gate_known", "_queue", "_bucket", "_slot", "_attempt",
+	"_step"}
 
 func clocksOf(lines []string) []clock {
 	columns := map[string][]string{}
@@ -108,7 +109,8 @@ func clocksOf(lines []string) []clock {
 	var clocks []clock
 	for _, table := range core {
 		own := ownTimes(columns[table])
-		clocks = append(clocks, clock{table: table, live: slices.Concat(liveTimes, own), ended: slices.Concat(endedTimes, own)})
+		clocks = append(clocks, clock{table: table, live: slices.Concat(liveTimes, own),
+			ended: slices.Concat(endedTimes, own)})
 		for _, suffix := range belongings {
 			if slices.Contains(others, table+suffix) {
 				clocks = append(clocks, clock{table: table + suffix, owner: table, live: columns[table+suffix]})
@@ -145,7 +147,9 @@ func (c clock) move(ctx context.Context, q Querier, schema string, d time.Durati
 	if c.owner != "" {
 		return nil
 	}
-	_, err := tryQuery(ctx, q, `SELECT concat(pg_notify($1::text, (extract(epoch FROM now()) * 1000000)::bigint::text), pg_notify($1::text, 'note:0'))`,
+	_,
+		err := tryQuery(ctx, q,
+		`SELECT concat(pg_notify($1::text, (extract(epoch FROM now()) * 1000000)::bigint::text), pg_notify($1::text, 'note:0'))`,
 		schema+"."+c.table)
 	return err
 }
@@ -153,7 +157,8 @@ func (c clock) move(ctx context.Context, q Querier, schema string, d time.Durati
 func (c clock) update(schema string, columns []string, where string) string {
 	set := make([]string, len(columns))
 	for i, name := range columns {
-		set[i] = fmt.Sprintf("%[1]q = CASE WHEN %[1]q < '9000-01-01' THEN %[1]q - $1::text::interval ELSE %[1]q END", name)
+		set[i] = fmt.Sprintf("%[1]q = CASE WHEN %[1]q < '9000-01-01' THEN %[1]q - $1::text::interval ELSE %[1]q END",
+			name)
 	}
 	return fmt.Sprintf("UPDATE %q.%q SET %s WHERE %s", schema, c.table, strings.Join(set, ", "), where)
 }

@@ -21,7 +21,8 @@ func near(at time.Time, fromNow time.Duration) bool {
 func TestAdvanceMovesLiveRows(t *testing.T) {
 	t.Parallel()
 	places(t, func(f *fixture, q txworktest.Querier, enqueue func(...outbox.Message)) {
-		enqueue(outbox.Message{Topic: "later", ScheduledAt: time.Now().Add(24 * time.Hour)}, outbox.Message{Topic: "now"})
+		enqueue(outbox.Message{Topic: "later", ScheduledAt: time.Now().Add(24 * time.Hour)},
+			outbox.Message{Topic: "now"})
 		claim(f, q)
 		txworktest.Advance(f, q, 23*time.Hour, f.box)
 		later := txworktest.RequireEnqueued(f, q, f.box, txworktest.Topic("later"))
@@ -40,7 +41,8 @@ func TestAdvanceMovesLiveRows(t *testing.T) {
 		}
 		f.Advance(f, q, 61*time.Minute)
 		txworktest.Drain(f, q, f.relay(byTopic))
-		txworktest.RequireCount(f, q, f.box, 2, txworktest.Where("is done", func(r txworktest.Row) bool { return r.Status == workqueue.Done }))
+		txworktest.RequireCount(f, q, f.box, 2,
+			txworktest.Where("is done", func(r txworktest.Row) bool { return r.Status == workqueue.Done }))
 	})
 }
 
@@ -70,9 +72,11 @@ func TestAdvanceAgesWhatHasEnded(t *testing.T) {
 func TestAdvanceMovesTheDeadlinesOfJoins(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.Exec(t, `INSERT INTO outbox_join (id, retention, deadline) VALUES (gen_random_uuid(), '1 day', now() + interval '1 hour')`)
+	f.Exec(t,
+		`INSERT INTO outbox_join (id, retention, deadline) VALUES (gen_random_uuid(), '1 day', now() + interval '1 hour')`)
 	txworktest.Advance(t, f.Pool, 2*time.Hour, f.box)
-	if !ask[bool](f, f.Pool, "SELECT deadline < now() AND created_at < now() - interval '1 hour' AND look_at < now() FROM outbox_join") {
+	if !ask[bool](f, f.Pool, "SELECT deadline < now() AND created_at < now() - interval '1 hour' AND look_at < now() "+
+		"FROM outbox_join") {
 		t.Error("the deadline is still to come")
 	}
 }
@@ -92,7 +96,8 @@ func TestAdvanceOfOneDomainLeavesTheOthers(t *testing.T) {
 		t.Error("other tables have moved")
 	}
 	f.Advance(t, f.Pool, time.Hour)
-	if !ask[bool](f, f.Pool, "SELECT i.due_at = '2025-12-31 23:00:00+00' AND a.at = '2026-01-01' FROM inbox i, outbox_archive a") {
+	if !ask[bool](f, f.Pool, "SELECT i.due_at = '2025-12-31 23:00:00+00' AND a.at = '2026-01-01' FROM inbox i, "+
+		"outbox_archive a") {
 		t.Error("not txwork's tables, or more than these, have moved")
 	}
 }
@@ -153,7 +158,8 @@ func TestEveryTimeIsAccountedFor(t *testing.T) {
 		"outbox_join_cursor.swept_at": "the sweeps' own",
 		"jobs_join_cursor.swept_at":   "the sweeps' own",
 	}
-	for _, name := range []string{"fire_at", "next_fire_at", "claimed_at", "created_at", "updated_at", "last_fired_at"} {
+	for _, name := range []string{"fire_at", "next_fire_at", "claimed_at", "created_at", "updated_at",
+		"last_fired_at"} {
 		stays["alarms."+name] = "what an alarm's owner sees; the alarm's timer decides"
 	}
 	f := newFixture(t)

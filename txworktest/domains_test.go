@@ -27,13 +27,15 @@ func TestTimers(t *testing.T) {
 	}
 	at := time.Now().Add(90 * 24 * time.Hour).Truncate(time.Second)
 	err = pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-		_, err := tm.Set(t.Context(), workqueue.Pgx(tx), timers.Timer{Key: "renewal-7", Topic: "renew", ScheduledAt: at})
+		_, err := tm.Set(t.Context(), workqueue.Pgx(tx), timers.Timer{Key: "renewal-7", Topic: "renew",
+			ScheduledAt: at})
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	txworktest.RequireEnqueued(t, db.Pool, tm, txworktest.Topic("renew"), txworktest.Key("renewal-7"), txworktest.Column("fire_at", at))
+	txworktest.RequireEnqueued(t, db.Pool, tm, txworktest.Topic("renew"), txworktest.Key("renewal-7"),
+		txworktest.Column("fire_at", at))
 	w, err := timers.NewWorker(db.Pool, tm, timers.WorkerOptions{NoSchedules: true})
 	if err != nil {
 		t.Fatal(err)

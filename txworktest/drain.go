@@ -35,7 +35,8 @@ func RunOne(t testing.TB, q Querier, w Worker) Handled {
 //
 // It works where it looks, as [RunOne] does. It ends the test if one row is handled more than [MaxRunsOfRow] times,
 // as when its handler asks for another attempt at once for ever, or if there are more than [MaxRuns] runs, as when
-// each handler enqueues the next row; and on errors of the database, other than a lost connection or lease, which are outcomes.
+// each handler enqueues the next row; and on errors of the database, other than a lost connection or lease, which are
+// outcomes.
 //
 // What a worker does beside, such as the schedules of timers, is done, too, and is in the result with its own table.
 func Drain(t testing.TB, q Querier, w Worker) []Handled {
@@ -45,9 +46,9 @@ func Drain(t testing.TB, q Querier, w Worker) []Handled {
 	return r.handled
 }
 
-// DrainAll is [Drain], and whenever nothing is due it moves the clock of the worker's tables to when one of its rows is, as
-// [Advance] does: it goes through all retries, to the end. What is left has ended, or waits for something else than time,
-// such as a row behind a dead letter of its key. Schedules have no end, and are not waited for.
+// DrainAll is [Drain], and whenever nothing is due it moves the clock of the worker's tables to when one of its rows
+// is, as [Advance] does: it goes through all retries, to the end. What is left has ended, or waits for something else
+// than time, such as a row behind a dead letter of its key. Schedules have no end, and are not waited for.
 func DrainAll(t testing.TB, q Querier, w Worker) []Handled {
 	t.Helper()
 	r := newRun(t, q, open(t, q, w))

@@ -55,7 +55,8 @@ func TestRunOneSaysWhatBecameOfTheRow(t *testing.T) {
 	t.Parallel()
 	places(t, func(f *fixture, q txworktest.Querier, enqueue func(...outbox.Message)) {
 		w := f.relay(byTopic)
-		fails(f.T, func(t testing.TB) { txworktest.RunOne(t, q, w) }, "nothing of "+f.Schema+".outbox is due", "has 0 rows")
+		fails(f.T, func(t testing.TB) { txworktest.RunOne(t, q, w) }, "nothing of "+f.Schema+".outbox is due",
+			"has 0 rows")
 		for topic, want := range map[string]txworktest.Handled{
 			"ok":        {Outcome: txworktest.Done, Attempt: 1},
 			"tx":        {Outcome: txworktest.Done, Attempt: 1},
@@ -66,7 +67,8 @@ func TestRunOneSaysWhatBecameOfTheRow(t *testing.T) {
 		} {
 			enqueue(outbox.Message{Topic: topic})
 			got := txworktest.RunOne(f, q, w)
-			if d := want.Again - got.Again; d < 0 || d > 20*time.Second || got.Ran != true || got.Table != f.Schema+".outbox" {
+			if d := want.Again - got.Again; d < 0 || d > 20*time.Second || got.Ran != true ||
+				got.Table != f.Schema+".outbox" {
 				f.Errorf("%s: %+v", topic, got)
 			}
 			row := txworktest.RequireEnqueued(f, q, f.box, txworktest.Topic(topic))
@@ -84,7 +86,8 @@ func TestRunOneTakesOneRow(t *testing.T) {
 	places(t, func(f *fixture, q txworktest.Querier, enqueue func(...outbox.Message)) {
 		enqueue(outbox.Message{Topic: "ok"}, outbox.Message{Topic: "ok"})
 		txworktest.RunOne(f, q, f.relay(byTopic))
-		txworktest.RequireCount(f, q, f.box, 1, txworktest.Where("is ready", func(r txworktest.Row) bool { return r.Status == workqueue.Ready }))
+		txworktest.RequireCount(f, q, f.box, 1,
+			txworktest.Where("is ready", func(r txworktest.Row) bool { return r.Status == workqueue.Ready }))
 	})
 }
 
@@ -153,10 +156,16 @@ func TestAnEndlessLoopFailsTheTest(t *testing.T) {
 	f := newFixture(t)
 	f.enqueue(outbox.Message{Topic: "a", MaxAttempts: 1000})
 	fails(t, func(t testing.TB) {
-		txworktest.Drain(t, f.Pool, f.relay(func(context.Context, *outbox.Delivery) error { return workqueue.RetryNow(errors.New("boom")) }))
+		txworktest.Drain(t, f.Pool, f.relay(func(context.Context,
+			*outbox.Delivery) error {
+			return workqueue.RetryNow(errors.New("boom"))
+		}))
 	}, "was handled 100 times", "does its handler put it back for ever?", "boom")
 	fails(t, func(t testing.TB) {
-		txworktest.DrainAll(t, f.Begin(t), f.relay(func(context.Context, *outbox.Delivery) error { return workqueue.Snooze(time.Hour) }))
+		txworktest.DrainAll(t, f.Begin(t), f.relay(func(context.Context,
+			*outbox.Delivery) error {
+			return workqueue.Snooze(time.Hour)
+		}))
 	}, "was handled 100 times")
 }
 

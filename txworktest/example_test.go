@@ -38,7 +38,8 @@ func (s *shop) Place(ctx context.Context, tx pgx.Tx, id int) error {
 	if _, err := tx.Exec(ctx, "INSERT INTO orders (id) VALUES ($1)", id); err != nil {
 		return err
 	}
-	_, err := s.box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Key: fmt.Sprint(id), Payload: fmt.Appendf(nil, `{"order": %d}`, id)})
+	_, err := s.box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Key: fmt.Sprint(id),
+		Payload: fmt.Appendf(nil, `{"order": %d}`, id)})
 	return err
 }
 
@@ -98,7 +99,8 @@ func TestAnOrderIsShippedOnce(t *testing.T) {
 		t.Log(h)
 	}
 	var shipped int
-	if err := db.Pool.QueryRow(t.Context(), "SELECT shipped FROM orders WHERE id = 7").Scan(&shipped); err != nil || shipped != 1 {
+	if err := db.Pool.QueryRow(t.Context(), "SELECT shipped FROM orders WHERE id = 7").Scan(&shipped); err != nil ||
+		shipped != 1 {
 		t.Errorf("shipped %d times, %v", shipped, err)
 	}
 }
@@ -109,10 +111,12 @@ func TestShippingAnUnknownOrder(t *testing.T) {
 	db := txworktest.Schema(t, txworktest.Server(t))
 	shop := newExampleShop(t, db)
 	tx := db.Begin(t)
-	if _, err := shop.box.Enqueue(t.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Payload: []byte(`{"order": 8}`)}); err != nil {
+	if _, err := shop.box.Enqueue(t.Context(), workqueue.Pgx(tx), outbox.Message{Topic: "order.placed",
+		Payload: []byte(`{"order": 8}`)}); err != nil {
 		t.Fatal(err)
 	}
-	if h := txworktest.RunOne(t, tx, shop.relay(t, shop.Ship)); h.Outcome != txworktest.Failed || h.Error != "no such order" {
+	if h := txworktest.RunOne(t, tx, shop.relay(t, shop.Ship)); h.Outcome != txworktest.Failed ||
+		h.Error != "no such order" {
 		t.Error(h)
 	}
 }

@@ -12,24 +12,27 @@ func Panic(value any) Fault {
 	return func(context.Context, uuid.UUID) error { panic(value) }
 }
 
-// Error is the [Fault] of a handler that returns this error: a failed attempt, or an outcome such as workqueue.Permanent.
+// Error is the [Fault] of a handler that returns this error: a failed attempt, or an outcome such as
+// workqueue.Permanent.
 func Error(err error) Fault {
 	return func(context.Context, uuid.UUID) error { return err }
 }
 
-// LoseLease is the [Fault] of a process that stalls past its lease: the row's lease ends, and the row is taken from its owner
-// as the reaper does it. Nothing tells the handler, unless it settles in a transaction of its own, which is refused; its
-// result is not stored, and it runs again. Nothing happens to a row that its handler has settled already.
+// LoseLease is the [Fault] of a process that stalls past its lease: the row's lease ends, and the row is taken from its
+// owner as the reaper does it. Nothing tells the handler, unless it settles in a transaction of its own, which is
+// refused; its result is not stored, and it runs again. Nothing happens to a row that its handler has settled already.
 //
 // It acts where the row is visible: give it the transaction where the test works in one.
 func LoseLease(q Querier, d Domain) Fault {
 	spec := d.Table().Spec()
 	return func(ctx context.Context, row uuid.UUID) error {
-		err := exec(ctx, q, fmt.Sprintf("UPDATE %s SET locked_until = now() - interval '1 second' WHERE id = $1::text::uuid AND status = 1", quoted(spec)), row.String())
+		err := exec(ctx, q, fmt.Sprintf("UPDATE %s SET locked_until = now() - interval '1 second' WHERE id = "+
+			"$1::text::uuid AND status = 1", quoted(spec)), row.String())
 		if err != nil {
 			return fmt.Errorf("txworktest: ending a lease: %w", err)
 		}
-		_, err = tryQuery(ctx, q, fmt.Sprintf(`SELECT requeued::text FROM %q."%s_reap_expired"(1000)`, spec.Schema, spec.Table))
+		_, err = tryQuery(ctx, q, fmt.Sprintf(`SELECT requeued::text FROM %q."%s_reap_expired"(1000)`, spec.Schema,
+			spec.Table))
 		if err != nil {
 			return fmt.Errorf("txworktest: reaping: %w", err)
 		}

@@ -52,8 +52,8 @@ func NewFaults(t testing.TB) *Faults {
 	return f
 }
 
-// Before plans a fault before the n-th call, from 1, of the wrapped handlers together. If the fault returns an error the handler is not
-// called.
+// Before plans a fault before the n-th call, from 1, of the wrapped handlers together. If the fault returns an error
+// the handler is not called.
 func (f *Faults) Before(n int, fault Fault) { f.plan(moment{n, false}, fault) }
 
 // After plans a fault after the n-th call: what the handler does has happened, and its result is about to be settled.
@@ -84,7 +84,8 @@ func (f *Faults) check() {
 	}
 	for _, s := range f.statements {
 		if s.left > 0 {
-			f.t.Errorf("txworktest: the fault at %q was not reached: %d more of these statements were awaited", s.contains, s.left)
+			f.t.Errorf("txworktest: the fault at %q was not reached: %d more of these statements were awaited",
+				s.contains, s.left)
 		}
 	}
 }
@@ -97,7 +98,8 @@ func Inject[D any](f *Faults, handle func(ctx context.Context, d D) error) func(
 }
 
 // InjectIn is [Inject] for domains whose handlers run in a transaction, such as the inbox.
-func InjectIn[Tx, D any](f *Faults, handle func(ctx context.Context, tx Tx, d D) error) func(context.Context, Tx, D) error {
+func InjectIn[Tx, D any](f *Faults, handle func(ctx context.Context, tx Tx, d D) error) func(context.Context, Tx,
+	D) error {
 	return func(ctx context.Context, tx Tx, d D) error {
 		return f.around(ctx, d, func() error { return handle(ctx, tx, d) })
 	}

@@ -65,19 +65,31 @@ func TestFaultsTellACarefulHandlerFromACarelessOne(t *testing.T) {
 	}{
 		{"an error after", func(_ *fixture, faults *txworktest.Faults) { faults.After(1, txworktest.Error(errBroken)) },
 			"retried, done: 2", "done: 1"},
-		{"an error before", func(_ *fixture, faults *txworktest.Faults) { faults.Before(1, txworktest.Error(errBroken)) },
+		{"an error before", func(_ *fixture, faults *txworktest.Faults) {
+			faults.Before(1,
+				txworktest.Error(errBroken))
+		},
 			"retried, done: 1", "retried, done: 1"},
 		{"a panic after", func(_ *fixture, faults *txworktest.Faults) { faults.After(1, txworktest.Panic("boom")) },
 			"retried, done: 2", "done: 1"},
 		{"a panic before", func(_ *fixture, faults *txworktest.Faults) { faults.Before(1, txworktest.Panic("boom")) },
 			"retried, done: 1", "retried, done: 1"},
-		{"a lost lease before", func(f *fixture, faults *txworktest.Faults) { faults.Before(1, txworktest.LoseLease(f.Pool, f.box)) },
+		{"a lost lease before", func(f *fixture, faults *txworktest.Faults) {
+			faults.Before(1,
+				txworktest.LoseLease(f.Pool, f.box))
+		},
 			"lease lost, done: 2", "lease lost, done: 1"},
-		{"a lost lease after", func(f *fixture, faults *txworktest.Faults) { faults.After(1, txworktest.LoseLease(f.Pool, f.box)) },
+		{"a lost lease after", func(f *fixture, faults *txworktest.Faults) {
+			faults.After(1,
+				txworktest.LoseLease(f.Pool, f.box))
+		},
 			"lease lost, done: 2", "done: 1"},
 		{"dead connections after", func(_ *fixture, faults *txworktest.Faults) { faults.After(1, faults.Kill) },
 			"done: 1", "done: 1"}, // a settle is repeated
-		{"a connection that dies at a statement", func(_ *fixture, faults *txworktest.Faults) { faults.KillAt(1, "INSERT INTO SHIPPED") },
+		{"a connection that dies at a statement", func(_ *fixture, faults *txworktest.Faults) {
+			faults.KillAt(1,
+				"INSERT INTO SHIPPED")
+		},
 			"retried, done: 1", "retried, done: 1"},
 		{"a commit that never arrives", func(_ *fixture, faults *txworktest.Faults) {
 			faults.Before(1, func(context.Context, uuid.UUID) error { faults.KillAt(1, "commit"); return nil })
@@ -156,12 +168,19 @@ func TestFaultsThatCannotBe(t *testing.T) {
 		"two at once": func() { faults.After(2, txworktest.Error(nil)); faults.After(2, txworktest.Error(nil)) },
 		"statement 0": func() { faults.KillAt(0, "commit") },
 		"no text":     func() { faults.KillAt(1, "") },
-		"no delivery": func() { _ = txworktest.Inject(faults, func(context.Context, int) error { return nil })(t.Context(), 1) },
+		"no delivery": func() {
+			_ = txworktest.Inject(faults, func(context.Context,
+				int) error {
+				return nil
+			})(t.Context(), 1)
+		},
 		"another's ID": func() {
-			_ = txworktest.Inject(faults, func(context.Context, struct{ ID int }) error { return nil })(t.Context(), struct{ ID int }{})
+			_ = txworktest.Inject(faults, func(context.Context, struct{ ID int }) error { return nil })(t.Context(),
+				struct{ ID int }{})
 		},
 		"a nil delivery": func() {
-			_ = txworktest.Inject(faults, func(context.Context, *outbox.Delivery) error { return nil })(t.Context(), nil)
+			_ = txworktest.Inject(faults, func(context.Context, *outbox.Delivery) error { return nil })(t.Context(),
+				nil)
 		},
 	} {
 		func() {
@@ -194,9 +213,13 @@ func TestInjectWrapsWhatHasAnID(t *testing.T) {
 	}
 	claim := &workqueue.Claim[note]{Row: workqueue.Row{ID: id}}
 	err := errors.Join(
-		txworktest.Inject(faults, func(context.Context, *job) error { return nil })(t.Context(), &job{&outbox.Delivery{ID: id}}),
+		txworktest.Inject(faults, func(context.Context, *job) error { return nil })(t.Context(),
+			&job{&outbox.Delivery{ID: id}}),
 		txworktest.Inject(faults, ack)(t.Context(), claim),
-		txworktest.InjectIn(faults, func(_ context.Context, tx string, _ *outbox.Delivery) error { return errors.New(tx) })(t.Context(), "tx", &outbox.Delivery{ID: id}),
+		txworktest.InjectIn(faults, func(_ context.Context, tx string,
+			_ *outbox.Delivery) error {
+			return errors.New(tx)
+		})(t.Context(), "tx", &outbox.Delivery{ID: id}),
 	)
 	if err == nil || err.Error() != "tx" {
 		t.Error(err)

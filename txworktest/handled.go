@@ -26,8 +26,8 @@ const (
 	Failed Outcome = "failed"
 	// Cancelled: ended as cancelled.
 	Cancelled Outcome = "cancelled"
-	// LeaseLost: the lease ended while the handler ran, or before: the row was taken back, and what the handler returned was
-	// not stored.
+	// LeaseLost: the lease ended while the handler ran, or before: the row was taken back, and what the handler
+	// returned was not stored.
 	LeaseLost Outcome = "lease lost"
 	// Unsettled: the connection was lost before the result was stored. The row is claimed until its lease ends.
 	Unsettled Outcome = "unsettled"

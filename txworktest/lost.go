@@ -38,6 +38,7 @@ func isConnectionLoss(err error) bool {
 		return strings.HasPrefix(server.Code, "08") || strings.HasPrefix(server.Code, "57P") // connection, shutdown
 	}
 	var network net.Error
-	return errors.As(err, &network) || pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) ||
+	return errors.As(err, &network) || pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, io.EOF) ||
 		errors.Is(err, net.ErrClosed) || strings.Contains(err.Error(), "conn closed")
 }

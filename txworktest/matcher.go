@@ -21,8 +21,8 @@ func (m Matcher) String() string { return m.text }
 // Where matches rows for which the function is true. The text is for the message of a failed assertion.
 func Where(text string, match func(Row) bool) Matcher { return Matcher{text, match} }
 
-// Column matches a domain's column by name: text, integer, boolean, bytes and the other types of [Row].Values. A Go int stands
-// for every integer, nil for NULL.
+// Column matches a domain's column by name: text, integer, boolean, bytes and the other types of [Row].Values. A Go int
+// stands for every integer, nil for NULL.
 func Column(name string, value any) Matcher {
 	want := normal(value)
 	return Matcher{fmt.Sprintf("%s is %s", name, show(want)), func(r Row) bool {
@@ -62,7 +62,8 @@ func JSON(subset any) Matcher {
 	encoded, err := json.Marshal(subset)
 	want, parseErr := parseAny(encoded)
 	if err != nil || parseErr != nil {
-		return Matcher{fmt.Sprintf("payload has %v, which is no JSON: %v", subset, err), func(Row) bool { return false }}
+		return Matcher{fmt.Sprintf("payload has %v, which is no JSON: %v", subset,
+			err), func(Row) bool { return false }}
 	}
 	return Matcher{"payload has " + string(encoded), func(r Row) bool {
 		got, err := parseAny(r.Payload())

@@ -13,8 +13,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A Querier is where the kit looks, and what it changes: a *pgxpool.Pool or a *pgx.Conn sees what has committed, a pgx.Tx also
-// what is in that transaction. For database/sql there is [SQL].
+// A Querier is where the kit looks, and what it changes: a *pgxpool.Pool or a *pgx.Conn sees what has committed, a
+// pgx.Tx also what is in that transaction. For database/sql there is [SQL].
 type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)

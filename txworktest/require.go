@@ -25,7 +25,8 @@ func RequireCount(t testing.TB, q Querier, d Domain, n int, m ...Matcher) []Row 
 	all := rowsOf(t, q, d.Table())
 	found := matching(all, m)
 	if len(found) != n {
-		t.Fatalf("txworktest: %s of %s, want %d: %s\n%s", count(len(found)), d.Table().Name(), n, wanted(m), describe(all, d.Table().Spec()))
+		t.Fatalf("txworktest: %s of %s, want %d: %s\n%s", count(len(found)), d.Table().Name(), n, wanted(m),
+			describe(all, d.Table().Spec()))
 	}
 	return found
 }

@@ -20,7 +20,8 @@ func TestRequireEnqueuedFindsTheOneThatMatches(t *testing.T) {
 	f := newFixture(t)
 	tx := f.Begin(t)
 	ids := f.enqueueIn(tx,
-		outbox.Message{Topic: "order.placed", Key: "7", Payload: []byte(placed), Headers: map[string]string{"to": "ship"}, DedupKey: "d"},
+		outbox.Message{Topic: "order.placed", Key: "7", Payload: []byte(placed),
+			Headers: map[string]string{"to": "ship"}, DedupKey: "d"},
 		outbox.Message{Topic: "order.paid", Payload: []byte("\xff"), ScheduledAt: time.Now().Add(time.Hour)})
 	for name, m := range map[string]txworktest.Matcher{
 		"topic":    txworktest.Topic("order.placed"),
@@ -41,11 +42,13 @@ func TestRequireEnqueuedFindsTheOneThatMatches(t *testing.T) {
 		}
 	}
 	rows := txworktest.RequireCount(t, tx, f.box, 2, txworktest.Column("joined", nil), txworktest.Own())
-	if rows[0].ID != ids[0] || rows[1].ID != ids[1] || !bytes.Equal(rows[1].Payload(), []byte("\xff")) || rows[1].DueAt.Sub(rows[1].CreatedAt) < 50*time.Minute {
+	if rows[0].ID != ids[0] || rows[1].ID != ids[1] || !bytes.Equal(rows[1].Payload(), []byte("\xff")) ||
+		rows[1].DueAt.Sub(rows[1].CreatedAt) < 50*time.Minute {
 		t.Errorf("%+v", rows)
 	}
 	var body struct{ Order int }
-	if err := rows[0].JSON(&body); err != nil || body.Order != 7 || rows[0].MaxAttempts != 3 || rows[0].Status != workqueue.Ready {
+	if err := rows[0].JSON(&body); err != nil || body.Order != 7 || rows[0].MaxAttempts != 3 ||
+		rows[0].Status != workqueue.Ready {
 		t.Errorf("%+v, %v, %+v", body, err, rows[0])
 	}
 }
@@ -58,9 +61,12 @@ func TestMatchersThatDoNotMatch(t *testing.T) {
 		txworktest.Topic("order"), txworktest.Key("7"), txworktest.Kind("order.placed"), txworktest.Queue("default"),
 		txworktest.Column("key", ""), txworktest.Column("no such column", "x"), txworktest.Header("traceparent", ""),
 		txworktest.Bytes(nil), txworktest.Own(), txworktest.JSON(7), txworktest.JSON(nil), txworktest.JSON(func() {}),
-		txworktest.JSON(map[string]any{"order": "7"}), txworktest.JSON(map[string]any{"order": 8}), txworktest.JSON(map[string]any{"missing": nil}),
-		txworktest.JSON(json.RawMessage(`{"lines": [{"sku": "a"}]}`)), txworktest.JSON(json.RawMessage(`{"lines": {}}`)),
-		txworktest.JSON(json.RawMessage(`{"order": {}}`)), txworktest.JSON([]int{}), txworktest.JSON(json.RawMessage(`{`)),
+		txworktest.JSON(map[string]any{"order": "7"}), txworktest.JSON(map[string]any{"order": 8}),
+		txworktest.JSON(map[string]any{"missing": nil}),
+		txworktest.JSON(json.RawMessage(`{"lines": [{"sku": "a"}]}`)),
+		txworktest.JSON(json.RawMessage(`{"lines": {}}`)),
+		txworktest.JSON(json.RawMessage(`{"order": {}}`)), txworktest.JSON([]int{}),
+		txworktest.JSON(json.RawMessage(`{`)),
 		txworktest.Payload("is a list", func([]int) bool { return true }),
 	} {
 		txworktest.RequireNone(t, f.Pool, f.box, m)
@@ -74,18 +80,23 @@ func TestAssertionsFailAndShowWhatIsThere(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	table := f.Schema + ".outbox"
-	fails(t, func(t testing.TB) { txworktest.RequireEnqueued(t, f.Pool, f.box) }, "0 rows of "+table+", want 1: any row", table+" is empty")
+	fails(t, func(t testing.TB) { txworktest.RequireEnqueued(t, f.Pool, f.box) }, "0 rows of "+table+
+		", want 1: any row", table+" is empty")
 
-	ids := f.enqueue(outbox.Message{Topic: "order.placed", Key: "7", Payload: []byte(placed), Headers: map[string]string{"to": "ship"}}, outbox.Message{Topic: "order.paid"})
+	ids := f.enqueue(outbox.Message{Topic: "order.placed", Key: "7", Payload: []byte(placed),
+		Headers: map[string]string{"to": "ship"}}, outbox.Message{Topic: "order.paid"})
 	want := []string{
 		"0 rows of " + table + `, want 1: topic is "order.shipped", payload has {"order":7}`, table + " has 2 rows:",
-		ids[0].String() + ` topic="order.placed" key="7"`, "attempt 0 of 3", "payload " + placed, "headers map[to:ship", ids[1].String(),
+		ids[0].String() + ` topic="order.placed" key="7"`, "attempt 0 of 3", "payload " + placed, "headers map[to:ship",
+		ids[1].String(),
 	}
 	fails(t, func(t testing.TB) {
-		txworktest.RequireEnqueued(t, f.Pool, f.box, txworktest.Topic("order.shipped"), txworktest.JSON(map[string]any{"order": 7}))
+		txworktest.RequireEnqueued(t, f.Pool, f.box, txworktest.Topic("order.shipped"),
+			txworktest.JSON(map[string]any{"order": 7}))
 	}, want...)
 	fails(t, func(t testing.TB) { txworktest.RequireEnqueued(t, f.Pool, f.box) }, "2 rows of "+table+", want 1")
-	fails(t, func(t testing.TB) { txworktest.RequireNone(t, f.Pool, f.box, txworktest.Topic("order.paid")) }, "1 row of "+table+", want 0")
+	fails(t, func(t testing.TB) { txworktest.RequireNone(t, f.Pool, f.box, txworktest.Topic("order.paid")) },
+		"1 row of "+table+", want 0")
 	fails(t, func(t testing.TB) {
 		txworktest.RequireStatus(t, f.Pool, f.box, workqueue.Done, txworktest.Topic("order.paid"))
 	}, "want "+workqueue.Done.String(), ids[1].String())
@@ -114,14 +125,17 @@ func TestDatabaseSQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	if _, err := f.box.Enqueue(t.Context(), workqueue.SQL(tx), outbox.Message{Topic: "a", Payload: []byte(placed), ScheduledAt: time.Now().Add(time.Minute)}); err != nil {
+	if _, err := f.box.Enqueue(t.Context(), workqueue.SQL(tx), outbox.Message{Topic: "a", Payload: []byte(placed),
+		ScheduledAt: time.Now().Add(time.Minute)}); err != nil {
 		t.Fatal(err)
 	}
 	q := txworktest.SQL(tx)
-	txworktest.RequireEnqueued(t, q, f.box, txworktest.Topic("a"), txworktest.JSON(map[string]int{"order": 7}), txworktest.Own())
+	txworktest.RequireEnqueued(t, q, f.box, txworktest.Topic("a"), txworktest.JSON(map[string]int{"order": 7}),
+		txworktest.Own())
 	txworktest.RequireNone(t, f.Pool, f.box)
 	f.Advance(t, q, time.Hour)
-	txworktest.RequireEnqueued(t, q, f.box, txworktest.Where("is due", func(r txworktest.Row) bool { return r.DueAt.Before(time.Now()) }))
+	txworktest.RequireEnqueued(t, q, f.box,
+		txworktest.Where("is due", func(r txworktest.Row) bool { return r.DueAt.Before(time.Now()) }))
 	fails(t, func(t testing.TB) { txworktest.Drain(t, q, f.relay(deliver)) }, "workers speak pgx", "*sql.Tx")
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)

@@ -88,12 +88,14 @@ func (r *run) bound(found []Handled) {
 		r.runs[h.ID]++
 		r.total++
 		if r.runs[h.ID] > MaxRunsOfRow {
-			r.Fatalf("txworktest: a row of %s was handled %d times and is due again: does its handler put it back for ever?\n  %s",
+			r.Fatalf("txworktest: a row of %s was handled %d times and is due again: does its handler put it back "+
+				"for ever?\n  %s",
 				h.Table, MaxRunsOfRow, h)
 		}
 	}
 	if r.total > r.most {
-		r.Fatalf("txworktest: handlers of %s ran %d times and there is more: does each enqueue the next?\n%s", r.table, r.most, r.left())
+		r.Fatalf("txworktest: handlers of %s ran %d times and there is more: does each enqueue the next?\n%s", r.table,
+			r.most, r.left())
 	}
 }
 
@@ -109,7 +111,8 @@ func (r *run) forward(idle int) bool {
 		return false
 	}
 	if idle > maxIdle {
-		r.Fatalf("txworktest: rows of %s are due and the worker does not claim them: are they of another queue, or is theirs paused?\n%s", r.table, r.left())
+		r.Fatalf("txworktest: rows of %s are due and the worker does not claim them: are they of another queue, or "+
+			"is theirs paused?\n%s", r.table, r.left())
 	}
 	if idle > 0 {
 		by += time.Second << idle

@@ -16,8 +16,8 @@ import (
 // Server is the URL of a PostgreSQL server for the tests of this process. It is the one that the environment
 // variable TXWORK_DATABASE_URL names, whose user must be allowed to create schemas, or else a private one:
 // the first call starts it, which takes about a second, all tests share it, and it ends with the process and leaves
-// nothing behind. The private one needs PostgreSQL's binaries, installed or in the directory TXWORK_POSTGRES_BIN; where there
-// are none they are downloaded into the user's cache.
+// nothing behind. The private one needs PostgreSQL's binaries, installed or in the directory TXWORK_POSTGRES_BIN; where
+// there are none they are downloaded into the user's cache.
 func Server(t testing.TB) string {
 	t.Helper()
 	return pgschema.Server(t)
@@ -32,9 +32,9 @@ type DB struct {
 	test *pgschema.DB
 }
 
-// Schema makes a schema with a name no other has on the server, and in it txwork's tables by package migrations. Connections of
-// the DB have it, and only it, as their search_path, so that an application's own tables can be made there, too. When
-// the test ends the schema is dropped. Tests with a schema each may be parallel.
+// Schema makes a schema with a name no other has on the server, and in it txwork's tables by package migrations.
+// Connections of the DB have it, and only it, as their search_path, so that an application's own tables can be made
+// there, too. When the test ends the schema is dropped. Tests with a schema each may be parallel.
 //
 // The functions configure change the pool's configuration before the pool is made.
 func Schema(t testing.TB, url string, configure ...func(*pgxpool.Config)) *DB {
@@ -49,8 +49,8 @@ func Schema(t testing.TB, url string, configure ...func(*pgxpool.Config)) *DB {
 	return db
 }
 
-// Begin opens a transaction that is rolled back when the test ends, unless the test has ended it. It keeps one of the pool's
-// connections until then.
+// Begin opens a transaction that is rolled back when the test ends, unless the test has ended it. It keeps one of the
+// pool's connections until then.
 func (db *DB) Begin(t testing.TB) pgx.Tx {
 	t.Helper()
 	tx, err := db.Pool.Begin(t.Context())

@@ -82,9 +82,12 @@ func TestTableOfAnApplication(t *testing.T) {
 	t.Parallel()
 	db := txworktest.Schema(t, txworktest.Server(t))
 	spec := workqueue.Spec{Schema: db.Schema, Table: "notes", Columns: []workqueue.Column{
-		{Name: "text", Type: "text"}, {Name: "size", Type: "integer"}, {Name: "big", Type: "bigint"}, {Name: "ratio", Type: "double precision"},
-		{Name: "ok", Type: "boolean"}, {Name: "body", Type: "bytea"}, {Name: "at", Type: "timestamptz"}, {Name: "other", Type: "uuid"},
-		{Name: "more", Type: "jsonb"}, {Name: "price", Type: "numeric"}, {Name: "day", Type: "date"}, {Name: "none", Type: "text"},
+		{Name: "text", Type: "text"}, {Name: "size", Type: "integer"}, {Name: "big", Type: "bigint"},
+		{Name: "ratio", Type: "double precision"},
+		{Name: "ok", Type: "boolean"}, {Name: "body", Type: "bytea"}, {Name: "at", Type: "timestamptz"},
+		{Name: "other", Type: "uuid"},
+		{Name: "more", Type: "jsonb"}, {Name: "price", Type: "numeric"}, {Name: "day", Type: "date"},
+		{Name: "none", Type: "text"},
 	}}
 	up, _, err := spec.DDL()
 	if err != nil {
@@ -102,10 +105,12 @@ func TestTableOfAnApplication(t *testing.T) {
 		txworktest.Column("ratio", 0.5), txworktest.Column("ok", true), txworktest.Column("body", []byte("\xff\x00")),
 		txworktest.Column("at", when), txworktest.Column("other", other), txworktest.Column("price", "1.10"),
 		txworktest.Column("day", "2026-01-02"), txworktest.Column("none", nil))
-	if more, _ := row.Values["more"].(json.RawMessage); string(more) != `{"b": 1}` || row.Text("text") != "a" || row.Text("none") != "" {
+	if more, _ := row.Values["more"].(json.RawMessage); string(more) != `{"b": 1}` || row.Text("text") != "a" ||
+		row.Text("none") != "" {
 		t.Errorf("%+v", row)
 	}
-	w, err := workqueue.NewWorker(db.Pool, workqueue.Domain[note]{Table: table, Fields: (*note).fields}, ack, workqueue.WorkerOptions{})
+	w, err := workqueue.NewWorker(db.Pool, workqueue.Domain[note]{Table: table, Fields: (*note).fields}, ack,
+		workqueue.WorkerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,9 +32,9 @@ func (f *Faults) Watch(config *pgxpool.Config) {
 	config.ConnConfig.Tracer = multitracer.New(watch, config.ConnConfig.Tracer)
 }
 
-// KillAt plans the death of a connection: of the watched statements from now on that contain the text, in whatever case, the
-// n-th, from 1, finds that the server has gone before it is sent. Statements are the handlers' own and the worker's, so name
-// one of the handler's; or plan it when the handler is called, for the commit of its transaction:
+// KillAt plans the death of a connection: of the watched statements from now on that contain the text, in whatever
+// case, the n-th, from 1, finds that the server has gone before it is sent. Statements are the handlers' own and the
+// worker's, so name one of the handler's; or plan it when the handler is called, for the commit of its transaction:
 //
 //	faults.Before(1, func(context.Context, uuid.UUID) error { faults.KillAt(1, "commit"); return nil })
 func (f *Faults) KillAt(n int, text string) {
@@ -84,7 +84,8 @@ func (f *Faults) terminate(ctx context.Context, condition string, args ...any) e
 		return fmt.Errorf("txworktest: connecting to end connections: %w", err)
 	}
 	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, "SELECT pg_terminate_backend(a.pid, $1::bigint) FROM pg_stat_activity AS a WHERE a.application_name = $2 AND "+condition,
+	_, err = conn.Exec(ctx, "SELECT pg_terminate_backend(a.pid, $1::bigint) FROM pg_stat_activity AS a WHERE "+
+		"a.application_name = $2 AND "+condition,
 		append([]any{killLimit.Milliseconds(), f.name}, args...)...)
 	if err != nil {
 		return fmt.Errorf("txworktest: ending connections: %w", err)

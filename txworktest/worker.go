@@ -39,6 +39,7 @@ func refuseSQLTx(t testing.TB, q Querier) {
 		return
 	}
 	if _, inTx := s.q.(interface{ Rollback() error }); inTx {
-		t.Fatalf("txworktest: workers speak pgx and cannot run in a %T: begin the test's transaction with pgx, or commit it", s.q)
+		t.Fatalf("txworktest: workers speak pgx and cannot run in a %T: begin the test's transaction with pgx, or "+
+			"commit it", s.q)
 	}
 }

@@ -110,7 +110,8 @@ func TestAlarmIsNeverPutOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &platform{}
-		a := workqueue.NewAlarm(&script{next: wakeIn(time.Minute, time.Hour, -1, time.Second, time.Millisecond)}, p, nil)
+		a := workqueue.NewAlarm(&script{next: wakeIn(time.Minute, time.Hour, -1, time.Second, time.Millisecond)}, p,
+			nil)
 		for i, want := range []time.Duration{time.Minute, time.Minute, time.Minute, time.Second, time.Millisecond} {
 			if err := a.Schedule(t.Context()); err != nil || p.in() != want {
 				t.Errorf("schedule %d: %v, the alarm is set in %v, want %v", i, err, p.in(), want)
@@ -184,11 +185,13 @@ func TestAlarmFailures(t *testing.T) {
 				a := workqueue.NewAlarm(s, p, func(error) { told++; panic("in onError, too") })
 				for fires := 1; fires <= 3; fires++ {
 					err := a.Fire(t.Context())
-					if err == nil || !strings.Contains(err.Error(), "boom") || !strings.Contains(err.Error(), "orders") {
+					if err == nil || !strings.Contains(err.Error(), "boom") ||
+						!strings.Contains(err.Error(), "orders") {
 						t.Errorf("Fire returned %v", err)
 					}
 					if s.count() != fires || told != fires || p.in() <= 0 || p.in() > time.Minute {
-						t.Errorf("after fire %d: %d runs, told %d times, the alarm is set in %v", fires, s.count(), told, p.in())
+						t.Errorf("after fire %d: %d runs, told %d times, the alarm is set in %v", fires, s.count(),
+							told, p.in())
 					}
 				}
 				p.ClearAlarm(t.Context())
@@ -302,7 +305,8 @@ func TestAlarmOutlivesItsPlatform(t *testing.T) {
 		"panics":    func(*workqueue.Alarm) { panic("no alarms today") },
 		"exits":     func(*workqueue.Alarm) { runtime.Goexit() },
 	} {
-		for from, call := range map[string]func(*workqueue.Alarm, context.Context) error{"fire": (*workqueue.Alarm).Fire, "schedule": (*workqueue.Alarm).Schedule} {
+		for from, call := range map[string]func(*workqueue.Alarm,
+			context.Context) error{"fire": (*workqueue.Alarm).Fire, "schedule": (*workqueue.Alarm).Schedule} {
 			for what, next := range map[string]time.Duration{"set": time.Minute, "clear": -1} {
 				t.Run(name+" in "+what+" by "+from, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
@@ -321,7 +325,8 @@ func TestAlarmOutlivesItsPlatform(t *testing.T) {
 						<-called
 						runs := s.count()
 						if err := h.a.Fire(t.Context()); err != nil || s.count() != runs+1 || h.platform.in() != next {
-							t.Errorf("fired again: %v, %d runs after %d, the alarm is set in %v", err, s.count(), runs, h.platform.in())
+							t.Errorf("fired again: %v, %d runs after %d, the alarm is set in %v", err, s.count(), runs,
+								h.platform.in())
 						}
 						h.platform.ClearAlarm(t.Context())
 					})

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// When an announcer wakes up and falls asleep. A disk that takes 10 ms to flush lets 100 transactions a second notify, so
-// the rate at which it wakes up is well below.
+// When an announcer wakes up and falls asleep. A disk that takes 10 ms to flush lets 100 transactions a second notify,
+// so the rate at which it wakes up is well below.
 const (
 	announceAbove  = 30 // notifications a second, each from another session than the one before
 	announceWindow = 500 * time.Millisecond
@@ -32,8 +32,8 @@ const (
 //
 // Each listener counts notifications. Above some tens a second its announcer takes the lock that tells producers to be
 // silent, if nobody has it; below, it releases it. It has a connection while it is awake and none otherwise. That
-// session's end releases the lock, and the server ends it when it has been idle for a second. [Spec.MustAnnounce] is the
-// producers' part, and docs/model/announcer.pml the model.
+// session's end releases the lock, and the server ends it when it has been idle for a second. [Spec.MustAnnounce] is
+// the producers' part, and docs/model/announcer.pml the model.
 //
 // heard is called by one goroutine, run by one other.
 type announcer struct {

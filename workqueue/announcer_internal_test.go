@@ -33,8 +33,8 @@ func TestWhatWakesAnAnnouncer(t *testing.T) {
 	}
 }
 
-// A look goes on behind the last row that was due. A row that stays behind that place is announced now and then, and not with
-// every look.
+// A look goes on behind the last row that was due. A row that stays behind that place is announced now and then, and
+// not with every look.
 func TestWhatALookFinds(t *testing.T) {
 	t.Parallel()
 	at := func(ms int) position {
@@ -46,7 +46,8 @@ func TestWhatALookFinds(t *testing.T) {
 		t.Helper()
 		fresh, announce := l.found(first, last)
 		if fresh != wantFresh || announce != wantAnnounce || !l.cursor.due.Equal(wantCursor.due) {
-			t.Errorf("%s: fresh %v, announced %v, cursor %v; want %v, %v, %v", what, fresh, announce, l.cursor.due, wantFresh, wantAnnounce, wantCursor.due)
+			t.Errorf("%s: fresh %v, announced %v, cursor %v; want %v, %v, %v", what, fresh, announce, l.cursor.due,
+				wantFresh, wantAnnounce, wantCursor.due)
 		}
 	}
 	look("rows that are claimed", nil, at(5), false, false, at(5))
@@ -58,7 +59,8 @@ func TestWhatALookFinds(t *testing.T) {
 	look("the same one later", ready(4), at(9), false, true, at(9))
 }
 
-// Now and then a look begins as far back as a silent transaction may have written that was open then, and else at the cursor.
+// Now and then a look begins as far back as a silent transaction may have written that was open then, and else at the
+// cursor.
 func TestWhereALookBegins(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

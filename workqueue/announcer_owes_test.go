@@ -17,8 +17,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// leaveSilent leaves a transaction open that has written a row and left it to an announcer to tell of it. All other rows are
-// done.
+// leaveSilent leaves a transaction open that has written a row and left it to an announcer to tell of it. All other
+// rows are done.
 func (r *rig) leaveSilent() (late pgx.Tx, ids []uuid.UUID) {
 	r.Helper()
 	r.eventually("a transaction that is silent", func() bool {
@@ -54,8 +54,8 @@ func (r *rig) endAnnouncer() {
 	})
 }
 
-// What was silent for an announcer whose session has ended is found by the next one, which is the same process: it comes back
-// for it, and nobody else writes anything that would wake the worker up.
+// What was silent for an announcer whose session has ended is found by the next one, which is the same process: it
+// comes back for it, and nobody else writes anything that would wake the worker up.
 func TestAnAnnouncerComesBackForWhatItOwes(t *testing.T) {
 	t.Parallel()
 	r, _ := newAnnouncerRig(t, rigOptions{})
@@ -86,7 +86,8 @@ func TestANewAnnouncerLooksAtWhatTheLastOneOwes(t *testing.T) {
 	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
 	late, ids := r.leaveSilent()
 	var due int64
-	if err := late.QueryRow(t.Context(), "SELECT (extract(epoch FROM now()) * 1000000)::bigint").Scan(&due); err != nil {
+	if err := late.QueryRow(t.Context(),
+		"SELECT (extract(epoch FROM now()) * 1000000)::bigint").Scan(&due); err != nil {
 		t.Fatal(err)
 	}
 	heard := r.listener()
@@ -117,7 +118,10 @@ func TestAnAnnouncerThatFallsAsleepAnnouncesWhatItMayNotSee(t *testing.T) {
 		if err := late.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		r.eventually("the announcer is asleep", func() bool { return strings.Count(log.String(), "announcer asleep") > slept })
+		r.eventually("the announcer is asleep", func() bool {
+			return strings.Count(log.String(),
+				"announcer asleep") > slept
+		})
 		r.exec("SELECT pg_notify($1, 'after it')", r.Table.Name())
 		if heard.await(t, "the last announcement") == "after it" {
 			t.Error("the announcer fell asleep without a last announcement")
@@ -129,7 +133,8 @@ func TestAnAnnouncerThatFallsAsleepAnnouncesWhatItMayNotSee(t *testing.T) {
 func TestAnAnnouncerSeesLanes(t *testing.T) {
 	t.Parallel()
 	r, _ := newAnnouncerRig(t, rigOptions{spec: byTopic})
-	r.serving(lanes("warm up", "load 0", "load 1", "load 2")).startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
+	r.serving(lanes("warm up", "load 0", "load 1",
+		"load 2")).startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
 	r.eventually("four announcements within a second", func() bool {
 		r.wakeAnnouncer()
 		pid, heard := r.announcer(), r.listener()
@@ -157,7 +162,8 @@ func TestAnAnnouncerSeesLanes(t *testing.T) {
 	})
 }
 
-// A pooler tells its clients another process id than that of the session they have: who has such a session announces nothing.
+// A pooler tells its clients another process id than that of the session they have: who has such a session announces
+// nothing.
 func TestWhoIsBehindAPoolerDoesNotAnnounce(t *testing.T) {
 	t.Parallel()
 	r, log := newAnnouncerRig(t, rigOptions{pool: func(c *pgxpool.Config) {

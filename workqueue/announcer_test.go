@@ -30,7 +30,8 @@ func newAnnouncerRig(t *testing.T, o rigOptions) (*rig, *logBuffer) {
 // announcer is the session that has the table's announcer lock; 0: nobody is awake.
 func (r *rig) announcer() int {
 	r.Helper()
-	return ask[int](r, `SELECT coalesce(max(l.pid), 0) FROM pg_locks AS l, hashtextextended($1 || ' announcer', 0) AS k (lock)
+	return ask[int](r,
+		`SELECT coalesce(max(l.pid), 0) FROM pg_locks AS l, hashtextextended($1 || ' announcer', 0) AS k (lock)
 		WHERE l.locktype = 'advisory' AND l.mode = 'ExclusiveLock' AND l.granted AND l.objsubid = 1
 		  AND l.classid = (k.lock >> 32 & 4294967295)::oid AND l.objid = (k.lock & 4294967295)::oid`, r.Table.Name())
 }
@@ -63,7 +64,8 @@ func (r *rig) load(n int, then insertion) (ids []uuid.UUID) {
 			for i := s; i < n; i += sessions {
 				var inserted []uuid.UUID
 				err := pgx.BeginFunc(r.Context(), pool, func(tx pgx.Tx) (err error) {
-					inserted, err = r.insertIn(tx, workqueue.NewRow{DueAt: dueLater(i), Values: []any{fmt.Sprintf("load %d", i%3), ""}})
+					inserted, err = r.insertIn(tx, workqueue.NewRow{DueAt: dueLater(i),
+						Values: []any{fmt.Sprintf("load %d", i%3), ""}})
 					if err == nil && then != nil {
 						then(i, tx)
 					}
@@ -100,8 +102,8 @@ func (r *rig) wakeAnnouncer() {
 	})
 }
 
-// Rows come in bursts with pauses between them, in which announcers fall asleep and wake up again. Some transactions stay
-// open after their insert. Workers poll once an hour, so a wake that is lost is a row that stays.
+// Rows come in bursts with pauses between them, in which announcers fall asleep and wake up again. Some transactions
+// stay open after their insert. Workers poll once an hour, so a wake that is lost is a row that stays.
 func TestNoWakeIsLostBetweenAsleepAndAwake(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]struct {
@@ -111,7 +113,8 @@ func TestNoWakeIsLostBetweenAsleepAndAwake(t *testing.T) {
 	}{
 		"one worker":    {workers: 1},
 		"three workers": {workers: 3},
-		"lanes":         {rig: rigOptions{spec: byTopic}, workers: 2, lanes: lanes("warm up", "load 0", "load 1", "load 2")},
+		"lanes": {rig: rigOptions{spec: byTopic}, workers: 2, lanes: lanes("warm up", "load 0", "load 1",
+			"load 2")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -167,7 +170,8 @@ func TestASilentTransactionThatStaysOpenIsAnnounced(t *testing.T) {
 	}
 	var silent bool
 	var began time.Time
-	if err := late.QueryRow(t.Context(), `SELECT now(), EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory')`).Scan(&began, &silent); err != nil || !silent {
+	if err := late.QueryRow(t.Context(),
+		`SELECT now(), EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory')`).Scan(&began, &silent); err != nil || !silent {
 		t.Fatalf("the transaction is not silent, %v", err)
 	}
 	r.awaitStatus(workqueue.Done, r.load(300, nil)...)
@@ -267,7 +271,8 @@ func TestForeignListenersAreTold(t *testing.T) {
 	r.eventually("the announcer is asleep", func() bool { return r.announcer() == 0 })
 	heard = r.listener()
 	id := r.insert("asleep")[0]
-	heard.awaitDue(t, ask[int64](r, "SELECT (extract(epoch FROM due_at) * 1000000)::bigint FROM notes WHERE id = $1", id))
+	heard.awaitDue(t, ask[int64](r, "SELECT (extract(epoch FROM due_at) * 1000000)::bigint FROM notes WHERE id = $1",
+		id))
 }
 
 // A foreignListener is a plain LISTEN, as another language has it.

@@ -13,20 +13,21 @@ import (
 
 // How often an announcer that is awake looks, and for what.
 const (
-	// lookEvery is the time between two looks beyond the cursors, and lookShare the part of the time that they take at most.
+	// lookEvery is the time between two looks beyond the cursors, and lookShare the part of the time that they take at
+	// most.
 	lookEvery = 2 * time.Millisecond
 	lookShare = 4 // one part in 4
 
-	// backEvery is the time between two looks that begin further back, for rows that became visible late, and backShare the
-	// part of the time that they take at most.
+	// backEvery is the time between two looks that begin further back, for rows that became visible late, and backShare
+	// the part of the time that they take at most.
 	backEvery = 10 * time.Millisecond
 	backShare = 20 // one part in 20
 
 	// sampleEvery is how often it asks which silent transactions there are.
 	sampleEvery = 100 * time.Millisecond
 
-	// lookBack is how far before the first of them it looks: by what a silent transaction may be old, and some more for the
-	// time between its two locks.
+	// lookBack is how far before the first of them it looks: by what a silent transaction may be old, and some more for
+	// the time between its two locks.
 	lookBack = silentWithin + 500*time.Millisecond
 
 	// againEvery is how often it announces a ready row that nobody claims.
@@ -61,8 +62,8 @@ type announcing struct {
 	lanes []*announcedLane
 	notes []*announcedLane // of each fold, by the due times of its notes
 
-	// Rows due before the horizon, less lookBack, have become visible, as far as they are of silent transactions. It moves to
-	// since, which is when the transactions were first seen that are pending, once none of them is left.
+	// Rows due before the horizon, less lookBack, have become visible, as far as they are of silent transactions. It
+	// moves to since, which is when the transactions were first seen that are pending, once none of them is left.
 	horizon, since time.Time // by the database's clock
 	pending        []string  // transactions
 
@@ -104,8 +105,8 @@ func (d *announcing) begin(ctx context.Context) (taken bool, err error) {
 	return true, d.takeOver(ctx)
 }
 
-// takeOver tells listeners to look at everything, since an announcer before may have died. Transactions that were silent
-// for it may still be open, and older than this one's horizon would be.
+// takeOver tells listeners to look at everything, since an announcer before may have died. Transactions that were
+// silent for it may still be open, and older than this one's horizon would be.
 func (d *announcing) takeOver(ctx context.Context) (err error) {
 	if d.since, d.pending, err = d.silent(ctx); err != nil {
 		return err
@@ -164,9 +165,9 @@ func (d *announcing) rest(ctx context.Context, start time.Time, every time.Durat
 	}
 }
 
-// fallAsleep releases the lock, so that transactions notify again, and goes on announcing until those that may have seen
-// it taken have ended. Its last announcement leads every listener back to whatever they may have left, and has them ask
-// again when the next row is due.
+// fallAsleep releases the lock, so that transactions notify again, and goes on announcing until those that may have
+// seen it taken have ended. Its last announcement leads every listener back to whatever they may have left, and has
+// them ask again when the next row is due.
 func (d *announcing) fallAsleep(ctx context.Context) error {
 	err := d.exec(ctx, "SELECT pg_advisory_unlock("+d.table.spec.announcerLock()+")")
 	if err != nil {
@@ -238,7 +239,8 @@ func (d *announcing) silent(ctx context.Context) (now time.Time, transactions []
 	var micros int64
 	var list string
 	err = d.within(ctx, func(ctx context.Context) error {
-		return d.conn.QueryRow(ctx, `SELECT (extract(epoch FROM now()) * 1000000)::bigint, coalesce(string_agg(l.virtualtransaction, ','), '')
+		return d.conn.QueryRow(ctx,
+			`SELECT (extract(epoch FROM now()) * 1000000)::bigint, coalesce(string_agg(l.virtualtransaction, ','), '')
 			FROM pg_locks AS l
 			WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
 			  AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
@@ -271,7 +273,8 @@ func (d *announcing) findLanes(ctx context.Context) error {
 			i := slices.IndexFunc(d.lanes, func(l *announcedLane) bool { return slices.Equal(l.values, values) })
 			if i < 0 {
 				i = len(d.lanes)
-				d.lanes = append(d.lanes, &announcedLane{values: values, cursor: position{due: d.horizon.Add(-lookBack)}})
+				d.lanes = append(d.lanes, &announcedLane{values: values,
+					cursor: position{due: d.horizon.Add(-lookBack)}})
 			}
 			d.lanes[i].active = now
 		}
@@ -388,8 +391,9 @@ func (d *announcing) lookForNotes(ctx context.Context, back bool) (news bool, er
 	return news, err
 }
 
-// found moves the cursor to the last row that is due. It tells whether the first one that is ready lies beyond where the
-// cursor was, and whether to announce it. One that lies behind it and that nobody claims is not announced all the time.
+// found moves the cursor to the last row that is due. It tells whether the first one that is ready lies beyond where
+// the cursor was, and whether to announce it. One that lies behind it and that nobody claims is not announced all the
+// time.
 func (l *announcedLane) found(ready *int64, last position) (fresh, announce bool) {
 	now := time.Now()
 	before := l.cursor

@@ -231,7 +231,8 @@ func (w *Worker) unlocked(ctx context.Context, part []pendingSettle) (free []uui
 func (a *apart) postpone(rows []pendingSettle, err error) {
 	kind, now := failureOf(err), time.Now()
 	if kind != failedAway && rows[0].waits == 0 && len(a.later) == 0 {
-		a.worker.table.telemetry.logRow(context.Background(), slog.LevelWarn, "settle postponed", rows[0].labels, rows[0].id,
+		a.worker.table.telemetry.logRow(context.Background(), slog.LevelWarn, "settle postponed", rows[0].labels,
+			rows[0].id,
 			slog.Int("rows", len(rows)), slog.Any("error", err))
 	}
 	for i := range rows {

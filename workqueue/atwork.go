@@ -13,11 +13,11 @@ import (
 	"github.com/txwork/txwork/internal/contain"
 )
 
-// atWork are the workers on one table that run in this process. Who collects metrics asks them: nothing is counted while rows go
-// by.
+// atWork are the workers on one table that run in this process. Who collects metrics asks them: nothing is counted
+// while rows go by.
 type atWork struct {
-	// registering is held while the callback comes or goes, and never by the callback: a provider may wait for one of the two
-	// before it does the other.
+	// registering is held while the callback comes or goes, and never by the callback: a provider may wait for one of
+	// the two before it does the other.
 	registering sync.Mutex
 	unregister  func()
 
@@ -95,7 +95,8 @@ func (a *atWork) loads() map[string]load {
 	return loads
 }
 
-// lane is the value of the table's first lane that the worker serves; empty where there is none, or where it serves several.
+// lane is the value of the table's first lane that the worker serves; empty where there is none, or where it serves
+// several.
 func (w *Worker) lane() (value string) {
 	for i, lane := range w.lanes {
 		if len(lane) == 0 || i > 0 && labelText(lane[0]) != value {

@@ -44,7 +44,8 @@ func (t *Table) checkOneRule(lanes [][]any) error {
 	i := slices.Index(t.spec.Lanes, t.spec.Admission)
 	for _, lane := range lanes {
 		if i >= 0 && !reflect.DeepEqual(lane[i], lanes[0][i]) {
-			return invalid("lanes", "name %v and %v for %s, each of which has rules of its own: make a worker for each", lanes[0][i], lane[i], t.spec.Admission)
+			return invalid("lanes", "name %v and %v for %s, each of which has rules of its own: make a worker for each",
+				lanes[0][i], lane[i], t.spec.Admission)
 		}
 	}
 	return nil

@@ -149,7 +149,8 @@ func (s *claimScanner) scan(scan func(...any) error) (claimedRow, error) {
 	body, domain := s.req.target()
 	s.row = claimedRow{body: body}
 	s.row.Token = s.req.owner
-	s.dest = append(s.dest[:0], &s.row.ID, &s.row.DueAt, &s.row.CreatedAt, &s.row.Attempt, &s.row.MaxAttempts, &s.headers,
+	s.dest = append(s.dest[:0], &s.row.ID, &s.row.DueAt, &s.row.CreatedAt, &s.row.Attempt, &s.row.MaxAttempts,
+		&s.headers,
 		&s.row.noted)
 	s.dest = append(s.dest, domain...)
 	err := scan(s.dest...)

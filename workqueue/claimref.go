@@ -67,7 +67,8 @@ func (q *Queue) extend(ctx context.Context, refs []claimRef, lease time.Duration
 // explainMissing looks once more at the rows that a guarded statement did not change. Where the row
 // still carries the claim's token and is in a state that fine accepts, nothing is wrong: the statement
 // was applied before, or skipped a locked row. The others are a SettleError.
-func (q *Queue) explainMissing(ctx context.Context, refs []claimRef, changed []uuid.UUID, fine func(uuid.UUID, standing) bool) error {
+func (q *Queue) explainMissing(ctx context.Context, refs []claimRef, changed []uuid.UUID,
+	fine func(uuid.UUID, standing) bool) error {
 	rest := missing(refs, changed)
 	if len(rest) == 0 {
 		return nil

@@ -115,7 +115,10 @@ func TestPanicsOfStatementsAreContained(t *testing.T) {
 	tracer := &panicPgxTracer{}
 	r := newRig(t, rigOptions{})
 	pool := r.openPool(func(c *pgxpool.Config) { c.ConnConfig.Tracer = tracer })
-	w := r.startOn(pool, r.Domain, workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(context.Context, *noteClaim) error { return nil })
+	w := r.startOn(pool, r.Domain, workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(context.Context,
+		*noteClaim) error {
+		return nil
+	})
 	for tracer.panics.Load() < 10 {
 		r.insertMany("fine", 10)
 		r.eventually("every row to end", func() bool { return r.count("completed_at IS NULL") == 0 })

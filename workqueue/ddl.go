@@ -130,7 +130,8 @@ func (v view) Functions() []sqlFunction {
 		{
 			Name: "abandon", file: "abandon", returns: "SETOF uuid", wrap: selectIDs,
 			params: []sqlParam{ownerParam, idsParam, {"delay_seconds", "integer", "NULL"}, {"error", "text", "NULL"}},
-			checks: []string{refuseUnless("$3 IS NULL OR $3 >= 0", "delay_seconds must not be negative; NULL is the table''s own backoff"), shortened},
+			checks: []string{refuseUnless("$3 IS NULL OR $3 >= 0", "delay_seconds must not be negative; NULL is the "+
+				"table''s own backoff"), shortened},
 			expression: settled("abandon", map[string]string{
 				"delays": repeated("$3::bigint * 1000000"),
 				"errors": repeated("$4"),
@@ -152,7 +153,8 @@ func (v view) Functions() []sqlFunction {
 			expression: settled("extend", map[string]string{"lease": "make_interval(secs => $3)"}),
 		},
 		{
-			Name: "reap_expired", file: "reap_expired", returns: "TABLE (requeued integer, failed integer, cancelled integer)",
+			Name: "reap_expired", file: "reap_expired",
+			returns:    "TABLE (requeued integer, failed integer, cancelled integer)",
 			params:     []sqlParam{{"max_rows", "integer", "1000"}},
 			checks:     []string{refuseUnless("$1 >= 1", "max_rows must be at least 1")},
 			expression: map[string]string{"max_rows": "$1"},
@@ -169,7 +171,8 @@ func (v view) Functions() []sqlFunction {
 func (v view) claimFunction(name, returns, part string) sqlFunction {
 	f := sqlFunction{
 		Name: name, file: v.claimFile(), returns: returns,
-		wrap:   "WITH changed AS (\n%s\n)\nSELECT " + part + " FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id",
+		wrap: "WITH changed AS (\n%s\n)\nSELECT " + part +
+			" FROM changed AS c ORDER BY (c.claimed).due_at, (c.claimed).id",
 		params: []sqlParam{ownerParam, leaseParam, {"batch_size", "integer", ""}},
 		checks: []string{
 			refuseUnless("$1 IS NOT NULL", "owner_token must not be NULL: use a fresh one for every claim"),
@@ -199,7 +202,8 @@ func (v view) claimFile() string {
 func (v view) AdmittedClaim() string {
 	v.WholeRows = true
 	expressions := map[string]string{
-		"owner_token": "$1", "lease": "$2", "batch_size": "least($3, rule.admitted)", "after_due": "$4", "after_id": "$5",
+		"owner_token": "$1", "lease": "$2", "batch_size": "least($3, rule.admitted)", "after_due": "$4",
+		"after_id": "$5",
 	}
 	for i, lane := range v.Lanes {
 		expressions[lane.Param] = fmt.Sprintf("$%d", i+6)

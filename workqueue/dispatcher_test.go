@@ -81,8 +81,10 @@ func TestPollInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, start := &script{}, time.Now()
-		poll(t, s, workqueue.PollOptions{Interval: 3 * time.Second}, func(*workqueue.Poll) { sleepFor(10 * time.Second) })
-		if got, want := s.since(start), []time.Duration{0, 3 * time.Second, 6 * time.Second, 9 * time.Second}; !slices.Equal(got, want) {
+		poll(t, s, workqueue.PollOptions{Interval: 3 * time.Second},
+			func(*workqueue.Poll) { sleepFor(10 * time.Second) })
+		if got, want := s.since(start), []time.Duration{0, 3 * time.Second, 6 * time.Second,
+			9 * time.Second}; !slices.Equal(got, want) {
 			t.Errorf("ran at %v, want %v", got, want)
 		}
 	})
@@ -120,7 +122,8 @@ func TestPollWakesWhenTheProcessorSays(t *testing.T) {
 					}
 					return nil, nil
 				}}
-				poll(t, s, workqueue.PollOptions{Interval: time.Minute}, func(*workqueue.Poll) { sleepFor(c.want + time.Second) })
+				poll(t, s, workqueue.PollOptions{Interval: time.Minute},
+					func(*workqueue.Poll) { sleepFor(c.want + time.Second) })
 				if got := s.since(start); len(got) != 2 || got[1] < c.want || got[1] > c.want+20*time.Millisecond {
 					t.Errorf("ran at %v, want at once and after %v", got, c.want)
 				}
@@ -266,7 +269,8 @@ func TestPollBacksOffAndRecovers(t *testing.T) {
 					told = append(told, err)
 					panic("in OnError, too")
 				}
-				poll(t, s, workqueue.PollOptions{Interval: time.Second, OnError: onError}, func(*workqueue.Poll) { sleepFor(60 * time.Second) })
+				poll(t, s, workqueue.PollOptions{Interval: time.Second,
+					OnError: onError}, func(*workqueue.Poll) { sleepFor(60 * time.Second) })
 				at := s.since(start)
 				for i := 1; i < 12; i++ {
 					pause := at[i] - at[i-1]
@@ -341,9 +345,14 @@ func TestGroup(t *testing.T) {
 		return func(int) (*workqueue.Wake, error) { return &workqueue.Wake{In: d}, nil }
 	}
 	boom := errors.New("boom")
-	failing := &script{name: "failing", process: func(int) error { return boom }, next: func(int) (*workqueue.Wake, error) { return nil, boom }}
-	panicking := &script{name: "panicking", process: func(int) error { panic("kaboom") }, next: func(int) (*workqueue.Wake, error) { panic("kaboom") }}
-	late, early, none := &script{name: "late", next: in(time.Hour)}, &script{name: "early", next: in(time.Minute)}, &script{name: "none"}
+	failing := &script{name: "failing", process: func(int) error { return boom }, next: func(int) (*workqueue.Wake,
+		error) {
+		return nil, boom
+	}}
+	panicking := &script{name: "panicking", process: func(int) error { panic("kaboom") },
+		next: func(int) (*workqueue.Wake, error) { panic("kaboom") }}
+	late, early, none := &script{name: "late", next: in(time.Hour)}, &script{name: "early", next: in(time.Minute)},
+		&script{name: "none"}
 
 	t.Run("earliest wake wins", func(t *testing.T) {
 		g := workqueue.Group("all", late, none, early)
@@ -371,7 +380,8 @@ func TestGroup(t *testing.T) {
 		if n < 1 || early.count() != before+1 {
 			t.Errorf("processed %d: the one behind the failing ones did not run", n)
 		}
-		if !errors.Is(err, boom) || !strings.Contains(err.Error(), "failing") || !strings.Contains(err.Error(), "panicking") {
+		if !errors.Is(err, boom) || !strings.Contains(err.Error(), "failing") ||
+			!strings.Contains(err.Error(), "panicking") {
 			t.Errorf("error %v", err)
 		}
 		w, err := g.NextWakeAt(t.Context())

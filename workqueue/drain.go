@@ -29,8 +29,8 @@ type Drain struct {
 	first int // the part that the next Process begins with
 }
 
-// Drain makes a Drain with the worker's handler and options. The worker itself need not run. The error is always nil: the
-// signature is that of the workers of all domains, which can have one.
+// Drain makes a Drain with the worker's handler and options. The worker itself need not run. The error is always nil:
+// the signature is that of the workers of all domains, which can have one.
 func (w *Worker) Drain() (*Drain, error) { return newDrain(w.drain()), nil }
 
 func newDrain(d *drain) *Drain { return &Drain{name: d.namespace(), parts: []*drain{d}} }
@@ -39,8 +39,8 @@ func newDrain(d *drain) *Drain { return &Drain{name: d.namespace(), parts: []*dr
 // happens in it, handlers run one after the other, and Claim.Tx is a savepoint. What is due is decided by the
 // time at which the transaction began, so a row that is put back with a delay does not come again in it. What
 // settles and sweeps let through, the next message of a key or the end of a join, does. Nobody else can fold until the
-// transaction ends, and sweeps hold locks until then: on a table that others work on keep it short. Under REPEATABLE READ
-// and SERIALIZABLE it folds nothing, and rows that wait stay where they are.
+// transaction ends, and sweeps hold locks until then: on a table that others work on keep it short. Under REPEATABLE
+// READ and SERIALIZABLE it folds nothing, and rows that wait stay where they are.
 func (w *Worker) DrainIn(tx pgx.Tx) (*Drain, error) {
 	if tx == nil {
 		return nil, invalid("transaction", "is nil")
@@ -279,7 +279,8 @@ func (s *drainSettler) settle(ctx context.Context, batch []pendingSettle) {
 // finish gives the rest its time.
 func (s *drainSettler) finish(ctx context.Context) error {
 	end := time.Now().Add(s.patience())
-	for rest := s.apart.rest(); rest >= 0 && time.Now().Add(rest).Before(end) && !s.apart.inVain(); rest = s.apart.rest() {
+	for rest := s.apart.rest(); rest >= 0 && time.Now().Add(rest).Before(end) &&
+		!s.apart.inVain(); rest = s.apart.rest() {
 		select {
 		case <-ctx.Done():
 			end = time.Now()

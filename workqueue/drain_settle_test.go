@@ -26,7 +26,8 @@ func TestDrainSettlesTheNeighboursOfARefusedRow(t *testing.T) {
 			r.onSettle("IF NEW.topic = 'refused' THEN RAISE EXCEPTION 'no' USING ERRCODE = '42501'; END IF;")
 			refused, fine := r.mixed("refused", 1, "fine", 19)
 			n, err := r.drain(r.worker(o, ackAll).Drain()).Process(t.Context())
-			if n != 20 || err == nil || !strings.Contains(err.Error(), refused[0].String()) || !strings.Contains(err.Error(), "42501") {
+			if n != 20 || err == nil || !strings.Contains(err.Error(), refused[0].String()) ||
+				!strings.Contains(err.Error(), "42501") {
 				t.Errorf("processed %d, %v; want 20, and the refused row named", n, err)
 			}
 			checkDone(r, fine)
@@ -42,7 +43,8 @@ func TestDrainGoesOnAfterALostLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	stolen, fine := r.mixed("stolen", 1, "fine", 9)
-	n, err := r.drain(r.worker(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 2}, func(_ context.Context, c *noteClaim) error {
+	n, err := r.drain(r.worker(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 2}, func(_ context.Context,
+		c *noteClaim) error {
 		if c.ID == stolen[0] {
 			r.exec("UPDATE notes SET owner_token = gen_random_uuid() WHERE id = $1", c.ID)
 		}
@@ -64,7 +66,8 @@ func TestDrainSettlesALockedRowLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer locks.Rollback(context.Background())
-	d := r.drain(r.worker(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 5}, func(ctx context.Context, c *noteClaim) error {
+	d := r.drain(r.worker(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 5}, func(ctx context.Context,
+		c *noteClaim) error {
 		if c.ID != ids[3] {
 			return nil
 		}

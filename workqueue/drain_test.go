@@ -104,7 +104,8 @@ func TestDrainKeepsTheLeasesOfSlowHandlers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	ids := r.insert("a")
-	d := r.drain(r.worker(workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(ctx context.Context, c *noteClaim) error {
+	d := r.drain(r.worker(workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(ctx context.Context,
+		c *noteClaim) error {
 		before := r.row(c.ID).LockedUntil
 		r.eventually("a renewal", func() bool { return r.row(c.ID).LockedUntil.After(before) })
 		return ctx.Err()
@@ -141,11 +142,13 @@ func TestDrainInATransactionLeavesNothingWhenThatRollsBack(t *testing.T) {
 		t.Errorf("handled %v", order)
 	}
 	var effects []string
-	if err := tx.QueryRow(t.Context(), "SELECT array_agg(topic) FROM effects").Scan(&effects); err != nil || !slices.Equal(effects, []string{"good"}) {
+	if err := tx.QueryRow(t.Context(), "SELECT array_agg(topic) FROM effects").Scan(&effects); err != nil ||
+		!slices.Equal(effects, []string{"good"}) {
 		t.Errorf("effects are %v, %v", effects, err)
 	}
 	var statuses []int16
-	err = tx.QueryRow(t.Context(), "SELECT array_agg(status ORDER BY array_position($1, id)) FROM notes", ids).Scan(&statuses)
+	err = tx.QueryRow(t.Context(), "SELECT array_agg(status ORDER BY array_position($1, id)) FROM notes",
+		ids).Scan(&statuses)
 	if err != nil || !slices.Equal(statuses, []int16{2, 0}) {
 		t.Errorf("statuses are %v, %v", statuses, err)
 	}
@@ -215,11 +218,13 @@ func TestDrainInATransactionLeavesItsSettingsAlone(t *testing.T) {
 	if _, err := r.insertIn(tx, workqueue.NewRow{Values: []any{"a", ""}}); err != nil {
 		t.Fatal(err)
 	}
-	r.process(r.drain(r.serving(lanes("a")).worker(workqueue.WorkerOptions{}, func(ctx context.Context, c *noteClaim) error {
+	r.process(r.drain(r.serving(lanes("a")).worker(workqueue.WorkerOptions{}, func(ctx context.Context,
+		c *noteClaim) error {
 		return c.Tx(ctx, func(pgx.Tx) error { return nil })
 	}).DrainIn(tx)), 1)
 	var seqscan, sort string
-	if err := tx.QueryRow(t.Context(), "SELECT current_setting('enable_seqscan'), current_setting('enable_sort')").Scan(&seqscan, &sort); err != nil {
+	if err := tx.QueryRow(t.Context(),
+		"SELECT current_setting('enable_seqscan'), current_setting('enable_sort')").Scan(&seqscan, &sort); err != nil {
 		t.Fatal(err)
 	}
 	if seqscan != "on" || sort != "on" {
@@ -238,7 +243,8 @@ func TestDrainFinishesItsClaimWhenItIsCancelled(t *testing.T) {
 	go func() {
 		defer cancel()
 		r.eventually("the claim is under way", func() bool {
-			return ask[int](r, "SELECT count(*)::int FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%' || current_schema() || '%'") > 0
+			return ask[int](r, "SELECT count(*)::int FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query "+
+				"LIKE '%' || current_schema() || '%'") > 0
 		})
 	}()
 	if n, err := r.drain(r.worker(workqueue.WorkerOptions{}, ackAll).Drain()).Process(ctx); n != 1 || err != nil {

@@ -12,19 +12,22 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A table's sweeps are the work of one process of all that serve it: the one whose listener holds the table's upkeep lock.
-// The lock belongs to a session, so a process that dies gives it up, and one that is frozen loses it when the server ends the
-// session. A process that stops gives it up and says so on the channel. The others ask every sweepEmptyEvery, in a transaction
-// of their own, whether the lock is free; who finds it free sweeps, and has its listener take it. That covers processes that do not
-// listen or cannot hold a lock, too: as long as nobody holds it, each of them sweeps by itself.
+// A table's sweeps are the work of one process of all that serve it: the one whose listener holds the table's upkeep
+// lock. The lock belongs to a session, so a process that dies gives it up, and one that is frozen loses it when the
+// server ends the session. A process that stops gives it up and says so on the channel. The others ask every
+// sweepEmptyEvery, in a transaction of their own, whether the lock is free; who finds it free sweeps, and has its
+// listener take it. That covers processes that do not listen or cannot hold a lock, too: as long as nobody holds it,
+// each of them sweeps by itself.
 //
 // Two processes may sweep at once for a moment. Sweeps are safe to run anywhere, any number of times.
 
 const (
-	// leaderHeartbeat is how often the session speaks that holds the lock; the server ends it after three without a word.
+	// leaderHeartbeat is how often the session speaks that holds the lock; the server ends it after three without a
+	// word.
 	leaderHeartbeat = 5 * time.Second
 
-	// unfitFor is how long a process does not stand whose sweeps have failed: another may have the rights that it lacks.
+	// unfitFor is how long a process does not stand whose sweeps have failed: another may have the rights that it
+	// lacks.
 	unfitFor = time.Minute
 )
 
@@ -46,7 +49,8 @@ type election struct {
 }
 
 func newElection(conn *pgx.Conn) *election {
-	return &election{conn: conn, led: make(map[*tableWork]bool), barred: make(map[*tableWork]bool), bound: listenerIdleTimeout}
+	return &election{conn: conn, led: make(map[*tableWork]bool), barred: make(map[*tableWork]bool),
+		bound: listenerIdleTimeout}
 }
 
 // heartbeat is how often the session has to speak.
@@ -57,7 +61,8 @@ func (e *election) heartbeat() time.Duration {
 	return listenerHeartbeat
 }
 
-// stand takes the locks of tables that are free, and gives up those of tables that have gone or that others may serve better.
+// stand takes the locks of tables that are free, and gives up those of tables that have gone or that others may serve
+// better.
 func (e *election) stand(ctx context.Context, tables map[*tableWork]bool) error {
 	ctx, cancel := context.WithTimeout(ctx, listenerHeartbeat/3)
 	defer cancel()
@@ -86,12 +91,13 @@ func (e *election) stand(ctx context.Context, tables map[*tableWork]bool) error 
 	return e.fatal(e.setBound(ctx))
 }
 
-// take tries the locks. A session through a pooler may lose them or leave them to others, and a role that sees a part of
-// the rows cannot sweep all of them.
+// take tries the locks. A session through a pooler may lose them or leave them to others, and a role that sees a part
+// of the rows cannot sweep all of them.
 func (e *election) take(ctx context.Context, candidates []*tableWork) error {
 	columns := make([]string, len(candidates))
 	for i, t := range candidates {
-		columns[i] = fmt.Sprintf("CASE WHEN pg_backend_pid() = %d AND NOT row_security_active(to_regclass('%s')) THEN pg_try_advisory_lock(%s) END",
+		columns[i] = fmt.Sprintf("CASE WHEN pg_backend_pid() = %d AND NOT row_security_active(to_regclass('%s')) "+
+			"THEN pg_try_advisory_lock(%s) END",
 			e.conn.PgConn().PID(), t.table.view.Table, t.table.spec.upkeepLock())
 	}
 	taken, err := e.ask(ctx, "SELECT "+strings.Join(columns, ", "))
@@ -126,7 +132,8 @@ func (e *election) setBound(ctx context.Context) error {
 func (e *election) yield(ctx context.Context, t *tableWork) error {
 	delete(e.led, t)
 	t.leads.Store(false)
-	_, err := e.ask(ctx, "SELECT pg_advisory_unlock("+t.table.spec.upkeepLock()+"), pg_notify('"+t.table.spec.channel()+"', '"+upkeepPayload+"')")
+	_, err := e.ask(ctx, "SELECT pg_advisory_unlock("+t.table.spec.upkeepLock()+"), pg_notify('"+t.table.spec.channel()+
+		"', '"+upkeepPayload+"')")
 	return err
 }
 
@@ -188,8 +195,8 @@ func (t *tableWork) stepDown() {
 	t.system.listener.reconsider(t)
 }
 
-// mayTakeOver asks whether nobody holds the upkeep lock, and whether there are rows that have not ended. Who finds it free has
-// the listener take it.
+// mayTakeOver asks whether nobody holds the upkeep lock, and whether there are rows that have not ended. Who finds it
+// free has the listener take it.
 func (t *tableWork) mayTakeOver(ctx context.Context) (free, live bool) {
 	err := t.within(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
 		free, live, err = t.swept.upkeepFree(ctx)

@@ -17,7 +17,8 @@ func sweptRig(t *testing.T) *rig {
 	r.exec("CREATE TABLE swept (by text, at timestamptz DEFAULT clock_timestamp())")
 	r.exec(`CREATE FUNCTION notes_record(max_rows integer) RETURNS integer LANGUAGE sql
 		AS 'INSERT INTO swept VALUES (current_setting(''application_name'')); SELECT 0'`)
-	r.insertRows(workqueue.NewRow{DueAt: time.Now().Add(time.Hour), Values: []any{"later", ""}}) // somebody may wait for a sweep
+	// somebody may wait for a sweep
+	r.insertRows(workqueue.NewRow{DueAt: time.Now().Add(time.Hour), Values: []any{"later", ""}})
 	return r
 }
 
@@ -62,7 +63,10 @@ func TestOneProcessSweeps(t *testing.T) {
 	started := r.now()
 	r.processOf("second", workqueue.WorkerOptions{})
 	r.processOf("third", workqueue.WorkerOptions{NoListen: true})
-	r.eventually("some sweeps", func() bool { return ask[int](r, "SELECT count(*)::int FROM swept WHERE at > $1", started) >= 4 })
+	r.eventually("some sweeps", func() bool {
+		return ask[int](r, "SELECT count(*)::int FROM swept WHERE at > $1",
+			started) >= 4
+	})
 	if by := r.sweptBy(started); by != "first" {
 		t.Errorf("the table was swept by %q, want the first process", by)
 	}
@@ -74,7 +78,8 @@ func TestOneProcessSweeps(t *testing.T) {
 	r.eventually("it to sweep", func() bool { return strings.Contains(r.sweptBy(stopped), "second") })
 }
 
-// A leader that loses its session, and a lock that vanishes together with its process, leave the table to whoever comes first.
+// A leader that loses its session, and a lock that vanishes together with its process, leave the table to whoever comes
+// first.
 func TestAnotherProcessSweepsWhenTheLeaderIsGone(t *testing.T) {
 	t.Parallel()
 	r := sweptRig(t)
@@ -84,7 +89,8 @@ func TestAnotherProcessSweepsWhenTheLeaderIsGone(t *testing.T) {
 	}
 	defer frozen.Release()
 	lock := func(call string) {
-		if _, err := frozen.Exec(t.Context(), fmt.Sprintf("SELECT %s(hashtextextended('%s upkeep record', 0))", call, r.Table.Name())); err != nil {
+		if _, err := frozen.Exec(t.Context(), fmt.Sprintf("SELECT %s(hashtextextended('%s upkeep record', 0))", call,
+			r.Table.Name())); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,7 +117,10 @@ func TestProcessesThatDoNotListenSweepByThemselves(t *testing.T) {
 	r := sweptRig(t)
 	r.processOf("first", workqueue.WorkerOptions{NoListen: true})
 	started := r.now()
-	r.eventually("sweeps", func() bool { return ask[int](r, "SELECT count(*)::int FROM swept WHERE at > $1", started) >= 3 })
+	r.eventually("sweeps", func() bool {
+		return ask[int](r, "SELECT count(*)::int FROM swept WHERE at > $1",
+			started) >= 3
+	})
 	if leader := r.leader(); leader != "" {
 		t.Errorf("%s leads", leader)
 	}

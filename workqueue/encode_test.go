@@ -138,12 +138,15 @@ var unstorable = []struct {
 	{"text", 5}, {"text", true}, {"text", 1.5}, {"text", someTime}, {"text", []byte("bytes")}, {"text", []string{"a"}},
 	{"text", document{}}, {"text", make(chan int)}, {"text", map[string]int{"a,b": 1}},
 	{"bytea", "text"}, {"bytea", 5},
-	{"bigint", uint64(math.MaxUint64)}, {"bigint", 5.5}, {"bigint", "five"}, {"bigint", true}, {"bigint", "9223372036854775808"},
-	{"integer", math.MaxInt32 + 1}, {"integer", math.MinInt32 - 1}, {"smallint", math.MaxInt16 + 1}, {"smallint", -40000},
+	{"bigint", uint64(math.MaxUint64)}, {"bigint", 5.5}, {"bigint", "five"}, {"bigint", true},
+	{"bigint", "9223372036854775808"},
+	{"integer", math.MaxInt32 + 1}, {"integer", math.MinInt32 - 1}, {"smallint", math.MaxInt16 + 1},
+	{"smallint", -40000},
 	{"numeric", "12,50"}, {"numeric", ""}, {"numeric", "1; DROP"}, {"numeric", math.Inf(1)}, {"numeric", true},
 	{"double precision", "x"}, {"double precision", true},
 	{"boolean", 1}, {"boolean", "yes"},
-	{"jsonb", "not json"}, {"jsonb", ""}, {"jsonb", `{"a": "\u0000"}`}, {"jsonb", `"\\\u0000"`}, {"jsonb", "\"\xff\""}, {"jsonb", `"\ud800"`}, {"jsonb", `["\udc00\ud800"]`}, {"jsonb", "1e999999"},
+	{"jsonb", "not json"}, {"jsonb", ""}, {"jsonb", `{"a": "\u0000"}`}, {"jsonb", `"\\\u0000"`}, {"jsonb", "\"\xff\""},
+	{"jsonb", `"\ud800"`}, {"jsonb", `["\udc00\ud800"]`}, {"jsonb", "1e999999"},
 	{"jsonb", make(chan int)}, {"jsonb", math.NaN()}, {"jsonb", map[string]any{"a": "\x00"}},
 	{"date", "28.2.2026"}, {"date", "infinity"}, {"date", "2026-02-30"}, {"date", 5}, {"date", time.Unix(1<<60, 0)},
 	{"timestamptz", "infinity"}, {"timestamptz", "tomorrow"}, {"timestamptz", 5}, {"timestamptz", time.Unix(1<<60, 0)},
@@ -152,9 +155,12 @@ var unstorable = []struct {
 }
 
 // inserters are the forms in which arguments travel.
-func inserters(t *testing.T, db *pgtest.DB) map[string]func(context.Context, *workqueue.Table, ...workqueue.NewRow) ([]workqueue.Enqueued, error) {
-	throughPgx := func(pool *pgxpool.Pool) func(context.Context, *workqueue.Table, ...workqueue.NewRow) ([]workqueue.Enqueued, error) {
-		return func(ctx context.Context, table *workqueue.Table, rows ...workqueue.NewRow) (in []workqueue.Enqueued, err error) {
+func inserters(t *testing.T, db *pgtest.DB) map[string]func(context.Context, *workqueue.Table,
+	...workqueue.NewRow) ([]workqueue.Enqueued, error) {
+	throughPgx := func(pool *pgxpool.Pool) func(context.Context, *workqueue.Table,
+		...workqueue.NewRow) ([]workqueue.Enqueued, error) {
+		return func(ctx context.Context, table *workqueue.Table, rows ...workqueue.NewRow) (in []workqueue.Enqueued,
+			err error) {
 			err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 				in, err = table.Insert(ctx, workqueue.Pgx(tx), rows...)
 				return err
@@ -173,7 +179,8 @@ func inserters(t *testing.T, db *pgtest.DB) map[string]func(context.Context, *wo
 	return map[string]func(context.Context, *workqueue.Table, ...workqueue.NewRow) ([]workqueue.Enqueued, error){
 		"pgx":                 throughPgx(db.Pool),
 		"pgx simple protocol": throughPgx(simple),
-		"database sql": func(ctx context.Context, table *workqueue.Table, rows ...workqueue.NewRow) ([]workqueue.Enqueued, error) {
+		"database sql": func(ctx context.Context, table *workqueue.Table,
+			rows ...workqueue.NewRow) ([]workqueue.Enqueued, error) {
 			tx, err := handle.BeginTx(ctx, nil)
 			if err != nil {
 				return nil, err
@@ -227,15 +234,18 @@ func TestValuesArriveAsTheyAre(t *testing.T) {
 		for way, insert := range ways {
 			t.Run(fmt.Sprintf("%s/%T %v/%s", c.typ, c.value, c.value, way), func(t *testing.T) {
 				in, err := insert(t.Context(), tables[c.typ],
-					workqueue.NewRow{Values: []any{c.value, "first"}}, workqueue.NewRow{Values: []any{c.value, "second"}})
+					workqueue.NewRow{Values: []any{c.value, "first"}},
+					workqueue.NewRow{Values: []any{c.value, "second"}})
 				if err != nil {
 					t.Fatal(err)
 				}
 				for i, next := range []string{"first", "second"} {
 					var got, gotNext string
-					err := db.Pool.QueryRow(t.Context(), "SELECT coalesce(v::text, $2), next FROM "+tables[c.typ].Name()+" WHERE id = $1", in[i].ID, null).Scan(&got, &gotNext)
+					err := db.Pool.QueryRow(t.Context(), "SELECT coalesce(v::text, $2), next FROM "+
+						tables[c.typ].Name()+" WHERE id = $1", in[i].ID, null).Scan(&got, &gotNext)
 					if err != nil || got != c.want || gotNext != next {
-						t.Errorf("row %d holds %q and %q (error %v), want %q and %q", i, got, gotNext, err, c.want, next)
+						t.Errorf("row %d holds %q and %q (error %v), want %q and %q", i, got, gotNext, err, c.want,
+							next)
 					}
 				}
 			})
@@ -249,7 +259,8 @@ func TestUnstorableValuesAreRefused(t *testing.T) {
 	for _, c := range unstorable {
 		t.Run(fmt.Sprintf("%s/%T", c.typ, c.value), func(t *testing.T) {
 			t.Parallel()
-			table, err := workqueue.Open(workqueue.Spec{Table: "t", Columns: []workqueue.Column{{Name: "v", Type: c.typ}}}, workqueue.Telemetry{})
+			table, err := workqueue.Open(workqueue.Spec{Table: "t",
+				Columns: []workqueue.Column{{Name: "v", Type: c.typ}}}, workqueue.Telemetry{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,8 +20,8 @@ var (
 	// ErrInvalid is what every [InvalidError] is.
 	ErrInvalid = errors.New("invalid")
 
-	// ErrNotFound says that what was asked for does not exist: it was never written, or has been deleted. The error that
-	// wraps it names it.
+	// ErrNotFound says that what was asked for does not exist: it was never written, or has been deleted. The error
+	// that wraps it names it.
 	ErrNotFound = errors.New("not found")
 
 	// ErrSchemaVersion says that the table was made for another version of this library.

@@ -32,7 +32,8 @@ func (q *Queue) Exec(ctx context.Context, sql string, args ...any) (affected int
 }
 
 // Query runs a statement of the domain that the table is of, see [Tx]. On a pool it is a transaction of its own.
-func (q *Queue) Query(ctx context.Context, row func(scan func(dest ...any) error) error, sql string, args ...any) error {
+func (q *Queue) Query(ctx context.Context, row func(scan func(dest ...any) error) error, sql string,
+	args ...any) error {
 	return q.inTx(ctx, func(tx Tx) error { return tx.Query(ctx, row, sql, args...) })
 }
 
@@ -102,16 +103,18 @@ func (t sqlTx) query(ctx context.Context, row func(scan func(dest ...any) error)
 }
 
 // blame names a transaction that sent a statement without its arguments. bun.Tx does: it formats statements itself, and
-// $1 is no placeholder to it. The server says that there is no such parameter, or the driver counts the arguments first.
+// $1 is no placeholder to it. The server says that there is no such parameter, or the driver counts the arguments
+// first.
 func (t sqlTx) blame(err error, args []any) error {
 	if err == nil || len(args) == 0 {
 		return err
 	}
-	if sqlState(err) != "42P02" && !strings.Contains(err.Error(), fmt.Sprintf("expected %d arguments, got 0", len(args))) {
+	if sqlState(err) != "42P02" && !strings.Contains(err.Error(), fmt.Sprintf("expected %d arguments, got 0",
+		len(args))) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", invalid("transaction", "is a %T, which does not pass the arguments of a statement to the driver: "+
-		"use the *sql.Tx that it wraps, for bun workqueue.SQL(bunTx.Tx)", t.tx), err)
+	return fmt.Errorf("%w: %w", invalid("transaction", "is a %T, which does not pass the arguments of a statement to "+
+		"the driver: use the *sql.Tx that it wraps, for bun workqueue.SQL(bunTx.Tx)", t.tx), err)
 }
 
 // sqlState is the SQLSTATE of an error of any driver. pgx and lib/pq have a method for it, bun's pgdriver has another.

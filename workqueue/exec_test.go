@@ -33,7 +33,8 @@ func TestInTx(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer func() { _ = recover() }()
 			err := workqueue.InTx(t.Context(), db.Pool, func(tx workqueue.Tx) error {
-				if _, err := tx.Exec(t.Context(), "INSERT INTO notes VALUES (current_setting('transaction_isolation'))"); err != nil {
+				if _, err := tx.Exec(t.Context(),
+					"INSERT INTO notes VALUES (current_setting('transaction_isolation'))"); err != nil {
 					return err
 				}
 				return c.end()
@@ -44,10 +45,12 @@ func TestInTx(t *testing.T) {
 		})
 	}
 	var kept string
-	if err := db.Pool.QueryRow(t.Context(), "SELECT string_agg(level, ', ') FROM notes").Scan(&kept); err != nil || kept != "read committed" {
+	if err := db.Pool.QueryRow(t.Context(), "SELECT string_agg(level, ', ') FROM notes").Scan(&kept); err != nil ||
+		kept != "read committed" {
 		t.Errorf("the transactions that committed were %q, %v", kept, err)
 	}
-	if err := workqueue.InTx(t.Context(), nil, func(workqueue.Tx) error { return nil }); !errors.Is(err, workqueue.ErrInvalid) {
+	if err := workqueue.InTx(t.Context(), nil, func(workqueue.Tx) error { return nil }); !errors.Is(err,
+		workqueue.ErrInvalid) {
 		t.Errorf("without a pool: got the error %v", err)
 	}
 }

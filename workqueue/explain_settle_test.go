@@ -20,7 +20,8 @@ func TestSettlesCompareNoRowsInVain(t *testing.T) {
 			p := newPlanner(t, goldenOutbox)
 			p.insert(t, rows, "due_at", "now() - interval '1 minute'")
 			p.exec(t, "VACUUM ANALYZE $T")
-			p.exec(t, fmt.Sprintf(`UPDATE $T SET status = 1, attempts = 1, locked_until = now() + interval '1 minute', owner_token = '%s'
+			p.exec(t,
+				fmt.Sprintf(`UPDATE $T SET status = 1, attempts = 1, locked_until = now() + interval '1 minute', owner_token = '%s'
 				WHERE id = ANY (%s)`, batchToken, batchIDs(batch)))
 			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 				for _, q := range p.settles(batch) {
@@ -41,7 +42,8 @@ func batchIDs(n int) string {
 func (p *planner) settles(n int) (list []query) {
 	repeated := func(value, typ string) string { return fmt.Sprintf("array_fill(%s::%s, ARRAY[%d])", value, typ, n) }
 	arguments := map[string]string{
-		"tokens": repeated("'"+batchToken+"'", "uuid"), "delays": repeated("0", "bigint"), "errors": repeated("'e'", "text"),
+		"tokens": repeated("'"+batchToken+"'", "uuid"), "delays": repeated("0", "bigint"), "errors": repeated("'e'",
+			"text"),
 		"cancelled": repeated("false", "boolean"), "lease": "'30 seconds'", "ids": someIDs,
 	}
 	s := renderStatements(p.spec)

@@ -89,7 +89,8 @@ func (p *planner) insert(t *testing.T, n int, columns, values string) {
 		columns += ", " + quote(c.Name)
 		values += ", " + p.sample(c)
 	}
-	p.exec(t, fmt.Sprintf("INSERT INTO $T (id, %s) SELECT lpad(to_hex(g.n), 32, '0')::uuid, %s FROM generate_series(%d, %d) AS g (n)",
+	p.exec(t, fmt.Sprintf("INSERT INTO $T (id, %s) SELECT lpad(to_hex(g.n), 32, '0')::uuid, %s FROM "+
+		"generate_series(%d, %d) AS g (n)",
 		columns, values, p.rows+1, p.rows+n))
 	p.rows += n
 }
@@ -99,7 +100,8 @@ func (p *planner) sample(c Column) string {
 	if slices.Contains(p.spec.Unique, c.Name) && !c.NotNull {
 		return "g.n::text"
 	}
-	return map[string]string{"text": "'eu'", "bytea": `'\x00'`, "smallint": "1", "numeric": "g.n", "jsonb": "NULL", "date": "NULL"}[c.Type]
+	return map[string]string{"text": "'eu'", "bytea": `'\x00'`, "smallint": "1", "numeric": "g.n", "jsonb": "NULL",
+		"date": "NULL"}[c.Type]
 }
 
 // insertDue makes the rows of the next claim: due before all others, and never touched by a claim that was
@@ -144,7 +146,8 @@ type query struct {
 func (p *planner) statements() (list []query) {
 	s := renderStatements(p.spec)
 	for _, stmt := range allStatements(p.spec) {
-		q := query{name: stmt.name, text: stmt.text, unpinned: strings.HasPrefix(stmt.name, "insert"), claims: stmt.name == s.claim.name}
+		q := query{name: stmt.name, text: stmt.text, unpinned: strings.HasPrefix(stmt.name, "insert"),
+			claims: stmt.name == s.claim.name}
 		for _, name := range stmt.params {
 			q.args = append(q.args, p.argument(name, columnsOf(stmt)))
 		}
@@ -157,7 +160,8 @@ func (p *planner) statements() (list []query) {
 func (p *planner) functions() (list []query) {
 	v := newView(p.spec)
 	for _, f := range v.Functions() {
-		q := query{name: f.Name + " function", text: v.functionBody(f), types: "(" + f.Types() + ")", claims: f.file == "claim"}
+		q := query{name: f.Name + " function", text: v.functionBody(f), types: "(" + f.Types() + ")",
+			claims: f.file == "claim"}
 		for _, param := range f.params {
 			q.args = append(q.args, p.argument(strings.Trim(param.name, `"`), "%s"))
 		}
@@ -190,9 +194,12 @@ func (p *planner) argument(name, columnFormat string) string {
 	example, ok := map[string]string{
 		"ids": someIDs, "tokens": someIDs, "delays": "'{}'", "errors": "'{}'", "cancelled": "'{}'",
 		"due_at": "'{}'", "max_attempts": "'{}'", "headers": "'{}'", "waiting": "'{}'", "retry": "'{}'",
-		"id": "gen_random_uuid()", "owner_token": "'00000000-0000-0000-0000-000000000002'", "lease": "'30 seconds'", "lease_seconds": "30",
-		"batch_size": fmt.Sprint(claimLimit), "max_rows": "1000", "delay_seconds": "5", "error": "'e'", "reason": "'r'", "actor": "'a'",
-		"worker": "'{0}'", "asked_before": "'{-infinity}'", "after_due": "'{-infinity}'", "after_id": "'{" + uuid.Nil.String() + "}'", "since": "now()", "age": "'7 days'",
+		"id": "gen_random_uuid()", "owner_token": "'00000000-0000-0000-0000-000000000002'", "lease": "'30 seconds'",
+		"lease_seconds": "30",
+		"batch_size":    fmt.Sprint(claimLimit), "max_rows": "1000", "delay_seconds": "5", "error": "'e'",
+		"reason": "'r'", "actor": "'a'",
+		"worker": "'{0}'", "asked_before": "'{-infinity}'", "after_due": "'{-infinity}'", "after_id": "'{" +
+			uuid.Nil.String() + "}'", "since": "now()", "age": "'7 days'",
 	}[name]
 	if !ok {
 		panic("no example for the parameter " + name)
@@ -371,7 +378,8 @@ func (p *planner) wantBuffers(t *testing.T, got, small int) {
 	t.Helper()
 	t.Logf("a claim of %d rows looks at %d pages, in a small table at %d", claimLimit, got, small)
 	if limit := small + small/4; got > limit {
-		t.Errorf("a claim of %d rows looks at %d pages, want at most %d: a small table's %d and a quarter", claimLimit, got, limit, small)
+		t.Errorf("a claim of %d rows looks at %d pages, want at most %d: a small table's %d and a quarter", claimLimit,
+			got, limit, small)
 	}
 }
 
@@ -383,8 +391,10 @@ func TestThePurgeOfCancelledRowsPassesDeadLetters(t *testing.T) {
 			t.Parallel()
 			p := newPlanner(t, spec)
 			const ended = "due_at, status, completed_at, failed_at, cancelled_at"
-			p.insert(t, manyRows(spec)/10, ended, "now() - interval '90 days', 3, now() - interval '60 days', now() - interval '60 days', NULL")
-			p.insert(t, 5, ended, "now() - interval '90 days', 3, now() - interval '30 days', now() - interval '30 days', now() - interval '31 days'")
+			p.insert(t, manyRows(spec)/10, ended, "now() - interval '90 days', 3, now() - interval '60 days', now() "+
+				"- interval '60 days', NULL")
+			p.insert(t, 5, ended, "now() - interval '90 days', 3, now() - interval '30 days', now() - interval '30 "+
+				"days', now() - interval '31 days'")
 			for _, statistics := range []string{"", "ANALYZE $T"} {
 				p.exec(t, statistics)
 				q := p.named("purge_done")

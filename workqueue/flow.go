@@ -42,7 +42,8 @@ const (
 )
 
 func newFlow(concurrency, claimLimit int) *flow {
-	f := &flow{concurrency: concurrency, firstLimit: claimLimit, limit: claimLimit, space: make(chan struct{}, 1), measured: time.Now()}
+	f := &flow{concurrency: concurrency, firstLimit: claimLimit, limit: claimLimit, space: make(chan struct{}, 1),
+		measured: time.Now()}
 	f.ready.L = &f.mu
 	return f
 }

@@ -8,8 +8,9 @@ import (
 )
 
 // A Fold is a function of a domain that applies notes. What has to happen beside a settle, such as letting the next row
-// of a key through, is not done in the settle's transaction, where it would wait for others and others for it. A trigger
-// appends a note instead, and a fold applies notes later, one folder at a time, in short transactions of its own.
+// of a key through, is not done in the settle's transaction, where it would wait for others and others for it. A
+// trigger appends a note instead, and a fold applies notes later, one folder at a time, in short transactions of its
+// own.
 type Fold struct {
 	// Suffix names the function <schema>.<table>_<suffix>(max_notes integer, since timestamptz). It applies notes that
 	// are due, the earliest first, about max_notes at most, and returns one row:
@@ -23,8 +24,8 @@ type Fold struct {
 	// cost nothing.
 	Suffix string
 
-	// Notes is the suffix of the table with the notes, <schema>.<table>_<notes>. Its column at is the time from which a note
-	// is due, no earlier than the start of the transaction that writes it, and has an index.
+	// Notes is the suffix of the table with the notes, <schema>.<table>_<notes>. Its column at is the time from which a
+	// note is due, no earlier than the start of the transaction that writes it, and has an index.
 	Notes string
 
 	// Column tells which rows write notes when they are settled: those in which it is not NULL.
@@ -38,17 +39,17 @@ const foldLimit = 1000
 // foldPatience is how long Fold waits for somebody else who folds.
 const foldPatience = 5 * time.Second
 
-// Fold applies the notes that are due (Spec.Folds) until none is left, and returns how many. Workers do so by themselves;
-// who claims by hand calls it before. On a pool each call of a function is a transaction of its own, and somebody else
-// who is folding is waited for, up to five seconds. In an application's transaction the work is left to them, and
-// nobody else can fold until the transaction ends. Safe to run anywhere, any number of times.
+// Fold applies the notes that are due (Spec.Folds) until none is left, and returns how many. Workers do so by
+// themselves; who claims by hand calls it before. On a pool each call of a function is a transaction of its own, and
+// somebody else who is folding is waited for, up to five seconds. In an application's transaction the work is left to
+// them, and nobody else can fold until the transaction ends. Safe to run anywhere, any number of times.
 func (q *Queue) Fold(ctx context.Context) (int, error) {
 	total, _, err := q.fold(ctx, foldPatience)
 	return total, err
 }
 
-// TryFold is [Queue.Fold] without the wait: busy tells that somebody else is folding, to whom the rest is left. It is for
-// maintenance that comes again.
+// TryFold is [Queue.Fold] without the wait: busy tells that somebody else is folding, to whom the rest is left. It is
+// for maintenance that comes again.
 func (q *Queue) TryFold(ctx context.Context) (folded int, busy bool, err error) {
 	return q.fold(ctx, 0)
 }
@@ -151,7 +152,8 @@ func (v view) announceNotes() statement {
 	var parts []string
 	for i, f := range v.spec.Folds {
 		beyond := fmt.Sprintf("(SELECT (extract(epoch FROM n.at) * 1000000)::bigint FROM %s AS n"+
-			" WHERE n.at > (@after_due::text::timestamptz[])[%d] AND n.at <= now() ORDER BY n.at", v.Function(f.Notes), i+1)
+			" WHERE n.at > (@after_due::text::timestamptz[])[%d] AND n.at <= now() ORDER BY n.at", v.Function(f.Notes),
+			i+1)
 		parts = append(parts, "SELECT "+beyond+" LIMIT 1), "+beyond+" DESC LIMIT 1)")
 	}
 	return numbered("announce_notes", strings.Join(parts, " UNION ALL "))

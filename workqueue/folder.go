@@ -16,12 +16,12 @@ const (
 // foldLinger is how long a folder waits for settles that are under way.
 const foldLinger = 300 * time.Microsecond
 
-// A folder applies a table's notes beside the workers of a process: after their own settles, when somebody announces notes, when
-// a note is due, and at least at every poll interval.
+// A folder applies a table's notes beside the workers of a process: after their own settles, when somebody announces
+// notes, when a note is due, and at least at every poll interval.
 //
-// Like a claimer it goes on behind the last note that it took, in each fold. A note may appear behind that place, written
-// by a transaction that began earlier: an announcement and the workers' own settles lead it back, and a pass from the
-// start now and then finds the rest.
+// Like a claimer it goes on behind the last note that it took, in each fold. A note may appear behind that place,
+// written by a transaction that began earlier: an announcement and the workers' own settles lead it back, and a pass
+// from the start now and then finds the rest.
 type folder struct {
 	work *tableWork
 	wake chan struct{}
@@ -110,8 +110,8 @@ func (f *folder) want() {
 	}
 }
 
-// run folds until ctx is cancelled, and then once more if it was asked to: what the last settles have noted is for others
-// to go on with.
+// run folds until ctx is cancelled, and then once more if it was asked to: what the last settles have noted is for
+// others to go on with.
 func (f *folder) run(ctx context.Context) {
 	var pause, busy time.Duration
 	for f.await(ctx, pause) {
@@ -175,12 +175,13 @@ type foldPass struct {
 	whole    bool // from the start
 }
 
-// begin tells where each fold begins: at its cursor, less the time for which the first of the settles has been under way
-// whose notes are to be found.
+// begin tells where each fold begins: at its cursor, less the time for which the first of the settles has been under
+// way whose notes are to be found.
 func (f *folder) begin(now time.Time) foldPass {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := foldPass{start: now, since: make([]time.Time, len(f.cursors)), settling: f.settling, whole: !now.Before(f.nextPass)}
+	p := foldPass{start: now, since: make([]time.Time, len(f.cursors)), settling: f.settling,
+		whole: !now.Before(f.nextPass)}
 	f.settling, f.noted = time.Time{}, time.Time{}
 	if p.whole {
 		return p

@@ -95,7 +95,8 @@ func TestGoldenFilesAreAllUsed(t *testing.T) {
 // TestEveryFileIsAStatement finds the templates that nothing renders.
 func TestEveryFileIsAStatement(t *testing.T) {
 	t.Parallel()
-	used := map[string]bool{"table": true, "table_down": true, "function": true, "retry_or_fail": true, "maintain": true, "claim_admitted": true}
+	used := map[string]bool{"table": true, "table_down": true, "function": true, "retry_or_fail": true,
+		"maintain": true, "claim_admitted": true}
 	ruled := goldenInvoices
 	ruled.Admission = ruled.Lanes[0]
 	for _, spec := range []Spec{goldenOutbox, goldenInvoices, ruled} {
@@ -175,7 +176,8 @@ func golden(t *testing.T, name, got string) {
 		t.Fatalf("%v: run go test -run Golden -update", err)
 	}
 	if got != string(want) {
-		t.Errorf("%s is not what is rendered now; if that is meant, run go test -run Golden -update\n%s", file, firstDifference(got, string(want)))
+		t.Errorf("%s is not what is rendered now; if that is meant, run go test -run Golden -update\n%s", file,
+			firstDifference(got, string(want)))
 	}
 }
 

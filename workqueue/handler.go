@@ -24,8 +24,8 @@ type Domain[T any] struct {
 	Fields func(*T) []any
 	// Lanes are those of the table that a worker serves, the most urgent first: for each, the values of [Spec].Lanes.
 	// A table without lanes has none here. Each claim goes through them in this order until it is full. Every eighth
-	// begins with one of the less urgent lanes, each in its turn, so that none starves. With a [Spec].Admission all have
-	// the same value there.
+	// begins with one of the less urgent lanes, each in its turn, so that none starves. With a [Spec].Admission all
+	// have the same value there.
 	Lanes [][]any
 }
 
@@ -46,8 +46,8 @@ type Handler[T any] func(ctx context.Context, c *Claim[T]) error
 
 // Tx runs fn in a READ COMMITTED transaction and settles the claim in it: the writes commit if and only if
 // the settle does. The result of fn is the claim's outcome, as with a [Handler]: nil acks, and an [Outcome], such
-// as [Snooze], [Permanent] or [RetryAfter], is settled and commits together with the writes. Any other error rolls the writes back
-// and is returned; return it from the handler to settle the attempt as failed.
+// as [Snooze], [Permanent] or [RetryAfter], is settled and commits together with the writes. Any other error rolls the
+// writes back and is returned; return it from the handler to settle the attempt as failed.
 //
 // After Tx has returned nil the claim is settled, whatever the handler returns. If the lease was lost,
 // nothing is written and the error is [ErrLeaseLost]. If a statement in fn failed, the writes cannot be
@@ -234,7 +234,8 @@ func (w *Worker) begin(ctx context.Context, d *delivery) (tx pgx.Tx, release fun
 // An outcome that the handler chose, such as Permanent, is settled without it.
 func aborted(result error) error {
 	if result == nil {
-		return errors.New("txwork: a statement of the handler's transaction failed and its error was not returned: the writes are rolled back")
+		return errors.New("txwork: a statement of the handler's transaction failed and its error was not returned: " +
+			"the writes are rolled back")
 	}
 	return result
 }

@@ -19,11 +19,16 @@ import (
 func FuzzIdentifiers(f *testing.F) {
 	for _, s := range [][3]string{
 		{"txwork", "outbox", "payload"}, {"order", "table", "user"}, {"_", "_", "_"}, {"a1", "select", "group"},
-		{"pg_x", "t", "c"}, {`a"; DROP SCHEMA public CASCADE; --`, "t", "c"}, {"a", `t"`, "c"}, {"a", "t", "c'; --"}, {"a.b", "t", "c"},
-		{"A", "t", "c"}, {"a", "t\x00", "c"}, {"a", "tä", "c"}, {"a", "t$", "c"}, {"a", "t", "ids"}, {"a", "t", "owner_token"}, {"a", "t", "t"},
-		{"a", "t_123456789012345678901234567890123456789012345", "c"}, {"a", "new", "old"}, {"a", "excluded", "r"}, {"a", "t", "s"}, {"a", "t", "ord"},
-		{"information_schema", "t", "c"}, {"a", "t", "xmin"}, {"s_12345678901234567890123456789012345678901234567890123456789", "t", "c"},
-		{"a", "t", "c_1234567890123456789012345678901234567890123456789012345678901"}, {"a", "t\n", "c"}, {"public", "t", "c1"},
+		{"pg_x", "t", "c"}, {`a"; DROP SCHEMA public CASCADE; --`, "t", "c"}, {"a", `t"`, "c"}, {"a", "t", "c'; --"},
+		{"a.b", "t", "c"},
+		{"A", "t", "c"}, {"a", "t\x00", "c"}, {"a", "tä", "c"}, {"a", "t$", "c"}, {"a", "t", "ids"},
+		{"a", "t", "owner_token"}, {"a", "t", "t"},
+		{"a", "t_123456789012345678901234567890123456789012345", "c"}, {"a", "new", "old"}, {"a", "excluded", "r"},
+		{"a", "t", "s"}, {"a", "t", "ord"},
+		{"information_schema", "t", "c"}, {"a", "t", "xmin"},
+		{"s_12345678901234567890123456789012345678901234567890123456789", "t", "c"},
+		{"a", "t", "c_1234567890123456789012345678901234567890123456789012345678901"}, {"a", "t\n", "c"},
+		{"public", "t", "c1"},
 	} {
 		f.Add(s[0], s[1], s[2])
 	}
@@ -70,14 +75,16 @@ func useEverywhere(t *testing.T, db *pgtest.DB, spec workqueue.Spec) {
 	ids := insertAndClaim(ctx, t, conn, q)
 	for _, call := range []string{"extend($1, $2, 30)", "abandon($1, $2)", "fail($1, $2, 'x')", "ack($1, $2)"} {
 		name, arguments, _ := strings.Cut(call, "(")
-		must(t, execute(ctx, conn, "SELECT "+pgx.Identifier{spec.Schema, spec.Table + "_" + name}.Sanitize()+"("+arguments, uuid.New(), ids))
+		must(t, execute(ctx, conn, "SELECT "+pgx.Identifier{spec.Schema, spec.Table + "_" + name}.Sanitize()+"("+
+			arguments, uuid.New(), ids))
 	}
 	if _, err := conn.WaitForNotification(ctx); err != nil {
 		t.Fatalf("nothing heard on channel %s: %v", spec.Name(), err)
 	}
 	must(t, execute(ctx, conn, down))
 	var left int
-	must(t, conn.QueryRow(ctx, "SELECT count(*) FROM pg_class WHERE relnamespace = $1::regnamespace", schema).Scan(&left))
+	must(t, conn.QueryRow(ctx, "SELECT count(*) FROM pg_class WHERE relnamespace = $1::regnamespace",
+		schema).Scan(&left))
 	if left > 0 {
 		t.Fatalf("%d relations are left", left)
 	}

@@ -33,8 +33,8 @@ type NewRow struct {
 	checked *Table // that has checked the row; its Values are as they are stored then
 }
 
-// Stored is the row's headers, with the trace context of ctx, and its own backoff as the table keeps them, nil for none:
-// for the statements of a domain that make a row which is there another one.
+// Stored is the row's headers, with the trace context of ctx, and its own backoff as the table keeps them, nil for
+// none: for the statements of a domain that make a row which is there another one.
 func (r NewRow) Stored(ctx context.Context) (headers, retry *string, err error) {
 	h, err := header.Encode(r.Headers, traceHeaders(ctx))
 	if err != nil {
@@ -49,7 +49,8 @@ type Enqueued struct {
 	ID uuid.UUID
 	// Duplicate says that no new row was written: ID is that of the row which was there, with the same unique values.
 	Duplicate bool
-	// Replaced says of a Duplicate that the row which was there has become what was enqueued. Otherwise it stays as it was.
+	// Replaced says of a Duplicate that the row which was there has become what was enqueued. Otherwise it stays as it
+	// was.
 	Replaced bool
 }
 
@@ -62,9 +63,9 @@ func IDs(enqueued []Enqueued) []uuid.UUID {
 	return ids
 }
 
-// Check reports why Insert would refuse a row, without touching the database. It brings the elements of row.Values into the
-// form in which they are stored, and Insert takes them as they are then: change none of them afterwards. Once an error was
-// returned, the row is of no use.
+// Check reports why Insert would refuse a row, without touching the database. It brings the elements of row.Values into
+// the form in which they are stored, and Insert takes them as they are then: change none of them afterwards. Once an
+// error was returned, the row is of no use.
 func (t *Table) Check(row *NewRow) error {
 	if err := t.checkNewRow(*row); err != nil {
 		return err
@@ -167,7 +168,8 @@ func (t *Table) insertOne(ctx context.Context, tx Tx, row NewRow) (Enqueued, err
 }
 
 func (t *Table) suppressed() error {
-	return fmt.Errorf("txwork: %s took a row and stored none: does a trigger, a rule or a policy of the table suppress it?", t.Name())
+	return fmt.Errorf("txwork: %s took a row and stored none: does a trigger, a rule or a policy of the table "+
+		"suppress it?", t.Name())
 }
 
 // checkNewRow checks what is the core's of a row.
@@ -176,7 +178,8 @@ func (t *Table) checkNewRow(row NewRow) error {
 		return invalid("values", "has %d values, %s has %d columns", len(row.Values), t.Name(), len(t.spec.Columns))
 	}
 	if row.MaxAttempts < 0 || row.MaxAttempts > maxAttemptsLimit {
-		return invalid("max attempts", "is %d, it must be between 1 and %d, or 0 for the default", row.MaxAttempts, maxAttemptsLimit)
+		return invalid("max attempts", "is %d, it must be between 1 and %d, or 0 for the default", row.MaxAttempts,
+			maxAttemptsLimit)
 	}
 	if err := checkDue(row.DueAt); err != nil {
 		return err

@@ -25,7 +25,8 @@ var letters = workqueue.Spec{
 func letter(address string) workqueue.NewRow { return workqueue.NewRow{Values: []any{address}} }
 
 // write inserts rows in a transaction of its own.
-func write(ctx context.Context, db *pgtest.DB, table *workqueue.Table, rows ...workqueue.NewRow) (in []workqueue.Enqueued, err error) {
+func write(ctx context.Context, db *pgtest.DB, table *workqueue.Table,
+	rows ...workqueue.NewRow) (in []workqueue.Enqueued, err error) {
 	err = pgx.BeginFunc(ctx, db.Pool, func(tx pgx.Tx) error {
 		in, err = table.Insert(ctx, workqueue.Pgx(tx), rows...)
 		return err
@@ -46,7 +47,8 @@ func TestInsertCarriesTheTrace(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	table := create(t, db, letters)
-	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
+	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
+		TraceFlags: trace.FlagsSampled})
 	ctx := trace.ContextWithSpanContext(t.Context(), span)
 	traced, own := letter("a"), letter("b")
 	traced.Headers = map[string]string{"k": "v"}
@@ -90,7 +92,8 @@ func TestInsertNamesTheRow(t *testing.T) {
 	db := pgtest.New(t)
 	table := create(t, db, letters)
 	bad := letter("a\x00b")
-	if _, err := write(t.Context(), db, table, letter("a"), bad, letter("c")); err == nil || !strings.Contains(err.Error(), "row 2 of 3") {
+	if _, err := write(t.Context(), db, table, letter("a"), bad, letter("c")); err == nil ||
+		!strings.Contains(err.Error(), "row 2 of 3") {
 		t.Errorf("got the error %v, want one about row 2 of 3", err)
 	}
 	for _, err := range []error{table.Check(&bad), errorOf(write(t.Context(), db, table, bad))} {
@@ -106,7 +109,8 @@ func errorOf(_ []workqueue.Enqueued, err error) error { return err }
 func TestACheckedRowIsTakenAsItIs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	table := create(t, db, workqueue.Spec{Table: "documents", Columns: []workqueue.Column{{Name: "body", Type: "jsonb"}}})
+	table := create(t, db, workqueue.Spec{Table: "documents",
+		Columns: []workqueue.Column{{Name: "body", Type: "jsonb"}}})
 	document := map[string]int{"a": 1}
 	row := workqueue.NewRow{Values: []any{document}}
 	if err := table.Check(&row); err != nil {
@@ -116,11 +120,13 @@ func TestACheckedRowIsTakenAsItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	var same bool
-	err := db.Pool.QueryRow(t.Context(), "SELECT count(*) = 2 AND count(DISTINCT body) = 1 AND min(body ->> 'a') = '1' FROM "+table.Name()).Scan(&same)
+	err := db.Pool.QueryRow(t.Context(), "SELECT count(*) = 2 AND count(DISTINCT body) = 1 AND min(body ->> 'a') = "+
+		"'1' FROM "+table.Name()).Scan(&same)
 	if err != nil || !same {
 		t.Errorf("a row that was checked and one that was not differ: %v", err)
 	}
-	strict := create(t, db, workqueue.Spec{Table: "strict", Columns: []workqueue.Column{{Name: "body", Type: "bigint"}}})
+	strict := create(t, db, workqueue.Spec{Table: "strict",
+		Columns: []workqueue.Column{{Name: "body", Type: "bigint"}}})
 	_, err = write(t.Context(), db, strict, row)
 	wantInvalid(t, err, "body")
 }
@@ -165,12 +171,14 @@ func TestInsertWithAnEndedContext(t *testing.T) {
 // A trigger that swallows rows must not make the library look for their holders for ever.
 func TestInsertOfASuppressedRow(t *testing.T) {
 	t.Parallel()
-	for name, spec := range map[string]workqueue.Spec{"unique": letters, "not unique": {Table: letters.Table, Columns: letters.Columns}} {
+	for name, spec := range map[string]workqueue.Spec{"unique": letters, "not unique": {Table: letters.Table,
+		Columns: letters.Columns}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			table := create(t, db, spec)
-			_, err := db.Pool.Exec(t.Context(), `CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+			_, err := db.Pool.Exec(t.Context(),
+				`CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 				CREATE TRIGGER swallow BEFORE INSERT ON letters FOR EACH ROW WHEN (NEW.address = 'nobody') EXECUTE FUNCTION swallow()`)
 			if err != nil {
 				t.Fatal(err)
@@ -214,7 +222,8 @@ func TestInsertAfterTheHolderVanished(t *testing.T) {
 		if err := <-acked; err != nil {
 			t.Fatal(err)
 		}
-		if in[0].ID == uuid.Nil || in[0].Duplicate != (in[0].ID == rows[0].ID) || count(t, db, table) == 0 != in[0].Duplicate {
+		if in[0].ID == uuid.Nil || in[0].Duplicate != (in[0].ID == rows[0].ID) ||
+			count(t, db, table) == 0 != in[0].Duplicate {
 			t.Fatalf("inserted %v beside the holder %v, %d rows are there", in[0], rows[0].ID, count(t, db, table))
 		}
 		if _, err := db.Pool.Exec(t.Context(), "DELETE FROM "+table.Name()); err != nil {

@@ -73,7 +73,8 @@ func (g *gathered) value() any {
 
 // newInsert checks the rows and gathers what they have. The headers come later: they depend on the trace.
 func (t *Table) newInsert(rows []NewRow) (*insertion, error) {
-	in := &insertion{table: t, ids: make([]uuid.UUID, len(rows)), fields: make([]gathered, firstColumn+len(t.spec.Columns))}
+	in := &insertion{table: t, ids: make([]uuid.UUID, len(rows)), fields: make([]gathered,
+		firstColumn+len(t.spec.Columns))}
 	for i, row := range rows {
 		if err := in.take(i, row); err != nil {
 			return nil, inRow(i, len(rows), err)

@@ -6,9 +6,10 @@ import (
 )
 
 var shapes = Spec{
-	Table:   "shapes",
-	Columns: []Column{{Name: "topic", Type: "text", NotNull: true}, {Name: "body", Type: "bytea"}, {Name: "key", Type: "text"}},
-	Unique:  []string{"key"},
+	Table: "shapes",
+	Columns: []Column{{Name: "topic", Type: "text", NotNull: true}, {Name: "body", Type: "bytea"},
+		{Name: "key", Type: "text"}},
+	Unique: []string{"key"},
 }
 
 // What is sent is what rows have: nothing of a column that no row sets, one value where all have the same, and an array
@@ -20,18 +21,21 @@ func TestShapesOfInserts(t *testing.T) {
 		t.Fatal(err)
 	}
 	row := func(topic string, body []byte, key any) NewRow { return NewRow{Values: []any{topic, body, key}} }
-	late := NewRow{DueAt: time.Now().Add(time.Hour), MaxAttempts: 3, Waiting: true, Retry: DefaultRetry, Values: []any{"a", nil, nil}}
+	late := NewRow{DueAt: time.Now().Add(time.Hour), MaxAttempts: 3, Waiting: true, Retry: DefaultRetry,
+		Values: []any{"a", nil, nil}}
 	body := []byte("x")
 	for name, c := range map[string]struct {
 		rows []NewRow
 		want shape
 	}{
-		"one row":             {[]NewRow{row("a", body, nil)}, shape{forms: "aaaaacca", one: true}},
-		"one row with a key":  {[]NewRow{row("a", body, "k")}, shape{forms: "aaaaaccc", one: true, guarded: true}},
-		"all the same":        {[]NewRow{row("a", nil, nil), row("a", nil, nil)}, shape{forms: "aaaaacaa"}},
-		"equal bytes":         {[]NewRow{row("a", body, nil), row("a", body, nil)}, shape{forms: "aaaaacva"}},
-		"one differs":         {[]NewRow{row("a", nil, nil), row("a", nil, nil), row("b", nil, nil)}, shape{forms: "aaaaavaa"}},
-		"one of them has one": {[]NewRow{row("a", nil, nil), row("a", nil, "k")}, shape{forms: "aaaaacav", guarded: true}},
+		"one row":            {[]NewRow{row("a", body, nil)}, shape{forms: "aaaaacca", one: true}},
+		"one row with a key": {[]NewRow{row("a", body, "k")}, shape{forms: "aaaaaccc", one: true, guarded: true}},
+		"all the same":       {[]NewRow{row("a", nil, nil), row("a", nil, nil)}, shape{forms: "aaaaacaa"}},
+		"equal bytes":        {[]NewRow{row("a", body, nil), row("a", body, nil)}, shape{forms: "aaaaacva"}},
+		"one differs": {[]NewRow{row("a", nil, nil), row("a", nil, nil), row("b", nil, nil)},
+			shape{forms: "aaaaavaa"}},
+		"one of them has one": {[]NewRow{row("a", nil, nil), row("a", nil, "k")}, shape{forms: "aaaaacav",
+			guarded: true}},
 		"the core's columns":  {[]NewRow{row("a", nil, nil), late}, shape{forms: "vvvavcaa"}},
 		"a column set by all": {[]NewRow{late, late}, shape{forms: "cccaccaa"}},
 	} {

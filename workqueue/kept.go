@@ -22,8 +22,8 @@ var keptSettings = slices.Concat(planSettings, []setting{
 // keptMark is where a connection says that its session keeps the settings.
 const keptMark = "txwork: keeps settings"
 
-// keepSettings has the sessions of a pool keep our settings where they are the pool's alone. A pooler would hand them on
-// to the next client, and a hook of the application's may reset what a connection has.
+// keepSettings has the sessions of a pool keep our settings where they are the pool's alone. A pooler would hand them
+// on to the next client, and a hook of the application's may reset what a connection has.
 func keepSettings(config *pgxpool.Config) {
 	//lint:ignore SA1019 applications may still have it
 	hooked := config.PrepareConn != nil || config.BeforeAcquire != nil || config.AfterRelease != nil

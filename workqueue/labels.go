@@ -172,7 +172,8 @@ func (t *telemetry) newSeries(s series) *prepared {
 }
 
 // countRows adds n rows to a counter, those that stand together under the same labels at once.
-func (t *telemetry) countRows(ctx context.Context, counter metric.Int64Counter, op operation, n int, of func(int) labels) {
+func (t *telemetry) countRows(ctx context.Context, counter metric.Int64Counter, op operation, n int,
+	of func(int) labels) {
 	t.countSeries(ctx, counter, n, func(i int) series { return series{op: op, labels: of(i)} })
 }
 
@@ -193,8 +194,8 @@ func (t *telemetry) countSeries(ctx context.Context, counter metric.Int64Counter
 	t.add(ctx, counter, same, current)
 }
 
-// countSettled counts the rows of a settle that it changed, those of them that will be attempted again, and those that are dead
-// letters now.
+// countSettled counts the rows of a settle that it changed, those of them that will be attempted again, and those that
+// are dead letters now.
 func (t *telemetry) countSettled(ctx context.Context, batch []settlement, done changes) {
 	if !t.settled.Enabled(ctx) && !t.dead.Enabled(ctx) && !t.retried.Enabled(ctx) {
 		return
@@ -205,14 +206,16 @@ func (t *telemetry) countSettled(ctx context.Context, batch []settlement, done c
 		})
 	}
 	t.countSeries(ctx, t.settled, len(batch), func(i int) series {
-		return series{op: opSettle, labels: batch[i].labels, key: outcomeKey, value: batch[i].end(done.stand[batch[i].id])}
+		return series{op: opSettle, labels: batch[i].labels, key: outcomeKey,
+			value: batch[i].end(done.stand[batch[i].id])}
 	})
 	t.countReasons(ctx, t.retried, batch, func(s settlement) string { return s.retry(done.stand[s.id]) })
 	t.countReasons(ctx, t.dead, batch, func(s settlement) string { return s.deadLetter(done.stand[s.id]) })
 }
 
 // countReasons counts the settled rows that have a reason.
-func (t *telemetry) countReasons(ctx context.Context, counter metric.Int64Counter, batch []settlement, reason func(settlement) string) {
+func (t *telemetry) countReasons(ctx context.Context, counter metric.Int64Counter, batch []settlement,
+	reason func(settlement) string) {
 	var counted []series
 	for _, s := range batch {
 		if value := reason(s); value != "" {
@@ -250,8 +253,8 @@ const (
 	stateKey     attribute.Key = "txwork.state"
 )
 
-// end is what became of a settled row: its outcome, or exhausted where that was its last attempt, or cancel where somebody had
-// asked for that.
+// end is what became of a settled row: its outcome, or exhausted where that was its last attempt, or cancel where
+// somebody had asked for that.
 func (s settlement) end(at standing) string {
 	switch kind := s.outcome.kind; {
 	case kind == outcomeFail || at.status != Failed:

@@ -64,8 +64,8 @@ func (t *Table) laneIndex(lanes []claimLane) laneIndex {
 }
 
 // of finds the lane of a row by the destinations that it was scanned into. A value that does not come back as it
-// was sent, such as the numeric 1 as 1.0, puts the row into the last lane: it is worked on all the same, and the next sweep
-// finds what that lane's cursor may have passed over.
+// was sent, such as the numeric 1 as 1.0, puts the row into the last lane: it is worked on all the same, and the next
+// sweep finds what that lane's cursor may have passed over.
 func (x laneIndex) of(domain []any) int {
 	if len(x.keys) == 0 {
 		return 0

@@ -117,7 +117,8 @@ func (l *listener) tell(ctx context.Context, err error) bool {
 	if len(tables) == 0 || tables[0].outage.ongoing() {
 		return false
 	}
-	tables[0].table.telemetry.logger.LogAttrs(ctx, slog.LevelError, "listening fails; the worker polls", slog.Any("error", err))
+	tables[0].table.telemetry.logger.LogAttrs(ctx, slog.LevelError, "listening fails; the worker polls",
+		slog.Any("error", err))
 	return true
 }
 
@@ -177,8 +178,8 @@ func setSessionSetting(name string, d time.Duration) string {
 	return "set_config('" + name + "', '" + milliseconds(d) + "', false)"
 }
 
-// adjust tells whether something has changed, and listens for the tables that are new to the connection, each of which then looks for what may have been announced
-// while nobody listened, and no more for those that have gone.
+// adjust tells whether something has changed, and listens for the tables that are new to the connection, each of which
+// then looks for what may have been announced while nobody listened, and no more for those that have gone.
 func (l *listener) adjust(ctx context.Context, conn *pgx.Conn, heard map[*tableWork]bool) (changed bool, err error) {
 	l.mu.Lock()
 	tables := l.tables

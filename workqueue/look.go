@@ -177,7 +177,8 @@ func lookCall(of []*look) call {
 	}
 	return call{
 		statement: t.statements.look, // which only reads, but not on a standby that was the primary once
-		args:      t.laneArgs(map[string]any{"worker": workers, "asked_before": since, "after_due": due, "after_id": ids}, lanes),
+		args: t.laneArgs(map[string]any{"worker": workers, "asked_before": since, "after_due": due,
+			"after_id": ids}, lanes),
 		row: func(scan func(...any) error) error {
 			var i int
 			var found bool

@@ -17,7 +17,8 @@ type maintenance struct{ Kind, Query string }
 
 // Maintenance lists the kinds in their order. Folds are last, for the others write notes.
 func (v view) Maintenance() []maintenance {
-	all := []maintenance{{"reap_expired", "SELECT r.requeued + r.failed FROM " + v.Function("reap_expired") + "($2) AS r"}}
+	all := []maintenance{{"reap_expired", "SELECT r.requeued + r.failed FROM " + v.Function("reap_expired") +
+		"($2) AS r"}}
 	for _, suffix := range v.spec.Sweeps {
 		all = append(all, maintenance{suffix, "SELECT " + v.Function(suffix) + "($2)"})
 	}

@@ -16,8 +16,8 @@ type Metric struct {
 	Meaning    string
 }
 
-// RowLabels stands among the Attributes of a [Metric] for those of a table's Spec.Labels, each with txwork. before its name:
-// txwork.topic of an outbox, txwork.kind and txwork.queue of jobs.
+// RowLabels stands among the Attributes of a [Metric] for those of a table's Spec.Labels, each with txwork. before its
+// name: txwork.topic of an outbox, txwork.kind and txwork.queue of jobs.
 const RowLabels = "txwork.<label>"
 
 // Metrics lists what a [Table] and its workers report. Package reaper has the gauges.
@@ -55,39 +55,55 @@ func (t *telemetry) instruments() []instrument {
 	typed := append(slices.Clip(operation), "messaging.operation.type")
 	row := append(slices.Clip(typed), RowLabels)
 	with := func(attributes []string, more string) []string { return append(slices.Clip(attributes), more) }
-	histogram := func(into *metric.Float64Histogram, buckets []float64, name string, attributes []string, meaning string) instrument {
-		return instrument{Metric: Metric{name, "histogram", "s", attributes, meaning}, buckets: buckets, histogram: into}
+	histogram := func(into *metric.Float64Histogram, buckets []float64, name string, attributes []string,
+		meaning string) instrument {
+		return instrument{Metric: Metric{name, "histogram", "s", attributes, meaning}, buckets: buckets,
+			histogram: into}
 	}
 	counter := func(into *metric.Int64Counter, name string, attributes []string, meaning string) instrument {
 		return instrument{Metric: Metric{name, "counter", "{message}", attributes, meaning}, counter: into}
 	}
-	laned := append(slices.Clip(table), "txwork.queue", "txwork.consumer") // lanes of the domains; a table of your own has its own
+	// lanes of the domains; a table of your own has its own
+	laned := append(slices.Clip(table), "txwork.queue", "txwork.consumer")
 	observed := func(into *metric.Int64ObservableUpDownCounter, name, unit, meaning string) instrument {
 		return instrument{Metric: Metric{name, "up-down counter", unit, slices.Clone(laned), meaning}, observed: into}
 	}
-	announcements := counter(&t.announces, "txwork.announcements", table, "Notifications sent on behalf of producers that were silent")
+	announcements := counter(&t.announces, "txwork.announcements", table,
+		"Notifications sent on behalf of producers that were silent")
 	announcements.Unit = "{announcement}"
 	return []instrument{
 		histogram(&t.duration, durationBuckets, "messaging.client.operation.duration", with(typed, "error.type"),
 			"Duration of an enqueue, a claim or a settle of one or many rows, with the wait for a connection"),
-		histogram(&t.maintenance, durationBuckets, "txwork.operation.duration", with(operation, "error.type"), "Duration of any other operation on the table"),
+		histogram(&t.maintenance, durationBuckets, "txwork.operation.duration", with(operation, "error.type"),
+			"Duration of any other operation on the table"),
 		histogram(&t.delay, delayBuckets, "txwork.start.delay", row,
-			"From when a row could be claimed, because it was due and waited for nothing else, to the start of its handler, by the database's clock"),
-		histogram(&t.process, workBuckets, "messaging.process.duration", with(row, "error.type"), "Duration of a handler"),
+			"From when a row could be claimed, because it was due and waited for nothing else, to the start of its "+
+				"handler, by the database's clock"),
+		histogram(&t.process, workBuckets, "messaging.process.duration", with(row, "error.type"),
+			"Duration of a handler"),
 		counter(&t.sent, "messaging.client.sent.messages", row, "Rows written by an enqueue"),
 		counter(&t.consumed, "messaging.client.consumed.messages", row, "Rows claimed"),
 		counter(&t.settled, "txwork.settled", with(row, "txwork.outcome"), "Rows settled, by outcome"),
-		counter(&t.retried, "txwork.retried", with(row, "txwork.reason"), "Rows that will be attempted again after an attempt that failed, by reason: error, or lease_expired"),
-		counter(&t.dead, "txwork.dead_letters", with(row, "txwork.reason"), "Rows that became dead letters, by reason: permanent, exhausted (the attempts are used up) or lease_expired (in the last attempt)"),
-		counter(&t.redriven, "txwork.redriven", operation, "Dead letters and cancelled rows that were made ready again"),
-		counter(&t.cancelled, "txwork.cancelled", operation, "Rows that were cancelled from outside: ended, or while in progress marked to end"),
-		counter(&t.purged, "txwork.purged", with(operation, "txwork.state"), "Rows deleted after their retention, by state: done (with the cancelled) or dead_letter"),
-		counter(&t.expired, "txwork.lease.expired", operation, "Rows taken from their owner because the lease had expired"),
+		counter(&t.retried, "txwork.retried", with(row, "txwork.reason"),
+			"Rows that will be attempted again after an attempt that failed, by reason: error, or lease_expired"),
+		counter(&t.dead, "txwork.dead_letters", with(row, "txwork.reason"),
+			"Rows that became dead letters, by reason: permanent, exhausted (the attempts are used up) or "+
+				"lease_expired (in the last attempt)"),
+		counter(&t.redriven, "txwork.redriven", operation,
+			"Dead letters and cancelled rows that were made ready again"),
+		counter(&t.cancelled, "txwork.cancelled", operation,
+			"Rows that were cancelled from outside: ended, or while in progress marked to end"),
+		counter(&t.purged, "txwork.purged", with(operation, "txwork.state"),
+			"Rows deleted after their retention, by state: done (with the cancelled) or dead_letter"),
+		counter(&t.expired, "txwork.lease.expired", operation,
+			"Rows taken from their owner because the lease had expired"),
 		counter(&t.lost, "txwork.lease.lost", typed, "Settles and renewals refused because the lease was lost"),
 		announcements,
-		observed(&t.inFlight, "txwork.worker.in_flight", "{message}", "Rows that workers of the process have claimed and not settled yet"),
+		observed(&t.inFlight, "txwork.worker.in_flight", "{message}",
+			"Rows that workers of the process have claimed and not settled yet"),
 		observed(&t.running, "txwork.worker.running", "{handler}", "Handlers of the process that run"),
-		observed(&t.concurrency, "txwork.worker.concurrency", "{handler}", "Handlers of the process that may run at once"),
+		observed(&t.concurrency, "txwork.worker.concurrency", "{handler}",
+			"Handlers of the process that may run at once"),
 	}
 }
 
@@ -102,7 +118,8 @@ func (t *telemetry) create(m metric.Meter) error {
 		case i.observed != nil:
 			*i.observed, err = m.Int64ObservableUpDownCounter(i.Name, unit, meaning)
 		default:
-			*i.histogram, err = m.Float64Histogram(i.Name, unit, meaning, metric.WithExplicitBucketBoundaries(i.buckets...))
+			*i.histogram, err = m.Float64Histogram(i.Name, unit, meaning,
+				metric.WithExplicitBucketBoundaries(i.buckets...))
 		}
 		errs = append(errs, err)
 	}

@@ -7,12 +7,13 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// A worker sleeps until the next row that it could claim is due: rows that wait, that run, or that other lanes have do not
-// wake it.
+// A worker sleeps until the next row that it could claim is due: rows that wait, that run, or that other lanes have do
+// not wake it.
 func TestNextDueIsThatOfARowThatCanBeClaimed(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	table := createTable(t, db, Spec{Schema: db.Schema, Table: "rows", Columns: []Column{{Name: "topic", Type: "text", NotNull: true}}, Lanes: []string{"topic"}})
+	table := createTable(t, db, Spec{Schema: db.Schema, Table: "rows",
+		Columns: []Column{{Name: "topic", Type: "text", NotNull: true}}, Lanes: []string{"topic"}})
 	_, err := db.Pool.Exec(t.Context(), `
 		INSERT INTO rows (topic, due_at, waiting, status, owner_token, locked_until, attempts) VALUES
 			('mine', now() + interval '1 h', true, 0, NULL, NULL, 0),
@@ -40,10 +41,12 @@ func TestALoneRowIsClaimedOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	table := createTable(t, db, Spec{Schema: db.Schema, Table: "rows"})
-	c := newClaimer(&Worker{queue: table.On(db.Pool), options: WorkerOptions{Lease: time.Minute}, target: table.anyTarget, dbClock: new(dbClock)})
+	c := newClaimer(&Worker{queue: table.On(db.Pool), options: WorkerOptions{Lease: time.Minute},
+		target: table.anyTarget, dbClock: new(dbClock)})
 	insert := func(in string) {
 		t.Helper()
-		if _, err := db.Pool.Exec(t.Context(), "INSERT INTO rows (due_at) VALUES (now() + $1::interval)", in); err != nil {
+		if _, err := db.Pool.Exec(t.Context(), "INSERT INTO rows (due_at) VALUES (now() + $1::interval)",
+			in); err != nil {
 			t.Fatal(err)
 		}
 	}

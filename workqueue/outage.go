@@ -8,8 +8,8 @@ import (
 	"github.com/txwork/txwork/internal/outage"
 )
 
-// An outageOf is what the statements on a table, or of other work, know of outages of the database. They are logged together with
-// those of the whole runtime.
+// An outageOf is what the statements on a table, or of other work, know of outages of the database. They are logged
+// together with those of the whole runtime.
 type outageOf struct {
 	log  *outage.Log
 	away atomic.Bool
@@ -38,7 +38,8 @@ func (o *outageOf) left() { o.log.Left(o) }
 
 // isOutage tells an error that every statement would meet from one that lies in the statement or its rows.
 func isOutage(err error) bool {
-	if err == nil || contain.Is(err, contain.ErrPanicked) || contain.Is(err, ErrSchemaVersion) || contain.Is(err, ErrPoolMode) || contain.Is(err, ErrInvalid) {
+	if err == nil || contain.Is(err, contain.ErrPanicked) || contain.Is(err, ErrSchemaVersion) ||
+		contain.Is(err, ErrPoolMode) || contain.Is(err, ErrInvalid) {
 		return false
 	}
 	if _, refused := contain.As[*SettleError](err); refused {
@@ -47,7 +48,7 @@ func isOutage(err error) bool {
 	return outage.Is(err)
 }
 
-// NoteOutage is told how a statement of other work beside the runtime's workers ended, such as one under [Runtime.AcquireFunc]: nil, or an
-// error. Outages of the database are logged once for all work of the runtime, at their begin and at their end. It tells
-// whether err is one.
+// NoteOutage is told how a statement of other work beside the runtime's workers ended, such as one under
+// [Runtime.AcquireFunc]: nil, or an error. Outages of the database are logged once for all work of the runtime, at
+// their begin and at their end. It tells whether err is one.
 func (r *Runtime) NoteOutage(logger *slog.Logger, err error) bool { return r.others.note(logger, err) }

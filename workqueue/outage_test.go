@@ -39,13 +39,17 @@ func TestAnOutageIsLoggedTwice(t *testing.T) {
 		})
 		down.Store(false)
 		r.awaitStatus(workqueue.Done, r.insert("after")...)
-		r.eventually("the end to be told", func() bool { return strings.Count(r.Logs.String(), "database answers again") == outage })
+		r.eventually("the end to be told", func() bool {
+			return strings.Count(r.Logs.String(),
+				"database answers again") == outage
+		})
 	}
 	if err := w.stop(t); err != nil {
 		t.Error(err)
 	}
 	logs := r.Logs.String()
-	for text, want := range map[string]int{"database does not answer": 2, "database answers again": 2, "level=ERROR": 2} {
+	for text, want := range map[string]int{"database does not answer": 2, "database answers again": 2,
+		"level=ERROR": 2} {
 		if n := strings.Count(logs, text); n != want {
 			t.Errorf("%q stands %d times in the logs, want %d:\n%s", text, n, want, logs)
 		}

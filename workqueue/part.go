@@ -49,8 +49,8 @@ func (w *Worker) Options() WorkerOptions {
 	return o
 }
 
-// Ready tells why the worker does not claim: it is not started, waits for its table, has no database, or stops. It is nil
-// while it does.
+// Ready tells why the worker does not claim: it is not started, waits for its table, has no database, or stops. It is
+// nil while it does.
 func (w *Worker) Ready() error {
 	switch w.phase.Load() {
 	case phaseNew:
@@ -69,8 +69,8 @@ func (w *Worker) Ready() error {
 // minStuck is the shortest time after which a worker counts as stuck.
 const minStuck = time.Minute
 
-// Alive tells whether the worker is stuck: its renewals have not turned for so long that its leases have ended, which no
-// outage of the database causes. Only a restart helps then. It is nil for a worker that does not run.
+// Alive tells whether the worker is stuck: its renewals have not turned for so long that its leases have ended, which
+// no outage of the database causes. Only a restart helps then. It is nil for a worker that does not run.
 func (w *Worker) Alive() error {
 	if p := w.phase.Load(); p == phaseNew || p == phaseStarting {
 		return nil

@@ -19,9 +19,9 @@ const maxConflictRetries = 5
 
 // A poolExecutor runs calls in a transaction of their own, in one round trip. It says READ COMMITTED
 // itself, whatever the session's default, because the guards rely on it; and READ WRITE, so that a role's
-// default_transaction_read_only is not taken for a standby. A session that keeps our settings, see [keepSettings], needs
-// neither, nor BEGIN and COMMIT: what is sent in one piece is one transaction. Only what changes nothing still says READ
-// WRITE, or it would not notice that its server has become a standby.
+// default_transaction_read_only is not taken for a standby. A session that keeps our settings, see [keepSettings],
+// needs neither, nor BEGIN and COMMIT: what is sent in one piece is one transaction. Only what changes nothing still
+// says READ WRITE, or it would not notice that its server has become a standby.
 type poolExecutor struct {
 	pool   *pgxpool.Pool
 	limits TxLimits  // zero: a statement takes as long as it takes
@@ -192,5 +192,6 @@ func isConflict(err error) bool {
 
 // explain adds what to do to the errors of the database that have a known remedy.
 func explain(err error) error {
-	return postgres.Sentinels{ReadOnly: ErrReadOnly, PoolMode: ErrPoolMode, SchemaVersion: ErrSchemaVersion}.Explain(err)
+	return postgres.Sentinels{ReadOnly: ErrReadOnly, PoolMode: ErrPoolMode,
+		SchemaVersion: ErrSchemaVersion}.Explain(err)
 }

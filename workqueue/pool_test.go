@@ -54,10 +54,12 @@ func TestBatchesLockInTheOrderOfIDs(t *testing.T) {
 		call    func(q *workqueue.Queue, ctx context.Context, token uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error)
 	}{
 		"ack": {"", (*workqueue.Queue).Ack},
-		"cancel": {"", func(q *workqueue.Queue, ctx context.Context, _ uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
+		"cancel": {"", func(q *workqueue.Queue, ctx context.Context, _ uuid.UUID, ids []uuid.UUID) ([]uuid.UUID,
+			error) {
 			return q.Cancel(ctx, ids, "")
 		}},
-		"redrive": {"SELECT notes_fail(owner_token, ARRAY[id], 'no good') FROM notes", func(q *workqueue.Queue, ctx context.Context, _ uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
+		"redrive": {"SELECT notes_fail(owner_token, ARRAY[id], 'no good') FROM notes", func(q *workqueue.Queue,
+			ctx context.Context, _ uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
 			return q.Redrive(ctx, ids, "")
 		}},
 	} {
@@ -81,7 +83,8 @@ func TestBatchesLockInTheOrderOfIDs(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer application.Rollback(t.Context())
-			if _, err := application.Exec(t.Context(), "SELECT FROM notes WHERE id = $1 FOR UPDATE", ids[1]); err != nil {
+			if _, err := application.Exec(t.Context(), "SELECT FROM notes WHERE id = $1 FOR UPDATE",
+				ids[1]); err != nil {
 				t.Fatal(err)
 			}
 			done := make(chan error, 1)
@@ -89,7 +92,10 @@ func TestBatchesLockInTheOrderOfIDs(t *testing.T) {
 				_, err := c.call(r.Queue, t.Context(), token, slices.Clone(ids))
 				done <- err
 			}()
-			r.eventually("the call waits for the application", func() bool { return pgtest.SomebodyWaits(t, r.Eyes, r.Table.Name()) })
+			r.eventually("the call waits for the application", func() bool {
+				return pgtest.SomebodyWaits(t, r.Eyes,
+					r.Table.Name())
+			})
 			free := ask[[]uuid.UUID](r, "SELECT array_agg(id) FROM (SELECT id FROM notes FOR UPDATE SKIP LOCKED) AS t")
 			if !slices.Equal(free, ids[:1]) {
 				t.Errorf("%v are free, want the one behind what it waits for", free)

@@ -77,8 +77,10 @@ type Row struct {
 //
 // A table with lanes needs a value for each, in the order of Spec.Lanes. With [Table.In] the claim
 // holds once the transaction commits: start no work before.
-func (q *Queue) Claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]Row, error) {
-	req := claimRequest{owner: owner, lease: lease, limit: limit, lanes: []claimLane{{values: lanes}}, target: q.table.anyTarget}
+func (q *Queue) Claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]Row,
+	error) {
+	req := claimRequest{owner: owner, lease: lease, limit: limit, lanes: []claimLane{{values: lanes}},
+		target: q.table.anyTarget}
 	if err := q.table.checkClaim(req); err != nil {
 		return nil, err
 	}
@@ -98,7 +100,8 @@ func (q *Queue) Ack(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uu
 
 // Abandon settles rows as a failed attempt: Ready again after the delay, or Failed where the attempts
 // are used up or a cancel was asked for. The cause is stored as the row's last error.
-func (q *Queue) Abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration, cause string) ([]uuid.UUID, error) {
+func (q *Queue) Abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration,
+	cause string) ([]uuid.UUID, error) {
 	if err := checkDelay(delay); err != nil {
 		return nil, err
 	}
@@ -107,7 +110,8 @@ func (q *Queue) Abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, d
 
 // Retry is [Queue.Abandon] with the delay of the table's own backoff.
 func (q *Queue) Retry(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error) {
-	return q.settleOp(ctx, opAbandon, owner, ids, &Outcome{kind: outcomeRetry, delay: unnamedDelay, cause: message(cause)})
+	return q.settleOp(ctx, opAbandon, owner, ids, &Outcome{kind: outcomeRetry, delay: unnamedDelay,
+		cause: message(cause)})
 }
 
 // Fail settles rows as Failed, whatever attempts are left.
@@ -116,7 +120,8 @@ func (q *Queue) Fail(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, caus
 }
 
 // Snooze puts rows back for the delay and gives their attempt back.
-func (q *Queue) Snooze(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration) ([]uuid.UUID, error) {
+func (q *Queue) Snooze(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration) ([]uuid.UUID,
+	error) {
 	if err := checkDelay(delay); err != nil {
 		return nil, err
 	}
@@ -128,7 +133,8 @@ func (q *Queue) Release(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) (
 	return q.settleOp(ctx, opSnooze, owner, ids, &Outcome{kind: outcomeRelease})
 }
 
-func (q *Queue) settleOp(ctx context.Context, op operation, owner uuid.UUID, ids []uuid.UUID, o *Outcome) (changed []uuid.UUID, err error) {
+func (q *Queue) settleOp(ctx context.Context, op operation, owner uuid.UUID, ids []uuid.UUID,
+	o *Outcome) (changed []uuid.UUID, err error) {
 	if err := checkBatch(ids); err != nil {
 		return nil, err
 	}
@@ -141,7 +147,8 @@ func (q *Queue) settleOp(ctx context.Context, op operation, owner uuid.UUID, ids
 
 // Extend moves the end of the rows' lease to lease from now. Rows that are locked this moment, because
 // their settle is being committed, are neither changed nor reported as lost.
-func (q *Queue) Extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID, error) {
+func (q *Queue) Extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID,
+	error) {
 	if err := cmp.Or(checkLease(lease), checkBatch(ids)); err != nil {
 		return nil, err
 	}
@@ -178,7 +185,8 @@ func (q *Queue) Redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]u
 }
 
 // idsOp needs no order of the ids: the scan of the primary key goes through any array in its own.
-func (q *Queue) idsOp(ctx context.Context, op operation, stmt statement, ids []uuid.UUID, args map[string]any) ([]uuid.UUID, error) {
+func (q *Queue) idsOp(ctx context.Context, op operation, stmt statement, ids []uuid.UUID,
+	args map[string]any) ([]uuid.UUID, error) {
 	args["ids"] = ids
 	var changed []uuid.UUID
 	err := q.table.telemetry.transition(ctx, op, len(ids), func(ctx context.Context) ([]uuid.UUID, error) {
@@ -333,7 +341,8 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		reads:     true,
 		row: func(scan func(...any) error) error {
 			var seconds float64
-			err := scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Expired, &s.Waiting, &s.Failed, &s.Cancelled, &seconds)
+			err := scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Expired, &s.Waiting, &s.Failed, &s.Cancelled,
+				&seconds)
 			s.OldestReady = durationOf(seconds)
 			return err
 		},

@@ -119,7 +119,8 @@ func newView(spec Spec) view {
 		Admission:   spec.Admission,
 	}
 	for i, c := range spec.Columns {
-		cv := columnView{Column: c, Quoted: quote(c.Name), Alias: fmt.Sprintf("c%d", i+1), Param: "column_" + c.Name, Bind: c.Type}
+		cv := columnView{Column: c, Quoted: quote(c.Name), Alias: fmt.Sprintf("c%d", i+1), Param: "column_" + c.Name,
+			Bind: c.Type}
 		if slices.Contains(boundAsText, c.Type) {
 			cv.Bind, cv.Cast = "text", true
 		}
@@ -136,7 +137,8 @@ func newView(spec Spec) view {
 // alignments are those of the types of one width. Beside max_attempts, whose alignment is 4, columns stand in this
 // order without a gap between them.
 var alignments = map[string]int{
-	"bigint": 8, "timestamptz": 8, "double precision": 8, "integer": 4, "date": 4, "smallint": 2, "boolean": 1, "uuid": 1,
+	"bigint": 8, "timestamptz": 8, "double precision": 8, "integer": 4, "date": 4, "smallint": 2, "boolean": 1,
+	"uuid": 1,
 }
 
 func fixed(c columnView) bool { return c.NotNull && alignments[c.Type] > 0 }
@@ -192,12 +194,14 @@ func (v view) RedriveWaits() string {
 
 // AbandonDue is the due time after a reported failure.
 func (v view) AbandonDue() string {
-	return fmt.Sprintf("clock_timestamp() + coalesce(s.delay * interval '1 microsecond', %s)", v.spec.Retry.sqlOrRow("t.attempts", "t.retry"))
+	return fmt.Sprintf("clock_timestamp() + coalesce(s.delay * interval '1 microsecond', %s)",
+		v.spec.Retry.sqlOrRow("t.attempts", "t.retry"))
 }
 
 // ReapDue is the due time after an ended lease.
 func (v view) ReapDue() string {
-	return fmt.Sprintf("greatest(clock_timestamp(), t.locked_until + %s)", v.spec.Retry.sqlOrRow("t.attempts", "t.retry"))
+	return fmt.Sprintf("greatest(clock_timestamp(), t.locked_until + %s)", v.spec.Retry.sqlOrRow("t.attempts",
+		"t.retry"))
 }
 
 func (v view) ackFile() string {

@@ -61,7 +61,8 @@ func (w *Worker) renewChunk(ctx context.Context, chunk []*delivery) {
 	expires := w.clock() + int64(w.options.Lease)
 	var x extension
 	err := w.within(ctx, w.options.Lease/3, func(ctx context.Context) error {
-		return w.table.telemetry.transition(ctx, opExtend, len(refs), func(ctx context.Context) (_ []uuid.UUID, err error) {
+		return w.table.telemetry.transition(ctx, opExtend, len(refs), func(ctx context.Context) (_ []uuid.UUID,
+			err error) {
 			x, err = w.renewing.extend(ctx, refs, w.options.Lease)
 			return x.ids, w.reallyLost(byID, err)
 		})

@@ -3,8 +3,9 @@ package workqueue
 import "slices"
 
 // SetConcurrency changes how many handlers run at once. It may be called at any time, also before Run, and is safe for
-// concurrent use; the last call counts. It does not wait: when there are to be fewer, running handlers finish, and rows that
-// were claimed and that no handler has begun are returned with their attempt, as far as there is no room for them any more.
+// concurrent use; the last call counts. It does not wait: when there are to be fewer, running handlers finish, and rows
+// that were claimed and that no handler has begun are returned with their attempt, as far as there is no room for them
+// any more.
 func (w *Worker) SetConcurrency(n int) error {
 	if err := checkConcurrency(n); err != nil {
 		return err
@@ -27,8 +28,8 @@ func (w *Worker) release(deliveries []*delivery) {
 	}
 }
 
-// staff has spawn run handlers, as many as are wanted, now and whenever that number grows. Each is to call take until it
-// returns false. Nothing is spawned once the flow is closed.
+// staff has spawn run handlers, as many as are wanted, now and whenever that number grows. Each is to call take until
+// it returns false. Nothing is spawned once the flow is closed.
 func (f *flow) staff(spawn func(handler func()), handler func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +69,8 @@ func (f *flow) wantedHandlers() int {
 	return f.concurrency
 }
 
-// surplus takes out the deliveries, the latest ones, that a flow which has shrunk has no room for. Other processes may have.
+// surplus takes out the deliveries, the latest ones, that a flow which has shrunk has no room for. Other processes may
+// have.
 func (f *flow) surplus() []*delivery {
 	if f.closed { // they are drained
 		return nil

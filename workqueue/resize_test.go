@@ -31,8 +31,8 @@ func (g *gauge) handle(ctx context.Context, _ *noteClaim) error {
 	return nil
 }
 
-// A worker that is given more handlers uses them at once. One that has fewer lets those that run finish, begins no more than
-// are left, and returns the other rows that it has claimed, for other processes.
+// A worker that is given more handlers uses them at once. One that has fewer lets those that run finish, begins no more
+// than are left, and returns the other rows that it has claimed, for other processes.
 func TestAWorkerIsRescaled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -50,7 +50,10 @@ func TestAWorkerIsRescaled(t *testing.T) {
 	if err := w.SetConcurrency(1); err != nil {
 		t.Fatal(err)
 	}
-	r.eventually("the rows without a handler to be ready", func() bool { return r.count("status = 1") == 10 && r.count("status = 0") == 30 })
+	r.eventually("the rows without a handler to be ready", func() bool {
+		return r.count("status = 1") == 10 &&
+			r.count("status = 0") == 30
+	})
 	if n := r.count("status = 0 AND attempts > 0"); n > 0 {
 		t.Errorf("%d rows were returned without their attempt", n)
 	}

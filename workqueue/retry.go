@@ -25,8 +25,9 @@ const (
 type Retry struct {
 	Growth Growth
 	Base   time.Duration
-	Cap    time.Duration // 0: Base where the growth is Constant, otherwise that of DefaultRetry or Base, whichever is more
-	Jitter float64       // 0, or 1e-9 to 1
+	// 0: Base where the growth is Constant, otherwise that of DefaultRetry or Base, whichever is more
+	Cap    time.Duration
+	Jitter float64 // 0, or 1e-9 to 1
 }
 
 // DefaultRetry waits 1 s after the first attempt and doubles up to 15 minutes, spread by a fifth so
@@ -101,14 +102,16 @@ type storedRetry struct {
 }
 
 // growthNames are the [Growth] values as rows keep them.
-var growthNames = map[Growth]string{Constant: "constant", Linear: "linear", Quadratic: "quadratic", Exponential: "exponential"}
+var growthNames = map[Growth]string{Constant: "constant", Linear: "linear", Quadratic: "quadratic",
+	Exponential: "exponential"}
 
 // stored is the JSON text of a row's own backoff; empty for none.
 func (r Retry) stored() (string, error) {
 	if r == (Retry{}) {
 		return "", nil
 	}
-	encoded, err := json.Marshal(storedRetry{growthNames[r.Growth], r.Base.Microseconds(), r.limit().Microseconds(), r.Jitter})
+	encoded, err := json.Marshal(storedRetry{growthNames[r.Growth], r.Base.Microseconds(), r.limit().Microseconds(),
+		r.Jitter})
 	return string(encoded), err
 }
 

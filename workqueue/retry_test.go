@@ -44,7 +44,8 @@ func TestRetryDelay(t *testing.T) {
 		t.Run(r.String(), func(t *testing.T) {
 			t.Parallel()
 			rows, err := pool.Query(t.Context(), "SELECT a.n, "+r.sql("a.n")+
-				" FROM (SELECT generate_series(1, $1::int) AS n UNION ALL SELECT unnest(ARRAY[1000, 1000000])) AS a ORDER BY 1", tries)
+				" FROM (SELECT generate_series(1, $1::int) AS n UNION ALL SELECT unnest(ARRAY[1000, 1000000])) AS a "+
+				"ORDER BY 1", tries)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +83,8 @@ func TestRetryJitterSpreads(t *testing.T) {
 	t.Parallel()
 	r := Retry{Growth: Constant, Base: time.Hour, Cap: time.Hour, Jitter: 0.5}
 	var sql []time.Duration
-	if err := pgtest.New(t).Pool.QueryRow(t.Context(), "SELECT array_agg("+r.sql("n")+") FROM generate_series(1, 1000) AS n").Scan(&sql); err != nil {
+	if err := pgtest.New(t).Pool.QueryRow(t.Context(), "SELECT array_agg("+r.sql("n")+
+		") FROM generate_series(1, 1000) AS n").Scan(&sql); err != nil {
 		t.Fatal(err)
 	}
 	delays := map[string][]time.Duration{"SQL": sql}

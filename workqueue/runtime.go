@@ -32,8 +32,8 @@ const (
 type RuntimeOptions struct {
 	// Connections is how many connections claims, renewals, settles and upkeep of all workers share. Default:
 	// [DefaultConnections]; at least 2. While statements are slow, up to Connections - 1 spare ones are opened
-	// beside them. Listening takes one more, and so does each table for as long as the runtime notifies on behalf of its producers, see
-	// [Runtime.MaxConnections].
+	// beside them. Listening takes one more, and so does each table for as long as the runtime notifies on behalf of
+	// its producers, see [Runtime.MaxConnections].
 	Connections int
 	// ListenConfig connects the listener past a pooler. Default: the pool's own configuration.
 	ListenConfig *pgx.ConnConfig
@@ -74,24 +74,25 @@ type system struct {
 	reset  time.Time // when the pool was last reset
 }
 
-// NewRuntime makes a runtime. Its connections are opened with the pool's configuration, and are not the pool's: handlers
-// that hold all of those cannot keep a lease from being renewed.
+// NewRuntime makes a runtime. Its connections are opened with the pool's configuration, and are not the pool's:
+// handlers that hold all of those cannot keep a lease from being renewed.
 func NewRuntime(pool *pgxpool.Pool, o RuntimeOptions) (*Runtime, error) {
 	if pool == nil {
 		return nil, invalid("pool", "is nil")
 	}
 	setDefault(&o.Connections, DefaultConnections)
 	if o.Connections < minConnections || o.Connections > maxConnections {
-		return nil, invalid("connections", "is %d, it must be between %d and %d", o.Connections, minConnections, maxConnections)
+		return nil, invalid("connections", "is %d, it must be between %d and %d", o.Connections, minConnections,
+			maxConnections)
 	}
 	r := &Runtime{pool: pool, options: o, listened: make(map[string]bool)}
 	r.others.log = &r.outages
 	return r, nil
 }
 
-// MaxConnections is how many connections the runtime may have at once: its Connections and their spare ones, the listener's, and
-// for each table of the workers that it was given one that notifies on behalf of the table's producers. Of all
-// processes one at a time has the latter, and while the rate is high.
+// MaxConnections is how many connections the runtime may have at once: its Connections and their spare ones, the
+// listener's, and for each table of the workers that it was given one that notifies on behalf of the table's producers.
+// Of all processes one at a time has the latter, and while the rate is high.
 func (r *Runtime) MaxConnections() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,10 +108,10 @@ func (r *Runtime) expect(w *Worker) {
 	}
 }
 
-// AcquireFunc calls f with one of the runtime's connections, as a pool's AcquireFunc does, for short work beside that of the workers:
-// a transaction of maintenance, for example. It waits its turn as a claim does. While no worker runs, the connection
-// is opened for this call. f must not keep it, nor change what its session is set to: the planner is set for the statements
-// of the core.
+// AcquireFunc calls f with one of the runtime's connections, as a pool's AcquireFunc does, for short work beside that
+// of the workers: a transaction of maintenance, for example. It waits its turn as a claim does. While no worker runs,
+// the connection is opened for this call. f must not keep it, nor change what its session is set to: the planner is set
+// for the statements of the core.
 func (r *Runtime) AcquireFunc(ctx context.Context, f func(*pgxpool.Conn) error) error {
 	s, err := r.join(ctx)
 	if err != nil {
@@ -143,7 +144,8 @@ func (r *Runtime) checkPool(pool *pgxpool.Pool) error {
 	}
 	own, other := r.pool.Config().ConnConfig.Database, pool.Config().ConnConfig.Database
 	if own != other {
-		return invalid("runtime", "is of the database %q, the worker's pool of %q: a runtime serves one database", own, other)
+		return invalid("runtime", "is of the database %q, the worker's pool of %q: a runtime serves one database", own,
+			other)
 	}
 	return nil
 }
@@ -187,7 +189,10 @@ func (r *Runtime) newSystem(ctx context.Context) (*system, error) {
 	config.MaxConnIdleTime = min(config.MaxConnIdleTime, systemIdleTime)
 	config.HealthCheckPeriod = min(config.HealthCheckPeriod, systemIdleTime)
 	if config.ShouldPing == nil {
-		config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > systemPingAfter }
+		config.ShouldPing = func(_ context.Context,
+			p pgxpool.ShouldPingParams) bool {
+			return p.IdleDuration > systemPingAfter
+		}
 	}
 	keepSettings(config)
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)

@@ -43,20 +43,24 @@ func TestWorkersShareARuntime(t *testing.T) {
 	for i := range queues {
 		topic := fmt.Sprintf("queue %d", i)
 		topics = append(topics, topic)
-		workers = append(workers, r.startOn(pool, r.serving(lanes(topic)).Domain, workqueue.WorkerOptions{Runtime: runtime}, ackAll))
+		workers = append(workers, r.startOn(pool, r.serving(lanes(topic)).Domain,
+			workqueue.WorkerOptions{Runtime: runtime}, ackAll))
 	}
 	r.eventually("a listener", func() bool {
-		return ask[bool](r, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND query = 'LISTEN \"'||$2||'\"')", r.Schema, r.Table.Name())
+		return ask[bool](r, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND query = "+
+			"'LISTEN \"'||$2||'\"')", r.Schema, r.Table.Name())
 	})
 	most := 0
 	for range 20 {
 		ids := r.insert(topics...)
 		r.eventually("the rows to be done", func() bool {
-			most = max(most, ask[int](r, "SELECT count(*)::int FROM pg_stat_activity WHERE application_name = $1", r.Schema))
+			most = max(most, ask[int](r, "SELECT count(*)::int FROM pg_stat_activity WHERE application_name = $1",
+				r.Schema))
 			return r.count("status = 2 AND id = ANY($1)", ids) == len(ids)
 		})
 	}
-	if listeners := ask[int](r, "SELECT count(*)::int FROM pg_stat_activity WHERE application_name = $1 AND query LIKE 'LISTEN%'", r.Schema); listeners != 1 {
+	if listeners := ask[int](r, "SELECT count(*)::int FROM pg_stat_activity WHERE application_name = $1 AND query "+
+		"LIKE 'LISTEN%'", r.Schema); listeners != 1 {
 		t.Errorf("%d sessions listen, want 1", listeners)
 	}
 	if most > runtime.MaxConnections() {
@@ -99,7 +103,11 @@ func TestListeningFollowsTheWorkers(t *testing.T) {
 	r.awaitListener()
 	for range 3 {
 		done := make(chan struct{}, 1)
-		joined := other.startOn(r.Pool, other.Domain, o, func(context.Context, *noteClaim) error { done <- struct{}{}; return nil })
+		joined := other.startOn(r.Pool, other.Domain, o, func(context.Context,
+			*noteClaim) error {
+			done <- struct{}{}
+			return nil
+		})
 		other.awaitListener()
 		other.insert("of the other table")
 		receive(t, done, "a row of the table that joined")
@@ -117,10 +125,12 @@ func TestALockedTableLeavesOthersTheirTurn(t *testing.T) {
 	free := rigOn(t, r.URL, r.Schema, rigOptions{spec: func(s *workqueue.Spec) { s.Table = "others" }})
 	runtime := r.runtimeOn(r.Pool)
 	for i := range 10 {
-		r.serving(lanes(fmt.Sprint(i))).start(workqueue.WorkerOptions{Runtime: runtime, PollInterval: 10 * time.Millisecond}, ackAll)
+		r.serving(lanes(fmt.Sprint(i))).start(workqueue.WorkerOptions{Runtime: runtime,
+			PollInterval: 10 * time.Millisecond}, ackAll)
 	}
 	done := make(chan struct{}, 1000)
-	free.startOn(r.Pool, free.Domain, workqueue.WorkerOptions{Runtime: runtime}, func(context.Context, *noteClaim) error {
+	free.startOn(r.Pool, free.Domain, workqueue.WorkerOptions{Runtime: runtime}, func(context.Context,
+		*noteClaim) error {
 		done <- struct{}{}
 		return nil
 	})
@@ -143,13 +153,14 @@ func TestALockedTableLeavesOthersTheirTurn(t *testing.T) {
 		free.insert("beside the lock")
 		receive(t, done, "a row of the other table")
 	}
-	if n := ask[int](r, "SELECT count(*)::int FROM pg_locks WHERE relation = 'notes'::regclass AND NOT granted"); n < 4 {
+	if n := ask[int](r,
+		"SELECT count(*)::int FROM pg_locks WHERE relation = 'notes'::regclass AND NOT granted"); n < 4 {
 		t.Errorf("%d statements wait for the table: the other's were not beside them", n)
 	}
 }
 
-// Workers that poll look together. A table that somebody holds locked keeps the others' rows from nobody, and its own are
-// found when it is free.
+// Workers that poll look together. A table that somebody holds locked keeps the others' rows from nobody, and its own
+// are found when it is free.
 func TestALockedTableKeepsNoLookBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -173,7 +184,8 @@ func TestALockedTableKeepsNoLookBack(t *testing.T) {
 	}
 	for range 5 {
 		r.eventually("a look that waits for the table", func() bool {
-			return ask[bool](r, "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'notes'::regclass AND NOT granted)")
+			return ask[bool](r, "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'notes'::regclass AND NOT "+
+				"granted)")
 		})
 		free.insert("beside the lock")
 		receive(t, done, "a row of the other table")
@@ -245,14 +257,16 @@ func TestWorkersJoinInTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	elsewhere := r.runtimeOn(r.openPool(func(c *pgxpool.Config) { c.ConnConfig.Database = "another" }))
-	if _, err := workqueue.NewWorker(r.Pool, r.Domain, ackAll, workqueue.WorkerOptions{Runtime: elsewhere}); !errors.Is(err, workqueue.ErrInvalid) {
+	if _, err := workqueue.NewWorker(r.Pool, r.Domain, ackAll,
+		workqueue.WorkerOptions{Runtime: elsewhere}); !errors.Is(err, workqueue.ErrInvalid) {
 		t.Errorf("a runtime of another database: %v", err)
 	}
 	w, err := workqueue.NewWorker(r.Pool, r.Domain, ackAll, workqueue.WorkerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, runtime := range map[string]*workqueue.Runtime{"no runtime": nil, "a runtime of another database": elsewhere} {
+	for what, runtime := range map[string]*workqueue.Runtime{"no runtime": nil,
+		"a runtime of another database": elsewhere} {
 		if err := w.Join(runtime); !errors.Is(err, workqueue.ErrInvalid) {
 			t.Errorf("joining %s: %v", what, err)
 		}

@@ -25,17 +25,20 @@ func TestStaleClaimIsToldBesideTheCurrentOne(t *testing.T) {
 			id := insertOne(t, db, table)
 			stale, current := uuid.New(), uuid.New()
 			claimOne(t, q, stale)
-			if _, err := db.Pool.Exec(t.Context(), "UPDATE "+db.Schema+".rows SET status = 0, owner_token = NULL, locked_until = NULL"); err != nil {
+			if _, err := db.Pool.Exec(t.Context(), "UPDATE "+db.Schema+
+				".rows SET status = 0, owner_token = NULL, locked_until = NULL"); err != nil {
 				t.Fatal(err)
 			}
 			claimOne(t, q, current)
 
 			ack := &Outcome{kind: outcomeAck}
-			batch := []settlement{{claimRef: claimRef{id, stale}, outcome: ack}, {claimRef: claimRef{id, current}, outcome: ack}}
+			batch := []settlement{{claimRef: claimRef{id, stale}, outcome: ack}, {claimRef: claimRef{id, current},
+				outcome: ack}}
 			changed, err := q.settle(t.Context(), batch)
 
 			var refused *SettleError
-			if !slices.Equal(changed, []uuid.UUID{id}) || !errors.As(err, &refused) || len(refused.Lost)+len(refused.Gone) != 1 {
+			if !slices.Equal(changed, []uuid.UUID{id}) || !errors.As(err, &refused) ||
+				len(refused.Lost)+len(refused.Gone) != 1 {
 				t.Errorf("changed %v, error %v; want the row changed once and the stale claim refused", changed, err)
 			}
 		})

@@ -68,7 +68,8 @@ func (w *Worker) settleBatch(ctx context.Context, batch []pendingSettle, l TxLim
 }
 
 // settleOver settles over the worker's connections, or in a savepoint of the application's transaction.
-func (w *Worker) settleOver(ctx context.Context, batch []settlement, l TxLimits, repeated bool) (ids []uuid.UUID, err error) {
+func (w *Worker) settleOver(ctx context.Context, batch []settlement, l TxLimits, repeated bool) (ids []uuid.UUID,
+	err error) {
 	if w.outer == nil {
 		q := w.settling(l)
 		if q.tried = triedFirst; repeated {
@@ -109,7 +110,8 @@ func (w *Worker) done(batch []pendingSettle) {
 // leaveToLease ends it for rows that cannot be settled: their leases end.
 func (w *Worker) leaveToLease(rows []pendingSettle, cause error) {
 	for _, p := range rows {
-		w.table.telemetry.logRow(context.Background(), slog.LevelError, "settle failed; the row is left to the reaper", p.labels, p.id, slog.Any("error", cause))
+		w.table.telemetry.logRow(context.Background(), slog.LevelError, "settle failed; the row is left to the reaper",
+			p.labels, p.id, slog.Any("error", cause))
 		w.held.remove(p.delivery)
 	}
 }

@@ -33,7 +33,8 @@ type insertField struct {
 // coreFields are the core's columns that an insert sets, in the order of [insertion.set].
 func (v view) coreFields() []insertField {
 	field := func(name, typ, wrap, fallback string) insertField {
-		return insertField{columnView: columnView{Quoted: name, Alias: name, Param: name, Bind: typ}, wrap: wrap, fallback: fallback}
+		return insertField{columnView: columnView{Quoted: name, Alias: name, Param: name, Bind: typ}, wrap: wrap,
+			fallback: fallback}
 	}
 	return []insertField{
 		field("due_at", "timestamptz", "greatest(%s, now())", "now()"),

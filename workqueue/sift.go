@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A notification tells of a table and not of a lane: the trigger that sends it does not read the rows. Where many workers of a
-// process serve a table, one of them has a row to claim, and the claims of the others would be in vain. So the process looks once for
-// all of them, see sql/look.sql, and wakes those for which there is something.
+// A notification tells of a table and not of a lane: the trigger that sends it does not read the rows. Where many
+// workers of a process serve a table, one of them has a row to claim, and the claims of the others would be in vain. So
+// the process looks once for all of them, see sql/look.sql, and wakes those for which there is something.
 
-// siftFrom is from how many workers on a look and a claim, one after the other, are worth it: fewer claim side by side, which is
-// sooner.
+// siftFrom is from how many workers on a look and a claim, one after the other, are worth it: fewer claim side by side,
+// which is sooner.
 const siftFrom = 4
 
 // siftLimits are those of the look. While it fails, workers are woken as if there were none.

@@ -46,7 +46,8 @@ func TestANotificationWakesWhomItConcerns(t *testing.T) {
 	for i := range rows {
 		r.awaitStatus(workqueue.Done, r.insert(topics[i%3])...)
 	}
-	r.awaitStatus(workqueue.Done, r.insertRows(workqueue.NewRow{DueAt: time.Now().Add(time.Second), Values: []any{topics[5], ""}})...)
+	r.awaitStatus(workqueue.Done, r.insertRows(workqueue.NewRow{DueAt: time.Now().Add(time.Second),
+		Values: []any{topics[5], ""}})...)
 	if claims := settled() - before; claims < rows || claims > 4*rows {
 		t.Errorf("%d claims for %d rows, want one or two for each", claims, rows)
 	}
@@ -66,7 +67,8 @@ func TestALookThatFailsWakesEverybody(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), "LOCK TABLE notes IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 			t.Fatal(err)
 		}
-		ids, err := r.insertIn(tx, workqueue.NewRow{Values: []any{topics[4], ""}}, workqueue.NewRow{Values: []any{topics[0], ""}})
+		ids, err := r.insertIn(tx, workqueue.NewRow{Values: []any{topics[4], ""}},
+			workqueue.NewRow{Values: []any{topics[0], ""}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +80,8 @@ func TestALookThatFailsWakesEverybody(t *testing.T) {
 		locked := make(chan error, 1)
 		go func() { _, err := locker.Exec(t.Context(), "LOCK TABLE notes"); locked <- err }()
 		r.eventually("a lock that waits", func() bool {
-			return ask[bool](r, "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'notes'::regclass AND mode = 'AccessExclusiveLock' AND NOT granted)")
+			return ask[bool](r, "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'notes'::regclass AND mode = "+
+				"'AccessExclusiveLock' AND NOT granted)")
 		})
 		if err := tx.Commit(t.Context()); err != nil { // the rows are announced when the table is locked
 			t.Fatal(err)
@@ -87,7 +90,8 @@ func TestALookThatFailsWakesEverybody(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.eventually("a statement that waits for it", func() bool {
-			return ask[bool](r, "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'notes'::regclass AND NOT granted)")
+			return ask[bool](r, "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'notes'::regclass AND NOT "+
+				"granted)")
 		})
 		if err := locker.Rollback(t.Context()); err != nil && err != pgx.ErrTxClosed {
 			t.Fatal(err)

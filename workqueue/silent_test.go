@@ -18,7 +18,8 @@ func (r *rig) hold(lock string) {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { conn.Close(context.Background()) })
-	if _, err := conn.Exec(r.Context(), "SELECT pg_advisory_lock(hashtextextended($1, 0))", r.Table.Name()+" "+lock); err != nil {
+	if _, err := conn.Exec(r.Context(), "SELECT pg_advisory_lock(hashtextextended($1, 0))", r.Table.Name()+" "+
+		lock); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -26,7 +27,8 @@ func (r *rig) hold(lock string) {
 // silent tells whether a transaction holds the lock by which the announcer knows of it.
 func (r *rig) silent(tx pgx.Tx) (silent bool) {
 	r.Helper()
-	err := tx.QueryRow(r.Context(), `SELECT EXISTS (SELECT FROM pg_locks AS l, hashtextextended($1 || ' silent', 0) AS k (lock)
+	err := tx.QueryRow(r.Context(),
+		`SELECT EXISTS (SELECT FROM pg_locks AS l, hashtextextended($1 || ' silent', 0) AS k (lock)
 		WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory' AND l.objsubid = 1
 		  AND l.classid = (k.lock >> 32 & 4294967295)::oid AND l.objid = (k.lock & 4294967295)::oid)`, r.Table.Name()).Scan(&silent)
 	if err != nil {
@@ -35,8 +37,8 @@ func (r *rig) silent(tx pgx.Tx) (silent bool) {
 	return silent
 }
 
-// A transaction is silent if an announcer is awake, if it is young, and if it can take the lock by which the announcer knows
-// of it. In any other case it notifies by itself.
+// A transaction is silent if an announcer is awake, if it is young, and if it can take the lock by which the announcer
+// knows of it. In any other case it notifies by itself.
 func TestWhoIsSilent(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -71,7 +73,8 @@ func TestWhoIsSilent(t *testing.T) {
 					t.Fatal(err)
 				}
 				var young bool // a machine that has too much to do makes a transaction old
-				if err := tx.QueryRow(t.Context(), "SELECT clock_timestamp() < now() + interval '500 milliseconds'").Scan(&young); err != nil {
+				if err := tx.QueryRow(t.Context(),
+					"SELECT clock_timestamp() < now() + interval '500 milliseconds'").Scan(&young); err != nil {
 					t.Fatal(err)
 				}
 				if c.silent && !young && try < 20 {

@@ -128,7 +128,8 @@ func TestTheServerBoundsAListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	var idle string
-	if err := conn.QueryRow(t.Context(), "SELECT coalesce(current_setting('idle_session_timeout', true), '')").Scan(&idle); err != nil {
+	if err := conn.QueryRow(t.Context(),
+		"SELECT coalesce(current_setting('idle_session_timeout', true), '')").Scan(&idle); err != nil {
 		t.Fatal(err)
 	}
 	if serverVersion(conn.Conn()) >= 14 && idle != "90s" {

@@ -37,33 +37,34 @@ type Spec struct {
 	// constraints derive from it.
 	Table string
 
-	// Columns are the domain's own columns. In the table those of a fixed width that are NotNull stand among the core's,
-	// see ADR 0017; the others follow in this order.
+	// Columns are the domain's own columns. In the table those of a fixed width that are NotNull stand among the
+	// core's, see ADR 0017; the others follow in this order.
 	Columns []Column
 
 	// Lanes names the columns on which every claim has an equality test, such as queue and priority.
 	// They lead the claim index, so a claim of one lane never reads another's rows.
 	Lanes []string
 
-	// Admission names the lane whose values have rules of their own: pauses, limits, rates. Each claim asks them, by every
-	// way in, with the functions that the domain's migration makes:
+	// Admission names the lane whose values have rules of their own: pauses, limits, rates. Each claim asks them, by
+	// every way in, with the functions that the domain's migration makes:
 	//
 	//	<table>_admit(value, want integer) RETURNS TABLE (admitted integer, again double precision, bounded boolean)
 	//	<table>_take(value, ids uuid[]) RETURNS void
 	//
-	// admit is called before the claim, in its transaction: how many rows may be claimed; if they are fewer than wanted, after
-	// how many seconds to ask again, where 0 leaves that to the poll interval; and whether the value has a rule at
-	// all. It must have the claims of one value follow each other until they commit, and wait for no more than a moment.
-	// take is called in the same statement with the rows that were claimed, unless there is no rule. Workers ask for a value
-	// that had no rule when they asked last only twice a second. Default: every due row may be claimed.
+	// admit is called before the claim, in its transaction: how many rows may be claimed; if they are fewer than
+	// wanted, after how many seconds to ask again, where 0 leaves that to the poll interval; and whether the value has
+	// a rule at all. It must have the claims of one value follow each other until they commit, and wait for no more
+	// than a moment. take is called in the same statement with the rows that were claimed, unless there is no rule.
+	// Workers ask for a value that had no rule when they asked last only twice a second. Default: every due row may be
+	// claimed.
 	Admission string
 
 	// Unique names columns of which at most one row may hold the same values, while none of them is
 	// NULL. Enqueueing such a row again changes nothing and reports the row that is there.
 	Unique []string
 
-	// Labels names up to two columns of type text, such as kind and queue, whose values metrics, spans and logs of a row
-	// carry. Metrics tell at most 100 combinations of them apart. Default: none.
+	// Labels names up to two columns of type text, such as kind and queue, whose values metrics, spans and logs of a
+	// row carry. Metrics tell at most 100 combinations of them apart. Default: none.
 	Labels []string
 
 	// Gate names a column: a row in which it is set waits again when it is redriven, for whatever let it through
@@ -80,7 +81,8 @@ type Spec struct {
 	// With DeleteDone there are only the latter.
 	Retention time.Duration
 
-	// FailedRetention is how long the reaper keeps dead letters: Failed rows that were not cancelled. Default 0: for ever.
+	// FailedRetention is how long the reaper keeps dead letters: Failed rows that were not cancelled. Default 0: for
+	// ever.
 	FailedRetention time.Duration
 
 	// Sweeps are the suffixes of SQL functions <schema>.<table>_<suffix>(max_rows integer) RETURNS integer,
@@ -100,8 +102,9 @@ type Spec struct {
 
 // A Column is a domain column of a [Spec].
 type Column struct {
-	Name    string
-	Type    string // bigint, boolean, bytea, date, double precision, integer, jsonb, numeric, smallint, text, timestamptz or uuid
+	Name string
+	// bigint, boolean, bytea, date, double precision, integer, jsonb, numeric, smallint, text, timestamptz or uuid
+	Type    string
 	NotNull bool
 
 	// Internal keeps the column out of claims: it is bookkeeping of triggers, which no handler looks at. [Row].Values
@@ -167,7 +170,8 @@ func (s Spec) validateNames() error {
 			s.Table, s.Table, longestSuffix, n, postgres.IdentifierLimit)
 	}
 	if n := len(s.channel()); n > postgres.IdentifierLimit {
-		return invalid("table", "%q is too long for schema %q: the LISTEN channel %s has %d bytes, PostgreSQL allows %d",
+		return invalid("table",
+			"%q is too long for schema %q: the LISTEN channel %s has %d bytes, PostgreSQL allows %d",
 			s.Table, s.Schema, s.channel(), n, postgres.IdentifierLimit)
 	}
 	return nil
@@ -203,7 +207,8 @@ func (s Spec) validateLanes() error {
 			return invalid("lanes", "%q is none of the columns", name)
 		}
 		if !c.NotNull {
-			return invalid("lanes", "column %q must be NotNull: NULL equals nothing, so its rows could never be claimed", name)
+			return invalid("lanes",
+				"column %q must be NotNull: NULL equals nothing, so its rows could never be claimed", name)
 		}
 		if c.Internal {
 			return invalid("lanes", "column %q must not be Internal: claims tell the lane of a row by it", name)
@@ -311,7 +316,8 @@ func (s Spec) channel() string { return s.Name() }
 // transaction makes claimable is due earlier, so a claim cursor that is past that time can move back to it.
 // PostgreSQL folds equal notifications of a transaction into one.
 func (s Spec) Announce() string {
-	return "pg_catalog.pg_notify('" + s.channel() + "', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)"
+	return "pg_catalog.pg_notify('" + s.channel() +
+		"', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)"
 }
 
 // announcerLock is the advisory lock that a table's announcer holds exclusively while it is awake.
@@ -319,26 +325,27 @@ func (s Spec) announcerLock() string {
 	return "pg_catalog.hashtextextended('" + s.Name() + " announcer', 0)"
 }
 
-// silentLock is the advisory lock that transactions hold, shared and until their rows are visible, which may have left the
-// notification to the announcer.
+// silentLock is the advisory lock that transactions hold, shared and until their rows are visible, which may have left
+// the notification to the announcer.
 func (s Spec) silentLock() string {
 	return "pg_catalog.hashtextextended('" + s.Name() + " silent', 0)"
 }
 
-// silentWithin is how old a transaction may be that leaves its notification to the announcer, which looks as far back for
-// rows that become visible late.
+// silentWithin is how old a transaction may be that leaves its notification to the announcer, which looks as far back
+// for rows that become visible late.
 const silentWithin = 500 * time.Millisecond
 
 // MustAnnounce is the condition of [Spec.Announce]: no announcer is awake that announces what this transaction makes
-// claimable. A transaction that it tells to be silent keeps a lock until its rows are visible, which is how the announcer
-// knows that there is one.
+// claimable. A transaction that it tells to be silent keeps a lock until its rows are visible, which is how the
+// announcer knows that there is one.
 //
 // The announcer's lock is tested by a try in shared mode that is given back at once. The second test is the one that
 // counts; the first spares transactions the other lock where there is no announcer. docs/model/announcer.pml checks
 // the protocol.
 func (s Spec) MustAnnounce() string {
 	lock := s.announcerLock()
-	nobody := "(CASE WHEN pg_catalog.pg_try_advisory_lock_shared(" + lock + ") THEN pg_catalog.pg_advisory_unlock_shared(" + lock + ") ELSE false END)"
+	nobody := "(CASE WHEN pg_catalog.pg_try_advisory_lock_shared(" + lock +
+		") THEN pg_catalog.pg_advisory_unlock_shared(" + lock + ") ELSE false END)"
 	return "(CASE\n        WHEN " + nobody + " THEN true" +
 		"\n        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '" + silentWithin.String() + "'::pg_catalog.interval) THEN true" +
 		"\n        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(" + s.silentLock() + ") THEN " + nobody +
@@ -354,13 +361,15 @@ func (s Spec) foldPromise() string { return setSetting("txwork.folds", s.Name())
 // AnnounceNote is what a trigger PERFORMs that has written a note, see [Fold], if [Spec.MustAnnounceNote]: it has the
 // workers fold when the transaction commits.
 func (s Spec) AnnounceNote() string {
-	return "pg_catalog.pg_notify('" + s.channel() + "', pg_catalog.concat('" + notePayload + "', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint))"
+	return "pg_catalog.pg_notify('" + s.channel() + "', pg_catalog.concat('" + notePayload +
+		"', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint))"
 }
 
-// MustAnnounceNote is the condition of [Spec.AnnounceNote]: the transaction is no worker's own, which folds by itself, and
-// no announcer announces the note, see [Spec.MustAnnounce].
+// MustAnnounceNote is the condition of [Spec.AnnounceNote]: the transaction is no worker's own, which folds by itself,
+// and no announcer announces the note, see [Spec.MustAnnounce].
 func (s Spec) MustAnnounceNote() string {
-	return "(CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '" + s.Name() + "' THEN false ELSE " + s.MustAnnounce() + " END)"
+	return "(CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '" + s.Name() +
+		"' THEN false ELSE " + s.MustAnnounce() + " END)"
 }
 
 // quote makes an identifier safe to stand in a statement. Validate has refused everything that would

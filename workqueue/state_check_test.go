@@ -2,7 +2,8 @@ package workqueue_test
 
 import "testing"
 
-// A status goes with certain times and no others: the table accepts these rows and refuses the rest, whatever writes them.
+// A status goes with certain times and no others: the table accepts these rows and refuses the rest, whatever writes
+// them.
 func TestTheStateOfARowIsChecked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -19,7 +20,8 @@ func TestTheStateOfARowIsChecked(t *testing.T) {
 		WHEN 3 THEN locked_until IS NULL AND completed_at IS NOT NULL AND failed_at IS NOT NULL
 		ELSE false END`
 	for what, query := range map[string]string{
-		"accepted and not meant": "SELECT count(*) FROM " + rows + " WHERE (" + check + ") IS NOT FALSE AND NOT " + meant,
+		"accepted and not meant": "SELECT count(*) FROM " + rows + " WHERE (" + check + ") IS NOT FALSE AND NOT " +
+			meant,
 		"meant and not accepted": "SELECT count(*) FROM " + rows + " WHERE (" + check + ") IS NOT TRUE AND " + meant,
 	} {
 		if n := ask[int](r, query); n > 0 {

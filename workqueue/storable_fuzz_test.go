@@ -9,7 +9,8 @@ import (
 // Whatever an error says, what is stored of it is text that PostgreSQL takes, of a bounded size, and the same again
 // when it is stored again. What needed no change keeps its words.
 func FuzzStorable(f *testing.F) {
-	for _, s := range []string{"", "timeout", "a\x00b", "\xff\xfe", "é", strings.Repeat("é", maxErrorBytes), strings.Repeat("x", maxErrorBytes), "\x00"} {
+	for _, s := range []string{"", "timeout", "a\x00b", "\xff\xfe", "é", strings.Repeat("é", maxErrorBytes),
+		strings.Repeat("x", maxErrorBytes), "\x00"} {
 		f.Add(s, uint16(1))
 	}
 	f.Add("\xe2\x82", uint16(5000))
@@ -25,7 +26,8 @@ func FuzzStorable(f *testing.F) {
 		case storable(got) != got:
 			t.Fatalf("%q becomes %q when it is stored again", got, storable(got))
 		}
-		if clean := !strings.Contains(message, "\x00") && utf8.ValidString(message); clean && len(message) <= maxErrorBytes && got != message {
+		if clean := !strings.Contains(message, "\x00") && utf8.ValidString(message); clean &&
+			len(message) <= maxErrorBytes && got != message {
 			t.Fatalf("%q is stored as %q", message, got)
 		}
 	})

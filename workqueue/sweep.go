@@ -59,7 +59,8 @@ func (q *Queue) anyWaiting(ctx context.Context) (found bool, err error) {
 	err = q.exec.run(ctx, call{
 		statement: statement{
 			name: "any_waiting",
-			text: "SELECT EXISTS (SELECT FROM " + q.table.view.Table + " AS t WHERE t.completed_at IS NULL AND t.waiting)",
+			text: "SELECT EXISTS (SELECT FROM " + q.table.view.Table +
+				" AS t WHERE t.completed_at IS NULL AND t.waiting)",
 		},
 		reads: true,
 		row:   func(scan func(...any) error) error { return scan(&found) },
@@ -72,12 +73,14 @@ const (
 	sweepLimit = 1000
 	// sweepAtLeastEvery is how long what only a sweep finds may wait.
 	sweepAtLeastEvery = time.Second
-	// sweepEmptyEvery is the same for a table without a row that has not ended: there is nothing that anybody waits for.
+	// sweepEmptyEvery is the same for a table without a row that has not ended: there is nothing that anybody waits
+	// for.
 	sweepEmptyEvery = 15 * time.Second
 )
 
-// sweep calls the table's sweeps until ctx is cancelled, as long as no other process does: every second, or as seldom as it takes
-// for them to use a bounded share of the time. It has a goroutine of its own, so nobody's claims wait for what a sweep waits for.
+// sweep calls the table's sweeps until ctx is cancelled, as long as no other process does: every second, or as seldom
+// as it takes for them to use a bounded share of the time. It has a goroutine of its own, so nobody's claims wait for
+// what a sweep waits for.
 func (t *tableWork) sweep(ctx context.Context) {
 	var pause time.Duration
 	var swept time.Time
@@ -123,8 +126,8 @@ func (t *tableWork) sweepOnce(ctx context.Context) (n int) {
 	return n
 }
 
-// worthSweeping tells whether it is for this process to sweep, and whether there is anything that anybody may wait for. It is
-// true where it cannot be told.
+// worthSweeping tells whether it is for this process to sweep, and whether there is anything that anybody may wait for.
+// It is true where it cannot be told.
 func (t *tableWork) worthSweeping(ctx context.Context, due bool) (mine, worth bool) {
 	if !t.leads.Load() {
 		free, live := t.mayTakeOver(ctx)

@@ -67,15 +67,16 @@ type rowQuerier interface {
 }
 
 // CheckVersion reports whether the table exists and was made for this version of the library. The error
-// is an [ErrSchemaVersion] and says which side is behind. Workers call it before they start. db is a pool, a connection or a
-// transaction of pgx.
+// is an [ErrSchemaVersion] and says which side is behind. Workers call it before they start. db is a pool, a connection
+// or a transaction of pgx.
 func (t *Table) CheckVersion(ctx context.Context, db rowQuerier) error {
 	var comment *string
 	err := db.QueryRow(ctx, `SELECT obj_description(c.oid, 'pg_class')
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname = $1 AND c.relname = $2`, t.spec.Schema, t.spec.Table).Scan(&comment)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("txwork: %w: table %s does not exist: run `txwork migrate up` or your own migration", ErrSchemaVersion, t.Name())
+		return fmt.Errorf("txwork: %w: table %s does not exist: run `txwork migrate up` or your own migration",
+			ErrSchemaVersion, t.Name())
 	}
 	if err != nil {
 		return fmt.Errorf("txwork: reading the version of %s: %w", t.Name(), err)
@@ -94,7 +95,8 @@ func checkVersionComment(table string, comment *string) error {
 	}
 	switch {
 	case version < SchemaVersion:
-		return fmt.Errorf("txwork: %w: table %s has version %d, this library needs %d: run `txwork migrate up`, or your own migration for a table of your own",
+		return fmt.Errorf("txwork: %w: table %s has version %d, this library needs %d: run `txwork migrate up`, or "+
+			"your own migration for a table of your own",
 			ErrSchemaVersion, table, version, SchemaVersion)
 	case version > SchemaVersion:
 		return fmt.Errorf("txwork: %w: table %s has version %d, this library knows up to %d: upgrade the library",

@@ -69,8 +69,8 @@ func (s *system) joinTable(w *Worker) *tableWork {
 	return t
 }
 
-// leave ends the folds behind the table's last worker, once they have done what that one's settles left to them, and the
-// announcer.
+// leave ends the folds behind the table's last worker, once they have done what that one's settles left to them, and
+// the announcer.
 func (t *tableWork) leave() {
 	t.system.mu.Lock()
 	t.mu.Lock()
@@ -166,8 +166,8 @@ func (t *tableWork) pollInterval() time.Duration {
 	return t.interval
 }
 
-// foldInterval is how long nobody need fold who is not asked to. The process that sweeps looks at every poll interval for the
-// others.
+// foldInterval is how long nobody need fold who is not asked to. The process that sweeps looks at every poll interval
+// for the others.
 func (t *tableWork) foldInterval() time.Duration {
 	if t.follows.Load() {
 		return max(t.pollInterval(), sweepEmptyEvery)
@@ -183,10 +183,11 @@ func (t *tableWork) within(ctx context.Context, statement func(context.Context) 
 	return t.system.within(ctx, limit, t.table.telemetry.logger, &t.outage, statement)
 }
 
-// within runs one of our own statements for at most the limit. A connection whose peer has vanished would otherwise hold
-// it for as long as the kernel believes in the peer, which is minutes. A panic, as of one of the pool's hooks, is an error
-// like any other. Without a system it is a drain's.
-func (s *system) within(ctx context.Context, limit time.Duration, logger *slog.Logger, o *outageOf, statement func(context.Context) error) (err error) {
+// within runs one of our own statements for at most the limit. A connection whose peer has vanished would otherwise
+// hold it for as long as the kernel believes in the peer, which is minutes. A panic, as of one of the pool's hooks, is
+// an error like any other. Without a system it is a drain's.
+func (s *system) within(ctx context.Context, limit time.Duration, logger *slog.Logger, o *outageOf,
+	statement func(context.Context) error) (err error) {
 	defer func() { o.note(logger, err) }()
 	defer contain.Recover(&err)
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -203,5 +204,6 @@ func logError(logger *slog.Logger, err error) {
 	if isOutage(err) {
 		return
 	}
-	logger.LogAttrs(context.Background(), slog.LevelError, "a statement of the worker failed and will be repeated", slog.Any("error", err))
+	logger.LogAttrs(context.Background(), slog.LevelError, "a statement of the worker failed and will be repeated",
+		slog.Any("error", err))
 }

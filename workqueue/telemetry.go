@@ -38,8 +38,9 @@ type Observer func(ctx context.Context, e Event)
 
 // An Event is one operation, successful or not.
 type Event struct {
-	Table     string
-	Operation string // enqueue, claim, ack, abandon, snooze, fail, settle, extend, cancel, redrive, reap, purge, sweep, fold
+	Table string
+	// enqueue, claim, ack, abandon, snooze, fail, settle, extend, cancel, redrive, reap, purge, sweep, fold
+	Operation string
 	Requested int
 	Changed   int
 	IDs       []uuid.UUID // the rows that changed; empty for reap, purge, sweep and fold
@@ -111,10 +112,12 @@ type telemetry struct {
 	labels   labelColumns
 	series   seriesCache
 
-	duration, maintenance, delay, process                                                         metric.Float64Histogram
+	duration, maintenance, delay,
+	process metric.Float64Histogram
 	sent, consumed, settled, retried, dead, redriven, cancelled, purged, expired, lost, announces metric.Int64Counter
-	inFlight, running, concurrency                                                                metric.Int64ObservableUpDownCounter
-	ofTable                                                                                       *prepared // for what knows no operation
+	inFlight, running,
+	concurrency metric.Int64ObservableUpDownCounter
+	ofTable *prepared // for what knows no operation
 
 	meter   metric.Meter
 	workers atWork
@@ -159,7 +162,8 @@ func newTelemetry(t Telemetry, spec Spec) (*telemetry, error) {
 
 // destination is what all spans and metrics carry.
 func (t *telemetry) destination() []attribute.KeyValue {
-	return []attribute.KeyValue{attribute.String("messaging.system", "txwork"), attribute.String("messaging.destination.name", t.table)}
+	return []attribute.KeyValue{attribute.String("messaging.system", "txwork"),
+		attribute.String("messaging.destination.name", t.table)}
 }
 
 // describe is what spans and metrics of an operation carry.
@@ -173,7 +177,8 @@ func (t *telemetry) describe(op operation) []attribute.KeyValue {
 
 // transition runs one operation on rows. Every change of a row's state passes through here: span,
 // metrics, log and event are made in one place.
-func (t *telemetry) transition(ctx context.Context, op operation, requested int, run func(context.Context) ([]uuid.UUID, error)) error {
+func (t *telemetry) transition(ctx context.Context, op operation, requested int, run func(context.Context) ([]uuid.UUID,
+	error)) error {
 	start := time.Now()
 	ctx, span := t.start(ctx, op, requested)
 	ids, err := run(ctx)
@@ -185,7 +190,8 @@ func (t *telemetry) transition(ctx context.Context, op operation, requested int,
 }
 
 // count is transition for operations that report a number only.
-func (t *telemetry) count(ctx context.Context, op operation, requested int, run func(context.Context) (int, error)) error {
+func (t *telemetry) count(ctx context.Context, op operation, requested int, run func(context.Context) (int,
+	error)) error {
 	start := time.Now()
 	ctx, span := t.start(ctx, op, requested)
 	n, err := run(ctx)
@@ -208,7 +214,8 @@ func (t *telemetry) contain() {
 // noSpan records nothing.
 var noSpan = trace.SpanFromContext(context.Background())
 
-func (t *telemetry) start(ctx context.Context, op operation, count int, more ...trace.SpanStartOption) (started context.Context, span trace.Span) {
+func (t *telemetry) start(ctx context.Context, op operation, count int,
+	more ...trace.SpanStartOption) (started context.Context, span trace.Span) {
 	if !conventions[op].traced {
 		return ctx, noSpan
 	}
@@ -220,12 +227,14 @@ func (t *telemetry) start(ctx context.Context, op operation, count int, more ...
 
 // claim is transition for claims. Their span is made when they have ended, because the poll of an empty table makes
 // none, and is linked to the producers of the rows.
-func (t *telemetry) claim(ctx context.Context, limit int, run func(context.Context) ([]claimedRow, error)) ([]claimedRow, error) {
+func (t *telemetry) claim(ctx context.Context, limit int, run func(context.Context) ([]claimedRow,
+	error)) ([]claimedRow, error) {
 	start := time.Now()
 	rows, err := run(ctx)
 	ended, span := ctx, noSpan
 	if len(rows) > 0 || err != nil {
-		ended, span = t.start(ctx, opClaim, len(rows), trace.WithTimestamp(start), trace.WithLinks(producerLinks(rows)...))
+		ended, span = t.start(ctx, opClaim, len(rows), trace.WithTimestamp(start),
+			trace.WithLinks(producerLinks(rows)...))
 	}
 	t.countRows(ended, t.consumed, opClaim, len(rows), func(i int) labels { return rows[i].labels })
 	t.finish(ended, span, Event{
@@ -254,7 +263,8 @@ func (t *telemetry) measure(ctx context.Context, op operation, e Event) {
 		histogram = t.maintenance
 	}
 	if histogram.Enabled(ctx) {
-		histogram.Record(ctx, e.Duration.Seconds(), t.with(series{op: op, key: errorTypeKey, value: errorType(e.Err)}).record...)
+		histogram.Record(ctx, e.Duration.Seconds(),
+			t.with(series{op: op, key: errorTypeKey, value: errorType(e.Err)}).record...)
 	}
 }
 
@@ -263,11 +273,13 @@ func (t *telemetry) report(ctx context.Context, span trace.Span, e Event, op ope
 	var repeated *repeatedError
 	switch {
 	case e.Err == nil:
-		t.logger.LogAttrs(ctx, slog.LevelDebug, e.Operation, slog.Int("changed", e.Changed), slog.Duration("took", e.Duration))
+		t.logger.LogAttrs(ctx, slog.LevelDebug, e.Operation, slog.Int("changed", e.Changed),
+			slog.Duration("took", e.Duration))
 		return
 	case errors.As(e.Err, &settle):
 		t.add(ctx, t.lost, len(settle.Lost), series{op: op})
-		t.logger.LogAttrs(ctx, slog.LevelWarn, e.Operation+" refused", firstIDs(slices.Concat(settle.Lost, settle.Gone)), slog.Int("lost", len(settle.Lost)),
+		t.logger.LogAttrs(ctx, slog.LevelWarn, e.Operation+" refused",
+			firstIDs(slices.Concat(settle.Lost, settle.Gone)), slog.Int("lost", len(settle.Lost)),
 			slog.Int("gone", len(settle.Gone)), slog.Int("changed", e.Changed))
 	case errors.Is(e.Err, context.Canceled), errors.As(e.Err, &repeated):
 	default:
@@ -326,7 +338,8 @@ func producerLinks(rows []claimedRow) []trace.Link {
 func (t *telemetry) starting(ctx context.Context, row claimedRow, at time.Time) {
 	defer t.contain()
 	if t.delay.Enabled(ctx) {
-		t.delay.Record(ctx, max(at.Sub(row.DueAt), 0).Seconds(), t.with(series{op: opProcess, labels: row.labels}).record...)
+		t.delay.Record(ctx, max(at.Sub(row.DueAt), 0).Seconds(),
+			t.with(series{op: opProcess, labels: row.labels}).record...)
 	}
 }
 
@@ -340,7 +353,8 @@ func (t *telemetry) processing(ctx context.Context, row claimedRow) (started con
 	}
 	started, span = t.tracer.Start(ctx, t.processName, options...)
 	if span.IsRecording() {
-		span.SetAttributes(attribute.String("messaging.message.id", row.ID.String()), attribute.Int("txwork.attempt", row.Attempt))
+		span.SetAttributes(attribute.String("messaging.message.id", row.ID.String()), attribute.Int("txwork.attempt",
+			row.Attempt))
 		span.SetAttributes(t.labels.attributes(row.labels)...)
 	}
 	return started, span
@@ -348,7 +362,8 @@ func (t *telemetry) processing(ctx context.Context, row claimedRow) (started con
 
 // processed closes it. The message is the outcome's cause as it is stored: redacted. Failed attempts and
 // dead letters are logged, by the first line of their message; the whole is in the table.
-func (t *telemetry) processed(ctx context.Context, span trace.Span, row claimedRow, o *Outcome, message string, took time.Duration) {
+func (t *telemetry) processed(ctx context.Context, span trace.Span, row claimedRow, o *Outcome, message string,
+	took time.Duration) {
 	defer t.contain()
 	failed := o.kind == outcomeRetry || o.kind == outcomeFail
 	if t.process.Enabled(ctx) {
@@ -373,11 +388,13 @@ func (t *telemetry) logFailure(ctx context.Context, row claimedRow, o *Outcome, 
 		level, what = slog.LevelWarn, "dead letter"
 	}
 	first, _, _ := strings.Cut(message, "\n")
-	t.logRow(ctx, level, what, row.labels, row.ID, slog.Int("attempt", row.Attempt), slog.Int("max_attempts", row.MaxAttempts), slog.String("error", first))
+	t.logRow(ctx, level, what, row.labels, row.ID, slog.Int("attempt", row.Attempt), slog.Int("max_attempts",
+		row.MaxAttempts), slog.String("error", first))
 }
 
 // logRow logs what concerns a row, with its labels and its id.
-func (t *telemetry) logRow(ctx context.Context, level slog.Level, what string, l labels, id uuid.UUID, more ...slog.Attr) {
+func (t *telemetry) logRow(ctx context.Context, level slog.Level, what string, l labels, id uuid.UUID,
+	more ...slog.Attr) {
 	t.logger.LogAttrs(ctx, level, what, append(append(t.labels.logged(l), slog.String("id", id.String())), more...)...)
 }
 
@@ -387,10 +404,11 @@ func (t *telemetry) announced(ctx context.Context) {
 	t.announces.Add(ctx, 1, t.ofTable.add...)
 }
 
-// leasesLapsed reports leases that ended by the worker's own clock: no renewal got through in time. It is one line, since an
-// outage may have them end all at once.
+// leasesLapsed reports leases that ended by the worker's own clock: no renewal got through in time. It is one line,
+// since an outage may have them end all at once.
 func (t *telemetry) leasesLapsed(logger *slog.Logger, ids []uuid.UUID) {
 	defer t.contain()
 	t.add(context.Background(), t.lost, len(ids), series{op: opExtend})
-	logger.LogAttrs(context.Background(), slog.LevelWarn, "leases ended without a renewal", firstIDs(ids), slog.Int("rows", len(ids)))
+	logger.LogAttrs(context.Background(), slog.LevelWarn, "leases ended without a renewal", firstIDs(ids),
+		slog.Int("rows", len(ids)))
 }

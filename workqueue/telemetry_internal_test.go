@@ -26,17 +26,19 @@ func TestEveryOperationHasItsNames(t *testing.T) {
 	}
 }
 
-// What carries the conventions' names is what they say: metrics with their units, attributes, types of operations. All else is in
-// our own namespace.
+// What carries the conventions' names is what they say: metrics with their units, attributes, types of operations. All
+// else is in our own namespace.
 func TestNamesAreThoseOfTheConventions(t *testing.T) {
 	units := map[string]string{}
 	for _, m := range []interface{ Name() string }{
-		messagingconv.ClientOperationDuration{}, messagingconv.ProcessDuration{}, messagingconv.ClientSentMessages{}, messagingconv.ClientConsumedMessages{},
+		messagingconv.ClientOperationDuration{}, messagingconv.ProcessDuration{}, messagingconv.ClientSentMessages{},
+		messagingconv.ClientConsumedMessages{},
 	} {
 		units[m.Name()] = m.(interface{ Unit() string }).Unit()
 	}
 	keys := []attribute.Key{
-		semconv.MessagingSystemKey, semconv.MessagingDestinationNameKey, semconv.MessagingOperationNameKey, semconv.MessagingOperationTypeKey, semconv.ErrorTypeKey,
+		semconv.MessagingSystemKey, semconv.MessagingDestinationNameKey, semconv.MessagingOperationNameKey,
+		semconv.MessagingOperationTypeKey, semconv.ErrorTypeKey,
 	}
 	for _, m := range Metrics() {
 		if unit, theirs := units[m.Name]; theirs && unit != m.Unit || !theirs && !strings.HasPrefix(m.Name, "txwork.") {
@@ -49,7 +51,8 @@ func TestNamesAreThoseOfTheConventions(t *testing.T) {
 		}
 	}
 	types := []attribute.KeyValue{
-		semconv.MessagingOperationTypeSend, semconv.MessagingOperationTypeReceive, semconv.MessagingOperationTypeProcess, semconv.MessagingOperationTypeSettle,
+		semconv.MessagingOperationTypeSend, semconv.MessagingOperationTypeReceive,
+		semconv.MessagingOperationTypeProcess, semconv.MessagingOperationTypeSettle,
 	}
 	for _, c := range conventions {
 		if c.typ != "" && !slices.Contains(types, semconv.MessagingOperationTypeKey.String(c.typ)) {
@@ -61,7 +64,8 @@ func TestNamesAreThoseOfTheConventions(t *testing.T) {
 // Metrics of a row on its way through a handler and a settle allocate nothing.
 func TestMeasuringARowAllocatesNothing(t *testing.T) {
 	provider := metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))
-	spec := Spec{Table: "measured", Columns: []Column{{Name: "topic", Type: "text", NotNull: true}}, Labels: []string{"topic"}}
+	spec := Spec{Table: "measured", Columns: []Column{{Name: "topic", Type: "text", NotNull: true}},
+		Labels: []string{"topic"}}
 	table, err := Open(spec, Telemetry{MeterProvider: provider, TracerProvider: tracenoop.NewTracerProvider()})
 	if err != nil {
 		t.Fatal(err)
@@ -74,9 +78,12 @@ func TestMeasuringARowAllocatesNothing(t *testing.T) {
 	for name, measure := range map[string]func(){
 		"the start of a handler": func() { tel.starting(t.Context(), row, time.Now()) },
 		"the end of a handler":   func() { tel.processed(t.Context(), noSpan, row, acked, "", time.Second) },
-		"a claim":                func() { tel.countRows(t.Context(), tel.consumed, opClaim, 100, func(int) labels { return row.labels }) },
-		"a settle":               func() { tel.countSettled(t.Context(), batch, done) },
-		"an operation":           func() { tel.measure(t.Context(), opSettle, Event{Duration: time.Second}) },
+		"a claim": func() {
+			tel.countRows(t.Context(), tel.consumed, opClaim,
+				100, func(int) labels { return row.labels })
+		},
+		"a settle":     func() { tel.countSettled(t.Context(), batch, done) },
+		"an operation": func() { tel.measure(t.Context(), opSettle, Event{Duration: time.Second}) },
 	} {
 		measure() // makes the series
 		if n := testing.AllocsPerRun(100, measure); n > 0 {

@@ -101,7 +101,8 @@ func TestSpansAreLinkedToTheProducer(t *testing.T) {
 		t.Error(err)
 	}
 	sends := s.named("enqueue")
-	if len(sends) != 1 || sends[0].SpanKind() != trace.SpanKindProducer || sends[0].Parent().SpanID() != app.SpanContext().SpanID() {
+	if len(sends) != 1 || sends[0].SpanKind() != trace.SpanKindProducer ||
+		sends[0].Parent().SpanID() != app.SpanContext().SpanID() {
 		t.Fatalf("producer spans %v, want one under the application's", sends)
 	}
 	// The rows carry the trace of their producer: the send span, or the one that it is under.
@@ -116,14 +117,16 @@ func TestSpansAreLinkedToTheProducer(t *testing.T) {
 		if span.SpanKind() != trace.SpanKindConsumer {
 			t.Errorf("a process span of kind %v", span.SpanKind())
 		}
-		if !slices.ContainsFunc(inHandler, func(c trace.SpanContext) bool { return c.SpanID() == span.SpanContext().SpanID() }) {
+		if !slices.ContainsFunc(inHandler,
+			func(c trace.SpanContext) bool { return c.SpanID() == span.SpanContext().SpanID() }) {
 			t.Error("a handler ran outside its process span")
 		}
 		if span.SpanContext().TraceID() == app.SpanContext().TraceID() {
 			t.Error("a process span is in the producer's trace: it is to link to it")
 		}
 	}
-	failed := slices.ContainsFunc(s.named("process"), func(span sdktrace.ReadOnlySpan) bool { return span.Status().Code == codes.Error })
+	failed := slices.ContainsFunc(s.named("process"),
+		func(span sdktrace.ReadOnlySpan) bool { return span.Status().Code == codes.Error })
 	if !failed {
 		t.Error("no process span tells of the failed attempt")
 	}
@@ -132,7 +135,8 @@ func TestSpansAreLinkedToTheProducer(t *testing.T) {
 			continue
 		}
 		attributes := attribute.NewSet(span.Attributes()...)
-		for key, want := range map[attribute.Key]string{"messaging.system": "txwork", "messaging.destination.name": r.Table.Name()} {
+		for key, want := range map[attribute.Key]string{"messaging.system": "txwork",
+			"messaging.destination.name": r.Table.Name()} {
 			if v, _ := attributes.Value(key); v.AsString() != want {
 				t.Errorf("%s has %s = %q, want %q", span.Name(), key, v.AsString(), want)
 			}
@@ -174,7 +178,10 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := newScope()
 	var r *rig
-	r = newLedgerRig(t, rigOptions{telemetry: s.attach(&r, nil), spec: func(s *workqueue.Spec) { s.Retry, s.Labels = never, []string{"topic"} }})
+	r = newLedgerRig(t, rigOptions{telemetry: s.attach(&r, nil), spec: func(s *workqueue.Spec) {
+		s.Retry,
+			s.Labels = never, []string{"topic"}
+	}})
 	results := map[string]func(context.Context, *noteClaim) error{
 		"ack":     func(context.Context, *noteClaim) error { return nil },
 		"abandon": func(context.Context, *noteClaim) error { return errors.New("boom") },
@@ -203,7 +210,8 @@ func TestMetrics(t *testing.T) {
 	if err := w.stop(t); err != nil {
 		t.Error(err)
 	}
-	operation, topic, errorType, reason := attribute.Key("messaging.operation.name"), attribute.Key("txwork.topic"), attribute.Key("error.type"), attribute.Key("txwork.reason")
+	operation, topic, errorType, reason := attribute.Key("messaging.operation.name"), attribute.Key("txwork.topic"),
+		attribute.Key("error.type"), attribute.Key("txwork.reason")
 	n := int64(len(results))
 	each := map[string]int64{}
 	for name := range results {
@@ -224,7 +232,8 @@ func TestMetrics(t *testing.T) {
 		{"messaging.process.duration", operation, map[string]int64{"process": n}},
 		{"messaging.process.duration", topic, each},
 		{"messaging.process.duration", errorType, map[string]int64{"": 4, "*errors.errorString": 3, "panic": 1}},
-		{"txwork.settled", "txwork.outcome", map[string]int64{"ack": 1, "abandon": 1, "exhausted": 1, "snooze": 1, "fail": 2, "cancel": 1}},
+		{"txwork.settled", "txwork.outcome", map[string]int64{"ack": 1, "abandon": 1, "exhausted": 1, "snooze": 1,
+			"fail": 2, "cancel": 1}},
 		{"txwork.settled", topic, settled},
 		{"txwork.retried", reason, map[string]int64{"error": 1}},
 		{"txwork.retried", topic, map[string]int64{"abandon": 1}},
@@ -259,7 +268,8 @@ func TestTheListOfMetrics(t *testing.T) {
 	t.Parallel()
 	s := newScope()
 	var r *rig
-	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil), spec: func(s *workqueue.Spec) { s.Labels = []string{"topic"} }})
+	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil),
+		spec: func(s *workqueue.Spec) { s.Labels = []string{"topic"} }})
 	ids := r.insertMany("measured", 3)
 	token := uuid.New()
 	expire := func(id uuid.UUID) {
@@ -294,7 +304,8 @@ func TestTheListOfMetrics(t *testing.T) {
 	})
 	r.eventually("an announcement and a worker's dead letter", func() bool {
 		r.load(60, nil)
-		return len(s.sums(t, "txwork.announcements", "")) > 0 && s.sums(t, "txwork.dead_letters", "txwork.topic")["load 0"] > 0
+		return len(s.sums(t, "txwork.announcements", "")) > 0 &&
+			s.sums(t, "txwork.dead_letters", "txwork.topic")["load 0"] > 0
 	})
 	r.insertRows(workqueue.NewRow{Values: []any{"again", ""}})
 	r.eventually("a retry", func() bool { return s.sums(t, "txwork.retried", "txwork.topic")["again"] > 0 })
@@ -309,7 +320,8 @@ func TestTheListOfMetrics(t *testing.T) {
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
 			kind, keys := pointsOf(m)
-			reported[m.Name] = workqueue.Metric{Name: m.Name, Instrument: kind, Unit: m.Unit, Attributes: keys, Meaning: m.Description}
+			reported[m.Name] = workqueue.Metric{Name: m.Name, Instrument: kind, Unit: m.Unit, Attributes: keys,
+				Meaning: m.Description}
 		}
 	}
 	for _, want := range workqueue.Metrics() {
@@ -318,7 +330,9 @@ func TestTheListOfMetrics(t *testing.T) {
 		if i := slices.Index(want.Attributes, workqueue.RowLabels); i >= 0 {
 			want.Attributes[i] = "txwork.topic"
 		}
-		want.Attributes = slices.DeleteFunc(slices.Clone(want.Attributes), func(a string) bool { return a == "txwork.queue" || a == "txwork.consumer" }) // the table has none
+		// the table has none
+		want.Attributes = slices.DeleteFunc(slices.Clone(want.Attributes),
+			func(a string) bool { return a == "txwork.queue" || a == "txwork.consumer" })
 		slices.Sort(want.Attributes)
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("reported is %+v\nlisted is %+v", got, want)
@@ -368,9 +382,14 @@ func TestLabelsAreOnSpansAndLines(t *testing.T) {
 		},
 		spec: func(s *workqueue.Spec) { s.Retry, s.Labels = never, []string{"topic"} },
 	})
-	r.insertRows(workqueue.NewRow{Values: []any{"again", ""}}, workqueue.NewRow{Values: []any{"dead", ""}, MaxAttempts: 1})
-	r.process(r.drain(r.worker(workqueue.WorkerOptions{}, func(context.Context, *noteClaim) error { return errors.New("boom") }).Drain()), 2)
-	for _, want := range []string{`msg="attempt failed" table=` + r.Table.Name() + " topic=again id=", `msg="dead letter" table=` + r.Table.Name() + " topic=dead id="} {
+	r.insertRows(workqueue.NewRow{Values: []any{"again", ""}}, workqueue.NewRow{Values: []any{"dead", ""},
+		MaxAttempts: 1})
+	r.process(r.drain(r.worker(workqueue.WorkerOptions{}, func(context.Context,
+		*noteClaim) error {
+		return errors.New("boom")
+	}).Drain()), 2)
+	for _, want := range []string{`msg="attempt failed" table=` + r.Table.Name() + " topic=again id=",
+		`msg="dead letter" table=` + r.Table.Name() + " topic=dead id="} {
 		if !strings.Contains(logs.String(), want) {
 			t.Errorf("no line has %s:\n%s", want, logs)
 		}
@@ -391,7 +410,8 @@ func TestMetricsByHand(t *testing.T) {
 	t.Parallel()
 	s := newScope()
 	var r *rig
-	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil), spec: func(s *workqueue.Spec) { s.Labels = []string{"topic"} }})
+	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil),
+		spec: func(s *workqueue.Spec) { s.Labels = []string{"topic"} }})
 	ctx, token := t.Context(), uuid.New()
 	ids := r.insertMany("by hand", 12)
 	do := func(_ any, err error) {
@@ -411,7 +431,8 @@ func TestMetricsByHand(t *testing.T) {
 	if _, err := r.Queue.Ack(ctx, uuid.New(), ids[5:6]); !errors.Is(err, workqueue.ErrLeaseLost) {
 		t.Errorf("an ack with another's token: %v", err)
 	}
-	r.exec("UPDATE notes SET locked_until = now() - interval '1 hour', attempts = CASE id WHEN $1 THEN max_attempts ELSE 1 END WHERE status = 1", ids[5])
+	r.exec("UPDATE notes SET locked_until = now() - interval '1 hour', attempts = CASE id WHEN $1 THEN max_attempts "+
+		"ELSE 1 END WHERE status = 1", ids[5])
 	do(r.Queue.ReapExpired(ctx, 10))
 	for metric, want := range map[string]map[string]int64{
 		"messaging.client.consumed.messages": {"by hand": 12},
@@ -423,13 +444,16 @@ func TestMetricsByHand(t *testing.T) {
 			t.Errorf("%s: %v, want %v", metric, got, want)
 		}
 	}
-	if got, want := s.sums(t, "txwork.settled", "txwork.outcome"), map[string]int64{"ack": 3, "fail": 1, "snooze": 1, "exhausted": 1, "abandon": 1, "cancel": 1}; !maps.Equal(got, want) {
+	if got, want := s.sums(t, "txwork.settled", "txwork.outcome"), map[string]int64{"ack": 3, "fail": 1, "snooze": 1,
+		"exhausted": 1, "abandon": 1, "cancel": 1}; !maps.Equal(got, want) {
 		t.Errorf("settled: %v, want %v", got, want)
 	}
-	if got, want := s.sums(t, "txwork.dead_letters", "txwork.reason"), map[string]int64{"permanent": 1, "exhausted": 1, "lease_expired": 1}; !maps.Equal(got, want) {
+	if got, want := s.sums(t, "txwork.dead_letters", "txwork.reason"), map[string]int64{"permanent": 1, "exhausted": 1,
+		"lease_expired": 1}; !maps.Equal(got, want) {
 		t.Errorf("dead letters: %v, want %v", got, want)
 	}
-	if got, want := s.sums(t, "txwork.retried", "txwork.reason"), map[string]int64{"error": 1, "lease_expired": 2}; !maps.Equal(got, want) {
+	if got, want := s.sums(t, "txwork.retried", "txwork.reason"), map[string]int64{"error": 1,
+		"lease_expired": 2}; !maps.Equal(got, want) {
 		t.Errorf("retried: %v, want %v", got, want)
 	}
 	do(r.Queue.Redrive(ctx, ids[3:4], "x"))
@@ -440,7 +464,8 @@ func TestMetricsByHand(t *testing.T) {
 	if got, want := s.sums(t, "txwork.redriven", "txwork.topic"), map[string]int64{"": 1}; !maps.Equal(got, want) {
 		t.Errorf("redriven: %v, want %v", got, want)
 	}
-	if got, want := s.sums(t, "txwork.purged", "txwork.state"), map[string]int64{"done": 5, "dead_letter": 2}; !maps.Equal(got, want) {
+	if got, want := s.sums(t, "txwork.purged", "txwork.state"), map[string]int64{"done": 5,
+		"dead_letter": 2}; !maps.Equal(got, want) {
 		t.Errorf("purged: %v, want %v", got, want)
 	}
 }
@@ -450,7 +475,8 @@ func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newScope()
 	var r *rig
-	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil), spec: func(s *workqueue.Spec) { s.Labels = []string{"topic"} }})
+	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil),
+		spec: func(s *workqueue.Spec) { s.Labels = []string{"topic"} }})
 	rows := make([]workqueue.NewRow, 500)
 	for i := range rows {
 		rows[i].Values = []any{fmt.Sprint("topic ", i), ""}
@@ -505,7 +531,8 @@ func TestObserverSeesEveryOperation(t *testing.T) {
 		r.Events.mu.Lock()
 		told := slices.Clone(r.Events.events[before:])
 		r.Events.mu.Unlock()
-		if len(told) != 1 || told[0].Operation != step.operation || told[0].Changed != step.changed || !errors.Is(told[0].Err, step.err) || told[0].Table != r.Table.Name() {
+		if len(told) != 1 || told[0].Operation != step.operation || told[0].Changed != step.changed ||
+			!errors.Is(told[0].Err, step.err) || told[0].Table != r.Table.Name() {
 			t.Errorf("%s: told of %+v", step.operation, told)
 		}
 	}
@@ -522,14 +549,18 @@ func TestTelemetryKeepsSecrets(t *testing.T) {
 	r = newRig(t, rigOptions{
 		spec: func(s *workqueue.Spec) {
 			s.MaxAttempts = 2
-			s.Columns = append(s.Columns, workqueue.Column{Name: "n", Type: "integer"}, workqueue.Column{Name: "j", Type: "jsonb"})
+			s.Columns = append(s.Columns, workqueue.Column{Name: "n", Type: "integer"}, workqueue.Column{Name: "j",
+				Type: "jsonb"})
 		},
 		telemetry: func(t *workqueue.Telemetry) {
 			telemetry(t)
 			t.Logger = slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		},
 	})
-	domain := workqueue.Domain[note]{Table: r.Table, Fields: func(n *note) []any { return []any{&n.Topic, &n.Payload, new(*int), new(*string)} }}
+	domain := workqueue.Domain[note]{Table: r.Table, Fields: func(n *note) []any {
+		return []any{&n.Topic, &n.Payload,
+			new(*int), new(*string)}
+	}}
 	w := r.startOn(r.Pool, domain, workqueue.WorkerOptions{
 		Redact: func(_ context.Context, message string) string { return strings.ReplaceAll(message, secret, "***") },
 	}, func(ctx context.Context, c *noteClaim) error {
@@ -541,12 +572,16 @@ func TestTelemetryKeepsSecrets(t *testing.T) {
 		case "panic":
 			panic("the password is " + c.Body.Payload)
 		case "tx":
-			return c.Tx(ctx, func(pgx.Tx) error { return workqueue.Permanent(errors.New("the password is " + c.Body.Payload)) })
+			return c.Tx(ctx, func(pgx.Tx) error {
+				return workqueue.Permanent(errors.New("the password is " +
+					c.Body.Payload))
+			})
 		}
 		return nil
 	})
 	for _, topic := range []string{"ack", "fail", "error", "panic", "tx"} {
-		r.insertRows(workqueue.NewRow{Values: []any{topic, secret, nil, `{"password": "` + secret + `"}`}, Headers: map[string]string{"authorization": secret}})
+		r.insertRows(workqueue.NewRow{Values: []any{topic, secret, nil, `{"password": "` + secret + `"}`},
+			Headers: map[string]string{"authorization": secret}})
 	}
 	for name, values := range map[string][]any{
 		"broken JSON":  {"broken", secret, nil, "{" + secret},
@@ -591,7 +626,8 @@ func TestTelemetryKeepsSecrets(t *testing.T) {
 	if err := s.reader.Collect(t.Context(), &metrics); err != nil {
 		t.Fatal(err)
 	}
-	if text := fmt.Sprintf("%+v", metrics); strings.Contains(text, secret) || !strings.Contains(text, "messaging.process.duration") {
+	if text := fmt.Sprintf("%+v", metrics); strings.Contains(text, secret) ||
+		!strings.Contains(text, "messaging.process.duration") {
 		t.Errorf("in the metrics: %s", text)
 	}
 	if n := r.count("last_error LIKE '%' || $1 || '%'", secret); n != 0 {
@@ -649,8 +685,8 @@ func (s *scope) histogram(t *testing.T, name string) (count uint64, sum float64,
 	return count, sum, bounds
 }
 
-// The delay is that of the start: from when a row was due, also where that was long before a worker came, and not from when it was
-// written where it is due later.
+// The delay is that of the start: from when a row was due, also where that was long before a worker came, and not from
+// when it was written where it is due later.
 func TestTheDelayOfAStart(t *testing.T) {
 	t.Parallel()
 	s := newScope()
@@ -673,7 +709,8 @@ func TestTheDelayOfAStart(t *testing.T) {
 	if count, total, _ := s.histogram(t, "txwork.start.delay"); count != 2 || total-sum > 1800 {
 		t.Errorf("%d starts with a delay of %v s, want a second one of moments", count, total)
 	}
-	for name, last := range map[string]float64{"messaging.process.duration": 3600, "messaging.client.operation.duration": 10} {
+	for name, last := range map[string]float64{"messaging.process.duration": 3600,
+		"messaging.client.operation.duration": 10} {
 		if _, _, bounds := s.histogram(t, name); len(bounds) == 0 || bounds[len(bounds)-1] != last {
 			t.Errorf("%s is measured up to %v, want %v s", name, bounds, last)
 		}
@@ -688,7 +725,8 @@ func TestTheLoadOfWorkers(t *testing.T) {
 	t.Parallel()
 	s := newScope()
 	var r *rig
-	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil), spec: func(s *workqueue.Spec) { s.Lanes = []string{"topic"} }})
+	r = newRig(t, rigOptions{telemetry: s.attach(&r, nil),
+		spec: func(s *workqueue.Spec) { s.Lanes = []string{"topic"} }})
 	proceed, started := make(chan struct{}), make(chan struct{}, 100)
 	handler := func(context.Context, *noteClaim) error {
 		started <- struct{}{}
@@ -699,7 +737,8 @@ func TestTheLoadOfWorkers(t *testing.T) {
 	var workers []*running
 	for _, lanes := range [][][]any{{{"mail"}}, {{"mail"}}, {{"a"}, {"b"}}} {
 		domain.Lanes = lanes
-		workers = append(workers, r.startOn(r.Pool, domain, workqueue.WorkerOptions{Concurrency: 3, NoListen: true}, handler))
+		workers = append(workers, r.startOn(r.Pool, domain, workqueue.WorkerOptions{Concurrency: 3, NoListen: true},
+			handler))
 	}
 	for _, topic := range []string{"mail", "mail", "mail", "mail", "a", "b"} {
 		r.insertRows(workqueue.NewRow{Values: []any{topic, ""}})
@@ -718,7 +757,10 @@ func TestTheLoadOfWorkers(t *testing.T) {
 		}
 	}
 	close(proceed)
-	r.eventually("the settles", func() bool { return s.sums(t, "txwork.worker.in_flight", "txwork.topic")["mail"] == 0 })
+	r.eventually("the settles", func() bool {
+		return s.sums(t, "txwork.worker.in_flight",
+			"txwork.topic")["mail"] == 0
+	})
 	for _, w := range workers {
 		if err := w.stop(t); err != nil {
 			t.Error(err)

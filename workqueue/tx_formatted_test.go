@@ -14,8 +14,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A formattingTx formats the statements that it is given by itself, as bun.Tx does: it puts arguments in the place of "?", finds
-// none, and hands the statement on without them.
+// A formattingTx formats the statements that it is given by itself, as bun.Tx does: it puts arguments in the place of
+// "?", finds none, and hands the statement on without them.
 type formattingTx struct{ *sql.Tx }
 
 func (tx formattingTx) ExecContext(ctx context.Context, query string, _ ...any) (sql.Result, error) {
@@ -56,7 +56,8 @@ func TestATransactionThatDropsArgumentsIsNamed(t *testing.T) {
 			}
 			defer tx.Rollback()
 			err = use(t.Context(), workqueue.SQL(formattingTx{tx}))
-			if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), "formattingTx") || !strings.Contains(err.Error(), "bunTx.Tx") {
+			if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), "formattingTx") ||
+				!strings.Contains(err.Error(), "bunTx.Tx") {
 				t.Errorf("got the error %v", err)
 			}
 		})

@@ -23,7 +23,8 @@ func TestOnlyTransactionsCompile(t *testing.T) {
 	} {
 		t.Run(c.program, func(t *testing.T) {
 			t.Parallel()
-			out, err := exec.CommandContext(t.Context(), "go", "build", "./testdata/compile/"+c.program).CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), "go", "build", "./testdata/compile/"+
+				c.program).CombinedOutput()
 			switch {
 			case c.refusal == "" && err != nil:
 				t.Errorf("does not compile: %v\n%s", err, out)

@@ -17,7 +17,8 @@ type TxLimits struct {
 func (l TxLimits) validate() error {
 	for _, d := range []time.Duration{l.Idle, l.Statement, l.Lock} {
 		if d < 0 || d > MaxLease || d%time.Millisecond != 0 {
-			return invalid("transaction limit", "is %v, it must be whole milliseconds, at most %v, or 0 for none", d, MaxLease)
+			return invalid("transaction limit", "is %v, it must be whole milliseconds, at most %v, or 0 for none", d,
+				MaxLease)
 		}
 	}
 	return nil

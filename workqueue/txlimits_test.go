@@ -18,18 +18,21 @@ func TestTxLimitsHoldAtTheServer(t *testing.T) {
 	id := r.insert("silent")[0]
 	type settings struct{ idle, statement, lock string }
 	seen := make(chan settings, 1)
-	w := r.start(workqueue.WorkerOptions{TxLimits: workqueue.TxLimits{Idle: 300 * time.Millisecond, Statement: 7 * time.Second, Lock: 1500 * time.Millisecond}},
+	w := r.start(workqueue.WorkerOptions{TxLimits: workqueue.TxLimits{Idle: 300 * time.Millisecond,
+		Statement: 7 * time.Second, Lock: 1500 * time.Millisecond}},
 		func(ctx context.Context, c *noteClaim) error {
 			return c.Tx(ctx, func(tx pgx.Tx) error {
 				var s settings
-				err := tx.QueryRow(ctx, `SELECT current_setting('idle_in_transaction_session_timeout'), current_setting('statement_timeout'),
+				err := tx.QueryRow(ctx,
+					`SELECT current_setting('idle_in_transaction_session_timeout'), current_setting('statement_timeout'),
 					current_setting('lock_timeout')`).Scan(&s.idle, &s.statement, &s.lock)
 				if err = errors.Join(err, book(ctx, tx, c)); err != nil {
 					return err
 				}
 				seen <- s
 				r.eventually("the server ends the session", func() bool {
-					return ask[int](r, "SELECT count(*)::int FROM pg_locks WHERE relation = 'ledger'::regclass AND mode = 'RowExclusiveLock'") == 0
+					return ask[int](r, "SELECT count(*)::int FROM pg_locks WHERE relation = 'ledger'::regclass AND "+
+						"mode = 'RowExclusiveLock'") == 0
 				})
 				return nil
 			})

@@ -31,7 +31,8 @@ const (
 
 // WorkerOptions configure a [Worker]. The zero value is usable.
 type WorkerOptions struct {
-	// Concurrency is how many handlers run at once, until [Worker.SetConcurrency] changes it. Default: [DefaultConcurrency].
+	// Concurrency is how many handlers run at once, until [Worker.SetConcurrency] changes it. Default:
+	// [DefaultConcurrency].
 	Concurrency int
 	// ClaimLimit is the first size of a claim, which then adapts to the load. Default: [DefaultClaimLimit].
 	ClaimLimit int
@@ -226,8 +227,8 @@ func (w *Worker) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// awaitTable checks the table's version and that there are transactions, however long it takes until a database answers. A
-// cancelled context ends the wait without an error.
+// awaitTable checks the table's version and that there are transactions, however long it takes until a database
+// answers. A cancelled context ends the wait without an error.
 func (w *Worker) awaitTable(ctx context.Context) error {
 	pause := minErrorPause
 	for {
@@ -296,7 +297,8 @@ func (w *Worker) run(ctx context.Context) error {
 	stopRenewals()
 	renewals.Wait()
 	if stuck > 0 {
-		return fmt.Errorf("txwork: %d handlers of %s did not stop within %v of their context being cancelled: their rows stay claimed until their lease ends",
+		return fmt.Errorf("txwork: %d handlers of %s did not stop within %v of their context being cancelled: their "+
+			"rows stay claimed until their lease ends",
 			stuck, w.table.Name(), w.abortGrace())
 	}
 	return nil

@@ -59,13 +59,15 @@ func TestNoClaimPassesAdmission(t *testing.T) {
 	r := newRig(t, rigOptions{spec: byRule})
 	r.exec(strings.NewReplacer("$quota", r.Schema+".quota", "$taken", r.Schema+".taken").Replace(quota))
 	r.insertMany("a", 20)
-	if rows, err := r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 2, "a"); err != nil || len(rows) != 2 || rows[0].Values[0] != "a" {
+	if rows, err := r.Queue.Claim(t.Context(), uuid.New(), time.Minute, 2, "a"); err != nil || len(rows) != 2 ||
+		rows[0].Values[0] != "a" {
 		t.Errorf("the low-level claim took %d rows, %v: %+v", len(rows), err, rows)
 	}
 	if n := ask[int](r, "SELECT count(*)::int FROM notes_claim($1, 60, 3, 'a')", uuid.New()); n != 3 {
 		t.Errorf("notes_claim took %d rows, want 3", n)
 	}
-	got := ask[[]string](r, "SELECT array_agg(topic || ' ' || status || ' ' || attempts || ' ' || payload) FROM notes_claim_rows($1, 60, 9, 'a')", uuid.New())
+	got := ask[[]string](r, "SELECT array_agg(topic || ' ' || status || ' ' || attempts || ' ' || payload) FROM "+
+		"notes_claim_rows($1, 60, 9, 'a')", uuid.New())
 	if !slices.Equal(got, slices.Repeat([]string{"a 1 1 payload of a"}, 2)) {
 		t.Errorf("notes_claim_rows gave %q, want the last two, as they are claimed", got)
 	}
@@ -91,7 +93,8 @@ func TestFailedAdmissionClaimsNothing(t *testing.T) {
 func TestOneWorkerHasOneRule(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: byRule})
-	if _, err := workqueue.NewWorker(r.Pool, r.serving(lanes("a", "b")).Domain, ackAll, workqueue.WorkerOptions{}); !errors.Is(err, workqueue.ErrInvalid) {
+	if _, err := workqueue.NewWorker(r.Pool, r.serving(lanes("a", "b")).Domain, ackAll,
+		workqueue.WorkerOptions{}); !errors.Is(err, workqueue.ErrInvalid) {
 		t.Errorf("lanes of two rules: %v", err)
 	}
 	spec := r.Spec

@@ -32,8 +32,9 @@ func TestCancelOfARunningRow(t *testing.T) {
 		"ctx error": {func(ctx context.Context, _ *noteClaim) error { return ctx.Err() }, workqueue.Failed},
 		"retry":     {func(context.Context, *noteClaim) error { return workqueue.RetryNow(stopped) }, workqueue.Failed},
 		"snooze":    {func(context.Context, *noteClaim) error { return workqueue.Snooze(0) }, workqueue.Failed},
-		"permanent": {func(context.Context, *noteClaim) error { return workqueue.Permanent(stopped) }, workqueue.Failed},
-		"panic":     {func(context.Context, *noteClaim) error { panic("stopped") }, workqueue.Failed},
+		"permanent": {func(context.Context, *noteClaim) error { return workqueue.Permanent(stopped) },
+			workqueue.Failed},
+		"panic": {func(context.Context, *noteClaim) error { panic("stopped") }, workqueue.Failed},
 		"ack in Tx": {func(_ context.Context, c *noteClaim) error {
 			return c.Tx(context.Background(), func(pgx.Tx) error { return nil })
 		}, workqueue.Done},
@@ -67,7 +68,8 @@ func TestCancelOfARunningRow(t *testing.T) {
 			for range results {
 				receive(t, started, "the handlers")
 			}
-			if changed, err := r.Queue.Cancel(t.Context(), all, "no longer wanted"); err != nil || len(changed) != len(all) {
+			if changed, err := r.Queue.Cancel(t.Context(), all, "no longer wanted"); err != nil ||
+				len(changed) != len(all) {
 				t.Fatalf("cancelled %d, %v", len(changed), err)
 			}
 			for name, want := range results {
@@ -91,7 +93,8 @@ func TestCancelLeavesOthersAlone(t *testing.T) {
 	started := make(chan context.Context, 2)
 	release := make(chan struct{})
 	for range 2 {
-		r.start(workqueue.WorkerOptions{Concurrency: 1, Lease: time.Hour, PollInterval: 20 * time.Millisecond}, func(ctx context.Context, c *noteClaim) error {
+		r.start(workqueue.WorkerOptions{Concurrency: 1, Lease: time.Hour,
+			PollInterval: 20 * time.Millisecond}, func(ctx context.Context, c *noteClaim) error {
 			if c.Body.Topic == "cancelled" {
 				<-ctx.Done()
 				return ctx.Err()
@@ -120,7 +123,8 @@ func TestCancelLeavesOthersAlone(t *testing.T) {
 func TestCancelRacesEverything(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
-	r.start(workqueue.WorkerOptions{Concurrency: 10, Lease: workqueue.MinLease}, func(ctx context.Context, c *noteClaim) error {
+	r.start(workqueue.WorkerOptions{Concurrency: 10, Lease: workqueue.MinLease}, func(ctx context.Context,
+		c *noteClaim) error {
 		if c.ID[15]%3 != 0 {
 			return nil
 		}

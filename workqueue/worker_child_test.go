@@ -131,7 +131,8 @@ func TestKilledProcess(t *testing.T) {
 		return nil
 	})
 	// Half of them through the SQL function, as pg_cron would, half through Go.
-	r.eventually("the leases to end", func() bool { return r.count("status = 1 AND locked_until < now()") == childRows })
+	r.eventually("the leases to end",
+		func() bool { return r.count("status = 1 AND locked_until < now()") == childRows })
 	requeued := ask[int](r, "SELECT requeued FROM notes_reap_expired(500)")
 	reaped, err := r.Queue.ReapExpired(t.Context(), childRows)
 	if err != nil || requeued != 500 || reaped != (workqueue.Reaped{Requeued: childRows - 500}) {

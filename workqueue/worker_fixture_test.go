@@ -20,8 +20,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// patience bounds every wait of these tests. It is never what a test measures. On a machine that is busy it takes a while: a table is
-// swept the more seldom the longer a sweep takes.
+// patience bounds every wait of these tests. It is never what a test measures. On a machine that is busy it takes a
+// while: a table is swept the more seldom the longer a sweep takes.
 const patience = 2 * time.Minute
 
 // note is the body of the rig's rows.
@@ -203,7 +203,8 @@ func (r *rig) row(id uuid.UUID) noteRow {
 	r.Helper()
 	var n noteRow
 	var due float64
-	err := r.Eyes.QueryRow(r.Context(), `SELECT status, attempts, extract(epoch FROM due_at - clock_timestamp())::float8,
+	err := r.Eyes.QueryRow(r.Context(),
+		`SELECT status, attempts, extract(epoch FROM due_at - clock_timestamp())::float8,
 			coalesce(locked_until, 'epoch'), coalesce(owner_token, '00000000-0000-0000-0000-000000000000'),
 			coalesce(last_error, ''), completed_at IS NOT NULL, cancelled_at IS NOT NULL, topic
 		FROM notes WHERE id = $1`, id).Scan(&n.Status, &n.Attempts, &due, &n.LockedUntil, &n.Token, &n.Error, &n.Completed, &n.Cancelled, &n.Topic)
@@ -247,7 +248,8 @@ func (r *rig) eventuallyWithin(limit time.Duration, what string, condition func(
 
 func (r *rig) summary() string {
 	var s string
-	err := r.Eyes.QueryRow(context.Background(), `SELECT coalesce(string_agg(format('%s rows with status %s', n, status), ', '), 'empty')
+	err := r.Eyes.QueryRow(context.Background(),
+		`SELECT coalesce(string_agg(format('%s rows with status %s', n, status), ', '), 'empty')
 		FROM (SELECT status, count(*) AS n FROM notes GROUP BY status ORDER BY status) AS g`).Scan(&s)
 	if err != nil {
 		return err.Error()
@@ -289,7 +291,8 @@ func (r *rig) start(o workqueue.WorkerOptions, handler workqueue.Handler[note]) 
 	return r.startOn(r.Pool, r.Domain, o, handler)
 }
 
-func (r *rig) startOn(pool *pgxpool.Pool, domain workqueue.Domain[note], o workqueue.WorkerOptions, handler workqueue.Handler[note]) *running {
+func (r *rig) startOn(pool *pgxpool.Pool, domain workqueue.Domain[note], o workqueue.WorkerOptions,
+	handler workqueue.Handler[note]) *running {
 	r.Helper()
 	w, err := workqueue.NewWorker(pool, domain, handler, o)
 	if err != nil {

@@ -27,10 +27,13 @@ func TestErrorsOfSQLAreShortened(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	for name, message := range map[string]string{
-		"ascii": strings.Repeat("x", 100_000), "two bytes": strings.Repeat("é", 50_000), "four bytes": "x" + strings.Repeat("🙂", 30_000),
-		"mixed": strings.Repeat("x", 8000) + strings.Repeat("🙂", 3000), "as long as it may be": strings.Repeat("x", 8192),
+		"ascii": strings.Repeat("x", 100_000), "two bytes": strings.Repeat("é", 50_000), "four bytes": "x" +
+			strings.Repeat("🙂", 30_000),
+		"mixed": strings.Repeat("x", 8000) + strings.Repeat("🙂", 3000), "as long as it may be": strings.Repeat("x",
+			8192),
 	} {
-		for _, call := range []string{"notes_fail($1, ARRAY[$2::uuid], $3)", "notes_abandon($1, ARRAY[$2::uuid], NULL, $3)"} {
+		for _, call := range []string{"notes_fail($1, ARRAY[$2::uuid], $3)",
+			"notes_abandon($1, ARRAY[$2::uuid], NULL, $3)"} {
 			id, token := r.insert("a")[0], uuid.New()
 			r.exec("SELECT notes_claim($1, 60, 1)", token)
 			r.exec("SELECT "+call, token, id, message)

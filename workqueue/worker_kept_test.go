@@ -63,7 +63,8 @@ func TestSettingsOfAWorkersTransactions(t *testing.T) {
 				return err
 			}
 		}, "off"},
-		"in a mode for poolers": {func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec }, "on"},
+		"in a mode for poolers": {func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec },
+			"on"},
 		"through a pooler": {func(c *pgxpool.Config) {
 			dial := c.ConnConfig.DialFunc
 			c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -88,7 +89,8 @@ func TestSettingsOfAWorkersTransactions(t *testing.T) {
 				CREATE TRIGGER see AFTER UPDATE ON notes FOR EACH ROW EXECUTE FUNCTION see()`)
 			pool := r.openPool(func(config *pgxpool.Config) {
 				parameters := config.ConnConfig.RuntimeParams
-				parameters["default_transaction_isolation"], parameters["default_transaction_read_only"] = "serializable", "on"
+				parameters["default_transaction_isolation"],
+					parameters["default_transaction_read_only"] = "serializable", "on"
 				c.pool(config)
 			})
 			runtime, err := workqueue.NewRuntime(pool, workqueue.RuntimeOptions{})

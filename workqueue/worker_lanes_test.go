@@ -75,7 +75,8 @@ func TestLanesThatAWorkerCannotServe(t *testing.T) {
 		"too many values": {{"a", "b"}},
 		"the wrong type":  {{"a"}, {time.Now()}},
 	} {
-		if _, err := workqueue.NewWorker(r.Pool, r.serving(l).Domain, ackAll, workqueue.WorkerOptions{}); !errors.Is(err, workqueue.ErrInvalid) {
+		if _, err := workqueue.NewWorker(r.Pool, r.serving(l).Domain, ackAll,
+			workqueue.WorkerOptions{}); !errors.Is(err, workqueue.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -86,9 +87,11 @@ func TestLanesOfEveryType(t *testing.T) {
 	t.Parallel()
 	moment := time.Date(2025, 1, 1, 12, 0, 0, 123456000, time.UTC)
 	for typ, values := range map[string][2]any{
-		"bigint": {int64(2), int64(1)}, "boolean": {true, false}, "bytea": {[]byte("b"), []byte("a")}, "date": {moment, moment.AddDate(0, 0, -1)},
+		"bigint": {int64(2), int64(1)}, "boolean": {true, false}, "bytea": {[]byte("b"), []byte("a")},
+		"date":             {moment, moment.AddDate(0, 0, -1)},
 		"double precision": {2.5, 1.5}, "integer": {2, 1}, "numeric": {"2.5", "1.5"}, "smallint": {int16(2), int16(1)},
-		"text": {"b", "a"}, "timestamptz": {moment, moment.Add(-time.Microsecond)}, "uuid": {uuid.UUID{2}, uuid.UUID{1}},
+		"text": {"b", "a"}, "timestamptz": {moment, moment.Add(-time.Microsecond)},
+		"uuid": {uuid.UUID{2}, uuid.UUID{1}},
 	} {
 		t.Run(typ, func(t *testing.T) {
 			t.Parallel()
@@ -105,8 +108,9 @@ func TestLanesOfEveryType(t *testing.T) {
 			insert(3, values[0])
 			r.exec("VACUUM ANALYZE notes")
 			var order orderOf
-			domain := workqueue.Domain[note]{Table: r.Table, Fields: func(n *note) []any { return append(r.Domain.Fields(n), new(any)) },
-				Lanes: [][]any{{values[0]}, {values[1]}}}
+			domain := workqueue.Domain[note]{Table: r.Table,
+				Fields: func(n *note) []any { return append(r.Domain.Fields(n), new(any)) },
+				Lanes:  [][]any{{values[0]}, {values[1]}}}
 			w, err := workqueue.NewWorker(r.Pool, domain, order.handle, workqueue.WorkerOptions{Concurrency: 1})
 			if err != nil {
 				t.Fatal(err)
@@ -169,7 +173,8 @@ func TestSweepThatWaitsDelaysNoClaim(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Sweeps = []string{"waits"} }})
 	r.exec("CREATE TABLE cursors ()")
-	r.exec("CREATE FUNCTION notes_waits(max_rows integer) RETURNS integer LANGUAGE sql AS 'LOCK TABLE cursors; SELECT 0'")
+	r.exec("CREATE FUNCTION notes_waits(max_rows integer) RETURNS integer LANGUAGE sql AS 'LOCK TABLE cursors; " +
+		"SELECT 0'")
 	holder, err := r.Eyes.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +185,8 @@ func TestSweepThatWaitsDelaysNoClaim(t *testing.T) {
 	}
 	r.start(workqueue.WorkerOptions{}, ackAll)
 	waitsSince := func() time.Time {
-		return ask[time.Time](r, "SELECT coalesce(max(waitstart), 'epoch') FROM pg_locks WHERE relation = 'cursors'::regclass AND NOT granted")
+		return ask[time.Time](r, "SELECT coalesce(max(waitstart), 'epoch') FROM pg_locks WHERE relation = "+
+			"'cursors'::regclass AND NOT granted")
 	}
 	r.eventually("rows to be done while the sweep waits", func() bool {
 		since := waitsSince()
@@ -200,11 +206,15 @@ func TestBackoffOfTheRowsOwn(t *testing.T) {
 		attempt int
 		want    time.Duration
 	}{
-		"constant":    {workqueue.Retry{Growth: workqueue.Constant, Base: time.Hour, Cap: time.Hour}, 3, time.Hour},
-		"linear":      {workqueue.Retry{Growth: workqueue.Linear, Base: time.Hour, Cap: 24 * time.Hour}, 3, 3 * time.Hour},
-		"quadratic":   {workqueue.Retry{Growth: workqueue.Quadratic, Base: time.Hour, Cap: 24 * time.Hour}, 3, 9 * time.Hour},
-		"exponential": {workqueue.Retry{Growth: workqueue.Exponential, Base: time.Hour, Cap: 24 * time.Hour}, 3, 4 * time.Hour},
-		"capped":      {workqueue.Retry{Growth: workqueue.Exponential, Base: time.Hour, Cap: 2 * time.Hour}, 3, 2 * time.Hour},
+		"constant": {workqueue.Retry{Growth: workqueue.Constant, Base: time.Hour, Cap: time.Hour}, 3, time.Hour},
+		"linear": {workqueue.Retry{Growth: workqueue.Linear, Base: time.Hour, Cap: 24 * time.Hour}, 3,
+			3 * time.Hour},
+		"quadratic": {workqueue.Retry{Growth: workqueue.Quadratic, Base: time.Hour, Cap: 24 * time.Hour}, 3,
+			9 * time.Hour},
+		"exponential": {workqueue.Retry{Growth: workqueue.Exponential, Base: time.Hour, Cap: 24 * time.Hour}, 3,
+			4 * time.Hour},
+		"capped": {workqueue.Retry{Growth: workqueue.Exponential, Base: time.Hour, Cap: 2 * time.Hour}, 3,
+			2 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -235,8 +245,10 @@ func TestBackoffOfTheRowsOwn(t *testing.T) {
 func TestBadBackoffOfTheRowsOwn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
-	for _, retry := range []workqueue.Retry{{Base: 1}, {Growth: 9, Cap: 1}, {Growth: workqueue.Linear, Base: 2, Cap: 1}} {
-		if err := r.Table.Check(&workqueue.NewRow{Values: []any{"a", ""}, Retry: retry}); !errors.Is(err, workqueue.ErrInvalid) {
+	for _, retry := range []workqueue.Retry{{Base: 1}, {Growth: 9, Cap: 1}, {Growth: workqueue.Linear, Base: 2,
+		Cap: 1}} {
+		if err := r.Table.Check(&workqueue.NewRow{Values: []any{"a", ""}, Retry: retry}); !errors.Is(err,
+			workqueue.ErrInvalid) {
 			t.Error(fmt.Sprint(retry), err)
 		}
 	}
@@ -260,10 +272,13 @@ func TestPlainSQLCannotWriteABadBackoff(t *testing.T) {
 		`{"base_us": 1, "cap_us": 1}`, `{"base_us": 1, "cap_us": 1, "growth": "Exponential"}`,
 		`null`, `{}`, `"x"`, `{"base_us": "soon", "cap_us": 1}`, `{"base_us": -1, "cap_us": 1}`,
 		`{"base_us": 1, "cap_us": 1e300}`, `{"base_us": 1, "cap_us": 1, "jitter": 2}`,
-		`{"base_us": 1e308, "cap_us": 1, "growth": "exponential"}`, `{"base_us": "NaN", "cap_us": 1}`, `{"base_us": 1, "cap_us": "NaN"}`,
-		`{"base_us": 5e-324, "cap_us": 1, "jitter": 1}`, `{"base_us": 1, "cap_us": 5e-324, "jitter": 1}`, `{"base_us": 1, "cap_us": 1, "jitter": 5e-324}`,
+		`{"base_us": 1e308, "cap_us": 1, "growth": "exponential"}`, `{"base_us": "NaN", "cap_us": 1}`,
+		`{"base_us": 1, "cap_us": "NaN"}`,
+		`{"base_us": 5e-324, "cap_us": 1, "jitter": 1}`, `{"base_us": 1, "cap_us": 5e-324, "jitter": 1}`,
+		`{"base_us": 1, "cap_us": 1, "jitter": 5e-324}`,
 	} {
-		if _, err := r.Pool.Exec(t.Context(), "INSERT INTO notes (topic, retry) VALUES ('t', $1::text::jsonb)", bad); err == nil || !strings.Contains(err.Error(), "SQLSTATE 2") {
+		if _, err := r.Pool.Exec(t.Context(), "INSERT INTO notes (topic, retry) VALUES ('t', $1::text::jsonb)",
+			bad); err == nil || !strings.Contains(err.Error(), "SQLSTATE 2") {
 			t.Errorf("%s: %v, want it refused", bad, err)
 		}
 	}

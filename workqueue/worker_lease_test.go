@@ -55,14 +55,15 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 }
 
 // Renewals, claims and settles have connections of their own.
-// A worker may claim a row anew that it has lost, while the handler of its older claim still runs: what becomes of that is no
-// affair of the new one.
+// A worker may claim a row anew that it has lost, while the handler of its older claim still runs: what becomes of that
+// is no affair of the new one.
 func TestLeaseIsRenewedOfARowThatIsClaimedAnew(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	first, second, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	returned := make(chan struct{})
-	r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease, Concurrency: 2}, func(ctx context.Context, c *noteClaim) error {
+	r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease, Concurrency: 2}, func(ctx context.Context,
+		c *noteClaim) error {
 		if c.Attempt == 1 {
 			defer close(returned)
 			close(first)
@@ -77,7 +78,10 @@ func TestLeaseIsRenewedOfARowThatIsClaimedAnew(t *testing.T) {
 	receive(t, first, "the first attempt")
 	r.exec("UPDATE notes SET status = 0, owner_token = NULL, locked_until = NULL, due_at = now() WHERE id = $1", id)
 	receive(t, returned, "its end")
-	r.eventually("its settle is refused", func() bool { return r.Events.count(refused("settle", workqueue.ErrLeaseLost)) == 1 })
+	r.eventually("its settle is refused", func() bool {
+		return r.Events.count(refused("settle",
+			workqueue.ErrLeaseLost)) == 1
+	})
 	r.awaitRenewals(id, 4)
 	close(release)
 	r.awaitStatus(workqueue.Done, id)
@@ -91,7 +95,8 @@ func TestLeaseIsRenewedWhileHandlersHoldThePool(t *testing.T) {
 	r := newRig(t, rigOptions{pool: func(c *pgxpool.Config) { c.MaxConns = 2 }})
 	release := make(chan struct{})
 	holding := make(chan struct{}, 2)
-	r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease, Concurrency: 4}, func(ctx context.Context, c *noteClaim) error {
+	r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease, Concurrency: 4}, func(ctx context.Context,
+		c *noteClaim) error {
 		if c.Body.Topic == "hold" {
 			conn, err := r.Pool.Acquire(ctx)
 			if err != nil {
@@ -117,13 +122,15 @@ func TestLeaseIsRenewedWhileHandlersHoldThePool(t *testing.T) {
 func TestStolenClaimCancelsItsHandler(t *testing.T) {
 	t.Parallel()
 	for name, result := range map[string]error{
-		"ack": nil, "error": errors.New("boom"), "permanent": workqueue.Permanent(errors.New("boom")), "snooze": workqueue.Snooze(0),
+		"ack": nil, "error": errors.New("boom"), "permanent": workqueue.Permanent(errors.New("boom")),
+		"snooze": workqueue.Snooze(0),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, rigOptions{})
 			started, causes := make(chan struct{}, 1), make(chan error, 1)
-			w := r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(ctx context.Context, c *noteClaim) error {
+			w := r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(ctx context.Context,
+				c *noteClaim) error {
 				started <- struct{}{}
 				<-ctx.Done()
 				causes <- context.Cause(ctx)
@@ -132,7 +139,8 @@ func TestStolenClaimCancelsItsHandler(t *testing.T) {
 			id := r.insert("stolen")[0]
 			receive(t, started, "the handler")
 			thief := uuid.New()
-			r.exec("UPDATE notes SET owner_token = $2, attempts = attempts + 1, locked_until = now() + interval '1 hour' WHERE id = $1", id, thief)
+			r.exec("UPDATE notes SET owner_token = $2, attempts = attempts + 1, locked_until = now() + interval '1 "+
+				"hour' WHERE id = $1", id, thief)
 			if err := receive(t, causes, "the handler's context to end"); !errors.Is(err, workqueue.ErrLeaseLost) {
 				t.Errorf("the context ended with %v", err)
 			}
@@ -161,7 +169,8 @@ func TestUnreachableDatabaseEndsTheLease(t *testing.T) {
 			r := newRig(t, rigOptions{pool: p.through})
 			started, causes := make(chan struct{}, 1), make(chan error, 1)
 			var runs atomic.Int32
-			w := r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(ctx context.Context, c *noteClaim) error {
+			w := r.start(workqueue.WorkerOptions{Lease: workqueue.MinLease}, func(ctx context.Context,
+				c *noteClaim) error {
 				if runs.Add(1) > 1 {
 					return nil
 				}
@@ -199,7 +208,8 @@ func TestSilentConnectionsAreGivenUp(t *testing.T) {
 	p := newProxy(t)
 	r := newRig(t, rigOptions{pool: p.through})
 	started, release := make(chan struct{}, 1), make(chan struct{})
-	r.start(workqueue.WorkerOptions{Lease: 2 * time.Second, PollInterval: 50 * time.Millisecond}, func(ctx context.Context, c *noteClaim) error {
+	r.start(workqueue.WorkerOptions{Lease: 2 * time.Second,
+		PollInterval: 50 * time.Millisecond}, func(ctx context.Context, c *noteClaim) error {
 		if c.Body.Topic == "first" {
 			started <- struct{}{}
 			<-release
@@ -234,7 +244,8 @@ func TestZombieSettleIsRefused(t *testing.T) {
 				return <-me.result // whatever ctx says: this one is stalled
 			}
 			// A listener that has just connected renews at once, which would undo what follows.
-			options := workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 1, PollInterval: 20 * time.Millisecond, NoListen: true}
+			options := workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 1, PollInterval: 20 * time.Millisecond,
+				NoListen: true}
 			if same {
 				options.Concurrency = 2
 			}

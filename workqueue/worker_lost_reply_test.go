@@ -50,7 +50,8 @@ func loseReply(c *pgxpool.Config, armed *atomic.Bool, lost *atomic.Int64) {
 // A settleForgetter has the first settle that it sees lose its reply.
 type settleForgetter struct{ armed *atomic.Bool }
 
-func (f settleForgetter) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+func (f settleForgetter) TraceBatchStart(ctx context.Context, conn *pgx.Conn,
+	data pgx.TraceBatchStartData) context.Context {
 	isSettle := slices.ContainsFunc(data.Batch.QueuedQueries, func(q *pgx.QueuedQuery) bool {
 		return strings.Contains(q.SQL, "SET status = 2") || strings.Contains(q.SQL, "abandoned without")
 	})
@@ -80,7 +81,8 @@ func TestASettleWhoseReplyWasLostIsCounted(t *testing.T) {
 		pool:      func(c *pgxpool.Config) { loseReply(c, &armed, &lost) },
 	})
 	var claimed sync.WaitGroup
-	w := r.start(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 100}, func(_ context.Context, c *noteClaim) error {
+	w := r.start(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 100}, func(_ context.Context,
+		c *noteClaim) error {
 		claimed.Done()
 		claimed.Wait()
 		if c.Body.Topic != "ack" {
@@ -88,7 +90,8 @@ func TestASettleWhoseReplyWasLostIsCounted(t *testing.T) {
 		}
 		return nil
 	})
-	for round := 1; lost.Load() == 0; round++ { // the reply may come in two pieces, of which neither is recognized, so its size varies
+	// the reply may come in two pieces, of which neither is recognized, so its size varies
+	for round := 1; lost.Load() == 0; round++ {
 		if round > 50 {
 			t.Fatal("no reply was lost in 50 rounds")
 		}
@@ -110,7 +113,8 @@ func TestASettleWhoseReplyWasLostIsCounted(t *testing.T) {
 	if got := metrics.sums(t, "txwork.settled", "txwork.outcome"); !maps.Equal(got, want) {
 		t.Errorf("counted %v, want %v", got, want)
 	}
-	if got, want := metrics.sums(t, "txwork.dead_letters", "txwork.reason"), map[string]int64{"exhausted": each}; !maps.Equal(got, want) {
+	if got, want := metrics.sums(t, "txwork.dead_letters", "txwork.reason"),
+		map[string]int64{"exhausted": each}; !maps.Equal(got, want) {
 		t.Errorf("dead letters %v, want %v", got, want)
 	}
 }

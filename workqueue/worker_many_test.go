@@ -54,7 +54,8 @@ func TestManyWorkers(t *testing.T) {
 	const total = 5000
 	r := newLedgerRig(t, rigOptions{spec: func(s *workqueue.Spec) {
 		s.MaxAttempts = 4
-		s.Retry = workqueue.Retry{Growth: workqueue.Linear, Base: time.Millisecond, Cap: 20 * time.Millisecond, Jitter: 0.5}
+		s.Retry = workqueue.Retry{Growth: workqueue.Linear, Base: time.Millisecond, Cap: 20 * time.Millisecond,
+			Jitter: 0.5}
 	}})
 	r.exec(audit)
 	r.exec("CREATE INDEX ON audit (id, seq)")
@@ -83,7 +84,8 @@ func TestManyWorkers(t *testing.T) {
 				return []error{nil, boom, workqueue.RetryNow(boom), workqueue.Permanent(boom)}[rand.IntN(4)]
 			})
 		case 8:
-			r.exec("UPDATE notes SET locked_until = now() - interval '1 second' WHERE id = $1 AND status = 1", c.ID) // to be reaped
+			// to be reaped
+			r.exec("UPDATE notes SET locked_until = now() - interval '1 second' WHERE id = $1 AND status = 1", c.ID)
 			return nil
 		}
 		return nil
@@ -115,7 +117,10 @@ func TestManyWorkers(t *testing.T) {
 			t.Errorf("%s: %d times", invariant, n)
 		}
 	}
-	if n := r.Events.count(func(e workqueue.Event) bool { return e.Operation == "claim" && e.Changed > e.Requested }); n != 0 {
+	if n := r.Events.count(func(e workqueue.Event) bool {
+		return e.Operation == "claim" &&
+			e.Changed > e.Requested
+	}); n != 0 {
 		t.Errorf("I7: %d claims brought more rows than they asked for", n)
 	}
 	unbooked := `SELECT count(*) FROM (SELECT note, attempt FROM ledger GROUP BY note, attempt HAVING count(*) > 1) AS twice`

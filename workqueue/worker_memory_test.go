@@ -29,7 +29,8 @@ func TestWorkerKeepsNoPayloads(t *testing.T) {
 			var mu sync.Mutex
 			var claims []weak.Pointer[noteClaim]
 			together := r.holds(n)
-			w := r.start(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: n, ClaimLimit: n}, func(ctx context.Context, c *noteClaim) error {
+			w := r.start(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: n,
+				ClaimLimit: n}, func(ctx context.Context, c *noteClaim) error {
 				mu.Lock()
 				claims = append(claims, weak.Make(c))
 				mu.Unlock()

@@ -34,7 +34,8 @@ func TestWorkerInEveryExecMode(t *testing.T) {
 			r := newRig(t, rigOptions{pool: withExecMode(mode), spec: func(s *workqueue.Spec) { s.Retry = never }})
 			r.exec("CREATE TABLE ledger (note uuid)")
 			extended := make(chan struct{})
-			w := r.start(workqueue.WorkerOptions{Concurrency: 6, Lease: 3 * workqueue.MinLease}, func(ctx context.Context, c *noteClaim) error {
+			w := r.start(workqueue.WorkerOptions{Concurrency: 6,
+				Lease: 3 * workqueue.MinLease}, func(ctx context.Context, c *noteClaim) error {
 				if c.Body.Payload != "payload of "+c.Body.Topic || c.Headers["from"] != "me" {
 					t.Errorf("got %+v with headers %v", c.Body, c.Headers)
 				}
@@ -57,7 +58,8 @@ func TestWorkerInEveryExecMode(t *testing.T) {
 			})
 			var rows []workqueue.NewRow
 			for _, topic := range []string{"ack", "tx", "retry", "snooze", "fail", "long"} {
-				rows = append(rows, workqueue.NewRow{Headers: map[string]string{"from": "me"}, Values: []any{topic, "payload of " + topic}})
+				rows = append(rows, workqueue.NewRow{Headers: map[string]string{"from": "me"},
+					Values: []any{topic, "payload of " + topic}})
 			}
 			ids := r.insertRows(rows...)
 			r.awaitStatus(workqueue.Done, ids[0], ids[1])

@@ -54,35 +54,46 @@ func TestWorkerOutcomes(t *testing.T) {
 		handle func() error
 		want   rowWant
 	}{
-		"nil":                    {func() error { return nil }, rowWant{status: workqueue.Done, attempts: 1}},
-		"error":                  {func() error { return boom }, ready(1, time.Hour, "boom")},
-		"permanent":              {func() error { return workqueue.Permanent(boom) }, failed("boom")},
-		"permanent wrapped":      {func() error { return fmt.Errorf("charging: %w", workqueue.Permanent(boom)) }, failed("boom")},
-		"permanent without":      {func() error { return workqueue.Permanent(nil) }, failed("failed without an error")},
-		"permanent in a join":    {func() error { return errors.Join(boom, workqueue.Permanent(errors.New("bang"))) }, failed("bang")},
-		"snooze":                 {func() error { return workqueue.Snooze(2 * time.Hour) }, ready(0, 2*time.Hour, "")},
-		"snooze wrapped":         {func() error { return fmt.Errorf("later: %w", workqueue.Snooze(2*time.Hour)) }, ready(0, 2*time.Hour, "")},
-		"retry after":            {func() error { return workqueue.RetryAfter(3*time.Hour, boom) }, ready(1, 3*time.Hour, "boom")},
-		"retry after an age":     {func() error { return workqueue.RetryAfter(1<<63-1, boom) }, ready(1, 10*365*24*time.Hour, "boom")},
-		"retry by policy":        {func() error { return workqueue.RetryByPolicy(boom) }, ready(1, time.Hour, "boom")},
-		"retry without a cause":  {func() error { return workqueue.RetryByPolicy(nil) }, ready(1, time.Hour, "without an error")},
-		"cancelled":              {func() error { return workqueue.Cancelled("nobody wants it") }, rowWant{workqueue.Failed, 1, 0, "cancelled: nobody wants it", true}},
-		"panic":                  {func() error { panic("kaboom") }, ready(1, time.Hour, "panic: kaboom")},
-		"panic with an error":    {func() error { panic(boom) }, ready(1, time.Hour, "panic: boom")},
-		"panic with nil":         {func() error { panic(nil) }, ready(1, time.Hour, "panic: ")},
-		"panic has its stack":    {func() error { panicDeepDown(); return nil }, ready(1, time.Hour, "panicDeepDown")},
-		"goexit":                 {func() error { runtime.Goexit(); return nil }, ready(1, time.Hour, "goroutine")},
-		"NUL":                    {func() error { return errors.New("a\x00b") }, ready(1, time.Hour, "ab")},
-		"invalid UTF-8":          {func() error { return errors.New("a\xff\xfeb") }, ready(1, time.Hour, "a\uFFFDb")},
-		"nothing but NUL":        {func() error { return errors.New("\x00") }, ready(1, time.Hour, "")},
-		"huge":                   {func() error { return errors.New(strings.Repeat("é", 1<<20)) }, ready(1, time.Hour, "ééé")},
-		"nil pointer as error":   {func() error { var e *pointerError; return e }, ready(1, time.Hour, "")},
-		"nil outcome as error":   {func() error { var o *workqueue.Outcome; return o }, ready(1, time.Hour, "")},
-		"permanent nil pointer":  {func() error { var e *pointerError; return workqueue.Permanent(e) }, failed("")},
-		"nil pointer unwrapped":  {func() error { var e *hostileError; return e }, ready(1, time.Hour, "*workqueue_test.hostileError")},
-		"nil pointer says so":    {func() error { var e *pointerError; return e }, ready(1, time.Hour, "nil pointer of type *workqueue_test.pointerError")},
-		"hostile error":          {func() error { return &hostileError{"boom"} }, ready(1, time.Hour, "boom")},
-		"hostile error wrapped":  {func() error { return fmt.Errorf("charging: %w", &hostileError{"boom"}) }, ready(1, time.Hour, "charging: boom")},
+		"nil":       {func() error { return nil }, rowWant{status: workqueue.Done, attempts: 1}},
+		"error":     {func() error { return boom }, ready(1, time.Hour, "boom")},
+		"permanent": {func() error { return workqueue.Permanent(boom) }, failed("boom")},
+		"permanent wrapped": {func() error { return fmt.Errorf("charging: %w", workqueue.Permanent(boom)) },
+			failed("boom")},
+		"permanent without": {func() error { return workqueue.Permanent(nil) }, failed("failed without an error")},
+		"permanent in a join": {func() error { return errors.Join(boom, workqueue.Permanent(errors.New("bang"))) },
+			failed("bang")},
+		"snooze": {func() error { return workqueue.Snooze(2 * time.Hour) }, ready(0, 2*time.Hour, "")},
+		"snooze wrapped": {func() error { return fmt.Errorf("later: %w", workqueue.Snooze(2*time.Hour)) },
+			ready(0, 2*time.Hour, "")},
+		"retry after": {func() error { return workqueue.RetryAfter(3*time.Hour, boom) },
+			ready(1, 3*time.Hour, "boom")},
+		"retry after an age": {func() error { return workqueue.RetryAfter(1<<63-1, boom) },
+			ready(1, 10*365*24*time.Hour, "boom")},
+		"retry by policy": {func() error { return workqueue.RetryByPolicy(boom) }, ready(1, time.Hour, "boom")},
+		"retry without a cause": {func() error { return workqueue.RetryByPolicy(nil) },
+			ready(1, time.Hour, "without an error")},
+		"cancelled": {func() error { return workqueue.Cancelled("nobody wants it") },
+			rowWant{workqueue.Failed, 1, 0, "cancelled: nobody wants it", true}},
+		"panic":               {func() error { panic("kaboom") }, ready(1, time.Hour, "panic: kaboom")},
+		"panic with an error": {func() error { panic(boom) }, ready(1, time.Hour, "panic: boom")},
+		"panic with nil":      {func() error { panic(nil) }, ready(1, time.Hour, "panic: ")},
+		"panic has its stack": {func() error { panicDeepDown(); return nil }, ready(1, time.Hour, "panicDeepDown")},
+		"goexit":              {func() error { runtime.Goexit(); return nil }, ready(1, time.Hour, "goroutine")},
+		"NUL":                 {func() error { return errors.New("a\x00b") }, ready(1, time.Hour, "ab")},
+		"invalid UTF-8":       {func() error { return errors.New("a\xff\xfeb") }, ready(1, time.Hour, "a\uFFFDb")},
+		"nothing but NUL":     {func() error { return errors.New("\x00") }, ready(1, time.Hour, "")},
+		"huge": {func() error { return errors.New(strings.Repeat("é", 1<<20)) },
+			ready(1, time.Hour, "ééé")},
+		"nil pointer as error":  {func() error { var e *pointerError; return e }, ready(1, time.Hour, "")},
+		"nil outcome as error":  {func() error { var o *workqueue.Outcome; return o }, ready(1, time.Hour, "")},
+		"permanent nil pointer": {func() error { var e *pointerError; return workqueue.Permanent(e) }, failed("")},
+		"nil pointer unwrapped": {func() error { var e *hostileError; return e },
+			ready(1, time.Hour, "*workqueue_test.hostileError")},
+		"nil pointer says so": {func() error { var e *pointerError; return e },
+			ready(1, time.Hour, "nil pointer of type *workqueue_test.pointerError")},
+		"hostile error": {func() error { return &hostileError{"boom"} }, ready(1, time.Hour, "boom")},
+		"hostile error wrapped": {func() error { return fmt.Errorf("charging: %w", &hostileError{"boom"}) },
+			ready(1, time.Hour, "charging: boom")},
 		"permanent hostile":      {func() error { return workqueue.Permanent(&hostileError{"boom"}) }, failed("boom")},
 		"silent error":           {func() error { return silentError{} }, ready(1, time.Hour, "not telling")},
 		"panic with a bad error": {func() error { var e *pointerError; panic(e) }, ready(1, time.Hour, "panic")},
@@ -112,7 +123,8 @@ func panicDeepDown() { panic("deep down") }
 func (w rowWant) check(t *testing.T, got noteRow) {
 	t.Helper()
 	if got.Status != w.status || got.Attempts != w.attempts {
-		t.Errorf("%v after %d attempts, want %v after %d; error %q", got.Status, got.Attempts, w.status, w.attempts, got.Error)
+		t.Errorf("%v after %d attempts, want %v after %d; error %q", got.Status, got.Attempts, w.status, w.attempts,
+			got.Error)
 	}
 	if !strings.Contains(got.Error, w.err) || len(got.Error) > 9<<10 || !utf8.ValidString(got.Error) {
 		t.Errorf("last error is %.300q (%d bytes), want it to contain %q", got.Error, len(got.Error), w.err)
@@ -275,7 +287,8 @@ func TestWorkerUnreadableRowFailsAlone(t *testing.T) {
 func TestWorkerHandlerTimeout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Retry = never }})
-	r.start(workqueue.WorkerOptions{HandlerTimeout: 20 * time.Millisecond}, func(ctx context.Context, c *noteClaim) error {
+	r.start(workqueue.WorkerOptions{HandlerTimeout: 20 * time.Millisecond}, func(ctx context.Context,
+		c *noteClaim) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
@@ -292,7 +305,8 @@ func TestHostileErrorsOfTx(t *testing.T) {
 	r := newLedgerRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Retry = never }})
 	r.start(workqueue.WorkerOptions{}, func(ctx context.Context, c *noteClaim) error {
 		return c.Tx(ctx, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, "INSERT INTO ledger (note, attempt) VALUES ($1, $2)", c.ID, c.Attempt); err != nil {
+			if _, err := tx.Exec(ctx, "INSERT INTO ledger (note, attempt) VALUES ($1, $2)", c.ID,
+				c.Attempt); err != nil {
 				return err
 			}
 			if c.Body.Topic == "nil" {
@@ -304,7 +318,10 @@ func TestHostileErrorsOfTx(t *testing.T) {
 	})
 	r.insert("nil")
 	r.insert("hostile")
-	r.eventually("both attempts to fail", func() bool { return r.count("status = 0 AND attempts = 1 AND last_error IS NOT NULL") == 2 })
+	r.eventually("both attempts to fail", func() bool {
+		return r.count("status = 0 AND attempts = 1 AND last_error "+
+			"IS NOT NULL") == 2
+	})
 	if n := ask[int](r, "SELECT count(*)::int FROM ledger"); n != 0 {
 		t.Errorf("%d writes were committed", n)
 	}

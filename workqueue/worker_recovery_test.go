@@ -60,7 +60,8 @@ func (r *rig) produce() (stop func() []uuid.UUID) {
 			var id uuid.UUID
 			ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 			err := pgx.BeginFunc(ctx, r.Eyes, func(tx pgx.Tx) error {
-				rows, err := r.Table.Insert(ctx, workqueue.Pgx(tx), workqueue.NewRow{MaxAttempts: manyAttempts, Values: []any{"load", ""}})
+				rows, err := r.Table.Insert(ctx, workqueue.Pgx(tx), workqueue.NewRow{MaxAttempts: manyAttempts,
+					Values: []any{"load", ""}})
 				if err == nil {
 					id = rows[0].ID
 				}
@@ -93,10 +94,12 @@ func (r *rig) checkBooks(committed []uuid.UUID) {
 	if n := r.count("id = ANY($1)", committed); n != len(committed) {
 		r.Errorf("%d rows were committed, the table has %d of them", len(committed), n)
 	}
-	if n := ask[int](r, "SELECT count(*)::int FROM (SELECT note FROM ledger GROUP BY note HAVING count(*) > 1) AS twice"); n != 0 {
+	if n := ask[int](r,
+		"SELECT count(*)::int FROM (SELECT note FROM ledger GROUP BY note HAVING count(*) > 1) AS twice"); n != 0 {
 		r.Errorf("%d rows had their effect more than once", n)
 	}
-	if rows := ask[*string](r, "SELECT string_agg(notes::text, chr(10)) FROM notes WHERE NOT EXISTS (SELECT FROM ledger WHERE note = notes.id)"); rows != nil {
+	if rows := ask[*string](r, "SELECT string_agg(notes::text, chr(10)) FROM notes WHERE NOT EXISTS (SELECT FROM "+
+		"ledger WHERE note = notes.id)"); rows != nil {
 		r.Errorf("rows without their effect:\n%s", *rows)
 	}
 	if n := ask[int](r, "SELECT count(*)::int FROM ledger"); n < len(committed) || n == 0 {
@@ -111,7 +114,8 @@ func named(name string) func(*pgxpool.Config) {
 
 func (r *rig) terminate(name string) int {
 	r.Helper()
-	return ask[int](r, "SELECT count(pg_terminate_backend(pid))::int FROM pg_stat_activity WHERE application_name = $1", name)
+	return ask[int](r, "SELECT count(pg_terminate_backend(pid))::int FROM pg_stat_activity WHERE application_name = $1",
+		name)
 }
 
 // Every connection that the worker has is cut, again and again, the listener's too.
@@ -163,7 +167,8 @@ func TestWorkerSurvivesItsServer(t *testing.T) {
 		}
 		stop := r.produce()
 		for range 3 {
-			r.eventuallyUp("progress", "SELECT count(*) > 20 FROM ledger WHERE note IN (SELECT id FROM notes WHERE created_at > pg_postmaster_start_time())")
+			r.eventuallyUp("progress", "SELECT count(*) > 20 FROM ledger WHERE note IN (SELECT id FROM notes WHERE "+
+				"created_at > pg_postmaster_start_time())")
 			if err := server.Crash(); err != nil {
 				t.Fatal(err)
 			}
@@ -171,7 +176,8 @@ func TestWorkerSurvivesItsServer(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r.eventuallyUp("progress", "SELECT count(*) > 20 FROM ledger WHERE note IN (SELECT id FROM notes WHERE created_at > pg_postmaster_start_time())")
+		r.eventuallyUp("progress", "SELECT count(*) > 20 FROM ledger WHERE note IN (SELECT id FROM notes WHERE "+
+			"created_at > pg_postmaster_start_time())")
 		r.checkBooks(stop())
 	})
 
@@ -215,13 +221,19 @@ func TestWorkerSurvivesItsServer(t *testing.T) {
 		r.exec("ALTER DATABASE postgres SET " + pgtest.RefuseWrites + " = on")
 		defer r.exec("ALTER DATABASE postgres RESET " + pgtest.RefuseWrites)
 		r.terminate("readonly worker")
-		r.eventually("refused claims", func() bool { return r.Events.count(refused("claim", workqueue.ErrReadOnly)) >= 2 })
+		r.eventually("refused claims", func() bool {
+			return r.Events.count(refused("claim",
+				workqueue.ErrReadOnly)) >= 2
+		})
 		close(release)
 		if err := receive(t, refusedTx, "Tx"); err == nil {
 			t.Error("Tx wrote to a read-only database")
 		}
 		waiting := r.insertMany("waiting", 5)
-		r.eventually("refused settles", func() bool { return r.Events.count(refused("settle", workqueue.ErrReadOnly)) >= 1 })
+		r.eventually("refused settles", func() bool {
+			return r.Events.count(refused("settle",
+				workqueue.ErrReadOnly)) >= 1
+		})
 		if log := r.Logs.String(); !strings.Contains(log, "read-only") || !strings.Contains(log, "primary") {
 			t.Errorf("the logs do not say what is wrong:\n%s", r.Logs.tail())
 		}
@@ -231,7 +243,8 @@ func TestWorkerSurvivesItsServer(t *testing.T) {
 		r.exec("ALTER DATABASE postgres RESET " + pgtest.RefuseWrites)
 		r.awaitStatus(workqueue.Done, append(waiting, caught)...)
 		if row := r.row(caught); row.Attempts != 2 {
-			t.Errorf("the row that was caught half-way took %d attempts, want 2: connections stay read-only", row.Attempts)
+			t.Errorf("the row that was caught half-way took %d attempts, want 2: connections stay read-only",
+				row.Attempts)
 		}
 		r.checkBooks(append(waiting, caught))
 	})
@@ -256,7 +269,8 @@ func TestWorkerRefusesAnotherSchema(t *testing.T) {
 				return nil
 			})
 			err := w.wait(t)
-			if !errors.Is(err, workqueue.ErrSchemaVersion) || !strings.Contains(err.Error(), c.advice) || !strings.Contains(err.Error(), r.Table.Name()) {
+			if !errors.Is(err, workqueue.ErrSchemaVersion) || !strings.Contains(err.Error(), c.advice) ||
+				!strings.Contains(err.Error(), r.Table.Name()) {
 				t.Errorf("Run returned %v, want ErrSchemaVersion with the advice %q", err, c.advice)
 			}
 		})
@@ -269,7 +283,10 @@ func TestWorkerSurvivesAMissingTable(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	r.startIdle(workqueue.WorkerOptions{PollInterval: 20 * time.Millisecond}, ackAll)
 	r.exec("ALTER TABLE notes RENAME TO away")
-	r.eventually("refused claims", func() bool { return r.Events.count(refused("claim", workqueue.ErrSchemaVersion)) >= 1 })
+	r.eventually("refused claims", func() bool {
+		return r.Events.count(refused("claim",
+			workqueue.ErrSchemaVersion)) >= 1
+	})
 	r.exec("ALTER TABLE away RENAME TO notes")
 	r.awaitStatus(workqueue.Done, r.insert("afterwards")...)
 }
@@ -324,7 +341,8 @@ func TestLockedRowDelaysNoOther(t *testing.T) {
 	ids := r.insertMany("a", 200)
 	handled := make(chan uuid.UUID, len(ids))
 	proceed := make(chan struct{})
-	r.start(workqueue.WorkerOptions{Concurrency: len(ids), ClaimLimit: len(ids)}, func(_ context.Context, c *noteClaim) error {
+	r.start(workqueue.WorkerOptions{Concurrency: len(ids), ClaimLimit: len(ids)}, func(_ context.Context,
+		c *noteClaim) error {
 		handled <- c.ID
 		<-proceed
 		return nil

@@ -17,7 +17,8 @@ import (
 // onSettle has PostgreSQL run a piece of PL/pgSQL before a row is settled.
 func (r *rig) onSettle(body string) {
 	r.Helper()
-	r.exec(`CREATE OR REPLACE FUNCTION on_settle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ` + body + ` RETURN NEW; END $$;
+	r.exec(`CREATE OR REPLACE FUNCTION on_settle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ` + body +
+		` RETURN NEW; END $$;
 		CREATE OR REPLACE TRIGGER on_settle BEFORE UPDATE ON notes FOR EACH ROW
 		WHEN (OLD.status = 1 AND NEW.status <> 1) EXECUTE FUNCTION on_settle()`)
 }
@@ -98,7 +99,8 @@ func TestRefusedSettlesFailAlone(t *testing.T) {
 		t.Run(state.code, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, rigOptions{})
-			r.onSettle(fmt.Sprintf("IF NEW.topic = 'refused' THEN RAISE EXCEPTION 'no' USING ERRCODE = '%s'; END IF;", state.code))
+			r.onSettle(fmt.Sprintf("IF NEW.topic = 'refused' THEN RAISE EXCEPTION 'no' USING ERRCODE = '%s'; END IF;",
+				state.code))
 			refused, fine := r.mixed("refused", 5, "fine", 195)
 			r.start(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 200, ClaimLimit: 200}, r.holds(200))
 			r.awaitStatus(workqueue.Done, fine...)
@@ -131,7 +133,8 @@ func TestSettleThatFailsOnceIsRepeated(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, rigOptions{})
 			r.exec("CREATE SEQUENCE refusals")
-			r.onSettle(fmt.Sprintf("IF nextval('refusals') = 1 THEN RAISE EXCEPTION 'no' USING ERRCODE = '%s'; END IF;", state.code))
+			r.onSettle(fmt.Sprintf("IF nextval('refusals') = 1 THEN RAISE EXCEPTION 'no' USING ERRCODE = '%s'; END IF;",
+				state.code))
 			ids := r.insertMany("a", 50)
 			r.start(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 50, ClaimLimit: 50}, r.holds(50))
 			r.awaitStatus(workqueue.Done, ids...)
@@ -152,7 +155,10 @@ func TestRefusedRowByItselfIsLeftToItsLease(t *testing.T) {
 	r.onSettle("RAISE EXCEPTION 'no' USING ERRCODE = '42501';")
 	r.insert("a")
 	r.start(workqueue.WorkerOptions{Lease: time.Hour}, ackAll)
-	r.eventually("the row to be given up", func() bool { return strings.Contains(r.Logs.String(), "left to the reaper") })
+	r.eventually("the row to be given up", func() bool {
+		return strings.Contains(r.Logs.String(),
+			"left to the reaper")
+	})
 }
 
 // Where nothing can be settled, rows are not given up one after the other, to run in vain: the worker waits.
@@ -179,7 +185,8 @@ func TestErrorThatAnIndexRefusesFailsAlone(t *testing.T) {
 	r.exec("CREATE INDEX ON notes (last_error)")
 	refused, fine := r.mixed("refused", 5, "fine", 95)
 	together := r.holds(100)
-	r.start(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 100, ClaimLimit: 100}, func(ctx context.Context, c *noteClaim) error {
+	r.start(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 100, ClaimLimit: 100}, func(ctx context.Context,
+		c *noteClaim) error {
 		together(ctx, c)
 		if c.Body.Topic == "fine" {
 			return nil
@@ -245,7 +252,8 @@ func TestLockedRowsAreFoundAtOnce(t *testing.T) {
 	held, free := r.mixed("held", 100, "free", 100)
 	all := make(chan struct{})
 	started := make(chan struct{}, 200)
-	r.start(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 200, ClaimLimit: 200}, func(context.Context, *noteClaim) error {
+	r.start(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 200, ClaimLimit: 200}, func(context.Context,
+		*noteClaim) error {
 		started <- struct{}{}
 		<-all
 		return nil

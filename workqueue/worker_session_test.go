@@ -57,8 +57,10 @@ func TestWorkerInAnOddSession(t *testing.T) {
 			}
 			r := newRig(t, rigOptions{pool: odd, spec: func(s *workqueue.Spec) {
 				s.Columns = []workqueue.Column{
-					{Name: "topic", Type: "text", NotNull: true}, {Name: "bytes", Type: "bytea"}, {Name: "at", Type: "timestamptz"},
-					{Name: "day", Type: "date"}, {Name: "float", Type: "double precision"}, {Name: "none", Type: "text"},
+					{Name: "topic", Type: "text", NotNull: true}, {Name: "bytes", Type: "bytea"},
+					{Name: "at", Type: "timestamptz"},
+					{Name: "day", Type: "date"}, {Name: "float", Type: "double precision"},
+					{Name: "none", Type: "text"},
 					{Name: "number", Type: "numeric"},
 				}
 			}})
@@ -73,7 +75,8 @@ func TestWorkerInAnOddSession(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			id := r.insertRows(workqueue.NewRow{Values: []any{want.Topic, want.Bytes, want.At, want.Day, want.Float, nil, want.Number}})[0]
+			id := r.insertRows(workqueue.NewRow{Values: []any{want.Topic, want.Bytes, want.At, want.Day, want.Float,
+				nil, want.Number}})[0]
 			r.runUntilDone(w, id)
 			body := receive(t, got, "the row")
 			body.At, body.Day = body.At.UTC(), body.Day.UTC()

@@ -24,7 +24,8 @@ func TestShutdownFinishesWhatRunsAndReleasesTheRest(t *testing.T) {
 	r.insertMany("first", 400) // quick ones, so that the worker buffers
 	started := make(chan struct{}, concurrency)
 	release := make(chan struct{})
-	w := r.start(workqueue.WorkerOptions{Concurrency: concurrency, Lease: time.Hour}, func(ctx context.Context, c *noteClaim) error {
+	w := r.start(workqueue.WorkerOptions{Concurrency: concurrency, Lease: time.Hour}, func(ctx context.Context,
+		c *noteClaim) error {
 		if c.Body.Topic == "first" {
 			return nil
 		}
@@ -73,17 +74,20 @@ func TestShutdownCancelsLateHandlers(t *testing.T) {
 		attempts int
 	}{
 		"ctx error": {func(ctx context.Context, _ *noteClaim) error { return ctx.Err() }, workqueue.Ready, 0},
-		"wrapped":   {func(ctx context.Context, _ *noteClaim) error { return errors.Join(boom, ctx.Err()) }, workqueue.Ready, 0},
-		"ack":       {func(context.Context, *noteClaim) error { return nil }, workqueue.Done, 1},
-		"permanent": {func(context.Context, *noteClaim) error { return workqueue.Permanent(boom) }, workqueue.Failed, 1},
-		"snooze":    {func(context.Context, *noteClaim) error { return workqueue.Snooze(0) }, workqueue.Ready, 0},
+		"wrapped": {func(ctx context.Context, _ *noteClaim) error { return errors.Join(boom, ctx.Err()) },
+			workqueue.Ready, 0},
+		"ack": {func(context.Context, *noteClaim) error { return nil }, workqueue.Done, 1},
+		"permanent": {func(context.Context, *noteClaim) error { return workqueue.Permanent(boom) }, workqueue.Failed,
+			1},
+		"snooze": {func(context.Context, *noteClaim) error { return workqueue.Snooze(0) }, workqueue.Ready, 0},
 		"in Tx": {func(ctx context.Context, c *noteClaim) error {
 			return c.Tx(ctx, func(tx pgx.Tx) error { _, err := tx.Exec(ctx, "SELECT 1"); return err })
 		}, workqueue.Ready, 0},
 	}
 	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Retry = never }})
 	started := make(chan struct{}, len(results))
-	w := r.start(workqueue.WorkerOptions{Concurrency: len(results), ShutdownTimeout: 50 * time.Millisecond}, func(ctx context.Context, c *noteClaim) error {
+	w := r.start(workqueue.WorkerOptions{Concurrency: len(results),
+		ShutdownTimeout: 50 * time.Millisecond}, func(ctx context.Context, c *noteClaim) error {
 		started <- struct{}{}
 		<-ctx.Done()
 		if cause := context.Cause(ctx); !errors.Is(cause, workqueue.ErrShutdown) {
@@ -123,7 +127,8 @@ func TestShutdownReportsHandlersThatNeverReturn(t *testing.T) {
 	}
 	started, release := make(chan struct{}, len(endings)), make(chan struct{})
 	var late sync.WaitGroup
-	w := r.start(workqueue.WorkerOptions{Concurrency: 10, Lease: time.Hour, ShutdownTimeout: 20 * time.Millisecond}, func(ctx context.Context, c *noteClaim) error {
+	w := r.start(workqueue.WorkerOptions{Concurrency: 10, Lease: time.Hour,
+		ShutdownTimeout: 20 * time.Millisecond}, func(ctx context.Context, c *noteClaim) error {
 		ending := endings[c.Body.Topic]
 		if ending == nil {
 			return nil
@@ -267,7 +272,8 @@ func TestShutdownWithoutADatabase(t *testing.T) {
 	p := newProxy(t)
 	r := newRig(t, rigOptions{pool: p.through})
 	started, release := make(chan struct{}, 1), make(chan struct{})
-	w := r.start(workqueue.WorkerOptions{Lease: time.Hour, ShutdownTimeout: 100 * time.Millisecond}, func(context.Context, *noteClaim) error {
+	w := r.start(workqueue.WorkerOptions{Lease: time.Hour,
+		ShutdownTimeout: 100 * time.Millisecond}, func(context.Context, *noteClaim) error {
 		started <- struct{}{}
 		<-release
 		return nil
@@ -302,19 +308,32 @@ func TestNewWorkerRefusesWhatCannotWork(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	good := r.Domain
 	for field, make := range map[string]func() error{
-		"pool": func() error { _, err := workqueue.NewWorker(nil, good, ackAll, workqueue.WorkerOptions{}); return err },
-		"domain": func() error {
-			_, err := workqueue.NewWorker(r.Pool, workqueue.Domain[note]{Table: r.Table}, ackAll, workqueue.WorkerOptions{})
+		"pool": func() error {
+			_, err := workqueue.NewWorker(nil, good, ackAll,
+				workqueue.WorkerOptions{})
 			return err
 		},
-		"handler":          func() error { _, err := workqueue.NewWorker(r.Pool, good, nil, workqueue.WorkerOptions{}); return err },
-		"concurrency":      func() error { return r.refuse(workqueue.WorkerOptions{Concurrency: -1}) },
-		"claim limit":      func() error { return r.refuse(workqueue.WorkerOptions{ClaimLimit: workqueue.MaxBatch + 1}) },
+		"domain": func() error {
+			_, err := workqueue.NewWorker(r.Pool, workqueue.Domain[note]{Table: r.Table}, ackAll,
+				workqueue.WorkerOptions{})
+			return err
+		},
+		"handler": func() error {
+			_, err := workqueue.NewWorker(r.Pool, good, nil,
+				workqueue.WorkerOptions{})
+			return err
+		},
+		"concurrency": func() error { return r.refuse(workqueue.WorkerOptions{Concurrency: -1}) },
+		"claim limit": func() error {
+			return r.refuse(workqueue.WorkerOptions{ClaimLimit: workqueue.MaxBatch + 1})
+		},
 		"lease":            func() error { return r.refuse(workqueue.WorkerOptions{Lease: time.Second - 1}) },
 		"poll interval":    func() error { return r.refuse(workqueue.WorkerOptions{PollInterval: -1}) },
 		"handler timeout":  func() error { return r.refuse(workqueue.WorkerOptions{HandlerTimeout: -1}) },
 		"shutdown timeout": func() error { return r.refuse(workqueue.WorkerOptions{ShutdownTimeout: -1}) },
-		"lanes":            func() error { return r.serving([][]any{{"one too many"}}).refuse(workqueue.WorkerOptions{}) },
+		"lanes": func() error {
+			return r.serving([][]any{{"one too many"}}).refuse(workqueue.WorkerOptions{})
+		},
 	} {
 		var invalid *workqueue.InvalidError
 		if err := make(); !errors.As(err, &invalid) || invalid.Field != field {

@@ -43,7 +43,8 @@ func findPSQL() (string, bool) {
 func (r *rig) psql(path string) shell {
 	return func(sql string) []string {
 		var out, complaints bytes.Buffer
-		cmd := exec.CommandContext(r.Context(), path, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", r.URL, "-c", sql)
+		cmd := exec.CommandContext(r.Context(), path, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", r.URL,
+			"-c", sql)
 		cmd.Stdout, cmd.Stderr = &out, &complaints
 		if err := cmd.Run(); err != nil {
 			r.Errorf("psql: %v\n%s\n%s", err, sql, &complaints)
@@ -125,11 +126,13 @@ func TestSQLWorkerContract(t *testing.T) {
 		same("a repeated ack", call("ack", "'%s', %s", token, array(claimed[:3])), claimed[2:3])
 		same("a fail", call("fail", "'%s', %s, 'too bad'", token, array(claimed[3:4])), claimed[3:4])
 		same("an abandon", call("abandon", "'%s', %s, 0, 'once more'", token, array(claimed[4:5])), claimed[4:5])
-		if got := sql("SELECT requeued || ':' || failed FROM notes_reap_expired()"); !slices.Equal(got, []string{"0:0"}) {
+		if got := sql("SELECT requeued || ':' || failed FROM notes_reap_expired()"); !slices.Equal(got,
+			[]string{"0:0"}) {
 			t.Errorf("reaped %v from a lease that holds", got)
 		}
 		r.exec("UPDATE notes SET locked_until = now() - interval '1 second' WHERE id = ANY($1)", claimed[5:7])
-		if got := sql("SELECT requeued || ':' || failed FROM notes_reap_expired()"); !slices.Equal(got, []string{"2:0"}) {
+		if got := sql("SELECT requeued || ':' || failed FROM notes_reap_expired()"); !slices.Equal(got,
+			[]string{"2:0"}) {
 			t.Errorf("reaped %v, want the two expired", got)
 		}
 		same("an ack after the reap", call("ack", "'%s', %s", token, array(claimed[5:7])), nil)

@@ -48,7 +48,8 @@ func (c *statementPooler) fill() error {
 	message := append(header, body...)
 	if header[0] == 'Z' && body[0] == 'T' {
 		c.ended = true
-		refusal := pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: "transaction blocks not allowed in statement pooling mode"}
+		refusal := pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01",
+			Message: "transaction blocks not allowed in statement pooling mode"}
 		var err error
 		if message, err = refusal.Encode(nil); err != nil {
 			return err
@@ -75,7 +76,8 @@ func TestWorkersRefuseAPoolerInStatementMode(t *testing.T) {
 	id := r.insert("one")[0]
 	w := r.startOn(pool, r.Domain, workqueue.WorkerOptions{NoListen: true}, ackAll)
 	err := w.wait(t)
-	for _, want := range []string{"statement mode", "pool_mode = transaction", "transaction blocks not allowed in statement pooling mode"} {
+	for _, want := range []string{"statement mode", "pool_mode = transaction",
+		"transaction blocks not allowed in statement pooling mode"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Run returned %v, want %q in it", err, want)
 		}

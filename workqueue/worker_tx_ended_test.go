@@ -38,7 +38,10 @@ func TestTxThatWasEndedByTextIsNotSettled(t *testing.T) {
 			})
 			for name, c := range cases {
 				id := r.insert(name)[0]
-				r.eventually(name, func() bool { return r.count("id = $1 AND status <> 1 AND (status <> 0 OR due_at > now())", id) == 1 })
+				r.eventually(name, func() bool {
+					return r.count("id = $1 AND status <> 1 AND (status <> 0 OR due_at "+
+						"> now())", id) == 1
+				})
 				rowWant{workqueue.Ready, 1, time.Hour, "ended by the handler", false}.check(t, r.row(id))
 				if n := r.booked(id); n != c.booked {
 					t.Errorf("%s: booked %d times, want %d", name, n, c.booked)
@@ -72,7 +75,8 @@ func TestSavepointThatWasRolledBackByTextIsNotSettled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.Background())
-	ids, err := r.insertIn(tx, workqueue.NewRow{Values: []any{"undone", ""}}, workqueue.NewRow{Values: []any{"fine", ""}})
+	ids, err := r.insertIn(tx, workqueue.NewRow{Values: []any{"undone", ""}},
+		workqueue.NewRow{Values: []any{"fine", ""}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,20 +49,29 @@ func TestTxSettlesEveryOutcome(t *testing.T) {
 		want   rowWant
 		booked int
 	}{
-		"nil":             {func() error { return nil }, rowWant{status: workqueue.Done, attempts: 1}, 1},
-		"permanent":       {func() error { return workqueue.Permanent(boom) }, rowWant{workqueue.Failed, 1, 0, "boom", false}, 1},
-		"wrapped":         {func() error { return fmt.Errorf("so: %w", workqueue.Permanent(boom)) }, rowWant{workqueue.Failed, 1, 0, "boom", false}, 1},
-		"cancelled":       {func() error { return workqueue.Cancelled("no") }, rowWant{workqueue.Failed, 1, 0, "cancelled: no", true}, 1},
-		"snooze":          {func() error { return workqueue.Snooze(2 * time.Hour) }, rowWant{workqueue.Ready, 0, 2 * time.Hour, "", false}, 1},
-		"retry after":     {func() error { return workqueue.RetryAfter(2*time.Hour, boom) }, rowWant{workqueue.Ready, 1, 2 * time.Hour, "boom", false}, 1},
-		"retry by policy": {func() error { return workqueue.RetryByPolicy(boom) }, rowWant{workqueue.Ready, 1, time.Hour, "boom", false}, 1},
-		"plain error":     {func() error { return boom }, rowWant{workqueue.Ready, 1, time.Hour, "boom", false}, 0},
-		"panic":           {func() error { panic("kaboom") }, rowWant{workqueue.Ready, 1, time.Hour, "kaboom", false}, 0},
+		"nil": {func() error { return nil }, rowWant{status: workqueue.Done, attempts: 1}, 1},
+		"permanent": {func() error { return workqueue.Permanent(boom) }, rowWant{workqueue.Failed, 1, 0, "boom",
+			false}, 1},
+		"wrapped": {func() error { return fmt.Errorf("so: %w", workqueue.Permanent(boom)) },
+			rowWant{workqueue.Failed, 1, 0, "boom", false}, 1},
+		"cancelled": {func() error { return workqueue.Cancelled("no") }, rowWant{workqueue.Failed, 1, 0,
+			"cancelled: no", true}, 1},
+		"snooze": {func() error { return workqueue.Snooze(2 * time.Hour) }, rowWant{workqueue.Ready, 0,
+			2 * time.Hour, "", false}, 1},
+		"retry after": {func() error { return workqueue.RetryAfter(2*time.Hour, boom) }, rowWant{workqueue.Ready, 1,
+			2 * time.Hour, "boom", false}, 1},
+		"retry by policy": {func() error { return workqueue.RetryByPolicy(boom) }, rowWant{workqueue.Ready, 1,
+			time.Hour, "boom", false}, 1},
+		"plain error": {func() error { return boom }, rowWant{workqueue.Ready, 1, time.Hour, "boom", false}, 0},
+		"panic":       {func() error { panic("kaboom") }, rowWant{workqueue.Ready, 1, time.Hour, "kaboom", false}, 0},
 	}
 	for _, deleteDone := range []bool{false, true} {
 		t.Run(fmt.Sprintf("deleting=%v", deleteDone), func(t *testing.T) {
 			t.Parallel()
-			r := newLedgerRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Retry, s.DeleteDone = never, deleteDone }})
+			r := newLedgerRig(t, rigOptions{spec: func(s *workqueue.Spec) {
+				s.Retry, s.DeleteDone = never,
+					deleteDone
+			}})
 			r.start(workqueue.WorkerOptions{}, func(ctx context.Context, c *noteClaim) error {
 				return c.Tx(ctx, func(tx pgx.Tx) error {
 					if err := book(ctx, tx, c); err != nil {
@@ -76,7 +85,8 @@ func TestTxSettlesEveryOutcome(t *testing.T) {
 				var got noteRow
 				r.eventually(name, func() bool {
 					got = r.row(id)
-					return got.Status != workqueue.InProgress && (got.Status != workqueue.Ready || got.DueIn > time.Minute)
+					return got.Status != workqueue.InProgress && (got.Status != workqueue.Ready ||
+						got.DueIn > time.Minute)
 				})
 				switch {
 				case got.Status == -1 && deleteDone && c.want.status == workqueue.Done: // its ack deleted it
@@ -103,7 +113,8 @@ func TestTxAndTheHandlersResult(t *testing.T) {
 			if err := book(ctx, tx, c); err != nil {
 				return err
 			}
-			if _, err := tx.Exec(ctx, "INSERT INTO ledger (note, attempt, weight) VALUES ($1, 1, -1)", c.ID); err == nil {
+			if _, err := tx.Exec(ctx, "INSERT INTO ledger (note, attempt, weight) VALUES ($1, 1, -1)",
+				c.ID); err == nil {
 				return errors.New("the statement was to fail")
 			}
 			return result
@@ -169,7 +180,8 @@ func TestTxAndTheHandlersResult(t *testing.T) {
 		}, rowWant{workqueue.Ready, 0, 2 * time.Hour, "", false}, 0},
 		"a commit that fails": {func(ctx context.Context, c *noteClaim) error {
 			return c.Tx(ctx, func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, "INSERT INTO ledger (note, attempt, once) VALUES ($1, 1, 'x'), ($1, 1, 'x')", c.ID)
+				_, err := tx.Exec(ctx, "INSERT INTO ledger (note, attempt, once) VALUES ($1, 1, 'x'), ($1, 1, 'x')",
+					c.ID)
 				return err
 			})
 		}, rowWant{workqueue.Ready, 1, time.Hour, "ledger_once_key", false}, 0},
@@ -248,8 +260,9 @@ func TestTxWritesNothingWhenTheLeaseIsLost(t *testing.T) {
 		want  error
 	}{
 		"token changed": {"UPDATE notes SET owner_token = $2 WHERE id = $1", workqueue.ErrLeaseLost},
-		"settled":       {"UPDATE notes SET status = 2, completed_at = now(), locked_until = NULL, owner_token = $2 WHERE id = $1", workqueue.ErrLeaseLost},
-		"deleted":       {"DELETE FROM notes WHERE id = $1 AND $2::uuid IS NOT NULL", workqueue.ErrGone},
+		"settled": {"UPDATE notes SET status = 2, completed_at = now(), locked_until = NULL, owner_token = $2 " +
+			"WHERE id = $1", workqueue.ErrLeaseLost},
+		"deleted": {"DELETE FROM notes WHERE id = $1 AND $2::uuid IS NOT NULL", workqueue.ErrGone},
 	} {
 		steal, want := c.steal, c.want
 		t.Run(name, func(t *testing.T) {
@@ -257,7 +270,8 @@ func TestTxWritesNothingWhenTheLeaseIsLost(t *testing.T) {
 			r := newLedgerRig(t, rigOptions{})
 			results := make(chan error, 1)
 			causes := make(chan error, 1)
-			r.start(workqueue.WorkerOptions{NoListen: true, Lease: time.Hour}, func(ctx context.Context, c *noteClaim) error {
+			r.start(workqueue.WorkerOptions{NoListen: true, Lease: time.Hour}, func(ctx context.Context,
+				c *noteClaim) error {
 				err := c.Tx(ctx, func(tx pgx.Tx) error {
 					if err := book(ctx, tx, c); err != nil {
 						return err
@@ -277,7 +291,10 @@ func TestTxWritesNothingWhenTheLeaseIsLost(t *testing.T) {
 				t.Errorf("the handler's context ended with %v, want ErrLeaseLost", err)
 			}
 			r.eventually("the refused settle", func() bool {
-				return r.Events.count(func(e workqueue.Event) bool { return e.Operation == "settle" && e.Err != nil }) >= 2
+				return r.Events.count(func(e workqueue.Event) bool {
+					return e.Operation == "settle" &&
+						e.Err != nil
+				}) >= 2
 			})
 			if n := r.booked(id); n != 0 {
 				t.Errorf("booked %d times by a handler that had lost its lease", n)
@@ -338,7 +355,8 @@ func TestTxEndsTheLease(t *testing.T) {
 			if ctx.Err() != nil {
 				t.Errorf("the context was cancelled after Tx: %v", context.Cause(ctx))
 			}
-			if n := r.Events.count(refused("extend", workqueue.ErrLeaseLost)) + r.Events.count(refused("extend", workqueue.ErrGone)); n > 0 {
+			if n := r.Events.count(refused("extend", workqueue.ErrLeaseLost)) + r.Events.count(refused("extend",
+				workqueue.ErrGone)); n > 0 {
 				t.Errorf("%d renewals of the settled claim", n)
 			}
 			close(release)

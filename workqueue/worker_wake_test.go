@@ -39,7 +39,8 @@ func (r *rig) startIdle(o workqueue.WorkerOptions, handler workqueue.Handler[not
 func (r *rig) awaitListener() {
 	r.Helper()
 	r.eventually("a listener", func() bool {
-		return ask[bool](r, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE query = $1)", `LISTEN "`+r.Table.Name()+`"`)
+		return ask[bool](r, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE query = $1)", `LISTEN "`+r.Table.Name()+
+			`"`)
 	})
 }
 
@@ -178,7 +179,8 @@ func TestAnyNotificationWakes(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
 	for _, payload := range []string{
-		"", "garbage", "12.5", " 1", "1e9", "99999999999999999999", "-1", "0", "-9000000000000000000", "9000000000000000000",
+		"", "garbage", "12.5", " 1", "1e9", "99999999999999999999", "-1", "0", "-9000000000000000000",
+		"9000000000000000000",
 		"-62135596800000000", "NaN", strings.Repeat("9", 7000), "cancelled", "\u0000"[:0], "ünïcode",
 	} {
 		// The row's own announcement is kept back, so that only the payload can wake the worker.
@@ -212,7 +214,8 @@ func TestListenerComesBack(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
 	for range 3 {
-		n := ask[int](r, "SELECT count(pg_terminate_backend(pid))::int FROM pg_stat_activity WHERE query = $1", `LISTEN "`+r.Table.Name()+`"`)
+		n := ask[int](r, "SELECT count(pg_terminate_backend(pid))::int FROM pg_stat_activity WHERE query = $1",
+			`LISTEN "`+r.Table.Name()+`"`)
 		if n != 1 {
 			t.Fatalf("%d listeners", n)
 		}
@@ -235,7 +238,8 @@ func TestDueRowsRunOnTime(t *testing.T) {
 	var rows []workqueue.NewRow
 	now := ask[time.Time](r, "SELECT clock_timestamp()")
 	for i := range 40 {
-		rows = append(rows, workqueue.NewRow{DueAt: now.Add(time.Duration(i*13) * time.Millisecond), Values: []any{"due", ""}})
+		rows = append(rows, workqueue.NewRow{DueAt: now.Add(time.Duration(i*13) * time.Millisecond),
+			Values: []any{"due", ""}})
 	}
 	r.awaitStatus(workqueue.Done, r.insertRows(rows...)...)
 	if n := len(early); n > 0 {
@@ -254,7 +258,8 @@ func TestRowThatBecomesDueBetweenClaimAndNextWake(t *testing.T) {
 		if id == nil || !strings.Contains(sql, "extract(epoch FROM r.due_at") {
 			return
 		}
-		for !ask[bool](r, "SELECT due_at < clock_timestamp() - interval '50 milliseconds' FROM notes WHERE id = $1", id) {
+		for !ask[bool](r, "SELECT due_at < clock_timestamp() - interval '50 milliseconds' FROM notes WHERE id = $1",
+			id) {
 			time.Sleep(time.Millisecond)
 		}
 	})
@@ -304,7 +309,8 @@ func TestIdleWorkerRests(t *testing.T) {
 		"expired lease of somebody else": func(r *rig) {
 			id := r.insert("hold")[0]
 			r.awaitStatus(workqueue.InProgress, id)
-			r.exec("UPDATE notes SET owner_token = gen_random_uuid(), locked_until = now() - interval '1 hour' WHERE id = $1", id)
+			r.exec("UPDATE notes SET owner_token = gen_random_uuid(), locked_until = now() - interval '1 hour' WHERE "+
+				"id = $1", id)
 		},
 		"running handler": func(r *rig) { r.awaitStatus(workqueue.InProgress, r.insert("hold")...) },
 		"every handler runs": func(r *rig) {
@@ -317,7 +323,8 @@ func TestIdleWorkerRests(t *testing.T) {
 				r.Fatal(err)
 			}
 			r.Cleanup(func() { tx.Rollback(context.Background()) })
-			ids, err := r.insertIn(tx, workqueue.NewRow{DueAt: time.Now().Add(50 * time.Millisecond), Values: []any{"locked", ""}})
+			ids, err := r.insertIn(tx, workqueue.NewRow{DueAt: time.Now().Add(50 * time.Millisecond),
+				Values: []any{"locked", ""}})
 			if err != nil {
 				r.Fatal(err)
 			}
@@ -340,7 +347,8 @@ func TestIdleWorkerRests(t *testing.T) {
 			}})
 			release := make(chan struct{})
 			defer close(release)
-			r.startIdle(workqueue.WorkerOptions{Concurrency: 5, PollInterval: 500 * time.Millisecond, Lease: 10 * time.Second}, func(_ context.Context, c *noteClaim) error {
+			r.startIdle(workqueue.WorkerOptions{Concurrency: 5, PollInterval: 500 * time.Millisecond,
+				Lease: 10 * time.Second}, func(_ context.Context, c *noteClaim) error {
 				switch c.Body.Topic {
 				case "fail":
 					return workqueue.Permanent(fmt.Errorf("no"))
@@ -372,9 +380,11 @@ func TestHandlersSeeTheirClaim(t *testing.T) {
 		var status workqueue.Status
 		var token uuid.UUID
 		var attempts int
-		err := r.Pool.QueryRow(ctx, "SELECT status, owner_token, attempts FROM notes WHERE id = $1", c.ID).Scan(&status, &token, &attempts)
+		err := r.Pool.QueryRow(ctx, "SELECT status, owner_token, attempts FROM notes WHERE id = $1", c.ID).Scan(&status,
+			&token, &attempts)
 		if err != nil || status != workqueue.InProgress || token != c.Token || attempts != c.Attempt {
-			t.Errorf("a handler finds its row %v with token %v (its own is %v) in attempt %d, %v", status, token, c.Token, attempts, err)
+			t.Errorf("a handler finds its row %v with token %v (its own is %v) in attempt %d, %v", status, token,
+				c.Token, attempts, err)
 		}
 		handled.Add(1)
 		return nil

@@ -8,12 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Workers run as one, such as those of several queues and, before them, the scheduler that fills these. The last is the one
-// after whose table their [Drain] is named.
+// Workers run as one, such as those of several queues and, before them, the scheduler that fills these. The last is the
+// one after whose table their [Drain] is named.
 type Workers []*Worker
 
-// Run runs all of them until ctx is cancelled. When one ends, the others are stopped: half a worker is hard to notice. It
-// waits for all of them, and the error joins theirs.
+// Run runs all of them until ctx is cancelled. When one ends, the others are stopped: half a worker is hard to notice.
+// It waits for all of them, and the error joins theirs.
 func (ws Workers) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

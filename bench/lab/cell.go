@@ -23,7 +23,8 @@ func (l *Lab) measure(ctx context.Context, s step) (results.Cell, error) {
 	begun := time.Now()
 	deleted, _ := s.entrant.mode(s.Workload)
 	about := s.entrant.description(deleted)
-	cell := results.Cell{Key: s.Key, Name: about.Name, Version: about.Version, Settings: about.Profiles[s.Profile], Deleted: deleted}
+	cell := results.Cell{Key: s.Key, Name: about.Name, Version: about.Version, Settings: about.Profiles[s.Profile],
+		Deleted: deleted}
 	d, err := l.create(ctx)
 	if err != nil {
 		return cell, err
@@ -71,7 +72,8 @@ func (m *measurement) run(ctx context.Context) error {
 	}
 }
 
-func (m *measurement) do(ctx context.Context, phase protocol.Phase, kind protocol.Kind) (protocol.Event, time.Duration, error) {
+func (m *measurement) do(ctx context.Context, phase protocol.Phase, kind protocol.Kind) (protocol.Event, time.Duration,
+	error) {
 	return do(ctx, m.entrant.command, phase, m.config, kind)
 }
 
@@ -94,7 +96,8 @@ func (m *measurement) enqueue(ctx context.Context, phase protocol.Phase) error {
 	return nil
 }
 
-func (m *measurement) fill(ctx context.Context, phase protocol.Phase) (filled protocol.Event, c results.Costs, err error) {
+func (m *measurement) fill(ctx context.Context, phase protocol.Phase) (filled protocol.Event, c results.Costs,
+	err error) {
 	before, err := m.database.counters(ctx)
 	if err != nil {
 		return filled, c, err
@@ -107,7 +110,8 @@ func (m *measurement) fill(ctx context.Context, phase protocol.Phase) (filled pr
 	if err != nil {
 		return filled, c, err
 	}
-	return filled, costs(before, after, cpu, max(1, filled.Jobs)), m.database.expect(ctx, m.about.UnfinishedSQL, filled.Jobs)
+	return filled, costs(before, after, cpu, max(1, filled.Jobs)), m.database.expect(ctx, m.about.UnfinishedSQL,
+		filled.Jobs)
 }
 
 // drain fills the queue and measures how it is emptied by work.

@@ -42,7 +42,8 @@ func (e entrant) description(deleted bool) protocol.Description {
 
 // entrants readies the peers that are wanted, or all, and asks them what they are. Those that cannot be run here are
 // an error, unless they may be skipped: then skip is told of them.
-func (l *Lab) entrants(ctx context.Context, wanted []string, maySkip bool, skip func(name string, err error)) ([]entrant, error) {
+func (l *Lab) entrants(ctx context.Context, wanted []string, maySkip bool,
+	skip func(name string, err error)) ([]entrant, error) {
 	var all []entrant
 	for _, p := range peers {
 		profile, want := wantedProfile(wanted, p.name)
@@ -111,7 +112,8 @@ func (l *Lab) describe(ctx context.Context, p peer, profiles []string) ([]entran
 		if _, found := retained.Profiles[profile]; !found {
 			return nil, fmt.Errorf("there is no profile %q", profile)
 		}
-		some = append(some, entrant{results.Entrant{Peer: p.name, Profile: profile}, p.bounds[profile], command, retained, deleted})
+		some = append(some, entrant{results.Entrant{Peer: p.name, Profile: profile}, p.bounds[profile], command,
+			retained, deleted})
 	}
 	return some, nil
 }

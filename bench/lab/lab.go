@@ -36,8 +36,8 @@ var settings = map[string]string{
 	"synchronous_commit": "on",
 }
 
-// Open starts a server of the binaries in a directory, or of those that are found for "". Each of its flushes takes longer by
-// slow.
+// Open starts a server of the binaries in a directory, or of those that are found for "". Each of its flushes takes
+// longer by slow.
 func Open(ctx context.Context, o results.Options, binaries string, slow time.Duration) (*Lab, error) {
 	l := &Lab{options: o, slow: slow}
 	if err := l.open(ctx, binaries); err != nil {
@@ -78,7 +78,8 @@ func (l *Lab) Close() error {
 
 // Dir is the directory of this module, with the peers below it.
 func Dir(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/txwork/txwork/bench").Output()
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/txwork/txwork/bench").Output()
 	if err != nil {
 		return "", fmt.Errorf("run this in a checkout of txwork: %w", err)
 	}

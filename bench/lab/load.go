@@ -158,7 +158,8 @@ const sampleEvery = 250 * time.Millisecond
 func (d *database) mostConnections(ctx context.Context) (most int) {
 	for {
 		var n int
-		const sessions = "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend'"
+		const sessions = "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client " +
+			"backend'"
 		if err := d.home.QueryRow(context.WithoutCancel(ctx), sessions, d.name).Scan(&n); err == nil {
 			most = max(most, n)
 		}
@@ -172,7 +173,8 @@ func (d *database) mostConnections(ctx context.Context) (most int) {
 
 // String is the load on a line.
 func (load Load) String() string {
-	text := fmt.Sprintf("%s, %g a second in %d queues: %d connections, %.1f transactions a second", load.Entrant, load.Rate, load.Queues, load.Connections, load.Transactions)
+	text := fmt.Sprintf("%s, %g a second in %d queues: %d connections, %.1f transactions a second", load.Entrant,
+		load.Rate, load.Queues, load.Connections, load.Transactions)
 	if load.Rate > 0 {
 		server, client := load.PerJob()
 		text += fmt.Sprintf(", %.0f jobs/s, server %.0f µs and client %.0f µs a job", load.PerSecond, server, client)

@@ -17,7 +17,8 @@ func TestLoadsOfTxworkAndBareSQL(t *testing.T) {
 	var log bytes.Buffer
 	loads, err := lab.RunLoads(t.Context(), lab.LoadRequest{
 		Options: results.Options{PayloadBytes: 30, Connections: 2, Seconds: 0.5},
-		Peers:   []string{"txwork", "sql"}, Rates: []float64{0, 100}, Queues: []int{0}, Rounds: 1, Progress: lab.Progress{Out: &log},
+		Peers:   []string{"txwork", "sql"}, Rates: []float64{0, 100}, Queues: []int{0}, Rounds: 1,
+		Progress: lab.Progress{Out: &log},
 	})
 	if err != nil || len(loads) != 4 {
 		t.Fatalf("%d loads, %v\n%s", len(loads), err, &log)
@@ -39,7 +40,8 @@ func TestLoadsOfTxworkAndBareSQL(t *testing.T) {
 func TestALoadOfSeveralQueues(t *testing.T) {
 	loads, err := lab.RunLoads(t.Context(), lab.LoadRequest{
 		Options: results.Options{PayloadBytes: 30, Connections: 2, Seconds: 0.5},
-		Peers:   []string{"txwork"}, Rates: []float64{100}, Queues: []int{5}, Rounds: 1, Progress: lab.Progress{Out: &bytes.Buffer{}},
+		Peers:   []string{"txwork"}, Rates: []float64{100}, Queues: []int{5}, Rounds: 1,
+		Progress: lab.Progress{Out: &bytes.Buffer{}},
 	})
 	if err != nil || len(loads) != 1 || loads[0].PerSecond <= 0 {
 		t.Fatalf("%+v, %v", loads, err)
@@ -57,7 +59,8 @@ func TestASlowDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if out, err := exec.Command("sh", "-c", "echo $LD_PRELOAD").Output(); err != nil || strings.Contains(string(out), "slowdisk") {
+	if out, err := exec.Command("sh", "-c", "echo $LD_PRELOAD").Output(); err != nil ||
+		strings.Contains(string(out), "slowdisk") {
 		t.Errorf("the shim is loaded by others, too: %s, %v", out, err)
 	}
 	conn, err := pgx.Connect(t.Context(), l.URL())

@@ -36,7 +36,8 @@ func order(steps []step, w results.Workload) string {
 
 func TestRoundsRunInOppositeOrders(t *testing.T) {
 	entrants := []entrant{entrantOf("A", true, true), entrantOf("B", true, false), entrantOf("C", false, true)}
-	steps := plan([]results.Workload{results.Drain, results.DrainDeleted, results.Processes, results.Single}, entrants, 3)
+	steps := plan([]results.Workload{results.Drain, results.DrainDeleted, results.Processes, results.Single}, entrants,
+		3)
 	for workload, want := range map[results.Workload]string{
 		results.Drain:        "AB BA AB", // C cannot keep jobs
 		results.DrainDeleted: "AC CA AC", // B cannot delete them
@@ -69,7 +70,8 @@ func TestAPeerThatOnlyDeletesIsMarkedWhereModesDoNotMatter(t *testing.T) {
 }
 
 func TestWhatHasSucceededIsNotMeasuredAgain(t *testing.T) {
-	steps := plan([]results.Workload{results.Drain}, []entrant{entrantOf("A", true, true), entrantOf("B", true, true)}, 2)
+	steps := plan([]results.Workload{results.Drain}, []entrant{entrantOf("A", true, true), entrantOf("B", true, true)},
+		2)
 	done := []results.Cell{{Key: steps[0].Key}, {Key: steps[1].Key, Error: "failed"}, {Key: steps[3].Key}}
 	if got := order(without(steps, done), results.Drain); got != "B B" { // round 1, round 2
 		t.Errorf("left are %q, want the failed one and the missing one", got)
@@ -100,7 +102,8 @@ func TestWantedPeers(t *testing.T) {
 }
 
 func TestTheEstimateGoesByWhatCellsOfTheKindTook(t *testing.T) {
-	steps := plan([]results.Workload{results.Drain}, []entrant{entrantOf("A", true, true), entrantOf("B", true, true)}, 2)
+	steps := plan([]results.Workload{results.Drain}, []entrant{entrantOf("A", true, true), entrantOf("B", true, true)},
+		2)
 	e := newEstimate(nil)
 	if left := e.left(steps); left != 0 {
 		t.Errorf("%v left when nothing is known, want 0", left)

@@ -90,7 +90,8 @@ func (p *process) wait() (time.Duration, error) {
 }
 
 // do runs a phase that ends by itself, after one event of a kind, or none for "".
-func do(ctx context.Context, command []string, phase protocol.Phase, c protocol.Config, kind protocol.Kind) (e protocol.Event, cpu time.Duration, err error) {
+func do(ctx context.Context, command []string, phase protocol.Phase, c protocol.Config,
+	kind protocol.Kind) (e protocol.Event, cpu time.Duration, err error) {
 	p, err := start(ctx, command, phase, c)
 	if err != nil {
 		return e, 0, err

@@ -16,14 +16,16 @@ import (
 func shell(script string) []string { return []string{"sh", "-c", script} }
 
 func TestAPhaseEndsWithItsEvent(t *testing.T) {
-	e, _, err := do(t.Context(), shell(`[ "$0" = fill ] && echo '{"event":"filled","jobs":3,"seconds":2}'`), protocol.Fill, protocol.Config{}, protocol.Filled)
+	e, _, err := do(t.Context(), shell(`[ "$0" = fill ] && echo '{"event":"filled","jobs":3,"seconds":2}'`),
+		protocol.Fill, protocol.Config{}, protocol.Filled)
 	if err != nil || e.Jobs != 3 || e.Seconds != 2 {
 		t.Errorf("do = %+v, %v", e, err)
 	}
 }
 
 func TestAPeerReadsItsConfig(t *testing.T) {
-	e, _, err := do(t.Context(), shell(`echo '{"event":"peer","name":"'$(echo "$BENCH_CONFIG" | tr -dc 0-9)'"}'`), protocol.Describe, protocol.Config{}, protocol.Described)
+	e, _, err := do(t.Context(), shell(`echo '{"event":"peer","name":"'$(echo "$BENCH_CONFIG" | tr -dc 0-9)'"}'`),
+		protocol.Describe, protocol.Config{}, protocol.Described)
 	if err != nil || e.Name != "000000000" { // nine numbers
 		t.Errorf("the peer saw %q, %v", e.Name, err)
 	}

@@ -23,7 +23,8 @@ type peer struct {
 
 // bounds are what a profile is spared.
 type bounds struct {
-	most    int                // jobs of a drain or of latencies, where as many as the others have would take hours; 0: as many
+	// jobs of a drain or of latencies, where as many as the others have would take hours; 0: as many
+	most    int
 	without []results.Workload // which it cannot do, although the peer's other profiles may
 }
 
@@ -32,7 +33,8 @@ var peers = []peer{
 	goPeer("txwork", nil, nil),
 	goPeer("sql", nil, nil),
 	goPeer("river", nil, map[string]bounds{"defaults": {most: 10_000, without: alone}}),
-	nodePeer("graphile-worker", map[string]bounds{"bench": {without: alone}, "defaults": {most: 10_000, without: alone}}),
+	nodePeer("graphile-worker", map[string]bounds{"bench": {without: alone}, "defaults": {most: 10_000,
+		without: alone}}),
 	nodePeer("pg-boss", map[string]bounds{
 		"bench":    {without: alone},
 		"defaults": {most: 10, without: []results.Workload{results.DrainDeleted, results.Processes}}, // one job in 2 s

@@ -18,7 +18,8 @@ import (
 // small is a run of seconds.
 func small(t *testing.T) lab.Request {
 	return lab.Request{
-		Options:   results.Options{Jobs: 200, LatencyJobs: 5, PayloadBytes: 30, Batch: 50, Connections: 2, Seconds: 0.2},
+		Options: results.Options{Jobs: 200, LatencyJobs: 5, PayloadBytes: 30, Batch: 50, Connections: 2,
+			Seconds: 0.2},
 		Rounds:    1,
 		Peers:     []string{"txwork", "sql"},
 		File:      filepath.Join(t.TempDir(), "results.json"),
@@ -48,7 +49,8 @@ func TestEveryWorkloadOfTxworkAndBareSQL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(header.Settings, "fsync = on") || !strings.Contains(header.Settings, "synchronous_commit = on") {
+	if !strings.Contains(header.Settings, "fsync = on") ||
+		!strings.Contains(header.Settings, "synchronous_commit = on") {
 		t.Errorf("the server's settings are %q", header.Settings)
 	}
 	if len(cells) != all {
@@ -61,11 +63,13 @@ func TestEveryWorkloadOfTxworkAndBareSQL(t *testing.T) {
 
 func checkCell(t *testing.T, c results.Cell) {
 	t.Helper()
-	want := map[results.Workload]int{results.Drain: 200, results.DrainDeleted: 200, results.Processes: 200, results.Enqueue: 200, results.Latency: 5}
+	want := map[results.Workload]int{results.Drain: 200, results.DrainDeleted: 200, results.Processes: 200,
+		results.Enqueue: 200, results.Latency: 5}
 	if n, exact := want[c.Workload]; exact && c.Jobs != n || c.Jobs == 0 {
 		t.Errorf("%s of %s counts %d jobs", c.Workload, c.Entrant, c.Jobs)
 	}
-	if latency := c.Workload == results.Latency; latency && (c.P50 <= 0 || c.P99 < c.P50) || !latency && c.PerSecond <= 0 {
+	if latency := c.Workload == results.Latency; latency && (c.P50 <= 0 || c.P99 < c.P50) ||
+		!latency && c.PerSecond <= 0 {
 		t.Errorf("%s of %s has measured nothing: %+v", c.Workload, c.Entrant, c)
 	}
 	if c.Costs.WALBytes <= 0 || c.Costs.ClientCPU <= 0 {

@@ -16,14 +16,15 @@ const (
 	delayEnv   = "SLOW_DISK_US"
 )
 
-// slowDisk has processes that are started from now on take so much longer for each flush, until undo. It needs a C compiler,
-// and a loader that preloads.
+// slowDisk has processes that are started from now on take so much longer for each flush, until undo. It needs a C
+// compiler, and a loader that preloads.
 func (l *Lab) slowDisk(ctx context.Context, delay time.Duration) (undo func() error, err error) {
 	if err := os.Chmod(l.temp, 0o755); err != nil { // the server may be another user's
 		return nil, err
 	}
 	shim := filepath.Join(l.temp, "slowdisk.so")
-	err = l.tool(ctx, l.dir, "cc", "-O2", "-shared", "-fPIC", "-o", shim, filepath.Join("producers", "slowdisk", "slowdisk.c"), "-ldl")
+	err = l.tool(ctx, l.dir, "cc", "-O2", "-shared", "-fPIC", "-o", shim, filepath.Join("producers", "slowdisk",
+		"slowdisk.c"), "-ldl")
 	if err != nil {
 		return nil, fmt.Errorf("a slow disk: %w", err)
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/txwork/txwork/bench/protocol"
 )
 
-// warmUp is how long a load goes on before it is measured, at most: caches, plans, connections, and whoever has to wake up.
+// warmUp is how long a load goes on before it is measured, at most: caches, plans, connections, and whoever has to wake
+// up.
 const warmUp = 3 * time.Second
 
 // pace writes jobs at a rate while a worker does them. What it costs is measured between two events, while all that the
@@ -38,7 +39,8 @@ func (r *runner) pace(ctx context.Context, s Session) error {
 		if err != nil {
 			return err
 		}
-		e := protocol.Event{Kind: protocol.Filled, Jobs: after - before, Seconds: time.Since(begun).Seconds(), CPUSeconds: (processCPU() - spent).Seconds()}
+		e := protocol.Event{Kind: protocol.Filled, Jobs: after - before, Seconds: time.Since(begun).Seconds(),
+			CPUSeconds: (processCPU() - spent).Seconds()}
 		if err := r.say(e); err != nil {
 			return err
 		}
@@ -52,8 +54,10 @@ func (r *runner) pace(ctx context.Context, s Session) error {
 	return err
 }
 
-// load writes at the config's rate for a while, or longer where that is more than can be done, waits until all is handled, and tells how many jobs that have been so far.
-func (r *runner) load(ctx context.Context, s Session, length time.Duration, handled *atomic.Int64) (total int, err error) {
+// load writes at the config's rate for a while, or longer where that is more than can be done, waits until all is
+// handled, and tells how many jobs that have been so far.
+func (r *runner) load(ctx context.Context, s Session, length time.Duration, handled *atomic.Int64) (total int,
+	err error) {
 	already := handled.Load()
 	begun := time.Now()
 	var turns, written atomic.Int64
@@ -80,7 +84,8 @@ func (r *runner) load(ctx context.Context, s Session, length time.Duration, hand
 	}
 	for limit := time.Now().Add(startLimit); handled.Load()-already < written.Load(); {
 		if time.Now().After(limit) {
-			return 0, fmt.Errorf("%d of %d jobs have not started within %v", written.Load()-handled.Load()+already, written.Load(), startLimit)
+			return 0, fmt.Errorf("%d of %d jobs have not started within %v", written.Load()-handled.Load()+already,
+				written.Load(), startLimit)
 		}
 		if err := sleep(ctx, time.Millisecond); err != nil {
 			return 0, err

@@ -64,7 +64,11 @@ func phase(t *testing.T, m *memory, name protocol.Phase, c protocol.Config, unti
 		t.Fatal(err)
 	}
 	var events []protocol.Event
-	if err := protocol.Read(&out.text, func(e protocol.Event) error { events = append(events, e); return nil }); err != nil {
+	if err := protocol.Read(&out.text, func(e protocol.Event) error {
+		events = append(events,
+			e)
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return events
@@ -124,7 +128,8 @@ func TestAWorkerThatIsStoppedBeforeItHasBegunHasNotFailed(t *testing.T) {
 	}}
 	_, env, _ := strings.Cut(protocol.Config{Jobs: 5}.Env(), "=")
 	for phase, fails := range map[protocol.Phase]bool{protocol.Work: false, protocol.Fill: true} {
-		if err := run(t.Context(), p, []string{string(phase)}, env, strings.NewReader(""), io.Discard); (err != nil) != fails {
+		if err := run(t.Context(), p, []string{string(phase)}, env, strings.NewReader(""),
+			io.Discard); (err != nil) != fails {
 			t.Errorf("%s ended with %v", phase, err)
 		}
 	}

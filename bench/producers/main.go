@@ -1,6 +1,6 @@
-// Command producers measures what an outbox costs the application that writes to it: transactions with one insert of the
-// application's and one message each, while a relay delivers. It starts a private server, on a disk that is as slow as
-// the one that slowdisk.c makes of it, see run.sh.
+// Command producers measures what an outbox costs the application that writes to it: transactions with one insert of
+// the application's and one message each, while a relay delivers. It starts a private server, on a disk that is as slow
+// as the one that slowdisk.c makes of it, see run.sh.
 package main
 
 import (
@@ -57,7 +57,8 @@ func run(ctx context.Context, o options) error {
 	if !ok {
 		return fmt.Errorf("-trigger %q: must be announcer, off or always", o.trigger)
 	}
-	server, err := localpg.Start(ctx, localpg.Options{Durable: true, Settings: map[string]string{"shared_buffers": "256MB", "max_wal_size": "4GB"}})
+	server, err := localpg.Start(ctx, localpg.Options{Durable: true,
+		Settings: map[string]string{"shared_buffers": "256MB", "max_wal_size": "4GB"}})
 	if err != nil {
 		return err
 	}
@@ -128,9 +129,11 @@ func measure(ctx context.Context, pool *pgxpool.Pool, o options) error {
 		}
 	}
 	var p50, p99, most float64
-	err = pool.QueryRow(ctx, `SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY w.ms), percentile_cont(0.99) WITHIN GROUP (ORDER BY w.ms), max(w.ms)
+	err = pool.QueryRow(ctx,
+		`SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY w.ms), percentile_cont(0.99) WITHIN GROUP (ORDER BY w.ms), max(w.ms)
 		FROM (SELECT extract(epoch FROM completed_at - created_at)::float8 * 1000 AS ms FROM txwork.outbox WHERE created_at >= $1) AS w`, begun).Scan(&p50, &p99, &most)
-	fmt.Printf("%-9s %2d producers, %6.0f transactions a second, done after p50 %6.1f ms, p99 %6.1f ms, at most %6.1f ms\n",
+	fmt.Printf("%-9s %2d producers, %6.0f transactions a second, done after p50 %6.1f ms, p99 %6.1f ms, at most "+
+		"%6.1f ms\n",
 		o.trigger, o.producers, float64(total-warm)/length.Seconds(), p50, p99, most)
 	stop()
 	return errors.Join(err, crew.Wait())
@@ -157,7 +160,8 @@ func produce(ctx context.Context, pool *pgxpool.Pool, box *outbox.Outbox, o opti
 					if _, err := tx.Exec(ctx, "INSERT INTO orders VALUES ($1, 'new')", id); err != nil {
 						return err
 					}
-					_, err := box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed", Payload: []byte(id.String())})
+					_, err := box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed",
+						Payload: []byte(id.String())})
 					return err
 				})
 				if err != nil {

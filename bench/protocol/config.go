@@ -34,9 +34,11 @@ type Config struct {
 	Connections  int     `json:"connections"`   // of single and pace, and of the pools of the others
 	Seconds      float64 `json:"seconds"`       // of single and pace
 	Concurrency  int     `json:"concurrency"`   // handlers at once; 0: the profile's
-	Processes    int     `json:"processes"`     // of work: that do Jobs together, of which this is one; 0 if it is alone
-	Rate         float64 `json:"rate"`          // of pace: jobs a second; 0: none
-	Queues       int     `json:"queues"`        // of pace: that are served, and written to in turn; 0: the one of the other phases
+	// of work: that do Jobs together, of which this is one; 0 if it is alone
+	Processes int     `json:"processes"`
+	Rate      float64 `json:"rate"` // of pace: jobs a second; 0: none
+	// of pace: that are served, and written to in turn; 0: the one of the other phases
+	Queues int `json:"queues"`
 }
 
 // ParseConfig reads the value of [ConfigEnv].

@@ -11,7 +11,8 @@ import (
 )
 
 func TestConfigSurvivesTheEnvironment(t *testing.T) {
-	want := protocol.Config{DatabaseURL: "postgres://h/d?a=b", Profile: "bench", Deleted: true, Jobs: 7, PayloadBytes: 30, Batch: 5, Connections: 8, Seconds: 1.5, Concurrency: 3, Processes: 4}
+	want := protocol.Config{DatabaseURL: "postgres://h/d?a=b", Profile: "bench", Deleted: true, Jobs: 7,
+		PayloadBytes: 30, Batch: 5, Connections: 8, Seconds: 1.5, Concurrency: 3, Processes: 4}
 	name, value, _ := strings.Cut(want.Env(), "=")
 	if name != protocol.ConfigEnv {
 		t.Errorf("the variable is %s, want %s", name, protocol.ConfigEnv)
@@ -37,7 +38,8 @@ func TestReadParsesEveryKindOfEvent(t *testing.T) {
 {"event":"latencies","ms":[1.5,2]}
 `
 	want := []protocol.Event{
-		{Kind: protocol.Described, Description: protocol.Description{Name: "River", Version: "v1", Profiles: map[string]string{"bench": "2,000 workers"}, Retained: true, UnfinishedSQL: "SELECT 1"}},
+		{Kind: protocol.Described, Description: protocol.Description{Name: "River", Version: "v1",
+			Profiles: map[string]string{"bench": "2,000 workers"}, Retained: true, UnfinishedSQL: "SELECT 1"}},
 		{Kind: protocol.Filled, Jobs: 5, Seconds: 0.5},
 		{Kind: protocol.Started},
 		{Kind: protocol.Handled, Jobs: 5},
@@ -61,12 +63,13 @@ func TestReadRefusesLogsAmongEvents(t *testing.T) {
 
 func TestReadStopsAtTheHandlersError(t *testing.T) {
 	stop := errors.New("enough")
-	err := protocol.Read(strings.NewReader("{\"event\":\"started\"}\n{\"event\":\"handled\"}\n"), func(e protocol.Event) error {
-		if e.Kind != protocol.Started {
-			t.Errorf("handled %s after the error", e.Kind)
-		}
-		return stop
-	})
+	err := protocol.Read(strings.NewReader("{\"event\":\"started\"}\n{\"event\":\"handled\"}\n"),
+		func(e protocol.Event) error {
+			if e.Kind != protocol.Started {
+				t.Errorf("handled %s after the error", e.Kind)
+			}
+			return stop
+		})
 	if !errors.Is(err, stop) {
 		t.Errorf("error %v, want the handler's", err)
 	}

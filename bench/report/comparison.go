@@ -8,8 +8,8 @@ import (
 	"github.com/txwork/txwork/bench/results"
 )
 
-// WriteComparison writes the medians of the cells of one workload, and of each what the first peer's is of it: the ratio of
-// rates, or of times. Where there are several processes, it adds what each peer keeps of its rate with one.
+// WriteComparison writes the medians of the cells of one workload, and of each what the first peer's is of it: the
+// ratio of rates, or of times. Where there are several processes, it adds what each peer keeps of its rate with one.
 func WriteComparison(w io.Writer, cells []results.Cell) error {
 	type row struct {
 		entrant   results.Entrant
@@ -30,10 +30,13 @@ func WriteComparison(w io.Writer, cells []results.Cell) error {
 	p50 := func(c results.Cell) float64 { return c.P50 }
 	p99 := func(c results.Cell) float64 { return c.P99 }
 	for _, r := range rows {
-		own, leader, alone := values[r], values[row{rows[0].entrant, r.processes}], values[row{r.entrant, rows[0].processes}]
+		own, leader, alone := values[r], values[row{rows[0].entrant, r.processes}],
+			values[row{r.entrant, rows[0].processes}]
 		rates := spreadBy(own, rate)
-		fmt.Fprintf(out, "%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%s\t%.2f\t%.2f\n", r.entrant, orDash(r.processes), rates.median, rates.min, rates.max,
-			ratioBy(leader, own, rate, p50), ratioBy(own, alone, rate, p50), spreadBy(own, p50).median, spreadBy(own, p99).median)
+		fmt.Fprintf(out, "%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%s\t%.2f\t%.2f\n", r.entrant, orDash(r.processes), rates.median,
+			rates.min, rates.max,
+			ratioBy(leader, own, rate, p50), ratioBy(own, alone, rate, p50), spreadBy(own, p50).median,
+			spreadBy(own, p99).median)
 	}
 	return out.Flush()
 }

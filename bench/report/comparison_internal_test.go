@@ -18,7 +18,8 @@ func fields(text string) (lines []string) {
 
 func TestAComparisonIsOfMedians(t *testing.T) {
 	cell := func(peer string, processes int, rate float64) results.Cell {
-		return results.Cell{Key: results.Key{Entrant: results.Entrant{Peer: peer, Profile: "p"}, Processes: processes}, PerSecond: rate}
+		return results.Cell{Key: results.Key{Entrant: results.Entrant{Peer: peer, Profile: "p"}, Processes: processes},
+			PerSecond: rate}
 	}
 	var text strings.Builder
 	err := WriteComparison(&text, []results.Cell{
@@ -27,7 +28,8 @@ func TestAComparisonIsOfMedians(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"a:p 1 200 100 300 1.00 1.00 0.00 0.00", "b:p 1 50 50 50 4.00 1.00 0.00 0.00", "a:p 2 100 100 100 1.00 0.50 0.00 0.00", "b:p 2 50 50 50 2.00 1.00 0.00 0.00"}
+	want := []string{"a:p 1 200 100 300 1.00 1.00 0.00 0.00", "b:p 1 50 50 50 4.00 1.00 0.00 0.00",
+		"a:p 2 100 100 100 1.00 0.50 0.00 0.00", "b:p 2 50 50 50 2.00 1.00 0.00 0.00"}
 	if got := fields(text.String()); len(got) != 5 || strings.Join(got[1:], "\n") != strings.Join(want, "\n") {
 		t.Errorf("wrote\n%s", &text)
 	}
@@ -36,7 +38,8 @@ func TestAComparisonIsOfMedians(t *testing.T) {
 func TestAComparisonOfLatenciesIsOfTheirMedians(t *testing.T) {
 	var text strings.Builder
 	err := WriteComparison(&text, []results.Cell{
-		{Key: results.Key{Entrant: results.Entrant{Peer: "a", Profile: "p"}}, P50: 2, P99: 5}, {Key: results.Key{Entrant: results.Entrant{Peer: "b", Profile: "p"}}, P50: 4, P99: 6},
+		{Key: results.Key{Entrant: results.Entrant{Peer: "a", Profile: "p"}}, P50: 2, P99: 5},
+		{Key: results.Key{Entrant: results.Entrant{Peer: "b", Profile: "p"}}, P50: 4, P99: 6},
 	})
 	if got := fields(text.String()); err != nil || len(got) != 3 || got[2] != "b:p - 0 0 0 0.50 1.00 4.00 6.00" {
 		t.Errorf("wrote\n%s%v", &text, err)
@@ -45,7 +48,8 @@ func TestAComparisonOfLatenciesIsOfTheirMedians(t *testing.T) {
 
 func TestLoadsAreWrittenByMedians(t *testing.T) {
 	load := func(rate, server float64) lab.Load {
-		return lab.Load{Entrant: results.Entrant{Peer: "a", Profile: "p"}, Rate: rate, PerSecond: rate, ServerCPU: server, ClientCPU: 1000, Connections: 4, Transactions: 2}
+		return lab.Load{Entrant: results.Entrant{Peer: "a", Profile: "p"}, Rate: rate, PerSecond: rate,
+			ServerCPU: server, ClientCPU: 1000, Connections: 4, Transactions: 2}
 	}
 	all := []lab.Load{load(0, 500), load(50, 5000), load(50, 20_000), load(50, 10_000)}
 	var text strings.Builder

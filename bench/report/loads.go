@@ -13,7 +13,8 @@ import (
 func WriteLoads(w io.Writer, loads []lab.Load) error {
 	loads = slices.Clone(loads)
 	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(out, "PEER\tJOBS/S\tQUEUES\tCONNECTIONS\tTRANSACTIONS/S\tSERVER µS/JOB\tCLIENT µS/JOB\tBOTH\tSERVER CPU\tCLIENT CPU")
+	fmt.Fprintln(out, "PEER\tJOBS/S\tQUEUES\tCONNECTIONS\tTRANSACTIONS/S\tSERVER µS/JOB\tCLIENT µS/JOB\tBOTH\tSERVER "+
+		"CPU\tCLIENT CPU")
 	for len(loads) > 0 {
 		one := loads[0]
 		same := func(o lab.Load) bool {
@@ -33,9 +34,12 @@ func WriteLoads(w io.Writer, loads []lab.Load) error {
 			client := of(func(o lab.Load) float64 { _, c := o.PerJob(); return c })
 			perJob = fmt.Sprintf("%.0f\t%.0f\t%.0f", server, client, server+client)
 		}
-		fmt.Fprintf(out, "%s\t%.1f\t%d\t%.0f\t%.1f\t%s\t%.2f %%\t%.2f %%\n", one.Entrant, of(func(o lab.Load) float64 { return o.PerSecond }), one.Queues,
-			of(func(o lab.Load) float64 { return float64(o.Connections) }), of(func(o lab.Load) float64 { return o.Transactions }), perJob,
-			of(func(o lab.Load) float64 { return o.ServerCPU })/1e4, of(func(o lab.Load) float64 { return o.ClientCPU })/1e4)
+		fmt.Fprintf(out, "%s\t%.1f\t%d\t%.0f\t%.1f\t%s\t%.2f %%\t%.2f %%\n", one.Entrant,
+			of(func(o lab.Load) float64 { return o.PerSecond }), one.Queues,
+			of(func(o lab.Load) float64 { return float64(o.Connections) }),
+			of(func(o lab.Load) float64 { return o.Transactions }), perJob,
+			of(func(o lab.Load) float64 { return o.ServerCPU })/1e4,
+			of(func(o lab.Load) float64 { return o.ClientCPU })/1e4)
 	}
 	return out.Flush()
 }

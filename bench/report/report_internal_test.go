@@ -48,7 +48,8 @@ func TestFormats(t *testing.T) {
 func sample() (results.Header, []results.Cell) {
 	h := results.Header{
 		Commit: "0123456789ab", Postgres: "15.18", CPUs: 2, Settings: "fsync = on",
-		Options: results.Options{Jobs: 200_000, LatencyJobs: 300, PayloadBytes: 30, Batch: 1000, Connections: 8, Seconds: 10},
+		Options: results.Options{Jobs: 200_000, LatencyJobs: 300, PayloadBytes: 30, Batch: 1000, Connections: 8,
+			Seconds: 10},
 	}
 	var cells []results.Cell
 	add := func(w results.Workload, peer, profile, name string, deleted bool, jobs int, values ...float64) {
@@ -89,7 +90,8 @@ func sample() (results.Header, []results.Cell) {
 	add(results.Latency, "txwork", "defaults", "txwork", false, 300, 2, 2.5, 1.5)
 	add(results.Latency, "river", "defaults", "River", false, 300, 50, 52, 51)
 	cells = append(cells, results.Cell{
-		Key:  results.Key{Workload: results.Single, Entrant: results.Entrant{Peer: "river", Profile: "bench"}, Round: 1},
+		Key: results.Key{Workload: results.Single, Entrant: results.Entrant{Peer: "river", Profile: "bench"},
+			Round: 1},
 		Name: "River", Version: "v1", Settings: "settings of bench", Error: "it ended\nwith a long log",
 	})
 	return h, cells
@@ -149,7 +151,8 @@ func TestTheReportIsAsItWas(t *testing.T) {
 	}
 	want, err := os.ReadFile(golden)
 	if err != nil || got != string(want) {
-		t.Errorf("the report differs from %s (%v); if that is meant, run go test ./report -update\n%s", golden, err, got)
+		t.Errorf("the report differs from %s (%v); if that is meant, run go test ./report -update\n%s", golden, err,
+			got)
 	}
 }
 
@@ -162,7 +165,8 @@ func TestTheReportSaysWhoWins(t *testing.T) {
 		}
 	}
 	enqueue := verdict(results.Enqueue, rows(cells, results.Enqueue))
-	if want := "**River, bench is ahead of txwork, 1.22 times.** Their spreads overlap."; !strings.Contains(enqueue, want) {
+	if want := "**River, bench is ahead of txwork, 1.22 times.** Their spreads overlap."; !strings.Contains(enqueue,
+		want) {
 		t.Errorf("of the enqueue it says\n%s\nwant %q", enqueue, want)
 	}
 	latency := verdict(results.Latency, rows(cells, results.Latency))
@@ -204,7 +208,8 @@ func TestThePageKeepsTheRest(t *testing.T) {
 	}
 	for _, without := range []string{"no markers", begin + " only", end + begin} {
 		write(without)
-		if err := Write(page, []results.Run{{Header: h, Cells: cells}}); err == nil || !strings.Contains(err.Error(), "lacks the line") {
+		if err := Write(page, []results.Run{{Header: h, Cells: cells}}); err == nil ||
+			!strings.Contains(err.Error(), "lacks the line") {
 			t.Errorf("with the page %q: error %v", without, err)
 		}
 	}

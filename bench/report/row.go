@@ -67,8 +67,9 @@ func groups(cells []results.Cell, w results.Workload) [][]results.Cell {
 func newRow(cells []results.Cell) row {
 	first := cells[0]
 	r := row{
-		Entrant: first.Entrant, processes: first.Processes, name: first.Name, version: first.Version, settings: first.Settings,
-		deleted: first.Deleted, jobs: first.Jobs, runs: len(cells),
+		Entrant: first.Entrant, processes: first.Processes, name: first.Name, version: first.Version,
+		settings: first.Settings,
+		deleted:  first.Deleted, jobs: first.Jobs, runs: len(cells),
 	}
 	r.value = spreadOf(collect(cells, func(c results.Cell) float64 {
 		if first.Workload == results.Latency {

@@ -22,15 +22,22 @@ var titles = map[results.Workload]string{
 func explanation(w results.Workload, o results.Options) string {
 	switch w {
 	case results.Drain, results.DrainDeleted:
-		return fmt.Sprintf("%s jobs are there when one worker process starts; the time ends when the database has none that is not done.", count(float64(o.Jobs)))
+		return fmt.Sprintf("%s jobs are there when one worker process starts; the time ends when the database has "+
+			"none that is not done.", count(float64(o.Jobs)))
 	case results.Processes:
-		return fmt.Sprintf("%s jobs are there when 1, 2, 4 and 8 worker processes start, each with the same settings as one that is alone, and jobs are kept. The time goes from the start of the first job, in whichever process, until the database has none that is not done; jobs/s are those of all processes together.", count(float64(o.Jobs)))
+		return fmt.Sprintf("%s jobs are there when 1, 2, 4 and 8 worker processes start, each with the same settings "+
+			"as one that is alone, and jobs are kept. The time goes from the start of the first job, in whichever "+
+			"process, until the database has none that is not done; jobs/s are those of all processes together.",
+			count(float64(o.Jobs)))
 	case results.Enqueue:
-		return fmt.Sprintf("%s jobs with each peer's fastest public call, %s a transaction, on one connection.", count(float64(o.Jobs)), count(float64(o.Batch)))
+		return fmt.Sprintf("%s jobs with each peer's fastest public call, %s a transaction, on one connection.",
+			count(float64(o.Jobs)), count(float64(o.Batch)))
 	case results.Single:
-		return fmt.Sprintf("%d connections write one job a transaction for %g s, and notify workers as often as the peer does by itself.", o.Connections, o.Seconds)
+		return fmt.Sprintf("%d connections write one job a transaction for %g s, and notify workers as often as the "+
+			"peer does by itself.", o.Connections, o.Seconds)
 	default:
-		return fmt.Sprintf("From just before the insert's call, its transaction included, to the start of the handler; %d jobs a round, 20 to 60 ms (random) after the one before. Lower is better.", o.LatencyJobs)
+		return fmt.Sprintf("From just before the insert's call, its transaction included, to the start of the "+
+			"handler; %d jobs a round, 20 to 60 ms (random) after the one before. Lower is better.", o.LatencyJobs)
 	}
 }
 

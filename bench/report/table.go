@@ -39,13 +39,15 @@ func headings(w results.Workload) []string {
 func columns(w results.Workload, r row, name, against string) []string {
 	runs := fmt.Sprint(r.runs)
 	if w == results.Latency {
-		return []string{name, millis(r.value.median), between(r.value, millis), against, millis(r.p99.median), between(r.p99, millis), runs}
+		return []string{name, millis(r.value.median), between(r.value, millis), against, millis(r.p99.median),
+			between(r.p99, millis), runs}
 	}
 	wal := known(r.wal)
 	if r.fillWAL != nil {
 		wal += " (+ " + known(r.fillWAL) + ")"
 	}
-	return []string{name, count(r.value.median), between(r.value, count), against, runs, wal, known(r.serverCPU), known(r.client)}
+	return []string{name, count(r.value.median), between(r.value, count), against, runs, wal, known(r.serverCPU),
+		known(r.client)}
 }
 
 func between(s spread, format func(float64) string) string {

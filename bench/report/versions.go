@@ -15,7 +15,8 @@ func versions(runs []results.Run) string {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("\n### Other versions of PostgreSQL\n\n" + `The same on other servers, one run after another on the same machine. Medians, in jobs/s or ms (of latency, p50); in
+	b.WriteString("\n### Other versions of PostgreSQL\n\n" +
+		`The same on other servers, one run after another on the same machine. Medians, in jobs/s or ms (of latency, p50); in
 brackets how many times txwork's on that server.
 
 `)
@@ -119,7 +120,8 @@ func ownProfile(table []row) string {
 
 // circumstances are what a run has of its own.
 func circumstances(run results.Run) string {
-	return fmt.Sprintf("PostgreSQL %s: commit %s, %s, `%s`, %d CPUs; %s", run.Postgres, run.Commit, rounds(run.Cells), command(run.Options), run.CPUs, run.Settings)
+	return fmt.Sprintf("PostgreSQL %s: commit %s, %s, `%s`, %d CPUs; %s", run.Postgres, run.Commit, rounds(run.Cells),
+		command(run.Options), run.CPUs, run.Settings)
 }
 
 func rounds(cells []results.Cell) string {

@@ -12,7 +12,8 @@ import (
 var header = results.Header{Commit: "c", Postgres: "15.1", CPUs: 2, Options: results.Options{Jobs: 10}}
 
 func cell(round int) results.Cell {
-	return results.Cell{Key: results.Key{Workload: results.Drain, Entrant: results.Entrant{Peer: "p", Profile: "q"}, Round: round}, Jobs: 10, PerSecond: 5}
+	return results.Cell{Key: results.Key{Workload: results.Drain, Entrant: results.Entrant{Peer: "p", Profile: "q"},
+		Round: round}, Jobs: 10, PerSecond: 5}
 }
 
 func create(t *testing.T, cells ...results.Cell) (path string) {
@@ -77,7 +78,8 @@ func TestARunGoesOnBehindALineThatWasCutOff(t *testing.T) {
 func TestTheLastOfSeveralAttemptsCounts(t *testing.T) {
 	failed := cell(1)
 	failed.Error = "no"
-	if got, want := read(t, create(t, failed, cell(2), cell(1))), []results.Cell{cell(1), cell(2)}; !reflect.DeepEqual(got, want) {
+	if got, want := read(t, create(t, failed, cell(2), cell(1))),
+		[]results.Cell{cell(1), cell(2)}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }

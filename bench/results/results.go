@@ -47,7 +47,8 @@ type Options struct {
 }
 
 // DefaultOptions are the sizes of published figures.
-var DefaultOptions = Options{Jobs: 200_000, LatencyJobs: 300, PayloadBytes: 30, Batch: 1000, Connections: 8, Seconds: 10}
+var DefaultOptions = Options{Jobs: 200_000, LatencyJobs: 300, PayloadBytes: 30, Batch: 1000, Connections: 8,
+	Seconds: 10}
 
 // A Run is what one file holds.
 type Run struct {

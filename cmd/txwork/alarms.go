@@ -91,19 +91,25 @@ func (o *alarmsOptions) define(flags *pflag.FlagSet) {
 	flags.StringVar(&o.tokensFile, "tokens-file", "", "`file` with the API's bearer tokens and their owners")
 	flags.StringVar(&o.secretFile, "secret-file", "", "`file` with the secrets that sign wakes")
 	flags.StringVar(&o.tokenFile, "wake-token-file", "", "`file` with a bearer token that wakes carry")
-	flags.BoolVar(&o.allowPrivate, "allow-private", false, "let wakes go to addresses that are not public, such as this machine's own")
+	flags.BoolVar(&o.allowPrivate, "allow-private", false,
+		"let wakes go to addresses that are not public, such as this machine's own")
 	flags.DurationVar(&o.Tick, "tick", alarms.DefaultTick, "longest time between two looks for due alarms")
-	flags.DurationVar(&o.Lease, "lease", alarms.DefaultLease, "how long an alarm is held without renewal, and so how long a crash goes unnoticed")
+	flags.DurationVar(&o.Lease, "lease", alarms.DefaultLease,
+		"how long an alarm is held without renewal, and so how long a crash goes unnoticed")
 	flags.IntVar(&o.Batch, "batch", alarms.DefaultBatch, "alarms of the first claim; later ones adapt to the load")
 	flags.IntVar(&o.Concurrency, "concurrency", alarms.DefaultConcurrency, "deliveries at once")
-	flags.IntVar(&o.maxFailures, "max-failures", alarms.DefaultMaxFailures, "deliveries of an alarm that does not say, before it is given up")
+	flags.IntVar(&o.maxFailures, "max-failures", alarms.DefaultMaxFailures,
+		"deliveries of an alarm that does not say, before it is given up")
 	flags.DurationVar(&o.timeout, "wake-timeout", alarms.DefaultWakeTimeout, "how long one delivery may take")
 	flags.Int64Var(&o.maxBody, "max-body", alarms.DefaultMaxBody, "largest body of a request, in bytes")
-	flags.Float64Var(&o.rate, "rate", alarms.DefaultRate, "requests a second of one owner, on average; negative: no limit")
+	flags.Float64Var(&o.rate, "rate", alarms.DefaultRate,
+		"requests a second of one owner, on average; negative: no limit")
 	flags.IntVar(&o.burst, "burst", alarms.DefaultBurst, "requests at once of one owner")
-	flags.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", workqueue.DefaultShutdownTimeout, "how long deliveries may go on after a signal")
+	flags.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", workqueue.DefaultShutdownTimeout,
+		"how long deliveries may go on after a signal")
 	flags.BoolVar(&o.noReaper, "no-reaper", false, "leave alarms of servers that died to a reaper elsewhere")
-	flags.BoolVar(&o.json, "json", false, "tell where the API is, and how many connections to the database there may be, as one JSON object on one line")
+	flags.BoolVar(&o.json, "json", false, "tell where the API is, and how many connections to the database there may "+
+		"be, as one JSON object on one line")
 }
 
 // flagsFromEnv sets the flags that the command line did not. An empty variable is as good as none.
@@ -168,7 +174,8 @@ func (a *app) alarmsTokens(o alarmsOptions) (*alarms.Tokens, error) {
 		return nil, err
 	}
 	if strings.TrimSpace(text) == "" {
-		return nil, usagef("there are no tokens, so nobody could use the API: pass --tokens-file, or set %sTOKENS", alarmsEnv)
+		return nil, usagef("there are no tokens, so nobody could use the API: pass --tokens-file, or set %sTOKENS",
+			alarmsEnv)
 	}
 	tokens, err := alarms.ParseTokens([]byte(text))
 	if err != nil {
@@ -187,7 +194,8 @@ func (a *app) alarmsWaker(o alarmsOptions) (*alarms.HTTPWaker, error) {
 		return nil, err
 	}
 	if strings.TrimSpace(secrets+token) == "" {
-		return nil, usagef("nothing would prove to the receiver that wakes are yours: pass --secret-file or --wake-token-file, or set %sSECRET or %[1]sWAKE_TOKEN", alarmsEnv)
+		return nil, usagef("nothing would prove to the receiver that wakes are yours: pass --secret-file or "+
+			"--wake-token-file, or set %sSECRET or %[1]sWAKE_TOKEN", alarmsEnv)
 	}
 	waker, err := alarms.NewHTTPWaker(alarms.HTTPWakerOptions{
 		URL:          o.wakeURL,

@@ -58,7 +58,8 @@ func (s *alarmsService) run(ctx context.Context, d *database) error {
 		return err
 	}
 	server, err := alarms.NewServer(s.alarms.On(d.pool), s.tokens, alarms.ServerOptions{
-		MaxBody: s.maxBody, Rate: s.rate, Burst: s.burst, Health: dispatcher.Check, Version: version(), Logger: s.app.logger(),
+		MaxBody: s.maxBody, Rate: s.rate, Burst: s.burst, Health: dispatcher.Check, Version: version(),
+		Logger: s.app.logger(),
 	})
 	if err != nil {
 		return err

@@ -67,13 +67,15 @@ func TestAlarmsServeRefusesWhatCannotWork(t *testing.T) {
 		}
 	}
 	execute(t, t.Context(), strings.NewReader(""), good, "alarms", "serve").exits(exitFailure).says("cannot be reached")
-	execute(t, t.Context(), strings.NewReader(""), good, "alarms", "serve", "--tick", "0s").exits(exitUsage).says("--tick is 0s")
+	execute(t, t.Context(), strings.NewReader(""), good, "alarms", "serve", "--tick",
+		"0s").exits(exitUsage).says("--tick is 0s")
 }
 
 func TestAlarmsServeWithoutTables(t *testing.T) {
 	c := newCLI(t)
 	args := c.args("alarms", "serve", "--wake-url", "https://example.org/wake", "--listen", "127.0.0.1:0")
-	execute(t, t.Context(), strings.NewReader(""), map[string]string{"TXWORK_ALARMS_TOKENS": alarmsTokens, "TXWORK_ALARMS_SECRET": alarmsSecret}, args...).
+	execute(t, t.Context(), strings.NewReader(""), map[string]string{"TXWORK_ALARMS_TOKENS": alarmsTokens,
+		"TXWORK_ALARMS_SECRET": alarmsSecret}, args...).
 		exits(exitFailure).says("txwork migrate up")
 }
 
@@ -95,7 +97,8 @@ func TestAlarmsServeWithARoleThatMayNotClaim(t *testing.T) {
 	u.RawQuery = query.Encode()
 	c.url = u.String()
 	args := c.args("alarms", "serve", "--wake-url", "https://example.org/wake", "--listen", "127.0.0.1:0")
-	execute(t, t.Context(), strings.NewReader(""), map[string]string{"TXWORK_ALARMS_TOKENS": alarmsTokens, "TXWORK_ALARMS_SECRET": alarmsSecret}, args...).
+	execute(t, t.Context(), strings.NewReader(""), map[string]string{"TXWORK_ALARMS_TOKENS": alarmsTokens,
+		"TXWORK_ALARMS_SECRET": alarmsSecret}, args...).
 		exits(exitFailure).says("it lacks UPDATE (status) on alarms", "UPDATE (locked_until) on timers", "txwork roles")
 }
 
@@ -127,7 +130,8 @@ func (c *cli) runAlarms(env map[string]string, stdout, stderr io.Writer, args ..
 func (c *cli) runUntil(env map[string]string, stdout, stderr io.Writer, args ...string) (stop func() int) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(c.t.Context()))
-	a := &app{stdin: strings.NewReader(""), stdout: stdout, stderr: stderr, getenv: func(name string) string { return env[name] }}
+	a := &app{stdin: strings.NewReader(""), stdout: stdout, stderr: stderr,
+		getenv: func(name string) string { return env[name] }}
 	code := make(chan int, 1)
 	go func() { code <- a.run(ctx, c.args(args...)) }()
 	stop = sync.OnceValue(func() int { cancel(errInterrupted); return <-code })
@@ -182,11 +186,13 @@ func TestAlarmsServeDeliversWhatWasPosted(t *testing.T) {
 func TestAlarmsServeKeepsWithinItsConnections(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.url += "&application_name=" + c.db.Schema
-	env := map[string]string{"TXWORK_ALARMS_TOKENS": alarmsTokens, "TXWORK_ALARMS_SECRET": alarmsSecret, "TXWORK_ALARMS_WAKE_URL": "https://example.org/wake"}
+	env := map[string]string{"TXWORK_ALARMS_TOKENS": alarmsTokens, "TXWORK_ALARMS_SECRET": alarmsSecret,
+		"TXWORK_ALARMS_WAKE_URL": "https://example.org/wake"}
 	var stdout, stderr output
 	stop := c.runAlarms(env, &stdout, &stderr, "--json")
 	listeners := func() int {
-		return value[int](c, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}' AND query LIKE 'LISTEN%'")
+		return value[int](c, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}' AND query "+
+			"LIKE 'LISTEN%'")
 	}
 	eventually(t, "it listens", func() bool { return listeners() > 0 })
 	told := decode[struct {
@@ -199,7 +205,8 @@ func TestAlarmsServeKeepsWithinItsConnections(t *testing.T) {
 	if n := listeners(); n != 1 {
 		t.Errorf("%d sessions listen, want 1", n)
 	}
-	if n := value[int](c, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}'"); n > told.MaxConnections {
+	if n := value[int](c,
+		"SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}'"); n > told.MaxConnections {
 		t.Errorf("there are %d sessions, and at most %d were announced", n, told.MaxConnections)
 	}
 	if code := stop(); code != exitOK {
@@ -211,9 +218,14 @@ func TestAlarmsServeKeepsWithinItsConnections(t *testing.T) {
 func TestAlarmsServeStopsGracefully(t *testing.T) {
 	c := newMigratedCLI(t)
 	begun, release := make(chan struct{}), make(chan struct{})
-	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { begun <- struct{}{}; <-release }))
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request) {
+		begun <- struct{}{}
+		<-release
+	}))
 	defer receiver.Close()
-	url, stop := c.serveAlarms(map[string]string{"TXWORK_ALARMS_TOKENS": alarmsTokens, "TXWORK_ALARMS_SECRET": alarmsSecret, "TXWORK_ALARMS_TICK": "50ms"},
+	url, stop := c.serveAlarms(map[string]string{"TXWORK_ALARMS_TOKENS": alarmsTokens,
+		"TXWORK_ALARMS_SECRET": alarmsSecret, "TXWORK_ALARMS_TICK": "50ms"},
 		"--wake-url", receiver.URL, "--allow-private", "--concurrency", "1")
 	first := postAlarm(t, url, `{"kind": "once", "delay_seconds": 1, "wake_message": "first"}`)
 	<-begun
@@ -292,8 +304,10 @@ func TestAlarmsServeHasTheContractsDefaults(t *testing.T) {
 
 func TestAlarmsServeNeedsItsAddress(t *testing.T) {
 	c := newMigratedCLI(t)
-	env := map[string]string{"TXWORK_ALARMS_TOKENS": alarmsTokens, "TXWORK_ALARMS_WAKE_TOKEN": "t", "TXWORK_ALARMS_WAKE_URL": "https://example.org"}
+	env := map[string]string{"TXWORK_ALARMS_TOKENS": alarmsTokens, "TXWORK_ALARMS_WAKE_TOKEN": "t",
+		"TXWORK_ALARMS_WAKE_URL": "https://example.org"}
 	url, _ := c.serveAlarms(env)
-	execute(t, t.Context(), strings.NewReader(""), env, c.args("alarms", "serve", "--listen", strings.TrimPrefix(url, "http://"))...).
+	execute(t, t.Context(), strings.NewReader(""), env, c.args("alarms", "serve", "--listen",
+		strings.TrimPrefix(url, "http://"))...).
 		exits(exitFailure).says("address already in use")
 }

@@ -139,7 +139,8 @@ func (e *ear) states(before, after map[string]announcerState) (all []announcerSt
 	return all
 }
 
-func (a *app) showAnnouncers(ctx context.Context, d *database, names []string, during time.Duration, asJSON bool) error {
+func (a *app) showAnnouncers(ctx context.Context, d *database, names []string, during time.Duration,
+	asJSON bool) error {
 	h, err := d.hear(ctx, names, during)
 	switch {
 	case err != nil:
@@ -151,7 +152,8 @@ func (a *app) showAnnouncers(ctx context.Context, d *database, names []string, d
 }
 
 func (a *app) printAnnouncers(h hearing) error {
-	g := newGrid(a.stdout, "TABLE", "ANNOUNCER", "SESSION", "APPLICATION", "SINCE", "ANNOUNCEMENTS/S", "OTHER NOTIFICATIONS/S")
+	g := newGrid(a.stdout, "TABLE", "ANNOUNCER", "SESSION", "APPLICATION", "SINCE", "ANNOUNCEMENTS/S",
+		"OTHER NOTIFICATIONS/S")
 	for _, s := range h.Tables {
 		state, pid, since := "asleep", "-", "-"
 		if s.Awake {

@@ -31,7 +31,8 @@ func (c *cli) notifies(conn *pgx.Conn, payloads ...string) {
 func TestStatsShowAnnouncers(t *testing.T) {
 	c := newMigratedCLI(t)
 	announcer, producer := c.session("announcer"), c.session("producer")
-	_, err := announcer.Exec(t.Context(), "SELECT pg_advisory_lock(hashtextextended($1, 0))", c.db.Schema+".outbox announcer")
+	_, err := announcer.Exec(t.Context(), "SELECT pg_advisory_lock(hashtextextended($1, 0))", c.db.Schema+
+		".outbox announcer")
 	must(t, err)
 
 	hear := func(name string, format ...string) result {
@@ -43,7 +44,8 @@ func TestStatsShowAnnouncers(t *testing.T) {
 			heard <- watching.runWith(ctx, nil, append([]string{"stats", "--announcers", "--for", "10m"}, format...)...)
 		}()
 		eventually(t, "it listens", func() bool {
-			return value[bool](c, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = '{schema}"+name+"' AND state = 'idle' AND query LIKE '%announcer%')")
+			return value[bool](c, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = '{schema}"+name+
+				"' AND state = 'idle' AND query LIKE '%announcer%')")
 		})
 		c.notifies(announcer, "1", "2", "note:3")
 		c.notifies(producer, "4", "note:5", "cancel", "upkeep")
@@ -57,7 +59,8 @@ func TestStatsShowAnnouncers(t *testing.T) {
 		byName[strings.TrimPrefix(s.Table, c.db.Schema+".")] = s
 	}
 	got, asleep := byName["outbox"], byName["jobs"]
-	if !got.Awake || got.PID != announcer.PgConn().PID() || got.Application != "announcer" || got.AwakeSeconds == nil || got.Announcements != 3 || got.Notifications != 2 {
+	if !got.Awake || got.PID != announcer.PgConn().PID() || got.Application != "announcer" || got.AwakeSeconds == nil ||
+		got.Announcements != 3 || got.Notifications != 2 {
 		t.Errorf("the outbox has %+v", got)
 	}
 	if asleep != (announcerState{Table: c.db.Schema + ".jobs"}) {

@@ -42,9 +42,11 @@ interrupted, after what was measured until then.`
 
 // newBenchWorkload makes the command of one workload. Define adds its flags and returns what makes the workload of
 // them, when they have been parsed, or tells what is wrong with them.
-func newBenchWorkload(a *app, use, short, long string, define func(*cobra.Command) func() (bench.Workload, error)) *cobra.Command {
+func newBenchWorkload(a *app, use, short, long string, define func(*cobra.Command) func() (bench.Workload,
+	error)) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.NoArgs}
-	asJSON := cmd.Flags().Bool("json", false, "end with one JSON object on one line; the summary goes to standard error")
+	asJSON := cmd.Flags().Bool("json", false,
+		"end with one JSON object on one line; the summary goes to standard error")
 	workload := define(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("schema") {

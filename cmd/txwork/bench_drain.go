@@ -23,14 +23,18 @@ together. Compare the same number of jobs with 1, 2, 4 processes to see what ano
 Jobs that are done are kept, which package jobs always does. --delete-on-ack therefore measures another table: one
 of package workqueue, with a topic and a payload, whose rows are deleted when they are done. It has fewer columns
 and indexes, no queues, priorities and limits, so compare it with other queues that delete, and not with jobs.`
-	return newBenchWorkload(a, "drain", "Do jobs that are there", long, func(cmd *cobra.Command) func() (bench.Workload, error) {
+	return newBenchWorkload(a, "drain", "Do jobs that are there", long, func(cmd *cobra.Command) func() (bench.Workload,
+		error) {
 		flags := cmd.Flags()
 		w := &bench.Drain{}
 		fail := share(0)
 		flags.Int64Var(&w.Jobs, "jobs", 100_000, "how many jobs")
-		flags.BoolVar(&w.DeleteOnAck, "delete-on-ack", false, "rows of the core that are deleted when done, in the place of jobs")
-		flags.BoolVar(&w.HoldSnapshot, "hold-snapshot", false, "hold a transaction open meanwhile, as a long report does: vacuum can remove nothing")
-		flags.IntVar(&w.Processes, "processes", 0, "worker processes, each with --workers; 0: the workers are in this process")
+		flags.BoolVar(&w.DeleteOnAck, "delete-on-ack", false,
+			"rows of the core that are deleted when done, in the place of jobs")
+		flags.BoolVar(&w.HoldSnapshot, "hold-snapshot", false,
+			"hold a transaction open meanwhile, as a long report does: vacuum can remove nothing")
+		flags.IntVar(&w.Processes, "processes", 0,
+			"worker processes, each with --workers; 0: the workers are in this process")
 		flags.IntVar(&w.Workers, "workers", 1, "workers, of each process")
 		flags.IntVar(&w.Concurrency, "concurrency", workqueue.DefaultConcurrency, "handlers of each worker")
 		flags.Var(&fail, "fail", "share of jobs whose first attempt fails; they are done 100 ms later")

@@ -46,7 +46,8 @@ func benchOn(t *testing.T, address string, args ...string) (cmd *exec.Cmd, finis
 func TestBenchWithWorkerProcesses(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"--delete-on-ack=false", "--delete-on-ack"} {
-		_, conn, finished := benchProcess(t, "drain", "--jobs", "400", "--processes", "2", "--fail", "10%", "--json", mode)
+		_, conn, finished := benchProcess(t, "drain", "--jobs", "400", "--processes", "2", "--fail", "10%", "--json",
+			mode)
 		r := finished().ok()
 		checkBench(t, decode[benchResult](r), "drain", 400)
 		object := decode[map[string]json.RawMessage](r)

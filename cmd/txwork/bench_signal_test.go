@@ -54,7 +54,8 @@ func TestBenchInterrupted(t *testing.T) {
 	eventually(t, "a job is done", func() bool {
 		schema := benchSchema(t, conn)
 		var done int
-		return schema != "" && conn.QueryRow(t.Context(), fmt.Sprintf("SELECT count(*) FROM %s.jobs WHERE status = 2", schema)).Scan(&done) == nil && done > 0
+		return schema != "" && conn.QueryRow(t.Context(), fmt.Sprintf("SELECT count(*) FROM %s.jobs WHERE status = 2",
+			schema)).Scan(&done) == nil && done > 0
 	})
 	must(t, cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait() // the exit code tells
@@ -72,6 +73,7 @@ func TestBenchInterrupted(t *testing.T) {
 // benchSchema is the one in the database, if there is one.
 func benchSchema(t *testing.T, conn *pgx.Conn) (name string) {
 	t.Helper()
-	must(t, conn.QueryRow(t.Context(), "SELECT coalesce(max(nspname), '') FROM pg_namespace WHERE nspname LIKE 'txwork\\_bench\\_%'").Scan(&name))
+	must(t, conn.QueryRow(t.Context(), "SELECT coalesce(max(nspname), '') FROM pg_namespace WHERE nspname LIKE "+
+		"'txwork\\_bench\\_%'").Scan(&name))
 	return name
 }

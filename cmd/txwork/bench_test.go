@@ -25,11 +25,14 @@ type benchResult struct {
 
 // What every result has, what those with latencies have, and what those with claims have.
 var (
-	benchAlways    = []string{"workload", "interrupted", "jobs", "lost", "seconds", "jobs_per_second", "wal_bytes_per_job", "client_cpu_us_per_job", "client_memory_bytes", "dead_tuples", "commits_per_job", "parameters", "settings"}
+	benchAlways = []string{"workload", "interrupted", "jobs", "lost", "seconds", "jobs_per_second",
+		"wal_bytes_per_job", "client_cpu_us_per_job", "client_memory_bytes", "dead_tuples", "commits_per_job",
+		"parameters", "settings"}
 	benchLatencies = []string{"p50_ms", "p95_ms", "p99_ms", "max_ms"}
 	benchClaims    = []string{"hot_share"}
 	benchSettings  = []string{"server_version", "fsync", "synchronous_commit", "private_server", "cores"}
-	benchSides     = []string{"without", "with", "buffers_per_claim_ratio", "buffers_per_job_ratio", "jobs_per_second_ratio"}
+	benchSides     = []string{"without", "with", "buffers_per_claim_ratio", "buffers_per_job_ratio",
+		"jobs_per_second_ratio"}
 )
 
 func TestBench(t *testing.T) {
@@ -39,7 +42,8 @@ func TestBench(t *testing.T) {
 		fields [][]string
 	}{
 		"drain --jobs 300": {300, [][]string{benchClaims, {"per_second"}}},
-		"drain --jobs 300 --delete-on-ack --hold-snapshot":                     {300, [][]string{benchClaims, benchLatencies}},
+		"drain --jobs 300 --delete-on-ack --hold-snapshot": {300,
+			[][]string{benchClaims, benchLatencies}},
 		"drain --jobs 200 --fail 10% --workers 2 --concurrency 90 --payload 0": {200, [][]string{benchClaims}},
 		"drain --jobs 50 --delete-on-ack --fail 0.5 --payload 999":             {50, [][]string{benchClaims}},
 		"enqueue --jobs 100 --batch 7 --connections 3":                         {100, [][]string{benchLatencies}},
@@ -76,7 +80,8 @@ func checkBench(t *testing.T, got benchResult, workload string, jobs int64) {
 	if jobs == 0 {
 		jobs = max(got.Jobs, 1)
 	}
-	if got.Workload != workload || got.Interrupted || got.Jobs != jobs || got.Lost != 0 || got.Early != nil && *got.Early != 0 {
+	if got.Workload != workload || got.Interrupted || got.Jobs != jobs || got.Lost != 0 ||
+		got.Early != nil && *got.Early != 0 {
 		t.Errorf("got %+v, want %d jobs of %s", got, jobs, workload)
 	}
 	if got.Seconds <= 0 || got.JobsPerSecond <= 0 {

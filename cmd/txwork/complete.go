@@ -23,25 +23,34 @@ const (
 // A completer lists what may stand somewhere on a command line.
 type completer = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
 
-// completeNames gives the commands what the Tab key offers: tables, queues and the values of filters are asked of the database.
+// completeNames gives the commands what the Tab key offers: tables, queues and the values of filters are asked of the
+// database.
 func (a *app) completeNames(cmd *cobra.Command) {
 	words := strings.Fields(cmd.Use)
 	if len(words) > 1 && cmd.ValidArgsFunction == nil {
 		switch strings.Trim(words[1], "[]().") {
 		case "TABLE":
 			many := strings.HasSuffix(words[1], "...")
-			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string,
+				cobra.ShellCompDirective) {
 				if len(args) > 0 && !many {
 					return nil, cobra.ShellCompDirectiveNoFileComp
 				}
-				return a.complete(cmd, begun, func(ctx context.Context, d *database) ([]string, error) { return d.tableNames(ctx) })
+				return a.complete(cmd, begun, func(ctx context.Context, d *database) ([]string,
+					error) {
+					return d.tableNames(ctx)
+				})
 			}
 		case "QUEUE":
-			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string,
+				cobra.ShellCompDirective) {
 				if len(args) > 0 {
 					return nil, cobra.ShellCompDirectiveNoFileComp
 				}
-				return a.complete(cmd, begun, func(ctx context.Context, d *database) ([]string, error) { return d.values(ctx, jobsTable, "queue") })
+				return a.complete(cmd, begun, func(ctx context.Context, d *database) ([]string,
+					error) {
+					return d.values(ctx, jobsTable, "queue")
+				})
 			}
 		}
 	}
@@ -51,7 +60,8 @@ func (a *app) completeNames(cmd *cobra.Command) {
 		}
 	}
 	if cmd.Flags().Lookup("status") != nil {
-		cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statesOf(cmd), cobra.ShellCompDirectiveNoFileComp))
+		cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statesOf(cmd),
+			cobra.ShellCompDirectiveNoFileComp))
 	}
 	for _, sub := range cmd.Commands() {
 		a.completeNames(sub)
@@ -80,12 +90,16 @@ func (a *app) completeValues(column string) completer {
 		if cmd.Parent() != nil && cmd.Parent().Name() != "jobs" && len(args) > 0 {
 			table = args[0]
 		}
-		return a.complete(cmd, begun, func(ctx context.Context, d *database) ([]string, error) { return d.values(ctx, table, column) })
+		return a.complete(cmd, begun, func(ctx context.Context, d *database) ([]string, error) {
+			return d.values(ctx,
+				table, column)
+		})
 	}
 }
 
 // complete asks the database, and offers nothing where that does not answer soon.
-func (a *app) complete(cmd *cobra.Command, begun string, ask func(context.Context, *database) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+func (a *app) complete(cmd *cobra.Command, begun string, ask func(context.Context, *database) ([]string,
+	error)) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 	defer cancel()
 	var found []string
@@ -97,7 +111,8 @@ func (a *app) complete(cmd *cobra.Command, begun string, ask func(context.Contex
 		cobra.CompDebugln(err.Error(), false)
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return slices.DeleteFunc(found, func(s string) bool { return !strings.HasPrefix(s, begun) || harmless(s) != s }), cobra.ShellCompDirectiveNoFileComp
+	return slices.DeleteFunc(found, func(s string) bool { return !strings.HasPrefix(s, begun) || harmless(s) != s }),
+		cobra.ShellCompDirectiveNoFileComp
 }
 
 // values are those of a column among the rows that are claimed next and those that failed last.

@@ -72,7 +72,8 @@ func unreachable(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &pg) && pg.Code == "53300":
-		return fmt.Errorf("the server has no free connection: close some, or raise max_connections or the role's limit: %w", err)
+		return fmt.Errorf("the server has no free connection: close some, or raise max_connections or the role's "+
+			"limit: %w", err)
 	}
 	return fmt.Errorf("the database cannot be reached: check the URL and that the server runs: %w", err)
 }
@@ -192,7 +193,8 @@ func (d *database) table(ctx context.Context, name string) (*workqueue.Table, er
 func (d *database) open(ctx context.Context, known []string, name string) (*workqueue.Table, error) {
 	name = strings.TrimPrefix(name, d.schema+".")
 	if !slices.Contains(known, name) {
-		return nil, fmt.Errorf("there is no txwork table %q in schema %s: it has %s", name, d.schema, strings.Join(known, ", "))
+		return nil, fmt.Errorf("there is no txwork table %q in schema %s: it has %s", name, d.schema,
+			strings.Join(known, ", "))
 	}
 	t, err := workqueue.Open(specOf(d.schema, name), d.app.telemetry())
 	if err != nil {
@@ -213,9 +215,11 @@ func (d *database) mayClaim(ctx context.Context, t *workqueue.Table) error {
 	var may bool
 	var role string
 	name := pgx.Identifier{d.schema, t.Spec().Table}.Sanitize()
-	err := d.pool.QueryRow(ctx, "SELECT has_column_privilege($1, 'owner_token', 'UPDATE'), current_user", name).Scan(&may, &role)
+	err := d.pool.QueryRow(ctx, "SELECT has_column_privilege($1, 'owner_token', 'UPDATE'), current_user",
+		name).Scan(&may, &role)
 	if err == nil && !may {
-		return fmt.Errorf("role %q may not claim from %s: it needs the rights of a worker, which txwork roles prints", role, name)
+		return fmt.Errorf("role %q may not claim from %s: it needs the rights of a worker, which txwork roles prints",
+			role, name)
 	}
 	return err
 }

@@ -9,7 +9,8 @@ import (
 func TestAURLThatIsWrongIsNotTold(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
-		"postgres://u:hunter2:hunter2%zz@h/db", "postgres://u:hunter2/hunter2@h/db", "postgres://u:hunter2 hunter2@h/db",
+		"postgres://u:hunter2:hunter2%zz@h/db", "postgres://u:hunter2/hunter2@h/db",
+		"postgres://u:hunter2 hunter2@h/db",
 		"host=h password=hunter2 hunter2", `host=h password='hunter2\' hunter2' x`, "u:hunter2@h/db",
 		"postgres://u:hunter2@hunter2@127.0.0.1:1/db", "postgres://h/db?password=hunter2&connect_timeout=x",
 	} {

@@ -45,7 +45,8 @@ func (i *interrupter) Write(text []byte) (int, error) {
 }
 
 func TestDemoEndsWithOneObject(t *testing.T) {
-	r := runDemoProcess(t, "", "--transfers", "200", "--json").ok().says("frozen (SIGSTOP)", "killed (SIGKILL)", "continued (SIGCONT)")
+	r := runDemoProcess(t, "", "--transfers", "200", "--json").ok().says("frozen (SIGSTOP)", "killed (SIGKILL)",
+		"continued (SIGCONT)")
 	want := regexp.MustCompile(`^\{"enqueued":180,"applied":180,"lost":0,"applied_twice":0,"redelivered":[1-9]\d*,` +
 		`"rolled_back_seen":0,"stale_settles_refused":[1-9]\d*,"seconds":[\d.]+,"balanced":true\}\n$`)
 	if !want.MatchString(r.stdout) {
@@ -62,7 +63,8 @@ func TestDemoOfAFileExplainsItself(t *testing.T) {
 func TestDemoRefusesAFileBeforeAnythingElse(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "transfers.csv")
 	must(t, os.WriteFile(file, []byte("1,anna,bert,12.50\n2,bert,bert,0.01\n"), 0o600))
-	r := runDemoProcess(t, "", "--input", file, "--json").exits(exitFailure).says(`transfers.csv:2: from and to are the same account "bert"`)
+	r := runDemoProcess(t, "", "--input", file,
+		"--json").exits(exitFailure).says(`transfers.csv:2: from and to are the same account "bert"`)
 	if f := decode[failure](r); f.ExitCode != exitFailure || strings.Contains(r.stderr, "running") {
 		t.Errorf("it went on: %s%s", r.stdout, r.stderr)
 	}

@@ -35,7 +35,8 @@ func newTerminal(t *testing.T) terminal {
 	server, err := localpg.Start(t.Context(), localpg.Options{})
 	must(t, err)
 	t.Cleanup(func() { server.Stop() })
-	return terminal{t, append(os.Environ(), asCommand+"=1", "PATH="+commandIn(t)+":"+os.Getenv("PATH"), "TXWORK_DATABASE_URL="+server.URL())}
+	return terminal{t, append(os.Environ(), asCommand+"=1", "PATH="+commandIn(t)+":"+os.Getenv("PATH"),
+		"TXWORK_DATABASE_URL="+server.URL())}
 }
 
 // commandIn is a directory in which this program is txwork.
@@ -72,7 +73,8 @@ func (x terminal) failed() string {
 // count is how many messages satisfy the condition.
 func (x terminal) count(condition string) int {
 	x.t.Helper()
-	n, err := strconv.Atoi(strings.TrimSpace(x.run(`psql -At --command="SELECT count(*) FROM txwork.outbox WHERE ` + condition + `" "$TXWORK_DATABASE_URL"`)))
+	n, err := strconv.Atoi(strings.TrimSpace(x.run(`psql -At --command="SELECT count(*) FROM txwork.outbox WHERE ` +
+		condition + `" "$TXWORK_DATABASE_URL"`)))
 	must(x.t, err)
 	return n
 }
@@ -142,8 +144,8 @@ func TestTheQuickstart(t *testing.T) {
 	}
 }
 
-// The guide to a domain of one's own is examples/customtable, whole, with the migration that its command prints. The example is
-// run, and its package tested, with the other examples.
+// The guide to a domain of one's own is examples/customtable, whole, with the migration that its command prints. The
+// example is run, and its package tested, with the other examples.
 func TestTheGuideToDomains(t *testing.T) {
 	t.Parallel()
 	x := terminal{t, append(os.Environ(), asCommand+"=1", "PATH="+commandIn(t)+":"+os.Getenv("PATH"))}
@@ -153,7 +155,8 @@ func TestTheGuideToDomains(t *testing.T) {
 		x.run("cd " + dir + "\n" + b)
 	}
 	const example = "examples/customtable"
-	if got, want := contentOf(t, dir, "migrations/00001_invoices.sql"), contentOf(t, root, example+"/migrations/00001_invoices.sql"); got != want {
+	if got, want := contentOf(t, dir, "migrations/00001_invoices.sql"),
+		contentOf(t, root, example+"/migrations/00001_invoices.sql"); got != want {
 		t.Errorf("the command prints another migration than %s has", example)
 	}
 	domain := contentOf(t, root, example+"/invoices/invoices.go")

@@ -52,28 +52,36 @@ asks before each one, unless you pass --yes.`,
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&o.Ignore, "ignore", nil, "codes of findings to leave out")
-	flags.DurationVar(&o.Timeout, "timeout", doctor.DefaultTimeout, "how long an examination may take; checks that are left over are listed")
-	flags.DurationVar(&o.StatementTimeout, "statement-timeout", doctor.DefaultStatementTimeout, "how long each statement may take; checks that take longer are listed")
-	flags.StringVar(&o.failOn, "fail-on", string(doctor.Warning), "the `severity` from which on the exit code is not 0: warning, critical or never")
+	flags.DurationVar(&o.Timeout, "timeout", doctor.DefaultTimeout,
+		"how long an examination may take; checks that are left over are listed")
+	flags.DurationVar(&o.StatementTimeout, "statement-timeout", doctor.DefaultStatementTimeout,
+		"how long each statement may take; checks that take longer are listed")
+	flags.StringVar(&o.failOn, "fail-on", string(doctor.Warning),
+		"the `severity` from which on the exit code is not 0: warning, critical or never")
 	flags.BoolVar(&o.watch, "watch", false, "repeat the examination until interrupted")
 	flags.DurationVar(&o.interval, "interval", 10*time.Second, "with --watch, the time between two examinations")
 	flags.BoolVar(&o.fix, "fix", false, "fix what can be fixed safely, after asking")
 	flags.BoolVar(&o.yes, "yes", false, "with --fix, do not ask")
-	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line, also on failure; with --watch, one for each examination")
-	flags.IntVar(&o.width, "width", 0, "wrap the text at so many columns, but neither commands nor SQL (default: the terminal's width; elsewhere it is not wrapped)")
-	cmd.RegisterFlagCompletionFunc("ignore", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line, also on failure; with --watch, one for "+
+		"each examination")
+	flags.IntVar(&o.width, "width", 0, "wrap the text at so many columns, but neither commands nor SQL (default: the "+
+		"terminal's width; elsewhere it is not wrapped)")
+	cmd.RegisterFlagCompletionFunc("ignore", func(*cobra.Command, []string, string) ([]string,
+		cobra.ShellCompDirective) {
 		var codes []string
 		for _, k := range doctor.Kinds() {
 			codes = append(codes, k.Code+"\t"+k.Title)
 		}
 		return codes, cobra.ShellCompDirectiveNoFileComp
 	})
-	cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions([]string{"warning", "critical", "never"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions([]string{"warning", "critical", "never"},
+		cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.Schema = a.schema
 		err := a.doctor(cmd.Context(), o)
 		if o.json && !errors.As(err, new(foundError)) && err != nil {
-			return errors.Join(err, a.printJSON(examined{Schema: a.schema, Error: told(cmd.Context(), err), Findings: []doctor.Finding{}, Skipped: []doctor.Skipped{}}))
+			return errors.Join(err, a.printJSON(examined{Schema: a.schema, Error: told(cmd.Context(), err),
+				Findings: []doctor.Finding{}, Skipped: []doctor.Skipped{}}))
 		}
 		return err
 	}
@@ -198,14 +206,16 @@ func (a *app) watchDoctor(ctx context.Context, d *database, o doctorOptions) err
 // printFailure tells of a look that failed.
 func (a *app) printFailure(o doctorOptions, failure error) error {
 	if o.json {
-		return a.printJSON(examined{Schema: a.schema, Error: explain(failure).Error(), Findings: []doctor.Finding{}, Skipped: []doctor.Skipped{}})
+		return a.printJSON(examined{Schema: a.schema, Error: explain(failure).Error(), Findings: []doctor.Finding{},
+			Skipped: []doctor.Skipped{}})
 	}
 	_, err := fmt.Fprintf(a.stderr, "txwork: %s\n", strings.TrimPrefix(explain(failure).Error(), "txwork: "))
 	return err
 }
 
 // fixFindings mends what can be mended, and looks again.
-func (a *app) fixFindings(ctx context.Context, d *database, o doctorOptions, r doctor.Report) (doctor.Report, []fixed, error) {
+func (a *app) fixFindings(ctx context.Context, d *database, o doctorOptions, r doctor.Report) (doctor.Report, []fixed,
+	error) {
 	answers := bufio.NewReader(a.stdin)
 	var done []fixed
 	for _, f := range r.Findings {
@@ -257,7 +267,8 @@ func (a *app) ask(ctx context.Context, answers *bufio.Reader, f doctor.Finding) 
 
 func (a *app) printFixed(f fixed) {
 	if f.Error != "" {
-		fmt.Fprintf(a.stdout, "not fixed: %s: %s\n", harmless(f.Title), harmless(strings.TrimPrefix(f.Error, "txwork: ")))
+		fmt.Fprintf(a.stdout, "not fixed: %s: %s\n", harmless(f.Title),
+			harmless(strings.TrimPrefix(f.Error, "txwork: ")))
 		return
 	}
 	fmt.Fprintf(a.stdout, "fixed: %s\n", harmless(f.Title))
@@ -266,7 +277,8 @@ func (a *app) printFixed(f fixed) {
 func (a *app) printExamined(o doctorOptions, r doctor.Report, done []fixed) error {
 	if o.json {
 		return a.printJSON(examined{
-			Healthy: len(r.Findings) == 0, Schema: r.Schema, Database: r.Database, Server: r.Server, Role: r.Role, At: &r.At,
+			Healthy: len(r.Findings) == 0, Schema: r.Schema, Database: r.Database, Server: r.Server, Role: r.Role,
+			At:   &r.At,
 			Took: r.Took.Seconds(), Findings: r.Findings, Skipped: r.Skipped, Fixed: done,
 		})
 	}
@@ -277,7 +289,8 @@ func (a *app) printExamined(o doctorOptions, r doctor.Report, done []fixed) erro
 	if len(r.Findings) == 0 {
 		fmt.Fprintf(&b, "schema %s of database %s: nothing is wrong (%s)\n", r.Schema, r.Database, rough(r.Took))
 	} else {
-		fmt.Fprintf(&b, "schema %s of database %s: %d critical, %s (%s)\n", r.Schema, r.Database, r.Count(doctor.Critical),
+		fmt.Fprintf(&b, "schema %s of database %s: %d critical, %s (%s)\n", r.Schema, r.Database,
+			r.Count(doctor.Critical),
 			plural(r.Count(doctor.Warning), "warning"), rough(r.Took))
 	}
 	width, colours := o.width, false
@@ -302,7 +315,8 @@ const minWidth = 40
 func printFinding(b *strings.Builder, f doctor.Finding, width int, colours bool) {
 	look := map[doctor.Severity]style{doctor.Critical: alarm, doctor.Warning: warning}[f.Severity]
 	b.WriteString("\n")
-	for _, line := range wrap(strings.ToUpper(string(f.Severity))+"  ", fmt.Sprintf("%s  [%s]", harmless(f.Title), f.Code), width) {
+	for _, line := range wrap(strings.ToUpper(string(f.Severity))+"  ", fmt.Sprintf("%s  [%s]", harmless(f.Title),
+		f.Code), width) {
 		b.WriteString(styledLine{text: line, style: look}.paint(colours) + "\n")
 	}
 	print := func(label, text string) {
@@ -330,8 +344,8 @@ func printFinding(b *strings.Builder, f doctor.Finding, width int, colours bool)
 	}
 }
 
-// wrap breaks a text into lines of a width, between words, under one another behind the first line's prefix. A width of 0 is
-// any, and a word that is longer has a line of its own.
+// wrap breaks a text into lines of a width, between words, under one another behind the first line's prefix. A width of
+// 0 is any, and a word that is longer has a line of its own.
 func wrap(prefix, text string, width int) (lines []string) {
 	line := prefix
 	empty := true

@@ -67,11 +67,13 @@ func TestDoctorOfAHealthySystem(t *testing.T) {
 func TestDoctorsExitCodeIsTheSeverity(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.exec("GRANT SELECT ON {schema}.outbox TO PUBLIC")
-	c.doctor().exits(3).prints("0 critical, 1 warning", "WARNING  PUBLIC has 1 privilege", "[public-rights]", "impact:    ", "evidence:  privilege=", "fix:       ", "REVOKE SELECT").
+	c.doctor().exits(3).prints("0 critical, 1 warning", "WARNING  PUBLIC has 1 privilege", "[public-rights]",
+		"impact:    ", "evidence:  privilege=", "fix:       ", "REVOKE SELECT").
 		says("found 0 critical, 1 warning")
 	c.doctor("--fail-on", "critical").ok().prints("public-rights")
 	c.overdue()
-	r := c.doctor().exits(4).prints("CRITICAL  outbox: 1 ready row and no worker claims them", "oldest_seconds=60m", "$ txwork list outbox --status ready --schema "+c.db.Schema)
+	r := c.doctor().exits(4).prints("CRITICAL  outbox: 1 ready row and no worker claims them", "oldest_seconds=60m",
+		"$ txwork list outbox --status ready --schema "+c.db.Schema)
 	if strings.Index(r.stdout, "CRITICAL") > strings.Index(r.stdout, "WARNING") {
 		t.Errorf("the worst does not come first:\n%s", r.stdout)
 	}
@@ -88,8 +90,10 @@ func TestDoctorsJSON(t *testing.T) {
 		t.Fatalf("printed %+v", p)
 	}
 	f := p.Findings[0]
-	if f.Code != "unserved" || f.Severity != "critical" || f.Table != "outbox" || f.Meaning == "" || f.Remedy.Do == "" ||
-		len(f.Remedy.Commands) == 0 || len(f.Evidence) != 1 || f.Evidence[0]["ready_at_least"] != 1.0 || f.Evidence[0]["oldest_seconds"].(float64) < 3600 {
+	if f.Code != "unserved" || f.Severity != "critical" || f.Table != "outbox" || f.Meaning == "" ||
+		f.Remedy.Do == "" ||
+		len(f.Remedy.Commands) == 0 || len(f.Evidence) != 1 || f.Evidence[0]["ready_at_least"] != 1.0 ||
+		f.Evidence[0]["oldest_seconds"].(float64) < 3600 {
 		t.Errorf("finding %+v", f)
 	}
 }
@@ -98,11 +102,14 @@ func TestDoctorsJSON(t *testing.T) {
 func TestDoctorsJSONOfAFailure(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{databaseURLEnv: "postgres://u:secret@127.0.0.1:1/none?connect_timeout=1"}
-	r := execute(t, t.Context(), strings.NewReader(""), env, "doctor", "--json").exits(exitFailure).says("cannot be reached")
-	if p := decode[printed](r); p.Healthy || !strings.Contains(p.Error, "cannot be reached") || p.Findings == nil || strings.Contains(r.stdout, "secret") {
+	r := execute(t, t.Context(), strings.NewReader(""), env, "doctor",
+		"--json").exits(exitFailure).says("cannot be reached")
+	if p := decode[printed](r); p.Healthy || !strings.Contains(p.Error, "cannot be reached") || p.Findings == nil ||
+		strings.Contains(r.stdout, "secret") {
 		t.Errorf("printed %s", r.stdout)
 	}
-	execute(t, t.Context(), strings.NewReader(""), env, "doctor", "--json", "--fail-on", "x").exits(exitUsage).prints(`"error":"--fail-on`)
+	execute(t, t.Context(), strings.NewReader(""), env, "doctor", "--json", "--fail-on",
+		"x").exits(exitUsage).prints(`"error":"--fail-on`)
 }
 
 func TestDoctorFixesWhatIsSafe(t *testing.T) {
@@ -145,7 +152,8 @@ func TestDoctorWatches(t *testing.T) {
 	defer stop()
 	lines := &firstLines{want: 2, stop: stop}
 	a := &app{stdin: strings.NewReader(""), stdout: lines, stderr: lines, getenv: func(string) string { return "" }}
-	if code := a.run(ctx, c.args("doctor", "--watch", "--interval", "1s", "--json", "--ignore", serverOnly)); code != exitOK {
+	if code := a.run(ctx, c.args("doctor", "--watch", "--interval", "1s", "--json", "--ignore",
+		serverOnly)); code != exitOK {
 		t.Errorf("exit code %d:\n%s", code, lines.text)
 	}
 	for line := range strings.Lines(lines.text) {
@@ -186,7 +194,8 @@ func TestDoctorsFlags(t *testing.T) {
 		"outbox":            "unknown command",
 		"--ignore schema x": "unknown command",
 	} {
-		execute(t, t.Context(), strings.NewReader(""), nil, append([]string{"doctor"}, strings.Fields(args)...)...).exits(exitUsage).says(want)
+		execute(t, t.Context(), strings.NewReader(""), nil, append([]string{"doctor"},
+			strings.Fields(args)...)...).exits(exitUsage).says(want)
 	}
 }
 
@@ -194,8 +203,9 @@ func TestDoctorsFlags(t *testing.T) {
 func TestDoctorPrintsNothingThatATerminalObeys(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	printFinding(&b, doctor.Finding{Code: "x", Title: "a\x1b[2Jb", Evidence: []doctor.Evidence{{{Name: "key", Value: "\x1b]0;x"}, {Name: "age_seconds", Value: 90.0}}},
-		Remedy: doctor.Remedy{Do: "do", Commands: []string{"\x07"}}}, 60, false)
+	printFinding(&b, doctor.Finding{Code: "x", Title: "a\x1b[2Jb",
+		Evidence: []doctor.Evidence{{{Name: "key", Value: "\x1b]0;x"}, {Name: "age_seconds", Value: 90.0}}},
+		Remedy:   doctor.Remedy{Do: "do", Commands: []string{"\x07"}}}, 60, false)
 	printSkipped(&b, []doctor.Skipped{{Check: "a", Table: "t", Reason: "\x1b"}}, 60)
 	if strings.ContainsAny(b.String(), "\x1b\x07") {
 		t.Errorf("printed %q", b.String())

@@ -180,8 +180,8 @@ type children struct {
 }
 
 // run runs a command as a process group of its own, so that an interrupt from the terminal is for the
-// command that runs it to handle. When ctx ends, which is the command's own, the group is asked to end, and killed if it
-// does not within the command's WaitDelay.
+// command that runs it to handle. When ctx ends, which is the command's own, the group is asked to end, and killed if
+// it does not within the command's WaitDelay.
 func (c *children) run(ctx context.Context, cmd *exec.Cmd) error {
 	ownGroup(cmd)
 	cmd.Cancel = func() error { return terminateGroup(cmd.Process) }

@@ -11,7 +11,8 @@ import (
 // keyColumns are what --key compares, of those that a table has.
 var keyColumns = []string{"key", "gate_key", "unique_key", "message_id", "name"}
 
-// A filter is the flags that narrow down the rows of a state, for commands that list rows and for those that change them.
+// A filter is the flags that narrow down the rows of a state, for commands that list rows and for those that change
+// them.
 type filter struct {
 	kind, topic, queue, consumer, key string
 	text                              string // in the last error
@@ -23,7 +24,8 @@ func (f *filter) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&f.consumer, "consumer", "", "only received messages of this consumer")
 	flags.StringVar(&f.topic, "topic", "", "only rows of this topic")
-	flags.StringVar(&f.key, "key", "", "only rows with this key: that of a timer or schedule, the ordered or unique key, the id of a received message")
+	flags.StringVar(&f.key, "key", "", "only rows with this key: that of a timer or schedule, the ordered or unique "+
+		"key, the id of a received message")
 	flags.StringVar(&f.text, "error", "", "only rows whose last error contains this `text`")
 	flags.Var(&f.olderThan, "older-than", "only rows that ended, or that live and were written, longer ago than this")
 	flags.Var(&f.newerThan, "newer-than", "only rows that ended, or that live and were written, since this long ago")
@@ -47,7 +49,8 @@ func (f filter) condition(l layout, others int) (text string, args []any, err er
 		args = append(args, value)
 		return fmt.Sprintf("$%d::%s", others+len(args), kind)
 	}
-	for _, c := range []struct{ name, value string }{{"kind", f.kind}, {"queue", f.queue}, {"topic", f.topic}, {"consumer", f.consumer}} {
+	for _, c := range []struct{ name, value string }{{"kind", f.kind}, {"queue", f.queue}, {"topic", f.topic},
+		{"consumer", f.consumer}} {
 		if c.value == "" {
 			continue
 		}
@@ -74,10 +77,12 @@ func (f filter) condition(l layout, others int) (text string, args []any, err er
 	}
 	const since = "coalesce(r.failed_at, r.completed_at, r.created_at)"
 	if f.olderThan.given {
-		all = append(all, fmt.Sprintf("%s < now() - %s * interval '1 second'", since, param(f.olderThan.Seconds(), "float8")))
+		all = append(all, fmt.Sprintf("%s < now() - %s * interval '1 second'", since, param(f.olderThan.Seconds(),
+			"float8")))
 	}
 	if f.newerThan.given {
-		all = append(all, fmt.Sprintf("%s >= now() - %s * interval '1 second'", since, param(f.newerThan.Seconds(), "float8")))
+		all = append(all, fmt.Sprintf("%s >= now() - %s * interval '1 second'", since, param(f.newerThan.Seconds(),
+			"float8")))
 	}
 	if len(all) == 0 {
 		return "true", nil, nil

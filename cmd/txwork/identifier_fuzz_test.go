@@ -17,21 +17,29 @@ import (
 func FuzzTableFlags(f *testing.F) {
 	for _, s := range [][4]string{
 		{"billing", "invoices", "customer", "shop"}, {"order", "user", "group", "select"}, {"_", "_", "_", "_"},
-		{`a"; DROP SCHEMA public CASCADE; --`, "t", "c", "p"}, {"a", `t"; --`, "c", "p"}, {"a", "t", "c' OR true", "p"}, {"a", "t", "c", `p"; ALTER ROLE postgres NOLOGIN; --`},
-		{"a", "t", "c", "$txwork$"}, {"ä", "t", "c", "p"}, {"a", "tä", "c", "p"}, {"a", "t", "c:text", "p"}, {"a", "t,u", "c", "p"}, {"a", "t:gate", "c", "p"},
-		{"a", "t", "c", "pg_p"}, {"pg_a", "t", "c", "p"}, {"a", "-t", "-c", "-p"}, {"", "", "", ""}, {"a", "t\x00", "c\n", "p\r"},
-		{"a", strings.Repeat("t", 48), "c", strings.Repeat("p", 54)}, {"a", strings.Repeat("t", 49), "c", "p"}, {"a", "t", "c", strings.Repeat("p", 55)},
-		{strings.Repeat("s", 14), strings.Repeat("t", 48), strings.Repeat("c", 63), "p"}, {strings.Repeat("s", 15), strings.Repeat("t", 48), "c", "p"},
-		{"a", "t", "xmin", "p"}, {"a", "t", "owner_token", "p"}, {"a", "outbox", "c", "p"}, {"a", "t", "lease_seconds", "p"}, {"a", "new", "old", "public"},
+		{`a"; DROP SCHEMA public CASCADE; --`, "t", "c", "p"}, {"a", `t"; --`, "c", "p"}, {"a", "t", "c' OR true", "p"},
+		{"a", "t", "c", `p"; ALTER ROLE postgres NOLOGIN; --`},
+		{"a", "t", "c", "$txwork$"}, {"ä", "t", "c", "p"}, {"a", "tä", "c", "p"}, {"a", "t", "c:text", "p"},
+		{"a", "t,u", "c", "p"}, {"a", "t:gate", "c", "p"},
+		{"a", "t", "c", "pg_p"}, {"pg_a", "t", "c", "p"}, {"a", "-t", "-c", "-p"}, {"", "", "", ""},
+		{"a", "t\x00", "c\n", "p\r"},
+		{"a", strings.Repeat("t", 48), "c", strings.Repeat("p", 54)}, {"a", strings.Repeat("t", 49), "c", "p"},
+		{"a", "t", "c", strings.Repeat("p", 55)},
+		{strings.Repeat("s", 14), strings.Repeat("t", 48), strings.Repeat("c", 63), "p"}, {strings.Repeat("s", 15),
+			strings.Repeat("t", 48), "c", "p"},
+		{"a", "t", "xmin", "p"}, {"a", "t", "owner_token", "p"}, {"a", "outbox", "c", "p"}, {"a", "t", "lease_seconds",
+			"p"}, {"a", "new", "old", "public"},
 	} {
 		f.Add(s[0], s[1], s[2], s[3])
 	}
 	db := pgtest.New(f)
-	if _, err := db.Pool.Exec(f.Context(), "CREATE TABLE bystander (id int); CREATE FUNCTION bystanding() RETURNS int LANGUAGE sql AS 'SELECT 1'"); err != nil {
+	if _, err := db.Pool.Exec(f.Context(), "CREATE TABLE bystander (id int); CREATE FUNCTION bystanding() RETURNS "+
+		"int LANGUAGE sql AS 'SELECT 1'"); err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, schema, table, column, prefix string) {
-		made := execute(t, t.Context(), nil, nil, "table", "new", "--schema="+schema, "--column="+column+":text:not-null", "--lane="+column, "--", table)
+		made := execute(t, t.Context(), nil, nil, "table", "new", "--schema="+schema, "--column="+column+
+			":text:not-null", "--lane="+column, "--", table)
 		roles := execute(t, t.Context(), nil, nil, "roles", "--schema="+schema, "--table="+table, "--prefix="+prefix)
 		for _, r := range []result{made, roles} {
 			if r.code != exitOK && (r.code != exitUsage || r.stdout != "" || r.stderr == "") {

@@ -94,7 +94,8 @@ func TestUnknownTableNamesThoseThereAre(t *testing.T) {
 		{"redrive", "outbux", "--all-failed"}, {"cancel", "outbux", uuid.NewString()}, {"reap", "outbux"},
 		{"purge", "outbux", "--done-older-than", "1d", "--yes"}, {"stats", "leader"},
 	} {
-		c.run(args...).exits(exitFailure).says(fmt.Sprintf("there is no txwork table %q in schema %s: it has %s", args[1], c.db.Schema, strings.Join(c.tables("invoices"), ", ")))
+		c.run(args...).exits(exitFailure).says(fmt.Sprintf("there is no txwork table %q in schema %s: it has %s",
+			args[1], c.db.Schema, strings.Join(c.tables("invoices"), ", ")))
 	}
 	c.run("stats", c.db.Schema+".outbox").ok()
 }
@@ -114,7 +115,8 @@ func TestTableOfAnotherVersion(t *testing.T) {
 func TestListEachState(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.populate()
-	for status, want := range map[string]int{"ready": 3, "scheduled": 1, "in_progress": 2, "expired": 1, "done": 1, "failed": 1} {
+	for status, want := range map[string]int{"ready": 3, "scheduled": 1, "in_progress": 2, "expired": 1, "done": 1,
+		"failed": 1} {
 		p := decode[page](c.run("list", "outbox", "--status", status, "--json").ok())
 		if len(p.Rows) != want || p.Next != "" {
 			t.Errorf("%s has %d rows, want %d; next is %q", status, len(p.Rows), want, p.Next)
@@ -149,7 +151,8 @@ func TestListAsJSON(t *testing.T) {
 	if failedAt := row["failed_at"].(string); !strings.HasSuffix(failedAt, "Z") {
 		t.Errorf("failed_at is %s, want UTC", failedAt)
 	}
-	if empty := c.run("list", "outbox", "--status", "expired", "--json", "--limit", "1").ok().stdout; !strings.Contains(empty, `"rows":[{`) {
+	if empty := c.run("list", "outbox", "--status", "expired", "--json", "--limit",
+		"1").ok().stdout; !strings.Contains(empty, `"rows":[{`) {
 		t.Errorf("expired is %s", empty)
 	}
 }
@@ -249,8 +252,10 @@ func TestListRefusesForeignPositions(t *testing.T) {
 	c.createTable(invoices)
 	c.enqueue(make5("t")...)
 	next := decode[page](c.run("list", "outbox", "--status", "ready", "--limit", "1", "--json").ok()).Next
-	c.run("list", "outbox", "--status", "scheduled", "--after", next).exits(exitUsage).says("a position among rows with --status ready")
-	c.run("list", "invoices", "--status", "ready", "--after", next).exits(exitUsage).says("is no position of this table")
+	c.run("list", "outbox", "--status", "scheduled", "--after",
+		next).exits(exitUsage).says("a position among rows with --status ready")
+	c.run("list", "invoices", "--status", "ready", "--after",
+		next).exits(exitUsage).says("is no position of this table")
 	c.run("list", "outbox", "--status", "ready", "--after", "18f").exits(exitUsage).says("is no position of this table")
 }
 
@@ -278,13 +283,15 @@ func TestListUsesTheIndexes(t *testing.T) {
 		for status := range listings {
 			for _, after := range []bool{false, true} {
 				plan := c.explainList("outbox", status, after)
-				if strings.Contains(plan, "Seq Scan") || !strings.Contains(plan, "Index Scan") || strings.Contains(plan, "->  Sort") {
+				if strings.Contains(plan, "Seq Scan") || !strings.Contains(plan, "Index Scan") ||
+					strings.Contains(plan, "->  Sort") {
 					t.Errorf("analysed %v, %s, after %v:\n%s", analysed, status, after, plan)
 				}
 			}
 		}
 	}
-	if plan := c.explainList("invoices", "ready", true); !strings.Contains(plan, "invoices_claim_idx") || strings.Contains(plan, "Sort") {
+	if plan := c.explainList("invoices", "ready", true); !strings.Contains(plan, "invoices_claim_idx") ||
+		strings.Contains(plan, "Sort") {
 		t.Errorf("a table with lanes:\n%s", plan)
 	}
 }
@@ -300,7 +307,8 @@ func (c *cli) explainList(table, status string, after bool) (plan string) {
 			}
 			q := listings[status].query(l)
 			args := []any{51}
-			values := map[string]string{"timestamptz": time.Now().Add(-time.Hour).Format(time.RFC3339), "uuid": uuid.Nil.String(), "text": "eu", "smallint": "1"}
+			values := map[string]string{"timestamptz": time.Now().Add(-time.Hour).Format(time.RFC3339),
+				"uuid": uuid.Nil.String(), "text": "eu", "smallint": "1"}
 			for _, k := range q.keys {
 				if after {
 					args = append(args, values[k.Type])
@@ -317,7 +325,8 @@ func (c *cli) explainList(table, status string, after bool) (plan string) {
 
 func TestShow(t *testing.T) {
 	c := newMigratedCLI(t)
-	id := c.enqueue(outbox.Message{Topic: "orders", Key: "k1", Payload: []byte(`{"card":"4242"}`), Headers: map[string]string{"a": "b"}})[0]
+	id := c.enqueue(outbox.Message{Topic: "orders", Key: "k1", Payload: []byte(`{"card":"4242"}`),
+		Headers: map[string]string{"a": "b"}})[0]
 	c.fail("first line\nsecond\x1b line", id)
 
 	r := c.run("show", "outbox", id.String()).ok()
@@ -326,13 +335,15 @@ func TestShow(t *testing.T) {
 	if strings.Contains(r.stdout, "4242") {
 		t.Error("the payload is shown without being asked for")
 	}
-	c.run("show", "outbox", id.String(), "--payload").ok().prints("15 bytes, below", "\npayload:\n{\"card\":\"4242\"}\n")
+	c.run("show", "outbox", id.String(), "--payload").ok().prints("15 bytes, below",
+		"\npayload:\n{\"card\":\"4242\"}\n")
 	c.run("show", "outbox", uuid.NewString()).exits(exitFailure).says("outbox has no row ")
 }
 
 func TestShowAsJSON(t *testing.T) {
 	c := newMigratedCLI(t)
-	ids := c.enqueue(outbox.Message{Topic: "t", Payload: []byte("text")}, outbox.Message{Topic: "t", Payload: []byte{0xff, 0}}, outbox.Message{Topic: "t"})
+	ids := c.enqueue(outbox.Message{Topic: "t", Payload: []byte("text")}, outbox.Message{Topic: "t",
+		Payload: []byte{0xff, 0}}, outbox.Message{Topic: "t"})
 	type shown struct {
 		Status   string
 		Columns  map[string]any
@@ -340,7 +351,8 @@ func TestShowAsJSON(t *testing.T) {
 		Payloads map[string]json.RawMessage
 	}
 	hidden := decode[shown](c.run("show", "outbox", ids[0].String(), "--json").ok())
-	if hidden.Status != "ready" || hidden.Columns["topic"] != "t" || hidden.Headers == nil || string(hidden.Payloads["payload"]) != `{"bytes":4}` {
+	if hidden.Status != "ready" || hidden.Columns["topic"] != "t" || hidden.Headers == nil ||
+		string(hidden.Payloads["payload"]) != `{"bytes":4}` {
 		t.Errorf("without --payload: %+v", hidden)
 	}
 	for i, want := range []string{`{"bytes":4,"text":"text"}`, `{"bytes":2,"base64":"/wA="}`, `{"bytes":0,"text":""}`} {
@@ -356,7 +368,8 @@ func TestShowTableOfOnesOwn(t *testing.T) {
 	c := newMigratedCLI(t)
 	table := c.createTable(invoices)
 	ids := c.insert(table, invoice("eu", 1, 7), workqueue.NewRow{Values: []any{"us", 2, nil, nil}})
-	r := c.run("show", "invoices", ids[0].String()).ok().prints("region       eu", "order        7", "document     13 bytes (--payload")
+	r := c.run("show", "invoices", ids[0].String()).ok().prints("region       eu", "order        7",
+		"document     13 bytes (--payload")
 	if strings.Contains(r.stdout, "secret") {
 		t.Error("the document is shown without being asked for")
 	}

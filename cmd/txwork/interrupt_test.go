@@ -11,11 +11,15 @@ import (
 // A command that is interrupted while it waits for the database says so, and not what the driver made of it.
 func TestAnInterruptedCommandSaysSo(t *testing.T) {
 	c := newMigratedCLI(t)
-	tables := value[string](c, "SELECT string_agg(format('%I.%I', schemaname, tablename), ', ') FROM pg_tables WHERE schemaname = '{schema}'")
+	tables := value[string](c, "SELECT string_agg(format('%I.%I', schemaname, tablename), ', ') FROM pg_tables WHERE "+
+		"schemaname = '{schema}'")
 	for _, line := range []string{
-		"stats", "list outbox --status failed", "show outbox 0190a000-0000-7000-8000-000000000001", "redrive outbox --all-failed --yes",
-		"cancel outbox 0190a000-0000-7000-8000-000000000001", "reap", "purge outbox --done-older-than 1h --yes", "migrate up", "migrate status", "migrate validate",
-		"outbox send --topic t", "outbox unblock 0190a000-0000-7000-8000-000000000001", "timers list", "timers cancel k", "schedules list", "jobs pause q", "jobs queues",
+		"stats", "list outbox --status failed", "show outbox 0190a000-0000-7000-8000-000000000001",
+		"redrive outbox --all-failed --yes",
+		"cancel outbox 0190a000-0000-7000-8000-000000000001", "reap", "purge outbox --done-older-than 1h --yes",
+		"migrate up", "migrate status", "migrate validate",
+		"outbox send --topic t", "outbox unblock 0190a000-0000-7000-8000-000000000001", "timers list",
+		"timers cancel k", "schedules list", "jobs pause q", "jobs queues",
 	} {
 		t.Run(line, func(t *testing.T) {
 			c := c.in(t)
@@ -35,7 +39,8 @@ func TestAnInterruptedCommandSaysSo(t *testing.T) {
 
 // waitsFor tells whether somebody waits for a lock of the transaction.
 func (c *cli) waitsFor(holder pgx.Tx) bool {
-	return value[bool](c, "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))", holder.Conn().PgConn().PID())
+	return value[bool](c, "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))",
+		holder.Conn().PgConn().PID())
 }
 
 // interrupted is the result of a command that is interrupted while it waits for a lock of the transaction.

@@ -23,7 +23,8 @@ func newJobsCommand(a *app) *cobra.Command {
 		newJobsRetryCommand(a),
 		newQueuesCommand(a),
 		newQueueChangeCommand(a, "pause", "Stop workers from taking jobs of a queue",
-			"Stop workers from taking jobs of a queue, within about half a second. Jobs that are running go on, and so does\nenqueueing.",
+			"Stop workers from taking jobs of a queue, within about half a second. Jobs that are running go on, and "+
+				"so does\nenqueueing.",
 			"paused", (*jobs.Client).Pause),
 		newQueueChangeCommand(a, "resume", "Let workers take jobs of a paused queue again",
 			"Let workers take jobs of a paused queue again, at once.", "resumed", (*jobs.Client).Resume),
@@ -94,7 +95,8 @@ something holds back, an earlier one of its key or the steps of a join, is shown
 	flags.StringVar(&o.filter.Kind, "kind", "", "only jobs of this kind")
 	flags.StringVar(&o.filter.Queue, "queue", "", "only jobs of this queue")
 	flags.StringVar(&o.filter.Schedule, "schedule", "", "only jobs that this schedule wrote")
-	flags.StringSliceVar(&o.statuses, "status", nil, "only jobs in this state: ready, in_progress, done or failed; repeat for more")
+	flags.StringSliceVar(&o.statuses, "status", nil,
+		"only jobs in this state: ready, in_progress, done or failed; repeat for more")
 	flags.IntVar(&o.filter.Limit, "limit", defaultListLimit, "jobs of a page")
 	flags.StringVar(&o.before, "before", "", "continue after this `id`, the last of the page before")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
@@ -145,7 +147,8 @@ type shownJob struct {
 
 func newShownJob(i jobs.Info) shownJob {
 	return shownJob{
-		ID: i.ID, Kind: i.Kind, Queue: i.Queue, Priority: i.Priority.String(), Status: i.Status.String(), Waiting: i.Waiting,
+		ID: i.ID, Kind: i.Kind, Queue: i.Queue, Priority: i.Priority.String(), Status: i.Status.String(),
+		Waiting:  i.Waiting,
 		Attempts: i.Attempts, MaxAttempts: i.MaxAttempts, DueAt: i.DueAt.UTC(), CreatedAt: i.CreatedAt.UTC(),
 		CompletedAt: utc(i.CompletedAt), CancelledAt: utc(i.CancelledAt), LastError: i.LastError, Schedule: i.Schedule,
 		Progress: i.Progress, ProgressNote: i.ProgressNote, ArgsBytes: len(i.Args),
@@ -209,9 +212,11 @@ func (a *app) listJobs(ctx context.Context, d *database, c *jobs.Client, o jobsL
 }
 
 func (a *app) printJobs(p jobsPage, now time.Time) error {
-	g := newGrid(a.stdout, "ID", "KIND", "QUEUE", "PRIORITY", "STATUS", "DUE OR ENDED", "ATTEMPTS", "PROGRESS", "LAST ERROR")
+	g := newGrid(a.stdout, "ID", "KIND", "QUEUE", "PRIORITY", "STATUS", "DUE OR ENDED", "ATTEMPTS", "PROGRESS",
+		"LAST ERROR")
 	for _, j := range p.Jobs {
-		g.add(j.ID.String(), cell(j.Kind, cellWidth), cell(j.Queue, cellWidth), j.Priority, j.state(), stamp(j.when(), now),
+		g.add(j.ID.String(), cell(j.Kind, cellWidth), cell(j.Queue, cellWidth), j.Priority, j.state(),
+			stamp(j.when(), now),
 			fmt.Sprintf("%d/%d", j.Attempts, j.MaxAttempts), j.progress(), dashed(j.LastError))
 	}
 	if err := g.flush(); err != nil || p.Next == nil {

@@ -65,19 +65,25 @@ func (c *cli) failJobs(queue string) {
 
 func TestJobsList(t *testing.T) {
 	c := newMigratedCLI(t)
-	ids := c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Priority: jobs.High, Delay: time.Hour})
+	ids := c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail"},
+		jobs.InsertOptions{Priority: jobs.High, Delay: time.Hour})
 	c.failJobs("mail")
 
 	all := c.run("jobs", "list").ok().prints("KIND", "greeting", "mail", "high", "(in 59m)", "failed", "1/10", "no…")
-	if strings.Contains(all.stdout, "secret") || strings.Index(all.stdout, ids[2].String()) > strings.Index(all.stdout, ids[0].String()) {
+	if strings.Contains(all.stdout, "secret") || strings.Index(all.stdout, ids[2].String()) > strings.Index(all.stdout,
+		ids[0].String()) {
 		t.Errorf("the list is\n%s", all.stdout)
 	}
-	first := decode[jobsPage](c.run("jobs", "list", "--queue", "mail", "--status", "failed", "--limit", "1", "--json").ok())
-	if len(first.Jobs) != 1 || first.Jobs[0].ID != ids[1] || first.Next == nil || first.Jobs[0].ArgsBytes == 0 || first.Jobs[0].Status != "failed" {
+	first := decode[jobsPage](c.run("jobs", "list", "--queue", "mail", "--status", "failed", "--limit", "1",
+		"--json").ok())
+	if len(first.Jobs) != 1 || first.Jobs[0].ID != ids[1] || first.Next == nil || first.Jobs[0].ArgsBytes == 0 ||
+		first.Jobs[0].Status != "failed" {
 		t.Fatalf("the first page is %+v", first)
 	}
-	c.run("jobs", "list", "--queue", "mail", "--limit", "1").ok().says("there is more: --before '" + ids[1].String() + "'")
-	rest := decode[jobsPage](c.run("jobs", "list", "--queue", "mail", "--limit", "1", "--before", first.Next.String(), "--json").ok())
+	c.run("jobs", "list", "--queue", "mail", "--limit", "1").ok().says("there is more: --before '" + ids[1].String() +
+		"'")
+	rest := decode[jobsPage](c.run("jobs", "list", "--queue", "mail", "--limit", "1", "--before", first.Next.String(),
+		"--json").ok())
 	if len(rest.Jobs) != 1 || rest.Jobs[0].ID != ids[0] || rest.Next != nil {
 		t.Errorf("the last page is %+v", rest)
 	}
@@ -90,7 +96,8 @@ func TestJobsShow(t *testing.T) {
 	c := newMigratedCLI(t)
 	id := c.greet(jobs.InsertOptions{Queue: "mail", Retry: jobs.Quadratic})[0]
 	c.failJobs("mail")
-	r := c.run("jobs", "show", id.String()).ok().prints("kind         greeting", "queue        mail", "priority     2", "own backoff  {", "(--payload shows them)",
+	r := c.run("jobs", "show", id.String()).ok().prints("kind         greeting", "queue        mail", "priority     2",
+		"own backoff  {", "(--payload shows them)",
 		"ATTEMPT  ENDED", "1        ", "failed", "no…")
 	if strings.Contains(r.stdout, "secret") || strings.Contains(r.stdout, "gate_") {
 		t.Errorf("the job is\n%s", r.stdout)
@@ -101,7 +108,8 @@ func TestJobsShow(t *testing.T) {
 		ID      uuid.UUID
 		History []endedAttempt
 	}](c.run("jobs", "show", id.String(), "--json").ok())
-	if shown.ID != id || len(shown.History) != 1 || shown.History[0].Outcome != "failed" || shown.History[0].Error != "no\nway" {
+	if shown.ID != id || len(shown.History) != 1 || shown.History[0].Outcome != "failed" ||
+		shown.History[0].Error != "no\nway" {
 		t.Errorf("%+v", shown)
 	}
 	c.run("jobs", "show", uuid.NewString()).exits(exitFailure).says("jobs has no row ")
@@ -111,7 +119,8 @@ func TestJobsCancelAndRetry(t *testing.T) {
 	c := newMigratedCLI(t)
 	ids := c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{})
 	c.failJobs("mail")
-	c.run("jobs", "cancel", ids[2].String(), "--reason", "not wanted").ok().prints("1 row of " + c.db.Schema + ".jobs cancelled")
+	c.run("jobs", "cancel", ids[2].String(), "--reason", "not wanted").ok().prints("1 row of " + c.db.Schema +
+		".jobs cancelled")
 	c.run("jobs", "list", "--queue", "default").ok().prints("cancelled", "not wanted")
 	c.run("jobs", "cancel", ids[0].String()).exits(exitFailure).says("it is failed")
 	c.run("jobs", "retry", ids[0].String(), "--actor", "mary").ok().prints("1 row of " + c.db.Schema + ".jobs redriven")
@@ -124,7 +133,8 @@ func TestJobsCancelAndRetry(t *testing.T) {
 
 func TestJobsQueues(t *testing.T) {
 	c := newMigratedCLI(t)
-	c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail", Delay: time.Hour}, jobs.InsertOptions{})
+	c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail", Delay: time.Hour},
+		jobs.InsertOptions{})
 	c.run("jobs", "pause", "mail").ok().prints("queue mail paused")
 	c.run("jobs", "limit", "mail", "--max-running", "20", "--rate", "2.5").ok().prints("queue mail limited")
 	c.run("jobs", "limit", "new", "--rate", "1", "--burst", "9", "--json").ok().prints(`"limited":true`)
@@ -169,7 +179,8 @@ func (c *cli) behind(policy string) (first, second uuid.UUID) {
 	c.t.Helper()
 	line := fmt.Sprintf("{\"k\":%q}\n", policy) // the key of others has its own failed messages
 	c.send(line+line, "--topic", policy, "--key-field", "k", "--per-key", "--on-failure", policy).ok()
-	ids := value[[]string](c, "SELECT array_agg(id::text ORDER BY gate_seq) FROM {schema}.outbox WHERE topic = $1", policy)
+	ids := value[[]string](c, "SELECT array_agg(id::text ORDER BY gate_seq) FROM {schema}.outbox WHERE topic = $1",
+		policy)
 	first, second = uuid.MustParse(ids[0]), uuid.MustParse(ids[1])
 	return first, second
 }
@@ -179,14 +190,17 @@ func TestSendPerKey(t *testing.T) {
 	first, second := c.behind("block")
 	c.fold()
 	waiting := decode[page](c.run("list", "outbox", "--status", "waiting", "--json").ok())
-	if len(waiting.Rows) != 1 || waiting.Rows[0].ID != second || !waiting.Rows[0].Waiting || waiting.Rows[0].Status != rowStatus(workqueue.Ready) {
+	if len(waiting.Rows) != 1 || waiting.Rows[0].ID != second || !waiting.Rows[0].Waiting ||
+		waiting.Rows[0].Status != rowStatus(workqueue.Ready) {
 		t.Fatalf("waiting are %+v, want %s", waiting.Rows, second)
 	}
-	if ready := decode[page](c.run("list", "outbox", "--status", "ready", "--json").ok()); len(ready.Rows) != 1 || ready.Rows[0].ID != first || ready.Rows[0].Waiting {
+	if ready := decode[page](c.run("list", "outbox", "--status", "ready", "--json").ok()); len(ready.Rows) != 1 ||
+		ready.Rows[0].ID != first || ready.Rows[0].Waiting {
 		t.Errorf("ready are %+v, want %s", ready.Rows, first)
 	}
 	c.run("show", "outbox", second.String()).ok().prints("ready, waiting", "gate_key")
-	if s := decode[struct{ Tables []tableStats }](c.run("stats", "outbox", "--json").ok()).Tables[0]; s.Ready != 1 || s.Waiting != 1 {
+	if s := decode[struct{ Tables []tableStats }](c.run("stats", "outbox", "--json").ok()).Tables[0]; s.Ready != 1 ||
+		s.Waiting != 1 {
 		t.Errorf("stats are %+v", s)
 	}
 }
@@ -200,7 +214,8 @@ func TestOutboxUnblock(t *testing.T) {
 	}
 	c.run("outbox", "unblock", first.String()).ok().prints("1 row of " + c.db.Schema + ".outbox unblocked")
 	c.run("reap", "outbox").ok()
-	if s := c.state(second); s.status != workqueue.Ready || value[bool](c, "SELECT bool_or(waiting) FROM {schema}.outbox") {
+	if s := c.state(second); s.status != workqueue.Ready ||
+		value[bool](c, "SELECT bool_or(waiting) FROM {schema}.outbox") {
 		t.Errorf("the message behind is %+v", s)
 	}
 	c.run("outbox", "unblock", first.String()).ok().prints("0 rows of ")
@@ -266,14 +281,15 @@ func TestReapSweeps(t *testing.T) {
 	}
 }
 
-// An application has cancelled a task of a workflow and leaves its transaction open: what expired of the same workflow, and
-// of others, is reaped meanwhile.
+// An application has cancelled a task of a workflow and leaves its transaction open: what expired of the same workflow,
+// and of others, is reaped meanwhile.
 func TestReapWaitsForNoApplication(t *testing.T) {
 	c := newMigratedCLI(t)
 	client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
 	must(t, err)
 	flow := jobs.NewWorkflow("w")
-	held, lost := flow.Task("held", greeting{}), flow.Task("lost", greeting{}, jobs.With(jobs.InsertOptions{Priority: jobs.High, MaxAttempts: 1}))
+	held, lost := flow.Task("held", greeting{}), flow.Task("lost", greeting{},
+		jobs.With(jobs.InsertOptions{Priority: jobs.High, MaxAttempts: 1}))
 	flow.Task("last", greeting{}, jobs.After(held, lost))
 	var started jobs.StartedWorkflow
 	must(t, workqueue.InTx(t.Context(), c.db.Pool, func(tx workqueue.Tx) (err error) {
@@ -296,7 +312,8 @@ func TestReapWaitsForNoApplication(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	c.runWith(ctx, strings.NewReader(""), "reap").ok()
-	if n := value[int](c, "SELECT count(*) FROM {schema}.jobs WHERE id = ANY ($1) AND status IN (0, 3)", append(other, started.Tasks["lost"])); n != 2 {
+	if n := value[int](c, "SELECT count(*) FROM {schema}.jobs WHERE id = ANY ($1) AND status IN (0, 3)",
+		append(other, started.Tasks["lost"])); n != 2 {
 		t.Errorf("%d of the 2 expired jobs were reaped", n)
 	}
 }
@@ -311,7 +328,8 @@ func TestListKnowsEveryTable(t *testing.T) {
 	for table := range domains {
 		for status := range listings {
 			r := c.run("list", table, "--status", status).ok()
-			if strings.Contains(r.stdout, "GATE") || strings.Contains(r.stdout, "WAITING") || strings.Contains(r.stdout, "RETRY") {
+			if strings.Contains(r.stdout, "GATE") || strings.Contains(r.stdout, "WAITING") ||
+				strings.Contains(r.stdout, "RETRY") {
 				t.Errorf("list of %s shows what is of no use:\n%s", table, r.stdout)
 			}
 		}

@@ -78,7 +78,8 @@ and its state: one that is gone or has ended is counted by the next fold or swee
 			}
 			p := joinsPage{Table: f.Schema + "." + f.Name, Joins: []shownJoin{}}
 			for _, j := range found[:min(len(found), limit)] {
-				p.Joins = append(p.Joins, shownJoin{j.ID, j.Label, joinStates[j.Status], j.Expected, j.Succeeded, j.Failed, j.CreatedAt.UTC(),
+				p.Joins = append(p.Joins, shownJoin{j.ID, j.Label, joinStates[j.Status], j.Expected, j.Succeeded,
+					j.Failed, j.CreatedAt.UTC(),
 					utc(j.Deadline), utc(j.CompletedAt), j.Continuation, j.Member, j.State, j.Error})
 			}
 			if len(found) > limit {
@@ -97,7 +98,8 @@ func (a *app) printJoins(p joinsPage) error {
 	now := time.Now()
 	g := newGrid(a.stdout, "ID", "LABEL", "STATUS", "COUNTED", "FAILED", "CREATED", "WAITS FOR", "STATE", "LAST ERROR")
 	for _, j := range p.Joins {
-		g.add(j.ID, dashed(j.Label), j.Status, fmt.Sprintf("%d/%d", j.Succeeded+j.Failed, j.Expected), fmt.Sprint(j.Failed), stamp(j.CreatedAt, now),
+		g.add(j.ID, dashed(j.Label), j.Status, fmt.Sprintf("%d/%d", j.Succeeded+j.Failed, j.Expected),
+			fmt.Sprint(j.Failed), stamp(j.CreatedAt, now),
 			textOrDash(j.WaitsFor), dashed(j.State), dashed(j.Error))
 	}
 	if err := g.flush(); err != nil || p.Next == "" {

@@ -65,7 +65,8 @@ scheduled (its turn has come, and it is to be claimed or retried), or fold: noth
 			}
 			p := keysPage{Table: f.Schema + "." + f.Name, Keys: []shownKey{}}
 			for _, k := range found[:min(len(found), limit)] {
-				p.Keys = append(p.Keys, shownKey{k.Key, k.Waiting, k.Waiting >= maxBehind, k.Oldest, k.Next, k.Reason, k.Blocker, k.Label, k.Error})
+				p.Keys = append(p.Keys, shownKey{k.Key, k.Waiting, k.Waiting >= maxBehind, k.Oldest, k.Next, k.Reason,
+					k.Blocker, k.Label, k.Error})
 			}
 			if len(found) > limit {
 				p.Next = p.Keys[limit-1].Key
@@ -82,7 +83,8 @@ scheduled (its turn has come, and it is to be claimed or retried), or fold: noth
 func (a *app) printKeys(p keysPage) error {
 	g := newGrid(a.stdout, "KEY", "WAITING", "OLDEST", "REASON", "BLOCKED BY", "ABOUT", "LAST ERROR")
 	for _, k := range p.Keys {
-		g.add(cell(k.Key, cellWidth), brief(k.Waiting, k.AtLeast), rough(seconds(k.Oldest)), k.Reason, textOrDash(k.Blocker), dashed(k.About), textOrDash(k.Error))
+		g.add(cell(k.Key, cellWidth), brief(k.Waiting, k.AtLeast), rough(seconds(k.Oldest)), k.Reason,
+			textOrDash(k.Blocker), dashed(k.About), textOrDash(k.Error))
 	}
 	if err := g.flush(); err != nil || p.Next == "" {
 		return err
@@ -98,7 +100,8 @@ func textOrDash(text *string) string {
 }
 
 // withFacts connects and learns what a table is, which has to have a column for what it is about to be asked.
-func (a *app) withFacts(ctx context.Context, name, column, what string, do func(survey.Reader, *survey.Facts) error) error {
+func (a *app) withFacts(ctx context.Context, name, column, what string,
+	do func(survey.Reader, *survey.Facts) error) error {
 	return a.withDatabase(ctx, func(d *database) error {
 		t, err := d.table(ctx, name)
 		if err != nil {

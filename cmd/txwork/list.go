@@ -40,7 +40,8 @@ type listing struct {
 }
 
 // deadLetters are failed rows that nobody has cancelled.
-var deadLetters = listing{where: "r.failed_at IS NOT NULL AND r.cancelled_at IS NULL", order: failOrder, since: "failed_at"}
+var deadLetters = listing{where: "r.failed_at IS NOT NULL AND r.cancelled_at IS NULL", order: failOrder,
+	since: "failed_at"}
 
 var (
 	claimOrder = []column{{"due_at", "timestamptz"}, {"id", "uuid"}}
@@ -52,13 +53,16 @@ var (
 // listings are the states that can be listed: those of the core, and those that stats counts apart. A row
 // in progress was due when it was claimed and has been since, which spares reading those due later.
 var listings = map[string]listing{
-	"ready": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 0", order: claimOrder, lanes: true, when: "DUE", time: dueAt},
+	"ready": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 0", order: claimOrder, lanes: true,
+		when: "DUE", time: dueAt},
 	"scheduled": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 0 AND r.due_at > now()",
 		order: claimOrder, lanes: true, when: "DUE", time: dueAt},
-	"waiting": {where: "r.completed_at IS NULL AND r.waiting", order: []column{{"id", "uuid"}}, when: "DUE", time: dueAt},
+	"waiting": {where: "r.completed_at IS NULL AND r.waiting", order: []column{{"id", "uuid"}}, when: "DUE",
+		time: dueAt},
 	"in_progress": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now()",
 		order: claimOrder, lanes: true, when: "LEASE ENDS", time: lockedAt},
-	"expired": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now() AND r.locked_until < now()",
+	"expired": {where: "r.completed_at IS NULL AND NOT r.waiting AND r.status = 1 AND r.due_at <= now() AND " +
+		"r.locked_until < now()",
 		order: claimOrder, lanes: true, when: "LEASE ENDED", time: lockedAt},
 	"done": {where: "r.completed_at IS NOT NULL AND r.failed_at IS NULL",
 		order: []column{{"completed_at", "timestamptz"}, {"id", "uuid"}}, down: true, when: "DONE",
@@ -206,7 +210,8 @@ func (d *database) listFiltered(ctx context.Context, t *workqueue.Table, o listO
 	}
 	ids = ids[:min(len(ids), o.limit+1)]
 	err = d.read(ctx, func(tx *sqlx.Tx) error {
-		text := fmt.Sprintf("SELECT %s FROM %s AS r WHERE r.id = ANY ($1::uuid[]) AND %s ORDER BY %s", s.query.fields(), s.query.layout.table, s.query.where, s.query.ordering())
+		text := fmt.Sprintf("SELECT %s FROM %s AS r WHERE r.id = ANY ($1::uuid[]) AND %s ORDER BY %s", s.query.fields(),
+			s.query.layout.table, s.query.where, s.query.ordering())
 		return p.read(ctx, tx, t, s.query, text, ids)
 	})
 	p.finish(o)
@@ -245,10 +250,12 @@ func (q listQuery) text(after bool) string {
 }
 
 func (q listQuery) fields() string {
-	return fmt.Sprintf("%s,\n\t%s AS columns,\n\tjson_build_array(%s)::text AS position", coreFields, q.layout.plainJSON(), q.position())
+	return fmt.Sprintf("%s,\n\t%s AS columns,\n\tjson_build_array(%s)::text AS position", coreFields,
+		q.layout.plainJSON(), q.position())
 }
 
-// selecting is a statement of the listing's rows. Its first parameter is the limit; with after, a position's values follow.
+// selecting is a statement of the listing's rows. Its first parameter is the limit; with after, a position's values
+// follow.
 func (q listQuery) selecting(fields string, after bool) string {
 	names, params := make([]string, len(q.keys)), make([]string, len(q.keys))
 	for i, k := range q.keys {
@@ -262,7 +269,8 @@ func (q listQuery) selecting(fields string, after bool) string {
 	if after {
 		where += fmt.Sprintf(" AND (%s) %s (%s)", strings.Join(names, ", "), beyond, strings.Join(params, ", "))
 	}
-	return fmt.Sprintf("SELECT %s\nFROM %s AS r\nWHERE %s\nORDER BY %s\nLIMIT $1", fields, q.layout.table, where, q.ordering())
+	return fmt.Sprintf("SELECT %s\nFROM %s AS r\nWHERE %s\nORDER BY %s\nLIMIT $1", fields, q.layout.table, where,
+		q.ordering())
 }
 
 func (q listQuery) ordering() string {
@@ -310,7 +318,8 @@ func (a *app) printPage(p *page, o listOptions) error {
 	}
 	g := newGrid(a.stdout, append(header, "LAST ERROR")...)
 	for _, r := range p.Rows {
-		cells := []string{r.ID.String(), stampOrDash(l.time(&r.row), p.now), fmt.Sprintf("%d/%d", r.Attempts, r.MaxAttempts)}
+		cells := []string{r.ID.String(), stampOrDash(l.time(&r.row), p.now), fmt.Sprintf("%d/%d", r.Attempts,
+			r.MaxAttempts)}
 		for _, text := range r.cells(p.columns) {
 			cells = append(cells, cell(text, cellWidth))
 		}

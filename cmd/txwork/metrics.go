@@ -41,8 +41,10 @@ observation. The role viewer of txwork roles together with pg_read_all_stats see
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&listen, "listen", defaultMetricsListen, "the `address` to serve at; there is no authentication")
-	flags.DurationVar(&o.Timeout, "timeout", reaper.DefaultObservationTimeout, "how long an observation may take; what is left over is counted in txwork_observation_skipped")
-	flags.DurationVar(&o.StatementTimeout, "statement-timeout", reaper.DefaultGaugeStatementTimeout, "how long each of its statements may take")
+	flags.DurationVar(&o.Timeout, "timeout", reaper.DefaultObservationTimeout,
+		"how long an observation may take; what is left over is counted in txwork_observation_skipped")
+	flags.DurationVar(&o.StatementTimeout, "statement-timeout", reaper.DefaultGaugeStatementTimeout,
+		"how long each of its statements may take")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.Schema = a.schema
 		o.Logger = a.logger()
@@ -52,7 +54,10 @@ observation. The role viewer of txwork roles together with pg_read_all_stats see
 		if err := o.Validate(); err != nil {
 			return usageError{err}
 		}
-		return a.withDatabase(cmd.Context(), func(d *database) error { return a.serveMetrics(cmd.Context(), d, listen, o) })
+		return a.withDatabase(cmd.Context(), func(d *database) error {
+			return a.serveMetrics(cmd.Context(), d, listen,
+				o)
+		})
 	}
 	return cmd
 }
@@ -73,6 +78,7 @@ func (a *app) serveMetrics(ctx context.Context, d *database, listen string, o re
 		return err
 	}
 	const idle = 2 * time.Minute
-	server := &http.Server{Handler: e, ReadTimeout: 10 * time.Second, WriteTimeout: o.Timeout + 10*time.Second, IdleTimeout: idle, MaxHeaderBytes: 1 << 16}
+	server := &http.Server{Handler: e, ReadTimeout: 10 * time.Second, WriteTimeout: o.Timeout + 10*time.Second,
+		IdleTimeout: idle, MaxHeaderBytes: 1 << 16}
 	return serveHTTP(ctx, server, listener)
 }

@@ -9,9 +9,11 @@ import (
 
 func TestMetricsServe(t *testing.T) {
 	c := newMigratedCLI(t)
-	c.exec("INSERT INTO {schema}.outbox (id, topic, payload, due_at) VALUES (gen_random_uuid(), 'a', '{}', now() - interval '1 hour')")
+	c.exec("INSERT INTO {schema}.outbox (id, topic, payload, due_at) VALUES (gen_random_uuid(), 'a', '{}', now() - " +
+		"interval '1 hour')")
 	var stderr output
-	stop := c.runUntil(nil, io.Discard, &stderr, "metrics", "serve", "--listen", "127.0.0.1:0", "--timeout", "1m", "--statement-timeout", "1m")
+	stop := c.runUntil(nil, io.Discard, &stderr, "metrics", "serve", "--listen", "127.0.0.1:0", "--timeout", "1m",
+		"--statement-timeout", "1m")
 	eventually(t, "it serves", func() bool { return servingAt.MatchString(stderr.String()) })
 	url := servingAt.FindString(stderr.String())
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

@@ -33,7 +33,8 @@ func domainFlag(cmd *cobra.Command, domains *[]migrations.Domain, meaning string
 		*domains = append(*domains, migrations.Domain(name))
 		return nil
 	})
-	_ = cmd.RegisterFlagCompletionFunc("domain", cobra.FixedCompletions(strings.Split(domainNames, ", "), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("domain", cobra.FixedCompletions(strings.Split(domainNames, ", "),
+		cobra.ShellCompDirectiveNoFileComp))
 }
 
 var domainNames = func() string {
@@ -118,7 +119,8 @@ func (a *app) migrate(ctx context.Context, m *migrations.Migrator, what migratin
 	applied, err := what.run(ctx)
 	result := migrated{Schema: a.schema, Migrations: []appliedMigration{}, DroppedRows: what.rows}
 	for _, one := range applied {
-		result.Migrations = append(result.Migrations, appliedMigration{one.Version, one.Domain, one.Name, one.Duration.Seconds()})
+		result.Migrations = append(result.Migrations, appliedMigration{one.Version, one.Domain, one.Name,
+			one.Duration.Seconds()})
 		if !what.json {
 			fmt.Fprintf(a.stdout, "%s %s (%v)\n", what.verb, one.Name, one.Duration.Round(time.Millisecond))
 		}
@@ -270,7 +272,8 @@ The files record versions in txwork's own table, too, so 'txwork migrate validat
 	asJSON = jsonFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&format, "format", format, "tool that reads the files: golang-migrate or goose")
-	flags.Int64Var(&o.First, "first", 0, "number of the first file, such as a time among files of your own (default: their versions)")
+	flags.Int64Var(&o.First, "first", 0, "number of the first file, such as a time among files of your own (default: "+
+		"their versions)")
 	domainFlag(cmd, &o.Domains, "write the migrations of this `domain` alone, name reaper once in each schema")
 	return cmd
 }

@@ -32,7 +32,8 @@ would drop. Tables that hold rows are dropped with --drop-rows alone.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&o.yes, "yes", false, "yes, drop the tables")
 	flags.BoolVar(&o.dropRows, "drop-rows", false, "drop tables that hold rows, too")
-	flags.Int64Var(&o.to, "to", 0, "take all migrations above this version back instead of the last one; 0 leaves nothing")
+	flags.Int64Var(&o.to, "to", 0, "take all migrations above this version back instead of the last one; 0 leaves "+
+		"nothing")
 	lockTimeoutFlag(cmd, &o.Options)
 	domainFlag(cmd, &o.Domains, "take back migrations of this `domain` alone")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
@@ -90,9 +91,11 @@ func (o *downOptions) refuse(names []string, rows []migrations.TableRows) error 
 	case len(names) == 0 || o.yes && (o.dropRows || len(rows) == 0):
 		return nil
 	case len(rows) > 0:
-		return usagef("migrate down would take back %s and drop %s: pass --yes and --drop-rows to do so", what, countRows(rows))
+		return usagef("migrate down would take back %s and drop %s: pass --yes and --drop-rows to do so", what,
+			countRows(rows))
 	default:
-		return usagef("migrate down would take back %s and drop its tables, which hold no rows: pass --yes to do so", what)
+		return usagef("migrate down would take back %s and drop its tables, which hold no rows: pass --yes to do so",
+			what)
 	}
 }
 

@@ -11,8 +11,10 @@ import (
 
 func TestMigrateUpAndDown(t *testing.T) {
 	c := newCLI(t)
-	c.run("migrate", "validate").exits(exitFailure).prints("-- migration 001_outbox is pending: run `txwork migrate up`")
-	c.run("migrate", "status").exits(exitFailure).prints("001_outbox", "pending").says("6 migrations pending: run `txwork migrate up`")
+	c.run("migrate",
+		"validate").exits(exitFailure).prints("-- migration 001_outbox is pending: run `txwork migrate up`")
+	c.run("migrate", "status").exits(exitFailure).prints("001_outbox",
+		"pending").says("6 migrations pending: run `txwork migrate up`")
 
 	c.run("migrate", "up").ok().prints("applied 001_outbox", "schema "+c.db.Schema+" is at version")
 	up := decode[migrated](c.run("migrate", "up", "--json").ok())
@@ -30,7 +32,8 @@ func TestMigrateUpAndDown(t *testing.T) {
 		}
 	}
 
-	c.run("migrate", "down").exits(exitUsage).says("would take back 006_jobs and drop its tables, which hold no rows: pass --yes")
+	c.run("migrate", "down").exits(exitUsage).says("would take back 006_jobs and drop its tables, which hold no " +
+		"rows: pass --yes")
 	c.run("migrate", "validate").ok()
 	c.run("migrate", "down", "--yes").ok().prints("took back 006_jobs", "is at version 5")
 	down := decode[migrated](c.run("migrate", "down", "--yes", "--to", "0", "--json").ok())
@@ -52,10 +55,12 @@ func TestMigrateDownDropsNoRowsUnasked(t *testing.T) {
 	}
 	c.run("migrate", "down", "--yes", "--to", "0").exits(exitUsage).says("drop 3 rows (outbox 2, jobs 1)")
 	c.run("migrate", "validate").ok()
-	c.run("migrate", "down", "--yes", "--drop-rows").ok().prints("took back 006_jobs", "dropped 1 row (jobs 1)", "is at version 5")
+	c.run("migrate", "down", "--yes", "--drop-rows").ok().prints("took back 006_jobs", "dropped 1 row (jobs 1)",
+		"is at version 5")
 	c.run("migrate", "down", "--yes", "--to", "1").ok().prints("is at version 1") // the outbox stays
 	down := decode[migrated](c.run("migrate", "down", "--yes", "--drop-rows", "--json").ok())
-	if want := []migrations.TableRows{{Table: "outbox", Rows: 2}}; !slices.Equal(down.DroppedRows, want) || down.Version != 0 {
+	if want := []migrations.TableRows{{Table: "outbox", Rows: 2}}; !slices.Equal(down.DroppedRows, want) ||
+		down.Version != 0 {
 		t.Errorf("%+v, want the rows %v and version 0", down, want)
 	}
 	c.run("migrate", "down").ok().prints("is at version 0") // there is nothing to ask about
@@ -78,16 +83,22 @@ func TestMigrateDownWaitsForNobodyForLong(t *testing.T) {
 func TestMigrateValidatePrintsWhatMends(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.exec("ALTER TABLE outbox SET (fillfactor = 90)")
-	c.run("migrate", "validate").ok().prints("as this version of txwork needs it", "note: table "+c.db.Schema+".outbox has the storage parameters ")
+	c.run("migrate", "validate").ok().prints("as this version of txwork needs it", "note: table "+c.db.Schema+
+		".outbox has the storage parameters ")
 
-	for _, breakage := range []string{"DROP INDEX outbox_claim_idx", "ALTER TABLE jobs DISABLE TRIGGER jobs_announce", "DROP FUNCTION inbox_begin",
+	for _, breakage := range []string{"DROP INDEX outbox_claim_idx", "ALTER TABLE jobs DISABLE TRIGGER jobs_announce",
+		"DROP FUNCTION inbox_begin",
 		"ALTER TABLE timers ADD COLUMN \"a\nDROP SCHEMA public;\" text NOT NULL"} {
 		c.exec(breakage)
 	}
-	r := c.run("migrate", "validate").exits(exitFailure).says("schema "+c.db.Schema+" is not as this version of txwork needs it").prints(
-		"\n-- index "+c.db.Schema+".outbox_claim_idx is missing\nCREATE INDEX CONCURRENTLY outbox_claim_idx ON "+c.db.Schema+".outbox ",
-		"\n-- trigger jobs_announce of "+c.db.Schema+`.jobs is disabled`+"\n"+`ALTER TABLE "`+c.db.Schema+`"."jobs" ENABLE TRIGGER "jobs_announce";`,
-		"\n-- function "+c.db.Schema+".inbox_begin(text, text, text, bytea, bytea, uuid) is missing\nCREATE OR REPLACE FUNCTION ",
+	r := c.run("migrate", "validate").exits(exitFailure).says("schema "+c.db.Schema+
+		" is not as this version of txwork needs it").prints(
+		"\n-- index "+c.db.Schema+".outbox_claim_idx is missing\nCREATE INDEX CONCURRENTLY outbox_claim_idx ON "+
+			c.db.Schema+".outbox ",
+		"\n-- trigger jobs_announce of "+c.db.Schema+`.jobs is disabled`+"\n"+`ALTER TABLE "`+c.db.Schema+
+			`"."jobs" ENABLE TRIGGER "jobs_announce";`,
+		"\n-- function "+c.db.Schema+".inbox_begin(text, text, text, bytea, bytea, uuid) is missing\nCREATE OR "+
+			"REPLACE FUNCTION ",
 		"\n-- note: table "+c.db.Schema+".outbox has the storage parameters ")
 	if strings.Contains(r.stdout, "\nDROP SCHEMA public;\n") || strings.Contains(r.stdout, "SET (fillfactor") {
 		t.Errorf("prints what is not to be run:\n%s", r.stdout)
@@ -102,7 +113,8 @@ func TestMigrateValidatePrintsWhatMends(t *testing.T) {
 			c.exec(statement)
 		}
 	}
-	if mended := decode[validated](c.run("migrate", "validate", "--json").ok()); !mended.Valid || len(mended.Differences) != 0 {
+	if mended := decode[validated](c.run("migrate", "validate", "--json").ok()); !mended.Valid ||
+		len(mended.Differences) != 0 {
 		t.Errorf("mended, %+v", mended)
 	}
 }

@@ -68,7 +68,8 @@ func (a *app) printValidated(v validated, asJSON bool) error {
 	if v.Valid {
 		fmt.Fprintf(&b, "schema %s is at version %d, as this version of txwork needs it\n", v.Schema, v.Version)
 	} else {
-		fmt.Fprintf(&b, `-- Schema %s is not as this version of txwork needs it. What follows mends it: run it in this order and not in
+		fmt.Fprintf(&b,
+			`-- Schema %s is not as this version of txwork needs it. What follows mends it: run it in this order and not in
 -- one transaction. What is made anew has no rights: run the SQL of txwork roles after it, where you use those.
 `, v.Schema)
 	}

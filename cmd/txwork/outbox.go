@@ -9,7 +9,8 @@ import (
 )
 
 func newOutboxCommand(a *app) *cobra.Command {
-	return newGroup("outbox", "Send messages and relay them", newSendCommand(a), newRelayCommand(a), newUnblockCommand(a))
+	return newGroup("outbox", "Send messages and relay them", newSendCommand(a), newRelayCommand(a),
+		newUnblockCommand(a))
 }
 
 // withOutbox connects and makes sure that the outbox is there, before any input is read.

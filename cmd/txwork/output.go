@@ -125,6 +125,7 @@ func dashed(text string) string {
 
 // hintMore says how to get the next page. The position may be any text, so it is quoted for a shell.
 func (a *app) hintMore(flag, position string) error {
-	_, err := fmt.Fprintf(a.stderr, "txwork: there is more: %s '%s'\n", flag, strings.ReplaceAll(harmless(position), "'", `'\''`))
+	_, err := fmt.Fprintf(a.stderr, "txwork: there is more: %s '%s'\n", flag, strings.ReplaceAll(harmless(position),
+		"'", `'\''`))
 	return err
 }

@@ -35,8 +35,8 @@ func (a *app) newProgress(size int64) *progress {
 // tallyAfter is how long something takes before it is worth a bar.
 const tallyAfter = time.Second
 
-// newTally makes a bar with rate and remaining time over so many things, -1 where that is not known. It shows once they have
-// taken a second.
+// newTally makes a bar with rate and remaining time over so many things, -1 where that is not known. It shows once they
+// have taken a second.
 func (a *app) newTally(doing, things string, total int64) *progress {
 	return a.newBar(total, doing, func(terminal io.Writer) []progressbar.Option {
 		return []progressbar.Option{

@@ -119,7 +119,8 @@ func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purg
 	return explain(err)
 }
 
-func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o purgeOptions, parts []purging, p *purged, total int) error {
+func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o purgeOptions, parts []purging,
+	p *purged, total int) error {
 	progress := a.newTally("deleted", "rows", int64(total))
 	defer progress.clear()
 	for _, part := range parts {
@@ -138,7 +139,10 @@ func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o
 				return deleted(d.delete(ctx, t, part.part, ids))
 			})
 		} else {
-			err = inBatches(o.limit, func(size int) (int, error) { return deleted(part.purge(ctx, part.Duration, size)) })
+			err = inBatches(o.limit, func(size int) (int, error) {
+				return deleted(part.purge(ctx, part.Duration,
+					size))
+			})
 		}
 		if err != nil {
 			return err

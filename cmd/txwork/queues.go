@@ -55,7 +55,8 @@ func (d *database) queues(ctx context.Context, c *jobs.Client) ([]shownQueue, er
 	err := d.readTx(ctx, func(tx workqueue.Tx, _ time.Time) error {
 		list, err := c.Queues(ctx, tx)
 		for _, q := range list {
-			all = append(all, shownQueue{q.Name, q.Paused, q.Ready, q.Scheduled, q.Waiting, q.InProgress, q.MaxRunning, q.Rate, q.Burst})
+			all = append(all, shownQueue{q.Name, q.Paused, q.Ready, q.Scheduled, q.Waiting, q.InProgress, q.MaxRunning,
+				q.Rate, q.Burst})
 		}
 		return err
 	})
@@ -63,7 +64,8 @@ func (d *database) queues(ctx context.Context, c *jobs.Client) ([]shownQueue, er
 }
 
 func (a *app) printQueues(all []shownQueue) error {
-	g := newGrid(a.stdout, "QUEUE", "PAUSED", "READY", "SCHEDULED", "WAITING", "IN PROGRESS", "MAX RUNNING", "RATE", "BURST")
+	g := newGrid(a.stdout, "QUEUE", "PAUSED", "READY", "SCHEDULED", "WAITING", "IN PROGRESS", "MAX RUNNING", "RATE",
+		"BURST")
 	for _, q := range all {
 		paused, rate := "-", "-"
 		if q.Paused {
@@ -99,7 +101,8 @@ func newQueueChangeCommand(
 }
 
 func (a *app) changeQueue(
-	ctx context.Context, queue, done string, asJSON bool, change func(*jobs.Client, context.Context, workqueue.Tx, string) error,
+	ctx context.Context, queue, done string, asJSON bool, change func(*jobs.Client, context.Context, workqueue.Tx,
+		string) error,
 ) error {
 	return a.withJobs(ctx, func(d *database, c *jobs.Client) error {
 		known := false
@@ -145,7 +148,8 @@ about half a second, and counts jobs that are running already after another one.
 	flags := cmd.Flags()
 	flags.IntVar(&l.MaxRunning, "max-running", 0, "jobs in progress at once")
 	flags.Float64Var(&l.Rate, "rate", 0, "jobs started in a second, on average, such as 0.5")
-	flags.IntVar(&l.Burst, "burst", 0, "with --rate, jobs started at once after a quiet time (default: those of a second)")
+	flags.IntVar(&l.Burst, "burst", 0, "with --rate, jobs started at once after a quiet time (default: those of a "+
+		"second)")
 	cmd.MarkFlagsOneRequired("max-running", "rate")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -76,7 +76,8 @@ func (d *database) reapAll(ctx context.Context, names []string, limit int, purge
 }
 
 // reapTable folds last, since everything before may leave notes.
-func (d *database) reapTable(ctx context.Context, t *workqueue.Table, limit int, purge bool) (r reapedTable, err error) {
+func (d *database) reapTable(ctx context.Context, t *workqueue.Table, limit int, purge bool) (r reapedTable,
+	err error) {
 	r.Table = t.Name()
 	if r.Reaped, err = d.reap(ctx, t, limit); err != nil {
 		return r, fmt.Errorf("reaping %s: %w", t.Name(), err)
@@ -105,7 +106,8 @@ func (d *database) reap(ctx context.Context, t *workqueue.Table, limit int) (r w
 
 // callFunction calls one of the table's functions and reads its row. READ COMMITTED is said because their guards rely
 // on it.
-func (d *database) callFunction(ctx context.Context, t *workqueue.Table, name, columns string, limit int, into ...any) error {
+func (d *database) callFunction(ctx context.Context, t *workqueue.Table, name, columns string, limit int,
+	into ...any) error {
 	function := pgx.Identifier{t.Spec().Schema, t.Spec().Table + "_" + name}.Sanitize()
 	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
 	return pgx.BeginTxFunc(ctx, d.pool, options, func(tx pgx.Tx) error {
@@ -123,7 +125,8 @@ func (a *app) printReaped(all []reapedTable) error {
 		if r.FoldBusy {
 			notes = append(notes, "another session folds, keys and joins are left to it")
 		}
-		g.add(r.Table, fmt.Sprint(r.Requeued), fmt.Sprint(r.Failed), fmt.Sprint(r.Swept), fmt.Sprint(r.PurgedDone+r.PurgedFailed), strings.Join(notes, "; "))
+		g.add(r.Table, fmt.Sprint(r.Requeued), fmt.Sprint(r.Failed), fmt.Sprint(r.Swept),
+			fmt.Sprint(r.PurgedDone+r.PurgedFailed), strings.Join(notes, "; "))
 	}
 	return g.flush()
 }

@@ -18,14 +18,16 @@ func TestReapTellsWhoFolds(t *testing.T) {
 	_, err = holder.Exec(t.Context(), "SELECT "+c.db.Schema+".outbox_fold()")
 	must(t, err)
 	asked := 0
-	box, err := outbox.Open(outbox.Options{Schema: c.db.Schema, Telemetry: workqueue.Telemetry{Observer: func(context.Context, workqueue.Event) { asked++ }}})
+	box, err := outbox.Open(outbox.Options{Schema: c.db.Schema,
+		Telemetry: workqueue.Telemetry{Observer: func(context.Context, workqueue.Event) { asked++ }}})
 	must(t, err)
 	if n, busy, err := box.Table().On(c.db.Pool).TryFold(t.Context()); n != 0 || !busy || err != nil || asked != 1 {
 		t.Errorf("folded %d, busy %v, %v, after asking %d times", n, busy, err, asked)
 	}
 	const told = "another session folds, keys and joins are left to it"
 	c.run("reap", "outbox").ok().prints(told)
-	if got := decode[struct{ Tables []reapedTable }](c.run("reap", "outbox", "--json").ok()).Tables; len(got) != 1 || !got[0].FoldBusy {
+	if got := decode[struct{ Tables []reapedTable }](c.run("reap", "outbox", "--json").ok()).Tables; len(got) != 1 ||
+		!got[0].FoldBusy {
 		t.Errorf("reaped %+v", got)
 	}
 	must(t, holder.Rollback(t.Context()))

@@ -24,8 +24,10 @@ func TestRecordedSessions(t *testing.T) {
 	sections := map[string]map[string]string{"docs/top.md": {}, "docs/doctor.md": {}}
 	for _, width := range []int{80, 200} {
 		at := fmt.Sprint(width)
-		sections["docs/top.md"]["top-"+at] = console(fmt.Sprintf("txwork top --once --width %d", width), c.top("--once", "--width", at).ok().stdout)
-		sections["docs/doctor.md"]["doctor-"+at] = console(fmt.Sprintf("txwork doctor --width %d", width), c.doctor("--width", at).exits(exitCritical).stdout)
+		sections["docs/top.md"]["top-"+at] = console(fmt.Sprintf("txwork top --once --width %d", width),
+			c.top("--once", "--width", at).ok().stdout)
+		sections["docs/doctor.md"]["doctor-"+at] = console(fmt.Sprintf("txwork doctor --width %d", width),
+			c.doctor("--width", at).exits(exitCritical).stdout)
 	}
 	c.withSteps(func(s steps) {
 		var b strings.Builder
@@ -54,7 +56,8 @@ func TestRecordedSessions(t *testing.T) {
 			_, rest, _ := strings.Cut(string(text), begin)
 			recorded, _, _ := strings.Cut(rest, end)
 			if got, want := form(section), form(recorded); got != want {
-				t.Errorf("%s: what is recorded as %s is not what the commands print; go test ./cmd/txwork -run Recorded -update\n%s\nwant the form of\n%s", page, name, got, want)
+				t.Errorf("%s: what is recorded as %s is not what the commands print; go test ./cmd/txwork -run "+
+					"Recorded -update\n%s\nwant the form of\n%s", page, name, got, want)
 			}
 		}
 	}

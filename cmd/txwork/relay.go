@@ -81,12 +81,18 @@ Beside delivering, a relay takes back messages from relays that died, see --no-r
 	flags.BoolVar(&o.stdout, "stdout", false, "write payloads to standard output, a line each")
 	flags.StringVar(&o.exec, "exec", "", "run this `command` for each message")
 	flags.StringArrayVar(&o.topics, "topic", nil, "deliver this topic only; repeat for more")
-	flags.BoolVar(&o.untilEmpty, "until-empty", false, "end when no message is ready or in progress; those scheduled for later, also after a failed attempt, stay, and so do those that wait behind a failed one")
-	flags.IntVar(&o.concurrency, "concurrency", 0, "messages at once (default: 1 with --stdout, which keeps them in order of claiming, "+fmt.Sprint(defaultExecConcurrency)+" with --exec)")
-	flags.DurationVar(&o.lease, "lease", workqueue.DefaultLease, "how long a message is held without renewal, and so how long a crash goes unnoticed")
+	flags.BoolVar(&o.untilEmpty, "until-empty", false,
+		"end when no message is ready or in progress; those scheduled for later, also after a failed attempt, stay, "+
+			"and so do those that wait behind a failed one")
+	flags.IntVar(&o.concurrency, "concurrency", 0,
+		"messages at once (default: 1 with --stdout, which keeps them in order of claiming, "+
+			fmt.Sprint(defaultExecConcurrency)+" with --exec)")
+	flags.DurationVar(&o.lease, "lease", workqueue.DefaultLease,
+		"how long a message is held without renewal, and so how long a crash goes unnoticed")
 	flags.DurationVar(&o.timeout, "timeout", 0, "end a command that takes longer, as a failed attempt (default: none)")
 	flags.BoolVar(&o.noReaper, "no-reaper", false, "leave messages of relays that died to a reaper elsewhere")
-	flags.BoolVar(&o.json, "json", false, "say at the end what was done as one JSON object, on the last line of standard error")
+	flags.BoolVar(&o.json, "json", false, "say at the end what was done as one JSON object, on the last line of "+
+		"standard error")
 	return cmd
 }
 
@@ -181,8 +187,9 @@ func (r *relay) handler(stop context.CancelCauseFunc) outbox.Handler {
 		return newLineWriter(r.app.stdout, stop).handle
 	}
 	c := &commander{
-		Exec: workerfile.Exec{Argv: workerfile.Shell(r.exec), KillAfter: killDelay, ExitCodes: workerfile.DefaultExitCodes()},
-		app:  r.app, stdout: shared(r.app.stdout), stderr: shared(r.app.stderr),
+		Exec: workerfile.Exec{Argv: workerfile.Shell(r.exec), KillAfter: killDelay,
+			ExitCodes: workerfile.DefaultExitCodes()},
+		app: r.app, stdout: shared(r.app.stdout), stderr: shared(r.app.stderr),
 	}
 	return func(ctx context.Context, m *outbox.Delivery) error { return c.handle(ctx, messageTask(m)) }
 }
@@ -222,8 +229,8 @@ func (r *relay) counted(next outbox.Handler) outbox.Handler {
 // minEmptyCheck is the shortest pause between two looks whether the outbox is empty.
 const minEmptyCheck = 100 * time.Millisecond
 
-// awaitEmpty stops the relay when nothing is ready or in progress, here or in any other process, two times in a row: the
-// message before may have made room for another. Looking costs more the more there is, so the pauses grow with it.
+// awaitEmpty stops the relay when nothing is ready or in progress, here or in any other process, two times in a row:
+// the message before may have made room for another. Looking costs more the more there is, so the pauses grow with it.
 func (r *relay) awaitEmpty(ctx context.Context, stop context.CancelCauseFunc) {
 	empty := 0
 	for ctx.Err() == nil {
@@ -298,7 +305,8 @@ func (r *relay) report(done relayed) error {
 	}
 	fmt.Fprintln(r.app.stderr)
 	if rest := done.Remaining; rest != nil && *rest != (remaining{}) {
-		fmt.Fprintf(r.app.stderr, "txwork: remaining: %d scheduled for later, %d failed (txwork list outbox --status failed), %d waiting for others\n",
+		fmt.Fprintf(r.app.stderr, "txwork: remaining: %d scheduled for later, %d failed (txwork list outbox --status "+
+			"failed), %d waiting for others\n",
 			rest.Scheduled, rest.Failed, rest.Waiting)
 	}
 	return nil
@@ -331,7 +339,8 @@ func (l *lineWriter) handle(ctx context.Context, m *outbox.Delivery) error {
 	}
 	l.buf = append(append(l.buf[:0], m.Payload...), '\n')
 	if _, l.err = l.w.Write(l.buf); l.err != nil {
-		l.stop(fmt.Errorf("writing to standard output: %w: the messages that were not written stay in the outbox", l.err))
+		l.stop(fmt.Errorf("writing to standard output: %w: the messages that were not written stay in the outbox",
+			l.err))
 		return workqueue.Snooze(0)
 	}
 	return nil

@@ -40,7 +40,8 @@ func generated(n int) []string {
 func TestRoundTripIsTheInputEachLineOnce(t *testing.T) {
 	c := newMigratedCLI(t)
 	lines := generated(5000)
-	c.send(strings.Join(lines, "\n")+"\n", "--topic", "commits").ok().prints("sent 5000 messages to topic commits in 5 batches")
+	c.send(strings.Join(lines, "\n")+"\n", "--topic",
+		"commits").ok().prints("sent 5000 messages to topic commits in 5 batches")
 
 	r := c.run("outbox", "relay", "--stdout", "--until-empty").ok().says("txwork: delivered 5000 messages")
 	got := strings.Split(strings.TrimSuffix(r.stdout, "\n"), "\n")
@@ -60,7 +61,8 @@ func TestRelayWithoutTheRightToClaim(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.send("{}\n", "--topic", "t").ok()
 	viewer := pgx.Identifier{c.db.Schema + "_viewer"}.Sanitize()
-	for _, statement := range []string{"CREATE ROLE " + viewer, "GRANT USAGE ON SCHEMA " + c.db.Schema + " TO " + viewer, "GRANT SELECT ON outbox TO " + viewer} {
+	for _, statement := range []string{"CREATE ROLE " + viewer, "GRANT USAGE ON SCHEMA " + c.db.Schema + " TO " +
+		viewer, "GRANT SELECT ON outbox TO " + viewer} {
 		_, err := c.db.Pool.Exec(t.Context(), statement)
 		must(t, err)
 	}
@@ -70,7 +72,8 @@ func TestRelayWithoutTheRightToClaim(t *testing.T) {
 	})
 	seen := c.in(t)
 	seen.url += "&role=" + c.db.Schema + "_viewer"
-	seen.run("outbox", "relay", "--stdout", "--until-empty").exits(exitFailure).says("may not claim from", "txwork roles")
+	seen.run("outbox", "relay", "--stdout", "--until-empty").exits(exitFailure).says("may not claim from",
+		"txwork roles")
 }
 
 func TestRelayToStdoutIsInOrderAndWhole(t *testing.T) {
@@ -124,7 +127,8 @@ func TestRelayToAReaderThatLeft(t *testing.T) {
 	if code != exitFailure || !strings.Contains(stderr.String(), "writing to standard output") {
 		t.Errorf("exit code %d, stderr: %s", code, &stderr)
 	}
-	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0 AND attempts = 0 AND due_at <= now() + interval '1 second'"); n != 3 {
+	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0 AND attempts = 0 AND due_at <= "+
+		"now() + interval '1 second'"); n != 3 {
 		t.Errorf("%d messages are as they were, want 3", n)
 	}
 }
@@ -161,7 +165,8 @@ type state struct {
 
 func (c *cli) state(id uuid.UUID) (s state) {
 	c.t.Helper()
-	must(c.t, c.db.Pool.QueryRow(c.t.Context(), "SELECT status, attempts, coalesce(last_error, '') FROM "+c.db.Schema+".outbox WHERE id = $1", id).
+	must(c.t, c.db.Pool.QueryRow(c.t.Context(), "SELECT status, attempts, coalesce(last_error, '') FROM "+c.db.Schema+
+		".outbox WHERE id = $1", id).
 		Scan(&s.status, &s.attempts, &s.lastErr))
 	return s
 }
@@ -174,12 +179,16 @@ func TestRelayExecSettlesByExitCode(t *testing.T) {
 	}{
 		{"done", "cat > /dev/null", workqueue.Done, nil},
 		{"done without reading", "true", workqueue.Done, nil},
-		{"try again", "echo busy >&2; exit 75", workqueue.Ready, []string{"wants to be tried again", "exit status 75: busy"}},
-		{"bad data", "echo nonsense >&2; exit 65", workqueue.Failed, []string{"refused the message", "exit status 65: nonsense"}},
-		{"other", "echo first; echo oh no >&2; exit 3", workqueue.Ready, []string{"the command failed: exit status 3: oh no"}},
+		{"try again", "echo busy >&2; exit 75", workqueue.Ready, []string{"wants to be tried again",
+			"exit status 75: busy"}},
+		{"bad data", "echo nonsense >&2; exit 65", workqueue.Failed, []string{"refused the message",
+			"exit status 65: nonsense"}},
+		{"other", "echo first; echo oh no >&2; exit 3", workqueue.Ready,
+			[]string{"the command failed: exit status 3: oh no"}},
 		{"not found", "no-such-command-here", workqueue.Ready, []string{"exit status 127", "not found"}},
 		{"signal", "kill -9 $$", workqueue.Ready, []string{"signal: killed"}},
-		{"much noise", "yes | head -c 100000 >&2; echo the end >&2; exit 1", workqueue.Ready, []string{"y\ny\n", "the end"}},
+		{"much noise", "yes | head -c 100000 >&2; echo the end >&2; exit 1", workqueue.Ready,
+			[]string{"y\ny\n", "the end"}},
 		{"background process", "sleep 5 & exit 0", workqueue.Done, nil},
 	}
 	for _, test := range tests {
@@ -189,7 +198,8 @@ func TestRelayExecSettlesByExitCode(t *testing.T) {
 			r := c.run("outbox", "relay", "--exec", test.command, "--until-empty").ok()
 			s := c.state(id)
 			if s.status != test.status || s.attempts != 1 && s.status != workqueue.Ready { // its backoff may be over
-				t.Errorf("the message is %s after %d attempts, want %s\nstderr: %s", s.status, s.attempts, test.status, r.stderr)
+				t.Errorf("the message is %s after %d attempts, want %s\nstderr: %s", s.status, s.attempts, test.status,
+					r.stderr)
 			}
 			contains(t, "last_error", s.lastErr, test.lastErr...)
 			if len(s.lastErr) > stderrTail+200 {
@@ -197,7 +207,8 @@ func TestRelayExecSettlesByExitCode(t *testing.T) {
 			}
 			switch test.status {
 			case workqueue.Ready:
-				r.says(fmt.Sprintf("to be repeated: %d, failed for good: 0", s.attempts), "1 scheduled for later, 0 failed")
+				r.says(fmt.Sprintf("to be repeated: %d, failed for good: 0", s.attempts),
+					"1 scheduled for later, 0 failed")
 			case workqueue.Failed:
 				r.says("to be repeated: 0, failed for good: 1", "0 scheduled for later, 1 failed")
 			default:
@@ -210,7 +221,8 @@ func TestRelayExecSettlesByExitCode(t *testing.T) {
 func TestRelayExecGetsPayloadAndMetadata(t *testing.T) {
 	c := newMigratedCLI(t)
 	payload := []byte("line\n\x00\xff binary, no newline")
-	id := c.enqueue(outbox.Message{Topic: "orders", Key: "k'1", Payload: payload, Headers: map[string]string{"a": `b"c`}})[0]
+	id := c.enqueue(outbox.Message{Topic: "orders", Key: "k'1", Payload: payload,
+		Headers: map[string]string{"a": `b"c`}})[0]
 	dir := t.TempDir()
 	command := fmt.Sprintf(`cat > %[1]s/payload; env | grep ^TXWORK_ > %[1]s/env; echo said`, dir)
 	c.run("outbox", "relay", "--exec", command, "--until-empty").ok().prints("said\n")
@@ -286,7 +298,8 @@ func TestRelayOfOneTopicLeavesOthersAlone(t *testing.T) {
 	c := newMigratedCLI(t)
 	foreign := c.enqueue(outbox.Message{Topic: "b", Payload: []byte("b")})[0]
 	c.enqueue(outbox.Message{Topic: "a", Payload: []byte("a1")}, outbox.Message{Topic: "a", Payload: []byte("a2")},
-		outbox.Message{Topic: "a", ScheduledAt: time.Now().Add(time.Hour)}, outbox.Message{Topic: "b", ScheduledAt: time.Now().Add(time.Hour)})
+		outbox.Message{Topic: "a", ScheduledAt: time.Now().Add(time.Hour)}, outbox.Message{Topic: "b",
+			ScheduledAt: time.Now().Add(time.Hour)})
 	r := c.run("outbox", "relay", "--stdout", "--topic", "a", "--topic", "c", "--until-empty").ok()
 	if r.stdout != "a1\na2\n" {
 		t.Errorf("stdout is %q", r.stdout)
@@ -306,7 +319,8 @@ func TestRelayReportsInJSON(t *testing.T) {
 	lines := strings.SplitAfter(strings.TrimSuffix(r.stderr, "\n"), "\n") // those before are of the log
 	got := decode[relayed](result{t: t, stdout: lines[len(lines)-1] + "\n"})
 	want := relayed{Delivered: 1, Failed: 1, Remaining: &remaining{Scheduled: 1, Failed: 1}}
-	if got.Remaining == nil || *got.Remaining != *want.Remaining || got.Delivered != 1 || got.Failed != 1 || got.Retried != 0 {
+	if got.Remaining == nil || *got.Remaining != *want.Remaining || got.Delivered != 1 || got.Failed != 1 ||
+		got.Retried != 0 {
 		t.Errorf("reported %s, want %+v", r.stderr, want)
 	}
 }
@@ -321,11 +335,13 @@ func TestRelayKeepsWithinItsConnections(t *testing.T) {
 		payload := fmt.Sprint(i)
 		c.enqueue(outbox.Message{Topic: "t", Payload: []byte(payload)})
 		relay.reads(payload + "\n")
-		if n := value[int](c, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}'"); n > poolAndRuntime {
+		if n := value[int](c,
+			"SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}'"); n > poolAndRuntime {
 			t.Fatalf("there are %d sessions, want at most %d", n, poolAndRuntime)
 		}
 	}
-	if n := value[int](c, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}' AND query LIKE 'LISTEN%'"); n != 1 {
+	if n := value[int](c, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}' AND query LIKE "+
+		"'LISTEN%'"); n != 1 {
 		t.Errorf("%d sessions listen, want 1", n)
 	}
 	relay.stops()

@@ -77,13 +77,15 @@ func (a *app) cancel(cmd *cobra.Command, reason string) func(table string, texts
 	s, states := selection{}, []string(nil)
 	flags := cmd.Flags()
 	flags.BoolVar(&s.all, "all-live", false, "all rows that have not ended")
-	flags.StringSliceVar(&states, "status", liveStates, "without IDs, only rows in this state: ready, scheduled, waiting, in_progress or expired; repeat for more")
+	flags.StringSliceVar(&states, "status", liveStates,
+		"without IDs, only rows in this state: ready, scheduled, waiting, in_progress or expired; repeat for more")
 	why := flags.String("reason", reason, "why, for the row's last error")
 	s.addFlags(flags)
 	return func(table string, texts []string) error {
 		for _, state := range states {
 			if !slices.Contains(liveStates, state) && state != "scheduled" && state != "expired" {
-				return usagef("--status %q cannot be cancelled, want ready, scheduled, waiting, in_progress or expired", state)
+				return usagef("--status %q cannot be cancelled, want ready, scheduled, waiting, in_progress or expired",
+					state)
 			}
 			s.parts = append(s.parts, listings[state])
 		}
@@ -95,7 +97,8 @@ func (a *app) cancel(cmd *cobra.Command, reason string) func(table string, texts
 }
 
 // repairRows changes the rows that are named, or those that a selection finds.
-func (a *app) repairRows(cmd *cobra.Command, table string, texts []string, all string, s selection, make func(*workqueue.Queue) repair) error {
+func (a *app) repairRows(cmd *cobra.Command, table string, texts []string, all string, s selection,
+	make func(*workqueue.Queue) repair) error {
 	ids, err := parseIDs(texts)
 	if err == nil {
 		err = s.check(len(ids) > 0, all)
@@ -164,7 +167,8 @@ func (r *repair) named(ctx context.Context, ids []uuid.UUID) error {
 func (r *repair) explainUnchanged(ctx context.Context, ids []uuid.UUID) error {
 	for _, id := range ids {
 		var found foundRow
-		query := fmt.Sprintf("SELECT r.status, r.cancelled_at IS NOT NULL AS cancelled FROM %s AS r WHERE r.id = $1", r.quoted())
+		query := fmt.Sprintf("SELECT r.status, r.cancelled_at IS NOT NULL AS cancelled FROM %s AS r WHERE r.id = $1",
+			r.quoted())
 		err := r.db.reader.GetContext(ctx, &found, query, id)
 		reason := ""
 		switch {

@@ -16,16 +16,19 @@ func TestRedriveNamedRows(t *testing.T) {
 	c := newMigratedCLI(t)
 	ids := c.enqueue(make5("t")...)
 	c.fail("no", ids[:2]...)
-	c.run("redrive", "outbox", ids[0].String(), "--actor", "mary").ok().prints("1 row of " + c.db.Schema + ".outbox redriven")
+	c.run("redrive", "outbox", ids[0].String(), "--actor", "mary").ok().prints("1 row of " + c.db.Schema +
+		".outbox redriven")
 	if s := c.state(ids[0]); s.status != workqueue.Ready || s.attempts != 0 {
 		t.Errorf("the row is %+v", s)
 	}
-	if by := value[string](c, "SELECT headers ->> 'txwork-redriven-by' FROM {schema}.outbox WHERE id = $1", ids[0]); by != "mary" {
+	if by := value[string](c, "SELECT headers ->> 'txwork-redriven-by' FROM {schema}.outbox WHERE id = $1",
+		ids[0]); by != "mary" {
 		t.Errorf("redriven by %q", by)
 	}
 	missing := uuid.New()
 	r := c.run("redrive", "outbox", ids[0].String(), ids[1].String(), missing.String())
-	r.exits(exitFailure).prints("1 row of ").says(ids[0].String()+" was not redriven: it is ready", missing.String()+" was not redriven: there is no such row",
+	r.exits(exitFailure).prints("1 row of ").says(ids[0].String()+" was not redriven: it is ready", missing.String()+
+		" was not redriven: there is no such row",
 		"2 rows of "+c.db.Schema+".outbox could not be redriven")
 }
 
@@ -115,7 +118,8 @@ func TestReapLimit(t *testing.T) {
 	for range 3 {
 		c.orphan("left")
 	}
-	c.exec("UPDATE {schema}.outbox SET max_attempts = 1 WHERE id = (SELECT id FROM {schema}.outbox ORDER BY due_at, id LIMIT 1)")
+	c.exec("UPDATE {schema}.outbox SET max_attempts = 1 WHERE id = (SELECT id FROM {schema}.outbox ORDER BY due_at, " +
+		"id LIMIT 1)")
 	c.run("reap", "outbox", "--limit", "2").ok().prints("limit reached, run it again")
 	all := decode[struct{ Tables []reapedTable }](c.run("reap", "outbox", "--limit", "2", "--json").ok()).Tables
 	if all[0].Requeued+all[0].Failed != 1 || all[0].More {
@@ -152,16 +156,22 @@ func TestPurge(t *testing.T) {
 	ids := c.enqueue(slices.Repeat([]outbox.Message{{Topic: "t"}}, 2400)...)
 	c.fail("no", ids...)
 	c.exec("UPDATE {schema}.outbox SET status = 2, failed_at = NULL WHERE id < $1", ids[1200])
-	c.exec("UPDATE {schema}.outbox SET completed_at = now() - interval '8 days' WHERE id <= $1 AND status = 2", ids[1100])
-	c.exec("UPDATE {schema}.outbox SET completed_at = now() - interval '8 days', failed_at = now() - interval '8 days' WHERE id < $1 AND status = 3", ids[1210])
+	c.exec("UPDATE {schema}.outbox SET completed_at = now() - interval '8 days' WHERE id <= $1 AND status = 2",
+		ids[1100])
+	c.exec("UPDATE {schema}.outbox SET completed_at = now() - interval '8 days', failed_at = now() - interval '8 "+
+		"days' WHERE id < $1 AND status = 3", ids[1210])
 
-	c.run("purge", "outbox", "--done-older-than", "1w").exits(exitUsage).says("Delete 1101 done and 0 failed rows of "+c.db.Schema+".outbox for good? [y/N]", "pass --yes, or --dry-run")
-	c.run("purge", "outbox", "--done-older-than", "1w", "--failed-older-than", "1w", "--dry-run").ok().prints("would be deleted from", "1101 done, 10 failed")
-	one := decode[purged](c.run("purge", "outbox", "--done-older-than", "1w", "--limit", "1050", "--yes", "--json").ok())
+	c.run("purge", "outbox", "--done-older-than", "1w").exits(exitUsage).says("Delete 1101 done and 0 failed rows of "+
+		c.db.Schema+".outbox for good? [y/N]", "pass --yes, or --dry-run")
+	c.run("purge", "outbox", "--done-older-than", "1w", "--failed-older-than", "1w",
+		"--dry-run").ok().prints("would be deleted from", "1101 done, 10 failed")
+	one := decode[purged](c.run("purge", "outbox", "--done-older-than", "1w", "--limit", "1050", "--yes",
+		"--json").ok())
 	if one.Done != 1050 || one.Failed != 0 {
 		t.Errorf("purged %+v, want 1050 done", one)
 	}
-	c.run("purge", "outbox", "--done-older-than", "7d", "--failed-older-than", "168h", "--yes").ok().prints("51 done, 10 failed")
+	c.run("purge", "outbox", "--done-older-than", "7d", "--failed-older-than", "168h",
+		"--yes").ok().prints("51 done, 10 failed")
 	if left := value[int](c, "SELECT count(*) FROM {schema}.outbox"); left != 2400-1050-51-10 {
 		t.Errorf("%d rows are left", left)
 	}

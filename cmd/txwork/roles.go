@@ -26,7 +26,8 @@ after every migration. docs/security.md says what each role can do:
 	flags := cmd.Flags()
 	flags.StringVar(&options.Prefix, "prefix", migrations.DefaultRolePrefix, "what the names of the roles begin with")
 	domainFlag(cmd, &options.Domains, "a `domain` that the schema has (default: all)")
-	flags.StringArrayVar(&tables, "table", nil, "a table of your own, as `name[:gate][:join]`, in the place of those that the migrations make; repeat for more")
+	flags.StringArrayVar(&tables, "table", nil, "a table of your own, as `name[:gate][:join]`, in the place of those "+
+		"that the migrations make; repeat for more")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		options.Schema = a.schema
 		return a.printRoles(options, tables)

@@ -13,8 +13,10 @@ func TestRolesArePrinted(t *testing.T) {
 	if strings.Contains(r.stdout, "txwork_") {
 		t.Error("--prefix left a name of the default's")
 	}
-	own := execute(t, t.Context(), nil, nil, "roles", "--schema", "billing", "--table", "invoices", "--table", "letters:gate:join")
-	own.ok().prints(`"billing"."invoices_claim"`, `"billing"."letters_gate_seq"`, `"billing"."letters_join_member"`, `"txwork_producer"`)
+	own := execute(t, t.Context(), nil, nil, "roles", "--schema", "billing", "--table", "invoices", "--table",
+		"letters:gate:join")
+	own.ok().prints(`"billing"."invoices_claim"`, `"billing"."letters_gate_seq"`, `"billing"."letters_join_member"`,
+		`"txwork_producer"`)
 	if strings.Contains(own.stdout, "outbox") || strings.Contains(own.stdout, "invoices_gate") {
 		t.Error("--table printed what was not asked for")
 	}

@@ -83,7 +83,8 @@ func refuseUnknown(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(near, " or "))
+		return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], cmd.CommandPath(),
+			strings.Join(near, " or "))
 	}
 	return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
 }

@@ -20,7 +20,8 @@ func TestWrongUsageExits2AndSaysWhatToDo(t *testing.T) {
 		{"stats --bogus", "unknown flag: --bogus"},
 		{"stats", "pass --database-url postgres://user@host/name or set TXWORK_DATABASE_URL"},
 		{"stats --database-url postgres://x:y:z", "the database URL is wrong"},
-		{"stats --database-url postgres://h/db?pool_max_conns=x", "the database URL is wrong: cannot parse pool_max_conns"},
+		{"stats --database-url postgres://h/db?pool_max_conns=x",
+			"the database URL is wrong: cannot parse pool_max_conns"},
 		{"stats --schema Bad", `schema "Bad" must match`},
 		{"stats a b", "accepts at most 1 arg"},
 		{"list outbox", `required flag(s) "status" not set`},
@@ -127,7 +128,8 @@ func TestDatabaseThatIsNotThere(t *testing.T) {
 func TestEnvironmentNamesTheDatabase(t *testing.T) {
 	c := newMigratedCLI(t)
 	env := map[string]string{databaseURLEnv: c.url}
-	execute(t, t.Context(), strings.NewReader(""), env, "stats", "--schema", c.db.Schema).ok().prints(c.db.Schema + ".outbox")
+	execute(t, t.Context(), strings.NewReader(""), env, "stats", "--schema", c.db.Schema).ok().prints(c.db.Schema +
+		".outbox")
 }
 
 func TestVersionAndHelp(t *testing.T) {
@@ -158,11 +160,13 @@ func TestCommandsThatReadHaveJSON(t *testing.T) {
 func TestJSONOfAFailure(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{databaseURLEnv: "postgres://u:secret@127.0.0.1:1/none?connect_timeout=1"}
-	r := execute(t, t.Context(), strings.NewReader(""), env, "stats", "--json").exits(exitFailure).says("cannot be reached")
+	r := execute(t, t.Context(), strings.NewReader(""), env, "stats",
+		"--json").exits(exitFailure).says("cannot be reached")
 	if f := decode[failure](r); !strings.Contains(f.Error, "cannot be reached") || f.ExitCode != exitFailure {
 		t.Errorf("printed %+v", f)
 	}
-	r = execute(t, t.Context(), strings.NewReader(""), env, "redrive", "outbox", "--all-failed", "--json").exits(exitUsage)
+	r = execute(t, t.Context(), strings.NewReader(""), env, "redrive", "outbox", "--all-failed",
+		"--json").exits(exitUsage)
 	if f := decode[failure](r); f.ExitCode != exitUsage {
 		t.Errorf("printed %+v", f)
 	}

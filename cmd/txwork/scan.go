@@ -15,8 +15,8 @@ import (
 // scanBatch is how many rows one statement of a scan reads, whatever the filter leaves of them.
 const scanBatch = 5000
 
-// A scan finds the rows of a state that a filter matches. It reads the state's index a bounded number of rows at a time,
-// each in a transaction of its own, so it holds back neither vacuum nor anybody else however many rows there are.
+// A scan finds the rows of a state that a filter matches. It reads the state's index a bounded number of rows at a
+// time, each in a transaction of its own, so it holds back neither vacuum nor anybody else however many rows there are.
 type scan struct {
 	db     *database
 	query  listQuery

@@ -19,12 +19,15 @@ func newSchedulesCommand(a *app) *cobra.Command {
 		newSchedulesPutCommand(a),
 		newSchedulesListCommand(a),
 		newScheduleChangeCommand(a, "pause", "Stop a schedule until it is resumed",
-			"Stop a schedule until it is resumed. Timers that it has set already fire all the same.", "paused", (*timers.Schedules).Pause),
+			"Stop a schedule until it is resumed. Timers that it has set already fire all the same.", "paused",
+			(*timers.Schedules).Pause),
 		newScheduleChangeCommand(a, "resume", "Let a paused schedule go on from now",
-			"Let a paused schedule go on from now. What it would have fired meanwhile is not caught up: see 'txwork schedules backfill'.",
+			"Let a paused schedule go on from now. What it would have fired meanwhile is not caught up: see 'txwork "+
+				"schedules backfill'.",
 			"resumed", (*timers.Schedules).Resume),
 		newScheduleChangeCommand(a, "delete", "Remove a schedule",
-			"Remove a schedule. Timers that it has set already fire all the same.", "deleted", (*timers.Schedules).Delete),
+			"Remove a schedule. Timers that it has set already fire all the same.", "deleted",
+			(*timers.Schedules).Delete),
 		newSchedulesTriggerCommand(a),
 		newSchedulesBackfillCommand(a),
 	)
@@ -60,7 +63,8 @@ plans anew from now; all else leaves the next time where it is. A paused schedul
 	flags.StringVar(&o.misfire, "misfire", "once", "what becomes of times that were missed: once, skip or all")
 	flags.IntVar(&o.rule.Cap, "cap", schedule.DefaultCap, "with --misfire all, fire so many at most, the newest")
 	flags.DurationVar(&o.rule.Grace, "grace", schedule.DefaultGrace, "a time that is no later than this is not missed")
-	flags.StringVar(&o.overlap, "overlap", "allow", "what becomes of a time while an earlier timer has not ended: allow, skip or buffer")
+	flags.StringVar(&o.overlap, "overlap", "allow",
+		"what becomes of a time while an earlier timer has not ended: allow, skip or buffer")
 	flags.DurationVar(&o.rule.Jitter, "jitter", 0, "fire later by up to this, to spread what is due together")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -73,7 +77,8 @@ plans anew from now; all else leaves the next time where it is. A paused schedul
 		}
 		return a.withTimers(cmd.Context(), func(d *database, t *timers.Timers) error {
 			return a.putSchedule(cmd.Context(), d, t.Schedules(), o.json, timers.Schedule{
-				Name: args[0], Expr: args[1], Zone: o.zone, Rule: o.rule, Topic: o.topic, Payload: payload, MaxAttempts: o.maxAttempts,
+				Name: args[0], Expr: args[1], Zone: o.zone, Rule: o.rule, Topic: o.topic, Payload: payload,
+				MaxAttempts: o.maxAttempts,
 			})
 		})
 	}
@@ -100,7 +105,8 @@ func (o *putOptions) check(expr string) (err error) {
 	return nil
 }
 
-func (a *app) putSchedule(ctx context.Context, d *database, s *timers.Schedules, asJSON bool, put timers.Schedule) error {
+func (a *app) putSchedule(ctx context.Context, d *database, s *timers.Schedules, asJSON bool,
+	put timers.Schedule) error {
 	var made timers.ScheduleInfo
 	err := d.write(ctx, func(tx workqueue.Tx) error {
 		err := s.Put(ctx, tx, put)
@@ -202,7 +208,8 @@ type schedulesPage struct {
 	Next      string          `json:"next,omitempty"` // for --after; empty on the last page
 }
 
-func (a *app) listSchedules(ctx context.Context, d *database, s *timers.Schedules, f periodic.Filter, asJSON bool) error {
+func (a *app) listSchedules(ctx context.Context, d *database, s *timers.Schedules, f periodic.Filter,
+	asJSON bool) error {
 	p := schedulesPage{Schedules: []shownSchedule{}}
 	limit := f.Limit
 	err := d.readTx(ctx, func(tx workqueue.Tx, _ time.Time) error {
@@ -232,7 +239,8 @@ func (a *app) printSchedules(p schedulesPage) error {
 		if s.NextAt != nil {
 			next = inZone(*s.NextAt, s.Zone)
 		}
-		g.add(cell(s.Name, cellWidth), cell(s.Expr, cellWidth), cell(s.Zone, cellWidth), cell(s.Topic, cellWidth), s.State, next,
+		g.add(cell(s.Name, cellWidth), cell(s.Expr, cellWidth), cell(s.Zone, cellWidth), cell(s.Topic, cellWidth),
+			s.State, next,
 			fmt.Sprint(s.Fired), fmt.Sprint(s.Skipped), dashed(s.LastError))
 	}
 	if err := g.flush(); err != nil || p.Next == "" {

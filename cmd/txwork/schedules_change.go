@@ -21,7 +21,10 @@ func newScheduleChangeCommand(
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, name := cmd.Context(), args[0]
 		return a.withTimers(ctx, func(d *database, t *timers.Timers) error {
-			if err := d.write(ctx, func(tx workqueue.Tx) error { return change(t.Schedules(), ctx, tx, name) }); err != nil {
+			if err := d.write(ctx, func(tx workqueue.Tx) error {
+				return change(t.Schedules(), ctx, tx,
+					name)
+			}); err != nil {
 				return err
 			}
 			return a.reportSchedule(name, *asJSON, map[string]any{done: true}, done)
@@ -96,7 +99,8 @@ already is not fired again, as long as the timer is kept. At most %d at once.`, 
 			if err != nil {
 				return err
 			}
-			return a.reportSchedule(name, *asJSON, map[string]any{"set": written}, "backfilled: "+plural(written, "timer")+" set")
+			return a.reportSchedule(name, *asJSON, map[string]any{"set": written}, "backfilled: "+
+				plural(written, "timer")+" set")
 		})
 	}
 	return cmd

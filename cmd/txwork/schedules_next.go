@@ -70,7 +70,8 @@ type occurrence struct {
 
 // newOccurrence leaves out the fractions that an interval has from now.
 func newOccurrence(at time.Time) occurrence {
-	return occurrence{at.Format("2006-01-02T15:04:05"), at.Format("Mon"), at.Format("-07:00"), at.UTC().Truncate(time.Second)}
+	return occurrence{at.Format("2006-01-02T15:04:05"), at.Format("Mon"), at.Format("-07:00"),
+		at.UTC().Truncate(time.Second)}
 }
 
 func (a *app) printUpcoming(p upcoming) error {

@@ -125,7 +125,8 @@ func (l listing) before(t time.Time) listing {
 }
 
 // count is how many rows of some listings a filter matches, up to a limit that is not 0.
-func (d *database) count(ctx context.Context, t *workqueue.Table, f filter, limit int, parts ...listing) (n int, err error) {
+func (d *database) count(ctx context.Context, t *workqueue.Table, f filter, limit int, parts ...listing) (n int,
+	err error) {
 	progress := d.app.newTally("counting", "rows", -1)
 	defer progress.clear()
 	err = d.each(ctx, t, f, limit, parts, func(ids []uuid.UUID) (int, error) {
@@ -136,8 +137,8 @@ func (d *database) count(ctx context.Context, t *workqueue.Table, f filter, limi
 	return n, err
 }
 
-// each passes the rows of some listings that a filter matches to do, in batches, until so many were done that a limit which
-// is not 0 is reached.
+// each passes the rows of some listings that a filter matches to do, in batches, until so many were done that a limit
+// which is not 0 is reached.
 func (d *database) each(
 	ctx context.Context, t *workqueue.Table, f filter, limit int, parts []listing, do func([]uuid.UUID) (int, error),
 ) error {

@@ -27,7 +27,8 @@ func TestFiltersOfListsAndRepairs(t *testing.T) {
 	want := c.deadLetters(3, "paid", "connection refused by card-7")
 	c.deadLetters(2, "paid", "no such card")
 	old := c.deadLetters(1, "paid", "refused long ago")
-	c.exec("UPDATE {schema}.outbox SET failed_at = now() - interval '2 days', completed_at = now() - interval '2 days' WHERE id = $1", old[0])
+	c.exec("UPDATE {schema}.outbox SET failed_at = now() - interval '2 days', completed_at = now() - interval '2 "+
+		"days' WHERE id = $1", old[0])
 	filter := []string{"--topic", "paid", "--error", "refused", "--newer-than", "1d"}
 	with := func(words ...string) []string { return append(words, filter...) }
 
@@ -48,20 +49,26 @@ func TestFiltersOfListsAndRepairs(t *testing.T) {
 	if !slices.Equal(listed, want) {
 		t.Errorf("listed %v, want %v", listed, want)
 	}
-	if p := decode[rows](c.run("list", "outbox", "--status", "failed", "--older-than", "1d", "--json").ok()); len(p.Rows) != 1 || p.Rows[0].ID != old[0] {
+	if p := decode[rows](c.run("list", "outbox", "--status", "failed", "--older-than", "1d",
+		"--json").ok()); len(p.Rows) != 1 || p.Rows[0].ID != old[0] {
 		t.Errorf("older than a day is %v, want %v", p.Rows, old)
 	}
 
-	c.run(with("redrive", "outbox", "--dry-run")...).ok().prints("3 rows of " + c.db.Schema + ".outbox would be redriven")
+	c.run(with("redrive", "outbox", "--dry-run")...).ok().prints("3 rows of " + c.db.Schema +
+		".outbox would be redriven")
 	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0"); n != 0 {
 		t.Errorf("a dry run changed %d rows", n)
 	}
-	if d := decode[selected](c.run(with("redrive", "outbox", "--dry-run", "--json")...).ok()); d != (selected{3, true}) {
+	if d := decode[selected](c.run(with("redrive", "outbox", "--dry-run", "--json")...).ok()); d != (selected{3,
+		true}) {
 		t.Errorf("a dry run printed %+v", d)
 	}
-	c.run(with("redrive", "outbox")...).exits(exitUsage).says("Redrive 3 rows of "+c.db.Schema+".outbox? [y/N]", "pass --yes")
-	c.runWith(t.Context(), strings.NewReader("n\n"), with("redrive", "outbox")...).exits(exitFailure).says("nothing was changed")
-	c.runWith(t.Context(), strings.NewReader("y\n"), with("redrive", "outbox", "--limit", "2")...).ok().prints("2 rows of ")
+	c.run(with("redrive", "outbox")...).exits(exitUsage).says("Redrive 3 rows of "+c.db.Schema+".outbox? [y/N]",
+		"pass --yes")
+	c.runWith(t.Context(), strings.NewReader("n\n"),
+		with("redrive", "outbox")...).exits(exitFailure).says("nothing was changed")
+	c.runWith(t.Context(), strings.NewReader("y\n"), with("redrive", "outbox", "--limit",
+		"2")...).ok().prints("2 rows of ")
 	c.run(with("redrive", "outbox", "--yes")...).ok().prints("1 row of ")
 	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0 AND id = ANY ($1)", want); n != 3 {
 		t.Errorf("%d of the rows were redriven, want 3", n)
@@ -77,7 +84,8 @@ func TestCancelBySelection(t *testing.T) {
 	_, err := c.queue().Claim(t.Context(), uuid.New(), time.Minute, 1)
 	must(t, err)
 
-	c.run("cancel", "outbox", "--topic", "a", "--status", "scheduled", "--yes", "--reason", "too late").ok().prints("1 row of ")
+	c.run("cancel", "outbox", "--topic", "a", "--status", "scheduled", "--yes", "--reason",
+		"too late").ok().prints("1 row of ")
 	if s := c.state(later[0]); s.status != workqueue.Failed || s.lastErr != "cancelled: too late" {
 		t.Errorf("the scheduled row is %+v", s)
 	}
@@ -121,7 +129,8 @@ func TestInterruptedRepairSaysWhatWasDone(t *testing.T) {
 	holder, err := c.db.Pool.Begin(t.Context())
 	must(t, err)
 	defer holder.Rollback(t.Context())
-	_, err = holder.Exec(t.Context(), "SELECT FROM "+c.db.Schema+".outbox WHERE id = (SELECT id FROM "+c.db.Schema+".outbox ORDER BY failed_at, id OFFSET $1 LIMIT 1) FOR UPDATE", repairBatch+5)
+	_, err = holder.Exec(t.Context(), "SELECT FROM "+c.db.Schema+".outbox WHERE id = (SELECT id FROM "+c.db.Schema+
+		".outbox ORDER BY failed_at, id OFFSET $1 LIMIT 1) FOR UPDATE", repairBatch+5)
 	must(t, err)
 	r := c.interrupted(holder, "redrive", "outbox", "--all-failed", "--yes").exits(exitFailure)
 	r.prints("1000 of 3000 rows of " + c.db.Schema + ".outbox redriven").says("interrupted")

@@ -58,9 +58,11 @@ sets them aside as failed; skip goes on with the next.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.topic, "topic", "", "topic of the messages")
 	flags.StringVar(&o.keyField, "key-field", "", "take the key from this field: lines must be objects")
-	flags.StringVar(&o.dedupField, "dedup-field", "", "take the dedup key from this field: a line whose key is in the topic already is not written again")
+	flags.StringVar(&o.dedupField, "dedup-field", "",
+		"take the dedup key from this field: a line whose key is in the topic already is not written again")
 	flags.BoolVar(&o.perKey, "per-key", false, "deliver messages of one key one at a time and in order")
-	flags.TextVar(&o.onFailure, "on-failure", gate.Block, "with --per-key, the `policy` for messages behind a failed one: block, park or skip")
+	flags.TextVar(&o.onFailure, "on-failure", gate.Block,
+		"with --per-key, the `policy` for messages behind a failed one: block, park or skip")
 	flags.IntVar(&o.batch, "batch", defaultSendBatch, "lines of one transaction")
 	flags.BoolVar(&o.skipBad, "skip-bad", false, "report bad lines and go on without them")
 	flags.IntVar(&o.maxPayload, "max-payload", outbox.DefaultMaxPayload, "largest payload in bytes")
@@ -170,7 +172,8 @@ func (a *app) printSummary(o sendOptions, sum sendSummary) error {
 	if sum.Error != "" {
 		return nil // the error says it all
 	}
-	text := fmt.Sprintf("sent %s to topic %s in %s", plural(sum.Sent, "message"), harmless(o.topic), batches(sum.Batches))
+	text := fmt.Sprintf("sent %s to topic %s in %s", plural(sum.Sent, "message"), harmless(o.topic),
+		batches(sum.Batches))
 	if o.dedupField != "" {
 		text += fmt.Sprintf(", left out %s", plural(sum.Duplicates, "duplicate"))
 	}

@@ -16,7 +16,8 @@ import (
 // payloads are those in the outbox, in the order of writing.
 func (c *cli) payloads() []string {
 	c.t.Helper()
-	return value[[]string](c, "SELECT coalesce(array_agg(convert_from(payload, 'UTF8') ORDER BY id), '{}') FROM {schema}.outbox")
+	return value[[]string](c, "SELECT coalesce(array_agg(convert_from(payload, 'UTF8') ORDER BY id), '{}') FROM "+
+		"{schema}.outbox")
 }
 
 func (c *cli) send(input string, args ...string) result {
@@ -82,14 +83,16 @@ var badLines = []struct {
 	{"NUL in front", "\x00", nil, "has a NUL byte at offset 0"},
 	{"UTF-8", "\"\xff\"", nil, "is not valid UTF-8"},
 	{"byte order mark", "\ufeff{}", nil, "byte order mark"},
-	{"too large", `"` + strings.Repeat("x", 200) + `"`, []string{"--max-payload", "100"}, "has 202 bytes, the limit is 100"},
+	{"too large", `"` + strings.Repeat("x", 200) + `"`, []string{"--max-payload", "100"},
+		"has 202 bytes, the limit is 100"},
 	{"no object", `[]`, []string{"--key-field", "k"}, "is not a JSON object"},
 	{"null", `null`, []string{"--key-field", "k"}, "is not a JSON object"},
 	{"no field", `{"K":1}`, []string{"--key-field", "k"}, `has no field "k"`},
 	{"boolean key", `{"k":true}`, []string{"--key-field", "k"}, `neither text nor a number`},
 	{"empty key", `{"k":""}`, []string{"--key-field", "k"}, `has an empty field "k"`},
 	{"NUL in key", `{"k":"a\u0000"}`, []string{"--key-field", "k"}, `its key has a NUL byte`},
-	{"long key", `{"k":"` + strings.Repeat("x", 256) + `"}`, []string{"--key-field", "k"}, `its key has 256 bytes, the limit is 255`},
+	{"long key", `{"k":"` + strings.Repeat("x", 256) + `"}`, []string{"--key-field", "k"},
+		`its key has 256 bytes, the limit is 255`},
 	{"no dedup field", `{"k":1}`, []string{"--dedup-field", "d"}, `has no field "d"`},
 }
 
@@ -101,7 +104,8 @@ func TestSendReportsABadLineAndNothingOfItsBatch(t *testing.T) {
 			input := "\n" + goodLine(1) + goodLine(2) + goodLine(3) + test.line + "\n" + goodLine(4)
 			args := append([]string{"--topic", test.name, "--batch", "2"}, test.args...)
 			c.send(input, args...).exits(exitFailure).says("txwork: line 5 ", test.want,
-				"nothing of its batch was written", "the lines up to 3 are committed (2 messages)", "resume from line 4 (tail -n +4)")
+				"nothing of its batch was written", "the lines up to 3 are committed (2 messages)",
+				"resume from line 4 (tail -n +4)")
 			if n := c.countTopic(test.name); n != 2 {
 				t.Errorf("%d messages were written, want 2", n)
 			}
@@ -148,7 +152,8 @@ func TestSendLargeLines(t *testing.T) {
 	longest := `"` + strings.Repeat("x", limit-2) + `"`
 	huge := `"` + strings.Repeat("y", 5<<20) + `"`
 	input := longest + "\n" + huge + "\n" + `"last"`
-	c.send(input, "--topic", "t").exits(exitFailure).says("line 2 has 5242882 bytes, the limit is 1048576: --max-payload raises it")
+	c.send(input, "--topic", "t").exits(exitFailure).says("line 2 has 5242882 bytes, the limit is 1048576: " +
+		"--max-payload raises it")
 	c.send(input, "--topic", "t", "--skip-bad").ok().prints("sent 2 messages")
 	if got := value[int](c, "SELECT max(octet_length(payload)) FROM {schema}.outbox"); got != limit {
 		t.Errorf("the longest payload has %d bytes, want %d", got, limit)
@@ -199,7 +204,8 @@ func TestSendInterrupted(t *testing.T) {
 		cancel(errInterrupted)
 	}()
 	c.runWith(ctx, r, "outbox", "send", "--topic", "t", "--batch", "2").exits(exitFailure).
-		says("txwork: interrupted", "nothing of lines 3 to 3 was written", "the lines up to 2 are committed", "resume from line 3")
+		says("txwork: interrupted", "nothing of lines 3 to 3 was written", "the lines up to 2 are committed",
+			"resume from line 3")
 	if n := len(c.payloads()); n != 2 {
 		t.Errorf("%d messages were written, want 2", n)
 	}

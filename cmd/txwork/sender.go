@@ -218,7 +218,8 @@ func (s *sender) flush(ctx context.Context) error {
 func (s *sender) enqueue(ctx context.Context) (err error) {
 	b := &s.batch
 	if b.tx == nil {
-		if b.tx, err = s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}); err != nil {
+		if b.tx, err = s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted,
+			AccessMode: pgx.ReadWrite}); err != nil {
 			return err
 		}
 	}
@@ -292,7 +293,8 @@ func (s *sender) explain(err error) error {
 		batch = fmt.Sprintf("nothing of lines %d to %d was written", s.batch.first, s.batch.last)
 	}
 	if errors.Is(err, errUnknown) {
-		batch = fmt.Sprintf("whether lines %d to %d were written is unknown, so look before you resume", s.batch.first, s.batch.last)
+		batch = fmt.Sprintf("whether lines %d to %d were written is unknown, so look before you resume", s.batch.first,
+			s.batch.last)
 	}
 	return fmt.Errorf("%w: %s, %s: resume from line %d (tail -n +%d)", explain(err), batch, written, s.done+1, s.done+1)
 }

@@ -70,12 +70,14 @@ func TestSendSaysWhenACommitIsUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := c.in(t)
 			o := sendOptions{topic: name, batch: 100}
-			s := &sender{sendOptions: o, pool: c.losingPool(test.loseCommit), outbox: c.outbox, stderr: io.Discard, progress: &progress{}}
+			s := &sender{sendOptions: o, pool: c.losingPool(test.loseCommit), outbox: c.outbox, stderr: io.Discard,
+				progress: &progress{}}
 			err := s.sendAll(t.Context(), readLines(t.Context(), strings.NewReader("1\n2\n"), 100))
 			if err == nil {
 				t.Fatal("the sender knows of no error")
 			}
-			contains(t, "the error", err.Error(), "the reply to the commit was lost", "whether lines 1 to 2 were written is unknown, so look before you resume")
+			contains(t, "the error", err.Error(), "the reply to the commit was lost",
+				"whether lines 1 to 2 were written is unknown, so look before you resume")
 			eventually(t, "what was committed is there", func() bool { return c.countTopic(name) == test.written })
 		})
 	}
@@ -85,5 +87,6 @@ func TestSendSaysWhenACommitDidNotHappen(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.exec(`CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not today''; END';
 		CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON {schema}.outbox DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()`)
-	c.send("1\n2\n", "--topic", "t").exits(exitFailure).says("not today", "nothing of lines 1 to 2 was written", "resume from line 1")
+	c.send("1\n2\n", "--topic", "t").exits(exitFailure).says("not today", "nothing of lines 1 to 2 was written",
+		"resume from line 1")
 }

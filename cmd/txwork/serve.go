@@ -11,8 +11,8 @@ import (
 // takeOverInterval is how often a command that runs workers looks for rows of workers that died.
 const takeOverInterval = 5 * time.Second
 
-// service runs a command's workers as an application does: over one runtime, stopped in order. Its maintenance is not the
-// reaper's, which would need the application's retention; see takeOver.
+// service runs a command's workers as an application does: over one runtime, stopped in order. Its maintenance is not
+// the reaper's, which would need the application's retention; see takeOver.
 func (d *database) service(parts ...service.Part) (*service.Service, error) {
 	return service.New(d.pool, service.Options{MaintainedElsewhere: true, Logger: d.app.logger()}, parts...)
 }
@@ -27,15 +27,16 @@ func (beside) Workers() []*workqueue.Worker { return nil }
 func (beside) Tables() []*workqueue.Table { return nil }
 
 // takeOver takes back what workers that died have left. It calls the table's own function, and leaves retention alone:
-// backoff and retention are the application's to set, and this command does not know them. It needs no election, since it is
-// safe anywhere.
+// backoff and retention are the application's to set, and this command does not know them. It needs no election, since
+// it is safe anywhere.
 func (d *database) takeOver(t *workqueue.Table) service.Part {
 	return beside(func(ctx context.Context) error {
 		working := true
 		for ctx.Err() == nil {
 			_, err := d.reap(ctx, t, workqueue.MaxBatch)
 			if err != nil && working && ctx.Err() == nil {
-				d.app.logger().Warn("reaping fails: rows of processes that died stay where they are; --no-reaper turns it off",
+				d.app.logger().Warn("reaping fails: rows of processes that died stay where they are; --no-reaper "+
+					"turns it off",
 					"table", t.Name(), "error", err)
 			}
 			working = err == nil

@@ -87,7 +87,8 @@ func (d *database) show(ctx context.Context, t *workqueue.Table, id uuid.UUID, w
 		if r.layout, err = readLayout(ctx, tx, t.Spec()); err != nil {
 			return err
 		}
-		query := fmt.Sprintf("SELECT %s, r.owner_token, coalesce(r.headers, '{}')::text AS headers, r.retry::text AS retry, %s AS columns FROM %s AS r WHERE r.id = $1",
+		query := fmt.Sprintf("SELECT %s, r.owner_token, coalesce(r.headers, '{}')::text AS headers, r.retry::text AS "+
+			"retry, %s AS columns FROM %s AS r WHERE r.id = $1",
 			coreFields, r.layout.plainJSON(), r.layout.table)
 		if err := tx.GetContext(ctx, r, query, id); err != nil {
 			return err
@@ -110,7 +111,8 @@ func (r *shownRow) readPayloads(ctx context.Context, tx *sqlx.Tx, content bool) 
 		if c.Type != "bytea" {
 			bytes = fmt.Sprintf("convert_to(%s::text, 'UTF8')", bytes)
 		}
-		query := fmt.Sprintf("SELECT octet_length(%[1]s), CASE WHEN $2 THEN %[1]s END FROM %[2]s AS r WHERE r.id = $1", bytes, r.layout.table)
+		query := fmt.Sprintf("SELECT octet_length(%[1]s), CASE WHEN $2 THEN %[1]s END FROM %[2]s AS r WHERE r.id = $1",
+			bytes, r.layout.table)
 		var size *int
 		var data []byte
 		if err := tx.QueryRowxContext(ctx, query, r.ID, content).Scan(&size, &data); err != nil {

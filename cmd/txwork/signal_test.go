@@ -44,7 +44,8 @@ func TestPipeThatBreaksInAProcess(t *testing.T) {
 		t.Errorf("exit code %d, want 1; stderr: %s", code, &stderr)
 	}
 	contains(t, "stderr", stderr.String(), "broken pipe", "stay in the outbox")
-	if n := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 1 OR status = 0 AND attempts > 0"); n != 0 {
+	if n := value[int](c,
+		"SELECT count(*) FROM {schema}.outbox WHERE status = 1 OR status = 0 AND attempts > 0"); n != 0 {
 		t.Errorf("%d messages were not put back as they were", n)
 	}
 }
@@ -100,7 +101,8 @@ func (c *cli) startSlowRelay(then string) (*exec.Cmd, string) {
 	c.t.Helper()
 	c.enqueue(outbox.Message{Topic: "t"})
 	file := filepath.Join(c.t.TempDir(), "pid")
-	cmd := c.process("outbox", "relay", "--exec", fmt.Sprintf("echo $$ > %[1]s.new; mv %[1]s.new %[1]s; %s", file, then))
+	cmd := c.process("outbox", "relay", "--exec", fmt.Sprintf("echo $$ > %[1]s.new; mv %[1]s.new %[1]s; %s", file,
+		then))
 	must(c.t, cmd.Start())
 	eventually(c.t, "the command runs", func() bool { return exists(file) })
 	pid, err := os.ReadFile(file)

@@ -74,13 +74,15 @@ func (d *database) stats(ctx context.Context, names []string) ([]tableStats, err
 		if err != nil {
 			return nil, err
 		}
-		all[i] = tableStats{t.Name(), s.Ready, s.Scheduled, s.InProgress, s.Expired, s.Waiting, s.Failed, s.Cancelled, s.OldestReady.Seconds()}
+		all[i] = tableStats{t.Name(), s.Ready, s.Scheduled, s.InProgress, s.Expired, s.Waiting, s.Failed, s.Cancelled,
+			s.OldestReady.Seconds()}
 	}
 	return all, nil
 }
 
 func (a *app) printStats(all []tableStats) error {
-	g := newGrid(a.stdout, "TABLE", "READY", "SCHEDULED", "IN PROGRESS", "EXPIRED", "WAITING", "FAILED", "CANCELLED", "OLDEST READY")
+	g := newGrid(a.stdout, "TABLE", "READY", "SCHEDULED", "IN PROGRESS", "EXPIRED", "WAITING", "FAILED", "CANCELLED",
+		"OLDEST READY")
 	for _, s := range all {
 		oldest := "-"
 		if s.Ready > 0 {
@@ -103,7 +105,8 @@ func (d *database) topicStats(ctx context.Context, topics []string) (s workqueue
 		FROM %[1]s AS r
 		WHERE r.completed_at IS NULL AND NOT r.waiting AND r.topic = ANY ($1::text[])`, pgx.Identifier{d.schema, "outbox"}.Sanitize())
 	err = d.read(ctx, func(tx *sqlx.Tx) error {
-		return tx.QueryRowxContext(ctx, query, topics).Scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Waiting, &s.Failed)
+		return tx.QueryRowxContext(ctx, query, topics).Scan(&s.Ready, &s.Scheduled, &s.InProgress, &s.Waiting,
+			&s.Failed)
 	})
 	return s, err
 }

@@ -14,7 +14,8 @@ import (
 )
 
 func newTimersCommand(a *app) *cobra.Command {
-	return newGroup("timers", "Set, cancel and list timers", newTimersSetCommand(a), newTimersCancelCommand(a), newTimersListCommand(a))
+	return newGroup("timers", "Set, cancel and list timers", newTimersSetCommand(a), newTimersCancelCommand(a),
+		newTimersListCommand(a))
 }
 
 // withTimers connects and makes sure that the tables of timers are there.
@@ -80,7 +81,8 @@ that has ended. A time that has passed means now.`,
 func (a *app) setTimer(ctx context.Context, d *database, t *timers.Timers, o setOptions, payload []byte) error {
 	var set timers.Info
 	err := d.write(ctx, func(tx workqueue.Tx) error {
-		_, err := t.Set(ctx, tx, timers.Timer{Key: o.key, Topic: o.topic, ScheduledAt: o.at.Time, Delay: o.after.Duration,
+		_, err := t.Set(ctx, tx, timers.Timer{Key: o.key, Topic: o.topic, ScheduledAt: o.at.Time,
+			Delay:   o.after.Duration,
 			Payload: payload, MaxAttempts: o.maxAttempts})
 		if err == nil {
 			set, err = t.Get(ctx, tx, o.key)
@@ -126,8 +128,10 @@ type shownTimer struct {
 
 func newShownTimer(i timers.Info) shownTimer {
 	return shownTimer{
-		Key: i.Key, ID: i.ID, Topic: i.Topic, Status: i.Status.String(), FireAt: i.ScheduledAt.UTC(), DueAt: i.DueAt.UTC(), RearmAt: utc(i.RearmAt),
-		Generation: i.Generation, Schedule: i.Schedule, Attempts: i.Attempts, MaxAttempts: i.MaxAttempts, LastError: i.LastError,
+		Key: i.Key, ID: i.ID, Topic: i.Topic, Status: i.Status.String(), FireAt: i.ScheduledAt.UTC(),
+		DueAt: i.DueAt.UTC(), RearmAt: utc(i.RearmAt),
+		Generation: i.Generation, Schedule: i.Schedule, Attempts: i.Attempts, MaxAttempts: i.MaxAttempts,
+		LastError:   i.LastError,
 		CompletedAt: utc(i.CompletedAt), CancelledAt: utc(i.CancelledAt), PayloadBytes: len(i.Payload),
 	}
 }

@@ -30,7 +30,8 @@ long as they are kept, and those that failed or were cancelled. Payloads are not
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.filter.Prefix, "prefix", "", "only keys that begin so")
-	flags.StringSliceVar(&o.statuses, "status", nil, "only timers in this state: ready, in_progress, done or failed; repeat for more")
+	flags.StringSliceVar(&o.statuses, "status", nil,
+		"only timers in this state: ready, in_progress, done or failed; repeat for more")
 	flags.IntVar(&o.filter.Limit, "limit", defaultListLimit, "timers of a page")
 	flags.StringVar(&o.filter.After, "after", "", "continue after this `key`")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")

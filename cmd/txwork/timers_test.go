@@ -20,11 +20,14 @@ func TestTimerIsSetAndMoved(t *testing.T) {
 	if got := value[string](c, "SELECT convert_from(payload, 'UTF8') FROM {schema}.timers"); got != `{"a":1}` {
 		t.Errorf("the payload is %s", got)
 	}
-	moved := decode[shownTimer](c.run("timers", "set", "k", "--topic", "u", "--after", "2d", "--max-attempts", "3", "--json").ok())
-	if moved.Key != "k" || moved.Topic != "u" || moved.Generation != 2 || moved.MaxAttempts != 3 || moved.Status != "ready" || moved.PayloadBytes != 0 {
+	moved := decode[shownTimer](c.run("timers", "set", "k", "--topic", "u", "--after", "2d", "--max-attempts", "3",
+		"--json").ok())
+	if moved.Key != "k" || moved.Topic != "u" || moved.Generation != 2 || moved.MaxAttempts != 3 ||
+		moved.Status != "ready" || moved.PayloadBytes != 0 {
 		t.Errorf("the timer is %+v", moved)
 	}
-	if due := value[float64](c, "SELECT extract(epoch FROM fire_at - now())::float8 / 3600 FROM {schema}.timers"); due < 47.9 || due > 48 {
+	if due := value[float64](c,
+		"SELECT extract(epoch FROM fire_at - now())::float8 / 3600 FROM {schema}.timers"); due < 47.9 || due > 48 {
 		t.Errorf("it fires in %v hours", due)
 	}
 	c.run("timers", "set", "k", "--topic", "u", "--after", "1h").ok().prints("timer k set again for ")
@@ -42,12 +45,14 @@ func TestTimerPayloadFromAFile(t *testing.T) {
 	}
 	c.run(append(set, file+".none")...).exits(exitFailure).says("no such file")
 	large := strings.NewReader(strings.Repeat("x", timers.DefaultMaxPayload+1))
-	c.runWith(t.Context(), large, append(set, "-")...).exits(exitFailure).says("standard input has more than 1048576 bytes")
+	c.runWith(t.Context(), large, append(set,
+		"-")...).exits(exitFailure).says("standard input has more than 1048576 bytes")
 }
 
 func TestTimerThatTheLibraryRefusesIsAUsageError(t *testing.T) {
 	c := newMigratedCLI(t)
-	c.run("timers", "set", "schedule/x", "--topic", "t", "--after", "1h").exits(exitUsage).says(`key begins with "schedule/"`)
+	c.run("timers", "set", "schedule/x", "--topic", "t", "--after",
+		"1h").exits(exitUsage).says(`key begins with "schedule/"`)
 	c.run("timers", "set", "", "--topic", "t", "--after", "1h").exits(exitUsage).says("key is empty")
 	c.run("timers", "list", "--prefix", strings.Repeat("x", 256)).exits(exitUsage).says("prefix has 256 bytes")
 }
@@ -84,7 +89,8 @@ func TestTimersCancel(t *testing.T) {
 	c.run("timers", "set", "fired", "--topic", "t", "--after", "0s").ok()
 	c.fire(func(context.Context, *timers.Delivery) error { return nil })
 	r := c.run("timers", "cancel", "none", "fired", "c").exits(exitFailure)
-	r.prints("1 timer cancelled").says("none was not cancelled: there is no such timer", "fired was not cancelled: it is done", "2 timers could not be cancelled")
+	r.prints("1 timer cancelled").says("none was not cancelled: there is no such timer",
+		"fired was not cancelled: it is done", "2 timers could not be cancelled")
 	all := decode[struct {
 		Changed   int
 		Unchanged []unchangedTimer
@@ -102,12 +108,15 @@ func TestTimersList(t *testing.T) {
 	c.run("timers", "set", "other", "--topic", "t\x1b", "--after", "0s").ok()
 	c.fire(func(context.Context, *timers.Delivery) error { return workqueue.Permanent(fmt.Errorf("no\nway")) })
 
-	first := c.run("timers", "list", "--prefix", "trial/", "--limit", "3").ok().says("there is more: --after 'trial/2'").
+	first := c.run("timers", "list", "--prefix", "trial/", "--limit",
+		"3").ok().says("there is more: --after 'trial/2'").
 		prints("KEY", "trial/0", "(in 59m)", "0/10")
-	if strings.Contains(first.stdout, "trial/3") || strings.Contains(first.stdout, "other") || strings.Contains(first.stdout, "secret") {
+	if strings.Contains(first.stdout, "trial/3") || strings.Contains(first.stdout, "other") ||
+		strings.Contains(first.stdout, "secret") {
 		t.Errorf("the page is\n%s", first.stdout)
 	}
-	rest := decode[timersPage](c.run("timers", "list", "--prefix", "trial/", "--limit", "3", "--after", "trial/2", "--json").ok())
+	rest := decode[timersPage](c.run("timers", "list", "--prefix", "trial/", "--limit", "3", "--after", "trial/2",
+		"--json").ok())
 	if len(rest.Timers) != 2 || rest.Timers[0].Key != "trial/3" || rest.Next != "" || rest.Timers[0].PayloadBytes != 6 {
 		t.Errorf("the rest is %+v", rest)
 	}
@@ -115,15 +124,18 @@ func TestTimersList(t *testing.T) {
 	if strings.Contains(failed.stdout, "trial") {
 		t.Errorf("failed timers are\n%s", failed.stdout)
 	}
-	if empty := c.run("timers", "list", "--status", "in_progress", "--json").ok().stdout; empty != `{"timers":[]}`+"\n" {
+	if empty := c.run("timers", "list", "--status", "in_progress", "--json").ok().stdout; empty != `{"timers":[]}`+
+		"\n" {
 		t.Errorf("no timers are %s", empty)
 	}
 }
 
 func TestScheduleIsPutAndListed(t *testing.T) {
 	c := newMigratedCLI(t)
-	c.run("schedules", "put", "report", "30 6 * * *", "--zone", "Europe/Paris", "--topic", "report", "--payload", "secret", "--misfire", "all",
-		"--cap", "7", "--grace", "90s", "--overlap", "skip", "--jitter", "5s").ok().prints("schedule report is next due ", " 06:30:00 +0", "Z)")
+	c.run("schedules", "put", "report", "30 6 * * *", "--zone", "Europe/Paris", "--topic", "report", "--payload",
+		"secret", "--misfire", "all",
+		"--cap", "7", "--grace", "90s", "--overlap", "skip", "--jitter",
+		"5s").ok().prints("schedule report is next due ", " 06:30:00 +0", "Z)")
 	c.run("schedules", "put", "poll", "@every 5m", "--topic", "poll").ok()
 
 	all := decode[schedulesPage](c.run("schedules", "list", "--json").ok()).Schedules
@@ -135,12 +147,14 @@ func TestScheduleIsPutAndListed(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	got.NextAt, got.CreatedAt = nil, time.Time{}
-	want := shownSchedule{Name: "report", Expr: "30 6 * * *", Zone: "Europe/Paris", Topic: "report", State: "active", Misfire: "all", Cap: 7, Grace: 90,
+	want := shownSchedule{Name: "report", Expr: "30 6 * * *", Zone: "Europe/Paris", Topic: "report", State: "active",
+		Misfire: "all", Cap: 7, Grace: 90,
 		Overlap: "skip", Jitter: 5, MaxAttempts: workqueue.DefaultMaxAttempts, PayloadBytes: 6}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	r := c.run("schedules", "list", "--limit", "1").ok().prints("NAME", "poll", "active").says("there is more: --after 'poll'")
+	r := c.run("schedules", "list", "--limit", "1").ok().prints("NAME", "poll",
+		"active").says("there is more: --after 'poll'")
 	if strings.Contains(r.stdout, "report") {
 		t.Errorf("a page of one is\n%s", r.stdout)
 	}
@@ -174,14 +188,17 @@ func TestScheduleBackfilled(t *testing.T) {
 	if again := decode[map[string]any](c.run(append(week, "--json")...).ok()); again["set"] != 0.0 {
 		t.Errorf("a second time %v", again)
 	}
-	c.run("schedules", "backfill", "s", "--from", "2126-01-05T00:00:00Z", "--to", "2126-01-11T00:00:00Z").exits(exitUsage).says("later than now")
-	c.run("schedules", "backfill", "none", "--from", "2026-01-05T00:00:00Z", "--to", "2026-01-11T00:00:00Z").exits(exitFailure).says(`schedule "none" not found`)
+	c.run("schedules", "backfill", "s", "--from", "2126-01-05T00:00:00Z", "--to",
+		"2126-01-11T00:00:00Z").exits(exitUsage).says("later than now")
+	c.run("schedules", "backfill", "none", "--from", "2026-01-05T00:00:00Z", "--to",
+		"2026-01-11T00:00:00Z").exits(exitFailure).says(`schedule "none" not found`)
 }
 
 // The night in which New York has no 02:30.
 func TestSchedulesNext(t *testing.T) {
 	t.Parallel()
-	args := []string{"schedules", "next", "30 2 * * *", "--zone", "America/New_York", "--from", "2027-03-13T00:00:00Z", "-n", "3"}
+	args := []string{"schedules", "next", "30 2 * * *", "--zone", "America/New_York", "--from", "2027-03-13T00:00:00Z",
+		"-n", "3"}
 	want := strings.Join([]string{
 		"LOCAL                    OFFSET  UTC",
 		"Sat 2027-03-13T02:30:00  -05:00  2027-03-13T07:30:00Z",
@@ -193,11 +210,13 @@ func TestSchedulesNext(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	p := decode[upcoming](execute(t, t.Context(), nil, nil, append(args, "--json")...).ok())
-	if p.Zone != "America/New_York" || len(p.Next) != 3 || p.Next[1].Local != "2027-03-14T03:00:00" || p.Next[1].Offset != "-04:00" ||
+	if p.Zone != "America/New_York" || len(p.Next) != 3 || p.Next[1].Local != "2027-03-14T03:00:00" ||
+		p.Next[1].Offset != "-04:00" ||
 		!p.Next[1].UTC.Equal(time.Date(2027, 3, 14, 7, 0, 0, 0, time.UTC)) {
 		t.Errorf("%+v", p)
 	}
-	if n := strings.Count(execute(t, t.Context(), nil, nil, "schedules", "next", "@every 90s").ok().stdout, "\n"); n != defaultNext+1 {
+	if n := strings.Count(execute(t, t.Context(), nil, nil, "schedules", "next", "@every 90s").ok().stdout,
+		"\n"); n != defaultNext+1 {
 		t.Errorf("%d lines by default", n)
 	}
 }

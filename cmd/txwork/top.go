@@ -40,7 +40,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	}
 	flags := cmd.Flags()
 	flags.DurationVar(&o.every, "every", 2*time.Second, "the time between two frames")
-	flags.DurationVar(&o.limit, "statement-timeout", topStatement, "how long each statement may take; what takes longer is left out")
+	flags.DurationVar(&o.limit, "statement-timeout", topStatement,
+		"how long each statement may take; what takes longer is left out")
 	flags.BoolVar(&o.once, "once", false, "print one frame")
 	flags.IntVar(&o.width, "width", 0, "with --once, the width of the frame (default: the terminal's, or 80)")
 	flags.BoolVar(&o.json, "json", false, "print one frame as one JSON object on one line")

@@ -356,7 +356,8 @@ func (m *topModel) pause() topCommand {
 		change, verb, done = (*jobs.Client).Resume, "Resume", "resumed"
 	}
 	db := m.db
-	m.asking = &topAsking{fmt.Sprintf("%s queue %s?", verb, harmless(q.Name)), func(ctx context.Context, _ func(string)) topChange {
+	m.asking = &topAsking{fmt.Sprintf("%s queue %s?", verb, harmless(q.Name)), func(ctx context.Context,
+		_ func(string)) topChange {
 		c, err := jobs.Open(jobs.Options{Schema: db.schema, Telemetry: db.app.telemetry()})
 		if err == nil {
 			err = db.write(ctx, func(tx workqueue.Tx) error { return change(c, ctx, tx, q.Name) })
@@ -409,7 +410,8 @@ func (m *topModel) redrive() topCommand {
 			}
 			return say("%d of %s redriven", changed, plural(n, "row"))
 		}
-		question := fmt.Sprintf("Redrive %s of %s?", plural(n, "dead letter"), harmless(strings.TrimSpace(table+" "+f.kind+f.queue+f.topic+f.consumer)))
+		question := fmt.Sprintf("Redrive %s of %s?", plural(n, "dead letter"),
+			harmless(strings.TrimSpace(table+" "+f.kind+f.queue+f.topic+f.consumer)))
 		return func(m *topModel) { m.asking = &topAsking{question, redrive} }
 	}
 }
@@ -442,8 +444,8 @@ func (m *topModel) redriveRow() topCommand {
 	return nil
 }
 
-// screen is what the model looks like, as high as it is told: a head that stays, a part of the body around the cursor, and a
-// foot.
+// screen is what the model looks like, as high as it is told: a head that stays, a part of the body around the cursor,
+// and a foot.
 func (m *topModel) screen(width, height int) []styledLine {
 	head, body := m.body(width)
 	foot := m.foot(width)
@@ -496,14 +498,16 @@ func (m *topModel) body(width int) (head, body []styledLine) {
 func (p *topPage) lines(width int) []styledLine {
 	t := topTable{none: "no row is " + strings.ReplaceAll(p.state, "_", " ")}
 	about := p.filter.kind + p.filter.queue + p.filter.topic + p.filter.consumer
-	t.title = harmless(strings.TrimSpace(p.table+" "+about)) + "  " + strings.ToUpper(strings.ReplaceAll(p.state, "_", " "))
+	t.title = harmless(strings.TrimSpace(p.table+" "+about)) + "  " + strings.ToUpper(strings.ReplaceAll(p.state, "_",
+		" "))
 	if p.filter.text != "" {
 		t.title += "  error: " + harmless(p.filter.text)
 	}
 	l := listings[p.state]
 	t.columns = []topColumn{{head: "ID", left: true}, {head: l.when, left: true}, {head: "TRY"}}
 	for _, c := range p.page.columns {
-		t.columns = append(t.columns, topColumn{head: strings.ToUpper(cell(c.Name, cellWidth)), left: true, grows: true, beside: c.Name != "topic" && c.Name != "kind" && c.Name != "key"})
+		t.columns = append(t.columns, topColumn{head: strings.ToUpper(cell(c.Name, cellWidth)), left: true, grows: true,
+			beside: c.Name != "topic" && c.Name != "kind" && c.Name != "key"})
 	}
 	t.columns = append(t.columns, topColumn{head: "LAST ERROR", left: true, grows: true})
 	for _, r := range p.page.Rows {

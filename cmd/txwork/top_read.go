@@ -64,7 +64,8 @@ type topWhole struct {
 	RecentDead    int64    `json:"dead_letters_last_hour"`
 	Arrived       float64  `json:"arrived_per_second"`
 	Claimed       *float64 `json:"claimed_per_second"` // null in the first frame
-	Settled       *float64 `json:"settled_per_second"` // null in the first frame of a table whose rows are deleted when they are done
+	// null in the first frame of a table whose rows are deleted when they are done
+	Settled *float64 `json:"settled_per_second"`
 }
 
 // A topLease is a claim that holds rows: one call of a worker's.
@@ -122,7 +123,8 @@ type topReader struct {
 func (r *topReader) read(ctx context.Context) (*topFrame, error) {
 	begun := time.Now()
 	f := &topFrame{
-		Schema: r.db.schema, Queues: []topQueue{}, Leases: []topLease{}, Sessions: []topSession{}, Errors: []topError{}, Skipped: []topSkipped{},
+		Schema: r.db.schema, Queues: []topQueue{}, Leases: []topLease{}, Sessions: []topSession{}, Errors: []topError{},
+		Skipped: []topSkipped{},
 		counted: map[string]topCount{},
 	}
 	reader := survey.Reader{From: r.db.pool, Limit: r.limit}
@@ -185,7 +187,8 @@ func (f *topFrame) table(ctx context.Context, r survey.Reader, t *survey.Facts, 
 	}
 	whole := topQueue{Table: t.Name, Of: &topWhole{}}
 	for _, p := range parts {
-		whole.Ready, whole.Scheduled, whole.InProgress, whole.Expired = whole.Ready+p.Ready, whole.Scheduled+p.Scheduled, whole.InProgress+p.InProgress, whole.Expired+p.Expired
+		whole.Ready, whole.Scheduled, whole.InProgress, whole.Expired = whole.Ready+p.Ready,
+			whole.Scheduled+p.Scheduled, whole.InProgress+p.InProgress, whole.Expired+p.Expired
 		whole.OldestReady, whole.AtLeast = max(whole.OldestReady, p.OldestReady), whole.AtLeast || p.AtLeast
 	}
 	f.whole(ctx, r, t, &whole, before)
@@ -205,7 +208,8 @@ func (f *topFrame) table(ctx context.Context, r survey.Reader, t *survey.Facts, 
 	errors, err := survey.GroupedErrors(ctx, r, t, topErrorsOf, topSample, topGroups)
 	f.skip("errors of "+t.Name, err)
 	for _, e := range errors {
-		f.Errors = append(f.Errors, topError{t.Name, t.LabelName(), e.Label, e.Error, e.Failed, e.Retrying, e.Latest, e.ID})
+		f.Errors = append(f.Errors, topError{t.Name, t.LabelName(), e.Label, e.Error, e.Failed, e.Retrying, e.Latest,
+			e.ID})
 	}
 }
 
@@ -218,7 +222,8 @@ func partsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []top
 			due, later = due+g.Ready+g.Running, later+g.Later
 		}
 		for _, g := range groups {
-			parts = append(parts, topQueue{Table: t.Name, By: t.LabelName(), Name: g.Name, Ready: g.Ready, Scheduled: g.Later, InProgress: g.Running,
+			parts = append(parts, topQueue{Table: t.Name, By: t.LabelName(), Name: g.Name, Ready: g.Ready,
+				Scheduled: g.Later, InProgress: g.Running,
 				Expired: g.Expired, OldestReady: max(g.OldestReady, 0), AtLeast: due >= topRows || later >= topRows})
 		}
 		return parts, err
@@ -310,6 +315,7 @@ func (f *topFrame) sessions(ctx context.Context, r survey.Reader) {
 	all, err := survey.AllSessions(ctx, r, topGroups)
 	f.skip("sessions", err)
 	for _, s := range all {
-		f.Sessions = append(f.Sessions, topSession{s.Application, s.Role, s.Client, s.Sessions, s.Active, s.Waiting, s.InTransaction, s.OldestTransaction, s.Silent})
+		f.Sessions = append(f.Sessions, topSession{s.Application, s.Role, s.Client, s.Sessions, s.Active, s.Waiting,
+			s.InTransaction, s.OldestTransaction, s.Silent})
 	}
 }

@@ -29,8 +29,8 @@ type topScreen struct {
 	busy          bool // a command runs
 }
 
-// run shows the model until the user quits or ctx ends. However it ends, the terminal is as it was; restore holds what a
-// second signal has to do, which waits for nobody.
+// run shows the model until the user quits or ctx ends. However it ends, the terminal is as it was; restore holds what
+// a second signal has to do, which waits for nobody.
 func (s *topScreen) run(ctx context.Context, restore *atomic.Pointer[func()]) error {
 	before, err := term.MakeRaw(int(s.in.Fd()))
 	if err != nil {

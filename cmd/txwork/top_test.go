@@ -40,16 +40,19 @@ func TestTopShowsWhatIsThere(t *testing.T) {
 	c.populate()
 	f := decode[topFrame](c.top("--json").ok())
 	q := f.find(t, "outbox", "")
-	// One of the two in progress has expired. The rows that came and ended did so in the last ten seconds, or the machine is
-	// that slow.
-	if q.Ready != 2 || q.Scheduled != 1 || q.InProgress != 2 || q.Expired != 1 || q.Of.DeadLetters != 1 || q.Of.RecentDead != 1 || q.Of.Waiting != 0 || q.AtLeast ||
+	// One of the two in progress has expired. The rows that came and ended did so in the last ten seconds, or the
+	// machine is that slow.
+	if q.Ready != 2 || q.Scheduled != 1 || q.InProgress != 2 || q.Expired != 1 || q.Of.DeadLetters != 1 ||
+		q.Of.RecentDead != 1 || q.Of.Waiting != 0 || q.AtLeast ||
 		q.OldestReady < 0 || q.Of.Arrived > 0.8 || q.Of.Settled == nil || *q.Of.Settled > 0.3 || q.Of.Claimed != nil {
 		t.Errorf("the outbox is %+v, %+v", q, q.Of)
 	}
-	if topic := f.find(t, "outbox", "t"); topic.By != "topic" || topic.Ready != 2 || topic.Expired != 1 || topic.Of != nil {
+	if topic := f.find(t, "outbox", "t"); topic.By != "topic" || topic.Ready != 2 || topic.Expired != 1 ||
+		topic.Of != nil {
 		t.Errorf("the topic is %+v", topic)
 	}
-	if len(f.Leases) != 1 || f.Leases[0].Rows != 2 || f.Leases[0].Expired != 1 || f.Leases[0].Ends > -179 || f.Leases[0].About != "t" {
+	if len(f.Leases) != 1 || f.Leases[0].Rows != 2 || f.Leases[0].Expired != 1 || f.Leases[0].Ends > -179 ||
+		f.Leases[0].About != "t" {
 		t.Errorf("the leases are %+v", f.Leases)
 	}
 	if len(f.Errors) != 1 || f.Errors[0].Error != "no" || f.Errors[0].Failed != 1 || f.Errors[0].Name != "t" {
@@ -59,7 +62,8 @@ func TestTopShowsWhatIsThere(t *testing.T) {
 		t.Errorf("the frame is %+v", f)
 	}
 	for _, width := range []int{40, 80, 200} {
-		out := c.top("--once", "--width", fmt.Sprint(width)).ok().prints("QUEUES", "LEASES", "SESSIONS", "ERRORS", "outbox", "expired 3m").stdout
+		out := c.top("--once", "--width", fmt.Sprint(width)).ok().prints("QUEUES", "LEASES", "SESSIONS", "ERRORS",
+			"outbox", "expired 3m").stdout
 		for line := range strings.Lines(out) {
 			if n := uniseg.StringWidth(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("a line has %d columns of %d: %s", n, width, line)
@@ -77,9 +81,11 @@ func TestTopShowsWhatIsThere(t *testing.T) {
 func TestTopsUsage(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"--every 1ms": "it must be at least 100ms", "--statement-timeout 0s": "whole milliseconds", "--width 39": "at least 40", "x": "unknown command",
+		"--every 1ms": "it must be at least 100ms", "--statement-timeout 0s": "whole milliseconds",
+		"--width 39": "at least 40", "x": "unknown command",
 	} {
-		execute(t, t.Context(), strings.NewReader(""), nil, append([]string{"top"}, strings.Fields(args)...)...).exits(exitUsage).says(want)
+		execute(t, t.Context(), strings.NewReader(""), nil,
+			append([]string{"top"}, strings.Fields(args)...)...).exits(exitUsage).says(want)
 	}
 }
 

@@ -156,7 +156,8 @@ func fit(s string, width int) string {
 
 // lines are the whole frame, for a screen of any height.
 func (f *topFrame) lines(width int) []styledLine {
-	title := fmt.Sprintf("txwork top  schema %s of database %s  %s  (%s)", f.Schema, harmless(f.Database), f.At.Format("15:04:05Z"), rough(seconds(f.Took)))
+	title := fmt.Sprintf("txwork top  schema %s of database %s  %s  (%s)", f.Schema, harmless(f.Database),
+		f.At.Format("15:04:05Z"), rough(seconds(f.Took)))
 	lines := []styledLine{{text: fit(title, width), style: bold}}
 	for _, t := range []topTable{f.queueTable(), f.leaseTable(), f.sessionTable(), f.errorTable()} {
 		lines = append(lines, t.lines(width)...)
@@ -174,8 +175,10 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 func (f *topFrame) queueTable() topTable {
 	t := topTable{title: "QUEUES", none: "no table has a row", columns: []topColumn{
-		{head: "NAME", left: true, grows: true}, {head: "READY"}, {head: "SCHED"}, {head: "RUN"}, {head: "EXPIR"}, {head: "WAIT"}, {head: "DEAD"},
-		{head: "IN/s"}, {head: "CLAIM/s"}, {head: "OUT/s"}, {head: "OLDEST"}, {head: "DEAD 1H", beside: true}, {head: "WAITING FOR", beside: true},
+		{head: "NAME", left: true, grows: true}, {head: "READY"}, {head: "SCHED"}, {head: "RUN"}, {head: "EXPIR"},
+		{head: "WAIT"}, {head: "DEAD"},
+		{head: "IN/s"}, {head: "CLAIM/s"}, {head: "OUT/s"}, {head: "OLDEST"}, {head: "DEAD 1H", beside: true},
+		{head: "WAITING FOR", beside: true},
 		{head: "RULES", left: true, beside: true},
 	}}
 	for _, q := range f.Queues {
@@ -206,7 +209,8 @@ func (q topQueue) row() topRow {
 		if w.Waiting > 0 {
 			since = rough(seconds(w.OldestWaiting))
 		}
-		cells = append(cells, perSecond(&w.Arrived), perSecond(w.Claimed), perSecond(w.Settled), oldest, brief(w.RecentDead, w.RecentDead >= topRows), since, "")
+		cells = append(cells, perSecond(&w.Arrived), perSecond(w.Claimed), perSecond(w.Settled), oldest,
+			brief(w.RecentDead, w.RecentDead >= topRows), since, "")
 	} else {
 		cells = append(cells, "", "", "", "", "", oldest, "", "", q.rules())
 	}
@@ -236,11 +240,13 @@ func (q topQueue) key() string { return "queue " + q.Table + " " + q.By + " " + 
 
 func (f *topFrame) leaseTable() topTable {
 	t := topTable{title: "LEASES, the first to expire", none: "no row is in progress", columns: []topColumn{
-		{head: "TABLE", left: true}, {head: "ABOUT", left: true, grows: true}, {head: "ROWS"}, {head: "EXPIR"}, {head: "LEASE", left: true},
+		{head: "TABLE", left: true}, {head: "ABOUT", left: true, grows: true}, {head: "ROWS"}, {head: "EXPIR"},
+		{head: "LEASE", left: true},
 		{head: "OWNER TOKEN", left: true, grows: true},
 	}}
 	for _, l := range f.Leases {
-		r := topRow{cells: []string{l.Table, dashedName(l.About), brief(l.Rows, false), brief(l.Expired, false), lease(l.Ends), l.Owner}}
+		r := topRow{cells: []string{l.Table, dashedName(l.About), brief(l.Rows, false), brief(l.Expired, false),
+			lease(l.Ends), l.Owner}}
 		if l.Expired > 0 {
 			r.style = alarm
 		}
@@ -258,7 +264,8 @@ func lease(ends float64) string {
 
 func (f *topFrame) sessionTable() topTable {
 	t := topTable{title: "SESSIONS of the database, by program", none: "nobody is connected", columns: []topColumn{
-		{head: "APPLICATION", left: true, grows: true}, {head: "ROLE", left: true, grows: true}, {head: "CLIENT", left: true}, {head: "CONNS"}, {head: "ACTIVE"}, {head: "IN TX"},
+		{head: "APPLICATION", left: true, grows: true}, {head: "ROLE", left: true, grows: true},
+		{head: "CLIENT", left: true}, {head: "CONNS"}, {head: "ACTIVE"}, {head: "IN TX"},
 		{head: "LOCKED"}, {head: "OLDEST TX"}, {head: "SEEN", left: true},
 	}}
 	for _, s := range f.Sessions {
@@ -269,7 +276,8 @@ func (f *topFrame) sessionTable() topTable {
 		if s.OldestTransaction > 0 {
 			oldest = rough(seconds(s.OldestTransaction))
 		}
-		r := topRow{cells: []string{dashedName(s.Application), dashedName(s.Role), client, brief(s.Sessions, false), brief(s.Active, false), brief(s.InTransaction, false),
+		r := topRow{cells: []string{dashedName(s.Application), dashedName(s.Role), client, brief(s.Sessions, false),
+			brief(s.Active, false), brief(s.InTransaction, false),
 			brief(s.Waiting, false), oldest, rough(max(seconds(s.Silent), 0)) + " ago"}}
 		if s.Waiting > 0 {
 			r.style = warning
@@ -281,14 +289,16 @@ func (f *topFrame) sessionTable() topTable {
 
 func (f *topFrame) errorTable() topTable {
 	t := topTable{title: "ERRORS of the last hour, by kind or topic", none: "nothing has failed", columns: []topColumn{
-		{head: "TABLE", left: true}, {head: "ABOUT", left: true, grows: true}, {head: "DEAD"}, {head: "RETRY"}, {head: "LATEST"}, {head: "ERROR", left: true, grows: true},
+		{head: "TABLE", left: true}, {head: "ABOUT", left: true, grows: true}, {head: "DEAD"}, {head: "RETRY"},
+		{head: "LATEST"}, {head: "ERROR", left: true, grows: true},
 	}}
 	for _, e := range f.Errors {
 		latest := "-"
 		if e.Failed > 0 {
 			latest = rough(seconds(e.Latest)) + " ago"
 		}
-		t.rows = append(t.rows, topRow{item: e.key(), cells: []string{e.Table, dashedName(e.Name), brief(e.Failed, e.Failed >= topSample),
+		t.rows = append(t.rows, topRow{item: e.key(), cells: []string{e.Table, dashedName(e.Name),
+			brief(e.Failed, e.Failed >= topSample),
 			brief(e.Retrying, e.Retrying >= topSample), latest, harmless(e.Error)}})
 	}
 	return t

@@ -18,7 +18,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// newShop is a cli on a server of its own, with the tables in the usual schema: what is recorded there names nobody else.
+// newShop is a cli on a server of its own, with the tables in the usual schema: what is recorded there names nobody
+// else.
 func newShop(t *testing.T) *cli {
 	t.Helper()
 	t.Parallel()
@@ -34,7 +35,8 @@ func newShop(t *testing.T) *cli {
 	must(t, err)
 	box, err := outbox.Open(outbox.Options{Ordering: outbox.PerKey})
 	must(t, err)
-	return &cli{t: t, db: &pgtest.DB{Pool: pool, Schema: workqueue.DefaultSchema, URL: server.URL()}, url: server.URL(), outbox: box}
+	return &cli{t: t, db: &pgtest.DB{Pool: pool, Schema: workqueue.DefaultSchema, URL: server.URL()}, url: server.URL(),
+		outbox: box}
 }
 
 // connect opens sessions as a program of the shop does.
@@ -50,8 +52,8 @@ func (c *cli) connect(application string, sessions int) {
 	}
 }
 
-// trouble makes what an operator on call finds: a key that is blocked by a dead letter, a process that died with leases, a
-// paused queue, and a provider that refuses cards.
+// trouble makes what an operator on call finds: a key that is blocked by a dead letter, a process that died with
+// leases, a paused queue, and a provider that refuses cards.
 func (c *cli) trouble() (blocker uuid.UUID) {
 	c.t.Helper()
 	order := func(topic, key string) outbox.Message {
@@ -64,7 +66,8 @@ func (c *cli) trouble() (blocker uuid.UUID) {
 	must(c.t, err)
 	c.exec("UPDATE {schema}.outbox SET locked_until = now() - interval '150 seconds' WHERE status = 1")
 	c.exec("UPDATE {schema}.outbox SET due_at = now() - interval '40 minutes' WHERE status < 2 AND NOT waiting")
-	c.exec("UPDATE {schema}.outbox SET failed_at = now() - interval '35 minutes', completed_at = now() - interval '35 minutes' WHERE status = 3")
+	c.exec("UPDATE {schema}.outbox SET failed_at = now() - interval '35 minutes', completed_at = now() - interval " +
+		"'35 minutes' WHERE status = 3")
 	c.exec("UPDATE {schema}.outbox SET created_at = now() - interval '38 minutes' WHERE waiting")
 
 	mail := slices.Repeat([]jobs.InsertOptions{{Queue: "mail"}}, 3)
@@ -82,6 +85,7 @@ func (c *cli) trouble() (blocker uuid.UUID) {
 		_, err = q.Fail(c.t.Context(), owner, []uuid.UUID{id}, "card "+id.String()+" is declined: code 51")
 		must(c.t, err)
 	}
-	c.exec("UPDATE {schema}.jobs SET failed_at = now() - interval '4 minutes', completed_at = now() - interval '4 minutes' WHERE status = 3")
+	c.exec("UPDATE {schema}.jobs SET failed_at = now() - interval '4 minutes', completed_at = now() - interval '4 " +
+		"minutes' WHERE status = 3")
 	return shipped[0]
 }

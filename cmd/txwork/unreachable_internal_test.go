@@ -12,7 +12,8 @@ import (
 func TestUnreachableSaysWhy(t *testing.T) {
 	t.Parallel()
 	full := &pgconn.PgError{Code: "53300", Message: "too many clients already"}
-	if text := unreachable(t.Context(), full).Error(); !strings.Contains(text, "no free connection") || strings.Contains(text, "URL") {
+	if text := unreachable(t.Context(), full).Error(); !strings.Contains(text, "no free connection") ||
+		strings.Contains(text, "URL") {
 		t.Errorf("a full server: %s", text)
 	}
 	if text := unreachable(t.Context(), errors.New("refused")).Error(); !strings.Contains(text, "check the URL") {

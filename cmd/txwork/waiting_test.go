@@ -34,7 +34,8 @@ func TestKeysAndWhatTheyWaitFor(t *testing.T) {
 	}
 	blocked := func(k shownKey, key, reason string, waiting int64, next uuid.UUID, by *uuid.UUID) {
 		t.Helper()
-		if k.Key != key || k.Reason != reason || k.Waiting != waiting || k.Next != next.String() || k.AtLeast || (k.Blocker == nil) != (by == nil) ||
+		if k.Key != key || k.Reason != reason || k.Waiting != waiting || k.Next != next.String() || k.AtLeast ||
+			(k.Blocker == nil) != (by == nil) ||
 			by != nil && *k.Blocker != by.String() {
 			t.Errorf("the key is %+v, want %s: %s by %v", k, key, reason, by)
 		}
@@ -45,7 +46,8 @@ func TestKeysAndWhatTheyWaitFor(t *testing.T) {
 	blocked(p.Keys[3], "d", "fold", 3, unfolded[0], nil)
 
 	first := decode[keysPage](c.run("keys", "outbox", "--limit", "3", "--json").ok())
-	if rest := decode[keysPage](c.run("keys", "outbox", "--after", first.Next, "--json").ok()); len(first.Keys) != 3 || len(rest.Keys) != 1 || rest.Keys[0].Key != "d" || rest.Next != "" {
+	if rest := decode[keysPage](c.run("keys", "outbox", "--after", first.Next, "--json").ok()); len(first.Keys) != 3 ||
+		len(rest.Keys) != 1 || rest.Keys[0].Key != "d" || rest.Next != "" {
 		t.Errorf("the pages are %+v and %+v", first, rest)
 	}
 	c.run("keys", "outbox").ok().prints("BLOCKED BY", "dead_letter", "no such address")
@@ -57,7 +59,8 @@ func TestJoinsAndWhatTheyWaitFor(t *testing.T) {
 	started := c.startJoin()
 	members := started.Steps
 	p := decode[joinsPage](c.run("joins", "outbox", "--json").ok())
-	if len(p.Joins) != 1 || p.Joins[0].ID != started.ID.String() || p.Joins[0].Expected != 2 || p.Joins[0].WaitsFor == nil || p.Joins[0].State != "ready" || p.Joins[0].Label != "two" ||
+	if len(p.Joins) != 1 || p.Joins[0].ID != started.ID.String() || p.Joins[0].Expected != 2 ||
+		p.Joins[0].WaitsFor == nil || p.Joins[0].State != "ready" || p.Joins[0].Label != "two" ||
 		p.Joins[0].Continuation == nil || *p.Joins[0].Continuation != started.OnComplete.String() {
 		t.Fatalf("the joins are %+v", p.Joins)
 	}
@@ -68,7 +71,8 @@ func TestJoinsAndWhatTheyWaitFor(t *testing.T) {
 	must(t, err)
 	c.fold()
 	p = decode[joinsPage](c.run("joins", "outbox", "--json").ok())
-	if len(p.Joins) != 1 || p.Joins[0].Succeeded != 1 || p.Joins[0].WaitsFor == nil || *p.Joins[0].WaitsFor != members[1].String() {
+	if len(p.Joins) != 1 || p.Joins[0].Succeeded != 1 || p.Joins[0].WaitsFor == nil ||
+		*p.Joins[0].WaitsFor != members[1].String() {
 		t.Errorf("the joins are %+v, which wait for %s", p.Joins, members[1])
 	}
 	c.run("joins", "outbox").ok().prints("1/2", members[1].String(), "in_progress")
@@ -85,7 +89,8 @@ func (c *cli) startJoin() (started outbox.Started) {
 	a := &app{databaseURL: c.url, schema: c.db.Schema}
 	must(c.t, a.withDatabase(c.t.Context(), func(d *database) error {
 		return d.write(c.t.Context(), func(tx workqueue.Tx) (err error) {
-			started, err = c.outbox.StartJoin(c.t.Context(), tx, outbox.Join{Label: "two", Steps: make5("t")[:2], OnComplete: &outbox.Message{Topic: "then"}})
+			started, err = c.outbox.StartJoin(c.t.Context(), tx, outbox.Join{Label: "two", Steps: make5("t")[:2],
+				OnComplete: &outbox.Message{Topic: "then"}})
 			return err
 		})
 	}))

@@ -59,7 +59,8 @@ asked to end, with all processes that they have started, and killed after kill_a
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.check, "check", false, "validate the file and end")
-	flags.BoolVar(&o.json, "json", false, "log as JSON, a line each; with --check, print the result as one JSON object on one line")
+	flags.BoolVar(&o.json, "json", false, "log as JSON, a line each; with --check, print the result as one JSON "+
+		"object on one line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		file, err := a.readWorkerFile(args[0])
 		if o.check {
@@ -140,7 +141,8 @@ func (a *app) reportWorkerFile(name string, f *workerFile, err error, asJSON boo
 // spareConnections are those of a pool beside those that handlers of an inbox hold.
 const spareConnections = 4
 
-// configure gives the pool the connections that handlers of an inbox hold, one each, unless the file says how many there are.
+// configure gives the pool the connections that handlers of an inbox hold, one each, unless the file says how many
+// there are.
 func (f *workerFile) configure(c *pgxpool.Config) {
 	if n := f.Database.MaxConnections; n > 0 {
 		c.MaxConns = int32(n)
@@ -199,7 +201,10 @@ func (w *workerRun) run(ctx context.Context) error {
 		defer listener.Close()
 		w.logger.Info("serving probes", "url", "http://"+listener.Addr().String())
 		probes := &http.Server{ // s is made before it is asked
-			Handler:     http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { s.Handler().ServeHTTP(rw, r) }),
+			Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				s.Handler().ServeHTTP(rw,
+					r)
+			}),
 			ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 16,
 		}
 		parts = append(parts, beside(func(ctx context.Context) error { return serveHTTP(ctx, probes, listener) }))

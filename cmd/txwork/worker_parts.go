@@ -75,7 +75,8 @@ func (w *workerRun) inbox() (parts []service.Part, err error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Consumers)) {
 		c := f.Consumers[name]
-		worker, err := inbox.NewWorker(w.db.pool, box, inbox.WorkerOptions{Consumer: name, WorkerOptions: w.options(c.Serving)})
+		worker, err := inbox.NewWorker(w.db.pool, box, inbox.WorkerOptions{Consumer: name,
+			WorkerOptions: w.options(c.Serving)})
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +90,8 @@ func (w *workerRun) inbox() (parts []service.Part, err error) {
 }
 
 func receivedTask(m *inbox.Delivery) task {
-	also := append(domainEnv("inbox", m.MaxAttempts), variable("TXWORK_CONSUMER", m.Consumer), variable("TXWORK_SOURCE", m.Source), variable("TXWORK_MESSAGE_ID", m.MessageID))
+	also := append(domainEnv("inbox", m.MaxAttempts), variable("TXWORK_CONSUMER", m.Consumer), variable("TXWORK_SOURCE",
+		m.Source), variable("TXWORK_MESSAGE_ID", m.MessageID))
 	return task{m.ID.String(), m.Topic, m.MessageID, m.Attempt, m.Headers, m.Payload, also}
 }
 
@@ -116,11 +118,13 @@ func (w *workerRun) timers() ([]service.Part, error) {
 
 // firingTask has an id for each firing: a timer that is set again is the same row.
 func firingTask(d *timers.Delivery) task {
-	also := append(domainEnv("timers", d.MaxAttempts), variable("TXWORK_SCHEDULED_AT", d.ScheduledAt.UTC().Format(time.RFC3339Nano)), variable("TXWORK_SCHEDULE", d.Schedule))
+	also := append(domainEnv("timers", d.MaxAttempts), variable("TXWORK_SCHEDULED_AT",
+		d.ScheduledAt.UTC().Format(time.RFC3339Nano)), variable("TXWORK_SCHEDULE", d.Schedule))
 	return task{fmt.Sprintf("%s-%d", d.ID, d.Generation), d.Topic, d.Key, d.Attempt, d.Headers, d.Payload, also}
 }
 
-// jobs are done by a middleware: which kinds there are is known when the file is read, and their args are handed on as they are.
+// jobs are done by a middleware: which kinds there are is known when the file is read, and their args are handed on as
+// they are.
 func (w *workerRun) jobs() ([]service.Part, error) {
 	f := w.file.Jobs
 	if f == nil {
@@ -148,7 +152,8 @@ func (w *workerRun) jobs() ([]service.Part, error) {
 		}
 	}
 	worker, err := jobs.NewWorker(w.db.pool, client, jobs.WorkerOptions{
-		WorkerOptions: w.options(workerfile.Serving{Lease: f.Lease}), Queues: f.Queues, Middleware: []jobs.Middleware{dispatch}, Unknown: f.Unknown,
+		WorkerOptions: w.options(workerfile.Serving{Lease: f.Lease}), Queues: f.Queues,
+		Middleware: []jobs.Middleware{dispatch}, Unknown: f.Unknown,
 	})
 	if err != nil {
 		return nil, err
@@ -161,7 +166,8 @@ func doJob(ctx context.Context, d *jobs.Delivery, do taskHandler) error {
 	if err := d.Decode(ctx, &args); err != nil {
 		return err
 	}
-	also := append(domainEnv("jobs", d.MaxAttempts), variable("TXWORK_KIND", d.Kind), variable("TXWORK_QUEUE", d.Queue), variable("TXWORK_SCHEDULE", d.Schedule))
+	also := append(domainEnv("jobs", d.MaxAttempts), variable("TXWORK_KIND", d.Kind), variable("TXWORK_QUEUE", d.Queue),
+		variable("TXWORK_SCHEDULE", d.Schedule))
 	return do(ctx, task{d.ID.String(), d.Kind, "", d.Attempt, d.Headers, args, also})
 }
 
@@ -170,7 +176,8 @@ func domainEnv(domain string, maxAttempts int) []string {
 }
 
 // register gives a worker its handlers by topic.
-func register[H any](all workerfile.Handlers, handle func(string, H), handleAll func(H), as func(*workerfile.Handler) H) {
+func register[H any](all workerfile.Handlers, handle func(string, H), handleAll func(H),
+	as func(*workerfile.Handler) H) {
 	for topic, h := range all {
 		if topic == workerfile.Others {
 			handleAll(as(h))

@@ -146,7 +146,8 @@ func (c *cli) work(sql string) {
 	a := &app{databaseURL: c.url, schema: c.db.Schema}
 	must(c.t, a.withDatabase(ctx, func(d *database) error {
 		return d.write(ctx, func(tx workqueue.Tx) error {
-			_, err := box.Receive(ctx, tx, inbox.Message{Consumer: "warehouse", Source: "shop", MessageID: "m1", Topic: "order.paid", Payload: []byte("paid")})
+			_, err := box.Receive(ctx, tx, inbox.Message{Consumer: "warehouse", Source: "shop", MessageID: "m1",
+				Topic: "order.paid", Payload: []byte("paid")})
 			return err
 		})
 	}))
@@ -175,9 +176,11 @@ func TestTheDocumentedWorkerFile(t *testing.T) {
 	}))
 	t.Cleanup(billing.Close)
 	w := c.newWorker(strings.Replace(file, "127.0.0.1:8081", "127.0.0.1:0", 1), map[string]string{
-		"archive": keep("archived"), "ship": keep("shipped"), "remind": keep("reminded"), "thumbnail": `echo "$@" > width; ` + keep("picture"),
+		"archive": keep("archived"), "ship": keep("shipped"), "remind": keep("reminded"),
+		"thumbnail": `echo "$@" > width; ` + keep("picture"),
 	}, "BILLING_URL="+billing.URL, "BILLING_TOKEN=s3cret")
-	if got, want := w.check(), "worker.yaml is valid: outbox (2 topics), inbox of warehouse (1 topic), timers (1 topic), jobs (1 kind)\n"; got != want {
+	if got, want := w.check(), "worker.yaml is valid: outbox (2 topics), inbox of warehouse (1 topic), timers (1 "+
+		"topic), jobs (1 kind)\n"; got != want {
 		t.Errorf("--check says %q, want %q", got, want)
 	}
 
@@ -195,10 +198,14 @@ func TestTheDocumentedWorkerFile(t *testing.T) {
 		payload string
 		env     []string
 	}{
-		"archived": {"lost", []string{"TXWORK_DOMAIN=outbox\n", "TXWORK_TOPIC=order.lost\n", "TXWORK_KEY=k\n", "TXWORK_ATTEMPT=1\n", "TXWORK_MAX_ATTEMPTS=10\n"}},
-		"shipped":  {"paid", []string{"TXWORK_DOMAIN=inbox\n", "TXWORK_CONSUMER=warehouse\n", "TXWORK_SOURCE=shop\n", "TXWORK_MESSAGE_ID=m1\n", "TXWORK_KEY=m1\n"}},
-		"reminded": {`"now"`, []string{"TXWORK_DOMAIN=timers\n", "TXWORK_TOPIC=reminder\n", "TXWORK_KEY=order/7\n", "TXWORK_SCHEDULED_AT=20", "TXWORK_SCHEDULE=\n"}},
-		"picture":  {`{"picture":"cat.png"}`, []string{"TXWORK_DOMAIN=jobs\n", "TXWORK_KIND=thumbnail\n", "TXWORK_TOPIC=thumbnail\n", "TXWORK_QUEUE=images\n"}},
+		"archived": {"lost", []string{"TXWORK_DOMAIN=outbox\n", "TXWORK_TOPIC=order.lost\n", "TXWORK_KEY=k\n",
+			"TXWORK_ATTEMPT=1\n", "TXWORK_MAX_ATTEMPTS=10\n"}},
+		"shipped": {"paid", []string{"TXWORK_DOMAIN=inbox\n", "TXWORK_CONSUMER=warehouse\n", "TXWORK_SOURCE=shop\n",
+			"TXWORK_MESSAGE_ID=m1\n", "TXWORK_KEY=m1\n"}},
+		"reminded": {`"now"`, []string{"TXWORK_DOMAIN=timers\n", "TXWORK_TOPIC=reminder\n", "TXWORK_KEY=order/7\n",
+			"TXWORK_SCHEDULED_AT=20", "TXWORK_SCHEDULE=\n"}},
+		"picture": {`{"picture":"cat.png"}`, []string{"TXWORK_DOMAIN=jobs\n", "TXWORK_KIND=thumbnail\n",
+			"TXWORK_TOPIC=thumbnail\n", "TXWORK_QUEUE=images\n"}},
 	} {
 		if got := strings.ReplaceAll(w.file(name), " ", ""); got != want.payload {
 			t.Errorf("%s: the payload is %q, want %q", name, got, want.payload)
@@ -276,14 +283,17 @@ outbox:
 `, "URL", status.URL), "SELECT bool_and(status = 2 OR attempts > 0 AND status <> 1) FROM {schema}.outbox").ok()
 	for topic, want := range wantedStates {
 		s := c.state(ids[topic])
-		if s.status != want.status || s.attempts != 1 || !strings.Contains(s.lastErr, want.lastErr) || want.lastErr == "" && s.lastErr != "" {
+		if s.status != want.status || s.attempts != 1 || !strings.Contains(s.lastErr, want.lastErr) ||
+			want.lastErr == "" && s.lastErr != "" {
 			t.Errorf("%s: %+v, want %+v", topic, s, want)
 		}
 	}
-	if left := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0 AND topic <> 'soon' AND due_at BETWEEN now() + interval '50 min' AND now() + interval '60 min'"); left != 6 {
+	if left := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE status = 0 AND topic <> 'soon' AND due_at "+
+		"BETWEEN now() + interval '50 min' AND now() + interval '60 min'"); left != 6 {
 		t.Errorf("%d messages have the section's backoff, want 6", left)
 	}
-	if left := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE topic = 'soon' AND due_at > now() + interval '110 min'"); left != 1 {
+	if left := value[int](c, "SELECT count(*) FROM {schema}.outbox WHERE topic = 'soon' AND due_at > now() + "+
+		"interval '110 min'"); left != 1 {
 		t.Error("the handler's own backoff is not kept to")
 	}
 	var last struct {
@@ -334,16 +344,18 @@ func TestWorkerOfKindsThatItDoesNotHave(t *testing.T) {
 func TestWorkerReaps(t *testing.T) {
 	c := newMigratedCLI(t)
 	id := c.orphan("{}")
-	c.workUntil("outbox: {topics: {'*': {exec: 'cat > /dev/null'}}}", "SELECT status = 2 FROM {schema}.outbox WHERE id = $1", id).ok()
+	c.workUntil("outbox: {topics: {'*': {exec: 'cat > /dev/null'}}}",
+		"SELECT status = 2 FROM {schema}.outbox WHERE id = $1", id).ok()
 }
 
 // At a signal a command gets its grace, then SIGTERM and SIGKILL with all of its processes, and its row goes back.
 func TestWorkerKillsWhatDoesNotEnd(t *testing.T) {
 	c := newMigratedCLI(t)
 	id := c.enqueue(outbox.Message{Topic: "t"})[0]
-	w := c.newWorker("shutdown: 1s\noutbox: {topics: {t: {exec: {command: ./stubborn, kill_after: 300ms}}}}", map[string]string{
-		"stubborn": `trap 'echo asked > asked' TERM; sh -c 'trap "" TERM; echo $$ > child.new; mv child.new child; while :; do sleep 0.1; done'; while :; do sleep 0.1; done`,
-	}).start()
+	w := c.newWorker("shutdown: 1s\noutbox: {topics: {t: {exec: {command: ./stubborn, kill_after: 300ms}}}}",
+		map[string]string{
+			"stubborn": `trap 'echo asked > asked' TERM; sh -c 'trap "" TERM; echo $$ > child.new; mv child.new child; while :; do sleep 0.1; done'; while :; do sleep 0.1; done`,
+		}).start()
 	child := strings.TrimSpace(w.file("child"))
 	w.stop()
 	if !processEnded(child) {
@@ -358,7 +370,8 @@ func TestWorkerKillsWhatDoesNotEnd(t *testing.T) {
 func TestWorkerWaitsForCommands(t *testing.T) {
 	c := newMigratedCLI(t)
 	id := c.enqueue(outbox.Message{Topic: "t"})[0]
-	w := c.newWorker("outbox: {topics: {t: {exec: ./slow}}}", map[string]string{"slow": "echo > begun; until [ -e go ]; do sleep 0.02; done"}).start()
+	w := c.newWorker("outbox: {topics: {t: {exec: ./slow}}}",
+		map[string]string{"slow": "echo > begun; until [ -e go ]; do sleep 0.02; done"}).start()
 	w.file("begun")
 	must(t, w.cmd.Process.Signal(syscall.SIGTERM))
 	w.write("go", "")
@@ -379,23 +392,28 @@ func TestWorkerFilesThatAreWrong(t *testing.T) {
 	wrong := file("wrong.yaml", "outbox:\n  topic: {}\n  concurrency: none\n")
 	for _, args := range [][]string{{"worker", wrong}, {"worker", "--check", wrong}} {
 		execute(t, t.Context(), nil, nil, args...).exits(exitUsage).says(
-			"wrong.yaml:1:1: outbox: has no topics", "wrong.yaml:2:3: outbox.topic: is unknown", "wrong.yaml:3:3: outbox.concurrency: is none")
+			"wrong.yaml:1:1: outbox: has no topics", "wrong.yaml:2:3: outbox.topic: is unknown",
+			"wrong.yaml:3:3: outbox.concurrency: is none")
 	}
 	r := execute(t, t.Context(), nil, nil, "worker", "--check", "--json", wrong).exits(exitUsage)
 	var got checked
 	must(t, json.Unmarshal([]byte(r.stdout), &got))
 	if got.OK || got.File != wrong || len(got.Problems) != 3 || got.Problems[1] != (workerfile.Problem{
-		Line: 2, Column: 3, Path: "outbox.topic", Message: "is unknown: want one of concurrency, failed_retention, lease, retention, retry, topics",
+		Line: 2, Column: 3, Path: "outbox.topic",
+		Message: "is unknown: want one of concurrency, failed_retention, lease, retention, retry, topics",
 	}) {
 		t.Errorf("--json prints %s", r.stdout)
 	}
 	right := file("right.yaml", "outbox: {topics: {t: {http: '${HOOK}'}}}")
-	execute(t, t.Context(), nil, map[string]string{"HOOK": "http://127.0.0.1:1/"}, "worker", "--check", "--json", right).ok().
+	execute(t, t.Context(), nil, map[string]string{"HOOK": "http://127.0.0.1:1/"}, "worker", "--check", "--json",
+		right).ok().
 		prints(`"ok":true,"serves":["outbox (1 topic)"],"problems":[]`)
 	execute(t, t.Context(), nil, nil, "worker", "--check", right).exits(exitUsage).says("HOOK, which is not set")
 	execute(t, t.Context(), nil, nil, "worker", filepath.Join(dir, "none.yaml")).exits(exitUsage).says("no such file")
-	execute(t, t.Context(), nil, nil, "worker", file("big.yaml", strings.Repeat("#", maxWorkerFile+1))).exits(exitUsage).says("has more than")
-	execute(t, t.Context(), nil, map[string]string{"HOOK": "http://h/"}, "worker", right).exits(exitUsage).says("no database")
+	execute(t, t.Context(), nil, nil, "worker",
+		file("big.yaml", strings.Repeat("#", maxWorkerFile+1))).exits(exitUsage).says("has more than")
+	execute(t, t.Context(), nil, map[string]string{"HOOK": "http://h/"}, "worker",
+		right).exits(exitUsage).says("no database")
 }
 
 // The file names the database where nothing else does.
@@ -403,7 +421,8 @@ func TestWorkerFileNamesTheDatabase(t *testing.T) {
 	c := newMigratedCLI(t)
 	id := c.enqueue(outbox.Message{Topic: "t"})[0]
 	name := filepath.Join(t.TempDir(), "worker.yaml")
-	must(t, os.WriteFile(name, []byte("database: {url: '${DB}', schema: "+c.db.Schema+"}\noutbox: {topics: {t: {exec: 'true'}}}"), 0o600))
+	must(t, os.WriteFile(name, []byte("database: {url: '${DB}', schema: "+c.db.Schema+"}\noutbox: {topics: {t: "+
+		"{exec: 'true'}}}"), 0o600))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan result, 1)

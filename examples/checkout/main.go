@@ -55,7 +55,8 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 				return err
 			}
 		}
-		return example.Until(ctx, pool, `SELECT NOT EXISTS (SELECT FROM example_checkout.orders WHERE state = 'placed')`)
+		return example.Until(ctx, pool,
+			`SELECT NOT EXISTS (SELECT FROM example_checkout.orders WHERE state = 'placed')`)
 	}
 	if err := example.Serve(ctx, sell, relay.Run); err != nil {
 		return err
@@ -75,7 +76,8 @@ func checkout(ctx context.Context, pool *pgxpool.Pool, box *outbox.Outbox, id st
 		OnFail:     &undo, // by the default policy when all steps have ended, so that none has its effect afterwards
 	}
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `INSERT INTO example_checkout.orders VALUES ($1, $2, $3)`, id, card, cents); err != nil {
+		if _, err := tx.Exec(ctx, `INSERT INTO example_checkout.orders VALUES ($1, $2, $3)`, id, card,
+			cents); err != nil {
 			return err
 		}
 		_, err := box.StartJoin(ctx, workqueue.Pgx(tx), saga)

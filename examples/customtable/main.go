@@ -1,5 +1,5 @@
-// Customtable runs a queue with a table of the application's own: invoices, each sent once in effect, by a service. It is what
-// docs/domains.md builds; package invoices is the queue.
+// Customtable runs a queue with a table of the application's own: invoices, each sent once in effect, by a service. It
+// is what docs/domains.md builds; package invoices is the queue.
 package main
 
 import (
@@ -108,7 +108,8 @@ func order(ctx context.Context, pool *pgxpool.Pool, db *sql.DB, list *invoices.I
 func batch(year int) []invoices.Invoice {
 	list := make([]invoices.Invoice, each)
 	for i := range list {
-		list[i] = invoices.Invoice{Number: fmt.Sprintf("%d-%d", year, i), Channel: "email", Customer: fmt.Sprintf("customer-%d", i%7), Cents: int64(100*i + 99)}
+		list[i] = invoices.Invoice{Number: fmt.Sprintf("%d-%d", year, i), Channel: "email",
+			Customer: fmt.Sprintf("customer-%d", i%7), Cents: int64(100*i + 99)}
 	}
 	return list
 }
@@ -131,7 +132,8 @@ func newService(pool *pgxpool.Pool, list *invoices.Invoices) (*service.Service, 
 }
 
 func reconcile(ctx context.Context, pool *pgxpool.Pool) error {
-	err := example.Count(ctx, pool, `SELECT 'invoices done after a retry', count(*) FROM billing.invoices WHERE attempts > 1`)
+	err := example.Count(ctx, pool,
+		`SELECT 'invoices done after a retry', count(*) FROM billing.invoices WHERE attempts > 1`)
 	if err != nil {
 		return err
 	}

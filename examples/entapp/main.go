@@ -25,7 +25,8 @@ const orders = 200
 func main() { example.Main(run) }
 
 func run(ctx context.Context, pool *pgxpool.Pool) error {
-	if err := example.Fresh(ctx, pool, "example_ent", `CREATE TABLE example_ent.invoices (order_id bigint, cents bigint)`); err != nil {
+	if err := example.Fresh(ctx, pool, "example_ent",
+		`CREATE TABLE example_ent.invoices (order_id bigint, cents bigint)`); err != nil {
 		return err
 	}
 	client, err := open(ctx, pool)

@@ -32,7 +32,8 @@ func (Order) TableName() string { return "example_gorm.orders" }
 func main() { example.Main(run) }
 
 func run(ctx context.Context, pool *pgxpool.Pool) error {
-	if err := example.Fresh(ctx, pool, "example_gorm", `CREATE TABLE example_gorm.invoices (order_id bigint, cents int)`); err != nil {
+	if err := example.Fresh(ctx, pool, "example_gorm",
+		`CREATE TABLE example_gorm.invoices (order_id bigint, cents int)`); err != nil {
 		return err
 	}
 	// GORM and the relay share the pool.
@@ -62,7 +63,8 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 				kept++
 			}
 		}
-		return example.Until(ctx, pool, `SELECT NOT EXISTS (SELECT FROM example_gorm.outbox WHERE completed_at IS NULL)`)
+		return example.Until(ctx, pool,
+			`SELECT NOT EXISTS (SELECT FROM example_gorm.outbox WHERE completed_at IS NULL)`)
 	}
 	if err := example.Serve(ctx, sell, relay.Run); err != nil {
 		return err
@@ -87,7 +89,8 @@ func place(db *gorm.DB, box *outbox.Outbox, order Order) error {
 		if err != nil {
 			return err
 		}
-		_, err = box.Enqueue(tx.Statement.Context, inTransaction(tx), outbox.Message{Topic: "order.placed", Payload: payload})
+		_, err = box.Enqueue(tx.Statement.Context, inTransaction(tx), outbox.Message{Topic: "order.placed",
+			Payload: payload})
 		if err != nil {
 			return err
 		}

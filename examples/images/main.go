@@ -32,7 +32,8 @@ func (Thumbnails) Kind() string { return "thumbnails" }
 func main() { example.Main(run) }
 
 func run(ctx context.Context, pool *pgxpool.Pool) error {
-	if err := example.Fresh(ctx, pool, "example_images", `CREATE TABLE example_images.thumbnails (image text, pixels int)`); err != nil {
+	if err := example.Fresh(ctx, pool, "example_images",
+		`CREATE TABLE example_images.thumbnails (image text, pixels int)`); err != nil {
 		return err
 	}
 	// The program that enqueues and the one that works share the registry: it has the kind's settings, too.
@@ -47,7 +48,8 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	worker, err := jobs.NewWorker(pool, client, jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: "images", Concurrency: 8}}})
+	worker, err := jobs.NewWorker(pool, client,
+		jobs.WorkerOptions{Queues: []jobs.QueueOptions{{Name: "images", Concurrency: 8}}})
 	if err != nil {
 		return err
 	}
@@ -84,7 +86,8 @@ func (s *studio) thumbnails(ctx context.Context, job *jobs.Job[Thumbnails]) erro
 	}
 	for i, pixels := range []int{64, 256} {
 		// StepTx records the step in the transaction of its writes: exactly once, also where the process dies.
-		_, err := jobs.StepTx(ctx, job, fmt.Sprint("scale ", pixels), func(ctx context.Context, tx pgx.Tx) (int, error) {
+		_, err := jobs.StepTx(ctx, job, fmt.Sprint("scale ", pixels), func(ctx context.Context, tx pgx.Tx) (int,
+			error) {
 			_, err := tx.Exec(ctx, `INSERT INTO example_images.thumbnails VALUES ($1, $2)`, job.Args.Image, pixels)
 			return bytes / pixels, err
 		})

@@ -59,7 +59,8 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 		if err := write(ctx, pool, box); err != nil {
 			return err
 		}
-		return example.Until(ctx, pool, `SELECT NOT EXISTS (SELECT FROM example_ledger.outbox WHERE completed_at IS NULL)`)
+		return example.Until(ctx, pool,
+			`SELECT NOT EXISTS (SELECT FROM example_ledger.outbox WHERE completed_at IS NULL)`)
 	}
 	if err := example.Serve(ctx, do, relays...); err != nil {
 		return err
@@ -126,7 +127,8 @@ func apply(ctx context.Context, m *outbox.Delivery) error {
 		return workqueue.Permanent(err)
 	}
 	return m.Tx(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `INSERT INTO example_ledger.lines (account, change) VALUES ($1, $2)`, m.Key, number); err != nil {
+		if _, err := tx.Exec(ctx, `INSERT INTO example_ledger.lines (account, change) VALUES ($1, $2)`, m.Key,
+			number); err != nil {
 			return err
 		}
 		_, err := book(ctx, tx, "statements", m.Key, kind+" "+amount)
@@ -135,7 +137,8 @@ func apply(ctx context.Context, m *outbox.Delivery) error {
 }
 
 func reconcile(ctx context.Context, pool *pgxpool.Pool) error {
-	err := example.Count(ctx, pool, `SELECT 'events that came after a retry', count(*) FROM example_ledger.outbox WHERE attempts > 1`)
+	err := example.Count(ctx, pool,
+		`SELECT 'events that came after a retry', count(*) FROM example_ledger.outbox WHERE attempts > 1`)
 	if err != nil {
 		return err
 	}

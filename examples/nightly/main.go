@@ -73,14 +73,19 @@ func (p *planner) work(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := example.Until(ctx, p.pool, `SELECT count(*) > 2 FROM example_nightly.reports WHERE schedule = 'pulse'`); err != nil {
+	if err := example.Until(ctx, p.pool,
+		`SELECT count(*) > 2 FROM example_nightly.reports WHERE schedule = 'pulse'`); err != nil {
 		return err
 	}
-	err := pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error { return p.schedules.Pause(ctx, workqueue.Pgx(tx), "pulse") })
+	err := pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error {
+		return p.schedules.Pause(ctx, workqueue.Pgx(tx),
+			"pulse")
+	})
 	if err != nil {
 		return err
 	}
-	return example.Until(ctx, p.pool, `SELECT NOT EXISTS (SELECT FROM example_nightly.timers WHERE completed_at IS NULL)`)
+	return example.Until(ctx, p.pool,
+		`SELECT NOT EXISTS (SELECT FROM example_nightly.timers WHERE completed_at IS NULL)`)
 }
 
 // put says how the schedules should be. What is so already stays as it is, so a program does this whenever it
@@ -137,7 +142,8 @@ func (p *planner) trigger(ctx context.Context, tx workqueue.Tx) (err error) {
 // late the report is made.
 func report(ctx context.Context, d *timers.Delivery) error {
 	return d.Tx(ctx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `INSERT INTO example_nightly.reports VALUES ($1, $2, $3)`, d.Schedule, d.Key, d.ScheduledAt)
+		_, err := tx.Exec(ctx, `INSERT INTO example_nightly.reports VALUES ($1, $2, $3)`, d.Schedule, d.Key,
+			d.ScheduledAt)
 		return err
 	})
 }

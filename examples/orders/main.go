@@ -40,7 +40,8 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	// A message may be posted again although it arrived; its id, the idempotency key, is the same every time.
-	billingPoster, err := outboxhttp.NewPoster(outboxhttp.Options{URL: server.URL, ContentType: "text/plain", Transport: network})
+	billingPoster, err := outboxhttp.NewPoster(outboxhttp.Options{URL: server.URL, ContentType: "text/plain",
+		Transport: network})
 	if err != nil {
 		return err
 	}
@@ -53,7 +54,8 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	network.Wait()
-	fmt.Printf("%d orders taken, %d of them rolled back; %d requests, of which %d were repeated and %d lost their reply\n",
+	fmt.Printf("%d orders taken, %d of them rolled back; %d requests, of which %d were repeated and %d lost their "+
+		"reply\n",
 		orders, shop.declined, network.Requests.Load(), network.Repeated.Load(), network.Lost.Load())
 	return example.Reconcile(ctx, pool, `
 		WITH orders AS (SELECT count(*) AS n, sum(cents)::bigint AS cents FROM example_shop.orders)

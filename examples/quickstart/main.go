@@ -1,5 +1,5 @@
-// Command quickstart takes orders and ships them. `quickstart place ID [ADDRESS]` writes an order and its message in one
-// transaction; `quickstart work` delivers messages until it is interrupted.
+// Command quickstart takes orders and ships them. `quickstart place ID [ADDRESS]` writes an order and its message in
+// one transaction; `quickstart work` delivers messages until it is interrupted.
 package main
 
 import (
@@ -76,7 +76,8 @@ func work(ctx context.Context, pool *pgxpool.Pool, box *outbox.Outbox) error {
 	return s.Run(ctx)
 }
 
-// ship is where an application would call its carrier. An error is retried; a permanent one makes a dead letter at once.
+// ship is where an application would call its carrier. An error is retried; a permanent one makes a dead letter at
+// once.
 func ship(ctx context.Context, pool *pgxpool.Pool, order string) error {
 	var address *string
 	if err := pool.QueryRow(ctx, `SELECT address FROM orders WHERE id = $1`, order).Scan(&address); err != nil {

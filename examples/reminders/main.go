@@ -44,14 +44,16 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	server, err := alarms.NewServer(all.On(pool), tokens, alarms.ServerOptions{Burst: 100}) // requests of an owner at once
+	// requests of an owner at once
+	server, err := alarms.NewServer(all.On(pool), tokens, alarms.ServerOptions{Burst: 100})
 	if err != nil {
 		return err
 	}
 	api := httptest.NewServer(server)
 	defer api.Close()
 	// AllowPrivate because this receiver is on loopback: an owner's URL must not reach into your own network.
-	waker, err := alarms.NewHTTPWaker(alarms.HTTPWakerOptions{URL: webhook.URL, Secrets: []string{secret}, AllowPrivate: true})
+	waker, err := alarms.NewHTTPWaker(alarms.HTTPWakerOptions{URL: webhook.URL, Secrets: []string{secret},
+		AllowPrivate: true})
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,8 @@ func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// A wake may come twice, with the same id.
-	_, err = v.pool.Exec(r.Context(), `INSERT INTO example_reminders.received VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+	_, err = v.pool.Exec(r.Context(),
+		`INSERT INTO example_reminders.received VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
 		r.Header.Get(alarms.HeaderID), wake.AlarmID, wake.Message, wake.Attempt)
 	if err != nil {
 		http.Error(w, "internal error", http.StatusInternalServerError)
@@ -57,12 +58,16 @@ func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // outlast waits for the end of all reminders. A failed delivery is repeated after half a minute; the example
 // does not take that long, it puts the clock of that timer forward.
 func outlast(ctx context.Context, pool *pgxpool.Pool) error {
-	if err := example.Until(ctx, pool, `SELECT count(*) = 1 FROM example_reminders.alarms WHERE failure_count = 1`); err != nil {
+	if err := example.Until(ctx, pool,
+		`SELECT count(*) = 1 FROM example_reminders.alarms WHERE failure_count = 1`); err != nil {
 		return err
 	}
-	_, err := pool.Exec(ctx, `UPDATE example_reminders.timers SET due_at = clock_timestamp() WHERE attempts = 1 AND completed_at IS NULL`)
+	_,
+		err := pool.Exec(ctx,
+		`UPDATE example_reminders.timers SET due_at = clock_timestamp() WHERE attempts = 1 AND completed_at IS NULL`)
 	if err != nil {
 		return err
 	}
-	return example.Until(ctx, pool, `SELECT NOT EXISTS (SELECT FROM example_reminders.alarms WHERE status = 'active' AND kind = 'once')`)
+	return example.Until(ctx, pool,
+		`SELECT NOT EXISTS (SELECT FROM example_reminders.alarms WHERE status = 'active' AND kind = 'once')`)
 }

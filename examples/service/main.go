@@ -72,7 +72,8 @@ func (s shop) parts(pool *pgxpool.Pool) ([]service.Part, error) {
 		return nil, err
 	}
 	clock.HandleAll(func(context.Context, *timers.Delivery) error { handled.Add(1); return nil })
-	jobs.Register(s.kinds, func(context.Context, *jobs.Job[invoice]) error { handled.Add(1); return nil }, jobs.KindOptions[invoice]{})
+	jobs.Register(s.kinds, func(context.Context, *jobs.Job[invoice]) error { handled.Add(1); return nil },
+		jobs.KindOptions[invoice]{})
 	worker, err := jobs.NewWorker(pool, s.jobs, jobs.WorkerOptions{})
 	return []service.Part{relay, payments, clock, worker}, err
 }
@@ -116,7 +117,8 @@ func run(ctx context.Context, admin *pgxpool.Pool) error {
 	if err := example.Serve(ctx, work, all.Run); err != nil {
 		return err
 	}
-	fmt.Printf("  connections: %d busy, %d idle; transactions of an idle second: %.1f\n", busy.connections, idle.connections, idle.transactions)
+	fmt.Printf("  connections: %d busy, %d idle; transactions of an idle second: %.1f\n", busy.connections,
+		idle.connections, idle.transactions)
 	most := all.Runtime().MaxConnections() + int(pool.Config().MaxConns)
 	return example.Reconcile(ctx, admin, `VALUES ('rows that were handled', $1::bigint, $2::bigint),
 		('rows that are left', (SELECT count(*) FROM example_service.outbox WHERE completed_at IS NULL)
@@ -131,8 +133,8 @@ func run(ctx context.Context, admin *pgxpool.Pool) error {
 const (
 	orders = 500
 
-	// idleTransactions are those that the service may begin in an idle second: looks, sweeps of six tables, and up to two
-	// of the reaper's rounds while it is measured.
+	// idleTransactions are those that the service may begin in an idle second: looks, sweeps of six tables, and up to
+	// two of the reaper's rounds while it is measured.
 	idleTransactions = 10
 
 	// rest is how long the service goes on with what the last orders have begun.
@@ -165,10 +167,12 @@ func (s shop) order(ctx context.Context, tx workqueue.Tx, i int) error {
 	if _, err := s.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "order.placed"}); err != nil {
 		return err
 	}
-	if _, err := s.inbox.Receive(ctx, tx, inbox.Message{Consumer: "payments", Source: "bank", MessageID: name}); err != nil {
+	if _, err := s.inbox.Receive(ctx, tx, inbox.Message{Consumer: "payments", Source: "bank",
+		MessageID: name}); err != nil {
 		return err
 	}
-	if _, err := s.timers.Set(ctx, tx, timers.Timer{Key: name, Topic: "reminder", Delay: 10 * time.Millisecond}); err != nil {
+	if _, err := s.timers.Set(ctx, tx, timers.Timer{Key: name, Topic: "reminder",
+		Delay: 10 * time.Millisecond}); err != nil {
 		return err
 	}
 	_, err := s.jobs.Enqueue(ctx, tx, invoice{Order: i}, jobs.InsertOptions{})
@@ -188,7 +192,8 @@ func measure(ctx context.Context, pool *pgxpool.Pool, during time.Duration) (f f
 	if during > 0 {
 		f.transactions = float64(begun.Load()-before) / time.Since(start).Seconds()
 	}
-	err = pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1`, schema).Scan(&f.connections)
+	err = pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1`,
+		schema).Scan(&f.connections)
 	return f, err
 }
 

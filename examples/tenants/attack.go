@@ -60,7 +60,8 @@ var attempts = map[string]func(ctx context.Context, l loot, producer, worker *pg
 	},
 	"an ack by the function": func(ctx context.Context, l loot, _, worker *pgxpool.Pool) bool {
 		var n int
-		err := worker.QueryRow(ctx, "SELECT count(*) FROM example_tenants.documents_ack($1, $2)", l.token, l.ids).Scan(&n)
+		err := worker.QueryRow(ctx, "SELECT count(*) FROM example_tenants.documents_ack($1, $2)", l.token,
+			l.ids).Scan(&n)
 		return err != nil || n > 0
 	},
 	"a cancel": func(ctx context.Context, l loot, _, worker *pgxpool.Pool) bool {

@@ -85,14 +85,17 @@ func prepare(ctx context.Context, owner *pgxpool.Pool) (password string, err err
 	if err != nil {
 		return "", err
 	}
-	roles, err := migrations.Roles(migrations.RoleOptions{Schema: schema, Prefix: schema, Tables: []migrations.RoleTable{{Name: spec.Table}}})
+	roles, err := migrations.Roles(migrations.RoleOptions{Schema: schema, Prefix: schema,
+		Tables: []migrations.RoleTable{{Name: spec.Table}}})
 	if err != nil {
 		return "", err
 	}
 	password = rand.Text()
-	passwords := fmt.Sprintf("ALTER ROLE %[1]s_producer PASSWORD '%[2]s'; ALTER ROLE %[1]s_worker PASSWORD '%[2]s'", schema, password)
+	passwords := fmt.Sprintf("ALTER ROLE %[1]s_producer PASSWORD '%[2]s'; ALTER ROLE %[1]s_worker PASSWORD '%[2]s'",
+		schema, password)
 	return password, pgx.BeginFunc(ctx, owner, func(tx pgx.Tx) error {
-		for _, statements := range []string{"DROP SCHEMA IF EXISTS " + schema + " CASCADE; CREATE SCHEMA " + schema, up, policy, roles, passwords} {
+		for _, statements := range []string{"DROP SCHEMA IF EXISTS " + schema + " CASCADE; CREATE SCHEMA " + schema, up,
+			policy, roles, passwords} {
 			if _, err := tx.Exec(ctx, statements); err != nil {
 				return err
 			}
@@ -139,7 +142,8 @@ func reconcile(ctx context.Context, owner *pgxpool.Pool, logins *logins, through
 	}
 	var seen [3]int64
 	for i, tenant := range []string{acme, globex, ""} {
-		if err := logins.as("worker", tenant).QueryRow(ctx, "SELECT count(*) FROM example_tenants.documents").Scan(&seen[i]); err != nil {
+		if err := logins.as("worker", tenant).QueryRow(ctx,
+			"SELECT count(*) FROM example_tenants.documents").Scan(&seen[i]); err != nil {
 			return err
 		}
 	}

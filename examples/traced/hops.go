@@ -8,8 +8,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// A hop is what a span follows from. Within a transaction or a request it is the parent. Between a row and its handler it is a
-// link: the trace of who wrote the row may have ended long ago, and an attempt may be the tenth.
+// A hop is what a span follows from. Within a transaction or a request it is the parent. Between a row and its handler
+// it is a link: the trace of who wrote the row may have ended long ago, and an attempt may be the tenth.
 type hop struct {
 	span, follows string
 	linked        bool
@@ -50,8 +50,8 @@ func reconcile(spans []sdktrace.ReadOnlySpan) error {
 	return nil
 }
 
-// in tells whether there is one span of the hop's name, and whether it follows from the one that it is to follow from: by its
-// parent and in that one's trace, or by its link and in a trace of its own.
+// in tells whether there is one span of the hop's name, and whether it follows from the one that it is to follow from:
+// by its parent and in that one's trace, or by its link and in a trace of its own.
 func (h hop) in(spans []sdktrace.ReadOnlySpan) bool {
 	span, follows := one(spans, h.span), one(spans, h.follows)
 	if span == nil || follows == nil {
@@ -61,7 +61,10 @@ func (h hop) in(spans []sdktrace.ReadOnlySpan) bool {
 	if !h.linked {
 		return same && span.Parent().SpanID() == follows.SpanContext().SpanID()
 	}
-	return !same && slices.ContainsFunc(span.Links(), func(l sdktrace.Link) bool { return is(l.SpanContext, follows.SpanContext()) })
+	return !same && slices.ContainsFunc(span.Links(), func(l sdktrace.Link) bool {
+		return is(l.SpanContext,
+			follows.SpanContext())
+	})
 }
 
 func is(a, b trace.SpanContext) bool { return a.TraceID() == b.TraceID() && a.SpanID() == b.SpanID() }

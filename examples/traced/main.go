@@ -1,5 +1,6 @@
-// Traced is one order on its way through two services, as OpenTelemetry sees it: a request, its transaction, the message in the
-// outbox, its delivery over HTTP, the consumer's inbox, a job and a timer. It prints the hops and checks each.
+// Traced is one order on its way through two services, as OpenTelemetry sees it: a request, its transaction, the
+// message in the outbox, its delivery over HTTP, the consumer's inbox, a job and a timer. It prints the hops and checks
+// each.
 package main
 
 import (
@@ -33,7 +34,8 @@ const schema = "example_traced"
 func main() { example.Main(run) }
 
 func run(ctx context.Context, pool *pgxpool.Pool) error {
-	// An application's exporter sends the spans to a collector. The rest it has at its start, too: txwork finds the providers.
+	// An application's exporter sends the spans to a collector. The rest it has at its start, too: txwork finds the
+	// providers.
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	otel.SetTracerProvider(provider)
@@ -46,7 +48,8 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	shop, billing := httptest.NewServer(traced("POST /orders", s.takeOrder)), httptest.NewServer(traced("POST /bills", s.receive))
+	shop, billing := httptest.NewServer(traced("POST /orders", s.takeOrder)),
+		httptest.NewServer(traced("POST /bills", s.receive))
 	defer shop.Close()
 	defer billing.Close()
 	s.billing = billing.URL
@@ -128,7 +131,8 @@ func (s *services) takeOrder(ctx context.Context, _ *http.Request, body []byte) 
 	})
 }
 
-// deliver is the relay's handler. Its context has the span of this delivery, which is linked to the one that wrote the message.
+// deliver is the relay's handler. Its context has the span of this delivery, which is linked to the one that wrote the
+// message.
 func (s *services) deliver(ctx context.Context, m *outbox.Delivery) error {
 	return post(ctx, s.billing, m.ID.String(), m.Payload)
 }
@@ -137,7 +141,8 @@ func (s *services) deliver(ctx context.Context, m *outbox.Delivery) error {
 func (s *services) receive(ctx context.Context, r *http.Request, body []byte) error {
 	return workqueue.InTx(ctx, s.pool, func(tx workqueue.Tx) error {
 		_, err := s.inbox.Receive(ctx, tx, inbox.Message{
-			Consumer: "billing", Source: "shop", MessageID: r.Header.Get("Idempotency-Key"), Topic: "order.placed", Payload: body,
+			Consumer: "billing", Source: "shop", MessageID: r.Header.Get("Idempotency-Key"), Topic: "order.placed",
+			Payload: body,
 		})
 		return err
 	})
@@ -145,7 +150,8 @@ func (s *services) receive(ctx context.Context, r *http.Request, body []byte) er
 
 // bill is the consumer's handler. What it writes in its transaction is under the span of the processing.
 func (s *services) bill(ctx context.Context, tx pgx.Tx, d *inbox.Delivery) error {
-	if _, err := s.timers.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: "reminder", Topic: "reminder", Delay: time.Hour}); err != nil {
+	if _, err := s.timers.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: "reminder", Topic: "reminder",
+		Delay: time.Hour}); err != nil {
 		return err
 	}
 	_, err := s.jobs.Enqueue(ctx, workqueue.Pgx(tx), invoice{Order: string(d.Payload)}, jobs.InsertOptions{})
@@ -156,7 +162,8 @@ type invoice struct{ Order string }
 
 func (invoice) Kind() string { return "invoice" }
 
-// print is the handler of the job. The timer that it moves is linked to it from now on, since it decides that it fires now.
+// print is the handler of the job. The timer that it moves is linked to it from now on, since it decides that it fires
+// now.
 func (s *services) print(ctx context.Context, j *jobs.Job[invoice]) error {
 	return workqueue.InTx(ctx, s.pool, func(tx workqueue.Tx) error {
 		_, err := s.timers.Set(ctx, tx, timers.Timer{Key: "reminder", Topic: "reminder"})

@@ -40,7 +40,8 @@ func newFixture(t *testing.T) *fixture {
 	t.Parallel()
 	db := pgtest.New(t)
 	box, err := inbox.Open(inbox.Options{
-		Schema: db.Schema, DedupWindow: 7 * 24 * time.Hour, Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)},
+		Schema: db.Schema, DedupWindow: 7 * 24 * time.Hour,
+		Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)},
 	})
 	must(t, err)
 	up, _, err := box.DDL()
@@ -61,9 +62,11 @@ func (f *fixture) options(changes ...func(*inboxhttp.Options)) inboxhttp.Options
 }
 
 // process serves a handler that has each message its effect, and then does what the test wants.
-func (f *fixture) process(then func(ctx context.Context, m *inboxhttp.Message) error, changes ...func(*inboxhttp.Options)) string {
+func (f *fixture) process(then func(ctx context.Context, m *inboxhttp.Message) error,
+	changes ...func(*inboxhttp.Options)) string {
 	f.Helper()
-	h, err := inboxhttp.Process(f.Pool, f.box, f.options(changes...), func(ctx context.Context, tx pgx.Tx, m *inboxhttp.Message) error {
+	h, err := inboxhttp.Process(f.Pool, f.box, f.options(changes...), func(ctx context.Context, tx pgx.Tx,
+		m *inboxhttp.Message) error {
 		if _, err := tx.Exec(ctx, "INSERT INTO effects VALUES ($1, $2)", m.ID, string(m.Body)); err != nil {
 			return err
 		}

@@ -29,9 +29,10 @@ type Message struct {
 	Request *http.Request
 }
 
-// Process makes a handler that has fn process messages by [inbox.Inbox.Process], in the transaction that notes their ids. Its
-// results are in the package's documentation. The handler is safe for concurrent use, and fn has to be.
-func Process(pool *pgxpool.Pool, box *inbox.Inbox, o Options, fn func(ctx context.Context, tx pgx.Tx, m *Message) error) (http.Handler, error) {
+// Process makes a handler that has fn process messages by [inbox.Inbox.Process], in the transaction that notes their
+// ids. Its results are in the package's documentation. The handler is safe for concurrent use, and fn has to be.
+func Process(pool *pgxpool.Pool, box *inbox.Inbox, o Options, fn func(ctx context.Context, tx pgx.Tx,
+	m *Message) error) (http.Handler, error) {
 	if fn == nil {
 		return nil, validate.Errorf("function", "is nil")
 	}
@@ -50,8 +51,8 @@ func Process(pool *pgxpool.Pool, box *inbox.Inbox, o Options, fn func(ctx contex
 	return newHandler(pool, box, o, process)
 }
 
-// Receive makes a handler that stores messages by [inbox.Inbox.Receive], for an [inbox.Worker]. The handler is safe for concurrent
-// use.
+// Receive makes a handler that stores messages by [inbox.Inbox.Receive], for an [inbox.Worker]. The handler is safe for
+// concurrent use.
 func Receive(pool *pgxpool.Pool, box *inbox.Inbox, o ReceiveOptions) (http.Handler, error) {
 	receive := func(ctx context.Context, _ Options, m *Message) (result inbox.Result, err error) {
 		message := o.message(m)
@@ -68,7 +69,8 @@ func Receive(pool *pgxpool.Pool, box *inbox.Inbox, o ReceiveOptions) (http.Handl
 }
 
 func (o ReceiveOptions) message(m *Message) inbox.Message {
-	message := inbox.Message{Consumer: o.Consumer, Source: o.Source, MessageID: m.ID, Payload: m.Body, Headers: o.kept(m.Request.Header)}
+	message := inbox.Message{Consumer: o.Consumer, Source: o.Source, MessageID: m.ID, Payload: m.Body,
+		Headers: o.kept(m.Request.Header)}
 	if o.Topic != nil {
 		message.Topic = o.Topic(m.Request)
 	}
@@ -90,7 +92,8 @@ type handler struct {
 	take    func(ctx context.Context, o Options, m *Message) (inbox.Result, error)
 }
 
-func newHandler(pool *pgxpool.Pool, box *inbox.Inbox, o Options, take func(context.Context, Options, *Message) (inbox.Result, error)) (http.Handler, error) {
+func newHandler(pool *pgxpool.Pool, box *inbox.Inbox, o Options, take func(context.Context, Options,
+	*Message) (inbox.Result, error)) (http.Handler, error) {
 	o = o.withDefaults()
 	if err := o.validate(pool, box); err != nil {
 		return nil, err
@@ -113,8 +116,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.Context().Err() != nil { // the sender has gone
 			level = slog.LevelDebug
 		}
-		h.options.Logger.LogAttrs(ctx, level, "inbox message was not taken", slog.String("consumer", h.options.Consumer),
-			slog.String("source", h.options.Source), slog.String("message_id", m.ID), slog.Int("status", a.status), slog.Any("error", err))
+		h.options.Logger.LogAttrs(ctx, level, "inbox message was not taken",
+			slog.String("consumer", h.options.Consumer),
+			slog.String("source", h.options.Source), slog.String("message_id", m.ID), slog.Int("status", a.status),
+			slog.Any("error", err))
 	}
 	a.write(w)
 }
@@ -136,18 +141,21 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request) (*Message, *answe
 	}
 	ids := r.Header.Values(h.options.KeyHeader)
 	if len(ids) != 1 || ids[0] == "" {
-		return nil, &answer{status: http.StatusBadRequest, text: fmt.Sprintf("the header %s has to be there once, with the message's id", h.options.KeyHeader)}
+		return nil, &answer{status: http.StatusBadRequest,
+			text: fmt.Sprintf("the header %s has to be there once, with the message's id", h.options.KeyHeader)}
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.options.MaxBody)))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, &answer{status: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit)}
+		return nil, &answer{status: http.StatusRequestEntityTooLarge,
+			text: fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit)}
 	case err != nil:
 		return nil, &answer{status: http.StatusBadRequest, text: "the body cannot be read"}
 	}
 	if err := h.verify(r, body); err != nil {
-		h.options.Logger.LogAttrs(r.Context(), slog.LevelWarn, "inbox request was refused", slog.String("consumer", h.options.Consumer),
+		h.options.Logger.LogAttrs(r.Context(), slog.LevelWarn, "inbox request was refused",
+			slog.String("consumer", h.options.Consumer),
 			slog.String("source", h.options.Source), slog.Any("error", err))
 		return nil, &answer{status: http.StatusUnauthorized, text: "the request is not the source's"}
 	}

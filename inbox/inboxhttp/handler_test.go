@@ -63,9 +63,10 @@ func TestAnyBodyIsADuplicateWhereTheOptionsSaySo(t *testing.T) {
 func TestAMessageThatIsBeingProcessed(t *testing.T) {
 	f := newFixture(t)
 	begun, end := make(chan bool), make(chan bool)
-	url := f.process(func(context.Context, *inboxhttp.Message) error { begun <- true; <-end; return nil }, func(o *inboxhttp.Options) {
-		o.RetryAfter = 1500 * time.Millisecond // which the header cannot say
-	})
+	url := f.process(func(context.Context, *inboxhttp.Message) error { begun <- true; <-end; return nil },
+		func(o *inboxhttp.Options) {
+			o.RetryAfter = 1500 * time.Millisecond // which the header cannot say
+		})
 	first := make(chan reply, 1)
 	go func() { first <- f.post(url, "a", "body") }()
 	receive(t, begun)
@@ -93,11 +94,16 @@ func TestRequestsThatAreNoMessages(t *testing.T) {
 		got  reply
 		want reply
 	}{
-		"no id":         {f.post(url, "", "x", "Signature", "of x"), reply{400, "the header Idempotency-Key has to be there once, with the message's id", ""}},
-		"two ids":       {f.post(url, "a", "x", "Signature", "of x", "Idempotency-Key", "b"), reply{400, "the header Idempotency-Key has to be there once, with the message's id", ""}},
-		"a long id":     {f.post(url, strings.Repeat("i", 256), "x", "Signature", "of x"), reply{400, "txwork: message id has 256 bytes, the limit is 255", ""}},
-		"a large body":  {f.post(url, "a", strings.Repeat("x", 11), "Signature", "x"), reply{413, "the body has more than 10 bytes", ""}},
-		"a forged one":  {f.post(url, "a", "x", "Signature", "of y"), reply{401, "the request is not the source's", ""}},
+		"no id": {f.post(url, "", "x", "Signature", "of x"),
+			reply{400, "the header Idempotency-Key has to be there once, with the message's id", ""}},
+		"two ids": {f.post(url, "a", "x", "Signature", "of x", "Idempotency-Key", "b"),
+			reply{400, "the header Idempotency-Key has to be there once, with the message's id", ""}},
+		"a long id": {f.post(url, strings.Repeat("i", 256), "x", "Signature", "of x"),
+			reply{400, "txwork: message id has 256 bytes, the limit is 255", ""}},
+		"a large body": {f.post(url, "a", strings.Repeat("x", 11), "Signature", "x"),
+			reply{413, "the body has more than 10 bytes", ""}},
+		"a forged one": {f.post(url, "a", "x", "Signature", "of y"), reply{401, "the request is not the source's",
+			""}},
 		"another verb":  {f.send(http.MethodPut, url, "a", strings.NewReader("x")), reply{405, "use POST", ""}},
 		"the right one": {f.post(url, "a", "0123456789", "Signature", "of 0123456789"), reply{200, "processed", ""}},
 	} {
@@ -123,14 +129,18 @@ func TestWhatAFunctionsErrorIsAnsweredBy(t *testing.T) {
 		fails error
 		want  reply
 	}{
-		"an error":             {secret, reply{500, "the message could not be processed; send it again", ""}},
-		"permanent":            {workqueue.Permanent(errors.New("no such order")), reply{422, "permanent: no such order", ""}},
-		"refused":              {&inbox.RefusedError{Err: errors.New("no JSON")}, reply{400, "no JSON", ""}},
-		"retry after":          {workqueue.RetryAfter(time.Minute, secret), reply{503, "try again later", "60"}},
-		"its database":         {&pgconn.PgError{Severity: "FATAL", Code: "57P01", Message: "secret"}, reply{503, "try again later", "1"}},
-		"a serialization":      {&pgconn.PgError{Severity: "ERROR", Code: "40001"}, reply{503, "try again later", "1"}},
-		"its statement":        {&pgconn.PgError{Severity: "ERROR", Code: "23505"}, reply{500, "the message could not be processed; send it again", ""}},
-		"invalid, not refused": {validate.Errorf("x", "is secret"), reply{500, "the message could not be processed; send it again", ""}},
+		"an error": {secret, reply{500, "the message could not be processed; send it again", ""}},
+		"permanent": {workqueue.Permanent(errors.New("no such order")),
+			reply{422, "permanent: no such order", ""}},
+		"refused":     {&inbox.RefusedError{Err: errors.New("no JSON")}, reply{400, "no JSON", ""}},
+		"retry after": {workqueue.RetryAfter(time.Minute, secret), reply{503, "try again later", "60"}},
+		"its database": {&pgconn.PgError{Severity: "FATAL", Code: "57P01", Message: "secret"},
+			reply{503, "try again later", "1"}},
+		"a serialization": {&pgconn.PgError{Severity: "ERROR", Code: "40001"}, reply{503, "try again later", "1"}},
+		"its statement": {&pgconn.PgError{Severity: "ERROR", Code: "23505"},
+			reply{500, "the message could not be processed; send it again", ""}},
+		"invalid, not refused": {validate.Errorf("x", "is secret"),
+			reply{500, "the message could not be processed; send it again", ""}},
 	} {
 		fails = c.fails
 		if got := f.post(url, name, "body"); got != c.want {
@@ -140,7 +150,8 @@ func TestWhatAFunctionsErrorIsAnsweredBy(t *testing.T) {
 	if n := f.effects(); n != 0 {
 		t.Errorf("%d effects, want none", n)
 	}
-	if logged := f.logs.String(); !strings.Contains(logged, "the secret reason") || !strings.Contains(logged, "message_id=\"an error\"") {
+	if logged := f.logs.String(); !strings.Contains(logged, "the secret reason") ||
+		!strings.Contains(logged, "message_id=\"an error\"") {
 		t.Errorf("the log does not tell of the failure: %s", logged)
 	}
 }
@@ -150,7 +161,10 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	pool, err := pgxpool.New(t.Context(), "postgres://u:secret@127.0.0.1:1/none?connect_timeout=5")
 	must(t, err)
 	t.Cleanup(pool.Close)
-	process, err := inboxhttp.Process(pool, f.box, f.options(), func(context.Context, pgx.Tx, *inboxhttp.Message) error { return nil })
+	process, err := inboxhttp.Process(pool, f.box, f.options(), func(context.Context, pgx.Tx,
+		*inboxhttp.Message) error {
+		return nil
+	})
 	must(t, err)
 	store, err := inboxhttp.Receive(pool, f.box, inboxhttp.ReceiveOptions{Options: f.options()})
 	must(t, err)
@@ -179,7 +193,8 @@ func TestTheSendersTraceGoesOn(t *testing.T) {
 	}
 
 	own := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}})
-	h, err := inboxhttp.Process(f.Pool, f.box, f.options(), func(ctx context.Context, _ pgx.Tx, _ *inboxhttp.Message) error {
+	h, err := inboxhttp.Process(f.Pool, f.box, f.options(), func(ctx context.Context, _ pgx.Tx,
+		_ *inboxhttp.Message) error {
 		seen <- trace.SpanContextFromContext(ctx)
 		return nil
 	})
@@ -202,7 +217,8 @@ func TestAMessageIsStoredForAWorker(t *testing.T) {
 	})
 	must(t, err)
 	url := f.serve(h)
-	headers := []string{"Txwork-Topic", "order.placed", "X-Tenant", "7", "Accept", "a", "Accept", "b", "Authorization", "secret", "Traceparent", sendersTrace}
+	headers := []string{"Txwork-Topic", "order.placed", "X-Tenant", "7", "Accept", "a", "Accept", "b", "Authorization",
+		"secret", "Traceparent", sendersTrace}
 	if got, want := f.post(url, "a", "body", headers...), (reply{200, "stored", ""}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -213,7 +229,11 @@ func TestAMessageIsStoredForAWorker(t *testing.T) {
 	worker, err := inbox.NewWorker(f.Pool, f.box, inbox.WorkerOptions{Consumer: "billing"})
 	must(t, err)
 	delivered := make(chan *inbox.Delivery, 1)
-	worker.Handle("order.placed", func(_ context.Context, _ pgx.Tx, m *inbox.Delivery) error { delivered <- m; return nil })
+	worker.Handle("order.placed", func(_ context.Context, _ pgx.Tx,
+		m *inbox.Delivery) error {
+		delivered <- m
+		return nil
+	})
 	drain, err := worker.Drain()
 	must(t, err)
 	_, err = drain.Process(t.Context())
@@ -222,7 +242,8 @@ func TestAMessageIsStoredForAWorker(t *testing.T) {
 	if m.MessageID != "a" || m.Source != "shop" || string(m.Payload) != "body" {
 		t.Errorf("the worker got %+v", m)
 	}
-	if h := m.Headers; h["x-tenant"] != "7" || h["accept"] != "a, b" || h["authorization"] != "" || !strings.HasPrefix(h["traceparent"], sendersTrace[:36]) {
+	if h := m.Headers; h["x-tenant"] != "7" || h["accept"] != "a, b" || h["authorization"] != "" ||
+		!strings.HasPrefix(h["traceparent"], sendersTrace[:36]) {
 		t.Errorf("the message's headers are %v", h)
 	}
 }
@@ -234,7 +255,8 @@ func TestMessagesThatCannotBeStored(t *testing.T) {
 		Options: f.options(), Topic: func(r *http.Request) string { return r.Header.Get("Topic") },
 	})
 	must(t, err)
-	if got := f.post(f.serve(h), "a", "body", "Topic", strings.Repeat("t", 256)); got.status != 400 || !strings.Contains(got.text, "topic has 256 bytes") {
+	if got := f.post(f.serve(h), "a", "body", "Topic", strings.Repeat("t", 256)); got.status != 400 ||
+		!strings.Contains(got.text, "topic has 256 bytes") {
 		t.Errorf("got %+v", got)
 	}
 }

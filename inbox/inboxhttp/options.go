@@ -42,12 +42,12 @@ type Options struct {
 	// differently each time.
 	AnyBody bool
 
-	// Verify refuses a request that is not the source's, by its signature or its credentials. Its error is logged. Default: every
-	// request is accepted.
+	// Verify refuses a request that is not the source's, by its signature or its credentials. Its error is logged.
+	// Default: every request is accepted.
 	Verify func(r *http.Request, body []byte) error
 
-	// RetryAfter is what a sender is asked to wait where the message is in progress or the database cannot be reached; it is
-	// rounded up to seconds. Default: [DefaultRetryAfter].
+	// RetryAfter is what a sender is asked to wait where the message is in progress or the database cannot be reached;
+	// it is rounded up to seconds. Default: [DefaultRetryAfter].
 	RetryAfter time.Duration
 
 	// Logger is told of failures and of requests that Verify refuses. Default: slog.Default.
@@ -61,8 +61,8 @@ type ReceiveOptions struct {
 	// Topic says which of the worker's handlers processes a message. Default: the source, see [inbox.Message].
 	Topic func(r *http.Request) string
 
-	// KeepHeaders names headers of requests that are stored with the message, in lower case. Several values of one header are
-	// joined by commas. Default: content-type.
+	// KeepHeaders names headers of requests that are stored with the message, in lower case. Several values of one
+	// header are joined by commas. Default: content-type.
 	KeepHeaders []string
 }
 

@@ -19,29 +19,32 @@ var mayImport = map[string][]string{
 	"workqueue/topics":       {"workqueue", "workqueue/validate", "internal/input"},
 	"workqueue/codec":        nil,
 	"workqueue/codec/aesgcm": {"workqueue/codec"},
-	"txworktest":             {"workqueue", "workqueue/validate", "migrations", "internal/pgschema", "internal/localpg"},
-	"workqueue/periodic":     {"workqueue", "workqueue/validate", "schedule", "internal/sqltext"},
-	"schedule":               nil,
-	"outbox":                 below,
-	"outbox/outboxhttp":      append([]string{"outbox", "internal/httppost"}, below...),
-	"inbox":                  below,
-	"inbox/inboxhttp":        append([]string{"inbox"}, below...),
-	"timers":                 below,
-	"timers/alarms":          append([]string{"timers", "internal/httppost"}, below...),
-	"jobs":                   below,
-	"reaper":                 {"workqueue", "workqueue/validate", "internal/survey", "internal/sqltext"},
-	"service":                {"workqueue", "workqueue/validate", "reaper", "internal/survey", "internal/sqltext"},
-	"migrations":             {"workqueue", "workqueue/validate"},
+	"txworktest": {"workqueue", "workqueue/validate", "migrations", "internal/pgschema",
+		"internal/localpg"},
+	"workqueue/periodic": {"workqueue", "workqueue/validate", "schedule", "internal/sqltext"},
+	"schedule":           nil,
+	"outbox":             below,
+	"outbox/outboxhttp":  append([]string{"outbox", "internal/httppost"}, below...),
+	"inbox":              below,
+	"inbox/inboxhttp":    append([]string{"inbox"}, below...),
+	"timers":             below,
+	"timers/alarms":      append([]string{"timers", "internal/httppost"}, below...),
+	"jobs":               below,
+	"reaper":             {"workqueue", "workqueue/validate", "internal/survey", "internal/sqltext"},
+	"service":            {"workqueue", "workqueue/validate", "reaper", "internal/survey", "internal/sqltext"},
+	"migrations":         {"workqueue", "workqueue/validate"},
 }
 
 // below is what a domain package may depend on: what two of them need lives there.
-var below = []string{"internal/input", "internal/payload", "internal/sqltext", "workqueue", "workqueue/validate", "workqueue/gate", "workqueue/join", "workqueue/topics", "workqueue/codec", "workqueue/periodic", "schedule"}
+var below = []string{"internal/input", "internal/payload", "internal/sqltext", "workqueue", "workqueue/validate",
+	"workqueue/gate", "workqueue/join", "workqueue/topics", "workqueue/codec", "workqueue/periodic", "schedule"}
 
 // leaves are what anybody may depend on. They depend on none of ours but each other.
 var leaves = []string{"internal/contain", "internal/header", "internal/outage", "internal/postgres", "internal/scope"}
 
 // application packages are those that end up in users' programs by way of their own imports.
-var application = []string{"workqueue", "outbox", "inbox", "timers", "timers/alarms", "jobs", "reaper", "service", "inbox/inboxhttp", "outbox/outboxhttp"}
+var application = []string{"workqueue", "outbox", "inbox", "timers", "timers/alarms", "jobs", "reaper", "service",
+	"inbox/inboxhttp", "outbox/outboxhttp"}
 
 // kept out of application packages: what would reach everybody's module graph for the sake of few.
 var keptOut = []string{

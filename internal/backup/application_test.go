@@ -103,7 +103,8 @@ func open(t *testing.T, url string) *application {
 	quiet := workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}
 	atOnce := workqueue.Retry{Growth: workqueue.Constant}
 	kinds := jobs.NewRegistry()
-	jobs.Register(kinds, func(ctx context.Context, j *jobs.Job[work]) error { return a.handle(ctx, j.ID, j.Args.Name) }, jobs.KindOptions[work]{})
+	jobs.Register(kinds, func(ctx context.Context, j *jobs.Job[work]) error { return a.handle(ctx, j.ID, j.Args.Name) },
+		jobs.KindOptions[work]{})
 	jobs.Register(kinds, func(context.Context, *jobs.Job[tick]) error { return nil }, jobs.KindOptions[tick]{})
 	var err error
 	a.box, err = outbox.Open(outbox.Options{Ordering: outbox.PerKey, Retry: atOnce, Telemetry: quiet})
@@ -202,7 +203,8 @@ func (a *application) migrate() {
 }
 
 // nextVersion is what the next migration begins with.
-const nextVersion = "INSERT INTO txwork.schema_version (version_id, is_applied) VALUES (999, false); DELETE FROM txwork.schema_version WHERE version_id = 999"
+const nextVersion = "INSERT INTO txwork.schema_version (version_id, is_applied) VALUES (999, false); DELETE FROM " +
+	"txwork.schema_version WHERE version_id = 999"
 
 func (a *application) makeOrders() {
 	a.Helper()
@@ -219,15 +221,18 @@ func (a *application) install() {
 		if err := a.jobs.SetLimits(ctx, wrapped, capped, jobs.Limits{MaxRunning: most, Rate: 1000}); err != nil {
 			return err
 		}
-		if err := a.periodic.Put(ctx, wrapped, jobs.Schedule{Name: "tick", Expr: "@every 1s", Args: tick{}}); err != nil {
+		if err := a.periodic.Put(ctx, wrapped, jobs.Schedule{Name: "tick", Expr: "@every 1s",
+			Args: tick{}}); err != nil {
 			return err
 		}
 		var messages []outbox.Message
 		for _, name := range []string{dead, "behind", "behind"} {
 			messages = append(messages, outbox.Message{Topic: topic, Key: dead, Payload: []byte(name)})
 		}
-		step, next := outbox.Message{Topic: topic, Payload: []byte(stuck)}, outbox.Message{Topic: topic, Payload: []byte("next")}
-		if _, err := a.box.StartJoin(ctx, wrapped, outbox.Join{Steps: []outbox.Message{step, next}, OnComplete: &next}); err != nil {
+		step, next := outbox.Message{Topic: topic, Payload: []byte(stuck)}, outbox.Message{Topic: topic,
+			Payload: []byte("next")}
+		if _, err := a.box.StartJoin(ctx, wrapped, outbox.Join{Steps: []outbox.Message{step, next},
+			OnComplete: &next}); err != nil {
 			return err
 		}
 		inserts := []jobs.Insert{{Args: work{stuck}, InsertOptions: jobs.InsertOptions{Queue: capped}}}
@@ -237,18 +242,22 @@ func (a *application) install() {
 				name = stuck
 			}
 			messages = append(messages, outbox.Message{Topic: topic, Key: stuck, Payload: []byte(name)})
-			inserts = append(inserts, jobs.Insert{Args: work{name}, InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: stuck, OnFailure: gate.Skip}}})
+			inserts = append(inserts, jobs.Insert{Args: work{name},
+				InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: stuck, OnFailure: gate.Skip}}})
 		}
 		if _, err := a.box.Enqueue(ctx, wrapped, messages...); err != nil {
 			return err
 		}
-		if _, err := a.jobs.StartBatch(ctx, wrapped, jobs.Batch{Jobs: inserts, OnComplete: &jobs.Insert{Args: work{"next"}}}); err != nil {
+		if _, err := a.jobs.StartBatch(ctx, wrapped, jobs.Batch{Jobs: inserts,
+			OnComplete: &jobs.Insert{Args: work{"next"}}}); err != nil {
 			return err
 		}
-		if _, err := a.timers.Set(ctx, wrapped, timers.Timer{Key: stuck, Topic: topic, Payload: []byte(stuck)}); err != nil {
+		if _, err := a.timers.Set(ctx, wrapped, timers.Timer{Key: stuck, Topic: topic,
+			Payload: []byte(stuck)}); err != nil {
 			return err
 		}
-		_, err := a.inbox.Receive(ctx, wrapped, inbox.Message{Consumer: consumer, Source: "a", MessageID: stuck, Payload: []byte(stuck)})
+		_, err := a.inbox.Receive(ctx, wrapped, inbox.Message{Consumer: consumer, Source: "a", MessageID: stuck,
+			Payload: []byte(stuck)})
 		return err
 	}))
 }
@@ -293,18 +302,23 @@ func (a *application) place(ctx context.Context, tx pgx.Tx, o order) error {
 		return err
 	}
 	one := outbox.Message{Topic: topic, Payload: []byte("joined")}
-	if _, err := a.box.StartJoin(ctx, wrapped, outbox.Join{Steps: []outbox.Message{one, one, one}, OnComplete: &one}); err != nil {
+	if _, err := a.box.StartJoin(ctx, wrapped, outbox.Join{Steps: []outbox.Message{one, one, one},
+		OnComplete: &one}); err != nil {
 		return err
 	}
 	plain := jobs.Insert{Args: work{"plain"}}
-	limited := jobs.Insert{Args: work{"limited"}, InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: "limited", Limit: most}}}
-	rated := jobs.Insert{Args: work{"rated"}, InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: "rated", Limit: 100, Rate: 100, Burst: 5}}}
-	serial := jobs.Insert{Args: work{"serial"}, InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: "serial", OnFailure: gate.Skip}}}
+	limited := jobs.Insert{Args: work{"limited"}, InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: "limited",
+		Limit: most}}}
+	rated := jobs.Insert{Args: work{"rated"}, InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: "rated",
+		Limit: 100, Rate: 100, Burst: 5}}}
+	serial := jobs.Insert{Args: work{"serial"}, InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: "serial",
+		OnFailure: gate.Skip}}}
 	queued := jobs.Insert{Args: work{capped}, InsertOptions: jobs.InsertOptions{Queue: capped}}
 	if _, err := a.jobs.EnqueueMany(ctx, wrapped, plain, limited, rated, serial, queued); err != nil {
 		return err
 	}
-	if _, err := a.jobs.StartBatch(ctx, wrapped, jobs.Batch{Jobs: []jobs.Insert{plain, limited}, OnComplete: &plain}); err != nil {
+	if _, err := a.jobs.StartBatch(ctx, wrapped, jobs.Batch{Jobs: []jobs.Insert{plain, limited},
+		OnComplete: &plain}); err != nil {
 		return err
 	}
 	flow := jobs.NewWorkflow("")
@@ -314,7 +328,8 @@ func (a *application) place(ctx context.Context, tx pgx.Tx, o order) error {
 		return err
 	}
 	late := time.Duration(rand.IntN(2000)) * time.Millisecond
-	if _, err := a.timers.Set(ctx, wrapped, timers.Timer{Key: name, Topic: topic, Delay: late, Payload: []byte("timer")}); err != nil {
+	if _, err := a.timers.Set(ctx, wrapped, timers.Timer{Key: name, Topic: topic, Delay: late,
+		Payload: []byte("timer")}); err != nil {
 		return err
 	}
 	if _, _, err := a.alarms.In(wrapped).CreateAlarm(ctx, alarms.New{
@@ -322,7 +337,8 @@ func (a *application) place(ctx context.Context, tx pgx.Tx, o order) error {
 	}); err != nil {
 		return err
 	}
-	_, err := a.inbox.Receive(ctx, wrapped, inbox.Message{Consumer: consumer, Source: "a", MessageID: name, Payload: []byte("received")})
+	_, err := a.inbox.Receive(ctx, wrapped, inbox.Message{Consumer: consumer, Source: "a", MessageID: name,
+		Payload: []byte("received")})
 	return err
 }
 
@@ -332,7 +348,10 @@ func (a *application) start() {
 	o := workqueue.WorkerOptions{Concurrency: 6, Lease: lease, ShutdownTimeout: 100 * time.Millisecond}
 	relay, err := outbox.NewRelay(a.pool, a.box, outbox.RelayOptions{WorkerOptions: o})
 	a.ok(err)
-	relay.HandleAll(func(ctx context.Context, d *outbox.Delivery) error { return a.handle(ctx, d.ID, string(d.Payload)) })
+	relay.HandleAll(func(ctx context.Context, d *outbox.Delivery) error {
+		return a.handle(ctx, d.ID,
+			string(d.Payload))
+	})
 	worker, err := jobs.NewWorker(a.pool, a.jobs, jobs.WorkerOptions{
 		WorkerOptions: o, Queues: []jobs.QueueOptions{{Name: jobs.DefaultQueue}, {Name: capped}}, NoSchedules: true,
 	})
@@ -341,8 +360,12 @@ func (a *application) start() {
 	a.ok(err)
 	fires, err := timers.NewWorker(a.pool, a.timers, timers.WorkerOptions{WorkerOptions: o})
 	a.ok(err)
-	fires.Handle(topic, func(ctx context.Context, d *timers.Delivery) error { return a.handle(ctx, d.ID, string(d.Payload)) })
-	dispatcher, err := alarms.NewDispatcher(a.pool, a.alarms, alarms.WakerFunc(func(context.Context, alarms.Wake) error { return nil }), alarms.DispatcherOptions{})
+	fires.Handle(topic, func(ctx context.Context, d *timers.Delivery) error {
+		return a.handle(ctx, d.ID,
+			string(d.Payload))
+	})
+	dispatcher, err := alarms.NewDispatcher(a.pool, a.alarms,
+		alarms.WakerFunc(func(context.Context, alarms.Wake) error { return nil }), alarms.DispatcherOptions{})
 	a.ok(err)
 	fires.Handle(alarms.Topic, dispatcher.Deliver)
 	receiver, err := inbox.NewWorker(a.pool, a.inbox, inbox.WorkerOptions{Consumer: consumer, WorkerOptions: o})
@@ -359,9 +382,11 @@ func (a *application) start() {
 	}
 	a.background(func(ctx context.Context) {
 		var tables []*workqueue.Table
-		tables = append(append(append(append(tables, a.box.Tables()...), a.jobs.Tables()...), a.inbox.Tables()...), a.timers.Tables()...)
+		tables = append(append(append(append(tables, a.box.Tables()...), a.jobs.Tables()...), a.inbox.Tables()...),
+			a.timers.Tables()...)
 		quiet := slog.New(slog.DiscardHandler)
-		if err := reaper.Run(ctx, a.pool, tables, reaper.Options{Interval: 500 * time.Millisecond, Logger: quiet}); err != nil {
+		if err := reaper.Run(ctx, a.pool, tables, reaper.Options{Interval: 500 * time.Millisecond,
+			Logger: quiet}); err != nil {
 			a.Errorf("reaper.Run: %v", err)
 		}
 	})

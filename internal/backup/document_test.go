@@ -132,7 +132,8 @@ func (r *recipe) run(name string, instead ...string) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute) // to build the program takes what it takes
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", strings.NewReplacer(instead...).Replace(r.block(name)))
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c",
+		strings.NewReplacer(instead...).Replace(r.block(name)))
 	cmd.Dir = r.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: r.owner, Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -162,7 +163,8 @@ func (r *recipe) server(variable string, settings map[string]string) *localpg.Se
 		r.Fatal(err)
 	}
 	defer conn.Close(r.Context())
-	if err := conn.QueryRow(r.Context(), "SELECT setting FROM pg_config WHERE name = 'BINDIR'").Scan(&r.bin); err != nil {
+	if err := conn.QueryRow(r.Context(),
+		"SELECT setting FROM pg_config WHERE name = 'BINDIR'").Scan(&r.bin); err != nil {
 		r.Fatal(err)
 	}
 	for _, program := range []string{"psql", "pg_dump", "pg_restore", "pg_basebackup"} {
@@ -207,7 +209,8 @@ func (r *recipe) program() string {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		r.Fatal(err)
 	}
-	if out, err := exec.CommandContext(r.Context(), "go", "build", "-o", dir, "github.com/txwork/txwork/cmd/txwork").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(r.Context(), "go", "build", "-o", dir,
+		"github.com/txwork/txwork/cmd/txwork").CombinedOutput(); err != nil {
 		r.Fatalf("txwork does not build: %v\n%s", err, out)
 	}
 	return dir

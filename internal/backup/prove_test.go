@@ -24,21 +24,24 @@ const live = `
 
 // wrong are what no copy may come to.
 var wrong = map[string]string{
-	"orders whose message was not delivered": "SELECT count(*) FROM orders AS o WHERE NOT EXISTS (SELECT FROM txwork.outbox AS m WHERE m.id = o.id AND m.status = 2)",
-	"messages that failed":                   "SELECT count(*) FROM txwork.outbox WHERE status = 3",
-	"jobs that failed":                       "SELECT count(*) FROM txwork.jobs WHERE status = 3",
-	"timers that did not fire":               "SELECT count(*) FROM txwork.timers WHERE status <> 2",
-	"messages that were not processed":       "SELECT count(*) FROM txwork.inbox WHERE status <> 2",
-	"alarms that did not fire":               "SELECT count(*) FROM txwork.alarms WHERE status <> 'fired'",
-	"joins of messages that did not end":     "SELECT count(*) FROM txwork.outbox_join WHERE status <> 1",
-	"joins of jobs that did not end":         "SELECT count(*) FROM txwork.jobs_join WHERE status <> 1",
-	"slots without a job":                    "SELECT count(*) FROM txwork.jobs_slot AS s WHERE NOT EXISTS (SELECT FROM txwork.jobs AS j WHERE j.id = s.job_id AND j.status = 1)",
+	"orders whose message was not delivered": "SELECT count(*) FROM orders AS o WHERE NOT EXISTS (SELECT FROM " +
+		"txwork.outbox AS m WHERE m.id = o.id AND m.status = 2)",
+	"messages that failed":               "SELECT count(*) FROM txwork.outbox WHERE status = 3",
+	"jobs that failed":                   "SELECT count(*) FROM txwork.jobs WHERE status = 3",
+	"timers that did not fire":           "SELECT count(*) FROM txwork.timers WHERE status <> 2",
+	"messages that were not processed":   "SELECT count(*) FROM txwork.inbox WHERE status <> 2",
+	"alarms that did not fire":           "SELECT count(*) FROM txwork.alarms WHERE status <> 'fired'",
+	"joins of messages that did not end": "SELECT count(*) FROM txwork.outbox_join WHERE status <> 1",
+	"joins of jobs that did not end":     "SELECT count(*) FROM txwork.jobs_join WHERE status <> 1",
+	"slots without a job": "SELECT count(*) FROM txwork.jobs_slot AS s WHERE NOT EXISTS (SELECT FROM " +
+		"txwork.jobs AS j WHERE j.id = s.job_id AND j.status = 1)",
 }
 
 // complete sees that nothing is missing which was committed.
 func (a *application) complete() {
 	a.Helper()
-	if n := ask[int](a, "SELECT count(*) FROM unnest($1::uuid[]) AS u (id) WHERE NOT EXISTS (SELECT FROM orders AS o WHERE o.id = u.id)", a.old.orders.committed); n > 0 {
+	if n := ask[int](a, "SELECT count(*) FROM unnest($1::uuid[]) AS u (id) WHERE NOT EXISTS (SELECT FROM orders AS o "+
+		"WHERE o.id = u.id)", a.old.orders.committed); n > 0 {
 		a.Errorf("%d orders are missing of %d", n, len(a.old.orders.committed))
 	}
 }
@@ -60,7 +63,8 @@ func (a *application) prove() {
 		a.Errorf("only %d rows are left to do in the copy: it shows little", len(left))
 	}
 	done := map[string]int{} // the last of each key
-	for _, o := range all[order](a, "SELECT o.id, o.key, max(o.n) OVER (PARTITION BY o.key) FROM orders AS o JOIN txwork.outbox AS m USING (id) WHERE m.status = 2") {
+	for _, o := range all[order](a, "SELECT o.id, o.key, max(o.n) OVER (PARTITION BY o.key) FROM orders AS o JOIN "+
+		"txwork.outbox AS m USING (id) WHERE m.status = 2") {
 		done[o.Key] = o.N
 	}
 	processed := all[struct{ MessageID string }](a, "SELECT message_id FROM txwork.inbox WHERE status = 2")
@@ -80,7 +84,8 @@ func (a *application) prove() {
 	a.start()
 	a.until("all is done", "SELECT count(*) = 0 FROM ("+live+") AS l")
 	a.until("alarms have fired", "SELECT count(*) = 0 FROM txwork.alarms WHERE status = 'active'")
-	a.until("joins have ended", "SELECT (SELECT count(*) FROM txwork.outbox_join WHERE status = 0) + (SELECT count(*) FROM txwork.jobs_join WHERE status = 0) = 0")
+	a.until("joins have ended", "SELECT (SELECT count(*) FROM txwork.outbox_join WHERE status = 0) + (SELECT "+
+		"count(*) FROM txwork.jobs_join WHERE status = 0) = 0")
 	if schedules {
 		a.until("the schedule goes on", "SELECT fired > $1 FROM txwork.jobs_schedule", fired)
 	}
@@ -136,7 +141,8 @@ func (a *application) inOrder(done map[string]int) {
 func (a *application) lastOf(key string, id uuid.UUID) {
 	a.Helper()
 	waited := map[uuid.UUID]bool{}
-	for _, row := range all[struct{ ID uuid.UUID }](a, "SELECT id FROM txwork.outbox WHERE gate_key = $1 AND id <> $2", key, id) {
+	for _, row := range all[struct{ ID uuid.UUID }](a, "SELECT id FROM txwork.outbox WHERE gate_key = $1 AND id <> $2",
+		key, id) {
 		waited[row.ID] = true
 	}
 	if len(waited) < 5 {
@@ -157,7 +163,8 @@ func (a *application) lastOf(key string, id uuid.UUID) {
 func (a *application) unblock() {
 	a.Helper()
 	ids := all[struct{ ID uuid.UUID }](a, "SELECT id FROM txwork.outbox WHERE gate_key = 'dead' ORDER BY gate_seq")
-	if n := ask[int](a, "SELECT count(*) FROM txwork.outbox WHERE gate_key = 'dead' AND waiting AND completed_at IS NULL"); n != 2 {
+	if n := ask[int](a,
+		"SELECT count(*) FROM txwork.outbox WHERE gate_key = 'dead' AND waiting AND completed_at IS NULL"); n != 2 {
 		a.Errorf("%d messages wait behind the dead letter, want 2", n)
 	}
 	before := len(a.delivered())
@@ -179,7 +186,8 @@ func (a *application) unblock() {
 func (a *application) duplicate(id string) {
 	a.Helper()
 	a.ok(a.inTx(func(tx pgx.Tx) error {
-		results, err := a.inbox.Receive(a.Context(), workqueue.Pgx(tx), inbox.Message{Consumer: consumer, Source: "a", MessageID: id, Payload: []byte("received")})
+		results, err := a.inbox.Receive(a.Context(), workqueue.Pgx(tx), inbox.Message{Consumer: consumer, Source: "a",
+			MessageID: id, Payload: []byte("received")})
 		if err == nil && results[0].Answer != inbox.Duplicate {
 			a.Errorf("%s is processed again: %v", id, results[0].Answer)
 		}

@@ -19,7 +19,8 @@ func (r *recipe) begin(settings map[string]string) {
 	r.application.start()
 	r.application.produce()
 	r.application.busy()
-	r.application.until("a key is blocked", "SELECT count(*) = 1 FROM txwork.outbox WHERE gate_key = 'dead' AND status = 3")
+	r.application.until("a key is blocked", "SELECT count(*) = 1 FROM txwork.outbox WHERE gate_key = 'dead' AND "+
+		"status = 3")
 }
 
 // goOn opens the application on the copy.
@@ -113,7 +114,8 @@ func TestPointInTime(t *testing.T) {
 	r.begin(r.settings("archive"))
 	r.run("base")
 	a := r.application
-	again := a.send(outbox.Message{Topic: topic, ScheduledAt: time.Now().Add(300 * time.Millisecond), Payload: []byte("again")})
+	again := a.send(outbox.Message{Topic: topic, ScheduledAt: time.Now().Add(300 * time.Millisecond),
+		Payload: []byte("again")})
 	r.variables["TARGET"] = ask[string](a, "SELECT clock_timestamp()::text")
 	a.until("the message is delivered", "SELECT status = 2 FROM txwork.outbox WHERE id = $1", again)
 	never := a.send(outbox.Message{Topic: topic, Payload: []byte("never")})
@@ -187,8 +189,10 @@ func TestLostNotes(t *testing.T) {
 	r.variables["NEW"] = r.variables["OLD"]
 	r.application.stop()
 	a := open(t, r.variables["NEW"])
-	a.exec("TRUNCATE txwork.outbox_gate_note, txwork.outbox_gate_known, txwork.outbox_gate_cursor, txwork.outbox_join_note")
-	a.exec("TRUNCATE txwork.jobs_gate_note, txwork.jobs_gate_known, txwork.jobs_gate_cursor, txwork.jobs_join_note, txwork.jobs_slot, txwork.jobs_bucket")
+	a.exec("TRUNCATE txwork.outbox_gate_note, txwork.outbox_gate_known, txwork.outbox_gate_cursor, " +
+		"txwork.outbox_join_note")
+	a.exec("TRUNCATE txwork.jobs_gate_note, txwork.jobs_gate_known, txwork.jobs_gate_cursor, txwork.jobs_join_note, " +
+		"txwork.jobs_slot, txwork.jobs_bucket")
 	r.aMinuteLater()
 	r.goOn()
 }

@@ -76,7 +76,8 @@ func (c contrast) run(ctx context.Context, l *lab, s *jobStore) (*Result, error)
 }
 
 // side measures one. The result is of this side alone.
-func (c contrast) side(ctx context.Context, l *lab, s *jobStore, phase string, n int64) (side Side, r *Result, err error) {
+func (c contrast) side(ctx context.Context, l *lab, s *jobStore, phase string, n int64) (side Side, r *Result,
+	err error) {
 	before, err := s.done(ctx, l, 0)
 	if err != nil {
 		return side, nil, err
@@ -102,7 +103,8 @@ func (c contrast) side(ctx context.Context, l *lab, s *jobStore, phase string, n
 	return c.conclude(ctx, l, s, m, t, took, before, side)
 }
 
-func (c contrast) conclude(ctx context.Context, l *lab, s *jobStore, m *measurement, t *tally, took time.Duration, before int64, side Side) (Side, *Result, error) {
+func (c contrast) conclude(ctx context.Context, l *lab, s *jobStore, m *measurement, t *tally, took time.Duration,
+	before int64, side Side) (Side, *Result, error) {
 	after, err := l.read(ctx, s.table())
 	if err != nil {
 		return side, nil, err
@@ -127,7 +129,8 @@ func (c contrast) conclude(ctx context.Context, l *lab, s *jobStore, m *measurem
 // first looks up what the session has not cached.
 func (l *lab) claimBuffers(ctx context.Context, s *jobStore) (float64, error) {
 	const samples = 3
-	query := fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM %s(gen_random_uuid(), 30, %d, '%s', %d::smallint)",
+	query := fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM %s(gen_random_uuid(), 30, %d, '%s', "+
+		"%d::smallint)",
 		l.in(s.table()+"_claim"), claimSample, jobs.DefaultQueue, jobs.Normal)
 	least := 0.0
 	for i := range samples {

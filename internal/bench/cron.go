@@ -61,7 +61,8 @@ func (c Cron) run(ctx context.Context, l *lab) (*Result, error) {
 
 // put makes the schedules, a thousand to a transaction.
 func (c Cron) put(ctx context.Context, l *lab, schedules *jobs.Schedules) error {
-	return l.write(ctx, "putting", c.Schedules, c.Payload, func(ctx context.Context, tx pgx.Tx, parcels []parcel) error {
+	return l.write(ctx, "putting", c.Schedules, c.Payload, func(ctx context.Context, tx pgx.Tx,
+		parcels []parcel) error {
 		list := make([]jobs.Schedule, len(parcels))
 		for i, p := range parcels {
 			list[i] = jobs.Schedule{Name: fmt.Sprint("bench/", p.number), Expr: "@every 1s", Args: p}
@@ -71,7 +72,8 @@ func (c Cron) put(ctx context.Context, l *lab, schedules *jobs.Schedules) error 
 }
 
 // fire runs scheduler and worker for the time, and then the worker until what was written is done.
-func (c Cron) fire(ctx context.Context, l *lab, s *jobStore, schedules *jobs.Schedules, f *firings) (took time.Duration, err error) {
+func (c Cron) fire(ctx context.Context, l *lab, s *jobStore, schedules *jobs.Schedules, f *firings) (took time.Duration,
+	err error) {
 	pool, err := l.pool(ctx, 2*fillConnections)
 	if err != nil {
 		return 0, err
@@ -89,7 +91,8 @@ func (c Cron) fire(ctx context.Context, l *lab, s *jobStore, schedules *jobs.Sch
 	}, jobs.KindOptions[parcel]{})
 	options := s.options
 	options.Registry = registry
-	options.NoSchedules = true // of which the scheduler below is the only one: once it stands, nothing is written any more
+	// of which the scheduler below is the only one: once it stands, nothing is written any more
+	options.NoSchedules = true
 	w, err := jobs.NewWorker(pool, s.client, options)
 	if err != nil {
 		return 0, err

@@ -10,12 +10,13 @@ import (
 
 // Drain fills the table, and then has workers empty it.
 type Drain struct {
-	Jobs         int64   `json:"jobs"`
-	Payload      int     `json:"payload_bytes"` // bytes
-	Processes    int     `json:"processes"`     // of workers, each of which has Workers; 0: they are in this process
-	Workers      int     `json:"workers"`
-	Concurrency  int     `json:"concurrency"`   // handlers of a worker; 0: the default
-	DeleteOnAck  bool    `json:"delete_on_ack"` // rows of the core that are deleted when they are done, in the place of jobs
+	Jobs        int64 `json:"jobs"`
+	Payload     int   `json:"payload_bytes"` // bytes
+	Processes   int   `json:"processes"`     // of workers, each of which has Workers; 0: they are in this process
+	Workers     int   `json:"workers"`
+	Concurrency int   `json:"concurrency"` // handlers of a worker; 0: the default
+	// rows of the core that are deleted when they are done, in the place of jobs
+	DeleteOnAck  bool    `json:"delete_on_ack"`
 	HoldSnapshot bool    `json:"hold_snapshot"` // a transaction elsewhere holds back vacuum meanwhile
 	Fail         float64 `json:"fail"`
 }
@@ -106,7 +107,8 @@ func (d Drain) drain(ctx context.Context, l *lab, s store) (*Result, error) {
 }
 
 // empty has the workers do everything, here or in processes of their own.
-func (d Drain) empty(ctx context.Context, l *lab, s store, t *tally, m *measurement) (took time.Duration, attempts int64, err error) {
+func (d Drain) empty(ctx context.Context, l *lab, s store, t *tally, m *measurement) (took time.Duration,
+	attempts int64, err error) {
 	if d.Processes > 0 {
 		return d.emptyByTeam(ctx, l, t, m)
 	}
@@ -121,7 +123,8 @@ func (d Drain) empty(ctx context.Context, l *lab, s store, t *tally, m *measurem
 	return took, f.started.Load(), err
 }
 
-func (d Drain) emptyByTeam(ctx context.Context, l *lab, t *tally, m *measurement) (took time.Duration, attempts int64, err error) {
+func (d Drain) emptyByTeam(ctx context.Context, l *lab, t *tally, m *measurement) (took time.Duration, attempts int64,
+	err error) {
 	team, err := l.form(ctx, d, t)
 	if err != nil {
 		return 0, 0, err

@@ -53,7 +53,8 @@ func (e Enqueue) run(ctx context.Context, l *lab) (*Result, error) {
 }
 
 // enqueue has every connection open before the time begins.
-func (e Enqueue) enqueue(ctx context.Context, l *lab, s store, t *tally, transactions *latencies) (time.Duration, error) {
+func (e Enqueue) enqueue(ctx context.Context, l *lab, s store, t *tally, transactions *latencies) (time.Duration,
+	error) {
 	pool, err := l.pool(ctx, e.Connections)
 	if err != nil {
 		return 0, err
@@ -74,7 +75,10 @@ func (e Enqueue) enqueue(ctx context.Context, l *lab, s store, t *tally, transac
 					return nil
 				}
 				begun := time.Now()
-				if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.insert(ctx, tx, parcels) }); err != nil {
+				if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+					return s.insert(ctx, tx,
+						parcels)
+				}); err != nil {
 					return err
 				}
 				transactions.add(time.Since(begun))

@@ -25,7 +25,8 @@ func (l *lab) fill(ctx context.Context, phase string, s store, n int64, size int
 }
 
 // write writes n parcels, many to a transaction.
-func (l *lab) write(ctx context.Context, phase string, n int64, size int, insert func(context.Context, pgx.Tx, []parcel) error) error {
+func (l *lab) write(ctx context.Context, phase string, n int64, size int, insert func(context.Context, pgx.Tx,
+	[]parcel) error) error {
 	pool, err := l.pool(ctx, fillConnections)
 	if err != nil {
 		return err
@@ -42,7 +43,10 @@ func (l *lab) write(ctx context.Context, phase string, n int64, size int, insert
 				if len(parcels) == 0 {
 					return nil
 				}
-				if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return insert(ctx, tx, parcels) }); err != nil {
+				if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+					return insert(ctx, tx,
+						parcels)
+				}); err != nil {
 					return err
 				}
 				written.Add(int64(len(parcels)))

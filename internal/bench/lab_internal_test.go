@@ -24,7 +24,8 @@ func TestALabLeavesNothingBehind(t *testing.T) {
 	}
 	exists := func() (exists bool) {
 		t.Helper()
-		err := db.Pool.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", l.schema).Scan(&exists)
+		err := db.Pool.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)",
+			l.schema).Scan(&exists)
 		if err != nil {
 			t.Fatal(err)
 		}

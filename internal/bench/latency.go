@@ -80,7 +80,8 @@ func (c Latency) sample(ctx context.Context, l *lab, s store, t *tally) (time.Du
 }
 
 // samples leaves out the first job, which opens connections and prepares statements.
-func (c Latency) samples(ctx context.Context, pool *pgxpool.Pool, s store, t *tally, started <-chan time.Time) (samples []time.Duration, err error) {
+func (c Latency) samples(ctx context.Context, pool *pgxpool.Pool, s store, t *tally,
+	started <-chan time.Time) (samples []time.Duration, err error) {
 	for i := range c.Count + 1 {
 		if err := pause(ctx, idle); err != nil {
 			return samples, err

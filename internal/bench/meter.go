@@ -89,7 +89,8 @@ func (l *lab) read(ctx context.Context, table string) (c counters, err error) {
 		return c, err
 	}
 	own := l.meter.commits
-	if err := l.meter.query(ctx, []any{&c.wal, &c.commits, &c.hot, &c.dead, &c.buffers}, readCounters, l.schema, table); err != nil {
+	if err := l.meter.query(ctx, []any{&c.wal, &c.commits, &c.hot, &c.dead, &c.buffers}, readCounters, l.schema,
+		table); err != nil {
 		return c, err
 	}
 	c.commits -= own

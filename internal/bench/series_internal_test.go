@@ -49,7 +49,8 @@ func TestATallyTellsItsTotal(t *testing.T) {
 	if got := tally.lastToFirst(); got != 0.5 {
 		t.Errorf("the last quarter took 4 s, the first 2: want 0.5, got %v", got)
 	}
-	tally.quarters = [4]time.Duration{2 * time.Second, 3 * time.Second, 4 * time.Second, 4*time.Second + shortQuarter - 1}
+	tally.quarters = [4]time.Duration{2 * time.Second, 3 * time.Second, 4 * time.Second,
+		4*time.Second + shortQuarter - 1}
 	if got := tally.lastToFirst(); got != 0 {
 		t.Errorf("the last quarter was too short to say anything, got %v", got)
 	}

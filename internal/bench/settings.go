@@ -16,6 +16,7 @@ type Settings struct {
 
 func (l *lab) settings(ctx context.Context) (Settings, error) {
 	s := Settings{Private: l.server != nil, Cores: runtime.NumCPU()}
-	const query = "SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit')"
+	const query = "SELECT current_setting('server_version'), current_setting('fsync'), " +
+		"current_setting('synchronous_commit')"
 	return s, l.meter.query(ctx, []any{&s.ServerVersion, &s.Fsync, &s.SynchronousCommit}, query)
 }

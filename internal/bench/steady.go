@@ -59,7 +59,8 @@ func (c Steady) run(ctx context.Context, l *lab) (*Result, error) {
 // leadIn is the time before the first intended time: workers and connections are there by then.
 const leadIn = 500 * time.Millisecond
 
-func (c Steady) load(ctx context.Context, l *lab, s store, t *tally, starts *latencies) (produced int64, took time.Duration, err error) {
+func (c Steady) load(ctx context.Context, l *lab, s store, t *tally, starts *latencies) (produced int64,
+	took time.Duration, err error) {
 	pool, err := l.pool(ctx, c.Connections+c.Workers)
 	if err != nil {
 		return 0, 0, err
@@ -108,7 +109,10 @@ func (c Steady) produce(ctx context.Context, pool *pgxpool.Pool, s store, begun 
 				if err != nil || len(parcels) == 0 {
 					return err
 				}
-				if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.insert(ctx, tx, parcels) }); err != nil {
+				if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+					return s.insert(ctx, tx,
+						parcels)
+				}); err != nil {
 					return err
 				}
 				produced.Add(int64(len(parcels)))

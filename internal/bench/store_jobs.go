@@ -35,7 +35,8 @@ func prepareJobs(ctx context.Context, l *lab) error {
 
 // openJobStore is for a table that is there.
 func openJobStore(l *lab) (*jobStore, error) {
-	client, err := jobs.Open(jobs.Options{Schema: l.schema, MaxArgs: MaxPayload, Retry: benchRetry, Telemetry: l.telemetry()})
+	client, err := jobs.Open(jobs.Options{Schema: l.schema, MaxArgs: MaxPayload, Retry: benchRetry,
+		Telemetry: l.telemetry()})
 	return &jobStore{client: client}, err
 }
 

@@ -23,7 +23,8 @@ func (r *Result) Write(w io.Writer) error {
 	t.comparison(r.Comparison)
 	t.line("lost", "%d", r.Lost)
 	s := r.Settings
-	t.line("server", "PostgreSQL %s, fsync %s, synchronous_commit %s; %d cores here", s.ServerVersion, s.Fsync, s.SynchronousCommit, s.Cores)
+	t.line("server", "PostgreSQL %s, fsync %s, synchronous_commit %s; %d cores here", s.ServerVersion, s.Fsync,
+		s.SynchronousCommit, s.Cores)
 	return t.out.Flush()
 }
 
@@ -75,7 +76,8 @@ func (t *summary) comparison(c *Comparison) {
 }
 
 func (t *summary) side(name string, s Side) {
-	t.line(name, "%.0f buffers to claim %d, %.2f buffers a job, %.0f jobs/s", s.BuffersPerClaim, claimSample, s.BuffersPerJob, s.JobsPerSecond)
+	t.line(name, "%.0f buffers to claim %d, %.2f buffers a job, %.0f jobs/s", s.BuffersPerClaim, claimSample,
+		s.BuffersPerJob, s.JobsPerSecond)
 }
 
 func interruption(interrupted bool) string {

@@ -78,7 +78,8 @@ func (c Timers) set(ctx context.Context, l *lab, set *timers.Timers) (first time
 		for i, p := range parcels {
 			payload, _ := p.MarshalBinary()
 			after := time.Duration(float64(p.number) / float64(c.Due) * float64(c.Within))
-			list[i] = timers.Timer{Key: fmt.Sprint("bench/", p.number), Topic: "bench", ScheduledAt: first.Add(after), Payload: payload}
+			list[i] = timers.Timer{Key: fmt.Sprint("bench/", p.number), Topic: "bench", ScheduledAt: first.Add(after),
+				Payload: payload}
 		}
 		_, err := set.Set(ctx, workqueue.Pgx(tx), list...)
 		return err
@@ -118,7 +119,8 @@ func (c Timers) fire(ctx context.Context, l *lab, set *timers.Timers, f *firings
 		return 0, err
 	}
 	if late := f.clock.now().Sub(f.first); late > 0 {
-		return 0, fmt.Errorf("setting %d timers took %v longer than it may: the server is too slow for so many", c.Due, late)
+		return 0, fmt.Errorf("setting %d timers took %v longer than it may: the server is too slow for so many", c.Due,
+			late)
 	}
 	w, err := timers.NewWorker(pool, set, timers.WorkerOptions{NoSchedules: true})
 	if err != nil {

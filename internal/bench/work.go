@@ -66,7 +66,8 @@ func (c *crew) await(ctx context.Context, t *tally, limit time.Duration) {
 }
 
 // exhaust runs workers of a store until the tally is full and all is settled, and tells how long that took.
-func (l *lab) exhaust(ctx context.Context, phase string, s store, workers int, t *tally, handle handle) (time.Duration, error) {
+func (l *lab) exhaust(ctx context.Context, phase string, s store, workers int, t *tally, handle handle) (time.Duration,
+	error) {
 	pool, err := l.pool(ctx, workers+1)
 	if err != nil {
 		return 0, err

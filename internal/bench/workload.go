@@ -22,8 +22,8 @@ type Options struct {
 	// DatabaseURL is a server of the user's. Default: a private one, with fsync and synchronous_commit on.
 	DatabaseURL string
 
-	// Process makes the command that calls [RunWorkers] on its standard input and output, in a process group of its own,
-	// so that an interrupt from the terminal is not for it. Only a Drain with Processes needs it.
+	// Process makes the command that calls [RunWorkers] on its standard input and output, in a process group of its
+	// own, so that an interrupt from the terminal is not for it. Only a Drain with Processes needs it.
 	Process func() (*exec.Cmd, error)
 
 	// Logger is told what the library has to say meanwhile.

@@ -42,7 +42,10 @@ func cancelInProgress(s *suite) {
 
 	given := s.claimed(1)
 	s.settled(abandonSettle(0), given.token, given.ids, given.ids, nil, nil)
-	s.expect(given.ids[0], failed.with(reason).with(effect{"owner_token": null}), func() { s.cancel(given.ids, given.ids) })
+	s.expect(given.ids[0], failed.with(reason).with(effect{"owner_token": null}), func() {
+		s.cancel(given.ids,
+			given.ids)
+	})
 }
 
 func cancelLeavesTheRest(s *suite) {
@@ -64,7 +67,8 @@ func errorTextIsMadeStorable(s *suite) {
 		{"awkward", `{"a", 'b'} \ NULL` + "\n\t€ 🤖", `{"a", 'b'} \ NULL` + "\n\t€ 🤖"},
 		{"NULL", "NULL", "NULL"},
 		{"nothing", "", "failed without an error"},
-	}, func(c struct{ name, cause, want string }) string { return c.name }, func(s *suite, c struct{ name, cause, want string }) {
+	}, func(c struct{ name, cause, want string }) string { return c.name }, func(s *suite,
+		c struct{ name, cause, want string }) {
 		claim, id := s.one()
 		s.do(func(ctx context.Context, o ops) error {
 			_, err := o.fail(ctx, claim.token, claim.ids, c.cause)
@@ -93,16 +97,22 @@ func purgesByAge(s *suite) {
 		for _, d := range days {
 			c, id := s.one()
 			s.settled(end, c.token, c.ids, c.ids, nil, nil)
-			s.exec("UPDATE $T SET completed_at = now() - make_interval(days => $2), failed_at = failed_at - make_interval(days => $2) WHERE id = $1", id, d)
+			s.exec("UPDATE $T SET completed_at = now() - make_interval(days => $2), failed_at = failed_at - "+
+				"make_interval(days => $2) WHERE id = $1", id, d)
 			ids = append(ids, id)
 		}
 		return ids
 	}
 	dead := bury(failSettle(), 9, 1, 8)
 	gone := s.ready(3)
-	s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) error { _, err := q.Cancel(ctx, gone, "no"); return err }))
+	s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) error {
+		_, err := q.Cancel(ctx, gone,
+			"no")
+		return err
+	}))
 	for i, d := range []int{9, 1, 8} {
-		s.exec("UPDATE $T SET completed_at = now() - make_interval(days => $2), failed_at = failed_at - make_interval(days => $2) WHERE id = $1", gone[i], d)
+		s.exec("UPDATE $T SET completed_at = now() - make_interval(days => $2), failed_at = failed_at - "+
+			"make_interval(days => $2) WHERE id = $1", gone[i], d)
 	}
 	purge := func(run func(context.Context, *workqueue.Queue) (int, error), want int, left ...uuid.UUID) {
 		s.Helper()
@@ -135,7 +145,11 @@ func purgesByAge(s *suite) {
 // The next wake is the first due time or the first end of a lease.
 func tellsTheNextWake(s *suite) {
 	wake := func() (w *workqueue.Wake) {
-		s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) (err error) { w, err = q.NextWakeAt(ctx); return err }))
+		s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) (err error) {
+			w,
+				err = q.NextWakeAt(ctx)
+			return err
+		}))
 		return w
 	}
 	near := func(d time.Duration) {

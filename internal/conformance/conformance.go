@@ -1,8 +1,9 @@
 // Package conformance is the contract of a work-queue table as tests.
 //
 // [Run] creates the table of any [workqueue.Spec], with whatever triggers a domain gives it, and checks every
-// transition and invariant through every way in: pgx, database/sql and sqlx transactions, the table's SQL functions called by plain SQL, and
-// [workqueue.Table.On] a pool. It knows nothing of the domains; each domain runs it over its own table.
+// transition and invariant through every way in: pgx, database/sql and sqlx transactions, the table's SQL functions
+// called by plain SQL, and [workqueue.Table.On] a pool. It knows nothing of the domains; each domain runs it over its
+// own table.
 //
 // What a way does not have, such as a snooze among the SQL functions, is not tested there: the lists in
 // this file say what is. Every topic has a schema of its own and runs in parallel with all others.

@@ -42,8 +42,8 @@ func (o functionOps) ids(ctx context.Context, function string, args ...any) ([]u
 	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 }
 
-// described has the server tell the types of the arguments, whatever the connection's mode. Inside a transaction that works
-// through every pooler.
+// described has the server tell the types of the arguments, whatever the connection's mode. Inside a transaction that
+// works through every pooler.
 func described(args []any) []any { return append([]any{pgx.QueryExecModeDescribeExec}, args...) }
 
 // call is a function with n arguments: schema.table_function($1, $2).
@@ -114,10 +114,12 @@ func storedRetry(r workqueue.Retry) map[string]any {
 	}
 	names := map[workqueue.Growth]string{workqueue.Constant: "constant", workqueue.Linear: "linear",
 		workqueue.Quadratic: "quadratic", workqueue.Exponential: "exponential"}
-	return map[string]any{"growth": names[r.Growth], "base_us": r.Base.Microseconds(), "cap_us": r.Cap.Microseconds(), "jitter": r.Jitter}
+	return map[string]any{"growth": names[r.Growth], "base_us": r.Base.Microseconds(), "cap_us": r.Cap.Microseconds(),
+		"jitter": r.Jitter}
 }
 
-func (o functionOps) claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]uuid.UUID, error) {
+func (o functionOps) claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int,
+	lanes ...any) ([]uuid.UUID, error) {
 	return o.ids(ctx, "claim", append([]any{owner, seconds(lease), limit}, lanes...)...)
 }
 
@@ -125,7 +127,8 @@ func (o functionOps) ack(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) 
 	return o.ids(ctx, "ack", owner, ids)
 }
 
-func (o functionOps) abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration, cause string) ([]uuid.UUID, error) {
+func (o functionOps) abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration,
+	cause string) ([]uuid.UUID, error) {
 	return o.ids(ctx, "abandon", owner, ids, seconds(delay), cause)
 }
 
@@ -137,12 +140,14 @@ func (o functionOps) fail(ctx context.Context, owner uuid.UUID, ids []uuid.UUID,
 	return o.ids(ctx, "fail", owner, ids, cause)
 }
 
-func (o functionOps) extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID, error) {
+func (o functionOps) extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID,
+	error) {
 	return o.ids(ctx, "extend", owner, ids, seconds(lease))
 }
 
 func (o functionOps) reap(ctx context.Context, limit int) (r workqueue.Reaped, err error) {
-	err = o.tx.QueryRow(ctx, "SELECT requeued, failed FROM "+o.call("reap_expired", 1), described([]any{limit})...).Scan(&r.Requeued, &r.Failed)
+	err = o.tx.QueryRow(ctx, "SELECT requeued, failed FROM "+o.call("reap_expired", 1),
+		described([]any{limit})...).Scan(&r.Requeued, &r.Failed)
 	return r, err
 }
 

@@ -29,7 +29,8 @@ func badInputName(b badInput) string { return b.name }
 func refusesBadInput(s *suite) {
 	held := s.claimed(2)
 	s.ready(1)
-	each(s, slices.Concat(s.badLimits(held), s.badTimes(held), s.badRows()), badInputName, func(s *suite, bad badInput) {
+	each(s, slices.Concat(s.badLimits(held), s.badTimes(held), s.badRows()), badInputName, func(s *suite,
+		bad badInput) {
 		before := s.contents()
 		id := uuid.New()
 		s.do(func(ctx context.Context, o ops) error {
@@ -71,11 +72,23 @@ func (s *suite) badLimits(held claim) []badInput {
 		{"reap of 0", func(ctx context.Context, o queueOps) error { _, err := o.ReapExpired(ctx, 0); return err }},
 		{"reap of -1", func(ctx context.Context, o queueOps) error { _, err := o.ReapExpired(ctx, -1); return err }},
 		{"purge of -1", func(ctx context.Context, o queueOps) error { _, err := o.PurgeDone(ctx, 0, -1); return err }},
-		{"purge of failed of 0", func(ctx context.Context, o queueOps) error { _, err := o.PurgeFailed(ctx, 0, 0); return err }},
-		{"cancel of too many", func(ctx context.Context, o queueOps) error { _, err := o.Cancel(ctx, many, ""); return err }},
+		{"purge of failed of 0", func(ctx context.Context, o queueOps) error {
+			_, err := o.PurgeFailed(ctx, 0,
+				0)
+			return err
+		}},
+		{"cancel of too many", func(ctx context.Context, o queueOps) error {
+			_, err := o.Cancel(ctx, many,
+				"")
+			return err
+		}},
 		{"sweep of 0", func(ctx context.Context, o queueOps) error { _, err := o.Sweep(ctx, 0); return err }},
 		{"sweep of -1", func(ctx context.Context, o queueOps) error { _, err := o.Sweep(ctx, -1); return err }},
-		{"redrive of too many", func(ctx context.Context, o queueOps) error { _, err := o.Redrive(ctx, many, ""); return err }},
+		{"redrive of too many", func(ctx context.Context, o queueOps) error {
+			_, err := o.Redrive(ctx, many,
+				"")
+			return err
+		}},
 	}
 	for _, st := range s.settles() {
 		list = append(list, badInput{st.name + " of too many", func(ctx context.Context, o queueOps) error {
@@ -91,7 +104,8 @@ func (s *suite) badLimits(held claim) []badInput {
 
 func (s *suite) badTimes(held claim) (list []badInput) {
 	for name, d := range map[string]time.Duration{
-		"of 0": 0, "under a second": time.Second - 1, "negative": -lease, "of days": 25 * time.Hour, "without end": 1<<63 - 1,
+		"of 0": 0, "under a second": time.Second - 1, "negative": -lease, "of days": 25 * time.Hour,
+		"without end": 1<<63 - 1,
 	} {
 		list = append(list,
 			badInput{"claim with a lease " + name, func(ctx context.Context, o queueOps) error {
@@ -255,7 +269,8 @@ func functionsTakeNullIDs(s *suite) {
 			"ack(NULL, $2)", "abandon(NULL, $2)", "fail(NULL, $2, 'x')", "extend(NULL, $2, 30)",
 			"ack($1, ARRAY[NULL]::uuid[])", "ack($1, '{}')", "redrive(NULL)", "redrive(ARRAY[NULL]::uuid[])",
 		} {
-			s.sameIDs(s.query("SELECT c FROM $T_"+call+" AS c, (SELECT $1::uuid, $2::uuid[]) AS p", c.token, c.ids), nil)
+			s.sameIDs(s.query("SELECT c FROM $T_"+call+" AS c, (SELECT $1::uuid, $2::uuid[]) AS p", c.token, c.ids),
+				nil)
 		}
 	})
 	id := c.ids[0]
@@ -265,7 +280,8 @@ func functionsTakeNullIDs(s *suite) {
 }
 
 // coreFunctions are what every table has, whatever a domain adds.
-var coreFunctions = []string{"claim", "claim_rows", "ack", "abandon", "fail", "extend", "reap_expired", "redrive", "announce",
+var coreFunctions = []string{"claim", "claim_rows", "ack", "abandon", "fail", "extend", "reap_expired", "redrive",
+	"announce",
 	"purge", "fold", "maintain_step", "maintain"}
 
 // Who may log in may not yet work: the functions, a domain's too, are granted, not public, and safe from a
@@ -273,18 +289,21 @@ var coreFunctions = []string{"claim", "claim_rows", "ack", "abandon", "fail", "e
 func functionsAreNotForPublic(s *suite) {
 	const functions = "FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1"
 	for _, name := range coreFunctions {
-		equal(s, "functions "+name, scan[int](s, "SELECT count(*) "+functions+" AND p.proname = $2", s.db.Schema, s.Spec.Table+"_"+name), 1)
+		equal(s, "functions "+name, scan[int](s, "SELECT count(*) "+functions+" AND p.proname = $2", s.db.Schema,
+			s.Spec.Table+"_"+name), 1)
 	}
 	all := scan[int](s, "SELECT count(*) "+functions, s.db.Schema)
 	if s.DDL == nil {
 		equal(s, "functions", all, len(coreFunctions))
 	}
 	equal(s, "functions that PUBLIC may execute",
-		scan[int](s, "SELECT count(*) "+functions+" AND has_function_privilege('public', p.oid, 'EXECUTE')", s.db.Schema), 0)
-	// What announces an insert or notes a settle, and the procedure, name all they call in full; internal/security reads
-	// their bodies.
+		scan[int](s, "SELECT count(*) "+functions+" AND has_function_privilege('public', p.oid, 'EXECUTE')",
+			s.db.Schema), 0)
+	// What announces an insert or notes a settle, and the procedure, name all they call in full; internal/security
+	// reads their bodies.
 	equal(s, "functions without a search_path of their own",
-		scan[int](s, "SELECT count(*) "+functions+` AND p.proname NOT LIKE ALL ('{%\\_announce,%\\_gate\\_note}') AND p.prokind = 'f'
+		scan[int](s, "SELECT count(*) "+functions+
+			` AND p.proname NOT LIKE ALL ('{%\\_announce,%\\_gate\\_note}') AND p.prokind = 'f'
 			AND NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (p.proconfig), false)`, s.db.Schema), 0)
 	equal(s, "functions that run as their owner",
 		scan[int](s, "SELECT count(*) "+functions+" AND p.prosecdef", s.db.Schema), 0)
@@ -296,12 +315,14 @@ func constraintsHold(s *suite) {
 	for _, assignment := range []string{
 		"due_at = 'infinity'", "due_at = '-infinity'", "due_at = NULL", "created_at = NULL",
 		"status = 4", "status = -1", "status = NULL",
-		"status = 1", "status = 1, locked_until = now()", "status = 1, owner_token = gen_random_uuid()", "locked_until = now()",
+		"status = 1", "status = 1, locked_until = now()", "status = 1, owner_token = gen_random_uuid()",
+		"locked_until = now()",
 		"status = 2", "status = 3", "status = 3, completed_at = now()", "completed_at = now()",
 		"status = 2, completed_at = now(), failed_at = now()", "failed_at = now()",
 		"status = 2, completed_at = now(), locked_until = now()",
 		"attempts = -1", "attempts = NULL", "attempts = max_attempts + 1", "max_attempts = 0", "max_attempts = NULL",
-		"status = 1, attempts = 1, owner_token = gen_random_uuid(), locked_until = now(), waiting = true", "waiting = NULL",
+		"status = 1, attempts = 1, owner_token = gen_random_uuid(), locked_until = now(), waiting = true",
+		"waiting = NULL",
 		`retry = '{}'`, `retry = '{"base_us": -1, "cap_us": 1}'`, `retry = '{"base_us": 1, "cap_us": 1, "jitter": 2}'`,
 		"attempts = max_attempts", // a Ready row that no claim could start would block every claim
 	} {

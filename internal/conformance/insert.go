@@ -55,7 +55,8 @@ func insertFields(s *suite) {
 	due := s.clock().Add(time.Hour)
 	row := s.newRow()
 	row.ID, row.DueAt, row.MaxAttempts, row.Headers = uuid.New(), due, 3, map[string]string{"k": `"v" \ {}`}
-	id := s.newlyInserted(fresh.with(effect{"due_at": at(due), "max_attempts": is(3), "headers": is(map[string]any{"k": `"v" \ {}`})}),
+	id := s.newlyInserted(fresh.with(effect{"due_at": at(due), "max_attempts": is(3),
+		"headers": is(map[string]any{"k": `"v" \ {}`})}),
 		func() uuid.UUID {
 			inserted, err := s.write(row)
 			s.ok(err)
@@ -200,7 +201,8 @@ func (s *suite) whenBlockedBy(tx pgx.Tx, fn func() error) error {
 	pid := tx.Conn().PgConn().PID()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		var blocked bool
-		err := s.eyes.QueryRow(s.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))", int32(pid)).Scan(&blocked)
+		err := s.eyes.QueryRow(s.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY "+
+			"(pg_blocking_pids(pid)))", int32(pid)).Scan(&blocked)
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,10 @@ func reapEffect(s *suite) {
 
 	_, forgotten := s.one() // its lease ended so long ago that the backoff is over: due now, not in the past
 	s.set("locked_until = now() - interval '1 day'", forgotten)
-	s.expect(forgotten, e.with(effect{"due_at": now}), func() { equal(s, "reaped", s.reap(10), workqueue.Reaped{Requeued: 1}) })
+	s.expect(forgotten, e.with(effect{"due_at": now}), func() {
+		equal(s, "reaped", s.reap(10),
+			workqueue.Reaped{Requeued: 1})
+	})
 }
 
 // The reaper decides as a reported failure does.
@@ -59,7 +62,10 @@ func reapCancelled(s *suite) {
 	_, id := s.one()
 	s.wantCancelled(id)
 	s.expire(id)
-	s.expect(id, failed.with(effect{"owner_token": null}), func() { equal(s, "reaped", s.reap(10), workqueue.Reaped{Failed: 1}) })
+	s.expect(id, failed.with(effect{"owner_token": null}), func() {
+		equal(s, "reaped", s.reap(10),
+			workqueue.Reaped{Failed: 1})
+	})
 }
 
 // The limit counts expired rows only: a page of long jobs that are due earlier hides nothing.
@@ -204,7 +210,8 @@ func (s *suite) fight(st settle, token, id uuid.UUID) (won bool, err error) {
 // mayBeOurs is what a caller of the SQL functions has to look up itself.
 func (s *suite) mayBeOurs(token, id uuid.UUID) bool {
 	var ours bool
-	err := s.eyes.QueryRow(s.Context(), s.sql("SELECT EXISTS (SELECT FROM $T WHERE id = $1 AND owner_token = $2)"), id, token).Scan(&ours)
+	err := s.eyes.QueryRow(s.Context(), s.sql("SELECT EXISTS (SELECT FROM $T WHERE id = $1 AND owner_token = $2)"), id,
+		token).Scan(&ours)
 	return err != nil || ours
 }
 
@@ -216,7 +223,8 @@ func redriveEffect(s *suite) {
 	e := effect{
 		"status": is(0), "attempts": is(0), "due_at": now, "owner_token": null,
 		"completed_at": null, "failed_at": null, "cancelled_at": null,
-		"headers": containing("tenant:acme", "txwork-redriven-at:", "txwork-redriven-by:"+scan[string](s, "SELECT session_user")),
+		"headers": containing("tenant:acme", "txwork-redriven-at:", "txwork-redriven-by:"+
+			scan[string](s, "SELECT session_user")),
 	}
 	s.unchanged(c.ids[1:], func() {
 		s.expect(c.ids[0], e, func() {

@@ -43,7 +43,8 @@ func worksUnderIsolation(t *testing.T, c Case, level string) {
 		return nil
 	})
 	equal(s, "rows that did not end", scan[int](s, "SELECT count(*) FROM $T WHERE status <> 2"), 0)
-	equal(s, "isolation of the operations", scan[string](s, "SELECT string_agg(DISTINCT level, ', ') FROM isolation"), "read committed")
+	equal(s, "isolation of the operations", scan[string](s, "SELECT string_agg(DISTINCT level, ', ') FROM isolation"),
+		"read committed")
 }
 
 // recordIsolation notes under which level the table is changed from now on. A retry would hide a wrong one.
@@ -51,7 +52,8 @@ func (s *suite) recordIsolation() {
 	s.scratch("isolation", "level text")
 	s.exec(`CREATE FUNCTION record_isolation() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN INSERT INTO ` + s.db.Schema + `.isolation VALUES (current_setting('transaction_isolation')); RETURN NULL; END $$`)
-	s.exec("CREATE TRIGGER record_isolation AFTER UPDATE OR DELETE ON $T FOR EACH STATEMENT EXECUTE FUNCTION record_isolation()")
+	s.exec("CREATE TRIGGER record_isolation AFTER UPDATE OR DELETE ON $T FOR EACH STATEMENT EXECUTE FUNCTION " +
+		"record_isolation()")
 }
 
 // A transaction that lost a conflict, even as late as at its commit, is run again: its rows are those of
@@ -90,7 +92,8 @@ func runsLostConflictsAgain(t *testing.T, c Case) {
 func (s *suite) loseCommits(code string, fn func(), id uuid.UUID) {
 	s.Helper()
 	s.exec("UPDATE $T SET due_at = now() + CASE WHEN id = $1 THEN interval '0' ELSE interval '1 day' END", id)
-	s.exec("CREATE CONSTRAINT TRIGGER lose AFTER UPDATE ON $T DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION lose('" + code + "')")
+	s.exec("CREATE CONSTRAINT TRIGGER lose AFTER UPDATE ON $T DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE " +
+		"FUNCTION lose('" + code + "')")
 	s.exec("SELECT setval('commits', 6)")
 	fn()
 	s.exec("DROP TRIGGER lose ON $T")
@@ -128,12 +131,14 @@ func (s *suite) tryClaim(limit int) (c claim, err error) {
 
 // expireOne ends the lease of one row of a claim, beside the library and READ COMMITTED.
 func (s *suite) expireOne(c claim) error {
-	return s.readCommitted("UPDATE $T SET locked_until = now() - interval '1 second' WHERE id = $1 AND owner_token = $2 AND status = 1", c.ids[0], c.token)
+	return s.readCommitted("UPDATE $T SET locked_until = now() - interval '1 second' WHERE id = $1 AND owner_token = "+
+		"$2 AND status = 1", c.ids[0], c.token)
 }
 
 // makeDue spares the test the backoff.
 func (s *suite) makeDue() error {
-	return s.readCommitted("UPDATE $T SET due_at = now() WHERE id IN (SELECT id FROM $T WHERE status = 0 AND due_at > now() FOR UPDATE SKIP LOCKED)")
+	return s.readCommitted("UPDATE $T SET due_at = now() WHERE id IN (SELECT id FROM $T WHERE status = 0 AND due_at " +
+		"> now() FOR UPDATE SKIP LOCKED)")
 }
 
 func (s *suite) readCommitted(query string, args ...any) error {

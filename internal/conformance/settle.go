@@ -30,7 +30,8 @@ var failed = effect{"status": is(3), "completed_at": now, "failed_at": now, "loc
 
 // settles are the settles that the way has.
 func (s *suite) settles() []settle {
-	list := []settle{s.ackSettle(), abandonSettle(0), abandonSettle(time.Minute), s.retrySettle(), failSettle(), extendSettle()}
+	list := []settle{s.ackSettle(), abandonSettle(0), abandonSettle(time.Minute), s.retrySettle(), failSettle(),
+		extendSettle()}
 	if !s.way.functions {
 		list = append(list, snoozeSettle(), releaseSettle())
 	}
@@ -49,7 +50,8 @@ func (s *suite) ackSettle() settle {
 	if s.Spec.DeleteDone {
 		e = gone
 	}
-	return settle{name: "ack", effect: e, do: func(ctx context.Context, o ops, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error) {
+	return settle{name: "ack", effect: e, do: func(ctx context.Context, o ops, owner uuid.UUID,
+		ids []uuid.UUID) ([]uuid.UUID, error) {
 		return o.ack(ctx, owner, ids)
 	}}
 }
@@ -363,7 +365,11 @@ func settleInAnyOrderWithoutDeadlock(s *suite) {
 		ids := slices.Clone(c.ids)
 		for range 4 {
 			rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
-			if err := s.try(func(ctx context.Context, o ops) error { _, err := st.do(ctx, o, c.token, ids); return err }); err != nil && !isRefused(err) {
+			if err := s.try(func(ctx context.Context, o ops) error {
+				_, err := st.do(ctx, o, c.token,
+					ids)
+				return err
+			}); err != nil && !isRefused(err) {
 				return err
 			}
 		}

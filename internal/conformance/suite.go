@@ -44,7 +44,8 @@ func newSuite(t *testing.T, c Case, w way, options ...pgtest.Option) *suite {
 	db := pgtest.New(t, options...)
 	table := createTable(t, db, c)
 	eyes := pgtest.Direct(t, db, options...)
-	return &suite{T: t, Case: c, way: w, db: db, eyes: eyes, table: table, begin: w.open(t, db, table), rows: new(atomic.Int64)}
+	return &suite{T: t, Case: c, way: w, db: db, eyes: eyes, table: table, begin: w.open(t, db, table),
+		rows: new(atomic.Int64)}
 }
 
 func createTable(t *testing.T, db *pgtest.DB, c Case) *workqueue.Table {
@@ -267,7 +268,10 @@ func (s *suite) sameIDs(got, want []uuid.UUID) {
 }
 
 func sorted(ids []uuid.UUID) []uuid.UUID {
-	return slices.SortedFunc(slices.Values(ids), func(a, b uuid.UUID) int { return cmp.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(slices.Values(ids), func(a, b uuid.UUID) int {
+		return cmp.Compare(a.String(),
+			b.String())
+	})
 }
 
 func equal[T comparable](s *suite, what string, got, want T) {

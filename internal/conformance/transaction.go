@@ -80,12 +80,15 @@ func (s *suite) settleWithWrite(st settle, c claim) *transaction {
 }
 
 // plannerSettings are the caller's own, chosen to be those that the library wants to change.
-var plannerSettings = []string{"SET LOCAL enable_seqscan = on", "SET LOCAL enable_nestloop = off", "SET LOCAL enable_sort = on",
-	"SET LOCAL jit = on", "SET LOCAL enable_indexscan = off", "SET LOCAL synchronous_commit = remote_write", "SET LOCAL search_path = pg_catalog"}
+var plannerSettings = []string{"SET LOCAL enable_seqscan = on", "SET LOCAL enable_nestloop = off",
+	"SET LOCAL enable_sort = on",
+	"SET LOCAL jit = on", "SET LOCAL enable_indexscan = off", "SET LOCAL synchronous_commit = remote_write",
+	"SET LOCAL search_path = pg_catalog"}
 
 // recordSettings notes every setting of the transaction in a table, so that it can be seen from outside.
 const recordSettings = "INSERT INTO %s.settings SELECT %d, name, setting FROM pg_catalog.pg_settings" +
-	" WHERE name LIKE 'enable%%' OR name IN ('jit', 'synchronous_commit', 'search_path', 'plan_cache_mode', 'transaction_isolation')"
+	" WHERE name LIKE 'enable%%' OR name IN ('jit', 'synchronous_commit', 'search_path', 'plan_cache_mode', " +
+	"'transaction_isolation')"
 
 // An operation in the caller's transaction leaves the caller's settings as they were, refused or not.
 func settingsAreGivenBack(s *suite) {

@@ -50,7 +50,8 @@ type ops interface {
 	insert(ctx context.Context, rows ...workqueue.NewRow) ([]uuid.UUID, error)
 	claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]uuid.UUID, error)
 	ack(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]uuid.UUID, error)
-	abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration, cause string) ([]uuid.UUID, error)
+	abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration, cause string) ([]uuid.UUID,
+		error)
 	retry(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error)
 	fail(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, cause string) ([]uuid.UUID, error)
 	extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID, error)
@@ -75,7 +76,8 @@ func (o queueOps) insert(ctx context.Context, rows ...workqueue.NewRow) ([]uuid.
 	return ids, err
 }
 
-func (o queueOps) claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int, lanes ...any) ([]uuid.UUID, error) {
+func (o queueOps) claim(ctx context.Context, owner uuid.UUID, lease time.Duration, limit int,
+	lanes ...any) ([]uuid.UUID, error) {
 	rows, err := o.Claim(ctx, owner, lease, limit, lanes...)
 	ids := make([]uuid.UUID, len(rows))
 	for i, row := range rows {
@@ -88,7 +90,8 @@ func (o queueOps) ack(ctx context.Context, owner uuid.UUID, ids []uuid.UUID) ([]
 	return o.Ack(ctx, owner, ids)
 }
 
-func (o queueOps) abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration, cause string) ([]uuid.UUID, error) {
+func (o queueOps) abandon(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, delay time.Duration,
+	cause string) ([]uuid.UUID, error) {
 	return o.Abandon(ctx, owner, ids, delay, cause)
 }
 
@@ -100,7 +103,8 @@ func (o queueOps) fail(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, ca
 	return o.Fail(ctx, owner, ids, cause)
 }
 
-func (o queueOps) extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID, error) {
+func (o queueOps) extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, lease time.Duration) ([]uuid.UUID,
+	error) {
 	return o.Extend(ctx, owner, ids, lease)
 }
 
@@ -199,7 +203,8 @@ func openPool(choose choice) func(*testing.T, *pgtest.DB, *workqueue.Table) begi
 }
 
 func onPool(table *workqueue.Table, pool *pgxpool.Pool) queueOps {
-	return queueOps{table.On(pool), func(ctx context.Context, rows ...workqueue.NewRow) (inserted []workqueue.Enqueued, err error) {
+	return queueOps{table.On(pool), func(ctx context.Context, rows ...workqueue.NewRow) (inserted []workqueue.Enqueued,
+		err error) {
 		err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			inserted, err = table.Insert(ctx, workqueue.Pgx(tx), rows...)
 			return err

@@ -65,15 +65,15 @@ const (
 	idleConnections  = 6
 	idleTransactions = 5
 
-	// upkeepStatements are the sweeps and folds of a table of jobs by second, whatever the number of processes that serve it.
-	// Measured: 4.
+	// upkeepStatements are the sweeps and folds of a table of jobs by second, whatever the number of processes that
+	// serve it. Measured: 4.
 	upkeepStatements = 5
 
 	// jobTransactions are those of a process with twenty queues for a job that comes alone. Measured: 3.
 	jobTransactions = 8
 
-	// jobStatements are what is sent with the claim and the settle of a job that comes alone. Measured: 5.1 to 5.6; a claim that
-	// asks for a queue's rule, every half a second, has two more.
+	// jobStatements are what is sent with the claim and the settle of a job that comes alone. Measured: 5.1 to 5.6; a
+	// claim that asks for a queue's rule, every half a second, has two more.
 	jobStatements = 7.0
 
 	// busyConnections are those beside the application's pool.

@@ -105,7 +105,8 @@ func TestWhatCannotBeClaimedCostsNothing(t *testing.T) {
 			with := j.pages()
 			t.Logf("a claim of 100 rows reads %.0f pages, and %.0f without the crowd", with.claim, without.claim)
 			if with.claim > crowdRatio*without.claim {
-				t.Errorf("a claim of 100 rows reads %.0f pages, without the crowd %.0f, want at most %v times that", with.claim, without.claim, crowdRatio)
+				t.Errorf("a claim of 100 rows reads %.0f pages, without the crowd %.0f, want at most %v times that",
+					with.claim, without.claim, crowdRatio)
 			}
 			if len(with.looks) == 0 {
 				t.Error("the worker has looked at nothing beside its claims")
@@ -163,7 +164,9 @@ func (j *jobTable) warm(config *pgxpool.Config) {
 		for _, sweep := range spec.Sweeps {
 			calls = append(calls, "SELECT "+j.name+"_"+sweep+"(1)")
 		}
-		calls = append(calls, "SELECT FROM "+j.name+"_claim_admitted(gen_random_uuid(), '1 hour', 1, '{-infinity}', ARRAY[gen_random_uuid()], '{"+crowdQueue+"}', '{0}')") // claims nothing: no crowd of that queue is let through
+		// claims nothing: no crowd of that queue is let through
+		calls = append(calls, "SELECT FROM "+j.name+"_claim_admitted(gen_random_uuid(), '1 hour', 1, '{-infinity}', "+
+			"ARRAY[gen_random_uuid()], '{"+crowdQueue+"}', '{0}')")
 		for _, call := range append(calls, "SET auto_explain.log_min_duration = 0") {
 			if _, err := conn.Exec(ctx, call); err != nil {
 				return err

@@ -34,7 +34,8 @@ func TestNothingBehindTheCursorIsRead(t *testing.T) {
 	early, late := median(full[skip:skip+window]), median(full[skip+apart:skip+apart+window])
 	t.Logf("a claim of %d rows reads %d pages, and %d after %d more", claimLimit, early, late, apart)
 	if float64(late) > cursorRatio*float64(early) {
-		t.Errorf("a claim of %d rows reads %d pages, %d claims later %d, want at most %v times that", claimLimit, early, apart, late, cursorRatio)
+		t.Errorf("a claim of %d rows reads %d pages, %d claims later %d, want at most %v times that", claimLimit, early,
+			apart, late, cursorRatio)
 	}
 }
 

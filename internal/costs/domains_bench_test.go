@@ -94,7 +94,8 @@ func benchedOutbox(o outbox.Options) (benched, error) {
 		enqueue: func(ctx context.Context, tx workqueue.Tx, first, n int) error {
 			msgs := make([]outbox.Message, n)
 			for i := range msgs {
-				msgs[i] = outbox.Message{Topic: "bench", Key: strconv.Itoa(first + i), Payload: []byte("nineteen bytes here")}
+				msgs[i] = outbox.Message{Topic: "bench", Key: strconv.Itoa(first + i),
+					Payload: []byte("nineteen bytes here")}
 			}
 			_, err := box.Enqueue(ctx, tx, msgs...)
 			return err
@@ -117,7 +118,8 @@ func benchedInbox(schema string) (benched, error) {
 		enqueue: func(ctx context.Context, tx workqueue.Tx, first, n int) error {
 			msgs := make([]inbox.Message, n)
 			for i := range msgs {
-				msgs[i] = inbox.Message{Consumer: "bench", Source: "bench", MessageID: strconv.Itoa(first + i), Payload: []byte("nineteen bytes here")}
+				msgs[i] = inbox.Message{Consumer: "bench", Source: "bench", MessageID: strconv.Itoa(first + i),
+					Payload: []byte("nineteen bytes here")}
 			}
 			_, err := box.Receive(ctx, tx, msgs...)
 			return err
@@ -140,7 +142,8 @@ func benchedTimers(schema string) (benched, error) {
 		enqueue: func(ctx context.Context, tx workqueue.Tx, first, n int) error {
 			set := make([]timers.Timer, n)
 			for i := range set {
-				set[i] = timers.Timer{Key: strconv.Itoa(first + i), Topic: "bench", Payload: []byte("nineteen bytes here")}
+				set[i] = timers.Timer{Key: strconv.Itoa(first + i), Topic: "bench",
+					Payload: []byte("nineteen bytes here")}
 			}
 			_, err := t.Set(ctx, tx, set...)
 			return err

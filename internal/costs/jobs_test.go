@@ -74,7 +74,8 @@ func (j *jobTable) settle() {
 func (j *jobTable) worker(pool *pgxpool.Pool, o jobs.WorkerOptions, handler func() error) *jobs.Worker {
 	j.Helper()
 	kinds := jobs.NewRegistry()
-	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return handler() }, jobs.KindOptions[errand]{})
+	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return handler() },
+		jobs.KindOptions[errand]{})
 	o.Registry = kinds
 	o.WorkerOptions = undisturbed(o.WorkerOptions)
 	o.NoSchedules = true

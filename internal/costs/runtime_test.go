@@ -53,34 +53,40 @@ func TestIdleQueuesCostTheSame(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			j := newLab(t).jobs()
 			kinds := jobs.NewRegistry()
-			jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil }, jobs.KindOptions[errand]{})
+			jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil },
+				jobs.KindOptions[errand]{})
 			w, err := jobs.NewWorker(j.watched(), j.client, queues(kinds, n))
 			j.ok(err)
 			stop := j.run(w)
 			began, all, took := watch(j.seen.transactions)
 			connections := j.connections()
 			stop()
-			t.Logf("%d idle queues: %d connections, %.1f transactions a second", n, connections, float64(began)/took.Seconds())
+			t.Logf("%d idle queues: %d connections, %.1f transactions a second", n, connections,
+				float64(began)/took.Seconds())
 			if connections == 0 || connections > idleConnections {
 				t.Errorf("%d idle queues have %d connections, want 1 to %d", n, connections, idleConnections)
 			}
 			if most := int(took.Seconds()*idleTransactions) + 1; all == 0 || began > most {
-				t.Errorf("%d idle queues began %d transactions in %v, want 1 to %d", n, began, took.Round(time.Millisecond), most)
+				t.Errorf("%d idle queues began %d transactions in %v, want 1 to %d", n, began,
+					took.Round(time.Millisecond), most)
 			}
 		})
 	}
 }
 
-// TestProcessesShareTheUpkeep counts the sweeps and folds of several processes that serve the same tables, with a job for tomorrow that may
-// wait for one. One of the processes does them, and the others ask now and then whether it is still there.
+// TestProcessesShareTheUpkeep counts the sweeps and folds of several processes that serve the same tables, with a job
+// for tomorrow that may wait for one. One of the processes does them, and the others ask now and then whether it is
+// still there.
 func TestProcessesShareTheUpkeep(t *testing.T) {
 	const queuesEach = 10
 	for _, n := range []int{1, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			j := newLab(t).jobs()
 			kinds := jobs.NewRegistry()
-			jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil }, jobs.KindOptions[errand]{})
-			j.enqueue(j.db, 1, anErrand, jobs.InsertOptions{Queue: "queue_0", ScheduledAt: time.Now().Add(24 * time.Hour)})
+			jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil },
+				jobs.KindOptions[errand]{})
+			j.enqueue(j.db, 1, anErrand, jobs.InsertOptions{Queue: "queue_0",
+				ScheduledAt: time.Now().Add(24 * time.Hour)})
 			for range n {
 				w, err := jobs.NewWorker(j.watched(), j.client, queues(kinds, queuesEach))
 				j.ok(err)
@@ -89,7 +95,8 @@ func TestProcessesShareTheUpkeep(t *testing.T) {
 			did, all, took := watch(func() int { return j.seen.matching(isUpkeep) })
 			t.Logf("%d processes: %.1f statements of upkeep a second", n, float64(did)/took.Seconds())
 			if most := int(took.Seconds()*upkeepStatements) + 2*n + 1; all == 0 || did > most {
-				t.Errorf("%d processes swept and folded %d times in %v, want 1 to %d", n, did, took.Round(time.Millisecond), most)
+				t.Errorf("%d processes swept and folded %d times in %v, want 1 to %d", n, did,
+					took.Round(time.Millisecond), most)
 			}
 		})
 	}
@@ -131,8 +138,8 @@ func (j *jobTable) oneByOne(rounds, queues int) {
 	}
 }
 
-// TestANotificationCostsTheQueuesThatItConcerns counts the transactions of a process with many queues for each job that comes alone
-// into one of them. The others have nothing to claim, and do not try.
+// TestANotificationCostsTheQueuesThatItConcerns counts the transactions of a process with many queues for each job that
+// comes alone into one of them. The others have nothing to claim, and do not try.
 func TestANotificationCostsTheQueuesThatItConcerns(t *testing.T) {
 	const n, rounds = 20, 50
 	j := newLab(t).jobs()

@@ -98,14 +98,15 @@ func (l *lab) traffic(work func()) (statements, commits int) {
 	return l.seen.sends() - sent, l.commits() - before
 }
 
-// commits are those of the lab's database. Sessions report theirs when they end, so they are read, by a statement of its
-// own, when nobody is in it any more.
+// commits are those of the lab's database. Sessions report theirs when they end, so they are read, by a statement of
+// its own, when nobody is in it any more.
 func (l *lab) commits() (n int) {
 	l.Helper()
 	l.db.Reset()
 	l.outside(func(ctx context.Context, conn *pgx.Conn) error {
 		for sessions := 1; sessions > 0; time.Sleep(time.Millisecond) { // ctx bounds it
-			err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = $1", l.name).Scan(&sessions)
+			err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = $1",
+				l.name).Scan(&sessions)
 			if err != nil {
 				return err
 			}

@@ -12,7 +12,8 @@ import (
 // maxWholeDigits bounds one amount to 9,999,999,999.99: nine million of them fit into an account.
 const maxWholeDigits = 10
 
-var errAmount = errors.New("want a positive decimal number with at most 10 digits before the point and 2 after it, such as 12 or 12.50")
+var errAmount = errors.New("want a positive decimal number with at most 10 digits before the point and 2 after it, " +
+	"such as 12 or 12.50")
 
 // parseAmount reads a decimal number as hundredths.
 func parseAmount(s string) (int64, error) {

@@ -27,7 +27,8 @@ func openBank(ctx context.Context, d *database, p plan) (*bank, error) {
 	if _, err := d.pool.Exec(ctx, statement(d.schema, "tables")); err != nil {
 		return nil, err
 	}
-	_, err := d.pool.Exec(ctx, fmt.Sprintf("INSERT INTO %s.accounts SELECT id, $2, $2 FROM unnest($1::text[]) AS id", d.schema),
+	_, err := d.pool.Exec(ctx, fmt.Sprintf("INSERT INTO %s.accounts SELECT id, $2, $2 FROM unnest($1::text[]) AS id",
+		d.schema),
 		p.accounts, p.opening)
 	if err != nil {
 		return nil, err
@@ -39,8 +40,9 @@ func openBank(ctx context.Context, d *database, p plan) (*bank, error) {
 	db := stdlib.OpenDBFromPool(d.pool)
 	return &bank{
 		pool: d.pool, sql: db, sqlx: sqlx.NewDb(db, "pgx"), outbox: o,
-		post:   fmt.Sprintf("UPDATE %s.accounts SET balance = balance + $2 WHERE id = $1", d.schema),
-		record: fmt.Sprintf("INSERT INTO %s.transfers (id, debit, credit, amount, message) VALUES ($1, $2, $3, $4, $5)", d.schema),
+		post: fmt.Sprintf("UPDATE %s.accounts SET balance = balance + $2 WHERE id = $1", d.schema),
+		record: fmt.Sprintf("INSERT INTO %s.transfers (id, debit, credit, amount, message) VALUES ($1, $2, $3, $4, $5)",
+			d.schema),
 	}, nil
 }
 

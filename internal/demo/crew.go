@@ -55,7 +55,8 @@ func startCrew(ctx context.Context, program []string, d *database, show *display
 const startLimit = 30 * time.Second
 
 func (c *crew) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("the workers did not start within %v", startLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("the workers did not start within %v",
+		startLimit))
 	defer cancel()
 	watched, stop := context.WithCancelCause(ctx)
 	go func() { stop(c.watch(ctx)) }()

@@ -118,7 +118,8 @@ func (f *faults) thaw(ctx context.Context, b blow, fault *Fault) error {
 	if err != nil {
 		return err
 	}
-	f.show.say("%s continued (SIGCONT) after %.1f s: %s refused", b.Worker, fault.After.Seconds(), count(fault.Refused, "stale settle"))
+	f.show.say("%s continued (SIGCONT) after %.1f s: %s refused", b.Worker, fault.After.Seconds(),
+		count(fault.Refused, "stale settle"))
 	return nil
 }
 
@@ -149,7 +150,8 @@ func (f *faults) kill(ctx context.Context, g *gate) (Fault, error) {
 	if err != nil {
 		return b.Fault, err
 	}
-	f.show.say("%s of %s recovered by the reaper %.1f s after its death", count(b.Claims, "claim"), b.Worker, b.After.Seconds())
+	f.show.say("%s of %s recovered by the reaper %.1f s after its death", count(b.Claims, "claim"), b.Worker,
+		b.After.Seconds())
 	return b.Fault, nil
 }
 

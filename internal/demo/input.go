@@ -85,7 +85,8 @@ func (in *input) next() ([]string, error) {
 		fields[i] = strings.TrimSpace(field)
 	}
 	if len(fields) != len(inputHeader) {
-		return nil, in.wrong("has %d fields, want the %d of %s", len(fields), len(inputHeader), strings.Join(inputHeader, ","))
+		return nil, in.wrong("has %d fields, want the %d of %s", len(fields), len(inputHeader),
+			strings.Join(inputHeader, ","))
 	}
 	if !first || !isHeader(fields) {
 		return fields, nil

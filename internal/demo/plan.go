@@ -75,5 +75,6 @@ func givenPlan(transfers []Transfer) plan {
 			}
 		}
 	}
-	return plan{count: len(transfers), accounts: accounts, retried: true, transfer: func(i int) Transfer { return transfers[i] }}
+	return plan{count: len(transfers), accounts: accounts, retried: true,
+		transfer: func(i int) Transfer { return transfers[i] }}
 }

@@ -18,18 +18,22 @@ func TestReckoningFinds(t *testing.T) {
 		more   string // done to the tables
 		want   Result
 	}{
-		"nothing wrong":         {[]int{1, 2, 3}, "", Result{Applied: 3, Balanced: true}},
-		"lost":                  {[]int{1, 3}, "", Result{Applied: 2, Lost: 1}},
-		"applied twice":         {[]int{1, 2, 2, 3}, "", Result{Applied: 3, AppliedTwice: 1}},
-		"applied three times":   {[]int{1, 2, 2, 2, 3, 3}, "", Result{Applied: 3, AppliedTwice: 2}},
-		"rolled back":           {[]int{1, 2, 3, 4}, "", Result{Applied: 4, RolledBackSeen: 1}},
-		"rolled back, twice":    {[]int{1, 2, 3, 4, 4}, "", Result{Applied: 4, AppliedTwice: 1, RolledBackSeen: 2}},
-		"lost and another one":  {[]int{1, 2, 4}, "", Result{Applied: 3, Lost: 1, RolledBackSeen: 1}},
-		"another amount":        {[]int{1, 2, 3}, "UPDATE ledger SET amount = 4 WHERE transfer = '3'", Result{Applied: 3}},
-		"another account":       {[]int{1, 2, 3}, "UPDATE ledger SET credit = 'x' WHERE transfer = '3'", Result{Applied: 3}},
-		"money from nowhere":    {[]int{1, 2, 3}, "UPDATE accounts SET balance = balance + 1 WHERE id = 'a'", Result{Applied: 3}},
+		"nothing wrong":        {[]int{1, 2, 3}, "", Result{Applied: 3, Balanced: true}},
+		"lost":                 {[]int{1, 3}, "", Result{Applied: 2, Lost: 1}},
+		"applied twice":        {[]int{1, 2, 2, 3}, "", Result{Applied: 3, AppliedTwice: 1}},
+		"applied three times":  {[]int{1, 2, 2, 2, 3, 3}, "", Result{Applied: 3, AppliedTwice: 2}},
+		"rolled back":          {[]int{1, 2, 3, 4}, "", Result{Applied: 4, RolledBackSeen: 1}},
+		"rolled back, twice":   {[]int{1, 2, 3, 4, 4}, "", Result{Applied: 4, AppliedTwice: 1, RolledBackSeen: 2}},
+		"lost and another one": {[]int{1, 2, 4}, "", Result{Applied: 3, Lost: 1, RolledBackSeen: 1}},
+		"another amount": {[]int{1, 2, 3}, "UPDATE ledger SET amount = 4 WHERE transfer = '3'",
+			Result{Applied: 3}},
+		"another account": {[]int{1, 2, 3}, "UPDATE ledger SET credit = 'x' WHERE transfer = '3'",
+			Result{Applied: 3}},
+		"money from nowhere": {[]int{1, 2, 3}, "UPDATE accounts SET balance = balance + 1 WHERE id = 'a'",
+			Result{Applied: 3}},
 		"money moved elsewhere": {[]int{1, 2, 3}, "UPDATE accounts SET balance = 500", Result{Applied: 3}},
-		"redelivered, refused": {[]int{1, 2, 3}, "UPDATE outbox SET attempts = 2 WHERE id = 3; INSERT INTO refusals SELECT message, 'w', 1 FROM ledger",
+		"redelivered, refused": {[]int{1, 2, 3}, "UPDATE outbox SET attempts = 2 WHERE id = 3; INSERT INTO refusals " +
+			"SELECT message, 'w', 1 FROM ledger",
 			Result{Applied: 3, Redelivered: 1, StaleSettlesRefused: 3, Balanced: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,10 +71,12 @@ func fakeRun(t *testing.T, ledger []int, more string) *database {
 		"INSERT INTO accounts VALUES ('a', 500, 494), ('b', 500, 506)",
 	}
 	for n := 1; n <= 3; n++ {
-		script = append(script, fmt.Sprintf("INSERT INTO transfers VALUES ('%d', 'a', 'b', %[1]d, %[2]s)", n, message(n)))
+		script = append(script, fmt.Sprintf("INSERT INTO transfers VALUES ('%d', 'a', 'b', %[1]d, %[2]s)", n,
+			message(n)))
 	}
 	for _, n := range ledger {
-		script = append(script, fmt.Sprintf("INSERT INTO ledger VALUES (%s, '%d', 'a', 'b', %[2]d, 'w', 1)", message(n), n))
+		script = append(script, fmt.Sprintf("INSERT INTO ledger VALUES (%s, '%d', 'a', 'b', %[2]d, 'w', 1)", message(n),
+			n))
 	}
 	if _, err := db.Pool.Exec(t.Context(), strings.Join(append(script, more), ";\n")); err != nil {
 		t.Fatal(err)

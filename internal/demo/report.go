@@ -44,7 +44,8 @@ books                 %8s
 
 func (r Report) rollbacks() string {
 	if r.Retried {
-		return fmt.Sprintf("%d were rolled back on purpose at first, after the message was written, and then made for real.", r.RolledBack)
+		return fmt.Sprintf("%d were rolled back on purpose at first, after the message was written, and then made "+
+			"for real.", r.RolledBack)
 	}
 	return fmt.Sprintf("%d more were rolled back on purpose, after the message was written.", r.RolledBack)
 }

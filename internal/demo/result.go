@@ -21,7 +21,8 @@ type Result struct {
 	RolledBackSeen      int64   `json:"rolled_back_seen"`      // rows of the ledger whose transfer was rolled back
 	StaleSettlesRefused int64   `json:"stale_settles_refused"` // settles that came after the claim was lost
 	Seconds             float64 `json:"seconds"`               // from the start to the reckoning
-	Balanced            bool    `json:"balanced"`              // accounts and ledger agree, and no money was made or lost
+	// accounts and ledger agree, and no money was made or lost
+	Balanced bool `json:"balanced"`
 }
 
 // ErrUnreconciled says that the reckoning found what must not be.

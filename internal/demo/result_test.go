@@ -10,7 +10,8 @@ import (
 
 func TestResultJSON(t *testing.T) {
 	t.Parallel()
-	got, err := json.Marshal(demo.Result{Enqueued: 9, Applied: 8, Lost: 7, AppliedTwice: 6, Redelivered: 5, RolledBackSeen: 4,
+	got, err := json.Marshal(demo.Result{Enqueued: 9, Applied: 8, Lost: 7, AppliedTwice: 6, Redelivered: 5,
+		RolledBackSeen:      4,
 		StaleSettlesRefused: 3, Seconds: 2.25, Balanced: true})
 	const want = `{"enqueued":9,"applied":8,"lost":7,"applied_twice":6,"redelivered":5,"rolled_back_seen":4,` +
 		`"stale_settles_refused":3,"seconds":2.25,"balanced":true}`

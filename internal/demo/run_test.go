@@ -61,14 +61,16 @@ func play(t *testing.T, o demo.Options) demo.Report {
 func expectFaults(t *testing.T, r demo.Report) {
 	t.Helper()
 	if r.Frozen.Midway < 1 || r.Frozen.Refused < r.Frozen.Midway {
-		t.Errorf("the frozen worker had %d handlers in a transaction, %d of its settles were refused: want all of at least 1",
+		t.Errorf("the frozen worker had %d handlers in a transaction, %d of its settles were refused: want all of at "+
+			"least 1",
 			r.Frozen.Midway, r.Frozen.Refused)
 	}
 	if r.StaleSettlesRefused < int64(r.Frozen.Refused) {
 		t.Errorf("%d stale settles refused, want at least %d", r.StaleSettlesRefused, r.Frozen.Refused)
 	}
 	if r.Killed.Midway < 1 || r.Killed.Claims < r.Killed.Midway {
-		t.Errorf("the killed worker had %d handlers in a transaction and %d claims, want at least 1 and as many", r.Killed.Midway, r.Killed.Claims)
+		t.Errorf("the killed worker had %d handlers in a transaction and %d claims, want at least 1 and as many",
+			r.Killed.Midway, r.Killed.Claims)
 	}
 	if r.Redelivered < 1 {
 		t.Error("no message was redelivered")
@@ -100,7 +102,8 @@ func TestGivenTransfersOnServerOfTheUser(t *testing.T) {
 	r := play(t, demo.Options{Input: writeInput(t, 57), DatabaseURL: pgtest.URL(t), Progress: told})
 	expectFaults(t, r)
 	if r.Enqueued != 57 || r.Applied != 57 || r.RolledBack != 5 {
-		t.Errorf("%d enqueued, %d applied, %d rolled back at first, want 57, 57, 5", r.Enqueued, r.Applied, r.RolledBack)
+		t.Errorf("%d enqueued, %d applied, %d rolled back at first, want 57, 57, 5", r.Enqueued, r.Applied,
+			r.RolledBack)
 	}
 	expectSchema(t, conn, told.schema, false) // this run's
 	expectSchema(t, conn, abandoned, false)   // that of a run that was killed
@@ -190,7 +193,8 @@ func mustExec(t *testing.T, conn *pgx.Conn, statements ...string) {
 func expectSchema(t *testing.T, conn *pgx.Conn, name string, want bool) {
 	t.Helper()
 	var there bool
-	if err := conn.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", name).Scan(&there); err != nil {
+	if err := conn.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)",
+		name).Scan(&there); err != nil {
 		t.Fatal(err)
 	}
 	if name == "" || there != want {

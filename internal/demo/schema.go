@@ -44,9 +44,11 @@ func (c *schemaClaim) create(ctx context.Context) error {
 	if _, err := c.conn.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1, 0))", c.schema); err != nil {
 		return err
 	}
-	_, err := c.conn.Exec(ctx, fmt.Sprintf("CREATE SCHEMA %s; COMMENT ON SCHEMA %[1]s IS '%s'", c.schema, schemaComment))
+	_, err := c.conn.Exec(ctx, fmt.Sprintf("CREATE SCHEMA %s; COMMENT ON SCHEMA %[1]s IS '%s'", c.schema,
+		schemaComment))
 	if err != nil {
-		return fmt.Errorf("the demo makes a schema of its own, for which the role needs CREATE on the database: %w", err)
+		return fmt.Errorf("the demo makes a schema of its own, for which the role needs CREATE on the database: %w",
+			err)
 	}
 	return nil
 }

@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-var errNoSignals = errors.New("the demo freezes processes with SIGSTOP, which this system does not have: run it on Linux, macOS or a BSD")
+var errNoSignals = errors.New("the demo freezes processes with SIGSTOP, which this system does not have: run it on " +
+	"Linux, macOS or a BSD")
 
 func workerAttributes() *syscall.SysProcAttr { return nil }
 

@@ -61,7 +61,8 @@ func (b *bank) do(ctx context.Context, p plan, i int) error {
 }
 
 // attempt runs one transaction to the given end.
-func (b *bank) attempt(ctx context.Context, begin begin, t Transfer, end func(transaction, context.Context) error) error {
+func (b *bank) attempt(ctx context.Context, begin begin, t Transfer,
+	end func(transaction, context.Context) error) error {
 	tx, err := begin(ctx)
 	if err != nil {
 		return err

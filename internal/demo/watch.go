@@ -41,7 +41,8 @@ func (w *watch) run(ctx context.Context) error {
 			moved = time.Now()
 		}
 		if time.Since(moved) > stallLimit {
-			return fmt.Errorf("nothing has moved for %v: %d of %d messages are applied", stallLimit, applied, w.production.plan.committed())
+			return fmt.Errorf("nothing has moved for %v: %d of %d messages are applied", stallLimit, applied,
+				w.production.plan.committed())
 		}
 	}
 }

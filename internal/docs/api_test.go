@@ -34,7 +34,8 @@ func TestAPI(t *testing.T) {
 		for _, name := range undocumented {
 			t.Errorf("%s: %s has no comment", dir, name)
 		}
-		fmt.Fprintf(&section, "| [`%s`](#%s) | %d | %d |\n", dir, strings.ReplaceAll(dir, "/", ""), strings.Count(listing, "\n"), names)
+		fmt.Fprintf(&section, "| [`%s`](#%s) | %d | %d |\n", dir, strings.ReplaceAll(dir, "/", ""),
+			strings.Count(listing, "\n"), names)
 		listings += "\n## " + dir + "\n\n```text\n" + listing + "```\n"
 	}
 	want := section.String() + listings
@@ -52,7 +53,8 @@ func TestAPI(t *testing.T) {
 // publicPackages are the folders of the packages that others can import.
 func publicPackages(t *testing.T) []string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-f", "{{if ne .Name \"main\"}}{{.ImportPath}}{{end}}", "github.com/txwork/txwork/...").Output()
+	out, err := exec.Command("go", "list", "-f", "{{if ne .Name \"main\"}}{{.ImportPath}}{{end}}",
+		"github.com/txwork/txwork/...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +62,8 @@ func publicPackages(t *testing.T) []string {
 	for path := range strings.FieldsSeq(string(out)) {
 		dir := strings.TrimPrefix(path, "github.com/txwork/txwork/")
 		module := strings.SplitN(dir, "/", 2)[0]
-		if !strings.Contains("/"+dir+"/", "/internal/") && !slices.Contains([]string{"bench", "examples", "proof"}, module) {
+		if !strings.Contains("/"+dir+"/", "/internal/") && !slices.Contains([]string{"bench", "examples", "proof"},
+			module) {
 			dirs = append(dirs, dir)
 		}
 	}
@@ -144,7 +147,8 @@ func goFiles(t *testing.T, dir string, below bool) (paths []string) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && path != dir && (!below || entry.Name() == "testdata" || strings.HasPrefix(entry.Name(), ".")):
+		case entry.IsDir() && path != dir && (!below || entry.Name() == "testdata" ||
+			strings.HasPrefix(entry.Name(), ".")):
 			return filepath.SkipDir
 		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
 			paths = append(paths, path)
@@ -188,5 +192,6 @@ func counts(t *testing.T) string {
 	}
 	slices.SortFunc(lengths, cmp.Compare[int])
 	at := func(share float64) int { return lengths[int(share*float64(len(lengths)-1))] }
-	return fmt.Sprintf("%d functions: median %d lines, p90 %d; the longest line has %d characters (%s)", len(lengths), at(0.5), at(0.9), longest, where)
+	return fmt.Sprintf("%d functions: median %d lines, p90 %d; the longest line has %d characters (%s)", len(lengths),
+		at(0.5), at(0.9), longest, where)
 }

@@ -49,7 +49,10 @@ func TestEveryBlockOfCommandsIsRun(t *testing.T) {
 	t.Parallel()
 	all := tests(t)
 	for _, p := range pages(t) {
-		blocks := slices.ContainsFunc(p.Blocks(), func(b page.Block) bool { return b.Language == "sh" || b.Language == "console" })
+		blocks := slices.ContainsFunc(p.Blocks(), func(b page.Block) bool {
+			return b.Language == "sh" ||
+				b.Language == "console"
+		})
 		m := namedTest.FindStringSubmatch(runners[p.Path])
 		if guide := path.Dir(p.Path) == "docs" || p.Path == "README.md"; guide && blocks != (m != nil) {
 			t.Errorf("%s has blocks of commands: %v; what runs them: %q", p.Path, blocks, runners[p.Path])
@@ -60,8 +63,8 @@ func TestEveryBlockOfCommandsIsRun(t *testing.T) {
 	}
 }
 
-// What the commands of the architecture find is what the page says: its counts, within a tenth, and nothing but the hits
-// that it explains.
+// What the commands of the architecture find is what the page says: its counts, within a tenth, and nothing but the
+// hits that it explains.
 func TestTheCommandsOfTheArchitecture(t *testing.T) {
 	t.Parallel()
 	p := pageAt(t, "docs/architecture.md")
@@ -132,7 +135,8 @@ func TestGoCommandsExist(t *testing.T) {
 	for _, p := range pages(t) {
 		for _, line := range p.Commands() {
 			words := strings.Fields(line)
-			if len(words) < 3 || words[0] != "go" || !slices.Contains([]string{"test", "run", "build", "install"}, words[1]) {
+			if len(words) < 3 || words[0] != "go" || !slices.Contains([]string{"test", "run", "build", "install"},
+				words[1]) {
 				continue
 			}
 			found++
@@ -157,7 +161,8 @@ func wrongWith(t *testing.T, p page.Page, words []string) (problems []string) {
 		if !local {
 			continue
 		}
-		if besides := path.Join(path.Dir(p.Path), dir); isDir(besides) { // a page's commands may be for its own directory
+		// a page's commands may be for its own directory
+		if besides := path.Join(path.Dir(p.Path), dir); isDir(besides) {
 			dir = besides
 		}
 		dirs = append(dirs, dir)
@@ -197,7 +202,10 @@ func matches(t *testing.T, pattern, flag string, dirs []string) bool {
 		return false
 	}
 	for dir, names := range tests(t) {
-		if len(dirs) > 0 && !slices.ContainsFunc(dirs, func(d string) bool { return d == dir || strings.HasSuffix(d, "...") }) {
+		if len(dirs) > 0 && !slices.ContainsFunc(dirs, func(d string) bool {
+			return d == dir ||
+				strings.HasSuffix(d, "...")
+		}) {
 			continue
 		}
 		for _, name := range names {

@@ -30,9 +30,12 @@ type witness struct {
 const words = `two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty`
 
 var (
-	// figure is a number, or a word for one before a unit. Names that have digits in them are none: RFC 3339, UTF-8, I11.
-	figure = regexp.MustCompile(`(?i)(?:^|[^\w.#&/-])(\d[\d,.]*|\b(?:an?|one|` + words + `)\b (?:minute|hour|day|week|month|year|hundred|thousand|million)\b|` +
-		`\b(?:` + words + `)\b (?:(?:hundred|thousand|million)\b ?)?(?:seconds|minutes|hours|days|weeks|months|years|bytes|[KM]iB|times|attempts|starts|per cent|hundred|thousand|million)\b|half a second|tenth of a second|half an hour)`)
+	// figure is a number, or a word for one before a unit. Names that have digits in them are none: RFC 3339, UTF-8,
+	// I11.
+	figure = regexp.MustCompile(`(?i)(?:^|[^\w.#&/-])(\d[\d,.]*|\b(?:an?|one|` + words +
+		`)\b (?:minute|hour|day|week|month|year|hundred|thousand|million)\b|` +
+		`\b(?:` + words +
+		`)\b (?:(?:hundred|thousand|million)\b ?)?(?:seconds|minutes|hours|days|weeks|months|years|bytes|[KM]iB|times|attempts|starts|per cent|hundred|thousand|million)\b|half a second|tenth of a second|half an hour)`)
 	named  = regexp.MustCompile(`(?:PostgreSQL|PgBouncer|Go|Debian|OpenAPI|OpenTelemetry|RFC|ADR|goose|AES|release|seeds?|version|SQLSTATE) v?\d[\d.]*(?:(?:,| and| or| to) v?\d[\d.]*)*|\bI\d+(?: to I\d+)?\b|\b(?:40P01|2D000|127\.0\.0\.1)\b|https?://\S+`)
 	inline = regexp.MustCompile("`[^`]*`")
 	target = regexp.MustCompile(`\]\([^)]*\)`)

@@ -14,8 +14,8 @@ import (
 // qualified is a name of Go in one of our packages, with what it has below it.
 var qualified = regexp.MustCompile(`(?:^|[^\w./"-])([a-z]+)\.([A-Z]\w*)(?:\.([A-Z]\w*))?`)
 
-// plain is a name of Go by itself, as in tables of options: of mixed case, unlike SQL's. Those of docs/seeds.md may be the
-// seeds'.
+// plain is a name of Go by itself, as in tables of options: of mixed case, unlike SQL's. Those of docs/seeds.md may be
+// the seeds'.
 var plain = regexp.MustCompile(`^([A-Z]+[a-z]\w*)(?:\.([A-Z]\w*))?(?:\(.*\))?$`)
 
 // Names of Go that the pages give with their package are there, and so is what is named below a type.
@@ -28,7 +28,8 @@ func TestNamedIdentifiersExist(t *testing.T) {
 			continue // which tell of what was
 		}
 		for _, code := range p.Code() {
-			if m := plain.FindStringSubmatch(code); m != nil && p.Path != "docs/seeds.md" && !known(t, packages, m[1], m[2]) {
+			if m := plain.FindStringSubmatch(code); m != nil && p.Path != "docs/seeds.md" &&
+				!known(t, packages, m[1], m[2]) {
 				t.Errorf("%s names %s, which is nowhere in the code", p.Path, code)
 			}
 			for _, m := range qualified.FindAllStringSubmatch(code, -1) {

@@ -67,7 +67,8 @@ func TestNamedCasesExist(t *testing.T) {
 	}
 }
 
-// A variable of the environment is read somewhere. Those of `txwork alarms serve` are its flags, which its own test compares.
+// A variable of the environment is read somewhere. Those of `txwork alarms serve` are its flags, which its own test
+// compares.
 func TestNamedVariablesExist(t *testing.T) {
 	t.Parallel()
 	for _, p := range pages(t) {

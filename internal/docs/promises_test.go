@@ -63,7 +63,8 @@ func TestEveryPromiseIsInTheTable(t *testing.T) {
 			}
 		}
 		for _, m := range sweeping.FindAllStringIndex(text, -1) {
-			t.Errorf("%s promises %q: link it to a test in %s, or take it back", p.Path, text[max(0, m[0]-40):m[1]], promises)
+			t.Errorf("%s promises %q: link it to a test in %s, or take it back", p.Path, text[max(0, m[0]-40):m[1]],
+				promises)
 		}
 	}
 }
@@ -72,7 +73,8 @@ func TestEveryPromiseIsInTheTable(t *testing.T) {
 func guides(t *testing.T) (all []page.Page) {
 	t.Helper()
 	for _, p := range pages(t) {
-		if path.Dir(p.Path) == "docs" && p.Path != "docs/performance.md" && p.Path != "docs/seeds.md" || p.Path == "README.md" {
+		if path.Dir(p.Path) == "docs" && p.Path != "docs/performance.md" && p.Path != "docs/seeds.md" ||
+			p.Path == "README.md" {
 			if p.Path == promises {
 				p.Text = promised.ReplaceAllString(p.Text, "")
 			}

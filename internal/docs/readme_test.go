@@ -33,7 +33,8 @@ func TestTheReadmesServiceIsShort(t *testing.T) {
 		}
 		return true
 	})
-	for _, name := range []string{"outbox.NewRelay", "inbox.NewWorker", "timers.NewWorker", "jobs.NewWorker", "service.New", "s.Handler", "s.Run"} {
+	for _, name := range []string{"outbox.NewRelay", "inbox.NewWorker", "timers.NewWorker", "jobs.NewWorker",
+		"service.New", "s.Handler", "s.Run"} {
 		if !slices.Contains(names, name) {
 			t.Errorf("main has no %s", name)
 		}

@@ -24,15 +24,19 @@ import (
 var imports = []string{
 	"context", "database/sql", "errors", "fmt", "log", "net/http", "os", "os/signal", "syscall", "testing", "time",
 	"github.com/google/uuid", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool",
-	ours + "workqueue", ours + "workqueue/codec", ours + "workqueue/codec/aesgcm", ours + "workqueue/gate", ours + "workqueue/join",
-	ours + "workqueue/periodic", ours + "workqueue/topics", ours + "workqueue/validate", ours + "schedule", ours + "outbox", ours + "outbox/outboxhttp", ours + "inbox", ours + "inbox/inboxhttp", ours + "timers", ours + "timers/alarms",
+	ours + "workqueue", ours + "workqueue/codec", ours + "workqueue/codec/aesgcm", ours + "workqueue/gate", ours +
+		"workqueue/join",
+	ours + "workqueue/periodic", ours + "workqueue/topics", ours + "workqueue/validate", ours + "schedule", ours +
+		"outbox", ours + "outbox/outboxhttp", ours + "inbox", ours + "inbox/inboxhttp", ours + "timers", ours +
+		"timers/alarms",
 	ours + "jobs", ours + "reaper", ours + "service", ours + "migrations", ours + "txworktest",
 }
 
 const ours = "github.com/txwork/txwork/"
 
 // given is what every block has. What else it uses without saying so is the reader's own.
-const given = "var ctx context.Context; var pool *pgxpool.Pool; var id uuid.UUID; var err error; var body, secret []byte\n"
+const given = "var ctx context.Context; var pool *pgxpool.Pool; var id uuid.UUID; var err error; var body, secret " +
+	"[]byte\n"
 
 // givenOn are what the blocks of one page have instead or besides.
 var givenOn = map[string]string{
@@ -76,8 +80,8 @@ func TestGoCompiles(t *testing.T) {
 	}
 }
 
-// program makes one of a page's blocks: declarations at the top level, all else in functions within each other, so that a
-// block sees what was declared before it and may declare it anew.
+// program makes one of a page's blocks: declarations at the top level, all else in functions within each other, so that
+// a block sees what was declared before it and may declare it anew.
 func program(p page.Page) (text string, blocks int) {
 	var top, inner strings.Builder
 	top.WriteString("package page\n")
@@ -98,7 +102,8 @@ func program(p page.Page) (text string, blocks int) {
 		if strings.Contains(code, "workqueue.SQL(tx)") {
 			tx = "var tx *sql.Tx"
 		}
-		fmt.Fprintf(&inner, "_ = func() error {\n%s%s\n{\n%s\n{\n//line %s:%d\n%s\n", given, tx, givenOn[p.Path], p.Path, b.Line, code)
+		fmt.Fprintf(&inner, "_ = func() error {\n%s%s\n{\n%s\n{\n//line %s:%d\n%s\n", given, tx, givenOn[p.Path],
+			p.Path, b.Line, code)
 	}
 	closing := strings.Repeat("}\n}\nreturn nil\n}\n", strings.Count(inner.String(), "_ = func() error {\n"))
 	return top.String() + "func all() {\n" + inner.String() + closing + "}\n", blocks

@@ -98,8 +98,8 @@ func (x *examination) waitingLanes(ctx context.Context, t *table, than time.Dura
 	return all, err
 }
 
-// served lists the lanes of rows that ended lately, by their first column. A table whose rows are deleted when they are done
-// has none.
+// served lists the lanes of rows that ended lately, by their first column. A table whose rows are deleted when they are
+// done has none.
 func (x *examination) served(ctx context.Context, t *table) (map[string]bool, error) {
 	type lane struct{ Name string }
 	list, err := readRows[lane](ctx, x, "served", t, 5*ratesOver.Seconds(), maxSample)
@@ -124,7 +124,8 @@ func unserved(ctx context.Context, x *examination, t *table) (all []Finding, err
 			continue
 		}
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("%s: %s and no worker claims them: the oldest has been ready for %s", t.of(w.Head), t.ready(w.Head), rough(w.oldest())),
+			Title: fmt.Sprintf("%s: %s and no worker claims them: the oldest has been ready for %s", t.of(w.Head),
+				t.ready(w.Head), rough(w.oldest())),
 			Evidence: []Evidence{t.laneEvidence(w)},
 			Remedy: Remedy{
 				Do:       "Start a worker for it. If one is running, its log says why it does not claim.",
@@ -145,7 +146,8 @@ func (t *table) ready(h survey.Head) string {
 }
 
 func (t *table) laneEvidence(w waiting) Evidence {
-	e := evidence("ready_at_least", w.Ready, "in_progress", w.Running, "oldest_seconds", w.oldest(), "live_estimate", int64(max(t.Live, float64(w.Seen))))
+	e := evidence("ready_at_least", w.Ready, "in_progress", w.Running, "oldest_seconds", w.oldest(), "live_estimate",
+		int64(max(t.Live, float64(w.Seen))))
 	if len(t.LaneNames) > 0 {
 		e = append(evidence(t.LaneNames[0], w.Name()), e...)
 	}
@@ -170,8 +172,10 @@ func backlog(ctx context.Context, x *examination, t *table) (all []Finding, err 
 			continue
 		}
 		f := Finding{
-			Title:    fmt.Sprintf("%s: %s, the oldest for %s; %s", t.of(w.Head), t.ready(w.Head), rough(w.oldest()), t.drain(w, r)),
-			Evidence: []Evidence{append(t.laneEvidence(w), evidence("arrived_per_minute", r.Arrived, "ended_per_minute", r.Ended)...)},
+			Title: fmt.Sprintf("%s: %s, the oldest for %s; %s", t.of(w.Head), t.ready(w.Head), rough(w.oldest()),
+				t.drain(w, r)),
+			Evidence: []Evidence{append(t.laneEvidence(w), evidence("arrived_per_minute", r.Arrived, "ended_per_minute",
+				r.Ended)...)},
 			Remedy: Remedy{
 				Do:       "Run more processes or raise the concurrency of the workers. These show what is slow:",
 				Commands: []string{x.command("list", t.Name, "--status", "in_progress"), x.command("stats", t.Name)},
@@ -198,7 +202,8 @@ func (t *table) drain(w waiting, r survey.Rates) string {
 		return fmt.Sprintf("growing: %d rows arrived in the last minute, %d ended", r.Arrived, r.Ended)
 	}
 	depth := max(float64(w.Ready), t.Live)
-	return fmt.Sprintf("drained in about %s at the present rate: %d rows arrived in the last minute, %d ended", rough(seconds(depth/gain)), r.Arrived, r.Ended)
+	return fmt.Sprintf("drained in about %s at the present rate: %d rows arrived in the last minute, %d ended",
+		rough(seconds(depth/gain)), r.Arrived, r.Ended)
 }
 
 func pausedQueues(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
@@ -208,12 +213,14 @@ func pausedQueues(ctx context.Context, x *examination, t *table) (all []Finding,
 			continue
 		}
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("%s: the queue is paused; %s, the oldest for %s", t.of(w.Head), t.ready(w.Head), rough(w.oldest())),
+			Title: fmt.Sprintf("%s: the queue is paused; %s, the oldest for %s", t.of(w.Head), t.ready(w.Head),
+				rough(w.oldest())),
 			Evidence: []Evidence{append(t.laneEvidence(w), evidence("changed_seconds", seconds(w.rule.Changed))...)},
 			Remedy: Remedy{
 				Do:       "Resume the queue once the reason for the pause is gone.",
 				Commands: []string{x.command("jobs", "resume", shell(w.Name()))},
-				SQL:      []string{fmt.Sprintf("UPDATE %s SET paused = false, changed_at = clock_timestamp() WHERE name = %s;", t.Q("_queue"), literal(w.Name()))},
+				SQL: []string{fmt.Sprintf("UPDATE %s SET paused = false, changed_at = clock_timestamp() WHERE "+
+					"name = %s;", t.Q("_queue"), literal(w.Name()))},
 			},
 		})
 	}
@@ -239,9 +246,11 @@ func saturatedQueues(ctx context.Context, x *examination, t *table) (all []Findi
 			e = append(e, evidence("rate", *w.rule.Rate)...)
 		}
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("%s: %s wait for the queue's limit, the oldest for %s: %s", t.of(w.Head), t.ready(w.Head), rough(w.oldest()), limit),
+			Title: fmt.Sprintf("%s: %s wait for the queue's limit, the oldest for %s: %s", t.of(w.Head),
+				t.ready(w.Head), rough(w.oldest()), limit),
 			Evidence: []Evidence{e},
-			Remedy:   Remedy{Do: "Raise the limit, if what it protects allows that.", Commands: []string{x.command(args...)}},
+			Remedy: Remedy{Do: "Raise the limit, if what it protects allows that.",
+				Commands: []string{x.command(args...)}},
 		})
 	}
 	return all, err
@@ -253,14 +262,17 @@ func overdueSchedules(ctx context.Context, x *examination, t *table) ([]Finding,
 		return nil, err
 	}
 	f := Finding{
-		Title: fmt.Sprintf("%s: schedule %q should have fired %s ago, but no worker runs schedules", t.Name, list[0].Name, rough(seconds(list[0].Late))),
+		Title: fmt.Sprintf("%s: schedule %q should have fired %s ago, but no worker runs schedules", t.Name,
+			list[0].Name, rough(seconds(list[0].Late))),
 		Remedy: Remedy{
-			Do:       "Start a worker that runs schedules: timers.Worker or jobs.Worker on this schema. Its misfire policy decides about missed occurrences.",
+			Do: "Start a worker that runs schedules: timers.Worker or jobs.Worker on this schema. Its misfire " +
+				"policy decides about missed occurrences.",
 			Commands: []string{x.command("list", t.Name, "--status", "ready")},
 		},
 	}
 	for _, s := range list {
-		f.Evidence = append(f.Evidence, evidence("schedule", s.Name, "expr", s.Expr, "late_seconds", seconds(s.Late), "last_error", s.Error))
+		f.Evidence = append(f.Evidence, evidence("schedule", s.Name, "expr", s.Expr, "late_seconds", seconds(s.Late),
+			"last_error", s.Error))
 	}
 	return []Finding{f}, nil
 }
@@ -272,8 +284,9 @@ func deadSchedules(ctx context.Context, x *examination, t *table) (all []Finding
 	list, err := readRows[survey.Overdue](ctx, x, "dead_schedules", t, maxShown)
 	for _, s := range list {
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("%s: schedule %q is a dead letter and no longer fires", t.Name, s.Name),
-			Evidence: []Evidence{evidence("id", s.ID, "schedule", s.Name, "expr", s.Expr, "failed_seconds", seconds(s.Late), "last_error", s.Error)},
+			Title: fmt.Sprintf("%s: schedule %q is a dead letter and no longer fires", t.Name, s.Name),
+			Evidence: []Evidence{evidence("id", s.ID, "schedule", s.Name, "expr", s.Expr, "failed_seconds",
+				seconds(s.Late), "last_error", s.Error)},
 			Remedy: Remedy{
 				Do:       "Fix the cause, then redrive it.",
 				Commands: []string{x.command("redrive", t.Name, s.ID)},
@@ -295,7 +308,8 @@ func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + 
 // shell quotes a text for a shell where it needs that.
 func shell(s string) string {
 	if s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:", r))
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("-_./:", r))
 	}) {
 		return s
 	}

@@ -42,7 +42,8 @@ func TestRowsThatNobodyClaims(t *testing.T) {
 	w.enqueue(messages("a", 4)...)
 	w.enqueueJobs("mail", 2)
 	w.goneNow("unserved", nil) // they have just come
-	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'; UPDATE jobs SET due_at = now() - interval '10 minutes'")
+	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'; UPDATE jobs SET due_at = now() - interval '10 " +
+		"minutes'")
 	f := w.finds("unserved", []string{"outbox: 4 ready rows", "60 min"})
 	if f.Severity != doctor.Critical {
 		t.Errorf("finding %+v", f)
@@ -128,7 +129,8 @@ func TestSchedules(t *testing.T) {
 			timers.Schedule{Name: "clean", Expr: "@hourly", Topic: "clean"})
 	})
 	w.goneNow("schedule-overdue", nil)
-	w.exec("UPDATE timers_schedule SET due_at = now() - interval '3 hours', next_at = now() - interval '3 hours' WHERE name = 'report'")
+	w.exec("UPDATE timers_schedule SET due_at = now() - interval '3 hours', next_at = now() - interval '3 hours' " +
+		"WHERE name = 'report'")
 	w.finds("schedule-overdue", []string{"report", "3 h", "@hourly"})
 	w.goneNow("unserved", nil)
 

@@ -18,11 +18,13 @@ type check struct {
 }
 
 // checks are all there are, by family.
-var checks = slices.Concat(leaseChecks, schemaChecks, backlogChecks, deadLetterChecks, orderChecks, vacuumChecks, wakeChecks, serverChecks)
+var checks = slices.Concat(leaseChecks, schemaChecks, backlogChecks, deadLetterChecks, orderChecks, vacuumChecks,
+	wakeChecks, serverChecks)
 
 // inEachTable looks at what the catalog and the statistics say of one table after the other. What fails for one keeps
 // nobody from the others.
-func inEachTable(look func(context.Context, *examination, *table) ([]Finding, error)) func(context.Context, *examination) ([]Finding, error) {
+func inEachTable(look func(context.Context, *examination, *table) ([]Finding, error)) func(context.Context,
+	*examination) ([]Finding, error) {
 	return func(ctx context.Context, x *examination) (all []Finding, _ error) {
 		for _, t := range x.tables {
 			found, err := look(ctx, x, t)
@@ -40,7 +42,8 @@ func inEachTable(look func(context.Context, *examination, *table) ([]Finding, er
 
 // inRowsOfEachTable looks at rows. A table that is locked, or slow again and again, is given up: to wait for it in each
 // check would take longer than an operator has.
-func inRowsOfEachTable(look func(context.Context, *examination, *table) ([]Finding, error)) func(context.Context, *examination) ([]Finding, error) {
+func inRowsOfEachTable(look func(context.Context, *examination, *table) ([]Finding, error)) func(context.Context,
+	*examination) ([]Finding, error) {
 	return inEachTable(func(ctx context.Context, x *examination, t *table) ([]Finding, error) {
 		if t.gaveUp != nil {
 			return nil, t.gaveUp

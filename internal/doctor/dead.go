@@ -44,9 +44,12 @@ func unknownHandlers(ctx context.Context, x *examination, t *table) (all []Findi
 	list, err := readRows[letters](ctx, x, "unknown", t, deadLettersOf.Seconds(), maxSample, maxShown)
 	for _, l := range list {
 		f := Finding{
-			Title:    fmt.Sprintf("%s: no handler is registered for %s %q: %s are being retried or have failed", t.Name, t.LabelName(), l.Label, plural(l.Rows, "row")),
-			Evidence: []Evidence{evidence(t.LabelName(), l.Label, "rows", l.Rows, "failed", l.Failed, "ids", l.IDs, "last_error", l.Error)},
-			Remedy:   Remedy{Do: "Deploy a worker that has the handler, then redrive what has failed:", Commands: []string{x.command("redrive", t.Name, "--"+t.LabelName(), shell(l.Label))}},
+			Title: fmt.Sprintf("%s: no handler is registered for %s %q: %s are being retried or have failed", t.Name,
+				t.LabelName(), l.Label, plural(l.Rows, "row")),
+			Evidence: []Evidence{evidence(t.LabelName(), l.Label, "rows", l.Rows, "failed", l.Failed, "ids", l.IDs,
+				"last_error", l.Error)},
+			Remedy: Remedy{Do: "Deploy a worker that has the handler, then redrive what has failed:",
+				Commands: []string{x.command("redrive", t.Name, "--"+t.LabelName(), shell(l.Label))}},
 		}
 		all = append(all, f)
 	}
@@ -54,19 +57,22 @@ func unknownHandlers(ctx context.Context, x *examination, t *table) (all []Findi
 }
 
 func poison(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
-	list, err := readRows[letters](ctx, x, "poison", t, deadLettersOf.Seconds(), maxSample, x.Thresholds.Poison, maxShown)
+	list, err := readRows[letters](ctx, x, "poison", t, deadLettersOf.Seconds(), maxSample, x.Thresholds.Poison,
+		maxShown)
 	for _, l := range list {
 		what := t.Name
 		if l.Label != "" {
 			what = fmt.Sprintf("%s: %s %q", t.Name, t.LabelName(), l.Label)
 		}
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("%s: %s within an hour: %s", what, plural(l.Rows, "dead letter"), bounded(l.Error)),
-			Evidence: []Evidence{evidence(t.labelName(), l.Label, "rows", l.Rows, "error", l.Error, "ids", l.IDs, "latest_seconds", seconds(l.Latest))},
+			Title: fmt.Sprintf("%s: %s within an hour: %s", what, plural(l.Rows, "dead letter"), bounded(l.Error)),
+			Evidence: []Evidence{evidence(t.labelName(), l.Label, "rows", l.Rows, "error", l.Error, "ids", l.IDs,
+				"latest_seconds", seconds(l.Latest))},
 			Remedy: Remedy{
 				Do:       "Look at one of them, fix the cause, then redrive them.",
 				Commands: []string{x.command("show", t.Name, l.IDs[0]), x.command(t.redriveRecent(l)...)},
-				SQL:      []string{fmt.Sprintf("SELECT * FROM %s(ARRAY(SELECT id FROM %s WHERE failed_at > now() - interval '1 hour' AND cancelled_at IS NULL LIMIT 1000));", t.Q("_redrive"), t.Table())},
+				SQL: []string{fmt.Sprintf("SELECT * FROM %s(ARRAY(SELECT id FROM %s WHERE failed_at > now() - "+
+					"interval '1 hour' AND cancelled_at IS NULL LIMIT 1000));", t.Q("_redrive"), t.Table())},
 			},
 		})
 	}

@@ -59,7 +59,8 @@ func Examine(ctx context.Context, pool *pgxpool.Pool, o Options) (Report, error)
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	x := &examination{pool: pool, Options: o, report: Report{Schema: o.Schema, Findings: []Finding{}, Skipped: []Skipped{}}}
+	x := &examination{pool: pool, Options: o, report: Report{Schema: o.Schema, Findings: []Finding{},
+		Skipped: []Skipped{}}}
 	if err := x.begin(ctx); err != nil {
 		return x.report, err
 	}
@@ -72,7 +73,10 @@ func Examine(ctx context.Context, pool *pgxpool.Pool, o Options) (Report, error)
 		}
 		x.run(ctx, &checks[i])
 	}
-	slices.SortStableFunc(x.report.Findings, func(a, b Finding) int { return cmp.Compare(a.Severity.rank(), b.Severity.rank()) })
+	slices.SortStableFunc(x.report.Findings, func(a, b Finding) int {
+		return cmp.Compare(a.Severity.rank(),
+			b.Severity.rank())
+	})
 	x.report.Took = time.Since(start)
 	return x.report, nil
 }

@@ -36,7 +36,8 @@ func findingsTable() string {
 		if k.Fixes {
 			fix = "yes"
 		}
-		fmt.Fprintf(&b, "| **`%s`**, %s: %s | %s | %s | %s | %s |\n", k.Code, k.Severity, k.Title, k.From, k.Meaning, k.Remedy, fix)
+		fmt.Fprintf(&b, "| **`%s`**, %s: %s | %s | %s | %s | %s |\n", k.Code, k.Severity, k.Title, k.From, k.Meaning,
+			k.Remedy, fix)
 	}
 	return b.String()
 }

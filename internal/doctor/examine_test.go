@@ -47,7 +47,8 @@ func TestASchemaOfOneDomainIsHealthy(t *testing.T) {
 // looks is how often TestAHealthySystemUnderLoad looks.
 var looks = flag.Int("looks", 20, "examinations of TestAHealthySystemUnderLoad")
 
-// Producers, workers, schedules and the reaper at work, with retries, order by key, limits and joins: nothing of it is wrong.
+// Producers, workers, schedules and the reaper at work, with retries, order by key, limits and joins: nothing of it is
+// wrong.
 func TestAHealthySystemUnderLoad(t *testing.T) {
 	w := newServerWard(t, localpg.Options{Durable: true})
 	ctx, stop := context.WithCancel(t.Context())
@@ -68,7 +69,8 @@ func TestAHealthySystemUnderLoad(t *testing.T) {
 	})
 	registry := jobs.NewRegistry()
 	jobs.Register(registry, func(context.Context, *jobs.Job[letter]) error { return nil }, jobs.KindOptions[letter]{})
-	worker, err := jobs.NewWorker(w.Pool, w.jobs, jobs.WorkerOptions{Registry: registry, Queues: []jobs.QueueOptions{{Name: "default"}, {Name: "mail"}}})
+	worker, err := jobs.NewWorker(w.Pool, w.jobs, jobs.WorkerOptions{Registry: registry,
+		Queues: []jobs.QueueOptions{{Name: "default"}, {Name: "mail"}}})
 	must(t, err)
 	clock, err := timers.Open(timers.Options{Schema: w.Schema, Telemetry: silent})
 	must(t, err)
@@ -91,7 +93,8 @@ func TestAHealthySystemUnderLoad(t *testing.T) {
 		for i := 0; ctx.Err() == nil; i++ {
 			key := fmt.Sprint("k", i%7)
 			w.in(func(tx workqueue.Tx) error {
-				_, err := w.box.Enqueue(t.Context(), tx, append(messages("a", 5), outbox.Message{Topic: "b", Key: key, Payload: []byte("{}")})...)
+				_, err := w.box.Enqueue(t.Context(), tx, append(messages("a", 5), outbox.Message{Topic: "b", Key: key,
+					Payload: []byte("{}")})...)
 				if err == nil {
 					_, err = w.box.StartJoin(t.Context(), tx, outbox.Join{Steps: messages("step", 3)})
 				}
@@ -108,7 +111,8 @@ func TestAHealthySystemUnderLoad(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if n := ask[int](w, "SELECT (SELECT count(*) FROM outbox WHERE status = 2) + (SELECT count(*) FROM jobs WHERE status = 2)"); n < 100 {
+	if n := ask[int](w, "SELECT (SELECT count(*) FROM outbox WHERE status = 2) + (SELECT count(*) FROM jobs WHERE "+
+		"status = 2)"); n < 100 {
 		t.Errorf("only %d rows were done beside it", n)
 	}
 }
@@ -128,8 +132,10 @@ func TestRolesWithFewRights(t *testing.T) {
 	for _, s := range r.Skipped {
 		skipped[s.Check+" "+s.Table] = s
 	}
-	for _, what := range []string{"expired-leases outbox", "unserved jobs", "schema ", "retention inbox", "blocked-key outbox", "stuck-join jobs"} {
-		if s, ok := skipped[what]; !ok || !strings.Contains(s.Reason, "permission denied") || !strings.Contains(s.Remedy, "txwork roles") {
+	for _, what := range []string{"expired-leases outbox", "unserved jobs", "schema ", "retention inbox",
+		"blocked-key outbox", "stuck-join jobs"} {
+		if s, ok := skipped[what]; !ok || !strings.Contains(s.Reason, "permission denied") ||
+			!strings.Contains(s.Remedy, "txwork roles") {
 			t.Errorf("%s: %+v", what, s)
 		}
 	}
@@ -143,7 +149,8 @@ func TestRolesWithFewRights(t *testing.T) {
 	t.Cleanup(func() {
 		for _, s := range []string{"viewer", "worker", "producer", "migrator", "owner"} {
 			name := role + "_" + s
-			_, err := w.Pool.Exec(context.Background(), "REASSIGN OWNED BY "+name+" TO CURRENT_USER; DROP OWNED BY "+name+"; DROP ROLE "+name)
+			_, err := w.Pool.Exec(context.Background(), "REASSIGN OWNED BY "+name+" TO CURRENT_USER; DROP OWNED BY "+
+				name+"; DROP ROLE "+name)
 			if err != nil {
 				t.Error(err)
 			}
@@ -167,7 +174,8 @@ func TestWhatIsIgnored(t *testing.T) {
 	w.exec("GRANT SELECT ON outbox TO PUBLIC")
 	w.finds("public-rights", nil)
 	w.goneNow("public-rights", nil, func(o *doctor.Options) { o.Ignore = []string{"public-rights"} })
-	for _, o := range []doctor.Options{{Schema: w.Schema, Ignore: []string{"bogus"}}, {Schema: "No"}, {Schema: w.Schema, Timeout: -1},
+	for _, o := range []doctor.Options{{Schema: w.Schema, Ignore: []string{"bogus"}}, {Schema: "No"},
+		{Schema: w.Schema, Timeout: -1},
 		{Schema: w.Schema, StatementTimeout: time.Microsecond}} {
 		if _, err := doctor.Examine(t.Context(), w.Pool, o); !errors.Is(err, workqueue.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
@@ -203,14 +211,16 @@ func TestTheWorstComesFirst(t *testing.T) {
 	for _, f := range r.Findings {
 		order = append(order, string(f.Severity)+" "+f.Code)
 	}
-	if fmt.Sprint(order) != "[critical schema critical unserved warning public-rights]" || r.Worst() != doctor.Critical || r.Count(doctor.Critical) != 2 {
+	if fmt.Sprint(order) != "[critical schema critical unserved warning public-rights]" ||
+		r.Worst() != doctor.Critical || r.Count(doctor.Critical) != 2 {
 		t.Errorf("findings %v", order)
 	}
 }
 
 func TestEvidenceIsAnObject(t *testing.T) {
 	t.Parallel()
-	text, err := json.Marshal(doctor.Evidence{{Name: "pid", Value: int64(7)}, {Name: "key", Value: `a"b`}, {Name: "ids", Value: []string{"x"}}})
+	text, err := json.Marshal(doctor.Evidence{{Name: "pid", Value: int64(7)}, {Name: "key", Value: `a"b`},
+		{Name: "ids", Value: []string{"x"}}})
 	if err != nil || string(text) != `{"pid":7,"key":"a\"b","ids":["x"]}` {
 		t.Errorf("%s, %v", text, err)
 	}
@@ -236,7 +246,8 @@ func TestKinds(t *testing.T) {
 		if k.Title == "" || k.Meaning == "" || k.Remedy == "" || k.Severity == "" {
 			t.Errorf("%s is not explained", k.Code)
 		}
-		if !strings.Contains(tests.String(), `finds("`+k.Code+`"`) && !strings.Contains(tests.String(), `Code == "`+k.Code+`"`) {
+		if !strings.Contains(tests.String(), `finds("`+k.Code+`"`) && !strings.Contains(tests.String(), `Code == "`+
+			k.Code+`"`) {
 			t.Errorf("no test brings %s about", k.Code)
 		}
 	}
@@ -259,7 +270,8 @@ func TestExaminationsHoldUpNoDDL(t *testing.T) {
 	}
 	conn := w.session("ddl")
 	for range 20 {
-		w.says(conn, "SET lock_timeout = '20s'", "ALTER TABLE outbox SET (fillfactor = 42)", "BEGIN", "LOCK TABLE outbox, jobs IN ACCESS EXCLUSIVE MODE", "COMMIT")
+		w.says(conn, "SET lock_timeout = '20s'", "ALTER TABLE outbox SET (fillfactor = 42)", "BEGIN",
+			"LOCK TABLE outbox, jobs IN ACCESS EXCLUSIVE MODE", "COMMIT")
 	}
 	stop()
 	looking.Wait()
@@ -293,7 +305,8 @@ func TestALockedTableIsWaitedForOnce(t *testing.T) {
 // What a role sees a part of is named.
 func TestRowLevelSecurity(t *testing.T) {
 	w := newWard(t)
-	_, pool := w.as("GRANT USAGE ON SCHEMA {schema} TO {role}", "GRANT SELECT ON outbox TO {role}", "ALTER TABLE outbox ENABLE ROW LEVEL SECURITY")
+	_, pool := w.as("GRANT USAGE ON SCHEMA {schema} TO {role}", "GRANT SELECT ON outbox TO {role}",
+		"ALTER TABLE outbox ENABLE ROW LEVEL SECURITY")
 	r, err := doctor.Examine(t.Context(), pool, w.options())
 	must(t, err)
 	for _, s := range r.Skipped {
@@ -306,7 +319,8 @@ func TestRowLevelSecurity(t *testing.T) {
 
 func TestMoreQueuesThanAreLookedAt(t *testing.T) {
 	w := newWard(t)
-	w.exec("INSERT INTO jobs (kind, queue, priority, args, due_at) SELECT 'letter', 'q' || i, 2, '', now() - interval '1 hour' FROM generate_series(1, 300) AS g (i)")
+	w.exec("INSERT INTO jobs (kind, queue, priority, args, due_at) SELECT 'letter', 'q' || i, 2, '', now() - " +
+		"interval '1 hour' FROM generate_series(1, 300) AS g (i)")
 	r, err := doctor.Examine(t.Context(), w.Pool, w.options())
 	must(t, err)
 	if len(r.Skipped) != 1 || r.Skipped[0].Check != "lanes" || r.Skipped[0].Table != "jobs" {

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Fix runs the SQL of a finding that is fixable, one statement after the other, each in a transaction of its own. It waits
-// for locks as long as a migration does and no longer, lest others wait behind it. What is built CONCURRENTLY keeps nobody
-// from their work and takes the time that it takes: broken off it would leave an invalid index.
+// Fix runs the SQL of a finding that is fixable, one statement after the other, each in a transaction of its own. It
+// waits for locks as long as a migration does and no longer, lest others wait behind it. What is built CONCURRENTLY
+// keeps nobody from their work and takes the time that it takes: broken off it would leave an invalid index.
 func Fix(ctx context.Context, pool *pgxpool.Pool, f Finding) error {
 	if !f.Fixable {
 		return fmt.Errorf("txwork: doctor: %s is not for --fix: %s", f.Code, f.Remedy.Do)

@@ -35,7 +35,8 @@ var (
 const patience = time.Minute
 
 // settings of the server that the tests share: what a healthy one has, and what some of them need.
-var settings = map[string]string{"max_prepared_transactions": "10", "wal_level": "logical", "max_replication_slots": "10"}
+var settings = map[string]string{"max_prepared_transactions": "10", "wal_level": "logical",
+	"max_replication_slots": "10"}
 
 // sharedServer is that of most tests. The supervisor of package localpg stops it with the process.
 var sharedServer = sync.OnceValues(func() (string, error) {
@@ -166,7 +167,8 @@ func (w *ward) finds(code string, texts []string, change ...func(*doctor.Options
 // complete fails the test if the finding leaves something out that an operator needs.
 func (w *ward) complete(f doctor.Finding) {
 	w.Helper()
-	if f.Title == "" || strings.Contains(f.Title, "\n") || f.Meaning == "" || f.Remedy.Do == "" || len(f.Evidence) == 0 || f.Severity == "" {
+	if f.Title == "" || strings.Contains(f.Title, "\n") || f.Meaning == "" || f.Remedy.Do == "" ||
+		len(f.Evidence) == 0 || f.Severity == "" {
 		w.Errorf("the finding is incomplete: %+v", f)
 	}
 	if f.Fixable && len(f.Remedy.SQL) == 0 {

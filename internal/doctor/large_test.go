@@ -30,8 +30,8 @@ func TestTheTimeOnALargeTable(t *testing.T) {
 	t.Cleanup(func() { server.Stop() })
 	w := &ward{T: t, DB: pgschema.New(t, server.URL())}
 	w.migrate()
-	// Of ten rows eight are done, one is a dead letter and one is due; of those some are in progress, with expired leases.
-	// As after a load in bulk, the table has been neither analysed nor vacuumed.
+	// Of ten rows eight are done, one is a dead letter and one is due; of those some are in progress, with expired
+	// leases. As after a load in bulk, the table has been neither analysed nor vacuumed.
 	w.exec("SET session_replication_role = replica; SET synchronous_commit = off")
 	for from := 0; from < *largeRows; from += 1_000_000 {
 		n := min(1_000_000, *largeRows-from)
@@ -62,7 +62,8 @@ func TestTheTimeOnALargeTable(t *testing.T) {
 		}
 	}
 	slices.Sort(times)
-	t.Logf("eleven examinations took %v in the median, %v at most", times[5].Round(time.Millisecond), times[10].Round(time.Millisecond))
+	t.Logf("eleven examinations took %v in the median, %v at most", times[5].Round(time.Millisecond),
+		times[10].Round(time.Millisecond))
 	w.timeGauges()
 }
 
@@ -83,12 +84,14 @@ func (w *ward) timeGauges() {
 		must(w, reader.Collect(w.Context(), &all))
 		times = append(times, time.Since(start))
 		for _, g := range all.ScopeMetrics[0].Metrics {
-			if points := g.Data.(metricdata.Gauge[float64]).DataPoints; g.Name == "txwork.observation.skipped" && points[0].Value != 0 {
+			if points := g.Data.(metricdata.Gauge[float64]).DataPoints; g.Name == "txwork.observation.skipped" &&
+				points[0].Value != 0 {
 				w.Errorf("%v statements were skipped", points[0].Value)
 			}
 		}
 	}
 	first := times[0]
 	slices.Sort(times)
-	w.Logf("eleven observations for gauges took %v in the median, %v at most; the first %v", times[5].Round(time.Millisecond), times[10].Round(time.Millisecond), first.Round(time.Millisecond))
+	w.Logf("eleven observations for gauges took %v in the median, %v at most; the first %v",
+		times[5].Round(time.Millisecond), times[10].Round(time.Millisecond), first.Round(time.Millisecond))
 }

@@ -16,27 +16,33 @@ import (
 var leaseChecks = []check{
 	{
 		code: "expired-leases", severity: Critical, fixes: true,
-		title:   "expired leases that have not been requeued",
-		from:    rough(defaultThresholds.Expired),
-		meaning: "The process that claimed these rows is dead, frozen or cut off from the database, and no reaper returns the rows to other workers: their work has stopped.",
-		remedy:  "run `txwork reap` once, and make sure that `service`, `reaper.Run` or cron runs it from now on; restart the silent process",
-		look:    inRowsOfEachTable(expiredLeases),
+		title: "expired leases that have not been requeued",
+		from:  rough(defaultThresholds.Expired),
+		meaning: "The process that claimed these rows is dead, frozen or cut off from the database, and no reaper " +
+			"returns the rows to other workers: their work has stopped.",
+		remedy: "run `txwork reap` once, and make sure that `service`, `reaper.Run` or cron runs it from now on; " +
+			"restart the silent process",
+		look: inRowsOfEachTable(expiredLeases),
 	},
 	{
 		code: "no-reaper", severity: Warning,
-		title:   "no reaper is running",
-		from:    rough(defaultThresholds.Reaper),
-		meaning: "When a worker dies, the rows that it had claimed stay claimed, and rows past their retention are never deleted.",
-		remedy:  "run `service` or `reaper.Run` in a process; where cron or pg_cron does the maintenance, pass `--ignore no-reaper`",
-		look:    noReaper,
+		title: "no reaper is running",
+		from:  rough(defaultThresholds.Reaper),
+		meaning: "When a worker dies, the rows that it had claimed stay claimed, and rows past their retention are " +
+			"never deleted.",
+		remedy: "run `service` or `reaper.Run` in a process; where cron or pg_cron does the maintenance, pass " +
+			"`--ignore no-reaper`",
+		look: noReaper,
 	},
 	{
 		code: "retention", severity: Warning,
-		title:   "rows that are long past their retention",
-		from:    "half of the retention, at least a day",
-		meaning: "The table and its indexes grow without bound. Claims stay fast; backups and vacuum take ever longer, and the disk fills up.",
-		remedy:  "run the reaper, or `txwork reap TABLE`; if your program configures a longer retention than the migration, pass `--ignore retention`",
-		look:    inRowsOfEachTable(overdueRetention),
+		title: "rows that are long past their retention",
+		from:  "half of the retention, at least a day",
+		meaning: "The table and its indexes grow without bound. Claims stay fast; backups and vacuum take ever " +
+			"longer, and the disk fills up.",
+		remedy: "run the reaper, or `txwork reap TABLE`; if your program configures a longer retention than the " +
+			"migration, pass `--ignore retention`",
+		look: inRowsOfEachTable(overdueRetention),
 	},
 }
 
@@ -64,10 +70,12 @@ func (x *examination) reaped(ctx context.Context) (leads bool, ended time.Durati
 		return false, 0, "no reaper has ever run"
 	}
 	if all[0].Ended <= 0 {
-		return true, 0, fmt.Sprintf("a reaper leads election %q, but either does not serve this table or fails, see its log", all[0].Name)
+		return true, 0, fmt.Sprintf("a reaper leads election %q, but either does not serve this table or fails, see "+
+			"its log", all[0].Name)
 	}
 	ended = seconds(all[0].Ended)
-	return false, ended, fmt.Sprintf("no reaper is running; the last one, of election %q, stopped %s ago", all[0].Name, rough(ended))
+	return false, ended, fmt.Sprintf("no reaper is running; the last one, of election %q, stopped %s ago", all[0].Name,
+		rough(ended))
 }
 
 // An expiredClaim is all that one claim has left behind.
@@ -101,16 +109,19 @@ func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, er
 	}
 	_, _, who := x.reaped(ctx)
 	f := Finding{
-		Title:   fmt.Sprintf("%s: %s expired up to %s ago, not requeued", t.Name, plural(n, "lease"), rough(seconds(oldest))),
+		Title: fmt.Sprintf("%s: %s expired up to %s ago, not requeued", t.Name, plural(n, "lease"),
+			rough(seconds(oldest))),
 		Fixable: true,
 		Remedy: Remedy{
-			Do:       "Requeue the rows, then start a reaper: " + who + ". Restart the processes whose sessions are silent.",
+			Do: "Requeue the rows, then start a reaper: " + who +
+				". Restart the processes whose sessions are silent.",
 			Commands: []string{x.command("reap", "--no-purge", t.Name)},
 			SQL:      []string{fmt.Sprintf("SELECT * FROM %s(10000);", t.Q("_reap_expired"))},
 		},
 	}
 	for _, c := range claims {
-		f.Evidence = append(f.Evidence, evidence("owner_token", c.Owner, "rows", c.Rows, t.labelName(), c.Label, "ids", c.IDs,
+		f.Evidence = append(f.Evidence, evidence("owner_token", c.Owner, "rows", c.Rows, t.labelName(), c.Label, "ids",
+			c.IDs,
 			"ended_seconds", seconds(c.Ended), "attempts", c.Attempts))
 	}
 	silent, err := x.silentSessions(ctx)
@@ -134,12 +145,14 @@ type silentSession struct {
 	Silent                    float64
 }
 
-// silentSessions are the processes that may have had the claims. A listener speaks every 30 seconds and a runtime closes
-// what has been idle for as long, so a session of either that is silent for longer is of a process that is frozen or cut off.
+// silentSessions are the processes that may have had the claims. A listener speaks every 30 seconds and a runtime
+// closes what has been idle for as long, so a session of either that is silent for longer is of a process that is
+// frozen or cut off.
 func (x *examination) silentSessions(ctx context.Context) (list []Evidence, err error) {
 	all, err := readRows[silentSession](ctx, x, "silent", nil, x.Schema, x.Thresholds.Silent.Seconds(), maxShown)
 	for _, s := range all {
-		list = append(list, evidence("silent_session", s.PID, "application", s.Application, "role", s.Role, "client", s.Client,
+		list = append(list, evidence("silent_session", s.PID, "application", s.Application, "role", s.Role, "client",
+			s.Client,
 			"state", s.State, "silent_seconds", seconds(s.Silent)))
 	}
 	return list, err
@@ -166,8 +179,9 @@ func noReaper(ctx context.Context, x *examination) ([]Finding, error) {
 		Title:    strings.ToUpper(text[:1]) + text[1:],
 		Evidence: []Evidence{evidence("schema", x.Schema, "ended_seconds", ended)},
 		Remedy: Remedy{
-			Do: "Run package service or reaper.Run in one of your processes, or txwork reap from cron every minute, or the procedures " +
-				"…_maintain from pg_cron. If cron already runs txwork reap, which leaves no trace, pass --ignore no-reaper.",
+			Do: "Run package service or reaper.Run in one of your processes, or txwork reap from cron every minute, " +
+				"or the procedures …_maintain from pg_cron. If cron already runs txwork reap, which leaves no trace, " +
+				"pass --ignore no-reaper.",
 			Commands: []string{x.command("reap")},
 		},
 	}}, nil
@@ -197,12 +211,14 @@ func (x *examination) worked(ctx context.Context, t *table) (bool, error) {
 // maintainedByCron tells whether pg_cron calls one of the procedures.
 func (x *examination) maintainedByCron(ctx context.Context) (found bool, err error) {
 	err = x.read(ctx, func(tx pgx.Tx) error {
-		const there = "SELECT to_regclass('cron.job') IS NOT NULL AND has_table_privilege(to_regclass('cron.job'), 'SELECT')"
+		const there = "SELECT to_regclass('cron.job') IS NOT NULL AND has_table_privilege(to_regclass('cron.job'), " +
+			"'SELECT')"
 		if err := tx.QueryRow(ctx, there).Scan(&found); err != nil || !found {
 			found = false
 			return err
 		}
-		return tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM cron.job AS j WHERE j.active AND j.command LIKE '%\_maintain%')`).Scan(&found)
+		return tx.QueryRow(ctx,
+			`SELECT EXISTS (SELECT FROM cron.job AS j WHERE j.active AND j.command LIKE '%\_maintain%')`).Scan(&found)
 	})
 	return found, err
 }
@@ -225,7 +241,8 @@ func overdueRetention(ctx context.Context, x *examination, t *table) ([]Finding,
 		return nil, nil
 	}
 	return []Finding{{
-		Title:    fmt.Sprintf("%s: the oldest finished row ended %s ago, the retention is %s", t.Name, rough(age), rough(retention)),
+		Title: fmt.Sprintf("%s: the oldest finished row ended %s ago, the retention is %s", t.Name, rough(age),
+			rough(retention)),
 		Evidence: []Evidence{evidence("oldest_seconds", age, "retention_seconds", retention)},
 		Remedy: Remedy{
 			Do:       "Start a reaper. To delete what is past the retention of the migration once, by hand:",

@@ -20,7 +20,8 @@ func TestExpiredLeases(t *testing.T) {
 	w.goneNow("expired-leases", nil)
 	w.exec("UPDATE outbox SET locked_until = now() - interval '5 minutes' WHERE status = 1")
 
-	f := w.finds("expired-leases", []string{"outbox: 2 leases", "5 min", owner.String(), ids[0].String(), "order.placed", "no reaper has ever run"})
+	f := w.finds("expired-leases", []string{"outbox: 2 leases", "5 min", owner.String(), ids[0].String(),
+		"order.placed", "no reaper has ever run"})
 	if f.Severity != doctor.Critical || f.Table != "outbox" || f.Evidence[0].Get("rows") != int64(2) {
 		t.Errorf("finding %+v", f)
 	}

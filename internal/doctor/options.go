@@ -60,7 +60,8 @@ type Thresholds struct {
 
 var defaultThresholds = Thresholds{
 	Expired: time.Minute, Silent: 45 * time.Second, Reaper: 15 * time.Minute,
-	Backlog: 5 * time.Minute, Unserved: 2 * time.Minute, Schedule: 2 * time.Minute, Fold: time.Minute, Join: 10 * time.Minute,
+	Backlog: 5 * time.Minute, Unserved: 2 * time.Minute, Schedule: 2 * time.Minute, Fold: time.Minute,
+	Join:   10 * time.Minute,
 	Poison: 5, Horizon: 10 * time.Minute, SlotAge: 1_000_000, SlotBytes: 1 << 30, Dead: 100_000,
 	Announcer: 10 * time.Second, Notify: 0.1, LockWait: 10 * time.Second, Clock: 5 * time.Second,
 }

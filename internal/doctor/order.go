@@ -12,10 +12,11 @@ import (
 var orderChecks = []check{
 	{
 		code: "blocked-key", severity: Critical,
-		title:   "an ordered key that is blocked by a dead letter, and by which",
-		meaning: "No row of this key is processed until somebody redrives or skips the dead letter. Other keys are not affected.",
-		remedy:  "fix the cause and `txwork redrive`, or give the message up: `txwork outbox unblock`",
-		look:    inRowsOfEachTable(blockedKeys),
+		title: "an ordered key that is blocked by a dead letter, and by which",
+		meaning: "No row of this key is processed until somebody redrives or skips the dead letter. Other keys are " +
+			"not affected.",
+		remedy: "fix the cause and `txwork redrive`, or give the message up: `txwork outbox unblock`",
+		look:   inRowsOfEachTable(blockedKeys),
 	},
 	{
 		code: "fold-behind", severity: Critical, fixes: true,
@@ -43,11 +44,14 @@ func blockedKeys(ctx context.Context, x *examination, t *table) (all []Finding, 
 			more = " or more"
 		}
 		f := Finding{
-			Title: fmt.Sprintf("%s: key %q is blocked by dead letter %s: %s%s behind it, the oldest for %s", t.Name, bounded(b.Key), b.ID, plural(b.Behind, "row"), more, rough(seconds(b.Oldest))),
-			Evidence: []Evidence{evidence("key", b.Key, "blocked_by", b.ID, t.labelName(), b.Label, "failed_seconds", seconds(b.Failed), "last_error", b.Error,
+			Title: fmt.Sprintf("%s: key %q is blocked by dead letter %s: %s%s behind it, the oldest for %s", t.Name,
+				bounded(b.Key), b.ID, plural(b.Behind, "row"), more, rough(seconds(b.Oldest))),
+			Evidence: []Evidence{evidence("key", b.Key, "blocked_by", b.ID, t.labelName(), b.Label, "failed_seconds",
+				seconds(b.Failed), "last_error", b.Error,
 				"waiting_at_least", b.Behind, "oldest_seconds", seconds(b.Oldest))},
 			Remedy: Remedy{
-				Do:       "Fix the cause and redrive the dead letter. Or skip it: the rows behind it then go on without it.",
+				Do: "Fix the cause and redrive the dead letter. Or skip it: the rows behind it then go on " +
+					"without it.",
 				Commands: []string{x.command("redrive", t.Name, b.ID)},
 				SQL:      []string{t.redrive(b.ID)},
 			},
@@ -60,8 +64,8 @@ func blockedKeys(ctx context.Context, x *examination, t *table) (all []Finding, 
 	return all, err
 }
 
-// foldPause is between two looks at notes: those of a transaction that was open for long are old when they become visible,
-// and folded a moment later.
+// foldPause is between two looks at notes: those of a transaction that was open for long are old when they become
+// visible, and folded a moment later.
 const foldPause = 300 * time.Millisecond
 
 func foldBehind(ctx context.Context, x *examination, t *table) ([]Finding, error) {
@@ -78,10 +82,12 @@ func foldBehind(ctx context.Context, x *examination, t *table) ([]Finding, error
 		return nil, err
 	}
 	return []Finding{{
-		Title:    fmt.Sprintf("%s: the oldest note in %s has waited for %s to be folded", t.Name, worst.Notes, rough(seconds(*worst.Age))),
+		Title: fmt.Sprintf("%s: the oldest note in %s has waited for %s to be folded", t.Name, worst.Notes,
+			rough(seconds(*worst.Age))),
 		Evidence: []Evidence{evidence("notes", worst.Notes, "oldest_seconds", seconds(*worst.Age))},
 		Remedy: Remedy{
-			Do:       "Fold once by hand, and start a worker of the table. If one is running, its log says why its folds fail.",
+			Do: "Fold once by hand, and start a worker of the table. If one is running, its log says why its " +
+				"folds fail.",
 			Commands: []string{x.command("reap", "--no-purge", t.Name)},
 			SQL:      []string{fmt.Sprintf("SELECT %s(100000);", t.Q("_fold"))},
 		},
@@ -103,7 +109,8 @@ func stuckJoins(ctx context.Context, x *examination, t *table) (all []Finding, e
 	for _, j := range list {
 		all = append(all, Finding{
 			Title: fmt.Sprintf("%s: join %s has not ended after %s: %s", t.Name, j.ID, rough(seconds(j.Age)), j.Reason),
-			Evidence: []Evidence{evidence("join", j.ID, "label", j.Label, "reason", j.Reason, "age_seconds", seconds(j.Age), "expected", j.Expected,
+			Evidence: []Evidence{evidence("join", j.ID, "label", j.Label, "reason", j.Reason, "age_seconds",
+				seconds(j.Age), "expected", j.Expected,
 				"counted", j.Counted, "member", j.Member)},
 			Remedy: Remedy{
 				Do:       "Recount the join, as the sweep does.",

@@ -17,7 +17,8 @@ func TestABlockedKey(t *testing.T) {
 	w.enqueue(of("order 17"), of("order 17"))
 	w.enqueue(of("order 18"), of("order 18"))
 	w.fail("no such address", first)
-	f := w.finds("blocked-key", []string{`key "order 17"`, first.String(), "2 rows behind it", "no such address", "txwork outbox unblock " + first.String()})
+	f := w.finds("blocked-key", []string{`key "order 17"`, first.String(), "2 rows behind it", "no such address",
+		"txwork outbox unblock " + first.String()})
 	if all := w.all("blocked-key"); len(all) != 1 {
 		t.Errorf("findings %+v", all)
 	}
@@ -63,9 +64,11 @@ func TestAJoinPastItsDeadline(t *testing.T) {
 	w := newWard(t)
 	var started outbox.Started
 	w.in(func(tx workqueue.Tx) (err error) {
-		started, err = w.box.StartJoin(t.Context(), tx, outbox.Join{Steps: messages("step", 1), Deadline: time.Now().Add(time.Hour)})
+		started, err = w.box.StartJoin(t.Context(), tx, outbox.Join{Steps: messages("step", 1),
+			Deadline: time.Now().Add(time.Hour)})
 		return err
 	})
-	w.exec("UPDATE outbox_join SET created_at = now() - interval '2 hours', deadline = now() - interval '1 hour', look_at = now() - interval '1 hour'")
+	w.exec("UPDATE outbox_join SET created_at = now() - interval '2 hours', deadline = now() - interval '1 hour', " +
+		"look_at = now() - interval '1 hour'")
 	w.fixes(w.finds("stuck-join", []string{started.ID.String(), "its deadline has passed"}), nil)
 }

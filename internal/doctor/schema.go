@@ -19,7 +19,8 @@ import (
 var schemaChecks = []check{
 	{
 		code: "schema", severity: Critical, fixes: true,
-		title:   "the schema differs from what the migrations create: a version, table, column, index, function or trigger",
+		title: "the schema differs from what the migrations create: a version, table, column, index, function or " +
+			"trigger",
 		meaning: "Workers of this version refuse the schema, fail, or read whole tables because an index is missing.",
 		remedy:  "`txwork migrate up`, or the DDL that `txwork migrate validate` prints. `--fix` creates indexes only",
 		look:    schemaDifferences,
@@ -40,10 +41,11 @@ var schemaChecks = []check{
 	},
 	{
 		code: "sequence-behind", severity: Critical, fixes: true,
-		title:   "a sequence that is behind its column",
-		meaning: "Inserts fail with a duplicate key until the sequence has passed the existing rows. Logical replication, for example, does not copy sequences.",
-		remedy:  "`setval` to the highest value",
-		look:    sequencesBehind,
+		title: "a sequence that is behind its column",
+		meaning: "Inserts fail with a duplicate key until the sequence has passed the existing rows. Logical " +
+			"replication, for example, does not copy sequences.",
+		remedy: "`setval` to the highest value",
+		look:   sequencesBehind,
 	},
 	{
 		code: "public-rights", severity: Warning,
@@ -56,11 +58,15 @@ var schemaChecks = []check{
 
 // migrated tells a schema that the migrations are meant for: one with only tables of its own is not.
 func (x *examination) migrated(ctx context.Context) (yes bool, err error) {
-	if len(x.tables) == 0 || slices.ContainsFunc(x.tables, func(t *table) bool { return t.Name == "outbox" || t.Name == "jobs" }) {
+	if len(x.tables) == 0 || slices.ContainsFunc(x.tables, func(t *table) bool {
+		return t.Name == "outbox" ||
+			t.Name == "jobs"
+	}) {
 		return true, nil
 	}
 	err = x.read(ctx, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", pgx.Identifier{x.Schema, "schema_version"}.Sanitize()).Scan(&yes)
+		return tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", pgx.Identifier{x.Schema,
+			"schema_version"}.Sanitize()).Scan(&yes)
 	})
 	return yes, err
 }
@@ -69,7 +75,8 @@ func schemaDifferences(ctx context.Context, x *examination) (all []Finding, err 
 	if yes, err := x.migrated(ctx); err != nil || !yes {
 		return nil, err
 	}
-	m, err := migrations.New(x.pool, migrations.Options{Schema: x.Schema, LockTimeout: survey.LockLimit, Logger: slog.New(slog.DiscardHandler)})
+	m, err := migrations.New(x.pool, migrations.Options{Schema: x.Schema, LockTimeout: survey.LockLimit,
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +85,8 @@ func schemaDifferences(ctx context.Context, x *examination) (all []Finding, err 
 		return nil, err
 	}
 	for _, d := range differences {
-		if !d.Harmless && !(strings.HasPrefix(d.Object, "index ") && d.Problem == "is invalid") { // which has a check of its own
+		// which has a check of its own
+		if !d.Harmless && !(strings.HasPrefix(d.Object, "index ") && d.Problem == "is invalid") {
 			all = append(all, x.difference(d))
 		}
 	}
@@ -90,14 +98,16 @@ func (x *examination) difference(d migrations.Difference) Finding {
 	f := Finding{
 		Title:    d.String(),
 		Evidence: []Evidence{evidence("object", d.Object, "problem", d.Problem)},
-		Remedy:   Remedy{Do: "Run these statements in this order, not in one transaction.", Commands: []string{x.command("migrate", "validate")}, SQL: d.DDL},
-		Fixable:  len(d.DDL) > 0 && strings.HasPrefix(d.Object, "index ") && onlyIndexes(d.DDL),
+		Remedy: Remedy{Do: "Run these statements in this order, not in one transaction.",
+			Commands: []string{x.command("migrate", "validate")}, SQL: d.DDL},
+		Fixable: len(d.DDL) > 0 && strings.HasPrefix(d.Object, "index ") && onlyIndexes(d.DDL),
 	}
 	switch {
 	case strings.HasPrefix(d.Object, "migration "):
 		f.Remedy = Remedy{Do: "Apply the migration.", Commands: []string{x.command("migrate", "up")}}
 	case len(d.DDL) == 0:
-		f.Remedy = Remedy{Do: "No statement repairs this: upgrade the library, or restore what is missing from a backup."}
+		f.Remedy = Remedy{Do: "No statement repairs this: upgrade the library, or restore what is missing from a " +
+			"backup."}
 	}
 	return f
 }
@@ -105,7 +115,8 @@ func (x *examination) difference(d migrations.Difference) Finding {
 // onlyIndexes tells DDL that makes indexes beside everybody's work.
 func onlyIndexes(ddl []string) bool {
 	return !slices.ContainsFunc(ddl, func(s string) bool {
-		return !strings.HasPrefix(s, "CREATE INDEX CONCURRENTLY ") && !strings.HasPrefix(s, "CREATE UNIQUE INDEX CONCURRENTLY ") &&
+		return !strings.HasPrefix(s, "CREATE INDEX CONCURRENTLY ") &&
+			!strings.HasPrefix(s, "CREATE UNIQUE INDEX CONCURRENTLY ") &&
 			!strings.HasPrefix(s, "REINDEX INDEX CONCURRENTLY ")
 	})
 }
@@ -118,11 +129,13 @@ func invalidIndexes(ctx context.Context, x *examination) (all []Finding, err err
 			Table:    i.Table,
 			Title:    fmt.Sprintf("index %s.%s is invalid", x.Schema, i.Name),
 			Evidence: []Evidence{evidence("index", i.Name, "table", i.Table)},
-			Remedy:   Remedy{Do: "Rebuild it; this does not block reads or writes.", SQL: []string{fmt.Sprintf("REINDEX INDEX CONCURRENTLY %s;", i.Index)}},
-			Fixable:  true,
+			Remedy: Remedy{Do: "Rebuild it; this does not block reads or writes.",
+				SQL: []string{fmt.Sprintf("REINDEX INDEX CONCURRENTLY %s;", i.Index)}},
+			Fixable: true,
 		}
 		if strings.Contains(i.Name, "_ccnew") || strings.Contains(i.Name, "_ccold") {
-			f.Remedy = Remedy{Do: "It was left behind by a failed REINDEX CONCURRENTLY: drop it.", SQL: []string{fmt.Sprintf("DROP INDEX CONCURRENTLY %s;", i.Index)}}
+			f.Remedy = Remedy{Do: "It was left behind by a failed REINDEX CONCURRENTLY: drop it.",
+				SQL: []string{fmt.Sprintf("DROP INDEX CONCURRENTLY %s;", i.Index)}}
 			f.Fixable = false
 		}
 		all = append(all, f)
@@ -166,7 +179,8 @@ func claimPlan(ctx context.Context, x *examination, t *table) ([]Finding, error)
 		if _, err := tx.Exec(ctx, "SET LOCAL enable_sort = off"); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, "EXPLAIN (FORMAT JSON, COSTS OFF) "+sqltext.Statement(templates, "claim", t), pgx.QueryExecModeSimpleProtocol).Scan(&text)
+		return tx.QueryRow(ctx, "EXPLAIN (FORMAT JSON, COSTS OFF) "+sqltext.Statement(templates, "claim", t),
+			pgx.QueryExecModeSimpleProtocol).Scan(&text)
 	})
 	if err != nil {
 		return nil, err
@@ -188,11 +202,13 @@ func claimPlan(ctx context.Context, x *examination, t *table) ([]Finding, error)
 		Title:    fmt.Sprintf("%s: claims do not use the index %s_claim_idx (%s)", t.Name, t.Name, problem),
 		Evidence: []Evidence{evidence("plan", problem, "table_bytes", t.Bytes)},
 		Remedy: Remedy{Do: "Create the index.", SQL: []string{fmt.Sprintf(
-			"CREATE INDEX CONCURRENTLY %s ON %s (%s) WHERE completed_at IS NULL AND NOT waiting;", index, t.Table(), strings.Join(append(columns, "due_at", "id"), ", "))}},
+			"CREATE INDEX CONCURRENTLY %s ON %s (%s) WHERE completed_at IS NULL AND NOT waiting;", index, t.Table(),
+			strings.Join(append(columns, "due_at", "id"), ", "))}},
 		Fixable: !t.Indexed,
 	}
 	if t.Indexed {
-		f.Remedy.Do = "The index exists but the planner prefers another one: drop that if it is yours, or rebuild this one."
+		f.Remedy.Do = "The index exists but the planner prefers another one: drop that if it is yours, or rebuild " +
+			"this one."
 		f.Remedy.SQL = []string{fmt.Sprintf("REINDEX INDEX CONCURRENTLY %s;", t.Q("_claim_idx"))}
 	}
 	return []Finding{f}, nil
@@ -209,7 +225,8 @@ func sequencesBehind(ctx context.Context, x *examination) (all []Finding, err er
 	for _, n := range list {
 		var last, greatest int64
 		err := x.read(ctx, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, fmt.Sprintf(`SELECT (SELECT CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END FROM %s AS s),
+			return tx.QueryRow(ctx,
+				fmt.Sprintf(`SELECT (SELECT CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END FROM %s AS s),
 				coalesce((SELECT max(t.%s) FROM %s AS t), 0)`, n.Sequence, n.Column, n.Table)).Scan(&last, &greatest)
 		})
 		if err != nil {
@@ -220,8 +237,10 @@ func sequencesBehind(ctx context.Context, x *examination) (all []Finding, err er
 			all = append(all, Finding{
 				Title:    fmt.Sprintf("sequence %s is at %d, %s has %d", n.Sequence, last, n.Table, greatest),
 				Evidence: []Evidence{evidence("sequence", n.Sequence, "last_value", last, "greatest", greatest)},
-				Remedy:   Remedy{Do: "Advance the sequence.", SQL: []string{fmt.Sprintf("SELECT setval('%s', (SELECT max(%s) FROM %s));", n.Sequence, n.Column, n.Table)}},
-				Fixable:  true,
+				Remedy: Remedy{Do: "Advance the sequence.",
+					SQL: []string{fmt.Sprintf("SELECT setval('%s', (SELECT max(%s) FROM %s));", n.Sequence, n.Column,
+						n.Table)}},
+				Fixable: true,
 			})
 		}
 	}
@@ -235,8 +254,9 @@ func publicRights(ctx context.Context, x *examination) ([]Finding, error) {
 		return nil, err
 	}
 	f := Finding{
-		Title:  fmt.Sprintf("PUBLIC has %s in schema %s", plural(int64(len(list)), "privilege"), x.Schema),
-		Remedy: Remedy{Do: "Revoke them. `txwork roles` grants each role what it needs.", Commands: []string{x.command("roles")}},
+		Title: fmt.Sprintf("PUBLIC has %s in schema %s", plural(int64(len(list)), "privilege"), x.Schema),
+		Remedy: Remedy{Do: "Revoke them. `txwork roles` grants each role what it needs.",
+			Commands: []string{x.command("roles")}},
 	}
 	for i, r := range list {
 		if i < maxShown {

@@ -10,10 +10,11 @@ import (
 var serverChecks = []check{
 	{
 		code: "durability", severity: Critical,
-		title:   "settings that can lose committed transactions",
-		meaning: "After a crash of the server or its machine, committed messages and jobs can be gone, or the database can be corrupt.",
-		remedy:  "`ALTER SYSTEM SET … = on`, or `ALTER ROLE … RESET`",
-		look:    durability,
+		title: "settings that can lose committed transactions",
+		meaning: "After a crash of the server or its machine, committed messages and jobs can be gone, or the " +
+			"database can be corrupt.",
+		remedy: "`ALTER SYSTEM SET … = on`, or `ALTER ROLE … RESET`",
+		look:   durability,
 	},
 	{
 		code: "connections", severity: Critical,
@@ -25,11 +26,12 @@ var serverChecks = []check{
 	},
 	{
 		code: "clock-skew", severity: Warning,
-		title:   "the clocks of the server and of this machine differ",
-		from:    rough(defaultThresholds.Clock),
-		meaning: "The database's clock decides about leases and due times. Times that programs compute themselves are off by the difference.",
-		remedy:  "synchronise the clocks by NTP",
-		look:    clockSkew,
+		title: "the clocks of the server and of this machine differ",
+		from:  rough(defaultThresholds.Clock),
+		meaning: "The database's clock decides about leases and due times. Times that programs compute themselves " +
+			"are off by the difference.",
+		remedy: "synchronise the clocks by NTP",
+		look:   clockSkew,
 	},
 }
 
@@ -40,7 +42,8 @@ func durability(ctx context.Context, x *examination) (all []Finding, err error) 
 		f := Finding{
 			Title:    fmt.Sprintf("%s is %s on the server", s.Name, s.Value),
 			Evidence: []Evidence{evidence("setting", s.Name, "value", s.Value, "role", s.Role, "database", s.Database)},
-			Remedy:   Remedy{Do: "Turn it on, as a superuser or in your provider's console.", SQL: []string{fmt.Sprintf("ALTER SYSTEM SET %s = on;", s.Name), "SELECT pg_reload_conf();"}},
+			Remedy: Remedy{Do: "Turn it on, as a superuser or in your provider's console.",
+				SQL: []string{fmt.Sprintf("ALTER SYSTEM SET %s = on;", s.Name), "SELECT pg_reload_conf();"}},
 		}
 		if s.Name == "synchronous_commit" {
 			f.Severity = Warning // it loses the last transactions, and corrupts nothing
@@ -48,13 +51,16 @@ func durability(ctx context.Context, x *examination) (all []Finding, err error) 
 		switch {
 		case s.Role != "" && s.Database != "":
 			f.Title = fmt.Sprintf("%s is %s for role %s in database %s", s.Name, s.Value, s.Role, s.Database)
-			f.Remedy = Remedy{Do: "Reset it.", SQL: []string{fmt.Sprintf("ALTER ROLE %s IN DATABASE %s RESET %s;", quoted(s.Role), quoted(s.Database), s.Name)}}
+			f.Remedy = Remedy{Do: "Reset it.", SQL: []string{fmt.Sprintf("ALTER ROLE %s IN DATABASE %s RESET %s;",
+				quoted(s.Role), quoted(s.Database), s.Name)}}
 		case s.Role != "":
 			f.Title = fmt.Sprintf("%s is %s for role %s", s.Name, s.Value, s.Role)
-			f.Remedy = Remedy{Do: "Reset it.", SQL: []string{fmt.Sprintf("ALTER ROLE %s RESET %s;", quoted(s.Role), s.Name)}}
+			f.Remedy = Remedy{Do: "Reset it.", SQL: []string{fmt.Sprintf("ALTER ROLE %s RESET %s;", quoted(s.Role),
+				s.Name)}}
 		case s.Database != "":
 			f.Title = fmt.Sprintf("%s is %s for database %s", s.Name, s.Value, s.Database)
-			f.Remedy = Remedy{Do: "Reset it.", SQL: []string{fmt.Sprintf("ALTER DATABASE %s RESET %s;", quoted(s.Database), s.Name)}}
+			f.Remedy = Remedy{Do: "Reset it.", SQL: []string{fmt.Sprintf("ALTER DATABASE %s RESET %s;",
+				quoted(s.Database), s.Name)}}
 		}
 		all = append(all, f)
 	}
@@ -74,11 +80,14 @@ func connections(ctx context.Context, x *examination) (all []Finding, err error)
 		}
 		switch l.What {
 		case "role":
-			f.Remedy = Remedy{Do: "End idle sessions of the role, or raise its limit.", SQL: []string{fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d;", quoted(l.Name), 2*l.Most)}}
+			f.Remedy = Remedy{Do: "End idle sessions of the role, or raise its limit.",
+				SQL: []string{fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d;", quoted(l.Name), 2*l.Most)}}
 		case "database":
-			f.Remedy = Remedy{Do: "End idle sessions of the database, or raise its limit.", SQL: []string{fmt.Sprintf("ALTER DATABASE %s CONNECTION LIMIT %d;", quoted(l.Name), 2*l.Most)}}
+			f.Remedy = Remedy{Do: "End idle sessions of the database, or raise its limit.",
+				SQL: []string{fmt.Sprintf("ALTER DATABASE %s CONNECTION LIMIT %d;", quoted(l.Name), 2*l.Most)}}
 		default:
-			f.Remedy = Remedy{Do: "End idle sessions, or put a pooler in front. A higher max_connections needs a restart, and memory.",
+			f.Remedy = Remedy{Do: "End idle sessions, or put a pooler in front. A higher max_connections needs a " +
+				"restart, and memory.",
 				SQL: []string{fmt.Sprintf("ALTER SYSTEM SET max_connections = %d;", 2*l.Most)}}
 		}
 		all = append(all, f)
@@ -97,6 +106,7 @@ func clockSkew(_ context.Context, x *examination) ([]Finding, error) {
 	return []Finding{{
 		Title:    fmt.Sprintf("the clock of this machine is %s %s that of the server", skew.Round(time.Second), way),
 		Evidence: []Evidence{evidence("skew_seconds", x.skew, "round_trip_seconds", x.roundTrip)},
-		Remedy:   Remedy{Do: "Synchronise the clocks of both machines by NTP, and see which is wrong:", Commands: []string{"timedatectl timesync-status || chronyc tracking"}},
+		Remedy: Remedy{Do: "Synchronise the clocks of both machines by NTP, and see which is wrong:",
+			Commands: []string{"timedatectl timesync-status || chronyc tracking"}},
 	}}, nil
 }

@@ -56,7 +56,8 @@ func TestAutovacuumThatIsOffForATable(t *testing.T) {
 
 func TestBloat(t *testing.T) {
 	w := newWard(t)
-	w.exec("ALTER TABLE outbox SET (autovacuum_enabled = off, autovacuum_vacuum_threshold = 10, autovacuum_vacuum_scale_factor = 0)")
+	w.exec("ALTER TABLE outbox SET (autovacuum_enabled = off, autovacuum_vacuum_threshold = 10, " +
+		"autovacuum_vacuum_scale_factor = 0)")
 	w.enqueue(messages("a", 200)...)
 	w.goneNow("bloat", nil)
 	few := thresholds(func(th *doctor.Thresholds) { th.Dead = 150 })
@@ -107,7 +108,8 @@ func TestWhoKeepsOthersWaiting(t *testing.T) {
 	})
 	w.complete(*f)
 	said := fmt.Sprint(f.Evidence)
-	for _, text := range []string{fmt.Sprintf("{holder_pid %d}", holder.PgConn().PID()), "migration by hand", fmt.Sprintf("{waiting_pid %d}", waiter.PgConn().PID()), "producer"} {
+	for _, text := range []string{fmt.Sprintf("{holder_pid %d}", holder.PgConn().PID()), "migration by hand",
+		fmt.Sprintf("{waiting_pid %d}", waiter.PgConn().PID()), "producer"} {
 		if !strings.Contains(said, text) {
 			t.Errorf("evidence %s, want %s in it", said, text)
 		}
@@ -136,7 +138,8 @@ func TestNotificationsThatNobodyReads(t *testing.T) {
 
 // localpg's default is a server that may lose its last transactions.
 func TestSettingsOfTheServer(t *testing.T) {
-	w := newServerWard(t, localpg.Options{Settings: map[string]string{"synchronous_commit": "off", "autovacuum": "off"}})
+	w := newServerWard(t, localpg.Options{Settings: map[string]string{"synchronous_commit": "off",
+		"autovacuum": "off"}})
 	mends := func(name string, f doctor.Finding) {
 		for _, s := range f.Remedy.SQL {
 			w.exec(s)

@@ -58,7 +58,8 @@ func (x *examination) readHeads(ctx context.Context, t *table) ([]survey.Head, e
 		t.headsRead = true
 		if len(t.heads) >= survey.MaxLanes {
 			x.report.Skipped = append(x.report.Skipped, Skipped{Check: "lanes", Table: t.Name,
-				Reason: fmt.Sprintf("there are more than %d combinations of %s: the rest was not looked at", survey.MaxLanes, strings.Join(t.LaneNames, " and "))})
+				Reason: fmt.Sprintf("there are more than %d combinations of %s: the rest was not looked at",
+					survey.MaxLanes, strings.Join(t.LaneNames, " and "))})
 		}
 	}
 	return t.heads, t.headsErr

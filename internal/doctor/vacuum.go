@@ -15,8 +15,9 @@ import (
 var vacuumChecks = []check{
 	{
 		code: "horizon-held", severity: Warning,
-		title:   "a transaction, prepared transaction, replication slot or standby that holds back vacuum, and whose it is",
-		from:    rough(defaultThresholds.Horizon) + ", a slot from " + plural(defaultThresholds.SlotAge, "transaction") + "; critical from " + rough(6*defaultThresholds.Horizon),
+		title: "a transaction, prepared transaction, replication slot or standby that holds back vacuum, and whose it is",
+		from: rough(defaultThresholds.Horizon) + ", a slot from " + plural(defaultThresholds.SlotAge,
+			"transaction") + "; critical from " + rough(6*defaultThresholds.Horizon),
 		meaning: "Dead rows cannot be removed. Claims stay fast, but tables grow, and other queries become slower.",
 		remedy:  "end the transaction: `pg_terminate_backend`, `ROLLBACK PREPARED`, `pg_drop_replication_slot`",
 		look:    heldHorizon,
@@ -31,15 +32,17 @@ var vacuumChecks = []check{
 	},
 	{
 		code: "autovacuum-off", severity: Warning, fixes: true,
-		title:   "autovacuum is disabled, for the server or for a table",
-		meaning: "Dead rows and outdated statistics accumulate: tables grow, and in the end the server refuses writes to prevent a wraparound of transaction ids.",
-		remedy:  "`ALTER SYSTEM SET autovacuum = on`, or `ALTER TABLE … RESET (autovacuum_enabled)`",
-		look:    autovacuumOff,
+		title: "autovacuum is disabled, for the server or for a table",
+		meaning: "Dead rows and outdated statistics accumulate: tables grow, and in the end the server refuses " +
+			"writes to prevent a wraparound of transaction ids.",
+		remedy: "`ALTER SYSTEM SET autovacuum = on`, or `ALTER TABLE … RESET (autovacuum_enabled)`",
+		look:   autovacuumOff,
 	},
 	{
 		code: "bloat", severity: Warning,
-		title:   "a table with far more dead rows than autovacuum should have let it have",
-		from:    fmt.Sprintf("%d dead rows, and %d times the threshold of autovacuum", defaultThresholds.Dead, muchDead),
+		title: "a table with far more dead rows than autovacuum should have let it have",
+		from: fmt.Sprintf("%d dead rows, and %d times the threshold of autovacuum", defaultThresholds.Dead,
+			muchDead),
 		meaning: "The table and its indexes grow, and queries on them become slower.",
 		remedy:  "`VACUUM`, once nothing holds the horizon; more or faster autovacuum workers",
 		look:    inEachTable(bloat),
@@ -99,21 +102,28 @@ func holderFinding(h reaper.Holder) Finding {
 	if h.CatalogOnly {
 		what = "the system catalogs"
 	}
-	f := Finding{Evidence: []Evidence{evidence("kind", string(h.Kind), "pid", pidOf(h), "name", h.Name, "role", h.Role, "database", h.Database,
+	f := Finding{Evidence: []Evidence{evidence("kind", string(h.Kind), "pid", pidOf(h), "name", h.Name, "role", h.Role,
+		"database", h.Database,
 		"application", h.Application, "state", h.State, "age_seconds", h.Age, "xmin_age", h.XminAge)}}
 	switch h.Kind {
 	case reaper.Transaction:
-		f.Title = fmt.Sprintf("session %d (%s) has had a transaction open for %s, which holds back vacuum", h.PID, orUnknown(h.Application, h.Role), rough(h.Age))
-		f.Remedy = Remedy{Do: "End the session. To prevent it, find out why its program leaves transactions open, or set idle_in_transaction_session_timeout.",
+		f.Title = fmt.Sprintf("session %d (%s) has had a transaction open for %s, which holds back vacuum", h.PID,
+			orUnknown(h.Application, h.Role), rough(h.Age))
+		f.Remedy = Remedy{Do: "End the session. To prevent it, find out why its program leaves transactions open, or " +
+			"set idle_in_transaction_session_timeout.",
 			SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", h.PID)}}
 	case reaper.PreparedTransaction:
-		f.Title = fmt.Sprintf("prepared transaction %q of %s has been prepared for %s, which holds back vacuum", h.Name, h.Role, rough(h.Age))
-		f.Remedy = Remedy{Do: "Commit it or roll it back, as its transaction manager decides.", SQL: []string{fmt.Sprintf("ROLLBACK PREPARED %s;", literal(h.Name))}}
+		f.Title = fmt.Sprintf("prepared transaction %q of %s has been prepared for %s, which holds back vacuum", h.Name,
+			h.Role, rough(h.Age))
+		f.Remedy = Remedy{Do: "Commit it or roll it back, as its transaction manager decides.",
+			SQL: []string{fmt.Sprintf("ROLLBACK PREPARED %s;", literal(h.Name))}}
 	case reaper.ReplicationSlot:
 		f.Title = fmt.Sprintf("replication slot %q holds back vacuum of %s by %d transactions", h.Name, what, h.XminAge)
-		f.Remedy = Remedy{Do: "Start its consumer, or drop it if nobody needs it.", SQL: []string{fmt.Sprintf("SELECT pg_drop_replication_slot(%s);", literal(h.Name))}}
+		f.Remedy = Remedy{Do: "Start its consumer, or drop it if nobody needs it.",
+			SQL: []string{fmt.Sprintf("SELECT pg_drop_replication_slot(%s);", literal(h.Name))}}
 	default:
-		f.Title = fmt.Sprintf("a query on a standby (%s) has held back vacuum for %s", orUnknown(h.Application, h.Role), rough(h.Age))
+		f.Title = fmt.Sprintf("a query on a standby (%s) has held back vacuum for %s", orUnknown(h.Application, h.Role),
+			rough(h.Age))
 		f.Remedy = Remedy{Do: "End the query on the standby, or set hot_standby_feedback = off there."}
 	}
 	return f
@@ -144,9 +154,11 @@ func inactiveSlots(ctx context.Context, x *examination) (all []Finding, err erro
 	list, err := readRows[slot](ctx, x, "slots", nil, x.Thresholds.SlotBytes)
 	for _, s := range list {
 		all = append(all, Finding{
-			Title:    fmt.Sprintf("replication slot %q has no consumer and retains %d MB of write-ahead log", s.Name, s.Bytes>>20),
+			Title: fmt.Sprintf("replication slot %q has no consumer and retains %d MB of write-ahead log", s.Name,
+				s.Bytes>>20),
 			Evidence: []Evidence{evidence("name", s.Name, "type", s.Type, "wal_bytes", s.Bytes)},
-			Remedy:   Remedy{Do: "Start its consumer, or drop it if nobody needs it.", SQL: []string{fmt.Sprintf("SELECT pg_drop_replication_slot(%s);", literal(s.Name))}},
+			Remedy: Remedy{Do: "Start its consumer, or drop it if nobody needs it.",
+				SQL: []string{fmt.Sprintf("SELECT pg_drop_replication_slot(%s);", literal(s.Name))}},
 		})
 	}
 	return all, err
@@ -159,20 +171,23 @@ func autovacuumOff(ctx context.Context, x *examination) (all []Finding, err erro
 		all = append(all, Finding{
 			Title:    fmt.Sprintf("%s is off: the server vacuums and analyzes nothing", s.Name),
 			Evidence: []Evidence{evidence("setting", s.Name)},
-			Remedy:   Remedy{Do: "Turn it on, as a superuser or in your provider's console.", SQL: []string{fmt.Sprintf("ALTER SYSTEM SET %s = on;", s.Name), "SELECT pg_reload_conf();"}},
+			Remedy: Remedy{Do: "Turn it on, as a superuser or in your provider's console.",
+				SQL: []string{fmt.Sprintf("ALTER SYSTEM SET %s = on;", s.Name), "SELECT pg_reload_conf();"}},
 		})
 	}
 	for _, t := range x.tables {
 		if slices.ContainsFunc(t.Options, func(o string) bool {
 			name, value, _ := strings.Cut(o, "=")
-			return name == "autovacuum_enabled" && slices.Contains([]string{"off", "false", "no", "0"}, strings.ToLower(value))
+			return name == "autovacuum_enabled" && slices.Contains([]string{"off", "false", "no", "0"},
+				strings.ToLower(value))
 		}) {
 			all = append(all, Finding{
 				Table:    t.Name,
 				Title:    fmt.Sprintf("%s: autovacuum is disabled for the table", t.Name),
 				Evidence: []Evidence{evidence("table", t.Name, "dead_rows", t.Dead)},
-				Remedy:   Remedy{Do: "Enable it again.", SQL: []string{fmt.Sprintf("ALTER TABLE %s RESET (autovacuum_enabled);", t.Table())}},
-				Fixable:  true,
+				Remedy: Remedy{Do: "Enable it again.",
+					SQL: []string{fmt.Sprintf("ALTER TABLE %s RESET (autovacuum_enabled);", t.Table())}},
+				Fixable: true,
 			})
 		}
 	}
@@ -183,7 +198,8 @@ func autovacuumOff(ctx context.Context, x *examination) (all []Finding, err erro
 const muchDead = 10
 
 func bloat(ctx context.Context, x *examination, t *table) ([]Finding, error) {
-	if t.Dead < x.Thresholds.Dead || float64(t.Dead) < muchDead*t.Threshold || t.Vacuuming || t.Vacuumed != nil && *t.Vacuumed < 2*60 {
+	if t.Dead < x.Thresholds.Dead || float64(t.Dead) < muchDead*t.Threshold || t.Vacuuming || t.Vacuumed != nil &&
+		*t.Vacuumed < 2*60 {
 		return nil, nil
 	}
 	why := "autovacuum is not keeping up"
@@ -195,10 +211,12 @@ func bloat(ctx context.Context, x *examination, t *table) ([]Finding, error) {
 		last = rough(seconds(*t.Vacuumed)) + " ago"
 	}
 	return []Finding{{
-		Title:    fmt.Sprintf("%s: %d dead rows, vacuumed %s: %s", t.Name, t.Dead, last, why),
-		Evidence: []Evidence{evidence("dead_rows", t.Dead, "autovacuum_at", int64(t.Threshold), "table_bytes", t.Bytes, "last_vacuum", last)},
+		Title: fmt.Sprintf("%s: %d dead rows, vacuumed %s: %s", t.Name, t.Dead, last, why),
+		Evidence: []Evidence{evidence("dead_rows", t.Dead, "autovacuum_at", int64(t.Threshold), "table_bytes", t.Bytes,
+			"last_vacuum", last)},
 		Remedy: Remedy{
-			Do:  "Vacuum the table, which blocks neither reads nor writes. Give autovacuum more workers or a lower cost delay.",
+			Do: "Vacuum the table, which blocks neither reads nor writes. Give autovacuum more workers or a lower " +
+				"cost delay.",
 			SQL: []string{fmt.Sprintf("VACUUM (ANALYZE) %s;", t.Table())},
 		},
 	}}, nil

@@ -10,16 +10,18 @@ import (
 var wakeChecks = []check{
 	{
 		code: "stuck-announcer", severity: Critical,
-		title:   "a session that holds the announcer's lock and announces nothing",
-		from:    rough(defaultThresholds.Announcer),
-		meaning: "Producers rely on it and do not notify, so workers find rows only when they poll: work starts up to a poll interval late.",
-		remedy:  "`pg_terminate_backend` of the session",
-		look:    inEachTable(stuckAnnouncer),
+		title: "a session that holds the announcer's lock and announces nothing",
+		from:  rough(defaultThresholds.Announcer),
+		meaning: "Producers rely on it and do not notify, so workers find rows only when they poll: work starts up " +
+			"to a poll interval late.",
+		remedy: "`pg_terminate_backend` of the session",
+		look:   inEachTable(stuckAnnouncer),
 	},
 	{
 		code: "notify-queue", severity: Warning,
-		title:   "the server's notification queue is filling up, because a listener does not read it",
-		from:    fmt.Sprintf("%.0f %%; critical from %.0f %%", 100*defaultThresholds.Notify, 500*defaultThresholds.Notify),
+		title: "the server's notification queue is filling up, because a listener does not read it",
+		from: fmt.Sprintf("%.0f %%; critical from %.0f %%", 100*defaultThresholds.Notify,
+			500*defaultThresholds.Notify),
 		meaning: "When it is full, every transaction that notifies fails at its commit, enqueues included.",
 		remedy:  "end the oldest transaction of a listening session",
 		look:    notifyQueue,
@@ -41,13 +43,17 @@ func stuckAnnouncer(ctx context.Context, x *examination, t *table) (all []Findin
 		State             string
 		Silent            float64
 	}
-	list, err := readRows[announcer](ctx, x, "announcer", nil, t.Schema+"."+t.Name+" announcer", x.Thresholds.Announcer.Seconds())
+	list, err := readRows[announcer](ctx, x, "announcer", nil, t.Schema+"."+t.Name+" announcer",
+		x.Thresholds.Announcer.Seconds())
 	for _, a := range list {
 		all = append(all, Finding{
-			Title: fmt.Sprintf("%s: session %d (%s) holds the announcer's lock and has been silent for %s", t.Name, a.PID, orUnknown(a.Application, a.Role), rough(seconds(a.Silent))),
-			Evidence: []Evidence{evidence("pid", a.PID, "application", a.Application, "role", a.Role, "state", a.State, "silent_seconds", seconds(a.Silent),
+			Title: fmt.Sprintf("%s: session %d (%s) holds the announcer's lock and has been silent for %s", t.Name,
+				a.PID, orUnknown(a.Application, a.Role), rough(seconds(a.Silent))),
+			Evidence: []Evidence{evidence("pid", a.PID, "application", a.Application, "role", a.Role, "state", a.State,
+				"silent_seconds", seconds(a.Silent),
 				"lock", t.Schema+"."+t.Name+" announcer")},
-			Remedy: Remedy{Do: "End the session: another process then announces.", SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", a.PID)}},
+			Remedy: Remedy{Do: "End the session: another process then announces.",
+				SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", a.PID)}},
 		})
 	}
 	return all, err
@@ -60,8 +66,9 @@ func notifyQueue(ctx context.Context, x *examination) ([]Finding, error) {
 		return nil, err
 	}
 	f := Finding{
-		Title:  fmt.Sprintf("the server's notification queue is %.4g %% full", 100*list[0].Used),
-		Remedy: Remedy{Do: "A listening session that stays in a transaction holds it up. Set idle_in_transaction_session_timeout for such roles."},
+		Title: fmt.Sprintf("the server's notification queue is %.4g %% full", 100*list[0].Used),
+		Remedy: Remedy{Do: "A listening session that stays in a transaction holds it up. Set " +
+			"idle_in_transaction_session_timeout for such roles."},
 	}
 	if list[0].Used > 5*x.Thresholds.Notify {
 		f.Severity = Critical
@@ -75,7 +82,8 @@ func notifyQueue(ctx context.Context, x *examination) ([]Finding, error) {
 	}
 	sessions, err := readRows[session](ctx, x, "oldest_transactions", nil, maxShown)
 	for _, s := range sessions {
-		f.Evidence = append(f.Evidence, evidence("pid", s.PID, "application", s.Application, "role", s.Role, "state", s.State, "age_seconds", seconds(s.Age)))
+		f.Evidence = append(f.Evidence, evidence("pid", s.PID, "application", s.Application, "role", s.Role, "state",
+			s.State, "age_seconds", seconds(s.Age)))
 	}
 	if len(sessions) > 0 {
 		f.Remedy.Do += " End the oldest:"
@@ -110,17 +118,21 @@ func lockWaits(ctx context.Context, x *examination) (all []Finding, err error) {
 				held = ", in a transaction of " + rough(seconds(*w.HolderSeconds))
 			}
 			f := Finding{
-				Title: fmt.Sprintf("session %d (%s) holds a lock%s that others have waited for up to %s", w.Holder, orUnknown(w.HolderApplication, w.HolderRole), held, rough(seconds(w.Seconds))),
-				Evidence: []Evidence{evidence("holder_pid", w.Holder, "application", w.HolderApplication, "role", w.HolderRole, "state", w.HolderState,
+				Title: fmt.Sprintf("session %d (%s) holds a lock%s that others have waited for up to %s", w.Holder,
+					orUnknown(w.HolderApplication, w.HolderRole), held, rough(seconds(w.Seconds))),
+				Evidence: []Evidence{evidence("holder_pid", w.Holder, "application", w.HolderApplication, "role",
+					w.HolderRole, "state", w.HolderState,
 					"query", oneLine(w.HolderQuery))},
-				Remedy: Remedy{Do: "Let its program end the transaction, or end the session.", SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", w.Holder)}},
+				Remedy: Remedy{Do: "Let its program end the transaction, or end the session.",
+					SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", w.Holder)}},
 			}
 			i = len(all)
 			by[w.Holder] = i
 			all = append(all, f)
 		}
 		if len(all[i].Evidence) <= maxShown {
-			all[i].Evidence = append(all[i].Evidence, evidence("waiting_pid", w.PID, "application", w.Application, "for", w.Waited,
+			all[i].Evidence = append(all[i].Evidence, evidence("waiting_pid", w.PID, "application", w.Application,
+				"for", w.Waited,
 				"waits_seconds", seconds(w.Seconds), "query", oneLine(w.Query)))
 		}
 	}

@@ -46,7 +46,8 @@ func metricsTable() string {
 				attributes[i] = "row labels"
 			}
 		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", m.Name, exporter.Name(m), strings.TrimSuffix(m.Instrument+", "+m.Unit, ", "), strings.Join(attributes, ", "), m.Meaning)
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", m.Name, exporter.Name(m), strings.TrimSuffix(m.Instrument+
+			", "+m.Unit, ", "), strings.Join(attributes, ", "), m.Meaning)
 	}
 	return b.String()
 }

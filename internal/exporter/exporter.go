@@ -1,7 +1,8 @@
-// Package exporter serves the gauges of a schema in Prometheus' text format, for deployments without an OpenTelemetry SDK.
+// Package exporter serves the gauges of a schema in Prometheus' text format, for deployments without an OpenTelemetry
+// SDK.
 //
-// The format of gauges is a few lines, and Prometheus' own libraries would be most of what users of the library had in their
-// go.sum. The module in deploy holds names and text against those.
+// The format of gauges is a few lines, and Prometheus' own libraries would be most of what users of the library had in
+// their go.sum. The module in deploy holds names and text against those.
 package exporter
 
 import (

@@ -42,7 +42,8 @@ func (w ward) values(scrape []exportertest.Sample, name string) map[string]float
 		}
 		var labels []string
 		for _, l := range slices.Sorted(maps.Keys(sample.Labels)) {
-			labels = append(labels, strings.TrimPrefix(l, "txwork_")+"="+strings.TrimPrefix(sample.Labels[l], w.Schema+"."))
+			labels = append(labels, strings.TrimPrefix(l, "txwork_")+"="+strings.TrimPrefix(sample.Labels[l], w.Schema+
+				"."))
 		}
 		all[strings.ReplaceAll(strings.Join(labels, " "), "messaging_destination_name=", "")] = sample.Value
 	}
@@ -54,7 +55,8 @@ func near(got, want float64) bool { return got >= want && got < want+1000 }
 
 func TestTheGauges(t *testing.T) {
 	w := newWard(t)
-	for name, n := range map[string]int{"ready": 1, "scheduled": 2, "running": 3, "expired": 4, "waiting": 5, "done": 6, "dead": 7, "dead before": 8} {
+	for name, n := range map[string]int{"ready": 1, "scheduled": 2, "running": 3, "expired": 4, "waiting": 5, "done": 6,
+		"dead": 7, "dead before": 8} {
 		w.Put("outbox", name, n)
 	}
 	for name, n := range map[string]int{"ready": 3, "scheduled": 2, "running": 1} {
@@ -64,16 +66,19 @@ func TestTheGauges(t *testing.T) {
 	scrape := w.Scrape()
 	depth := w.values(scrape, "txwork_queue_depth")
 	for labels, want := range map[string]float64{
-		"outbox state=ready": 1, "outbox state=scheduled": 2, "outbox state=in_progress": 7, "outbox state=waiting": 5, "outbox state=dead_letter": 15,
+		"outbox state=ready": 1, "outbox state=scheduled": 2, "outbox state=in_progress": 7, "outbox state=waiting": 5,
+		"outbox state=dead_letter":    15,
 		"jobs queue=mail state=ready": 3, "jobs queue=mail state=scheduled": 2, "jobs queue=mail state=in_progress": 1,
-		"jobs queue=reports state=ready": 1, "jobs queue=reports state=in_progress": 0, "timers state=ready": 0, "timers_schedule state=dead_letter": 0,
+		"jobs queue=reports state=ready": 1, "jobs queue=reports state=in_progress": 0, "timers state=ready": 0,
+		"timers_schedule state=dead_letter": 0,
 	} {
 		if got, found := depth[labels]; !found || got != want {
 			t.Errorf("depth %s is %v, want %v; there are %v", labels, got, want, slices.Sorted(maps.Keys(depth)))
 		}
 	}
 	age := w.values(scrape, "txwork_queue_age_seconds")
-	for labels, want := range map[string]float64{"outbox state=ready": 1000, "outbox state=expired": 2500, "outbox state=waiting": 4000, "jobs queue=mail state=ready": 1000} {
+	for labels, want := range map[string]float64{"outbox state=ready": 1000, "outbox state=expired": 2500,
+		"outbox state=waiting": 4000, "jobs queue=mail state=ready": 1000} {
 		if !near(age[labels], want) {
 			t.Errorf("age %s is %v, want %v", labels, age[labels], want)
 		}
@@ -103,7 +108,8 @@ func TestTheListOfGauges(t *testing.T) {
 	w.Put("outbox", "running", 1)
 	w.Put("jobs", "running", 1)
 	w.Put("inbox", "running", 1)
-	w.Exec("INSERT INTO " + w.Schema + ".leader (name, term, holder, expires_at, granted_at) VALUES ('reaper', 1, gen_random_uuid(), now(), now())")
+	w.Exec("INSERT INTO " + w.Schema + ".leader (name, term, holder, expires_at, granted_at) VALUES ('reaper', 1, " +
+		"gen_random_uuid(), now(), now())")
 	found := map[string]map[string]bool{}
 	for _, sample := range w.Scrape() {
 		if found[sample.Name] == nil {
@@ -137,7 +143,8 @@ func TestTheListOfGauges(t *testing.T) {
 func TestOverdueSchedules(t *testing.T) {
 	w := newWard(t)
 	w.Put("jobs_schedule", "ready", 2)
-	w.Exec("UPDATE " + w.Schema + ".jobs_schedule SET paused = true, due_at = due_at - interval '1 day' WHERE name = 's1'")
+	w.Exec("UPDATE " + w.Schema +
+		".jobs_schedule SET paused = true, due_at = due_at - interval '1 day' WHERE name = 's1'")
 	if late := w.values(w.Scrape(), "txwork_schedule_lateness_seconds")["jobs_schedule"]; !near(late, 1000) {
 		t.Errorf("the schedule is %v s late, want 1000", late)
 	}
@@ -220,7 +227,8 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	w.Must(err)
 	defer pool.Close()
 	log := &strings.Builder{}
-	e, err := exporter.New(pool, reaper.GaugeOptions{Freshness: time.Nanosecond, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	e, err := exporter.New(pool, reaper.GaugeOptions{Freshness: time.Nanosecond,
+		Logger: slog.New(slog.NewTextHandler(log, nil))})
 	w.Must(err)
 	defer func() { w.Must(e.Close()) }()
 	for range 3 {
@@ -228,7 +236,8 @@ func TestADatabaseThatIsAway(t *testing.T) {
 		e.ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 		body, err := io.ReadAll(answer.Body)
 		w.Must(err)
-		if answer.Code != 200 || !strings.Contains(string(body), "txwork_observation_up 0\n") || strings.Contains(string(body), "depth") {
+		if answer.Code != 200 || !strings.Contains(string(body), "txwork_observation_up 0\n") ||
+			strings.Contains(string(body), "depth") {
 			t.Errorf("status %d: %s", answer.Code, body)
 		}
 	}

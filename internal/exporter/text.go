@@ -13,8 +13,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Name is what Prometheus calls a metric, by OpenTelemetry's rules for the names that every version of it knows. A histogram's is
-// the first part of its series' names.
+// Name is what Prometheus calls a metric, by OpenTelemetry's rules for the names that every version of it knows. A
+// histogram's is the first part of its series' names.
 func Name(m workqueue.Metric) string {
 	name := Label(m.Name)
 	if m.Unit == "s" {
@@ -54,7 +54,8 @@ func labelsText(set attribute.Set) string {
 	}
 	labels := make([]string, 0, set.Len())
 	for _, a := range set.ToSlice() {
-		labels = append(labels, fmt.Sprintf(`%s="%s"`, Label(string(a.Key)), valueEscapes.Replace(strings.ToValidUTF8(a.Value.AsString(), "\uFFFD"))))
+		labels = append(labels, fmt.Sprintf(`%s="%s"`, Label(string(a.Key)),
+			valueEscapes.Replace(strings.ToValidUTF8(a.Value.AsString(), "\uFFFD"))))
 	}
 	return "{" + strings.Join(labels, ",") + "}"
 }

@@ -36,10 +36,13 @@ func TestMessagesAndTheirStatements(t *testing.T) {
 		sent []pgproto3.FrontendMessage
 		want []string
 	}{
-		{"startup", []pgproto3.FrontendMessage{&pgproto3.StartupMessage{ProtocolVersion: pgproto3.ProtocolVersionNumber}}, nil},
-		{"prepared", []pgproto3.FrontendMessage{&pgproto3.Parse{Name: "a", Query: "SELECT 1"}, &pgproto3.Parse{Name: "b", Query: "SELECT 2"}, &pgproto3.Sync{}}, nil},
+		{"startup",
+			[]pgproto3.FrontendMessage{&pgproto3.StartupMessage{ProtocolVersion: pgproto3.ProtocolVersionNumber}}, nil},
+		{"prepared", []pgproto3.FrontendMessage{&pgproto3.Parse{Name: "a", Query: "SELECT 1"},
+			&pgproto3.Parse{Name: "b", Query: "SELECT 2"}, &pgproto3.Sync{}}, nil},
 		{"run", []pgproto3.FrontendMessage{
-			&pgproto3.Bind{PreparedStatement: "b"}, &pgproto3.Execute{}, &pgproto3.Bind{PreparedStatement: "a"}, &pgproto3.Execute{}, &pgproto3.Sync{},
+			&pgproto3.Bind{PreparedStatement: "b"}, &pgproto3.Execute{}, &pgproto3.Bind{PreparedStatement: "a"},
+			&pgproto3.Execute{}, &pgproto3.Sync{},
 		}, []string{"SELECT 2", "SELECT 1"}},
 		{"simple", []pgproto3.FrontendMessage{&pgproto3.Query{String: "COMMIT"}}, []string{"COMMIT"}},
 	} {

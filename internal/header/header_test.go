@@ -11,8 +11,9 @@ import (
 func TestRead(t *testing.T) {
 	t.Parallel()
 	for encoded, want := range map[string]map[string]string{
-		`{"a": "b", "quoted": "\"x\"\u00e9"}`:                      {"a": "b", "quoted": `"x"é`},
-		`{"n": 7, "none": null, "on": true, "o": {"a": [1, "b"]}}`: {"n": "7", "none": "null", "on": "true", "o": `{"a": [1, "b"]}`},
+		`{"a": "b", "quoted": "\"x\"\u00e9"}`: {"a": "b", "quoted": `"x"é`},
+		`{"n": 7, "none": null, "on": true, "o": {"a": [1, "b"]}}`: {"n": "7", "none": "null", "on": "true",
+			"o": `{"a": [1, "b"]}`},
 		`{}`:       {},
 		`[1]`:      nil,
 		`"text"`:   nil,

@@ -36,10 +36,11 @@ const (
 // Judge is the [Verdict] of a status:
 //
 //   - 2xx: [Done].
-//   - 408 Request Timeout, 425 Too Early, 429 Too Many Requests and 5xx: [Retry]. So is 409 Conflict, by which many APIs say
-//     that a request of the same idempotency key is still being processed.
+//   - 408 Request Timeout, 425 Too Early, 429 Too Many Requests and 5xx: [Retry]. So is 409 Conflict, by which many
+//     APIs say that a request of the same idempotency key is still being processed.
 //   - Every other 4xx, 410 Gone among them: [Permanent].
-//   - Anything else, such as a redirect, which is not followed: [Retry], since the receiver is not where it was said to be.
+//   - Anything else, such as a redirect, which is not followed: [Retry], since the receiver is not where it was said
+//     to be.
 func Judge(status int) Verdict {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -73,8 +74,8 @@ func read(response *http.Response) Answer {
 	return a
 }
 
-// Outcome is the answer as the result of a handler. A Retry-After is kept to on every status that is a [Retry], but is no shorter
-// than the given pause.
+// Outcome is the answer as the result of a handler. A Retry-After is kept to on every status that is a [Retry], but is
+// no shorter than the given pause.
 func (a Answer) Outcome(v Verdict, least time.Duration) error {
 	switch {
 	case v == Done:
@@ -87,7 +88,8 @@ func (a Answer) Outcome(v Verdict, least time.Duration) error {
 	return a.refusal()
 }
 
-// refusal is the status and the beginning of the body. The status has the phrase of the standard: the receiver's may be long.
+// refusal is the status and the beginning of the body. The status has the phrase of the standard: the receiver's may be
+// long.
 func (a Answer) refusal() error {
 	status := strings.TrimSpace(fmt.Sprintf("the receiver answered %d %s", a.Status, http.StatusText(a.Status)))
 	if a.Excerpt == "" {

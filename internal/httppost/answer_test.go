@@ -47,7 +47,8 @@ func TestOutcome(t *testing.T) {
 	}
 	for least, want := range map[time.Duration]time.Duration{0: time.Minute, time.Hour: time.Hour} {
 		var o *workqueue.Outcome
-		if err := later.Outcome(Retry, least); !errors.As(err, &o) || err.Error() != "the receiver answered 503 Service Unavailable: busy" {
+		if err := later.Outcome(Retry, least); !errors.As(err, &o) ||
+			err.Error() != "the receiver answered 503 Service Unavailable: busy" {
 			t.Errorf("got %v", err)
 		} else if d, ok := o.RetryDelay(); !ok || d != want {
 			t.Errorf("at least %v: retried after %v, want %v", least, d, want)
@@ -57,7 +58,8 @@ func TestOutcome(t *testing.T) {
 	if err := later.Outcome(Permanent, 0); !errors.As(err, &o) || !o.IsPermanent() {
 		t.Errorf("got %v", err)
 	}
-	if err := (Answer{Status: 599}).Outcome(Retry, time.Hour); errors.As(err, &o) || err.Error() != "the receiver answered 599" {
+	if err := (Answer{Status: 599}).Outcome(Retry, time.Hour); errors.As(err, &o) ||
+		err.Error() != "the receiver answered 599" {
 		t.Errorf("without Retry-After the backoff is the row's own: %v", err)
 	}
 }
@@ -65,7 +67,8 @@ func TestOutcome(t *testing.T) {
 func TestEncode(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"order.placed": "order.placed", "a b/c:d": "a b/c:d", " a ": "%20a%20", "50%": "50%25", "Grüße": "Gr%C3%BC%C3%9Fe", "a\r\nb": "a%0D%0Ab", "\x00": "%00",
+		"order.placed": "order.placed", "a b/c:d": "a b/c:d", " a ": "%20a%20", "50%": "50%25",
+		"Grüße": "Gr%C3%BC%C3%9Fe", "a\r\nb": "a%0D%0Ab", "\x00": "%00",
 	} {
 		if got := encode(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

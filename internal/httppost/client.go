@@ -24,8 +24,8 @@ type ClientOptions struct {
 	Timeout time.Duration
 
 	// PublicOnly refuses addresses that are not public when they are dialled, whatever the name was resolved to before.
-	// Proxies of the environment are not used then: a proxy would be dialled in the receiver's place, and dial whatever it
-	// is told.
+	// Proxies of the environment are not used then: a proxy would be dialled in the receiver's place, and dial whatever
+	// it is told.
 	PublicOnly bool
 
 	// NoProxy leaves the proxies of the environment unused.
@@ -51,7 +51,8 @@ func NewClient(o ClientOptions) (*Client, error) {
 	case o.Timeout < 0:
 		return nil, validate.Errorf("timeout", "is %v, it cannot be negative", o.Timeout)
 	case o.Transport != nil && o.PublicOnly:
-		return nil, validate.Errorf("public only", "cannot be kept to with a transport of your own, which dials by itself")
+		return nil, validate.Errorf("public only",
+			"cannot be kept to with a transport of your own, which dials by itself")
 	case o.Timeout == 0:
 		o.Timeout = DefaultTimeout
 	}
@@ -109,8 +110,8 @@ type TransportError struct{ Err error }
 func (e *TransportError) Error() string { return e.Err.Error() }
 func (e *TransportError) Unwrap() error { return e.Err }
 
-// Do sends a request and reads its answer. Without an answer the error is a [*TransportError], or why ctx has ended, or which
-// timeout has passed.
+// Do sends a request and reads its answer. Without an answer the error is a [*TransportError], or why ctx has ended, or
+// which timeout has passed.
 func (c *Client) Do(ctx context.Context, request *http.Request) (Answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %v", c.timeout))
 	defer cancel()

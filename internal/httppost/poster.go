@@ -92,14 +92,16 @@ func (o PosterOptions) validate() error {
 	}
 	for status, v := range o.Statuses {
 		if status < 200 || status > 599 || v < Done || v > Permanent {
-			return validate.Errorf("statuses", "map %d to %d: statuses are 200 to 599, verdicts Done, Retry and Permanent", status, v)
+			return validate.Errorf("statuses", "map %d to %d: statuses are 200 to 599, verdicts Done, Retry and "+
+				"Permanent", status, v)
 		}
 	}
 	return checkValue("Content-Type", o.ContentType)
 }
 
 // reserved are headers that are the connection's or the client's.
-var reserved = map[string]bool{"Host": true, "Content-Length": true, "Transfer-Encoding": true, "Connection": true, "Trailer": true, "Te": true, "Upgrade": true}
+var reserved = map[string]bool{"Host": true, "Content-Length": true, "Transfer-Encoding": true, "Connection": true,
+	"Trailer": true, "Te": true, "Upgrade": true}
 
 const tokenChars = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -124,7 +126,8 @@ func checkValue(name, value string) error {
 // Close closes connections that are idle.
 func (p *Poster) Close() { p.client.Close() }
 
-// Post sends a message, and returns the outcome that its answer means. Prepare, unless it is nil, may change the request.
+// Post sends a message, and returns the outcome that its answer means. Prepare, unless it is nil, may change the
+// request.
 func (p *Poster) Post(ctx context.Context, m Message, prepare func(*http.Request) error) error {
 	request, err := p.request(ctx, m)
 	if err != nil {

@@ -12,7 +12,10 @@ import (
 func TestTheMessagesTraceGoesOnWithoutOneOfTheDelivery(t *testing.T) {
 	t.Parallel()
 	seen := make(chan string, 1)
-	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Get("Traceparent") }))
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
+		r *http.Request) {
+		seen <- r.Header.Get("Traceparent")
+	}))
 	t.Cleanup(s.Close)
 	p, err := NewPoster(PosterOptions{URL: s.URL})
 	if err != nil {
@@ -21,7 +24,8 @@ func TestTheMessagesTraceGoesOnWithoutOneOfTheDelivery(t *testing.T) {
 	t.Cleanup(p.Close)
 
 	const producer = "00-0102030405060708090a0b0c0d0e0f10-0102030405060708-01"
-	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
+	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
+		TraceFlags: trace.FlagsSampled})
 	traced := trace.ContextWithSpanContext(t.Context(), span)
 	const delivery = "00-01000000000000000000000000000000-0200000000000000-01"
 	m := Message{ID: "1", Headers: map[string]string{"traceparent": producer}}

@@ -10,7 +10,8 @@ import (
 func TestDuration(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]time.Duration{
-		"0s": 0, "90m": 90 * time.Minute, "7d": 7 * 24 * time.Hour, "2w": 14 * 24 * time.Hour, "3650d": input.MaxDuration,
+		"0s": 0, "90m": 90 * time.Minute, "7d": 7 * 24 * time.Hour, "2w": 14 * 24 * time.Hour,
+		"3650d": input.MaxDuration,
 	} {
 		if got, err := input.Duration(text); err != nil || got != want {
 			t.Errorf("%s is %v, %v, want %v", text, got, err, want)

@@ -47,7 +47,8 @@ func PayloadLimit(field string, given, fallback int) (int, error) {
 	case given == 0:
 		return fallback, nil
 	case given < 0 || given > maxPayload:
-		return 0, validate.Errorf(field, "is %d bytes, it must be between 1 and %d, or 0 for the default", given, maxPayload)
+		return 0, validate.Errorf(field, "is %d bytes, it must be between 1 and %d, or 0 for the default", given,
+			maxPayload)
 	}
 	return given, nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// announcing is a relay that becomes its table's announcer, which takes producers, and falls asleep while somebody whose
-// transaction was silent has not ended it.
+// announcing is a relay that becomes its table's announcer, which takes producers, and falls asleep while somebody
+// whose transaction was silent has not ended it.
 var announcing = operation{name: "an announcer", prepare: func(w *world, name string) own {
 	ids, err := w.send(w.Context(), outbox.Message{Topic: topic, Key: name})
 	w.ok(err)

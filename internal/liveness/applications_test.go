@@ -38,10 +38,12 @@ func TestApplications(t *testing.T) {
 
 var applications = []holder{
 	{"a job of an ordered key is enqueued", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{Gate: &gate.Gate{Key: "enqueued"}}, 3, func(tx pgx.Tx, _ []uuid.UUID) error {
-			_, err := w.jobs.Enqueue(w.Context(), workqueue.Pgx(tx), work{"held"}, jobs.InsertOptions{Gate: &gate.Gate{Key: "enqueued"}})
-			return err
-		})
+		return w.whileRunning(jobs.InsertOptions{Gate: &gate.Gate{Key: "enqueued"}},
+			3, func(tx pgx.Tx, _ []uuid.UUID) error {
+				_, err := w.jobs.Enqueue(w.Context(), workqueue.Pgx(tx), work{"held"},
+					jobs.InsertOptions{Gate: &gate.Gate{Key: "enqueued"}})
+				return err
+			})
 	}},
 	{"a job of a limited key is enqueued", func(w *world) func() {
 		return w.whileRunning(jobs.InsertOptions{Gate: sharedKey}, 3, func(tx pgx.Tx, _ []uuid.UUID) error {
@@ -58,14 +60,16 @@ var applications = []holder{
 		})
 	}},
 	{"a waiting job of an ordered key is cancelled", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{Gate: &gate.Gate{Key: "waiting"}}, 4, func(tx pgx.Tx, ids []uuid.UUID) error {
-			return w.cancel(tx, ids[1])
-		})
+		return w.whileRunning(jobs.InsertOptions{Gate: &gate.Gate{Key: "waiting"}},
+			4, func(tx pgx.Tx, ids []uuid.UUID) error {
+				return w.cancel(tx, ids[1])
+			})
 	}},
 	{"a running job of an ordered key is cancelled", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{Gate: &gate.Gate{Key: "running"}}, 4, func(tx pgx.Tx, ids []uuid.UUID) error {
-			return w.cancel(tx, ids[0])
-		})
+		return w.whileRunning(jobs.InsertOptions{Gate: &gate.Gate{Key: "running"}},
+			4, func(tx pgx.Tx, ids []uuid.UUID) error {
+				return w.cancel(tx, ids[0])
+			})
 	}},
 	{"a ready job of an ordered key is cancelled", func(w *world) func() {
 		return w.whileReady(jobs.InsertOptions{Gate: &gate.Gate{Key: "ready"}, Queue: idle}, w.cancel)
@@ -111,24 +115,35 @@ var applications = []holder{
 	}},
 	{"a task of a workflow is cancelled", workflowHeld},
 	{"a dead letter of an ordered key is redriven", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{Gate: &gate.Gate{Key: "redriven"}}, 4, func(tx pgx.Tx, ids []uuid.UUID) error {
-			w.inTx(func(tx workqueue.Tx) error { _, err := w.jobs.Cancel(w.Context(), tx, "dead", ids[1]); return err })
-			return w.redrive(tx, ids[1])
-		})
+		return w.whileRunning(jobs.InsertOptions{Gate: &gate.Gate{Key: "redriven"}},
+			4, func(tx pgx.Tx, ids []uuid.UUID) error {
+				w.inTx(func(tx workqueue.Tx) error {
+					_, err := w.jobs.Cancel(w.Context(), tx, "dead",
+						ids[1])
+					return err
+				})
+				return w.redrive(tx, ids[1])
+			})
 	}},
 	{"a dead letter of a batch is redriven", func(w *world) func() {
 		return w.whileBatch(func(tx pgx.Tx, b jobs.StartedBatch) error {
-			w.inTx(func(tx workqueue.Tx) error { _, err := w.jobs.Cancel(w.Context(), tx, "dead", b.Jobs[0]); return err })
+			w.inTx(func(tx workqueue.Tx) error {
+				_, err := w.jobs.Cancel(w.Context(), tx, "dead",
+					b.Jobs[0])
+				return err
+			})
 			return w.redrive(tx, b.Jobs[0])
 		})
 	}},
 	{"a waiting timer is set and another cancelled", func(w *world) func() {
 		w.inTx(func(tx workqueue.Tx) error {
-			_, err := w.timers.Set(w.Context(), tx, timers.Timer{Key: "set", Topic: topic, Delay: time.Hour}, timers.Timer{Key: "dropped", Topic: topic, Delay: time.Hour})
+			_, err := w.timers.Set(w.Context(), tx, timers.Timer{Key: "set", Topic: topic, Delay: time.Hour},
+				timers.Timer{Key: "dropped", Topic: topic, Delay: time.Hour})
 			return err
 		})
 		return w.opened(func(tx pgx.Tx) error {
-			if _, err := w.timers.Set(w.Context(), workqueue.Pgx(tx), timers.Timer{Key: "set", Topic: topic}); err != nil {
+			if _, err := w.timers.Set(w.Context(), workqueue.Pgx(tx), timers.Timer{Key: "set",
+				Topic: topic}); err != nil {
 				return err
 			}
 			_, err := w.timers.Cancel(w.Context(), workqueue.Pgx(tx), "dropped")
@@ -138,7 +153,8 @@ var applications = []holder{
 	{"a timer that fires is set", func(w *world) func() {
 		begun, finish := w.busy("firing")
 		w.inTx(func(tx workqueue.Tx) error {
-			_, err := w.timers.Set(w.Context(), tx, timers.Timer{Key: "firing", Topic: topic, Payload: []byte("firing")})
+			_, err := w.timers.Set(w.Context(), tx, timers.Timer{Key: "firing", Topic: topic,
+				Payload: []byte("firing")})
 			return err
 		})
 		w.await("the timer fires", begun)
@@ -152,7 +168,8 @@ var applications = []holder{
 	{"a schedule is put and paused", func(w *world) func() {
 		w.ok(putSchedule(w.Context(), w, "held"))
 		return w.opened(func(tx pgx.Tx) error {
-			if err := w.periodic.Put(w.Context(), workqueue.Pgx(tx), jobs.Schedule{Name: "held", Expr: "@every 1h", Args: work{"held"}}); err != nil {
+			if err := w.periodic.Put(w.Context(), workqueue.Pgx(tx), jobs.Schedule{Name: "held", Expr: "@every 1h",
+				Args: work{"held"}}); err != nil {
 				return err
 			}
 			return w.periodic.Pause(w.Context(), workqueue.Pgx(tx), "held")
@@ -160,13 +177,15 @@ var applications = []holder{
 	}},
 	{"an inbox key is taken", func(w *world) func() {
 		return w.opened(func(tx pgx.Tx) error {
-			_, err := w.inbox.Begin(w.Context(), workqueue.Pgx(tx), inbox.Key{Consumer: "Process", Source: "a", MessageID: "held"})
+			_, err := w.inbox.Begin(w.Context(), workqueue.Pgx(tx), inbox.Key{Consumer: "Process", Source: "a",
+				MessageID: "held"})
 			return err
 		})
 	}},
 	{"a message is received", func(w *world) func() {
 		return w.opened(func(tx pgx.Tx) error {
-			_, err := w.inbox.Receive(w.Context(), workqueue.Pgx(tx), inbox.Message{Consumer: consumer, Source: "a", MessageID: "held"})
+			_, err := w.inbox.Receive(w.Context(), workqueue.Pgx(tx), inbox.Message{Consumer: consumer, Source: "a",
+				MessageID: "held"})
 			return err
 		})
 	}},
@@ -176,7 +195,8 @@ var applications = []holder{
 	{"a backup has all tables", func(w *world) func() {
 		return w.opened(func(tx pgx.Tx) error {
 			_, err := tx.Exec(w.Context(), "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-			for _, table := range w.list("SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind = 'r'", w.Schema) {
+			for _, table := range w.list("SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace AND "+
+				"relkind = 'r'", w.Schema) {
 				if err == nil {
 					_, err = tx.Exec(w.Context(), "LOCK TABLE "+w.Schema+"."+table+" IN ACCESS SHARE MODE")
 				}
@@ -229,7 +249,8 @@ func (w *world) whileReady(o jobs.InsertOptions, do func(tx pgx.Tx, id uuid.UUID
 	return func() {
 		end()
 		w.inTx(func(tx workqueue.Tx) error {
-			_, err := w.jobs.Cancel(w.Context(), tx, "it has been held", ids...) // or it would keep its place in its key
+			// or it would keep its place in its key
+			_, err := w.jobs.Cancel(w.Context(), tx, "it has been held", ids...)
 			return err
 		})
 	}
@@ -240,10 +261,12 @@ func (w *world) whileBatch(do func(tx pgx.Tx, b jobs.StartedBatch) error) func()
 	w.Helper()
 	name := uuid.NewString()
 	begun, finish := w.busy(name)
-	ready, running := jobs.Insert{Args: work{name}, InsertOptions: jobs.InsertOptions{Queue: idle}}, jobs.Insert{Args: work{name}}
+	ready, running := jobs.Insert{Args: work{name}, InsertOptions: jobs.InsertOptions{Queue: idle}},
+		jobs.Insert{Args: work{name}}
 	var b jobs.StartedBatch
 	w.inTx(func(tx workqueue.Tx) (err error) {
-		b, err = w.jobs.StartBatch(w.Context(), tx, jobs.Batch{Jobs: []jobs.Insert{ready, running, running}, OnComplete: &ready})
+		b, err = w.jobs.StartBatch(w.Context(), tx, jobs.Batch{Jobs: []jobs.Insert{ready, running, running},
+			OnComplete: &ready})
 		return err
 	})
 	w.await("a job of the batch runs", begun)
@@ -269,18 +292,21 @@ func workflowHeld(w *world) func() {
 	return end
 }
 
-// handlerInTx is a job of an ordered key in a batch that extends its batch and enqueues, in the transaction in which it is
-// to be settled, and takes its time.
+// handlerInTx is a job of an ordered key in a batch that extends its batch and enqueues, in the transaction in which it
+// is to be settled, and takes its time.
 func handlerInTx(w *world) func() {
 	name := uuid.NewString()
 	inside, leave := make(chan struct{}), make(chan struct{})
 	var batch jobs.StartedBatch
-	w.scripts.Store(name, script(func(ctx context.Context, settleIn func(context.Context, func(pgx.Tx) error) error) error {
+	w.scripts.Store(name, script(func(ctx context.Context,
+		settleIn func(context.Context, func(pgx.Tx) error) error) error {
 		return settleIn(ctx, func(tx pgx.Tx) error {
-			if _, err := w.jobs.AddToBatch(ctx, workqueue.Pgx(tx), batch.ID, jobs.Insert{Args: work{"added"}}); err != nil {
+			if _, err := w.jobs.AddToBatch(ctx, workqueue.Pgx(tx), batch.ID,
+				jobs.Insert{Args: work{"added"}}); err != nil {
 				return err
 			}
-			if _, err := w.jobs.Enqueue(ctx, workqueue.Pgx(tx), work{"added"}, jobs.InsertOptions{Gate: sharedKey}); err != nil {
+			if _, err := w.jobs.Enqueue(ctx, workqueue.Pgx(tx), work{"added"},
+				jobs.InsertOptions{Gate: sharedKey}); err != nil {
 				return err
 			}
 			close(inside)
@@ -308,7 +334,8 @@ func handlerInTx(w *world) func() {
 	return release
 }
 
-// restless are producers of one key whose transactions overlap without an end. What they write is delivered all the while.
+// restless are producers of one key whose transactions overlap without an end. What they write is delivered all the
+// while.
 func restless(w *world) func() {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -316,7 +343,8 @@ func restless(w *world) func() {
 		running.Go(func() {
 			for ctx.Err() == nil {
 				err := pgx.BeginFunc(context.Background(), w.Pool, func(tx pgx.Tx) error {
-					_, err := w.outbox.Enqueue(context.Background(), workqueue.Pgx(tx), outbox.Message{Topic: topic, Key: "restless"})
+					_, err := w.outbox.Enqueue(context.Background(), workqueue.Pgx(tx), outbox.Message{Topic: topic,
+						Key: "restless"})
 					time.Sleep(20 * time.Millisecond) // as an application that has more to write
 					return err
 				})
@@ -332,7 +360,8 @@ func restless(w *world) func() {
 	return release
 }
 
-// manyKeys writes ordered keys until the next would be refused: each holds one of the locks that the whole server shares.
+// manyKeys writes ordered keys until the next would be refused: each holds one of the locks that the whole server
+// shares.
 func manyKeys(w *world) func() {
 	var most int
 	w.ok(w.Pool.QueryRow(w.Context(), `SELECT current_setting('max_locks_per_transaction')::int *
@@ -357,8 +386,8 @@ func (w *world) writeKeys(tx pgx.Tx, from int) error {
 	return err
 }
 
-// Fifteen thousand keys are more than a transaction may write. The refusal comes before the locks of the server are used up:
-// settles of other keys go on.
+// Fifteen thousand keys are more than a transaction may write. The refusal comes before the locks of the server are
+// used up: settles of other keys go on.
 func TestTooManyKeysAreRefusedBesideOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -384,7 +413,8 @@ func TestRestlessProducersAreKeptUpWith(t *testing.T) {
 	release := restless(w)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	err := w.until(ctx, "a hundred messages are delivered", "SELECT count(*) >= 100 FROM "+w.Schema+".outbox WHERE status = 2")
+	err := w.until(ctx, "a hundred messages are delivered", "SELECT count(*) >= 100 FROM "+w.Schema+
+		".outbox WHERE status = 2")
 	release()
 	w.ok(err)
 	w.settled(t)

@@ -21,8 +21,8 @@ import (
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
-// A bystander wants nothing of the holder. One unit of its work is written, done by the world's workers, and seen to have
-// ended; its name is nobody else's.
+// A bystander wants nothing of the holder. One unit of its work is written, done by the world's workers, and seen to
+// have ended; its name is nobody else's.
 type bystander struct {
 	name string
 	unit func(ctx context.Context, w *world, name string) error
@@ -96,7 +96,8 @@ func batches(ctx context.Context, w *world, name string) error {
 	one := jobs.Insert{Args: work{name}}
 	var started jobs.StartedBatch
 	err := workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) (err error) {
-		started, err = w.jobs.StartBatch(ctx, tx, jobs.Batch{Label: name, Jobs: []jobs.Insert{one, one, one}, OnComplete: &one})
+		started, err = w.jobs.StartBatch(ctx, tx, jobs.Batch{Label: name, Jobs: []jobs.Insert{one, one, one},
+			OnComplete: &one})
 		return err
 	})
 	if err != nil {
@@ -151,7 +152,8 @@ func (w *world) delivered(ctx context.Context, msgs ...outbox.Message) error {
 
 // timersFire has one that fires, one that is moved before it does, and one that is cancelled.
 func timersFire(ctx context.Context, w *world, name string) error {
-	now, later := timers.Timer{Key: name, Topic: topic}, timers.Timer{Key: name + " moved", Topic: topic, Delay: time.Hour}
+	now, later := timers.Timer{Key: name, Topic: topic}, timers.Timer{Key: name + " moved", Topic: topic,
+		Delay: time.Hour}
 	dropped := timers.Timer{Key: name + " dropped", Topic: topic, Delay: time.Hour}
 	var set []workqueue.Enqueued
 	err := workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) (err error) {
@@ -187,7 +189,8 @@ func received(ctx context.Context, w *world, name string) error {
 	var results []inbox.Result
 	err := workqueue.InTx(ctx, w.Pool, func(tx workqueue.Tx) (err error) {
 		results, err = w.inbox.Receive(ctx, tx,
-			inbox.Message{Consumer: consumer, Source: "a", MessageID: name}, inbox.Message{Consumer: consumer, Source: "b", MessageID: name})
+			inbox.Message{Consumer: consumer, Source: "a", MessageID: name}, inbox.Message{Consumer: consumer,
+				Source: "b", MessageID: name})
 		return err
 	})
 	if err != nil {
@@ -244,7 +247,8 @@ func (w *world) lost(ctx context.Context, name string) (id uuid.UUID, token uuid
 func (w *world) expired(ctx context.Context, name string) (requeued own, err error) {
 	id, _, err := w.lost(ctx, name)
 	if err == nil {
-		_, err = w.Pool.Exec(ctx, "UPDATE "+w.Schema+".jobs SET locked_until = now() - interval '1 second' WHERE id = $1", id)
+		_, err = w.Pool.Exec(ctx, "UPDATE "+w.Schema+
+			".jobs SET locked_until = now() - interval '1 second' WHERE id = $1", id)
 	}
 	return own{"SELECT status = 0 FROM " + w.Schema + ".jobs WHERE id = $1", []any{id}}, err
 }
@@ -290,7 +294,8 @@ func purged(ctx context.Context, w *world, name string) error {
 	if _, err := w.jobs.Table().On(w.Pool).Ack(ctx, token, []uuid.UUID{id}); err != nil {
 		return err
 	}
-	if _, err := w.Pool.Exec(ctx, "UPDATE "+w.Schema+".jobs SET completed_at = now() - interval '30 days' WHERE id = $1", id); err != nil {
+	if _, err := w.Pool.Exec(ctx, "UPDATE "+w.Schema+
+		".jobs SET completed_at = now() - interval '30 days' WHERE id = $1", id); err != nil {
 		return err
 	}
 	for _, table := range w.tables() {

@@ -60,7 +60,8 @@ func (w *world) finish(t *testing.T, op operation, name string, own own) {
 	defer cancel()
 	var err error
 	for ctx.Err() == nil {
-		w.exec("UPDATE " + w.Schema + ".timers SET due_at = now() WHERE status = 0 AND attempts > 0") // alarms wait half a minute
+		// alarms wait half a minute
+		w.exec("UPDATE " + w.Schema + ".timers SET due_at = now() WHERE status = 0 AND attempts > 0")
 		if err = op.run(ctx, w, w.Pool, name, own); own.done(ctx, w) == nil {
 			return
 		}

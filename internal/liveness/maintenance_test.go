@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Sessions that have called one of the functions that maintain a table, over everything they could find, and stay open; or
-// that stand still in a fold, as one does whose network is gone before the rest of its pipeline has come.
+// Sessions that have called one of the functions that maintain a table, over everything they could find, and stay open;
+// or that stand still in a fold, as one does whose network is gone before the rest of its pipeline has come.
 func TestMaintenance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

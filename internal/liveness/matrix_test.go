@@ -19,8 +19,8 @@ type holder struct {
 	hold func(w *world) (release func())
 }
 
-// known are cells that do not hold yet, each with the number of what is wrong in the issue on liveness. "*" stands for all
-// bystanders, of which at least one must still fail: what has been mended has to be taken off the list.
+// known are cells that do not hold yet, each with the number of what is wrong in the issue on liveness. "*" stands for
+// all bystanders, of which at least one must still fail: what has been mended has to be taken off the list.
 var known = map[string]string{}
 
 // shared are cells in which the bystander wants what the holder has, with what becomes of it.
@@ -75,7 +75,8 @@ type running struct {
 }
 
 // beginAll sets bystanders to work at once, but those named: every third in turn, or all of them at full size.
-func (w *world) beginAll(c *cells, name string, turn int, but []string, same func(context.Context, *world, string) error) {
+func (w *world) beginAll(c *cells, name string, turn int, but []string, same func(context.Context, *world,
+	string) error) {
 	_, err := txwork() // which may take longer than any bystander
 	w.ok(err)
 	c.running = nil
@@ -149,9 +150,11 @@ func (w *world) settled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for table, mine := range map[string]string{
-		"jobs": fmt.Sprintf("queue IN ('default', '%s', '%s')", other, capped), "outbox": "true", "timers": "topic <> 'idle'", "inbox": "consumer <> 'idle'",
+		"jobs": fmt.Sprintf("queue IN ('default', '%s', '%s')", other, capped), "outbox": "true",
+		"timers": "topic <> 'idle'", "inbox": "consumer <> 'idle'",
 	} {
-		query := fmt.Sprintf("SELECT count(*) = 0 FROM %s.%s WHERE completed_at IS NULL AND due_at < now() + interval '1 minute' AND created_at > $1 AND %s",
+		query := fmt.Sprintf("SELECT count(*) = 0 FROM %s.%s WHERE completed_at IS NULL AND due_at < now() + "+
+			"interval '1 minute' AND created_at > $1 AND %s",
 			w.Schema, table, mine)
 		if err := w.until(ctx, "all of "+table+" has ended", query, w.since); err != nil {
 			t.Errorf("after the holder has let go: %v:%s", err, w.left(table, mine))

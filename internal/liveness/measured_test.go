@@ -29,13 +29,13 @@ const enough = 0.9
 // rounds is how often holders are measured at most. The counts of all rounds are added up.
 const rounds = 3
 
-// demand is how much each bystander asks for, as a share of what it gets done when all go on as fast as they can: on a machine that
-// has nothing left, whatever one of them or a holder does more, the others do less.
+// demand is how much each bystander asks for, as a share of what it gets done when all go on as fast as they can: on a
+// machine that has nothing left, whatever one of them or a holder does more, the others do less.
 const demand = 0.5
 
-// TestMeasured counts what bystanders get done beside holders, and the same without them, in equal windows: one without,
-// two with, one without. They ask for half of what they could get done. Holders beside whom somebody gets too little done are measured one by one. It is for a quiet
-// machine, so only `make liveness` asks for it.
+// TestMeasured counts what bystanders get done beside holders, and the same without them, in equal windows: one
+// without, two with, one without. They ask for half of what they could get done. Holders beside whom somebody gets too
+// little done are measured one by one. It is for a quiet machine, so only `make liveness` asks for it.
 func TestMeasured(t *testing.T) {
 	if *measured == 0 {
 		return
@@ -43,7 +43,8 @@ func TestMeasured(t *testing.T) {
 	w := newWorld(t)
 	finish := w.populate()
 	nobody := []holder{{name: "nobody"}}
-	w.window(nobody, "warm up", nil, map[string]float64{}) // tables that grow from nothing would make the first holders look slow
+	// tables that grow from nothing would make the first holders look slow
+	w.window(nobody, "warm up", nil, map[string]float64{})
 	most := map[string]float64{}
 	w.window(nobody, "as fast as they can", nil, most)
 	pace := paces(most)
@@ -66,7 +67,8 @@ func TestMeasured(t *testing.T) {
 	}
 }
 
-// groups are holders that hold at once. Those that share something with a bystander are measured without it, and so alone.
+// groups are holders that hold at once. Those that share something with a bystander are measured without it, and so
+// alone.
 func groups(holders []holder) (groups [][]holder) {
 	var free []holder
 	for _, h := range holders {
@@ -126,7 +128,8 @@ func paces(most map[string]float64) map[string]time.Duration {
 	return pace
 }
 
-// window has all bystanders go on for half as long as a holder holds, and counts. Who is late for its next unit begins at once.
+// window has all bystanders go on for half as long as a holder holds, and counts. Who is late for its next unit begins
+// at once.
 func (w *world) window(group []holder, name string, pace map[string]time.Duration, counts map[string]float64) {
 	ctx, cancel := context.WithTimeout(context.Background(), *measured/2)
 	defer cancel()

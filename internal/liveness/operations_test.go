@@ -32,7 +32,8 @@ type operation struct {
 	same func(ctx context.Context, w *world, name string) error
 	// rival is the world's worker that would take the program's work: it runs once the program has stopped.
 	rival string
-	// restless programs send the same again and again, hundreds of times a second: once of each sort is enough at full size, too.
+	// restless programs send the same again and again, hundreds of times a second: once of each sort is enough at full
+	// size, too.
 	restless bool
 }
 
@@ -53,10 +54,12 @@ func (w *world) toTheEnd(ctx context.Context, r runner, own own) error {
 }
 
 var operations = []operation{
-	{"a worker of jobs", limitedQueue, func(ctx context.Context, w *world, pool *pgxpool.Pool, name string, own own) error {
+	{"a worker of jobs", limitedQueue, func(ctx context.Context, w *world, pool *pgxpool.Pool, name string,
+		own own) error {
 		return w.toTheEnd(ctx, w.jobWorker(pool, name), own)
 	}, sameQueue, "", false},
-	{"a drain of jobs", limitedQueue, func(ctx context.Context, w *world, pool *pgxpool.Pool, name string, own own) error {
+	{"a drain of jobs", limitedQueue, func(ctx context.Context, w *world, pool *pgxpool.Pool, name string,
+		own own) error {
 		drain, err := w.jobWorker(pool, name).Drain()
 		if err == nil {
 			_, err = drain.Process(ctx)
@@ -64,7 +67,8 @@ var operations = []operation{
 		return err
 	}, sameQueue, "", false},
 	{"a handler with a transaction", func(w *world, name string) own {
-		w.scripts.Store(name, script(func(ctx context.Context, settleIn func(context.Context, func(pgx.Tx) error) error) error {
+		w.scripts.Store(name, script(func(ctx context.Context,
+			settleIn func(context.Context, func(pgx.Tx) error) error) error {
 			return settleIn(ctx, func(tx pgx.Tx) error {
 				_, err := w.jobs.Enqueue(ctx, workqueue.Pgx(tx), work{"written"}, jobs.InsertOptions{Gate: sharedKey})
 				return err
@@ -78,7 +82,8 @@ var operations = []operation{
 		one := outbox.Message{Topic: topic, Key: name}
 		var join outbox.Started
 		w.inTx(func(tx workqueue.Tx) (err error) {
-			join, err = w.outbox.StartJoin(w.Context(), tx, outbox.Join{Steps: []outbox.Message{one, one}, OnComplete: &one})
+			join, err = w.outbox.StartJoin(w.Context(), tx, outbox.Join{Steps: []outbox.Message{one, one},
+				OnComplete: &one})
 			return err
 		})
 		return w.rowsDone("outbox", append(join.Steps, join.OnComplete)...)
@@ -107,7 +112,8 @@ var operations = []operation{
 	{"a worker of the inbox", func(w *world, name string) own {
 		var results []inbox.Result
 		w.inTx(func(tx workqueue.Tx) (err error) {
-			results, err = w.inbox.Receive(w.Context(), tx, inbox.Message{Consumer: consumer, Source: "a", MessageID: name})
+			results, err = w.inbox.Receive(w.Context(), tx, inbox.Message{Consumer: consumer, Source: "a",
+				MessageID: name})
 			return err
 		})
 		return w.rowsDone("inbox", results[0].ID)
@@ -117,7 +123,8 @@ var operations = []operation{
 	{"Process of the inbox", func(w *world, name string) own {
 		return own{"SELECT count(*) = 1 FROM " + w.Schema + ".inbox WHERE message_id = $1", []any{name}}
 	}, func(ctx context.Context, w *world, pool *pgxpool.Pool, name string, _ own) error {
-		_, err := w.inbox.Process(ctx, pool, inbox.Key{Consumer: "Process", Source: "a", MessageID: name}, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := w.inbox.Process(ctx, pool, inbox.Key{Consumer: "Process", Source: "a",
+			MessageID: name}, func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, "SELECT 1")
 			return err
 		})
@@ -162,12 +169,13 @@ var operations = []operation{
 	}, nil, "", false},
 	announcing,
 	{"an application", func(w *world, name string) own {
-		return own{"SELECT count(*) > 0 FROM " + w.Schema + ".jobs WHERE convert_from(args, 'UTF8') = '{\"Name\":\"' || $1 || '\"}'", []any{name}}
+		return own{"SELECT count(*) > 0 FROM " + w.Schema +
+			".jobs WHERE convert_from(args, 'UTF8') = '{\"Name\":\"' || $1 || '\"}'", []any{name}}
 	}, application, nil, "", false},
 }
 
-// limitedQueue has a job of an ordered key and one of a limited key, in a batch and in a queue with limits, which nobody else
-// serves. Behind them, where others work, is the next of the ordered key, and what comes after the batch.
+// limitedQueue has a job of an ordered key and one of a limited key, in a batch and in a queue with limits, which
+// nobody else serves. Behind them, where others work, is the next of the ordered key, and what comes after the batch.
 func limitedQueue(w *world, name string) own {
 	ctx := w.Context()
 	insert := func(queue string, g *gate.Gate) jobs.Insert {
@@ -208,7 +216,8 @@ func application(ctx context.Context, w *world, pool *pgxpool.Pool, name string,
 		if _, err := w.jobs.EnqueueMany(ctx, tx, ordered, limited, unique); err != nil {
 			return err
 		}
-		if _, err := w.jobs.StartBatch(ctx, tx, jobs.Batch{Jobs: []jobs.Insert{one, one}, OnComplete: &one}); err != nil {
+		if _, err := w.jobs.StartBatch(ctx, tx, jobs.Batch{Jobs: []jobs.Insert{one, one},
+			OnComplete: &one}); err != nil {
 			return err
 		}
 		if _, err := w.outbox.Enqueue(ctx, tx, outbox.Message{Topic: topic, Key: name}); err != nil {

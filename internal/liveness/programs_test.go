@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Programs are disturbed at everything that they send: they are stopped before it, or the server refuses it. Meanwhile the
-// bystanders do their work. What the programs were about others finish in the end.
+// Programs are disturbed at everything that they send: they are stopped before it, or the server refuses it. Meanwhile
+// the bystanders do their work. What the programs were about others finish in the end.
 func TestPrograms(t *testing.T) {
 	t.Parallel()
 	var stops, refused sorts
@@ -51,8 +51,8 @@ func (w *world) sentBy(t *testing.T, op operation) []moment {
 	return line.sent()
 }
 
-// sorts are what programs were disturbed at. They do much again and again, and much that others do, too: once of each sort
-// is enough, but at full size.
+// sorts are what programs were disturbed at. They do much again and again, and much that others do, too: once of each
+// sort is enough, but at full size.
 type sorts struct{ met sync.Map }
 
 func (s *sorts) isNew(w *world, op operation, sent ...string) bool {

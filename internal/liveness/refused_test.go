@@ -10,22 +10,29 @@ import (
 
 // refusals has one SQLSTATE of every class that a statement can meet.
 var refusals = []string{
-	"08006", "0A000", "21000", "22P02", "23514", "25006", "26000", "28000", "2D000", "34000", "39000", "3F000", "40001", "40P01", "42501",
+	"08006", "0A000", "21000", "22P02", "23514", "25006", "26000", "28000", "2D000", "34000", "39000", "3F000", "40001",
+	"40P01", "42501",
 	"42P01", "44000", "53100", "53200", "54000", "55000", "55P03", "57014", "57P01", "58030", "F0000", "P0001", "XX000",
 }
 
-// refused has the server refuse each of a program's statements: once, and the program itself goes on and does its work; or for
-// as long as the program runs, and others do theirs.
+// refused has the server refuse each of a program's statements: once, and the program itself goes on and does its work;
+// or for as long as the program runs, and others do theirs.
 func (w *world) refused(t *testing.T, op operation, statements []string, left map[string]own) {
 	for i, sql := range statements {
 		// Every statement meets a class here, and every class a statement; at full size each is met in both ways.
 		once, ever := refusals[(2*i)%len(refusals)], refusals[(2*i+1)%len(refusals)]
 		t.Run(fmt.Sprintf("%d %s", i+1, label([]string{sql})), func(t *testing.T) {
 			if i%2 == 0 || *full {
-				t.Run(once+" once", func(t *testing.T) { w.refusedOnce(t, op, fmt.Sprint(op.name, i, once), sql, once) })
+				t.Run(once+" once", func(t *testing.T) {
+					w.refusedOnce(t, op, fmt.Sprint(op.name, i, once), sql,
+						once)
+				})
 			}
 			if i%2 == 1 || *full {
-				t.Run(ever+" for ever", func(t *testing.T) { w.refusedForEver(t, op, fmt.Sprint(op.name, i, ever), sql, ever, left) })
+				t.Run(ever+" for ever", func(t *testing.T) {
+					w.refusedForEver(t, op, fmt.Sprint(op.name, i, ever), sql,
+						ever, left)
+				})
 			}
 		})
 	}
@@ -34,7 +41,8 @@ func (w *world) refused(t *testing.T, op operation, statements []string, left ma
 // rivals are bystanders whose work a program takes that then cannot settle it: it comes back by its lease, again and
 // again, for as long as the program runs.
 var rivals = map[string][]string{
-	ofOutbox: {"messages", "ordered messages"}, ofTimers: {"timers", "alarms"}, ofInbox: {"inbox"}, ofSchedules: {"schedules"},
+	ofOutbox: {"messages", "ordered messages"}, ofTimers: {"timers", "alarms"}, ofInbox: {"inbox"},
+	ofSchedules: {"schedules"},
 }
 
 // refusedOnce lets the same program try again: a worker does by itself, what is called is called again.
@@ -62,7 +70,8 @@ func (w *world) refusedOnce(t *testing.T, op operation, name, sql, code string) 
 	t.Errorf("%s does not get over %s of %q: %v", op.name, code, sql, err)
 }
 
-// refusedForEver has the bystanders work beside a program that gets nowhere, or not all the way, and notes what it was about.
+// refusedForEver has the bystanders work beside a program that gets nowhere, or not all the way, and notes what it was
+// about.
 func (w *world) refusedForEver(t *testing.T, op operation, name, sql, code string, left map[string]own) {
 	t.Helper()
 	line := newWire()

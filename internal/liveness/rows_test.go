@@ -32,7 +32,8 @@ func (w *world) notes() (holders []holder) {
 	w.Helper()
 	for _, table := range []string{"jobs", "outbox"} {
 		for _, note := range []struct{ name, columns, values string }{
-			{table + "_gate_note", "limited, gate_key", "false, 'held'"}, {table + "_join_note", "member_id", "gen_random_uuid()"},
+			{table + "_gate_note", "limited, gate_key", "false, 'held'"}, {table + "_join_note", "member_id",
+				"gen_random_uuid()"},
 		} {
 			holders = append(holders, holder{"a note of " + note.name, func(w *world) func() {
 				var place string
@@ -40,7 +41,9 @@ func (w *world) notes() (holders []holder) {
 					"INSERT INTO %s.%s (%s, at) VALUES (%s, now() + interval '100 milliseconds') RETURNING ctid::text",
 					w.Schema, note.name, note.columns, note.values)).Scan(&place))
 				return w.opened(func(tx pgx.Tx) error {
-					_, err := tx.Exec(w.Context(), fmt.Sprintf("SELECT FROM %s.%s WHERE ctid = $1::text::tid FOR UPDATE", w.Schema, note.name), place)
+					_, err := tx.Exec(w.Context(),
+						fmt.Sprintf("SELECT FROM %s.%s WHERE ctid = $1::text::tid FOR UPDATE", w.Schema, note.name),
+						place)
 					return err
 				})
 			}})
@@ -59,10 +62,12 @@ func (w *world) besideEach(t *testing.T, finish func(), holders func(*world) []h
 	w.settled(t)
 }
 
-// rows are holders of one row each. The catalog says which tables there are: one that is new has to get a row in populate.
+// rows are holders of one row each. The catalog says which tables there are: one that is new has to get a row in
+// populate.
 func (w *world) rows() (holders []holder) {
 	w.Helper()
-	tables := w.list("SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind = 'r' ORDER BY 1", w.Schema)
+	tables := w.list("SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind = 'r' ORDER BY 1",
+		w.Schema)
 	for _, table := range tables {
 		if strings.HasPrefix(table, "schema_") {
 			continue // nobody reads it but migrations
@@ -79,8 +84,8 @@ func (w *world) rows() (holders []holder) {
 	return holders
 }
 
-// transient are tables whose rows live for moments, since what is noted is soon folded, and the rates of the outbox, which
-// sets none.
+// transient are tables whose rows live for moments, since what is noted is soon folded, and the rates of the outbox,
+// which sets none.
 func transient(table string) bool {
 	return strings.HasSuffix(table, "_note") || strings.HasSuffix(table, "_slot") || table == "outbox_gate_known"
 }
@@ -97,7 +102,8 @@ const status = "coalesce(to_jsonb(t) ->> 'status', '')"
 // locked holds one row of a status.
 func (w *world) locked(table, of string) (release func()) {
 	return w.opened(func(tx pgx.Tx) error {
-		tag, err := tx.Exec(w.Context(), fmt.Sprintf("SELECT FROM %s.%s AS t WHERE %s = $1 ORDER BY t.ctid LIMIT 1 FOR UPDATE", w.Schema, table, status), of)
+		tag, err := tx.Exec(w.Context(), fmt.Sprintf("SELECT FROM %s.%s AS t WHERE %s = $1 ORDER BY t.ctid LIMIT 1 "+
+			"FOR UPDATE", w.Schema, table, status), of)
 		if err == nil && tag.RowsAffected() == 0 {
 			err = fmt.Errorf("no row of %s has status %s any more", table, of)
 		}
@@ -116,28 +122,35 @@ func (w *world) populate() (finish func()) {
 	gated := func(g *gate.Gate, queue string) jobs.Insert {
 		return jobs.Insert{Args: work{"populated"}, InsertOptions: jobs.InsertOptions{Gate: g, Queue: queue}}
 	}
-	serial, rated := &gate.Gate{Key: "populated"}, &gate.Gate{Key: "rated", Limit: gate.Unlimited, Rate: 0.001} // which is on record for long
+	// which is on record for long
+	serial, rated := &gate.Gate{Key: "populated"}, &gate.Gate{Key: "rated", Limit: gate.Unlimited, Rate: 0.001}
 	w.inTx(func(tx workqueue.Tx) error {
 		_, err := w.jobs.StartBatch(ctx, tx, jobs.Batch{Jobs: []jobs.Insert{ready, running}, OnComplete: &ready})
 		w.ok(err)
-		_, err = w.jobs.EnqueueMany(ctx, tx, ready, steps, gated(serial, ""), gated(serial, ""), gated(sharedKey, idle), gated(rated, ""), gated(nil, capped))
+		_, err = w.jobs.EnqueueMany(ctx, tx, ready, steps, gated(serial, ""), gated(serial, ""), gated(sharedKey, idle),
+			gated(rated, ""), gated(nil, capped))
 		w.ok(err)
 		_, err = w.outbox.StartJoin(ctx, tx, outbox.Join{
-			Steps:      []outbox.Message{{Topic: topic, Payload: []byte("populated")}, {Topic: topic, ScheduledAt: time.Now().Add(time.Hour)}},
+			Steps: []outbox.Message{{Topic: topic, Payload: []byte("populated")},
+				{Topic: topic, ScheduledAt: time.Now().Add(time.Hour)}},
 			OnComplete: &outbox.Message{Topic: topic, ScheduledAt: time.Now().Add(time.Hour)},
 		})
 		w.ok(err)
-		_, err = w.outbox.Enqueue(ctx, tx, outbox.Message{Topic: topic, Key: "populated", Payload: []byte("populated")}, outbox.Message{Topic: topic, Key: "populated"})
+		_, err = w.outbox.Enqueue(ctx, tx, outbox.Message{Topic: topic, Key: "populated", Payload: []byte("populated")},
+			outbox.Message{Topic: topic, Key: "populated"})
 		w.ok(err)
-		_, err = w.inbox.Receive(ctx, tx, inbox.Message{Consumer: consumer, Source: "a", MessageID: "populated", Payload: []byte("populated")},
+		_, err = w.inbox.Receive(ctx, tx, inbox.Message{Consumer: consumer, Source: "a", MessageID: "populated",
+			Payload: []byte("populated")},
 			inbox.Message{Consumer: idle, Source: "a", MessageID: "populated"})
 		w.ok(err)
-		_, err = w.timers.Set(ctx, tx, timers.Timer{Key: "populated", Topic: topic, Payload: []byte("populated")}, timers.Timer{Key: "later", Topic: topic, Delay: time.Hour})
+		_, err = w.timers.Set(ctx, tx, timers.Timer{Key: "populated", Topic: topic, Payload: []byte("populated")},
+			timers.Timer{Key: "later", Topic: topic, Delay: time.Hour})
 		w.ok(err)
 		w.ok(w.timers.Schedules().Put(ctx, tx, timers.Schedule{Name: "populated", Expr: "@every 10h", Topic: topic}))
 		return w.periodic.Put(ctx, tx, jobs.Schedule{Name: "populated", Expr: "@every 10h", Args: work{"populated"}})
 	})
-	_, _, err := w.alarms.On(w.Pool).CreateAlarm(ctx, alarms.New{OwnerDID: "populated", UserID: "populated", Kind: alarms.KindOnce, Delay: time.Hour, WakeMessage: "later"})
+	_, _, err := w.alarms.On(w.Pool).CreateAlarm(ctx, alarms.New{OwnerDID: "populated", UserID: "populated",
+		Kind: alarms.KindOnce, Delay: time.Hour, WakeMessage: "later"})
 	w.ok(err)
 	_, err = reaper.RunOnce(ctx, w.Pool, w.tables(), reaper.Options{Schema: w.Schema, Logger: logger()})
 	w.ok(err)
@@ -154,7 +167,8 @@ func (w *world) finished(ctx context.Context) error {
 	if err := batches(ctx, w, name); err != nil {
 		return err
 	}
-	for _, err := range []error{messages(ctx, w, name), timersFire(ctx, w, name), alarmsFire(ctx, w, name), received(ctx, w, name), reaped(ctx, w, name)} {
+	for _, err := range []error{messages(ctx, w, name), timersFire(ctx, w, name), alarmsFire(ctx, w, name),
+		received(ctx, w, name), reaped(ctx, w, name)} {
 		if err != nil {
 			return err
 		}

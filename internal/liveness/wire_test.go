@@ -170,8 +170,8 @@ var (
 	session = regexp.MustCompile(`pg_backend_pid\(\) = \d+`)
 )
 
-// named is the statement without what differs from one time to the next, and with what tells an announcer that falls asleep
-// from one that is awake.
+// named is the statement without what differs from one time to the next, and with what tells an announcer that falls
+// asleep from one that is awake.
 func (c *wired) named(sql string) string {
 	if strings.HasPrefix(sql, "SELECT pg_advisory_unlock(") {
 		c.released = true
@@ -235,7 +235,8 @@ func (c *wired) Close() error {
 func label(statements []string) string {
 	for _, sql := range statements {
 		lower := strings.ToLower(sql)
-		if len(statements) == 1 || !strings.HasPrefix(lower, "begin") && !strings.HasPrefix(lower, "select set_config") {
+		if len(statements) == 1 || !strings.HasPrefix(lower, "begin") &&
+			!strings.HasPrefix(lower, "select set_config") {
 			words := strings.Fields(sql)
 			return strings.Join(words[:min(len(words), 6)], " ")
 		}

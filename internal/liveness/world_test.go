@@ -86,7 +86,8 @@ type world struct {
 // newWorld makes the tables. start sets the workers to work.
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{TB: t, DB: pgtest.New(t, pgtest.WithPool(func(c *pgxpool.Config) { c.MaxConns = 24 })), scripts: &sync.Map{}}
+	w := &world{TB: t, DB: pgtest.New(t, pgtest.WithPool(func(c *pgxpool.Config) { c.MaxConns = 24 })),
+		scripts: &sync.Map{}}
 	up, err := migrations.SQL(migrations.FileOptions{Schema: w.Schema})
 	w.ok(err)
 	w.exec(up)
@@ -108,7 +109,8 @@ func (w *world) open() {
 		return w.play(ctx, j.Args.Name, j.Tx)
 	}, jobs.KindOptions[work]{})
 	var err error
-	w.jobs, err = jobs.Open(jobs.Options{Schema: w.Schema, Registry: kinds, Retry: atOnce, MaxAttempts: 100, Telemetry: quiet})
+	w.jobs, err = jobs.Open(jobs.Options{Schema: w.Schema, Registry: kinds, Retry: atOnce, MaxAttempts: 100,
+		Telemetry: quiet})
 	w.ok(err)
 	w.periodic, err = w.jobs.Schedules()
 	w.ok(err)
@@ -137,7 +139,8 @@ func logger() *slog.Logger {
 // tables are those with a queue in them.
 func (w *world) tables() []*workqueue.Table {
 	return []*workqueue.Table{
-		w.jobs.Table(), w.periodic.Table(), w.outbox.Table(), w.inbox.Table(), w.timers.Table(), w.timers.Schedules().Table(),
+		w.jobs.Table(), w.periodic.Table(), w.outbox.Table(), w.inbox.Table(), w.timers.Table(),
+		w.timers.Schedules().Table(),
 	}
 }
 
@@ -217,8 +220,12 @@ func (w *world) timerWorker(pool *pgxpool.Pool, topic string) *timers.Worker {
 	if err != nil {
 		w.Fatal(err)
 	}
-	worker.Handle(topic, func(ctx context.Context, d *timers.Delivery) error { return w.play(ctx, string(d.Payload), d.Tx) })
-	dispatcher, err := alarms.NewDispatcher(pool, w.alarms, alarms.WakerFunc(func(context.Context, alarms.Wake) error { return nil }),
+	worker.Handle(topic, func(ctx context.Context, d *timers.Delivery) error {
+		return w.play(ctx, string(d.Payload),
+			d.Tx)
+	})
+	dispatcher, err := alarms.NewDispatcher(pool, w.alarms,
+		alarms.WakerFunc(func(context.Context, alarms.Wake) error { return nil }),
 		alarms.DispatcherOptions{})
 	w.ok(err)
 	worker.Handle(alarms.Topic, dispatcher.Deliver)
@@ -336,7 +343,8 @@ func (w *world) opened(do func(tx pgx.Tx) error) (end func()) {
 // ended waits until rows of a table have a status.
 func (w *world) ended(ctx context.Context, table string, status workqueue.Status, ids ...uuid.UUID) error {
 	query := fmt.Sprintf("SELECT count(*) = $2 FROM %s.%s WHERE id = ANY ($1) AND status = $3", w.Schema, table)
-	return w.until(ctx, fmt.Sprintf("%d rows of %s are %v", len(ids), table, status), query, ids, len(ids), int16(status))
+	return w.until(ctx, fmt.Sprintf("%d rows of %s are %v", len(ids), table, status), query, ids, len(ids),
+		int16(status))
 }
 
 // until polls a query that says yes or no.

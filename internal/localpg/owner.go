@@ -53,8 +53,8 @@ func parseOwner(account *user.User) (*owner, error) {
 	return &owner{name: account.Username, uid: uint32(uid), gid: uint32(gid)}, nil
 }
 
-// Credential is whom private servers run as, for what else refuses to run as root or has to share their files; nil where
-// that is who this process runs as.
+// Credential is whom private servers run as, for what else refuses to run as root or has to share their files; nil
+// where that is who this process runs as.
 func Credential() (*syscall.Credential, error) {
 	owner, err := serverOwner()
 	return owner.credential(), err

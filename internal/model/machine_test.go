@@ -39,7 +39,8 @@ type way struct {
 	rollsBack bool
 }
 
-var ways = []way{{name: "pool"}, {name: "pool"}, {name: "pgx"}, {name: "database/sql"}, {name: "pgx, rolled back", rollsBack: true}}
+var ways = []way{{name: "pool"}, {name: "pool"}, {name: "pgx"}, {name: "database/sql"}, {name: "pgx, rolled back",
+	rollsBack: true}}
 
 func (w way) String() string { return w.name }
 
@@ -62,7 +63,10 @@ func (m *machine) runIn(w way, step func(context.Context, *workqueue.Queue, work
 	defer cancel()
 	switch w.name {
 	case "pool":
-		return workqueue.InTx(ctx, m.db.Pool, func(tx workqueue.Tx) error { return step(ctx, m.real.On(m.db.Pool), tx) })
+		return workqueue.InTx(ctx, m.db.Pool, func(tx workqueue.Tx) error {
+			return step(ctx, m.real.On(m.db.Pool),
+				tx)
+		})
 	case "database/sql":
 		return m.inSQL(ctx, step)
 	}
@@ -109,8 +113,10 @@ func (m *machine) Insert(t *rapid.T) {
 	var models []*row
 	for range n {
 		r := &row{
-			key: rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "key"), lane: rapid.IntRange(1, 2).Draw(t, "lane"),
-			max: rapid.IntRange(1, 3).Draw(t, "max attempts"), backoff: rapid.SampledFrom([]int{0, 0, 4}).Draw(t, "own backoff"),
+			key: rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "key"), lane: rapid.IntRange(1, 2).Draw(t,
+				"lane"),
+			max: rapid.IntRange(1, 3).Draw(t, "max attempts"), backoff: rapid.SampledFrom([]int{0, 0, 4}).Draw(t,
+				"own backoff"),
 			completed: never, failed: never, lockedTo: never,
 		}
 		in := rapid.IntRange(-1, 2).Draw(t, "due in")
@@ -182,7 +188,8 @@ func (m *machine) Claim(t *rapid.T) {
 }
 
 // sameChoice checks which of the candidates were taken: up to the limit, the oldest first.
-func (m *machine) sameChoice(t *rapid.T, what string, got []uuid.UUID, candidates []*row, limit int, at func(*row) hours) {
+func (m *machine) sameChoice(t *rapid.T, what string, got []uuid.UUID, candidates []*row, limit int,
+	at func(*row) hours) {
 	if want := min(limit, len(candidates)); len(got) != want {
 		t.Fatalf("%s took %d of %d rows, the limit is %d", what, len(got), len(candidates), limit)
 	}
@@ -368,7 +375,10 @@ func (m *machine) drawIDs(t *rapid.T) []uuid.UUID {
 }
 
 func unique(ids []uuid.UUID) []uuid.UUID {
-	return slices.Compact(slices.SortedFunc(slices.Values(ids), func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) }))
+	return slices.Compact(slices.SortedFunc(slices.Values(ids), func(a,
+		b uuid.UUID) int {
+		return strings.Compare(a.String(), b.String())
+	}))
 }
 
 func sameIDs(t *rapid.T, what string, got, want []uuid.UUID) {

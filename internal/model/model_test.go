@@ -39,8 +39,9 @@ func playGames(t *testing.T, deleteDone bool) {
 		m := &machine{table: table{deleteDone: deleteDone}, db: db, sql: handle, real: real}
 		m.exec(r, "DELETE FROM "+real.Name())
 		r.Repeat(map[string]func(*rapid.T){
-			"": m.Check, "insert": m.Insert, "claim": m.Claim, "claim too": m.Claim, "settle": m.Settle, "settle too": m.Settle,
-			"cancel": m.Cancel, "redrive": m.Redrive, "reap": m.Reap, "purge": m.Purge, "pass": m.Pass,
+			"": m.Check, "insert": m.Insert, "claim": m.Claim, "claim too": m.Claim, "settle": m.Settle,
+			"settle too": m.Settle,
+			"cancel":     m.Cancel, "redrive": m.Redrive, "reap": m.Reap, "purge": m.Purge, "pass": m.Pass,
 		})
 	})
 }

@@ -22,7 +22,8 @@ var retried = []workqueue.Status{workqueue.Ready, workqueue.Failed}
 
 func drawOp(t *rapid.T) op {
 	d := hours(rapid.IntRange(0, 2).Draw(t, "delay"))
-	return rapid.SampledFrom([]op{ack(), abandon(d), retry(), fail(), snooze(d), release(), extend(d + 1)}).Draw(t, "op")
+	return rapid.SampledFrom([]op{ack(), abandon(d), retry(), fail(), snooze(d), release(), extend(d + 1)}).Draw(t,
+		"op")
 }
 
 func (o op) String() string { return o.name }

@@ -1,5 +1,5 @@
-// Package outage tells of the times in which a database does not answer: one line at the begin and one at the end, however
-// many parts of a process meet it and however many statements fail in it.
+// Package outage tells of the times in which a database does not answer: one line at the begin and one at the end,
+// however many parts of a process meet it and however many statements fail in it.
 package outage
 
 import (
@@ -14,7 +14,8 @@ import (
 	"github.com/txwork/txwork/internal/contain"
 )
 
-// quiet is how long nothing may have failed for an outage to be over: connections that broke in it are found out one by one.
+// quiet is how long nothing may have failed for an outage to be over: connections that broke in it are found out one by
+// one.
 const quiet = time.Second
 
 // A Log is that of what shares a database in a process. The zero value is usable.
@@ -109,8 +110,8 @@ func log(logger *slog.Logger, level slog.Level, what string, attributes ...slog.
 	logger.LogAttrs(context.Background(), level, what, attributes...)
 }
 
-// codes are the classes and codes by which a server, or a pooler before it, says that it takes no statements: lost connections,
-// too few resources, a shutdown or start, and a standby.
+// codes are the classes and codes by which a server, or a pooler before it, says that it takes no statements: lost
+// connections, too few resources, a shutdown or start, and a standby.
 var codes = []string{"08", "53", "57P", "25006"}
 
 // Is tells an error that every statement would meet from one that lies in the statement.

@@ -30,7 +30,8 @@ func TestAnOutageOfSeveralIsOne(t *testing.T) {
 		}
 		l.Succeeded(logger, "a")
 		time.Sleep(10 * time.Second) // b still waits
-		if got := lines(&text); len(got) != 1 || !strings.Contains(got[0], `level=ERROR msg="database does not answer`) {
+		if got := lines(&text); len(got) != 1 ||
+			!strings.Contains(got[0], `level=ERROR msg="database does not answer`) {
 			t.Fatalf("while it lasts: %q", got)
 		}
 		l.Succeeded(logger, "b")

@@ -14,13 +14,15 @@ type Page struct {
 	Text string
 }
 
-// Read reads all pages below the root of the repository, but those that are written for tests or come with packages of others.
+// Read reads all pages below the root of the repository, but those that are written for tests or come with packages of
+// others.
 func Read(root string) (pages []Page, err error) {
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && (entry.Name() == "testdata" || entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".git")) {
+		if entry.IsDir() && (entry.Name() == "testdata" || entry.Name() == "node_modules" ||
+			strings.HasPrefix(entry.Name(), ".git")) {
 			return filepath.SkipDir
 		}
 		if filepath.Ext(path) != ".md" {
@@ -68,7 +70,10 @@ func (p Page) line(offset int) int { return 1 + strings.Count(p.Text[:offset], "
 
 // unfenced is the page with its fenced blocks blanked out, line by line.
 func (p Page) unfenced() string {
-	return fenced.ReplaceAllStringFunc(p.Text, func(b string) string { return strings.Repeat("\n", strings.Count(b, "\n")) })
+	return fenced.ReplaceAllStringFunc(p.Text, func(b string) string {
+		return strings.Repeat("\n",
+			strings.Count(b, "\n"))
+	})
 }
 
 // Prose is the page without its fenced blocks and what is code in a line.
@@ -82,8 +87,8 @@ func (p Page) Code() (code []string) {
 	return code
 }
 
-// Commands are the lines that somebody may paste into a shell, without comments, and what is code within lines, which may
-// be commands too.
+// Commands are the lines that somebody may paste into a shell, without comments, and what is code within lines, which
+// may be commands too.
 func (p Page) Commands() (lines []string) {
 	for _, b := range p.Blocks() {
 		if b.Language != "sh" && b.Language != "console" && b.Language != "indented" {

@@ -47,7 +47,8 @@ func TestAnErrorOfEncodingIsInvalidAndTheCodecs(t *testing.T) {
 	t.Parallel()
 	_, err := encode(sealing{err: errOwn}, 7, nil)
 	var invalid *workqueue.InvalidError
-	if !errors.As(err, &invalid) || invalid.Field != "value" || !errors.Is(err, errOwn) || err.Error() != "txwork: value of type int cannot be encoded: own" {
+	if !errors.As(err, &invalid) || invalid.Field != "value" || !errors.Is(err, errOwn) ||
+		err.Error() != "txwork: value of type int cannot be encoded: own" {
 		t.Errorf("error %v", err)
 	}
 }

@@ -46,7 +46,8 @@ func Command(server *localpg.Server, o Options) (cmd *exec.Cmd, address string, 
 		return nil, "", err
 	}
 	file := filepath.Join(o.Dir, "pgbouncer.ini")
-	if err := os.WriteFile(file, fmt.Appendf(nil, config, server.Dir(), o.Database, port, o.Settings), 0o644); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, config, server.Dir(), o.Database, port, o.Settings),
+		0o644); err != nil {
 		return nil, "", err
 	}
 	owner, err := localpg.Credential()

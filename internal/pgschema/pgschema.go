@@ -118,7 +118,8 @@ func closePool(t testing.TB, pool *pgxpool.Pool) {
 	select {
 	case <-closed:
 	case <-time.After(releaseLimit):
-		t.Errorf("test schema: the test ended but %d connections of its pool are still in use: release them, close the rows, end the transactions",
+		t.Errorf("test schema: the test ended but %d connections of its pool are still in use: release them, close "+
+			"the rows, end the transactions",
 			pool.Stat().AcquiredConns())
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/txwork/txwork/internal/pgschema"
 )
 
-// Environment variables that change how the pools of all tests reach the server. The command `go run ./proof versions` sets
-// them.
+// Environment variables that change how the pools of all tests reach the server. The command `go run ./proof versions`
+// sets them.
 const (
 	// ExecModeEnv is pgx's default_query_exec_mode, such as "exec". A test that chooses a mode itself keeps it.
 	ExecModeEnv = "TXWORK_TEST_EXEC_MODE"
@@ -63,8 +63,8 @@ func throughPooler(t testing.TB, address string) func(*pgxpool.Config) {
 }
 
 // newRole makes a role whose sessions are as those of conn: theirs are its settings, and what they make belongs to
-// conn's user, so that the role can be dropped while that is still there. Its name begins with that user's: tests look for
-// it where txwork notes who did something.
+// conn's user, so that the role can be dropped while that is still there. Its name begins with that user's: tests look
+// for it where txwork notes who did something.
 func newRole(t testing.TB, conn *pgx.ConnConfig) string {
 	t.Helper()
 	owner, name := conn.Copy(), conn.User+"_"+strings.ToLower(rand.Text())

@@ -18,7 +18,9 @@ func TestModeOfTheEnvironment(t *testing.T) {
 	if got := mode(db.Pool); got != pgx.QueryExecModeSimpleProtocol {
 		t.Errorf("got %v", got)
 	}
-	own := pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec })
+	own := pgtest.WithPool(func(c *pgxpool.Config) {
+		c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec
+	})
 	if got := mode(pgtest.NewPool(t, db, own)); got != pgx.QueryExecModeDescribeExec {
 		t.Errorf("a test's own mode became %v", got)
 	}
@@ -35,7 +37,9 @@ func TestModeOfTheEnvironment(t *testing.T) {
 // What a pooler would refuse at the start of a session is that of the role that the pool logs in as.
 func TestPoolerOfTheEnvironment(t *testing.T) {
 	t.Setenv(pgtest.PoolerEnv, "127.0.0.1:1")
-	readOnly := pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on" })
+	readOnly := pgtest.WithPool(func(c *pgxpool.Config) {
+		c.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+	})
 	db := pgtest.New(t, readOnly)
 	through := db.Pool.Config().ConnConfig
 	if through.Host != "127.0.0.1" || through.Port != 1 || len(through.RuntimeParams) > 0 {

@@ -22,7 +22,8 @@ func (s Sentinels) Explain(err error) error {
 	case pg.Code == "25006", isStandby(pg): // read_only_sql_transaction
 		return fmt.Errorf("txwork: %w: connect to the primary: %w", s.ReadOnly, err)
 	case pg.Code == "08P01" && strings.Contains(pg.Message, "statement pooling mode"): // PgBouncer's
-		return fmt.Errorf("txwork: %w, which has no transactions: set pool_mode = transaction or session: %w", s.PoolMode, err)
+		return fmt.Errorf("txwork: %w, which has no transactions: set pool_mode = transaction or session: %w",
+			s.PoolMode, err)
 	}
 	switch pg.Code {
 	case "42P01", "3F000", "42883": // undefined table, schema, function

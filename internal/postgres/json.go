@@ -69,7 +69,8 @@ func badNumber(text []byte) string {
 			return "" // the end: it is valid
 		}
 		if n, ok := token.(json.Number); ok && !numeric(n.String()) {
-			return fmt.Sprintf("has a number with more digits than PostgreSQL's numeric takes: %d before the point, %d behind it",
+			return fmt.Sprintf("has a number with more digits than PostgreSQL's numeric takes: %d before the point, "+
+				"%d behind it",
 				maxIntegerDigits, maxFractionDigits)
 		}
 	}

@@ -61,7 +61,8 @@ func member(i int) string { return string(rune('0' + i)) }
 
 func (c *crew) spawn(i int) *process {
 	p := &process{cmd: exec.Command(os.Args[0])}
-	p.cmd.Env = append(os.Environ(), roleEnv+"="+c.role, urlEnv+"="+c.db.URL, schemaEnv+"="+c.db.Schema, memberEnv+"="+member(i))
+	p.cmd.Env = append(os.Environ(), roleEnv+"="+c.role, urlEnv+"="+c.db.URL, schemaEnv+"="+c.db.Schema, memberEnv+"="+
+		member(i))
 	p.cmd.Stderr = &p.stderr
 	if err := p.start(); err != nil {
 		c.Error(err)

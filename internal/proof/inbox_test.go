@@ -26,7 +26,8 @@ func consume(ctx context.Context, pool *pgxpool.Pool, schema, member string) err
 		return err
 	}
 	// A process that is told to stop while it reads what is its own has not failed.
-	rows, err := pool.Query(context.WithoutCancel(ctx), "SELECT delivery, id FROM deliveries WHERE member = $1 AND NOT acknowledged ORDER BY delivery", member)
+	rows, err := pool.Query(context.WithoutCancel(ctx),
+		"SELECT delivery, id FROM deliveries WHERE member = $1 AND NOT acknowledged ORDER BY delivery", member)
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,8 @@ func take(ctx context.Context, pool *pgxpool.Pool, box *inbox.Inbox, delivery, i
 			time.Sleep(rand.N(5 * time.Millisecond))
 			continue
 		}
-		_, err = pool.Exec(ctx, "UPDATE deliveries SET acknowledged = true, answer = $2 WHERE delivery = $1", delivery, result.Answer.String())
+		_, err = pool.Exec(ctx, "UPDATE deliveries SET acknowledged = true, answer = $2 WHERE delivery = $1", delivery,
+			result.Answer.String())
 		return err
 	}
 	return ctx.Err()
@@ -102,7 +104,10 @@ func TestInboxDeliveredThreeTimes(t *testing.T) {
 	execute(t, db, "ALTER TABLE deliveries ADD PRIMARY KEY (delivery)")
 	start := time.Now()
 	crew := startCrew(t, db, "inbox", 3, time.Second)
-	crew.until("deliveries", 3*messages, func() int { return ask[int](t, db, "SELECT count(*)::int FROM deliveries WHERE acknowledged") })
+	crew.until("deliveries", 3*messages, func() int {
+		return ask[int](t, db, "SELECT count(*)::int FROM deliveries "+
+			"WHERE acknowledged")
+	})
 	kills := crew.killed()
 	crew.stop()
 
@@ -110,7 +115,9 @@ func TestInboxDeliveredThreeTimes(t *testing.T) {
 	distinct := ask[int](t, db, "SELECT count(DISTINCT id)::int FROM effects")
 	processed := ask[int](t, db, "SELECT count(*)::int FROM deliveries WHERE answer = 'processed'")
 	if effects != messages || distinct != messages || processed > messages {
-		t.Errorf("%d messages: %d effects, of %d messages; %d deliveries say processed", messages, effects, distinct, processed)
+		t.Errorf("%d messages: %d effects, of %d messages; %d deliveries say processed", messages, effects, distinct,
+			processed)
 	}
-	t.Logf("messages %d, deliveries %d, effects %d, processes killed %d, %.1f s", messages, 3*messages, effects, kills, time.Since(start).Seconds())
+	t.Logf("messages %d, deliveries %d, effects %d, processes killed %d, %.1f s", messages, 3*messages, effects, kills,
+		time.Since(start).Seconds())
 }

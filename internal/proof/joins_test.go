@@ -40,7 +40,10 @@ func relayJoins(ctx context.Context, pool *pgxpool.Pool, schema, _ string) error
 		}
 		return nil
 	})
-	r.Handle("bad step", func(context.Context, *outbox.Delivery) error { return workqueue.Permanent(errors.New("for good")) })
+	r.Handle("bad step", func(context.Context,
+		*outbox.Delivery) error {
+		return workqueue.Permanent(errors.New("for good"))
+	})
 	r.HandleAll(func(ctx context.Context, m *outbox.Delivery) error {
 		return m.Tx(ctx, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, "INSERT INTO effects (label, topic) VALUES ($1, $2)", m.Key, m.Topic)
@@ -60,7 +63,10 @@ func TestJoins(t *testing.T) {
 	crew := startCrew(t, db, "joins", 4, time.Second, box.Table())
 	startJoins(t, db, box, joins)
 	crew.until("continuations", joins, func() int { return ask[int](t, db, "SELECT count(*)::int FROM effects") })
-	crew.until("settled messages", 0, func() int { return -ask[int](t, db, "SELECT count(*)::int FROM outbox WHERE status < 2") })
+	crew.until("settled messages", 0, func() int {
+		return -ask[int](t, db, "SELECT count(*)::int FROM outbox WHERE "+
+			"status < 2")
+	})
 	kills := crew.killed()
 	crew.stop()
 
@@ -72,7 +78,8 @@ func TestJoins(t *testing.T) {
 		   OR j.succeeded + j.failed <> j.expected`)
 	attempts := ask[int](t, db, "SELECT sum(attempts)::int FROM outbox WHERE topic = 'step'")
 	if effects != joins || labels != joins || wrong > 0 {
-		t.Errorf("%d joins: %d continuations of %d joins, %d joins with the wrong one or a wrong count", joins, effects, labels, wrong)
+		t.Errorf("%d joins: %d continuations of %d joins, %d joins with the wrong one or a wrong count", joins, effects,
+			labels, wrong)
 	}
 	t.Logf("joins %d, steps %d, continuations %d, wrong %d, processes killed %d, attempts of steps %d, %.1f s",
 		joins, joins*stepsOfAJoin, effects, wrong, kills, attempts, time.Since(start).Seconds())
@@ -111,7 +118,8 @@ func startJoin(ctx context.Context, db *pgtest.DB, box *outbox.Outbox, i int) er
 	return pgx.BeginFunc(ctx, db.Pool, func(tx pgx.Tx) error {
 		_, err := box.StartJoin(ctx, workqueue.Pgx(tx), outbox.Join{
 			Label: label, Steps: steps,
-			OnComplete: &outbox.Message{Topic: "completed", Key: label}, OnFail: &outbox.Message{Topic: "failed", Key: label},
+			OnComplete: &outbox.Message{Topic: "completed", Key: label}, OnFail: &outbox.Message{Topic: "failed",
+				Key: label},
 		})
 		return err
 	})

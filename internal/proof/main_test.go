@@ -50,7 +50,8 @@ func TestMain(m *testing.M) {
 func play(r role) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	fmt.Println("ready") // From here on SIGTERM is a stop in order; before, it is the death of a process that has not begun.
+	// From here on SIGTERM is a stop in order; before, it is the death of a process that has not begun.
+	fmt.Println("ready")
 	go func() {
 		os.Stdin.Read(make([]byte, 1))
 		os.Exit(1)

@@ -77,8 +77,9 @@ func (f *fixture) migrate(pool *pgxpool.Pool) {
 func ownSpec(schema string) workqueue.Spec {
 	return workqueue.Spec{
 		Schema: schema, Table: "letters",
-		Columns: append([]workqueue.Column{{Name: "address", Type: "text", NotNull: true}, {Name: "text", Type: "text"}, join.Column}, gate.Columns()...),
-		Unique:  []string{"address"}, Gate: gate.KeyColumn, Sweeps: []string{gate.SweepSuffix, join.Sweep},
+		Columns: append([]workqueue.Column{{Name: "address", Type: "text", NotNull: true}, {Name: "text", Type: "text"},
+			join.Column}, gate.Columns()...),
+		Unique: []string{"address"}, Gate: gate.KeyColumn, Sweeps: []string{gate.SweepSuffix, join.Sweep},
 		Folds: []workqueue.Fold{join.Fold, gate.Fold},
 	}
 }
@@ -101,7 +102,8 @@ func (f *fixture) openDomains() {
 	f.registerKinds()
 	var errs [5]error
 	f.outbox, errs[0] = outbox.Open(outbox.Options{Schema: f.db.Schema, Ordering: outbox.PerKey, Telemetry: quiet})
-	f.inbox, errs[1] = inbox.Open(inbox.Options{Schema: f.db.Schema, DedupWindow: 30 * 24 * time.Hour, Telemetry: quiet})
+	f.inbox, errs[1] = inbox.Open(inbox.Options{Schema: f.db.Schema, DedupWindow: 30 * 24 * time.Hour,
+		Telemetry: quiet})
 	f.timers, errs[2] = timers.Open(timers.Options{Schema: f.db.Schema, Telemetry: quiet})
 	f.alarms, errs[3] = alarms.Open(alarms.Options{Schema: f.db.Schema, Telemetry: quiet})
 	f.jobs, errs[4] = jobs.Open(jobs.Options{Schema: f.db.Schema, Registry: f.kinds, Telemetry: quiet})
@@ -113,7 +115,8 @@ func (f *fixture) grant(pool *pgxpool.Pool) {
 	f.t.Helper()
 	for _, o := range []migrations.RoleOptions{
 		{Schema: f.db.Schema, Prefix: f.prefix},
-		{Schema: f.db.Schema, Prefix: f.prefix, Tables: []migrations.RoleTable{{Name: "letters", Gate: true, Join: true}}},
+		{Schema: f.db.Schema, Prefix: f.prefix, Tables: []migrations.RoleTable{{Name: "letters", Gate: true,
+			Join: true}}},
 	} {
 		text, err := migrations.Roles(o)
 		must(f.t, err)
@@ -208,7 +211,8 @@ func (f *fixture) lines(query string, args ...any) []string {
 // tables are all tables of the schema.
 func (f *fixture) tables() []string {
 	f.t.Helper()
-	tables := f.lines("SELECT c.relname::text FROM pg_class AS c WHERE c.relnamespace = $1::regnamespace AND c.relkind = 'r' ORDER BY 1", f.db.Schema)
+	tables := f.lines("SELECT c.relname::text FROM pg_class AS c WHERE c.relnamespace = $1::regnamespace AND "+
+		"c.relkind = 'r' ORDER BY 1", f.db.Schema)
 	if len(tables) < 20 {
 		f.t.Errorf("there are only %d tables", len(tables))
 	}

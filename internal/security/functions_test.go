@@ -41,8 +41,9 @@ func (f *fixture) functions() []function {
 // their bodies call has to be qualified then.
 var qualified = map[string]string{
 	"_gate_note": "a SET costs every settle of an ordered key more than the note",
-	"_announce":  "a SET of a function costs every single insert more than the notification itself; the body is one condition and one call",
-	"_maintain":  "a procedure with a SET cannot commit; the functions that it calls have theirs",
+	"_announce": "a SET of a function costs every single insert more than the notification itself; the body is one " +
+		"condition and one call",
+	"_maintain": "a procedure with a SET cannot commit; the functions that it calls have theirs",
 }
 
 // Whoever may call a function of ours runs our text and nothing that lies on the caller's search_path, with the
@@ -87,7 +88,8 @@ var (
 
 	qualifiedOperator = regexp.MustCompile(`OPERATOR\(pg_catalog\.[^)]+\)`)
 	operator          = regexp.MustCompile(`[-+*/<>=~!@#%^&|?]+`)
-	unqualifiedType   = regexp.MustCompile(`::(text|jsonb|uuid|timestamptz)\b`) // the others that stand there are the grammar's
+	// the others that stand there are the grammar's
+	unqualifiedType = regexp.MustCompile(`::(text|jsonb|uuid|timestamptz)\b`)
 )
 
 // unqualifiedCalls are the functions, operators and types that a body names without a schema, and that somebody's
@@ -96,7 +98,8 @@ func unqualifiedCalls(body string) (calls []string) {
 	body = qualifiedOperator.ReplaceAllString(text.ReplaceAllString(body, "''"), ",")
 	calls = append(operator.FindAllString(body, -1), unqualifiedType.FindAllString(body, -1)...)
 	for _, m := range call.FindAllStringSubmatch(body, -1) {
-		if !slices.Contains([]string{"extract", "values", "if", "case", "when", "then", "else", "or"}, strings.ToLower(m[2])) {
+		if !slices.Contains([]string{"extract", "values", "if", "case", "when", "then", "else", "or"},
+			strings.ToLower(m[2])) {
 			calls = append(calls, m[2])
 		}
 	}
@@ -108,7 +111,8 @@ func unqualifiedCalls(body string) (calls []string) {
 func TestNoStoredExpressionHasOperatorsOfOthers(t *testing.T) {
 	t.Parallel()
 	f := &fixture{t: t, db: pgtest.New(t)}
-	for _, operands := range [][2]string{{"float8", "int4"}, {"float8", "int8"}, {"float8", "numeric"}, {"int8", "int4"}, {"int8", "numeric"}} {
+	for _, operands := range [][2]string{{"float8", "int4"}, {"float8", "int8"}, {"float8", "numeric"},
+		{"int8", "int4"}, {"int8", "numeric"}} {
 		for _, operator := range []string{"=", ">", ">=", "<", "<="} {
 			f.createOperator(operator, operands[0], operands[1])
 		}
@@ -127,8 +131,10 @@ func TestNoStoredExpressionHasOperatorsOfOthers(t *testing.T) {
 // createOperator fits in where PostgreSQL would cast one of the operands.
 func (f *fixture) createOperator(operator, left, right string) {
 	f.t.Helper()
-	f.exec(f.db.Pool, fmt.Sprintf("CREATE OR REPLACE FUNCTION somebodys(%[1]s, %[2]s) RETURNS boolean LANGUAGE sql AS 'SELECT true'", left, right))
-	f.exec(f.db.Pool, fmt.Sprintf("CREATE OPERATOR %s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = somebodys)", operator, left, right))
+	f.exec(f.db.Pool, fmt.Sprintf("CREATE OR REPLACE FUNCTION somebodys(%[1]s, %[2]s) RETURNS boolean LANGUAGE sql "+
+		"AS 'SELECT true'", left, right))
+	f.exec(f.db.Pool, fmt.Sprintf("CREATE OPERATOR %s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = somebodys)", operator,
+		left, right))
 }
 
 func TestUnqualifiedCallsAreFound(t *testing.T) {

@@ -24,8 +24,10 @@ import (
 // Queues, topics, keys, consumers and labels are values, never a part of a statement: each is refused as invalid, or
 // stands in its row as it was given and is found by it.
 func FuzzNames(f *testing.F) {
-	for _, s := range []string{"default", "", "a'b", `a"b`, "a;b", "--", "$1", "$txwork$", "%s", `\`, "ä", "\x00", "\xff", "🙂", " a ", "a\nb", "{{.Table}}", "@ids",
-		"txwork.outbox", strings.Repeat("q", 63), strings.Repeat("q", 64), strings.Repeat("ä", 127), strings.Repeat("ä", 128), strings.Repeat("q", 300), "') ON CONFLICT DO NOTHING; --"} {
+	for _, s := range []string{"default", "", "a'b", `a"b`, "a;b", "--", "$1", "$txwork$", "%s", `\`, "ä", "\x00",
+		"\xff", "🙂", " a ", "a\nb", "{{.Table}}", "@ids",
+		"txwork.outbox", strings.Repeat("q", 63), strings.Repeat("q", 64), strings.Repeat("ä", 127),
+		strings.Repeat("ä", 128), strings.Repeat("q", 300), "') ON CONFLICT DO NOTHING; --"} {
 		f.Add(s)
 	}
 	db := pgtest.New(f)
@@ -38,7 +40,8 @@ func FuzzNames(f *testing.F) {
 	opened := &fixture{db: db, kinds: kinds}
 	var errs [4]error
 	opened.outbox, errs[0] = outbox.Open(outbox.Options{Schema: db.Schema, Ordering: outbox.PerKey, Telemetry: quiet})
-	opened.inbox, errs[1] = inbox.Open(inbox.Options{Schema: db.Schema, DedupWindow: 30 * 24 * time.Hour, Telemetry: quiet})
+	opened.inbox, errs[1] = inbox.Open(inbox.Options{Schema: db.Schema, DedupWindow: 30 * 24 * time.Hour,
+		Telemetry: quiet})
 	opened.timers, errs[2] = timers.Open(timers.Options{Schema: db.Schema, Telemetry: quiet})
 	opened.jobs, errs[3] = jobs.Open(jobs.Options{Schema: db.Schema, Registry: kinds, Telemetry: quiet})
 	must(f, errors.Join(errs[:]...))
@@ -53,11 +56,14 @@ func FuzzNames(f *testing.F) {
 func (f *fixture) storesNames(name string) {
 	for query, write := range map[string]func(ctx context.Context, tx workqueue.Tx) error{
 		"SELECT count(*) FROM outbox WHERE topic = $1 AND key = $1 AND dedup_key = $1 AND gate_key = $1": func(ctx context.Context, tx workqueue.Tx) error {
-			_, err := f.outbox.Enqueue(ctx, tx, outbox.Message{Topic: name, Key: name, DedupKey: name, Headers: map[string]string{name: name}})
+			_, err := f.outbox.Enqueue(ctx, tx, outbox.Message{Topic: name, Key: name, DedupKey: name,
+				Headers: map[string]string{name: name}})
 			return err
 		},
-		"SELECT count(*) FROM inbox WHERE consumer = $1 AND source = $1 AND message_id = $1": func(ctx context.Context, tx workqueue.Tx) error {
-			_, err := f.inbox.Receive(ctx, tx, inbox.Message{Consumer: name, Source: name, MessageID: name, Topic: name})
+		"SELECT count(*) FROM inbox WHERE consumer = $1 AND source = $1 AND message_id = $1": func(ctx context.Context,
+			tx workqueue.Tx) error {
+			_, err := f.inbox.Receive(ctx, tx, inbox.Message{Consumer: name, Source: name, MessageID: name,
+				Topic: name})
 			return err
 		},
 		"SELECT count(*) FROM timers WHERE key = $1 AND topic = $1": func(ctx context.Context, tx workqueue.Tx) error {
@@ -65,10 +71,12 @@ func (f *fixture) storesNames(name string) {
 			return err
 		},
 		"SELECT count(*) FROM jobs WHERE queue = $1 AND position($1 IN gate_key) > 0 AND position($1 IN unique_key) > 0": func(ctx context.Context, tx workqueue.Tx) error {
-			_, err := f.jobs.Enqueue(ctx, tx, printArgs{1}, jobs.InsertOptions{Queue: name, Gate: &gate.Gate{Key: name}, Unique: &jobs.Unique{By: jobs.ByKey, Key: name}})
+			_, err := f.jobs.Enqueue(ctx, tx, printArgs{1}, jobs.InsertOptions{Queue: name, Gate: &gate.Gate{Key: name},
+				Unique: &jobs.Unique{By: jobs.ByKey, Key: name}})
 			return err
 		},
-		"SELECT count(*) FROM jobs_queue WHERE name = $1 AND max_running = 1": func(ctx context.Context, tx workqueue.Tx) error {
+		"SELECT count(*) FROM jobs_queue WHERE name = $1 AND max_running = 1": func(ctx context.Context,
+			tx workqueue.Tx) error {
 			return f.jobs.SetLimits(ctx, tx, name, jobs.Limits{MaxRunning: 1})
 		},
 		"SELECT count(*) FROM timers_schedule WHERE name = $1": func(ctx context.Context, tx workqueue.Tx) error {

@@ -27,13 +27,15 @@ func (printArgs) Kind() string { return "print" }
 // enqueueEverywhere does all that a producer is for.
 func (f *fixture) enqueueEverywhere(pool *pgxpool.Pool) {
 	f.t.Helper()
-	for _, do := range []func(context.Context, workqueue.Tx) error{f.sendMessages, f.startJoin, f.receiveMessages, f.setTimers, f.createAlarms, f.enqueueJobs, f.enqueueGroups, f.writeLetters} {
+	for _, do := range []func(context.Context, workqueue.Tx) error{f.sendMessages, f.startJoin, f.receiveMessages,
+		f.setTimers, f.createAlarms, f.enqueueJobs, f.enqueueGroups, f.writeLetters} {
 		f.in(pool, do)
 	}
 }
 
 func (f *fixture) sendMessages(ctx context.Context, tx workqueue.Tx) error {
-	first, err := f.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "sent", DedupKey: "1", Payload: []byte("a")}, outbox.Message{Topic: "sent", Key: "k"}, outbox.Message{Topic: "sent", Key: "k"})
+	first, err := f.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "sent", DedupKey: "1", Payload: []byte("a")},
+		outbox.Message{Topic: "sent", Key: "k"}, outbox.Message{Topic: "sent", Key: "k"})
 	if err != nil {
 		return err
 	}
@@ -46,12 +48,14 @@ func (f *fixture) sendMessages(ctx context.Context, tx workqueue.Tx) error {
 
 func (f *fixture) startJoin(ctx context.Context, tx workqueue.Tx) error {
 	end := outbox.Message{Topic: "sent"}
-	_, err := f.outbox.StartJoin(ctx, tx, outbox.Join{Steps: []outbox.Message{{Topic: "sent"}, {Topic: "sent"}}, OnComplete: &end})
+	_, err := f.outbox.StartJoin(ctx, tx, outbox.Join{Steps: []outbox.Message{{Topic: "sent"}, {Topic: "sent"}},
+		OnComplete: &end})
 	return err
 }
 
 func (f *fixture) receiveMessages(ctx context.Context, tx workqueue.Tx) error {
-	message := inbox.Message{Consumer: "c", Source: "s", MessageID: uuid.NewString(), Topic: "received", Payload: []byte("a"), BodyHash: make([]byte, 32)}
+	message := inbox.Message{Consumer: "c", Source: "s", MessageID: uuid.NewString(), Topic: "received",
+		Payload: []byte("a"), BodyHash: make([]byte, 32)}
 	results, err := f.inbox.Receive(ctx, tx, message, message)
 	if err == nil && results[1].Answer == inbox.Processed {
 		return errors.New("a duplicate was taken for a message")
@@ -61,7 +65,8 @@ func (f *fixture) receiveMessages(ctx context.Context, tx workqueue.Tx) error {
 
 func (f *fixture) setTimers(ctx context.Context, tx workqueue.Tx) error {
 	for range 2 { // the second time it is moved
-		if _, err := f.timers.Set(ctx, tx, timers.Timer{Key: "t1", Topic: "fired", Delay: time.Millisecond}, timers.Timer{Key: "t2", Topic: "fired", Delay: time.Hour}); err != nil {
+		if _, err := f.timers.Set(ctx, tx, timers.Timer{Key: "t1", Topic: "fired", Delay: time.Millisecond},
+			timers.Timer{Key: "t2", Topic: "fired", Delay: time.Hour}); err != nil {
 			return err
 		}
 	}
@@ -74,7 +79,8 @@ func (f *fixture) setTimers(ctx context.Context, tx workqueue.Tx) error {
 
 func (f *fixture) createAlarms(ctx context.Context, tx workqueue.Tx) error {
 	store := f.alarms.In(tx)
-	wake := alarms.New{OwnerDID: "did:x", UserID: "u", Kind: alarms.KindOnce, Delay: time.Second, WakeMessage: "wake", IdempotencyKey: uuid.NewString()}
+	wake := alarms.New{OwnerDID: "did:x", UserID: "u", Kind: alarms.KindOnce, Delay: time.Second, WakeMessage: "wake",
+		IdempotencyKey: uuid.NewString()}
 	if _, _, err := store.CreateAlarm(ctx, wake); err != nil {
 		return err
 	}
@@ -101,7 +107,8 @@ func (f *fixture) enqueueJobs(ctx context.Context, tx workqueue.Tx) error {
 }
 
 func (f *fixture) enqueueGroups(ctx context.Context, tx workqueue.Tx) error {
-	if _, err := f.jobs.StartBatch(ctx, tx, jobs.Batch{Jobs: []jobs.Insert{{Args: printArgs{1}}, {Args: printArgs{2}}}}); err != nil {
+	if _, err := f.jobs.StartBatch(ctx, tx, jobs.Batch{Jobs: []jobs.Insert{{Args: printArgs{1}},
+		{Args: printArgs{2}}}}); err != nil {
 		return err
 	}
 	w := jobs.NewWorkflow("book")
@@ -118,7 +125,8 @@ func (f *fixture) writeLetters(ctx context.Context, tx workqueue.Tx) error {
 		return all
 	}
 	address := uuid.NewString()
-	rows, err := f.own.Insert(ctx, tx, workqueue.NewRow{Values: values(address)}, workqueue.NewRow{Values: values(uuid.NewString())})
+	rows, err := f.own.Insert(ctx, tx, workqueue.NewRow{Values: values(address)},
+		workqueue.NewRow{Values: values(uuid.NewString())})
 	if err != nil {
 		return err
 	}
@@ -136,7 +144,8 @@ func (f *fixture) writeLetters(ctx context.Context, tx workqueue.Tx) error {
 func TestAProducerEnqueuesEverywhere(t *testing.T) {
 	f := newFixture(t)
 	f.enqueueEverywhere(f.as("producer"))
-	for table, want := range map[string]int{"outbox": 6, "inbox": 1, "timers": 3, "alarms": 1, "jobs": 6, "letters": 2, "outbox_join": 1, "letters_join": 1} {
+	for table, want := range map[string]int{"outbox": 6, "inbox": 1, "timers": 3, "alarms": 1, "jobs": 6, "letters": 2,
+		"outbox_join": 1, "letters_join": 1} {
 		if got := ask[int](f, "SELECT count(*) FROM "+table); got != want {
 			t.Errorf("%s has %d rows, want %d", table, got, want)
 		}
@@ -144,7 +153,8 @@ func TestAProducerEnqueuesEverywhere(t *testing.T) {
 }
 
 // queues are the tables of the core that producers write, with what holds their payload.
-var queues = map[string]string{"outbox": "payload", "inbox": "payload", "timers": "payload", "jobs": "args", "letters": "text"}
+var queues = map[string]string{"outbox": "payload", "inbox": "payload", "timers": "payload", "jobs": "args",
+	"letters": "text"}
 
 func TestAProducerDoesNothingElse(t *testing.T) {
 	f := newFixture(t)
@@ -160,7 +170,8 @@ func TestAProducerDoesNothingElse(t *testing.T) {
 			f.refuses(producer, forbidden, "UPDATE "+table+" SET cancelled_at = now()")
 			f.refuses(producer, forbidden, "INSERT INTO "+table+" (status) VALUES (2)")
 		}
-		f.refuses(producer, forbidden, "UPDATE "+table+" SET status = 1, owner_token = gen_random_uuid(), locked_until = now()")
+		f.refuses(producer, forbidden, "UPDATE "+table+
+			" SET status = 1, owner_token = gen_random_uuid(), locked_until = now()")
 		f.refuses(producer, forbidden, "DELETE FROM "+table)
 		f.refuses(producer, forbidden, "SELECT "+table+"_ack($1, $2)", token, ids)
 		f.refuses(producer, forbidden, "SELECT "+table+"_abandon($1, $2)", token, ids)
@@ -172,21 +183,25 @@ func TestAProducerDoesNothingElse(t *testing.T) {
 		f.refuses(producer, forbidden, "CALL "+table+"_maintain()")
 		f.refuses(producer, forbidden, "SELECT "+table+"_redrive($1)", ids)
 	}
-	for _, claim := range []string{"outbox_claim($1, 60, 10)", "inbox_claim($1, 60, 10, 'c')", "timers_claim($1, 60, 10)", "jobs_claim($1, 60, 10, 'default', 2::smallint)", "letters_claim($1, 60, 10)"} {
+	for _, claim := range []string{"outbox_claim($1, 60, 10)", "inbox_claim($1, 60, 10, 'c')",
+		"timers_claim($1, 60, 10)", "jobs_claim($1, 60, 10, 'default', 2::smallint)", "letters_claim($1, 60, 10)"} {
 		f.refuses(producer, forbidden, "SELECT "+claim, token)
 	}
-	for _, call := range []string{"outbox_join_end(NULL, 1::smallint, NULL)", "jobs_join_end(NULL, 1::smallint, NULL)", "outbox_gate_sweep(1)", "outbox_gate_fold(1)", "jobs_admit('default', 1)", "inbox_begin('c', 's', 'm')", "inbox_strip()"} {
+	for _, call := range []string{"outbox_join_end(NULL, 1::smallint, NULL)", "jobs_join_end(NULL, 1::smallint, NULL)",
+		"outbox_gate_sweep(1)", "outbox_gate_fold(1)", "jobs_admit('default', 1)", "inbox_begin('c', 's', 'm')",
+		"inbox_strip()"} {
 		f.refuses(producer, forbidden, "SELECT "+call)
 	}
-	for _, table := range []string{"timers_schedule", "jobs_schedule", "leader", "schema_version", "schema_domain", "jobs_queue", "jobs_step", "outbox_gate_cursor"} {
+	for _, table := range []string{"timers_schedule", "jobs_schedule", "leader", "schema_version", "schema_domain",
+		"jobs_queue", "jobs_step", "outbox_gate_cursor"} {
 		f.refuses(producer, forbidden, "SELECT FROM "+table)
 		f.refuses(producer, forbidden, "DELETE FROM "+table)
 	}
 	f.refusesDDL(producer)
 }
 
-// A join ends by what a worker settles and folds, also one that is over when it starts. Steps that are added to one that
-// runs are the worker's as well.
+// A join ends by what a worker settles and folds, also one that is over when it starts. Steps that are added to one
+// that runs are the worker's as well.
 func TestAProducerEndsNoJoin(t *testing.T) {
 	f := newFixture(t)
 	producer := f.as("producer")
@@ -221,18 +236,20 @@ func TestAProducerEndsNoJoin(t *testing.T) {
 	f.refuses(producer, forbidden, "DELETE FROM jobs_join_note")
 }
 
-// A producer of timers moves and cancels them. What fires is the worker's: the table's own check keeps the producer from
-// claiming it and from settling it.
+// A producer of timers moves and cancels them. What fires is the worker's: the table's own check keeps the producer
+// from claiming it and from settling it.
 func TestAProducerOfTimersNeitherClaimsNorSettles(t *testing.T) {
 	f := newFixture(t)
 	f.enqueueEverywhere(f.db.Pool)
-	f.exec(f.db.Pool, "UPDATE timers SET status = 1, owner_token = gen_random_uuid(), locked_until = now() + interval '1 hour', attempts = 1 WHERE key = 't1'")
+	f.exec(f.db.Pool, "UPDATE timers SET status = 1, owner_token = gen_random_uuid(), locked_until = now() + "+
+		"interval '1 hour', attempts = 1 WHERE key = 't1'")
 	producer := f.as("producer")
 	f.in(producer, func(ctx context.Context, tx workqueue.Tx) error {
 		_, err := f.timers.Set(ctx, tx, timers.Timer{Key: "t3", Topic: "fired"})
 		return err
 	})
-	f.refuses(producer, againstCheck, "UPDATE timers SET status = 1, owner_token = gen_random_uuid(), attempts = 1 WHERE key = 't3'")
+	f.refuses(producer, againstCheck, "UPDATE timers SET status = 1, owner_token = gen_random_uuid(), attempts = 1 "+
+		"WHERE key = 't3'")
 	f.refuses(producer, againstCheck, "UPDATE timers SET status = 2, completed_at = now() WHERE status = 1")
 	f.refuses(producer, againstCheck, "UPDATE timers SET status = 0, owner_token = NULL WHERE status = 1")
 	f.refuses(producer, forbidden, "UPDATE timers SET locked_until = now()")
@@ -244,7 +261,8 @@ func (f *fixture) refusesDDL(pool *pgxpool.Pool) {
 	f.refuses(pool, forbidden, "CREATE FUNCTION {schema}.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'")
 	f.refuses(pool, forbidden, "DROP FUNCTION {schema}.outbox_announce() CASCADE")
 	f.refuses(pool, forbidden, "ALTER FUNCTION {schema}.outbox_announce() SECURITY DEFINER")
-	f.refuses(pool, forbidden, "CREATE TRIGGER mine AFTER INSERT ON {schema}.outbox EXECUTE FUNCTION {schema}.outbox_announce()")
+	f.refuses(pool, forbidden, "CREATE TRIGGER mine AFTER INSERT ON {schema}.outbox EXECUTE FUNCTION "+
+		"{schema}.outbox_announce()")
 	f.refuses(pool, forbidden, "SET ROLE "+f.role("owner"))
 	for _, table := range f.tables() {
 		f.refuses(pool, forbidden, "TRUNCATE "+table+" CASCADE")

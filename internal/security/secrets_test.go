@@ -53,17 +53,21 @@ func (w *witness) Write(p []byte) (int, error) {
 func newWitness(t *testing.T) *witness {
 	t.Parallel()
 	db := pgtest.New(t)
-	w := &witness{fixture: &fixture{t: t, db: db, kinds: jobs.NewRegistry()}, spans: tracetest.NewSpanRecorder(), pool: db.Pool}
+	w := &witness{fixture: &fixture{t: t, db: db, kinds: jobs.NewRegistry()}, spans: tracetest.NewSpanRecorder(),
+		pool: db.Pool}
 	m, err := migrations.New(db.Pool, migrations.Options{Schema: db.Schema, Logger: quiet.Logger})
 	must(t, err)
 	_, err = m.Up(t.Context())
 	must(t, err)
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w.spans))
 	tel := workqueue.Telemetry{Logger: w.logger(), TracerProvider: tracers}
-	jobs.Register(w.kinds, func(context.Context, *jobs.Job[secretArgs]) error { return errSecret }, jobs.KindOptions[secretArgs]{})
+	jobs.Register(w.kinds, func(context.Context, *jobs.Job[secretArgs]) error { return errSecret },
+		jobs.KindOptions[secretArgs]{})
 	var errs [5]error
-	w.outbox, errs[0] = outbox.Open(outbox.Options{Schema: db.Schema, Ordering: outbox.PerKey, MaxPayload: 100, Telemetry: tel})
-	w.inbox, errs[1] = inbox.Open(inbox.Options{Schema: db.Schema, DedupWindow: 30 * 24 * time.Hour, MaxPayload: 100, Telemetry: tel})
+	w.outbox, errs[0] = outbox.Open(outbox.Options{Schema: db.Schema, Ordering: outbox.PerKey, MaxPayload: 100,
+		Telemetry: tel})
+	w.inbox, errs[1] = inbox.Open(inbox.Options{Schema: db.Schema, DedupWindow: 30 * 24 * time.Hour, MaxPayload: 100,
+		Telemetry: tel})
 	w.timers, errs[2] = timers.Open(timers.Options{Schema: db.Schema, MaxPayload: 100, Telemetry: tel})
 	w.alarms, errs[3] = alarms.Open(alarms.Options{Schema: db.Schema, Telemetry: tel})
 	w.jobs, errs[4] = jobs.Open(jobs.Options{Schema: db.Schema, Registry: w.kinds, Telemetry: tel})
@@ -115,15 +119,20 @@ func headers() map[string]string { return map[string]string{"authorization": mar
 func (w *witness) fillWithSecrets() {
 	payload := []byte(`{"Text": "` + marker + `"`) // which ends too early
 	w.enqueue(func(ctx context.Context, tx workqueue.Tx) error {
-		_, err := w.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "fails", Key: marker, Payload: payload, Headers: headers(), DedupKey: marker, MaxAttempts: 1},
+		_, err := w.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "fails", Key: marker, Payload: payload,
+			Headers: headers(), DedupKey: marker, MaxAttempts: 1},
 			outbox.Message{Topic: "undecodable", Payload: payload, Headers: headers(), MaxAttempts: 1},
 			outbox.Message{Topic: "panics", Payload: payload, Headers: headers(), MaxAttempts: 1},
 			outbox.Message{Topic: "unknown", Payload: payload, Headers: headers(), MaxAttempts: 1})
 		_, err2 := w.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "fails", DedupKey: marker})
-		_, err3 := w.inbox.Receive(ctx, tx, inbox.Message{Consumer: "c", Source: "s", MessageID: marker, Topic: "fails", Payload: payload, Headers: headers(), MaxAttempts: 1})
-		_, err4 := w.timers.Set(ctx, tx, timers.Timer{Key: marker, Topic: "fails", Payload: payload, Headers: headers(), MaxAttempts: 1})
-		_, err5 := w.jobs.Enqueue(ctx, tx, secretArgs{marker}, jobs.InsertOptions{Headers: headers(), MaxAttempts: 1, Unique: &jobs.Unique{By: jobs.ByKey, Key: marker}})
-		undecodable, err6 := w.jobs.Enqueue(ctx, tx, secretArgs{marker}, jobs.InsertOptions{Headers: headers(), MaxAttempts: 1})
+		_, err3 := w.inbox.Receive(ctx, tx, inbox.Message{Consumer: "c", Source: "s", MessageID: marker, Topic: "fails",
+			Payload: payload, Headers: headers(), MaxAttempts: 1})
+		_, err4 := w.timers.Set(ctx, tx, timers.Timer{Key: marker, Topic: "fails", Payload: payload, Headers: headers(),
+			MaxAttempts: 1})
+		_, err5 := w.jobs.Enqueue(ctx, tx, secretArgs{marker}, jobs.InsertOptions{Headers: headers(), MaxAttempts: 1,
+			Unique: &jobs.Unique{By: jobs.ByKey, Key: marker}})
+		undecodable, err6 := w.jobs.Enqueue(ctx, tx, secretArgs{marker}, jobs.InsertOptions{Headers: headers(),
+			MaxAttempts: 1})
 		if err7 := errors.Join(err, err2, err3, err4, err5, err6); err7 != nil {
 			return err7
 		}
@@ -140,7 +149,8 @@ func (w *witness) refuseSecrets() {
 		return err
 	})
 	w.refused(func(ctx context.Context, tx workqueue.Tx) error {
-		_, err := w.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "t", Headers: map[string]string{"h": marker + "\x00"}})
+		_, err := w.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "t", Headers: map[string]string{"h": marker +
+			"\x00"}})
 		return err
 	})
 	w.refused(func(ctx context.Context, tx workqueue.Tx) error {
@@ -148,7 +158,8 @@ func (w *witness) refuseSecrets() {
 		return err
 	})
 	w.refused(func(ctx context.Context, tx workqueue.Tx) error {
-		_, err := w.inbox.Receive(ctx, tx, inbox.Message{Consumer: "c", Source: "s", MessageID: "m", Topic: "t", Payload: long})
+		_, err := w.inbox.Receive(ctx, tx, inbox.Message{Consumer: "c", Source: "s", MessageID: "m", Topic: "t",
+			Payload: long})
 		return err
 	})
 	w.refused(func(ctx context.Context, tx workqueue.Tx) error {
@@ -158,7 +169,8 @@ func (w *witness) refuseSecrets() {
 	// What PostgreSQL refuses it explains with the row, in the detail of its error.
 	must(w.t, tryExec(w.t.Context(), w.pool, "ALTER TABLE outbox ADD CONSTRAINT never CHECK (topic <> 'never')"))
 	w.refused(func(ctx context.Context, tx workqueue.Tx) error {
-		_, err := w.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "never", Payload: []byte(marker), Headers: headers(), Key: marker})
+		_, err := w.outbox.Enqueue(ctx, tx, outbox.Message{Topic: "never", Payload: []byte(marker), Headers: headers(),
+			Key: marker})
 		return err
 	})
 }
@@ -211,7 +223,8 @@ func (w *witness) losesDatabase() {
 	defer pool.Close()
 	_, err = w.outbox.Table().On(pool).Claim(w.t.Context(), uuid.New(), time.Minute, 1)
 	w.note(err)
-	_, err = reaper.RunOnce(w.t.Context(), pool, []*workqueue.Table{w.outbox.Table()}, reaper.Options{Schema: w.db.Schema, Logger: w.logger()})
+	_, err = reaper.RunOnce(w.t.Context(), pool, []*workqueue.Table{w.outbox.Table()},
+		reaper.Options{Schema: w.db.Schema, Logger: w.logger()})
 	w.note(err)
 	ctx, stop := context.WithTimeout(w.t.Context(), time.Second)
 	defer stop()
@@ -234,7 +247,8 @@ func (w *witness) api() {
 	for _, request := range [][2]string{
 		{"wrong" + marker, `{}`},
 		{"a-token-of-some-length", `{"kind": "once", "delay_seconds": 5, "wake_message": "` + marker + `"}`},
-		{"a-token-of-some-length", `{"kind": "once", "delay_seconds": 5, "wake_message": "` + marker + `", "payload": {"a": "` + marker + `"}, "fire_at": 3}`},
+		{"a-token-of-some-length", `{"kind": "once", "delay_seconds": 5, "wake_message": "` + marker +
+			`", "payload": {"a": "` + marker + `"}, "fire_at": 3}`},
 	} {
 		r := httptest.NewRequestWithContext(w.t.Context(), http.MethodPost, "/v1/alarms", strings.NewReader(request[1]))
 		r.Header.Set("Authorization", "Bearer "+request[0])
@@ -274,13 +288,16 @@ func (w *witness) looksThroughTheLog() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	lines := strings.Split(strings.TrimSpace(w.log.String()), "\n")
-	for what, needle := range map[string]string{"debug lines": `"level":"DEBUG"`, "dead letters": `"msg":"dead letter"`, "refused enqueues": `"msg":"enqueue failed"`, "failed claims": `"msg":"claim failed"`} {
+	for what, needle := range map[string]string{"debug lines": `"level":"DEBUG"`, "dead letters": `"msg":"dead letter"`,
+		"refused enqueues": `"msg":"enqueue failed"`, "failed claims": `"msg":"claim failed"`} {
 		if !strings.Contains(w.log.String(), needle) {
 			w.t.Errorf("the log has no %s", what)
 		}
 	}
-	for table, labels := range map[string]string{"outbox": `"topic":"fails"`, "inbox": `"consumer":"c","topic":"fails"`, "timers": `"topic":"fails"`, "jobs": `"kind":"secret","queue":"default"`} {
-		if told := `"msg":"dead letter","table":"` + w.db.Schema + "." + table + `",` + labels; !strings.Contains(w.log.String(), told) {
+	for table, labels := range map[string]string{"outbox": `"topic":"fails"`, "inbox": `"consumer":"c","topic":"fails"`,
+		"timers": `"topic":"fails"`, "jobs": `"kind":"secret","queue":"default"`} {
+		if told := `"msg":"dead letter","table":"` + w.db.Schema + "." + table + `",` +
+			labels; !strings.Contains(w.log.String(), told) {
 			w.t.Errorf("no line has %s", told)
 		}
 	}
@@ -297,7 +314,8 @@ func (w *witness) looksThroughSpans() {
 		if len(span.Events()) > 0 {
 			failed++
 		}
-		if all := fmt.Sprint(span.Name(), span.Attributes(), span.Status(), span.Events(), span.Links()); strings.Contains(all, marker) {
+		if all := fmt.Sprint(span.Name(), span.Attributes(), span.Status(), span.Events(),
+			span.Links()); strings.Contains(all, marker) {
 			w.t.Errorf("a span tells a secret: %s", all)
 		}
 	}
@@ -312,7 +330,8 @@ func (w *witness) looksThroughTheTables() {
 		if n := ask[int](w.fixture, "SELECT count(*) FROM "+table+" WHERE last_error IS NOT NULL"); n == 0 {
 			w.t.Errorf("%s has no errors", table)
 		}
-		if told := w.lines("SELECT last_error FROM "+table+" WHERE position($1 IN last_error) > 0", marker); len(told) > 0 {
+		if told := w.lines("SELECT last_error FROM "+table+" WHERE position($1 IN last_error) > 0",
+			marker); len(told) > 0 {
 			w.t.Errorf("%s stores a secret in last_error: %q", table, told)
 		}
 	}

@@ -44,7 +44,8 @@ func TestAViewerChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	viewer := f.as("viewer")
 	for _, table := range f.tables() {
-		column := ask[string](f, "SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = $1::regclass AND attnum = 1", table)
+		column := ask[string](f, "SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = $1::regclass AND "+
+			"attnum = 1", table)
 		f.refuses(viewer, forbidden, "INSERT INTO "+table+" DEFAULT VALUES")
 		f.refuses(viewer, forbidden, "UPDATE "+table+" SET "+column+" = "+column)
 		f.refuses(viewer, forbidden, "DELETE FROM "+table)
@@ -52,7 +53,8 @@ func TestAViewerChangesNothing(t *testing.T) {
 	}
 	f.refuses(viewer, forbidden, "SELECT nextval('outbox_gate_seq')")
 	f.refusesDDL(viewer)
-	functions := f.lines("SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.pronamespace = $1::regnamespace", f.db.Schema)
+	functions := f.lines("SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.pronamespace = $1::regnamespace",
+		f.db.Schema)
 	if len(functions) < 60 {
 		t.Errorf("only %d functions were looked at", len(functions))
 	}
@@ -118,7 +120,8 @@ func TestAMigratorMigratesAsTheOwner(t *testing.T) {
 	f.grant(migrator)
 	f.enqueueEverywhere(f.as("producer"))
 	f.exec(f.as("worker"), "SELECT FROM outbox")
-	if owner := ask[string](f, "SELECT relowner::regrole::text FROM pg_class WHERE oid = 'outbox'::regclass"); owner != f.role("owner") {
+	if owner := ask[string](f,
+		"SELECT relowner::regrole::text FROM pg_class WHERE oid = 'outbox'::regclass"); owner != f.role("owner") {
 		t.Errorf("the outbox that the migrator made is %s's", owner)
 	}
 	f.refuses(migrator, forbidden, "CREATE ROLE "+f.prefix+"_more")
@@ -136,7 +139,8 @@ func TestRolesConverge(t *testing.T) {
 			ORDER BY 1`, f.db.Schema)
 	}
 	before := acls()
-	f.exec(f.db.Pool, "GRANT SELECT (payload), UPDATE ON outbox TO "+f.role("producer")+"; GRANT EXECUTE ON FUNCTION outbox_claim TO PUBLIC; GRANT SELECT ON jobs TO PUBLIC")
+	f.exec(f.db.Pool, "GRANT SELECT (payload), UPDATE ON outbox TO "+f.role("producer")+
+		"; GRANT EXECUTE ON FUNCTION outbox_claim TO PUBLIC; GRANT SELECT ON jobs TO PUBLIC")
 	if slices.Equal(acls(), before) {
 		t.Fatal("the test gave nothing")
 	}
@@ -149,7 +153,8 @@ func TestRolesConverge(t *testing.T) {
 // Tables whose names begin as ours do are somebody else's.
 func TestRolesTouchNothingElse(t *testing.T) {
 	f := newFixture(t)
-	f.exec(f.db.Pool, "CREATE TABLE outbox_archive (id int); CREATE TABLE jobs_2 (id int); CREATE FUNCTION outbox_claims() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+	f.exec(f.db.Pool, "CREATE TABLE outbox_archive (id int); CREATE TABLE jobs_2 (id int); CREATE FUNCTION "+
+		"outbox_claims() RETURNS int LANGUAGE sql AS 'SELECT 1'")
 	f.grant(f.db.Pool)
 	if changed := ask[int](f, `
 		SELECT (SELECT count(*) FROM pg_class WHERE oid IN ('outbox_archive'::regclass, 'jobs_2'::regclass) AND (relacl IS NOT NULL OR relowner <> current_user::regrole))

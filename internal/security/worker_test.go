@@ -22,7 +22,10 @@ import (
 // registerKinds has a job use all that a handler has.
 func (f *fixture) registerKinds() {
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[printArgs]) error {
-		if _, err := jobs.Step(ctx, job, "spool", func(context.Context) (int, error) { return job.Args.Page, nil }); err != nil {
+		if _, err := jobs.Step(ctx, job, "spool", func(context.Context) (int, error) {
+			return job.Args.Page,
+				nil
+		}); err != nil {
 			return err
 		}
 		if err := job.SetProgress(ctx, 50, "half"); err != nil {
@@ -55,7 +58,8 @@ func TestAWorkerFinishesEverything(t *testing.T) {
 	for range workers {
 		must(t, <-ended)
 	}
-	if failed := ask[int](f, "SELECT (SELECT count(*) FROM outbox WHERE status = 3) + (SELECT count(*) FROM jobs WHERE status = 3)"); failed != 0 {
+	if failed := ask[int](f, "SELECT (SELECT count(*) FROM outbox WHERE status = 3) + (SELECT count(*) FROM jobs "+
+		"WHERE status = 3)"); failed != 0 {
 		t.Errorf("%d rows failed", failed)
 	}
 	if done := ask[int](f, "SELECT count(*) FROM outbox_join WHERE status = 1"); done != 1 {
@@ -99,7 +103,8 @@ func (f *fixture) workers(pool *pgxpool.Pool) []func(context.Context) error {
 	firing.Handle("fired", func(ctx context.Context, d *timers.Delivery) error {
 		return d.Tx(ctx, func(pgx.Tx) error { return nil })
 	})
-	running, err := jobs.NewWorker(pool, f.jobs, jobs.WorkerOptions{Registry: f.kinds, WorkerOptions: options, Queues: []jobs.QueueOptions{{}, {Name: "slow"}}})
+	running, err := jobs.NewWorker(pool, f.jobs, jobs.WorkerOptions{Registry: f.kinds, WorkerOptions: options,
+		Queues: []jobs.QueueOptions{{}, {Name: "slow"}}})
 	must(f.t, err)
 	return []func(context.Context) error{relay.Run, consumer.Run, firing.Run, running.Run}
 }
@@ -109,7 +114,8 @@ func (f *fixture) finishes(ctx context.Context) {
 	f.t.Helper()
 	const live = `SELECT (SELECT count(*) FROM outbox WHERE completed_at IS NULL) + (SELECT count(*) FROM inbox WHERE completed_at IS NULL)
 		+ (SELECT count(*) FROM timers WHERE completed_at IS NULL AND key = 't1') + (SELECT count(*) FROM jobs WHERE completed_at IS NULL AND schedule IS NULL)`
-	for ask[int](f, live) > 0 || ask[int](f, "SELECT count(*) FROM jobs WHERE schedule IS NOT NULL AND status = 2") == 0 {
+	for ask[int](f, live) > 0 ||
+		ask[int](f, "SELECT count(*) FROM jobs WHERE schedule IS NOT NULL AND status = 2") == 0 {
 		select {
 		case <-ctx.Done():
 			f.t.Fatalf("after a minute %d rows are left", ask[int](f, live))
@@ -128,13 +134,15 @@ func TestAWorkerMakesEveryTransition(t *testing.T) {
 	for _, table := range f.coreTables() {
 		f.transitions(table.On(pool), table.Spec().Table, lanes[table.Spec().Table])
 	}
-	_, err := reaper.RunOnce(t.Context(), pool, f.coreTables(), reaper.Options{Schema: f.db.Schema, Logger: quiet.Logger})
+	_, err := reaper.RunOnce(t.Context(), pool, f.coreTables(), reaper.Options{Schema: f.db.Schema,
+		Logger: quiet.Logger})
 	must(t, err)
 	_, err = reaper.Health(t.Context(), pool, f.coreTables())
 	must(t, err)
 	_, err = f.inbox.Purge(t.Context(), pool)
 	must(t, err)
-	result, err := f.inbox.Process(t.Context(), pool, inbox.Key{Consumer: "c", Source: "s", MessageID: "processed"}, func(context.Context, pgx.Tx) error { return nil })
+	result, err := f.inbox.Process(t.Context(), pool, inbox.Key{Consumer: "c", Source: "s",
+		MessageID: "processed"}, func(context.Context, pgx.Tx) error { return nil })
 	if err != nil || result.Answer != inbox.Processed {
 		t.Errorf("process: %v, %v", result.Answer, err)
 	}
@@ -185,7 +193,8 @@ func (f *fixture) lapse(q *workqueue.Queue, table string, lane []any) {
 	if err != nil || len(rows) != 1 {
 		f.t.Fatalf("%s: claimed %d rows: %v", table, len(rows), err)
 	}
-	f.exec(f.db.Pool, "UPDATE "+table+" SET locked_until = now() - interval '1 second', due_at = now() - interval '1 second' WHERE status = 1")
+	f.exec(f.db.Pool, "UPDATE "+table+" SET locked_until = now() - interval '1 second', due_at = now() - interval '1 "+
+		"second' WHERE status = 1")
 	if reaped, err := q.ReapExpired(ctx, 10); err != nil || reaped.Requeued != 1 {
 		f.t.Errorf("%s: reaped %+v, %v", table, reaped, err)
 	}
@@ -206,10 +215,12 @@ func TestAWorkerCallsTheFunctions(t *testing.T) {
 	f.enqueueEverywhere(f.as("producer"))
 	pool := f.as("worker")
 	f.exec(f.db.Pool, "UPDATE timers SET due_at = now() WHERE status = 0")
-	for table, lane := range map[string]string{"outbox": "", "inbox": ", 'c'", "timers": "", "jobs": ", 'default', 2::smallint", "letters": ""} {
+	for table, lane := range map[string]string{"outbox": "", "inbox": ", 'c'", "timers": "",
+		"jobs": ", 'default', 2::smallint", "letters": ""} {
 		token := uuid.New()
 		var ids []uuid.UUID
-		must(t, pool.QueryRow(t.Context(), "SELECT coalesce(array_agg(id), '{}') FROM "+table+"_claim($1, 60, 1"+lane+") AS c (id)", token).Scan(&ids))
+		must(t, pool.QueryRow(t.Context(), "SELECT coalesce(array_agg(id), '{}') FROM "+table+"_claim($1, 60, 1"+lane+
+			") AS c (id)", token).Scan(&ids))
 		if len(ids) != 1 {
 			t.Fatalf("%s: claimed %d rows", table, len(ids))
 		}
@@ -231,14 +242,16 @@ func TestAWorkerDeliversAlarms(t *testing.T) {
 	f := newFixture(t)
 	created := make(chan string, 1)
 	f.in(f.as("producer"), func(ctx context.Context, tx workqueue.Tx) error {
-		a, _, err := f.alarms.In(tx).CreateAlarm(ctx, alarms.New{OwnerDID: "did:x", UserID: "u", Kind: alarms.KindOnce, Delay: time.Second, WakeMessage: "wake"})
+		a, _, err := f.alarms.In(tx).CreateAlarm(ctx, alarms.New{OwnerDID: "did:x", UserID: "u", Kind: alarms.KindOnce,
+			Delay: time.Second, WakeMessage: "wake"})
 		created <- a.ID
 		return err
 	})
 	f.exec(f.db.Pool, "UPDATE timers SET due_at = now(), fire_at = now()")
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	d, err := alarms.NewDispatcher(f.as("worker"), f.alarms, alarms.WakerFunc(func(context.Context, alarms.Wake) error { return nil }), alarms.DispatcherOptions{})
+	d, err := alarms.NewDispatcher(f.as("worker"), f.alarms,
+		alarms.WakerFunc(func(context.Context, alarms.Wake) error { return nil }), alarms.DispatcherOptions{})
 	must(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()

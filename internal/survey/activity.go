@@ -52,8 +52,8 @@ type Errors struct {
 	ID               string  // of that one
 }
 
-// GroupedErrors are so many of the table's, among so many of the last dead letters, none of which is older, and of the rows that are
-// claimed next.
+// GroupedErrors are so many of the table's, among so many of the last dead letters, none of which is older, and of the
+// rows that are claimed next.
 func GroupedErrors(ctx context.Context, r Reader, f *Facts, within time.Duration, sample, limit int) ([]Errors, error) {
 	return rows[Errors](ctx, r, "errors", f, within.Seconds(), sample, limit)
 }

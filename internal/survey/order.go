@@ -13,8 +13,8 @@ type Blocker struct {
 	Oldest                float64
 }
 
-// Blockers are so many of the table's, the one that has kept rows waiting for longest first. Of each, up to behind rows are
-// counted.
+// Blockers are so many of the table's, the one that has kept rows waiting for longest first. Of each, up to behind rows
+// are counted.
 func Blockers(ctx context.Context, r Reader, f *Facts, behind, limit int) ([]Blocker, error) {
 	if !f.Has("gate_key") {
 		return nil, nil
@@ -55,8 +55,8 @@ type StuckJoin struct {
 	Member            *string
 }
 
-// StuckJoins are so many of the table's, the oldest first, that should have ended longer ago, of the sample of those that the sweep
-// looks at first.
+// StuckJoins are so many of the table's, the oldest first, that should have ended longer ago, of the sample of those
+// that the sweep looks at first.
 func StuckJoins(ctx context.Context, r Reader, f *Facts, than time.Duration, sample, limit int) ([]StuckJoin, error) {
 	if !f.Has("joined") {
 		return nil, nil

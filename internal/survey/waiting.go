@@ -39,7 +39,8 @@ type Join struct {
 }
 
 // Joins are so many of the table's in one state with smaller ids, the newest first; of one label, unless that is empty.
-func Joins(ctx context.Context, r Reader, f *Facts, before string, status int16, label string, limit int) ([]Join, error) {
+func Joins(ctx context.Context, r Reader, f *Facts, before string, status int16, label string, limit int) ([]Join,
+	error) {
 	if !f.Has("joined") {
 		return nil, nil
 	}

@@ -142,7 +142,8 @@ func (r *reader) file(root value, f *File) {
 		"jobs":     func(v value) { f.Jobs = s.jobs(v) },
 	})
 	if len(r.problems) == 0 && f.Outbox == nil && f.Inbox == nil && f.Timers == nil && f.Jobs == nil {
-		r.problems = append(r.problems, Problem{Message: "the file serves nothing: want a section outbox, inbox, timers or jobs"})
+		r.problems = append(r.problems, Problem{Message: "the file serves nothing: want a section outbox, inbox, " +
+			"timers or jobs"})
 	}
 }
 
@@ -198,7 +199,8 @@ func (s *sections) need(v value, there bool, field, why string) {
 func (s *sections) outbox(v value) *Outbox {
 	b := new(Outbox)
 	o := &b.Options
-	s.mapping(v, s.kept(s.with(fields{"topics": s.handlers(&b.Topics, "topic", outbox.MaxTopic)}, &b.Serving), &o.Retry, &o.Retention, &o.FailedRetention))
+	s.mapping(v, s.kept(s.with(fields{"topics": s.handlers(&b.Topics, "topic", outbox.MaxTopic)}, &b.Serving), &o.Retry,
+		&o.Retention, &o.FailedRetention))
 	s.need(v, b.Topics != nil, "topics", "say which messages are delivered")
 	_, err := outbox.Open(b.Options)
 	s.refuse(v, err)
@@ -231,7 +233,8 @@ func (s *sections) consumer(name string, v value) *Consumer {
 func (s *sections) timers(v value) *Timers {
 	t := new(Timers)
 	o := &t.Options
-	s.mapping(v, s.kept(s.with(fields{"topics": s.handlers(&t.Topics, "topic", timers.MaxTopic)}, &t.Serving), &o.Retry, &o.Retention, &o.FailedRetention))
+	s.mapping(v, s.kept(s.with(fields{"topics": s.handlers(&t.Topics, "topic", timers.MaxTopic)}, &t.Serving), &o.Retry,
+		&o.Retention, &o.FailedRetention))
 	s.need(v, t.Topics != nil, "topics", "say which timers are fired")
 	_, err := timers.Open(t.Options)
 	s.refuse(v, err)
@@ -242,8 +245,9 @@ func (s *sections) jobs(v value) *Jobs {
 	j := new(Jobs)
 	o := &j.Options
 	s.mapping(v, s.kept(fields{
-		"lease":   s.lease(&j.Lease),
-		"unknown": choice(s.reader, &j.Unknown, map[string]jobs.Unknown{"retry": jobs.RetryUnknown, "leave": jobs.LeaveUnknown}),
+		"lease": s.lease(&j.Lease),
+		"unknown": choice(s.reader, &j.Unknown, map[string]jobs.Unknown{"retry": jobs.RetryUnknown,
+			"leave": jobs.LeaveUnknown}),
 		"queues": func(v value) {
 			s.each(v, func(name string, v value) { j.Queues = append(j.Queues, s.queue(name, v)) })
 		},

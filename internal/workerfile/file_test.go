@@ -72,38 +72,48 @@ func TestAWholeFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := f.Database; d.URL != "postgres://u:s3cret@h/db" || d.Schema != "queues" || d.MaxConnections != 7 || f.Health != "127.0.0.1:8081" || f.Shutdown != 12*time.Second || f.Reaper {
+	if d := f.Database; d.URL != "postgres://u:s3cret@h/db" || d.Schema != "queues" || d.MaxConnections != 7 ||
+		f.Health != "127.0.0.1:8081" || f.Shutdown != 12*time.Second || f.Reaper {
 		t.Errorf("got %+v", f)
 	}
 	o := f.Outbox
 	want := workqueue.Retry{Growth: workqueue.Linear, Base: 2 * time.Second, Cap: time.Hour}
-	if o.Concurrency != 3 || o.Lease != time.Minute || o.Options.Retry != want || o.Options.Retention != 14*24*time.Hour || o.Options.FailedRetention != 90*24*time.Hour {
+	if o.Concurrency != 3 || o.Lease != time.Minute || o.Options.Retry != want ||
+		o.Options.Retention != 14*24*time.Hour || o.Options.FailedRetention != 90*24*time.Hour {
 		t.Errorf("the outbox is %+v", o)
 	}
 	placed := o.Topics["order.placed"]
-	if placed.HTTP == nil || placed.Exec != nil || placed.MaxAttempts != 3 || placed.Retry.Base != 5*time.Second || placed.Retry.Growth != workqueue.Exponential {
+	if placed.HTTP == nil || placed.Exec != nil || placed.MaxAttempts != 3 || placed.Retry.Base != 5*time.Second ||
+		placed.Retry.Growth != workqueue.Exponential {
 		t.Errorf("the handler is %+v", placed)
 	}
-	if e := o.Topics["*"].Exec; !slices.Equal(e.Argv, []string{"sh", "-c", "cat"}) || e.ExitCodes.Verdict(75) != httppost.Retry {
+	if e := o.Topics["*"].Exec; !slices.Equal(e.Argv, []string{"sh", "-c", "cat"}) ||
+		e.ExitCodes.Verdict(75) != httppost.Retry {
 		t.Errorf("the command is %+v", e)
 	}
-	if f.Inbox.Options.DedupWindow != 30*24*time.Hour || f.Inbox.Consumers["billing"].Topics["order.placed"].Exec == nil || f.Timers.Topics["reminder"].HTTP == nil {
+	if f.Inbox.Options.DedupWindow != 30*24*time.Hour ||
+		f.Inbox.Consumers["billing"].Topics["order.placed"].Exec == nil || f.Timers.Topics["reminder"].HTTP == nil {
 		t.Errorf("got %+v, %+v", f.Inbox, f.Timers)
 	}
 	j := f.Jobs
-	if len(j.Queues) != 2 || j.Queues[1].Concurrency != 2 || !slices.Equal(j.Queues[1].Priorities, []jobs.Priority{jobs.High, jobs.Normal}) || j.Unknown != jobs.LeaveUnknown {
+	if len(j.Queues) != 2 || j.Queues[1].Concurrency != 2 ||
+		!slices.Equal(j.Queues[1].Priorities, []jobs.Priority{jobs.High, jobs.Normal}) ||
+		j.Unknown != jobs.LeaveUnknown {
 		t.Errorf("the queues are %+v", j)
 	}
 	e := j.Kinds["mail"].Exec
-	if !slices.Equal(e.Argv, []string{"sh", "-c", "exit 3"}) || !slices.Equal(e.Env, []string{"SECRET=s3cret"}) || e.Timeout != time.Minute || e.KillAfter != time.Second {
+	if !slices.Equal(e.Argv, []string{"sh", "-c", "exit 3"}) || !slices.Equal(e.Env, []string{"SECRET=s3cret"}) ||
+		e.Timeout != time.Minute || e.KillAfter != time.Second {
 		t.Errorf("the command is %+v", e)
 	}
-	for code, want := range map[int]httppost.Verdict{0: httppost.Done, 3: httppost.Permanent, 75: httppost.Done, 65: httppost.Permanent, 9: httppost.Permanent} {
+	for code, want := range map[int]httppost.Verdict{0: httppost.Done, 3: httppost.Permanent, 75: httppost.Done,
+		65: httppost.Permanent, 9: httppost.Permanent} {
 		if got := e.ExitCodes.Verdict(code); got != want {
 			t.Errorf("exit code %d: %d, want %d", code, got, want)
 		}
 	}
-	if serves := strings.Join(f.Serves(), ", "); serves != "outbox (2 topics), inbox of billing (1 topic), timers (1 topic), jobs (1 kind)" {
+	if serves := strings.Join(f.Serves(), ", "); serves != "outbox (2 topics), inbox of billing (1 topic), timers (1 "+
+		"topic), jobs (1 kind)" {
 		t.Errorf("it serves %s", serves)
 	}
 }
@@ -130,10 +140,13 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		worker.yaml:8:5: outbox.topics.c: has to have either exec or http
 		`},
 		{"no file", ``, `worker.yaml:0:0: the file is empty`},
-		{"no section", `reaper: true`, `worker.yaml:0:0: the file serves nothing: want a section outbox, inbox, timers or jobs`},
+		{"no section", `reaper: true`,
+			`worker.yaml:0:0: the file serves nothing: want a section outbox, inbox, timers or jobs`},
 		{"no mapping", `outbox`, `worker.yaml:1:1: has to be a mapping of names to values, and is a text`},
-		{"two documents", "outbox: {topics: {a: {exec: cat}}}\n---\nx: 1", `worker.yaml:2:1: there is a second document: want one`},
-		{"twice the same", "reaper: true\nreaper: false", `worker.yaml:2:1: mapping key "reaper" already defined at [1:1]`},
+		{"two documents", "outbox: {topics: {a: {exec: cat}}}\n---\nx: 1",
+			`worker.yaml:2:1: there is a second document: want one`},
+		{"twice the same", "reaper: true\nreaper: false",
+			`worker.yaml:2:1: mapping key "reaper" already defined at [1:1]`},
 		{"syntax", "outbox: {", `worker.yaml:1:9: could not find flow mapping end token`},
 		{"a variable", `timers: {topics: {a: {http: "https://${NOWHERE}/"}}}`,
 			`worker.yaml:1:23: timers.topics.a.http: refers to the environment variable NOWHERE, which is not set`},
@@ -141,26 +154,36 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 		worker.yaml:1:1: outbox: has no topics: say which messages are delivered
 		worker.yaml:2:3: outbox.topics: has to be a mapping of names to values, and is an anchor or alias, which this file cannot have
 		`},
-		{"no window", `inbox: {consumers: {a: {topics: {t: {exec: cat}}}}}`, `worker.yaml:1:1: inbox: dedup window is not set`},
-		{"a short window", "inbox:\n  dedup_window: 1m\n  consumers: {a: {topics: {t: {exec: cat}}}}", `worker.yaml:1:1: inbox: dedup window is 1m0s`},
+		{"no window", `inbox: {consumers: {a: {topics: {t: {exec: cat}}}}}`,
+			`worker.yaml:1:1: inbox: dedup window is not set`},
+		{"a short window", "inbox:\n  dedup_window: 1m\n  consumers: {a: {topics: {t: {exec: cat}}}}",
+			`worker.yaml:1:1: inbox: dedup window is 1m0s`},
 		{"retry", "timers:\n  retry: {growth: fast, base: soon, jitter: 2}\n  topics: {t: {exec: cat}}", `
 		worker.yaml:2:11: timers.retry.growth: is "fast": want one of constant, exponential, linear, quadratic
 		worker.yaml:2:25: timers.retry.base: is "soon": want a length of time such as 90d or 36h, up to ten years
 		`},
-		{"a handler's retry", "timers:\n  topics:\n    t: {exec: cat, retry: {jitter: 2}}", `worker.yaml:3:20: timers.topics.t.retry: retry has jitter 2, want 0, or 1e-09 to 1`},
+		{"a handler's retry", "timers:\n  topics:\n    t: {exec: cat, retry: {jitter: 2}}",
+			`worker.yaml:3:20: timers.topics.t.retry: retry has jitter 2, want 0, or 1e-09 to 1`},
 		{"codes", `jobs: {kinds: {k: {exec: {command: cat, exit_codes: {300: done, 3: maybe}}}}}`, `
 		worker.yaml:1:54: jobs.kinds.k.exec.exit_codes.300: is no exit code: want 0 to 255, or "*" for all others
 		worker.yaml:1:65: jobs.kinds.k.exec.exit_codes.3: is "maybe": want one of done, permanent, retry
 		`},
-		{"statuses", `jobs: {kinds: {k: {http: {url: "http://h/", statuses: {100: done}}}}}`, `worker.yaml:1:56: jobs.kinds.k.http.statuses.100: is no status: want 200 to 599`},
-		{"headers", `jobs: {kinds: {k: {http: {url: "http://h/", headers: {Host: x}}}}}`, `worker.yaml:1:20: jobs.kinds.k.http: header Host is the connection's own`},
-		{"priorities", `jobs: {queues: {q: {priorities: [urgent]}}, kinds: {k: {exec: cat}}}`, `worker.yaml:1:17: jobs.queues.q: has priority "urgent": want high, normal or low`},
-		{"longer than the shutdown", "shutdown: 4s\njobs: {kinds: {k: {exec: {command: cat, kill_after: 1s}}}}", `worker.yaml:2:41: jobs.kinds.k.exec.kill_after: is 1s, it must be between 1ms and 750ms`},
-		{"a directory", `jobs: {kinds: {k: {exec: {command: cat, directory: /no/where}}}}`, `worker.yaml:1:41: jobs.kinds.k.exec.directory: "/no/where" is no directory`},
-		{"no command", `jobs: {kinds: {k: {exec: {timeout: 1m}}}}`, `worker.yaml:1:20: jobs.kinds.k.exec: has no command: say what is run`},
+		{"statuses", `jobs: {kinds: {k: {http: {url: "http://h/", statuses: {100: done}}}}}`,
+			`worker.yaml:1:56: jobs.kinds.k.http.statuses.100: is no status: want 200 to 599`},
+		{"headers", `jobs: {kinds: {k: {http: {url: "http://h/", headers: {Host: x}}}}}`,
+			`worker.yaml:1:20: jobs.kinds.k.http: header Host is the connection's own`},
+		{"priorities", `jobs: {queues: {q: {priorities: [urgent]}}, kinds: {k: {exec: cat}}}`,
+			`worker.yaml:1:17: jobs.queues.q: has priority "urgent": want high, normal or low`},
+		{"longer than the shutdown", "shutdown: 4s\njobs: {kinds: {k: {exec: {command: cat, kill_after: 1s}}}}",
+			`worker.yaml:2:41: jobs.kinds.k.exec.kill_after: is 1s, it must be between 1ms and 750ms`},
+		{"a directory", `jobs: {kinds: {k: {exec: {command: cat, directory: /no/where}}}}`,
+			`worker.yaml:1:41: jobs.kinds.k.exec.directory: "/no/where" is no directory`},
+		{"no command", `jobs: {kinds: {k: {exec: {timeout: 1m}}}}`,
+			`worker.yaml:1:20: jobs.kinds.k.exec: has no command: say what is run`},
 		{"schema", `database: {schema: Bad}`, `worker.yaml:1:1: database: schema "Bad" must match`},
 		{"bool", `reaper: yes please`, `worker.yaml:1:1: reaper: has to be true or false`},
-		{"a long topic", "timers: {topics: {" + strings.Repeat("t", 256) + ": {exec: cat}}}", `topic has 256 bytes, the limit is 255`},
+		{"a long topic", "timers: {topics: {" + strings.Repeat("t", 256) + ": {exec: cat}}}",
+			`topic has 256 bytes, the limit is 255`},
 	} {
 		_, err := read(dedent(c.text))
 		var problems *workerfile.Problems
@@ -200,10 +223,14 @@ func TestErrorsTellNoSecrets(t *testing.T) {
 func TestYAMLThatIsNoWorkerFile(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"a: &x\n- *x\n", "? {}\n: 1\n", "!!int 1", "- 1\n- 2", "~", "outbox:", "outbox: []", "outbox: {topics: [a]}", "outbox: {topics: {a: }}",
-		"outbox: {topics: {a: {exec: }}}", "outbox: {topics: {a: {exec: []}}}", "outbox: {topics: {a: {exec: {command: {}}}}}", "outbox: {<<: {}}",
-		"jobs: {queues: {q: [1]}, kinds: {k: {http: [1]}}}", "inbox: {consumers: {: {}}}", "\x00", "\xff", "database: {url: [1], schema: {}}",
-		"jobs: {kinds: {k: {exec: {command: [[1]]}}}}", "timers: {topics: {t: {http: {statuses: [1], headers: 1, forward_headers: x}}}}", "shutdown: 1y",
+		"a: &x\n- *x\n", "? {}\n: 1\n", "!!int 1", "- 1\n- 2", "~", "outbox:", "outbox: []", "outbox: {topics: [a]}",
+		"outbox: {topics: {a: }}",
+		"outbox: {topics: {a: {exec: }}}", "outbox: {topics: {a: {exec: []}}}",
+		"outbox: {topics: {a: {exec: {command: {}}}}}", "outbox: {<<: {}}",
+		"jobs: {queues: {q: [1]}, kinds: {k: {http: [1]}}}", "inbox: {consumers: {: {}}}", "\x00", "\xff",
+		"database: {url: [1], schema: {}}",
+		"jobs: {kinds: {k: {exec: {command: [[1]]}}}}",
+		"timers: {topics: {t: {http: {statuses: [1], headers: 1, forward_headers: x}}}}", "shutdown: 1y",
 	} {
 		f, err := read(text)
 		if problems := (*workerfile.Problems)(nil); f != nil || !errors.As(err, &problems) {

@@ -53,8 +53,9 @@ const (
 // DefaultExitCodes are those of commands that nothing else is said about.
 func DefaultExitCodes() ExitCodes {
 	return ExitCodes{
-		Verdicts: map[int]httppost.Verdict{0: httppost.Done, ExitDataError: httppost.Permanent, ExitTempFail: httppost.Retry},
-		Others:   httppost.Retry,
+		Verdicts: map[int]httppost.Verdict{0: httppost.Done, ExitDataError: httppost.Permanent,
+			ExitTempFail: httppost.Retry},
+		Others: httppost.Retry,
 	}
 }
 
@@ -69,7 +70,8 @@ func (c ExitCodes) Verdict(code int) httppost.Verdict {
 // Shell is the command line of a text.
 func Shell(command string) []string { return []string{"sh", "-c", command} }
 
-var verdicts = map[string]httppost.Verdict{"done": httppost.Done, "retry": httppost.Retry, "permanent": httppost.Permanent}
+var verdicts = map[string]httppost.Verdict{"done": httppost.Done, "retry": httppost.Retry,
+	"permanent": httppost.Permanent}
 
 func (s *sections) name(v value, field, name string, limit int) {
 	s.refuse(v, input.Name(field, name, limit))

@@ -272,7 +272,8 @@ func (r *reader) retry(to *workqueue.Retry) func(value) {
 		before, retry := len(r.problems), workqueue.DefaultRetry
 		r.mapping(v, fields{
 			"growth": choice(r, &retry.Growth, map[string]workqueue.Growth{
-				"constant": workqueue.Constant, "linear": workqueue.Linear, "quadratic": workqueue.Quadratic, "exponential": workqueue.Exponential,
+				"constant": workqueue.Constant, "linear": workqueue.Linear, "quadratic": workqueue.Quadratic,
+				"exponential": workqueue.Exponential,
 			}),
 			"base":   r.duration(&retry.Base, time.Millisecond, input.MaxDuration),
 			"cap":    r.duration(&retry.Cap, time.Millisecond, input.MaxDuration),

@@ -27,7 +27,8 @@ func Example() {
 	}))
 	defer billing.Close()
 
-	poster, err := outboxhttp.NewPoster(outboxhttp.Options{URL: billing.URL, Header: http.Header{"Authorization": {"Bearer token"}}})
+	poster, err := outboxhttp.NewPoster(outboxhttp.Options{URL: billing.URL,
+		Header: http.Header{"Authorization": {"Bearer token"}}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -35,7 +36,8 @@ func Example() {
 
 	// A relay does this: relay.Handle("order.placed", poster.Deliver)
 	message := &outbox.Delivery{
-		ID: uuid.MustParse("018f0000-0000-7000-8000-000000000007"), Topic: "order.placed", Payload: []byte(`{"id":7}`), Attempt: 1,
+		ID: uuid.MustParse("018f0000-0000-7000-8000-000000000007"), Topic: "order.placed", Payload: []byte(`{"id":7}`),
+		Attempt: 1,
 	}
 	fmt.Println(poster.Deliver(context.Background(), message))
 	full = true

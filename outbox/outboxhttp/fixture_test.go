@@ -84,7 +84,8 @@ func (f *fixture) row(id uuid.UUID) row {
 	f.Helper()
 	r := row{id: id}
 	var seconds float64
-	must(f.T, f.Pool.QueryRow(f.Context(), `SELECT status, attempts, extract(epoch FROM due_at - now())::float8, coalesce(last_error, '')
+	must(f.T, f.Pool.QueryRow(f.Context(),
+		`SELECT status, attempts, extract(epoch FROM due_at - now())::float8, coalesce(last_error, '')
 		FROM outbox WHERE id = $1`, id).Scan(&r.status, &r.attempts, &seconds, &r.lastError))
 	r.pause = time.Duration(seconds * float64(time.Second)).Round(time.Minute)
 	return r

@@ -49,19 +49,20 @@ type Options struct {
 	// Timeout bounds one request, from dialling to the end of the answer. Default: [DefaultTimeout].
 	Timeout time.Duration
 
-	// Statuses overrides what statuses mean, such as 404: Retry for a receiver that is deployed without a gap in its routes.
-	// Default: as the package's documentation says.
+	// Statuses overrides what statuses mean, such as 404: Retry for a receiver that is deployed without a gap in its
+	// routes. Default: as the package's documentation says.
 	Statuses map[int]Verdict
 
-	// PublicOnly refuses to dial addresses that are not public: loopback, private and link-local ones and those of other special
-	// uses. It is for URLs that others choose. Proxies are not used then.
+	// PublicOnly refuses to dial addresses that are not public: loopback, private and link-local ones and those of
+	// other special uses. It is for URLs that others choose. Proxies are not used then.
 	PublicOnly bool
 
 	// Prepare may change a request before it is sent: sign it, say, or send it to the URL of the message's customer.
 	// Its error is the outcome of the delivery. Default: none.
 	Prepare func(r *http.Request, m *outbox.Delivery) error
 
-	// Transport sends the requests, for client certificates or tests. It excludes PublicOnly. Default: one of the poster's own.
+	// Transport sends the requests, for client certificates or tests. It excludes PublicOnly. Default: one of the
+	// poster's own.
 	Transport http.RoundTripper
 }
 

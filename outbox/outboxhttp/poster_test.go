@@ -46,8 +46,10 @@ func TestADeliveryIsAPost(t *testing.T) {
 		t.Errorf("got %+v, the message is %+v", p, r)
 	}
 	for name, want := range map[string]string{
-		"Idempotency-Key": r.id.String(), "Content-Type": "application/json", "Authorization": "Bearer token", "X-Tenant": "7",
-		"Txwork-Topic": "order.placed", "Txwork-Key": "Gr%C3%BC%C3%9Fe", "Txwork-Attempt": "1", "Internal": "", "User-Agent": "txwork",
+		"Idempotency-Key": r.id.String(), "Content-Type": "application/json", "Authorization": "Bearer token",
+		"X-Tenant":     "7",
+		"Txwork-Topic": "order.placed", "Txwork-Key": "Gr%C3%BC%C3%9Fe", "Txwork-Attempt": "1", "Internal": "",
+		"User-Agent": "txwork",
 	} {
 		if got := p.header.Get(name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
@@ -70,7 +72,8 @@ func TestOptionsOfARequest(t *testing.T) {
 	o := outboxhttp.Options{URL: url, KeyHeader: "webhook-id", ContentType: "text/plain", Prepare: sign}
 	r := f.deliver(outbox.Message{Topic: "t", Payload: []byte("x")}, o)
 	p := receive(t, posts)
-	if p.header.Get("Webhook-Id") != r.id.String() || p.header.Get("Content-Type") != "text/plain" || p.header.Get("Signature") != "of x" {
+	if p.header.Get("Webhook-Id") != r.id.String() || p.header.Get("Content-Type") != "text/plain" ||
+		p.header.Get("Signature") != "of x" {
 		t.Errorf("got %+v", p)
 	}
 	f.deliver(outbox.Message{Topic: "t", Headers: map[string]string{"content-type": "text/csv"}}, o)
@@ -78,7 +81,8 @@ func TestOptionsOfARequest(t *testing.T) {
 		t.Errorf("got %+v", p)
 	}
 	o.Prepare = func(*http.Request, *outbox.Delivery) error { return workqueue.Permanent(errors.New("no address")) }
-	if r := f.deliver(outbox.Message{Topic: "t"}, o); r.status != workqueue.Failed || !strings.Contains(r.lastError, "no address") || len(posts) > 0 {
+	if r := f.deliver(outbox.Message{Topic: "t"}, o); r.status != workqueue.Failed ||
+		!strings.Contains(r.lastError, "no address") || len(posts) > 0 {
 		t.Errorf("a request that could not be prepared: %+v", r)
 	}
 }
@@ -90,20 +94,23 @@ func TestStatusesAreOutcomes(t *testing.T) {
 	for status, want := range map[int]workqueue.Status{
 		200: workqueue.Done, 202: workqueue.Done, 204: workqueue.Done,
 		302: workqueue.Ready, 307: workqueue.Ready, 308: workqueue.Ready,
-		408: workqueue.Ready, 409: workqueue.Ready, 425: workqueue.Ready, 429: workqueue.Ready, 500: workqueue.Ready, 503: workqueue.Ready,
+		408: workqueue.Ready, 409: workqueue.Ready, 425: workqueue.Ready, 429: workqueue.Ready, 500: workqueue.Ready,
+		503: workqueue.Ready,
 		400: workqueue.Failed, 403: workqueue.Failed, 404: workqueue.Ready, 410: workqueue.Failed, 422: workqueue.Done,
 	} {
 		url, _ := receiver(t, answering(status, "Location", elsewhere))
-		r := f.deliver(outbox.Message{Topic: "t"}, outboxhttp.Options{URL: url + "/secret", Statuses: map[int]outboxhttp.Verdict{
-			404: outboxhttp.Retry, 422: outboxhttp.Done,
-		}})
+		r := f.deliver(outbox.Message{Topic: "t"}, outboxhttp.Options{URL: url + "/secret",
+			Statuses: map[int]outboxhttp.Verdict{
+				404: outboxhttp.Retry, 422: outboxhttp.Done,
+			}})
 		if r.status != want || r.attempts != 1 {
 			t.Errorf("%d: %+v", status, r)
 		}
 		switch {
 		case want == workqueue.Done && r.lastError != "":
 			t.Errorf("%d: %+v", status, r)
-		case want != workqueue.Done && (!strings.Contains(r.lastError, http.StatusText(status)+": because") || len(r.lastError) > 400 || strings.Contains(r.lastError, "secret")):
+		case want != workqueue.Done && (!strings.Contains(r.lastError, http.StatusText(status)+": because") ||
+			len(r.lastError) > 400 || strings.Contains(r.lastError, "secret")):
 			t.Errorf("%d: the error is %q", status, r.lastError)
 		case want == workqueue.Ready && r.pause != time.Hour:
 			t.Errorf("%d: the next attempt is after %v, want the outbox's backoff", status, r.pause)
@@ -124,7 +131,8 @@ func TestRetryAfterPutsTheNextAttemptOff(t *testing.T) {
 		"soon":    time.Hour, // the outbox's own
 	} {
 		url, _ := receiver(t, answering(429, "Retry-After", text))
-		if r := f.deliver(outbox.Message{Topic: "t"}, outboxhttp.Options{URL: url}); r.status != workqueue.Ready || r.pause != want {
+		if r := f.deliver(outbox.Message{Topic: "t"}, outboxhttp.Options{URL: url}); r.status != workqueue.Ready ||
+			r.pause != want {
 			t.Errorf("%s: %+v, want a pause of %v", text, r, want)
 		}
 	}
@@ -146,7 +154,8 @@ func TestReceiversThatDoNotAnswer(t *testing.T) {
 		"not a public": {outboxhttp.Options{URL: slow + "/secret", PublicOnly: true}, "is not public"},
 	} {
 		r := f.deliver(outbox.Message{Topic: "t"}, c.o)
-		if r.status != workqueue.Ready || r.pause != time.Hour || !strings.Contains(r.lastError, c.want) || strings.Contains(r.lastError, "secret") {
+		if r.status != workqueue.Ready || r.pause != time.Hour || !strings.Contains(r.lastError, c.want) ||
+			strings.Contains(r.lastError, "secret") {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
@@ -169,7 +178,8 @@ func TestPostersThatCannotWork(t *testing.T) {
 		"public only cannot be kept to with": {URL: url, PublicOnly: true, Transport: http.DefaultTransport},
 	} {
 		p, err := outboxhttp.NewPoster(o)
-		if p != nil || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+		if p != nil || !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", want, err)
 		}
 	}

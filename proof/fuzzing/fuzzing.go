@@ -28,9 +28,11 @@ type options struct {
 
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("fuzz", flag.ContinueOnError)
-	flags.DurationVar(&o.time, "time", time.Minute, "for each target, without the time to build it and to run its corpus")
+	flags.DurationVar(&o.time, "time", time.Minute,
+		"for each target, without the time to build it and to run its corpus")
 	flags.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "targets at once, each with one worker")
-	only := flags.String("only", "", "run the targets that have one of these `words`, separated by commas, in their package or name")
+	only := flags.String("only", "", "run the targets that have one of these `words`, separated by commas, in their "+
+		"package or name")
 	if err = flags.Parse(args); err != nil {
 		return o, err
 	}

@@ -65,7 +65,10 @@ func declared(dir string) (names []string, err error) {
 }
 
 func (t target) chosen(words []string) bool {
-	return len(words) == 0 || slices.ContainsFunc(words, func(word string) bool { return strings.Contains(t.String(), word) })
+	return len(words) == 0 || slices.ContainsFunc(words, func(word string) bool {
+		return strings.Contains(t.String(),
+			word)
+	})
 }
 
 // A result is what a target came to. Executions include those of the corpus.
@@ -77,8 +80,8 @@ type result struct {
 	took              time.Duration
 }
 
-// run fuzzes the target. To make an input smaller is bounded: where a database answers, the coverage differs from run to
-// run, and it would take a minute.
+// run fuzzes the target. To make an input smaller is bounded: where a database answers, the coverage differs from run
+// to run, and it would take a minute.
 func (t target) run(ctx context.Context, limit time.Duration) result {
 	start := time.Now()
 	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-fuzz=^"+t.name+"$", "-parallel=1",
@@ -119,7 +122,8 @@ func report(out io.Writer, results []result) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "\ntarget\texecutions\tnew inputs\tfindings\ttime")
 	for _, r := range results {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%v\n", r.target, r.executions, r.added, r.findings(), r.took.Round(time.Second))
+		fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%v\n", r.target, r.executions, r.added, r.findings(),
+			r.took.Round(time.Second))
 	}
 	return table.Flush()
 }

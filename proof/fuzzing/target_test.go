@@ -54,7 +54,8 @@ PASS
 
 func TestArguments(t *testing.T) {
 	t.Parallel()
-	if o, err := parse([]string{"--time", "10m", "--parallel", "4", "--only", "a,b"}); err != nil || o.time != 10*time.Minute || o.parallel != 4 || !slices.Equal(o.only, []string{"a", "b"}) {
+	if o, err := parse([]string{"--time", "10m", "--parallel", "4", "--only", "a,b"}); err != nil ||
+		o.time != 10*time.Minute || o.parallel != 4 || !slices.Equal(o.only, []string{"a", "b"}) {
 		t.Errorf("got %+v, %v", o, err)
 	}
 	for _, args := range [][]string{{"--time", "0"}, {"--parallel", "0"}, {"more"}} {

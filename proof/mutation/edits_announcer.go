@@ -1,10 +1,11 @@
 package mutation
 
-// What should notice that a guard of announcers, or of the producers who are silent for them, is gone. A wake that is lost is a
-// row that stays, so most of these notice by their patience.
+// What should notice that a guard of announcers, or of the producers who are silent for them, is gone. A wake that is
+// lost is a row that stays, so most of these notice by their patience.
 var (
-	announcing = []suite{{dir: "workqueue", run: "Announce|NoWakeIsLost|Silent|WhoIs|WhoSees|AreTold|WhatALook|WhereALook"}}
-	noting     = []suite{{dir: "outbox", run: "Silent|Notes"}}
+	announcing = []suite{{dir: "workqueue",
+		run: "Announce|NoWakeIsLost|Silent|WhoIs|WhoSees|AreTold|WhatALook|WhereALook"}}
+	noting = []suite{{dir: "outbox", run: "Silent|Notes"}}
 )
 
 // announcerEdits are those guards. docs/model has variants of those that only matter between two steps.
@@ -14,7 +15,8 @@ var announcerEdits = []edit{
 	{name: "an old transaction is silent", file: "workqueue/spec.go",
 		old: `'::pg_catalog.interval) THEN true" +`, new: `'::pg_catalog.interval) THEN false" +`, suites: announcing},
 	{name: "a silent transaction is known to nobody", file: "workqueue/spec.go",
-		old: `WHEN pg_catalog.pg_try_advisory_xact_lock_shared(" + s.silentLock() + ") THEN "`, new: `WHEN " + s.silentLock() + " IS NOT NULL THEN "`, suites: announcing},
+		old: `WHEN pg_catalog.pg_try_advisory_xact_lock_shared(" + s.silentLock() + ") THEN "`,
+		new: `WHEN " + s.silentLock() + " IS NOT NULL THEN "`, suites: announcing},
 	{name: "a transaction without the lock is silent", file: "workqueue/spec.go",
 		old: `"\n        ELSE true END)"`, new: `"\n        ELSE false END)"`, suites: announcing},
 	{name: "nobody counts notifications", file: "workqueue/listen.go",
@@ -24,15 +26,18 @@ var announcerEdits = []edit{
 	{name: "notifications of long ago count", file: "workqueue/announcer.go",
 		old: "	if now.Sub(a.window) > announceWindow {", new: "	if a.window.IsZero() {", suites: announcing},
 	{name: "any rate wakes an announcer up", file: "workqueue/announcer.go",
-		old: "	if a.count > int(announceAbove*announceWindow/time.Second) {", new: "	if a.count > 1 {", suites: announcing},
+		old: "	if a.count > int(announceAbove*announceWindow/time.Second) {", new: "	if a.count > 1 {",
+		suites: announcing},
 	{name: "nobody comes back for what is owed", file: "workqueue/announcer.go",
 		old: "		if !a.owes {\n", new: "		if true {\n", suites: announcing},
 	{name: "what a failed announcer owes is forgotten", file: "workqueue/announcer.go",
 		old: "	a.owes = err != nil\n	a.log(", new: "	a.owes = false\n	a.log(", suites: announcing},
 	{name: "a pooler's session announces", file: "workqueue/announcing.go",
-		old: `"SELECT CASE WHEN pg_backend_pid() = " + pid +`, new: `"SELECT CASE WHEN 0 < " + pid +`, suites: announcing},
+		old: `"SELECT CASE WHEN pg_backend_pid() = " + pid +`, new: `"SELECT CASE WHEN 0 < " + pid +`,
+		suites: announcing},
 	{name: "who sees a part of the rows announces", file: "workqueue/announcing.go",
-		old: `" AND NOT row_security_active(" + table + ")" +`, new: `" AND " + table + " IS NOT NULL" +`, suites: announcing},
+		old: `" AND NOT row_security_active(" + table + ")" +`, new: `" AND " + table + " IS NOT NULL" +`,
+		suites: announcing},
 	{name: "a frozen announcer keeps the lock", file: "workqueue/announcing.go",
 		old: `{"idle_session_timeout", "1s"},`, new: `{"idle_session_timeout", "0"},`, suites: announcing},
 	{name: "a new announcer forgets who was silent before", file: "workqueue/announcing.go",
@@ -40,19 +45,23 @@ var announcerEdits = []edit{
 	{name: "a new announcer has nobody look at everything", file: "workqueue/announcing.go",
 		old: "	return d.announceFrom(ctx, time.UnixMicro(0))\n", new: "	return nil\n", suites: announcing},
 	{name: "an announcer never falls asleep", file: "workqueue/announcing.go",
-		old: "			if found < int(sleepBelow*sleepWindow/time.Second) {", new: "			if found < 0 {", suites: announcing},
+		old: "			if found < int(sleepBelow*sleepWindow/time.Second) {", new: "			if found < 0 {",
+		suites: announcing},
 	{name: "an announcer that falls asleep keeps the lock", file: "workqueue/announcing.go",
 		old: `"SELECT pg_advisory_unlock("+`, new: `"SELECT abs("+`, suites: announcing},
 	{name: "an announcer that falls asleep waits for nobody", file: "workqueue/announcing.go",
 		old: "	for err == nil && len(d.pending) > 0 &&", new: "	for err == nil && false &&", suites: announcing},
 	{name: "the last announcement is left out", file: "workqueue/announcing.go",
-		old: "	if err == nil {\n		err = d.announceAll(ctx)\n	}\n	return err\n", new: "	return err\n", suites: announcing},
+		old: "	if err == nil {\n		err = d.announceAll(ctx)\n	}\n	return err\n", new: "	return err\n",
+		suites: announcing},
 	{name: "what an announcer may not see is never announced", file: "workqueue/announcing.go",
 		old: "	if !start.Before(d.nextBeat) {", new: "	if false {", suites: announcing},
 	{name: "the horizon waits for nobody", file: "workqueue/announcing.go",
-		old: "	if len(d.pending) > 0 {\n		return d.horizon, nil", new: "	if false {\n		return d.horizon, nil", suites: announcing},
+		old: "	if len(d.pending) > 0 {\n		return d.horizon, nil",
+		new: "	if false {\n		return d.horizon, nil", suites: announcing},
 	{name: "lanes are not looked for", file: "workqueue/announcing.go",
-		old: "	if len(d.table.spec.Lanes) == 0 {\n		return nil", new: "	if true {\n		return nil", suites: announcing},
+		old: "	if len(d.table.spec.Lanes) == 0 {\n		return nil", new: "	if true {\n		return nil",
+		suites: announcing},
 	{name: "notes are not looked for", file: "workqueue/announcing.go",
 		old: "	if err != nil || len(d.notes) == 0 {", new: "	if err != nil || true {", suites: noting},
 	{name: "no look goes back", file: "workqueue/announcing.go",

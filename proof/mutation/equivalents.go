@@ -9,7 +9,8 @@ const (
 	nothing = "the trigger finds nothing to do without it: it spares rows that have nothing to do with it the call"
 	twice   = "the function that is called looks at it itself"
 	vain    = "folders then look at keys in which there is nothing to do, in vain"
-	behind  = "a place that is further behind than it need be is as good: the rows that follow look for theirs in the same way"
+	behind  = "a place that is further behind than it need be is as good: the rows that follow look for theirs in " +
+		"the same way"
 	spares  = "what follows does nothing then: it spares that"
 	claimed = "a row in progress was due when it was claimed, and the core never moves its due time: it bounds the scan"
 )
@@ -30,29 +31,41 @@ var equivalents = []equivalent{
 	{"workqueue/sql/purge_failed.sql", "r.failed_at IS NOT NULL", null},
 	{"workqueue/join/sql/schema/purge.sql", "j.completed_at IS NOT NULL", null},
 	{"workqueue/join/sql/schema/strand.sql", "{{.Stranded}} (2)",
-		"a join of a row that has waited for a quarter of an hour would have to be started between the statement's snapshot and its lock"},
+		"a join of a row that has waited for a quarter of an hour would have to be started between the statement's " +
+			"snapshot and its lock"},
 	{"inbox/sql/strip.sql", "r.completed_at IS NOT NULL", null},
 	{"workqueue/gate/sql/gate.up.sql", `{{.OrderedWaits "t"}}`, behind},
 	{"workqueue/gate/sql/gate.up.sql", `{{.Obstacle "t"}}`, behind},
-	{"workqueue/gate/sql/gate.up.sql", "t.gate_seq >= next (3)", "the greatest of all is taken: it spares reading dead letters that are behind the sequence"},
-	{"workqueue/gate/sql/gate.up.sql", "g.limited", "what is known of the key's ordered rows comes last, and has neither a number of rows nor a time"},
-	{"workqueue/gate/sql/gate.up.sql", "g.limited (2)", "no two rows of what is known of a key have one number: it leads to the primary key"},
-	{"workqueue/gate/sql/gate.up.sql", "g.n = d.n", "of the rows that are known of a key the last one counts, whatever the others say"},
-	{"workqueue/gate/sql/gate.up.sql", "d.updates < {{.MaxUpdates}}", "the deletion of that row comes first, as PostgreSQL happens to do it: nothing is left to be updated"},
-	{"workqueue/gate/sql/gate.up.sql", "o.limited = r.limited", "the two of a key with both sorts of rows are forgotten one after the other then"},
+	{"workqueue/gate/sql/gate.up.sql", "t.gate_seq >= next (3)",
+		"the greatest of all is taken: it spares reading dead letters that are behind the sequence"},
+	{"workqueue/gate/sql/gate.up.sql", "g.limited",
+		"what is known of the key's ordered rows comes last, and has neither a number of rows nor a time"},
+	{"workqueue/gate/sql/gate.up.sql", "g.limited (2)",
+		"no two rows of what is known of a key have one number: it leads to the primary key"},
+	{"workqueue/gate/sql/gate.up.sql", "g.n = d.n",
+		"of the rows that are known of a key the last one counts, whatever the others say"},
+	{"workqueue/gate/sql/gate.up.sql", "d.updates < {{.MaxUpdates}}",
+		"the deletion of that row comes first, as PostgreSQL happens to do it: nothing is left to be updated"},
+	{"workqueue/gate/sql/gate.up.sql", "o.limited = r.limited",
+		"the two of a key with both sorts of rows are forgotten one after the other then"},
 	{"workqueue/gate/sql/gate.up.sql", "p.ended > 0", "the others add nothing: it leads to the index"},
 	{"workqueue/gate/sql/gate.up.sql", "l.locktype = 'advisory'",
 		"the other locks of a transaction are few beside a quarter of what the server has room for"},
 	{"workqueue/gate/sql/gate.up.sql", "t.gate_seq IS NULL",
-		"the trigger's WHEN has said so of the row in this statement, and nothing else sets gate_seq of a row that is there"},
+		"the trigger's WHEN has said so of the row in this statement, and nothing else sets gate_seq of a row that " +
+			"is there"},
 	{"workqueue/gate/sql/gate.up.sql", "t.status = 0 (2)",
-		"the trigger's WHEN has said so of the row in this statement; had another trigger ended it since: whether a row that ended waits decides nothing, and a redrive says it anew"},
+		"the trigger's WHEN has said so of the row in this statement; had another trigger ended it since: whether a " +
+			"row that ended waits decides nothing, and a redrive says it anew"},
 	{"workqueue/gate/sql/gate.up.sql", "r.at >= greatest(since, upto)",
-		"it spares reading notes that are deleted and not yet vacuumed: those before it have been taken, and a pass from the start finds the others"},
+		"it spares reading notes that are deleted and not yet vacuumed: those before it have been taken, and a pass " +
+			"from the start finds the others"},
 	{"workqueue/gate/sql/gate.up.sql", "NOT m.limited", "a limited key has no ordered rows to be found"},
 	{"workqueue/gate/sql/gate.up.sql", `{{.OrderedWaits "t"}} (2)`, vain},
-	{"workqueue/gate/sql/gate.up.sql", `EXISTS (SELECT FROM {{.Table}} AS t WHERE t.gate_key = k AND {{.OrderedWaits "t"}})`, vain},
-	{"workqueue/gate/sql/gate.up.sql", `NOT EXISTS (SELECT FROM {{.Table}} AS t WHERE ordered AND t.gate_key = last AND {{.Live "t"}} AND t.gate_limit = 0)`, vain},
+	{"workqueue/gate/sql/gate.up.sql",
+		`EXISTS (SELECT FROM {{.Table}} AS t WHERE t.gate_key = k AND {{.OrderedWaits "t"}})`, vain},
+	{"workqueue/gate/sql/gate.up.sql",
+		`NOT EXISTS (SELECT FROM {{.Table}} AS t WHERE ordered AND t.gate_key = last AND {{.Live "t"}} AND t.gate_limit = 0)`, vain},
 	{"workqueue/gate/sql/gate.up.sql", "NEW.status = 0", twice + ", and " + vain},
 	{"workqueue/gate/sql/gate.up.sql", "OLD.status = 1",
 		"a redriven row waits already, and gate_note does the rest; nothing else makes a row Ready"},
@@ -63,7 +76,8 @@ var equivalents = []equivalent{
 	{"timers/sql/table.sql", "OLD.status = 1",
 		"follows from timers_rearm_check: only a firing timer has a rearm_at"},
 	{"timers/sql/table.sql", "OLD.rearm_at IS NOT NULL (2)", nothing},
-	{"jobs/sql/schema/forget.sql", "OLD.trail IS NOT NULL OR OLD.attempts > 1 OR OLD.failed_at IS NOT NULL OR OLD.headers ->> 'txwork-redriven-at' IS NOT NULL", nothing},
+	{"jobs/sql/schema/forget.sql", "OLD.trail IS NOT NULL OR OLD.attempts > 1 OR OLD.failed_at IS NOT NULL OR " +
+		"OLD.headers ->> 'txwork-redriven-at' IS NOT NULL", nothing},
 	{"jobs/sql/schema/slot.sql", "OLD.slot", nothing},
 	{"jobs/sql/schema/slot.sql", "OLD.status = 1", nothing + ": only a job in progress has a slot"},
 	{"jobs/sql/schema/slot.sql", "OLD.slot (2)", nothing},

@@ -26,7 +26,8 @@ func TestAJournalKnowsWhoWasKilled(t *testing.T) {
 	}
 	killed := result{Mutant: "a", Print: "1", Dir: "jobs", Killer: "TestA/b", Seconds: 1}
 	write(`{"mutant":"cut off`)
-	for _, r := range []result{killed, {Mutant: "b", Print: "1"}, {Mutant: "c", Print: "1", Dir: "jobs", Killer: "TestC", Once: true}} {
+	for _, r := range []result{killed, {Mutant: "b", Print: "1"}, {Mutant: "c", Print: "1", Dir: "jobs",
+		Killer: "TestC", Once: true}} {
 		if err := open().add(r); err != nil {
 			t.Fatal(err)
 		}

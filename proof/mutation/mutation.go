@@ -1,6 +1,7 @@
-// Package mutation shows that the tests notice when a guard is gone. It takes each guard out of the SQL and each fence out
-// of the Go code in turn, builds the tests with that one change (no file of the repository is touched) and runs what
-// is most likely to notice first. A mutant that no test kills is a guard which the next change may lose without a word.
+// Package mutation shows that the tests notice when a guard is gone. It takes each guard out of the SQL and each fence
+// out of the Go code in turn, builds the tests with that one change (no file of the repository is touched) and runs
+// what is most likely to notice first. A mutant that no test kills is a guard which the next change may lose without a
+// word.
 //
 //	go run ./proof mutants                 # all mutants; exit 1 with survivors
 //	go run ./proof mutants --list          # what there is, and what was left out and why
@@ -39,13 +40,16 @@ func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	flags.BoolVar(&o.list, "list", false, "print the mutants and the equivalent ones, run nothing")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object a mutant")
-	flags.Func("only", "run the mutants whose name contains this (several are one or the other)", func(word string) error {
-		o.only = append(o.only, word)
-		return nil
-	})
-	flags.StringVar(&o.resume, "resume", "", "keep the results in this file; mutants that it knows to be killed are not tried again")
+	flags.Func("only", "run the mutants whose name contains this (several are one or the other)",
+		func(word string) error {
+			o.only = append(o.only, word)
+			return nil
+		})
+	flags.StringVar(&o.resume, "resume", "", "keep the results in this file; mutants that it knows to be killed are "+
+		"not tried again")
 	flags.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "mutants at once, each with a server of its own")
-	flags.DurationVar(&o.limit, "limit", 0, "time for one run of tests (default: ten times what it takes without a mutant, at least two minutes)")
+	flags.DurationVar(&o.limit, "limit", 0, "time for one run of tests (default: ten times what it takes without a "+
+		"mutant, at least two minutes)")
 	if err = flags.Parse(args); err == nil && flags.NArg() > 0 {
 		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
@@ -84,7 +88,8 @@ func Run(ctx context.Context, args []string, out, progress io.Writer) (survived 
 	return count(results).survived > 0, report(out, results, len(left), took, o.json)
 }
 
-func try(ctx context.Context, root string, o options, mutants []mutant, progress io.Writer) (results []result, took time.Duration, err error) {
+func try(ctx context.Context, root string, o options, mutants []mutant, progress io.Writer) (results []result,
+	took time.Duration, err error) {
 	j, err := openJournal(o.resume)
 	if err != nil {
 		return nil, 0, err

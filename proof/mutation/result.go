@@ -71,7 +71,8 @@ func report(out io.Writer, results []result, left int, took time.Duration, asJSO
 			fmt.Fprintf(out, "  %s\n", r.Mutant)
 		}
 	}
-	_, err := fmt.Fprintf(out, "\n%d mutants, %d killed (%d by a test that did not end, %d by one that passes when it is repeated alone), %d survived; %d equivalent ones left out; %v\n",
+	_, err := fmt.Fprintf(out, "\n%d mutants, %d killed (%d by a test that did not end, %d by one that passes when "+
+		"it is repeated alone), %d survived; %d equivalent ones left out; %v\n",
 		t.mutants, t.mutants-t.survived, t.timedOut, t.once, t.survived, left, took.Round(time.Second))
 	return err
 }

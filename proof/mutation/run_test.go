@@ -26,7 +26,8 @@ func scripted(t *testing.T, script string) (*lab, mutant) {
 	}
 	tests := &originals{binaries: map[string][]byte{"pkg": []byte("#!/bin/sh\n# " + text + "\n" + script)}}
 	l := &lab{root: root, dir: t.TempDir(), url: pgtest.URL(t), originals: tests}
-	return l, newMutant("without guarded", file, []byte(text), strings.Index(text, "guarded"), "guarded", "true", []suite{{dir: "pkg"}})
+	return l, newMutant("without guarded", file, []byte(text), strings.Index(text, "guarded"), "guarded", "true",
+		[]suite{{dir: "pkg"}})
 }
 
 const (
@@ -40,11 +41,14 @@ func TestAMutantIsKilledBySomebody(t *testing.T) {
 		script string
 		want   result
 	}{
-		"a test":                    {isMutant + " && { " + fails + "}\nexit 0", result{Dir: "pkg", Killer: "TestA"}},
-		"nobody":                    {"exit 0", result{}},
-		"a test, not alone":         {isMutant + ` && case "$*" in *test.run*) exit 0;; esac && { ` + fails + "}\nexit 0", result{Dir: "pkg", Killer: "TestA", Once: true}},
-		"a run that ends otherwise": {isMutant + " && exit 3\nexit 0", result{Dir: "pkg", Killer: "the run: exit status 3"}},
-		"a test that does not end": {isMutant + " && printf 'panic: test timed out after 1s\\n\\t\\tTestA (1s)\\n' && sleep 60\nexit 0",
+		"a test": {isMutant + " && { " + fails + "}\nexit 0", result{Dir: "pkg", Killer: "TestA"}},
+		"nobody": {"exit 0", result{}},
+		"a test, not alone": {isMutant + ` && case "$*" in *test.run*) exit 0;; esac && { ` + fails +
+			"}\nexit 0", result{Dir: "pkg", Killer: "TestA", Once: true}},
+		"a run that ends otherwise": {isMutant + " && exit 3\nexit 0",
+			result{Dir: "pkg", Killer: "the run: exit status 3"}},
+		"a test that does not end": {isMutant + " && printf 'panic: test timed out after 1s\\n\\t\\tTestA (1s)\\n' " +
+			"&& sleep 60\nexit 0",
 			result{Dir: "pkg", Killer: "TestA", TimedOut: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +98,8 @@ func TestKilledMutantsAreNotTriedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := result{Mutant: m.Name, Print: m.print, Dir: "pkg", Killer: "TestA"}
-	for name, want := range map[string]result{"killed": known, "killed before a change": {Mutant: m.Name, Print: m.print}} {
+	for name, want := range map[string]result{"killed": known, "killed before a change": {Mutant: m.Name,
+		Print: m.print}} {
 		if want == known {
 			j.last[m.Name] = known
 		} else {
@@ -114,7 +119,8 @@ func TestKilledMutantsAreNotTriedAgain(t *testing.T) {
 
 func TestSurvivorsAreCounted(t *testing.T) {
 	t.Parallel()
-	results := []result{{Mutant: "a", Killer: "TestA"}, {Mutant: "b"}, {Mutant: "c", Killer: "TestC", TimedOut: true}, {Mutant: "d", Killer: "TestD", Once: true}}
+	results := []result{{Mutant: "a", Killer: "TestA"}, {Mutant: "b"}, {Mutant: "c", Killer: "TestC", TimedOut: true},
+		{Mutant: "d", Killer: "TestD", Once: true}}
 	if got, want := count(results), (tally{mutants: 4, survived: 1, timedOut: 1, once: 1}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -122,7 +128,9 @@ func TestSurvivorsAreCounted(t *testing.T) {
 	if err := report(&out, results, 3, time.Minute, false); err != nil {
 		t.Fatal(err)
 	}
-	if want := "No test notices:\n  b\n\n4 mutants, 3 killed (1 by a test that did not end, 1 by one that passes when it is repeated alone), 1 survived; 3 equivalent ones left out; 1m0s\n"; !strings.HasSuffix(out.String(), want) {
+	if want := "No test notices:\n  b\n\n4 mutants, 3 killed (1 by a test that did not end, 1 by one that passes " +
+		"when it is repeated alone), 1 survived; 3 equivalent ones left out; 1m0s\n"; !strings.HasSuffix(out.String(),
+		want) {
 		t.Errorf("got:\n%s", out.String())
 	}
 }

@@ -16,8 +16,8 @@ import (
 type Chore struct {
 	Name  string
 	Short string // what it does, in a line
-	// Run does what the arguments say, and tells whether it found something. It writes its result to out, and what happens
-	// meanwhile to progress.
+	// Run does what the arguments say, and tells whether it found something. It writes its result to out, and what
+	// happens meanwhile to progress.
 	Run func(ctx context.Context, args []string, out, progress io.Writer) (found bool, err error)
 }
 
@@ -28,8 +28,8 @@ const (
 	exitInterrupted = 130
 )
 
-// Main runs the chore that the command line names until it ends or is told to stop, and exits: with 1 where it found something,
-// 2 where it could not be done, 130 where it was interrupted.
+// Main runs the chore that the command line names until it ends or is told to stop, and exits: with 1 where it found
+// something, 2 where it could not be done, 130 where it was interrupted.
 func Main(command string, chores ...Chore) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal ends it at once

@@ -12,7 +12,8 @@ import (
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	chore := func(found bool, err error) Chore {
-		return Chore{Name: "dig", Short: "digs", Run: func(_ context.Context, args []string, _, _ io.Writer) (bool, error) {
+		return Chore{Name: "dig", Short: "digs", Run: func(_ context.Context, args []string, _, _ io.Writer) (bool,
+			error) {
 			if len(args) != 1 || args[0] != "--deep" {
 				t.Errorf("the arguments are %q", args)
 			}
@@ -40,7 +41,8 @@ func TestExitCodes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var said strings.Builder
-			if code := run(c.ctx, "proof", []Chore{c.chore}, strings.Fields(c.args), io.Discard, &said); code != c.code {
+			if code := run(c.ctx, "proof", []Chore{c.chore}, strings.Fields(c.args), io.Discard,
+				&said); code != c.code {
 				t.Errorf("the exit code is %d, want %d", code, c.code)
 			}
 			if !strings.Contains(said.String(), c.says) || c.says == "" && said.Len() > 0 {

@@ -23,7 +23,8 @@ type testEvent struct {
 
 // torturesBroken runs the test of the broken builds.
 func (r *runner) torturesBroken(ctx context.Context) ([]brokenBuild, error) {
-	cmd, closeLog, err := r.command(ctx, "broken", "go", "test", "./proof/torture", "-run", "^TestBrokenBuilds$", "-broken",
+	cmd, closeLog, err := r.command(ctx, "broken", "go", "test", "./proof/torture", "-run", "^TestBrokenBuilds$",
+		"-broken",
 		"-json", "-count", "1", "-timeout", "1h")
 	if err != nil {
 		return nil, err
@@ -69,7 +70,8 @@ func readBuilds(events io.Reader) (builds []brokenBuild, err error) {
 		case "pass", "fail":
 			took := time.Duration(e.Elapsed * float64(time.Second))
 			readable := strings.ReplaceAll(name, "_", " ")
-			builds = append(builds, brokenBuild{Name: readable, Found: e.Action == "pass", Detail: details[name], Took: took})
+			builds = append(builds, brokenBuild{Name: readable, Found: e.Action == "pass", Detail: details[name],
+				Took: took})
 		}
 	}
 }

@@ -46,11 +46,13 @@ func section(results []result) string {
 
 func runTable(runs []result) string {
 	var b strings.Builder
-	b.WriteString("| run | rows | redeliveries | leases reaped | stale handlers | processes, servers ended | lost | double settles | order violations | early timers | other violations |\n")
+	b.WriteString("| run | rows | redeliveries | leases reaped | stale handlers | processes, servers ended | lost | " +
+		"double settles | order violations | early timers | other violations |\n")
 	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range runs {
 		p := r.Report
-		fmt.Fprintf(&b, "| seed %d, %v%s | %s | %s | %s | %s | %s, %d | %d | %d | %d | %d | %d |\n", p.Seed, r.Report.Duration.Round(time.Second), only(r),
+		fmt.Fprintf(&b, "| seed %d, %v%s | %s | %s | %s | %s | %s, %d | %d | %d | %d | %d | %d |\n", p.Seed,
+			r.Report.Duration.Round(time.Second), only(r),
 			count(p.Rows), count(p.Redeliveries), count(p.Reaped), count(p.Refused), count(p.ProcessesEnded), p.Outages,
 			p.Lost, p.DoubleSettles, p.OrderViolations, p.EarlyTimers, others(p))
 	}
@@ -116,7 +118,8 @@ func faultTable(runs []result) string {
 		s := sums[name]
 		slices.Sort(s.recoveries)
 		p50, longest := torture.Spread(s.recoveries)
-		fmt.Fprintf(&b, "| `%s` | %s | %.1f s | %.1f s | %d |\n", name, count(s.strikes), p50.Seconds(), longest.Seconds(), s.failed)
+		fmt.Fprintf(&b, "| `%s` | %s | %.1f s | %.1f s | %d |\n", name, count(s.strikes), p50.Seconds(),
+			longest.Seconds(), s.failed)
 	}
 	return b.String()
 }

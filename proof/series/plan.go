@@ -27,7 +27,8 @@ const (
 // A need is what a run has to reach beside breaking nothing.
 type need struct{ rows, crashes int }
 
-// crashes of PostgreSQL in the run of very many rows: it lasts for as long as these take, and until the rows are written.
+// crashes of PostgreSQL in the run of very many rows: it lasts for as long as these take, and until the rows are
+// written.
 const (
 	crashes      = 20
 	crashPause   = 45 * time.Second

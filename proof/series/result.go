@@ -106,7 +106,8 @@ func judge(results []result) (wrong []error) {
 	return append(wrong, idle(results)...)
 }
 
-// idle are faults that did not strike in any run that was to have all of them: what is skipped everywhere is not proved.
+// idle are faults that did not strike in any run that was to have all of them: what is skipped everywhere is not
+// proved.
 func idle(results []result) (wrong []error) {
 	struck, planned := map[string]bool{}, false
 	for _, r := range results {

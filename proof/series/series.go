@@ -32,7 +32,8 @@ func parse(args []string) (o options, err error) {
 	flags.IntVar(&o.seeds, "seeds", 10, "runs with all faults")
 	flags.Uint64Var(&o.first, "first", 1, "the first seed")
 	flags.DurationVar(&o.duration, "duration", 10*time.Minute, "how long faults strike in each of them")
-	flags.IntVar(&o.rows, "rows", 1_000_000, "rows of the run in which PostgreSQL crashes again and again; 0 leaves it out")
+	flags.IntVar(&o.rows, "rows", 1_000_000,
+		"rows of the run in which PostgreSQL crashes again and again; 0 leaves it out")
 	flags.BoolVar(&o.broken, "broken", true, "torture builds that are broken on purpose")
 	flags.IntVar(&o.parallel, "parallel", 1, "runs side by side")
 	flags.BoolVar(&o.install, "install", false, "install what faults need with apt-get; needs root")

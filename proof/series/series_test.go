@@ -44,9 +44,11 @@ func TestPage(t *testing.T) {
 	other.Report.Violations = map[string]int{"I3": 2, "I8": 1}
 	other.Report.OrderViolations = 1
 	other.Report.Skipped = []torture.Skip{{Fault: "clock", Reason: "no libfaketime"}}
-	other.Report.Faults = map[string]torture.FaultReport{crashedFault: {Strikes: 1, Errors: []string{"slow"}, Recoveries: []time.Duration{4 * time.Second}}, "poison": {Errors: []string{"slow"}}}
+	other.Report.Faults = map[string]torture.FaultReport{crashedFault: {Strikes: 1, Errors: []string{"slow"},
+		Recoveries: []time.Duration{4 * time.Second}}, "poison": {Errors: []string{"slow"}}}
 	other.Report.NotStruck = []string{"zombie"}
-	builds := result{planned: planned{name: "broken", kind: brokenBuilds}, Builds: []brokenBuild{{Name: "no token", Found: true, Took: 40 * time.Second}}}
+	builds := result{planned: planned{name: "broken", kind: brokenBuilds},
+		Builds: []brokenBuild{{Name: "no token", Found: true, Took: 40 * time.Second}}}
 
 	const begin, end = "<!-- torture:begin -->", "<!-- torture:end -->"
 	page := filepath.Join(t.TempDir(), "page.md")
@@ -92,7 +94,8 @@ func TestJudge(t *testing.T) {
 	few.planned.need = need{rows: 2_000_000, crashes: 20}
 	broken := fine("violated")
 	broken.Report.Found = []torture.Violation{{Invariant: "I3"}}
-	missed := result{planned: planned{name: "broken"}, Builds: []brokenBuild{{Name: "no token"}, {Name: "fine", Found: true}}}
+	missed := result{planned: planned{name: "broken"}, Builds: []brokenBuild{{Name: "no token"},
+		{Name: "fine", Found: true}}}
 	if wrong := judge([]result{thorough("seed-1")}); len(wrong) > 0 {
 		t.Errorf("a run that kept its word: %v", wrong)
 	}
@@ -138,7 +141,8 @@ func TestResume(t *testing.T) {
 func TestARunWithoutAReport(t *testing.T) {
 	t.Parallel()
 	r := &runner{options: options{dir: t.TempDir()}, program: "/bin/false", out: io.Discard}
-	if err := r.run(context.Background(), planned{name: "seed-1"}); err == nil || !strings.Contains(err.Error(), "seed-1.log") {
+	if err := r.run(context.Background(), planned{name: "seed-1"}); err == nil ||
+		!strings.Contains(err.Error(), "seed-1.log") {
 		t.Errorf("the error is %v", err)
 	}
 	if r.has(planned{name: "seed-1"}) {
@@ -157,7 +161,8 @@ func TestBrokenBuildsAreReadFromTheEvents(t *testing.T) {
 	if err != nil || len(builds) != 2 {
 		t.Fatalf("read %+v, error %v", builds, err)
 	}
-	if b := builds[0]; b.Name != "no token" || !b.Found || b.Detail != "found map[I4:1] after 31s" || b.Took != 31500*time.Millisecond {
+	if b := builds[0]; b.Name != "no token" || !b.Found || b.Detail != "found map[I4:1] after 31s" ||
+		b.Took != 31500*time.Millisecond {
 		t.Errorf("the first is %+v", b)
 	}
 	if builds[1].Found {

@@ -48,8 +48,10 @@ var breakages = map[string]breakage{
 	// The rows of a claim are handed on when they have been read, and its COMMIT is sent afterwards.
 	"rows are dispatched before the claim commits": {
 		edits: []edit{
-			{"workqueue/pool.go", "	begins := !keepsSettings(conn) ||", "	late := len(calls) == 1 && calls[0].lazy\n	begins := late || !keepsSettings(conn) ||"},
-			{"workqueue/pool.go", "	if begins {\n		batch.Queue(\"COMMIT\")\n	}\n	return readTransaction(conn.SendBatch(ctx, batch), own, calls)\n", `
+			{"workqueue/pool.go", "	begins := !keepsSettings(conn) ||",
+				"	late := len(calls) == 1 && calls[0].lazy\n	begins := late || !keepsSettings(conn) ||"},
+			{"workqueue/pool.go", "	if begins {\n		batch.Queue(\"COMMIT\")\n	}\n	return " +
+				"readTransaction(conn.SendBatch(ctx, batch), own, calls)\n", `
 	if !late {
 		if begins {
 			batch.Queue("COMMIT")
@@ -89,8 +91,10 @@ var breakages = map[string]breakage{
 	}()
 
 	err = p.send`},
-			{"workqueue/pool.go", "// maxConflictRetries bounds", "var dispatched = make(chan *pgx.Conn, 1000)\n\n// maxConflictRetries bounds"},
-			{"workqueue/pool.go", "once(ctx context.Context, calls []call) error {", "once(ctx context.Context, calls []call) (err error) {"},
+			{"workqueue/pool.go", "// maxConflictRetries bounds",
+				"var dispatched = make(chan *pgx.Conn, 1000)\n\n// maxConflictRetries bounds"},
+			{"workqueue/pool.go", "once(ctx context.Context, calls []call) error {",
+				"once(ctx context.Context, calls []call) (err error) {"},
 		},
 		fault: "backend-terminate", finds: []string{"I3"},
 	},
@@ -98,15 +102,18 @@ var breakages = map[string]breakage{
 		edits: []edit{
 			{"workqueue/sql/claim.sql", "    attempts = t.attempts + 1,\n", ""},
 			{"workqueue/sql/abandon.sql", "    last_error =", "    attempts = t.attempts + 1,\n    last_error ="},
-			{"workqueue/sql/snooze.sql", "CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE t.attempts - 1 END", "t.attempts"},
+			{"workqueue/sql/snooze.sql", "CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE t.attempts - 1 END",
+				"t.attempts"},
 		},
 		fault: "worker-kill", finds: []string{"I6"},
 	},
 	// The reaper reads which leases have ended, and takes the rows by id alone when it comes to writing.
 	"the reaper goes by id alone": {
 		edits: []edit{
-			{"workqueue/sql/reap_expired.sql", "WHERE t.ctid = ANY (ARRAY(\n        SELECT r.ctid", "WHERE t.id = ANY (ARRAY(\n        SELECT r.id"},
-			{"workqueue/sql/reap_expired.sql", "LIMIT @max_rows::int\n        FOR NO KEY UPDATE SKIP LOCKED))", "LIMIT @max_rows::int))"},
+			{"workqueue/sql/reap_expired.sql", "WHERE t.ctid = ANY (ARRAY(\n        SELECT r.ctid",
+				"WHERE t.id = ANY (ARRAY(\n        SELECT r.id"},
+			{"workqueue/sql/reap_expired.sql", "LIMIT @max_rows::int\n        FOR NO KEY UPDATE SKIP LOCKED))",
+				"LIMIT @max_rows::int))"},
 		},
 		fault: "zombie", finds: []string{"I3", "I4", "I5"}, takes: 40 * time.Second, // it needs a race
 	},
@@ -114,23 +121,29 @@ var breakages = map[string]breakage{
 	"a hot key waits for its writers to pause": {
 		edits: []edit{{
 			"migrations/sql/001_outbox.up.sql", "head AS h WHERE h.behind IS NULL)",
-			"head AS h WHERE h.behind IS NULL AND pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox ' || h.key, 1)))",
+			"head AS h WHERE h.behind IS NULL AND pg_try_advisory_xact_lock(hashtextextended('{{schema}}.outbox ' || " +
+				"h.key, 1)))",
 		}},
 		fault: "hot-key", finds: []string{progress + ", producers of one key"},
 	},
 	"a settle waits for the row of its join": {
-		edits: []edit{{"migrations/sql/006_jobs.up.sql", `    INSERT INTO "{{schema}}"."jobs_join_note" (member_id, gone)`, `
+		edits: []edit{{"migrations/sql/006_jobs.up.sql",
+			`    INSERT INTO "{{schema}}"."jobs_join_note" (member_id, gone)`, `
     PERFORM FROM "{{schema}}"."jobs_join" AS j JOIN "{{schema}}"."jobs_join_member" AS m ON m.join_id = j.id
     WHERE m.member_id = OLD.id FOR NO KEY UPDATE OF j;
     INSERT INTO "{{schema}}"."jobs_join_note" (member_id, gone)`}},
-		fault: "open-transaction", finds: []string{progress + ", a transaction that has locked a join"}, takes: 45 * time.Second, // it is one of five
+		// it is one of five
+		fault: "open-transaction", finds: []string{progress + ", a transaction that has locked a join"},
+		takes: 45 * time.Second,
 	},
 	// A sweep that finds the place of the last one taken waits for it, and the next claim waits for the sweep.
 	"claims wait for sweeps": {
 		edits: []edit{
-			{"migrations/sql/006_jobs.up.sql", `IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs_gate_cursor") THEN`, "IF true THEN"},
+			{"migrations/sql/006_jobs.up.sql", `IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs_gate_cursor") THEN`,
+				"IF true THEN"},
 			{"workqueue/tablework.go", "	if len(t.intake) == 1 && len(t.table.spec.Sweeps) > 0 {", "	if false {"},
-			{"workqueue/worker.go", "	cancelsSeen atomic.Int64", "	sweptAt time.Time\n	cancelsSeen atomic.Int64"},
+			{"workqueue/worker.go", "	cancelsSeen atomic.Int64",
+				"	sweptAt time.Time\n	cancelsSeen atomic.Int64"},
 			{"workqueue/worker.go", "		start, cancels := time.Now(), w.cancelsSeen.Load()\n", `
 		if len(w.table.spec.Sweeps) > 0 && time.Since(w.sweptAt) > sweepAtLeastEvery {
 			w.work.within(context.WithoutCancel(ctx), func(ctx context.Context) error {
@@ -142,13 +155,15 @@ var breakages = map[string]breakage{
 		start, cancels := time.Now(), w.cancelsSeen.Load()
 `},
 		},
-		fault: "open-transaction", finds: []string{progress + ", a transaction that has swept"}, takes: 45 * time.Second,
+		fault: "open-transaction", finds: []string{progress + ", a transaction that has swept"},
+		takes: 45 * time.Second,
 	},
 	// Only what says that it is the row's fault has the batch taken apart; all else is tried again, whole.
 	"a refused row fails its batch": {
 		edits: []edit{
 			{"workqueue/apart.go", "case kind == failedAway && waits < patientWaits:", "case kind == failedAway:"},
-			{"workqueue/settling.go", `"08", "25", "40", "53", "57", "58": //`, `"08", "0A", "25", "40", "42", "53", "54", "57", "58", "XX": //`},
+			{"workqueue/settling.go", `"08", "25", "40", "53", "57", "58": //`,
+				`"08", "0A", "25", "40", "42", "53", "54", "57", "58", "XX": //`},
 		},
 		fault: "refused-rows", finds: []string{progress + ", rows that cannot be settled"},
 	},
@@ -157,13 +172,15 @@ var breakages = map[string]breakage{
 		edits: []edit{
 			{"workqueue/announcing.go", "back && h.before(l.cursor)", "false && h.before(l.cursor)"},
 			{"workqueue/announcing.go", "if !start.Before(d.nextBeat) {", "if false {"},
-			{"workqueue/announcing.go", "		err = d.announceAll(ctx)\n	}\n	return err\n", "	}\n	return err\n"},
+			{"workqueue/announcing.go", "		err = d.announceAll(ctx)\n	}\n	return err\n",
+				"	}\n	return err\n"},
 		},
 		fault: "rush", finds: []string{"wake"}, takes: time.Minute, poll: 10 * time.Second,
 	},
 	"an announcer keeps the lock and announces nothing": {
 		edits: []edit{
-			{"workqueue/announcing.go", `return d.exec(ctx, fmt.Sprintf("SELECT pg_notify('%s', '%s')", d.table.spec.channel(), payload))`,
+			{"workqueue/announcing.go",
+				`return d.exec(ctx, fmt.Sprintf("SELECT pg_notify('%s', '%s')", d.table.spec.channel(), payload))`,
 				`_ = fmt.Sprint(d.table.spec.channel(), payload)
 	return nil`},
 		},
@@ -182,13 +199,15 @@ func TestBrokenBuilds(t *testing.T) {
 			program := build(t, b.edits)
 			start := time.Now()
 			report, err := Run(t.Context(), Options{
-				Seed: 1, Duration: cmp.Or(b.takes, 30*time.Second), Pause: 500 * time.Millisecond, Poll: b.poll, Faults: []string{b.fault}, Program: []string{program, "torture", "member"},
+				Seed: 1, Duration: cmp.Or(b.takes, 30*time.Second), Pause: 500 * time.Millisecond, Poll: b.poll,
+				Faults: []string{b.fault}, Program: []string{program, "torture", "member"},
 			})
 			if !errors.Is(err, ErrViolated) || report == nil {
 				t.Fatalf("nothing was found: %v", err)
 			}
 			found := slices.Concat(slices.Sorted(maps.Keys(report.Violations)), report.Failures)
-			t.Logf("found %v after %v, of which it drained for %v", shortened(report), time.Since(start).Round(time.Second), report.DrainedIn.Round(time.Second))
+			t.Logf("found %v after %v, of which it drained for %v", shortened(report),
+				time.Since(start).Round(time.Second), report.DrainedIn.Round(time.Second))
 			if !slices.ContainsFunc(b.finds, func(want string) bool {
 				return slices.ContainsFunc(found, func(what string) bool { return strings.HasPrefix(what, want) })
 			}) {
@@ -206,8 +225,8 @@ func shortened(r *Report) string {
 	return fmt.Sprint(r.Violations, " and ", len(r.Failures), " failures, such as: ", r.Failures[0])
 }
 
-// Nobody runs the broken builds with every change: what they take out has to be there, and what they put there has to fit.
-// They do so all at once.
+// Nobody runs the broken builds with every change: what they take out has to be there, and what they put there has to
+// fit. They do so all at once.
 func TestBreakagesFitTheSources(t *testing.T) {
 	t.Parallel()
 	var edits []edit

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// ordered are rows of one key, whose transactions commit one after another: all are inserted before the first is claimed.
+// ordered are rows of one key, whose transactions commit one after another: all are inserted before the first is
+// claimed.
 func ordered(n int) []*story {
 	stories := make([]*story, n)
 	for i := range stories {
@@ -124,7 +125,8 @@ func TestCheckLimit(t *testing.T) {
 
 func TestCheckRecovery(t *testing.T) {
 	t.Parallel()
-	s := tell("jobs").insert().claim(app1, "a").reap(2*time.Second).claim(app2, "b").run(app2, modePlain, resultOK).ack(app2, 0)
+	s := tell("jobs").insert().claim(app1, "a").reap(2*time.Second).claim(app2, "b").run(app2, modePlain,
+		resultOK).ack(app2, 0)
 	strikes := []Strike{{At: dawn.Add(time.Second)}, {At: dawn.Add(time.Minute)}}
 	v := verdict(Facts{Strikes: strikes}, s)
 	if want := s.Changes[2].At.Sub(strikes[0].At); v.Recovered[0] != want || v.Recovered[1] != 0 {

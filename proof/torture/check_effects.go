@@ -27,7 +27,8 @@ func (w *walk) checkEffects() {
 func (w *walk) checkEffect(e Effect) {
 	c, settled := w.settles[e.XID]
 	if !settled {
-		w.broken("I11", "an effect of attempt %d by %s committed in transaction %d, which did not settle the row", e.Attempt, e.App, e.XID)
+		w.broken("I11", "an effect of attempt %d by %s committed in transaction %d, which did not settle the row",
+			e.Attempt, e.App, e.XID)
 		return
 	}
 	if c.App != e.App {
@@ -39,9 +40,11 @@ func (w *walk) checkEffect(e Effect) {
 		case of.run == nil:
 			w.broken("I11", "an effect of attempt %d by %s committed, and no handler is on record", e.Attempt, e.App)
 		case of.app != e.App || of.attempt != e.Attempt:
-			w.broken("I4", "an effect of attempt %d by %s committed with the settle of attempt %d by %s", e.Attempt, e.App, of.attempt, of.app)
+			w.broken("I4", "an effect of attempt %d by %s committed with the settle of attempt %d by %s", e.Attempt,
+				e.App, of.attempt, of.app)
 		case of.end != endAcked && !of.rearmed:
-			w.broken("I11", "an effect of attempt %d by %s committed, and the row went to status %d", e.Attempt, e.App, c.New.Status)
+			w.broken("I11", "an effect of attempt %d by %s committed, and the row went to status %d", e.Attempt, e.App,
+				c.New.Status)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // A claim commits without waiting for the disk, so a crash may forget one whose handler runs already, and that handler
-// then has no claim on record. But a log is lost from its end: where anything is left that was written after the handler
-// had begun and before the crash, its claim was not forgotten.
+// then has no claim on record. But a log is lost from its end: where anything is left that was written after the
+// handler had begun and before the crash, its claim was not forgotten.
 type forgotten struct {
 	outages  []Span
 	kept     []time.Time // what was written last before each outage and is left
@@ -41,7 +41,10 @@ func (f *forgotten) add(w *walk) {
 func (f *forgotten) check() (found []Violation) {
 	lost := f.lost()
 	for _, s := range f.suspects {
-		explained := slices.ContainsFunc(lost, func(l Span) bool { return s.start.After(l.From) && s.start.Before(l.To) })
+		explained := slices.ContainsFunc(lost, func(l Span) bool {
+			return s.start.After(l.From) &&
+				s.start.Before(l.To)
+		})
 		if !explained {
 			found = append(found, s.Violation)
 		}

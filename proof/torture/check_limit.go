@@ -50,7 +50,8 @@ func (l *limits) add(w *walk) {
 func (l *limits) check() (found []Violation) {
 	for _, c := range l.calls {
 		if c.Delivered > c.Limit {
-			found = append(found, Violation{"I7", c.Table, "", fmt.Sprintf("a claim of %s for %d rows returned %d", c.App, c.Limit, c.Delivered), nil})
+			found = append(found, Violation{"I7", c.Table, "", fmt.Sprintf("a claim of %s for %d rows returned %d",
+				c.App, c.Limit, c.Delivered), nil})
 		}
 	}
 	byOwner := map[string][]*taken{}
@@ -63,25 +64,30 @@ func (l *limits) check() (found []Violation) {
 	return found
 }
 
-// beyond finds claims that took more than any call can have asked for: the greatest claim belongs to the greatest limit at the
-// most, the next one to the next. The last claim of a process is a maybe, since it may have died before it could say what it
-// asked for.
+// beyond finds claims that took more than any call can have asked for: the greatest claim belongs to the greatest limit
+// at the most, the next one to the next. The last claim of a process is a maybe, since it may have died before it could
+// say what it asked for.
 func beyond(claims []*taken, asked []int) (found []Violation) {
 	slices.SortFunc(claims, func(a, b *taken) int { return cmp.Compare(a.seq, b.seq) })
 	claims = claims[:len(claims)-1]
-	slices.SortFunc(claims, func(a, b *taken) int { return cmp.Or(cmp.Compare(b.rows, a.rows), cmp.Compare(a.seq, b.seq)) })
+	slices.SortFunc(claims, func(a, b *taken) int {
+		return cmp.Or(cmp.Compare(b.rows, a.rows),
+			cmp.Compare(a.seq, b.seq))
+	})
 	slices.SortFunc(asked, func(a, b int) int { return cmp.Compare(b, a) })
 	for i, t := range claims {
 		switch {
 		case i >= len(asked):
 			found = append(found, t.broken("no call of its process asked for any more"))
 		case t.rows > asked[i]:
-			found = append(found, t.broken(fmt.Sprintf("only %d calls of its process asked for more than %d", i, asked[i])))
+			found = append(found, t.broken(fmt.Sprintf("only %d calls of its process asked for more than %d", i,
+				asked[i])))
 		}
 	}
 	return found
 }
 
 func (t *taken) broken(why string) Violation {
-	return Violation{"I7", t.first.Table, t.first.ID, fmt.Sprintf("the claim %s took %d rows, and %s", short(t.token), t.rows, why), t.first.text()}
+	return Violation{"I7", t.first.Table, t.first.ID, fmt.Sprintf("the claim %s took %d rows, and %s", short(t.token),
+		t.rows, why), t.first.text()}
 }

@@ -17,25 +17,43 @@ func goodHistories() map[string]*story {
 		return tell(table).asked(Committed).by("run producers").insert().claim(app1, "a")
 	}
 	return map[string]*story{
-		"plain":    claimed("jobs").run(app1, modePlain, resultOK).ack(app1, 0),
-		"tx":       claimed("jobs").run(app1, modeTx, resultTx).ack(app1, 1),
-		"renewed":  claimed("jobs").write('U', app1, func(n *State) { n.Locked = s2(n.Locked) }).run(app1, modePlain, resultOK).ack(app1, 0),
-		"retried":  claimed("jobs").run(app1, modeFlaky, resultError).end(app1, ready).claim(app1, "b").run(app1, modePlain, resultOK).ack(app1, 0),
-		"reaped":   claimed("jobs").reap(2*time.Second).claim(app2, "b").run(app2, modeTx, resultTx).ack(app2, 1).late(app1, 1, modeTx, resultError),
-		"snoozed":  claimed("jobs").run(app1, modeSnooze, resultError).write('U', app1, func(n *State) { n.Status, n.Attempts, n.Locked = ready, 0, time.Time{} }).claim(app1, "b").run(app1, modePlain, resultOK).ack(app1, 0),
-		"released": claimed("jobs").write('U', app1, func(n *State) { n.Status, n.Attempts, n.Locked = ready, 0, time.Time{} }).claim(app2, "b").run(app2, modePlain, resultOK).ack(app2, 0),
-		"failed":   claimed("jobs").run(app1, modePermanent, resultError).end(app1, failed),
-		"poison":   tell("jobs").upTo(1).asked(Committed).by("run producers").insert().claim(app1, "a").died(app1, modeExit).reapTo(failed),
-		"inbox":    tell("inbox").asked(Committed).write('I', "run producers", func(n *State) { n.Status, n.Attempts = done, 1 }).effect("run producers"),
+		"plain": claimed("jobs").run(app1, modePlain, resultOK).ack(app1, 0),
+		"tx":    claimed("jobs").run(app1, modeTx, resultTx).ack(app1, 1),
+		"renewed": claimed("jobs").write('U', app1, func(n *State) { n.Locked = s2(n.Locked) }).run(app1, modePlain,
+			resultOK).ack(app1, 0),
+		"retried": claimed("jobs").run(app1, modeFlaky, resultError).end(app1, ready).claim(app1, "b").run(app1,
+			modePlain, resultOK).ack(app1, 0),
+		"reaped": claimed("jobs").reap(2*time.Second).claim(app2, "b").run(app2, modeTx, resultTx).ack(app2,
+			1).late(app1, 1, modeTx, resultError),
+		"snoozed": claimed("jobs").run(app1, modeSnooze, resultError).write('U', app1, func(n *State) {
+			n.Status,
+				n.Attempts, n.Locked = ready, 0, time.Time{}
+		}).claim(app1, "b").run(app1, modePlain, resultOK).ack(app1, 0),
+		"released": claimed("jobs").write('U', app1, func(n *State) {
+			n.Status, n.Attempts, n.Locked = ready, 0,
+				time.Time{}
+		}).claim(app2, "b").run(app2, modePlain, resultOK).ack(app2, 0),
+		"failed": claimed("jobs").run(app1, modePermanent, resultError).end(app1, failed),
+		"poison": tell("jobs").upTo(1).asked(Committed).by("run producers").insert().claim(app1, "a").died(app1,
+			modeExit).reapTo(failed),
+		"inbox": tell("inbox").asked(Committed).write('I', "run producers", func(n *State) {
+			n.Status,
+				n.Attempts = done, 1
+		}).effect("run producers"),
 		"received": claimed("inbox").run(app1, modeTx, resultOK).ack(app1, 1),
 		"again": claimed("timers").asked(Committed, Committed).run(app1, modeTx, resultTx).ack(app1, 1).
-			write('U', "run producers", func(n *State) { n.Status, n.Token, n.Attempts, n.Generation = ready, "", 0, 1 }).
+			write('U', "run producers", func(n *State) {
+				n.Status, n.Token, n.Attempts, n.Generation = ready, "", 0,
+					1
+			}).
 			claim(app2, "b").run(app2, modePlain, resultOK).ack(app2, 0),
 		"rearmed": claimed("timers").asked(Committed, Committed).
 			write('U', "run producers", func(n *State) { n.Generation = 1 }).run(app1, modeTx, resultTx).
-			write('U', app1, func(n *State) { n.Status, n.Attempts, n.Locked = ready, 0, time.Time{} }).effectOf(app1, 1).
+			write('U', app1, func(n *State) { n.Status, n.Attempts, n.Locked = ready, 0, time.Time{} }).effectOf(app1,
+			1).
 			claim(app1, "b").run(app1, modePlain, resultOK).ack(app1, 0),
-		"cancelled": tell("timers").asked(Committed).by("run producers").insert().write('U', "run producers", func(n *State) { n.Status, n.Cancelled = failed, true }),
+		"cancelled": tell("timers").asked(Committed).by("run producers").insert().write('U',
+			"run producers", func(n *State) { n.Status, n.Cancelled = failed, true }),
 	}
 }
 
@@ -45,7 +63,8 @@ type mutation struct {
 	of   func(*History, int) bool
 }
 
-// mutations of every event: what is lost, said twice, said in another order, or said of another process, claim, or time.
+// mutations of every event: what is lost, said twice, said in another order, or said of another process, claim, or
+// time.
 func mutations() []mutation {
 	list := []mutation{
 		{"version lost", onChange(func(h *History, i int) { h.Changes = slices.Delete(h.Changes, i, i+1) })},
@@ -143,8 +162,8 @@ func did(do func()) bool {
 	return true
 }
 
-// chain makes the versions follow one another again, and the table have the last: a mutation is what the database did, and
-// not a hole in the records.
+// chain makes the versions follow one another again, and the table have the last: a mutation is what the database did,
+// and not a hole in the records.
 func chain(h *History) {
 	for i := 1; i < len(h.Changes); i++ {
 		if h.Changes[i].Op == 'U' {
@@ -155,21 +174,26 @@ func chain(h *History) {
 
 // unnoticed are mutations that no check notices, as "history: mutation event", and why they do no harm.
 var unnoticed = []struct{ which, why string }{
-	{`^\w+: (earlier|later|due later|fires later|transaction earlier|commits later) \d`, "the trigger's times are the server's, which no product can change; a due time counts where a claim follows"},
+	{`^\w+: (earlier|later|due later|fires later|transaction earlier|commits later) \d`,
+		"the trigger's times are the server's, which no product can change; a due time counts where a claim follows"},
 	{`^\w+: other transaction \d`, "a transaction only ties an effect to its settle, and these have none"},
 	{`^\w+: app 0`, "an insert by a worker is that of a schedule"},
 	{`^(poison|reaped): app 2`, "anybody may reap a lease that is over"},
 	{`^(again: app 3|rearmed: app 2)`, "the number of settings is held against the number of transactions"},
-	{`^(poison|reaped|cancelled|inbox|again): token \d`, "a token is compared with itself alone: a claim has a fresh one, and these are of no claim any more"},
+	{`^(poison|reaped|cancelled|inbox|again): token \d`,
+		"a token is compared with itself alone: a claim has a fresh one, and these are of no claim any more"},
 	{`^\w+: waiting \d`, "the table's CHECK forbids it in progress; what has ended waits for nothing"},
 	{`^\w+: leased for longer \d`, "one that is too long shows when its process dies: nothing moves"},
 	{`^renewed: version lost [12]`, "a claim and its renewal say the same"},
 	{`^(rearmed|again): (cancelled|fewer attempts) 2`, "whoever sets a timer anew may say so"},
-	{`^inbox: (attempt (more|less)|effect of another|fewer attempts|generation) 0`, "a message that is processed at once has no claims to count"},
+	{`^inbox: (attempt (more|less)|effect of another|fewer attempts|generation) 0`,
+		"a message that is processed at once has no claims to count"},
 	{`^(poison|reaped|snoozed): run lost \d`, "a claim may end before its handler begins"},
-	{`^(poison|reaped): run (too late|ends too late|fails|panics|succeeds|never ends) \d`, "a stale handler may do what it likes"},
+	{`^(poison|reaped): run (too late|ends too late|fails|panics|succeeds|never ends) \d`,
+		"a stale handler may do what it likes"},
 	{`^retried: run panics 0`, "a handler that panics has failed"},
-	{`^(again|rearmed|tx|reaped): run (ends too late|never ends|fails|panics|succeeds) \d`, "of a transaction of its own a handler hears afterwards, or never"},
+	{`^(again|rearmed|tx|reaped): run (ends too late|never ends|fails|panics|succeeds) \d`,
+		"of a transaction of its own a handler hears afterwards, or never"},
 }
 
 func reasonFor(mutant string) int {
@@ -183,7 +207,8 @@ func reasonFor(mutant string) int {
 
 func copied(good *story) *story {
 	s := *good
-	s.Changes, s.Runs, s.Effects, s.Asked = slices.Clone(s.Changes), slices.Clone(s.Runs), slices.Clone(s.Effects), slices.Clone(s.Asked)
+	s.Changes, s.Runs, s.Effects, s.Asked = slices.Clone(s.Changes), slices.Clone(s.Runs), slices.Clone(s.Effects),
+		slices.Clone(s.Asked)
 	return &s
 }
 
@@ -221,5 +246,6 @@ func TestMutatedHistories(t *testing.T) {
 }
 
 func same(a, b *History) bool {
-	return slices.Equal(a.Changes, b.Changes) && slices.Equal(a.Runs, b.Runs) && slices.Equal(a.Effects, b.Effects) && slices.Equal(a.Asked, b.Asked)
+	return slices.Equal(a.Changes, b.Changes) && slices.Equal(a.Runs, b.Runs) && slices.Equal(a.Effects, b.Effects) &&
+		slices.Equal(a.Asked, b.Asked)
 }

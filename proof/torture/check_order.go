@@ -75,7 +75,10 @@ func together(key string, places []place) (found []Violation) {
 
 // outOfOrder finds a row that was claimed, or ended, before one that had committed earlier had ended.
 func outOfOrder(key string, places []place) (found []Violation) {
-	slices.SortFunc(places, func(a, b place) int { return cmp.Or(a.committed.Compare(b.committed), cmp.Compare(a.seq, b.seq)) })
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(a.committed.Compare(b.committed),
+			cmp.Compare(a.seq, b.seq))
+	})
 	var earlier *place // the one that ended last of those that had committed before
 	for len(places) > 0 {
 		once := sameCommit(places)
@@ -103,8 +106,8 @@ func sameCommit(places []place) []place {
 	return places[:n]
 }
 
-// lastEnded is the one that ended last of all that are known to stand before a row: those that had committed, and those before
-// it in its own transaction.
+// lastEnded is the one that ended last of all that are known to stand before a row: those that had committed, and those
+// before it in its own transaction.
 func lastEnded(earlier *place, once []place, xid int64) *place {
 	for i := range once {
 		if once[i].xid == xid {
@@ -141,5 +144,6 @@ func (p place) end() int64 {
 }
 
 func disorder(key string, a, b place, what string) Violation {
-	return Violation{"I8", "outbox", b.id, fmt.Sprintf("%s and %s of key %s %s", a.id, b.id, key, what), append(a.h.text(), b.h.text()...)}
+	return Violation{"I8", "outbox", b.id, fmt.Sprintf("%s and %s of key %s %s", a.id, b.id, key, what),
+		append(a.h.text(), b.h.text()...)}
 }

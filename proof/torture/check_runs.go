@@ -39,7 +39,8 @@ func (w *walk) checkRun(r Handling) {
 		w.broken("I1", "the handler of attempt %d by %s was given what was written for %q", r.Attempt, r.App, r.Told)
 	}
 	if r.Result == resultTx && !w.hasEffect(r, c) {
-		w.broken("I4", "the handler of attempt %d by %s was told that its transaction had committed, and it had not", r.Attempt, r.App)
+		w.broken("I4", "the handler of attempt %d by %s was told that its transaction had committed, and it had not",
+			r.Attempt, r.App)
 	}
 	if c == nil {
 		return
@@ -124,14 +125,14 @@ func (w *walk) checkBack(c claim) {
 	}
 }
 
-// inTx tells whether the claim's handler had its effect in the transaction of the settle. That of the inbox commits after
-// its handler.
+// inTx tells whether the claim's handler had its effect in the transaction of the settle. That of the inbox commits
+// after its handler.
 func (w *walk) inTx(c claim) bool {
 	return c.run != nil && c.run.Mode == modeTx && w.h.Table != "inbox"
 }
 
-// failedBy tells whether the handler had failed of itself by then. One that a shutdown broke off was running for longer than
-// workers wait.
+// failedBy tells whether the handler had failed of itself by then. One that a shutdown broke off was running for longer
+// than workers wait.
 func (r Handling) failedBy(t time.Time) bool {
 	failed := r.Result == resultError && r.Mode != modeSnooze || r.Result == resultPanic
 	return failed && !r.End.After(t) && r.End.Sub(r.Start) < shutdownLimit

@@ -28,13 +28,15 @@ func (w *walk) settle(c Change) {
 
 func (w *walk) reap(c Change, current *claim) {
 	if !w.now.Locked.Before(c.TxnAt) {
-		w.broken("I3", "the claim was taken at %s, its lease ran until %s", c.TxnAt.Format(clockLayout), w.now.Locked.Format(clockLayout))
+		w.broken("I3", "the claim was taken at %s, its lease ran until %s", c.TxnAt.Format(clockLayout),
+			w.now.Locked.Format(clockLayout))
 	}
 	switch late := c.At.Sub(latest(current.until, w.f.Calm)); {
 	case c.New.Status == done:
 		w.broken("I4", "the row was done without a token")
 	case (c.New.Status == failed) != current.exhausted && !w.rearmed:
-		w.broken("I6", "attempt %d of %d was reaped, and the row went to status %d", w.now.Attempts, w.now.Max, c.New.Status)
+		w.broken("I6", "attempt %d of %d was reaped, and the row went to status %d", w.now.Attempts, w.now.Max,
+			c.New.Status)
 	case !w.f.Calm.IsZero() && late > overdue:
 		w.broken("I10", "no fault struck any more, and the claim was reaped %v after its lease", late)
 	}

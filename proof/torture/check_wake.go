@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// wakes check that rows are found: none waits for longer than its workers may take to hear of it, while workers are free and
-// nothing else holds it up.
+// wakes check that rows are found: none waits for longer than its workers may take to hear of it, while workers are
+// free and nothing else holds it up.
 //
-// A wait is that for a row's first claim. It begins when the row can be claimed: its insert has committed, by the server's
-// commit timestamp, and it is due. A row that has to wait its turn is told apart by the claims on record, see
+// A wait is that for a row's first claim. It begins when the row can be claimed: its insert has committed, by the
+// server's commit timestamp, and it is due. A row that has to wait its turn is told apart by the claims on record, see
 // [tableClaims.turn]; one that somebody held up, by the conductor's record of which fault struck when:
 //
 //   - Without a fault around, a row is announced and may wait for hearing.
@@ -30,8 +30,8 @@ type wakes struct {
 const (
 	// hearing is how long it may take from an announcement to a claim on a machine that has too much to do.
 	hearing = 3 * time.Second
-	// resting is how long nothing is claimed of a table whose workers rest, and fewRows what is in progress then at the most:
-	// a single worker has room for more.
+	// resting is how long nothing is claimed of a table whose workers rest, and fewRows what is in progress then at the
+	// most: a single worker has room for more.
 	resting = 200 * time.Millisecond
 	fewRows = handlersEach / 2
 )
@@ -98,8 +98,8 @@ func (k *wakes) note(took time.Duration) {
 	k.longest = max(k.longest, took)
 }
 
-// firstWait is a row's wait for its first claim, where nothing else becomes of it. One that waits for a fold counts if it is
-// the only one of its key: others wait for those before them.
+// firstWait is a row's wait for its first claim, where nothing else becomes of it. One that waits for a fold counts if
+// it is the only one of its key: others wait for those before them.
 func firstWait(h *History) (w wait, ok bool) {
 	if len(h.Changes) < 2 || h.Changes[0].Op != 'I' || h.Changes[0].Committed.IsZero() {
 		return w, false
@@ -140,8 +140,8 @@ func (k *wakes) check() (found []Violation) {
 	return found
 }
 
-// limit is how long a row may wait from its turn on, if that is to be judged. What becomes of it later than that excuses
-// nothing.
+// limit is how long a row may wait from its turn on, if that is to be judged. What becomes of it later than that
+// excuses nothing.
 func (k *wakes) limit(w wait, turn time.Time) (limit time.Duration, judged bool) {
 	if !k.disturbed(w.written, turn.Add(hearing), func(Disturbance) bool { return true }) {
 		return hearing, true
@@ -163,8 +163,8 @@ func (t *tableClaims) sort() {
 	slices.SortFunc(t.ends, time.Time.Compare)
 }
 
-// turn is when it was a row's turn: when workers first passed it over, which is to claim one that is due later, or when they
-// rested although the row was there.
+// turn is when it was a row's turn: when workers first passed it over, which is to claim one that is due later, or when
+// they rested although the row was there.
 func (t *tableClaims) turn(w wait) time.Time {
 	i, _ := slices.BinarySearchFunc(t.claims, w.since, func(c claimOfRow, at time.Time) int { return c.at.Compare(at) })
 	for from := w.since; ; i++ {

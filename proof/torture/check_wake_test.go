@@ -43,7 +43,8 @@ func one(wait time.Duration) func() []*story {
 	return func() []*story { return []*story{foundAfter("jobs", "row", wait)} }
 }
 
-// busy are rows of other tokens that are claimed every so often, due before the row, and which stay in progress for long.
+// busy are rows of other tokens that are claimed every so often, due before the row, and which stay in progress for
+// long.
 func busy(table string, n int, every, lasts time.Duration) (rows []*story) {
 	for i := range n {
 		s := tell(table)
@@ -104,13 +105,15 @@ func waitings() []waiting {
 
 		{"the only one of its key", undisturbed, ordered(onlyKey + "a"), true, 1},
 		{"one of a key that others have", undisturbed, ordered("key 1"), false, 0},
-		{"the only one of its key, beside announcers that are struck", disturbed(0, tooLate, true), ordered(onlyKey + "a"), false, 0},
+		{"the only one of its key, beside announcers that are struck", disturbed(0, tooLate, true),
+			ordered(onlyKey + "a"), false, 0},
 
 		{"announcers were struck", disturbed(0, time.Second, true), one(late), false, 1},
 		{"announcers were struck and nobody polled", disturbed(0, time.Second, true), one(tooLate), true, 1},
 		{"announcers were struck a poll ago", disturbed(-tooLate, -longPoll, true), one(late), false, 1},
 		{"announcers were struck long ago", disturbed(-2*tooLate, -tooLate, true), one(late), true, 1},
-		{"announcers were struck when it was late already", disturbed(hearing+time.Millisecond*500, tooLate, true), one(late), true, 1},
+		{"announcers were struck when it was late already", disturbed(hearing+time.Millisecond*500, tooLate, true),
+			one(late), true, 1},
 		{"others were struck", disturbed(0, time.Second, false), one(tooLate), false, 0},
 		{"others were struck a poll ago", disturbed(-tooLate, -longPoll, false), one(tooLate), false, 0},
 		{"others were struck long ago", disturbed(-2*tooLate, -tooLate, false), one(late), true, 1},
@@ -141,8 +144,8 @@ func waitings() []waiting {
 	}
 }
 
-// A row that waits for long shows, unless something that is on record has held it up. Each case that is let pass stands beside
-// one that differs from it in that record alone, and is not.
+// A row that waits for long shows, unless something that is on record has held it up. Each case that is let pass stands
+// beside one that differs from it in that record alone, and is not.
 func TestCheckWakes(t *testing.T) {
 	t.Parallel()
 	for _, c := range waitings() {

@@ -133,7 +133,8 @@ func (w *walk) step(c Change) {
 
 // checkKept: what a row is to be stays until it is set anew, and only producers cancel, and only timers.
 func (w *walk) checkKept(c Change) {
-	anew := c.Op == 'I' || c.New.Generation > w.now.Generation || w.rearmed && w.now.Status == inProgress && c.New.Status == ready
+	anew := c.Op == 'I' || c.New.Generation > w.now.Generation || w.rearmed && w.now.Status == inProgress &&
+		c.New.Status == ready
 	switch {
 	case c.New.Max != w.now.Max && !anew:
 		w.broken("I6", "the maximum of attempts went from %d to %d", w.now.Max, c.New.Max)
@@ -179,13 +180,15 @@ func (w *walk) claim(c Change) {
 	first := w.fired != w.now.Generation // a retry goes by its due time alone
 	w.fired = w.now.Generation
 	if w.now.Due.After(c.TxnAt) || first && w.now.Fire.After(c.TxnAt) {
-		w.broken("I9", "claimed at %s by the database's clock, due at %s", c.TxnAt.Format(clockLayout), w.now.Due.Format(clockLayout))
+		w.broken("I9", "claimed at %s by the database's clock, due at %s", c.TxnAt.Format(clockLayout),
+			w.now.Due.Format(clockLayout))
 		if w.h.Table == "timers" {
 			w.early++
 		}
 	}
 	w.tokens[c.New.Token] = true
-	w.claims = append(w.claims, claim{token: c.New.Token, app: c.App, attempt: c.New.Attempts, at: c.At, committed: c.Committed, due: w.now.Due, seq: c.Seq, until: c.leased()})
+	w.claims = append(w.claims, claim{token: c.New.Token, app: c.App, attempt: c.New.Attempts, at: c.At,
+		committed: c.Committed, due: w.now.Due, seq: c.Seq, until: c.leased()})
 }
 
 // current is the claim that lasts. A row in progress has one.
@@ -211,7 +214,8 @@ func (w *walk) hold(c Change) {
 		}
 	}
 	if c.New.Token != w.now.Token {
-		w.broken("I3", "the token changed from %s to %s while the row was in progress", short(w.now.Token), short(c.New.Token))
+		w.broken("I3", "the token changed from %s to %s while the row was in progress", short(w.now.Token),
+			short(c.New.Token))
 	}
 	if c.New.Attempts != w.now.Attempts {
 		w.broken("I6", "attempts went from %d to %d while the row was in progress", w.now.Attempts, c.New.Attempts)

@@ -9,8 +9,9 @@ import (
 
 // A clockStep is how far the server's clock is from ours from then on.
 type clockStep struct {
-	offset        time.Duration
-	before, after int64     // versions up to the first have the time of the step before, those beyond the second have the new one
+	offset time.Duration
+	// versions up to the first have the time of the step before, those beyond the second have the new one
+	before, after int64
 	from, until   time.Time // of the versions in between: those with the new time are from here, by our clock
 }
 
@@ -49,8 +50,8 @@ func (l *lab) dated(h *History) *History {
 	return h
 }
 
-// ourCommit is when the transaction committed that wrote a version. It may have gone on past later steps, but not past the
-// next version: that is of a transaction which had to wait for it. Where a step back leaves two times possible it
+// ourCommit is when the transaction committed that wrote a version. It may have gone on past later steps, but not past
+// the next version: that is of a transaction which had to wait for it. Where a step back leaves two times possible it
 // cannot be told.
 func (l *lab) ourCommit(server time.Time, c Change, later []Change) (commit time.Time) {
 	for i := c.step; i < len(l.clocks); i++ {

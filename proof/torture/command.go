@@ -87,16 +87,20 @@ func parse(args []string, progress io.Writer) (o Options, asJSON bool, err error
 		flags.PrintDefaults()
 	}
 	flags.Uint64Var(&o.Seed, "seed", 1, "where every choice of the run comes from")
-	flags.DurationVar(&o.Duration, "duration", time.Minute, "how long faults strike; setting up, draining and checking come on top")
+	flags.DurationVar(&o.Duration, "duration", time.Minute,
+		"how long faults strike; setting up, draining and checking come on top")
 	faults := flags.String("faults", "", "`names` of the faults that strike, separated by commas (default all)")
 	flags.IntVar(&o.Rows, "rows", 0, "go on until so many rows are committed, and stop producing then")
-	flags.DurationVar(&o.Pause, "pause", DefaultPause, "between two strikes, on average; give a run of very many rows more")
-	flags.DurationVar(&o.Poll, "poll", DefaultPoll, "how often workers look for rows of which nobody tells them; 10s shows wakes that are lost")
+	flags.DurationVar(&o.Pause, "pause", DefaultPause,
+		"between two strikes, on average; give a run of very many rows more")
+	flags.DurationVar(&o.Poll, "poll", DefaultPoll,
+		"how often workers look for rows of which nobody tells them; 10s shows wakes that are lost")
 	flags.IntVar(&o.Workers, "workers", defaultWorkers, "worker processes")
 	flags.BoolVar(&o.Install, "install", false, "install what faults need with apt-get; needs root")
 	flags.StringVar(&o.OldRevision, "old", "", "git `revision` whose workers serve today's tables in rolling-upgrade")
 	flags.StringVar(&o.DatabaseURL, "database-url", "", "use this server (default a private one)")
-	flags.BoolVar(&asJSON, "json", false, "end with one JSON object on one line; what happens meanwhile goes to standard error")
+	flags.BoolVar(&asJSON, "json", false, "end with one JSON object on one line; what happens meanwhile goes to "+
+		"standard error")
 	if err = flags.Parse(args); err != nil {
 		return o, false, err
 	}

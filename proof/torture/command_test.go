@@ -24,7 +24,8 @@ import (
 const commandEnv = "TXWORK_TORTURE_COMMAND"
 
 func runCommand() {
-	program.Main("proof", program.Chore{Name: "torture", Run: Command}, program.Chore{Name: MemberCommand, Run: CommandOfMember})
+	program.Main("proof", program.Chore{Name: "torture", Run: Command}, program.Chore{Name: MemberCommand,
+		Run: CommandOfMember})
 }
 
 // commandLine is the command in a process of its own.
@@ -107,7 +108,8 @@ func TestTheCommandIsInterrupted(t *testing.T) {
 	}
 	_ = cmd.Wait() // the exit code tells
 
-	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(stderr.String(), "proof torture: interrupted") {
+	if code := cmd.ProcessState.ExitCode(); code != 130 ||
+		!strings.Contains(stderr.String(), "proof torture: interrupted") {
 		t.Errorf("the exit code is %d: %s", code, stderr.String())
 	}
 	if stdout.Len() > 0 {
@@ -135,8 +137,10 @@ func TestTheCommandsJSON(t *testing.T) {
 	var report map[string]any
 	must(t, json.Unmarshal(out, &report))
 	want := []string{
-		"announcers", "claims", "double_settles", "drained_in", "duration", "early_timers", "failures", "faults", "found", "lost", "not_struck",
-		"order_violations", "outages", "processes_ended", "reaped", "redeliveries", "refused", "repeat", "rows", "seed", "skipped",
+		"announcers", "claims", "double_settles", "drained_in", "duration", "early_timers", "failures", "faults",
+		"found", "lost", "not_struck",
+		"order_violations", "outages", "processes_ended", "reaped", "redeliveries", "refused", "repeat", "rows", "seed",
+		"skipped",
 		"violations",
 	}
 	if fields := slices.Sorted(maps.Keys(report)); !slices.Equal(fields, want) {

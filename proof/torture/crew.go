@@ -116,7 +116,8 @@ func (s *slot) start() (*member, error) {
 func newMember(app string, program []string) *member {
 	return &member{
 		app: app, cmd: exec.Command(program[0], program[1:]...),
-		reached: make(chan string, len(points)), frozen: make(chan string, 1), ready: make(chan struct{}), ended: make(chan struct{}),
+		reached: make(chan string, len(points)), frozen: make(chan string, 1), ready: make(chan struct{}),
+		ended: make(chan struct{}),
 	}
 }
 

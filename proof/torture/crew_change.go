@@ -14,8 +14,10 @@ import (
 	"time"
 )
 
-// as has a random worker be another for as long as do takes. One that was given no row tests nothing, which is an error.
-func (l *lab) as(ctx context.Context, random *rand.Rand, change func(*setup), program []string, do func() error) (name string, err error) {
+// as has a random worker be another for as long as do takes. One that was given no row tests nothing, which is an
+// error.
+func (l *lab) as(ctx context.Context, random *rand.Rand, change func(*setup), program []string,
+	do func() error) (name string, err error) {
 	slots := l.crew.workers()
 	s := slots[random.IntN(len(slots))]
 	if err := s.become(ctx, change, program); err != nil {
@@ -61,7 +63,8 @@ func (m *member) poisoned() bool {
 	return m.cmd.ProcessState.ExitCode() == exitCode || strings.Contains(m.stderr.String(), childPanic)
 }
 
-// autopsy notes that a process ended by a panic, unless that was its handler's own. Another takes its place: nobody would notice.
+// autopsy notes that a process ended by a panic, unless that was its handler's own. Another takes its place: nobody
+// would notice.
 func (s *slot) autopsy(m *member) {
 	said := m.stderr.String()
 	if !strings.Contains(said, "panic: ") && !strings.Contains(said, "fatal error: ") || m.poisoned() {

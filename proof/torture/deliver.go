@@ -32,7 +32,8 @@ func (p *producer) deliver(ctx context.Context, name string, fail bool) {
 	names := []announced{announce("inbox", name)}
 	key := inbox.Key{Consumer: consumer, Source: topic, MessageID: name}
 	result, err := p.domains.inbox.Process(ctx, p.pool, key, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "INSERT INTO "+p.lab.schema+".effects (tbl, name, attempt) VALUES ('inbox', $1, 1)", name)
+		_, err := tx.Exec(ctx, "INSERT INTO "+p.lab.schema+".effects (tbl, name, attempt) VALUES ('inbox', $1, 1)",
+			name)
 		if err == nil && fail {
 			err = errOnPurpose
 		}

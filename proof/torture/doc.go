@@ -18,8 +18,8 @@
 //
 // # Announcers
 //
-// Others strike those who announce on behalf of producers, in the middle of each of their steps. Writers work in bursts for
-// them, in which announcers wake up, and rest until they sleep.
+// Others strike those who announce on behalf of producers, in the middle of each of their steps. Writers work in bursts
+// for them, in which announcers wake up, and rest until they sleep.
 //
 // # The oracle
 //
@@ -33,6 +33,6 @@
 // # The checker
 //
 // [Check] reads the histories and evaluates the invariants I1 to I11 of docs/state-machine.md. What is unknown
-// is a maybe: it may be there, and if it is, it has to be right. Each violation carries the row's whole history. It also
-// checks that no row waits to be found, as far as nothing has held it up: a violation of the name wake.
+// is a maybe: it may be there, and if it is, it has to be right. Each violation carries the row's whole history. It
+// also checks that no row waits to be found, as far as nothing has held it up: a violation of the name wake.
 package torture

@@ -45,17 +45,21 @@ func openDomains(schema string, registry *jobs.Registry, t workqueue.Telemetry) 
 	retry := workqueue.Retry{Growth: workqueue.Exponential, Base: retryBase, Cap: retryCap, Jitter: 0.2}
 	d = &domains{registry: registry}
 	if d.outbox, err = outbox.Open(outbox.Options{
-		Schema: schema, Ordering: outbox.PerKey, OnFailure: gate.Skip, MaxAttempts: attempts, Retry: retry, Telemetry: t,
+		Schema: schema, Ordering: outbox.PerKey, OnFailure: gate.Skip, MaxAttempts: attempts, Retry: retry,
+		Telemetry: t,
 	}); err != nil {
 		return nil, err
 	}
-	if d.inbox, err = inbox.Open(inbox.Options{Schema: schema, DedupWindow: dedupYears, MaxAttempts: attempts, Retry: retry, Telemetry: t}); err != nil {
+	if d.inbox, err = inbox.Open(inbox.Options{Schema: schema, DedupWindow: dedupYears, MaxAttempts: attempts,
+		Retry: retry, Telemetry: t}); err != nil {
 		return nil, err
 	}
-	if d.timers, err = timers.Open(timers.Options{Schema: schema, MaxAttempts: attempts, Retry: retry, Telemetry: t}); err != nil {
+	if d.timers, err = timers.Open(timers.Options{Schema: schema, MaxAttempts: attempts, Retry: retry,
+		Telemetry: t}); err != nil {
 		return nil, err
 	}
-	d.jobs, err = jobs.Open(jobs.Options{Schema: schema, Registry: registry, MaxAttempts: attempts, Retry: retry, Telemetry: t})
+	d.jobs, err = jobs.Open(jobs.Options{Schema: schema, Registry: registry, MaxAttempts: attempts, Retry: retry,
+		Telemetry: t})
 	return d, err
 }
 

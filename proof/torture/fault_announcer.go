@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Faults of announcers strike whoever announces in the middle of one of its steps: the process stops when it has sent the
-// step's statement. Nobody else is struck, so others find by a poll what it leaves behind.
+// Faults of announcers strike whoever announces in the middle of one of its steps: the process stops when it has sent
+// the step's statement. Nobody else is struck, so others find by a poll what it leaves behind.
 
 // A step is a point with what has an announcer come by.
 type step struct {
@@ -44,9 +44,10 @@ const (
 	onAndOn = 2 * time.Second
 )
 
-// strikeAnnouncer has a burst, does something to a process whose announcer has stopped in the middle of a step, and waits for
-// everything that was written. Only names the process; nil: whichever is awake.
-func (l *lab) strikeAnnouncer(ctx context.Context, random *rand.Rand, only *member, do func(*member) (string, error)) (detail string, err error) {
+// strikeAnnouncer has a burst, does something to a process whose announcer has stopped in the middle of a step, and
+// waits for everything that was written. Only names the process; nil: whichever is awake.
+func (l *lab) strikeAnnouncer(ctx context.Context, random *rand.Rand, only *member, do func(*member) (string,
+	error)) (detail string, err error) {
 	err = l.inBursts(ctx, random, l.url, func(w *writers) error {
 		at := l.nextStep(random)
 		m, err := w.comeTo(ctx, at, only)
@@ -88,7 +89,8 @@ func (w *writers) comeTo(ctx context.Context, at step, only *member) (*member, e
 	if at.when != beforeBurst {
 		w.burst(ctx)
 		a, err := w.awaitAwake(ctx, func(a awake) bool {
-			return (only == nil || a.app == only.app) && (at.point != pointLooksNote || slices.Contains(folding, a.table))
+			return (only == nil || a.app == only.app) && (at.point != pointLooksNote ||
+				slices.Contains(folding, a.table))
 		})
 		if err != nil {
 			return nil, err
@@ -198,7 +200,8 @@ func (announcerFreeze) strike(ctx context.Context, l *lab, random *rand.Rand) (s
 	})
 }
 
-// announcerBlackHole drops everything that a process's listeners and announcers send and are sent, and closes no connection.
+// announcerBlackHole drops everything that a process's listeners and announcers send and are sent, and closes no
+// connection.
 type announcerBlackHole struct{ proxied }
 
 func (announcerBlackHole) harms() harm { return harmsAnnouncers }
@@ -209,7 +212,8 @@ func (b *announcerBlackHole) strike(ctx context.Context, l *lab, random *rand.Ra
 		return "", err
 	}
 	defer b.proxy.Stop()
-	return l.listeningBy(ctx, random, func(config *setup) { config.ListenURL = address }, func(m *member) (string, error) {
+	return l.listeningBy(ctx, random, func(config *setup) { config.ListenURL = address }, func(m *member) (string,
+		error) {
 		defer b.proxy.Toxics.ResetToxics(ctx)
 		return l.strikeAnnouncer(ctx, random, m, func(*member) (string, error) {
 			for _, stream := range []string{"upstream", "downstream"} {
@@ -226,7 +230,8 @@ func (b *announcerBlackHole) strike(ctx context.Context, l *lab, random *rand.Ra
 }
 
 // listeningBy has a worker differ for as long as do takes.
-func (l *lab) listeningBy(ctx context.Context, random *rand.Rand, change func(*setup), do func(*member) (string, error)) (detail string, err error) {
+func (l *lab) listeningBy(ctx context.Context, random *rand.Rand, change func(*setup), do func(*member) (string,
+	error)) (detail string, err error) {
 	slots := l.crew.workers()
 	s := slots[random.IntN(len(slots))]
 	err = s.become(ctx, change, nil)
@@ -236,8 +241,8 @@ func (l *lab) listeningBy(ctx context.Context, random *rand.Rand, change func(*s
 	return detail, errors.Join(err, s.become(ctx, nil, nil))
 }
 
-// announcerPooler has a worker listen through PgBouncer in session mode. It hears what wakes announcers up, and must not
-// become one: what the pool does with its lock nobody knows.
+// announcerPooler has a worker listen through PgBouncer in session mode. It hears what wakes announcers up, and must
+// not become one: what the pool does with its lock nobody knows.
 type announcerPooler struct{ pgbouncer }
 
 func (announcerPooler) harms() harm { return harmsAnnouncers }

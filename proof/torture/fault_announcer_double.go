@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// announcerDouble has two announce for one table. The first cannot fall asleep, since a transaction stays open that was silent
-// for it; the second has woken up meanwhile. They are of two processes, or of two runtimes in one. Then one of them is
-// struck, or none, and the transaction commits.
+// announcerDouble has two announce for one table. The first cannot fall asleep, since a transaction stays open that was
+// silent for it; the second has woken up meanwhile. They are of two processes, or of two runtimes in one. Then one of
+// them is struck, or none, and the transaction commits.
 type announcerDouble struct{ plain }
 
 func (announcerDouble) harms() harm { return harmsAnnouncers }
@@ -24,7 +24,8 @@ func (announcerDouble) strike(ctx context.Context, l *lab, random *rand.Rand) (d
 	if random.IntN(3) > 0 {
 		return doubled(ctx, l, random, blows)
 	}
-	// Two claims of a process that is killed could be under way at once, and only one that nobody has heard of is allowed for.
+	// Two claims of a process that is killed could be under way at once, and only one that nobody has heard of is
+	// allowed for.
 	return l.listeningBy(ctx, random, func(config *setup) { config.Twice = true }, func(m *member) (string, error) {
 		detail, err := doubled(ctx, l, random, blows[1:])
 		return m.app + " has two runtimes: " + detail, err

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// clock has the server's clock be hours behind that of the processes, and sets it forward again and again, by up to half an
-// hour, and back by seconds: what was due at a time of the server's has to wait for that time to come again.
+// clock has the server's clock be hours behind that of the processes, and sets it forward again and again, by up to
+// half an hour, and back by seconds: what was due at a time of the server's has to wait for that time to come again.
 type clock struct {
 	private
 	file   string
@@ -38,7 +38,8 @@ func (c *clock) configure(l *lab) error {
 	if err := l.needPrivate(); err != nil {
 		return err
 	}
-	library, err := l.need(context.Background(), "libfaketime", "/usr/lib/*/faketime/libfaketime.so.1", "/usr/lib/faketime/libfaketime.so.1")
+	library, err := l.need(context.Background(), "libfaketime", "/usr/lib/*/faketime/libfaketime.so.1",
+		"/usr/lib/faketime/libfaketime.so.1")
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,8 @@ func (d *diskFull) prepare(ctx context.Context, l *lab) error {
 			return err
 		}
 	}
-	if _, err := l.admin.Exec(ctx, fmt.Sprintf("CREATE TABLESPACE small LOCATION '%s'", space), pgx.QueryExecModeSimpleProtocol); err != nil {
+	if _, err := l.admin.Exec(ctx, fmt.Sprintf("CREATE TABLESPACE small LOCATION '%s'", space),
+		pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
 	}
 	l.tables["default_tablespace"] = "small"
@@ -74,7 +75,8 @@ func (d *diskFull) strike(ctx context.Context, l *lab, _ *rand.Rand) (string, er
 // runOut makes sure that there is no room: a disk that is not full tests nothing.
 func (l *lab) runOut(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, l.admin, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "CREATE TABLE "+l.schema+".filler TABLESPACE small AS SELECT repeat('x', 1000) FROM generate_series(1, 10000)")
+		_, err := tx.Exec(ctx, "CREATE TABLE "+l.schema+
+			".filler TABLESPACE small AS SELECT repeat('x', 1000) FROM generate_series(1, 10000)")
 		if err == nil {
 			err = errors.New("there was room for more")
 		}

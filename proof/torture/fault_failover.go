@@ -116,7 +116,8 @@ func (l *lab) synchronous(ctx context.Context) error {
 	defer cancel()
 	for {
 		var in bool
-		err := l.admin.QueryRow(ctx, "SELECT count(*) FILTER (WHERE sync_state = 'sync' AND state = 'streaming') > 0 FROM pg_stat_replication").Scan(&in)
+		err := l.admin.QueryRow(ctx, "SELECT count(*) FILTER (WHERE sync_state = 'sync' AND state = 'streaming') > 0 "+
+			"FROM pg_stat_replication").Scan(&in)
 		if in && err == nil {
 			return nil
 		}

@@ -21,7 +21,8 @@ import (
 func frozenSessions() fault {
 	f := &holders{}
 	for _, what := range slices.Sorted(maps.Keys(freezable)) {
-		f.all = append(f.all, holder{"a session that is frozen in " + what, func(ctx context.Context, h *holding) (grip, error) {
+		f.all = append(f.all, holder{"a session that is frozen in " + what, func(ctx context.Context, h *holding) (grip,
+			error) {
 			return h.freeze(ctx, what)
 		}})
 	}

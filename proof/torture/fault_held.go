@@ -20,8 +20,8 @@ type heldSnapshot struct{ private }
 const (
 	heldName = "txwork_torture"
 	heldRows = 5
-	// flat is how many times as many pages may be read for a row. A claim that begins at the first row each time, past all
-	// that are dead, reads more than that many times as many.
+	// flat is how many times as many pages may be read for a row. A claim that begins at the first row each time, past
+	// all that are dead, reads more than that many times as many.
 	flat = 3.0
 )
 
@@ -56,7 +56,8 @@ func (heldSnapshot) strike(ctx context.Context, l *lab, _ *rand.Rand) (string, e
 		_, prepared = l.admin.Exec(ctx, "ROLLBACK PREPARED '"+heldName+"'")
 	}
 	_, dropped := l.admin.Exec(ctx, "SELECT pg_drop_replication_slot($1)", heldName)
-	detail := fmt.Sprintf("%.1f pages read a row before, %.1f meanwhile; %.0f versions/s before, %.0f meanwhile", pages, pagesHeld, before, during)
+	detail := fmt.Sprintf("%.1f pages read a row before, %.1f meanwhile; %.0f versions/s before, %.0f meanwhile", pages,
+		pagesHeld, before, during)
 	return detail, errors.Join(err, probed, prepared, dropped)
 }
 
@@ -69,7 +70,8 @@ func (l *lab) prepareTransaction(ctx context.Context) error {
 	defer conn.Release()
 	for _, statement := range []string{
 		"BEGIN",
-		fmt.Sprintf("SELECT FROM %s.jobs WHERE completed_at IS NULL LIMIT %d FOR NO KEY UPDATE SKIP LOCKED", l.schema, heldRows),
+		fmt.Sprintf("SELECT FROM %s.jobs WHERE completed_at IS NULL LIMIT %d FOR NO KEY UPDATE SKIP LOCKED", l.schema,
+			heldRows),
 		"PREPARE TRANSACTION '" + heldName + "'",
 	} {
 		if _, err := conn.Exec(ctx, statement); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/txwork/txwork/outbox"
 )
 
-// manyKeys is a producer that writes thousands of ordered keys in one transaction and takes its time to end it. What was
-// committed before of some of them does not wait for it.
+// manyKeys is a producer that writes thousands of ordered keys in one transaction and takes its time to end it. What
+// was committed before of some of them does not wait for it.
 func manyKeys() fault {
 	return &holders{all: []holder{{"a producer with many ordered keys", writtenKeys}}}
 }
@@ -52,8 +52,8 @@ func writtenKeys(ctx context.Context, h *holding) (g grip, err error) {
 	return g, err
 }
 
-// hotKey are producers of one ordered key whose transactions overlap without an end. What they write is delivered all the
-// while.
+// hotKey are producers of one ordered key whose transactions overlap without an end. What they write is delivered all
+// the while.
 func hotKey() fault {
 	return &holders{all: []holder{{"producers of one key that never pause", restless}}}
 }

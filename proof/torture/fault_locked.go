@@ -29,7 +29,8 @@ func lockedNotes(ctx context.Context, h *holding) (g grip, err error) {
 		return g, err
 	}
 	g.release, err = h.leaveOpen(ctx, func(ctx context.Context, _ *producer, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT FROM "+h.schema+".jobs_gate_note WHERE gate_key = $1 FOR UPDATE", key); err != nil {
+		if _, err := tx.Exec(ctx, "SELECT FROM "+h.schema+".jobs_gate_note WHERE gate_key = $1 FOR UPDATE",
+			key); err != nil {
 			return err
 		}
 		for _, table := range []string{"outbox_gate_note", "outbox_join_note", "jobs_gate_note", "jobs_join_note"} {
@@ -58,7 +59,8 @@ func lockedRate(ctx context.Context, h *holding) (g grip, err error) {
 		return g, err
 	}
 	g.release, err = h.leaveOpen(ctx, func(ctx context.Context, _ *producer, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "SELECT FROM "+h.schema+".jobs_gate_known WHERE gate_key = $1 FOR UPDATE", rated.Gate.Key)
+		_, err := tx.Exec(ctx, "SELECT FROM "+h.schema+".jobs_gate_known WHERE gate_key = $1 FOR UPDATE",
+			rated.Gate.Key)
 		return err
 	})
 	if err == nil {

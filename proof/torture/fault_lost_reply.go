@@ -17,9 +17,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// lostReply loses replies to COMMIT: the server has committed, and the client cannot know. At random either a proxy closes the
-// connection when the reply comes by, or the client's own connection fails after it has read the reply. Producers go
-// through it, too.
+// lostReply loses replies to COMMIT: the server has committed, and the client cannot know. At random either a proxy
+// closes the connection when the reply comes by, or the client's own connection fails after it has read the reply.
+// Producers go through it, too.
 type lostReply struct{ proxied }
 
 const (

@@ -48,7 +48,8 @@ func lockedRows(ctx context.Context, h *holding) (g grip, err error) {
 	}
 	g.release, err = h.leaveOpen(ctx, func(ctx context.Context, _ *producer, tx pgx.Tx) error {
 		for _, r := range rows {
-			_, err := tx.Exec(ctx, "SELECT FROM "+h.schema+"."+r.table+" WHERE "+found[r.table]+" FOR UPDATE", []string{r.name})
+			_, err := tx.Exec(ctx, "SELECT FROM "+h.schema+"."+r.table+" WHERE "+found[r.table]+" FOR UPDATE",
+				[]string{r.name})
 			if err != nil {
 				return err
 			}

@@ -45,7 +45,8 @@ func (p *pgbouncer) strike(ctx context.Context, l *lab, random *rand.Rand) (stri
 }
 
 func (*pgbouncer) url(address string) string {
-	return fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&connect_timeout=5&default_query_exec_mode=exec", address)
+	return fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&connect_timeout=5&default_query_exec_mode=exec",
+		address)
 }
 
 func (p *pgbouncer) start(l *lab, settings string) (address string, stop func(), err error) {

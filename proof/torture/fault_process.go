@@ -18,8 +18,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// poison writes rows whose handlers end their process, by os.Exit or by a panic in a goroutine of their own. They have to
-// end as dead letters when their attempts are used up.
+// poison writes rows whose handlers end their process, by os.Exit or by a panic in a goroutine of their own. They have
+// to end as dead letters when their attempts are used up.
 type poison struct{ plain }
 
 const (
@@ -36,11 +36,13 @@ func (poison) strike(ctx context.Context, l *lab, random *rand.Rand) (string, er
 		for range poisonRows {
 			message, job := uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())
 			payload := fmt.Appendf(nil, `{"mode":%q,"name":%q}`, modeExit, message)
-			_, err = p.domains.outbox.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{ID: message, Topic: topic, Payload: payload, MaxAttempts: poisonAttempts})
+			_, err = p.domains.outbox.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{ID: message, Topic: topic,
+				Payload: payload, MaxAttempts: poisonAttempts})
 			if err != nil {
 				return nil, err
 			}
-			_, err = p.domains.jobs.Enqueue(ctx, workqueue.Pgx(tx), Task{Mode: modeChildPanic, Name: job.String()}, jobs.InsertOptions{ID: job, MaxAttempts: poisonAttempts})
+			_, err = p.domains.jobs.Enqueue(ctx, workqueue.Pgx(tx), Task{Mode: modeChildPanic, Name: job.String()},
+				jobs.InsertOptions{ID: job, MaxAttempts: poisonAttempts})
 			if err != nil {
 				return nil, err
 			}

@@ -27,7 +27,8 @@ func (p *proxied) open(l *lab) (string, error) {
 	if err := p.proxy.Start(); err != nil {
 		return "", skip("no proxy can be started: %v", err)
 	}
-	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Host: p.proxy.Listen, Path: "/postgres", RawQuery: "sslmode=disable&connect_timeout=2"}
+	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Host: p.proxy.Listen, Path: "/postgres",
+		RawQuery: "sslmode=disable&connect_timeout=2"}
 	return u.String(), nil
 }
 
@@ -38,7 +39,8 @@ func (p *proxied) poison(name, kind, stream string, share float64) error {
 }
 
 // through has a worker connect through the proxy for as long as do takes.
-func (p *proxied) through(ctx context.Context, l *lab, random *rand.Rand, do func(url string) error) (app string, err error) {
+func (p *proxied) through(ctx context.Context, l *lab, random *rand.Rand, do func(url string) error) (app string,
+	err error) {
 	address, err := p.open(l)
 	if err != nil {
 		return "", err

@@ -34,7 +34,8 @@ func refused(ctx context.Context, h *holding) (g grip, err error) {
 			if i%refusedOne > 0 {
 				g.meanwhile = append(g.meanwhile, r)
 			} else if err == nil {
-				_, err = tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s.refused VALUES ($1::text::uuid, $2)", h.schema), r.name, g.detail[len("with "):])
+				_, err = tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s.refused VALUES ($1::text::uuid, $2)", h.schema),
+					r.name, g.detail[len("with "):])
 			}
 		}
 		return rows, err

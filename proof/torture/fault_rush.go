@@ -15,8 +15,8 @@ import (
 	pooler "github.com/txwork/txwork/internal/pgbouncer"
 )
 
-// rush harms nobody: it is bursts in which announcers wake up, and rests in which they fall asleep. What it writes shows
-// whether a wake is lost between the two.
+// rush harms nobody: it is bursts in which announcers wake up, and rests in which they fall asleep. What it writes
+// shows whether a wake is lost between the two.
 type rush struct{ plain }
 
 func (rush) harms() harm { return harmsNobody }
@@ -35,8 +35,10 @@ const (
 )
 
 // rush writes when no fault before excuses a wait any more, beside something that a function begins.
-func (l *lab) rush(ctx context.Context, random *rand.Rand, url string, beside func() (end func() error, err error)) (detail string, err error) {
-	for until := time.Now().Add(awaitsCalm); time.Now().Before(until) && time.Now().Before(l.undisturbed()) && ctx.Err() == nil; {
+func (l *lab) rush(ctx context.Context, random *rand.Rand, url string, beside func() (end func() error,
+	err error)) (detail string, err error) {
+	for until := time.Now().Add(awaitsCalm); time.Now().Before(until) && time.Now().Before(l.undisturbed()) &&
+		ctx.Err() == nil; {
 		time.Sleep(retryBase)
 	}
 	err = l.inBursts(ctx, random, url, func(w *writers) (err error) {
@@ -72,8 +74,8 @@ func (w *writers) rush(ctx context.Context) error {
 	return err
 }
 
-// rushBesideSnapshot holds a snapshot all the while, so that vacuum removes nothing and every look could come by all that has
-// been done.
+// rushBesideSnapshot holds a snapshot all the while, so that vacuum removes nothing and every look could come by all
+// that has been done.
 type rushBesideSnapshot struct{ rush }
 
 func (rushBesideSnapshot) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {
@@ -87,7 +89,8 @@ func (rushBesideSnapshot) strike(ctx context.Context, l *lab, random *rand.Rand)
 	})
 }
 
-// pooledRush has the producers come through PgBouncer in transaction mode: the next transaction may have another session.
+// pooledRush has the producers come through PgBouncer in transaction mode: the next transaction may have another
+// session.
 type pooledRush struct{ pgbouncer }
 
 func (pooledRush) harms() harm { return harmsNobody }

@@ -34,7 +34,8 @@ func (l *lab) alter(ctx context.Context, verb string, settings []string) error {
 		return err
 	}
 	// Producers get new sessions, too.
-	_, err := l.admin.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'run producers'")
+	_, err := l.admin.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "+
+		"'run producers'")
 	return err
 }
 
@@ -46,7 +47,8 @@ func (isolation) strike(ctx context.Context, l *lab, random *rand.Rand) (string,
 	return level, l.withDefaults(ctx, "default_transaction_isolation = '"+level+"'")
 }
 
-// badPlans has the planner believe what is not so: that tables are empty, that indexes are dear, or that there are none.
+// badPlans has the planner believe what is not so: that tables are empty, that indexes are dear, or that there are
+// none.
 type badPlans struct{ private }
 
 func (badPlans) strike(ctx context.Context, l *lab, random *rand.Rand) (string, error) {

@@ -42,7 +42,8 @@ func (u *rollingUpgrade) configure(l *lab) error {
 	}
 	u.program = filepath.Join(tree, "member")
 	// Without paths in it, what one run has compiled is in the cache for the next.
-	if _, err := output(tree, "env", "GOWORK="+filepath.Join(tree, "go.work"), "go", "build", "-trimpath", "-o", u.program, "./"+memberDir); err != nil {
+	if _, err := output(tree, "env", "GOWORK="+filepath.Join(tree, "go.work"), "go", "build", "-trimpath", "-o",
+		u.program, "./"+memberDir); err != nil {
 		return skip("revision %s does not build with today's harness: %v", u.revision, err)
 	}
 	return nil
@@ -65,8 +66,8 @@ func checkout() (string, error) {
 	return root, nil
 }
 
-// oldRevision is the newest tag, or where there is none the one that made today's migrations, or the names that the harness
-// needs, see since.txt: older ones have other tables or do not build with it.
+// oldRevision is the newest tag, or where there is none the one that made today's migrations, or the names that the
+// harness needs, see since.txt: older ones have other tables or do not build with it.
 func oldRevision(root string) string {
 	if tag, err := output(root, "git", "describe", "--tags", "--abbrev=0"); err == nil {
 		return tag

@@ -23,8 +23,8 @@ var freezable = map[string]*regexp.Regexp{
 	"a decision about time": regexp.MustCompile(`xmin::text`),
 }
 
-// A freezer freezes one of a process's sessions when it has sent a statement, in the middle of a transaction: nothing more
-// leaves it until it is thawed, not even that its client has given up. What has waited is sent then, late.
+// A freezer freezes one of a process's sessions when it has sent a statement, in the middle of a transaction: nothing
+// more leaves it until it is thawed, not even that its client has given up. What has waited is sent then, late.
 type freezer struct {
 	thaw   func()
 	thawed chan struct{}
@@ -77,8 +77,8 @@ func (c *frozen) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// upTo is how much of b is sent: all of it, or no statement beyond the one that freezes the session. What only asks for the
-// replies goes with it.
+// upTo is how much of b is sent: all of it, or no statement beyond the one that freezes the session. What only asks for
+// the replies goes with it.
 func (c *frozen) upTo(b []byte) (sent int, last string) {
 	for m, sql := range c.reader.Messages(b) {
 		if c.still && sql != "" {

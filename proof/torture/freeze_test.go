@@ -17,7 +17,8 @@ func pipeline(t *testing.T, statements ...string) (first, rest []byte) {
 	t.Helper()
 	messages := []pgproto3.FrontendMessage{}
 	for _, s := range statements {
-		messages = append(messages, &pgproto3.Parse{Name: s, Query: s}, &pgproto3.Bind{PreparedStatement: s}, &pgproto3.Execute{})
+		messages = append(messages, &pgproto3.Parse{Name: s, Query: s}, &pgproto3.Bind{PreparedStatement: s},
+			&pgproto3.Execute{})
 	}
 	var whole []byte
 	for i, m := range append(messages, &pgproto3.Sync{}) {

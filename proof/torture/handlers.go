@@ -108,7 +108,8 @@ func (h *handlers) act(ctx context.Context, d delivery) error {
 func (h *handlers) write(ctx context.Context, d delivery) error {
 	ctx = context.WithoutCancel(ctx)
 	return d.tx(ctx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "INSERT INTO "+h.setup.Schema+".effects (tbl, name, attempt) VALUES ($1, $2, $3)", d.table, d.name, d.attempt)
+		_, err := tx.Exec(ctx, "INSERT INTO "+h.setup.Schema+".effects (tbl, name, attempt) VALUES ($1, $2, $3)",
+			d.table, d.name, d.attempt)
 		h.points.reach(pointSettling)
 		return err
 	})

@@ -126,7 +126,8 @@ func (c Change) String() string {
 	line := fmt.Sprintf("%s #%d %c %d→%d attempts %d/%d token %s→%s due %s", c.At.Format(clockLayout), c.Seq, c.Op,
 		c.OldStatus, s.Status, s.Attempts, s.Max, short(c.OldToken), short(s.Token), s.Due.Format(clockLayout))
 	if c.Op == 'F' {
-		line = fmt.Sprintf("in its table: status %d attempts %d/%d token %s", s.Status, s.Attempts, s.Max, short(s.Token))
+		line = fmt.Sprintf("in its table: status %d attempts %d/%d token %s", s.Status, s.Attempts, s.Max,
+			short(s.Token))
 	}
 	if s.Status == inProgress {
 		line += " lease until " + s.Locked.Format(clockLayout)
@@ -148,7 +149,8 @@ func (r Handling) String() string {
 	if !r.End.IsZero() {
 		end = "ended " + r.End.Format(clockLayout) + ": " + r.Result
 	}
-	return fmt.Sprintf("%s handler (%s) of attempt %d by %s, %s", r.Start.Format(clockLayout), r.Mode, r.Attempt, r.App, end)
+	return fmt.Sprintf("%s handler (%s) of attempt %d by %s, %s", r.Start.Format(clockLayout), r.Mode, r.Attempt, r.App,
+		end)
 }
 
 // short is enough of a token to tell it from others.

@@ -56,7 +56,8 @@ type holding struct {
 	pool   *pgxpool.Pool
 }
 
-// hold has a holder hold and judges what becomes of everybody else. Producers pause, so that nobody waits for a backlog.
+// hold has a holder hold and judges what becomes of everybody else. Producers pause, so that nobody waits for a
+// backlog.
 func (l *lab) hold(ctx context.Context, random *rand.Rand, next holder) (string, error) {
 	pool, err := l.open(ctx, "witnesses", int32(2*len(witnesses)), nil)
 	if err != nil {
@@ -135,7 +136,8 @@ func (h *holding) awaitDue(ctx context.Context, at time.Time) error {
 	defer cancel()
 	var parts []string
 	for _, t := range auditedTables(h.schema) {
-		parts = append(parts, fmt.Sprintf("(SELECT count(*) FROM %s.%s WHERE completed_at IS NULL AND created_at <= now() - $1::interval AND due_at <= now() - $1::interval)", h.schema, t.Table))
+		parts = append(parts, fmt.Sprintf("(SELECT count(*) FROM %s.%s WHERE completed_at IS NULL AND created_at <= "+
+			"now() - $1::interval AND due_at <= now() - $1::interval)", h.schema, t.Table))
 	}
 	query := "SELECT " + strings.Join(parts, " + ")
 	for left := 0; ; time.Sleep(retryBase) {
@@ -150,7 +152,8 @@ func (h *holding) awaitDue(ctx context.Context, at time.Time) error {
 }
 
 // commit writes rows and returns when they are committed.
-func (h *holding) commit(ctx context.Context, write func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error)) (names []announced, err error) {
+func (h *holding) commit(ctx context.Context, write func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced,
+	error)) (names []announced, err error) {
 	p := newProducer(h.shop, h.pool, h.random.Uint64())
 	err = p.transactSurely(ctx, func(ctx context.Context, tx pgx.Tx) (_ []announced, err error) {
 		names, err = write(ctx, p, tx)
@@ -160,7 +163,8 @@ func (h *holding) commit(ctx context.Context, write func(ctx context.Context, p 
 }
 
 // leaveOpen is a transaction of an application that is left open, and rolled back in the end.
-func (h *holding) leaveOpen(ctx context.Context, do func(ctx context.Context, p *producer, tx pgx.Tx) error) (release func() error, err error) {
+func (h *holding) leaveOpen(ctx context.Context, do func(ctx context.Context, p *producer,
+	tx pgx.Tx) error) (release func() error, err error) {
 	tx, err := h.pool.Begin(ctx)
 	if err != nil {
 		return nil, err

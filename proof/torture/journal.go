@@ -50,8 +50,8 @@ func openJournal(path string) (*journal, error) {
 	return &journal{file}, err
 }
 
-// append is one write: a process that is killed leaves whole lines behind. Without a journal the run proves nothing, so an
-// error ends the process.
+// append is one write: a process that is killed leaves whole lines behind. Without a journal the run proves nothing, so
+// an error ends the process.
 func (j *journal) append(lines ...line) {
 	var encoded bytes.Buffer
 	var err error

@@ -105,7 +105,8 @@ func (l *lab) say(format string, args ...any) {
 
 func (l *lab) needPrivate() error {
 	if l.options.DatabaseURL != "" {
-		return skip("it stops or changes the whole server, and the server is not the run's own: leave out the database URL")
+		return skip("it stops or changes the whole server, and the server is not the run's own: leave out the " +
+			"database URL")
 	}
 	return nil
 }
@@ -177,7 +178,8 @@ func loopback() string {
 // socketURL reaches whichever of the servers takes writes.
 func socketURL(dirs ...string) string {
 	ports := strings.TrimSuffix(strings.Repeat("5432,", len(dirs)), ",")
-	query := url.Values{"host": {strings.Join(dirs, ",")}, "port": {ports}, "sslmode": {"disable"}, "connect_timeout": {"5"}}
+	query := url.Values{"host": {strings.Join(dirs, ",")}, "port": {ports}, "sslmode": {"disable"},
+		"connect_timeout": {"5"}}
 	if len(dirs) > 1 {
 		query.Set("target_session_attrs", "read-write")
 	}
@@ -189,7 +191,8 @@ func (l *lab) open(ctx context.Context, name string, size int32, parameters map[
 	return l.openURL(ctx, l.url, name, size, parameters, nil)
 }
 
-func (l *lab) openURL(ctx context.Context, url, name string, size int32, parameters map[string]string, change func(*pgxpool.Config)) (*pgxpool.Pool, error) {
+func (l *lab) openURL(ctx context.Context, url, name string, size int32, parameters map[string]string,
+	change func(*pgxpool.Config)) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, err

@@ -25,7 +25,8 @@ func clearSchemas(ctx context.Context, pool *pgxpool.Pool, prefix string) (clear
 		return nil, err
 	}
 	defer conn.Release()
-	rows, err := conn.Query(ctx, "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, $1) ORDER BY nspname", prefix)
+	rows, err := conn.Query(ctx, "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, $1) ORDER BY nspname",
+		prefix)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,8 @@ func TestSchemasOfADeadRun(t *testing.T) {
 	db := pgtest.New(t)
 	const dead, alive = "left_by_torture_dead", "left_by_torture_live"
 	for _, name := range []string{dead, alive} {
-		if _, err := db.Pool.Exec(t.Context(), "CREATE SCHEMA "+name+"; CREATE TABLE "+name+".t ()", pgx.QueryExecModeSimpleProtocol); err != nil {
+		if _, err := db.Pool.Exec(t.Context(), "CREATE SCHEMA "+name+"; CREATE TABLE "+name+".t ()",
+			pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -28,7 +29,8 @@ func TestSchemasOfADeadRun(t *testing.T) {
 	if err := claimSchema(t.Context(), run, alive); err != nil {
 		t.Fatal(err)
 	}
-	if cleared, err := clearSchemas(t.Context(), db.Pool, "left_by_torture_"); err != nil || !slices.Equal(cleared, []string{dead}) {
+	if cleared, err := clearSchemas(t.Context(), db.Pool, "left_by_torture_"); err != nil ||
+		!slices.Equal(cleared, []string{dead}) {
 		t.Errorf("cleared %v, error %v", cleared, err)
 	}
 	if err := run.Close(t.Context()); err != nil {

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// claimDir marks a run's directory as in use for as long as the process lives, however it ends. The mark appears locked: a
-// directory without one may be that of a run which is about to set it.
+// claimDir marks a run's directory as in use for as long as the process lives, however it ends. The mark appears
+// locked: a directory without one may be that of a run which is about to set it.
 func claimDir(dir string) (release func() error, err error) {
 	mark := filepath.Join(dir, markName)
 	file, err := os.OpenFile(mark+".new", os.O_CREATE|os.O_RDWR, 0o600)
@@ -21,8 +21,8 @@ func claimDir(dir string) (release func() error, err error) {
 	return file.Close, os.Rename(mark+".new", mark)
 }
 
-// clearLeftovers removes what runs have left behind that were killed, their file systems in memory included. It leaves alone
-// directories that a run uses, or that have no mark. What is another user's stays: this is best effort.
+// clearLeftovers removes what runs have left behind that were killed, their file systems in memory included. It leaves
+// alone directories that a run uses, or that have no mark. What is another user's stays: this is best effort.
 func clearLeftovers(base string) (cleared []string) {
 	marks, err := filepath.Glob(filepath.Join(base, dirPrefix+"*", markName))
 	if err != nil {

@@ -28,11 +28,13 @@ type records struct {
 }
 
 func (l *lab) load(ctx context.Context) (*records, error) {
-	r := &records{lab: l, runs: map[written][]Handling{}, asked: map[written][]Outcome{}, keys: map[string]string{}, effects: map[written][]Effect{}}
+	r := &records{lab: l, runs: map[written][]Handling{}, asked: map[written][]Outcome{}, keys: map[string]string{},
+		effects: map[written][]Effect{}}
 	if err := r.readJournals(); err != nil {
 		return nil, err
 	}
-	if err := l.admin.QueryRow(ctx, "SELECT current_setting('track_commit_timestamp') = 'on'").Scan(&r.tracked); err != nil {
+	if err := l.admin.QueryRow(ctx,
+		"SELECT current_setting('track_commit_timestamp') = 'on'").Scan(&r.tracked); err != nil {
 		return nil, err
 	}
 	return r, r.readEffects(ctx)
@@ -193,7 +195,8 @@ func (r *records) scanChange(rows pgx.Rows) (*History, Change, error) {
 	var server time.Time
 	s := &c.New
 	err := rows.Scan(&h.Table, &h.ID, &op, &c.OldStatus, &c.OldToken, &s.Status, &s.Waiting, &s.Cancelled, &s.Token,
-		&s.Attempts, &s.Max, &s.Due, &fire, &locked, &s.Generation, &h.Name, &h.Key, &c.App, &c.XID, &c.TxnAt, &server, &committed, &c.Seq)
+		&s.Attempts, &s.Max, &s.Due, &fire, &locked, &s.Generation, &h.Name, &h.Key, &c.App, &c.XID, &c.TxnAt, &server,
+		&committed, &c.Seq)
 	if err != nil {
 		return nil, c, err
 	}

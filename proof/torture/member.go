@@ -26,8 +26,8 @@ import (
 )
 
 // RunMember is a process of a run's crew: a worker, a reaper, or the one that makes the tables. It reads its setup and
-// orders from stdin, writes reports to stdout, and stops in order when ctx is cancelled or SIGTERM comes. When stdin ends
-// the run is gone, and so is the process, whatever it is doing.
+// orders from stdin, writes reports to stdout, and stops in order when ctx is cancelled or SIGTERM comes. When stdin
+// ends the run is gone, and so is the process, whatever it is doing.
 func RunMember(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	input := bufio.NewScanner(stdin)
 	var s setup
@@ -63,7 +63,8 @@ func play(ctx context.Context, s setup, p *pointSet) error {
 	case roleReaper:
 		return runReaper(ctx, s, pool)
 	}
-	own, err := openJournal(strings.TrimSuffix(s.Journal, journalSuffix) + " announcer" + journalSuffix) // beside what handlers do
+	// beside what handlers do
+	own, err := openJournal(strings.TrimSuffix(s.Journal, journalSuffix) + " announcer" + journalSuffix)
 	if err != nil {
 		return err
 	}

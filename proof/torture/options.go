@@ -28,12 +28,12 @@ type Options struct {
 	// producers write for as long as faults strike.
 	Rows int
 
-	// Pause is how long there is between two strikes, on average: random, so that some rows have recovered and others have
-	// not. Default: [DefaultPause]. A run of very many rows wants more.
+	// Pause is how long there is between two strikes, on average: random, so that some rows have recovered and others
+	// have not. Default: [DefaultPause]. A run of very many rows wants more.
 	Pause time.Duration
 
-	// Poll is how often workers look for rows of which nobody has told them. Default: [DefaultPoll], in which hardly any
-	// wake that is lost is noticed. A long one shows them.
+	// Poll is how often workers look for rows of which nobody has told them. Default: [DefaultPoll], in which hardly
+	// any wake that is lost is noticed. A long one shows them.
 	Poll time.Duration
 
 	// Workers is the number of worker processes. Default: 3.

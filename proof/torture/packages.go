@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// need finds the first file that a pattern matches. Where there is none, and the run may, it installs the Debian package.
+// need finds the first file that a pattern matches. Where there is none, and the run may, it installs the Debian
+// package.
 func (l *lab) need(ctx context.Context, pack string, patterns ...string) (string, error) {
 	if path := firstMatch(patterns); path != "" {
 		return path, nil

@@ -87,7 +87,8 @@ func TestWhatIsMissingIsSkipped(t *testing.T) {
 	if err := c.configure(); err != nil {
 		t.Fatal(err)
 	}
-	if len(c.skips) != 1 || c.skips[0].Fault != "postgres-crash" || !strings.Contains(said.String(), "SKIPPED postgres-crash: ") {
+	if len(c.skips) != 1 || c.skips[0].Fault != "postgres-crash" ||
+		!strings.Contains(said.String(), "SKIPPED postgres-crash: ") {
 		t.Errorf("skipped %v, said %q", c.skips, said.String())
 	}
 }
@@ -99,7 +100,8 @@ func TestTimesOfASetClock(t *testing.T) {
 	l := &lab{clocks: []clockStep{
 		{offset: -time.Hour},
 		{offset: -30 * time.Minute, before: 100, after: 110, from: forward, until: forward.Add(3 * time.Second)},
-		{offset: -30*time.Minute - 7*time.Second, before: 200, after: 210, from: back, until: back.Add(3 * time.Second)},
+		{offset: -30*time.Minute - 7*time.Second, before: 200, after: 210, from: back,
+			until: back.Add(3 * time.Second)},
 	}}
 	for _, c := range []struct {
 		name string
@@ -133,14 +135,15 @@ func TestTimesOfASetClock(t *testing.T) {
 		begun := l.clocks[step].from.Add(-time.Second)
 		committed := begun.Add(3 * time.Second)
 		next := []Change{{XID: 1, At: begun}, {XID: 2, At: committed.Add(time.Millisecond)}}
-		if got := l.ourCommit(committed.Add(l.clocks[step].offset), Change{XID: 1, At: begun, step: step - 1}, next); !got.Equal(committed) {
+		if got := l.ourCommit(committed.Add(l.clocks[step].offset), Change{XID: 1, At: begun, step: step - 1},
+			next); !got.Equal(committed) {
 			t.Errorf("a commit after step %d is told as %v off", step, got.Sub(committed))
 		}
 	}
 }
 
-// Of two times that a commit may have had, none is told: neither of one that was quick before a step back, nor of one that
-// was long and ended after it.
+// Of two times that a commit may have had, none is told: neither of one that was quick before a step back, nor of one
+// that was long and ended after it.
 func TestACommitThatCannotBeTold(t *testing.T) {
 	t.Parallel()
 	l := &lab{clocks: []clockStep{

@@ -73,7 +73,8 @@ func (p *pointSet) say(r report) {
 	_ = p.out.Encode(r) // without a run there is nobody to tell, and obey ends the process
 }
 
-var signals = map[string]syscall.Signal{signalKill: syscall.SIGKILL, signalStop: syscall.SIGSTOP, signalTerm: syscall.SIGTERM}
+var signals = map[string]syscall.Signal{signalKill: syscall.SIGKILL, signalStop: syscall.SIGSTOP,
+	signalTerm: syscall.SIGTERM}
 
 // reach is called where the process comes by a point. A process that was killed does not return.
 func (p *pointSet) reach(point string) {

@@ -20,8 +20,8 @@ const (
 	probeRows = 1000
 )
 
-// probe has a worker work off a table that nobody else uses, and returns how many pages of it and its indexes were read for
-// each row. PostgreSQL counts them, however fast the machine is.
+// probe has a worker work off a table that nobody else uses, and returns how many pages of it and its indexes were read
+// for each row. PostgreSQL counts them, however fast the machine is.
 func (l *lab) probe(ctx context.Context) (pages float64, err error) {
 	spec := workqueue.Spec{Schema: l.schema, Table: probeName}
 	table, err := workqueue.Open(spec, quiet())

@@ -40,7 +40,8 @@ type producer struct {
 }
 
 func newProducer(s *shop, pool *pgxpool.Pool, seed uint64) *producer {
-	return &producer{shop: s, pool: pool, random: rand.New(rand.NewPCG(s.lab.options.Seed, seed)), recent: map[string][]string{}}
+	return &producer{shop: s, pool: pool, random: rand.New(rand.NewPCG(s.lab.options.Seed, seed)),
+		recent: map[string][]string{}}
 }
 
 const (
@@ -252,7 +253,8 @@ func (p *producer) receive(ctx context.Context, tx pgx.Tx) (names []announced, e
 	msgs := make([]inbox.Message, p.batch())
 	for i := range msgs {
 		name := p.delivered("received")
-		msgs[i] = inbox.Message{Consumer: consumer, Source: topic, MessageID: name, Payload: p.payload(name), BodyHash: sameHash}
+		msgs[i] = inbox.Message{Consumer: consumer, Source: topic, MessageID: name, Payload: p.payload(name),
+			BodyHash: sameHash}
 	}
 	results, err := p.domains.inbox.Receive(ctx, workqueue.Pgx(tx), msgs...)
 	for i, r := range results {

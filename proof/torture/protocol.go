@@ -11,21 +11,25 @@ import "time"
 // A setup is what a member needs to know. It is not in the arguments because these are public, and a database URL
 // may hold a password.
 type setup struct {
-	App         string            `json:"app"` // tells this process from all others of the run: its application_name, too
-	Role        string            `json:"role"`
-	URL         string            `json:"url"`
-	ListenURL   string            `json:"listen_url,omitempty"` // where URL is that of a pooler
-	Schema      string            `json:"schema"`
-	Journal     string            `json:"journal"`
-	Seed        uint64            `json:"seed"`
-	PoolSize    int32             `json:"pool_size"`
-	Poll        time.Duration     `json:"poll"`                 // how often workers look for rows of which nobody tells them
-	Twice       bool              `json:"twice,omitempty"`      // the process has two workers of everything, each with a runtime of its own
+	// tells this process from all others of the run: its application_name, too
+	App       string `json:"app"`
+	Role      string `json:"role"`
+	URL       string `json:"url"`
+	ListenURL string `json:"listen_url,omitempty"` // where URL is that of a pooler
+	Schema    string `json:"schema"`
+	Journal   string `json:"journal"`
+	Seed      uint64 `json:"seed"`
+	PoolSize  int32  `json:"pool_size"`
+	// how often workers look for rows of which nobody tells them
+	Poll time.Duration `json:"poll"`
+	// the process has two workers of everything, each with a runtime of its own
+	Twice       bool              `json:"twice,omitempty"`
 	Parameters  map[string]string `json:"parameters,omitempty"` // of its sessions
 	NoListen    bool              `json:"no_listen,omitempty"`
 	LoseReplies bool              `json:"lose_replies,omitempty"` // to COMMIT, now and then
-	Freeze      string            `json:"freeze,omitempty"`       // what the process is in the middle of when a session of it freezes
-	HoldConns   bool              `json:"hold_conns,omitempty"`   // handlers hold a connection of the pool while they work
+	// what the process is in the middle of when a session of it freezes
+	Freeze    string `json:"freeze,omitempty"`
+	HoldConns bool   `json:"hold_conns,omitempty"` // handlers hold a connection of the pool while they work
 }
 
 const (

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A pulse asks the server again and again which announcers are awake. It also tells whether the machine stood still: nobody
-// hears or claims anything then, whatever the product does.
+// A pulse asks the server again and again which announcers are awake. It also tells whether the machine stood still:
+// nobody hears or claims anything then, whatever the product does.
 type pulse struct {
 	asked, awake int
 	still        int // how often the answer came late, or none did

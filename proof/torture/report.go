@@ -55,7 +55,8 @@ type AnnouncerReport struct {
 	Share   float64       `json:"share"`   // of the time: one of any table was awake
 	Waits   int           `json:"waits"`   // of rows, that were judged
 	Longest time.Duration `json:"longest"` // of them
-	Still   int           `json:"still"`   // how often the server answered late or not at all, which no wait is judged beside
+	// how often the server answered late or not at all, which no wait is judged beside
+	Still int `json:"still"`
 }
 
 func (r *run) announcers(v Verdict, records *records) AnnouncerReport {
@@ -69,9 +70,12 @@ func (r *run) summarise(v Verdict) *Report {
 	o := r.lab.options
 	report := &Report{
 		Seed: o.Seed, Duration: r.calm.Sub(r.began), Rows: v.Rows, Claims: v.Claims, Redeliveries: v.Redeliveries,
-		Reaped: v.Reaped, Refused: v.Refused, ProcessesEnded: r.lab.crew.deaths() - len(r.lab.crew.slots), Outages: len(r.lab.outages),
-		Lost: v.Counts["I1"] + v.Counts["I10"], DoubleSettles: v.Counts["I5"] + v.Counts["I11"], OrderViolations: v.Counts["I8"],
-		EarlyTimers: v.EarlyTimers, Violations: v.Counts, Faults: map[string]FaultReport{}, Skipped: r.conductor.skips, NotStruck: []string{},
+		Reaped: v.Reaped, Refused: v.Refused, ProcessesEnded: r.lab.crew.deaths() - len(r.lab.crew.slots),
+		Outages: len(r.lab.outages),
+		Lost:    v.Counts["I1"] + v.Counts["I10"], DoubleSettles: v.Counts["I5"] + v.Counts["I11"],
+		OrderViolations: v.Counts["I8"],
+		EarlyTimers:     v.EarlyTimers, Violations: v.Counts, Faults: map[string]FaultReport{},
+		Skipped: r.conductor.skips, NotStruck: []string{},
 		Failures: r.lab.failures, DrainedIn: r.drained, Found: v.Violations, Repeat: o.command(),
 	}
 	for _, name := range r.conductor.names {
@@ -111,7 +115,8 @@ func Spread(sorted []time.Duration) (p50, longest time.Duration) {
 
 // command repeats the run.
 func (o Options) command() string {
-	command := fmt.Sprintf("go run ./proof torture --seed %d --duration %v --faults %s", o.Seed, o.Duration, strings.Join(o.Faults, ","))
+	command := fmt.Sprintf("go run ./proof torture --seed %d --duration %v --faults %s", o.Seed, o.Duration,
+		strings.Join(o.Faults, ","))
 	if o.Pause != DefaultPause {
 		command += fmt.Sprintf(" --pause %v", o.Pause)
 	}
@@ -135,18 +140,22 @@ func (r *Report) Err() error {
 	if len(r.Found) == 0 && len(r.Failures) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %d kinds of violations, %d other failures; repeat with: %s", ErrViolated, len(r.Violations), len(r.Failures), r.Repeat)
+	return fmt.Errorf("%w: %d kinds of violations, %d other failures; repeat with: %s", ErrViolated, len(r.Violations),
+		len(r.Failures), r.Repeat)
 }
 
 // Write prints the report for people.
 func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d, %v: %d rows, %d claims, %d redeliveries, %d claims reaped, %d stale handlers, %d processes and %d servers ended\n",
-		r.Seed, r.Duration.Round(time.Second), r.Rows, r.Claims, r.Redeliveries, r.Reaped, r.Refused, r.ProcessesEnded, r.Outages)
+	fmt.Fprintf(&b, "seed %d, %v: %d rows, %d claims, %d redeliveries, %d claims reaped, %d stale handlers, %d "+
+		"processes and %d servers ended\n",
+		r.Seed, r.Duration.Round(time.Second), r.Rows, r.Claims, r.Redeliveries, r.Reaped, r.Refused, r.ProcessesEnded,
+		r.Outages)
 	fmt.Fprintf(&b, "lost %d, double settles %d, order violations %d, early timers %d; drained in %v\n",
 		r.Lost, r.DoubleSettles, r.OrderViolations, r.EarlyTimers, r.DrainedIn.Round(time.Millisecond))
 	a := r.Announcers
-	fmt.Fprintf(&b, "announcers awake %d times, %.0f %% of the time, %d broke off; %d waits judged, the longest %v; the server answered late %d times\n",
+	fmt.Fprintf(&b, "announcers awake %d times, %.0f %% of the time, %d broke off; %d waits judged, the longest %v; "+
+		"the server answered late %d times\n",
 		a.Awake, 100*a.Share, a.Broke, a.Waits, a.Longest.Round(time.Millisecond), a.Still)
 	for _, name := range slices.Sorted(maps.Keys(r.Faults)) {
 		f := r.Faults[name]

@@ -107,7 +107,8 @@ func (r *run) schedule(ctx context.Context) (err error) {
 	task := Task{Mode: modeTx, Name: scheduleName}
 	return workqueue.InTx(ctx, r.lab.admin, func(tx workqueue.Tx) error {
 		return errors.Join(
-			d.timers.Schedules().Put(ctx, tx, timers.Schedule{Name: scheduleName, Expr: "@every 1s", Rule: rule, Topic: topic, Value: task}),
+			d.timers.Schedules().Put(ctx, tx, timers.Schedule{Name: scheduleName, Expr: "@every 1s", Rule: rule,
+				Topic: topic, Value: task}),
 			every.Put(ctx, tx, jobs.Schedule{Name: scheduleName, Expr: "@every 1s", Rule: rule, Args: task}))
 	})
 }
@@ -186,7 +187,8 @@ func (r *run) report(ctx context.Context) {
 			return
 		case <-tick.C:
 			r.lab.say("%v: %d rows committed, %d unfinished, %d processes ended",
-				time.Since(r.began).Round(time.Second), r.shop.committed.count(), r.backlog.rows.Load(), r.lab.crew.deaths())
+				time.Since(r.began).Round(time.Second), r.shop.committed.count(), r.backlog.rows.Load(),
+				r.lab.crew.deaths())
 		}
 	}
 }
@@ -217,8 +219,8 @@ func (r *run) drain(ctx context.Context) {
 	r.lab.say("drained in %v", r.drained.Round(time.Millisecond))
 }
 
-// disturbed is when rows may have been held up: by faults, by a machine that stood still, before all workers listened, and
-// where the session of an announcer failed by itself, as that of one does which is too slow.
+// disturbed is when rows may have been held up: by faults, by a machine that stood still, before all workers listened,
+// and where the session of an announcer failed by itself, as that of one does which is too slow.
 func (r *run) disturbed(records *records) []Disturbance {
 	all := append(slices.Clone(r.lab.held), Disturbance{Span: Span{To: r.began}})
 	for _, at := range records.broke {
@@ -242,7 +244,8 @@ func (r *run) judge(ctx context.Context) (*Report, error) {
 	}
 	v := Check(records.histories(ctx), Facts{
 		Outages: l.outages, Calls: records.calls,
-		Strikes: r.conductor.strikes, Calm: r.calm, Stalled: r.stalled, Poll: l.options.Poll, Disturbed: r.disturbed(records),
+		Strikes: r.conductor.strikes, Calm: r.calm, Stalled: r.stalled, Poll: l.options.Poll,
+		Disturbed: r.disturbed(records),
 	})
 	if records.err != nil {
 		return nil, fmt.Errorf("reading the audit table: %w", records.err)

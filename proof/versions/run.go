@@ -46,7 +46,8 @@ func (e environment) run(ctx context.Context, b *builder, limit time.Duration, p
 	return r
 }
 
-func (e environment) runTests(ctx context.Context, b *builder, limit time.Duration, progress io.Writer, r *result) error {
+func (e environment) runTests(ctx context.Context, b *builder, limit time.Duration, progress io.Writer,
+	r *result) error {
 	env, end, err := e.prepare(ctx)
 	if err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package versions runs the tests on every release of PostgreSQL and of Go that is promised, in every mode in which pgx sends
-// statements, and through PgBouncer.
+// Package versions runs the tests on every release of PostgreSQL and of Go that is promised, in every mode in which pgx
+// sends statements, and through PgBouncer.
 //
 //	go run ./proof versions                    # everything; exit 1 where something failed
 //	go run ./proof versions --short            # the conformance suites alone
@@ -31,7 +31,8 @@ func parse(args []string) (o options, err error) {
 	flags.BoolVar(&o.list, "list", false, "print what there is, run nothing")
 	flags.BoolVar(&o.short, "short", false, "run the conformance suites alone")
 	only := flags.String("only", "", "run what has one of these `words`, separated by commas, in its name")
-	packages := flags.String("packages", "", "test the packages that have one of these `words`, separated by commas, in their path")
+	packages := flags.String("packages", "", "test the packages that have one of these `words`, separated by commas, "+
+		"in their path")
 	flags.DurationVar(&o.limit, "limit", 20*time.Minute, "time for the tests of one package")
 	if err = flags.Parse(args); err == nil && flags.NArg() > 0 {
 		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))

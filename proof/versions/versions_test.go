@@ -13,7 +13,8 @@ import (
 
 func TestChoice(t *testing.T) {
 	t.Parallel()
-	for only, want := range map[string]int{"": len(matrix(true)), "17": 1, "pgbouncer": len(poolable), "17,18.4": 2, "Go 1": len(toolchains), "19": 0} {
+	for only, want := range map[string]int{"": len(matrix(true)), "17": 1, "pgbouncer": len(poolable), "17,18.4": 2,
+		"Go 1": len(toolchains), "19": 0} {
 		o, err := parse([]string{"--only", only})
 		if err != nil {
 			t.Fatal(err)
@@ -29,7 +30,9 @@ func TestChoice(t *testing.T) {
 
 func TestOnlyWhatWasPinnedIsInstalled(t *testing.T) {
 	t.Parallel()
-	r := release{pack: "1.0.0", integrity: "sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6+SfaPg=="} // of nothing
+	// of nothing
+	r := release{pack: "1.0.0",
+		integrity: "sha512-z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6+SfaPg=="}
 	if err := r.verify(nil); err != nil {
 		t.Error(err)
 	}
@@ -49,7 +52,8 @@ func archive(t *testing.T, entries ...entry) *bytes.Buffer {
 	zipped := gzip.NewWriter(&b)
 	files := tar.NewWriter(zipped)
 	for _, e := range entries {
-		err := files.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: int64(len(e.content)), Mode: e.mode})
+		err := files.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: int64(len(e.content)),
+			Mode: e.mode})
 		if err == nil {
 			_, err = files.Write([]byte(e.content))
 		}
@@ -76,7 +80,8 @@ func TestUnpack(t *testing.T) {
 		t.Fatal(err)
 	}
 	native := filepath.Join(dir, "package", "native")
-	for name, want := range map[string]os.FileMode{"bin": 0o755 | os.ModeDir, "bin/postgres": 0o755, "lib/libpq.so.5.18": 0o644} {
+	for name, want := range map[string]os.FileMode{"bin": 0o755 | os.ModeDir, "bin/postgres": 0o755,
+		"lib/libpq.so.5.18": 0o644} {
 		info, err := os.Stat(filepath.Join(native, name))
 		if err != nil || info.Mode() != want {
 			t.Errorf("%s has mode %v, %v; want %v", name, info.Mode(), err, want)
@@ -104,7 +109,8 @@ func TestNothingIsUnpackedElsewhere(t *testing.T) {
 
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
-	output := []byte("=== RUN   TestA\n    --- PASS: TestA/one (0.00s)\n--- PASS: TestA (0.00s)\n--- SKIP: TestB (0.00s)\n")
+	output := []byte("=== RUN   TestA\n    --- PASS: TestA/one (0.00s)\n--- PASS: TestA (0.00s)\n--- SKIP: TestB " +
+		"(0.00s)\n")
 	var r result
 	r.add("p", output, nil)
 	if r.passed != 2 || r.skipped != 1 || r.failed != 0 || r.verdict() != "pass" {

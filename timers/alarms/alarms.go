@@ -39,7 +39,8 @@ type Options struct {
 func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.MaxFailures < 0 || o.MaxFailures > MaxMaxFailures:
-		return o, validate.Errorf("max failures", "is %d, it must be between 1 and %d, or 0 for the default", o.MaxFailures, MaxMaxFailures)
+		return o, validate.Errorf("max failures", "is %d, it must be between 1 and %d, or 0 for the default",
+			o.MaxFailures, MaxMaxFailures)
 	case o.MaxPayload < 0:
 		return o, validate.Errorf("max payload", "is %d, it cannot be negative", o.MaxPayload)
 	}
@@ -66,7 +67,8 @@ func Open(o Options) (*Alarms, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := timers.Open(timers.Options{Schema: o.Schema, MaxAttempts: o.MaxFailures, Retry: Ladder, Telemetry: o.Telemetry})
+	t, err := timers.Open(timers.Options{Schema: o.Schema, MaxAttempts: o.MaxFailures, Retry: Ladder,
+		Telemetry: o.Telemetry})
 	if err != nil {
 		return nil, err
 	}

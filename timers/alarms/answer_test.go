@@ -11,7 +11,8 @@ import (
 	"github.com/txwork/txwork/timers/alarms"
 )
 
-// What a receiver says of itself in the status line is as long as it likes; 300 bytes of its answer are told, and no more.
+// What a receiver says of itself in the status line is as long as it likes; 300 bytes of its answer are told, and no
+// more.
 func TestAReceiversOwnStatusIsNotTold(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -30,7 +31,8 @@ func TestAReceiversOwnStatusIsNotTold(t *testing.T) {
 			fmt.Fprintf(conn, "HTTP/1.1 500 \x1b[2J%s\r\nContent-Length: 0\r\n\r\n", strings.Repeat("long ", 4000))
 		}
 	}()
-	err = newHTTPWaker(t, alarms.HTTPWakerOptions{URL: "http://" + listener.Addr().String(), AllowPrivate: true}).Wake(t.Context(), aWake())
+	err = newHTTPWaker(t, alarms.HTTPWakerOptions{URL: "http://" + listener.Addr().String(),
+		AllowPrivate: true}).Wake(t.Context(), aWake())
 	if want := "the receiver answered 500 Internal Server Error"; err == nil || err.Error() != want {
 		t.Errorf("%.100q, want %q", fmt.Sprint(err), want)
 	}

@@ -53,9 +53,10 @@ func TestRetryAfterIsTakenIntoConsideration(t *testing.T) {
 		least      time.Duration
 		most       time.Duration
 	}{
-		"seconds":         {429, "300", 5 * time.Minute, 5 * time.Minute},
-		"of a 503":        {503, "300", 5 * time.Minute, 5 * time.Minute},
-		"a date":          {503, time.Now().Add(10 * time.Minute).UTC().Format(http.TimeFormat), 5 * time.Minute, 10 * time.Minute},
+		"seconds":  {429, "300", 5 * time.Minute, 5 * time.Minute},
+		"of a 503": {503, "300", 5 * time.Minute, 5 * time.Minute},
+		"a date": {503, time.Now().Add(10 * time.Minute).UTC().Format(http.TimeFormat), 5 * time.Minute,
+			10 * time.Minute},
 		"sooner":          {429, "1", 30 * time.Second, 30 * time.Second},
 		"without end":     {429, "99999999999999999999", 24 * time.Hour, 24 * time.Hour},
 		"a date too far":  {429, "Fri, 31 Dec 9999 23:59:59 GMT", 24 * time.Hour, 24 * time.Hour},
@@ -72,7 +73,8 @@ func TestRetryAfterIsTakenIntoConsideration(t *testing.T) {
 			f.due(a.ID)
 			f.until("the failure is recorded", func() bool { return f.get(a.ID).FailureCount == 1 })
 			got := f.get(a.ID)
-			if delay := got.NextFireAt.Sub(got.UpdatedAt); delay < x.least || delay > x.most || got.Status != alarms.StatusActive {
+			if delay := got.NextFireAt.Sub(got.UpdatedAt); delay < x.least || delay > x.most ||
+				got.Status != alarms.StatusActive {
 				t.Errorf("the next delivery comes after %v, want %v to %v", delay, x.least, x.most)
 			}
 		})

@@ -44,7 +44,8 @@ func NewTokens(owners map[string]Owner) (*Tokens, error) {
 	}
 	t := &Tokens{}
 	for token, owner := range owners {
-		err := cmp.Or(checkToken(token), checkRequired("owner_did", owner.DID, MaxOwner), checkRequired("user_id", owner.UserID, MaxOwner))
+		err := cmp.Or(checkToken(token), checkRequired("owner_did", owner.DID, MaxOwner), checkRequired("user_id",
+			owner.UserID, MaxOwner))
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +71,8 @@ func checkToken(token string) error {
 func ParseTokens(text []byte) (*Tokens, error) {
 	var owners map[string]Owner
 	if err := decodeStrictly(text, &owners); err != nil {
-		return nil, validate.Errorf("tokens", "cannot be read: want an object of {\"<token>\": {\"owner_did\": …, \"user_id\": …}}")
+		return nil, validate.Errorf("tokens", "cannot be read: want an object of {\"<token>\": {\"owner_did\": …, "+
+			"\"user_id\": …}}")
 	}
 	return NewTokens(owners)
 }

@@ -41,7 +41,8 @@ func TestACancelDuringADeliveryIsNotOverwritten(t *testing.T) {
 				}
 				h.answer <- answer
 				f.until("the timer has ended", func() bool { return f.timer(a.ID).Status == workqueue.Failed })
-				if got := f.get(a.ID); got.Status != alarms.StatusCancelled || got.LastFiredAt != nil || !got.UpdatedAt.Equal(cancelled.UpdatedAt) {
+				if got := f.get(a.ID); got.Status != alarms.StatusCancelled || got.LastFiredAt != nil ||
+					!got.UpdatedAt.Equal(cancelled.UpdatedAt) {
 					t.Errorf("got %+v", got)
 				}
 			})

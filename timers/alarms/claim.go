@@ -135,7 +135,8 @@ func (s *Store) begin(ctx context.Context, c *claim) (claimed []Due, err error) 
 		id := uuid.MustParse(a.ID)
 		row := c.due[id]
 		delete(c.due, id)
-		claimed = append(claimed, Due{Alarm: a, Nominal: row.Values[3].(time.Time).UTC(), Attempt: row.Attempt, most: row.MaxAttempts, tx: s.claimTx(c.owner, row.ID)})
+		claimed = append(claimed, Due{Alarm: a, Nominal: row.Values[3].(time.Time).UTC(), Attempt: row.Attempt,
+			most: row.MaxAttempts, tx: s.claimTx(c.owner, row.ID)})
 	}
 	for _, row := range c.due {
 		c.ended = append(c.ended, row.ID)
@@ -166,7 +167,8 @@ func (s *Store) beginAll(ctx context.Context, ids []uuid.UUID) (list []Alarm, er
 // claimTx settles a claim of ClaimDue together with what work writes.
 func (s *Store) claimTx(owner, timer uuid.UUID) func(context.Context, func(pgx.Tx) (result, error)) error {
 	return func(ctx context.Context, work func(pgx.Tx) (result, error)) error {
-		return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
+		return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted,
+			AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
 			r, err := work(tx)
 			if err != nil {
 				return err

@@ -76,13 +76,15 @@ func TestClaimDuePutsTimersOfOthersBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.dueAlarm(once())
-	if got := ask[string](f, "SELECT status || ' ' || attempts || ' ' || (due_at > now()) FROM "+f.timers+" WHERE key = 'theirs'"); got != "0 0 true" {
+	if got := ask[string](f, "SELECT status || ' ' || attempts || ' ' || (due_at > now()) FROM "+f.timers+
+		" WHERE key = 'theirs'"); got != "0 0 true" {
 		t.Errorf("got %s", got)
 	}
 	f.exec("UPDATE " + f.timers + " SET due_at = now() WHERE key = 'theirs'")
 	f.dispatch(newRecorder(nil))
 	f.until("the dispatcher has put it back", func() bool {
-		return ask[bool](f, "SELECT status = 0 AND attempts = 0 AND due_at > now() FROM "+f.timers+" WHERE key = 'theirs'")
+		return ask[bool](f, "SELECT status = 0 AND attempts = 0 AND due_at > now() FROM "+f.timers+
+			" WHERE key = 'theirs'")
 	})
 }
 
@@ -112,7 +114,8 @@ func TestReschedule(t *testing.T) {
 	if got := f.get(a.ID); got.Status != alarms.StatusActive || got.LastFiredAt == nil || !got.NextFireAt.Equal(next) {
 		t.Errorf("got %+v", got)
 	}
-	if timer := f.timer(a.ID); timer.Status != workqueue.Ready || !timer.ScheduledAt.Equal(next) || !timer.DueAt.Equal(next) || timer.Attempts != 0 {
+	if timer := f.timer(a.ID); timer.Status != workqueue.Ready || !timer.ScheduledAt.Equal(next) ||
+		!timer.DueAt.Equal(next) || timer.Attempts != 0 {
 		t.Errorf("timer %+v", timer)
 	}
 }
@@ -129,11 +132,13 @@ func TestRecordRetry(t *testing.T) {
 	if err := f.store.RecordRetry(t.Context(), d, time.Minute, errRefused); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.get(a.ID); got.FailureCount != 1 || got.LastError != "refused" || got.NextFireAt.Sub(got.UpdatedAt) != time.Minute {
+	if got := f.get(a.ID); got.FailureCount != 1 || got.LastError != "refused" ||
+		got.NextFireAt.Sub(got.UpdatedAt) != time.Minute {
 		t.Errorf("got %+v", got)
 	}
 	f.due(a.ID)
-	if err := f.store.RecordRetry(t.Context(), f.claim(), time.Minute, errRefused); !errors.Is(err, workqueue.ErrInvalid) {
+	if err := f.store.RecordRetry(t.Context(), f.claim(), time.Minute, errRefused); !errors.Is(err,
+		workqueue.ErrInvalid) {
 		t.Errorf("a third delivery of two: %v", err)
 	}
 }
@@ -145,7 +150,8 @@ func TestMarkFailed(t *testing.T) {
 	if err := f.store.MarkFailed(t.Context(), d, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.get(a.ID); got.Status != alarms.StatusFailed || got.LastError != "no reason given" || got.FailureCount != 1 {
+	if got := f.get(a.ID); got.Status != alarms.StatusFailed || got.LastError != "no reason given" ||
+		got.FailureCount != 1 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -158,7 +164,8 @@ func TestRescheduleAfterFailure(t *testing.T) {
 	if err := f.store.RescheduleAfterFailure(t.Context(), d, next, errRefused); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.get(a.ID); got.Status != alarms.StatusActive || got.LastFiredAt != nil || !got.NextFireAt.Equal(next) || got.LastError != "refused" || got.FailureCount != 0 {
+	if got := f.get(a.ID); got.Status != alarms.StatusActive || got.LastFiredAt != nil || !got.NextFireAt.Equal(next) ||
+		got.LastError != "refused" || got.FailureCount != 0 {
 		t.Errorf("got %+v", got)
 	}
 	if timer := f.timer(a.ID); timer.Status != workqueue.Ready || !timer.DueAt.Equal(next) {
@@ -170,11 +177,17 @@ func TestRescheduleAfterFailure(t *testing.T) {
 func (f *fixture) settles() map[string]func(alarms.Due) error {
 	ctx, next := f.Context(), time.Now().Add(time.Hour)
 	return map[string]func(alarms.Due) error{
-		"MarkFired":              func(d alarms.Due) error { return f.store.MarkFired(ctx, d) },
-		"Reschedule":             func(d alarms.Due) error { return f.store.Reschedule(ctx, d, next) },
-		"RecordRetry":            func(d alarms.Due) error { return f.store.RecordRetry(ctx, d, time.Minute, errRefused) },
-		"MarkFailed":             func(d alarms.Due) error { return f.store.MarkFailed(ctx, d, errRefused) },
-		"RescheduleAfterFailure": func(d alarms.Due) error { return f.store.RescheduleAfterFailure(ctx, d, next, errRefused) },
+		"MarkFired":  func(d alarms.Due) error { return f.store.MarkFired(ctx, d) },
+		"Reschedule": func(d alarms.Due) error { return f.store.Reschedule(ctx, d, next) },
+		"RecordRetry": func(d alarms.Due) error {
+			return f.store.RecordRetry(ctx, d, time.Minute,
+				errRefused)
+		},
+		"MarkFailed": func(d alarms.Due) error { return f.store.MarkFailed(ctx, d, errRefused) },
+		"RescheduleAfterFailure": func(d alarms.Due) error {
+			return f.store.RescheduleAfterFailure(ctx, d, next,
+				errRefused)
+		},
 	}
 }
 
@@ -259,7 +272,8 @@ func TestAnAlarmThatIsCancelledThisMomentIsNotDelivered(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cancel.Rollback(t.Context())
-	if _, err := cancel.Exec(t.Context(), "UPDATE "+f.table+" SET status = 'cancelled' WHERE id = $1", a.ID); err != nil {
+	if _, err := cancel.Exec(t.Context(), "UPDATE "+f.table+" SET status = 'cancelled' WHERE id = $1",
+		a.ID); err != nil {
 		t.Fatal(err)
 	}
 	claimed := make(chan int, 1)

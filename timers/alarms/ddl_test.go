@@ -13,7 +13,8 @@ import (
 func TestTheTableIsThatOfTheContract(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
-	got := ask[string](f, `SELECT string_agg(concat_ws(' ', column_name, data_type, CASE is_nullable WHEN 'NO' THEN 'NOT NULL' END, 'DEFAULT ' || column_default), E'\n' ORDER BY ordinal_position)
+	got := ask[string](f,
+		`SELECT string_agg(concat_ws(' ', column_name, data_type, CASE is_nullable WHEN 'NO' THEN 'NOT NULL' END, 'DEFAULT ' || column_default), E'\n' ORDER BY ordinal_position)
 		FROM information_schema.columns WHERE table_schema = $1 AND table_name = 'alarms'`, f.Schema)
 	want := strings.Join([]string{
 		"id uuid NOT NULL DEFAULT gen_random_uuid()",
@@ -51,7 +52,8 @@ func TestTheIndexesAreThoseOfTheContract(t *testing.T) {
 		"alarms_owner_idx":       "(owner_did, created_at DESC)",
 		"alarms_idempotency_idx": "(owner_did, idempotency_key) WHERE (idempotency_key <> ''::text)",
 	} {
-		got := ask[string](f, "SELECT indexdef FROM pg_indexes WHERE schemaname = $1 AND indexname = $2", f.Schema, name)
+		got := ask[string](f, "SELECT indexdef FROM pg_indexes WHERE schemaname = $1 AND indexname = $2", f.Schema,
+			name)
 		if !strings.HasSuffix(got, want) || strings.Contains(got, "UNIQUE") != (name == "alarms_idempotency_idx") {
 			t.Errorf("%s: %s", name, got)
 		}
@@ -77,7 +79,9 @@ func TestDDLComesAndGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.exec(down)
-	if n := ask[int](f, "SELECT count(*) FROM pg_class WHERE relnamespace = $1::regnamespace AND relname LIKE 'alarms%'", f.Schema); n > 0 {
+	if n := ask[int](f,
+		"SELECT count(*) FROM pg_class WHERE relnamespace = $1::regnamespace AND relname LIKE 'alarms%'",
+		f.Schema); n > 0 {
 		t.Errorf("%d objects are left", n)
 	}
 	f.exec(up)

@@ -22,13 +22,15 @@ func TestADueAlarmIsDeliveredOnceAndThenFired(t *testing.T) {
 	a := f.create(n)
 	f.due(a.ID)
 	w := receive(t, r.wakes)
-	if w.UserID != aliceUser || w.ConversationID != "conv" || w.Message != "go on" || !sameJSON(t, w.Payload, n.Payload) ||
+	if w.UserID != aliceUser || w.ConversationID != "conv" || w.Message != "go on" ||
+		!sameJSON(t, w.Payload, n.Payload) ||
 		w.AlarmID != a.ID || w.Origin != "chronos" || !w.FireAt.Equal(*a.FireAt) || w.Attempt != 1 {
 		t.Errorf("got %+v", w)
 	}
 	f.until("it has fired", func() bool { return f.get(a.ID).Status == alarms.StatusFired })
 	got := f.get(a.ID)
-	if got.LastFiredAt == nil || got.ClaimedAt != nil || got.FailureCount != 0 || got.LastError != "" || !got.UpdatedAt.After(a.UpdatedAt) || !got.FireAt.Equal(*a.FireAt) {
+	if got.LastFiredAt == nil || got.ClaimedAt != nil || got.FailureCount != 0 || got.LastError != "" ||
+		!got.UpdatedAt.After(a.UpdatedAt) || !got.FireAt.Equal(*a.FireAt) {
 		t.Errorf("got %+v", got)
 	}
 	if alarms.ViewOf(got).NextFireAt != nil {
@@ -63,7 +65,8 @@ func TestFailuresClimbTheLadder(t *testing.T) {
 	n.MaxFailures = 8
 	a := f.create(n)
 	nominal, id := *a.FireAt, ""
-	for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 15 * time.Minute, 15 * time.Minute} {
+	for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute,
+		8 * time.Minute, 15 * time.Minute, 15 * time.Minute} {
 		f.due(a.ID)
 		w := receive(t, r.wakes)
 		if w.Attempt != i+1 || !w.FireAt.Equal(nominal) || id != "" && w.ID() != id {
@@ -78,14 +81,16 @@ func TestFailuresClimbTheLadder(t *testing.T) {
 		if late := f.timer(a.ID).DueAt.Sub(got.NextFireAt); late < 0 || late > time.Second {
 			t.Errorf("after failure %d the timer is due %v after next_fire_at", i+1, late)
 		}
-		if got.Status != alarms.StatusActive || got.LastError != "refused" || got.ClaimedAt != nil || !got.FireAt.Equal(nominal) || got.LastFiredAt != nil {
+		if got.Status != alarms.StatusActive || got.LastError != "refused" || got.ClaimedAt != nil ||
+			!got.FireAt.Equal(nominal) || got.LastFiredAt != nil {
 			t.Errorf("after failure %d: %+v", i+1, got)
 		}
 	}
 	f.due(a.ID)
 	receive(t, r.wakes)
 	f.until("it has failed", func() bool { return f.get(a.ID).Status == alarms.StatusFailed })
-	if got := f.get(a.ID); got.FailureCount != 8 || got.LastError != "refused" || f.timer(a.ID).Status != workqueue.Failed {
+	if got := f.get(a.ID); got.FailureCount != 8 || got.LastError != "refused" ||
+		f.timer(a.ID).Status != workqueue.Failed {
 		t.Errorf("got %+v, timer %+v", got, f.timer(a.ID))
 	}
 }
@@ -176,7 +181,10 @@ func TestErrorsAreStoredAsPostgreSQLTakesThem(t *testing.T) {
 	f := newAlarms(t)
 	o := quick()
 	o.Redact = func(_ context.Context, text string) string { return strings.ReplaceAll(text, "secret", "***") }
-	f.dispatch(newRecorder(func(alarms.Wake) error { return fmt.Errorf("a\x00b\xff secret %s", strings.Repeat("é", 5000)) }), o)
+	f.dispatch(newRecorder(func(alarms.Wake) error {
+		return fmt.Errorf("a\x00b\xff secret %s",
+			strings.Repeat("é", 5000))
+	}), o)
 	a := f.create(once())
 	f.due(a.ID)
 	f.until("the failure is recorded", func() bool { return f.get(a.ID).FailureCount == 1 })
@@ -207,7 +215,8 @@ func TestDispatchersThatCannotWork(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, o := range []alarms.DispatcherOptions{{Lease: time.Millisecond}, {Batch: -1}, {Concurrency: -1}, {Tick: -1}} {
+	for _, o := range []alarms.DispatcherOptions{{Lease: time.Millisecond}, {Batch: -1}, {Concurrency: -1},
+		{Tick: -1}} {
 		if d, err := alarms.NewDispatcher(f.Pool, f.alarms, w, o); d != nil || !errors.Is(err, workqueue.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}

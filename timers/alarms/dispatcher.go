@@ -135,7 +135,8 @@ func (d *Dispatcher) SetConcurrency(n int) error { return d.worker.SetConcurrenc
 // shutdown timeout, and returns nil.
 //
 // A database that goes away is waited for. Run returns an error at once if a table does not fit
-// this version of the library, or if the pool's role may not claim and settle, see [Dispatcher.Check]. A Dispatcher runs once.
+// this version of the library, or if the pool's role may not claim and settle, see [Dispatcher.Check]. A Dispatcher
+// runs once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	if err := d.mayDeliver(ctx); err != nil {
 		return err
@@ -161,7 +162,8 @@ func (d *Dispatcher) Deliver(ctx context.Context, t *timers.Delivery) error {
 	}
 	list, err := d.store.beginAll(ctx, []uuid.UUID{id})
 	if err != nil {
-		d.logger.WarnContext(ctx, "an alarm could not be read", slog.String("alarm", id.String()), slog.Any("error", err))
+		d.logger.WarnContext(ctx, "an alarm could not be read", slog.String("alarm", id.String()),
+			slog.Any("error", err))
 		return workqueue.Snooze(unreadDelay) // nothing was delivered, so nothing failed
 	}
 	if len(list) == 0 {
@@ -212,7 +214,8 @@ func (d *Dispatcher) wake(ctx context.Context, w Wake) (f failure) {
 // interrupted tells whether the claim has ended under the delivery, so that there is nothing of it to record.
 func interrupted(ctx context.Context) bool {
 	cause := context.Cause(ctx)
-	return errors.Is(cause, workqueue.ErrRowCancelled) || errors.Is(cause, workqueue.ErrShutdown) || errors.Is(cause, workqueue.ErrLeaseLost)
+	return errors.Is(cause, workqueue.ErrRowCancelled) || errors.Is(cause, workqueue.ErrShutdown) ||
+		errors.Is(cause, workqueue.ErrLeaseLost)
 }
 
 // redacted is the error as it may be stored. Should the hook panic, the text is withheld: it may hold a secret.
@@ -258,7 +261,8 @@ func (d *Dispatcher) settle(ctx context.Context, due Due, f failure) (err error)
 // conclude is the one place that decides what a delivery, or its failure, means for the alarm.
 func (d *Dispatcher) conclude(ctx context.Context, due Due, f failure) error {
 	if f.cause != nil && !f.permanent && !due.last() {
-		d.logger.WarnContext(ctx, "wake failed and will be repeated", slog.String("alarm", due.ID), slog.Int("attempt", due.Attempt), slog.Any("error", detail(f.cause)))
+		d.logger.WarnContext(ctx, "wake failed and will be repeated", slog.String("alarm", due.ID),
+			slog.Int("attempt", due.Attempt), slog.Any("error", detail(f.cause)))
 		return d.store.RecordRetry(ctx, due, min(max(Ladder.Delay(due.FailureCount+1), f.after), MaxDelay), f.cause)
 	}
 	next, ok, err := d.next(ctx, due)
@@ -271,7 +275,8 @@ func (d *Dispatcher) conclude(ctx context.Context, due Due, f failure) error {
 		return d.store.MarkFired(ctx, due)
 	}
 	ok = ok && !f.permanent
-	d.logger.ErrorContext(ctx, "wake failed for good", slog.String("alarm", due.ID), slog.Int("attempt", due.Attempt), slog.Bool("series goes on", ok))
+	d.logger.ErrorContext(ctx, "wake failed for good", slog.String("alarm", due.ID), slog.Int("attempt", due.Attempt),
+		slog.Bool("series goes on", ok))
 	if ok {
 		return d.store.RescheduleAfterFailure(ctx, due, next, f.cause)
 	}

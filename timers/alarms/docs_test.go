@@ -115,7 +115,8 @@ func TestTheDocumentsSession(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Errorf("%s is not what happens: run go test -run TheDocumentsSession -update, and look at the change", docFile)
+		t.Errorf("%s is not what happens: run go test -run TheDocumentsSession -update, and look at the change",
+			docFile)
 		return
 	}
 	if err := os.WriteFile(docFile, []byte(want), 0o644); err != nil {
@@ -150,7 +151,8 @@ func (a *api) firstWake(t *testing.T, id string) string {
 		fmt.Fprintf(&b, "\n%s\n", body)
 		requests <- b.String()
 	})
-	stop := a.dispatch(newHTTPWaker(t, alarms.HTTPWakerOptions{URL: url, Secrets: []string{oldSecret}, AllowPrivate: true}))
+	stop := a.dispatch(newHTTPWaker(t, alarms.HTTPWakerOptions{URL: url, Secrets: []string{oldSecret},
+		AllowPrivate: true}))
 	a.due(id)
 	request := receive(t, requests)
 	a.until("it has fired", func() bool { return a.get(id).Status == alarms.StatusFired })

@@ -84,8 +84,10 @@ func (d *document) check(t testing.TB, method, path, body string, x exchange) {
 	if x.header.Get("Content-Type") != "application/json" {
 		t.Errorf("%s %s answers %q", method, template, x.header.Get("Content-Type"))
 	}
-	d.fits(t, fmt.Sprint(method, " ", template, " ", x.status), at(response, "content", "application/json", "schema"), x.body)
-	if schema := at(operation, "requestBody", "content", "application/json", "schema"); schema != nil && x.status == 200 && !bytes.Contains(x.body, []byte(`"deduped":true`)) {
+	d.fits(t, fmt.Sprint(method, " ", template, " ", x.status), at(response, "content", "application/json", "schema"),
+		x.body)
+	if schema := at(operation, "requestBody", "content", "application/json", "schema"); schema != nil &&
+		x.status == 200 && !bytes.Contains(x.body, []byte(`"deduped":true`)) {
 		d.fits(t, "request", schema, []byte(body))
 	}
 }
@@ -160,7 +162,8 @@ func (d *document) validate(schema, v any, where string) (problems []string) {
 				problems = append(problems, d.validate(want, item, fmt.Sprintf("%s[%d]", where, i))...)
 			}
 		case "minLength", "maxLength", "minimum", "maximum", "maxItems":
-			if size, ok := magnitude(v, keyword); ok && (strings.HasPrefix(keyword, "min") && size < want.(float64) || strings.HasPrefix(keyword, "max") && size > want.(float64)) {
+			if size, ok := magnitude(v, keyword); ok && (strings.HasPrefix(keyword, "min") && size < want.(float64) ||
+				strings.HasPrefix(keyword, "max") && size > want.(float64)) {
 				wrong("is %v, want %s %v", size, keyword, want)
 			}
 		case "pattern":

@@ -53,7 +53,8 @@ func (r *receiver) answers(h http.HandlerFunc) { r.answer.Store(&h) }
 func newInstallation(t *testing.T) (*api, *receiver) {
 	t.Helper()
 	a, r := newAPI(t, alarms.ServerOptions{Rate: -1}), newReceiver(t)
-	a.dispatch(newHTTPWaker(t, alarms.HTTPWakerOptions{URL: r.url, Secrets: []string{newSecret, oldSecret}, Timeout: 500 * time.Millisecond, AllowPrivate: true}))
+	a.dispatch(newHTTPWaker(t, alarms.HTTPWakerOptions{URL: r.url, Secrets: []string{newSecret, oldSecret},
+		Timeout: 500 * time.Millisecond, AllowPrivate: true}))
 	return a, r
 }
 
@@ -83,7 +84,8 @@ func TestAReceiverThatFailsHangsAndRecovers(t *testing.T) {
 			http.Error(w, "disk full", http.StatusInternalServerError)
 		}, 30 * time.Second, "500 Internal Server Error: disk full"},
 		{func(http.ResponseWriter, *http.Request) { <-r.gone }, time.Minute, "no answer within 500ms"},
-		{func(w http.ResponseWriter, q *http.Request) { http.Redirect(w, q, "/elsewhere", http.StatusFound) }, 2 * time.Minute, "302 Found"},
+		{func(w http.ResponseWriter, q *http.Request) { http.Redirect(w, q, "/elsewhere", http.StatusFound) },
+			2 * time.Minute, "302 Found"},
 		{func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, _ := http.NewResponseController(w).Hijack()
 			conn.Close()
@@ -94,13 +96,15 @@ func TestAReceiverThatFailsHangsAndRecovers(t *testing.T) {
 		a.due(id)
 		got := receive(t, r.got)
 		w := got.wake
-		if got.err != nil || w.AlarmID != id || w.Message != "resume at 241" || !sameJSON(t, w.Payload, []byte(`{"cursor":240}`)) || w.ConversationID != "conv" ||
+		if got.err != nil || w.AlarmID != id || w.Message != "resume at 241" ||
+			!sameJSON(t, w.Payload, []byte(`{"cursor":240}`)) || w.ConversationID != "conv" ||
 			w.UserID != aliceUser || !w.FireAt.Equal(nominal) || w.Attempt != i+1 || got.id != w.ID() {
 			t.Errorf("delivery %d: %+v", i+1, got)
 		}
 		a.until("the failure is recorded", func() bool { return a.view(id).FailureCount == i+1 })
 		v, row := a.view(id), a.get(id)
-		if v.Status != "active" || !strings.Contains(v.LastError, step.says) || row.NextFireAt.Sub(row.UpdatedAt) != step.delay {
+		if v.Status != "active" || !strings.Contains(v.LastError, step.says) ||
+			row.NextFireAt.Sub(row.UpdatedAt) != step.delay {
 			t.Errorf("delivery %d: %+v, the next %v later", i+1, v, row.NextFireAt.Sub(row.UpdatedAt))
 		}
 	}
@@ -132,7 +136,8 @@ func TestACancelDuringAHangingDeliveryStays(t *testing.T) {
 		receive(t, r.got)
 		a.do(aliceToken, "DELETE", "/v1/alarms/"+id, "").says(200, `"status":"cancelled"`)
 		a.until("the timer has ended", func() bool { return a.timer(id).Status == workqueue.Failed })
-		if v := a.view(id); v.Status != "cancelled" || v.FailureCount != 0 || v.LastError != "" || v.LastFiredAt != nil {
+		if v := a.view(id); v.Status != "cancelled" || v.FailureCount != 0 || v.LastError != "" ||
+			v.LastFiredAt != nil {
 			t.Errorf("got %+v", v)
 		}
 	}

@@ -50,7 +50,8 @@ func write(w http.ResponseWriter, status int, e envelope) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	text, err := encode(e)
 	if err != nil {
-		status, text = http.StatusInternalServerError, []byte(`{"ok":false,"error":{"code":"internal","message":"internal error"}}`)
+		status, text = http.StatusInternalServerError,
+			[]byte(`{"ok":false,"error":{"code":"internal","message":"internal error"}}`)
 	}
 	w.WriteHeader(status)
 	w.Write(append(text, '\n')) // a client that has gone needs no answer
@@ -71,13 +72,16 @@ func refuseError(w http.ResponseWriter, err error) bool {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		refuse(w, http.StatusRequestEntityTooLarge, answerError{Code: codeTooLarge, Field: "body", Message: tooLarge.Error()})
+		refuse(w, http.StatusRequestEntityTooLarge, answerError{Code: codeTooLarge, Field: "body",
+			Message: tooLarge.Error()})
 	case errors.As(err, &invalid):
-		refuse(w, http.StatusBadRequest, answerError{Code: codeInvalidRequest, Field: invalid.Field, Message: invalid.Field + " " + invalid.Reason})
+		refuse(w, http.StatusBadRequest, answerError{Code: codeInvalidRequest, Field: invalid.Field,
+			Message: invalid.Field + " " + invalid.Reason})
 	case errors.Is(err, workqueue.ErrNotFound):
 		refuse(w, http.StatusNotFound, answerError{Code: codeNotFound, Message: "alarm not found"})
 	case isRefused(err):
-		refuse(w, http.StatusBadRequest, answerError{Code: codeInvalidRequest, Field: "body", Message: "body has a value that the database cannot hold"})
+		refuse(w, http.StatusBadRequest, answerError{Code: codeInvalidRequest, Field: "body",
+			Message: "body has a value that the database cannot hold"})
 	default:
 		return false
 	}

@@ -75,7 +75,8 @@ func exampleDatabase() (pool *pgxpool.Pool, schema string, closePool func()) {
 	check(err)
 	alarmsUp, _, err := alarms.DDL(schema)
 	check(err)
-	_, err = pool.Exec(ctx, "CREATE SCHEMA "+schema+"; "+timersUp+"; "+alarmsUp+"; CREATE TABLE tasks (id int PRIMARY KEY, state text NOT NULL)")
+	_, err = pool.Exec(ctx, "CREATE SCHEMA "+schema+"; "+timersUp+"; "+alarmsUp+
+		"; CREATE TABLE tasks (id int PRIMARY KEY, state text NOT NULL)")
 	check(err)
 	return pool, schema, func() {
 		_, err := pool.Exec(ctx, "SET client_min_messages = warning; DROP SCHEMA "+schema+" CASCADE")

@@ -40,11 +40,13 @@ type fixture struct {
 func newAlarms(t testing.TB) *fixture {
 	t.Helper()
 	db := pgtest.New(t)
-	a, err := alarms.Open(alarms.Options{Schema: db.Schema, Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}})
+	a, err := alarms.Open(alarms.Options{Schema: db.Schema,
+		Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{TB: t, DB: db, alarms: a, store: a.On(db.Pool), table: db.Schema + ".alarms", timers: db.Schema + ".timers"}
+	f := &fixture{TB: t, DB: db, alarms: a, store: a.On(db.Pool), table: db.Schema + ".alarms", timers: db.Schema +
+		".timers"}
 	for _, ddl := range []func(string) (string, string, error){timers.DDL, alarms.DDL} {
 		up, _, err := ddl(db.Schema)
 		if err != nil {
@@ -91,7 +93,8 @@ func once() alarms.New {
 
 // daily is a valid series of alice's.
 func daily() alarms.New {
-	return alarms.New{OwnerDID: alice, UserID: aliceUser, Kind: alarms.KindCron, CronExpr: "0 9 * * *", Timezone: "America/New_York", WakeMessage: "report"}
+	return alarms.New{OwnerDID: alice, UserID: aliceUser, Kind: alarms.KindCron, CronExpr: "0 9 * * *",
+		Timezone: "America/New_York", WakeMessage: "report"}
 }
 
 func (f *fixture) create(n alarms.New) alarms.Alarm {

@@ -43,8 +43,8 @@ type HTTPWakerOptions struct {
 
 // An HTTPWaker posts wakes as JSON. Any status but 2xx is a failed delivery, with the status and the beginning of
 // the answer in its error; redirects are not followed, and proxies of the environment are not used. As Standard
-// Webhooks says, a 410 ends the alarm, and a Retry-After puts the next delivery off, by a day at most. It writes no log.
-// It is safe for concurrent use.
+// Webhooks says, a 410 ends the alarm, and a Retry-After puts the next delivery off, by a day at most. It writes no
+// log. It is safe for concurrent use.
 type HTTPWaker struct {
 	url    string
 	token  string
@@ -110,8 +110,8 @@ func (w *HTTPWaker) authorize(h http.Header, id string, body []byte) {
 	}
 }
 
-// verdict is what Standard Webhooks makes of a status: 410 says that the receiver wants no more. Every other refusal may be
-// the receiver's mistake, and the alarm's owner cannot send it again.
+// verdict is what Standard Webhooks makes of a status: 410 says that the receiver wants no more. Every other refusal
+// may be the receiver's mistake, and the alarm's owner cannot send it again.
 func verdict(status int) httppost.Verdict {
 	switch {
 	case status == http.StatusGone:
@@ -122,7 +122,8 @@ func verdict(status int) httppost.Verdict {
 	return httppost.Retry
 }
 
-// explainWake keeps what a failed request says about the receiver from the alarm's owner; which limit was passed is no secret.
+// explainWake keeps what a failed request says about the receiver from the alarm's owner; which limit was passed is no
+// secret.
 func explainWake(err error) error {
 	var failed *httppost.TransportError
 	if errors.As(err, &failed) {

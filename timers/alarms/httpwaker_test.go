@@ -43,7 +43,8 @@ func serve(t testing.TB, handle http.HandlerFunc) string {
 
 func aWake() alarms.Wake {
 	return alarms.Wake{
-		UserID: "alice", Message: "go <on>", Payload: json.RawMessage(`{"a":1}`), AlarmID: "11111111-2222-3333-4444-555555555555", Origin: alarms.Origin,
+		UserID: "alice", Message: "go <on>", Payload: json.RawMessage(`{"a":1}`),
+		AlarmID: "11111111-2222-3333-4444-555555555555", Origin: alarms.Origin,
 		FireAt: time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC), Attempt: 2,
 	}
 }
@@ -61,12 +62,14 @@ func TestAWakeIsASignedPost(t *testing.T) {
 		posts <- post{r.Method, r.Header, body}
 		w.WriteHeader(http.StatusAccepted)
 	})
-	waker := newHTTPWaker(t, alarms.HTTPWakerOptions{URL: url, Secrets: []string{newSecret, oldSecret}, Token: "a token", AllowPrivate: true})
+	waker := newHTTPWaker(t, alarms.HTTPWakerOptions{URL: url, Secrets: []string{newSecret, oldSecret},
+		Token: "a token", AllowPrivate: true})
 	if err := waker.Wake(t.Context(), aWake()); err != nil {
 		t.Fatal(err)
 	}
 	p := receive(t, posts)
-	if p.method != "POST" || p.header.Get("Content-Type") != "application/json" || p.header.Get("Authorization") != "Bearer a token" {
+	if p.method != "POST" || p.header.Get("Content-Type") != "application/json" ||
+		p.header.Get("Authorization") != "Bearer a token" {
 		t.Errorf("got %s %v", p.method, p.header)
 	}
 	if got := p.header.Get(alarms.HeaderID); got != "alarm_11111111-2222-3333-4444-555555555555_1896080400000000" {
@@ -77,8 +80,9 @@ func TestAWakeIsASignedPost(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]any{
-		"user_id": "alice", "message": "go <on>", "payload": map[string]any{"a": 1.0}, "alarm_id": "11111111-2222-3333-4444-555555555555",
-		"origin": "chronos", "fire_at": "2030-01-31T09:00:00Z", "attempt": 2.0,
+		"user_id": "alice", "message": "go <on>", "payload": map[string]any{"a": 1.0},
+		"alarm_id": "11111111-2222-3333-4444-555555555555",
+		"origin":   "chronos", "fire_at": "2030-01-31T09:00:00Z", "attempt": 2.0,
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -139,7 +143,8 @@ func TestAReceiverThatHangsIsGivenUp(t *testing.T) {
 	} {
 		url := serve(t, handle)
 		start := time.Now()
-		err := newHTTPWaker(t, alarms.HTTPWakerOptions{URL: url, Timeout: 100 * time.Millisecond, AllowPrivate: true}).Wake(t.Context(), aWake())
+		err := newHTTPWaker(t, alarms.HTTPWakerOptions{URL: url, Timeout: 100 * time.Millisecond,
+			AllowPrivate: true}).Wake(t.Context(), aWake())
 		if err == nil || time.Since(start) > patience {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -162,7 +167,8 @@ func TestAnEndlessAnswerIsNotRead(t *testing.T) {
 			}
 		}
 	})
-	if err := newHTTPWaker(t, alarms.HTTPWakerOptions{URL: url, AllowPrivate: true}).Wake(t.Context(), aWake()); err != nil {
+	if err := newHTTPWaker(t, alarms.HTTPWakerOptions{URL: url, AllowPrivate: true}).Wake(t.Context(),
+		aWake()); err != nil {
 		t.Errorf("it said 200: %v", err)
 	}
 	receive(t, stopped)
@@ -175,12 +181,15 @@ func TestPrivateAddressesAreRefused(t *testing.T) {
 	url := serve(t, func(http.ResponseWriter, *http.Request) { reached <- true })
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(url, "http://"))
 	for _, host := range []string{
-		"127.0.0.1", "localhost", "127.1.2.3", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "10.0.0.1", "172.16.0.1", "192.168.1.1",
-		"169.254.169.254", "[fe80::1]", "[fd00::1]", "100.64.0.1", "192.0.2.1", "198.18.0.1", "224.0.0.1", "255.255.255.255", "240.0.0.1",
+		"127.0.0.1", "localhost", "127.1.2.3", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "10.0.0.1",
+		"172.16.0.1", "192.168.1.1",
+		"169.254.169.254", "[fe80::1]", "[fd00::1]", "100.64.0.1", "192.0.2.1", "198.18.0.1", "224.0.0.1",
+		"255.255.255.255", "240.0.0.1",
 		"[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::127.0.0.1]", "[ff02::1]", "[2001::1]",
 		"[::ffff:0:127.0.0.1]", "[200::1]", "[5f00::1]", "[4000::1]",
 	} {
-		waker := newHTTPWaker(t, alarms.HTTPWakerOptions{URL: "http://" + host + ":" + port + "/secret-path", Timeout: 5 * time.Second})
+		waker := newHTTPWaker(t, alarms.HTTPWakerOptions{URL: "http://" + host + ":" + port + "/secret-path",
+			Timeout: 5 * time.Second})
 		err := waker.Wake(t.Context(), aWake())
 		if err == nil || !strings.Contains(err.Error(), "is not public") {
 			t.Errorf("%s: %v", host, err)
@@ -201,7 +210,8 @@ func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
 	t.Setenv("http_proxy", proxy)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := newHTTPWaker(t, alarms.HTTPWakerOptions{URL: "http://wake.invalid"}).Wake(ctx, aWake()); err == nil || len(proxied) > 0 {
+	if err := newHTTPWaker(t, alarms.HTTPWakerOptions{URL: "http://wake.invalid"}).Wake(ctx, aWake()); err == nil ||
+		len(proxied) > 0 {
 		t.Errorf("error %v, %d proxied", err, len(proxied))
 	}
 }
@@ -269,9 +279,12 @@ func TestVerifyRefuses(t *testing.T) {
 		header http.Header
 		want   error
 	}{
-		"nothing":      {http.Header{}, alarms.ErrSignature},
-		"good":         {signed(s, now, nil), nil},
-		"among others": {signed(s, now, func(h http.Header) { h.Set(alarms.HeaderSignature, "v1a,x v1, "+h.Get(alarms.HeaderSignature)) }), nil},
+		"nothing": {http.Header{}, alarms.ErrSignature},
+		"good":    {signed(s, now, nil), nil},
+		"among others": {signed(s, now, func(h http.Header) {
+			h.Set(alarms.HeaderSignature, "v1a,x v1, "+
+				h.Get(alarms.HeaderSignature))
+		}), nil},
 		"no scheme": {signed(s, now, func(h http.Header) {
 			h.Set(alarms.HeaderSignature, strings.TrimPrefix(h.Get(alarms.HeaderSignature), "v1,"))
 		}), alarms.ErrSignature},
@@ -279,12 +292,15 @@ func TestVerifyRefuses(t *testing.T) {
 			h.Set(alarms.HeaderSignature, h.Get(alarms.HeaderSignature)+"!")
 		}), alarms.ErrSignature},
 		"another secret": {signed(other, now, nil), alarms.ErrSignature},
-		"another id":     {signed(s, now, func(h http.Header) { h.Set(alarms.HeaderID, "other") }), alarms.ErrSignature},
-		"another time":   {signed(s, now, func(h http.Header) { h.Set(alarms.HeaderTimestamp, "1") }), alarms.ErrSignature},
-		"no time":        {signed(s, now, func(h http.Header) { h.Set(alarms.HeaderTimestamp, "soon") }), alarms.ErrSignature},
-		"old":            {signed(s, now.Add(-6*time.Minute), nil), alarms.ErrStale},
-		"ahead":          {signed(s, now.Add(6*time.Minute), nil), alarms.ErrStale},
-		"a little old":   {signed(s, now.Add(-4*time.Minute), nil), nil},
+		"another id": {signed(s, now, func(h http.Header) { h.Set(alarms.HeaderID, "other") }),
+			alarms.ErrSignature},
+		"another time": {signed(s, now, func(h http.Header) { h.Set(alarms.HeaderTimestamp, "1") }),
+			alarms.ErrSignature},
+		"no time": {signed(s, now, func(h http.Header) { h.Set(alarms.HeaderTimestamp, "soon") }),
+			alarms.ErrSignature},
+		"old":          {signed(s, now.Add(-6*time.Minute), nil), alarms.ErrStale},
+		"ahead":        {signed(s, now.Add(6*time.Minute), nil), alarms.ErrStale},
+		"a little old": {signed(s, now.Add(-4*time.Minute), nil), nil},
 		"very many": {signed(s, now, func(h http.Header) {
 			h.Set(alarms.HeaderSignature, strings.Repeat("v1,x ", 100)+h.Get(alarms.HeaderSignature))
 		}), alarms.ErrSignature},
@@ -306,7 +322,8 @@ func TestFailuresDoNotTellWhereTheReceiverIs(t *testing.T) {
 		"not public":  "http://127.0.0.1:1/secret",
 		"unreachable": "http://127.0.0.1:1/secret",
 	} {
-		w, err := alarms.NewHTTPWaker(alarms.HTTPWakerOptions{URL: url, Token: "t", AllowPrivate: name == "unreachable"})
+		w, err := alarms.NewHTTPWaker(alarms.HTTPWakerOptions{URL: url, Token: "t",
+			AllowPrivate: name == "unreachable"})
 		if err != nil {
 			t.Fatal(err)
 		}

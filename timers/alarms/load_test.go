@@ -138,7 +138,8 @@ func TestAShutdownGivesBackWhatItBreaksOff(t *testing.T) {
 	f.due(a.ID)
 	receive(t, begun)
 	stop()
-	if got, timer := f.get(a.ID), f.timer(a.ID); got.FailureCount != 0 || got.LastError != "" || timer.Attempts != 0 || timer.Status != workqueue.Ready {
+	if got, timer := f.get(a.ID), f.timer(a.ID); got.FailureCount != 0 || got.LastError != "" || timer.Attempts != 0 ||
+		timer.Status != workqueue.Ready {
 		t.Errorf("got %+v, timer %+v", got, timer)
 	}
 }
@@ -155,7 +156,8 @@ func TestTroubleWithTheDatabaseIsNoFailedDelivery(t *testing.T) {
 	f.exec("ALTER TABLE " + f.table + " RENAME TO elsewhere")
 	f.exec("UPDATE " + f.timers + " SET due_at = clock_timestamp()")
 	f.until("it was put back", func() bool {
-		return ask[bool](f, "SELECT status = 0 AND attempts = 0 AND due_at > created_at + interval '1 second' FROM "+f.timers)
+		return ask[bool](f, "SELECT status = 0 AND attempts = 0 AND due_at > created_at + interval '1 second' FROM "+
+			f.timers)
 	})
 	f.exec("ALTER TABLE " + f.Schema + ".elsewhere RENAME TO alarms")
 	receive(t, r.wakes)

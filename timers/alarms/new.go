@@ -61,7 +61,8 @@ func (n New) checkFirst(o Options) error {
 	if n.IdempotencyKey == "" {
 		return n.check(o)
 	}
-	return cmp.Or(checkRequired("owner_did", n.OwnerDID, MaxOwner), checkText("idempotency_key", n.IdempotencyKey, MaxIdempotencyKey))
+	return cmp.Or(checkRequired("owner_did", n.OwnerDID, MaxOwner), checkText("idempotency_key", n.IdempotencyKey,
+		MaxIdempotencyKey))
 }
 
 // check names fields as the REST API does.
@@ -98,7 +99,8 @@ func (n New) checkOnce() error {
 	case n.Delay == 0 && n.FireAt.IsZero():
 		return validate.Errorf("fire_at", "is missing, and so is delay_seconds: one of them has to say when")
 	case n.Delay < 0 || n.Delay > MaxDelay:
-		return validate.Errorf("delay_seconds", "is %d, it must be between 1 and %d", int64(n.Delay.Seconds()), int64(MaxDelay.Seconds()))
+		return validate.Errorf("delay_seconds", "is %d, it must be between 1 and %d", int64(n.Delay.Seconds()),
+			int64(MaxDelay.Seconds()))
 	case n.FireAt.UTC().Year() > lastYear:
 		return validate.Errorf("fire_at", "is in the year %d, the last is %d", n.FireAt.UTC().Year(), lastYear)
 	}
@@ -115,7 +117,8 @@ func (n New) checkCron() error {
 	case n.Delay != 0:
 		return validate.Errorf("delay_seconds", "is for kind %q", KindOnce)
 	}
-	if err := cmp.Or(checkRequired("cron_expr", n.CronExpr, MaxCronExpr), checkText("timezone", n.Timezone, MaxTimezone)); err != nil {
+	if err := cmp.Or(checkRequired("cron_expr", n.CronExpr, MaxCronExpr), checkText("timezone", n.Timezone,
+		MaxTimezone)); err != nil {
 		return err
 	}
 	_, err := parse(n.CronExpr, n.Timezone)

@@ -16,16 +16,23 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
 	for field, changes := range map[string][]func(*alarms.New){
-		"owner_did": {func(n *alarms.New) { n.OwnerDID = "" }, func(n *alarms.New) { n.OwnerDID = strings.Repeat("d", 256) }},
-		"user_id":   {func(n *alarms.New) { n.UserID = " " }},
-		"label":     {func(n *alarms.New) { n.Label = "a\x00b" }, func(n *alarms.New) { n.Label = strings.Repeat("l", 1025) }, func(n *alarms.New) { n.Label = "\xff" }},
-		"kind":      {func(n *alarms.New) { n.Kind = "" }, func(n *alarms.New) { n.Kind = "twice" }},
+		"owner_did": {func(n *alarms.New) { n.OwnerDID = "" }, func(n *alarms.New) {
+			n.OwnerDID = strings.Repeat("d",
+				256)
+		}},
+		"user_id": {func(n *alarms.New) { n.UserID = " " }},
+		"label": {func(n *alarms.New) { n.Label = "a\x00b" }, func(n *alarms.New) {
+			n.Label = strings.Repeat("l",
+				1025)
+		}, func(n *alarms.New) { n.Label = "\xff" }},
+		"kind": {func(n *alarms.New) { n.Kind = "" }, func(n *alarms.New) { n.Kind = "twice" }},
 		"fire_at": {
 			func(n *alarms.New) { n.Delay = 0 },
 			func(n *alarms.New) { n.Delay, n.FireAt = 0, time.Now().Add(-time.Minute) },
 			func(n *alarms.New) { n.Delay, n.FireAt = 0, time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC) },
 			func(n *alarms.New) {
-				n.Delay, n.FireAt = 0, time.Date(9998, 12, 31, 23, 59, 0, 0, time.FixedZone("west", -3600)) // 9999 in UTC
+				// 9999 in UTC
+				n.Delay, n.FireAt = 0, time.Date(9998, 12, 31, 23, 59, 0, 0, time.FixedZone("west", -3600))
 			},
 			func(n *alarms.New) { *n = daily(); n.FireAt = time.Now().Add(time.Hour) },
 		},
@@ -43,9 +50,11 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 			func(n *alarms.New) { *n = daily(); n.CronExpr = "@every -5m" },
 			func(n *alarms.New) { *n = daily(); n.CronExpr = strings.Repeat("*", 1001) },
 		},
-		"timezone":        {func(n *alarms.New) { *n = daily(); n.Timezone = "Mars/Olympus" }, func(n *alarms.New) { *n = daily(); n.Timezone = "Local" }},
+		"timezone": {func(n *alarms.New) { *n = daily(); n.Timezone = "Mars/Olympus" },
+			func(n *alarms.New) { *n = daily(); n.Timezone = "Local" }},
 		"conversation_id": {func(n *alarms.New) { n.ConversationID = "\x00" }},
-		"wake_message":    {func(n *alarms.New) { n.WakeMessage = " \n" }, func(n *alarms.New) { n.WakeMessage = strings.Repeat("m", alarms.DefaultMaxPayload+1) }},
+		"wake_message": {func(n *alarms.New) { n.WakeMessage = " \n" },
+			func(n *alarms.New) { n.WakeMessage = strings.Repeat("m", alarms.DefaultMaxPayload+1) }},
 		"idempotency_key": {func(n *alarms.New) { n.IdempotencyKey = strings.Repeat("k", 256) }},
 		"max_failures":    {func(n *alarms.New) { n.MaxFailures = -1 }, func(n *alarms.New) { n.MaxFailures = 1001 }},
 		"payload": {
@@ -88,7 +97,8 @@ func TestPayloadsOfEveryKindAreKept(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
 	for _, payload := range []string{
-		`null`, `""`, `0`, `[]`, `"\ud83d\ude00"`, `"\\u0000"`, `"\\\\ud800"`, `1e308`, `-1.5E-300`, `12345678901234567890.000000000000000000001`,
+		`null`, `""`, `0`, `[]`, `"\ud83d\ude00"`, `"\\u0000"`, `"\\\\ud800"`, `1e308`, `-1.5E-300`,
+		`12345678901234567890.000000000000000000001`,
 		`{"a": {"b": [1, 2, {"c": "\u00e9\n\t\"\\"}]}}`, strings.Repeat("[", 100) + strings.Repeat("]", 100),
 		"0." + strings.Repeat("1", 16383), "-0." + strings.Repeat("1", 16384) + "e1",
 	} {
@@ -114,7 +124,8 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 
 func TestOptionsThatCannotWork(t *testing.T) {
 	t.Parallel()
-	for _, o := range []alarms.Options{{Schema: "Robert'); --"}, {MaxFailures: -1}, {MaxFailures: 1001}, {MaxPayload: -1}} {
+	for _, o := range []alarms.Options{{Schema: "Robert'); --"}, {MaxFailures: -1}, {MaxFailures: 1001},
+		{MaxPayload: -1}} {
 		if _, err := alarms.Open(o); !errors.Is(err, workqueue.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}

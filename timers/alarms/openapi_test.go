@@ -21,7 +21,8 @@ func TestTheDocumentIsTheServers(t *testing.T) {
 		for _, method := range methods {
 			_, documented := item.(object)[strings.ToLower(method)]
 			w := httptest.NewRecorder()
-			a.server.ServeHTTP(w, httptest.NewRequest(method, strings.ReplaceAll(template, "{id}", uuid.NewString()), nil))
+			a.server.ServeHTTP(w, httptest.NewRequest(method, strings.ReplaceAll(template, "{id}", uuid.NewString()),
+				nil))
 			if served := w.Code != 405; served != documented {
 				t.Errorf("%s %s: documented %v, answers %d", method, template, documented, w.Code)
 			}
@@ -85,7 +86,8 @@ func TestTheDocumentIsWhole(t *testing.T) {
 func TestTheDocumentHasTheTypesFields(t *testing.T) {
 	t.Parallel()
 	d := readDocument(t)
-	for name, v := range map[string]any{"Alarm": alarms.View{}, "Wake": alarms.Wake{}, "CreateRequest": alarms.CreateRequest{}} {
+	for name, v := range map[string]any{"Alarm": alarms.View{}, "Wake": alarms.Wake{},
+		"CreateRequest": alarms.CreateRequest{}} {
 		properties := at(d.root, "components", "schemas", name, "properties").(object)
 		fields := map[string]bool{}
 		for i := range reflect.TypeOf(v).NumField() {
@@ -106,11 +108,13 @@ func TestTheDocumentHasTheTypesFields(t *testing.T) {
 func TestAWakeFitsTheDocument(t *testing.T) {
 	t.Parallel()
 	d := readDocument(t)
-	for _, w := range []alarms.Wake{aWake(), {UserID: "u", Message: "m", AlarmID: uuid.NewString(), Origin: alarms.Origin, Attempt: 1}} {
+	for _, w := range []alarms.Wake{aWake(), {UserID: "u", Message: "m", AlarmID: uuid.NewString(),
+		Origin: alarms.Origin, Attempt: 1}} {
 		body, err := json.Marshal(w)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.fits(t, "wake", at(d.root, "webhooks", "wake", "post", "requestBody", "content", "application/json", "schema"), body)
+		d.fits(t, "wake", at(d.root, "webhooks", "wake", "post", "requestBody", "content", "application/json",
+			"schema"), body)
 	}
 }

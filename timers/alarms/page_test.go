@@ -57,7 +57,8 @@ func TestAListIsPagedByBytes(t *testing.T) {
 func TestACursorSkipsAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, alarms.ServerOptions{Rate: -1})
-	a.exec("INSERT INTO "+a.table+" (owner_did, user_id, kind, next_fire_at, wake_message) SELECT $1, 'u', 'once', now() + interval '1 day', 'm' FROM generate_series(1, 123)", alice)
+	a.exec("INSERT INTO "+a.table+" (owner_did, user_id, kind, next_fire_at, wake_message) SELECT $1, 'u', 'once', "+
+		"now() + interval '1 day', 'm' FROM generate_series(1, 123)", alice)
 	a.exec("UPDATE " + a.table + " SET created_at = created_at + (random() * 3)::int * interval '1 us'")
 	want := ask[[]string](a.fixture, "SELECT array_agg(id::text ORDER BY created_at DESC, id DESC) FROM "+a.table)
 	for _, query := range []string{"limit=1", "limit=50", "limit=123", "limit=124", "limit="} {
@@ -68,6 +69,7 @@ func TestACursorSkipsAndRepeatsNothing(t *testing.T) {
 	for _, bad := range []string{"x", "AAAA", "MS54", "LTEuMQ"} {
 		a.do(aliceToken, "GET", "/v1/alarms?cursor="+bad, "").says(400, `"field":"cursor"`)
 	}
-	a.do(bobToken, "GET", "/v1/alarms?cursor="+data[listPage](a.do(aliceToken, "GET", "/v1/alarms?limit=1", "")).NextCursor, "").
+	a.do(bobToken, "GET", "/v1/alarms?cursor="+data[listPage](a.do(aliceToken, "GET", "/v1/alarms?limit=1",
+		"")).NextCursor, "").
 		says(200, `"count":0`)
 }

@@ -20,7 +20,8 @@ func TestANameThatLeadsInsideIsRefused(t *testing.T) {
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(url, "http://"))
 	resolveEverythingTo(t, net.IPv4(127, 0, 0, 1))
 	o := alarms.HTTPWakerOptions{URL: "http://wakes.example.org:" + port, Timeout: 5 * time.Second}
-	if err := newHTTPWaker(t, o).Wake(t.Context(), aWake()); err == nil || !strings.Contains(err.Error(), "is not public") || len(reached) > 0 {
+	if err := newHTTPWaker(t, o).Wake(t.Context(), aWake()); err == nil ||
+		!strings.Contains(err.Error(), "is not public") || len(reached) > 0 {
 		t.Errorf("error %v, reached %d times", err, len(reached))
 	}
 	o.AllowPrivate = true

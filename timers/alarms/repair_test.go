@@ -55,7 +55,8 @@ func TestRepairMovesASeriesOnWhoseLastDeliveryDied(t *testing.T) {
 		t.Errorf("%d repaired", n)
 	}
 	got := f.get(a.ID)
-	if got.Status != alarms.StatusActive || got.LastError == "" || got.FailureCount != 0 || !got.NextFireAt.After(a.NextFireAt) {
+	if got.Status != alarms.StatusActive || got.LastError == "" || got.FailureCount != 0 ||
+		!got.NextFireAt.After(a.NextFireAt) {
 		t.Errorf("got %+v", got)
 	}
 	if timer := f.timer(a.ID); timer.Status != workqueue.Ready || !timer.DueAt.Equal(got.NextFireAt) {
@@ -68,7 +69,8 @@ func TestRepairGivesATimerToAnAlarmThatHasNone(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
 	id := uuid.NewString()
-	f.exec("INSERT INTO "+f.table+" (id, owner_did, user_id, kind, fire_at, next_fire_at, wake_message) VALUES ($1, $2, $3, 'once', now(), now(), 'copied')", id, alice, aliceUser)
+	f.exec("INSERT INTO "+f.table+" (id, owner_did, user_id, kind, fire_at, next_fire_at, wake_message) VALUES ($1, "+
+		"$2, $3, 'once', now(), now(), 'copied')", id, alice, aliceUser)
 	r := newRecorder(nil)
 	f.dispatch(r)
 	if w := receive(t, r.wakes); w.Message != "copied" || w.AlarmID != id {
@@ -81,7 +83,8 @@ func TestRepairCancelsAnAlarmWhoseTimerWasCancelled(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
 	a := f.create(once())
-	if _, err := f.alarms.Timers().Table().On(f.Pool).Cancel(t.Context(), []uuid.UUID{f.timer(a.ID).ID}, "by an operator"); err != nil {
+	if _, err := f.alarms.Timers().Table().On(f.Pool).Cancel(t.Context(), []uuid.UUID{f.timer(a.ID).ID},
+		"by an operator"); err != nil {
 		t.Fatal(err)
 	}
 	f.due(a.ID)
@@ -108,7 +111,8 @@ func TestRepairComesWhenAnAlarmIsDue(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
 	a := f.create(once())
-	if _, err := f.alarms.Timers().Table().On(f.Pool).Cancel(t.Context(), []uuid.UUID{f.timer(a.ID).ID}, "by an operator"); err != nil {
+	if _, err := f.alarms.Timers().Table().On(f.Pool).Cancel(t.Context(), []uuid.UUID{f.timer(a.ID).ID},
+		"by an operator"); err != nil {
 		t.Fatal(err)
 	}
 	if n := f.repair(); n != 0 || f.get(a.ID).Status != alarms.StatusActive {
@@ -143,9 +147,12 @@ func TestRepairWaitsForNobody(t *testing.T) {
 func TestRepairGoesOnPastARowThatIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
-	f.exec("CREATE FUNCTION " + f.Schema + ".refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '42501'; END$$")
-	f.exec("CREATE TRIGGER refuse BEFORE INSERT ON " + f.timers + " FOR EACH ROW WHEN (NEW.fire_at < '2001-01-01') EXECUTE FUNCTION " + f.Schema + ".refuse()")
-	insert := "INSERT INTO " + f.table + " (owner_did, user_id, kind, next_fire_at, wake_message) SELECT $1, 'u', 'once', $2, 'copied' FROM generate_series(1, $3)"
+	f.exec("CREATE FUNCTION " + f.Schema + ".refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION " +
+		"'refused' USING ERRCODE = '42501'; END$$")
+	f.exec("CREATE TRIGGER refuse BEFORE INSERT ON " + f.timers +
+		" FOR EACH ROW WHEN (NEW.fire_at < '2001-01-01') EXECUTE FUNCTION " + f.Schema + ".refuse()")
+	insert := "INSERT INTO " + f.table + " (owner_did, user_id, kind, next_fire_at, wake_message) SELECT $1, 'u', " +
+		"'once', $2, 'copied' FROM generate_series(1, $3)"
 	f.exec(insert, alice, "2000-01-01", 101) // more than one page
 	f.exec(insert, alice, "2001-01-01", 1)
 	n, err := f.dispatcher(newRecorder(nil), quick()).Repair(t.Context())
@@ -161,9 +168,11 @@ func TestRepairGoesOnPastARowThatIsRefused(t *testing.T) {
 func TestTheTableRefusesTimesThatCannotBeArmed(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
-	insert := "INSERT INTO " + f.table + " (owner_did, user_id, kind, next_fire_at, wake_message) VALUES ($1, 'u', 'once', $2, 'copied')"
+	insert := "INSERT INTO " + f.table + " (owner_did, user_id, kind, next_fire_at, wake_message) VALUES ($1, 'u', " +
+		"'once', $2, 'copied')"
 	for _, at := range []string{"1969-12-31 23:59:59.999999Z", "0001-01-02Z", "-infinity", "9999-01-01Z"} {
-		if _, err := f.Pool.Exec(t.Context(), insert, alice, at); err == nil || !strings.Contains(err.Error(), "alarms_time_check") {
+		if _, err := f.Pool.Exec(t.Context(), insert, alice, at); err == nil ||
+			!strings.Contains(err.Error(), "alarms_time_check") {
 			t.Errorf("%s: %v", at, err)
 		}
 	}

@@ -78,7 +78,8 @@ func (r createRequest) fireAt() (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, r.FireAt)
 	if err != nil || at.IsZero() {
-		return time.Time{}, validate.Errorf("fire_at", "is %q, it must be a time such as 2030-01-31T09:00:00Z (RFC 3339)", clip(r.FireAt))
+		return time.Time{}, validate.Errorf("fire_at",
+			"is %q, it must be a time such as 2030-01-31T09:00:00Z (RFC 3339)", clip(r.FireAt))
 	}
 	return at, nil
 }

@@ -11,12 +11,14 @@ import (
 	"github.com/txwork/txwork/timers/alarms"
 )
 
-// Whatever clients ask for, the trouble is theirs and not the server's, and the answer is JSON. The router may lead to the
-// clean form of a path.
+// Whatever clients ask for, the trouble is theirs and not the server's, and the answer is JSON. The router may lead to
+// the clean form of a path.
 func FuzzRequest(f *testing.F) {
 	for _, target := range []string{
-		"/", "/healthz", "/v1/alarms", "/v1/alarms?limit=1", "/v1/alarms?limit=-1", "/v1/alarms?limit=99999999999999999999", "/v1/alarms?limit=%00",
-		"/v1/alarms/01890a5d-ac96-774b-bcce-b302099a8057", "/v1/alarms/%2e%2e", "/v1//alarms", "/v1/alarms/%ff", "/v1/alarms/{id}", "*",
+		"/", "/healthz", "/v1/alarms", "/v1/alarms?limit=1", "/v1/alarms?limit=-1",
+		"/v1/alarms?limit=99999999999999999999", "/v1/alarms?limit=%00",
+		"/v1/alarms/01890a5d-ac96-774b-bcce-b302099a8057", "/v1/alarms/%2e%2e", "/v1//alarms", "/v1/alarms/%ff",
+		"/v1/alarms/{id}", "*",
 	} {
 		for _, method := range []string{"GET", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"} {
 			f.Add(method, target, `{"kind": "once", "delay_seconds": 5, "wake_message": "m"}`)
@@ -24,7 +26,8 @@ func FuzzRequest(f *testing.F) {
 	}
 	all := newAPI(f, alarms.ServerOptions{Rate: -1})
 	f.Fuzz(func(t *testing.T, method, target, body string) {
-		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: txwork\r\n\r\n")))
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target +
+			" HTTP/1.1\r\nHost: txwork\r\n\r\n")))
 		if err != nil {
 			t.Skip("package net/http refuses it before any handler")
 		}

@@ -13,7 +13,8 @@ import (
 type lackingError struct{ needs []string }
 
 func (e *lackingError) Error() string {
-	return fmt.Sprintf("txwork: alarms cannot work on this connection: it lacks %s; connect as a role that has it, see `txwork roles`",
+	return fmt.Sprintf("txwork: alarms cannot work on this connection: it lacks %s; connect as a role that has it, "+
+		"see `txwork roles`",
 		strings.Join(e.needs, ", "))
 }
 

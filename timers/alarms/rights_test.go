@@ -58,7 +58,8 @@ func TestARoleThatMayNotClaimIsToldAtOnce(t *testing.T) {
 		}
 	}
 	serveAPI(f, alarms.ServerOptions{}).do("", "GET", "/healthz", "").says(200)
-	x := serveAPI(f, alarms.ServerOptions{Health: d.Check}).do("", "GET", "/healthz", "").says(503, `"ok":false`, `"status":"unavailable"`)
+	x := serveAPI(f, alarms.ServerOptions{Health: d.Check}).do("", "GET", "/healthz", "").says(503, `"ok":false`,
+		`"status":"unavailable"`)
 	if strings.Contains(string(x.body), "timers") {
 		t.Errorf("strangers are told %s", x.body)
 	}
@@ -86,7 +87,8 @@ func TestHealthNoticesRightsThatAreTakenAway(t *testing.T) {
 func TestCheckOfADatabaseThatIsAway(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
-	a, err := alarms.Open(alarms.Options{Schema: f.Schema + "_x", Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}})
+	a, err := alarms.Open(alarms.Options{Schema: f.Schema + "_x",
+		Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}})
 	if err != nil {
 		t.Fatal(err)
 	}

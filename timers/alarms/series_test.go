@@ -23,14 +23,17 @@ func TestASeriesGoesOnFromItsNominalTime(t *testing.T) {
 	first := receive(t, r.wakes)
 	f.until("it is planned anew", func() bool { return f.get(a.ID).LastFiredAt != nil })
 	got := f.get(a.ID)
-	if want := nominal.Add(4 * 90 * time.Minute); !first.FireAt.Equal(nominal) || !got.NextFireAt.Equal(want) || got.Status != alarms.StatusActive {
+	if want := nominal.Add(4 * 90 * time.Minute); !first.FireAt.Equal(nominal) || !got.NextFireAt.Equal(want) ||
+		got.Status != alarms.StatusActive {
 		t.Errorf("nominal %v, fired as %v, next %v, want %v", nominal, first.FireAt, got.NextFireAt, want)
 	}
-	if timer := f.timer(a.ID); !timer.ScheduledAt.Equal(got.NextFireAt) || timer.Status != workqueue.Ready || timer.Attempts != 0 {
+	if timer := f.timer(a.ID); !timer.ScheduledAt.Equal(got.NextFireAt) || timer.Status != workqueue.Ready ||
+		timer.Attempts != 0 {
 		t.Errorf("timer %+v", timer)
 	}
 	f.due(a.ID)
-	if second := receive(t, r.wakes); second.ID() == first.ID() || !second.FireAt.Equal(got.NextFireAt) || second.Attempt != 1 {
+	if second := receive(t, r.wakes); second.ID() == first.ID() || !second.FireAt.Equal(got.NextFireAt) ||
+		second.Attempt != 1 {
 		t.Errorf("first %+v, second %+v", first, second)
 	}
 }
@@ -57,9 +60,13 @@ func TestASeriesSkipsWhatCannotBeDelivered(t *testing.T) {
 	if second := receive(t, r.wakes); second.Attempt != 2 || !second.FireAt.Equal(nominal) {
 		t.Errorf("got %+v", second)
 	}
-	f.until("the series went on", func() bool { return f.get(a.ID).NextFireAt.After(f.clock()) && f.get(a.ID).FailureCount == 0 })
+	f.until("the series went on", func() bool {
+		return f.get(a.ID).NextFireAt.After(f.clock()) &&
+			f.get(a.ID).FailureCount == 0
+	})
 	got := f.get(a.ID)
-	if got.Status != alarms.StatusActive || got.LastError != "refused" || got.LastFiredAt != nil || got.NextFireAt.Minute() != 0 || got.ClaimedAt != nil {
+	if got.Status != alarms.StatusActive || got.LastError != "refused" || got.LastFiredAt != nil ||
+		got.NextFireAt.Minute() != 0 || got.ClaimedAt != nil {
 		t.Errorf("got %+v", got)
 	}
 	healthy.Store(true)
@@ -87,10 +94,12 @@ func TestASeriesWithoutANextTimeEnds(t *testing.T) {
 	delivered, undelivered := f.create(n), f.create(n)
 	f.exec("UPDATE " + f.table + " SET timezone = 'Atlantis/Capital'")
 	f.due(delivered.ID)
-	f.until("the series that was delivered has fired", func() bool { return f.get(delivered.ID).Status == alarms.StatusFired })
+	f.until("the series that was delivered has fired",
+		func() bool { return f.get(delivered.ID).Status == alarms.StatusFired })
 	refuse.Store(true)
 	f.due(undelivered.ID)
-	f.until("the series that could not be delivered has failed", func() bool { return f.get(undelivered.ID).Status == alarms.StatusFailed })
+	f.until("the series that could not be delivered has failed",
+		func() bool { return f.get(undelivered.ID).Status == alarms.StatusFailed })
 	if got := f.get(undelivered.ID); got.LastError != "refused" || got.FailureCount != 1 {
 		t.Errorf("got %+v", got)
 	}

@@ -142,12 +142,13 @@ func nothing(w http.ResponseWriter, _ *http.Request) {
 func wrongMethod(allowed string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", allowed)
-		refuse(w, http.StatusMethodNotAllowed, answerError{Code: codeMethodNotAllowed, Message: "this path takes " + allowed})
+		refuse(w, http.StatusMethodNotAllowed, answerError{Code: codeMethodNotAllowed, Message: "this path takes " +
+			allowed})
 	}
 }
 
-// ServeHTTP implements [http.Handler]. A path that is not clean is none of ours: the mux would answer it with a redirect
-// and a page of HTML.
+// ServeHTTP implements [http.Handler]. A path that is not clean is none of ours: the mux would answer it with a
+// redirect and a page of HTML.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if escaped := r.URL.EscapedPath(); path.Clean(escaped) != escaped {
 		nothing(w, r)
@@ -178,7 +179,8 @@ func (s *Server) owned(handle func(http.ResponseWriter, *http.Request, Owner) er
 		switch {
 		case errors.Is(err, ErrUnauthorized), err == nil && owner.DID == "":
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			refuse(w, http.StatusUnauthorized, answerError{Code: codeUnauthorized, Message: "missing or invalid bearer token"})
+			refuse(w, http.StatusUnauthorized, answerError{Code: codeUnauthorized,
+				Message: "missing or invalid bearer token"})
 			return
 		case err != nil:
 			s.trouble(w, r, err)
@@ -200,7 +202,8 @@ func (s *Server) admit(w http.ResponseWriter, owner Owner) bool {
 	wait, ok := s.buckets.take(owner.DID, time.Now())
 	if !ok {
 		w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
-		refuse(w, http.StatusTooManyRequests, answerError{Code: codeRateLimited, Message: "too many requests of this owner", Retryable: true})
+		refuse(w, http.StatusTooManyRequests, answerError{Code: codeRateLimited,
+			Message: "too many requests of this owner", Retryable: true})
 	}
 	return ok
 }
@@ -208,9 +211,11 @@ func (s *Server) admit(w http.ResponseWriter, owner Owner) bool {
 // trouble is ours: the client learns no more than that.
 func (s *Server) trouble(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != context.Canceled { // otherwise the client has gone
-		s.options.Logger.ErrorContext(r.Context(), "request failed", slog.String("method", r.Method), slog.String("route", r.Pattern), slog.Any("error", err))
+		s.options.Logger.ErrorContext(r.Context(), "request failed", slog.String("method", r.Method),
+			slog.String("route", r.Pattern), slog.Any("error", err))
 	}
-	refuse(w, http.StatusInternalServerError, answerError{Code: codeInternal, Message: "internal error", Retryable: true})
+	refuse(w, http.StatusInternalServerError, answerError{Code: codeInternal, Message: "internal error",
+		Retryable: true})
 }
 
 func (s *Server) create(w http.ResponseWriter, r *http.Request, owner Owner) error {
@@ -272,7 +277,8 @@ func (s *Server) cancel(w http.ResponseWriter, r *http.Request, owner Owner) err
 }
 
 func (s *Server) root(w http.ResponseWriter, _ *http.Request) {
-	answer(w, map[string]string{"service": "txwork-alarms", "version": s.options.Version, "health": "/healthz", "openapi": "/openapi.json"})
+	answer(w, map[string]string{"service": "txwork-alarms", "version": s.options.Version, "health": "/healthz",
+		"openapi": "/openapi.json"})
 }
 
 // health tells whether the service can work. Why it cannot is for the log, once for each spell.
@@ -285,8 +291,9 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 			s.options.Logger.ErrorContext(ctx, "the service is not healthy", slog.Any("error", err))
 		}
 		write(w, http.StatusServiceUnavailable, envelope{
-			Data:  s.healthData("unavailable", false),
-			Error: &answerError{Code: codeUnavailable, Message: "the database does not answer, or does not let the service work", Retryable: true},
+			Data: s.healthData("unavailable", false),
+			Error: &answerError{Code: codeUnavailable,
+				Message: "the database does not answer, or does not let the service work", Retryable: true},
 		})
 		return
 	}

@@ -22,12 +22,14 @@ func TestTheAPIFromCreateToCancel(t *testing.T) {
 	if len(created) != 3 || created["next_fire_at"] == nil {
 		t.Errorf("created %v", created)
 	}
-	again := data[map[string]any](a.do(aliceToken, "POST", "/v1/alarms", `{"kind": "once", "delay_seconds": 5, "wake_message": "m", "idempotency_key": "k"}`).says(200))
+	again := data[map[string]any](a.do(aliceToken, "POST", "/v1/alarms",
+		`{"kind": "once", "delay_seconds": 5, "wake_message": "m", "idempotency_key": "k"}`).says(200))
 	if again["id"] != id || again["deduped"] != true {
 		t.Errorf("again %v", again)
 	}
 	at := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-	once := data[map[string]any](a.do(aliceToken, "POST", "/v1/alarms", `{"kind": "once", "fire_at": "`+at+`", "wake_message": "m"}`).says(200))
+	once := data[map[string]any](a.do(aliceToken, "POST", "/v1/alarms", `{"kind": "once", "fire_at": "`+at+
+		`", "wake_message": "m"}`).says(200))
 	if once["next_fire_at"] != at {
 		t.Errorf("asked for %s, got %v", at, once)
 	}
@@ -35,13 +37,15 @@ func TestTheAPIFromCreateToCancel(t *testing.T) {
 		Alarms []alarms.View
 		Count  int
 	}](a.do(aliceToken, "GET", "/v1/alarms", "").says(200))
-	if list.Count != 2 || len(list.Alarms) != 2 || list.Alarms[1].ID != id || list.Alarms[1].Label != " daily summary " {
+	if list.Count != 2 || len(list.Alarms) != 2 || list.Alarms[1].ID != id ||
+		list.Alarms[1].Label != " daily summary " {
 		t.Errorf("list %+v", list)
 	}
 	a.do(aliceToken, "GET", "/v1/alarms?limit=1", "").says(200, `"count":1`)
 	a.do(bobToken, "GET", "/v1/alarms", "").says(200, `"alarms":[]`, `"count":0`)
 	got := data[alarms.View](a.do(aliceToken, "GET", "/v1/alarms/"+id, "").says(200))
-	if got.CronExpr != "0 9 * * *" || got.Timezone != "America/New_York" || got.MaxFailures != 3 || string(got.Payload) != `{"a":1}` && !sameJSON(t, got.Payload, []byte(`{"a":1}`)) {
+	if got.CronExpr != "0 9 * * *" || got.Timezone != "America/New_York" || got.MaxFailures != 3 ||
+		string(got.Payload) != `{"a":1}` && !sameJSON(t, got.Payload, []byte(`{"a":1}`)) {
 		t.Errorf("got %+v", got)
 	}
 	a.do(aliceToken, "DELETE", "/v1/alarms/"+id, "").says(200, `"status":"cancelled"`)
@@ -88,7 +92,8 @@ func TestRequestsThatAreRefusedNameTheField(t *testing.T) {
 		answer := struct {
 			Error struct{ Field, Message string }
 		}{}
-		if err := json.Unmarshal(x.body, &answer); err != nil || answer.Error.Field != field || !strings.HasPrefix(answer.Error.Message, field) {
+		if err := json.Unmarshal(x.body, &answer); err != nil || answer.Error.Field != field ||
+			!strings.HasPrefix(answer.Error.Message, field) {
 			t.Errorf("%s: %s, error %v", body, x.body, err)
 		}
 	}
@@ -128,12 +133,14 @@ func TestABodyOverTheLimitIsRefused(t *testing.T) {
 func TestOtherMethodsAndPaths(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, alarms.ServerOptions{})
-	for path, allowed := range map[string]string{"/v1/alarms": "GET, POST", "/v1/alarms/" + uuid.NewString(): "DELETE, GET", "/healthz": "GET", "/": "GET", "/openapi.json": "GET"} {
+	for path, allowed := range map[string]string{"/v1/alarms": "GET, POST", "/v1/alarms/" +
+		uuid.NewString(): "DELETE, GET", "/healthz": "GET", "/": "GET", "/openapi.json": "GET"} {
 		for _, method := range []string{"PUT", "PATCH", "POST", "DELETE", "GET"} {
 			if strings.Contains(allowed, method) {
 				continue
 			}
-			if x := a.do(aliceToken, method, path, "").says(405, `"code":"method_not_allowed"`); x.header.Get("Allow") != allowed {
+			if x := a.do(aliceToken, method, path, "").says(405,
+				`"code":"method_not_allowed"`); x.header.Get("Allow") != allowed {
 				t.Errorf("%s %s: Allow %q, want %q", method, path, x.header.Get("Allow"), allowed)
 			}
 		}
@@ -172,7 +179,8 @@ func TestTroubleOfOursTellsNothing(t *testing.T) {
 func TestTheServerHasLimits(t *testing.T) {
 	t.Parallel()
 	h := newAPI(t, alarms.ServerOptions{}).server.HTTP()
-	if h.ReadHeaderTimeout <= 0 || h.ReadTimeout <= 0 || h.WriteTimeout <= 0 || h.IdleTimeout <= 0 || h.MaxHeaderBytes <= 0 {
+	if h.ReadHeaderTimeout <= 0 || h.ReadTimeout <= 0 || h.WriteTimeout <= 0 || h.IdleTimeout <= 0 ||
+		h.MaxHeaderBytes <= 0 {
 		t.Errorf("got %+v", h)
 	}
 }
@@ -181,7 +189,8 @@ func TestTheServerHasLimits(t *testing.T) {
 // not say.
 func FuzzCreate(f *testing.F) {
 	for _, body := range []string{
-		``, `{}`, `{"kind": "once", "delay_seconds": 5, "wake_message": "m"}`, `{"kind": "cron", "cron_expr": "*/5 * * * *", "timezone": "UTC", "wake_message": "m"}`,
+		``, `{}`, `{"kind": "once", "delay_seconds": 5, "wake_message": "m"}`,
+		`{"kind": "cron", "cron_expr": "*/5 * * * *", "timezone": "UTC", "wake_message": "m"}`,
 		`{"kind": "once", "fire_at": "2999-12-31T23:59:59.999999999+14:00", "wake_message": "m", "payload": [1e400, "\ud800", {"a": null}]}`,
 		`{"kind": "once", "fire_at": "9999-12-31T23:59:59Z", "wake_message": "\u0000", "idempotency_key": "k", "max_failures": -1}`,
 		`{"kind": "cron", "cron_expr": "@every 2562047h", "wake_message": "m", "payload": "\\u0000"}`,

@@ -36,7 +36,8 @@ func (s *Store) Reschedule(ctx context.Context, d Due, next time.Time) error {
 func (s *Store) RecordRetry(ctx context.Context, d Due, delay time.Duration, cause error) error {
 	switch {
 	case d.last():
-		return validate.Errorf("attempt", "%d is the last: %d of %d failures have been recorded before it", d.Attempt, d.FailureCount, d.MaxFailures)
+		return validate.Errorf("attempt", "%d is the last: %d of %d failures have been recorded before it", d.Attempt,
+			d.FailureCount, d.MaxFailures)
 	case delay < 0 || delay > MaxDelay:
 		return validate.Errorf("delay", "is %v, it must be between 0 and %v", delay, MaxDelay)
 	}

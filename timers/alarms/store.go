@@ -41,7 +41,8 @@ func (s *Store) CreateAlarm(ctx context.Context, n New) (a Alarm, deduped bool, 
 				return err
 			}
 		}
-		return fmt.Errorf("txwork: the alarm that holds idempotency key %q is there when it is to be created, and is not when it is to be read", n.IdempotencyKey)
+		return fmt.Errorf("txwork: the alarm that holds idempotency key %q is there when it is to be created, and is "+
+			"not when it is to be read", n.IdempotencyKey)
 	})
 	return a, deduped, err
 }
@@ -68,7 +69,8 @@ func (s *Store) create(ctx context.Context, tx workqueue.Tx, n New) (Alarm, bool
 	if n.Kind == KindOnce {
 		fireAt = &first
 	}
-	a, created, err := s.one(ctx, tx, s.alarms.statements.create, n.OwnerDID, n.UserID, n.Label, n.Kind, fireAt, n.CronExpr,
+	a, created, err := s.one(ctx, tx, s.alarms.statements.create, n.OwnerDID, n.UserID, n.Label, n.Kind, fireAt,
+		n.CronExpr,
 		n.Timezone, first, n.ConversationID, n.WakeMessage, string(n.Payload), n.IdempotencyKey, n.MaxFailures)
 	if err != nil || !created {
 		return Alarm{}, false, err
@@ -93,7 +95,8 @@ func (n New) first(now time.Time) (time.Time, error) {
 		return now.Add(n.Delay).Round(time.Microsecond), nil
 	}
 	if !n.FireAt.After(now) {
-		return time.Time{}, validate.Errorf("fire_at", "is %s, which is not in the future", n.FireAt.UTC().Format(time.RFC3339))
+		return time.Time{}, validate.Errorf("fire_at", "is %s, which is not in the future",
+			n.FireAt.UTC().Format(time.RFC3339))
 	}
 	return n.FireAt.UTC().Round(time.Microsecond), nil
 }

@@ -29,9 +29,12 @@ func TestAnAlarmIsWhatWasCreated(t *testing.T) {
 	if at := a.NextFireAt; at.Before(before.Add(time.Hour)) || at.After(after.Add(time.Hour)) || !a.FireAt.Equal(at) {
 		t.Errorf("fires at %v, nominally %v; it was created in %v to %v", at, a.FireAt, before, after)
 	}
-	if a.OwnerDID != alice || a.UserID != aliceUser || a.Kind != alarms.KindOnce || a.Timezone != "UTC" || a.Status != alarms.StatusActive ||
-		a.Label != "label" || a.ConversationID != "conv" || a.WakeMessage != "go on" || a.IdempotencyKey != "key" || a.MaxFailures != 3 ||
-		a.FailureCount != 0 || a.LastError != "" || a.ClaimedAt != nil || a.LastFiredAt != nil || a.CreatedAt.IsZero() || a.UpdatedAt.IsZero() {
+	if a.OwnerDID != alice || a.UserID != aliceUser || a.Kind != alarms.KindOnce || a.Timezone != "UTC" ||
+		a.Status != alarms.StatusActive ||
+		a.Label != "label" || a.ConversationID != "conv" || a.WakeMessage != "go on" || a.IdempotencyKey != "key" ||
+		a.MaxFailures != 3 ||
+		a.FailureCount != 0 || a.LastError != "" || a.ClaimedAt != nil || a.LastFiredAt != nil ||
+		a.CreatedAt.IsZero() || a.UpdatedAt.IsZero() {
 		t.Errorf("got %+v", a)
 	}
 	if !sameJSON(t, a.Payload, n.Payload) {
@@ -40,7 +43,8 @@ func TestAnAlarmIsWhatWasCreated(t *testing.T) {
 	if got := f.get(a.ID); !reflect.DeepEqual(got, a) {
 		t.Errorf("GetAlarm says\n%+v, CreateAlarm said\n%+v", got, a)
 	}
-	if timer := f.timer(a.ID); !timer.ScheduledAt.Equal(a.NextFireAt) || timer.Topic != alarms.Topic || timer.MaxAttempts != 3+alarms.MaxLostClaims {
+	if timer := f.timer(a.ID); !timer.ScheduledAt.Equal(a.NextFireAt) || timer.Topic != alarms.Topic ||
+		timer.MaxAttempts != 3+alarms.MaxLostClaims {
 		t.Errorf("timer %+v", timer)
 	}
 }
@@ -54,7 +58,8 @@ func TestASeriesBeginsAtTheFirstTimeInItsZone(t *testing.T) {
 		t.Fatal(err)
 	}
 	local := a.NextFireAt.In(zone)
-	if local.Hour() != 9 || local.Minute() != 0 || !a.NextFireAt.After(a.CreatedAt) || a.NextFireAt.Sub(a.CreatedAt) > 25*time.Hour || a.FireAt != nil {
+	if local.Hour() != 9 || local.Minute() != 0 || !a.NextFireAt.After(a.CreatedAt) ||
+		a.NextFireAt.Sub(a.CreatedAt) > 25*time.Hour || a.FireAt != nil {
 		t.Errorf("created %v, fires %v", a.CreatedAt, local)
 	}
 	if a.MaxFailures != 5 || string(a.Payload) != "{}" {
@@ -82,7 +87,8 @@ func TestPostingAKeyAgainReturnsTheAlarmThatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.OwnerDID = alice
-	if again, deduped, err := f.store.CreateAlarm(t.Context(), n); err != nil || !deduped || again.Status != alarms.StatusCancelled {
+	if again, deduped, err := f.store.CreateAlarm(t.Context(), n); err != nil || !deduped ||
+		again.Status != alarms.StatusCancelled {
 		t.Errorf("an alarm that has ended holds its key: deduped %v, error %v, got %+v", deduped, err, again)
 	}
 	if n := ask[int](f, "SELECT count(*) FROM "+f.timers); n != 2 {
@@ -145,7 +151,9 @@ func TestAListIsTheOwnersNewestFirstAndAtMost500(t *testing.T) {
 	if got := labels(2); got != "2 1" {
 		t.Errorf("got %s", got)
 	}
-	f.exec("INSERT INTO " + f.table + " (owner_did, user_id, kind, next_fire_at, created_at) SELECT 'did:matrix:alice:01', 'alice', 'once', now() + interval '1 day', now() - interval '1 day' FROM generate_series(1, 600)")
+	f.exec("INSERT INTO " + f.table + " (owner_did, user_id, kind, next_fire_at, created_at) SELECT " +
+		"'did:matrix:alice:01', 'alice', 'once', now() + interval '1 day', now() - interval '1 day' FROM " +
+		"generate_series(1, 600)")
 	if n := len(strings.Split(labels(1000), " ")); n != 500 {
 		t.Errorf("%d alarms, want the 500 of the contract", n)
 	}
@@ -207,13 +215,15 @@ func TestInAnApplicationsTransaction(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if again, deduped, err := f.alarms.In(tx).CreateAlarm(t.Context(), n); err != nil || !deduped || again.ID != a.ID {
+				if again, deduped, err := f.alarms.In(tx).CreateAlarm(t.Context(), n); err != nil || !deduped ||
+					again.ID != a.ID {
 					t.Errorf("deduped %v, error %v", deduped, err)
 				}
 				if list, err := f.alarms.In(tx).ListAlarms(t.Context(), alice, 0); err != nil || len(list) != 1 {
 					t.Errorf("%d alarms, error %v", len(list), err)
 				}
-				if got, err := f.alarms.In(tx).CancelAlarm(t.Context(), a.ID, alice); err != nil || got.Status != alarms.StatusCancelled {
+				if got, err := f.alarms.In(tx).CancelAlarm(t.Context(), a.ID, alice); err != nil ||
+					got.Status != alarms.StatusCancelled {
 					t.Errorf("error %v, got %+v", err, got)
 				}
 				end(commit)
@@ -221,7 +231,8 @@ func TestInAnApplicationsTransaction(t *testing.T) {
 				if commit {
 					want = 1
 				}
-				if n, m := ask[int](f, "SELECT count(*) FROM "+f.table), ask[int](f, "SELECT count(*) FROM "+f.timers); n != want || m != want {
+				if n, m := ask[int](f, "SELECT count(*) FROM "+f.table), ask[int](f, "SELECT count(*) FROM "+
+					f.timers); n != want || m != want {
 					t.Errorf("%d alarms and %d timers, want %d", n, m, want)
 				}
 			})
@@ -236,7 +247,8 @@ func (f *fixture) begin(t *testing.T, way string) (workqueue.Tx, func(commit boo
 			t.Fatal(err)
 		}
 		return workqueue.Pgx(tx), func(commit bool) {
-			finish(t, commit, func() error { return tx.Commit(t.Context()) }, func() error { return tx.Rollback(t.Context()) })
+			finish(t, commit, func() error { return tx.Commit(t.Context()) },
+				func() error { return tx.Rollback(t.Context()) })
 		}
 	}
 	tx, err := f.SQL(t).BeginTx(t.Context(), nil)

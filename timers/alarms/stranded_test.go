@@ -15,23 +15,30 @@ import (
 func TestRepairReadsWhatIsDueOnly(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
-	f.exec("INSERT INTO " + f.table + " (owner_did, user_id, kind, next_fire_at, wake_message) SELECT 'd', 'u', 'once', now() + interval '1 day', 'm' FROM generate_series(1, 5000)")
-	f.exec("INSERT INTO " + f.timers + " (key, topic, payload, fire_at, due_at, generation) SELECT 'alarm/' || id, 'alarm', '', next_fire_at, next_fire_at, 1 FROM " + f.table)
+	f.exec("INSERT INTO " + f.table + " (owner_did, user_id, kind, next_fire_at, wake_message) SELECT 'd', 'u', " +
+		"'once', now() + interval '1 day', 'm' FROM generate_series(1, 5000)")
+	f.exec("INSERT INTO " + f.timers + " (key, topic, payload, fire_at, due_at, generation) SELECT 'alarm/' || id, " +
+		"'alarm', '', next_fire_at, next_fire_at, 1 FROM " + f.table)
 	f.exec("ANALYZE " + f.table)
 	f.exec("ANALYZE " + f.timers)
-	f.expectIndexes(alarms.StrandedStatement(f.alarms), []any{time.Time{}, uuid.Nil, 100}, "alarms_due_idx", "timers_unique_idx")
+	f.expectIndexes(alarms.StrandedStatement(f.alarms), []any{time.Time{}, uuid.Nil, 100}, "alarms_due_idx",
+		"timers_unique_idx")
 }
 
 // A chunk of a list costs its own rows, however many come before it and however large they are.
 func TestAListReadsAChunkOnly(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
-	f.exec("INSERT INTO " + f.table + " (owner_did, user_id, kind, next_fire_at, wake_message, created_at) SELECT 'd' || i % 3, 'u', 'once', now() + interval '1 day', 'm', now() - i * interval '1 s' FROM generate_series(1, 9000) AS i")
-	f.exec("INSERT INTO " + f.timers + " (key, topic, payload, fire_at, due_at, generation) SELECT 'alarm/' || id, 'alarm', '', next_fire_at, next_fire_at, 1 FROM " + f.table)
+	f.exec("INSERT INTO " + f.table + " (owner_did, user_id, kind, next_fire_at, wake_message, created_at) SELECT " +
+		"'d' || i % 3, 'u', 'once', now() + interval '1 day', 'm', now() - i * interval '1 s' FROM " +
+		"generate_series(1, 9000) AS i")
+	f.exec("INSERT INTO " + f.timers + " (key, topic, payload, fire_at, due_at, generation) SELECT 'alarm/' || id, " +
+		"'alarm', '', next_fire_at, next_fire_at, 1 FROM " + f.table)
 	f.exec("ANALYZE " + f.table)
 	f.exec("ANALYZE " + f.timers)
 	f.expectIndexes(alarms.ListStatement(f.alarms), []any{"d1", nil, nil, 20}, "alarms_owner_idx", "timers_unique_idx")
-	f.expectIndexes(alarms.ListStatement(f.alarms), []any{"d1", time.Now().Add(-time.Hour), uuid.Max, 20}, "alarms_owner_idx", "timers_unique_idx")
+	f.expectIndexes(alarms.ListStatement(f.alarms), []any{"d1", time.Now().Add(-time.Hour), uuid.Max, 20},
+		"alarms_owner_idx", "timers_unique_idx")
 }
 
 // expectIndexes holds a statement's plan against the indexes that it has to use.

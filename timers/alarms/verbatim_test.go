@@ -15,14 +15,16 @@ func TestTextsPassThroughUnchanged(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, alarms.ServerOptions{})
 	text := " \t<b>&\u2028\u00e9 e\u0301 \U0001F6D2\u007f \n"
-	given, err := json.Marshal(map[string]any{"kind": "once", "delay_seconds": 3600, "label": text, "conversation_id": text,
-		"wake_message": text, "idempotency_key": text, "payload": map[string]string{"k": text}})
+	given, err := json.Marshal(map[string]any{"kind": "once", "delay_seconds": 3600, "label": text,
+		"conversation_id": text,
+		"wake_message":    text, "idempotency_key": text, "payload": map[string]string{"k": text}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := a.post(string(given))
 	v := a.view(id)
-	if v.Label != text || v.ConversationID != text || v.WakeMessage != text || v.IdempotencyKey != text || !sameJSON(t, v.Payload, []byte(mustJSON(t, map[string]string{"k": text}))) {
+	if v.Label != text || v.ConversationID != text || v.WakeMessage != text || v.IdempotencyKey != text ||
+		!sameJSON(t, v.Payload, []byte(mustJSON(t, map[string]string{"k": text}))) {
 		t.Errorf("got %+v", v)
 	}
 	bodies := make(chan []byte, 1)
@@ -34,7 +36,8 @@ func TestTextsPassThroughUnchanged(t *testing.T) {
 	a.due(id)
 	body := receive(t, bodies)
 	var w alarms.Wake
-	if err := json.Unmarshal(body, &w); err != nil || w.ConversationID != text || w.Message != text || !strings.Contains(string(body), "<b>&") {
+	if err := json.Unmarshal(body, &w); err != nil || w.ConversationID != text || w.Message != text ||
+		!strings.Contains(string(body), "<b>&") {
 		t.Errorf("%+v, error %v: %s", w, err, body)
 	}
 	if strings.HasSuffix(string(body), "\n") {
@@ -82,21 +85,27 @@ func TestARepeatIsNotLookedAtFurther(t *testing.T) {
 		`"kind": "never", "max_failures": 5000`,
 		`"label": ""`,
 	} {
-		again := data[map[string]any](a.do(aliceToken, "POST", "/v1/alarms", `{`+rest+`, "idempotency_key": "k"}`).says(200))
+		again := data[map[string]any](a.do(aliceToken, "POST", "/v1/alarms", `{`+rest+
+			`, "idempotency_key": "k"}`).says(200))
 		if again["id"] != id || again["deduped"] != true {
 			t.Errorf("%s: %v", rest, again)
 		}
 	}
-	a.do(aliceToken, "POST", "/v1/alarms", `{"kind": "cron", "cron_expr": "nonsense", "wake_message": "m", "idempotency_key": "other"}`).says(400, `"field":"cron_expr"`)
-	a.do(aliceToken, "POST", "/v1/alarms", `{"idempotency_key": "k", "fire_at": "tomorrow"}`).says(400, `"field":"fire_at"`)
-	a.do(aliceToken, "POST", "/v1/alarms", `{"idempotency_key": "`+strings.Repeat("k", 256)+`"}`).says(400, `"field":"idempotency_key"`)
+	a.do(aliceToken, "POST", "/v1/alarms",
+		`{"kind": "cron", "cron_expr": "nonsense", "wake_message": "m", "idempotency_key": "other"}`).says(400,
+		`"field":"cron_expr"`)
+	a.do(aliceToken, "POST", "/v1/alarms", `{"idempotency_key": "k", "fire_at": "tomorrow"}`).says(400,
+		`"field":"fire_at"`)
+	a.do(aliceToken, "POST", "/v1/alarms", `{"idempotency_key": "`+strings.Repeat("k", 256)+`"}`).says(400,
+		`"field":"idempotency_key"`)
 }
 
 // Every answer is an envelope, also to a path that has to be cleaned first.
 func TestPathsThatAreNotClean(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, alarms.ServerOptions{Rate: -1})
-	for _, path := range []string{"//v1/alarms", "/v1//alarms", "/v1/./alarms", "/v1/x/../alarms", "//", "/v1/alarms/", "/v1/alarms//"} {
+	for _, path := range []string{"//v1/alarms", "/v1//alarms", "/v1/./alarms", "/v1/x/../alarms", "//", "/v1/alarms/",
+		"/v1/alarms//"} {
 		for _, method := range []string{"GET", "POST"} {
 			x := a.do(aliceToken, method, path, "").says(404, `"code":"not_found"`)
 			if x.header.Get("Location") != "" {
@@ -118,8 +127,10 @@ func TestAViewAfterAReap(t *testing.T) {
 		t.Fatalf("%v, error %v", list, err)
 	}
 	for _, got := range []alarms.Alarm{f.get(a.ID), list[0]} {
-		if got.ClaimedAt != nil || !got.NextFireAt.Equal(timer.DueAt) || !strings.HasPrefix(got.LastError, "lease expired at ") {
-			t.Errorf("claimed at %v, next %v, want %v, last error %q", got.ClaimedAt, got.NextFireAt, timer.DueAt, got.LastError)
+		if got.ClaimedAt != nil || !got.NextFireAt.Equal(timer.DueAt) ||
+			!strings.HasPrefix(got.LastError, "lease expired at ") {
+			t.Errorf("claimed at %v, next %v, want %v, last error %q", got.ClaimedAt, got.NextFireAt, timer.DueAt,
+				got.LastError)
 		}
 	}
 	f.due(a.ID)

@@ -32,8 +32,8 @@ func (w Wake) ID() string { return fmt.Sprintf("alarm_%s_%d", w.AlarmID, w.FireA
 
 // A Waker delivers wakes. Nil means that the wake was received; any error is a failed delivery, and its text
 // becomes the alarm's last_error. [workqueue.Permanent] says that no delivery of the alarm will ever succeed: it fails
-// at once, a series, too. [workqueue.RetryAfter] says that the next one is not to come before that delay; the [Ladder]'s
-// is kept where it is longer.
+// at once, a series, too. [workqueue.RetryAfter] says that the next one is not to come before that delay; the
+// [Ladder]'s is kept where it is longer.
 //
 // A Waker is called concurrently, outside any transaction, and at least once for each firing; when ctx is cancelled it
 // should give up.

@@ -93,19 +93,22 @@ func TestRawKeepsNothingOfTheCallers(t *testing.T) {
 func TestRawRefuses(t *testing.T) {
 	t.Parallel()
 	for _, v := range []any{nil, 7, order{}, &order{}, []int{1}, new([]byte)} {
-		if _, err := (codec.Raw{}).Encode(t.Context(), envelope, v); err == nil || !strings.Contains(err.Error(), "[]byte, string") {
+		if _, err := (codec.Raw{}).Encode(t.Context(), envelope, v); err == nil ||
+			!strings.Contains(err.Error(), "[]byte, string") {
 			t.Errorf("%T: %v", v, err)
 		}
 	}
 	for name, into := range map[string]any{
-		"a struct": &order{}, "no pointer": []byte{}, "nothing": nil, "nil": (*[]byte)(nil), "a nil string": (*string)(nil),
+		"a struct": &order{}, "no pointer": []byte{}, "nothing": nil, "nil": (*[]byte)(nil),
+		"a nil string": (*string)(nil),
 	} {
 		if err := (codec.Raw{}).Decode(t.Context(), envelope, []byte("a"), into); err == nil {
 			t.Errorf("decoded into %s", name)
 		}
 	}
 	var s string
-	if err := (codec.Raw{}).Decode(t.Context(), envelope, []byte("\xff\xfe"), &s); err == nil || !strings.Contains(err.Error(), "UTF-8") {
+	if err := (codec.Raw{}).Decode(t.Context(), envelope, []byte("\xff\xfe"), &s); err == nil ||
+		!strings.Contains(err.Error(), "UTF-8") {
 		t.Errorf("bytes into a string: %v", err)
 	}
 }
@@ -124,7 +127,8 @@ func TestKeyIDIsOfItsPartsOnly(t *testing.T) {
 		t.Error("the same parts have two ids")
 	}
 	seen := map[uuid.UUID][]string{}
-	for _, parts := range [][]string{{}, {""}, {"", ""}, {"a", "b"}, {"ab"}, {"ab", ""}, {"", "ab"}, {"b", "a"}, {"\x01a"}, {"a"}} {
+	for _, parts := range [][]string{{}, {""}, {"", ""}, {"a", "b"}, {"ab"}, {"ab", ""}, {"", "ab"}, {"b", "a"},
+		{"\x01a"}, {"a"}} {
 		id := codec.KeyID(parts...)
 		if other, taken := seen[id]; taken || id.Version() != 8 {
 			t.Errorf("%q has the id %v, as %q has", parts, id, other)
@@ -174,7 +178,8 @@ func TestWhatDoesNotDecodeIsAnErrorOfTheHandler(t *testing.T) {
 	calledIn := func(context.Context, int, *delivery, order) error { t.Error("called"); return nil }
 	_, bound := codec.Bind[order](nil, envelope.Table).Decode(t.Context(), envelope.ID, nil, d.payload)
 	for name, err := range map[string]error{
-		"Handler": codec.Handler(called)(t.Context(), d), "HandlerIn": codec.HandlerIn(calledIn)(t.Context(), 1, d), "Bind": bound,
+		"Handler": codec.Handler(called)(t.Context(), d), "HandlerIn": codec.HandlerIn(calledIn)(t.Context(), 1, d),
+		"Bind": bound,
 	} {
 		var refused *codec.DecodeError
 		var cause *json.UnmarshalTypeError
@@ -195,7 +200,8 @@ func TestBindRoundTrip(t *testing.T) {
 	if got, err := b.Decode(t.Context(), id, nil, data); err != nil || got.ID != 7 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := codec.Bind[chan int](nil, "a.b").Encode(t.Context(), id, nil, nil); err == nil || !strings.Contains(err.Error(), "chan int") {
+	if _, err := codec.Bind[chan int](nil, "a.b").Encode(t.Context(), id, nil, nil); err == nil ||
+		!strings.Contains(err.Error(), "chan int") {
 		t.Errorf("a channel: %v", err)
 	}
 }

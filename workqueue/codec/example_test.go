@@ -30,7 +30,8 @@ func ExampleBind() {
 	patients := codec.Bind[patient](encrypted, box.Table().Name())
 
 	admit := func(ctx context.Context, tx workqueue.Tx, p patient) error {
-		m := outbox.Message{ID: codec.NewID(), Topic: "patient.admitted", Headers: map[string]string{codec.TenantHeader: "st-mary"}}
+		m := outbox.Message{ID: codec.NewID(), Topic: "patient.admitted",
+			Headers: map[string]string{codec.TenantHeader: "st-mary"}}
 		if m.Payload, err = patients.Encode(ctx, m.ID, m.Headers, p); err != nil {
 			return err
 		}
@@ -65,7 +66,8 @@ func ExampleBind() {
 	// Output:
 	// welcome Ada
 	// <nil>
-	// txwork: the payload does not decode into codec_test.patient: aesgcm: the payload's key "2026-01" does not open it: the bytes were changed, or belong to another row, table, field or tenant
+	// txwork: the payload does not decode into codec_test.patient: aesgcm: the payload's key "2026-01" does not open
+	// it: the bytes were changed, or belong to another row, table, field or tenant
 }
 
 // A handler of values: the types follow from the function, and what does not decode is a failed attempt.

@@ -21,7 +21,8 @@ func Handler[D Decoder, T any](handle func(ctx context.Context, d D, v T) error)
 }
 
 // HandlerIn is [Handler] for domains whose handlers run in a transaction, such as the inbox.
-func HandlerIn[Tx any, D Decoder, T any](handle func(ctx context.Context, tx Tx, d D, v T) error) func(context.Context, Tx, D) error {
+func HandlerIn[Tx any, D Decoder, T any](handle func(ctx context.Context, tx Tx, d D, v T) error) func(context.Context,
+	Tx, D) error {
 	return func(ctx context.Context, tx Tx, d D) error {
 		v, err := decoded[T](ctx, d)
 		if err != nil {

@@ -41,7 +41,8 @@ func BenchmarkDrain(b *testing.B) {
 
 func benchTable(b *testing.B) (*pgxpool.Pool, *workqueue.Table) {
 	b.Helper()
-	server, err := localpg.Start(b.Context(), localpg.Options{Durable: true, Settings: map[string]string{"max_wal_size": "4GB", "shared_buffers": "512MB"}})
+	server, err := localpg.Start(b.Context(), localpg.Options{Durable: true,
+		Settings: map[string]string{"max_wal_size": "4GB", "shared_buffers": "512MB"}})
 	if err != nil {
 		b.Fatal(err)
 	}

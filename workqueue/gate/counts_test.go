@@ -34,7 +34,8 @@ func TestACountAndALateNoteCountOnce(t *testing.T) {
 			r.insert(row(2, g), row(3, g), row(4, g))
 			r.exec("SELECT work_gate_fold(1000)")
 			since := ask[string](r, "SELECT clock_timestamp()::text")
-			_, err = old.Exec(t.Context(), "UPDATE work SET status = 2, completed_at = clock_timestamp(), locked_until = NULL WHERE id = $1", ids[0])
+			_, err = old.Exec(t.Context(), "UPDATE work SET status = 2, completed_at = clock_timestamp(), "+
+				"locked_until = NULL WHERE id = $1", ids[0])
 			r.ok(err)
 			r.ok(old.Commit(t.Context()))
 			r.exec(first)
@@ -109,7 +110,8 @@ func TestLimitsHoldUnderLoad(t *testing.T) {
 	t.Parallel()
 	const keys, rows = 700, 7000
 	r := newRig(t)
-	r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT n, 'k' || n % $1, 1, 0 FROM generate_series(1, $2) AS n", keys, rows)
+	r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT n, 'k' || n % $1, 1, 0 FROM "+
+		"generate_series(1, $2) AS n", keys, rows)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var all sync.WaitGroup
@@ -139,7 +141,8 @@ func TestLimitsHoldUnderLoad(t *testing.T) {
 		}
 	})
 	for ended.Load() < rows {
-		over := ask[int](r, "SELECT count(*) FROM (SELECT FROM work WHERE completed_at IS NULL AND NOT waiting GROUP BY gate_key HAVING count(*) > 1) AS o")
+		over := ask[int](r, "SELECT count(*) FROM (SELECT FROM work WHERE completed_at IS NULL AND NOT waiting GROUP "+
+			"BY gate_key HAVING count(*) > 1) AS o")
 		if over > 0 {
 			t.Errorf("%d keys have more rows through than their limit of 1", over)
 			cancel()

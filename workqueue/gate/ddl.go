@@ -42,7 +42,8 @@ func DDL(spec workqueue.Spec) (up, down string, err error) {
 	}
 	for _, c := range Columns() {
 		if !slices.Contains(spec.Columns, c) {
-			return "", "", validate.Errorf("columns", "lack %s %s: a table with gates has those of gate.Columns", c.Name, c.Type)
+			return "", "", validate.Errorf("columns", "lack %s %s: a table with gates has those of gate.Columns",
+				c.Name, c.Type)
 		}
 	}
 	if !slices.Contains(spec.Sweeps, SweepSuffix) {
@@ -107,7 +108,8 @@ func (view) MaxTurns() string {
 // Settings pin what these functions' plans depend on: each has one good plan, by index. They are few
 // because a settle of a gated row sets and resets them.
 func (view) Settings() string {
-	return "SET search_path = pg_catalog, pg_temp\nSET enable_seqscan = off\nSET enable_bitmapscan = off\nSET enable_sort = off\nSET jit = off"
+	return "SET search_path = pg_catalog, pg_temp\nSET enable_seqscan = off\nSET enable_bitmapscan = off\nSET " +
+		"enable_sort = off\nSET jit = off"
 }
 
 // FoldSettings are those of a fold, and of what it calls. Its plans are the same for all arguments, which the server
@@ -132,8 +134,8 @@ const (
 	waits   = "%[1]swaiting"
 )
 
-// OrderedWaits and LimitedWaits are the conditions of rows that wait at their gate, Live is that of rows which are through.
-// Obstacle is that of a dead letter that others wait for.
+// OrderedWaits and LimitedWaits are the conditions of rows that wait at their gate, Live is that of rows which are
+// through. Obstacle is that of a dead letter that others wait for.
 func (view) OrderedWaits(row string) string { return condition(row, ordered, waits) }
 func (view) LimitedWaits(row string) string { return condition(row, limited, waits) }
 func (view) Live(row string) string {
@@ -179,7 +181,8 @@ type function struct{ Name, Types string }
 func (v view) Functions() []function {
 	notes := v.Named("gate_note") + "[]"
 	return []function{
-		{"gate_enter", ""}, {"gate_come", ""}, {"gate_back", ""}, {"gate_note", ""}, {"gate_forget", ""}, {"gate_place", "text"},
+		{"gate_enter", ""}, {"gate_come", ""}, {"gate_back", ""}, {"gate_note", ""}, {"gate_forget", ""},
+		{"gate_place", "text"},
 		{"gate_fold", "integer, timestamptz"}, {"gate_next", notes}, {"gate_fill", notes + ", timestamptz"},
 		{"gate_park", "text, uuid"},
 		{"gate_skip", "uuid[]"}, {"gate_sweep", "integer"}, {"gate_look", "boolean, text, integer"},

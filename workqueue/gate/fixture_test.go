@@ -187,7 +187,8 @@ func (r *rig) sweep() {
 }
 
 func (r *rig) dump() string {
-	return ask[string](r, `SELECT coalesce(string_agg(format('n %s status %s waiting %s key %s seq %s due in %s error %s', n, status, waiting, gate_key, gate_seq,
+	return ask[string](r,
+		`SELECT coalesce(string_agg(format('n %s status %s waiting %s key %s seq %s due in %s error %s', n, status, waiting, gate_key, gate_seq,
 		due_at - clock_timestamp(), last_error), E'\n' ORDER BY n), 'empty') FROM work`)
 }
 

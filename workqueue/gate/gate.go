@@ -156,7 +156,8 @@ func (g *Gate) Validate() error {
 	case g.OnFailure > Skip:
 		return validate.Errorf("gate on failure", "is %d, want Block, Park or Skip", uint8(g.OnFailure))
 	case g.OnFailure != Block && g.Limit != Serial:
-		return validate.Errorf("gate on failure", "%v needs a serial gate: with a limit no row is behind another", g.OnFailure)
+		return validate.Errorf("gate on failure", "%v needs a serial gate: with a limit no row is behind another",
+			g.OnFailure)
 	case g.Rate != 0 && !(g.Rate >= MinRate && g.Rate <= MaxRate):
 		return validate.Errorf("gate rate", "is %v, it must be 0, or %v to %v a second", g.Rate, MinRate, MaxRate)
 	case g.Rate > 0 && g.Limit == Serial:

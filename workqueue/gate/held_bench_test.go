@@ -10,19 +10,23 @@ import (
 	"github.com/txwork/txwork/workqueue/gate"
 )
 
-// What keys do while a transaction stays open, so that nothing that was deleted or updated since can be cleaned up: one key
-// alone, whose rows all lie side by side in the indexes, and many.
+// What keys do while a transaction stays open, so that nothing that was deleted or updated since can be cleaned up: one
+// key alone, whose rows all lie side by side in the indexes, and many.
 func BenchmarkHeld(b *testing.B) {
 	for _, c := range []struct {
 		name  string
 		rows  int
 		keys  int
 		limit int
-	}{{"one ordered key", 3_000, 1, 0}, {"one limited key", 20_000, 1, 10}, {"500 ordered keys", 20_000, 500, 0}, {"500 limited keys", 20_000, 500, 5}} {
+	}{{"one ordered key", 3_000, 1, 0}, {"one limited key", 20_000, 1, 10}, {"500 ordered keys", 20_000, 500, 0},
+		{"500 limited keys", 20_000, 500, 5}} {
 		for _, held := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%s held %v", c.name, held), func(b *testing.B) {
 				pool, table := benchTable(b)
-				fill(b, pool, table, c.rows, func(i int) *gate.Gate { return &gate.Gate{Key: fmt.Sprint(i % c.keys), Limit: c.limit} })
+				fill(b, pool, table, c.rows, func(i int) *gate.Gate {
+					return &gate.Gate{Key: fmt.Sprint(i % c.keys),
+						Limit: c.limit}
+				})
 				if held {
 					tx, err := pool.BeginTx(b.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 					if err != nil {

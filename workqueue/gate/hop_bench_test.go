@@ -21,7 +21,8 @@ func benchWork(b *testing.B, pool *pgxpool.Pool, table *workqueue.Table, workers
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for range workers {
-		w, err := workqueue.NewWorker(pool, workqueue.Domain[body]{Table: table, Fields: (*body).fields}, handle, workqueue.WorkerOptions{})
+		w, err := workqueue.NewWorker(pool, workqueue.Domain[body]{Table: table, Fields: (*body).fields}, handle,
+			workqueue.WorkerOptions{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -74,7 +75,8 @@ func BenchmarkRate(b *testing.B) {
 		rate    float64
 		burst   int
 		workers int
-	}{{0.7, 1, 1}, {5, 1, 1}, {20, 1, 1}, {20, 1, 3}, {100, 1, 1}, {100, 10, 3}, {1000, 1, 1}, {1000, 1, 3}, {1000, 100, 3}} {
+	}{{0.7, 1, 1}, {5, 1, 1}, {20, 1, 1}, {20, 1, 3}, {100, 1, 1}, {100, 10, 3}, {1000, 1, 1}, {1000, 1, 3},
+		{1000, 100, 3}} {
 		b.Run(fmt.Sprintf("rate %v burst %d workers %d", c.rate, c.burst, c.workers), func(b *testing.B) {
 			window := max(5*time.Second, time.Duration(5/c.rate*float64(time.Second)))
 			pool, table := benchTable(b)

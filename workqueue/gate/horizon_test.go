@@ -8,8 +8,8 @@ import (
 	"github.com/txwork/txwork/workqueue/gate"
 )
 
-// While somebody keeps a transaction open, nothing that has ended can be cleaned up. What a fold reads for a key, and an
-// insert, must not grow with all that has gone through it since.
+// While somebody keeps a transaction open, nothing that has ended can be cleaned up. What a fold reads for a key, and
+// an insert, must not grow with all that has gone through it since.
 func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	const rows, first, last = 700, 60, 40 // rows, those before the first that are counted, and how many are
@@ -17,12 +17,13 @@ func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 		gate    gate.Gate
 		backlog bool
 	}{
-		"an ordered key with a backlog":      {gate.Gate{}, true},
-		"an ordered key, a row at a time":    {gate.Gate{}, false},
-		"a limited key with a backlog":       {gate.Gate{Limit: 1}, true},
-		"a limited key, a row at a time":     {gate.Gate{Limit: 1}, false},
-		"a key with a rate and a backlog":    {gate.Gate{Limit: 1, Rate: gate.MaxRate, Burst: 1000}, true},
-		"a key with a rate, a row at a time": {gate.Gate{Limit: gate.Unlimited, Rate: gate.MaxRate, Burst: 1000}, false},
+		"an ordered key with a backlog":   {gate.Gate{}, true},
+		"an ordered key, a row at a time": {gate.Gate{}, false},
+		"a limited key with a backlog":    {gate.Gate{Limit: 1}, true},
+		"a limited key, a row at a time":  {gate.Gate{Limit: 1}, false},
+		"a key with a rate and a backlog": {gate.Gate{Limit: 1, Rate: gate.MaxRate, Burst: 1000}, true},
+		"a key with a rate, a row at a time": {gate.Gate{Limit: gate.Unlimited, Rate: gate.MaxRate, Burst: 1000},
+			false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,7 +46,8 @@ func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 			for i := range rows {
 				pages := 0
 				if !test.backlog {
-					pages += pagesOf(r, conn, fmt.Sprintf("INSERT INTO work (n, gate_key, gate_limit, gate_policy, gate_rate, gate_burst) SELECT %d, %s", i, values(g)))
+					pages += pagesOf(r, conn, fmt.Sprintf("INSERT INTO work (n, gate_key, gate_limit, gate_policy, "+
+						"gate_rate, gate_burst) SELECT %d, %s", i, values(g)))
 				}
 				pages += pagesOf(r, conn, fmt.Sprintf("SELECT FROM work_gate_fold(1000, '%s')", since))
 				if i >= first && i < first+last {

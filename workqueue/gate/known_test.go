@@ -21,7 +21,8 @@ import (
 func (r *rig) mostPlacesAreMarked() {
 	r.Helper()
 	for _, name := range []string{"work_gate_next", "work_gate_fill", "work_gate_come"} {
-		definition := ask[string](r, "SELECT pg_get_functiondef(p.oid) FROM pg_proc AS p WHERE p.proname = $1 AND p.pronamespace = current_schema()::regnamespace", name)
+		definition := ask[string](r, "SELECT pg_get_functiondef(p.oid) FROM pg_proc AS p WHERE p.proname = $1 AND "+
+			"p.pronamespace = current_schema()::regnamespace", name)
 		marked := markedPlace.ReplaceAllString(definition, "$1 <> 1")
 		if marked == definition {
 			r.Fatalf("%s marks no places:\n%s", name, definition)
@@ -32,7 +33,8 @@ func (r *rig) mostPlacesAreMarked() {
 
 var markedPlace = regexp.MustCompile(`(hashint8\([a-z._]+\) & \d+) = 0`)
 
-// A row that a join releases draws its place before a row which is through when it is committed. It is next once that has ended.
+// A row that a join releases draws its place before a row which is through when it is committed. It is next once that
+// has ended.
 func TestARowThatComesBeforeTheOneThatIsThroughIsNext(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -43,7 +45,8 @@ func TestARowThatComesBeforeTheOneThatIsThroughIsNext(t *testing.T) {
 		join := r.begin()
 		_, err := join.Exec(t.Context(), "UPDATE work SET waiting = false WHERE n = $1", n+1)
 		r.ok(err)
-		r.exec("SELECT nextval('work_gate_seq') FROM generate_series(1, 100)") // the join's row passes over marked places
+		// the join's row passes over marked places
+		r.exec("SELECT nextval('work_gate_seq') FROM generate_series(1, 100)")
 		r.insert(row(n+2, k))
 		token, ids := r.expect(n + 2)
 		r.ok(join.Commit(t.Context()))
@@ -61,7 +64,8 @@ func TestFewKeysAreKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT n, 'k' || n, $1, 0 FROM generate_series(1, $2) AS n", limit, keys)
+			r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT n, 'k' || n, $1, 0 FROM "+
+				"generate_series(1, $2) AS n", limit, keys)
 			if n := r.fold(); n != keys {
 				t.Fatalf("%d rows got through, want %d", n, keys)
 			}
@@ -90,7 +94,8 @@ func TestSweepsKeepWhatIsInUse(t *testing.T) {
 	holder := r.begin()
 	_, err := holder.Exec(t.Context(), "SELECT FROM work_gate_known WHERE gate_key <> 'o1' FOR UPDATE")
 	r.ok(err)
-	r.exec("UPDATE work_gate_cursor SET swept_at = '-infinity'; SET LOCAL lock_timeout = '5s'; SELECT work_gate_sweep(1000)")
+	r.exec("UPDATE work_gate_cursor SET swept_at = '-infinity'; SET LOCAL lock_timeout = '5s'; SELECT " +
+		"work_gate_sweep(1000)")
 	if after := ask[int](r, "SELECT count(*) FROM work_gate_known"); after != before-1 {
 		t.Errorf("%d keys are known, of which somebody holds %d", after, before-1)
 	}
@@ -128,9 +133,9 @@ func TestAFoldWaitsForNobodyWhoHoldsWhatIsKnown(t *testing.T) {
 	}
 }
 
-// A row that a join releases draws its place while the transaction of a writer, which has drawn an earlier one, is open.
-// Whatever of this is known: the writer's row comes before those that are written after it, also where a fold takes the
-// notes of the later ones alone.
+// A row that a join releases draws its place while the transaction of a writer, which has drawn an earlier one, is
+// open. Whatever of this is known: the writer's row comes before those that are written after it, also where a fold
+// takes the notes of the later ones alone.
 func TestARowThatIsReleasedHidesNoneThatIsBeingWritten(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -151,7 +156,8 @@ func TestARowThatIsReleasedHidesNoneThatIsBeingWritten(t *testing.T) {
 		r.ok(writer.Commit(t.Context()))
 		r.insert(row(n+2, k))
 		r.exec("SELECT work_gate_fold(1000, $1::timestamptz)", since)
-		if got := ask[string](r, "SELECT string_agg(n::text, ' ') FROM work WHERE completed_at IS NULL AND NOT waiting"); got != fmt.Sprint(n+1) {
+		if got := ask[string](r,
+			"SELECT string_agg(n::text, ' ') FROM work WHERE completed_at IS NULL AND NOT waiting"); got != fmt.Sprint(n+1) {
 			t.Errorf("%s is through, want %d", got, n+1)
 		}
 		r.finish(n+1, n+2)
@@ -206,8 +212,8 @@ type walk struct {
 	since   time.Time
 }
 
-// knownIsWrong compares what is known with what is. Notes that are still to come are taken into account, those that have the key
-// counted anew excuse everything.
+// knownIsWrong compares what is known with what is. Notes that are still to come are taken into account, those that
+// have the key counted anew excuse everything.
 const knownIsWrong = `
 	WITH known AS (SELECT DISTINCT ON (gate_key, limited) * FROM work_gate_known ORDER BY gate_key, limited, n DESC),
 	real AS (SELECT k.*, p.*,
@@ -221,7 +227,8 @@ const knownIsWrong = `
 	WHERE NOT anew AND (limited AND taken <> live + p_ended OR first_place < least(place, p_place) OR first_due < least(due, p_due))`
 
 var walkGates = []gate.Gate{
-	{Key: "a", OnFailure: gate.Skip}, {Key: "b", OnFailure: gate.Block}, {Key: "c", OnFailure: gate.Park}, {Key: "d", Limit: 1}, {Key: "d", Limit: 3}, {Key: "e", Limit: 2},
+	{Key: "a", OnFailure: gate.Skip}, {Key: "b", OnFailure: gate.Block}, {Key: "c", OnFailure: gate.Park},
+	{Key: "d", Limit: 1}, {Key: "d", Limit: 3}, {Key: "e", Limit: 2},
 	{Key: "f", Limit: 2, Rate: 5000, Burst: 3}, {Key: "a", Limit: 1},
 }
 
@@ -260,7 +267,8 @@ func (w *walk) step() {
 		w.n++
 		w.insert(held(w.n, &walkGates[w.random.IntN(len(walkGates))]))
 		if w.random.IntN(2) == 0 {
-			w.exec("UPDATE work SET waiting = false WHERE id = (SELECT id FROM work WHERE gate_seq IS NULL AND waiting AND completed_at IS NULL ORDER BY random() LIMIT 1)")
+			w.exec("UPDATE work SET waiting = false WHERE id = (SELECT id FROM work WHERE gate_seq IS NULL AND " +
+				"waiting AND completed_at IS NULL ORDER BY random() LIMIT 1)")
 		}
 	case 12:
 		w.disturb()
@@ -269,7 +277,8 @@ func (w *walk) step() {
 			w.ok(w.open[0].Commit(context.Background()))
 			w.open = w.open[1:]
 		}
-		w.exec("UPDATE work SET due_at = due_at - interval '1 hour' WHERE id = (SELECT id FROM work WHERE completed_at IS NULL AND waiting ORDER BY random() LIMIT 1)")
+		w.exec("UPDATE work SET due_at = due_at - interval '1 hour' WHERE id = (SELECT id FROM work WHERE " +
+			"completed_at IS NULL AND waiting ORDER BY random() LIMIT 1)")
 		w.exec("SELECT work_gate_skip(ARRAY[(SELECT id FROM work WHERE status = 3 ORDER BY random() LIMIT 1)])")
 	}
 }
@@ -281,16 +290,23 @@ func (w *walk) disturb() {
 	case 0:
 		w.sweep()
 	case 1:
-		w.exec("UPDATE work_gate_known SET at = at - interval '1 hour' WHERE random() < 0.5 AND n = (SELECT max(o.n) FROM work_gate_known AS o WHERE o.gate_key = work_gate_known.gate_key AND o.limited = work_gate_known.limited)")
+		w.exec("UPDATE work_gate_known SET at = at - interval '1 hour' WHERE random() < 0.5 AND n = (SELECT max(o.n) " +
+			"FROM work_gate_known AS o WHERE o.gate_key = work_gate_known.gate_key AND o.limited = " +
+			"work_gate_known.limited)")
 		w.sweep()
 	case 2:
 		w.exec("TRUNCATE work_gate_known")
 	case 3:
 		w.exec("UPDATE work_gate_known SET updates = 63 WHERE random() < 0.5")
 	case 4:
-		w.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy, status, attempts, owner_token, locked_until) SELECT -1, 'd', 2, 0, 1, 1, gen_random_uuid(), now() WHERE NOT EXISTS (SELECT FROM work WHERE gate_key = 'd' AND NOT waiting AND completed_at IS NULL) AND NOT EXISTS (SELECT FROM work WHERE gate_key = 'd' AND waiting)")
+		w.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy, status, attempts, owner_token, locked_until) " +
+			"SELECT -1, 'd', 2, 0, 1, 1, gen_random_uuid(), now() WHERE NOT EXISTS (SELECT FROM work WHERE gate_key " +
+			"= 'd' AND NOT waiting AND completed_at IS NULL) AND NOT EXISTS (SELECT FROM work WHERE gate_key = 'd' " +
+			"AND waiting)")
 	case 5:
-		w.exec("UPDATE work SET status = 0, completed_at = NULL, failed_at = NULL, cancelled_at = NULL, attempts = 0, owner_token = NULL, waiting = true, due_at = due_at - random() * interval '1 hour' WHERE id IN (SELECT id FROM work WHERE status = 2 ORDER BY random() LIMIT 3)")
+		w.exec("UPDATE work SET status = 0, completed_at = NULL, failed_at = NULL, cancelled_at = NULL, attempts = " +
+			"0, owner_token = NULL, waiting = true, due_at = due_at - random() * interval '1 hour' WHERE id IN " +
+			"(SELECT id FROM work WHERE status = 2 ORDER BY random() LIMIT 3)")
 	}
 }
 
@@ -445,11 +461,17 @@ func TestWhatIsKnownIsTrueUnderLoad(t *testing.T) {
 	}
 	insert := `INSERT INTO work (n, gate_key, gate_limit, gate_policy, due_at, waiting)
 		SELECT i, 'k' || l || '-' || i % 7, l, 0, clock_timestamp() + (random() - 0.5) * interval '100 milliseconds', random() < 0.1 FROM generate_series(1, 20) AS i, (SELECT (random() * 3)::int AS l) AS l`
-	loop(insert, insert, insert, "UPDATE work SET waiting = false WHERE id IN (SELECT id FROM work WHERE waiting AND gate_seq IS NULL LIMIT 20 FOR UPDATE SKIP LOCKED)",
-		"UPDATE work SET status = 0, completed_at = NULL, failed_at = NULL, cancelled_at = NULL, attempts = 0, owner_token = NULL, waiting = true, due_at = clock_timestamp() WHERE id IN (SELECT id FROM work WHERE completed_at IS NOT NULL ORDER BY random() LIMIT 3 FOR UPDATE SKIP LOCKED)",
-		"DELETE FROM work WHERE id IN (SELECT id FROM work ORDER BY random() LIMIT 3 FOR UPDATE SKIP LOCKED)", "DELETE FROM work WHERE completed_at IS NOT NULL",
-		"UPDATE work SET status = 3, completed_at = now(), failed_at = now(), cancelled_at = now() WHERE id IN (SELECT id FROM work WHERE status = 0 ORDER BY random() LIMIT 3 FOR UPDATE SKIP LOCKED)",
-		"UPDATE work SET due_at = due_at - interval '1 hour' WHERE id IN (SELECT id FROM work WHERE status = 0 AND waiting ORDER BY random() LIMIT 3 FOR UPDATE SKIP LOCKED)")
+	loop(insert, insert, insert, "UPDATE work SET waiting = false WHERE id IN (SELECT id FROM work WHERE waiting AND "+
+		"gate_seq IS NULL LIMIT 20 FOR UPDATE SKIP LOCKED)",
+		"UPDATE work SET status = 0, completed_at = NULL, failed_at = NULL, cancelled_at = NULL, attempts = 0, "+
+			"owner_token = NULL, waiting = true, due_at = clock_timestamp() WHERE id IN (SELECT id FROM work WHERE "+
+			"completed_at IS NOT NULL ORDER BY random() LIMIT 3 FOR UPDATE SKIP LOCKED)",
+		"DELETE FROM work WHERE id IN (SELECT id FROM work ORDER BY random() LIMIT 3 FOR UPDATE SKIP LOCKED)",
+		"DELETE FROM work WHERE completed_at IS NOT NULL",
+		"UPDATE work SET status = 3, completed_at = now(), failed_at = now(), cancelled_at = now() WHERE id IN "+
+			"(SELECT id FROM work WHERE status = 0 ORDER BY random() LIMIT 3 FOR UPDATE SKIP LOCKED)",
+		"UPDATE work SET due_at = due_at - interval '1 hour' WHERE id IN (SELECT id FROM work WHERE status = 0 AND "+
+			"waiting ORDER BY random() LIMIT 3 FOR UPDATE SKIP LOCKED)")
 	all.Go(func() {
 		for ctx.Err() == nil {
 			token := uuid.New()
@@ -460,17 +482,22 @@ func TestWhatIsKnownIsTrueUnderLoad(t *testing.T) {
 			for _, row := range rows {
 				switch rand.IntN(4) {
 				case 0:
-					r.pool.Exec(ctx, "UPDATE work SET status = 0, locked_until = NULL, owner_token = NULL, due_at = clock_timestamp() WHERE id = $1 AND status = 1", row.ID)
+					r.pool.Exec(ctx, "UPDATE work SET status = 0, locked_until = NULL, owner_token = NULL, due_at = "+
+						"clock_timestamp() WHERE id = $1 AND status = 1", row.ID)
 				default:
-					r.pool.Exec(ctx, "UPDATE work SET status = 2, completed_at = clock_timestamp(), locked_until = NULL WHERE id = $1 AND status = 1", row.ID)
+					r.pool.Exec(ctx, "UPDATE work SET status = 2, completed_at = clock_timestamp(), locked_until = "+
+						"NULL WHERE id = $1 AND status = 1", row.ID)
 				}
 			}
 		}
 	})
 	fold := "SELECT work_gate_fold(30)"
-	loop(fold, fold, fold, "SELECT work_gate_fold(1000, now() - interval '5 milliseconds')", "SELECT work_gate_fold(1000)")
-	loop("WITH s AS (UPDATE work_gate_cursor SET swept_at = '-infinity') SELECT pg_sleep(0.05)", "SELECT work_gate_sweep(1000)", "SELECT pg_sleep(0.05)",
-		"UPDATE work_gate_known SET at = at - interval '1 hour' WHERE ctid IN (SELECT ctid FROM work_gate_known WHERE random() < 0.2 FOR UPDATE SKIP LOCKED)")
+	loop(fold, fold, fold, "SELECT work_gate_fold(1000, now() - interval '5 milliseconds')",
+		"SELECT work_gate_fold(1000)")
+	loop("WITH s AS (UPDATE work_gate_cursor SET swept_at = '-infinity') SELECT pg_sleep(0.05)",
+		"SELECT work_gate_sweep(1000)", "SELECT pg_sleep(0.05)",
+		"UPDATE work_gate_known SET at = at - interval '1 hour' WHERE ctid IN (SELECT ctid FROM work_gate_known "+
+			"WHERE random() < 0.2 FOR UPDATE SKIP LOCKED)")
 	looks := 0
 	for ctx.Err() == nil {
 		var wrong string

@@ -118,7 +118,9 @@ func TestRateLetsABurstThroughAndThenItsRate(t *testing.T) {
 	r.expect(3)
 	later("1 day")
 	r.expect(4)
-	if used := ask[float64](r, "SELECT extract(epoch FROM next_at - clock_timestamp())::float8 FROM work_gate_known"); used < 990 || used > 1000 {
+	if used := ask[float64](r,
+		"SELECT extract(epoch FROM next_at - clock_timestamp())::float8 FROM work_gate_known"); used < 990 ||
+		used > 1000 {
 		t.Errorf("the next row but two may start in %v s, want 1,000 after a day and one row", used)
 	}
 }
@@ -290,7 +292,8 @@ func TestPolicies(t *testing.T) {
 		}
 		var read gate.Policy
 		text, err := c.gate.OnFailure.MarshalText()
-		if err = cmp.Or(err, read.UnmarshalText(text)); err != nil || read != c.gate.OnFailure || string(text) != c.text || read.String() != c.text {
+		if err = cmp.Or(err, read.UnmarshalText(text)); err != nil || read != c.gate.OnFailure ||
+			string(text) != c.text || read.String() != c.text {
 			t.Errorf("%v is written %q and read as %v: %v", c.gate.OnFailure, text, read, err)
 		}
 	}
@@ -307,10 +310,12 @@ func TestDDLNeedsItsColumnsAndGoesBack(t *testing.T) {
 	if _, _, err := gate.DDL(workqueue.Spec{Table: "work"}); !errors.Is(err, workqueue.ErrInvalid) {
 		t.Errorf("without the columns: %v", err)
 	}
-	if _, _, err := gate.DDL(workqueue.Spec{Table: "work", Columns: gate.Columns()}); !errors.Is(err, workqueue.ErrInvalid) {
+	if _, _, err := gate.DDL(workqueue.Spec{Table: "work", Columns: gate.Columns()}); !errors.Is(err,
+		workqueue.ErrInvalid) {
 		t.Errorf("without the sweep: %v", err)
 	}
-	half := workqueue.Spec{Table: "work", Columns: gate.Columns(), Gate: gate.KeyColumn, Sweeps: []string{gate.SweepSuffix}}
+	half := workqueue.Spec{Table: "work", Columns: gate.Columns(), Gate: gate.KeyColumn,
+		Sweeps: []string{gate.SweepSuffix}}
 	if _, _, err := gate.DDL(half); !errors.Is(err, workqueue.ErrInvalid) {
 		t.Errorf("without the fold: %v", err)
 	}

@@ -51,9 +51,18 @@ func TestNotesAreDoneWith(t *testing.T) {
 			token, ids := r.expect(1, 2)
 			done["ack"](r, token, ids[:1])
 		},
-		"a full key":                 func(r *rig) { r.insert(row(1, limited(1))); r.fold(); r.insert(row(2, limited(1))) },
-		"a limited row, cancelled":   func(r *rig) { r.cancel(r.insert(row(1, limited(1)))...) },
-		"a limited row due later":    func(r *rig) { r.insert(late(1, limited(1))); r.cancel(r.insert(row(2, limited(1)))...) },
+		"a full key": func(r *rig) {
+			r.insert(row(1, limited(1)))
+			r.fold()
+			r.insert(row(2,
+				limited(1)))
+		},
+		"a limited row, cancelled": func(r *rig) { r.cancel(r.insert(row(1, limited(1)))...) },
+		"a limited row due later": func(r *rig) {
+			r.insert(late(1, limited(1)))
+			r.cancel(r.insert(row(2,
+				limited(1)))...)
+		},
 		"a row of a rate":            func(r *rig) { r.insert(row(1, fast)) },
 		"a row of a rate, cancelled": func(r *rig) { r.insert(row(1, fast)); r.cancel(r.insert(row(2, fast))...) },
 		"a row of a rate, due later": func(r *rig) { r.insert(late(1, fast), row(2, fast)) },
@@ -91,7 +100,8 @@ func TestAFoldTakesMoreNotesOfFewerKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.exec("INSERT INTO work_gate_note (at, gate_key, limited) SELECT now() - n * interval '1 ms', 'k' || n % $2, $3 FROM generate_series(1, $1::int) AS n",
+			r.exec("INSERT INTO work_gate_note (at, gate_key, limited) SELECT now() - n * interval '1 ms', 'k' || n "+
+				"% $2, $3 FROM generate_series(1, $1::int) AS n",
 				test.notes, test.keys, test.limited)
 			if n := ask[int](r, "SELECT folded FROM work_gate_fold($1)", test.most); n != test.folded {
 				t.Errorf("one fold takes %d notes, want %d", n, test.folded)
@@ -270,7 +280,8 @@ func TestOnlyRowsThatAreNextUseARate(t *testing.T) {
 			r.expect(1)
 			r.cancel(r.insert(rate(2, 100))...)
 		}, rate(3, 1), nil},
-		"one that is cancelled uses nothing": {func(r *rig) { r.cancel(r.insert(rate(1, 1))...) }, rate(3, 1), []int{3}},
+		"one that is cancelled uses nothing": {func(r *rig) { r.cancel(r.insert(rate(1, 1))...) }, rate(3, 1),
+			[]int{3}},
 		"one that is due later uses nothing": {func(r *rig) {
 			later := rate(1, 2)
 			later.DueAt = time.Now().Add(time.Hour)
@@ -299,7 +310,8 @@ func TestOnlyRowsThatAreNextUseARate(t *testing.T) {
 func TestTheLocksOfOthersRefuseNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	_, err := r.begin().Exec(t.Context(), `SELECT pg_advisory_xact_lock(-g) FROM generate_series(1, 1 + current_setting('max_locks_per_transaction')::integer
+	_, err := r.begin().Exec(t.Context(),
+		`SELECT pg_advisory_xact_lock(-g) FROM generate_series(1, 1 + current_setting('max_locks_per_transaction')::integer
 		* (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4) AS g`)
 	r.ok(err)
 	r.exec("SELECT setval('work_gate_seq', 511)") // one row in 512 is counted at

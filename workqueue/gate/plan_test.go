@@ -19,7 +19,8 @@ func TestAFoldReadsItsKeysAlone(t *testing.T) {
 	)
 	r := newRig(t)
 	for first := 0; first < folds*atOnce; first += 500 { // a transaction writes a bounded number of keys
-		r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT i, 'k' || i, 0, 0 FROM generate_series($1::int, $2) AS i", first, first+499)
+		r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT i, 'k' || i, 0, 0 FROM "+
+			"generate_series($1::int, $2) AS i", first, first+499)
 	}
 	r.exec("ANALYZE work")
 	tx := r.begin()

@@ -11,15 +11,16 @@ import (
 	"github.com/txwork/txwork/workqueue/gate"
 )
 
-// A rate is met, at most 5 % below, and never exceeded, from one row in ten seconds to a thousand a second. The folds are
-// told what time it is, so that nothing here depends on the machine's pace: each comes up to 100 ms after the note that asks
-// for it, and more come in between, as with several processes.
+// A rate is met, at most 5 % below, and never exceeded, from one row in ten seconds to a thousand a second. The folds
+// are told what time it is, so that nothing here depends on the machine's pace: each comes up to 100 ms after the note
+// that asks for it, and more come in between, as with several processes.
 func TestRatesAreMet(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		rate  float64
 		burst int
-	}{{0.1, 1}, {0.1, 3}, {0.7, 1}, {5, 1}, {5, 5}, {20, 1}, {100, 1}, {100, 10}, {1000, 1}, {1000, 100}, {1000, 1000}} {
+	}{{0.1, 1}, {0.1, 3}, {0.7, 1}, {5, 1}, {5, 5}, {20, 1}, {100, 1}, {100, 10}, {1000, 1}, {1000, 100},
+		{1000, 1000}} {
 		t.Run(fmt.Sprintf("%v a second, burst %d", c.rate, c.burst), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -53,7 +54,8 @@ func (r *rig) spend(rows int) (starts []float64) {
 	now := ask[time.Time](r, "SELECT now() + interval '1 day'") // no time that has to do with today's
 	for starts = r.spendAt(now, nil); ; {
 		var next *time.Time
-		r.ok(r.pool.QueryRow(r.Context(), "WITH n AS (DELETE FROM work_gate_note RETURNING at) SELECT min(at) FROM n").Scan(&next))
+		r.ok(r.pool.QueryRow(r.Context(),
+			"WITH n AS (DELETE FROM work_gate_note RETURNING at) SELECT min(at) FROM n").Scan(&next))
 		if next == nil {
 			break
 		}

@@ -15,7 +15,8 @@ func TestCopiedRowsKeepTheirPlaces(t *testing.T) {
 	token, ids := r.expect(1, 10, 20)
 	failed["fail"](r, token, ids[1:2])
 	r.insert(row(2, serial("k")), row(3, serial("k")), row(11, blocks(11)), row(21, &gate.Gate{Key: "l", Limit: 1}))
-	r.exec("CREATE TABLE dump AS TABLE work; TRUNCATE work, work_gate_note; INSERT INTO work SELECT * FROM dump ORDER BY n DESC")
+	r.exec("CREATE TABLE dump AS TABLE work; TRUNCATE work, work_gate_note; INSERT INTO work SELECT * FROM dump " +
+		"ORDER BY n DESC")
 	r.expect()
 	r.exec("SELECT setval('work_gate_seq', 1, false)") // no sequence comes with a logical replication
 	r.insert(row(4, serial("k")), row(12, blocks(12)))

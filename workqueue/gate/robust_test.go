@@ -52,7 +52,8 @@ func TestLimitHoldsWhateverTheIsolation(t *testing.T) {
 func TestFoldsOfWideKeysAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT n, 'wide', 1000000, 0 FROM generate_series(1, 1500) AS n")
+	r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT n, 'wide', 1000000, 0 FROM " +
+		"generate_series(1, 1500) AS n")
 	r.exec("DELETE FROM work_gate_note WHERE ctid <> '(0,1)'")
 	for _, want := range []int{1000, 500, 0} {
 		if n := ask[int](r, "SELECT released FROM work_gate_fold(1000)"); n != want {
@@ -60,7 +61,8 @@ func TestFoldsOfWideKeysAreBounded(t *testing.T) {
 		}
 	}
 	r.exec("DELETE FROM work")
-	r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT n, 'long', 0, 2 FROM generate_series(1, 2501) AS n")
+	r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT n, 'long', 0, 2 FROM generate_series(1, " +
+		"2501) AS n")
 	token, ids := r.expect(1)
 	_, err := r.queue.Fail(t.Context(), token, ids, "no")
 	r.ok(err)
@@ -102,7 +104,8 @@ func TestClockThatIsSetBackTakesNoTokens(t *testing.T) {
 	two := &gate.Gate{Key: "k", Limit: gate.Unlimited, Rate: 1, Burst: 2}
 	r.insert(row(1, two))
 	r.fold()
-	r.exec("UPDATE work_gate_known SET next_at = clock_timestamp() + interval '900 milliseconds'") // as a clock leaves it
+	// as a clock leaves it
+	r.exec("UPDATE work_gate_known SET next_at = clock_timestamp() + interval '900 milliseconds'")
 	r.insert(row(2, two))
 	r.expect(1, 2)
 }
@@ -126,7 +129,8 @@ func TestPlainSQLCannotWriteHalfAGate(t *testing.T) {
 	for columns, values := range map[string]string{
 		"gate_key": "'k'", "gate_limit": "0", "gate_key, gate_policy": "'k', 0", "gate_key, gate_limit": "'k', 0",
 	} {
-		if _, err := r.pool.Exec(t.Context(), fmt.Sprintf("INSERT INTO work (n, %s) VALUES (2, %s)", columns, values)); err == nil {
+		if _, err := r.pool.Exec(t.Context(), fmt.Sprintf("INSERT INTO work (n, %s) VALUES (2, %s)", columns,
+			values)); err == nil {
 			t.Errorf("only %s: taken", columns)
 		}
 	}
@@ -138,7 +142,8 @@ func TestPlainSQLCannotWriteARateThatOverflows(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for _, rate := range []string{"1e308", "5e-324", "NaN", "Infinity"} {
-		_, err := r.pool.Exec(t.Context(), "INSERT INTO work (n, gate_key, gate_limit, gate_policy, gate_rate, gate_burst) VALUES (1, 'k', 1, 0, $1::text::float8, 1)", rate)
+		_, err := r.pool.Exec(t.Context(), "INSERT INTO work (n, gate_key, gate_limit, gate_policy, gate_rate, "+
+			"gate_burst) VALUES (1, 'k', 1, 0, $1::text::float8, 1)", rate)
 		if err == nil || !strings.Contains(err.Error(), "SQLSTATE 23514") {
 			t.Errorf("rate %s: %v, want it refused", rate, err)
 		}
@@ -367,7 +372,8 @@ func TestRestoredKeysGoOnWithWhatWasKnown(t *testing.T) {
 	r.insert(row(1, &gate.Gate{Key: "l", Limit: 1}), row(2, &gate.Gate{Key: "l", Limit: 1}))
 	r.fold()
 	r.exec("CREATE TABLE dump AS TABLE work; CREATE TABLE known AS TABLE work_gate_known")
-	r.exec("TRUNCATE work, work_gate_note, work_gate_known; INSERT INTO work SELECT * FROM dump ORDER BY n DESC; INSERT INTO work_gate_known SELECT * FROM known")
+	r.exec("TRUNCATE work, work_gate_note, work_gate_known; INSERT INTO work SELECT * FROM dump ORDER BY n DESC; " +
+		"INSERT INTO work_gate_known SELECT * FROM known")
 	r.fold()
 	if n := r.through(); n != 1 { // which one is not the point: the first was due anew when it was let through
 		t.Errorf("%d rows are through, want 1\n%s", n, r.dump())

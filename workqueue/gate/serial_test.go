@@ -120,7 +120,8 @@ func TestFailurePolicies(t *testing.T) {
 					r.finish(1, 2, 3, 4)
 				case gate.Park:
 					r.expect()
-					if n := ask[int](r, "SELECT count(*) FROM work WHERE status = 3 AND last_error = 'parked behind '||$1::text", all[0]); n != 3 {
+					if n := ask[int](r, "SELECT count(*) FROM work WHERE status = 3 AND last_error = 'parked behind "+
+						"'||$1::text", all[0]); n != 3 {
 						t.Fatalf("%d rows are parked, want 3\n%s", n, r.dump())
 					}
 					r.redrive(all[4], all[2], all[1], all[0])
@@ -211,7 +212,10 @@ func TestWritersOfAKeyTakeTurnsAndNobodyElseWaits(t *testing.T) {
 	go func() { second <- r.insert(row(3, serial("a"))) }()
 	r.insert(row(10, serial("b")))
 	done["ack"](r, token, ids) // while the key is being written
-	r.eventually("the second writer of the key waits for the first", func() bool { return pgtest.SomebodyWaits(t, r.pool, r.table.Name()) })
+	r.eventually("the second writer of the key waits for the first", func() bool {
+		return pgtest.SomebodyWaits(t,
+			r.pool, r.table.Name())
+	})
 	r.ok(first.Commit(t.Context()))
 	<-second
 	token, ids = r.expect(2, 10)
@@ -269,7 +273,8 @@ func TestOrderOfEffectsIsThatOfCommits(t *testing.T) {
 	r := newRig(t)
 	r.exec("CREATE TABLE effects (n bigint, key text, at bigserial)")
 	for range 3 {
-		r.work(workqueue.WorkerOptions{Lease: workqueue.MinLease, Concurrency: 8}, func(ctx context.Context, c *workqueue.Claim[body]) error {
+		r.work(workqueue.WorkerOptions{Lease: workqueue.MinLease, Concurrency: 8}, func(ctx context.Context,
+			c *workqueue.Claim[body]) error {
 			if rand.IntN(5) == 0 && c.Attempt < c.MaxAttempts {
 				return errors.New("try again")
 			}
@@ -314,7 +319,10 @@ func TestOrderOfEffectsIsThatOfCommits(t *testing.T) {
 	for _, ns := range committed {
 		total += len(ns)
 	}
-	r.eventually(fmt.Sprintf("all %d rows", total), func() bool { return ask[int](r, "SELECT count(*) FROM work WHERE status >= 2") == total })
+	r.eventually(fmt.Sprintf("all %d rows", total), func() bool {
+		return ask[int](r, "SELECT count(*) FROM work "+
+			"WHERE status >= 2") == total
+	})
 	for key, want := range committed {
 		got := ask[[]int](r, "SELECT array_agg(n ORDER BY at) FROM effects WHERE key = $1", key)
 		if !slices.Equal(got, want) {
@@ -329,7 +337,8 @@ func TestRedrivenRowsRunInTheirOrder(t *testing.T) {
 	const keys = 700
 	r := newRig(t, func(s *workqueue.Spec) { s.MaxAttempts = 1 })
 	for first := 0; first < 3*keys; first += 350 {
-		r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT i, 'k' || i % $3, 0, 0 FROM generate_series($1::int, $2) AS i", first, first+349, keys)
+		r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT i, 'k' || i % $3, 0, 0 FROM "+
+			"generate_series($1::int, $2) AS i", first, first+349, keys)
 	}
 	var dead []uuid.UUID
 	for range 3 {
@@ -356,7 +365,8 @@ func TestRedrivenRowsRunInTheirOrder(t *testing.T) {
 		r.ok(err)
 	}
 	r.fold()
-	if n := ask[int](r, "SELECT count(*) FROM work WHERE NOT waiting AND completed_at IS NULL AND n >= $1", keys); n > 0 {
+	if n := ask[int](r, "SELECT count(*) FROM work WHERE NOT waiting AND completed_at IS NULL AND n >= $1",
+		keys); n > 0 {
 		t.Errorf("%d keys go on with a later row although their first waits", n)
 	}
 }

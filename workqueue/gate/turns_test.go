@@ -89,7 +89,8 @@ func TestFoldersTakeTurns(t *testing.T) {
 func TestSweepsTakeTurns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for _, holds := range []string{"SELECT FROM work_gate_cursor FOR UPDATE", "UPDATE work_gate_cursor SET ordered_key = 'x'", "SELECT work_gate_sweep(100)"} {
+	for _, holds := range []string{"SELECT FROM work_gate_cursor FOR UPDATE",
+		"UPDATE work_gate_cursor SET ordered_key = 'x'", "SELECT work_gate_sweep(100)"} {
 		r.exec("UPDATE work_gate_cursor SET swept_at = '-infinity'")
 		other := r.begin()
 		_, err := other.Exec(t.Context(), holds)
@@ -120,7 +121,8 @@ func TestFoldsWaitForNoRow(t *testing.T) {
 			r.insert(row(21, one("r", 1)), row(30, parked))
 			token, first := r.expect(30, 21)
 			failed["fail"](r, token, first[:1])
-			r.insert(row(1, serial("s")), row(2, serial("s")), row(10, limited), row(11, limited), row(20, one("r", gate.MaxRate)), row(31, parked))
+			r.insert(row(1, serial("s")), row(2, serial("s")), row(10, limited), row(11, limited),
+				row(20, one("r", gate.MaxRate)), row(31, parked))
 			holder := r.begin()
 			_, err := holder.Exec(t.Context(), holds)
 			r.ok(err)
@@ -191,7 +193,8 @@ func TestAnOpenCancelStopsNoLimitedKey(t *testing.T) {
 func TestATransactionWritesABoundedNumberOfOrderedKeys(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	const many = "INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT g, 'k' || g % $1::int, 0, 0 FROM generate_series(1, 20000) AS g"
+	const many = "INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT g, 'k' || g % $1::int, 0, 0 FROM " +
+		"generate_series(1, 20000) AS g"
 	_, err := r.pool.Exec(t.Context(), many, 20000)
 	var refused *pgconn.PgError
 	if !errors.As(err, &refused) || refused.Code != "54000" || refused.Hint == "" {

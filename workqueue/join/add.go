@@ -61,7 +61,8 @@ func (j *Joins) lockPending(ctx context.Context, tx workqueue.Tx, id uuid.UUID) 
 	return join.continuations(), nil
 }
 
-func (j *Joins) add(ctx context.Context, tx workqueue.Tx, id uuid.UUID, rows map[uuid.UUID]row, members []uuid.UUID) error {
+func (j *Joins) add(ctx context.Context, tx workqueue.Tx, id uuid.UUID, rows map[uuid.UUID]row,
+	members []uuid.UUID) error {
 	fresh, err := j.strangers(ctx, tx, id, members)
 	if err != nil || len(fresh) == 0 {
 		return err

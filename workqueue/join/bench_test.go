@@ -92,8 +92,8 @@ func (f *fixture) startMembers(tx workqueue.Tx, joins []join.Join) error {
 	return nil
 }
 
-// The first of so many tasks fails, and all behind it are cancelled: by how many folds, how long the longest takes, and what
-// the settle itself takes.
+// The first of so many tasks fails, and all behind it are cancelled: by how many folds, how long the longest takes, and
+// what the settle itself takes.
 func BenchmarkFailure(b *testing.B) {
 	for kind := range graphs {
 		for _, n := range []int{2000, 5000, 10_000} {

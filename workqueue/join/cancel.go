@@ -45,7 +45,8 @@ func (j *Joins) Cancel(ctx context.Context, tx workqueue.Tx, id uuid.UUID, o Can
 }
 
 // lockForCancel locks members before their join, as Add does, and returns the live members.
-func (j *Joins) lockForCancel(ctx context.Context, tx workqueue.Tx, id uuid.UUID, o CancelOptions) (members []uuid.UUID, err error) {
+func (j *Joins) lockForCancel(ctx context.Context, tx workqueue.Tx, id uuid.UUID, o CancelOptions) (members []uuid.UUID,
+	err error) {
 	if o.CancelMembers {
 		if err := j.table.In(tx).Query(ctx, collect(&members), j.statements["lock_members"], id); err != nil {
 			return nil, err
@@ -55,7 +56,8 @@ func (j *Joins) lockForCancel(ctx context.Context, tx workqueue.Tx, id uuid.UUID
 	return members, err
 }
 
-func (j *Joins) cancelMembers(ctx context.Context, tx workqueue.Tx, id uuid.UUID, members []uuid.UUID, o CancelOptions) error {
+func (j *Joins) cancelMembers(ctx context.Context, tx workqueue.Tx, id uuid.UUID, members []uuid.UUID,
+	o CancelOptions) error {
 	reason := fmt.Sprintf("join %s was cancelled", id)
 	if o.Reason != "" {
 		reason += ": " + o.Reason
@@ -81,6 +83,7 @@ func (j *Joins) Purge(ctx context.Context, tx workqueue.Tx, age time.Duration, l
 		return 0, validate.Errorf("limit", "is %d, it must be between 1 and %d", limit, workqueue.MaxBatch)
 	}
 	var n int
-	err := j.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&n) }, j.statements["purge"], interval(age), limit)
+	err := j.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&n) }, j.statements["purge"],
+		interval(age), limit)
 	return n, err
 }

@@ -38,7 +38,8 @@ func (join Join) Validate() error {
 
 func checkMembers(members []uuid.UUID) error {
 	if len(members) > workqueue.MaxBatch {
-		return validate.Errorf("members", "has %d of them, at most %d fit one call: Add the others", len(members), workqueue.MaxBatch)
+		return validate.Errorf("members", "has %d of them, at most %d fit one call: Add the others", len(members),
+			workqueue.MaxBatch)
 	}
 	seen := make(map[uuid.UUID]bool, len(members))
 	for _, id := range members {
@@ -106,7 +107,8 @@ func (s *start) checkRows() error {
 func checkKnown(rows map[uuid.UUID]row, members []uuid.UUID) error {
 	for _, id := range members {
 		if _, ok := rows[id]; !ok {
-			return validate.Errorf("members", "has %s, which is no row of the table: insert it first; one that its ack deleted cannot be joined", id)
+			return validate.Errorf("members", "has %s, which is no row of the table: insert it first; one that its "+
+				"ack deleted cannot be joined", id)
 		}
 	}
 	return nil
@@ -121,7 +123,8 @@ func (s *start) checkContinuation(field string, id uuid.UUID) error {
 	case !ok:
 		return validate.Errorf(field, "is %s, which is no row of the table: insert it first, with Waiting", id)
 	case r.status != workqueue.Ready || !r.waiting:
-		return validate.Errorf(field, "is %s, which does not wait: insert it with Waiting, or it runs before the join has ended", id)
+		return validate.Errorf(field, "is %s, which does not wait: insert it with Waiting, or it runs before the "+
+			"join has ended", id)
 	}
 	return nil
 }

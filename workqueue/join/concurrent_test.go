@@ -201,11 +201,13 @@ func TestManyJoinsWithRedeliveries(t *testing.T) {
 	group.Go(func() {
 		for ctx.Err() == nil && live() {
 			// Dropped claims are those that nobody has settled for a while; their leases end early.
-			f.exec("UPDATE steps SET locked_until = now() - interval '1 second' WHERE id IN (SELECT id FROM steps WHERE status = 1 ORDER BY random() LIMIT 50 FOR NO KEY UPDATE SKIP LOCKED)")
+			f.exec("UPDATE steps SET locked_until = now() - interval '1 second' WHERE id IN (SELECT id FROM steps " +
+				"WHERE status = 1 ORDER BY random() LIMIT 50 FOR NO KEY UPDATE SKIP LOCKED)")
 			if _, err := f.queue.ReapExpired(ctx, 1000); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
-			f.exec("UPDATE steps_join SET look_at = now() WHERE id IN (SELECT id FROM steps_join WHERE status = 0 ORDER BY random() LIMIT 10 FOR NO KEY UPDATE SKIP LOCKED)")
+			f.exec("UPDATE steps_join SET look_at = now() WHERE id IN (SELECT id FROM steps_join WHERE status = 0 " +
+				"ORDER BY random() LIMIT 10 FOR NO KEY UPDATE SKIP LOCKED)")
 			f.sweep()
 		}
 	})
@@ -218,11 +220,14 @@ func TestManyJoinsWithRedeliveries(t *testing.T) {
 		t.Errorf("%d joins are pending", n)
 	}
 	for status, columns := range map[int][2]string{1: {"on_complete", "on_fail"}, 2: {"on_fail", "on_complete"}} {
-		ran := ask[int](f, "SELECT count(*) FROM steps_join AS j JOIN effects AS e ON e.id = j."+columns[0]+" WHERE j.status = $1", status)
+		ran := ask[int](f, "SELECT count(*) FROM steps_join AS j JOIN effects AS e ON e.id = j."+columns[0]+
+			" WHERE j.status = $1", status)
 		want := ask[int](f, "SELECT count(*) FROM steps_join WHERE status = $1", status)
-		wrong := ask[int](f, "SELECT count(*) FROM steps_join AS j JOIN effects AS e ON e.id = j."+columns[1]+" WHERE j.status = $1", status)
+		wrong := ask[int](f, "SELECT count(*) FROM steps_join AS j JOIN effects AS e ON e.id = j."+columns[1]+
+			" WHERE j.status = $1", status)
 		if ran != want || wrong != 0 || want == 0 {
-			t.Errorf("of %d joins with status %d, %d have run their continuation and %d the other", want, status, ran, wrong)
+			t.Errorf("of %d joins with status %d, %d have run their continuation and %d the other", want, status, ran,
+				wrong)
 		}
 	}
 	settled := ask[int](f, "SELECT sum(succeeded + failed + late) FROM steps_join")
@@ -240,13 +245,15 @@ func (f *fixture) startMany(joins, steps int) {
 		f.ok(f.inTx(func(tx workqueue.Tx) error {
 			members, err := f.insert(f.Context(), tx, 10*steps, due)
 			f.ok(err)
-			next, err := f.insert(f.Context(), tx, 20, func(r *workqueue.NewRow) { due(r); waiting(r); r.Values = []any{"next", nil} })
+			next, err := f.insert(f.Context(), tx,
+				20, func(r *workqueue.NewRow) { due(r); waiting(r); r.Values = []any{"next", nil} })
 			f.ok(err)
 			rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
 			ten := make([]join.Join, 10)
 			for i := range ten {
 				ten[i] = join.Join{
-					Members: members[i*steps : (i+1)*steps], OnComplete: next[2*i], OnFail: next[2*i+1], Policy: join.Policy(i % 3),
+					Members: members[i*steps : (i+1)*steps], OnComplete: next[2*i], OnFail: next[2*i+1],
+					Policy: join.Policy(i % 3),
 				}
 			}
 			_, err = f.joins.Start(f.Context(), tx, ten...)

@@ -73,13 +73,15 @@ func newView(spec workqueue.Spec) (view, error) {
 		return view{}, err
 	}
 	if !slices.Contains(spec.Columns, Column) {
-		return view{}, validate.Errorf("columns", "of %s lack join.Column: its triggers could not tell the steps of joins from other rows", spec.Name())
+		return view{}, validate.Errorf("columns", "of %s lack join.Column: its triggers could not tell the steps of "+
+			"joins from other rows", spec.Name())
 	}
 	if spec.Schema == "" {
 		spec.Schema = workqueue.DefaultSchema
 	}
 	if !slices.Contains(spec.Folds, Fold) {
-		return view{}, validate.Errorf("folds", "of %s lack join.Fold: nobody would count what its steps come to", spec.Name())
+		return view{}, validate.Errorf("folds", "of %s lack join.Fold: nobody would count what its steps come to",
+			spec.Name())
 	}
 	gated := slices.ContainsFunc(spec.Columns, func(c workqueue.Column) bool { return c.Name == gateColumn })
 	return view{spec: spec, DeleteDone: spec.DeleteDone, Gated: gated}, nil

@@ -82,7 +82,8 @@ func TestSpecWithoutTheColumn(t *testing.T) {
 func TestFunctionsAreNotPublic(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	open := ask[int](f, "SELECT count(*) FROM pg_proc WHERE pronamespace = $1::regnamespace AND proname LIKE 'steps_join%' AND (proacl IS NULL OR proacl::text ~ '[{,]=X')", f.Schema)
+	open := ask[int](f, "SELECT count(*) FROM pg_proc WHERE pronamespace = $1::regnamespace AND proname LIKE "+
+		"'steps_join%' AND (proacl IS NULL OR proacl::text ~ '[{,]=X')", f.Schema)
 	if open != 0 {
 		t.Errorf("%d functions are PUBLIC's", open)
 	}

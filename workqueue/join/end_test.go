@@ -112,7 +112,8 @@ func TestWhenTheSweepLooksAgain(t *testing.T) {
 		id := f.fan(1).id
 		f.exec("UPDATE steps_join SET created_at = now() - $2::text::interval, look_at = now() WHERE id = $1", id, age)
 		f.sweep()
-		if !ask[bool](f, "SELECT look_at - now() BETWEEN $2::text::interval - interval '10 seconds' AND $2::text::interval + interval '10 seconds' FROM steps_join WHERE id = $1", id, want) {
+		if !ask[bool](f, "SELECT look_at - now() BETWEEN $2::text::interval - interval '10 seconds' AND "+
+			"$2::text::interval + interval '10 seconds' FROM steps_join WHERE id = $1", id, want) {
 			t.Errorf("at an age of %s the next look is not in %s", age, want)
 		}
 	}
@@ -231,7 +232,8 @@ func TestRelease(t *testing.T) {
 	announced() // a note to fold
 	f.fold()
 	announced()
-	if age := ask[float64](f, "SELECT extract(epoch FROM clock_timestamp() - due_at) FROM steps WHERE id = $1", fan.onComplete); age < 0 || age > 60 {
+	if age := ask[float64](f, "SELECT extract(epoch FROM clock_timestamp() - due_at) FROM steps WHERE id = $1",
+		fan.onComplete); age < 0 || age > 60 {
 		t.Errorf("it was due %v seconds ago", age)
 	}
 	rows, err := f.queue.Claim(t.Context(), uuid.New(), time.Minute, 10)
@@ -249,7 +251,8 @@ func TestRetention(t *testing.T) {
 	f.ack(ended.members...)
 	f.sweep()
 	f.want(ended.id, counts{join.Completed, 2, 0, 0})
-	if !ask[bool](f, "SELECT look_at = completed_at + interval '1 hour' OR look_at - completed_at BETWEEN interval '59 minutes' AND interval '61 minutes' FROM steps_join WHERE id = $1", ended.id) {
+	if !ask[bool](f, "SELECT look_at = completed_at + interval '1 hour' OR look_at - completed_at BETWEEN interval "+
+		"'59 minutes' AND interval '61 minutes' FROM steps_join WHERE id = $1", ended.id) {
 		t.Error("it is not kept for an hour")
 	}
 	f.exec("UPDATE steps_join SET look_at = now() - interval '1 second'")
@@ -312,7 +315,8 @@ func TestASweepForgetsABoundedNumberOfMembers(t *testing.T) {
 	f.lookNow()
 	for _, want := range [][2]int{{1, 10_001}, {0, 0}} {
 		f.sweep()
-		joins, members := ask[int](f, "SELECT count(*) FROM steps_join"), ask[int](f, "SELECT count(*) FROM steps_join_member")
+		joins, members := ask[int](f, "SELECT count(*) FROM steps_join"),
+			ask[int](f, "SELECT count(*) FROM steps_join_member")
 		if joins != want[0] || members != want[1] {
 			t.Errorf("%d joins and %d members are left, want %v", joins, members, want)
 		}

@@ -29,7 +29,8 @@ func ExampleJoins_Start() {
 
 	checkout := func(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table, joins *join.Joins) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			rows, err := table.Insert(ctx, workqueue.Pgx(tx), step("reserve"), step("charge"), next("ship"), next("compensate"))
+			rows, err := table.Insert(ctx, workqueue.Pgx(tx), step("reserve"), step("charge"), next("ship"),
+				next("compensate"))
 			if err != nil {
 				return err
 			}

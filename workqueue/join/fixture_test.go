@@ -110,7 +110,8 @@ func (f *fixture) inTx(work func(tx workqueue.Tx) error) error {
 }
 
 // insert writes n rows that are not due.
-func (f *fixture) insert(ctx context.Context, tx workqueue.Tx, n int, change func(*workqueue.NewRow)) ([]uuid.UUID, error) {
+func (f *fixture) insert(ctx context.Context, tx workqueue.Tx, n int, change func(*workqueue.NewRow)) ([]uuid.UUID,
+	error) {
 	rows := make([]workqueue.NewRow, n)
 	for i := range rows {
 		rows[i] = workqueue.NewRow{DueAt: never, Values: []any{"step", true}}

@@ -42,7 +42,8 @@ func (f *fixture) wantFates(want map[uuid.UUID]string) {
 
 func TestDiamond(t *testing.T) {
 	t.Parallel()
-	for kind, configure := range map[string]func(*workqueue.Spec){"kept": func(*workqueue.Spec) {}, "deleted on ack": deleteDone} {
+	for kind, configure := range map[string]func(*workqueue.Spec){"kept": func(*workqueue.Spec) {},
+		"deleted on ack": deleteDone} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, configure)
@@ -78,7 +79,8 @@ func TestDiamond(t *testing.T) {
 // An on-fail row that is not needed is no failure of the joins whose step it is.
 func TestUnneededStepSucceeds(t *testing.T) {
 	t.Parallel()
-	for kind, configure := range map[string]func(*workqueue.Spec){"kept": func(*workqueue.Spec) {}, "deleted on ack": deleteDone} {
+	for kind, configure := range map[string]func(*workqueue.Spec){"kept": func(*workqueue.Spec) {},
+		"deleted on ack": deleteDone} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, configure)
@@ -90,8 +92,8 @@ func TestUnneededStepSucceeds(t *testing.T) {
 	}
 }
 
-// A chain that fails at its start ends to its last link, however long it is. The settle writes a note, no fold ends more
-// than it is asked for, and what all of them read grows with the chain and no faster.
+// A chain that fails at its start ends to its last link, however long it is. The settle writes a note, no fold ends
+// more than it is asked for, and what all of them read grows with the chain and no faster.
 func TestLongChain(t *testing.T) {
 	t.Parallel()
 	read := map[int]int{}
@@ -135,7 +137,8 @@ func (f *fixture) foldPages(notes int) int {
 			Read int `json:"Shared Read Blocks"`
 		}
 	}
-	f.ok(f.Pool.QueryRow(f.Context(), fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT FROM steps_join_fold(%d)", notes)).Scan(&plans))
+	f.ok(f.Pool.QueryRow(f.Context(), fmt.Sprintf("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT FROM "+
+		"steps_join_fold(%d)", notes)).Scan(&plans))
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
 
@@ -195,7 +198,8 @@ func TestRedriveAfterTheEnd(t *testing.T) {
 	f.ok(f.inTx(func(tx workqueue.Tx) error {
 		members, err := f.joins.Members(t.Context(), tx, fan.id, uuid.Nil, 10)
 		f.ok(err)
-		want := []join.Member{{ID: first, Outcome: join.StepFailed, Late: join.StepSucceeded}, {ID: second, Late: join.StepSucceeded}}
+		want := []join.Member{{ID: first, Outcome: join.StepFailed, Late: join.StepSucceeded},
+			{ID: second, Late: join.StepSucceeded}}
 		for i, m := range members {
 			if m != want[i] {
 				t.Errorf("member %+v, want %+v", m, want[i])

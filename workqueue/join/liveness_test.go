@@ -48,12 +48,14 @@ var holders = map[string]holder{
 		_, err := f.joins.Cancel(f.Context(), tx, fan.id, join.CancelOptions{})
 		return err
 	}, counts{join.Cancelled, 2, 0, 0}},
-	"holds the join":         locks("SELECT FROM steps_join WHERE id = $1", func(f fan) uuid.UUID { return f.id }),
-	"holds a member":         locks("SELECT FROM steps WHERE id = $1", fan.first),
-	"holds a membership":     locks("SELECT FROM steps_join_member WHERE member_id = $1", fan.first),
-	"holds all memberships":  locks("SELECT FROM steps_join_member WHERE join_id = $1", func(f fan) uuid.UUID { return f.id }),
-	"holds a continuation":   locks("SELECT FROM steps WHERE id = $1", func(f fan) uuid.UUID { return f.onFail }),
-	"holds a note of a join": locks("SELECT FROM steps_join_note WHERE join_id = $1", func(f fan) uuid.UUID { return f.id }),
+	"holds the join":     locks("SELECT FROM steps_join WHERE id = $1", func(f fan) uuid.UUID { return f.id }),
+	"holds a member":     locks("SELECT FROM steps WHERE id = $1", fan.first),
+	"holds a membership": locks("SELECT FROM steps_join_member WHERE member_id = $1", fan.first),
+	"holds all memberships": locks("SELECT FROM steps_join_member WHERE join_id = $1",
+		func(f fan) uuid.UUID { return f.id }),
+	"holds a continuation": locks("SELECT FROM steps WHERE id = $1", func(f fan) uuid.UUID { return f.onFail }),
+	"holds a note of a join": locks("SELECT FROM steps_join_note WHERE join_id = $1",
+		func(f fan) uuid.UUID { return f.id }),
 }
 
 // Whatever an application holds, others settle, fold, reap and read at once, also members of the same join. What it
@@ -146,7 +148,8 @@ func TestWhatIsHeldIsFoldedLater(t *testing.T) {
 			if again := ask[float64](f, "SELECT again FROM steps_join_fold(10)"); again > 0.5 {
 				t.Errorf("the next fold is due in %v s, want half a second at most", again)
 			}
-			if due := ask[time.Time](f, "SELECT max(at) FROM steps_join_note"); due.Before(begun.Add(500 * time.Millisecond)) {
+			if due := ask[time.Time](f,
+				"SELECT max(at) FROM steps_join_note"); due.Before(begun.Add(500 * time.Millisecond)) {
 				t.Errorf("the next fold is due %v after it began, want half a second at least", due.Sub(begun))
 			}
 		}
@@ -180,7 +183,8 @@ func TestARefusedEndIsPutOff(t *testing.T) {
 	f := newFixture(t)
 	refused, other := f.fan(1), f.fan(1)
 	f.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''42501'', MESSAGE = ''not this one''; END'`)
-	f.exec("CREATE TRIGGER refuse BEFORE UPDATE ON steps FOR EACH ROW WHEN (OLD.id = '" + refused.onComplete.String() + "' AND NOT NEW.waiting) EXECUTE FUNCTION refuse()")
+	f.exec("CREATE TRIGGER refuse BEFORE UPDATE ON steps FOR EACH ROW WHEN (OLD.id = '" + refused.onComplete.String() +
+		"' AND NOT NEW.waiting) EXECUTE FUNCTION refuse()")
 	members := append(refused.members, other.members...)
 	token := f.claim(members...)
 	_, err := f.queue.Ack(t.Context(), token, members)
@@ -205,7 +209,8 @@ func TestOneFolderAtATime(t *testing.T) {
 	fan := f.fan(2)
 	_, err := f.queue.Ack(t.Context(), f.claim(fan.members[0]), fan.members[:1])
 	f.ok(err)
-	const refused = "SELECT folded IS NULL AND released IS NULL AND again IS NULL AND upto IS NULL FROM steps_join_fold(10)"
+	const refused = "SELECT folded IS NULL AND released IS NULL AND again IS NULL AND upto IS NULL FROM " +
+		"steps_join_fold(10)"
 	f.ok(pgx.BeginFunc(t.Context(), f.Pool, func(tx pgx.Tx) error {
 		var folded int
 		f.ok(tx.QueryRow(t.Context(), "SELECT folded FROM steps_join_fold(10)").Scan(&folded))
@@ -276,7 +281,8 @@ func TestAFoldTakesWhatItIsAskedFor(t *testing.T) {
 	} {
 		var folded int
 		var again *float64
-		f.ok(f.Pool.QueryRow(t.Context(), "SELECT folded, again FROM steps_join_fold("+want.call+")").Scan(&folded, &again))
+		f.ok(f.Pool.QueryRow(t.Context(), "SELECT folded, again FROM steps_join_fold("+want.call+")").Scan(&folded,
+			&again))
 		if folded != want.folded || (again == nil) != (want.again == nil) || again != nil && *again != want.again {
 			t.Errorf("fold(%s): %d notes, again %v, want %d, %v", want.call, folded, again, want.folded, want.again)
 		}

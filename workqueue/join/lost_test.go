@@ -133,7 +133,8 @@ func TestLostJoins(t *testing.T) {
 		t.Errorf("%d rows were ended, want 2", n)
 	}
 	for _, id := range []uuid.UUID{lost.onComplete, lost.onFail} {
-		if !ask[bool](f, "SELECT status = 3 AND failed_at IS NOT NULL AND cancelled_at IS NULL AND last_error LIKE '%gone%' FROM steps WHERE id = $1", id) {
+		if !ask[bool](f, "SELECT status = 3 AND failed_at IS NOT NULL AND cancelled_at IS NULL AND last_error LIKE "+
+			"'%gone%' FROM steps WHERE id = $1", id) {
 			t.Errorf("%s is no dead letter with a reason", id)
 		}
 	}
@@ -171,8 +172,9 @@ func TestTheSweepGoesThroughWhatWaits(t *testing.T) {
 	if n := sweep(); n != 0 {
 		t.Errorf("a sweep within five seconds ended %d rows", n)
 	}
-	f.exec("UPDATE steps SET status = 0, completed_at = NULL, failed_at = NULL WHERE status = 3 AND cancelled_at IS NULL") // they wait again, behind its back
-	for _, want := range []int{2, 1, 2} {                                                                                  // the third finds two of the first
+	// they wait again, behind its back
+	f.exec("UPDATE steps SET status = 0, completed_at = NULL, failed_at = NULL WHERE status = 3 AND cancelled_at IS NULL")
+	for _, want := range []int{2, 1, 2} { // the third finds two of the first
 		f.exec("UPDATE steps_join_cursor SET swept_at = '-infinity'")
 		if n := sweep(); n != want {
 			t.Errorf("a sweep ended %d rows, want %d", n, want)

@@ -63,7 +63,8 @@ func TestARetryDoesNotTouchTheJoin(t *testing.T) {
 	f.want(fan.id, counts{join.Pending, 0, 0, 0})
 }
 
-// A continuation that somebody cancelled is a dead letter, also where Done rows are deleted: it is kept for people to see.
+// A continuation that somebody cancelled is a dead letter, also where Done rows are deleted: it is kept for people to
+// see.
 func TestACancelledContinuationIsKept(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, deleteDone)
@@ -109,8 +110,8 @@ func TestAJoinThatReleasesNothingWakesNobody(t *testing.T) {
 	}
 }
 
-// In a table that deletes Done rows, a step that succeeded is gone like one that was taken away: the sweep must not take
-// the one for the other.
+// In a table that deletes Done rows, a step that succeeded is gone like one that was taken away: the sweep must not
+// take the one for the other.
 func TestTheSweepLeavesWhatHasCounted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, deleteDone)

@@ -99,7 +99,8 @@ func TestEveryWayOfSettling(t *testing.T) {
 			for _, e := range endings {
 				for _, s := range successes {
 					for _, l := range failures {
-						if e.first && e.second && l.name != failures[0].name || !e.first && !e.second && s.name != successes[0].name {
+						if e.first && e.second && l.name != failures[0].name || !e.first && !e.second &&
+							s.name != successes[0].name {
 							continue // the way that does not occur
 						}
 						f.checkEnding(e, s, l)

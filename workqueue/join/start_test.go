@@ -65,7 +65,8 @@ func TestRolledBackStart(t *testing.T) {
 	if !errors.Is(err, enough) {
 		t.Fatal(err)
 	}
-	left := ask[int](f, "SELECT (SELECT count(*) FROM steps_join) + (SELECT count(*) FROM steps_join_member) + (SELECT count(*) FROM steps WHERE joined)")
+	left := ask[int](f, "SELECT (SELECT count(*) FROM steps_join) + (SELECT count(*) FROM steps_join_member) + "+
+		"(SELECT count(*) FROM steps WHERE joined)")
 	if left != 0 {
 		t.Errorf("%d rows are left of it", left)
 	}
@@ -112,7 +113,8 @@ func TestStartMeetsSettle(t *testing.T) {
 func (f *fixture) awaitLockWait() {
 	f.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		if ask[bool](f, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%'|| $1 ||'%')", f.Schema) {
+		if ask[bool](f, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE "+
+			"'%'|| $1 ||'%')", f.Schema) {
 			return
 		}
 	}
@@ -139,7 +141,8 @@ func TestStartRefuses(t *testing.T) {
 		"a continuation that runs":  {"on fail", []join.Join{{OnFail: steps[1]}}},
 		"a continuation that ran":   {"on fail", []join.Join{{OnFail: steps[2]}}},
 		"a continuation of another": {"continuation", []join.Join{{Members: steps, OnFail: next[0]}}},
-		"a continuation of two":     {"continuation", []join.Join{{Members: steps, OnFail: next[1]}, {Members: steps, OnComplete: next[1]}}},
+		"a continuation of two": {"continuation", []join.Join{{Members: steps, OnFail: next[1]},
+			{Members: steps, OnComplete: next[1]}}},
 		"an id that exists":         {"id", []join.Join{{ID: existing[0]}}},
 		"an id twice":               {"id", []join.Join{{ID: unknown}, {ID: unknown}}},
 		"a policy":                  {"policy", []join.Join{{Policy: 3}}},
@@ -148,7 +151,8 @@ func TestStartRefuses(t *testing.T) {
 		"a deadline in other units": {"deadline", []join.Join{{Deadline: time.UnixMilli(1e18)}}},
 		"too many members":          {"members", []join.Join{{Members: make([]uuid.UUID, workqueue.MaxBatch+1)}}},
 		"too many joins":            {"joins", make([]join.Join, workqueue.MaxBatch+1)},
-		"a cycle in one call":       {"members", []join.Join{{Members: next[1:2], OnComplete: next[2]}, {Members: next[2:3], OnFail: next[1]}}},
+		"a cycle in one call": {"members", []join.Join{{Members: next[1:2], OnComplete: next[2]},
+			{Members: next[2:3], OnFail: next[1]}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f.ok(f.inTx(func(tx workqueue.Tx) error {
@@ -262,7 +266,8 @@ func TestDatabaseSQL(t *testing.T) {
 		next, err = f.insert(t.Context(), tx, 2, waiting)
 		f.ok(err)
 		ids, err := f.joins.Start(t.Context(), tx, join.Join{
-			Label: `a "label"`, Members: members[:1], OnComplete: next[0], OnFail: next[1], Policy: join.FailFast, Deadline: deadline,
+			Label: `a "label"`, Members: members[:1], OnComplete: next[0], OnFail: next[1], Policy: join.FailFast,
+			Deadline: deadline,
 		})
 		id = ids[0]
 		return err
@@ -280,8 +285,10 @@ func TestDatabaseSQL(t *testing.T) {
 	begin(func(tx workqueue.Tx) error {
 		s, err := f.joins.ContinuedBy(t.Context(), tx, next[1])
 		f.ok(err)
-		if s.ID != id || s.Label != `a "label"` || s.Status != join.Completed || s.Policy != join.FailFast || s.Expected != 2 ||
-			s.Succeeded != 2 || s.OnComplete != next[0] || s.OnFail != next[1] || !s.Deadline.Equal(deadline) || s.CompletedAt.IsZero() {
+		if s.ID != id || s.Label != `a "label"` || s.Status != join.Completed || s.Policy != join.FailFast ||
+			s.Expected != 2 ||
+			s.Succeeded != 2 || s.OnComplete != next[0] || s.OnFail != next[1] || !s.Deadline.Equal(deadline) ||
+			s.CompletedAt.IsZero() {
 			t.Errorf("got %+v", s)
 		}
 		list, err := f.joins.List(t.Context(), tx, join.ListOptions{Label: `a "label"`, Status: &s.Status})

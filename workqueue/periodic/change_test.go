@@ -15,7 +15,8 @@ func TestAPausedScheduleFiresNothingAndCatchesNothingUp(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(f *fixture, do func(func(workqueue.Tx) error)) {
 		ctx := f.Context()
-		f.put(hourly(schedule.Rule{Misfire: schedule.MisfireAll}), periodic.Schedule{Name: "witness", Expr: "@every 1h"})
+		f.put(hourly(schedule.Rule{Misfire: schedule.MisfireAll}), periodic.Schedule{Name: "witness",
+			Expr: "@every 1h"})
 		for range 2 {
 			do(func(tx workqueue.Tx) error { return f.plan.Pause(ctx, tx, "s") })
 		}
@@ -27,7 +28,8 @@ func TestAPausedScheduleFiresNothingAndCatchesNothingUp(t *testing.T) {
 		f.missed("witness", time.Hour)
 		f.until("the other one has fired", func() bool { return len(f.runs("witness")) == 1 })
 		f.until("the paused one is put back", func() bool {
-			return ask[bool](f, "SELECT status = 0 AND due_at > now() + interval '300 days' FROM "+f.table+" WHERE name = 's'")
+			return ask[bool](f, "SELECT status = 0 AND due_at > now() + interval '300 days' FROM "+f.table+
+				" WHERE name = 's'")
 		})
 		for range 2 {
 			do(func(tx workqueue.Tx) error { return f.plan.Resume(ctx, tx, "s") })
@@ -125,11 +127,15 @@ func TestAChangeDuringTheDecision(t *testing.T) {
 		f.put(periodic.Schedule{Name: "s", Expr: "@every 3h", Template: []byte("new")})
 	})
 	got := f.get("s")
-	if in := got.NextAt.Sub(f.clock()); len(f.runs("s")) != 1 || got.Expr != "@every 3h" || in < 2*time.Hour || got.Status != workqueue.Ready {
+	if in := got.NextAt.Sub(f.clock()); len(f.runs("s")) != 1 || got.Expr != "@every 3h" || in < 2*time.Hour ||
+		got.Status != workqueue.Ready {
 		t.Errorf("got %+v, next in %v", got, in)
 	}
 	f.missed("s", 3*time.Hour+time.Minute)
-	f.until("it fires by what was put", func() bool { return ask[int](f, "SELECT count(*) FROM runs WHERE template = 'new'") == 1 })
+	f.until("it fires by what was put", func() bool {
+		return ask[int](f,
+			"SELECT count(*) FROM runs WHERE template = 'new'") == 1
+	})
 }
 
 // A deployment that pauses what is to rest, each time it runs, leaves the row of a schedule that rests as it is.

@@ -34,7 +34,8 @@ type refusal struct {
 func (r *refusal) Unwrap() []error { return []error{r.InvalidError, r.cause} }
 
 func refuse(name string, cause error) error {
-	return &refusal{&workqueue.InvalidError{Field: fmt.Sprintf("schedule %q", name), Reason: "is refused: " + cause.Error()}, cause}
+	return &refusal{&workqueue.InvalidError{Field: fmt.Sprintf("schedule %q", name), Reason: "is refused: " +
+		cause.Error()}, cause}
 }
 
 // check refuses what the table could not hold and what can never be due.

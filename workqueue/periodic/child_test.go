@@ -55,7 +55,8 @@ func runChild() int {
 	if err != nil {
 		return 1
 	}
-	s, err := periodic.NewScheduler(pool, plan, periodic.SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{Lease: time.Second}})
+	s, err := periodic.NewScheduler(pool, plan,
+		periodic.SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{Lease: time.Second}})
 	if err != nil || s.Run(ctx) != nil {
 		return 1
 	}

@@ -50,7 +50,10 @@ func TestAChangeWhileADeadSchedulerHoldsTheClaim(t *testing.T) {
 		"put": {func(f *fixture, tx workqueue.Tx) error {
 			return f.plan.Put(f.Context(), tx, periodic.Schedule{Name: "s", Expr: "@every 3h"})
 		}, 0},
-		"put as it was": {func(f *fixture, tx workqueue.Tx) error { return f.plan.Put(f.Context(), tx, hourly(schedule.Rule{})) }, 1},
+		"put as it was": {func(f *fixture, tx workqueue.Tx) error {
+			return f.plan.Put(f.Context(), tx,
+				hourly(schedule.Rule{}))
+		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,7 +67,8 @@ func TestAChangeWhileADeadSchedulerHoldsTheClaim(t *testing.T) {
 			f.until("a scheduler has decided, and looks again at the next time", func() bool {
 				return ask[bool](f, "SELECT status = 0 AND due_at > now() + interval '20 minutes' FROM "+f.table)
 			})
-			if got := f.get("s"); len(f.runs("s")) != c.runs || got.Status != workqueue.Ready || got.Paused != (name == "paused") {
+			if got := f.get("s"); len(f.runs("s")) != c.runs || got.Status != workqueue.Ready ||
+				got.Paused != (name == "paused") {
 				t.Errorf("got %+v and %d runs, want %d", got, len(f.runs("s")), c.runs)
 			}
 		})

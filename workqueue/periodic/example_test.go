@@ -21,7 +21,8 @@ func ExampleOpen() {
 		Insert: func(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) (int, error) {
 			written := int64(0)
 			for _, o := range occurrences {
-				n, err := tx.Exec(ctx, "INSERT INTO reports (key, day) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING", o.Key, o.Nominal)
+				n, err := tx.Exec(ctx, "INSERT INTO reports (key, day) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING",
+					o.Key, o.Nominal)
 				if err != nil {
 					return 0, err
 				}

@@ -36,11 +36,14 @@ func TestOccurrencesThatCannotBeWrittenAreTriedAgain(t *testing.T) {
 	}
 	broken.Store(false)
 	f.until("it is written", func() bool { return len(f.runs("s")) == 1 && f.get("s").Fired == 1 })
-	f.until("the attempts count from the start", func() bool { return ask[int](f, "SELECT attempts FROM "+f.table) == 0 })
+	f.until("the attempts count from the start", func() bool {
+		return ask[int](f, "SELECT attempts FROM "+
+			f.table) == 0
+	})
 }
 
-// A panic in a domain's part of a decision fails that decision and nothing else: other schedules fire, and this one does
-// when it is over.
+// A panic in a domain's part of a decision fails that decision and nothing else: other schedules fire, and this one
+// does when it is over.
 func TestPanicsOfADecisionAreContained(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool

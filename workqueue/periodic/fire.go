@@ -63,7 +63,8 @@ func (r row) between(from, to time.Time) ([]time.Time, error) {
 	}
 	times := parsed.Between(after, to, MaxBackfill+1)
 	if len(times) > MaxBackfill {
-		return nil, validate.Errorf("backfill", "from %s to %s has more than the %d occurrences that one call may write: the last of those is at %s",
+		return nil, validate.Errorf("backfill", "from %s to %s has more than the %d occurrences that one call may "+
+			"write: the last of those is at %s",
 			stamp(from), stamp(to), MaxBackfill, stamp(times[MaxBackfill-1]))
 	}
 	return times, nil

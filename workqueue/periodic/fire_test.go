@@ -21,7 +21,8 @@ func TestTrigger(t *testing.T) {
 		for range 3 {
 			do(func(tx workqueue.Tx) error {
 				o, err := f.plan.Trigger(f.Context(), tx, "s")
-				if !o.Triggered || o.Nominal.IsZero() || !o.DueAt.Equal(o.Nominal) || string(o.Template) != "t" || !strings.HasPrefix(o.Key, "schedule/s/trigger/") {
+				if !o.Triggered || o.Nominal.IsZero() || !o.DueAt.Equal(o.Nominal) || string(o.Template) != "t" ||
+					!strings.HasPrefix(o.Key, "schedule/s/trigger/") {
 					f.Errorf("got %+v", o)
 				}
 				keys[o.Key] = true
@@ -77,7 +78,8 @@ func TestBackfill(t *testing.T) {
 			"future":    {day(1), f.clock().Add(time.Hour), "later than now"},
 			"too much":  {day(1).AddDate(-10, 0, 0), day(1), "more than the 1000 occurrences"},
 		} {
-			if _, err := backfill(c.from, c.to); !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			if _, err := backfill(c.from, c.to); !errors.Is(err, workqueue.ErrInvalid) ||
+				!strings.Contains(err.Error(), c.want) {
 				f.Errorf("%s: got %v", name, err)
 			}
 		}

@@ -61,7 +61,8 @@ func openPlan(t testing.TB, schema string, configure ...func(*periodic.Options))
 func insertRuns(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) (int, error) {
 	written := 0
 	for _, o := range occurrences {
-		n, err := tx.Exec(ctx, "INSERT INTO runs (key, schedule, nominal, due_at, template) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
+		n, err := tx.Exec(ctx, "INSERT INTO runs (key, schedule, nominal, due_at, template) VALUES ($1, $2, $3, $4, "+
+			"$5) ON CONFLICT DO NOTHING",
 			o.Key, o.Schedule, o.Nominal, o.DueAt, o.Template)
 		if err != nil {
 			return 0, err
@@ -123,7 +124,8 @@ func (f *fixture) get(name string) (i periodic.Info) {
 // missed makes a schedule as if nobody had looked at it for a while: its next time moves into the past.
 func (f *fixture) missed(name string, by time.Duration) {
 	f.Helper()
-	f.exec("UPDATE "+f.table+" SET next_at = next_at - $2 * interval '1 microsecond', due_at = now() WHERE name = $1", name, by.Microseconds())
+	f.exec("UPDATE "+f.table+" SET next_at = next_at - $2 * interval '1 microsecond', due_at = now() WHERE name = $1",
+		name, by.Microseconds())
 	f.exec("SELECT pg_notify($1, '0')", f.table)
 }
 

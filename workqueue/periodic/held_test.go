@@ -35,7 +35,8 @@ func TestASchedulerThatIsFrozenInTheDecision(t *testing.T) {
 	f := newPlan(t)
 	f.put(hourly(schedule.Rule{}))
 	f.missed("s", time.Hour)
-	stop := f.schedulerOn(f.Pool, openPlan(t, f.Schema, freeze), periodic.SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{Lease: time.Second}})
+	stop := f.schedulerOn(f.Pool, openPlan(t, f.Schema, freeze),
+		periodic.SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{Lease: time.Second}})
 	<-inside
 	start := time.Now()
 	f.put(hourly(schedule.Rule{}))
@@ -60,10 +61,13 @@ func TestAChangeOfAScheduleThatIsHeld(t *testing.T) {
 		change func(f *fixture, tx workqueue.Tx) error
 		unseen bool // who holds it
 	}{
-		"put":      {holdPut, holdPut, false},
-		"pause":    {holdPut, func(f *fixture, tx workqueue.Tx) error { return f.plan.Pause(f.Context(), tx, "s") }, false},
-		"resume":   {holdPut, func(f *fixture, tx workqueue.Tx) error { return f.plan.Resume(f.Context(), tx, "s") }, false},
-		"delete":   {holdPut, func(f *fixture, tx workqueue.Tx) error { return f.plan.Delete(f.Context(), tx, "s") }, false},
+		"put": {holdPut, holdPut, false},
+		"pause": {holdPut, func(f *fixture, tx workqueue.Tx) error { return f.plan.Pause(f.Context(), tx, "s") },
+			false},
+		"resume": {holdPut, func(f *fixture, tx workqueue.Tx) error { return f.plan.Resume(f.Context(), tx, "s") },
+			false},
+		"delete": {holdPut, func(f *fixture, tx workqueue.Tx) error { return f.plan.Delete(f.Context(), tx, "s") },
+			false},
 		"trigger":  {holdPut, trigger, false},
 		"backfill": {holdPut, backfill, false},
 		"create": {func(f *fixture, tx workqueue.Tx) error {
@@ -94,7 +98,8 @@ func TestAChangeOfAScheduleThatIsHeld(t *testing.T) {
 			if !errors.As(err, &held) || !strings.Contains(err.Error(), "schedule") || (held.PID == 0) != c.unseen {
 				t.Fatalf("got %v", err)
 			}
-			if pid := ask[int](f, "SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction' AND pid = $1 UNION ALL SELECT 0", held.PID); pid != held.PID {
+			if pid := ask[int](f, "SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction' AND pid = $1 "+
+				"UNION ALL SELECT 0", held.PID); pid != held.PID {
 				t.Errorf("%d does not hold it: %v", held.PID, err)
 			}
 			if err := holder.Rollback(t.Context()); err != nil {
@@ -262,16 +267,25 @@ func TestAChangeBeforeTheLockOfTheDecision(t *testing.T) {
 			f.put(hourly(schedule.Rule{}))
 			f.missed("s", time.Hour)
 			changed := make(chan error, 1)
-			tracer := &beforeTheLock{change: func() { changed <- f.inTx(func(tx workqueue.Tx) error { return c.change(f, tx) }) }}
-			pool := pgtest.NewPool(t, f.DB, pgtest.WithPool(func(config *pgxpool.Config) { config.ConnConfig.Tracer = tracer }))
-			f.schedulerOn(pool, f.plan, periodic.SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
+			tracer := &beforeTheLock{change: func() {
+				changed <- f.inTx(func(tx workqueue.Tx) error {
+					return c.change(f,
+						tx)
+				})
+			}}
+			pool := pgtest.NewPool(t, f.DB,
+				pgtest.WithPool(func(config *pgxpool.Config) { config.ConnConfig.Tracer = tracer }))
+			f.schedulerOn(pool, f.plan,
+				periodic.SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{Concurrency: 1}})
 			if err := <-changed; err != nil {
 				t.Fatal(err)
 			}
 			f.until("a scheduler has decided", func() bool {
-				return ask[bool](f, "SELECT coalesce(bool_and(status = 0 AND due_at > now() + interval '20 minutes'), true) FROM "+f.table)
+				return ask[bool](f, "SELECT coalesce(bool_and(status = 0 AND due_at > now() + interval '20 "+
+					"minutes'), true) FROM "+f.table)
 			})
-			if n := ask[int](f, "SELECT count(*) FROM runs WHERE template = 'new'"); n != c.runs || len(f.runs("s")) != c.runs {
+			if n := ask[int](f, "SELECT count(*) FROM runs WHERE template = 'new'"); n != c.runs ||
+				len(f.runs("s")) != c.runs {
 				t.Errorf("%d runs, %d of them by what was put; want %d", len(f.runs("s")), n, c.runs)
 			}
 		})

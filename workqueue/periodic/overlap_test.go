@@ -30,11 +30,15 @@ func TestOverlap(t *testing.T) {
 			if n := len(f.runs("s")); n != c.atOnce {
 				t.Errorf("%d runs, want %d", n, c.atOnce)
 			}
-			if got := f.get("s"); got.Skipped != int64(c.skipped) || (got.BufferedAt != nil) != (c.afterwards > c.atOnce) {
+			if got := f.get("s"); got.Skipped != int64(c.skipped) ||
+				(got.BufferedAt != nil) != (c.afterwards > c.atOnce) {
 				t.Errorf("got %+v", got)
 			}
 			f.exec("UPDATE runs SET ended = true")
-			f.until("what was held back is written", func() bool { return len(f.runs("s")) == c.afterwards && f.get("s").BufferedAt == nil })
+			f.until("what was held back is written", func() bool {
+				return len(f.runs("s")) == c.afterwards &&
+					f.get("s").BufferedAt == nil
+			})
 			f.exec("UPDATE runs SET ended = true")
 			f.missed("s", time.Hour+time.Minute)
 			f.decided("s")

@@ -34,7 +34,8 @@ func (c *calls) counted(before func(occurrences []periodic.Occurrence)) func(*pe
 // everySecond owes the newest thousand of four thousand occurrences.
 func (f *fixture) everySecond(template []byte) (first time.Time) {
 	f.Helper()
-	f.put(periodic.Schedule{Name: "s", Expr: "@every 1s", Template: template, Rule: schedule.Rule{Misfire: schedule.MisfireAll, Cap: 1000, Grace: time.Second}})
+	f.put(periodic.Schedule{Name: "s", Expr: "@every 1s", Template: template,
+		Rule: schedule.Rule{Misfire: schedule.MisfireAll, Cap: 1000, Grace: time.Second}})
 	f.missed("s", 4000*time.Second)
 	return *f.get("s").NextAt
 }
@@ -42,9 +43,13 @@ func (f *fixture) everySecond(template []byte) (first time.Time) {
 // caughtUp waits until nothing is owed, and checks that the occurrences have no gap.
 func (f *fixture) caughtUp(first time.Time) {
 	f.Helper()
-	f.until("nothing is owed", func() bool { return ask[bool](f, "SELECT fired >= 1000 AND next_at > now() FROM "+f.table) })
+	f.until("nothing is owed", func() bool {
+		return ask[bool](f, "SELECT fired >= 1000 AND next_at > now() FROM "+
+			f.table)
+	})
 	got, runs := f.get("s"), f.runs("s")
-	if total := got.NextAt.Sub(first) / time.Second; got.Fired != int64(len(runs)) || got.Skipped != int64(total)-got.Fired || got.Skipped < 2990 {
+	if total := got.NextAt.Sub(first) / time.Second; got.Fired != int64(len(runs)) ||
+		got.Skipped != int64(total)-got.Fired || got.Skipped < 2990 {
 		f.Errorf("%d runs of %d, %+v", len(runs), total, got)
 	}
 	for i := 1; i < len(runs); i++ {
@@ -65,8 +70,10 @@ func TestADecisionIsMadeInPieces(t *testing.T) {
 			before := func([]periodic.Occurrence) {}
 			f = newPlan(t, c2.counted(func(o []periodic.Occurrence) { before(o) }))
 			f.exec("ALTER TABLE runs ALTER COLUMN template DROP NOT NULL")
-			f.exec("CREATE FUNCTION small() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.template := NULL; RETURN NEW; END $$")
-			f.exec("CREATE TRIGGER small BEFORE INSERT ON runs FOR EACH ROW EXECUTE FUNCTION small()") // the disk is not what is tested
+			f.exec("CREATE FUNCTION small() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.template := NULL; " +
+				"RETURN NEW; END $$")
+			// the disk is not what is tested
+			f.exec("CREATE TRIGGER small BEFORE INSERT ON runs FOR EACH ROW EXECUTE FUNCTION small()")
 			first := f.everySecond(bytes.Repeat([]byte("t"), c.template))
 			f.scheduler()
 			if c.template > 1 {
@@ -95,7 +102,8 @@ func TestNoPauseBetweenPieces(t *testing.T) {
 	f.exec("CREATE TABLE put_back (due_at timestamptz, at timestamptz)")
 	f.exec(`CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN INSERT INTO put_back VALUES (NEW.due_at, clock_timestamp()); RETURN NULL; END $$`)
-	f.exec("CREATE TRIGGER note AFTER UPDATE ON " + f.table + " FOR EACH ROW WHEN (OLD.status = 1 AND NEW.status = 0) EXECUTE FUNCTION note()")
+	f.exec("CREATE TRIGGER note AFTER UPDATE ON " + f.table +
+		" FOR EACH ROW WHEN (OLD.status = 1 AND NEW.status = 0) EXECUTE FUNCTION note()")
 	first := f.everySecond([]byte("t"))
 	f.scheduler()
 	f.caughtUp(first)

@@ -20,8 +20,9 @@ type Options struct {
 	// Table is the table of schedules, made by [DDL].
 	Table string
 
-	// Insert writes occurrences, at least one and all of one schedule and Template, in tx and returns how many it wrote.
-	// It leaves out those whose key is there already. An error undoes the decision; it is made again after a backoff.
+	// Insert writes occurrences, at least one and all of one schedule and Template, in tx and returns how many it
+	// wrote. It leaves out those whose key is there already. An error undoes the decision; it is made again after a
+	// backoff.
 	Insert func(ctx context.Context, tx workqueue.Tx, occurrences []Occurrence) (int, error)
 
 	// Live counts the occurrences of a schedule that have not ended; it may stop at the first. Default: none, and then

@@ -55,7 +55,8 @@ func (p *Plan) define(s Schedule) (definition, error) {
 		return definition{}, err
 	}
 	if s.Rule.Overlap != schedule.OverlapAllow && p.options.Live == nil {
-		return definition{}, validate.Errorf("overlap", "of schedule %q is %v, but nobody tells which occurrences are live", s.Name, s.Rule.Overlap)
+		return definition{}, validate.Errorf("overlap",
+			"of schedule %q is %v, but nobody tells which occurrences are live", s.Name, s.Rule.Overlap)
 	}
 	s.Expr, s.Zone = parsed.String(), parsed.Zone()
 	return definition{s, parsed}, nil
@@ -74,7 +75,8 @@ func (p *Plan) put(ctx context.Context, tx workqueue.Tx, d definition) error {
 			return err
 		}
 	}
-	return fmt.Errorf("txwork: schedule %q is there when it is to be created, and is not when it is to be changed", d.Name)
+	return fmt.Errorf("txwork: schedule %q is there when it is to be created, and is not when it is to be changed",
+		d.Name)
 }
 
 // create reports false where somebody else was quicker.
@@ -89,7 +91,8 @@ func (p *Plan) create(ctx context.Context, tx workqueue.Tx, d definition) (bool,
 	}
 	var inserted []workqueue.Enqueued
 	err = p.bounded(ctx, tx, &HeldError{Schedule: d.Name}, func() (err error) {
-		inserted, err = p.table.Insert(ctx, tx, workqueue.NewRow{DueAt: p.dueAt(d.Rule, next), Values: values(d.Schedule, next)})
+		inserted, err = p.table.Insert(ctx, tx, workqueue.NewRow{DueAt: p.dueAt(d.Rule, next),
+			Values: values(d.Schedule, next)})
 		return err
 	})
 	return err == nil && !inserted[0].Duplicate, err
@@ -110,7 +113,8 @@ func (p *Plan) change(ctx context.Context, tx workqueue.Tx, old row, d definitio
 func (d definition) first(anchor *time.Time, now time.Time) (time.Time, error) {
 	next, ok := first(d.parsed, anchor, now)
 	if !ok {
-		return next, validate.Errorf(fmt.Sprintf("schedule %q", d.Name), "is never due after %s", now.UTC().Format(time.RFC3339))
+		return next, validate.Errorf(fmt.Sprintf("schedule %q", d.Name), "is never due after %s",
+			now.UTC().Format(time.RFC3339))
 	}
 	return next, nil
 }
@@ -128,7 +132,8 @@ func (p *Plan) lead(r schedule.Rule) time.Duration {
 
 // clock reads the database's.
 func (p *Plan) clock(ctx context.Context, tx workqueue.Tx) (now time.Time, err error) {
-	err = p.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&now) }, "SELECT clock_timestamp()")
+	err = p.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&now) },
+		"SELECT clock_timestamp()")
 	return now, err
 }
 

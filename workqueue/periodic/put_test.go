@@ -15,10 +15,12 @@ import (
 func TestAScheduleIsWhatWasPut(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(f *fixture, do func(func(workqueue.Tx) error)) {
-		rule := schedule.Rule{Misfire: schedule.MisfireAll, Cap: 7, Grace: 3 * time.Second, Overlap: schedule.OverlapBuffer, Jitter: time.Minute}
+		rule := schedule.Rule{Misfire: schedule.MisfireAll, Cap: 7, Grace: 3 * time.Second,
+			Overlap: schedule.OverlapBuffer, Jitter: time.Minute}
 		do(func(tx workqueue.Tx) error {
 			return f.plan.Put(f.Context(), tx,
-				periodic.Schedule{Name: "b ö", Expr: "30 2  * * MON-FRI", Zone: "America/New_York", Rule: rule, Template: []byte{0, 0xff, '"'}},
+				periodic.Schedule{Name: "b ö", Expr: "30 2  * * MON-FRI", Zone: "America/New_York", Rule: rule,
+					Template: []byte{0, 0xff, '"'}},
 				periodic.Schedule{Name: "a", Expr: "@daily"})
 		})
 		do(func(tx workqueue.Tx) error {
@@ -33,9 +35,11 @@ func TestAScheduleIsWhatWasPut(t *testing.T) {
 			switch {
 			case err != nil:
 				return err
-			case got.Expr != "30 2 * * MON-FRI", got.Zone != "America/New_York", got.Rule != rule, string(got.Template) != "\x00\xff\"":
+			case got.Expr != "30 2 * * MON-FRI", got.Zone != "America/New_York", got.Rule != rule,
+				string(got.Template) != "\x00\xff\"":
 				f.Errorf("got %+v", got)
-			case got.Status != workqueue.Ready, got.Paused, got.LastAt != nil, got.BufferedAt != nil, got.Fired != 0, got.Skipped != 0:
+			case got.Status != workqueue.Ready, got.Paused, got.LastAt != nil, got.BufferedAt != nil, got.Fired != 0,
+				got.Skipped != 0:
 				f.Errorf("got %+v", got)
 			}
 			parsed, _ := schedule.Parse(got.Expr, got.Zone)
@@ -82,7 +86,8 @@ func TestPuttingAgain(t *testing.T) {
 		} {
 			f.exec("UPDATE " + f.table + " SET " + assign)
 			put(hourly(schedule.Rule{}))
-			if got := f.get("s"); got.Status != workqueue.Ready || got.NextAt == nil || got.NextAt.After(f.clock().Add(2*time.Hour)) {
+			if got := f.get("s"); got.Status != workqueue.Ready || got.NextAt == nil ||
+				got.NextAt.After(f.clock().Add(2*time.Hour)) {
 				f.Errorf("%s: got %+v, want it to begin again", state, got)
 			}
 		}
@@ -126,20 +131,24 @@ var refused = map[string]struct {
 	schedule periodic.Schedule
 	want     string
 }{
-	"no name":        {periodic.Schedule{Expr: "@daily"}, "schedule has no name"},
-	"long name":      {periodic.Schedule{Name: strings.Repeat("n", 201), Expr: "@daily"}, "schedule name has 201 bytes, the limit is 200"},
-	"NUL in name":    {periodic.Schedule{Name: "\x00", Expr: "@daily"}, "schedule name has a NUL byte"},
-	"no expression":  {periodic.Schedule{Name: "s"}, "expression"},
-	"not cron":       {periodic.Schedule{Name: "s", Expr: "61 * * * *"}, "minute"},
-	"NUL in expr":    {periodic.Schedule{Name: "s", Expr: "* * * * \x00"}, "NUL"},
-	"never fires":    {periodic.Schedule{Name: "s", Expr: "0 0 30 2 *"}, "0 0 30 2 *"},
-	"no such zone":   {periodic.Schedule{Name: "s", Expr: "@daily", Zone: "Mars/Olympus"}, "Mars/Olympus"},
-	"NUL in zone":    {periodic.Schedule{Name: "s", Expr: "@daily", Zone: "\x00"}, "NUL"},
-	"no interval":    {periodic.Schedule{Name: "s", Expr: "@every -5m"}, "@every -5m"},
-	"large cap":      {periodic.Schedule{Name: "s", Expr: "@daily", Rule: schedule.Rule{Cap: 1 << 20}}, "cap is 1048576"},
-	"negative grace": {periodic.Schedule{Name: "s", Expr: "@daily", Rule: schedule.Rule{Grace: -1}}, "grace is negative"},
-	"overlap":        {periodic.Schedule{Name: "s", Expr: "@daily", Rule: schedule.Rule{Overlap: 9}}, "overlap"},
-	"large template": {periodic.Schedule{Name: "s", Expr: "@daily", Template: make([]byte, periodic.MaxTemplate+1)}, "template has"},
+	"no name": {periodic.Schedule{Expr: "@daily"}, "schedule has no name"},
+	"long name": {periodic.Schedule{Name: strings.Repeat("n", 201), Expr: "@daily"},
+		"schedule name has 201 bytes, the limit is 200"},
+	"NUL in name":   {periodic.Schedule{Name: "\x00", Expr: "@daily"}, "schedule name has a NUL byte"},
+	"no expression": {periodic.Schedule{Name: "s"}, "expression"},
+	"not cron":      {periodic.Schedule{Name: "s", Expr: "61 * * * *"}, "minute"},
+	"NUL in expr":   {periodic.Schedule{Name: "s", Expr: "* * * * \x00"}, "NUL"},
+	"never fires":   {periodic.Schedule{Name: "s", Expr: "0 0 30 2 *"}, "0 0 30 2 *"},
+	"no such zone":  {periodic.Schedule{Name: "s", Expr: "@daily", Zone: "Mars/Olympus"}, "Mars/Olympus"},
+	"NUL in zone":   {periodic.Schedule{Name: "s", Expr: "@daily", Zone: "\x00"}, "NUL"},
+	"no interval":   {periodic.Schedule{Name: "s", Expr: "@every -5m"}, "@every -5m"},
+	"large cap": {periodic.Schedule{Name: "s", Expr: "@daily", Rule: schedule.Rule{Cap: 1 << 20}},
+		"cap is 1048576"},
+	"negative grace": {periodic.Schedule{Name: "s", Expr: "@daily", Rule: schedule.Rule{Grace: -1}},
+		"grace is negative"},
+	"overlap": {periodic.Schedule{Name: "s", Expr: "@daily", Rule: schedule.Rule{Overlap: 9}}, "overlap"},
+	"large template": {periodic.Schedule{Name: "s", Expr: "@daily", Template: make([]byte, periodic.MaxTemplate+1)},
+		"template has"},
 }
 
 func TestBadSchedulesAreRefusedBeforeAnythingIsWritten(t *testing.T) {
@@ -149,12 +158,14 @@ func TestBadSchedulesAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 		for name, c := range refused {
 			err := f.plan.Put(t.Context(), tx, hourly(schedule.Rule{}), c.schedule)
 			var invalid *workqueue.InvalidError
-			if !errors.Is(err, workqueue.ErrInvalid) || !errors.As(err, &invalid) || !strings.Contains(err.Error(), c.want) {
+			if !errors.Is(err, workqueue.ErrInvalid) || !errors.As(err, &invalid) ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: got %v, want %q", name, err, c.want)
 			}
 		}
 		var cause *schedule.Error
-		if err := f.plan.Put(t.Context(), tx, refused["not cron"].schedule); !errors.As(err, &cause) || cause.Field != "minute" {
+		if err := f.plan.Put(t.Context(), tx, refused["not cron"].schedule); !errors.As(err, &cause) ||
+			cause.Field != "minute" {
 			t.Errorf("got %v, want what package schedule said", err)
 		}
 		return nil
@@ -184,7 +195,8 @@ func TestUnknownNames(t *testing.T) {
 			_, getErr := f.plan.Get(ctx, tx, "x")
 			_, triggerErr := f.plan.Trigger(ctx, tx, "x")
 			_, backfillErr := f.plan.Backfill(ctx, tx, "x", time.Unix(0, 0), time.Unix(1, 0))
-			for i, err := range []error{getErr, triggerErr, backfillErr, f.plan.Pause(ctx, tx, "x"), f.plan.Resume(ctx, tx, "x"), f.plan.Delete(ctx, tx, "x")} {
+			for i, err := range []error{getErr, triggerErr, backfillErr, f.plan.Pause(ctx, tx, "x"),
+				f.plan.Resume(ctx, tx, "x"), f.plan.Delete(ctx, tx, "x")} {
 				if !errors.Is(err, workqueue.ErrNotFound) || !strings.Contains(err.Error(), `"x"`) {
 					f.Errorf("%d: got %v, want ErrNotFound", i, err)
 				}
@@ -253,7 +265,8 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err := periodic.NewScheduler(nil, plan, periodic.SchedulerOptions{}); s != nil || !errors.Is(err, workqueue.ErrInvalid) {
+	if s, err := periodic.NewScheduler(nil, plan, periodic.SchedulerOptions{}); s != nil ||
+		!errors.Is(err, workqueue.ErrInvalid) {
 		t.Errorf("a scheduler without a pool: %v, %v", s, err)
 	}
 	if _, err := periodic.NewScheduler(nil, nil, periodic.SchedulerOptions{}); !errors.Is(err, workqueue.ErrInvalid) {

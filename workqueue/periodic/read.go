@@ -40,7 +40,8 @@ func (p *Plan) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, err
 		return nil, err
 	}
 	var list []Info
-	err := p.rows(ctx, tx, func(r row) { list = append(list, r.shown()) }, p.statements.list, f.After, f.Prefix, f.Limit)
+	err := p.rows(ctx, tx, func(r row) { list = append(list, r.shown()) }, p.statements.list, f.After, f.Prefix,
+		f.Limit)
 	return list, err
 }
 
@@ -95,7 +96,8 @@ func scanRow(scan func(...any) error) (row, error) {
 	var r row
 	var misfire, overlap string
 	var grace, jitter int64
-	err := scan(&r.ID, &r.Name, &r.Expr, &r.Zone, &misfire, &r.Rule.Cap, &grace, &overlap, &jitter, &r.Template, &r.Paused,
+	err := scan(&r.ID, &r.Name, &r.Expr, &r.Zone, &misfire, &r.Rule.Cap, &grace, &overlap, &jitter, &r.Template,
+		&r.Paused,
 		&r.NextAt, &r.LastAt, &r.BufferedAt, &r.Fired, &r.Skipped, &r.Status, &r.LastError, &r.CreatedAt, &r.now)
 	if err != nil {
 		return r, err

@@ -39,8 +39,8 @@ const (
 	paused = 365 * 24 * time.Hour
 )
 
-// SchedulerOptions configure a [Scheduler]: those of a worker, with [DefaultConcurrency], [DefaultLease] and, as TxLimits,
-// the lease, but at most [DefaultLease], for Idle and Statement, and [DefaultLockWait] for Lock.
+// SchedulerOptions configure a [Scheduler]: those of a worker, with [DefaultConcurrency], [DefaultLease] and, as
+// TxLimits, the lease, but at most [DefaultLease], for Idle and Statement, and [DefaultLockWait] for Lock.
 type SchedulerOptions struct {
 	workqueue.WorkerOptions
 }

@@ -21,13 +21,15 @@ func TestAnOccurrenceIsWrittenOnceItsTimeHasCome(t *testing.T) {
 	stop()
 	got := f.get("s")
 	runs := f.runs("s")
-	if !runs[0].Equal(planned) || got.Fired != int64(len(runs)) || got.Skipped != 0 || !got.LastAt.Equal(runs[len(runs)-1]) || !got.NextAt.Equal(got.LastAt.Add(time.Second)) {
+	if !runs[0].Equal(planned) || got.Fired != int64(len(runs)) || got.Skipped != 0 ||
+		!got.LastAt.Equal(runs[len(runs)-1]) || !got.NextAt.Equal(got.LastAt.Add(time.Second)) {
 		t.Errorf("planned %v; runs %v; now %+v", planned, runs, got)
 	}
 	if key := ask[string](f, "SELECT min(key) FROM runs"); key != "schedule/s/"+planned.UTC().Format(time.RFC3339) {
 		t.Errorf("key %s", key)
 	}
-	if n := ask[int](f, "SELECT count(*) FROM runs WHERE written_at < nominal OR due_at <> nominal OR template <> 't'"); n > 0 {
+	if n := ask[int](f,
+		"SELECT count(*) FROM runs WHERE written_at < nominal OR due_at <> nominal OR template <> 't'"); n > 0 {
 		t.Errorf("%d occurrences are early, or are not what the schedule says", n)
 	}
 	if n := ask[int](f, "SELECT attempts FROM "+f.table); n != 0 {
@@ -41,7 +43,8 @@ func TestThreeSchedulersShareFiftySchedules(t *testing.T) {
 	const schedules = 50
 	f := newPlan(t)
 	for i := range schedules {
-		f.put(periodic.Schedule{Name: fmt.Sprint(i), Expr: "@every 1s", Rule: schedule.Rule{Misfire: schedule.MisfireAll}})
+		f.put(periodic.Schedule{Name: fmt.Sprint(i), Expr: "@every 1s",
+			Rule: schedule.Rule{Misfire: schedule.MisfireAll}})
 	}
 	var stops []func()
 	for range 3 {
@@ -57,7 +60,8 @@ func TestThreeSchedulersShareFiftySchedules(t *testing.T) {
 	for i := range schedules {
 		runs := f.runs(fmt.Sprint(i))
 		info := f.get(fmt.Sprint(i))
-		if int64(len(runs)) != info.Fired || info.Skipped != 0 || !info.NextAt.Equal(runs[len(runs)-1].Add(time.Second)) {
+		if int64(len(runs)) != info.Fired || info.Skipped != 0 ||
+			!info.NextAt.Equal(runs[len(runs)-1].Add(time.Second)) {
 			t.Errorf("%d: %d runs, %+v", i, len(runs), info)
 		}
 		for n := 1; n < len(runs); n++ {
@@ -69,7 +73,8 @@ func TestThreeSchedulersShareFiftySchedules(t *testing.T) {
 	if n := ask[int](f, "SELECT count(*) FROM runs WHERE written_at < nominal"); n > 0 {
 		t.Errorf("%d occurrences were early", n)
 	}
-	late = time.Duration(ask[float64](f, "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM written_at - nominal)) FROM runs") * float64(time.Second))
+	late = time.Duration(ask[float64](f, "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM "+
+		"written_at - nominal)) FROM runs") * float64(time.Second))
 	t.Logf("median lateness %v", late)
 }
 
@@ -96,7 +101,8 @@ func TestMisfires(t *testing.T) {
 			got := f.decided("s")
 			runs := f.runs("s")
 			if len(runs) != c.fired || got.Fired != int64(c.fired) || got.Skipped != int64(c.skipped) {
-				t.Errorf("%d runs, %d fired, %d skipped; want %d and %d", len(runs), got.Fired, got.Skipped, c.fired, c.skipped)
+				t.Errorf("%d runs, %d fired, %d skipped; want %d and %d", len(runs), got.Fired, got.Skipped, c.fired,
+					c.skipped)
 			}
 			if want := next.Add(-30 * time.Minute); !got.NextAt.Equal(want) {
 				t.Errorf("next at %v, want %v: the interval keeps its phase", got.NextAt, want)
@@ -134,7 +140,8 @@ func TestJitterIsTheSameForEverybody(t *testing.T) {
 func TestLead(t *testing.T) {
 	t.Parallel()
 	f := newPlan(t, func(o *periodic.Options) { o.Lead = 10 * time.Minute })
-	f.put(hourly(schedule.Rule{}), periodic.Schedule{Name: "alone", Expr: "@every 1h", Rule: schedule.Rule{Overlap: schedule.OverlapSkip}})
+	f.put(hourly(schedule.Rule{}), periodic.Schedule{Name: "alone", Expr: "@every 1h",
+		Rule: schedule.Rule{Overlap: schedule.OverlapSkip}})
 	next := *f.get("s").NextAt
 	f.missed("s", 55*time.Minute)
 	f.missed("alone", 55*time.Minute)
@@ -163,7 +170,8 @@ func TestAScheduleThatIsNeverDueAgainIsDone(t *testing.T) {
 func TestASchedulerThatPolls(t *testing.T) {
 	t.Parallel()
 	f := newPlan(t)
-	s, err := periodic.NewScheduler(f.Pool, f.plan, periodic.SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{NoListen: true, PollInterval: time.Hour}})
+	s, err := periodic.NewScheduler(f.Pool, f.plan,
+		periodic.SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{NoListen: true, PollInterval: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ const MaxLength = 255
 // Check tells why a topic is none that a row can have: 1 to [MaxLength] bytes of UTF-8 without NUL.
 func Check(topic string) error { return input.Name("topic", topic, MaxLength) }
 
-// A registry maps topics to handlers. It is filled before its worker runs and fixed from then on. Registering is safe for
-// concurrent use; find is, once the registry is sealed.
+// A registry maps topics to handlers. It is filled before its worker runs and fixed from then on. Registering is safe
+// for concurrent use; find is, once the registry is sealed.
 type registry[H any] struct {
 	domain string
 	runner string

@@ -31,9 +31,9 @@ type Domain[H, T any] struct {
 	Before []*workqueue.Worker
 }
 
-// A Worker hands the rows of a domain to handlers of type H, by topic. Any number of workers, in any number of processes,
-// share a table; give all of them handlers for the same topics, since a row goes to whichever claims it. A row whose topic
-// has no handler here is a failed attempt.
+// A Worker hands the rows of a domain to handlers of type H, by topic. Any number of workers, in any number of
+// processes, share a table; give all of them handlers for the same topics, since a row goes to whichever claims it. A
+// row whose topic has no handler here is a failed attempt.
 //
 // Register handlers first, then call Run. A Worker is a part of a service, see package service.
 type Worker[H any] struct {
@@ -105,7 +105,8 @@ func (w *Worker[H]) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
 // that poll because they run with NoListen.
 func (w *Worker[H]) Wake() { w.all.Wake() }
 
-// SetConcurrency changes how many handlers run at once, also while the worker runs, see [workqueue.Worker.SetConcurrency].
+// SetConcurrency changes how many handlers run at once, also while the worker runs, see
+// [workqueue.Worker.SetConcurrency].
 func (w *Worker[H]) SetConcurrency(n int) error { return w.worker.SetConcurrency(n) }
 
 // Workers are those of which the worker consists. They and Tables make it a part of a service, see package service.

@@ -56,7 +56,8 @@ func (p *post) send(topics ...string) {
 	p.Helper()
 	p.ok(pgx.BeginFunc(p.Context(), p.Pool, func(tx pgx.Tx) error {
 		for _, topic := range topics {
-			if _, err := p.table.Insert(p.Context(), workqueue.Pgx(tx), workqueue.NewRow{Values: []any{topic, "to " + topic}}); err != nil {
+			if _, err := p.table.Insert(p.Context(), workqueue.Pgx(tx),
+				workqueue.NewRow{Values: []any{topic, "to " + topic}}); err != nil {
 				return err
 			}
 		}

@@ -14,20 +14,20 @@ type profile struct {
 	interval time.Duration     // between two ticks, and between two looks of an idle consumer
 }
 
-const contract = "one consumer on next_batch, get_batch_events, finish_batch; a batch is acknowledged as a whole and there is " +
-	"no state of a single job, so this is another contract than a job queue's; events stay until rotation"
+const contract = "one consumer on next_batch, get_batch_events, finish_batch; a batch is acknowledged as a whole and " +
+	"there is no state of a single job, so this is another contract than a job queue's; events stay until rotation"
 
 var profiles = map[string]profile{
 	"bench": {
-		label: "ticker_max_lag 0; ticker() after each transaction of insert_event and every 20 ms while working, so a batch " +
-			"is a transaction of fill; " + contract,
+		label: "ticker_max_lag 0; ticker() after each transaction of insert_event and every 20 ms while working, so " +
+			"a batch is a transaction of fill; " + contract,
 		settings: map[string]string{"ticker_max_lag": "0 seconds"},
 		tickFill: true,
 		interval: 20 * time.Millisecond,
 	},
 	"defaults": {
-		label: "a tick after 500 events or 3 s, ticker() every second while working, as pgqd calls it, so what is filled " +
-			"before is one batch; " + contract,
+		label: "a tick after 500 events or 3 s, ticker() every second while working, as pgqd calls it, so what is " +
+			"filled before is one batch; " + contract,
 		interval: time.Second,
 	},
 }

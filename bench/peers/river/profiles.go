@@ -19,15 +19,17 @@ type profile struct {
 var profiles = map[string]profile{
 	// The command `river bench`, see cmd/river/riverbench in River's repository.
 	"bench": {
-		description:       "settings of its own command river bench: 2,000 workers, fetch cooldown 2 ms, poll interval 20 ms; NOTIFY at most once in a cooldown",
+		description: "settings of its own command river bench: 2,000 workers, fetch cooldown 2 ms, poll " +
+			"interval 20 ms; NOTIFY at most once in a cooldown",
 		maxWorkers:        2000,
 		fetchCooldown:     2 * time.Millisecond,
 		fetchPollInterval: 20 * time.Millisecond,
 	},
 	// The number of workers has no default; this is that of River's documentation.
 	"defaults": {
-		description: "default options, with the 100 workers of its documentation (fetch cooldown 100 ms; NOTIFY at most once in a cooldown)",
-		maxWorkers:  100,
+		description: "default options, with the 100 workers of its documentation (fetch cooldown 100 ms; NOTIFY at " +
+			"most once in a cooldown)",
+		maxWorkers: 100,
 	},
 }
 

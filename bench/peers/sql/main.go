@@ -20,9 +20,10 @@ const profile = "bench"
 
 func describe(protocol.Config) protocol.Description {
 	return protocol.Description{
-		Name:          "bare SQL",
-		Version:       "with pgx " + peer.ModuleVersion("github.com/jackc/pgx/v5"),
-		Profiles:      map[string]string{profile: "1 claimer, 2 ackers, batches of 1,000; NOTIFY in every transaction that inserts"},
+		Name:    "bare SQL",
+		Version: "with pgx " + peer.ModuleVersion("github.com/jackc/pgx/v5"),
+		Profiles: map[string]string{profile: "1 claimer, 2 ackers, batches of 1,000; NOTIFY in every " +
+			"transaction that inserts"},
 		Retained:      true,
 		Deleted:       true,
 		UnfinishedSQL: "SELECT count(*) FROM job WHERE done_at IS NULL",

@@ -1,8 +1,8 @@
 package main
 
-// schema has ids that clients make and jobs that may be due later, as queues have them. It has room in each page for the new versions that claims make, which are wider than the old ones, and its index
-// of live rows mentions no column that a claim changes: claims are heap-only updates. An ack takes the row out of that
-// index.
+// schema has ids that clients make and jobs that may be due later, as queues have them. It has room in each page for
+// the new versions that claims make, which are wider than the old ones, and its index of live rows mentions no column
+// that a claim changes: claims are heap-only updates. An ack takes the row out of that index.
 const schema = `
 CREATE TABLE IF NOT EXISTS job (
     id uuid PRIMARY KEY,

@@ -18,8 +18,8 @@ func main() {
 // defaults is the only profile: there is nothing to set for throughput.
 const defaults = "defaults"
 
-// unfinishedJobs counts what is live or failed, in a form that has an index for each part: whoever asks for the end does not
-// want to read what is done.
+// unfinishedJobs counts what is live or failed, in a form that has an index for each part: whoever asks for the end
+// does not want to read what is done.
 const unfinishedJobs = `SELECT count(*) FROM txwork.jobs
 WHERE completed_at IS NULL AND NOT waiting OR completed_at IS NULL AND waiting OR failed_at IS NOT NULL`
 
@@ -29,9 +29,10 @@ func describe(c protocol.Config) protocol.Description {
 		api, unfinished = "a table of package workqueue with DeleteDone", "SELECT count(*) FROM txwork."+deletedTable
 	}
 	return protocol.Description{
-		Name:          "txwork",
-		Version:       "devel", // the runner names the commit
-		Profiles:      map[string]string{defaults: fmt.Sprintf("%s, default options (%d handlers; NOTIFY in every transaction that inserts)", api, workqueue.DefaultConcurrency)},
+		Name:    "txwork",
+		Version: "devel", // the runner names the commit
+		Profiles: map[string]string{defaults: fmt.Sprintf("%s, default options (%d handlers; NOTIFY in every "+
+			"transaction that inserts)", api, workqueue.DefaultConcurrency)},
 		Retained:      true,
 		Deleted:       true,
 		UnfinishedSQL: unfinished,

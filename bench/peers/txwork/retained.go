@@ -71,7 +71,8 @@ func (r *retained) Work(ctx context.Context, handled func()) error {
 		handled()
 		return nil
 	}, jobs.KindOptions[noop]{})
-	worker, err := jobs.NewWorker(r.pool, r.client, jobs.WorkerOptions{Registry: registry, WorkerOptions: r.options, Queues: r.queues})
+	worker, err := jobs.NewWorker(r.pool, r.client, jobs.WorkerOptions{Registry: registry, WorkerOptions: r.options,
+		Queues: r.queues})
 	if err != nil {
 		return err
 	}

@@ -51,8 +51,8 @@ type Invoice struct {
 	Cents    int64 // above zero
 }
 
-// Enqueue writes up to [workqueue.MaxBatch] invoices in the application's transaction. An invoice whose number is there is a
-// Duplicate.
+// Enqueue writes up to [workqueue.MaxBatch] invoices in the application's transaction. An invoice whose number is there
+// is a Duplicate.
 func (s *Invoices) Enqueue(ctx context.Context, tx workqueue.Tx, invoices ...Invoice) ([]workqueue.Enqueued, error) {
 	rows := make([]workqueue.NewRow, len(invoices))
 	for i, v := range invoices {

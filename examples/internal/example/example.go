@@ -74,7 +74,8 @@ func Serve(ctx context.Context, do func(ctx context.Context) error, services ...
 	return group.Wait()
 }
 
-// Until waits for a query to be true; NULL is not yet. Nothing in txwork needs that: it is how an example knows its end.
+// Until waits for a query to be true; NULL is not yet. Nothing in txwork needs that: it is how an example knows its
+// end.
 func Until(ctx context.Context, pool *pgxpool.Pool, query string, args ...any) error {
 	for {
 		var done *bool

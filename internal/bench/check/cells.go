@@ -34,8 +34,10 @@ var (
 // cellsOf are the subset: what a change to the core would slow down first.
 func cellsOf(short bool) []cell {
 	sizes := map[bool][]string{
-		false: {"drain --jobs 50000", "enqueue --jobs 50000", "latency --count 300", "crowd --kind blocked --rows 100000 --jobs 20000"},
-		true:  {"drain --jobs 20000", "enqueue --jobs 20000", "latency --count 50", "crowd --kind blocked --rows 10000 --jobs 5000"},
+		false: {"drain --jobs 50000", "enqueue --jobs 50000", "latency --count 300",
+			"crowd --kind blocked --rows 100000 --jobs 20000"},
+		true: {"drain --jobs 20000", "enqueue --jobs 20000", "latency --count 50",
+			"crowd --kind blocked --rows 10000 --jobs 5000"},
 	}[short]
 	metrics := [][]metric{
 		{rate, walBytes, serverCPU, clientCPU, commits},

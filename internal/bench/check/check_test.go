@@ -122,11 +122,13 @@ func TestCheck(t *testing.T) {
 	if !strings.HasPrefix(got.Base, base) {
 		t.Errorf("the base is %q, want %s", got.Base, base)
 	}
-	if len(got.LeftOut) != 1 || !strings.Contains(got.LeftOut[0], "base, crowd") || !strings.Contains(got.LeftOut[0], "unknown flag: --kind") {
+	if len(got.LeftOut) != 1 || !strings.Contains(got.LeftOut[0], "base, crowd") ||
+		!strings.Contains(got.LeftOut[0], "unknown flag: --kind") {
 		t.Errorf("left out is %q, want that the base lacks the crowd", got.LeftOut)
 	}
 	first := got.Rows[0]
-	if first.Metric != "jobs_per_second" || *first.Ratio != 2 || !first.Apart || *first.Base != (figures{100, 100, 100, 6}) {
+	if first.Metric != "jobs_per_second" || *first.Ratio != 2 || !first.Apart ||
+		*first.Base != (figures{100, 100, 100, 6}) {
 		t.Errorf("the first row is %+v, want 100 against 200 jobs/s, six runs each", first)
 	}
 	last := got.Rows[len(got.Rows)-1]
@@ -143,7 +145,8 @@ func TestCheckForPeople(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("it exits with %d: %s", code, stderr)
 	}
-	for _, want := range []string{"drain --jobs 20000", "100 (100 to 100)", "200 (200 to 200)", "6+6   2.00   better\n", "left out: base, crowd"} {
+	for _, want := range []string{"drain --jobs 20000", "100 (100 to 100)", "200 (200 to 200)", "6+6   2.00   better\n",
+		"left out: base, crowd"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("there is no %q in\n%s", want, stdout)
 		}
@@ -207,7 +210,8 @@ func TestBase(t *testing.T) {
 	f := newFakeRepo(t)
 	f.txwork(slow, true)
 	first := f.git("rev-parse", "HEAD")
-	if _, err := (repository{f.dir}).base(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "name a commit by BASE") {
+	if _, err := (repository{f.dir}).base(t.Context(), ""); err == nil ||
+		!strings.Contains(err.Error(), "name a commit by BASE") {
 		t.Errorf("of the first commit the error is %v", err)
 	}
 	f.txwork(fast, true)

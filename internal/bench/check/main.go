@@ -3,7 +3,8 @@
 // `make bench-check` runs.
 //
 // It judges no time: figures are for people. It exits with 1 only where a run has lost jobs, or one of the working
-// tree has failed, or something cannot be built; and with 130 when it was interrupted, after what was measured until then.
+// tree has failed, or something cannot be built; and with 130 when it was interrupted, after what was measured until
+// then.
 package main
 
 import (
@@ -40,7 +41,8 @@ type options struct {
 func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("check", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&o.base, "base", "", "commit to compare with (default: the merge base with main, or HEAD~1 on main)")
+	flags.StringVar(&o.base, "base", "",
+		"commit to compare with (default: the merge base with main, or HEAD~1 on main)")
 	flags.IntVar(&o.rounds, "rounds", 0, "rounds of A B B A (default 3, with --short 1)")
 	flags.BoolVar(&o.short, "short", false, "about a minute, for a log: small sizes")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line in the place of the table")

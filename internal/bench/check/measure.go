@@ -86,5 +86,6 @@ func (m *measurement) say(r runOf, numbers map[string]float64, err error, took t
 		outcome = "left out: " + err.Error()
 	}
 	total := m.rounds * len(m.cells) * len(turns)
-	fmt.Fprintf(m.progress, "%3d/%d  %-12s  %s: %s (%.0f s)\n", m.count, total, m.sides[r.side].name, c.name(), outcome, took.Seconds())
+	fmt.Fprintf(m.progress, "%3d/%d  %-12s  %s: %s (%.0f s)\n", m.count, total, m.sides[r.side].name, c.name(), outcome,
+		took.Seconds())
 }

@@ -107,7 +107,8 @@ func (r report) write(w io.Writer, asJSON bool) error {
 			name = ""
 		}
 		last = row.Workload
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d+%d\t%s\t%s\n", name, row.title, row.Base, row.Tree, row.Base.runs(), row.Tree.runs(), row.ratio(), row.verdict())
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d+%d\t%s\t%s\n", name, row.title, row.Base, row.Tree, row.Base.runs(),
+			row.Tree.runs(), row.ratio(), row.verdict())
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -115,7 +116,8 @@ func (r report) write(w io.Writer, asJSON bool) error {
 	for _, why := range r.LeftOut {
 		fmt.Fprintln(w, "left out:", why)
 	}
-	_, err := fmt.Fprintf(w, "\nRatios are the working tree's median by the base's. Without better or worse it is no difference: the runs overlap,\nor there are fewer than %d of a side.\n", minRuns)
+	_, err := fmt.Fprintf(w, "\nRatios are the working tree's median by the base's. Without better or worse it is no "+
+		"difference: the runs overlap,\nor there are fewer than %d of a side.\n", minRuns)
 	return err
 }
 

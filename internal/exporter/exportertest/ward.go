@@ -116,26 +116,30 @@ func (w *Ward) Scrape() (all []Sample) {
 
 // states are what the columns have that every table has, in the order of their list.
 var states = map[string]string{
-	"ready":       "0, 0, now() - interval '1000 s', now() - interval '1000 s', NULL, NULL, NULL, NULL, false",
-	"scheduled":   "0, 0, now() + interval '1 day', now(), NULL, NULL, NULL, NULL, false",
-	"running":     "1, 1, now() - interval '2000 s', now(), now() + interval '1 day', gen_random_uuid(), NULL, NULL, false",
-	"expired":     "1, 1, now() - interval '3000 s', now(), now() - interval '2500 s', gen_random_uuid(), NULL, NULL, false",
-	"waiting":     "0, 0, now() - interval '1 s', now() - interval '4000 s', NULL, NULL, NULL, NULL, true",
-	"done":        "2, 1, now() - interval '1 h', now(), NULL, gen_random_uuid(), now() - interval '1 s', NULL, false",
-	"dead":        "3, 1, now() - interval '1 h', now(), NULL, gen_random_uuid(), now() - interval '10 min', now() - interval '10 min', false",
-	"dead before": "3, 1, now() - interval '1 d', now(), NULL, gen_random_uuid(), now() - interval '1 d', now() - interval '1 d', false",
+	"ready":     "0, 0, now() - interval '1000 s', now() - interval '1000 s', NULL, NULL, NULL, NULL, false",
+	"scheduled": "0, 0, now() + interval '1 day', now(), NULL, NULL, NULL, NULL, false",
+	"running":   "1, 1, now() - interval '2000 s', now(), now() + interval '1 day', gen_random_uuid(), NULL, NULL, false",
+	"expired": "1, 1, now() - interval '3000 s', now(), now() - interval '2500 s', gen_random_uuid(), NULL, " +
+		"NULL, false",
+	"waiting": "0, 0, now() - interval '1 s', now() - interval '4000 s', NULL, NULL, NULL, NULL, true",
+	"done":    "2, 1, now() - interval '1 h', now(), NULL, gen_random_uuid(), now() - interval '1 s', NULL, false",
+	"dead": "3, 1, now() - interval '1 h', now(), NULL, gen_random_uuid(), now() - interval '10 min', now() - " +
+		"interval '10 min', false",
+	"dead before": "3, 1, now() - interval '1 d', now(), NULL, gen_random_uuid(), now() - interval '1 d', now() - " +
+		"interval '1 d', false",
 }
 
 // domains are what the columns of a table have beside those.
 var domains = map[string]struct{ columns, values string }{
-	"outbox":        {"topic, payload", "'a', '{}'"},
-	"inbox":         {"consumer, source, message_id, topic, payload", "'billing', 's', 'm' || i, 'a', '{}'"},
-	"jobs":          {"kind, queue, priority, args", "'k', 'mail', 1 + i % 2, '{}'"},
-	"jobs_schedule": {"name, paused, expr, zone, misfire, overlap, template, grace, jitter, fired, skipped, cap", "'s' || i, false, '@daily', 'UTC', 'skip', 'skip', '{}', 0, 0, 0, 0, 1"},
+	"outbox": {"topic, payload", "'a', '{}'"},
+	"inbox":  {"consumer, source, message_id, topic, payload", "'billing', 's', 'm' || i, 'a', '{}'"},
+	"jobs":   {"kind, queue, priority, args", "'k', 'mail', 1 + i % 2, '{}'"},
+	"jobs_schedule": {"name, paused, expr, zone, misfire, overlap, template, grace, jitter, fired, skipped, cap",
+		"'s' || i, false, '@daily', 'UTC', 'skip', 'skip', '{}', 0, 0, 0, 0, 1"},
 }
 
-// Put writes n rows of a state without running triggers: ready for 1000 s, scheduled in a day, running, expired for 2500 s,
-// waiting for 4000 s, done, dead for 10 minutes, dead before that. Jobs are in queue mail.
+// Put writes n rows of a state without running triggers: ready for 1000 s, scheduled in a day, running, expired for
+// 2500 s, waiting for 4000 s, done, dead for 10 minutes, dead before that. Jobs are in queue mail.
 func (w *Ward) Put(table, state string, n int) {
 	w.Helper()
 	d := domains[table]

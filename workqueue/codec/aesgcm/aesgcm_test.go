@@ -28,7 +28,8 @@ func newCodec(t testing.TB, o aesgcm.Options) *aesgcm.Codec {
 const secret = "the-patient-has-a-cold"
 
 func envelope() codec.Envelope {
-	return codec.NewEnvelope("txwork.outbox", codec.KeyID("row"), map[string]string{codec.TenantHeader: "acme", "other": "x"})
+	return codec.NewEnvelope("txwork.outbox", codec.KeyID("row"), map[string]string{codec.TenantHeader: "acme",
+		"other": "x"})
 }
 
 func encode(t testing.TB, c *aesgcm.Codec, e codec.Envelope) []byte {
@@ -146,10 +147,12 @@ func TestErrorsNameTheKey(t *testing.T) {
 		t.Error(err)
 	}
 	sameName := newCodec(t, aesgcm.Options{Current: aesgcm.Key{ID: "old", Secret: make([]byte, 32)}})
-	if _, err := sameName.Open(envelope(), data); !errors.Is(err, aesgcm.ErrAuthentication) || !strings.Contains(err.Error(), `"old"`) {
+	if _, err := sameName.Open(envelope(), data); !errors.Is(err, aesgcm.ErrAuthentication) ||
+		!strings.Contains(err.Error(), `"old"`) {
 		t.Error(err)
 	}
-	for _, data := range []string{"", "\x01", "{}", "\x02\x01k", "\x01\x09k", "\x01\x00", "\x01\x01\n", "\x01\x03newtoo short"} {
+	for _, data := range []string{"", "\x01", "{}", "\x02\x01k", "\x01\x09k", "\x01\x00", "\x01\x01\n",
+		"\x01\x03newtoo short"} {
 		_, err := other.Open(envelope(), []byte(data))
 		if !errors.Is(err, aesgcm.ErrFormat) || !strings.Contains(err.Error(), "the payload is not in the format") {
 			t.Errorf("%q: %v", data, err)
@@ -165,7 +168,8 @@ func TestWhatTheInnerCodecRefusesIsNotQuoted(t *testing.T) {
 	var into struct{ N int }
 	err := c.Decode(t.Context(), envelope(), data, &into)
 	for _, text := range []string{fmt.Sprint(err), fmt.Sprintf("%+v", err), (&codec.DecodeError{Err: err}).Error()} {
-		if err == nil || strings.Contains(text, "98765") || !strings.Contains(text, `"k"`) || !strings.Contains(text, "UnmarshalTypeError") {
+		if err == nil || strings.Contains(text, "98765") || !strings.Contains(text, `"k"`) ||
+			!strings.Contains(text, "UnmarshalTypeError") {
 			t.Error(text)
 		}
 	}
@@ -212,7 +216,8 @@ func TestNewRefuses(t *testing.T) {
 		`must be 1 to 64 letters`:     {Current: key(strings.Repeat("k", 65))},
 		`key "old" has 3 bytes, it m`: {Current: key("k"), Older: []aesgcm.Key{{ID: "old", Secret: []byte("SSS")}}},
 	} {
-		if _, err := aesgcm.New(o); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "SSS") {
+		if _, err := aesgcm.New(o); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "SSS") {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}
@@ -232,7 +237,8 @@ func TestTheDatabaseTellsTheKey(t *testing.T) {
 	db := pgtest.New(t)
 	data := encode(t, newCodec(t, aesgcm.Options{Current: key("2026-01")}), envelope())
 	var id string
-	err := db.Pool.QueryRow(t.Context(), "SELECT convert_from(substr(payload, 3, get_byte(payload, 1)), 'UTF8') FROM (VALUES ($1::bytea)) AS o (payload)", data).Scan(&id)
+	err := db.Pool.QueryRow(t.Context(), "SELECT convert_from(substr(payload, 3, get_byte(payload, 1)), 'UTF8') FROM "+
+		"(VALUES ($1::bytea)) AS o (payload)", data).Scan(&id)
 	if id != "2026-01" || err != nil {
 		t.Errorf("%q, %v", id, err)
 	}
@@ -246,7 +252,8 @@ func FuzzOpen(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		plain, err := c.Open(envelope(), data)
-		if err == nil && string(plain) != secret { // nobody but Seal makes what opens; other processes have sealed the seed anew
+		// nobody but Seal makes what opens; other processes have sealed the seed anew
+		if err == nil && string(plain) != secret {
 			t.Errorf("% x opened as %q", data, plain)
 		}
 		if err != nil && plain != nil {

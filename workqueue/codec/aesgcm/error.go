@@ -13,7 +13,8 @@ var (
 	ErrUnknownKey = errors.New("is not known here")
 	// ErrAuthentication means that the bytes were changed, belong to another row, table, field or tenant, or were
 	// encrypted with another secret under the same key id.
-	ErrAuthentication = errors.New("does not open it: the bytes were changed, or belong to another row, table, field or tenant")
+	ErrAuthentication = errors.New("does not open it: the bytes were changed, or belong to another row, table, field " +
+		"or tenant")
 )
 
 // An OpenError reports why a payload did not decrypt. It names the key, and contains nothing of the payload, because

@@ -28,8 +28,10 @@ func FuzzSeal(f *testing.F) {
 			t.Fatalf("with bit %d changed it opens to %q", flip, got)
 		}
 		for _, other := range []codec.Envelope{
-			{Table: table + "x", ID: e.ID, Field: field, Tenant: tenant}, {Table: table, ID: uuid.Nil, Field: field, Tenant: tenant},
-			{Table: table, ID: e.ID, Field: field + "x", Tenant: tenant}, {Table: table, ID: e.ID, Field: field, Tenant: tenant + "x"},
+			{Table: table + "x", ID: e.ID, Field: field, Tenant: tenant}, {Table: table, ID: uuid.Nil, Field: field,
+				Tenant: tenant},
+			{Table: table, ID: e.ID, Field: field + "x", Tenant: tenant}, {Table: table, ID: e.ID, Field: field,
+				Tenant: tenant + "x"},
 			{Table: table, ID: e.ID, Field: tenant + "x", Tenant: field},
 		} {
 			if got, err := c.Open(other, sealed); err == nil {
