@@ -32,8 +32,7 @@ func ExampleParse_refused() {
 	fmt.Println(err)
 	// Output:
 	// schedule "0 0 30 2 *": day-of-month never comes in the months that are named
-	// schedule "0 0 9 * * *": expression has 6 fields instead of 5 (minute hour day-of-month month day-of-week): there
-	// are no seconds and no years; for seconds use @every
+	// schedule "0 0 9 * * *": expression has 6 fields instead of 5 (minute hour day-of-month month day-of-week): there are no seconds and no years; for seconds use @every
 }
 
 // The scheduler was down from before ten until half past one.

@@ -66,8 +66,7 @@ func ExampleBind() {
 	// Output:
 	// welcome Ada
 	// <nil>
-	// txwork: the payload does not decode into codec_test.patient: aesgcm: the payload's key "2026-01" does not open
-	// it: the bytes were changed, or belong to another row, table, field or tenant
+	// txwork: the payload does not decode into codec_test.patient: aesgcm: the payload's key "2026-01" does not open it: the bytes were changed, or belong to another row, table, field or tenant
 }
 
 // A handler of values: the types follow from the function, and what does not decode is a failed attempt.
