@@ -6,9 +6,13 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // play runs a loop of which each turn ends as the script says, and returns the times at which turns began.
@@ -94,3 +98,28 @@ func TestLoopStopsWhileItWaits(t *testing.T) {
 		}
 	})
 }
+
+// A look for tables that fails because the database does not answer is told as that outage, and not by itself.
+func TestALookThatMeetsAnOutageIsPartOfIt(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{errors.New("connection reset by peer"), "database does not answer"},
+		{&pgconn.PgError{Code: "42501"}, "reaper could not look"},
+	} {
+		var log strings.Builder
+		r := &reaper{pool: broken{c.err}, logger: slog.New(slog.NewTextHandler(&log, nil))}
+		if unserved := r.unserved(t.Context()); unserved != nil {
+			t.Errorf("%v: %v unserved", c.err, unserved)
+		}
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, c.want) {
+			t.Errorf("%v: logged %s", c.err, got)
+		}
+	}
+}
+
+// broken are connections of which none can be had.
+type broken struct{ err error }
+
+func (b broken) AcquireFunc(context.Context, func(*pgxpool.Conn) error) error { return b.err }

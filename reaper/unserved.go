@@ -27,6 +27,9 @@ func (r *reaper) unserved(ctx context.Context) []string {
 	if ctx.Err() != nil {
 		return nil
 	}
+	if r.noteOutage(err) {
+		return nil
+	}
 	if err != nil {
 		r.logger.WarnContext(ctx, "reaper could not look for tables that it does not serve", "error", err)
 		return nil
