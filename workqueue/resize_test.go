@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/txwork/txwork/workqueue"
 )
@@ -122,14 +123,14 @@ func TestRescalingLosesNothing(t *testing.T) {
 		stop := make(chan struct{})
 		for range 2 {
 			changing.Go(func() {
-				for {
+				for often := time.Tick(time.Millisecond); ; { // a loop without a pause leaves no processor for the work
+					if err := w.SetConcurrency(1 + rand.IntN(60)); err != nil {
+						t.Error(err)
+					}
 					select {
 					case <-stop:
 						return
-					default:
-					}
-					if err := w.SetConcurrency(1 + rand.IntN(60)); err != nil {
-						t.Error(err)
+					case <-often:
 					}
 				}
 			})

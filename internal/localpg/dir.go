@@ -23,15 +23,29 @@ const (
 	socketName     = ".s.PGSQL.5432"
 )
 
-// baseDir returns the directory for temporary files, or /tmp where that is too
-// long for a socket or not one the owner can remove a directory from.
-func baseDir(owner *owner) string {
-	base := os.TempDir()
-	socket := filepath.Join(base, longestDirName, socketName)
-	if len(socket) > maxSocketPath || !filepath.IsAbs(base) || !owner.reaches(base) || !owner.writes(base) {
-		return "/tmp"
+// baseDir returns the first directory that can hold a server: memory, if the data need not be durable, the directory
+// for temporary files, and /tmp.
+func baseDir(owner *owner, durable bool) string {
+	for _, base := range baseDirs(durable) {
+		if holdsServer(base, owner) {
+			return base
+		}
 	}
-	return base
+	return "/tmp"
+}
+
+// baseDirs are where servers may be. Where TMPDIR is set, it says where.
+func baseDirs(durable bool) (dirs []string) {
+	if !durable && os.Getenv("TMPDIR") == "" {
+		dirs = inMemory()
+	}
+	return append(dirs, os.TempDir())
+}
+
+// holdsServer reports whether base is short enough for a socket, and one that the owner can remove a directory from.
+func holdsServer(base string, owner *owner) bool {
+	socket := filepath.Join(base, longestDirName, socketName)
+	return len(socket) <= maxSocketPath && filepath.IsAbs(base) && owner.reaches(base) && owner.writes(base)
 }
 
 // createDir makes a server's directory and locks it. The lock marks it as in

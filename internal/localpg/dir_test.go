@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -85,5 +86,21 @@ func TestSweepLeavesOthersAlone(t *testing.T) {
 	}
 	if len(list(t, target)) != 1 {
 		t.Error("swept through a symbolic link")
+	}
+}
+
+func TestOnlyWhatNeedNotBeDurableIsInMemory(t *testing.T) {
+	t.Setenv("TMPDIR", "")
+	disk := os.TempDir()
+	if dirs := baseDirs(true); !slices.Equal(dirs, []string{disk}) {
+		t.Errorf("durable servers are in one of %v, want %s", dirs, disk)
+	}
+	if dirs, want := baseDirs(false), append(inMemory(), disk); !slices.Equal(dirs, want) {
+		t.Errorf("others are in one of %v, want %v", dirs, want)
+	}
+	chosen := t.TempDir()
+	t.Setenv("TMPDIR", chosen)
+	if dirs := baseDirs(false); !slices.Equal(dirs, []string{chosen}) {
+		t.Errorf("with TMPDIR=%s they are in one of %v", chosen, dirs)
 	}
 }

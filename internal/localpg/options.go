@@ -14,8 +14,9 @@ const (
 type Options struct {
 	// Durable keeps PostgreSQL's own guarantees: what is committed survives a
 	// crash of the machine. The default (false) turns fsync and full_page_writes
-	// off; a commit then survives Crash, but not a power failure. Figures that
-	// are published and tests about crashes need true.
+	// off; a commit then survives Crash, but not a power failure. It also keeps
+	// the server in memory, in /dev/shm, where Linux has 8 GiB to spare and TMPDIR
+	// is not set. Figures that are published and tests about crashes need true.
 	Durable bool
 
 	// Settings are added to postgresql.conf, over the defaults of this package.

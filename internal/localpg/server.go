@@ -63,8 +63,10 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 
 // launch makes the directory and hands it to a supervisor.
 func launch(o Options, bin string, owner *owner) (*Server, error) {
-	base := baseDir(owner)
-	sweep(base)
+	base := baseDir(owner, o.Durable)
+	for _, dir := range append(baseDirs(false), "/tmp") {
+		sweep(dir)
+	}
 	dir, lock, err := createDir(base, owner)
 	if err != nil {
 		return nil, err

@@ -74,5 +74,5 @@ while read -r command; do
 	crash) halt QUIT ;;
 	esac
 done
-halt INT
+halt QUIT # no checkpoint: the data is removed
 rm -rf "$dir"
