@@ -1,4 +1,4 @@
-.PHONY: ci test lint docs-check bench bench-peers bench-target bench-check demo prove liveness torture torture-long model mutants fuzz test-versions
+.PHONY: ci test test-proof lint docs-check bench bench-peers bench-target bench-check demo prove liveness torture torture-long model mutants fuzz test-versions
 
 # The whole gate, as CI runs it.
 ci:
@@ -6,6 +6,10 @@ ci:
 
 test:
 	go test ./...
+
+# Tests that take longer, each small: what `prove`, `liveness` and others below run at full size.
+test-proof:
+	cd proof && go test ./...
 
 lint:
 	gofmt -l .
@@ -39,12 +43,12 @@ demo:
 
 # What the domains promise under kills, at full size: some minutes.
 prove:
-	go test ./internal/proof -v -full -timeout 40m
+	go test ./proof/kills -v -full -timeout 40m
 
 # Holders of locks beside bystanders, at full size, on a quiet machine: an hour and a half. Writes docs/reliability.md.
 HOLD ?= 30s
 liveness:
-	go test ./internal/liveness -v -full -measured $(HOLD) -timeout 4h
+	go test ./proof/liveness -v -full -measured $(HOLD) -timeout 4h
 
 # All domains under faults, a minute; FLAGS are those of `go run ./proof torture`, such as "--seed 7 --faults clock,failover".
 torture:

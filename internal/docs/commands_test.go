@@ -40,7 +40,7 @@ var runners = map[string]string{
 	"docs/operations.md":   "cmd/txwork.TestTheCommandsOfOperation",
 	"docs/alarms.md":       "timers/alarms.TestTheDocumentsSession",
 	"docs/domains.md":      "cmd/txwork.TestTheGuideToDomains",
-	"docs/backup.md":       "internal/backup.TestEveryBlockIsRun",
+	"docs/backup.md":       "proof/backup.TestEveryBlockIsRun",
 	"docs/architecture.md": "internal/docs.TestTheCommandsOfTheArchitecture",
 }
 
