@@ -23,7 +23,7 @@ func (d *delivery) beginText() string {
 	if d.folds() {
 		sets = append(sets, d.worker.table.spec.foldPromise())
 	}
-	return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SELECT " + strings.Join(sets, ", ")
+	return beginReadWrite + "; SELECT " + strings.Join(sets, ", ")
 }
 
 func markSet(id uuid.UUID) string { return setSetting(begunSetting, id.String()) }

@@ -7,19 +7,32 @@ import (
 
 	"github.com/txwork/txwork/internal/contain"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // InTx calls fn with a READ COMMITTED transaction of the pool, which it commits, or rolls back if fn returns an
-// error or panics: for calls that need a [Tx] where the caller has nothing else to write, such as an operator's.
+// error or panics: for calls that need a [Tx] where the caller has nothing else to write, such as an operator's. BEGIN is
+// sent with the first statement, so one statement takes two round trips.
 //
 //	err := workqueue.InTx(ctx, pool, func(tx workqueue.Tx) error { return schedules.Pause(ctx, tx, "nightly") })
-func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx Tx) error) error {
+func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx Tx) error) (err error) {
 	if pool == nil {
 		return invalid("pool", "is nil")
 	}
-	return pgx.BeginTxFunc(ctx, pool, readWrite, func(tx pgx.Tx) error { return fn(Pgx(tx)) })
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	tx := &pooledTx{conn: conn.Conn()}
+	defer func() { // also after a panic
+		tx.ended = true
+		leaveClean(tx.conn, err)
+		conn.Release()
+	}()
+	if err = fn(pgxTx{tx}); err != nil {
+		return err
+	}
+	return tx.commit(ctx)
 }
 
 // Exec runs a statement of the domain that the table is of, see [Tx]. On a pool it is a transaction of its own.

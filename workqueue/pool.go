@@ -28,8 +28,8 @@ type poolExecutor struct {
 	slots  slotTaker // of a runtime's connections; zero: the pool has no order
 }
 
-// readWrite begins a transaction as a poolExecutor does.
-var readWrite = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+// beginReadWrite begins a transaction as a poolExecutor does.
+const beginReadWrite = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
 func (p poolExecutor) run(ctx context.Context, calls ...call) error {
 	for attempt := 1; ; attempt++ {
@@ -127,7 +127,7 @@ func readCall(results pgx.BatchResults, c call) error {
 // beginFor begins the transaction of the calls. What only reads may do so on a standby, which refuses READ WRITE.
 func beginFor(calls []call) string {
 	if slices.ContainsFunc(calls, func(c call) bool { return !c.reads }) {
-		return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+		return beginReadWrite
 	}
 	return "BEGIN ISOLATION LEVEL READ COMMITTED"
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -42,7 +43,7 @@ type SQLTx interface {
 // Pgx adapts a pgx transaction: what pgx.Conn.Begin and pgxpool.Pool.Begin return.
 func Pgx(tx pgx.Tx) Tx {
 	if isNil(tx) {
-		tx = nil
+		return pgxTx{}
 	}
 	return pgxTx{tx}
 }
@@ -101,7 +102,14 @@ func (c call) arguments() []any {
 	return args
 }
 
-type pgxTx struct{ tx pgx.Tx }
+type pgxTx struct{ tx pgxQuerier }
+
+// A pgxQuerier is what a pgxTx needs of a transaction.
+type pgxQuerier interface {
+	Conn() *pgx.Conn
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
 
 func (pgxTx) database() string { return "pgx" }
 

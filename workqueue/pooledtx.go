@@ -1,0 +1,99 @@
+package workqueue
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A pooledTx is the transaction of [InTx]. BEGIN is sent with the first statement, so that a transaction of one statement
+// takes two round trips and not three, and one that sends nothing takes none.
+type pooledTx struct {
+	conn  *pgx.Conn
+	begun bool
+	ended bool // the connection is somebody else's
+}
+
+func (t *pooledTx) Conn() *pgx.Conn { return t.conn }
+
+func (t *pooledTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	results, err := t.begin(ctx, sql, args)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	if results == nil {
+		return t.conn.Exec(ctx, sql, args...)
+	}
+	tag, err := results.Exec()
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	return tag, err
+}
+
+func (t *pooledTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	results, err := t.begin(ctx, sql, args)
+	if err != nil {
+		return nil, err
+	}
+	if results == nil {
+		return t.conn.Query(ctx, sql, args...)
+	}
+	rows, err := results.Query()
+	if err != nil {
+		_ = results.Close()
+		return nil, err
+	}
+	return firstRows{rows, results}, nil
+}
+
+// begin begins the transaction unless it has begun. A statement with arguments is sent along, and its reply is the next
+// of the results; one without may be several, which only the simple protocol takes: it is still to be sent if there are
+// no results.
+func (t *pooledTx) begin(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
+	switch {
+	case t.ended:
+		return nil, pgx.ErrTxClosed
+	case t.begun:
+		return nil, nil
+	}
+	if len(args) == 0 {
+		_, err := t.conn.Exec(ctx, beginReadWrite)
+		t.begun = err == nil
+		return nil, err
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(beginReadWrite)
+	batch.Queue(sql, args...)
+	results := t.conn.SendBatch(ctx, batch)
+	if _, err := results.Exec(); err != nil {
+		_ = results.Close()
+		return nil, err
+	}
+	t.begun = true
+	return results, nil
+}
+
+// commit ends what has begun. The server answers the COMMIT of a failed transaction with ROLLBACK and no error.
+func (t *pooledTx) commit(ctx context.Context) error {
+	if !t.begun {
+		return nil
+	}
+	tag, err := t.conn.Exec(ctx, "COMMIT")
+	if err == nil && tag.String() == "ROLLBACK" {
+		err = pgx.ErrTxCommitRollback
+	}
+	return explain(err)
+}
+
+// firstRows are those of a statement that was sent along with BEGIN.
+type firstRows struct {
+	pgx.Rows
+	results pgx.BatchResults
+}
+
+func (r firstRows) Close() {
+	r.Rows.Close()
+	_ = r.results.Close()
+}
