@@ -41,8 +41,8 @@ var targets = map[string]target{
 		"0.65 of the rate without trigger, done p50 < 20 ms", producers()},
 	"trickle": {"the same at 20 transactions a second", "done p50 no worse than notifying always by more than 10 %",
 		producers("-rate", "20")},
-	"single": {"8 producers, one job a transaction", "1.2 of River's bench settings",
-		compare(results.Single, "txwork", "river:bench")},
+	"single": {"8 producers, one job a transaction; first with a worker process of another queue beside them", "1.2 of River's bench settings",
+		inTurn(compare(results.Served, "txwork", "river:bench"), compare(results.Single, "txwork", "river:bench"))},
 	"latency": {"insert to handler start, idle", "p50 < 2 ms, p99 < 5 ms", compare(results.Latency, "txwork",
 		"river:bench")},
 	"idle": {"connections and transactions a second of idle queues", "at most 6 and 5, the same for fifty queues",
@@ -128,7 +128,20 @@ func compare(w results.Workload, peers ...string) func(context.Context, targetRu
 		if err != nil {
 			return err
 		}
+		fmt.Fprintf(c.out, "%s:\n", w)
 		return report.WriteComparison(c.out, run.Cells)
+	}
+}
+
+// inTurn runs what measures one row in several ways.
+func inTurn(runs ...func(context.Context, targetRun) error) func(context.Context, targetRun) error {
+	return func(ctx context.Context, c targetRun) error {
+		for _, run := range runs {
+			if err := run(ctx, c); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }
 

@@ -63,6 +63,8 @@ func (m *measurement) run(ctx context.Context) error {
 		return m.enqueue(ctx, protocol.Fill)
 	case results.Single:
 		return m.enqueue(ctx, protocol.Single)
+	case results.Served:
+		return m.served(ctx)
 	case results.Latency:
 		return m.latency(ctx)
 	case results.Processes:
@@ -94,6 +96,21 @@ func (m *measurement) enqueue(ctx context.Context, phase protocol.Phase) error {
 	m.took(filled.Jobs, filled.Seconds)
 	m.cell.Costs = c
 	return nil
+}
+
+// served measures writing with a worker beside it.
+func (m *measurement) served(ctx context.Context) error {
+	worker := m.config
+	worker.Queues = 1 // has a name of its own, so that nothing of what is written is in it
+	p, err := start(ctx, m.entrant.command, protocol.Work, worker)
+	if err != nil {
+		return err
+	}
+	if _, err = p.await(protocol.Started); err == nil {
+		err = m.enqueue(ctx, protocol.Single)
+	}
+	_, stopErr := p.stop()
+	return first(stopErr, err)
 }
 
 func (m *measurement) fill(ctx context.Context, phase protocol.Phase) (filled protocol.Event, c results.Costs,

@@ -15,6 +15,7 @@ var titles = map[results.Workload]string{
 	results.Processes:    "Several processes on one queue",
 	results.Enqueue:      "Enqueue in bulk",
 	results.Single:       "Enqueue one job a transaction",
+	results.Served:       "Enqueue one job a transaction, a worker beside it",
 	results.Latency:      "Idle latency",
 }
 

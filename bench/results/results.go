@@ -16,16 +16,20 @@ const (
 	Processes    Workload = "processes"     // drain by several worker processes on one queue
 	Single       Workload = "single"        // jobs are written one a transaction
 	Latency      Workload = "latency"       // from insert to handler start on an idle queue
+
+	// Served is Single with a worker of the peer's beside it, of a queue into which nobody writes. It is measured where
+	// it is named.
+	Served Workload = "served"
 )
 
-// Workloads are all of them, in the order in which they are run and reported.
+// Workloads are those of the report, in the order in which they are run.
 var Workloads = []Workload{Drain, DrainDeleted, Processes, Enqueue, Single, Latency}
 
 // ProcessCounts are how many worker processes there are, in turn, in the workload [Processes].
 var ProcessCounts = []int{1, 2, 4, 8}
 
 // Known tells whether there is such a workload.
-func (w Workload) Known() bool { return slices.Contains(Workloads, w) }
+func (w Workload) Known() bool { return w == Served || slices.Contains(Workloads, w) }
 
 // A Header says under which conditions the cells were measured.
 type Header struct {
