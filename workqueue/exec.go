@@ -11,11 +11,11 @@ import (
 )
 
 // InTx calls fn with a READ COMMITTED transaction of the pool, which it commits, or rolls back if fn returns an
-// error or panics: for calls that need a [Tx] where the caller has nothing else to write, such as an operator's. BEGIN is
-// sent with the first statement, so one statement takes two round trips.
+// error or panics: for calls that need a [Tx] where the caller has nothing else to write, such as an operator's. BEGIN
+// is sent with the first statement, so one statement takes two round trips.
 //
 //	err := workqueue.InTx(ctx, pool, func(tx workqueue.Tx) error { return schedules.Pause(ctx, tx, "nightly") })
-func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx Tx) error) (err error) {
+func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx Tx) error) error {
 	if pool == nil {
 		return invalid("pool", "is nil")
 	}
@@ -29,10 +29,10 @@ func InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx Tx) error) (err er
 		leaveClean(tx.conn, err)
 		conn.Release()
 	}()
-	if err = fn(pgxTx{tx}); err != nil {
-		return err
+	if err = fn(pgxTx{tx}); err == nil {
+		err = tx.commit(ctx)
 	}
-	return tx.commit(ctx)
+	return err
 }
 
 // Exec runs a statement of the domain that the table is of, see [Tx]. On a pool it is a transaction of its own.

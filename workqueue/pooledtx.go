@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A pooledTx is the transaction of [InTx]. BEGIN is sent with the first statement, so that a transaction of one statement
-// takes two round trips and not three, and one that sends nothing takes none.
+// A pooledTx is the transaction of [InTx]. BEGIN is sent with the first statement, so that a transaction of one
+// statement takes two round trips and not three, and one that sends nothing takes none.
 type pooledTx struct {
 	conn  *pgx.Conn
 	begun bool

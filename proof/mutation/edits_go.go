@@ -14,7 +14,7 @@ func test(dir, run string) []suite { return []suite{{dir: dir, run: run}, {dir: 
 // goEdits are the fences of the Go code.
 var goEdits = []edit{
 	{name: "the session's isolation level", file: "workqueue/pool.go",
-		old: `return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"`, new: `return "BEGIN"`, suites: session},
+		old: `const beginReadWrite = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"`, new: `const beginReadWrite = "BEGIN"`, suites: session},
 	{name: "conflicts are not run again", file: "workqueue/pool.go",
 		old: "err == nil || attempt > maxConflictRetries || !isConflict(err)", new: "true", suites: session},
 	{name: "rows of a lost run stay", file: "workqueue/pool.go",
