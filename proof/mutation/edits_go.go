@@ -14,7 +14,8 @@ func test(dir, run string) []suite { return []suite{{dir: dir, run: run}, {dir: 
 // goEdits are the fences of the Go code.
 var goEdits = []edit{
 	{name: "the session's isolation level", file: "workqueue/pool.go",
-		old: `const beginReadWrite = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"`, new: `const beginReadWrite = "BEGIN"`, suites: session},
+		old: `const beginReadWrite = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"`,
+		new: `const beginReadWrite = "BEGIN"`, suites: session},
 	{name: "conflicts are not run again", file: "workqueue/pool.go",
 		old: "err == nil || attempt > maxConflictRetries || !isConflict(err)", new: "true", suites: session},
 	{name: "rows of a lost run stay", file: "workqueue/pool.go",
@@ -146,7 +147,7 @@ var goEdits = []edit{
 		suites: beside("reaper", "TestStale|TestTerm|TestOneLeads")},
 
 	{name: "a nil transaction is taken", file: "workqueue/tx.go",
-		old: "func Pgx(tx pgx.Tx) Tx {\n	if isNil(tx) {\n		tx = nil\n	}\n",
+		old: "func Pgx(tx pgx.Tx) Tx {\n	if isNil(tx) {\n		return pgxTx{}\n	}\n",
 		new: "func Pgx(tx pgx.Tx) Tx {\n", suites: core("input")},
 	{name: "the caller's settings are not given back", file: "workqueue/tx.go",
 		old:    "		if err := one(unpinCall(before)); err != nil {\n			return explain(err)\n		}\n",
