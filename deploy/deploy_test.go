@@ -28,7 +28,7 @@ import (
 	"github.com/txwork/txwork/internal/exporter"
 	"github.com/txwork/txwork/internal/exporter/exportertest"
 	"github.com/txwork/txwork/reaper"
-	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/metrics"
 )
 
 const (
@@ -145,7 +145,7 @@ func TestTheSQLOfRunbooks(t *testing.T) {
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
-	for _, m := range slices.Concat(workqueue.Metrics(), reaper.Gauges()) {
+	for _, m := range slices.Concat(metrics.Workers(), reaper.Gauges()) {
 		name, labels := exporter.Name(m), []string(nil)
 		for _, a := range m.Attributes {
 			labels = append(labels, exporter.Label(a))
@@ -166,7 +166,7 @@ func TestNamesInPrometheus(t *testing.T) {
 		"up-down counter": otlptranslator.MetricTypeNonMonotonicCounter, "gauge": otlptranslator.MetricTypeGauge,
 		"histogram": otlptranslator.MetricTypeHistogram,
 	}
-	for _, m := range slices.Concat(workqueue.Metrics(), reaper.Gauges()) {
+	for _, m := range slices.Concat(metrics.Workers(), reaper.Gauges()) {
 		namer := otlptranslator.NewMetricNamer("", otlptranslator.UnderscoreEscapingWithSuffixes)
 		want, err := namer.Build(otlptranslator.Metric{Name: m.Name, Unit: m.Unit, Type: kinds[m.Instrument]})
 		must(t, err)

@@ -209,7 +209,7 @@ func (w *Worker) checkHandlers() error {
 	return nil
 }
 
-// Drain is the worker as a [workqueue.Processor], for platforms without a process that runs all the time, for
+// Drain is the worker as a [workqueue.Drain], for platforms without a process that runs all the time, for
 // commands, and for tests: each of its runs enqueues what schedules owe, does the jobs that are due, queue after
 // queue, and returns. See [workqueue.Drain].
 func (w *Worker) Drain() (*workqueue.Drain, error) {

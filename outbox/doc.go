@@ -110,9 +110,8 @@
 //
 // A relay with handlers by topic can serve as a set of durable hooks: [Message].ScheduledAt is the earliest time of the
 // first attempt, [Message].Retry the backoff of the others, and [Delivery].ID the idempotency key. [Relay.Drain]
-// returns the relay without its loop, as a [workqueue.Processor]. [workqueue.Poll] calls it at intervals,
-// [workqueue.Alarm] is for platforms that offer one alarm instead of processes, and [workqueue.Group] combines several
-// processors.
+// returns the relay without its loop. Package workqueue/dispatch drives it: a Poll calls it at intervals, an Alarm is
+// for platforms that offer one alarm instead of processes, and a Group combines several.
 //
 // # Tracing
 //

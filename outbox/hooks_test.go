@@ -15,6 +15,7 @@ import (
 
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
 // Durable hooks: handlers in the process, by topic, that a dispatcher drives. These are the cases of the
@@ -124,7 +125,7 @@ func TestRetriesFireByThemselves(t *testing.T) {
 	h.fail = errors.New("not yet")
 	h.enqueue(outbox.Message{Topic: "a", Retry: workqueue.Retry{Growth: workqueue.Constant, Base: 20 * time.Millisecond,
 		Cap: time.Second}})
-	poll := workqueue.NewPoll(h.drain, workqueue.PollOptions{Interval: time.Hour})
+	poll := dispatch.NewPoll(h.drain, dispatch.PollOptions{Interval: time.Hour})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); poll.Run(ctx) }()
@@ -188,7 +189,7 @@ func TestOverlappingWakesMakeOneRunMore(t *testing.T) {
 		<-release
 		return 0, nil
 	}}
-	poll := workqueue.NewPoll(p, workqueue.PollOptions{Interval: time.Hour})
+	poll := dispatch.NewPoll(p, dispatch.PollOptions{Interval: time.Hour})
 	ctx, stop := context.WithCancel(f.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); poll.Run(ctx) }()
@@ -227,7 +228,7 @@ func TestAlarmFollowsTheHooks(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t, "a")
 	c := &clock{}
-	alarm := workqueue.NewAlarm(h.drain, c, nil)
+	alarm := dispatch.NewAlarm(h.drain, c, nil)
 	h.enqueue(outbox.Message{Topic: "a"}, outbox.Message{Topic: "a", ScheduledAt: time.Now().Add(time.Hour)})
 	if err := alarm.Schedule(t.Context()); err != nil || c.last() > 0 {
 		t.Fatalf("the alarm is set in %v, %v; want at once", c.last(), err)
@@ -249,12 +250,12 @@ func TestAlarmFollowsTheHooks(t *testing.T) {
 type processor struct {
 	name    string
 	process func(context.Context) (int, error)
-	next    *workqueue.Wake
+	next    *dispatch.Wake
 }
 
-func (p processor) Process(ctx context.Context) (int, error)            { return p.process(ctx) }
-func (p processor) NextWakeAt(context.Context) (*workqueue.Wake, error) { return p.next, nil }
-func (p processor) Namespace() string                                   { return p.name }
+func (p processor) Process(ctx context.Context) (int, error)           { return p.process(ctx) }
+func (p processor) NextWakeAt(context.Context) (*dispatch.Wake, error) { return p.next, nil }
+func (p processor) Namespace() string                                  { return p.name }
 
 // Whatever fails in one processor of a group, or in the callback that is told, the others go on.
 func TestFailuresAreIsolated(t *testing.T) {
@@ -262,12 +263,12 @@ func TestFailuresAreIsolated(t *testing.T) {
 	h := newHooks(t, "a")
 	h.enqueue(outbox.Message{Topic: "a"})
 	told := make(chan error, 100)
-	group := workqueue.Group("all",
+	group := dispatch.Group("all",
 		processor{name: "bad", process: func(context.Context) (int, error) { panic("bad processor") }},
 		h.drain,
 		processor{name: "worse", process: func(context.Context) (int, error) { return 0, errors.New("worse") }},
 	)
-	poll := workqueue.NewPoll(group, workqueue.PollOptions{Interval: time.Millisecond, OnError: func(err error) {
+	poll := dispatch.NewPoll(group, dispatch.PollOptions{Interval: time.Millisecond, OnError: func(err error) {
 		told <- err
 		panic("the callback, too")
 	}})
@@ -355,7 +356,7 @@ func TestSeveralDispatchersShareTheHooks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		poll := workqueue.NewPoll(drain, workqueue.PollOptions{Interval: 5 * time.Millisecond})
+		poll := dispatch.NewPoll(drain, dispatch.PollOptions{Interval: 5 * time.Millisecond})
 		all.Go(func() { poll.Run(ctx) })
 	}
 	const n = 200

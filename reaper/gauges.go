@@ -19,6 +19,7 @@ import (
 	"github.com/txwork/txwork/internal/scope"
 	"github.com/txwork/txwork/internal/survey"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/metrics"
 )
 
 // The gauges' names.
@@ -50,14 +51,14 @@ const (
 )
 
 // gaugeList is in the order of the documentation.
-var gaugeList = func() []workqueue.Metric {
+var gaugeList = func() []metrics.Metric {
 	table := []string{string(tableKey)}
 	laned := []string{string(tableKey), "txwork.queue", "txwork.consumer"}
 	stated := append([]string{string(tableKey), string(stateKey)}, laned[1:]...)
-	gauge := func(name, unit string, attributes []string, meaning string) workqueue.Metric {
-		return workqueue.Metric{Name: name, Instrument: "gauge", Unit: unit, Attributes: attributes, Meaning: meaning}
+	gauge := func(name, unit string, attributes []string, meaning string) metrics.Metric {
+		return metrics.Metric{Name: name, Instrument: "gauge", Unit: unit, Attributes: attributes, Meaning: meaning}
 	}
-	return []workqueue.Metric{
+	return []metrics.Metric{
 		gauge(depthGauge, "{row}", stated, fmt.Sprintf("Rows by state: ready (due), scheduled (due later), "+
 			"in_progress, waiting (for their turn or a join) and dead_letter. Counted up to %d rows of a table and "+
 			"state; more rows show as that many. Tables of schedules have dead_letter only", countedRows)),
@@ -95,7 +96,7 @@ var gaugeList = func() []workqueue.Metric {
 }()
 
 // Gauges lists the gauges that [Run] and [RegisterGauges] report.
-func Gauges() []workqueue.Metric { return append([]workqueue.Metric(nil), gaugeList...) }
+func Gauges() []metrics.Metric { return append([]metrics.Metric(nil), gaugeList...) }
 
 // Defaults of [GaugeOptions].
 const (

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/internal/outage"
 )
 
 const (
@@ -175,7 +177,7 @@ func (a *apart) slowDown(others bool) {
 func (a *apart) inVain() bool { return a.vain >= vainTries }
 
 // growing is a pause after so many others.
-func growing(n int) time.Duration { return min(minErrorPause<<min(n, 16), maxErrorPause) }
+func growing(n int) time.Duration { return min(outage.MinPause<<min(n, 16), outage.MaxPause) }
 
 // split parts the rows that somebody holds from the others. Where the lock is not that of a row of theirs, or no lock
 // fails them, it halves them.

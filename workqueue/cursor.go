@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
 // Bounds of the time between two sweeps, and the share of its time that a claimer spends on them.
@@ -58,7 +60,7 @@ type lane struct {
 
 // A dueAnswer tells when the next row is due; nil: no row is known of.
 type dueAnswer struct {
-	next *Wake
+	next *dispatch.Wake
 	at   time.Time // of the answer, by this machine's clock
 }
 
@@ -159,7 +161,7 @@ func (c *claimer) sweepNow() {
 
 // nextWake tells when the next row of any lane is due, when a sweep may find what a cursor has passed
 // over, or when the rule of its lanes is to be asked again, whichever is first.
-func (c *claimer) nextWake(ctx context.Context) (*Wake, error) {
+func (c *claimer) nextWake(ctx context.Context) (*dispatch.Wake, error) {
 	next, err := c.nextDue(ctx)
 	if err != nil {
 		return nil, err
@@ -168,18 +170,18 @@ func (c *claimer) nextWake(ctx context.Context) (*Wake, error) {
 }
 
 // withOwn is a wake, or an earlier one for which the claimer has a reason of its own.
-func (c *claimer) withOwn(next *Wake) *Wake {
+func (c *claimer) withOwn(next *dispatch.Wake) *dispatch.Wake {
 	if in := c.sweepDue(); in >= 0 {
-		next = earlier(next, &Wake{In: max(in, sweepPause)})
+		next = earlier(next, &dispatch.Wake{In: max(in, sweepPause)})
 	}
 	if in := c.rule.due(); in >= 0 {
-		next = earlier(next, &Wake{In: in})
+		next = earlier(next, &dispatch.Wake{In: in})
 	}
 	return next
 }
 
 // earlier is the first of two wakes, of which either may be missing.
-func earlier(a, b *Wake) *Wake {
+func earlier(a, b *dispatch.Wake) *dispatch.Wake {
 	if a == nil || b != nil && b.In < a.In {
 		return b
 	}
@@ -187,7 +189,7 @@ func earlier(a, b *Wake) *Wake {
 }
 
 // nextDue tells when the next row is due. The last claim has mostly asked that, too, which saves a transaction.
-func (c *claimer) nextDue(ctx context.Context) (*Wake, error) {
+func (c *claimer) nextDue(ctx context.Context) (*dispatch.Wake, error) {
 	if c.answer == nil {
 		d, start := c.question(), time.Now()
 		if err := c.queue.nextDue(ctx, d); err != nil {

@@ -9,11 +9,13 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
-// A Drain handles what is due now and returns: a [Processor] over a worker's handler without the worker's loop.
-// It is for platforms that call a process and let it sleep in between, under [Poll], [Alarm] or [Group], for
-// commands, and for tests. It may run beside workers; its own runs must not overlap.
+// A Drain handles what is due now and returns: a [dispatch.Processor] over a worker's handler without the worker's
+// loop. It is for platforms that call a process and let it sleep in between, under [dispatch.Poll], [dispatch.Alarm] or
+// [dispatch.Group], for commands, and for tests. It may run beside workers; its own runs must not overlap.
 //
 // Nothing runs between its calls, so it also takes back expired leases and calls the table's sweeps, as the
 // reaper does.
@@ -61,14 +63,14 @@ func (d *Drain) Parts() []*Drain {
 	return parts
 }
 
-// Namespace implements [Processor].
+// Namespace implements [dispatch.Processor].
 func (d *Drain) Namespace() string { return d.name }
 
-// NextWakeAt implements [Processor]: the first due time or the first end of a lease. While rows wait for what only
-// a sweep of the table can find, such as a deadline or a rate, it is the next sweep: a second after the last
-// run, twice as long after each run that found nothing, and a minute at most.
-func (d *Drain) NextWakeAt(ctx context.Context) (*Wake, error) {
-	var first *Wake
+// NextWakeAt implements [dispatch.Processor]: the first due time or the first end of a lease. While rows wait for what
+// only a sweep of the table can find, such as a deadline or a rate, it is the next sweep: a second after the last run,
+// twice as long after each run that found nothing, and a minute at most.
+func (d *Drain) NextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
+	var first *dispatch.Wake
 	var errs []error
 	for _, p := range d.parts {
 		next, err := p.nextWakeAt(ctx)
@@ -81,7 +83,7 @@ func (d *Drain) NextWakeAt(ctx context.Context) (*Wake, error) {
 	return first, errors.Join(errs...)
 }
 
-// Process implements [Processor]: it handles what is due and returns how many rows that were, whatever became
+// Process implements [dispatch.Processor]: it handles what is due and returns how many rows that were, whatever became
 // of them. When ctx is cancelled it claims no more and waits for the handlers that run; their context is not
 // cancelled. An error of one part does not keep the others from running.
 //
@@ -132,7 +134,7 @@ func (w *Worker) drain() *drain {
 
 func (d *drain) namespace() string { return d.worker.table.Name() }
 
-func (d *drain) nextWakeAt(ctx context.Context) (*Wake, error) {
+func (d *drain) nextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
 	next, err := d.worker.queue.NextWakeAt(ctx)
 	if err != nil || len(d.worker.table.spec.Sweeps) == 0 {
 		return next, err
@@ -141,7 +143,7 @@ func (d *drain) nextWakeAt(ctx context.Context) (*Wake, error) {
 	if err != nil || !waiting {
 		return next, err
 	}
-	return earlier(next, &Wake{At: time.Now().Add(d.pause), In: d.pause}), nil
+	return earlier(next, &dispatch.Wake{At: time.Now().Add(d.pause), In: d.pause}), nil
 }
 
 // slowDown plans the next sweep after a run.

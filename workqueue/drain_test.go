@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
 func (r *rig) worker(o workqueue.WorkerOptions, handler workqueue.Handler[note]) *workqueue.Worker {
@@ -33,7 +34,7 @@ func (r *rig) drain(d *workqueue.Drain, err error) *workqueue.Drain {
 	return d
 }
 
-func (r *rig) process(p workqueue.Processor, want int) {
+func (r *rig) process(p dispatch.Processor, want int) {
 	r.Helper()
 	if n, err := p.Process(r.Context()); n != want || err != nil {
 		r.Fatalf("processed %d, %v; want %d", n, err, want)
@@ -41,7 +42,7 @@ func (r *rig) process(p workqueue.Processor, want int) {
 }
 
 // wakesIn expects the next wake about then; -1: none.
-func (r *rig) wakesIn(p workqueue.Processor, want time.Duration) {
+func (r *rig) wakesIn(p dispatch.Processor, want time.Duration) {
 	r.Helper()
 	w, err := p.NextWakeAt(r.Context())
 	if err != nil {
@@ -171,7 +172,7 @@ func TestDrainUnderDispatchers(t *testing.T) {
 		handled++
 		return nil
 	}).Drain())
-	poll := workqueue.NewPoll(workqueue.Group("all", d), workqueue.PollOptions{Interval: 20 * time.Millisecond})
+	poll := dispatch.NewPoll(dispatch.Group("all", d), dispatch.PollOptions{Interval: 20 * time.Millisecond})
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { defer close(done); poll.Run(ctx) }()
@@ -289,7 +290,7 @@ func TestADrainOfSeveralWorkersSharesItsLimit(t *testing.T) {
 		r.serving(lanes("b")).worker(workqueue.WorkerOptions{}, order.handle),
 	}
 	d := r.drain(workers.Drain())
-	if d.Namespace() != workers[1].Namespace() || len(d.Parts()) != 2 {
+	if d.Namespace() != r.Table.Name() || len(d.Parts()) != 2 {
 		t.Errorf("%s has %d parts", d.Namespace(), len(d.Parts()))
 	}
 	r.wakesIn(d, 0)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/contain"
+	"github.com/txwork/txwork/internal/outage"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -86,7 +87,7 @@ func (l *listener) list() []*tableWork {
 
 // run listens until ctx is cancelled, reconnecting as needed.
 func (l *listener) run(ctx context.Context) {
-	pause, listened, told := minErrorPause, time.Now(), false
+	pause, listened, told := outage.MinPause, time.Now(), false
 	for ctx.Err() == nil {
 		start := time.Now()
 		err := l.session(ctx)
@@ -94,19 +95,19 @@ func (l *listener) run(ctx context.Context) {
 			return
 		}
 		if time.Since(start) > listenerHeartbeat {
-			pause = minErrorPause
+			pause = outage.MinPause
 		}
 		if time.Since(start) > time.Second { // it listened, since to be refused takes less
 			listened, told = time.Now(), false
 		}
-		if time.Since(listened) > maxErrorPause && !told {
+		if time.Since(listened) > outage.MaxPause && !told {
 			told = l.tell(ctx, err)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
-			pause = min(pause*2, maxErrorPause)
+			pause = min(pause*2, outage.MaxPause)
 		}
 	}
 }

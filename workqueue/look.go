@@ -8,6 +8,8 @@ import (
 	"github.com/txwork/txwork/internal/contain"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
 // looks answer for all idle workers of a runtime at once whether there is something to claim: what a process with many
@@ -40,10 +42,10 @@ type look struct {
 	since *time.Time // when it last asked, by the database's clock
 
 	done  chan struct{}
-	found bool          // there is something to claim
-	next  *Wake         // when the next row is due
-	asked time.Time     // by the database's clock
-	took  time.Duration // its share of the time
+	found bool           // there is something to claim
+	next  *dispatch.Wake // when the next row is due
+	asked time.Time      // by the database's clock
+	took  time.Duration  // its share of the time
 	err   error
 }
 
@@ -197,7 +199,7 @@ func lookCall(of []*look) call {
 
 // look asks, together with the other idle workers of the runtime, whether there is something to claim, and when there
 // will be. It is an empty claim and a nextWake where there is nothing.
-func (c *claimer) look(ctx context.Context, t *tableWork) (found bool, next *Wake, err error) {
+func (c *claimer) look(ctx context.Context, t *tableWork) (found bool, next *dispatch.Wake, err error) {
 	cursors, swept := c.begin(time.Now(), c.lanes)
 	k := &look{work: t, lanes: cursors, since: c.askedDue}
 	t.system.looks.ask(ctx, k)

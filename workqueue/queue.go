@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
 // Status is the state of a row.
@@ -252,15 +254,9 @@ func (q *Queue) purge(ctx context.Context, stmt statement, state string, age tim
 	return len(deleted), err
 }
 
-// A Wake is when somebody has to look at a table again.
-type Wake struct {
-	At time.Time     // by the database's clock
-	In time.Duration // from the moment of the answer; not positive when something is due already
-}
-
 // NextWakeAt tells the first due time of a Ready row or the first end of a lease, whichever is earlier.
 // It is nil when the table holds no live row.
-func (q *Queue) NextWakeAt(ctx context.Context) (*Wake, error) {
+func (q *Queue) NextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
 	return q.wake(ctx, q.table.statements.nextWake, nil)
 }
 
@@ -269,7 +265,7 @@ type dueQuestion struct {
 	lanes [][]any
 	since *time.Time // when it was asked before
 	// The answer, by the database's clock.
-	next  *Wake
+	next  *dispatch.Wake
 	asked time.Time
 }
 
@@ -294,22 +290,22 @@ func (q *Queue) due(d *dueQuestion) call {
 }
 
 // wakeAt is when a row is due, and in how many seconds; nil where there is none.
-func wakeAt(due *time.Time, seconds *float64) *Wake {
+func wakeAt(due *time.Time, seconds *float64) *dispatch.Wake {
 	if due == nil || seconds == nil {
 		return nil
 	}
-	return &Wake{At: *due, In: durationOf(*seconds)}
+	return &dispatch.Wake{At: *due, In: durationOf(*seconds)}
 }
 
-func (q *Queue) wake(ctx context.Context, stmt statement, args map[string]any) (*Wake, error) {
-	var wake *Wake
+func (q *Queue) wake(ctx context.Context, stmt statement, args map[string]any) (*dispatch.Wake, error) {
+	var wake *dispatch.Wake
 	err := q.exec.run(ctx, call{
 		statement: stmt,
 		args:      args,
 		reads:     true,
 		row: func(scan func(...any) error) error {
 			var seconds float64
-			wake = new(Wake)
+			wake = new(dispatch.Wake)
 			err := scan(&seconds, &wake.At)
 			wake.In = durationOf(seconds)
 			return err

@@ -63,7 +63,7 @@ func (t *tableWork) siftFor(workers []*Worker) {
 	}
 	for i, k := range looks {
 		w := workers[i]
-		if k.found || k.next != nil && k.next.In < w.restUntilLook(w.options.PollInterval) {
+		if k.found || k.next != nil && k.next.In < w.system.restUntilLook(w.options.PollInterval) {
 			w.poll.Wake()
 		}
 	}

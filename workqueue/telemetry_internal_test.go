@@ -12,6 +12,8 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/semconv/v1.43.0/messagingconv"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/txwork/txwork/workqueue/metrics"
 )
 
 // An operation without a name would be counted under none.
@@ -40,7 +42,7 @@ func TestNamesAreThoseOfTheConventions(t *testing.T) {
 		semconv.MessagingSystemKey, semconv.MessagingDestinationNameKey, semconv.MessagingOperationNameKey,
 		semconv.MessagingOperationTypeKey, semconv.ErrorTypeKey,
 	}
-	for _, m := range Metrics() {
+	for _, m := range metrics.Workers() {
 		if unit, theirs := units[m.Name]; theirs && unit != m.Unit || !theirs && !strings.HasPrefix(m.Name, "txwork.") {
 			t.Errorf("%s in %s is not in the conventions", m.Name, m.Unit)
 		}

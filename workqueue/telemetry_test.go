@@ -25,6 +25,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/metrics"
 )
 
 // A scope is what the OpenTelemetry SDK makes of a rig's telemetry.
@@ -316,18 +317,18 @@ func TestTheListOfMetrics(t *testing.T) {
 	if err := w.stop(t); err != nil {
 		t.Error(err)
 	}
-	reported := map[string]workqueue.Metric{}
+	reported := map[string]metrics.Metric{}
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
-			kind, keys := pointsOf(m)
-			reported[m.Name] = workqueue.Metric{Name: m.Name, Instrument: kind, Unit: m.Unit, Attributes: keys,
-				Meaning: m.Description}
+			kind, keys, buckets := pointsOf(m)
+			reported[m.Name] = metrics.Metric{Name: m.Name, Instrument: kind, Unit: m.Unit, Attributes: keys,
+				Meaning: m.Description, Buckets: buckets}
 		}
 	}
-	for _, want := range workqueue.Metrics() {
+	for _, want := range metrics.Workers() {
 		got := reported[want.Name]
 		delete(reported, want.Name)
-		if i := slices.Index(want.Attributes, workqueue.RowLabels); i >= 0 {
+		if i := slices.Index(want.Attributes, metrics.RowLabels); i >= 0 {
 			want.Attributes[i] = "txwork.topic"
 		}
 		// the table has none
@@ -343,8 +344,8 @@ func TestTheListOfMetrics(t *testing.T) {
 	}
 }
 
-// pointsOf are the kind of a metric and the keys that its points have.
-func pointsOf(m metricdata.Metrics) (kind string, keys []string) {
+// pointsOf are the kind of a metric, the keys that its points have, and the boundaries of a histogram.
+func pointsOf(m metricdata.Metrics) (kind string, keys []string, buckets []float64) {
 	note := func(set attribute.Set) {
 		for _, a := range set.ToSlice() {
 			if !slices.Contains(keys, string(a.Key)) {
@@ -363,11 +364,12 @@ func pointsOf(m metricdata.Metrics) (kind string, keys []string) {
 	case metricdata.Histogram[float64]:
 		kind = "histogram"
 		for _, p := range data.DataPoints {
+			buckets = p.Bounds
 			note(p.Attributes)
 		}
 	}
 	slices.Sort(keys)
-	return kind, keys
+	return kind, keys, buckets
 }
 
 // A row's labels are on the span of its handler and on the line about what became of it.

@@ -12,6 +12,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue/dispatch"
+
+	"github.com/txwork/txwork/internal/outage"
 )
 
 // Defaults of [WorkerOptions].
@@ -38,7 +42,7 @@ type WorkerOptions struct {
 	ClaimLimit int
 	// Lease is how long a claim holds without renewal. Default: [DefaultLease]; at least [MinLease].
 	Lease time.Duration
-	// PollInterval is the longest time between two looks. Default: [DefaultPollInterval].
+	// PollInterval is the longest time between two looks. Default: [dispatch.DefaultPollInterval].
 	PollInterval time.Duration
 	// SettleLinger is how long a settle may wait for others to share its transaction, negative for not
 	// at all. Default: [DefaultSettleLinger].
@@ -66,7 +70,7 @@ func (o WorkerOptions) withDefaults() WorkerOptions {
 	setDefault(&o.Concurrency, DefaultConcurrency)
 	setDefault(&o.ClaimLimit, DefaultClaimLimit)
 	setDefault(&o.Lease, DefaultLease)
-	setDefault(&o.PollInterval, DefaultPollInterval)
+	setDefault(&o.PollInterval, dispatch.DefaultPollInterval)
 	setDefault(&o.SettleLinger, DefaultSettleLinger)
 	setDefault(&o.ShutdownTimeout, DefaultShutdownTimeout)
 	return o
@@ -115,7 +119,7 @@ type Worker struct {
 	claimer  *claimer
 	rule     rule    // of its lanes, see [Spec].Admission
 	folder   *folder // of the table; nil where it has none, and for a drain
-	poll     *Poll
+	poll     *dispatch.Poll
 	flow     *flow
 	settler  *settler
 	settle   func(*delivery, *Outcome) // what becomes of an outcome
@@ -182,7 +186,8 @@ func newWorker(table *Table, pool *pgxpool.Pool, o WorkerOptions) *Worker {
 	}
 	w.logger = table.telemetry.logger
 	w.flow = newFlow(o.Concurrency, o.ClaimLimit)
-	w.poll = NewPoll(w, PollOptions{Interval: o.PollInterval, OnError: func(err error) { logError(w.logger, err) }})
+	w.poll = dispatch.NewPoll(polled{w}, dispatch.PollOptions{Interval: o.PollInterval,
+		OnError: func(err error) { logError(w.logger, err) }})
 	return w
 }
 
@@ -230,7 +235,7 @@ func (w *Worker) open(ctx context.Context) (err error) {
 // awaitTable checks the table's version and that there are transactions, however long it takes until a database
 // answers. A cancelled context ends the wait without an error.
 func (w *Worker) awaitTable(ctx context.Context) error {
-	pause := minErrorPause
+	pause := outage.MinPause
 	for {
 		err := w.within(ctx, w.callLimit(), func(ctx context.Context) error {
 			slot, err := w.system.taker(w.table).take(ctx)
@@ -253,7 +258,7 @@ func (w *Worker) awaitTable(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(pause):
-			pause = min(pause*2, maxErrorPause)
+			pause = min(pause*2, outage.MaxPause)
 		}
 	}
 }
@@ -333,34 +338,6 @@ func waitFor(done <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
-// Namespace implements [Processor].
-func (w *Worker) Namespace() string { return w.table.Name() }
-
-// Process implements [Processor] for the worker's own [Poll]: it claims and hands over until a claim
-// comes back short.
-func (w *Worker) Process(ctx context.Context) (int, error) {
-	total := 0
-	for {
-		want, err := w.flow.await(ctx)
-		if err != nil {
-			return total, nil // stopping
-		}
-		start, cancels := time.Now(), w.cancelsSeen.Load()
-		rows, err := w.claim(ctx, w.claimer, want)
-		if ctx.Err() != nil {
-			w.flow.close() // stopping: nothing of this claim is to be started
-		}
-		w.hand(ctx, rows, want, start)
-		if w.cancelsSeen.Load() != cancels {
-			w.renewNow() // it may have been one of these rows
-		}
-		total += len(rows)
-		if err != nil || len(rows) < want {
-			return total, err
-		}
-	}
-}
-
 // claim finishes what it began when ctx is cancelled: to break off would leave rows claimed by nobody
 // until their lease ends. It gives up in time for the lease to be of use.
 func (w *Worker) claim(ctx context.Context, c *claimer, limit int) (rows []claimedRow, err error) {
@@ -392,27 +369,6 @@ func (w *Worker) deliveries(ctx context.Context, rows []claimedRow, claimedAt in
 		deliveries[i] = d
 	}
 	return deliveries
-}
-
-// NextWakeAt implements [Processor]: the next due time, or the next look at what a cursor may have passed
-// over.
-func (w *Worker) NextWakeAt(ctx context.Context) (*Wake, error) {
-	var next *Wake
-	err := w.within(ctx, w.callLimit(), func(ctx context.Context) (err error) {
-		next, err = w.claimer.nextWake(ctx)
-		return err
-	})
-	return next, err
-}
-
-// look implements [looker].
-func (w *Worker) look(ctx context.Context) (found bool, next *Wake, err error) {
-	return w.claimer.look(ctx, w.work)
-}
-
-// restUntilLook implements [looker].
-func (w *Worker) restUntilLook(interval time.Duration) time.Duration {
-	return w.system.restUntilLook(interval)
 }
 
 // execute is one of the worker's handlers: it takes deliveries until there are no more. If a handler ends

@@ -13,6 +13,8 @@ const module = "github.com/txwork/txwork/"
 // mayImport lists, for each public package, the packages of ours that it may depend on, directly or not.
 var mayImport = map[string][]string{
 	"workqueue":              nil,
+	"workqueue/dispatch":     nil,
+	"workqueue/metrics":      nil,
 	"workqueue/validate":     {"workqueue"},
 	"workqueue/gate":         {"workqueue", "workqueue/validate", "internal/sqltext"},
 	"workqueue/join":         {"workqueue", "workqueue/validate", "internal/sqltext"},
@@ -40,7 +42,8 @@ var below = []string{"internal/input", "internal/payload", "internal/sqltext", "
 	"workqueue/gate", "workqueue/join", "workqueue/topics", "workqueue/codec", "workqueue/periodic", "schedule"}
 
 // leaves are what anybody may depend on. They depend on none of ours but each other.
-var leaves = []string{"internal/contain", "internal/header", "internal/outage", "internal/postgres", "internal/scope"}
+var leaves = []string{"internal/contain", "internal/header", "internal/outage", "internal/postgres", "internal/scope",
+	"workqueue/dispatch", "workqueue/metrics"}
 
 // application packages are those that end up in users' programs by way of their own imports.
 var application = []string{"workqueue", "outbox", "inbox", "timers", "timers/alarms", "jobs", "reaper", "service",

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
 // cancel cancels rows and checks which it changed.
@@ -144,7 +145,7 @@ func purgesByAge(s *suite) {
 
 // The next wake is the first due time or the first end of a lease.
 func tellsTheNextWake(s *suite) {
-	wake := func() (w *workqueue.Wake) {
+	wake := func() (w *dispatch.Wake) {
 		s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) (err error) {
 			w,
 				err = q.NextWakeAt(ctx)

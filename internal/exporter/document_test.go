@@ -10,7 +10,7 @@ import (
 	"github.com/txwork/txwork/internal/exporter"
 	"github.com/txwork/txwork/internal/page"
 	"github.com/txwork/txwork/reaper"
-	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/metrics"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/metrics.md anew")
@@ -39,10 +39,10 @@ func TestTheDocumentedMetrics(t *testing.T) {
 func metricsTable() string {
 	var b strings.Builder
 	b.WriteString("| metric | in Prometheus | kind, unit | attributes | meaning |\n|---|---|---|---|---|\n")
-	for _, m := range slices.Concat(workqueue.Metrics(), reaper.Gauges()) {
+	for _, m := range slices.Concat(metrics.Workers(), reaper.Gauges()) {
 		attributes := make([]string, len(m.Attributes))
 		for i, a := range m.Attributes {
-			if attributes[i] = "`" + a + "`"; a == workqueue.RowLabels {
+			if attributes[i] = "`" + a + "`"; a == metrics.RowLabels {
 				attributes[i] = "row labels"
 			}
 		}

@@ -10,12 +10,12 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
-	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/metrics"
 )
 
 // Name is what Prometheus calls a metric, by OpenTelemetry's rules for the names that every version of it knows. A
 // histogram's is the first part of its series' names.
-func Name(m workqueue.Metric) string {
+func Name(m metrics.Metric) string {
 	name := Label(m.Name)
 	if m.Unit == "s" {
 		name += "_seconds"
@@ -36,7 +36,7 @@ var (
 
 // writeGauge writes a gauge in version 0.0.4 of Prometheus' text format.
 func writeGauge(b *bytes.Buffer, m metricdata.Metrics, points []metricdata.DataPoint[float64]) {
-	name := Name(workqueue.Metric{Name: m.Name, Unit: m.Unit})
+	name := Name(metrics.Metric{Name: m.Name, Unit: m.Unit})
 	fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s gauge\n", name, helpEscapes.Replace(m.Description), name)
 	lines := make([]string, len(points))
 	for i, p := range points {

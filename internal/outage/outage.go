@@ -18,6 +18,13 @@ import (
 // one.
 const quiet = time.Second
 
+// MinPause and MaxPause bound the growing pause between attempts that fail: short enough to follow a failover, long
+// enough not to overload the server that takes over.
+const (
+	MinPause = 50 * time.Millisecond
+	MaxPause = 5 * time.Second
+)
+
 // A Log is that of what shares a database in a process. The zero value is usable.
 type Log struct {
 	mu       sync.Mutex

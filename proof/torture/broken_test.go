@@ -144,7 +144,7 @@ var breakages = map[string]breakage{
 			{"workqueue/tablework.go", "	if len(t.intake) == 1 && len(t.table.spec.Sweeps) > 0 {", "	if false {"},
 			{"workqueue/worker.go", "	cancelsSeen atomic.Int64",
 				"	sweptAt time.Time\n	cancelsSeen atomic.Int64"},
-			{"workqueue/worker.go", "		start, cancels := time.Now(), w.cancelsSeen.Load()\n", `
+			{"workqueue/polled.go", "		start, cancels := time.Now(), w.cancelsSeen.Load()\n", `
 		if len(w.table.spec.Sweeps) > 0 && time.Since(w.sweptAt) > sweepAtLeastEvery {
 			w.work.within(context.WithoutCancel(ctx), func(ctx context.Context) error {
 				_, err := w.queue.Sweep(ctx, sweepLimit)

@@ -89,7 +89,7 @@ func (s *Scheduler) Tables() []*workqueue.Table { return s.worker.Tables() }
 // Wake makes the scheduler look now. It never blocks.
 func (s *Scheduler) Wake() { s.worker.Wake() }
 
-// Drain is the scheduler as a [workqueue.Processor] that writes what is owed and returns, see [workqueue.Drain].
+// Drain is the scheduler as a [workqueue.Drain], each of whose runs writes what is owed and returns.
 func (s *Scheduler) Drain() (*workqueue.Drain, error) { return s.worker.Drain() }
 
 // DrainIn is [Scheduler.Drain] inside a transaction, see [workqueue.Worker.DrainIn]. It makes one decision about a

@@ -83,8 +83,8 @@ func (w *Worker[H]) Run(ctx context.Context) error {
 	return w.all.Run(ctx)
 }
 
-// Drain is the worker as a [workqueue.Processor], for platforms without a process that runs all the time, for
-// commands, and for tests: each of its runs handles what is due and returns. See [workqueue.Drain].
+// Drain is the worker as a [workqueue.Drain], for platforms without a process that runs all the time, for
+// commands, and for tests: each of its runs handles what is due and returns.
 func (w *Worker[H]) Drain() (*workqueue.Drain, error) {
 	if err := w.handlers.seal(); err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package workqueue_test
+package dispatch_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
 // A platform has one alarm. It calls fire when that goes off.
@@ -73,15 +73,15 @@ func (p *platform) in() time.Duration {
 	return time.Until(p.at)
 }
 
-func wakeIn(ds ...time.Duration) func(int) (*workqueue.Wake, error) {
+func wakeIn(ds ...time.Duration) func(int) (*dispatch.Wake, error) {
 	calls := 0
-	return func(int) (*workqueue.Wake, error) {
+	return func(int) (*dispatch.Wake, error) {
 		d := ds[min(calls, len(ds)-1)]
 		calls++
 		if d < 0 {
 			return nil, nil
 		}
-		return &workqueue.Wake{In: d}, nil
+		return &dispatch.Wake{In: d}, nil
 	}
 }
 
@@ -90,7 +90,7 @@ func TestAlarmSetsTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &platform{}
 		s := &script{next: wakeIn(time.Minute, time.Hour, -1)}
-		a := workqueue.NewAlarm(s, p, nil)
+		a := dispatch.NewAlarm(s, p, nil)
 		p.fire = func() { a.Fire(t.Context()) }
 		if err := a.Fire(t.Context()); err != nil || p.in() != time.Minute {
 			t.Errorf("fired: %v, the alarm is set in %v", err, p.in())
@@ -110,7 +110,7 @@ func TestAlarmIsNeverPutOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &platform{}
-		a := workqueue.NewAlarm(&script{next: wakeIn(time.Minute, time.Hour, -1, time.Second, time.Millisecond)}, p,
+		a := dispatch.NewAlarm(&script{next: wakeIn(time.Minute, time.Hour, -1, time.Second, time.Millisecond)}, p,
 			nil)
 		for i, want := range []time.Duration{time.Minute, time.Minute, time.Minute, time.Second, time.Millisecond} {
 			if err := a.Schedule(t.Context()); err != nil || p.in() != want {
@@ -126,7 +126,7 @@ func TestAlarmThatWasLostIsSetAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &platform{}
-		a := workqueue.NewAlarm(&script{next: wakeIn(time.Minute)}, p, nil)
+		a := dispatch.NewAlarm(&script{next: wakeIn(time.Minute)}, p, nil)
 		a.Schedule(t.Context())
 		sleepFor(time.Hour) // nobody fires
 		if err := a.Schedule(t.Context()); err != nil || p.in() != time.Minute {
@@ -147,7 +147,7 @@ func TestAlarmCoalescesFires(t *testing.T) {
 			}
 			return nil
 		}}
-		a := workqueue.NewAlarm(s, &platform{}, nil)
+		a := dispatch.NewAlarm(s, &platform{}, nil)
 		done := make(chan error)
 		go func() { done <- a.Fire(t.Context()) }()
 		<-running
@@ -169,20 +169,20 @@ func TestAlarmCoalescesFires(t *testing.T) {
 func TestAlarmFailures(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
-	always := func(err error) func(int) (*workqueue.Wake, error) {
-		return func(int) (*workqueue.Wake, error) { return nil, err }
+	always := func(err error) func(int) (*dispatch.Wake, error) {
+		return func(int) (*dispatch.Wake, error) { return nil, err }
 	}
 	for name, s := range map[string]*script{
 		"process":          {name: "orders", process: func(int) error { return boom }},
 		"process panics":   {name: "orders", process: func(int) error { panic(boom) }},
 		"next wake":        {name: "orders", next: always(boom)},
-		"next wake panics": {name: "orders", next: func(int) (*workqueue.Wake, error) { panic(boom) }},
+		"next wake panics": {name: "orders", next: func(int) (*dispatch.Wake, error) { panic(boom) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &platform{}
 				told := 0
-				a := workqueue.NewAlarm(s, p, func(error) { told++; panic("in onError, too") })
+				a := dispatch.NewAlarm(s, p, func(error) { told++; panic("in onError, too") })
 				for fires := 1; fires <= 3; fires++ {
 					err := a.Fire(t.Context())
 					if err == nil || !strings.Contains(err.Error(), "boom") ||
@@ -206,7 +206,7 @@ func TestAlarmOutlivesACancelledFire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := &platform{}
-		var a *workqueue.Alarm
+		var a *dispatch.Alarm
 		s := &script{next: wakeIn(-1)}
 		s.process = func(run int) error {
 			if run == 1 {
@@ -216,7 +216,7 @@ func TestAlarmOutlivesACancelledFire(t *testing.T) {
 			}
 			return nil
 		}
-		a = workqueue.NewAlarm(s, p, nil)
+		a = dispatch.NewAlarm(s, p, nil)
 		p.fire = func() { a.Fire(t.Context()) }
 		if err := a.Fire(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("Fire returned %v", err)
@@ -240,7 +240,7 @@ func TestAlarmPlatformFailures(t *testing.T) {
 		broken := errors.New("no alarms today")
 		p := &platform{fail: broken}
 		s := &script{name: "orders", next: wakeIn(time.Minute)}
-		a := workqueue.NewAlarm(s, p, nil)
+		a := dispatch.NewAlarm(s, p, nil)
 		for _, call := range []func(context.Context) error{a.Fire, a.Schedule, a.Fire} {
 			if err := call(t.Context()); !errors.Is(err, broken) {
 				t.Errorf("returned %v", err)
@@ -266,7 +266,7 @@ func TestAlarmOutlivesGoexit(t *testing.T) {
 			return nil
 		}}
 		told := 0
-		a := workqueue.NewAlarm(s, p, func(error) { told++ })
+		a := dispatch.NewAlarm(s, p, func(error) { told++ })
 		exited := make(chan struct{})
 		go func() { defer close(exited); a.Fire(t.Context()) }()
 		<-exited
@@ -283,8 +283,8 @@ func TestAlarmOutlivesGoexit(t *testing.T) {
 // A hostile platform does what it likes in its calls.
 type hostile struct {
 	platform
-	during func(a *workqueue.Alarm)
-	a      *workqueue.Alarm
+	during func(a *dispatch.Alarm)
+	a      *dispatch.Alarm
 }
 
 func (h *hostile) SetAlarm(ctx context.Context, in time.Duration) error {
@@ -299,27 +299,27 @@ func (h *hostile) ClearAlarm(ctx context.Context) error {
 
 func TestAlarmOutlivesItsPlatform(t *testing.T) {
 	t.Parallel()
-	for name, misbehave := range map[string]func(a *workqueue.Alarm){
-		"fires":     func(a *workqueue.Alarm) { a.Fire(context.Background()) },
-		"schedules": func(a *workqueue.Alarm) { a.Schedule(context.Background()) },
-		"panics":    func(*workqueue.Alarm) { panic("no alarms today") },
-		"exits":     func(*workqueue.Alarm) { runtime.Goexit() },
+	for name, misbehave := range map[string]func(a *dispatch.Alarm){
+		"fires":     func(a *dispatch.Alarm) { a.Fire(context.Background()) },
+		"schedules": func(a *dispatch.Alarm) { a.Schedule(context.Background()) },
+		"panics":    func(*dispatch.Alarm) { panic("no alarms today") },
+		"exits":     func(*dispatch.Alarm) { runtime.Goexit() },
 	} {
-		for from, call := range map[string]func(*workqueue.Alarm,
-			context.Context) error{"fire": (*workqueue.Alarm).Fire, "schedule": (*workqueue.Alarm).Schedule} {
+		for from, call := range map[string]func(*dispatch.Alarm,
+			context.Context) error{"fire": (*dispatch.Alarm).Fire, "schedule": (*dispatch.Alarm).Schedule} {
 			for what, next := range map[string]time.Duration{"set": time.Minute, "clear": -1} {
 				t.Run(name+" in "+what+" by "+from, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						h := &hostile{}
 						once := true
-						h.during = func(a *workqueue.Alarm) {
+						h.during = func(a *dispatch.Alarm) {
 							if once {
 								once = false
 								misbehave(a)
 							}
 						}
 						s := &script{name: "orders", next: wakeIn(next)}
-						h.a = workqueue.NewAlarm(s, h, nil)
+						h.a = dispatch.NewAlarm(s, h, nil)
 						called := make(chan struct{})
 						go func() { defer close(called); call(h.a, t.Context()) }()
 						<-called
@@ -343,14 +343,14 @@ func TestAlarmsThatAreSetAtOnceReachThePlatformInOrder(t *testing.T) {
 		h := &hostile{}
 		entered, release := make(chan struct{}), make(chan struct{})
 		once := true
-		h.during = func(*workqueue.Alarm) {
+		h.during = func(*dispatch.Alarm) {
 			if once {
 				once = false
 				close(entered)
 				<-release
 			}
 		}
-		a := workqueue.NewAlarm(&script{next: wakeIn(time.Hour, time.Second)}, h, nil)
+		a := dispatch.NewAlarm(&script{next: wakeIn(time.Hour, time.Second)}, h, nil)
 		first := make(chan error)
 		go func() { first <- a.Schedule(t.Context()) }()
 		<-entered

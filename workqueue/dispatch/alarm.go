@@ -1,4 +1,4 @@
-package workqueue
+package dispatch
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/contain"
+	"github.com/txwork/txwork/internal/outage"
 )
 
 // An AlarmClock is a platform's single alarm: setting it replaces the one that is set.
@@ -113,7 +114,7 @@ func (a *Alarm) runOnce(ctx context.Context) error {
 func (a *Alarm) failed(ctx context.Context, err error) error {
 	err = fmt.Errorf("%s: %w", a.name, err)
 	contain.Report(a.onError, err)
-	if armErr := a.arm(context.WithoutCancel(ctx), maxErrorPause); armErr != nil {
+	if armErr := a.arm(context.WithoutCancel(ctx), outage.MaxPause); armErr != nil {
 		contain.Report(a.onError, armErr)
 	}
 	return err

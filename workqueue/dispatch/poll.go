@@ -1,33 +1,17 @@
-package workqueue
+package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/txwork/txwork/internal/contain"
+	"github.com/txwork/txwork/internal/outage"
 )
-
-// A Processor is something that has work at certain times: a queue, a set of hooks, a schedule.
-type Processor interface {
-	// Process does what is due now and returns how much it did.
-	Process(ctx context.Context) (int, error)
-	// NextWakeAt tells when there is something to do next; nil when nothing is known of.
-	NextWakeAt(ctx context.Context) (*Wake, error)
-	// Namespace names the processor in errors.
-	Namespace() string
-}
 
 // DefaultPollInterval is how often a [Poll] looks when nobody wakes it. Notifications make it rarely
 // matter; without them it is the longest that a new row waits.
 const DefaultPollInterval = time.Second
-
-// Bounds of the pause after a failed run: short enough to follow a failover, long enough not to storm it.
-const (
-	minErrorPause = 50 * time.Millisecond
-	maxErrorPause = 5 * time.Second
-)
 
 // minIdlePause keeps a processor that did nothing, although it says that something is due, from spinning.
 const minIdlePause = 10 * time.Millisecond
@@ -68,21 +52,21 @@ func (d *Poll) Wake() {
 
 // A looker is a processor that can tell, for less than a run, whether a run would find something.
 type looker interface {
-	// look returns when the next run may find something where one would find nothing now.
-	look(ctx context.Context) (found bool, next *Wake, err error)
-	// restUntilLook is how long it may rest when nothing is known to be due.
-	restUntilLook(interval time.Duration) time.Duration
+	// Look returns when the next run may find something where one would find nothing now.
+	Look(ctx context.Context) (found bool, next *Wake, err error)
+	// RestUntilLook is how long it may rest when nothing is known to be due.
+	RestUntilLook(interval time.Duration) time.Duration
 }
 
 // Run processes until ctx is cancelled, and then returns nil. Failed runs are reported and repeated
 // after a growing pause.
 func (d *Poll) Run(ctx context.Context) error {
-	pause := minErrorPause
+	pause := outage.MinPause
 	idle := false // nothing is known to be due, and nobody has called
 	for ctx.Err() == nil {
 		wait, last, err := d.once(ctx, idle)
 		if err == nil {
-			pause = minErrorPause
+			pause = outage.MinPause
 			idle = d.sleep(ctx, wait, d.wake) && last
 			continue
 		}
@@ -90,7 +74,7 @@ func (d *Poll) Run(ctx context.Context) error {
 		if ctx.Err() == nil {
 			contain.Report(d.onError, fmt.Errorf("%s: %w", d.processor.Namespace(), err))
 			d.sleep(ctx, pause, nil) // a wake does not shorten the pause: it stays in the channel
-			pause = min(pause*2, maxErrorPause)
+			pause = min(pause*2, outage.MaxPause)
 		}
 	}
 	return nil
@@ -131,7 +115,7 @@ func (d *Poll) run(ctx context.Context) (n int, next *Wake, err error) {
 // rest is how long to rest when nothing is known to be due.
 func (d *Poll) rest() time.Duration {
 	if l, looks := d.processor.(looker); looks {
-		return l.restUntilLook(d.interval)
+		return l.RestUntilLook(d.interval)
 	}
 	return d.interval
 }
@@ -151,58 +135,5 @@ func (d *Poll) sleep(ctx context.Context, wait time.Duration, wake <-chan struct
 
 func lookSafely(ctx context.Context, l looker) (found bool, next *Wake, err error) {
 	defer contain.Recover(&err)
-	return l.look(ctx)
-}
-
-// processSafely turns a panic of a processor into an error: one bad run must not end the loop.
-func processSafely(ctx context.Context, p Processor) (n int, err error) {
-	defer contain.Recover(&err)
-	return p.Process(ctx)
-}
-
-func nextWakeSafely(ctx context.Context, p Processor) (next *Wake, err error) {
-	defer contain.Recover(&err)
-	return p.NextWakeAt(ctx)
-}
-
-// Group makes one [Processor] of several. A run runs them all, and the failure of one does not keep the
-// others from theirs; the earliest wake wins.
-func Group(namespace string, processors ...Processor) Processor {
-	return group{namespace, processors}
-}
-
-type group struct {
-	namespace  string
-	processors []Processor
-}
-
-func (g group) Namespace() string { return g.namespace }
-
-func (g group) Process(ctx context.Context) (int, error) {
-	total := 0
-	var errs []error
-	for _, p := range g.processors {
-		n, err := processSafely(ctx, p)
-		total += n
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", p.Namespace(), err))
-		}
-	}
-	return total, errors.Join(errs...)
-}
-
-func (g group) NextWakeAt(ctx context.Context) (*Wake, error) {
-	var first *Wake
-	var errs []error
-	for _, p := range g.processors {
-		w, err := nextWakeSafely(ctx, p)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", p.Namespace(), err))
-			continue
-		}
-		if w != nil && (first == nil || w.In < first.In) {
-			first = w
-		}
-	}
-	return first, errors.Join(errs...)
+	return l.Look(ctx)
 }

@@ -1,4 +1,4 @@
-package workqueue_test
+package dispatch_test
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
 // A script is a Processor made of functions; the missing ones do nothing.
 type script struct {
 	name    string
 	process func(run int) error
-	next    func(run int) (*workqueue.Wake, error)
+	next    func(run int) (*dispatch.Wake, error)
 
 	mu   sync.Mutex
 	runs []time.Time
@@ -34,7 +34,7 @@ func (s *script) Process(context.Context) (int, error) {
 	return 1, s.process(run)
 }
 
-func (s *script) NextWakeAt(context.Context) (*workqueue.Wake, error) {
+func (s *script) NextWakeAt(context.Context) (*dispatch.Wake, error) {
 	if s.next == nil {
 		return nil, nil
 	}
@@ -61,10 +61,10 @@ func (s *script) since(start time.Time) []time.Duration {
 }
 
 // poll runs a Poll for a while of synctest's time.
-func poll(t *testing.T, s *script, o workqueue.PollOptions, during func(*workqueue.Poll)) {
+func poll(t *testing.T, s *script, o dispatch.PollOptions, during func(*dispatch.Poll)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	p := workqueue.NewPoll(s, o)
+	p := dispatch.NewPoll(s, o)
 	done := make(chan error)
 	go func() { done <- p.Run(ctx) }()
 	synctest.Wait()
@@ -81,8 +81,8 @@ func TestPollInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, start := &script{}, time.Now()
-		poll(t, s, workqueue.PollOptions{Interval: 3 * time.Second},
-			func(*workqueue.Poll) { sleepFor(10 * time.Second) })
+		poll(t, s, dispatch.PollOptions{Interval: 3 * time.Second},
+			func(*dispatch.Poll) { sleepFor(10 * time.Second) })
 		if got, want := s.since(start), []time.Duration{0, 3 * time.Second, 6 * time.Second,
 			9 * time.Second}; !slices.Equal(got, want) {
 			t.Errorf("ran at %v, want %v", got, want)
@@ -94,7 +94,7 @@ func TestPollDefaultInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{}
-		poll(t, s, workqueue.PollOptions{}, func(*workqueue.Poll) { sleepFor(10*time.Second + time.Millisecond) })
+		poll(t, s, dispatch.PollOptions{}, func(*dispatch.Poll) { sleepFor(10*time.Second + time.Millisecond) })
 		if n := s.count(); n != 11 {
 			t.Errorf("%d runs in ten seconds, want one at once and one a second", n)
 		}
@@ -116,14 +116,14 @@ func TestPollWakesWhenTheProcessorSays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				s := &script{next: func(run int) (*workqueue.Wake, error) {
+				s := &script{next: func(run int) (*dispatch.Wake, error) {
 					if run == 1 {
-						return &workqueue.Wake{In: c.in}, nil
+						return &dispatch.Wake{In: c.in}, nil
 					}
 					return nil, nil
 				}}
-				poll(t, s, workqueue.PollOptions{Interval: time.Minute},
-					func(*workqueue.Poll) { sleepFor(c.want + time.Second) })
+				poll(t, s, dispatch.PollOptions{Interval: time.Minute},
+					func(*dispatch.Poll) { sleepFor(c.want + time.Second) })
 				if got := s.since(start); len(got) != 2 || got[1] < c.want || got[1] > c.want+20*time.Millisecond {
 					t.Errorf("ran at %v, want at once and after %v", got, c.want)
 				}
@@ -146,7 +146,7 @@ func TestPollDoesNotSpin(t *testing.T) {
 			return nil
 		}}}
 		start := time.Now()
-		workqueue.NewPoll(s, workqueue.PollOptions{}).Run(ctx)
+		dispatch.NewPoll(s, dispatch.PollOptions{}).Run(ctx)
 		if took := time.Since(start); took < time.Second {
 			t.Errorf("%d runs that did nothing in %v", limit, took)
 		}
@@ -161,7 +161,7 @@ func (i *idle) Process(ctx context.Context) (int, error) {
 	return 0, err
 }
 
-func (*idle) NextWakeAt(context.Context) (*workqueue.Wake, error) { return &workqueue.Wake{}, nil }
+func (*idle) NextWakeAt(context.Context) (*dispatch.Wake, error) { return &dispatch.Wake{}, nil }
 
 // Any number of wakes during a run make exactly one more, and none is lost.
 func TestPollCoalescesWakes(t *testing.T) {
@@ -175,7 +175,7 @@ func TestPollCoalescesWakes(t *testing.T) {
 			}
 			return nil
 		}}
-		poll(t, s, workqueue.PollOptions{Interval: time.Hour}, func(p *workqueue.Poll) {
+		poll(t, s, dispatch.PollOptions{Interval: time.Hour}, func(p *dispatch.Poll) {
 			p.Wake()
 			<-running
 			var wakes sync.WaitGroup
@@ -207,7 +207,7 @@ func TestPollWakeOutsideRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{}
-		p := workqueue.NewPoll(s, workqueue.PollOptions{Interval: time.Hour})
+		p := dispatch.NewPoll(s, dispatch.PollOptions{Interval: time.Hour})
 		for range 10 {
 			p.Wake() // before
 		}
@@ -245,15 +245,15 @@ func TestPollBacksOffAndRecovers(t *testing.T) {
 			}}
 		},
 		"next wake": func() *script {
-			return &script{name: "orders", next: func(run int) (*workqueue.Wake, error) {
+			return &script{name: "orders", next: func(run int) (*dispatch.Wake, error) {
 				if run <= 12 {
-					return &workqueue.Wake{}, boom
+					return &dispatch.Wake{}, boom
 				}
 				return nil, nil
 			}}
 		},
 		"next wake panics": func() *script {
-			return &script{name: "orders", next: func(run int) (*workqueue.Wake, error) {
+			return &script{name: "orders", next: func(run int) (*dispatch.Wake, error) {
 				if run <= 12 {
 					panic(boom)
 				}
@@ -269,8 +269,8 @@ func TestPollBacksOffAndRecovers(t *testing.T) {
 					told = append(told, err)
 					panic("in OnError, too")
 				}
-				poll(t, s, workqueue.PollOptions{Interval: time.Second,
-					OnError: onError}, func(*workqueue.Poll) { sleepFor(60 * time.Second) })
+				poll(t, s, dispatch.PollOptions{Interval: time.Second,
+					OnError: onError}, func(*dispatch.Poll) { sleepFor(60 * time.Second) })
 				at := s.since(start)
 				for i := 1; i < 12; i++ {
 					pause := at[i] - at[i-1]
@@ -302,7 +302,7 @@ func TestPollKeepsWakesOverAnError(t *testing.T) {
 			}
 			return nil
 		}}
-		poll(t, s, workqueue.PollOptions{Interval: time.Hour}, func(p *workqueue.Poll) {
+		poll(t, s, dispatch.PollOptions{Interval: time.Hour}, func(p *dispatch.Poll) {
 			p.Wake()
 			synctest.Wait()
 			if n := s.count(); n != 1 {
@@ -325,7 +325,7 @@ func TestPollStopsAtOnce(t *testing.T) {
 			"finished": {process: func(int) error { return context.Canceled }},
 		} {
 			start := time.Now()
-			poll(t, s, workqueue.PollOptions{Interval: time.Hour}, func(*workqueue.Poll) {})
+			poll(t, s, dispatch.PollOptions{Interval: time.Hour}, func(*dispatch.Poll) {})
 			if took := time.Since(start); took != 0 {
 				t.Errorf("%s: it took %v to stop", name, took)
 			}
@@ -333,7 +333,7 @@ func TestPollStopsAtOnce(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		s := &script{}
-		if err := workqueue.NewPoll(s, workqueue.PollOptions{}).Run(ctx); err != nil || s.count() != 0 {
+		if err := dispatch.NewPoll(s, dispatch.PollOptions{}).Run(ctx); err != nil || s.count() != 0 {
 			t.Errorf("with a context that is over: %v, %d runs", err, s.count())
 		}
 	})
@@ -341,21 +341,21 @@ func TestPollStopsAtOnce(t *testing.T) {
 
 func TestGroup(t *testing.T) {
 	t.Parallel()
-	in := func(d time.Duration) func(int) (*workqueue.Wake, error) {
-		return func(int) (*workqueue.Wake, error) { return &workqueue.Wake{In: d}, nil }
+	in := func(d time.Duration) func(int) (*dispatch.Wake, error) {
+		return func(int) (*dispatch.Wake, error) { return &dispatch.Wake{In: d}, nil }
 	}
 	boom := errors.New("boom")
-	failing := &script{name: "failing", process: func(int) error { return boom }, next: func(int) (*workqueue.Wake,
+	failing := &script{name: "failing", process: func(int) error { return boom }, next: func(int) (*dispatch.Wake,
 		error) {
 		return nil, boom
 	}}
 	panicking := &script{name: "panicking", process: func(int) error { panic("kaboom") },
-		next: func(int) (*workqueue.Wake, error) { panic("kaboom") }}
+		next: func(int) (*dispatch.Wake, error) { panic("kaboom") }}
 	late, early, none := &script{name: "late", next: in(time.Hour)}, &script{name: "early", next: in(time.Minute)},
 		&script{name: "none"}
 
 	t.Run("earliest wake wins", func(t *testing.T) {
-		g := workqueue.Group("all", late, none, early)
+		g := dispatch.Group("all", late, none, early)
 		if n, err := g.Process(t.Context()); n != 3 || err != nil {
 			t.Errorf("processed %d, %v", n, err)
 		}
@@ -367,14 +367,14 @@ func TestGroup(t *testing.T) {
 		}
 	})
 	t.Run("no wake", func(t *testing.T) {
-		for _, g := range []workqueue.Processor{workqueue.Group("none", none), workqueue.Group("empty")} {
+		for _, g := range []dispatch.Processor{dispatch.Group("none", none), dispatch.Group("empty")} {
 			if w, err := g.NextWakeAt(t.Context()); w != nil || err != nil {
 				t.Errorf("next wake %v, %v", w, err)
 			}
 		}
 	})
 	t.Run("failures are isolated", func(t *testing.T) {
-		g := workqueue.Group("all", failing, panicking, early)
+		g := dispatch.Group("all", failing, panicking, early)
 		before := early.count()
 		n, err := g.Process(t.Context())
 		if n < 1 || early.count() != before+1 {
@@ -394,7 +394,7 @@ func TestGroup(t *testing.T) {
 			healthy := &script{name: "healthy"}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			workqueue.NewPoll(workqueue.Group("all", failing, panicking, healthy), workqueue.PollOptions{}).Run(ctx)
+			dispatch.NewPoll(dispatch.Group("all", failing, panicking, healthy), dispatch.PollOptions{}).Run(ctx)
 			if n := healthy.count(); n < 10 {
 				t.Errorf("a healthy member ran %d times in a minute beside failing ones", n)
 			}

@@ -1,0 +1,57 @@
+package workqueue
+
+import (
+	"context"
+	"time"
+
+	"github.com/txwork/txwork/workqueue/dispatch"
+)
+
+// polled is a running worker as the [dispatch.Processor] of its own [dispatch.Poll].
+type polled struct{ *Worker }
+
+func (w polled) Namespace() string { return w.table.Name() }
+
+// Process claims rows and hands them to the handlers until a claim returns fewer rows than there is room for.
+func (w polled) Process(ctx context.Context) (int, error) {
+	total := 0
+	for {
+		want, err := w.flow.await(ctx)
+		if err != nil {
+			return total, nil // stopping
+		}
+		start, cancels := time.Now(), w.cancelsSeen.Load()
+		rows, err := w.claim(ctx, w.claimer, want)
+		if ctx.Err() != nil {
+			w.flow.close() // stopping: nothing of this claim is to be started
+		}
+		w.hand(ctx, rows, want, start)
+		if w.cancelsSeen.Load() != cancels {
+			w.renewNow() // it may have been one of these rows
+		}
+		total += len(rows)
+		if err != nil || len(rows) < want {
+			return total, err
+		}
+	}
+}
+
+// NextWakeAt is the next due time, or when the claimer looks again at rows that its cursor may have passed over.
+func (w polled) NextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
+	var next *dispatch.Wake
+	err := w.within(ctx, w.callLimit(), func(ctx context.Context) (err error) {
+		next, err = w.claimer.nextWake(ctx)
+		return err
+	})
+	return next, err
+}
+
+// Look tells whether a claim would find a row, for less than a claim costs.
+func (w polled) Look(ctx context.Context) (found bool, next *dispatch.Wake, err error) {
+	return w.claimer.look(ctx, w.work)
+}
+
+// RestUntilLook puts the looks of all workers of a process at the same moments.
+func (w polled) RestUntilLook(interval time.Duration) time.Duration {
+	return w.system.restUntilLook(interval)
+}
