@@ -10,14 +10,16 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
 const (
-	manyMessages = 2000
-	deliveries   = 3
-	consumers    = 3
+	deliveries = 3
+	consumers  = 3
 )
+
+var manyMessages = pgtest.Size(500, 2000)
 
 // deliver hands every message to the consumers three times, in random order, and again for as long as
 // a consumer does not acknowledge it, as a broker does. A consumer has a pool of its own.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
@@ -67,7 +68,7 @@ func TestAKeyHasALimit(t *testing.T) {
 	var running gauge
 	jobs.Register(f.kinds, func(context.Context, *jobs.Job[change]) error {
 		defer running.enter()()
-		time.Sleep(5 * time.Millisecond) // the work
+		pgtest.Pass(5 * time.Millisecond) // the work
 		return nil
 	}, perAccount(gate.Gate{Limit: 2}))
 	const n = 30

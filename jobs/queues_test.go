@@ -73,7 +73,7 @@ func TestAPauseComesWhileAWorkerIsBusy(t *testing.T) {
 	f.pause("default")
 	f.until("no job is done any more, and one rests", func() bool {
 		before := done()
-		time.Sleep(100 * time.Millisecond)
+		pgtest.Pass(100 * time.Millisecond)
 		resting := ask[bool](f, "SELECT count(*) FILTER (WHERE status = 0) = 1 AND count(*) FILTER (WHERE status = "+
 			"1) = 0 FROM "+f.table)
 		return resting && done() == before
@@ -97,7 +97,7 @@ func TestALimitHoldsOverAllWorkers(t *testing.T) {
 	var running gauge
 	jobs.Register(f.kinds, func(context.Context, *jobs.Job[mail]) error {
 		defer running.enter()()
-		time.Sleep(5 * time.Millisecond) // the work
+		pgtest.Pass(5 * time.Millisecond) // the work
 		return nil
 	}, jobs.KindOptions[mail]{})
 	f.limit("default", jobs.Limits{MaxRunning: 3})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
@@ -161,8 +162,8 @@ func TestWorkflowsThroughGates(t *testing.T) {
 				for n := running.Add(1); n > most.Load(); {
 					most.CompareAndSwap(most.Load(), n)
 				}
-				time.Sleep(time.Millisecond) // so that others would be seen
-				running.Add(-1)              // before the next is let through
+				pgtest.Pass(time.Millisecond) // so that others would be seen
+				running.Add(-1)               // before the next is let through
 				if job.Attempt == 1 && job.Args.Month%2 == 0 {
 					return errNotYet
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -63,21 +64,16 @@ func TestOrderedMessagesOfSilentProducers(t *testing.T) {
 			})
 		}
 		crew.Wait()
-		for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		f.until("all messages are delivered", func() bool {
 			mu.Lock()
+			defer mu.Unlock()
 			n := 0
 			for _, s := range seen {
 				n += len(s)
 			}
-			mu.Unlock()
-			if n == (burst+1)*producers*messages {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%d of %d messages are delivered", n, (burst+1)*producers*messages)
-			}
-		}
-		time.Sleep(time.Duration(burst) * 1200 * time.Millisecond)
+			return n == (burst+1)*producers*messages
+		})
+		pgtest.Pass(time.Duration(burst) * 1200 * time.Millisecond)
 	}
 	for key, payloads := range seen {
 		for i, p := range payloads {

@@ -148,12 +148,8 @@ func (f *fixture) messages() int {
 // until waits for a condition on the database.
 func (f *fixture) until(what string, holds func() bool) {
 	f.Helper()
-	deadline := time.Now().Add(patience)
-	for !holds() {
-		if time.Now().After(deadline) {
-			f.Fatalf("not within %v: %s", patience, what)
-		}
-		time.Sleep(2 * time.Millisecond)
+	if !pgtest.Await(patience, holds) {
+		f.Fatalf("not within %v: %s", patience, what)
 	}
 }
 

@@ -164,10 +164,7 @@ func TestPollingRelayIsWoken(t *testing.T) {
 		r.HandleAll(func(_ context.Context, m *outbox.Delivery) error { got <- m.Topic; return nil })
 	})
 	f.enqueue(outbox.Message{Topic: "a"})
-	for len(got) == 0 { // until the relay has started
-		r.Wake()
-		time.Sleep(time.Millisecond)
-	}
+	f.until("the relay has started", func() bool { r.Wake(); return len(got) > 0 })
 	receive(t, got)
 	f.enqueue(outbox.Message{Topic: "b"})
 	r.Wake()

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/reaper"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -123,7 +124,7 @@ func TestElectionRace(t *testing.T) {
 		if running.Add(1) > 1 {
 			t.Error("two rounds at once")
 		}
-		time.Sleep(time.Millisecond)
+		pgtest.Pass(time.Millisecond)
 		running.Add(-1)
 	})
 	const candidates, rounds = 6, 10
@@ -411,7 +412,7 @@ func TestLongRoundRenews(t *testing.T) {
 		if l := db.leader(); l.Term != 1 || l.ExpiresIn <= 0 {
 			t.Errorf("leadership %+v within the round", l)
 		}
-		time.Sleep(100 * time.Millisecond)
+		pgtest.Pass(100 * time.Millisecond)
 	})
 	db.rows(table, 20, expired)
 	o := db.options()

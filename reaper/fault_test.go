@@ -99,7 +99,7 @@ func TestRunSurvivesKilledConnections(t *testing.T) {
 	pool := namedPool(t, db.URL, db.Schema)
 	table := db.observed(workqueue.Spec{Table: "work"}, func(context.Context,
 		workqueue.Event) {
-		time.Sleep(10 * time.Millisecond)
+		pgtest.Pass(10 * time.Millisecond)
 	})
 	db.rows(table, 100, expired)
 	o := db.options()
@@ -110,7 +110,7 @@ func TestRunSurvivesKilledConnections(t *testing.T) {
 			return db.int("SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "+
 				"application_name = $1) AS k", db.Schema) > 0
 		})
-		time.Sleep(20 * time.Millisecond)
+		pgtest.Pass(20 * time.Millisecond)
 	}
 	db.await("reaped rows", func() bool { return db.count(table, workqueue.InProgress) == 0 })
 	if n := db.int("SELECT count(*) FROM " + table.Name() + " WHERE status = 0 AND attempts = 1"); n != 100 {

@@ -219,10 +219,8 @@ func (db *database) awaitTerm(term int64) {
 
 func (db *database) await(what string, condition func() bool) {
 	db.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			db.t.Fatalf("no %s", what)
-		}
+	if !pgtest.Await(20*time.Second, condition) {
+		db.t.Fatalf("no %s", what)
 	}
 }
 

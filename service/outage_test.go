@@ -67,7 +67,7 @@ func TestAnOutageIsTwoLines(t *testing.T) {
 			return strings.Count(w.logs.String(),
 				"database answers again") == outage
 		})
-		time.Sleep(2 * time.Second) // for more lines, of which there are to be none
+		pgtest.Pass(2 * time.Second) // for more lines, of which there are to be none
 		collect()
 	}
 	w.ok(stop())

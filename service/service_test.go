@@ -146,10 +146,8 @@ func (w *world) start(s *service.Service) (stop func() error) {
 
 func (w *world) eventually(what string, condition func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.Fatalf("still waiting for %s\n%s", what, w.logs)
-		}
+	if !pgtest.Await(patience, condition) {
+		w.Fatalf("still waiting for %s\n%s", what, w.logs)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -62,7 +63,7 @@ func TestAnAnnouncerComesBackForWhatItOwes(t *testing.T) {
 	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
 	late, ids := r.leaveSilent()
 	r.endAnnouncer()
-	time.Sleep(600 * time.Millisecond) // the worker has looked for the last time
+	pgtest.Pass(600 * time.Millisecond) // the worker has looked for the last time
 	if err := late.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +175,7 @@ func TestWhoIsBehindAPoolerDoesNotAnnounce(t *testing.T) {
 	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
 	for range 4 { // seconds, in which somebody who may would have woken up
 		r.awaitStatus(workqueue.Done, r.load(200, nil)...)
-		time.Sleep(300 * time.Millisecond)
+		pgtest.Pass(300 * time.Millisecond)
 	}
 	if strings.Contains(log.String(), "announcer awake") {
 		t.Error("an announcer is awake whose session may be another's")

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -122,7 +123,7 @@ func TestNoWakeIsLostBetweenAsleepAndAwake(t *testing.T) {
 			for range o.workers {
 				r.serving(o.lanes).startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
 			}
-			const sleeps = 3
+			sleeps := pgtest.Size(1, 3)
 			for round := range 3 * sleeps {
 				if round%3 == 0 {
 					r.wakeAnnouncer()
@@ -130,16 +131,16 @@ func TestNoWakeIsLostBetweenAsleepAndAwake(t *testing.T) {
 				ids := r.load(20+rand.IntN(300), func(i int, _ pgx.Tx) {
 					switch {
 					case i%97 == 3:
-						time.Sleep(700 * time.Millisecond)
+						pgtest.Pass(700 * time.Millisecond)
 					case i%9 == 0:
-						time.Sleep(rand.N(150 * time.Millisecond))
+						pgtest.Pass(rand.N(150 * time.Millisecond))
 					}
 				})
 				r.awaitStatus(workqueue.Done, ids...)
 				if round%3 == 2 {
 					r.eventually("all announcers asleep", func() bool { return r.announcer() == 0 })
 				} else {
-					time.Sleep(rand.N(2500 * time.Millisecond))
+					pgtest.Pass(rand.N(2500 * time.Millisecond))
 				}
 			}
 			r.eventually("everything done", func() bool { return r.count("status <> 2") == 0 })
@@ -226,7 +227,7 @@ func TestWhoSeesAPartOfTheRowsDoesNotAnnounce(t *testing.T) {
 	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
 	for range 4 { // seconds, in which somebody who may would have woken up
 		r.awaitStatus(workqueue.Done, r.load(200, nil)...)
-		time.Sleep(300 * time.Millisecond)
+		pgtest.Pass(300 * time.Millisecond)
 	}
 	if strings.Contains(log.String(), "announcer awake") {
 		t.Error("an announcer is awake that does not see all rows")

@@ -15,6 +15,7 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -238,7 +239,7 @@ func BenchmarkWAL(b *testing.B) {
 		bytes := x.scalar("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn") - before
 		b.ReportMetric(bytes/n, "WAL-B/row")
 		b.ReportMetric((x.scalar("SELECT wal_fpi FROM pg_stat_wal")-fpi)/n, "full-page-images/row")
-		time.Sleep(time.Second) // PostgreSQL reports table statistics once a second
+		pgtest.Pass(time.Second) // PostgreSQL reports table statistics once a second
 		hot := x.scalar("SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'bench'")
 		b.ReportMetric(100*hot/n, "%HOT-of-claims")
 	}
@@ -262,7 +263,7 @@ func BenchmarkIdleLatency(b *testing.B) {
 	<-started
 	var took []time.Duration
 	for b.Loop() {
-		time.Sleep(20 * time.Millisecond) // idle again
+		pgtest.Pass(20 * time.Millisecond) // idle again
 		start := time.Now()
 		x.enqueue(1)
 		took = append(took, (<-started).Sub(start))

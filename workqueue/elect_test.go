@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -97,7 +98,7 @@ func TestAnotherProcessSweepsWhenTheLeaderIsGone(t *testing.T) {
 	lock("pg_advisory_lock")
 	r.processOf("first", workqueue.WorkerOptions{})
 	r.processOf("second", workqueue.WorkerOptions{NoListen: true})
-	time.Sleep(2 * time.Second)
+	pgtest.Pass(2 * time.Second)
 	if by := r.sweptBy(time.Time{}); by != "" {
 		t.Errorf("the table is swept by %q, although another session leads", by)
 	}

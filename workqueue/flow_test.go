@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/txwork/txwork/internal/pgtest"
 )
 
 // want asks a flow how many rows to claim; -1 when it would wait for room.
@@ -138,8 +140,8 @@ func TestFlowUnderLoad(t *testing.T) {
 		f.claim(n, n)
 		left -= n
 	}
-	for len(f.drainIfIdle()) > 0 {
-		time.Sleep(time.Millisecond)
+	if !pgtest.Await(time.Minute, func() bool { return len(f.drainIfIdle()) == 0 }) {
+		t.Fatal("rows are not taken")
 	}
 	f.close()
 	handlers.Wait()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -35,7 +36,7 @@ func TestANotificationWakesWhomItConcerns(t *testing.T) {
 	settled := func() (claims int) {
 		for {
 			before := r.Events.count(operation("claim"))
-			time.Sleep(500 * time.Millisecond)
+			pgtest.Pass(500 * time.Millisecond)
 			if claims = r.Events.count(operation("claim")); claims == before {
 				return claims
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -66,7 +67,7 @@ func TestWhoIsSilent(t *testing.T) {
 				}
 				defer tx.Rollback(context.Background())
 				if c.age > 0 {
-					time.Sleep(c.age)
+					pgtest.Pass(c.age)
 				}
 				_, err = r.insertIn(tx, workqueue.NewRow{Values: []any{"a", ""}})
 				if err != nil {

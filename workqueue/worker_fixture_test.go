@@ -233,16 +233,12 @@ func (r *rig) eventually(what string, condition func() bool) {
 // eventuallyWithin is the same for what takes long.
 func (r *rig) eventuallyWithin(limit time.Duration, what string, condition func() bool) {
 	r.Helper()
-	deadline := time.Now().Add(limit)
-	for !condition() {
-		if time.Now().After(deadline) {
-			r.Fatalf("still waiting for: %s\ntable: %s\nlogs:\n%s", what, r.summary(), r.Logs.tail())
-		}
-		select {
-		case <-r.Context().Done():
-			r.Fatal(r.Context().Err())
-		case <-time.After(5 * time.Millisecond):
-		}
+	came := pgtest.Await(limit, func() bool { return r.Context().Err() != nil || condition() })
+	if err := r.Context().Err(); err != nil {
+		r.Fatal(err)
+	}
+	if !came {
+		r.Fatalf("still waiting for: %s\ntable: %s\nlogs:\n%s", what, r.summary(), r.Logs.tail())
 	}
 }
 

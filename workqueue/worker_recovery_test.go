@@ -71,7 +71,7 @@ func (r *rig) produce() (stop func() []uuid.UUID) {
 			if err == nil {
 				committed = append(committed, id)
 			}
-			time.Sleep(time.Millisecond)
+			pgtest.Pass(time.Millisecond)
 		}
 	})
 	r.Cleanup(func() { cancel(); producer.Wait() })

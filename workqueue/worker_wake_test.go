@@ -258,10 +258,9 @@ func TestRowThatBecomesDueBetweenClaimAndNextWake(t *testing.T) {
 		if id == nil || !strings.Contains(sql, "extract(epoch FROM r.due_at") {
 			return
 		}
-		for !ask[bool](r, "SELECT due_at < clock_timestamp() - interval '50 milliseconds' FROM notes WHERE id = $1",
-			id) {
-			time.Sleep(time.Millisecond)
-		}
+		r.eventually("it is due", func() bool {
+			return ask[bool](r, "SELECT due_at < clock_timestamp() - interval '50 milliseconds' FROM notes WHERE id = $1", id)
+		})
 	})
 	r = newRig(t, rigOptions{pool: func(c *pgxpool.Config) { c.ConnConfig.Tracer = pause }})
 	w := r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour, NoListen: true}, ackAll)

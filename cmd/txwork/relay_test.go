@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -263,10 +264,8 @@ const patience = time.Minute
 
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
+	if !pgtest.Await(patience, done) {
+		t.Fatalf("not within %v: %s", patience, what)
 	}
 }
 
@@ -276,9 +275,7 @@ func TestRelayStopsGracefully(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	started := filepath.Join(t.TempDir(), "started")
 	go func() {
-		for !exists(started) && t.Context().Err() == nil {
-			time.Sleep(10 * time.Millisecond)
-		}
+		pgtest.Await(patience, func() bool { return exists(started) || t.Context().Err() != nil })
 		cancel(errInterrupted)
 	}()
 	command := fmt.Sprintf("touch %s; sleep 1", started)

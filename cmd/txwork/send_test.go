@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/txwork/txwork/internal/pgtest"
 )
 
 // payloads are those in the outbox, in the order of writing.
@@ -197,10 +199,8 @@ func TestSendInterrupted(t *testing.T) {
 	defer r.Close() // lets the reader in the background go
 	go func() {
 		fmt.Fprint(w, "1\n2\n3\n")
-		for len(c.payloads()) < 2 && t.Context().Err() == nil {
-			time.Sleep(10 * time.Millisecond)
-		}
-		time.Sleep(200 * time.Millisecond) // for the third line to be taken
+		pgtest.Await(patience, func() bool { return len(c.payloads()) >= 2 || t.Context().Err() != nil })
+		pgtest.Pass(200 * time.Millisecond) // for the third line to be taken
 		cancel(errInterrupted)
 	}()
 	c.runWith(ctx, r, "outbox", "send", "--topic", "t", "--batch", "2").exits(exitFailure).

@@ -5,8 +5,9 @@
 // called by plain SQL, and [workqueue.Table.On] a pool. It knows nothing of the domains; each domain runs it over its
 // own table.
 //
-// What a way does not have, such as a snooze among the SQL functions, is not tested there: the lists in
-// this file say what is. Every topic has a schema of its own and runs in parallel with all others.
+// What a way does not have, such as a snooze among the SQL functions, is not tested there: the lists in this file say
+// what is. Ways that hardly differ run all tests at full size only (see package pgtest). Every topic has a schema of
+// its own and runs in parallel with all others.
 // Nothing waits for time to pass: due times and leases are moved by SQL, and the database's clock judges.
 package conformance
 
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -120,7 +122,7 @@ func testsOf(c Case, w way) []test {
 	if len(c.Spec.Unique) > 0 && !w.functions {
 		tests = append(tests, unique...)
 	}
-	if w.brief {
+	if w.brief || w.similar && !pgtest.Full() {
 		tests = slices.DeleteFunc(tests, func(t test) bool { return !t.brief() })
 	}
 	return tests

@@ -21,16 +21,17 @@ type way struct {
 	transactional bool // its operations run in a transaction of the caller
 	functions     bool // it calls the table's SQL functions
 	brief         bool // it differs from another way only in how arguments travel
+	similar       bool // it is brief unless tests run at full size
 	open          func(*testing.T, *pgtest.DB, *workqueue.Table) begin
 }
 
 var ways = []way{
 	{name: "pgx", transactional: true, open: openPgx(testsOwn)},
 	{name: "pgx simple protocol", transactional: true, brief: true, open: openPgx(simpleProtocol)},
-	{name: "database sql", transactional: true, open: openSQL},
-	{name: "sqlx", transactional: true, open: openSQLX},
+	{name: "database sql", transactional: true, similar: true, open: openSQL},
+	{name: "sqlx", transactional: true, similar: true, open: openSQLX},
 	{name: "functions", transactional: true, functions: true, open: openFunctions},
-	{name: "pool", open: openPool(testsOwn)},
+	{name: "pool", similar: true, open: openPool(testsOwn)},
 	{name: "pool simple protocol", brief: true, open: openPool(simpleProtocol)},
 }
 

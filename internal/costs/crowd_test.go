@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
@@ -81,12 +82,12 @@ func (j *jobTable) meet() {
 	stop()
 }
 
-// crowdSize is smaller where the client is slow.
+// crowdSize is smaller in every run of the tests, and where the client is slow.
 func crowdSize() int {
-	if testing.Short() || raceEnabled {
+	if raceEnabled {
 		return 10_000
 	}
-	return 100_000
+	return pgtest.Size(10_000, 100_000)
 }
 
 // TestWhatCannotBeClaimedCostsNothing compares what a worker reads to claim jobs in a table of their own and behind a

@@ -15,6 +15,7 @@ import (
 
 	"github.com/txwork/txwork/internal/localpg"
 	"github.com/txwork/txwork/internal/pgschema"
+	"github.com/txwork/txwork/internal/pgtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,7 +39,8 @@ var serverURL = sync.OnceValues(func() (string, error) {
 	return server.URL(), nil
 })
 
-// A lab is one test's database. Tests of this package do not run in parallel: the log is the whole server's.
+// A lab is one test's database. Tests of this package do not run in parallel, because the log is the whole server's.
+// Those that count what idle processes of their own send do.
 type lab struct {
 	*testing.T
 	name string // of the database
@@ -133,10 +135,8 @@ func (l *lab) watched(configure ...func(*pgxpool.Config)) *pgxpool.Pool {
 // eventually waits for a condition.
 func (l *lab) eventually(what string, condition func() bool) {
 	l.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			l.Fatalf("it has not come to pass that %s", what)
-		}
+	if !pgtest.Await(patience, condition) {
+		l.Fatalf("it has not come to pass that %s", what)
 	}
 }
 

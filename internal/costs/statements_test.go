@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 )
 
@@ -52,23 +53,18 @@ func TestStatementsOfWorker(t *testing.T) {
 // TestStatementsOfIdleWorker counts those of a worker with the default options that has nothing to do. On a busy
 // machine it looks less often, never more.
 func TestStatementsOfIdleWorker(t *testing.T) {
-	const (
-		started = 2 * time.Second
-		watched = 5 * time.Second
-	)
+	t.Parallel()
 	j := newLab(t).jobs()
 	kinds := jobs.NewRegistry()
 	jobs.Register(kinds, func(context.Context, *jobs.Job[errand]) error { return nil }, jobs.KindOptions[errand]{})
 	w, err := jobs.NewWorker(j.watched(), j.client, jobs.WorkerOptions{Registry: kinds})
 	j.ok(err)
 	stop := j.run(w)
-	time.Sleep(started)
-	begun, before := time.Now(), j.seen.sends()
-	time.Sleep(watched)
-	sent := int(float64(j.seen.sends()-before) * time.Minute.Seconds() / time.Since(begun).Seconds())
+	did, all, took := watch(j.seen.sends)
 	stop()
+	sent := int(float64(did) * time.Minute.Seconds() / took.Seconds())
 	t.Logf("an idle worker sends %d statements a minute", sent)
-	if sent == 0 || sent > idleStatements {
+	if all == 0 || sent > idleStatements {
 		t.Errorf("an idle worker sends %d statements a minute, want 1 to %d", sent, idleStatements)
 	}
 }
@@ -104,7 +100,7 @@ func (l *lab) commits() (n int) {
 	l.Helper()
 	l.db.Reset()
 	l.outside(func(ctx context.Context, conn *pgx.Conn) error {
-		for sessions := 1; sessions > 0; time.Sleep(time.Millisecond) { // ctx bounds it
+		for sessions := 1; sessions > 0; pgtest.Pass(time.Millisecond) { // ctx bounds it
 			err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = $1",
 				l.name).Scan(&sessions)
 			if err != nil {

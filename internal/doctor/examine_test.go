@@ -17,6 +17,7 @@ import (
 
 	"github.com/txwork/txwork/internal/doctor"
 	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/outbox"
@@ -26,7 +27,7 @@ import (
 )
 
 func TestAFreshSchemaIsHealthy(t *testing.T) {
-	w := newServerWard(t, localpg.Options{Durable: true})
+	w := newServerWard(t, sound)
 	if r := w.examine(); len(r.Findings) > 0 || r.Worst() != "" {
 		t.Errorf("findings %+v", r.Findings)
 	}
@@ -34,7 +35,7 @@ func TestAFreshSchemaIsHealthy(t *testing.T) {
 
 // What a schema is not to have is not missed.
 func TestASchemaOfOneDomainIsHealthy(t *testing.T) {
-	w := newServerWard(t, localpg.Options{Durable: true}, migrations.Jobs)
+	w := newServerWard(t, sound, migrations.Jobs)
 	must(t, workqueue.InTx(t.Context(), w.Pool, func(tx workqueue.Tx) error {
 		_, err := w.jobs.Enqueue(t.Context(), tx, letter{}, jobs.InsertOptions{})
 		return err
@@ -50,7 +51,7 @@ var looks = flag.Int("looks", 20, "examinations of TestAHealthySystemUnderLoad")
 // Producers, workers, schedules and the reaper at work, with retries, order by key, limits and joins: nothing of it is
 // wrong.
 func TestAHealthySystemUnderLoad(t *testing.T) {
-	w := newServerWard(t, localpg.Options{Durable: true})
+	w := newServerWard(t, sound)
 	ctx, stop := context.WithCancel(t.Context())
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -102,14 +103,14 @@ func TestAHealthySystemUnderLoad(t *testing.T) {
 			})
 			w.enqueueJobs("mail", 3)
 			w.enqueueJobs("default", 3)
-			time.Sleep(5 * time.Millisecond)
+			pgtest.Pass(5 * time.Millisecond)
 		}
 	})
 	for range *looks {
 		if f := w.examine().Findings; len(f) > 0 {
 			t.Fatalf("findings %+v", f)
 		}
-		time.Sleep(50 * time.Millisecond)
+		pgtest.Pass(50 * time.Millisecond)
 	}
 	if n := ask[int](w, "SELECT (SELECT count(*) FROM outbox WHERE status = 2) + (SELECT count(*) FROM jobs WHERE "+
 		"status = 2)"); n < 100 {
@@ -346,7 +347,7 @@ func TestABacklogOfATableThatDeletes(t *testing.T) {
 // A standby can be looked at as well.
 func TestAStandby(t *testing.T) {
 	t.Parallel()
-	server, err := localpg.Start(t.Context(), localpg.Options{Durable: true})
+	server, err := localpg.Start(t.Context(), sound)
 	must(t, err)
 	t.Cleanup(func() { server.Stop() })
 	w := openWard(t, server.URL())

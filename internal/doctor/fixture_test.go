@@ -17,6 +17,7 @@ import (
 	"github.com/txwork/txwork/internal/doctor"
 	"github.com/txwork/txwork/internal/localpg"
 	"github.com/txwork/txwork/internal/pgschema"
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/outbox"
@@ -36,11 +37,14 @@ const patience = time.Minute
 
 // settings of the server that the tests share: what a healthy one has, and what some of them need.
 var settings = map[string]string{"max_prepared_transactions": "10", "wal_level": "logical",
-	"max_replication_slots": "10"}
+	"max_replication_slots": "10", "fsync": "on", "full_page_writes": "on"}
+
+// sound is a server that looks as if it kept what is committed. It need not: it may be in memory.
+var sound = localpg.Options{Settings: map[string]string{"fsync": "on", "full_page_writes": "on"}}
 
 // sharedServer is that of most tests. The supervisor of package localpg stops it with the process.
 var sharedServer = sync.OnceValues(func() (string, error) {
-	server, err := localpg.Start(context.Background(), localpg.Options{Durable: true, Settings: settings})
+	server, err := localpg.Start(context.Background(), localpg.Options{Settings: settings})
 	if err != nil {
 		return "", err
 	}
@@ -217,10 +221,8 @@ func (w *ward) with(code string, texts []string, change ...func(*doctor.Options)
 // becomes waits until a condition holds.
 func (w *ward) becomes(what string, condition func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.Fatalf("%s: not within %v", what, patience)
-		}
+	if !pgtest.Await(patience, condition) {
+		w.Fatalf("%s: not within %v", what, patience)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/pgtest"
 )
 
 // patience bounds what should take a moment, on a busy machine too.
@@ -103,10 +104,8 @@ func exists(path string) bool {
 
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
+	if !pgtest.Await(patience, condition) {
+		t.Fatalf("not within %v: %s", patience, what)
 	}
 }
 

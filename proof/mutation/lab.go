@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/pgtest"
 )
 
 // A lab is where one mutant at a time is tried: a directory and a server.
@@ -97,7 +98,7 @@ func (l *lab) test(ctx context.Context, binary string, s suite) (failure, error)
 	}
 	cmd := exec.CommandContext(bounded, binary, args...)
 	cmd.Dir = filepath.Join(l.root, s.dir)
-	cmd.Env = append(os.Environ(), localpg.DatabaseURLEnv+"="+url)
+	cmd.Env = append(os.Environ(), localpg.DatabaseURLEnv+"="+url, pgtest.FullEnv+"=1")
 	first, err := firstFailure(cmd)
 	if ctx.Err() != nil {
 		return failure{}, context.Cause(ctx) // what it says is about the interruption

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"regexp"
 	"time"
+
+	"github.com/txwork/txwork/internal/pgtest"
 )
 
 // A result is what an environment's tests came to. Tests and cases count alike.
@@ -72,7 +74,7 @@ func (e environment) runTests(ctx context.Context, b *builder, limit time.Durati
 func (b binary) run(ctx context.Context, pattern string, env []string, limit time.Duration) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, b.file, "-test.v", "-test.run="+pattern, "-test.timeout="+limit.String())
 	cmd.Dir = b.dir
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(append(os.Environ(), pgtest.FullEnv+"=1"), env...)
 	return cmd.CombinedOutput()
 }
 

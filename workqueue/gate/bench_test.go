@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
 )
@@ -100,7 +101,7 @@ func drain(b *testing.B, pool *pgxpool.Pool, table *workqueue.Table, rows int) {
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
 	for handled.Load() < int64(rows) {
-		time.Sleep(time.Millisecond)
+		pgtest.Pass(time.Millisecond)
 	}
 	stop()
 	if err := <-done; err != nil {

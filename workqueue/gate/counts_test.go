@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue/gate"
 )
 
@@ -150,7 +151,7 @@ func TestLimitsHoldUnderLoad(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Fatalf("%d of %d rows have ended", ended.Load(), rows)
 		}
-		time.Sleep(20 * time.Millisecond)
+		pgtest.Pass(20 * time.Millisecond)
 	}
 	all.Wait()
 }

@@ -194,10 +194,8 @@ func (r *rig) dump() string {
 
 func (r *rig) eventually(what string, condition func() bool) {
 	r.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.Fatalf("still waiting for: %s\n%s", what, r.dump())
-		}
+	if !pgtest.Await(patience, condition) {
+		r.Fatalf("still waiting for: %s\n%s", what, r.dump())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
 )
@@ -56,7 +57,7 @@ func BenchmarkHop(b *testing.B) {
 				last[*c.Body.Key] = time.Now()
 				return nil
 			})
-			for count := 0; count < keys*(each-1); time.Sleep(10 * time.Millisecond) {
+			for count := 0; count < keys*(each-1); pgtest.Pass(10 * time.Millisecond) {
 				mu.Lock()
 				count = len(hops)
 				mu.Unlock()
@@ -92,9 +93,9 @@ func BenchmarkRate(b *testing.B) {
 				return nil
 			})
 			for first.Load() == 0 {
-				time.Sleep(time.Millisecond)
+				pgtest.Pass(time.Millisecond)
 			}
-			time.Sleep(time.Until(time.Unix(0, first.Load()).Add(window)))
+			pgtest.Pass(time.Until(time.Unix(0, first.Load()).Add(window)))
 			n := float64(handled.Load() - int64(c.burst)) // the burst comes on top
 			b.ReportMetric(100*n/(c.rate*window.Seconds()), "%of-rate")
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
 )
@@ -186,7 +187,7 @@ func TestARateIsKeptBesideOrderedRows(t *testing.T) {
 // What folders know of a key is what a count would come to, whatever has happened to its rows.
 func TestWhatIsKnownIsTrue(t *testing.T) {
 	t.Parallel()
-	for range 8 {
+	for range pgtest.Size(2, 8) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
@@ -447,7 +448,7 @@ func TestWhatIsKnownIsTrueUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(s *workqueue.Spec) { s.MaxAttempts = 50 })
 	r.mostPlacesAreMarked()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(pgtest.Size(1, 5))*time.Second)
 	defer cancel()
 	var all sync.WaitGroup
 	loop := func(statements ...string) {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/gate"
 )
@@ -161,7 +162,7 @@ func TestAKeyThatIsAlwaysBeingWritten(t *testing.T) {
 					return
 				}
 				r.insertIn(tx, row(1, serial("hot")))
-				time.Sleep(20 * time.Millisecond)
+				pgtest.Pass(20 * time.Millisecond)
 				if err := tx.Commit(t.Context()); err != nil {
 					t.Error(err)
 				}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
 )
@@ -180,7 +181,8 @@ func TestAddMeetsTheLastStep(t *testing.T) {
 // reapers beside them: every continuation runs once, and every count is right.
 func TestManyJoinsWithRedeliveries(t *testing.T) {
 	t.Parallel()
-	const joins, steps, claimers = 500, 10, 4
+	const steps, claimers = 10, 4
+	joins := pgtest.Size(100, 500)
 	f := newFixture(t, func(s *workqueue.Spec) { s.MaxAttempts = 1000 })
 	f.startMany(joins, steps)
 

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
 )
@@ -121,15 +122,11 @@ func (f *fixture) maintainsAtOnce(id uuid.UUID) {
 // eventually folds as often as the folds ask for it, until the join is as it has to be.
 func (f *fixture) eventually(id uuid.UUID, want counts) {
 	f.Helper()
-	for patience := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	if !pgtest.Await(20*time.Second, func() bool {
 		s := f.state(id)
-		if (counts{s.Status, s.Succeeded, s.Failed, s.Late}) == want {
-			return
-		}
-		if time.Now().After(patience) {
-			f.want(id, want)
-			return
-		}
+		return counts{s.Status, s.Succeeded, s.Failed, s.Late} == want
+	}) {
+		f.want(id, want)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
 )
@@ -112,13 +113,12 @@ func TestStartMeetsSettle(t *testing.T) {
 // awaitLockWait waits until somebody waits for a lock in this schema's table.
 func (f *fixture) awaitLockWait() {
 	f.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		if ask[bool](f, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE "+
-			"'%'|| $1 ||'%')", f.Schema) {
-			return
-		}
+	if !pgtest.Await(20*time.Second, func() bool {
+		return ask[bool](f, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE "+
+			"'%'|| $1 ||'%')", f.Schema)
+	}) {
+		f.Fatal("nobody waits for a lock")
 	}
-	f.Fatal("nobody waits for a lock")
 }
 
 func TestStartRefuses(t *testing.T) {

@@ -180,12 +180,8 @@ func (f *fixture) decided(name string) periodic.Info {
 
 func (f *fixture) until(what string, holds func() bool) {
 	f.Helper()
-	deadline := time.Now().Add(patience)
-	for !holds() {
-		if time.Now().After(deadline) {
-			f.Fatalf("not within %v: %s", patience, what)
-		}
-		time.Sleep(5 * time.Millisecond)
+	if !pgtest.Await(patience, holds) {
+		f.Fatalf("not within %v: %s", patience, what)
 	}
 }
 

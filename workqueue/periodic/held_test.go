@@ -153,9 +153,7 @@ func TestAChangeWaitsNoLongerThanItSays(t *testing.T) {
 				return err
 			}
 			go func() {
-				for !f.somebodyWaits() && ctx.Err() == nil {
-					time.Sleep(5 * time.Millisecond)
-				}
+				pgtest.Await(patience, func() bool { return f.somebodyWaits() || ctx.Err() != nil })
 				released <- holder.Rollback(ctx)
 			}()
 			if err := holdPut(f, tx); err != nil {
