@@ -33,21 +33,21 @@ const (
 )
 
 // watch counts what processes at rest do in a while. On a busy machine it takes a while until they are: of three looks
-// the one with the least counts. all is what they did in the three together, which is something.
-func watch(count func() int) (did, all int, took time.Duration) {
-	for i, pause := range []time.Duration{started, watched, watched, watched} {
+// the one with the least counts. They are not dead: they do something later, on a busy machine much later.
+func (l *lab) watch(count func() int) (did int, took time.Duration) {
+	l.Helper()
+	pgtest.Pass(started)
+	first := count()
+	for range 3 {
 		begun, before := time.Now(), count()
-		pgtest.Pass(pause)
-		if i == 0 {
-			continue
-		}
+		pgtest.Pass(watched)
 		n, d := count()-before, time.Since(begun)
-		all += n
-		if i == 1 || float64(n)/d.Seconds() < float64(did)/took.Seconds() {
+		if took == 0 || float64(n)/d.Seconds() < float64(did)/took.Seconds() {
 			did, took = n, d
 		}
 	}
-	return did, all, took
+	l.eventually("they do something", func() bool { return count() > first })
+	return did, took
 }
 
 // TestIdleQueuesCostTheSame counts the connections of a process with many queues and a scheduler that have nothing to
@@ -64,7 +64,7 @@ func TestIdleQueuesCostTheSame(t *testing.T) {
 			w, err := jobs.NewWorker(j.watched(), j.client, queues(kinds, n))
 			j.ok(err)
 			stop := j.run(w)
-			began, all, took := watch(j.seen.transactions)
+			began, took := j.watch(j.seen.transactions)
 			connections := j.connections()
 			stop()
 			t.Logf("%d idle queues: %d connections, %.1f transactions a second", n, connections,
@@ -72,8 +72,8 @@ func TestIdleQueuesCostTheSame(t *testing.T) {
 			if connections == 0 || connections > idleConnections {
 				t.Errorf("%d idle queues have %d connections, want 1 to %d", n, connections, idleConnections)
 			}
-			if most := int(took.Seconds()*idleTransactions) + 1; all == 0 || began > most {
-				t.Errorf("%d idle queues began %d transactions in %v, want 1 to %d", n, began,
+			if most := int(took.Seconds()*idleTransactions) + 1; began > most {
+				t.Errorf("%d idle queues began %d transactions in %v, want at most %d", n, began,
 					took.Round(time.Millisecond), most)
 			}
 		})
@@ -100,10 +100,10 @@ func TestProcessesShareTheUpkeep(t *testing.T) {
 				j.ok(err)
 				defer j.run(w)()
 			}
-			did, all, took := watch(func() int { return j.seen.matching(isUpkeep) })
+			did, took := j.watch(func() int { return j.seen.matching(isUpkeep) })
 			t.Logf("%d processes: %.1f statements of upkeep a second", n, float64(did)/took.Seconds())
-			if most := int(took.Seconds()*upkeepStatements) + 2*n + 1; all == 0 || did > most {
-				t.Errorf("%d processes swept and folded %d times in %v, want 1 to %d", n, did,
+			if most := int(took.Seconds()*upkeepStatements) + 2*n + 1; did > most {
+				t.Errorf("%d processes swept and folded %d times in %v, want at most %d", n, did,
 					took.Round(time.Millisecond), most)
 			}
 		})

@@ -60,12 +60,12 @@ func TestStatementsOfIdleWorker(t *testing.T) {
 	w, err := jobs.NewWorker(j.watched(), j.client, jobs.WorkerOptions{Registry: kinds})
 	j.ok(err)
 	stop := j.run(w)
-	did, all, took := watch(j.seen.sends)
+	did, took := j.watch(j.seen.sends)
 	stop()
 	sent := int(float64(did) * time.Minute.Seconds() / took.Seconds())
 	t.Logf("an idle worker sends %d statements a minute", sent)
-	if all == 0 || sent > idleStatements {
-		t.Errorf("an idle worker sends %d statements a minute, want 1 to %d", sent, idleStatements)
+	if sent > idleStatements {
+		t.Errorf("an idle worker sends %d statements a minute, want at most %d", sent, idleStatements)
 	}
 }
 

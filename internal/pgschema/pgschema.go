@@ -128,19 +128,56 @@ func closePool(t testing.TB, pool *pgxpool.Pool) {
 // that is to go is a mistake of the test.
 func drop(t testing.TB, server, schema string) {
 	t.Helper()
-	execute(t, server,
-		"SET lock_timeout = '10s'",
-		"SET client_min_messages = warning", // CASCADE lists what it drops
-		"DROP SCHEMA "+schema+" CASCADE")
+	execute(t, server, "DROP SCHEMA "+schema+" CASCADE")
 }
 
-func execute(t testing.TB, url string, statements ...string) {
+// spare are sessions in which nothing runs, by URL: every test makes a schema and drops it, and starting a session costs
+// as much as either.
+var spare = struct {
+	sync.Mutex
+	conns map[string]*pgx.Conn
+}{conns: map[string]*pgx.Conn{}}
+
+// execute runs a statement in the spare session, or in one that is the spare one afterwards.
+func execute(t testing.TB, url, statement string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), setupLimit)
+	defer cancel()
+	spare.Lock()
+	conn := spare.conns[url]
+	delete(spare.conns, url)
+	spare.Unlock()
+	if conn == nil || conn.Ping(ctx) != nil {
+		conn = connect(ctx, t, url)
+	}
+	_, err := conn.Exec(ctx, statement)
+	spare.Lock()
+	defer spare.Unlock()
+	if err == nil && spare.conns[url] == nil {
+		spare.conns[url] = conn
+	} else {
+		_ = conn.Close(ctx)
+	}
+	if err != nil {
+		t.Fatalf("test schema: %s: %v", statement, err)
+	}
+}
+
+func connect(ctx context.Context, t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		t.Fatalf("test schema: %v", err)
 	}
-	Execute(t, config, statements...)
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err == nil {
+		// CASCADE lists what it drops.
+		_, err = conn.Exec(ctx, "SET lock_timeout = '10s'; SET client_min_messages = warning")
+	}
+	if err != nil {
+		t.Fatalf("test schema: connect: %v", err)
+	}
+	return conn
 }
 
 // Execute runs statements on a connection of its own.
