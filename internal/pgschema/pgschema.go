@@ -131,8 +131,8 @@ func drop(t testing.TB, server, schema string) {
 	execute(t, server, "DROP SCHEMA "+schema+" CASCADE")
 }
 
-// spare are sessions in which nothing runs, by URL: every test makes a schema and drops it, and starting a session costs
-// as much as either.
+// spare are sessions in which nothing runs, by URL: every test makes a schema
+// and drops it, and starting a session costs as much as either.
 var spare = struct {
 	sync.Mutex
 	conns map[string]*pgx.Conn
