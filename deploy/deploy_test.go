@@ -406,10 +406,11 @@ func fires(t *testing.T, a rulefmt.Rule, h history) (firing []labels.Labels) {
 	return firing
 }
 
-// leads has a reaper lead.
+// leads has a reaper lead every table.
 func leads(w *exportertest.Ward) {
-	w.Exec("INSERT INTO " + w.Schema + ".leader (name, term, holder, expires_at, granted_at) VALUES ('reaper', 1, " +
-		"gen_random_uuid(), now() + interval '1 day', now())")
+	w.Exec("INSERT INTO " + w.Schema + ".leader (name, term, holder, expires_at, granted_at) SELECT '" + w.Schema +
+		".' || t, 1, gen_random_uuid(), now() + interval '1 day', now() FROM unnest(ARRAY['outbox', 'inbox', 'timers', " +
+		"'timers_schedule', 'jobs', 'jobs_schedule']) AS t")
 }
 
 // Nothing fires where nothing is wrong, however much there is to do.
@@ -463,8 +464,8 @@ var troubles = map[string]struct {
 		w.Put("jobs", "expired", 3)
 		return repeat(w, w.Scrape())
 	}},
-	"TxworkReaperMissing": {"", func(w *exportertest.Ward) history {
-		w.Exec("UPDATE " + w.Schema + ".leader SET expires_at = now() - interval '1 hour'")
+	"TxworkReaperMissing": {"inbox", func(w *exportertest.Ward) history {
+		w.Exec("UPDATE " + w.Schema + ".leader SET expires_at = now() - interval '1 hour' WHERE name LIKE '%.inbox'")
 		return repeat(w, w.Scrape())
 	}},
 	"TxworkDeadLetters": {"outbox", func(w *exportertest.Ward) history {

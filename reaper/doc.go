@@ -11,7 +11,8 @@
 //
 //	err := reaper.Run(ctx, pool, slices.Concat(box.Tables(), client.Tables()), reaper.Options{})
 //
-// Any number of processes may call Run. They elect one that works; [Leader] tells which.
+// Any number of processes may call Run, with the same tables or with different ones. They elect a leader for each
+// table, which alone serves it; [Leaders] tells which. A process may lead some of its tables and not others.
 //
 // # A round
 //
@@ -26,8 +27,8 @@
 // backlog can delay the others but not keep them from being served. If a limit cut the round short, [Report.More] is
 // set, and Run starts the next round at once, with expired leases first.
 //
-// In the first round of its term, the leader logs a warning about tables of txwork in the same schemas that it was not
-// given; see [Report.Unserved].
+// Once it has led for the length of a lease, Run logs a warning about tables of txwork in the same schemas that no
+// reaper serves; see [Report.Unserved].
 //
 // # Without a Go process
 //
@@ -36,16 +37,16 @@
 //	CALL txwork.outbox_maintain()
 //
 // `txwork reap` does one round for all tables, for example from cron. Both use the retention of the migration, and not
-// that of a program's Options. Neither takes part in the election, and both may run beside a reaper.
+// that of a program's Options. Neither takes part in the elections, and both may run beside a reaper.
 //
 // # Health
 //
-// [Health] and [Leader] only read.
+// [Health] and [Leaders] only read.
 //
 // # Gauges
 //
-// While it leads, Run reports gauges of its tables through OpenTelemetry: depth, age, expired leases and the others
-// that [Gauges] lists. They are therefore reported once per deployment, however many processes there are. Give every
+// Run reports gauges of the tables that it leads through OpenTelemetry: depth, age, expired leases and the others that
+// [Gauges] lists. They are therefore reported once per deployment, however many processes there are. Give every
 // process that runs a reaper the same exporter. To report gauges without a reaper, call [RegisterGauges].
 //
 // The tables are read when an SDK collects metrics, and at no other time. A collection uses bounded statements and

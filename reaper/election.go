@@ -1,23 +1,25 @@
 package reaper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/txwork/txwork/workqueue/validate"
-
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/validate"
 )
 
-// A candidate takes part in an election. Its holder id is its own: a new one for every Run and RunOnce.
+// A candidate takes part in the election of each of its tables. Its holder id is its own: a new one for every Run and
+// RunOnce.
 type candidate struct {
 	pool   connections
-	name   string
 	lease  time.Duration
 	holder uuid.UUID
 	tenure *tenure
@@ -29,70 +31,96 @@ func newCandidate(pool connections, o Options) candidate {
 	leader := pgx.Identifier{o.Schema, leaderTable}
 	return candidate{
 		pool:     pool,
-		name:     o.Name,
 		lease:    o.Lease,
 		holder:   uuid.New(),
-		tenure:   &tenure{},
+		tenure:   &tenure{ends: map[string]time.Time{}},
 		elect:    statement("elect", "leader", leader),
 		verify:   statement("verify", "leader", leader),
 		withdraw: statement("withdraw", "leader", leader),
 	}
 }
 
-// A tenure is how long a candidate leads for sure, by the local clock. It is for what need not be fenced: that two
-// observe for a moment does no harm.
+// A tenure is how long a candidate leads its tables for sure, by the local clock. It is for what need not be fenced:
+// that two observe for a moment does no harm.
 type tenure struct {
 	mu   sync.Mutex
-	ends time.Time
+	ends map[string]time.Time
 }
 
-func (t *tenure) set(elected bool, ends time.Time) {
+func (t *tenure) set(tables []string, elected map[string]standing, ends time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.ends = ends; !elected {
-		t.ends = time.Time{}
+	for _, table := range tables {
+		if delete(t.ends, table); elected[table].Elected {
+			t.ends[table] = ends
+		}
 	}
 }
 
-func (t *tenure) lasts() bool {
+func (t *tenure) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return time.Now().Before(t.ends)
+	clear(t.ends)
 }
 
-// A result is that of one election.
-type result struct {
-	elected bool
-	term    int64
-	ends    time.Duration // until the lease of the other leader ends; negative if it has
+// lasts tells whether the candidate leads a table.
+func (t *tenure) lasts(table string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Now().Before(t.ends[table])
 }
 
-// stand takes the leadership if it is free and renews it if it is the candidate's.
-func (c candidate) stand(ctx context.Context) (result, error) {
-	var r result
+// any tells whether the candidate leads any table.
+func (t *tenure) any() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	for _, ends := range t.ends {
+		if now.Before(ends) {
+			return true
+		}
+	}
+	return false
+}
+
+// A standing is how the election of a table ended.
+type standing struct {
+	Table   string
+	Elected bool
+	Term    int64
+	Seconds float64 // until the lease of the other leader ends; negative if it has
+}
+
+// stand takes the leadership of tables if it is free and renews it if it is the candidate's: all of them in one
+// statement. A table that is missing has another leader as of this moment.
+func (c candidate) stand(ctx context.Context, tables []string) (map[string]standing, error) {
+	all := make(map[string]standing, len(tables))
 	start := time.Now()
 	err := transaction(ctx, c.pool, c.lease, func(ctx context.Context, tx pgx.Tx) error {
-		var seconds float64
-		err := tx.QueryRow(ctx, c.elect, c.name, c.holder, c.lease.Microseconds()).Scan(&r.elected, &r.term, &seconds)
-		r.ends = time.Duration(seconds * float64(time.Second))
-		if errors.Is(err, pgx.ErrNoRows) { // the very first election, won by another this moment
-			return nil
+		rows, err := tx.Query(ctx, c.elect, tables, c.holder, c.lease.Microseconds())
+		if err != nil {
+			return err
+		}
+		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[standing])
+		for _, s := range found {
+			all[s.Table] = s
 		}
 		return err
 	})
 	if err != nil {
-		return result{}, fmt.Errorf("txwork: reaper: electing a leader: %w", err)
+		return nil, fmt.Errorf("txwork: reaper: electing a leader: %w", err)
 	}
-	c.tenure.set(r.elected, start.Add(c.lease))
-	return r, nil
+	c.tenure.set(tables, all, start.Add(c.lease))
+	return all, nil
 }
 
-// fenced runs work in a transaction in which the term is current until it ends. Otherwise it runs nothing
+// fenced runs work in a transaction in which the term of the table is current until it ends. Otherwise it runs nothing
 // and returns ErrNotLeader.
-func (c candidate) fenced(ctx context.Context, term int64, work func(context.Context, pgx.Tx) error) error {
+func (c candidate) fenced(ctx context.Context, table string, term int64,
+	work func(context.Context, pgx.Tx) error) error {
 	return transaction(ctx, c.pool, c.lease, func(ctx context.Context, tx pgx.Tx) error {
 		var current bool
-		err := tx.QueryRow(ctx, c.verify, c.name, c.holder, term).Scan(&current)
+		err := tx.QueryRow(ctx, c.verify, table, c.holder, term).Scan(&current)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return ErrNotLeader
 		}
@@ -106,21 +134,21 @@ func (c candidate) fenced(ctx context.Context, term int64, work func(context.Con
 // withdrawTimeout bounds how long a stop waits for a database that may be gone.
 const withdrawTimeout = 3 * time.Second
 
-// resign gives the leadership up if the candidate has it. It is what a stop does last, so it does not
+// resign gives up the leadership of all tables that the candidate leads. It is what a stop does last, so it does not
 // heed the context's end.
 func (c candidate) resign(ctx context.Context) error {
-	c.tenure.set(false, time.Time{})
+	c.tenure.end()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
 	return transaction(ctx, c.pool, c.lease, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, c.withdraw, c.name, c.holder)
+		_, err := tx.Exec(ctx, c.withdraw, c.holder)
 		return err
 	})
 }
 
-// A Leadership is the state of an election.
+// A Leadership is the state of a table's election.
 type Leadership struct {
-	Name   string    `json:"name"`
+	Table  string    `json:"table"`
 	Term   int64     `json:"term"`
 	Holder uuid.UUID `json:"holder"`
 
@@ -129,25 +157,28 @@ type Leadership struct {
 	ExpiresIn time.Duration `json:"expires_in"`
 }
 
-// Leader tells who leads the election of the Options. It is nil when nobody ever has.
-func Leader(ctx context.Context, pool *pgxpool.Pool, o Options) (*Leadership, error) {
-	o = o.withDefaults()
-	if err := o.Validate(); err != nil {
+// Leaders tells which reapers maintain the tables of a schema, by the name of the table. A table that no reaper has
+// ever maintained is missing. An empty schema is [workqueue.DefaultSchema].
+func Leaders(ctx context.Context, pool *pgxpool.Pool, schema string) ([]Leadership, error) {
+	schema = cmp.Or(schema, workqueue.DefaultSchema)
+	if err := validate.Identifier("schema", schema); err != nil {
 		return nil, err
 	}
 	if pool == nil {
 		return nil, validate.Errorf("pool", "is nil")
 	}
-	l := Leadership{Name: o.Name}
-	var seconds float64
-	err := pool.QueryRow(ctx, statement("leader", "leader", pgx.Identifier{o.Schema, leaderTable}), o.Name).
-		Scan(&l.Term, &l.Holder, &seconds)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
+	rows, err := pool.Query(ctx, statement("leaders", "leader", pgx.Identifier{schema, leaderTable}))
 	if err != nil {
-		return nil, fmt.Errorf("txwork: reaper: reading the leader: %w", explain(err))
+		return nil, fmt.Errorf("txwork: reaper: reading the leaders: %w", explain(err))
 	}
-	l.ExpiresIn = time.Duration(seconds * float64(time.Second))
-	return &l, nil
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Leadership, err error) {
+		var seconds float64
+		err = row.Scan(&l.Table, &l.Term, &l.Holder, &seconds)
+		l.ExpiresIn = time.Duration(seconds * float64(time.Second))
+		return l, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("txwork: reaper: reading the leaders: %w", explain(err))
+	}
+	return all, nil
 }

@@ -20,7 +20,7 @@ func TestOneLeads(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	spec := workqueue.Spec{Table: "work"}
-	db.table(spec)
+	table := db.table(spec)
 	var reaps [4]atomic.Int64
 	for i := range reaps {
 		table := db.open(spec, func(_ context.Context, e workqueue.Event) {
@@ -39,8 +39,8 @@ func TestOneLeads(t *testing.T) {
 		return n, total
 	}
 	db.await("ten rounds", func() bool { _, total := active(); return total >= 10 })
-	if n, _ := active(); n != 1 || db.leader().Term != 1 {
-		t.Errorf("%d of %d reapers worked, term %d; want one in term 1", n, len(reaps), db.leader().Term)
+	if n, _ := active(); n != 1 || db.leader(table).Term != 1 {
+		t.Errorf("%d of %d reapers worked, term %d; want one in term 1", n, len(reaps), db.leader(table).Term)
 	}
 }
 
@@ -52,10 +52,10 @@ func TestStopHandsOver(t *testing.T) {
 	o := db.options()
 	o.Lease = time.Hour
 	stop := db.run(db.Pool, o, table)
-	db.awaitTerm(1)
+	db.awaitTerm(table, 1)
 	db.run(db.Pool, o, table)
 	stop()
-	db.awaitTerm(2)
+	db.awaitTerm(table, 2)
 	db.rows(table, 10, expired)
 	db.await("reaped rows", func() bool { return db.count(table, workqueue.InProgress) == 0 })
 }
@@ -64,10 +64,10 @@ func TestRunOnceDoesNothingWhileAnotherLeads(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	table := db.table(workqueue.Spec{Table: "work"})
-	db.lead(uuid.New(), 7, "1 hour")
+	db.lead(table, uuid.New(), 7, "1 hour")
 	db.rows(table, 10, expired)
 	report := db.runOnce(db.options(), table)
-	if report.Leader || report.Term != 7 || len(report.Tables) != 0 {
+	if report.Leader() || report.Tables[0].Term != 7 {
 		t.Errorf("report %+v, want nothing done under term 7", report)
 	}
 	if n := db.count(table, workqueue.InProgress); n != 10 {
@@ -79,12 +79,12 @@ func TestRunOnceTakesOverFromTheDead(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	table := db.table(workqueue.Spec{Table: "work"})
-	db.lead(uuid.New(), 7, "-1 second")
+	db.lead(table, uuid.New(), 7, "-1 second")
 	report := db.runOnce(db.options(), table)
-	if !report.Leader || report.Term != 8 {
+	if !report.Leader() || report.Tables[0].Term != 8 {
 		t.Errorf("report %+v, want a round of term 8", report)
 	}
-	if l := db.leader(); l.ExpiresIn > 0 {
+	if l := db.leader(table); l.ExpiresIn > 0 {
 		t.Errorf("leadership %+v lasts after RunOnce", l)
 	}
 }
@@ -94,23 +94,105 @@ func TestALeaseOfAClockThatWasSetBackIsVoid(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	tables := []*workqueue.Table{db.table(workqueue.Spec{Table: "work"})}
-	db.exec("INSERT INTO leader SELECT 'reaper', 7, gen_random_uuid(), now() + interval '1 hour', now() + interval " +
+	db.exec("INSERT INTO leader SELECT '" + tables[0].Name() +
+		"', 7, gen_random_uuid(), now() + interval '1 hour', now() + interval " +
 		"'59 minutes'")
 	report, err := reaper.RunOnce(t.Context(), db.Pool, tables, db.options())
-	if err != nil || !report.Leader || report.Term != 8 {
+	if err != nil || !report.Leader() || report.Tables[0].Term != 8 {
 		t.Errorf("got %+v, %v", report, err)
 	}
 }
 
-func TestNamesAndSchemasAreElectionsOfTheirOwn(t *testing.T) {
+// Each table has an election of its own: who stands for several serves those that nobody else leads, and touches
+// neither the tables nor the elections of others.
+func TestElectionsAreByTable(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	table := db.table(workqueue.Spec{Table: "work"})
-	db.lead(uuid.New(), 7, "1 hour")
+	mine, taken, others := db.table(workqueue.Spec{Table: "mine"}), db.table(workqueue.Spec{Table: "taken"}),
+		db.table(workqueue.Spec{Table: "others"})
+	db.lead(taken, uuid.New(), 7, "1 hour")
+	db.lead(others, uuid.New(), 3, "-1 hour")
+	for _, table := range []*workqueue.Table{mine, taken, others} {
+		db.rows(table, 10, expired)
+	}
 	o := db.options()
-	o.Name = "another's; DROP"
-	if report := db.runOnce(o, table); !report.Leader || report.Term != 1 {
-		t.Errorf("report %+v, want a round of term 1", report)
+	report := db.runOnce(o, taken, mine)
+	if t0, t1 := report.Tables[0], report.Tables[1]; t0.Leader || t0.Term != 7 || t0.Requeued != 0 ||
+		!t1.Leader || t1.Term != 1 || t1.Requeued != 10 || !report.Leader() {
+		t.Errorf("report %+v, want a round of term 1 on the second table only", report)
+	}
+	if l := db.leader(taken); l.Term != 7 || l.ExpiresIn <= 0 || db.count(taken, workqueue.InProgress) != 10 {
+		t.Errorf("leadership %+v of the table that another leads", l)
+	}
+	if l := db.leader(others); l.Term != 3 || db.count(others, workqueue.InProgress) != 10 {
+		t.Errorf("leadership %+v of a table that the reaper was not given", l)
+	}
+}
+
+// Processes with different sets of tables maintain all of them between them, each table by one, whoever came first.
+func TestOverlappingSetsAreAllServed(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	specs := []workqueue.Spec{{Table: "a"}, {Table: "b"}, {Table: "c"}}
+	var tables []*workqueue.Table
+	for _, spec := range specs {
+		tables = append(tables, db.table(spec))
+	}
+	var reaps [2][3]atomic.Int64
+	set := func(process int, of ...int) (set []*workqueue.Table) {
+		for _, i := range of {
+			set = append(set, db.open(specs[i], func(_ context.Context, e workqueue.Event) {
+				if e.Operation == "reap" {
+					reaps[process][i].Add(1)
+				}
+			}))
+		}
+		return set
+	}
+	stop := db.run(db.Pool, db.options(), set(0, 0, 1)...)
+	db.awaitTerm(tables[1], 1)
+	db.run(db.Pool, db.options(), set(1, 2, 1)...)
+	for _, table := range tables {
+		db.rows(table, 1, expired)
+	}
+	for _, table := range tables {
+		db.await("reaped rows", func() bool { return db.count(table, workqueue.InProgress) == 0 })
+	}
+	if n := reaps[1][1].Load(); n != 0 {
+		t.Errorf("the second process served the table of the first %d times", n)
+	}
+	stop()
+	db.awaitTerm(tables[1], 2)
+	db.rows(tables[1], 1, expired)
+	db.await("reaped rows of the shared table", func() bool { return db.count(tables[1], workqueue.InProgress) == 0 })
+	if n := reaps[1][1].Load(); n == 0 {
+		t.Error("the second process did not serve the shared table that it leads")
+	}
+}
+
+// Losing one table in the middle of a round costs the others nothing.
+func TestStaleTermOfOneTable(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	var once atomic.Bool
+	lost := db.table(workqueue.Spec{Table: "lost"})
+	kept := db.observed(workqueue.Spec{Table: "kept"}, func(context.Context, workqueue.Event) {
+		if once.CompareAndSwap(false, true) {
+			db.exec("UPDATE leader SET term = term + 1, holder = gen_random_uuid() WHERE name = '" + lost.Name() + "'")
+		}
+	})
+	db.rows(lost, 10, expired)
+	db.rows(kept, 10, expired)
+	report, err := reaper.RunOnce(t.Context(), db.Pool, []*workqueue.Table{kept, lost}, db.options())
+	if !errors.Is(err, reaper.ErrNotLeader) || !strings.Contains(err.Error(), lost.Name()) {
+		t.Errorf("error %v, want ErrNotLeader of one table", err)
+	}
+	if k, l := report.Tables[0], report.Tables[1]; k.Requeued != 10 || k.Error != "" || l.Requeued != 0 ||
+		l.Error == "" {
+		t.Errorf("report %+v", report)
+	}
+	if n := db.count(lost, workqueue.InProgress); n != 10 {
+		t.Errorf("%d rows in progress, want all of the table that another leads", n)
 	}
 }
 
@@ -138,8 +220,8 @@ func TestElectionRace(t *testing.T) {
 					failures <- err
 					return
 				}
-				if report.Leader {
-					terms <- report.Term
+				if report.Leader() {
+					terms <- report.Tables[0].Term
 				}
 			}
 			failures <- nil
@@ -158,8 +240,8 @@ func TestElectionRace(t *testing.T) {
 		}
 		seen[term] = true
 	}
-	if len(seen) == 0 || int64(len(seen)) != db.leader().Term {
-		t.Errorf("%d rounds led up to term %d", len(seen), db.leader().Term)
+	if len(seen) == 0 || int64(len(seen)) != db.leader(table).Term {
+		t.Errorf("%d rounds led up to term %d", len(seen), db.leader(table).Term)
 	}
 }
 
@@ -212,10 +294,10 @@ func TestStopLeavesTheLeadershipOfOthersAlone(t *testing.T) {
 	db := newDatabase(t)
 	table := db.table(workqueue.Spec{Table: "work"})
 	stop := db.run(db.Pool, db.options(), table)
-	db.awaitTerm(1)
+	db.awaitTerm(table, 1)
 	db.exec("UPDATE leader SET term = 2, holder = gen_random_uuid(), expires_at = now() + interval '1 hour'")
 	stop()
-	if l := db.leader(); l.Term != 2 || l.ExpiresIn <= 0 {
+	if l := db.leader(table); l.Term != 2 || l.ExpiresIn <= 0 {
 		t.Errorf("leadership %+v after another's stop", l)
 	}
 }
@@ -228,8 +310,8 @@ func TestFoundingRace(t *testing.T) {
 	var report reaper.Report
 	ended := make(chan error, 1)
 	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), "INSERT INTO leader VALUES ('reaper', 1, gen_random_uuid(), now() + "+
-			"interval '1 hour', now())"); err != nil {
+		if _, err := tx.Exec(t.Context(), "INSERT INTO leader VALUES ($1, 1, gen_random_uuid(), now() + "+
+			"interval '1 hour', now())", table.Name()); err != nil {
 			return err
 		}
 		o := db.options()
@@ -242,7 +324,7 @@ func TestFoundingRace(t *testing.T) {
 		db.await("candidate that waits", func() bool { return db.waiting("INSERT INTO") })
 		return nil
 	})
-	if err := errors.Join(err, <-ended); err != nil || report.Leader {
+	if err := errors.Join(err, <-ended); err != nil || report.Leader() {
 		t.Errorf("report %+v, error %v; want nothing done", report, err)
 	}
 }
@@ -252,12 +334,12 @@ func TestElectionDoesNotWaitForALastBatch(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	table := db.table(workqueue.Spec{Table: "work"})
-	db.lead(uuid.New(), 7, "-1 second")
+	db.lead(table, uuid.New(), 7, "-1 second")
 	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), "SELECT FROM leader FOR SHARE"); err != nil {
 			return err
 		}
-		if report := db.runOnce(db.options(), table); report.Leader || report.Term != 7 {
+		if report := db.runOnce(db.options(), table); report.Leader() || report.Tables[0].Term != 7 {
 			t.Errorf("report %+v within the last batch of term 7, want nothing done", report)
 		}
 		return nil
@@ -265,7 +347,7 @@ func TestElectionDoesNotWaitForALastBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report := db.runOnce(db.options(), table); !report.Leader || report.Term != 8 {
+	if report := db.runOnce(db.options(), table); !report.Leader() || report.Tables[0].Term != 8 {
 		t.Errorf("report %+v, want a round of term 8", report)
 	}
 }
@@ -275,13 +357,13 @@ func TestElectionDoesNotWaitForAnElection(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	table := db.table(workqueue.Spec{Table: "work"})
-	db.lead(uuid.New(), 7, "-1 second")
+	db.lead(table, uuid.New(), 7, "-1 second")
 	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), "UPDATE leader SET term = 8, holder = gen_random_uuid(), expires_at = "+
 			"now() + interval '1 hour'"); err != nil {
 			return err
 		}
-		if report := db.runOnce(db.options(), table); report.Leader || report.Term != 7 {
+		if report := db.runOnce(db.options(), table); report.Leader() || report.Tables[0].Term != 7 {
 			t.Errorf("report %+v while another is elected, want nothing done", report)
 		}
 		return nil
@@ -310,10 +392,10 @@ func TestStopDoesNotRenewALeaseThatHasEnded(t *testing.T) {
 	}
 	o := db.options()
 	o.Lease = 2 * time.Hour
-	if report := db.runOnce(o, table); !report.Leader {
+	if report := db.runOnce(o, table); !report.Leader() {
 		t.Errorf("report %+v, want a round", report)
 	}
-	if l := db.leader(); l.ExpiresIn > -59*time.Minute {
+	if l := db.leader(table); l.ExpiresIn > -59*time.Minute {
 		t.Errorf("leadership %+v, want one that ended an hour ago", l)
 	}
 }
@@ -393,7 +475,7 @@ func TestLeaderFrozenWithinABatch(t *testing.T) {
 	}()
 	<-frozen
 	db.run(db.Pool, db.options(), db.open(spec, nil))
-	db.awaitTerm(2)
+	db.awaitTerm(table, 2)
 	db.await("reaped rows", func() bool { return db.count(table, workqueue.InProgress) == 0 })
 	close(thawed)
 	if err := <-ended; err == nil {
@@ -408,8 +490,9 @@ func TestLeaderFrozenWithinABatch(t *testing.T) {
 func TestLongRoundRenews(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	table := db.observed(workqueue.Spec{Table: "work"}, func(context.Context, workqueue.Event) {
-		if l := db.leader(); l.Term != 1 || l.ExpiresIn <= 0 {
+	var table *workqueue.Table
+	table = db.observed(workqueue.Spec{Table: "work"}, func(context.Context, workqueue.Event) {
+		if l := db.leader(table); l.Term != 1 || l.ExpiresIn <= 0 {
 			t.Errorf("leadership %+v within the round", l)
 		}
 		pgtest.Pass(100 * time.Millisecond)
@@ -420,26 +503,26 @@ func TestLongRoundRenews(t *testing.T) {
 	wantCounts(t, db.runOnce(o, table).Total(), reaper.Counts{Requeued: 20})
 }
 
-func TestLeader(t *testing.T) {
+func TestLeaders(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	if l := db.leader(); l != nil {
+	table := db.table(workqueue.Spec{Table: "work"})
+	if l := db.leader(table); l != nil {
 		t.Errorf("leader %+v before any election", l)
 	}
 	holder := uuid.New()
-	db.lead(holder, 3, "1 hour")
-	l := db.leader()
-	if l.Name != reaper.DefaultName || l.Term != 3 || l.Holder != holder || l.ExpiresIn <= 0 ||
-		l.ExpiresIn > time.Hour {
+	db.lead(table, holder, 3, "1 hour")
+	l := db.leader(table)
+	if l.Table != table.Name() || l.Term != 3 || l.Holder != holder || l.ExpiresIn <= 0 || l.ExpiresIn > time.Hour {
 		t.Errorf("leader %+v", l)
 	}
 }
 
-// lead makes somebody the leader.
-func (db *database) lead(holder uuid.UUID, term int64, lease string) {
+// lead makes somebody the leader of a table.
+func (db *database) lead(table *workqueue.Table, holder uuid.UUID, term int64, lease string) {
 	db.t.Helper()
-	_, err := db.Pool.Exec(context.Background(), "INSERT INTO leader VALUES ('reaper', $1, $2, now() + "+
-		"$3::text::interval, now() - interval '1 day')", term, holder, lease)
+	_, err := db.Pool.Exec(context.Background(), "INSERT INTO leader VALUES ($4, $1, $2, now() + "+
+		"$3::text::interval, now() - interval '1 day')", term, holder, lease, table.Name())
 	if err != nil {
 		db.t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// ErrNotLeader says that the leadership was lost in the course of a round: another reaper has a newer
-// term. The batches that were counted are committed, the one that found out changed nothing.
+// ErrNotLeader says that the leadership of a table was lost in the course of a round: another reaper has a newer term.
+// The batches that were counted are committed, the one that found out changed nothing. Other tables are not affected.
 var ErrNotLeader = errors.New("txwork: reaper: no longer the leader")
 
 var errPanicked = errors.New("panic")
@@ -39,9 +39,10 @@ func explain(err error) error {
 
 // concernsTable tells an error that one table's work met from one that every table would meet.
 func concernsTable(err error) bool {
-	if errors.Is(err, ErrNotLeader) || errors.Is(err, workqueue.ErrReadOnly) {
+	if errors.Is(err, workqueue.ErrReadOnly) {
 		return false
 	}
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) || errors.Is(err, workqueue.ErrInvalid) || errors.Is(err, workqueue.ErrSchemaVersion)
+	return errors.As(err, &pg) || errors.Is(err, ErrNotLeader) || errors.Is(err, workqueue.ErrInvalid) ||
+		errors.Is(err, workqueue.ErrSchemaVersion)
 }

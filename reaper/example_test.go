@@ -59,7 +59,7 @@ func ExampleRunOnce() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("leader %t, term %d: %s\n", report.Leader, report.Term, counts)
+	fmt.Printf("leader %t, term %d: %s\n", report.Leader(), report.Tables[0].Term, counts)
 	// Output: leader true, term 1: {"requeued":1,"failed":0,"purged_done":0,"purged_failed":0,"swept":0}
 }
 

@@ -51,7 +51,10 @@ func TestCancelAtEveryStatement(t *testing.T) {
 		if n := after - first; n != 0 && n != 10 && n != 5 {
 			t.Errorf("cancelled at statement %d: %d rows reported, %d changed", step, first, after)
 		}
-		db.await("leadership that was given up", func() bool { l := db.leader(); return l == nil || l.ExpiresIn <= 0 })
+		db.await("leadership that was given up", func() bool {
+			l := db.leader(table)
+			return l == nil || l.ExpiresIn <= 0
+		})
 		if second := db.runOnce(o, table); second.Total().Requeued != 15-after {
 			t.Errorf("cancelled at statement %d: %d rows, then %+v", step, after, second)
 		}
@@ -127,7 +130,7 @@ func TestRunSurvivesARestart(t *testing.T) {
 	o.Logger = log.logger()
 	pool := newPool(t, server.URL())
 	db.run(pool, o, table)
-	db.awaitTerm(1)
+	db.awaitTerm(table, 1)
 
 	if err := server.Crash(); err != nil {
 		t.Fatal(err)

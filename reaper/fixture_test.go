@@ -199,20 +199,26 @@ func (db *database) run(pool *pgxpool.Pool, o reaper.Options, tables ...*workque
 	return stop
 }
 
-func (db *database) leader() *reaper.Leadership {
+// leader is who leads a table, or led it last; nil if nobody ever has.
+func (db *database) leader(table *workqueue.Table) *reaper.Leadership {
 	db.t.Helper()
-	l, err := reaper.Leader(context.Background(), db.Pool, db.options())
+	all, err := reaper.Leaders(context.Background(), db.Pool, db.Schema)
 	if err != nil {
 		db.t.Fatal(err)
 	}
-	return l
+	for _, l := range all {
+		if l.Table == table.Name() {
+			return &l
+		}
+	}
+	return nil
 }
 
-// awaitTerm waits until somebody leads in the term.
-func (db *database) awaitTerm(term int64) {
+// awaitTerm waits until somebody leads a table in the term.
+func (db *database) awaitTerm(table *workqueue.Table, term int64) {
 	db.t.Helper()
 	db.await(fmt.Sprintf("a leader with term %d", term), func() bool {
-		l := db.leader()
+		l := db.leader(table)
 		return l != nil && l.Term == term && l.ExpiresIn > 0
 	})
 }

@@ -50,7 +50,7 @@ func TestReapersLeaveAFoldToWhoIsAtIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	report, err := reaper.RunOnce(t.Context(), db.Pool, box.Tables(), db.options())
-	if err != nil || !report.Leader {
+	if err != nil || !report.Leader() {
 		t.Errorf("%+v, %v", report, err)
 	}
 	if n := folds.Load(); n != 1 {

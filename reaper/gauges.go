@@ -45,9 +45,8 @@ const (
 
 // The gauges' attributes. A table with lanes has one more, txwork.queue or txwork.consumer.
 const (
-	tableKey    attribute.Key = "messaging.destination.name"
-	stateKey    attribute.Key = "txwork.state"
-	electionKey attribute.Key = "txwork.election"
+	tableKey attribute.Key = "messaging.destination.name"
+	stateKey attribute.Key = "txwork.state"
 )
 
 // gaugeList is in the order of the documentation.
@@ -86,8 +85,8 @@ var gaugeList = func() []metrics.Metric {
 			"prepared one or a standby's. Sessions that the role may not see are left out"),
 		gauge(horizonGauge, "{transaction}", nil, "How many transactions ago the oldest holder of the vacuum horizon "+
 			"began, replication slots included"),
-		gauge(silenceGauge, "s", []string{string(electionKey)},
-			"How long ago the lease of the last leader of the reapers' election ended. 0 while one leads"),
+		gauge(silenceGauge, "s", table, "How long ago the lease ended of the last reaper that maintained the table. 0 "+
+			"while one does; missing if none ever has"),
 		gauge(upGauge, "", nil, "1 if the database could be observed, 0 if not: then the other gauges are missing"),
 		gauge(durationGauge, "s", nil, "How long the observation took that the gauges show"),
 		gauge(skippedGauge, "{statement}", nil, "Statements of the observation that were given up or refused, and "+
@@ -161,10 +160,10 @@ func (o GaugeOptions) Validate() error {
 	return nil
 }
 
-// RegisterGauges reports the gauges of all tables of a schema from this process, whoever leads the reapers' election:
-// for deployments whose maintenance is cron's or pg_cron's, and for exporters. With [Run] somewhere it is not needed.
-// Each collection of the provider's reads the database, in bounded statements that only read; collections at the same
-// time share one observation. While the database is away, txwork.observation.up is 0 and the others are missing.
+// RegisterGauges reports the gauges of all tables of a schema from this process, whoever maintains them: for
+// deployments whose maintenance is cron's or pg_cron's, and for exporters. With [Run] somewhere it is not needed. Each
+// collection of the provider's reads the database, in bounded statements that only read; collections at the same time
+// share one observation. While the database is away, txwork.observation.up is 0 and the others are missing.
 //
 // The error is about the arguments or the provider's. Call stop once.
 func RegisterGauges(pool *pgxpool.Pool, o GaugeOptions) (stop func(), err error) {
@@ -178,18 +177,18 @@ func RegisterGauges(pool *pgxpool.Pool, o GaugeOptions) (stop func(), err error)
 	return newObserver(pool, o, []string{o.Schema}).register(o.MeterProvider, func() bool { return true })
 }
 
-// registerGauges has the gauges of the reaper's tables reported while it leads. What goes wrong with a provider must
-// not keep the tables from being maintained.
+// registerGauges has the gauges of the reaper's tables reported, of each while it leads that. What goes wrong with a
+// provider must not keep the tables from being maintained.
 func (r *reaper) registerGauges() (stop func()) {
 	o := GaugeOptions{Schema: r.options.Schema, MeterProvider: r.options.MeterProvider, Logger: r.logger}.withDefaults()
-	schemas, served := []string{r.options.Schema}, map[string]bool{}
+	schemas := []string{r.options.Schema}
 	for _, t := range r.tables {
-		schemas, served[t.Name()] = append(schemas, t.Spec().Schema), true
+		schemas = append(schemas, t.Spec().Schema)
 	}
 	observer := newObserver(r.pool, o, schemas)
-	observer.serves = func(f *survey.Facts) bool { return served[f.Schema+"."+f.Name] }
-	observer.election, observer.outage = r.options.Name, r.noteOutage
-	stop, err := observer.register(o.MeterProvider, r.candidate.tenure.lasts)
+	observer.serves = func(f *survey.Facts) bool { return r.candidate.tenure.lasts(f.Schema + "." + f.Name) }
+	observer.outage = r.noteOutage
+	stop, err := observer.register(o.MeterProvider, r.candidate.tenure.any)
 	if err != nil {
 		r.logger.Warn("reaper reports no gauges", "error", err)
 		return func() {}

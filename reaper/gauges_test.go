@@ -69,7 +69,7 @@ func TestTheLeaderReportsTheGauges(t *testing.T) {
 		return db.run(db.Pool, o, served)
 	}
 	stop := run(first)
-	db.awaitTerm(1)
+	db.awaitTerm(served, 1)
 	run(second)
 	const depth, by = "txwork.queue.depth", "messaging.destination.name"
 	db.await("gauges of the leader", func() bool { return first.gauges(t, depth, by) != nil })
@@ -80,9 +80,9 @@ func TestTheLeaderReportsTheGauges(t *testing.T) {
 	if values := second.gauges(t, depth, by); values != nil {
 		t.Errorf("a reaper that does not lead reports %v", values)
 	}
-	if silence := first.gauges(t, "txwork.reaper.silence", "txwork.election"); len(silence) != 1 ||
-		silence[reaper.DefaultName] != 0 {
-		t.Errorf("silence %v, want 0 of election %q", silence, reaper.DefaultName)
+	if silence := first.gauges(t, "txwork.reaper.silence", by); len(silence) != 1 ||
+		silence[served.Name()] != 0 {
+		t.Errorf("silence %v, want 0 of %s", silence, served.Name())
 	}
 	stop()
 	if values := first.gauges(t, depth, by); values != nil {
@@ -115,18 +115,21 @@ func TestGaugesThatNobodyCollects(t *testing.T) {
 	})
 	stop := db.run(db.Pool, o, table)
 	defer stop()
-	db.awaitTerm(int64(rounds + 1))
+	db.awaitTerm(table, int64(rounds+1))
 	select {
 	case <-looked:
 		t.Error("tables were observed before anybody asked")
 	default:
 	}
-	m.gauges(t, "txwork.queue.depth", "")
-	select {
-	case <-looked:
-	default:
-		t.Error("a collection observed nothing: the test looks for the wrong statement")
-	}
+	db.await("an observation for a collection: the test may look for the wrong statement", func() bool {
+		m.gauges(t, "txwork.queue.depth", "") // of nothing, before the reaper knows that it leads
+		select {
+		case <-looked:
+			return true
+		default:
+			return false
+		}
+	})
 }
 
 // A failing database is no error of the collection: that would keep the application's own metrics from being exported.

@@ -36,7 +36,6 @@ type observer struct {
 	reader    survey.Reader
 	schemas   []string // the first has the elections
 	serves    func(*survey.Facts) bool
-	election  string // empty: all there are
 	timeout   time.Duration
 	freshness time.Duration
 	logger    *slog.Logger
@@ -123,13 +122,12 @@ func (l *look) at(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	tables = slices.DeleteFunc(tables, func(f survey.Facts) bool { return !l.serves(&f) })
 	for i := range tables {
-		if l.serves(&tables[i]) {
-			l.table(ctx, &tables[i])
-		}
+		l.table(ctx, &tables[i])
 	}
 	l.skip(l.transactions(ctx))
-	l.skip(l.leaders(ctx))
+	l.skip(l.leaders(ctx, tables))
 	l.add(skippedGauge, float64(l.skipped))
 	l.add(durationGauge, time.Since(start).Seconds())
 	return nil
@@ -307,16 +305,17 @@ func (l *look) transactions(ctx context.Context) error {
 	return nil
 }
 
-// leaders observes how long ago reapers led. A schema without the table of elections has none.
-func (l *look) leaders(ctx context.Context) error {
+// leaders observes how long ago reapers led the tables. A schema without the table of elections has none.
+func (l *look) leaders(ctx context.Context, tables []survey.Facts) error {
 	leaders, err := survey.Leaders(ctx, l.reader, l.schemas[0])
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "42P01" {
 		return nil
 	}
 	for _, leader := range leaders {
-		if l.election == "" || l.election == leader.Name {
-			l.add(silenceGauge, max(leader.Ended, 0), electionKey.String(leader.Name))
+		serves := func(f survey.Facts) bool { return f.Schema+"."+f.Name == leader.Table }
+		if slices.ContainsFunc(tables, serves) {
+			l.add(silenceGauge, max(leader.Ended, 0), tableKey.String(leader.Table))
 		}
 	}
 	return err

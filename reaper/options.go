@@ -15,9 +15,6 @@ import (
 
 // Defaults and bounds of [Options]. Each is declared here once, with its reason.
 const (
-	// DefaultName is the election that all reapers of a schema take part in unless told otherwise.
-	DefaultName = "reaper"
-
 	// DefaultInterval is half of the workers' default lease: a crash is repaired within a minute, while
 	// an idle table costs a few index probes a minute.
 	DefaultInterval = 15 * time.Second
@@ -39,12 +36,9 @@ const (
 
 // Options configure a reaper. The zero value is usable.
 type Options struct {
-	// Schema holds the leader table. Default: [workqueue.DefaultSchema].
+	// Schema holds the leader table, in which reapers elect the leader of each table. Default:
+	// [workqueue.DefaultSchema].
 	Schema string
-
-	// Name is the election: of all reapers with one name in one schema, one leads. Reapers that serve
-	// different tables need different names, or some tables are never served. Default: [DefaultName].
-	Name string
 
 	// Interval is the longest pause between two rounds; each pause is up to a fifth shorter, so that many
 	// processes that were started together do not look together. Default: [DefaultInterval].
@@ -67,8 +61,9 @@ type Options struct {
 	// Default: the pool's.
 	Runtime *workqueue.Runtime
 
-	// MeterProvider gets the gauges of the tables, see [Gauges], from [Run] and while it leads: once per deployment and
-	// not once per process. Nothing is read before an OpenTelemetry SDK asks. Default: the global provider.
+	// MeterProvider gets the gauges of the tables, see [Gauges], from [Run] and for those that it leads: once
+	// per deployment and not once per process. Nothing is read before an OpenTelemetry SDK asks. Default: the global
+	// provider.
 	MeterProvider metric.MeterProvider
 
 	// Logger is told of rounds that changed something, of failures and of changes of leadership. Default:
@@ -79,7 +74,7 @@ type Options struct {
 // Validate reports the first thing that is wrong with the Options, naming the field.
 func (o Options) Validate() error {
 	o = o.withDefaults()
-	for _, check := range []func() error{o.validateNames, o.validateTimes, o.validateSizes} {
+	for _, check := range []func() error{o.validateSchema, o.validateTimes, o.validateSizes} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -90,9 +85,6 @@ func (o Options) Validate() error {
 func (o Options) withDefaults() Options {
 	if o.Schema == "" {
 		o.Schema = workqueue.DefaultSchema
-	}
-	if o.Name == "" {
-		o.Name = DefaultName
 	}
 	if o.Interval == 0 {
 		o.Interval = DefaultInterval
@@ -115,11 +107,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-func (o Options) validateNames() error {
-	if err := validate.Identifier("schema", o.Schema); err != nil {
-		return err
-	}
-	return validate.Text("name", o.Name)
+func (o Options) validateSchema() error {
+	return validate.Identifier("schema", o.Schema)
 }
 
 func (o Options) validateTimes() error {

@@ -76,10 +76,10 @@ func TestKilledLeaderIsReplaced(t *testing.T) {
 	db := newDatabase(t)
 	table := db.table(workqueue.Spec{Table: "work"})
 	leader := db.process()
-	db.awaitTerm(1)
+	db.awaitTerm(table, 1)
 	db.run(db.Pool, db.options(), table)
 	db.signal(leader, syscall.SIGKILL)
-	db.awaitTerm(2)
+	db.awaitTerm(table, 2)
 	db.rows(table, 10, expired)
 	db.await("reaped rows", func() bool { return db.count(table, workqueue.InProgress) == 0 })
 }
@@ -89,15 +89,15 @@ func TestFrozenLeaderIsReplacedAndStaysReplaced(t *testing.T) {
 	db := newDatabase(t)
 	table := db.table(workqueue.Spec{Table: "work"})
 	leader := db.process()
-	db.awaitTerm(1)
+	db.awaitTerm(table, 1)
 	db.signal(leader, syscall.SIGSTOP)
 	db.run(db.Pool, db.options(), table)
-	db.awaitTerm(2)
-	holder := db.leader().Holder
+	db.awaitTerm(table, 2)
+	holder := db.leader(table).Holder
 	db.signal(leader, syscall.SIGCONT)
 	db.rows(table, 10, expired)
 	db.await("reaped rows", func() bool { return db.count(table, workqueue.InProgress) == 0 })
-	if l := db.leader(); l.Term != 2 || l.Holder != holder {
+	if l := db.leader(table); l.Term != 2 || l.Holder != holder {
 		t.Errorf("leader %+v, want %v in term 2", l, holder)
 	}
 }
@@ -105,14 +105,14 @@ func TestFrozenLeaderIsReplacedAndStaysReplaced(t *testing.T) {
 func TestTerminatedProcessHandsOver(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	db.table(workqueue.Spec{Table: "work"})
+	table := db.table(workqueue.Spec{Table: "work"})
 	leader := db.process()
-	db.awaitTerm(1)
+	db.awaitTerm(table, 1)
 	db.signal(leader, syscall.SIGTERM)
 	if err := leader.Wait(); err != nil {
 		t.Errorf("exit: %v", err)
 	}
-	if l := db.leader(); l.ExpiresIn > 0 {
+	if l := db.leader(table); l.ExpiresIn > 0 {
 		t.Errorf("leadership %+v lasts after the stop", l)
 	}
 }

@@ -34,7 +34,7 @@ func TestExpiredRowsAreRequeuedOrFailed(t *testing.T) {
 			o.BatchSize = 10
 			report := db.runOnce(o, table)
 
-			if !report.Leader || report.Term != 1 || report.More {
+			if !report.Leader() || report.Tables[0].Term != 1 || report.More {
 				t.Errorf("report %+v, want a complete round of term 1", report)
 			}
 			wantCounts(t, report.Total(), reaper.Counts{Requeued: 25, Failed: 3})
@@ -74,7 +74,7 @@ func TestRunOnceAgainChangesNothing(t *testing.T) {
 	if after := state(); after != before {
 		t.Errorf("the second round changed\n%s\nto\n%s", before, after)
 	}
-	if !report.Leader || report.Term != 2 {
+	if !report.Leader() || report.Tables[0].Term != 2 {
 		t.Errorf("report %+v, want a round of term 2", report)
 	}
 	wantCounts(t, report.Total(), reaper.Counts{})
@@ -89,7 +89,7 @@ func TestRunRepeats(t *testing.T) {
 		db.rows(table, 10, expired)
 		db.await("reaped rows", func() bool { return db.count(table, workqueue.InProgress) == 0 })
 	}
-	if l := db.leader(); l.Term != 1 {
+	if l := db.leader(table); l.Term != 1 {
 		t.Errorf("term %d after renewals, want 1", l.Term)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,7 +16,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Run maintains the tables until ctx ends, whenever it is elected; see the package documentation. It then
+// Run maintains the tables until ctx ends, each while it is elected for it; see the package documentation. It then
 // gives up the leadership, which may take a few seconds if the database does not answer, and returns nil.
 // Any other error is about the arguments, is a [workqueue.ErrInvalid] and comes at once: what goes wrong
 // later is logged and tried again.
@@ -24,6 +25,7 @@ func Run(ctx context.Context, pool *pgxpool.Pool, tables []*workqueue.Table, o O
 	if err != nil {
 		return err
 	}
+	r.patience = r.options.Lease
 	defer r.resign(ctx)
 	defer r.outages.Flush()
 	defer r.registerGauges()()
@@ -34,8 +36,8 @@ func Run(ctx context.Context, pool *pgxpool.Pool, tables []*workqueue.Table, o O
 
 // RunOnce does one round and returns what it did.
 //
-// It takes part in the election: it works when nobody leads and gives the leadership back afterwards.
-// While somebody else leads it does nothing, which is not an error: Report.Leader is false. So it may run
+// It takes part in the elections: it serves the tables that nobody leads and gives the leadership back afterwards.
+// It does nothing to tables that somebody else leads, which is not an error: TableReport.Leader is false. So it may run
 // beside [Run], and from cron on every machine.
 //
 // With an error the report tells what was done before it. If Report.More is set, there is more to do.
@@ -45,7 +47,10 @@ func RunOnce(ctx context.Context, pool *pgxpool.Pool, tables []*workqueue.Table,
 		return Report{}, err
 	}
 	defer r.resign(ctx)
-	report, _, err := r.turn(ctx)
+	report, lost, err := r.turn(ctx)
+	if len(lost) > 0 {
+		err = errors.Join(err, fmt.Errorf("%w of %s", ErrNotLeader, strings.Join(lost, ", ")))
+	}
 	return report, err
 }
 
@@ -53,11 +58,21 @@ func RunOnce(ctx context.Context, pool *pgxpool.Pool, tables []*workqueue.Table,
 type reaper struct {
 	pool      connections
 	tables    []*workqueue.Table
+	names     []string // of the tables
 	options   Options
 	logger    *slog.Logger
 	candidate candidate
-	term      int64 // the last one in which it led; 0 while it does not
 	outages   outage.Log
+
+	terms  map[string]int64     // of the tables that it leads
+	served map[string]time.Time // when the last round ended that served a table in this term and left nothing to do
+	ends   map[string]time.Time // of the others: when the lease of their leader ends
+
+	// since is when it began to lead, and patience for how long others may take to be elected for their tables before
+	// it looks for those that nobody serves. It looks once.
+	since    time.Time
+	patience time.Duration
+	looked   bool
 }
 
 // noteOutage is told how a round or an observation ended. Outages are logged once, together with those of the runtime's
@@ -88,53 +103,80 @@ func newReaper(pool *pgxpool.Pool, tables []*workqueue.Table, o Options) (*reape
 	if o.Runtime != nil {
 		from = o.Runtime
 	}
-	return &reaper{
+	r := &reaper{
 		pool:      from,
 		tables:    tables,
 		options:   o,
-		logger:    o.Logger.With("election", o.Name),
+		logger:    o.Logger.With("schema", o.Schema),
 		candidate: newCandidate(from, o),
-	}, nil
+		terms:     map[string]int64{},
+		served:    map[string]time.Time{},
+		ends:      map[string]time.Time{},
+	}
+	for _, table := range tables {
+		r.names = append(r.names, table.Name())
+	}
+	return r, nil
 }
 
-// turn stands for election and does a round if it is won. If not, ends tells when to stand again. A panic, as of one
-// of the pool's hooks, is an error like any other: it must not end the program that the reaper runs in.
-func (r *reaper) turn(ctx context.Context) (report Report, ends time.Duration, err error) {
+// turn stands for the election of every table and serves those that it leads and that are due. It tells of which it
+// lost the leadership meanwhile. A panic, as of one of the pool's hooks, is an error like any other: it must not end
+// the program that the reaper runs in.
+func (r *reaper) turn(ctx context.Context) (report Report, lost []string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("txwork: reaper: %w: %v\n%s", errPanicked, p, debug.Stack())
 		}
 	}()
 	start := time.Now()
-	result, err := r.candidate.stand(ctx)
+	standings, err := r.candidate.stand(ctx, r.names)
 	if err != nil {
-		return Report{Tables: []TableReport{}}, 0, err
+		return Report{Tables: []TableReport{}}, nil, err
 	}
-	first := result.elected && result.term != r.term
-	r.noteTerm(ctx, result)
-	if !result.elected {
-		return Report{Term: result.term, Tables: []TableReport{}}, result.ends, nil
-	}
-	round := round{candidate: r.candidate, pool: r.pool, options: r.options, term: result.term, renewed: start}
-	report, err = round.run(ctx, r.tables)
-	r.noteRound(ctx, report)
-	if first {
+	r.noteTerms(ctx, standings)
+	round := round{candidate: r.candidate, pool: r.pool, options: r.options, terms: r.due(start), renewed: start}
+	report, err = round.run(ctx, r.tables, standings)
+	r.noteRound(ctx, report, round.complete)
+	r.lose(ctx, round.lost)
+	if err == nil && r.looks() {
 		report.Unserved = r.unserved(ctx)
 	}
-	return report, 0, err
+	return report, round.lost, err
+}
+
+// due are the terms of the tables that it leads and that have not been served for almost an interval. The others were
+// served by the turn before, and this one is early: for more rows of some tables, or for the end of another's lease.
+func (r *reaper) due(now time.Time) map[string]int64 {
+	due := map[string]int64{}
+	for table, term := range r.terms {
+		if served, ok := r.served[table]; !ok ||
+			now.Sub(served) >= time.Duration((1-jitter)*float64(r.options.Interval)) {
+			due[table] = term
+		}
+	}
+	return due
 }
 
 // next is a turn of the loop. Losing the leadership is no failure: the winner goes on.
 func (r *reaper) next(ctx context.Context) (pace, error) {
-	report, ends, err := r.turn(ctx)
-	if errors.Is(err, ErrNotLeader) {
-		r.noteTerm(ctx, result{})
-		return pace{}, nil
-	}
-	if err != nil || report.Leader {
+	report, _, err := r.turn(ctx)
+	if err != nil {
 		return pace{again: report.More}, err
 	}
-	return pace{within: max(ends, MinInterval)}, nil
+	return pace{again: report.More, within: r.within(time.Now())}, nil
+}
+
+// within is how soon something is to be done: a table that it leads is due, or the lease of another leader ends.
+func (r *reaper) within(now time.Time) time.Duration {
+	within := r.options.Interval
+	for _, table := range r.names {
+		if _, leads := r.terms[table]; leads {
+			within = min(within, r.served[table].Add(r.options.Interval).Sub(now))
+		} else {
+			within = min(within, r.ends[table].Sub(now))
+		}
+	}
+	return max(within, MinInterval)
 }
 
 func (r *reaper) resign(ctx context.Context) {
@@ -144,22 +186,62 @@ func (r *reaper) resign(ctx context.Context) {
 	}
 }
 
-func (r *reaper) noteTerm(ctx context.Context, result result) {
-	switch {
-	case result.elected && result.term != r.term:
-		r.term = result.term
-		r.logger.InfoContext(ctx, "reaper leads", "term", r.term)
-	case !result.elected && r.term != 0:
-		r.logger.InfoContext(ctx, "reaper leads no longer", "term", r.term)
-		r.term = 0
+// noteTerms notes which tables it leads, and when the leases of the others end.
+func (r *reaper) noteTerms(ctx context.Context, standings map[string]standing) {
+	now, gained, lost := time.Now(), map[string]int64{}, []string(nil)
+	for _, table := range r.names {
+		s, term := standings[table], r.terms[table]
+		switch {
+		case s.Elected && s.Term != term:
+			gained[table], r.terms[table] = s.Term, s.Term
+			delete(r.served, table)
+		case !s.Elected:
+			r.ends[table] = now.Add(time.Duration(s.Seconds * float64(time.Second)))
+			if term != 0 {
+				lost = append(lost, table)
+			}
+		}
+	}
+	r.lose(ctx, lost)
+	if len(gained) > 0 {
+		r.logger.InfoContext(ctx, "reaper leads", "terms", gained)
+	}
+	if r.since.IsZero() && len(r.terms) > 0 {
+		r.since = now
 	}
 }
 
-func (r *reaper) noteRound(ctx context.Context, report Report) {
+// lose notes that it leads some tables no longer.
+func (r *reaper) lose(ctx context.Context, tables []string) {
+	if len(tables) == 0 {
+		return
+	}
+	for _, table := range tables {
+		delete(r.terms, table)
+	}
+	r.logger.InfoContext(ctx, "reaper leads no longer", "tables", tables)
+}
+
+// looks tells whether it is time to look for tables that nobody serves.
+func (r *reaper) looks() bool {
+	if r.looked || len(r.terms) == 0 || time.Since(r.since) < r.patience {
+		return false
+	}
+	r.looked = true
+	return true
+}
+
+// noteRound notes what was done. Tables that a complete round served to the end are served again after an interval.
+func (r *reaper) noteRound(ctx context.Context, report Report, complete bool) {
 	for _, t := range report.Tables {
 		if t.rows() > 0 {
 			r.logger.InfoContext(ctx, "reaped", "table", t.Table, "requeued", t.Requeued, "failed", t.Failed,
 				"purged_done", t.PurgedDone, "purged_failed", t.PurgedFailed, "swept", t.Swept, "took", t.Duration)
+		}
+		if complete && t.Error == "" && !t.More && t.served {
+			r.served[t.Table] = time.Now()
+		} else if t.served {
+			delete(r.served, t.Table)
 		}
 	}
 }

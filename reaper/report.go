@@ -1,20 +1,18 @@
 package reaper
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A Report is what one round did.
 type Report struct {
-	// Leader tells whether this reaper led. If not, somebody else does the work, and nothing was done here.
-	Leader bool `json:"leader"`
-
-	// Term is the fencing term of the round, or of the other leader.
-	Term int64 `json:"term"`
-
-	// Tables has an entry for every table, in the order they were given; it is empty when Leader is false.
+	// Tables has an entry for every table, in the order they were given.
 	Tables []TableReport `json:"tables"`
 
-	// Unserved are the tables of txwork in the schemas of the reaper's that it was not given, in the first round of a
-	// term. Unless another election serves them, expired leases in them are never requeued.
+	// Unserved are tables of txwork in the schemas of the reaper's that it was not given, and that no other reaper has
+	// maintained for a day. Unless `txwork reap` or pg_cron does, expired leases in them are never requeued. [Run]
+	// looks for them once, and only logs them.
 	Unserved []string `json:"unserved,omitempty"`
 
 	// More tells that a bound of [Options] cut the round short and another round has work to do.
@@ -27,10 +25,19 @@ type Report struct {
 // A TableReport is what one round did to one table.
 type TableReport struct {
 	Table string `json:"table"`
+
+	// Leader tells whether this reaper leads the table. If not, another does its work, and the rest is empty.
+	Leader bool `json:"leader"`
+
+	// Term is the fencing term of the round, or of the other leader.
+	Term int64 `json:"term"`
+
 	Counts
 	More     bool          `json:"more"`            // see Report.More
 	Duration time.Duration `json:"duration"`        // spent on this table, in nanoseconds in JSON
 	Error    string        `json:"error,omitempty"` // why the table was not served to the end
+
+	served bool // it was due; a turn of Run may be early for the others
 }
 
 // Counts are numbers of rows, of committed batches only.
@@ -40,6 +47,11 @@ type Counts struct {
 	PurgedDone   int `json:"purged_done"`   // deleted, Done or cancelled for longer than the retention
 	PurgedFailed int `json:"purged_failed"` // deleted, dead letters for longer than the retention
 	Swept        int `json:"swept"`         // changed by the table's own sweeps: released, ended or removed
+}
+
+// Leader tells whether this reaper led any of the tables.
+func (r Report) Leader() bool {
+	return slices.ContainsFunc(r.Tables, func(t TableReport) bool { return t.Leader })
 }
 
 // Total is what the round did to all tables.

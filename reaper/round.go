@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,25 +14,34 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A round is one leader's work on all tables, once.
+// A round is one reaper's work on the tables that it leads, once.
 type round struct {
 	candidate candidate
 	pool      connections
 	options   Options
-	term      int64
+	terms     map[string]int64 // of the tables that it serves
 	renewed   time.Time
-	errs      []error // of single tables
+	errs      []error  // of single tables
+	lost      []string // tables that another leads by now
+	complete  bool     // no error kept it from serving all tables
 }
 
-// run serves the tables. The error tells what kept it from serving all of them to the end; the report
+// run serves the tables of its terms. The error tells what kept it from serving all of them to the end; the report
 // holds what was done all the same.
-func (r *round) run(ctx context.Context, tables []*workqueue.Table) (Report, error) {
-	report := Report{Leader: true, Term: r.term, Tables: make([]TableReport, len(tables))}
+func (r *round) run(ctx context.Context, tables []*workqueue.Table, standings map[string]standing) (Report, error) {
+	report := Report{Tables: make([]TableReport, len(tables))}
+	var serves []*workqueue.Table
+	var reports []*TableReport
 	for i, table := range tables {
-		report.Tables[i].Table = table.Name()
+		s, t := standings[table.Name()], &report.Tables[i]
+		t.Table, t.Leader, t.Term = table.Name(), s.Elected, s.Term
+		if _, t.served = r.terms[t.Table]; t.served {
+			serves, reports = append(serves, table), append(reports, t)
+		}
 	}
 	start := time.Now()
-	err := r.serve(ctx, tables, report.Tables)
+	err := r.serve(ctx, serves, reports)
+	r.complete = err == nil
 	report.Duration = time.Since(start)
 	for _, t := range report.Tables {
 		report.More = report.More || t.More
@@ -39,7 +50,7 @@ func (r *round) run(ctx context.Context, tables []*workqueue.Table) (Report, err
 }
 
 // serve lets the tasks take turns, one batch each, until none has anything left to do.
-func (r *round) serve(ctx context.Context, tables []*workqueue.Table, reports []TableReport) error {
+func (r *round) serve(ctx context.Context, tables []*workqueue.Table, reports []*TableReport) error {
 	tasks, err := r.plan(ctx, tables, reports)
 	for err == nil && len(tasks) > 0 {
 		tasks, err = r.pass(ctx, tasks)
@@ -49,17 +60,17 @@ func (r *round) serve(ctx context.Context, tables []*workqueue.Table, reports []
 
 // plan lists what is to be done, expired leases before retention, for the tables that this version of
 // the library may touch.
-func (r *round) plan(ctx context.Context, tables []*workqueue.Table, reports []TableReport) ([]task, error) {
+func (r *round) plan(ctx context.Context, tables []*workqueue.Table, reports []*TableReport) ([]task, error) {
 	var urgent, rest []task
 	for i, table := range tables {
 		err := r.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return table.CheckVersion(ctx, conn) })
 		if err != nil {
-			if err := r.blame(ctx, &reports[i], err); err != nil {
+			if err := r.blame(ctx, reports[i], err); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		tasks := r.options.tasks(table, &reports[i])
+		tasks := r.options.tasks(table, reports[i])
 		urgent = append(urgent, tasks[0])
 		rest = append(rest, tasks[1:]...)
 	}
@@ -75,6 +86,10 @@ func (r *round) pass(ctx context.Context, tasks []task) ([]task, error) {
 		}
 		if err := r.renew(ctx); err != nil {
 			return nil, err
+		}
+		if _, leads := r.terms[t.report.Table]; !leads {
+			r.lose(t.report)
+			continue
 		}
 		more, err := r.step(ctx, &t)
 		if err != nil {
@@ -98,7 +113,7 @@ func (r *round) step(ctx context.Context, t *task) (more bool, err error) {
 	defer func() { t.report.Duration += time.Since(start) }()
 	limit := min(r.options.BatchSize, t.left)
 	var done Counts
-	err = r.candidate.fenced(ctx, r.term, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = r.candidate.fenced(ctx, t.report.Table, t.report.Term, func(ctx context.Context, tx pgx.Tx) (err error) {
 		done, err = t.batch(ctx, t.table.In(workqueue.Pgx(tx)), limit)
 		return err
 	})
@@ -117,19 +132,20 @@ func (r *round) step(ctx context.Context, t *task) (more bool, err error) {
 	return true, nil
 }
 
-// renew keeps the lease alive in a long round. The local clock decides only how early it does so.
+// renew keeps the leases alive in a long round, and finds out which are lost. The local clock decides only how early it
+// does so.
 func (r *round) renew(ctx context.Context) error {
 	if time.Since(r.renewed) < r.candidate.lease/3 {
 		return nil
 	}
 	now := time.Now()
-	result, err := r.candidate.stand(ctx)
+	standings, err := r.candidate.stand(ctx, slices.Sorted(maps.Keys(r.terms)))
 	if err != nil {
 		return err
 	}
-	if !result.elected || result.term != r.term {
-		return ErrNotLeader
-	}
+	maps.DeleteFunc(r.terms, func(table string, term int64) bool {
+		return !standings[table].Elected || standings[table].Term != term
+	})
 	r.renewed = now
 	return nil
 }
@@ -137,10 +153,21 @@ func (r *round) renew(ctx context.Context) error {
 // blame records an error that concerns one table only, so that the others are still served, and returns
 // any other.
 func (r *round) blame(ctx context.Context, report *TableReport, err error) error {
-	if ctx.Err() != nil || !concernsTable(err) {
+	switch {
+	case ctx.Err() != nil || !concernsTable(err):
 		return err
+	case errors.Is(err, ErrNotLeader):
+		r.lose(report)
+	default:
+		report.Error = err.Error()
+		r.errs = append(r.errs, fmt.Errorf("txwork: reaper: %s: %w", report.Table, err))
 	}
-	report.Error = err.Error()
-	r.errs = append(r.errs, fmt.Errorf("txwork: reaper: %s: %w", report.Table, err))
 	return nil
+}
+
+// lose ends the work on a table that another leads.
+func (r *round) lose(report *TableReport) {
+	delete(r.terms, report.Table)
+	report.Error = ErrNotLeader.Error()
+	r.lost = append(r.lost, report.Table)
 }

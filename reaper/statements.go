@@ -37,5 +37,4 @@ var (
 	limitsText  = fixed("limits")
 	holdersText = fixed("holders")
 	hiddenText  = fixed("hidden")
-	tablesText  = fixed("tables")
 )

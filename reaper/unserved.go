@@ -8,16 +8,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// unserved are the tables beside the reaper's own that it was not given. A dead worker's claims on them stay for ever
-// unless somebody else reaps them, and nothing else tells.
+// unserved are the tables beside the reaper's own that it was not given and no other reaper serves. A dead worker's
+// claims on them stay for ever, and nothing else tells.
 func (r *reaper) unserved(ctx context.Context) []string {
-	schemas, given := []string{r.options.Schema}, make([]string, len(r.tables))
-	for i, table := range r.tables {
-		schemas, given[i] = append(schemas, table.Spec().Schema), table.Name()
+	schemas := []string{r.options.Schema}
+	for _, table := range r.tables {
+		schemas = append(schemas, table.Spec().Schema)
 	}
+	text := statement("unserved", "leader", pgx.Identifier{r.options.Schema, leaderTable})
 	var names []string
 	err := r.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		rows, err := conn.Query(ctx, tablesText, schemas)
+		rows, err := conn.Query(ctx, text, schemas)
 		if err != nil {
 			return err
 		}
@@ -31,13 +32,14 @@ func (r *reaper) unserved(ctx context.Context) []string {
 		return nil
 	}
 	if err != nil {
-		r.logger.WarnContext(ctx, "reaper could not look for tables that it does not serve", "error", err)
+		r.logger.WarnContext(ctx, "reaper could not look for tables that nobody maintains", "error", err)
 		return nil
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(given, name) })
+	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(r.names, name) })
 	if len(names) > 0 {
-		r.logger.WarnContext(ctx, "reaper was not given all tables of txwork: leases that expire in the others are "+
-			"requeued only if another election serves them", "unserved", names)
+		r.logger.WarnContext(ctx, "no reaper maintains some tables of txwork: their expired leases are never requeued "+
+			"and their old rows never deleted; name them in service.Options.Tables or pass them to reaper.Run, unless "+
+			"txwork reap or pg_cron maintains them", "unserved", names)
 	}
 	return names
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
@@ -40,6 +42,41 @@ func TestTablesThatNobodyServes(t *testing.T) {
 		if warned := strings.Contains(log.String(), "level=WARN"); warned != (c.want != nil) ||
 			warned && !strings.Contains(log.String(), "forgotten") {
 			t.Errorf("logged %s", log.String())
+		}
+	}
+}
+
+// Processes that serve different tables do not warn of each other's.
+func TestTablesThatAnotherProcessServes(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	given, others := db.table(workqueue.Spec{Table: "given"}), db.table(workqueue.Spec{Table: "others"})
+	for _, lease := range []string{"1 minute", "-1 hour"} { // from cron it leads for moments
+		db.lead(others, uuid.New(), 1, lease)
+		if report := db.runOnce(db.options(), given); len(report.Unserved) != 0 {
+			t.Errorf("%v unserved, though a reaper's lease ends in %s", report.Unserved, lease)
+		}
+		db.exec("UPDATE leader SET expires_at = now() - interval '2 days' WHERE name = '" + others.Name() + "'")
+		if report := db.runOnce(db.options(), given); !slices.Equal(report.Unserved, []string{others.Name()}) {
+			t.Errorf("%v unserved, want the table whose reaper stopped days ago", report.Unserved)
+		}
+		db.exec("DELETE FROM leader")
+	}
+}
+
+// A reaper that keeps running warns when others have had the time to be elected for their tables, once.
+func TestRunWarnsOfTablesThatNobodyServes(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	given, forgotten := db.table(workqueue.Spec{Table: "given"}), db.table(workqueue.Spec{Table: "forgotten"})
+	var log logged
+	o := db.options()
+	o.Logger = log.logger()
+	db.run(db.Pool, o, given)
+	db.await("warning", func() bool { return strings.Contains(log.String(), "unserved=["+forgotten.Name()+"]") })
+	for _, said := range []string{"service.Options.Tables", "reaper.Run"} {
+		if !strings.Contains(log.String(), said) {
+			t.Errorf("the warning does not name %s: %s", said, log.String())
 		}
 	}
 }

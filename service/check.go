@@ -160,11 +160,11 @@ func (s *Service) checkRights(ctx context.Context, of []*workqueue.Table) error 
 		strings.Join(lacking, ", "))
 }
 
-// checkLeader reads the table in which reapers elect their leader.
+// checkLeader reads the table in which reapers elect their leaders.
 func (s *Service) checkLeader(ctx context.Context) error {
 	if s.options.MaintainedElsewhere {
 		return nil
 	}
-	_, err := reaper.Leader(ctx, s.pool, s.options.Reaper)
+	_, err := reaper.Leaders(ctx, s.pool, s.options.Reaper.Schema)
 	return err
 }

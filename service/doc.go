@@ -14,10 +14,11 @@
 // has four connections, one that listens, and up to three spare ones, however many parts and queues it runs. It has one
 // more for each table while it notifies on behalf of busy producers.
 //
-// The reaper maintains all tables of the parts, and those of their schedules. Of the processes that share a schema, one
-// leads and maintains the tables of its own parts only: processes with different parts need different names of
-// [Options].Reaper. If something else does the maintenance, such as `txwork reap` from cron, set
-// [Options.MaintainedElsewhere]. The reaper warns about tables of txwork in the same schemas that belong to no part.
+// The reaper maintains all tables of the parts, and those of their schedules. Each table is maintained by one process
+// at a time: processes elect a leader for each of their tables, so they may have different parts, and share some. To
+// maintain a table that no part serves, such as that of an inbox that is only used with inboxhttp.Process, name it in
+// [Options].Tables. If something else does the maintenance, such as `txwork reap` from cron, set
+// [Options.MaintainedElsewhere]. The reaper warns about tables of txwork in the same schemas that nobody maintains.
 //
 // Run returns an error at once if the parts cannot work: a table is missing or has another version, or the role lacks a
 // right. New refuses two parts that serve the same queue; use one part with a higher Concurrency.

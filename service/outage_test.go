@@ -78,8 +78,8 @@ func TestAnOutageIsTwoLines(t *testing.T) {
 			told = append(told, line)
 		}
 	}
-	pair := []string{`level=ERROR msg="database does not answer.*" (table|election)=\S+.* error=`,
-		`level=INFO msg="database answers again" (table|election)=\S+.* after=`}
+	pair := []string{`level=ERROR msg="database does not answer.*" (table|schema)=\S+.* error=`,
+		`level=INFO msg="database answers again" (table|schema)=\S+.* after=`}
 	want := append(pair, pair...)
 	if len(told) != len(want) {
 		t.Fatalf("%d lines, want %d:\n%s", len(told), len(want), strings.Join(told, "\n"))

@@ -34,6 +34,10 @@ type Options struct {
 	// Reaper configures the maintenance. Default of its Schema: that of the first part's tables.
 	Reaper reaper.Options
 
+	// Tables are maintained beside those of the parts: tables that this or other processes use without a part, such as
+	// those of an inbox whose keys are taken with inbox.Process or inboxhttp.Process only (Inbox.Tables).
+	Tables []*workqueue.Table
+
 	// MaintainedElsewhere leaves the maintenance to others: a cron job that runs `txwork reap`, or pg_cron.
 	MaintainedElsewhere bool
 
@@ -50,7 +54,7 @@ type Service struct {
 	mu      sync.Mutex
 	phase   phase
 	members []*member          // in the order in which they came
-	tables  []*workqueue.Table // of all parts that there have been
+	tables  []*workqueue.Table // of all parts that there have been, and of the Options
 	retable func()             // has the reaper learn of new tables; nil: it does not run
 	running context.Context    // of the parts, while they run
 	stop    context.CancelFunc // ends it
@@ -69,10 +73,13 @@ const (
 )
 
 // New makes a service of parts that are not started; Run starts it. The pool is the application's; the error names the
-// part that cannot be run.
+// part that cannot be run. A service without parts maintains the Tables of its Options.
 func New(pool *pgxpool.Pool, o Options, parts ...Part) (*Service, error) {
-	if len(parts) == 0 {
-		return nil, validate.Errorf("parts", "are none")
+	if len(parts) == 0 && len(o.Tables) == 0 {
+		return nil, validate.Errorf("parts", "are none, and the Options have no Tables")
+	}
+	if i := slices.Index(o.Tables, nil); i >= 0 {
+		return nil, validate.Errorf("tables", "has a nil at index %d", i)
 	}
 	if err := checkParts(parts); err != nil {
 		return nil, err
@@ -90,6 +97,7 @@ func New(pool *pgxpool.Pool, o Options, parts ...Part) (*Service, error) {
 			return nil, err
 		}
 	}
+	s.learn(o.Tables)
 	if len(s.tables) > 0 {
 		s.options.Reaper.Schema = cmp.Or(o.Reaper.Schema, s.tables[0].Spec().Schema)
 	}

@@ -26,12 +26,12 @@ var leaseChecks = []check{
 	},
 	{
 		code: "no-reaper", severity: Warning,
-		title: "no reaper is running",
+		title: "tables that no reaper maintains",
 		from:  rough(defaultThresholds.Reaper),
 		meaning: "When a worker dies, the rows that it had claimed stay claimed, and rows past their retention are " +
 			"never deleted.",
-		remedy: "run `service` or `reaper.Run` in a process; where cron or pg_cron does the maintenance, pass " +
-			"`--ignore no-reaper`",
+		remedy: "run `service` or `reaper.Run` in a process; give a table that no part of a service serves to its " +
+			"`Options.Tables`; where cron or pg_cron does the maintenance, pass `--ignore no-reaper`",
 		look: noReaper,
 	},
 	{
@@ -46,7 +46,7 @@ var leaseChecks = []check{
 	},
 }
 
-// leaders are the elections of reapers.
+// leaders are the reapers that maintain tables.
 type leaders struct {
 	all []survey.Leader
 	err error
@@ -60,22 +60,21 @@ func (x *examination) readLeaders(ctx context.Context) ([]survey.Leader, error) 
 	return x.leaders.all, x.leaders.err
 }
 
-// reaped says who leads, or did so last.
-func (x *examination) reaped(ctx context.Context) (leads bool, ended time.Duration, text string) {
+// reaped says who maintains a table, or did so last.
+func (x *examination) reaped(ctx context.Context, t *table) (leads bool, ended time.Duration, text string) {
 	all, err := x.readLeaders(ctx)
 	if err != nil {
-		return false, 0, "it cannot be determined who runs the reaper"
+		return false, 0, "it cannot be determined which reaper maintains " + t.Name
 	}
-	if len(all) == 0 {
-		return false, 0, "no reaper has ever run"
+	i := slices.IndexFunc(all, func(l survey.Leader) bool { return l.Table == t.Schema+"."+t.Name })
+	switch {
+	case i < 0:
+		return false, 0, "no reaper has ever maintained " + t.Name
+	case all[i].Ended <= 0:
+		return true, 0, fmt.Sprintf("a reaper maintains %s, but it fails, see its log", t.Name)
 	}
-	if all[0].Ended <= 0 {
-		return true, 0, fmt.Sprintf("a reaper leads election %q, but either does not serve this table or fails, see "+
-			"its log", all[0].Name)
-	}
-	ended = seconds(all[0].Ended)
-	return false, ended, fmt.Sprintf("no reaper is running; the last one, of election %q, stopped %s ago", all[0].Name,
-		rough(ended))
+	ended = seconds(all[i].Ended)
+	return false, ended, fmt.Sprintf("no reaper maintains %s; the last one stopped %s ago", t.Name, rough(ended))
 }
 
 // An expiredClaim is all that one claim has left behind.
@@ -107,7 +106,7 @@ func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, er
 	if err != nil {
 		return nil, err
 	}
-	_, _, who := x.reaped(ctx)
+	_, _, who := x.reaped(ctx, t)
 	f := Finding{
 		Title: fmt.Sprintf("%s: %s expired up to %s ago, not requeued", t.Name, plural(n, "lease"),
 			rough(seconds(oldest))),
@@ -159,43 +158,45 @@ func (x *examination) silentSessions(ctx context.Context) (list []Evidence, err 
 }
 
 func noReaper(ctx context.Context, x *examination) ([]Finding, error) {
-	if len(x.tables) == 0 {
-		return nil, nil
-	}
 	if _, err := x.readLeaders(ctx); err != nil {
 		return nil, err
 	}
-	leads, ended, text := x.reaped(ctx)
-	if leads || ended > 0 && ended < x.Thresholds.Reaper {
-		return nil, nil
+	var names []string
+	var found []Evidence
+	for _, t := range x.tables {
+		leads, ended, text := x.reaped(ctx, t)
+		if leads || ended > 0 && ended < x.Thresholds.Reaper || !x.busy(ctx, t) {
+			continue // where nothing has been claimed, nothing can be lost
+		}
+		names = append(names, t.Name)
+		found = append(found, evidence("table", t.Name, "state", text, "ended_seconds", ended))
 	}
-	if !x.busy(ctx) {
-		return nil, nil // nothing has been claimed that could be lost
+	if len(names) == 0 {
+		return nil, nil
 	}
 	if scheduled, err := x.maintainedByCron(ctx); err != nil || scheduled {
 		return nil, err
 	}
 	return []Finding{{
-		Title:    strings.ToUpper(text[:1]) + text[1:],
-		Evidence: []Evidence{evidence("schema", x.Schema, "ended_seconds", ended)},
+		Title:    "No reaper maintains " + strings.Join(names, ", "),
+		Evidence: found,
 		Remedy: Remedy{
 			Do: "Run package service or reaper.Run in one of your processes, or txwork reap from cron every minute, " +
-				"or the procedures …_maintain from pg_cron. If cron already runs txwork reap, which leaves no trace, " +
-				"pass --ignore no-reaper.",
+				"or the procedures …_maintain from pg_cron. A service maintains the tables of its parts; name others, " +
+				"such as an inbox that is only used through inboxhttp.Process, in service.Options.Tables. If cron already " +
+				"runs txwork reap, which leaves no trace, pass --ignore no-reaper.",
 			Commands: []string{x.command("reap")},
 		},
 	}}, nil
 }
 
-// busy tells whether anybody works on any of the tables.
-func (x *examination) busy(ctx context.Context) bool {
-	return slices.ContainsFunc(x.tables, func(t *table) bool {
-		busy, err := x.worked(ctx, t)
-		if err != nil {
-			x.skip(x.current.code, t.Name, err)
-		}
-		return busy
-	})
+// busy tells whether anybody works on the table.
+func (x *examination) busy(ctx context.Context, t *table) bool {
+	busy, err := x.worked(ctx, t)
+	if err != nil {
+		x.skip(x.current.code, t.Name, err)
+	}
+	return busy
 }
 
 // worked tells whether a row of the table is in progress, or was done lately.
@@ -234,7 +235,7 @@ func overdueRetention(ctx context.Context, x *examination, t *table) ([]Finding,
 	}
 	age, retention := seconds(*all[0].Age), seconds(*t.Retention)
 	late := retention + max(24*time.Hour, retention/2)
-	if leads, _, _ := x.reaped(ctx); leads {
+	if leads, _, _ := x.reaped(ctx, t); leads {
 		late = 2 * retention // whose program may have set another one
 	}
 	if age <= late {

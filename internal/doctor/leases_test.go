@@ -21,7 +21,7 @@ func TestExpiredLeases(t *testing.T) {
 	w.exec("UPDATE outbox SET locked_until = now() - interval '5 minutes' WHERE status = 1")
 
 	f := w.finds("expired-leases", []string{"outbox: 2 leases", "5 min", owner.String(), ids[0].String(),
-		"order.placed", "no reaper has ever run"})
+		"order.placed", "no reaper has ever maintained outbox"})
 	if f.Severity != doctor.Critical || f.Table != "outbox" || f.Evidence[0].Get("rows") != int64(2) {
 		t.Errorf("finding %+v", f)
 	}
@@ -69,7 +69,7 @@ func TestNoReaper(t *testing.T) {
 	owner := uuid.New()
 	_, err := w.queue().Claim(t.Context(), owner, time.Minute, 1)
 	must(t, err)
-	w.finds("no-reaper", []string{"No reaper has ever run"})
+	w.finds("no-reaper", []string{"No reaper maintains outbox", "no reaper has ever maintained outbox"})
 
 	round := func() {
 		_, err = reaper.RunOnce(t.Context(), w.Pool, w.box.Tables(), reaper.Options{Schema: w.Schema, Logger: quiet})

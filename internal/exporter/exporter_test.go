@@ -108,8 +108,8 @@ func TestTheListOfGauges(t *testing.T) {
 	w.Put("outbox", "running", 1)
 	w.Put("jobs", "running", 1)
 	w.Put("inbox", "running", 1)
-	w.Exec("INSERT INTO " + w.Schema + ".leader (name, term, holder, expires_at, granted_at) VALUES ('reaper', 1, " +
-		"gen_random_uuid(), now(), now())")
+	w.Exec("INSERT INTO " + w.Schema + ".leader (name, term, holder, expires_at, granted_at) VALUES ('" + w.Schema +
+		".outbox', 1, gen_random_uuid(), now(), now())")
 	found := map[string]map[string]bool{}
 	for _, sample := range w.Scrape() {
 		if found[sample.Name] == nil {

@@ -6,14 +6,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A Leader is who leads an election of reapers, or led it last.
+// A Leader is the reaper that maintains a table, or did so last.
 type Leader struct {
-	Name  string
+	Table string
 	Term  int64
 	Ended float64 // seconds ago; negative while it leads
 }
 
-// Leaders are those of a schema, who leads or led last first.
+// Leaders are those of a schema.
 func Leaders(ctx context.Context, r Reader, schema string) ([]Leader, error) {
 	return rows[Leader](ctx, r, "leaders", pgx.Identifier{schema, "leader"}.Sanitize())
 }

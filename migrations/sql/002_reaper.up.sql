@@ -1,4 +1,5 @@
--- Who runs the maintenance of a name. The term grows with every change of leader and fences the last one.
+-- Who maintains each table, by its name with the schema. The term grows with every change of leader and fences the
+-- last one.
 CREATE TABLE "{{schema}}"."leader" (
     name text PRIMARY KEY,
     term bigint NOT NULL,

@@ -313,7 +313,7 @@ func reads(ctx context.Context, w *world, name string) error {
 			return err
 		}
 	}
-	if _, err := reaper.Leader(ctx, w.Pool, reaper.Options{Schema: w.Schema}); err != nil {
+	if _, err := reaper.Leaders(ctx, w.Pool, w.Schema); err != nil {
 		return err
 	}
 	if _, err := reaper.Health(ctx, w.Pool, w.tables()); err != nil {

@@ -101,6 +101,6 @@ type reaping struct{ w *world }
 
 func (r reaping) Run(ctx context.Context) error {
 	return reaper.Run(ctx, r.w.Pool, r.w.tables(), reaper.Options{
-		Schema: r.w.Schema, Name: "world", Interval: 500 * time.Millisecond, Lease: time.Second, Logger: logger(),
+		Schema: r.w.Schema, Interval: 500 * time.Millisecond, Lease: time.Second, Logger: logger(),
 	})
 }

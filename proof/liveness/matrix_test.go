@@ -26,7 +26,7 @@ var known = map[string]string{}
 // shared are cells in which the bystander wants what the holder has, with what becomes of it.
 var shared = map[string]string{
 	"a row of jobs_bucket/a limited queue": "the bucket is the queue's own: its claims wait, other queues go on",
-	"a row of leader/reaper":               "the row is the election: nobody is elected, nobody waits",
+	"a row of leader/reaper":               "the row is the election of a table: nobody is elected, nobody waits",
 	"jobs_gate_fold/ordered keys":          folding,
 	"jobs_gate_fold/limited keys":          folding,
 	"jobs_gate_fold/same limited key":      folding,

@@ -90,8 +90,6 @@ var equivalents = []equivalent{
 	{"workqueue/join/sql/schema/note.sql", "OLD.joined", nothing},
 	{"workqueue/join/sql/schema/end.sql", "c.state = 2",
 		"only where Done rows are deleted: there no other continuation can be Done, and t.status = 2 says the same"},
-	{"reaper/sql/elect.sql", "NOT EXISTS (SELECT FROM taken)",
-		"the rows come in the order of the UNION ALL, and only the first is read"},
 	{"timers/alarms/sql/find.sql", "a.idempotency_key <> ''",
 		"nobody looks for an empty key: it leads to the index, which holds no others"},
 	{"timers/alarms/sql/revoked.sql", "a.status = 'active'",

@@ -1,5 +1,5 @@
--- The elections of reapers, who leads or led last first.
-SELECT l.name, l.term, extract(epoch FROM clock_timestamp() - l.expires_at)::float8 AS ended
+-- Which tables reapers maintain, or did last.
+SELECT l.name AS table, l.term, extract(epoch FROM clock_timestamp() - l.expires_at)::float8 AS ended
 FROM {{.}} AS l
 ORDER BY l.expires_at DESC
-LIMIT 10
+LIMIT 1000
