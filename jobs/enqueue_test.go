@@ -27,7 +27,7 @@ func TestAKindsSettingsAreStoredWithItsJobs(t *testing.T) {
 	jobs.Declare(f.kinds, jobs.KindOptions[mail]{
 		Queue: "mail", Priority: jobs.High, MaxAttempts: jobs.QuadraticAttempts, Retry: jobs.Quadratic,
 		Unique: &jobs.Unique{By: jobs.ByKind},
-		Gate:   func(m mail) *gate.Gate { return &gate.Gate{Key: "to:" + m.To} },
+		Gate:   func(m mail) gate.Gate { return gate.Ordered{Key: "to:" + m.To} },
 	})
 	info := f.get(f.enqueue(mail{To: "ann"}).ID)
 	equal(t, "queue", info.Queue, "mail")
@@ -38,7 +38,7 @@ func TestAKindsSettingsAreStoredWithItsJobs(t *testing.T) {
 	equal(t, "gate", ask[string](f, "SELECT gate_key FROM "+f.table), "to:ann")
 
 	own := f.get(f.enqueue(mail{}, jobs.InsertOptions{
-		Queue: "other", Priority: jobs.Low, MaxAttempts: 5, Unique: &jobs.Unique{}, Gate: jobs.Ungated(),
+		Queue: "other", Priority: jobs.Low, MaxAttempts: 5, Unique: &jobs.Unique{}, Gate: gate.None{},
 	}).ID)
 	equal(t, "own queue", own.Queue, "other")
 	equal(t, "own priority", own.Priority, jobs.Low)

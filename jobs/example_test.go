@@ -71,7 +71,7 @@ func ExampleKindOptions() {
 		MaxAttempts: jobs.QuadraticAttempts,
 		Retry:       jobs.Quadratic,
 		Unique:      &jobs.Unique{By: jobs.ByArgs, OnConflict: jobs.Replace},
-		Gate:        func(r Resize) *gate.Gate { return &gate.Gate{Key: "image:" + r.Image, Limit: gate.Serial} },
+		Gate:        func(r Resize) gate.Gate { return gate.Ordered{Key: "image:" + r.Image} },
 	})
 }
 

@@ -9,16 +9,10 @@ import (
 	"github.com/txwork/txwork/workqueue/gate"
 )
 
-// ungated is the Gate of an Insert that opts out of its kind's.
-var ungated = &gate.Gate{}
-
-// Ungated is what an [InsertOptions].Gate says when the job is to have none although its kind has one.
-func Ungated() *gate.Gate { return ungated }
-
 // gate is the job's own, or its kind's.
-func (i Insert) gate(k *kind) (*gate.Gate, error) {
+func (i Insert) gate(k *kind) (gate.Gate, error) {
 	switch {
-	case i.Gate == ungated:
+	case i.Gate == gate.Gate(gate.None{}):
 		return nil, nil
 	case i.Gate != nil || k.gate == nil:
 		return i.Gate, nil
@@ -28,11 +22,11 @@ func (i Insert) gate(k *kind) (*gate.Gate, error) {
 
 // gateOf lets a kind's Gate see the args by their type. Args of another type, such as a pointer to it, are
 // given as the handler will get them: decoded.
-func gateOf[T Args](choose func(T) *gate.Gate) func(Args) (*gate.Gate, error) {
+func gateOf[T Args](choose func(T) gate.Gate) func(Args) (gate.Gate, error) {
 	if choose == nil {
 		return nil
 	}
-	return func(a Args) (*gate.Gate, error) {
+	return func(a Args) (gate.Gate, error) {
 		args, ok := a.(T)
 		if ok {
 			return choose(args), nil
@@ -51,7 +45,7 @@ func gateOf[T Args](choose func(T) *gate.Gate) func(Args) (*gate.Gate, error) {
 
 // lockGates keeps two calls that write jobs of several keys from waiting for each other.
 func (c *Client) lockGates(ctx context.Context, tx workqueue.Tx, list []prepared) error {
-	var gates []*gate.Gate
+	var gates []gate.Gate
 	for _, p := range list {
 		if p.gate != nil {
 			gates = append(gates, p.gate)

@@ -21,11 +21,20 @@ type change struct {
 
 func (change) Kind() string { return "change" }
 
-func perAccount(g gate.Gate) jobs.KindOptions[change] {
-	return jobs.KindOptions[change]{Retry: atOnce, Gate: func(c change) *gate.Gate {
-		g := g
-		g.Key = c.Account
-		return &g
+// ordered and limited are gates by account.
+func ordered(o gate.Ordered) jobs.KindOptions[change] {
+	return jobs.KindOptions[change]{Retry: atOnce, Gate: func(c change) gate.Gate {
+		o := o
+		o.Key = c.Account
+		return o
+	}}
+}
+
+func limited(l gate.Limited) jobs.KindOptions[change] {
+	return jobs.KindOptions[change]{Retry: atOnce, Gate: func(c change) gate.Gate {
+		l := l
+		l.Key = c.Account
+		return l
 	}}
 }
 
@@ -48,7 +57,7 @@ func TestAKeysJobsRunOneAtATimeInOrder(t *testing.T) {
 		}
 		seen[c.Account] = append(seen[c.Account], c.N)
 		return nil
-	}, perAccount(gate.Gate{}))
+	}, ordered(gate.Ordered{}))
 	const each = 10
 	for n := range each {
 		f.many(jobs.Insert{Args: change{"a", n}}, jobs.Insert{Args: change{"b", n}}, jobs.Insert{Args: change{"c", n}})
@@ -70,7 +79,7 @@ func TestAKeyHasALimit(t *testing.T) {
 		defer running.enter()()
 		pgtest.Pass(5 * time.Millisecond) // the work
 		return nil
-	}, perAccount(gate.Gate{Limit: 2}))
+	}, limited(gate.Limited{MaxRunning: 2}))
 	const n = 30
 	inserts := make([]jobs.Insert, n)
 	for i := range inserts {
@@ -91,7 +100,7 @@ func TestAKeyHasALimit(t *testing.T) {
 func TestAKeyHasARate(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Register(f.kinds, nothing[change], perAccount(gate.Gate{Limit: gate.Unlimited, Rate: 10, Burst: 2}))
+	jobs.Register(f.kinds, nothing[change], limited(gate.Limited{Rate: 10, Burst: 2}))
 	const n = 6
 	inserts := make([]jobs.Insert, n)
 	for i := range inserts {
@@ -113,7 +122,7 @@ func TestAKeyHasARate(t *testing.T) {
 func TestWhatWaitsBehindItsKeyIsSeenAndCancelled(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Declare(f.kinds, perAccount(gate.Gate{OnFailure: gate.Block}))
+	jobs.Declare(f.kinds, ordered(gate.Ordered{OnFailure: gate.Block}))
 	first, second := f.enqueue(change{"a", 1}).ID, f.enqueue(change{"a", 2}).ID
 	f.fold()
 	equal(t, "waiting", fmt.Sprint(f.get(first).Waiting, f.get(second).Waiting), "false true")
@@ -133,8 +142,8 @@ func TestWhatWaitsBehindItsKeyIsSeenAndCancelled(t *testing.T) {
 func TestAGateIsChosenByTheArgsInEveryForm(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Declare(f.kinds, perAccount(gate.Gate{}))
-	jobs.Declare(f.kinds, jobs.KindOptions[*mail]{Gate: func(m *mail) *gate.Gate { return &gate.Gate{Key: m.To} }})
+	jobs.Declare(f.kinds, ordered(gate.Ordered{}))
+	jobs.Declare(f.kinds, jobs.KindOptions[*mail]{Gate: func(m *mail) gate.Gate { return gate.Ordered{Key: m.To} }})
 	for _, args := range []jobs.Args{change{"a", 1}, &change{"a", 2}, &mail{"a"}, mail{"a"}} {
 		id := f.enqueue(args).ID
 		equal(t, fmt.Sprintf("gate of %T", args), ask[string](f, "SELECT coalesce(gate_key, 'none') FROM "+f.table+
@@ -146,7 +155,7 @@ func TestAGateIsChosenByTheArgsInEveryForm(t *testing.T) {
 func TestBatchesOfSeveralKeysDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Declare(f.kinds, perAccount(gate.Gate{}))
+	jobs.Declare(f.kinds, ordered(gate.Ordered{}))
 	var wg sync.WaitGroup
 	for i := range 6 {
 		wg.Go(func() {

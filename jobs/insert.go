@@ -38,9 +38,9 @@ type InsertOptions struct {
 	// Unique prevents the job from being enqueued while another job holds its key.
 	Unique *Unique
 
-	// Gate holds the job back until its key has room: one at a time in commit order, at most n at the same time, or at
-	// most n a second; see package gate. [Ungated] is no gate, for jobs of a kind that has one.
-	Gate *gate.Gate
+	// Gate makes the job wait for others of its key: [gate.Ordered] runs them one at a time in commit order,
+	// [gate.Limited] bounds how many run at the same time or start in a second. [gate.None] overrides the kind's.
+	Gate gate.Gate
 
 	// Headers are delivered with the job: names and values of at most [MaxHeaders] bytes together. The trace context of
 	// the enqueueing code is added under traceparent and tracestate, unless you set them.
@@ -65,7 +65,7 @@ type prepared struct {
 	args   Args
 	delay  time.Duration
 	unique *Unique
-	gate   *gate.Gate
+	gate   gate.Gate
 	record record
 }
 

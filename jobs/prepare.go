@@ -11,6 +11,7 @@ import (
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/internal/payload"
 	"github.com/txwork/txwork/workqueue"
+	"github.com/txwork/txwork/workqueue/gate"
 )
 
 // prepare validates the jobs of a call. The core would refuse the same, but it sees one chunk of a call at a
@@ -89,8 +90,10 @@ func (i Insert) withDefaults(k *kind) (_ Insert, err error) {
 	if i.occurrence != "" {
 		i.Unique = nil // it is unique by its schedule
 	}
-	i.Gate, err = i.gate(k)
-	return i, err
+	if i.Gate, err = i.gate(k); err != nil {
+		return i, err
+	}
+	return i, gate.Validate(i.Gate) // before the row is made of it
 }
 
 func (c *Client) check(i Insert, r record) error {
@@ -99,7 +102,6 @@ func (c *Client) check(i Insert, r record) error {
 		checkPriority(i.Priority),
 		i.checkWhen(),
 		i.Unique.checkKey(),
-		i.Gate.Validate(),
 		validate.Size("args", len(r.args), c.maxArgs),
 		validate.Size("headers", input.HeaderSize(i.Headers), MaxHeaders),
 	)

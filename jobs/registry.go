@@ -54,8 +54,8 @@ type KindOptions[T Args] struct {
 	// Unique prevents jobs of the kind from being enqueued twice. Default: duplicates are allowed.
 	Unique *Unique
 
-	// Gate returns the gate of a job with these args; nil is none. Default: none.
-	Gate func(args T) *gate.Gate
+	// Gate returns the gate of a job with these args, [gate.Ordered] or [gate.Limited]; nil is none. Default: none.
+	Gate func(args T) gate.Gate
 
 	// Middleware wraps the kind's handler, inside the worker's middleware. The first is outermost.
 	Middleware []Middleware
@@ -70,7 +70,7 @@ type kind struct {
 	maxAttempts int
 	retry       workqueue.Retry
 	unique      *Unique
-	gate        func(Args) (*gate.Gate, error)
+	gate        func(Args) (gate.Gate, error)
 	handle      Handler // nil: the kind is only declared
 }
 

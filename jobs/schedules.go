@@ -42,7 +42,7 @@ type Schedule struct {
 	Priority    Priority
 	MaxAttempts int
 	Retry       workqueue.Retry
-	Gate        *gate.Gate
+	Gate        gate.Gate
 	Headers     map[string]string
 }
 
@@ -61,7 +61,7 @@ type ScheduleInfo struct {
 	Priority    Priority
 	MaxAttempts int
 	Retry       workqueue.Retry
-	Gate        *gate.Gate
+	Gate        gate.Gate
 	Headers     map[string]string
 }
 
@@ -142,7 +142,8 @@ type jobTemplate struct {
 	MaxAttempts int               `json:"max_attempts,omitempty"`
 	Retry       workqueue.Retry   `json:"retry,omitzero"`
 	Headers     map[string]string `json:"headers,omitempty"`
-	Gate        *gate.Gate        `json:"gate,omitempty"`
+	Ordered     *gate.Ordered     `json:"ordered,omitempty"`
+	Limited     *gate.Limited     `json:"limited,omitempty"`
 }
 
 // template validates a schedule's job and writes it down.
@@ -151,17 +152,35 @@ func (s *Schedules) template(ctx context.Context, sc Schedule) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(jobTemplate{
+	t := jobTemplate{
 		Kind: p.kind, Args: p.record.args, Queue: p.record.queue, Priority: p.record.priority,
-		MaxAttempts: p.row.MaxAttempts, Retry: p.row.Retry, Headers: p.row.Headers, Gate: p.gate,
-	})
+		MaxAttempts: p.row.MaxAttempts, Retry: p.row.Retry, Headers: p.row.Headers,
+	}
+	switch g := p.gate.(type) {
+	case gate.Ordered:
+		t.Ordered = &g
+	case gate.Limited:
+		t.Limited = &g
+	}
+	return json.Marshal(t)
+}
+
+// gate is that of the schedule's jobs; nil is none.
+func (t jobTemplate) gate() gate.Gate {
+	switch {
+	case t.Ordered != nil:
+		return *t.Ordered
+	case t.Limited != nil:
+		return *t.Limited
+	}
+	return nil
 }
 
 func (t jobTemplate) options() InsertOptions {
 	o := InsertOptions{Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.Retry,
-		Headers: t.Headers, Gate: t.Gate}
-	if t.Gate == nil {
-		o.Gate = ungated
+		Headers: t.Headers, Gate: t.gate()}
+	if o.Gate == nil {
+		o.Gate = gate.None{} // that of the kind applied when the schedule was put
 	}
 	return o
 }
@@ -177,8 +196,7 @@ func shown(info periodic.Info) (ScheduleInfo, error) {
 	t, err := readTemplate(info.Template)
 	return ScheduleInfo{
 		Info: info, Kind: t.Kind, Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.Retry,
-		Gate:    t.Gate,
-		Headers: t.Headers,
+		Gate: t.gate(), Headers: t.Headers,
 	}, err
 }
 

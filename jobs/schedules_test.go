@@ -124,14 +124,14 @@ func TestASchedulesOperations(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	jobs.Declare(f.kinds, jobs.KindOptions[mail]{Queue: "mail", Unique: &jobs.Unique{OnConflict: jobs.Reject},
-		Gate: func(m mail) *gate.Gate { return &gate.Gate{Key: m.To} }})
+		Gate: func(m mail) gate.Gate { return gate.Ordered{Key: m.To} }})
 	s := f.schedules()
 	f.put(s, jobs.Schedule{Name: "digest", Expr: "0 6 * * *", Zone: "Europe/Berlin", Args: mail{To: "ann"}})
 	f.inTx(func(tx workqueue.Tx) error {
 		info, err := s.Get(f.Context(), tx, "digest")
 		f.ok(err)
-		equal(t, "info", fmt.Sprint(info.Kind, info.Queue, info.Priority, info.Expr, info.Zone, info.Gate.Key),
-			"mailmailnormal0 6 * * *Europe/Berlinann")
+		equal(t, "info", fmt.Sprint(info.Kind, info.Queue, info.Priority, info.Expr, info.Zone, info.Gate),
+			"mailmailnormal0 6 * * *Europe/Berlin{ann block}")
 
 		_, err = s.Trigger(f.Context(), tx, "digest")
 		f.ok(err)

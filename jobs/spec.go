@@ -61,7 +61,7 @@ type record struct {
 	uniqueStates States
 	schedule     string
 	joined       bool
-	gate         *gate.Gate
+	gate         gate.Gate
 }
 
 // values are the columns as the Spec orders them.
@@ -77,7 +77,7 @@ func (r record) values() []any {
 		nil, nil, nil, nil, nil, input.Optional(r.joined),
 	})
 	if r.gate != nil {
-		copy(values[len(ownColumns):], r.gate.Values())
+		copy(values[len(ownColumns):], gate.Values(r.gate))
 	}
 	return values
 }

@@ -78,10 +78,10 @@ func TestBadJobsAreRefused(t *testing.T) {
 			"unique has While 1"},
 		"unknown conflict": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{OnConflict: 9} }),
 			"unique has OnConflict 9"},
-		"empty gate": {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = &gate.Gate{} }), "gate key is empty"},
-		"gate's policy": {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = &gate.Gate{Key: "k", OnFailure: 7} }),
+		"empty gate": {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = gate.Ordered{} }), "gate key is empty"},
+		"gate's policy": {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = gate.Ordered{Key: "k", OnFailure: 7} }),
 			"gate on failure is 7"},
-		"long gate key": {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = &gate.Gate{Key: tooLong} }),
+		"long gate key": {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = gate.Ordered{Key: tooLong} }),
 			"gate key has 256 bytes"},
 	} {
 		err := f.refuse(c.args, c.options)

@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 )
 
 // gated is a, then b, which has a gate.
-func gated(g *gate.Gate) *jobs.Workflow {
+func gated(g gate.Gate) *jobs.Workflow {
 	w := jobs.NewWorkflow("gated")
 	a := w.Task("a", part{})
 	w.Task("b", part{}, jobs.After(a), jobs.With(jobs.InsertOptions{Gate: g}))
@@ -26,7 +27,7 @@ func gated(g *gate.Gate) *jobs.Workflow {
 func TestATaskEntersItsSerialGateWhenItsDependenciesAreDone(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	key := &gate.Gate{Key: "account 7"}
+	key := gate.Ordered{Key: "account 7"}
 	other := f.enqueue(part{}, jobs.InsertOptions{Gate: key}).ID
 	one, two := f.start(gated(key)), f.start(gated(key))
 	f.ack(other)
@@ -50,7 +51,7 @@ func TestATaskEntersItsSerialGateWhenItsDependenciesAreDone(t *testing.T) {
 func TestATaskEntersItsLimitedGateWhenItsDependenciesAreDone(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	key := &gate.Gate{Key: "printer", Limit: 2}
+	key := gate.Limited{Key: "printer", MaxRunning: 2}
 	var list []jobs.StartedWorkflow
 	for range 3 {
 		list = append(list, f.start(gated(key)))
@@ -80,7 +81,7 @@ func (f *fixture) through(key string) int {
 func TestATaskBehindAGateCountsWhenItIsDone(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	key := &gate.Gate{Key: "account 7"}
+	key := gate.Ordered{Key: "account 7"}
 	other := f.enqueue(part{}, jobs.InsertOptions{Gate: key}).ID
 	w := jobs.NewWorkflow("")
 	a := w.Task("a", part{}, jobs.With(jobs.InsertOptions{Gate: key}))
@@ -96,7 +97,7 @@ func TestATaskBehindAGateCountsWhenItIsDone(t *testing.T) {
 func TestATaskThatIsCancelledNeverComesToItsGate(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	key := &gate.Gate{Key: "account 7"}
+	key := gate.Ordered{Key: "account 7"}
 	s := f.start(gated(key))
 	f.fail(s.Tasks["a"])
 	f.wantTasks(s.ID, "failed: a failed, b cancelled")
@@ -111,7 +112,8 @@ func TestATaskThatIsCancelledNeverComesToItsGate(t *testing.T) {
 // Somebody cancels a task that waits and then thinks better of it: it is in its gate when its dependencies end.
 func TestATaskThatIsInItsGateAlreadyStaysThere(t *testing.T) {
 	t.Parallel()
-	for name, key := range map[string]*gate.Gate{"serial": {Key: "k"}, "limited": {Key: "k", Limit: 1}} {
+	for name, key := range map[string]gate.Gate{"serial": gate.Ordered{Key: "k"}, "limited": gate.Limited{Key: "k",
+		MaxRunning: 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newJobs(t)
@@ -136,7 +138,7 @@ func TestATaskThatIsInItsGateAlreadyStaysThere(t *testing.T) {
 func TestATaskThatIsParkedHasFailed(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	key := &gate.Gate{Key: "k", OnFailure: gate.Park}
+	key := gate.Ordered{Key: "k", OnFailure: gate.Park}
 	list := []jobs.StartedWorkflow{f.start(gated(key)), f.start(gated(key)), f.start(gated(key))}
 	for _, s := range list[:2] {
 		f.ack(s.Tasks["a"])
@@ -152,8 +154,8 @@ func TestATaskThatIsParkedHasFailed(t *testing.T) {
 // Workers, retries, and processes that are killed: gates and joins on one table, to the end.
 func TestWorkflowsThroughGates(t *testing.T) {
 	t.Parallel()
-	for name, key := range map[string]*gate.Gate{"serial": {Key: "k"}, "limited": {Key: "k", Limit: 3}} {
-		t.Run(name, func(t *testing.T) {
+	for limit, key := range map[int]gate.Gate{1: gate.Ordered{Key: "k"}, 3: gate.Limited{Key: "k", MaxRunning: 3}} {
+		t.Run(fmt.Sprintf("%T", key), func(t *testing.T) {
 			t.Parallel()
 			f := newJobs(t, func(o *jobs.Options) { o.Retry, o.MaxAttempts = atOnce, 1000 })
 			f.doParts()
@@ -186,7 +188,7 @@ func TestWorkflowsThroughGates(t *testing.T) {
 			}
 			equal(t, "effects", ask[int](f, "SELECT count(*) FROM effect"), 4*len(list))
 			equal(t, "jobs with an effect", ask[int](f, "SELECT count(DISTINCT job_id) FROM effect"), 4*len(list))
-			if limit := max(1, key.Limit); int(most.Load()) > limit {
+			if int(most.Load()) > limit {
 				t.Errorf("%d jobs of the key ran at once, want %d at most", most.Load(), limit)
 			}
 		})

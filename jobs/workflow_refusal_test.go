@@ -71,7 +71,7 @@ func TestWorkflowsThatCannotBeAreRefused(t *testing.T) {
 		"a unique kind": {func(w *jobs.Workflow) { w.Task("a", part{}); w.Task("b", report{}) },
 			`task "b": txwork: unique is set on kind "report"`},
 		"a task's gate": {func(w *jobs.Workflow) {
-			w.Task("a", part{}, jobs.With(jobs.InsertOptions{Gate: &gate.Gate{}}))
+			w.Task("a", part{}, jobs.With(jobs.InsertOptions{Gate: gate.Ordered{}}))
 		}, `task "a": txwork: gate key is empty`},
 		"a task's delay": {func(w *jobs.Workflow) {
 			w.Task("ok", part{})

@@ -55,7 +55,7 @@ const (
 // payloadColumn is where the payload is among the columns.
 const payloadColumn = 2
 
-func row(m Message, r role, g *gate.Gate) workqueue.NewRow {
+func row(m Message, r role, g gate.Gate) workqueue.NewRow {
 	return workqueue.NewRow{
 		ID: m.ID, DueAt: m.ScheduledAt, MaxAttempts: m.MaxAttempts, Headers: m.Headers, Retry: m.Retry,
 		Waiting: r == continuation,
@@ -64,7 +64,7 @@ func row(m Message, r role, g *gate.Gate) workqueue.NewRow {
 }
 
 // values are a message's domain columns as the Spec orders them.
-func values(m Message, r role, g *gate.Gate) []any {
+func values(m Message, r role, g gate.Gate) []any {
 	payload := m.Payload
 	if payload == nil {
 		payload = []byte{} // a nil slice would be NULL
@@ -74,13 +74,13 @@ func values(m Message, r role, g *gate.Gate) []any {
 		joined = true
 	}
 	own := [...]any{m.Topic, input.Optional(m.Key), payload, input.Optional(m.DedupKey), joined}
-	return append(own[:], g.Values()...)
+	return append(own[:], gate.Values(g)...)
 }
 
 // gate is what keeps messages of a key in order; nil: nothing does.
-func (o *Outbox) gate(m Message) *gate.Gate {
+func (o *Outbox) gate(m Message) gate.Gate {
 	if o.ordering != PerKey || m.Key == "" {
 		return nil
 	}
-	return &gate.Gate{Key: m.Key, OnFailure: o.onFailure}
+	return gate.Ordered{Key: m.Key, OnFailure: o.onFailure}
 }

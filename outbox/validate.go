@@ -17,7 +17,7 @@ import (
 // A batch is messages that have been checked, as rows, with the gates of those that are ordered.
 type batch struct {
 	rows  []workqueue.NewRow
-	gates []*gate.Gate
+	gates []gate.Gate
 }
 
 // prepare makes rows of messages and refuses the first that the table could not hold. The core would refuse it too, but

@@ -85,7 +85,7 @@ func (c Crowd) options() jobs.InsertOptions {
 	case CrowdPaused, CrowdRate:
 		return jobs.InsertOptions{Queue: crowdQueue}
 	case CrowdBlocked:
-		return jobs.InsertOptions{Gate: &gate.Gate{Key: "crowd"}}
+		return jobs.InsertOptions{Gate: gate.Ordered{Key: "crowd"}}
 	}
 	return jobs.InsertOptions{}
 }

@@ -46,7 +46,7 @@ var crowds = map[string]func(j *jobTable, n int){
 		j.drain(1)
 	},
 	"blocked key": func(j *jobTable, n int) {
-		g := &gate.Gate{Key: "crowd"}
+		g := gate.Ordered{Key: "crowd"}
 		j.enqueue(j.db, 1, anErrand, jobs.InsertOptions{Gate: g, Delay: aYear})
 		j.enqueue(j.db, n-1, anErrand, jobs.InsertOptions{Gate: g})
 	},

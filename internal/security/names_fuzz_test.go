@@ -71,7 +71,8 @@ func (f *fixture) storesNames(name string) {
 			return err
 		},
 		"SELECT count(*) FROM jobs WHERE queue = $1 AND position($1 IN gate_key) > 0 AND position($1 IN unique_key) > 0": func(ctx context.Context, tx workqueue.Tx) error {
-			_, err := f.jobs.Enqueue(ctx, tx, printArgs{1}, jobs.InsertOptions{Queue: name, Gate: &gate.Gate{Key: name},
+			_, err := f.jobs.Enqueue(ctx, tx, printArgs{1}, jobs.InsertOptions{Queue: name,
+				Gate:   gate.Ordered{Key: name},
 				Unique: &jobs.Unique{By: jobs.ByKey, Key: name}})
 			return err
 		},

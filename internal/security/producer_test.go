@@ -102,7 +102,8 @@ func (f *fixture) enqueueJobs(ctx context.Context, tx workqueue.Tx) error {
 			return err
 		}
 	}
-	_, err := f.jobs.Enqueue(ctx, tx, printArgs{7}, jobs.InsertOptions{Queue: "slow", Gate: &gate.Gate{Key: "printer"}})
+	_, err := f.jobs.Enqueue(ctx, tx, printArgs{7}, jobs.InsertOptions{Queue: "slow",
+		Gate: gate.Ordered{Key: "printer"}})
 	return err
 }
 

@@ -243,7 +243,7 @@ func (a *application) install() {
 			}
 			messages = append(messages, outbox.Message{Topic: topic, Key: stuck, Payload: []byte(name)})
 			inserts = append(inserts, jobs.Insert{Args: work{name},
-				InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: stuck, OnFailure: gate.Skip}}})
+				InsertOptions: jobs.InsertOptions{Gate: gate.Ordered{Key: stuck, OnFailure: gate.Skip}}})
 		}
 		if _, err := a.box.Enqueue(ctx, wrapped, messages...); err != nil {
 			return err
@@ -307,11 +307,11 @@ func (a *application) place(ctx context.Context, tx pgx.Tx, o order) error {
 		return err
 	}
 	plain := jobs.Insert{Args: work{"plain"}}
-	limited := jobs.Insert{Args: work{"limited"}, InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: "limited",
-		Limit: most}}}
-	rated := jobs.Insert{Args: work{"rated"}, InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: "rated",
-		Limit: 100, Rate: 100, Burst: 5}}}
-	serial := jobs.Insert{Args: work{"serial"}, InsertOptions: jobs.InsertOptions{Gate: &gate.Gate{Key: "serial",
+	limited := jobs.Insert{Args: work{"limited"}, InsertOptions: jobs.InsertOptions{Gate: gate.Limited{Key: "limited",
+		MaxRunning: most}}}
+	rated := jobs.Insert{Args: work{"rated"}, InsertOptions: jobs.InsertOptions{Gate: gate.Limited{Key: "rated",
+		MaxRunning: 100, Rate: 100, Burst: 5}}}
+	serial := jobs.Insert{Args: work{"serial"}, InsertOptions: jobs.InsertOptions{Gate: gate.Ordered{Key: "serial",
 		OnFailure: gate.Skip}}}
 	queued := jobs.Insert{Args: work{capped}, InsertOptions: jobs.InsertOptions{Queue: capped}}
 	if _, err := a.jobs.EnqueueMany(ctx, wrapped, plain, limited, rated, serial, queued); err != nil {

@@ -38,10 +38,10 @@ func TestApplications(t *testing.T) {
 
 var applications = []holder{
 	{"a job of an ordered key is enqueued", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{Gate: &gate.Gate{Key: "enqueued"}},
+		return w.whileRunning(jobs.InsertOptions{Gate: gate.Ordered{Key: "enqueued"}},
 			3, func(tx pgx.Tx, _ []uuid.UUID) error {
 				_, err := w.jobs.Enqueue(w.Context(), workqueue.Pgx(tx), work{"held"},
-					jobs.InsertOptions{Gate: &gate.Gate{Key: "enqueued"}})
+					jobs.InsertOptions{Gate: gate.Ordered{Key: "enqueued"}})
 				return err
 			})
 	}},
@@ -60,19 +60,19 @@ var applications = []holder{
 		})
 	}},
 	{"a waiting job of an ordered key is cancelled", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{Gate: &gate.Gate{Key: "waiting"}},
+		return w.whileRunning(jobs.InsertOptions{Gate: gate.Ordered{Key: "waiting"}},
 			4, func(tx pgx.Tx, ids []uuid.UUID) error {
 				return w.cancel(tx, ids[1])
 			})
 	}},
 	{"a running job of an ordered key is cancelled", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{Gate: &gate.Gate{Key: "running"}},
+		return w.whileRunning(jobs.InsertOptions{Gate: gate.Ordered{Key: "running"}},
 			4, func(tx pgx.Tx, ids []uuid.UUID) error {
 				return w.cancel(tx, ids[0])
 			})
 	}},
 	{"a ready job of an ordered key is cancelled", func(w *world) func() {
-		return w.whileReady(jobs.InsertOptions{Gate: &gate.Gate{Key: "ready"}, Queue: idle}, w.cancel)
+		return w.whileReady(jobs.InsertOptions{Gate: gate.Ordered{Key: "ready"}, Queue: idle}, w.cancel)
 	}},
 	{"a ready job of a limited key is cancelled", func(w *world) func() {
 		return w.whileReady(jobs.InsertOptions{Gate: sharedKey, Queue: idle}, w.cancel)
@@ -115,7 +115,7 @@ var applications = []holder{
 	}},
 	{"a task of a workflow is cancelled", workflowHeld},
 	{"a dead letter of an ordered key is redriven", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{Gate: &gate.Gate{Key: "redriven"}},
+		return w.whileRunning(jobs.InsertOptions{Gate: gate.Ordered{Key: "redriven"}},
 			4, func(tx pgx.Tx, ids []uuid.UUID) error {
 				w.inTx(func(tx workqueue.Tx) error {
 					_, err := w.jobs.Cancel(w.Context(), tx, "dead",
@@ -319,7 +319,7 @@ func handlerInTx(w *world) func() {
 		})
 	}))
 	siblings, finish := w.busy(name + " sibling")
-	own := jobs.InsertOptions{Gate: &gate.Gate{Key: "in its transaction"}}
+	own := jobs.InsertOptions{Gate: gate.Ordered{Key: "in its transaction"}}
 	w.inTx(func(tx workqueue.Tx) (err error) {
 		batch, err = w.jobs.StartBatch(w.Context(), tx, jobs.Batch{Jobs: []jobs.Insert{
 			{Args: work{name}, InsertOptions: own}, {Args: work{name + " sibling"}}, {Args: work{name + " sibling"}},

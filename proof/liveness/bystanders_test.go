@@ -29,17 +29,17 @@ type bystander struct {
 }
 
 // sharedKey is a limited key of which holders have one place at most.
-var sharedKey = &gate.Gate{Key: "shared", Limit: 10}
+var sharedKey = gate.Limited{Key: "shared", MaxRunning: 10}
 
 var bystanders = []bystander{
 	{"plain rows", func(ctx context.Context, w *world, name string) error {
 		return w.jobsDone(ctx, name, 5, jobs.InsertOptions{})
 	}},
 	{"ordered keys", func(ctx context.Context, w *world, name string) error {
-		return w.jobsDone(ctx, name, 4, jobs.InsertOptions{Gate: &gate.Gate{Key: name}})
+		return w.jobsDone(ctx, name, 4, jobs.InsertOptions{Gate: gate.Ordered{Key: name}})
 	}},
 	{"limited keys", func(ctx context.Context, w *world, name string) error {
-		return w.jobsDone(ctx, name, 4, jobs.InsertOptions{Gate: &gate.Gate{Key: name, Limit: 2}})
+		return w.jobsDone(ctx, name, 4, jobs.InsertOptions{Gate: gate.Limited{Key: name, MaxRunning: 2}})
 	}},
 	{"same limited key", func(ctx context.Context, w *world, name string) error {
 		return w.jobsDone(ctx, name, 25, jobs.InsertOptions{Gate: sharedKey}) // more than have a place

@@ -178,10 +178,10 @@ var operations = []operation{
 // nobody else serves. Behind them, where others work, is the next of the ordered key, and what comes after the batch.
 func limitedQueue(w *world, name string) own {
 	ctx := w.Context()
-	insert := func(queue string, g *gate.Gate) jobs.Insert {
+	insert := func(queue string, g gate.Gate) jobs.Insert {
 		return jobs.Insert{Args: work{name}, InsertOptions: jobs.InsertOptions{Queue: queue, Gate: g}}
 	}
-	serial, limited := &gate.Gate{Key: name}, &gate.Gate{Key: name, Limit: 3}
+	serial, limited := gate.Ordered{Key: name}, gate.Limited{Key: name, MaxRunning: 3}
 	after := insert("", nil)
 	var batch jobs.StartedBatch
 	w.inTx(func(tx workqueue.Tx) (err error) {
@@ -200,7 +200,8 @@ func sameQueue(ctx context.Context, w *world, name string) error {
 	if err != nil {
 		return err
 	}
-	limited, err := w.enqueue(ctx, 3, "beside", jobs.InsertOptions{Queue: name, Gate: &gate.Gate{Key: name, Limit: 3}})
+	limited, err := w.enqueue(ctx, 3, "beside", jobs.InsertOptions{Queue: name, Gate: gate.Limited{Key: name,
+		MaxRunning: 3}})
 	if err != nil {
 		return err
 	}
@@ -212,7 +213,7 @@ func application(ctx context.Context, w *world, pool *pgxpool.Pool, name string,
 	return workqueue.InTx(ctx, pool, func(tx workqueue.Tx) error {
 		one := jobs.Insert{Args: work{name}}
 		ordered, limited, unique := one, one, one
-		ordered.Gate, limited.Gate, unique.Unique = &gate.Gate{Key: name}, sharedKey, &jobs.Unique{}
+		ordered.Gate, limited.Gate, unique.Unique = gate.Ordered{Key: name}, sharedKey, &jobs.Unique{}
 		if _, err := w.jobs.EnqueueMany(ctx, tx, ordered, limited, unique); err != nil {
 			return err
 		}

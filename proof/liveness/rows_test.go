@@ -119,11 +119,11 @@ func (w *world) populate() (finish func()) {
 	ready := jobs.Insert{Args: work{"idle"}, InsertOptions: jobs.InsertOptions{Queue: idle}}
 	steps := jobs.Insert{Args: work{stepping}}
 	running := jobs.Insert{Args: work{"populated"}}
-	gated := func(g *gate.Gate, queue string) jobs.Insert {
+	gated := func(g gate.Gate, queue string) jobs.Insert {
 		return jobs.Insert{Args: work{"populated"}, InsertOptions: jobs.InsertOptions{Gate: g, Queue: queue}}
 	}
 	// which is on record for long
-	serial, rated := &gate.Gate{Key: "populated"}, &gate.Gate{Key: "rated", Limit: gate.Unlimited, Rate: 0.001}
+	serial, rated := gate.Ordered{Key: "populated"}, gate.Limited{Key: "rated", Rate: 0.001}
 	w.inTx(func(tx workqueue.Tx) error {
 		_, err := w.jobs.StartBatch(ctx, tx, jobs.Batch{Jobs: []jobs.Insert{ready, running}, OnComplete: &ready})
 		w.ok(err)

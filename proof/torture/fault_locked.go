@@ -23,7 +23,7 @@ func lockedTables() fault {
 func lockedNotes(ctx context.Context, h *holding) (g grip, err error) {
 	key := newKey()
 	_, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
-		return p.enqueueTasks(ctx, tx, 3, jobs.InsertOptions{Delay: soon, Gate: &gate.Gate{Key: key, Limit: 1}})
+		return p.enqueueTasks(ctx, tx, 3, jobs.InsertOptions{Delay: soon, Gate: gate.Limited{Key: key, MaxRunning: 1}})
 	})
 	if err != nil {
 		return g, err
@@ -45,7 +45,8 @@ func lockedNotes(ctx context.Context, h *holding) (g grip, err error) {
 
 // lockedRate is that of a key more of whose rows come while it is locked.
 func lockedRate(ctx context.Context, h *holding) (g grip, err error) {
-	rated := jobs.InsertOptions{Gate: &gate.Gate{Key: newKey(), Limit: gate.Unlimited, Rate: 100, Burst: 1}}
+	key := newKey()
+	rated := jobs.InsertOptions{Gate: gate.Limited{Key: key, Rate: 100, Burst: 1}}
 	write := func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
 		return p.enqueueTasks(ctx, tx, 3, rated)
 	}
@@ -59,8 +60,7 @@ func lockedRate(ctx context.Context, h *holding) (g grip, err error) {
 		return g, err
 	}
 	g.release, err = h.leaveOpen(ctx, func(ctx context.Context, _ *producer, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "SELECT FROM "+h.schema+".jobs_gate_known WHERE gate_key = $1 FOR UPDATE",
-			rated.Gate.Key)
+		_, err := tx.Exec(ctx, "SELECT FROM "+h.schema+".jobs_gate_known WHERE gate_key = $1 FOR UPDATE", key)
 		return err
 	})
 	if err == nil {

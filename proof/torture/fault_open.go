@@ -98,7 +98,8 @@ func writtenKey(ctx context.Context, h *holding) (g grip, err error) {
 func cancelledRow(ctx context.Context, h *holding) (g grip, err error) {
 	var b writtenBatch
 	_, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) (_ []announced, err error) {
-		b, err = p.startBatch(ctx, tx, 5, jobs.InsertOptions{Delay: soon, Gate: &gate.Gate{Key: newKey(), Limit: 2}})
+		b, err = p.startBatch(ctx, tx, 5, jobs.InsertOptions{Delay: soon, Gate: gate.Limited{Key: newKey(),
+			MaxRunning: 2}})
 		return b.rows(), err
 	})
 	if err != nil {

@@ -35,10 +35,10 @@ var witnesses = []witness{
 		return p.enqueueTasks(ctx, tx, 3, jobs.InsertOptions{})
 	}},
 	{"jobs of an ordered key", "jobs", true, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
-		return p.enqueueTasks(ctx, tx, 2, jobs.InsertOptions{Gate: &gate.Gate{Key: newKey(), OnFailure: gate.Skip}})
+		return p.enqueueTasks(ctx, tx, 2, jobs.InsertOptions{Gate: gate.Ordered{Key: newKey(), OnFailure: gate.Skip}})
 	}},
 	{"jobs of a limited key", "jobs", true, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
-		return p.enqueueTasks(ctx, tx, 3, jobs.InsertOptions{Gate: &gate.Gate{Key: newKey(), Limit: 2}})
+		return p.enqueueTasks(ctx, tx, 3, jobs.InsertOptions{Gate: gate.Limited{Key: newKey(), MaxRunning: 2}})
 	}},
 	{"a batch", "jobs", true, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
 		b, err := p.startBatch(ctx, tx, 2, jobs.InsertOptions{})

@@ -21,10 +21,10 @@ import (
 // options and a handler that does nothing, on a durable server.
 func BenchmarkDrain(b *testing.B) {
 	const rows, keys = 20_000, 500
-	for name, of := range map[string]func(i int) *gate.Gate{
-		"free":    func(int) *gate.Gate { return nil },
-		"serial":  func(i int) *gate.Gate { return &gate.Gate{Key: fmt.Sprint(i % keys)} },
-		"limited": func(i int) *gate.Gate { return &gate.Gate{Key: fmt.Sprint(i % keys), Limit: 5} },
+	for name, of := range map[string]func(i int) gate.Gate{
+		"free":    func(int) gate.Gate { return nil },
+		"serial":  func(i int) gate.Gate { return gate.Ordered{Key: fmt.Sprint(i % keys)} },
+		"limited": func(i int) gate.Gate { return gate.Limited{Key: fmt.Sprint(i % keys), MaxRunning: 5} },
 	} {
 		b.Run(name, func(b *testing.B) {
 			pool, table := benchTable(b)
@@ -66,7 +66,7 @@ func benchTable(b *testing.B) (*pgxpool.Pool, *workqueue.Table) {
 	return pool, table
 }
 
-func fill(b *testing.B, pool *pgxpool.Pool, table *workqueue.Table, rows int, of func(int) *gate.Gate) {
+func fill(b *testing.B, pool *pgxpool.Pool, table *workqueue.Table, rows int, of func(int) gate.Gate) {
 	b.Helper()
 	for first := 0; first < rows; first += 1000 {
 		batch := make([]workqueue.NewRow, 1000)

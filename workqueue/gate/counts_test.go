@@ -26,7 +26,7 @@ func TestACountAndALateNoteCountOnce(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.mostPlacesAreMarked()
-			g := &gate.Gate{Key: "k", Limit: 1}
+			g := gate.Limited{Key: "k", MaxRunning: 1}
 			r.insert(row(1, g))
 			_, ids := r.expect(1)
 			old := r.begin() // a handler that commits its own work and the ack
@@ -55,7 +55,7 @@ func TestACountAndNotesOfTheNextFoldCountOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.mostPlacesAreMarked()
-	g := &gate.Gate{Key: "k", Limit: 1}
+	g := gate.Limited{Key: "k", MaxRunning: 1}
 	r.insert(row(1, g))
 	token, ids := r.expect(1)
 	r.exec("DELETE FROM work_gate_known") // as if row 1 had not been marked
@@ -74,11 +74,11 @@ func TestACountAndNotesOfTheNextFoldCountOnce(t *testing.T) {
 func TestACountLeavesOrderedRowsOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.insert(row(1, &gate.Gate{Key: "k"}))
+	r.insert(row(1, gate.Ordered{Key: "k"}))
 	token, ids := r.expect(1)
 	done["ack"](r, token, ids)
 	since := ask[string](r, "SELECT clock_timestamp()::text") // its note is still to be folded
-	r.insert(row(2, &gate.Gate{Key: "k", Limit: 1}))
+	r.insert(row(2, gate.Limited{Key: "k", MaxRunning: 1}))
 	r.exec(fmt.Sprintf("SELECT work_gate_fold(1000, '%s')", since))
 	r.expect(2)
 }
@@ -86,7 +86,8 @@ func TestACountLeavesOrderedRowsOut(t *testing.T) {
 // An ended row made ready again by plain SQL, or by a domain as timers do it, without waiting.
 func TestARowThatComesBackWithoutWaitingCounts(t *testing.T) {
 	t.Parallel()
-	for name, g := range map[string]*gate.Gate{"ordered": {Key: "k"}, "limited": {Key: "k", Limit: 1}} {
+	for name, g := range map[string]gate.Gate{"ordered": gate.Ordered{Key: "k"}, "limited": gate.Limited{Key: "k",
+		MaxRunning: 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)

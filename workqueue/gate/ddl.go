@@ -168,8 +168,8 @@ func (view) AheadInterval() string {
 	return fmt.Sprintf("interval '%d milliseconds'", ahead.Milliseconds())
 }
 
-// Unlimited is the limit of gates that only have a rate.
-func (view) Unlimited() int { return Unlimited }
+// Unlimited is the limit of keys that only have a rate.
+func (view) Unlimited() int { return unlimited }
 
 // MinRate and MaxRate are what a bucket can be filled by, whatever time has passed.
 func (view) MinRate() float64 { return MinRate }

@@ -1,5 +1,7 @@
-// Package gate holds back rows of a domain table until their key has room for them: one at a time in commit order, at
-// most n at the same time, or at most n a second.
+// Package gate makes rows of a domain table wait for others of their key. There are two reasons to wait, and a row has
+// at most one of them: [Ordered] runs the rows of a key one at a time, in the order in which they were committed;
+// [Limited] bounds how many run at the same time, or start in a second. A gate is the waiting line behind both: one set
+// of columns, triggers and functions.
 //
 // A row with a [Gate] is inserted Ready and waiting. Waiting rows are outside the claim index, so they do not make
 // other claims more expensive, however many there are. Everything that may concern a key writes a note in its own
@@ -11,7 +13,7 @@
 // Workers, drains and the reaper fold by themselves. If you claim with Queue.Claim or the SQL functions, call
 // Queue.Fold or <table>_fold() first: a claim takes only rows that a fold has released.
 //
-// # Serial gates
+// # Ordered keys
 //
 // Rows of a key run one at a time, in the order in which their transactions commit. For this, the writers of a key take
 // turns: a transaction that has written a row of a key holds the key until it ends, and the next writer of that key
@@ -24,7 +26,7 @@
 // If an application holds a lock on the next row of a key, for instance to cancel it, the key waits for that row, and
 // folds try again every half second. Other keys continue.
 //
-// # Limits and rates
+// # Limited keys
 //
 // A fold releases rows of a limited key by due time, and skips those that an application has locked. The first waiting
 // row that is due determines the limit and the rate of the key.
@@ -54,10 +56,10 @@
 //
 // # Limits of transactions
 //
-// Each serial key that a transaction writes holds a lock in the server's memory until the transaction ends. The keys of
-// one transaction may take a quarter of the server's lock table, which is max_locks_per_transaction × (max_connections
-// + max_prepared_transactions) / 4: 1,600 by default. Beyond that, the insert fails with SQLSTATE 54000
-// (program_limit_exceeded). One row in 512 is checked, so slightly more keys may pass. Write many keys in several
+// Each ordered key that a transaction writes holds a lock in the server's memory until the transaction ends. The keys
+// of one transaction may take a quarter of the server's lock table, which is max_locks_per_transaction ×
+// (max_connections + max_prepared_transactions) / 4: 1,600 by default. Beyond that, the insert fails with SQLSTATE
+// 54000 (program_limit_exceeded). One row in 512 is checked, so slightly more keys may pass. Write many keys in several
 // transactions, or raise max_locks_per_transaction.
 //
 // One session at a time folds a table. If an application folds in a transaction of its own, for example with

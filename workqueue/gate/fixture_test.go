@@ -91,26 +91,26 @@ func ask[V any](r *rig, sql string, args ...any) (v V) {
 	return v
 }
 
-func row(n int, g *gate.Gate) workqueue.NewRow {
-	return workqueue.NewRow{Values: append([]any{n}, g.Values()...)}
+func row(n int, g gate.Gate) workqueue.NewRow {
+	return workqueue.NewRow{Values: append([]any{n}, gate.Values(g)...)}
 }
 
 // held waits for something else first, such as a join.
-func held(n int, g *gate.Gate) workqueue.NewRow {
+func held(n int, g gate.Gate) workqueue.NewRow {
 	r := row(n, g)
 	r.Waiting = true
 	return r
 }
 
 // late is due in an hour.
-func late(n int, g *gate.Gate) workqueue.NewRow {
+func late(n int, g gate.Gate) workqueue.NewRow {
 	r := row(n, g)
 	r.DueAt = time.Now().Add(time.Hour)
 	return r
 }
 
 // serial is a gate whose dead letters nobody waits for.
-func serial(key string) *gate.Gate { return &gate.Gate{Key: key, OnFailure: gate.Skip} }
+func serial(key string) gate.Gate { return gate.Ordered{Key: key, OnFailure: gate.Skip} }
 
 func (r *rig) insertIn(tx pgx.Tx, rows ...workqueue.NewRow) []uuid.UUID {
 	r.Helper()

@@ -25,36 +25,45 @@ const (
 	MaxRate = 1e9
 )
 
-// A Gate says how many rows of a key may be out at once. By default it is serial: one at a time, in commit order.
-type Gate struct {
-	// Key is what the rows have in common: 1 to [MaxKey] bytes. The keys of serial gates and those of others
-	// are apart from each other.
+// A Gate is the waiting line of a key: [Ordered] or [Limited], or [None] where a default would otherwise apply. In the
+// database it is one mechanism, and one set of [Columns].
+type Gate interface {
+	check() error
+	entry() row
+}
+
+// Ordered lets one row of the key run at a time, in the order in which their transactions commit. A row that failed
+// keeps its place while it waits for its next attempt.
+type Ordered struct {
+	// Key is what the rows have in common: 1 to [MaxKey] bytes. A key of Ordered and the same key of [Limited] are
+	// two keys.
 	Key string
 
-	// Limit is how many rows of the key may be out at once, by due time. A row that waits for its next attempt,
-	// or is snoozed, gives its place up. [Unlimited] leaves only the Rate. Default: [Serial].
-	Limit int
-
-	// OnFailure says what happens to the rows behind a dead letter. It needs a serial gate. Default: [Block].
+	// OnFailure says what happens to the rows behind a dead letter. Default: [Block].
 	OnFailure Policy
+}
 
-	// Rate is how many rows a second the gate lets through, attempts after the first included; 0 is as many
-	// as come. It needs a Limit above 0, such as [Unlimited].
+// Limited bounds how many rows of the key run at the same time, how many start in a second, or both. Rows that are due
+// earlier go first. It needs MaxRunning or Rate.
+type Limited struct {
+	// Key is what the rows have in common: 1 to [MaxKey] bytes. A key of Limited and the same key of [Ordered] are
+	// two keys.
+	Key string
+
+	// MaxRunning is how many rows of the key may run at the same time; 0 is any number. A row that waits for its next
+	// attempt, or is snoozed, gives its place up.
+	MaxRunning int
+
+	// Rate is how many rows a second may start, on average; 0 is any number. Attempts after the first count, too.
 	Rate float64
 
-	// Burst is how many rows may pass at once after a quiet time. Default with a Rate: the Rate of a second,
+	// Burst is how many rows may start at once after a quiet time. Default with a Rate: the Rate of a second,
 	// at least 1.
 	Burst int
 }
 
-const (
-	// Serial is the Limit of a gate that lets one live row of the key through at a time, in the order in which their
-	// transactions commit. A row that failed keeps its place while it waits for its next attempt.
-	Serial = 0
-
-	// Unlimited is the Limit of a gate that only has a Rate.
-	Unlimited = math.MaxInt32
-)
+// None lets the row run at once, also where a default, such as that of a job's kind, has another gate.
+type None struct{}
 
 // A Policy says what happens to the rows of a key behind a dead letter, where the key's rows run one at a time.
 type Policy uint8
@@ -97,21 +106,10 @@ func (p *Policy) UnmarshalText(name []byte) error {
 	return nil
 }
 
-// stored is the column gate_policy, whose values are those of sql/gate.up.sql. Rows in no order have that of Skip.
-func (g *Gate) stored() int {
-	switch {
-	case g.Limit != Serial || g.OnFailure == Skip:
-		return 0
-	case g.OnFailure == Block:
-		return 1
-	}
-	return 2
-}
-
 // columns is how many [Columns] there are.
 const columns = 6
 
-// Columns are the domain columns of a table with gates. The core's inserts fill them from [Gate.Values].
+// Columns are the domain columns of a table with gates. The core's inserts fill them from [Values].
 func Columns() []workqueue.Column {
 	return []workqueue.Column{
 		{Name: "gate_key", Type: "text"},
@@ -123,61 +121,117 @@ func Columns() []workqueue.Column {
 	}
 }
 
-// Values are a new row's values of [Columns], in their order. A nil Gate is none.
-func (g *Gate) Values() []any {
+// Values are a new row's values of [Columns], in their order. Nil is [None].
+func Values(g Gate) []any {
 	values := make([]any, columns)
 	if g == nil {
 		return values
 	}
-	values[0], values[1], values[2] = g.Key, g.Limit, g.stored()
-	if g.Rate > 0 {
-		values[3], values[4] = g.Rate, g.burst()
+	r := g.entry()
+	if r.key != "" {
+		values[0], values[1], values[2] = r.key, r.limit, r.policy
+	}
+	if r.rate > 0 {
+		values[3], values[4] = r.rate, r.burst
 	}
 	return values
 }
 
-func (g *Gate) burst() int {
-	if g.Burst > 0 {
-		return g.Burst
+// stored is the column gate_policy, whose values are those of sql/gate.up.sql.
+func (p Policy) stored() int {
+	switch p {
+	case Skip:
+		return 0
+	case Park:
+		return 2
 	}
-	return int(max(1, math.Ceil(min(g.Rate, Unlimited))))
+	return 1
 }
 
-// Validate reports the first thing that is wrong with the Gate, naming the field.
-func (g *Gate) Validate() error {
-	if g == nil {
-		return nil
+// A row is what the columns of a row say of its gate. Without a key there is none.
+type row struct {
+	key    string
+	limit  int // 0: ordered
+	policy int // Policy.stored; 0 where nothing is in order
+	rate   float64
+	burst  int
+}
+
+func (r row) ordered() bool { return r.key != "" && r.limit == 0 }
+
+// unlimited is the limit of a key that only has a rate.
+const unlimited = math.MaxInt32
+
+func (o Ordered) entry() row { return row{key: o.Key, policy: o.OnFailure.stored()} }
+
+func (l Limited) entry() row {
+	return row{key: l.Key, limit: cmp.Or(l.MaxRunning, unlimited), rate: l.Rate, burst: l.burst()}
+}
+
+func (None) entry() row { return row{} }
+
+func (l Limited) burst() int {
+	if l.Burst > 0 {
+		return l.Burst
 	}
+	return int(max(1, math.Ceil(min(l.Rate, unlimited))))
+}
+
+// Validate reports the first thing that is wrong with a Gate, naming the field. Nil is [None].
+func Validate(g Gate) error {
+	switch g.(type) {
+	case nil:
+		return nil
+	case Ordered, Limited, None:
+		return g.check()
+	}
+	return validate.Errorf("gate", "is a %T, want a gate.Ordered, gate.Limited or gate.None", g)
+}
+
+func (o Ordered) check() error {
+	if o.OnFailure > Skip {
+		return validate.Errorf("gate on failure", "is %d, want Block, Park or Skip", uint8(o.OnFailure))
+	}
+	return checkKey(o.Key)
+}
+
+func (l Limited) check() error {
 	switch {
-	case g.Key == "":
-		return validate.Errorf("gate key", "is empty")
-	case g.Limit < 0 || g.Limit > Unlimited:
-		return validate.Errorf("gate limit", "is %d, it must be between 0 and %d", g.Limit, Unlimited)
-	case g.OnFailure > Skip:
-		return validate.Errorf("gate on failure", "is %d, want Block, Park or Skip", uint8(g.OnFailure))
-	case g.OnFailure != Block && g.Limit != Serial:
-		return validate.Errorf("gate on failure", "%v needs a serial gate: with a limit no row is behind another",
-			g.OnFailure)
-	case g.Rate != 0 && !(g.Rate >= MinRate && g.Rate <= MaxRate):
-		return validate.Errorf("gate rate", "is %v, it must be 0, or %v to %v a second", g.Rate, MinRate, MaxRate)
-	case g.Rate > 0 && g.Limit == Serial:
-		return validate.Errorf("gate rate", "needs a limit above 0, such as gate.Unlimited")
-	case g.Burst < 0 || g.Burst > Unlimited:
-		return validate.Errorf("gate burst", "is %d, it must be between 0 and %d", g.Burst, Unlimited)
-	case g.Burst > 0 && g.Rate == 0:
+	case l.MaxRunning < 0 || l.MaxRunning > unlimited:
+		return validate.Errorf("gate max running", "is %d, it must be between 0 and %d", l.MaxRunning, unlimited)
+	case l.Rate != 0 && !(l.Rate >= MinRate && l.Rate <= MaxRate):
+		return validate.Errorf("gate rate", "is %v, it must be 0, or %v to %v a second", l.Rate, MinRate, MaxRate)
+	case l.MaxRunning == 0 && l.Rate == 0:
+		return validate.Errorf("gate", "limits nothing: it needs a MaxRunning or a Rate")
+	case l.Burst < 0 || l.Burst > unlimited:
+		return validate.Errorf("gate burst", "is %d, it must be between 0 and %d", l.Burst, unlimited)
+	case l.Burst > 0 && l.Rate == 0:
 		return validate.Errorf("gate burst", "needs a rate")
 	}
-	return cmp.Or(validate.Size("gate key", len(g.Key), MaxKey), validate.Text("gate key", g.Key))
+	return checkKey(l.Key)
 }
 
-// Lock takes the locks of the serial gates among gates before rows of them are inserted, in one order for
+func (None) check() error { return nil }
+
+func checkKey(key string) error {
+	if key == "" {
+		return validate.Errorf("gate key", "is empty")
+	}
+	return cmp.Or(validate.Size("gate key", len(key), MaxKey), validate.Text("gate key", key))
+}
+
+// Lock takes the locks of the ordered keys among gates before rows of them are inserted, in one order for
 // everybody. Two transactions that write rows of several keys then cannot deadlock on those of one call.
 // One key needs none: its insert takes the lock.
-func Lock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, gates ...*Gate) error {
+func Lock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, gates ...Gate) error {
 	var keys []string
 	for _, g := range gates {
-		if g != nil && g.Limit == Serial && !slices.Contains(keys[max(0, len(keys)-1):], g.Key) {
-			keys = append(keys, g.Key)
+		if g == nil {
+			continue
+		}
+		r := g.entry()
+		if r.ordered() && !slices.Contains(keys[max(0, len(keys)-1):], r.key) {
+			keys = append(keys, r.key)
 		}
 	}
 	if len(keys) < 2 {

@@ -32,7 +32,7 @@ func TestAReleasedRowWithoutAGateEntersNone(t *testing.T) {
 func TestARowThatIsHeldDoesNotComeToItsGate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.insert(held(0, serial("s")), held(1, &gate.Gate{Key: "l", Limit: 1}))
+	r.insert(held(0, serial("s")), held(1, gate.Limited{Key: "l", MaxRunning: 1}))
 	r.exec("UPDATE work SET waiting = true")
 	r.expect()
 	r.exec("UPDATE work SET waiting = false")
@@ -51,7 +51,7 @@ func TestARowThatEndsBeforeItsGateBlocksNobody(t *testing.T) {
 		END $$;
 		CREATE TRIGGER a_veto AFTER UPDATE OF waiting ON work
 		FOR EACH ROW WHEN (OLD.waiting AND NOT NEW.waiting AND NEW.gate_seq IS NULL) EXECUTE FUNCTION veto()`)
-	r.insert(held(1, &gate.Gate{Key: "k", OnFailure: gate.Block}))
+	r.insert(held(1, gate.Ordered{Key: "k", OnFailure: gate.Block}))
 	r.exec("UPDATE work SET waiting = false WHERE n = 1")
 	r.insert(row(2, serial("k")))
 	r.expect(2)

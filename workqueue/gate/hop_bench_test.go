@@ -43,7 +43,7 @@ func BenchmarkHop(b *testing.B) {
 		b.Run(fmt.Sprintf("%d keys", keys), func(b *testing.B) {
 			const each = 1000
 			pool, table := benchTable(b)
-			fill(b, pool, table, keys*each, func(i int) *gate.Gate { return &gate.Gate{Key: fmt.Sprint(i % keys)} })
+			fill(b, pool, table, keys*each, func(i int) gate.Gate { return gate.Ordered{Key: fmt.Sprint(i % keys)} })
 			var mu sync.Mutex
 			var hops []time.Duration
 			last := map[string]time.Time{}
@@ -82,8 +82,8 @@ func BenchmarkRate(b *testing.B) {
 			window := max(5*time.Second, time.Duration(5/c.rate*float64(time.Second)))
 			pool, table := benchTable(b)
 			rows := int(c.rate*window.Seconds())*2 + c.burst + 10
-			fill(b, pool, table, (rows+999)/1000*1000, func(int) *gate.Gate {
-				return &gate.Gate{Key: "k", Limit: gate.Unlimited, Rate: c.rate, Burst: c.burst}
+			fill(b, pool, table, (rows+999)/1000*1000, func(int) gate.Gate {
+				return gate.Limited{Key: "k", Rate: c.rate, Burst: c.burst}
 			})
 			var handled atomic.Int64
 			var first atomic.Int64

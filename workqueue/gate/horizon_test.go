@@ -19,19 +19,19 @@ func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 		gate    gate.Gate
 		backlog bool
 	}{
-		"an ordered key with a backlog":   {gate.Gate{}, true},
-		"an ordered key, a row at a time": {gate.Gate{}, false},
-		"a limited key with a backlog":    {gate.Gate{Limit: 1}, true},
-		"a limited key, a row at a time":  {gate.Gate{Limit: 1}, false},
-		"a key with a rate and a backlog": {gate.Gate{Limit: 1, Rate: gate.MaxRate, Burst: 1000}, true},
-		"a key with a rate, a row at a time": {gate.Gate{Limit: gate.Unlimited, Rate: gate.MaxRate, Burst: 1000},
+		"an ordered key with a backlog":   {gate.Ordered{Key: "k"}, true},
+		"an ordered key, a row at a time": {gate.Ordered{Key: "k"}, false},
+		"a limited key with a backlog":    {gate.Limited{Key: "k", MaxRunning: 1}, true},
+		"a limited key, a row at a time":  {gate.Limited{Key: "k", MaxRunning: 1}, false},
+		"a key with a rate and a backlog": {gate.Limited{Key: "k", MaxRunning: 1, Rate: gate.MaxRate, Burst: 1000},
+			true},
+		"a key with a rate, a row at a time": {gate.Limited{Key: "k", Rate: gate.MaxRate, Burst: 1000},
 			false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			g := test.gate
-			g.Key = "k"
 			open := r.begin()
 			_, err := open.Exec(t.Context(), "SELECT txid_current()")
 			r.ok(err)
@@ -40,7 +40,7 @@ func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 			defer conn.Release()
 			if test.backlog {
 				for i := range rows {
-					r.insert(row(i, &g))
+					r.insert(row(i, g))
 				}
 			}
 			var early, late, updates int
@@ -69,7 +69,8 @@ func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 				_, err := r.queue.Ack(context.Background(), token, ids)
 				r.ok(err)
 			}
-			if test.gate.Limit > 0 && (updates < 32 || updates > 64) || test.gate.Limit == 0 && updates > 0 {
+			_, limited := g.(gate.Limited)
+			if limited && (updates < 32 || updates > 64) || !limited && updates > 0 {
 				t.Errorf("rows of what is known are updated %d times: each is a dead version, or a row, more", updates)
 			}
 			t.Logf("%d pages a row, later %d", early/last, late/last)
@@ -82,8 +83,9 @@ func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 
 // values are those of a gate's columns.
 func values(g gate.Gate) string {
-	if g.Rate == 0 {
-		return fmt.Sprintf("'%s', %d, 0, NULL, NULL", g.Key, g.Limit)
+	v := gate.Values(g)
+	if v[3] == nil {
+		return fmt.Sprintf("'%s', %d, 0, NULL, NULL", v[0], v[1])
 	}
-	return fmt.Sprintf("'%s', %d, 0, %v, %d", g.Key, g.Limit, g.Rate, g.Burst)
+	return fmt.Sprintf("'%s', %d, 0, %v, %d", v[0], v[1], v[3], v[4])
 }

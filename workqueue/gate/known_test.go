@@ -83,7 +83,7 @@ func TestSweepsKeepWhatIsInUse(t *testing.T) {
 	r := newRig(t)
 	r.mostPlacesAreMarked()
 	for i := range 10 {
-		r.insert(row(2*i, serial(fmt.Sprint("o", i))), row(2*i+1, &gate.Gate{Key: fmt.Sprint("l", i), Limit: 1}))
+		r.insert(row(2*i, serial(fmt.Sprint("o", i))), row(2*i+1, gate.Limited{Key: fmt.Sprint("l", i), MaxRunning: 1}))
 	}
 	r.fold()
 	before := ask[int](r, "SELECT count(*) FROM work_gate_known")
@@ -115,7 +115,7 @@ func TestAFoldWaitsForNobodyWhoHoldsWhatIsKnown(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.mostPlacesAreMarked()
-			ordered, limited := serial("o"), &gate.Gate{Key: "l", Limit: 1}
+			ordered, limited := serial("o"), gate.Limited{Key: "l", MaxRunning: 1}
 			r.insert(row(1, ordered), row(2, limited))
 			token, ids := r.expect(1, 2)
 			r.exec("UPDATE work_gate_known SET updates = $1 WHERE limited", updates)
@@ -171,7 +171,7 @@ func TestARateIsKeptBesideOrderedRows(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.mostPlacesAreMarked()
-	r.insert(row(0, &gate.Gate{Key: "k", Limit: gate.Unlimited, Rate: 1, Burst: 2}))
+	r.insert(row(0, gate.Limited{Key: "k", Rate: 1, Burst: 2}))
 	r.expect(0)
 	const nextAt = "SELECT next_at::text FROM work_gate_known WHERE gate_key = 'k' AND limited"
 	before := ask[string](r, nextAt)
@@ -228,9 +228,10 @@ const knownIsWrong = `
 	WHERE NOT anew AND (limited AND taken <> live + p_ended OR first_place < least(place, p_place) OR first_due < least(due, p_due))`
 
 var walkGates = []gate.Gate{
-	{Key: "a", OnFailure: gate.Skip}, {Key: "b", OnFailure: gate.Block}, {Key: "c", OnFailure: gate.Park},
-	{Key: "d", Limit: 1}, {Key: "d", Limit: 3}, {Key: "e", Limit: 2},
-	{Key: "f", Limit: 2, Rate: 5000, Burst: 3}, {Key: "a", Limit: 1},
+	gate.Ordered{Key: "a", OnFailure: gate.Skip}, gate.Ordered{Key: "b", OnFailure: gate.Block},
+	gate.Ordered{Key: "c", OnFailure: gate.Park},
+	gate.Limited{Key: "d", MaxRunning: 1}, gate.Limited{Key: "d", MaxRunning: 3}, gate.Limited{Key: "e", MaxRunning: 2},
+	gate.Limited{Key: "f", MaxRunning: 2, Rate: 5000, Burst: 3}, gate.Limited{Key: "a", MaxRunning: 1},
 }
 
 func (w *walk) step() {
@@ -266,7 +267,7 @@ func (w *walk) step() {
 		}
 	case 11: // a join releases a row
 		w.n++
-		w.insert(held(w.n, &walkGates[w.random.IntN(len(walkGates))]))
+		w.insert(held(w.n, walkGates[w.random.IntN(len(walkGates))]))
 		if w.random.IntN(2) == 0 {
 			w.exec("UPDATE work SET waiting = false WHERE id = (SELECT id FROM work WHERE gate_seq IS NULL AND " +
 				"waiting AND completed_at IS NULL ORDER BY random() LIMIT 1)")
@@ -324,13 +325,13 @@ func (w *walk) some(condition string) (ids []uuid.UUID) {
 func (w *walk) insertSome(tx pgx.Tx) {
 	w.Helper()
 	g := walkGates[w.random.IntN(len(walkGates))]
-	if tx != nil {
-		g.Limit = max(g.Limit, 1) // or the writers of an ordered key would wait for it
+	if o, ordered := g.(gate.Ordered); ordered && tx != nil {
+		g = gate.Limited{Key: o.Key, MaxRunning: 1} // or the writers of the key would wait for it
 	}
 	var rows []workqueue.NewRow
 	for range 1 + w.random.IntN(4) {
 		w.n++
-		one := row(w.n, &g)
+		one := row(w.n, g)
 		switch w.random.IntN(6) {
 		case 0:
 			one.DueAt = time.Now().Add(-time.Duration(w.random.IntN(int(time.Hour))))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -20,8 +21,8 @@ import (
 func TestLimitedKeyLetsSoManyThrough(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	two := &gate.Gate{Key: "a", Limit: 2}
-	r.insert(row(1, two), row(2, two), row(3, two), row(4, two), row(10, &gate.Gate{Key: "b", Limit: 1}))
+	two := gate.Limited{Key: "a", MaxRunning: 2}
+	r.insert(row(1, two), row(2, two), row(3, two), row(4, two), row(10, gate.Limited{Key: "b", MaxRunning: 1}))
 	token, ids := r.expect(1, 2, 10)
 	r.expect()
 	done["ack"](r, token, ids[:1])
@@ -33,7 +34,7 @@ func TestLimitedKeyLetsSoManyThrough(t *testing.T) {
 func TestRetriesOfLimitedKeysGiveTheirPlaceUp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	one := &gate.Gate{Key: "a", Limit: 1}
+	one := gate.Limited{Key: "a", MaxRunning: 1}
 	r.insert(row(1, one), row(2, one))
 	token, ids := r.expect(1)
 	_, err := r.queue.Abandon(t.Context(), token, ids, time.Hour, "later")
@@ -48,7 +49,7 @@ func TestRetriesOfLimitedKeysGiveTheirPlaceUp(t *testing.T) {
 func TestRowsDueLaterWaitForTheirTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.insert(late(1, &gate.Gate{Key: "a", Limit: 1}), row(2, &gate.Gate{Key: "a", Limit: 1}))
+	r.insert(late(1, gate.Limited{Key: "a", MaxRunning: 1}), row(2, gate.Limited{Key: "a", MaxRunning: 1}))
 	token, ids := r.expect(2)
 	done["ack"](r, token, ids)
 	r.expect()
@@ -60,7 +61,7 @@ func TestRowsDueLaterWaitForTheirTime(t *testing.T) {
 func TestTheFirstThatWaitsSaysTheLimit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	limit := func(n int) *gate.Gate { return &gate.Gate{Key: "a", Limit: n} }
+	limit := func(n int) gate.Gate { return gate.Limited{Key: "a", MaxRunning: n} }
 	r.insert(row(1, limit(1)))
 	token, ids := r.expect(1)
 	r.insert(row(2, limit(2)))
@@ -73,7 +74,7 @@ func TestTheFirstThatWaitsSaysTheLimit(t *testing.T) {
 func TestACancelledRowTakesNoPlace(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	one := &gate.Gate{Key: "a", Limit: 1}
+	one := gate.Limited{Key: "a", MaxRunning: 1}
 	ids := r.insert(row(1, one), row(2, one))
 	_, err := r.queue.Cancel(t.Context(), ids[:1], "")
 	r.ok(err)
@@ -83,7 +84,7 @@ func TestACancelledRowTakesNoPlace(t *testing.T) {
 func TestRowsDueLaterTakeNoPlace(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	two := &gate.Gate{Key: "a", Limit: 2}
+	two := gate.Limited{Key: "a", MaxRunning: 2}
 	r.insert(row(1, two), late(2, two))
 	r.expect(1)
 	r.insert(row(3, two))
@@ -94,10 +95,10 @@ func TestRowsDueLaterTakeNoPlace(t *testing.T) {
 func TestRowsDueLaterFillNoBucket(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	slow := &gate.Gate{Key: "a", Limit: gate.Unlimited, Rate: 0.001, Burst: 1}
+	slow := gate.Limited{Key: "a", Rate: 0.001, Burst: 1}
 	r.insert(row(1, slow))
 	r.expect(1)
-	r.insert(late(2, &gate.Gate{Key: "a", Limit: gate.Unlimited, Rate: gate.MaxRate, Burst: 1}))
+	r.insert(late(2, gate.Limited{Key: "a", Rate: gate.MaxRate, Burst: 1}))
 	r.insert(row(3, slow))
 	r.expect()
 }
@@ -105,7 +106,7 @@ func TestRowsDueLaterFillNoBucket(t *testing.T) {
 func TestRateLetsABurstThroughAndThenItsRate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	slow := &gate.Gate{Key: "a", Limit: gate.Unlimited, Rate: 0.001, Burst: 3}
+	slow := gate.Limited{Key: "a", Rate: 0.001, Burst: 3}
 	for i := range 5 {
 		r.insert(row(i, slow))
 	}
@@ -130,7 +131,7 @@ func TestRateLetsABurstThroughAndThenItsRate(t *testing.T) {
 func TestRateSpacesRows(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	g := &gate.Gate{Key: "a", Limit: gate.Unlimited, Rate: 100, Burst: 1}
+	g := gate.Limited{Key: "a", Rate: 100, Burst: 1}
 	for i := range 60 {
 		r.insert(row(i, g))
 	}
@@ -168,7 +169,7 @@ func TestNeverMoreThanTheLimitRun(t *testing.T) {
 		})
 	}
 	for i := range rows {
-		r.insert(row(i, &gate.Gate{Key: fmt.Sprint(i % keys), Limit: limit}))
+		r.insert(row(i, gate.Limited{Key: fmt.Sprint(i % keys), MaxRunning: limit}))
 	}
 	r.eventually("all rows", func() bool { return ask[int](r, "SELECT count(*) FROM work WHERE status = 2") == rows })
 	if n := most.Load(); n > limit {
@@ -205,7 +206,7 @@ func TestBlockedRowsCostClaimsNothing(t *testing.T) {
 	}
 	r.exec("ANALYZE work")
 	alone := free()
-	r.insert(row(1, &gate.Gate{Key: "blocked", OnFailure: gate.Block}))
+	r.insert(row(1, gate.Ordered{Key: "blocked", OnFailure: gate.Block}))
 	token, _, ids := r.claim()
 	failed["fail"](r, token, ids)
 	crowd(pgtest.Size(20_000, 100_000))
@@ -245,25 +246,27 @@ func TestGatesThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	long := string(slices.Repeat([]byte{'k'}, 256))
 	for name, g := range map[string]gate.Gate{
-		"no key":              {},
-		"a long key":          {Key: long},
-		"NUL":                 {Key: "a\x00"},
-		"negative":            {Key: "a", Limit: -1},
-		"policy unknown":      {Key: "a", OnFailure: 3},
-		"policy in no order":  {Key: "a", Limit: 1, OnFailure: gate.Skip},
-		"rate of a serial":    {Key: "a", Rate: 1},
-		"negative rate":       {Key: "a", Limit: 1, Rate: -1},
-		"rate beyond floats":  {Key: "a", Limit: 1, Rate: 1e308},
-		"rate of nothing":     {Key: "a", Limit: 1, Rate: 5e-324},
-		"burst without rate":  {Key: "a", Limit: 1, Burst: 1},
-		"burst that is large": {Key: "a", Limit: 1, Rate: 1, Burst: gate.Unlimited + 1},
+		"no key":              gate.Ordered{},
+		"a long key":          gate.Ordered{Key: long},
+		"NUL":                 gate.Ordered{Key: "a\x00"},
+		"negative":            gate.Limited{Key: "a", MaxRunning: -1},
+		"policy unknown":      gate.Ordered{Key: "a", OnFailure: 3},
+		"no limit":            gate.Limited{Key: "a"},
+		"no key of a limit":   gate.Limited{MaxRunning: 1},
+		"a pointer":           &gate.Ordered{Key: "a"},
+		"a nil pointer":       (*gate.Limited)(nil),
+		"negative rate":       gate.Limited{Key: "a", MaxRunning: 1, Rate: -1},
+		"rate beyond floats":  gate.Limited{Key: "a", MaxRunning: 1, Rate: 1e308},
+		"rate of nothing":     gate.Limited{Key: "a", MaxRunning: 1, Rate: 5e-324},
+		"burst without rate":  gate.Limited{Key: "a", MaxRunning: 1, Burst: 1},
+		"burst that is large": gate.Limited{Key: "a", MaxRunning: 1, Rate: 1, Burst: math.MaxInt32 + 1},
 	} {
-		if err := g.Validate(); !errors.Is(err, workqueue.ErrInvalid) {
+		if err := gate.Validate(g); !errors.Is(err, workqueue.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, g := range []*gate.Gate{nil, serial("a"), {Key: "a", Limit: gate.Unlimited, Rate: 1e9}} {
-		if err := g.Validate(); err != nil {
+	for _, g := range []gate.Gate{nil, gate.None{}, serial("a"), gate.Limited{Key: "a", Rate: 1e9}} {
+		if err := gate.Validate(g); err != nil {
 			t.Error(err)
 		}
 	}
@@ -280,22 +283,23 @@ func TestPolicies(t *testing.T) {
 	for n, c := range []struct {
 		gate   gate.Gate
 		stored int
-		text   string
 	}{
-		{gate.Gate{Key: "b"}, 1, "block"},
-		{gate.Gate{Key: "p", OnFailure: gate.Park}, 2, "park"},
-		{gate.Gate{Key: "s", OnFailure: gate.Skip}, 0, "skip"},
-		{gate.Gate{Key: "l", Limit: 1}, 0, "block"},
+		{gate.Ordered{Key: "b"}, 1},
+		{gate.Ordered{Key: "p", OnFailure: gate.Park}, 2},
+		{gate.Ordered{Key: "s", OnFailure: gate.Skip}, 0},
+		{gate.Limited{Key: "l", MaxRunning: 1}, 0},
 	} {
-		r.insert(row(n, &c.gate))
+		r.insert(row(n, c.gate))
 		if stored := ask[int](r, "SELECT gate_policy FROM work WHERE n = $1", n); stored != c.stored {
 			t.Errorf("%+v is stored as %d, want %d", c.gate, stored, c.stored)
 		}
+	}
+	for p, name := range map[gate.Policy]string{gate.Block: "block", gate.Park: "park", gate.Skip: "skip"} {
 		var read gate.Policy
-		text, err := c.gate.OnFailure.MarshalText()
-		if err = cmp.Or(err, read.UnmarshalText(text)); err != nil || read != c.gate.OnFailure ||
-			string(text) != c.text || read.String() != c.text {
-			t.Errorf("%v is written %q and read as %v: %v", c.gate.OnFailure, text, read, err)
+		text, err := p.MarshalText()
+		if err = cmp.Or(err, read.UnmarshalText(text)); err != nil || read != p || string(text) != name ||
+			read.String() != name {
+			t.Errorf("%v is written %q and read as %v: %v", p, text, read, err)
 		}
 	}
 	if _, err := (gate.Skip + 1).MarshalText(); !errors.Is(err, workqueue.ErrInvalid) {

@@ -28,13 +28,13 @@ func (r *rig) cancel(ids ...uuid.UUID) {
 // A key in which nothing is left to do leaves no note behind: folders would look at it for ever.
 func TestNotesAreDoneWith(t *testing.T) {
 	t.Parallel()
-	fast := &gate.Gate{Key: "k", Limit: gate.Unlimited, Rate: 1000, Burst: 1}
-	limited := func(n int) *gate.Gate { return &gate.Gate{Key: "k", Limit: n} }
-	parks := &gate.Gate{Key: "k", OnFailure: gate.Park}
+	fast := gate.Limited{Key: "k", Rate: 1000, Burst: 1}
+	limited := func(n int) gate.Gate { return gate.Limited{Key: "k", MaxRunning: n} }
+	parks := gate.Ordered{Key: "k", OnFailure: gate.Park}
 	for name, prepare := range map[string]func(*rig){
 		"an ordered row that is let through": func(r *rig) { r.insert(row(1, serial("k"))) },
 		"a key that is blocked": func(r *rig) {
-			blocks := &gate.Gate{Key: "k", OnFailure: gate.Block}
+			blocks := gate.Ordered{Key: "k", OnFailure: gate.Block}
 			ids := r.insert(row(1, blocks), row(2, blocks))
 			token, _ := r.expect(1)
 			failed["fail"](r, token, ids[:1])
@@ -120,19 +120,18 @@ func TestFoldsComeBack(t *testing.T) {
 		gate  gate.Gate
 		holds string
 	}{
-		"ordered": {gate.Gate{}, "SELECT FROM work WHERE n = 2 FOR UPDATE"},
-		"limited": {gate.Gate{Limit: 1}, "SELECT FROM work WHERE n = 2 FOR UPDATE"},
-		"rate":    {gate.Gate{Limit: gate.Unlimited, Rate: 1000, Burst: 1}, "SELECT FROM work WHERE n = 2 FOR UPDATE"},
+		"ordered": {gate.Ordered{Key: "k"}, "SELECT FROM work WHERE n = 2 FOR UPDATE"},
+		"limited": {gate.Limited{Key: "k", MaxRunning: 1}, "SELECT FROM work WHERE n = 2 FOR UPDATE"},
+		"rate":    {gate.Limited{Key: "k", Rate: 1000, Burst: 1}, "SELECT FROM work WHERE n = 2 FOR UPDATE"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			g := test.gate
-			g.Key = "k"
-			r.insert(row(1, &g))
+			r.insert(row(1, g))
 			token, ids := r.expect(1)
 			done["ack"](r, token, ids)
-			r.insert(row(2, &g))
+			r.insert(row(2, g))
 			holder := r.begin()
 			_, err := holder.Exec(t.Context(), test.holds)
 			r.ok(err)
@@ -147,7 +146,7 @@ func TestFoldsComeBack(t *testing.T) {
 func TestRowsDueLaterAreNotedForTheirTime(t *testing.T) {
 	t.Parallel()
 	const soon = 200 * time.Millisecond
-	one := &gate.Gate{Key: "k", Limit: 1}
+	one := gate.Limited{Key: "k", MaxRunning: 1}
 	for name, prepare := range map[string]func(*rig){
 		"inserted": func(r *rig) {
 			l := row(1, one)
@@ -214,7 +213,7 @@ func TestFoldsNeedANewSnapshot(t *testing.T) {
 // The dead letter may have been redriven, cancelled or skipped since the folder saw it.
 func TestNothingIsParkedBehindWhatIsNoDeadLetter(t *testing.T) {
 	t.Parallel()
-	parks := &gate.Gate{Key: "k", OnFailure: gate.Park}
+	parks := gate.Ordered{Key: "k", OnFailure: gate.Park}
 	for name, change := range map[string]string{
 		"redriven":  "UPDATE work SET status = 0, completed_at = NULL, failed_at = NULL, waiting = true WHERE n = 1",
 		"cancelled": "UPDATE work SET cancelled_at = now() WHERE n = 1",
@@ -241,7 +240,7 @@ func TestNothingIsParkedBehindWhatIsNoDeadLetter(t *testing.T) {
 func TestCancelledRowsAreNotParked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	parks := &gate.Gate{Key: "k", OnFailure: gate.Park}
+	parks := gate.Ordered{Key: "k", OnFailure: gate.Park}
 	ids := r.insert(row(1, parks), row(2, parks), row(3, parks))
 	token, _ := r.expect(1)
 	r.cancel(ids[1])
@@ -256,7 +255,7 @@ func TestCancelledRowsAreNotParked(t *testing.T) {
 func TestARateKeepsItsLimit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	both := &gate.Gate{Key: "k", Limit: 1, Rate: gate.MaxRate, Burst: 10}
+	both := gate.Limited{Key: "k", MaxRunning: 1, Rate: gate.MaxRate, Burst: 10}
 	r.insert(row(1, both), row(2, both))
 	token, ids := r.expect(1)
 	done["ack"](r, token, ids)
@@ -267,7 +266,7 @@ func TestARateKeepsItsLimit(t *testing.T) {
 func TestOnlyRowsThatAreNextUseARate(t *testing.T) {
 	t.Parallel()
 	rate := func(n, burst int) workqueue.NewRow {
-		return row(n, &gate.Gate{Key: "k", Limit: gate.Unlimited, Rate: 0.001, Burst: burst})
+		return row(n, gate.Limited{Key: "k", Rate: 0.001, Burst: burst})
 	}
 	for name, test := range map[string]struct {
 		prepare func(*rig)
@@ -323,7 +322,7 @@ func TestTheLocksOfOthersRefuseNobody(t *testing.T) {
 func TestSweepsAreModest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.insert(row(1, serial("k")), row(2, &gate.Gate{Key: "k", Limit: 1}), row(3, one("r", 1000)))
+	r.insert(row(1, serial("k")), row(2, gate.Limited{Key: "k", MaxRunning: 1}), row(3, one("r", 1000)))
 	r.fold()
 	r.exec("UPDATE work_gate_known SET next_at = next_at - interval '1 hour'")
 	_, err := r.begin().Exec(t.Context(), "SELECT FROM work_gate_known FOR UPDATE")

@@ -2,13 +2,12 @@ package gate_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/txwork/txwork/workqueue/gate"
 )
 
 // A rate is met, at most 5 % below, and never exceeded, from one row in ten seconds to a thousand a second. The folds
@@ -28,7 +27,7 @@ func TestRatesAreMet(t *testing.T) {
 			rows := c.burst + int(c.rate*window)
 			r.exec(`INSERT INTO work (n, due_at, gate_key, gate_limit, gate_policy, gate_rate, gate_burst)
 				SELECT i, now() - interval '1 hour' + i * interval '1 microsecond', 'k', $1, 0, $2, $3 FROM generate_series(1, $4::int) AS i`,
-				gate.Unlimited, c.rate, c.burst, rows)
+				math.MaxInt32, c.rate, c.burst, rows)
 			r.exec("ANALYZE work")
 			starts := r.spend(rows)
 			for i, first := range starts {

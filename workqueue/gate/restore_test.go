@@ -10,11 +10,12 @@ import (
 func TestCopiedRowsKeepTheirPlaces(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	blocks := func(n int) *gate.Gate { return &gate.Gate{Key: "blocked", OnFailure: gate.Block} }
-	r.insert(row(1, serial("k")), row(10, blocks(10)), row(20, &gate.Gate{Key: "l", Limit: 1}))
+	blocks := func(n int) gate.Gate { return gate.Ordered{Key: "blocked", OnFailure: gate.Block} }
+	r.insert(row(1, serial("k")), row(10, blocks(10)), row(20, gate.Limited{Key: "l", MaxRunning: 1}))
 	token, ids := r.expect(1, 10, 20)
 	failed["fail"](r, token, ids[1:2])
-	r.insert(row(2, serial("k")), row(3, serial("k")), row(11, blocks(11)), row(21, &gate.Gate{Key: "l", Limit: 1}))
+	r.insert(row(2, serial("k")), row(3, serial("k")), row(11, blocks(11)),
+		row(21, gate.Limited{Key: "l", MaxRunning: 1}))
 	r.exec("CREATE TABLE dump AS TABLE work; TRUNCATE work, work_gate_note; INSERT INTO work SELECT * FROM dump " +
 		"ORDER BY n DESC")
 	r.expect()
@@ -33,7 +34,7 @@ func TestASequenceBehindItsTableLetsNobodyPast(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.exec("SELECT setval('work_gate_seq', 1000)")
-	key := &gate.Gate{Key: "k", OnFailure: gate.Block}
+	key := gate.Ordered{Key: "k", OnFailure: gate.Block}
 	r.insert(row(1, key))
 	token, ids := r.expect(1)
 	r.exec("SELECT setval('work_gate_seq', 1, false)")
@@ -49,7 +50,7 @@ func TestASequenceBehindADeadLetterLetsNobodyPast(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.exec("SELECT setval('work_gate_seq', 1000)")
-	key := &gate.Gate{Key: "k", OnFailure: gate.Block}
+	key := gate.Ordered{Key: "k", OnFailure: gate.Block}
 	r.insert(row(1, key))
 	token, ids := r.expect(1)
 	failed["fail"](r, token, ids)

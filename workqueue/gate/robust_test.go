@@ -22,7 +22,7 @@ func TestLimitHoldsWhateverTheIsolation(t *testing.T) {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			g := &gate.Gate{Key: "k", Limit: 2}
+			g := gate.Limited{Key: "k", MaxRunning: 2}
 			r.insert(row(1, g), row(2, g))
 			token, ids := r.expect(1, 2)
 			_, err := r.queue.Ack(t.Context(), token, ids[1:])
@@ -75,8 +75,8 @@ func TestFoldsOfWideKeysAreBounded(t *testing.T) {
 }
 
 // one is what a rate lets through: its bucket holds a single row's token.
-func one(key string, rate float64) *gate.Gate {
-	return &gate.Gate{Key: key, Limit: gate.Unlimited, Rate: rate, Burst: 1}
+func one(key string, rate float64) gate.Gate {
+	return gate.Limited{Key: key, Rate: rate, Burst: 1}
 }
 
 func TestRatesAreForgottenWhenTheyAreNotInUse(t *testing.T) {
@@ -101,7 +101,7 @@ func TestRatesAreForgottenWhenTheyAreNotInUse(t *testing.T) {
 func TestClockThatIsSetBackTakesNoTokens(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	two := &gate.Gate{Key: "k", Limit: gate.Unlimited, Rate: 1, Burst: 2}
+	two := gate.Limited{Key: "k", Rate: 1, Burst: 2}
 	r.insert(row(1, two))
 	r.fold()
 	// as a clock leaves it
@@ -114,7 +114,7 @@ func TestClockThatIsSetBackTakesNoTokens(t *testing.T) {
 func TestSweepsGoOnAfterTruncate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.insert(row(1, &gate.Gate{Key: "k", Limit: 1}))
+	r.insert(row(1, gate.Limited{Key: "k", MaxRunning: 1}))
 	r.exec("TRUNCATE work_gate_cursor, work_gate_known, work_gate_note")
 	r.sweep() // makes the cursor anew
 	r.sweep()
@@ -162,7 +162,7 @@ func TestRowsThatEndedMakeNobodyWait(t *testing.T) {
 			failed["fail"](r, token, ids)
 		},
 		"a cancelled row of a key that blocks": func(r *rig) {
-			ids := r.insert(row(1, &gate.Gate{Key: "k", OnFailure: gate.Block}))
+			ids := r.insert(row(1, gate.Ordered{Key: "k", OnFailure: gate.Block}))
 			_, err := r.queue.Cancel(r.Context(), ids, "not wanted")
 			r.ok(err)
 		},
@@ -181,10 +181,10 @@ func TestRowsThatEndedMakeNobodyWait(t *testing.T) {
 func TestSkippingTellsWhatWasInTheWay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.insert(row(1, serial("skips")), row(2, &gate.Gate{Key: "blocks", OnFailure: gate.Block}))
+	r.insert(row(1, serial("skips")), row(2, gate.Ordered{Key: "blocks", OnFailure: gate.Block}))
 	token, ids := r.expect(1, 2)
 	failed["fail"](r, token, ids)
-	ids = append(ids, r.insert(row(3, &gate.Gate{Key: "runs", OnFailure: gate.Block}))...)
+	ids = append(ids, r.insert(row(3, gate.Ordered{Key: "runs", OnFailure: gate.Block}))...)
 	for _, want := range []int{1, 0} {
 		r.ok(pgx.BeginFunc(t.Context(), r.pool, func(tx pgx.Tx) error {
 			skipped, err := gate.Unblock(t.Context(), workqueue.Pgx(tx), r.table, ids...)
@@ -199,7 +199,7 @@ func TestSkippingTellsWhatWasInTheWay(t *testing.T) {
 // A sweep repairs keys whatever has ended in them: only a dead letter that blocks the very row stands in its way.
 func TestSweepsPassWhatIsInNobodysWay(t *testing.T) {
 	t.Parallel()
-	blocks := func(n int) workqueue.NewRow { return row(n, &gate.Gate{Key: "k", OnFailure: gate.Block}) }
+	blocks := func(n int) workqueue.NewRow { return row(n, gate.Ordered{Key: "k", OnFailure: gate.Block}) }
 	for name, before := range map[string]func(*rig){
 		"a row is done": func(r *rig) {
 			r.insert(blocks(1), blocks(2))
@@ -237,7 +237,7 @@ func TestSweepsPassWhatIsInNobodysWay(t *testing.T) {
 func TestARowThatIsLetThroughIsAnnounced(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	one := &gate.Gate{Key: "l", Limit: 1}
+	one := gate.Limited{Key: "l", MaxRunning: 1}
 	r.insert(row(1, one), row(2, one), row(3, serial("s")), row(4, serial("s")))
 	token, ids := r.expect(1, 3)
 	next := pgtest.Listen(t, r.pool, r.table.Name())
@@ -268,7 +268,7 @@ func TestWhoFoldsAnnouncesNoNotes(t *testing.T) {
 			t.Run(fmt.Sprint(name, " folds ", folds), func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t)
-				r.insert(held(1, serial("k")), row(2, &gate.Gate{Key: "l", Limit: 1}))
+				r.insert(held(1, serial("k")), row(2, gate.Limited{Key: "l", MaxRunning: 1}))
 				r.expect(2)
 				next := pgtest.Listen(t, r.pool, r.table.Name())
 				tx := r.begin()
@@ -310,7 +310,8 @@ func TestAKeyGoesOnBehindRowsThatPlainSQLLetThrough(t *testing.T) {
 // Test suites truncate the table of rows.
 func TestKeysGoOnAfterTruncateOfTheRows(t *testing.T) {
 	t.Parallel()
-	for name, g := range map[string]*gate.Gate{"ordered": {Key: "k"}, "limited": {Key: "k", Limit: 1}} {
+	for name, g := range map[string]gate.Gate{"ordered": gate.Ordered{Key: "k"}, "limited": gate.Limited{Key: "k",
+		MaxRunning: 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -327,7 +328,8 @@ func TestKeysGoOnAfterTruncateOfTheRows(t *testing.T) {
 // Or the rows are deleted, and the notes.
 func TestKeysGoOnAfterTruncateOfTheNotes(t *testing.T) {
 	t.Parallel()
-	for name, g := range map[string]*gate.Gate{"ordered": {Key: "k"}, "limited": {Key: "k", Limit: 1}} {
+	for name, g := range map[string]gate.Gate{"ordered": gate.Ordered{Key: "k"}, "limited": gate.Limited{Key: "k",
+		MaxRunning: 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -349,7 +351,7 @@ func TestRatesAreKeptOverTruncate(t *testing.T) {
 		t.Run(table, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			g := &gate.Gate{Key: "k", Limit: gate.Unlimited, Rate: 0.001, Burst: 1}
+			g := gate.Limited{Key: "k", Rate: 0.001, Burst: 1}
 			r.insert(row(1, g))
 			token, ids := r.expect(1)
 			done["ack"](r, token, ids)
@@ -369,7 +371,7 @@ func TestRestoredKeysGoOnWithWhatWasKnown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.mostPlacesAreMarked()
-	r.insert(row(1, &gate.Gate{Key: "l", Limit: 1}), row(2, &gate.Gate{Key: "l", Limit: 1}))
+	r.insert(row(1, gate.Limited{Key: "l", MaxRunning: 1}), row(2, gate.Limited{Key: "l", MaxRunning: 1}))
 	r.fold()
 	r.exec("CREATE TABLE dump AS TABLE work; CREATE TABLE known AS TABLE work_gate_known")
 	r.exec("TRUNCATE work, work_gate_note, work_gate_known; INSERT INTO work SELECT * FROM dump ORDER BY n DESC; " +

@@ -104,7 +104,7 @@ func TestFailurePolicies(t *testing.T) {
 			t.Run(fmt.Sprintf("%v/%s", policy, name), func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t)
-				key := &gate.Gate{Key: "a", OnFailure: policy}
+				key := gate.Ordered{Key: "a", OnFailure: policy}
 				all := r.insert(row(1, key), row(2, key), row(3, key), row(50, serial("other")))
 				token, ids := r.expect(1, 50)
 				fail(r, token, ids[:1])
@@ -172,7 +172,7 @@ func TestBlockedKeyGoesOnWhenItsDeadLetterIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			key := &gate.Gate{Key: "a", OnFailure: gate.Block}
+			key := gate.Ordered{Key: "a", OnFailure: gate.Block}
 			ids := r.insert(row(1, key), row(2, key))
 			token, _ := r.expect(1)
 			failed["fail"](r, token, ids[:1])
@@ -186,7 +186,7 @@ func TestBlockedKeyGoesOnWhenItsDeadLetterIsGone(t *testing.T) {
 func TestCancelledRowsObstructNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	key := &gate.Gate{Key: "a", OnFailure: gate.Block}
+	key := gate.Ordered{Key: "a", OnFailure: gate.Block}
 	ids := r.insert(row(1, key), row(2, key), row(3, key), row(4, key))
 	_, err := r.queue.Cancel(t.Context(), ids[1:2], "") // one that waits
 	r.ok(err)
@@ -244,7 +244,7 @@ func TestLockOrdersKeys(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 20 {
-				gates := make([]*gate.Gate, 10)
+				gates := make([]gate.Gate, 10)
 				rows := make([]workqueue.NewRow, 10)
 				for i, k := range rand.Perm(10) {
 					gates[i] = serial(fmt.Sprint(k))

@@ -24,16 +24,15 @@ func TestSettlesWaitForNoRowThatAnApplicationHolds(t *testing.T) {
 		first      string // how the first row ends
 		held, then []int  // what is claimed while the second is held, and then
 	}{
-		"serial":  {gate.Gate{}, "ack", nil, []int{3}},
-		"limited": {gate.Gate{Limit: 1}, "ack", []int{3}, nil},
-		"parked":  {gate.Gate{OnFailure: gate.Park}, "fail", nil, nil},
+		"serial":  {gate.Ordered{Key: "k"}, "ack", nil, []int{3}},
+		"limited": {gate.Limited{Key: "k", MaxRunning: 1}, "ack", []int{3}, nil},
+		"parked":  {gate.Ordered{Key: "k", OnFailure: gate.Park}, "fail", nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			g := test.gate
-			g.Key = "k"
-			ids := r.insert(row(1, &g), row(2, &g), row(3, &g))
+			ids := r.insert(row(1, g), row(2, g), row(3, g))
 			token, _ := r.expect(1)
 			app := r.begin()
 			_, err := r.table.In(workqueue.Pgx(app)).Cancel(t.Context(), ids[1:2], "not wanted")
@@ -74,7 +73,7 @@ func TestSweepsAndDeletesWaitForNoWriter(t *testing.T) {
 func TestFoldersTakeTurns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	one := &gate.Gate{Key: "k", Limit: 1}
+	one := gate.Limited{Key: "k", MaxRunning: 1}
 	r.insert(row(1, one), row(2, one))
 	first := r.begin()
 	_, err := first.Exec(t.Context(), "SELECT work_gate_fold(1)")
@@ -118,7 +117,7 @@ func TestFoldsWaitForNoRow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			limited, parked := &gate.Gate{Key: "l", Limit: 1}, &gate.Gate{Key: "p", OnFailure: gate.Park}
+			limited, parked := gate.Limited{Key: "l", MaxRunning: 1}, gate.Ordered{Key: "p", OnFailure: gate.Park}
 			r.insert(row(21, one("r", 1)), row(30, parked))
 			token, first := r.expect(30, 21)
 			failed["fail"](r, token, first[:1])
@@ -127,7 +126,7 @@ func TestFoldsWaitForNoRow(t *testing.T) {
 			holder := r.begin()
 			_, err := holder.Exec(t.Context(), holds)
 			r.ok(err)
-			r.insert(row(100, serial("other")), row(101, &gate.Gate{Key: "another", Limit: 1}))
+			r.insert(row(100, serial("other")), row(101, gate.Limited{Key: "another", MaxRunning: 1}))
 			r.atOnce("SELECT work_gate_fold(1000)")
 			if n := ask[int](r, "SELECT count(*) FROM work WHERE n >= 100 AND NOT waiting"); n != 2 {
 				t.Errorf("%d of the 2 rows of other keys are through\n%s", n, r.dump())
@@ -180,7 +179,7 @@ func TestAKeyThatIsAlwaysBeingWritten(t *testing.T) {
 func TestAnOpenCancelStopsNoLimitedKey(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	ten := &gate.Gate{Key: "k", Limit: 10}
+	ten := gate.Limited{Key: "k", MaxRunning: 10}
 	ids := r.insert(row(1, ten), row(2, ten))
 	r.fold()
 	app := r.begin()
@@ -202,7 +201,7 @@ func TestATransactionWritesABoundedNumberOfOrderedKeys(t *testing.T) {
 		t.Errorf("20,000 keys: %v, want them refused with a hint", err)
 	}
 	r.exec(many, 500) // so many rows of few keys
-	gates := make([]*gate.Gate, 20000)
+	gates := make([]gate.Gate, 20000)
 	for i := range gates {
 		gates[i] = serial(fmt.Sprint(i))
 	}

@@ -30,11 +30,11 @@ func newGated(t *testing.T) *fixture {
 }
 
 // through gives a row a gate; nil is none.
-func through(g *gate.Gate) func(*workqueue.NewRow) {
-	return func(r *workqueue.NewRow) { r.Values = append(r.Values, g.Values()...) }
+func through(g gate.Gate) func(*workqueue.NewRow) {
+	return func(r *workqueue.NewRow) { r.Values = append(r.Values, gate.Values(g)...) }
 }
 
-var gates = map[string]*gate.Gate{"serial": {Key: "k"}, "limited": {Key: "k", Limit: 1}}
+var gates = map[string]gate.Gate{"serial": gate.Ordered{Key: "k"}, "limited": gate.Limited{Key: "k", MaxRunning: 1}}
 
 // A row that waits for its gate would not wait for the join: it runs when its key has room.
 func TestARowThatOnlyItsGateHoldsContinuesNoJoin(t *testing.T) {
@@ -69,7 +69,7 @@ func TestAReleasedRowEntersItsGate(t *testing.T) {
 }
 
 // wantReleased ends a join while another row of its continuation's key is through.
-func (f *fixture) wantReleased(g *gate.Gate, before func(continuation uuid.UUID)) {
+func (f *fixture) wantReleased(g gate.Gate, before func(continuation uuid.UUID)) {
 	f.Helper()
 	other := f.steps(1, through(g), due)
 	f.fold()
