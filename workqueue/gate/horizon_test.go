@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/txwork/txwork/internal/pgtest"
@@ -13,7 +14,7 @@ import (
 // an insert, must not grow with all that has gone through it since.
 func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 	t.Parallel()
-	const first, last = 60, 40 // rows before the first that are counted, and how many are, at the end too
+	const first, last = 60, 40 // rows before the first that are looked at, and how many are, at the end too
 	rows := pgtest.Size(300, 700)
 	for name, test := range map[string]struct {
 		gate    gate.Gate
@@ -43,7 +44,9 @@ func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 					r.insert(row(i, g))
 				}
 			}
-			var early, late, updates int
+			// The least of some rows counts: after a CREATE SCHEMA of another test, a function is planned anew, which reads
+			// the catalogs.
+			early, late, updates := math.MaxInt, math.MaxInt, 0
 			since := ask[string](r, "SELECT now()::text") // where a folder goes on that has taken all notes before
 			for i := range rows {
 				pages := 0
@@ -53,10 +56,10 @@ func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 				}
 				pages += pagesOf(r, conn, fmt.Sprintf("SELECT FROM work_gate_fold(1000, '%s')", since))
 				if i >= first && i < first+last {
-					early += pages
+					early = min(early, pages)
 				}
 				if i >= rows-last {
-					late += pages
+					late = min(late, pages)
 				}
 				if i >= rows-70 { // in which a limited key's row is replaced
 					updates = max(updates, ask[int](r, "SELECT coalesce(max(updates), 0) FROM work_gate_known"))
@@ -73,9 +76,9 @@ func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 			if limited && (updates < 32 || updates > 64) || !limited && updates > 0 {
 				t.Errorf("rows of what is known are updated %d times: each is a dead version, or a row, more", updates)
 			}
-			t.Logf("%d pages a row, later %d", early/last, late/last)
+			t.Logf("%d pages a row, later %d", early, late)
 			if late > 2*early {
-				t.Errorf("a row costs %d pages, and after %d others %d", early/last, rows, late/last)
+				t.Errorf("a row costs %d pages, and after %d others %d", early, rows, late)
 			}
 		})
 	}
