@@ -44,8 +44,8 @@ func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 					r.insert(row(i, g))
 				}
 			}
-			// The least of some rows counts: after a CREATE SCHEMA of another test, a function is planned anew, which reads
-			// the catalogs.
+			// The least of some rows counts: after a CREATE SCHEMA of another test, a function is planned anew, which
+			// reads the catalogs.
 			early, late, updates := math.MaxInt, math.MaxInt, 0
 			since := ask[string](r, "SELECT now()::text") // where a folder goes on that has taken all notes before
 			for i := range rows {
