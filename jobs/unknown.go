@@ -24,37 +24,37 @@ const (
 
 func (w *Worker) unknown(d *Delivery) error {
 	if w.options.Unknown == LeaveUnknown {
-		return workqueue.Snooze(w.strangers.delay(time.Now()))
+		return workqueue.Snooze(w.unknowns.delay(time.Now()))
 	}
 	return fmt.Errorf("%w: no handler is registered for %q", ErrUnknownKind, d.Kind)
 }
 
 const (
-	// strangerDelay is when a job of an unknown kind comes again at the earliest.
-	strangerDelay = 5 * time.Second
-	// strangerEvery spreads them: each comes so long after the one before.
-	strangerEvery = 10 * time.Millisecond
-	// maxStrangerDelay bounds how long a job may wait although a worker that knows it has come.
-	maxStrangerDelay = 24 * time.Hour
+	// minUnknownDelay is how long a job of an unknown kind is put off at least.
+	minUnknownDelay = 5 * time.Second
+	// unknownEvery is the time between two of them.
+	unknownEvery = 10 * time.Millisecond
+	// maxUnknownDelay bounds how long a job may wait although a worker that knows it has come.
+	maxUnknownDelay = 24 * time.Hour
 )
 
-// strangers spread in time what a worker puts back because it does not know the kind: a crowd of such jobs
-// would otherwise come again all at once, for ever, in front of jobs that can be done.
-type strangers struct {
+// putOff spreads in time the jobs that a worker puts back because it has no handler for their kind. Many of them would
+// otherwise come back at once, again and again, before jobs that can be done.
+type putOff struct {
 	mu   sync.Mutex
 	last time.Time // when the last of them comes again
 }
 
-func (s *strangers) delay(now time.Time) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	next := s.last.Add(strangerEvery)
-	if soonest := now.Add(strangerDelay); next.Before(soonest) {
+func (u *putOff) delay(now time.Time) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	next := u.last.Add(unknownEvery)
+	if soonest := now.Add(minUnknownDelay); next.Before(soonest) {
 		next = soonest
 	}
-	if latest := now.Add(maxStrangerDelay); next.After(latest) {
+	if latest := now.Add(maxUnknownDelay); next.After(latest) {
 		next = latest
 	}
-	s.last = next
+	u.last = next
 	return next.Sub(now)
 }

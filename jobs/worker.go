@@ -60,7 +60,7 @@ type Worker struct {
 	db        database // for what handlers record: the pool, or the transaction of DrainIn
 	options   WorkerOptions
 	handle    Handler // of every job, middleware included
-	strangers strangers
+	unknowns  putOff
 	queues    workqueue.Workers
 	noQueues  bool                // the options named none
 	scheduler *periodic.Scheduler // nil with NoSchedules
@@ -117,7 +117,7 @@ func (w *Worker) addScheduler() error {
 	if err != nil {
 		return err
 	}
-	w.scheduler, err = s.Scheduler(w.pool, periodic.Beside(w.options.WorkerOptions))
+	w.scheduler, err = s.Scheduler(w.pool, periodic.SchedulerOptionsOf(w.options.WorkerOptions))
 	return err
 }
 

@@ -163,7 +163,7 @@ func (d *drain) process(ctx context.Context, limit int) (int, error) {
 	}
 	s := newDrainSettler(d.worker)
 	defer d.renewing(context.WithoutCancel(ctx))()
-	for ctx.Err() == nil && (limit < 1 || total < limit) && !s.apart.inVain() {
+	for ctx.Err() == nil && (limit < 1 || total < limit) && !s.bisector.inVain() {
 		if _, err = d.worker.queue.Fold(context.WithoutCancel(ctx)); err != nil {
 			break
 		}
@@ -203,7 +203,7 @@ func (d *drain) batch(ctx context.Context, s *drainSettler, limit int) (int, err
 	start := w.clock()
 	rows, err := w.claim(ctx, c, limit)
 	deliveries := w.deliveries(ctx, rows, start)
-	w.held.add(deliveries)
+	w.inFlight.add(deliveries)
 	s.settle(context.WithoutCancel(ctx), d.handle(deliveries))
 	return len(rows), err
 }
@@ -244,14 +244,14 @@ func (d *drain) renewing(ctx context.Context) (stop func()) {
 
 // A drainSettler settles the outcomes of one Process.
 type drainSettler struct {
-	worker *Worker
-	apart  *apart
-	errs   []error
+	worker   *Worker
+	bisector *bisector
+	errs     []error
 }
 
 func newDrainSettler(w *Worker) *drainSettler {
 	s := &drainSettler{worker: w}
-	s.apart = &apart{worker: w, done: s.done, leave: s.leave}
+	s.bisector = &bisector{worker: w, done: s.done, leave: s.leave}
 	return s
 }
 
@@ -273,25 +273,25 @@ func (s *drainSettler) settle(ctx context.Context, batch []pendingSettle) {
 	if len(batch) == 0 {
 		return
 	}
-	for s.apart.add(batch); s.apart.rest() == 0; {
-		s.apart.step(ctx)
+	for s.bisector.add(batch); s.bisector.rest() == 0; {
+		s.bisector.step(ctx)
 	}
 }
 
 // finish gives the rest its time.
 func (s *drainSettler) finish(ctx context.Context) error {
 	end := time.Now().Add(s.patience())
-	for rest := s.apart.rest(); rest >= 0 && time.Now().Add(rest).Before(end) &&
-		!s.apart.inVain(); rest = s.apart.rest() {
+	for rest := s.bisector.rest(); rest >= 0 && time.Now().Add(rest).Before(end) &&
+		!s.bisector.inVain(); rest = s.bisector.rest() {
 		select {
 		case <-ctx.Done():
 			end = time.Now()
 		case <-time.After(rest):
-			s.apart.step(context.WithoutCancel(ctx))
+			s.bisector.step(context.WithoutCancel(ctx))
 		}
 	}
-	if rest := s.apart.abandon(); len(rest) > 0 {
-		s.leave(rest, s.apart.cause)
+	if rest := s.bisector.abandon(); len(rest) > 0 {
+		s.leave(rest, s.bisector.cause)
 	}
 	return errors.Join(s.errs...)
 }

@@ -22,14 +22,14 @@ type looks struct {
 
 	mu      sync.Mutex
 	pending []*look
-	apart   map[string]time.Time // tables that are asked by themselves, until when
+	alone   map[string]time.Time // until when slow tables are asked in statements of their own
 }
 
 const (
 	// lookWindow is how long a look waits for those of other workers.
 	lookWindow = 10 * time.Millisecond
-	// looksApart is how long a table is asked by itself.
-	looksApart = time.Minute
+	// alonePeriod is how long a slow table is asked in a statement of its own.
+	alonePeriod = time.Minute
 )
 
 // lookLimits are those of a transaction that looks for several tables.
@@ -70,34 +70,35 @@ func (l *looks) answer(ctx context.Context) {
 	l.mu.Lock()
 	batch := l.pending
 	l.pending = nil
-	together, apart := l.split(batch)
+	batched, alone := l.split(batch)
 	l.mu.Unlock()
 	var asking sync.WaitGroup
-	for _, of := range apart {
+	for _, of := range alone {
 		asking.Go(func() { l.askTable(ctx, of) })
 	}
-	l.askTogether(ctx, together)
+	l.askBatch(ctx, batched)
 	asking.Wait()
 }
 
-// split parts the looks by table, and the tables that are asked together from others. One by itself needs no limits.
-func (l *looks) split(batch []*look) (together, apart [][]*look) {
+// split groups the looks by table, and separates the tables that one transaction asks for from those that are asked
+// alone. A single table is asked alone, and needs no limits.
+func (l *looks) split(batch []*look) (batched, alone [][]*look) {
 	tables := make(map[*tableWork][]*look)
 	for _, k := range batch {
 		tables[k.work] = append(tables[k.work], k)
 	}
 	for work, of := range tables {
-		if len(tables) == 1 || time.Now().Before(l.apart[work.table.Name()]) {
-			apart = append(apart, of)
+		if len(tables) == 1 || time.Now().Before(l.alone[work.table.Name()]) {
+			alone = append(alone, of)
 		} else {
-			together = append(together, of)
+			batched = append(batched, of)
 		}
 	}
-	return together, apart
+	return batched, alone
 }
 
-// askTogether asks for several tables in one transaction and, where that fails, for each by itself.
-func (l *looks) askTogether(ctx context.Context, tables [][]*look) {
+// askBatch asks for several tables in one transaction and, if that fails, for each alone.
+func (l *looks) askBatch(ctx context.Context, tables [][]*look) {
 	if len(tables) == 0 {
 		return
 	}
@@ -114,7 +115,7 @@ func (l *looks) askTogether(ctx context.Context, tables [][]*look) {
 	if err := runSafely(ctx, ex, calls...); err != nil {
 		var asking sync.WaitGroup
 		for _, of := range tables {
-			asking.Go(func() { l.noteApart(of[0].work, l.askTable(context.WithoutCancel(ctx), of)) })
+			asking.Go(func() { l.noteSlow(of[0].work, l.askTable(context.WithoutCancel(ctx), of)) })
 		}
 		asking.Wait()
 		return
@@ -132,16 +133,16 @@ func (l *looks) askTable(ctx context.Context, of []*look) (slow bool) {
 	return time.Since(start) > lookLimits.Lock || err != nil && !isOutage(err)
 }
 
-func (l *looks) noteApart(t *tableWork, slow bool) {
+func (l *looks) noteSlow(t *tableWork, slow bool) {
 	if !slow {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.apart == nil {
-		l.apart = make(map[string]time.Time)
+	if l.alone == nil {
+		l.alone = make(map[string]time.Time)
 	}
-	l.apart[t.table.Name()] = time.Now().Add(looksApart)
+	l.alone[t.table.Name()] = time.Now().Add(alonePeriod)
 }
 
 func answered(of []*look, start time.Time, err error) {

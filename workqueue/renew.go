@@ -35,7 +35,7 @@ func (w *Worker) renew(ctx context.Context) {
 
 func (w *Worker) renewDue(ctx context.Context, all bool) {
 	now := w.clock()
-	due := slices.DeleteFunc(w.held.snapshot(), func(d *delivery) bool {
+	due := slices.DeleteFunc(w.inFlight.snapshot(), func(d *delivery) bool {
 		return d.settled.Load() != nil || !all && d.expires.Load()-now > int64(w.options.Lease*2/3)
 	})
 	slices.SortFunc(due, func(a, b *delivery) int { return cmp.Compare(a.expires.Load(), b.expires.Load()) })
@@ -83,7 +83,7 @@ func (w *Worker) reallyLost(byID map[uuid.UUID]*delivery, err error) error {
 	if !errors.As(err, &refused) {
 		return err
 	}
-	settled := func(id uuid.UUID) bool { return !w.held.has(byID[id]) || byID[id].settling.Load() }
+	settled := func(id uuid.UUID) bool { return !w.inFlight.has(byID[id]) || byID[id].settling.Load() }
 	refused.Lost = slices.DeleteFunc(refused.Lost, settled)
 	refused.Gone = slices.DeleteFunc(refused.Gone, settled)
 	if len(refused.Lost)+len(refused.Gone) == 0 {
@@ -100,7 +100,7 @@ func (w *Worker) abortLost(byID map[uuid.UUID]*delivery, err error) {
 	}
 	for _, id := range append(lost.Lost, lost.Gone...) {
 		byID[id].abort(ErrLeaseLost)
-		w.held.remove(byID[id])
+		w.inFlight.remove(byID[id])
 	}
 }
 
@@ -109,7 +109,7 @@ func (w *Worker) abortLost(byID map[uuid.UUID]*delivery, err error) {
 func (w *Worker) abortExpired() {
 	now := w.clock()
 	var lapsed []uuid.UUID
-	w.held.each(func(d *delivery) {
+	w.inFlight.each(func(d *delivery) {
 		if d.expires.Load() < now && !d.lost.Load() && d.settled.Load() == nil {
 			lapsed = append(lapsed, d.ID)
 			d.abort(ErrLeaseLost)

@@ -15,21 +15,21 @@ const (
 	settleBatch = 1000
 	// settleQueue bounds the outcomes that wait; handlers that are faster wait for the database.
 	settleQueue = 4 * settleBatch
-	// failedBatches bounds the batches that failed and wait to be settled apart.
+	// failedBatches bounds the batches that failed and wait to be bisected.
 	failedBatches = 4
 )
 
 // A settler settles the outcomes of handlers in batches: many claims, one transaction.
 type settler struct {
-	worker  *Worker
-	linger  time.Duration
-	pending chan pendingSettle
-	failing chan failedBatch
-	apart   *apart
-	turn    chan struct{} // held by the one that collects
-	quit    chan struct{}
-	ctx     context.Context
-	cancel  context.CancelFunc
+	worker   *Worker
+	linger   time.Duration
+	pending  chan pendingSettle
+	failing  chan failedBatch
+	bisector *bisector
+	turn     chan struct{} // held by the one that collects
+	quit     chan struct{}
+	ctx      context.Context
+	cancel   context.CancelFunc
 }
 
 type failedBatch struct {
@@ -42,7 +42,7 @@ func newSettler(w *Worker) *settler {
 		worker: w, linger: w.options.SettleLinger,
 		pending: make(chan pendingSettle, settleQueue), quit: make(chan struct{}),
 		failing: make(chan failedBatch, failedBatches), turn: make(chan struct{}, 1),
-		apart: &apart{
+		bisector: &bisector{
 			worker: w, leave: w.leaveToLease,
 			done: func(rows []pendingSettle, _ error) { w.done(rows) },
 		},
@@ -56,7 +56,7 @@ func (s *settler) start(ctx context.Context, running *sync.WaitGroup) {
 		settlers.Go(s.run)
 	}
 	running.Go(func() { settlers.Wait(); close(s.failing) })
-	running.Go(s.runApart)
+	running.Go(s.bisect)
 }
 
 // limit ends all settling after the given time, so that a database which is away cannot keep a worker
@@ -145,12 +145,12 @@ func (s *settler) takeReady(batch []pendingSettle) []pendingSettle {
 	return batch
 }
 
-// flush settles a batch. One that fails is settled apart, while the settler goes on with others.
+// flush settles a batch. A bisector takes one that fails, while the settler goes on with others.
 func (s *settler) flush(batch []pendingSettle) {
-	changed, err := s.worker.settleBatch(s.ctx, batch, batchLimitsBeside(s.apart.size.Load()))
+	changed, err := s.worker.settleBatch(s.ctx, batch, batchLimitsWith(s.bisector.size.Load()))
 	if !isUnsettled(err) {
 		if changed > 0 {
-			s.apart.settled.Add(1)
+			s.bisector.settled.Add(1)
 		}
 		s.worker.done(batch)
 		return
@@ -162,9 +162,9 @@ func (s *settler) flush(batch []pendingSettle) {
 	}
 }
 
-// runApart settles what failed, until nothing more comes. When it has too much, the settlers wait.
-func (s *settler) runApart() {
-	a, failing := s.apart, s.failing
+// bisect settles the batches that failed, until no more come. When it has too many rows, the settlers wait.
+func (s *settler) bisect() {
+	a, failing := s.bisector, s.failing
 	for failing != nil || a.rest() >= 0 {
 		more := failing
 		if a.size.Load() >= settleQueue {

@@ -17,7 +17,7 @@ type pendingSettle struct {
 	settlement
 	waits int       // how often it was put off
 	due   time.Time // until when
-	mark  int       // from 1: how much was settled apart before it failed
+	mark  int       // from 1: how many settles of the bisector had succeeded before it failed
 }
 
 func (w *Worker) pendingSettle(d *delivery, o *Outcome) pendingSettle {
@@ -104,7 +104,7 @@ func (w *Worker) done(batch []pendingSettle) {
 		deliveries[i] = p.delivery
 		w.noteSettled(p.outcome)
 	}
-	w.held.remove(deliveries...)
+	w.inFlight.remove(deliveries...)
 }
 
 // leaveToLease ends it for rows that cannot be settled: their leases end.
@@ -112,7 +112,7 @@ func (w *Worker) leaveToLease(rows []pendingSettle, cause error) {
 	for _, p := range rows {
 		w.table.telemetry.logRow(context.Background(), slog.LevelError, "settle failed; the row is left to the reaper",
 			p.labels, p.id, slog.Any("error", cause))
-		w.held.remove(p.delivery)
+		w.inFlight.remove(p.delivery)
 	}
 }
 

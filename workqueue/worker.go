@@ -123,7 +123,7 @@ type Worker struct {
 	flow     *flow
 	settler  *settler
 	settle   func(*delivery, *Outcome) // what becomes of an outcome
-	held     held
+	inFlight inFlight
 	outage   *outageOf     // of the table
 	dbClock  *dbClock      // the runtime's; a drain's own
 	logger   *slog.Logger  // names the table and the lane
@@ -320,7 +320,7 @@ func (w *Worker) awaitHandlers(handlers *sync.WaitGroup) int {
 	if waitFor(done, w.options.ShutdownTimeout) {
 		return 0
 	}
-	w.held.each(func(d *delivery) { d.abort(ErrShutdown) })
+	w.inFlight.each(func(d *delivery) { d.abort(ErrShutdown) })
 	if waitFor(done, w.abortGrace()) {
 		return 0
 	}
@@ -354,7 +354,7 @@ func (w *Worker) claim(ctx context.Context, c *claimer, limit int) (rows []claim
 // commit would find nothing to ack.
 func (w *Worker) hand(ctx context.Context, rows []claimedRow, wanted int, claimedAt time.Time) {
 	deliveries := w.deliveries(ctx, rows, int64(claimedAt.Sub(w.epoch)))
-	w.held.add(deliveries)
+	w.inFlight.add(deliveries)
 	w.release(w.flow.put(deliveries, wanted))
 }
 
@@ -406,7 +406,7 @@ func (w *Worker) finish(d *delivery, o *Outcome) {
 	d.cancel(nil)
 	d.body = nil // the payload: a settle that has to wait needs none
 	if o == nil {
-		w.held.remove(d)
+		w.inFlight.remove(d)
 		return
 	}
 	d.settling.Store(true)

@@ -17,7 +17,7 @@ func TestWorkerKeepsNoPayloads(t *testing.T) {
 	t.Parallel()
 	for name, onSettle := range map[string]string{
 		"settled at once": "",
-		"settled apart":   "IF nextval('refusals') = 1 THEN RAISE EXCEPTION 'no'; END IF;",
+		"bisected":        "IF nextval('refusals') = 1 THEN RAISE EXCEPTION 'no'; END IF;",
 		"waiting":         "RAISE EXCEPTION 'no' USING ERRCODE = 'lock_not_available';",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -54,7 +54,7 @@ var sources = listSources(
 		in("workqueue/gate/sql", beside("workqueue/gate",
 			"TestNotes|TestSerial|TestLimited|TestRow|TestFailure|TestCancelled|TestOnlyRows|TestSweeps"), "gate.up")),
 	in("workqueue/join/sql", beside("workqueue/join", "TestAdd|TestCancel|TestStart|TestRelease"), "add",
-		"lock_members", "mark", "strangers"),
+		"lock_members", "mark", "new_members"),
 	in("workqueue/join/sql", joining, "lock", "lock_join"),
 	in("workqueue/join/sql/schema", beside("workqueue/join",
 		"TestOtherRows|TestRedrive|TestEveryWay|TestReasons|TestUnneeded"), "apply", "end", "note"),

@@ -161,7 +161,7 @@ var breakages = map[string]breakage{
 	// Only what says that it is the row's fault has the batch taken apart; all else is tried again, whole.
 	"a refused row fails its batch": {
 		edits: []edit{
-			{"workqueue/apart.go", "case kind == failedAway && waits < patientWaits:", "case kind == failedAway:"},
+			{"workqueue/bisect.go", "case kind == failedAway && waits < patientWaits:", "case kind == failedAway:"},
 			{"workqueue/settling.go", `"08", "25", "40", "53", "57", "58": //`,
 				`"08", "0A", "25", "40", "42", "53", "54", "57", "58", "XX": //`},
 		},

@@ -63,7 +63,7 @@ func (j *Joins) lockPending(ctx context.Context, tx workqueue.Tx, id uuid.UUID) 
 
 func (j *Joins) add(ctx context.Context, tx workqueue.Tx, id uuid.UUID, rows map[uuid.UUID]row,
 	members []uuid.UUID) error {
-	fresh, err := j.strangers(ctx, tx, id, members)
+	fresh, err := j.newMembers(ctx, tx, id, members)
 	if err != nil || len(fresh) == 0 {
 		return err
 	}
@@ -78,10 +78,10 @@ func (j *Joins) add(ctx context.Context, tx workqueue.Tx, id uuid.UUID, rows map
 	return err
 }
 
-// strangers are the rows that are no members of the join yet.
-func (j *Joins) strangers(ctx context.Context, tx workqueue.Tx, id uuid.UUID, rows []uuid.UUID) ([]uuid.UUID, error) {
+// newMembers are the rows that are not members of the join yet.
+func (j *Joins) newMembers(ctx context.Context, tx workqueue.Tx, id uuid.UUID, rows []uuid.UUID) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
-	err := j.table.In(tx).Query(ctx, collect(&ids), j.statements["strangers"], id, rows)
+	err := j.table.In(tx).Query(ctx, collect(&ids), j.statements["new_members"], id, rows)
 	return ids, err
 }
 

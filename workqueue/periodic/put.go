@@ -90,7 +90,7 @@ func (p *Plan) create(ctx context.Context, tx workqueue.Tx, d definition) (bool,
 		return false, err
 	}
 	var inserted []workqueue.Enqueued
-	err = p.bounded(ctx, tx, &HeldError{Schedule: d.Name}, func() (err error) {
+	err = p.bounded(ctx, tx, &LockedError{Schedule: d.Name}, func() (err error) {
 		inserted, err = p.table.Insert(ctx, tx, workqueue.NewRow{DueAt: p.dueAt(d.Rule, next),
 			Values: values(d.Schedule, next)})
 		return err

@@ -52,6 +52,19 @@ type Scheduler struct {
 	worker *workqueue.Worker
 }
 
+// SchedulerOptionsOf are the options of a scheduler that runs together with a worker: it has the same runtime, and stops
+// in the same time.
+func SchedulerOptionsOf(o workqueue.WorkerOptions) SchedulerOptions {
+	return SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{
+		PollInterval:    o.PollInterval,
+		ShutdownTimeout: o.ShutdownTimeout,
+		Redact:          o.Redact,
+		NoListen:        o.NoListen,
+		ListenConfig:    o.ListenConfig,
+		Runtime:         o.Runtime,
+	}}
+}
+
 // NewScheduler makes a scheduler; Run starts it.
 func NewScheduler(pool *pgxpool.Pool, p *Plan, o SchedulerOptions) (*Scheduler, error) {
 	if p == nil {

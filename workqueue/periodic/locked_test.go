@@ -94,7 +94,7 @@ func TestAChangeOfAScheduleThatIsHeld(t *testing.T) {
 				}
 				return c.change(f, tx)
 			})
-			var held *periodic.HeldError
+			var held *periodic.LockedError
 			if !errors.As(err, &held) || !strings.Contains(err.Error(), "schedule") || (held.PID == 0) != c.unseen {
 				t.Fatalf("got %v", err)
 			}
@@ -143,7 +143,7 @@ func TestAChangeWaitsNoLongerThanItSays(t *testing.T) {
 		go func() {
 			ended <- pgx.BeginFunc(ctx, f.Pool, func(tx pgx.Tx) error { return holdPut(f, workqueue.Pgx(tx)) })
 		}()
-		var held *periodic.HeldError
+		var held *periodic.LockedError
 		if err := <-ended; !errors.As(err, &held) {
 			f.Errorf("got %v", err)
 		}

@@ -22,17 +22,16 @@ const (
 	vainStep = 16
 )
 
-// apart are outcomes that are settled apart from all others, because their batch failed. Halves of it are tried, until
-// what cannot be settled stands by itself: those rows are tried again and again with growing pauses, or left to their
-// leases, and hold nobody up.
+// A bisector settles batches that failed. It tries halves of them until each row that cannot be settled is alone. It
+// retries such rows with growing pauses, or leaves them to their leases; either way they delay no others.
 //
-// It belongs to one goroutine, but for the counters.
-type apart struct {
+// One goroutine uses it, except for the counters.
+type bisector struct {
 	worker *Worker
 	done   func(rows []pendingSettle, lost error)  // settled, or a SettleError says that the claim is void
 	leave  func(rows []pendingSettle, cause error) // given up
 
-	now    [][]pendingSettle // tried at once, each by itself
+	now    [][]pendingSettle // parts to try at once, each in a transaction of its own
 	newest bool              // which of them was taken last
 	resume time.Time         // when the next of them may be tried
 	later  []pendingSettle   // tried when they are due
@@ -45,64 +44,64 @@ type apart struct {
 	cause   error        // of the last failure
 }
 
-// add takes a batch to be tried at once.
-func (a *apart) add(batch []pendingSettle) {
-	a.size.Add(int64(len(batch)))
-	a.now = append(a.now, batch)
+// add takes a batch that is to be tried at once.
+func (b *bisector) add(batch []pendingSettle) {
+	b.size.Add(int64(len(batch)))
+	b.now = append(b.now, batch)
 }
 
 // addFailed takes a batch that was tried and failed.
-func (a *apart) addFailed(ctx context.Context, batch []pendingSettle, err error) {
-	a.size.Add(int64(len(batch)))
-	a.failed(ctx, batch, err)
+func (b *bisector) addFailed(ctx context.Context, batch []pendingSettle, err error) {
+	b.size.Add(int64(len(batch)))
+	b.failed(ctx, batch, err)
 }
 
 // rest is how long to rest before the next step; negative if nothing is left.
-func (a *apart) rest() time.Duration {
+func (b *bisector) rest() time.Duration {
 	switch {
-	case len(a.now) > 0:
-		return max(time.Until(a.resume), 0)
-	case len(a.later) > 0:
-		first := slices.MinFunc(a.later, func(a, b pendingSettle) int { return a.due.Compare(b.due) })
+	case len(b.now) > 0:
+		return max(time.Until(b.resume), 0)
+	case len(b.later) > 0:
+		first := slices.MinFunc(b.later, func(x, y pendingSettle) int { return x.due.Compare(y.due) })
 		return max(time.Until(first.due), 0)
 	}
 	return -1
 }
 
 // step tries to settle one part.
-func (a *apart) step(ctx context.Context) {
-	part := a.take()
-	changed, err := a.worker.settleBatch(ctx, part, a.limits(part))
+func (b *bisector) step(ctx context.Context) {
+	part := b.take()
+	changed, err := b.worker.settleBatch(ctx, part, b.limits(part))
 	if isUnsettled(err) {
-		a.failed(ctx, part, err)
+		b.failed(ctx, part, err)
 		return
 	}
 	if changed > 0 {
-		a.settled.Add(1)
-		a.applied++
+		b.settled.Add(1)
+		b.applied++
 	}
-	a.size.Add(int64(-len(part)))
-	a.done(part, err)
+	b.size.Add(int64(-len(part)))
+	b.done(part, err)
 }
 
-// take prefers parts to rows that have been tried by themselves. It takes the newest part, which is small, and the
+// take prefers parts to rows that have been tried alone. It takes the newest part, which is small, and the
 // oldest, which is large, in turn: whether few rows are bad or most, in whatever order, a good one is found early.
-func (a *apart) take() []pendingSettle {
-	if len(a.now) == 0 {
-		return a.takeDue()
+func (b *bisector) take() []pendingSettle {
+	if len(b.now) == 0 {
+		return b.takeDue()
 	}
 	i := 0
-	if a.newest = !a.newest; a.newest {
-		i = len(a.now) - 1
+	if b.newest = !b.newest; b.newest {
+		i = len(b.now) - 1
 	}
-	part := a.now[i]
-	a.now = slices.Delete(a.now, i, i+1)
+	part := b.now[i]
+	b.now = slices.Delete(b.now, i, i+1)
 	return part
 }
 
-func (a *apart) takeDue() (due []pendingSettle) {
+func (b *bisector) takeDue() (due []pendingSettle) {
 	now := time.Now()
-	a.later = slices.DeleteFunc(a.later, func(p pendingSettle) bool {
+	b.later = slices.DeleteFunc(b.later, func(p pendingSettle) bool {
 		isDue := len(due) < settleBatch && !p.due.After(now)
 		if isDue {
 			due = append(due, p)
@@ -112,23 +111,23 @@ func (a *apart) takeDue() (due []pendingSettle) {
 	return due
 }
 
-// limits of a part are strict: what does not pass is tried by itself, at last with all the time that there is.
-func (a *apart) limits(part []pendingSettle) TxLimits {
+// limits of a part are strict: a row that does not pass is tried alone, in the end with the longest limits.
+func (b *bisector) limits(part []pendingSettle) TxLimits {
 	switch first := part[0]; {
 	case first.isNew():
-		return batchLimitsBeside(a.size.Load() - int64(len(part)))
+		return batchLimitsWith(b.size.Load() - int64(len(part)))
 	case len(part) == 1:
 		return TxLimits{
 			Lock:      partLimits.Lock << min(first.waits, 4),
-			Statement: min(partLimits.Statement<<min(first.waits, 16), a.worker.settleLimit()),
+			Statement: min(partLimits.Statement<<min(first.waits, 16), b.worker.settleLimit()),
 		}
 	}
 	return partLimits
 }
 
-// batchLimitsBeside are those of a batch while so many rows are settled apart: where somebody is known to hold locks,
-// nobody waits for them.
-func batchLimitsBeside(rows int64) TxLimits {
+// batchLimitsWith are the limits of a batch while so many rows are being bisected: where somebody is known to hold
+// locks, no batch waits for them.
+func batchLimitsWith(rows int64) TxLimits {
 	if rows > 0 {
 		return TxLimits{Lock: partLimits.Lock, Statement: batchLimits.Statement}
 	}
@@ -136,70 +135,69 @@ func batchLimitsBeside(rows int64) TxLimits {
 }
 
 // failed decides what becomes of a part that could not be settled.
-func (a *apart) failed(ctx context.Context, part []pendingSettle, err error) {
-	a.cause = err
+func (b *bisector) failed(ctx context.Context, part []pendingSettle, err error) {
+	b.cause = err
 	waits := 0
 	for i := range part {
 		if part[i].mark == 0 {
-			part[i].mark = a.applied + 1
+			part[i].mark = b.applied + 1
 		}
 		waits = max(waits, part[i].waits)
 	}
-	others := a.applied >= part[0].mark // were settled since
-	a.slowDown(others)
+	others := b.applied >= part[0].mark // were settled since
+	b.slowDown(others)
 	switch kind := failureOf(err); {
 	case kind == failedAway && waits < patientWaits:
-		a.postpone(part, err)
+		b.postpone(part, err)
 	case len(part) > 1:
-		a.split(ctx, part, err)
+		b.split(ctx, part, err)
 	case kind == failedRefused && (others || waits >= patientWaits):
-		a.size.Add(-1)
-		a.leave(part, err)
+		b.size.Add(-1)
+		b.leave(part, err)
 	default:
-		a.postpone(part, err)
+		b.postpone(part, err)
 	}
 }
 
 // slowDown keeps tries that are all in vain from becoming a load: where nothing at all can be settled, they come down
 // to one in five seconds.
-func (a *apart) slowDown(others bool) {
-	if n := a.settled.Load(); n != a.seen {
-		a.seen, a.vain = n, 0
+func (b *bisector) slowDown(others bool) {
+	if n := b.settled.Load(); n != b.seen {
+		b.seen, b.vain = n, 0
 	}
 	if !others {
-		a.vain++
+		b.vain++
 	}
-	if a.inVain() {
-		a.resume = time.Now().Add(growing((a.vain - vainTries) / vainStep))
+	if b.inVain() {
+		b.resume = time.Now().Add(growing((b.vain - vainTries) / vainStep))
 	}
 }
 
-func (a *apart) inVain() bool { return a.vain >= vainTries }
+func (b *bisector) inVain() bool { return b.vain >= vainTries }
 
 // growing is a pause after so many others.
 func growing(n int) time.Duration { return min(outage.MinPause<<min(n, 16), outage.MaxPause) }
 
-// split parts the rows that somebody holds from the others. Where the lock is not that of a row of theirs, or no lock
-// fails them, it halves them.
-func (a *apart) split(ctx context.Context, part []pendingSettle, err error) {
+// split separates rows that somebody has locked from the others. If none of the rows is locked, it halves them.
+func (b *bisector) split(ctx context.Context, part []pendingSettle, err error) {
 	if isLocked(err) {
-		free, held := a.byLock(ctx, part)
-		if len(held) > 0 {
-			a.postpone(held, err)
+		free, locked := b.byLock(ctx, part)
+		if len(locked) > 0 {
+			b.postpone(locked, err)
 			part = free
 		}
 	}
 	half := len(part) / 2
 	for _, rows := range [][]pendingSettle{part[:half], part[half:]} {
 		if len(rows) > 0 {
-			a.now = append(a.now, rows)
+			b.now = append(b.now, rows)
 		}
 	}
 }
 
-// byLock tells rows that nobody holds from others. When it cannot be told, none is held.
-func (a *apart) byLock(ctx context.Context, part []pendingSettle) (free, held []pendingSettle) {
-	unlocked, err := a.worker.unlocked(ctx, part)
+// byLock tells which rows nobody has locked. If that cannot be found out, it takes all for free.
+func (b *bisector) byLock(ctx context.Context, part []pendingSettle) (free, locked []pendingSettle) {
+	unlocked, err := b.worker.unlocked(ctx, part)
 	if err != nil {
 		return part, nil
 	}
@@ -211,10 +209,10 @@ func (a *apart) byLock(ctx context.Context, part []pendingSettle) (free, held []
 		if isFree[p.id] {
 			free = append(free, p)
 		} else {
-			held = append(held, p)
+			locked = append(locked, p)
 		}
 	}
-	return free, held
+	return free, locked
 }
 
 func (w *Worker) unlocked(ctx context.Context, part []pendingSettle) (free []uuid.UUID, err error) {
@@ -230,10 +228,10 @@ func (w *Worker) unlocked(ctx context.Context, part []pendingSettle) (free []uui
 }
 
 // postpone has rows wait for their next try. The first that wait are told; what follows is mostly of the same cause.
-func (a *apart) postpone(rows []pendingSettle, err error) {
+func (b *bisector) postpone(rows []pendingSettle, err error) {
 	kind, now := failureOf(err), time.Now()
-	if kind != failedAway && rows[0].waits == 0 && len(a.later) == 0 {
-		a.worker.table.telemetry.logRow(context.Background(), slog.LevelWarn, "settle postponed", rows[0].labels,
+	if kind != failedAway && rows[0].waits == 0 && len(b.later) == 0 {
+		b.worker.table.telemetry.logRow(context.Background(), slog.LevelWarn, "settle postponed", rows[0].labels,
 			rows[0].id,
 			slog.Int("rows", len(rows)), slog.Any("error", err))
 	}
@@ -245,13 +243,13 @@ func (a *apart) postpone(rows []pendingSettle, err error) {
 			p.mark = 0
 		}
 	}
-	a.later = append(a.later, rows...)
+	b.later = append(b.later, rows...)
 }
 
 // abandon empties it.
-func (a *apart) abandon() []pendingSettle {
-	rows := append(slices.Concat(a.now...), a.later...)
-	a.now, a.later = nil, nil
-	a.size.Store(0)
+func (b *bisector) abandon() []pendingSettle {
+	rows := append(slices.Concat(b.now...), b.later...)
+	b.now, b.later = nil, nil
+	b.size.Store(0)
 	return rows
 }

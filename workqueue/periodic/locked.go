@@ -15,24 +15,24 @@ import (
 // set a lock_timeout of its own. It is longer than a scheduler may hold it, even one that is frozen.
 const MaxWait = 15 * time.Second
 
-// A HeldError says that a schedule could not be changed because another transaction has it and does not end. The
-// transaction has failed: roll it back, and try again once that one has ended.
-type HeldError struct {
+// A LockedError says that a schedule could not be changed because another transaction has locked it and does not
+// end. Your transaction has failed: roll it back, and try again when the other one has ended.
+type LockedError struct {
 	Schedule string
-	PID      int    // of the server's process that holds it; 0 where that is not known
-	Holder   string // what is known of it
+	PID      int    // of the server process that has locked it; 0 if unknown
+	Holder   string // what is known of that process
 	cause    error
 }
 
-func (e *HeldError) Error() string {
+func (e *LockedError) Error() string {
 	who := "by a transaction that has not ended, which may be creating it"
 	if e.PID != 0 {
 		who = fmt.Sprintf("by process %d (%s); pg_terminate_backend(%d) ends it", e.PID, e.Holder, e.PID)
 	}
-	return fmt.Sprintf("txwork: schedule %q is held %s: roll back, and try again: %v", e.Schedule, who, e.cause)
+	return fmt.Sprintf("txwork: schedule %q is locked %s: roll back, and try again: %v", e.Schedule, who, e.cause)
 }
 
-func (e *HeldError) Unwrap() error { return e.cause }
+func (e *LockedError) Unwrap() error { return e.cause }
 
 // find locks a schedule until the transaction ends.
 func (p *Plan) find(ctx context.Context, tx workqueue.Tx, name string) (row, error) {
@@ -48,11 +48,11 @@ func (p *Plan) find(ctx context.Context, tx workqueue.Tx, name string) (row, err
 
 // await locks a schedule that somebody holds, or tells that it does not exist.
 func (p *Plan) await(ctx context.Context, tx workqueue.Tx, name string) (found row, err error) {
-	held := &HeldError{Schedule: name}
+	locked := &LockedError{Schedule: name}
 	exists := workqueue.ErrNotFound
 	err = p.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		exists = nil
-		return scan(&held.PID, &held.Holder)
+		return scan(&locked.PID, &locked.Holder)
 	}, p.statements.holder, name)
 	if err == nil {
 		err = exists
@@ -60,7 +60,7 @@ func (p *Plan) await(ctx context.Context, tx workqueue.Tx, name string) (found r
 	if err != nil {
 		return row{}, err
 	}
-	err = p.bounded(ctx, tx, held, func() (err error) {
+	err = p.bounded(ctx, tx, locked, func() (err error) {
 		found, err = p.one(ctx, tx, p.statements.find, name)
 		return err
 	})
@@ -68,7 +68,7 @@ func (p *Plan) await(ctx context.Context, tx workqueue.Tx, name string) (found r
 }
 
 // bounded runs what may wait for another transaction, for at most [MaxWait].
-func (p *Plan) bounded(ctx context.Context, tx workqueue.Tx, held *HeldError, wait func() error) error {
+func (p *Plan) bounded(ctx context.Context, tx workqueue.Tx, locked *LockedError, wait func() error) error {
 	var own, ours string
 	err := p.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&own, &ours) },
 		p.statements.limit, fmt.Sprintf("%dms", MaxWait.Milliseconds()))
@@ -76,8 +76,8 @@ func (p *Plan) bounded(ctx context.Context, tx workqueue.Tx, held *HeldError, wa
 		return err
 	}
 	if err = wait(); isLockTimeout(err) {
-		held.cause = err
-		return held
+		locked.cause = err
+		return locked
 	}
 	if err != nil && err != workqueue.ErrNotFound {
 		return err
