@@ -21,22 +21,21 @@ const DefaultLockTimeout = 3 * time.Second
 
 // Options of a [Migrator]. The zero value is usable.
 type Options struct {
-	// Schema holds txwork's tables. Default: [workqueue.DefaultSchema]. Schemas do not know of each
-	// other: several can stand in one database, each with a version of its own.
+	// Schema holds txwork's tables. Default: [workqueue.DefaultSchema]. A database may have several such schemas, which
+	// are independent of each other and have versions of their own.
 	Schema string
 
-	// Domains are those whose tables the schema is to have, and which Validate, Status and Down are about. [Reaper] is
-	// always among the former, and [Timers] where [Alarms] are. Default: the domains that the schema has, and all of
-	// them in a schema that has none.
+	// Domains are the domains whose tables Up creates, and to which Validate, Status and Down apply. Up always includes
+	// [Reaper], and [Timers] if [Alarms] are listed. Default: the domains that the schema has, or all domains if it has
+	// none.
 	Domains []Domain
 
-	// LockTimeout is how long a migration waits for the lock of a table that somebody uses. All who come later wait
-	// behind it, so it gives up instead, whole, and says who holds the lock. [Migrator.Validate] waits as long. Whole
-	// milliseconds. Default:
-	// [DefaultLockTimeout].
+	// LockTimeout is how long a migration waits for the lock of a table that is in use. Later transactions queue behind
+	// a waiting migration, so it fails after that time, is rolled back, and names the session that holds the lock. The
+	// timeout also applies to [Migrator.Validate]. Whole milliseconds. Default: [DefaultLockTimeout].
 	LockTimeout time.Duration
 
-	// Logger is told of every migration and of a wait for another migrator. Default: [slog.Default].
+	// Logger receives a line for every migration and for each wait for another migrator. Default: [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -61,9 +60,8 @@ type Applied struct {
 	Duration time.Duration `json:"duration_ns"`
 }
 
-// New checks the options. It does not touch the database. One connection of the pool is used at a time,
-// and only while a method runs; it must be a session of PostgreSQL's own, not one of a pooler that
-// changes the server from one transaction to the next.
+// New validates the options. It does not access the database. A Migrator uses one connection of the pool at a time, and
+// only while a method runs. The connection must be a session of PostgreSQL: a pooler in transaction mode does not work.
 func New(pool *pgxpool.Pool, o Options) (*Migrator, error) {
 	if pool == nil {
 		return nil, &workqueue.InvalidError{Field: "pool", Reason: "is nil"}

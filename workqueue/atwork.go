@@ -89,7 +89,8 @@ func (a *atWork) loads() map[string]load {
 		running, concurrency := w.flow.load()
 		lane := w.lane()
 		l := loads[lane]
-		l.inFlight, l.running, l.concurrency = l.inFlight+w.inFlight.count(), l.running+running, l.concurrency+concurrency
+		l.inFlight, l.running, l.concurrency = l.inFlight+w.inFlight.count(), l.running+running,
+			l.concurrency+concurrency
 		loads[lane] = l
 	}
 	return loads

@@ -7,49 +7,51 @@ import (
 	"time"
 )
 
-// A Fold is a function of a domain that applies notes. What has to happen beside a settle, such as letting the next row
-// of a key through, is not done in the settle's transaction, where it would wait for others and others for it. A
-// trigger appends a note instead, and a fold applies notes later, one folder at a time, in short transactions of its
-// own.
+// A Fold is a function of a domain that applies notes. Effects of a settle on other rows, such as releasing the next
+// row of a key, do not happen in the transaction of the settle, where they would wait for other transactions and make
+// others wait. A trigger appends a note instead, and a fold applies the notes later, in short transactions of its own.
+// One session at a time folds a table.
 type Fold struct {
-	// Suffix names the function <schema>.<table>_<suffix>(max_notes integer, since timestamptz). It applies notes that
-	// are due, the earliest first, about max_notes at most, and returns one row:
+	// Suffix names the function <schema>.<table>_<suffix>(max_notes integer, since timestamptz). It applies about
+	// max_notes notes that are due, the earliest first, and returns one row:
 	//
-	//	folded integer          notes that it took; NULL: somebody else is folding, or it cannot see what they did
+	//	folded integer          notes that it applied; NULL: another session folds, or its changes are not visible
 	//	released integer        rows that became claimable
-	//	again double precision  seconds until the next note is due; NULL: there is none; 0: it has left some
-	//	upto timestamptz        the due time of the last note that it took
+	//	again double precision  seconds until the next note is due; NULL: there is none; 0: some are due now
+	//	upto timestamptz        the due time of the last note that it applied
 	//
-	// since leaves out notes due earlier: where a caller goes on, so that notes which are deleted but not yet vacuumed
-	// cost nothing.
+	// The function ignores notes that were due before since. A caller passes the upto of its last call, so that the
+	// function does not read notes that are deleted but not yet vacuumed.
 	Suffix string
 
-	// Notes is the suffix of the table with the notes, <schema>.<table>_<notes>. Its column at is the time from which a
-	// note is due, no earlier than the start of the transaction that writes it, and has an index.
+	// Notes is the suffix of the table with the notes, <schema>.<table>_<notes>. Its column at is the time at which a
+	// note is due. It is not before the start of the transaction that writes the note, and it has an index.
 	Notes string
 
-	// Column tells which rows write notes when they are settled: those in which it is not NULL.
+	// Column is a column that is not NULL in rows that write notes when they are settled.
 	Column string
 }
 
-// foldLimit bounds the notes of one call, and with them how long it holds locks. A fold may take ten times as many that
-// concern the same few keys.
+// foldLimit bounds the notes of one call, and so how long the call holds locks. If the notes concern few keys, a fold
+// may apply ten times as many.
 const foldLimit = 1000
 
-// foldPatience is how long Fold waits for somebody else who folds.
+// foldPatience is how long Fold waits for another session that folds.
 const foldPatience = 5 * time.Second
 
-// Fold applies the notes that are due (Spec.Folds) until none is left, and returns how many. Workers do so by
-// themselves; who claims by hand calls it before. On a pool each call of a function is a transaction of its own, and
-// somebody else who is folding is waited for, up to five seconds. In an application's transaction the work is left to
-// them, and nobody else can fold until the transaction ends. Safe to run anywhere, any number of times.
+// Fold applies the notes that are due (Spec.Folds) until none is left, and returns how many it applied. Workers fold by
+// themselves; if you claim with [Queue.Claim], call Fold first. It may run anywhere, any number of times.
+//
+// On a pool each call of a function is a transaction of its own, and Fold waits up to five seconds for another session
+// that is folding. In an application's transaction it does not wait, but leaves the notes to the other session; and
+// nobody else can fold until the transaction ends.
 func (q *Queue) Fold(ctx context.Context) (int, error) {
 	total, _, err := q.fold(ctx, foldPatience)
 	return total, err
 }
 
-// TryFold is [Queue.Fold] without the wait: busy tells that somebody else is folding, to whom the rest is left. It is
-// for maintenance that comes again.
+// TryFold is [Queue.Fold] without the wait. busy reports that another session is folding, which applies the rest. Use
+// it for maintenance that is repeated anyway.
 func (q *Queue) TryFold(ctx context.Context) (folded int, busy bool, err error) {
 	return q.fold(ctx, 0)
 }
@@ -77,7 +79,7 @@ func (q *Queue) fold(ctx context.Context, patience time.Duration) (total int, bu
 // A foldResult is what one call of all of a table's folds came to.
 type foldResult struct {
 	folded, released int
-	busy             bool          // somebody else was folding
+	busy             bool          // another session was folding
 	again            time.Duration // until the next note is due; negative: there is none
 	ends             []foldEnd     // of each fold
 	now              time.Time     // when the transaction began

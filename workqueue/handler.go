@@ -19,13 +19,13 @@ import (
 // A Domain binds a [Table] to the Go type of its domain columns.
 type Domain[T any] struct {
 	Table *Table
-	// Fields returns pointers to the fields that hold Spec.Columns, in their order and without the internal ones; nil
-	// for a column that is not looked at.
+	// Fields returns pointers to the fields that hold Spec.Columns, in their order and without the internal ones. A nil
+	// pointer skips its column.
 	Fields func(*T) []any
-	// Lanes are those of the table that a worker serves, the most urgent first: for each, the values of [Spec].Lanes.
-	// A table without lanes has none here. Each claim goes through them in this order until it is full. Every eighth
-	// begins with one of the less urgent lanes, each in its turn, so that none starves. With a [Spec].Admission all
-	// have the same value there.
+	// Lanes are the lanes that a worker serves, the most urgent first: for each, the values of [Spec].Lanes. Leave it
+	// empty for a table without lanes. A claim reads the lanes in this order until it is full. Every eighth claim
+	// begins with one of the less urgent lanes, in turn, so that none starves. If the table has a [Spec].Admission, all
+	// lanes of a worker must have the same value in that column.
 	Lanes [][]any
 }
 
@@ -36,30 +36,31 @@ type Claim[T any] struct {
 	d    *delivery
 }
 
-// A Handler works on one claim. Its result settles the claim: nil acks it, an [Outcome] says how, any
-// other error is a failed attempt. The context is cancelled when the lease is lost, when the row is
-// cancelled, when the handler's time is up, and late in a shutdown; [context.Cause] tells which.
+// A Handler processes one claim. Its result settles the claim: nil acknowledges it, an [Outcome] says how to settle it,
+// and any other error is a failed attempt. The context is cancelled when the lease is lost, when the row is cancelled,
+// when the handler exceeds its timeout, and at the end of a shutdown's grace period; [context.Cause] returns the
+// reason.
 //
-// Delivery is at least once: a handler may run again for a row whose effect it has had. Writes through
-// [Claim.Tx] have their effect exactly once.
+// Delivery is at least once: a handler may run again for a row that it has already processed. Writes through [Claim.Tx]
+// take effect exactly once.
 type Handler[T any] func(ctx context.Context, c *Claim[T]) error
 
-// Tx runs fn in a READ COMMITTED transaction and settles the claim in it: the writes commit if and only if
-// the settle does. The result of fn is the claim's outcome, as with a [Handler]: nil acks, and an [Outcome], such
-// as [Snooze], [Permanent] or [RetryAfter], is settled and commits together with the writes. Any other error rolls the
-// writes back and is returned; return it from the handler to settle the attempt as failed.
+// Tx runs fn in a READ COMMITTED transaction and settles the claim in it: the writes commit if and only if the settle
+// does. The result of fn is the claim's outcome, as with a [Handler]: nil acknowledges it, and an [Outcome], such as
+// [Snooze], [Permanent] or [RetryAfter], commits together with the writes. Any other error rolls the writes back, and
+// Tx returns it; return it from the handler to settle the attempt as failed.
 //
-// After Tx has returned nil the claim is settled, whatever the handler returns. If the lease was lost,
-// nothing is written and the error is [ErrLeaseLost]. If a statement in fn failed, the writes cannot be
-// committed: an Outcome is returned like any other error, for the handler to return. A fn that ends the transaction
-// by a statement, as with tx.Exec(ctx, "ROLLBACK"), has settled nothing, and Tx returns an error.
+// Once Tx has returned nil, the claim is settled, whatever the handler returns. If the lease was lost, nothing is
+// written and the error is [ErrLeaseLost]. If a statement in fn failed, the writes cannot be committed, and Tx returns
+// even an Outcome for the handler to return. If fn ends the transaction by a statement, as with tx.Exec(ctx,
+// "ROLLBACK"), nothing is settled, and Tx returns an error.
 func (c *Claim[T]) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error { return c.d.tx(ctx, fn) }
 
-// Causes of a cancelled handler context, beside [ErrLeaseLost].
+// Causes of a cancelled handler context, in addition to [ErrLeaseLost].
 var (
-	// ErrRowCancelled says that somebody cancelled the row.
+	// ErrRowCancelled is the cause when the row was cancelled.
 	ErrRowCancelled = errors.New("row was cancelled")
-	// ErrShutdown says that the worker stops and its grace period is over.
+	// ErrShutdown is the cause when the worker stops and its grace period is over.
 	ErrShutdown = errors.New("worker is shutting down")
 )
 
@@ -69,10 +70,10 @@ type delivery struct {
 	worker  *Worker
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	expires atomic.Int64 // when the lease ends at the latest, in nanoseconds of the worker's monotonic clock
+	expires atomic.Int64 // when the lease expires at the latest, in nanoseconds of the worker's monotonic clock
 	lost    atomic.Bool
 	txErr   error // Tx has failed
-	// settling says that a renewal which finds the row settled has found our own settle.
+	// settling is set while Tx commits: a renewal that finds the row settled has then found our own settle.
 	settling atomic.Bool
 	settled  atomic.Pointer[Outcome] // by Tx
 }
@@ -96,11 +97,11 @@ func (d *delivery) abort(cause error) {
 	d.cancel(cause)
 }
 
-// errGoexit is what a handler returned that returned nothing.
+// errGoexit is the result of a handler that ended its goroutine without returning.
 var errGoexit = errors.New("handler ended its goroutine (runtime.Goexit)")
 
-// run calls the handler and finishes the delivery: with nil when Tx has settled the claim already. It
-// finishes it also when the handler ends its goroutine: deferred calls run then, the next line does not.
+// run calls the handler and finishes the delivery, with a nil outcome if Tx has settled the claim. It does so in a
+// deferred function, which also runs if the handler ends its goroutine.
 func (d *delivery) run() {
 	tel := d.worker.table.telemetry
 	start := time.Now()
@@ -120,7 +121,7 @@ func (d *delivery) run() {
 	result = d.call(ctx)
 }
 
-// call runs the handler and reads its result. Panics are failed attempts, with the stack as their error.
+// call runs the handler and reads its result. A panic is a failed attempt, whose error has the stack.
 func (d *delivery) call(ctx context.Context) (result *Outcome) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -143,7 +144,7 @@ func (d *delivery) call(ctx context.Context) (result *Outcome) {
 	return outcomeOf(err)
 }
 
-// conclude makes an outcome of the handler's result and of what happened meanwhile.
+// conclude makes the outcome from the handler's result and from the reason for which its context was cancelled.
 func (d *delivery) conclude(o *Outcome) *Outcome {
 	if o.kind != outcomeRetry {
 		return o
@@ -166,7 +167,7 @@ func (d *delivery) tx(ctx context.Context, fn func(pgx.Tx) error) error {
 	return d.txErr
 }
 
-// withCause says why the handler's context was cancelled, where an error only says that it was.
+// withCause adds the reason to an error that only says that the handler's context was cancelled.
 func (d *delivery) withCause(err error) error {
 	cause := context.Cause(d.ctx)
 	if cause == nil || !contain.Is(err, context.Canceled) {
@@ -175,7 +176,7 @@ func (d *delivery) withCause(err error) error {
 	return fmt.Errorf("%w: %w", cause, err)
 }
 
-// errTxPanicked stands until Tx has returned: a handler that recovers from a panic in it must not ack.
+// errTxPanicked is d.txErr until Tx has returned: a handler that recovers from a panic in Tx must not acknowledge.
 var errTxPanicked = errors.New("txwork: the function that was given to Tx panicked")
 
 func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) (err error) {
@@ -211,7 +212,7 @@ func (d *delivery) runTx(ctx context.Context, fn func(pgx.Tx) error) (err error)
 	return nil
 }
 
-// begin opens the transaction of a row's handler; release is to be called when it has ended.
+// begin opens the transaction of a row's handler. Call release when it has ended.
 func (w *Worker) begin(ctx context.Context, d *delivery) (tx pgx.Tx, release func(), err error) {
 	if w.outer != nil { // a savepoint
 		if tx, err = w.outer.Begin(ctx); err == nil {
@@ -230,8 +231,8 @@ func (w *Worker) begin(ctx context.Context, d *delivery) (tx pgx.Tx, release fun
 	return tx, conn.Release, err
 }
 
-// aborted is the result of a transaction in which a statement failed: nothing of it can be committed.
-// An outcome that the handler chose, such as Permanent, is settled without it.
+// aborted is the result of a transaction in which a statement failed, so that it cannot be committed. An outcome that
+// the handler chose, such as Permanent, is returned, and settled without the transaction.
 func aborted(result error) error {
 	if result == nil {
 		return errors.New("txwork: a statement of the handler's transaction failed and its error was not returned: " +
@@ -240,8 +241,8 @@ func aborted(result error) error {
 	return result
 }
 
-// endTx rolls back a transaction that was not committed, and gives up a connection whose server turned
-// read-only, so that the pool finds the primary.
+// endTx rolls back a transaction that was not committed. It closes the connection if the server has become read-only,
+// so that the pool connects to the primary.
 func endTx(tx pgx.Tx, cause error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -258,9 +259,9 @@ func (handlerTx) Commit(context.Context) error {
 	return errors.New("txwork: Claim.Tx commits the transaction, together with the settle")
 }
 
-// settleIn settles the claim in the handler's transaction. A settle that changes nothing is an error
-// even if it was applied before: then the writes were, too, and must not be written twice. It is to be counted once
-// the transaction has committed.
+// settleIn settles the claim in the handler's transaction. A settle that changes nothing is an error even if it was
+// applied before: the writes were then committed with it, and must not be written twice. Call count once the
+// transaction has committed.
 func (d *delivery) settleIn(ctx context.Context, tx pgx.Tx, o *Outcome) (count func(), err error) {
 	w := d.worker
 	err = w.table.telemetry.transition(ctx, opSettle, 1, func(ctx context.Context) (changed []uuid.UUID, err error) {
@@ -278,8 +279,8 @@ func (d *delivery) settleIn(ctx context.Context, tx pgx.Tx, o *Outcome) (count f
 	return count, err
 }
 
-// executorOf runs the settle of a handler's transaction. In a transaction of the application the settings outlive its
-// savepoint, so there they are given back.
+// executorOf runs the settle of a handler's transaction. In a transaction of the application the settings would outlive
+// the savepoint, so there they are restored.
 func (w *Worker) executorOf(tx pgx.Tx) executor {
 	if w.outer != nil {
 		return pgxTx{tx}
@@ -287,8 +288,8 @@ func (w *Worker) executorOf(tx pgx.Tx) executor {
 	return ownTx{tx}
 }
 
-// ownTx runs calls in a transaction that does nothing after them but commit, so the settings need not be given
-// back, and a process that freezes before it commits holds nothing for long.
+// ownTx runs calls in a transaction that then only commits. Its settings need not be restored, and if the process
+// freezes before the commit, the server soon ends the session.
 type ownTx struct{ tx pgx.Tx }
 
 func (t ownTx) settings() []string {

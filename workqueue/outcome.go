@@ -12,15 +12,14 @@ import (
 	"github.com/txwork/txwork/internal/contain"
 )
 
-// An Outcome is what a handler may return beside nil and a plain error: a value that says how its claim
-// is to be settled. It is an error so that handlers have one result; errors.As finds it through any
-// wrapping.
+// An Outcome says how a claim is to be settled. A handler returns it instead of nil or a plain error. It is an error,
+// so that handlers have one result, and may be wrapped.
 type Outcome struct {
 	kind  outcomeKind
-	delay time.Duration // negative: none named
+	delay time.Duration // negative: the table's backoff
 	cause error
 
-	errorType string // of a cause that was read, see telemetry
+	errorType string // of the cause, for telemetry
 }
 
 type outcomeKind uint8
@@ -37,10 +36,10 @@ const (
 // unnamedDelay leaves the delay to the table.
 const unnamedDelay time.Duration = -1
 
-// RetryNow is a failed attempt that is due again at once; Failed where the attempts are used up.
+// RetryNow is a failed attempt that is retried at once. The row is Failed if its attempts are used up.
 func RetryNow(cause error) error { return RetryAfter(0, cause) }
 
-// RetryAfter is a failed attempt with a delay of its own in the place of the table's backoff.
+// RetryAfter is a failed attempt that is retried after d instead of the table's backoff.
 func RetryAfter(d time.Duration, cause error) error {
 	return &Outcome{kind: outcomeRetry, delay: max(d, 0), cause: cause}
 }
@@ -54,16 +53,16 @@ func RetryByPolicy(cause error) error {
 // Permanent settles the claim as Failed now: another attempt would fail the same way.
 func Permanent(cause error) error { return &Outcome{kind: outcomeFail, cause: cause} }
 
-// MinSnooze is the shortest pause of [Snooze]: attempts do not bound how often a handler snoozes, so without a pause
-// it would run as fast as the database can go.
+// MinSnooze is the shortest pause of [Snooze]. Snoozes use up no attempts, so a handler that always snoozes would
+// otherwise run as often as the database allows.
 const MinSnooze = 100 * time.Millisecond
 
-// Snooze puts the row back for d and gives the attempt back: nothing went wrong, it is only too early. A d of less than
-// [MinSnooze] is that.
+// Snooze makes the row due again after d, or after [MinSnooze] if d is shorter. The attempt does not count. Use it if
+// it is too early to process the row.
 func Snooze(d time.Duration) error { return &Outcome{kind: outcomeSnooze, delay: max(d, MinSnooze)} }
 
-// Again is [Snooze] without a minimum, for domains that put a row back in the middle of work that makes progress, or
-// until an exact time. A handler that returns it whenever it runs repeats as fast as the database can go.
+// Again is [Snooze] without a minimum, for domains that process a row in several steps, or at an exact time. A handler
+// that always returns it runs as often as the database allows.
 func Again(d time.Duration) error { return &Outcome{kind: outcomeSnooze, delay: max(d, 0)} }
 
 // Cancelled ends the row as cancelled: Failed with cancelled_at set.
@@ -83,7 +82,7 @@ func (o *Outcome) Error() string {
 
 func (o *Outcome) Unwrap() error { return o.cause }
 
-// IsPermanent tells a [Permanent] from other outcomes, for domains that settle by themselves.
+// IsPermanent reports whether the outcome is a [Permanent], for domains that settle rows themselves.
 func (o *Outcome) IsPermanent() bool { return o.kind == outcomeFail }
 
 // RetryDelay is the delay of a [RetryAfter] or [RetryNow]; false for other outcomes.
@@ -91,11 +90,11 @@ func (o *Outcome) RetryDelay() (time.Duration, bool) {
 	return max(o.delay, 0), o.kind == outcomeRetry && o.delay >= 0
 }
 
-// acked is the outcome of every handler that returns nil. Nothing writes to an Outcome once it is made.
+// acked is the outcome of every handler that returns nil. An Outcome does not change once it is made.
 var acked = &Outcome{kind: outcomeAck}
 
-// outcomeOf reads a handler's result. The error is the application's: whatever its methods do, such as panic because
-// it is a nil pointer, the claim has an outcome.
+// outcomeOf reads a handler's result. The error is the application's. If its methods panic, for instance because it is
+// a nil pointer, the claim still gets an outcome.
 func outcomeOf(err error) *Outcome {
 	if err == nil {
 		return acked
@@ -117,8 +116,7 @@ func chosen(err error) *Outcome {
 	return o
 }
 
-// read is the outcome with a cause of which nothing but its text is left, so that nobody calls the application's
-// error again.
+// read replaces the cause by its text, so that the methods of the application's error are not called again.
 func (o *Outcome) read() *Outcome {
 	if o.cause == nil {
 		return o
@@ -136,8 +134,8 @@ type Redactor func(ctx context.Context, message string) string
 // maxErrorBytes bounds last_error: enough for a message and the top of a stack, not for a page.
 const maxErrorBytes = 8 << 10
 
-// storable is an error's text as PostgreSQL accepts it: no NUL, valid UTF-8, bounded. A text that it
-// refused would block the very statement that records the failure.
+// storable is an error's text as PostgreSQL accepts it: no NUL, valid UTF-8, bounded. If PostgreSQL refused the text,
+// it would refuse the statement that records the failure.
 func storable(message string) string {
 	message = strings.ReplaceAll(message, "\x00", "")
 	message = strings.ToValidUTF8(message, "\uFFFD")

@@ -51,9 +51,9 @@
 // Occurrences of the schedule wait meanwhile. Names are at most [MaxName] bytes.
 //
 // A method waits for the transaction that holds the row, for at most [MaxWait] or the transaction's own lock_timeout.
-// After that the error is a [LockedError], which names the session. A scheduler that freezes in the middle of a decision
-// holds the row for at most its lease, or [DefaultLease] if that is shorter: then the server ends its session, see
-// [workqueue.TxLimits]. The reaper's next round takes its claim back. A scheduler waits [DefaultLockWait] for an
+// After that the error is a [LockedError], which names the session. A scheduler that freezes in the middle of a
+// decision holds the row for at most its lease, or [DefaultLease] if that is shorter: then the server ends its session,
+// see [workqueue.TxLimits]. The reaper's next round takes its claim back. A scheduler waits [DefaultLockWait] for an
 // application, and then continues with other schedules.
 //
 //   - Put: a new expression or zone is planned anew from now; any other change keeps the next time.

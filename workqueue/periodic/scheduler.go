@@ -52,8 +52,8 @@ type Scheduler struct {
 	worker *workqueue.Worker
 }
 
-// SchedulerOptionsOf are the options of a scheduler that runs together with a worker: it has the same runtime, and stops
-// in the same time.
+// SchedulerOptionsOf are the options of a scheduler that runs together with a worker: it has the same runtime, and
+// stops in the same time.
 func SchedulerOptionsOf(o workqueue.WorkerOptions) SchedulerOptions {
 	return SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{
 		PollInterval:    o.PollInterval,
