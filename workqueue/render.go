@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+
+	"github.com/txwork/txwork/internal/sqltext"
 )
 
 // The statements live in sql/, one operation a file. They are rendered once per Spec, into constant
@@ -15,7 +17,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-var sqlTemplates = template.Must(template.New("").Funcs(template.FuncMap{
+var sqlTemplates = template.Must(template.Must(template.New("lanes").Parse(sqltext.Lanes)).Funcs(template.FuncMap{
 	"retry": func(spent, due string) retryBranch { return retryBranch{spent, due} },
 	// A row that somebody cancelled keeps the reason, whatever its handler says about it.
 	"reason": func(otherwise string) string {

@@ -16,14 +16,14 @@ var mayImport = map[string][]string{
 	"workqueue/dispatch":     nil,
 	"workqueue/metrics":      nil,
 	"workqueue/validate":     {"workqueue"},
-	"workqueue/gate":         {"workqueue", "workqueue/validate", "internal/sqltext"},
-	"workqueue/join":         {"workqueue", "workqueue/validate", "internal/sqltext"},
+	"workqueue/gate":         {"workqueue", "workqueue/validate"},
+	"workqueue/join":         {"workqueue", "workqueue/validate"},
 	"workqueue/topics":       {"workqueue", "workqueue/validate", "internal/input"},
 	"workqueue/codec":        nil,
 	"workqueue/codec/aesgcm": {"workqueue/codec"},
 	"txworktest": {"workqueue", "workqueue/validate", "migrations", "internal/pgschema",
 		"internal/localpg"},
-	"workqueue/periodic": {"workqueue", "workqueue/validate", "schedule", "internal/sqltext"},
+	"workqueue/periodic": {"workqueue", "workqueue/validate", "schedule"},
 	"schedule":           nil,
 	"outbox":             below,
 	"outbox/outboxhttp":  append([]string{"outbox", "internal/httppost"}, below...),
@@ -32,18 +32,18 @@ var mayImport = map[string][]string{
 	"timers":             below,
 	"timers/alarms":      append([]string{"timers", "internal/httppost"}, below...),
 	"jobs":               below,
-	"reaper":             {"workqueue", "workqueue/validate", "internal/survey", "internal/sqltext"},
-	"service":            {"workqueue", "workqueue/validate", "reaper", "internal/survey", "internal/sqltext"},
+	"reaper":             {"workqueue", "workqueue/validate", "internal/survey"},
+	"service":            {"workqueue", "workqueue/validate", "reaper", "internal/survey"},
 	"migrations":         {"workqueue", "workqueue/validate"},
 }
 
 // below is what a domain package may depend on: what two of them need lives there.
-var below = []string{"internal/input", "internal/payload", "internal/sqltext", "workqueue", "workqueue/validate",
+var below = []string{"internal/input", "internal/payload", "workqueue", "workqueue/validate",
 	"workqueue/gate", "workqueue/join", "workqueue/topics", "workqueue/codec", "workqueue/periodic", "schedule"}
 
 // leaves are what anybody may depend on. They depend on none of ours but each other.
 var leaves = []string{"internal/contain", "internal/header", "internal/outage", "internal/postgres", "internal/scope",
-	"workqueue/dispatch", "workqueue/metrics"}
+	"internal/sqltext", "workqueue/dispatch", "workqueue/metrics"}
 
 // application packages are those that end up in users' programs by way of their own imports.
 var application = []string{"workqueue", "outbox", "inbox", "timers", "timers/alarms", "jobs", "reaper", "service",

@@ -16,7 +16,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-var templates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
+var templates = template.Must(template.Must(template.New("lanes").Parse(sqltext.Lanes)).ParseFS(sqlFiles, "sql/*.sql"))
 
 // Templates are the statements of this package, to which another adds its own.
 func Templates() *template.Template { return template.Must(templates.Clone()) }
