@@ -12,7 +12,7 @@ import (
 	documentation "github.com/txwork/txwork/internal/page"
 )
 
-var update = flag.Bool("update", false, "record the sessions of docs/top.md and docs/doctor.md anew")
+var update = flag.Bool("update", false, "write what is recorded in docs anew")
 
 // The sessions of the documentation are what the commands print, but for figures, times and ids.
 func TestRecordedSessions(t *testing.T) {

@@ -246,7 +246,7 @@ func saturatedQueues(ctx context.Context, x *examination, t *table) (all []Findi
 			e = append(e, evidence("rate", *w.rule.Rate)...)
 		}
 		all = append(all, Finding{
-			Title: fmt.Sprintf("%s: %s wait for the queue's limit, the oldest for %s: %s", t.of(w.Head),
+			Title: fmt.Sprintf("%s: %s held back by the queue's limit, the oldest for %s: %s", t.of(w.Head),
 				t.ready(w.Head), rough(w.oldest()), limit),
 			Evidence: []Evidence{e},
 			Remedy: Remedy{Do: "Raise the limit, if what it protects allows that.",

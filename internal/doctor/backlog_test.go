@@ -53,7 +53,7 @@ func TestRowsThatNobodyClaims(t *testing.T) {
 		t.Errorf("it is told twice: %+v", all)
 	}
 	w.relays("a", func() bool { return ask[int](w, "SELECT count(*) FROM outbox WHERE status <> 2") == 0 })
-	w.goneNow("unserved", []string{"outbox"})
+	w.goneAfter(f, byWord, []string{"outbox"})
 }
 
 func TestABacklog(t *testing.T) {
@@ -82,7 +82,7 @@ func TestABacklog(t *testing.T) {
 		t.Errorf("it is told twice: %+v", all)
 	}
 	w.relays("a", func() bool { return ask[int](w, "SELECT count(*) FROM outbox WHERE status <> 2") == 0 })
-	w.goneNow("backlog", nil)
+	w.goneAfter(f, byWord, nil)
 }
 
 func TestAPausedQueueWithABacklog(t *testing.T) {
@@ -110,12 +110,12 @@ func TestASaturatedQueue(t *testing.T) {
 		t.Fatalf("%d jobs were claimed", len(rows))
 	}
 	w.exec("UPDATE jobs SET due_at = now() - interval '1 hour'")
-	w.finds("queue-saturated", []string{"jobs, queue mail", "3 ready rows", "2 of at most 2", "--max-running 4"})
+	f := w.finds("queue-saturated", []string{"jobs, queue mail", "3 ready rows", "2 of at most 2", "--max-running 4"})
 	w.goneNow("backlog", nil)
 	w.in(func(tx workqueue.Tx) error {
 		return w.jobs.SetLimits(t.Context(), tx, "mail", jobs.Limits{MaxRunning: 4})
 	})
-	w.goneNow("queue-saturated", nil)
+	w.goneAfter(f, byWord, nil)
 	w.finds("backlog", []string{"queue mail"}) // there is room, and jobs wait all the same
 }
 
@@ -131,7 +131,7 @@ func TestSchedules(t *testing.T) {
 	w.goneNow("schedule-overdue", nil)
 	w.exec("UPDATE timers_schedule SET due_at = now() - interval '3 hours', next_at = now() - interval '3 hours' " +
 		"WHERE name = 'report'")
-	w.finds("schedule-overdue", []string{"report", "3 h", "@hourly"})
+	f := w.finds("schedule-overdue", []string{"report", "3 h", "@hourly"})
 	w.goneNow("unserved", nil)
 
 	worker, err := timers.NewWorker(w.Pool, clock, timers.WorkerOptions{})
@@ -140,6 +140,7 @@ func TestSchedules(t *testing.T) {
 	}
 	worker.HandleAll(func(context.Context, *timers.Delivery) error { return nil })
 	w.while(worker.Run, func() bool { return w.with("schedule-overdue", nil) == nil })
+	w.mended(f, byWord)
 
 	w.exec(`UPDATE timers_schedule SET status = 3, completed_at = now(), failed_at = now(), last_error = 'no such zone' WHERE name = 'clean'`)
 	w.mends(w.finds("schedule-dead", []string{"clean", "no such zone"}), nil)

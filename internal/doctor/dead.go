@@ -44,7 +44,7 @@ func unknownHandlers(ctx context.Context, x *examination, t *table) (all []Findi
 	list, err := readRows[letters](ctx, x, "unknown", t, deadLettersOf.Seconds(), maxSample, maxShown)
 	for _, l := range list {
 		f := Finding{
-			Title: fmt.Sprintf("%s: no handler is registered for %s %q: %s are being retried or have failed", t.Name,
+			Title: fmt.Sprintf("%s: no handler is registered for %s %q: %s being retried or failed", t.Name,
 				t.LabelName(), l.Label, plural(l.Rows, "row")),
 			Evidence: []Evidence{evidence(t.LabelName(), l.Label, "rows", l.Rows, "failed", l.Failed, "ids", l.IDs,
 				"last_error", l.Error)},

@@ -24,10 +24,10 @@ func TestATopicWithoutAHandler(t *testing.T) {
 	w.relays("other", func() bool {
 		return ask[int](w, "SELECT count(*) FROM outbox WHERE last_error IS NOT NULL AND status = 0") == 3
 	})
-	w.finds("unknown-handler", []string{`no handler is registered for topic "order.placed"`, "3 rows"})
+	f := w.finds("unknown-handler", []string{`no handler is registered for topic "order.placed"`, "3 rows"})
 	w.exec("UPDATE outbox SET due_at = now()")
 	w.relays("order.placed", func() bool { return ask[int](w, "SELECT count(*) FROM outbox WHERE status <> 2") == 0 })
-	w.goneNow("unknown-handler", nil)
+	w.goneAfter(f, byWord, nil)
 }
 
 func TestAKindWithoutAHandler(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/txwork/txwork/internal/page"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/doctor.md anew")
+var update = flag.Bool("update", false, "write the tables of docs/doctor.md and docs/doctor-conditions.md anew")
 
 const document = "../../docs/doctor.md"
 

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,77 +48,135 @@ func TestASchemaOfOneDomainIsHealthy(t *testing.T) {
 	}
 }
 
-// looks is how often TestAHealthySystemUnderLoad looks.
-var looks = flag.Int("looks", 20, "examinations of TestAHealthySystemUnderLoad")
+// looks is how often TestAHealthySystemUnderLoad looks, and every is the time between two looks.
+var (
+	looks = flag.Int("looks", 20, "examinations of TestAHealthySystemUnderLoad")
+	every = flag.Duration("every", 50*time.Millisecond, "time between those examinations")
+)
 
 // Producers, workers, schedules and the reaper at work, with retries, order by key, limits and joins: nothing of it is
-// wrong.
+// wrong. What the examinations cost is for the log: go test ./internal/doctor -run TestAHealthySystemUnderLoad
+// -looks 100 -every 10s -timeout 2h -v
 func TestAHealthySystemUnderLoad(t *testing.T) {
 	w := newServerWard(t, sound)
 	ctx, stop := context.WithCancel(t.Context())
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer stop()
-	w.in(func(tx workqueue.Tx) error { return w.jobs.SetLimits(ctx, tx, "mail", jobs.Limits{MaxRunning: 3}) })
+	var done atomic.Int64 // handlers that returned without an error
+	background.Go(func() {
+		if err := w.allDomains(ctx, &done).Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	background.Go(func() { w.produces(ctx, &done) })
+	w.becomes("work is done", func() bool { return done.Load() > 100 })
 
-	relay, err := outbox.NewRelay(w.Pool, w.box, outbox.RelayOptions{})
-	if err != nil {
-		t.Fatal(err)
+	// Windows with an examination and without alternate, in the order with, without, without, with, so that what grows
+	// or slows down with time does so in both.
+	var cost comparison
+	for range *looks {
+		for _, examines := range [][]bool{{true, false}, {false, true}}[cost.pairs()%2] {
+			start, before := time.Now(), done.Load()
+			if examines {
+				if f := w.examine().Findings; len(f) > 0 {
+					t.Fatalf("findings %+v", f)
+				}
+			}
+			pgtest.Pass(*every - time.Since(start))
+			cost.add(examines, float64(done.Load()-before)/time.Since(start).Seconds())
+		}
 	}
+	t.Logf("%d examinations, no finding; %s", *looks, cost)
+}
+
+// allDomains serves the tables of the ward. Of ten messages one is retried.
+func (w *ward) allDomains(ctx context.Context, done *atomic.Int64) *service.Service {
+	w.Helper()
+	w.in(func(tx workqueue.Tx) error { return w.jobs.SetLimits(ctx, tx, "mail", jobs.Limits{MaxRunning: 3}) })
+	relay, err := outbox.NewRelay(w.Pool, w.box, outbox.RelayOptions{})
+	must(w, err)
 	relay.HandleAll(func(_ context.Context, d *outbox.Delivery) error {
 		if d.Attempt == 1 && d.ID[15]%10 == 0 {
 			return errors.New("try again")
 		}
+		done.Add(1)
 		return nil
 	})
 	registry := jobs.NewRegistry()
-	jobs.Register(registry, func(context.Context, *jobs.Job[letter]) error { return nil }, jobs.KindOptions[letter]{})
+	jobs.Register(registry, func(context.Context, *jobs.Job[letter]) error {
+		done.Add(1)
+		return nil
+	}, jobs.KindOptions[letter]{})
 	worker, err := jobs.NewWorker(w.Pool, w.jobs, jobs.WorkerOptions{Registry: registry,
 		Queues: []jobs.QueueOptions{{Name: "default"}, {Name: "mail"}}})
-	must(t, err)
+	must(w, err)
 	clock, err := timers.Open(timers.Options{Schema: w.Schema, Telemetry: silent})
-	must(t, err)
+	must(w, err)
 	w.in(func(tx workqueue.Tx) error {
 		return clock.Schedules().Put(ctx, tx, timers.Schedule{Name: "tick", Expr: "@every 1s", Topic: "tick"})
 	})
 	firing, err := timers.NewWorker(w.Pool, clock, timers.WorkerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(w, err)
 	firing.HandleAll(func(context.Context, *timers.Delivery) error { return nil })
 	s, err := service.New(w.Pool, service.Options{}, relay, worker, firing)
-	must(t, err)
-	background.Go(func() {
-		if err := s.Run(ctx); err != nil {
-			t.Error(err)
+	must(w, err)
+	return s
+}
+
+// produces writes as fast as the workers work: at most inHand rows are not done.
+func (w *ward) produces(ctx context.Context, done *atomic.Int64) {
+	const inHand, each = 300, 15
+	written := int64(0)
+	for i := 0; ctx.Err() == nil; i++ {
+		if written-done.Load() > inHand {
+			pgtest.Pass(time.Millisecond)
+			continue
 		}
-	})
-	background.Go(func() {
-		for i := 0; ctx.Err() == nil; i++ {
-			key := fmt.Sprint("k", i%7)
-			w.in(func(tx workqueue.Tx) error {
-				_, err := w.box.Enqueue(t.Context(), tx, append(messages("a", 5), outbox.Message{Topic: "b", Key: key,
-					Payload: []byte("{}")})...)
-				if err == nil {
-					_, err = w.box.StartJoin(t.Context(), tx, outbox.Join{Steps: messages("step", 3)})
-				}
-				return err
-			})
-			w.enqueueJobs("mail", 3)
-			w.enqueueJobs("default", 3)
-			pgtest.Pass(5 * time.Millisecond)
-		}
-	})
-	for range *looks {
-		if f := w.examine().Findings; len(f) > 0 {
-			t.Fatalf("findings %+v", f)
-		}
-		pgtest.Pass(50 * time.Millisecond)
+		key := fmt.Sprint("k", i%7)
+		w.in(func(tx workqueue.Tx) error {
+			_, err := w.box.Enqueue(w.Context(), tx, append(messages("a", 5), outbox.Message{Topic: "b", Key: key,
+				Payload: []byte("{}")})...)
+			if err == nil {
+				_, err = w.box.StartJoin(w.Context(), tx, outbox.Join{Steps: messages("step", 3)})
+			}
+			return err
+		})
+		w.enqueueJobs("mail", 3)
+		w.enqueueJobs("default", 3)
+		written += each
 	}
-	if n := ask[int](w, "SELECT (SELECT count(*) FROM outbox WHERE status = 2) + (SELECT count(*) FROM jobs WHERE "+
-		"status = 2)"); n < 100 {
-		t.Errorf("only %d rows were done beside it", n)
+}
+
+// A comparison is of throughputs, in rows a second, of windows with an examination and without.
+type comparison struct{ with, without []float64 }
+
+func (c *comparison) add(examines bool, rate float64) {
+	if examines {
+		c.with = append(c.with, rate)
+	} else {
+		c.without = append(c.without, rate)
 	}
+}
+
+func (c comparison) pairs() int { return len(c.without) }
+
+// String tells the mean cost and its standard error, over the pairs of windows.
+func (c comparison) String() string {
+	costs, mean, squares := make([]float64, len(c.with)), 0.0, 0.0
+	for i, with := range c.with {
+		costs[i] = 100 * (1 - with/c.without[i])
+		mean += costs[i] / float64(len(costs))
+	}
+	for _, cost := range costs {
+		squares += (cost - mean) * (cost - mean)
+	}
+	n := float64(len(costs))
+	slices.Sort(c.without)
+	slices.Sort(costs)
+	return fmt.Sprintf("one every %v costs %.2f %% of the throughput (standard error %.2f, median %.2f), "+
+		"which is %.0f rows/s in the median without", *every, mean, math.Sqrt(squares/n/max(n-1, 1)),
+		costs[len(costs)/2], c.without[len(c.without)/2])
 }
 
 // A role that may do nothing is told what it may not see, and a viewer sees the queues.

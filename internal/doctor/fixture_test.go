@@ -24,7 +24,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(recorder{m}) }
 
 // quiet and silent keep what the tests provoke out of their output.
 var (
@@ -57,6 +57,9 @@ type ward struct {
 	*pgschema.DB
 	box  *outbox.Outbox
 	jobs *jobs.Client
+	took time.Duration // of the last examination
+
+	server *localpg.Server // where the ward has one of its own
 }
 
 // newWard makes the tables of txwork in a schema of the test's own.
@@ -83,6 +86,7 @@ func newServerWard(t *testing.T, o localpg.Options, domains ...migrations.Domain
 	must(t, err)
 	t.Cleanup(func() { server.Stop() })
 	w := openWard(t, server.URL())
+	w.server = server
 	w.migrate(domains...)
 	return w
 }
@@ -130,6 +134,7 @@ func (w *ward) examine(change ...func(*doctor.Options)) doctor.Report {
 	for _, s := range r.Skipped {
 		w.Errorf("skipped: %+v", s)
 	}
+	w.took = r.Took
 	return r
 }
 
@@ -186,14 +191,37 @@ func (w *ward) mends(f doctor.Finding, texts []string, change ...func(*doctor.Op
 	for _, statement := range f.Remedy.SQL {
 		w.exec(statement)
 	}
+	w.goneAfter(f, bySQL, texts, change...)
+}
+
+// ends follows the remedy as printed, which takes effect a moment later: a session ends, or a setting is read.
+func (w *ward) ends(f doctor.Finding, texts []string, change ...func(*doctor.Options)) {
+	w.Helper()
+	took := w.took
+	for _, statement := range f.Remedy.SQL {
+		w.exec(statement)
+	}
+	w.becomes("mended", func() bool { return w.with(f.Code, texts, change...) == nil })
+	w.took = took
+	w.mended(f, bySQL)
+}
+
+// goneAfter sees that what has just been done mended the finding.
+func (w *ward) goneAfter(f doctor.Finding, how string, texts []string, change ...func(*doctor.Options)) {
+	w.Helper()
+	took := w.took
 	w.goneNow(f.Code, texts, change...)
+	w.took = took
+	if !w.Failed() {
+		w.mended(f, how)
+	}
 }
 
 // fixes has the doctor follow it.
 func (w *ward) fixes(f doctor.Finding, texts []string, change ...func(*doctor.Options)) {
 	w.Helper()
 	must(w, doctor.Fix(w.Context(), w.Pool, f))
-	w.goneNow(f.Code, texts, change...)
+	w.goneAfter(f, byFix, texts, change...)
 }
 
 func (w *ward) goneNow(code string, texts []string, change ...func(*doctor.Options)) {

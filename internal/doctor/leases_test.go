@@ -69,21 +69,21 @@ func TestNoReaper(t *testing.T) {
 	owner := uuid.New()
 	_, err := w.queue().Claim(t.Context(), owner, time.Minute, 1)
 	must(t, err)
-	w.finds("no-reaper", []string{"No reaper maintains outbox", "no reaper has ever maintained outbox"})
+	f := w.finds("no-reaper", []string{"No reaper maintains outbox", "no reaper has ever maintained outbox"})
 
 	round := func() {
 		_, err = reaper.RunOnce(t.Context(), w.Pool, w.box.Tables(), reaper.Options{Schema: w.Schema, Logger: quiet})
 		must(t, err)
 	}
 	round()
-	w.goneNow("no-reaper", nil)
+	w.goneAfter(f, byWord, nil)
 	w.exec("UPDATE leader SET expires_at = now() - interval '3 hours', granted_at = now() - interval '3 hours'")
 	w.finds("no-reaper", []string{"stopped 3 h ago"})
 	_, err = w.queue().Ack(t.Context(), owner, ids)
 	must(t, err)
-	w.finds("no-reaper", []string{"stopped 3 h ago"})
+	f = w.finds("no-reaper", []string{"stopped 3 h ago"})
 	round()
-	w.goneNow("no-reaper", nil)
+	w.goneAfter(f, byWord, nil)
 }
 
 func TestRetention(t *testing.T) {

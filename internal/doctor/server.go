@@ -74,8 +74,12 @@ func connections(ctx context.Context, x *examination) (all []Finding, err error)
 	}
 	list, err := readRows[limit](ctx, x, "connections", nil)
 	for _, l := range list {
+		of := "the server"
+		if l.Name != "" {
+			of = l.What + " " + l.Name
+		}
 		f := Finding{
-			Title:    fmt.Sprintf("%d of at most %d connections of %s %s are in use", l.Used, l.Most, l.What, l.Name),
+			Title:    fmt.Sprintf("%d of at most %d connections of %s are in use", l.Used, l.Most, of),
 			Evidence: []Evidence{evidence("limit_of", l.What, "name", l.Name, "used", l.Used, "most", l.Most)},
 		}
 		switch l.What {

@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -18,8 +19,7 @@ func TestATransactionThatHoldsBackVacuum(t *testing.T) {
 	w.goneNow("horizon-held", []string{pid})
 	soon := thresholds(func(th *doctor.Thresholds) { th.Horizon = time.Millisecond })
 	f := w.finds("horizon-held", []string{pid, "nightly report", "idle in transaction"}, soon)
-	w.exec(f.Remedy.SQL[0])
-	w.becomes("the session ends", func() bool { return w.with("horizon-held", []string{pid}, soon) == nil })
+	w.ends(f, []string{pid}, soon)
 }
 
 func TestAPreparedTransactionThatHoldsBackVacuum(t *testing.T) {
@@ -42,10 +42,10 @@ func TestReplicationSlots(t *testing.T) {
 	w.goneNow("slot-behind", nil)
 	w.goneNow("horizon-held", []string{logical})
 	soon := thresholds(func(th *doctor.Thresholds) { th.SlotAge, th.SlotBytes = 1, 1 })
-	w.finds("horizon-held", []string{logical, "the system catalogs"}, soon)
+	held := w.finds("horizon-held", []string{logical, "the system catalogs"}, soon)
 	w.mends(w.finds("slot-behind", []string{physical, "physical"}, soon), []string{physical}, soon)
 	w.mends(w.finds("slot-behind", []string{logical}, soon), []string{logical}, soon)
-	w.goneNow("horizon-held", []string{logical}, soon)
+	w.goneAfter(held, bySQL, []string{logical}, soon) // its statement is the one that has just been run
 }
 
 func TestAutovacuumThatIsOffForATable(t *testing.T) {
@@ -74,8 +74,7 @@ func TestASessionThatHasTheAnnouncersLock(t *testing.T) {
 	w.goneNow("stuck-announcer", nil)
 	soon := thresholds(func(th *doctor.Thresholds) { th.Announcer = time.Millisecond })
 	f := w.finds("stuck-announcer", []string{"jobs", fmt.Sprintf("{pid %d}", conn.PgConn().PID()), "pooler"}, soon)
-	w.exec(f.Remedy.SQL[0])
-	w.becomes("the session ends", func() bool { return w.with("stuck-announcer", nil, soon) == nil })
+	w.ends(f, nil, soon)
 }
 
 func TestWhoKeepsOthersWaiting(t *testing.T) {
@@ -94,6 +93,7 @@ func TestWhoKeepsOthersWaiting(t *testing.T) {
 		soon(&o)
 		r, err := doctor.Examine(w.Context(), w.Pool, o)
 		must(t, err)
+		w.took = r.Took
 		for _, found := range r.Findings {
 			if found.Code == "lock-wait" {
 				f = &found
@@ -116,7 +116,7 @@ func TestWhoKeepsOthersWaiting(t *testing.T) {
 	}
 	w.exec(f.Remedy.SQL[0])
 	must(t, <-waited)
-	w.goneNow("lock-wait", nil, soon)
+	w.goneAfter(*f, bySQL, nil, soon)
 }
 
 func TestNotificationsThatNobodyReads(t *testing.T) {
@@ -130,10 +130,13 @@ func TestNotificationsThatNobodyReads(t *testing.T) {
 	soon := thresholds(func(th *doctor.Thresholds) { th.Notify = 1e-9 })
 	f := w.finds("notify-queue", []string{fmt.Sprintf("{pid %d}", listener.PgConn().PID()), "deaf"}, soon)
 	w.exec(f.Remedy.SQL[0])
+	took := w.took
 	w.becomes("the queue is read", func() bool {
 		w.exec("SELECT pg_notify('x', '')") // which has the server forget what nobody needs
 		return w.with("notify-queue", nil, soon) == nil
 	})
+	w.took = took
+	w.mended(f, bySQL)
 }
 
 // localpg's default is a server that may lose its last transactions.
@@ -141,10 +144,7 @@ func TestSettingsOfTheServer(t *testing.T) {
 	w := newServerWard(t, localpg.Options{Settings: map[string]string{"synchronous_commit": "off",
 		"autovacuum": "off"}})
 	mends := func(name string, f doctor.Finding) {
-		for _, s := range f.Remedy.SQL {
-			w.exec(s)
-		}
-		w.becomes(name+" is on", func() bool { return w.with(f.Code, []string{name + " is off"}) == nil })
+		w.ends(f, []string{name + " is off"})
 	}
 	for _, name := range []string{"fsync", "full_page_writes", "synchronous_commit"} {
 		mends(name, w.finds("durability", []string{name + " is off"}))
@@ -181,12 +181,38 @@ func TestLimitsOfConnections(t *testing.T) {
 	}
 }
 
+func TestLimitsOfConnectionsOfADatabaseAndAServer(t *testing.T) {
+	w := newServerWard(t, localpg.Options{Settings: map[string]string{"max_connections": "20",
+		"fsync": "on", "full_page_writes": "on"}})
+	database := ask[string](w, "SELECT current_database()")
+	w.exec("ALTER DATABASE " + database + " CONNECTION LIMIT 8")
+	for range 8 {
+		w.session("worker")
+	}
+	w.mends(w.finds("connections", []string{database, "of at most 8"}), []string{"of at most 8"})
+	for range 8 {
+		w.session("worker")
+	}
+	f := w.finds("connections", []string{"of the server are in use", "max_connections = 34"})
+	for _, statement := range f.Remedy.SQL {
+		w.exec(statement)
+	}
+	must(t, errors.Join(w.server.Crash(), w.server.Restart(t.Context()))) // as the remedy says
+	w.Pool.Reset()
+	w.session("worker")
+	w.goneAfter(f, bySQL, []string{"of the server"})
+	if most := ask[string](w, "SHOW max_connections"); most != "34" {
+		t.Errorf("max_connections is %s", most)
+	}
+}
+
 func TestClocksThatDiffer(t *testing.T) {
 	w := newWard(t)
 	w.goneNow("clock-skew", nil)
-	w.finds("clock-skew", []string{"10m0s ahead of"}, func(o *doctor.Options) {
+	f := w.finds("clock-skew", []string{"10m0s ahead of"}, func(o *doctor.Options) {
 		o.Now = func() time.Time { return time.Now().Add(10 * time.Minute) }
 	})
+	w.goneAfter(f, byWord, nil)
 	w.finds("clock-skew", []string{"behind"}, func(o *doctor.Options) {
 		o.Now = func() time.Time { return time.Now().Add(-10 * time.Minute) }
 	})

@@ -1,0 +1,211 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	documentation "github.com/txwork/txwork/internal/page"
+	"github.com/txwork/txwork/jobs"
+	"github.com/txwork/txwork/outbox"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// A remedy is a condition and the commands that the doctor prints against it.
+type remedy struct {
+	code string
+	only string // the command to run, where those printed are alternatives
+	make func(*testing.T) *cli
+	then func(*cli) // what else the remedy says; nil without
+}
+
+// expired is a message whose worker has died.
+func (c *cli) expired() {
+	c.t.Helper()
+	c.enqueue(outbox.Message{Topic: "order.placed", Payload: []byte("{}")})
+	_, err := c.queue().Claim(c.t.Context(), uuid.New(), time.Minute, 1)
+	must(c.t, err)
+	c.exec("UPDATE {schema}.outbox SET locked_until = now() - interval '5 minutes' WHERE status = 1")
+}
+
+// deployed is a worker that has the handlers.
+func (c *cli) deployed() {
+	c.t.Helper()
+	owner := uuid.New()
+	rows, err := c.queue().Claim(c.t.Context(), owner, time.Minute, workqueue.MaxBatch)
+	must(c.t, err)
+	for _, r := range rows {
+		_, err := c.queue().Ack(c.t.Context(), owner, []uuid.UUID{r.ID})
+		must(c.t, err)
+	}
+}
+
+// blocked is a dead letter before another message of its key.
+func blocked(t *testing.T) *cli {
+	t.Helper()
+	c := newMigratedCLI(t)
+	box, err := outbox.Open(outbox.Options{Schema: c.db.Schema, Ordering: outbox.PerKey})
+	must(t, err)
+	c.outbox = box
+	m := outbox.Message{Topic: "ship", Key: "order 17", Payload: []byte("{}")}
+	c.fail("no such address", c.enqueue(m, m)[0])
+	return c
+}
+
+func against(make func(*cli)) func(*testing.T) *cli {
+	return func(t *testing.T) *cli {
+		t.Helper()
+		c := newMigratedCLI(t)
+		make(c)
+		return c
+	}
+}
+
+var remedies = []remedy{
+	{code: "expired-leases", make: against((*cli).expired)},
+	{code: "retention", make: against(func(c *cli) {
+		owner, ids := uuid.New(), c.enqueue(outbox.Message{Topic: "a", Payload: []byte("{}")})
+		_, err := c.queue().Claim(c.t.Context(), owner, time.Minute, 1)
+		must(c.t, err)
+		_, err = c.queue().Ack(c.t.Context(), owner, ids)
+		must(c.t, err)
+		c.exec("UPDATE {schema}.outbox SET completed_at = now() - interval '30 days'")
+	})},
+	{code: "schema", make: newCLI},
+	{code: "queue-paused", make: against(func(c *cli) {
+		c.greet(jobs.InsertOptions{Queue: "mail's"})
+		c.run("jobs", "pause", "mail's").ok()
+		c.exec("UPDATE {schema}.jobs SET due_at = now() - interval '1 hour'")
+	})},
+	{code: "queue-saturated", make: against(func(c *cli) {
+		c.run("jobs", "limit", "mail", "--max-running", "1").ok()
+		c.greet(jobs.InsertOptions{Queue: "mail"}, jobs.InsertOptions{Queue: "mail"})
+		client, err := jobs.Open(jobs.Options{Schema: c.db.Schema})
+		must(c.t, err)
+		_, err = client.Table().On(c.db.Pool).Claim(c.t.Context(), uuid.New(), time.Minute, 1, "mail",
+			int16(jobs.Normal))
+		must(c.t, err)
+		c.exec("UPDATE {schema}.jobs SET due_at = now() - interval '1 hour'")
+	})},
+	{code: "schedule-dead", make: against(func(c *cli) {
+		c.run("schedules", "put", "report", "@hourly", "--topic", "report").ok()
+		c.exec("UPDATE {schema}.timers_schedule SET status = 3, completed_at = now(), failed_at = now(), " +
+			"last_error = 'no such zone'")
+	})},
+	{code: "unknown-handler", make: against(func(c *cli) {
+		c.fail(`no handler is registered for topic "a b"`, c.enqueue(outbox.Message{Topic: "a b",
+			Payload: []byte("{}")})...)
+	}), then: (*cli).deployed},
+	{code: "poison", make: against(func(c *cli) {
+		for i := range 6 {
+			c.fail(fmt.Sprintf("card %d is declined", i), c.enqueue(outbox.Message{Topic: "charge",
+				Payload: []byte("{}")})...)
+		}
+	})},
+	{code: "blocked-key", only: "redrive", make: blocked},
+	{code: "blocked-key", only: "unblock", make: blocked},
+	{code: "fold-behind", make: against(func(c *cli) {
+		c.exec("INSERT INTO {schema}.outbox_gate_note (at, gate_key, limited) VALUES (now() - interval " +
+			"'5 minutes', 'k', false)")
+	})},
+	{code: "stuck-join", make: against(func(c *cli) {
+		started, owner := c.startJoin(), uuid.New()
+		_, err := c.queue().Claim(c.t.Context(), owner, time.Minute, 2)
+		must(c.t, err)
+		_, err = c.queue().Ack(c.t.Context(), owner, started.Steps[:1])
+		must(c.t, err)
+		c.exec("ALTER TABLE {schema}.outbox DISABLE TRIGGER USER")
+		c.exec("UPDATE {schema}.outbox SET status = 2, locked_until = NULL, completed_at = now() - interval " +
+			"'20 minutes' WHERE status = 1")
+		c.exec("ALTER TABLE {schema}.outbox ENABLE TRIGGER USER")
+		c.exec("UPDATE {schema}.outbox_join SET created_at = now() - interval '1 hour', look_at = now() - " +
+			"interval '1 second'")
+	})},
+}
+
+// Each command is run by a shell as the doctor prints it, and mends what it is printed against.
+func TestPrintedCommandsMend(t *testing.T) {
+	t.Parallel()
+	rows := make([]string, len(remedies))
+	t.Cleanup(func() {
+		if *update && !t.Failed() {
+			must(t, documentation.Write(remediesPage(), "commands", "| found | code | seconds | commands as printed |\n"+
+				"|---|---|---|---|\n"+strings.Join(rows, "")))
+		}
+	})
+	text, err := os.ReadFile(remediesPage())
+	must(t, err)
+	for i, r := range remedies {
+		t.Run(r.code+" "+r.only, func(t *testing.T) {
+			c := r.make(t)
+			title, took, commands := c.printed(r)
+			for _, command := range commands {
+				c.shell(command)
+			}
+			if r.then != nil {
+				r.then(c)
+			}
+			for _, f := range decode[printed](c.doctor("--json", "--fail-on", "never").ok()).Findings {
+				if f.Code == r.code {
+					t.Errorf("after %q it is still there: %+v", commands, f)
+				}
+			}
+			row := fmt.Sprintf("`%s` | `` %s ``", r.code, strings.Join(commands, " ``<br>`` "))
+			row = anID.ReplaceAllString(strings.ReplaceAll(row, c.db.Schema, "txwork"), "ID")
+			code, command, _ := strings.Cut(row, " | ")
+			title = anID.ReplaceAllString(strings.ReplaceAll(title, c.db.Schema, "txwork"), "ID")
+			rows[i] = fmt.Sprintf("| %s | %s | %.2f | %s |\n", strings.ReplaceAll(title, "|", `\|`), code, took, command)
+			if !*update && !regexp.MustCompile(`(?m)\| `+regexp.QuoteMeta(code)+` \| [\d.]+ \| `+
+				regexp.QuoteMeta(command)+` \|$`).Match(text) {
+				t.Errorf("docs/doctor-conditions.md lacks this row: go test ./cmd/txwork -run PrintedCommands "+
+					"-update\n%s", rows[i])
+			}
+		})
+	}
+}
+
+func remediesPage() string { return filepath.Join(root, "docs/doctor-conditions.md") }
+
+// printed is what one examination prints against a condition.
+func (c *cli) printed(r remedy) (title string, took float64, commands []string) {
+	c.t.Helper()
+	p := decode[printed](c.doctor("--json", "--fail-on", "never").ok())
+	for _, f := range p.Findings {
+		if f.Code != r.code {
+			continue
+		}
+		for _, command := range f.Remedy.Commands {
+			if r.only == "" || strings.Contains(command, " "+r.only+" ") {
+				commands = append(commands, command)
+			}
+		}
+		if len(commands) == 0 {
+			c.t.Fatalf("no command is printed: %+v", f)
+		}
+		return f.Title, p.Took, commands
+	}
+	c.t.Fatalf("no finding %s in %+v", r.code, p.Findings)
+	return "", 0, nil
+}
+
+// shell has a shell run a command line in which txwork is this program. A question is answered with yes.
+func (c *cli) shell(line string) {
+	c.t.Helper()
+	self, err := os.Executable()
+	must(c.t, err)
+	cmd := exec.CommandContext(c.t.Context(), "sh", "-ec", `txwork() { "$SELF" "$@"; }`+"\n"+line)
+	cmd.Env = append(os.Environ(), asCommand+"=1", "SELF="+self, databaseURLEnv+"="+c.url)
+	cmd.Stdin = strings.NewReader("yes\n")
+	if output, err := cmd.CombinedOutput(); err != nil {
+		c.t.Fatalf("%s: %v\n%s", line, err, output)
+	}
+}

@@ -1,0 +1,151 @@
+package doctor_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/txwork/txwork/internal/doctor"
+	"github.com/txwork/txwork/internal/page"
+)
+
+// conditions is the page that tells how each condition was made, found and mended.
+const conditions = "../../docs/doctor-conditions.md"
+
+// A cure is one condition that a test has made, that one examination has found, and that its remedy has mended.
+type cure struct{ test, code, title, seconds, remedy, mended string }
+
+// cures are those of this run, for -update.
+var cures = struct {
+	sync.Mutex
+	all map[string]cure
+}{all: map[string]cure{}}
+
+// How a finding was mended.
+const (
+	bySQL  = "the SQL, as printed"
+	byFix  = "`--fix`"
+	byWord = "what the remedy says"
+)
+
+// mended notes that a finding is gone, and that the page has it. Names and figures that differ from run to run, and
+// seconds most of all, are no reason to fail.
+func (w *ward) mended(f doctor.Finding, how string) {
+	w.Helper()
+	remedy := printed(f.Remedy)
+	if how == byWord {
+		remedy = f.Remedy.Do
+	}
+	c := cure{test: w.Name(), code: f.Code, title: w.generic(f.Title), seconds: fmt.Sprintf("%.2f", w.took.Seconds()),
+		remedy: w.generic(remedy), mended: how}
+	cures.Lock()
+	cures.all[c.form()] = c
+	cures.Unlock()
+	if *update {
+		return
+	}
+	text, err := os.ReadFile(conditions)
+	must(w, err)
+	for line := range strings.Lines(string(text)) {
+		if read, is := readCure(line); is && read.form() == c.form() {
+			return
+		}
+	}
+	w.Errorf("%s lacks this row: go test ./internal/doctor -update\n%s", conditions, c)
+}
+
+// printed is the SQL of a remedy in a cell of a table.
+func printed(r doctor.Remedy) string { return "`` " + strings.Join(r.SQL, " ``<br>`` ") + " ``" }
+
+var (
+	uuids   = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+	pids    = regexp.MustCompile(`pg_terminate_backend\(\d+\)`)
+	session = regexp.MustCompile(`\b(session|Session|pid) \d+`)
+	numbers = regexp.MustCompile(`\d+`)
+)
+
+// generic has names for what is different in each run.
+func (w *ward) generic(text string) string {
+	text = strings.NewReplacer("r_"+strings.ToLower(w.Schema[2:12]), "app", w.Schema, "queues", "\n", " ", "|",
+		`\|`).Replace(text)
+	text = uuids.ReplaceAllString(text, "ID")
+	text = pids.ReplaceAllString(text, "pg_terminate_backend(PID)")
+	return session.ReplaceAllString(text, "$1 PID")
+}
+
+func (c cure) String() string {
+	return fmt.Sprintf("| %s | `%s` | %s | %s | %s | %s |\n", c.title, c.code, c.test, c.seconds, c.remedy, c.mended)
+}
+
+// form identifies a row.
+func (c cure) form() string {
+	return strings.Join([]string{c.code, c.test, numbers.ReplaceAllString(c.remedy, "0"), c.mended}, " | ")
+}
+
+// cells are separated by bars that are not escaped.
+var cells = regexp.MustCompile(`[^\\]\| `)
+
+func readCure(line string) (c cure, is bool) {
+	part := cells.Split(strings.TrimSuffix(strings.TrimPrefix(line, "| "), " |\n"), -1)
+	if len(part) != 6 || !strings.HasPrefix(part[1], "`") {
+		return cure{}, false
+	}
+	return cure{title: part[0], code: strings.Trim(part[1], "`"), test: part[2], seconds: part[3], remedy: part[4],
+		mended: part[5]}, true
+}
+
+// A recorder writes the page once all tests have passed, when -update asks for it.
+type recorder struct{ *testing.M }
+
+func (r recorder) Run() int {
+	code := r.M.Run()
+	if !*update || code != 0 {
+		return code
+	}
+	var b strings.Builder
+	b.WriteString("| found | code | made by | seconds | remedy as printed | mended by |\n|---|---|---|---|---|---|\n")
+	order := map[string]int{}
+	for i, k := range doctor.Kinds() {
+		order[k.Code] = i
+	}
+	rows := slices.SortedFunc(maps.Values(cures.all), func(a, b cure) int {
+		if d := order[a.code] - order[b.code]; d != 0 {
+			return d
+		}
+		return strings.Compare(a.form(), b.form())
+	})
+	for _, c := range rows {
+		b.WriteString(c.String())
+	}
+	if err := page.Write(conditions, "cures", b.String()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// Each finding is made and mended by a test.
+func TestEachFindingIsMended(t *testing.T) {
+	t.Parallel()
+	if *update {
+		t.Skip("the page is being written")
+	}
+	text, err := os.ReadFile(conditions)
+	must(t, err)
+	mended := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if c, is := readCure(line); is {
+			mended[c.code] = true
+		}
+	}
+	for _, k := range doctor.Kinds() {
+		if !mended[k.Code] {
+			t.Errorf("%s has no row for %s", conditions, k.Code)
+		}
+	}
+}
