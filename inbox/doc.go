@@ -97,8 +97,10 @@
 // [Options].FailedRetention ends. A cancelled message keeps its key for the window, like a processed one.
 //
 // Payload and headers are removed earlier, after [Options].Retention. The remaining row is a tombstone with the key,
-// the hash and the time. A reaper that is given [Inbox.Tables] does both, and so does [Inbox.Purge]. A reaper that
-// knows the table by [Spec] only removes payloads and deletes no keys, because it does not know the window.
+// the hash and the time. A reaper that is given [Inbox.Tables] does both, and so does [Inbox.Purge]. A service
+// gives them to its reaper if it runs a [Worker]; if you only use Process or Begin, put them into the service's
+// Options.Tables. A reaper that knows the table by [Spec] only removes payloads and deletes no keys, because it does
+// not know the window.
 //
 // # Other languages
 //

@@ -193,18 +193,24 @@ func checkPriorities(list []Priority) error {
 // for. Run returns an error at once if the worker has no handler, or if a table does not fit this version of the
 // library. A Worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
-	if err := w.checkHandlers(); err != nil {
+	if err := w.Check(); err != nil {
 		return err
 	}
 	w.reportUnserved(ctx)
 	return w.all().Run(ctx)
 }
 
-// checkHandlers refuses a worker that would fail whatever it claims. Middleware may do jobs by itself.
-func (w *Worker) checkHandlers() error {
+// Check tells why the worker cannot run: it has no handler, and would fail whatever it claims. Middleware may do jobs
+// by itself. A service asks it before it starts.
+func (w *Worker) Check() error {
 	if len(w.options.Registry.handled()) == 0 && len(w.options.Middleware) == 0 {
-		return validate.Errorf("registry", "has no handler: call Register before Run, with the registry of the "+
-			"worker's options or, where there is none, the client's; to run schedules only, use Schedules.Scheduler")
+		var names []string
+		for _, q := range w.options.Queues {
+			names = append(names, cmp.Or(q.Name, DefaultQueue))
+		}
+		return validate.Errorf("registry", "of the worker of %s %v has no handler: call Register before Run, with the "+
+			"registry of the worker's options or, where there is none, the client's; to run schedules only, use "+
+			"Schedules.Scheduler", w.client.Table().Name(), names)
 	}
 	return nil
 }
@@ -213,7 +219,7 @@ func (w *Worker) checkHandlers() error {
 // commands, and for tests: each of its runs enqueues what schedules owe, does the jobs that are due, queue after
 // queue, and returns. See [workqueue.Drain].
 func (w *Worker) Drain() (*workqueue.Drain, error) {
-	if err := w.checkHandlers(); err != nil {
+	if err := w.Check(); err != nil {
 		return nil, err
 	}
 	return w.all().Drain()
@@ -222,7 +228,7 @@ func (w *Worker) Drain() (*workqueue.Drain, error) {
 // DrainIn is [Worker.Drain] inside a transaction, as in a test that rolls back: what handlers record is written in
 // it, too, so a handler may not call two methods of its job at once. See [workqueue.Worker.DrainIn].
 func (w *Worker) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
-	if err := w.checkHandlers(); err != nil {
+	if err := w.Check(); err != nil {
 		return nil, err
 	}
 	inside, err := newWorker(w.pool, tx, w.client, w.options)

@@ -31,6 +31,11 @@
 //  2. running handlers get the ShutdownTimeout of their part to finish, and their results are settled;
 //  3. the reaper stops when all parts have stopped.
 //
+// Run then returns nil, or the errors of parts whose handlers did not stop in time.
+//
+// An HTTP server beside the service has to be stopped, too. See the example [Service.Run]: one context stops both, and
+// main waits for both. Stop the server before you close the pool, because its handlers enqueue.
+//
 // If a part ends by itself, with or without an error, the service stops the others too, because half a service is hard
 // to notice. A part that you removed is not meant.
 //

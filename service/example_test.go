@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"context"
+	"errors"
 	"log"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/inbox/inboxhttp"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/service"
@@ -50,6 +52,55 @@ func Example() {
 
 	s := must(service.New(pool, service.Options{}, relay, payments, clock, worker))
 	go http.ListenAndServe("127.0.0.1:8081", s.Handler()) // GET /readyz and /livez
+	if err := s.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// An application's HTTP server beside a service: either's end stops the other, and main waits for both.
+func ExampleService_Run() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	pool := must(pgxpool.New(ctx, os.Getenv("DATABASE_URL")))
+	defer pool.Close() // after both have ended
+	relay := must(outbox.NewRelay(pool, must(outbox.Open(outbox.Options{})), outbox.RelayOptions{}))
+	relay.Handle("order.placed", func(ctx context.Context, m *outbox.Delivery) error { return nil /* publish */ })
+	s := must(service.New(pool, service.Options{}, relay))
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders", func(http.ResponseWriter, *http.Request) { /* enqueue in a transaction */ })
+	mux.Handle("GET /readyz", s.Handler())
+	server := &http.Server{Addr: "127.0.0.1:8080", Handler: mux}
+
+	serving := make(chan error, 1)
+	go func() {
+		err := server.ListenAndServe()
+		stop() // the address is taken: stop the service, too
+		serving <- err
+	}()
+	err := s.Run(ctx) // nil after a signal
+	bound, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err = errors.Join(err, server.Shutdown(bound)) // requests in flight finish
+	if e := <-serving; !errors.Is(e, http.ErrServerClosed) {
+		err = errors.Join(err, e)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// The table of an inbox that is used without a worker is maintained, too: its old keys are deleted.
+func ExampleOptions_tables() {
+	ctx := context.Background()
+	pool := must(pgxpool.New(ctx, os.Getenv("DATABASE_URL")))
+	box := must(inbox.Open(inbox.Options{DedupWindow: 30 * 24 * time.Hour}))
+	webhook := must(inboxhttp.Process(pool, box, inboxhttp.Options{Consumer: "billing", Source: "shop"},
+		func(ctx context.Context, tx pgx.Tx, m *inboxhttp.Message) error { return nil /* book */ }))
+	http.Handle("POST /payments", webhook)
+
+	// Beside the service's parts, if there are any.
+	s := must(service.New(pool, service.Options{Tables: box.Tables()}))
 	if err := s.Run(ctx); err != nil {
 		log.Fatal(err)
 	}

@@ -17,7 +17,8 @@ import (
 )
 
 // A Part is something that runs in a service: an outbox.Relay, an inbox.Worker, a timers.Worker, a jobs.Worker, an
-// alarms.Dispatcher, a periodic.Scheduler, or a [workqueue.Worker] on a table of your own.
+// alarms.Dispatcher, a periodic.Scheduler, or a [workqueue.Worker] on a table of your own. If it has a method Check()
+// error, the service asks it before it starts: a worker answers that no handler is registered.
 type Part interface {
 	// Run runs the part until ctx is cancelled. It is called once.
 	Run(ctx context.Context) error
@@ -26,6 +27,9 @@ type Part interface {
 	// Tables are those that are to be maintained for it.
 	Tables() []*workqueue.Table
 }
+
+// A checked part can tell before it runs, and without a database, why it cannot: no handler was registered.
+type checked interface{ Check() error }
 
 // Options configure a [Service]. The zero value is usable.
 type Options struct {
@@ -113,15 +117,19 @@ func New(pool *pgxpool.Pool, o Options, parts ...Part) (*Service, error) {
 func (s *Service) Runtime() *workqueue.Runtime { return s.runtime }
 
 // Run runs the parts until ctx is cancelled, or one of them ends without having been removed, and returns when all have
-// stopped. The error joins theirs. A database that is away is waited for; what cannot work is an error at once: a table
-// that does not fit this version of the library ([workqueue.ErrSchemaVersion]), or a right that the role lacks
-// ([ErrRights]).
+// stopped. When ctx is cancelled and every handler stops in time, the result is nil, never the context's error: a
+// program may exit with 0 then. Otherwise the error joins those of the parts. A database that is away is waited for;
+// what cannot work is an error at once: a table that does not fit this version of the library
+// ([workqueue.ErrSchemaVersion]), a right that the role lacks ([ErrRights]), or a part without a handler.
 func (s *Service) Run(ctx context.Context) error {
 	tables, err := s.begin()
 	if err != nil {
 		return err
 	}
 	defer s.enterPhase(phaseEnded)
+	if err := s.checkHandlers(); err != nil {
+		return err
+	}
 	if err := s.awaitDatabase(ctx, tables); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -129,6 +137,19 @@ func (s *Service) Run(ctx context.Context) error {
 	stopReaper := s.maintain(ctx)
 	err = s.runParts(ctx)
 	return errors.Join(err, stopReaper())
+}
+
+// checkHandlers refuses parts that cannot run, before anything has started. Handlers may be registered until then.
+func (s *Service) checkHandlers() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, m := range s.members {
+		if p, ok := m.part.(checked); ok {
+			errs = append(errs, p.Check())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // begin tells which tables the service starts with.

@@ -339,8 +339,9 @@ func TestAServiceThatCannotWork(t *testing.T) {
 	w.ok(err)
 	empty, err := service.New(w.db.Pool, elsewhere, idle, w.newWorker())
 	w.ok(err)
-	if err := empty.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the relay has no handler") {
-		t.Errorf("a relay without a handler: %v", err)
+	if err := empty.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the relay of "+w.db.Schema+
+		".outbox has no handler") || strings.Contains(w.logs.String(), "service starts") {
+		t.Errorf("a relay without a handler: %v, log %s", err, w.logs)
 	}
 
 	for _, table := range []string{"outbox", "leader"} {

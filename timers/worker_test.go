@@ -179,7 +179,7 @@ func TestRunRefusesWhatCannotWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Wake() // harmless
-	if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the worker has no handler") {
+	if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), ".timers has no handler") {
 		t.Errorf("no handler: %v", err)
 	}
 	w.HandleAll(func(context.Context, *timers.Delivery) error { return nil })

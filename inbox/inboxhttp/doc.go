@@ -7,6 +7,9 @@
 //	}
 //	mux.Handle("POST /orders", handler)
 //
+// Process needs no worker, but somebody has to delete old keys: put the inbox's Tables into the Options.Tables of a
+// service, pass them to reaper.Run, or call [inbox.Inbox.Purge].
+//
 // # The request
 //
 // The message id is in a header, Idempotency-Key by default. It must be unique to a message and the same on every

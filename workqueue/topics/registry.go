@@ -19,6 +19,7 @@ func Check(topic string) error { return input.Name("topic", topic, MaxLength) }
 type registry[H any] struct {
 	domain string
 	runner string
+	serves string // what the runner claims from, for its messages
 
 	mu       sync.Mutex
 	sealed   bool
@@ -28,7 +29,7 @@ type registry[H any] struct {
 
 // newRegistry makes an empty registry. Domain and runner are the words of its messages, such as outbox and relay.
 func newRegistry[H any](domain, runner string) *registry[H] {
-	return &registry[H]{domain: domain, runner: runner, handlers: map[string]H{}}
+	return &registry[H]{domain: domain, runner: runner, serves: domain, handlers: map[string]H{}}
 }
 
 func (r *registry[H]) handle(topic string, h H) {
@@ -66,12 +67,23 @@ func (r *registry[H]) register(what string, h H, add func()) {
 
 // seal fixes the handlers. It is an error if there are none.
 func (r *registry[H]) seal() error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sealed = true
+	return nil
+}
+
+// check tells why the runner cannot run: there is no handler.
+func (r *registry[H]) check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.handlers) == 0 && r.fallback == nil {
-		return fmt.Errorf("txwork: the %s has no handler: call Handle or HandleAll before Run", r.runner)
+		return fmt.Errorf("txwork: the %s of %s has no handler: call Handle or HandleAll before Run", r.runner,
+			r.serves)
 	}
-	r.sealed = true
 	return nil
 }
 

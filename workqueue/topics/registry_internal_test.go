@@ -43,8 +43,8 @@ func TestATopicWithoutHandler(t *testing.T) {
 func TestSealNeedsAHandler(t *testing.T) {
 	t.Parallel()
 	r := mailbox()
-	if err := r.seal(); err == nil || err.Error() != "txwork: the postman has no handler: call Handle or HandleAll "+
-		"before Run" {
+	if err := r.seal(); err == nil || err.Error() != "txwork: the postman of mailbox has no handler: call Handle or "+
+		"HandleAll before Run" {
 		t.Errorf("got %v", err)
 	}
 	r.handleAll(named("all")) // it was not sealed

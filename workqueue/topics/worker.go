@@ -2,6 +2,7 @@ package topics
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -56,6 +57,10 @@ func NewWorker[H, T any](pool *pgxpool.Pool, d Domain[H, T], o workqueue.WorkerO
 	if err != nil {
 		return nil, err
 	}
+	handlers.serves = d.Table.Name()
+	if len(d.Lanes) > 0 {
+		handlers.serves += fmt.Sprintf(" %v", d.Lanes[0])
+	}
 	w := &Worker[H]{handlers: handlers, worker: worker, tables: d.Tables}
 	w.all = append(append(w.all, d.Before...), worker)
 	if len(w.tables) == 0 {
@@ -70,6 +75,9 @@ func (w *Worker[H]) Handle(topic string, h H) { w.handlers.handle(topic, h) }
 
 // HandleAll registers the handler of every topic that has none of its own. It panics like [Worker.Handle].
 func (w *Worker[H]) HandleAll(h H) { w.handlers.handleAll(h) }
+
+// Check tells why the worker cannot run: it has no handler. A service asks before it starts.
+func (w *Worker[H]) Check() error { return w.handlers.check() }
 
 // Run works until ctx is cancelled. Then it claims no more, returns rows that no handler has begun, waits for running
 // handlers up to the shutdown timeout, settles them, and returns nil.
