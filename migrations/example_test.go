@@ -2,6 +2,7 @@ package migrations_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/pressly/goose/v3"
 
 	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/workqueue"
@@ -55,6 +57,30 @@ func ExampleMigrator_Validate() {
 		log.Fatal(err) // says what to do
 	case err != nil:
 		log.Print(err) // no database just now
+	}
+}
+
+// An application with a folder of goose migrations keeps txwork's there, too, and applies all of them from Go. After an
+// upgrade of txwork, Export adds what is new behind the files that are there. Production programs embed the folder.
+func ExampleExport() {
+	_, err := migrations.Export("db/migrations", migrations.FileOptions{
+		Format:  migrations.Goose,
+		Domains: []migrations.Domain{migrations.Reaper, migrations.Outbox, migrations.Jobs}, // default: all
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	db, err := sql.Open("pgx", os.Getenv("DATABASE_URL")) // import _ "github.com/jackc/pgx/v5/stdlib"
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS("db/migrations"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := provider.Up(context.Background()); err != nil {
+		log.Fatal(err)
 	}
 }
 

@@ -1,12 +1,8 @@
 package migrations
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -25,7 +21,8 @@ type FileOptions struct {
 	// Format is that of the tool that is to read the files. Default: [GolangMigrate]. SQL has none.
 	Format Format
 
-	// First numbers the files from here on, such as 20261123000001 among files of your own. Default: their versions.
+	// First numbers the files from here on, such as 20261123000001 among files of your own. Default: their versions;
+	// with Export into a directory that has files of your own, the numbers after the highest there.
 	First int64
 }
 
@@ -114,6 +111,14 @@ func FS(o FileOptions) (fs.FS, error) {
 	return directory(all)
 }
 
+// files are those of a migration, named by what follows its name.
+func (f Format) files(up, down string) []file {
+	if f == Goose {
+		return []file{{".sql", gooseFile(up, down)}}
+	}
+	return []file{{".up.sql", up}, {".down.sql", down}}
+}
+
 func (o FileOptions) files() (all []file, err error) {
 	schema, chosen, err := o.migrations()
 	if err != nil {
@@ -132,51 +137,9 @@ func (o FileOptions) files() (all []file, err error) {
 			_, rest, _ := strings.Cut(m.name, "_")
 			name = fmt.Sprintf("%d_txwork_%s", o.First+int64(i), rest)
 		}
-		if o.Format == Goose {
-			all = append(all, file{name + ".sql", gooseFile(up, down)})
-		} else {
-			all = append(all, file{name + ".up.sql", up}, file{name + ".down.sql", down})
+		for _, f := range o.Format.files(up, down) {
+			all = append(all, file{name + f.name, f.text})
 		}
 	}
 	return all, nil
-}
-
-// Export writes the files of [FS] that are missing into a directory, which it creates if necessary, and returns their
-// names: none where nothing is new. A file that exists with different content is an error, and then nothing is written.
-func Export(dir string, o FileOptions) (written []string, err error) {
-	all, err := o.files()
-	if err != nil {
-		return nil, err
-	}
-	missing, err := missingFrom(dir, all)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("txwork: export: %w", err)
-	}
-	for _, f := range missing {
-		if err := os.WriteFile(filepath.Join(dir, f.name), []byte(f.text), 0o644); err != nil {
-			return written, fmt.Errorf("txwork: export: %w", err)
-		}
-		written = append(written, f.name)
-	}
-	return written, nil
-}
-
-func missingFrom(dir string, files []file) (missing []file, err error) {
-	for _, f := range files {
-		name := filepath.Join(dir, f.name)
-		there, err := os.ReadFile(name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			missing = append(missing, f)
-		case err != nil:
-			return nil, fmt.Errorf("txwork: export: %w", err)
-		case !bytes.Equal(there, []byte(f.text)):
-			return nil, fmt.Errorf("txwork: export: %s has another content: it was edited, or made for another "+
-				"schema; nothing was written", name)
-		}
-	}
-	return missing, nil
 }

@@ -247,11 +247,12 @@ func newMigrateExportCommand(a *app) *cobra.Command {
 		Use:   "export DIR",
 		Short: "Write the migrations as files for goose or golang-migrate",
 		Long: `Write the migrations into a directory, as files of goose or golang-migrate. It needs no database. Files that are
-there already are left alone, so run it again after an upgrade of txwork, which adds the new ones; a file with another
-content is an error.
+there already are left alone, whatever their numbers are, so run it again after an upgrade of txwork, which adds the new
+ones; a file with another content is an error. New files are numbered after all others in the directory, or from --first on.
+Without --domain the files of all domains are written.
 
 The files record versions in txwork's own table, too, so 'txwork migrate validate' works whatever tool applies them.`,
-		Example: `  txwork migrate export --format goose --first 20261123000001 db/migrations
+		Example: `  txwork migrate export --format goose db/migrations
   txwork migrate export --domain reaper --domain jobs txwork-migrations`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -272,8 +273,9 @@ The files record versions in txwork's own table, too, so 'txwork migrate validat
 	asJSON = jsonFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&format, "format", format, "tool that reads the files: golang-migrate or goose")
-	flags.Int64Var(&o.First, "first", 0, "number of the first file, such as a time among files of your own (default: "+
-		"their versions)")
+	flags.Int64Var(&o.First, "first", 0,
+		"number of the first new file (default: after the files of the directory; in an "+
+			"empty one, their versions)")
 	domainFlag(cmd, &o.Domains, "write the migrations of this `domain` alone, name reaper once in each schema")
 	return cmd
 }
