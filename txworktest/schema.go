@@ -75,9 +75,13 @@ func (db *DB) SQL(t testing.TB) *sql.DB {
 }
 
 // Exec runs statements in the schema, such as those that make an application's tables. Without arguments there may
-// be several, which are one transaction.
+// be several, which are one transaction. It refuses a file of goose, of which it would run both directions: use
+// [DB.Migrate].
 func (db *DB) Exec(t testing.TB, statements string, args ...any) {
 	t.Helper()
+	if gooseDown.MatchString(statements) {
+		t.Fatalf("txworktest: the text is a goose file, whose Down would run after its Up: use DB.Migrate")
+	}
 	if _, err := db.Pool.Exec(t.Context(), statements, args...); err != nil {
 		t.Fatalf("txworktest: %v", err)
 	}

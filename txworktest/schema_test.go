@@ -3,6 +3,8 @@ package txworktest_test
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -76,6 +78,31 @@ func TestSchemaConfiguresThePool(t *testing.T) {
 	}
 	fails(t, func(t testing.TB) { db.Exec(t, "SELECT 1/0") }, "division by zero")
 	fails(t, func(t testing.TB) { txworktest.Schema(t, "postgres://nobody@localhost:1/none") }, "connect")
+}
+
+// An application's folder of goose migrations has its own and those that migrations.Export wrote for its production
+// schema. A test applies its own.
+func TestMigrateAppliesTheApplicationsFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	own := "-- +goose Up\nCREATE TABLE orders (id int);\n-- +goose Down\nDROP TABLE orders;\n"
+	if err := os.WriteFile(filepath.Join(dir, "20260101000001_orders.sql"), []byte(own), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := migrations.Export(dir, migrations.FileOptions{Format: migrations.Goose}); err != nil {
+		t.Fatal(err)
+	}
+	db := txworktest.Schema(t, txworktest.Server(t))
+	db.Migrate(t, os.DirFS(dir))
+	db.Exec(t, "INSERT INTO orders VALUES (1); SELECT FROM outbox")
+	var others bool
+	err := db.Pool.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM goose_db_version WHERE version_id <> 0 AND "+
+		"version_id <> 20260101000001)").Scan(&others)
+	if err != nil || others {
+		t.Errorf("txwork's own files were applied, too: %v", err)
+	}
+	fails(t, func(t testing.TB) { db.Exec(t, own) }, "DB.Migrate")
+	fails(t, func(t testing.TB) { db.Migrate(t, os.DirFS(t.TempDir())) }, "migrations")
 }
 
 func TestTableOfAnApplication(t *testing.T) {
