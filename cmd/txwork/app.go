@@ -24,6 +24,9 @@ const (
 	// Of doctor, by the worst of what it found.
 	exitWarning  = 3
 	exitCritical = 4
+
+	// What shells report for a program that SIGINT ended: the command was not done.
+	exitInterrupted = 130
 )
 
 // databaseURLEnv names the database where the flag does not.
@@ -72,6 +75,9 @@ func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
 		code = found.code
 	} else if a.begun && !errors.As(err, new(usageError)) {
 		code = exitFailure
+		if context.Cause(ctx) == errInterrupted {
+			code = exitInterrupted
+		}
 	}
 	if !a.relays && a.unread.broken.Load() {
 		return code

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,15 +72,10 @@ func (a *app) runBench(cmd *cobra.Command, w bench.Workload, asJSON bool) error 
 	o.Progress = bars.show
 	result, err := bench.Run(cmd.Context(), o, w)
 	bars.clear()
-	interrupted := errors.Is(err, bench.ErrInterrupted)
-	if result != nil && (err == nil || interrupted) {
+	if result != nil && (err == nil || errors.Is(err, bench.ErrInterrupted)) {
 		if printErr := a.printBench(result, asJSON); printErr != nil {
 			return printErr
 		}
-	}
-	if interrupted {
-		cmd.PrintErrln("txwork:", err)
-		os.Exit(interruptedCode) // everything is cleaned up
 	}
 	if err != nil {
 		return explain(err)

@@ -148,7 +148,7 @@ func TestABenchWithWorkerProcessesIsInterrupted(t *testing.T) {
 	cmd, conn, pids, release, finished := inTheMiddle(t)
 	must(t, cmd.Process.Signal(os.Interrupt))
 	release()
-	got := decode[benchResult](finished().exits(interruptedCode).says("txwork: interrupted"))
+	got := decode[benchResult](finished().exits(exitInterrupted).says("txwork: interrupted"))
 	if !got.Interrupted || got.Jobs == 0 || got.Lost != 0 {
 		t.Errorf("got %+v, want what was measured so far", got)
 	}

@@ -61,7 +61,7 @@ func TestBenchInterrupted(t *testing.T) {
 	_ = cmd.Wait() // the exit code tells
 
 	r := result{t: t, code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
-	got := decode[benchResult](r.exits(interruptedCode).says("until the interruption", "txwork: interrupted"))
+	got := decode[benchResult](r.exits(exitInterrupted).says("until the interruption", "txwork: interrupted"))
 	if !got.Interrupted || got.Jobs == 0 || got.Lost != 0 {
 		t.Errorf("got %+v, want what was measured so far", got)
 	}

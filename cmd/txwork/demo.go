@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -55,10 +54,6 @@ func runDemo(cmd *cobra.Command, o demo.Options, asJSON bool) error {
 		return err
 	}
 	report, err := demo.Run(cmd.Context(), o)
-	if errors.Is(err, demo.ErrInterrupted) {
-		cmd.PrintErrln("txwork:", err)
-		os.Exit(interruptedCode) // everything is cleaned up
-	}
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func TestDemoRefusesAFileBeforeAnythingElse(t *testing.T) {
 }
 
 func TestDemoInterrupted(t *testing.T) {
-	r := runDemoProcess(t, "frozen", "--json").exits(interruptedCode).says("txwork: interrupted")
+	r := runDemoProcess(t, "frozen", "--json").exits(exitInterrupted).says("txwork: interrupted")
 	if r.stdout != "" {
 		t.Errorf("standard output is %q, want nothing", r.stdout)
 	}

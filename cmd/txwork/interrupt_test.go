@@ -29,7 +29,7 @@ func TestAnInterruptedCommandSaysSo(t *testing.T) {
 			if _, err := holder.Exec(t.Context(), "LOCK TABLE "+tables); err != nil {
 				t.Fatal(err)
 			}
-			r := c.interrupted(holder, strings.Fields(line)...).exits(exitFailure).says("interrupted")
+			r := c.interrupted(holder, strings.Fields(line)...).exits(exitInterrupted).says("interrupted")
 			if strings.Contains(r.stderr, "cancel") {
 				t.Errorf("stderr is %s", r.stderr)
 			}

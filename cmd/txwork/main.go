@@ -14,9 +14,6 @@ import (
 // errInterrupted is why a command's context ends at a signal.
 var errInterrupted = errors.New("interrupted")
 
-// interruptedCode is what shells report for a program that SIGINT ended.
-const interruptedCode = 130
-
 func main() { os.Exit(realMain()) }
 
 // realMain ends the command gracefully at the first signal and at once at the second.
@@ -35,7 +32,7 @@ func realMain() int {
 		if restore := a.restore.Load(); restore != nil {
 			(*restore)()
 		}
-		os.Exit(interruptedCode)
+		os.Exit(exitInterrupted)
 	}()
 
 	// A reader that went away is then an error of the write, which a relay has to see: the messages that

@@ -18,8 +18,8 @@ func newRootCommand(a *app) *cobra.Command {
 		Long: `txwork runs and looks after the queues that applications keep in PostgreSQL.
 
 The database is named by --database-url or, since other users of the machine can see a command line, better
-by the environment variable ` + databaseURLEnv + `. Exit codes: 0 done, 1 failed or interrupted, 2 wrong usage, 130 ended by a
-second SIGINT; doctor also exits with 3 for warnings and 4 for what is critical.
+by the environment variable ` + databaseURLEnv + `. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted before it
+was done; doctor also exits with 3 for warnings and 4 for what is critical.
 
 With --json a command that fails prints {"error": "…", "exit_code": N}, unless it has printed what it did.`,
 		Version:       version(),
@@ -60,6 +60,7 @@ With --json a command that fails prints {"error": "…", "exit_code": N}, unless
 		newBenchCommand(a),
 	)
 	a.completeNames(root)
+	addExamples(root)
 	a.markBegun(root)
 	return root
 }

@@ -132,6 +132,6 @@ func TestInterruptedRepairSaysWhatWasDone(t *testing.T) {
 	_, err = holder.Exec(t.Context(), "SELECT FROM "+c.db.Schema+".outbox WHERE id = (SELECT id FROM "+c.db.Schema+
 		".outbox ORDER BY failed_at, id OFFSET $1 LIMIT 1) FOR UPDATE", repairBatch+5)
 	must(t, err)
-	r := c.interrupted(holder, "redrive", "outbox", "--all-failed", "--yes").exits(exitFailure)
+	r := c.interrupted(holder, "redrive", "outbox", "--all-failed", "--yes").exits(exitInterrupted)
 	r.prints("1000 of 3000 rows of " + c.db.Schema + ".outbox redriven").says("interrupted")
 }

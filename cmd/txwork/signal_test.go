@@ -90,8 +90,8 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		return processEnded(fmt.Sprint(cmd.Process.Pid))
 	})
 	cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != interruptedCode {
-		t.Errorf("exit code %d, want %d", code, interruptedCode)
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d", code, exitInterrupted)
 	}
 	eventually(t, "its command ends, too", func() bool { return processEnded(pid) })
 }
