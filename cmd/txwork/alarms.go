@@ -86,28 +86,28 @@ of the three files may stand there instead: ` + alarmsEnv + `TOKENS, ` + alarmsE
 }
 
 func (o *alarmsOptions) define(flags *pflag.FlagSet) {
-	flags.StringVar(&o.listen, "listen", defaultAlarmsListen, "address to serve on; port 0 takes a free one")
+	flags.StringVar(&o.listen, "listen", defaultAlarmsListen, "address to serve on; port 0 picks a free port")
 	flags.StringVar(&o.wakeURL, "wake-url", "", "http or https `URL` that wakes are posted to")
 	flags.StringVar(&o.tokensFile, "tokens-file", "", "`file` with the API's bearer tokens and their owners")
 	flags.StringVar(&o.secretFile, "secret-file", "", "`file` with the secrets that sign wakes")
-	flags.StringVar(&o.tokenFile, "wake-token-file", "", "`file` with a bearer token that wakes carry")
+	flags.StringVar(&o.tokenFile, "wake-token-file", "", "`file` with the bearer token to send with wakes")
 	flags.BoolVar(&o.allowPrivate, "allow-private", false,
-		"let wakes go to addresses that are not public, such as this machine's own")
-	flags.DurationVar(&o.Tick, "tick", alarms.DefaultTick, "longest time between two looks for due alarms")
+		"allow wakes to addresses that are not public, such as this machine's own")
+	flags.DurationVar(&o.Tick, "tick", alarms.DefaultTick, "longest time between two polls for due alarms")
 	flags.DurationVar(&o.Lease, "lease", alarms.DefaultLease,
-		"how long an alarm is held without renewal, and so how long a crash goes unnoticed")
+		"lease of an alarm; after a crash, its alarms are redelivered when it has expired")
 	flags.IntVar(&o.Batch, "batch", alarms.DefaultBatch, "alarms of the first claim; later ones adapt to the load")
 	flags.IntVar(&o.Concurrency, "concurrency", alarms.DefaultConcurrency, "deliveries at once")
 	flags.IntVar(&o.maxFailures, "max-failures", alarms.DefaultMaxFailures,
-		"deliveries of an alarm that does not say, before it is given up")
+		"deliveries of an alarm before it fails, unless the alarm sets its own")
 	flags.DurationVar(&o.timeout, "wake-timeout", alarms.DefaultWakeTimeout, "how long one delivery may take")
 	flags.Int64Var(&o.maxBody, "max-body", alarms.DefaultMaxBody, "largest body of a request, in bytes")
 	flags.Float64Var(&o.rate, "rate", alarms.DefaultRate,
-		"requests a second of one owner, on average; negative: no limit")
-	flags.IntVar(&o.burst, "burst", alarms.DefaultBurst, "requests at once of one owner")
+		"requests per second of one owner, on average; negative: no limit")
+	flags.IntVar(&o.burst, "burst", alarms.DefaultBurst, "concurrent requests of one owner")
 	flags.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", workqueue.DefaultShutdownTimeout,
-		"how long deliveries may go on after a signal")
-	flags.BoolVar(&o.noReaper, "no-reaper", false, "leave alarms of servers that died to a reaper elsewhere")
+		"how long deliveries may continue after a signal")
+	flags.BoolVar(&o.noReaper, "no-reaper", false, "leave expired leases to a reaper elsewhere")
 	flags.BoolVar(&o.json, "json", false, "tell where the API is, and how many connections to the database there may "+
 		"be, as one JSON object on one line")
 }

@@ -49,7 +49,7 @@ func newBenchWorkload(a *app, use, short, long string, define func(*cobra.Comman
 	workload := define(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("schema") {
-			return usagef("the bench makes a schema of its own: leave out --schema")
+			return usagef("the bench creates a schema of its own: omit --schema")
 		}
 		w, err := workload()
 		if err != nil {

@@ -26,7 +26,7 @@ func newBenchRetainedCommand(a *app) *cobra.Command {
 			w := &bench.Retained{}
 			flags.Int64Var(&w.Done, "done", 100_000, "jobs that are done")
 			flags.Int64Var(&w.Future, "future", 100_000, "jobs that are due in 30 days")
-			flags.Int64Var(&w.Jobs, "jobs", 20_000, "jobs that are drained on each side")
+			flags.Int64Var(&w.Jobs, "jobs", 20_000, "jobs to drain on each side")
 			payloadFlag(cmd, &w.Payload)
 			return func() (bench.Workload, error) {
 				return *w, cmp.Or(
@@ -54,7 +54,7 @@ func newBenchCrowdCommand(a *app) *cobra.Command {
 			w := &bench.Crowd{}
 			kind := flags.String("kind", "", "why: paused, unknown, blocked or rate")
 			flags.Int64Var(&w.Rows, "rows", 100_000, "size of the crowd")
-			flags.Int64Var(&w.Jobs, "jobs", 20_000, "jobs that are drained on each side")
+			flags.Int64Var(&w.Jobs, "jobs", 20_000, "jobs to drain on each side")
 			payloadFlag(cmd, &w.Payload)
 			return func() (bench.Workload, error) {
 				w.Kind = bench.CrowdKind(*kind)

@@ -30,9 +30,9 @@ and indexes, no queues, priorities and limits, so compare it with other queues t
 		fail := share(0)
 		flags.Int64Var(&w.Jobs, "jobs", 100_000, "how many jobs")
 		flags.BoolVar(&w.DeleteOnAck, "delete-on-ack", false,
-			"rows of the core that are deleted when done, in the place of jobs")
+			"use rows of the core, which are deleted when done, instead of jobs")
 		flags.BoolVar(&w.HoldSnapshot, "hold-snapshot", false,
-			"hold a transaction open meanwhile, as a long report does: vacuum can remove nothing")
+			"keep a transaction open meanwhile, as a long report does, so that vacuum can remove nothing")
 		flags.IntVar(&w.Processes, "processes", 0,
 			"worker processes, each with --workers; 0: the workers are in this process")
 		flags.IntVar(&w.Workers, "workers", 1, "workers, of each process")

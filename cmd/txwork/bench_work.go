@@ -15,7 +15,7 @@ const benchWork = "work"
 func newBenchWorkCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:    benchWork,
-		Short:  "A worker process of a drain, which starts it",
+		Short:  "Run a worker process of a drain (started by the drain)",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -14,7 +14,7 @@ func newDemoCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Transfer money while workers freeze and die, and reckon up",
+		Short: "Transfer money while workers freeze and die, and reconcile the accounts",
 		Long: `demo makes transfers between accounts. Each is one transaction that moves the money and writes an outbox
 message: a third each through pgx, database/sql and sqlx, and one in ten is rolled back on purpose. Three
 worker processes apply the messages to a ledger. One of them is frozen past its lease and then continued,
@@ -34,7 +34,7 @@ balance; 130 if interrupted.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("schema") {
-				return usagef("the demo makes a schema of its own: leave out --schema")
+				return usagef("the demo creates a schema of its own: omit --schema")
 			}
 			return runDemo(cmd, options, asJSON)
 		},

@@ -12,7 +12,7 @@ const demoWorker = "worker"
 func newDemoWorkerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    demoWorker,
-		Short:  "A worker process of the demo, which starts it",
+		Short:  "Run a worker process of the demo (started by the demo)",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -51,13 +51,13 @@ asks before each one, unless you pass --yes.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&o.Ignore, "ignore", nil, "codes of findings to leave out")
+	flags.StringSliceVar(&o.Ignore, "ignore", nil, "codes of findings to ignore")
 	flags.DurationVar(&o.Timeout, "timeout", doctor.DefaultTimeout,
-		"how long an examination may take; checks that are left over are listed")
+		"how long an examination may take; checks that were not run are listed")
 	flags.DurationVar(&o.StatementTimeout, "statement-timeout", doctor.DefaultStatementTimeout,
 		"how long each statement may take; checks that take longer are listed")
 	flags.StringVar(&o.failOn, "fail-on", string(doctor.Warning),
-		"the `severity` from which on the exit code is not 0: warning, critical or never")
+		"the lowest `severity` that makes the exit code non-zero: warning, critical or never")
 	flags.BoolVar(&o.watch, "watch", false, "repeat the examination until interrupted")
 	flags.DurationVar(&o.interval, "interval", 10*time.Second, "with --watch, the time between two examinations")
 	flags.BoolVar(&o.fix, "fix", false, "fix what can be fixed safely, after asking")

@@ -22,7 +22,7 @@ type filter struct {
 func (f *filter) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kind, "kind", "", "only jobs of this kind")
 	flags.StringVar(&f.queue, "queue", "", "only jobs of this queue")
-	flags.StringVar(&f.consumer, "consumer", "", "only received messages of this consumer")
+	flags.StringVar(&f.consumer, "consumer", "", "only messages received by this consumer")
 	flags.StringVar(&f.topic, "topic", "", "only rows of this topic")
 	flags.StringVar(&f.key, "key", "", "only rows with this key: that of a timer or schedule, the ordered or unique "+
 		"key, the id of a received message")

@@ -49,8 +49,8 @@ func (a *app) withJobs(ctx context.Context, do func(*database, *jobs.Client) err
 func newJobsCancelCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel (ID... | --all-live | FILTER...)",
-		Short: "End jobs that are not wanted any more",
-		Long: `End jobs that are not wanted any more. Of one that is running the handler's context is cancelled and, unless it
+		Short: "Cancel jobs",
+		Long: `Cancel jobs. Of one that is running the handler's context is cancelled and, unless it
 is done all the same, the job ends when it returns. Cancelling again changes nothing. Jobs that have ended are
 reported, with exit code 1. Without IDs it counts first, and asks: see 'txwork cancel'.`,
 		Example: `  txwork jobs cancel --queue mail --status scheduled --dry-run`,
@@ -63,8 +63,8 @@ reported, with exit code 1. Without IDs it counts first, and asks: see 'txwork c
 func newJobsRetryCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry (ID... | --all-failed | FILTER...)",
-		Short: "Run failed jobs again, with all their attempts",
-		Long: `Run failed jobs again, with all their attempts. What their steps have recorded stays recorded. Who asked and when
+		Short: "Retry failed jobs, with all their attempts",
+		Long: `Retry failed jobs, with all their attempts. What their steps have recorded stays recorded. Who asked and when
 is kept in the jobs' headers. Jobs named by ID that have not failed are left alone and reported, with exit code 1. Without
 IDs it counts first, and asks: see 'txwork redrive'.`,
 		Example: `  txwork jobs retry --kind charge --newer-than 1h --dry-run`,
@@ -86,8 +86,8 @@ func newJobsListCommand(a *app) *cobra.Command {
 	var o jobsListOptions
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List jobs, the newest first",
-		Long: `List jobs, the newest first, a page at a time. Args are not shown: see 'txwork jobs show'. A ready job that
+		Short: "List jobs, newest first",
+		Long: `List jobs, newest first, a page at a time. Args are not shown: see 'txwork jobs show'. A ready job that
 something holds back, an earlier one of its key or the steps of a join, is shown as waiting.`,
 		Args: cobra.NoArgs,
 	}
@@ -98,7 +98,7 @@ something holds back, an earlier one of its key or the steps of a join, is shown
 	flags.StringSliceVar(&o.statuses, "status", nil,
 		"only jobs in this state: ready, in_progress, done or failed; repeat for more")
 	flags.IntVar(&o.filter.Limit, "limit", defaultListLimit, "jobs of a page")
-	flags.StringVar(&o.before, "before", "", "continue after this `id`, the last of the page before")
+	flags.StringVar(&o.before, "before", "", "continue after this `id`, the last of the previous page")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.complete(); err != nil {

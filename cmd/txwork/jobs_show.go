@@ -20,7 +20,7 @@ func newJobsShowCommand(a *app) *cobra.Command {
 every eye, only the size is shown, unless --payload is given.`,
 		Args: cobra.ExactArgs(1),
 	}
-	payload := cmd.Flags().Bool("payload", false, "show args and output, too")
+	payload := cmd.Flags().Bool("payload", false, "also show args and output")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := parseIDs(args)

@@ -55,7 +55,7 @@ and its state: one that is gone or has ended is counted by the next fold or swee
 	flags := cmd.Flags()
 	flags.StringVar(&status, "status", joinStates[0], "joins in this state: "+strings.Join(joinStates, ", "))
 	flags.StringVar(&label, "label", "", "only joins with this label")
-	flags.StringVar(&before, "before", "", "continue after this `id`, the last of the page before")
+	flags.StringVar(&before, "before", "", "continue after this `id`, the last of the previous page")
 	flags.IntVar(&limit, "limit", defaultListLimit, "joins of a page")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

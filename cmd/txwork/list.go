@@ -86,8 +86,8 @@ func newListCommand(a *app) *cobra.Command {
 	var o listOptions
 	cmd := &cobra.Command{
 		Use:   "list TABLE --status STATUS",
-		Short: "List the rows of a table that are in one state",
-		Long: `List the rows of a table that are in one state, a page at a time: live rows in the order of claiming, done and
+		Short: "List the rows of a table in one state",
+		Long: `List the rows of a table in one state, a page at a time: live rows in the order of claiming, done and
 failed ones the newest first. STATUS is one of ` + listingNames() + `;
 ready includes what is scheduled, in_progress what is expired; waiting is what something else holds back: an
 earlier row of its key, or the steps of a join. Payloads are not shown, nor are all columns of txwork's own
@@ -101,7 +101,7 @@ The filters may be combined. They read past rows that do not match, a bounded nu
 	flags := cmd.Flags()
 	flags.StringVar(&o.status, "status", "", "state of the rows")
 	flags.IntVar(&o.limit, "limit", defaultListLimit, "rows of a page")
-	flags.StringVar(&o.after, "after", "", "continue after this `position`, which the page before ended with")
+	flags.StringVar(&o.after, "after", "", "continue after this `position`, the last of the previous page")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
 	o.filter.addFlags(flags)
 	cmd.MarkFlagRequired("status")

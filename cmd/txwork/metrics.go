@@ -42,9 +42,9 @@ observation. The role viewer of txwork roles together with pg_read_all_stats see
 	flags := cmd.Flags()
 	flags.StringVar(&listen, "listen", defaultMetricsListen, "the `address` to serve at; there is no authentication")
 	flags.DurationVar(&o.Timeout, "timeout", reaper.DefaultObservationTimeout,
-		"how long an observation may take; what is left over is counted in txwork_observation_skipped")
+		"how long an observation may take; txwork_observation_skipped counts what was not observed")
 	flags.DurationVar(&o.StatementTimeout, "statement-timeout", reaper.DefaultGaugeStatementTimeout,
-		"how long each of its statements may take")
+		"how long each statement may take")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.Schema = a.schema
 		o.Logger = a.logger()

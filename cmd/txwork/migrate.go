@@ -59,14 +59,14 @@ func (a *app) withMigrator(ctx context.Context, o migrations.Options, do func(*m
 // lockTimeoutFlag is for what changes tables that are in use.
 func lockTimeoutFlag(cmd *cobra.Command, o *migrations.Options) {
 	cmd.Flags().DurationVar(&o.LockTimeout, "lock-timeout", migrations.DefaultLockTimeout,
-		"give up when a table is in use for longer than this, since all others wait meanwhile")
+		"give up if a table is in use for longer than this; later transactions wait meanwhile")
 }
 
 func newMigrateUpCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Apply the migrations that are pending",
-		Long: `Apply the migrations that are pending, each in a transaction of its own. The schema is made where it is
+		Short: "Apply pending migrations",
+		Long: `Apply pending migrations, each in a transaction of its own. The schema is made where it is
 missing. Any number of processes may run this at once: one works, the others wait for it.
 
 A new schema gets the tables of all domains, or of those that --domain names. Later runs upgrade the domains that it
@@ -144,8 +144,8 @@ func (a *app) migrate(ctx context.Context, m *migrations.Migrator, what migratin
 func newMigrateStatusCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "List the migrations and which of them are applied",
-		Long: `List the migrations and which of them are applied. Exit code 1 says that some are pending, for a deployment that waits for
+		Short: "List the migrations, and show which are applied",
+		Long: `List the migrations, and show which are applied. Exit code 1 says that some are pending, for a deployment that waits for
 them.`,
 		Example: `  until txwork migrate status; do sleep 2; done`,
 		Args:    cobra.NoArgs,

@@ -23,7 +23,7 @@ func newMigrateDownCommand(a *app) *cobra.Command {
 	var o downOptions
 	cmd := &cobra.Command{
 		Use:   "down [--to VERSION] --yes [--drop-rows]",
-		Short: "Take migrations back, with the tables they made and all that is in them",
+		Short: "Roll migrations back, which drops their tables and all rows",
 		Long: `Take the last migration back, or all above a version, with the tables they made. Without --yes it only says what it
 would drop. Tables that hold rows are dropped with --drop-rows alone.`,
 		Example: "  txwork migrate down\n  txwork migrate down --yes --to 0\n  txwork migrate down --yes --domain alarms",
@@ -31,7 +31,7 @@ would drop. Tables that hold rows are dropped with --drop-rows alone.`,
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.yes, "yes", false, "yes, drop the tables")
-	flags.BoolVar(&o.dropRows, "drop-rows", false, "drop tables that hold rows, too")
+	flags.BoolVar(&o.dropRows, "drop-rows", false, "also drop tables that have rows")
 	flags.Int64Var(&o.to, "to", 0, "take all migrations above this version back instead of the last one; 0 leaves "+
 		"nothing")
 	lockTimeoutFlag(cmd, &o.Options)

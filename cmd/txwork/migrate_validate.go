@@ -13,7 +13,7 @@ import (
 func newMigrateValidateCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate",
-		Short: "Compare the schema with what the migrations make, and print the DDL that mends it",
+		Short: "Compare the schema with the migrations, and print the DDL that repairs it",
 		Long: `Compare the schema with what the migrations of this version make: tables, columns, constraints, indexes,
 functions, triggers, sequences and types. Exit code 1 says that something is missing, invalid, disabled or changed;
 what it is, and the DDL that mends it, is then printed as SQL. Read it before you run it:

@@ -29,7 +29,7 @@ func newPurgeCommand(a *app) *cobra.Command {
 	var o purgeOptions
 	cmd := &cobra.Command{
 		Use:   "purge TABLE (--done-older-than AGE | --failed-older-than AGE) [FILTER...]",
-		Short: "Delete rows that ended some time ago",
+		Short: "Delete rows that ended longer ago than a given time",
 		Long: `Delete rows that were done or cancelled, or failed, longer ago than an age such as 90d, 36h or 2w, the oldest first, in
 short transactions. It counts first, and asks. The filters are those of 'txwork list'.
 
@@ -42,7 +42,7 @@ row of the inbox is what tells a message that comes again, so keep those for the
 	flags := cmd.Flags()
 	flags.Var(&o.done, "done-older-than", "delete rows done or cancelled longer ago than this")
 	flags.Var(&o.failed, "failed-older-than", "delete dead letters older than this")
-	flags.IntVar(&o.limit, "limit", 0, "delete at most so many of each kind (default: all)")
+	flags.IntVar(&o.limit, "limit", 0, "delete at most this many of each kind (default: all)")
 	o.filter.addFlags(flags)
 	o.asking.addFlags(flags)
 	cmd.MarkFlagsOneRequired("done-older-than", "failed-older-than")

@@ -29,7 +29,7 @@ type shownQueue struct {
 func newQueuesCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queues",
-		Short: "Show the queues of jobs, their rules and what is in them",
+		Short: "Show the queues of jobs, their limits and their depths",
 		Long: `Show the queues that have a rule or a live job: whether they are paused, how many jobs are ready (due now),
 scheduled (due later), waiting (held back by something else) and in progress, and their limits.`,
 		Args: cobra.NoArgs,
@@ -137,8 +137,8 @@ func newQueueLimitCommand(a *app) *cobra.Command {
 	var l jobs.Limits
 	cmd := &cobra.Command{
 		Use:   "limit QUEUE (--max-running N | --rate R)...",
-		Short: "Limit how many jobs of a queue run at once, or start in a second",
-		Long: `Limit how many jobs of a queue run at once, or start in a second, over all workers. The limits take the place of
+		Short: "Limit how many jobs of a queue run at the same time, or start in a second",
+		Long: `Limit how many jobs of a queue run at the same time, or start in a second, over all workers. The limits take the place of
 those that the queue had: what is not said, or 0, is no limit. The first limit of a queue comes into force after
 about half a second, and counts jobs that are running already after another one.`,
 		Example: `  txwork jobs limit mail --max-running 20 --rate 5 --burst 10
@@ -147,7 +147,7 @@ about half a second, and counts jobs that are running already after another one.
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&l.MaxRunning, "max-running", 0, "jobs in progress at once")
-	flags.Float64Var(&l.Rate, "rate", 0, "jobs started in a second, on average, such as 0.5")
+	flags.Float64Var(&l.Rate, "rate", 0, "jobs started per second, on average, such as 0.5")
 	flags.IntVar(&l.Burst, "burst", 0, "with --rate, jobs started at once after a quiet time (default: those of a "+
 		"second)")
 	cmd.MarkFlagsOneRequired("max-running", "rate")

@@ -17,7 +17,7 @@ const defaultReapLimit = 1000
 func newReapCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reap [TABLE]...",
-		Short: "Take rows whose lease has ended from their owners, sweep, and delete what is past its retention, once",
+		Short: "Requeue expired leases, sweep, and delete rows past their retention, once",
 		Long: `Take rows whose lease has ended from their owners: they become ready again with the table's backoff or, where
 their attempts are used up, failed. Then do what else the tables of txwork have to have done now and then:
 deadlines of joins, keys that may go on, tombstones of the inbox. Last, delete rows that ended longer ago than
@@ -30,7 +30,7 @@ procedure that every table has, for pg_cron for example.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	limit := cmd.Flags().Int("limit", defaultReapLimit, "rows of each table, and of each of its sweeps, at most")
-	noPurge := cmd.Flags().Bool("no-purge", false, "leave rows that are past their retention")
+	noPurge := cmd.Flags().Bool("no-purge", false, "do not delete rows past their retention")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *limit < 1 || *limit > workqueue.MaxBatch {

@@ -88,9 +88,9 @@ Beside delivering, a relay takes back messages from relays that died, see --no-r
 		"messages at once (default: 1 with --stdout, which keeps them in order of claiming, "+
 			fmt.Sprint(defaultExecConcurrency)+" with --exec)")
 	flags.DurationVar(&o.lease, "lease", workqueue.DefaultLease,
-		"how long a message is held without renewal, and so how long a crash goes unnoticed")
-	flags.DurationVar(&o.timeout, "timeout", 0, "end a command that takes longer, as a failed attempt (default: none)")
-	flags.BoolVar(&o.noReaper, "no-reaper", false, "leave messages of relays that died to a reaper elsewhere")
+		"lease of a message; after a crash, its messages are redelivered when it has expired")
+	flags.DurationVar(&o.timeout, "timeout", 0, "end a command that takes longer; the attempt has then failed (default: no timeout)")
+	flags.BoolVar(&o.noReaper, "no-reaper", false, "leave expired leases to a reaper elsewhere")
 	flags.BoolVar(&o.json, "json", false, "say at the end what was done as one JSON object, on the last line of "+
 		"standard error")
 	return cmd

@@ -20,8 +20,8 @@ const repairBatch = 1000
 func newRedriveCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "redrive TABLE (ID... | --all-failed | FILTER...)",
-		Short: "Make failed rows ready again, with all their attempts",
-		Long: `Make failed rows ready again, with all their attempts. Who asked and when is kept in the rows' headers.
+		Short: "Retry failed rows, with all their attempts",
+		Long: `Retry failed rows, with all their attempts. Who asked and when is kept in the rows' headers.
 Rows named by ID that are not failed are left alone and reported, with exit code 1.
 
 Without IDs it counts first, and asks. The filters are those of 'txwork list'; what failed before the count is redriven, the
@@ -39,7 +39,7 @@ oldest first. Cancelled rows are left out: redrive those by ID.`,
 func (a *app) redrive(cmd *cobra.Command) func(table string, texts []string) error {
 	s := selection{parts: []listing{deadLetters}}
 	flags := cmd.Flags()
-	flags.BoolVar(&s.all, "all-failed", false, "all rows that have failed by now, the oldest first")
+	flags.BoolVar(&s.all, "all-failed", false, "all rows that have failed, oldest first")
 	actor := flags.String("actor", "", "who asks for it (default: the database user)")
 	s.addFlags(flags)
 	return func(table string, texts []string) error {
@@ -53,7 +53,7 @@ func (a *app) redrive(cmd *cobra.Command) func(table string, texts []string) err
 func newCancelCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel TABLE (ID... | --all-live | FILTER...)",
-		Short: "End rows that are not wanted any more",
+		Short: "Cancel rows",
 		Long: `End ready rows as failed, with the time of the cancellation. For a row in progress the wish is recorded and its
 worker told: the handler's context is cancelled and, unless it acknowledges all the same, the row ends.
 Cancelling again changes nothing. Rows that have ended are reported, with exit code 1.

@@ -46,7 +46,7 @@ func newSchedulesPutCommand(a *app) *cobra.Command {
 	var o putOptions
 	cmd := &cobra.Command{
 		Use:   "put NAME EXPR --topic TOPIC",
-		Short: "Make a schedule, or change the one of that name",
+		Short: "Create or change a schedule",
 		Long: `Make a schedule that sets a timer at each of its times, or change the one of that name. EXPR has five fields of
 cron (minute, hour, day of month, month, day of week), or is @hourly, @daily, @weekly, @monthly, @yearly, or
 @every and a duration. 'txwork schedules next' shows what one means.
@@ -65,7 +65,7 @@ plans anew from now; all else leaves the next time where it is. A paused schedul
 	flags.DurationVar(&o.rule.Grace, "grace", schedule.DefaultGrace, "a time that is no later than this is not missed")
 	flags.StringVar(&o.overlap, "overlap", "allow",
 		"what becomes of a time while an earlier timer has not ended: allow, skip or buffer")
-	flags.DurationVar(&o.rule.Jitter, "jitter", 0, "fire later by up to this, to spread what is due together")
+	flags.DurationVar(&o.rule.Jitter, "jitter", 0, "delay each firing by up to this, to spread load")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.check(args[1]); err != nil {
@@ -181,7 +181,7 @@ func newSchedulesListCommand(a *app) *cobra.Command {
 	var f periodic.Filter
 	cmd := &cobra.Command{
 		Use:   "list [--prefix PREFIX]",
-		Short: "List schedules by their names",
+		Short: "List schedules by name",
 		Long: `List schedules in the order of their names, a page at a time. NEXT is by the clocks of the schedule's zone;
 FIRED and SKIPPED count its times that became timers and those that did not, by its own rules.`,
 		Args: cobra.NoArgs,

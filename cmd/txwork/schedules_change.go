@@ -46,7 +46,7 @@ func (a *app) reportSchedule(name string, asJSON bool, fields map[string]any, do
 func newSchedulesTriggerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trigger NAME",
-		Short: "Set a schedule's timer now, beside its plan",
+		Short: "Set a schedule's timer now, in addition to its plan",
 		Long: `Set a schedule's timer now. Its plan and its counts stay as they are; a paused schedule can be triggered,
 too. Each call sets another timer, whose key it prints.`,
 		Args: cobra.ExactArgs(1),
@@ -73,7 +73,7 @@ func newSchedulesBackfillCommand(a *app) *cobra.Command {
 	var from, to moment
 	cmd := &cobra.Command{
 		Use:   "backfill NAME --from TIME --to TIME",
-		Short: "Set the timers that a schedule has in a time that has passed",
+		Short: "Set the timers of a schedule for a period in the past",
 		Long: fmt.Sprintf(`Set the timers that a schedule has from one time to another, both included, all of them now. What it has fired
 already is not fired again, as long as the timer is kept. At most %d at once.`, periodic.MaxBackfill),
 		Example: `  txwork schedules backfill report --from 2027-03-01T00:00:00Z --to 2027-03-08T00:00:00Z`,

@@ -38,8 +38,8 @@ func newSendCommand(a *app) *cobra.Command {
 	var o sendOptions
 	cmd := &cobra.Command{
 		Use:   "send --topic TOPIC [FILE|-]",
-		Short: "Write newline-delimited JSON into the outbox, a message a line",
-		Long: `Write newline-delimited JSON into the outbox, a message a line, from a file or standard input. The payload
+		Short: "Enqueue newline-delimited JSON into the outbox, one message per line",
+		Long: `Enqueue newline-delimited JSON into the outbox, one message per line, from a file or standard input. The payload
 is the line, byte for byte. Blank lines are skipped.
 
 Every --batch lines are one transaction. A bad line is reported with its number and nothing of its batch is
@@ -59,12 +59,12 @@ sets them aside as failed; skip goes on with the next.`,
 	flags.StringVar(&o.topic, "topic", "", "topic of the messages")
 	flags.StringVar(&o.keyField, "key-field", "", "take the key from this field: lines must be objects")
 	flags.StringVar(&o.dedupField, "dedup-field", "",
-		"take the dedup key from this field: a line whose key is in the topic already is not written again")
+		"take the dedup key from this field; a line whose key the topic already has is not written")
 	flags.BoolVar(&o.perKey, "per-key", false, "deliver messages of one key one at a time and in order")
 	flags.TextVar(&o.onFailure, "on-failure", gate.Block,
 		"with --per-key, the `policy` for messages behind a failed one: block, park or skip")
 	flags.IntVar(&o.batch, "batch", defaultSendBatch, "lines of one transaction")
-	flags.BoolVar(&o.skipBad, "skip-bad", false, "report bad lines and go on without them")
+	flags.BoolVar(&o.skipBad, "skip-bad", false, "report bad lines and continue without them")
 	flags.IntVar(&o.maxPayload, "max-payload", outbox.DefaultMaxPayload, "largest payload in bytes")
 	flags.BoolVar(&o.json, "json", false, "end with one JSON object on one line")
 	cmd.MarkFlagRequired("topic")

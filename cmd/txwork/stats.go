@@ -15,7 +15,7 @@ import (
 func newStatsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats [TABLE]",
-		Short: "Show how many rows the tables hold and how old they are",
+		Short: "Show how many rows the tables have, and how old they are",
 		Long: `Show how many rows each table of the schema holds: ready (due now), scheduled (due later), in progress, of
 those with an ended lease, waiting (held back by something else), failed, and how long the oldest ready row has waited. Done rows are not counted:
 that would read all of them.

@@ -32,9 +32,9 @@ Types: ` + strings.Join(postgres.ColumnTypes, ", ") + `.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&columns, "column", nil, "a column, as `name:type[:not-null]`; repeat for more")
-	flags.StringSliceVar(&spec.Lanes, "lane", nil, "a column that every claim names the value of; repeat in order")
+	flags.StringSliceVar(&spec.Lanes, "lane", nil, "a column whose value every claim names; repeat in order")
 	flags.StringSliceVar(&spec.Unique, "unique", nil,
-		"a column of those whose values may be in the table only once; repeat for more")
+		"a column of the unique key; repeat for more")
 	flags.BoolVar(&spec.DeleteDone, "delete-done", false, "delete a row when it is acknowledged")
 	flags.IntVar(&spec.MaxAttempts, "max-attempts", workqueue.DefaultMaxAttempts, "attempts of a row that does not say")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -47,7 +47,7 @@ func newTimersSetCommand(a *app) *cobra.Command {
 	var o setOptions
 	cmd := &cobra.Command{
 		Use:   "set KEY --topic TOPIC (--at TIME | --after AGE)",
-		Short: "Set a timer, or move the one that is there",
+		Short: "Set or move a timer",
 		Long: `Set a timer: at its time whoever handles its topic receives the payload. A timer that is there under KEY is
 moved; one that has fired, failed or was cancelled begins again; one that is firing just now is set again when
 that has ended. A time that has passed means now.`,

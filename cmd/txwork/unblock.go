@@ -11,7 +11,7 @@ import (
 func newUnblockCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unblock ID...",
-		Short: "Let the messages behind failed ones go on",
+		Short: "Release the messages behind failed ones",
 		Long: `Let the messages behind failed ones of their key go on, where the key is ordered and was to be blocked. The
 failed messages stay failed; what was parked behind them stays parked until it is redriven. Unblocking again changes
 nothing. Messages that have not failed are left alone and reported, with exit code 1.`,
