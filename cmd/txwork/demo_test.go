@@ -72,8 +72,8 @@ func TestDemoRefusesAFileBeforeAnythingElse(t *testing.T) {
 
 func TestDemoInterrupted(t *testing.T) {
 	r := runDemoProcess(t, "frozen", "--json").exits(exitInterrupted).says("txwork: interrupted")
-	if r.stdout != "" {
-		t.Errorf("standard output is %q, want nothing", r.stdout)
+	if f := decode[failure](r); f.ExitCode != exitInterrupted {
+		t.Errorf("standard output is %q, want nothing but the exit code", r.stdout)
 	}
 }
 

@@ -2,8 +2,8 @@ package main
 
 import "github.com/spf13/cobra"
 
-// examples are those of the commands whose usage one or two lines show. Commands with more to say have them beside their
-// flags.
+// examples are those of the commands whose usage one or two lines show. Commands with more to say have them beside
+// their flags.
 var examples = map[string]string{
 	"txwork demo": `  txwork demo
   txwork demo --transfers 20000 --json`,

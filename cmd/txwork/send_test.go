@@ -203,7 +203,7 @@ func TestSendInterrupted(t *testing.T) {
 		pgtest.Pass(200 * time.Millisecond) // for the third line to be taken
 		cancel(errInterrupted)
 	}()
-	c.runWith(ctx, r, "outbox", "send", "--topic", "t", "--batch", "2").exits(exitFailure).
+	c.runWith(ctx, r, "outbox", "send", "--topic", "t", "--batch", "2").exits(exitInterrupted).
 		says("txwork: interrupted", "nothing of lines 3 to 3 was written", "the lines up to 2 are committed",
 			"resume from line 3")
 	if n := len(c.payloads()); n != 2 {
