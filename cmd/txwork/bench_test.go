@@ -151,7 +151,7 @@ func TestBenchWrongUsage(t *testing.T) {
 		"crowd --kind loud":                    `--kind is "loud"`,
 		"crowd --kind rate --rows 0":           "--rows is 0",
 		"cron --schedules 0":                   "--schedules is 0",
-		"drain --schema x":                     "leave out --schema",
+		"drain --schema x":                     "omit --schema",
 		"drian":                                "did you mean drain?",
 		"drain --database-url http://x:y:z":    "the database URL is wrong",
 	} {

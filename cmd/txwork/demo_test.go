@@ -81,7 +81,7 @@ func TestDemoWrongUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"--transfers 0":             "--transfers is 0, it must be between 1 and 10000000",
 		"--transfers 9 --input x":   "[input transfers]",
-		"--schema x":                "leave out --schema",
+		"--schema x":                "omit --schema",
 		"more":                      `unknown command "more"`,
 		"--transfers 1000000000000": "must be between",
 	} {
