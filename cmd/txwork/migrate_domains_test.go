@@ -45,11 +45,11 @@ func TestMigrationsAsFiles(t *testing.T) {
 	if !strings.HasPrefix(string(text), "-- +goose Up\n") || !strings.Contains(string(text), c.db.Schema) {
 		t.Errorf("%.200s", text)
 	}
+	dir = filepath.Join(t.TempDir(), "ours") // of all domains, by their versions
 	if got := decode[exported](c.run("migrate", "export", "--json", dir).ok()); len(got.Written) != 12 ||
 		got.Directory != dir {
 		t.Errorf("%+v", got)
 	}
-	// of all domains, by their versions, beside them
 	c.run("migrate", "export", dir).ok().prints("has all migrations already")
 	if _, err := os.Stat(filepath.Join(dir, "001_outbox.down.sql")); err != nil {
 		t.Error(err)
