@@ -95,10 +95,13 @@ func TestRunOnAnotherServer(t *testing.T) {
 		report.Faults["worker-kill"].Strikes == 0 {
 		t.Errorf("the report is %+v", report)
 	}
-	var left int
-	if err := db.Pool.QueryRow(t.Context(),
-		`SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'txwork\_torture\_%'`).Scan(&left); err != nil ||
-		left > 0 {
+	left := -1
+	pgtest.Await(time.Minute, func() bool { // other tests run on this server, too, and end
+		err = db.Pool.QueryRow(t.Context(),
+			`SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'txwork\_torture\_%'`).Scan(&left)
+		return err != nil || left == 0
+	})
+	if err != nil || left != 0 {
 		t.Errorf("%d schemas are left behind, error %v", left, err)
 	}
 }
