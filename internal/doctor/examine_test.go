@@ -181,7 +181,7 @@ func (c comparison) String() string {
 
 // A role that may do nothing is told what it may not see, and a viewer sees the queues.
 func TestRolesWithFewRights(t *testing.T) {
-	w := newWard(t)
+	w := newServerWard(t, sound)
 	w.enqueue(messages("a", 1)...)
 	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'")
 	role, pool := w.as("GRANT USAGE ON SCHEMA {schema} TO {role}")
@@ -264,7 +264,7 @@ func TestTheTimeoutOfAnExamination(t *testing.T) {
 }
 
 func TestTheWorstComesFirst(t *testing.T) {
-	w := newWard(t)
+	w := newServerWard(t, sound)
 	w.exec("GRANT SELECT ON outbox TO PUBLIC; DROP INDEX outbox_done_idx")
 	w.enqueue(messages("a", 1)...)
 	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour'")
@@ -341,7 +341,7 @@ func TestExaminationsHoldUpNoDDL(t *testing.T) {
 
 // A locked table is waited for once, and everything else is looked at.
 func TestALockedTableIsWaitedForOnce(t *testing.T) {
-	w := newWard(t)
+	w := newServerWard(t, sound)
 	w.enqueueJobs("mail", 1)
 	w.exec("UPDATE jobs SET due_at = now() - interval '1 hour'")
 	holder := w.session("ddl")
