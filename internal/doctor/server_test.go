@@ -61,9 +61,12 @@ func TestBloat(t *testing.T) {
 	w.enqueue(messages("a", 200)...)
 	w.goneNow("bloat", nil)
 	few := thresholds(func(th *doctor.Thresholds) { th.Dead = 150 })
-	w.exec("UPDATE outbox SET max_attempts = 11; SELECT pg_stat_force_next_flush()")
-	w.becomes("the statistics say so", func() bool { return w.with("bloat", nil, few) != nil })
-	f := w.finds("bloat", []string{"outbox: 200 dead rows, vacuumed never"}, few)
+	// The time is indexed. Versions that no index has an entry for go when a page is read, and the statistics then say
+	// so: the doctor itself would mend the first bloat that it looks at.
+	w.exec("UPDATE outbox SET due_at = due_at - interval '1 second'; SELECT pg_stat_force_next_flush()")
+	said := []string{"outbox: 200 dead rows, vacuumed never"}
+	w.becomes("the statistics say so", func() bool { return w.with("bloat", said, few) != nil })
+	f := w.finds("bloat", said, few)
 	w.mends(f, nil, few)
 }
 
