@@ -183,6 +183,9 @@ func (v view) MinJitter() float64 { return minJitter }
 // Announce is the call that wakes the table's workers, see [Spec.Announce].
 func (v view) Announce() string { return v.spec.Announce() }
 
+// AnnounceFrom is that call for rows of which none is due before a time.
+func (v view) AnnounceFrom(due string) string { return v.spec.announceFrom(due) }
+
 // MustAnnounce is its condition, see [Spec.MustAnnounce].
 func (v view) MustAnnounce() string { return v.spec.MustAnnounce() }
 

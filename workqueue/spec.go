@@ -315,9 +315,12 @@ func (s Spec) channel() string { return s.Name() }
 // domain that make rows claimable. Its payload is the transaction's start in microseconds: no row that the
 // transaction makes claimable is due earlier, so a claim cursor that is past that time can move back to it.
 // PostgreSQL folds equal notifications of a transaction into one.
-func (s Spec) Announce() string {
+func (s Spec) Announce() string { return s.announceFrom("pg_catalog.now()") }
+
+// announceFrom announces rows of which none is due before a time, which is given as an expression.
+func (s Spec) announceFrom(due string) string {
 	return "pg_catalog.pg_notify('" + s.channel() +
-		"', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)"
+		"', (extract(epoch FROM " + due + ") OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)"
 }
 
 // announcerLock is the advisory lock that a table's announcer holds exclusively while it is awake.

@@ -44,6 +44,26 @@ func (r *rig) awaitListener() {
 	})
 }
 
+// Rows that are given back are those that no handler has begun, as at the end of a process: the others take them at
+// once, and each of the rows of one settle is told of.
+func TestReleasedRowsAreTakenByOthers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	ids, owner := r.insertMany("held", 3), uuid.New()
+	q := r.Queue
+	if held, err := q.Claim(t.Context(), owner, time.Minute, len(ids)); err != nil || len(held) != len(ids) {
+		t.Fatalf("%d rows are claimed, %v", len(held), err)
+	}
+	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
+	if _, err := q.Release(t.Context(), owner, ids); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitStatus(workqueue.Done, ids...)
+	if n := r.count("attempts <> 1"); n > 0 {
+		t.Errorf("%d rows were attempted more than once", n)
+	}
+}
+
 // A transaction that began before others and commits after the cursor has passed its rows.
 func TestLateCommitIsPickedUp(t *testing.T) {
 	t.Parallel()

@@ -1,8 +1,16 @@
 -- InProgress -> Ready with the attempt given back. A NULL delay leaves due_at alone: a worker that
--- shuts down puts its unstarted rows back where they were. Same guard and lock order as ack.sql.
-UPDATE {{.Table}} AS t
-SET {{template "retry_or_fail" retry "t.cancelled_at IS NOT NULL" "coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at)"}}
-    attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE t.attempts - 1 END
-FROM unnest(@ids::uuid[], @tokens::uuid[], @delays::bigint[]) AS s (id, token, delay)
-WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
-RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled
+-- shuts down puts its unstarted rows back where they were, and tells the others of them, whose cursors are past that
+-- place. Same guard and lock order as ack.sql.
+WITH changed AS (
+    UPDATE {{.Table}} AS t
+    SET {{template "retry_or_fail" retry "t.cancelled_at IS NOT NULL" "coalesce(clock_timestamp() + s.delay * interval '1 microsecond', t.due_at)"}}
+        attempts = CASE WHEN t.cancelled_at IS NOT NULL THEN t.attempts ELSE t.attempts - 1 END
+    FROM unnest(@ids::uuid[], @tokens::uuid[], @delays::bigint[]) AS s (id, token, delay)
+    WHERE t.id = ANY (@ids::uuid[]) AND t.id = s.id AND t.owner_token = s.token AND coalesce(t.status = 1, false)
+    RETURNING t.id, t.status, t.cancelled_at IS NOT NULL AS cancelled,
+        CASE WHEN t.status = 0 AND s.delay IS NULL THEN t.due_at END AS back
+), told AS MATERIALIZED (
+    SELECT FROM changed
+    HAVING CASE WHEN min(changed.back) IS NULL THEN true ELSE {{.AnnounceFrom "min(changed.back)"}} IS NOT NULL END
+)
+SELECT changed.id, changed.status, changed.cancelled FROM changed, told
