@@ -48,28 +48,7 @@ func newAlarmsServeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve --wake-url URL --tokens-file FILE --secret-file FILE",
 		Short: "Serve the alarms API and deliver alarms that are due",
-		Long: `Serve the REST API of alarms, and post each alarm that is due to the wake URL, at least once each, until SIGINT
-or SIGTERM. GET /openapi.json describes the API and the wakes. Run as many as you like on one database.
-
-Requests carry a bearer token. The tokens file is a JSON object with a member for each:
-
-    {"a-long-random-token": {"owner_did": "did:matrix:alice:01", "user_id": "alice"}}
-
-Wakes are signed by Standard Webhooks with each of the secrets in the secret file, which are separated by white
-space: "whsec_" and base64 of 24 to 64 bytes. For a receiver that wants a bearer token there is
---wake-token-file. One of the two there has to be.
-
-Any answer but 2xx, or none in time, is a failed delivery. It is repeated after 30 s, then after twice as long each
-time, at most 15 minutes; later where the answer has a Retry-After. When --max-failures deliveries have failed, an
-alarm is failed, and a series goes on with its next time. After 410 Gone an alarm or series is failed at once.
-
-The database role has to be able to claim: txwork roles makes it, as the worker. With another the command fails.
-
-Every flag may be set in the environment as well: --wake-url is ` + alarmsEnv + `WAKE_URL, and so on. The contents
-of the three files may stand there instead: ` + alarmsEnv + `TOKENS, ` + alarmsEnv + `SECRET and ` + alarmsEnv + `WAKE_TOKEN.`,
-		Example: `  txwork alarms serve --wake-url https://agents.example.org/wake --tokens-file tokens.json --secret-file secret
-  TXWORK_ALARMS_TICK=5s txwork alarms serve --wake-url http://127.0.0.1:9000/wake --allow-private …`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.flagsFromEnv(cmd.LocalNonPersistentFlags()); err != nil {
 				return err

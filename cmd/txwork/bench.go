@@ -22,28 +22,15 @@ func newBenchCommand(a *app) *cobra.Command {
 		newBenchCronCommand(a),
 		newBenchWorkCommand(a),
 	)
-	cmd.Long = `Measure what this machine and server can do, to size a system. Handlers do nothing and options are the
-defaults, so figures are those of the queue itself. They move with the machine and from run to run: repeat them.
-
-Without --database-url and ` + databaseURLEnv + ` a private PostgreSQL is started, with fsync and
-synchronous_commit on, and removed at the end. With one of them that server is used, in a schema
-txwork_bench_<random>, which is dropped at the end, also on Ctrl-C. A process that is killed leaves it behind.
-
-What was done is counted in the database. Costs are differences of PostgreSQL's own counters: bytes of
-write-ahead log and commits are those of the whole server and database, so on one that others use they include
-theirs. CPU of the server is that of all processes of the private one. Producers and workers are in this process,
-but for those of drain --processes; they share the cores with a server on the same machine.
-
---json ends with one object on one line. Exit code 1 if something was lost or a timer fired early; 130 if
-interrupted, after what was measured until then.`
 	return cmd
 }
 
-// newBenchWorkload makes the command of one workload. Define adds its flags and returns what makes the workload of
-// them, when they have been parsed, or tells what is wrong with them.
-func newBenchWorkload(a *app, use, short, long string, define func(*cobra.Command) func() (bench.Workload,
-	error)) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.NoArgs}
+// A readWorkload makes a workload of flags that have been parsed, or tells what is wrong with them.
+type readWorkload func() (bench.Workload, error)
+
+// newBenchWorkload makes the command of one workload, whose flags are defined by define.
+func newBenchWorkload(a *app, use, short string, define func(*cobra.Command) readWorkload) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs}
 	asJSON := cmd.Flags().Bool("json", false,
 		"end with one JSON object on one line; the summary goes to standard error")
 	workload := define(cmd)

@@ -13,18 +13,7 @@ import (
 )
 
 func newBenchDrainCommand(a *app) *cobra.Command {
-	long := `Write jobs, then have workers do them all. The time runs from the start of the workers to the last settle's
-commit; by second and quarter it is handlers that have returned. With --hold-snapshot a hundred jobs follow one at a
-time while the snapshot is still held, and the percentiles are theirs, from insert to handler start.
-
-With --processes the workers are in processes of their own, as those of a system are; the figures are of all of them
-together. Compare the same number of jobs with 1, 2, 4 processes to see what another one brings.
-
-Jobs that are done are kept, which package jobs always does. --delete-on-ack therefore measures another table: one
-of package workqueue, with a topic and a payload, whose rows are deleted when they are done. It has fewer columns
-and indexes, no queues, priorities and limits, so compare it with other queues that delete, and not with jobs.`
-	return newBenchWorkload(a, "drain", "Do jobs that are there", long, func(cmd *cobra.Command) func() (bench.Workload,
-		error) {
+	return newBenchWorkload(a, "drain", "Do jobs that are there", func(cmd *cobra.Command) readWorkload {
 		flags := cmd.Flags()
 		w := &bench.Drain{}
 		fail := share(0)

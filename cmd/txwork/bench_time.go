@@ -10,11 +10,7 @@ import (
 )
 
 func newBenchTimersCommand(a *app) *cobra.Command {
-	long := `Set timers that are due evenly within some time, and measure how late their handlers start, by the database's
-clock. Its difference to this machine's is measured first; a timer counts as early if it starts earlier than the
-doubt about that, half of the fastest round trip, can explain.`
-	return newBenchWorkload(a, "timers", "How late timers fire", long, func(cmd *cobra.Command) func() (bench.Workload,
-		error) {
+	return newBenchWorkload(a, "timers", "How late timers fire", func(cmd *cobra.Command) readWorkload {
 		flags := cmd.Flags()
 		w := &bench.Timers{}
 		flags.Int64Var(&w.Due, "due", 10_000, "how many timers")
@@ -31,22 +27,19 @@ doubt about that, half of the fastest round trip, can explain.`
 }
 
 func newBenchCronCommand(a *app) *cobra.Command {
-	long := `Run schedules that are due every second, each in its own phase, and measure how late their jobs start after the
-nominal time, by the database's clock. Lost is a second for which a schedule has no job, or one that was not done.`
-	return newBenchWorkload(a, "cron", "How late jobs of schedules start",
-		long, func(cmd *cobra.Command) func() (bench.Workload, error) {
-			flags := cmd.Flags()
-			w := &bench.Cron{}
-			flags.Int64Var(&w.Schedules, "schedules", 100, "how many schedules")
-			flags.DurationVar(&w.Duration, "duration", 10*time.Second, "for how long")
-			payloadFlag(cmd, &w.Payload)
-			return func() (bench.Workload, error) {
-				return *w, cmp.Or(
-					between("schedules", w.Schedules, 1, bench.MaxSchedules),
-					lasting("duration", w.Duration, 3*time.Second),
-					atMost("--schedules times --duration", float64(w.Schedules)*w.Duration.Seconds(), bench.MaxJobs),
-					between("payload", w.Payload, 0, bench.MaxPayload),
-				)
-			}
-		})
+	return newBenchWorkload(a, "cron", "How late jobs of schedules start", func(cmd *cobra.Command) readWorkload {
+		flags := cmd.Flags()
+		w := &bench.Cron{}
+		flags.Int64Var(&w.Schedules, "schedules", 100, "how many schedules")
+		flags.DurationVar(&w.Duration, "duration", 10*time.Second, "for how long")
+		payloadFlag(cmd, &w.Payload)
+		return func() (bench.Workload, error) {
+			return *w, cmp.Or(
+				between("schedules", w.Schedules, 1, bench.MaxSchedules),
+				lasting("duration", w.Duration, 3*time.Second),
+				atMost("--schedules times --duration", float64(w.Schedules)*w.Duration.Seconds(), bench.MaxJobs),
+				between("payload", w.Payload, 0, bench.MaxPayload),
+			)
+		}
+	})
 }

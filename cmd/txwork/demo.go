@@ -15,23 +15,7 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Transfer money while workers freeze and die, and reconcile the accounts",
-		Long: `demo makes transfers between accounts. Each is one transaction that moves the money and writes an outbox
-message: a third each through pgx, database/sql and sqlx, and one in ten is rolled back on purpose. Three
-worker processes apply the messages to a ledger. One of them is frozen past its lease and then continued,
-another is killed. In the end the tables are reckoned up: what was lost, applied twice, or applied though it
-was rolled back?
-
-It starts a private PostgreSQL and leaves nothing behind. With --database-url or ` + databaseURLEnv + ` it uses
-that server instead, in a schema of its own, which it drops.
-
---input makes the transfers of a CSV file, one a line: id,from,to,amount, with or without that line as a
-header. An id occurs once. Accounts begin at 0 and may go below. The amount is a positive decimal number with
-at most two digits after the point. The file is checked to its end before anything is written. Every tenth
-transfer is rolled back on purpose at first and then made for real, so that the result is complete.
-
-Exit code 1 if a message was lost, applied twice, or applied though rolled back, or if the books do not
-balance; 130 if interrupted.`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("schema") {
 				return usagef("the demo creates a schema of its own: omit --schema")

@@ -32,23 +32,7 @@ func newDoctorCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find out what is wrong, what it means, and how to fix it",
-		Long: `Examine the queues and the server once and report what is wrong, the worst first. Each finding comes with evidence, with
-its impact on the users of the system, and with the command or the SQL that fixes it. A healthy system has no finding.
-docs/doctor.md lists all findings.
-
-It only reads, in short transactions with timeouts, and needs no superuser: what the role may not see is listed. The
-role viewer of txwork roles together with pg_read_all_stats sees nearly everything.
-
-Exit codes: 0 nothing found; 1 the examination failed; 2 wrong usage; 3 warnings; 4 critical findings. --fail-on sets the
-severity from which on the exit code is not 0, for health checks and CronJobs.
-
---fix runs the SQL of findings for which that is safe, such as requeueing expired leases or creating a missing index. It
-asks before each one, unless you pass --yes.`,
-		Example: `  txwork doctor
-  txwork doctor --json | jq '.findings[] | {severity, title}'
-  txwork doctor --fix
-  txwork doctor --fail-on critical --ignore no-reaper   # in a health check`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&o.Ignore, "ignore", nil, "codes of findings to ignore")

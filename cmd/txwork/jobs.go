@@ -22,12 +22,8 @@ func newJobsCommand(a *app) *cobra.Command {
 		newJobsCancelCommand(a),
 		newJobsRetryCommand(a),
 		newQueuesCommand(a),
-		newQueueChangeCommand(a, "pause", "Stop workers from taking jobs of a queue",
-			"Stop workers from taking jobs of a queue, within about half a second. Jobs that are running go on, and "+
-				"so does\nenqueueing.",
-			"paused", (*jobs.Client).Pause),
-		newQueueChangeCommand(a, "resume", "Let workers take jobs of a paused queue again",
-			"Let workers take jobs of a paused queue again, at once.", "resumed", (*jobs.Client).Resume),
+		newQueueChangeCommand(a, "pause", "Stop workers from taking jobs of a queue", "paused", (*jobs.Client).Pause),
+		newQueueChangeCommand(a, "resume", "Let workers take jobs of a paused queue again", "resumed", (*jobs.Client).Resume),
 		newQueueLimitCommand(a),
 	)
 }
@@ -50,10 +46,6 @@ func newJobsCancelCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel (ID... | --all-live | FILTER...)",
 		Short: "Cancel jobs",
-		Long: `Cancel jobs. Of one that is running the handler's context is cancelled and, unless it
-is done all the same, the job ends when it returns. Cancelling again changes nothing. Jobs that have ended are
-reported, with exit code 1. Without IDs it counts first, and asks: see 'txwork cancel'.`,
-		Example: `  txwork jobs cancel --queue mail --status scheduled --dry-run`,
 	}
 	cancel := a.cancel(cmd, "by txwork jobs cancel")
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return cancel(jobsTable, args) }
@@ -64,10 +56,6 @@ func newJobsRetryCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry (ID... | --all-failed | FILTER...)",
 		Short: "Retry failed jobs, with all their attempts",
-		Long: `Retry failed jobs, with all their attempts. What their steps have recorded stays recorded. Who asked and when
-is kept in the jobs' headers. Jobs named by ID that have not failed are left alone and reported, with exit code 1. Without
-IDs it counts first, and asks: see 'txwork redrive'.`,
-		Example: `  txwork jobs retry --kind charge --newer-than 1h --dry-run`,
 	}
 	redrive := a.redrive(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return redrive(jobsTable, args) }
@@ -87,9 +75,7 @@ func newJobsListCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List jobs, newest first",
-		Long: `List jobs, newest first, a page at a time. Args are not shown: see 'txwork jobs show'. A ready job that
-something holds back, an earlier one of its key or the steps of a join, is shown as waiting.`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.filter.Kind, "kind", "", "only jobs of this kind")

@@ -16,9 +16,7 @@ func newJobsShowCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show everything about one job, and how its attempts ended",
-		Long: `Show everything about one job, and how its attempts ended. Of args and output, which may hold what is not for
-every eye, only the size is shown, unless --payload is given.`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 	}
 	payload := cmd.Flags().Bool("payload", false, "also show args and output")
 	asJSON := jsonFlag(cmd)

@@ -45,12 +45,7 @@ func newJoinsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "joins TABLE",
 		Short: "Show batches, workflows and other joins, and what they wait for",
-		Long: `Show the joins of a table, the newest first: batches and the steps of workflows among jobs, and joins of messages. COUNTED is
-how many of their members have ended, and how many of these have failed. WAITS FOR is one of the members that have not ended,
-and its state: one that is gone or has ended is counted by the next fold or sweep, which a worker or 'txwork reap' makes.`,
-		Example: `  txwork joins jobs
-  txwork joins jobs --status failed --json`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&status, "status", joinStates[0], "joins in this state: "+strings.Join(joinStates, ", "))

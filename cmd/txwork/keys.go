@@ -43,13 +43,7 @@ func newKeysCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys TABLE",
 		Short: "Show what the rows of ordered keys wait for",
-		Long: `Show the ordered keys of a table that have rows waiting: how many wait, for how long the first has done so, and for which
-row. REASON is what that row is: dead_letter (redrive or skip it), in_progress, expired (its lease; run 'txwork reap'), ready or
-scheduled (its turn has come, and it is to be claimed or retried), or fold: nothing stands in the way, and a worker or
-'txwork reap' lets the next one through.`,
-		Example: `  txwork keys outbox
-  txwork keys outbox --json | jq '.keys[] | select(.reason == "dead_letter") | .blocker'`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&after, "after", "", "continue after this `key`")
 	cmd.Flags().IntVar(&limit, "limit", defaultListLimit, "keys of a page")

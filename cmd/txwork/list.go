@@ -87,16 +87,7 @@ func newListCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list TABLE --status STATUS",
 		Short: "List the rows of a table in one state",
-		Long: `List the rows of a table in one state, a page at a time: live rows in the order of claiming, done and
-failed ones the newest first. STATUS is one of ` + listingNames() + `;
-ready includes what is scheduled, in_progress what is expired; waiting is what something else holds back: an
-earlier row of its key, or the steps of a join. Payloads are not shown, nor are all columns of txwork's own
-tables: see 'txwork show', and --json.
-
-The filters may be combined. They read past rows that do not match, a bounded number of them in one statement.`,
-		Example: `  txwork list outbox --status failed --topic order.shipped --newer-than 1h
-  txwork list jobs --status failed --kind charge --error 'card is declined' --json`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.status, "status", "", "state of the rows")

@@ -26,18 +26,7 @@ func newMetricsServeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve gauges of the queues to Prometheus",
-		Long: `Serve gauges of all tables of the schema at GET /metrics, in Prometheus' text format, until SIGINT or SIGTERM: depth by
-state and queue, ages, expired leases, dead letters, overdue schedules, blocked keys, dead rows, the oldest transaction, the
-reaper. docs/metrics.md lists them, deploy has alerts and a dashboard for them.
-
-Run one for each database. Programs that export metrics through an OpenTelemetry SDK and run the reaper, as package service
-does, report the same gauges by themselves and do not need this.
-
-A scrape reads the database in short statements that only read, each with a timeout; scrapes at the same time share one
-observation. The role viewer of txwork roles together with pg_read_all_stats sees everything.`,
-		Example: `  txwork metrics serve
-  txwork metrics serve --listen 0.0.0.0:9464   # for Prometheus on another machine`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&listen, "listen", defaultMetricsListen, "the `address` to serve at; there is no authentication")

@@ -66,13 +66,7 @@ func newMigrateUpCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Apply pending migrations",
-		Long: `Apply pending migrations, each in a transaction of its own. The schema is made where it is
-missing. Any number of processes may run this at once: one works, the others wait for it.
-
-A new schema gets the tables of all domains, or of those that --domain names. Later runs upgrade the domains that it
-has; to add one, name it.`,
-		Example: "  txwork migrate up\n  txwork migrate up --domain jobs --domain outbox",
-		Args:    cobra.NoArgs,
+		Args:  cobra.NoArgs,
 	}
 	var o migrations.Options
 	domainFlag(cmd, &o.Domains, "create or upgrade the tables of this `domain`")
@@ -145,10 +139,7 @@ func newMigrateStatusCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "List the migrations, and show which are applied",
-		Long: `List the migrations, and show which are applied. Exit code 1 says that some are pending, for a deployment that waits for
-them.`,
-		Example: `  until txwork migrate status; do sleep 2; done`,
-		Args:    cobra.NoArgs,
+		Args:  cobra.NoArgs,
 	}
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -197,12 +188,7 @@ func newMigrateSQLCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sql",
 		Short: "Print all migrations as plain SQL, for psql, Atlas and reviewers",
-		Long: `Print all migrations as plain SQL. It needs no database. It records the versions, so 'txwork migrate up'
-can take over later:
-
-    txwork migrate sql | psql -v ON_ERROR_STOP=1 --single-transaction "$TXWORK_DATABASE_URL"`,
-		Example: "  txwork migrate sql --domain reaper --domain jobs",
-		Args:    cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.checkSchema(); err != nil {
 				return err
@@ -246,15 +232,7 @@ func newMigrateExportCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export DIR",
 		Short: "Write the migrations as files for goose or golang-migrate",
-		Long: `Write the migrations into a directory, as files of goose or golang-migrate. It needs no database. Files that are
-there already are left alone, whatever their numbers are, so run it again after an upgrade of txwork, which adds the new
-ones; a file with another content is an error. New files are numbered after all others in the directory, or from --first on.
-Without --domain the files of all domains are written.
-
-The files record versions in txwork's own table, too, so 'txwork migrate validate' works whatever tool applies them.`,
-		Example: `  txwork migrate export --format goose db/migrations
-  txwork migrate export --domain reaper --domain jobs txwork-migrations`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if err := a.checkSchema(); err != nil {
 				return err

@@ -24,10 +24,7 @@ func newMigrateDownCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down [--to VERSION] --yes [--drop-rows]",
 		Short: "Roll migrations back, which drops their tables and all rows",
-		Long: `Take the last migration back, or all above a version, with the tables they made. Without --yes it only says what it
-would drop. Tables that hold rows are dropped with --drop-rows alone.`,
-		Example: "  txwork migrate down\n  txwork migrate down --yes --to 0\n  txwork migrate down --yes --domain alarms",
-		Args:    cobra.NoArgs,
+		Args:  cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.yes, "yes", false, "yes, drop the tables")

@@ -14,15 +14,7 @@ func newMigrateValidateCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Compare the schema with the migrations, and print the DDL that repairs it",
-		Long: `Compare the schema with what the migrations of this version make: tables, columns, constraints, indexes,
-functions, triggers, sequences and types. Exit code 1 says that something is missing, invalid, disabled or changed;
-what it is, and the DDL that mends it, is then printed as SQL. Read it before you run it:
-
-    txwork migrate validate > mend.sql || psql -v ON_ERROR_STOP=1 -f mend.sql "$TXWORK_DATABASE_URL"
-
-What you have added yourself and what does no harm is no failure. Tables of your own are checked for their version.
-Nothing is written, and a role that may only read will do.`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 	}
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

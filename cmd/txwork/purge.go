@@ -30,14 +30,7 @@ func newPurgeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge TABLE (--done-older-than AGE | --failed-older-than AGE) [FILTER...]",
 		Short: "Delete rows that ended longer ago than a given time",
-		Long: `Delete rows that were done or cancelled, or failed, longer ago than an age such as 90d, 36h or 2w, the oldest first, in
-short transactions. It counts first, and asks. The filters are those of 'txwork list'.
-
-Deleted rows cannot be had back, and a dedup key is free again when its row is gone: a done
-row of the inbox is what tells a message that comes again, so keep those for the dedup window.`,
-		Example: `  txwork purge outbox --done-older-than 2w --dry-run
-  txwork purge jobs --failed-older-than 90d --kind charge --yes`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
 	flags.Var(&o.done, "done-older-than", "delete rows done or cancelled longer ago than this")

@@ -30,9 +30,7 @@ func newQueuesCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queues",
 		Short: "Show the queues of jobs, their limits and their depths",
-		Long: `Show the queues that have a rule or a live job: whether they are paused, how many jobs are ready (due now),
-scheduled (due later), waiting (held back by something else) and in progress, and their limits.`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 	}
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -90,9 +88,9 @@ func positive(n int) string {
 
 // newQueueChangeCommand is a command that does one thing to one queue.
 func newQueueChangeCommand(
-	a *app, verb, short, long, done string, change func(*jobs.Client, context.Context, workqueue.Tx, string) error,
+	a *app, verb, short, done string, change func(*jobs.Client, context.Context, workqueue.Tx, string) error,
 ) *cobra.Command {
-	cmd := &cobra.Command{Use: verb + " QUEUE", Short: short, Long: long, Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: verb + " QUEUE", Short: short, Args: cobra.ExactArgs(1)}
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.changeQueue(cmd.Context(), args[0], done, *asJSON, change)
@@ -138,12 +136,7 @@ func newQueueLimitCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "limit QUEUE (--max-running N | --rate R)...",
 		Short: "Limit how many jobs of a queue run at the same time, or start in a second",
-		Long: `Limit how many jobs of a queue run at the same time, or start in a second, over all workers. The limits take the place of
-those that the queue had: what is not said, or 0, is no limit. The first limit of a queue comes into force after
-about half a second, and counts jobs that are running already after another one.`,
-		Example: `  txwork jobs limit mail --max-running 20 --rate 5 --burst 10
-  txwork jobs limit mail --max-running 0   # none any more`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&l.MaxRunning, "max-running", 0, "jobs in progress at once")

@@ -18,16 +18,7 @@ func newReapCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reap [TABLE]...",
 		Short: "Requeue expired leases, sweep, and delete rows past their retention, once",
-		Long: `Take rows whose lease has ended from their owners: they become ready again with the table's backoff or, where
-their attempts are used up, failed. Then do what else the tables of txwork have to have done now and then:
-deadlines of joins, keys that may go on, tombstones of the inbox. Last, delete rows that ended longer ago than
-the retention in the migration of their table: a week for done and cancelled ones, for ever for dead letters, ten
-years in the inbox. Where the retention of your program is another, pass --no-purge and leave the deletion to it or to purge.
-
-One round over the named tables, or over all of the schema. It is safe to run anywhere and any number of times,
-from cron for example, beside the reapers of applications. In SQL the same is CALL txwork.outbox_maintain(), a
-procedure that every table has, for pg_cron for example.`,
-		Args: cobra.ArbitraryArgs,
+		Args:  cobra.ArbitraryArgs,
 	}
 	limit := cmd.Flags().Int("limit", defaultReapLimit, "rows of each table, and of each of its sweeps, at most")
 	noPurge := cmd.Flags().Bool("no-purge", false, "do not delete rows past their retention")

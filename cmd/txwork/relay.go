@@ -46,27 +46,7 @@ func newRelayCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "relay (--stdout | --exec COMMAND)",
 		Short: "Deliver messages to standard output or to a command",
-		Long: `Deliver the messages of the outbox, at least once each, until SIGINT or SIGTERM.
-
---stdout writes each payload and a newline. A message is acknowledged once it is written; when the reader has
-gone the relay ends, and what was not written stays in the outbox.
-
---exec runs COMMAND by sh for each message, with the payload on its standard input and TXWORK_ID, TXWORK_TOPIC,
-TXWORK_KEY, TXWORK_ATTEMPT and TXWORK_HEADERS (a JSON object) in its environment. Its exit code settles the message:
-
-    0       delivered
-    65      failed for good (EX_DATAERR)
-    75      try again later (EX_TEMPFAIL)
-    other   try again later, too; the code and the end of standard error are recorded
-
-With --topic a relay delivers these topics only. It has to claim messages of others to see that, and puts them
-back for five seconds with their attempt: where topics are served by different relays, prefer one relay for all
-topics that hands on by TXWORK_TOPIC.
-
-Beside delivering, a relay takes back messages from relays that died, see --no-reaper.`,
-		Example: `  txwork outbox relay --stdout --until-empty > messages.ndjson
-  txwork outbox relay --exec 'curl -sf --data-binary @- https://example.org/hook || exit 75'`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.relays, a.answered = true, true // standard output may be the messages'; --json prints on standard error
 			if err := o.validate(); err != nil {

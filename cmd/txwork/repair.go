@@ -21,14 +21,7 @@ func newRedriveCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "redrive TABLE (ID... | --all-failed | FILTER...)",
 		Short: "Retry failed rows, with all their attempts",
-		Long: `Retry failed rows, with all their attempts. Who asked and when is kept in the rows' headers.
-Rows named by ID that are not failed are left alone and reported, with exit code 1.
-
-Without IDs it counts first, and asks. The filters are those of 'txwork list'; what failed before the count is redriven, the
-oldest first. Cancelled rows are left out: redrive those by ID.`,
-		Example: `  txwork redrive outbox --topic order.shipped --error 'connection refused' --dry-run
-  txwork redrive jobs --kind charge --newer-than 1h --yes`,
-		Args: cobra.MinimumNArgs(1),
+		Args:  cobra.MinimumNArgs(1),
 	}
 	redrive := a.redrive(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return redrive(args[0], args[1:]) }
@@ -54,15 +47,7 @@ func newCancelCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel TABLE (ID... | --all-live | FILTER...)",
 		Short: "Cancel rows",
-		Long: `End ready rows as failed, with the time of the cancellation. For a row in progress the wish is recorded and its
-worker told: the handler's context is cancelled and, unless it acknowledges all the same, the row ends.
-Cancelling again changes nothing. Rows that have ended are reported, with exit code 1.
-
-Without IDs it counts first, and asks. The filters are those of 'txwork list'; --status narrows them down to some of the live
-states. What was written after the count is left alone.`,
-		Example: `  txwork cancel jobs --queue mail --status scheduled --dry-run
-  txwork cancel outbox --topic order.placed --older-than 2d --reason 'too late' --yes`,
-		Args: cobra.MinimumNArgs(1),
+		Args:  cobra.MinimumNArgs(1),
 	}
 	cancel := a.cancel(cmd, "by txwork cancel")
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return cancel(args[0], args[1:]) }

@@ -14,14 +14,7 @@ func newRolesCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "roles [--prefix PREFIX] [--domain DOMAIN]... [--table NAME[:gate][:join]]...",
 		Short: "Print the roles of the database and their rights as SQL",
-		Long: `Print SQL that makes the roles owner, migrator, producer, worker and viewer, hands the tables to the owner and
-gives each role what its work needs. It needs no database; the tables have to exist where it runs. Run it again
-after every migration. docs/security.md says what each role can do:
-
-    txwork roles | psql -v ON_ERROR_STOP=1 --single-transaction "$TXWORK_DATABASE_URL"`,
-		Example: `  txwork roles --prefix shop
-  txwork roles --schema billing --table invoices --table letters:gate:join`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&options.Prefix, "prefix", migrations.DefaultRolePrefix, "what the names of the roles begin with")

@@ -13,15 +13,8 @@ import (
 
 func newRootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "txwork",
-		Short: "Transactional queues on PostgreSQL: outbox, timers, jobs, migrations and maintenance",
-		Long: `txwork runs and looks after the queues that applications keep in PostgreSQL.
-
-The database is named by --database-url or, since other users of the machine can see a command line, better
-by the environment variable ` + databaseURLEnv + `. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted before it
-was done; doctor also exits with 3 for warnings and 4 for what is critical.
-
-With --json a command that fails prints {"error": "…", "exit_code": N}, unless it has printed what it did.`,
+		Use:           "txwork",
+		Short:         "Transactional queues on PostgreSQL: outbox, timers, jobs, migrations and maintenance",
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -60,7 +53,7 @@ With --json a command that fails prints {"error": "…", "exit_code": N}, unless
 		newBenchCommand(a),
 	)
 	a.completeNames(root)
-	addExamples(root)
+	addHelp(root)
 	a.markBegun(root)
 	return root
 }

@@ -18,15 +18,11 @@ func newSchedulesCommand(a *app) *cobra.Command {
 		newSchedulesNextCommand(a),
 		newSchedulesPutCommand(a),
 		newSchedulesListCommand(a),
-		newScheduleChangeCommand(a, "pause", "Stop a schedule until it is resumed",
-			"Stop a schedule until it is resumed. Timers that it has set already fire all the same.", "paused",
+		newScheduleChangeCommand(a, "pause", "Stop a schedule until it is resumed", "paused",
 			(*timers.Schedules).Pause),
-		newScheduleChangeCommand(a, "resume", "Let a paused schedule go on from now",
-			"Let a paused schedule go on from now. What it would have fired meanwhile is not caught up: see 'txwork "+
-				"schedules backfill'.",
-			"resumed", (*timers.Schedules).Resume),
-		newScheduleChangeCommand(a, "delete", "Remove a schedule",
-			"Remove a schedule. Timers that it has set already fire all the same.", "deleted",
+		newScheduleChangeCommand(a, "resume", "Let a paused schedule go on from now", "resumed",
+			(*timers.Schedules).Resume),
+		newScheduleChangeCommand(a, "delete", "Remove a schedule", "deleted",
 			(*timers.Schedules).Delete),
 		newSchedulesTriggerCommand(a),
 		newSchedulesBackfillCommand(a),
@@ -47,15 +43,7 @@ func newSchedulesPutCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "put NAME EXPR --topic TOPIC",
 		Short: "Create or change a schedule",
-		Long: `Make a schedule that sets a timer at each of its times, or change the one of that name. EXPR has five fields of
-cron (minute, hour, day of month, month, day of week), or is @hourly, @daily, @weekly, @monthly, @yearly, or
-@every and a duration. 'txwork schedules next' shows what one means.
-
-All of a schedule is put: what is not said has its default, also where it was another before. A new EXPR or zone
-plans anew from now; all else leaves the next time where it is. A paused schedule stays paused.`,
-		Example: `  txwork schedules put report '30 6 * * MON-FRI' --zone Europe/Paris --topic report --misfire skip
-  txwork schedules put poll '@every 5m' --topic poll --overlap skip`,
-		Args: cobra.ExactArgs(2),
+		Args:  cobra.ExactArgs(2),
 	}
 	o.addFlags(cmd)
 	flags := cmd.Flags()
@@ -182,9 +170,7 @@ func newSchedulesListCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [--prefix PREFIX]",
 		Short: "List schedules by name",
-		Long: `List schedules in the order of their names, a page at a time. NEXT is by the clocks of the schedule's zone;
-FIRED and SKIPPED count its times that became timers and those that did not, by its own rules.`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.Prefix, "prefix", "", "only names that begin so")

@@ -9,14 +9,13 @@ import (
 
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/periodic"
 )
 
 // newScheduleChangeCommand is a command that does one thing to one schedule.
 func newScheduleChangeCommand(
-	a *app, verb, short, long, done string, change func(*timers.Schedules, context.Context, workqueue.Tx, string) error,
+	a *app, verb, short, done string, change func(*timers.Schedules, context.Context, workqueue.Tx, string) error,
 ) *cobra.Command {
-	cmd := &cobra.Command{Use: verb + " NAME", Short: short, Long: long, Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: verb + " NAME", Short: short, Args: cobra.ExactArgs(1)}
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, name := cmd.Context(), args[0]
@@ -47,9 +46,7 @@ func newSchedulesTriggerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trigger NAME",
 		Short: "Set a schedule's timer now, in addition to its plan",
-		Long: `Set a schedule's timer now. Its plan and its counts stay as they are; a paused schedule can be triggered,
-too. Each call sets another timer, whose key it prints.`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 	}
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -74,10 +71,7 @@ func newSchedulesBackfillCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backfill NAME --from TIME --to TIME",
 		Short: "Set the timers of a schedule for a period in the past",
-		Long: fmt.Sprintf(`Set the timers that a schedule has from one time to another, both included, all of them now. What it has fired
-already is not fired again, as long as the timer is kept. At most %d at once.`, periodic.MaxBackfill),
-		Example: `  txwork schedules backfill report --from 2027-03-01T00:00:00Z --to 2027-03-08T00:00:00Z`,
-		Args:    cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
 	flags.Var(&from, "from", "the earliest time, as RFC 3339 has it")

@@ -20,10 +20,7 @@ func newSchedulesNextCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "next EXPR [--zone ZONE]",
 		Short: "Show when an expression is due",
-		Long: `Show the next times at which an expression is due, by the clocks of a zone and in UTC. It needs no database. Look
-at the days on which the clocks change: '--from' begins later, or earlier, than now.`,
-		Example: `  txwork schedules next '30 2 * * *' --zone America/New_York --from 2027-03-12T00:00:00Z`,
-		Args:    cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&zone, "zone", "UTC", "IANA zone in which EXPR is read")

@@ -39,21 +39,7 @@ func newSendCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send --topic TOPIC [FILE|-]",
 		Short: "Enqueue newline-delimited JSON into the outbox, one message per line",
-		Long: `Enqueue newline-delimited JSON into the outbox, one message per line, from a file or standard input. The payload
-is the line, byte for byte. Blank lines are skipped.
-
-Every --batch lines are one transaction. A bad line is reported with its number and nothing of its batch is
-written, while the batches before it stay: the report says from which line to resume. A line is bad if it is
-no JSON value in UTF-8, if it is over --max-payload, or if a named field is missing or neither text nor a number.
-
-With --per-key the messages of one key are delivered one at a time, in the order of their lines, and after those
-of earlier batches and programs that ask for it, too. --on-failure says what becomes of those behind a message
-that has failed for good: block holds them back until it is redriven, or let go with 'txwork outbox unblock'; park
-sets them aside as failed; skip goes on with the next.`,
-		Example: `  txwork outbox send --topic commits --key-field sha commits.ndjson
-  generate | txwork outbox send --topic orders --dedup-field id --skip-bad -
-  txwork outbox send --topic accounts --key-field account --per-key --on-failure park changes.ndjson`,
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.topic, "topic", "", "topic of the messages")

@@ -21,9 +21,7 @@ func newShowCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show TABLE ID",
 		Short: "Show everything about one row",
-		Long: `Show everything about one row. Payloads (columns of type bytea and jsonb) may hold what is not for every eye:
-of them only the size is shown, unless --payload is given.`,
-		Args: cobra.ExactArgs(2),
+		Args:  cobra.ExactArgs(2),
 	}
 	payload := cmd.Flags().Bool("payload", false, "show payloads, too")
 	asJSON := jsonFlag(cmd)

@@ -16,15 +16,7 @@ func newStatsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats [TABLE]",
 		Short: "Show how many rows the tables have, and how old they are",
-		Long: `Show how many rows each table of the schema holds: ready (due now), scheduled (due later), in progress, of
-those with an ended lease, waiting (held back by something else), failed, and how long the oldest ready row has waited. Done rows are not counted:
-that would read all of them.
-
---announcers shows in their place who notifies the workers of each table. While an announcer is awake, producers are
-silent, and it notifies for them; while it is asleep, each inserting transaction notifies by itself. Both are counted
-for as long as --for says, or until SIGINT: this listens, so the database has to be the primary, past a pooler.`,
-		Example: `  txwork stats --announcers --for 10s`,
-		Args:    cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 	}
 	asJSON := jsonFlag(cmd)
 	announcers := cmd.Flags().Bool("announcers", false, "show who notifies workers, and how often")

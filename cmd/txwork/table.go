@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/txwork/txwork/internal/postgres"
-
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/migrations"
@@ -23,12 +21,7 @@ func newTableNewCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new NAME [--column NAME:TYPE[:not-null]]...",
 		Short: "Print a goose migration for a table of your own",
-		Long: `Print a goose migration that makes a queue with the columns you name, its indexes and its SQL functions.
-It needs no database. Save it among your application's migrations.
-
-Types: ` + strings.Join(postgres.ColumnTypes, ", ") + `.`,
-		Example: `  txwork table new invoices --column customer:bigint:not-null --column document:jsonb --unique customer`,
-		Args:    cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&columns, "column", nil, "a column, as `name:type[:not-null]`; repeat for more")

@@ -48,12 +48,7 @@ func newTimersSetCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set KEY --topic TOPIC (--at TIME | --after AGE)",
 		Short: "Set or move a timer",
-		Long: `Set a timer: at its time whoever handles its topic receives the payload. A timer that is there under KEY is
-moved; one that has fired, failed or was cancelled begins again; one that is firing just now is set again when
-that has ended. A time that has passed means now.`,
-		Example: `  txwork timers set trial/4711 --topic trial.ended --after 14d --payload '{"account": 4711}'
-  txwork timers set launch --topic launch --at 2027-03-01T09:00:00+01:00`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 	}
 	o.addFlags(cmd)
 	flags := cmd.Flags()
@@ -148,9 +143,7 @@ func newTimersCancelCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel KEY...",
 		Short: "Cancel timers",
-		Long: `Cancel timers, all of them or none. One that is firing just now has its handler's context cancelled. Cancelling
-again changes nothing. Keys without a timer, and timers that have fired or failed, are reported, with exit code 1.`,
-		Args: cobra.MinimumNArgs(1),
+		Args:  cobra.MinimumNArgs(1),
 	}
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

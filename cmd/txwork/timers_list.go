@@ -23,10 +23,7 @@ func newTimersListCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [--prefix PREFIX]",
 		Short: "List timers by key",
-		Long: `List timers in the order of their keys, a page at a time: those that will fire, those that have fired for as
-long as they are kept, and those that failed or were cancelled. Payloads are not shown: --json has the ids for
-'txwork show timers ID'.`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.filter.Prefix, "prefix", "", "only keys that begin so")

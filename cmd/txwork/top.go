@@ -25,18 +25,7 @@ func newTopCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch queues, leases, sessions and errors",
-		Long: `Watch the queues of the schema: rows by state, arrivals, claims and ends in a second, the age of the oldest ready row;
-who holds leases, and which have expired; the sessions of the database; and errors, grouped. Keys pause and resume queues of
-jobs, redrive dead letters, and go down to single rows: ? lists them. docs/top.md explains the columns.
-
-It reads in short statements with timeouts, each of a bounded number of rows, over one connection. --once prints one frame and
-ends, and so does top where standard output is no terminal.
-
-Exit codes: 0 done, 1 failed, 2 wrong usage.`,
-		Example: `  txwork top
-  txwork top --every 10s
-  txwork top --json | jq '.queues[] | {table, name, ready}'`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.DurationVar(&o.every, "every", 2*time.Second, "the time between two frames")

@@ -12,10 +12,7 @@ func newUnblockCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unblock ID...",
 		Short: "Release the messages behind failed ones",
-		Long: `Let the messages behind failed ones of their key go on, where the key is ordered and was to be blocked. The
-failed messages stay failed; what was parked behind them stays parked until it is redriven. Unblocking again changes
-nothing. Messages that have not failed are left alone and reported, with exit code 1.`,
-		Args: cobra.MinimumNArgs(1),
+		Args:  cobra.MinimumNArgs(1),
 	}
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

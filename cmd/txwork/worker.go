@@ -35,27 +35,7 @@ func newWorkerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "worker FILE",
 		Short: "Run commands and HTTP requests for messages, timers and jobs",
-		Long: `Run the handlers that FILE names, a YAML file: for messages of the outbox and the inbox, for timers and for jobs. A handler is a
-command or an HTTP request. docs/worker.md describes the file.
-
-A command finds the payload on its standard input and TXWORK_ID, TXWORK_TOPIC, TXWORK_ATTEMPT and more in its environment. Its
-exit code settles the row, unless exit_codes says otherwise:
-
-    0       done
-    65      failed for good (EX_DATAERR)
-    75      try again later (EX_TEMPFAIL)
-    other   try again later, too; the code and the end of standard error are recorded
-
-A request is a POST of the payload. 2xx is done; 408, 409, 425, 429, 5xx and no answer are tried again, after Retry-After where the
-answer has one; other 4xx fail for good. statuses says otherwise.
-
-SIGINT or SIGTERM stops: nothing is claimed any more, and running handlers have as long as shutdown says. Commands are then
-asked to end, with all processes that they have started, and killed after kill_after. A second signal kills them at once.
-
---check reads the file, reports all mistakes with their lines, and connects to nothing.`,
-		Example: `  txwork worker --check worker.yaml
-  txwork worker worker.yaml`,
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.check, "check", false, "validate the file and end")
