@@ -89,8 +89,7 @@ func (f *fixture) crash(tx pgx.Tx) {
 	pid := int(tx.Conn().PgConn().PID())
 	f.exec("SELECT pg_terminate_backend($1)", pid)
 	f.until("the backend has gone", func() bool {
-		return f.count("SELECT count(*) FROM pg_stat_activity WHERE pid = $1",
-			pid) == 0
+		return f.count("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) == 0
 	})
 }
 

@@ -38,8 +38,7 @@ func (b *Inbox) Purge(ctx context.Context, pool *pgxpool.Pool) (Purged, error) {
 	}
 	if err == nil && spec.FailedRetention > 0 {
 		err = inBatches(&p.Failed, func() (int, error) {
-			return queue.PurgeFailed(ctx, spec.FailedRetention,
-				purgeBatch)
+			return queue.PurgeFailed(ctx, spec.FailedRetention, purgeBatch)
 		})
 	}
 	return p, err

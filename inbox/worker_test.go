@@ -335,12 +335,10 @@ func TestHandlePanicsOnMistakes(t *testing.T) {
 	for want, register := range map[string]func(*inbox.Worker){
 		`inbox: topic "a" has a handler already`: func(w *inbox.Worker) {
 			w.Handle("a", delivered)
-			w.Handle("a",
-				delivered)
+			w.Handle("a", delivered)
 		},
 		"topic has 256 bytes, the limit is 255": func(w *inbox.Worker) {
-			w.Handle(strings.Repeat("a", 256),
-				delivered)
+			w.Handle(strings.Repeat("a", 256), delivered)
 		},
 		`the handler of "a" is nil`: func(w *inbox.Worker) { w.Handle("a", nil) },
 		"register handlers before Run": func(w *inbox.Worker) {

@@ -90,8 +90,7 @@ func (f *fixture) drain(c codec.Codec) (got []string) {
 	f.Helper()
 	kinds := jobs.NewRegistry()
 	jobs.Register(kinds, func(_ context.Context, job *jobs.Job[mail]) error {
-		got = append(got,
-			job.Args.To)
+		got = append(got, job.Args.To)
 		return nil
 	}, jobs.KindOptions[mail]{})
 	client := f.open(jobs.Options{Schema: f.Schema, Registry: kinds, Codec: c, Retry: atOnce, Telemetry: silent})

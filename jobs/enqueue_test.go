@@ -355,8 +355,7 @@ func TestResultsAreInTheOrderOfTheCall(t *testing.T) {
 	}
 	var refused *jobs.UniqueError
 	err := f.try(func(tx workqueue.Tx) error {
-		_, err := f.client.EnqueueMany(t.Context(), tx,
-			inserts...)
+		_, err := f.client.EnqueueMany(t.Context(), tx, inserts...)
 		return err
 	})
 	if !errors.As(err, &refused) || refused.Index != 2 || refused.ID != held.ID {

@@ -17,8 +17,7 @@ func (w *Worker) reportUnserved(ctx context.Context) {
 	for _, k := range w.options.Registry.handled() {
 		queue := cmp.Or(k.queue, DefaultQueue)
 		if slices.ContainsFunc(w.options.Queues, func(q QueueOptions) bool {
-			return cmp.Or(q.Name,
-				DefaultQueue) == queue
+			return cmp.Or(q.Name, DefaultQueue) == queue
 		}) {
 			served = append(served, k.name)
 		} else {

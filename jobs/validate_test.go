@@ -67,8 +67,7 @@ func TestBadJobsAreRefused(t *testing.T) {
 		"empty unique key": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{By: jobs.ByKey} }),
 			"unique key is empty"},
 		"long unique key": {mail{}, o(func(o *jobs.InsertOptions) {
-			o.Unique = &jobs.Unique{By: jobs.ByKey,
-				Key: tooLong}
+			o.Unique = &jobs.Unique{By: jobs.ByKey, Key: tooLong}
 		}), "unique key has 256 bytes"},
 		"key unlooked at": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{Key: "k"} }),
 			"which only ByKey looks at"},
@@ -152,18 +151,15 @@ func TestBadSettingsAreRefused(t *testing.T) {
 		"schema": {func() error { _, err := jobs.Open(jobs.Options{Schema: "no-schema"}); return err },
 			`schema "no-schema" must match`},
 		"nil client": {func() error {
-			_, err := jobs.NewWorker(f.Pool, nil,
-				jobs.WorkerOptions{})
+			_, err := jobs.NewWorker(f.Pool, nil, jobs.WorkerOptions{})
 			return err
 		}, "client is nil"},
 		"nil pool": {func() error {
-			_, err := jobs.NewWorker(nil, f.client,
-				jobs.WorkerOptions{})
+			_, err := jobs.NewWorker(nil, f.client, jobs.WorkerOptions{})
 			return err
 		}, "pool is nil"},
 		"no registry at all": {func() error {
-			_, err := jobs.NewWorker(f.Pool, bare(f),
-				jobs.WorkerOptions{})
+			_, err := jobs.NewWorker(f.Pool, bare(f), jobs.WorkerOptions{})
 			return err
 		}, "registry is nil, and the client has none"},
 		"middleware": {worker(jobs.WorkerOptions{Middleware: []jobs.Middleware{nil}}),
@@ -199,8 +195,7 @@ func TestBadSettingsAreRefused(t *testing.T) {
 			return err
 		}), "limit is 1001"},
 		"nil transaction": {func() error {
-			_, err := f.client.Enqueue(t.Context(), nil, mail{},
-				jobs.InsertOptions{})
+			_, err := f.client.Enqueue(t.Context(), nil, mail{}, jobs.InsertOptions{})
 			return err
 		}, "transaction is nil"},
 		"schedule of nothing": {put(jobs.Schedule{Name: "s", Expr: "@daily"}), "args are nil"},

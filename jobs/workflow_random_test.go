@@ -104,8 +104,7 @@ func (f *fixture) doNodes() {
 		return effect(ctx, job.Delivery, nil)
 	}, jobs.KindOptions[node]{})
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[notice]) error {
-		return effect(ctx, job.Delivery,
-			nil)
+		return effect(ctx, job.Delivery, nil)
 	}, jobs.KindOptions[notice]{})
 }
 

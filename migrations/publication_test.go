@@ -43,8 +43,7 @@ func TestPublicationsStopNothing(t *testing.T) {
 			fmt.Sprintf("DELETE FROM %s WHERE false", table.Name),
 		} {
 			err := pgx.BeginFunc(t.Context(), tx, func(tx pgx.Tx) error {
-				_, err := tx.Exec(t.Context(),
-					statement)
+				_, err := tx.Exec(t.Context(), statement)
 				return err
 			})
 			if err != nil {

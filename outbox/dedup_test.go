@@ -109,8 +109,7 @@ func TestDuplicateOfARolledBackMessageIsWritten(t *testing.T) {
 	second := make(chan []uuid.UUID, 1)
 	go func() { second <- f.enqueue(once("a", "second")) }()
 	f.until("the second transaction waits for the first", func() bool {
-		return pgtest.SomebodyWaits(t, f.Pool,
-			f.table)
+		return pgtest.SomebodyWaits(t, f.Pool, f.table)
 	})
 	end(false)
 	ids := receive(t, second)

@@ -147,10 +147,8 @@ func (c clock) move(ctx context.Context, q Querier, schema string, d time.Durati
 	if c.owner != "" {
 		return nil
 	}
-	_,
-		err := tryQuery(ctx, q,
-		`SELECT concat(pg_notify($1::text, (extract(epoch FROM now()) * 1000000)::bigint::text), pg_notify($1::text, 'note:0'))`,
-		schema+"."+c.table)
+	_, err := tryQuery(ctx, q, `SELECT concat(pg_notify($1::text, (extract(epoch FROM now()) * 1000000)::bigint::text),
+	pg_notify($1::text, 'note:0'))`, schema+"."+c.table)
 	return err
 }
 

@@ -66,8 +66,7 @@ func TestFaultsTellACarefulHandlerFromACarelessOne(t *testing.T) {
 		{"an error after", func(_ *fixture, faults *txworktest.Faults) { faults.After(1, txworktest.Error(errBroken)) },
 			"retried, done: 2", "done: 1"},
 		{"an error before", func(_ *fixture, faults *txworktest.Faults) {
-			faults.Before(1,
-				txworktest.Error(errBroken))
+			faults.Before(1, txworktest.Error(errBroken))
 		},
 			"retried, done: 1", "retried, done: 1"},
 		{"a panic after", func(_ *fixture, faults *txworktest.Faults) { faults.After(1, txworktest.Panic("boom")) },
@@ -87,8 +86,7 @@ func TestFaultsTellACarefulHandlerFromACarelessOne(t *testing.T) {
 		{"dead connections after", func(_ *fixture, faults *txworktest.Faults) { faults.After(1, faults.Kill) },
 			"done: 1", "done: 1"}, // a settle is repeated
 		{"a connection that dies at a statement", func(_ *fixture, faults *txworktest.Faults) {
-			faults.KillAt(1,
-				"INSERT INTO SHIPPED")
+			faults.KillAt(1, "INSERT INTO SHIPPED")
 		},
 			"retried, done: 1", "retried, done: 1"},
 		{"a commit that never arrives", func(_ *fixture, faults *txworktest.Faults) {

@@ -120,8 +120,7 @@ func TestAnAnnouncerThatFallsAsleepAnnouncesWhatItMayNotSee(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.eventually("the announcer is asleep", func() bool {
-			return strings.Count(log.String(),
-				"announcer asleep") > slept
+			return strings.Count(log.String(), "announcer asleep") > slept
 		})
 		r.exec("SELECT pg_notify($1, 'after it')", r.Table.Name())
 		if heard.await(t, "the last announcement") == "after it" {

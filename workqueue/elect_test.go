@@ -65,8 +65,7 @@ func TestOneProcessSweeps(t *testing.T) {
 	r.processOf("second", workqueue.WorkerOptions{})
 	r.processOf("third", workqueue.WorkerOptions{NoListen: true})
 	r.eventually("some sweeps", func() bool {
-		return ask[int](r, "SELECT count(*)::int FROM swept WHERE at > $1",
-			started) >= 4
+		return ask[int](r, "SELECT count(*)::int FROM swept WHERE at > $1", started) >= 4
 	})
 	if by := r.sweptBy(started); by != "first" {
 		t.Errorf("the table was swept by %q, want the first process", by)
@@ -119,8 +118,7 @@ func TestProcessesThatDoNotListenSweepByThemselves(t *testing.T) {
 	r.processOf("first", workqueue.WorkerOptions{NoListen: true})
 	started := r.now()
 	r.eventually("sweeps", func() bool {
-		return ask[int](r, "SELECT count(*)::int FROM swept WHERE at > $1",
-			started) >= 3
+		return ask[int](r, "SELECT count(*)::int FROM swept WHERE at > $1", started) >= 3
 	})
 	if leader := r.leader(); leader != "" {
 		t.Errorf("%s leads", leader)

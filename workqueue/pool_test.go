@@ -93,8 +93,7 @@ func TestBatchesLockInTheOrderOfIDs(t *testing.T) {
 				done <- err
 			}()
 			r.eventually("the call waits for the application", func() bool {
-				return pgtest.SomebodyWaits(t, r.Eyes,
-					r.Table.Name())
+				return pgtest.SomebodyWaits(t, r.Eyes, r.Table.Name())
 			})
 			free := ask[[]uuid.UUID](r, "SELECT array_agg(id) FROM (SELECT id FROM notes FOR UPDATE SKIP LOCKED) AS t")
 			if !slices.Equal(free, ids[:1]) {

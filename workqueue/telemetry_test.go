@@ -560,8 +560,7 @@ func TestTelemetryKeepsSecrets(t *testing.T) {
 		},
 	})
 	domain := workqueue.Domain[note]{Table: r.Table, Fields: func(n *note) []any {
-		return []any{&n.Topic, &n.Payload,
-			new(*int), new(*string)}
+		return []any{&n.Topic, &n.Payload, new(*int), new(*string)}
 	}}
 	w := r.startOn(r.Pool, domain, workqueue.WorkerOptions{
 		Redact: func(_ context.Context, message string) string { return strings.ReplaceAll(message, secret, "***") },
@@ -760,8 +759,7 @@ func TestTheLoadOfWorkers(t *testing.T) {
 	}
 	close(proceed)
 	r.eventually("the settles", func() bool {
-		return s.sums(t, "txwork.worker.in_flight",
-			"txwork.topic")["mail"] == 0
+		return s.sums(t, "txwork.worker.in_flight", "txwork.topic")["mail"] == 0
 	})
 	for _, w := range workers {
 		if err := w.stop(t); err != nil {

@@ -79,8 +79,7 @@ func TestLeaseIsRenewedOfARowThatIsClaimedAnew(t *testing.T) {
 	r.exec("UPDATE notes SET status = 0, owner_token = NULL, locked_until = NULL, due_at = now() WHERE id = $1", id)
 	receive(t, returned, "its end")
 	r.eventually("its settle is refused", func() bool {
-		return r.Events.count(refused("settle",
-			workqueue.ErrLeaseLost)) == 1
+		return r.Events.count(refused("settle", workqueue.ErrLeaseLost)) == 1
 	})
 	r.awaitRenewals(id, 4)
 	close(release)

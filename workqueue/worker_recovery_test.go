@@ -222,8 +222,7 @@ func TestWorkerSurvivesItsServer(t *testing.T) {
 		defer r.exec("ALTER DATABASE postgres RESET " + pgtest.RefuseWrites)
 		r.terminate("readonly worker")
 		r.eventually("refused claims", func() bool {
-			return r.Events.count(refused("claim",
-				workqueue.ErrReadOnly)) >= 2
+			return r.Events.count(refused("claim", workqueue.ErrReadOnly)) >= 2
 		})
 		close(release)
 		if err := receive(t, refusedTx, "Tx"); err == nil {
@@ -231,8 +230,7 @@ func TestWorkerSurvivesItsServer(t *testing.T) {
 		}
 		waiting := r.insertMany("waiting", 5)
 		r.eventually("refused settles", func() bool {
-			return r.Events.count(refused("settle",
-				workqueue.ErrReadOnly)) >= 1
+			return r.Events.count(refused("settle", workqueue.ErrReadOnly)) >= 1
 		})
 		if log := r.Logs.String(); !strings.Contains(log, "read-only") || !strings.Contains(log, "primary") {
 			t.Errorf("the logs do not say what is wrong:\n%s", r.Logs.tail())

@@ -156,8 +156,7 @@ func TestRefusedRowByItselfIsLeftToItsLease(t *testing.T) {
 	r.insert("a")
 	r.start(workqueue.WorkerOptions{Lease: time.Hour}, ackAll)
 	r.eventually("the row to be given up", func() bool {
-		return strings.Contains(r.Logs.String(),
-			"left to the reaper")
+		return strings.Contains(r.Logs.String(), "left to the reaper")
 	})
 }
 

@@ -309,8 +309,7 @@ func TestNewWorkerRefusesWhatCannotWork(t *testing.T) {
 	good := r.Domain
 	for field, make := range map[string]func() error{
 		"pool": func() error {
-			_, err := workqueue.NewWorker(nil, good, ackAll,
-				workqueue.WorkerOptions{})
+			_, err := workqueue.NewWorker(nil, good, ackAll, workqueue.WorkerOptions{})
 			return err
 		},
 		"domain": func() error {
@@ -319,8 +318,7 @@ func TestNewWorkerRefusesWhatCannotWork(t *testing.T) {
 			return err
 		},
 		"handler": func() error {
-			_, err := workqueue.NewWorker(r.Pool, good, nil,
-				workqueue.WorkerOptions{})
+			_, err := workqueue.NewWorker(r.Pool, good, nil, workqueue.WorkerOptions{})
 			return err
 		},
 		"concurrency": func() error { return r.refuse(workqueue.WorkerOptions{Concurrency: -1}) },

@@ -65,8 +65,7 @@ func phase(t *testing.T, m *memory, name protocol.Phase, c protocol.Config, unti
 	}
 	var events []protocol.Event
 	if err := protocol.Read(&out.text, func(e protocol.Event) error {
-		events = append(events,
-			e)
+		events = append(events, e)
 		return nil
 	}); err != nil {
 		t.Fatal(err)

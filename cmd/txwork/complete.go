@@ -91,8 +91,7 @@ func (a *app) completeValues(column string) completer {
 			table = args[0]
 		}
 		return a.complete(cmd, begun, func(ctx context.Context, d *database) ([]string, error) {
-			return d.values(ctx,
-				table, column)
+			return d.values(ctx, table, column)
 		})
 	}
 }

@@ -44,8 +44,7 @@ func newMetricsServeCommand(a *app) *cobra.Command {
 			return usageError{err}
 		}
 		return a.withDatabase(cmd.Context(), func(d *database) error {
-			return a.serveMetrics(cmd.Context(), d, listen,
-				o)
+			return a.serveMetrics(cmd.Context(), d, listen, o)
 		})
 	}
 	return cmd

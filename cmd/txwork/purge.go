@@ -133,8 +133,7 @@ func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o
 			})
 		} else {
 			err = inBatches(o.limit, func(size int) (int, error) {
-				return deleted(part.purge(ctx, part.Duration,
-					size))
+				return deleted(part.purge(ctx, part.Duration, size))
 			})
 		}
 		if err != nil {

@@ -21,8 +21,7 @@ func newScheduleChangeCommand(
 		ctx, name := cmd.Context(), args[0]
 		return a.withTimers(ctx, func(d *database, t *timers.Timers) error {
 			if err := d.write(ctx, func(tx workqueue.Tx) error {
-				return change(t.Schedules(), ctx, tx,
-					name)
+				return change(t.Schedules(), ctx, tx, name)
 			}); err != nil {
 				return err
 			}

@@ -182,8 +182,7 @@ func (w *workerRun) run(ctx context.Context) error {
 		w.logger.Info("serving probes", "url", "http://"+listener.Addr().String())
 		probes := &http.Server{ // s is made before it is asked
 			Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-				s.Handler().ServeHTTP(rw,
-					r)
+				s.Handler().ServeHTTP(rw, r)
 			}),
 			ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 16,
 		}

@@ -78,8 +78,7 @@ func (p *planner) work(ctx context.Context) error {
 		return err
 	}
 	err := pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error {
-		return p.schedules.Pause(ctx, workqueue.Pgx(tx),
-			"pulse")
+		return p.schedules.Pause(ctx, workqueue.Pgx(tx), "pulse")
 	})
 	if err != nil {
 		return err

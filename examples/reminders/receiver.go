@@ -62,8 +62,7 @@ func outlast(ctx context.Context, pool *pgxpool.Pool) error {
 		`SELECT count(*) = 1 FROM example_reminders.alarms WHERE failure_count = 1`); err != nil {
 		return err
 	}
-	_,
-		err := pool.Exec(ctx,
+	_, err := pool.Exec(ctx,
 		`UPDATE example_reminders.timers SET due_at = clock_timestamp() WHERE attempts = 1 AND completed_at IS NULL`)
 	if err != nil {
 		return err

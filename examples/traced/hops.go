@@ -62,8 +62,7 @@ func (h hop) in(spans []sdktrace.ReadOnlySpan) bool {
 		return same && span.Parent().SpanID() == follows.SpanContext().SpanID()
 	}
 	return !same && slices.ContainsFunc(span.Links(), func(l sdktrace.Link) bool {
-		return is(l.SpanContext,
-			follows.SpanContext())
+		return is(l.SpanContext, follows.SpanContext())
 	})
 }
 

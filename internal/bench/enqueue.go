@@ -76,8 +76,7 @@ func (e Enqueue) enqueue(ctx context.Context, l *lab, s store, t *tally, transac
 				}
 				begun := time.Now()
 				if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-					return s.insert(ctx, tx,
-						parcels)
+					return s.insert(ctx, tx, parcels)
 				}); err != nil {
 					return err
 				}

@@ -44,8 +44,7 @@ func (l *lab) write(ctx context.Context, phase string, n int64, size int, insert
 					return nil
 				}
 				if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-					return insert(ctx, tx,
-						parcels)
+					return insert(ctx, tx, parcels)
 				}); err != nil {
 					return err
 				}

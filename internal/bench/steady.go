@@ -110,8 +110,7 @@ func (c Steady) produce(ctx context.Context, pool *pgxpool.Pool, s store, begun 
 					return err
 				}
 				if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-					return s.insert(ctx, tx,
-						parcels)
+					return s.insert(ctx, tx, parcels)
 				}); err != nil {
 					return err
 				}

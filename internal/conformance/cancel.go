@@ -44,8 +44,7 @@ func cancelInProgress(s *suite) {
 	given := s.claimed(1)
 	s.settled(abandonSettle(0), given.token, given.ids, given.ids, nil, nil)
 	s.expect(given.ids[0], failed.with(reason).with(effect{"owner_token": null}), func() {
-		s.cancel(given.ids,
-			given.ids)
+		s.cancel(given.ids, given.ids)
 	})
 }
 
@@ -107,8 +106,7 @@ func purgesByAge(s *suite) {
 	dead := bury(failSettle(), 9, 1, 8)
 	gone := s.ready(3)
 	s.ok(s.queue(func(ctx context.Context, q *workqueue.Queue) error {
-		_, err := q.Cancel(ctx, gone,
-			"no")
+		_, err := q.Cancel(ctx, gone, "no")
 		return err
 	}))
 	for i, d := range []int{9, 1, 8} {

@@ -73,20 +73,17 @@ func (s *suite) badLimits(held claim) []badInput {
 		{"reap of -1", func(ctx context.Context, o queueOps) error { _, err := o.ReapExpired(ctx, -1); return err }},
 		{"purge of -1", func(ctx context.Context, o queueOps) error { _, err := o.PurgeDone(ctx, 0, -1); return err }},
 		{"purge of failed of 0", func(ctx context.Context, o queueOps) error {
-			_, err := o.PurgeFailed(ctx, 0,
-				0)
+			_, err := o.PurgeFailed(ctx, 0, 0)
 			return err
 		}},
 		{"cancel of too many", func(ctx context.Context, o queueOps) error {
-			_, err := o.Cancel(ctx, many,
-				"")
+			_, err := o.Cancel(ctx, many, "")
 			return err
 		}},
 		{"sweep of 0", func(ctx context.Context, o queueOps) error { _, err := o.Sweep(ctx, 0); return err }},
 		{"sweep of -1", func(ctx context.Context, o queueOps) error { _, err := o.Sweep(ctx, -1); return err }},
 		{"redrive of too many", func(ctx context.Context, o queueOps) error {
-			_, err := o.Redrive(ctx, many,
-				"")
+			_, err := o.Redrive(ctx, many, "")
 			return err
 		}},
 	}

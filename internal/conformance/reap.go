@@ -43,8 +43,7 @@ func reapEffect(s *suite) {
 	_, forgotten := s.one() // its lease ended so long ago that the backoff is over: due now, not in the past
 	s.set("locked_until = now() - interval '1 day'", forgotten)
 	s.expect(forgotten, e.with(effect{"due_at": now}), func() {
-		equal(s, "reaped", s.reap(10),
-			workqueue.Reaped{Requeued: 1})
+		equal(s, "reaped", s.reap(10), workqueue.Reaped{Requeued: 1})
 	})
 }
 
@@ -63,8 +62,7 @@ func reapCancelled(s *suite) {
 	s.wantCancelled(id)
 	s.expire(id)
 	s.expect(id, failed.with(effect{"owner_token": null}), func() {
-		equal(s, "reaped", s.reap(10),
-			workqueue.Reaped{Failed: 1})
+		equal(s, "reaped", s.reap(10), workqueue.Reaped{Failed: 1})
 	})
 }
 

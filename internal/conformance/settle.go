@@ -366,8 +366,7 @@ func settleInAnyOrderWithoutDeadlock(s *suite) {
 		for range 4 {
 			rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 			if err := s.try(func(ctx context.Context, o ops) error {
-				_, err := st.do(ctx, o, c.token,
-					ids)
+				_, err := st.do(ctx, o, c.token, ids)
 				return err
 			}); err != nil && !isRefused(err) {
 				return err

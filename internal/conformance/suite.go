@@ -269,8 +269,7 @@ func (s *suite) sameIDs(got, want []uuid.UUID) {
 
 func sorted(ids []uuid.UUID) []uuid.UUID {
 	return slices.SortedFunc(slices.Values(ids), func(a, b uuid.UUID) int {
-		return cmp.Compare(a.String(),
-			b.String())
+		return cmp.Compare(a.String(), b.String())
 	})
 }
 

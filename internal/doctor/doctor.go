@@ -74,8 +74,7 @@ func Examine(ctx context.Context, pool *pgxpool.Pool, o Options) (Report, error)
 		x.run(ctx, &checks[i])
 	}
 	slices.SortStableFunc(x.report.Findings, func(a, b Finding) int {
-		return cmp.Compare(a.Severity.rank(),
-			b.Severity.rank())
+		return cmp.Compare(a.Severity.rank(), b.Severity.rank())
 	})
 	x.report.Took = time.Since(start)
 	return x.report, nil

@@ -64,8 +64,7 @@ func (m *machine) runIn(w way, step func(context.Context, *workqueue.Queue, work
 	switch w.name {
 	case "pool":
 		return workqueue.InTx(ctx, m.db.Pool, func(tx workqueue.Tx) error {
-			return step(ctx, m.real.On(m.db.Pool),
-				tx)
+			return step(ctx, m.real.On(m.db.Pool), tx)
 		})
 	case "database/sql":
 		return m.inSQL(ctx, step)

@@ -349,8 +349,7 @@ func (a *application) start() {
 	relay, err := outbox.NewRelay(a.pool, a.box, outbox.RelayOptions{WorkerOptions: o})
 	a.ok(err)
 	relay.HandleAll(func(ctx context.Context, d *outbox.Delivery) error {
-		return a.handle(ctx, d.ID,
-			string(d.Payload))
+		return a.handle(ctx, d.ID, string(d.Payload))
 	})
 	worker, err := jobs.NewWorker(a.pool, a.jobs, jobs.WorkerOptions{
 		WorkerOptions: o, Queues: []jobs.QueueOptions{{Name: jobs.DefaultQueue}, {Name: capped}}, NoSchedules: true,
@@ -361,8 +360,7 @@ func (a *application) start() {
 	fires, err := timers.NewWorker(a.pool, a.timers, timers.WorkerOptions{WorkerOptions: o})
 	a.ok(err)
 	fires.Handle(topic, func(ctx context.Context, d *timers.Delivery) error {
-		return a.handle(ctx, d.ID,
-			string(d.Payload))
+		return a.handle(ctx, d.ID, string(d.Payload))
 	})
 	dispatcher, err := alarms.NewDispatcher(a.pool, a.alarms,
 		alarms.WakerFunc(func(context.Context, alarms.Wake) error { return nil }), alarms.DispatcherOptions{})

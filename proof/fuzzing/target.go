@@ -66,8 +66,7 @@ func declared(dir string) (names []string, err error) {
 
 func (t target) chosen(words []string) bool {
 	return len(words) == 0 || slices.ContainsFunc(words, func(word string) bool {
-		return strings.Contains(t.String(),
-			word)
+		return strings.Contains(t.String(), word)
 	})
 }
 

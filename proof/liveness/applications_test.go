@@ -118,8 +118,7 @@ var applications = []holder{
 		return w.whileRunning(jobs.InsertOptions{Gate: gate.Ordered{Key: "redriven"}},
 			4, func(tx pgx.Tx, ids []uuid.UUID) error {
 				w.inTx(func(tx workqueue.Tx) error {
-					_, err := w.jobs.Cancel(w.Context(), tx, "dead",
-						ids[1])
+					_, err := w.jobs.Cancel(w.Context(), tx, "dead", ids[1])
 					return err
 				})
 				return w.redrive(tx, ids[1])
@@ -128,8 +127,7 @@ var applications = []holder{
 	{"a dead letter of a batch is redriven", func(w *world) func() {
 		return w.whileBatch(func(tx pgx.Tx, b jobs.StartedBatch) error {
 			w.inTx(func(tx workqueue.Tx) error {
-				_, err := w.jobs.Cancel(w.Context(), tx, "dead",
-					b.Jobs[0])
+				_, err := w.jobs.Cancel(w.Context(), tx, "dead", b.Jobs[0])
 				return err
 			})
 			return w.redrive(tx, b.Jobs[0])

@@ -24,14 +24,12 @@ func (w *world) refused(t *testing.T, op operation, statements []string, left ma
 		t.Run(fmt.Sprintf("%d %s", i+1, label([]string{sql})), func(t *testing.T) {
 			if i%2 == 0 || *full {
 				t.Run(once+" once", func(t *testing.T) {
-					w.refusedOnce(t, op, fmt.Sprint(op.name, i, once), sql,
-						once)
+					w.refusedOnce(t, op, fmt.Sprint(op.name, i, once), sql, once)
 				})
 			}
 			if i%2 == 1 || *full {
 				t.Run(ever+" for ever", func(t *testing.T) {
-					w.refusedForEver(t, op, fmt.Sprint(op.name, i, ever), sql,
-						ever, left)
+					w.refusedForEver(t, op, fmt.Sprint(op.name, i, ever), sql, ever, left)
 				})
 			}
 		})

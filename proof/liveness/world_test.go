@@ -221,8 +221,7 @@ func (w *world) timerWorker(pool *pgxpool.Pool, topic string) *timers.Worker {
 		w.Fatal(err)
 	}
 	worker.Handle(topic, func(ctx context.Context, d *timers.Delivery) error {
-		return w.play(ctx, string(d.Payload),
-			d.Tx)
+		return w.play(ctx, string(d.Payload), d.Tx)
 	})
 	dispatcher, err := alarms.NewDispatcher(pool, w.alarms,
 		alarms.WakerFunc(func(context.Context, alarms.Wake) error { return nil }),

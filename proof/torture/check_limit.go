@@ -71,8 +71,7 @@ func beyond(claims []*taken, asked []int) (found []Violation) {
 	slices.SortFunc(claims, func(a, b *taken) int { return cmp.Compare(a.seq, b.seq) })
 	claims = claims[:len(claims)-1]
 	slices.SortFunc(claims, func(a, b *taken) int {
-		return cmp.Or(cmp.Compare(b.rows, a.rows),
-			cmp.Compare(a.seq, b.seq))
+		return cmp.Or(cmp.Compare(b.rows, a.rows), cmp.Compare(a.seq, b.seq))
 	})
 	slices.SortFunc(asked, func(a, b int) int { return cmp.Compare(b, a) })
 	for i, t := range claims {

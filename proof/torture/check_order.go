@@ -76,8 +76,7 @@ func together(key string, places []place) (found []Violation) {
 // outOfOrder finds a row that was claimed, or ended, before one that had committed earlier had ended.
 func outOfOrder(key string, places []place) (found []Violation) {
 	slices.SortFunc(places, func(a, b place) int {
-		return cmp.Or(a.committed.Compare(b.committed),
-			cmp.Compare(a.seq, b.seq))
+		return cmp.Or(a.committed.Compare(b.committed), cmp.Compare(a.seq, b.seq))
 	})
 	var earlier *place // the one that ended last of those that had committed before
 	for len(places) > 0 {

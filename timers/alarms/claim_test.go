@@ -180,13 +180,11 @@ func (f *fixture) settles() map[string]func(alarms.Due) error {
 		"MarkFired":  func(d alarms.Due) error { return f.store.MarkFired(ctx, d) },
 		"Reschedule": func(d alarms.Due) error { return f.store.Reschedule(ctx, d, next) },
 		"RecordRetry": func(d alarms.Due) error {
-			return f.store.RecordRetry(ctx, d, time.Minute,
-				errRefused)
+			return f.store.RecordRetry(ctx, d, time.Minute, errRefused)
 		},
 		"MarkFailed": func(d alarms.Due) error { return f.store.MarkFailed(ctx, d, errRefused) },
 		"RescheduleAfterFailure": func(d alarms.Due) error {
-			return f.store.RescheduleAfterFailure(ctx, d, next,
-				errRefused)
+			return f.store.RescheduleAfterFailure(ctx, d, next, errRefused)
 		},
 	}
 }

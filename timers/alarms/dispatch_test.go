@@ -182,8 +182,7 @@ func TestErrorsAreStoredAsPostgreSQLTakesThem(t *testing.T) {
 	o := quick()
 	o.Redact = func(_ context.Context, text string) string { return strings.ReplaceAll(text, "secret", "***") }
 	f.dispatch(newRecorder(func(alarms.Wake) error {
-		return fmt.Errorf("a\x00b\xff secret %s",
-			strings.Repeat("é", 5000))
+		return fmt.Errorf("a\x00b\xff secret %s", strings.Repeat("é", 5000))
 	}), o)
 	a := f.create(once())
 	f.due(a.ID)

@@ -17,13 +17,11 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 	f := newAlarms(t)
 	for field, changes := range map[string][]func(*alarms.New){
 		"owner_did": {func(n *alarms.New) { n.OwnerDID = "" }, func(n *alarms.New) {
-			n.OwnerDID = strings.Repeat("d",
-				256)
+			n.OwnerDID = strings.Repeat("d", 256)
 		}},
 		"user_id": {func(n *alarms.New) { n.UserID = " " }},
 		"label": {func(n *alarms.New) { n.Label = "a\x00b" }, func(n *alarms.New) {
-			n.Label = strings.Repeat("l",
-				1025)
+			n.Label = strings.Repeat("l", 1025)
 		}, func(n *alarms.New) { n.Label = "\xff" }},
 		"kind": {func(n *alarms.New) { n.Kind = "" }, func(n *alarms.New) { n.Kind = "twice" }},
 		"fire_at": {

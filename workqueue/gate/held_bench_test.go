@@ -24,8 +24,7 @@ func BenchmarkHeld(b *testing.B) {
 			b.Run(fmt.Sprintf("%s held %v", c.name, held), func(b *testing.B) {
 				pool, table := benchTable(b)
 				fill(b, pool, table, c.rows, func(i int) gate.Gate {
-					return gate.Limited{Key: fmt.Sprint(i % c.keys),
-						MaxRunning: c.limit}
+					return gate.Limited{Key: fmt.Sprint(i % c.keys), MaxRunning: c.limit}
 				})
 				if held {
 					tx, err := pool.BeginTx(b.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})

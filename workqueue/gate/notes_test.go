@@ -54,14 +54,12 @@ func TestNotesAreDoneWith(t *testing.T) {
 		"a full key": func(r *rig) {
 			r.insert(row(1, limited(1)))
 			r.fold()
-			r.insert(row(2,
-				limited(1)))
+			r.insert(row(2, limited(1)))
 		},
 		"a limited row, cancelled": func(r *rig) { r.cancel(r.insert(row(1, limited(1)))...) },
 		"a limited row due later": func(r *rig) {
 			r.insert(late(1, limited(1)))
-			r.cancel(r.insert(row(2,
-				limited(1)))...)
+			r.cancel(r.insert(row(2, limited(1)))...)
 		},
 		"a row of a rate":            func(r *rig) { r.insert(row(1, fast)) },
 		"a row of a rate, cancelled": func(r *rig) { r.insert(row(1, fast)); r.cancel(r.insert(row(2, fast))...) },

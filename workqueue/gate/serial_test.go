@@ -213,8 +213,7 @@ func TestWritersOfAKeyTakeTurnsAndNobodyElseWaits(t *testing.T) {
 	r.insert(row(10, serial("b")))
 	done["ack"](r, token, ids) // while the key is being written
 	r.eventually("the second writer of the key waits for the first", func() bool {
-		return pgtest.SomebodyWaits(t,
-			r.pool, r.table.Name())
+		return pgtest.SomebodyWaits(t, r.pool, r.table.Name())
 	})
 	r.ok(first.Commit(t.Context()))
 	<-second

@@ -51,8 +51,7 @@ func TestAChangeWhileADeadSchedulerHoldsTheClaim(t *testing.T) {
 			return f.plan.Put(f.Context(), tx, periodic.Schedule{Name: "s", Expr: "@every 3h"})
 		}, 0},
 		"put as it was": {func(f *fixture, tx workqueue.Tx) error {
-			return f.plan.Put(f.Context(), tx,
-				hourly(schedule.Rule{}))
+			return f.plan.Put(f.Context(), tx, hourly(schedule.Rule{}))
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -267,8 +267,7 @@ func TestAChangeBeforeTheLockOfTheDecision(t *testing.T) {
 			changed := make(chan error, 1)
 			tracer := &beforeTheLock{change: func() {
 				changed <- f.inTx(func(tx workqueue.Tx) error {
-					return c.change(f,
-						tx)
+					return c.change(f, tx)
 				})
 			}}
 			pool := pgtest.NewPool(t, f.DB,

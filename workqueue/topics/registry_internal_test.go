@@ -57,18 +57,15 @@ func TestRegisteringPanicsOnMistakes(t *testing.T) {
 	t.Parallel()
 	for want, register := range map[string]func(*registry[handler]){
 		`mailbox: topic "a" has a handler already`: func(r *registry[handler]) {
-			r.handle("a",
-				named("A"))
+			r.handle("a", named("A"))
 			r.handle("a", named("A"))
 		},
 		"mailbox: there is a handler for every other topic already": func(r *registry[handler]) { r.handleAll(named("A")); r.handleAll(named("A")) },
 		"topic is empty": func(r *registry[handler]) {
-			r.handle("",
-				named("A"))
+			r.handle("", named("A"))
 		},
 		`mailbox: the handler of "a" is nil`: func(r *registry[handler]) {
-			r.handle("a",
-				nil)
+			r.handle("a", nil)
 		},
 		`mailbox: the handler of "every other topic" is nil`:            func(r *registry[handler]) { r.handleAll(nil) },
 		"mailbox: the postman is running: register handlers before Run": func(r *registry[handler]) { r.handleAll(named("A")); _ = r.seal(); r.handle("a", named("A")) },
