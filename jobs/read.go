@@ -133,10 +133,9 @@ func (c *Client) read(ctx context.Context, tx workqueue.Tx, query string, args .
 	err := c.table.In(tx).Query(ctx, func(scan func(...any) error) error {
 		var i Info
 		var headers string
-		err := scan(&i.ID, &i.Kind, &i.Queue, &i.Priority, &i.Args, &i.Status, &i.Waiting, &i.Attempts, &i.MaxAttempts,
-			&i.DueAt, &i.CreatedAt,
-			&i.CompletedAt, &i.CancelledAt, &i.LastError, &headers, &i.UniqueKey, &i.Schedule, &i.Progress,
-			&i.ProgressNote, &i.Output)
+		err := scan(&i.ID, &i.Kind, &i.Queue, &i.Priority, &i.Args, &i.Status, &i.Waiting, &i.Attempts,
+			&i.MaxAttempts, &i.DueAt, &i.CreatedAt, &i.CompletedAt, &i.CancelledAt, &i.LastError, &headers,
+			&i.UniqueKey, &i.Schedule, &i.Progress, &i.ProgressNote, &i.Output)
 		i.Headers = codec.ReadHeaders(&headers)
 		list = append(list, i)
 		return err

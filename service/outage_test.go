@@ -64,8 +64,7 @@ func TestAnOutageIsTwoLines(t *testing.T) {
 		w.ok(server.Restart(t.Context()))
 		work()
 		w.eventually("the end to be told", func() bool {
-			return strings.Count(w.logs.String(),
-				"database answers again") == outage
+			return strings.Count(w.logs.String(), "database answers again") == outage
 		})
 		pgtest.Pass(2 * time.Second) // for more lines, of which there are to be none
 		collect()

@@ -74,13 +74,11 @@ func TestFaultsTellACarefulHandlerFromACarelessOne(t *testing.T) {
 		{"a panic before", func(_ *fixture, faults *txworktest.Faults) { faults.Before(1, txworktest.Panic("boom")) },
 			"retried, done: 1", "retried, done: 1"},
 		{"a lost lease before", func(f *fixture, faults *txworktest.Faults) {
-			faults.Before(1,
-				txworktest.LoseLease(f.Pool, f.box))
+			faults.Before(1, txworktest.LoseLease(f.Pool, f.box))
 		},
 			"lease lost, done: 2", "lease lost, done: 1"},
 		{"a lost lease after", func(f *fixture, faults *txworktest.Faults) {
-			faults.After(1,
-				txworktest.LoseLease(f.Pool, f.box))
+			faults.After(1, txworktest.LoseLease(f.Pool, f.box))
 		},
 			"lease lost, done: 2", "done: 1"},
 		{"dead connections after", func(_ *fixture, faults *txworktest.Faults) { faults.After(1, faults.Kill) },

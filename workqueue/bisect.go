@@ -232,8 +232,7 @@ func (b *bisector) postpone(rows []pendingSettle, err error) {
 	kind, now := failureOf(err), time.Now()
 	if kind != failedAway && rows[0].waits == 0 && len(b.later) == 0 {
 		b.worker.table.telemetry.logRow(context.Background(), slog.LevelWarn, "settle postponed", rows[0].labels,
-			rows[0].id,
-			slog.Int("rows", len(rows)), slog.Any("error", err))
+			rows[0].id, slog.Int("rows", len(rows)), slog.Any("error", err))
 	}
 	for i := range rows {
 		p := &rows[i]

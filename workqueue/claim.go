@@ -150,8 +150,7 @@ func (s *claimScanner) scan(scan func(...any) error) (claimedRow, error) {
 	s.row = claimedRow{body: body}
 	s.row.Token = s.req.owner
 	s.dest = append(s.dest[:0], &s.row.ID, &s.row.DueAt, &s.row.CreatedAt, &s.row.Attempt, &s.row.MaxAttempts,
-		&s.headers,
-		&s.row.noted)
+		&s.headers, &s.row.noted)
 	s.dest = append(s.dest, domain...)
 	err := scan(s.dest...)
 	if err != nil {

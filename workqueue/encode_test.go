@@ -233,8 +233,7 @@ func TestValuesArriveAsTheyAre(t *testing.T) {
 	for _, c := range stored {
 		for way, insert := range ways {
 			t.Run(fmt.Sprintf("%s/%T %v/%s", c.typ, c.value, c.value, way), func(t *testing.T) {
-				in, err := insert(t.Context(), tables[c.typ],
-					workqueue.NewRow{Values: []any{c.value, "first"}},
+				in, err := insert(t.Context(), tables[c.typ], workqueue.NewRow{Values: []any{c.value, "first"}},
 					workqueue.NewRow{Values: []any{c.value, "second"}})
 				if err != nil {
 					t.Fatal(err)

@@ -40,8 +40,7 @@ func TestAnOutageIsLoggedTwice(t *testing.T) {
 		down.Store(false)
 		r.awaitStatus(workqueue.Done, r.insert("after")...)
 		r.eventually("the end to be told", func() bool {
-			return strings.Count(r.Logs.String(),
-				"database answers again") == outage
+			return strings.Count(r.Logs.String(), "database answers again") == outage
 		})
 	}
 	if err := w.stop(t); err != nil {

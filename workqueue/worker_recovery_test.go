@@ -282,8 +282,7 @@ func TestWorkerSurvivesAMissingTable(t *testing.T) {
 	r.startIdle(workqueue.WorkerOptions{PollInterval: 20 * time.Millisecond}, ackAll)
 	r.exec("ALTER TABLE notes RENAME TO away")
 	r.eventually("refused claims", func() bool {
-		return r.Events.count(refused("claim",
-			workqueue.ErrSchemaVersion)) >= 1
+		return r.Events.count(refused("claim", workqueue.ErrSchemaVersion)) >= 1
 	})
 	r.exec("ALTER TABLE away RENAME TO notes")
 	r.awaitStatus(workqueue.Done, r.insert("afterwards")...)

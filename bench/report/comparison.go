@@ -33,10 +33,9 @@ func WriteComparison(w io.Writer, cells []results.Cell) error {
 		own, leader, alone := values[r], values[row{rows[0].entrant, r.processes}],
 			values[row{r.entrant, rows[0].processes}]
 		rates := spreadBy(own, rate)
-		fmt.Fprintf(out, "%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%s\t%.2f\t%.2f\n", r.entrant, orDash(r.processes), rates.median,
-			rates.min, rates.max,
-			ratioBy(leader, own, rate, p50), ratioBy(own, alone, rate, p50), spreadBy(own, p50).median,
-			spreadBy(own, p99).median)
+		fmt.Fprintf(out, "%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%s\t%.2f\t%.2f\n", r.entrant, orDash(r.processes),
+			rates.median, rates.min, rates.max, ratioBy(leader, own, rate, p50), ratioBy(own, alone, rate, p50),
+			spreadBy(own, p50).median, spreadBy(own, p99).median)
 	}
 	return out.Flush()
 }

@@ -274,8 +274,7 @@ func (a *app) printExamined(o doctorOptions, r doctor.Report, done []fixed) erro
 		fmt.Fprintf(&b, "schema %s of database %s: nothing is wrong (%s)\n", r.Schema, r.Database, rough(r.Took))
 	} else {
 		fmt.Fprintf(&b, "schema %s of database %s: %d critical, %s (%s)\n", r.Schema, r.Database,
-			r.Count(doctor.Critical),
-			plural(r.Count(doctor.Warning), "warning"), rough(r.Took))
+			r.Count(doctor.Critical), plural(r.Count(doctor.Warning), "warning"), rough(r.Took))
 	}
 	width, colours := o.width, false
 	if out, ok := terminalOf(a.stdout); ok {

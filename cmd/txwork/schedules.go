@@ -22,8 +22,7 @@ func newSchedulesCommand(a *app) *cobra.Command {
 			(*timers.Schedules).Pause),
 		newScheduleChangeCommand(a, "resume", "Let a paused schedule go on from now", "resumed",
 			(*timers.Schedules).Resume),
-		newScheduleChangeCommand(a, "delete", "Remove a schedule", "deleted",
-			(*timers.Schedules).Delete),
+		newScheduleChangeCommand(a, "delete", "Remove a schedule", "deleted", (*timers.Schedules).Delete),
 		newSchedulesTriggerCommand(a),
 		newSchedulesBackfillCommand(a),
 	)
@@ -226,8 +225,7 @@ func (a *app) printSchedules(p schedulesPage) error {
 			next = inZone(*s.NextAt, s.Zone)
 		}
 		g.add(cell(s.Name, cellWidth), cell(s.Expr, cellWidth), cell(s.Zone, cellWidth), cell(s.Topic, cellWidth),
-			s.State, next,
-			fmt.Sprint(s.Fired), fmt.Sprint(s.Skipped), dashed(s.LastError))
+			s.State, next, fmt.Sprint(s.Fired), fmt.Sprint(s.Skipped), dashed(s.LastError))
 	}
 	if err := g.flush(); err != nil || p.Next == "" {
 		return err

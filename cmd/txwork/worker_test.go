@@ -391,9 +391,8 @@ func TestWorkerFilesThatAreWrong(t *testing.T) {
 	}
 	wrong := file("wrong.yaml", "outbox:\n  topic: {}\n  concurrency: none\n")
 	for _, args := range [][]string{{"worker", wrong}, {"worker", "--check", wrong}} {
-		execute(t, t.Context(), nil, nil, args...).exits(exitUsage).says(
-			"wrong.yaml:1:1: outbox: has no topics", "wrong.yaml:2:3: outbox.topic: is unknown",
-			"wrong.yaml:3:3: outbox.concurrency: is none")
+		execute(t, t.Context(), nil, nil, args...).exits(exitUsage).says("wrong.yaml:1:1: outbox: has no topics",
+			"wrong.yaml:2:3: outbox.topic: is unknown", "wrong.yaml:3:3: outbox.concurrency: is none")
 	}
 	r := execute(t, t.Context(), nil, nil, "worker", "--check", "--json", wrong).exits(exitUsage)
 	var got checked

@@ -117,9 +117,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			level = slog.LevelDebug
 		}
 		h.options.Logger.LogAttrs(ctx, level, "inbox message was not taken",
-			slog.String("consumer", h.options.Consumer),
-			slog.String("source", h.options.Source), slog.String("message_id", m.ID), slog.Int("status", a.status),
-			slog.Any("error", err))
+			slog.String("consumer", h.options.Consumer), slog.String("source", h.options.Source),
+			slog.String("message_id", m.ID), slog.Int("status", a.status), slog.Any("error", err))
 	}
 	a.write(w)
 }

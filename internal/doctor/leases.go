@@ -119,9 +119,8 @@ func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, er
 		},
 	}
 	for _, c := range claims {
-		f.Evidence = append(f.Evidence, evidence("owner_token", c.Owner, "rows", c.Rows, t.labelName(), c.Label, "ids",
-			c.IDs,
-			"ended_seconds", seconds(c.Ended), "attempts", c.Attempts))
+		f.Evidence = append(f.Evidence, evidence("owner_token", c.Owner, "rows", c.Rows, t.labelName(), c.Label,
+			"ids", c.IDs, "ended_seconds", seconds(c.Ended), "attempts", c.Attempts))
 	}
 	silent, err := x.silentSessions(ctx)
 	f.Evidence = append(f.Evidence, silent...)
@@ -150,9 +149,8 @@ type silentSession struct {
 func (x *examination) silentSessions(ctx context.Context) (list []Evidence, err error) {
 	all, err := readRows[silentSession](ctx, x, "silent", nil, x.Schema, x.Thresholds.Silent.Seconds(), maxShown)
 	for _, s := range all {
-		list = append(list, evidence("silent_session", s.PID, "application", s.Application, "role", s.Role, "client",
-			s.Client,
-			"state", s.State, "silent_seconds", seconds(s.Silent)))
+		list = append(list, evidence("silent_session", s.PID, "application", s.Application, "role", s.Role,
+			"client", s.Client, "state", s.State, "silent_seconds", seconds(s.Silent)))
 	}
 	return list, err
 }

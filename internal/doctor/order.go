@@ -110,8 +110,7 @@ func stuckJoins(ctx context.Context, x *examination, t *table) (all []Finding, e
 		all = append(all, Finding{
 			Title: fmt.Sprintf("%s: join %s has not ended after %s: %s", t.Name, j.ID, rough(seconds(j.Age)), j.Reason),
 			Evidence: []Evidence{evidence("join", j.ID, "label", j.Label, "reason", j.Reason, "age_seconds",
-				seconds(j.Age), "expected", j.Expected,
-				"counted", j.Counted, "member", j.Member)},
+				seconds(j.Age), "expected", j.Expected, "counted", j.Counted, "member", j.Member)},
 			Remedy: Remedy{
 				Do:       "Recount the join, as the sweep does.",
 				Commands: []string{x.command("reap", "--no-purge", t.Name)},

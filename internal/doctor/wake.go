@@ -49,9 +49,8 @@ func stuckAnnouncer(ctx context.Context, x *examination, t *table) (all []Findin
 		all = append(all, Finding{
 			Title: fmt.Sprintf("%s: session %d (%s) holds the announcer's lock and has been silent for %s", t.Name,
 				a.PID, orUnknown(a.Application, a.Role), rough(seconds(a.Silent))),
-			Evidence: []Evidence{evidence("pid", a.PID, "application", a.Application, "role", a.Role, "state", a.State,
-				"silent_seconds", seconds(a.Silent),
-				"lock", t.Schema+"."+t.Name+" announcer")},
+			Evidence: []Evidence{evidence("pid", a.PID, "application", a.Application, "role", a.Role, "state",
+				a.State, "silent_seconds", seconds(a.Silent), "lock", t.Schema+"."+t.Name+" announcer")},
 			Remedy: Remedy{Do: "End the session: another process then announces.",
 				SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", a.PID)}},
 		})
@@ -121,8 +120,7 @@ func lockWaits(ctx context.Context, x *examination) (all []Finding, err error) {
 				Title: fmt.Sprintf("session %d (%s) holds a lock%s that others have waited for up to %s", w.Holder,
 					orUnknown(w.HolderApplication, w.HolderRole), held, rough(seconds(w.Seconds))),
 				Evidence: []Evidence{evidence("holder_pid", w.Holder, "application", w.HolderApplication, "role",
-					w.HolderRole, "state", w.HolderState,
-					"query", oneLine(w.HolderQuery))},
+					w.HolderRole, "state", w.HolderState, "query", oneLine(w.HolderQuery))},
 				Remedy: Remedy{Do: "Let its program end the transaction, or end the session.",
 					SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", w.Holder)}},
 			}
@@ -132,8 +130,7 @@ func lockWaits(ctx context.Context, x *examination) (all []Finding, err error) {
 		}
 		if len(all[i].Evidence) <= maxShown {
 			all[i].Evidence = append(all[i].Evidence, evidence("waiting_pid", w.PID, "application", w.Application,
-				"for", w.Waited,
-				"waits_seconds", seconds(w.Seconds), "query", oneLine(w.Query)))
+				"for", w.Waited, "waits_seconds", seconds(w.Seconds), "query", oneLine(w.Query)))
 		}
 	}
 	return all, err

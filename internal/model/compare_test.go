@@ -111,8 +111,7 @@ func since(column string) string {
 func (m *machine) scan(rows pgx.CollectableRow) (r row, err error) {
 	var due, locked, completed, failed *int
 	err = rows.Scan(&r.id, &r.key, &r.lane, &r.status, &r.attempts, &r.max, &r.backoff, &r.token, &r.cancelled,
-		&r.lastError,
-		&due, &locked, &completed, &failed)
+		&r.lastError, &due, &locked, &completed, &failed)
 	r.due, r.lockedTo, r.completed, r.failed = m.hour(due), m.hour(locked), m.hour(completed), m.hour(failed)
 	r.lastError = expiredAt.ReplaceAllString(r.lastError, "lease expired in")
 	return r, err

@@ -71,8 +71,7 @@ func (p Page) line(offset int) int { return 1 + strings.Count(p.Text[:offset], "
 // unfenced is the page with its fenced blocks blanked out, line by line.
 func (p Page) unfenced() string {
 	return fenced.ReplaceAllStringFunc(p.Text, func(b string) string {
-		return strings.Repeat("\n",
-			strings.Count(b, "\n"))
+		return strings.Repeat("\n", strings.Count(b, "\n"))
 	})
 }
 

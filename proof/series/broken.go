@@ -24,8 +24,7 @@ type testEvent struct {
 // torturesBroken runs the test of the broken builds.
 func (r *runner) torturesBroken(ctx context.Context) ([]brokenBuild, error) {
 	cmd, closeLog, err := r.command(ctx, "broken", "go", "test", "./proof/torture", "-run", "^TestBrokenBuilds$",
-		"-broken",
-		"-json", "-count", "1", "-timeout", "1h")
+		"-broken", "-json", "-count", "1", "-timeout", "1h")
 	if err != nil {
 		return nil, err
 	}

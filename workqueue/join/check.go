@@ -27,8 +27,7 @@ func (join Join) Validate() error {
 		return validate.Errorf("deadline", "is %s, it must be between %s and %s",
 			d.Format(time.RFC3339), minDeadline.Format(time.DateOnly), maxDeadline.Format(time.DateOnly))
 	}
-	err := cmp.Or(
-		validate.Text("label", join.Label), validate.Size("label", len(join.Label), MaxLabel),
+	err := cmp.Or(validate.Text("label", join.Label), validate.Size("label", len(join.Label), MaxLabel),
 		checkMembers(join.Members))
 	if err != nil {
 		return err

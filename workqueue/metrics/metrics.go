@@ -45,8 +45,7 @@ func Workers() []Metric {
 		histogram(delayBuckets, "txwork.start.delay", row,
 			"From when a row could be claimed, because it was due and waited for nothing else, to the start of its "+
 				"handler, by the database's clock"),
-		histogram(workBuckets, "messaging.process.duration", with(row, "error.type"),
-			"Duration of a handler"),
+		histogram(workBuckets, "messaging.process.duration", with(row, "error.type"), "Duration of a handler"),
 		counter("messaging.client.sent.messages", row, "Rows written by an enqueue"),
 		counter("messaging.client.consumed.messages", row, "Rows claimed"),
 		counter("txwork.settled", with(row, "txwork.outcome"), "Rows settled, by outcome"),
@@ -55,21 +54,18 @@ func Workers() []Metric {
 		counter("txwork.dead_letters", with(row, "txwork.reason"),
 			"Rows that became dead letters, by reason: permanent, exhausted (the attempts are used up) or "+
 				"lease_expired (in the last attempt)"),
-		counter("txwork.redriven", operation,
-			"Dead letters and cancelled rows that were made ready again"),
+		counter("txwork.redriven", operation, "Dead letters and cancelled rows that were made ready again"),
 		counter("txwork.cancelled", operation,
 			"Rows that were cancelled from outside: ended, or while in progress marked to end"),
 		counter("txwork.purged", with(operation, "txwork.state"),
 			"Rows deleted after their retention, by state: done (with the cancelled) or dead_letter"),
-		counter("txwork.lease.expired", operation,
-			"Rows taken from their owner because the lease had expired"),
+		counter("txwork.lease.expired", operation, "Rows taken from their owner because the lease had expired"),
 		counter("txwork.lease.lost", typed, "Settles and renewals refused because the lease was lost"),
 		announcements,
 		upDown("txwork.worker.in_flight", "{message}",
 			"Rows that workers of the process have claimed and not settled yet"),
 		upDown("txwork.worker.running", "{handler}", "Handlers of the process that run"),
-		upDown("txwork.worker.concurrency", "{handler}",
-			"Handlers of the process that may run at once"),
+		upDown("txwork.worker.concurrency", "{handler}", "Handlers of the process that may run at once"),
 	}
 }
 

@@ -133,8 +133,7 @@ func TestAChangeDuringTheDecision(t *testing.T) {
 	}
 	f.missed("s", 3*time.Hour+time.Minute)
 	f.until("it fires by what was put", func() bool {
-		return ask[int](f,
-			"SELECT count(*) FROM runs WHERE template = 'new'") == 1
+		return ask[int](f, "SELECT count(*) FROM runs WHERE template = 'new'") == 1
 	})
 }
 
