@@ -30,7 +30,7 @@ type readWorkload func() (bench.Workload, error)
 
 // newBenchWorkload makes the command of one workload, whose flags are defined by define.
 func newBenchWorkload(a *app, use, short string, define func(*cobra.Command) readWorkload) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs}
+	cmd := newCommand(use, short, cobra.NoArgs)
 	asJSON := cmd.Flags().Bool("json", false,
 		"end with one JSON object on one line; the summary goes to standard error")
 	workload := define(cmd)

@@ -29,11 +29,7 @@ type doctorOptions struct {
 
 func newDoctorCommand(a *app) *cobra.Command {
 	o := doctorOptions{}
-	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Find out what is wrong, what it means, and how to fix it",
-		Args:  cobra.NoArgs,
-	}
+	cmd := newCommand("doctor", "Find out what is wrong, what it means, and how to fix it", cobra.NoArgs)
 	flags := cmd.Flags()
 	flags.StringSliceVar(&o.Ignore, "ignore", nil, "codes of findings to ignore")
 	flags.DurationVar(&o.Timeout, "timeout", doctor.DefaultTimeout,

@@ -72,11 +72,7 @@ type jobsListOptions struct {
 
 func newJobsListCommand(a *app) *cobra.Command {
 	var o jobsListOptions
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List jobs, newest first",
-		Args:  cobra.NoArgs,
-	}
+	cmd := newCommand("list", "List jobs, newest first", cobra.NoArgs)
 	flags := cmd.Flags()
 	flags.StringVar(&o.filter.Kind, "kind", "", "only jobs of this kind")
 	flags.StringVar(&o.filter.Queue, "queue", "", "only jobs of this queue")

@@ -13,11 +13,7 @@ import (
 )
 
 func newJobsShowCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "show ID",
-		Short: "Show everything about one job, and how its attempts ended",
-		Args:  cobra.ExactArgs(1),
-	}
+	cmd := newCommand("show ID", "Show everything about one job, and how its attempts ended", cobra.ExactArgs(1))
 	payload := cmd.Flags().Bool("payload", false, "also show args and output")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -42,11 +42,8 @@ type joinsPage struct {
 func newJoinsCommand(a *app) *cobra.Command {
 	var status, label, before string
 	var limit int
-	cmd := &cobra.Command{
-		Use:   "joins TABLE",
-		Short: "Show batches, workflows and other joins, and what they wait for",
-		Args:  cobra.ExactArgs(1),
-	}
+	cmd := newCommand("joins TABLE", "Show batches, workflows and other joins, and what they wait for",
+		cobra.ExactArgs(1))
 	flags := cmd.Flags()
 	flags.StringVar(&status, "status", joinStates[0], "joins in this state: "+strings.Join(joinStates, ", "))
 	flags.StringVar(&label, "label", "", "only joins with this label")

@@ -40,11 +40,7 @@ type keysPage struct {
 func newKeysCommand(a *app) *cobra.Command {
 	var after string
 	var limit int
-	cmd := &cobra.Command{
-		Use:   "keys TABLE",
-		Short: "Show what the rows of ordered keys wait for",
-		Args:  cobra.ExactArgs(1),
-	}
+	cmd := newCommand("keys TABLE", "Show what the rows of ordered keys wait for", cobra.ExactArgs(1))
 	cmd.Flags().StringVar(&after, "after", "", "continue after this `key`")
 	cmd.Flags().IntVar(&limit, "limit", defaultListLimit, "keys of a page")
 	asJSON := jsonFlag(cmd)

@@ -84,11 +84,7 @@ type listOptions struct {
 
 func newListCommand(a *app) *cobra.Command {
 	var o listOptions
-	cmd := &cobra.Command{
-		Use:   "list TABLE --status STATUS",
-		Short: "List the rows of a table in one state",
-		Args:  cobra.ExactArgs(1),
-	}
+	cmd := newCommand("list TABLE --status STATUS", "List the rows of a table in one state", cobra.ExactArgs(1))
 	flags := cmd.Flags()
 	flags.StringVar(&o.status, "status", "", "state of the rows")
 	flags.IntVar(&o.limit, "limit", defaultListLimit, "rows of a page")

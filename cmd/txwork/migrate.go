@@ -63,11 +63,7 @@ func lockTimeoutFlag(cmd *cobra.Command, o *migrations.Options) {
 }
 
 func newMigrateUpCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "up",
-		Short: "Apply pending migrations",
-		Args:  cobra.NoArgs,
-	}
+	cmd := newCommand("up", "Apply pending migrations", cobra.NoArgs)
 	var o migrations.Options
 	domainFlag(cmd, &o.Domains, "create or upgrade the tables of this `domain`")
 	to := cmd.Flags().Int64("to", 0, "stop at this version (default: the newest)")
@@ -136,11 +132,7 @@ func (a *app) migrate(ctx context.Context, m *migrations.Migrator, what migratin
 }
 
 func newMigrateStatusCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "List the migrations, and show which are applied",
-		Args:  cobra.NoArgs,
-	}
+	cmd := newCommand("status", "List the migrations, and show which are applied", cobra.NoArgs)
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.withMigrator(cmd.Context(), migrations.Options{}, func(m *migrations.Migrator) error {

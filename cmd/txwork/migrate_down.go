@@ -21,11 +21,8 @@ type downOptions struct {
 
 func newMigrateDownCommand(a *app) *cobra.Command {
 	var o downOptions
-	cmd := &cobra.Command{
-		Use:   "down [--to VERSION] --yes [--drop-rows]",
-		Short: "Roll migrations back, which drops their tables and all rows",
-		Args:  cobra.NoArgs,
-	}
+	cmd := newCommand("down [--to VERSION] --yes [--drop-rows]", "Roll migrations back, which drops their tables and all rows",
+		cobra.NoArgs)
 	flags := cmd.Flags()
 	flags.BoolVar(&o.yes, "yes", false, "yes, drop the tables")
 	flags.BoolVar(&o.dropRows, "drop-rows", false, "also drop tables that have rows")

@@ -11,11 +11,8 @@ import (
 )
 
 func newMigrateValidateCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "validate",
-		Short: "Compare the schema with the migrations, and print the DDL that repairs it",
-		Args:  cobra.NoArgs,
-	}
+	cmd := newCommand("validate", "Compare the schema with the migrations, and print the DDL that repairs it",
+		cobra.NoArgs)
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.withMigrator(cmd.Context(), migrations.Options{}, func(m *migrations.Migrator) error {

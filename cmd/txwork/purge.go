@@ -27,11 +27,8 @@ type purgeOptions struct {
 
 func newPurgeCommand(a *app) *cobra.Command {
 	var o purgeOptions
-	cmd := &cobra.Command{
-		Use:   "purge TABLE (--done-older-than AGE | --failed-older-than AGE) [FILTER...]",
-		Short: "Delete rows that ended longer ago than a given time",
-		Args:  cobra.ExactArgs(1),
-	}
+	cmd := newCommand("purge TABLE (--done-older-than AGE | --failed-older-than AGE) [FILTER...]", "Delete rows that ended longer ago than a given time",
+		cobra.ExactArgs(1))
 	flags := cmd.Flags()
 	flags.Var(&o.done, "done-older-than", "delete rows done or cancelled longer ago than this")
 	flags.Var(&o.failed, "failed-older-than", "delete dead letters older than this")

@@ -27,11 +27,7 @@ type shownQueue struct {
 }
 
 func newQueuesCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "queues",
-		Short: "Show the queues of jobs, their limits and their depths",
-		Args:  cobra.NoArgs,
-	}
+	cmd := newCommand("queues", "Show the queues of jobs, their limits and their depths", cobra.NoArgs)
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.withJobs(cmd.Context(), func(d *database, c *jobs.Client) error {
@@ -90,7 +86,7 @@ func positive(n int) string {
 func newQueueChangeCommand(
 	a *app, verb, short, done string, change func(*jobs.Client, context.Context, workqueue.Tx, string) error,
 ) *cobra.Command {
-	cmd := &cobra.Command{Use: verb + " QUEUE", Short: short, Args: cobra.ExactArgs(1)}
+	cmd := newCommand(verb+" QUEUE", short, cobra.ExactArgs(1))
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.changeQueue(cmd.Context(), args[0], done, *asJSON, change)
@@ -133,11 +129,8 @@ func knowsQueue(ctx context.Context, c *jobs.Client, tx workqueue.Tx, queue stri
 
 func newQueueLimitCommand(a *app) *cobra.Command {
 	var l jobs.Limits
-	cmd := &cobra.Command{
-		Use:   "limit QUEUE (--max-running N | --rate R)...",
-		Short: "Limit how many jobs of a queue run at the same time, or start in a second",
-		Args:  cobra.ExactArgs(1),
-	}
+	cmd := newCommand("limit QUEUE (--max-running N | --rate R)...", "Limit how many jobs of a queue run at the same time, or start in a second",
+		cobra.ExactArgs(1))
 	flags := cmd.Flags()
 	flags.IntVar(&l.MaxRunning, "max-running", 0, "jobs in progress at once")
 	flags.Float64Var(&l.Rate, "rate", 0, "jobs started per second, on average, such as 0.5")

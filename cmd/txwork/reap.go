@@ -15,11 +15,8 @@ import (
 const defaultReapLimit = 1000
 
 func newReapCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "reap [TABLE]...",
-		Short: "Requeue expired leases, sweep, and delete rows past their retention, once",
-		Args:  cobra.ArbitraryArgs,
-	}
+	cmd := newCommand("reap [TABLE]...", "Requeue expired leases, sweep, and delete rows past their retention, once",
+		cobra.ArbitraryArgs)
 	limit := cmd.Flags().Int("limit", defaultReapLimit, "rows of each table, and of each of its sweeps, at most")
 	noPurge := cmd.Flags().Bool("no-purge", false, "do not delete rows past their retention")
 	asJSON := jsonFlag(cmd)

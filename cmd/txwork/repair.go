@@ -18,11 +18,8 @@ import (
 const repairBatch = 1000
 
 func newRedriveCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "redrive TABLE (ID... | --all-failed | FILTER...)",
-		Short: "Retry failed rows, with all their attempts",
-		Args:  cobra.MinimumNArgs(1),
-	}
+	cmd := newCommand("redrive TABLE (ID... | --all-failed | FILTER...)", "Retry failed rows, with all their attempts",
+		cobra.MinimumNArgs(1))
 	redrive := a.redrive(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return redrive(args[0], args[1:]) }
 	return cmd
@@ -44,11 +41,7 @@ func (a *app) redrive(cmd *cobra.Command) func(table string, texts []string) err
 }
 
 func newCancelCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "cancel TABLE (ID... | --all-live | FILTER...)",
-		Short: "Cancel rows",
-		Args:  cobra.MinimumNArgs(1),
-	}
+	cmd := newCommand("cancel TABLE (ID... | --all-live | FILTER...)", "Cancel rows", cobra.MinimumNArgs(1))
 	cancel := a.cancel(cmd, "by txwork cancel")
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return cancel(args[0], args[1:]) }
 	return cmd

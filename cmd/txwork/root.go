@@ -58,6 +58,11 @@ func newRootCommand(a *app) *cobra.Command {
 	return root
 }
 
+// newCommand is one whose flags and action are still to be added. What it says is in help/, see addHelp.
+func newCommand(use, short string, args cobra.PositionalArgs) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: args}
+}
+
 // newGroup is a command that only holds others.
 func newGroup(use, short string, subcommands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{

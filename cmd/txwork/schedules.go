@@ -39,11 +39,7 @@ type putOptions struct {
 
 func newSchedulesPutCommand(a *app) *cobra.Command {
 	var o putOptions
-	cmd := &cobra.Command{
-		Use:   "put NAME EXPR --topic TOPIC",
-		Short: "Create or change a schedule",
-		Args:  cobra.ExactArgs(2),
-	}
+	cmd := newCommand("put NAME EXPR --topic TOPIC", "Create or change a schedule", cobra.ExactArgs(2))
 	o.addFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.zone, "zone", "UTC", "IANA zone in which EXPR is read")
@@ -166,11 +162,7 @@ func newShownSchedule(i timers.ScheduleInfo) shownSchedule {
 
 func newSchedulesListCommand(a *app) *cobra.Command {
 	var f periodic.Filter
-	cmd := &cobra.Command{
-		Use:   "list [--prefix PREFIX]",
-		Short: "List schedules by name",
-		Args:  cobra.NoArgs,
-	}
+	cmd := newCommand("list [--prefix PREFIX]", "List schedules by name", cobra.NoArgs)
 	flags := cmd.Flags()
 	flags.StringVar(&f.Prefix, "prefix", "", "only names that begin so")
 	flags.IntVar(&f.Limit, "limit", defaultListLimit, "schedules of a page")

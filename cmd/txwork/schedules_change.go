@@ -15,7 +15,7 @@ import (
 func newScheduleChangeCommand(
 	a *app, verb, short, done string, change func(*timers.Schedules, context.Context, workqueue.Tx, string) error,
 ) *cobra.Command {
-	cmd := &cobra.Command{Use: verb + " NAME", Short: short, Args: cobra.ExactArgs(1)}
+	cmd := newCommand(verb+" NAME", short, cobra.ExactArgs(1))
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, name := cmd.Context(), args[0]
@@ -42,11 +42,7 @@ func (a *app) reportSchedule(name string, asJSON bool, fields map[string]any, do
 }
 
 func newSchedulesTriggerCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "trigger NAME",
-		Short: "Set a schedule's timer now, in addition to its plan",
-		Args:  cobra.ExactArgs(1),
-	}
+	cmd := newCommand("trigger NAME", "Set a schedule's timer now, in addition to its plan", cobra.ExactArgs(1))
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, name := cmd.Context(), args[0]
@@ -67,11 +63,8 @@ func newSchedulesTriggerCommand(a *app) *cobra.Command {
 
 func newSchedulesBackfillCommand(a *app) *cobra.Command {
 	var from, to moment
-	cmd := &cobra.Command{
-		Use:   "backfill NAME --from TIME --to TIME",
-		Short: "Set the timers of a schedule for a period in the past",
-		Args:  cobra.ExactArgs(1),
-	}
+	cmd := newCommand("backfill NAME --from TIME --to TIME", "Set the timers of a schedule for a period in the past",
+		cobra.ExactArgs(1))
 	flags := cmd.Flags()
 	flags.Var(&from, "from", "the earliest time, as RFC 3339 has it")
 	flags.Var(&to, "to", "the latest time, as RFC 3339 has it")

@@ -17,11 +17,7 @@ func newSchedulesNextCommand(a *app) *cobra.Command {
 	var zone string
 	var from moment
 	var count int
-	cmd := &cobra.Command{
-		Use:   "next EXPR [--zone ZONE]",
-		Short: "Show when an expression is due",
-		Args:  cobra.ExactArgs(1),
-	}
+	cmd := newCommand("next EXPR [--zone ZONE]", "Show when an expression is due", cobra.ExactArgs(1))
 	flags := cmd.Flags()
 	flags.StringVar(&zone, "zone", "UTC", "IANA zone in which EXPR is read")
 	flags.IntVarP(&count, "count", "n", defaultNext, "so many times")

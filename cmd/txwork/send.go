@@ -36,11 +36,8 @@ type sendOptions struct {
 
 func newSendCommand(a *app) *cobra.Command {
 	var o sendOptions
-	cmd := &cobra.Command{
-		Use:   "send --topic TOPIC [FILE|-]",
-		Short: "Enqueue newline-delimited JSON into the outbox, one message per line",
-		Args:  cobra.MaximumNArgs(1),
-	}
+	cmd := newCommand("send --topic TOPIC [FILE|-]", "Enqueue newline-delimited JSON into the outbox, one message per line",
+		cobra.MaximumNArgs(1))
 	flags := cmd.Flags()
 	flags.StringVar(&o.topic, "topic", "", "topic of the messages")
 	flags.StringVar(&o.keyField, "key-field", "", "take the key from this field: lines must be objects")

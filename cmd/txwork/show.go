@@ -18,11 +18,7 @@ import (
 )
 
 func newShowCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "show TABLE ID",
-		Short: "Show everything about one row",
-		Args:  cobra.ExactArgs(2),
-	}
+	cmd := newCommand("show TABLE ID", "Show everything about one row", cobra.ExactArgs(2))
 	payload := cmd.Flags().Bool("payload", false, "show payloads, too")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -13,11 +13,8 @@ import (
 )
 
 func newStatsCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "stats [TABLE]",
-		Short: "Show how many rows the tables have, and how old they are",
-		Args:  cobra.MaximumNArgs(1),
-	}
+	cmd := newCommand("stats [TABLE]", "Show how many rows the tables have, and how old they are",
+		cobra.MaximumNArgs(1))
 	asJSON := jsonFlag(cmd)
 	announcers := cmd.Flags().Bool("announcers", false, "show who notifies workers, and how often")
 	during := cmd.Flags().Duration("for", defaultHearing, "how long --announcers listens")

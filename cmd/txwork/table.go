@@ -18,11 +18,8 @@ func newTableCommand(a *app) *cobra.Command {
 func newTableNewCommand(a *app) *cobra.Command {
 	var columns []string
 	spec := workqueue.Spec{}
-	cmd := &cobra.Command{
-		Use:   "new NAME [--column NAME:TYPE[:not-null]]...",
-		Short: "Print a goose migration for a table of your own",
-		Args:  cobra.ExactArgs(1),
-	}
+	cmd := newCommand("new NAME [--column NAME:TYPE[:not-null]]...", "Print a goose migration for a table of your own",
+		cobra.ExactArgs(1))
 	flags := cmd.Flags()
 	flags.StringArrayVar(&columns, "column", nil, "a column, as `name:type[:not-null]`; repeat for more")
 	flags.StringSliceVar(&spec.Lanes, "lane", nil, "a column whose value every claim names; repeat in order")

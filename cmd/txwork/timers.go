@@ -45,11 +45,7 @@ type setOptions struct {
 
 func newTimersSetCommand(a *app) *cobra.Command {
 	var o setOptions
-	cmd := &cobra.Command{
-		Use:   "set KEY --topic TOPIC (--at TIME | --after AGE)",
-		Short: "Set or move a timer",
-		Args:  cobra.ExactArgs(1),
-	}
+	cmd := newCommand("set KEY --topic TOPIC (--at TIME | --after AGE)", "Set or move a timer", cobra.ExactArgs(1))
 	o.addFlags(cmd)
 	flags := cmd.Flags()
 	flags.Var(&o.at, "at", "when, as RFC 3339 has it: 2027-03-01T08:30:00Z")
@@ -140,11 +136,7 @@ func (s shownTimer) next() time.Time {
 }
 
 func newTimersCancelCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "cancel KEY...",
-		Short: "Cancel timers",
-		Args:  cobra.MinimumNArgs(1),
-	}
+	cmd := newCommand("cancel KEY...", "Cancel timers", cobra.MinimumNArgs(1))
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withTimers(cmd.Context(), func(d *database, t *timers.Timers) error {

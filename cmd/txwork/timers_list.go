@@ -20,11 +20,7 @@ type timersListOptions struct {
 
 func newTimersListCommand(a *app) *cobra.Command {
 	var o timersListOptions
-	cmd := &cobra.Command{
-		Use:   "list [--prefix PREFIX]",
-		Short: "List timers by key",
-		Args:  cobra.NoArgs,
-	}
+	cmd := newCommand("list [--prefix PREFIX]", "List timers by key", cobra.NoArgs)
 	flags := cmd.Flags()
 	flags.StringVar(&o.filter.Prefix, "prefix", "", "only keys that begin so")
 	flags.StringSliceVar(&o.statuses, "status", nil,

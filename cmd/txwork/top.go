@@ -22,11 +22,7 @@ type topOptions struct {
 
 func newTopCommand(a *app) *cobra.Command {
 	var o topOptions
-	cmd := &cobra.Command{
-		Use:   "top",
-		Short: "Watch queues, leases, sessions and errors",
-		Args:  cobra.NoArgs,
-	}
+	cmd := newCommand("top", "Watch queues, leases, sessions and errors", cobra.NoArgs)
 	flags := cmd.Flags()
 	flags.DurationVar(&o.every, "every", 2*time.Second, "the time between two frames")
 	flags.DurationVar(&o.limit, "statement-timeout", topStatement,

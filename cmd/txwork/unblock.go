@@ -9,11 +9,7 @@ import (
 )
 
 func newUnblockCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "unblock ID...",
-		Short: "Release the messages behind failed ones",
-		Args:  cobra.MinimumNArgs(1),
-	}
+	cmd := newCommand("unblock ID...", "Release the messages behind failed ones", cobra.MinimumNArgs(1))
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := parseIDs(args)

@@ -32,11 +32,8 @@ type workerOptions struct {
 
 func newWorkerCommand(a *app) *cobra.Command {
 	var o workerOptions
-	cmd := &cobra.Command{
-		Use:   "worker FILE",
-		Short: "Run commands and HTTP requests for messages, timers and jobs",
-		Args:  cobra.ExactArgs(1),
-	}
+	cmd := newCommand("worker FILE", "Run commands and HTTP requests for messages, timers and jobs",
+		cobra.ExactArgs(1))
 	flags := cmd.Flags()
 	flags.BoolVar(&o.check, "check", false, "validate the file and end")
 	flags.BoolVar(&o.json, "json", false, "log as JSON, a line each; with --check, print the result as one JSON "+
