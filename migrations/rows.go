@@ -12,7 +12,7 @@ import (
 // TableRows is how many rows a table has.
 type TableRows struct {
 	Table string `json:"table"` // without its schema
-	Rows  int64  `json:"rows"`
+	Rows  int64  `json:"rows"`  // that it has, or had
 }
 
 // RowsAbove counts the rows that [Migrator.DownTo] of a version would drop: those of the tables that the applied

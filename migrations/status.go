@@ -10,10 +10,10 @@ import (
 // Status is where one migration stands.
 type Status struct {
 	Version   int64     `json:"version"`
-	Domain    Domain    `json:"domain"`
-	Name      string    `json:"name"` // such as 001_outbox; empty for one that this library does not know
-	Applied   bool      `json:"applied"`
-	AppliedAt time.Time `json:"applied_at,omitzero"`
+	Domain    Domain    `json:"domain"`              // to which it belongs
+	Name      string    `json:"name"`                // such as 001_outbox; empty for one that this library does not know
+	Applied   bool      `json:"applied"`             // or pending
+	AppliedAt time.Time `json:"applied_at,omitzero"` // missing while it is pending
 }
 
 // Status lists the migrations of the schema's domains in the order of their versions: those of this library, and those

@@ -52,7 +52,8 @@ func migratedUnits() []unit {
 			runs("free_key", "record", "forget", "give_slot").types("kind_name", "queue_name", "priority",
 			"progress").enqueued("jobs"),
 		core("jobs_schedule"),
-		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"}},
+		{Title: "leader: which reaper leads", Table: "leader", Tables: []string{"leader"},
+			Calls: []string{"leader_note"}},
 		{Title: "schema_version, schema_domain: which migrations there are", Table: "schema_version",
 			Tables: []string{"schema_version", "schema_domain"}, ReadOnly: true},
 	}

@@ -37,7 +37,8 @@
 //	CALL txwork.outbox_maintain()
 //
 // `txwork reap` does one round for all tables, for example from cron. Both use the retention of the migration, and not
-// that of a program's Options. Neither takes part in the elections, and both may run beside a reaper.
+// that of a program's Options. Neither takes part in the elections, and both may run beside a reaper. Both note when
+// they ran, so that [Leaders], the gauges and `txwork doctor` know that the table is maintained.
 //
 // # Health
 //

@@ -153,7 +153,8 @@ type Leadership struct {
 	Holder uuid.UUID `json:"holder"`
 
 	// ExpiresIn is how long the lease lasts, by the database's clock; in nanoseconds in JSON. When it is
-	// not positive nobody leads, and Holder was the last to do so.
+	// not positive nobody leads, and Holder was the last to do so. The table was last maintained then, be it by `txwork
+	// reap` or its procedure; with Term 0 nobody else ever did.
 	ExpiresIn time.Duration `json:"expires_in"`
 }
 

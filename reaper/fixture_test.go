@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -64,9 +65,11 @@ func newPool(t testing.TB, url string) *pgxpool.Pool {
 
 func (db *database) createLeader() {
 	db.t.Helper()
-	db.exec("CREATE TABLE " + db.Schema + `.leader (
-		name text PRIMARY KEY, term bigint NOT NULL, holder uuid NOT NULL, expires_at timestamptz NOT NULL,
-		granted_at timestamptz NOT NULL)`)
+	text, err := os.ReadFile("../migrations/sql/002_reaper.up.sql")
+	if err != nil {
+		db.t.Fatal(err)
+	}
+	db.exec(strings.ReplaceAll(string(text), "{{schema}}", db.Schema))
 }
 
 // table creates the table of a Spec.

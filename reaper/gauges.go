@@ -81,12 +81,12 @@ var gaugeList = func() []metrics.Metric {
 			"Dead row versions at which autovacuum comes, by its settings for the table"),
 		gauge(liveRowsGauge, "{row}", table, "Rows that are ready, scheduled or in progress, as vacuum or analyze "+
 			"last estimated them: where depth has reached its bound"),
-		gauge(transactionGauge, "s", nil, "Age of the oldest transaction that holds back vacuum: a session's, a "+
-			"prepared one or a standby's. Sessions that the role may not see are left out"),
+		gauge(transactionGauge, "s", nil, "Age of the oldest transaction that holds back vacuum: a session's, or a "+
+			"prepared one. Sessions that the role may not see are left out"),
 		gauge(horizonGauge, "{transaction}", nil, "How many transactions ago the oldest holder of the vacuum horizon "+
-			"began, replication slots included"),
-		gauge(silenceGauge, "s", table, "How long ago the lease ended of the last reaper that maintained the table. 0 "+
-			"while one does; missing if none ever has"),
+			"began, replication slots and standbys included"),
+		gauge(silenceGauge, "s", table, "How long ago maintenance of the table last ran: the lease of a reaper ended, "+
+			"or `txwork reap` or the table's procedure did. 0 while a reaper maintains it; missing if nothing ever has"),
 		gauge(upGauge, "", nil, "1 if the database could be observed, 0 if not: then the other gauges are missing"),
 		gauge(durationGauge, "s", nil, "How long the observation took that the gauges show"),
 		gauge(skippedGauge, "{statement}", nil, "Statements of the observation that were given up or refused, and "+

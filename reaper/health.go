@@ -58,9 +58,11 @@ type Holder struct {
 	Role        string        `json:"role,omitempty"`
 	Database    string        `json:"database,omitempty"`
 	Application string        `json:"application_name,omitempty"`
+	Client      string        `json:"client,omitempty"`       // address of the session's machine
 	State       string        `json:"state,omitempty"`        // as in pg_stat_activity, prepared, active or inactive
-	XminAge     int64         `json:"xmin_age"`               // how many transactions ago it began
-	Age         time.Duration `json:"age,omitempty"`          // how long ago; in nanoseconds in JSON
+	Xmin        string        `json:"xmin,omitempty"`         // the oldest transaction whose rows it may still see
+	XminAge     int64         `json:"xmin_age"`               // how many transactions ago that began
+	Age         time.Duration `json:"age,omitempty"`          // how long ago; unknown of slots and standbys; in nanoseconds in JSON
 	CatalogOnly bool          `json:"catalog_only,omitempty"` // it holds back the system catalogs, not the queues
 }
 
@@ -142,7 +144,7 @@ func scanHolder(row pgx.CollectableRow) (Holder, error) {
 	var h Holder
 	var seconds *float64
 	err := row.Scan(&h.Kind, &h.PID, &h.Name, &h.Role, &h.Database, &h.Application, &h.State, &h.XminAge, &seconds,
-		&h.CatalogOnly)
+		&h.CatalogOnly, &h.Client, &h.Xmin)
 	if seconds != nil {
 		h.Age = time.Duration(*seconds * float64(time.Second))
 	}

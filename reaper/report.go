@@ -10,9 +10,9 @@ type Report struct {
 	// Tables has an entry for every table, in the order they were given.
 	Tables []TableReport `json:"tables"`
 
-	// Unserved are tables of txwork in the schemas of the reaper's that it was not given, and that no other reaper has
-	// maintained for a day. Unless `txwork reap` or pg_cron does, expired leases in them are never requeued. [Run]
-	// looks for them once, and only logs them.
+	// Unserved are tables of txwork in the schemas of the reaper's that it was not given, and that no other reaper,
+	// `txwork reap` or procedure has maintained for a day. Expired leases in them are never requeued. [Run] looks for
+	// them once, and only logs them.
 	Unserved []string `json:"unserved,omitempty"`
 
 	// More tells that a bound of [Options] cut the round short and another round has work to do.

@@ -38,8 +38,8 @@ func (r *reaper) unserved(ctx context.Context) []string {
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(r.names, name) })
 	if len(names) > 0 {
 		r.logger.WarnContext(ctx, "no reaper maintains some tables of txwork: their expired leases are never requeued "+
-			"and their old rows never deleted; name them in service.Options.Tables or pass them to reaper.Run, unless "+
-			"txwork reap or pg_cron maintains them", "unserved", names)
+			"and their old rows never deleted; name them in service.Options.Tables or pass them to reaper.Run, or run "+
+			"txwork reap from cron", "unserved", names)
 	}
 	return names
 }

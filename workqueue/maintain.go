@@ -28,6 +28,11 @@ func (v view) Maintenance() []maintenance {
 	)
 }
 
+// Note calls the function of the migrations that notes when the table was maintained, see package reaper.
+func (v view) Note() string {
+	return quote(v.spec.Schema) + "." + quote("leader_note") + "('" + v.spec.Name() + "')"
+}
+
 // FoldFunctions are the Spec's Folds.
 func (v view) FoldFunctions() []string {
 	var names []string

@@ -203,8 +203,8 @@ func (q *Queue) idsOp(ctx context.Context, op operation, stmt statement, ids []u
 
 // Reaped is what a reap did.
 type Reaped struct {
-	Requeued int `json:"requeued"` // Ready again
-	Failed   int `json:"failed"`   // attempts used up, or a cancel was asked for
+	Requeued int `json:"requeued"` // rows that are ready again
+	Failed   int `json:"failed"`   // rows whose attempts are used up, or whose cancel was asked for
 }
 
 // ReapExpired takes up to limit rows whose lease has ended from their owners: Ready again with backoff,

@@ -87,8 +87,8 @@ func (o *alarmsOptions) define(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.ShutdownTimeout, "shutdown-timeout", workqueue.DefaultShutdownTimeout,
 		"how long deliveries may continue after a signal")
 	flags.BoolVar(&o.noReaper, "no-reaper", false, "leave expired leases to a reaper elsewhere")
-	flags.BoolVar(&o.json, "json", false, "tell where the API is, and how many connections to the database there may "+
-		"be, as one JSON object on one line")
+	jsonVar(flags, &o.json, "tell where the API is, and how many connections to the database there may be, as one JSON "+
+		"object on one line", servedAlarms{})
 }
 
 // flagsFromEnv sets the flags that the command line did not. An empty variable is as good as none.

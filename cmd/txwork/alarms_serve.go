@@ -87,10 +87,16 @@ func (s *alarmsService) run(ctx context.Context, d *database) error {
 	return all.Run(ctx)
 }
 
+// servedAlarms is what serve prints once the API answers.
+type servedAlarms struct {
+	Serving        string `json:"serving"`         // URL of the API
+	MaxConnections int    `json:"max_connections"` // to the database, that there may be at once
+}
+
 // announce tells where the API is, and how many connections to the database there may be at once.
 func (s *alarmsService) announce(at net.Addr, connections int) error {
 	if s.json {
-		return s.app.printJSON(map[string]any{"serving": "http://" + at.String(), "max_connections": connections})
+		return s.app.printJSON(servedAlarms{"http://" + at.String(), connections})
 	}
 	_, err := fmt.Fprintf(s.app.stderr, "txwork: serving alarms on http://%s\n", at)
 	return err

@@ -199,6 +199,7 @@ func TestAlarmsServeKeepsWithinItsConnections(t *testing.T) {
 		Serving        string
 		MaxConnections int `json:"max_connections"`
 	}](result{t: t, stdout: stdout.String()})
+	formed(t, "txwork alarms serve", stdout.String())
 	if !servingAt.MatchString(told.Serving) || stderr.String() != "" {
 		t.Errorf("it serves %q, and stderr is %s", told.Serving, &stderr)
 	}

@@ -13,19 +13,19 @@ const defaultHearing = 2 * time.Second
 
 // announcerState is who notifies the workers of a table.
 type announcerState struct {
-	Table         string   `json:"table"`
-	Awake         bool     `json:"awake"`
-	PID           uint32   `json:"pid,omitempty"`
-	Application   string   `json:"application,omitempty"`
-	AwakeSeconds  *float64 `json:"awake_seconds,omitempty"` // nil: the role may not see it
-	Announcements int      `json:"announcements"`           // of the announcer
-	Notifications int      `json:"notifications"`           // of everybody else: producers that are not silent
+	Table         string   `json:"table"`                   // with its schema
+	Awake         bool     `json:"awake"`                   // a session notifies for the producers
+	PID           uint32   `json:"pid,omitempty"`           // of that session
+	Application   string   `json:"application,omitempty"`   // the application_name of that session
+	AwakeSeconds  *float64 `json:"awake_seconds,omitempty"` // since that session began; missing if the role may not see it
+	Announcements int      `json:"announcements"`           // notifications of that session
+	Notifications int      `json:"notifications"`           // those of everybody else: of producers that are not silent
 }
 
 // hearing is what was heard, and for how long.
 type hearing struct {
-	Seconds float64          `json:"seconds"`
-	Tables  []announcerState `json:"announcers"`
+	Seconds float64          `json:"seconds"`    // for how long it listened
+	Tables  []announcerState `json:"announcers"` // of each table
 }
 
 func (h hearing) rate(n int) string { return fmt.Sprintf("%.1f", float64(n)/max(h.Seconds, 0.001)) }

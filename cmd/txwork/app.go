@@ -45,7 +45,9 @@ type app struct {
 	begun       bool                   // a command's own code runs: what fails from here on is no usage error
 	children    children               // the commands that are running
 	restore     atomic.Pointer[func()] // gives the terminal back, once something has changed it
+	answers     io.Writer              // where JSON objects go, where that is not standard output
 	answered    bool                   // a JSON object was printed
+	failed      any                    // what is printed as JSON in the place of a failure; nil for that
 	unread      *pipe                  // standard output
 	relays      bool                   // whoever reads the output takes messages over: that it has gone away is told
 }
@@ -85,15 +87,18 @@ func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
 	text := strings.TrimPrefix(told(ctx, err), "txwork: ")
 	fmt.Fprintf(a.stderr, "txwork: %s\n", text)
 	if f := cmd.Flags().Lookup("json"); f != nil && f.Value.String() == "true" && !a.answered {
-		a.printJSON(failure{text, code})
+		if a.failed == nil {
+			a.failed = failure{text, code}
+		}
+		a.printJSON(a.failed)
 	}
 	return code
 }
 
 // A failure is what commands with --json print that have nothing else to print.
 type failure struct {
-	Error    string `json:"error"`
-	ExitCode int    `json:"exit_code"`
+	Error    string `json:"error"`     // what went wrong, as standard error says it
+	ExitCode int    `json:"exit_code"` // of the process
 }
 
 // A pipe notes that nobody reads it any more.

@@ -31,8 +31,9 @@ type readWorkload func() (bench.Workload, error)
 // newBenchWorkload makes the command of one workload, whose flags are defined by define.
 func newBenchWorkload(a *app, use, short string, define func(*cobra.Command) readWorkload) *cobra.Command {
 	cmd := newCommand(use, short, cobra.NoArgs)
-	asJSON := cmd.Flags().Bool("json", false,
-		"end with one JSON object on one line; the summary goes to standard error")
+	asJSON := new(bool)
+	jsonVar(cmd.Flags(), asJSON, "end with one JSON object on one line; the summary goes to standard error",
+		bench.Result{})
 	workload := define(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("schema") {

@@ -8,9 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jmoiron/sqlx"
 	"github.com/spf13/cobra"
+
+	"github.com/txwork/txwork/timers"
+	"github.com/txwork/txwork/workqueue"
 )
 
 // Bounds of what the Tab key may cost.
@@ -23,41 +27,23 @@ const (
 // A completer lists what may stand somewhere on a command line.
 type completer = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
 
-// completeNames gives the commands what the Tab key offers: tables, queues and the values of filters are asked of the
-// database.
+// An offer is what may stand in the place of an argument, each with a description after a tab or without, if the ones
+// before it are args and it begins so.
+type offer func(ctx context.Context, d *database, args []string, begun string) ([]string, error)
+
+// completeNames gives the commands what the Tab key offers: tables, queues, ids, keys, names of schedules and the
+// values of filters are asked of the database.
 func (a *app) completeNames(cmd *cobra.Command) {
-	words := strings.Fields(cmd.Use)
-	if len(words) > 1 && cmd.ValidArgsFunction == nil {
-		switch strings.Trim(words[1], "[]().") {
-		case "TABLE":
-			many := strings.HasSuffix(words[1], "...")
-			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string,
-				cobra.ShellCompDirective) {
-				if len(args) > 0 && !many {
-					return nil, cobra.ShellCompDirectiveNoFileComp
-				}
-				return a.complete(cmd, begun, func(ctx context.Context, d *database) ([]string,
-					error) {
-					return d.tableNames(ctx)
-				})
-			}
-		case "QUEUE":
-			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string,
-				cobra.ShellCompDirective) {
-				if len(args) > 0 {
-					return nil, cobra.ShellCompDirectiveNoFileComp
-				}
-				return a.complete(cmd, begun, func(ctx context.Context, d *database) ([]string,
-					error) {
-					return d.values(ctx, jobsTable, "queue")
-				})
-			}
-		}
+	if offers, many := argumentsOf(cmd); len(offers) > 0 && cmd.ValidArgsFunction == nil {
+		cmd.ValidArgsFunction = a.completeArguments(offers, many)
 	}
-	for _, name := range []string{"kind", "queue", "topic", "consumer"} {
+	for _, name := range []string{"kind", "queue", "topic", "consumer", "key"} {
 		if cmd.Flags().Lookup(name) != nil {
 			cmd.RegisterFlagCompletionFunc(name, a.completeValues(name))
 		}
+	}
+	for name, offers := range flagOffers[cmd.CommandPath()] {
+		cmd.RegisterFlagCompletionFunc(name, a.completer(offers))
 	}
 	if cmd.Flags().Lookup("status") != nil {
 		cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statesOf(cmd),
@@ -66,6 +52,78 @@ func (a *app) completeNames(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		a.completeNames(sub)
 	}
+}
+
+// completer asks the database for what is offered.
+func (a *app) completer(offers offer) completer {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return a.complete(cmd, begun, func(ctx context.Context, d *database) ([]string, error) {
+			return offers(ctx, d, args, begun)
+		})
+	}
+}
+
+// completeArguments offers what each argument may be, and nothing twice. The last may be repeated where there are many.
+func (a *app) completeArguments(offers []offer, many bool) completer {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= len(offers) && !many {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		found, directive := a.completer(offers[min(len(args), len(offers)-1)])(cmd, args, begun)
+		return slices.DeleteFunc(found, func(s string) bool { return slices.Contains(args, valueOf(s)) }), directive
+	}
+}
+
+// flagOffers are those of flags that take an id, a key or a label, by command.
+var flagOffers = map[string]map[string]offer{
+	"txwork jobs list": {
+		"before": idsOf(jobsTable, "show"),
+		"schedule": func(ctx context.Context, d *database, _ []string, begun string) ([]string, error) {
+			return d.scheduleNames(ctx, jobsTable+"_schedule", begun)
+		},
+	},
+	"txwork joins": {
+		"before": joinsOf("j.id::text || E'\t' || coalesce(j.label, '')"),
+		"label":  joinsOf("DISTINCT coalesce(j.label, '')"),
+	},
+	"txwork timers list":    {"after": timerKeys(), "prefix": timerKeys()},
+	"txwork schedules list": {"after": scheduleNames, "prefix": scheduleNames},
+}
+
+// argumentsOf reads what a command's arguments are from its usage, and whether the last may be repeated.
+func argumentsOf(cmd *cobra.Command) (offers []offer, many bool) {
+	table, parent := "", ""
+	if cmd.HasParent() {
+		parent = cmd.Parent().Name()
+	}
+	if parent == "jobs" || parent == "outbox" {
+		table = parent
+	}
+	for _, word := range strings.Fields(cmd.Use)[1:] {
+		name := strings.Trim(word, "[]().")
+		switch {
+		case name == "TABLE":
+			offers = append(offers, func(ctx context.Context, d *database, _ []string, _ string) ([]string, error) {
+				return d.tableNames(ctx)
+			})
+		case name == "QUEUE":
+			offers = append(offers, func(ctx context.Context, d *database, _ []string, _ string) ([]string, error) {
+				return d.values(ctx, jobsTable, "queue")
+			})
+		case name == "ID":
+			offers = append(offers, idsOf(table, cmd.Name()))
+		case name == "KEY" && cmd.Name() == "cancel":
+			offers = append(offers, timerKeys(workqueue.Ready, workqueue.InProgress))
+		case name == "KEY":
+			offers = append(offers, timerKeys())
+		case name == "NAME" && parent == "schedules":
+			offers = append(offers, scheduleNames)
+		default:
+			return offers, many
+		}
+		many = strings.Contains(word, "...")
+	}
+	return offers, many
 }
 
 // statesOf are those that a command's --status takes.
@@ -87,11 +145,17 @@ func (a *app) completeValues(column string) completer {
 	tables := map[string]string{"kind": jobsTable, "queue": jobsTable, "topic": "outbox", "consumer": "inbox"}
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		table := tables[column]
-		if cmd.Parent() != nil && cmd.Parent().Name() != "jobs" && len(args) > 0 {
+		if cmd.HasParent() && cmd.Parent().Name() == "jobs" {
+			table = jobsTable
+		} else if len(args) > 0 {
 			table = args[0]
 		}
+		columns := []string{column}
+		if column == "key" {
+			columns = keyColumns
+		}
 		return a.complete(cmd, begun, func(ctx context.Context, d *database) ([]string, error) {
-			return d.values(ctx, table, column)
+			return d.values(ctx, table, columns...)
 		})
 	}
 }
@@ -110,26 +174,177 @@ func (a *app) complete(cmd *cobra.Command, begun string, ask func(context.Contex
 		cobra.CompDebugln(err.Error(), false)
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return slices.DeleteFunc(found, func(s string) bool { return !strings.HasPrefix(s, begun) || harmless(s) != s }),
-		cobra.ShellCompDirectiveNoFileComp
+	return slices.DeleteFunc(found, func(s string) bool {
+		value := valueOf(s)
+		return !strings.HasPrefix(value, begun) || harmless(value) != value
+	}), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// values are those of a column among the rows that are claimed next and those that failed last.
-func (d *database) values(ctx context.Context, table, name string) (found []string, err error) {
+// valueOf is what is offered without its description.
+func valueOf(offered string) string {
+	value, _, _ := strings.Cut(offered, "\t")
+	return value
+}
+
+// values are those of some columns, where the table has them, among the rows that are claimed next and those that
+// failed last.
+func (d *database) values(ctx context.Context, table string, columns ...string) (found []string, err error) {
+	err = d.sample(ctx, table, func(tx *sqlx.Tx, l layout) error {
+		var parts []string
+		for _, name := range columns {
+			if l.has(name) {
+				parts = append(parts, fmt.Sprintf(`
+					(SELECT %[1]s::text AS value FROM %[2]s AS r WHERE r.completed_at IS NULL AND NOT r.waiting LIMIT %[3]d)
+					UNION ALL
+					(SELECT %[1]s::text FROM %[2]s AS r WHERE r.failed_at IS NOT NULL ORDER BY r.failed_at DESC, r.id DESC
+					LIMIT %[3]d)`, "r."+column{Name: name}.quoted(), l.table, completeSample))
+			}
+		}
+		if len(parts) == 0 {
+			return nil
+		}
+		return tx.SelectContext(ctx, &found, fmt.Sprintf("SELECT DISTINCT s.value FROM (%s) AS s WHERE s.value IS "+
+			"NOT NULL ORDER BY 1 LIMIT %d", strings.Join(parts, " UNION ALL "), completeValues))
+	})
+	return found, err
+}
+
+// sample reads of a table that there is.
+func (d *database) sample(ctx context.Context, table string, read func(*sqlx.Tx, layout) error) error {
 	known, err := d.tableNames(ctx)
 	if err != nil || !slices.Contains(known, table) {
-		return nil, err
+		return err
 	}
-	value := "r." + column{Name: name}.quoted()
-	text := fmt.Sprintf(`
-		SELECT DISTINCT s.value::text
-		FROM (
-			(SELECT %[1]s AS value FROM %[2]s AS r WHERE r.completed_at IS NULL AND NOT r.waiting LIMIT %[3]d)
-			UNION ALL
-			(SELECT %[1]s FROM %[2]s AS r WHERE r.failed_at IS NOT NULL ORDER BY r.failed_at DESC, r.id DESC LIMIT %[3]d)) AS s
-		WHERE s.value IS NOT NULL
-		ORDER BY 1
-		LIMIT %[4]d`, value, pgx.Identifier{d.schema, table}.Sanitize(), completeSample, completeValues)
-	err = d.read(ctx, func(tx *sqlx.Tx) error { return tx.SelectContext(ctx, &found, text) })
+	return d.read(ctx, func(tx *sqlx.Tx) error {
+		l, err := readLayout(ctx, tx, specOf(d.schema, table))
+		if err != nil {
+			return err
+		}
+		return read(tx, l)
+	})
+}
+
+// idsOf offers ids of rows that the command can do something with, those that failed last first: of the table, or of
+// the one that the first argument names.
+func idsOf(table, command string) offer {
+	return func(ctx context.Context, d *database, args []string, begun string) (found []string, err error) {
+		of := table
+		if of == "" {
+			of = args[0]
+		}
+		least, most, ok := idRange(begun)
+		if !ok {
+			return nil, nil
+		}
+		err = d.sample(ctx, of, func(tx *sqlx.Tx, l layout) error {
+			return tx.SelectContext(ctx, &found, l.idText(command, begun), least, most)
+		})
+		for i, text := range found {
+			value, about, _ := strings.Cut(text, "\t")
+			found[i] = value + "\t" + cell(about, 2*cellWidth)
+		}
+		return found, err
+	}
+}
+
+// idText selects ids with what tells the rows apart. Each part reads a bounded number of rows by an index.
+func (l layout) idText(command, begun string) string {
+	about := "''"
+	for _, name := range []string{"topic", "kind", "name"} {
+		if l.has(name) {
+			about = "r." + column{Name: name}.quoted() + "::text"
+		}
+	}
+	const live = "r.completed_at IS NULL AND NOT r.waiting"
+	failed := []string{"'failed'", "r.failed_at IS NOT NULL AND r.cancelled_at IS NULL",
+		"ORDER BY r.failed_at DESC, r.id DESC"}
+	alive := [][]string{{"CASE r.status WHEN 1 THEN 'in_progress' ELSE 'ready' END", live, ""},
+		{"'waiting'", "r.completed_at IS NULL AND r.waiting", ""}}
+	parts := append([][]string{failed}, alive...)
+	switch {
+	case slices.Contains([]string{"redrive", "retry", "unblock"}, command):
+		parts = parts[:1]
+	case command == "cancel":
+		parts = alive
+	case begun != "": // whatever has an id that begins so
+		parts = append(parts,
+			[]string{"CASE WHEN r.failed_at IS NOT NULL THEN 'failed' WHEN r.completed_at IS NOT NULL " +
+				"THEN 'done' ELSE 'live' END", "r.id BETWEEN $1::uuid AND $2::uuid", "ORDER BY r.id"})
+	}
+	texts := make([]string, len(parts))
+	for i, p := range parts {
+		texts[i] = fmt.Sprintf("(SELECT %d AS part, r.id, %s AS state, %s AS about, "+
+			"split_part(coalesce(r.last_error, ''), E'\n', 1) AS error FROM %s AS r WHERE %s %s LIMIT %d)", i, p[0],
+			about, l.table, p[1], p[2], completeSample)
+	}
+	return fmt.Sprintf(`SELECT o.text FROM (
+			SELECT DISTINCT ON (s.id) s.part, s.id::text || E'\t' || concat_ws(' ', s.state, s.about, nullif(s.error, '')) AS text
+			FROM (%s) AS s
+			WHERE s.id BETWEEN $1::uuid AND $2::uuid
+			ORDER BY s.id, s.part) AS o
+		ORDER BY o.part, o.text DESC
+		LIMIT %d`, strings.Join(texts, " UNION ALL "), completeValues)
+}
+
+// idRange are the least and the greatest id that begin so.
+func idRange(begun string) (least, most uuid.UUID, ok bool) {
+	digits := strings.ReplaceAll(begun, "-", "")
+	if len(digits) > 32 {
+		return least, most, false
+	}
+	least, err := uuid.Parse(digits + strings.Repeat("0", 32-len(digits)))
+	if err != nil {
+		return least, most, false
+	}
+	most, err = uuid.Parse(digits + strings.Repeat("f", 32-len(digits)))
+	return least, most, err == nil
+}
+
+// joinsOf offers something of the newest joins j of the table that the first argument names.
+func joinsOf(what string) offer {
+	return func(ctx context.Context, d *database, args []string, _ string) (found []string, err error) {
+		if len(args) == 0 {
+			return nil, nil
+		}
+		err = d.sample(ctx, args[0], func(tx *sqlx.Tx, l layout) error {
+			if !l.has("joined") {
+				return nil
+			}
+			return tx.SelectContext(ctx, &found, fmt.Sprintf("SELECT %s FROM (SELECT * FROM %s ORDER BY id DESC "+
+				"LIMIT %d) AS j LIMIT %d", what, pgx.Identifier{d.schema, args[0] + "_join"}.Sanitize(), completeSample,
+				completeValues))
+		})
+		return slices.DeleteFunc(found, func(s string) bool { return s == "" }), err
+	}
+}
+
+// timerKeys offers keys of timers in some states, or in any.
+func timerKeys(states ...workqueue.Status) offer {
+	return func(ctx context.Context, d *database, _ []string, begun string) (found []string, err error) {
+		t, err := timers.Open(timers.Options{Schema: d.schema, Telemetry: d.app.telemetry()})
+		if err != nil {
+			return nil, err
+		}
+		err = d.readTx(ctx, func(tx workqueue.Tx, _ time.Time) error {
+			list, err := t.List(ctx, tx, timers.Filter{Prefix: begun, Status: states, Limit: completeValues})
+			for _, i := range list {
+				found = append(found, i.Key+"\t"+i.Status.String()+" "+harmless(i.Topic))
+			}
+			return err
+		})
+		return found, err
+	}
+}
+
+// scheduleNames offers those of timers.
+func scheduleNames(ctx context.Context, d *database, _ []string, begun string) ([]string, error) {
+	return d.scheduleNames(ctx, "timers_schedule", begun)
+}
+
+func (d *database) scheduleNames(ctx context.Context, table, begun string) (found []string, err error) {
+	err = d.sample(ctx, table, func(tx *sqlx.Tx, l layout) error {
+		return tx.SelectContext(ctx, &found, fmt.Sprintf("SELECT r.name FROM %s AS r WHERE starts_with(r.name, $1) "+
+			"AND r.status < 2 ORDER BY 1 LIMIT %d", l.table, completeValues), begun)
+	})
 	return found, err
 }

@@ -26,8 +26,8 @@ func newDemoCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.IntVar(&options.Transfers, "transfers", demo.DefaultTransfers, "how many transfers to make up")
 	flags.StringVar(&options.Input, "input", "", "CSV `file` of transfers to make instead: id,from,to,amount")
-	flags.BoolVar(&asJSON, "json", false, "end with one JSON object on one line; what happens meanwhile goes to "+
-		"standard error")
+	jsonVar(flags, &asJSON, "end with one JSON object on one line; what happens meanwhile goes to standard error",
+		demo.Result{})
 	cmd.MarkFlagsMutuallyExclusive("transfers", "input")
 	cmd.AddCommand(newDemoWorkerCommand())
 	return cmd

@@ -52,6 +52,7 @@ func TestDemoEndsWithOneObject(t *testing.T) {
 	if !want.MatchString(r.stdout) {
 		t.Errorf("standard output is %q, want %v", r.stdout, want)
 	}
+	formed(t, "txwork demo", r.stdout)
 }
 
 func TestDemoOfAFileExplainsItself(t *testing.T) {

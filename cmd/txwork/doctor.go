@@ -42,8 +42,7 @@ func newDoctorCommand(a *app) *cobra.Command {
 	flags.DurationVar(&o.interval, "interval", 10*time.Second, "with --watch, the time between two examinations")
 	flags.BoolVar(&o.fix, "fix", false, "fix what can be fixed safely, after asking")
 	flags.BoolVar(&o.yes, "yes", false, "with --fix, do not ask")
-	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line, also on failure; with --watch, one for "+
-		"each examination")
+	jsonVar(flags, &o.json, jsonUsage+", also on failure; with --watch, one for each examination", examined{})
 	flags.IntVar(&o.width, "width", 0, "wrap the text at so many columns, but neither commands nor SQL (default: the "+
 		"terminal's width; elsewhere it is not wrapped)")
 	cmd.RegisterFlagCompletionFunc("ignore", func(*cobra.Command, []string, string) ([]string,
@@ -92,24 +91,24 @@ func (o doctorOptions) check() error {
 
 // examined is what doctor prints as JSON.
 type examined struct {
-	Healthy  bool             `json:"healthy"`
+	Healthy  bool             `json:"healthy"` // the examination succeeded and found nothing
 	Schema   string           `json:"schema"`
 	Database string           `json:"database"`
-	Server   string           `json:"server"`
-	Role     string           `json:"role"`
-	At       *time.Time       `json:"at"`
-	Took     float64          `json:"took_seconds"`
-	Findings []doctor.Finding `json:"findings"`
-	Skipped  []doctor.Skipped `json:"skipped"`
-	Fixed    []fixed          `json:"fixed,omitempty"`
-	Error    string           `json:"error,omitempty"`
+	Server   string           `json:"server"`          // its version
+	Role     string           `json:"role"`            // that looked
+	At       *time.Time       `json:"at"`              // by the clock of the server; null if the examination failed
+	Took     float64          `json:"took_seconds"`    // how long the examination took
+	Findings []doctor.Finding `json:"findings"`        // the worst first
+	Skipped  []doctor.Skipped `json:"skipped"`         // what could not be looked at
+	Fixed    []fixed          `json:"fixed,omitempty"` // what --fix ran
+	Error    string           `json:"error,omitempty"` // why the examination failed
 }
 
 // fixed is a finding that --fix has dealt with.
 type fixed struct {
-	Code  string `json:"code"`
-	Title string `json:"title"`
-	Error string `json:"error,omitempty"`
+	Code  string `json:"code"`            // of the finding
+	Title string `json:"title"`           // of the finding
+	Error string `json:"error,omitempty"` // why it could not be fixed
 }
 
 // A foundError says that the doctor found something: not that the command failed.

@@ -81,7 +81,7 @@ func newJobsListCommand(a *app) *cobra.Command {
 		"only jobs in this state: ready, in_progress, done or failed; repeat for more")
 	flags.IntVar(&o.filter.Limit, "limit", defaultListLimit, "jobs of a page")
 	flags.StringVar(&o.before, "before", "", "continue after this `id`, the last of the previous page")
-	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
+	jsonVar(flags, &o.json, jsonUsage, jobsPage{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.complete(); err != nil {
 			return err
@@ -111,20 +111,20 @@ type shownJob struct {
 	ID           uuid.UUID  `json:"id"`
 	Kind         string     `json:"kind"`
 	Queue        string     `json:"queue"`
-	Priority     string     `json:"priority"`
-	Status       string     `json:"status"`
-	Waiting      bool       `json:"waiting"` // ready, but held back
-	Attempts     int        `json:"attempts"`
+	Priority     string     `json:"priority"` // high, normal or low
+	Status       string     `json:"status"`   // ready, in_progress, done or failed
+	Waiting      bool       `json:"waiting"`  // ready, but held back
+	Attempts     int        `json:"attempts"` // begun so far
 	MaxAttempts  int        `json:"max_attempts"`
-	DueAt        time.Time  `json:"due_at"`
-	CreatedAt    time.Time  `json:"created_at"`
-	CompletedAt  *time.Time `json:"completed_at,omitempty"`
-	CancelledAt  *time.Time `json:"cancelled_at,omitempty"`
-	LastError    string     `json:"last_error,omitempty"`
-	Schedule     string     `json:"schedule,omitempty"`
-	Progress     *int       `json:"progress,omitempty"` // per cent
-	ProgressNote string     `json:"progress_note,omitempty"`
-	ArgsBytes    int        `json:"args_bytes"`
+	DueAt        time.Time  `json:"due_at"`                  // when it may be claimed, or could be when it was
+	CreatedAt    time.Time  `json:"created_at"`              // when it was written
+	CompletedAt  *time.Time `json:"completed_at,omitempty"`  // when it ended
+	CancelledAt  *time.Time `json:"cancelled_at,omitempty"`  // when its cancel was asked for
+	LastError    string     `json:"last_error,omitempty"`    // of its last failed attempt
+	Schedule     string     `json:"schedule,omitempty"`      // that wrote it
+	Progress     *int       `json:"progress,omitempty"`      // per cent, as its handler reports it
+	ProgressNote string     `json:"progress_note,omitempty"` // what its handler says beside
+	ArgsBytes    int        `json:"args_bytes"`              // size of its encoded args
 }
 
 func newShownJob(i jobs.Info) shownJob {
@@ -164,8 +164,8 @@ func (j shownJob) progress() string {
 
 // A jobsPage is what list prints.
 type jobsPage struct {
-	Jobs []shownJob `json:"jobs"`
-	Next *uuid.UUID `json:"next,omitempty"` // for --before; none on the last page
+	Jobs []shownJob `json:"jobs"`           // the newest first
+	Next *uuid.UUID `json:"next,omitempty"` // for --before; missing on the last page
 }
 
 func (a *app) listJobs(ctx context.Context, d *database, c *jobs.Client, o jobsListOptions) error {

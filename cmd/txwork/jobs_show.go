@@ -15,7 +15,7 @@ import (
 func newJobsShowCommand(a *app) *cobra.Command {
 	cmd := newCommand("show ID", "Show everything about one job, and how its attempts ended", cobra.ExactArgs(1))
 	payload := cmd.Flags().Bool("payload", false, "also show args and output")
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, shownJobRow{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := parseIDs(args)
 		if err != nil {
@@ -28,12 +28,18 @@ func newJobsShowCommand(a *app) *cobra.Command {
 	return cmd
 }
 
+// A shownJobRow is what show prints of a job.
+type shownJobRow struct {
+	shownRow
+	History []endedAttempt `json:"history"` // of its attempts, the first one first
+}
+
 // An endedAttempt is how an attempt ended.
 type endedAttempt struct {
-	Attempt int       `json:"attempt"`
+	Attempt int       `json:"attempt"` // its number, from 1
 	EndedAt time.Time `json:"ended_at"`
-	Outcome string    `json:"outcome"`
-	Error   string    `json:"error,omitempty"`
+	Outcome string    `json:"outcome"`         // succeeded, failed, lost or cancelled
+	Error   string    `json:"error,omitempty"` // why it failed
 }
 
 func (a *app) showJob(ctx context.Context, d *database, c *jobs.Client, id uuid.UUID, payload, asJSON bool) error {
@@ -53,10 +59,7 @@ func (a *app) showJob(ctx context.Context, d *database, c *jobs.Client, id uuid.
 		return err
 	}
 	if asJSON {
-		return a.printJSON(struct {
-			*shownRow
-			History []endedAttempt `json:"history"`
-		}{r, history})
+		return a.printJSON(shownJobRow{*r, history})
 	}
 	if err := a.printRow(r); err != nil {
 		return err

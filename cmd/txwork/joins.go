@@ -18,25 +18,25 @@ var joinStates = []string{"pending", "completed", "failed", "cancelled"}
 // A shownJoin is a fan-in of rows: a batch, a workflow's step, or one of messages.
 type shownJoin struct {
 	ID           string     `json:"id"`
-	Label        string     `json:"label,omitempty"`
-	Status       string     `json:"status"`
-	Expected     int32      `json:"expected"`
-	Succeeded    int32      `json:"succeeded"`
-	Failed       int32      `json:"failed"`
+	Label        string     `json:"label,omitempty"` // that the application gave it
+	Status       string     `json:"status"`          // pending, completed, failed or cancelled
+	Expected     int32      `json:"expected"`        // members
+	Succeeded    int32      `json:"succeeded"`       // members that have been counted as done
+	Failed       int32      `json:"failed"`          // members that have been counted as failed
 	CreatedAt    time.Time  `json:"created_at"`
-	Deadline     *time.Time `json:"deadline,omitempty"`
-	CompletedAt  *time.Time `json:"completed_at,omitempty"`
-	Continuation *string    `json:"continuation,omitempty"`
+	Deadline     *time.Time `json:"deadline,omitempty"`        // by which it ends in any case
+	CompletedAt  *time.Time `json:"completed_at,omitempty"`    // when it ended
+	Continuation *string    `json:"continuation,omitempty"`    // the row that starts when it ends
 	WaitsFor     *string    `json:"waits_for,omitempty"`       // one of the members that have not ended
-	State        string     `json:"waits_for_state,omitempty"` // of that one
-	Error        string     `json:"last_error,omitempty"`
+	State        string     `json:"waits_for_state,omitempty"` // of that member
+	Error        string     `json:"last_error,omitempty"`      // of that member
 }
 
 // A joinsPage is what joins prints.
 type joinsPage struct {
-	Table string      `json:"table"`
-	Joins []shownJoin `json:"joins"`
-	Next  string      `json:"next,omitempty"` // for --before; empty on the last page
+	Table string      `json:"table"`          // with its schema
+	Joins []shownJoin `json:"joins"`          // the newest first
+	Next  string      `json:"next,omitempty"` // for --before; missing on the last page
 }
 
 func newJoinsCommand(a *app) *cobra.Command {
@@ -49,7 +49,7 @@ func newJoinsCommand(a *app) *cobra.Command {
 	flags.StringVar(&label, "label", "", "only joins with this label")
 	flags.StringVar(&before, "before", "", "continue after this `id`, the last of the previous page")
 	flags.IntVar(&limit, "limit", defaultListLimit, "joins of a page")
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, joinsPage{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		state := slices.Index(joinStates, status)
 		if state < 0 {

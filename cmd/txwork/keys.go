@@ -20,21 +20,21 @@ const maxBehind = 1000
 // A shownKey is an ordered key with rows that wait.
 type shownKey struct {
 	Key     string  `json:"key"`
-	Waiting int64   `json:"waiting"`  // at least, from maxBehind on
-	AtLeast bool    `json:"at_least"` // the bound was reached
-	Oldest  float64 `json:"oldest_seconds"`
-	Next    string  `json:"next"`
-	Reason  string  `json:"reason"`
-	Blocker *string `json:"blocker,omitempty"`
-	About   string  `json:"about,omitempty"`
-	Error   *string `json:"last_error,omitempty"`
+	Waiting int64   `json:"waiting"`              // rows that wait for their turn
+	AtLeast bool    `json:"at_least"`             // there may be more rows that wait
+	Oldest  float64 `json:"oldest_seconds"`       // how long the first of them has waited
+	Next    string  `json:"next"`                 // the id of that row
+	Reason  string  `json:"reason"`               // what it waits for: dead_letter, in_progress, expired, ready, scheduled or fold
+	Blocker *string `json:"blocker,omitempty"`    // the id of the row that it waits for
+	About   string  `json:"about,omitempty"`      // topic or kind of the blocker
+	Error   *string `json:"last_error,omitempty"` // of the blocker
 }
 
 // A keysPage is what keys prints.
 type keysPage struct {
-	Table string     `json:"table"`
-	Keys  []shownKey `json:"keys"`
-	Next  string     `json:"next,omitempty"` // for --after; empty on the last page
+	Table string     `json:"table"`          // with its schema
+	Keys  []shownKey `json:"keys"`           // in their order
+	Next  string     `json:"next,omitempty"` // for --after; missing on the last page
 }
 
 func newKeysCommand(a *app) *cobra.Command {
@@ -43,7 +43,7 @@ func newKeysCommand(a *app) *cobra.Command {
 	cmd := newCommand("keys TABLE", "Show what the rows of ordered keys wait for", cobra.ExactArgs(1))
 	cmd.Flags().StringVar(&after, "after", "", "continue after this `key`")
 	cmd.Flags().IntVar(&limit, "limit", defaultListLimit, "keys of a page")
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, keysPage{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if limit < 1 || limit > maxListLimit {
 			return usagef("--limit is %d, it must be between 1 and %d", limit, maxListLimit)

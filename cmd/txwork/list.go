@@ -89,7 +89,7 @@ func newListCommand(a *app) *cobra.Command {
 	flags.StringVar(&o.status, "status", "", "state of the rows")
 	flags.IntVar(&o.limit, "limit", defaultListLimit, "rows of a page")
 	flags.StringVar(&o.after, "after", "", "continue after this `position`, the last of the previous page")
-	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
+	jsonVar(flags, &o.json, jsonUsage, page{})
 	o.filter.addFlags(flags)
 	cmd.MarkFlagRequired("status")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -122,9 +122,9 @@ func (o listOptions) validate() error {
 
 // A page is what list prints.
 type page struct {
-	Table string      `json:"table"`
-	Rows  []listedRow `json:"rows"`
-	Next  string      `json:"next,omitempty"` // for --after; empty on the last page
+	Table string      `json:"table"`          // with its schema
+	Rows  []listedRow `json:"rows"`           // in the order of claiming, or the newest first if they have ended
+	Next  string      `json:"next,omitempty"` // for --after; missing on the last page
 
 	now     time.Time
 	columns []column

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,9 @@ func execute(t *testing.T, ctx context.Context, stdin io.Reader, env map[string]
 	var stdout, stderr bytes.Buffer
 	a := &app{stdin: stdin, stdout: &stdout, stderr: &stderr, getenv: func(name string) string { return env[name] }}
 	code := a.run(ctx, args)
+	if slices.Contains(args, "--json") {
+		printsForms(t, args, stdout.String(), stderr.String())
+	}
 	return result{t: t, code: code, stdout: stdout.String(), stderr: stderr.String()}
 }
 

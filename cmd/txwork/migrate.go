@@ -68,7 +68,7 @@ func newMigrateUpCommand(a *app) *cobra.Command {
 	domainFlag(cmd, &o.Domains, "create or upgrade the tables of this `domain`")
 	to := cmd.Flags().Int64("to", 0, "stop at this version (default: the newest)")
 	lockTimeoutFlag(cmd, &o)
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, migrated{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.withMigrator(cmd.Context(), o, func(m *migrations.Migrator) error {
 			up := m.Up
@@ -92,16 +92,16 @@ type migrating struct {
 // migrated is what up and down print.
 type migrated struct {
 	Schema      string                 `json:"schema"`
-	Version     int64                  `json:"version"`
-	Migrations  []appliedMigration     `json:"migrations"`
-	DroppedRows []migrations.TableRows `json:"dropped_rows,omitempty"`
+	Version     int64                  `json:"version"`                // of the schema, in the end
+	Migrations  []appliedMigration     `json:"migrations"`             // that were applied or taken back, in this order
+	DroppedRows []migrations.TableRows `json:"dropped_rows,omitempty"` // of the tables that went
 }
 
 type appliedMigration struct {
 	Version int64             `json:"version"`
-	Domain  migrations.Domain `json:"domain"`
-	Name    string            `json:"name"`
-	Seconds float64           `json:"seconds"`
+	Domain  migrations.Domain `json:"domain"`  // to which it belongs
+	Name    string            `json:"name"`    // such as 001_outbox
+	Seconds float64           `json:"seconds"` // that it took
 }
 
 // migrate runs one direction and prints what was done, also beside an error.
@@ -133,7 +133,7 @@ func (a *app) migrate(ctx context.Context, m *migrations.Migrator, what migratin
 
 func newMigrateStatusCommand(a *app) *cobra.Command {
 	cmd := newCommand("status", "List the migrations, and show which are applied", cobra.NoArgs)
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, migrationsList{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.withMigrator(cmd.Context(), migrations.Options{}, func(m *migrations.Migrator) error {
 			all, err := m.Status(cmd.Context())
@@ -141,7 +141,7 @@ func newMigrateStatusCommand(a *app) *cobra.Command {
 				return err
 			}
 			if *asJSON {
-				err = a.printJSON(map[string]any{"schema": a.schema, "migrations": all})
+				err = a.printJSON(migrationsList{a.schema, all})
 			} else {
 				err = a.printMigrations(all)
 			}
@@ -158,6 +158,12 @@ func newMigrateStatusCommand(a *app) *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// A migrationsList is what status prints.
+type migrationsList struct {
+	Schema     string              `json:"schema"`
+	Migrations []migrations.Status `json:"migrations"` // of this version of txwork, and what else is applied
 }
 
 func (a *app) printMigrations(all []migrations.Status) error {
@@ -201,7 +207,7 @@ func newMigrateSQLCommand(a *app) *cobra.Command {
 // exported is what export prints.
 type exported struct {
 	Directory string   `json:"directory"`
-	Written   []string `json:"written"`
+	Written   []string `json:"written"` // names of the new files
 }
 
 func (a *app) printExported(e exported, asJSON bool) error {
@@ -240,7 +246,7 @@ func newMigrateExportCommand(a *app) *cobra.Command {
 			return a.printExported(exported{Directory: args[0], Written: append([]string{}, written...)}, *asJSON)
 		},
 	}
-	asJSON = jsonFlag(cmd)
+	asJSON = jsonFlag(cmd, exported{})
 	flags := cmd.Flags()
 	flags.StringVar(&format, "format", format, "tool that reads the files: golang-migrate or goose")
 	flags.Int64Var(&o.First, "first", 0,

@@ -30,7 +30,7 @@ func newMigrateDownCommand(a *app) *cobra.Command {
 		"nothing")
 	lockTimeoutFlag(cmd, &o.Options)
 	domainFlag(cmd, &o.Domains, "take back migrations of this `domain` alone")
-	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
+	jsonVar(flags, &o.json, jsonUsage, migrated{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.last = !flags.Changed("to")
 		return a.withMigrator(cmd.Context(), o.Options, func(m *migrations.Migrator) error {

@@ -13,7 +13,7 @@ import (
 func newMigrateValidateCommand(a *app) *cobra.Command {
 	cmd := newCommand("validate", "Compare the schema with the migrations, and print the DDL that repairs it",
 		cobra.NoArgs)
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, validated{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.withMigrator(cmd.Context(), migrations.Options{}, func(m *migrations.Migrator) error {
 			return a.validateSchema(cmd.Context(), m, *asJSON)
@@ -25,9 +25,9 @@ func newMigrateValidateCommand(a *app) *cobra.Command {
 // validated is what validate prints.
 type validated struct {
 	Schema      string                 `json:"schema"`
-	Version     int64                  `json:"version"`
-	Valid       bool                   `json:"valid"`
-	Differences migrations.Differences `json:"differences"`
+	Version     int64                  `json:"version"`     // of the schema
+	Valid       bool                   `json:"valid"`       // this version of txwork can use it
+	Differences migrations.Differences `json:"differences"` // to what the migrations make, harmless ones included
 }
 
 func (a *app) validateSchema(ctx context.Context, m *migrations.Migrator, asJSON bool) error {
@@ -36,7 +36,8 @@ func (a *app) validateSchema(ctx context.Context, m *migrations.Migrator, asJSON
 		return err
 	}
 	problem := differences.Err()
-	v := validated{Schema: a.schema, Valid: problem == nil, Differences: differences}
+	v := validated{Schema: a.schema, Valid: problem == nil,
+		Differences: append(migrations.Differences{}, differences...)}
 	if v.Version, err = m.Version(ctx); err != nil && v.Valid {
 		return err
 	}

@@ -12,21 +12,47 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// jsonFlag gives a command the flag --json.
-func jsonFlag(cmd *cobra.Command) *bool {
-	return cmd.Flags().Bool("json", false, "print one JSON object on one line")
+// A jsonValue is the flag --json: whether it is set, and what the command then prints.
+type jsonValue struct {
+	set   *bool
+	forms []any // a value of each type
+}
+
+func (v *jsonValue) String() string   { return strconv.FormatBool(*v.set) }
+func (v *jsonValue) Type() string     { return "bool" }
+func (v *jsonValue) IsBoolFlag() bool { return true }
+
+func (v *jsonValue) Set(text string) (err error) {
+	*v.set, err = strconv.ParseBool(text)
+	return err
+}
+
+// jsonUsage is what --json does almost everywhere.
+const jsonUsage = "print one JSON object on one line"
+
+// jsonFlag gives a command the flag --json, with which it prints one value of these types. docs/json.md has them.
+func jsonFlag(cmd *cobra.Command, forms ...any) *bool {
+	set := new(bool)
+	jsonVar(cmd.Flags(), set, jsonUsage, forms...)
+	return set
+}
+
+// jsonVar is jsonFlag for a variable that there is.
+func jsonVar(flags *pflag.FlagSet, set *bool, usage string, forms ...any) {
+	flags.VarPF(&jsonValue{set, forms}, "json", "", usage).NoOptDefVal = "true"
 }
 
 // printJSON writes one value on one line.
 func (a *app) printJSON(v any) error {
 	a.answered = true
-	return writeJSON(a.stdout, v)
-}
-
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	to := a.answers
+	if to == nil {
+		to = a.stdout
+	}
+	enc := json.NewEncoder(to)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }

@@ -34,7 +34,7 @@ func newPurgeCommand(a *app) *cobra.Command {
 	flags.Var(&o.failed, "failed-older-than", "delete dead letters older than this")
 	flags.IntVar(&o.limit, "limit", 0, "delete at most this many of each kind (default: all)")
 	o.filter.addFlags(flags)
-	o.asking.addFlags(flags)
+	o.asking.addFlags(flags, purged{})
 	cmd.MarkFlagsOneRequired("done-older-than", "failed-older-than")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.limit < 0 || flags.Changed("limit") && o.limit == 0 {
@@ -52,10 +52,10 @@ func newPurgeCommand(a *app) *cobra.Command {
 
 // purged is what purge prints.
 type purged struct {
-	Table  string `json:"table"`
-	Done   int    `json:"done"`
-	Failed int    `json:"failed"`
-	DryRun bool   `json:"dry_run"`
+	Table  string `json:"table"`   // with its schema
+	Done   int    `json:"done"`    // rows that were done or cancelled
+	Failed int    `json:"failed"`  // dead letters
+	DryRun bool   `json:"dry_run"` // nothing was deleted: these would be
 }
 
 func (p purged) rows() int { return p.Done + p.Failed }

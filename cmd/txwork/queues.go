@@ -17,18 +17,18 @@ import (
 type shownQueue struct {
 	Name       string  `json:"name"`
 	Paused     bool    `json:"paused"`
-	Ready      int64   `json:"ready"`
-	Scheduled  int64   `json:"scheduled"`
-	Waiting    int64   `json:"waiting"`
-	InProgress int64   `json:"in_progress"`
-	MaxRunning int     `json:"max_running,omitempty"`
-	Rate       float64 `json:"rate_per_second,omitempty"`
-	Burst      int     `json:"burst,omitempty"`
+	Ready      int64   `json:"ready"`                     // jobs that are due
+	Scheduled  int64   `json:"scheduled"`                 // jobs that are due later
+	Waiting    int64   `json:"waiting"`                   // jobs that something else holds back
+	InProgress int64   `json:"in_progress"`               // jobs that are running
+	MaxRunning int     `json:"max_running,omitempty"`     // the limit of jobs in progress; missing without one
+	Rate       float64 `json:"rate_per_second,omitempty"` // the limit of jobs started in a second; missing without one
+	Burst      int     `json:"burst,omitempty"`           // jobs that may start at once after a quiet time
 }
 
 func newQueuesCommand(a *app) *cobra.Command {
 	cmd := newCommand("queues", "Show the queues of jobs, their limits and their depths", cobra.NoArgs)
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, queuesList{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.withJobs(cmd.Context(), func(d *database, c *jobs.Client) error {
 			all, err := d.queues(cmd.Context(), c)
@@ -36,12 +36,17 @@ func newQueuesCommand(a *app) *cobra.Command {
 				return err
 			}
 			if *asJSON {
-				return a.printJSON(map[string]any{"queues": all})
+				return a.printJSON(queuesList{all})
 			}
 			return a.printQueues(all)
 		})
 	}
 	return cmd
+}
+
+// A queuesList is what queues prints.
+type queuesList struct {
+	Queues []shownQueue `json:"queues"` // in the order of their names
 }
 
 func (d *database) queues(ctx context.Context, c *jobs.Client) ([]shownQueue, error) {
@@ -87,11 +92,20 @@ func newQueueChangeCommand(
 	a *app, verb, short, done string, change func(*jobs.Client, context.Context, workqueue.Tx, string) error,
 ) *cobra.Command {
 	cmd := newCommand(verb+" QUEUE", short, cobra.ExactArgs(1))
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, changedQueue{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.changeQueue(cmd.Context(), args[0], done, *asJSON, change)
 	}
 	return cmd
+}
+
+// A changedQueue is what pause, resume and limit print.
+type changedQueue struct {
+	Queue   string `json:"queue"`
+	Known   bool   `json:"known"`             // it had a rule or a live job before
+	Paused  bool   `json:"paused,omitempty"`  // by pause
+	Resumed bool   `json:"resumed,omitempty"` // by resume
+	Limited bool   `json:"limited,omitempty"` // by limit
 }
 
 func (a *app) changeQueue(
@@ -110,7 +124,7 @@ func (a *app) changeQueue(
 			return err
 		}
 		if asJSON {
-			return a.printJSON(map[string]any{"queue": queue, done: true, "known": known})
+			return a.printJSON(changedQueue{queue, known, done == "paused", done == "resumed", done == "limited"})
 		}
 		hint := ""
 		if !known {
@@ -137,7 +151,7 @@ func newQueueLimitCommand(a *app) *cobra.Command {
 	flags.IntVar(&l.Burst, "burst", 0, "with --rate, jobs started at once after a quiet time (default: those of a "+
 		"second)")
 	cmd.MarkFlagsOneRequired("max-running", "rate")
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, changedQueue{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		set := func(c *jobs.Client, ctx context.Context, tx workqueue.Tx, queue string) error {
 			return c.SetLimits(ctx, tx, queue, l)

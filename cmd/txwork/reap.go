@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/txwork/txwork/workqueue"
@@ -19,7 +21,7 @@ func newReapCommand(a *app) *cobra.Command {
 		cobra.ArbitraryArgs)
 	limit := cmd.Flags().Int("limit", defaultReapLimit, "rows of each table, and of each of its sweeps, at most")
 	noPurge := cmd.Flags().Bool("no-purge", false, "do not delete rows past their retention")
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, reaped{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *limit < 1 || *limit > workqueue.MaxBatch {
 			return usagef("--limit is %d, it must be between 1 and %d", *limit, workqueue.MaxBatch)
@@ -30,7 +32,7 @@ func newReapCommand(a *app) *cobra.Command {
 				return explain(err)
 			}
 			if *asJSON {
-				return a.printJSON(map[string]any{"tables": all})
+				return a.printJSON(reaped{all})
 			}
 			return a.printReaped(all)
 		})
@@ -38,15 +40,20 @@ func newReapCommand(a *app) *cobra.Command {
 	return cmd
 }
 
+// reaped is what reap prints.
+type reaped struct {
+	Tables []reapedTable `json:"tables"` // in the order of their names
+}
+
 // reapedTable is what one round did to one table.
 type reapedTable struct {
-	Table string `json:"table"`
+	Table string `json:"table"` // with its schema
 	workqueue.Reaped
-	Swept        int  `json:"swept"`
-	PurgedDone   int  `json:"purged_done"`
-	PurgedFailed int  `json:"purged_failed"`
-	FoldBusy     bool `json:"fold_busy"` // another session folds, so keys and joins are left to it
-	More         bool `json:"more"`      // the limit was reached, so there may be more
+	Swept        int  `json:"swept"`         // rows that the sweeps changed: deadlines of joins, keys that may go on, tombstones
+	PurgedDone   int  `json:"purged_done"`   // done and cancelled rows past their retention
+	PurgedFailed int  `json:"purged_failed"` // dead letters past their retention
+	FoldBusy     bool `json:"fold_busy"`     // another session folds, so keys and joins are left to it
+	More         bool `json:"more"`          // the limit was reached, so there may be more
 }
 
 func (d *database) reapAll(ctx context.Context, names []string, limit int, purge bool) ([]reapedTable, error) {
@@ -82,7 +89,29 @@ func (d *database) reapTable(ctx context.Context, t *workqueue.Table, limit int,
 		return r, fmt.Errorf("folding %s: %w", t.Name(), err)
 	}
 	r.More = r.Requeued+r.Failed == limit || max(r.Swept, r.PurgedDone, r.PurgedFailed) >= limit
+	if err = d.noteMaintained(ctx, t); err != nil {
+		return r, fmt.Errorf("noting that %s was maintained: %w", t.Name(), err)
+	}
 	return r, nil
+}
+
+// noteMaintained notes for the doctor, the gauges and reapers when the table was maintained. A schema of the
+// application's own tables alone has nowhere to note it. A role that may not has done everything else.
+func (d *database) noteMaintained(ctx context.Context, t *workqueue.Table) error {
+	note := pgx.Identifier{t.Spec().Schema, "leader_note"}.Sanitize()
+	_, err := d.pool.Exec(ctx, "SELECT "+note+"($1)", t.Name())
+	var pg *pgconn.PgError
+	switch {
+	case !errors.As(err, &pg):
+		return err
+	case pg.Code == "42883": // undefined_function
+		return nil
+	case pg.Code == "42501": // insufficient_privilege
+		d.app.logger().Warn("the role may not note that the table was maintained, so txwork doctor does not know",
+			"table", t.Name(), "error", err)
+		return nil
+	}
+	return err
 }
 
 // reap calls the table's own function: the backoff is that of the migration which made the table, and

@@ -48,7 +48,7 @@ func newRelayCommand(a *app) *cobra.Command {
 		Short: "Deliver messages to standard output or to a command",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a.relays, a.answered = true, true // standard output may be the messages'; --json prints on standard error
+			a.relays, a.answers = true, a.stderr // standard output may be the messages'
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -69,10 +69,11 @@ func newRelayCommand(a *app) *cobra.Command {
 			fmt.Sprint(defaultExecConcurrency)+" with --exec)")
 	flags.DurationVar(&o.lease, "lease", workqueue.DefaultLease,
 		"lease of a message; after a crash, its messages are redelivered when it has expired")
-	flags.DurationVar(&o.timeout, "timeout", 0, "end a command that takes longer; the attempt has then failed (default: no timeout)")
+	flags.DurationVar(&o.timeout, "timeout", 0, "end a command that takes longer; the attempt has then failed "+
+		"(default: no timeout)")
 	flags.BoolVar(&o.noReaper, "no-reaper", false, "leave expired leases to a reaper elsewhere")
-	flags.BoolVar(&o.json, "json", false, "say at the end what was done as one JSON object, on the last line of "+
-		"standard error")
+	jsonVar(flags, &o.json, "say at the end what was done as one JSON object, on the last line of standard error",
+		relayed{})
 	return cmd
 }
 
@@ -242,17 +243,18 @@ func (r *relay) depth(ctx context.Context) (workqueue.Stats, error) {
 
 // relayed is what a relay has done, and what it left where it was to end with an empty outbox.
 type relayed struct {
-	Delivered int64      `json:"delivered"`
-	Retried   int64      `json:"retried"` // attempts that are to be repeated
-	Failed    int64      `json:"failed"`
-	Remaining *remaining `json:"remaining,omitempty"`
+	Delivered int64      `json:"delivered"`           // messages
+	Retried   int64      `json:"retried"`             // attempts that are to be repeated
+	Failed    int64      `json:"failed"`              // messages that became dead letters
+	Remaining *remaining `json:"remaining,omitempty"` // messages that --until-empty does not wait for
+	Error     string     `json:"error,omitempty"`     // why it ended early
 }
 
 // remaining are the messages that --until-empty does not wait for.
 type remaining struct {
-	Scheduled int64 `json:"scheduled"`
-	Failed    int64 `json:"failed"`
-	Waiting   int64 `json:"waiting"`
+	Scheduled int64 `json:"scheduled"` // due later, also after a failed attempt
+	Failed    int64 `json:"failed"`    // dead letters
+	Waiting   int64 `json:"waiting"`   // held back by something else
 }
 
 // conclude reports what was done and why it ended.
@@ -264,20 +266,26 @@ func (r *relay) conclude(ctx context.Context, err, cause error) error {
 			done.Remaining = &remaining{rest.Scheduled, rest.Failed, rest.Waiting}
 		}
 	}
-	switch printErr := r.report(done); {
-	case err != nil:
-		return err
-	case printErr != nil:
-		return printErr
-	case errors.Is(cause, errEmpty), cause == context.Cause(ctx): // a signal is how a relay is meant to end
-		return nil
+	// a signal is how a relay is meant to end
+	if err == nil && !errors.Is(cause, errEmpty) && cause != context.Cause(ctx) {
+		err = cause
 	}
-	return cause
+	if err != nil {
+		done.Error = told(ctx, err)
+	}
+	if err != nil && r.json {
+		r.app.failed = done
+		return err
+	}
+	if printErr := r.report(done); err == nil {
+		err = printErr
+	}
+	return err
 }
 
 func (r *relay) report(done relayed) error {
 	if r.json {
-		return writeJSON(r.app.stderr, done)
+		return r.app.printJSON(done)
 	}
 	fmt.Fprintf(r.app.stderr, "txwork: delivered %s", plural(int(done.Delivered), "message"))
 	if r.exec != "" {

@@ -72,6 +72,11 @@ func against(make func(*cli)) func(*testing.T) *cli {
 
 var remedies = []remedy{
 	{code: "expired-leases", make: against((*cli).expired)},
+	{code: "no-reaper", make: against(func(c *cli) {
+		c.enqueue(outbox.Message{Topic: "a", Payload: []byte("{}")})
+		_, err := c.queue().Claim(c.t.Context(), uuid.New(), time.Minute, 1)
+		must(c.t, err)
+	})},
 	{code: "retention", make: against(func(c *cli) {
 		owner, ids := uuid.New(), c.enqueue(outbox.Message{Topic: "a", Payload: []byte("{}")})
 		_, err := c.queue().Claim(c.t.Context(), owner, time.Minute, 1)

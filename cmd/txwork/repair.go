@@ -31,7 +31,7 @@ func (a *app) redrive(cmd *cobra.Command) func(table string, texts []string) err
 	flags := cmd.Flags()
 	flags.BoolVar(&s.all, "all-failed", false, "all rows that have failed, oldest first")
 	actor := flags.String("actor", "", "who asks for it (default: the database user)")
-	s.addFlags(flags)
+	s.addFlags(flags, repairedRows{})
 	return func(table string, texts []string) error {
 		return a.repairRows(cmd, table, texts, "--all-failed", s, func(q *workqueue.Queue) repair {
 			return repair{verb: "redriven", imperative: "Redrive", settled: nothing,
@@ -58,7 +58,7 @@ func (a *app) cancel(cmd *cobra.Command, reason string) func(table string, texts
 	flags.StringSliceVar(&states, "status", liveStates,
 		"without IDs, only rows in this state: ready, scheduled, waiting, in_progress or expired; repeat for more")
 	why := flags.String("reason", reason, "why, for the row's last error")
-	s.addFlags(flags)
+	s.addFlags(flags, repairedRows{})
 	return func(table string, texts []string) error {
 		for _, state := range states {
 			if !slices.Contains(liveStates, state) && state != "scheduled" && state != "expired" {
@@ -124,7 +124,7 @@ func nothing(foundRow) bool { return false }
 // An unchangedRow is one that was named, and why it was left alone.
 type unchangedRow struct {
 	ID     uuid.UUID `json:"id"`
-	Reason string    `json:"reason"`
+	Reason string    `json:"reason"` // why it was left alone
 }
 
 func (r *repair) named(ctx context.Context, ids []uuid.UUID) error {
@@ -187,17 +187,20 @@ func (r *repair) report(err error, asJSON bool) error {
 	return nil
 }
 
+// repairedRows is what a repair prints.
+type repairedRows struct {
+	Table string `json:"table"` // with its schema
+	*selected
+	Changed   int            `json:"changed"`   // rows
+	Unchanged []unchangedRow `json:"unchanged"` // of those that were named
+}
+
 func (r *repair) print(a *app, asJSON bool) error {
 	if asJSON {
 		if r.unchanged == nil {
 			r.unchanged = []unchangedRow{}
 		}
-		return a.printJSON(struct {
-			Table string `json:"table"`
-			*selected
-			Changed   int            `json:"changed"`
-			Unchanged []unchangedRow `json:"unchanged"`
-		}{r.table.Name(), r.selecting, r.changed, r.unchanged})
+		return a.printJSON(repairedRows{r.table.Name(), r.selecting, r.changed, r.unchanged})
 	}
 	for _, u := range r.unchanged {
 		fmt.Fprintf(a.stderr, "txwork: %s was not %s: %s\n", u.ID, r.verb, u.Reason)

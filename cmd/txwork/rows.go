@@ -18,18 +18,18 @@ import (
 // A row is one row of a domain table, as list and show read it.
 type row struct {
 	ID          uuid.UUID  `db:"id" json:"id"`
-	Status      rowStatus  `db:"status" json:"status"`
-	Attempts    int        `db:"attempts" json:"attempts"`
+	Status      rowStatus  `db:"status" json:"status"`     // ready, in_progress, done or failed
+	Attempts    int        `db:"attempts" json:"attempts"` // begun so far
 	MaxAttempts int        `db:"max_attempts" json:"max_attempts"`
-	Waiting     bool       `db:"waiting" json:"waiting"` // ready, but held back
-	DueAt       time.Time  `db:"due_at" json:"due_at"`
-	CreatedAt   time.Time  `db:"created_at" json:"created_at"`
-	LockedUntil *time.Time `db:"locked_until" json:"locked_until,omitempty"`
-	CompletedAt *time.Time `db:"completed_at" json:"completed_at,omitempty"`
-	FailedAt    *time.Time `db:"failed_at" json:"failed_at,omitempty"`
-	CancelledAt *time.Time `db:"cancelled_at" json:"cancelled_at,omitempty"`
-	LastError   *string    `db:"last_error" json:"last_error,omitempty"`
-	Columns     document   `db:"columns" json:"columns"` // the domain's, without payloads
+	Waiting     bool       `db:"waiting" json:"waiting"`                     // ready, but held back
+	DueAt       time.Time  `db:"due_at" json:"due_at"`                       // when it may be claimed, or could be when it was
+	CreatedAt   time.Time  `db:"created_at" json:"created_at"`               // when it was written
+	LockedUntil *time.Time `db:"locked_until" json:"locked_until,omitempty"` // when the lease ends
+	CompletedAt *time.Time `db:"completed_at" json:"completed_at,omitempty"` // when it ended
+	FailedAt    *time.Time `db:"failed_at" json:"failed_at,omitempty"`       // when it became a dead letter or was cancelled
+	CancelledAt *time.Time `db:"cancelled_at" json:"cancelled_at,omitempty"` // when its cancel was asked for
+	LastError   *string    `db:"last_error" json:"last_error,omitempty"`     // of its last failed attempt
+	Columns     document   `db:"columns" json:"columns"`                     // those of the domain, by name, without payloads
 }
 
 // coreFields are what row has of the core's columns.

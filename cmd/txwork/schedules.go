@@ -49,7 +49,7 @@ func newSchedulesPutCommand(a *app) *cobra.Command {
 	flags.StringVar(&o.overlap, "overlap", "allow",
 		"what becomes of a time while an earlier timer has not ended: allow, skip or buffer")
 	flags.DurationVar(&o.rule.Jitter, "jitter", 0, "delay each firing by up to this, to spread load")
-	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
+	jsonVar(flags, &o.json, jsonUsage, shownSchedule{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.check(args[1]); err != nil {
 			return err
@@ -123,23 +123,23 @@ func inZone(t time.Time, zone string) string {
 // A shownSchedule is a schedule without its payload.
 type shownSchedule struct {
 	Name         string     `json:"name"`
-	Expr         string     `json:"expr"`
-	Zone         string     `json:"zone"`
-	Topic        string     `json:"topic"`
-	State        string     `json:"state"` // active, paused, ended
-	NextAt       *time.Time `json:"next_at,omitempty"`
-	LastAt       *time.Time `json:"last_at,omitempty"`
-	BufferedAt   *time.Time `json:"buffered_at,omitempty"`
-	Fired        int64      `json:"fired"`
-	Skipped      int64      `json:"skipped"`
-	Misfire      string     `json:"misfire"`
-	Cap          int        `json:"cap"`
-	Grace        float64    `json:"grace_seconds"`
-	Overlap      string     `json:"overlap"`
-	Jitter       float64    `json:"jitter_seconds"`
-	MaxAttempts  int        `json:"max_attempts"`
-	PayloadBytes int        `json:"payload_bytes"`
-	LastError    string     `json:"last_error,omitempty"`
+	Expr         string     `json:"expr"`                  // the cron expression
+	Zone         string     `json:"zone"`                  // IANA time zone
+	Topic        string     `json:"topic"`                 // of its timers
+	State        string     `json:"state"`                 // active, paused or ended
+	NextAt       *time.Time `json:"next_at,omitempty"`     // its next time
+	LastAt       *time.Time `json:"last_at,omitempty"`     // its last time that became a timer
+	BufferedAt   *time.Time `json:"buffered_at,omitempty"` // a time that waits for the timer before it to end
+	Fired        int64      `json:"fired"`                 // times that became timers
+	Skipped      int64      `json:"skipped"`               // times that did not, by its rules
+	Misfire      string     `json:"misfire"`               // rule for times that were missed: skip, once or all
+	Cap          int        `json:"cap"`                   // how many missed times are made up for at most
+	Grace        float64    `json:"grace_seconds"`         // how late a time may be without being missed
+	Overlap      string     `json:"overlap"`               // rule while the timer before is live: skip, buffer or allow
+	Jitter       float64    `json:"jitter_seconds"`        // by how much a time may be put off
+	MaxAttempts  int        `json:"max_attempts"`          // of its timers
+	PayloadBytes int        `json:"payload_bytes"`         // size of the payload of its timers
+	LastError    string     `json:"last_error,omitempty"`  // why it failed
 	CreatedAt    time.Time  `json:"created_at"`
 }
 
@@ -167,7 +167,7 @@ func newSchedulesListCommand(a *app) *cobra.Command {
 	flags.StringVar(&f.Prefix, "prefix", "", "only names that begin so")
 	flags.IntVar(&f.Limit, "limit", defaultListLimit, "schedules of a page")
 	flags.StringVar(&f.After, "after", "", "continue after this `name`")
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, schedulesPage{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if f.Limit < 1 || f.Limit >= periodic.MaxPage {
 			return usagef("--limit is %d, it must be between 1 and %d", f.Limit, periodic.MaxPage-1)
@@ -181,8 +181,8 @@ func newSchedulesListCommand(a *app) *cobra.Command {
 
 // A schedulesPage is what list prints.
 type schedulesPage struct {
-	Schedules []shownSchedule `json:"schedules"`
-	Next      string          `json:"next,omitempty"` // for --after; empty on the last page
+	Schedules []shownSchedule `json:"schedules"`      // in the order of their names
+	Next      string          `json:"next,omitempty"` // for --after; missing on the last page
 }
 
 func (a *app) listSchedules(ctx context.Context, d *database, s *timers.Schedules, f periodic.Filter,

@@ -16,7 +16,7 @@ func newScheduleChangeCommand(
 	a *app, verb, short, done string, change func(*timers.Schedules, context.Context, workqueue.Tx, string) error,
 ) *cobra.Command {
 	cmd := newCommand(verb+" NAME", short, cobra.ExactArgs(1))
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, changedSchedule{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, name := cmd.Context(), args[0]
 		return a.withTimers(ctx, func(d *database, t *timers.Timers) error {
@@ -25,17 +25,37 @@ func newScheduleChangeCommand(
 			}); err != nil {
 				return err
 			}
-			return a.reportSchedule(name, *asJSON, map[string]any{done: true}, done)
+			return a.reportSchedule(name, *asJSON, changedSchedule{name, done == "paused", done == "resumed",
+				done == "deleted"}, done)
 		})
 	}
 	return cmd
 }
 
+// A changedSchedule is what pause, resume and delete print.
+type changedSchedule struct {
+	Name    string `json:"name"`
+	Paused  bool   `json:"paused,omitempty"`  // by pause
+	Resumed bool   `json:"resumed,omitempty"` // by resume
+	Deleted bool   `json:"deleted,omitempty"` // by delete
+}
+
+// A triggeredSchedule is what trigger prints.
+type triggeredSchedule struct {
+	Name string `json:"name"`
+	Key  string `json:"key"` // of the timer
+}
+
+// A backfilledSchedule is what backfill prints.
+type backfilledSchedule struct {
+	Name string `json:"name"`
+	Set  int    `json:"set"` // timers that were set
+}
+
 // reportSchedule says what was done to a schedule.
-func (a *app) reportSchedule(name string, asJSON bool, fields map[string]any, done string) error {
+func (a *app) reportSchedule(name string, asJSON bool, form any, done string) error {
 	if asJSON {
-		fields["name"] = name
-		return a.printJSON(fields)
+		return a.printJSON(form)
 	}
 	_, err := fmt.Fprintf(a.stdout, "schedule %s %s\n", harmless(name), done)
 	return err
@@ -43,7 +63,7 @@ func (a *app) reportSchedule(name string, asJSON bool, fields map[string]any, do
 
 func newSchedulesTriggerCommand(a *app) *cobra.Command {
 	cmd := newCommand("trigger NAME", "Set a schedule's timer now, in addition to its plan", cobra.ExactArgs(1))
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, triggeredSchedule{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, name := cmd.Context(), args[0]
 		return a.withTimers(ctx, func(d *database, t *timers.Timers) error {
@@ -55,7 +75,7 @@ func newSchedulesTriggerCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.reportSchedule(name, *asJSON, map[string]any{"key": key}, "triggered: timer "+harmless(key))
+			return a.reportSchedule(name, *asJSON, triggeredSchedule{name, key}, "triggered: timer "+harmless(key))
 		})
 	}
 	return cmd
@@ -70,7 +90,7 @@ func newSchedulesBackfillCommand(a *app) *cobra.Command {
 	flags.Var(&to, "to", "the latest time, as RFC 3339 has it")
 	cmd.MarkFlagRequired("from")
 	cmd.MarkFlagRequired("to")
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, backfilledSchedule{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if to.Before(from.Time) {
 			return usagef("--to %s is before --from %s", to.Format(time.RFC3339), from.Format(time.RFC3339))
@@ -85,7 +105,7 @@ func newSchedulesBackfillCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.reportSchedule(name, *asJSON, map[string]any{"set": written}, "backfilled: "+
+			return a.reportSchedule(name, *asJSON, backfilledSchedule{name, written}, "backfilled: "+
 				plural(written, "timer")+" set")
 		})
 	}

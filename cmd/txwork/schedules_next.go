@@ -22,7 +22,7 @@ func newSchedulesNextCommand(a *app) *cobra.Command {
 	flags.StringVar(&zone, "zone", "UTC", "IANA zone in which EXPR is read")
 	flags.IntVarP(&count, "count", "n", defaultNext, "so many times")
 	flags.Var(&from, "from", "times after this one, as RFC 3339 has it (default: now)")
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, upcoming{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if count < 1 || count > maxNext {
 			return usagef("--count is %d, it must be between 1 and %d", count, maxNext)
@@ -48,17 +48,17 @@ func newSchedulesNextCommand(a *app) *cobra.Command {
 
 // upcoming is what next prints.
 type upcoming struct {
-	Expr string       `json:"expr"`
-	Zone string       `json:"zone"`
-	Next []occurrence `json:"next"`
+	Expr string       `json:"expr"` // as it was read
+	Zone string       `json:"zone"` // IANA time zone
+	Next []occurrence `json:"next"` // its next times
 }
 
 // An occurrence is a time as the zone's clock shows it, and as it is.
 type occurrence struct {
-	Local  string    `json:"local"`
-	Day    string    `json:"day"`
-	Offset string    `json:"offset"`
-	UTC    time.Time `json:"utc"`
+	Local  string    `json:"local"`  // by the clocks of the zone, without an offset
+	Day    string    `json:"day"`    // of the week, such as Mon
+	Offset string    `json:"offset"` // of the zone from UTC at that time
+	UTC    time.Time `json:"utc"`    // the same time
 }
 
 // newOccurrence leaves out the fractions that an interval has from now.

@@ -23,10 +23,10 @@ type selection struct {
 // An asking is the flags of a command that does what cannot be undone.
 type asking struct{ yes, dryRun, json bool }
 
-func (k *asking) addFlags(flags *pflag.FlagSet) {
+func (k *asking) addFlags(flags *pflag.FlagSet, form any) {
 	flags.BoolVar(&k.yes, "yes", false, "do not ask")
 	flags.BoolVar(&k.dryRun, "dry-run", false, "only count the rows")
-	flags.BoolVar(&k.json, "json", false, "print one JSON object on one line")
+	jsonVar(flags, &k.json, jsonUsage, form)
 }
 
 // check refuses flags with which nobody could be asked.
@@ -37,10 +37,10 @@ func (k asking) check() error {
 	return nil
 }
 
-func (s *selection) addFlags(flags *pflag.FlagSet) {
+func (s *selection) addFlags(flags *pflag.FlagSet, form any) {
 	s.filter.addFlags(flags)
 	flags.IntVar(&s.limit, "limit", 0, "without IDs, at most so many rows (default: all)")
-	s.asking.addFlags(flags)
+	s.asking.addFlags(flags, form)
 }
 
 // check tells what is wrong with the flags beside ids, if there are any. The flag for all rows is named so.
@@ -64,8 +64,8 @@ func (s selection) check(named bool, all string) error {
 
 // selected is what a command found to change, as JSON.
 type selected struct {
-	Matched int  `json:"matched"`
-	DryRun  bool `json:"dry_run"`
+	Matched int  `json:"matched"` // rows that the filter matched; missing where ids were given
+	DryRun  bool `json:"dry_run"` // nothing was changed; missing where ids were given
 }
 
 // text says what was done to the rows.

@@ -49,7 +49,7 @@ func newSendCommand(a *app) *cobra.Command {
 	flags.IntVar(&o.batch, "batch", defaultSendBatch, "lines of one transaction")
 	flags.BoolVar(&o.skipBad, "skip-bad", false, "report bad lines and continue without them")
 	flags.IntVar(&o.maxPayload, "max-payload", outbox.DefaultMaxPayload, "largest payload in bytes")
-	flags.BoolVar(&o.json, "json", false, "end with one JSON object on one line")
+	jsonVar(flags, &o.json, "end with one JSON object on one line", sendSummary{})
 	cmd.MarkFlagRequired("topic")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.file = "-"
@@ -139,13 +139,13 @@ func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
 
 // A sendSummary is what send ends with.
 type sendSummary struct {
-	Sent       int     `json:"sent"`
-	Duplicates int     `json:"duplicates"` // their dedup key was in the topic already
-	Skipped    int     `json:"skipped"`
-	Batches    int     `json:"batches"`
-	Seconds    float64 `json:"seconds"`
-	ResumeFrom int     `json:"resume_from_line,omitempty"` // with an error
-	Error      string  `json:"error,omitempty"`
+	Sent       int     `json:"sent"`                       // messages
+	Duplicates int     `json:"duplicates"`                 // lines whose dedup key was in the topic already
+	Skipped    int     `json:"skipped"`                    // bad lines, with --skip-bad
+	Batches    int     `json:"batches"`                    // transactions
+	Seconds    float64 `json:"seconds"`                    // that it took
+	ResumeFrom int     `json:"resume_from_line,omitempty"` // line to go on from, after an error
+	Error      string  `json:"error,omitempty"`            // why it ended early
 }
 
 func (a *app) printSummary(o sendOptions, sum sendSummary) error {

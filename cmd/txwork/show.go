@@ -20,7 +20,7 @@ import (
 func newShowCommand(a *app) *cobra.Command {
 	cmd := newCommand("show TABLE ID", "Show everything about one row", cobra.ExactArgs(2))
 	payload := cmd.Flags().Bool("payload", false, "show payloads, too")
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, shownRow{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := parseIDs(args[1:])
 		if err != nil {
@@ -53,12 +53,12 @@ func parseIDs(texts []string) ([]uuid.UUID, error) {
 
 // A shownRow is what show prints.
 type shownRow struct {
-	Table string `json:"table"`
+	Table string `json:"table"` // with its schema
 	row
-	OwnerToken *uuid.UUID `db:"owner_token" json:"owner_token,omitempty"`
-	Headers    document   `db:"headers" json:"headers"`
-	Retry      *document  `db:"retry" json:"retry,omitempty"` // the row's own backoff
-	Payloads   payloads   `db:"-" json:"payloads"`
+	OwnerToken *uuid.UUID `db:"owner_token" json:"owner_token,omitempty"` // of the claim that holds the row, or held it last
+	Headers    document   `db:"headers" json:"headers"`                   // by name, such as traceparent
+	Retry      *document  `db:"retry" json:"retry,omitempty"`             // the row's own backoff
+	Payloads   payloads   `db:"-" json:"payloads"`                        // by the name of their column
 
 	now    time.Time
 	layout layout
@@ -70,9 +70,9 @@ type payloads map[string]payload
 
 // A payload is what may be shown of one.
 type payload struct {
-	Bytes  int     `json:"bytes"`
-	Text   *string `json:"text,omitempty"`   // if it is UTF-8
-	Base64 []byte  `json:"base64,omitempty"` // if not
+	Bytes  int     `json:"bytes"`            // its size
+	Text   *string `json:"text,omitempty"`   // with --payload, if it is UTF-8
+	Base64 []byte  `json:"base64,omitempty"` // with --payload, if it is not
 }
 
 func (d *database) show(ctx context.Context, t *workqueue.Table, id uuid.UUID, withPayload bool) (*shownRow, error) {

@@ -15,7 +15,7 @@ import (
 func newStatsCommand(a *app) *cobra.Command {
 	cmd := newCommand("stats [TABLE]", "Show how many rows the tables have, and how old they are",
 		cobra.MaximumNArgs(1))
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, counted{}, hearing{})
 	announcers := cmd.Flags().Bool("announcers", false, "show who notifies workers, and how often")
 	during := cmd.Flags().Duration("for", defaultHearing, "how long --announcers listens")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -31,7 +31,7 @@ func newStatsCommand(a *app) *cobra.Command {
 				return explain(err)
 			}
 			if *asJSON {
-				return a.printJSON(map[string]any{"tables": all})
+				return a.printJSON(counted{all})
 			}
 			return a.printStats(all)
 		})
@@ -39,17 +39,22 @@ func newStatsCommand(a *app) *cobra.Command {
 	return cmd
 }
 
+// counted is what stats prints, but for --announcers.
+type counted struct {
+	Tables []tableStats `json:"tables"` // in the order of their names
+}
+
 // tableStats are a table's [workqueue.Stats] with a unit in the name of what has one.
 type tableStats struct {
-	Table       string  `json:"table"`
-	Ready       int64   `json:"ready"`
-	Scheduled   int64   `json:"scheduled"`
-	InProgress  int64   `json:"in_progress"`
-	Expired     int64   `json:"expired"`
-	Waiting     int64   `json:"waiting"`
-	Failed      int64   `json:"failed"`
-	Cancelled   int64   `json:"cancelled"`
-	OldestReady float64 `json:"oldest_ready_seconds"`
+	Table       string  `json:"table"`                // with its schema
+	Ready       int64   `json:"ready"`                // due now
+	Scheduled   int64   `json:"scheduled"`            // due later
+	InProgress  int64   `json:"in_progress"`          // claimed
+	Expired     int64   `json:"expired"`              // of those, with an expired lease
+	Waiting     int64   `json:"waiting"`              // held back by something else
+	Failed      int64   `json:"failed"`               // dead letters
+	Cancelled   int64   `json:"cancelled"`            // ended by a cancel
+	OldestReady float64 `json:"oldest_ready_seconds"` // how long the oldest ready row has been due
 }
 
 func (d *database) stats(ctx context.Context, names []string) ([]tableStats, error) {

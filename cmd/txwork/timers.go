@@ -50,7 +50,7 @@ func newTimersSetCommand(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.Var(&o.at, "at", "when, as RFC 3339 has it: 2027-03-01T08:30:00Z")
 	flags.Var(&o.after, "after", "in how long, such as 90s, 36h or 14d, by the database's clock")
-	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
+	jsonVar(flags, &o.json, jsonUsage, shownTimer{})
 	cmd.MarkFlagsOneRequired("at", "after")
 	cmd.MarkFlagsMutuallyExclusive("at", "after")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -101,20 +101,20 @@ func (a *app) setTimer(ctx context.Context, d *database, t *timers.Timers, o set
 // A shownTimer is a timer without its payload.
 type shownTimer struct {
 	Key          string     `json:"key"`
-	ID           uuid.UUID  `json:"id"`
+	ID           uuid.UUID  `json:"id"` // of its row
 	Topic        string     `json:"topic"`
-	Status       string     `json:"status"`
-	FireAt       time.Time  `json:"fire_at"` // nominal
-	DueAt        time.Time  `json:"due_at"`
-	RearmAt      *time.Time `json:"rearm_at,omitempty"` // it was set again while it fires
-	Generation   int        `json:"generation"`
-	Schedule     string     `json:"schedule,omitempty"`
-	Attempts     int        `json:"attempts"`
+	Status       string     `json:"status"`             // ready, in_progress, done or failed
+	FireAt       time.Time  `json:"fire_at"`            // when it fires, as it was set
+	DueAt        time.Time  `json:"due_at"`             // when it may be claimed, which retries put off
+	RearmAt      *time.Time `json:"rearm_at,omitempty"` // when it fires again: it was set during its firing
+	Generation   int        `json:"generation"`         // how often it was set
+	Schedule     string     `json:"schedule,omitempty"` // that set it
+	Attempts     int        `json:"attempts"`           // begun so far
 	MaxAttempts  int        `json:"max_attempts"`
-	LastError    string     `json:"last_error,omitempty"`
-	CompletedAt  *time.Time `json:"completed_at,omitempty"`
-	CancelledAt  *time.Time `json:"cancelled_at,omitempty"`
-	PayloadBytes int        `json:"payload_bytes"`
+	LastError    string     `json:"last_error,omitempty"`   // of its last failed attempt
+	CompletedAt  *time.Time `json:"completed_at,omitempty"` // when it ended
+	CancelledAt  *time.Time `json:"cancelled_at,omitempty"` // when its cancel was asked for
+	PayloadBytes int        `json:"payload_bytes"`          // size of its payload
 }
 
 func newShownTimer(i timers.Info) shownTimer {
@@ -137,7 +137,7 @@ func (s shownTimer) next() time.Time {
 
 func newTimersCancelCommand(a *app) *cobra.Command {
 	cmd := newCommand("cancel KEY...", "Cancel timers", cobra.MinimumNArgs(1))
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, cancelledTimers{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withTimers(cmd.Context(), func(d *database, t *timers.Timers) error {
 			return a.cancelTimers(cmd.Context(), d, t, args, *asJSON)
@@ -146,10 +146,16 @@ func newTimersCancelCommand(a *app) *cobra.Command {
 	return cmd
 }
 
+// cancelledTimers is what cancel prints.
+type cancelledTimers struct {
+	Changed   int              `json:"changed"`   // timers
+	Unchanged []unchangedTimer `json:"unchanged"` // of those that were named
+}
+
 // An unchangedTimer is one that was named, and why it was left alone.
 type unchangedTimer struct {
 	Key    string `json:"key"`
-	Reason string `json:"reason"`
+	Reason string `json:"reason"` // why it was left alone
 }
 
 func (a *app) cancelTimers(ctx context.Context, d *database, t *timers.Timers, keys []string, asJSON bool) error {
@@ -166,7 +172,7 @@ func (a *app) cancelTimers(ctx context.Context, d *database, t *timers.Timers, k
 		return err
 	}
 	if asJSON {
-		err = a.printJSON(map[string]any{"changed": len(cancelled), "unchanged": unchanged})
+		err = a.printJSON(cancelledTimers{len(cancelled), unchanged})
 	} else {
 		for _, u := range unchanged {
 			fmt.Fprintf(a.stderr, "txwork: %s was not cancelled: %s\n", harmless(u.Key), u.Reason)

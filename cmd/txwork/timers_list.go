@@ -27,7 +27,7 @@ func newTimersListCommand(a *app) *cobra.Command {
 		"only timers in this state: ready, in_progress, done or failed; repeat for more")
 	flags.IntVar(&o.filter.Limit, "limit", defaultListLimit, "timers of a page")
 	flags.StringVar(&o.filter.After, "after", "", "continue after this `key`")
-	flags.BoolVar(&o.json, "json", false, "print one JSON object on one line")
+	jsonVar(flags, &o.json, jsonUsage, timersPage{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.filter.Limit < 1 || o.filter.Limit >= timers.MaxPage {
 			return usagef("--limit is %d, it must be between 1 and %d", o.filter.Limit, timers.MaxPage-1)
@@ -55,8 +55,8 @@ func parseStatuses(names []string) ([]workqueue.Status, error) {
 
 // A timersPage is what list prints.
 type timersPage struct {
-	Timers []shownTimer `json:"timers"`
-	Next   string       `json:"next,omitempty"` // for --after; empty on the last page
+	Timers []shownTimer `json:"timers"`         // in the order of their keys
+	Next   string       `json:"next,omitempty"` // for --after; missing on the last page
 }
 
 func (a *app) listTimers(ctx context.Context, d *database, t *timers.Timers, o timersListOptions) error {

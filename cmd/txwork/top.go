@@ -29,7 +29,7 @@ func newTopCommand(a *app) *cobra.Command {
 		"how long each statement may take; what takes longer is left out")
 	flags.BoolVar(&o.once, "once", false, "print one frame")
 	flags.IntVar(&o.width, "width", 0, "with --once, the width of the frame (default: the terminal's, or 80)")
-	flags.BoolVar(&o.json, "json", false, "print one frame as one JSON object on one line")
+	jsonVar(flags, &o.json, "print one frame as one JSON object on one line", topFrame{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
 		case o.every < 100*time.Millisecond:

@@ -24,17 +24,17 @@ const (
 	topStatement = 500 * time.Millisecond
 )
 
-// A topFrame is what top shows at one moment. Its JSON is documented in docs/top.md.
+// A topFrame is what top shows at one moment. docs/top.md shows its JSON.
 type topFrame struct {
 	Schema   string       `json:"schema"`
 	Database string       `json:"database"`
-	At       time.Time    `json:"at"`
-	Took     float64      `json:"took_seconds"`
-	Queues   []topQueue   `json:"queues"`
-	Leases   []topLease   `json:"leases"`
-	Sessions []topSession `json:"sessions"`
-	Errors   []topError   `json:"errors"`
-	Skipped  []topSkipped `json:"skipped"`
+	At       time.Time    `json:"at"`           // by the clock of the server
+	Took     float64      `json:"took_seconds"` // how long the look took
+	Queues   []topQueue   `json:"queues"`       // tables, each followed by its queues, topics or consumers
+	Leases   []topLease   `json:"leases"`       // claims that hold rows, those that expire first at the top
+	Sessions []topSession `json:"sessions"`     // by program, role and machine
+	Errors   []topError   `json:"errors"`       // the most frequent first
+	Skipped  []topSkipped `json:"skipped"`      // what could not be read in time
 
 	counted map[string]topCount // by table, for the rates of the next frame
 }
@@ -42,71 +42,71 @@ type topFrame struct {
 // A topQueue is a table, or one of its queues, topics or consumers. A table's counts are those of all of them.
 type topQueue struct {
 	Table       string    `json:"table"`
-	By          string    `json:"by,omitempty"` // the column that Name is of; empty for the table
-	Name        string    `json:"name,omitempty"`
-	Ready       int64     `json:"ready"`
-	Scheduled   int64     `json:"scheduled"`
-	InProgress  int64     `json:"in_progress"`
-	Expired     int64     `json:"expired"`
-	OldestReady float64   `json:"oldest_ready_seconds"`
-	AtLeast     bool      `json:"at_least"` // the bound was reached: there may be more rows
+	By          string    `json:"by,omitempty"`         // the column that name is of; missing for the table
+	Name        string    `json:"name,omitempty"`       // queue, topic or consumer; missing for the table
+	Ready       int64     `json:"ready"`                // due now
+	Scheduled   int64     `json:"scheduled"`            // due later
+	InProgress  int64     `json:"in_progress"`          // claimed
+	Expired     int64     `json:"expired"`              // of those, with an expired lease
+	OldestReady float64   `json:"oldest_ready_seconds"` // how long the oldest ready row has been due
+	AtLeast     bool      `json:"at_least"`             // there may be more rows than were counted
 	Paused      bool      `json:"paused,omitempty"`
-	MaxRunning  int32     `json:"max_running,omitempty"`
-	Rate        float64   `json:"rate_per_second,omitempty"`
-	Of          *topWhole `json:"whole,omitempty"` // what is known of the table only
+	MaxRunning  int32     `json:"max_running,omitempty"`     // the limit of jobs in progress
+	Rate        float64   `json:"rate_per_second,omitempty"` // the limit of jobs started in a second
+	Of          *topWhole `json:"whole,omitempty"`           // what is known of a table, and not of its parts
 }
 
 // A topWhole is what is known of a table, and not of its parts.
 type topWhole struct {
-	Waiting       int64    `json:"waiting"`
-	OldestWaiting float64  `json:"oldest_waiting_seconds"`
-	DeadLetters   int64    `json:"dead_letters"`
-	RecentDead    int64    `json:"dead_letters_last_hour"`
-	Arrived       float64  `json:"arrived_per_second"`
-	Claimed       *float64 `json:"claimed_per_second"` // null in the first frame
+	Waiting       int64    `json:"waiting"`                // rows that something else holds back
+	OldestWaiting float64  `json:"oldest_waiting_seconds"` // how long the first of them has waited
+	DeadLetters   int64    `json:"dead_letters"`           // rows
+	RecentDead    int64    `json:"dead_letters_last_hour"` // rows that became dead letters within an hour
+	Arrived       float64  `json:"arrived_per_second"`     // rows that were written, lately
+	Claimed       *float64 `json:"claimed_per_second"`     // null in the first frame
 	// null in the first frame of a table whose rows are deleted when they are done
-	Settled *float64 `json:"settled_per_second"`
+	Settled *float64 `json:"settled_per_second"` // null in the first frame of a table whose rows are deleted when they are done
 }
 
 // A topLease is a claim that holds rows: one call of a worker's.
 type topLease struct {
 	Table   string  `json:"table"`
-	Owner   string  `json:"owner_token"`
-	About   string  `json:"about"` // topic or kind
-	Rows    int64   `json:"rows"`
-	Expired int64   `json:"expired"`
-	Ends    float64 `json:"ends_in_seconds"` // the first of its leases; negative once it has expired
+	Owner   string  `json:"owner_token"`     // of one call of a worker
+	About   string  `json:"about"`           // topic or kind of one of its rows
+	Rows    int64   `json:"rows"`            // that it holds
+	Expired int64   `json:"expired"`         // of those, with an expired lease
+	Ends    float64 `json:"ends_in_seconds"` // when the first of its leases ends; negative once it has expired
 }
 
 // A topSession is the sessions of one program, role and machine.
 type topSession struct {
-	Application       string  `json:"application"`
+	Application       string  `json:"application"` // the application_name
 	Role              string  `json:"role"`
-	Client            string  `json:"client"`
-	Sessions          int64   `json:"sessions"`
-	Active            int64   `json:"active"`
-	Waiting           int64   `json:"waiting_for_locks"`
-	InTransaction     int64   `json:"idle_in_transaction"`
-	OldestTransaction float64 `json:"oldest_transaction_seconds"`
-	Silent            float64 `json:"silent_seconds"`
+	Client            string  `json:"client"`                     // address of the machine
+	Sessions          int64   `json:"sessions"`                   // how many there are
+	Active            int64   `json:"active"`                     // that run a statement
+	Waiting           int64   `json:"waiting_for_locks"`          // that wait for a lock
+	InTransaction     int64   `json:"idle_in_transaction"`        // that are idle in a transaction
+	OldestTransaction float64 `json:"oldest_transaction_seconds"` // how long the oldest transaction has been open
+	Silent            float64 `json:"silent_seconds"`             // how long the one that said something last has been silent
 }
 
 // A topError is rows of one topic or kind with the same error; … stands for numbers and ids in it.
 type topError struct {
 	Table    string  `json:"table"`
-	By       string  `json:"by,omitempty"`
-	Name     string  `json:"name,omitempty"`
-	Error    string  `json:"error"`
-	Failed   int64   `json:"dead_letters_last_hour"`
-	Retrying int64   `json:"retrying"`
-	Latest   float64 `json:"latest_seconds"`
-	ID       string  `json:"id"` // of one of them
+	By       string  `json:"by,omitempty"`           // the column that name is of
+	Name     string  `json:"name,omitempty"`         // topic or kind
+	Error    string  `json:"error"`                  // with … in the place of numbers and ids
+	Failed   int64   `json:"dead_letters_last_hour"` // rows that became dead letters within an hour
+	Retrying int64   `json:"retrying"`               // rows that are to be retried
+	Latest   float64 `json:"latest_seconds"`         // how long ago the latest of them was
+	ID       string  `json:"id"`                     // of one of them
 }
 
 // A topSkipped is what could not be read in time.
 type topSkipped struct {
-	What   string `json:"what"`
-	Reason string `json:"reason"`
+	What   string `json:"what"`   // could not be read
+	Reason string `json:"reason"` // why
 }
 
 // A topCount is what a rate is a difference of.

@@ -10,7 +10,7 @@ import (
 
 func newUnblockCommand(a *app) *cobra.Command {
 	cmd := newCommand("unblock ID...", "Release the messages behind failed ones", cobra.MinimumNArgs(1))
-	asJSON := jsonFlag(cmd)
+	asJSON := jsonFlag(cmd, repairedRows{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids, err := parseIDs(args)
 		if err != nil {

@@ -36,8 +36,8 @@ func newWorkerCommand(a *app) *cobra.Command {
 		cobra.ExactArgs(1))
 	flags := cmd.Flags()
 	flags.BoolVar(&o.check, "check", false, "validate the file and end")
-	flags.BoolVar(&o.json, "json", false, "log as JSON, a line each; with --check, print the result as one JSON "+
-		"object on one line")
+	jsonVar(flags, &o.json, "log as JSON, a line each; with --check, print the result as one JSON object on one line",
+		checked{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		file, err := a.readWorkerFile(args[0])
 		if o.check {
@@ -90,10 +90,10 @@ func (a *app) readWorkerFile(name string) (*workerFile, error) {
 
 // checked is what --check --json prints.
 type checked struct {
-	File     string               `json:"file"`
-	OK       bool                 `json:"ok"`
-	Serves   []string             `json:"serves"`
-	Problems []workerfile.Problem `json:"problems"`
+	File     string               `json:"file"`     // as it was named
+	OK       bool                 `json:"ok"`       // there are no problems
+	Serves   []string             `json:"serves"`   // what the worker would serve
+	Problems []workerfile.Problem `json:"problems"` // in the order of their lines
 }
 
 func (a *app) reportWorkerFile(name string, f *workerFile, err error, asJSON bool) error {

@@ -11,16 +11,16 @@ import (
 
 // A Comparison is of the same work without and with something in the table that it has to get past.
 type Comparison struct {
-	Without              Side    `json:"without"`
-	With                 Side    `json:"with"`
-	BuffersPerClaimRatio float64 `json:"buffers_per_claim_ratio"`
-	BuffersPerJobRatio   float64 `json:"buffers_per_job_ratio"`
-	JobsPerSecondRatio   float64 `json:"jobs_per_second_ratio"`
+	Without              Side    `json:"without"`                 // what is in the way
+	With                 Side    `json:"with"`                    // what is in the way
+	BuffersPerClaimRatio float64 `json:"buffers_per_claim_ratio"` // with to without
+	BuffersPerJobRatio   float64 `json:"buffers_per_job_ratio"`   // with to without
+	JobsPerSecondRatio   float64 `json:"jobs_per_second_ratio"`   // with to without
 }
 
 // A Side is one of the two.
 type Side struct {
-	JobsPerSecond float64 `json:"jobs_per_second"`
+	JobsPerSecond float64 `json:"jobs_per_second"` // over the whole drain
 	// BuffersPerClaim is how many pages the server looks at to claim a hundred jobs from the start of the queue.
 	BuffersPerClaim float64 `json:"buffers_per_claim"`
 	// BuffersPerJob counts everything that a worker does meanwhile in the table and its indexes: claims, acks,

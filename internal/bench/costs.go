@@ -7,7 +7,7 @@ import (
 
 // Costs are those of a workload, by job.
 type Costs struct {
-	WALBytes  float64  `json:"wal_bytes_per_job"`
+	WALBytes  float64  `json:"wal_bytes_per_job"`               // write-ahead log of the server
 	ServerCPU *float64 `json:"server_cpu_us_per_job,omitempty"` // of all processes of a private server
 	ClientCPU float64  `json:"client_cpu_us_per_job"`           // of this process and of its worker processes
 	// ClientMemory is the most that this process, with its producers and workers, held meanwhile; of worker processes,
@@ -16,8 +16,8 @@ type Costs struct {
 	// HotShare is heap-only updates, which leave the indexes alone, by claim. All claims should be such updates, and
 	// no settle is; renewals of leases and what is noted about failed attempts can lift it a little above 1.
 	HotShare   *float64 `json:"hot_share,omitempty"`
-	DeadTuples int64    `json:"dead_tuples"` // in the end
-	Commits    float64  `json:"commits_per_job"`
+	DeadTuples int64    `json:"dead_tuples"`     // in the end
+	Commits    float64  `json:"commits_per_job"` // transactions of the database
 }
 
 // A measurement is under way.

@@ -8,10 +8,10 @@ import (
 
 // Percentiles are those of a number of latencies, in milliseconds.
 type Percentiles struct {
-	P50 float64 `json:"p50_ms"`
-	P95 float64 `json:"p95_ms"`
-	P99 float64 `json:"p99_ms"`
-	Max float64 `json:"max_ms"`
+	P50 float64 `json:"p50_ms"` // median of the latencies
+	P95 float64 `json:"p95_ms"` // 95th percentile
+	P99 float64 `json:"p99_ms"` // 99th percentile
+	Max float64 `json:"max_ms"` // the highest latency
 
 	of string // what was measured, for people
 }

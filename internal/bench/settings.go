@@ -7,11 +7,11 @@ import (
 
 // Settings are what figures depend on.
 type Settings struct {
-	ServerVersion     string `json:"server_version"`
-	Fsync             string `json:"fsync"`
-	SynchronousCommit string `json:"synchronous_commit"`
-	Private           bool   `json:"private_server"` // on this machine, with nothing else to do
-	Cores             int    `json:"cores"`          // of this machine
+	ServerVersion     string `json:"server_version"`     // of PostgreSQL
+	Fsync             string `json:"fsync"`              // on or off
+	SynchronousCommit string `json:"synchronous_commit"` // the server's
+	Private           bool   `json:"private_server"`     // on this machine, with nothing else to do
+	Cores             int    `json:"cores"`              // of this machine
 }
 
 func (l *lab) settings(ctx context.Context) (Settings, error) {

@@ -25,21 +25,21 @@ func (s Severity) rank() int {
 
 // A Finding is one thing that is wrong.
 type Finding struct {
-	Code     string     `json:"code"` // of the check, such as expired-leases
-	Severity Severity   `json:"severity"`
+	Code     string     `json:"code"`            // of the check, such as expired-leases
+	Severity Severity   `json:"severity"`        // critical or warning
 	Title    string     `json:"title"`           // one line
 	Table    string     `json:"table,omitempty"` // without its schema; empty where it concerns no single table
-	Evidence []Evidence `json:"evidence"`
-	Meaning  string     `json:"meaning"` // for the users of the system
-	Remedy   Remedy     `json:"remedy"`
-	Fixable  bool       `json:"fixable"` // --fix may run the SQL of the remedy
+	Evidence []Evidence `json:"evidence"`        // each an object: what was seen of one row, session or key; lengths of time are in seconds and named so
+	Meaning  string     `json:"meaning"`         // what it means for the users of the system
+	Remedy   Remedy     `json:"remedy"`          // what mends it: commands and sql are alternatives
+	Fixable  bool       `json:"fixable"`         // --fix may run the SQL of the remedy
 }
 
 // A Remedy mends a finding. Its commands and its SQL are alternatives where it has both.
 type Remedy struct {
 	Do       string   `json:"do"`       // in words
 	Commands []string `json:"commands"` // of a shell
-	SQL      []string `json:"sql"`      // statements, in their order and not in one transaction
+	SQL      []string `json:"sql"`      // statements, to be run in this order and not in one transaction
 }
 
 // Evidence is what was seen of one row, session or key. It is an object in JSON, in the order of its fields.
@@ -119,8 +119,8 @@ func (e Evidence) Get(name string) any {
 
 // Skipped is what could not be looked at.
 type Skipped struct {
-	Check  string `json:"check"`           // its code
-	Table  string `json:"table,omitempty"` // empty where it concerns no single table
-	Reason string `json:"reason"`
-	Remedy string `json:"remedy,omitempty"`
+	Check  string `json:"check"`            // its code
+	Table  string `json:"table,omitempty"`  // empty where it concerns no single table
+	Reason string `json:"reason"`           // why it was not looked at
+	Remedy string `json:"remedy,omitempty"` // what lets it be looked at
 }

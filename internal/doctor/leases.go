@@ -30,8 +30,8 @@ var leaseChecks = []check{
 		from:  rough(defaultThresholds.Reaper),
 		meaning: "When a worker dies, the rows that it had claimed stay claimed, and rows past their retention are " +
 			"never deleted.",
-		remedy: "run `service` or `reaper.Run` in a process; give a table that no part of a service serves to its " +
-			"`Options.Tables`; where cron or pg_cron does the maintenance, pass `--ignore no-reaper`",
+		remedy: "run `service` or `reaper.Run` in a process, or `txwork reap` or the procedures …_maintain every minute; " +
+			"give a table that no part of a service serves to its `Options.Tables`",
 		look: noReaper,
 	},
 	{
@@ -74,7 +74,7 @@ func (x *examination) reaped(ctx context.Context, t *table) (leads bool, ended t
 		return true, 0, fmt.Sprintf("a reaper maintains %s, but it fails, see its log", t.Name)
 	}
 	ended = seconds(all[i].Ended)
-	return false, ended, fmt.Sprintf("no reaper maintains %s; the last one stopped %s ago", t.Name, rough(ended))
+	return false, ended, fmt.Sprintf("no reaper maintains %s; maintenance last ran %s ago", t.Name, rough(ended))
 }
 
 // An expiredClaim is all that one claim has left behind.
@@ -159,7 +159,7 @@ func noReaper(ctx context.Context, x *examination) ([]Finding, error) {
 	if _, err := x.readLeaders(ctx); err != nil {
 		return nil, err
 	}
-	var names []string
+	var names, calls []string
 	var found []Evidence
 	for _, t := range x.tables {
 		leads, ended, text := x.reaped(ctx, t)
@@ -167,6 +167,7 @@ func noReaper(ctx context.Context, x *examination) ([]Finding, error) {
 			continue // where nothing has been claimed, nothing can be lost
 		}
 		names = append(names, t.Name)
+		calls = append(calls, fmt.Sprintf("CALL %s();", t.Q("_maintain")))
 		found = append(found, evidence("table", t.Name, "state", text, "ended_seconds", ended))
 	}
 	if len(names) == 0 {
@@ -179,11 +180,12 @@ func noReaper(ctx context.Context, x *examination) ([]Finding, error) {
 		Title:    "No reaper maintains " + strings.Join(names, ", "),
 		Evidence: found,
 		Remedy: Remedy{
-			Do: "Run package service or reaper.Run in one of your processes, or txwork reap from cron every minute, " +
-				"or the procedures …_maintain from pg_cron. A service maintains the tables of its parts; name others, " +
-				"such as an inbox that is only used through inboxhttp.Process, in service.Options.Tables. If cron already " +
-				"runs txwork reap, which leaves no trace, pass --ignore no-reaper.",
+			Do: "Run package service or reaper.Run in one of your processes. A service maintains the tables of its parts; " +
+				"name others, such as an inbox that is only used through inboxhttp.Process, in service.Options.Tables. Or " +
+				"run this every minute: the command from cron, or the SQL from pg_cron. Run once, it is enough for " +
+				rough(x.Thresholds.Reaper) + ".",
 			Commands: []string{x.command("reap")},
+			SQL:      calls,
 		},
 	}}, nil
 }

@@ -16,11 +16,12 @@ var vacuumChecks = []check{
 	{
 		code: "horizon-held", severity: Warning,
 		title: "a transaction, prepared transaction, replication slot or standby that holds back vacuum, and whose it is",
-		from: rough(defaultThresholds.Horizon) + ", a slot from " + plural(defaultThresholds.SlotAge,
+		from: rough(defaultThresholds.Horizon) + ", a slot or standby from " + plural(defaultThresholds.SlotAge,
 			"transaction") + "; critical from " + rough(6*defaultThresholds.Horizon),
 		meaning: "Dead rows cannot be removed. Claims stay fast, but tables grow, and other queries become slower.",
-		remedy:  "end the transaction: `pg_terminate_backend`, `ROLLBACK PREPARED`, `pg_drop_replication_slot`",
-		look:    heldHorizon,
+		remedy: "end the transaction: `pg_terminate_backend`, on the standby if it is there, `ROLLBACK PREPARED`, " +
+			"`pg_drop_replication_slot`",
+		look: heldHorizon,
 	},
 	{
 		code: "slot-behind", severity: Warning,
@@ -81,14 +82,10 @@ func heldHorizon(ctx context.Context, x *examination) (all []Finding, err error)
 		})
 	}
 	for _, h := range held.all {
-		old := h.Age > x.Thresholds.Horizon
-		if h.Kind == reaper.ReplicationSlot {
-			old = h.XminAge > x.Thresholds.SlotAge
-		}
-		if !old {
+		if !x.holds(h) {
 			continue
 		}
-		f := holderFinding(h)
+		f := x.holderFinding(h)
 		if h.Age > 6*x.Thresholds.Horizon {
 			f.Severity = Critical
 		}
@@ -97,36 +94,64 @@ func heldHorizon(ctx context.Context, x *examination) (all []Finding, err error)
 	return all, nil
 }
 
-func holderFinding(h reaper.Holder) Finding {
+// holds tells whether somebody has held back vacuum for too long. Of slots and standbys only the transactions are known
+// that have begun since.
+func (x *examination) holds(h reaper.Holder) bool {
+	if h.Kind == reaper.ReplicationSlot || h.Kind == reaper.Standby {
+		return h.XminAge > x.Thresholds.SlotAge
+	}
+	return h.Age > x.Thresholds.Horizon
+}
+
+func (x *examination) holderFinding(h reaper.Holder) Finding {
 	what := "the queues"
 	if h.CatalogOnly {
 		what = "the system catalogs"
 	}
 	f := Finding{Evidence: []Evidence{evidence("kind", string(h.Kind), "pid", pidOf(h), "name", h.Name, "role", h.Role,
 		"database", h.Database,
-		"application", h.Application, "state", h.State, "age_seconds", h.Age, "xmin_age", h.XminAge)}}
-	switch h.Kind {
-	case reaper.Transaction:
+		"application", h.Application, "client", h.Client, "state", h.State, "age_seconds", h.Age, "xmin_age",
+		h.XminAge)}}
+	switch {
+	case h.Kind == reaper.Transaction:
 		f.Title = fmt.Sprintf("session %d (%s) has had a transaction open for %s, which holds back vacuum", h.PID,
 			orUnknown(h.Application, h.Role), rough(h.Age))
 		f.Remedy = Remedy{Do: "End the session. To prevent it, find out why its program leaves transactions open, or " +
 			"set idle_in_transaction_session_timeout.",
 			SQL: []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", h.PID)}}
-	case reaper.PreparedTransaction:
+	case h.Kind == reaper.PreparedTransaction:
 		f.Title = fmt.Sprintf("prepared transaction %q of %s has been prepared for %s, which holds back vacuum", h.Name,
 			h.Role, rough(h.Age))
 		f.Remedy = Remedy{Do: "Commit it or roll it back, as its transaction manager decides.",
 			SQL: []string{fmt.Sprintf("ROLLBACK PREPARED %s;", literal(h.Name))}}
-	case reaper.ReplicationSlot:
+	case h.Kind == reaper.Standby:
+		f.Title = fmt.Sprintf("a query on standby %q holds back vacuum by %d transactions", orUnknown(h.Application,
+			h.Role),
+			h.XminAge)
+		f.Remedy = x.onStandby(h.Xmin)
+	case h.State == "active" && h.Database == "":
+		f.Title = fmt.Sprintf("a query on the standby that uses replication slot %q holds back vacuum by %d "+
+			"transactions",
+			h.Name, h.XminAge)
+		f.Remedy = x.onStandby(h.Xmin)
+	default:
 		f.Title = fmt.Sprintf("replication slot %q holds back vacuum of %s by %d transactions", h.Name, what, h.XminAge)
 		f.Remedy = Remedy{Do: "Start its consumer, or drop it if nobody needs it.",
 			SQL: []string{fmt.Sprintf("SELECT pg_drop_replication_slot(%s);", literal(h.Name))}}
-	default:
-		f.Title = fmt.Sprintf("a query on a standby (%s) has held back vacuum for %s", orUnknown(h.Application, h.Role),
-			rough(h.Age))
-		f.Remedy = Remedy{Do: "End the query on the standby, or set hot_standby_feedback = off there."}
 	}
 	return f
+}
+
+// onStandby ends the queries there that are fed back. That of the oldest transaction is among them even if the standby
+// lags behind, and takes it for a recent one.
+func (x *examination) onStandby(xmin string) Remedy {
+	return Remedy{
+		Do: "End the query on the standby, by the statement below, which is to be run there and not here. To prevent it, " +
+			"turn hot_standby_feedback off there, or bound queries by statement_timeout.",
+		SQL: []string{fmt.Sprintf("/* on the standby */ SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "+
+			"backend_type = 'client backend' AND age(backend_xmin) >= least(%d, age('%s'::xid));", x.Thresholds.SlotAge,
+			xmin)},
+	}
 }
 
 func pidOf(h reaper.Holder) string {
@@ -203,7 +228,7 @@ func bloat(ctx context.Context, x *examination, t *table) ([]Finding, error) {
 		return nil, nil
 	}
 	why := "autovacuum is not keeping up"
-	if held := x.readHolders(ctx); held.err == nil && len(held.all) > 0 && held.all[0].Age > x.Thresholds.Horizon {
+	if held := x.readHolders(ctx); held.err == nil && slices.ContainsFunc(held.all, x.holds) {
 		why = "vacuum is held back, see horizon-held"
 	}
 	last := "never"

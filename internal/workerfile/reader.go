@@ -19,10 +19,10 @@ import (
 
 // A Problem is a mistake in a file. Line and column begin at 1; a line of 0 is the whole file.
 type Problem struct {
-	Line    int    `json:"line"`
-	Column  int    `json:"column"`
-	Path    string `json:"path"` // such as outbox.topics.a.exec; empty for the file
-	Message string `json:"message"`
+	Line    int    `json:"line"`    // of the mistake, from 1; 0 for the file
+	Column  int    `json:"column"`  // from 1
+	Path    string `json:"path"`    // such as outbox.topics.a.exec; empty for the file
+	Message string `json:"message"` // what is wrong, and what may stand there
 }
 
 func (p Problem) String() string {

@@ -1,1 +1,2 @@
+DROP FUNCTION "{{schema}}"."leader_note"(text);
 DROP TABLE "{{schema}}"."leader";

@@ -519,6 +519,8 @@ $txwork$;
 
 -- All maintenance of the table, each kind until nothing is left, at most 100 transactions of each. It commits, so a
 -- call cannot be part of a transaction, and nothing can be pinned: every name is qualified instead, and no operator is used.
+-- In the end it notes when it ran, for those who look for tables without maintenance: unless the schema has no place for that
+-- note, as one of an application's own tables, or the role may not write there.
 CREATE PROCEDURE "{{schema}}"."timers_maintain"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '168 hours', failed_retention interval DEFAULT NULL)
 LANGUAGE plpgsql
 AS $txwork$
@@ -541,9 +543,16 @@ BEGIN
         END IF;
     END LOOP;
     COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     IF problem IS NOT NULL THEN
         RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
     END IF;
+    BEGIN
+        PERFORM "{{schema}}"."leader_note"('{{schema}}.timers');
+    EXCEPTION WHEN undefined_function OR insufficient_privilege THEN
+        NULL;
+    END;
+    COMMIT;
 END
 $txwork$;
 
@@ -1160,6 +1169,8 @@ $txwork$;
 
 -- All maintenance of the table, each kind until nothing is left, at most 100 transactions of each. It commits, so a
 -- call cannot be part of a transaction, and nothing can be pinned: every name is qualified instead, and no operator is used.
+-- In the end it notes when it ran, for those who look for tables without maintenance: unless the schema has no place for that
+-- note, as one of an application's own tables, or the role may not write there.
 CREATE PROCEDURE "{{schema}}"."timers_schedule_maintain"(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '168 hours', failed_retention interval DEFAULT NULL)
 LANGUAGE plpgsql
 AS $txwork$
@@ -1182,9 +1193,16 @@ BEGIN
         END IF;
     END LOOP;
     COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     IF problem IS NOT NULL THEN
         RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
     END IF;
+    BEGIN
+        PERFORM "{{schema}}"."leader_note"('{{schema}}.timers_schedule');
+    EXCEPTION WHEN undefined_function OR insufficient_privilege THEN
+        NULL;
+    END;
+    COMMIT;
 END
 $txwork$;
 

@@ -86,6 +86,7 @@ var sources = listSources(
 	in("jobs/sql/schema", beside("jobs", "Unique"), "unique"),
 	in("reaper/sql", beside("reaper", "TestElection|TestOneLeads|TestStop|TestStale|TestTerm|TestNames|TestFounding"),
 		"elect", "verify", "withdraw"),
+	in("migrations/sql", beside("reaper", "TestMaintenanceBy"), "002_reaper.up"),
 )
 
 func in(dir string, suites []suite, names ...string) (files []source) {

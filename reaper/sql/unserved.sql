@@ -1,5 +1,5 @@
 -- The tables of txwork in some schemas that no reaper has maintained for a day, by the version that the core writes
--- beside each. A reaper that is run from cron leads for moments.
+-- beside each. A reaper that is run from cron leads for moments, and what is not elected notes when it ran.
 SELECT n.nspname || '.' || c.relname
 FROM pg_catalog.pg_class AS c
 JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace

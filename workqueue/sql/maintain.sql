@@ -66,6 +66,8 @@ $txwork$;
 
 -- All maintenance of the table, each kind until nothing is left, at most {{.MaxSteps}} transactions of each. It commits, so a
 -- call cannot be part of a transaction, and nothing can be pinned: every name is qualified instead, and no operator is used.
+-- In the end it notes when it ran, for those who look for tables without maintenance: unless the schema has no place for that
+-- note, as one of an application's own tables, or the role may not write there.
 CREATE PROCEDURE {{.Function "maintain"}}(max_rows integer DEFAULT 1000, retention interval DEFAULT {{.DoneAge}}, failed_retention interval DEFAULT {{.FailedAge}})
 LANGUAGE plpgsql
 AS $txwork$
@@ -88,9 +90,16 @@ BEGIN
         END IF;
     END LOOP;
     COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     IF problem IS NOT NULL THEN
         RAISE EXCEPTION 'a part of the maintenance failed, the rest is done: %', problem;
     END IF;
+    BEGIN
+        PERFORM {{.Note}};
+    EXCEPTION WHEN undefined_function OR insufficient_privilege THEN
+        NULL;
+    END;
+    COMMIT;
 END
 $txwork$;
 
