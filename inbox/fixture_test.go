@@ -58,8 +58,7 @@ func newInbox(t *testing.T, configure ...func(*inbox.Options)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.exec(up)
-	f.exec("CREATE TABLE effects (id text)")
+	f.Define(t, up+"; CREATE TABLE effects (id text)")
 	return f
 }
 
@@ -198,12 +197,8 @@ func (f *fixture) row(id uuid.UUID) row {
 // until waits for a condition on the database.
 func (f *fixture) until(what string, holds func() bool) {
 	f.Helper()
-	deadline := time.Now().Add(patience)
-	for !holds() {
-		if time.Now().After(deadline) {
-			f.Fatalf("not within %v: %s", patience, what)
-		}
-		time.Sleep(2 * time.Millisecond)
+	if !pgtest.Await(patience, holds) {
+		f.Fatalf("not within %v: %s", patience, what)
 	}
 }
 

@@ -69,7 +69,7 @@ func newJobs(t *testing.T, configure ...func(*jobs.Options)) *fixture {
 	f.table = f.client.Table().Name()
 	up, _, err := jobs.DDL(db.Schema)
 	f.ok(err)
-	f.exec(up)
+	f.Define(t, up)
 	return f
 }
 

@@ -53,7 +53,7 @@ func newOutbox(t *testing.T, configure ...func(*outbox.Options)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.exec(up)
+	f.Define(t, up)
 	return f
 }
 

@@ -29,10 +29,10 @@ func TestAnOutageIsTwoLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	if _, err := pool.Exec(t.Context(), "CREATE SCHEMA txwork"); err != nil {
+	if _, err := pool.Exec(t.Context(), tables(t, "txwork")); err != nil {
 		t.Fatal(err)
 	}
-	w := newWorldOn(t, &pgtest.DB{Pool: pool, Schema: "txwork"}, nil)
+	w := openWorld(t, &pgtest.DB{Pool: pool, Schema: "txwork"})
 	reader := metric.NewManualReader()
 	o := w.options()
 	o.Reaper.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader))

@@ -61,18 +61,26 @@ func newWorld(t *testing.T, options ...pgtest.Option) *world {
 // newWorldOf has the tables of some domains.
 func newWorldOf(t *testing.T, domains []migrations.Domain, options ...pgtest.Option) *world {
 	t.Helper()
-	return newWorldOn(t, pgtest.New(t, options...), domains)
+	db := pgtest.New(t, options...)
+	db.Define(t, tables(t, db.Schema, domains...))
+	return openWorld(t, db)
 }
 
-func newWorldOn(t *testing.T, db *pgtest.DB, domains []migrations.Domain) *world {
+// tables are the SQL of some domains, or of all.
+func tables(t *testing.T, schema string, domains ...migrations.Domain) string {
+	t.Helper()
+	text, err := migrations.SQL(migrations.FileOptions{Schema: schema, Domains: domains})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func openWorld(t *testing.T, db *pgtest.DB) *world {
 	t.Helper()
 	w := &world{T: t, db: db, logs: &logs{}, handled: make(chan string, 100)}
-	migrator, err := migrations.New(w.db.Pool, migrations.Options{Schema: w.db.Schema, Domains: domains,
-		Logger: slog.New(slog.DiscardHandler)})
-	w.ok(err)
-	_, err = migrator.Up(t.Context())
-	w.ok(err)
 	telemetry := workqueue.Telemetry{Logger: w.logger()}
+	var err error
 	w.box, err = outbox.Open(outbox.Options{Schema: w.db.Schema, Telemetry: telemetry})
 	w.ok(err)
 	w.in, err = inbox.Open(inbox.Options{Schema: w.db.Schema, DedupWindow: 30 * 24 * time.Hour, Telemetry: telemetry})
@@ -246,7 +254,7 @@ func TestAServiceRunsAllItsParts(t *testing.T) {
 // Jobs need no tables but their own and the reaper's.
 func TestAServiceOfJobsAlone(t *testing.T) {
 	t.Parallel()
-	w := newWorldOf(t, []migrations.Domain{migrations.Jobs})
+	w := newWorldOf(t, []migrations.Domain{migrations.Reaper, migrations.Jobs})
 	s, err := service.New(w.db.Pool, w.options(), w.worker)
 	w.ok(err)
 	stop := w.start(s)

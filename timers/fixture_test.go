@@ -52,7 +52,7 @@ func newTimers(t *testing.T, configure ...func(*timers.Options)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.exec(up)
+	f.Define(t, up)
 	return f
 }
 
@@ -143,12 +143,8 @@ func ask[T any](f *fixture, query string, args ...any) (v T) {
 // until waits for a condition on the database.
 func (f *fixture) until(what string, holds func() bool) {
 	f.Helper()
-	deadline := time.Now().Add(patience)
-	for !holds() {
-		if time.Now().After(deadline) {
-			f.Fatalf("not within %v: %s", patience, what)
-		}
-		time.Sleep(5 * time.Millisecond)
+	if !pgtest.Await(patience, holds) {
+		f.Fatalf("not within %v: %s", patience, what)
 	}
 }
 

@@ -63,11 +63,21 @@ var (
 func newRig(t *testing.T, o rigOptions) *rig {
 	t.Helper()
 	db := pgtest.New(t)
-	return rigOn(t, db.URL, db.Schema, o)
+	r := openRig(t, db.URL, db.Schema, o)
+	db.Define(t, r.ddl())
+	return r
 }
 
-// rigOn creates the table in a schema that exists.
+// rigOn creates the table in a schema that exists, on any server.
 func rigOn(t *testing.T, url, schema string, o rigOptions) *rig {
+	t.Helper()
+	r := openRig(t, url, schema, o)
+	r.exec(r.ddl())
+	return r
+}
+
+// openRig opens a table that is yet to be created.
+func openRig(t *testing.T, url, schema string, o rigOptions) *rig {
 	t.Helper()
 	r := &rig{T: t, URL: url, Schema: schema, Events: &eventLog{}, Logs: &logBuffer{}}
 	r.Spec = noteSpec(schema)
@@ -86,12 +96,16 @@ func rigOn(t *testing.T, url, schema string, o rigOptions) *rig {
 	}
 	r.Queue = r.Table.On(r.Eyes)
 	r.Domain = noteDomain(r.Table)
+	return r
+}
+
+func (r *rig) ddl() string {
+	r.Helper()
 	up, _, err := r.Spec.DDL()
 	if err != nil {
-		t.Fatal(err)
+		r.Fatal(err)
 	}
-	r.exec(up)
-	return r
+	return up
 }
 
 func noteSpec(schema string) workqueue.Spec {

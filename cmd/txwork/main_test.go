@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -54,10 +53,9 @@ func newCLI(t *testing.T) *cli {
 func newMigratedCLI(t *testing.T) *cli {
 	t.Helper()
 	c := newCLI(t)
-	m, err := migrations.New(c.db.Pool, migrations.Options{Schema: c.db.Schema, Logger: slog.New(slog.DiscardHandler)})
+	text, err := migrations.SQL(migrations.FileOptions{Schema: c.db.Schema})
 	must(t, err)
-	_, err = m.Up(t.Context())
-	must(t, err)
+	c.db.Define(t, text)
 	return c
 }
 
@@ -209,7 +207,7 @@ func (c *cli) createTable(spec workqueue.Spec) *workqueue.Table {
 	spec.Schema = c.db.Schema
 	up, _, err := spec.DDL()
 	must(c.t, err)
-	c.exec(up)
+	c.db.Define(c.t, up)
 	table, err := workqueue.Open(spec, workqueue.Telemetry{})
 	must(c.t, err)
 	return table

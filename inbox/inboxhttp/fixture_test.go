@@ -47,8 +47,7 @@ func newFixture(t *testing.T) *fixture {
 	up, _, err := box.DDL()
 	must(t, err)
 	f := &fixture{T: t, DB: db, box: box, logs: new(logs)}
-	_, err = db.Pool.Exec(t.Context(), up+"; CREATE TABLE effects (id text, body text)")
-	must(t, err)
+	db.Define(t, up+"; CREATE TABLE effects (id text, body text)")
 	return f
 }
 

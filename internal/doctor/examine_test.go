@@ -38,7 +38,7 @@ func TestAFreshSchemaIsHealthy(t *testing.T) {
 
 // What a schema is not to have is not missed.
 func TestASchemaOfOneDomainIsHealthy(t *testing.T) {
-	w := newServerWard(t, sound, migrations.Jobs)
+	w := newServerWard(t, sound, migrations.Reaper, migrations.Jobs)
 	must(t, workqueue.InTx(t.Context(), w.Pool, func(tx workqueue.Tx) error {
 		_, err := w.jobs.Enqueue(t.Context(), tx, letter{}, jobs.InsertOptions{})
 		return err

@@ -105,10 +105,9 @@ func openWard(t *testing.T, url string) *ward {
 // migrate makes the tables of some domains, or of all.
 func (w *ward) migrate(domains ...migrations.Domain) {
 	w.Helper()
-	m, err := migrations.New(w.Pool, migrations.Options{Schema: w.Schema, Domains: domains, Logger: quiet})
+	text, err := migrations.SQL(migrations.FileOptions{Schema: w.Schema, Domains: domains})
 	must(w, err)
-	_, err = m.Up(w.Context())
-	must(w, err)
+	w.Define(w, text)
 }
 
 // kinds has one that anybody may enqueue.

@@ -37,6 +37,7 @@ func defaultSettings(dir string, durable bool) map[string]string {
 	if !durable {
 		settings["fsync"] = "off"
 		settings["full_page_writes"] = "off"
+		settings["shared_preload_libraries"] = "plpgsql" // which every session would load by itself
 	}
 	return settings
 }

@@ -23,8 +23,9 @@
 // pipe closes, because of [Server.Stop] or because that process is gone, it
 // stops the server and removes the directory. If the supervisor itself is
 // killed, Stop does its work, and failing that the next Start removes the
-// directory once no process of that server lives. The downloaded binaries, if
-// any, stay in the cache.
+// directory once no process of that server lives. What stays is in the user's
+// cache directory (root's is /var/cache/txwork): the downloaded binaries, if any,
+// and an empty cluster, of which every server gets a copy.
 //
 // # Privileges
 //

@@ -39,7 +39,7 @@ type Server struct {
 var live sync.Map
 
 // Start creates a cluster and starts a server on it. It returns when the
-// server answers, after about a second. Cancelling ctx ends the wait, not the
+// server answers, after a fraction of a second. Cancelling ctx ends the wait, not the
 // server once Start has returned: call Stop for that.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	owner, err := serverOwner()
@@ -50,7 +50,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := launch(o, bin, owner)
+	s, err := launch(o, bin, keptCluster(ctx, bin, owner), owner)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 }
 
 // launch makes the directory and hands it to a supervisor.
-func launch(o Options, bin string, owner *owner) (*Server, error) {
+func launch(o Options, bin, empty string, owner *owner) (*Server, error) {
 	base := baseDir(owner, o.Durable)
 	for _, dir := range append(baseDirs(false), "/tmp") {
 		sweep(dir)
@@ -78,7 +78,7 @@ func launch(o Options, bin string, owner *owner) (*Server, error) {
 	if err := s.writeConfig(o); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	if s.supervisor, err = startSupervisor(dir, bin, owner, lock); err != nil {
+	if s.supervisor, err = startSupervisor(dir, bin, empty, owner, lock); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	if err := s.supervisor.send("start"); err != nil {

@@ -27,7 +27,8 @@ type supervisor struct {
 	serving  bool          // a server was started and is not known to have ended
 }
 
-func startSupervisor(dir, bin string, owner *owner, lock *os.File) (*supervisor, error) {
+// startSupervisor starts one for a server in dir, whose cluster is a copy of the empty one, if there is one.
+func startSupervisor(dir, bin, empty string, owner *owner, lock *os.File) (*supervisor, error) {
 	stdin, commands, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("localpg: supervisor: %w", err)
@@ -39,7 +40,8 @@ func startSupervisor(dir, bin string, owner *owner, lock *os.File) (*supervisor,
 	}
 	defer stdout.Close()
 
-	cmd := exec.Command("/bin/sh", "-c", supervisorScript, "txwork-postgres", dir, bin)
+	arguments := append([]string{"-c", supervisorScript, "txwork-postgres", dir, bin, empty}, initdbArgs...)
+	cmd := exec.Command("/bin/sh", arguments...)
 	cmd.Dir = "/" // ours may be closed to the owner
 	cmd.Env = serverEnv(dir)
 	cmd.Stdin, cmd.Stdout = stdin, stdout

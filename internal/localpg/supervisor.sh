@@ -2,6 +2,8 @@
 #
 #   $1      the server's directory, already there, removed at the end
 #   $2      the directory of postgres and initdb
+#   $3      an empty cluster to copy, or nothing
+#   $4…     what initdb makes one with, where there is none to copy
 #   stdin   commands, one a line: start, stop, crash; at end of file the server
 #           is stopped and the directory removed
 #   stdout  "stopped" whenever the server, or the attempt to start it, has ended
@@ -12,6 +14,8 @@
 
 dir=$1
 bin=$2
+empty=$3
+shift 3
 log=$dir/log
 running=$dir/running # a named pipe that exists for as long as a server process does
 pid=
@@ -24,8 +28,11 @@ umask 077
 cd /
 
 create_cluster() {
-	"$bin/initdb" -D "$dir/data" --username=postgres --auth=trust \
-		--encoding=UTF8 --locale=C --no-sync </dev/null >>"$log"
+	if [ -n "$empty" ] && cp -R "$empty" "$dir/data"; then
+		return
+	fi
+	rm -rf "$dir/data"
+	"$bin/initdb" "$@" -D "$dir/data" </dev/null >>"$log"
 }
 
 # Every process of the server inherits the write end of the pipe, so cat ends
@@ -66,7 +73,7 @@ reap() {
 	pid=
 }
 
-create_cluster || echo stopped
+create_cluster "$@" || echo stopped
 while read -r command; do
 	case $command in
 	start) start ;;

@@ -23,6 +23,7 @@ import (
 
 const (
 	maxConns     = 8                // of one pool; the private server allows 200
+	maxSpare     = 6                // sessions that wait for the next schema
 	setupLimit   = 30 * time.Second // for each statement this package runs itself
 	releaseLimit = 10 * time.Second // for connections still in use when a test ends
 )
@@ -32,6 +33,8 @@ type DB struct {
 	Pool   *pgxpool.Pool // closed when the test ends
 	Schema string        // needs no quoting
 	URL    string        // connects to the schema, from other processes too
+
+	server string // connects without the schema
 }
 
 // New creates a schema on a server, with a name no other has, and a pool of at most 8 connections unless
@@ -39,14 +42,23 @@ type DB struct {
 func New(t testing.TB, server string, configure ...func(*pgxpool.Config)) *DB {
 	t.Helper()
 	schema := "t_" + strings.ToLower(rand.Text())
-	execute(t, server, "CREATE SCHEMA "+schema)
-	t.Cleanup(func() { drop(t, server, schema) })
+	must(t, server, "CREATE SCHEMA "+schema)
+	t.Cleanup(func() { must(t, server, "DROP SCHEMA "+schema+" CASCADE") })
 
 	url, err := withSearchPath(server, schema)
 	if err != nil {
 		t.Fatalf("test schema: %v", err)
 	}
-	return &DB{Pool: NewPool(t, url, configure...), Schema: schema, URL: url}
+	return &DB{Pool: NewPool(t, url, configure...), Schema: schema, URL: url, server: server}
+}
+
+// Define runs statements that make tables and the like, as one transaction with the schema as its search_path. They run
+// in a session that did the same for other tests: a new one would read half the catalogs first.
+func (db *DB) Define(t testing.TB, statements string) {
+	t.Helper()
+	if err := execute(db.server, "SET LOCAL search_path = "+db.Schema+";\n"+statements); err != nil {
+		t.Fatalf("test schema: %v", err)
+	}
 }
 
 // SQL returns a database/sql handle on the schema, through pgx, whose connections are like those of the pool. It is
@@ -124,60 +136,78 @@ func closePool(t testing.TB, pool *pgxpool.Pool) {
 	}
 }
 
-// drop does not wait for locks without end: an open transaction in a schema
-// that is to go is a mistake of the test.
-func drop(t testing.TB, server, schema string) {
+// must runs a statement of this package's own.
+func must(t testing.TB, server, statement string) {
 	t.Helper()
-	execute(t, server, "DROP SCHEMA "+schema+" CASCADE")
+	if err := execute(server, statement); err != nil {
+		t.Fatalf("test schema: %s: %v", statement, err)
+	}
 }
 
 // spare are sessions in which nothing runs, by URL: every test makes a schema
 // and drops it, and starting a session costs as much as either.
 var spare = struct {
 	sync.Mutex
-	conns map[string]*pgx.Conn
-}{conns: map[string]*pgx.Conn{}}
+	conns map[string][]*pgx.Conn
+}{conns: map[string][]*pgx.Conn{}}
 
-// execute runs a statement in the spare session, or in one that is the spare one afterwards.
-func execute(t testing.TB, url, statement string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), setupLimit)
-	defer cancel()
-	spare.Lock()
-	conn := spare.conns[url]
-	delete(spare.conns, url)
-	spare.Unlock()
-	if conn == nil || conn.Ping(ctx) != nil {
-		conn = connect(ctx, t, url)
-	}
-	_, err := conn.Exec(ctx, statement)
+func takeSpare(url string) *pgx.Conn {
 	spare.Lock()
 	defer spare.Unlock()
-	if err == nil && spare.conns[url] == nil {
-		spare.conns[url] = conn
-	} else {
-		_ = conn.Close(ctx)
+	conns := spare.conns[url]
+	if len(conns) == 0 {
+		return nil
 	}
-	if err != nil {
-		t.Fatalf("test schema: %s: %v", statement, err)
-	}
+	last := len(conns) - 1
+	spare.conns[url] = conns[:last]
+	return conns[last]
 }
 
-func connect(ctx context.Context, t testing.TB, url string) *pgx.Conn {
-	t.Helper()
+func giveSpare(ctx context.Context, url string, conn *pgx.Conn) {
+	spare.Lock()
+	defer spare.Unlock()
+	if len(spare.conns[url]) == maxSpare {
+		_ = conn.Close(ctx)
+		return
+	}
+	spare.conns[url] = append(spare.conns[url], conn)
+}
+
+// execute runs statements in a spare session, or in one that is spare afterwards.
+func execute(url, statements string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), setupLimit)
+	defer cancel()
+	conn := takeSpare(url)
+	if conn == nil || conn.Ping(ctx) != nil {
+		var err error
+		if conn, err = connect(ctx, url); err != nil {
+			return err
+		}
+	}
+	if _, err := conn.Exec(ctx, statements); err != nil {
+		_ = conn.Close(ctx)
+		return err
+	}
+	giveSpare(ctx, url, conn)
+	return nil
+}
+
+// connect opens a session that does not wait for locks without end: an open transaction in a schema
+// that is to go is a mistake of the test.
+func connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		t.Fatalf("test schema: %v", err)
+		return nil, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
-	if err == nil {
-		// CASCADE lists what it drops.
-		_, err = conn.Exec(ctx, "SET lock_timeout = '10s'; SET client_min_messages = warning")
-	}
 	if err != nil {
-		t.Fatalf("test schema: connect: %v", err)
+		return nil, err
 	}
-	return conn
+	// CASCADE lists what it drops.
+	if _, err = conn.Exec(ctx, "SET lock_timeout = '10s'; SET client_min_messages = warning"); err != nil {
+		_ = conn.Close(ctx)
+	}
+	return conn, err
 }
 
 // Execute runs statements on a connection of its own.

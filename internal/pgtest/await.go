@@ -2,16 +2,25 @@ package pgtest
 
 import "time"
 
-// Await waits until a condition holds, and tells whether it did within the limit.
+// Await waits until a condition holds, and tells whether it did within the limit. The longer it waits the seldomer it
+// looks: most conditions are queries, and other tests need the processor.
 func Await(limit time.Duration, condition func() bool) bool {
-	const often = 5 * time.Millisecond
-	for deadline := time.Now().Add(limit); !condition(); time.Sleep(often) {
-		if time.Now().After(deadline) {
+	begun := time.Now()
+	for !condition() {
+		waited := time.Since(begun)
+		if waited > limit {
 			return false
 		}
+		Pass(min(max(waited/often, soonest), seldomest))
 	}
 	return true
 }
+
+const (
+	often     = 10 // looks lose at most this part of the time that is waited anyway
+	soonest   = 2 * time.Millisecond
+	seldomest = 100 * time.Millisecond
+)
 
 // Pass lets time pass: for a handler or an application at work, or where it is shown that nothing happens meanwhile.
 // What is to happen is awaited.

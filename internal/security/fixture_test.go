@@ -55,7 +55,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Parallel()
 	f := &fixture{t: t, db: pgtest.New(t), prefix: "r_" + strings.ToLower(rand.Text()), kinds: jobs.NewRegistry()}
-	f.migrate(f.db.Pool)
+	f.db.Define(t, tables(t, f.db.Schema))
 	f.createOwnTable()
 	f.openDomains()
 	t.Cleanup(f.dropRoles)
@@ -64,6 +64,14 @@ func newFixture(t *testing.T) *fixture {
 		f.exec(f.db.Pool, "ALTER ROLE "+f.role(role)+" PASSWORD '"+password+"'")
 	}
 	return f
+}
+
+// tables are the SQL of every migration.
+func tables(t testing.TB, schema string) string {
+	t.Helper()
+	text, err := migrations.SQL(migrations.FileOptions{Schema: schema})
+	must(t, err)
+	return text
 }
 
 func (f *fixture) migrate(pool *pgxpool.Pool) {
@@ -90,7 +98,7 @@ func (f *fixture) createOwnTable() {
 	for _, ddl := range []func(workqueue.Spec) (string, string, error){workqueue.Spec.DDL, gate.DDL, join.DDL} {
 		up, _, err := ddl(spec)
 		must(f.t, err)
-		f.exec(f.db.Pool, up)
+		f.db.Define(f.t, up)
 	}
 	var err error
 	f.own, err = workqueue.Open(spec, quiet)

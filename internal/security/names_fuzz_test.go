@@ -3,7 +3,6 @@ package security_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/txwork/txwork/inbox"
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
-	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
@@ -31,10 +29,7 @@ func FuzzNames(f *testing.F) {
 		f.Add(s)
 	}
 	db := pgtest.New(f)
-	m, err := migrations.New(db.Pool, migrations.Options{Schema: db.Schema, Logger: slog.New(slog.DiscardHandler)})
-	must(f, err)
-	_, err = m.Up(f.Context())
-	must(f, err)
+	db.Define(f, tables(f, db.Schema))
 	kinds := jobs.NewRegistry()
 	jobs.Declare(kinds, jobs.KindOptions[printArgs]{})
 	opened := &fixture{db: db, kinds: kinds}

@@ -55,10 +55,7 @@ func newWitness(t *testing.T) *witness {
 	db := pgtest.New(t)
 	w := &witness{fixture: &fixture{t: t, db: db, kinds: jobs.NewRegistry()}, spans: tracetest.NewSpanRecorder(),
 		pool: db.Pool}
-	m, err := migrations.New(db.Pool, migrations.Options{Schema: db.Schema, Logger: quiet.Logger})
-	must(t, err)
-	_, err = m.Up(t.Context())
-	must(t, err)
+	db.Define(t, tables(t, db.Schema))
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w.spans))
 	tel := workqueue.Telemetry{Logger: w.logger(), TracerProvider: tracers}
 	jobs.Register(w.kinds, func(context.Context, *jobs.Job[secretArgs]) error { return errSecret },

@@ -44,8 +44,7 @@ func newFixture(t *testing.T) *fixture {
 	must(t, err)
 	up, _, err := box.DDL()
 	must(t, err)
-	_, err = db.Pool.Exec(t.Context(), up)
-	must(t, err)
+	db.Define(t, up)
 	return &fixture{t, db, box}
 }
 

@@ -52,7 +52,7 @@ func newAlarms(t testing.TB) *fixture {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.exec(up)
+		f.Define(t, up)
 	}
 	return f
 }
@@ -77,12 +77,8 @@ func (f *fixture) clock() time.Time { return ask[time.Time](f, "SELECT clock_tim
 // until waits for a condition on the database.
 func (f *fixture) until(what string, holds func() bool) {
 	f.Helper()
-	deadline := time.Now().Add(patience)
-	for !holds() {
-		if time.Now().After(deadline) {
-			f.Fatalf("not within %v: %s", patience, what)
-		}
-		time.Sleep(5 * time.Millisecond)
+	if !pgtest.Await(patience, holds) {
+		f.Fatalf("not within %v: %s", patience, what)
 	}
 }
 

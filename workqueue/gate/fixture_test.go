@@ -56,7 +56,7 @@ func newRig(t *testing.T, change ...func(*workqueue.Spec)) *rig {
 	r.ok(err)
 	gates, _, err := gate.DDL(s)
 	r.ok(err)
-	r.exec(core + gates)
+	db.Define(t, core+gates)
 	return r
 }
 

@@ -63,7 +63,7 @@ func newFixture(t testing.TB, configure ...func(*workqueue.Spec)) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{TB: t, DB: db, table: table, queue: table.On(db.Pool), joins: joins}
-	f.exec(ddl(t, spec))
+	db.Define(t, ddl(t, spec))
 	return f
 }
 

@@ -36,8 +36,7 @@ func newPlan(t *testing.T, configure ...func(*periodic.Options)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.exec(up)
-	f.exec(`CREATE TABLE runs (key text PRIMARY KEY, schedule text NOT NULL, nominal timestamptz NOT NULL, due_at timestamptz NOT NULL,
+	f.Define(t, up+`; CREATE TABLE runs (key text PRIMARY KEY, schedule text NOT NULL, nominal timestamptz NOT NULL, due_at timestamptz NOT NULL,
 		template bytea NOT NULL, ended boolean NOT NULL DEFAULT false, written_at timestamptz NOT NULL DEFAULT clock_timestamp())`)
 	return f
 }

@@ -38,8 +38,7 @@ func newPost(t *testing.T) *post {
 	p := &post{T: t, DB: db}
 	up, _, err := spec.DDL()
 	p.ok(err)
-	_, err = db.Pool.Exec(t.Context(), up)
-	p.ok(err)
+	db.Define(t, up)
 	p.table, err = workqueue.Open(spec, workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)})
 	p.ok(err)
 	return p
