@@ -55,10 +55,12 @@ func (w *world) abandon() {
 	w.ok(err)
 }
 
-func (w *world) send() {
+func (w *world) send() { w.sendTo("topic") }
+
+func (w *world) sendTo(topic string) {
 	w.Helper()
 	w.ok(workqueue.InTx(w.Context(), w.db.Pool, func(tx workqueue.Tx) error {
-		_, err := w.box.Enqueue(w.Context(), tx, outbox.Message{Topic: "topic"})
+		_, err := w.box.Enqueue(w.Context(), tx, outbox.Message{Topic: topic})
 		return err
 	}))
 }

@@ -264,7 +264,9 @@ func (handlerTx) Commit(context.Context) error {
 // transaction has committed.
 func (d *delivery) settleIn(ctx context.Context, tx pgx.Tx, o *Outcome) (count func(), err error) {
 	w := d.worker
-	err = w.table.telemetry.transition(ctx, opSettle, 1, func(ctx context.Context) (changed []uuid.UUID, err error) {
+	about := func(uuid.UUID) labels { return d.labels }
+	err = w.table.telemetry.transitionOf(ctx, opSettle, 1, about, func(ctx context.Context) (changed []uuid.UUID,
+		err error) {
 		q := &Queue{table: w.table, exec: begunTx{w.executorOf(tx), tx, d.ID}, later: &count}
 		batch := []settlement{d.settlement(ctx, o)}
 		changed, err = q.settle(ctx, batch)

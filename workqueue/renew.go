@@ -61,7 +61,8 @@ func (w *Worker) renewChunk(ctx context.Context, chunk []*delivery) {
 	expires := w.clock() + int64(w.options.Lease)
 	var x extension
 	err := w.within(ctx, w.options.Lease/3, func(ctx context.Context) error {
-		return w.table.telemetry.transition(ctx, opExtend, len(refs), func(ctx context.Context) (_ []uuid.UUID,
+		about := func(id uuid.UUID) labels { return byID[id].labels }
+		return w.table.telemetry.transitionOf(ctx, opExtend, len(refs), about, func(ctx context.Context) (_ []uuid.UUID,
 			err error) {
 			x, err = w.renewing.extend(ctx, refs, w.options.Lease)
 			return x.ids, w.reallyLost(byID, err)
@@ -109,13 +110,15 @@ func (w *Worker) abortLost(byID map[uuid.UUID]*delivery, err error) {
 func (w *Worker) abortExpired() {
 	now := w.clock()
 	var lapsed []uuid.UUID
+	rows := map[uuid.UUID]labels{}
 	w.inFlight.each(func(d *delivery) {
 		if d.expires.Load() < now && !d.lost.Load() && d.settled.Load() == nil {
 			lapsed = append(lapsed, d.ID)
+			rows[d.ID] = d.labels
 			d.abort(ErrLeaseLost)
 		}
 	})
 	if len(lapsed) > 0 {
-		w.table.telemetry.leasesLapsed(w.logger, lapsed)
+		w.table.telemetry.leasesLapsed(w.logger, lapsed, func(id uuid.UUID) labels { return rows[id] })
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -55,7 +56,8 @@ func (w *Worker) settleBatch(ctx context.Context, batch []pendingSettle, l TxLim
 	repeated := !batch[0].isNew()
 	limit := l.Statement + w.settleLimit() // the server's ends first, which tells that it is there
 	err = w.within(ctx, limit, func(ctx context.Context) error {
-		return w.table.telemetry.transition(ctx, opSettle, len(batch), func(ctx context.Context) ([]uuid.UUID, error) {
+		return w.table.telemetry.transitionOf(ctx, opSettle, len(batch), aboutThe(batch), func(ctx context.Context) (
+			[]uuid.UUID, error) {
 			ids, err := w.settleOver(ctx, settlements, l, repeated)
 			if repeated && isUnsettled(err) {
 				err = &repeatedError{err}
@@ -65,6 +67,16 @@ func (w *Worker) settleBatch(ctx context.Context, batch []pendingSettle, l TxLim
 		})
 	})
 	return changed, err
+}
+
+// aboutThe finds the labels of a row of a batch, which is for what goes wrong.
+func aboutThe(batch []pendingSettle) func(uuid.UUID) labels {
+	return func(id uuid.UUID) (l labels) {
+		if i := slices.IndexFunc(batch, func(p pendingSettle) bool { return p.id == id }); i >= 0 {
+			l = batch[i].labels
+		}
+		return l
+	}
 }
 
 // settleOver settles over the worker's connections, or in a savepoint of the application's transaction.

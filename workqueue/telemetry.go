@@ -179,13 +179,19 @@ func (t *telemetry) describe(op operation) []attribute.KeyValue {
 // metrics, log and event are made in one place.
 func (t *telemetry) transition(ctx context.Context, op operation, requested int, run func(context.Context) ([]uuid.UUID,
 	error)) error {
+	return t.transitionOf(ctx, op, requested, nil, run)
+}
+
+// transitionOf is transition where the labels of the rows are known, for what is logged of those that are refused.
+func (t *telemetry) transitionOf(ctx context.Context, op operation, requested int, about func(uuid.UUID) labels,
+	run func(context.Context) ([]uuid.UUID, error)) error {
 	start := time.Now()
 	ctx, span := t.start(ctx, op, requested)
 	ids, err := run(ctx)
 	t.finish(ctx, span, Event{
 		Table: t.table, Operation: op.String(), Requested: requested, Changed: len(ids), IDs: ids,
 		Duration: time.Since(start), Err: err,
-	}, op)
+	}, op, about)
 	return err
 }
 
@@ -198,7 +204,7 @@ func (t *telemetry) count(ctx context.Context, op operation, requested int, run 
 	t.finish(ctx, span, Event{
 		Table: t.table, Operation: op.String(), Requested: requested, Changed: n,
 		Duration: time.Since(start), Err: err,
-	}, op)
+	}, op, nil)
 	return err
 }
 
@@ -240,11 +246,11 @@ func (t *telemetry) claim(ctx context.Context, limit int, run func(context.Conte
 	t.finish(ended, span, Event{
 		Table: t.table, Operation: opClaim.String(), Requested: limit, Changed: len(rows), IDs: rowIDs(rows),
 		Duration: time.Since(start), Err: err,
-	}, opClaim)
+	}, opClaim, nil)
 	return rows, err
 }
 
-func (t *telemetry) finish(ctx context.Context, span trace.Span, e Event, op operation) {
+func (t *telemetry) finish(ctx context.Context, span trace.Span, e Event, op operation, about func(uuid.UUID) labels) {
 	if t.observer != nil {
 		defer func() {
 			defer t.contain()
@@ -253,7 +259,7 @@ func (t *telemetry) finish(ctx context.Context, span trace.Span, e Event, op ope
 	}
 	defer t.contain()
 	t.measure(ctx, op, e)
-	t.report(ctx, span, e, op)
+	t.report(ctx, span, e, op, about)
 	span.End()
 }
 
@@ -268,7 +274,7 @@ func (t *telemetry) measure(ctx context.Context, op operation, e Event) {
 	}
 }
 
-func (t *telemetry) report(ctx context.Context, span trace.Span, e Event, op operation) {
+func (t *telemetry) report(ctx context.Context, span trace.Span, e Event, op operation, about func(uuid.UUID) labels) {
 	var settle *SettleError
 	var repeated *repeatedError
 	switch {
@@ -278,9 +284,8 @@ func (t *telemetry) report(ctx context.Context, span trace.Span, e Event, op ope
 		return
 	case errors.As(e.Err, &settle):
 		t.add(ctx, t.lost, len(settle.Lost), series{op: op})
-		t.logger.LogAttrs(ctx, slog.LevelWarn, e.Operation+" refused",
-			firstIDs(slices.Concat(settle.Lost, settle.Gone)), slog.Int("lost", len(settle.Lost)),
-			slog.Int("gone", len(settle.Gone)), slog.Int("changed", e.Changed))
+		t.logRows(ctx, t.logger, e.Operation+" refused", slices.Concat(settle.Lost, settle.Gone), about,
+			slog.Int("lost", len(settle.Lost)), slog.Int("gone", len(settle.Gone)), slog.Int("changed", e.Changed))
 	case errors.Is(e.Err, context.Canceled), errors.As(e.Err, &repeated):
 	default:
 		// Who called has the error, and logs it or not; a worker has nobody to give it to and logs it itself.
@@ -294,13 +299,30 @@ func (t *telemetry) report(ctx context.Context, span trace.Span, e Event, op ope
 // maxLoggedIDs bounds the ids of a line about many rows.
 const maxLoggedIDs = 10
 
-// firstIDs are those of the first rows that a line is about.
-func firstIDs(ids []uuid.UUID) slog.Attr {
-	texts := make([]string, 0, maxLoggedIDs)
-	for _, id := range ids[:min(len(ids), maxLoggedIDs)] {
-		texts = append(texts, id.String())
+// logRows warns of what concerns several rows, with the ids of the first of them and, where they are known, the labels
+// of these: each value once, separated by spaces.
+func (t *telemetry) logRows(ctx context.Context, logger *slog.Logger, what string, ids []uuid.UUID,
+	about func(uuid.UUID) labels, more ...slog.Attr) {
+	ids = ids[:min(len(ids), maxLoggedIDs)]
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = id.String()
 	}
-	return slog.String("id", strings.Join(texts, " "))
+	var attributes []slog.Attr
+	for i, name := range t.labels.names {
+		if about == nil || name == t.lane && logger != t.logger { // a worker's logger has its lane
+			continue
+		}
+		var values []string
+		for _, id := range ids {
+			if value := about(id)[i]; !slices.Contains(values, value) {
+				values = append(values, value)
+			}
+		}
+		attributes = append(attributes, slog.String(name, strings.Join(values, " ")))
+	}
+	attributes = append(attributes, slog.String("id", strings.Join(texts, " ")))
+	logger.LogAttrs(ctx, slog.LevelWarn, what, append(attributes, more...)...)
 }
 
 // traceHeaders is the trace context of ctx as headers; none outside a trace.
@@ -406,9 +428,8 @@ func (t *telemetry) announced(ctx context.Context) {
 
 // leasesLapsed reports leases that ended by the worker's own clock: no renewal got through in time. It is one line,
 // since an outage may have them end all at once.
-func (t *telemetry) leasesLapsed(logger *slog.Logger, ids []uuid.UUID) {
+func (t *telemetry) leasesLapsed(logger *slog.Logger, ids []uuid.UUID, about func(uuid.UUID) labels) {
 	defer t.contain()
 	t.add(context.Background(), t.lost, len(ids), series{op: opExtend})
-	logger.LogAttrs(context.Background(), slog.LevelWarn, "leases ended without a renewal", firstIDs(ids),
-		slog.Int("rows", len(ids)))
+	t.logRows(context.Background(), logger, "leases ended without a renewal", ids, about, slog.Int("rows", len(ids)))
 }

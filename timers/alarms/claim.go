@@ -3,6 +3,7 @@ package alarms
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -25,8 +26,9 @@ type Due struct {
 	Nominal time.Time // when this firing was to be: retries never change it
 	Attempt int       // 1 is the first delivery of this firing; deliveries that were lost with their process count
 
-	most int // attempts that the timer has
-	tx   func(ctx context.Context, work func(pgx.Tx) (result, error)) error
+	most   int // attempts that the timer has
+	logger *slog.Logger
+	tx     func(ctx context.Context, work func(pgx.Tx) (result, error)) error
 }
 
 // last tells whether a failure of this delivery is the firing's last: as many have failed as may, or so many were

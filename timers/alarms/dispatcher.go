@@ -111,7 +111,8 @@ func NewDispatcher(pool *pgxpool.Pool, a *Alarms, waker Waker, o DispatcherOptio
 	if logger == nil {
 		logger = slog.Default()
 	}
-	d := &Dispatcher{store: a.On(pool), waker: waker, options: o.withDefaults(), logger: logger}
+	d := &Dispatcher{store: a.On(pool), waker: waker, options: o.withDefaults(),
+		logger: logger.With("table", a.timers.Table().Name())}
 	var err error
 	if d.worker, err = timers.NewWorker(pool, a.timers, d.options.worker()); err != nil {
 		return nil, err
@@ -160,16 +161,18 @@ func (d *Dispatcher) Deliver(ctx context.Context, t *timers.Delivery) error {
 	if err != nil {
 		return workqueue.Permanent(err)
 	}
+	logger := d.logger.With(slog.String("topic", t.Topic), slog.String("id", t.ID.String()),
+		slog.String("alarm", id.String()))
 	list, err := d.store.beginAll(ctx, []uuid.UUID{id})
 	if err != nil {
-		d.logger.WarnContext(ctx, "an alarm could not be read", slog.String("alarm", id.String()),
-			slog.Any("error", err))
+		logger.WarnContext(ctx, "an alarm could not be read", slog.Any("error", err))
 		return workqueue.Snooze(unreadDelay) // nothing was delivered, so nothing failed
 	}
 	if len(list) == 0 {
 		return workqueue.Cancelled(ErrEnded.Error())
 	}
-	due := Due{Alarm: list[0], Nominal: t.ScheduledAt.UTC(), Attempt: t.Attempt, most: t.MaxAttempts, tx: deliveryTx(t)}
+	due := Due{Alarm: list[0], Nominal: t.ScheduledAt.UTC(), Attempt: t.Attempt, most: t.MaxAttempts, tx: deliveryTx(t),
+		logger: logger}
 	f := d.wake(ctx, newWake(due))
 	if interrupted(ctx) {
 		return errors.Join(f.cause, context.Cause(ctx)) // the delivery did not fail: it was broken off
@@ -246,7 +249,7 @@ func (d *Dispatcher) settle(ctx context.Context, due Due, f failure) (err error)
 		case err == nil:
 			return nil
 		case errors.Is(err, ErrEnded):
-			d.logger.InfoContext(ctx, "alarm ended during its delivery", slog.String("alarm", due.ID))
+			due.logger.InfoContext(ctx, "alarm ended during its delivery")
 			return nil
 		case errors.Is(err, workqueue.ErrLeaseLost) || ctx.Err() != nil || try == settleTries:
 			return err
@@ -261,8 +264,8 @@ func (d *Dispatcher) settle(ctx context.Context, due Due, f failure) (err error)
 // conclude is the one place that decides what a delivery, or its failure, means for the alarm.
 func (d *Dispatcher) conclude(ctx context.Context, due Due, f failure) error {
 	if f.cause != nil && !f.permanent && !due.last() {
-		d.logger.WarnContext(ctx, "wake failed and will be repeated", slog.String("alarm", due.ID),
-			slog.Int("attempt", due.Attempt), slog.Any("error", detail(f.cause)))
+		due.logger.WarnContext(ctx, "wake failed and will be repeated", slog.Int("attempt", due.Attempt),
+			slog.Any("error", detail(f.cause)))
 		return d.store.RecordRetry(ctx, due, min(max(Ladder.Delay(due.FailureCount+1), f.after), MaxDelay), f.cause)
 	}
 	next, ok, err := d.next(ctx, due)
@@ -275,8 +278,8 @@ func (d *Dispatcher) conclude(ctx context.Context, due Due, f failure) error {
 		return d.store.MarkFired(ctx, due)
 	}
 	ok = ok && !f.permanent
-	d.logger.ErrorContext(ctx, "wake failed for good", slog.String("alarm", due.ID), slog.Int("attempt", due.Attempt),
-		slog.Bool("series goes on", ok))
+	due.logger.ErrorContext(ctx, "wake failed for good", slog.Int("attempt", due.Attempt),
+		slog.Bool("series goes on", ok), slog.Any("error", detail(f.cause)))
 	if ok {
 		return d.store.RescheduleAfterFailure(ctx, due, next, f.cause)
 	}
@@ -294,7 +297,7 @@ func (d *Dispatcher) next(ctx context.Context, due Due) (next time.Time, ok bool
 		return err
 	})
 	if err == nil && !ok {
-		d.logger.WarnContext(ctx, "the series has no next time and ends", slog.String("alarm", due.ID))
+		due.logger.WarnContext(ctx, "the series has no next time and ends")
 	}
 	return next, ok, err
 }

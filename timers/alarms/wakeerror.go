@@ -33,7 +33,12 @@ func hidingTarget(err error) error {
 }
 
 // detail is a failure as operators are told of it.
-func detail(err error) error {
+func detail(err error) (shown error) {
+	defer func() {
+		if recover() != nil { // of the error's own methods
+			shown = storable(err)
+		}
+	}()
 	var hidden *wakeError
 	if errors.As(err, &hidden) {
 		return hidden.cause
