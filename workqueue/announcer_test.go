@@ -178,7 +178,10 @@ func TestASilentTransactionThatStaysOpenIsAnnounced(t *testing.T) {
 	}
 	heard.awaitDue(t, due)
 	r.awaitStatus(workqueue.Done, ids...)
-	r.eventually("the announcer is asleep", func() bool { return strings.Count(log.String(), "announcer asleep") > slept })
+	r.eventually("the announcer is asleep", func() bool {
+		return strings.Count(log.String(),
+			"announcer asleep") > slept
+	})
 }
 
 // An announcer whose session is ended in the middle of its work leaves nothing behind: it comes back for what it owes.
