@@ -18,7 +18,10 @@ import (
 //
 // A table that is slow or refuses is asked by itself from then on, so that it keeps no other's answer back.
 type looks struct {
-	system *system
+	system    *system
+	window    time.Duration
+	closing   chan struct{}  // closed with the runtime
+	answering sync.WaitGroup // what answers
 
 	mu      sync.Mutex
 	pending []*look
@@ -49,23 +52,44 @@ type look struct {
 	err   error
 }
 
-// ask returns when the look is answered.
-func (l *looks) ask(ctx context.Context, k *look) {
+func newLooks(s *system) *looks {
+	return &looks{system: s, window: lookWindow, closing: make(chan struct{})}
+}
+
+// ask tells whether the look was answered. It was not if the worker is woken meanwhile or is to end: the answer, which
+// the others still want, would hold it up.
+func (l *looks) ask(ctx context.Context, k *look, woken <-chan struct{}) (answered bool) {
 	k.done = make(chan struct{})
 	l.mu.Lock()
 	l.pending = append(l.pending, k)
 	first := len(l.pending) == 1
 	l.mu.Unlock()
 	if first {
-		l.answer(context.WithoutCancel(ctx))
+		l.answering.Go(func() { l.answer(context.WithoutCancel(ctx)) })
 	}
-	<-k.done
+	select {
+	case <-k.done:
+		return true
+	case <-woken:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// close returns when nothing is asked any more. No worker is left that wants to know.
+func (l *looks) close() {
+	close(l.closing)
+	l.answering.Wait()
 }
 
 // answer waits for others and answers them all.
 func (l *looks) answer(ctx context.Context) {
 	if l.system.shared() {
-		time.Sleep(lookWindow)
+		select {
+		case <-time.After(l.window):
+		case <-l.closing:
+			return
+		}
 	}
 	l.mu.Lock()
 	batch := l.pending
@@ -127,7 +151,7 @@ func (l *looks) askBatch(ctx context.Context, tables [][]*look) {
 func (l *looks) askTable(ctx context.Context, of []*look) (slow bool) {
 	start := time.Now()
 	err := of[0].work.within(ctx, func(ctx context.Context) error {
-		return of[0].work.queue.exec.run(ctx, lookCall(of))
+		return runSafely(ctx, of[0].work.queue.exec, lookCall(of))
 	})
 	answered(of, start, err)
 	return time.Since(start) > lookLimits.Lock || err != nil && !isOutage(err)
@@ -199,11 +223,14 @@ func lookCall(of []*look) call {
 }
 
 // look asks, together with the other idle workers of the runtime, whether there is something to claim, and when there
-// will be. It is an empty claim and a nextWake where there is nothing.
-func (c *claimer) look(ctx context.Context, t *tableWork) (found bool, next *dispatch.Wake, err error) {
+// will be. It is an empty claim and a nextWake where there is nothing. Whoever is woken meanwhile claims.
+func (c *claimer) look(ctx context.Context, t *tableWork, woken <-chan struct{}) (found bool, next *dispatch.Wake,
+	err error) {
 	cursors, swept := c.begin(time.Now(), c.lanes)
 	k := &look{work: t, lanes: cursors, since: c.askedDue}
-	t.system.looks.ask(ctx, k)
+	if !t.system.looks.ask(ctx, k, woken) {
+		return ctx.Err() == nil, nil, ctx.Err()
+	}
 	if k.err != nil || k.found {
 		return k.found, nil, k.err
 	}

@@ -47,8 +47,8 @@ func (w polled) NextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
 }
 
 // Look tells whether a claim would find a row, for less than a claim costs.
-func (w polled) Look(ctx context.Context) (found bool, next *dispatch.Wake, err error) {
-	return w.claimer.look(ctx, w.work)
+func (w polled) Look(ctx context.Context, woken <-chan struct{}) (found bool, next *dispatch.Wake, err error) {
+	return w.claimer.look(ctx, w.work, woken)
 }
 
 // RestUntilLook puts the looks of all workers of a process at the same moments.

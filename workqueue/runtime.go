@@ -177,6 +177,7 @@ func (r *Runtime) leave() {
 	}
 	r.mu.Unlock()
 	if last != nil {
+		last.looks.close()
 		last.pool.Close()
 		r.others.left()
 		r.outages.Flush()
@@ -203,7 +204,7 @@ func (r *Runtime) newSystem(ctx context.Context) (*system, error) {
 		runtime: r, pool: pool, tables: make(map[string]*tableWork),
 		slots: &slots{limit: r.options.Connections, spare: r.spare()}, epoch: time.Now(),
 	}
-	s.looks = &looks{system: s}
+	s.looks = newLooks(s)
 	s.listener = newListener(s.connectListener)
 	return s, nil
 }

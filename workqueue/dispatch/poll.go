@@ -52,8 +52,9 @@ func (d *Poll) Wake() {
 
 // A looker is a processor that can tell, for less than a run, whether a run would find something.
 type looker interface {
-	// Look returns when the next run may find something where one would find nothing now.
-	Look(ctx context.Context) (found bool, next *Wake, err error)
+	// Look returns when the next run may find something where one would find nothing now. It receives from woken, and
+	// then has found something, if it would go on for longer.
+	Look(ctx context.Context, woken <-chan struct{}) (found bool, next *Wake, err error)
 	// RestUntilLook is how long it may rest when nothing is known to be due.
 	RestUntilLook(interval time.Duration) time.Duration
 }
@@ -86,7 +87,7 @@ func (d *Poll) once(ctx context.Context, idle bool) (wait time.Duration, last bo
 	n, next := 0, (*Wake)(nil)
 	worth := true
 	if l, looks := d.processor.(looker); looks && idle {
-		worth, next, err = lookSafely(ctx, l)
+		worth, next, err = lookSafely(ctx, l, d.wake)
 	}
 	if worth && err == nil {
 		n, next, err = d.run(ctx)
@@ -133,7 +134,7 @@ func (d *Poll) sleep(ctx context.Context, wait time.Duration, wake <-chan struct
 	return slept
 }
 
-func lookSafely(ctx context.Context, l looker) (found bool, next *Wake, err error) {
+func lookSafely(ctx context.Context, l looker, woken <-chan struct{}) (found bool, next *Wake, err error) {
 	defer contain.Recover(&err)
-	return l.Look(ctx)
+	return l.Look(ctx, woken)
 }
