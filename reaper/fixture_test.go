@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/txwork/txwork/internal/localpg"
 	"github.com/txwork/txwork/internal/pgtest"
+	"github.com/txwork/txwork/migrations"
 	"github.com/txwork/txwork/reaper"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -65,11 +65,11 @@ func newPool(t testing.TB, url string) *pgxpool.Pool {
 
 func (db *database) createLeader() {
 	db.t.Helper()
-	text, err := os.ReadFile("../migrations/sql/002_reaper.up.sql")
+	text, err := migrations.SQL(migrations.FileOptions{Schema: db.Schema, Domains: []migrations.Domain{migrations.Reaper}})
 	if err != nil {
 		db.t.Fatal(err)
 	}
-	db.exec(strings.ReplaceAll(string(text), "{{schema}}", db.Schema))
+	db.exec(text)
 }
 
 // table creates the table of a Spec.

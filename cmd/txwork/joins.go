@@ -64,7 +64,11 @@ func newJoinsCommand(a *app) *cobra.Command {
 			return usagef("--before %q is no id: take it from the page before", before)
 		}
 		return a.withFacts(cmd.Context(), args[0], "joined", "joins", func(r survey.Reader, f *survey.Facts) error {
-			found, err := survey.Joins(cmd.Context(), r, f, before, int16(state), label, limit+1)
+			progress := a.newTally("looking", "joins", -1)
+			defer progress.clear()
+			found, err := survey.Joins(cmd.Context(), r, f, before, int16(state), label, limit+1,
+				func(n int) { progress.set(int64(n)) })
+			progress.clear()
 			if err != nil {
 				return explain(err)
 			}

@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/rivo/uniseg"
 
+	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -330,5 +332,51 @@ func TestBrief(t *testing.T) {
 	}
 	if got := fit("日本語のキュー", 6); uniseg.StringWidth(got) > 6 || !strings.HasSuffix(got, "…") {
 		t.Errorf("fitted %q", got)
+	}
+}
+
+// However large a table is, a frame reads a bounded number of its pages, in a bounded number of statements.
+func TestAFrameReadsABoundedNumberOfPages(t *testing.T) {
+	t.Parallel()
+	server, err := localpg.Start(t.Context(), localpg.Options{Settings: map[string]string{"autovacuum": "off",
+		"shared_buffers": "1GB"}})
+	must(t, err)
+	t.Cleanup(func() { server.Stop() })
+	c := newShopOn(t, server)
+	state := func(at string) string {
+		return fmt.Sprintf("INSERT INTO {schema}.outbox (topic, payload, due_at, status, attempts, completed_at, "+
+			"failed_at, last_error) SELECT 'topic ' || i %% 20, '{}', now() + (%s), CASE i %% 4 WHEN 3 THEN 3 WHEN 2 "+
+			"THEN 2 ELSE 0 END, i %% 4 / 2, CASE WHEN i %% 4 > 1 THEN now() END, CASE WHEN i %% 4 = 3 THEN now() "+
+			"END, CASE WHEN i %% 4 = 3 THEN 'card ' || i END FROM generate_series(1, $1) AS g (i)", at)
+	}
+	const read = "SELECT sum(blks_hit + blks_read)::bigint FROM pg_stat_database WHERE datname = current_database()"
+	frame := func() (pages int64, f topFrame) {
+		c.exec("SELECT pg_stat_force_next_flush()")
+		before := value[int64](c, read)
+		f = decode[topFrame](c.top("--json").ok())
+		last := int64(-1)
+		eventually(t, "the session's statistics are there", func() bool { // it has ended, and sends them then
+			pages = value[int64](c, read) - before
+			still := pages == last && pages > 100
+			last = pages
+			return still
+		})
+		return pages, f
+	}
+	size := pgtest.Size(60_000, 1_000_000)
+	c.exec(state("(i % 2) * interval '1 hour' - interval '10 minutes'"), 60_000)
+	small, f := frame()
+	if q := f.find(t, "outbox", ""); !q.AtLeast {
+		t.Fatalf("the bound was not reached: %+v", q)
+	}
+	c.exec(state("(i % 2) * interval '1 hour' - interval '5 minutes'"), 3*size)
+	large, f := frame()
+	t.Logf("a frame of 60000 rows reads %d pages, one of %d more %d pages in %.0f ms", small, 3*size, large, f.Took*1000)
+	// Of rows that are due or due later, claims and dead letters each statement reads so many, a page of the table each.
+	if budget := int64(6 * topRows); large > budget || large > small+small/5 {
+		t.Errorf("a frame reads %d pages of %d rows, and %d of 60000; the budget is %d", large, 3*size, small, budget)
+	}
+	if len(f.Skipped) > 0 {
+		t.Errorf("skipped %+v", f.Skipped)
 	}
 }

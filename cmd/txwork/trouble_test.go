@@ -26,6 +26,11 @@ func newShop(t *testing.T) *cli {
 	server, err := localpg.Start(t.Context(), localpg.Options{Durable: true})
 	must(t, err)
 	t.Cleanup(func() { server.Stop() })
+	return newShopOn(t, server)
+}
+
+func newShopOn(t *testing.T, server *localpg.Server) *cli {
+	t.Helper()
 	pool, err := pgxpool.New(t.Context(), server.URL())
 	must(t, err)
 	t.Cleanup(pool.Close)

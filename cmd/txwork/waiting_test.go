@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,4 +97,47 @@ func (c *cli) startJoin() (started outbox.Started) {
 		})
 	}))
 	return started
+}
+
+// Joins that have ended are read past, a bounded number in one statement, and of a large join a bounded number of
+// members.
+func TestJoinsBehindManyOthers(t *testing.T) {
+	c := newMigratedCLI(t)
+	pending := c.startJoin().ID.String()
+	c.exec("INSERT INTO {schema}.outbox_join (id, status, label, completed_at, retention) SELECT " +
+		"('ffffffff-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid, 1, 'l' || i % 2, now(), '1 day' FROM " +
+		"generate_series(1, 12000) AS g (i)")
+	c.exec("INSERT INTO {schema}.outbox_join_member (join_id, member_id, outcome) SELECT '" + pending +
+		"', gen_random_uuid(), 2 FROM generate_series(1, 11000)")
+	for _, test := range []struct {
+		args string
+		want []string
+		next bool
+	}{
+		{"", []string{pending}, false},
+		{"--label two", []string{pending}, false},
+		{"--label l1", nil, false},
+		{"--status completed --limit 1", []string{"ffffffff-0000-7000-8000-000000002ee0"}, true},
+		{"--status completed --limit 1 --label l1", []string{"ffffffff-0000-7000-8000-000000002edf"}, true},
+		{"--status completed --limit 1 --before ffffffff-0000-7000-8000-000000000002",
+			[]string{"ffffffff-0000-7000-8000-000000000001"}, false},
+	} {
+		p := decode[joinsPage](c.run(append([]string{"joins", "outbox", "--json"},
+			strings.Fields(test.args)...)...).ok())
+		var ids []string
+		for _, j := range p.Joins {
+			ids = append(ids, j.ID)
+		}
+		if !slices.Equal(ids, test.want) || (p.Next != "") != test.next {
+			t.Errorf("joins %s are %v, and then %q", test.args, ids, p.Next)
+		}
+	}
+	eventually(t, "the statistics tell of the reads", func() bool {
+		return value[int](c,
+			"SELECT idx_scan FROM pg_stat_user_tables WHERE relid = '{schema}.outbox_join'::regclass") > 10
+	})
+	if n := value[int](c,
+		"SELECT seq_tup_read FROM pg_stat_user_tables WHERE relid = '{schema}.outbox_join'::regclass"); n > 0 {
+		t.Errorf("%d joins were read without an index", n)
+	}
 }

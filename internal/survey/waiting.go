@@ -2,6 +2,7 @@ package survey
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -38,11 +39,67 @@ type Join struct {
 	State                       string  // of that one
 }
 
+// Bounds of one statement of [Joins]. MaxMembers is how many members of a join are looked at for one that it waits for,
+// and openMembers how many of those that have not been counted, to find one that waits for nothing itself.
+const (
+	joinBatch   = 5000
+	memberBatch = 50 // joins whose members are looked at
+	MaxMembers  = 10_000
+	openMembers = 200
+)
+
 // Joins are so many of the table's in one state with smaller ids, the newest first; of one label, unless that is empty.
-func Joins(ctx context.Context, r Reader, f *Facts, before string, status int16, label string, limit int) ([]Join,
-	error) {
+// However many joins there are in other states, each statement reads a bounded number; looked is told of it.
+func Joins(ctx context.Context, r Reader, f *Facts, before string, status int16, label string, limit int,
+	looked func(int)) (all []Join, err error) {
 	if !f.Has("joined") {
 		return nil, nil
 	}
-	return rows[Join](ctx, r, "join_list", f, before, status, label, limit)
+	ids, err := joinIDs(ctx, r, f, before, status, label, limit, looked)
+	if err != nil {
+		return nil, err
+	}
+	for some := range slices.Chunk(ids, memberBatch) {
+		found, err := rows[Join](ctx, r, "join_list", f, some, MaxMembers, openMembers)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// A joinState is what the page of a listing is made of.
+type joinState struct {
+	ID     string
+	Status int16
+}
+
+func joinIDs(ctx context.Context, r Reader, f *Facts, before string, status int16, label string, limit int,
+	looked func(int)) (ids []string, err error) {
+	of := struct {
+		*Facts
+		Labelled bool
+	}{f, label != ""}
+	for read := 0; ; {
+		args := []any{before, joinBatch}
+		if of.Labelled {
+			args = append(args, label)
+		}
+		found, err := rows[joinState](ctx, r, "join_page", of, args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range found {
+			if j.Status == status && len(ids) < limit {
+				ids = append(ids, j.ID)
+			}
+		}
+		read += len(found)
+		looked(read)
+		if len(found) < joinBatch || len(ids) == limit {
+			return ids, nil
+		}
+		before = found[len(found)-1].ID
+	}
 }

@@ -30,8 +30,7 @@ AS $txwork$
         WHERE l.name = e.name
     )
     INSERT INTO "{{schema}}"."leader" (name, term, holder, expires_at, granted_at)
-    SELECT $1, 0, '00000000-0000-0000-0000-000000000000', clock_timestamp(), clock_timestamp()
-    WHERE NOT EXISTS (SELECT FROM "{{schema}}"."leader" AS c WHERE c.name = $1)
+    VALUES ($1, 0, '00000000-0000-0000-0000-000000000000', clock_timestamp(), clock_timestamp())
     ON CONFLICT (name) DO NOTHING
 $txwork$;
 

@@ -1,4 +1,5 @@
--- Joins of one state, the newest first, with the first of their members that has not been counted, and what that one does.
+-- Some joins, the newest first, with one of their members that has not been counted, and what that one does. Of a join that has
+-- not ended a bounded number of members is looked at.
 SELECT j.id::text AS id, coalesce(j.label, '') AS label, j.status, j.expected, j.succeeded, j.failed, j.created_at, j.deadline, j.completed_at,
        coalesce(j.on_complete, j.on_fail)::text AS continuation, coalesce(j.last_error, '') AS error, o.member,
        CASE WHEN o.member IS NULL THEN '' WHEN o.status IS NULL THEN 'gone' WHEN o.status = 3 THEN 'failed' WHEN o.status = 2 THEN 'done'
@@ -7,14 +8,19 @@ SELECT j.id::text AS id, coalesce(j.label, '') AS label, j.status, j.expected, j
 FROM (
     SELECT a.*
     FROM {{.Q "_join"}} AS a
-    WHERE a.id < $1::uuid AND a.status = $2::smallint AND ($3::text = '' OR a.label = $3::text)
-    ORDER BY a.id DESC
-    LIMIT $4::int) AS j
+    WHERE a.id = ANY ($1::text[]::uuid[])) AS j
 LEFT JOIN LATERAL (
     SELECT b.member_id::text AS member, r.status, r.waiting, r.due_at, r.locked_until
-    FROM {{.Q "_join_member"}} AS b
+    FROM (
+        SELECT m.member_id
+        FROM (
+            SELECT c.member_id, c.outcome, c.late
+            FROM {{.Q "_join_member"}} AS c
+            WHERE c.join_id = j.id AND j.status = 0
+            LIMIT $2::int) AS m
+        WHERE m.outcome IS NULL AND m.late IS NULL
+        LIMIT $3::int) AS b
     LEFT JOIN {{.Table}} AS r ON r.id = b.member_id
-    WHERE b.join_id = j.id AND b.outcome IS NULL AND b.late IS NULL AND j.status = 0
     ORDER BY r.waiting NULLS FIRST, b.member_id
     LIMIT 1) AS o ON true
 ORDER BY j.id DESC

@@ -1,0 +1,6 @@
+-- Ids and states of joins, the newest first: a bounded number of them, whatever their state.
+SELECT a.id::text AS id, a.status
+FROM {{.Q "_join"}} AS a
+WHERE a.id < $1::uuid{{if .Labelled}} AND a.label = $3::text{{end}}
+ORDER BY a.id DESC
+LIMIT $2::int
