@@ -65,7 +65,8 @@ func newPool(t testing.TB, url string) *pgxpool.Pool {
 
 func (db *database) createLeader() {
 	db.t.Helper()
-	text, err := migrations.SQL(migrations.FileOptions{Schema: db.Schema, Domains: []migrations.Domain{migrations.Reaper}})
+	text, err := migrations.SQL(migrations.FileOptions{Schema: db.Schema,
+		Domains: []migrations.Domain{migrations.Reaper}})
 	if err != nil {
 		db.t.Fatal(err)
 	}

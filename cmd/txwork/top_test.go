@@ -371,8 +371,10 @@ func TestAFrameReadsABoundedNumberOfPages(t *testing.T) {
 	}
 	c.exec(state("(i % 2) * interval '1 hour' - interval '5 minutes'"), 3*size)
 	large, f := frame()
-	t.Logf("a frame of 60000 rows reads %d pages, one of %d more %d pages in %.0f ms", small, 3*size, large, f.Took*1000)
-	// Of rows that are due or due later, claims and dead letters each statement reads so many, a page of the table each.
+	t.Logf("a frame of 60000 rows reads %d pages, one of %d more %d pages in %.0f ms", small, 3*size, large,
+		f.Took*1000)
+	// Of rows that are due or due later, claims and dead letters each statement reads so many, a page of the table
+	// each.
 	if budget := int64(6 * topRows); large > budget || large > small+small/5 {
 		t.Errorf("a frame reads %d pages of %d rows, and %d of 60000; the budget is %d", large, 3*size, small, budget)
 	}
