@@ -411,7 +411,7 @@ func TestCallsThatReplaceDoNotDeadlock(t *testing.T) {
 	var writers sync.WaitGroup
 	for range 6 {
 		writers.Go(func() {
-			for range 60 {
+			for range pgtest.Size(20, 60) {
 				var inserts []jobs.Insert
 				for _, i := range rand.Perm(keys) {
 					inserts = append(inserts, insert(i))

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
@@ -127,7 +128,7 @@ func (f *fixture) dieNowAndThen() {
 
 func TestRandomGraphs(t *testing.T) {
 	t.Parallel()
-	const graphs = 200
+	graphs := pgtest.Size(50, 200)
 	f := newJobs(t, func(o *jobs.Options) { o.Retry, o.MaxAttempts = atOnce, 1000 })
 	f.doNodes()
 	f.dieNowAndThen()
