@@ -82,7 +82,13 @@ type foldResult struct {
 	busy             bool          // another session was folding
 	again            time.Duration // until the next note is due; negative: there is none
 	ends             []foldEnd     // of each fold
-	now              time.Time     // when the transaction began
+	by               foldMark
+}
+
+// A foldMark tells a transaction that folds from others. The notification of what it releases says the same of itself.
+type foldMark struct {
+	began   time.Time
+	session uint32
 }
 
 // A foldEnd is how far a fold came.
@@ -116,7 +122,7 @@ func (r *foldResult) add(scan func(...any) error) error {
 	var folded, released *int
 	var again *float64
 	var upto *time.Time
-	if err := scan(&folded, &released, &again, &upto, &r.now); err != nil {
+	if err := scan(&folded, &released, &again, &upto, &r.by.began, &r.by.session); err != nil {
 		return err
 	}
 	if folded == nil {
@@ -143,7 +149,7 @@ func (r *foldResult) add(scan func(...any) error) error {
 func (v view) foldStatement() statement {
 	var parts []string
 	for i, f := range v.spec.Folds {
-		parts = append(parts, fmt.Sprintf("SELECT f.folded, f.released, f.again, f.upto, now()"+
+		parts = append(parts, fmt.Sprintf("SELECT f.folded, f.released, f.again, f.upto, now(), pg_backend_pid()"+
 			" FROM %s(@max_notes::int, (@since::text[])[%d]::timestamptz) AS f", v.Function(f.Suffix), i+1))
 	}
 	return numbered("fold", strings.Join(parts, " UNION ALL "))

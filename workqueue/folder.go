@@ -33,6 +33,7 @@ type folder struct {
 	noted    time.Time   // the earliest time that was announced since the current fold began; zero: none
 	settling time.Time   // when the first settle began whose notes are not folded yet; zero: none
 	nextPass time.Time   // from the start
+	told     foldMark    // the last fold that the workers were told of
 }
 
 func newFolder(t *tableWork) *folder {
@@ -159,12 +160,31 @@ func (f *folder) fold(ctx context.Context) (r foldResult, err error) {
 	})
 	f.end(p, r, err == nil && !r.busy)
 	if r.released > 0 {
-		for _, w := range f.work.claiming() {
-			w.claimer.rewind(r.now)
+		f.tell(r.by)
+	}
+	return r, err
+}
+
+// tell wakes the workers for what a fold of this process has released. Those that listen may have been woken by its
+// notification.
+func (f *folder) tell(by foldMark) {
+	isNews := f.isNews(by)
+	for _, w := range f.work.claiming() {
+		if isNews || w.options.NoListen {
+			w.claimer.rewind(by.began)
 			w.poll.Wake()
 		}
 	}
-	return r, err
+}
+
+// isNews tells whether the workers have not been told of the fold. Each fold of this process is reported twice, by its
+// reply and by its notification, in either order: a second wake would be a claim in vain.
+func (f *folder) isNews(by foldMark) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	isNews := f.told.session != by.session || !f.told.began.Equal(by.began)
+	f.told = by
+	return isNews
 }
 
 // A foldPass is one call of the folds under way.

@@ -1,6 +1,9 @@
 package workqueue
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // A folder waits for settles that are about to end, and not for one that does not.
 func TestAFolderWaitsForNoSettleThatHangs(t *testing.T) {
@@ -21,5 +24,25 @@ func TestAFolderWaitsForNoSettleThatHangs(t *testing.T) {
 	case <-f.wake:
 	default:
 		t.Error("nobody has asked for the notes of a settle that has ended")
+	}
+}
+
+// Each fold is reported by its reply and by its notification, in either order, and is news once.
+func TestAFoldIsNewsOnce(t *testing.T) {
+	t.Parallel()
+	f := newFolder(&tableWork{table: &Table{}})
+	began := time.Now()
+	first, other := foldMark{began, 1}, foldMark{began, 2}
+	for i, c := range []struct {
+		by   foldMark
+		news bool
+	}{
+		{first, true}, {first, false},
+		{other, true}, {foldMark{began.Round(0).UTC(), 2}, false},
+		{foldMark{began.Add(time.Microsecond), 2}, true},
+	} {
+		if news := f.isNews(c.by); news != c.news {
+			t.Errorf("report %d: news %v, want %v", i, news, c.news)
+		}
 	}
 }

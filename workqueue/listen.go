@@ -243,8 +243,10 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 func (l *listener) dispatch(n *pgconn.Notification) {
 	for _, t := range l.list() {
 		if t.table.spec.channel() == n.Channel {
-			t.announcer.heard(n.PID, time.Now())
-			t.notified(n.Payload)
+			if !strings.HasPrefix(n.Payload, foldPayload) { // which no announcer spares anybody
+				t.announcer.heard(n.PID, time.Now())
+			}
+			t.notified(n.PID, n.Payload)
 		}
 	}
 }
@@ -259,8 +261,8 @@ func (t *tableWork) missed() {
 // cancelPayload announces that a running row was cancelled.
 const cancelPayload = "cancel"
 
-// notified acts on one payload: the earliest due time that was written, in microseconds.
-func (t *tableWork) notified(payload string) {
+// notified acts on one payload of a session's: the earliest due time that was written, in microseconds.
+func (t *tableWork) notified(session uint32, payload string) {
 	if payload == cancelPayload {
 		for _, w := range t.listening() {
 			w.cancelsSeen.Add(1)
@@ -269,6 +271,7 @@ func (t *tableWork) notified(payload string) {
 		return
 	}
 	at, isNote := strings.CutPrefix(payload, notePayload)
+	at, isFold := strings.CutPrefix(at, foldPayload)
 	micros, err := strconv.ParseInt(at, 10, 64)
 	switch {
 	case err != nil || micros < 0: // anybody may send anything: no row is due before 1970
@@ -277,6 +280,7 @@ func (t *tableWork) notified(payload string) {
 		if t.folder != nil {
 			t.folder.announced(time.UnixMicro(micros))
 		}
+	case isFold && t.folder != nil && !t.folder.isNews(foldMark{time.UnixMicro(micros), session}):
 	default:
 		for _, w := range t.listening() {
 			w.claimer.rewind(time.UnixMicro(micros))

@@ -323,6 +323,16 @@ func (s Spec) announceFrom(due string) string {
 		"', (extract(epoch FROM " + due + ") OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)"
 }
 
+// foldPayload begins the payload of a notification of rows that a fold released.
+const foldPayload = "fold:"
+
+// AnnounceFolded is [Spec.Announce] for rows that a fold has released. The process that folded wakes its own workers
+// without it, and it is no sign of busy producers.
+func (s Spec) AnnounceFolded() string {
+	return "pg_catalog.pg_notify('" + s.channel() + "', pg_catalog.concat('" + foldPayload +
+		"', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint))"
+}
+
 // announcerLock is the advisory lock that a table's announcer holds exclusively while it is awake.
 func (s Spec) announcerLock() string {
 	return "pg_catalog.hashtextextended('" + s.Name() + " announcer', 0)"

@@ -1181,7 +1181,7 @@ BEGIN
     SELECT count(*) FILTER (WHERE c.state = 0) INTO released FROM changed AS c;
 
     IF released > 0 THEN
-        PERFORM pg_catalog.pg_notify('{{schema}}.jobs', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
+        PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('fold:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
     END IF;
     RETURN released;
 END
@@ -1988,7 +1988,7 @@ BEGIN
         released := released + "{{schema}}"."jobs_gate_fill"(news, started);
     END IF;
     IF released > 0 THEN
-        PERFORM pg_catalog.pg_notify('{{schema}}.jobs', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text);
+        PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('fold:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
     END IF;
     again := CASE WHEN n = max_notes THEN 0 ELSE (
         SELECT extract(epoch FROM n.at - clock_timestamp())

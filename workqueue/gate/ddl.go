@@ -82,8 +82,8 @@ func (v view) Named(suffix string) string { return fmt.Sprintf("%q.%q", v.schema
 // Constraint is the same without the schema, as constraints, triggers and new indexes are named.
 func (v view) Constraint(suffix string) string { return fmt.Sprintf("%q", v.table+"_"+suffix) }
 
-// Announce wakes the table's workers.
-func (v view) Announce() string { return v.spec.Announce() }
+// AnnounceFolded wakes them for what a fold has let through.
+func (v view) AnnounceFolded() string { return v.spec.AnnounceFolded() }
 
 // AnnounceNote has them fold, MustAnnounceNote tells whether the writer of a note has not promised to.
 func (v view) AnnounceNote() string     { return v.spec.AnnounceNote() }

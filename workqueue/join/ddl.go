@@ -120,8 +120,8 @@ func (v view) Function(name string) string { return v.qualified("_join_" + name)
 // Named is a name that derives from the domain table's, quoted.
 func (v view) Named(suffix string) string { return fmt.Sprintf(`"%s_%s"`, v.spec.Table, suffix) }
 
-// Announce wakes the domain table's workers.
-func (v view) Announce() string { return v.spec.Announce() }
+// AnnounceFolded wakes the domain table's workers for what has been released.
+func (v view) AnnounceFolded() string { return v.spec.AnnounceFolded() }
 
 // AnnounceNote has them fold, MustAnnounceNote tells whether the writer of a note has not promised to.
 func (v view) AnnounceNote() string     { return v.spec.AnnounceNote() }

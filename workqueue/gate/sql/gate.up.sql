@@ -302,7 +302,7 @@ BEGIN
         released := released + {{.Named "gate_fill"}}(news, started);
     END IF;
     IF released > 0 THEN
-        PERFORM {{.Announce}};
+        PERFORM {{.AnnounceFolded}};
     END IF;
     again := CASE WHEN n = max_notes THEN 0 ELSE (
         SELECT extract(epoch FROM n.at - clock_timestamp())

@@ -85,7 +85,7 @@ BEGIN
     {{- end}}
 
     IF released > 0 THEN
-        PERFORM {{.Announce}};
+        PERFORM {{.AnnounceFolded}};
     END IF;
     RETURN released;
 END
