@@ -133,16 +133,35 @@ func (s *settler) collect(batch []pendingSettle) []pendingSettle {
 	return s.takeReady(batch)
 }
 
+// settleShares is in how many settles at least what is in flight is settled, where its settles write notes.
+const settleShares = 4
+
+// takeReady takes what is there, up to a full batch. Of settles that write notes it takes a share of what is in flight:
+// one share is then settled while another is folded and a third is claimed and handled. All at once they would go
+// around together, and each of these steps would wait for the one before.
 func (s *settler) takeReady(batch []pendingSettle) []pendingSettle {
-	for len(batch) < settleBatch {
+	share := max(lingerBatch, s.worker.inFlight.count()/settleShares)
+	for noted := countNoted(batch); len(batch) < settleBatch && noted < share; {
 		select {
 		case p := <-s.pending:
 			batch = append(batch, p)
+			if p.folds {
+				noted++
+			}
 		default:
 			return batch
 		}
 	}
 	return batch
+}
+
+func countNoted(batch []pendingSettle) (n int) {
+	for _, p := range batch {
+		if p.folds {
+			n++
+		}
+	}
+	return n
 }
 
 // flush settles a batch. A bisector takes one that fails, while the settler goes on with others.

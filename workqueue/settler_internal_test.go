@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // A settler that lingers for company gets it: the other one leaves it what ends meanwhile.
@@ -51,4 +53,37 @@ func TestALargeBatchLingersNoLonger(t *testing.T) {
 			t.Errorf("a batch of %d after %v, want all of them at the next look", n, took)
 		}
 	})
+}
+
+// Settles that write notes are made in shares of what is in flight, and others as many at once as there are.
+func TestASettleTakesAShareOfWhatWritesNotes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name                           string
+		inFlight, noted, others, batch int
+	}{
+		{"few", 60, 50, 10, 60},
+		{"enough for one settle", 400, 400, 0, lingerBatch},
+		{"many", 2000, 900, 0, 2000 / settleShares},
+		{"none", 2000, 0, 900, 900},
+		{"more than a batch", 8000, 3000, 0, settleBatch},
+		{"behind others", 400, 400, 300, 300 + lingerBatch},
+	} {
+		w := &Worker{flow: newFlow(10, 10)}
+		s := newSettler(w)
+		rows := make([]*delivery, c.inFlight)
+		for i := range rows {
+			rows[i] = &delivery{claimedRow: claimedRow{Row: Row{ID: uuid.New()}}}
+		}
+		w.inFlight.add(rows)
+		for range c.others {
+			s.pending <- pendingSettle{}
+		}
+		for range c.noted {
+			s.pending <- pendingSettle{settlement: settlement{folds: true}}
+		}
+		if n := len(s.nextBatch(nil)); n != c.batch {
+			t.Errorf("%s: a batch of %d, want %d", c.name, n, c.batch)
+		}
+	}
 }
