@@ -83,12 +83,15 @@ var flagOffers = map[string]map[string]offer{
 		},
 	},
 	"txwork joins": {
-		"before": joinsOf("j.id::text || E'\t' || coalesce(j.label, '')"),
+		"before": joinsOf(joinIDText),
 		"label":  joinsOf("DISTINCT coalesce(j.label, '')"),
 	},
 	"txwork timers list":    {"after": timerKeys(), "prefix": timerKeys()},
 	"txwork schedules list": {"after": scheduleNames, "prefix": scheduleNames},
 }
+
+// joinIDText is the id of a join j with its label.
+const joinIDText = "j.id::text || E'\t' || coalesce(j.label, '')"
 
 // argumentsOf reads what a command's arguments are from its usage, and whether the last may be repeated.
 func argumentsOf(cmd *cobra.Command) (offers []offer, many bool) {
@@ -110,6 +113,8 @@ func argumentsOf(cmd *cobra.Command) (offers []offer, many bool) {
 			offers = append(offers, func(ctx context.Context, d *database, _ []string, _ string) ([]string, error) {
 				return d.values(ctx, jobsTable, "queue")
 			})
+		case name == "ID" && cmd.Name() == "joins":
+			offers = append(offers, joinsOf(joinIDText))
 		case name == "ID":
 			offers = append(offers, idsOf(table, cmd.Name()))
 		case name == "KEY" && cmd.Name() == "cancel":

@@ -116,6 +116,7 @@ func TestCompletionOfIDs(t *testing.T) {
 		{"schedules list --prefix res|", "restock", nil, []string{"report"}},
 		{"table new |", "", nil, []string{"report"}},
 		{"joins outbox --before |", join + "\ttwo", nil, nil},
+		{"joins outbox |", join + "\ttwo", nil, nil},
 		{"joins outbox --label |", "two", nil, nil},
 		{"joins jobs --label |", "", nil, []string{"two"}},
 		{"list timers --key tr|", "trial/1", []string{"trial/2"}, []string{"other"}},

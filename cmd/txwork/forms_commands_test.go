@@ -111,7 +111,7 @@ func (c *cli) everyForm() []jsonRun {
 	must(c.t, os.WriteFile(wrong, []byte("outbox:\n  topic: {}\n"), 0o600))
 
 	first, _ := c.behind("block")
-	c.startJoin()
+	started := c.startJoin()
 	c.fail("no such address", first)
 	c.fold()
 	dead := c.deadLetters(6, "charge", "card is declined")
@@ -143,7 +143,7 @@ func (c *cli) everyForm() []jsonRun {
 		{line: "show outbox --payload " + dead[0].String()}, {line: "show outbox " + uuid.NewString(),
 			code: exitFailure},
 		{line: "keys outbox"}, {line: "keys timers", code: exitUsage},
-		{line: "joins outbox"}, {line: "joins timers", code: exitUsage},
+		{line: "joins outbox"}, {line: "joins outbox " + started.ID.String()}, {line: "joins timers", code: exitUsage},
 		{line: "redrive outbox --topic charge --limit 1 --yes"},
 		{line: "redrive outbox " + dead[1].String() + " " + uuid.NewString(), code: exitFailure},
 		{line: "redrive outbox --all-failed", code: exitUsage},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,17 +40,38 @@ type joinsPage struct {
 	Next  string      `json:"next,omitempty"` // for --before; missing on the last page
 }
 
+// A joinMembers is what joins prints of one join.
+type joinMembers struct {
+	Table string `json:"table"` // with its schema
+	shownJoin
+	Members []shownMember `json:"members"` // those that have not been counted first, then those that failed
+}
+
+// A shownMember is a row that a join waits for, or has counted.
+type shownMember struct {
+	ID      string `json:"id"`
+	State   string `json:"state"`                // of its row: ready, in_progress, done, gone and so on
+	Counted string `json:"counted,omitempty"`    // succeeded or failed; missing while the join waits for it
+	About   string `json:"about,omitempty"`      // topic or kind
+	Error   string `json:"last_error,omitempty"` // of its last failed attempt
+}
+
+func newShownJoin(j survey.Join) shownJoin {
+	return shownJoin{j.ID, j.Label, joinStates[j.Status], j.Expected, j.Succeeded, j.Failed, j.CreatedAt.UTC(),
+		utc(j.Deadline), utc(j.CompletedAt), j.Continuation, j.Member, j.State, j.Error}
+}
+
 func newJoinsCommand(a *app) *cobra.Command {
 	var status, label, before string
 	var limit int
-	cmd := newCommand("joins TABLE", "Show batches, workflows and other joins, and what they wait for",
-		cobra.ExactArgs(1))
+	cmd := newCommand("joins TABLE [ID]", "Show batches, workflows and other joins, and what they wait for",
+		cobra.RangeArgs(1, 2))
 	flags := cmd.Flags()
 	flags.StringVar(&status, "status", joinStates[0], "joins in this state: "+strings.Join(joinStates, ", "))
 	flags.StringVar(&label, "label", "", "only joins with this label")
 	flags.StringVar(&before, "before", "", "continue after this `id`, the last of the previous page")
-	flags.IntVar(&limit, "limit", defaultListLimit, "joins of a page")
-	asJSON := jsonFlag(cmd, joinsPage{})
+	flags.IntVar(&limit, "limit", defaultListLimit, "joins of a page, or members of a join")
+	asJSON := jsonFlag(cmd, joinsPage{}, joinMembers{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		state := slices.Index(joinStates, status)
 		if state < 0 {
@@ -63,6 +85,12 @@ func newJoinsCommand(a *app) *cobra.Command {
 		} else if _, err := uuid.Parse(before); err != nil {
 			return usagef("--before %q is no id: take it from the page before", before)
 		}
+		if len(args) > 1 {
+			if flags.Changed("status") || flags.Changed("label") || flags.Changed("before") {
+				return usagef("--status, --label and --before are for all joins, without an ID")
+			}
+			return a.showJoin(cmd.Context(), args[0], args[1], limit, *asJSON)
+		}
 		return a.withFacts(cmd.Context(), args[0], "joined", "joins", func(r survey.Reader, f *survey.Facts) error {
 			progress := a.newTally("looking", "joins", -1)
 			defer progress.clear()
@@ -74,9 +102,7 @@ func newJoinsCommand(a *app) *cobra.Command {
 			}
 			p := joinsPage{Table: f.Schema + "." + f.Name, Joins: []shownJoin{}}
 			for _, j := range found[:min(len(found), limit)] {
-				p.Joins = append(p.Joins, shownJoin{j.ID, j.Label, joinStates[j.Status], j.Expected, j.Succeeded,
-					j.Failed, j.CreatedAt.UTC(),
-					utc(j.Deadline), utc(j.CompletedAt), j.Continuation, j.Member, j.State, j.Error})
+				p.Joins = append(p.Joins, newShownJoin(j))
 			}
 			if len(found) > limit {
 				p.Next = p.Joins[limit-1].ID
@@ -88,6 +114,42 @@ func newJoinsCommand(a *app) *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// showJoin shows one join with its members.
+func (a *app) showJoin(ctx context.Context, table, id string, limit int, asJSON bool) error {
+	if _, err := parseIDs([]string{id}); err != nil {
+		return err
+	}
+	return a.withFacts(ctx, table, "joined", "joins", func(r survey.Reader, f *survey.Facts) error {
+		found, members, err := survey.JoinMembers(ctx, r, f, id, limit)
+		switch {
+		case err != nil:
+			return explain(err)
+		case found == nil:
+			return fmt.Errorf("%s.%s has no join %s", f.Schema, f.Name, id)
+		}
+		shown := joinMembers{Table: f.Schema + "." + f.Name, shownJoin: newShownJoin(*found), Members: []shownMember{}}
+		for _, m := range members {
+			shown.Members = append(shown.Members, shownMember{m.ID, m.State, m.Counted, m.Label, m.Error})
+		}
+		if asJSON {
+			return a.printJSON(shown)
+		}
+		if err := a.printJoins(joinsPage{Joins: []shownJoin{shown.shownJoin}}); err != nil {
+			return err
+		}
+		return a.printMembers(shown.Members)
+	})
+}
+
+func (a *app) printMembers(all []shownMember) error {
+	fmt.Fprintln(a.stdout)
+	g := newGrid(a.stdout, "MEMBER", "STATE", "COUNTED AS", "ABOUT", "LAST ERROR")
+	for _, m := range all {
+		g.add(m.ID, m.State, dashed(m.Counted), dashed(m.About), dashed(m.Error))
+	}
+	return g.flush()
 }
 
 func (a *app) printJoins(p joinsPage) error {

@@ -78,6 +78,16 @@ func TestJoinsAndWhatTheyWaitFor(t *testing.T) {
 		t.Errorf("the joins are %+v, which wait for %s", p.Joins, members[1])
 	}
 	c.run("joins", "outbox").ok().prints("1/2", members[1].String(), "in_progress")
+	one := decode[joinMembers](c.run("joins", "outbox", started.ID.String(), "--json").ok())
+	if want := []shownMember{{ID: members[1].String(), State: "in_progress", About: "t"},
+		{ID: members[0].String(), State: "done", Counted: "succeeded", About: "t"}}; !slices.Equal(one.Members, want) ||
+		one.Succeeded != 1 || one.ID != started.ID.String() {
+		t.Errorf("the join is %+v", one)
+	}
+	c.run("joins", "outbox", started.ID.String(), "--limit", "1").ok().prints("two", "COUNTED AS", members[1].String())
+	c.run("joins", "outbox", uuid.NewString()).exits(exitFailure).says("has no join")
+	c.run("joins", "outbox", "17").exits(exitUsage).says("is no id")
+	c.run("joins", "outbox", started.ID.String(), "--label", "two").exits(exitUsage).says("without an ID")
 	if p := decode[joinsPage](c.run("joins", "outbox", "--status", "completed", "--json").ok()); len(p.Joins) != 0 {
 		t.Errorf("completed are %+v", p.Joins)
 	}

@@ -103,3 +103,19 @@ func joinIDs(ctx context.Context, r Reader, f *Facts, before string, status int1
 		before = found[len(found)-1].ID
 	}
 }
+
+// A Member is a row that a join waits for, or has counted.
+type Member struct {
+	ID, State, Counted, Label, Error string
+}
+
+// JoinMembers are a join, and so many of its members: those first that have not been counted. Nil is a join that there
+// is not.
+func JoinMembers(ctx context.Context, r Reader, f *Facts, id string, limit int) (*Join, []Member, error) {
+	found, err := rows[Join](ctx, r, "join_list", f, []string{id}, MaxMembers, openMembers)
+	if err != nil || len(found) == 0 {
+		return nil, nil, err
+	}
+	members, err := rows[Member](ctx, r, "join_members", f, id, MaxMembers, limit)
+	return &found[0], members, err
+}
