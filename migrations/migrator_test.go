@@ -173,12 +173,25 @@ func newPool(t *testing.T, url string, conns int32) *pgxpool.Pool {
 	return pool
 }
 
+// A firstLine is a log that tells of its first line.
+type firstLine struct {
+	bytes.Buffer
+	written func()
+}
+
+func (l *firstLine) Write(line []byte) (int, error) {
+	defer l.written()
+	return l.Buffer.Write(line)
+}
+
 func TestWaitForTheLockEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	var log bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	log := &firstLine{written: cancel} // which says that it waits
 	m, err := migrations.New(db.Pool, migrations.Options{Schema: db.Schema,
-		Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,8 +204,6 @@ func TestWaitForTheLockEndsWithTheContext(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_lock($1)", id); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
 	if _, err := m.Up(ctx); err == nil || !strings.Contains(err.Error(), "waiting for another migrator") {
 		t.Errorf("%v", err)
 	}

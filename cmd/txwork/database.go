@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -203,11 +204,23 @@ func (d *database) open(ctx context.Context, known []string, name string) (*work
 	return t, t.CheckVersion(ctx, d.pool)
 }
 
-// write runs do in a transaction. It says READ COMMITTED because the guards of the library rely on it.
+// commitLimit is how long a commit may take that is under way when the command is interrupted.
+const commitLimit = 10 * time.Second
+
+// write runs do in a transaction. It says READ COMMITTED because the guards of the library rely on it. An interruption
+// rolls back what was not committed and waits for a commit, so that what is reported is what was done.
 func (d *database) write(ctx context.Context, do func(workqueue.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		return do(workqueue.Pgx(tx))
-	})
+	tx, err := d.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(ctx) // nothing to do after a commit
+	if err := cmp.Or(do(workqueue.Pgx(tx)), ctx.Err()); err != nil {
+		return err
+	}
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitLimit)
+	defer cancel()
+	return tx.Commit(limit)
 }
 
 // mayClaim is asked before a worker starts, which would take a missing right for trouble that passes, and try for ever.

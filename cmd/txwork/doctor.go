@@ -209,6 +209,7 @@ func (a *app) fixFindings(ctx context.Context, d *database, o doctorOptions, r d
 				continue
 			}
 		}
+		a.tellFix(f)
 		one := fixed{Code: f.Code, Title: f.Title}
 		if err := doctor.Fix(ctx, d.pool, f); err != nil {
 			if ctx.Err() != nil {
@@ -226,6 +227,18 @@ func (a *app) fixFindings(ctx context.Context, d *database, o doctorOptions, r d
 	}
 	r, err := doctor.Examine(ctx, d.pool, o.Options)
 	return r, done, explain(err)
+}
+
+// tellFix says on standard error what is run now, and what it may wait for.
+func (a *app) tellFix(f doctor.Finding) {
+	fmt.Fprintf(a.stderr, "fixing: %s\n", harmless(f.Title))
+	for _, s := range f.Remedy.SQL {
+		fmt.Fprintf(a.stderr, "    %s\n", s)
+		if strings.Contains(s, " CONCURRENTLY ") {
+			fmt.Fprintln(a.stderr, "    It reads the whole table and waits for every transaction that began before it; the lock-wait of "+
+				"'txwork doctor' names these. If you stop it, it leaves an invalid index, which 'txwork doctor' finds.")
+		}
+	}
 }
 
 // ask shows what would be run. The end of the input is a no.

@@ -68,7 +68,7 @@ var ended = listing{where: "r.completed_at IS NOT NULL AND (r.failed_at IS NULL 
 type purging struct {
 	age
 	part  listing
-	purge func(context.Context, time.Duration, int) (int, error) // without a filter
+	purge func(*workqueue.Queue, context.Context, time.Duration, int) (int, error) // without a filter
 	count func(*purged) *int
 }
 
@@ -78,10 +78,9 @@ func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purg
 	if err != nil {
 		return explain(err)
 	}
-	q := t.On(d.pool)
 	parts := []purging{
-		{o.done, ended, q.PurgeDone, func(p *purged) *int { return &p.Done }},
-		{o.failed, deadLetters, q.PurgeFailed, func(p *purged) *int { return &p.Failed }},
+		{o.done, ended, (*workqueue.Queue).PurgeDone, func(p *purged) *int { return &p.Done }},
+		{o.failed, deadLetters, (*workqueue.Queue).PurgeFailed, func(p *purged) *int { return &p.Failed }},
 	}
 	found, p := purged{Table: t.Name(), DryRun: true}, purged{Table: t.Name()}
 	for i := range parts {
@@ -118,19 +117,26 @@ func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o
 			continue
 		}
 		count := part.count(p)
-		deleted := func(n int, err error) (int, error) {
+		delete := func(some func(workqueue.Tx) (int, error)) (n int, err error) {
+			err = d.write(ctx, func(tx workqueue.Tx) error {
+				n, err = some(tx)
+				return err
+			})
+			if err != nil {
+				return 0, err // nothing was committed
+			}
 			*count += n
 			progress.set(int64(p.rows()))
-			return n, err
+			return n, nil
 		}
 		var err error
 		if o.filter.given() {
 			err = d.each(ctx, t, o.filter, o.limit, []listing{part.part}, func(ids []uuid.UUID) (int, error) {
-				return deleted(d.delete(ctx, t, part.part, ids))
+				return delete(func(tx workqueue.Tx) (int, error) { return deleteRows(ctx, tx, t, part.part, ids) })
 			})
 		} else {
 			err = inBatches(o.limit, func(size int) (int, error) {
-				return deleted(part.purge(ctx, part.Duration, size))
+				return delete(func(tx workqueue.Tx) (int, error) { return part.purge(t.In(tx), ctx, part.Duration, size) })
 			})
 		}
 		if err != nil {
@@ -155,17 +161,13 @@ func inBatches(limit int, purge func(size int) (int, error)) error {
 	return nil
 }
 
-// delete deletes those of some rows that still are of a listing, and waits for nobody who has them in hand.
-func (d *database) delete(ctx context.Context, t *workqueue.Table, l listing, ids []uuid.UUID) (n int, err error) {
+// deleteRows deletes those of some rows that still are of a listing, and waits for nobody who has them in hand.
+func deleteRows(ctx context.Context, tx workqueue.Tx, t *workqueue.Table, l listing, ids []uuid.UUID) (int, error) {
 	table := pgx.Identifier{t.Spec().Schema, t.Spec().Table}.Sanitize()
 	text := fmt.Sprintf(`DELETE FROM %[1]s AS t
 		WHERE t.ctid = ANY (ARRAY(SELECT r.ctid FROM %[1]s AS r WHERE r.id = ANY ($1::uuid[]) AND %[2]s FOR UPDATE SKIP LOCKED))`, table, l.where)
-	err = d.write(ctx, func(tx workqueue.Tx) error {
-		deleted, err := tx.Exec(ctx, text, ids)
-		n = int(deleted)
-		return err
-	})
-	return n, err
+	deleted, err := tx.Exec(ctx, text, ids)
+	return int(deleted), err
 }
 
 func (a *app) printPurged(p purged, asJSON bool) error {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -134,4 +136,36 @@ func TestInterruptedRepairSaysWhatWasDone(t *testing.T) {
 	must(t, err)
 	r := c.interrupted(holder, "redrive", "outbox", "--all-failed", "--yes").exits(exitInterrupted)
 	r.prints("1000 of 3000 rows of " + c.db.Schema + ".outbox redriven").says("interrupted")
+}
+
+// A batch whose commit is under way is waited for, and counted.
+func TestAnInterruptedPurgeCountsWhatIsCommitted(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.deadLetters(2*purgeBatch, "a", "no")
+	c.exec("UPDATE {schema}.outbox SET failed_at = now() - interval '1 hour', completed_at = now() - interval '1 hour'")
+	const lock = 4711
+	c.exec(fmt.Sprintf(`CREATE FUNCTION {schema}.wait() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN PERFORM pg_advisory_xact_lock_shared(%d); RETURN NULL; END';
+		CREATE CONSTRAINT TRIGGER wait AFTER DELETE ON {schema}.outbox DEFERRABLE INITIALLY DEFERRED
+		FOR EACH ROW EXECUTE FUNCTION {schema}.wait()`, lock))
+	holder, err := c.db.Pool.Begin(t.Context())
+	must(t, err)
+	defer holder.Rollback(t.Context())
+	_, err = holder.Exec(t.Context(), "SELECT pg_advisory_xact_lock($1)", lock)
+	must(t, err)
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	defer interrupt(nil)
+	done := make(chan result, 1)
+	go func() {
+		done <- c.runWith(ctx, strings.NewReader(""), "purge", "outbox", "--failed-older-than", "1m", "--yes")
+	}()
+	eventually(t, "the commit waits", func() bool { return c.waitsFor(holder) })
+	interrupt(errInterrupted)
+	must(t, holder.Rollback(t.Context()))
+	r := (<-done).exits(exitInterrupted).says("interrupted")
+	left := value[int](c, "SELECT count(*) FROM {schema}.outbox")
+	r.prints(fmt.Sprintf("%d failed", 2*purgeBatch-left))
+	if left != purgeBatch {
+		t.Errorf("%d rows are left, want those of one batch", left)
+	}
 }

@@ -50,8 +50,9 @@ var backlogChecks = []check{
 		title:   "schedules that should have fired",
 		from:    rough(defaultThresholds.Schedule),
 		meaning: "What they start, such as reports, does not happen.",
-		remedy:  "start a worker that runs schedules: `timers.Worker` or `jobs.Worker`",
-		look:    inRowsOfEachTable(overdueSchedules),
+		remedy: "start a worker that runs the table's schedules: `timers.Worker` for those of timers, `jobs.Worker` for " +
+			"those of jobs, or `txwork worker` with that section",
+		look: inRowsOfEachTable(overdueSchedules),
 	},
 	{
 		code: "schedule-dead", severity: Critical,
@@ -98,16 +99,21 @@ func (x *examination) waitingLanes(ctx context.Context, t *table, than time.Dura
 	return all, err
 }
 
-// served lists the lanes of rows that ended lately, by their first column. A table whose rows are deleted when they are
-// done has none.
+// served lists the lanes, by their first column, of rows that have ended in the time for which a row of a lane without a
+// worker has been ready. A table whose rows are deleted when they are done has none.
 func (x *examination) served(ctx context.Context, t *table) (map[string]bool, error) {
 	type lane struct{ Name string }
-	list, err := readRows[lane](ctx, x, "served", t, 5*ratesOver.Seconds(), maxSample)
+	list, err := readRows[lane](ctx, x, "served", t, x.Thresholds.Unserved.Seconds(), maxSample)
 	all := make(map[string]bool, len(list))
 	for _, l := range list {
 		all[l.Name] = true
 	}
 	return all, err
+}
+
+// worked tells whether somebody works on a lane: a lease that has expired is that of a worker which is gone.
+func (w waiting) worked(served map[string]bool) bool {
+	return w.Running > w.Expired || served[w.Name()]
 }
 
 func unserved(ctx context.Context, x *examination, t *table) (all []Finding, err error) {
@@ -120,7 +126,7 @@ func unserved(ctx context.Context, x *examination, t *table) (all []Finding, err
 		return nil, err
 	}
 	for _, w := range lanes {
-		if w.Running > 0 || served[w.Name()] || w.rule.Paused || w.rule.Saturated() {
+		if w.worked(served) || w.rule.Paused || w.rule.Saturated() {
 			continue
 		}
 		all = append(all, Finding{
@@ -168,7 +174,7 @@ func backlog(ctx context.Context, x *examination, t *table) (all []Finding, err 
 		return nil, err
 	}
 	for _, w := range lanes {
-		if w.Running == 0 && !served[w.Name()] || w.rule.Paused || w.rule.Saturated() {
+		if !w.worked(served) || w.rule.Paused || w.rule.Saturated() {
 			continue
 		}
 		f := Finding{
@@ -265,8 +271,8 @@ func overdueSchedules(ctx context.Context, x *examination, t *table) ([]Finding,
 		Title: fmt.Sprintf("%s: schedule %q should have fired %s ago, but no worker runs schedules", t.Name,
 			list[0].Name, rough(seconds(list[0].Late))),
 		Remedy: Remedy{
-			Do: "Start a worker that runs schedules: timers.Worker or jobs.Worker on this schema. Its misfire " +
-				"policy decides about missed occurrences.",
+			Do: "Start " + scheduler(t.Name) + " on this schema, which runs the schedules of " + t.Name +
+				". Each schedule's misfire policy decides about missed occurrences.",
 			Commands: []string{x.command("list", t.Name, "--status", "ready")},
 		},
 	}
@@ -275,6 +281,17 @@ func overdueSchedules(ctx context.Context, x *examination, t *table) ([]Finding,
 			"last_error", s.Error))
 	}
 	return []Finding{f}, nil
+}
+
+// scheduler is the worker that runs the schedules of a table.
+func scheduler(table string) string {
+	switch table {
+	case "timers_schedule":
+		return "a timers.Worker, or `txwork worker` with timers in its file,"
+	case "jobs_schedule":
+		return "a jobs.Worker, or `txwork worker` with jobs in its file,"
+	}
+	return "the worker of that domain"
 }
 
 func deadSchedules(ctx context.Context, x *examination, t *table) (all []Finding, err error) {

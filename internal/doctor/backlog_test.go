@@ -56,6 +56,25 @@ func TestRowsThatNobodyClaims(t *testing.T) {
 	w.goneAfter(f, byWord, []string{"outbox"})
 }
 
+// A worker that has died ended rows a while ago, or left some whose leases expire.
+func TestAWorkerThatHasGoneServesNothing(t *testing.T) {
+	w := newWard(t)
+	w.enqueue(messages("a", 6)...)
+	owner := uuid.New()
+	rows, err := w.queue().Claim(t.Context(), owner, time.Minute, 3)
+	must(t, err)
+	_, err = w.queue().Ack(t.Context(), owner, ids(rows[:1]))
+	must(t, err)
+	w.exec("UPDATE outbox SET due_at = now() - interval '3 minutes' WHERE status = 0")
+	w.goneNow("unserved", nil) // it has just ended one
+	w.exec("UPDATE outbox SET completed_at = now() - interval '150 seconds' WHERE status = 2")
+	w.goneNow("unserved", nil) // it has two in hand
+	w.exec("UPDATE outbox SET locked_until = now() - interval '90 seconds' WHERE status = 1")
+	w.finds("unserved", []string{"outbox: 3 ready rows", "3 min"})
+	w.exec("UPDATE outbox SET due_at = now() - interval '1 hour' WHERE status = 0")
+	w.goneNow("backlog", nil)
+}
+
 func TestABacklog(t *testing.T) {
 	w := newWard(t)
 	w.enqueue(messages("a", 10)...)

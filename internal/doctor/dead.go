@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // deadLetterChecks are about rows that have failed, or will.
@@ -72,11 +74,19 @@ func poison(ctx context.Context, x *examination, t *table) (all []Finding, err e
 				Do:       "Look at one of them, fix the cause, then redrive them.",
 				Commands: []string{x.command("show", t.Name, l.IDs[0]), x.command(t.redriveRecent(l)...)},
 				SQL: []string{fmt.Sprintf("SELECT * FROM %s(ARRAY(SELECT id FROM %s WHERE failed_at > now() - "+
-					"interval '1 hour' AND cancelled_at IS NULL LIMIT 1000));", t.Q("_redrive"), t.Table())},
+					"interval '1 hour' AND cancelled_at IS NULL%s LIMIT 1000));", t.Q("_redrive"), t.Table(), t.about(l))},
 			},
 		})
 	}
 	return all, err
+}
+
+// about is a condition that the rows are of the kind or topic of the letters.
+func (t *table) about(l letters) string {
+	if name := t.LabelName(); name != "" && l.Label != "" {
+		return " AND " + pgx.Identifier{name}.Sanitize() + " = " + literal(l.Label)
+	}
+	return ""
 }
 
 // redriveRecent is the command for what has failed of a kind or topic lately.

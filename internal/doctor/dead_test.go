@@ -39,8 +39,9 @@ func TestAKindWithoutAHandler(t *testing.T) {
 
 func TestPoison(t *testing.T) {
 	w := newWard(t)
+	others := w.enqueue(messages("ship", 2)...)
 	all := w.enqueue(messages("charge", 7)...)
-	for i, id := range all {
+	for i, id := range append(all, others...) {
 		w.fail(fmt.Sprintf("card %d is declined\nby the bank", i), id)
 		w.exec("UPDATE outbox SET locked_until = now() WHERE status = 1")
 		w.exec("SELECT outbox_reap_expired(); UPDATE outbox SET due_at = now() WHERE status = 0")
@@ -48,7 +49,10 @@ func TestPoison(t *testing.T) {
 	w.goneNow("unknown-handler", nil)
 	f := w.finds("poison", []string{`topic "charge"`, "7 dead letters", "card … is declined"})
 	w.mends(f, nil)
-	if n := ask[int](w, "SELECT count(*) FROM outbox WHERE status = 0"); n != 7 {
+	if n := ask[int](w, "SELECT count(*) FROM outbox WHERE status = 0 AND topic = 'charge'"); n != 7 {
 		t.Errorf("%d messages are ready", n)
+	}
+	if n := ask[int](w, "SELECT count(*) FROM outbox WHERE status = 3 AND topic = 'ship'"); n != len(others) {
+		t.Errorf("%d dead letters of another topic are left", n)
 	}
 }

@@ -105,6 +105,9 @@ func (x *examination) difference(d migrations.Difference) Finding {
 	switch {
 	case strings.HasPrefix(d.Object, "migration "):
 		f.Remedy = Remedy{Do: "Apply the migration.", Commands: []string{x.command("migrate", "up")}}
+		if len(x.tables) == 0 {
+			f.Remedy.Do = "Apply the migration, or name another --schema: this one has no txwork tables."
+		}
 	case len(d.DDL) == 0:
 		f.Remedy = Remedy{Do: "No statement repairs this: upgrade the library, or restore what is missing from a " +
 			"backup."}
