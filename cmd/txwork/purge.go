@@ -132,11 +132,15 @@ func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o
 		var err error
 		if o.filter.given() {
 			err = d.each(ctx, t, o.filter, o.limit, []listing{part.part}, func(ids []uuid.UUID) (int, error) {
-				return delete(func(tx workqueue.Tx) (int, error) { return deleteRows(ctx, tx, t, part.part, ids) })
+				return delete(func(tx workqueue.Tx) (int, error) {
+					return deleteRows(ctx, tx, t, part.part, ids)
+				})
 			})
 		} else {
 			err = inBatches(o.limit, func(size int) (int, error) {
-				return delete(func(tx workqueue.Tx) (int, error) { return part.purge(t.In(tx), ctx, part.Duration, size) })
+				return delete(func(tx workqueue.Tx) (int, error) {
+					return part.purge(t.In(tx), ctx, part.Duration, size)
+				})
 			})
 		}
 		if err != nil {

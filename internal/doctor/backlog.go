@@ -99,8 +99,8 @@ func (x *examination) waitingLanes(ctx context.Context, t *table, than time.Dura
 	return all, err
 }
 
-// served lists the lanes, by their first column, of rows that have ended in the time for which a row of a lane without a
-// worker has been ready. A table whose rows are deleted when they are done has none.
+// served lists the lanes, by their first column, of rows that have ended in the time for which a row of a lane
+// without a worker has been ready. A table whose rows are deleted when they are done has none.
 func (x *examination) served(ctx context.Context, t *table) (map[string]bool, error) {
 	type lane struct{ Name string }
 	list, err := readRows[lane](ctx, x, "served", t, x.Thresholds.Unserved.Seconds(), maxSample)
