@@ -42,8 +42,9 @@ var targets = map[string]target{
 	"trickle": {"the same at 20 transactions a second", "done p50 no worse than notifying always by more than 10 %",
 		producers("-rate", "20")},
 	"single": {"8 producers, one job a transaction; first with a worker process of another queue beside them", "1.2 of River's bench settings",
-		inTurn(compare(results.Served, "txwork", "river:bench"), compare(results.Single, "txwork", "river:bench"))},
-	"latency": {"insert to handler start, idle", "p50 < 2 ms, p99 < 5 ms", compare(results.Latency, "txwork",
+		inTurn(compare(results.Served, "txwork:defaults", "river:bench"),
+			compare(results.Single, "txwork:defaults", "river:bench"))},
+	"latency": {"insert to handler start, idle", "p50 < 2 ms, p99 < 5 ms", compare(results.Latency, "txwork:defaults",
 		"river:bench")},
 	"idle": {"connections and transactions a second of idle queues", "at most 6 and 5, the same for fifty queues",
 		loads([]float64{0}, []int{10, 50}, idlePeers...)},
@@ -52,10 +53,10 @@ var targets = map[string]target{
 	"cost": {"processor time of a job by jobs a second", "1.4 ms at 50 a second, and less than River's",
 		loads([]float64{10, 50, 100, 1000}, []int{0}, pacedPeers...)},
 	"processes": {"1, 2, 4 and 8 processes on one queue", "1.05 of bare SQL's own fall", compare(results.Processes,
-		"txwork", "sql")},
+		"txwork:defaults", "sql")},
 	"drain": {"jobs that are there, done and kept", "4.5 × River's bench settings, 0.55 of bare SQL",
-		compare(results.Drain, "txwork", "sql", "river:bench")},
-	"enqueue": {"jobs written in bulk", "2 × River's InsertManyFast", compare(results.Enqueue, "txwork",
+		compare(results.Drain, "txwork:defaults", "sql", "river:bench")},
+	"enqueue": {"jobs written in bulk", "2 × River's InsertManyFast", compare(results.Enqueue, "txwork:defaults",
 		"river:bench")},
 	"kept": {"held snapshot, retained jobs, crowds, failing jobs, timers, log", "what was met stays met", commands(
 		"go run ./cmd/txwork bench drain --jobs 400000 --hold-snapshot",
@@ -73,8 +74,8 @@ var targets = map[string]target{
 
 // Those on Node are left out where they cannot be run.
 var (
-	idlePeers  = []string{"txwork", "river:bench", "river:defaults"}
-	pacedPeers = []string{"txwork", "river:bench", "river:defaults", "graphile-worker:bench",
+	idlePeers  = []string{"txwork:defaults", "river:bench", "river:defaults"}
+	pacedPeers = []string{"txwork", "sql:bench", "river:bench", "river:defaults", "graphile-worker:bench",
 		"graphile-worker:defaults", "pg-boss:bench"}
 )
 

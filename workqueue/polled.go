@@ -15,12 +15,14 @@ func (w polled) Namespace() string { return w.table.Name() }
 // Process claims rows and hands them to the handlers until a claim returns fewer rows than there is room for.
 func (w polled) Process(ctx context.Context) (int, error) {
 	total := 0
+	w.cool(ctx)
 	for {
 		want, err := w.flow.await(ctx)
 		if err != nil {
 			return total, nil // stopping
 		}
 		start, cancels := time.Now(), w.cancelsSeen.Load()
+		w.claimedAt = start
 		rows, err := w.claim(ctx, w.claimer, want)
 		if ctx.Err() != nil {
 			w.flow.close() // stopping: nothing of this claim is to be started
@@ -33,6 +35,20 @@ func (w polled) Process(ctx context.Context) (int, error) {
 		if err != nil || len(rows) < want {
 			return total, err
 		}
+	}
+}
+
+// cool waits until the last claim is [WorkerOptions.ClaimCooldown] ago.
+func (w polled) cool(ctx context.Context) {
+	rest := time.Until(w.claimedAt.Add(w.options.ClaimCooldown))
+	if rest <= 0 {
+		return
+	}
+	timer := time.NewTimer(rest)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 

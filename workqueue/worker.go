@@ -44,6 +44,10 @@ type WorkerOptions struct {
 	Lease time.Duration
 	// PollInterval is the longest time between two looks. Default: [dispatch.DefaultPollInterval].
 	PollInterval time.Duration
+	// ClaimCooldown is the least time between two claims while there is room for more rows than there are: a woken
+	// worker waits for it, so that rows which come one by one share claims, settles and commits, and start up to this
+	// much later. Default: none, a woken worker claims at once.
+	ClaimCooldown time.Duration
 	// SettleLinger is how long a settle may wait for others to share its transaction, negative for not
 	// at all. Default: [DefaultSettleLinger].
 	SettleLinger time.Duration
@@ -92,6 +96,8 @@ func (o WorkerOptions) validate() error {
 		return invalid("claim limit", "is %d, it must be between 1 and %d", o.ClaimLimit, MaxBatch)
 	case o.PollInterval < 0:
 		return invalid("poll interval", "is %v, it cannot be negative", o.PollInterval)
+	case o.ClaimCooldown < 0:
+		return invalid("claim cooldown", "is %v, it cannot be negative", o.ClaimCooldown)
 	case o.HandlerTimeout < 0:
 		return invalid("handler timeout", "is %v, it cannot be negative", o.HandlerTimeout)
 	case o.ShutdownTimeout < 0:
@@ -129,6 +135,7 @@ type Worker struct {
 	logger   *slog.Logger  // names the table and the lane
 	cancels  chan struct{} // a running row was cancelled somewhere
 
+	claimedAt   time.Time    // the last claim of the poll, which alone reads it
 	cancelsSeen atomic.Int64 // how many cancels were notified of
 	started     atomic.Bool
 	phase       atomic.Int32

@@ -327,6 +327,7 @@ func TestNewWorkerRefusesWhatCannotWork(t *testing.T) {
 		},
 		"lease":            func() error { return r.refuse(workqueue.WorkerOptions{Lease: time.Second - 1}) },
 		"poll interval":    func() error { return r.refuse(workqueue.WorkerOptions{PollInterval: -1}) },
+		"claim cooldown":   func() error { return r.refuse(workqueue.WorkerOptions{ClaimCooldown: -1}) },
 		"handler timeout":  func() error { return r.refuse(workqueue.WorkerOptions{HandlerTimeout: -1}) },
 		"shutdown timeout": func() error { return r.refuse(workqueue.WorkerOptions{ShutdownTimeout: -1}) },
 		"lanes": func() error {

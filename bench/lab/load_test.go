@@ -17,7 +17,7 @@ func TestLoadsOfTxworkAndBareSQL(t *testing.T) {
 	var log bytes.Buffer
 	loads, err := lab.RunLoads(t.Context(), lab.LoadRequest{
 		Options: results.Options{PayloadBytes: 30, Connections: 2, Seconds: 0.5},
-		Peers:   []string{"txwork", "sql"}, Rates: []float64{0, 100}, Queues: []int{0}, Rounds: 1,
+		Peers:   []string{"txwork:defaults", "sql"}, Rates: []float64{0, 100}, Queues: []int{0}, Rounds: 1,
 		Progress: lab.Progress{Out: &log},
 	})
 	if err != nil || len(loads) != 4 {
@@ -40,7 +40,7 @@ func TestLoadsOfTxworkAndBareSQL(t *testing.T) {
 func TestALoadOfSeveralQueues(t *testing.T) {
 	loads, err := lab.RunLoads(t.Context(), lab.LoadRequest{
 		Options: results.Options{PayloadBytes: 30, Connections: 2, Seconds: 0.5},
-		Peers:   []string{"txwork"}, Rates: []float64{100}, Queues: []int{5}, Rounds: 1,
+		Peers:   []string{"txwork:defaults"}, Rates: []float64{100}, Queues: []int{5}, Rounds: 1,
 		Progress: lab.Progress{Out: &bytes.Buffer{}},
 	})
 	if err != nil || len(loads) != 1 || loads[0].PerSecond <= 0 {

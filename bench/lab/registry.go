@@ -30,7 +30,10 @@ type bounds struct {
 
 // peers are in the order in which they take turns.
 var peers = []peer{
-	goPeer("txwork", nil, nil),
+	goPeer("txwork", nil, map[string]bounds{
+		"cooldown": {without: results.Workloads}, // of which fixed rates are none
+		"polling":  {without: results.Workloads},
+	}),
 	goPeer("sql", nil, nil),
 	goPeer("river", nil, map[string]bounds{"defaults": {most: 10_000, without: alone}}),
 	nodePeer("graphile-worker", map[string]bounds{"bench": {without: alone}, "defaults": {most: 10_000,

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/txwork/txwork/bench/peer"
 	"github.com/txwork/txwork/bench/protocol"
@@ -15,8 +16,25 @@ func main() {
 	peer.Main(peer.Peer{Describe: describe, Prepare: prepare, Open: open})
 }
 
-// defaults is the only profile: there is nothing to set for throughput.
-const defaults = "defaults"
+// riversCooldown is the default of River's FetchCooldown.
+const riversCooldown = 100 * time.Millisecond
+
+// The profiles. There is nothing to set for throughput; at low rates, rows that share claims cost less.
+var profiles = map[string]struct {
+	description string
+	options     workqueue.WorkerOptions
+}{
+	"defaults": {description: fmt.Sprintf("default options (%d handlers; NOTIFY in every transaction that inserts)",
+		workqueue.DefaultConcurrency)},
+	"cooldown": {
+		description: "default options but for a claim cooldown of 100 ms, which is River's default",
+		options:     workqueue.WorkerOptions{ClaimCooldown: riversCooldown},
+	},
+	"polling": {
+		description: "default options but for polling every 100 ms without notifications",
+		options:     workqueue.WorkerOptions{PollInterval: riversCooldown, NoListen: true},
+	},
+}
 
 // unfinishedJobs counts what is live or failed, in a form that has an index for each part: whoever asks for the end
 // does not want to read what is done.
@@ -28,15 +46,18 @@ func describe(c protocol.Config) protocol.Description {
 	if c.Deleted {
 		api, unfinished = "a table of package workqueue with DeleteDone", "SELECT count(*) FROM txwork."+deletedTable
 	}
-	return protocol.Description{
-		Name:    "txwork",
-		Version: "devel", // the runner names the commit
-		Profiles: map[string]string{defaults: fmt.Sprintf("%s, default options (%d handlers; NOTIFY in every "+
-			"transaction that inserts)", api, workqueue.DefaultConcurrency)},
+	d := protocol.Description{
+		Name:          "txwork",
+		Version:       "devel", // the runner names the commit
+		Profiles:      map[string]string{},
 		Retained:      true,
 		Deleted:       true,
 		UnfinishedSQL: unfinished,
 	}
+	for name, p := range profiles {
+		d.Profiles[name] = api + ", " + p.description
+	}
+	return d
 }
 
 func prepare(ctx context.Context, c protocol.Config) error {
@@ -56,7 +77,8 @@ func open(ctx context.Context, c protocol.Config) (peer.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := workqueue.WorkerOptions{Concurrency: c.Concurrency}
+	options := profiles[c.Profile].options
+	options.Concurrency = c.Concurrency
 	if c.Deleted {
 		return openDeleted(pool, options)
 	}
