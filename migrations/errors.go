@@ -18,11 +18,15 @@ func (m *Migrator) failed(action string, err error) error {
 }
 
 func explain(err error) error {
+	var pg *pgconn.PgError
+	answered := errors.As(err, &pg)
 	if connect := new(pgconn.ConnectError); errors.As(err, &connect) {
+		if answered {
+			return fmt.Errorf("the server refuses the connection: %w", err)
+		}
 		return fmt.Errorf("the database cannot be reached: %w", err)
 	}
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
+	if !answered {
 		return err
 	}
 	switch pg.Code {

@@ -69,10 +69,11 @@ type reaper struct {
 	ends   map[string]time.Time // of the others: when the lease of their leader ends
 
 	// since is when it began to lead, and patience for how long others may take to be elected for their tables before
-	// it looks for those that nobody serves. It looks once.
+	// it looks for those that nobody serves. It looks again only while some of those have never had a row.
 	since    time.Time
 	patience time.Duration
 	looked   bool
+	warned   []string // of these tables
 }
 
 // noteOutage is told how a round or an observation ended. Outages are logged once, together with those of the runtime's
@@ -230,6 +231,14 @@ func (r *reaper) looks() bool {
 	r.looked = true
 	return true
 }
+
+// looksAgain in a while: a deployment begins with empty tables.
+func (r *reaper) looksAgain() {
+	r.looked, r.since, r.patience = false, time.Now(), intervalsToLook*r.options.Interval
+}
+
+// intervalsToLook is how many intervals are between two looks.
+const intervalsToLook = 10
 
 // noteRound notes what was done. Tables that a complete round served to the end are served again after an interval.
 func (r *reaper) noteRound(ctx context.Context, report Report, complete bool) {

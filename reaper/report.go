@@ -11,8 +11,8 @@ type Report struct {
 	Tables []TableReport `json:"tables"`
 
 	// Unserved are tables of txwork in the schemas of the reaper's that it was not given, and that no other reaper,
-	// `txwork reap` or procedure has maintained for a day. Expired leases in them are never requeued. [Run] looks for
-	// them once, and only logs them.
+	// `txwork reap` or procedure has maintained for a day. Expired leases in them are never requeued. Tables that have
+	// never had a row are not among them. [Run] looks for them, and only logs each once.
 	Unserved []string `json:"unserved,omitempty"`
 
 	// More tells that a bound of [Options] cut the round short and another round has work to do.

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -27,12 +28,14 @@ type connections interface {
 
 // transaction runs work in a short transaction, READ COMMITTED whatever the session's default, because
 // elections and guards see the newest version of a row only there. A transaction that is idle for longer
-// than the lease is ended by the server.
+// than the lease is ended by the server. The work runs again where DDL has come in between.
 func transaction(ctx context.Context, pool connections, lease time.Duration, work func(context.Context,
 	pgx.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
 	defer cancel()
-	return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return transactionOn(ctx, conn, lease, work) })
+	return postgres.Renewed(func() error {
+		return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return transactionOn(ctx, conn, lease, work) })
+	})
 }
 
 func transactionOn(ctx context.Context, conn *pgxpool.Conn, lease time.Duration, work func(context.Context,

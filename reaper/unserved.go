@@ -5,24 +5,30 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+// An unservedTable is one that nobody maintains. Of one that has never had a row nothing can be lost: an application
+// that uses some of the domains has the tables of the others, too.
+type unservedTable struct {
+	Name string
+	Used bool
+}
+
 // unserved are the tables beside the reaper's own that it was not given and no other reaper serves. A dead worker's
-// claims on them stay for ever, and nothing else tells.
+// claims on them stay for ever, and nothing else tells. A table that has never had a row is left out.
 func (r *reaper) unserved(ctx context.Context) []string {
 	schemas := []string{r.options.Schema}
 	for _, table := range r.tables {
 		schemas = append(schemas, table.Spec().Schema)
 	}
 	text := statement("unserved", "leader", pgx.Identifier{r.options.Schema, leaderTable})
-	var names []string
-	err := r.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		rows, err := conn.Query(ctx, text, schemas)
+	var found []unservedTable
+	err := transaction(ctx, r.pool, r.options.Lease, func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, text, schemas)
 		if err != nil {
 			return err
 		}
-		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[unservedTable])
 		return err
 	})
 	if ctx.Err() != nil {
@@ -35,11 +41,22 @@ func (r *reaper) unserved(ctx context.Context) []string {
 		r.logger.WarnContext(ctx, "reaper could not look for tables that nobody maintains", "error", err)
 		return nil
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(r.names, name) })
-	if len(names) > 0 {
+	var names []string
+	for _, t := range found {
+		switch {
+		case slices.Contains(r.names, t.Name):
+		case t.Used:
+			names = append(names, t.Name)
+		default:
+			r.looksAgain()
+		}
+	}
+	news := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(r.warned, name) })
+	if len(news) > 0 {
+		r.warned = append(r.warned, news...)
 		r.logger.WarnContext(ctx, "no reaper maintains some tables of txwork: their expired leases are never requeued "+
 			"and their old rows never deleted; name them in service.Options.Tables or pass them to reaper.Run, or run "+
-			"txwork reap from cron", "unserved", names)
+			"txwork reap from cron", "unserved", news)
 	}
 	return names
 }

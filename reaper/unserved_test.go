@@ -24,6 +24,8 @@ func TestTablesThatNobodyServes(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	given, forgotten := db.table(workqueue.Spec{Table: "given"}), db.table(workqueue.Spec{Table: "forgotten"})
+	db.rows(forgotten, 1, ready)
+	db.table(workqueue.Spec{Table: "unused"})
 	db.exec("CREATE TABLE " + db.Schema + ".other ()") // not of txwork
 	for _, c := range []struct {
 		tables []*workqueue.Table
@@ -51,6 +53,7 @@ func TestTablesThatAnotherProcessServes(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	given, others := db.table(workqueue.Spec{Table: "given"}), db.table(workqueue.Spec{Table: "others"})
+	db.rows(others, 1, ready)
 	for _, lease := range []string{"1 minute", "-1 hour"} { // from cron it leads for moments
 		db.lead(others, uuid.New(), 1, lease)
 		if report := db.runOnce(db.options(), given); len(report.Unserved) != 0 {
@@ -64,11 +67,14 @@ func TestTablesThatAnotherProcessServes(t *testing.T) {
 	}
 }
 
-// A reaper that keeps running warns when others have had the time to be elected for their tables, once.
+// A reaper that keeps running warns when others have had the time to be elected for their tables, of each once: also of
+// one that gets its first row later.
 func TestRunWarnsOfTablesThatNobodyServes(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	given, forgotten := db.table(workqueue.Spec{Table: "given"}), db.table(workqueue.Spec{Table: "forgotten"})
+	later := db.table(workqueue.Spec{Table: "later"})
+	db.rows(forgotten, 1, ready)
 	var log logged
 	o := db.options()
 	o.Logger = log.logger()
@@ -78,6 +84,16 @@ func TestRunWarnsOfTablesThatNobodyServes(t *testing.T) {
 		if !strings.Contains(log.String(), said) {
 			t.Errorf("the warning does not name %s: %s", said, log.String())
 		}
+	}
+	if strings.Contains(log.String(), later.Name()) {
+		t.Errorf("it warns of a table that nobody uses: %s", log.String())
+	}
+	db.rows(later, 1, ready)
+	db.await("the warning of the other", func() bool {
+		return strings.Contains(log.String(), "unserved=["+later.Name()+"]")
+	})
+	if n := strings.Count(log.String(), forgotten.Name()); n != 1 {
+		t.Errorf("it warned %d times of one table: %s", n, log.String())
 	}
 }
 

@@ -239,5 +239,6 @@ func (s *Service) report(ctx context.Context) {
 	}
 	s.options.Logger.LogAttrs(ctx, slog.LevelInfo, "service starts", slog.Any("serves", serves),
 		slog.String("maintenance", maintenance),
-		slog.Int("connections", s.runtime.MaxConnections()), slog.Int("pool", int(s.pool.Config().MaxConns)))
+		slog.Int("runtime_connections", s.runtime.MaxConnections()),
+		slog.Int("pool_connections", int(s.pool.Config().MaxConns)))
 }

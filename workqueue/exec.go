@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/txwork/txwork/internal/contain"
+	"github.com/txwork/txwork/internal/postgres"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -55,7 +56,7 @@ func (q *Queue) inTx(ctx context.Context, fn func(Tx) error) error {
 	case Tx:
 		return fn(e)
 	case poolExecutor:
-		return InTx(ctx, e.pool, fn)
+		return postgres.Renewed(func() error { return InTx(ctx, e.pool, fn) })
 	}
 	return invalid("queue", "is none of a table's In or On")
 }

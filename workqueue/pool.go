@@ -183,11 +183,11 @@ func isLocked(err error) bool {
 	return ok && pg.Code == "55P03"
 }
 
-// isConflict reports a serialization failure or a deadlock: the transaction changed nothing and may
-// simply run again.
+// isConflict reports a serialization failure, a deadlock or DDL since the statement was prepared: the transaction changed
+// nothing and may simply run again.
 func isConflict(err error) bool {
 	pg, ok := contain.As[*pgconn.PgError](err)
-	return ok && (pg.Code == "40001" || pg.Code == "40P01")
+	return ok && (pg.Code == "40001" || pg.Code == "40P01") || postgres.IsStale(err)
 }
 
 // explain adds what to do to the errors of the database that have a known remedy.

@@ -68,15 +68,26 @@ func (a *app) connectWith(ctx context.Context, configure func(*pgxpool.Config)) 
 
 // unreachable says what to do about a server that did not let us in, and by whose fault.
 func unreachable(ctx context.Context, err error) error {
-	var pg *pgconn.PgError
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	case errors.As(err, &pg) && pg.Code == "53300":
+	}
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return fmt.Errorf("the database cannot be reached: check the URL and that the server runs: %w", err)
+	}
+	switch pg.Code {
+	case "53300": // too_many_connections
 		return fmt.Errorf("the server has no free connection: close some, or raise max_connections or the role's "+
 			"limit: %w", err)
+	case "3D000": // invalid_catalog_name
+		return fmt.Errorf("the server has no such database: check its name in the URL, or create it: %w", err)
+	case "28000", "28P01": // invalid_authorization_specification, invalid_password
+		return fmt.Errorf("the server refuses the role: check its name and password in the URL, and pg_hba.conf: %w",
+			err)
+	case "57P03": // cannot_connect_now
+		return fmt.Errorf("the server is starting, stopping or recovering: try again: %w", err)
 	}
-	return fmt.Errorf("the database cannot be reached: check the URL and that the server runs: %w", err)
+	return fmt.Errorf("the server refuses the connection: %w", err)
 }
 
 // parseURL quotes nothing of a URL that cannot be read: where its password begins and ends is what is unclear then. An

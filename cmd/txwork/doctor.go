@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/rivo/uniseg"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/txwork/txwork/internal/doctor"
 )
@@ -287,7 +287,7 @@ func (a *app) printExamined(o doctorOptions, r doctor.Report, done []fixed) erro
 	width, colours := o.width, false
 	if out, ok := terminalOf(a.stdout); ok {
 		colours = a.colours()
-		if w, _, err := term.GetSize(int(out.Fd())); err == nil && width == 0 {
+		if w, _, err := sizeOf(out); err == nil && width == 0 {
 			width = max(w, minWidth)
 		}
 	}
@@ -362,14 +362,23 @@ func fieldText(f doctor.Field) string {
 		}
 		return fmt.Sprint(v)
 	case string:
-		if v = harmless(v); v == "" || strings.ContainsAny(v, " =") {
-			return `"` + v + `"`
-		}
-		return v
+		return word(v)
 	case []string:
-		return harmless(strings.Join(v, ","))
+		words := make([]string, len(v))
+		for i, s := range v {
+			words[i] = word(s)
+		}
+		return strings.Join(words, ",")
 	}
 	return fmt.Sprint(f.Value)
+}
+
+// word is a text that stands between spaces, in quotes where it could be taken for more than one value.
+func word(s string) string {
+	if s == "" || strings.ContainsAny(s, ` ="\`) || harmless(s) != s {
+		return strconv.Quote(s)
+	}
+	return s
 }
 
 // printSkipped tells what was not looked at, each reason once.

@@ -82,6 +82,15 @@ func TestDoctorsExitCodeIsTheSeverity(t *testing.T) {
 	c.doctor("--ignore", "unserved,public-rights").ok()
 }
 
+// Quotes in an error do not end its evidence.
+func TestDoctorQuotesEvidence(t *testing.T) {
+	c := newMigratedCLI(t)
+	for range 6 {
+		c.fail(`card "x"`, c.enqueue(outbox.Message{Topic: "charge", Payload: []byte("{}")})...)
+	}
+	c.doctor().exits(3).prints("[poison]", `topic=charge`, `error="card \"x\"" ids=`)
+}
+
 func TestDoctorsJSON(t *testing.T) {
 	c := newMigratedCLI(t)
 	c.overdue()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
@@ -122,6 +123,24 @@ func TestDatabaseThatIsNotThere(t *testing.T) {
 	r.exits(exitFailure).says("txwork: the database cannot be reached: check the URL")
 	if strings.Contains(r.stderr, "secret") {
 		t.Errorf("the password is shown: %s", r.stderr)
+	}
+}
+
+// A server that answers is not said to be away.
+func TestServerThatRefuses(t *testing.T) {
+	c := newMigratedCLI(t)
+	for change, want := range map[string]string{
+		"dbname=none_such": "txwork: the server has no such database: check its name in the URL",
+		"user=none_such":   "txwork: the server refuses the role: check its name and password",
+	} {
+		name, value, _ := strings.Cut(change, "=")
+		server, err := url.Parse(c.url)
+		must(t, err)
+		query := server.Query()
+		query.Set(name, value)
+		server.RawQuery = query.Encode()
+		r := execute(t, t.Context(), strings.NewReader(""), map[string]string{databaseURLEnv: server.String()}, "doctor")
+		r.exits(exitFailure).says(want, "none_such")
 	}
 }
 

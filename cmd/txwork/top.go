@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -69,7 +70,7 @@ func (a *app) topOnce(ctx context.Context, reader *topReader, o topOptions) erro
 	}
 	width, colours := o.width, false
 	if out, ok := terminalOf(a.stdout); ok {
-		if w, _, err := term.GetSize(int(out.Fd())); err == nil && width == 0 {
+		if w, _, err := sizeOf(out); err == nil && width == 0 {
 			width = w
 		}
 		colours = a.colours()
@@ -92,6 +93,12 @@ func terminalOf(w io.Writer) (*os.File, bool) {
 	}
 	f, ok := w.(*os.File)
 	return f, ok && term.IsTerminal(int(f.Fd()))
+}
+
+// sizeOf is a terminal's size. Serial lines, containers and programs that run others on a terminal often leave it unset.
+func sizeOf(terminal *os.File) (width, height int, err error) {
+	width, height, err = term.GetSize(int(terminal.Fd()))
+	return cmp.Or(width, 80), cmp.Or(height, 24), err
 }
 
 // colours tells whether the user of a terminal wants them, see no-color.org.

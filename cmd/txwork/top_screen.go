@@ -123,11 +123,11 @@ func (s *topScreen) wait() {
 
 // draw writes what has changed, in one piece.
 func (s *topScreen) draw() error {
-	width, height, err := term.GetSize(int(s.out.Fd()))
+	width, height, err := sizeOf(s.out)
 	if err != nil {
 		return err
 	}
-	s.width, s.height, s.model.height = max(width, 1), max(height, 1), height
+	s.width, s.height, s.model.height = width, height, height
 	var b strings.Builder
 	b.WriteString("\x1b[H")
 	for i, l := range s.model.screen(s.width, s.height) {

@@ -123,6 +123,20 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 }
 
+// Whoever makes a terminal need not say how large it is.
+func TestTopOnATerminalWithoutASize(t *testing.T) {
+	c := newMigratedCLI(t)
+	y := newTTY(t)
+	y.resize(0, 0)
+	cmd := c.process(patientTop...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = y.slave, y.slave, y.slave
+	must(t, cmd.Start())
+	y.shows("outbox")
+	y.master.WriteString("q")
+	must(t, cmd.Wait())
+	y.restored()
+}
+
 // Whatever goes wrong inside, the terminal is given back before anybody is told.
 func TestTopRestoresTheTerminalOfAPanic(t *testing.T) {
 	t.Parallel()

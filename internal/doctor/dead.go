@@ -13,6 +13,7 @@ var deadLetterChecks = []check{
 	{
 		code: "unknown-handler", severity: Critical,
 		title:   "rows of a topic or kind that no worker has a handler for",
+		from:    "retried now, or failed within an hour",
 		meaning: "Their attempts are used up one by one, then they become dead letters.",
 		remedy:  "deploy a worker with the handler, then redrive what has already failed",
 		look:    inRowsOfEachTable(unknownHandlers),
@@ -45,17 +46,35 @@ func unknownHandlers(ctx context.Context, x *examination, t *table) (all []Findi
 	}
 	list, err := readRows[letters](ctx, x, "unknown", t, deadLettersOf.Seconds(), maxSample, maxShown)
 	for _, l := range list {
-		f := Finding{
-			Title: fmt.Sprintf("%s: no handler is registered for %s %q: %s being retried or failed", t.Name,
-				t.LabelName(), l.Label, plural(l.Rows, "row")),
+		state, remedy := x.unhandled(t, l)
+		all = append(all, Finding{
+			Title: fmt.Sprintf("%s: no handler is registered for %s %q: %s", t.Name, t.LabelName(), l.Label, state),
 			Evidence: []Evidence{evidence(t.LabelName(), l.Label, "rows", l.Rows, "failed", l.Failed, "ids", l.IDs,
 				"last_error", l.Error)},
-			Remedy: Remedy{Do: "Deploy a worker that has the handler, then redrive what has failed:",
-				Commands: []string{x.command("redrive", t.Name, "--"+t.LabelName(), shell(l.Label))}},
-		}
-		all = append(all, f)
+			Remedy: remedy,
+		})
 	}
 	return all, err
+}
+
+// unhandled tells what state the rows are in that found no handler, and what to do about them.
+func (x *examination) unhandled(t *table, l letters) (state string, r Remedy) {
+	const deploy = "Deploy a worker that has the handler."
+	const retried = " What is being retried is then done at its next attempt"
+	retrying := l.Rows - l.Failed
+	if l.Failed == 0 {
+		return plural(retrying, "row") + " being retried", Remedy{
+			Do: deploy + retried + "; nothing has failed that could be redriven."}
+	}
+	state, r.Do = plural(l.Failed, "row")+" failed within an hour", deploy
+	if retrying > 0 {
+		state = plural(retrying, "row") + " being retried, " + state
+		r.Do += retried + "."
+	}
+	r.Do += " Redrive what has failed:"
+	r.Commands = []string{x.command("redrive", t.Name, "--"+t.LabelName(), shell(l.Label), "--error",
+		shell("no handler is registered for"))}
+	return state, r
 }
 
 func poison(ctx context.Context, x *examination, t *table) (all []Finding, err error) {

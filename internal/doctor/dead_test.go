@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -35,6 +36,34 @@ func TestAKindWithoutAHandler(t *testing.T) {
 	w.enqueueJobs("mail", 2)
 	w.exec(`UPDATE jobs SET attempts = 1, due_at = now() + interval '1 minute', last_error = 'unknown kind: no handler is registered for "letter"'`)
 	w.finds("unknown-handler", []string{`kind "letter"`, "2 rows"})
+}
+
+// The finding stays however long the rows have been due, and its remedy is for the state that they are in.
+func TestATopicWithoutAHandlerInEachState(t *testing.T) {
+	w := newWard(t)
+	all := w.enqueue(messages("order.placed", 3)...)
+	const unhandled = `no handler is registered for topic "order.placed"`
+	says := func(state string, redrives bool) {
+		t.Helper()
+		f := w.finds("unknown-handler", []string{unhandled + ": " + state})
+		if redrives != (len(f.Remedy.Commands) == 1) {
+			t.Errorf("%s: the remedy is %+v", state, f.Remedy)
+		}
+	}
+	w.exec("UPDATE outbox SET attempts = 1, last_error = $1, due_at = now() + interval '1 minute'", unhandled)
+	says("3 rows being retried", false)
+	w.exec("UPDATE outbox SET due_at = now() - interval '10 minutes'")
+	says("3 rows being retried", false)
+	owner := uuid.New()
+	_, err := w.queue().Claim(t.Context(), owner, time.Hour, 3)
+	must(t, err)
+	says("3 rows being retried", false)
+	_, err = w.queue().Fail(t.Context(), owner, all[:1], unhandled)
+	must(t, err)
+	says("2 rows being retried, 1 row failed within an hour", true)
+	_, err = w.queue().Fail(t.Context(), owner, all[1:], unhandled)
+	must(t, err)
+	says("3 rows failed within an hour", true)
 }
 
 func TestPoison(t *testing.T) {

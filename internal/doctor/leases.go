@@ -112,8 +112,8 @@ func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, er
 			rough(seconds(oldest))),
 		Fixable: true,
 		Remedy: Remedy{
-			Do: "Requeue the rows, then start a reaper: " + who +
-				". Restart the processes whose sessions are silent.",
+			Do: "Requeue the rows, then start a reaper: " + who + ". Then look for the process that had them: it was " +
+				"killed, or it still runs and is frozen or cut off; restart it.",
 			Commands: []string{x.command("reap", "--no-purge", t.Name)},
 			SQL:      []string{fmt.Sprintf("SELECT * FROM %s(10000);", t.Q("_reap_expired"))},
 		},
@@ -122,7 +122,10 @@ func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, er
 		f.Evidence = append(f.Evidence, evidence("owner_token", c.Owner, "rows", c.Rows, t.labelName(), c.Label,
 			"ids", c.IDs, "ended_seconds", seconds(c.Ended), "attempts", c.Attempts))
 	}
-	silent, err := x.silentSessions(ctx)
+	silent, err := x.silentSessions(ctx, t)
+	if len(silent) > 0 {
+		f.Remedy.Do += " A silent session above is possibly its; each says why."
+	}
 	f.Evidence = append(f.Evidence, silent...)
 	return []Finding{f}, err
 }
@@ -141,16 +144,18 @@ type silentSession struct {
 	Application, Role, Client string
 	State                     string
 	Silent                    float64
+	Reason                    string
 }
 
-// silentSessions are the processes that may have had the claims. A listener speaks every 30 seconds and a runtime
-// closes what has been idle for as long, so a session of either that is silent for longer is of a process that is
-// frozen or cut off.
-func (x *examination) silentSessions(ctx context.Context) (list []Evidence, err error) {
-	all, err := readRows[silentSession](ctx, x, "silent", nil, x.Schema, x.Thresholds.Silent.Seconds(), maxShown)
+// silentSessions are those of the processes that may have had the claims. A listener speaks every 30 seconds and a
+// runtime closes what has been idle for as long, so a session of either that is silent for longer is of a process that
+// is frozen or cut off. Of an open transaction that is less sure.
+func (x *examination) silentSessions(ctx context.Context, t *table) (list []Evidence, err error) {
+	all, err := readRows[silentSession](ctx, x, "silent", nil, x.Schema, x.Thresholds.Silent.Seconds(), maxShown,
+		t.Table())
 	for _, s := range all {
 		list = append(list, evidence("silent_session", s.PID, "application", s.Application, "role", s.Role,
-			"client", s.Client, "state", s.State, "silent_seconds", seconds(s.Silent)))
+			"client", s.Client, "state", s.State, "silent_seconds", seconds(s.Silent), "possibly_because", s.Reason))
 	}
 	return list, err
 }

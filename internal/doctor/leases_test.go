@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,6 +61,42 @@ func TestExpiredLeasesOfASilentProcess(t *testing.T) {
 	must(t, frozen.Close(t.Context()))
 	w.becomes("the session ends", func() bool { return w.with("expired-leases", []string{pid}, soon) == nil })
 	w.fixes(f, nil)
+}
+
+// Of the transactions that idle, only one that has written to the table may be the owner's.
+func TestExpiredLeasesSuspectNobodyElse(t *testing.T) {
+	w := newWard(t)
+	w.enqueue(messages("a", 2)...)
+	_, err := w.queue().Claim(t.Context(), uuid.New(), time.Minute, 1)
+	must(t, err)
+	w.exec("UPDATE outbox SET locked_until = now() - interval '5 minutes' WHERE status = 1")
+	soon := thresholds(func(th *doctor.Thresholds) { th.Silent = time.Millisecond })
+	for application, statements := range map[string][]string{
+		"elsewhere": {"CREATE TABLE other ()", "BEGIN", "INSERT INTO other DEFAULT VALUES"},
+		"reader":    {"BEGIN", "SELECT count(*) FROM outbox"},
+		"at rest":   {"BEGIN", "COMMIT"},
+		"pinged":    {"-- ping"},
+		"handler":   {"BEGIN", "SELECT FROM outbox WHERE status = 0 FOR UPDATE"},
+		"claimer":   {`UPDATE "` + w.Schema + `"."outbox" AS t SET status = 1 WHERE false`},
+	} {
+		w.says(w.session(application), statements...)
+	}
+	var f doctor.Finding
+	w.becomes("all are silent", func() bool {
+		f = w.finds("expired-leases", []string{"outbox: 1 lease"}, soon)
+		return len(f.Evidence) >= 3
+	})
+	suspects := map[any]any{}
+	for _, e := range f.Evidence[1:] {
+		suspects[e.Get("application")] = e.Get("possibly_because")
+	}
+	if len(suspects) != 2 || !strings.Contains(fmt.Sprint(suspects["handler"]), "a handler or of a producer") ||
+		!strings.Contains(fmt.Sprint(suspects["claimer"]), "a worker claimed") {
+		t.Errorf("suspects are %v", suspects)
+	}
+	if !strings.Contains(f.Remedy.Do, "possibly") {
+		t.Errorf("the remedy is sure of its suspects: %s", f.Remedy.Do)
+	}
 }
 
 func TestNoReaper(t *testing.T) {

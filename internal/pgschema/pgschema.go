@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"os"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -43,7 +45,7 @@ func New(t testing.TB, server string, configure ...func(*pgxpool.Config)) *DB {
 	t.Helper()
 	schema := "t_" + strings.ToLower(rand.Text())
 	must(t, server, "CREATE SCHEMA "+schema)
-	t.Cleanup(func() { must(t, server, "DROP SCHEMA "+schema+" CASCADE") })
+	t.Cleanup(func() { drop(t, server, schema) })
 
 	url, err := withSearchPath(server, schema)
 	if err != nil {
@@ -134,6 +136,28 @@ func closePool(t testing.TB, pool *pgxpool.Pool) {
 			"the rows, end the transactions",
 			pool.Stat().AcquiredConns())
 	}
+}
+
+// maxDeadlocks is how many sessions of ended processes may be in the way of one schema's end.
+const maxDeadlocks = 5
+
+// drop drops a schema. The statement of a process that a test has killed goes on at the server for a while, and can wait
+// for a lock of the drop while the drop waits for its own.
+func drop(t testing.TB, server, schema string) {
+	t.Helper()
+	statement := "DROP SCHEMA " + schema + " CASCADE"
+	err := execute(server, statement)
+	for n := 0; n < maxDeadlocks && deadlocked(err); n++ {
+		err = execute(server, statement)
+	}
+	if err != nil {
+		t.Fatalf("test schema: %s: %v", statement, err)
+	}
+}
+
+func deadlocked(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "40P01"
 }
 
 // must runs a statement of this package's own.

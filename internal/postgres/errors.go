@@ -32,6 +32,27 @@ func (s Sentinels) Explain(err error) error {
 	return err
 }
 
+// IsStale tells that a statement was prepared before DDL that changed the types of its result. It has done nothing, and
+// pgx prepares it anew the next time. The code alone says no more than that something is not supported.
+func IsStale(err error) bool {
+	pg, ok := contain.As[*pgconn.PgError](err)
+	return ok && pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery"
+}
+
+// maxStale is how many statements of one piece of work, and of how many connections, may have been prepared before DDL.
+const maxStale = 8
+
+// Renewed runs work, and again where a statement of it was stale, see [IsStale]. Work is a transaction of its own and
+// may run more than once.
+func Renewed(work func() error) (err error) {
+	for range maxStale {
+		if err = work(); !IsStale(err) {
+			break
+		}
+	}
+	return err
+}
+
 // isStandby reports that a standby refused to begin a transaction READ WRITE. The code alone says no more than that
 // something is not supported; of the settings of a transaction that are true or false this is the only one to say it.
 func isStandby(pg *pgconn.PgError) bool {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/postgres"
 	"github.com/txwork/txwork/internal/sqltext"
 )
 
@@ -57,13 +58,15 @@ func (r Reader) Read(ctx context.Context, do func(pgx.Tx) error) error {
 
 // Rows reads the rows of a statement in a transaction of its own.
 func Rows[T any](ctx context.Context, r Reader, text string, args ...any) (all []T, err error) {
-	err = r.Read(ctx, func(tx pgx.Tx) error {
-		found, err := tx.Query(ctx, text, args...)
-		if err != nil {
+	err = postgres.Renewed(func() error {
+		return r.Read(ctx, func(tx pgx.Tx) error {
+			found, err := tx.Query(ctx, text, args...)
+			if err != nil {
+				return err
+			}
+			all, err = pgx.CollectRows(found, pgx.RowToStructByPos[T])
 			return err
-		}
-		all, err = pgx.CollectRows(found, pgx.RowToStructByPos[T])
-		return err
+		})
 	})
 	return all, err
 }

@@ -1,15 +1,31 @@
--- Sessions that look like those of a worker, by their last statement, and have been silent for so many seconds. What the
--- role may not see is NULL, so sessions of others are not among them. A listener of the schema,
--- which may have taken the upkeep lock of a table since, is surely a worker's; others
--- that have committed may be an application's.
-SELECT a.pid, coalesce(a.application_name, '') AS application, coalesce(a.usename, '')::text AS role,
-       coalesce(host(a.client_addr), '') AS client, a.state, extract(epoch FROM clock_timestamp() - a.state_change)::float8 AS silent
-FROM pg_stat_activity AS a
-WHERE a.datname = current_database()
-  AND a.pid <> pg_backend_pid()
-  AND (a.state = 'idle' AND (a.query IN ('COMMIT', '-- ping') OR starts_with(a.query, 'LISTEN "' || $1 || '.')
-       OR strpos(a.query, '''' || $1 || '.') > 0 AND strpos(a.query, ' upkeep') > 0)
-       OR a.state LIKE 'idle in transaction%')
-  AND a.state_change < clock_timestamp() - $2::float8 * interval '1 second'
-ORDER BY a.query IN ('COMMIT', '-- ping'), a.state_change
+-- Sessions that may be of the process that had claims on the table, and have been silent for so many seconds, with the
+-- reason. A listener of the schema, which may have taken the upkeep lock of a table since, and a session whose last
+-- statement was one of a worker's on its own are surely a worker's. An open transaction that has written to the table, or
+-- locked rows of it, may be a handler's, or a producer's. Neither open transactions beside the table nor sessions that have
+-- just committed are named: any application has them. What the role may not see is NULL, so sessions of others are not among them.
+SELECT s.*
+FROM (
+    SELECT a.pid, coalesce(a.application_name, '') AS application, coalesce(a.usename, '')::text AS role,
+           coalesce(host(a.client_addr), '') AS client, a.state,
+           extract(epoch FROM clock_timestamp() - a.state_change)::float8 AS silent,
+           CASE
+               WHEN a.state = 'idle' AND (starts_with(a.query, 'LISTEN "' || $1 || '.')
+                   OR strpos(a.query, '''' || $1 || '.') > 0 AND strpos(a.query, ' upkeep') > 0)
+               THEN 'listens for a worker'
+               WHEN a.state = 'idle' AND starts_with(a.query, 'UPDATE ' || $4 || ' AS t')
+               THEN 'a worker claimed or settled with it'
+               WHEN a.state LIKE 'idle in transaction%' AND EXISTS (
+                   SELECT FROM pg_locks AS l
+                   WHERE l.pid = a.pid AND l.locktype = 'relation' AND l.granted AND l.mode <> 'AccessShareLock'
+                     AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+                     AND l.relation = to_regclass($4))
+               THEN 'its transaction has written to the table, as one of a handler or of a producer does'
+           END AS reason
+    FROM pg_stat_activity AS a
+    WHERE a.datname = current_database()
+      AND a.pid <> pg_backend_pid()
+      AND a.state_change < clock_timestamp() - $2::float8 * interval '1 second'
+) AS s
+WHERE s.reason IS NOT NULL
+ORDER BY s.state <> 'idle', s.silent DESC
 LIMIT $3::int

@@ -1,5 +1,7 @@
--- Rows whose last attempt found no handler: of those that come again next, and of the last dead letters. The text is that of
--- the library.
+-- Rows whose last attempt found no handler: of those that are due, the oldest first, of those that come again next, and of
+-- the last dead letters. The text is that of the library. A row that is retried is due and comes again by turns, and
+-- counts in either state.
+{{if .Lanes}}{{template "lane" .}}{{end}}
 SELECT s.label, min(s.last_error) AS error, count(*) AS rows, count(*) FILTER (WHERE s.failed) AS failed,
        (array_agg(s.id ORDER BY s.failed DESC))[1:3] AS ids, 0::float8 AS latest
 FROM (
@@ -9,24 +11,22 @@ FROM (
     ORDER BY r.failed_at DESC, r.id DESC
     LIMIT $2::int)
     UNION ALL
-    (SELECT w.label, w.id, w.last_error, false
-    FROM ({{if .Lanes}}{{template "lane" .}}
-        SELECT b.* FROM few AS l CROSS JOIN LATERAL (
-            SELECT {{.Label}} AS label, r.id::text AS id, r.last_error
-            FROM {{.Table}} AS r
-            WHERE r.completed_at IS NULL AND NOT r.waiting AND r.due_at > now() - interval '1 minute'
-              {{- range .Lanes}}
-              AND r.{{.Quoted}} = l.{{.Alias}}
-              {{- end}}
-            ORDER BY {{range .Lanes}}r.{{.Quoted}}, {{end}}r.due_at, r.id
-            LIMIT (SELECT greatest($2::int / greatest(count(*), 1), 20) FROM few)) AS b
-        {{- else}}
-        SELECT {{.Label}} AS label, r.id::text AS id, r.last_error
+    SELECT {{.Label}}, r.id::text, r.last_error, false
+    FROM {{if .Lanes}}few{{else}}(SELECT){{end}} AS l
+    CROSS JOIN LATERAL (
+        {{template "due" .}}
+    ) AS r
+    UNION ALL
+    SELECT {{.Label}}, r.id::text, r.last_error, false
+    FROM {{if .Lanes}}few{{else}}(SELECT){{end}} AS l
+    CROSS JOIN LATERAL (
+        SELECT r.*
         FROM {{.Table}} AS r
-        WHERE r.completed_at IS NULL AND NOT r.waiting AND r.due_at > now() - interval '1 minute'
-        ORDER BY r.due_at, r.id
-        LIMIT $2::int
-        {{- end}}) AS w)
+        WHERE r.completed_at IS NULL
+          AND NOT r.waiting
+          AND r.due_at > now()
+          {{- template "of lane" .}}
+    ) AS r
 ) AS s
 WHERE s.last_error LIKE '%no handler is registered for %'
 GROUP BY s.label
