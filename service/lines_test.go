@@ -115,6 +115,7 @@ func TestLinesAboutRowsSayWhichOnes(t *testing.T) {
 		"alarm ended during its delivery"} {
 		w.eventually(what, func() bool { return said(what, "timers", alarms.Topic) })
 	}
+	w.eventually("a schedule that cannot be read", func() bool { return said("attempt failed", "timers_schedule", "") })
 	w.sendTo("lapses")
 	w.eventually("a lapsed lease", func() bool { return said("leases ended without a renewal", "outbox", "lapses") })
 
@@ -132,7 +133,7 @@ func (w troublemaker) complete(l map[string]any) {
 	}
 	table := strings.TrimPrefix(fmt.Sprint(l["table"]), w.db.Schema+".")
 	wanted := map[string][]string{"outbox": {"topic"}, "inbox": {"topic", "consumer"}, "timers": {"topic"},
-		"jobs": {"kind", "queue"}, "timers_schedule": {}, "jobs_schedule": {}}
+		"jobs": {"kind", "queue"}, "timers_schedule": {"name"}, "jobs_schedule": {"name"}}
 	names, known := wanted[table]
 	if !known {
 		w.Errorf("%q names no table: %v", what, l)
@@ -228,6 +229,11 @@ func (w troublemaker) makes(logger *slog.Logger) {
 		}
 		return errors.Join(errs...)
 	}))
+	w.ok(workqueue.InTx(ctx, w.db.Pool, func(tx workqueue.Tx) error {
+		return w.timers.Schedules().Put(ctx, tx, timers.Schedule{Name: "nightly", Expr: "@daily", Topic: "report"})
+	}))
+	_, err = w.db.Pool.Exec(ctx, "UPDATE timers_schedule SET zone = 'Nowhere', due_at = now() WHERE name = 'nightly'")
+	w.ok(err)
 	for _, message := range []string{"fails", "dies", "ends"} {
 		_, _, err := store.CreateAlarm(ctx, alarms.New{OwnerDID: "did:web:o", UserID: "u", Kind: alarms.KindOnce,
 			Delay: time.Second, WakeMessage: message})

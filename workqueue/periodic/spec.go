@@ -32,6 +32,7 @@ func Spec(schema, table string) workqueue.Spec {
 			{Name: "skipped", Type: "bigint", NotNull: true},
 		},
 		Unique:      []string{"name"},
+		Labels:      []string{"name"},
 		MaxAttempts: maxAttempts,
 		Retry:       retry,
 	}
