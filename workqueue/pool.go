@@ -183,8 +183,8 @@ func isLocked(err error) bool {
 	return ok && pg.Code == "55P03"
 }
 
-// isConflict reports a serialization failure, a deadlock or DDL since the statement was prepared: the transaction changed
-// nothing and may simply run again.
+// isConflict reports a serialization failure, a deadlock or DDL since the statement was prepared: the transaction
+// changed nothing and may simply run again.
 func isConflict(err error) bool {
 	pg, ok := contain.As[*pgconn.PgError](err)
 	return ok && (pg.Code == "40001" || pg.Code == "40P01") || postgres.IsStale(err)

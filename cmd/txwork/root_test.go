@@ -139,7 +139,8 @@ func TestServerThatRefuses(t *testing.T) {
 		query := server.Query()
 		query.Set(name, value)
 		server.RawQuery = query.Encode()
-		r := execute(t, t.Context(), strings.NewReader(""), map[string]string{databaseURLEnv: server.String()}, "doctor")
+		r := execute(t, t.Context(), strings.NewReader(""), map[string]string{databaseURLEnv: server.String()},
+			"doctor")
 		r.exits(exitFailure).says(want, "none_such")
 	}
 }

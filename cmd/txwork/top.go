@@ -95,7 +95,8 @@ func terminalOf(w io.Writer) (*os.File, bool) {
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// sizeOf is a terminal's size. Serial lines, containers and programs that run others on a terminal often leave it unset.
+// sizeOf is a terminal's size. Serial lines, containers and programs that run others on a terminal often leave it
+// unset.
 func sizeOf(terminal *os.File) (width, height int, err error) {
 	width, height, err = term.GetSize(int(terminal.Fd()))
 	return cmp.Or(width, 80), cmp.Or(height, 24), err

@@ -141,8 +141,8 @@ func closePool(t testing.TB, pool *pgxpool.Pool) {
 // maxDeadlocks is how many sessions of ended processes may be in the way of one schema's end.
 const maxDeadlocks = 5
 
-// drop drops a schema. The statement of a process that a test has killed goes on at the server for a while, and can wait
-// for a lock of the drop while the drop waits for its own.
+// drop drops a schema. The statement of a process that a test has killed goes on at the server for a while, and can
+// wait for a lock of the drop while the drop waits for its own.
 func drop(t testing.TB, server, schema string) {
 	t.Helper()
 	statement := "DROP SCHEMA " + schema + " CASCADE"
