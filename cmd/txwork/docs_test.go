@@ -213,7 +213,7 @@ func blocksOf(t *testing.T, name, language string) (blocks []string) {
 var prepares = regexp.MustCompile(`^(go install|createdb|export) `)
 
 // invoked is a call of the command line in a shell's line, up to what ends it there.
-var invoked = regexp.MustCompile(`(?:^|[|;&({] *)(?:[A-Z_]+=\S+ +)?(?:txwork|go run \./cmd/txwork) +([^|;&>]*)`)
+var invoked = regexp.MustCompile(`(?:^|[|;&({] *)(?:[A-Z_]+=\S+ +)?(?:txwork|go run \./cmd/txwork) +([^|;&>)]*)`)
 
 var quoted = regexp.MustCompile(`'[^']*'|"[^"]*"`)
 
@@ -241,6 +241,7 @@ func TestDocumentedCommandsExist(t *testing.T) {
 // wrongWith tells what of a call the command line does not know.
 func wrongWith(words []string) (problem string) {
 	all := newRootCommand(&app{})
+	all.InitDefaultCompletionCmd(words...)
 	cmd, rest, err := all.Find(words)
 	if err != nil {
 		return err.Error()
