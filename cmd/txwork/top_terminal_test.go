@@ -4,13 +4,16 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -135,6 +138,51 @@ func TestTopOnATerminalWithoutASize(t *testing.T) {
 	y.master.WriteString("q")
 	must(t, cmd.Wait())
 	y.restored()
+}
+
+// Colours are for terminals, and for those who want them.
+func TestColoursAreForTerminals(t *testing.T) {
+	c := newMigratedCLI(t)
+	c.exec("GRANT SELECT ON {schema}.outbox TO PUBLIC")
+	if r := c.doctor().exits(3); strings.Contains(r.stdout, "\x1b") {
+		t.Errorf("there is an escape in %q", r.stdout)
+	}
+	on := func(env ...string) *tty {
+		y := newTTY(t)
+		cmd := c.process(patiently...)
+		cmd.Env = append(cmd.Env, append([]string{"NO_COLOR=", "TERM=xterm"}, env...)...)
+		cmd.Stdout = y.slave
+		cmd.Run() // its exit code says that there are findings
+		y.shows("REVOKE SELECT")
+		return y
+	}
+	on().shows("\x1b[33mWARNING  PUBLIC has 1 privilege")
+	for _, env := range []string{"NO_COLOR=1", "TERM=dumb"} {
+		if text := on(env).text(); strings.Contains(text, "\x1b") {
+			t.Errorf("with %s there is an escape in %q", env, text)
+		}
+	}
+}
+
+// What takes over a second says how far it is, how fast, and how long it will take.
+func TestProgressOnATerminal(t *testing.T) {
+	t.Parallel()
+	y := newTTY(t)
+	p := (&app{stderr: y.slave}).newTally("redriven", "rows", 1_000_000)
+	begin, n := time.Now(), int64(0)
+	eventually(t, "a bar", func() bool {
+		n++
+		p.set(n)
+		return strings.Contains(y.text(), "/1000000")
+	})
+	if took := time.Since(begin); took < tallyAfter {
+		t.Errorf("it showed after %v", took)
+	}
+	y.shows("rows/")
+	y.shows("redriven")
+	passedAndRemains := regexp.MustCompile(`\[\d+s:\d+\w+`)
+	eventually(t, "the time", func() bool { return passedAndRemains.MatchString(y.text()) })
+	(&app{stderr: io.Discard}).newTally("redriven", "rows", 1).set(1)
 }
 
 // Whatever goes wrong inside, the terminal is given back before anybody is told.
