@@ -387,7 +387,8 @@ func TestTxUnderStricterDefaults(t *testing.T) {
 			})
 			ids := append(r.insert("long"), r.insertMany("quick", 50)...)
 			r.awaitStatus(workqueue.Done, ids...)
-			if n := r.count("attempts > 1"); n != 0 {
+			// A machine that stands still for longer than the lease makes a row be tried again, too.
+			if n := r.count("attempts > 1 AND last_error NOT LIKE 'lease lost%'"); n != 0 {
 				t.Errorf("%d rows were tried again", n)
 			}
 		})
