@@ -44,50 +44,75 @@ func (f filter) check() error {
 
 // condition is the filter on rows r of a table, whose parameters follow the given number of others.
 func (f filter) condition(l layout, others int) (text string, args []any, err error) {
-	var all []string
-	param := func(value any, kind string) string {
-		args = append(args, value)
-		return fmt.Sprintf("$%d::%s", others+len(args), kind)
-	}
-	for _, c := range []struct{ name, value string }{{"kind", f.kind}, {"queue", f.queue}, {"topic", f.topic},
+	c := conditions{layout: l, others: others}
+	for _, about := range []struct{ name, value string }{{"kind", f.kind}, {"queue", f.queue}, {"topic", f.topic},
 		{"consumer", f.consumer}} {
-		if c.value == "" {
+		if about.value == "" {
 			continue
 		}
-		if !l.has(c.name) {
-			return "", nil, usagef("--%s: %s has no column %s", c.name, l.table, c.name)
+		if !l.has(about.name) {
+			return "", nil, usagef("--%s: %s has no column %s", about.name, l.table, about.name)
 		}
-		all = append(all, fmt.Sprintf("r.%s = %s", column{Name: c.name}.quoted(), param(c.value, "text")))
+		c.add("r.%s = %s", column{Name: about.name}.quoted(), c.param(about.value, "text"))
 	}
-	if f.key != "" {
-		var either []string
-		value := param(f.key, "text")
-		for _, name := range keyColumns {
-			if l.has(name) {
-				either = append(either, fmt.Sprintf("r.%s = %s", column{Name: name}.quoted(), value))
-			}
-		}
-		if len(either) == 0 {
-			return "", nil, usagef("--key: %s has none of the columns %s", l.table, strings.Join(keyColumns, ", "))
-		}
-		all = append(all, "("+strings.Join(either, " OR ")+")")
+	if err := c.key(f.key); err != nil {
+		return "", nil, err
 	}
-	if f.text != "" {
-		all = append(all, fmt.Sprintf("strpos(r.last_error, %s) > 0", param(f.text, "text")))
-	}
-	const since = "coalesce(r.failed_at, r.completed_at, r.created_at)"
-	if f.olderThan.given {
-		all = append(all, fmt.Sprintf("%s < now() - %s * interval '1 second'", since, param(f.olderThan.Seconds(),
-			"float8")))
-	}
-	if f.newerThan.given {
-		all = append(all, fmt.Sprintf("%s >= now() - %s * interval '1 second'", since, param(f.newerThan.Seconds(),
-			"float8")))
-	}
-	if len(all) == 0 {
+	c.failures(f)
+	if len(c.all) == 0 {
 		return "true", nil, nil
 	}
-	return "coalesce(" + strings.Join(all, " AND ") + ", false)", args, nil
+	return "coalesce(" + strings.Join(c.all, " AND ") + ", false)", c.args, nil
+}
+
+// conditions are the parts of a filter, all of which a row meets, with their parameters.
+type conditions struct {
+	layout layout
+	others int // parameters before these
+	all    []string
+	args   []any
+}
+
+func (c *conditions) add(format string, parts ...any) {
+	c.all = append(c.all, fmt.Sprintf(format, parts...))
+}
+
+func (c *conditions) param(value any, kind string) string {
+	c.args = append(c.args, value)
+	return fmt.Sprintf("$%d::%s", c.others+len(c.args), kind)
+}
+
+// key looks into each column of the table that holds keys.
+func (c *conditions) key(key string) error {
+	if key == "" {
+		return nil
+	}
+	var either []string
+	value := c.param(key, "text")
+	for _, name := range keyColumns {
+		if c.layout.has(name) {
+			either = append(either, fmt.Sprintf("r.%s = %s", column{Name: name}.quoted(), value))
+		}
+	}
+	if len(either) == 0 {
+		return usagef("--key: %s has none of the columns %s", c.layout.table, strings.Join(keyColumns, ", "))
+	}
+	c.add("(%s)", strings.Join(either, " OR "))
+	return nil
+}
+
+// failures are the conditions on a row's error and its age.
+func (c *conditions) failures(f filter) {
+	const since = "coalesce(r.failed_at, r.completed_at, r.created_at)"
+	if f.text != "" {
+		c.add("strpos(r.last_error, %s) > 0", c.param(f.text, "text"))
+	}
+	if f.olderThan.given {
+		c.add("%s < now() - %s * interval '1 second'", since, c.param(f.olderThan.Seconds(), "float8"))
+	}
+	if f.newerThan.given {
+		c.add("%s >= now() - %s * interval '1 second'", since, c.param(f.newerThan.Seconds(), "float8"))
+	}
 }
 
 // has tells whether the table has a column of the domain's.

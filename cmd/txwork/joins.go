@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -62,58 +63,79 @@ func newShownJoin(j survey.Join) shownJoin {
 }
 
 func newJoinsCommand(a *app) *cobra.Command {
-	var status, label, before string
-	var limit int
+	var o joinsOptions
 	cmd := newCommand("joins TABLE [ID]", "Show batches, workflows and other joins, and what they wait for",
 		cobra.RangeArgs(1, 2))
 	flags := cmd.Flags()
-	flags.StringVar(&status, "status", joinStates[0], "joins in this state: "+strings.Join(joinStates, ", "))
-	flags.StringVar(&label, "label", "", "only joins with this label")
-	flags.StringVar(&before, "before", "", "continue after this `id`, the last of the previous page")
-	flags.IntVar(&limit, "limit", defaultListLimit, "joins of a page, or members of a join")
-	asJSON := jsonFlag(cmd, joinsPage{}, joinMembers{})
+	flags.StringVar(&o.status, "status", joinStates[0], "joins in this state: "+strings.Join(joinStates, ", "))
+	flags.StringVar(&o.label, "label", "", "only joins with this label")
+	flags.StringVar(&o.before, "before", "", "continue after this `id`, the last of the previous page")
+	flags.IntVar(&o.limit, "limit", defaultListLimit, "joins of a page, or members of a join")
+	jsonVar(flags, &o.json, jsonUsage, joinsPage{}, joinMembers{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		state := slices.Index(joinStates, status)
-		if state < 0 {
-			return usagef("--status %q is unknown, want one of %s", status, strings.Join(joinStates, ", "))
+		if err := o.check(); err != nil {
+			return err
 		}
-		if limit < 1 || limit > maxListLimit {
-			return usagef("--limit is %d, it must be between 1 and %d", limit, maxListLimit)
+		if len(args) == 1 {
+			return a.listJoins(cmd.Context(), args[0], o)
 		}
-		if before == "" {
-			before = uuid.Max.String()
-		} else if _, err := uuid.Parse(before); err != nil {
-			return usagef("--before %q is no id: take it from the page before", before)
+		if flags.Changed("status") || flags.Changed("label") || flags.Changed("before") {
+			return usagef("--status, --label and --before are for all joins, without an ID")
 		}
-		if len(args) > 1 {
-			if flags.Changed("status") || flags.Changed("label") || flags.Changed("before") {
-				return usagef("--status, --label and --before are for all joins, without an ID")
-			}
-			return a.showJoin(cmd.Context(), args[0], args[1], limit, *asJSON)
-		}
-		return a.withFacts(cmd.Context(), args[0], "joined", "joins", func(r survey.Reader, f *survey.Facts) error {
-			progress := a.newTally("looking", "joins", -1)
-			defer progress.clear()
-			found, err := survey.Joins(cmd.Context(), r, f, before, int16(state), label, limit+1,
-				func(n int) { progress.set(int64(n)) })
-			progress.clear()
-			if err != nil {
-				return explain(err)
-			}
-			p := joinsPage{Table: f.Schema + "." + f.Name, Joins: []shownJoin{}}
-			for _, j := range found[:min(len(found), limit)] {
-				p.Joins = append(p.Joins, newShownJoin(j))
-			}
-			if len(found) > limit {
-				p.Next = p.Joins[limit-1].ID
-			}
-			if *asJSON {
-				return a.printJSON(p)
-			}
-			return a.printJoins(p)
-		})
+		return a.showJoin(cmd.Context(), args[0], args[1], o.limit, o.json)
 	}
 	return cmd
+}
+
+// joinsOptions are the flags of joins.
+type joinsOptions struct {
+	status, label, before string
+	limit                 int
+	json                  bool
+}
+
+func (o joinsOptions) check() error {
+	if !slices.Contains(joinStates, o.status) {
+		return usagef("--status %q is unknown, want one of %s", o.status, strings.Join(joinStates, ", "))
+	}
+	if o.limit < 1 || o.limit > maxListLimit {
+		return usagef("--limit is %d, it must be between 1 and %d", o.limit, maxListLimit)
+	}
+	if _, err := uuid.Parse(o.before); o.before != "" && err != nil {
+		return usagef("--before %q is no id: take it from the page before", o.before)
+	}
+	return nil
+}
+
+// listJoins shows a page of the joins of a table.
+func (a *app) listJoins(ctx context.Context, table string, o joinsOptions) error {
+	return a.withFacts(ctx, table, "joined", "joins", func(r survey.Reader, f *survey.Facts) error {
+		progress := a.newTally("looking", "joins", -1)
+		defer progress.clear()
+		found, err := survey.Joins(ctx, r, f, cmp.Or(o.before, uuid.Max.String()),
+			int16(slices.Index(joinStates, o.status)), o.label, o.limit+1, func(n int) { progress.set(int64(n)) })
+		progress.clear()
+		if err != nil {
+			return explain(err)
+		}
+		p := newJoinsPage(f.Schema+"."+f.Name, found, o.limit)
+		if o.json {
+			return a.printJSON(p)
+		}
+		return a.printJoins(p)
+	})
+}
+
+// newJoinsPage shows at most limit of the joins; another one that was found is on the next page.
+func newJoinsPage(table string, found []survey.Join, limit int) joinsPage {
+	p := joinsPage{Table: table, Joins: []shownJoin{}}
+	for _, j := range found[:min(len(found), limit)] {
+		p.Joins = append(p.Joins, newShownJoin(j))
+	}
+	if len(found) > limit {
+		p.Next = p.Joins[limit-1].ID
+	}
+	return p
 }
 
 // showJoin shows one join with its members.

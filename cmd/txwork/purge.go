@@ -117,37 +117,38 @@ func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o
 			continue
 		}
 		count := part.count(p)
-		delete := func(some func(workqueue.Tx) (int, error)) (n int, err error) {
-			err = d.write(ctx, func(tx workqueue.Tx) error {
-				n, err = some(tx)
-				return err
-			})
-			if err != nil {
-				return 0, err // nothing was committed
-			}
+		err := part.run(ctx, d, t, o, func(n int) {
 			*count += n
 			progress.set(int64(p.rows()))
-			return n, nil
-		}
-		var err error
-		if o.filter.given() {
-			err = d.each(ctx, t, o.filter, o.limit, []listing{part.part}, func(ids []uuid.UUID) (int, error) {
-				return delete(func(tx workqueue.Tx) (int, error) {
-					return deleteRows(ctx, tx, t, part.part, ids)
-				})
-			})
-		} else {
-			err = inBatches(o.limit, func(size int) (int, error) {
-				return delete(func(tx workqueue.Tx) (int, error) {
-					return part.purge(t.In(tx), ctx, part.Duration, size)
-				})
-			})
-		}
+		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// run deletes the rows of a part in transactions of their own, and tells of each that is committed.
+func (p purging) run(ctx context.Context, d *database, t *workqueue.Table, o purgeOptions, committed func(int)) error {
+	delete := func(some func(workqueue.Tx) (int, error)) (n int, err error) {
+		err = d.write(ctx, func(tx workqueue.Tx) error {
+			n, err = some(tx)
+			return err
+		})
+		if err != nil {
+			return 0, err // nothing was committed
+		}
+		committed(n)
+		return n, nil
+	}
+	if !o.filter.given() {
+		return inBatches(o.limit, func(size int) (int, error) {
+			return delete(func(tx workqueue.Tx) (int, error) { return p.purge(t.In(tx), ctx, p.Duration, size) })
+		})
+	}
+	return d.each(ctx, t, o.filter, o.limit, []listing{p.part}, func(ids []uuid.UUID) (int, error) {
+		return delete(func(tx workqueue.Tx) (int, error) { return deleteRows(ctx, tx, t, p.part, ids) })
+	})
 }
 
 // inBatches deletes until the limit or until there are no more.

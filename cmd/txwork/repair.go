@@ -60,18 +60,26 @@ func (a *app) cancel(cmd *cobra.Command, reason string) func(table string, texts
 	why := flags.String("reason", reason, "why, for the row's last error")
 	s.addFlags(flags, repairedRows{})
 	return func(table string, texts []string) error {
-		for _, state := range states {
-			if !slices.Contains(liveStates, state) && state != "scheduled" && state != "expired" {
-				return usagef("--status %q cannot be cancelled, want ready, scheduled, waiting, in_progress or expired",
-					state)
-			}
-			s.parts = append(s.parts, listings[state])
+		var err error
+		if s.parts, err = liveParts(states); err != nil {
+			return err
 		}
 		return a.repairRows(cmd, table, texts, "--all-live", s, func(q *workqueue.Queue) repair {
 			return repair{verb: "cancelled", imperative: "Cancel", settled: foundRow.cancelled,
 				change: func(ids []uuid.UUID) ([]uuid.UUID, error) { return q.Cancel(cmd.Context(), ids, *why) }}
 		})
 	}
+}
+
+func liveParts(states []string) (parts []listing, err error) {
+	for _, state := range states {
+		if !slices.Contains(liveStates, state) && state != "scheduled" && state != "expired" {
+			return nil, usagef("--status %q cannot be cancelled, want ready, scheduled, waiting, in_progress or expired",
+				state)
+		}
+		parts = append(parts, listings[state])
+	}
+	return parts, nil
 }
 
 // repairRows changes the rows that are named, or those that a selection finds.

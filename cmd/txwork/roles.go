@@ -11,8 +11,8 @@ import (
 func newRolesCommand(a *app) *cobra.Command {
 	var tables []string
 	options := migrations.RoleOptions{}
-	cmd := newCommand("roles [--prefix PREFIX] [--domain DOMAIN]... [--table NAME[:gate][:join]]...", "Print the roles of the database and their rights as SQL",
-		cobra.NoArgs)
+	cmd := newCommand("roles [--prefix PREFIX] [--domain DOMAIN]... [--table NAME[:gate][:join]]...",
+		"Print the roles of the database and their rights as SQL", cobra.NoArgs)
 	flags := cmd.Flags()
 	flags.StringVar(&options.Prefix, "prefix", migrations.DefaultRolePrefix, "what the names of the roles begin with")
 	domainFlag(cmd, &options.Domains, "a `domain` that the schema has (default: all)")

@@ -119,12 +119,14 @@ func readLayout(ctx context.Context, tx *sqlx.Tx, spec workqueue.Spec) (layout, 
 			l.plain = append(l.plain, c)
 		}
 	}
+	l.lanes, err = readLanes(ctx, tx, spec)
+	return l, err
+}
+
+// readLanes are the columns of the index of claims but the last two, due_at and id.
+func readLanes(ctx context.Context, tx *sqlx.Tx, spec workqueue.Spec) ([]column, error) {
 	claim, err := readColumns(ctx, tx, pgx.Identifier{spec.Schema, spec.Table + "_claim_idx"}.Sanitize())
-	if err != nil {
-		return layout{}, err
-	}
-	l.lanes = claim[:max(len(claim)-2, 0)] // due_at and id come last
-	return l, nil
+	return claim[:max(len(claim)-2, 0)], err
 }
 
 // readColumns lists the columns of a table or an index.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/txwork/txwork/workqueue/validate"
 
@@ -94,15 +93,8 @@ func (a *app) send(ctx context.Context, o sendOptions) error {
 	}
 	defer input.Close()
 	return a.withOutbox(ctx, o.outbox(), func(d *database, box *outbox.Outbox) error {
-		start := time.Now()
 		s := &sender{sendOptions: o, pool: d.pool, outbox: box, stderr: a.stderr, progress: a.newProgress(size)}
-		err := s.sendAll(ctx, readLines(ctx, input, o.maxPayload))
-		s.progress.clear()
-		s.sum.Seconds = time.Since(start).Seconds()
-		if err != nil {
-			s.sum.Error = err.Error()
-			s.sum.ResumeFrom = s.done + 1
-		}
+		err := s.sumUp(ctx, readLines(ctx, input, o.maxPayload))
 		if printErr := a.printSummary(o, s.sum); err == nil {
 			err = printErr
 		}

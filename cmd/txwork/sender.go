@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -66,6 +67,19 @@ func detail(err error) string {
 		return fmt.Sprintf("is refused: its %s %s", invalid.Field, invalid.Reason)
 	}
 	return err.Error()
+}
+
+// sumUp writes the lines, and sums up what came of it.
+func (s *sender) sumUp(ctx context.Context, lines <-chan line) error {
+	begun := time.Now()
+	err := s.sendAll(ctx, lines)
+	s.progress.clear()
+	s.sum.Seconds = time.Since(begun).Seconds()
+	if err != nil {
+		s.sum.Error = err.Error()
+		s.sum.ResumeFrom = s.done + 1
+	}
+	return err
 }
 
 // sendAll writes the lines, in batches. On an error the open batch is rolled back.
@@ -156,15 +170,21 @@ func (s *sender) message(l line) (outbox.Message, error) {
 	if s.keyField == "" && s.dedupField == "" {
 		return m, nil
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(l.text, &fields); err != nil || fields == nil {
-		return m, errors.New("is not a JSON object, so it has no field to take a key from")
-	}
-	if m.Key, err = textField(fields, s.keyField); err != nil {
-		return m, err
-	}
-	m.DedupKey, err = textField(fields, s.dedupField)
+	m.Key, m.DedupKey, err = s.keys(l.text)
 	return m, err
+}
+
+// keys are those that fields of the line name.
+func (s *sender) keys(text []byte) (key, dedup string, err error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil || fields == nil {
+		return "", "", errors.New("is not a JSON object, so it has no field to take a key from")
+	}
+	if key, err = textField(fields, s.keyField); err != nil {
+		return "", "", err
+	}
+	dedup, err = textField(fields, s.dedupField)
+	return key, dedup, err
 }
 
 // textField reads a field as text; a number is taken as it is written.

@@ -26,18 +26,22 @@ func newShowCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.withTable(cmd.Context(), args[0], func(d *database, t *workqueue.Table) error {
-			r, err := d.show(cmd.Context(), t, ids[0], *payload)
-			if err != nil {
-				return explain(err)
-			}
-			if *asJSON {
-				return a.printJSON(r)
-			}
-			return a.printRow(r)
-		})
+		return a.showRow(cmd.Context(), args[0], ids[0], *payload, *asJSON)
 	}
 	return cmd
+}
+
+func (a *app) showRow(ctx context.Context, table string, id uuid.UUID, payload, asJSON bool) error {
+	return a.withTable(ctx, table, func(d *database, t *workqueue.Table) error {
+		r, err := d.show(ctx, t, id, payload)
+		if err != nil {
+			return explain(err)
+		}
+		if asJSON {
+			return a.printJSON(r)
+		}
+		return a.printRow(r)
+	})
 }
 
 func parseIDs(texts []string) ([]uuid.UUID, error) {

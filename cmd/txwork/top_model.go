@@ -114,44 +114,59 @@ func (m *topModel) key(key string) topCommand {
 		return nil
 	}
 	if m.asking != nil {
-		asking := m.asking
-		m.asking = nil
-		if key == "y" {
-			return m.thenRefresh(asking.command)
-		}
-		m.message = "nothing was changed"
-		return nil
+		return m.answer(key)
 	}
 	m.message = ""
-	switch key {
-	case "q":
-		m.quit = true
-	case "?", "h":
-		m.help = !m.help
-	case "up", "k":
-		m.move(-1)
-	case "down", "j":
-		m.move(1)
-	case "esc", "backspace":
-		m.back()
-	case "enter":
-		return m.enter()
-	case "left":
-		return m.turn(-1)
-	case "right":
-		return m.turn(1)
-	case "n":
-		return m.next()
-	case "b":
-		return m.previous()
-	case "p":
-		return m.pause()
-	case "r":
-		return m.redrive()
-	case " ":
-		if m.paused = !m.paused; !m.paused {
-			return m.refresh
-		}
+	if command, known := keyCommands[key]; known {
+		return command(m)
+	}
+	if change, known := keyChanges[key]; known {
+		change(m)
+	}
+	return nil
+}
+
+// keyCommands are the keys that may read or change the database.
+var keyCommands = map[string]func(*topModel) topCommand{
+	"enter": (*topModel).enter,
+	"left":  func(m *topModel) topCommand { return m.turn(-1) },
+	"right": func(m *topModel) topCommand { return m.turn(1) },
+	"n":     (*topModel).next,
+	"b":     (*topModel).previous,
+	"p":     (*topModel).pause,
+	"r":     (*topModel).redrive,
+	" ":     (*topModel).stopOrGoOn,
+}
+
+// keyChanges are the keys that change what is shown.
+var keyChanges = map[string]func(*topModel){
+	"q":         func(m *topModel) { m.quit = true },
+	"?":         (*topModel).turnHelp,
+	"h":         (*topModel).turnHelp,
+	"up":        func(m *topModel) { m.move(-1) },
+	"k":         func(m *topModel) { m.move(-1) },
+	"down":      func(m *topModel) { m.move(1) },
+	"j":         func(m *topModel) { m.move(1) },
+	"esc":       (*topModel).back,
+	"backspace": (*topModel).back,
+}
+
+// answer takes every key but y for a no.
+func (m *topModel) answer(key string) topCommand {
+	asking := m.asking
+	m.asking = nil
+	if key == "y" {
+		return m.thenRefresh(asking.command)
+	}
+	m.message = "nothing was changed"
+	return nil
+}
+
+func (m *topModel) turnHelp() { m.help = !m.help }
+
+func (m *topModel) stopOrGoOn() topCommand {
+	if m.paused = !m.paused; !m.paused {
+		return m.refresh
 	}
 	return nil
 }
@@ -328,20 +343,29 @@ func (m *topModel) show() topCommand {
 	}
 	db, table := m.db, m.rows.table
 	return func(ctx context.Context, _ func(string)) topChange {
-		t, err := db.table(ctx, table)
+		lines, err := db.rowLines(ctx, table, id)
 		if err != nil {
 			return failed(err)
 		}
-		r, err := db.show(ctx, t, id, false)
-		if err != nil {
-			return failed(err)
-		}
-		var b strings.Builder
-		if err := (&app{stdout: &b}).printRow(r); err != nil {
-			return failed(err)
-		}
-		return func(m *topModel) { m.detail, m.scroll = strings.Split(strings.TrimRight(b.String(), "\n"), "\n"), 0 }
+		return func(m *topModel) { m.detail, m.scroll = lines, 0 }
 	}
+}
+
+// rowLines is a row as txwork show prints it.
+func (d *database) rowLines(ctx context.Context, table string, id uuid.UUID) ([]string, error) {
+	t, err := d.table(ctx, table)
+	if err != nil {
+		return nil, err
+	}
+	r, err := d.show(ctx, t, id, false)
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	if err := (&app{stdout: &b}).printRow(r); err != nil {
+		return nil, err
+	}
+	return strings.Split(strings.TrimRight(b.String(), "\n"), "\n"), nil
 }
 
 // pause asks whether to pause a queue of jobs, or to resume it.
@@ -381,39 +405,56 @@ func (m *topModel) redrive() topCommand {
 	}
 	db := m.db
 	return func(ctx context.Context, _ func(string)) topChange {
-		t, err := db.table(ctx, table)
+		r, err := db.findLetters(ctx, table, f)
 		if err != nil {
 			return failed(err)
 		}
-		now, err := db.now(ctx)
-		if err != nil {
-			return failed(err)
-		}
-		parts := []listing{deadLetters.before(now)}
-		n, err := db.count(ctx, t, f, 0, parts...)
-		if err != nil {
-			return failed(err)
-		}
-		if n == 0 {
+		if r.found == 0 {
 			return say("%s has no dead letters there", table)
 		}
-		redrive := func(ctx context.Context, tell func(string)) topChange {
-			changed := 0
-			err := db.each(ctx, t, f, 0, parts, func(ids []uuid.UUID) (int, error) {
-				done, err := t.On(db.pool).Redrive(ctx, ids, "")
-				changed += len(done)
-				tell(fmt.Sprintf("%d of %s redriven", changed, plural(n, "row")))
-				return len(done), err
-			})
-			if err != nil {
-				return say("%d of %s redriven, then: %s", changed, plural(n, "row"), explain(err))
-			}
-			return say("%d of %s redriven", changed, plural(n, "row"))
-		}
-		question := fmt.Sprintf("Redrive %s of %s?", plural(n, "dead letter"),
+		question := fmt.Sprintf("Redrive %s of %s?", plural(r.found, "dead letter"),
 			harmless(strings.TrimSpace(table+" "+f.kind+f.queue+f.topic+f.consumer)))
-		return func(m *topModel) { m.asking = &topAsking{question, redrive} }
+		return func(m *topModel) { m.asking = &topAsking{question, r.redrive} }
 	}
+}
+
+// foundLetters are the dead letters that were counted, and none that come later.
+type foundLetters struct {
+	db     *database
+	table  *workqueue.Table
+	filter filter
+	part   listing
+	found  int
+}
+
+func (d *database) findLetters(ctx context.Context, table string, f filter) (r foundLetters, err error) {
+	t, err := d.table(ctx, table)
+	if err != nil {
+		return r, err
+	}
+	now, err := d.now(ctx)
+	if err != nil {
+		return r, err
+	}
+	r = foundLetters{db: d, table: t, filter: f, part: deadLetters.before(now)}
+	r.found, err = d.count(ctx, t, f, 0, r.part)
+	return r, err
+}
+
+// redrive tells how far it has come.
+func (r foundLetters) redrive(ctx context.Context, tell func(string)) topChange {
+	changed := 0
+	sofar := func() string { return fmt.Sprintf("%d of %s redriven", changed, plural(r.found, "row")) }
+	err := r.db.each(ctx, r.table, r.filter, 0, []listing{r.part}, func(ids []uuid.UUID) (int, error) {
+		done, err := r.table.On(r.db.pool).Redrive(ctx, ids, "")
+		changed += len(done)
+		tell(sofar())
+		return len(done), err
+	})
+	if err != nil {
+		return say("%s, then: %s", sofar(), explain(err))
+	}
+	return say("%s", sofar())
 }
 
 // redriveRow asks about the row that the cursor stands on.
@@ -450,14 +491,7 @@ func (m *topModel) screen(width, height int) []styledLine {
 	head, body := m.body(width)
 	foot := m.foot(width)
 	room := max(height-len(head)-len(foot), 1)
-	at := slices.IndexFunc(body, func(l styledLine) bool { return l.item != "" && l.item == m.cursor })
-	if at >= 0 {
-		body = slices.Clone(body)
-		body[at].style = reverse
-		if rest, indented := strings.CutPrefix(body[at].text, " "); indented {
-			body[at].text = ">" + rest
-		}
-	}
+	body, at := m.marked(body)
 	if m.detail != nil && !m.help {
 		at = m.scroll + room/2
 	}
@@ -467,6 +501,20 @@ func (m *topModel) screen(width, height int) []styledLine {
 		body = append(body, styledLine{})
 	}
 	return append(append(slices.Clone(head), body...), foot...)[:max(height, 1)]
+}
+
+// marked is the body with the line that the cursor stands on reversed, and where that is: -1 if nowhere.
+func (m *topModel) marked(body []styledLine) ([]styledLine, int) {
+	at := slices.IndexFunc(body, func(l styledLine) bool { return l.item != "" && l.item == m.cursor })
+	if at < 0 {
+		return body, at
+	}
+	body = slices.Clone(body)
+	body[at].style = reverse
+	if rest, indented := strings.CutPrefix(body[at].text, " "); indented {
+		body[at].text = ">" + rest
+	}
+	return body, at
 }
 
 // body is what stays at the top, and what scrolls.
@@ -534,16 +582,20 @@ func (m *topModel) foot(width int) []styledLine {
 	case m.trouble != "":
 		return []styledLine{{}, {text: fit("no news: "+m.trouble, width), style: alarm}}
 	}
-	keys := "↑↓ move  enter rows  p pause  r redrive  space stop  ? help  q quit"
+	return []styledLine{{}, {text: fit(m.keys(), width)}}
+}
+
+// keys are those that do something in this view.
+func (m *topModel) keys() string {
 	switch {
 	case m.help:
-		keys = "esc back  q quit"
+		return "esc back  q quit"
 	case m.detail != nil:
-		keys = "↑↓ scroll  r redrive  esc back  q quit"
+		return "↑↓ scroll  r redrive  esc back  q quit"
 	case m.rows != nil:
-		keys = "↑↓ move  enter row  ←→ state  n b page  r redrive  esc back  q quit"
+		return "↑↓ move  enter row  ←→ state  n b page  r redrive  esc back  q quit"
 	case m.paused:
-		keys = "stopped: space goes on  ↑↓ move  enter rows  ? help  q quit"
+		return "stopped: space goes on  ↑↓ move  enter rows  ? help  q quit"
 	}
-	return []styledLine{{}, {text: fit(keys, width)}}
+	return "↑↓ move  enter rows  p pause  r redrive  space stop  ? help  q quit"
 }

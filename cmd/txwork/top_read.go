@@ -122,26 +122,10 @@ type topReader struct {
 // read makes a frame. What of it cannot be read is skipped; the error says why nothing can.
 func (r *topReader) read(ctx context.Context) (*topFrame, error) {
 	begun := time.Now()
-	f := &topFrame{
-		Schema: r.db.schema, Queues: []topQueue{}, Leases: []topLease{}, Sessions: []topSession{}, Errors: []topError{},
-		Skipped: []topSkipped{},
-		counted: map[string]topCount{},
-	}
 	reader := survey.Reader{From: r.db.pool, Limit: r.limit}
-	var tables []survey.Facts
-	err := reader.Read(ctx, func(tx pgx.Tx) (err error) {
-		if err := tx.QueryRow(ctx, "SELECT current_database(), now()").Scan(&f.Database, &f.At); err != nil {
-			return err
-		}
-		f.At = f.At.UTC()
-		tables, err = survey.Tables(ctx, tx, r.db.schema, topRows)
-		return err
-	})
+	f, tables, err := r.begin(ctx, reader)
 	if err != nil {
 		return nil, err
-	}
-	if len(tables) == 0 {
-		return nil, noTables(r.db.schema)
 	}
 	for i := range tables {
 		if !tables[i].Schedule() {
@@ -149,16 +133,42 @@ func (r *topReader) read(ctx context.Context) (*topFrame, error) {
 		}
 	}
 	f.sessions(ctx, reader)
-	slices.SortStableFunc(f.Leases, func(a, b topLease) int { return compare(a.Ends, b.Ends) })
-	f.Leases = f.Leases[:min(len(f.Leases), topGroups)]
-	slices.SortStableFunc(f.Errors, func(a, b topError) int { return compare(b.Failed, a.Failed) })
-	f.Errors = f.Errors[:min(len(f.Errors), topGroups)]
+	f.trim()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	f.Took = time.Since(begun).Seconds()
 	r.before = f
 	return f, nil
+}
+
+// begin makes a frame, the tables of which are still to be read.
+func (r *topReader) begin(ctx context.Context, reader survey.Reader) (f *topFrame, tables []survey.Facts, err error) {
+	f = &topFrame{
+		Schema: r.db.schema, Queues: []topQueue{}, Leases: []topLease{}, Sessions: []topSession{}, Errors: []topError{},
+		Skipped: []topSkipped{},
+		counted: map[string]topCount{},
+	}
+	err = reader.Read(ctx, func(tx pgx.Tx) (err error) {
+		if err := tx.QueryRow(ctx, "SELECT current_database(), now()").Scan(&f.Database, &f.At); err != nil {
+			return err
+		}
+		f.At = f.At.UTC()
+		tables, err = survey.Tables(ctx, tx, r.db.schema, topRows)
+		return err
+	})
+	if err == nil && len(tables) == 0 {
+		err = noTables(r.db.schema)
+	}
+	return f, tables, err
+}
+
+// trim keeps the leases that end first, and the errors that most rows have.
+func (f *topFrame) trim() {
+	slices.SortStableFunc(f.Leases, func(a, b topLease) int { return compare(a.Ends, b.Ends) })
+	f.Leases = f.Leases[:min(len(f.Leases), topGroups)]
+	slices.SortStableFunc(f.Errors, func(a, b topError) int { return compare(b.Failed, a.Failed) })
+	f.Errors = f.Errors[:min(len(f.Errors), topGroups)]
 }
 
 func compare[T int64 | float64](a, b T) int {
@@ -196,6 +206,11 @@ func (f *topFrame) table(ctx context.Context, r survey.Reader, t *survey.Facts, 
 	if len(parts) > 1 || len(parts) == 1 && parts[0].Name != "" {
 		f.Queues = append(f.Queues, parts...)
 	}
+	f.leases(ctx, r, t)
+	f.errors(ctx, r, t)
+}
+
+func (f *topFrame) leases(ctx context.Context, r survey.Reader, t *survey.Facts) {
 	claims, err := survey.Claims(ctx, r, t, topGroups)
 	f.skip("leases of "+t.Name, err)
 	for _, c := range claims {
@@ -205,6 +220,9 @@ func (f *topFrame) table(ctx context.Context, r survey.Reader, t *survey.Facts, 
 		}
 		f.Leases = append(f.Leases, topLease{t.Name, c.Owner, about, c.Rows, c.Expired, c.Ends})
 	}
+}
+
+func (f *topFrame) errors(ctx context.Context, r survey.Reader, t *survey.Facts) {
 	errors, err := survey.GroupedErrors(ctx, r, t, topErrorsOf, topSample, topGroups)
 	f.skip("errors of "+t.Name, err)
 	for _, e := range errors {
@@ -216,17 +234,7 @@ func (f *topFrame) table(ctx context.Context, r survey.Reader, t *survey.Facts, 
 // partsOf are a table's queues or consumers; its topics or kinds where it has none.
 func partsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []topQueue, err error) {
 	if len(t.LaneNames) == 0 {
-		groups, err := survey.Groups(ctx, r, t)
-		var due, later int64
-		for _, g := range groups {
-			due, later = due+g.Ready+g.Running, later+g.Later
-		}
-		for _, g := range groups {
-			parts = append(parts, topQueue{Table: t.Name, By: t.LabelName(), Name: g.Name, Ready: g.Ready,
-				Scheduled: g.Later, InProgress: g.Running,
-				Expired: g.Expired, OldestReady: max(g.OldestReady, 0), AtLeast: due >= topRows || later >= topRows})
-		}
-		return parts, err
+		return groupsOf(ctx, r, t)
 	}
 	heads, err := survey.Heads(ctx, r, t, 0)
 	if err != nil {
@@ -240,25 +248,60 @@ func partsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []top
 	if err != nil {
 		return nil, err
 	}
-	find := func(name string) *topQueue {
-		i := slices.IndexFunc(parts, func(q topQueue) bool { return q.Name == name })
-		if i < 0 {
-			parts, i = append(parts, topQueue{Table: t.Name, By: t.LaneNames[0], Name: name}), len(parts)
-		}
-		return &parts[i]
+	l := &topLanes{table: t, bound: int64(max(topRows/max(len(heads), 1), 50))}
+	l.count(heads, later)
+	l.apply(rules)
+	slices.SortStableFunc(l.parts, func(a, b topQueue) int {
+		return compare(b.Ready+b.InProgress, a.Ready+a.InProgress)*2 + strings.Compare(a.Name, b.Name)
+	})
+	return l.parts, nil
+}
+
+func groupsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []topQueue, err error) {
+	groups, err := survey.Groups(ctx, r, t)
+	var due, later int64
+	for _, g := range groups {
+		due, later = due+g.Ready+g.Running, later+g.Later
 	}
-	bound := int64(max(topRows/max(len(heads), 1), 50))
+	for _, g := range groups {
+		parts = append(parts, topQueue{Table: t.Name, By: t.LabelName(), Name: g.Name, Ready: g.Ready,
+			Scheduled: g.Later, InProgress: g.Running,
+			Expired: g.Expired, OldestReady: max(g.OldestReady, 0), AtLeast: due >= topRows || later >= topRows})
+	}
+	return parts, err
+}
+
+// topLanes are the queues or consumers of a table that has such. One may have several heads, of different priority.
+type topLanes struct {
+	table *survey.Facts
+	bound int64 // rows that were looked at of each head
+	parts []topQueue
+}
+
+func (l *topLanes) find(name string) *topQueue {
+	i := slices.IndexFunc(l.parts, func(q topQueue) bool { return q.Name == name })
+	if i < 0 {
+		i = len(l.parts)
+		l.parts = append(l.parts, topQueue{Table: l.table.Name, By: l.table.LaneNames[0], Name: name})
+	}
+	return &l.parts[i]
+}
+
+func (l *topLanes) count(heads, later []survey.Head) {
 	for _, h := range heads {
-		q := find(h.Name())
+		q := l.find(h.Name())
 		q.Ready, q.InProgress, q.Expired = q.Ready+h.Ready, q.InProgress+h.Running, q.Expired+h.Expired
-		q.OldestReady, q.AtLeast = max(q.OldestReady, h.OldestReady), q.AtLeast || h.Seen >= bound
+		q.OldestReady, q.AtLeast = max(q.OldestReady, h.OldestReady), q.AtLeast || h.Seen >= l.bound
 	}
 	for _, h := range later {
-		q := find(h.Name())
-		q.Scheduled, q.AtLeast = q.Scheduled+h.Seen, q.AtLeast || h.Seen >= bound
+		q := l.find(h.Name())
+		q.Scheduled, q.AtLeast = q.Scheduled+h.Seen, q.AtLeast || h.Seen >= l.bound
 	}
+}
+
+func (l *topLanes) apply(rules []survey.QueueRule) {
 	for _, rule := range rules {
-		q := find(rule.Name)
+		q := l.find(rule.Name)
 		q.Paused = rule.Paused
 		if rule.MaxRunning != nil {
 			q.MaxRunning = *rule.MaxRunning
@@ -267,10 +310,6 @@ func partsOf(ctx context.Context, r survey.Reader, t *survey.Facts) (parts []top
 			q.Rate = *rule.Rate
 		}
 	}
-	slices.SortStableFunc(parts, func(a, b topQueue) int {
-		return compare(b.Ready+b.InProgress, a.Ready+a.InProgress)*2 + strings.Compare(a.Name, b.Name)
-	})
-	return parts, nil
 }
 
 // whole reads what is known of a table only.
@@ -284,6 +323,11 @@ func (f *topFrame) whole(ctx context.Context, r survey.Reader, t *survey.Facts, 
 		q.Of.DeadLetters, q.Of.RecentDead = dead.Rows, dead.Recent
 	}
 	q.AtLeast = q.AtLeast || held.Rows >= topRows || dead.Rows >= topRows
+	f.rates(ctx, r, t, q, before)
+}
+
+// rates are those of the last minutes, and what changed since the frame before.
+func (f *topFrame) rates(ctx context.Context, r survey.Reader, t *survey.Facts, q *topQueue, before *topFrame) {
 	rates, err := survey.RatesOver(ctx, r, t, topWindow, topRows)
 	if f.skip("rates of "+t.Name, err) {
 		return
@@ -295,12 +339,8 @@ func (f *topFrame) whole(ctx context.Context, r survey.Reader, t *survey.Facts, 
 	if !t.Deletes {
 		q.Of.Settled = &settled
 	}
-	if before == nil {
-		return
-	}
-	last, known := before.counted[t.Name]
-	since := f.At.Sub(before.At).Seconds()
-	if !known || since <= 0 {
+	last, since := f.since(before, t.Name)
+	if since <= 0 {
 		return
 	}
 	if t.Deletes {
@@ -309,6 +349,18 @@ func (f *topFrame) whole(ctx context.Context, r survey.Reader, t *survey.Facts, 
 	}
 	claimed := max(settled+float64(count.running-last.running)/since, 0)
 	q.Of.Claimed = &claimed
+}
+
+// since tells what a table had in the frame before, and how many seconds ago that was: 0 if it was not there.
+func (f *topFrame) since(before *topFrame, table string) (topCount, float64) {
+	if before == nil {
+		return topCount{}, 0
+	}
+	last, known := before.counted[table]
+	if !known {
+		return topCount{}, 0
+	}
+	return last, f.At.Sub(before.At).Seconds()
 }
 
 func (f *topFrame) sessions(ctx context.Context, r survey.Reader) {

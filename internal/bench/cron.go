@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
@@ -43,12 +44,8 @@ func (c Cron) run(ctx context.Context, l *lab) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	early := f.early.Load()
-	r := &Result{PerSecond: f.tally.perSecond(), Percentiles: f.late.percentiles("lateness"), Early: &early}
-	if l.server == nil {
-		r.clockDoubt = milliseconds(f.clock.doubt)
-	}
-	if r.Costs, err = m.end(ctx, f.tally.count(), f.tally.count()); err != nil {
+	r, err := f.result(ctx, l, m)
+	if err != nil {
 		return nil, err
 	}
 	finish, cancel := aftermath(ctx)
@@ -82,18 +79,7 @@ func (c Cron) fire(ctx context.Context, l *lab, s *jobStore, schedules *jobs.Sch
 	if f.clock, err = l.readClock(ctx); err != nil {
 		return 0, err
 	}
-	registry := jobs.NewRegistry()
-	jobs.Register(registry, func(_ context.Context, job *jobs.Job[parcel]) error {
-		if nominal, ok := job.Nominal(); ok {
-			f.fire(nominal)
-		}
-		return nil
-	}, jobs.KindOptions[parcel]{})
-	options := s.options
-	options.Registry = registry
-	// of which the scheduler below is the only one: once it stands, nothing is written any more
-	options.NoSchedules = true
-	w, err := jobs.NewWorker(pool, s.client, options)
+	w, err := f.worker(pool, s)
 	if err != nil {
 		return 0, err
 	}
@@ -114,6 +100,22 @@ func (c Cron) fire(ctx context.Context, l *lab, s *jobStore, schedules *jobs.Sch
 		err = haltErr
 	}
 	return took, err
+}
+
+// worker takes every job for a firing, at the time that its schedule names.
+func (f *firings) worker(pool *pgxpool.Pool, s *jobStore) (*jobs.Worker, error) {
+	registry := jobs.NewRegistry()
+	jobs.Register(registry, func(_ context.Context, job *jobs.Job[parcel]) error {
+		if nominal, ok := job.Nominal(); ok {
+			f.fire(nominal)
+		}
+		return nil
+	}, jobs.KindOptions[parcel]{})
+	options := s.options
+	options.Registry = registry
+	// Schedules are for a scheduler that is the only one: once it stands, nothing is written any more.
+	options.NoSchedules = true
+	return jobs.NewWorker(pool, s.client, options)
 }
 
 // last waits for the end of the duration, or of anything else.

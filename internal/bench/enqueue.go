@@ -68,27 +68,34 @@ func (e Enqueue) enqueue(ctx context.Context, l *lab, s store, t *tally, transac
 	var taken atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	for range e.Connections {
-		group.Go(func() error {
-			for {
-				parcels := take(&taken, e.Jobs, int64(e.Batch), e.Payload)
-				if len(parcels) == 0 {
-					return nil
-				}
-				begun := time.Now()
-				if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-					return s.insert(ctx, tx, parcels)
-				}); err != nil {
-					return err
-				}
-				transactions.add(time.Since(begun))
-				for range parcels {
-					t.add()
-				}
-			}
-		})
+		group.Go(func() error { return e.produce(ctx, pool, s, &taken, t, transactions) })
 	}
 	err = group.Wait()
 	return time.Since(t.begun), err
+}
+
+// produce is what one connection does, until all jobs are taken.
+func (e Enqueue) produce(ctx context.Context, pool *pgxpool.Pool, s store, taken *atomic.Int64, t *tally,
+	transactions *latencies) error {
+	for {
+		parcels := take(taken, e.Jobs, int64(e.Batch), e.Payload)
+		if len(parcels) == 0 {
+			return nil
+		}
+		begun := time.Now()
+		if err := insertIn(ctx, pool, s, parcels); err != nil {
+			return err
+		}
+		transactions.add(time.Since(begun))
+		for range parcels {
+			t.add()
+		}
+	}
+}
+
+// insertIn writes jobs in a transaction of their own.
+func insertIn(ctx context.Context, pool *pgxpool.Pool, s store, parcels []parcel) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.insert(ctx, tx, parcels) })
 }
 
 // warm opens all connections of a pool.

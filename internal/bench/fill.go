@@ -58,7 +58,11 @@ func (l *lab) write(ctx context.Context, phase string, n int64, size int, insert
 // take makes the next parcels of n. Any number of goroutines take from the same count.
 func take(taken *atomic.Int64, n, batch int64, size int) []parcel {
 	from := taken.Add(batch) - batch
-	parcels := make([]parcel, max(0, min(batch, n-from)))
+	return parcelsFrom(from, max(0, min(batch, n-from)), size)
+}
+
+func parcelsFrom(from, n int64, size int) []parcel {
+	parcels := make([]parcel, n)
 	for i := range parcels {
 		parcels[i] = parcel{number: from + int64(i), size: size}
 	}

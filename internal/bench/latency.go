@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -91,7 +90,7 @@ func (c Latency) samples(ctx context.Context, pool *pgxpool.Pool, s store, t *ta
 			t.begun = begun
 		}
 		job := []parcel{{number: i, size: c.Payload}}
-		if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return s.insert(ctx, tx, job) }); err != nil {
+		if err := insertIn(ctx, pool, s, job); err != nil {
 			return samples, err
 		}
 		select {

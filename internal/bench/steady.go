@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 )
@@ -109,9 +108,7 @@ func (c Steady) produce(ctx context.Context, pool *pgxpool.Pool, s store, begun 
 				if err != nil || len(parcels) == 0 {
 					return err
 				}
-				if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-					return s.insert(ctx, tx, parcels)
-				}); err != nil {
+				if err := insertIn(ctx, pool, s, parcels); err != nil {
 					return err
 				}
 				produced.Add(int64(len(parcels)))
@@ -140,11 +137,7 @@ func (c Steady) await(ctx context.Context, next *atomic.Int64, begun time.Time) 
 		due := int64(time.Since(begun).Seconds()*c.Rate) + 1
 		n := min(max(due-number, 1), overdueBatch, c.total()-number)
 		if next.CompareAndSwap(number, number+n) {
-			parcels := make([]parcel, n)
-			for i := range parcels {
-				parcels[i] = parcel{number: number + int64(i), size: c.Payload}
-			}
-			return parcels, nil
+			return parcelsFrom(number, n, c.Payload), nil
 		}
 	}
 }

@@ -44,12 +44,8 @@ func (c Timers) run(ctx context.Context, l *lab) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	early := f.early.Load()
-	r := &Result{PerSecond: f.tally.perSecond(), Percentiles: f.late.percentiles("lateness"), Early: &early}
-	if l.server == nil {
-		r.clockDoubt = milliseconds(f.clock.doubt)
-	}
-	if r.Costs, err = m.end(ctx, f.tally.count(), f.tally.count()); err != nil {
+	r, err := f.result(ctx, l, m)
+	if err != nil {
 		return nil, err
 	}
 	finish, cancel := aftermath(ctx)
@@ -97,6 +93,17 @@ type firings struct {
 	first time.Time // when the first timer is due
 	late  latencies
 	early atomic.Int64
+}
+
+// result is without what is counted in the table afterwards.
+func (f *firings) result(ctx context.Context, l *lab, m *measurement) (r *Result, err error) {
+	early := f.early.Load()
+	r = &Result{PerSecond: f.tally.perSecond(), Percentiles: f.late.percentiles("lateness"), Early: &early}
+	if l.server == nil {
+		r.clockDoubt = milliseconds(f.clock.doubt)
+	}
+	r.Costs, err = m.end(ctx, f.tally.count(), f.tally.count())
+	return r, err
 }
 
 // fire counts a timer as early only beyond the doubt about the clock.

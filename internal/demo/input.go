@@ -104,13 +104,8 @@ func isHeader(fields []string) bool {
 
 func (in *input) transfer(fields []string) (Transfer, error) {
 	t := Transfer{ID: strings.Clone(fields[0]), From: strings.Clone(fields[1]), To: strings.Clone(fields[2])}
-	for i, field := range []string{t.ID, t.From, t.To} {
-		if err := checkName(field); err != nil {
-			return t, in.wrong("%s %w", inputHeader[i], err)
-		}
-	}
-	if t.From == t.To {
-		return t, in.wrong("from and to are the same account %q", t.From)
+	if err := in.checkNames(t); err != nil {
+		return t, err
 	}
 	amount, err := parseAmount(fields[3])
 	if err != nil {
@@ -123,6 +118,18 @@ func (in *input) transfer(fields []string) (Transfer, error) {
 	}
 	in.lines[t.ID] = line
 	return t, nil
+}
+
+func (in *input) checkNames(t Transfer) error {
+	for i, field := range []string{t.ID, t.From, t.To} {
+		if err := checkName(field); err != nil {
+			return in.wrong("%s %w", inputHeader[i], err)
+		}
+	}
+	if t.From == t.To {
+		return in.wrong("from and to are the same account %q", t.From)
+	}
+	return nil
 }
 
 // maxName bounds ids and account names: an account is its messages' key.

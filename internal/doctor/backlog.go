@@ -177,22 +177,26 @@ func backlog(ctx context.Context, x *examination, t *table) (all []Finding, err 
 		if !w.worked(served) || w.rule.Paused || w.rule.Saturated() {
 			continue
 		}
-		f := Finding{
-			Title: fmt.Sprintf("%s: %s, the oldest for %s; %s", t.of(w.Head), t.ready(w.Head), rough(w.oldest()),
-				t.drain(w, r)),
-			Evidence: []Evidence{append(t.laneEvidence(w), evidence("arrived_per_minute", r.Arrived, "ended_per_minute",
-				r.Ended)...)},
-			Remedy: Remedy{
-				Do:       "Run more processes or raise the concurrency of the workers. These show what is slow:",
-				Commands: []string{x.command("list", t.Name, "--status", "in_progress"), x.command("stats", t.Name)},
-			},
-		}
-		if w.oldest() > 12*x.Thresholds.Backlog {
-			f.Severity = Critical
-		}
-		all = append(all, f)
+		all = append(all, x.backlogFinding(t, w, r))
 	}
 	return all, nil
+}
+
+func (x *examination) backlogFinding(t *table, w waiting, r survey.Rates) Finding {
+	f := Finding{
+		Title: fmt.Sprintf("%s: %s, the oldest for %s; %s", t.of(w.Head), t.ready(w.Head), rough(w.oldest()),
+			t.drain(w, r)),
+		Evidence: []Evidence{append(t.laneEvidence(w), evidence("arrived_per_minute", r.Arrived, "ended_per_minute",
+			r.Ended)...)},
+		Remedy: Remedy{
+			Do:       "Run more processes or raise the concurrency of the workers. These show what is slow:",
+			Commands: []string{x.command("list", t.Name, "--status", "in_progress"), x.command("stats", t.Name)},
+		},
+	}
+	if w.oldest() > 12*x.Thresholds.Backlog {
+		f.Severity = Critical
+	}
+	return f
 }
 
 // drain says when the backlog will be gone, if all goes on as in the last minute.

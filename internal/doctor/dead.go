@@ -81,23 +81,27 @@ func poison(ctx context.Context, x *examination, t *table) (all []Finding, err e
 	list, err := readRows[letters](ctx, x, "poison", t, deadLettersOf.Seconds(), maxSample, x.Thresholds.Poison,
 		maxShown)
 	for _, l := range list {
-		what := t.Name
-		if l.Label != "" {
-			what = fmt.Sprintf("%s: %s %q", t.Name, t.LabelName(), l.Label)
-		}
-		all = append(all, Finding{
-			Title: fmt.Sprintf("%s: %s within an hour: %s", what, plural(l.Rows, "dead letter"), bounded(l.Error)),
-			Evidence: []Evidence{evidence(t.labelName(), l.Label, "rows", l.Rows, "error", l.Error, "ids", l.IDs,
-				"latest_seconds", seconds(l.Latest))},
-			Remedy: Remedy{
-				Do:       "Look at one of them, fix the cause, then redrive them.",
-				Commands: []string{x.command("show", t.Name, l.IDs[0]), x.command(t.redriveRecent(l)...)},
-				SQL: []string{fmt.Sprintf("SELECT * FROM %s(ARRAY(SELECT id FROM %s WHERE failed_at > now() - "+
-					"interval '1 hour' AND cancelled_at IS NULL%s LIMIT 1000));", t.Q("_redrive"), t.Table(), t.about(l))},
-			},
-		})
+		all = append(all, x.poisonFinding(t, l))
 	}
 	return all, err
+}
+
+func (x *examination) poisonFinding(t *table, l letters) Finding {
+	what := t.Name
+	if l.Label != "" {
+		what = fmt.Sprintf("%s: %s %q", t.Name, t.LabelName(), l.Label)
+	}
+	return Finding{
+		Title: fmt.Sprintf("%s: %s within an hour: %s", what, plural(l.Rows, "dead letter"), bounded(l.Error)),
+		Evidence: []Evidence{evidence(t.labelName(), l.Label, "rows", l.Rows, "error", l.Error, "ids", l.IDs,
+			"latest_seconds", seconds(l.Latest))},
+		Remedy: Remedy{
+			Do:       "Look at one of them, fix the cause, then redrive them.",
+			Commands: []string{x.command("show", t.Name, l.IDs[0]), x.command(t.redriveRecent(l)...)},
+			SQL: []string{fmt.Sprintf("SELECT * FROM %s(ARRAY(SELECT id FROM %s WHERE failed_at > now() - "+
+				"interval '1 hour' AND cancelled_at IS NULL%s LIMIT 1000));", t.Q("_redrive"), t.Table(), t.about(l))},
+		},
+	}
 }
 
 // about is a condition that the rows are of the kind or topic of the letters.

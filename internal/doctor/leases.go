@@ -92,13 +92,7 @@ func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, er
 	if err != nil {
 		return nil, err
 	}
-	var n int64
-	var oldest float64
-	for _, h := range heads {
-		if n += h.Expired; h.Expired > 0 {
-			oldest = max(oldest, h.OldestExpired)
-		}
-	}
+	n, oldest := countExpired(heads)
 	if n == 0 {
 		return nil, nil
 	}
@@ -106,18 +100,7 @@ func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, er
 	if err != nil {
 		return nil, err
 	}
-	_, _, who := x.reaped(ctx, t)
-	f := Finding{
-		Title: fmt.Sprintf("%s: %s expired up to %s ago, not requeued", t.Name, plural(n, "lease"),
-			rough(seconds(oldest))),
-		Fixable: true,
-		Remedy: Remedy{
-			Do: "Requeue the rows, then start a reaper: " + who + ". Then look for the process that had them: it was " +
-				"killed, or it still runs and is frozen or cut off; restart it.",
-			Commands: []string{x.command("reap", "--no-purge", t.Name)},
-			SQL:      []string{fmt.Sprintf("SELECT * FROM %s(10000);", t.Q("_reap_expired"))},
-		},
-	}
+	f := x.expiredFinding(ctx, t, n, oldest)
 	for _, c := range claims {
 		f.Evidence = append(f.Evidence, evidence("owner_token", c.Owner, "rows", c.Rows, t.labelName(), c.Label,
 			"ids", c.IDs, "ended_seconds", seconds(c.Ended), "attempts", c.Attempts))
@@ -128,6 +111,31 @@ func expiredLeases(ctx context.Context, x *examination, t *table) ([]Finding, er
 	}
 	f.Evidence = append(f.Evidence, silent...)
 	return []Finding{f}, err
+}
+
+func countExpired(heads []survey.Head) (n int64, oldest float64) {
+	for _, h := range heads {
+		if n += h.Expired; h.Expired > 0 {
+			oldest = max(oldest, h.OldestExpired)
+		}
+	}
+	return n, oldest
+}
+
+// expiredFinding is without the evidence.
+func (x *examination) expiredFinding(ctx context.Context, t *table, n int64, oldest float64) Finding {
+	_, _, who := x.reaped(ctx, t)
+	return Finding{
+		Title: fmt.Sprintf("%s: %s expired up to %s ago, not requeued", t.Name, plural(n, "lease"),
+			rough(seconds(oldest))),
+		Fixable: true,
+		Remedy: Remedy{
+			Do: "Requeue the rows, then start a reaper: " + who + ". Then look for the process that had them: it was " +
+				"killed, or it still runs and is frozen or cut off; restart it.",
+			Commands: []string{x.command("reap", "--no-purge", t.Name)},
+			SQL:      []string{fmt.Sprintf("SELECT * FROM %s(10000);", t.Q("_reap_expired"))},
+		},
+	}
 }
 
 // labelName is how evidence calls what a row is about.
@@ -164,17 +172,7 @@ func noReaper(ctx context.Context, x *examination) ([]Finding, error) {
 	if _, err := x.readLeaders(ctx); err != nil {
 		return nil, err
 	}
-	var names, calls []string
-	var found []Evidence
-	for _, t := range x.tables {
-		leads, ended, text := x.reaped(ctx, t)
-		if leads || ended > 0 && ended < x.Thresholds.Reaper || !x.busy(ctx, t) {
-			continue // where nothing has been claimed, nothing can be lost
-		}
-		names = append(names, t.Name)
-		calls = append(calls, fmt.Sprintf("CALL %s();", t.Q("_maintain")))
-		found = append(found, evidence("table", t.Name, "state", text, "ended_seconds", ended))
-	}
+	names, calls, found := x.unmaintained(ctx)
 	if len(names) == 0 {
 		return nil, nil
 	}
@@ -193,6 +191,20 @@ func noReaper(ctx context.Context, x *examination) ([]Finding, error) {
 			SQL:      calls,
 		},
 	}}, nil
+}
+
+// unmaintained are the tables without a reaper, and the calls that maintain them.
+func (x *examination) unmaintained(ctx context.Context) (names, calls []string, found []Evidence) {
+	for _, t := range x.tables {
+		leads, ended, text := x.reaped(ctx, t)
+		if leads || ended > 0 && ended < x.Thresholds.Reaper || !x.busy(ctx, t) {
+			continue // where nothing has been claimed, nothing can be lost
+		}
+		names = append(names, t.Name)
+		calls = append(calls, fmt.Sprintf("CALL %s();", t.Q("_maintain")))
+		found = append(found, evidence("table", t.Name, "state", text, "ended_seconds", ended))
+	}
+	return names, calls, found
 }
 
 // busy tells whether anybody works on the table.

@@ -177,6 +177,18 @@ func claimPlan(ctx context.Context, x *examination, t *table) ([]Finding, error)
 	if yes, err := x.migrated(ctx); err != nil || yes && !t.Indexed && !t.own() {
 		return nil, err // the schema's finding
 	}
+	explained, err := x.explainClaim(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	problem := explained.problem(t.Name)
+	if problem == "" {
+		return nil, nil
+	}
+	return []Finding{t.claimFinding(problem)}, nil
+}
+
+func (x *examination) explainClaim(ctx context.Context, t *table) (plan, error) {
 	var text []byte
 	err := x.read(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL enable_sort = off"); err != nil {
@@ -186,16 +198,17 @@ func claimPlan(ctx context.Context, x *examination, t *table) ([]Finding, error)
 			pgx.QueryExecModeSimpleProtocol).Scan(&text)
 	})
 	if err != nil {
-		return nil, err
+		return plan{}, err
 	}
 	var explained []struct{ Plan plan }
 	if err := json.Unmarshal(text, &explained); err != nil || len(explained) == 0 {
-		return nil, fmt.Errorf("reading the plan of a claim: %w", err)
+		return plan{}, fmt.Errorf("reading the plan of a claim: %w", err)
 	}
-	problem := explained[0].Plan.problem(t.Name)
-	if problem == "" {
-		return nil, nil
-	}
+	return explained[0].Plan, nil
+}
+
+// claimFinding is that claims read what they need not read, because the index is missing or not used.
+func (t *table) claimFinding(problem string) Finding {
 	var columns []string
 	for _, l := range t.Lanes() {
 		columns = append(columns, l.Quoted)
@@ -214,7 +227,7 @@ func claimPlan(ctx context.Context, x *examination, t *table) ([]Finding, error)
 			"this one."
 		f.Remedy.SQL = []string{fmt.Sprintf("REINDEX INDEX CONCURRENTLY %s;", t.Q("_claim_idx"))}
 	}
-	return []Finding{f}, nil
+	return f
 }
 
 // own tells a table that the migrations do not make.

@@ -73,6 +73,12 @@ func notifyQueue(ctx context.Context, x *examination) ([]Finding, error) {
 		f.Severity = Critical
 	}
 	f.Evidence = []Evidence{evidence("used", list[0].Used)}
+	err = x.addOldest(ctx, &f)
+	return []Finding{f}, err
+}
+
+// addOldest has a finding name the sessions with the oldest transactions.
+func (x *examination) addOldest(ctx context.Context, f *Finding) error {
 	type session struct {
 		PID               int32
 		Application, Role string
@@ -88,7 +94,7 @@ func notifyQueue(ctx context.Context, x *examination) ([]Finding, error) {
 		f.Remedy.Do += " End the oldest:"
 		f.Remedy.SQL = []string{fmt.Sprintf("SELECT pg_terminate_backend(%d);", sessions[0].PID)}
 	}
-	return []Finding{f}, err
+	return err
 }
 
 // A lockWait is one session that waits, and one that it waits for.

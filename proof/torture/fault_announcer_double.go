@@ -110,12 +110,7 @@ func (w *writers) silent(ctx context.Context, table string) (commit func(), err 
 			if err != nil {
 				return nil, err
 			}
-			var silent bool
-			err = tx.QueryRow(ctx, `
-				SELECT EXISTS (SELECT FROM pg_locks AS l, hashtextextended($1, 0) AS k (lock)
-					WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory' AND l.objsubid = 1
-					  AND l.classid = (k.lock >> 32 & 4294967295)::oid AND l.objid = (k.lock & 4294967295)::oid)`,
-				w.schema+"."+table+" silent").Scan(&silent)
+			silent, err := holdsLock(ctx, tx, w.schema+"."+table+" silent")
 			select {
 			case told <- silent && err == nil:
 			default:
@@ -135,4 +130,14 @@ func (w *writers) silent(ctx context.Context, table string) (commit func(), err 
 	}
 	commit()
 	return nil, err
+}
+
+// holdsLock tells whether the session has the advisory lock of a name.
+func holdsLock(ctx context.Context, tx pgx.Tx, name string) (held bool, err error) {
+	err = tx.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM pg_locks AS l, hashtextextended($1, 0) AS k (lock)
+			WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory' AND l.objsubid = 1
+			  AND l.classid = (k.lock >> 32 & 4294967295)::oid AND l.objid = (k.lock & 4294967295)::oid)`,
+		name).Scan(&held)
+	return held, err
 }

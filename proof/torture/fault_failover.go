@@ -99,11 +99,16 @@ func (f *failover) strike(ctx context.Context, l *lab, _ *rand.Rand) (string, er
 	if err := promote(ctx, l.standby.URL()); err != nil {
 		return "", err
 	}
+	l.changePlaces()
+	took := time.Since(l.hit)
+	return fmt.Sprintf("the standby took over after %v", took.Round(time.Millisecond)), l.awaitServer(ctx)
+}
+
+// changePlaces makes the standby the server, and the server what the next standby is made of.
+func (l *lab) changePlaces() {
 	l.server, l.standby = l.standby, l.server
 	l.address, l.standbyAddress = l.standbyAddress, l.address
 	l.spaces, l.standbySpaces = l.standbySpaces, l.spaces
-	took := time.Since(l.hit)
-	return fmt.Sprintf("the standby took over after %v", took.Round(time.Millisecond)), l.awaitServer(ctx)
 }
 
 // synchronous has every commit wait for the standby from now on, and returns when it does. What was committed before is

@@ -73,21 +73,8 @@ func restless(ctx context.Context, h *holding) (g grip, err error) {
 	for i := range errs {
 		p := newProducer(h.shop, h.pool, h.random.Uint64())
 		running.Go(func() {
-			for writing.Err() == nil {
-				var one []announced
-				errs[i] = p.transactSurely(ctx, func(ctx context.Context, tx pgx.Tx) (_ []announced, err error) {
-					one, err = p.sendPlain(ctx, tx, outbox.Message{Key: key})
-					time.Sleep(restlessTx)
-					return one, err
-				})
-				if errs[i] != nil {
-					stop()
-					return
-				}
-				select {
-				case first <- one[0]:
-				default:
-				}
+			if errs[i] = p.writeOn(ctx, writing, key, first); errs[i] != nil {
+				stop()
 			}
 		})
 	}
@@ -100,4 +87,24 @@ func restless(ctx context.Context, h *holding) (g grip, err error) {
 	}
 	g.release = func() error { stop(); running.Wait(); return errors.Join(errs...) }
 	return g, nil
+}
+
+// writeOn sends messages of a key until writing ends, and tells of those for which there is room.
+func (p *producer) writeOn(ctx, writing context.Context, key string, tell chan<- announced) error {
+	for writing.Err() == nil {
+		var one []announced
+		err := p.transactSurely(ctx, func(ctx context.Context, tx pgx.Tx) (_ []announced, err error) {
+			one, err = p.sendPlain(ctx, tx, outbox.Message{Key: key})
+			time.Sleep(restlessTx)
+			return one, err
+		})
+		if err != nil {
+			return err
+		}
+		select {
+		case tell <- one[0]:
+		default:
+		}
+	}
+	return nil
 }

@@ -33,14 +33,19 @@ func lockedNotes(ctx context.Context, h *holding) (g grip, err error) {
 			key); err != nil {
 			return err
 		}
-		for _, table := range []string{"outbox_gate_note", "outbox_join_note", "jobs_gate_note", "jobs_join_note"} {
-			if _, err := tx.Exec(ctx, "SELECT FROM "+h.schema+"."+table+" FOR UPDATE SKIP LOCKED"); err != nil {
-				return err
-			}
-		}
-		return nil
+		return h.lockNotes(ctx, tx)
 	})
 	return g, err
+}
+
+// lockNotes locks those that nobody else has locked.
+func (h *holding) lockNotes(ctx context.Context, tx pgx.Tx) error {
+	for _, table := range []string{"outbox_gate_note", "outbox_join_note", "jobs_gate_note", "jobs_join_note"} {
+		if _, err := tx.Exec(ctx, "SELECT FROM "+h.schema+"."+table+" FOR UPDATE SKIP LOCKED"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lockedRate is that of a key more of whose rows come while it is locked.

@@ -126,22 +126,24 @@ func (c Change) String() string {
 	line := fmt.Sprintf("%s #%d %c %d→%d attempts %d/%d token %s→%s due %s", c.At.Format(clockLayout), c.Seq, c.Op,
 		c.OldStatus, s.Status, s.Attempts, s.Max, short(c.OldToken), short(s.Token), s.Due.Format(clockLayout))
 	if c.Op == 'F' {
-		line = fmt.Sprintf("in its table: status %d attempts %d/%d token %s", s.Status, s.Attempts, s.Max,
-			short(s.Token))
+		return fmt.Sprintf("in its table: status %d attempts %d/%d token %s", s.Status, s.Attempts, s.Max,
+			short(s.Token)) + s.marks()
 	}
+	return line + s.marks() + fmt.Sprintf(" by %s in transaction %d", c.App, c.XID)
+}
+
+// marks are what only some rows have.
+func (s State) marks() (marks string) {
 	if s.Status == inProgress {
-		line += " lease until " + s.Locked.Format(clockLayout)
+		marks += " lease until " + s.Locked.Format(clockLayout)
 	}
 	if s.Waiting {
-		line += " waiting"
+		marks += " waiting"
 	}
 	if s.Cancelled {
-		line += " cancelled"
+		marks += " cancelled"
 	}
-	if c.Op == 'F' {
-		return line
-	}
-	return line + fmt.Sprintf(" by %s in transaction %d", c.App, c.XID)
+	return marks
 }
 
 func (r Handling) String() string {

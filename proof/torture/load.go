@@ -47,49 +47,67 @@ type spot struct {
 }
 
 func (r *records) readJournals() error {
-	open := map[spot]*Handling{}
-	owners := map[spot]written{}
-	intents := map[int64]map[written]bool{} // a transaction may write a name twice
-	err := readJournals(r.lab.dir, func(l line) {
-		at := time.Unix(0, l.At)
-		switch l.What {
-		case lineStart:
-			s := spot{l.App, l.Run}
-			open[s] = &Handling{App: l.App, Attempt: l.Attempt, Mode: l.Mode, Start: at, Told: cmp.Or(l.Told, l.Name)}
-			owners[s] = written{l.Table, l.Name}
-		case lineEnd:
-			s := spot{l.App, l.Run}
-			run := open[s]
-			run.End, run.Result = at, l.Result
-			r.runs[owners[s]] = append(r.runs[owners[s]], *run)
-			delete(open, s)
-			delete(owners, s)
-		case lineClaim:
-			r.calls = append(r.calls, ClaimCall{Table: l.Table, App: l.App, Limit: l.Limit, Delivered: l.Changed})
-		case lineAwake:
-			r.awake++
-		case lineBroke:
-			r.broke = append(r.broke, at)
-		case lineIntent:
-			if intents[l.Run] == nil {
-				intents[l.Run] = map[written]bool{}
-			}
-			intents[l.Run][written{l.Table, l.Name}] = true
-			if l.Key != "" {
-				r.keys[l.Name] = l.Key
-			}
-		case lineOutcome:
-			r.ask(maps.Keys(intents[l.Run]), l.Result)
-			delete(intents, l.Run)
-		}
-	})
-	for s, run := range open { // the process died before
-		r.runs[owners[s]] = append(r.runs[owners[s]], *run)
+	j := reading{records: r, open: map[spot]*Handling{}, owners: map[spot]written{},
+		intents: map[int64]map[written]bool{}}
+	err := readJournals(r.lab.dir, j.read)
+	for s, run := range j.open { // the process died before
+		r.runs[j.owners[s]] = append(r.runs[j.owners[s]], *run)
 	}
-	for _, names := range intents {
+	for _, names := range j.intents {
 		r.ask(maps.Keys(names), Maybe.String())
 	}
 	return err
+}
+
+// A reading adds the journals to the records, and keeps what has begun and not ended yet.
+type reading struct {
+	*records
+	open    map[spot]*Handling
+	owners  map[spot]written
+	intents map[int64]map[written]bool // a transaction may write a name twice
+}
+
+func (j *reading) read(l line) {
+	at := time.Unix(0, l.At)
+	switch l.What {
+	case lineStart, lineEnd:
+		j.handling(l, at)
+	case lineClaim:
+		j.calls = append(j.calls, ClaimCall{Table: l.Table, App: l.App, Limit: l.Limit, Delivered: l.Changed})
+	case lineAwake:
+		j.awake++
+	case lineBroke:
+		j.broke = append(j.broke, at)
+	case lineIntent:
+		j.intent(l)
+	case lineOutcome:
+		j.ask(maps.Keys(j.intents[l.Run]), l.Result)
+		delete(j.intents, l.Run)
+	}
+}
+
+func (j *reading) handling(l line, at time.Time) {
+	s := spot{l.App, l.Run}
+	if l.What == lineStart {
+		j.open[s] = &Handling{App: l.App, Attempt: l.Attempt, Mode: l.Mode, Start: at, Told: cmp.Or(l.Told, l.Name)}
+		j.owners[s] = written{l.Table, l.Name}
+		return
+	}
+	run := j.open[s]
+	run.End, run.Result = at, l.Result
+	j.runs[j.owners[s]] = append(j.runs[j.owners[s]], *run)
+	delete(j.open, s)
+	delete(j.owners, s)
+}
+
+func (j *reading) intent(l line) {
+	if j.intents[l.Run] == nil {
+		j.intents[l.Run] = map[written]bool{}
+	}
+	j.intents[l.Run][written{l.Table, l.Name}] = true
+	if l.Key != "" {
+		j.keys[l.Name] = l.Key
+	}
 }
 
 func (r *records) ask(names iter.Seq[written], outcome string) {
