@@ -360,7 +360,8 @@ func (s Spec) MustAnnounce() string {
 	nobody := "(CASE WHEN pg_catalog.pg_try_advisory_lock_shared(" + lock +
 		") THEN pg_catalog.pg_advisory_unlock_shared(" + lock + ") ELSE false END)"
 	return "(CASE\n        WHEN " + nobody + " THEN true" +
-		"\n        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '" + silentWithin.String() + "'::pg_catalog.interval) THEN true" +
+		"\n        WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) " +
+		"(pg_catalog.now() OPERATOR(pg_catalog.+) '" + silentWithin.String() + "'::pg_catalog.interval) THEN true" +
 		"\n        WHEN pg_catalog.pg_try_advisory_xact_lock_shared(" + s.silentLock() + ") THEN " + nobody +
 		"\n        ELSE true END)"
 }

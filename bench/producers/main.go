@@ -130,8 +130,10 @@ func measure(ctx context.Context, pool *pgxpool.Pool, o options) error {
 	}
 	var p50, p99, most float64
 	err = pool.QueryRow(ctx,
-		`SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY w.ms), percentile_cont(0.99) WITHIN GROUP (ORDER BY w.ms), max(w.ms)
-		FROM (SELECT extract(epoch FROM completed_at - created_at)::float8 * 1000 AS ms FROM txwork.outbox WHERE created_at >= $1) AS w`, begun).Scan(&p50, &p99, &most)
+		`SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY w.ms), percentile_cont(0.99) WITHIN GROUP (ORDER BY w.ms),
+			max(w.ms)
+		FROM (SELECT extract(epoch FROM completed_at - created_at)::float8 * 1000 AS ms FROM txwork.outbox
+			WHERE created_at >= $1) AS w`, begun).Scan(&p50, &p99, &most)
 	fmt.Printf("%-9s %2d producers, %6.0f transactions a second, done after p50 %6.1f ms, p99 %6.1f ms, at most "+
 		"%6.1f ms\n",
 		o.trigger, o.producers, float64(total-warm)/length.Seconds(), p50, p99, most)

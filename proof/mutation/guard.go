@@ -45,7 +45,8 @@ var (
 	skipLocked = regexp.MustCompile(` SKIP LOCKED`)
 	comment    = regexp.MustCompile(`--[^\n]*`)
 	// stop is what ends a condition at its own depth: the next clause, a statement, a control action.
-	stop = regexp.MustCompile(`^(?:ORDER BY|GROUP BY|RETURNING|LIMIT|FOR (?:NO|KEY|UPDATE|SHARE)|UNION|HAVING|ON CONFLICT|DO NOTHING|LOOP|THEN|EXECUTE|;|,|\{\{-?\s*(?:if|range|end|else)\b)`)
+	stop = regexp.MustCompile(`^(?:ORDER BY|GROUP BY|RETURNING|LIMIT|FOR (?:NO|KEY|UPDATE|SHARE)|UNION|HAVING|` +
+		`ON CONFLICT|DO NOTHING|LOOP|THEN|EXECUTE|;|,|\{\{-?\s*(?:if|range|end|else)\b)`)
 	// picksRows is the outer condition of a statement whose guards stand in its subquery.
 	picksRows = regexp.MustCompile(`^\w+\.ctid = ANY \(ARRAY\(`)
 

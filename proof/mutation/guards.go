@@ -61,7 +61,8 @@ var sources = listSources(
 	in("workqueue/join/sql/schema", beside("workqueue/join",
 		"TestNobodyWaits|TestWhatIsHeld|TestARefused|TestOneFolder|TestAFold"), "finish", "fold"),
 	in("workqueue/join/sql/schema", beside("workqueue/join",
-		"TestRepair|TestDeadline|TestRetention|TestASweep|TestWhenTheSweep|TestADeleted|TestLost|TestTheSweep|TestAMembership"), "purge", "recount", "strand", "sweep"),
+		"TestRepair|TestDeadline|TestRetention|TestASweep|TestWhenTheSweep|TestADeleted|TestLost|TestTheSweep|"+
+			"TestAMembership"), "purge", "recount", "strand", "sweep"),
 	in("workqueue/periodic/sql", beside("workqueue/periodic", "Pause"), "pause"),
 	in("workqueue/periodic/sql", beside("workqueue/periodic",
 		"DuringTheDecision|TestAChangeWhileADead|TestAChangeBefore|TestAChangeOf"), "find", "lock", "try"),
