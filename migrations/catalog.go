@@ -115,7 +115,8 @@ func routines(all []migration) map[string]routine {
 			}
 			rest = text
 			text = strings.TrimPrefix(text, "OR REPLACE ")
-			if !begins("CREATE " + text) {
+			line, _, _ := strings.Cut(text, "\n")
+			if !begins("CREATE " + line) {
 				continue
 			}
 			text, rest, _ = strings.Cut(text, bodyEnd)
