@@ -11,17 +11,18 @@ import (
 	"go.uber.org/goleak"
 )
 
-// A slowConn takes longer to write than pgx waits for.
+// A slowConn takes longer to write than pgx waits for, and has the answer before it returns.
 type slowConn struct {
 	net.Conn
 	slow *atomic.Bool
 }
 
 func (c slowConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
 	if c.slow.Load() {
 		time.Sleep(4 * slowWrite)
 	}
-	return c.Conn.Write(b)
+	return n, err
 }
 
 // pgx reads in a goroutine while a write is slow, and that goroutine stays for as long as the session rests.
