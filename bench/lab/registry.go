@@ -31,8 +31,8 @@ type bounds struct {
 // peers are in the order in which they take turns.
 var peers = []peer{
 	goPeer("txwork", nil, map[string]bounds{
-		"cooldown": {without: results.Workloads}, // of which fixed rates are none
-		"polling":  {without: results.Workloads},
+		"cooldown": {without: busy},
+		"polling":  {without: busy},
 	}),
 	goPeer("sql", nil, nil),
 	goPeer("river", nil, map[string]bounds{"defaults": {most: 10_000, without: alone}}),
@@ -49,9 +49,11 @@ var peers = []peer{
 }
 
 // What some are not asked for. Peers on Node speak the protocol of one process; PgQ has one consumer at a time, and a
-// tick decides about its latency, and so the tick's period.
+// tick decides about its latency, and so the tick's period. What makes jobs wait for each other is for those that come
+// one by one.
 var (
 	alone   = []results.Workload{results.Processes}
+	busy    = []results.Workload{results.Drain, results.DrainDeleted, results.Processes, results.Enqueue, results.Single}
 	ticking = []results.Workload{results.Processes, results.Latency}
 )
 
