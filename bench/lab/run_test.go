@@ -21,7 +21,7 @@ func small(t *testing.T) lab.Request {
 		Options: results.Options{Jobs: 200, LatencyJobs: 5, PayloadBytes: 30, Batch: 50, Connections: 2,
 			Seconds: 0.2},
 		Rounds:    1,
-		Peers:     []string{"txwork", "sql"},
+		Peers:     []string{"txwork:defaults", "sql"},
 		File:      filepath.Join(t.TempDir(), "results.json"),
 		CellLimit: time.Minute,
 	}
