@@ -13,8 +13,8 @@ import (
 
 // How often an announcer that is awake looks, and for what.
 const (
-	// lookEvery is the time between two looks beyond the cursors. An announcer rests for lookRest times as long as a look
-	// took at least: on a busy machine that decides, and with 4 in the place of 2 a message was done 8 ms later.
+	// lookEvery is the time between two looks beyond the cursors. An announcer rests for lookRest times as long as a
+	// look took at least: on a busy machine that decides, and with 4 in the place of 2 a message was done 8 ms later.
 	lookEvery = 2 * time.Millisecond
 	lookRest  = 2
 

@@ -53,7 +53,8 @@ var peers = []peer{
 // one by one.
 var (
 	alone   = []results.Workload{results.Processes}
-	busy    = []results.Workload{results.Drain, results.DrainDeleted, results.Processes, results.Enqueue, results.Single}
+	busy    = []results.Workload{results.Drain, results.DrainDeleted, results.Processes, results.Enqueue,
+		results.Single}
 	ticking = []results.Workload{results.Processes, results.Latency}
 )
 

@@ -226,8 +226,8 @@ const (
 )
 
 // endReader ends the goroutine in which pgx may read since a call that took so long: one that had the answer before the
-// write was over reads on. It would stay until the server's
-// next answer, and look like a leak of the test. On a machine so slow that one may always have begun, it gives up.
+// write was over reads on until the server's next answer, and would look like a leak of the test. On a machine so slow
+// that one may always have begun, it gives up.
 func endReader(ctx context.Context, conn *pgx.Conn, took time.Duration) bool {
 	for range maxSlow {
 		if took < slowWrite {
