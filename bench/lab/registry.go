@@ -52,8 +52,8 @@ var peers = []peer{
 // tick decides about its latency, and so the tick's period. What makes jobs wait for each other is for those that come
 // one by one.
 var (
-	alone   = []results.Workload{results.Processes}
-	busy    = []results.Workload{results.Drain, results.DrainDeleted, results.Processes, results.Enqueue,
+	alone = []results.Workload{results.Processes}
+	busy  = []results.Workload{results.Drain, results.DrainDeleted, results.Processes, results.Enqueue,
 		results.Single}
 	ticking = []results.Workload{results.Processes, results.Latency}
 )
