@@ -46,6 +46,7 @@ type app struct {
 	children    children               // the commands that are running
 	restore     atomic.Pointer[func()] // gives the terminal back, once something has changed it
 	answers     io.Writer              // where JSON objects go, where that is not standard output
+	asJSON      bool                   // no progress is shown
 	answered    bool                   // a JSON object was printed
 	failed      any                    // what is printed as JSON in the place of a failure; nil for that
 	unread      *pipe                  // standard output
@@ -86,13 +87,18 @@ func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
 	}
 	text := strings.TrimPrefix(told(ctx, err), "txwork: ")
 	fmt.Fprintf(a.stderr, "txwork: %s\n", text)
-	if f := cmd.Flags().Lookup("json"); f != nil && f.Value.String() == "true" && !a.answered {
+	if wantsJSON(cmd) && !a.answered {
 		if a.failed == nil {
 			a.failed = failure{text, code}
 		}
 		a.printJSON(a.failed)
 	}
 	return code
+}
+
+func wantsJSON(cmd *cobra.Command) bool {
+	f := cmd.Flags().Lookup("json")
+	return f != nil && f.Value.String() == "true"
 }
 
 // A failure is what commands with --json print that have nothing else to print.
@@ -129,6 +135,7 @@ func (a *app) markBegun(cmd *cobra.Command) {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			a.begun = true
+			a.asJSON = wantsJSON(cmd)
 			return run(cmd, args)
 		}
 	}

@@ -17,6 +17,6 @@ func (p *phases) show(phase string, done, total int64) {
 
 func (p *phases) clear() {
 	if p.bar != nil {
-		p.bar.clear()
+		p.bar.end()
 	}
 }

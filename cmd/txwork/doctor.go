@@ -57,10 +57,10 @@ func newDoctorCommand(a *app) *cobra.Command {
 		cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.Schema = a.schema
-		err := a.doctor(cmd.Context(), o)
+		done, err := a.doctor(cmd.Context(), o)
 		if o.json && !errors.As(err, new(foundError)) && err != nil {
 			return errors.Join(err, a.printJSON(examined{Schema: a.schema, Error: told(cmd.Context(), err),
-				Findings: []doctor.Finding{}, Skipped: []doctor.Skipped{}}))
+				Findings: []doctor.Finding{}, Skipped: []doctor.Skipped{}, Fixed: done}))
 		}
 		return err
 	}
@@ -132,11 +132,12 @@ func (o doctorOptions) verdict(r doctor.Report) error {
 	return nil
 }
 
-func (a *app) doctor(ctx context.Context, o doctorOptions) error {
+// doctor returns what was fixed, also beside an error.
+func (a *app) doctor(ctx context.Context, o doctorOptions) (done []fixed, err error) {
 	if err := o.check(); err != nil {
-		return err
+		return nil, err
 	}
-	return a.withDatabase(ctx, func(d *database) error {
+	err = a.withDatabase(ctx, func(d *database) error {
 		if o.watch {
 			return a.watchDoctor(ctx, d, o)
 		}
@@ -144,7 +145,6 @@ func (a *app) doctor(ctx context.Context, o doctorOptions) error {
 		if err != nil {
 			return explain(err)
 		}
-		var done []fixed
 		if o.fix {
 			if r, done, err = a.fixFindings(ctx, d, o, r); err != nil {
 				return err
@@ -155,6 +155,7 @@ func (a *app) doctor(ctx context.Context, o doctorOptions) error {
 		}
 		return o.verdict(r)
 	})
+	return done, err
 }
 
 // watchDoctor looks again and again. A look that fails is told, and the next one may succeed.
@@ -211,9 +212,12 @@ func (a *app) fixFindings(ctx context.Context, d *database, o doctorOptions, r d
 		}
 		a.tellFix(f)
 		one := fixed{Code: f.Code, Title: f.Title}
-		if err := doctor.Fix(ctx, d.pool, f); err != nil {
+		progress := a.newWait("fixing")
+		err := doctor.Fix(ctx, d.pool, f)
+		progress.end()
+		if err != nil {
 			if ctx.Err() != nil {
-				return r, done, err
+				return r, done, fmt.Errorf("fixing %s: %w", harmless(f.Title), err)
 			}
 			one.Error = explain(err).Error()
 		}

@@ -111,10 +111,10 @@ func (o joinsOptions) check() error {
 func (a *app) listJoins(ctx context.Context, table string, o joinsOptions) error {
 	return a.withFacts(ctx, table, "joined", "joins", func(r survey.Reader, f *survey.Facts) error {
 		progress := a.newTally("looking", "joins", -1)
-		defer progress.clear()
+		defer progress.end()
 		found, err := survey.Joins(ctx, r, f, cmp.Or(o.before, uuid.Max.String()),
 			int16(slices.Index(joinStates, o.status)), o.label, o.limit+1, func(n int) { progress.set(int64(n)) })
-		progress.clear()
+		progress.end()
 		if err != nil {
 			return explain(err)
 		}

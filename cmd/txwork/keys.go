@@ -48,8 +48,11 @@ func newKeysCommand(a *app) *cobra.Command {
 		if limit < 1 || limit > maxListLimit {
 			return usagef("--limit is %d, it must be between 1 and %d", limit, maxListLimit)
 		}
+		progress := a.newWait("looking")
+		defer progress.end()
 		return a.withFacts(cmd.Context(), args[0], "gate_key", "keys", func(r survey.Reader, f *survey.Facts) error {
 			found, err := survey.Keys(cmd.Context(), r, f, after, limit+1, maxBehind)
+			progress.end()
 			if err != nil {
 				return explain(err)
 			}

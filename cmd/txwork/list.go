@@ -184,7 +184,7 @@ func (d *database) listFiltered(ctx context.Context, t *workqueue.Table, o listO
 		}
 	}
 	progress := d.app.newTally("looking", "rows", -1)
-	defer progress.clear()
+	defer progress.end()
 	var ids []uuid.UUID
 	for more := true; more && len(ids) <= o.limit; progress.set(int64(s.read)) {
 		var found []foundPlace

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,13 +49,36 @@ var domainNames = func() string {
 
 func (a *app) withMigrator(ctx context.Context, o migrations.Options, do func(*migrations.Migrator) error) error {
 	return a.withDatabase(ctx, func(d *database) error {
-		o.Schema, o.Logger = a.schema, a.logger()
+		o.Schema, o.Logger = a.schema, slog.New(waitTeller{a.logger().Handler(), a.stderr})
 		m, err := migrations.New(d.pool, o)
 		if err != nil {
 			return conclude(err)
 		}
 		return do(m)
 	})
+}
+
+// A waitTeller passes on what a migrator warns of, and tells people that it waits for another one.
+type waitTeller struct {
+	slog.Handler
+	to io.Writer
+}
+
+func (w waitTeller) Enabled(context.Context, slog.Level) bool { return true }
+
+func (w waitTeller) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "waiting for another migrator" {
+		_, err := fmt.Fprintf(w.to, "txwork: %s\n", r.Message)
+		return err
+	}
+	if !w.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return w.Handler.Handle(ctx, r)
+}
+
+func (w waitTeller) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return waitTeller{w.Handler.WithAttrs(attrs), w.to}
 }
 
 // lockTimeoutFlag is for what changes tables that are in use.
@@ -71,22 +96,59 @@ func newMigrateUpCommand(a *app) *cobra.Command {
 	asJSON := jsonFlag(cmd, migrated{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.withMigrator(cmd.Context(), o, func(m *migrations.Migrator) error {
+			all, err := m.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
 			up := m.Up
 			if cmd.Flags().Changed("to") {
 				up = func(ctx context.Context) ([]migrations.Applied, error) { return m.UpTo(ctx, *to) }
+				all = upTo(all, *to)
 			}
-			return a.migrate(cmd.Context(), m, migrating{verb: "applied", json: *asJSON, run: up})
+			return a.migrate(cmd.Context(), m, migrating{doing: "applying", verb: "applied", json: *asJSON,
+				steps: stepsUp(m, all, up)})
 		})
 	}
 	return cmd
 }
 
+// upTo are the migrations up to a version; none if the version is not among them, which is not ours to judge.
+func upTo(all []migrations.Status, version int64) []migrations.Status {
+	is := func(s migrations.Status) bool { return s.Version == version }
+	return all[:slices.IndexFunc(all, is)+1]
+}
+
+// stepsUp are a step for each pending migration, so that each is told of when it is done. The last one is all that is
+// left, also where that is nothing.
+func stepsUp(m *migrations.Migrator, all []migrations.Status, rest migrateFunc) (steps []step) {
+	for _, s := range all {
+		if !s.Applied {
+			steps = append(steps, step{s.Name, func(ctx context.Context) ([]migrations.Applied, error) {
+				return m.UpTo(ctx, s.Version)
+			}})
+		}
+	}
+	if len(steps) == 0 {
+		return []step{{run: rest}}
+	}
+	steps[len(steps)-1].run = rest
+	return steps
+}
+
+type migrateFunc func(context.Context) ([]migrations.Applied, error)
+
+// A step is one migration on the way.
+type step struct {
+	name string // empty if there is nothing to do
+	run  migrateFunc
+}
+
 // migrating is one direction.
 type migrating struct {
-	verb string
-	json bool
-	rows []migrations.TableRows // what goes down with its tables
-	run  func(context.Context) ([]migrations.Applied, error)
+	doing, verb string
+	json        bool
+	rows        []migrations.TableRows // what goes down with its tables
+	steps       []step
 }
 
 // migrated is what up and down print.
@@ -104,19 +166,23 @@ type appliedMigration struct {
 	Seconds float64           `json:"seconds"` // that it took
 }
 
-// migrate runs one direction and prints what was done, also beside an error.
-func (a *app) migrate(ctx context.Context, m *migrations.Migrator, what migrating) error {
-	applied, err := what.run(ctx)
+// migrate runs one direction and prints each migration when it is done.
+func (a *app) migrate(ctx context.Context, m *migrations.Migrator, what migrating) (err error) {
 	result := migrated{Schema: a.schema, Migrations: []appliedMigration{}, DroppedRows: what.rows}
-	for _, one := range applied {
-		result.Migrations = append(result.Migrations, appliedMigration{one.Version, one.Domain, one.Name,
-			one.Duration.Seconds()})
-		if !what.json {
-			fmt.Fprintf(a.stdout, "%s %s (%v)\n", what.verb, one.Name, one.Duration.Round(time.Millisecond))
+	for i, step := range what.steps {
+		progress := a.newWait(fmt.Sprintf("%s %s (%d of %d)", what.doing, step.name, i+1, len(what.steps)))
+		applied, err := step.run(ctx)
+		progress.end()
+		for _, one := range applied {
+			result.Migrations = append(result.Migrations, appliedMigration{one.Version, one.Domain, one.Name,
+				one.Duration.Seconds()})
+			if !what.json {
+				fmt.Fprintf(a.stdout, "%s %s (%v)\n", what.verb, one.Name, one.Duration.Round(time.Millisecond))
+			}
 		}
-	}
-	if err != nil {
-		return err
+		if err != nil {
+			return err
+		}
 	}
 	if result.Version, err = m.Version(ctx); err != nil {
 		return err

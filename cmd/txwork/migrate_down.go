@@ -15,13 +15,15 @@ import (
 type downOptions struct {
 	migrations.Options
 	to                  int64
-	last                bool // without --to
+	last                bool   // without --to
+	steps               []step // the newest first
 	yes, dropRows, json bool
 }
 
 func newMigrateDownCommand(a *app) *cobra.Command {
 	var o downOptions
-	cmd := newCommand("down [--to VERSION] --yes [--drop-rows]", "Roll migrations back, which drops their tables and all rows",
+	cmd := newCommand("down [--to VERSION] --yes [--drop-rows]",
+		"Roll migrations back, which drops their tables and all rows",
 		cobra.NoArgs)
 	flags := cmd.Flags()
 	flags.BoolVar(&o.yes, "yes", false, "yes, drop the tables")
@@ -52,11 +54,12 @@ func (a *app) migrateDown(ctx context.Context, m *migrations.Migrator, o downOpt
 	if err := o.refuse(names, rows); err != nil {
 		return err
 	}
-	return a.migrate(ctx, m, migrating{verb: "took back", json: o.json, rows: rows,
-		run: func(ctx context.Context) ([]migrations.Applied, error) { return m.DownTo(ctx, o.to) }})
+	return a.migrate(ctx, m, migrating{doing: "taking back", verb: "took back", json: o.json, rows: rows,
+		steps: o.steps})
 }
 
-// takesBack names the migrations that go, and sets the version that remains where the last one is meant.
+// takesBack names the migrations that go, plans the steps, and sets the version that remains where the last one is
+// meant.
 func (o *downOptions) takesBack(ctx context.Context, m *migrations.Migrator) (names []string, err error) {
 	all, err := m.Status(ctx)
 	if err != nil {
@@ -71,10 +74,21 @@ func (o *downOptions) takesBack(ctx context.Context, m *migrations.Migrator) (na
 	if n := len(applied); o.last && n > 1 {
 		o.to = applied[n-2].Version
 	}
-	for _, s := range applied {
-		if s.Version > o.to {
-			names = append(names, s.Name)
+	rest := func(ctx context.Context) ([]migrations.Applied, error) { return m.DownTo(ctx, o.to) }
+	for i, s := range applied {
+		if s.Version <= o.to {
+			continue
 		}
+		one := step{s.Name, rest}
+		if len(names) > 0 {
+			one.run = func(ctx context.Context) ([]migrations.Applied, error) {
+				return m.DownTo(ctx, applied[i-1].Version)
+			}
+		}
+		names, o.steps = append(names, s.Name), append([]step{one}, o.steps...)
+	}
+	if len(names) == 0 {
+		o.steps = []step{{run: rest}}
 	}
 	return names, nil
 }

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"bufio"
+	"context"
+	"hash/fnv"
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +69,35 @@ func TestMigrateDownDropsNoRowsUnasked(t *testing.T) {
 		t.Errorf("%+v, want the rows %v and version 0", down, want)
 	}
 	c.run("migrate", "down").ok().prints("is at version 0") // there is nothing to ask about
+}
+
+// Who waits for another migrator is told so.
+func TestMigrateSaysThatItWaits(t *testing.T) {
+	c := newMigratedCLI(t)
+	holder, err := c.db.Pool.Begin(t.Context())
+	must(t, err)
+	defer holder.Rollback(context.Background())
+	lock := fnv.New64a()
+	lock.Write([]byte("txwork migrations " + c.db.Schema)) // as the migrators of this schema
+	_, err = holder.Exec(t.Context(), "SELECT pg_advisory_xact_lock($1)", int64(lock.Sum64()))
+	must(t, err)
+	r, w := io.Pipe()
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	defer interrupt(nil)
+	done := make(chan int, 1)
+	go func() {
+		defer w.Close()
+		a := &app{stdout: io.Discard, stderr: w, getenv: os.Getenv}
+		done <- a.run(ctx, c.args("migrate", "up"))
+	}()
+	said := bufio.NewScanner(r)
+	if !said.Scan() || said.Text() != "txwork: waiting for another migrator" {
+		t.Errorf("it said %q", said.Text())
+	}
+	interrupt(errInterrupted)
+	if !said.Scan() || !strings.Contains(said.Text(), "interrupted") || <-done != exitInterrupted {
+		t.Errorf("it ended with %q", said.Text())
+	}
 }
 
 func TestMigrateDownWaitsForNobodyForLong(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
 	"time"
@@ -10,19 +11,35 @@ import (
 )
 
 // A progress is a bar on a terminal's standard error, and nothing elsewhere.
-type progress struct{ bar *progressbar.ProgressBar }
+type progress struct {
+	bar  *progressbar.ProgressBar
+	stop context.CancelFunc
+}
 
-// newBar makes a bar where standard error is a terminal.
+// newBar makes a bar where standard error is a terminal and people are to read the answer. Without a total it shows
+// the time that has passed until its end, also while nothing is set.
 func (a *app) newBar(total int64, doing string, options func(terminal io.Writer) []progressbar.Option) *progress {
 	f, ok := a.stderr.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	if !ok || a.asJSON || !term.IsTerminal(int(f.Fd())) {
 		return &progress{}
 	}
-	return &progress{progressbar.NewOptions64(total, append(options(f),
+	ctx, stop := context.WithCancel(context.Background())
+	p := &progress{stop: stop, bar: progressbar.NewOptions64(total, append(options(f),
 		progressbar.OptionSetDescription(doing),
 		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetSpinnerChangeInterval(0), // the bar's own goroutine reads without its lock
 	)...)}
+	if total >= 0 {
+		return p // it has nothing to say before the first of them
+	}
+	go func() {
+		for ctx.Err() == nil {
+			p.bar.Describe(doing)
+			sleep(ctx, 200*time.Millisecond)
+		}
+	}()
+	return p
 }
 
 // newProgress makes a bar over so many bytes; a spinner where they are not known.
@@ -49,6 +66,13 @@ func (a *app) newTally(doing, things string, total int64) *progress {
 	})
 }
 
+// newWait shows what is being done and for how long, once that is a second.
+func (a *app) newWait(doing string) *progress {
+	return a.newBar(-1, doing, func(terminal io.Writer) []progressbar.Option {
+		return []progressbar.Option{progressbar.OptionSetWriter(&late{terminal, time.Now().Add(tallyAfter)})}
+	})
+}
+
 // late writes nothing before its time.
 type late struct {
 	to   io.Writer
@@ -65,6 +89,22 @@ func (l *late) Write(text []byte) (int, error) {
 func (p *progress) set(n int64) {
 	if p.bar != nil {
 		p.bar.Set64(n)
+	}
+}
+
+// of is set where the total changes.
+func (p *progress) of(n, total int64) {
+	if p.bar != nil {
+		p.bar.ChangeMax64(total)
+		p.set(n)
+	}
+}
+
+// end takes the bar from the terminal for good.
+func (p *progress) end() {
+	if p.bar != nil {
+		p.stop()
+		p.bar.Finish()
 	}
 }
 

@@ -111,7 +111,7 @@ func (a *app) purge(ctx context.Context, d *database, t *workqueue.Table, o purg
 func (a *app) purgeParts(ctx context.Context, d *database, t *workqueue.Table, o purgeOptions, parts []purging,
 	p *purged, total int) error {
 	progress := a.newTally("deleted", "rows", int64(total))
-	defer progress.clear()
+	defer progress.end()
 	for _, part := range parts {
 		if !part.given {
 			continue

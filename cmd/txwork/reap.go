@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,13 +29,15 @@ func newReapCommand(a *app) *cobra.Command {
 		}
 		return a.withDatabase(cmd.Context(), func(d *database) error {
 			all, err := d.reapAll(cmd.Context(), args, *limit, !*noPurge)
-			if err != nil {
-				return explain(err)
+			switch {
+			case err != nil && *asJSON && len(all) > 0:
+				a.failed = reaped{Tables: all, Error: told(cmd.Context(), explain(err))}
+			case err == nil && *asJSON:
+				return a.printJSON(reaped{Tables: all})
+			case !*asJSON && len(all) > 0:
+				err = cmp.Or(err, a.printReaped(all))
 			}
-			if *asJSON {
-				return a.printJSON(reaped{all})
-			}
-			return a.printReaped(all)
+			return explain(err)
 		})
 	}
 	return cmd
@@ -42,7 +45,8 @@ func newReapCommand(a *app) *cobra.Command {
 
 // reaped is what reap prints.
 type reaped struct {
-	Tables []reapedTable `json:"tables"` // in the order of their names
+	Tables []reapedTable `json:"tables"`          // in the order of their names; after a failure, those that were begun
+	Error  string        `json:"error,omitempty"` // why it ended early
 }
 
 // reapedTable is what one round did to one table.
@@ -56,16 +60,24 @@ type reapedTable struct {
 	More         bool `json:"more"`          // the limit was reached, so there may be more
 }
 
-func (d *database) reapAll(ctx context.Context, names []string, limit int, purge bool) ([]reapedTable, error) {
+// reapAll returns what was done also beside an error.
+func (d *database) reapAll(ctx context.Context, names []string, limit int, purge bool) (all []reapedTable, err error) {
+	all = []reapedTable{}
 	tables, err := d.tables(ctx, names...)
 	if err != nil {
-		return nil, err
+		return all, err
 	}
-	all := make([]reapedTable, len(tables))
-	for i, t := range tables {
-		if all[i], err = d.reapTable(ctx, t, limit, purge); err != nil {
-			return nil, err
+	progress := d.app.newTally("reaped", "rows", -1)
+	defer progress.end()
+	rows := 0
+	for _, t := range tables {
+		r, err := d.reapTable(ctx, t, limit, purge)
+		all = append(all, r)
+		if err != nil {
+			return all, err
 		}
+		rows += r.Requeued + r.Failed + r.Swept + r.PurgedDone + r.PurgedFailed
+		progress.set(int64(rows))
 	}
 	return all, nil
 }
@@ -82,6 +94,7 @@ func (d *database) reapTable(ctx context.Context, t *workqueue.Table, limit int,
 	}
 	if purge {
 		if err = d.callFunction(ctx, t, "purge", "done, failed", limit, &r.PurgedDone, &r.PurgedFailed); err != nil {
+			r.PurgedDone, r.PurgedFailed = 0, 0 // nothing was committed
 			return r, fmt.Errorf("deleting from %s what is past its retention: %w", t.Name(), err)
 		}
 	}
@@ -118,17 +131,19 @@ func (d *database) noteMaintained(ctx context.Context, t *workqueue.Table) error
 // this command does not know it.
 func (d *database) reap(ctx context.Context, t *workqueue.Table, limit int) (r workqueue.Reaped, err error) {
 	err = d.callFunction(ctx, t, "reap_expired", "requeued, failed", limit, &r.Requeued, &r.Failed)
-	return r, err
+	if err != nil {
+		return workqueue.Reaped{}, err // nothing was committed
+	}
+	return r, nil
 }
 
-// callFunction calls one of the table's functions and reads its row. READ COMMITTED is said because their guards rely
-// on it.
+// callFunction calls one of the table's functions and reads its row.
 func (d *database) callFunction(ctx context.Context, t *workqueue.Table, name, columns string, limit int,
 	into ...any) error {
 	function := pgx.Identifier{t.Spec().Schema, t.Spec().Table + "_" + name}.Sanitize()
-	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
-	return pgx.BeginTxFunc(ctx, d.pool, options, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, "SELECT "+columns+" FROM "+function+"($1)", limit).Scan(into...)
+	return d.write(ctx, func(tx workqueue.Tx) error {
+		row := func(scan func(dest ...any) error) error { return scan(into...) }
+		return tx.Query(ctx, row, "SELECT "+columns+" FROM "+function+"($1)", limit)
 	})
 }
 

@@ -213,6 +213,11 @@ const minEmptyCheck = 100 * time.Millisecond
 // awaitEmpty stops the relay when nothing is ready or in progress, here or in any other process, two times in a row:
 // the message before may have made room for another. Looking costs more the more there is, so the pauses grow with it.
 func (r *relay) awaitEmpty(ctx context.Context, stop context.CancelCauseFunc) {
+	bar := &progress{}
+	if _, messages := terminalOf(r.app.stdout); !r.stdout || !messages {
+		bar = r.app.newTally("delivered", "messages", -1)
+	}
+	defer bar.end()
 	empty := 0
 	for ctx.Err() == nil {
 		start := time.Now()
@@ -224,6 +229,10 @@ func (r *relay) awaitEmpty(ctx context.Context, stop context.CancelCauseFunc) {
 		empty++
 		if err != nil || folded > 0 || depth.Ready > 0 || depth.InProgress > 0 {
 			empty = 0
+		}
+		if err == nil {
+			settled := r.delivered.Load() + r.failed.Load()
+			bar.of(settled, settled+depth.Ready+depth.InProgress)
 		}
 		if empty == 2 {
 			stop(errEmpty)
@@ -266,8 +275,8 @@ func (r *relay) conclude(ctx context.Context, err, cause error) error {
 			done.Remaining = &remaining{rest.Scheduled, rest.Failed, rest.Waiting}
 		}
 	}
-	// a signal is how a relay is meant to end
-	if err == nil && !errors.Is(cause, errEmpty) && cause != context.Cause(ctx) {
+	// a signal is how a relay is meant to end that does not end by itself
+	if err == nil && !errors.Is(cause, errEmpty) && (r.untilEmpty || cause != context.Cause(ctx)) {
 		err = cause
 	}
 	if err != nil {

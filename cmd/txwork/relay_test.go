@@ -376,7 +376,12 @@ func TestRelayUntilEmptyWaitsForOthers(t *testing.T) {
 		t.Error("the relay ended before the message in progress did")
 	case <-time.After(500 * time.Millisecond):
 	}
-	relay.stops()
+	relay.interrupt(errInterrupted)
+	<-relay.done
+	if relay.code != exitInterrupted {
+		t.Errorf("exit code %d, want that of an outbox which is not empty", relay.code)
+	}
+	contains(t, "stderr", relay.stderr.String(), "delivered 1 message\n", "interrupted")
 }
 
 func TestRelayDeliversWhatComesLater(t *testing.T) {
@@ -396,6 +401,7 @@ type runningRelay struct {
 	output    *os.File
 	interrupt context.CancelCauseFunc
 	code      int
+	stderr    strings.Builder
 	done      chan struct{}
 }
 
@@ -408,7 +414,7 @@ func (c *cli) startRelay(args ...string) *runningRelay {
 	go func() {
 		defer close(relay.done)
 		defer w.Close()
-		a := &app{stdout: w, stderr: io.Discard, getenv: os.Getenv}
+		a := &app{stdout: w, stderr: &relay.stderr, getenv: os.Getenv}
 		relay.code = a.run(ctx, c.args(append([]string{"outbox", "relay", "--stdout"}, args...)...))
 	}()
 	c.t.Cleanup(func() { r.Close() })

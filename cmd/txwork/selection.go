@@ -99,7 +99,7 @@ func (r *repair) selected(ctx context.Context, s selection) error {
 		return err
 	}
 	progress := r.db.app.newTally(r.verb, "rows", int64(r.selecting.Matched))
-	defer progress.clear()
+	defer progress.end()
 	return r.db.each(ctx, r.table, s.filter, s.limit, parts, func(ids []uuid.UUID) (int, error) {
 		changed, err := r.change(ids)
 		r.changed += len(changed)
@@ -128,7 +128,7 @@ func (l listing) before(t time.Time) listing {
 func (d *database) count(ctx context.Context, t *workqueue.Table, f filter, limit int, parts ...listing) (n int,
 	err error) {
 	progress := d.app.newTally("counting", "rows", -1)
-	defer progress.clear()
+	defer progress.end()
 	err = d.each(ctx, t, f, limit, parts, func(ids []uuid.UUID) (int, error) {
 		n += len(ids)
 		progress.set(int64(n))

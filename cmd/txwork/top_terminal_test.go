@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/txwork/txwork/outbox"
 )
 
 // A tty is a terminal that a test sits at.
@@ -183,6 +186,63 @@ func TestProgressOnATerminal(t *testing.T) {
 	passedAndRemains := regexp.MustCompile(`\[\d+s:\d+\w+`)
 	eventually(t, "the time", func() bool { return passedAndRemains.MatchString(y.text()) })
 	(&app{stderr: io.Discard}).newTally("redriven", "rows", 1).set(1)
+
+	p.end()
+	wait := (&app{stderr: y.slave}).newWait("fixing")
+	y.shows("fixing")
+	wait.end()
+	if !wait.bar.IsFinished() || !p.bar.IsFinished() {
+		t.Error("a bar that ended may show again, over a question or an answer")
+	}
+	if p := (&app{stderr: y.slave, asJSON: true}).newWait("fixing"); p.bar != nil {
+		t.Error("there is a bar beside JSON")
+	}
+}
+
+// Who waits sees what for, and Ctrl-C says what was done by then.
+func TestWhatTakesLongIsToldOnATerminal(t *testing.T) {
+	for _, test := range []struct{ line, prepare, hold, shows, prints string }{
+		{"reap", `UPDATE outbox SET status = 1, owner_token = gen_random_uuid(), locked_until = now() - interval '1 hour',
+			attempts = 1`, "LOCK TABLE timers", "reaped (", "outbox +1 "},
+		{"migrate up", "", "SELECT pg_advisory_xact_lock(4711)", "applying 003_", "applied 002_"},
+		{"doctor --fix --yes", "DROP INDEX outbox_claim_idx", "UPDATE outbox SET status = status", "fixing  [", ""},
+		{"outbox relay --exec true --until-empty", "", "SELECT FROM outbox FOR UPDATE", "delivered", ""},
+	} {
+		t.Run(test.line, func(t *testing.T) {
+			c := newMigratedCLI(t)
+			c.enqueue(outbox.Message{Topic: "t"})
+			switch {
+			case test.line == "migrate up":
+				c.run("migrate", "down", "--to", "1", "--yes", "--drop-rows").ok()
+				c.exec(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+					'BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN NULL; END';
+					CREATE TRIGGER wait AFTER INSERT ON schema_version FOR EACH ROW WHEN (NEW.version_id = 3)
+					EXECUTE FUNCTION wait()`)
+			case test.prepare != "":
+				c.exec(test.prepare)
+			}
+			holder, err := c.db.Pool.Begin(t.Context())
+			must(t, err)
+			defer holder.Rollback(context.Background())
+			_, err = holder.Exec(t.Context(), test.hold)
+			must(t, err)
+			y := newTTY(t)
+			cmd := c.process(strings.Fields(test.line)...)
+			var stdout strings.Builder
+			cmd.Stdout, cmd.Stderr = &stdout, y.slave
+			must(t, cmd.Start())
+			y.shows(test.shows)
+			must(t, cmd.Process.Signal(os.Interrupt))
+			cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+				t.Errorf("exit code %d", code)
+			}
+			y.shows("interrupted")
+			if !regexp.MustCompile(test.prints).MatchString(stdout.String()) {
+				t.Errorf("stdout is %s, want in it %s", &stdout, test.prints)
+			}
+		})
+	}
 }
 
 // Whatever goes wrong inside, the terminal is given back before anybody is told.
