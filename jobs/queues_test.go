@@ -351,6 +351,22 @@ func TestClaimsOfALimitedQueueNeedReadCommitted(t *testing.T) {
 	}
 }
 
+// Claims of a queue without limits do not follow each other, whatever their transactions.
+func TestClaimsOfAQueueWithoutLimitsWaitForNone(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t)
+	f.enqueue(mail{})
+	f.enqueue(mail{})
+	for range 2 {
+		tx, err := f.Pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+		f.ok(err)
+		defer tx.Rollback(context.WithoutCancel(t.Context()))
+		tag, err := tx.Exec(t.Context(), f.named("SELECT %_claim(gen_random_uuid(), 60, 1, 'default', 2::smallint)"))
+		f.ok(err)
+		equal(t, "jobs of a claim", tag.RowsAffected(), 1)
+	}
+}
+
 // A process that freezes with its claim sent commits it all the same; there is nothing between two round trips to hold.
 func TestAClaimOfALimitedQueueIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
