@@ -1,6 +1,6 @@
 // Command producers measures what an outbox costs the application that writes to it: transactions with one insert of
-// the application's and one message each, while a relay delivers. It starts a private server, on a disk that is as slow
-// as the one that slowdisk.c makes of it, see run.sh.
+// the application's and one message each, while a relay delivers or alone. It starts a private server, on a disk that
+// is as slow as the one that slowdisk.c makes of it, see run.sh.
 package main
 
 import (
@@ -32,11 +32,40 @@ var triggers = map[string]string{
 		PERFORM pg_notify('txwork.outbox', (extract(epoch FROM now()) * 1000000)::bigint::text); RETURN NULL; END $$`,
 }
 
+// A second is what a transaction writes beside the application's own row.
+type second func(ctx context.Context, tx pgx.Tx, id uuid.UUID) error
+
+// seconds by their names. A row of a table without anything but its key is the least that a message can cost.
+func seconds(box *outbox.Outbox) map[string]second {
+	return map[string]second{
+		"none": func(context.Context, pgx.Tx, uuid.UUID) error { return nil },
+		"row": func(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+			_, err := tx.Exec(ctx, "INSERT INTO notes VALUES ($1, $2)", id, []byte(id.String()))
+			return err
+		},
+		"message": func(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+			_, err := box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed",
+				Payload: []byte(id.String())})
+			return err
+		},
+	}
+}
+
 type options struct {
 	producers int
 	rate      float64
 	seconds   int
 	trigger   string
+	second    string
+	relay     bool
+}
+
+// name is the first word of the line that tells the result.
+func (o options) name() string {
+	if o.relay {
+		return o.trigger
+	}
+	return o.second
 }
 
 func main() {
@@ -45,6 +74,9 @@ func main() {
 	flag.Float64Var(&o.rate, "rate", 0, "transactions a second of all producers; 0: as many as they can")
 	flag.IntVar(&o.seconds, "seconds", 5, "how long to write")
 	flag.StringVar(&o.trigger, "trigger", "announcer", "announcer, off or always")
+	flag.StringVar(&o.second, "second", "message", "what a transaction writes beside the application's row: none, row "+
+		"or message")
+	flag.BoolVar(&o.relay, "relay", true, "whether a relay delivers beside the producers")
 	flag.Parse()
 	if err := run(context.Background(), o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -83,18 +115,46 @@ func run(ctx context.Context, o options) error {
 	if _, err := pool.Exec(ctx, trigger); err != nil {
 		return err
 	}
-	if _, err := pool.Exec(ctx, "CREATE TABLE orders (id uuid PRIMARY KEY, note text)"); err != nil {
+	if _, err := pool.Exec(ctx, `CREATE TABLE orders (id uuid PRIMARY KEY, note text);
+		CREATE TABLE notes (id uuid PRIMARY KEY, payload bytea)`); err != nil {
 		return err
 	}
-	return measure(ctx, pool, o)
-}
-
-func measure(ctx context.Context, pool *pgxpool.Pool, o options) error {
 	box, err := outbox.Open(outbox.Options{})
 	if err != nil {
 		return err
 	}
-	relay, err := outbox.NewRelay(pool, box, outbox.RelayOptions{})
+	write, ok := seconds(box)[o.second]
+	if !ok {
+		return fmt.Errorf("-second %q: must be none, row or message", o.second)
+	}
+	p := producing{options: o, pool: pool, box: box, write: write}
+	if o.relay {
+		return p.beside(ctx)
+	}
+	return p.alone(ctx)
+}
+
+// A producing is one run of the producers.
+type producing struct {
+	options
+	pool  *pgxpool.Pool
+	box   *outbox.Outbox
+	write second
+}
+
+// alone measures the producers without a relay.
+func (p producing) alone(ctx context.Context) error {
+	count, _, err := p.measure(ctx)
+	if err == nil {
+		fmt.Printf("%-9s %2d producers, %6.0f transactions a second\n", p.name(), p.producers,
+			float64(count)/float64(p.seconds))
+	}
+	return err
+}
+
+// beside measures the producers beside a relay, and how long messages take.
+func (p producing) beside(ctx context.Context) error {
+	relay, err := outbox.NewRelay(p.pool, p.box, outbox.RelayOptions{})
 	if err != nil {
 		return err
 	}
@@ -104,73 +164,74 @@ func measure(ctx context.Context, pool *pgxpool.Pool, o options) error {
 	var crew errgroup.Group
 	crew.Go(func() error { return relay.Run(relaying) })
 
-	if err := produce(ctx, pool, box, o, time.Second); err != nil { // caches, plans, and whoever has to wake up
-		return err
-	}
-	var warm int64
-	if err := pool.QueryRow(ctx, "SELECT count(*) FROM orders").Scan(&warm); err != nil {
-		return err
-	}
-	var begun time.Time
-	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&begun); err != nil {
-		return err
-	}
-	length := time.Duration(o.seconds) * time.Second
-	if err := produce(ctx, pool, box, o, length); err != nil {
-		return err
-	}
-	var total int64
-	if err := pool.QueryRow(ctx, "SELECT count(*) FROM orders").Scan(&total); err != nil {
+	count, begun, err := p.measure(ctx)
+	if err != nil {
 		return err
 	}
 	for left := int64(1); left > 0; time.Sleep(10 * time.Millisecond) {
-		if err := pool.QueryRow(ctx, "SELECT count(*) FROM txwork.outbox WHERE status <> 2").Scan(&left); err != nil {
+		if err := p.pool.QueryRow(ctx, "SELECT count(*) FROM txwork.outbox WHERE status <> 2").Scan(&left); err != nil {
 			return err
 		}
 	}
 	var p50, p99, most float64
-	err = pool.QueryRow(ctx,
+	err = p.pool.QueryRow(ctx,
 		`SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY w.ms), percentile_cont(0.99) WITHIN GROUP (ORDER BY w.ms),
 			max(w.ms)
 		FROM (SELECT extract(epoch FROM completed_at - created_at)::float8 * 1000 AS ms FROM txwork.outbox
 			WHERE created_at >= $1) AS w`, begun).Scan(&p50, &p99, &most)
 	fmt.Printf("%-9s %2d producers, %6.0f transactions a second, done after p50 %6.1f ms, p99 %6.1f ms, at most "+
 		"%6.1f ms\n",
-		o.trigger, o.producers, float64(total-warm)/length.Seconds(), p50, p99, most)
+		p.name(), p.producers, float64(count)/float64(p.seconds), p50, p99, most)
 	stop()
 	return errors.Join(err, crew.Wait())
 }
 
-// produce has every producer write for a while.
-func produce(ctx context.Context, pool *pgxpool.Pool, box *outbox.Outbox, o options, length time.Duration) error {
+// measure counts the transactions of all producers, and tells when by the server's clock they began.
+func (p producing) measure(ctx context.Context) (count int64, begun time.Time, err error) {
+	if _, err := p.produce(ctx, time.Second); err != nil { // caches, plans, and whoever has to wake up
+		return 0, begun, err
+	}
+	if err := p.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&begun); err != nil {
+		return 0, begun, err
+	}
+	count, err = p.produce(ctx, time.Duration(p.seconds)*time.Second)
+	return count, begun, err
+}
+
+// produce has every producer write for a while, and counts their transactions.
+func (p producing) produce(ctx context.Context, length time.Duration) (int64, error) {
 	begun := time.Now()
-	var number atomic.Int64
+	var number, committed atomic.Int64
 	var crew errgroup.Group
-	for range o.producers {
+	for range p.producers {
 		crew.Go(func() error {
 			for {
 				next := begun
-				if n := number.Add(1); o.rate > 0 {
-					next = begun.Add(time.Duration(float64(n) / o.rate * float64(time.Second)))
+				if n := number.Add(1); p.rate > 0 {
+					next = begun.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
 				}
 				time.Sleep(time.Until(next))
 				if time.Since(begun) > length {
 					return nil
 				}
-				err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-					id := uuid.New()
-					if _, err := tx.Exec(ctx, "INSERT INTO orders VALUES ($1, 'new')", id); err != nil {
-						return err
-					}
-					_, err := box.Enqueue(ctx, workqueue.Pgx(tx), outbox.Message{Topic: "order.placed",
-						Payload: []byte(id.String())})
-					return err
-				})
-				if err != nil {
+				if err := p.transaction(ctx); err != nil {
 					return err
 				}
+				committed.Add(1)
 			}
 		})
 	}
-	return crew.Wait()
+	err := crew.Wait()
+	return committed.Load(), err
+}
+
+// transaction is one of the application's.
+func (p producing) transaction(ctx context.Context) error {
+	return pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error {
+		id := uuid.New()
+		if _, err := tx.Exec(ctx, "INSERT INTO orders VALUES ($1, 'new')", id); err != nil {
+			return err
+		}
+		return p.write(ctx, tx, id)
+	})
 }

@@ -1,33 +1,42 @@
 #!/usr/bin/env bash
-# Producers beside a relay on a disk that takes a millisecond longer to flush, with the trigger off, always notifying, and
-# with the announcer, in turns, and then the medians. Wants a C compiler. Arguments go to the program, such as -rate 20;
-# ROUNDS is how often, SLOW_DISK_US how many microseconds a flush takes longer.
+# Producers in several variants in turns, and then the medians. The first argument is the variants, separated by commas, each
+# a list of flags of the program; the others go to the program with each. ROUNDS is how often. SLOW_DISK_US is how many microseconds
+# a flush of the disk takes longer, which wants a C compiler; without it the disk is as it is.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
+IFS=, read -ra variants <<<"$1"
+shift
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work" # the server runs as another user
-cc -O2 -shared -fPIC -o "$work/slowdisk.so" slowdisk/slowdisk.c -ldl
+preload=
+if [ -n "${SLOW_DISK_US:-}" ]; then
+  cc -O2 -shared -fPIC -o "$work/slowdisk.so" slowdisk/slowdisk.c -ldl
+  preload=$work/slowdisk.so
+fi
 go build -o "$work/producers" .
 for ((round = 0; round < ${ROUNDS:-3}; round++)); do
-  for trigger in off always announcer; do
-    LD_PRELOAD=$work/slowdisk.so "$work/producers" -trigger "$trigger" "$@"
+  for variant in "${variants[@]}"; do
+    # shellcheck disable=SC2086 # a variant is several words
+    LD_PRELOAD=$preload "$work/producers" $variant "$@"
   done
 done | tee "$work/lines"
 
-# The median of a column, of the lines of one trigger.
+# The median of the number before or after a word, of the lines of one variant.
 median() {
-  awk -v trigger="$1" -v name="$2" '$1 == trigger { for (i = 1; i < NF; i++) if ($i == name) print $(i + 1) }' "$work/lines" | sort -n |
-    awk '{ v[NR] = $1 } END { print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'
+  awk -v variant="$1" -v word="$2" -v step="$3" \
+    '$1 == variant { for (i = 2; i <= NF; i++) if ($i == word) print $(i + step) }' "$work/lines" | sort -n |
+    awk '{ v[NR] = $1 } END { if (NR) print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'
 }
 
-rate() {
-  awk -v trigger="$1" '$1 == trigger { print $4 }' "$work/lines" | sort -n | awk '{ v[NR] = $1 } END { print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'
-}
-
-off=$(rate off)
-for trigger in off always announcer; do
-  echo "median of $trigger: $(rate $trigger) transactions a second, $(awk "BEGIN { printf \"%.2f\", $(rate $trigger) / $off }") of the rate without trigger," \
-    "done after p50 $(median $trigger p50) ms, p99 $(median $trigger p99) ms"
+first=
+for variant in $(awk '!seen[$1]++ { print $1 }' "$work/lines"); do
+  rate=$(median "$variant" transactions -1)
+  first=${first:-$rate}
+  awk -v variant="$variant" -v rate="$rate" -v first="$first" -v p50="$(median "$variant" p50 1)" -v p99="$(median "$variant" p99 1)" 'BEGIN {
+    printf "median of %s: %d transactions a second, %.2f of the first one'"'"'s, %.0f µs a transaction more", variant, rate, rate / first, 1e6 / rate - 1e6 / first
+    if (p50) printf ", done after p50 %s ms, p99 %s ms", p50, p99
+    print ""
+  }'
 done

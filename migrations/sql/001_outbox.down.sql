@@ -29,7 +29,6 @@ DROP FUNCTION "{{schema}}"."outbox_gate_skip"(uuid[]) CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_gate_sweep"(integer) CASCADE;
 DROP FUNCTION "{{schema}}"."outbox_gate_look"(boolean, text, integer) CASCADE;
 DROP INDEX "{{schema}}"."outbox_gate_wait_idx", "{{schema}}"."outbox_gate_queue_idx", "{{schema}}"."outbox_gate_live_idx", "{{schema}}"."outbox_gate_fail_idx";
-ALTER TABLE "{{schema}}"."outbox" DROP CONSTRAINT "outbox_gate_check";
 DROP TABLE "{{schema}}"."outbox_gate_note", "{{schema}}"."outbox_gate_known", "{{schema}}"."outbox_gate_cursor";
 DROP SEQUENCE "{{schema}}"."outbox_gate_seq";
 

@@ -28,7 +28,6 @@ DROP FUNCTION "{{schema}}"."jobs_gate_skip"(uuid[]) CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_gate_sweep"(integer) CASCADE;
 DROP FUNCTION "{{schema}}"."jobs_gate_look"(boolean, text, integer) CASCADE;
 DROP INDEX "{{schema}}"."jobs_gate_wait_idx", "{{schema}}"."jobs_gate_queue_idx", "{{schema}}"."jobs_gate_live_idx", "{{schema}}"."jobs_gate_fail_idx";
-ALTER TABLE "{{schema}}"."jobs" DROP CONSTRAINT "jobs_gate_check";
 DROP TABLE "{{schema}}"."jobs_gate_note", "{{schema}}"."jobs_gate_known", "{{schema}}"."jobs_gate_cursor";
 DROP SEQUENCE "{{schema}}"."jobs_gate_seq";
 

@@ -54,14 +54,15 @@ CREATE TABLE "{{schema}}"."jobs" (
     "gate_rate" double precision,
     "gate_burst" integer,
     "gate_seq" bigint,
-    -- Which status goes with which times, as short as it can be said: every statement that writes reads it anew.
-    CONSTRAINT "jobs_state_check" CHECK (CASE
-        WHEN completed_at IS NOT NULL THEN locked_until IS NULL AND status = CASE WHEN failed_at IS NULL THEN 2 ELSE 3 END
-        WHEN failed_at IS NOT NULL THEN false
-        WHEN locked_until IS NOT NULL THEN status = 1 AND owner_token IS NOT NULL AND NOT waiting
-        ELSE status = 0 AND attempts < max_attempts -- a row that no claim may start would block every claim
-    END),
-    CONSTRAINT "jobs_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
+    -- Which status goes with which times, in few words, since every statement that writes reads the checks anew: a row in
+    -- progress has one of the times, a done one has the first, which counts twice, and a failed one has another with it.
+    CONSTRAINT "jobs_state_check" CHECK (
+        status = num_nonnulls(completed_at, completed_at, failed_at, locked_until)
+        AND CASE WHEN completed_at IS NULL THEN failed_at ELSE locked_until END IS NULL
+        AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
+    ),
+    -- A ready row that no claim may start would block every claim. One in progress may be at its last attempt.
+    CONSTRAINT "jobs_attempts_check" CHECK (attempts >= 0 AND attempts < max_attempts + status),
     CONSTRAINT "jobs_due_check" CHECK (isfinite(due_at))
 ) WITH (
     fillfactor = 42,
@@ -1724,10 +1725,6 @@ CREATE TABLE "{{schema}}"."jobs_gate_cursor" (
 
 INSERT INTO "{{schema}}"."jobs_gate_cursor" DEFAULT VALUES;
 
--- What a gate may look like is checked where a row comes to it: the server reads a CHECK anew for every statement
--- that writes to the table, also for those whose rows have no gate.
-ALTER TABLE "{{schema}}"."jobs" ADD CONSTRAINT "jobs_gate_check" CHECK ((gate_key IS NULL) = (gate_limit IS NULL));
-
 -- Rows that wait, by key: ordered ones in their order, others by due time.
 CREATE INDEX "jobs_gate_wait_idx" ON "{{schema}}"."jobs" (gate_key, gate_seq)
     WHERE CASE WHEN completed_at IS NULL AND gate_seq IS NOT NULL AND gate_limit = 0 THEN waiting END;
@@ -1773,6 +1770,9 @@ $txwork$;
 
 -- A row comes to its gate when it is inserted, and always waits: only a fold lets rows through. One that brings its
 -- place, as from a restored dump or a COPY, keeps it.
+--
+-- What a gate may look like is checked here: the server reads a CHECK anew for every statement that writes to the table,
+-- also for those whose rows have no gate.
 CREATE FUNCTION "{{schema}}"."jobs_gate_enter"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -2331,7 +2331,7 @@ END
 $txwork$;
 
 CREATE TRIGGER "jobs_gate_enter" BEFORE INSERT ON "{{schema}}"."jobs"
-FOR EACH ROW WHEN (NEW.gate_key IS NOT NULL) EXECUTE FUNCTION "{{schema}}"."jobs_gate_enter"();
+FOR EACH ROW WHEN (NEW.gate_key IS NOT NULL OR NEW.gate_limit IS NOT NULL) EXECUTE FUNCTION "{{schema}}"."jobs_gate_enter"();
 
 CREATE TRIGGER "jobs_gate_come" AFTER UPDATE OF waiting ON "{{schema}}"."jobs"
 FOR EACH ROW WHEN (NEW.gate_key IS NOT NULL AND NEW.gate_seq IS NULL AND NEW.status = 0
@@ -2419,14 +2419,15 @@ CREATE TABLE "{{schema}}"."jobs_schedule" (
     "next_at" timestamptz,
     "last_at" timestamptz,
     "buffered_at" timestamptz,
-    -- Which status goes with which times, as short as it can be said: every statement that writes reads it anew.
-    CONSTRAINT "jobs_schedule_state_check" CHECK (CASE
-        WHEN completed_at IS NOT NULL THEN locked_until IS NULL AND status = CASE WHEN failed_at IS NULL THEN 2 ELSE 3 END
-        WHEN failed_at IS NOT NULL THEN false
-        WHEN locked_until IS NOT NULL THEN status = 1 AND owner_token IS NOT NULL AND NOT waiting
-        ELSE status = 0 AND attempts < max_attempts -- a row that no claim may start would block every claim
-    END),
-    CONSTRAINT "jobs_schedule_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
+    -- Which status goes with which times, in few words, since every statement that writes reads the checks anew: a row in
+    -- progress has one of the times, a done one has the first, which counts twice, and a failed one has another with it.
+    CONSTRAINT "jobs_schedule_state_check" CHECK (
+        status = num_nonnulls(completed_at, completed_at, failed_at, locked_until)
+        AND CASE WHEN completed_at IS NULL THEN failed_at ELSE locked_until END IS NULL
+        AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
+    ),
+    -- A ready row that no claim may start would block every claim. One in progress may be at its last attempt.
+    CONSTRAINT "jobs_schedule_attempts_check" CHECK (attempts >= 0 AND attempts < max_attempts + status),
     CONSTRAINT "jobs_schedule_due_check" CHECK (isfinite(due_at))
 ) WITH (
     fillfactor = 42,

@@ -14,9 +14,14 @@ import (
 // commands are what an operator looks at who sees that something stands still.
 var commands = []string{"stats", "list jobs --status failed", "jobs queues", "schedules list", "doctor --fail-on never"}
 
-// commandLine is the program itself: one of the commands, by the name.
+// commandLine is the program itself: one of the commands, by the name. Names that follow each other by a number go
+// through all of them.
 func commandLine(ctx context.Context, w *world, name string) error {
-	return w.command(ctx, commands[len(name)%len(commands)])
+	sum := 0
+	for _, b := range []byte(name) {
+		sum += int(b)
+	}
+	return w.command(ctx, commands[sum%len(commands)])
 }
 
 func (w *world) command(ctx context.Context, command string) error {

@@ -94,19 +94,23 @@ func (s shares) least() float64 { return slices.Min(slices.Collect(maps.Values(s
 // measure repeats the windows while somebody gets too little done: in one of them chance is large.
 func (w *world) measure(group []holder, pace map[string]time.Duration) shares {
 	with, without, s := map[string]float64{}, map[string]float64{}, shares{}
+	size := fmt.Sprint(len(group), " ") // of holders that are measured together and alone: no unit may be done twice
 	for round := 0; round == 0 || round < rounds && s.least() < enough; round++ {
-		w.window(group, fmt.Sprint("before ", round), pace, without)
+		w.window(group, fmt.Sprint(size, "before ", round), pace, without)
 		var releases []func()
 		for _, h := range group {
 			releases = append(releases, h.hold(w))
 		}
-		w.window(group, fmt.Sprint("first ", round), pace, with)
-		w.window(group, fmt.Sprint("second ", round), pace, with)
+		w.window(group, fmt.Sprint(size, "first ", round), pace, with)
+		w.window(group, fmt.Sprint(size, "second ", round), pace, with)
 		for _, release := range releases {
 			release()
 		}
-		w.window(group, fmt.Sprint("after ", round), pace, without)
+		w.window(group, fmt.Sprint(size, "after ", round), pace, without)
 		for name, n := range without {
+			if n == 0 {
+				w.Fatalf("%s does nothing without %s", name, names(group))
+			}
 			s[name] = with[name] / n
 		}
 	}

@@ -75,10 +75,6 @@ CREATE TABLE {{.Named "gate_cursor"}} (
 
 INSERT INTO {{.Named "gate_cursor"}} DEFAULT VALUES;
 
--- What a gate may look like is checked where a row comes to it: the server reads a CHECK anew for every statement
--- that writes to the table, also for those whose rows have no gate.
-ALTER TABLE {{.Table}} ADD CONSTRAINT {{.Constraint "gate_check"}} CHECK ((gate_key IS NULL) = (gate_limit IS NULL));
-
 -- Rows that wait, by key: ordered ones in their order, others by due time.
 CREATE INDEX {{.Constraint "gate_wait_idx"}} ON {{.Table}} (gate_key, gate_seq)
     WHERE {{.OrderedWaits ""}};
@@ -120,6 +116,9 @@ $txwork$;
 
 -- A row comes to its gate when it is inserted, and always waits: only a fold lets rows through. One that brings its
 -- place, as from a restored dump or a COPY, keeps it.
+--
+-- What a gate may look like is checked here: the server reads a CHECK anew for every statement that writes to the table,
+-- also for those whose rows have no gate.
 CREATE FUNCTION {{.Named "gate_enter"}}() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -621,7 +620,7 @@ END
 $txwork$;
 
 CREATE TRIGGER {{.Constraint "gate_enter"}} BEFORE INSERT ON {{.Table}}
-FOR EACH ROW WHEN (NEW.gate_key IS NOT NULL) EXECUTE FUNCTION {{.Named "gate_enter"}}();
+FOR EACH ROW WHEN (NEW.gate_key IS NOT NULL OR NEW.gate_limit IS NOT NULL) EXECUTE FUNCTION {{.Named "gate_enter"}}();
 
 CREATE TRIGGER {{.Constraint "gate_come"}} AFTER UPDATE OF waiting ON {{.Table}}
 FOR EACH ROW WHEN (NEW.gate_key IS NOT NULL AND NEW.gate_seq IS NULL AND NEW.status = 0

@@ -31,14 +31,15 @@ CREATE TABLE "txwork"."outbox" (
     "key" text,
     "payload" bytea NOT NULL,
     "dedup_key" text,
-    -- Which status goes with which times, as short as it can be said: every statement that writes reads it anew.
-    CONSTRAINT "outbox_state_check" CHECK (CASE
-        WHEN completed_at IS NOT NULL THEN locked_until IS NULL AND status = CASE WHEN failed_at IS NULL THEN 2 ELSE 3 END
-        WHEN failed_at IS NOT NULL THEN false
-        WHEN locked_until IS NOT NULL THEN status = 1 AND owner_token IS NOT NULL AND NOT waiting
-        ELSE status = 0 AND attempts < max_attempts -- a row that no claim may start would block every claim
-    END),
-    CONSTRAINT "outbox_attempts_check" CHECK (attempts BETWEEN 0 AND max_attempts AND max_attempts > 0),
+    -- Which status goes with which times, in few words, since every statement that writes reads the checks anew: a row in
+    -- progress has one of the times, a done one has the first, which counts twice, and a failed one has another with it.
+    CONSTRAINT "outbox_state_check" CHECK (
+        status = num_nonnulls(completed_at, completed_at, failed_at, locked_until)
+        AND CASE WHEN completed_at IS NULL THEN failed_at ELSE locked_until END IS NULL
+        AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
+    ),
+    -- A ready row that no claim may start would block every claim. One in progress may be at its last attempt.
+    CONSTRAINT "outbox_attempts_check" CHECK (attempts >= 0 AND attempts < max_attempts + status),
     CONSTRAINT "outbox_due_check" CHECK (isfinite(due_at))
 ) WITH (
     fillfactor = 42,
