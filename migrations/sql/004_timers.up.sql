@@ -41,7 +41,7 @@ CREATE TABLE "{{schema}}"."timers" (
         AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
     ),
     -- A ready row that no claim may start would block every claim. One in progress may be at its last attempt.
-    CONSTRAINT "timers_attempts_check" CHECK (attempts >= 0 AND attempts < max_attempts + status),
+    CONSTRAINT "timers_attempts_check" CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
     CONSTRAINT "timers_due_check" CHECK (isfinite(due_at))
 ) WITH (
     fillfactor = 42,
@@ -692,7 +692,7 @@ CREATE TABLE "{{schema}}"."timers_schedule" (
         AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
     ),
     -- A ready row that no claim may start would block every claim. One in progress may be at its last attempt.
-    CONSTRAINT "timers_schedule_attempts_check" CHECK (attempts >= 0 AND attempts < max_attempts + status),
+    CONSTRAINT "timers_schedule_attempts_check" CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
     CONSTRAINT "timers_schedule_due_check" CHECK (isfinite(due_at))
 ) WITH (
     fillfactor = 42,

@@ -62,7 +62,7 @@ CREATE TABLE "{{schema}}"."jobs" (
         AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
     ),
     -- A ready row that no claim may start would block every claim. One in progress may be at its last attempt.
-    CONSTRAINT "jobs_attempts_check" CHECK (attempts >= 0 AND attempts < max_attempts + status),
+    CONSTRAINT "jobs_attempts_check" CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
     CONSTRAINT "jobs_due_check" CHECK (isfinite(due_at))
 ) WITH (
     fillfactor = 42,
@@ -2427,7 +2427,7 @@ CREATE TABLE "{{schema}}"."jobs_schedule" (
         AND (locked_until IS NULL OR owner_token IS NOT NULL AND NOT waiting)
     ),
     -- A ready row that no claim may start would block every claim. One in progress may be at its last attempt.
-    CONSTRAINT "jobs_schedule_attempts_check" CHECK (attempts >= 0 AND attempts < max_attempts + status),
+    CONSTRAINT "jobs_schedule_attempts_check" CHECK (max_attempts > 0 AND attempts >= 0 AND attempts < max_attempts + status),
     CONSTRAINT "jobs_schedule_due_check" CHECK (isfinite(due_at))
 ) WITH (
     fillfactor = 42,
