@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// A process that claims its own lost row again may finish both claims in one batch.
+// A process that claims its own lost row again may finish both claims in one batch, with others between them.
 func TestStaleClaimIsToldBesideTheCurrentOne(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]Spec{"retained": {Table: "rows"}, "deleted": {Table: "rows", DeleteDone: true}} {
@@ -31,15 +31,18 @@ func TestStaleClaimIsToldBesideTheCurrentOne(t *testing.T) {
 			}
 			claimOne(t, q, current)
 
+			other, another := insertOne(t, db, table), uuid.New()
+			claimOne(t, q, another)
+
 			ack := &Outcome{kind: outcomeAck}
-			batch := []settlement{{claimRef: claimRef{id, stale}, outcome: ack}, {claimRef: claimRef{id, current},
-				outcome: ack}}
+			batch := []settlement{{claimRef: claimRef{id, stale}, outcome: ack},
+				{claimRef: claimRef{other, another}, outcome: ack}, {claimRef: claimRef{id, current}, outcome: ack}}
 			changed, err := q.settle(t.Context(), batch)
 
 			var refused *SettleError
-			if !slices.Equal(changed, []uuid.UUID{id}) || !errors.As(err, &refused) ||
-				len(refused.Lost)+len(refused.Gone) != 1 {
-				t.Errorf("changed %v, error %v; want the row changed once and the stale claim refused", changed, err)
+			if !slices.Contains(changed, id) || !slices.Contains(changed, other) || len(changed) != 2 ||
+				!errors.As(err, &refused) || len(refused.Lost)+len(refused.Gone) != 1 {
+				t.Errorf("changed %v, error %v; want each row changed once and the stale claim refused", changed, err)
 			}
 		})
 	}

@@ -12,6 +12,10 @@ const (
 	behind  = "a place that is further behind than it need be is as good: the rows that follow look for theirs in " +
 		"the same way"
 	spares  = "what follows does nothing then: it spares that"
+	silence = "it spares a notification of nothing"
+	nobody  = "no row has the id NULL"
+	again   = "a join that is noted in vain is looked at once more, in vain: where none is over no note is written"
+	same    = "it spares writing rows that stay as they are"
 	claimed = "a row in progress was due when it was claimed, and the core never moves its due time: it bounds the scan"
 )
 
@@ -83,7 +87,28 @@ var equivalents = []equivalent{
 	{"jobs/sql/schema/slot.sql", "OLD.slot (2)", nothing},
 	{"jobs/sql/schema/slot.sql", "OLD.status = 1 (2)", nothing + ": only a job in progress has a slot"},
 	{"jobs/sql/schema/slot_sweep.sql", "NOT r.waiting", checked},
+	{"jobs/sql/schema/slot_sweep.sql", "given > 0", silence},
 	{"workqueue/join/sql/schema/end.sql", "targets IS NULL", spares},
+	{"workqueue/join/sql/schema/end.sql", "j.status = 0", "whoever calls has locked the join and found it pending"},
+	{"workqueue/join/sql/schema/end.sql", `($2 IS NOT NULL OR {{.Over "j"}})`,
+		"finish.sql has locked the join and found it over, and a cancel has a verdict"},
+	{"workqueue/join/sql/schema/end.sql", "e.on_complete IS NOT NULL", nobody},
+	{"workqueue/join/sql/schema/end.sql", "e.on_fail IS NOT NULL", nobody},
+	{"workqueue/join/sql/schema/end.sql", "released > 0", silence},
+	{"workqueue/join/sql/schema/finish.sql", "j.status = 0", twice},
+	{"workqueue/join/sql/schema/finish.sql", `{{.Over "j"}}`, twice},
+	{"workqueue/join/sql/schema/finish.sql", "held IS NOT NULL", spares},
+	{"workqueue/join/sql/schema/finish.sql", "cardinality($1) > {{.MaxEnds}}", again},
+	{"workqueue/join/sql/schema/finish.sql", "j.status = 0 (2)", again},
+	{"workqueue/join/sql/schema/finish.sql",
+		`{{.Over "j"}} EXCEPT SELECT u.id FROM unnest(free || held) AS u (id)`, again},
+	{"workqueue/join/sql/schema/apply.sql", "m.ctid NOT IN (SELECT p.place FROM unnest(places) AS p (place))",
+		"a member that is noted twice is looked at twice, and counted once"},
+	{"workqueue/join/sql/schema/apply.sql",
+		"(n.outcome, n.late) IS DISTINCT FROM (n.outcome_before, n.late_before)", same},
+	{"workqueue/join/sql/schema/apply.sql", "(s.succeeded <> 0 OR s.failed <> 0 OR s.late <> 0)", same},
+	{"workqueue/join/sql/schema/note.sql", "(OLD.completed_at IS NULL) <> (NEW.completed_at IS NULL)",
+		"a fold finds that such a row is as it was counted: it spares the note"},
 	{"workqueue/join/sql/mark.sql", "t.joined IS NOT TRUE",
 		"only rows are marked that lock.sql has locked in this transaction and found without the mark"},
 	{"workqueue/join/sql/schema/note.sql", "NEW.joined", nothing},

@@ -55,8 +55,11 @@ var holders = map[string]holder{
 	"holds all memberships": locks("SELECT FROM steps_join_member WHERE join_id = $1",
 		func(f fan) uuid.UUID { return f.id }),
 	"holds a continuation": locks("SELECT FROM steps WHERE id = $1", func(f fan) uuid.UUID { return f.onFail }),
-	"holds a note of a join": locks("SELECT FROM steps_join_note WHERE join_id = $1",
-		func(f fan) uuid.UUID { return f.id }),
+	"holds a note of a join": {func(f *fixture, tx workqueue.Tx, fan fan) error {
+		f.exec("INSERT INTO steps_join_note (join_id) VALUES ($1)", fan.id)
+		_, err := tx.Exec(f.Context(), "SELECT FROM steps_join_note WHERE join_id = $1 FOR UPDATE", fan.id)
+		return err
+	}, counts{join.Pending, 2, 0, 0}},
 }
 
 // Whatever an application holds, others settle, fold, reap and read at once, also members of the same join. What it
