@@ -25,6 +25,19 @@ const (
 	MaxPause = 5 * time.Second
 )
 
+// maxWait bounds the pause after an attempt that has waited in vain: for a lock, or for longer than it may. It has been a
+// pause by itself, and nobody tells when the lock is free.
+const maxWait = 500 * time.Millisecond
+
+// Next is the pause after another attempt that failed.
+func Next(pause time.Duration, err error) time.Duration {
+	most := MaxPause
+	if pg, ok := contain.As[*pgconn.PgError](err); ok && (pg.Code == "55P03" || pg.Code == "57014") {
+		most = maxWait
+	}
+	return min(pause*2, most)
+}
+
 // A Log is that of what shares a database in a process. The zero value is usable.
 type Log struct {
 	mu       sync.Mutex

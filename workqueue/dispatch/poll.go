@@ -60,7 +60,7 @@ type looker interface {
 }
 
 // Run processes until ctx is cancelled, and then returns nil. Failed runs are reported and repeated
-// after a growing pause.
+// after a growing pause, which is at most half a second where the run waited for a lock in vain.
 func (d *Poll) Run(ctx context.Context) error {
 	pause := outage.MinPause
 	idle := false // nothing is known to be due, and nobody has called
@@ -75,7 +75,7 @@ func (d *Poll) Run(ctx context.Context) error {
 		if ctx.Err() == nil {
 			contain.Report(d.onError, fmt.Errorf("%s: %w", d.processor.Namespace(), err))
 			d.sleep(ctx, pause, nil) // a wake does not shorten the pause: it stays in the channel
-			pause = min(pause*2, outage.MaxPause)
+			pause = outage.Next(pause, err)
 		}
 	}
 	return nil

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
@@ -126,6 +128,29 @@ func TestPollWakesWhenTheProcessorSays(t *testing.T) {
 					func(*dispatch.Poll) { sleepFor(c.want + time.Second) })
 				if got := s.since(start); len(got) != 2 || got[1] < c.want || got[1] > c.want+20*time.Millisecond {
 					t.Errorf("ran at %v, want at once and after %v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// Who has waited for a lock in vain tries again soon, since nobody tells when the lock is free. Other failures are
+// repeated after pauses that grow.
+func TestPollAfterFailures(t *testing.T) {
+	t.Parallel()
+	for code, longest := range map[string]time.Duration{
+		"55P03": 500 * time.Millisecond, "57014": 500 * time.Millisecond, "57P03": 5 * time.Second, "42501": 5 * time.Second,
+	} {
+		t.Run(code, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{process: func(int) error { return &pgconn.PgError{Code: code} }}
+				poll(t, s, dispatch.PollOptions{}, func(*dispatch.Poll) { sleepFor(time.Minute) })
+				var pause, before time.Duration
+				for _, at := range s.since(time.Now().Add(-time.Minute)) {
+					pause, before = max(pause, at-before), at
+				}
+				if pause != longest {
+					t.Errorf("the longest pause is %v, want %v", pause, longest)
 				}
 			})
 		})
