@@ -25,7 +25,7 @@ const (
 	MaxPause = 5 * time.Second
 )
 
-// maxWait bounds the pause after an attempt that has waited in vain: for a lock, or for longer than it may. It has been a
+// maxWait bounds the pause after an attempt that waited in vain: for a lock, or for longer than it may. That was a
 // pause by itself, and nobody tells when the lock is free.
 const maxWait = 500 * time.Millisecond
 

@@ -139,7 +139,8 @@ func TestPollWakesWhenTheProcessorSays(t *testing.T) {
 func TestPollAfterFailures(t *testing.T) {
 	t.Parallel()
 	for code, longest := range map[string]time.Duration{
-		"55P03": 500 * time.Millisecond, "57014": 500 * time.Millisecond, "57P03": 5 * time.Second, "42501": 5 * time.Second,
+		"55P03": 500 * time.Millisecond, "57014": 500 * time.Millisecond,
+		"57P03": 5 * time.Second, "42501": 5 * time.Second,
 	} {
 		t.Run(code, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
