@@ -25,6 +25,10 @@ const (
 	maxAnnouncerPause = 10 * time.Second
 )
 
+// lingering is how long a session that broke off may keep its lock: longer than the server lets it be silent or run a
+// statement, see announcerSettings.
+const lingering = 5 * time.Second
+
 // An announcer notifies on behalf of producers at high rates. NOTIFY takes one lock for all committing transactions of
 // the server and keeps it until the commit is on disk, so transactions that notify commit one after the other. While an
 // announcer is awake, producers are silent; it looks for their rows every few milliseconds, and notifies from a session
@@ -46,7 +50,9 @@ type announcer struct {
 	window time.Time
 	count  int
 
-	owes bool // rows may have been left unannounced by a session that broke off
+	// owes says that rows may have been left unannounced by a session that broke off, and broke when.
+	owes  bool
+	broke time.Time
 }
 
 func newAnnouncer(table *Table, connect func(context.Context) (*pgx.Conn, error)) *announcer {
@@ -119,7 +125,9 @@ func (a *announcer) serve(ctx context.Context) (served bool, err error) {
 	defer closeSoon(ctx, conn)
 	d := &announcing{announcer: a, conn: conn}
 	if taken, err := d.begin(ctx); err != nil || !taken {
-		a.owes = a.owes && err != nil // who has the lock has looked for what was owed
+		// Who has the lock looked for what was owed when it took it, unless it is the session that broke off: the
+		// server may find out later than we did.
+		a.owes = a.owes && (err != nil || time.Since(a.broke) < lingering)
 		return false, err
 	}
 	a.owes = true
@@ -128,7 +136,7 @@ func (a *announcer) serve(ctx context.Context) (served bool, err error) {
 	if err == nil {
 		err = d.fallAsleep(ctx)
 	}
-	a.owes = err != nil
+	a.owes, a.broke = err != nil, time.Now()
 	a.log(ctx, "announcer asleep", slog.Int("looks", d.looks), slog.Int("announcements", d.sent))
 	return true, err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -65,6 +66,39 @@ func TestAnAnnouncerComesBackForWhatItOwes(t *testing.T) {
 	r.endAnnouncer()
 	pgtest.Pass(600 * time.Millisecond) // the worker has looked for the last time
 	if err := late.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitStatus(workqueue.Done, ids...)
+}
+
+// It comes back also where its first try finds the lock taken by a session that is none of an announcer any more, such
+// as its own, which the server has not ended yet.
+func TestAnAnnouncerComesBackWhileItsSessionLingers(t *testing.T) {
+	t.Parallel()
+	r, _ := newAnnouncerRig(t, rigOptions{})
+	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
+	late, ids := r.leaveSilent()
+	lingers, err := r.Eyes.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lingers.Rollback(context.Background())
+	taken := make(chan error, 1)
+	go func() { // it waits for the lock, and so gets it before the announcer can
+		_, err := lingers.Exec(context.Background(), "SELECT pg_advisory_xact_lock(hashtextextended($1 || ' announcer', 0))",
+			r.Table.Name())
+		taken <- err
+	}()
+	r.eventually("the other session has the lock", func() bool {
+		r.exec("SELECT pg_terminate_backend($1) WHERE $1 NOT IN (0, $2)", r.announcer(),
+			int(lingers.Conn().PgConn().PID()))
+		return len(taken) == 1
+	})
+	if err := <-taken; err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Pass(2500 * time.Millisecond) // the announcer has tried once at least
+	if err := errors.Join(lingers.Rollback(t.Context()), late.Commit(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	r.awaitStatus(workqueue.Done, ids...)
