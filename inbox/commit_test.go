@@ -30,7 +30,7 @@ func (c *brokenConn) Write(p []byte) (int, error) {
 		_ = c.Conn.Close()
 		return len(p), nil
 	}
-	defer c.committed.Store(true)
+	c.committed.Store(true) // before the reply can come: a slow write has pgx read at the same time
 	return c.Conn.Write(p)
 }
 
