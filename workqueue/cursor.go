@@ -45,7 +45,6 @@ type claimer struct {
 
 	mu            sync.Mutex
 	lanes         []*lane
-	notified      position // the earliest place notified of since the current claim began; zero: none
 	nextSweep     time.Time
 	sweepEvery    time.Duration
 	lastSweepTook time.Duration
@@ -54,8 +53,15 @@ type claimer struct {
 
 // A lane is one that a worker serves.
 type lane struct {
-	values []any
-	cursor position
+	values   []any
+	label    string // in fronts; empty: it has none
+	cursor   position
+	notified position // the earliest place notified of since the current claim began; zero: none
+	front    front
+}
+
+func newLane(t *Table, values []any) *lane {
+	return &lane{values: values, label: t.laneLabel(values), front: front{laneStart, time.Now()}}
 }
 
 // A dueAnswer tells when the next row is due; nil: no row is known of.
@@ -68,10 +74,10 @@ type dueAnswer struct {
 func newClaimer(w *Worker) *claimer {
 	c := &claimer{queue: w.queue, lease: w.options.Lease, target: w.target, rule: &w.rule, clock: w.dbClock}
 	for _, values := range w.lanes {
-		c.lanes = append(c.lanes, &lane{values: values})
+		c.lanes = append(c.lanes, newLane(w.table, values))
 	}
 	if len(c.lanes) == 0 {
-		c.lanes = []*lane{{}} // a table without lanes is one
+		c.lanes = []*lane{newLane(w.table, nil)} // a table without lanes is one
 	}
 	return c
 }
@@ -100,7 +106,9 @@ func (c *claimer) claim(ctx context.Context, limit int) ([]claimedRow, error) {
 func (c *claimer) begin(now time.Time, lanes []*lane) (cursors []claimLane, sweep bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.notified = position{}
+	for _, l := range c.lanes {
+		l.notified = position{}
+	}
 	sweep = !now.Before(c.nextSweep)
 	cursors = make([]claimLane, len(lanes))
 	for i, l := range lanes {
@@ -126,7 +134,10 @@ func (c *claimer) advance(lanes []*lane, rows []claimedRow, swept, full bool, to
 	for _, row := range rows {
 		lanes[row.lane].cursor = position{row.DueAt, row.ID}
 	}
-	c.moveBack(c.notified)
+	moveFronts(lanes, rows, full, c.clock.of(time.Now().Add(-took)))
+	for _, l := range c.lanes {
+		l.moveBack(l.notified)
+	}
 }
 
 // rewind moves the cursors back so that the next claim sees rows due at that time. A claim under way may
@@ -134,21 +145,22 @@ func (c *claimer) advance(lanes []*lane, rows []claimedRow, swept, full bool, to
 func (c *claimer) rewind(due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := position{due: due}
-	if c.notified.isStart() || p.before(c.notified) {
-		c.notified = p
+	for _, l := range c.lanes {
+		l.rewind(due)
 	}
-	c.moveBack(p)
 }
 
-func (c *claimer) moveBack(p position) {
-	if p.isStart() {
-		return
+func (l *lane) rewind(due time.Time) {
+	p := position{due: due}
+	if l.notified.isStart() || p.before(l.notified) {
+		l.notified = p
 	}
-	for _, l := range c.lanes {
-		if p.before(l.cursor) {
-			l.cursor = p
-		}
+	l.moveBack(p)
+}
+
+func (l *lane) moveBack(p position) {
+	if !p.isStart() && p.before(l.cursor) {
+		l.cursor = p
 	}
 }
 

@@ -16,7 +16,9 @@ func rowsDue(due ...time.Time) []claimedRow {
 }
 
 // claimerAt is of one lane, with its cursor there.
-func claimerAt(p position) *claimer { return &claimer{lanes: []*lane{{cursor: p}}} }
+func claimerAt(p position) *claimer {
+	return &claimer{clock: new(dbClock), lanes: []*lane{{cursor: p}}}
+}
 
 // claimed plays one claim that brought the rows.
 func (c *claimer) claimed(limit int, took time.Duration, rows []claimedRow) (after position) {

@@ -28,6 +28,12 @@ type Fold struct {
 	// note is due. It is not before the start of the transaction that writes the note, and it has an index.
 	Notes string
 
+	// Fronts says that the function takes a third argument, fronts jsonb: how far the claims of the caller's process
+	// have come in each lane, as an object of times. The function makes a row that it releases due at [Spec.Front],
+	// which reads them, unless the row's own due time is later: claims then find it in its turn. Due now, it would
+	// queue up behind all rows that are due.
+	Fronts bool
+
 	// Column is a column that is not NULL in rows that write notes when they are settled.
 	Column string
 }
@@ -60,7 +66,7 @@ func (q *Queue) TryFold(ctx context.Context) (folded int, busy bool, err error) 
 func (q *Queue) fold(ctx context.Context, patience time.Duration) (total int, busy bool, err error) {
 	var waited time.Duration
 	for ctx.Err() == nil && len(q.table.spec.Folds) > 0 {
-		r, err := q.foldOnce(ctx, make([]time.Time, len(q.table.spec.Folds)))
+		r, err := q.foldOnce(ctx, make([]time.Time, len(q.table.spec.Folds)), nil)
 		total += r.folded
 		switch _, own := q.exec.(poolExecutor); {
 		case err != nil:
@@ -98,14 +104,14 @@ type foldEnd struct {
 }
 
 // foldOnce calls each fold once. since says where each begins.
-func (q *Queue) foldOnce(ctx context.Context, since []time.Time) (r foldResult, err error) {
+func (q *Queue) foldOnce(ctx context.Context, since []time.Time, at fronts) (r foldResult, err error) {
 	bounds := make([]string, len(since))
 	for i, at := range since {
 		bounds[i] = position{due: at}.bound()
 	}
 	c := call{
 		statement: q.table.statements.fold,
-		args:      map[string]any{"max_notes": foldLimit, "since": bounds},
+		args:      map[string]any{"max_notes": foldLimit, "since": bounds, "fronts": at.json()},
 		lazy:      true, // a fold that a crash takes back leaves its notes
 		reset:     func() { r = foldResult{again: -1} },
 		row:       func(scan func(...any) error) error { return r.add(scan) },
@@ -149,8 +155,12 @@ func (r *foldResult) add(scan func(...any) error) error {
 func (v view) foldStatement() statement {
 	var parts []string
 	for i, f := range v.spec.Folds {
+		var fronts string
+		if f.Fronts {
+			fronts = ", @fronts::text::jsonb"
+		}
 		parts = append(parts, fmt.Sprintf("SELECT f.folded, f.released, f.again, f.upto, now(), pg_backend_pid()"+
-			" FROM %s(@max_notes::int, (@since::text[])[%d]::timestamptz) AS f", v.Function(f.Suffix), i+1))
+			" FROM %s(@max_notes::int, (@since::text[])[%d]::timestamptz%s) AS f", v.Function(f.Suffix), i+1, fronts))
 	}
 	return numbered("fold", strings.Join(parts, " UNION ALL "))
 }

@@ -153,13 +153,14 @@ func (f *folder) await(ctx context.Context, pause time.Duration) bool {
 
 // fold applies what is due once, and wakes the workers for what that released.
 func (f *folder) fold(ctx context.Context) (r foldResult, err error) {
-	p := f.begin(time.Now())
+	p, at := f.begin(time.Now()), f.work.fronts()
 	err = f.work.within(ctx, func(ctx context.Context) (err error) {
-		r, err = f.work.queue.foldOnce(ctx, p.since)
+		r, err = f.work.queue.foldOnce(ctx, p.since, at)
 		return err
 	})
 	f.end(p, r, err == nil && !r.busy)
 	if r.released > 0 {
+		at.leadBack(f.work.claiming())
 		f.tell(r.by)
 	}
 	return r, err

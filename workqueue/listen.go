@@ -243,7 +243,7 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 func (l *listener) dispatch(n *pgconn.Notification) {
 	for _, t := range l.list() {
 		if t.table.spec.channel() == n.Channel {
-			if !strings.HasPrefix(n.Payload, foldPayload) { // which no announcer spares anybody
+			if !isOfFold(n.Payload) { // which no announcer spares anybody
 				t.announcer.heard(n.PID, time.Now())
 			}
 			t.notified(n.PID, n.Payload)
@@ -270,6 +270,10 @@ func (t *tableWork) notified(session uint32, payload string) {
 		}
 		return
 	}
+	if where, ok := strings.CutPrefix(payload, frontPayload); ok {
+		t.heardFronts(where)
+		return
+	}
 	at, isNote := strings.CutPrefix(payload, notePayload)
 	at, isFold := strings.CutPrefix(at, foldPayload)
 	micros, err := strconv.ParseInt(at, 10, 64)
@@ -287,6 +291,21 @@ func (t *tableWork) notified(session uint32, payload string) {
 		}
 		t.wakeConcerned()
 	}
+}
+
+// isOfFold tells of a payload that a fold sends.
+func isOfFold(payload string) bool {
+	return strings.HasPrefix(payload, foldPayload) || strings.HasPrefix(payload, frontPayload)
+}
+
+// heardFronts moves claims back to where a fold has put what it has released. Its next notification wakes the workers.
+func (t *tableWork) heardFronts(text string) {
+	at, err := readFronts(text)
+	if err != nil {
+		t.missed() // anybody may send anything
+		return
+	}
+	at.leadBack(t.listening())
 }
 
 // missedNotifications looks for whatever may have been announced while nobody listened.

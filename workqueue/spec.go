@@ -333,6 +333,30 @@ func (s Spec) AnnounceFolded() string {
 		"', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint))"
 }
 
+// frontPayload begins the payload of a notification of where a fold has put the rows that it released, see front.go.
+const frontPayload = "front:"
+
+// AnnounceFronts is what a fold PERFORMs before [Spec.AnnounceFolded] if it has released rows by its argument fronts,
+// see [Fold]: other processes move their claims back to where these rows are.
+func (s Spec) AnnounceFronts() string {
+	return "pg_catalog.pg_notify('" + s.channel() + "', pg_catalog.concat('" + frontPayload + "', fronts))"
+}
+
+// Front is the earliest due time that a fold may give a row that it releases, by its argument fronts, see [Fold]: just
+// beyond the last claim of the row's lane, or now.
+func (s Spec) Front(row string) string {
+	lane := make([]string, len(s.Lanes))
+	for i, name := range s.Lanes {
+		lane[i] = row + "." + quote(name)
+	}
+	label := "'" + onlyLane + "'"
+	if len(lane) > 0 {
+		label = "left(encode(sha256(convert_to(jsonb_build_array(" + strings.Join(lane, ", ") +
+			")::text, 'UTF8')), 'hex'), 16)"
+	}
+	return "least((fronts ->> " + label + ")::timestamptz, now())"
+}
+
 // announcerLock is the advisory lock that a table's announcer holds exclusively while it is awake.
 func (s Spec) announcerLock() string {
 	return "pg_catalog.hashtextextended('" + s.Name() + " announcer', 0)"

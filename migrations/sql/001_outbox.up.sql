@@ -856,7 +856,10 @@ $txwork$;
 -- locked is looked at again in half a second, and of an ordered key it is never passed over.
 --
 -- The notes are deleted in the transaction that applies them, so a crash takes back both or neither.
-CREATE FUNCTION "{{schema}}"."outbox_gate_fold"(max_notes integer, since timestamptz DEFAULT '-infinity')
+--
+-- A row that is let through gets a due time that claims will still come to. Without fronts, that is now, and the row queues
+-- up behind all that is due. fronts tells where claims are in each lane, so that it keeps its place if they are not past it.
+CREATE FUNCTION "{{schema}}"."outbox_gate_fold"(max_notes integer, since timestamptz DEFAULT '-infinity', fronts jsonb DEFAULT '{}')
 RETURNS TABLE (folded integer, released integer, again double precision, upto timestamptz)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -907,12 +910,15 @@ BEGIN
 
     released := 0;
     IF ordered THEN
-        released := "{{schema}}"."outbox_gate_next"(news);
+        released := "{{schema}}"."outbox_gate_next"(news, fronts);
     END IF;
     IF limited THEN
-        released := released + "{{schema}}"."outbox_gate_fill"(news, started);
+        released := released + "{{schema}}"."outbox_gate_fill"(news, started, fronts);
     END IF;
     IF released > 0 THEN
+        IF fronts <> '{}' THEN
+            PERFORM pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('front:', fronts));
+        END IF;
         PERFORM pg_catalog.pg_notify('{{schema}}.outbox', pg_catalog.concat('fold:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
     END IF;
     again := CASE WHEN n = max_notes THEN 0 ELSE (
@@ -927,7 +933,7 @@ $txwork$;
 
 -- Lets the first row of each ordered key through, unless one is or a dead letter stands in the way. Called by folders
 -- only.
-CREATE FUNCTION "{{schema}}"."outbox_gate_next"(news "{{schema}}"."outbox_gate_note"[]) RETURNS integer
+CREATE FUNCTION "{{schema}}"."outbox_gate_next"(news "{{schema}}"."outbox_gate_note"[], fronts jsonb) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -973,7 +979,7 @@ BEGIN
             ORDER BY f.gate_key, f.gate_seq
             LIMIT 1) AS o ON true
     ), through AS MATERIALIZED (
-        UPDATE "{{schema}}"."outbox" AS t SET waiting = false, due_at = greatest(t.due_at, now())
+        UPDATE "{{schema}}"."outbox" AS t SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> jsonb_build_array()::text)::timestamptz, now()))
         WHERE t.ctid = ANY (ARRAY(
             SELECT r.ctid FROM "{{schema}}"."outbox" AS r
             WHERE r.ctid = ANY (ARRAY(SELECT h.ctid FROM head AS h WHERE h.behind IS NULL))
@@ -1018,7 +1024,7 @@ $txwork$;
 -- Fills the places of limited keys, by due time. Rows of a key with a rate are let through each due when the rate allows
 -- it: the generic cell rate algorithm. Those of the next 250ms are let through at once, so that the rate is met however
 -- seldom somebody folds. Called by folders only.
-CREATE FUNCTION "{{schema}}"."outbox_gate_fill"(news "{{schema}}"."outbox_gate_note"[], started timestamptz) RETURNS integer
+CREATE FUNCTION "{{schema}}"."outbox_gate_fill"(news "{{schema}}"."outbox_gate_note"[], started timestamptz, fronts jsonb) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -1071,7 +1077,7 @@ BEGIN
             LIMIT greatest(room.rows, 0)
             FOR NO KEY UPDATE SKIP LOCKED) AS f
     ), through AS MATERIALIZED (
-        UPDATE "{{schema}}"."outbox" AS t SET waiting = false, due_at = greatest(t.due_at, now(), f.at)
+        UPDATE "{{schema}}"."outbox" AS t SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> jsonb_build_array()::text)::timestamptz, now()), CASE WHEN f.at > started THEN f.at END)
         FROM free AS f
         WHERE t.ctid = f.ctid
         RETURNING t.gate_key, t.gate_seq
@@ -1292,9 +1298,9 @@ REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_back"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_note"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_forget"() FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_place"(text) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_fold"(integer, timestamptz) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_next"("{{schema}}"."outbox_gate_note"[]) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_fill"("{{schema}}"."outbox_gate_note"[], timestamptz) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_fold"(integer, timestamptz, jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_next"("{{schema}}"."outbox_gate_note"[], jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_fill"("{{schema}}"."outbox_gate_note"[], timestamptz, jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_park"(text, uuid) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_skip"(uuid[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION "{{schema}}"."outbox_gate_sweep"(integer) FROM PUBLIC;

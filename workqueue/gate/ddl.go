@@ -25,7 +25,7 @@ const KeyColumn = "gate_key"
 const SweepSuffix = "gate_sweep"
 
 // Fold is what a table with gates adds to its Spec's Folds.
-var Fold = workqueue.Fold{Suffix: "gate_fold", Notes: "gate_note", Column: KeyColumn}
+var Fold = workqueue.Fold{Suffix: "gate_fold", Notes: "gate_note", Column: KeyColumn, Fronts: true}
 
 // sweepKeys bounds the keys that one sweep looks at: some tens of milliseconds.
 const sweepKeys = 1000
@@ -84,6 +84,10 @@ func (v view) Constraint(suffix string) string { return fmt.Sprintf("%q", v.tabl
 
 // AnnounceFolded wakes them for what a fold has let through.
 func (v view) AnnounceFolded() string { return v.spec.AnnounceFolded() }
+
+// AnnounceFronts leads claims back to where it has put them, Front is the earliest due time that it may give a row.
+func (v view) AnnounceFronts() string  { return v.spec.AnnounceFronts() }
+func (v view) Front(row string) string { return v.spec.Front(row) }
 
 // AnnounceNote has them fold, MustAnnounceNote tells whether the writer of a note has not promised to.
 func (v view) AnnounceNote() string     { return v.spec.AnnounceNote() }
@@ -183,7 +187,8 @@ func (v view) Functions() []function {
 	return []function{
 		{"gate_enter", ""}, {"gate_come", ""}, {"gate_back", ""}, {"gate_note", ""}, {"gate_forget", ""},
 		{"gate_place", "text"},
-		{"gate_fold", "integer, timestamptz"}, {"gate_next", notes}, {"gate_fill", notes + ", timestamptz"},
+		{"gate_fold", "integer, timestamptz, jsonb"}, {"gate_next", notes + ", jsonb"},
+		{"gate_fill", notes + ", timestamptz, jsonb"},
 		{"gate_park", "text, uuid"},
 		{"gate_skip", "uuid[]"}, {"gate_sweep", "integer"}, {"gate_look", "boolean, text, integer"},
 	}

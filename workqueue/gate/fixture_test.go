@@ -212,7 +212,17 @@ func (b *body) fields() []any {
 // work runs a worker until the test ends.
 func (r *rig) work(o workqueue.WorkerOptions, handle workqueue.Handler[body]) {
 	r.Helper()
-	w, err := workqueue.NewWorker(r.pool, workqueue.Domain[body]{Table: r.table, Fields: (*body).fields}, handle, o)
+	r.workIn(nil, o, handle)
+}
+
+// workIn is of some lanes of a table with a queue and a priority.
+func (r *rig) workIn(lanes [][]any, o workqueue.WorkerOptions, handle workqueue.Handler[body]) {
+	r.Helper()
+	d := workqueue.Domain[body]{Table: r.table, Fields: (*body).fields, Lanes: lanes}
+	if lanes != nil {
+		d.Fields = func(b *body) []any { return append(b.fields(), new(string), new(int16)) }
+	}
+	w, err := workqueue.NewWorker(r.pool, d, handle, o)
 	r.ok(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup

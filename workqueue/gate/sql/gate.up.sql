@@ -249,7 +249,10 @@ $txwork$;
 -- locked is looked at again in half a second, and of an ordered key it is never passed over.
 --
 -- The notes are deleted in the transaction that applies them, so a crash takes back both or neither.
-CREATE FUNCTION {{.Named "gate_fold"}}(max_notes integer, since timestamptz DEFAULT '-infinity')
+--
+-- A row that is let through gets a due time that claims will still come to. Without fronts, that is now, and the row queues
+-- up behind all that is due. fronts tells where claims are in each lane, so that it keeps its place if they are not past it.
+CREATE FUNCTION {{.Named "gate_fold"}}(max_notes integer, since timestamptz DEFAULT '-infinity', fronts jsonb DEFAULT '{}')
 RETURNS TABLE (folded integer, released integer, again double precision, upto timestamptz)
 LANGUAGE plpgsql
 {{.FoldSettings}}
@@ -295,12 +298,15 @@ BEGIN
 
     released := 0;
     IF ordered THEN
-        released := {{.Named "gate_next"}}(news);
+        released := {{.Named "gate_next"}}(news, fronts);
     END IF;
     IF limited THEN
-        released := released + {{.Named "gate_fill"}}(news, started);
+        released := released + {{.Named "gate_fill"}}(news, started, fronts);
     END IF;
     IF released > 0 THEN
+        IF fronts <> '{}' THEN
+            PERFORM {{.AnnounceFronts}};
+        END IF;
         PERFORM {{.AnnounceFolded}};
     END IF;
     again := CASE WHEN n = max_notes THEN 0 ELSE (
@@ -315,7 +321,7 @@ $txwork$;
 
 -- Lets the first row of each ordered key through, unless one is or a dead letter stands in the way. Called by folders
 -- only.
-CREATE FUNCTION {{.Named "gate_next"}}(news {{.Named "gate_note"}}[]) RETURNS integer
+CREATE FUNCTION {{.Named "gate_next"}}(news {{.Named "gate_note"}}[], fronts jsonb) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
@@ -357,7 +363,7 @@ BEGIN
             ORDER BY f.gate_key, f.gate_seq
             LIMIT 1) AS o ON true
     ), through AS MATERIALIZED (
-        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, now())
+        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, {{.Front "t"}})
         WHERE t.ctid = ANY (ARRAY(
             SELECT r.ctid FROM {{.Table}} AS r
             WHERE r.ctid = ANY (ARRAY(SELECT h.ctid FROM head AS h WHERE h.behind IS NULL))
@@ -402,7 +408,7 @@ $txwork$;
 -- Fills the places of limited keys, by due time. Rows of a key with a rate are let through each due when the rate allows
 -- it: the generic cell rate algorithm. Those of the next {{.Ahead}} are let through at once, so that the rate is met however
 -- seldom somebody folds. Called by folders only.
-CREATE FUNCTION {{.Named "gate_fill"}}(news {{.Named "gate_note"}}[], started timestamptz) RETURNS integer
+CREATE FUNCTION {{.Named "gate_fill"}}(news {{.Named "gate_note"}}[], started timestamptz, fronts jsonb) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}
 AS $txwork$
@@ -451,7 +457,7 @@ BEGIN
             LIMIT greatest(room.rows, 0)
             FOR NO KEY UPDATE SKIP LOCKED) AS f
     ), through AS MATERIALIZED (
-        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, now(), f.at)
+        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, {{.Front "t"}}, CASE WHEN f.at > started THEN f.at END)
         FROM free AS f
         WHERE t.ctid = f.ctid
         RETURNING t.gate_key, t.gate_seq

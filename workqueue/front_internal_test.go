@@ -1,0 +1,119 @@
+package workqueue
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/txwork/txwork/workqueue/dispatch"
+)
+
+// twoLanes is a claimer whose cursors are at noon, long after its last sweep.
+func twoLanes() *claimer {
+	at := position{due: noon}
+	return &claimer{clock: new(dbClock), nextSweep: time.Now().Add(time.Hour),
+		lanes: []*lane{{label: "a", cursor: at}, {label: "b", cursor: at}}}
+}
+
+// A claim that is full has left something in the lane of its last row, may have in those behind it, and has not in
+// those before it.
+func TestFrontsAreWhereClaimsAre(t *testing.T) {
+	t.Parallel()
+	const second = time.Second
+	began := noon.Add(time.Minute)
+	for name, c := range map[string]struct {
+		lanes []int // of the rows, due a second apart
+		full  bool
+		a, b  time.Time
+	}{
+		"nothing was there": {nil, false, began, began},
+		"all was taken":     {[]int{0, 1}, false, began, began},
+		"the first is full": {[]int{0, 0}, true, noon.Add(second + time.Microsecond), laneStart},
+		"the last is full":  {[]int{0, 1}, true, began, noon.Add(second + time.Microsecond)},
+	} {
+		lanes := twoLanes().lanes
+		lanes[1].front.due = laneStart
+		rows := rowsDue(noon, noon.Add(second))[:len(c.lanes)]
+		for i := range rows {
+			rows[i].lane = c.lanes[i]
+		}
+		moveFronts(lanes, rows, c.full, began)
+		if a, b := lanes[0].front.due, lanes[1].front.due; !a.Equal(c.a) || !b.Equal(c.b) {
+			t.Errorf("%s: fronts %v and %v, want %v and %v", name, a, b, c.a, c.b)
+		}
+	}
+}
+
+// By a clock that is behind, a claim may seem to have begun before its rows were due.
+func TestAFrontIsBeyondItsCursor(t *testing.T) {
+	t.Parallel()
+	lanes := twoLanes().lanes
+	moveFronts(lanes, nil, false, noon.Add(-time.Hour))
+	if due := lanes[0].front.due; !due.Equal(noon.Add(time.Microsecond)) {
+		t.Errorf("the front is at %v, the cursor at %v", due, noon)
+	}
+}
+
+func TestFrontsOfAProcess(t *testing.T) {
+	t.Parallel()
+	now, many := time.Now(), &claimer{}
+	for range 200 {
+		many.lanes = append(many.lanes, &lane{label: strings.Repeat("x", 1+len(many.lanes)),
+			front: front{noon, now}})
+	}
+	one, other := twoLanes(), twoLanes()
+	one.lanes[0].front, one.lanes[1].front = front{noon, now}, front{noon, now.Add(-2 * frontAge)}
+	other.lanes[0].front, other.lanes[1].label = front{noon.Add(time.Hour), now}, ""
+	other.lanes[1].front = front{noon, now}
+
+	work := &tableWork{intake: []*Worker{{claimer: one}, {claimer: other}}}
+	if got, want := work.fronts().json(), `{"a":"2025-01-01T13:00:00Z"}`; got != want {
+		t.Errorf("the fronts are %s, want the further one, none that is old, and none of a lane without label: %s",
+			got, want)
+	}
+	work.intake = append(work.intake, &Worker{claimer: many})
+	text := work.fronts().json()
+	if n := len(text); n < maxFronts/2 || n > maxFronts {
+		t.Errorf("the fronts of 200 lanes are %d bytes", n)
+	}
+	if back, err := readFronts(text); err != nil || !back["a"].Equal(noon.Add(time.Hour)) {
+		t.Errorf("read again they are %v, %v", back, err)
+	}
+	if got := fronts(nil).json(); got != "{}" {
+		t.Errorf("no fronts are %s", got)
+	}
+}
+
+// What another process has put at its front may be behind the cursor of its lane here. Other lanes go on where they
+// are, and a claim under way does not pass it again.
+func TestAFrontThatIsHeardOfLeadsItsLaneBack(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		payload string
+		back    bool
+		sweeps  bool
+	}{
+		"a lane's":     {`front:{"b":"2025-01-01T11:00:00.000001Z", "c":"1970-01-01T00:00:00Z"}`, true, false},
+		"another's":    {`front:{"c":"2025-01-01T11:00:00Z"}`, false, false},
+		"anybody's":    {"front:ly", false, true},
+		"of no fronts": {"front:{}", false, false},
+	} {
+		if !isOfFold(c.payload) {
+			t.Errorf("%s would wake announcers", name)
+		}
+		claims := twoLanes()
+		claims.begin(time.Now(), claims.lanes)
+		w := &Worker{claimer: claims, poll: dispatch.NewPoll(nil, dispatch.PollOptions{}), cancels: make(chan struct{}, 1)}
+		(&tableWork{hearing: []*Worker{w}, table: &Table{}}).notified(1, c.payload)
+		rows := rowsDue(noon.Add(time.Minute), noon.Add(time.Minute))
+		rows[1].lane = 1
+		claims.advance(claims.lanes, rows, false, false, 0)
+		if a, b := claims.lanes[0].cursor.due, claims.lanes[1].cursor.due; !a.Equal(noon.Add(time.Minute)) ||
+			b.Equal(noon.Add(time.Minute)) == c.back {
+			t.Errorf("%s: the cursors are at %v and %v", name, a, b)
+		}
+		if sweeps := claims.nextSweep.IsZero(); sweeps != c.sweeps {
+			t.Errorf("%s: looks at everything: %v, want %v", name, sweeps, c.sweeps)
+		}
+	}
+}
