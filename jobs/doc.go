@@ -59,8 +59,8 @@
 // Within a queue, urgent jobs run first: each claim takes jobs of the levels [High], [Normal] and [Low], in this order,
 // until it is full. Every eighth claim begins with one of the less urgent levels, in turn, so a permanent load of
 // urgent jobs leaves one claim in eight to the others. Jobs of one level have no order but that of their due times, and
-// they run concurrently. A job that had to wait for its key takes the place in this order that its own due time gives it,
-// as soon as its key lets it through.
+// they run concurrently. A job that had to wait for its key takes the place that its own due time gives it in this
+// order, as soon as its key lets it through.
 //
 // A job whose kind has no handler is a failed attempt with [ErrUnknownKind], and a dead letter after the last attempt.
 // With [LeaveUnknown] it is left to workers that have the handler. Args that cannot be decoded are a failed attempt

@@ -10,10 +10,10 @@ import (
 )
 
 // A row that a fold releases has been due for a while: it had to wait for its key. With its own due time it would often
-// be behind the cursors, where claims do not see it. Due at its release it is seen, but it queues up anew: where workers
-// have a backlog of a minute, each row of a key would wait that minute again. So a process that folds tells the fold
-// how far its claims have come in each lane, its fronts. A row that was due before the front of its lane becomes due
-// there, and one that was not keeps its due time. Cursors that have passed a front meanwhile move back to it.
+// be behind the cursors, where claims do not see it. Due at its release it is seen, but it queues up anew: where
+// workers have a backlog of a minute, each row of a key would wait that minute again. So a process that folds tells the
+// fold how far its claims have come in each lane, its fronts. A row that was due before the front of its lane becomes
+// due there, and one that was not keeps its due time. Cursors that have passed a front meanwhile move back to it.
 
 // frontAge is how long a front is of use. The claims of other processes may be far beyond an old one, and would read
 // again what they have claimed since.

@@ -103,13 +103,14 @@ func TestAFrontThatIsHeardOfLeadsItsLaneBack(t *testing.T) {
 		}
 		claims := twoLanes()
 		claims.begin(time.Now(), claims.lanes)
-		w := &Worker{claimer: claims, poll: dispatch.NewPoll(nil, dispatch.PollOptions{}), cancels: make(chan struct{}, 1)}
+		poll := dispatch.NewPoll(nil, dispatch.PollOptions{})
+		w := &Worker{claimer: claims, poll: poll, cancels: make(chan struct{}, 1)}
 		(&tableWork{hearing: []*Worker{w}, table: &Table{}}).notified(1, c.payload)
 		rows := rowsDue(noon.Add(time.Minute), noon.Add(time.Minute))
 		rows[1].lane = 1
 		claims.advance(claims.lanes, rows, false, false, 0)
-		if a, b := claims.lanes[0].cursor.due, claims.lanes[1].cursor.due; !a.Equal(noon.Add(time.Minute)) ||
-			b.Equal(noon.Add(time.Minute)) == c.back {
+		a, b, later := claims.lanes[0].cursor.due, claims.lanes[1].cursor.due, noon.Add(time.Minute)
+		if !a.Equal(later) || b.Equal(later) == c.back {
 			t.Errorf("%s: the cursors are at %v and %v", name, a, b)
 		}
 		if sweeps := claims.nextSweep.IsZero(); sweeps != c.sweeps {

@@ -119,8 +119,8 @@ func TestFoldsWaitForNoRow(t *testing.T) {
 			r := newRig(t)
 			limited, parked := gate.Limited{Key: "l", MaxRunning: 1}, gate.Ordered{Key: "p", OnFailure: gate.Park}
 			r.insert(row(21, one("r", 1)), row(30, parked))
-			token, first := r.expect(30, 21)
-			failed["fail"](r, token, first[:1])
+			token, first := r.expect(21, 30)
+			failed["fail"](r, token, first[1:])
 			r.insert(row(1, serial("s")), row(2, serial("s")), row(10, limited), row(11, limited),
 				row(20, one("r", gate.MaxRate)), row(31, parked))
 			holder := r.begin()
