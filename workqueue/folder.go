@@ -34,6 +34,8 @@ type folder struct {
 	settling time.Time   // when the first settle began whose notes are not folded yet; zero: none
 	nextPass time.Time   // from the start
 	told     foldMark    // the last fold that the workers were told of
+
+	placed fronts // of the last fold; only one goroutine folds
 }
 
 func newFolder(t *tableWork) *folder {
@@ -154,6 +156,8 @@ func (f *folder) await(ctx context.Context, pause time.Duration) bool {
 // fold applies what is due once, and wakes the workers for what that released.
 func (f *folder) fold(ctx context.Context) (r foldResult, err error) {
 	p, at := f.begin(time.Now()), f.work.fronts()
+	at.moveBeyond(f.placed)
+	f.placed = at
 	err = f.work.within(ctx, func(ctx context.Context) (err error) {
 		r, err = f.work.queue.foldOnce(ctx, p.since, at)
 		return err

@@ -83,6 +83,16 @@ func (c *claimer) addFronts(at fronts, size int, oldest time.Time) int {
 	return size
 }
 
+// moveBeyond moves fronts that are not beyond those of the fold before. Rows that were put at one and the same time
+// by two folds would be claimed by their ids, so that a claim may have passed some of the second's and not others.
+func (at fronts) moveBeyond(before fronts) {
+	for label, due := range before {
+		if now, ok := at[label]; ok && !now.After(due) {
+			at[label] = due.Add(time.Microsecond)
+		}
+	}
+}
+
 // leadBack moves the cursors of workers back to the fronts.
 func (at fronts) leadBack(workers []*Worker) {
 	if len(at) == 0 {

@@ -84,6 +84,25 @@ func TestFrontsOfAProcess(t *testing.T) {
 	}
 }
 
+// Rows that two folds put at one time would be claimed by their ids: a claim between the folds may have passed some of
+// the second's.
+func TestTwoFoldsPutNothingAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	at := fronts{"same": noon, "earlier": noon, "later": noon.Add(time.Second), "new": noon}
+	at.moveBeyond(fronts{"same": noon, "earlier": noon.Add(time.Minute), "later": noon, "gone": noon})
+	for label, want := range map[string]time.Time{
+		"same": noon.Add(time.Microsecond), "earlier": noon.Add(time.Minute + time.Microsecond),
+		"later": noon.Add(time.Second), "new": noon,
+	} {
+		if got := at[label]; !got.Equal(want) {
+			t.Errorf("%s: %v, want %v", label, got, want)
+		}
+	}
+	if len(at) != 4 {
+		t.Errorf("fronts %v, of which one is of no lane any more", at)
+	}
+}
+
 // What another process has put at its front may be behind the cursor of its lane here. Other lanes go on where they
 // are, and a claim under way does not pass it again.
 func TestAFrontThatIsHeardOfLeadsItsLaneBack(t *testing.T) {
