@@ -979,7 +979,7 @@ BEGIN
             ORDER BY f.gate_key, f.gate_seq
             LIMIT 1) AS o ON true
     ), through AS MATERIALIZED (
-        UPDATE "{{schema}}"."outbox" AS t SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> jsonb_build_array()::text)::timestamptz, now()))
+        UPDATE "{{schema}}"."outbox" AS t SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> 'all')::timestamptz, now()))
         WHERE t.ctid = ANY (ARRAY(
             SELECT r.ctid FROM "{{schema}}"."outbox" AS r
             WHERE r.ctid = ANY (ARRAY(SELECT h.ctid FROM head AS h WHERE h.behind IS NULL))
@@ -1077,7 +1077,7 @@ BEGIN
             LIMIT greatest(room.rows, 0)
             FOR NO KEY UPDATE SKIP LOCKED) AS f
     ), through AS MATERIALIZED (
-        UPDATE "{{schema}}"."outbox" AS t SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> jsonb_build_array()::text)::timestamptz, now()), CASE WHEN f.at > started THEN f.at END)
+        UPDATE "{{schema}}"."outbox" AS t SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> 'all')::timestamptz, now()), CASE WHEN f.at > started THEN f.at END)
         FROM free AS f
         WHERE t.ctid = f.ctid
         RETURNING t.gate_key, t.gate_seq
