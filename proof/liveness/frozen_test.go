@@ -19,7 +19,8 @@ func (w *world) stopped(t *testing.T, op operation, moments []moment, left map[s
 		w.frozenAt(t, &c, op, i+1, m, left)
 	}
 	c.judgeAll(t)
-	if n := len(left) - before; n < len(moments)/2 {
+	// It has less to send where others have done some of the work since its statements were listed.
+	if n := len(left) - before; n < len(moments)/3 {
 		t.Errorf("%s was stopped %d times only of %d", op.name, n, len(moments))
 	}
 }
