@@ -20,8 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
 
-// patience is how long a test waits for what takes milliseconds.
-const patience = 30 * time.Second
+const patience = pgtest.Patience
 
 // mail is the args of the kind that most tests enqueue.
 type mail struct {

@@ -20,8 +20,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
 
-// patience is how long a test waits for what takes milliseconds.
-const patience = 20 * time.Second
+const (
+	patience = pgtest.Patience
+	slack    = pgtest.Slack
+)
 
 // fixture is an outbox in a schema of its own.
 type fixture struct {

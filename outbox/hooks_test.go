@@ -72,7 +72,7 @@ func (h *hooks) process(want int) {
 func (h *hooks) wakesIn(want time.Duration) {
 	h.Helper()
 	w, err := h.drain.NextWakeAt(h.Context())
-	if err != nil || w == nil || w.In > want || w.In < want-patience {
+	if err != nil || w == nil || w.In > want || w.In < want-slack {
 		h.Fatalf("the next wake is %+v, %v; want in %v", w, err, want)
 	}
 }
@@ -233,7 +233,7 @@ func TestAlarmFollowsTheHooks(t *testing.T) {
 	if err := alarm.Schedule(t.Context()); err != nil || c.last() > 0 {
 		t.Fatalf("the alarm is set in %v, %v; want at once", c.last(), err)
 	}
-	if err := alarm.Fire(t.Context()); err != nil || h.called() != 1 || c.last() < time.Hour-patience {
+	if err := alarm.Fire(t.Context()); err != nil || h.called() != 1 || c.last() < time.Hour-slack {
 		t.Fatalf("%d calls, the next alarm is in %v, %v", h.called(), c.last(), err)
 	}
 	before := c.last()

@@ -135,7 +135,7 @@ func TestBackoffOfTheMessagesOwn(t *testing.T) {
 		r.HandleAll(func(context.Context, *outbox.Delivery) error { return errors.New("no") })
 	})
 	f.settled(id)
-	if in := f.row(id).DueIn; in < 4*time.Minute || in > 4*time.Minute+patience {
+	if in := f.row(id).DueIn; in < 4*time.Minute || in > 4*time.Minute+slack {
 		t.Errorf("due %v after its creation, want the square of two minutes", in)
 	}
 }

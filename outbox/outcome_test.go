@@ -113,7 +113,7 @@ func (f *fixture) expectOutcome(got, want row) {
 		f.Errorf("got %+v, want %+v", got, want)
 	case !strings.HasPrefix(got.LastError, want.LastError), want.LastError == "" && got.LastError != "":
 		f.Errorf("last error is %q, want %q", got.LastError, want.LastError)
-	case got.DueIn < want.DueIn, got.DueIn > want.DueIn+patience:
+	case got.DueIn < want.DueIn, got.DueIn > want.DueIn+slack:
 		f.Errorf("due %v after it was enqueued, want %v", got.DueIn, want.DueIn)
 	}
 }

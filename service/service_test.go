@@ -30,8 +30,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// patience bounds every wait. It is never what a test measures.
-const patience = 30 * time.Second
+const patience = pgtest.Patience
 
 // A world is a schema with all tables, and a part of every kind on them.
 type world struct {

@@ -19,8 +19,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
 
-// patience is how long a test waits for what takes milliseconds.
-const patience = 30 * time.Second
+const (
+	patience = pgtest.Patience
+	slack    = pgtest.Slack
+)
 
 // fixture is timers in a schema of their own.
 type fixture struct {

@@ -119,7 +119,7 @@ func TestOccurrencesFireAsTimers(t *testing.T) {
 				case string(d.Payload) != "p", d.Headers["h"] != "v", d.MaxAttempts != 3, d.Attempt != 1,
 					d.Generation != 1:
 					t.Errorf("got %+v", d)
-				case d.Late > patience:
+				case d.Late > slack:
 					t.Errorf("it is late by %v", d.Late)
 				}
 				t.Logf("late by %v", d.Late)

@@ -49,7 +49,7 @@ func TestATimerIsWhatWasSet(t *testing.T) {
 			}
 			after := f.get("a ö")
 			if d := after.ScheduledAt.Sub(after.CreatedAt); after.ID != set[1].ID || d < time.Hour ||
-				d > time.Hour+patience {
+				d > time.Hour+slack {
 				t.Errorf("fires %v after it was set, want an hour", d)
 			}
 		})

@@ -73,7 +73,7 @@ func TestADeliveryIsWhatWasSet(t *testing.T) {
 		d.ID != f.get("k").ID:
 		t.Errorf("got %+v", d)
 	case d.Attempt != 1, d.MaxAttempts != 7, d.Generation != 1, d.Schedule != "", d.Late < time.Hour,
-		d.Late > time.Hour+patience:
+		d.Late > time.Hour+slack:
 		t.Errorf("got %+v", d)
 	}
 }

@@ -50,7 +50,7 @@ func (r *rig) wakesIn(p dispatch.Processor, want time.Duration) {
 	}
 	switch {
 	case w == nil && want < 0:
-	case w == nil || want < 0 || w.In > want || w.In < want-patience:
+	case w == nil || want < 0 || w.In > want || w.In < want-slack:
 		r.Fatalf("the next wake is %+v, want in %v", w, want)
 	}
 }

@@ -20,9 +20,10 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// patience bounds every wait of these tests. It is never what a test measures. On a machine that is busy it takes a
-// while: a table is swept the more seldom the longer a sweep takes.
-const patience = 2 * time.Minute
+const (
+	patience = pgtest.Patience
+	slack    = pgtest.Slack
+)
 
 // note is the body of the rig's rows.
 type note struct {

@@ -234,7 +234,7 @@ func TestBackoffOfTheRowsOwn(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, how := range []string{"reported", "reaped"} {
-				if in := r.row(ids[i]).DueIn; in > c.want || in < c.want-patience {
+				if in := r.row(ids[i]).DueIn; in > c.want || in < c.want-slack {
 					t.Errorf("%s: due in %v, want %v", how, in, c.want)
 				}
 			}

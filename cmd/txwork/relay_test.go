@@ -261,8 +261,7 @@ func processEnded(pid string) bool {
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
-// patience is how long a test waits for what takes milliseconds on a machine that does nothing else.
-const patience = time.Minute
+const patience = pgtest.Patience
 
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()

@@ -24,8 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
 
-// patience is how long a test waits for what takes milliseconds.
-const patience = 30 * time.Second
+const patience = pgtest.Patience
 
 // fixture is an inbox in a schema of its own, beside a table of effects, and what was logged.
 type fixture struct {

@@ -155,10 +155,10 @@ func tellsTheNextWake(s *suite) {
 		s.Helper()
 		before := s.clock()
 		w := wake()
-		if w == nil || w.At.Before(before.Add(d-patience)) || w.At.After(s.clock().Add(d)) {
+		if w == nil || w.At.Before(before.Add(d-slack)) || w.At.After(s.clock().Add(d)) {
 			s.Fatalf("next wake: got %v, want about %v after %v", w, d, before)
 		}
-		if w.In > d || w.In < d-patience {
+		if w.In > d || w.In < d-slack {
 			s.Fatalf("next wake: in %v, want about %v", w.In, d)
 		}
 	}
@@ -198,7 +198,7 @@ func countsLiveRows(s *suite) {
 	s.set("due_at = now() - interval '1 hour'", s.ready(2)...)
 
 	got := stats()
-	if got.OldestReady < time.Hour || got.OldestReady > time.Hour+patience {
+	if got.OldestReady < time.Hour || got.OldestReady > time.Hour+slack {
 		s.Fatalf("oldest ready: got %v, want an hour", got.OldestReady)
 	}
 	got.OldestReady = 0

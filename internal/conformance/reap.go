@@ -262,7 +262,7 @@ func redriveRecordsTheActor(s *suite) {
 	equal(s, "actor", headers["txwork-redriven-by"], "alice of support")
 	at, err := time.Parse(time.RFC3339Nano, headers["txwork-redriven-at"])
 	s.ok(err)
-	if now := s.clock(); at.After(now) || at.Before(now.Add(-patience)) {
+	if now := s.clock(); at.After(now) || at.Before(now.Add(-slack)) {
 		s.Fatalf("redriven at %v, it is %v", at, now)
 	}
 }

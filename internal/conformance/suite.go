@@ -25,7 +25,8 @@ const (
 	lease = 30 * time.Second
 
 	// patience bounds what a correct library does at once: nothing here is expected to take long.
-	patience = 30 * time.Second
+	patience = pgtest.Patience
+	slack    = pgtest.Slack
 )
 
 // A suite is one test's table, with the words the tests are written in.

@@ -32,8 +32,7 @@ var (
 	silent = workqueue.Telemetry{Logger: quiet}
 )
 
-// patience is how long a test waits for what takes milliseconds.
-const patience = time.Minute
+const patience = pgtest.Patience
 
 // settings of the server that the tests share: what a healthy one has, and what some of them need.
 var settings = map[string]string{"max_prepared_transactions": "10", "wal_level": "logical",

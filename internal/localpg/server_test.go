@@ -21,8 +21,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// patience bounds what should take a moment, on a busy machine too.
-const patience = 30 * time.Second
+const patience = pgtest.Patience
 
 func start(t *testing.T, o localpg.Options) *localpg.Server {
 	t.Helper()

@@ -2,6 +2,13 @@ package pgtest
 
 import "time"
 
+// Patience is how long a test waits for what takes milliseconds on a machine that does nothing else. It is never what a
+// test measures: a machine with one test too many may need a while.
+const Patience = 2 * time.Minute
+
+// Slack is how far a time may be from what is wanted where it is counted from about now.
+const Slack = 30 * time.Second
+
 // Await waits until a condition holds, and tells whether it did within the limit. The longer it waits the seldomer it
 // looks: most conditions are queries, and other tests need the processor.
 func Await(limit time.Duration, condition func() bool) bool {

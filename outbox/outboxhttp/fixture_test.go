@@ -22,8 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
 
-// patience is how long a test waits for what takes milliseconds.
-const patience = 30 * time.Second
+const patience = pgtest.Patience
 
 // fixture is an outbox in a schema of its own. Failed attempts come back after an hour.
 type fixture struct {

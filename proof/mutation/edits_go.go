@@ -36,7 +36,7 @@ var goEdits = []edit{
 		suites: test("workqueue", "TestSettingsOfAWorkersTransactions")},
 
 	{name: "one token for every claim", file: "workqueue/cursor.go",
-		old: "owner: uuid.New(),", new: "owner: [16]byte{1},", suites: test("workqueue", "TestZombie|TestStolen")},
+		old: "owner: uuid.New(),", new: "owner: uuid.UUID{1},", suites: test("workqueue", "TestZombie|TestStolen")},
 	{name: "another's settle is taken for our own", file: "workqueue/claimref.go",
 		old: "case !ours || !fine(id, at):", new: "case !ours && !fine(id, at):", suites: core("settle")},
 	{name: "another outcome is taken for our own", file: "workqueue/settle.go",

@@ -19,8 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
 
-// patience is how long a test waits for what takes milliseconds.
-const patience = 30 * time.Second
+const patience = pgtest.Patience
 
 const (
 	alice, aliceUser = "did:matrix:alice:01", "alice"

@@ -17,7 +17,7 @@ import (
 	"github.com/txwork/txwork/workqueue/gate"
 )
 
-const patience = 30 * time.Second
+const patience = pgtest.Patience
 
 // A rig is a table with gates.
 type rig struct {

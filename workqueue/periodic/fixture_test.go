@@ -16,8 +16,7 @@ import (
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
-// patience is how long a test waits for what takes milliseconds.
-const patience = 30 * time.Second
+const patience = pgtest.Patience
 
 // fixture is a plan for a domain as small as can be: a table of runs.
 type fixture struct {
