@@ -3,6 +3,7 @@ package periodic_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,10 +23,10 @@ import (
 func TestASchedulerThatIsFrozenInTheDecision(t *testing.T) {
 	t.Parallel()
 	inside, thaw := make(chan struct{}), make(chan struct{})
-	var frozen atomic.Bool
+	process := &stopped{thaw: thaw}
 	freeze := func(o *periodic.Options) {
 		o.Insert = func(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) (int, error) {
-			if !frozen.Swap(true) {
+			if !process.frozen.Swap(true) {
 				close(inside)
 				<-thaw
 			}
@@ -35,7 +36,8 @@ func TestASchedulerThatIsFrozenInTheDecision(t *testing.T) {
 	f := newPlan(t)
 	f.put(hourly(schedule.Rule{}))
 	f.missed("s", time.Hour)
-	stop := f.schedulerOn(f.Pool, openPlan(t, f.Schema, freeze),
+	pool := pgtest.NewPool(t, f.DB, pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.DialFunc = process.dial }))
+	stop := f.schedulerOn(pool, openPlan(t, f.Schema, freeze),
 		periodic.SchedulerOptions{WorkerOptions: workqueue.WorkerOptions{Lease: time.Second}})
 	<-inside
 	start := time.Now()
@@ -51,6 +53,29 @@ func TestASchedulerThatIsFrozenInTheDecision(t *testing.T) {
 	if got := f.get("s"); got.Fired != 1 || len(f.runs("s")) != 1 {
 		t.Errorf("got %+v and %d runs", got, len(f.runs("s")))
 	}
+}
+
+// stopped is a process that says nothing from when it is frozen until it thaws, renewals neither.
+type stopped struct {
+	frozen atomic.Bool
+	thaw   chan struct{}
+}
+
+func (s *stopped) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	return stoppedConn{conn, s}, err
+}
+
+type stoppedConn struct {
+	net.Conn
+	process *stopped
+}
+
+func (c stoppedConn) Write(b []byte) (int, error) {
+	if c.process.frozen.Load() {
+		<-c.process.thaw
+	}
+	return c.Conn.Write(b)
 }
 
 // Somebody's open transaction has the schedule: whoever wants to change it waits for a while and is told who that is.
