@@ -6,7 +6,7 @@
 // own table.
 //
 // What a way does not have, such as a snooze among the SQL functions, is not tested there: the lists in this file say
-// what is. Ways that hardly differ run all tests at full size only (see package pgtest). Every topic has a schema of
+// what is. Ways that hardly differ run all tests at full size only (see package pgtest). Every way has a schema of
 // its own and runs in parallel with all others.
 // Nothing waits for time to pass: due times and leases are moved by SQL, and the database's clock judges.
 package conformance
@@ -52,13 +52,10 @@ func Run(t *testing.T, c Case) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
-			for _, group := range groups(testsOf(c, w)) {
-				t.Run(group.topic, func(t *testing.T) {
-					t.Parallel()
-					s := newSuite(t, c, w)
-					each(s, group.tests, test.sentence, runOnEmptyTable)
-				})
-			}
+			s := newSuite(t, c, w)
+			each(s, groups(testsOf(c, w)), group.name, func(s *suite, g group) {
+				each(s, g.tests, test.sentence, runOnEmptyTable)
+			})
 		})
 	}
 	t.Run("session", func(t *testing.T) {
@@ -86,12 +83,13 @@ func runOnEmptyTable(s *suite, t test) {
 	t.run(s)
 }
 
-// A group is the tests of a topic: they share a schema, one after the other, each on an empty table.
-// Groups run in parallel.
+// A group is the tests of a topic.
 type group struct {
 	topic string
 	tests []test
 }
+
+func (g group) name() string { return g.topic }
 
 func groups(tests []test) (list []group) {
 	for _, t := range tests {
