@@ -24,6 +24,7 @@ import (
 
 	"github.com/txwork/txwork/inbox"
 	documentation "github.com/txwork/txwork/internal/page"
+	"github.com/txwork/txwork/internal/spawn"
 	"github.com/txwork/txwork/internal/workerfile"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
@@ -57,7 +58,7 @@ func (c *cli) newWorker(file string, scripts map[string]string, env ...string) *
 
 func (w *runningWorker) write(name, text string) {
 	w.t.Helper()
-	must(w.t, os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o755))
+	must(w.t, spawn.WriteExecutable(filepath.Join(w.dir, name), []byte(text)))
 }
 
 // check validates the file.

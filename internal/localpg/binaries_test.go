@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/txwork/txwork/internal/spawn"
 )
 
 // install puts programs that do nothing where PostgreSQL's would be.
@@ -25,7 +27,7 @@ func install(t *testing.T, elem ...string) string {
 		t.Fatal(err)
 	}
 	for _, program := range programs {
-		if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		if err := spawn.WriteExecutable(filepath.Join(dir, program), []byte("#!/bin/sh\n")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/internal/localpg"
+	"github.com/txwork/txwork/internal/spawn"
 )
 
 // ownerEnv makes the test binary a program that owns a server.
@@ -192,7 +193,7 @@ func copyTo(t *testing.T, file, dir string) string {
 		t.Fatal(err)
 	}
 	target := filepath.Join(dir, filepath.Base(file))
-	if err := os.WriteFile(target, content, 0o755); err != nil {
+	if err := spawn.WriteExecutable(target, content); err != nil {
 		t.Fatal(err)
 	}
 	return target

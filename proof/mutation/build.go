@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/txwork/txwork/internal/spawn"
 )
 
 // originals are the tests of packages without any change, each built once and for all labs.
@@ -47,7 +49,7 @@ func (o *originals) write(ctx context.Context, root, dir, file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, b, 0o755)
+	return spawn.WriteExecutable(file, b)
 }
 
 // compile builds the tests of a package. A mutant that does not compile is a mistake in the list.
@@ -99,7 +101,7 @@ func (l *lab) patch(ctx context.Context, m mutant, dir, binary string) (bool, er
 	changed := bytes.Clone(original)
 	at := bytes.Index(changed, text) + m.offset
 	copy(changed[at:], m.new+strings.Repeat(" ", len(m.old)-len(m.new)))
-	return true, os.WriteFile(binary, changed, 0o755)
+	return true, spawn.WriteExecutable(binary, changed)
 }
 
 // overlay writes the changed file, and what tells the compiler to take it.
