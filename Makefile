@@ -48,7 +48,7 @@ prove:
 # Holders of locks beside bystanders, at full size, on a quiet machine: an hour and a half. Writes docs/reliability.md.
 HOLD ?= 30s
 liveness:
-	go test ./proof/liveness -v -full -measured $(HOLD) -parallel 3 -timeout 4h
+	go test ./proof/liveness -v -full -measured $(HOLD) -timeout 4h
 
 # All domains under faults, a minute; FLAGS are those of `go run ./proof torture`, such as "--seed 7 --faults clock,failover".
 torture:

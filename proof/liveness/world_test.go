@@ -36,12 +36,18 @@ func TestMain(m *testing.M) {
 
 const (
 	// patience is how long a bystander may take for what takes milliseconds.
-	patience = 30 * time.Second
+	patience = pgtest.Patience
 	// lease is that of every worker here, long enough for a machine that has too much to do.
 	lease = 3 * time.Second
 	// lookEvery is how often a bystander looks whether its work is done: there are many of them.
 	lookEvery = 10 * time.Millisecond
+	// poolSize is that of a world's pool, which its workers, holders and bystanders share.
+	poolSize = 24
 )
+
+// worlds are those that there may be at once. Each keeps both processors busy, and has some forty of the test server's
+// 200 connections: a pool, its workers' sessions, and those of the programs that are stopped or refused.
+var worlds = make(chan struct{}, 3)
 
 // Queues of jobs. Nobody serves idle: what is in it stays ready.
 const (
@@ -83,10 +89,12 @@ type world struct {
 	since    time.Time // rows before are not looked at when all has ended
 }
 
-// newWorld makes the tables. start sets the workers to work.
+// newWorld makes the tables, as soon as there is a place for a world more. start sets the workers to work.
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{TB: t, DB: pgtest.New(t, pgtest.WithPool(func(c *pgxpool.Config) { c.MaxConns = 24 })),
+	worlds <- struct{}{}
+	t.Cleanup(func() { <-worlds })
+	w := &world{TB: t, DB: pgtest.New(t, pgtest.WithPool(func(c *pgxpool.Config) { c.MaxConns = poolSize })),
 		scripts: &sync.Map{}}
 	up, err := migrations.SQL(migrations.FileOptions{Schema: w.Schema})
 	w.ok(err)
