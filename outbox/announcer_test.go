@@ -30,7 +30,8 @@ func TestOrderedMessagesOfSilentProducers(t *testing.T) {
 			return nil
 		})
 	})
-	const producers, messages = 4, 120
+	const producers = 4
+	messages := pgtest.Size(40, 120)
 	silent := 0
 	for burst := range 3 {
 		var crew sync.WaitGroup

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -51,7 +52,7 @@ var violations = map[string]string{
 // Several workers, of different sizes, coming and going, every outcome by chance: the invariants hold.
 func TestManyWorkers(t *testing.T) {
 	t.Parallel()
-	const total = 5000
+	total := pgtest.Size(1500, 5000)
 	r := newLedgerRig(t, rigOptions{spec: func(s *workqueue.Spec) {
 		s.MaxAttempts = 4
 		s.Retry = workqueue.Retry{Growth: workqueue.Linear, Base: time.Millisecond, Cap: 20 * time.Millisecond,

@@ -50,7 +50,7 @@ func TestASchemaOfOneDomainIsHealthy(t *testing.T) {
 
 // looks is how often TestAHealthySystemUnderLoad looks, and every is the time between two looks.
 var (
-	looks = flag.Int("looks", 20, "examinations of TestAHealthySystemUnderLoad")
+	looks = flag.Int("looks", pgtest.Size(6, 20), "examinations of TestAHealthySystemUnderLoad")
 	every = flag.Duration("every", 50*time.Millisecond, "time between those examinations")
 )
 

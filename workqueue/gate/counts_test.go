@@ -110,7 +110,7 @@ func TestARowThatComesBackWithoutWaitingCounts(t *testing.T) {
 // Settles, folds and arrivals at the same time, and keys that come to be known meanwhile: no limit is exceeded.
 func TestLimitsHoldUnderLoad(t *testing.T) {
 	t.Parallel()
-	const keys, rows = 700, 7000
+	keys, rows := pgtest.Size(150, 700), int64(pgtest.Size(1500, 7000))
 	r := newRig(t)
 	r.exec("INSERT INTO work (n, gate_key, gate_limit, gate_policy) SELECT n, 'k' || n % $1, 1, 0 FROM "+
 		"generate_series(1, $2) AS n", keys, rows)

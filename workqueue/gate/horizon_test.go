@@ -15,7 +15,7 @@ import (
 func TestKeysCostTheSameBesideAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	const first, last = 60, 40 // rows before the first that are looked at, and how many are, at the end too
-	rows := pgtest.Size(300, 700)
+	rows := pgtest.Size(180, 700)
 	for name, test := range map[string]struct {
 		gate    gate.Gate
 		backlog bool
