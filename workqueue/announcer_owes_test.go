@@ -118,8 +118,9 @@ func TestANewAnnouncerHasEverybodyLookAtEverything(t *testing.T) {
 func TestANewAnnouncerLooksAtWhatTheLastOneOwes(t *testing.T) {
 	t.Parallel()
 	r, _ := newAnnouncerRig(t, rigOptions{})
-	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
+	occupy := r.startWithOnePlace()
 	late, ids := r.leaveSilent()
+	free := occupy()
 	var due int64
 	if err := late.QueryRow(t.Context(),
 		"SELECT (extract(epoch FROM now()) * 1000000)::bigint").Scan(&due); err != nil {
@@ -133,6 +134,7 @@ func TestANewAnnouncerLooksAtWhatTheLastOneOwes(t *testing.T) {
 		t.Fatal(err)
 	}
 	heard.awaitDue(t, due)
+	free()
 	r.awaitStatus(workqueue.Done, ids...)
 }
 

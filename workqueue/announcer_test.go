@@ -158,7 +158,7 @@ func TestNoWakeIsLostBetweenAsleepAndAwake(t *testing.T) {
 func TestASilentTransactionThatStaysOpenIsAnnounced(t *testing.T) {
 	t.Parallel()
 	r, log := newAnnouncerRig(t, rigOptions{})
-	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
+	occupy := r.startWithOnePlace()
 	late, ids := r.leaveSilent()
 	slept := strings.Count(log.String(), "announcer asleep")
 	var began time.Time
@@ -172,11 +172,13 @@ func TestASilentTransactionThatStaysOpenIsAnnounced(t *testing.T) {
 		t.Errorf("the announcer has fallen asleep %d times, and a silent transaction is open", n)
 	}
 	due := ask[int64](r, "SELECT (extract(epoch FROM $1::timestamptz) * 1000000)::bigint", began)
+	free := occupy()
 	heard := r.listener() // only what is sent from now on
 	if err := late.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	heard.awaitDue(t, due)
+	free()
 	r.awaitStatus(workqueue.Done, ids...)
 	r.eventually("the announcer is asleep", func() bool {
 		return strings.Count(log.String(),
@@ -254,8 +256,9 @@ func TestForeignListenersAreTold(t *testing.T) {
 	if r.announcer() != 0 {
 		t.Error("somebody announces where nobody runs")
 	}
-	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
+	occupy := r.startWithOnePlace()
 	r.wakeAnnouncer()
+	defer occupy()()
 	for range 5 {
 		heard := r.listener() // only what is sent from now on
 		id := r.insert("announced")[0]
@@ -267,6 +270,30 @@ func TestForeignListenersAreTold(t *testing.T) {
 	id := r.insert("asleep")[0]
 	heard.awaitDue(t, ask[int64](r, "SELECT (extract(epoch FROM due_at) * 1000000)::bigint FROM notes WHERE id = $1",
 		id))
+}
+
+// startWithOnePlace starts a worker of one row at a time. What is returned has that place taken until free is called:
+// rows stay ready meanwhile and are announced. One that a worker has found by itself need not be.
+func (r *rig) startWithOnePlace() (occupy func() (free func())) {
+	r.Helper()
+	taken, done := make(chan struct{}, 10), make(chan struct{})
+	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour, Concurrency: 1}, func(ctx context.Context,
+		c *noteClaim) error {
+		if c.Body.Topic != "occupies" {
+			return nil
+		}
+		taken <- struct{}{}
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	return func() func() {
+		r.insert("occupies")
+		receive(r, taken, "the place to be taken")
+		return func() { close(done) }
+	}
 }
 
 // A foreignListener is a plain LISTEN, as another language has it.
