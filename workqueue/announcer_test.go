@@ -276,23 +276,18 @@ func TestForeignListenersAreTold(t *testing.T) {
 // rows stay ready meanwhile and are announced. One that a worker has found by itself need not be.
 func (r *rig) startWithOnePlace() (occupy func() (free func())) {
 	r.Helper()
-	taken, done := make(chan struct{}, 10), make(chan struct{})
+	g := newGauge()
 	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour, Concurrency: 1}, func(ctx context.Context,
 		c *noteClaim) error {
-		if c.Body.Topic != "occupies" {
-			return nil
-		}
-		taken <- struct{}{}
-		select {
-		case <-done:
-		case <-ctx.Done():
+		if c.Body.Topic == "occupies" {
+			return g.handle(ctx, c)
 		}
 		return nil
 	})
 	return func() func() {
 		r.insert("occupies")
-		receive(r, taken, "the place to be taken")
-		return func() { close(done) }
+		r.eventually("the place is taken", func() bool { return g.running.Load() == 1 })
+		return func() { close(g.release) }
 	}
 }
 

@@ -235,17 +235,12 @@ func TestAQueueWithManyHandlersStarvesNobody(t *testing.T) {
 	r.insertMany("crowd", 3000)
 	r.insert("long")
 	r.insert("alone")
-	reap := func() { // what comes back later than its lease is the reaper's
-		if _, err := r.Queue.ReapExpired(t.Context(), 100); err != nil {
-			t.Error(err)
-		}
-	}
+	r.reapAllTheWhile() // what comes back later than its lease is the reaper's
 	for range 50 {
 		r.insert("small")
-		receiveOr(t, started, "a row beside the crowd", reap)
+		receive(t, started, "a row beside the crowd")
 	}
-	err := receiveOr(t, held, "a row that is held for longer than its lease", reap)
-	machine := receiveOr(t, alone, "one alone", reap)
+	err, machine := receive(t, held, "a row that is held for longer than its lease"), receive(t, alone, "one alone")
 	if err != nil && machine == nil { // on a machine that stands still for a lease, every worker loses it
 		t.Errorf("its context was cancelled: %v", err)
 	}

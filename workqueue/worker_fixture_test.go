@@ -279,23 +279,12 @@ func (r *rig) awaitStatus(status workqueue.Status, ids ...uuid.UUID) {
 // receive takes one value from a channel, or fails.
 func receive[V any](t testing.TB, from <-chan V, what string) V {
 	t.Helper()
-	return receiveOr(t, from, what, func() {})
-}
-
-// receiveOr does something every second while nothing comes.
-func receiveOr[V any](t testing.TB, from <-chan V, what string, meanwhile func()) V {
-	t.Helper()
-	deadline, tick := time.After(patience), time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case v := <-from:
-			return v
-		case <-tick.C:
-			meanwhile()
-		case <-deadline:
-			t.Fatalf("still waiting for: %s", what)
-		}
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("still waiting for: %s", what)
+		panic("unreachable")
 	}
 }
 
