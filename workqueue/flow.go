@@ -33,6 +33,8 @@ type flow struct {
 const (
 	// bufferTime is how much work may wait in the process, at the rate it has been finishing.
 	bufferTime = 100 * time.Millisecond
+	// rateMemory is the time in which that rate moves half of the way to a new one.
+	rateMemory = 50 * time.Millisecond
 	// maxBuffered bounds it in rows, and with it the memory.
 	maxBuffered = 5000
 	// maxClaimLimit is where claims stop growing: larger ones were not faster and hold locks longer.
@@ -115,13 +117,11 @@ func (f *flow) put(deliveries []*delivery, wanted int) (surplus []*delivery) {
 	return surplus
 }
 
-// measure updates the rate of finished deliveries: half of it is the newest interval's.
+// measure updates the rate of finished deliveries, a moving average over time and not over claims: two claims may be a
+// millisecond apart, and one delivery that ends between them does not mean a thousand a second.
 func (f *flow) measure(now time.Time) {
-	elapsed := now.Sub(f.measured).Seconds()
-	if elapsed < 0.001 {
-		return
-	}
-	f.rate = (f.rate + float64(f.done)/elapsed) / 2
+	elapsed, memory := now.Sub(f.measured).Seconds(), rateMemory.Seconds()
+	f.rate = (f.rate*memory + float64(f.done)) / (memory + elapsed)
 	f.done, f.measured = 0, now
 }
 

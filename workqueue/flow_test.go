@@ -111,6 +111,29 @@ func TestFlowBuffersAsMuchAsIsFinished(t *testing.T) {
 	})
 }
 
+// One row that ends between two claims in quick succession must not raise the rate: the flow would buffer rows for half a
+// second.
+func TestFlowIsNotMisledByOneRow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFlow(1, 1)
+		for n := range 50 { // 40 rows a second
+			f.claim(1, 1)
+			f.take()
+			f.finished()
+			time.Sleep(2 * time.Millisecond)
+			f.claim(0, 0)
+			if buffered := f.target() - 1; buffered > 8 {
+				t.Fatalf("after %d rows, one each 25 ms, it holds %d more", n+1, buffered)
+			}
+			time.Sleep(23 * time.Millisecond)
+		}
+		if f.target() < 3 {
+			t.Errorf("room for %d rows at 40 rows/s, want more than 50 ms of them", f.target())
+		}
+	})
+}
+
 // Every row that is put is taken once, and await never sleeps while there is room to fill.
 func TestFlowUnderLoad(t *testing.T) {
 	t.Parallel()
