@@ -484,12 +484,12 @@ var troubles = map[string]struct {
 		w.Put("outbox", "dead before", 1)
 		w.Put("outbox", "waiting", 2)
 		w.Exec("SET session_replication_role = replica; UPDATE " + w.Schema +
-			".outbox SET gate_key = 'k', gate_limit = 0, gate_policy = 1, " +
-			"gate_seq = CASE WHEN waiting THEN 2 ELSE 1 END; RESET session_replication_role")
+			".outbox SET concurrency_key = 'k', key_limit = 0, key_policy = 1, " +
+			"key_seq = CASE WHEN waiting THEN 2 ELSE 1 END; RESET session_replication_role")
 		return repeat(w, w.Scrape())
 	}},
 	"TxworkFoldBehind": {"outbox", func(w *exportertest.Ward) history {
-		w.Exec("INSERT INTO " + w.Schema + ".outbox_gate_note (at, gate_key, limited) VALUES (now() - interval '5 " +
+		w.Exec("INSERT INTO " + w.Schema + ".outbox_key_note (at, concurrency_key, limited) VALUES (now() - interval '5 " +
 			"minutes', 'k', false)")
 		return repeat(w, w.Scrape())
 	}},

@@ -8,8 +8,8 @@ import (
 
 	"github.com/txwork/txwork/internal/sqltext"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
 	"github.com/txwork/txwork/workqueue/join"
+	"github.com/txwork/txwork/workqueue/keyed"
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
@@ -40,7 +40,7 @@ func render(spec workqueue.Spec) (up, down string, err error) {
 	add(spec.DDL())
 	add(newView(spec).schemaDDL())
 	add(join.DDL(spec))
-	add(gate.DDL(spec))
+	add(keyed.DDL(spec))
 	add(periodic.DDL(spec.Schema, scheduleTable))
 	if err != nil {
 		return "", "", err
@@ -105,9 +105,9 @@ func (v view) Announce() string { return v.spec.Announce() }
 func (v view) MaxKind() int  { return MaxKind }
 func (v view) MaxQueue() int { return MaxQueue }
 
-// MinRate and MaxRate bound the rate of a queue as they do that of a gate.
-func (v view) MinRate() float64 { return gate.MinRate }
-func (v view) MaxRate() float64 { return gate.MaxRate }
+// MinRate and MaxRate bound the rate of a queue as they do that of a key.
+func (v view) MinRate() float64 { return keyed.MinRate }
+func (v view) MaxRate() float64 { return keyed.MaxRate }
 
 // Settings of functions. Their plans are kept, and may be made while the tables are empty.
 func (v view) Settings() string {

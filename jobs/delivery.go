@@ -69,7 +69,7 @@ func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 // errNoWorker is for deliveries that a handler's test has made.
 var errNoWorker = errors.New("txwork: this job comes from no worker: it has no row")
 
-// fields receive the domain columns of a claimed job. The gate's key is not looked at.
+// fields receive the domain columns of a claimed job. The concurrency key is not read.
 func (d *Delivery) fields() []any {
 	return []any{&d.Kind, &d.Queue, (*int16)(&d.Priority), &d.args, &d.schedule, &d.trail, nil}
 }

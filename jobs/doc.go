@@ -83,10 +83,10 @@
 //   - in a process, by [QueueOptions].Concurrency, and at run time by [Worker.SetConcurrency]
 //   - in a queue over all processes, by [Client.SetLimits]; [Client.Pause] stops a queue altogether. The limit is
 //     exact: a running job counts from its claim until it is settled, reaped or deleted, in the same transaction
-//   - for a key, such as a customer's, by [KindOptions].Gate or [InsertOptions].Gate: [gate.Ordered] runs jobs one at a
-//     time in commit order, [gate.Limited] at most n at the same time, or n a second
+//   - for a key, such as a customer's, by [KindOptions].ByKey or [InsertOptions].ByKey: [keyed.Ordered] runs jobs one
+//     at a time in commit order, [keyed.Limited] at most n at the same time, or n a second
 //
-// Jobs that wait for a pause or a gate do not make other claims more expensive.
+// Jobs that wait for a pause or for their key do not make other claims more expensive.
 //
 // # Periodic jobs
 //

@@ -36,7 +36,7 @@ func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...In
 	if err := c.delay(ctx, tx, list); err != nil {
 		return nil, err
 	}
-	if err := c.lockGates(ctx, tx, list); err != nil {
+	if err := c.lockKeys(ctx, tx, list); err != nil {
 		return nil, err
 	}
 	enqueued := make([]workqueue.Enqueued, len(list))
@@ -59,10 +59,10 @@ func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...In
 }
 
 // inKeyOrder sorts jobs by their unique keys, so that two calls that write the same keys wait for each other at the
-// first they share, and cannot deadlock. Where there are gates the order of a call is that of its jobs at them,
+// first they share, and cannot deadlock. Where jobs have keys, the order of a call is their order in them,
 // and stays.
 func inKeyOrder(list []prepared) {
-	if slices.ContainsFunc(list, func(p prepared) bool { return p.gate != nil }) {
+	if slices.ContainsFunc(list, func(p prepared) bool { return p.byKey != nil }) {
 		return
 	}
 	slices.SortStableFunc(list, func(a, b prepared) int { return cmp.Compare(a.record.uniqueKey, b.record.uniqueKey) })

@@ -18,7 +18,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 func TestAKindsSettingsAreStoredWithItsJobs(t *testing.T) {
@@ -27,7 +27,7 @@ func TestAKindsSettingsAreStoredWithItsJobs(t *testing.T) {
 	jobs.Declare(f.kinds, jobs.KindOptions[mail]{
 		Queue: "mail", Priority: jobs.High, MaxAttempts: jobs.QuadraticAttempts, Retry: jobs.Quadratic,
 		Unique: &jobs.Unique{By: jobs.ByKind},
-		Gate:   func(m mail) gate.Gate { return gate.Ordered{Key: "to:" + m.To} },
+		ByKey:  func(m mail) keyed.Rule { return keyed.Ordered{Key: "to:" + m.To} },
 	})
 	info := f.get(f.enqueue(mail{To: "ann"}).ID)
 	equal(t, "queue", info.Queue, "mail")
@@ -35,15 +35,15 @@ func TestAKindsSettingsAreStoredWithItsJobs(t *testing.T) {
 	equal(t, "max attempts", info.MaxAttempts, 3)
 	equal(t, "unique", info.UniqueKey, "k:mail")
 	equal(t, "retry", ask[string](f, "SELECT retry ->> 'growth' FROM "+f.table), "quadratic")
-	equal(t, "gate", ask[string](f, "SELECT gate_key FROM "+f.table), "to:ann")
+	equal(t, "key", ask[string](f, "SELECT concurrency_key FROM "+f.table), "to:ann")
 
 	own := f.get(f.enqueue(mail{}, jobs.InsertOptions{
-		Queue: "other", Priority: jobs.Low, MaxAttempts: 5, Unique: &jobs.Unique{}, Gate: gate.None{},
+		Queue: "other", Priority: jobs.Low, MaxAttempts: 5, Unique: &jobs.Unique{}, ByKey: keyed.None{},
 	}).ID)
 	equal(t, "own queue", own.Queue, "other")
 	equal(t, "own priority", own.Priority, jobs.Low)
 	equal(t, "own max attempts", own.MaxAttempts, 5)
-	equal(t, "own gates", ask[int](f, "SELECT count(gate_key) FROM "+f.table), 1)
+	equal(t, "own keys", ask[int](f, "SELECT count(concurrency_key) FROM "+f.table), 1)
 }
 
 // A program without the kinds enqueues all the same: another one knows them.

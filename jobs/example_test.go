@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
 	"github.com/txwork/txwork/workqueue/codec/aesgcm"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // Resize is what an image is to be resized with.
@@ -71,7 +71,7 @@ func ExampleKindOptions() {
 		MaxAttempts: jobs.QuadraticAttempts,
 		Retry:       jobs.Quadratic,
 		Unique:      &jobs.Unique{By: jobs.ByArgs, OnConflict: jobs.Replace},
-		Gate:        func(r Resize) gate.Gate { return gate.Ordered{Key: "image:" + r.Image} },
+		ByKey:       func(r Resize) keyed.Rule { return keyed.Ordered{Key: "image:" + r.Image} },
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // InsertOptions are the settings of one job. They override those of its kind, which override the defaults. The zero
@@ -38,9 +38,9 @@ type InsertOptions struct {
 	// Unique prevents the job from being enqueued while another job holds its key.
 	Unique *Unique
 
-	// Gate makes the job wait for others of its key: [gate.Ordered] runs them one at a time in commit order,
-	// [gate.Limited] bounds how many run at the same time or start in a second. [gate.None] overrides the kind's.
-	Gate gate.Gate
+	// ByKey makes the job wait for others of its key: [keyed.Ordered] runs them one at a time in commit order,
+	// [keyed.Limited] bounds how many run at the same time or start in a second. [keyed.None] overrides the kind's.
+	ByKey keyed.Rule
 
 	// Headers are delivered with the job: names and values of at most [MaxHeaders] bytes together. The trace context of
 	// the enqueueing code is added under traceparent and tracestate, unless you set them.
@@ -65,7 +65,7 @@ type prepared struct {
 	args   Args
 	delay  time.Duration
 	unique *Unique
-	gate   gate.Gate
+	byKey  keyed.Rule
 	record record
 }
 

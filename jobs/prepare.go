@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/internal/payload"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // prepare validates the jobs of a call. The core would refuse the same, but it sees one chunk of a call at a
@@ -45,7 +45,7 @@ func (c *Client) prepareOne(ctx context.Context, i Insert) (prepared, error) {
 	if err != nil {
 		return prepared{}, err
 	}
-	p := prepared{kind: name, args: i.Args, delay: i.Delay, unique: i.Unique, gate: i.Gate}
+	p := prepared{kind: name, args: i.Args, delay: i.Delay, unique: i.Unique, byKey: i.ByKey}
 	if p.record, err = c.record(ctx, name, i); err != nil {
 		return prepared{}, err
 	}
@@ -56,7 +56,8 @@ func (c *Client) prepareOne(ctx context.Context, i Insert) (prepared, error) {
 
 // record is a job's columns.
 func (c *Client) record(ctx context.Context, kind string, i Insert) (record, error) {
-	r := record{kind: kind, queue: i.Queue, priority: i.Priority, schedule: i.schedule, joined: i.joined, gate: i.Gate}
+	r := record{kind: kind, queue: i.Queue, priority: i.Priority, schedule: i.schedule, joined: i.joined,
+		byKey: i.ByKey}
 	o := owner{i.ID, kind, i.schedule, i.Headers}
 	var err error
 	if encoded, done := i.Args.(*encodedArgs); done {
@@ -90,10 +91,10 @@ func (i Insert) withDefaults(k *kind) (_ Insert, err error) {
 	if i.occurrence != "" {
 		i.Unique = nil // it is unique by its schedule
 	}
-	if i.Gate, err = i.gate(k); err != nil {
+	if i.ByKey, err = i.byKey(k); err != nil {
 		return i, err
 	}
-	return i, gate.Validate(i.Gate) // before the row is made of it
+	return i, keyed.Validate(i.ByKey) // before the row is made of it
 }
 
 func (c *Client) check(i Insert, r record) error {

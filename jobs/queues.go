@@ -9,7 +9,7 @@ import (
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // Limits bound a queue over all workers and processes. The zero value is no limit.
@@ -30,8 +30,8 @@ func (l Limits) check() error {
 	switch {
 	case l.MaxRunning < 0 || l.MaxRunning > math.MaxInt32:
 		return validate.Errorf("max running", "is %d, it must be 0 or more", l.MaxRunning)
-	case l.Rate != 0 && !(l.Rate >= gate.MinRate && l.Rate <= gate.MaxRate):
-		return validate.Errorf("rate", "is %v, it must be 0, or %v to %v a second", l.Rate, gate.MinRate, gate.MaxRate)
+	case l.Rate != 0 && !(l.Rate >= keyed.MinRate && l.Rate <= keyed.MaxRate):
+		return validate.Errorf("rate", "is %v, it must be 0, or %v to %v a second", l.Rate, keyed.MinRate, keyed.MaxRate)
 	case l.Burst < 0 || l.Burst > math.MaxInt32:
 		return validate.Errorf("burst", "is %d, it must be 0 or more", l.Burst)
 	case l.Burst > 0 && l.Rate == 0:

@@ -10,7 +10,7 @@ import (
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // A Registry holds the kinds of jobs: their settings, which a [Client] applies when it enqueues, and their handlers,
@@ -54,8 +54,8 @@ type KindOptions[T Args] struct {
 	// Unique prevents jobs of the kind from being enqueued twice. Default: duplicates are allowed.
 	Unique *Unique
 
-	// Gate returns the gate of a job with these args, [gate.Ordered] or [gate.Limited]; nil is none. Default: none.
-	Gate func(args T) gate.Gate
+	// ByKey returns the rule of a job with these args, [keyed.Ordered] or [keyed.Limited]; nil is none. Default: none.
+	ByKey func(args T) keyed.Rule
 
 	// Middleware wraps the kind's handler, inside the worker's middleware. The first is outermost.
 	Middleware []Middleware
@@ -70,7 +70,7 @@ type kind struct {
 	maxAttempts int
 	retry       workqueue.Retry
 	unique      *Unique
-	gate        func(Args) (gate.Gate, error)
+	byKey       func(Args) (keyed.Rule, error)
 	handle      Handler // nil: the kind is only declared
 }
 
@@ -100,7 +100,7 @@ func Declare[T Args](r *Registry, o KindOptions[T]) { r.add(newKind(o)) }
 func newKind[T Args](o KindOptions[T]) *kind {
 	k := &kind{
 		name: kindOf[T](), queue: o.Queue, priority: o.Priority, timeout: o.Timeout,
-		maxAttempts: o.MaxAttempts, retry: o.Retry, unique: o.Unique, gate: gateOf(o.Gate),
+		maxAttempts: o.MaxAttempts, retry: o.Retry, unique: o.Unique, byKey: byKeyOf(o.ByKey),
 	}
 	if err := k.check(); err != nil {
 		panic(err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
@@ -36,19 +36,19 @@ type Schedule struct {
 	// Args are those of every job.
 	Args Args
 
-	// Queue, Priority, MaxAttempts, Retry, Gate and Headers are those of every job, as in [InsertOptions]. What the
+	// Queue, Priority, MaxAttempts, Retry, ByKey and Headers are those of every job, as in [InsertOptions]. What the
 	// kind says is looked up when the schedule is put.
 	Queue       string
 	Priority    Priority
 	MaxAttempts int
 	Retry       workqueue.Retry
-	Gate        gate.Gate
+	ByKey       keyed.Rule
 	Headers     map[string]string
 }
 
 func (s Schedule) insert() Insert {
 	return Insert{Args: s.Args, schedule: s.Name, occurrence: s.Name, InsertOptions: InsertOptions{
-		Queue: s.Queue, Priority: s.Priority, MaxAttempts: s.MaxAttempts, Retry: s.Retry, Gate: s.Gate,
+		Queue: s.Queue, Priority: s.Priority, MaxAttempts: s.MaxAttempts, Retry: s.Retry, ByKey: s.ByKey,
 		Headers: s.Headers,
 	}}
 }
@@ -61,7 +61,7 @@ type ScheduleInfo struct {
 	Priority    Priority
 	MaxAttempts int
 	Retry       workqueue.Retry
-	Gate        gate.Gate
+	ByKey       keyed.Rule
 	Headers     map[string]string
 }
 
@@ -142,8 +142,8 @@ type jobTemplate struct {
 	MaxAttempts int               `json:"max_attempts,omitempty"`
 	Retry       workqueue.Retry   `json:"retry,omitzero"`
 	Headers     map[string]string `json:"headers,omitempty"`
-	Ordered     *gate.Ordered     `json:"ordered,omitempty"`
-	Limited     *gate.Limited     `json:"limited,omitempty"`
+	Ordered     *keyed.Ordered    `json:"ordered,omitempty"`
+	Limited     *keyed.Limited    `json:"limited,omitempty"`
 }
 
 // template validates a schedule's job and writes it down.
@@ -156,17 +156,17 @@ func (s *Schedules) template(ctx context.Context, sc Schedule) ([]byte, error) {
 		Kind: p.kind, Args: p.record.args, Queue: p.record.queue, Priority: p.record.priority,
 		MaxAttempts: p.row.MaxAttempts, Retry: p.row.Retry, Headers: p.row.Headers,
 	}
-	switch g := p.gate.(type) {
-	case gate.Ordered:
+	switch g := p.byKey.(type) {
+	case keyed.Ordered:
 		t.Ordered = &g
-	case gate.Limited:
+	case keyed.Limited:
 		t.Limited = &g
 	}
 	return json.Marshal(t)
 }
 
-// gate is that of the schedule's jobs; nil is none.
-func (t jobTemplate) gate() gate.Gate {
+// byKey is the rule of the schedule's jobs; nil is none.
+func (t jobTemplate) byKey() keyed.Rule {
 	switch {
 	case t.Ordered != nil:
 		return *t.Ordered
@@ -178,9 +178,9 @@ func (t jobTemplate) gate() gate.Gate {
 
 func (t jobTemplate) options() InsertOptions {
 	o := InsertOptions{Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.Retry,
-		Headers: t.Headers, Gate: t.gate()}
-	if o.Gate == nil {
-		o.Gate = gate.None{} // that of the kind applied when the schedule was put
+		Headers: t.Headers, ByKey: t.byKey()}
+	if o.ByKey == nil {
+		o.ByKey = keyed.None{} // that of the kind applied when the schedule was put
 	}
 	return o
 }
@@ -196,7 +196,7 @@ func shown(info periodic.Info) (ScheduleInfo, error) {
 	t, err := readTemplate(info.Template)
 	return ScheduleInfo{
 		Info: info, Kind: t.Kind, Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.Retry,
-		Gate: t.gate(), Headers: t.Headers,
+		ByKey: t.byKey(), Headers: t.Headers,
 	}, err
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
@@ -124,13 +124,13 @@ func TestASchedulesOperations(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
 	jobs.Declare(f.kinds, jobs.KindOptions[mail]{Queue: "mail", Unique: &jobs.Unique{OnConflict: jobs.Reject},
-		Gate: func(m mail) gate.Gate { return gate.Ordered{Key: m.To} }})
+		ByKey: func(m mail) keyed.Rule { return keyed.Ordered{Key: m.To} }})
 	s := f.schedules()
 	f.put(s, jobs.Schedule{Name: "digest", Expr: "0 6 * * *", Zone: "Europe/Berlin", Args: mail{To: "ann"}})
 	f.inTx(func(tx workqueue.Tx) error {
 		info, err := s.Get(f.Context(), tx, "digest")
 		f.ok(err)
-		equal(t, "info", fmt.Sprint(info.Kind, info.Queue, info.Priority, info.Expr, info.Zone, info.Gate),
+		equal(t, "info", fmt.Sprint(info.Kind, info.Queue, info.Priority, info.Expr, info.Zone, info.ByKey),
 			"mailmailnormal0 6 * * *Europe/Berlin{ann block}")
 
 		_, err = s.Trigger(f.Context(), tx, "digest")
@@ -157,7 +157,7 @@ func TestASchedulesOperations(t *testing.T) {
 		return nil
 	})
 	f.fold()
-	equal(t, "gated", ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE gate_key = 'ann' AND NOT waiting"), 1)
+	equal(t, "keyed", ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE concurrency_key = 'ann' AND NOT waiting"), 1)
 }
 
 func TestAnOccurrenceThatMustNotOverlapWaitsForTheLiveOne(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
 	"github.com/txwork/txwork/workqueue/join"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // Names of what belongs to the jobs' table.
@@ -41,14 +41,14 @@ func Spec(schema string) workqueue.Spec {
 	return workqueue.Spec{
 		Schema:    schema,
 		Table:     tableName,
-		Columns:   slices.Concat(ownColumns, gate.Columns()),
+		Columns:   slices.Concat(ownColumns, keyed.Columns()),
 		Lanes:     []string{"queue", "priority"},
 		Admission: "queue",
 		Labels:    []string{"kind", "queue"},
 		Unique:    []string{"unique_key"},
-		Sweeps:    []string{slotSweep, join.Sweep, gate.SweepSuffix},
-		Folds:     []workqueue.Fold{join.Fold, gate.Fold},
-		Gate:      gate.KeyColumn,
+		Sweeps:    []string{slotSweep, join.Sweep, keyed.SweepSuffix},
+		Folds:     []workqueue.Fold{join.Fold, keyed.Fold},
+		KeyColumn: keyed.KeyColumn,
 	}
 }
 
@@ -61,7 +61,7 @@ type record struct {
 	uniqueStates States
 	schedule     string
 	joined       bool
-	gate         gate.Gate
+	byKey        keyed.Rule
 }
 
 // values are the columns as the Spec orders them.
@@ -70,16 +70,16 @@ func (r record) values() []any {
 	if args == nil {
 		args = []byte{} // a nil slice would be NULL
 	}
-	values := make([]any, len(ownColumns)+len(gateColumns))
+	values := make([]any, len(ownColumns)+len(keyColumns))
 	copy(values, []any{
 		r.kind, r.queue, int64(r.priority), args, input.Optional(r.uniqueKey), input.Optional(int64(r.uniqueStates)),
 		input.Optional(r.schedule),
 		nil, nil, nil, nil, nil, input.Optional(r.joined),
 	})
-	if r.gate != nil {
-		copy(values[len(ownColumns):], gate.Values(r.gate))
+	if r.byKey != nil {
+		copy(values[len(ownColumns):], keyed.Values(r.byKey))
 	}
 	return values
 }
 
-var gateColumns = gate.Columns()
+var keyColumns = keyed.Columns()

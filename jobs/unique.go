@@ -52,10 +52,10 @@ type Conflict uint8
 const (
 	// Keep leaves the holder as it is: nothing is written, and the result is the holder's id.
 	Keep Conflict = iota
-	// Replace makes a holder that is ready the new job: its args, headers (and with them tenant and trace), priority,
-	// due time, MaxAttempts, Retry and While, with no attempt made and no step, progress or output on record. Of the
-	// holder stay its id, its queue, its gate and place there, when it was enqueued, and the history of its attempts. A
-	// holder that is in progress or has ended is left as it is, as with Keep.
+	// Replace makes a holder that is ready the new job: it takes the new args, headers (and with them tenant and
+	// trace), priority, due time, MaxAttempts, Retry and While, and has no attempts, steps, progress or output. It
+	// keeps its id, its queue, its key and its place there, the time at which it was enqueued, and the history of its
+	// attempts. A holder that is in progress or has ended is not changed, as with Keep.
 	Replace
 	// Reject fails with a [*UniqueError]. Of several jobs of a call others may have been written: roll back.
 	Reject

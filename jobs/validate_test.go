@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 type named string
@@ -77,11 +77,11 @@ func TestBadJobsAreRefused(t *testing.T) {
 			"unique has While 1"},
 		"unknown conflict": {mail{}, o(func(o *jobs.InsertOptions) { o.Unique = &jobs.Unique{OnConflict: 9} }),
 			"unique has OnConflict 9"},
-		"empty gate": {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = gate.Ordered{} }), "gate key is empty"},
-		"gate's policy": {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = gate.Ordered{Key: "k", OnFailure: 7} }),
-			"gate on failure is 7"},
-		"long gate key": {mail{}, o(func(o *jobs.InsertOptions) { o.Gate = gate.Ordered{Key: tooLong} }),
-			"gate key has 256 bytes"},
+		"empty key": {mail{}, o(func(o *jobs.InsertOptions) { o.ByKey = keyed.Ordered{} }), "ordered key is empty"},
+		"key's policy": {mail{}, o(func(o *jobs.InsertOptions) { o.ByKey = keyed.Ordered{Key: "k", OnFailure: 7} }),
+			"on failure is 7"},
+		"long key": {mail{}, o(func(o *jobs.InsertOptions) { o.ByKey = keyed.Ordered{Key: tooLong} }),
+			"ordered key has 256 bytes"},
 	} {
 		err := f.refuse(c.args, c.options)
 		if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {

@@ -105,7 +105,7 @@ func WithPolicy(p join.Policy) TaskOption {
 }
 
 // With gives a task options of its own. ScheduledAt and Delay count from the workflow's start; a task whose
-// dependencies take longer runs at once then. A Gate is entered when the dependencies have ended. A task
+// dependencies take longer runs at once then. A rule is entered when the dependencies have ended. A task
 // cannot be Unique, by its options or by its kind: it is always a job of its own.
 func With(o InsertOptions) TaskOption {
 	return func(t *Task) { t.insert.InsertOptions = o }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
 	"github.com/txwork/txwork/workqueue/join"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 func TestWorkflowsThatCannotBeAreRefused(t *testing.T) {
@@ -70,9 +70,9 @@ func TestWorkflowsThatCannotBeAreRefused(t *testing.T) {
 		}, `task "a": txwork: unique is set on a job of a batch or workflow`},
 		"a unique kind": {func(w *jobs.Workflow) { w.Task("a", part{}); w.Task("b", report{}) },
 			`task "b": txwork: unique is set on kind "report"`},
-		"a task's gate": {func(w *jobs.Workflow) {
-			w.Task("a", part{}, jobs.With(jobs.InsertOptions{Gate: gate.Ordered{}}))
-		}, `task "a": txwork: gate key is empty`},
+		"a task's key": {func(w *jobs.Workflow) {
+			w.Task("a", part{}, jobs.With(jobs.InsertOptions{ByKey: keyed.Ordered{}}))
+		}, `task "a": txwork: ordered key is empty`},
 		"a task's delay": {func(w *jobs.Workflow) {
 			w.Task("ok", part{})
 			w.Task("late", part{}, jobs.AfterNamed("ok"), jobs.With(jobs.InsertOptions{Delay: -1}))

@@ -37,9 +37,9 @@ type RoleOptions struct {
 
 // A RoleTable is a table of your own.
 type RoleTable struct {
-	Name string
-	Gate bool // it has the objects of package gate
-	Join bool // it has the objects of package join
+	Name  string
+	Keyed bool // it has the objects of package keyed
+	Join  bool // it has the objects of package join
 }
 
 // Roles is plain SQL that makes the roles owner, migrator, producer, worker and viewer, hands the tables to the owner

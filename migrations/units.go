@@ -42,12 +42,12 @@ func (u unit) Functions() []string { return append(u.Calls[:len(u.Calls):len(u.C
 // migratedUnits are what the migrations make. Schedules are the workers': they carry out what a schedule says.
 func migratedUnits() []unit {
 	return []unit{
-		core("outbox").withGate().withJoin().enqueued(),
+		core("outbox").withKeys().withJoin().enqueued(),
 		core("inbox").calls("begin", "strip").enqueued("inbox"),
 		core("timers").runs("rearm", "disarm").enqueued("timers"),
 		core("timers_schedule"),
 		{Title: "alarms", Table: "alarms", Tables: []string{"alarms"}, producer: []string{"alarms"}},
-		core("jobs").withGate().withJoin().
+		core("jobs").withKeys().withJoin().
 			with("attempt", "step", "queue", "bucket", "slot").calls("claim_admitted", "admit", "take", "slot_sweep").
 			runs("free_key", "record", "forget", "give_slot").types("kind_name", "queue_name", "priority",
 			"progress").enqueued("jobs"),
@@ -61,8 +61,8 @@ func migratedUnits() []unit {
 
 func (t RoleTable) unit() unit {
 	u := core(t.Name)
-	if t.Gate {
-		u = u.withGate()
+	if t.Keyed {
+		u = u.withKeys()
 	}
 	if t.Join {
 		u = u.withJoin()
@@ -77,12 +77,12 @@ func core(table string) unit {
 		"purge", "fold", "maintain_step", "maintain").runs("announce")
 }
 
-func (u unit) withGate() unit {
-	u.Sequences = append(u.Sequences, u.Table+"_gate_seq")
-	u.producer = append(u.producer, "gate")
-	return u.with("gate_note", "gate_known", "gate_cursor").
-		calls("gate_place", "gate_fold", "gate_next", "gate_fill", "gate_park", "gate_skip", "gate_sweep", "gate_look").
-		runs("gate_enter", "gate_come", "gate_back", "gate_note", "gate_forget")
+func (u unit) withKeys() unit {
+	u.Sequences = append(u.Sequences, u.Table+"_key_seq")
+	u.producer = append(u.producer, "keyed")
+	return u.with("key_note", "key_state", "key_cursor").
+		calls("key_place", "key_fold", "key_next", "key_fill", "key_park", "key_unblock", "key_sweep", "key_look").
+		runs("key_enter", "key_come", "key_back", "key_note", "key_forget")
 }
 
 func (u unit) withJoin() unit {

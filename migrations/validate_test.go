@@ -103,8 +103,8 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 				"CREATE INDEX outbox_claim_idx ON outbox (due_at, id) WHERE completed_at IS NULL"},
 			[]string{"index {schema}.outbox_claim_idx has the definition "}},
 		"a trigger disabled": {
-			[]string{"ALTER TABLE outbox DISABLE TRIGGER outbox_gate_note"},
-			[]string{"trigger outbox_gate_note of {schema}.outbox is disabled"}},
+			[]string{"ALTER TABLE outbox DISABLE TRIGGER outbox_key_note"},
+			[]string{"trigger outbox_key_note of {schema}.outbox is disabled"}},
 		"all triggers disabled but for replicas": {
 			[]string{"ALTER TABLE inbox ENABLE REPLICA TRIGGER inbox_announce"},
 			[]string{"trigger inbox_announce of {schema}.inbox is disabled"}},
@@ -120,9 +120,9 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 				"trigger jobs_announce of {schema}.jobs is missing",
 				"trigger jobs_queue_announce of {schema}.jobs_queue is missing"}},
 		"a function's body": {
-			[]string{"DO $$ BEGIN EXECUTE replace(pg_get_functiondef('outbox_gate_note'::regproc), 'BEGIN', 'BEGIN " +
+			[]string{"DO $$ BEGIN EXECUTE replace(pg_get_functiondef('outbox_key_note'::regproc), 'BEGIN', 'BEGIN " +
 				"RETURN NULL;'); END $$"},
-			[]string{"function {schema}.outbox_gate_note() does something else"}},
+			[]string{"function {schema}.outbox_key_note() does something else"}},
 		"a function's settings": {
 			[]string{"ALTER FUNCTION outbox_claim RESET ALL"},
 			[]string{"function {schema}.outbox_claim(uuid, integer, integer) has no settings, needs " +
@@ -208,11 +208,11 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 			[]string{"COMMENT ON TABLE outbox IS 'hello'"},
 			[]string{"table {schema}.outbox has no comment that says for which version of the core it was made"}},
 		"a sequence dropped": {
-			[]string{"DROP SEQUENCE outbox_gate_seq"},
-			[]string{"sequence {schema}.outbox_gate_seq is missing"}},
+			[]string{"DROP SEQUENCE outbox_key_seq"},
+			[]string{"sequence {schema}.outbox_key_seq is missing"}},
 		"a sequence that caches": {
-			[]string{"ALTER SEQUENCE jobs_gate_seq CACHE 100"},
-			[]string{"sequence {schema}.jobs_gate_seq has the definition "}},
+			[]string{"ALTER SEQUENCE jobs_key_seq CACHE 100"},
+			[]string{"sequence {schema}.jobs_key_seq has the definition "}},
 		"a type dropped": {
 			[]string{"DROP DOMAIN jobs_retry CASCADE"},
 			[]string{"domain {schema}.jobs_retry is missing",

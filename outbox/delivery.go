@@ -56,7 +56,7 @@ func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return d.claim.Tx(ctx, fn)
 }
 
-// fields receive the domain columns of a claimed row. The gate's key is not looked at.
+// fields receive the domain columns of a claimed row. The concurrency key is not read.
 func (d *Delivery) fields() []any {
 	return []any{&d.Topic, &d.key, &d.Payload, &d.dedupKey, nil}
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // Enqueue writes messages in the application's transaction: they are delivered if and only if it commits. The results
@@ -28,8 +28,8 @@ func (o *Outbox) Enqueue(ctx context.Context, tx workqueue.Tx, msgs ...Message) 
 
 // write writes messages that have been checked.
 func (o *Outbox) write(ctx context.Context, tx workqueue.Tx, b batch) ([]workqueue.Enqueued, error) {
-	if len(b.gates) > 1 { // in one order for everybody
-		if err := gate.Lock(ctx, tx, o.table, b.gates...); err != nil {
+	if len(b.rules) > 1 { // in one order for everybody
+		if err := keyed.Lock(ctx, tx, o.table, b.rules...); err != nil {
 			return nil, err
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // Options configure an [Outbox]. The zero value is usable, and matches txwork's own migrations and CLI.
@@ -52,9 +52,9 @@ type Options struct {
 	Ordering Ordering
 
 	// OnFailure decides what happens to the messages of a key behind a dead letter. It requires [PerKey]. A cancelled
-	// message does not block its key. Default: [gate.Block], until the dead letter is redriven or deleted, or
+	// message does not block its key. Default: [keyed.Block], until the dead letter is redriven or deleted, or
 	// [Outbox.Unblock] gives it up.
-	OnFailure gate.Policy
+	OnFailure keyed.Policy
 
 	// Telemetry receives spans, metrics, logs and events.
 	Telemetry workqueue.Telemetry

@@ -15,17 +15,17 @@ import (
 
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-func perKey(onFailure gate.Policy) func(*outbox.Options) {
+func perKey(onFailure keyed.Policy) func(*outbox.Options) {
 	return func(o *outbox.Options) {
 		o.Ordering, o.OnFailure = outbox.PerKey, onFailure
 		o.Retry = workqueue.Retry{Growth: workqueue.Constant}
 	}
 }
 
-func keyed(key, payload string) outbox.Message {
+func withKey(key, payload string) outbox.Message {
 	return outbox.Message{Topic: "a", Key: key, Payload: []byte(payload)}
 }
 
@@ -55,13 +55,13 @@ func TestPerKeyIsCommitOrder(t *testing.T) {
 	for _, w := range ways() {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
-			f := newOutbox(t, perKey(gate.Block))
+			f := newOutbox(t, perKey(keyed.Block))
 			var j journal
 			var want []string
 			var msgs []outbox.Message
 			for i := range 30 {
 				want = append(want, fmt.Sprint(i))
-				msgs = append(msgs, keyed("k", want[i]), keyed("", "free"), keyed(fmt.Sprint("other ", i%3), "x"))
+				msgs = append(msgs, withKey("k", want[i]), withKey("", "free"), withKey(fmt.Sprint("other ", i%3), "x"))
 			}
 			for chunk := range slices.Chunk(msgs, 9) {
 				tx, end := w.begin(f)
@@ -102,18 +102,18 @@ func TestPerKeyIsCommitOrder(t *testing.T) {
 func TestOnFailure(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		onFailure gate.Policy
+		onFailure keyed.Policy
 		then      map[string][]string // delivered under the key afterwards, by what is done about the failed message
 	}{
-		"block": {gate.Block, map[string][]string{"redrive": {"1", "2", "3"}, "skip": {"2", "3"}, "nothing": nil}},
-		"park":  {gate.Park, map[string][]string{"redrive": {"1", "2", "3"}, "nothing": nil}},
-		"skip":  {gate.Skip, map[string][]string{"nothing": {"2", "3"}}},
+		"block": {keyed.Block, map[string][]string{"redrive": {"1", "2", "3"}, "skip": {"2", "3"}, "nothing": nil}},
+		"park":  {keyed.Park, map[string][]string{"redrive": {"1", "2", "3"}, "nothing": nil}},
+		"skip":  {keyed.Skip, map[string][]string{"nothing": {"2", "3"}}},
 	} {
 		for action, want := range c.then {
 			t.Run(name+"/"+action, func(t *testing.T) {
 				t.Parallel()
 				f := newOutbox(t, perKey(c.onFailure))
-				ids := f.enqueue(keyed("k", "1"), keyed("k", "2"), keyed("other", "x"), keyed("k", "3"))
+				ids := f.enqueue(withKey("k", "1"), withKey("k", "2"), withKey("other", "x"), withKey("k", "3"))
 				var j journal
 				var closed sync.Mutex
 				fails := true
@@ -130,7 +130,7 @@ func TestOnFailure(t *testing.T) {
 				})
 				f.until("the first has failed", func() bool { return f.row(ids[0]).Status == workqueue.Failed })
 				f.until("the other key is delivered", func() bool { return len(j.of("other")) == 1 })
-				if c.onFailure == gate.Park { // which follows the failure
+				if c.onFailure == keyed.Park { // which follows the failure
 					f.until("those behind it are parked",
 						func() bool { return f.row(ids[3]).Status == workqueue.Failed })
 				}
@@ -141,7 +141,7 @@ func TestOnFailure(t *testing.T) {
 					switch action {
 					case "redrive":
 						all := ids
-						if c.onFailure == gate.Block {
+						if c.onFailure == keyed.Block {
 							all = ids[:1]
 						}
 						_, err = f.box.Table().In(workqueue.Pgx(tx)).Redrive(t.Context(), all, "")
@@ -161,7 +161,9 @@ func TestOnFailure(t *testing.T) {
 
 func TestOrderingOptionsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
-	for _, o := range []outbox.Options{{Ordering: 7}, {Ordering: outbox.PerKey, OnFailure: 9}, {OnFailure: gate.Skip}} {
+	for _, o := range []outbox.Options{
+		{Ordering: 7}, {Ordering: outbox.PerKey, OnFailure: 9}, {OnFailure: keyed.Skip},
+	} {
 		if _, err := outbox.Open(o); !errors.Is(err, workqueue.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -171,14 +173,14 @@ func TestOrderingOptionsThatMakeNoSense(t *testing.T) {
 // A test that rolls back sees all of it: the next message of a key, and what follows a join.
 func TestDrainInATransactionDeliversWhatItsSettlesLetThrough(t *testing.T) {
 	t.Parallel()
-	f := newOutbox(t, perKey(gate.Block))
+	f := newOutbox(t, perKey(keyed.Block))
 	tx, err := f.Pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.Background())
-	if _, err := f.box.Enqueue(t.Context(), workqueue.Pgx(tx), keyed("k", "1"), keyed("k", "2"),
-		keyed("k", "3")); err != nil {
+	if _, err := f.box.Enqueue(t.Context(), workqueue.Pgx(tx), withKey("k", "1"), withKey("k", "2"),
+		withKey("k", "3")); err != nil {
 		t.Fatal(err)
 	}
 	end := outbox.Message{Topic: "a", Key: "k", Payload: []byte("end")}
@@ -199,7 +201,7 @@ func TestDrainInATransactionDeliversWhatItsSettlesLetThrough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the end of the join comes to its key's gate, and a sweep lets it through
+	for range 2 { // the end of the join queues up in its key, and a sweep releases it
 		if _, err := drain.Process(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -222,8 +224,8 @@ func TestTheQueryForABlockedKey(t *testing.T) {
 	if !found {
 		t.Fatal("the guide has no such query")
 	}
-	f := newOutbox(t, perKey(gate.Block))
-	ids := f.enqueue(keyed("k", "blocks"), keyed("k", "waits"), keyed("other", "runs"))
+	f := newOutbox(t, perKey(keyed.Block))
+	ids := f.enqueue(withKey("k", "blocks"), withKey("k", "waits"), withKey("other", "runs"))
 	f.exec("UPDATE "+f.table+" SET status = 3, attempts = 1, completed_at = now(), failed_at = now() WHERE id = $1",
 		ids[0])
 	rows, err := f.Pool.Query(t.Context(), strings.ReplaceAll(query, "txwork.outbox", f.table))

@@ -8,8 +8,8 @@ import (
 
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/codec"
-	"github.com/txwork/txwork/workqueue/gate"
 	"github.com/txwork/txwork/workqueue/join"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // An Outbox writes messages into one table. It holds no connection and is safe for concurrent use. Open it once and
@@ -20,7 +20,7 @@ type Outbox struct {
 	codec      codec.Codec
 	maxPayload int
 	ordering   Ordering
-	onFailure  gate.Policy
+	onFailure  keyed.Policy
 }
 
 // Open validates the options. It does not access the database.
@@ -57,5 +57,5 @@ func (o *Outbox) Tables() []*workqueue.Table { return []*workqueue.Table{o.table
 // Unblock lets the keys of failed messages go on where the ordering is [PerKey] and OnFailure kept them
 // closed, and returns the ids that it changed. The messages stay failed.
 func (o *Outbox) Unblock(ctx context.Context, tx workqueue.Tx, ids ...uuid.UUID) ([]uuid.UUID, error) {
-	return gate.Unblock(ctx, tx, o.table, ids...)
+	return keyed.Unblock(ctx, tx, o.table, ids...)
 }

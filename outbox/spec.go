@@ -3,8 +3,8 @@ package outbox
 import (
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
 	"github.com/txwork/txwork/workqueue/join"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // Spec is the outbox's table in a schema, with every setting at its default: what txwork's own migrations
@@ -19,12 +19,12 @@ func Spec(schema string) workqueue.Spec {
 			{Name: "payload", Type: "bytea", NotNull: true},
 			{Name: "dedup_key", Type: "text"},
 			join.Column,
-		}, gate.Columns()...),
-		Labels: []string{"topic"},
-		Unique: []string{"topic", "dedup_key"},
-		Sweeps: []string{gate.SweepSuffix, join.Sweep},
-		Folds:  []workqueue.Fold{join.Fold, gate.Fold},
-		Gate:   gate.KeyColumn,
+		}, keyed.Columns()...),
+		Labels:    []string{"topic"},
+		Unique:    []string{"topic", "dedup_key"},
+		Sweeps:    []string{keyed.SweepSuffix, join.Sweep},
+		Folds:     []workqueue.Fold{join.Fold, keyed.Fold},
+		KeyColumn: keyed.KeyColumn,
 	}
 }
 
@@ -33,7 +33,7 @@ func Spec(schema string) workqueue.Spec {
 func DDL(schema string) (up, down string, err error) { return ddl(Spec(schema)) }
 
 func ddl(spec workqueue.Spec) (up, down string, err error) {
-	for _, part := range []func(workqueue.Spec) (string, string, error){workqueue.Spec.DDL, gate.DDL, join.DDL} {
+	for _, part := range []func(workqueue.Spec) (string, string, error){workqueue.Spec.DDL, keyed.DDL, join.DDL} {
 		partUp, partDown, err := part(spec)
 		if err != nil {
 			return "", "", err
@@ -55,7 +55,7 @@ const (
 // payloadColumn is where the payload is among the columns.
 const payloadColumn = 2
 
-func row(m Message, r role, g gate.Gate) workqueue.NewRow {
+func row(m Message, r role, g keyed.Rule) workqueue.NewRow {
 	return workqueue.NewRow{
 		ID: m.ID, DueAt: m.ScheduledAt, MaxAttempts: m.MaxAttempts, Headers: m.Headers, Retry: m.Retry,
 		Waiting: r == continuation,
@@ -64,7 +64,7 @@ func row(m Message, r role, g gate.Gate) workqueue.NewRow {
 }
 
 // values are a message's domain columns as the Spec orders them.
-func values(m Message, r role, g gate.Gate) []any {
+func values(m Message, r role, g keyed.Rule) []any {
 	payload := m.Payload
 	if payload == nil {
 		payload = []byte{} // a nil slice would be NULL
@@ -74,13 +74,13 @@ func values(m Message, r role, g gate.Gate) []any {
 		joined = true
 	}
 	own := [...]any{m.Topic, input.Optional(m.Key), payload, input.Optional(m.DedupKey), joined}
-	return append(own[:], gate.Values(g)...)
+	return append(own[:], keyed.Values(g)...)
 }
 
-// gate is what keeps messages of a key in order; nil: nothing does.
-func (o *Outbox) gate(m Message) gate.Gate {
+// byKey keeps messages of a key in order; nil: nothing does.
+func (o *Outbox) byKey(m Message) keyed.Rule {
 	if o.ordering != PerKey || m.Key == "" {
 		return nil
 	}
-	return gate.Ordered{Key: m.Key, OnFailure: o.onFailure}
+	return keyed.Ordered{Key: m.Key, OnFailure: o.onFailure}
 }

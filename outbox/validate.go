@@ -10,14 +10,14 @@ import (
 
 	"github.com/txwork/txwork/internal/input"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 	"github.com/txwork/txwork/workqueue/topics"
 )
 
-// A batch is messages that have been checked, as rows, with the gates of those that are ordered.
+// A batch is messages that have been checked, as rows, with the keys of those that are ordered.
 type batch struct {
 	rows  []workqueue.NewRow
-	gates []gate.Gate
+	rules []keyed.Rule
 }
 
 // prepare makes rows of messages and refuses the first that the table could not hold. The core would refuse it too, but
@@ -30,9 +30,9 @@ func (o *Outbox) prepare(ctx context.Context, msgs []Message, roleOf func(i int)
 	b := batch{rows: make([]workqueue.NewRow, len(msgs))}
 	seen := map[uuid.UUID]int{}
 	for i, m := range msgs {
-		g := o.gate(m)
+		g := o.byKey(m)
 		if g != nil {
-			b.gates = append(b.gates, g)
+			b.rules = append(b.rules, g)
 		}
 		b.rows[i] = row(m, roleOf(i), g)
 		err := cmp.Or(o.checkMessage(m), o.table.Check(&b.rows[i]), checkID(seen, i, m.ID))

@@ -246,7 +246,7 @@ func (l *look) schedules(ctx context.Context, f *survey.Facts, name attribute.Ke
 }
 
 func (l *look) keys(ctx context.Context, f *survey.Facts, name attribute.KeyValue) error {
-	if !f.Has("gate_key") {
+	if !f.Has("concurrency_key") {
 		return nil
 	}
 	blockers, err := survey.Blockers(ctx, l.reader, f, 1, survey.MaxLanes)
@@ -257,7 +257,7 @@ func (l *look) keys(ctx context.Context, f *survey.Facts, name attribute.KeyValu
 }
 
 func (l *look) folds(ctx context.Context, f *survey.Facts, name attribute.KeyValue) error {
-	if !f.Has("gate_key") && !f.Has("joined") {
+	if !f.Has("concurrency_key") && !f.Has("joined") {
 		return nil
 	}
 	note, err := survey.OldestNote(ctx, l.reader, f)

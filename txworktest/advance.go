@@ -91,7 +91,7 @@ var (
 )
 
 // belongings are the tables that a domain has beside the core's, by what is appended to the name. All their times move.
-var belongings = []string{"_join", "_join_note", "_gate_note", "_gate_known", "_queue", "_bucket", "_slot", "_attempt",
+var belongings = []string{"_join", "_join_note", "_key_note", "_key_state", "_queue", "_bucket", "_slot", "_attempt",
 	"_step"}
 
 func clocksOf(lines []string) []clock {

@@ -153,8 +153,8 @@ func TestEveryTimeIsAccountedFor(t *testing.T) {
 		"schema_version.tstamp":       "of the migrations",
 		"leader.expires_at":           "the reapers' own",
 		"leader.granted_at":           "the reapers' own",
-		"outbox_gate_cursor.swept_at": "the sweeps' own",
-		"jobs_gate_cursor.swept_at":   "the sweeps' own",
+		"outbox_key_cursor.swept_at":  "the sweeps' own",
+		"jobs_key_cursor.swept_at":    "the sweeps' own",
 		"outbox_join_cursor.swept_at": "the sweeps' own",
 		"jobs_join_cursor.swept_at":   "the sweeps' own",
 	}

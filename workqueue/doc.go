@@ -31,7 +31,7 @@
 // attempts left.
 //
 // A row can be inserted waiting ([NewRow].Waiting). It is Ready, but no claim sees it until it is released. Package
-// gate makes rows wait for their turn in a key, a limit or a rate; package join makes them wait for the end of other
+// keyed makes rows wait for their turn in a key, a limit or a rate; package join makes them wait for the end of other
 // rows.
 //
 // # Guarantees
@@ -44,7 +44,7 @@
 //   - No row runs before its due time. Only the database's clock decides that.
 //   - Once an expired lease has been reaped, the worker that held it can no longer change the row, whatever it still
 //     sends.
-//   - There is no order among rows that run in different handlers, unless a gate imposes one.
+//   - There is no order among rows that run in different handlers, unless they have an ordered key.
 //
 // # Concurrency
 //

@@ -111,8 +111,8 @@ func TestFlowBuffersAsMuchAsIsFinished(t *testing.T) {
 	})
 }
 
-// One row that ends between two claims in quick succession must not raise the rate: the flow would buffer rows for half a
-// second.
+// One row that ends between two claims in quick succession must not raise the rate: the flow would buffer rows for half
+// a second.
 func TestFlowIsNotMisledByOneRow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

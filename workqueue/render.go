@@ -191,10 +191,10 @@ func (v view) MustAnnounce() string { return v.spec.MustAnnounce() }
 
 // RedriveWaits tells whether a redriven row waits.
 func (v view) RedriveWaits() string {
-	if v.spec.Gate == "" {
+	if v.spec.KeyColumn == "" {
 		return "false"
 	}
-	return "t." + quote(v.spec.Gate) + " IS NOT NULL"
+	return "t." + quote(v.spec.KeyColumn) + " IS NOT NULL"
 }
 
 // AbandonDue is the due time after a reported failure.

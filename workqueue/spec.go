@@ -67,9 +67,9 @@ type Spec struct {
 	// row carry. Metrics tell at most 100 combinations of them apart. Default: none.
 	Labels []string
 
-	// Gate names a column: a row in which it is set waits again when it is redriven, for whatever let it through
-	// before. Package gate needs it. Default: none.
-	Gate string
+	// KeyColumn names a column: a row in which it is set waits again when it is redriven, for whatever let it through
+	// before. Package keyed needs it. Default: none.
+	KeyColumn string
 
 	// MaxAttempts is the default of the table's max_attempts column. Default: [DefaultMaxAttempts].
 	MaxAttempts int
@@ -129,7 +129,7 @@ func (s Spec) Validate() error {
 	s = s.withDefaults()
 	checks := []func() error{
 		s.validateNames, s.validateColumns, s.validateLanes, s.validateAdmission, s.validateUnique, s.validateLabels,
-		s.validateGate, s.validateSweeps, s.validateFolds, s.validateLimits,
+		s.validateKeyColumn, s.validateSweeps, s.validateFolds, s.validateLimits,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -242,9 +242,9 @@ func (s Spec) validateUnique() error {
 	return nil
 }
 
-func (s Spec) validateGate() error {
-	if _, ok := s.column(s.Gate); s.Gate != "" && !ok {
-		return invalid("gate", "%q is none of the columns", s.Gate)
+func (s Spec) validateKeyColumn() error {
+	if _, ok := s.column(s.KeyColumn); s.KeyColumn != "" && !ok {
+		return invalid("key column", "%q is none of the columns", s.KeyColumn)
 	}
 	return nil
 }

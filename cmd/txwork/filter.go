@@ -9,7 +9,7 @@ import (
 )
 
 // keyColumns are what --key compares, of those that a table has.
-var keyColumns = []string{"key", "gate_key", "unique_key", "message_id", "name"}
+var keyColumns = []string{"key", "concurrency_key", "unique_key", "message_id", "name"}
 
 // A filter is the flags that narrow down the rows of a state, for commands that list rows and for those that change
 // them.

@@ -179,7 +179,7 @@ func (c *cli) behind(policy string) (first, second uuid.UUID) {
 	c.t.Helper()
 	line := fmt.Sprintf("{\"k\":%q}\n", policy) // the key of others has its own failed messages
 	c.send(line+line, "--topic", policy, "--key-field", "k", "--per-key", "--on-failure", policy).ok()
-	ids := value[[]string](c, "SELECT array_agg(id::text ORDER BY gate_seq) FROM {schema}.outbox WHERE topic = $1",
+	ids := value[[]string](c, "SELECT array_agg(id::text ORDER BY key_seq) FROM {schema}.outbox WHERE topic = $1",
 		policy)
 	first, second = uuid.MustParse(ids[0]), uuid.MustParse(ids[1])
 	return first, second
@@ -198,7 +198,7 @@ func TestSendPerKey(t *testing.T) {
 		ready.Rows[0].ID != first || ready.Rows[0].Waiting {
 		t.Errorf("ready are %+v, want %s", ready.Rows, first)
 	}
-	c.run("show", "outbox", second.String()).ok().prints("ready, waiting", "gate_key")
+	c.run("show", "outbox", second.String()).ok().prints("ready, waiting", "concurrency_key")
 	if s := decode[struct{ Tables []tableStats }](c.run("stats", "outbox", "--json").ok()).Tables[0]; s.Ready != 1 ||
 		s.Waiting != 1 {
 		t.Errorf("stats are %+v", s)
@@ -328,7 +328,7 @@ func TestListKnowsEveryTable(t *testing.T) {
 	for table := range domains {
 		for status := range listings {
 			r := c.run("list", table, "--status", status).ok()
-			if strings.Contains(r.stdout, "GATE") || strings.Contains(r.stdout, "WAITING") ||
+			if strings.Contains(r.stdout, "KEY_") || strings.Contains(r.stdout, "WAITING") ||
 				strings.Contains(r.stdout, "RETRY") {
 				t.Errorf("list of %s shows what is of no use:\n%s", table, r.stdout)
 			}

@@ -50,7 +50,8 @@ func newKeysCommand(a *app) *cobra.Command {
 		}
 		progress := a.newWait("looking")
 		defer progress.end()
-		return a.withFacts(cmd.Context(), args[0], "gate_key", "keys", func(r survey.Reader, f *survey.Facts) error {
+		return a.withFacts(cmd.Context(), args[0], "concurrency_key", "keys", func(r survey.Reader,
+			f *survey.Facts) error {
 			found, err := survey.Keys(cmd.Context(), r, f, after, limit+1, maxBehind)
 			progress.end()
 			if err != nil {

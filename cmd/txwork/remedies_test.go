@@ -119,7 +119,7 @@ var remedies = []remedy{
 	{code: "blocked-key", only: "redrive", make: blocked},
 	{code: "blocked-key", only: "unblock", make: blocked},
 	{code: "fold-behind", make: against(func(c *cli) {
-		c.exec("INSERT INTO {schema}.outbox_gate_note (at, gate_key, limited) VALUES (now() - interval " +
+		c.exec("INSERT INTO {schema}.outbox_key_note (at, concurrency_key, limited) VALUES (now() - interval " +
 			"'5 minutes', 'k', false)")
 	})},
 	{code: "stuck-join", make: against(func(c *cli) {

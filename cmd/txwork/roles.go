@@ -11,12 +11,12 @@ import (
 func newRolesCommand(a *app) *cobra.Command {
 	var tables []string
 	options := migrations.RoleOptions{}
-	cmd := newCommand("roles [--prefix PREFIX] [--domain DOMAIN]... [--table NAME[:gate][:join]]...",
+	cmd := newCommand("roles [--prefix PREFIX] [--domain DOMAIN]... [--table NAME[:keys][:join]]...",
 		"Print the roles of the database and their rights as SQL", cobra.NoArgs)
 	flags := cmd.Flags()
 	flags.StringVar(&options.Prefix, "prefix", migrations.DefaultRolePrefix, "what the names of the roles begin with")
 	domainFlag(cmd, &options.Domains, "a `domain` that the schema has (default: all)")
-	flags.StringArrayVar(&tables, "table", nil, "a table of your own, as `name[:gate][:join]`, in the place of those "+
+	flags.StringArrayVar(&tables, "table", nil, "a table of your own, as `name[:keys][:join]`, in the place of those "+
 		"that the migrations make; repeat for more")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		options.Schema = a.schema
@@ -46,12 +46,12 @@ func parseRoleTables(texts []string) ([]migrations.RoleTable, error) {
 		tables[i].Name = parts[0]
 		for _, part := range parts[1:] {
 			switch part {
-			case "gate":
-				tables[i].Gate = true
+			case "keys":
+				tables[i].Keyed = true
 			case "join":
 				tables[i].Join = true
 			default:
-				return nil, usagef("--table %q: want NAME, NAME:gate, NAME:join or NAME:gate:join", text)
+				return nil, usagef("--table %q: want NAME, NAME:keys, NAME:join or NAME:keys:join", text)
 			}
 		}
 	}

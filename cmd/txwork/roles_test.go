@@ -9,15 +9,15 @@ func TestRolesArePrinted(t *testing.T) {
 	t.Parallel()
 	r := execute(t, t.Context(), nil, nil, "roles", "--schema", "shop", "--prefix", "eshop")
 	r.ok().prints(`CREATE ROLE "eshop_owner" NOLOGIN`, `CREATE ROLE "eshop_worker" LOGIN`, `'"shop"."outbox"'`,
-		`GRANT EXECUTE ON ROUTINE "shop"."outbox_claim"`, `"shop"."jobs_gate_seq"`, `"shop"."schema_version"`)
+		`GRANT EXECUTE ON ROUTINE "shop"."outbox_claim"`, `"shop"."jobs_key_seq"`, `"shop"."schema_version"`)
 	if strings.Contains(r.stdout, "txwork_") {
 		t.Error("--prefix left a name of the default's")
 	}
 	own := execute(t, t.Context(), nil, nil, "roles", "--schema", "billing", "--table", "invoices", "--table",
-		"letters:gate:join")
-	own.ok().prints(`"billing"."invoices_claim"`, `"billing"."letters_gate_seq"`, `"billing"."letters_join_member"`,
+		"letters:keys:join")
+	own.ok().prints(`"billing"."invoices_claim"`, `"billing"."letters_key_seq"`, `"billing"."letters_join_member"`,
 		`"txwork_producer"`)
-	if strings.Contains(own.stdout, "outbox") || strings.Contains(own.stdout, "invoices_gate") {
+	if strings.Contains(own.stdout, "outbox") || strings.Contains(own.stdout, "invoices_key") {
 		t.Error("--table printed what was not asked for")
 	}
 }
@@ -34,7 +34,7 @@ func TestRolesThatCannotBe(t *testing.T) {
 		"table":              {"--table", `a'; --`},
 		"table too long":     {"--table", strings.Repeat("a", 49)},
 		"no table":           {"--table", ""},
-		"table twice":        {"--table", "a", "--table", "a:gate"},
+		"table twice":        {"--table", "a", "--table", "a:keys"},
 		"ours":               {"--table", "outbox"},
 		"an unknown quality": {"--table", "a:fast"},
 	} {

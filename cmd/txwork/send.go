@@ -12,7 +12,7 @@ import (
 
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // defaultSendBatch is large enough that the commit's wait for the disk is shared by many lines, and small
@@ -25,7 +25,7 @@ type sendOptions struct {
 	keyField   string
 	dedupField string
 	perKey     bool
-	onFailure  gate.Policy
+	onFailure  keyed.Policy
 	batch      int
 	skipBad    bool
 	maxPayload int
@@ -43,7 +43,7 @@ func newSendCommand(a *app) *cobra.Command {
 	flags.StringVar(&o.dedupField, "dedup-field", "",
 		"take the dedup key from this field; a line whose key the topic already has is not written")
 	flags.BoolVar(&o.perKey, "per-key", false, "deliver messages of one key one at a time and in order")
-	flags.TextVar(&o.onFailure, "on-failure", gate.Block,
+	flags.TextVar(&o.onFailure, "on-failure", keyed.Block,
 		"with --per-key, the `policy` for messages behind a failed one: block, park or skip")
 	flags.IntVar(&o.batch, "batch", defaultSendBatch, "lines of one transaction")
 	flags.BoolVar(&o.skipBad, "skip-bad", false, "report bad lines and continue without them")
@@ -73,7 +73,7 @@ func (o sendOptions) validate() error {
 	if o.perKey && o.keyField == "" {
 		return usagef("--per-key orders messages by their keys: say with --key-field which field has them")
 	}
-	if o.onFailure != gate.Block && !o.perKey {
+	if o.onFailure != keyed.Block && !o.perKey {
 		return usagef("--on-failure needs --per-key: without it no message is behind another")
 	}
 	if o.batch < 1 || o.batch > workqueue.MaxBatch {

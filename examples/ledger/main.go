@@ -17,7 +17,7 @@ import (
 	"github.com/txwork/txwork/examples/internal/example"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 const (
@@ -40,7 +40,7 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 		Schema:   "example_ledger",
 		Ordering: outbox.PerKey, // messages of one Key one at a time, in commit order
 		// Block, the default, keeps an account closed behind an event that has failed for good. The others go on.
-		OnFailure: gate.Block,
+		OnFailure: keyed.Block,
 		Retry:     workqueue.Retry{Growth: workqueue.Constant, Base: 10 * time.Millisecond, Cap: 10 * time.Millisecond},
 	})
 	if err != nil {

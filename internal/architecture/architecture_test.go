@@ -16,7 +16,7 @@ var mayImport = map[string][]string{
 	"workqueue/dispatch":     nil,
 	"workqueue/metrics":      nil,
 	"workqueue/validate":     {"workqueue"},
-	"workqueue/gate":         {"workqueue", "workqueue/validate"},
+	"workqueue/keyed":        {"workqueue", "workqueue/validate"},
 	"workqueue/join":         {"workqueue", "workqueue/validate"},
 	"workqueue/topics":       {"workqueue", "workqueue/validate", "internal/input"},
 	"workqueue/codec":        nil,
@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 
 // below is what a domain package may depend on: what two of them need lives there.
 var below = []string{"internal/input", "internal/payload", "workqueue", "workqueue/validate",
-	"workqueue/gate", "workqueue/join", "workqueue/topics", "workqueue/codec", "workqueue/periodic", "schedule"}
+	"workqueue/keyed", "workqueue/join", "workqueue/topics", "workqueue/codec", "workqueue/periodic", "schedule"}
 
 // leaves are what anybody may depend on. They depend on none of ours but each other.
 var leaves = []string{"internal/contain", "internal/header", "internal/outage", "internal/postgres", "internal/scope",

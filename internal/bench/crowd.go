@@ -9,7 +9,7 @@ import (
 
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // A CrowdKind says why nobody can work on a crowd of jobs.
@@ -85,7 +85,7 @@ func (c Crowd) options() jobs.InsertOptions {
 	case CrowdPaused, CrowdRate:
 		return jobs.InsertOptions{Queue: crowdQueue}
 	case CrowdBlocked:
-		return jobs.InsertOptions{Gate: gate.Ordered{Key: "crowd"}}
+		return jobs.InsertOptions{ByKey: keyed.Ordered{Key: "crowd"}}
 	}
 	return jobs.InsertOptions{}
 }

@@ -300,7 +300,7 @@ func functionsAreNotForPublic(s *suite) {
 	// reads their bodies.
 	equal(s, "functions without a search_path of their own",
 		scan[int](s, "SELECT count(*) "+functions+
-			` AND p.proname NOT LIKE ALL ('{%\\_announce,%\\_gate\\_note}') AND p.prokind = 'f'
+			` AND p.proname NOT LIKE ALL ('{%\\_announce,%\\_key\\_note}') AND p.prokind = 'f'
 			AND NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (p.proconfig), false)`, s.db.Schema), 0)
 	equal(s, "functions that run as their owner",
 		scan[int](s, "SELECT count(*) "+functions+" AND p.prosecdef", s.db.Schema), 0)

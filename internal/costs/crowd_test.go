@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // crowdQueue is served by the measured worker, too.
@@ -46,9 +46,9 @@ var crowds = map[string]func(j *jobTable, n int){
 		j.drain(1)
 	},
 	"blocked key": func(j *jobTable, n int) {
-		g := gate.Ordered{Key: "crowd"}
-		j.enqueue(j.db, 1, anErrand, jobs.InsertOptions{Gate: g, Delay: aYear})
-		j.enqueue(j.db, n-1, anErrand, jobs.InsertOptions{Gate: g})
+		g := keyed.Ordered{Key: "crowd"}
+		j.enqueue(j.db, 1, anErrand, jobs.InsertOptions{ByKey: g, Delay: aYear})
+		j.enqueue(j.db, n-1, anErrand, jobs.InsertOptions{ByKey: g})
 	},
 	"unknown kind": func(j *jobTable, n int) {
 		j.enqueue(j.db, n, stranger{anErrand}, jobs.InsertOptions{})

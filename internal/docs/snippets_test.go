@@ -24,7 +24,7 @@ import (
 var imports = []string{
 	"context", "database/sql", "errors", "fmt", "log", "net/http", "os", "os/signal", "syscall", "testing", "time",
 	"github.com/google/uuid", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool",
-	ours + "workqueue", ours + "workqueue/codec", ours + "workqueue/codec/aesgcm", ours + "workqueue/gate", ours +
+	ours + "workqueue", ours + "workqueue/codec", ours + "workqueue/codec/aesgcm", ours + "workqueue/keyed", ours +
 		"workqueue/join",
 	ours + "workqueue/periodic", ours + "workqueue/topics", ours + "workqueue/validate", ours + "schedule", ours +
 		"outbox", ours + "outbox/outboxhttp", ours + "inbox", ours + "inbox/inboxhttp", ours + "timers", ours +

@@ -30,8 +30,8 @@ func TestNotesThatNobodyFolds(t *testing.T) {
 	w.enqueue(outbox.Message{Topic: "a", Key: "k", Payload: []byte("{}")})
 	_, err := w.queue().Fold(t.Context())
 	must(t, err)
-	w.exec("INSERT INTO outbox_gate_note (at, gate_key, limited) VALUES (now() - interval '5 minutes', 'k', false)")
-	w.fixes(w.finds("fold-behind", []string{"outbox_gate_note", "5 min"}), nil)
+	w.exec("INSERT INTO outbox_key_note (at, concurrency_key, limited) VALUES (now() - interval '5 minutes', 'k', false)")
+	w.fixes(w.finds("fold-behind", []string{"outbox_key_note", "5 min"}), nil)
 }
 
 // Somebody has changed a member past the triggers.

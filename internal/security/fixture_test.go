@@ -21,8 +21,8 @@ import (
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/timers/alarms"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
 	"github.com/txwork/txwork/workqueue/join"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // SQLSTATEs that say no.
@@ -86,16 +86,16 @@ func ownSpec(schema string) workqueue.Spec {
 	return workqueue.Spec{
 		Schema: schema, Table: "letters",
 		Columns: append([]workqueue.Column{{Name: "address", Type: "text", NotNull: true}, {Name: "text", Type: "text"},
-			join.Column}, gate.Columns()...),
-		Unique: []string{"address"}, Gate: gate.KeyColumn, Sweeps: []string{gate.SweepSuffix, join.Sweep},
-		Folds: []workqueue.Fold{join.Fold, gate.Fold},
+			join.Column}, keyed.Columns()...),
+		Unique: []string{"address"}, KeyColumn: keyed.KeyColumn, Sweeps: []string{keyed.SweepSuffix, join.Sweep},
+		Folds: []workqueue.Fold{join.Fold, keyed.Fold},
 	}
 }
 
 func (f *fixture) createOwnTable() {
 	f.t.Helper()
 	spec := ownSpec(f.db.Schema)
-	for _, ddl := range []func(workqueue.Spec) (string, string, error){workqueue.Spec.DDL, gate.DDL, join.DDL} {
+	for _, ddl := range []func(workqueue.Spec) (string, string, error){workqueue.Spec.DDL, keyed.DDL, join.DDL} {
 		up, _, err := ddl(spec)
 		must(f.t, err)
 		f.db.Define(f.t, up)
@@ -123,7 +123,7 @@ func (f *fixture) grant(pool *pgxpool.Pool) {
 	f.t.Helper()
 	for _, o := range []migrations.RoleOptions{
 		{Schema: f.db.Schema, Prefix: f.prefix},
-		{Schema: f.db.Schema, Prefix: f.prefix, Tables: []migrations.RoleTable{{Name: "letters", Gate: true,
+		{Schema: f.db.Schema, Prefix: f.prefix, Tables: []migrations.RoleTable{{Name: "letters", Keyed: true,
 			Join: true}}},
 	} {
 		text, err := migrations.Roles(o)

@@ -40,7 +40,7 @@ func (f *fixture) functions() []function {
 // qualified are functions that may leave their search_path to the caller, by the end of their names, and why. All that
 // their bodies call has to be qualified then.
 var qualified = map[string]string{
-	"_gate_note": "a SET costs every settle of an ordered key more than the note",
+	"_key_note": "a SET costs every settle of an ordered key more than the note",
 	"_announce": "a SET of a function costs every single insert more than the notification itself; the body is one " +
 		"condition and one call",
 	"_maintain": "a procedure with a SET cannot commit; the functions that it calls have theirs",
@@ -51,7 +51,7 @@ var qualified = map[string]string{
 func TestEveryFunctionIsSafeToCall(t *testing.T) {
 	f := newFixture(t)
 	all := f.functions()
-	if len(all) < 100 { // five tables of the core and two of schedules, with gates, joins and domains
+	if len(all) < 100 { // five tables of the core and two of schedules, with keyed rows, joins and domains
 		t.Errorf("there are only %d functions", len(all))
 	}
 	for _, one := range all {

@@ -16,7 +16,7 @@ import (
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // Queues, topics, keys, consumers and labels are values, never a part of a statement: each is refused as invalid, or
@@ -50,7 +50,7 @@ func FuzzNames(f *testing.F) {
 // storesNames writes a row by each name there is, in transactions that are rolled back.
 func (f *fixture) storesNames(name string) {
 	for query, write := range map[string]func(ctx context.Context, tx workqueue.Tx) error{
-		"SELECT count(*) FROM outbox WHERE topic = $1 AND key = $1 AND dedup_key = $1 AND gate_key = $1": func(ctx context.Context, tx workqueue.Tx) error {
+		"SELECT count(*) FROM outbox WHERE topic = $1 AND key = $1 AND dedup_key = $1 AND concurrency_key = $1": func(ctx context.Context, tx workqueue.Tx) error {
 			_, err := f.outbox.Enqueue(ctx, tx, outbox.Message{Topic: name, Key: name, DedupKey: name,
 				Headers: map[string]string{name: name}})
 			return err
@@ -65,9 +65,9 @@ func (f *fixture) storesNames(name string) {
 			_, err := f.timers.Set(ctx, tx, timers.Timer{Key: name, Topic: name})
 			return err
 		},
-		"SELECT count(*) FROM jobs WHERE queue = $1 AND position($1 IN gate_key) > 0 AND position($1 IN unique_key) > 0": func(ctx context.Context, tx workqueue.Tx) error {
+		"SELECT count(*) FROM jobs WHERE queue = $1 AND position($1 IN concurrency_key) > 0 AND position($1 IN unique_key) > 0": func(ctx context.Context, tx workqueue.Tx) error {
 			_, err := f.jobs.Enqueue(ctx, tx, printArgs{1}, jobs.InsertOptions{Queue: name,
-				Gate:   gate.Ordered{Key: name},
+				ByKey:  keyed.Ordered{Key: name},
 				Unique: &jobs.Unique{By: jobs.ByKey, Key: name}})
 			return err
 		},

@@ -23,7 +23,7 @@ func TestAProducerWritesNothingThatCannotBeComputed(t *testing.T) {
 	f.refuses(producer, outOfRange,
 		`INSERT INTO outbox (topic, payload, retry) VALUES ('t', '', '{"growth": "exponential", "base_us": 1e307, "cap_us": 1}')`)
 	for _, statement := range []string{
-		"INSERT INTO outbox (topic, payload, gate_key, gate_limit, gate_policy, gate_rate, gate_burst) VALUES ('t', " +
+		"INSERT INTO outbox (topic, payload, concurrency_key, key_limit, key_policy, key_rate, key_burst) VALUES ('t', " +
 			"'', 'k', 1, 0, 1e308, 1)",
 		"INSERT INTO outbox_join (id, retention) VALUES (gen_random_uuid(), '170000000 years')",
 		"INSERT INTO outbox_join (id, retention) VALUES (gen_random_uuid(), '-1 day')",

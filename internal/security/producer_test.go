@@ -15,8 +15,8 @@ import (
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/timers/alarms"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
 	"github.com/txwork/txwork/workqueue/join"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // printArgs are those of the fixture's kind of jobs.
@@ -103,7 +103,7 @@ func (f *fixture) enqueueJobs(ctx context.Context, tx workqueue.Tx) error {
 		}
 	}
 	_, err := f.jobs.Enqueue(ctx, tx, printArgs{7}, jobs.InsertOptions{Queue: "slow",
-		Gate: gate.Ordered{Key: "printer"}})
+		ByKey: keyed.Ordered{Key: "printer"}})
 	return err
 }
 
@@ -189,12 +189,12 @@ func TestAProducerDoesNothingElse(t *testing.T) {
 		f.refuses(producer, forbidden, "SELECT "+claim, token)
 	}
 	for _, call := range []string{"outbox_join_end(NULL, 1::smallint, NULL)", "jobs_join_end(NULL, 1::smallint, NULL)",
-		"outbox_gate_sweep(1)", "outbox_gate_fold(1)", "jobs_admit('default', 1)", "inbox_begin('c', 's', 'm')",
+		"outbox_key_sweep(1)", "outbox_key_fold(1)", "jobs_admit('default', 1)", "inbox_begin('c', 's', 'm')",
 		"inbox_strip()"} {
 		f.refuses(producer, forbidden, "SELECT "+call)
 	}
 	for _, table := range []string{"timers_schedule", "jobs_schedule", "leader", "schema_version", "schema_domain",
-		"jobs_queue", "jobs_step", "outbox_gate_cursor"} {
+		"jobs_queue", "jobs_step", "outbox_key_cursor"} {
 		f.refuses(producer, forbidden, "SELECT FROM "+table)
 		f.refuses(producer, forbidden, "DELETE FROM "+table)
 	}

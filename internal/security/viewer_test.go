@@ -51,7 +51,7 @@ func TestAViewerChangesNothing(t *testing.T) {
 		f.refuses(viewer, forbidden, "DELETE FROM "+table)
 		f.refuses(viewer, forbidden, "SELECT FROM "+table+" FOR SHARE")
 	}
-	f.refuses(viewer, forbidden, "SELECT nextval('outbox_gate_seq')")
+	f.refuses(viewer, forbidden, "SELECT nextval('outbox_key_seq')")
 	f.refusesDDL(viewer)
 	functions := f.lines("SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.pronamespace = $1::regnamespace",
 		f.db.Schema)
@@ -60,7 +60,7 @@ func TestAViewerChangesNothing(t *testing.T) {
 	}
 	for _, function := range functions {
 		for _, role := range []string{"viewer", "producer"} {
-			if role == "producer" && strings.HasSuffix(function, "_gate_place(text)") {
+			if role == "producer" && strings.HasSuffix(function, "_key_place(text)") {
 				continue // which the trigger of their inserts calls
 			}
 			if ask[bool](f, "SELECT has_function_privilege($1, $2::regprocedure, 'EXECUTE')", f.role(role), function) {

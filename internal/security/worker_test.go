@@ -186,7 +186,7 @@ func (f *fixture) transitions(q *workqueue.Queue, table string, lane []any) {
 func (f *fixture) lapse(q *workqueue.Queue, table string, lane []any) {
 	f.t.Helper()
 	ctx := f.t.Context()
-	if _, err := q.Sweep(ctx, 100); err != nil { // what was redriven may wait for its gate
+	if _, err := q.Sweep(ctx, 100); err != nil { // what was redriven may wait for its key
 		f.t.Errorf("%s: sweep: %v", table, err)
 	}
 	rows, err := q.Claim(ctx, uuid.New(), time.Minute, 1, lane...)

@@ -16,7 +16,7 @@ type Blocker struct {
 // Blockers are so many of the table's, the one that has kept rows waiting for longest first. Of each, up to behind rows
 // are counted.
 func Blockers(ctx context.Context, r Reader, f *Facts, behind, limit int) ([]Blocker, error) {
-	if !f.Has("gate_key") {
+	if !f.Has("concurrency_key") {
 		return nil, nil
 	}
 	return rows[Blocker](ctx, r, "blocked", f, MaxLanes, behind, limit)
@@ -30,7 +30,9 @@ type Note struct {
 
 // OldestNote is the first of the table's notes that are to be folded; nil where there is none.
 func OldestNote(ctx context.Context, r Reader, f *Facts) (worst *Note, err error) {
-	for _, notes := range []struct{ column, suffix string }{{"gate_key", "_gate_note"}, {"joined", "_join_note"}} {
+	for _, notes := range []struct{ column, suffix string }{
+		{"concurrency_key", "_key_note"}, {"joined", "_join_note"},
+	} {
 		if !f.Has(notes.column) {
 			continue
 		}

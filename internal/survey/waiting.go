@@ -20,7 +20,7 @@ type Key struct {
 
 // Keys are so many of the table's behind one in the order of their names. Of each up to behind rows are counted.
 func Keys(ctx context.Context, r Reader, f *Facts, after string, limit, behind int) ([]Key, error) {
-	if !f.Has("gate_key") {
+	if !f.Has("concurrency_key") {
 		return nil, nil
 	}
 	return rows[Key](ctx, r, "keys", f, after, limit, behind)

@@ -48,12 +48,12 @@ CREATE TABLE "{{schema}}"."jobs" (
     "progress_note" text,
     "output" bytea,
     "joined" boolean,
-    "gate_key" text,
-    "gate_limit" integer,
-    "gate_policy" smallint,
-    "gate_rate" double precision,
-    "gate_burst" integer,
-    "gate_seq" bigint,
+    "concurrency_key" text,
+    "key_limit" integer,
+    "key_policy" smallint,
+    "key_rate" double precision,
+    "key_burst" integer,
+    "key_seq" bigint,
     -- Which status goes with which times, in few words, since every statement that writes reads the checks anew: a row in
     -- progress has one of the times, a done one has the first, which counts twice, and a failed one has another with it.
     CONSTRAINT "jobs_state_check" CHECK (
@@ -453,7 +453,7 @@ BEGIN
 WITH changed AS (
     UPDATE "{{schema}}"."jobs" AS t
     SET status = 0,
-        waiting = t."gate_key" IS NOT NULL,
+        waiting = t."concurrency_key" IS NOT NULL,
         attempts = 0,
         due_at = clock_timestamp(),
         completed_at = NULL,
@@ -488,7 +488,7 @@ BEGIN
         RAISE EXCEPTION 'max_notes must be at least 1' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     notes := notes + coalesce((SELECT f.folded FROM "{{schema}}"."jobs_join_fold"($1, '-infinity') AS f), 0);
-    notes := notes + coalesce((SELECT f.folded FROM "{{schema}}"."jobs_gate_fold"($1, '-infinity') AS f), 0);
+    notes := notes + coalesce((SELECT f.folded FROM "{{schema}}"."jobs_key_fold"($1, '-infinity') AS f), 0);
     RETURN notes;
 END
 $txwork$;
@@ -565,8 +565,8 @@ BEGIN
             more := (SELECT "{{schema}}"."jobs_slot_sweep"($2)) > 0;
         WHEN 'join_sweep' THEN
             more := (SELECT "{{schema}}"."jobs_join_sweep"($2)) > 0;
-        WHEN 'gate_sweep' THEN
-            more := (SELECT "{{schema}}"."jobs_gate_sweep"($2)) > 0;
+        WHEN 'key_sweep' THEN
+            more := (SELECT "{{schema}}"."jobs_key_sweep"($2)) > 0;
         WHEN 'purge' THEN
             more := (SELECT p.done + p.failed FROM "{{schema}}"."jobs_purge"($2, $3, $4) AS p) > 0;
         WHEN 'fold' THEN
@@ -592,7 +592,7 @@ DECLARE
     said text;
     problem text;
 BEGIN
-    FOREACH kind IN ARRAY ARRAY['reap_expired', 'slot_sweep', 'join_sweep', 'gate_sweep', 'purge', 'fold'] LOOP
+    FOREACH kind IN ARRAY ARRAY['reap_expired', 'slot_sweep', 'join_sweep', 'key_sweep', 'purge', 'fold'] LOOP
         FOR step IN 1..100 LOOP
             COMMIT;
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
@@ -1099,7 +1099,7 @@ EXECUTE FUNCTION "{{schema}}"."jobs_join_settled"();
 --
 -- status = 0 in the UPDATE makes it happen once. The continuations follow in the same transaction. They are waiting, so
 -- nobody claims or settles them meanwhile; one that somebody has cancelled is left alone, and so is one that was
--- redriven after that and now waits for its gate only. Who cancels a join waits here for whoever holds its rows; a
+-- redriven after that and now waits for its key only. Who cancels a join waits here for whoever holds its rows; a
 -- fold has locked them all before.
 --
 -- What becomes of a continuation: released is 0, Ready; an on_fail that is not needed is 2, Done, as if it
@@ -1176,7 +1176,7 @@ BEGIN
             last_error = coalesce(c.reason, t.last_error)
         FROM unnest(targets, states, reasons) AS c (id, state, reason)
         -- CASE hides from the planner that few rows of the table wait: it would read all of it to find them.
-        WHERE t.id = c.id AND CASE WHEN t.status = 0 THEN t.waiting AND t.gate_seq IS NULL ELSE false END
+        WHERE t.id = c.id AND CASE WHEN t.status = 0 THEN t.waiting AND t.key_seq IS NULL ELSE false END
         RETURNING c.state
     )
     SELECT count(*) FILTER (WHERE c.state = 0) INTO released FROM changed AS c;
@@ -1585,14 +1585,14 @@ BEGIN
 
     held := ARRAY(
         SELECT t.id FROM "{{schema}}"."jobs" AS t
-        WHERE t.id = ANY (looked) AND t.completed_at IS NULL AND t.waiting AND t.gate_seq IS NULL AND t.created_at < now() - interval '15 minutes' AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_join" AS j WHERE j.on_complete = t.id) AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_join" AS j WHERE j.on_fail = t.id)
+        WHERE t.id = ANY (looked) AND t.completed_at IS NULL AND t.waiting AND t.key_seq IS NULL AND t.created_at < now() - interval '15 minutes' AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_join" AS j WHERE j.on_complete = t.id) AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_join" AS j WHERE j.on_fail = t.id)
         FOR NO KEY UPDATE SKIP LOCKED);
     UPDATE "{{schema}}"."jobs" AS t
     SET status = 3,
         completed_at = clock_timestamp(),
         failed_at = clock_timestamp(),
         last_error = 'waited for a join that is gone'
-    WHERE t.id = ANY (held) AND t.completed_at IS NULL AND t.waiting AND t.gate_seq IS NULL AND t.created_at < now() - interval '15 minutes' AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_join" AS j WHERE j.on_complete = t.id) AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_join" AS j WHERE j.on_fail = t.id); -- again: a join may have been started before the row was locked
+    WHERE t.id = ANY (held) AND t.completed_at IS NULL AND t.waiting AND t.key_seq IS NULL AND t.created_at < now() - interval '15 minutes' AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_join" AS j WHERE j.on_complete = t.id) AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_join" AS j WHERE j.on_fail = t.id); -- again: a join may have been started before the row was locked
     GET DIAGNOSTICS stranded = ROW_COUNT;
     RETURN stranded;
 END
@@ -1648,30 +1648,30 @@ $txwork$;
 
 REVOKE ALL ON FUNCTION "{{schema}}"."jobs_join_sweep"(integer) FROM PUBLIC;
 
--- Gates of "{{schema}}"."jobs": rows with a gate_key wait outside the claim index until their key lets them through.
+-- Keyed rows of "{{schema}}"."jobs": rows with a concurrency_key wait outside the claim index until their key lets them through.
 --
 -- Whatever may concern a key appends a note in its own transaction: an insert, a settle, a cancel, a redrive, a
--- deletion. It reads nothing and waits for nobody, except that the writers of an ordered key take turns. gate_fold
+-- deletion. It reads nothing and waits for nobody, except that the writers of an ordered key take turns. key_fold
 -- applies notes later, in a short transaction of its own, one folder at a time: it lets through what the keys of its
 -- notes have room for. docs/model/fold.pml checks the protocol.
 --
 -- Tables have columns of all names. Functions therefore say that variables go first, and name columns with their table.
 --
--- gate_limit = 0, an ordered key: one live row at a time, in commit order. Writers of a key hold an advisory lock until
--- they commit and draw gate_seq under it, so the committed rows of a key are a prefix of its order and the smallest
+-- key_limit = 0, an ordered key: one live row at a time, in commit order. Writers of a key hold an advisory lock until
+-- they commit and draw key_seq under it, so the committed rows of a key are a prefix of its order and the smallest
 -- that waits is next.
 --
--- gate_limit = n > 0: at most n rows outside the gate, by due time; a row that goes back for a retry gives its place up.
-CREATE SEQUENCE "{{schema}}"."jobs_gate_seq";
+-- key_limit = n > 0: at most n released rows, by due time; a row that goes back for a retry gives its place up.
+CREATE SEQUENCE "{{schema}}"."jobs_key_seq";
 
 -- at is when the key is to be looked at: the start of the transaction that wrote the note, or a later time. ended is how
 -- many rows of the key were through and are not any more; place and due are from where on a row waits that did not before.
 -- Without ended the note says nothing of the kind: the key is to be counted anew. Rows of a key that are ordered and those
 -- that are limited have nothing to do with each other. There is no CHECK: the server reads one anew for every statement
--- that writes, and each settle of a gated row is one here.
-CREATE TABLE "{{schema}}"."jobs_gate_note" (
+-- that writes, and each settle of a keyed row is one here.
+CREATE TABLE "{{schema}}"."jobs_key_note" (
     at timestamptz NOT NULL,
-    gate_key text NOT NULL,
+    concurrency_key text NOT NULL,
     limited boolean NOT NULL,
     ended integer,
     place bigint,
@@ -1679,13 +1679,13 @@ CREATE TABLE "{{schema}}"."jobs_gate_note" (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 -- A publication, somebody else's FOR ALL TABLES too, would otherwise have PostgreSQL refuse to delete notes.
-ALTER TABLE "{{schema}}"."jobs_gate_note" REPLICA IDENTITY FULL;
+ALTER TABLE "{{schema}}"."jobs_key_note" REPLICA IDENTITY FULL;
 
-CREATE INDEX "jobs_gate_note_idx" ON "{{schema}}"."jobs_gate_note" (at);
+CREATE INDEX "jobs_key_note_idx" ON "{{schema}}"."jobs_key_note" (at);
 
 -- Notes that take rows off what is known. Who counts a key sees that these rows have ended, while a later fold takes their
 -- notes: it counts them in.
-CREATE INDEX "jobs_gate_ended_idx" ON "{{schema}}"."jobs_gate_note" (gate_key) WHERE ended > 0 AND limited;
+CREATE INDEX "jobs_key_ended_idx" ON "{{schema}}"."jobs_key_note" (concurrency_key) WHERE ended > 0 AND limited;
 
 -- What folders know of keys that many rows pass through. To count the rows that are through, or to find the first that
 -- waits, means to go past all rows of the key that have ended since vacuum could last clean up; while somebody keeps a
@@ -1702,8 +1702,8 @@ CREATE INDEX "jobs_gate_ended_idx" ON "{{schema}}"."jobs_gate_note" (gate_key) W
 --
 -- Then, and for each new place, one with a larger n replaces it: whoever looks for the largest finds what is valid
 -- before all that is dead.
-CREATE TABLE "{{schema}}"."jobs_gate_known" (
-    gate_key text NOT NULL,
+CREATE TABLE "{{schema}}"."jobs_key_state" (
+    concurrency_key text NOT NULL,
     limited boolean NOT NULL,
     n bigint NOT NULL,
     place bigint,
@@ -1712,38 +1712,38 @@ CREATE TABLE "{{schema}}"."jobs_gate_known" (
     next_at timestamptz,
     updates integer NOT NULL DEFAULT 0,
     at timestamptz NOT NULL,
-    PRIMARY KEY (gate_key, limited, n)
+    PRIMARY KEY (concurrency_key, limited, n)
 ) WITH (fillfactor = 50);
 
 -- Where the next sweep goes on.
-CREATE TABLE "{{schema}}"."jobs_gate_cursor" (
+CREATE TABLE "{{schema}}"."jobs_key_cursor" (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     ordered_key text NOT NULL DEFAULT '',
     limited_key text NOT NULL DEFAULT '',
     swept_at timestamptz NOT NULL DEFAULT '-infinity'
 ) WITH (fillfactor = 10);
 
-INSERT INTO "{{schema}}"."jobs_gate_cursor" DEFAULT VALUES;
+INSERT INTO "{{schema}}"."jobs_key_cursor" DEFAULT VALUES;
 
 -- Rows that wait, by key: ordered ones in their order, others by due time.
-CREATE INDEX "jobs_gate_wait_idx" ON "{{schema}}"."jobs" (gate_key, gate_seq)
-    WHERE CASE WHEN completed_at IS NULL AND gate_seq IS NOT NULL AND gate_limit = 0 THEN waiting END;
-CREATE INDEX "jobs_gate_queue_idx" ON "{{schema}}"."jobs" (gate_key, due_at, gate_seq)
-    WHERE CASE WHEN completed_at IS NULL AND gate_seq IS NOT NULL AND gate_limit > 0 THEN waiting END;
+CREATE INDEX "jobs_key_wait_idx" ON "{{schema}}"."jobs" (concurrency_key, key_seq)
+    WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL AND key_limit = 0 THEN waiting END;
+CREATE INDEX "jobs_key_queue_idx" ON "{{schema}}"."jobs" (concurrency_key, due_at, key_seq)
+    WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL AND key_limit > 0 THEN waiting END;
 
 -- Rows that are through. The index is not unique for ordered keys, of which there is one: each row that is let through
 -- would be compared with all that have ended since vacuum could last clean up.
-CREATE INDEX "jobs_gate_live_idx" ON "{{schema}}"."jobs" (gate_key, gate_seq)
-    WHERE CASE WHEN completed_at IS NULL AND gate_seq IS NOT NULL THEN NOT waiting END;
+CREATE INDEX "jobs_key_live_idx" ON "{{schema}}"."jobs" (concurrency_key, key_seq)
+    WHERE CASE WHEN completed_at IS NULL AND key_seq IS NOT NULL THEN NOT waiting END;
 
 -- Dead letters that stand in the way of the rows behind them.
-CREATE INDEX "jobs_gate_fail_idx" ON "{{schema}}"."jobs" (gate_key, gate_seq)
-    WHERE CASE WHEN failed_at IS NOT NULL AND cancelled_at IS NULL THEN gate_policy > 0 END;
+CREATE INDEX "jobs_key_fail_idx" ON "{{schema}}"."jobs" (concurrency_key, key_seq)
+    WHERE CASE WHEN failed_at IS NOT NULL AND cancelled_at IS NULL THEN key_policy > 0 END;
 
 -- Draws the place of a row behind all others of its key. The table is asked because the sequence may be behind it, as
 -- after a logical replication, which copies no sequences; it is asked for what is not behind the sequence alone, since a
 -- key may have had any number of rows.
-CREATE FUNCTION "{{schema}}"."jobs_gate_place"(k text) RETURNS bigint
+CREATE FUNCTION "{{schema}}"."jobs_key_place"(k text) RETURNS bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -1752,59 +1752,59 @@ SET enable_sort = off
 SET jit = off
 AS $txwork$
 DECLARE
-    next constant bigint := nextval('"{{schema}}"."jobs_gate_seq"');
+    next constant bigint := nextval('"{{schema}}"."jobs_key_seq"');
 BEGIN
     RETURN greatest(
         next,
-        1 + (SELECT t.gate_seq FROM "{{schema}}"."jobs" AS t
-            WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit = 0 THEN t.waiting END AND t.gate_seq >= next
-            ORDER BY t.gate_key DESC, t.gate_seq DESC LIMIT 1),
-        1 + (SELECT t.gate_seq FROM "{{schema}}"."jobs" AS t
-            WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL THEN NOT t.waiting END AND t.gate_seq >= next
-            ORDER BY t.gate_key DESC, t.gate_seq DESC LIMIT 1),
-        1 + (SELECT t.gate_seq FROM "{{schema}}"."jobs" AS t
-            WHERE t.gate_key = k AND CASE WHEN t.failed_at IS NOT NULL AND t.cancelled_at IS NULL THEN t.gate_policy > 0 END AND t.gate_seq >= next
-            ORDER BY t.gate_key DESC, t.gate_seq DESC LIMIT 1));
+        1 + (SELECT t.key_seq FROM "{{schema}}"."jobs" AS t
+            WHERE t.concurrency_key = k AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit = 0 THEN t.waiting END AND t.key_seq >= next
+            ORDER BY t.concurrency_key DESC, t.key_seq DESC LIMIT 1),
+        1 + (SELECT t.key_seq FROM "{{schema}}"."jobs" AS t
+            WHERE t.concurrency_key = k AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL THEN NOT t.waiting END AND t.key_seq >= next
+            ORDER BY t.concurrency_key DESC, t.key_seq DESC LIMIT 1),
+        1 + (SELECT t.key_seq FROM "{{schema}}"."jobs" AS t
+            WHERE t.concurrency_key = k AND CASE WHEN t.failed_at IS NOT NULL AND t.cancelled_at IS NULL THEN t.key_policy > 0 END AND t.key_seq >= next
+            ORDER BY t.concurrency_key DESC, t.key_seq DESC LIMIT 1));
 END
 $txwork$;
 
--- A row comes to its gate when it is inserted, and always waits: only a fold lets rows through. One that brings its
+-- A row comes to its key when it is inserted, and always waits: only a fold lets rows through. One that brings its
 -- place, as from a restored dump or a COPY, keeps it.
 --
--- What a gate may look like is checked here: the server reads a CHECK anew for every statement that writes to the table,
--- also for those whose rows have no gate.
-CREATE FUNCTION "{{schema}}"."jobs_gate_enter"() RETURNS trigger
+-- A rule is checked here: the server reads a CHECK anew for every statement that writes to the table,
+-- also for those whose rows have no key.
+CREATE FUNCTION "{{schema}}"."jobs_key_enter"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $txwork$
 DECLARE
-    restored constant boolean := NEW.gate_seq IS NOT NULL; -- as one that was through, perhaps
+    restored constant boolean := NEW.key_seq IS NOT NULL; -- as one that was through, perhaps
 BEGIN
-    IF (octet_length(NEW.gate_key) BETWEEN 1 AND 255 AND NEW.gate_limit >= 0 AND NEW.gate_policy BETWEEN 0 AND 2
-        AND (NEW.gate_rate IS NULL) = (NEW.gate_burst IS NULL)
-        AND (NEW.gate_rate IS NULL OR NEW.gate_limit > 0 AND NEW.gate_rate BETWEEN 1e-09 AND 1e+09 AND NEW.gate_burst >= 1)) IS NOT TRUE THEN
-        RAISE EXCEPTION 'the gate of key % cannot be: it needs a key of 1 to 255 bytes, a limit of at least 0, a policy of 0 to 2, and a rate of 1e-09 to 1e+09 and a burst together, with a limit', left(NEW.gate_key, 40)
-            USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_gate_check';
+    IF (octet_length(NEW.concurrency_key) BETWEEN 1 AND 255 AND NEW.key_limit >= 0 AND NEW.key_policy BETWEEN 0 AND 2
+        AND (NEW.key_rate IS NULL) = (NEW.key_burst IS NULL)
+        AND (NEW.key_rate IS NULL OR NEW.key_limit > 0 AND NEW.key_rate BETWEEN 1e-09 AND 1e+09 AND NEW.key_burst >= 1)) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the rule of key % is not valid: it needs a key of 1 to 255 bytes, a limit of at least 0, a policy of 0 to 2, and a rate of 1e-09 to 1e+09 and a burst together, with a limit', left(NEW.concurrency_key, 40)
+            USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_key_check';
     END IF;
-    IF NEW.completed_at IS NOT NULL OR NEW.waiting AND NEW.gate_seq IS NULL THEN
+    IF NEW.completed_at IS NOT NULL OR NEW.waiting AND NEW.key_seq IS NULL THEN
         RETURN NEW; -- it has ended, or waits for something else first
     END IF;
-    IF NEW.gate_seq IS NULL AND NEW.gate_limit = 0 THEN
-        PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.jobs ' || NEW.gate_key, 1));
-        NEW.gate_seq := "{{schema}}"."jobs_gate_place"(NEW.gate_key);
-        IF NEW.gate_seq % 512 = 0 THEN -- an IF of its own: one with a query is planned for each row
+    IF NEW.key_seq IS NULL AND NEW.key_limit = 0 THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended('{{schema}}.jobs ' || NEW.concurrency_key, 1));
+        NEW.key_seq := "{{schema}}"."jobs_key_place"(NEW.concurrency_key);
+        IF NEW.key_seq % 512 = 0 THEN -- an IF of its own: one with a query is planned for each row
             IF (SELECT count(*) FROM pg_locks AS l WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory') > current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4 THEN
                 RAISE EXCEPTION 'this transaction has written more than % ordered keys: each holds one of the locks that the whole server shares', current_setting('max_locks_per_transaction')::integer * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer) / 4
                     USING ERRCODE = 'program_limit_exceeded', HINT = 'write fewer keys in one transaction, or raise max_locks_per_transaction';
             END IF;
         END IF;
-    ELSIF NEW.gate_seq IS NULL THEN
-        NEW.gate_seq := nextval('"{{schema}}"."jobs_gate_seq"');
+    ELSIF NEW.key_seq IS NULL THEN
+        NEW.key_seq := nextval('"{{schema}}"."jobs_key_seq"');
     END IF;
     IF NEW.status = 0 THEN
         NEW.waiting := true;
-        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended, place, due)
-        VALUES (CASE WHEN NEW.gate_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.gate_key, NEW.gate_limit > 0, CASE WHEN NOT restored THEN 0 END, NEW.gate_seq, NEW.due_at);
+        INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended, place, due)
+        VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.concurrency_key, NEW.key_limit > 0, CASE WHEN NOT restored THEN 0 END, NEW.key_seq, NEW.due_at);
         IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
@@ -1813,20 +1813,20 @@ BEGIN
             PERFORM pg_catalog.pg_notify('{{schema}}.jobs', pg_catalog.concat('note:', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint));
         END IF;
     ELSE
-        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited) VALUES (now(), NEW.gate_key, NEW.gate_limit > 0); -- it is through
+        INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited) VALUES (now(), NEW.concurrency_key, NEW.key_limit > 0); -- it is through
     END IF;
     RETURN NEW;
 END
 $txwork$;
 
--- A row comes to its gate later: a join has released it, or it is redriven and never got so far.
+-- A row comes to its key later: a join has released it, or it is redriven and never got so far.
 --
 -- This and the next are AFTER triggers with an UPDATE of their own. A BEFORE UPDATE trigger would lock each row that
--- any statement updates first, claims and acks of rows without a gate included.
+-- any statement updates first, claims and acks of rows without a key included.
 --
 -- The row draws its place without the turn of the key's writers, one of whom may hold an earlier place and not have
 -- committed. So the place must not become the one that is known: it is none that is marked.
-CREATE FUNCTION "{{schema}}"."jobs_gate_come"() RETURNS trigger
+CREATE FUNCTION "{{schema}}"."jobs_key_come"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -1835,15 +1835,15 @@ SET enable_sort = off
 SET jit = off
 AS $txwork$
 DECLARE
-    place bigint := "{{schema}}"."jobs_gate_place"(NEW.gate_key);
+    place bigint := "{{schema}}"."jobs_key_place"(NEW.concurrency_key);
 BEGIN
     WHILE hashint8(place) & 7 = 0 LOOP
         place := place + 1;
     END LOOP;
-    UPDATE "{{schema}}"."jobs" AS t SET waiting = true, gate_seq = place
-    WHERE t.id = NEW.id AND t.status = 0 AND t.gate_seq IS NULL;
-    INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended, place, due)
-    VALUES (CASE WHEN NEW.gate_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.gate_key, NEW.gate_limit > 0, 0, place, NEW.due_at);
+    UPDATE "{{schema}}"."jobs" AS t SET waiting = true, key_seq = place
+    WHERE t.id = NEW.id AND t.status = 0 AND t.key_seq IS NULL;
+    INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended, place, due)
+    VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.concurrency_key, NEW.key_limit > 0, 0, place, NEW.due_at);
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
         WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) (pg_catalog.now() OPERATOR(pg_catalog.+) '500ms'::pg_catalog.interval) THEN true
@@ -1856,7 +1856,7 @@ END
 $txwork$;
 
 -- A row of a limited key gives its place up: it was put back for later.
-CREATE FUNCTION "{{schema}}"."jobs_gate_back"() RETURNS trigger
+CREATE FUNCTION "{{schema}}"."jobs_key_back"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -1866,9 +1866,9 @@ SET jit = off
 AS $txwork$
 BEGIN
     UPDATE "{{schema}}"."jobs" AS t SET waiting = true WHERE t.id = NEW.id AND t.status = 0;
-    INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended, due) VALUES (now(), NEW.gate_key, true, 1, NEW.due_at);
+    INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended, due) VALUES (now(), NEW.concurrency_key, true, 1, NEW.due_at);
     IF NEW.due_at > now() THEN
-        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended, due) VALUES (NEW.due_at, NEW.gate_key, true, 0, NEW.due_at);
+        INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended, due) VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
     END IF;
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
         WHEN (CASE WHEN pg_catalog.pg_try_advisory_lock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) THEN pg_catalog.pg_advisory_unlock_shared(pg_catalog.hashtextextended('{{schema}}.jobs announcer', 0)) ELSE false END) THEN true
@@ -1884,19 +1884,19 @@ $txwork$;
 -- Something of the key has changed: it may have room, or a row may be due earlier. A row that comes back has the key counted
 -- anew, since others may have come back that are before it. No search_path is pinned, every name
 -- is qualified instead: to set one and set it back for each row costs more than the note.
-CREATE FUNCTION "{{schema}}"."jobs_gate_note"() RETURNS trigger
+CREATE FUNCTION "{{schema}}"."jobs_key_note"() RETURNS trigger
 LANGUAGE plpgsql
 AS $txwork$
 BEGIN
     IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.completed_at IS NULL THEN
-        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended, place, due)
-        VALUES (pg_catalog.now(), NEW.gate_key, NEW.gate_limit OPERATOR(pg_catalog.>) 0, CASE WHEN OLD.completed_at IS NULL THEN 0 END, NEW.gate_seq, NEW.due_at);
-        IF NEW.gate_limit OPERATOR(pg_catalog.>) 0 AND NEW.due_at OPERATOR(pg_catalog.>) pg_catalog.now() THEN
-            INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended, due) VALUES (NEW.due_at, NEW.gate_key, true, 0, NEW.due_at);
+        INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended, place, due)
+        VALUES (pg_catalog.now(), NEW.concurrency_key, NEW.key_limit OPERATOR(pg_catalog.>) 0, CASE WHEN OLD.completed_at IS NULL THEN 0 END, NEW.key_seq, NEW.due_at);
+        IF NEW.key_limit OPERATOR(pg_catalog.>) 0 AND NEW.due_at OPERATOR(pg_catalog.>) pg_catalog.now() THEN
+            INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended, due) VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
         END IF;
     ELSE
-        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended)
-        VALUES (pg_catalog.now(), OLD.gate_key, OLD.gate_limit OPERATOR(pg_catalog.>) 0,
+        INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended)
+        VALUES (pg_catalog.now(), OLD.concurrency_key, OLD.key_limit OPERATOR(pg_catalog.>) 0,
             CASE WHEN OLD.completed_at IS NULL AND NOT OLD.waiting THEN 1 ELSE 0 END);
     END IF;
     IF (CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '{{schema}}.jobs' THEN false ELSE (CASE
@@ -1911,7 +1911,7 @@ END
 $txwork$;
 
 -- Somebody has truncated the rows or the notes, as tests do: nothing is known any more but how far rates are used up.
-CREATE FUNCTION "{{schema}}"."jobs_gate_forget"() RETURNS trigger
+CREATE FUNCTION "{{schema}}"."jobs_key_forget"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -1920,8 +1920,8 @@ SET enable_sort = off
 SET jit = off
 AS $txwork$
 BEGIN
-    DELETE FROM "{{schema}}"."jobs_gate_known" WHERE next_at IS NULL;
-    UPDATE "{{schema}}"."jobs_gate_known" SET taken = NULL, due = '-infinity';
+    DELETE FROM "{{schema}}"."jobs_key_state" WHERE next_at IS NULL;
+    UPDATE "{{schema}}"."jobs_key_state" SET taken = NULL, due = '-infinity';
     RETURN NULL;
 END
 $txwork$;
@@ -1934,7 +1934,7 @@ $txwork$;
 --
 -- A row that is let through gets a due time that claims will still come to. Without fronts, that is now, and the row queues
 -- up behind all that is due. fronts tells where claims are in each lane, so that it keeps its place if they are not past it.
-CREATE FUNCTION "{{schema}}"."jobs_gate_fold"(max_notes integer, since timestamptz DEFAULT '-infinity', fronts jsonb DEFAULT '{}')
+CREATE FUNCTION "{{schema}}"."jobs_key_fold"(max_notes integer, since timestamptz DEFAULT '-infinity', fronts jsonb DEFAULT '{}')
 RETURNS TABLE (folded integer, released integer, again double precision, upto timestamptz)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -1947,7 +1947,7 @@ AS $txwork$
 #variable_conflict use_variable
 DECLARE
     started constant timestamptz := clock_timestamp();
-    news "{{schema}}"."jobs_gate_note"[]; -- one of each key
+    news "{{schema}}"."jobs_key_note"[]; -- one of each key
     ordered boolean := false;
     limited boolean := false;
     n integer;
@@ -1955,7 +1955,7 @@ BEGIN
     IF (max_notes >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs gate_fold', 0)) THEN
+    IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock(hashtextextended('{{schema}}.jobs key_fold', 0)) THEN
         RETURN NEXT; -- all NULL: somebody else folds, or this transaction could not see what they did
         RETURN;
     END IF;
@@ -1963,9 +1963,9 @@ BEGIN
     folded := 0;
     LOOP
         WITH taken AS (
-            DELETE FROM "{{schema}}"."jobs_gate_note" AS d
+            DELETE FROM "{{schema}}"."jobs_key_note" AS d
             WHERE d.ctid = ANY (ARRAY(
-                SELECT r.ctid FROM "{{schema}}"."jobs_gate_note" AS r
+                SELECT r.ctid FROM "{{schema}}"."jobs_key_note" AS r
                 WHERE r.at >= greatest(since, upto) AND r.at <= started
                 ORDER BY r.at
                 LIMIT max_notes
@@ -1973,9 +1973,9 @@ BEGIN
             RETURNING d.*
         )
         SELECT count(*), greatest(upto, nullif(max(t.at), '-infinity')), ordered OR bool_or(NOT t.limited) IS TRUE, limited OR bool_or(t.limited) IS TRUE,
-            ARRAY(SELECT (max(m.at), m.gate_key, m.limited, CASE WHEN NOT bool_or(m.ended IS NULL) THEN sum(m.ended) END, min(m.place), min(m.due))::"{{schema}}"."jobs_gate_note"
+            ARRAY(SELECT (max(m.at), m.concurrency_key, m.limited, CASE WHEN NOT bool_or(m.ended IS NULL) THEN sum(m.ended) END, min(m.place), min(m.due))::"{{schema}}"."jobs_key_note"
                 FROM (SELECT * FROM taken UNION ALL SELECT * FROM unnest(news)) AS m
-                GROUP BY m.gate_key, m.limited)
+                GROUP BY m.concurrency_key, m.limited)
         INTO n, upto, ordered, limited, news
         FROM taken AS t;
         folded := folded + n;
@@ -1985,10 +1985,10 @@ BEGIN
 
     released := 0;
     IF ordered THEN
-        released := "{{schema}}"."jobs_gate_next"(news, fronts);
+        released := "{{schema}}"."jobs_key_next"(news, fronts);
     END IF;
     IF limited THEN
-        released := released + "{{schema}}"."jobs_gate_fill"(news, started, fronts);
+        released := released + "{{schema}}"."jobs_key_fill"(news, started, fronts);
     END IF;
     IF released > 0 THEN
         IF fronts <> '{}' THEN
@@ -1998,7 +1998,7 @@ BEGIN
     END IF;
     again := CASE WHEN n = max_notes THEN 0 ELSE (
         SELECT extract(epoch FROM n.at - clock_timestamp())
-        FROM "{{schema}}"."jobs_gate_note" AS n
+        FROM "{{schema}}"."jobs_key_note" AS n
         WHERE n.at > started
         ORDER BY n.at
         LIMIT 1) END;
@@ -2008,7 +2008,7 @@ $txwork$;
 
 -- Lets the first row of each ordered key through, unless one is or a dead letter stands in the way. Called by folders
 -- only.
-CREATE FUNCTION "{{schema}}"."jobs_gate_next"(news "{{schema}}"."jobs_gate_note"[], fronts jsonb) RETURNS integer
+CREATE FUNCTION "{{schema}}"."jobs_key_next"(news "{{schema}}"."jobs_key_note"[], fronts jsonb) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -2027,31 +2027,31 @@ DECLARE
     obstacles uuid[];
 BEGIN
     WITH k AS MATERIALIZED (
-        SELECT m.gate_key AS key, s.ctid AS known, s.n, s.place AS bound, m.ended IS NULL AND s.place IS NOT NULL AS anew,
+        SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.place AS bound, m.ended IS NULL AND s.place IS NOT NULL AS anew,
             CASE WHEN m.ended IS NOT NULL AND s.place IS NOT NULL THEN least(s.place, m.place) ELSE 0 END AS place
         FROM unnest(news) AS m
         LEFT JOIN LATERAL (
-            SELECT g.ctid, g.n, g.place FROM "{{schema}}"."jobs_gate_known" AS g
-            WHERE g.gate_key = m.gate_key AND NOT g.limited
-            ORDER BY g.gate_key DESC, g.limited DESC, g.n DESC
+            SELECT g.ctid, g.n, g.place FROM "{{schema}}"."jobs_key_state" AS g
+            WHERE g.concurrency_key = m.concurrency_key AND NOT g.limited
+            ORDER BY g.concurrency_key DESC, g.limited DESC, g.n DESC
             LIMIT 1) AS s ON true
         WHERE NOT m.limited
     ), head AS MATERIALIZED (
-        SELECT k.*, live.is AS live, h.ctid, h.gate_seq, o.id AS behind, o.gate_policy
+        SELECT k.*, live.is AS live, h.ctid, h.key_seq, o.id AS behind, o.key_policy
         FROM k
         LEFT JOIN LATERAL ( -- no NOT EXISTS: an anti-join may read all live rows of the table
             SELECT true AS is FROM "{{schema}}"."jobs" AS l
-            WHERE l.gate_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.gate_seq IS NOT NULL THEN NOT l.waiting END AND l.gate_limit = 0 AND l.gate_seq >= k.place
+            WHERE l.concurrency_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN NOT l.waiting END AND l.key_limit = 0 AND l.key_seq >= k.place
             LIMIT 1) AS live ON true
         LEFT JOIN LATERAL (
-            SELECT r.ctid, r.gate_seq FROM "{{schema}}"."jobs" AS r
-            WHERE live.is IS NULL AND r.gate_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit = 0 THEN r.waiting END AND r.gate_seq >= k.place
-            ORDER BY r.gate_key, r.gate_seq
+            SELECT r.ctid, r.key_seq FROM "{{schema}}"."jobs" AS r
+            WHERE live.is IS NULL AND r.concurrency_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting END AND r.key_seq >= k.place
+            ORDER BY r.concurrency_key, r.key_seq
             LIMIT 1) AS h ON true
         LEFT JOIN LATERAL (
-            SELECT f.id, f.gate_policy FROM "{{schema}}"."jobs" AS f
-            WHERE f.gate_key = k.key AND CASE WHEN f.failed_at IS NOT NULL AND f.cancelled_at IS NULL THEN f.gate_policy > 0 END AND f.gate_seq < h.gate_seq
-            ORDER BY f.gate_key, f.gate_seq
+            SELECT f.id, f.key_policy FROM "{{schema}}"."jobs" AS f
+            WHERE f.concurrency_key = k.key AND CASE WHEN f.failed_at IS NOT NULL AND f.cancelled_at IS NULL THEN f.key_policy > 0 END AND f.key_seq < h.key_seq
+            ORDER BY f.concurrency_key, f.key_seq
             LIMIT 1) AS o ON true
     ), through AS MATERIALIZED (
         UPDATE "{{schema}}"."jobs" AS t SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> left(encode(sha256(convert_to(jsonb_build_array(t."queue", t."priority")::text, 'UTF8')), 'hex'), 16))::timestamptz, now()))
@@ -2060,18 +2060,18 @@ BEGIN
             WHERE r.ctid = ANY (ARRAY(SELECT h.ctid FROM head AS h WHERE h.behind IS NULL))
               AND CASE WHEN r.completed_at IS NULL THEN r.waiting END -- it implies no index's condition
             FOR NO KEY UPDATE SKIP LOCKED))
-        RETURNING t.gate_key
+        RETURNING t.concurrency_key
     ), seen AS MATERIALIZED (
         SELECT s.*, CASE
-            WHEN s.through AND hashint8(s.gate_seq) & 7 = 0 THEN s.gate_seq
+            WHEN s.through AND hashint8(s.key_seq) & 7 = 0 THEN s.key_seq
             WHEN s.anew AND s.live THEN 0
-            WHEN s.anew THEN least(s.gate_seq, s.bound)
+            WHEN s.anew THEN least(s.key_seq, s.bound)
             WHEN s.place < s.bound THEN s.place END AS known_from
-        FROM (SELECT h.*, h.key IN (SELECT t.gate_key FROM through AS t) AS through
+        FROM (SELECT h.*, h.key IN (SELECT t.concurrency_key FROM through AS t) AS through
             FROM head AS h
             OFFSET 0) AS s -- it is hashed; without OFFSET once for each place where it is used
     ), later AS (
-        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended)
+        INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended)
         SELECT clock_timestamp() + interval '500 milliseconds', s.key, false, 0
         FROM seen AS s
         WHERE s.ctid IS NOT NULL AND s.behind IS NULL AND NOT s.through
@@ -2079,18 +2079,18 @@ BEGIN
     SELECT (SELECT count(*) FROM through),
         array_agg(s.key) FILTER (WHERE s.known_from IS NOT NULL), array_agg(s.known_from) FILTER (WHERE s.known_from IS NOT NULL),
         array_agg(coalesce(s.n, 0)) FILTER (WHERE s.known_from IS NOT NULL), array_agg(s.known) FILTER (WHERE s.known_from IS NOT NULL AND s.known IS NOT NULL),
-        array_agg(s.key) FILTER (WHERE s.gate_policy = 2), array_agg(s.behind) FILTER (WHERE s.gate_policy = 2)
+        array_agg(s.key) FILTER (WHERE s.key_policy = 2), array_agg(s.behind) FILTER (WHERE s.key_policy = 2)
     INTO n, keys, places, numbers, before, parked, obstacles
     FROM seen AS s;
 
     IF keys IS NOT NULL THEN
-        DELETE FROM "{{schema}}"."jobs_gate_known" AS g
-        WHERE g.ctid = ANY (ARRAY(SELECT b.ctid FROM "{{schema}}"."jobs_gate_known" AS b WHERE b.ctid = ANY (before) FOR UPDATE SKIP LOCKED));
-        INSERT INTO "{{schema}}"."jobs_gate_known" (gate_key, limited, n, place, at)
-        SELECT u.key, false, greatest(u.n + 1, nextval('"{{schema}}"."jobs_gate_seq"')), u.place, now() FROM unnest(keys, places, numbers) AS u (key, place, n);
+        DELETE FROM "{{schema}}"."jobs_key_state" AS g
+        WHERE g.ctid = ANY (ARRAY(SELECT b.ctid FROM "{{schema}}"."jobs_key_state" AS b WHERE b.ctid = ANY (before) FOR UPDATE SKIP LOCKED));
+        INSERT INTO "{{schema}}"."jobs_key_state" (concurrency_key, limited, n, place, at)
+        SELECT u.key, false, greatest(u.n + 1, nextval('"{{schema}}"."jobs_key_seq"')), u.place, now() FROM unnest(keys, places, numbers) AS u (key, place, n);
     END IF;
     FOR i IN 1..coalesce(cardinality(parked), 0) LOOP
-        PERFORM "{{schema}}"."jobs_gate_park"(parked[i], obstacles[i]);
+        PERFORM "{{schema}}"."jobs_key_park"(parked[i], obstacles[i]);
     END LOOP;
     RETURN n;
 END
@@ -2099,7 +2099,7 @@ $txwork$;
 -- Fills the places of limited keys, by due time. Rows of a key with a rate are let through each due when the rate allows
 -- it: the generic cell rate algorithm. Those of the next 250ms are let through at once, so that the rate is met however
 -- seldom somebody folds. Called by folders only.
-CREATE FUNCTION "{{schema}}"."jobs_gate_fill"(news "{{schema}}"."jobs_gate_note"[], started timestamptz, fronts jsonb) RETURNS integer
+CREATE FUNCTION "{{schema}}"."jobs_key_fill"(news "{{schema}}"."jobs_key_note"[], started timestamptz, fronts jsonb) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -2112,90 +2112,90 @@ DECLARE
     n integer;
 BEGIN
     WITH k AS MATERIALIZED (
-        SELECT m.gate_key AS key, s.ctid AS known, s.n, s.updates, s.next_at,
+        SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.updates, s.next_at,
             CASE WHEN s.n IS NOT NULL AND m.ended IS NOT NULL THEN least(s.due, m.due) ELSE '-infinity' END AS due,
             CASE WHEN s.taken - m.ended IS NOT NULL THEN greatest(s.taken - m.ended, 0) END AS taken
         FROM unnest(news) AS m
         LEFT JOIN LATERAL (
-            SELECT g.ctid, g.* FROM "{{schema}}"."jobs_gate_known" AS g
-            WHERE g.gate_key = m.gate_key AND g.limited
-            ORDER BY g.gate_key DESC, g.limited DESC, g.n DESC
+            SELECT g.ctid, g.* FROM "{{schema}}"."jobs_key_state" AS g
+            WHERE g.concurrency_key = m.concurrency_key AND g.limited
+            ORDER BY g.concurrency_key DESC, g.limited DESC, g.n DESC
             LIMIT 1) AS s ON true
         WHERE m.limited
     ), head AS MATERIALIZED (
-        SELECT k.key, k.known, k.n, k.updates, k.next_at, h.due_at, h.gate_limit, h.gate_rate, h.gate_burst,
+        SELECT k.key, k.known, k.n, k.updates, k.next_at, h.due_at, h.key_limit, h.key_rate, h.key_burst,
             greatest(k.next_at, started) AS first,
-            CASE WHEN h.gate_rate < 10000 THEN ceil(1e6 / h.gate_rate) ELSE 1e6 / h.gate_rate END * interval '1 microsecond' AS gap,
-            CASE WHEN k.taken IS NULL AND h.gate_limit <> 2147483647 THEN (
+            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END * interval '1 microsecond' AS gap,
+            CASE WHEN k.taken IS NULL AND h.key_limit <> 2147483647 THEN (
                 SELECT count(*) FROM "{{schema}}"."jobs" AS l
-                WHERE l.gate_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.gate_seq IS NOT NULL THEN NOT l.waiting END AND l.gate_limit > 0) + (
-                SELECT coalesce(sum(p.ended), 0) FROM "{{schema}}"."jobs_gate_note" AS p
-                WHERE p.gate_key = k.key AND p.limited AND p.ended > 0) ELSE k.taken END AS taken
+                WHERE l.concurrency_key = k.key AND CASE WHEN l.completed_at IS NULL AND l.key_seq IS NOT NULL THEN NOT l.waiting END AND l.key_limit > 0) + (
+                SELECT coalesce(sum(p.ended), 0) FROM "{{schema}}"."jobs_key_note" AS p
+                WHERE p.concurrency_key = k.key AND p.limited AND p.ended > 0) ELSE k.taken END AS taken
         FROM k
         LEFT JOIN LATERAL (
-            SELECT r.due_at, r.gate_limit, r.gate_rate, r.gate_burst FROM "{{schema}}"."jobs" AS r
-            WHERE r.gate_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit > 0 THEN r.waiting END AND r.due_at >= k.due AND r.due_at <= started
-            ORDER BY r.gate_key, r.due_at, r.gate_seq
+            SELECT r.due_at, r.key_limit, r.key_rate, r.key_burst FROM "{{schema}}"."jobs" AS r
+            WHERE r.concurrency_key = k.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting END AND r.due_at >= k.due AND r.due_at <= started
+            ORDER BY r.concurrency_key, r.due_at, r.key_seq
             LIMIT 1) AS h ON true
     ), room AS MATERIALIZED (
-        SELECT p.*, least(p.places, floor(least(extract(epoch FROM started + interval '250 milliseconds' - p.first)::float8 * p.gate_rate + p.gate_burst, 1000))::integer) AS rows
-        FROM (SELECT h.*, CASE WHEN h.gate_limit = 2147483647 THEN 1000 ELSE least(h.gate_limit - h.taken, 1000) END AS places
+        SELECT p.*, least(p.places, floor(least(extract(epoch FROM started + interval '250 milliseconds' - p.first)::float8 * p.key_rate + p.key_burst, 1000))::integer) AS rows
+        FROM (SELECT h.*, CASE WHEN h.key_limit = 2147483647 THEN 1000 ELSE least(h.key_limit - h.taken, 1000) END AS places
             FROM head AS h) AS p
         WHERE p.due_at IS NOT NULL
     ), free AS MATERIALIZED (
-        SELECT f.ctid, room.key, room.first + (row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.gate_seq) - room.gate_burst) * room.gap AS at
+        SELECT f.ctid, room.key, room.first + (row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst) * room.gap AS at
         FROM room
         CROSS JOIN LATERAL (
-            SELECT r.ctid, r.due_at, r.gate_seq FROM "{{schema}}"."jobs" AS r
-            WHERE r.gate_key = room.key AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit > 0 THEN r.waiting END AND r.due_at >= room.due_at AND r.due_at <= started
-            ORDER BY r.gate_key, r.due_at, r.gate_seq
+            SELECT r.ctid, r.due_at, r.key_seq FROM "{{schema}}"."jobs" AS r
+            WHERE r.concurrency_key = room.key AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit > 0 THEN r.waiting END AND r.due_at >= room.due_at AND r.due_at <= started
+            ORDER BY r.concurrency_key, r.due_at, r.key_seq
             LIMIT greatest(room.rows, 0)
             FOR NO KEY UPDATE SKIP LOCKED) AS f
     ), through AS MATERIALIZED (
         UPDATE "{{schema}}"."jobs" AS t SET waiting = false, due_at = greatest(t.due_at, least((fronts ->> left(encode(sha256(convert_to(jsonb_build_array(t."queue", t."priority")::text, 'UTF8')), 'hex'), 16))::timestamptz, now()), CASE WHEN f.at > started THEN f.at END)
         FROM free AS f
         WHERE t.ctid = f.ctid
-        RETURNING t.gate_key, t.gate_seq
+        RETURNING t.concurrency_key, t.key_seq
     ), done AS MATERIALIZED (
         SELECT h.*, room.places, room.rows, coalesce(t.released, 0) AS released, coalesce(t.marked, false) AS marked
         FROM head AS h
         LEFT JOIN room ON room.key = h.key
-        LEFT JOIN (SELECT r.gate_key, count(*) AS released, bool_or(hashint8(r.gate_seq) & 7 = 0) AS marked
-            FROM through AS r GROUP BY r.gate_key) AS t ON t.gate_key = h.key
+        LEFT JOIN (SELECT r.concurrency_key, count(*) AS released, bool_or(hashint8(r.key_seq) & 7 = 0) AS marked
+            FROM through AS r GROUP BY r.concurrency_key) AS t ON t.concurrency_key = h.key
     ), later AS (
         -- A key whose rows somebody holds locked, or which got as many rows as one fold may give it; or one with a rate,
         -- when half of the time ahead is used up, or else the next row may start.
-        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended)
+        INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended)
         SELECT CASE
             WHEN d.rows > 0 AND d.released = 0 THEN clock_timestamp() + interval '500 milliseconds'
-            WHEN d.gate_rate IS NULL THEN clock_timestamp()
-            ELSE greatest(d.first + d.released * d.gap - d.gate_burst * d.gap + d.gap - interval '250 milliseconds' / 2, started + interval '5 milliseconds') END,
+            WHEN d.key_rate IS NULL THEN clock_timestamp()
+            ELSE greatest(d.first + d.released * d.gap - d.key_burst * d.gap + d.gap - interval '250 milliseconds' / 2, started + interval '5 milliseconds') END,
             d.key, true, 0
         FROM done AS d
         WHERE d.rows > 0 AND d.released = 0
            OR d.rows >= 1000 AND d.released > 0
-           OR d.gate_rate IS NOT NULL AND d.places > d.released AND d.rows <= d.released
+           OR d.key_rate IS NOT NULL AND d.places > d.released AND d.rows <= d.released
     ), mine AS MATERIALIZED (
-        SELECT g.n FROM "{{schema}}"."jobs_gate_known" AS g
+        SELECT g.n FROM "{{schema}}"."jobs_key_state" AS g
         WHERE g.ctid = ANY (ARRAY(SELECT h.known FROM head AS h))
         FOR UPDATE SKIP LOCKED
     ), kept AS MATERIALIZED (
-        UPDATE "{{schema}}"."jobs_gate_known" AS g
+        UPDATE "{{schema}}"."jobs_key_state" AS g
         SET taken = d.taken + d.released, due = coalesce(d.due_at, started), updates = g.updates + 1, at = now(),
             next_at = coalesce(d.first + d.released * d.gap, g.next_at)
         FROM done AS d
-        WHERE g.gate_key = d.key AND g.limited AND g.n = d.n AND d.updates < 64
+        WHERE g.concurrency_key = d.key AND g.limited AND g.n = d.n AND d.updates < 64
           AND d.n IN (SELECT m.n FROM mine AS m)
-        RETURNING g.gate_key
+        RETURNING g.concurrency_key
     ), fresh AS (
-        INSERT INTO "{{schema}}"."jobs_gate_known" (gate_key, limited, n, taken, due, next_at, at)
-        SELECT d.key, true, greatest(d.n + 1, nextval('"{{schema}}"."jobs_gate_seq"')), d.taken + d.released, coalesce(d.due_at, started),
+        INSERT INTO "{{schema}}"."jobs_key_state" (concurrency_key, limited, n, taken, due, next_at, at)
+        SELECT d.key, true, greatest(d.n + 1, nextval('"{{schema}}"."jobs_key_seq"')), d.taken + d.released, coalesce(d.due_at, started),
             coalesce(d.first + d.released * d.gap, d.next_at), now()
         FROM done AS d
-        WHERE d.key NOT IN (SELECT e.gate_key FROM kept AS e)
-          AND (d.n IS NOT NULL OR d.marked OR d.gate_rate IS NOT NULL AND d.released > 0)
+        WHERE d.key NOT IN (SELECT e.concurrency_key FROM kept AS e)
+          AND (d.n IS NOT NULL OR d.marked OR d.key_rate IS NOT NULL AND d.released > 0)
     ), gone AS (
-        DELETE FROM "{{schema}}"."jobs_gate_known" AS g
+        DELETE FROM "{{schema}}"."jobs_key_state" AS g
         WHERE g.ctid = ANY (ARRAY(
             SELECT h.known FROM head AS h
             WHERE h.updates >= 64 AND h.n IN (SELECT m.n FROM mine AS m)))
@@ -2206,7 +2206,7 @@ END
 $txwork$;
 
 -- Ready -> Failed for the rows that wait behind a dead letter whose policy is Park, a bounded number in each fold.
-CREATE FUNCTION "{{schema}}"."jobs_gate_park"(k text, behind uuid) RETURNS void
+CREATE FUNCTION "{{schema}}"."jobs_key_park"(k text, behind uuid) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -2225,23 +2225,23 @@ BEGIN
         last_error = 'parked behind ' || behind
     WHERE t.ctid = ANY (ARRAY(
         SELECT r.ctid FROM "{{schema}}"."jobs" AS r
-        WHERE r.gate_key = k AND CASE WHEN r.completed_at IS NULL AND r.gate_seq IS NOT NULL AND r.gate_limit = 0 THEN r.waiting END AND r.gate_seq > (
-            SELECT f.gate_seq FROM "{{schema}}"."jobs" AS f -- it may have been redriven since it was seen
-            WHERE f.id = behind AND f.failed_at IS NOT NULL AND f.cancelled_at IS NULL AND f.gate_policy = 2)
-        ORDER BY r.gate_key, r.gate_seq
+        WHERE r.concurrency_key = k AND CASE WHEN r.completed_at IS NULL AND r.key_seq IS NOT NULL AND r.key_limit = 0 THEN r.waiting END AND r.key_seq > (
+            SELECT f.key_seq FROM "{{schema}}"."jobs" AS f -- it may have been redriven since it was seen
+            WHERE f.id = behind AND f.failed_at IS NOT NULL AND f.cancelled_at IS NULL AND f.key_policy = 2)
+        ORDER BY r.concurrency_key, r.key_seq
         LIMIT 1000
         FOR NO KEY UPDATE SKIP LOCKED));
     GET DIAGNOSTICS n = ROW_COUNT;
     IF EXISTS (SELECT FROM "{{schema}}"."jobs" AS t
-        WHERE t.gate_key = k AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit = 0 THEN t.waiting END) THEN
-        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited, ended)
+        WHERE t.concurrency_key = k AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit = 0 THEN t.waiting END) THEN
+        INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited, ended)
         VALUES (clock_timestamp() + CASE WHEN n = 1000 THEN interval '0' ELSE interval '500 milliseconds' END, k, false, 0);
     END IF;
 END
 $txwork$;
 
 -- Takes dead letters out of the way of the rows behind them, as if their policy had been Skip.
-CREATE FUNCTION "{{schema}}"."jobs_gate_skip"(ids uuid[]) RETURNS SETOF uuid
+CREATE FUNCTION "{{schema}}"."jobs_key_unblock"(ids uuid[]) RETURNS SETOF uuid
 LANGUAGE sql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -2249,15 +2249,15 @@ SET enable_bitmapscan = off
 SET enable_sort = off
 SET jit = off
 AS $txwork$
-    UPDATE "{{schema}}"."jobs" AS t SET gate_policy = 0
-    WHERE t.id = ANY (ids) AND t.failed_at IS NOT NULL AND t.gate_policy > 0
+    UPDATE "{{schema}}"."jobs" AS t SET key_policy = 0
+    WHERE t.id = ANY (ids) AND t.failed_at IS NOT NULL AND t.key_policy > 0
     RETURNING t.id
 $txwork$;
 
 -- Repairs what somebody did past the triggers: writes a note for every key that has waiting rows, 1000 of each
 -- sort at most, from where the last sweep ended, at most every five seconds. Forgets what is known of keys that are not in use, and
 -- returns of how many.
-CREATE FUNCTION "{{schema}}"."jobs_gate_sweep"(max_rows integer) RETURNS integer
+CREATE FUNCTION "{{schema}}"."jobs_key_sweep"(max_rows integer) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -2273,26 +2273,26 @@ BEGIN
     IF (max_rows >= 1) IS NOT TRUE THEN
         RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    SELECT c.ordered_key, c.limited_key, c.swept_at INTO place FROM "{{schema}}"."jobs_gate_cursor" AS c FOR UPDATE SKIP LOCKED;
+    SELECT c.ordered_key, c.limited_key, c.swept_at INTO place FROM "{{schema}}"."jobs_key_cursor" AS c FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
-        IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs_gate_cursor") THEN -- somebody truncated it
-            INSERT INTO "{{schema}}"."jobs_gate_cursor" DEFAULT VALUES ON CONFLICT DO NOTHING;
+        IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs_key_cursor") THEN -- somebody truncated it
+            INSERT INTO "{{schema}}"."jobs_key_cursor" DEFAULT VALUES ON CONFLICT DO NOTHING;
         END IF;
         RETURN 0; -- somebody else sweeps
     ELSIF place.swept_at BETWEEN clock_timestamp() - interval '5 seconds' AND clock_timestamp() THEN
         RETURN 0;
     END IF;
-    place.ordered_key := "{{schema}}"."jobs_gate_look"(true, place.ordered_key, least(max_rows, 1000));
-    place.limited_key := "{{schema}}"."jobs_gate_look"(false, place.limited_key, least(max_rows, 1000));
-    UPDATE "{{schema}}"."jobs_gate_cursor" AS c
+    place.ordered_key := "{{schema}}"."jobs_key_look"(true, place.ordered_key, least(max_rows, 1000));
+    place.limited_key := "{{schema}}"."jobs_key_look"(false, place.limited_key, least(max_rows, 1000));
+    UPDATE "{{schema}}"."jobs_key_cursor" AS c
     SET ordered_key = place.ordered_key, limited_key = place.limited_key, swept_at = clock_timestamp();
 
-    DELETE FROM "{{schema}}"."jobs_gate_known" AS b
+    DELETE FROM "{{schema}}"."jobs_key_state" AS b
     WHERE b.ctid = ANY (ARRAY(
-        SELECT r.ctid FROM "{{schema}}"."jobs_gate_known" AS r
+        SELECT r.ctid FROM "{{schema}}"."jobs_key_state" AS r
         WHERE r.at < now() - interval '1 minute' AND (r.next_at < now() - interval '1 minute') IS NOT FALSE
-          AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_gate_known" AS o -- which would count as the last then
-            WHERE o.gate_key = r.gate_key AND o.limited = r.limited AND o.n < r.n)
+          AND NOT EXISTS (SELECT FROM "{{schema}}"."jobs_key_state" AS o -- which would count as the last then
+            WHERE o.concurrency_key = r.concurrency_key AND o.limited = r.limited AND o.n < r.n)
         LIMIT 10 * max_rows
         FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS n = ROW_COUNT;
@@ -2302,7 +2302,7 @@ $txwork$;
 
 -- Notes for up to most keys behind the given one whose first row waits although no row of the key is live. Returns
 -- where to go on.
-CREATE FUNCTION "{{schema}}"."jobs_gate_look"(ordered boolean, behind text, most integer) RETURNS text
+CREATE FUNCTION "{{schema}}"."jobs_key_look"(ordered boolean, behind text, most integer) RETURNS text
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -2316,70 +2316,70 @@ DECLARE
 BEGIN
     FOR i IN 1..most LOOP
         IF ordered THEN
-            SELECT t.gate_key INTO last FROM "{{schema}}"."jobs" AS t
-            WHERE CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit = 0 THEN t.waiting END AND t.gate_key > last
-            ORDER BY t.gate_key, t.gate_seq LIMIT 1;
+            SELECT t.concurrency_key INTO last FROM "{{schema}}"."jobs" AS t
+            WHERE CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit = 0 THEN t.waiting END AND t.concurrency_key > last
+            ORDER BY t.concurrency_key, t.key_seq LIMIT 1;
         ELSE
-            SELECT t.gate_key INTO last FROM "{{schema}}"."jobs" AS t
-            WHERE CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL AND t.gate_limit > 0 THEN t.waiting END AND t.gate_key > last
-            ORDER BY t.gate_key, t.due_at, t.gate_seq LIMIT 1;
+            SELECT t.concurrency_key INTO last FROM "{{schema}}"."jobs" AS t
+            WHERE CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL AND t.key_limit > 0 THEN t.waiting END AND t.concurrency_key > last
+            ORDER BY t.concurrency_key, t.due_at, t.key_seq LIMIT 1;
         END IF;
         IF last IS NULL THEN
             RETURN ''; -- from the start again
         END IF;
-        INSERT INTO "{{schema}}"."jobs_gate_note" (at, gate_key, limited)
+        INSERT INTO "{{schema}}"."jobs_key_note" (at, concurrency_key, limited)
         SELECT now(), last, NOT ordered
         WHERE NOT EXISTS (SELECT FROM "{{schema}}"."jobs" AS t
-            WHERE ordered AND t.gate_key = last AND CASE WHEN t.completed_at IS NULL AND t.gate_seq IS NOT NULL THEN NOT t.waiting END AND t.gate_limit = 0);
+            WHERE ordered AND t.concurrency_key = last AND CASE WHEN t.completed_at IS NULL AND t.key_seq IS NOT NULL THEN NOT t.waiting END AND t.key_limit = 0);
     END LOOP;
     RETURN last;
 END
 $txwork$;
 
-CREATE TRIGGER "jobs_gate_enter" BEFORE INSERT ON "{{schema}}"."jobs"
-FOR EACH ROW WHEN (NEW.gate_key IS NOT NULL OR NEW.gate_limit IS NOT NULL) EXECUTE FUNCTION "{{schema}}"."jobs_gate_enter"();
+CREATE TRIGGER "jobs_key_enter" BEFORE INSERT ON "{{schema}}"."jobs"
+FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL OR NEW.key_limit IS NOT NULL) EXECUTE FUNCTION "{{schema}}"."jobs_key_enter"();
 
-CREATE TRIGGER "jobs_gate_come" AFTER UPDATE OF waiting ON "{{schema}}"."jobs"
-FOR EACH ROW WHEN (NEW.gate_key IS NOT NULL AND NEW.gate_seq IS NULL AND NEW.status = 0
+CREATE TRIGGER "jobs_key_come" AFTER UPDATE OF waiting ON "{{schema}}"."jobs"
+FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL AND NEW.key_seq IS NULL AND NEW.status = 0
     AND (OLD.waiting AND NOT NEW.waiting OR OLD.status = 3))
-EXECUTE FUNCTION "{{schema}}"."jobs_gate_come"();
+EXECUTE FUNCTION "{{schema}}"."jobs_key_come"();
 
-CREATE TRIGGER "jobs_gate_back" AFTER UPDATE OF status ON "{{schema}}"."jobs"
-FOR EACH ROW WHEN (NEW.gate_seq IS NOT NULL AND NEW.gate_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
-EXECUTE FUNCTION "{{schema}}"."jobs_gate_back"();
+CREATE TRIGGER "jobs_key_back" AFTER UPDATE OF status ON "{{schema}}"."jobs"
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
+EXECUTE FUNCTION "{{schema}}"."jobs_key_back"();
 
 -- A live row or a cancelled one ends, an ended one comes back, a dead letter is to be skipped, a waiting one is due earlier.
-CREATE TRIGGER "jobs_gate_note" AFTER UPDATE OF completed_at, due_at, gate_policy ON "{{schema}}"."jobs"
-FOR EACH ROW WHEN (NEW.gate_seq IS NOT NULL AND (
+CREATE TRIGGER "jobs_key_note" AFTER UPDATE OF completed_at, due_at, key_policy ON "{{schema}}"."jobs"
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND (
     OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND (NOT OLD.waiting OR NEW.cancelled_at IS NOT NULL)
     OR OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL
-    OR OLD.gate_policy > 0 AND NEW.gate_policy = 0
-    OR NEW.waiting AND NEW.gate_limit > 0 AND NEW.due_at < OLD.due_at))
-EXECUTE FUNCTION "{{schema}}"."jobs_gate_note"();
+    OR OLD.key_policy > 0 AND NEW.key_policy = 0
+    OR NEW.waiting AND NEW.key_limit > 0 AND NEW.due_at < OLD.due_at))
+EXECUTE FUNCTION "{{schema}}"."jobs_key_note"();
 
-CREATE TRIGGER "jobs_gate_gone_all" AFTER TRUNCATE ON "{{schema}}"."jobs"
-FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_gate_forget"();
+CREATE TRIGGER "jobs_key_gone_all" AFTER TRUNCATE ON "{{schema}}"."jobs"
+FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_key_forget"();
 
-CREATE TRIGGER "jobs_gate_lost_all" AFTER TRUNCATE ON "{{schema}}"."jobs_gate_note"
-FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_gate_forget"();
+CREATE TRIGGER "jobs_key_lost_all" AFTER TRUNCATE ON "{{schema}}"."jobs_key_note"
+FOR EACH STATEMENT EXECUTE FUNCTION "{{schema}}"."jobs_key_forget"();
 
-CREATE TRIGGER "jobs_gate_gone" AFTER DELETE ON "{{schema}}"."jobs"
-FOR EACH ROW WHEN (OLD.gate_seq IS NOT NULL AND (OLD.failed_at IS NOT NULL OR OLD.completed_at IS NULL))
-EXECUTE FUNCTION "{{schema}}"."jobs_gate_note"();
+CREATE TRIGGER "jobs_key_gone" AFTER DELETE ON "{{schema}}"."jobs"
+FOR EACH ROW WHEN (OLD.key_seq IS NOT NULL AND (OLD.failed_at IS NOT NULL OR OLD.completed_at IS NULL))
+EXECUTE FUNCTION "{{schema}}"."jobs_key_note"();
 
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_enter"() FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_come"() FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_back"() FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_note"() FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_forget"() FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_place"(text) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_fold"(integer, timestamptz, jsonb) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_next"("{{schema}}"."jobs_gate_note"[], jsonb) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_fill"("{{schema}}"."jobs_gate_note"[], timestamptz, jsonb) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_park"(text, uuid) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_skip"(uuid[]) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_sweep"(integer) FROM PUBLIC;
-REVOKE ALL ON FUNCTION "{{schema}}"."jobs_gate_look"(boolean, text, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_enter"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_come"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_back"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_note"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_forget"() FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_place"(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_fold"(integer, timestamptz, jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_next"("{{schema}}"."jobs_key_note"[], jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_fill"("{{schema}}"."jobs_key_note"[], timestamptz, jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_park"(text, uuid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_unblock"(uuid[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_sweep"(integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION "{{schema}}"."jobs_key_look"(boolean, text, integer) FROM PUBLIC;
 
 -- A policy that cannot be computed would fail the reaper's whole batch. A domain, because the server reads a CHECK of
 -- a table anew for every statement that writes to the table, and a domain's once in a session. Whole microseconds and

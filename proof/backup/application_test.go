@@ -27,7 +27,7 @@ import (
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/timers/alarms"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
@@ -186,8 +186,8 @@ func (a *application) left() string {
 }
 
 const leftovers = `
-	SELECT format('outbox %s %s status %s waiting %s seq %s key %s', id, convert_from(payload, 'UTF8'), status, waiting, gate_seq, gate_key) FROM txwork.outbox WHERE completed_at IS NULL
-	UNION ALL SELECT format('jobs %s status %s waiting %s seq %s key %s queue %s', id, status, waiting, gate_seq, gate_key, queue) FROM txwork.jobs WHERE completed_at IS NULL
+	SELECT format('outbox %s %s status %s waiting %s seq %s key %s', id, convert_from(payload, 'UTF8'), status, waiting, key_seq, concurrency_key) FROM txwork.outbox WHERE completed_at IS NULL
+	UNION ALL SELECT format('jobs %s status %s waiting %s seq %s key %s queue %s', id, status, waiting, key_seq, concurrency_key, queue) FROM txwork.jobs WHERE completed_at IS NULL
 	UNION ALL SELECT format('timers %s status %s topic %s due in %s', id, status, topic, due_at - now()) FROM txwork.timers WHERE completed_at IS NULL
 	UNION ALL SELECT format('inbox %s status %s', id, status) FROM txwork.inbox WHERE completed_at IS NULL LIMIT 40`
 
@@ -243,7 +243,7 @@ func (a *application) install() {
 			}
 			messages = append(messages, outbox.Message{Topic: topic, Key: stuck, Payload: []byte(name)})
 			inserts = append(inserts, jobs.Insert{Args: work{name},
-				InsertOptions: jobs.InsertOptions{Gate: gate.Ordered{Key: stuck, OnFailure: gate.Skip}}})
+				InsertOptions: jobs.InsertOptions{ByKey: keyed.Ordered{Key: stuck, OnFailure: keyed.Skip}}})
 		}
 		if _, err := a.box.Enqueue(ctx, wrapped, messages...); err != nil {
 			return err
@@ -307,12 +307,12 @@ func (a *application) place(ctx context.Context, tx pgx.Tx, o order) error {
 		return err
 	}
 	plain := jobs.Insert{Args: work{"plain"}}
-	limited := jobs.Insert{Args: work{"limited"}, InsertOptions: jobs.InsertOptions{Gate: gate.Limited{Key: "limited",
+	limited := jobs.Insert{Args: work{"limited"}, InsertOptions: jobs.InsertOptions{ByKey: keyed.Limited{Key: "limited",
 		MaxRunning: most}}}
-	rated := jobs.Insert{Args: work{"rated"}, InsertOptions: jobs.InsertOptions{Gate: gate.Limited{Key: "rated",
+	rated := jobs.Insert{Args: work{"rated"}, InsertOptions: jobs.InsertOptions{ByKey: keyed.Limited{Key: "rated",
 		MaxRunning: 100, Rate: 100, Burst: 5}}}
-	serial := jobs.Insert{Args: work{"serial"}, InsertOptions: jobs.InsertOptions{Gate: gate.Ordered{Key: "serial",
-		OnFailure: gate.Skip}}}
+	serial := jobs.Insert{Args: work{"serial"}, InsertOptions: jobs.InsertOptions{ByKey: keyed.Ordered{Key: "serial",
+		OnFailure: keyed.Skip}}}
 	queued := jobs.Insert{Args: work{capped}, InsertOptions: jobs.InsertOptions{Queue: capped}}
 	if _, err := a.jobs.EnqueueMany(ctx, wrapped, plain, limited, rated, serial, queued); err != nil {
 		return err

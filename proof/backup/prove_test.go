@@ -17,7 +17,7 @@ import (
 
 // live are the rows that a handler still has to see.
 const live = `
-	SELECT id FROM txwork.outbox WHERE completed_at IS NULL AND gate_key IS DISTINCT FROM 'dead'
+	SELECT id FROM txwork.outbox WHERE completed_at IS NULL AND concurrency_key IS DISTINCT FROM 'dead'
 	UNION ALL SELECT id FROM txwork.jobs WHERE completed_at IS NULL AND kind <> 'tick'
 	UNION ALL SELECT id FROM txwork.timers WHERE completed_at IS NULL AND topic <> 'alarm'
 	UNION ALL SELECT id FROM txwork.inbox WHERE completed_at IS NULL`
@@ -141,7 +141,7 @@ func (a *application) inOrder(done map[string]int) {
 func (a *application) lastOf(key string, id uuid.UUID) {
 	a.Helper()
 	waited := map[uuid.UUID]bool{}
-	for _, row := range all[struct{ ID uuid.UUID }](a, "SELECT id FROM txwork.outbox WHERE gate_key = $1 AND id <> $2",
+	for _, row := range all[struct{ ID uuid.UUID }](a, "SELECT id FROM txwork.outbox WHERE concurrency_key = $1 AND id <> $2",
 		key, id) {
 		waited[row.ID] = true
 	}
@@ -162,15 +162,15 @@ func (a *application) lastOf(key string, id uuid.UUID) {
 // unblock redrives the dead letter that holds its key up, and sees the others follow it.
 func (a *application) unblock() {
 	a.Helper()
-	ids := all[struct{ ID uuid.UUID }](a, "SELECT id FROM txwork.outbox WHERE gate_key = 'dead' ORDER BY gate_seq")
+	ids := all[struct{ ID uuid.UUID }](a, "SELECT id FROM txwork.outbox WHERE concurrency_key = 'dead' ORDER BY key_seq")
 	if n := ask[int](a,
-		"SELECT count(*) FROM txwork.outbox WHERE gate_key = 'dead' AND waiting AND completed_at IS NULL"); n != 2 {
+		"SELECT count(*) FROM txwork.outbox WHERE concurrency_key = 'dead' AND waiting AND completed_at IS NULL"); n != 2 {
 		a.Errorf("%d messages wait behind the dead letter, want 2", n)
 	}
 	before := len(a.delivered())
 	_, err := a.box.Table().On(a.pool).Redrive(a.Context(), []uuid.UUID{ids[0].ID}, "somebody")
 	a.ok(err)
-	a.until("the key goes on", "SELECT count(*) = 3 FROM txwork.outbox WHERE gate_key = 'dead' AND status = 2")
+	a.until("the key goes on", "SELECT count(*) = 3 FROM txwork.outbox WHERE concurrency_key = 'dead' AND status = 2")
 	next := 0
 	for _, d := range a.delivered()[before:] {
 		if next < len(ids) && d.id == ids[next].ID {

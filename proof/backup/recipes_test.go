@@ -19,7 +19,7 @@ func (r *recipe) begin(settings map[string]string) {
 	r.application.start()
 	r.application.produce()
 	r.application.busy()
-	r.application.until("a key is blocked", "SELECT count(*) = 1 FROM txwork.outbox WHERE gate_key = 'dead' AND "+
+	r.application.until("a key is blocked", "SELECT count(*) = 1 FROM txwork.outbox WHERE concurrency_key = 'dead' AND "+
 		"status = 3")
 }
 
@@ -189,9 +189,9 @@ func TestLostNotes(t *testing.T) {
 	r.variables["NEW"] = r.variables["OLD"]
 	r.application.stop()
 	a := open(t, r.variables["NEW"])
-	a.exec("TRUNCATE txwork.outbox_gate_note, txwork.outbox_gate_known, txwork.outbox_gate_cursor, " +
+	a.exec("TRUNCATE txwork.outbox_key_note, txwork.outbox_key_state, txwork.outbox_key_cursor, " +
 		"txwork.outbox_join_note")
-	a.exec("TRUNCATE txwork.jobs_gate_note, txwork.jobs_gate_known, txwork.jobs_gate_cursor, txwork.jobs_join_note, " +
+	a.exec("TRUNCATE txwork.jobs_key_note, txwork.jobs_key_state, txwork.jobs_key_cursor, txwork.jobs_join_note, " +
 		"txwork.jobs_slot, txwork.jobs_bucket")
 	r.aMinuteLater()
 	r.goOn()

@@ -17,7 +17,7 @@ import (
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // Transactions of applications, left open.
@@ -38,16 +38,16 @@ func TestApplications(t *testing.T) {
 
 var applications = []holder{
 	{"a job of an ordered key is enqueued", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{Gate: gate.Ordered{Key: "enqueued"}},
+		return w.whileRunning(jobs.InsertOptions{ByKey: keyed.Ordered{Key: "enqueued"}},
 			3, func(tx pgx.Tx, _ []uuid.UUID) error {
 				_, err := w.jobs.Enqueue(w.Context(), workqueue.Pgx(tx), work{"held"},
-					jobs.InsertOptions{Gate: gate.Ordered{Key: "enqueued"}})
+					jobs.InsertOptions{ByKey: keyed.Ordered{Key: "enqueued"}})
 				return err
 			})
 	}},
 	{"a job of a limited key is enqueued", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{Gate: sharedKey}, 3, func(tx pgx.Tx, _ []uuid.UUID) error {
-			_, err := w.jobs.Enqueue(w.Context(), workqueue.Pgx(tx), work{"held"}, jobs.InsertOptions{Gate: sharedKey})
+		return w.whileRunning(jobs.InsertOptions{ByKey: sharedKey}, 3, func(tx pgx.Tx, _ []uuid.UUID) error {
+			_, err := w.jobs.Enqueue(w.Context(), workqueue.Pgx(tx), work{"held"}, jobs.InsertOptions{ByKey: sharedKey})
 			return err
 		})
 	}},
@@ -60,25 +60,25 @@ var applications = []holder{
 		})
 	}},
 	{"a waiting job of an ordered key is cancelled", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{Gate: gate.Ordered{Key: "waiting"}},
+		return w.whileRunning(jobs.InsertOptions{ByKey: keyed.Ordered{Key: "waiting"}},
 			4, func(tx pgx.Tx, ids []uuid.UUID) error {
 				return w.cancel(tx, ids[1])
 			})
 	}},
 	{"a running job of an ordered key is cancelled", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{Gate: gate.Ordered{Key: "running"}},
+		return w.whileRunning(jobs.InsertOptions{ByKey: keyed.Ordered{Key: "running"}},
 			4, func(tx pgx.Tx, ids []uuid.UUID) error {
 				return w.cancel(tx, ids[0])
 			})
 	}},
 	{"a ready job of an ordered key is cancelled", func(w *world) func() {
-		return w.whileReady(jobs.InsertOptions{Gate: gate.Ordered{Key: "ready"}, Queue: idle}, w.cancel)
+		return w.whileReady(jobs.InsertOptions{ByKey: keyed.Ordered{Key: "ready"}, Queue: idle}, w.cancel)
 	}},
 	{"a ready job of a limited key is cancelled", func(w *world) func() {
-		return w.whileReady(jobs.InsertOptions{Gate: sharedKey, Queue: idle}, w.cancel)
+		return w.whileReady(jobs.InsertOptions{ByKey: sharedKey, Queue: idle}, w.cancel)
 	}},
 	{"a running job of a limited key is cancelled", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{Gate: sharedKey}, 3, func(tx pgx.Tx, ids []uuid.UUID) error {
+		return w.whileRunning(jobs.InsertOptions{ByKey: sharedKey}, 3, func(tx pgx.Tx, ids []uuid.UUID) error {
 			return w.cancel(tx, ids[0])
 		})
 	}},
@@ -115,7 +115,7 @@ var applications = []holder{
 	}},
 	{"a task of a workflow is cancelled", workflowHeld},
 	{"a dead letter of an ordered key is redriven", func(w *world) func() {
-		return w.whileRunning(jobs.InsertOptions{Gate: gate.Ordered{Key: "redriven"}},
+		return w.whileRunning(jobs.InsertOptions{ByKey: keyed.Ordered{Key: "redriven"}},
 			4, func(tx pgx.Tx, ids []uuid.UUID) error {
 				w.inTx(func(tx workqueue.Tx) error {
 					_, err := w.jobs.Cancel(w.Context(), tx, "dead", ids[1])
@@ -304,7 +304,7 @@ func handlerInTx(w *world) func() {
 				return err
 			}
 			if _, err := w.jobs.Enqueue(ctx, workqueue.Pgx(tx), work{"added"},
-				jobs.InsertOptions{Gate: sharedKey}); err != nil {
+				jobs.InsertOptions{ByKey: sharedKey}); err != nil {
 				return err
 			}
 			close(inside)
@@ -317,7 +317,7 @@ func handlerInTx(w *world) func() {
 		})
 	}))
 	siblings, finish := w.busy(name + " sibling")
-	own := jobs.InsertOptions{Gate: gate.Ordered{Key: "in its transaction"}}
+	own := jobs.InsertOptions{ByKey: keyed.Ordered{Key: "in its transaction"}}
 	w.inTx(func(tx workqueue.Tx) (err error) {
 		batch, err = w.jobs.StartBatch(w.Context(), tx, jobs.Batch{Jobs: []jobs.Insert{
 			{Args: work{name}, InsertOptions: own}, {Args: work{name + " sibling"}}, {Args: work{name + " sibling"}},

@@ -16,8 +16,8 @@ import (
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/timers/alarms"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
 	"github.com/txwork/txwork/workqueue/join"
+	"github.com/txwork/txwork/workqueue/keyed"
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
@@ -29,20 +29,20 @@ type bystander struct {
 }
 
 // sharedKey is a limited key of which holders have one place at most.
-var sharedKey = gate.Limited{Key: "shared", MaxRunning: 10}
+var sharedKey = keyed.Limited{Key: "shared", MaxRunning: 10}
 
 var bystanders = []bystander{
 	{"plain rows", func(ctx context.Context, w *world, name string) error {
 		return w.jobsDone(ctx, name, 5, jobs.InsertOptions{})
 	}},
 	{"ordered keys", func(ctx context.Context, w *world, name string) error {
-		return w.jobsDone(ctx, name, 4, jobs.InsertOptions{Gate: gate.Ordered{Key: name}})
+		return w.jobsDone(ctx, name, 4, jobs.InsertOptions{ByKey: keyed.Ordered{Key: name}})
 	}},
 	{"limited keys", func(ctx context.Context, w *world, name string) error {
-		return w.jobsDone(ctx, name, 4, jobs.InsertOptions{Gate: gate.Limited{Key: name, MaxRunning: 2}})
+		return w.jobsDone(ctx, name, 4, jobs.InsertOptions{ByKey: keyed.Limited{Key: name, MaxRunning: 2}})
 	}},
 	{"same limited key", func(ctx context.Context, w *world, name string) error {
-		return w.jobsDone(ctx, name, 25, jobs.InsertOptions{Gate: sharedKey}) // more than have a place
+		return w.jobsDone(ctx, name, 25, jobs.InsertOptions{ByKey: sharedKey}) // more than have a place
 	}},
 	{"another queue", func(ctx context.Context, w *world, name string) error {
 		return w.jobsDone(ctx, name, 5, jobs.InsertOptions{Queue: other})

@@ -17,7 +17,7 @@ import (
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/timers/alarms"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // An operation is what a program does that is stopped, or refused, at each of its statements. Another program may do it
@@ -70,7 +70,7 @@ var operations = []operation{
 		w.scripts.Store(name, script(func(ctx context.Context,
 			settleIn func(context.Context, func(pgx.Tx) error) error) error {
 			return settleIn(ctx, func(tx pgx.Tx) error {
-				_, err := w.jobs.Enqueue(ctx, workqueue.Pgx(tx), work{"written"}, jobs.InsertOptions{Gate: sharedKey})
+				_, err := w.jobs.Enqueue(ctx, workqueue.Pgx(tx), work{"written"}, jobs.InsertOptions{ByKey: sharedKey})
 				return err
 			})
 		}))
@@ -178,10 +178,10 @@ var operations = []operation{
 // nobody else serves. Behind them, where others work, is the next of the ordered key, and what comes after the batch.
 func limitedQueue(w *world, name string) own {
 	ctx := w.Context()
-	insert := func(queue string, g gate.Gate) jobs.Insert {
-		return jobs.Insert{Args: work{name}, InsertOptions: jobs.InsertOptions{Queue: queue, Gate: g}}
+	insert := func(queue string, g keyed.Rule) jobs.Insert {
+		return jobs.Insert{Args: work{name}, InsertOptions: jobs.InsertOptions{Queue: queue, ByKey: g}}
 	}
-	serial, limited := gate.Ordered{Key: name}, gate.Limited{Key: name, MaxRunning: 3}
+	serial, limited := keyed.Ordered{Key: name}, keyed.Limited{Key: name, MaxRunning: 3}
 	after := insert("", nil)
 	var batch jobs.StartedBatch
 	w.inTx(func(tx workqueue.Tx) (err error) {
@@ -200,7 +200,7 @@ func sameQueue(ctx context.Context, w *world, name string) error {
 	if err != nil {
 		return err
 	}
-	limited, err := w.enqueue(ctx, 3, "beside", jobs.InsertOptions{Queue: name, Gate: gate.Limited{Key: name,
+	limited, err := w.enqueue(ctx, 3, "beside", jobs.InsertOptions{Queue: name, ByKey: keyed.Limited{Key: name,
 		MaxRunning: 3}})
 	if err != nil {
 		return err
@@ -213,7 +213,7 @@ func application(ctx context.Context, w *world, pool *pgxpool.Pool, name string,
 	return workqueue.InTx(ctx, pool, func(tx workqueue.Tx) error {
 		one := jobs.Insert{Args: work{name}}
 		ordered, limited, unique := one, one, one
-		ordered.Gate, limited.Gate, unique.Unique = gate.Ordered{Key: name}, sharedKey, &jobs.Unique{}
+		ordered.ByKey, limited.ByKey, unique.Unique = keyed.Ordered{Key: name}, sharedKey, &jobs.Unique{}
 		if _, err := w.jobs.EnqueueMany(ctx, tx, ordered, limited, unique); err != nil {
 			return err
 		}

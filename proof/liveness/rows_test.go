@@ -17,7 +17,7 @@ import (
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/timers/alarms"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // SELECT … FOR UPDATE on one row of any table, of each status that its rows have.
@@ -32,7 +32,7 @@ func (w *world) notes() (holders []holder) {
 	w.Helper()
 	for _, table := range []string{"jobs", "outbox"} {
 		for _, note := range []struct{ name, columns, values string }{
-			{table + "_gate_note", "limited, gate_key", "false, 'held'"}, {table + "_join_note", "member_id",
+			{table + "_key_note", "limited, concurrency_key", "false, 'held'"}, {table + "_join_note", "member_id",
 				"gen_random_uuid()"},
 		} {
 			holders = append(holders, holder{"a note of " + note.name, func(w *world) func() {
@@ -87,7 +87,7 @@ func (w *world) rows() (holders []holder) {
 // transient are tables whose rows live for moments, since what is noted is soon folded, and the rates of the outbox,
 // which sets none.
 func transient(table string) bool {
-	return strings.HasSuffix(table, "_note") || strings.HasSuffix(table, "_slot") || table == "outbox_gate_known"
+	return strings.HasSuffix(table, "_note") || strings.HasSuffix(table, "_slot") || table == "outbox_key_state"
 }
 
 // statuses are those of a table's rows: one for all of a table without statuses.
@@ -119,16 +119,16 @@ func (w *world) populate() (finish func()) {
 	ready := jobs.Insert{Args: work{"idle"}, InsertOptions: jobs.InsertOptions{Queue: idle}}
 	steps := jobs.Insert{Args: work{stepping}}
 	running := jobs.Insert{Args: work{"populated"}}
-	gated := func(g gate.Gate, queue string) jobs.Insert {
-		return jobs.Insert{Args: work{"populated"}, InsertOptions: jobs.InsertOptions{Gate: g, Queue: queue}}
+	keyedBy := func(g keyed.Rule, queue string) jobs.Insert {
+		return jobs.Insert{Args: work{"populated"}, InsertOptions: jobs.InsertOptions{ByKey: g, Queue: queue}}
 	}
 	// which is on record for long
-	serial, rated := gate.Ordered{Key: "populated"}, gate.Limited{Key: "rated", Rate: 0.001}
+	serial, rated := keyed.Ordered{Key: "populated"}, keyed.Limited{Key: "rated", Rate: 0.001}
 	w.inTx(func(tx workqueue.Tx) error {
 		_, err := w.jobs.StartBatch(ctx, tx, jobs.Batch{Jobs: []jobs.Insert{ready, running}, OnComplete: &ready})
 		w.ok(err)
-		_, err = w.jobs.EnqueueMany(ctx, tx, ready, steps, gated(serial, ""), gated(serial, ""), gated(sharedKey, idle),
-			gated(rated, ""), gated(nil, capped))
+		_, err = w.jobs.EnqueueMany(ctx, tx, ready, steps, keyedBy(serial, ""), keyedBy(serial, ""),
+			keyedBy(sharedKey, idle), keyedBy(rated, ""), keyedBy(nil, capped))
 		w.ok(err)
 		_, err = w.outbox.StartJoin(ctx, tx, outbox.Join{
 			Steps: []outbox.Message{{Topic: topic, Payload: []byte("populated")},

@@ -51,7 +51,7 @@ var (
 	picksRows = regexp.MustCompile(`^\w+\.ctid = ANY \(ARRAY\(`)
 
 	// names is a part that says which rows, and not whether.
-	names  = regexp.MustCompile(`^(\w+\.)?(id|\w+_id|key|gate_key|name|queue|schedule) = `)
+	names  = regexp.MustCompile(`^(\w+\.)?(id|\w+_id|key|concurrency_key|name|queue|schedule) = `)
 	status = regexp.MustCompile(`^\w+\.status = [01]$`)
 
 	and = regexp.MustCompile(`^AND\b`)

@@ -20,7 +20,7 @@ func TestFindGuards(t *testing.T) {
 			[]string{"\nFOR NO KEY UPDATE OF r"}},
 		"decisions": {"BEGIN\n    IF a = 1 OR\n        b = 2 THEN\n        RETURN;\n    ELSIF NOT " +
 			"FOUND THEN\n        NULL;\n    END IF;", []string{"a = 1 OR\n        b = 2", "NOT FOUND"}},
-		"but those of the template": {"{{- if .Gated}}\n    CREATE TABLE IF NOT EXISTS t (a CASE WHEN b THEN c " +
+		"but those of the template": {"{{- if .Keyed}}\n    CREATE TABLE IF NOT EXISTS t (a CASE WHEN b THEN c " +
 			"END){{end}}", nil},
 		"what follows from the status": {"SELECT WHERE r.completed_at IS NULL AND r.status = 0",
 			[]string{"r.status = 0"}},

@@ -50,9 +50,9 @@ var sources = listSources(
 	in("workqueue/sql", test("workqueue", "TestLockedRow"), "unlocked"),
 	// Which index a statement goes through, and where a sweep goes on, decide nothing. An edit takes the place of a
 	// park.
-	but(`gate_seq IS NOT NULL$|gate_limit (= 0|> 0)$|gate_key > |^one$|^r\.gate_seq > \( SELECT`,
-		in("workqueue/gate/sql", beside("workqueue/gate",
-			"TestNotes|TestSerial|TestLimited|TestRow|TestFailure|TestCancelled|TestOnlyRows|TestSweeps"), "gate.up")),
+	but(`key_seq IS NOT NULL$|key_limit (= 0|> 0)$|concurrency_key > |^one$|^r\.key_seq > \( SELECT`,
+		in("workqueue/keyed/sql", beside("workqueue/keyed",
+			"TestNotes|TestSerial|TestLimited|TestRow|TestFailure|TestCancelled|TestOnlyRows|TestSweeps"), "keyed.up")),
 	in("workqueue/join/sql", beside("workqueue/join", "TestAdd|TestCancel|TestStart|TestRelease"), "add",
 		"lock_members", "mark", "new_members"),
 	in("workqueue/join/sql", joining, "lock", "lock_join"),

@@ -139,7 +139,7 @@ var breakages = map[string]breakage{
 	// A sweep that finds the place of the last one taken waits for it, and the next claim waits for the sweep.
 	"claims wait for sweeps": {
 		edits: []edit{
-			{"migrations/sql/006_jobs.up.sql", `IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs_gate_cursor") THEN`,
+			{"migrations/sql/006_jobs.up.sql", `IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs_key_cursor") THEN`,
 				"IF true THEN"},
 			{"workqueue/tablework.go", "	if len(t.intake) == 1 && len(t.table.spec.Sweeps) > 0 {", "	if false {"},
 			{"workqueue/worker.go", "	cancelsSeen atomic.Int64",

@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // Times of a run: as short as the library allows, so that many recoveries fit into it.
@@ -45,7 +45,7 @@ func openDomains(schema string, registry *jobs.Registry, t workqueue.Telemetry) 
 	retry := workqueue.Retry{Growth: workqueue.Exponential, Base: retryBase, Cap: retryCap, Jitter: 0.2}
 	d = &domains{registry: registry}
 	if d.outbox, err = outbox.Open(outbox.Options{
-		Schema: schema, Ordering: outbox.PerKey, OnFailure: gate.Skip, MaxAttempts: attempts, Retry: retry,
+		Schema: schema, Ordering: outbox.PerKey, OnFailure: keyed.Skip, MaxAttempts: attempts, Retry: retry,
 		Telemetry: t,
 	}); err != nil {
 		return nil, err

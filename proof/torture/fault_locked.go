@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/txwork/txwork/jobs"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // lockedTables are rows of the bookkeeping that somebody holds with SELECT … FOR UPDATE.
@@ -23,13 +23,14 @@ func lockedTables() fault {
 func lockedNotes(ctx context.Context, h *holding) (g grip, err error) {
 	key := newKey()
 	_, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
-		return p.enqueueTasks(ctx, tx, 3, jobs.InsertOptions{Delay: soon, Gate: gate.Limited{Key: key, MaxRunning: 1}})
+		limited := keyed.Limited{Key: key, MaxRunning: 1}
+		return p.enqueueTasks(ctx, tx, 3, jobs.InsertOptions{Delay: soon, ByKey: limited})
 	})
 	if err != nil {
 		return g, err
 	}
 	g.release, err = h.leaveOpen(ctx, func(ctx context.Context, _ *producer, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT FROM "+h.schema+".jobs_gate_note WHERE gate_key = $1 FOR UPDATE",
+		if _, err := tx.Exec(ctx, "SELECT FROM "+h.schema+".jobs_key_note WHERE concurrency_key = $1 FOR UPDATE",
 			key); err != nil {
 			return err
 		}
@@ -40,7 +41,7 @@ func lockedNotes(ctx context.Context, h *holding) (g grip, err error) {
 
 // lockNotes locks those that nobody else has locked.
 func (h *holding) lockNotes(ctx context.Context, tx pgx.Tx) error {
-	for _, table := range []string{"outbox_gate_note", "outbox_join_note", "jobs_gate_note", "jobs_join_note"} {
+	for _, table := range []string{"outbox_key_note", "outbox_join_note", "jobs_key_note", "jobs_join_note"} {
 		if _, err := tx.Exec(ctx, "SELECT FROM "+h.schema+"."+table+" FOR UPDATE SKIP LOCKED"); err != nil {
 			return err
 		}
@@ -51,7 +52,7 @@ func (h *holding) lockNotes(ctx context.Context, tx pgx.Tx) error {
 // lockedRate is that of a key more of whose rows come while it is locked.
 func lockedRate(ctx context.Context, h *holding) (g grip, err error) {
 	key := newKey()
-	rated := jobs.InsertOptions{Gate: gate.Limited{Key: key, Rate: 100, Burst: 1}}
+	rated := jobs.InsertOptions{ByKey: keyed.Limited{Key: key, Rate: 100, Burst: 1}}
 	write := func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
 		return p.enqueueTasks(ctx, tx, 3, rated)
 	}
@@ -65,7 +66,7 @@ func lockedRate(ctx context.Context, h *holding) (g grip, err error) {
 		return g, err
 	}
 	g.release, err = h.leaveOpen(ctx, func(ctx context.Context, _ *producer, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "SELECT FROM "+h.schema+".jobs_gate_known WHERE gate_key = $1 FOR UPDATE", key)
+		_, err := tx.Exec(ctx, "SELECT FROM "+h.schema+".jobs_key_state WHERE concurrency_key = $1 FOR UPDATE", key)
 		return err
 	})
 	if err == nil {

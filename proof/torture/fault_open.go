@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/jobs"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // openTransactions are of an application that takes its time over them, and then rolls them back.
@@ -98,7 +98,7 @@ func writtenKey(ctx context.Context, h *holding) (g grip, err error) {
 func cancelledRow(ctx context.Context, h *holding) (g grip, err error) {
 	var b writtenBatch
 	_, err = h.commit(ctx, func(ctx context.Context, p *producer, tx pgx.Tx) (_ []announced, err error) {
-		b, err = p.startBatch(ctx, tx, 5, jobs.InsertOptions{Delay: soon, Gate: gate.Limited{Key: newKey(),
+		b, err = p.startBatch(ctx, tx, 5, jobs.InsertOptions{Delay: soon, ByKey: keyed.Limited{Key: newKey(),
 			MaxRunning: 2}})
 		return b.rows(), err
 	})
@@ -120,10 +120,10 @@ func sweptTables(ctx context.Context, h *holding) (g grip, err error) {
 	g.release, err = h.leaveOpen(ctx, func(ctx context.Context, _ *producer, tx pgx.Tx) error {
 		for _, table := range []string{"outbox", "jobs"} {
 			name := h.schema + "." + table
-			if _, err := tx.Exec(ctx, "UPDATE "+name+"_gate_cursor SET swept_at = '-infinity'"); err != nil {
+			if _, err := tx.Exec(ctx, "UPDATE "+name+"_key_cursor SET swept_at = '-infinity'"); err != nil {
 				return err
 			}
-			for _, sweep := range []string{"_gate_sweep", "_join_sweep"} {
+			for _, sweep := range []string{"_key_sweep", "_join_sweep"} {
 				if _, err := tx.Exec(ctx, "SELECT "+name+sweep+"(1000)"); err != nil {
 					return err
 				}

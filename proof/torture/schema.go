@@ -37,7 +37,7 @@ type audited struct {
 
 func auditedTables(schema string) []audited {
 	return []audited{
-		{schema, "outbox", "r.id::text", "r.gate_key", "NULL", "0"},
+		{schema, "outbox", "r.id::text", "r.concurrency_key", "NULL", "0"},
 		{schema, "inbox", "r.message_id", "NULL", "NULL", "0"},
 		{schema, "timers", `r."key"`, "NULL", "r.fire_at", "r.generation"},
 		{schema, "jobs", "r.id::text", "NULL", "NULL", "0"},

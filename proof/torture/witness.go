@@ -18,7 +18,7 @@ import (
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
-	"github.com/txwork/txwork/workqueue/gate"
+	"github.com/txwork/txwork/workqueue/keyed"
 )
 
 // A witness wants nothing of whoever holds something. One unit of its work is written, done by the workers, and seen to
@@ -35,10 +35,11 @@ var witnesses = []witness{
 		return p.enqueueTasks(ctx, tx, 3, jobs.InsertOptions{})
 	}},
 	{"jobs of an ordered key", "jobs", true, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
-		return p.enqueueTasks(ctx, tx, 2, jobs.InsertOptions{Gate: gate.Ordered{Key: newKey(), OnFailure: gate.Skip}})
+		ordered := keyed.Ordered{Key: newKey(), OnFailure: keyed.Skip}
+		return p.enqueueTasks(ctx, tx, 2, jobs.InsertOptions{ByKey: ordered})
 	}},
 	{"jobs of a limited key", "jobs", true, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
-		return p.enqueueTasks(ctx, tx, 3, jobs.InsertOptions{Gate: gate.Limited{Key: newKey(), MaxRunning: 2}})
+		return p.enqueueTasks(ctx, tx, 3, jobs.InsertOptions{ByKey: keyed.Limited{Key: newKey(), MaxRunning: 2}})
 	}},
 	{"a batch", "jobs", true, func(ctx context.Context, p *producer, tx pgx.Tx) ([]announced, error) {
 		b, err := p.startBatch(ctx, tx, 2, jobs.InsertOptions{})

@@ -65,7 +65,7 @@ func DDL(spec workqueue.Spec) (up, down string, err error) {
 type view struct {
 	spec       workqueue.Spec
 	DeleteDone bool
-	Gated      bool // the table has gates, see package gate
+	Keyed      bool // the table has keyed rows, see package keyed
 }
 
 func newView(spec workqueue.Spec) (view, error) {
@@ -83,13 +83,12 @@ func newView(spec workqueue.Spec) (view, error) {
 		return view{}, validate.Errorf("folds", "of %s lack join.Fold: nobody would count what its steps come to",
 			spec.Name())
 	}
-	gated := slices.ContainsFunc(spec.Columns, func(c workqueue.Column) bool { return c.Name == gateColumn })
-	return view{spec: spec, DeleteDone: spec.DeleteDone, Gated: gated}, nil
+	isKeyed := slices.ContainsFunc(spec.Columns, func(c workqueue.Column) bool { return c.Name == seqColumn })
+	return view{spec: spec, DeleteDone: spec.DeleteDone, Keyed: isKeyed}, nil
 }
 
-// gateColumn is what a gate gives a row that has come to it. One that waits with it waits for its gate and for no
-// join, and only the gate lets it through.
-const gateColumn = "gate_seq"
+// seqColumn is a row's place among those of its key. A waiting row that has a place waits for its key and for no join.
+const seqColumn = "key_seq"
 
 // Validate has refused every name that would need escaping.
 func (v view) qualified(suffix string) string {
@@ -147,11 +146,11 @@ func (v view) Over(j string) string {
 
 // Stranded says that row t waits for a join that is gone.
 func (v view) Stranded() string {
-	gate := ""
-	if v.Gated {
-		gate = " AND t." + gateColumn + " IS NULL"
+	byKey := ""
+	if v.Keyed {
+		byKey = " AND t." + seqColumn + " IS NULL"
 	}
-	return "t.completed_at IS NULL AND t.waiting" + gate + " AND t.created_at < now() - interval '15 minutes'" +
+	return "t.completed_at IS NULL AND t.waiting" + byKey + " AND t.created_at < now() - interval '15 minutes'" +
 		" AND NOT EXISTS (SELECT FROM " + v.Join() + " AS j WHERE j.on_complete = t.id)" +
 		" AND NOT EXISTS (SELECT FROM " + v.Join() + " AS j WHERE j.on_fail = t.id)"
 }

@@ -77,7 +77,7 @@
 // a minute after the start, and then less and less often, at least every quarter of an hour. This ends a join that was
 // stranded by a restore without triggers, a TRUNCATE or a bug. A join whose memberships are gone fails.
 //
-// A waiting row that belongs neither to a join nor to a gate has lost its join. The sweep fails it a quarter of an hour
+// A waiting row that belongs neither to a join nor to a key has lost its join. The sweep fails it a quarter of an hour
 // after it was written: it is then a dead letter, and a redrive runs it. Therefore, do not use NewRow.Waiting for other
 // purposes in such a table.
 //
@@ -98,7 +98,7 @@
 //
 // A domain adds [Column] to its columns, [Fold] to its folds and [Sweep] to its sweeps, and appends [DDL] to the DDL of
 // its table. This creates the tables <table>_join, <table>_join_member, <table>_join_note and <table>_join_cursor, and
-// functions and triggers named <table>_join_…. List Fold before that of package gate, which then releases what a join
+// functions and triggers named <table>_join_…. List Fold before that of package keyed, which then releases what a join
 // has passed on. A row that is not a step costs only the WHEN test of the triggers. A role that settles needs INSERT on
 // the notes. A role that folds needs SELECT, INSERT, UPDATE and DELETE on all four tables and EXECUTE on the functions,
 // which are not granted to PUBLIC.

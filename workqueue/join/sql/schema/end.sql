@@ -3,7 +3,7 @@
 --
 -- status = 0 in the UPDATE makes it happen once. The continuations follow in the same transaction. They are waiting, so
 -- nobody claims or settles them meanwhile; one that somebody has cancelled is left alone, and so is one that was
--- redriven after that and now waits for its gate only. Who cancels a join waits here for whoever holds its rows; a
+-- redriven after that and now waits for its key only. Who cancels a join waits here for whoever holds its rows; a
 -- fold has locked them all before.
 --
 -- What becomes of a continuation: released is 0, Ready; an on_fail that is not needed is 2, Done, as if it
@@ -73,7 +73,7 @@ BEGIN
             last_error = coalesce(c.reason, t.last_error)
         FROM unnest(targets, states, reasons) AS c (id, state, reason)
         -- CASE hides from the planner that few rows of the table wait: it would read all of it to find them.
-        WHERE t.id = c.id AND CASE WHEN t.status = 0 THEN t.waiting{{if .Gated}} AND t.gate_seq IS NULL{{end}} ELSE false END
+        WHERE t.id = c.id AND CASE WHEN t.status = 0 THEN t.waiting{{if .Keyed}} AND t.key_seq IS NULL{{end}} ELSE false END
         RETURNING c.state
     )
     SELECT count(*) FILTER (WHERE c.state = 0) INTO released FROM changed AS c;

@@ -1,0 +1,254 @@
+package keyed
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/txwork/txwork/workqueue/validate"
+
+	"github.com/google/uuid"
+
+	"github.com/txwork/txwork/internal/sqltext"
+	"github.com/txwork/txwork/workqueue"
+)
+
+// MaxKey is the length of the longest key in bytes. Keys are indexed.
+const MaxKey = 255
+
+// MinRate and MaxRate bound a Rate: a bucket can be filled by those, whatever time has passed.
+const (
+	MinRate = 1e-9
+	MaxRate = 1e9
+)
+
+// A Rule says for what a row waits: [Ordered] or [Limited], or [None] where a default would otherwise apply.
+type Rule interface {
+	check() error
+	entry() entry
+}
+
+// Ordered lets one row of the key run at a time, in the order in which their transactions commit. A row that failed
+// keeps its place while it waits for its next attempt.
+type Ordered struct {
+	// Key is what the rows have in common: 1 to [MaxKey] bytes. A key of Ordered and the same key of [Limited] are
+	// two keys.
+	Key string
+
+	// OnFailure says what happens to the rows behind a dead letter. Default: [Block].
+	OnFailure Policy
+}
+
+// Limited bounds how many rows of the key run at the same time, how many start in a second, or both. Rows that are due
+// earlier go first. It needs MaxRunning or Rate.
+type Limited struct {
+	// Key is what the rows have in common: 1 to [MaxKey] bytes. A key of Limited and the same key of [Ordered] are
+	// two keys.
+	Key string
+
+	// MaxRunning is how many rows of the key may run at the same time; 0 is any number. A row that waits for its next
+	// attempt, or is snoozed, gives its place up.
+	MaxRunning int
+
+	// Rate is how many rows a second may start, on average; 0 is any number. Attempts after the first count, too.
+	Rate float64
+
+	// Burst is how many rows may start at once after a quiet time. Default with a Rate: the Rate of a second,
+	// at least 1.
+	Burst int
+}
+
+// None lets the row run at once, also where a default, such as that of a job's kind, has another rule.
+type None struct{}
+
+// A Policy says what happens to the rows of a key behind a dead letter, where the key's rows run one at a time.
+type Policy uint8
+
+const (
+	// Block keeps the key closed until the dead letter is redriven, deleted or unblocked, see [Unblock]. Other
+	// keys go on.
+	Block Policy = iota
+	// Park sets the rows behind it aside as dead letters, too, those that come later included. Redriven, they
+	// run in their order.
+	Park
+	// Skip goes on with the next row.
+	Skip
+)
+
+var policyNames = [...]string{Block: "block", Park: "park", Skip: "skip"}
+
+func (p Policy) String() string {
+	if p > Skip {
+		return fmt.Sprintf("Policy(%d)", uint8(p))
+	}
+	return policyNames[p]
+}
+
+// MarshalText writes the policy as its name.
+func (p Policy) MarshalText() ([]byte, error) {
+	if p > Skip {
+		return nil, validate.Errorf("policy", "is %d, want Block, Park or Skip", uint8(p))
+	}
+	return []byte(policyNames[p]), nil
+}
+
+// UnmarshalText reads what [Policy.MarshalText] writes.
+func (p *Policy) UnmarshalText(name []byte) error {
+	i := slices.Index(policyNames[:], string(name))
+	if i < 0 {
+		return validate.Errorf("policy", "%q is unknown, want one of %s", name, strings.Join(policyNames[:], ", "))
+	}
+	*p = Policy(i)
+	return nil
+}
+
+// columns is how many [Columns] there are.
+const columns = 6
+
+// Columns are the domain columns of a table with keyed rows. The core's inserts fill them from [Values].
+func Columns() []workqueue.Column {
+	return []workqueue.Column{
+		{Name: "concurrency_key", Type: "text"},
+		{Name: "key_limit", Type: "integer", Internal: true},
+		{Name: "key_policy", Type: "smallint", Internal: true},
+		{Name: "key_rate", Type: "double precision", Internal: true},
+		{Name: "key_burst", Type: "integer", Internal: true},
+		{Name: "key_seq", Type: "bigint", Internal: true}, // given by the database
+	}
+}
+
+// Values are a new row's values of [Columns], in their order. Nil is [None].
+func Values(r Rule) []any {
+	values := make([]any, columns)
+	if r == nil {
+		return values
+	}
+	e := r.entry()
+	if e.key != "" {
+		values[0], values[1], values[2] = e.key, e.limit, e.policy
+	}
+	if e.rate > 0 {
+		values[3], values[4] = e.rate, e.burst
+	}
+	return values
+}
+
+// stored is the column key_policy, whose values are those of sql/keyed.up.sql.
+func (p Policy) stored() int {
+	switch p {
+	case Skip:
+		return 0
+	case Park:
+		return 2
+	}
+	return 1
+}
+
+// An entry is what the columns of a row say of its key. Without a key there is no rule.
+type entry struct {
+	key    string
+	limit  int // 0: ordered
+	policy int // Policy.stored; 0 where nothing is in order
+	rate   float64
+	burst  int
+}
+
+func (e entry) ordered() bool { return e.key != "" && e.limit == 0 }
+
+// unlimited is the limit of a key that only has a rate.
+const unlimited = math.MaxInt32
+
+func (o Ordered) entry() entry { return entry{key: o.Key, policy: o.OnFailure.stored()} }
+
+func (l Limited) entry() entry {
+	return entry{key: l.Key, limit: cmp.Or(l.MaxRunning, unlimited), rate: l.Rate, burst: l.burst()}
+}
+
+func (None) entry() entry { return entry{} }
+
+func (l Limited) burst() int {
+	if l.Burst > 0 {
+		return l.Burst
+	}
+	return int(max(1, math.Ceil(min(l.Rate, unlimited))))
+}
+
+// Validate reports the first thing that is wrong with a Rule, naming the field. Nil is [None].
+func Validate(r Rule) error {
+	switch r.(type) {
+	case nil:
+		return nil
+	case Ordered, Limited, None:
+		return r.check()
+	}
+	return validate.Errorf("rule", "is a %T, want a keyed.Ordered, keyed.Limited or keyed.None", r)
+}
+
+func (o Ordered) check() error {
+	if o.OnFailure > Skip {
+		return validate.Errorf("on failure", "is %d, want Block, Park or Skip", uint8(o.OnFailure))
+	}
+	return checkKey("ordered key", o.Key)
+}
+
+func (l Limited) check() error {
+	switch {
+	case l.MaxRunning < 0 || l.MaxRunning > unlimited:
+		return validate.Errorf("max running", "is %d, it must be between 0 and %d", l.MaxRunning, unlimited)
+	case l.Rate != 0 && !(l.Rate >= MinRate && l.Rate <= MaxRate):
+		return validate.Errorf("rate", "is %v, it must be 0, or %v to %v a second", l.Rate, MinRate, MaxRate)
+	case l.MaxRunning == 0 && l.Rate == 0:
+		return validate.Errorf("limited key", "has no limit: set MaxRunning, Rate or both")
+	case l.Burst < 0 || l.Burst > unlimited:
+		return validate.Errorf("burst", "is %d, it must be between 0 and %d", l.Burst, unlimited)
+	case l.Burst > 0 && l.Rate == 0:
+		return validate.Errorf("burst", "needs a rate")
+	}
+	return checkKey("limited key", l.Key)
+}
+
+func (None) check() error { return nil }
+
+func checkKey(field, key string) error {
+	if key == "" {
+		return validate.Errorf(field, "is empty")
+	}
+	return cmp.Or(validate.Size(field, len(key), MaxKey), validate.Text(field, key))
+}
+
+// Lock takes the locks of the ordered keys among rules before their rows are inserted, in one order for
+// everybody. Two transactions that write rows of several keys then cannot deadlock on those of one call.
+// One key needs none: its insert takes the lock.
+func Lock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, rules ...Rule) error {
+	var keys []string
+	for _, r := range rules {
+		if r == nil {
+			continue
+		}
+		e := r.entry()
+		if e.ordered() && !slices.Contains(keys[max(0, len(keys)-1):], e.key) {
+			keys = append(keys, e.key)
+		}
+	}
+	if len(keys) < 2 {
+		return nil
+	}
+	_, err := table.In(tx).Exec(ctx, sqltext.Statement(templates, "lock", newView(table.Spec())), keys)
+	return err
+}
+
+// Unblock takes dead letters out of the way of the rows behind them, as if their policy had been [Skip],
+// and returns the ids that it changed. Rows that were parked stay dead letters until they are redriven.
+func Unblock(ctx context.Context, tx workqueue.Tx, table *workqueue.Table, ids ...uuid.UUID) ([]uuid.UUID, error) {
+	var changed []uuid.UUID
+	err := table.In(tx).Query(ctx, func(scan func(...any) error) error {
+		var id uuid.UUID
+		err := scan(&id)
+		changed = append(changed, id)
+		return err
+	}, "SELECT "+newView(table.Spec()).Named("key_unblock")+"($1::uuid[])", ids)
+	return changed, err
+}

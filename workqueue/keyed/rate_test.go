@@ -1,0 +1,81 @@
+package keyed_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A rate is met, at most 5 % below, and never exceeded, from one row in ten seconds to a thousand a second. The folds
+// are told what time it is, so that nothing here depends on the machine's pace: each comes up to 100 ms after the note
+// that asks for it, and more come in between, as with several processes.
+func TestRatesAreMet(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rate  float64
+		burst int
+	}{{0.1, 1}, {0.1, 3}, {0.7, 1}, {5, 1}, {5, 5}, {20, 1}, {100, 1}, {100, 10}, {1000, 1}, {1000, 100},
+		{1000, 1000}} {
+		t.Run(fmt.Sprintf("%v a second, burst %d", c.rate, c.burst), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			window := max(3, 20/c.rate) // seconds
+			rows := c.burst + int(c.rate*window)
+			r.exec(`INSERT INTO work (n, due_at, concurrency_key, key_limit, key_policy, key_rate, key_burst)
+				SELECT i, now() - interval '1 hour' + i * interval '1 microsecond', 'k', $1, 0, $2, $3 FROM generate_series(1, $4::int) AS i`,
+				math.MaxInt32, c.rate, c.burst, rows)
+			r.exec("ANALYZE work")
+			starts := r.spend(rows)
+			for i, first := range starts {
+				for j := i + 1; j < len(starts); j++ {
+					if most := float64(c.burst) + c.rate*(starts[j]-first); float64(j-i+1) > most+0.01 {
+						t.Fatalf("%d rows start within %v s, at most %v may", j-i+1, starts[j]-first, most)
+					}
+				}
+			}
+			took, needs := starts[len(starts)-1]-starts[0], float64(rows-c.burst)/c.rate
+			t.Logf("%d rows beyond the burst in %.3f s of %.3f", rows-c.burst, took, needs)
+			if took > needs/0.95 {
+				t.Errorf("%d rows beyond the burst take %v s, want at most %v", rows-c.burst, took, needs/0.95)
+			}
+		})
+	}
+}
+
+// spend lets all rows of the key through and returns when they start, in seconds.
+func (r *rig) spend(rows int) (starts []float64) {
+	r.Helper()
+	r.exec("DELETE FROM work_key_note")
+	now := ask[time.Time](r, "SELECT now() + interval '1 day'") // no time that has to do with today's
+	for starts = r.spendAt(now, nil); ; {
+		var next *time.Time
+		r.ok(r.pool.QueryRow(r.Context(),
+			"WITH n AS (DELETE FROM work_key_note RETURNING at) SELECT min(at) FROM n").Scan(&next))
+		if next == nil {
+			break
+		}
+		starts = r.spendAt(now.Add(next.Sub(now)/2), starts)
+		now = next.Add(time.Duration(rand.IntN(100)) * time.Millisecond)
+		starts = r.spendAt(now, starts)
+	}
+	if len(starts) != rows {
+		r.Fatalf("%d of %d rows are through, and nobody asks for a fold", len(starts), rows)
+	}
+	return starts
+}
+
+// spendAt adds when those rows start that a fold lets through: when they are due, and no earlier than that.
+func (r *rig) spendAt(now time.Time, starts []float64) []float64 {
+	r.Helper()
+	r.exec("SELECT work_key_fill(ARRAY[(now(), 'k', true, 0, NULL, NULL)::work_key_note], $1, '{}')", now)
+	found, err := r.pool.Query(r.Context(), `SELECT extract(epoch FROM greatest(due_at, $1))::float8 FROM work
+		WHERE NOT waiting AND n > $2 ORDER BY n`, now, len(starts))
+	r.ok(err)
+	more, err := pgx.CollectRows(found, pgx.RowTo[float64])
+	r.ok(err)
+	return append(starts, more...)
+}

@@ -1,0 +1,62 @@
+package keyed_test
+
+import (
+	"testing"
+
+	"github.com/txwork/txwork/workqueue/keyed"
+)
+
+// Rows that are copied with their places, as a data-only restore, COPY and INSERT … SELECT do, go on where they were.
+func TestCopiedRowsKeepTheirPlaces(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	blocks := func(n int) keyed.Rule { return keyed.Ordered{Key: "blocked", OnFailure: keyed.Block} }
+	r.insert(row(1, serial("k")), row(10, blocks(10)), row(20, keyed.Limited{Key: "l", MaxRunning: 1}))
+	token, ids := r.expect(1, 10, 20)
+	failed["fail"](r, token, ids[1:2])
+	r.insert(row(2, serial("k")), row(3, serial("k")), row(11, blocks(11)),
+		row(21, keyed.Limited{Key: "l", MaxRunning: 1}))
+	r.exec("CREATE TABLE dump AS TABLE work; TRUNCATE work, work_key_note; INSERT INTO work SELECT * FROM dump " +
+		"ORDER BY n DESC")
+	r.expect()
+	r.exec("SELECT setval('work_key_seq', 1, false)") // no sequence comes with a logical replication
+	r.insert(row(4, serial("k")), row(12, blocks(12)))
+	done["ack"](r, token, ids[:1])
+	done["ack"](r, token, ids[2:])
+	token, ids = r.expect(2, 21)
+	done["ack"](r, token, ids)
+	r.finish(3, 4)
+	r.expect() // 11 and 12 are behind a dead letter
+}
+
+// A live row is the last of its key: what comes behind it is also behind it once it is a dead letter.
+func TestASequenceBehindItsTableLetsNobodyPast(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.exec("SELECT setval('work_key_seq', 1000)")
+	key := keyed.Ordered{Key: "k", OnFailure: keyed.Block}
+	r.insert(row(1, key))
+	token, ids := r.expect(1)
+	r.exec("SELECT setval('work_key_seq', 1, false)")
+	r.insert(row(2, key))
+	failed["fail"](r, token, ids)
+	r.expect()
+	r.redrive(ids...)
+	r.finish(1, 2)
+}
+
+// A dead letter may be the only row of its key.
+func TestASequenceBehindADeadLetterLetsNobodyPast(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.exec("SELECT setval('work_key_seq', 1000)")
+	key := keyed.Ordered{Key: "k", OnFailure: keyed.Block}
+	r.insert(row(1, key))
+	token, ids := r.expect(1)
+	failed["fail"](r, token, ids)
+	r.exec("SELECT setval('work_key_seq', 1, false)")
+	r.insert(row(2, key))
+	r.expect()
+	r.redrive(ids...)
+	r.finish(1, 2)
+}

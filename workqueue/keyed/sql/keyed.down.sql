@@ -1,0 +1,6 @@
+{{range .Functions -}}
+DROP FUNCTION {{$.Named .Name}}({{.Types}}) CASCADE;
+{{end -}}
+DROP INDEX {{.Named "key_wait_idx"}}, {{.Named "key_queue_idx"}}, {{.Named "key_live_idx"}}, {{.Named "key_fail_idx"}};
+DROP TABLE {{.Named "key_note"}}, {{.Named "key_state"}}, {{.Named "key_cursor"}};
+DROP SEQUENCE {{.Named "key_seq"}};

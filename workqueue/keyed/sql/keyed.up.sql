@@ -1,0 +1,660 @@
+-- Keyed rows of {{.Table}}: rows with a concurrency_key wait outside the claim index until their key lets them through.
+--
+-- Whatever may concern a key appends a note in its own transaction: an insert, a settle, a cancel, a redrive, a
+-- deletion. It reads nothing and waits for nobody, except that the writers of an ordered key take turns. key_fold
+-- applies notes later, in a short transaction of its own, one folder at a time: it lets through what the keys of its
+-- notes have room for. docs/model/fold.pml checks the protocol.
+--
+-- Tables have columns of all names. Functions therefore say that variables go first, and name columns with their table.
+--
+-- key_limit = 0, an ordered key: one live row at a time, in commit order. Writers of a key hold an advisory lock until
+-- they commit and draw key_seq under it, so the committed rows of a key are a prefix of its order and the smallest
+-- that waits is next.
+--
+-- key_limit = n > 0: at most n released rows, by due time; a row that goes back for a retry gives its place up.
+CREATE SEQUENCE {{.Named "key_seq"}};
+
+-- at is when the key is to be looked at: the start of the transaction that wrote the note, or a later time. ended is how
+-- many rows of the key were through and are not any more; place and due are from where on a row waits that did not before.
+-- Without ended the note says nothing of the kind: the key is to be counted anew. Rows of a key that are ordered and those
+-- that are limited have nothing to do with each other. There is no CHECK: the server reads one anew for every statement
+-- that writes, and each settle of a keyed row is one here.
+CREATE TABLE {{.Named "key_note"}} (
+    at timestamptz NOT NULL,
+    concurrency_key text NOT NULL,
+    limited boolean NOT NULL,
+    ended integer,
+    place bigint,
+    due timestamptz
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+-- A publication, somebody else's FOR ALL TABLES too, would otherwise have PostgreSQL refuse to delete notes.
+ALTER TABLE {{.Named "key_note"}} REPLICA IDENTITY FULL;
+
+CREATE INDEX {{.Constraint "key_note_idx"}} ON {{.Named "key_note"}} (at);
+
+-- Notes that take rows off what is known. Who counts a key sees that these rows have ended, while a later fold takes their
+-- notes: it counts them in.
+CREATE INDEX {{.Constraint "key_ended_idx"}} ON {{.Named "key_note"}} (concurrency_key) WHERE ended > 0 AND limited;
+
+-- What folders know of keys that many rows pass through. To count the rows that are through, or to find the first that
+-- waits, means to go past all rows of the key that have ended since vacuum could last clean up; while somebody keeps a
+-- transaction open, these are more and more. What is known is taken on from note to note instead. It is never more
+-- than a help: a key of which nothing is known is counted.
+--
+-- Of an ordered key: no row waits, or is through, before place, unless a note says so; and no transaction that is open has
+-- drawn an earlier one under the turn of the key's writers. It need not be the last place, so it is written for one row
+-- in {{.KnownEvery}}, those of marked places.
+--
+-- Of a limited one, after each fold: taken rows are through, NULL if nobody has counted; none waits that is due before
+-- due; next_at is when the next row may start if the burst of a rate is used up (the theoretical arrival time of the
+-- generic cell rate algorithm). Such a row is updated a bounded number of times.
+--
+-- Then, and for each new place, one with a larger n replaces it: whoever looks for the largest finds what is valid
+-- before all that is dead.
+CREATE TABLE {{.Named "key_state"}} (
+    concurrency_key text NOT NULL,
+    limited boolean NOT NULL,
+    n bigint NOT NULL,
+    place bigint,
+    taken integer,
+    due timestamptz NOT NULL DEFAULT '-infinity',
+    next_at timestamptz,
+    updates integer NOT NULL DEFAULT 0,
+    at timestamptz NOT NULL,
+    PRIMARY KEY (concurrency_key, limited, n)
+) WITH (fillfactor = 50);
+
+-- Where the next sweep goes on.
+CREATE TABLE {{.Named "key_cursor"}} (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    ordered_key text NOT NULL DEFAULT '',
+    limited_key text NOT NULL DEFAULT '',
+    swept_at timestamptz NOT NULL DEFAULT '-infinity'
+) WITH (fillfactor = 10);
+
+INSERT INTO {{.Named "key_cursor"}} DEFAULT VALUES;
+
+-- Rows that wait, by key: ordered ones in their order, others by due time.
+CREATE INDEX {{.Constraint "key_wait_idx"}} ON {{.Table}} (concurrency_key, key_seq)
+    WHERE {{.OrderedWaits ""}};
+CREATE INDEX {{.Constraint "key_queue_idx"}} ON {{.Table}} (concurrency_key, due_at, key_seq)
+    WHERE {{.LimitedWaits ""}};
+
+-- Rows that are through. The index is not unique for ordered keys, of which there is one: each row that is let through
+-- would be compared with all that have ended since vacuum could last clean up.
+CREATE INDEX {{.Constraint "key_live_idx"}} ON {{.Table}} (concurrency_key, key_seq)
+    WHERE {{.Live ""}};
+
+-- Dead letters that stand in the way of the rows behind them.
+CREATE INDEX {{.Constraint "key_fail_idx"}} ON {{.Table}} (concurrency_key, key_seq)
+    WHERE {{.Obstacle ""}};
+
+-- Draws the place of a row behind all others of its key. The table is asked because the sequence may be behind it, as
+-- after a logical replication, which copies no sequences; it is asked for what is not behind the sequence alone, since a
+-- key may have had any number of rows.
+CREATE FUNCTION {{.Named "key_place"}}(k text) RETURNS bigint
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+DECLARE
+    next constant bigint := nextval('{{.Named "key_seq"}}');
+BEGIN
+    RETURN greatest(
+        next,
+        1 + (SELECT t.key_seq FROM {{.Table}} AS t
+            WHERE t.concurrency_key = k AND {{.OrderedWaits "t"}} AND t.key_seq >= next
+            ORDER BY t.concurrency_key DESC, t.key_seq DESC LIMIT 1),
+        1 + (SELECT t.key_seq FROM {{.Table}} AS t
+            WHERE t.concurrency_key = k AND {{.Live "t"}} AND t.key_seq >= next
+            ORDER BY t.concurrency_key DESC, t.key_seq DESC LIMIT 1),
+        1 + (SELECT t.key_seq FROM {{.Table}} AS t
+            WHERE t.concurrency_key = k AND {{.Obstacle "t"}} AND t.key_seq >= next
+            ORDER BY t.concurrency_key DESC, t.key_seq DESC LIMIT 1));
+END
+$txwork$;
+
+-- A row comes to its key when it is inserted, and always waits: only a fold lets rows through. One that brings its
+-- place, as from a restored dump or a COPY, keeps it.
+--
+-- A rule is checked here: the server reads a CHECK anew for every statement that writes to the table,
+-- also for those whose rows have no key.
+CREATE FUNCTION {{.Named "key_enter"}}() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $txwork$
+DECLARE
+    restored constant boolean := NEW.key_seq IS NOT NULL; -- as one that was through, perhaps
+BEGIN
+    IF (octet_length(NEW.concurrency_key) BETWEEN 1 AND 255 AND NEW.key_limit >= 0 AND NEW.key_policy BETWEEN 0 AND 2
+        AND (NEW.key_rate IS NULL) = (NEW.key_burst IS NULL)
+        AND (NEW.key_rate IS NULL OR NEW.key_limit > 0 AND NEW.key_rate BETWEEN {{.MinRate}} AND {{.MaxRate}} AND NEW.key_burst >= 1)) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the rule of key % is not valid: it needs a key of 1 to 255 bytes, a limit of at least 0, a policy of 0 to 2, and a rate of {{.MinRate}} to {{.MaxRate}} and a burst together, with a limit', left(NEW.concurrency_key, 40)
+            USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_key_check';
+    END IF;
+    IF NEW.completed_at IS NOT NULL OR NEW.waiting AND NEW.key_seq IS NULL THEN
+        RETURN NEW; -- it has ended, or waits for something else first
+    END IF;
+    IF NEW.key_seq IS NULL AND NEW.key_limit = 0 THEN
+        PERFORM pg_advisory_xact_lock({{.WriterLock "NEW.concurrency_key"}});
+        NEW.key_seq := {{.Named "key_place"}}(NEW.concurrency_key);
+        IF NEW.key_seq % 512 = 0 THEN -- an IF of its own: one with a query is planned for each row
+            IF (SELECT count(*) FROM pg_locks AS l WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory') > {{.MaxTurns}} THEN
+                RAISE EXCEPTION 'this transaction has written more than % ordered keys: each holds one of the locks that the whole server shares', {{.MaxTurns}}
+                    USING ERRCODE = 'program_limit_exceeded', HINT = 'write fewer keys in one transaction, or raise max_locks_per_transaction';
+            END IF;
+        END IF;
+    ELSIF NEW.key_seq IS NULL THEN
+        NEW.key_seq := nextval('{{.Named "key_seq"}}');
+    END IF;
+    IF NEW.status = 0 THEN
+        NEW.waiting := true;
+        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, place, due)
+        VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.concurrency_key, NEW.key_limit > 0, CASE WHEN NOT restored THEN 0 END, NEW.key_seq, NEW.due_at);
+        IF {{.MustAnnounceNote}} THEN
+            PERFORM {{.AnnounceNote}};
+        END IF;
+    ELSE
+        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited) VALUES (now(), NEW.concurrency_key, NEW.key_limit > 0); -- it is through
+    END IF;
+    RETURN NEW;
+END
+$txwork$;
+
+-- A row comes to its key later: a join has released it, or it is redriven and never got so far.
+--
+-- This and the next are AFTER triggers with an UPDATE of their own. A BEFORE UPDATE trigger would lock each row that
+-- any statement updates first, claims and acks of rows without a key included.
+--
+-- The row draws its place without the turn of the key's writers, one of whom may hold an earlier place and not have
+-- committed. So the place must not become the one that is known: it is none that is marked.
+CREATE FUNCTION {{.Named "key_come"}}() RETURNS trigger
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+DECLARE
+    place bigint := {{.Named "key_place"}}(NEW.concurrency_key);
+BEGIN
+    WHILE {{.Marked "place"}} LOOP
+        place := place + 1;
+    END LOOP;
+    UPDATE {{.Table}} AS t SET waiting = true, key_seq = place
+    WHERE t.id = NEW.id AND t.status = 0 AND t.key_seq IS NULL;
+    INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, place, due)
+    VALUES (CASE WHEN NEW.key_limit > 0 THEN greatest(NEW.due_at, now()) ELSE now() END, NEW.concurrency_key, NEW.key_limit > 0, 0, place, NEW.due_at);
+    IF {{.MustAnnounceNote}} THEN
+        PERFORM {{.AnnounceNote}};
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+-- A row of a limited key gives its place up: it was put back for later.
+CREATE FUNCTION {{.Named "key_back"}}() RETURNS trigger
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+BEGIN
+    UPDATE {{.Table}} AS t SET waiting = true WHERE t.id = NEW.id AND t.status = 0;
+    INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, due) VALUES (now(), NEW.concurrency_key, true, 1, NEW.due_at);
+    IF NEW.due_at > now() THEN
+        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, due) VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
+    END IF;
+    IF {{.MustAnnounceNote}} THEN
+        PERFORM {{.AnnounceNote}};
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+-- Something of the key has changed: it may have room, or a row may be due earlier. A row that comes back has the key counted
+-- anew, since others may have come back that are before it. No search_path is pinned, every name
+-- is qualified instead: to set one and set it back for each row costs more than the note.
+CREATE FUNCTION {{.Named "key_note"}}() RETURNS trigger
+LANGUAGE plpgsql
+AS $txwork$
+BEGIN
+    IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' AND NEW.completed_at IS NULL THEN
+        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, place, due)
+        VALUES (pg_catalog.now(), NEW.concurrency_key, NEW.key_limit OPERATOR(pg_catalog.>) 0, CASE WHEN OLD.completed_at IS NULL THEN 0 END, NEW.key_seq, NEW.due_at);
+        IF NEW.key_limit OPERATOR(pg_catalog.>) 0 AND NEW.due_at OPERATOR(pg_catalog.>) pg_catalog.now() THEN
+            INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended, due) VALUES (NEW.due_at, NEW.concurrency_key, true, 0, NEW.due_at);
+        END IF;
+    ELSE
+        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended)
+        VALUES (pg_catalog.now(), OLD.concurrency_key, OLD.key_limit OPERATOR(pg_catalog.>) 0,
+            CASE WHEN OLD.completed_at IS NULL AND NOT OLD.waiting THEN 1 ELSE 0 END);
+    END IF;
+    IF {{.MustAnnounceNote}} THEN
+        PERFORM {{.AnnounceNote}};
+    END IF;
+    RETURN NULL;
+END
+$txwork$;
+
+-- Somebody has truncated the rows or the notes, as tests do: nothing is known any more but how far rates are used up.
+CREATE FUNCTION {{.Named "key_forget"}}() RETURNS trigger
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+BEGIN
+    DELETE FROM {{.Named "key_state"}} WHERE next_at IS NULL;
+    UPDATE {{.Named "key_state"}} SET taken = NULL, due = '-infinity';
+    RETURN NULL;
+END
+$txwork$;
+
+-- Applies notes: lets through what their keys have room for. One folder at a time: it locks before it reads, and each
+-- statement after that sees what the folder before it has committed. It waits for nobody: a row that somebody holds
+-- locked is looked at again in half a second, and of an ordered key it is never passed over.
+--
+-- The notes are deleted in the transaction that applies them, so a crash takes back both or neither.
+--
+-- A row that is let through gets a due time that claims will still come to. Without fronts, that is now, and the row queues
+-- up behind all that is due. fronts tells where claims are in each lane, so that it keeps its place if they are not past it.
+CREATE FUNCTION {{.Named "key_fold"}}(max_notes integer, since timestamptz DEFAULT '-infinity', fronts jsonb DEFAULT '{}')
+RETURNS TABLE (folded integer, released integer, again double precision, upto timestamptz)
+LANGUAGE plpgsql
+{{.FoldSettings}}
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    started constant timestamptz := clock_timestamp();
+    news {{.Named "key_note"}}[]; -- one of each key
+    ordered boolean := false;
+    limited boolean := false;
+    n integer;
+BEGIN
+    IF (max_notes >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_notes is %, it must be at least 1', max_notes USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock({{.FoldLock}}) THEN
+        RETURN NEXT; -- all NULL: somebody else folds, or this transaction could not see what they did
+        RETURN;
+    END IF;
+
+    folded := 0;
+    LOOP
+        WITH taken AS (
+            DELETE FROM {{.Named "key_note"}} AS d
+            WHERE d.ctid = ANY (ARRAY(
+                SELECT r.ctid FROM {{.Named "key_note"}} AS r
+                WHERE r.at >= greatest(since, upto) AND r.at <= started
+                ORDER BY r.at
+                LIMIT max_notes
+                FOR UPDATE SKIP LOCKED))
+            RETURNING d.*
+        )
+        SELECT count(*), greatest(upto, nullif(max(t.at), '-infinity')), ordered OR bool_or(NOT t.limited) IS TRUE, limited OR bool_or(t.limited) IS TRUE,
+            ARRAY(SELECT (max(m.at), m.concurrency_key, m.limited, CASE WHEN NOT bool_or(m.ended IS NULL) THEN sum(m.ended) END, min(m.place), min(m.due))::{{.Named "key_note"}}
+                FROM (SELECT * FROM taken UNION ALL SELECT * FROM unnest(news)) AS m
+                GROUP BY m.concurrency_key, m.limited)
+        INTO n, upto, ordered, limited, news
+        FROM taken AS t;
+        folded := folded + n;
+        -- Many notes of few keys, as of rows that came to keys with many rows, are cheap to take and would be in the way.
+        EXIT WHEN n < max_notes OR folded >= 10 * max_notes OR 2 * cardinality(news) > max_notes;
+    END LOOP;
+
+    released := 0;
+    IF ordered THEN
+        released := {{.Named "key_next"}}(news, fronts);
+    END IF;
+    IF limited THEN
+        released := released + {{.Named "key_fill"}}(news, started, fronts);
+    END IF;
+    IF released > 0 THEN
+        IF fronts <> '{}' THEN
+            PERFORM {{.AnnounceFronts}};
+        END IF;
+        PERFORM {{.AnnounceFolded}};
+    END IF;
+    again := CASE WHEN n = max_notes THEN 0 ELSE (
+        SELECT extract(epoch FROM n.at - clock_timestamp())
+        FROM {{.Named "key_note"}} AS n
+        WHERE n.at > started
+        ORDER BY n.at
+        LIMIT 1) END;
+    RETURN NEXT;
+END
+$txwork$;
+
+-- Lets the first row of each ordered key through, unless one is or a dead letter stands in the way. Called by folders
+-- only.
+CREATE FUNCTION {{.Named "key_next"}}(news {{.Named "key_note"}}[], fronts jsonb) RETURNS integer
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    n integer;
+    keys text[]; -- of which something else is known now
+    places bigint[];
+    numbers bigint[];
+    before tid[];
+    parked text[];
+    obstacles uuid[];
+BEGIN
+    WITH k AS MATERIALIZED (
+        SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.place AS bound, m.ended IS NULL AND s.place IS NOT NULL AS anew,
+            CASE WHEN m.ended IS NOT NULL AND s.place IS NOT NULL THEN least(s.place, m.place) ELSE 0 END AS place
+        FROM unnest(news) AS m
+        LEFT JOIN LATERAL (
+            SELECT g.ctid, g.n, g.place FROM {{.Named "key_state"}} AS g
+            WHERE g.concurrency_key = m.concurrency_key AND NOT g.limited
+            ORDER BY g.concurrency_key DESC, g.limited DESC, g.n DESC
+            LIMIT 1) AS s ON true
+        WHERE NOT m.limited
+    ), head AS MATERIALIZED (
+        SELECT k.*, live.is AS live, h.ctid, h.key_seq, o.id AS behind, o.key_policy
+        FROM k
+        LEFT JOIN LATERAL ( -- no NOT EXISTS: an anti-join may read all live rows of the table
+            SELECT true AS is FROM {{.Table}} AS l
+            WHERE l.concurrency_key = k.key AND {{.Live "l"}} AND l.key_limit = 0 AND l.key_seq >= k.place
+            LIMIT 1) AS live ON true
+        LEFT JOIN LATERAL (
+            SELECT r.ctid, r.key_seq FROM {{.Table}} AS r
+            WHERE live.is IS NULL AND r.concurrency_key = k.key AND {{.OrderedWaits "r"}} AND r.key_seq >= k.place
+            ORDER BY r.concurrency_key, r.key_seq
+            LIMIT 1) AS h ON true
+        LEFT JOIN LATERAL (
+            SELECT f.id, f.key_policy FROM {{.Table}} AS f
+            WHERE f.concurrency_key = k.key AND {{.Obstacle "f"}} AND f.key_seq < h.key_seq
+            ORDER BY f.concurrency_key, f.key_seq
+            LIMIT 1) AS o ON true
+    ), through AS MATERIALIZED (
+        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, {{.Front "t"}})
+        WHERE t.ctid = ANY (ARRAY(
+            SELECT r.ctid FROM {{.Table}} AS r
+            WHERE r.ctid = ANY (ARRAY(SELECT h.ctid FROM head AS h WHERE h.behind IS NULL))
+              AND CASE WHEN r.completed_at IS NULL THEN r.waiting END -- it implies no index's condition
+            FOR NO KEY UPDATE SKIP LOCKED))
+        RETURNING t.concurrency_key
+    ), seen AS MATERIALIZED (
+        SELECT s.*, CASE
+            WHEN s.through AND {{.Marked "s.key_seq"}} THEN s.key_seq
+            WHEN s.anew AND s.live THEN 0
+            WHEN s.anew THEN least(s.key_seq, s.bound)
+            WHEN s.place < s.bound THEN s.place END AS known_from
+        FROM (SELECT h.*, h.key IN (SELECT t.concurrency_key FROM through AS t) AS through
+            FROM head AS h
+            OFFSET 0) AS s -- it is hashed; without OFFSET once for each place where it is used
+    ), later AS (
+        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended)
+        SELECT clock_timestamp() + interval '500 milliseconds', s.key, false, 0
+        FROM seen AS s
+        WHERE s.ctid IS NOT NULL AND s.behind IS NULL AND NOT s.through
+    )
+    SELECT (SELECT count(*) FROM through),
+        array_agg(s.key) FILTER (WHERE s.known_from IS NOT NULL), array_agg(s.known_from) FILTER (WHERE s.known_from IS NOT NULL),
+        array_agg(coalesce(s.n, 0)) FILTER (WHERE s.known_from IS NOT NULL), array_agg(s.known) FILTER (WHERE s.known_from IS NOT NULL AND s.known IS NOT NULL),
+        array_agg(s.key) FILTER (WHERE s.key_policy = 2), array_agg(s.behind) FILTER (WHERE s.key_policy = 2)
+    INTO n, keys, places, numbers, before, parked, obstacles
+    FROM seen AS s;
+
+    IF keys IS NOT NULL THEN
+        DELETE FROM {{.Named "key_state"}} AS g
+        WHERE g.ctid = ANY (ARRAY(SELECT b.ctid FROM {{.Named "key_state"}} AS b WHERE b.ctid = ANY (before) FOR UPDATE SKIP LOCKED));
+        INSERT INTO {{.Named "key_state"}} (concurrency_key, limited, n, place, at)
+        SELECT u.key, false, greatest(u.n + 1, nextval('{{.Named "key_seq"}}')), u.place, now() FROM unnest(keys, places, numbers) AS u (key, place, n);
+    END IF;
+    FOR i IN 1..coalesce(cardinality(parked), 0) LOOP
+        PERFORM {{.Named "key_park"}}(parked[i], obstacles[i]);
+    END LOOP;
+    RETURN n;
+END
+$txwork$;
+
+-- Fills the places of limited keys, by due time. Rows of a key with a rate are let through each due when the rate allows
+-- it: the generic cell rate algorithm. Those of the next {{.Ahead}} are let through at once, so that the rate is met however
+-- seldom somebody folds. Called by folders only.
+CREATE FUNCTION {{.Named "key_fill"}}(news {{.Named "key_note"}}[], started timestamptz, fronts jsonb) RETURNS integer
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    n integer;
+BEGIN
+    WITH k AS MATERIALIZED (
+        SELECT m.concurrency_key AS key, s.ctid AS known, s.n, s.updates, s.next_at,
+            CASE WHEN s.n IS NOT NULL AND m.ended IS NOT NULL THEN least(s.due, m.due) ELSE '-infinity' END AS due,
+            CASE WHEN s.taken - m.ended IS NOT NULL THEN greatest(s.taken - m.ended, 0) END AS taken
+        FROM unnest(news) AS m
+        LEFT JOIN LATERAL (
+            SELECT g.ctid, g.* FROM {{.Named "key_state"}} AS g
+            WHERE g.concurrency_key = m.concurrency_key AND g.limited
+            ORDER BY g.concurrency_key DESC, g.limited DESC, g.n DESC
+            LIMIT 1) AS s ON true
+        WHERE m.limited
+    ), head AS MATERIALIZED (
+        SELECT k.key, k.known, k.n, k.updates, k.next_at, h.due_at, h.key_limit, h.key_rate, h.key_burst,
+            greatest(k.next_at, started) AS first,
+            CASE WHEN h.key_rate < 10000 THEN ceil(1e6 / h.key_rate) ELSE 1e6 / h.key_rate END * interval '1 microsecond' AS gap,
+            CASE WHEN k.taken IS NULL AND h.key_limit <> {{.Unlimited}} THEN (
+                SELECT count(*) FROM {{.Table}} AS l
+                WHERE l.concurrency_key = k.key AND {{.Live "l"}} AND l.key_limit > 0) + (
+                SELECT coalesce(sum(p.ended), 0) FROM {{.Named "key_note"}} AS p
+                WHERE p.concurrency_key = k.key AND p.limited AND p.ended > 0) ELSE k.taken END AS taken
+        FROM k
+        LEFT JOIN LATERAL (
+            SELECT r.due_at, r.key_limit, r.key_rate, r.key_burst FROM {{.Table}} AS r
+            WHERE r.concurrency_key = k.key AND {{.LimitedWaits "r"}} AND r.due_at >= k.due AND r.due_at <= started
+            ORDER BY r.concurrency_key, r.due_at, r.key_seq
+            LIMIT 1) AS h ON true
+    ), room AS MATERIALIZED (
+        SELECT p.*, least(p.places, floor(least(extract(epoch FROM started + {{.AheadInterval}} - p.first)::float8 * p.key_rate + p.key_burst, {{.MaxReleased}}))::integer) AS rows
+        FROM (SELECT h.*, CASE WHEN h.key_limit = {{.Unlimited}} THEN {{.MaxReleased}} ELSE least(h.key_limit - h.taken, {{.MaxReleased}}) END AS places
+            FROM head AS h) AS p
+        WHERE p.due_at IS NOT NULL
+    ), free AS MATERIALIZED (
+        SELECT f.ctid, room.key, room.first + (row_number() OVER (PARTITION BY room.key ORDER BY f.due_at, f.key_seq) - room.key_burst) * room.gap AS at
+        FROM room
+        CROSS JOIN LATERAL (
+            SELECT r.ctid, r.due_at, r.key_seq FROM {{.Table}} AS r
+            WHERE r.concurrency_key = room.key AND {{.LimitedWaits "r"}} AND r.due_at >= room.due_at AND r.due_at <= started
+            ORDER BY r.concurrency_key, r.due_at, r.key_seq
+            LIMIT greatest(room.rows, 0)
+            FOR NO KEY UPDATE SKIP LOCKED) AS f
+    ), through AS MATERIALIZED (
+        UPDATE {{.Table}} AS t SET waiting = false, due_at = greatest(t.due_at, {{.Front "t"}}, CASE WHEN f.at > started THEN f.at END)
+        FROM free AS f
+        WHERE t.ctid = f.ctid
+        RETURNING t.concurrency_key, t.key_seq
+    ), done AS MATERIALIZED (
+        SELECT h.*, room.places, room.rows, coalesce(t.released, 0) AS released, coalesce(t.marked, false) AS marked
+        FROM head AS h
+        LEFT JOIN room ON room.key = h.key
+        LEFT JOIN (SELECT r.concurrency_key, count(*) AS released, bool_or({{.Marked "r.key_seq"}}) AS marked
+            FROM through AS r GROUP BY r.concurrency_key) AS t ON t.concurrency_key = h.key
+    ), later AS (
+        -- A key whose rows somebody holds locked, or which got as many rows as one fold may give it; or one with a rate,
+        -- when half of the time ahead is used up, or else the next row may start.
+        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended)
+        SELECT CASE
+            WHEN d.rows > 0 AND d.released = 0 THEN clock_timestamp() + interval '500 milliseconds'
+            WHEN d.key_rate IS NULL THEN clock_timestamp()
+            ELSE greatest(d.first + d.released * d.gap - d.key_burst * d.gap + d.gap - {{.AheadInterval}} / 2, started + interval '5 milliseconds') END,
+            d.key, true, 0
+        FROM done AS d
+        WHERE d.rows > 0 AND d.released = 0
+           OR d.rows >= {{.MaxReleased}} AND d.released > 0
+           OR d.key_rate IS NOT NULL AND d.places > d.released AND d.rows <= d.released
+    ), mine AS MATERIALIZED (
+        SELECT g.n FROM {{.Named "key_state"}} AS g
+        WHERE g.ctid = ANY (ARRAY(SELECT h.known FROM head AS h))
+        FOR UPDATE SKIP LOCKED
+    ), kept AS MATERIALIZED (
+        UPDATE {{.Named "key_state"}} AS g
+        SET taken = d.taken + d.released, due = coalesce(d.due_at, started), updates = g.updates + 1, at = now(),
+            next_at = coalesce(d.first + d.released * d.gap, g.next_at)
+        FROM done AS d
+        WHERE g.concurrency_key = d.key AND g.limited AND g.n = d.n AND d.updates < {{.MaxUpdates}}
+          AND d.n IN (SELECT m.n FROM mine AS m)
+        RETURNING g.concurrency_key
+    ), fresh AS (
+        INSERT INTO {{.Named "key_state"}} (concurrency_key, limited, n, taken, due, next_at, at)
+        SELECT d.key, true, greatest(d.n + 1, nextval('{{.Named "key_seq"}}')), d.taken + d.released, coalesce(d.due_at, started),
+            coalesce(d.first + d.released * d.gap, d.next_at), now()
+        FROM done AS d
+        WHERE d.key NOT IN (SELECT e.concurrency_key FROM kept AS e)
+          AND (d.n IS NOT NULL OR d.marked OR d.key_rate IS NOT NULL AND d.released > 0)
+    ), gone AS (
+        DELETE FROM {{.Named "key_state"}} AS g
+        WHERE g.ctid = ANY (ARRAY(
+            SELECT h.known FROM head AS h
+            WHERE h.updates >= {{.MaxUpdates}} AND h.n IN (SELECT m.n FROM mine AS m)))
+    )
+    SELECT count(*) INTO n FROM through;
+    RETURN n;
+END
+$txwork$;
+
+-- Ready -> Failed for the rows that wait behind a dead letter whose policy is Park, a bounded number in each fold.
+CREATE FUNCTION {{.Named "key_park"}}(k text, behind uuid) RETURNS void
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    n integer;
+BEGIN
+    UPDATE {{.Table}} AS t
+    SET status = 3,
+        completed_at = clock_timestamp(),
+        failed_at = clock_timestamp(),
+        last_error = 'parked behind ' || behind
+    WHERE t.ctid = ANY (ARRAY(
+        SELECT r.ctid FROM {{.Table}} AS r
+        WHERE r.concurrency_key = k AND {{.OrderedWaits "r"}} AND r.key_seq > (
+            SELECT f.key_seq FROM {{.Table}} AS f -- it may have been redriven since it was seen
+            WHERE f.id = behind AND f.failed_at IS NOT NULL AND f.cancelled_at IS NULL AND f.key_policy = 2)
+        ORDER BY r.concurrency_key, r.key_seq
+        LIMIT {{.MaxReleased}}
+        FOR NO KEY UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS n = ROW_COUNT;
+    IF EXISTS (SELECT FROM {{.Table}} AS t
+        WHERE t.concurrency_key = k AND {{.OrderedWaits "t"}}) THEN
+        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited, ended)
+        VALUES (clock_timestamp() + CASE WHEN n = {{.MaxReleased}} THEN interval '0' ELSE interval '500 milliseconds' END, k, false, 0);
+    END IF;
+END
+$txwork$;
+
+-- Takes dead letters out of the way of the rows behind them, as if their policy had been Skip.
+CREATE FUNCTION {{.Named "key_unblock"}}(ids uuid[]) RETURNS SETOF uuid
+LANGUAGE sql
+{{.Settings}}
+AS $txwork$
+    UPDATE {{.Table}} AS t SET key_policy = 0
+    WHERE t.id = ANY (ids) AND t.failed_at IS NOT NULL AND t.key_policy > 0
+    RETURNING t.id
+$txwork$;
+
+-- Repairs what somebody did past the triggers: writes a note for every key that has waiting rows, {{.SweepKeys}} of each
+-- sort at most, from where the last sweep ended, at most every five seconds. Forgets what is known of keys that are not in use, and
+-- returns of how many.
+CREATE FUNCTION {{.Named "key_sweep"}}(max_rows integer) RETURNS integer
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    place record;
+    n integer;
+BEGIN
+    IF (max_rows >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'max_rows must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT c.ordered_key, c.limited_key, c.swept_at INTO place FROM {{.Named "key_cursor"}} AS c FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        IF NOT EXISTS (SELECT FROM {{.Named "key_cursor"}}) THEN -- somebody truncated it
+            INSERT INTO {{.Named "key_cursor"}} DEFAULT VALUES ON CONFLICT DO NOTHING;
+        END IF;
+        RETURN 0; -- somebody else sweeps
+    ELSIF place.swept_at BETWEEN clock_timestamp() - interval '5 seconds' AND clock_timestamp() THEN
+        RETURN 0;
+    END IF;
+    place.ordered_key := {{.Named "key_look"}}(true, place.ordered_key, least(max_rows, {{.SweepKeys}}));
+    place.limited_key := {{.Named "key_look"}}(false, place.limited_key, least(max_rows, {{.SweepKeys}}));
+    UPDATE {{.Named "key_cursor"}} AS c
+    SET ordered_key = place.ordered_key, limited_key = place.limited_key, swept_at = clock_timestamp();
+
+    DELETE FROM {{.Named "key_state"}} AS b
+    WHERE b.ctid = ANY (ARRAY(
+        SELECT r.ctid FROM {{.Named "key_state"}} AS r
+        WHERE r.at < now() - interval '1 minute' AND (r.next_at < now() - interval '1 minute') IS NOT FALSE
+          AND NOT EXISTS (SELECT FROM {{.Named "key_state"}} AS o -- which would count as the last then
+            WHERE o.concurrency_key = r.concurrency_key AND o.limited = r.limited AND o.n < r.n)
+        LIMIT 10 * max_rows
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN n;
+END
+$txwork$;
+
+-- Notes for up to most keys behind the given one whose first row waits although no row of the key is live. Returns
+-- where to go on.
+CREATE FUNCTION {{.Named "key_look"}}(ordered boolean, behind text, most integer) RETURNS text
+LANGUAGE plpgsql
+{{.Settings}}
+AS $txwork$
+#variable_conflict use_variable
+DECLARE
+    last text := behind;
+BEGIN
+    FOR i IN 1..most LOOP
+        IF ordered THEN
+            SELECT t.concurrency_key INTO last FROM {{.Table}} AS t
+            WHERE {{.OrderedWaits "t"}} AND t.concurrency_key > last
+            ORDER BY t.concurrency_key, t.key_seq LIMIT 1;
+        ELSE
+            SELECT t.concurrency_key INTO last FROM {{.Table}} AS t
+            WHERE {{.LimitedWaits "t"}} AND t.concurrency_key > last
+            ORDER BY t.concurrency_key, t.due_at, t.key_seq LIMIT 1;
+        END IF;
+        IF last IS NULL THEN
+            RETURN ''; -- from the start again
+        END IF;
+        INSERT INTO {{.Named "key_note"}} (at, concurrency_key, limited)
+        SELECT now(), last, NOT ordered
+        WHERE NOT EXISTS (SELECT FROM {{.Table}} AS t
+            WHERE ordered AND t.concurrency_key = last AND {{.Live "t"}} AND t.key_limit = 0);
+    END LOOP;
+    RETURN last;
+END
+$txwork$;
+
+CREATE TRIGGER {{.Constraint "key_enter"}} BEFORE INSERT ON {{.Table}}
+FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL OR NEW.key_limit IS NOT NULL) EXECUTE FUNCTION {{.Named "key_enter"}}();
+
+CREATE TRIGGER {{.Constraint "key_come"}} AFTER UPDATE OF waiting ON {{.Table}}
+FOR EACH ROW WHEN (NEW.concurrency_key IS NOT NULL AND NEW.key_seq IS NULL AND NEW.status = 0
+    AND (OLD.waiting AND NOT NEW.waiting OR OLD.status = 3))
+EXECUTE FUNCTION {{.Named "key_come"}}();
+
+CREATE TRIGGER {{.Constraint "key_back"}} AFTER UPDATE OF status ON {{.Table}}
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND NEW.key_limit > 0 AND OLD.status = 1 AND NEW.status = 0)
+EXECUTE FUNCTION {{.Named "key_back"}}();
+
+-- A live row or a cancelled one ends, an ended one comes back, a dead letter is to be skipped, a waiting one is due earlier.
+CREATE TRIGGER {{.Constraint "key_note"}} AFTER UPDATE OF completed_at, due_at, key_policy ON {{.Table}}
+FOR EACH ROW WHEN (NEW.key_seq IS NOT NULL AND (
+    OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL AND (NOT OLD.waiting OR NEW.cancelled_at IS NOT NULL)
+    OR OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL
+    OR OLD.key_policy > 0 AND NEW.key_policy = 0
+    OR NEW.waiting AND NEW.key_limit > 0 AND NEW.due_at < OLD.due_at))
+EXECUTE FUNCTION {{.Named "key_note"}}();
+
+CREATE TRIGGER {{.Constraint "key_gone_all"}} AFTER TRUNCATE ON {{.Table}}
+FOR EACH STATEMENT EXECUTE FUNCTION {{.Named "key_forget"}}();
+
+CREATE TRIGGER {{.Constraint "key_lost_all"}} AFTER TRUNCATE ON {{.Named "key_note"}}
+FOR EACH STATEMENT EXECUTE FUNCTION {{.Named "key_forget"}}();
+
+CREATE TRIGGER {{.Constraint "key_gone"}} AFTER DELETE ON {{.Table}}
+FOR EACH ROW WHEN (OLD.key_seq IS NOT NULL AND (OLD.failed_at IS NOT NULL OR OLD.completed_at IS NULL))
+EXECUTE FUNCTION {{.Named "key_note"}}();
+{{range .Functions}}
+REVOKE ALL ON FUNCTION {{$.Named .Name}}({{.Types}}) FROM PUBLIC;
+{{- end}}
