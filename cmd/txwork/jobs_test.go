@@ -99,7 +99,7 @@ func TestJobsShow(t *testing.T) {
 	r := c.run("jobs", "show", id.String()).ok().prints("kind         greeting", "queue        mail", "priority     2",
 		"own backoff  {", "(--payload shows them)",
 		"ATTEMPT  ENDED", "1        ", "failed", "no…")
-	if strings.Contains(r.stdout, "secret") || strings.Contains(r.stdout, "gate_") {
+	if strings.Contains(r.stdout, "secret") || strings.Contains(r.stdout, "key_limit") {
 		t.Errorf("the job is\n%s", r.stdout)
 	}
 	c.run("jobs", "show", id.String(), "--payload").ok().prints(`{"name":"secret"}`)
