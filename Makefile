@@ -69,14 +69,12 @@ model:
 mutants:
 	go run ./proof mutants $(FLAGS)
 
-# Every fuzz target, FUZZTIME each and PARALLEL at once, and a table of what each came to. ONLY=FuzzCreate,schedule chooses.
-# What they find is kept under testdata/fuzz of the package.
+# Every fuzz target, FUZZTIME each. ONLY is a pattern of their names.
 FUZZTIME ?= 1m
-PARALLEL ?= 1
 fuzz:
-	go run ./proof fuzz --time $(FUZZTIME) --parallel $(PARALLEL) $(if $(ONLY),--only $(ONLY))
+	FUZZTIME=$(FUZZTIME) ONLY=$(ONLY) .ci/fuzz
 
 # The tests on every PostgreSQL, in every mode of pgx, through PgBouncer and with every Go; see docs/testing.md. Hours at
-# full size. SHORT=1 runs the conformance suites alone, ONLY=17,Go chooses among the environments.
+# full size. SHORT=1 runs only the conformance suites, ONLY="postgresql-17 pgx-exec" only these environments.
 test-versions:
-	go run ./proof versions $(if $(SHORT),--short) $(if $(ONLY),--only "$(ONLY)")
+	.ci/versions $(if $(SHORT),--short) $(ONLY)

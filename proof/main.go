@@ -5,19 +5,15 @@
 //	go run ./proof torture    # all domains under faults, a minute; exit 1 if an invariant was broken
 //	go run ./proof series     # the same at full size, for hours
 //	go run ./proof mutants    # guards taken out one at a time: every one has to be noticed
-//	go run ./proof fuzz       # every fuzz target
-//	go run ./proof versions   # the tests on every release of PostgreSQL and Go, in every mode of pgx
 //
 // Each of them has --help. They run at the root of the repository.
 package main
 
 import (
-	"github.com/txwork/txwork/proof/fuzzing"
 	"github.com/txwork/txwork/proof/mutation"
 	"github.com/txwork/txwork/proof/program"
 	"github.com/txwork/txwork/proof/series"
 	"github.com/txwork/txwork/proof/torture"
-	"github.com/txwork/txwork/proof/versions"
 )
 
 func main() {
@@ -28,8 +24,5 @@ func main() {
 			Run: series.Run},
 		program.Chore{Name: "mutants", Short: "guards taken out one at a time, each of which has to be noticed",
 			Run: mutation.Run},
-		program.Chore{Name: "fuzz", Short: "every fuzz target", Run: fuzzing.Run},
-		program.Chore{Name: "versions", Short: "the tests on every release of PostgreSQL and Go, in every mode of pgx",
-			Run: versions.Run},
 	)
 }

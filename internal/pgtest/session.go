@@ -12,8 +12,7 @@ import (
 	"github.com/txwork/txwork/internal/pgschema"
 )
 
-// Environment variables that change how the pools of all tests reach the server. The command `go run ./proof versions`
-// sets them.
+// Environment variables that change how the pools of all tests reach the server. The script .ci/versions sets them.
 const (
 	// ExecModeEnv is pgx's default_query_exec_mode, such as "exec". A test that chooses a mode itself keeps it.
 	ExecModeEnv = "TXWORK_TEST_EXEC_MODE"
