@@ -1,4 +1,4 @@
-// Package examples_test runs the examples as a reader does, and believes none that does not reconcile.
+// Package examples_test runs the examples as a reader does. An example passes only if its figures reconcile.
 package examples_test
 
 import (
@@ -18,7 +18,7 @@ func TestExamplesReconcile(t *testing.T) {
 	for _, program := range programs {
 		name := filepath.Dir(program)
 		if name == "quickstart" {
-			continue // which runs until it is interrupted: a test of cmd/txwork types what docs/quickstart.md says
+			continue // it runs until interrupted; cmd/txwork tests the commands of docs/quickstart.md
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -29,7 +29,7 @@ func TestExamplesReconcile(t *testing.T) {
 	}
 }
 
-// run is the command of the README. It returns what the example printed.
+// run runs an example with the command of the README, and returns what it printed.
 func run(t *testing.T, name string) string {
 	command := exec.CommandContext(t.Context(), "go", "run", "./"+name)
 	var stdout, stderr bytes.Buffer

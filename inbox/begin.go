@@ -8,18 +8,18 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Begin takes the message's key in a transaction of your own, of whatever library, and says whether it is
-// this transaction's to process: then write its effects and commit. [Processed] is true from that commit on
-// and has never been if the transaction is rolled back, by whatever means; the key is free again then. Begin cannot
-// know how the transaction ends: see to it that nothing of yours ends it by a statement before you commit.
+// Begin takes the message's key in a transaction of your own, of any library. If the answer is [Processed], write the
+// message's effects in this transaction and commit it. If the transaction is rolled back, for whatever reason, the
+// message was not processed and its key is free again. Begin cannot see how the transaction ends, so make sure that no
+// statement of yours, such as ROLLBACK, ends it before you commit.
 //
-// It is for consumers that hold a transaction already, or process several messages in one. It waits for
-// nobody, so two transactions that take the same keys in any order answer [InProgress] and do not deadlock.
-// Each key that is taken costs a subtransaction: keep a transaction to some dozens of messages, since more
-// than 64 subtransactions slow down everybody's snapshots.
+// Use it if a transaction is already open, or to process several messages in one. It does not wait for other
+// transactions: a key that one of them has taken is [InProgress]. Two transactions that take the same keys in different
+// orders therefore do not deadlock. Each key that is taken costs a subtransaction. Limit a transaction to a few dozen
+// messages, because more than 64 subtransactions slow down the snapshots of all sessions.
 //
-// Use it under READ COMMITTED, PostgreSQL's default; stricter levels turn what would be a [Duplicate] into a
-// serialization failure. After an error that is no [workqueue.ErrInvalid] roll the transaction back.
+// Use READ COMMITTED, PostgreSQL's default: under stricter isolation levels, a [Duplicate] can be a serialization
+// failure instead. After any error but a [workqueue.ErrInvalid], roll the transaction back.
 func (b *Inbox) Begin(ctx context.Context, tx workqueue.Tx, key Key) (Result, error) {
 	if err := b.checkKey(key); err != nil {
 		return Result{}, err
@@ -46,7 +46,7 @@ func (b *Inbox) begin(ctx context.Context, tx workqueue.Tx, id uuid.UUID, key Ke
 	return result, nil
 }
 
-// optional is NULL for a nil slice, whatever the driver makes of one.
+// optional turns a nil slice into NULL with every driver.
 func optional(b []byte) any {
 	if b == nil {
 		return nil

@@ -58,7 +58,8 @@ func (f *fixture) expectBegin(tx workqueue.Tx, k inbox.Key, want inbox.Answer) i
 	return got
 }
 
-// An application that freezes after Begin gives the key up when the server ends its session; a bound of its own stays.
+// An application that freezes after Begin loses the key when the server ends its session. A timeout that the session
+// has set itself is kept.
 func TestAFrozenApplicationLosesTheKey(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
@@ -111,7 +112,7 @@ func TestBeginInAnyOrderWaitsForNobody(t *testing.T) {
 	endTwo(true)
 }
 
-// The application has received the message and not committed yet.
+// Begin does not wait for a Receive of the same message whose transaction is still open.
 func TestAReceiveThatIsStillOpenIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
@@ -149,7 +150,7 @@ func TestASavepointGivesTheKeyBack(t *testing.T) {
 	f.expectFree("1") // while the outer transaction is still open
 }
 
-// Behind a pooler, pgx sends its arguments in other forms.
+// The query modes that pgx uses behind a pooler encode arguments differently.
 func TestEveryModeOfTheDriver(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)

@@ -9,22 +9,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// begunSetting marks the transaction that [Inbox.Process] has begun with the id of the message's row. It is local to
-// the transaction: a statement of the handler that ends it, such as ROLLBACK, takes the mark away, whatever it begins
-// afterwards.
+// begunSetting is the setting in which [Inbox.Process] stores the id of the message's row, to mark its transaction. The
+// setting is local to the transaction. If a statement of the handler, such as ROLLBACK, ends the transaction, the mark
+// is gone, even if the handler then begins another one.
 const begunSetting = "txwork.inbox_tx"
 
 var errTxEnded = errors.New("txwork: the transaction of Process was ended by the handler, with ROLLBACK or COMMIT: " +
 	"to undo the writes, return an error")
 
-// beginText begins a handler's transaction, whatever the session's defaults, and marks it, in one round trip.
+// beginText returns the statements that begin a handler's transaction, whatever the session's defaults are, and mark
+// it. They are sent in one round trip.
 func beginText(id uuid.UUID) string {
 	return fmt.Sprintf("begin isolation level read committed read write;"+
 		" select set_config('%s', '%s', true)", begunSetting, id)
 }
 
-// checkBegun refuses a transaction that is not the one that was begun. One in which a statement failed can answer
-// nothing, and is refused by its commit.
+// checkBegun returns an error if the handler has ended the transaction that Process began. A transaction in which a
+// statement failed cannot be queried, so it passes here: its commit reports the failure.
 func checkBegun(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	switch tx.Conn().PgConn().TxStatus() {
 	case 'I':

@@ -30,7 +30,7 @@ func (c *brokenConn) Write(p []byte) (int, error) {
 		_ = c.Conn.Close()
 		return len(p), nil
 	}
-	c.committed.Store(true) // before the reply can come: a slow write has pgx read at the same time
+	c.committed.Store(true) // before the write, because pgx may read the reply while a slow write is still running
 	return c.Conn.Write(p)
 }
 

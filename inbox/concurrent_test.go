@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/inbox"
 )
 
-// The one that runs ends only after all the others have answered, so none of them waits for it.
+// The call that runs the handler ends only after all others have answered, which shows that none of them waits for it.
 func TestOfManyAtOnceOneRuns(t *testing.T) {
 	t.Parallel()
 	for _, processes := range []int{2, 8} {
@@ -68,7 +68,7 @@ func TestACrashFreesTheKey(t *testing.T) {
 	f.expectFree("1")
 }
 
-// The handler does not notice that its connection is gone: the COMMIT does.
+// The handler does not notice that its connection is gone, so the COMMIT fails.
 func TestACrashBeforeTheCommitFreesTheKey(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
@@ -83,7 +83,7 @@ func TestACrashBeforeTheCommitFreesTheKey(t *testing.T) {
 	f.expectFree("1")
 }
 
-// crash ends the transaction's server process.
+// crash terminates the server process of the transaction's connection.
 func (f *fixture) crash(tx pgx.Tx) {
 	f.Helper()
 	pid := int(tx.Conn().PgConn().PID())

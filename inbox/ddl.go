@@ -12,15 +12,15 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// The statements and functions live in sql/, one operation a file.
+// The statements and functions are in sql/, one operation per file.
 //
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
 var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 
-// DDL renders the statements that create the inbox's table in a schema with all defaults, and those that
-// drop it: what txwork's own migrations run. The schema has to exist.
+// DDL renders the statements that create the inbox's table in a schema, with all defaults, and those that drop it.
+// Txwork's own migrations run these statements. The schema has to exist.
 func DDL(schema string) (up, down string, err error) { return render(Spec(schema), DefaultRetention) }
 
 func render(spec workqueue.Spec, retention time.Duration) (up, down string, err error) {
@@ -51,21 +51,22 @@ func newView(spec workqueue.Spec) view {
 	return v
 }
 
-// Named is a name derived from the table's, such as that of an index.
+// Named returns a quoted name that is derived from the table's name, such as that of an index.
 func (v view) Named(suffix string) string { return quote(v.table + "_" + suffix) }
 
-// Function is the qualified name of one of the table's functions.
+// Function returns the qualified name of one of the table's functions.
 func (v view) Function(name string) string { return quote(v.schema) + "." + v.Named(name) }
 
-// IdleTimeout is the bound of a transaction's idle time, in milliseconds.
+// IdleTimeout returns the package's [IdleTimeout] in milliseconds.
 func (v view) IdleTimeout() int64 { return IdleTimeout.Milliseconds() }
 
-// NameLiteral is the table's name as a string literal; the Spec's Validate leaves nothing in it to escape.
+// NameLiteral returns the table's name as a string literal. It needs no escaping, because Spec.Validate refuses such
+// names.
 func (v view) NameLiteral() string { return "'" + v.schema + "." + v.table + "'" }
 
 func quote(name string) string { return `"` + name + `"` }
 
-// interval is a duration as PostgreSQL reads it through every driver.
+// interval formats a duration as text that PostgreSQL accepts as an interval through every driver.
 func interval(d time.Duration) string {
 	if d%time.Hour == 0 {
 		return fmt.Sprintf("%d hours", d/time.Hour)
@@ -73,7 +74,7 @@ func interval(d time.Duration) string {
 	return fmt.Sprintf("%d microseconds", d.Microseconds())
 }
 
-// statements are what the inbox sends beside the core's own.
+// statements are the SQL statements that the inbox sends in addition to those of the core.
 type statements struct{ begin, strip, holders string }
 
 func renderStatements(spec workqueue.Spec) statements {

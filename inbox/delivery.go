@@ -11,8 +11,8 @@ import (
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
-// A Delivery is a message in the hands of its handler. Its fields are the handler's to keep or change. A
-// handler's test may make one by itself.
+// A Delivery is a message that is passed to its handler. The handler may keep and change its fields. The test of a
+// handler can construct one.
 type Delivery struct {
 	ID          uuid.UUID // of the row
 	Consumer    string
@@ -31,24 +31,26 @@ type Delivery struct {
 	envelope codec.Envelope
 }
 
-// A Handler processes one message in a transaction, which is READ COMMITTED. What it writes there commits if
-// and only if the message is settled with it, so its effect happens exactly once.
+// A Handler processes one message in a READ COMMITTED transaction, which also settles the message. What the handler
+// writes there commits if and only if the settle does, so its effect happens exactly once.
 //
-// Its result settles the message: nil is processed; an outcome that says so itself, such as
-// [workqueue.Permanent], [workqueue.Snooze], [workqueue.RetryAfter] or [workqueue.Cancelled], is settled
-// and commits together with the writes. Any other error, or a panic, rolls the writes back and is a failed
-// attempt. A handler cannot commit; if the lease was lost meanwhile its writes are rolled back.
+// The result of the handler settles the message. Nil means processed. An explicit outcome, such as
+// [workqueue.Permanent], [workqueue.Snooze], [workqueue.RetryAfter] or [workqueue.Cancelled], commits together with the
+// writes. Any other error, or a panic, rolls the writes back and is a failed attempt. A handler cannot commit. If the
+// lease was lost, its writes are rolled back.
 //
-// The context is cancelled when the lease is lost, when the message is cancelled, when the handler's time
-// is up, and late in a shutdown; [context.Cause] tells which. It carries the delivery's span.
+// The context is cancelled when the lease is lost, when the message is cancelled, when the handler's timeout expires,
+// and when the ShutdownTimeout expires after Run was told to stop. [context.Cause] tells which. The context carries the
+// delivery's span.
 type Handler = func(ctx context.Context, tx pgx.Tx, m *Delivery) error
 
-// fields receive the domain columns of a claimed row. The hash is not looked at.
+// fields returns where a claim stores the domain columns of a row. Handlers do not need the hash.
 func (d *Delivery) fields() []any {
 	return []any{&d.Consumer, &d.Source, &d.MessageID, nil, &d.topic, &d.Payload}
 }
 
-// topicOrSource is the topic by which the handler is found. Only a row that was inserted by SQL has none.
+// topicOrSource returns the topic that selects the handler. Rows that were inserted by SQL may have none; then it is
+// the source.
 func (d *Delivery) topicOrSource() string {
 	if d.topic == nil {
 		return d.Source

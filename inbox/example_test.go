@@ -47,7 +47,7 @@ func Example() {
 	// balance: 10
 }
 
-// A message is stored in a transaction, and processed by a worker once that has committed.
+// A message is stored in a transaction, and processed by a worker after the transaction has committed.
 func ExampleInbox_Receive() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -93,8 +93,8 @@ func ExampleInbox_Receive() {
 	// payment.received: 10
 }
 
-// A consumer that processes a batch in one transaction of database/sql. What somebody else is at work on is
-// left for the next delivery; duplicates are acknowledged with the rest.
+// A consumer processes a batch in one transaction of database/sql. It does not acknowledge a message that another
+// consumer is processing, so that it is delivered again. Duplicates are acknowledged with the others.
 func ExampleInbox_Begin() {
 	consume := func(ctx context.Context, box *inbox.Inbox, db *sql.DB, batch []inbox.Key,
 		apply func(*sql.Tx, inbox.Key) error) (acknowledge []inbox.Key, err error) {
@@ -120,7 +120,7 @@ func ExampleInbox_Begin() {
 	_ = consume
 }
 
-// Purge keeps the table small where no reaper is given the inbox's table.
+// Purge keeps the table small if no reaper is given the inbox's table.
 func ExampleInbox_Purge() {
 	everyHour := func(ctx context.Context, box *inbox.Inbox, pool *pgxpool.Pool) {
 		for ctx.Err() == nil {
@@ -135,7 +135,7 @@ func ExampleInbox_Purge() {
 	_ = everyHour
 }
 
-// Values are encoded by the inbox's codec, JSON unless the options name another, and decoded for the handler.
+// The inbox's codec encodes values, and decodes them for the handler. It is JSON unless the options name another.
 func ExampleMessage_value() {
 	type Order struct{ ID int }
 	receive := func(ctx context.Context, tx pgx.Tx, box *inbox.Inbox, id string, o Order) error {

@@ -26,7 +26,7 @@ const patience = pgtest.Patience
 
 const day = 24 * time.Hour
 
-// fixture is an inbox in a schema of its own, beside a table of effects.
+// fixture is an inbox in a schema of its own, with a table of effects.
 type fixture struct {
 	*testing.T
 	*pgtest.DB
@@ -34,8 +34,8 @@ type fixture struct {
 	table string // qualified
 }
 
-// newInbox makes the table and opens an Inbox on it. Failed attempts come back after an hour, so that a test
-// sees the state they leave behind.
+// newInbox creates the table and opens an Inbox on it. Failed attempts are retried only after an hour, so that a test
+// sees the state that they leave.
 func newInbox(t *testing.T, configure ...func(*inbox.Options)) *fixture {
 	t.Helper()
 	db := pgtest.New(t)
@@ -61,7 +61,7 @@ func newInbox(t *testing.T, configure ...func(*inbox.Options)) *fixture {
 	return f
 }
 
-// separatePool is another process's: it shares no connection with the fixture's.
+// separatePool returns a pool as another process has it, which shares no connection with the fixture's.
 func (f *fixture) separatePool() *pgxpool.Pool {
 	f.Helper()
 	pool, err := pgxpool.New(f.Context(), f.URL)
@@ -89,13 +89,13 @@ func (f *fixture) count(query string, args ...any) (n int) {
 
 func (f *fixture) rows() int { f.Helper(); return f.count("SELECT count(*) FROM " + f.table) }
 
-// effects is how often a message has had its effect.
+// effects returns how often a message has had its effect.
 func (f *fixture) effects(id string) int {
 	f.Helper()
 	return f.count("SELECT count(*) FROM effects WHERE id = $1", id)
 }
 
-// effect is a handler that has the message's effect.
+// effect returns a function for Process that writes the message's effect.
 func effect(id string) func(context.Context, pgx.Tx) error {
 	return func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", id)
@@ -103,7 +103,7 @@ func effect(id string) func(context.Context, pgx.Tx) error {
 	}
 }
 
-// delivered is a handler of a worker that has the message's effect.
+// delivered is a worker's handler that writes the message's effect.
 func delivered(ctx context.Context, tx pgx.Tx, m *inbox.Delivery) error {
 	return effect(m.MessageID)(ctx, tx)
 }
@@ -119,7 +119,7 @@ func hash(body string) []byte {
 	return sum[:]
 }
 
-// process runs a message's effect on the fixture's pool.
+// process processes a message with its effect, on the fixture's pool.
 func (f *fixture) process(k inbox.Key) inbox.Result {
 	f.Helper()
 	result, err := f.box.Process(f.Context(), f.Pool, k, effect(k.MessageID))
@@ -167,7 +167,7 @@ func (f *fixture) workerOn(pool *pgxpool.Pool, o inbox.WorkerOptions, register f
 	return w
 }
 
-// row is a message as the table has it.
+// row is a message as it is stored.
 type row struct {
 	Status     workqueue.Status
 	Attempts   int
@@ -201,7 +201,7 @@ func (f *fixture) until(what string, holds func() bool) {
 	}
 }
 
-// settled waits until a message was claimed and is claimed no more.
+// settled waits until a message was claimed and has been settled.
 func (f *fixture) settled(id uuid.UUID) row {
 	f.Helper()
 	f.until("message "+id.String()+" is settled", func() bool {
@@ -211,7 +211,7 @@ func (f *fixture) settled(id uuid.UUID) row {
 	return f.row(id)
 }
 
-// age makes all rows that have ended older.
+// age moves the end of all rows that have ended into the past.
 func (f *fixture) age(d time.Duration) {
 	f.Helper()
 	f.exec("UPDATE "+f.table+" SET completed_at = completed_at - $1::interval, failed_at = failed_at - $1::interval", d)

@@ -9,8 +9,8 @@ import (
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
-// An Inbox receives messages into one table. It holds no connection and is safe for concurrent use; open it
-// once and keep it.
+// An Inbox receives messages into one table. It holds no connection and is safe for concurrent use. Open it once and
+// keep it.
 type Inbox struct {
 	table      *workqueue.Table
 	statements statements
@@ -20,7 +20,7 @@ type Inbox struct {
 	codec      codec.Codec
 }
 
-// Open validates the options. It does not touch the database.
+// Open validates the options. It does not access the database.
 func Open(o Options) (*Inbox, error) {
 	if err := o.checkGiven(); err != nil {
 		return nil, err
@@ -44,11 +44,11 @@ func Open(o Options) (*Inbox, error) {
 	}, nil
 }
 
-// Table is the inbox's table, for the low-level operations, the reaper and statistics. Its Retention is the
-// dedup window, so that a reaper deletes tombstones when it is over.
+// Table is the inbox's table, for low-level operations, the reaper and statistics. Its Retention is the dedup window,
+// so a reaper deletes tombstones when the window ends.
 func (b *Inbox) Table() *workqueue.Table { return b.table }
 
-// Tables are all tables of the inbox, for the reaper.
+// Tables returns all tables of the inbox, for the reaper.
 func (b *Inbox) Tables() []*workqueue.Table { return []*workqueue.Table{b.table} }
 
 // DDL renders the statements that create this inbox's table, with its options as the defaults of its SQL

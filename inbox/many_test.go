@@ -21,8 +21,8 @@ const (
 
 var manyMessages = pgtest.Size(500, 2000)
 
-// deliver hands every message to the consumers three times, in random order, and again for as long as
-// a consumer does not acknowledge it, as a broker does. A consumer has a pool of its own.
+// deliver passes every message to the consumers three times, in random order. Like a broker, it delivers a message
+// again until a consumer acknowledges it. Each consumer has a pool of its own.
 func (f *fixture) deliver(consume func(pool *pgxpool.Pool, id string) (acknowledged bool)) {
 	f.Helper()
 	queue := make(chan string, deliveries*manyMessages)

@@ -69,7 +69,7 @@ type Message struct {
 	MaxAttempts int
 }
 
-// hash is the key's body hash, nil for none.
+// hash returns the key's body hash, or nil for none.
 func (k Key) hash() []byte {
 	if len(k.BodyHash) == 0 && k.Body != nil {
 		return hashOf(k.Body)
@@ -77,7 +77,7 @@ func (k Key) hash() []byte {
 	return k.BodyHash
 }
 
-// payload is what is stored with the key, nil for nothing.
+// payload returns what is stored with the key, or nil for nothing.
 func (k Key) payload() []byte {
 	if k.KeepBody {
 		return k.Body

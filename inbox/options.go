@@ -10,59 +10,59 @@ import (
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
-// Options configure an [Inbox]. Only DedupWindow has to be set.
+// Options configure an [Inbox]. Only DedupWindow is required.
 //
-// MaxAttempts, Retry, DedupWindow and FailedRetention hold for what goes through this Inbox: its Receive,
-// its workers, and a reaper that is given its [Inbox.Table]. The SQL functions of the table carry the values
-// of the migration that made them, which are the defaults. Where programs that do not know these Options
-// settle or reap the same table, make it with a migration of your own from [Inbox.DDL].
+// MaxAttempts, Retry, DedupWindow and FailedRetention apply to everything that uses this Inbox: its Receive, its
+// workers, and a reaper that is given its [Inbox.Table]. The table's SQL functions contain the values of the migration
+// that created them, which are the defaults. If programs without these Options settle or reap the same table, create
+// the table with a migration of your own, from [Inbox.DDL].
 type Options struct {
 	// Schema holds the table. Default: [workqueue.DefaultSchema].
 	Schema string
 
-	// DedupWindow is for how long after a message was processed another one of its key is a duplicate.
-	// There is no default, because only you know your sources: it is the longest time after which one of
-	// them may still deliver a message again. That is a broker's retention or replay, or the end of a web
-	// hook's retries (days, often), with a margin. Each message costs some 600 bytes for as long. At least
-	// [RetryHorizon] of the table, at most ten years.
+	// DedupWindow is how long after a message was processed another one with its key is a duplicate. Set it to the
+	// longest time after which one of your sources may still deliver a message again, with a margin: a broker's
+	// retention or replay, or the end of a webhook's retries (often days). There is no default, because only you know
+	// your sources. Each message occupies about 600 bytes for that time. The window must be at least the [RetryHorizon]
+	// of the table, and at most ten years.
 	DedupWindow time.Duration
 
 	// Retention is how long the payload and the headers of a processed message are kept; after that the row
 	// is a tombstone. At most DedupWindow. Default: [DefaultRetention], or DedupWindow if that is shorter.
 	//
-	// Workers and the reaper strip payloads where this is at most DefaultRetention, by the table's own
-	// function, whose retention is that of its migration. Call [Inbox.Purge] from time to time to keep to
-	// another value. A longer one needs a table made from [Inbox.DDL] as soon as somebody else's worker or
-	// reaper knows the table by [Spec] only.
+	// If it is at most DefaultRetention, workers and the reaper remove payloads with the table's SQL function, which
+	// uses the retention of the migration that created it. If it is longer, they remove none. Call [Inbox.Purge] from
+	// time to time to apply a value other than the default. With a longer one, also create the table from [Inbox.DDL]
+	// if any worker or reaper knows the table by [Spec] only, because it would remove payloads too early.
 	Retention time.Duration
 
 	// FailedRetention is how long dead letters are kept, and with them their keys: at least DedupWindow.
 	// Default 0: for ever.
 	FailedRetention time.Duration
 
-	// Codec encodes [Message].Value, and decodes for [Delivery.Decode]. Default: [codec.JSON].
+	// Codec encodes [Message].Value, and decodes it for [Delivery.Decode]. Default: [codec.JSON].
 	Codec codec.Codec
 
 	// MaxPayload is the largest payload in bytes, at most 256 MiB. Default: [DefaultMaxPayload].
 	MaxPayload int
 
-	// MaxAttempts bounds the attempts of a message that does not say. It is written into the row, so every
-	// worker keeps to it. Default: [workqueue.DefaultMaxAttempts].
+	// MaxAttempts is how often a message that does not set its own maximum is attempted. It is stored in the row, so it
+	// applies to every worker. Default: [workqueue.DefaultMaxAttempts].
 	MaxAttempts int
 
 	// Retry is the backoff after a failed attempt. Default: [workqueue.DefaultRetry].
 	Retry workqueue.Retry
 
-	// Telemetry says where spans, metrics, logs and events go.
+	// Telemetry receives spans, metrics, logs and events.
 	Telemetry workqueue.Telemetry
 }
 
-// RetryHorizon is the longest time for which a message may be under way between workers that fail: the lease
-// of every attempt, as if none had been renewed, and the table's longest backoff after every one but the
-// last. The dedup window has to cover it, since a message that is still being tried is not yet processed.
-// It is [math.MaxInt64] where that is too long for a Duration.
+// RetryHorizon returns how long a message may be retried at most, if its workers fail: one lease for each attempt, as
+// if it had never been renewed, and the longest backoff after each attempt but the last. The dedup window has to cover
+// it, because a message that is still being attempted is not yet processed. The result is [math.MaxInt64] if it does
+// not fit a Duration.
 func RetryHorizon(retry workqueue.Retry, maxAttempts int, lease time.Duration) time.Duration {
-	retry.Jitter = 0 // which only shortens
+	retry.Jitter = 0 // jitter only shortens a delay
 	horizon := lease
 	for attempt := 1; attempt < maxAttempts; attempt++ {
 		more := retry.Delay(attempt) + lease
@@ -74,7 +74,7 @@ func RetryHorizon(retry workqueue.Retry, maxAttempts int, lease time.Duration) t
 	return horizon
 }
 
-// withDefaults fills in what the core does not know of; it fills in the rest.
+// withDefaults sets the defaults of the inbox's own options. The core sets those of the others.
 func (o Options) withDefaults() Options {
 	if o.Retention == 0 {
 		o.Retention = min(DefaultRetention, o.DedupWindow)
@@ -85,7 +85,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// validate checks what the core does not know of. The Spec has its defaults.
+// validate checks the inbox's own options. The core has set its defaults in the Spec.
 func (o Options) validate(spec workqueue.Spec) error {
 	switch {
 	case o.Retention < 0:
@@ -101,7 +101,7 @@ func (o Options) validate(spec workqueue.Spec) error {
 	return checkWindow(o.DedupWindow, spec, workqueue.DefaultLease)
 }
 
-// checkGiven refuses a window that was left out, before anything else makes a value of it.
+// checkGiven refuses a window that is missing or out of range, before other defaults are derived from it.
 func (o Options) checkGiven() error {
 	switch {
 	case o.DedupWindow == 0:
@@ -114,7 +114,7 @@ func (o Options) checkGiven() error {
 	return nil
 }
 
-// checkWindow holds the window against the retry horizon of a table whose workers have the lease.
+// checkWindow refuses a window that is shorter than the retry horizon of a table whose workers use the lease.
 func checkWindow(window time.Duration, spec workqueue.Spec, lease time.Duration) error {
 	horizon := RetryHorizon(spec.Retry, spec.MaxAttempts, lease)
 	if window < horizon {
@@ -125,7 +125,7 @@ func checkWindow(window time.Duration, spec workqueue.Spec, lease time.Duration)
 	return nil
 }
 
-// spec is the table with these options.
+// spec describes the table with these options.
 func (o Options) spec() workqueue.Spec {
 	spec := Spec(o.Schema)
 	spec.MaxAttempts = o.MaxAttempts

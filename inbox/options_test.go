@@ -86,7 +86,7 @@ func TestDefaultsAreThoseOfTheMigration(t *testing.T) {
 	}
 }
 
-// Programs that do not know the window must not delete what still guards it.
+// Programs that do not know the window must not delete keys that are still needed.
 func TestTheSpecAloneDeletesNoTombstones(t *testing.T) {
 	t.Parallel()
 	if got := inbox.Spec("").Retention; got != 10*365*day {

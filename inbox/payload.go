@@ -8,7 +8,7 @@ import (
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
-// encoded are the messages with payloads in the place of values. The caller's stay as they are.
+// encoded returns the messages with their values encoded as payloads. It leaves the caller's messages unchanged.
 func (b *Inbox) encoded(ctx context.Context, msgs []Message) ([]Message, error) {
 	if !slices.ContainsFunc(msgs, func(m Message) bool { return m.Value != nil }) {
 		return msgs, nil
@@ -25,8 +25,8 @@ func (b *Inbox) encoded(ctx context.Context, msgs []Message) ([]Message, error) 
 	return msgs, nil
 }
 
-// encode makes a message's payload of its value. The hash is that of what a codec that encrypts has encrypted:
-// the same message comes out of it differently each time.
+// encode encodes a message's value as its payload. The hash is taken of the plaintext, because a codec that encrypts
+// returns different bytes each time.
 func (b *Inbox) encode(ctx context.Context, m *Message) error {
 	e := b.envelope(m.Consumer, m.Source, m.MessageID, m.Headers)
 	data, err := payload.Of(ctx, b.codec, e, m.Value, m.Payload)
@@ -42,14 +42,15 @@ func (b *Inbox) encode(ctx context.Context, m *Message) error {
 	return err
 }
 
-// envelope has the message's key in the place of the row's id: whatever row it is stored in, it is the same message.
+// envelope identifies a payload by the message's key instead of the row's id, because the key identifies the message
+// whatever row stores it.
 func (b *Inbox) envelope(consumer, source, messageID string, headers map[string]string) codec.Envelope {
 	return codec.NewEnvelope(b.table.Name(), codec.KeyID(consumer, source, messageID), headers)
 }
 
-// Decode reads Payload with the inbox's codec into what the pointer points to. The error is a
-// [*codec.DecodeError]: return it from the handler, as [codec.HandlerIn] does by itself. A Delivery that a
-// handler's test has made has no inbox, and its payload is JSON.
+// Decode decodes Payload with the inbox's codec into the value that the pointer points to. The error is a
+// [*codec.DecodeError]; return it from the handler, as [codec.HandlerIn] does. A Delivery that a test has constructed
+// has no inbox: its payload is decoded as JSON.
 func (d *Delivery) Decode(ctx context.Context, into any) error {
 	return payload.Decode(ctx, d.codec, d.envelope, d.Payload, into)
 }

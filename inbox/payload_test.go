@@ -19,7 +19,7 @@ import (
 
 type order struct{ ID int }
 
-// encrypted is an inbox whose payloads are sealed with a key of that name, and whose retries do not wait.
+// encrypted configures an inbox to encrypt payloads with a key of that name, and to retry without delay.
 func encrypted(t *testing.T, key string) func(*inbox.Options) {
 	t.Helper()
 	c, err := aesgcm.New(aesgcm.Options{Current: aesgcm.Key{ID: key, Secret: bytes.Repeat([]byte(key[:1]), 32)}})
@@ -86,7 +86,8 @@ func TestValuesAreEncodedForTheirMessage(t *testing.T) {
 	}
 }
 
-// A codec that encrypts makes other bytes each time; what counts is what is inside, however it came.
+// A codec that encrypts returns different bytes each time, so the inbox compares the plaintext, whether it was passed
+// as a value or as a payload.
 func TestTheSameValueIsADuplicate(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t, encrypted(t, "a"))
@@ -209,7 +210,7 @@ func TestADeliveryOfATestIsJSON(t *testing.T) {
 	}
 }
 
-// The handlers' transactions are savepoints of the test's, and go with it.
+// The handlers' transactions are savepoints in the test's transaction, and are rolled back with it.
 func TestDrainInATransactionThatRollsBack(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)

@@ -21,16 +21,16 @@ import (
 var ErrCommitUnknown = errors.New("whether the transaction was committed is unknown; repeat: the inbox will say " +
 	"Duplicate if it was")
 
-// Process runs fn for a message unless it was processed before, and takes note of that in the transaction in
-// which fn writes: both commit or neither does. See [Answer] for what it says, and what to do then.
+// Process runs fn for a message unless the message was processed before. It records the message in the transaction in
+// which fn writes: both commit or neither does. [Answer] lists the possible results, and what to do with each.
 //
-// An error or a panic of fn rolls everything back, so that the message can be processed again; the error is
-// returned as it is. Of any number of calls with the same key at the same time, in whatever processes, one
-// runs fn; the others do not wait for it. Fn runs once and is never repeated, after a serialization failure
-// neither. What it does outside of its transaction is at least once, as ever.
+// An error or a panic of fn rolls everything back, so that the message can be processed again. The error is returned
+// unchanged. Of several concurrent calls with the same key, in any number of processes, one runs fn, and the others do
+// not wait for it. Process calls fn once and never repeats it, not even after a serialization failure. Effects outside
+// the transaction happen at least once.
 //
-// The transaction is READ COMMITTED, whatever the session's default. A fn that ends it by a statement, as with
-// tx.Exec(ctx, "ROLLBACK"), gets an error: repeated, the call says what was committed. If the reply to its COMMIT is
+// The transaction is READ COMMITTED, whatever the session's default. If fn ends it by a statement, such as tx.Exec(ctx,
+// "ROLLBACK"), Process returns an error; repeat the call to find out what was committed. If the reply to the COMMIT is
 // lost, the error is an [ErrCommitUnknown].
 func (b *Inbox) Process(ctx context.Context, pool *pgxpool.Pool, key Key, fn func(ctx context.Context,
 	tx pgx.Tx) error) (Result, error) {
@@ -73,8 +73,8 @@ func (b *Inbox) Process(ctx context.Context, pool *pgxpool.Pool, key Key, fn fun
 // rollbackLimit bounds a rollback on a connection that does not answer.
 const rollbackLimit = time.Second
 
-// abandon rolls back what was not committed, also while a panic of the handler passes by. It gives up a
-// connection whose server has turned read-only, so that the pool finds the primary.
+// abandon rolls back a transaction that was not committed, also during a panic of the handler. It closes a connection
+// to a server that has become read-only, so that the pool connects to the new primary.
 func abandon(conn *pgx.Conn, tx pgx.Tx, readOnly bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), rollbackLimit)
 	defer cancel()
@@ -84,8 +84,8 @@ func abandon(conn *pgx.Conn, tx pgx.Tx, readOnly bool) {
 	_ = tx.Rollback(ctx) // after a commit this does nothing
 }
 
-// commit tells what certainly was not committed from what may have been. The driver's own word for an error
-// before anything was sent, SafeToRetry, cannot be used: a lost reply has it, too.
+// commit distinguishes transactions that were certainly not committed from those that may have been. It does not use
+// pgconn.SafeToRetry, which is meant for errors before anything was sent, but is also true when the reply was lost.
 func commit(ctx context.Context, tx pgx.Tx) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("txwork: the handler's transaction is rolled back: %w", err)
@@ -106,14 +106,14 @@ func commit(ctx context.Context, tx pgx.Tx) error {
 	return fmt.Errorf("txwork: committing the handler's transaction: %w: %w", ErrCommitUnknown, err)
 }
 
-// refused reports the server's word that it did not commit. A server that ends the session (FATAL) may have
+// refused reports whether the server said that it did not commit. A server that ends the session (FATAL) may have
 // committed before.
 func refused(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR"
 }
 
-// handlerTx keeps a handler from ending the transaction, which is not its own to end.
+// handlerTx prevents a handler from ending the transaction, which Process commits or rolls back.
 type handlerTx struct{ pgx.Tx }
 
 func (handlerTx) Commit(context.Context) error {

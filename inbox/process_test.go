@@ -293,7 +293,7 @@ func TestNoTable(t *testing.T) {
 	}
 }
 
-// A NOTIFY makes all commits of a database wait for each other.
+// Messages that no worker processes must not be announced, because NOTIFY serializes the commits of a database.
 func TestOnlyWhatAWorkerShallProcessIsAnnounced(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
@@ -327,8 +327,8 @@ func TestOnlyWhatAWorkerShallProcessIsAnnounced(t *testing.T) {
 	}
 }
 
-// A process that freezes while it holds a key gives it up when its transaction has been idle for too long; a session
-// that has a bound of its own keeps that.
+// A process that freezes while it holds a key loses it when its transaction has been idle for too long. A timeout that
+// the session has set itself is kept.
 func TestAFrozenHolderLosesTheKey(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
@@ -366,8 +366,8 @@ func TestAFrozenHolderLosesTheKey(t *testing.T) {
 	}
 }
 
-// A handler that ends its transaction by text, which no interface can keep from it, is not told that the message was
-// processed. What it committed so is, and the next call says it.
+// No interface can prevent a handler from ending its transaction with a statement. Process must not answer then that
+// the message was processed. If the handler has committed it, the next call answers Duplicate.
 func TestProcessThatWasEndedByText(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)

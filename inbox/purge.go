@@ -12,20 +12,20 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// purgeBatch is how many rows a Purge takes in one transaction: some milliseconds.
+// purgeBatch is how many rows Purge handles in one transaction, which takes a few milliseconds.
 const purgeBatch = 1000
 
-// Purged is what a [Inbox.Purge] did.
+// Purged counts what [Inbox.Purge] did.
 type Purged struct {
-	Stripped   int `json:"stripped"`   // payloads that were removed: tombstones now
-	Tombstones int `json:"tombstones"` // deleted, and with them cancelled messages; their keys are free
+	Stripped   int `json:"stripped"`   // rows whose payload was removed: they are tombstones now
+	Tombstones int `json:"tombstones"` // tombstones and cancelled messages that were deleted: their keys are free
 	Failed     int `json:"failed"`     // dead letters that were deleted
 }
 
-// Purge strips the payloads whose retention is over and deletes the rows whose dedup window is, and the
-// dead letters whose retention is, in short transactions, until none is left. It may be called anywhere, any
-// number of times, and beside a reaper that is given [Inbox.Table], which does the same. With an error it
-// tells what was done before.
+// Purge removes the payloads of messages whose retention has ended, and deletes the rows whose dedup window has ended
+// and the dead letters whose retention has ended. It works in short transactions until nothing is left to do. Call it
+// from any process, any number of times, also beside a reaper that is given [Inbox.Table], which does the same. If it
+// returns an error, Purged counts what was done before.
 func (b *Inbox) Purge(ctx context.Context, pool *pgxpool.Pool) (Purged, error) {
 	var p Purged
 	if pool == nil {

@@ -12,17 +12,18 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Receive stores messages in the application's transaction, for a [Worker] to process: they are if and only
-// if it commits. It returns what became of each, in order: [Stored], [Duplicate] or [HashMismatch], the last
-// two with the row that is there, of which nothing is changed, neither attempts nor payload nor its place.
-// Acknowledge the messages once the transaction has committed.
+// Receive stores messages in the application's transaction, for a [Worker] to process: they are stored if and only if
+// the transaction commits. The results are in the order of the messages. Each is [Stored], [Duplicate] or
+// [HashMismatch]. The last two name the row that already exists, of which nothing is changed: neither its attempts nor
+// its payload nor its place in the queue. Acknowledge the messages once the transaction has committed.
 //
-// Check the error. Every message is validated before the first is written; a [*RefusedError] with a
-// [*workqueue.ItemError] in it says which one was refused and why, and the transaction is as it was. After any other
-// error roll the transaction back: PostgreSQL may have ended it, and some of many messages may have been written.
+// Check the error. All messages are validated before any is written. A [*RefusedError] that wraps a
+// [*workqueue.ItemError] names the one that was refused, and the reason; the transaction is unchanged then. After any
+// other error, roll the transaction back: PostgreSQL may have aborted it, and some of many messages may have been
+// written.
 //
-// Any number of messages may be passed. Where another transaction has written a message of the same key and
-// not ended yet, Receive waits until it has: the message must be stored if that one is rolled back.
+// You may pass any number of messages. If another open transaction has written a message with the same key, Receive
+// waits until it ends, because the message must be stored if that transaction is rolled back.
 func (b *Inbox) Receive(ctx context.Context, tx workqueue.Tx, msgs ...Message) ([]Result, error) {
 	msgs, err := b.encoded(ctx, msgs)
 	if err != nil {
@@ -48,9 +49,10 @@ type receipt struct {
 	results []Result
 }
 
-// prepare makes rows of the messages, with ids that grow in the order of the call and so keep their place in the queue.
-// It refuses the first message that the table could not hold. The core would refuse it too, but it sees one chunk of a
-// call at a time, and here nothing has been written yet.
+// prepare turns the messages into rows. Their ids grow in the order of the call, so the messages keep that order in the
+// queue although they are inserted in the order of their keys. It refuses the first message that the table could not
+// hold. The core would refuse it, too, but it sees one chunk of a call at a time, when earlier chunks may have been
+// written.
 func (r *receipt) prepare() error {
 	r.rows = make([]workqueue.NewRow, len(r.msgs))
 	for i, m := range r.msgs {
@@ -66,8 +68,8 @@ func (r *receipt) prepare() error {
 	return nil
 }
 
-// order is that of the messages' keys, in which they are written, so that two calls with the same messages wait for
-// each other in one direction only.
+// order returns the indexes of the messages in the order of their keys. Every call writes in this order, so that two
+// calls with the same messages do not deadlock.
 func (r *receipt) order() []int {
 	order := make([]int, len(r.msgs))
 	for i := range order {
@@ -85,7 +87,7 @@ func compareKeys(a, b Message) int {
 	)
 }
 
-// insert writes one chunk and reads what holds the keys that were taken.
+// insert writes one chunk, and reads the rows that hold the keys of duplicates.
 func (r *receipt) insert(ctx context.Context, tx workqueue.Tx, order []int) error {
 	rows := make([]workqueue.NewRow, len(order))
 	for n, i := range order {
@@ -112,7 +114,8 @@ type holder struct {
 	hash   []byte // empty for none
 }
 
-// compare says of each duplicate what it is one of.
+// compare sets the status of each duplicate, and turns it into a HashMismatch if the row that holds its key has another
+// hash.
 func (r *receipt) compare(ctx context.Context, tx workqueue.Tx, taken []int) error {
 	if len(taken) == 0 {
 		return nil
@@ -127,7 +130,7 @@ func (r *receipt) compare(ctx context.Context, tx workqueue.Tx, taken []int) err
 	}
 	for _, i := range taken {
 		h, found := holders[r.results[i].ID]
-		if !found { // purged this moment: it was Done
+		if !found { // purged since the insert, so it was Done
 			h.status = workqueue.Done
 		}
 		r.results[i].Status = h.status

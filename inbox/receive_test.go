@@ -78,7 +78,7 @@ func TestWhatIsStored(t *testing.T) {
 	}
 }
 
-// Whatever state the message is in, another one of its key leaves it alone.
+// A duplicate does not change the stored message, whatever its state.
 func TestADuplicateTouchesNothing(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
@@ -110,7 +110,7 @@ func TestADuplicateTouchesNothing(t *testing.T) {
 	}
 }
 
-// version is a row with its place in the table: it differs if the row was written at all.
+// version returns a row with its physical position and transaction id, which change whenever the row is written.
 func (f *fixture) version(id uuid.UUID) (v string) {
 	f.Helper()
 	err := f.Pool.QueryRow(f.Context(), "SELECT concat_ws(' ', t.ctid, t.xmin, t) FROM "+f.table+" AS t WHERE id = $1",
@@ -162,7 +162,7 @@ func TestManyMessagesInOneCall(t *testing.T) {
 	}
 }
 
-// Redeliveries come in any order: two calls with the same messages must not wait for each other in a circle.
+// Redeliveries arrive in any order, so two calls with the same messages in different orders must not deadlock.
 func TestReceiveInAnyOrderDoesNotDeadlock(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
@@ -185,7 +185,7 @@ func TestReceiveInAnyOrderDoesNotDeadlock(t *testing.T) {
 	}
 }
 
-// The message must not be lost with the transaction that wrote it first.
+// If the transaction that wrote the message first is rolled back, the message must not be lost.
 func TestReceiveWaitsForTheTransactionThatHoldsTheKey(t *testing.T) {
 	t.Parallel()
 	for name, commit := range map[string]bool{"commit": true, "rollback": false} {

@@ -68,7 +68,7 @@ func HTTPStatus(r Result, err error) int {
 	switch {
 	case err == nil:
 		return r.Answer.HTTPStatus()
-	case errors.As(err, &invalid) && invalid.Field == "consumer": // which is the program's, not the message's
+	case errors.As(err, &invalid) && invalid.Field == "consumer": // the program sets it, not the sender
 		return 500
 	case errors.As(err, new(*RefusedError)):
 		return 400

@@ -13,7 +13,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A sender acknowledges on 2xx, comes again on 5xx, and gives up on 4xx: only what may yet fail comes again.
+// A sender stops after a 2xx, repeats after a 5xx, and gives up after a 4xx. Only messages that may still fail must be
+// repeated.
 func TestHTTPStatus(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[inbox.Answer]int{
@@ -26,7 +27,8 @@ func TestHTTPStatus(t *testing.T) {
 	}
 }
 
-// A message that can never be taken must not come again until it is a dead letter; whatever else fails has to.
+// A message that can never be accepted must not be sent again and again until it is a dead letter. After any other
+// error, it must be sent again.
 func TestHTTPStatusOfErrors(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)

@@ -21,7 +21,7 @@ func (f *fixture) purge() inbox.Purged {
 	return purged
 }
 
-// finish ends received messages as a worker would have.
+// finish settles received messages as a worker would.
 func (f *fixture) finish(status workqueue.Status, results ...inbox.Result) {
 	f.Helper()
 	owner := uuid.New()
@@ -146,7 +146,7 @@ func TestTheOptionsOwnRetention(t *testing.T) {
 	}
 }
 
-// A reaper and the workers know the function, not the options.
+// The reaper and the workers call the table's SQL function, which does not know the options.
 func TestTheSweepStrips(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
@@ -190,7 +190,7 @@ func TestLockedRowsAreLeftToTheNextStrip(t *testing.T) {
 	}
 }
 
-// However many tombstones there are, a strip reads only what it takes.
+// However many tombstones there are, a strip reads only the rows that it strips.
 func TestStripDoesNotReadTombstones(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)

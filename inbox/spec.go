@@ -2,14 +2,14 @@ package inbox
 
 import "github.com/txwork/txwork/workqueue"
 
-// stripSweep is the sweep that makes tombstones, the function <table>_strip.
+// stripSweep names the sweep that turns processed rows into tombstones, the function <table>_strip.
 const stripSweep = "strip"
 
-// Spec is the inbox's table in a schema: what txwork's own migrations create. An empty schema is
+// Spec describes the inbox's table in a schema. Txwork's own migrations create this table. An empty schema is
 // [workqueue.DefaultSchema].
 //
-// Its Retention is the longest there is, ten years, because a program that knows only the table does not
-// know the dedup window, and must not delete a key that still guards one. Give a reaper [Inbox.Table], whose
+// Its Retention is the longest that the core accepts, ten years: a program that knows only the Spec does not know the
+// dedup window, so it must not delete keys, which may still be needed. Give a reaper [Inbox.Table] instead, whose
 // Retention is the window.
 func Spec(schema string) workqueue.Spec {
 	return workqueue.Spec{
@@ -31,11 +31,11 @@ func Spec(schema string) workqueue.Spec {
 	}
 }
 
-// values are a message's domain columns as the Spec orders them.
+// values returns a message's domain columns in the order of the Spec.
 func values(m Message) []any {
 	payload := m.Payload
 	if payload == nil {
-		payload = []byte{} // a nil slice would be NULL, a tombstone's
+		payload = []byte{} // a nil slice would be NULL, as in a tombstone
 	}
 	return []any{m.Consumer, m.Source, m.MessageID, m.hash(), m.topic(), payload}
 }

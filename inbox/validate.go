@@ -10,16 +10,16 @@ import (
 	"github.com/txwork/txwork/workqueue/topics"
 )
 
-// A RefusedError says that the inbox cannot take a message, and why: it has no id, for instance, or its payload is too
-// large. Nothing was written, and the same message would be refused again. errors.Is finds [workqueue.ErrInvalid] in
-// it, errors.As the [*workqueue.InvalidError] with the field and, from [Inbox.Receive], the [*workqueue.ItemError] that
-// says which message it was.
+// A RefusedError says why the inbox cannot accept a message, for example because it has no id or its payload is too
+// large. Nothing was written, and the same message would be refused again. It wraps [workqueue.ErrInvalid], the
+// [*workqueue.InvalidError] that names the field and, if it comes from [Inbox.Receive], the [*workqueue.ItemError] that
+// names the message.
 type RefusedError struct{ Err error }
 
 func (e *RefusedError) Error() string { return e.Err.Error() }
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// refusedItem is the error about one message of a call.
+// refusedItem returns the error for one message of a call.
 func refusedItem(i, n int, err error) error {
 	return &RefusedError{&workqueue.ItemError{Item: "message", Index: i, Count: n, Err: err}}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// refusedNames are values of a part of the key with what the error has to say.
+// refusedNames are invalid values for a part of the key, with what the error must contain.
 var refusedNames = map[string]string{
 	"":                       "%s is empty",
 	strings.Repeat("c", 256): "%s has 256 bytes, the limit is 255",
@@ -46,7 +46,7 @@ func TestBadKeysAreRefused(t *testing.T) {
 	}
 	k.KeepBody = true
 	refuse(k, "body has 1025 bytes, the limit is 1024")
-	f.expectBegin(tx, key("2"), inbox.Processed) // the transaction is as it was
+	f.expectBegin(tx, key("2"), inbox.Processed) // the transaction is unchanged
 	end(true)
 }
 

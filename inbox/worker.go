@@ -12,26 +12,26 @@ import (
 	"github.com/txwork/txwork/workqueue/topics"
 )
 
-// WorkerOptions configure a [Worker]: those of a [workqueue.Worker], and the consumer.
+// WorkerOptions configure a [Worker]. They are those of a [workqueue.Worker], and the consumer.
 type WorkerOptions struct {
-	// Consumer is whose messages the worker processes. It has to be set.
+	// Consumer is the consumer whose messages the worker processes. It is required.
 	Consumer string
 
 	workqueue.WorkerOptions
 }
 
-// A Worker processes the messages of one consumer that Receive has stored: it is a worker by topic, whose methods are
-// those of [topics.Worker]. Any number of workers, in any number of processes, share an inbox; give all those of a
-// consumer handlers for the same topics, since a message goes to whichever claims it.
+// A Worker passes the messages of one consumer that Receive has stored to the handlers of their topics. Its methods are
+// those of [topics.Worker]. Any number of workers, in any number of processes, can share an inbox. Any worker of the
+// consumer may claim a message, so register handlers for the same topics in all of them.
 type Worker struct {
 	*topics.Worker[Handler]
 }
 
-// NewWorker makes a worker; register its handlers, then call Run.
+// NewWorker creates a worker. Register its handlers, then call Run.
 //
-// The pool serves the handlers' transactions, one connection each, so no more handlers run at once than it
-// has connections. The worker's claims, renewals and settles have the connections of a [workqueue.Runtime], so that
-// busy handlers cannot starve them.
+// The pool serves the handlers' transactions, one connection each, so no more handlers run at once than it has
+// connections. Claims, renewals and settles use the connections of a [workqueue.Runtime], so busy handlers cannot
+// starve them.
 func NewWorker(pool *pgxpool.Pool, b *Inbox, o WorkerOptions) (*Worker, error) {
 	if b == nil {
 		return nil, validate.Errorf("inbox", "is nil")

@@ -20,7 +20,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// recorder notes which handler got which message.
+// recorder records which handler got which message.
 type recorder struct {
 	mu   sync.Mutex
 	seen []string
@@ -94,7 +94,7 @@ func TestADelivery(t *testing.T) {
 	d := receive(t, got)
 	headers := sdktest.Untraced(d.Headers)
 	d.Headers = nil
-	want := d // with what it decodes by, and its times
+	want := d // with its unexported fields and its times
 	want.ID, want.Consumer, want.Source, want.MessageID = stored.ID, "billing", "shop", "1"
 	want.Topic, want.Payload, want.Attempt, want.MaxAttempts = "order.placed", []byte("a\x00b"), 1, 3
 	if fmt.Sprint(d) != fmt.Sprint(want) || !maps.Equal(headers, m.Headers) || d.ReceivedAt.IsZero() ||
@@ -103,7 +103,7 @@ func TestADelivery(t *testing.T) {
 	}
 }
 
-// Programs in other languages may leave out what the library fills in.
+// Programs in other languages may leave out columns that the library fills in.
 func TestARowWithoutTopicAndPayload(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
@@ -136,7 +136,7 @@ func TestUnregisteredTopicIsAFailedAttempt(t *testing.T) {
 	}
 }
 
-// The outcome of a handler, and whether what it wrote is there.
+// Each outcome decides how the message ends, and whether the handler's writes are kept.
 func TestOutcomesAndWrites(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
@@ -210,8 +210,8 @@ func TestALostLeaseTakesTheWritesWithIt(t *testing.T) {
 	}
 }
 
-// reap ends a message's lease and takes it from its owner, as if its worker had been frozen: in one transaction,
-// since a renewal in between would keep it.
+// reap expires a message's lease and requeues it, as if its worker had frozen. It does both in one transaction, because
+// a renewal in between would extend the lease.
 func (f *fixture) reap(id uuid.UUID) {
 	var reaped workqueue.Reaped
 	err := workqueue.InTx(context.Background(), f.Pool, func(tx workqueue.Tx) error {
@@ -320,7 +320,7 @@ func TestAWorkerThatCannotWorkIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Wake() // harmless
+	w.Wake() // must do no harm before Run
 	if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "has no handler") {
 		t.Errorf("no handler: %v", err)
 	}

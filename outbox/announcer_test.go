@@ -15,8 +15,9 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Ordered messages wait for a note to be folded. While an announcer is awake, their producers announce neither, and the
-// relay, which polls once an hour, is told of both, in the order of the key.
+// Ordered messages wait until a note is folded. While an announcer is awake, producers announce neither their messages
+// nor their notes. The relay, which polls once an hour, must still be told of both, and deliver in the order of each
+// key.
 func TestOrderedMessagesOfSilentProducers(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t, func(o *outbox.Options) { o.Ordering = outbox.PerKey })
@@ -89,7 +90,7 @@ func TestOrderedMessagesOfSilentProducers(t *testing.T) {
 	t.Logf("%d of %d transactions were silent", silent, 3*producers*messages)
 }
 
-// An announcer sees notes and tells of them, in less than the second after which it would in any case.
+// An announcer sees notes and announces them sooner than after the second in which it would do so in any case.
 func TestNotesOfSilentProducersAreAnnounced(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t, func(o *outbox.Options) { o.Ordering = outbox.PerKey })
@@ -142,7 +143,7 @@ func TestNotesOfSilentProducersAreAnnounced(t *testing.T) {
 	}
 }
 
-// announcer is the session that announces; 0: none.
+// announcer returns the pid of the session that is the announcer, or 0 if there is none.
 func (f *fixture) announcer(t *testing.T) (pid int) {
 	t.Helper()
 	err := f.Pool.QueryRow(t.Context(),

@@ -24,7 +24,7 @@ func TestOutboxConforms(t *testing.T) {
 	})
 }
 
-// values are the columns of a message that neither ordering nor a join concerns.
+// values returns the columns of a message that has no ordering and belongs to no join.
 func values(own ...any) []any {
 	return append(own, make([]any, len(outbox.Spec("").Columns)-len(own))...)
 }

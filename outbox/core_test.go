@@ -60,7 +60,7 @@ func TestDedupKeyThatIsFreedDuringTheInsert(t *testing.T) {
 	}
 }
 
-// A refusal by PostgreSQL would end the application's transaction.
+// A refusal by PostgreSQL would abort the application's transaction.
 func TestNilBytesAreRefusedBeforeTheDatabaseSeesThem(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)

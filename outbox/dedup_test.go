@@ -118,7 +118,7 @@ func TestDuplicateOfARolledBackMessageIsWritten(t *testing.T) {
 	}
 }
 
-// deletingTx deletes all messages after the first statement, as the ack of a concurrent relay may.
+// deletingTx deletes all messages between its first and second statement, as the ack of a concurrent relay may.
 type deletingTx struct {
 	*sql.Tx
 	f      *fixture

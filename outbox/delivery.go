@@ -12,8 +12,8 @@ import (
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
-// A Delivery is a message in the hands of its handler. Its fields are the handler's to keep or change. A
-// handler's test may make one by itself, without [Delivery.Tx].
+// A Delivery is a message that is passed to its handler. The handler may keep and change its fields. The test of a
+// handler can construct one, but [Delivery.Tx] then returns an error.
 type Delivery struct {
 	ID          uuid.UUID
 	Topic       string
@@ -32,31 +32,31 @@ type Delivery struct {
 	envelope      codec.Envelope
 }
 
-// A Handler delivers one message. Its result settles it: nil is delivered, [workqueue.Permanent],
-// [workqueue.Snooze], [workqueue.RetryAfter] and [workqueue.Cancelled] say what else, and any other error,
-// or a panic, is a failed attempt. It is called again for a message that it has handled before when the
-// settle was lost, see [Delivery.Tx].
+// A Handler delivers one message, and its result settles the message: nil means delivered. [workqueue.Permanent],
+// [workqueue.Snooze], [workqueue.RetryAfter] and [workqueue.Cancelled] express other outcomes. Any other error, or a
+// panic, is a failed attempt. If the settle is lost, the handler is called again for a message that it has already
+// handled, see [Delivery.Tx].
 //
-// The context is cancelled when the lease is lost, when the message is cancelled, when the handler's time
-// is up, and late in a shutdown; [context.Cause] tells which. It carries the delivery's span.
+// The context is cancelled when the lease is lost, when the message is cancelled, when the handler's timeout expires,
+// and when the ShutdownTimeout expires after Run was told to stop. [context.Cause] tells which. The context carries the
+// delivery's span.
 type Handler = func(ctx context.Context, m *Delivery) error
 
-// Tx runs fn in a transaction and settles the message in it: what fn writes commits if and only if the
-// settle does, so its effect happens exactly once. The result of fn is the outcome, as with a [Handler]:
-// nil is delivered, and an outcome that says so itself, such as [workqueue.Snooze] or
-// [workqueue.RetryAfter], commits together with the writes. Any other error rolls the writes back and is
-// returned; return it from the handler.
+// Tx runs fn in a transaction and settles the message in it: what fn writes commits if and only if the settle does, so
+// its effect happens exactly once. The result of fn is the outcome, as with a [Handler]: nil means delivered, and an
+// explicit outcome, such as [workqueue.Snooze] or [workqueue.RetryAfter], commits together with the writes. Any other
+// error rolls the writes back and is returned; return it from the handler.
 //
 // Call it once. After it has returned nil the message is settled, whatever the handler returns. If the
 // lease was lost nothing is written, and the error is [workqueue.ErrLeaseLost].
 func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	if d.claim == nil {
-		return errors.New("txwork: this Delivery comes from no relay: it has nothing to settle")
+		return errors.New("txwork: this Delivery was not claimed by a relay, so there is nothing to settle")
 	}
 	return d.claim.Tx(ctx, fn)
 }
 
-// fields receive the domain columns of a claimed row. The concurrency key is not read.
+// fields returns where a claim stores the domain columns of a row. Handlers do not need the concurrency key.
 func (d *Delivery) fields() []any {
 	return []any{&d.Topic, &d.key, &d.Payload, &d.dedupKey, nil}
 }

@@ -26,9 +26,9 @@ func (o *Outbox) Enqueue(ctx context.Context, tx workqueue.Tx, msgs ...Message) 
 	return o.write(ctx, tx, batch)
 }
 
-// write writes messages that have been checked.
+// write inserts messages that have been validated.
 func (o *Outbox) write(ctx context.Context, tx workqueue.Tx, b batch) ([]workqueue.Enqueued, error) {
-	if len(b.rules) > 1 { // in one order for everybody
+	if len(b.rules) > 1 { // in the same order in every transaction, to avoid deadlocks
 		if err := keyed.Lock(ctx, tx, o.table, b.rules...); err != nil {
 			return nil, err
 		}
@@ -44,7 +44,7 @@ func (o *Outbox) write(ctx context.Context, tx workqueue.Tx, b batch) ([]workque
 	return enqueued, nil
 }
 
-// rowSize is what a message adds to a statement, in bytes.
+// rowSize is how many bytes a message adds to a statement.
 func rowSize(row workqueue.NewRow) int {
 	return len(row.Values[payloadColumn].([]byte)) + input.HeaderSize(row.Headers)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/txwork/txwork/migrations"
 )
 
-// exampleDatabase is what the examples run on: a pool, and a schema with txwork's tables and two of an
+// exampleDatabase returns what the examples need: a pool, and a schema with txwork's tables and two tables of an
 // application.
 func exampleDatabase() (pool *pgxpool.Pool, schema string, closePool func()) {
 	ctx := context.Background()
@@ -33,7 +33,8 @@ func exampleDatabase() (pool *pgxpool.Pool, schema string, closePool func()) {
 	}
 }
 
-// exampleServer is the examples' server: package pgtest's would need a *testing.T. It ends with the process.
+// exampleServer returns the URL of the examples' server, which ends with the process. Package pgtest cannot start it,
+// because it needs a *testing.T.
 var exampleServer = sync.OnceValue(func() string {
 	if url := os.Getenv(localpg.DatabaseURLEnv); url != "" {
 		return url

@@ -16,7 +16,8 @@ import (
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
-// A message is written in the transaction that makes it true, and delivered once that has committed.
+// A message is written in the same transaction as the change that it reports, and delivered after the transaction has
+// committed.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -79,7 +80,7 @@ func ExampleOutbox_Enqueue_sql() {
 	_ = place
 }
 
-// Of several messages with one dedup key the first is written. The others get its id.
+// Of several messages with the same dedup key, only the first is written. Enqueue returns its id for the others.
 func ExampleOutbox_Enqueue_deduplication() {
 	ctx := context.Background()
 	pool, schema, closePool := exampleDatabase()
@@ -133,8 +134,8 @@ func ExampleOutbox_Enqueue_refused() {
 	// txwork: message 2 of 2: payload has 12 bytes, the limit is 10
 }
 
-// What a handler writes through Tx commits together with the settling of the message. The first attempt
-// fails here and leaves nothing behind.
+// What a handler writes through Tx commits together with the settle of the message. Here the first attempt fails, and
+// its writes are rolled back.
 func ExampleDelivery_Tx() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -187,7 +188,7 @@ func ExampleDelivery_Tx() {
 	// balance: 25
 }
 
-// Values are encoded by the outbox's codec, JSON unless the options name another, and decoded for the handler.
+// The outbox's codec encodes values, and decodes them for the handler. It is JSON unless the options name another.
 func ExampleMessage_value() {
 	type Order struct{ ID int }
 	place := func(ctx context.Context, box *outbox.Outbox, tx pgx.Tx, o Order) error {

@@ -33,8 +33,8 @@ type fixture struct {
 	table string // qualified
 }
 
-// newOutbox makes the table and opens an Outbox on it. Failed attempts come back after an hour, so that
-// a test sees the state they leave behind.
+// newOutbox creates the table and opens an Outbox on it. Failed attempts are retried only after an hour, so that a test
+// sees the state that they leave.
 func newOutbox(t *testing.T, configure ...func(*outbox.Options)) *fixture {
 	t.Helper()
 	db := pgtest.New(t)
@@ -105,7 +105,7 @@ func (f *fixture) relay(o workqueue.WorkerOptions, register func(*outbox.Relay))
 	return r
 }
 
-// row is a message as the table has it.
+// row is a message as it is stored.
 type row struct {
 	Status    workqueue.Status
 	Attempts  int
@@ -117,7 +117,7 @@ type row struct {
 	Payload   []byte
 	DedupKey  *string
 	Headers   map[string]string
-	DueIn     time.Duration // from its creation
+	DueIn     time.Duration // since its creation
 }
 
 func (f *fixture) row(id uuid.UUID) row {
@@ -155,7 +155,7 @@ func (f *fixture) until(what string, holds func() bool) {
 	}
 }
 
-// settled waits until a message was claimed and is claimed no more.
+// settled waits until a message was claimed and has been settled.
 func (f *fixture) settled(id uuid.UUID) row {
 	f.Helper()
 	f.until("message "+id.String()+" is settled", func() bool {

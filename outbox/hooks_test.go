@@ -18,10 +18,10 @@ import (
 	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
-// Durable hooks: handlers in the process, by topic, that a dispatcher drives. These are the cases of the
-// specification that the dispatchers come from; see docs/seeds.md.
+// Durable hooks are handlers by topic that a dispatcher calls in the process. These tests cover the cases of the
+// specification from which the dispatchers originate, see docs/seeds.md.
 
-// hooks are handlers and what they were called with.
+// hooks are handlers that record the deliveries with which they were called.
 type hooks struct {
 	*fixture
 	drain *workqueue.Drain
@@ -60,7 +60,7 @@ func (h *hooks) called() int {
 	return len(h.calls)
 }
 
-// process runs the processor once.
+// process runs the drain once, and expects it to process this many messages.
 func (h *hooks) process(want int) {
 	h.Helper()
 	if n, err := h.drain.Process(h.Context()); n != want || err != nil {
@@ -68,7 +68,7 @@ func (h *hooks) process(want int) {
 	}
 }
 
-// wakesIn expects the next wake about then.
+// wakesIn expects the next wake after about this time.
 func (h *hooks) wakesIn(want time.Duration) {
 	h.Helper()
 	w, err := h.drain.NextWakeAt(h.Context())
@@ -77,7 +77,7 @@ func (h *hooks) wakesIn(want time.Duration) {
 	}
 }
 
-// pass makes everything due as if time had passed.
+// pass makes all waiting messages due, as if time had passed.
 func (h *hooks) pass() { h.exec("UPDATE " + h.table + " SET due_at = now() WHERE status = 0") }
 
 func TestHookIsNotExecutedUntilItIsDue(t *testing.T) {
@@ -100,7 +100,7 @@ func TestHookOfThePastIsExecutedAtOnce(t *testing.T) {
 	h.process(2)
 }
 
-// The time at which a hook may first run says nothing about when it is tried again: its retry policy does.
+// The time at which a hook may first run does not affect its retries: they follow its retry policy.
 func TestProcessAtConcernsTheFirstAttemptOnly(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t, "a")
@@ -118,7 +118,7 @@ func TestProcessAtConcernsTheFirstAttemptOnly(t *testing.T) {
 	}
 }
 
-// Retries fire without anything new being written.
+// Retries run without any new message.
 func TestRetriesFireByThemselves(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t, "a")
@@ -162,7 +162,7 @@ func TestHookThatNobodyRegisteredIsRetriedWithARecordedError(t *testing.T) {
 	}
 }
 
-// A process that died with hooks in its hands is a time to wake at, too.
+// The end of a lease is a time to wake at, too: the process that holds it may have died.
 func TestNextWakeAtIncludesLeases(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t, "a")
@@ -177,7 +177,7 @@ func TestNextWakeAtIncludesLeases(t *testing.T) {
 	h.wakesIn(5 * time.Minute)
 }
 
-// Overlapping wakes make exactly one run more.
+// Any number of wakes during a run cause exactly one more run.
 func TestOverlappingWakesMakeOneRunMore(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
@@ -211,7 +211,7 @@ func TestOverlappingWakesMakeOneRunMore(t *testing.T) {
 	}
 }
 
-// clock is a platform's alarm, which the test lets go off.
+// clock is a platform's alarm. It records what is set, and the test fires it.
 type clock struct {
 	set []time.Duration
 }
@@ -223,7 +223,7 @@ func (c *clock) SetAlarm(_ context.Context, in time.Duration) error {
 func (c *clock) ClearAlarm(context.Context) error { c.set = append(c.set, -1); return nil }
 func (c *clock) last() time.Duration              { return c.set[len(c.set)-1] }
 
-// A platform that has alarms instead of processes: each run sets the next one, and clears it at the end.
+// On a platform that has alarms instead of processes, each run sets the next alarm, and the last one clears it.
 func TestAlarmFollowsTheHooks(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t, "a")
@@ -257,7 +257,7 @@ func (p processor) Process(ctx context.Context) (int, error)           { return 
 func (p processor) NextWakeAt(context.Context) (*dispatch.Wake, error) { return p.next, nil }
 func (p processor) Namespace() string                                  { return p.name }
 
-// Whatever fails in one processor of a group, or in the callback that is told, the others go on.
+// If one processor of a group fails, or the OnError callback does, the other processors continue.
 func TestFailuresAreIsolated(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t, "a")
@@ -276,7 +276,7 @@ func TestFailuresAreIsolated(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); poll.Run(ctx) }()
 	first := receive(t, told)
-	receive(t, told) // it goes on
+	receive(t, told) // the poll continues after the panic of the callback
 	h.until("the hook is called", func() bool { return h.called() == 1 })
 	stop()
 	<-done
@@ -287,7 +287,7 @@ func TestFailuresAreIsolated(t *testing.T) {
 	}
 }
 
-// A workflow that sleeps: each step triggers the hook that runs the next, at its time, in its own transaction.
+// In a workflow that sleeps, each step enqueues the hook for the next step, for its time, in its own transaction.
 func TestWorkflowThatSleeps(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
@@ -340,7 +340,7 @@ func TestDrainNeedsHandlers(t *testing.T) {
 	}
 }
 
-// Several dispatchers at once: claims keep them apart.
+// Several dispatchers can run at once: claims keep them from handling the same hook.
 func TestSeveralDispatchersShareTheHooks(t *testing.T) {
 	t.Parallel()
 	h := newHooks(t, "a")
@@ -398,8 +398,8 @@ func TestDefaultClaimLimit(t *testing.T) {
 	}
 }
 
-// A fragment that is to be dispatched by itself has an outbox in a schema of its own: that is its namespace. In one
-// outbox a drain claims every hook that is due, and those whose topic it does not know are failed attempts.
+// A part of an application whose hooks are dispatched separately needs an outbox in a schema of its own, which is its
+// namespace. Within one outbox, a drain claims all hooks that are due, and those without a handler are failed attempts.
 func TestANamespaceIsAnOutboxOfItsOwn(t *testing.T) {
 	t.Parallel()
 	one, other := newHooks(t, "shared name"), newHooks(t, "shared name")

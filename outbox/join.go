@@ -12,23 +12,24 @@ import (
 	"github.com/txwork/txwork/workqueue/join"
 )
 
-// A Join is messages that are delivered side by side, and a message that is delivered when all have been.
+// A Join is a set of messages that are delivered concurrently, and a message that is delivered when all of them have
+// been.
 type Join struct {
-	// Label is for people: at most [join.MaxLabel] bytes.
+	// Label describes the join to people: at most [join.MaxLabel] bytes.
 	Label string
 
-	// Steps are the messages to wait for. None: the join completes with the next fold.
+	// Steps are the messages to wait for. Without steps, the join completes with the next fold.
 	Steps []Message
 
-	// OnComplete and OnFail are written with the steps and delivered if the join ends so. Both are optional.
-	// When the join fails, OnComplete ends as cancelled; when it completes, OnFail ends as done without having
-	// been delivered.
+	// OnComplete and OnFail are written with the steps. OnComplete is delivered if the join completes, and OnFail if it
+	// fails. Both are optional. When the join fails, OnComplete ends as cancelled; when it completes, OnFail ends as
+	// done without having been delivered.
 	OnComplete, OnFail *Message
 
-	// Policy says when the join ends and how. Default: [join.WaitAll].
+	// Policy decides when the join ends, and whether it has failed. Default: [join.WaitAll].
 	Policy join.Policy
 
-	// Deadline fails the join if it is still pending then, by the database's clock. Zero: none.
+	// Deadline fails the join if it is still pending at this time of the database's clock. Zero: no deadline.
 	Deadline time.Time
 }
 
@@ -39,14 +40,16 @@ type Started struct {
 	OnComplete, OnFail uuid.UUID // zero: none
 }
 
-// StartJoin writes a join with its messages in the application's transaction. A step counts when it is settled:
-// delivered as succeeded, failed for good or cancelled as failed. The join ends some milliseconds after the last.
+// StartJoin writes a join with its messages in the application's transaction. A step counts when it is settled: as
+// succeeded if it was delivered, and as failed if it has failed for good or was cancelled. The join ends some
+// milliseconds after its last step.
 //
-// Steps and continuations have no dedup key: a message that is there already belongs to whoever wrote it.
+// Steps and continuations cannot have a dedup key, because an existing message may hold it, which belongs to whoever
+// wrote it.
 //
-// Everything is validated before anything is written: after an error that is a [workqueue.ErrInvalid] the transaction
-// is as it was. At most [workqueue.MaxBatch] steps fit one call; [join.Joins.Add] adds more. After any other error roll
-// the transaction back.
+// Everything is validated before anything is written: after an error that is a [workqueue.ErrInvalid], the transaction
+// is unchanged. After any other error, roll the transaction back. One call takes at most [workqueue.MaxBatch] steps;
+// [join.Joins.Add] adds more.
 func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Started, error) {
 	if err := j.check(); err != nil {
 		return Started{}, err
@@ -86,10 +89,10 @@ func (o *Outbox) StartJoin(ctx context.Context, tx workqueue.Tx, j Join) (Starte
 	return s, nil
 }
 
-// Joins are the joins of the outbox: to look at them, to add messages as steps, to cancel.
+// Joins returns the joins of the outbox, to read them, to add messages as steps and to cancel.
 func (o *Outbox) Joins() *join.Joins { return o.joins }
 
-// messages are the steps, and then what continues the join.
+// messages returns the steps, followed by the continuations.
 func (j Join) messages() []Message {
 	all := append([]Message{}, j.Steps...)
 	for _, m := range []*Message{j.OnComplete, j.OnFail} {
@@ -100,7 +103,8 @@ func (j Join) messages() []Message {
 	return all
 }
 
-// check checks the join by itself, and what its messages may not have.
+// check validates the join itself, and refuses messages with a dedup key. Outbox.prepare validates everything else
+// about the messages.
 func (j Join) check() error {
 	if len(j.Steps) > workqueue.MaxBatch {
 		return validate.Errorf("steps", "has %d of them, at most %d fit one call: Add the others", len(j.Steps),

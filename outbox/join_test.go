@@ -32,7 +32,7 @@ func steps(n int) (msgs []outbox.Message) {
 	return msgs
 }
 
-// joining delivers messages and tells of the continuations.
+// joining runs a relay that delivers messages, and sends the topics of continuations.
 func (f *fixture) joining(fails string) <-chan string {
 	ended := make(chan string, 10)
 	f.relay(workqueue.WorkerOptions{}, func(r *outbox.Relay) {
@@ -124,7 +124,7 @@ func TestJoinRefusesDedupKeys(t *testing.T) {
 	}
 }
 
-// Of a message's own backoff, see TestBackoffOfTheRowsOwn in workqueue for its shapes.
+// TestBackoffOfTheRowsOwn in workqueue covers the kinds of backoff.
 func TestBackoffOfTheMessagesOwn(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
@@ -140,7 +140,7 @@ func TestBackoffOfTheMessagesOwn(t *testing.T) {
 	}
 }
 
-// What a handler starts in its own transaction: a step that fans out.
+// A handler can start a join in its own transaction.
 func TestStepThatFansOut(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)

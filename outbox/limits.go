@@ -4,17 +4,17 @@ import "github.com/txwork/txwork/workqueue/topics"
 
 // Limits of a [Message].
 const (
-	// DefaultMaxPayload is the largest payload unless [Options] say otherwise. A table is no file store:
-	// what is larger belongs into one, and its address into the message.
+	// DefaultMaxPayload is the largest payload unless [Options] say otherwise. A table is no file store: keep larger
+	// content in a file store, and its address in the message.
 	DefaultMaxPayload = 1 << 20
 
-	// MaxTopic, MaxKey and MaxDedupKey are in bytes. Topics and dedup keys are indexed, and keys become
-	// the partition keys and subjects of brokers, which are no more generous.
+	// MaxTopic, MaxKey and MaxDedupKey are in bytes. Topics and dedup keys are indexed. Keys become partition keys and
+	// subjects of brokers, whose limits are similar.
 	MaxTopic    = topics.MaxLength
 	MaxKey      = 255
 	MaxDedupKey = 255
 
-	// MaxHeaders is how many bytes the names and values of a message's headers may have together. They
-	// are for routing and tracing, and brokers and HTTP servers accept about as much.
+	// MaxHeaders is how many bytes the names and values of a message's headers may have together. Headers are for
+	// routing and tracing, and brokers and HTTP servers accept about as much.
 	MaxHeaders = 64 << 10
 )

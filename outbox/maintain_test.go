@@ -12,7 +12,8 @@ import (
 	"github.com/txwork/txwork/outbox"
 )
 
-// Nothing but SQL: the procedure is all of the maintenance, and a worker calls fold, claim and ack.
+// An application can use SQL alone: the procedure is all the maintenance that it needs, and a worker calls fold, claim
+// and ack.
 func TestMaintainIsAllThatSQLNeeds(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t, func(o *outbox.Options) { o.Ordering = outbox.PerKey })
@@ -55,7 +56,7 @@ func TestMaintainIsAllThatSQLNeeds(t *testing.T) {
 	}
 }
 
-// claimSQL is what a worker in SQL does.
+// claimSQL claims messages as a worker in SQL does.
 func (f *fixture) claimSQL(most int) []uuid.UUID {
 	f.Helper()
 	f.exec("SELECT " + f.table + "_fold()")
@@ -70,7 +71,7 @@ func (f *fixture) claimSQL(most int) []uuid.UUID {
 	return ids
 }
 
-// message is the key of a message and its number within the key.
+// message returns the key of a message, and its number within the key.
 func (f *fixture) message(id uuid.UUID) (key string, n int) {
 	f.Helper()
 	var payload []byte
@@ -81,7 +82,7 @@ func (f *fixture) message(id uuid.UUID) (key string, n int) {
 	return key, int(payload[0])
 }
 
-// Every piece is a transaction of its own, so the caller can have none open.
+// Every part runs in a transaction of its own, so the caller must not have one open.
 func TestMaintainRefusesAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
@@ -95,8 +96,7 @@ func TestMaintainRefusesAnOpenTransaction(t *testing.T) {
 	}
 }
 
-// Retention is the migration's unless the call says otherwise, and a failure of one piece keeps nobody else from
-// theirs.
+// The retention is that of the migration unless the call overrides it. If one part fails, the others still run.
 func TestMaintainGoesOnAfterAFailure(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
@@ -121,7 +121,7 @@ func TestMaintainGoesOnAfterAFailure(t *testing.T) {
 	}
 }
 
-// Folds and repairs see what others did meanwhile, whatever the session's defaults are.
+// Folds and repairs see what other sessions have committed meanwhile, whatever the session's defaults are.
 func TestMaintainIsReadCommitted(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t, func(o *outbox.Options) { o.Ordering = outbox.PerKey })

@@ -12,15 +12,15 @@ const (
 	// Unordered promises nothing and is the fastest.
 	Unordered Ordering = iota
 
-	// PerKey delivers the messages of one [Message].Key one at a time, in the order in which their
-	// transactions commit. Messages of different keys, and those without one, run side by side.
+	// PerKey delivers the messages of one [Message].Key one at a time, in the order in which their transactions commit.
+	// Messages with different keys, and messages without a key, are delivered concurrently.
 	//
-	// Transactions that write messages of the same key take turns: the second waits in its Enqueue until the
-	// first has ended. Keep them short, and write no more than some thousands of keys in one: each holds a lock of
-	// the server until then, see package keyed. Relays wait for none of them.
+	// Transactions that write messages of the same key take turns: the second waits in its Enqueue until the first has
+	// ended. Keep them short, and write no more than a few thousand keys in one transaction: each key holds a lock of
+	// the server until the transaction ends, see package keyed. Relays never wait for these transactions.
 	//
-	// A message that has to be retried, or is due later, holds up those behind it. What happens when it has
-	// failed for good is [Options].OnFailure.
+	// A message that is retried, or is due later, delays the messages behind it. [Options].OnFailure decides what
+	// happens when it has failed for good.
 	PerKey
 )
 

@@ -103,7 +103,7 @@ func TestOnFailure(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		onFailure keyed.Policy
-		then      map[string][]string // delivered under the key afterwards, by what is done about the failed message
+		then      map[string][]string // what is delivered for the key, by what is then done with the failed message
 	}{
 		"block": {keyed.Block, map[string][]string{"redrive": {"1", "2", "3"}, "skip": {"2", "3"}, "nothing": nil}},
 		"park":  {keyed.Park, map[string][]string{"redrive": {"1", "2", "3"}, "nothing": nil}},
@@ -130,7 +130,7 @@ func TestOnFailure(t *testing.T) {
 				})
 				f.until("the first has failed", func() bool { return f.row(ids[0]).Status == workqueue.Failed })
 				f.until("the other key is delivered", func() bool { return len(j.of("other")) == 1 })
-				if c.onFailure == keyed.Park { // which follows the failure
+				if c.onFailure == keyed.Park { // parking happens some time after the failure
 					f.until("those behind it are parked",
 						func() bool { return f.row(ids[3]).Status == workqueue.Failed })
 				}
@@ -170,7 +170,8 @@ func TestOrderingOptionsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// A test that rolls back sees all of it: the next message of a key, and what follows a join.
+// A test that drains in a transaction and rolls it back sees all deliveries: also later messages of a key, and the
+// continuation of a join.
 func TestDrainInATransactionDeliversWhatItsSettlesLetThrough(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t, perKey(keyed.Block))
@@ -201,7 +202,7 @@ func TestDrainInATransactionDeliversWhatItsSettlesLetThrough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the end of the join queues up in its key, and a sweep releases it
+	for range 2 { // the join's continuation waits for its key, and a sweep releases it
 		if _, err := drain.Process(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +212,7 @@ func TestDrainInATransactionDeliversWhatItsSettlesLetThrough(t *testing.T) {
 	}
 }
 
-// The query that the guide prints for a blocked key names what blocks it, before those behind it.
+// The guide's query for a blocked key lists the message that blocks it before those behind it.
 func TestTheQueryForABlockedKey(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../docs/outbox.md")

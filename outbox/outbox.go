@@ -45,7 +45,7 @@ func Open(o Options) (*Outbox, error) {
 	return box, nil
 }
 
-// DDL is the package's [DDL] with the options of this Outbox.
+// DDL is like the function [DDL], with the options of this Outbox.
 func (o *Outbox) DDL() (up, down string, err error) { return ddl(o.table.Spec()) }
 
 // Table is the outbox's table, for low-level operations and statistics.
@@ -54,8 +54,8 @@ func (o *Outbox) Table() *workqueue.Table { return o.table }
 // Tables returns all tables of the outbox, for the reaper.
 func (o *Outbox) Tables() []*workqueue.Table { return []*workqueue.Table{o.table} }
 
-// Unblock lets the keys of failed messages go on where the ordering is [PerKey] and OnFailure kept them
-// closed, and returns the ids that it changed. The messages stay failed.
+// Unblock lets the keys of failed messages continue without them, as if OnFailure had been [keyed.Skip], if the
+// ordering is [PerKey]. It returns the ids that it changed. The messages stay failed.
 func (o *Outbox) Unblock(ctx context.Context, tx workqueue.Tx, ids ...uuid.UUID) ([]uuid.UUID, error) {
 	return keyed.Unblock(ctx, tx, o.table, ids...)
 }

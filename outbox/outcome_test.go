@@ -14,11 +14,11 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// outcomes are what a handler may do and the row it leaves behind.
+// outcomes are the results of a handler, and the row after each.
 var outcomes = map[string]struct {
 	result func() error
 	want   row
-	// rollsBack says that Tx does not commit what the handler wrote.
+	// rollsBack means that Tx does not commit what the handler wrote.
 	rollsBack bool
 }{
 	"nil": {
@@ -126,7 +126,7 @@ func TestTxOfALostLeaseWritesNothing(t *testing.T) {
 	f.relay(workqueue.WorkerOptions{}, func(r *outbox.Relay) {
 		r.Handle("a", func(ctx context.Context, m *outbox.Delivery) error {
 			err := m.Tx(ctx, func(tx pgx.Tx) error {
-				// Somebody else has claimed the message meanwhile.
+				// Another relay has claimed the message meanwhile.
 				f.exec("UPDATE "+f.table+" SET owner_token = gen_random_uuid() WHERE id = $1", m.ID)
 				return f.effect(ctx, tx, m)
 			})

@@ -11,8 +11,8 @@ import (
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
-// encoded are the messages with payloads in the place of values. The caller's stay as they are. Ids are made here,
-// in the order of the call, because the codec may bind a payload to its row.
+// encoded returns the messages with their values encoded as payloads. It leaves the caller's messages unchanged. It
+// also assigns ids, in the order of the call, because the codec may bind a payload to the id of its row.
 func (o *Outbox) encoded(ctx context.Context, msgs []Message) ([]Message, error) {
 	if !slices.ContainsFunc(msgs, func(m Message) bool { return m.Value != nil }) {
 		return msgs, nil
@@ -36,9 +36,9 @@ func (o *Outbox) envelope(id uuid.UUID, headers map[string]string) codec.Envelop
 	return codec.NewEnvelope(o.table.Name(), id, headers)
 }
 
-// Decode reads Payload with the outbox's codec into what the pointer points to. The error is a
-// [*codec.DecodeError]: return it from the handler, as [codec.Handler] does by itself. A Delivery that a
-// handler's test has made has no outbox, and its payload is JSON.
+// Decode decodes Payload with the outbox's codec into the value that the pointer points to. The error is a
+// [*codec.DecodeError]; return it from the handler, as [codec.Handler] does. A Delivery that a test has constructed has
+// no outbox: its payload is decoded as JSON.
 func (d *Delivery) Decode(ctx context.Context, into any) error {
 	return payload.Decode(ctx, d.codec, d.envelope, d.Payload, into)
 }

@@ -19,7 +19,7 @@ import (
 
 type order struct{ ID int }
 
-// encrypted is an outbox whose payloads are sealed with a key of that name, and whose retries do not wait.
+// encrypted configures an outbox to encrypt payloads with a key of that name, and to retry without delay.
 func encrypted(t *testing.T, key string) func(*outbox.Options) {
 	t.Helper()
 	c, err := aesgcm.New(aesgcm.Options{Current: aesgcm.Key{ID: key, Secret: bytes.Repeat([]byte(key[:1]), 32)}})
@@ -117,7 +117,7 @@ func TestWhatAnotherKeySealedIsReadableWithIt(t *testing.T) {
 	}
 }
 
-// newKey is the fixture's table as a process sees it that has another key.
+// newKey opens the fixture's table as a process with another key does.
 func newKey(t *testing.T, f *fixture, key string) *outbox.Outbox {
 	t.Helper()
 	o := outbox.Options{Schema: f.Schema, Telemetry: workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}}

@@ -9,26 +9,27 @@ import (
 	"github.com/txwork/txwork/workqueue/topics"
 )
 
-// DefaultClaimLimit is the first size of a relay's claims. Messages are small and mostly passed on, so a
-// relay takes more at once than workers do by default.
+// DefaultClaimLimit is how many messages the first claim of a relay asks for at most. Messages are small and most
+// handlers only pass them on, so a relay claims more at once than other workers do by default.
 const DefaultClaimLimit = 100
 
-// RelayOptions configure a [Relay]: those of a worker, with [DefaultClaimLimit]. The zero value is usable.
+// RelayOptions configure a [Relay]. They are those of a worker, except that ClaimLimit defaults to [DefaultClaimLimit].
+// The zero value is usable.
 type RelayOptions struct {
 	workqueue.WorkerOptions
 }
 
-// A Relay delivers messages to handlers: it is a worker by topic, whose methods are those of [topics.Worker]. Any
-// number of relays, in any number of processes, share an outbox; give all of them handlers for the same topics, since a
-// message goes to whichever claims it.
+// A Relay delivers messages to the handlers of their topics. Its methods are those of [topics.Worker]. Any number of
+// relays, in any number of processes, can share an outbox. Any of them may claim a message, so register handlers for
+// the same topics in all of them.
 type Relay struct {
 	*topics.Worker[Handler]
 }
 
-// NewRelay makes a relay; register its handlers, then call Run.
+// NewRelay creates a relay. Register its handlers, then call Run.
 //
-// The pool serves [Delivery.Tx]. The relay's claims, renewals and settles have the connections of a
-// [workqueue.Runtime], so that busy handlers cannot starve them.
+// The pool serves [Delivery.Tx]. Claims, renewals and settles use the connections of a [workqueue.Runtime], so busy
+// handlers cannot starve them.
 func NewRelay(pool *pgxpool.Pool, o *Outbox, opts RelayOptions) (*Relay, error) {
 	if o == nil {
 		return nil, validate.Errorf("outbox", "is nil")

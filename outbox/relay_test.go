@@ -18,7 +18,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// recorder notes which handler got which topic.
+// recorder records which handler got which topic.
 type recorder struct {
 	mu   sync.Mutex
 	seen []string
@@ -125,7 +125,7 @@ func TestRelaysShareAnOutbox(t *testing.T) {
 	}
 }
 
-// effect is what a handler does to the database.
+// effect writes the message's id to the table of effects, in a handler's transaction.
 func (f *fixture) effect(ctx context.Context, tx pgx.Tx, m *outbox.Delivery) error {
 	_, err := tx.Exec(ctx, "INSERT INTO "+f.Schema+".effects VALUES ($1)", m.ID)
 	return err
@@ -223,7 +223,7 @@ func TestARelayThatCannotWorkIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Wake() // harmless
+	r.Wake() // must do no harm before Run
 	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "has no handler") {
 		t.Errorf("no handler: %v", err)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// Spec is the outbox's table in a schema, with every setting at its default: what txwork's own migrations
-// create. An empty schema is [workqueue.DefaultSchema].
+// Spec describes the outbox's table in a schema, with every setting at its default. Txwork's own migrations create this
+// table. An empty schema is [workqueue.DefaultSchema].
 func Spec(schema string) workqueue.Spec {
 	return workqueue.Spec{
 		Schema: schema,
@@ -28,8 +28,8 @@ func Spec(schema string) workqueue.Spec {
 	}
 }
 
-// DDL renders the migration of the outbox in a schema: its table with what ordering and joins need, and
-// what drops them. Txwork's own migrations are this text.
+// DDL renders the migration of the outbox in a schema: the statements that create its table, with everything that
+// ordering and joins need, and those that drop it. Txwork's own migrations are this text.
 func DDL(schema string) (up, down string, err error) { return ddl(Spec(schema)) }
 
 func ddl(spec workqueue.Spec) (up, down string, err error) {
@@ -43,16 +43,16 @@ func ddl(spec workqueue.Spec) (up, down string, err error) {
 	return up, down, nil
 }
 
-// A role is what a message is to the join that it belongs to.
+// A role says how a message takes part in a join.
 type role int
 
 const (
 	alone        role = iota
-	step              // its settle counts
-	continuation      // it waits for the end
+	step              // the join waits for its settle
+	continuation      // it waits for the end of the join
 )
 
-// payloadColumn is where the payload is among the columns.
+// payloadColumn is the index of the payload among the columns of the Spec.
 const payloadColumn = 2
 
 func row(m Message, r role, g keyed.Rule) workqueue.NewRow {
@@ -63,7 +63,7 @@ func row(m Message, r role, g keyed.Rule) workqueue.NewRow {
 	}
 }
 
-// values are a message's domain columns as the Spec orders them.
+// values returns a message's domain columns in the order of the Spec.
 func values(m Message, r role, g keyed.Rule) []any {
 	payload := m.Payload
 	if payload == nil {
@@ -77,7 +77,7 @@ func values(m Message, r role, g keyed.Rule) []any {
 	return append(own[:], keyed.Values(g)...)
 }
 
-// byKey keeps messages of a key in order; nil: nothing does.
+// byKey returns the rule that keeps messages of a key in order, or nil if the message is not ordered.
 func (o *Outbox) byKey(m Message) keyed.Rule {
 	if o.ordering != PerKey || m.Key == "" {
 		return nil

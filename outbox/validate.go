@@ -14,14 +14,14 @@ import (
 	"github.com/txwork/txwork/workqueue/topics"
 )
 
-// A batch is messages that have been checked, as rows, with the keys of those that are ordered.
+// A batch holds validated messages as rows, and the rules of those that are ordered by key.
 type batch struct {
 	rows  []workqueue.NewRow
 	rules []keyed.Rule
 }
 
-// prepare makes rows of messages and refuses the first that the table could not hold. The core would refuse it too, but
-// it sees one chunk of a call at a time, and here nothing has been written yet.
+// prepare turns messages into rows and refuses the first that the table could not hold. The core would refuse it, too,
+// but it sees one chunk of a call at a time, when earlier chunks may have been written.
 func (o *Outbox) prepare(ctx context.Context, msgs []Message, roleOf func(i int) role) (batch, error) {
 	msgs, err := o.encoded(ctx, msgs)
 	if err != nil {
@@ -53,7 +53,7 @@ func (o *Outbox) checkMessage(m Message) error {
 	)
 }
 
-// checkID refuses an id that an earlier message of the call has.
+// checkID refuses an id that an earlier message of the same call has.
 func checkID(seen map[uuid.UUID]int, i int, id uuid.UUID) error {
 	if id == uuid.Nil {
 		return nil

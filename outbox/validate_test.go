@@ -14,7 +14,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// refused are messages with what the error has to say.
+// refused are invalid messages, with what the error must contain.
 var refused = map[string]struct {
 	msg  outbox.Message
 	want string
@@ -44,6 +44,8 @@ var refused = map[string]struct {
 	"absurd max attempts":   {outbox.Message{Topic: "a", MaxAttempts: 1_000_001}, "max attempts is 1000001"},
 }
 
+// The outbox repeats the checks of the core before it sends the first of several statements. Otherwise, an invalid
+// message in a later statement would be refused after others were written.
 func TestBadMessagesAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
 	sent := 0
@@ -54,7 +56,7 @@ func TestBadMessagesAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 			_, err := f.box.Enqueue(t.Context(), tx, c.msg)
 			expectRefusal(t, err, 0, 1, c.want)
 
-			// The bad one comes last, in another statement than the first.
+			// The invalid message is the last one, in another statement than the first.
 			msgs := append(numbered(workqueue.MaxBatch), c.msg)
 			_, err = f.box.Enqueue(t.Context(), tx, msgs...)
 			expectRefusal(t, err, workqueue.MaxBatch, len(msgs), fmt.Sprintf("txwork: message %d of %d: ", len(msgs),
@@ -98,8 +100,6 @@ func TestAnIDTwiceInACallIsRefused(t *testing.T) {
 	end(true)
 }
 
-// The outbox checks what the core checks, too, before the first of several statements. Were it laxer, a
-// bad message in a later one would be refused when others are written.
 func TestMissingTransactionIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)

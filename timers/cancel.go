@@ -10,16 +10,16 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// cancelReason is what a cancelled timer has as its last error.
+// cancelReason is stored as the last error of a cancelled timer.
 const cancelReason = "by its key"
 
-// Cancel cancels timers in the application's transaction and returns the keys of those for which it did
-// something, in byte order. A timer that waits ends as Failed, with its time of cancellation. One that is
-// firing has its handler's context cancelled, and ends when that returns, as cancelled unless it succeeds
-// all the same; if it was set again while it fires, that is dropped. A key without a timer, or of one that
-// has ended or was cancelled before, is no error: the timer will not fire.
+// Cancel cancels timers in the application's transaction, and returns the keys of those that it changed, in byte order.
+// A timer that waits ends as Failed, with its time of cancellation. If a timer is firing, the context of its handler is
+// cancelled. The timer ends when the handler returns: as cancelled, unless the handler succeeds nevertheless. If the
+// timer was set again during the firing, the new setting is discarded. A key without a timer is no error, nor is one
+// whose timer has ended or was cancelled before.
 //
-// Errors, locks and their duration are those of [Timers.Set].
+// Errors and locks are those of [Timers.Set].
 func (t *Timers) Cancel(ctx context.Context, tx workqueue.Tx, keys ...string) ([]string, error) {
 	for i, key := range keys {
 		if err := checkKey(key); err != nil {

@@ -91,7 +91,7 @@ func TestCancelOfAFiringCancelsItsHandlersContext(t *testing.T) {
 	}
 }
 
-// The last word of the application holds, whichever it is.
+// The application's last call takes effect, whether it was a Set or a Cancel.
 func TestSetAndCancelDuringOneFiring(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"ack", "fail", "abandon", "SQL reap"} {
@@ -102,7 +102,7 @@ func TestSetAndCancelDuringOneFiring(t *testing.T) {
 			id, token := f.firing()
 			f.cancel("k")
 			f.set(timers.Timer{Key: "k", Topic: "new", ScheduledAt: tomorrow})
-			if got := f.cancel("k"); len(got) != 1 { // the firing was cancelled before; what was set is dropped
+			if got := f.cancel("k"); len(got) != 1 { // the firing was cancelled before; this drops the new setting
 				t.Errorf("cancelled %v", got)
 			}
 			if got := f.get("k"); got.RearmAt != nil || got.Status != workqueue.InProgress {
@@ -120,7 +120,7 @@ func TestSetAndCancelDuringOneFiring(t *testing.T) {
 	}
 }
 
-// The core's own cancel, by id, as the CLI and the dashboard use it.
+// The CLI and the dashboard cancel by id, with the core's own cancel.
 func TestTheCoresCancelDropsWhatWasSetDuringTheFiring(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
@@ -138,7 +138,7 @@ func TestTheCoresCancelDropsWhatWasSetDuringTheFiring(t *testing.T) {
 	}
 }
 
-// A timer that has ended is not the business of a cancel: whoever holds its row, such as a purge, is not waited for.
+// A cancel ignores a timer that has ended, so it does not wait for a session that has locked the row, such as a purge.
 func TestCancelOfWhatHasEndedWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
@@ -163,7 +163,7 @@ func TestCancelOfWhatHasEndedWaitsForNobody(t *testing.T) {
 	})
 }
 
-// A program that repeats its cancel for as long as the firing takes must not fill the table with versions of the row.
+// A program that repeats its cancel during a long firing must not fill the table with versions of the row.
 func TestCancelOfAFiringAgainWritesNothing(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
@@ -177,7 +177,7 @@ func TestCancelOfAFiringAgainWritesNothing(t *testing.T) {
 	}
 }
 
-// A cancel of a firing drops what was set before it, and nothing that is set later.
+// A cancel of a firing discards what was set before the cancel, and nothing that is set later.
 func TestATimerThatIsSetTwiceAfterItsFiringWasCancelledFires(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
@@ -194,8 +194,8 @@ func TestATimerThatIsSetTwiceAfterItsFiringWasCancelledFires(t *testing.T) {
 	}
 }
 
-// Somebody's own SQL that puts a firing back and marks it as cancelled would lose what was set during it: it is
-// refused.
+// An application's own SQL that requeues a firing and marks it as cancelled would lose what was set during the firing,
+// so the table refuses it.
 func TestPlainSQLCannotLoseWhatWasSetDuringAFiring(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
@@ -217,7 +217,7 @@ func TestACancelThatWaitsForTheSetDropsIt(t *testing.T) {
 	f := newTimers(t)
 	f.set(timers.Timer{Key: "k", Topic: "t"})
 	id, token := f.firing()
-	f.cancel("k") // the core's cancel has nothing left to do then
+	f.cancel("k") // so that the core's cancel has nothing left to do later
 	tx, end := beginPgx(f)
 	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new",
 		ScheduledAt: tomorrow}); err != nil {

@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// clockInterval is how long a reading of the database's clock is gone on from: two clocks drift apart by
-	// some milliseconds in that time.
+	// clockInterval is how long a reading of the database's clock is used. Two clocks drift apart by a few milliseconds
+	// in that time.
 	clockInterval = time.Minute
 	// clockPatience bounds how long a firing waits for a reading when the pool is busy or the database slow.
 	clockPatience = time.Second
 )
 
-// A clock is the database's as seen from here: a reading, and this machine's monotonic clock since. It is
-// right to within half the round trip of the reading. It only tells how late a firing is; what is due is
-// decided by the database itself.
+// A clock estimates the database's time: it reads the database's clock now and then, and adds the time that has passed
+// since on this machine's monotonic clock. Its error is at most half the round trip of the reading. It only tells how
+// late a firing is; the database itself decides which timers are due.
 type clock struct {
 	pool *pgxpool.Pool
 
 	mu    sync.Mutex
-	base  time.Time // the database's
-	at    time.Time // ours
-	tried time.Time // when it was last to be read
+	base  time.Time // the database's time at the last reading
+	at    time.Time // this machine's time of that reading
+	tried time.Time // when the last reading began
 }
 
-// now is this machine's time as long as the database's could not be read. The first firings wait for that;
-// later readings hold up the firing that takes them and no other.
+// now returns this machine's time until the database's clock could be read. Firings wait for the first reading. A later
+// reading delays only the firing that makes it.
 func (c *clock) now(ctx context.Context) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,8 +43,8 @@ func (c *clock) now(ctx context.Context) time.Time {
 	return c.base.Add(time.Since(c.at))
 }
 
-// refresh is called with the lock held, which it gives up meanwhile where there is a reading to go on from.
-// It keeps that one if it fails.
+// refresh is called with the lock held. If there is an earlier reading, it releases the lock while it reads, so that
+// other firings can use that one. If it fails, it keeps the earlier reading.
 func (c *clock) refresh(ctx context.Context) {
 	held := c.base.IsZero()
 	if !held {
@@ -62,7 +62,7 @@ func (c *clock) refresh(ctx context.Context) {
 func (c *clock) read(ctx context.Context) (base, at time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, clockPatience)
 	defer cancel()
-	conn, err := c.pool.Acquire(ctx) // outside of what is measured
+	conn, err := c.pool.Acquire(ctx) // before the round trip is measured
 	if err != nil {
 		return base, at, err
 	}

@@ -109,7 +109,7 @@ func TestDrainNeedsHandlers(t *testing.T) {
 	}
 }
 
-// A part that cannot work is named, and leaves the other its work.
+// If one part of a drain fails, the error names it, and the other part still does its work.
 func TestDrainGoesOnPastAPartThatFails(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)

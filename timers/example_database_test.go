@@ -14,7 +14,7 @@ import (
 	"github.com/txwork/txwork/timers"
 )
 
-// exampleDatabase is what the examples run on: a pool, and a schema with the tables of timers and one of an
+// exampleDatabase returns what the examples need: a pool, and a schema with the tables of timers and a table of an
 // application.
 func exampleDatabase() (pool *pgxpool.Pool, schema string, closePool func()) {
 	ctx := context.Background()
@@ -36,7 +36,8 @@ func exampleDatabase() (pool *pgxpool.Pool, schema string, closePool func()) {
 	}
 }
 
-// exampleServer is the examples' server: package pgtest's would need a *testing.T. It ends with the process.
+// exampleServer returns the URL of the examples' server, which ends with the process. Package pgtest cannot start it,
+// because it needs a *testing.T.
 var exampleServer = sync.OnceValue(func() string {
 	if url := os.Getenv(localpg.DatabaseURLEnv); url != "" {
 		return url

@@ -16,8 +16,8 @@ import (
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
-// An order that nobody pays expires. The timer is set in the transaction that makes the order, and what
-// its handler writes commits together with the firing.
+// An order that is not paid expires. The timer is set in the transaction that creates the order, and what its handler
+// writes commits together with the settle of the firing.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -63,7 +63,7 @@ func Example() {
 	// order 7: expired
 }
 
-// The same key again moves the timer: of a burst of changes one is acted on, once it has been quiet.
+// Setting the same key again moves the timer, so a burst of changes is handled once, after the last change.
 func ExampleTimers_Set_debounce() {
 	ctx := context.Background()
 	pool, schema, closePool := exampleDatabase()
@@ -96,7 +96,7 @@ func ExampleTimers_Set_debounce() {
 	// reindex/customer/7 is ready and was set 3 times
 }
 
-// The payment arrives: the timer is cancelled in the transaction that records it. Here with database/sql.
+// When the payment arrives, the timer is cancelled in the transaction that records it, here with database/sql.
 func ExampleTimers_Cancel() {
 	pay := func(ctx context.Context, t *timers.Timers, db *sql.DB, order int) error {
 		tx, err := db.BeginTx(ctx, nil)
@@ -115,7 +115,7 @@ func ExampleTimers_Cancel() {
 	_ = pay
 }
 
-// A timer that is not there is an error of Get, and none of Cancel.
+// A timer that does not exist is an error for Get, but not for Cancel.
 func ExampleTimers_Get() {
 	ctx := context.Background()
 	pool, schema, closePool := exampleDatabase()
@@ -139,7 +139,7 @@ func ExampleTimers_Get() {
 	// 0 <nil>
 }
 
-// A schedule is put when the program starts; the workers do the rest.
+// A program puts its schedule when it starts. The workers do the rest.
 func ExampleSchedules_Put() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -178,7 +178,7 @@ func ExampleSchedules_Put() {
 	// an occurrence of heartbeat that is late: false
 }
 
-// Values are encoded by the timers' codec, JSON unless the options name another, and decoded for the handler.
+// The timers' codec encodes values, and decodes them for the handler. It is JSON unless the options name another.
 func ExampleTimer_value() {
 	type Order struct{ ID int }
 	remind := func(ctx context.Context, t *timers.Timers, tx pgx.Tx, o Order) error {

@@ -32,8 +32,8 @@ type fixture struct {
 	table  string // qualified
 }
 
-// newTimers makes the tables and opens Timers on them. Failed attempts come back after an hour, so that a
-// test sees the state they leave behind.
+// newTimers creates the tables and opens Timers on them. Failed attempts are retried only after an hour, so that a test
+// sees the state that they leave.
 func newTimers(t *testing.T, configure ...func(*timers.Options)) *fixture {
 	t.Helper()
 	db := pgtest.New(t)
@@ -102,7 +102,7 @@ func (f *fixture) get(key string) (i timers.Info) {
 	return i
 }
 
-// clock is the database's.
+// clock returns the time of the database's clock.
 func (f *fixture) clock() time.Time { return ask[time.Time](f, "SELECT clock_timestamp()") }
 
 // worker runs a worker until the test ends.
@@ -131,7 +131,7 @@ func (f *fixture) worker(o timers.WorkerOptions, register func(*timers.Worker)) 
 	return stop
 }
 
-// timersOnly is a worker without a scheduler.
+// timersOnly are the options of a worker without a scheduler.
 func timersOnly() timers.WorkerOptions { return timers.WorkerOptions{NoSchedules: true} }
 
 func ask[T any](f *fixture, query string, args ...any) (v T) {
@@ -175,7 +175,7 @@ func ways() []way {
 		{"sqlx", beginSQLX}}
 }
 
-// beginUnprepared is pgx as behind a pooler, where arguments travel as text.
+// beginUnprepared uses pgx as behind a pooler, where arguments are sent as text.
 func beginUnprepared(f *fixture) (workqueue.Tx, func(bool)) {
 	config, err := pgx.ParseConfig(f.URL)
 	if err != nil {

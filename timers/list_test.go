@@ -54,7 +54,7 @@ func TestListPagesThroughAPrefix(t *testing.T) {
 	}
 }
 
-// Headers that somebody wrote by hand are read as far as they can be, as a handler's are.
+// Headers that were written by hand are read as far as possible, in the same way as for handlers.
 func TestHeadersByHandAreRead(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
-// encoded are the timers with payloads in the place of values. The caller's stay as they are.
+// encoded returns the timers with their values encoded as payloads. It leaves the caller's timers unchanged.
 func (t *Timers) encoded(ctx context.Context, timers []Timer) ([]Timer, error) {
 	if !slices.ContainsFunc(timers, func(timer Timer) bool { return timer.Value != nil }) {
 		return timers, nil
@@ -26,8 +26,8 @@ func (t *Timers) encoded(ctx context.Context, timers []Timer) ([]Timer, error) {
 	return timers, nil
 }
 
-// envelope has the timer's key in the place of the row's id: a Set finds the row by it. The occurrences of a
-// schedule share their payload, so it is bound to the schedule.
+// envelope identifies a payload by the timer's key instead of the row's id, because Set does not know the id of an
+// existing row. Occurrences of a schedule share one payload, so it is bound to the schedule.
 func (t *Timers) envelope(key, schedule string, headers map[string]string) codec.Envelope {
 	id := codec.KeyID(key)
 	if schedule != "" {
@@ -36,9 +36,9 @@ func (t *Timers) envelope(key, schedule string, headers map[string]string) codec
 	return codec.NewEnvelope(t.table.Name(), id, headers)
 }
 
-// Decode reads Payload with the timers' codec into what the pointer points to. The error is a
-// [*codec.DecodeError]: return it from the handler, as [codec.Handler] does by itself. A Delivery that a
-// handler's test has made has no Timers, and its payload is JSON.
+// Decode decodes Payload with the timers' codec into the value that the pointer points to. The error is a
+// [*codec.DecodeError]; return it from the handler, as [codec.Handler] does. A Delivery that a test has constructed has
+// no Timers: its payload is decoded as JSON.
 func (d *Delivery) Decode(ctx context.Context, into any) error {
 	return payload.Decode(ctx, d.codec, d.envelope, d.Payload, into)
 }

@@ -18,7 +18,7 @@ import (
 
 type order struct{ ID int }
 
-// encrypted are timers whose payloads are sealed with a key of that name, and whose retries do not wait.
+// encrypted configures timers to encrypt payloads with a key of that name, and to retry without delay.
 func encrypted(t *testing.T, key string) func(*timers.Options) {
 	t.Helper()
 	c, err := aesgcm.New(aesgcm.Options{Current: aesgcm.Key{ID: key, Secret: bytes.Repeat([]byte(key[:1]), 32)}})
@@ -59,7 +59,7 @@ func (f *fixture) redrive(key string) {
 	}
 }
 
-// Set while it is firing, too: then the payload comes to the row by the end of the firing.
+// This includes a timer that is set while it fires: its payload becomes the row's when the firing is settled.
 func TestValuesAreEncodedForTheirKey(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t, encrypted(t, "a"))
@@ -127,7 +127,7 @@ func TestWhatAnotherKeySealedIsReadableWithIt(t *testing.T) {
 	}
 }
 
-// The occurrences share what was encoded when the schedule was put: it is bound to the schedule.
+// All occurrences share the payload that Put encoded, which is bound to the schedule.
 func TestValuesOfSchedules(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t, encrypted(t, "a"))

@@ -17,8 +17,8 @@ import (
 type Filter struct {
 	Prefix string             // of the key
 	Status []workqueue.Status // any of these; none means all
-	After  string             // the last key of the page before
-	Limit  int                // of the page; 0 is [MaxPage], which is the most
+	After  string             // the last key of the previous page
+	Limit  int                // the size of a page: at most [MaxPage], which is also the default
 }
 
 func (f Filter) check() error {
@@ -38,7 +38,7 @@ func (f Filter) limit() int {
 	return f.Limit
 }
 
-// last is a text behind every key that has the prefix.
+// last returns a text that sorts after every key with the prefix.
 func (f Filter) last() string { return f.Prefix + strings.Repeat("\U0010FFFF", MaxKey/4+1) }
 
 func (f Filter) states() []string {
@@ -49,7 +49,7 @@ func (f Filter) states() []string {
 	return states
 }
 
-// Get reads a timer as tx sees it. The error is [workqueue.ErrNotFound] where there is none of that key.
+// Get reads a timer as tx sees it. The error is [workqueue.ErrNotFound] if no timer has the key.
 func (t *Timers) Get(ctx context.Context, tx workqueue.Tx, key string) (Info, error) {
 	if err := checkKey(key); err != nil {
 		return Info{}, err

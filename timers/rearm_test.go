@@ -27,7 +27,7 @@ func (f *fixture) firing() (id, token uuid.UUID) {
 	return rows[0].ID, token
 }
 
-// settles are all the ways in which a firing ends, by the core's own means.
+// settles are all the operations of the core that end a firing.
 var settles = map[string]func(f *fixture, id, token uuid.UUID) error{
 	"ack": func(f *fixture, id, token uuid.UUID) error {
 		_, err := f.timers.Table().On(f.Pool).Ack(f.Context(), token, []uuid.UUID{id})
@@ -130,7 +130,7 @@ func TestATimerThatIsSetWhileItFiresIsReadyAgainHoweverTheFiringEnds(t *testing.
 	}
 }
 
-// A settle with a stale token changes nothing, so it does not set the timer again either.
+// A settle with a stale token changes nothing, so it does not apply the new setting either.
 func TestAStaleSettleDoesNotRearm(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
@@ -165,7 +165,7 @@ func TestASetThatIsRolledBackDoesNotRearm(t *testing.T) {
 	}
 }
 
-// The set comes before the settle although the settle began while the set was not yet committed.
+// A settle that starts before the set has committed waits for it, and applies the new setting.
 func TestASettleThatWaitsForTheSetSeesIt(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"ack", "fail", "SQL ack"} {
@@ -222,7 +222,7 @@ func TestASetThatWaitsForTheSettleSeesIt(t *testing.T) {
 	}
 }
 
-// outcomes are what a handler may do; whatever it is, the timer that it sets again fires again.
+// outcomes are the results of a handler. With any of them, a timer that the handler sets again must fire again.
 var outcomes = map[string]func() error{
 	"nil":       func() error { return nil },
 	"error":     func() error { return errors.New("it failed") },
@@ -263,7 +263,7 @@ func TestAHandlerMaySetItsOwnTimerAgain(t *testing.T) {
 	}
 }
 
-// The set is in the very transaction that settles the firing.
+// The handler sets the timer in the same transaction that settles the firing.
 func TestAHandlerMaySetItsOwnTimerInItsTransaction(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
@@ -288,8 +288,8 @@ func TestAHandlerMaySetItsOwnTimerInItsTransaction(t *testing.T) {
 	}
 }
 
-// The handler is still running when its lease is taken away. The timer that was set meanwhile fires beside it,
-// and the old handler's result changes nothing of it.
+// The handler is still running when its lease is reaped. The timer that was set meanwhile then fires concurrently, and
+// the result of the old handler does not affect it.
 func TestAFiringThatHasLostItsLeaseLeavesTheNextOneAlone(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
@@ -309,7 +309,7 @@ func TestAFiringThatHasLostItsLeaseLeavesTheNextOneAlone(t *testing.T) {
 	f.set(timers.Timer{Key: "k", Topic: "t"})
 	receive(t, begun)
 	f.set(timers.Timer{Key: "k", Topic: "t"})
-	f.until("its lease has ended and is reaped", func() bool { // a renewal may come between the two
+	f.until("its lease has ended and is reaped", func() bool { // repeated, because a renewal may come between the two
 		f.expire(f.get("k").ID)
 		r, err := f.timers.Table().On(f.Pool).ReapExpired(t.Context(), 10)
 		return err == nil && r.Requeued == 1

@@ -10,7 +10,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// refused are timers with what the error has to say.
+// refused are invalid timers, with what the error must contain.
 var refused = map[string]struct {
 	timer timers.Timer
 	want  string

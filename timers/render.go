@@ -13,7 +13,7 @@ var sqlFiles embed.FS
 
 var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 
-// statements are what timers do with their table beside the core's own.
+// statements are the SQL statements of timers, in addition to those of the core.
 type statements struct{ set, cancel, get, list, live string }
 
 func render(spec workqueue.Spec) statements {
@@ -28,7 +28,7 @@ func render(spec workqueue.Spec) statements {
 	}
 }
 
-// view is what the templates see of a Spec, whose names have been validated.
+// view is what the templates see of a Spec. Its names have been validated, so they need no escaping.
 type view struct {
 	Schema, Table, Announce string
 	MaxAttempts, MaxKey     int

@@ -15,22 +15,22 @@ import (
 	"github.com/txwork/txwork/workqueue/topics"
 )
 
-// A Schedule says when timers are set and which. Name, Expr and Topic have to be set.
+// A Schedule describes when timers fire repeatedly, and which. Name, Expr and Topic are required.
 type Schedule struct {
 	Name string // the schedule's key: 1 to [periodic.MaxName] bytes
 	Expr string // a cron expression, a descriptor or an interval, see package schedule
-	Zone string // the IANA zone in which Expr is read. Default: UTC
+	Zone string // the IANA time zone of Expr. Default: UTC
 	Rule schedule.Rule
 
 	// Topic, Payload or Value, Headers and MaxAttempts are those of every occurrence, as with a [Timer].
 	Topic       string
 	Payload     []byte
-	Value       any // nil where a schedule is read
+	Value       any // always nil in a ScheduleInfo
 	Headers     map[string]string
 	MaxAttempts int
 }
 
-// A ScheduleInfo is a schedule as the table has it, see [periodic.Info].
+// A ScheduleInfo is a schedule as it is stored, see [periodic.Info].
 type ScheduleInfo struct {
 	Schedule
 	Status     workqueue.Status
@@ -44,8 +44,8 @@ type ScheduleInfo struct {
 	CreatedAt  time.Time
 }
 
-// Schedules are schedules whose occurrences are timers. They are safe for concurrent use. Every method
-// runs in the application's transaction.
+// Schedules are schedules whose occurrences are timers. They are safe for concurrent use. Methods that take a
+// transaction run in the application's transaction.
 type Schedules struct {
 	timers *Timers
 	plan   *periodic.Plan
@@ -64,7 +64,7 @@ func openSchedules(t *Timers, o Options) (*Schedules, error) {
 // Table is the schedules' table, for the low-level operations and statistics.
 func (s *Schedules) Table() *workqueue.Table { return s.plan.Table() }
 
-// Put creates schedules and changes those that exist, by name, see [periodic.Plan.Put].
+// Put creates schedules, and changes those whose name exists, see [periodic.Plan.Put].
 func (s *Schedules) Put(ctx context.Context, tx workqueue.Tx, schedules ...Schedule) error {
 	plans := make([]periodic.Schedule, len(schedules))
 	for i, sched := range schedules {
@@ -77,7 +77,7 @@ func (s *Schedules) Put(ctx context.Context, tx workqueue.Tx, schedules ...Sched
 	return s.plan.Put(ctx, tx, plans...)
 }
 
-// Get reads a schedule. The error is [workqueue.ErrNotFound] where there is none of that name.
+// Get reads a schedule. The error is [workqueue.ErrNotFound] if no schedule has the name.
 func (s *Schedules) Get(ctx context.Context, tx workqueue.Tx, name string) (ScheduleInfo, error) {
 	i, err := s.plan.Get(ctx, tx, name)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Schedules) Pause(ctx context.Context, tx workqueue.Tx, name string) err
 	return s.plan.Pause(ctx, tx, name)
 }
 
-// Resume lets a paused schedule go on from now, see [periodic.Plan.Resume].
+// Resume continues a paused schedule from now on, see [periodic.Plan.Resume].
 func (s *Schedules) Resume(ctx context.Context, tx workqueue.Tx, name string) error {
 	return s.plan.Resume(ctx, tx, name)
 }
@@ -116,18 +116,18 @@ func (s *Schedules) Delete(ctx context.Context, tx workqueue.Tx, name string) er
 	return s.plan.Delete(ctx, tx, name)
 }
 
-// Trigger sets a timer outside the plan, now, and returns its key, see [periodic.Plan.Trigger].
+// Trigger sets an additional timer of the schedule that is due now, and returns its key, see [periodic.Plan.Trigger].
 func (s *Schedules) Trigger(ctx context.Context, tx workqueue.Tx, name string) (key string, err error) {
 	o, err := s.plan.Trigger(ctx, tx, name)
 	return o.Key, err
 }
 
-// Backfill sets the timers of a time that has passed, see [periodic.Plan.Backfill].
+// Backfill sets the timers of a period that has passed, see [periodic.Plan.Backfill].
 func (s *Schedules) Backfill(ctx context.Context, tx workqueue.Tx, name string, from, to time.Time) (int, error) {
 	return s.plan.Backfill(ctx, tx, name, from, to)
 }
 
-// A content is what the timers of a schedule are made of, as its row keeps it.
+// A content is what all timers of a schedule have in common. It is stored as the template of the schedule's row.
 type content struct {
 	Topic       string            `json:"topic"`
 	Payload     []byte            `json:"payload,omitempty"`
@@ -141,7 +141,7 @@ func (c content) timer(key string) Timer {
 
 func decodeTemplate(encoded []byte) (c content, err error) {
 	if err = json.Unmarshal(encoded, &c); err != nil {
-		err = fmt.Errorf("txwork: the schedule's template is not one of timers: %w", err)
+		err = fmt.Errorf("txwork: the schedule's template was not written by package timers: %w", err)
 	}
 	return c, err
 }
@@ -169,7 +169,7 @@ func scheduleInfo(i periodic.Info) (ScheduleInfo, error) {
 	}, err
 }
 
-// insert makes timers of occurrences. One whose key is there, because it was backfilled, is left alone.
+// insert writes occurrences as timers. It skips an occurrence whose key exists because it was backfilled.
 func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []periodic.Occurrence) (int, error) {
 	t, err := decodeTemplate(occurrences[0].Template)
 	if err != nil {
@@ -195,7 +195,7 @@ func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []p
 	return written, nil
 }
 
-// live counts the timers of a schedule that have not ended.
+// live returns how many timers of a schedule have not ended.
 func (s *Schedules) live(ctx context.Context, tx workqueue.Tx, name string) (n int, err error) {
 	err = s.timers.table.In(tx).Query(ctx, func(scan func(...any) error) error { return scan(&n) },
 		s.timers.statements.live, name)

@@ -29,7 +29,7 @@ func (f *fixture) schedule(name string) (i timers.ScheduleInfo) {
 	return i
 }
 
-// missed makes a schedule as if nobody had looked at it for a while: its next time moves into the past.
+// missed moves the next time of a schedule into the past, as if no worker had run for a while.
 func (f *fixture) missed(name string, by time.Duration) {
 	f.Helper()
 	table := f.timers.Schedules().Table().Name()
@@ -94,7 +94,7 @@ func TestBadSchedulesAreRefused(t *testing.T) {
 	})
 }
 
-// What a handler sees of an occurrence; and how late it is by the database's clock, of which it is told.
+// A handler gets the data of the schedule, and how late the occurrence is by the database's clock.
 func TestOccurrencesFireAsTimers(t *testing.T) {
 	t.Parallel()
 	for _, lead := range []time.Duration{0, time.Second} {
@@ -129,7 +129,7 @@ func TestOccurrencesFireAsTimers(t *testing.T) {
 	}
 }
 
-// Three processes, each firing and scheduling: every occurrence once.
+// With three workers that fire and schedule, every occurrence fires once.
 func TestWorkersShareSchedules(t *testing.T) {
 	t.Parallel()
 	const schedules = 10
@@ -187,7 +187,7 @@ func TestAWorkerMayLeaveSchedulesToOthers(t *testing.T) {
 	}
 }
 
-// An occurrence is live until its timer has ended, retries and waiting for its due time included.
+// An occurrence counts as running until its timer has ended. This includes its retries, and the time until it is due.
 func TestOccurrencesThatMustNotOverlap(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)

@@ -16,16 +16,17 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Set sets timers in the application's transaction. The results are in their order: a timer whose key is there is a
-// Duplicate that is Replaced.
+// Set sets timers in the application's transaction. The results are in the order of the timers. If the key of a timer
+// exists already, its result is both a Duplicate and Replaced.
 //
-// A timer whose key is new is created. One that waits is moved. One that has fired, failed or was cancelled
-// begins again, with all its attempts. One that is firing is left to its handler, with what it was given;
-// however that ends, the timer is then set again. The last of several timers with one key in a call holds.
+// Set creates a timer whose key is new, and replaces one that waits. A timer that has fired, has failed or was
+// cancelled starts again with all its attempts. A timer that is firing stays with its handler, and its data is
+// unchanged; when that delivery finishes, with whatever result, the new setting takes effect. If a call has several
+// timers with the same key, the last one is set.
 //
-// Every timer is validated before the first is written; an [*workqueue.ItemError] says which one was refused and why,
-// and the transaction is as it was. After any other error roll the transaction back. The timers' rows stay
-// locked until the transaction ends: a firing that ends meanwhile waits for it.
+// All timers are validated before any is written. An [*workqueue.ItemError] names the one that was refused, and the
+// reason; the transaction is unchanged then. After any other error, roll the transaction back. The rows of the timers
+// stay locked until the transaction ends: if one of them finishes firing meanwhile, its settle waits.
 func (t *Timers) Set(ctx context.Context, tx workqueue.Tx, timers ...Timer) ([]workqueue.Enqueued, error) {
 	timers, err := t.encoded(ctx, timers)
 	if err == nil {
@@ -47,7 +48,7 @@ func (t *Timers) Set(ctx context.Context, tx workqueue.Tx, timers ...Timer) ([]w
 	return inOrder, nil
 }
 
-// distinct are the last timers of each key, in the order in which rows are locked.
+// distinct returns the last timer of each key, in the order of keys, which is the order in which rows are locked.
 func distinct(timers []Timer) []Timer {
 	last := make(map[string]Timer, len(timers))
 	for _, timer := range timers {
@@ -56,10 +57,12 @@ func distinct(timers []Timer) []Timer {
 	return slices.SortedFunc(maps.Values(last), func(a, b Timer) int { return cmp.Compare(a.Key, b.Key) })
 }
 
-// maxVanished is how often in a row a timer's row may be inserted or deleted by others while it is set.
+// maxVanished is how often setChunk tries again because other transactions inserted or deleted the rows of its timers
+// meanwhile.
 const maxVanished = 10
 
-// setChunk changes what is there and inserts the rest. What somebody else has inserted meanwhile is changed.
+// setChunk changes the timers that exist and inserts the others. If another transaction has inserted one meanwhile, it
+// is changed in the next round.
 func (t *Timers) setChunk(ctx context.Context, tx workqueue.Tx, timers []Timer,
 	set map[string]workqueue.Enqueued) error {
 	for range maxVanished {
@@ -71,11 +74,11 @@ func (t *Timers) setChunk(ctx context.Context, tx workqueue.Tx, timers []Timer,
 			return err
 		}
 	}
-	return fmt.Errorf("txwork: timer %q is there when it is to be inserted, and is not when it is to be changed",
+	return fmt.Errorf("txwork: other transactions keep inserting and deleting timer %q: try again",
 		timers[0].Key)
 }
 
-// change sets the timers that are there and returns the others, with their time.
+// change sets the timers that exist, and returns the others with the time at which they fire.
 func (t *Timers) change(ctx context.Context, tx workqueue.Tx, timers []Timer,
 	set map[string]workqueue.Enqueued) ([]Timer, error) {
 	args, err := newSetting(ctx, timers)
@@ -104,7 +107,7 @@ func (t *Timers) change(ctx context.Context, tx workqueue.Tx, timers []Timer,
 	return missing, err
 }
 
-// insert writes new timers and returns those whose key is there by now.
+// insert writes new timers, and returns those whose key was taken meanwhile.
 func (t *Timers) insert(ctx context.Context, tx workqueue.Tx, timers []Timer,
 	set map[string]workqueue.Enqueued) (taken []Timer, err error) {
 	rows := make([]workqueue.NewRow, len(timers))
@@ -122,7 +125,7 @@ func (t *Timers) insert(ctx context.Context, tx workqueue.Tx, timers []Timer,
 	return taken, err
 }
 
-// newSetting is the arguments of set.sql: an array for each column.
+// newSetting returns the arguments of set.sql: an array for each column.
 func newSetting(ctx context.Context, timers []Timer) ([]any, error) {
 	var keys, topics []string
 	var payloads []any
@@ -156,7 +159,8 @@ func positive(n int64) *int64 {
 	return &n
 }
 
-// encodeHeaders adds the trace context of ctx under the timer's own headers, as the core does for new rows.
+// encodeHeaders encodes a timer's headers, and the trace context of ctx unless the timer has its own, as the core does
+// for new rows.
 func encodeHeaders(ctx context.Context, own map[string]string) (*string, error) {
 	all := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, all)

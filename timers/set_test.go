@@ -84,7 +84,7 @@ func TestATimerOfARolledBackTransactionIsNotSet(t *testing.T) {
 	}
 }
 
-// states bring a timer into each state that a Set can find, but firing.
+// states bring a timer into each state that Set can find, except firing.
 var states = map[string]func(f *fixture, id uuid.UUID){
 	"waiting": func(*fixture, uuid.UUID) {},
 	"retrying": func(f *fixture, id uuid.UUID) {
@@ -200,7 +200,7 @@ func TestManyTimersInOneCall(t *testing.T) {
 	}
 }
 
-// Both find no timer; the one that comes second sets what the first has created.
+// Neither Set finds a timer at first. The second one waits, and then sets the timer that the first has created.
 func TestConcurrentSetsOfANewKey(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
@@ -222,8 +222,8 @@ func TestConcurrentSetsOfANewKey(t *testing.T) {
 	}
 }
 
-// Calls that share keys lock them in one order, however the timers lie in the table: otherwise they would wait for
-// each other.
+// Calls with the same keys lock the rows in the order of the keys, whatever their order in the table. Otherwise they
+// could deadlock.
 func TestTimersAreLockedInTheOrderOfTheirKeys(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
@@ -252,7 +252,8 @@ func TestTimersAreLockedInTheOrderOfTheirKeys(t *testing.T) {
 	<-done
 }
 
-// The last generation that the column holds is followed by the first: one timer's count fails nobody's call.
+// The largest generation that the column holds is followed by 1, so that a call does not fail because of one timer's
+// count.
 func TestAGenerationAtItsMaximumBeginsAgain(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)

@@ -13,8 +13,8 @@ const (
 	scheduleTable = "timers_schedule"
 )
 
-// Spec is the table of timers in a schema, with every setting at its default: what txwork's own migrations
-// create. An empty schema is [workqueue.DefaultSchema].
+// Spec describes the table of timers in a schema, with every setting at its default. Txwork's own migrations create
+// this table. An empty schema is [workqueue.DefaultSchema].
 func Spec(schema string) workqueue.Spec {
 	return workqueue.Spec{
 		Schema: schema,
@@ -32,8 +32,8 @@ func Spec(schema string) workqueue.Spec {
 	}
 }
 
-// DDL renders the statements that create the tables of timers and of their schedules, with what a timer needs
-// beside the core, and those that drop them.
+// DDL renders the statements that create the tables of timers and of their schedules, with everything that timers need
+// in addition to the core, and those that drop them.
 func DDL(schema string) (up, down string, err error) {
 	coreUp, coreDown, err := Spec(schema).DDL()
 	if err != nil {
@@ -49,7 +49,7 @@ func DDL(schema string) (up, down string, err error) {
 	return up, down, nil
 }
 
-// values are a timer's columns as the Spec orders them. An occurrence names its schedule.
+// values returns a timer's domain columns in the order of the Spec. An occurrence names its schedule; others pass nil.
 func values(t Timer, fireAt time.Time, schedule any) []any {
 	return []any{t.Key, t.Topic, t.payload(), fireAt, 1, schedule}
 }

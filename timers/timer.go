@@ -39,7 +39,7 @@ type Timer struct {
 	MaxAttempts int
 }
 
-// payload is never nil, which would be NULL.
+// payload returns the payload, and never nil, which would be stored as NULL.
 func (t Timer) payload() []byte {
 	if t.Payload == nil {
 		return []byte{}
@@ -51,15 +51,15 @@ func (t Timer) size() int { return len(t.Payload) + input.HeaderSize(t.Headers) 
 
 // An Info is a timer as it is stored. Times are by the database's clock.
 type Info struct {
-	ID          uuid.UUID // the same for as long as the row is there, however often the timer is set
+	ID          uuid.UUID // the same for as long as the row exists, however often the timer is set
 	Key         string
 	Topic       string
 	Payload     []byte
 	Headers     map[string]string
 	ScheduledAt time.Time // nominal
-	DueAt       time.Time // when it is, or was, due: ScheduledAt, moved by retries
+	DueAt       time.Time // when it is, or was, due: ScheduledAt, or later after retries
 	Generation  int       // how often it was set
-	Schedule    string    // of which it is an occurrence; empty for none
+	Schedule    string    // the schedule of which it is an occurrence; empty for none
 	Status      workqueue.Status
 	Attempts    int
 	MaxAttempts int

@@ -32,7 +32,7 @@ func (t *Timers) checkTimer(timer Timer) error {
 	)
 }
 
-// checkContent is for what timers and the occurrences of schedules share.
+// checkContent validates what timers and the occurrences of schedules have in common.
 func (t *Timers) checkContent(timer Timer) error {
 	row := newRow(timer, timer.ScheduledAt, timer.ScheduledAt, nil)
 	return cmp.Or(
@@ -52,8 +52,8 @@ func checkReserved(key string) error {
 	return nil
 }
 
-// checkTime refuses what cannot have been meant. A negative delay is more likely a subtraction that went
-// wrong than a wish for now; a deadline that may have passed is a ScheduledAt.
+// checkTime refuses times that are probably mistakes. A negative delay is more likely a wrong subtraction than a
+// request to fire now; use ScheduledAt for a time that may have passed.
 func checkTime(timer Timer) error {
 	switch {
 	case timer.Delay < 0:

@@ -10,25 +10,27 @@ import (
 	"github.com/txwork/txwork/workqueue/topics"
 )
 
-// WorkerOptions configure a [Worker]: those of a worker of the core. The zero value is usable.
+// WorkerOptions configure a [Worker]. They are those of a worker of the core, and NoSchedules. The zero value is
+// usable.
 type WorkerOptions struct {
 	workqueue.WorkerOptions
 
-	// NoSchedules leaves the schedules to other workers: this one fires timers only.
+	// NoSchedules leaves the schedules to other workers: this one only fires timers.
 	NoSchedules bool
 }
 
-// A Worker fires timers, and makes timers of what schedules owe: it is a worker by topic, whose methods are those of
-// [topics.Worker]; its Drain first writes what schedules owe. Any number of workers, in any number of processes, share
-// the tables; give all of them handlers for the same topics, since a timer goes to whichever claims it.
+// A Worker passes timers that are due to the handlers of their topics, and writes the due occurrences of schedules as
+// timers. Its methods are those of [topics.Worker]; its Drain writes due occurrences first. Any number of workers, in
+// any number of processes, can share the tables. Any of them may claim a timer, so register handlers for the same
+// topics in all of them.
 type Worker struct {
 	*topics.Worker[Handler]
 }
 
-// NewWorker makes a worker; register its handlers, then call Run.
+// NewWorker creates a worker. Register its handlers, then call Run.
 //
 // The pool serves [Delivery.Tx] and the scheduler's transactions. Claims, renewals and settles of the worker and of its
-// scheduler have the connections of one [workqueue.Runtime], so that busy handlers cannot starve them.
+// scheduler use the connections of one [workqueue.Runtime], so busy handlers cannot starve them.
 func NewWorker(pool *pgxpool.Pool, t *Timers, o WorkerOptions) (*Worker, error) {
 	if t == nil {
 		return nil, validate.Errorf("timers", "are nil")
@@ -56,7 +58,7 @@ func NewWorker(pool *pgxpool.Pool, t *Timers, o WorkerOptions) (*Worker, error) 
 	return &Worker{worker}, nil
 }
 
-// scheduler is the workers of the schedules: one, or none with NoSchedules.
+// scheduler returns the workers of the schedules: one, or none with NoSchedules.
 func (t *Timers) scheduler(pool *pgxpool.Pool, o WorkerOptions) ([]*workqueue.Worker, error) {
 	if o.NoSchedules {
 		return nil, nil

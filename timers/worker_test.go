@@ -16,7 +16,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// The handler asks the database's clock itself.
+// The handler compares its time with the database's clock.
 func TestNoTimerIsEarlyByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	const n = 300
@@ -78,7 +78,7 @@ func TestADeliveryIsWhatWasSet(t *testing.T) {
 	}
 }
 
-// Retries move the due time; the nominal one stays.
+// Retries change the due time, and never the nominal time.
 func TestRetriesKeepTheNominalTime(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
@@ -178,7 +178,7 @@ func TestRunRefusesWhatCannotWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Wake() // harmless
+	w.Wake() // must do no harm before Run
 	if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), ".timers has no handler") {
 		t.Errorf("no handler: %v", err)
 	}
@@ -188,7 +188,7 @@ func TestRunRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-// A scheduler that cannot start ends the worker, and the other way round.
+// Run returns an error if the worker of either table cannot start.
 func TestRunEndsWhenOneOfTheTablesIsMissing(t *testing.T) {
 	t.Parallel()
 	for _, table := range []string{"timers", "timers_schedule"} {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// askEvery is how often a worker asks for a rule where there was none. One that is there is asked at every claim, so
-// only the first pause or limit comes into force that late; an end is seen at once.
+// askEvery is how often a worker asks for a rule if there was none. An existing rule is asked at every claim. So only
+// the first pause or limit takes effect with this delay, and its end is noticed at once.
 const askEvery = 500 * time.Millisecond
 
 // A rule is what a worker knows of the rule of its lanes, see [Spec].Admission.
@@ -18,7 +18,7 @@ type rule struct {
 	again   time.Time // when to ask once more; zero: it did not say
 }
 
-// asks tells whether the next claim has to ask. As long as nobody knows, it has to.
+// asks reports whether the next claim has to ask the rule: if there is one, or if the last answer is too old.
 func (r *rule) asks() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,7 +34,7 @@ func (r *rule) learn(v *verdict, want int) {
 	}
 }
 
-// due tells how long until the rule is to be asked again; negative: it did not say.
+// due returns how long until the rule is to be asked again; negative: it did not say.
 func (r *rule) due() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,7 @@ func (r *rule) due() time.Duration {
 	return max(time.Until(r.again), 0)
 }
 
-// admitted claims what the rule of the lanes lets pass, in one statement with asking it.
+// admitted claims the rows that the rule of the lanes lets pass. One statement asks the rule and claims.
 func (c *claimer) admitted(ctx context.Context, req *claimRequest) ([]claimedRow, error) {
 	if c.queue.table.spec.Admission == "" || !c.rule.asks() {
 		return c.queue.claim(ctx, *req)

@@ -10,23 +10,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// When an announcer wakes up and falls asleep. A disk that takes 10 ms to flush lets 100 transactions a second notify,
-// so the rate at which it wakes up is well below.
+// The rates at which an announcer wakes up and falls asleep. On a disk that takes 10 ms to flush, only 100 transactions
+// a second can notify, so an announcer wakes up well below that rate.
 const (
-	announceAbove  = 30 // notifications a second, each from another session than the one before
+	announceAbove  = 30 // notifications a second, each from a different session than the one before
 	announceWindow = 500 * time.Millisecond
 	sleepBelow     = 15 // looks a second that found something
 	sleepWindow    = 2 * time.Second
 )
 
-// Bounds of the pause after which an announcer that found another one at work tries again.
+// Bounds of the pause before an announcer tries again after it failed or found another one awake.
 const (
 	minAnnouncerPause = time.Second
 	maxAnnouncerPause = 10 * time.Second
 )
 
-// lingering is how long a session that broke off may keep its lock: longer than the server lets it be silent or run a
-// statement, see announcerSettings.
+// lingering is how long a session whose connection broke may keep its lock. It is longer than the server lets the
+// session be idle or run a statement, see announcerSettings.
 const lingering = 5 * time.Second
 
 // An announcer notifies on behalf of producers at high rates. NOTIFY takes one lock for all committing transactions of
@@ -34,23 +34,24 @@ const lingering = 5 * time.Second
 // announcer is awake, producers are silent; it looks for their rows every few milliseconds, and notifies from a session
 // whose commits wait for no disk.
 //
-// Each listener counts notifications. Above some tens a second its announcer takes the lock that tells producers to be
-// silent, if nobody has it; below, it releases it. It has a connection while it is awake and none otherwise. That
-// session's end releases the lock, and the server ends it when it has been idle for a second. [Spec.MustAnnounce] is
-// the producers' part, and docs/model/announcer.pml the model.
+// Each listener counts notifications. At more than some tens a second, its announcer takes the lock that tells
+// producers to be silent, unless another announcer has it; at lower rates it releases the lock. It has a connection
+// only while it is awake. When that session ends, its lock is released, and the server ends a session that has been
+// idle for a second. [Spec.MustAnnounce] is the producers' side of the protocol, and docs/model/announcer.pml its
+// model.
 //
-// heard is called by one goroutine, run by one other.
+// One goroutine calls heard, and another one calls run.
 type announcer struct {
 	table   *Table
 	connect func(context.Context) (*pgx.Conn, error)
 	busy    chan struct{}
 
-	// Of heard.
+	// Used by heard.
 	last   uint32 // the session that notified last
 	window time.Time
 	count  int
 
-	// owes says that rows may have been left unannounced by a session that broke off, and broke when.
+	// owes says that a session that broke may have left rows unannounced; broke is when it broke.
 	owes  bool
 	broke time.Time
 }
@@ -59,8 +60,8 @@ func newAnnouncer(table *Table, connect func(context.Context) (*pgx.Conn, error)
 	return &announcer{table: table, connect: connect, busy: make(chan struct{}, 1)}
 }
 
-// heard counts a notification by the session that sent it. Those of one session follow each other anyway, such as those
-// of another announcer.
+// heard counts a notification. It counts those of one session in a row only once: they do not compete for the lock, and
+// another announcer is such a session.
 func (a *announcer) heard(session uint32, now time.Time) {
 	if session == a.last {
 		return
@@ -92,7 +93,7 @@ func (a *announcer) run(ctx context.Context) {
 		}
 		served, err := a.serve(ctx)
 		select {
-		case <-a.busy: // while it was awake
+		case <-a.busy: // asked for while it was awake
 		default:
 		}
 		if served {
@@ -115,7 +116,8 @@ func (a *announcer) run(ctx context.Context) {
 	}
 }
 
-// serve is one time awake, on a connection of its own. It reports whether it was: somebody else may be.
+// serve announces over a connection of its own until the rate falls. It reports whether it was awake: another announcer
+// may have the lock.
 func (a *announcer) serve(ctx context.Context) (served bool, err error) {
 	defer contain.Recover(&err)
 	conn, err := a.connect(ctx)
@@ -125,8 +127,8 @@ func (a *announcer) serve(ctx context.Context) (served bool, err error) {
 	defer closeSoon(ctx, conn)
 	d := &announcing{announcer: a, conn: conn}
 	if taken, err := d.begin(ctx); err != nil || !taken {
-		// Who has the lock looked for what was owed when it took it, unless it is the session that broke off: the
-		// server may find out later than we did.
+		// The announcer that has the lock announced what was owed when it took the lock. The exception is our own
+		// broken session: the server may notice the break later than we did.
 		a.owes = a.owes && (err != nil || time.Since(a.broke) < lingering)
 		return false, err
 	}

@@ -33,8 +33,8 @@ func TestWhatWakesAnAnnouncer(t *testing.T) {
 	}
 }
 
-// A look goes on behind the last row that was due. A row that stays behind that place is announced now and then, and
-// not with every look.
+// A look continues after the last row that was due. A row that stays ready behind that place is announced now and then,
+// and not with every look.
 func TestWhatALookFinds(t *testing.T) {
 	t.Parallel()
 	at := func(ms int) position {
@@ -59,8 +59,8 @@ func TestWhatALookFinds(t *testing.T) {
 	look("the same one later", ready(4), at(9), false, true, at(9))
 }
 
-// Now and then a look begins as far back as a silent transaction may have written that was open then, and else at the
-// cursor.
+// Now and then a look begins as far back as a silent transaction that was open then may have written. Other looks begin
+// at the cursor.
 func TestWhereALookBegins(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -19,7 +19,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// leaveSilent leaves a transaction open that has written a row and left it to an announcer to tell of it. All other
+// leaveSilent leaves a transaction open that has written a row and relies on an announcer to announce it. All other
 // rows are done.
 func (r *rig) leaveSilent() (late pgx.Tx, ids []uuid.UUID) {
 	r.Helper()
@@ -43,7 +43,7 @@ func (r *rig) leaveSilent() (late pgx.Tx, ids []uuid.UUID) {
 	return late, ids
 }
 
-// endAnnouncer has the server end the announcer's session, and returns when it has.
+// endAnnouncer makes the server end the announcer's session, and returns when it has ended.
 func (r *rig) endAnnouncer() {
 	r.Helper()
 	pid := 0
@@ -56,8 +56,8 @@ func (r *rig) endAnnouncer() {
 	})
 }
 
-// What was silent for an announcer whose session has ended is found by the next one, which is the same process: it
-// comes back for it, and nobody else writes anything that would wake the worker up.
+// Rows that were silent for an announcer whose session has ended are found by the next announcer. It is in the same
+// process, which tries again by itself: nobody writes anything else that would wake it.
 func TestAnAnnouncerComesBackForWhatItOwes(t *testing.T) {
 	t.Parallel()
 	r, _ := newAnnouncerRig(t, rigOptions{})
@@ -71,8 +71,8 @@ func TestAnAnnouncerComesBackForWhatItOwes(t *testing.T) {
 	r.awaitStatus(workqueue.Done, ids...)
 }
 
-// It comes back also where its first try finds the lock taken by a session that is none of an announcer any more, such
-// as its own, which the server has not ended yet.
+// It also tries again if its first try finds the lock taken by a session that announces no longer, such as its own
+// session, which the server has not ended yet.
 func TestAnAnnouncerComesBackWhileItsSessionLingers(t *testing.T) {
 	t.Parallel()
 	r, _ := newAnnouncerRig(t, rigOptions{})
@@ -104,7 +104,7 @@ func TestAnAnnouncerComesBackWhileItsSessionLingers(t *testing.T) {
 	r.awaitStatus(workqueue.Done, ids...)
 }
 
-// Whoever becomes announcer tells listeners to look at everything, since one before may have left something.
+// A new announcer tells listeners to look at everything, because an earlier one may have left rows unannounced.
 func TestANewAnnouncerHasEverybodyLookAtEverything(t *testing.T) {
 	t.Parallel()
 	r, _ := newAnnouncerRig(t, rigOptions{})
@@ -114,7 +114,7 @@ func TestANewAnnouncerHasEverybodyLookAtEverything(t *testing.T) {
 	heard.awaitDue(t, 0)
 }
 
-// It goes on looking as far back as transactions may have written that were silent for the one before.
+// A new announcer keeps looking as far back as transactions may have written that were silent for the one before.
 func TestANewAnnouncerLooksAtWhatTheLastOneOwes(t *testing.T) {
 	t.Parallel()
 	r, _ := newAnnouncerRig(t, rigOptions{})
@@ -129,7 +129,7 @@ func TestANewAnnouncerLooksAtWhatTheLastOneOwes(t *testing.T) {
 	heard := r.listener()
 	r.endAnnouncer()
 	heard.awaitDue(t, 0)
-	heard = r.listener() // only what is sent from now on
+	heard = r.listener() // hears only what is sent from now on
 	if err := late.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -138,8 +138,8 @@ func TestANewAnnouncerLooksAtWhatTheLastOneOwes(t *testing.T) {
 	r.awaitStatus(workqueue.Done, ids...)
 }
 
-// While an announcer waits for a silent transaction it announces once a second whatever it may not see, and when the
-// transaction has ended it does so for the last time.
+// While an announcer waits for a silent transaction, it announces once a second everything that it may have overlooked.
+// When the transaction has ended, it does so for the last time.
 func TestAnAnnouncerThatFallsAsleepAnnouncesWhatItMayNotSee(t *testing.T) {
 	t.Parallel()
 	r, log := newAnnouncerRig(t, rigOptions{})
@@ -160,13 +160,15 @@ func TestAnAnnouncerThatFallsAsleepAnnouncesWhatItMayNotSee(t *testing.T) {
 		})
 		r.exec("SELECT pg_notify($1, 'after it')", r.Table.Name())
 		if heard.await(t, "the last announcement") == "after it" {
-			// On a busy machine the server may have ended its session, which was idle for a second: it comes back.
+			// On a busy machine the server may have ended the announcer's session, which was idle for a second: it
+			// tries again.
 			heard.await(t, "the last announcement, which the announcer owes")
 		}
 	}
 }
 
-// An announcer sees rows of every lane and tells of each, in less than the second after which it would in any case.
+// An announcer sees rows of every lane and announces each. It takes less than the second after which it would announce
+// everything anyway.
 func TestAnAnnouncerSeesLanes(t *testing.T) {
 	t.Parallel()
 	r, _ := newAnnouncerRig(t, rigOptions{spec: byTopic})
@@ -199,7 +201,7 @@ func TestAnAnnouncerSeesLanes(t *testing.T) {
 	})
 }
 
-// A pooler tells its clients another process id than that of the session they have: who has such a session announces
+// A pooler tells its clients a process id that is not that of their session. A process with such a connection announces
 // nothing.
 func TestWhoIsBehindAPoolerDoesNotAnnounce(t *testing.T) {
 	t.Parallel()
@@ -209,16 +211,16 @@ func TestWhoIsBehindAPoolerDoesNotAnnounce(t *testing.T) {
 		}
 	}})
 	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
-	for range 4 { // seconds, in which somebody who may would have woken up
+	for range 4 { // seconds, in which an announcer would have woken up
 		r.awaitStatus(workqueue.Done, r.load(200, nil)...)
 		pgtest.Pass(300 * time.Millisecond)
 	}
 	if strings.Contains(log.String(), "announcer awake") {
-		t.Error("an announcer is awake whose session may be another's")
+		t.Error("an announcer is awake behind a pooler")
 	}
 }
 
-// renumbered is a connection whose client is told another process id.
+// renumbered is a connection whose client is told a wrong process id.
 type renumbered struct {
 	net.Conn
 	done bool

@@ -28,7 +28,7 @@ func newAnnouncerRig(t *testing.T, o rigOptions) (*rig, *logBuffer) {
 	return newRig(t, o), log
 }
 
-// announcer is the session that has the table's announcer lock; 0: nobody is awake.
+// announcer returns the session that has the table's announcer lock; 0: no announcer is awake.
 func (r *rig) announcer() int {
 	r.Helper()
 	return ask[int](r,
@@ -37,7 +37,7 @@ func (r *rig) announcer() int {
 		  AND l.classid = (k.lock >> 32 & 4294967295)::oid AND l.objid = (k.lock & 4294967295)::oid`, r.Table.Name())
 }
 
-// producers is a pool of sessions as an application has it. The caller closes it.
+// producers returns a pool of sessions like that of an application. The caller closes it.
 func (r *rig) producers(n int32) *pgxpool.Pool {
 	r.Helper()
 	config := r.Eyes.Config()
@@ -49,10 +49,10 @@ func (r *rig) producers(n int32) *pgxpool.Pool {
 	return pool
 }
 
-// An insertion of a load: what it does with its transaction after the insert.
+// An insertion is one insert of a load, and what its transaction does afterwards.
 type insertion func(i int, tx pgx.Tx)
 
-// load inserts rows, one a transaction, from several sessions until it is told to stop, or until it has inserted n.
+// load inserts rows from several sessions, one in each transaction, until it is told to stop or has inserted n.
 func (r *rig) load(n int, then insertion) (ids []uuid.UUID) {
 	r.Helper()
 	const sessions = 4
@@ -86,7 +86,7 @@ func (r *rig) load(n int, then insertion) (ids []uuid.UUID) {
 	return ids
 }
 
-// dueLater is a moment in the future for every fifth row.
+// dueLater is a time in the future for every fifth row.
 func dueLater(i int) time.Time {
 	if i%5 != 4 {
 		return time.Time{}
@@ -94,7 +94,7 @@ func dueLater(i int) time.Time {
 	return time.Now().Add(time.Duration(i%40) * 10 * time.Millisecond)
 }
 
-// wakeAnnouncer inserts until somebody announces.
+// wakeAnnouncer inserts rows until an announcer is awake.
 func (r *rig) wakeAnnouncer() {
 	r.Helper()
 	r.eventually("an announcer that is awake", func() bool {
@@ -146,15 +146,15 @@ func TestNoWakeIsLostBetweenAsleepAndAwake(t *testing.T) {
 			r.eventually("everything done", func() bool { return r.count("status <> 2") == 0 })
 			awake := strings.Count(log.String(), "announcer awake")
 			if awake < sleeps {
-				t.Errorf("the announcer was awake %d times: nothing is shown", awake)
+				t.Errorf("the announcer was awake %d times: the test shows nothing", awake)
 			}
 			t.Logf("%d rows, awake %d times", r.count("true"), awake)
 		})
 	}
 }
 
-// A transaction that was silent and commits long after: the announcer does not sleep until then, or its rows are found
-// when it has.
+// A transaction was silent and commits long afterwards. The announcer stays awake until then, or its rows are found
+// when it has fallen asleep.
 func TestASilentTransactionThatStaysOpenIsAnnounced(t *testing.T) {
 	t.Parallel()
 	r, log := newAnnouncerRig(t, rigOptions{})
@@ -173,7 +173,7 @@ func TestASilentTransactionThatStaysOpenIsAnnounced(t *testing.T) {
 	}
 	due := ask[int64](r, "SELECT (extract(epoch FROM $1::timestamptz) * 1000000)::bigint", began)
 	free := occupy()
-	heard := r.listener() // only what is sent from now on
+	heard := r.listener() // hears only what is sent from now on
 	if err := late.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,8 @@ func TestASilentTransactionThatStaysOpenIsAnnounced(t *testing.T) {
 	})
 }
 
-// An announcer whose session is ended in the middle of its work leaves nothing behind: it comes back for what it owes.
+// An announcer whose session is ended in the middle of its work leaves nothing unannounced: it connects again and
+// announces what it owes.
 func TestAnAnnouncerIsKilled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -202,7 +203,7 @@ func TestAnAnnouncerIsKilled(t *testing.T) {
 	}
 }
 
-// A role that does not see all rows cannot announce for everybody.
+// A role that does not see all rows cannot announce on behalf of all producers.
 func TestWhoSeesAPartOfTheRowsDoesNotAnnounce(t *testing.T) {
 	t.Parallel()
 	r, log := newAnnouncerRig(t, rigOptions{})
@@ -220,7 +221,7 @@ func TestWhoSeesAPartOfTheRowsDoesNotAnnounce(t *testing.T) {
 	t.Cleanup(pool.Close)
 	r.Pool = pool
 	r.startIdle(workqueue.WorkerOptions{PollInterval: time.Hour}, ackAll)
-	for range 4 { // seconds, in which somebody who may would have woken up
+	for range 4 { // seconds, in which an announcer would have woken up
 		r.awaitStatus(workqueue.Done, r.load(200, nil)...)
 		pgtest.Pass(300 * time.Millisecond)
 	}
@@ -245,7 +246,7 @@ func TestAFrozenAnnouncerLosesItsLock(t *testing.T) {
 	r.awaitStatus(workqueue.Done, ids...)
 }
 
-// Whoever listens is told of every row, whoever announces it: nobody, a producer, or an announcer.
+// Every listener is told of every row, whether a producer or an announcer notifies.
 func TestForeignListenersAreTold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -254,13 +255,13 @@ func TestForeignListenersAreTold(t *testing.T) {
 	heard.await(t, "the producer's own notification")
 	r.load(200, nil)
 	if r.announcer() != 0 {
-		t.Error("somebody announces where nobody runs")
+		t.Error("an announcer is awake although no worker runs")
 	}
 	occupy := r.startWithOnePlace()
 	r.wakeAnnouncer()
 	defer occupy()()
 	for range 5 {
-		heard := r.listener() // only what is sent from now on
+		heard := r.listener() // hears only what is sent from now on
 		id := r.insert("announced")[0]
 		due := ask[int64](r, "SELECT (extract(epoch FROM due_at) * 1000000)::bigint FROM notes WHERE id = $1", id)
 		heard.awaitDue(t, due)
@@ -272,8 +273,8 @@ func TestForeignListenersAreTold(t *testing.T) {
 		id))
 }
 
-// startWithOnePlace starts a worker of one row at a time. What is returned has that place taken until free is called:
-// rows stay ready meanwhile and are announced. One that a worker has found by itself need not be.
+// startWithOnePlace starts a worker of one row at a time. Its only handler is busy until free is called, so rows stay
+// ready and are announced. A row that a worker finds by itself need not be announced.
 func (r *rig) startWithOnePlace() (occupy func() (free func())) {
 	r.Helper()
 	g := newGauge()
@@ -291,7 +292,7 @@ func (r *rig) startWithOnePlace() (occupy func() (free func())) {
 	}
 }
 
-// A foreignListener is a plain LISTEN, as another language has it.
+// A foreignListener is a plain LISTEN, as a program in another language would use it.
 type foreignListener struct{ conn *pgx.Conn }
 
 func (r *rig) listener() foreignListener {
@@ -318,7 +319,7 @@ func (l foreignListener) await(t *testing.T, what string) string {
 	return n.Payload
 }
 
-// awaitDue waits for a notification that leads back to a row that is due at that time, or further.
+// awaitDue waits for a notification that moves listeners back to a row that is due at that time, or further.
 func (l foreignListener) awaitDue(t *testing.T, due int64) {
 	t.Helper()
 	for {

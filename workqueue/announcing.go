@@ -13,32 +13,34 @@ import (
 
 // How often an announcer that is awake looks, and for what.
 const (
-	// lookEvery is the time between two looks beyond the cursors. An announcer rests for lookRest times as long as a
-	// look took at least: on a busy machine that decides, and with 4 in the place of 2 a message was done 8 ms later.
+	// lookEvery is the time between two looks beyond the cursors. After a look, an announcer rests for at least
+	// lookRest times as long as the look took. On a busy machine lookRest decides: with 4 instead of 2, a message was
+	// done 8 ms later.
 	lookEvery = 2 * time.Millisecond
 	lookRest  = 2
 
-	// backEvery is the time between two looks that begin further back, for rows that became visible late, and backShare
-	// the part of the time that they take at most.
+	// backEvery is the time between two looks that begin before the cursors, for rows that became visible late.
+	// backShare bounds the share of the time that these looks take.
 	backEvery = 10 * time.Millisecond
 	backShare = 20 // one part in 20
 
-	// sampleEvery is how often it asks which silent transactions there are.
+	// sampleEvery is how often it asks which silent transactions are open.
 	sampleEvery = 100 * time.Millisecond
 
-	// lookBack is how far before the first of them it looks: by what a silent transaction may be old, and some more for
-	// the time between its two locks.
+	// lookBack is how far before the horizon it looks: the age at which a transaction may still turn silent, and a
+	// margin for the time between the two locks of such a transaction.
 	lookBack = silentWithin + 500*time.Millisecond
 
-	// againEvery is how often it announces a ready row that nobody claims.
+	// againEvery is how often it announces a ready row that no worker claims.
 	againEvery = 250 * time.Millisecond
 
-	// beatEvery is how often it announces whatever it may not see, such as the lanes beyond those that it looks at.
+	// beatEvery is how often it announces everything that it may have overlooked, such as rows of lanes at which it
+	// does not look.
 	beatEvery = time.Second
 )
 
-// Bounds of an announcer's session, kept by the server. It speaks every few milliseconds, so one that is silent for
-// longer is frozen, or out of reach.
+// announcerSettings bound an announcer's session at the server. An announcer speaks every few milliseconds, so one that
+// has been silent for a second is frozen or out of reach.
 var announcerSettings = append([]setting{
 	{"synchronous_commit", "off"},
 	{"idle_session_timeout", "1s"},
@@ -49,7 +51,7 @@ var announcerSettings = append([]setting{
 	{"default_transaction_read_only", "off"},
 }, planSettings...)
 
-// announcerCallLimit bounds a statement of an announcer, should its server be out of reach.
+// announcerCallLimit bounds a statement of an announcer, in case its server is out of reach.
 const announcerCallLimit = 3 * time.Second
 
 // shutdownLimit is how long an announcer whose process stops waits for transactions that may have been silent.
@@ -60,12 +62,12 @@ type announcing struct {
 	*announcer
 	conn  *pgx.Conn
 	lanes []*announcedLane
-	notes []*announcedLane // of each fold, by the due times of its notes
+	notes []*announcedLane // one for each fold, by the due times of its notes
 
-	// Rows due before the horizon, less lookBack, have become visible, as far as they are of silent transactions. It
-	// moves to since, which is when the transactions were first seen that are pending, once none of them is left.
+	// All rows of silent transactions that are due before the horizon, less lookBack, have become visible. since is
+	// when the pending transactions were first seen. Once none of them is left, the horizon moves to since.
 	horizon, since time.Time // by the database's clock
-	pending        []string  // transactions
+	pending        []string  // the silent transactions that the horizon waits for
 
 	nextBack, nextSample, nextBeat time.Time
 
@@ -76,13 +78,14 @@ type announcing struct {
 type announcedLane struct {
 	values []string
 	cursor position  // the last row seen, by due time
-	stays  time.Time // the due time of the ready row that was announced last, although it is behind the cursor
+	stays  time.Time // the due time of the last ready row that was announced although it was behind the cursor
 	again  time.Time // when it may be announced again
 	active time.Time // when something was last found
 }
 
-// begin prepares the session and takes the lock, unless somebody else has it. A session through a pooler is none, as it
-// may lose its locks or leave them to others, and a role that sees a part of the rows cannot answer for all of them.
+// begin prepares the session and takes the lock, unless another session has it. It does not take the lock through a
+// pooler, where a session may lose its locks or leave them to other clients. Nor does it with a role that sees only a
+// part of the rows, and so cannot announce all of them.
 func (d *announcing) begin(ctx context.Context) (taken bool, err error) {
 	table := "'" + d.table.view.Table + "'::regclass"
 	pid := strconv.FormatUint(uint64(d.conn.PgConn().PID()), 10)
@@ -92,7 +95,7 @@ func (d *announcing) begin(ctx context.Context) (taken bool, err error) {
 	if err := d.exec(ctx, "SELECT "+eachSetting(announcerSettings, set)); err != nil {
 		return false, err
 	}
-	for range 20 { // a producer that tests the lock has it for microseconds
+	for range 20 { // a producer that tests the lock holds it for microseconds
 		err = d.within(ctx, func(ctx context.Context) error { return d.conn.QueryRow(ctx, take).Scan(&taken) })
 		if err != nil || taken {
 			break
@@ -105,8 +108,9 @@ func (d *announcing) begin(ctx context.Context) (taken bool, err error) {
 	return true, d.takeOver(ctx)
 }
 
-// takeOver tells listeners to look at everything, since an announcer before may have died. Transactions that were
-// silent for it may still be open, and older than this one's horizon would be.
+// takeOver tells listeners to look at everything, because an earlier announcer may have died. Transactions that were
+// silent because of that announcer may still be open. They may be older than any horizon of this announcer, so the
+// horizon is 1970 until they have ended.
 func (d *announcing) takeOver(ctx context.Context) (err error) {
 	if d.since, d.pending, err = d.silent(ctx); err != nil {
 		return err
@@ -125,7 +129,8 @@ func (d *announcing) takeOver(ctx context.Context) (err error) {
 	return d.announceFrom(ctx, time.UnixMicro(0))
 }
 
-// within bounds one of its statements. It is not cancelled with ctx: whoever stops has something to finish.
+// within bounds one of its statements. It is not cancelled with ctx, because an announcer that stops still has work to
+// finish.
 func (d *announcing) within(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announcerCallLimit)
 	defer cancel()
@@ -165,9 +170,9 @@ func (d *announcing) rest(ctx context.Context, start time.Time, every time.Durat
 	}
 }
 
-// fallAsleep releases the lock, so that transactions notify again, and goes on announcing until those that may have
-// seen it taken have ended. Its last announcement leads every listener back to whatever they may have left, and has
-// them ask again when the next row is due.
+// fallAsleep releases the lock, so that transactions notify again. It goes on announcing until all transactions that
+// may have seen the lock taken have ended. Its last announcement moves every listener back to what these transactions
+// may have written, and makes workers ask again when the next row is due.
 func (d *announcing) fallAsleep(ctx context.Context) error {
 	err := d.exec(ctx, "SELECT pg_advisory_unlock("+d.table.spec.announcerLock()+")")
 	if err != nil {
@@ -190,7 +195,7 @@ func (d *announcing) fallAsleep(ctx context.Context) error {
 	return err
 }
 
-// round looks once, now and then from further back, and announces what it finds.
+// round looks once and announces what it finds. Now and then the look begins before the cursors.
 func (d *announcing) round(ctx context.Context) (news bool, err error) {
 	start := time.Now()
 	if !start.Before(d.nextBeat) {
@@ -212,12 +217,13 @@ func (d *announcing) round(ctx context.Context) (news bool, err error) {
 		return false, err
 	}
 	news, err = d.lookAtAll(ctx, true)
-	d.horizon = horizon // what was pending is visible by now, and has been seen
+	d.horizon = horizon // the rows of transactions that have ended were visible to this look
 	d.nextBack = time.Now().Add(max(backEvery, backShare*time.Since(start)))
 	return news, err
 }
 
-// sample asks which silent transactions there are, and tells the horizon that a look from the old one lets begin.
+// sample asks which silent transactions are open. It returns the horizon that holds after one more look from the old
+// one.
 func (d *announcing) sample(ctx context.Context) (horizon time.Time, err error) {
 	d.nextSample = time.Now().Add(sampleEvery)
 	now, silent, err := d.silent(ctx)
@@ -233,7 +239,7 @@ func (d *announcing) sample(ctx context.Context) (horizon time.Time, err error) 
 	return horizon, nil
 }
 
-// silent tells which transactions may have been silent and have not ended, and a time before it looked.
+// silent returns the open transactions that may be silent, and a time before it looked.
 func (d *announcing) silent(ctx context.Context) (now time.Time, transactions []string, err error) {
 	lock := d.table.spec.silentLock()
 	var micros int64
@@ -252,7 +258,7 @@ func (d *announcing) silent(ctx context.Context) (now time.Time, transactions []
 	return time.UnixMicro(micros), transactions, err
 }
 
-// findLanes learns of lanes that have rows, and forgets those in which nothing happens.
+// findLanes adds lanes that have rows, and forgets lanes in which nothing has happened for ten seconds.
 func (d *announcing) findLanes(ctx context.Context) error {
 	if len(d.table.spec.Lanes) == 0 {
 		return nil
@@ -282,7 +288,7 @@ func (d *announcing) findLanes(ctx context.Context) error {
 	})
 }
 
-// lookAtAll looks for rows, and for notes that bring rows.
+// lookAtAll looks for rows, and for notes, whose folds may release rows.
 func (d *announcing) lookAtAll(ctx context.Context, back bool) (news bool, err error) {
 	d.looks++
 	news, err = d.look(ctx, back)
@@ -293,7 +299,7 @@ func (d *announcing) lookAtAll(ctx context.Context, back bool) (news bool, err e
 	return news || noted, err
 }
 
-// look announces the rows that have become due or visible beyond the cursors, or beyond the horizon.
+// look announces the rows that have become due or visible beyond the cursors or, if back is set, beyond the horizon.
 func (d *announcing) look(ctx context.Context, back bool) (news bool, err error) {
 	if len(d.lanes) == 0 {
 		return false, nil
@@ -391,9 +397,9 @@ func (d *announcing) lookForNotes(ctx context.Context, back bool) (news bool, er
 	return news, err
 }
 
-// found moves the cursor to the last row that is due. It tells whether the first one that is ready lies beyond where
-// the cursor was, and whether to announce it. One that lies behind it and that nobody claims is not announced all the
-// time.
+// found moves the cursor to the last row that is due. fresh reports whether the first ready row lies beyond the old
+// cursor, and announce whether to announce it. A ready row behind the cursor that no worker claims is announced only
+// every againEvery.
 func (l *announcedLane) found(ready *int64, last position) (fresh, announce bool) {
 	now := time.Now()
 	before := l.cursor
@@ -415,12 +421,12 @@ func (l *announcedLane) found(ready *int64, last position) (fresh, announce bool
 	return false, true
 }
 
-// announceAll announces everything that silent transactions may have brought.
+// announceAll announces everything that silent transactions may have written.
 func (d *announcing) announceAll(ctx context.Context) error {
 	return d.announceFrom(ctx, d.horizon.Add(-lookBack))
 }
 
-// announceFrom leads all listeners back to a time.
+// announceFrom moves all listeners back to a time.
 func (d *announcing) announceFrom(ctx context.Context, due time.Time) error {
 	payload := strconv.FormatInt(max(due.UnixMicro(), 0), 10)
 	err := d.announce(ctx, payload)

@@ -13,11 +13,11 @@ import (
 	"github.com/txwork/txwork/internal/contain"
 )
 
-// atWork are the workers on one table that run in this process. Who collects metrics asks them: nothing is counted
-// while rows go by.
+// atWork has the workers on one table that run in this process. They are asked when metrics are collected, so nothing
+// is counted while rows are handled.
 type atWork struct {
-	// registering is held while the callback comes or goes, and never by the callback: a provider may wait for one of
-	// the two before it does the other.
+	// registering is held while the callback is registered or unregistered, and never by the callback itself: a
+	// provider may make each of them wait for the other.
 	registering sync.Mutex
 	unregister  func()
 
@@ -25,7 +25,7 @@ type atWork struct {
 	workers []*Worker
 }
 
-// begin has a worker observed until the function that it returns is called.
+// begin observes a worker until the function that it returns is called.
 func (t *telemetry) begin(w *Worker) (end func()) {
 	t.observed(func(all []*Worker) []*Worker { return append(all, w) })
 	return func() {
@@ -47,7 +47,7 @@ func (t *telemetry) observed(change func([]*Worker) []*Worker) {
 	a.mu.Unlock()
 	switch {
 	case busy && a.unregister == nil:
-		a.unregister = func() {} // also where the provider refuses
+		a.unregister = func() {} // also if the provider refuses, so that it is not asked again
 		registration, err := t.meter.RegisterCallback(t.observe, t.inFlight, t.running, t.concurrency)
 		if err != nil {
 			contain.Report(otel.Handle, fmt.Errorf("txwork: telemetry of %s: %w", t.table, err))
@@ -64,7 +64,7 @@ func (t *telemetry) observed(change func([]*Worker) []*Worker) {
 // A load is what workers have to do.
 type load struct{ inFlight, running, concurrency int }
 
-// observe tells the load of all workers by the lane that they serve.
+// observe reports the load of all workers by the lane that they serve.
 func (t *telemetry) observe(_ context.Context, to metric.Observer) error {
 	defer t.contain()
 	for lane, l := range t.workers.loads() {

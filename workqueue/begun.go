@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// begunSetting marks the transaction that [Claim.Tx] has begun with the id of the claim's row. It is local to the
-// transaction, and inside a transaction of the application to the savepoint: a statement of the handler that ends
-// either, such as ROLLBACK, takes the mark away, whatever it begins afterwards.
+// begunSetting marks the transaction that [Claim.Tx] has begun with the id of the claim's row. The setting is local to
+// the transaction, or to the savepoint inside a transaction of the application. If a statement of the handler ends
+// either, such as ROLLBACK, the mark is gone, whatever the handler begins afterwards.
 const begunSetting = "txwork.claim_tx"
 
 var errTxEnded = errors.New("txwork: the transaction of Claim.Tx was ended by the handler, with ROLLBACK or COMMIT: " +
@@ -28,7 +28,7 @@ func (d *delivery) beginText() string {
 
 func markSet(id uuid.UUID) string { return setSetting(begunSetting, id.String()) }
 
-// begunTx runs calls in a handler's transaction, together with the check that it is still the one that was begun.
+// begunTx runs calls in a handler's transaction. It also checks that this is still the transaction that was begun.
 type begunTx struct {
 	executor
 	tx pgx.Tx

@@ -167,7 +167,7 @@ func BenchmarkDrain(b *testing.B) {
 	}
 }
 
-// BenchmarkTelemetry drains with providers that do nothing and, in turns, with those of the OpenTelemetry SDK, which
+// BenchmarkTelemetry drains in turns with providers that do nothing and with those of the OpenTelemetry SDK, which
 // samples every span.
 func BenchmarkTelemetry(b *testing.B) {
 	const n, rounds = 50_000, 5
@@ -221,7 +221,7 @@ func (x *bench) holdSnapshot() (release func()) {
 	return func() { tx.Rollback(x.Context()) }
 }
 
-// BenchmarkWAL counts the log that a row costs from enqueue to done, and the share of heap-only updates
+// BenchmarkWAL counts the write-ahead log that a row costs from enqueue to done, and the share of heap-only updates
 // among claims, with producers and worker running side by side.
 func BenchmarkWAL(b *testing.B) {
 	const n = 100_000

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// patientWaits is how often a batch that says nothing about its rows is repeated whole, and how often a row that
-	// is refused while nothing else is settled either is tried: for 3 s.
+	// patientWaits is how often a batch is repeated whole if its failure says nothing about its rows. It is also how
+	// often a refused row is tried while nothing else is settled either. Both take 3 s.
 	patientWaits = 6
 	// vainTries is how many tries in a row may fail, while nothing is settled, before they are made more slowly.
 	vainTries = 32
-	// vainStep is after how many more the pause between them doubles.
+	// vainStep is the number of further failures after which the pause between tries doubles.
 	vainStep = 16
 )
 
@@ -32,13 +32,13 @@ type bisector struct {
 	leave  func(rows []pendingSettle, cause error) // given up
 
 	now    [][]pendingSettle // parts to try at once, each in a transaction of its own
-	newest bool              // which of them was taken last
+	newest bool              // whether the newest of them was taken last
 	resume time.Time         // when the next of them may be tried
 	later  []pendingSettle   // tried when they are due
 
 	size    atomic.Int64 // rows in it
-	settled atomic.Int64 // settles that changed something, also those of others
-	seen    int64        // of those, when the last try failed
+	settled atomic.Int64 // settles that changed something, including those of the settlers
+	seen    int64        // the value of settled when the last try failed
 	applied int          // settles of its own that changed something
 	vain    int          // tries in a row that failed while nothing was settled
 	cause   error        // of the last failure
@@ -84,8 +84,8 @@ func (b *bisector) step(ctx context.Context) {
 	b.done(part, err)
 }
 
-// take prefers parts to rows that have been tried alone. It takes the newest part, which is small, and the
-// oldest, which is large, in turn: whether few rows are bad or most, in whatever order, a good one is found early.
+// take prefers parts to postponed rows. It takes the newest part, which is small, and the oldest, which is large, in
+// turn: a good row is then found early, whether few rows are bad or most, in whatever order.
 func (b *bisector) take() []pendingSettle {
 	if len(b.now) == 0 {
 		return b.takeDue()
@@ -111,7 +111,7 @@ func (b *bisector) takeDue() (due []pendingSettle) {
 	return due
 }
 
-// limits of a part are strict: a row that does not pass is tried alone, in the end with the longest limits.
+// limits are strict for a part: a row that exceeds them is tried alone, and with each try its limits grow.
 func (b *bisector) limits(part []pendingSettle) TxLimits {
 	switch first := part[0]; {
 	case first.isNew():
@@ -125,8 +125,8 @@ func (b *bisector) limits(part []pendingSettle) TxLimits {
 	return partLimits
 }
 
-// batchLimitsWith are the limits of a batch while so many rows are being bisected: where somebody is known to hold
-// locks, no batch waits for them.
+// batchLimitsWith returns the limits of a batch while the given number of rows is being bisected. If there are any,
+// another session may hold locks, and no batch waits long for them.
 func batchLimitsWith(rows int64) TxLimits {
 	if rows > 0 {
 		return TxLimits{Lock: partLimits.Lock, Statement: batchLimits.Statement}
@@ -144,7 +144,7 @@ func (b *bisector) failed(ctx context.Context, part []pendingSettle, err error) 
 		}
 		waits = max(waits, part[i].waits)
 	}
-	others := b.applied >= part[0].mark // were settled since
+	others := b.applied >= part[0].mark // were settled since this part failed first
 	b.slowDown(others)
 	switch kind := failureOf(err); {
 	case kind == failedAway && waits < patientWaits:
@@ -159,8 +159,8 @@ func (b *bisector) failed(ctx context.Context, part []pendingSettle, err error) 
 	}
 }
 
-// slowDown keeps tries that are all in vain from becoming a load: where nothing at all can be settled, they come down
-// to one in five seconds.
+// slowDown keeps tries that all fail from becoming a load. While nothing at all can be settled, the rate falls to one
+// try in five seconds.
 func (b *bisector) slowDown(others bool) {
 	if n := b.settled.Load(); n != b.seen {
 		b.seen, b.vain = n, 0
@@ -175,10 +175,10 @@ func (b *bisector) slowDown(others bool) {
 
 func (b *bisector) inVain() bool { return b.vain >= vainTries }
 
-// growing is a pause after so many others.
+// growing is the pause after n earlier ones.
 func growing(n int) time.Duration { return min(outage.MinPause<<min(n, 16), outage.MaxPause) }
 
-// split separates rows that somebody has locked from the others. If none of the rows is locked, it halves them.
+// split separates rows that another session has locked from the others. If none of the rows is locked, it halves them.
 func (b *bisector) split(ctx context.Context, part []pendingSettle, err error) {
 	if isLocked(err) {
 		free, locked := b.byLock(ctx, part)
@@ -195,7 +195,8 @@ func (b *bisector) split(ctx context.Context, part []pendingSettle, err error) {
 	}
 }
 
-// byLock tells which rows nobody has locked. If that cannot be found out, it takes all for free.
+// byLock separates the rows that no session has locked from the others. If it cannot find out, it takes all rows for
+// free.
 func (b *bisector) byLock(ctx context.Context, part []pendingSettle) (free, locked []pendingSettle) {
 	unlocked, err := b.worker.unlocked(ctx, part)
 	if err != nil {
@@ -227,7 +228,8 @@ func (w *Worker) unlocked(ctx context.Context, part []pendingSettle) (free []uui
 	return free, err
 }
 
-// postpone has rows wait for their next try. The first that wait are told; what follows is mostly of the same cause.
+// postpone makes rows wait for their next try. Only the first rows that wait are logged, because those that follow
+// mostly fail for the same cause.
 func (b *bisector) postpone(rows []pendingSettle, err error) {
 	kind, now := failureOf(err), time.Now()
 	if kind != failedAway && rows[0].waits == 0 && len(b.later) == 0 {
@@ -245,7 +247,7 @@ func (b *bisector) postpone(rows []pendingSettle, err error) {
 	b.later = append(b.later, rows...)
 }
 
-// abandon empties it.
+// abandon empties the bisector, and returns its rows.
 func (b *bisector) abandon() []pendingSettle {
 	rows := append(slices.Concat(b.now...), b.later...)
 	b.now, b.later = nil, nil

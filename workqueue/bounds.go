@@ -13,13 +13,14 @@ import (
 // its network gone, before it ends the session and with it every lock: see the package's documentation.
 const idleTimeout = 10 * time.Second
 
-// boundSets bound a transaction at the server, in the statement that sets its other settings: a pooler may refuse
-// settings at a connection's start, and would hand later ones on to the next session.
+// boundSets returns the settings that bound a transaction at the server. They are set in every transaction, together
+// with its other settings: a pooler may refuse settings at a connection's start, and would hand later ones on to the
+// next session.
 //
-// A transaction that is sent in one piece stands still in two ways. A client that reads no more blocks the server in
-// its reply, before the COMMIT that follows: tcp_user_timeout ends that. A client that has sent a part only is waited
-// for until transaction_timeout, which PostgreSQL has from 17 on. It leaves a statement the time that its caller waits
-// for it, and is left alone where nobody said how long that is.
+// A transaction that is sent in one piece can stand still in two ways. A client that stops reading blocks the server in
+// its reply, before the COMMIT that follows: tcp_user_timeout ends that. For a client that has sent only a part, the
+// server waits until transaction_timeout, which PostgreSQL has from 17 on. This limit leaves a statement the time for
+// which its caller waits. It is not set if the caller's context has no deadline.
 func boundSets(ctx context.Context, conn *pgx.Conn, kept bool) (sets []string, args []any) {
 	if !kept {
 		sets = append(sets, setSetting("tcp_user_timeout", milliseconds(idleTimeout)))
@@ -32,7 +33,7 @@ func boundSets(ctx context.Context, conn *pgx.Conn, kept bool) (sets []string, a
 	return append(sets, "set_config('transaction_timeout', $1::text, true)"), []any{milliseconds(limit)}
 }
 
-// idleSet bounds, beside that, the time between two statements of a transaction that a client holds open.
+// idleSet also bounds the time between two statements of a transaction that a client holds open.
 var idleSet = setSetting("idle_in_transaction_session_timeout", milliseconds(idleTimeout))
 
 // serverVersion is the major version of a connection's server; 0 where it is not told.

@@ -39,7 +39,7 @@ func (t *Table) checkLanes(lanes [][]any) error {
 	return t.checkOneRule(lanes)
 }
 
-// checkOneRule refuses lanes of which each has a rule of its own: one claim is of one.
+// checkOneRule refuses lanes with different rules, because one claim asks one rule.
 func (t *Table) checkOneRule(lanes [][]any) error {
 	i := slices.Index(t.spec.Lanes, t.spec.Admission)
 	for _, lane := range lanes {

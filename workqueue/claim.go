@@ -21,18 +21,18 @@ type claimRequest struct {
 	limit  int
 	lanes  []claimLane
 	target func() (body any, dest []any)
-	rule   *verdict     // where the claim is to ask the rule of its lanes; nil: it need not
-	due    *dueQuestion // to be asked once rows are claimed, in the same transaction; nil: nothing
+	rule   *verdict     // takes the answer of the rule of the lanes; nil: the claim does not ask
+	due    *dueQuestion // asked after the claim, in the same transaction; nil: not asked
 }
 
-// A verdict is what a rule has said to a claim.
+// A verdict is the answer of a rule to a claim.
 type verdict struct {
 	admitted int
-	again    float64 // seconds, until to ask once more
+	again    float64 // seconds until the rule is to be asked again
 	bounded  bool    // there is a rule
 }
 
-// A claimLane is the values of one lane, and where to begin in it.
+// A claimLane has the values of one lane, and where a claim begins in it.
 type claimLane struct {
 	values []any
 	after  position
@@ -50,7 +50,7 @@ func (p position) before(o position) bool {
 
 func (p position) isStart() bool { return p.due.IsZero() }
 
-// bound is the position's time as an element of an array; the start lies before every time, and stands for those
+// bound is the position's time as an element of an array. The start lies before every time. It also stands for times
 // before Christ, which PostgreSQL writes in another way.
 func (p position) bound() string {
 	if p.due.UTC().Year() < 1 || p.isStart() {
@@ -86,7 +86,7 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, erro
 		},
 	}
 	if req.rule != nil {
-		c.writes = false // in a function, which may find that nothing is let pass
+		c.writes = false // in a function, which writes nothing if the rule lets no row pass
 		c.statement, c.row = q.table.statements.admitted, req.rule.before(c.row, claimedColumns+len(q.table.claimed))
 	}
 	calls := []call{c}
@@ -102,7 +102,7 @@ func (q *Queue) claim(ctx context.Context, req claimRequest) ([]claimedRow, erro
 	return claimed, nil
 }
 
-// before reads the verdict that stands before the columns of a row, and then the row, if there is one.
+// before reads the verdict, which stands before the columns of a row, and then the row, if there is one.
 func (v *verdict) before(row func(func(...any) error) error, columns int) func(func(...any) error) error {
 	var found bool
 	own := append([]any{&v.admitted, &v.again, &v.bounded, &found}, slices.Repeat([]any{unread{}}, columns)...)
@@ -130,7 +130,7 @@ func (t *Table) claimArgs(req claimRequest) map[string]any {
 	}, lanes)
 }
 
-// claimedColumns are how many of the core's own columns a claim returns.
+// claimedColumns is how many of the core's own columns a claim returns.
 const claimedColumns = 7
 
 // A claimScanner reads the rows of one claim.
@@ -143,8 +143,8 @@ type claimScanner struct {
 	dest    []any
 }
 
-// scan reads a row. One with a column that cannot be read is claimed all the same, with its neighbours: it is
-// marked, so that its delivery fails and no other.
+// scan reads a row. A row with a column that cannot be read has been claimed all the same, as have the other rows. It
+// is marked, so that only its own delivery fails.
 func (s *claimScanner) scan(scan func(...any) error) (claimedRow, error) {
 	body, domain := s.req.target()
 	s.row = claimedRow{body: body}
@@ -163,7 +163,8 @@ func (s *claimScanner) scan(scan func(...any) error) (claimedRow, error) {
 	return s.row, err
 }
 
-// scanEach reads what can be read of a row, each column by itself. Without its id it is nobody's.
+// scanEach reads the columns of a row one by one, and skips those that cannot be read. Only an unreadable id is an
+// error.
 func (s *claimScanner) scanEach(scan func(...any) error) error {
 	one := make([]any, len(s.dest))
 	for i := range s.dest {

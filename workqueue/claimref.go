@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// A claimRef names one claim of one row: what every guard compares.
+// A claimRef names one claim of one row. Every guard compares it.
 type claimRef struct{ id, token uuid.UUID }
 
 func claimRefs(owner uuid.UUID, ids []uuid.UUID) []claimRef {
@@ -29,12 +29,12 @@ func refArgs(refs []claimRef) map[string]any {
 
 // An extension is what a renewal achieved.
 type extension struct {
-	ids       []uuid.UUID // their lease moved
-	cancelled []uuid.UUID // of those, the rows that somebody wants cancelled
+	ids       []uuid.UUID // rows whose lease was extended
+	cancelled []uuid.UUID // of those, the rows that are to be cancelled
 }
 
-// extend renews claims, possibly of several tokens. A row that it did not change because somebody holds
-// it locked this moment is still ours.
+// extend renews claims, possibly of several tokens. A row that it did not change because another session has it locked
+// at the moment is still ours.
 func (q *Queue) extend(ctx context.Context, refs []claimRef, lease time.Duration) (extension, error) {
 	var x extension
 	args := refArgs(refs)

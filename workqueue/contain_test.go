@@ -55,7 +55,7 @@ func (panicLogs) Handle(context.Context, slog.Record) error { panic(sdktest.Expe
 func (l panicLogs) WithAttrs([]slog.Attr) slog.Handler      { return l }
 func (l panicLogs) WithGroup(string) slog.Handler           { return l }
 
-// Telemetry that panics costs nothing but itself: rows are handled and settled, and what was done is told.
+// Telemetry that panics does no other harm: rows are handled and settled, and operations still return their results.
 func TestPanicsOfTelemetryAreContained(t *testing.T) {
 	t.Parallel()
 	for name, break_ := range map[string]func(*workqueue.Telemetry){

@@ -16,19 +16,19 @@ const (
 	maxSweepInterval = time.Minute
 	sweepShare       = 40 // one part in 40
 
-	// sweepPause is how long a claimer rests at least if there is nothing to do but sweep: after a row that came alone,
-	// the sweep would cost as much again as its claim.
+	// sweepPause is how long a claimer rests at least if there is nothing to do but sweep. Otherwise, after a row that
+	// came alone, the sweep would cost as much again as its claim.
 	sweepPause = 250 * time.Millisecond
 )
 
-// A claimer claims from a worker's lanes, in each behind a cursor: it goes on after the last row that it claimed
-// there, so that it reads neither the rows in flight nor the dead index entries which stand at the head of
-// the claim index, and which a long transaction keeps there.
+// A claimer claims from a worker's lanes. In each lane it has a cursor and continues after the last row that it claimed
+// there. So it reads neither the rows in flight nor the dead index entries at the head of the claim index, which a long
+// transaction keeps from being removed.
 //
-// The cursors are an optimisation and nothing else. A row may appear behind one: committed late, due in the
-// past, or returned without moving. A notification moves them back to it; a sweep from the start
-// finds whatever no notification told of. The cost of a sweep, which grows with the dead entries,
-// stretches the time to the next one.
+// The cursors are only an optimisation. A row may appear behind one: because it was committed late, is due in the past,
+// or was returned with its due time unchanged. A notification moves the cursors back to it. A sweep, which is a claim
+// from the start, finds the rows that no notification announced. The more a sweep costs, which grows with the dead
+// entries, the longer is the time to the next one.
 //
 // claim, look and nextWake are called by one goroutine only.
 type claimer struct {
@@ -39,8 +39,8 @@ type claimer struct {
 	clock  *dbClock
 
 	askedDue *time.Time // when the next due time was last asked for, by the database's clock
-	answer   *dueAnswer // what came with the last claim, until it is read; nil: nothing
-	asks     bool       // the next claim is to ask: the last one came short, and the next may
+	answer   *dueAnswer // the answer that came with the last claim, until it is read; nil: there is none
+	asks     bool       // the next claim is to ask for the next due time, because the last claim came short
 	turn     int        // claims so far
 
 	mu            sync.Mutex
@@ -51,12 +51,12 @@ type claimer struct {
 	unswept       bool // rows may have been passed over since the last complete sweep
 }
 
-// A lane is one that a worker serves.
+// A lane is one of the lanes that a worker serves, with the place that its claims have reached.
 type lane struct {
 	values   []any
-	label    string // in fronts; empty: it has none
+	label    string // its name in fronts; empty: it has no front
 	cursor   position
-	notified position // the earliest place notified of since the current claim began; zero: none
+	notified position // the earliest place that was announced since the current claim began; zero: none
 	front    front
 }
 
@@ -64,25 +64,25 @@ func newLane(t *Table, values []any) *lane {
 	return &lane{values: values, label: t.laneLabel(values), front: front{laneStart, time.Now()}}
 }
 
-// A dueAnswer tells when the next row is due; nil: no row is known of.
+// A dueAnswer says when the next row is due. next is nil if no such row is known.
 type dueAnswer struct {
 	next *dispatch.Wake
 	at   time.Time // of the answer, by this machine's clock
 }
 
-// newClaimer is of a worker's lanes, the most urgent first.
+// newClaimer makes the claimer of a worker's lanes, the most urgent first.
 func newClaimer(w *Worker) *claimer {
 	c := &claimer{queue: w.queue, lease: w.options.Lease, target: w.target, rule: &w.rule, clock: w.dbClock}
 	for _, values := range w.lanes {
 		c.lanes = append(c.lanes, newLane(w.table, values))
 	}
 	if len(c.lanes) == 0 {
-		c.lanes = []*lane{newLane(w.table, nil)} // a table without lanes is one
+		c.lanes = []*lane{newLane(w.table, nil)} // a table without lanes counts as one lane
 	}
 	return c
 }
 
-// claim takes up to limit rows. Fewer than limit means: nothing more that this claimer knows of.
+// claim takes up to limit rows. If it returns fewer, this claimer knows of no more.
 func (c *claimer) claim(ctx context.Context, limit int) ([]claimedRow, error) {
 	lanes := c.order()
 	start := time.Now()
@@ -102,7 +102,7 @@ func (c *claimer) claim(ctx context.Context, limit int) ([]claimedRow, error) {
 	return rows, nil
 }
 
-// begin tells where a claim begins in each lane, and whether it is a sweep.
+// begin returns where a claim begins in each lane, and whether it is a sweep.
 func (c *claimer) begin(now time.Time, lanes []*lane) (cursors []claimLane, sweep bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,12 +120,12 @@ func (c *claimer) begin(now time.Time, lanes []*lane) (cursors []claimLane, swee
 	return cursors, sweep
 }
 
-// advance moves the cursors behind what a claim brought, in claim order. A full one may have left something.
+// advance moves the cursors to the last rows of a claim. A full claim may have left rows.
 func (c *claimer) advance(lanes []*lane, rows []claimedRow, swept, full bool, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if swept {
-		cost := min(took, c.lastSweepTook) // one that was slow by accident, a reconnect, says nothing
+		cost := min(took, c.lastSweepTook) // one may be slow by accident, such as by a reconnect
 		c.lastSweepTook = took
 		c.sweepEvery = min(max(sweepShare*cost, minSweepInterval), maxSweepInterval)
 		c.nextSweep = time.Now().Add(c.sweepEvery)
@@ -171,8 +171,8 @@ func (c *claimer) sweepNow() {
 	c.nextSweep = time.Time{}
 }
 
-// nextWake tells when the next row of any lane is due, when a sweep may find what a cursor has passed
-// over, or when the rule of its lanes is to be asked again, whichever is first.
+// nextWake returns when the next row of any lane is due, when a sweep may find what a cursor has passed over, or when
+// the rule of its lanes is to be asked again, whichever is first.
 func (c *claimer) nextWake(ctx context.Context) (*dispatch.Wake, error) {
 	next, err := c.nextDue(ctx)
 	if err != nil {
@@ -181,7 +181,8 @@ func (c *claimer) nextWake(ctx context.Context) (*dispatch.Wake, error) {
 	return c.withOwn(next), nil
 }
 
-// withOwn is a wake, or an earlier one for which the claimer has a reason of its own.
+// withOwn returns next, or an earlier wake for which the claimer has a reason of its own: a sweep, or the rule of its
+// lanes.
 func (c *claimer) withOwn(next *dispatch.Wake) *dispatch.Wake {
 	if in := c.sweepDue(); in >= 0 {
 		next = earlier(next, &dispatch.Wake{In: max(in, sweepPause)})
@@ -200,7 +201,7 @@ func earlier(a, b *dispatch.Wake) *dispatch.Wake {
 	return a
 }
 
-// nextDue tells when the next row is due. The last claim has mostly asked that, too, which saves a transaction.
+// nextDue returns when the next row is due. Mostly the last claim has asked that already, which saves a transaction.
 func (c *claimer) nextDue(ctx context.Context) (*dispatch.Wake, error) {
 	if c.answer == nil {
 		d, start := c.question(), time.Now()
@@ -217,8 +218,8 @@ func (c *claimer) nextDue(ctx context.Context) (*dispatch.Wake, error) {
 	return next, nil
 }
 
-// question asks from where the last answer ended, and so leaves no gap between what a claim sees and what it sees
-// itself.
+// question asks about rows from the time of the last answer on. So there is no gap between the rows that a claim sees
+// and those that the question sees.
 func (c *claimer) question() *dueQuestion {
 	d := &dueQuestion{since: c.askedDue}
 	for _, l := range c.lanes {
@@ -227,7 +228,7 @@ func (c *claimer) question() *dueQuestion {
 	return d
 }
 
-// learn reads the answer to a question that was sent at the start.
+// learn stores the answer to a question that was sent at the given time.
 func (c *claimer) learn(d *dueQuestion, start time.Time) {
 	c.answer = nil
 	if d != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// PostgreSQL's calendar begins 4713 years before Christ and writes such years as Go does not.
+// PostgreSQL's calendar begins 4713 years before Christ. It writes such years differently from Go.
 func TestACursorIsATimeThatPostgreSQLReads(t *testing.T) {
 	t.Parallel()
 	for due, want := range map[time.Time]string{

@@ -15,12 +15,12 @@ func rowsDue(due ...time.Time) []claimedRow {
 	return rows
 }
 
-// claimerAt is of one lane, with its cursor there.
+// claimerAt makes a claimer of one lane, with its cursor at the given time.
 func claimerAt(p position) *claimer {
 	return &claimer{clock: new(dbClock), lanes: []*lane{{cursor: p}}}
 }
 
-// claimed plays one claim that brought the rows.
+// claimed simulates a claim that brought the rows.
 func (c *claimer) claimed(limit int, took time.Duration, rows []claimedRow) (after position) {
 	lanes, swept := c.begin(time.Now(), c.lanes)
 	c.advance(c.lanes, rows, swept, len(rows) == limit, took)
@@ -80,7 +80,7 @@ func TestCursorIsNotMovedPastANotificationDuringAClaim(t *testing.T) {
 	}
 }
 
-// A claimer that may have passed something over says when it will look; one that has not, does not, or
+// A claimer that may have passed over a row says when it will look again. One that has not does not say so: otherwise
 // an idle worker would never rest.
 func TestCursorSweepsOnlyWhatItMayHavePassedOver(t *testing.T) {
 	t.Parallel()
@@ -109,7 +109,7 @@ func TestCursorSweepsOnlyWhatItMayHavePassedOver(t *testing.T) {
 	}
 }
 
-// The time between sweeps follows what they cost, and not what a single one cost by accident: one slow
+// The time between sweeps follows their usual cost. A single sweep that was slow by accident does not count: one slow
 // connect would keep late rows waiting for a minute.
 func TestCursorSweepIntervalFollowsTheCost(t *testing.T) {
 	t.Parallel()
@@ -140,7 +140,7 @@ func TestCursorSweepIntervalFollowsTheCost(t *testing.T) {
 	}
 }
 
-// What a claim brought moves the cursor of its own lane only: another may hold earlier rows.
+// The rows of a claim move only the cursor of their own lane: another lane may have earlier rows.
 func TestEachLaneHasItsCursor(t *testing.T) {
 	t.Parallel()
 	c := claimerAt(position{})

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A dbClock is the database's clock as seen from here: a reading that came with the answer to some question, and this
-// machine's monotonic clock since. It only tells how long rows have waited; what is due is decided by the database
+// A dbClock is the database's clock as seen from here: a reading that came with the answer to a statement, and this
+// machine's monotonic clock since then. It only tells how long rows have waited; what is due is decided by the database
 // itself.
 type dbClock struct{ last atomic.Pointer[clockReading] }
 
@@ -16,12 +16,12 @@ type clockReading struct {
 	error time.Duration // at most
 }
 
-// clockDrift is how much a reading loses against a new one for each unit of its age: far more than two clocks drift
-// apart.
+// clockDrift says how a reading ages: its error is taken to grow by one part in clockDrift of its age, which is far
+// more than two clocks drift apart.
 const clockDrift = 1000
 
-// read takes the database's time from an answer to what was sent and received at these times. Of several readings the
-// one that took the least is the best, since the others have waited for connections.
+// read takes the database's time from an answer, with the times at which the question was sent and the answer received.
+// The reading that took the least time is the best, because the others have waited for connections.
 func (c *dbClock) read(sent, received, database time.Time) {
 	took := received.Sub(sent)
 	r := &clockReading{base: database, at: sent.Add(took / 2), error: took / 2}
@@ -30,7 +30,7 @@ func (c *dbClock) read(sent, received, database time.Time) {
 	}
 }
 
-// of is the database's time at one of ours; ours as long as there is no reading.
+// of converts a time of this machine to the database's time. Without a reading it returns the time as it is.
 func (c *dbClock) of(t time.Time) time.Time {
 	if r := c.last.Load(); r != nil {
 		return r.base.Add(t.Sub(r.at))

@@ -25,7 +25,7 @@ var planSettings = []setting{
 	{"enable_nestloop", "on"},
 	{"enable_tidscan", "on"},
 	{"jit", "off"},
-	{"plan_cache_mode", "force_generic_plan"}, // or a claim, whose limit is a parameter, is planned anew every time
+	{"plan_cache_mode", "force_generic_plan"}, // otherwise a claim, whose limit is a parameter, is planned every time
 }
 
 // DDL renders the statements that create the table with its indexes, its trigger and its SQL functions, and those
@@ -102,7 +102,7 @@ var (
 	leaseParam = sqlParam{name: "lease_seconds", typ: "integer"}
 	errorParam = sqlParam{name: "error", typ: "text"}
 
-	// shortened cuts an error to what is kept of one, which Go's way in does itself. A character has up to four bytes.
+	// shortened cuts an error to maxErrorBytes, as Go code does before it sends one. A character has up to four bytes.
 	shortened = fmt.Sprintf("error := left(error, %[1]d); WHILE octet_length(error) > %[1]d LOOP"+
 		" error := left(error, -greatest((octet_length(error) - %[1]d) / 4, 1)); END LOOP;", maxErrorBytes)
 
@@ -167,7 +167,7 @@ func (v view) Functions() []sqlFunction {
 	}
 }
 
-// claimFunction is the claim of one lane, of which it gives a part of each row.
+// claimFunction is a function that claims from one lane, and returns a part of each row.
 func (v view) claimFunction(name, returns, part string) sqlFunction {
 	f := sqlFunction{
 		Name: name, file: v.claimFile(), returns: returns,
@@ -238,7 +238,7 @@ func (v view) renderFunction(f sqlFunction) string {
 	})
 }
 
-// FunctionSettings are what the bodies of functions run under.
+// FunctionSettings are the settings under which the bodies of functions run.
 func (view) FunctionSettings() string {
 	settings := []string{"SET search_path = pg_catalog, pg_temp"}
 	for _, s := range planSettings {

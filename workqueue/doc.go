@@ -88,8 +88,8 @@
 // notifications. The number does not grow with the number of queues. A worker that is given no runtime opens its own.
 // Package service runs all parts of a process over one runtime.
 //
-// Renewals take a connection before all other work, a queue with many handlers starves no other, and a table that
-// somebody has locked leaves the others their turn. Of all the processes that serve a table, one runs its sweeps.
+// Renewals take a connection before all other work, a queue with many handlers starves no other, and a table that is
+// locked leaves the others their turn. Of all the processes that serve a table, one runs its sweeps.
 //
 // # Notifications
 //

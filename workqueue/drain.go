@@ -17,8 +17,7 @@ import (
 // loop. It is for platforms that call a process and let it sleep in between, under [dispatch.Poll], [dispatch.Alarm] or
 // [dispatch.Group], for commands, and for tests. It may run beside workers; its own runs must not overlap.
 //
-// Nothing runs between its calls, so it also takes back expired leases and calls the table's sweeps, as the
-// reaper does.
+// Nothing runs between its calls, so it also reaps expired leases and calls the table's sweeps, as the reaper does.
 //
 // The worker of a domain may have several parts, such as a scheduler and one for each queue: its Drain runs one after
 // the other.
@@ -37,12 +36,12 @@ func (w *Worker) Drain() (*Drain, error) { return newDrain(w.drain()), nil }
 
 func newDrain(d *drain) *Drain { return &Drain{name: d.namespace(), parts: []*drain{d}} }
 
-// DrainIn is [Worker.Drain] inside a transaction of the application, as in a test that rolls back: everything
-// happens in it, handlers run one after the other, and Claim.Tx is a savepoint. What is due is decided by the
-// time at which the transaction began, so a row that is put back with a delay does not come again in it. What
-// settles and sweeps let through, the next message of a key or the end of a join, does. Nobody else can fold until the
-// transaction ends, and sweeps hold locks until then: on a table that others work on keep it short. Under REPEATABLE
-// READ and SERIALIZABLE it folds nothing, and rows that wait stay where they are.
+// DrainIn is [Worker.Drain] inside a transaction of the application, as in a test that rolls back: everything happens
+// in it, handlers run one after the other, and Claim.Tx is a savepoint. What is due is decided by the time at which the
+// transaction began, so a row that is put back with a delay does not come again in it. What settles and sweeps let
+// through, the next message of a key or the end of a join, does. No other session can fold until the transaction ends,
+// and sweeps hold locks until then: on a table that others work on keep it short. Under REPEATABLE READ and
+// SERIALIZABLE it folds nothing, and rows that wait stay where they are.
 func (w *Worker) DrainIn(tx pgx.Tx) (*Drain, error) {
 	if tx == nil {
 		return nil, invalid("transaction", "is nil")
@@ -88,8 +87,9 @@ func (d *Drain) NextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
 // cancelled. An error of one part does not keep the others from running.
 //
 // Rows whose claim was lost, and rows that cannot be settled, are named in the error, which keeps no others from being
-// handled. What somebody holds locked is tried again until nothing else is due and for 10 s after that, or a third of
-// the lease if that is less, and then left to its lease. Once nothing at all can be settled, so is everything.
+// handled. Rows that another session has locked are tried again until nothing else is due, and then for a third of the
+// lease, but at least 5 s and at most 10 s. After that they are left to their leases. Once nothing at all can be
+// settled, all rows are.
 func (d *Drain) Process(ctx context.Context) (int, error) {
 	total, start := 0, d.first
 	var errs []error
@@ -102,14 +102,14 @@ func (d *Drain) Process(ctx context.Context) (int, error) {
 			errs = append(errs, d.named(d.parts[n], err))
 		}
 		if d.Limit > 0 && total >= d.Limit {
-			d.first = (n + 1) % len(d.parts) // so that a part which always has work leaves the others theirs
+			d.first = (n + 1) % len(d.parts) // so that a part which always has work leaves the others their turn
 			break
 		}
 	}
 	return total, errors.Join(errs...)
 }
 
-// named says which of several parts an error is of.
+// named adds the name of the part to an error, if there are several parts.
 func (d *Drain) named(p *drain, err error) error {
 	if len(d.parts) == 1 {
 		return err
@@ -117,10 +117,10 @@ func (d *Drain) named(p *drain, err error) error {
 	return fmt.Errorf("%s: %w", p.namespace(), err)
 }
 
-// A drain is the part of a [Drain] that is of one worker.
+// A drain is the part of a [Drain] for one worker.
 type drain struct {
 	worker *Worker
-	turn   int           // of the lanes
+	turn   int           // of the claims, for the order of the lanes
 	pause  time.Duration // until the next sweep, while nothing else is known to be due
 }
 
@@ -177,7 +177,7 @@ func (d *drain) process(ctx context.Context, limit int) (int, error) {
 	return total, errors.Join(err, s.finish(ctx))
 }
 
-// next is how many rows to claim: no more than can be handled at once, since nothing renews those that wait.
+// next is how many rows to claim: no more than handlers may run at once, because handle starts all of them at once.
 func (d *drain) next(left int) int {
 	n := min(d.worker.options.Concurrency, MaxBatch)
 	if left > 0 {
@@ -208,7 +208,8 @@ func (d *drain) batch(ctx context.Context, s *drainSettler, limit int) (int, err
 	return len(rows), err
 }
 
-// handle runs the handlers at once and returns their outcomes.
+// handle runs all handlers at once, or one after the other in a transaction of the application, and returns their
+// outcomes.
 func (d *drain) handle(deliveries []*delivery) (batch []pendingSettle) {
 	w := d.worker
 	var mu sync.Mutex
@@ -231,7 +232,7 @@ func (d *drain) handle(deliveries []*delivery) (batch []pendingSettle) {
 	return batch
 }
 
-// renewing keeps the leases while the handlers run. In a transaction of the application nobody else sees them.
+// renewing renews the leases while the handlers run. In a transaction of the application no other session sees them.
 func (d *drain) renewing(ctx context.Context) (stop func()) {
 	if d.worker.outer != nil {
 		return func() {}
@@ -278,7 +279,7 @@ func (s *drainSettler) settle(ctx context.Context, batch []pendingSettle) {
 	}
 }
 
-// finish gives the rest its time.
+// finish tries again what could not be settled yet, for as long as patience allows, and leaves the rest to its leases.
 func (s *drainSettler) finish(ctx context.Context) error {
 	end := time.Now().Add(s.patience())
 	for rest := s.bisector.rest(); rest >= 0 && time.Now().Add(rest).Before(end) &&
@@ -296,7 +297,7 @@ func (s *drainSettler) finish(ctx context.Context) error {
 	return errors.Join(s.errs...)
 }
 
-// patience is none in a transaction of the application, which holds locks of its own.
+// patience is how long finish tries. It is zero in a transaction of the application, which holds locks of its own.
 func (s *drainSettler) patience() time.Duration {
 	if s.worker.outer != nil {
 		return 0

@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A row that the database refuses to settle costs its neighbours nothing, and the run goes on.
+// A row that the database refuses to settle does not delay the other rows, and the run goes on.
 func TestDrainSettlesTheNeighboursOfARefusedRow(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]workqueue.WorkerOptions{
@@ -38,7 +38,7 @@ func TestDrainSettlesTheNeighboursOfARefusedRow(t *testing.T) {
 	}
 }
 
-// A claim that was lost is told, and ends nothing else.
+// A lost claim is reported, and ends nothing else.
 func TestDrainGoesOnAfterALostLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -56,7 +56,7 @@ func TestDrainGoesOnAfterALostLease(t *testing.T) {
 	checkDone(r, fine)
 }
 
-// A row that somebody holds waits, and the others are settled meanwhile.
+// A row that another session has locked waits, and the others are settled meanwhile.
 func TestDrainSettlesALockedRowLast(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -85,7 +85,8 @@ func TestDrainSettlesALockedRowLast(t *testing.T) {
 	r.awaitStatus(workqueue.Done, ids...)
 }
 
-// Where nothing can be settled, a drain claims no more: each row that it handled in vain loses an attempt.
+// While nothing can be settled, a drain claims no more, because each row that it handled for nothing would lose an
+// attempt.
 func TestDrainStopsWhenNothingCanBeSettled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -99,7 +100,7 @@ func TestDrainStopsWhenNothingCanBeSettled(t *testing.T) {
 	}
 }
 
-// In a transaction of the application a refused settle spoils nothing but itself.
+// In a transaction of the application, a refused settle spoils nothing else.
 func TestDrainInATransactionSurvivesARefusedSettle(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})

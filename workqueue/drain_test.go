@@ -25,7 +25,7 @@ func (r *rig) worker(o workqueue.WorkerOptions, handler workqueue.Handler[note])
 	return w
 }
 
-// drain is what Drain or DrainIn returns, of which the error ends the test.
+// drain passes on what Drain or DrainIn returns. An error ends the test.
 func (r *rig) drain(d *workqueue.Drain, err error) *workqueue.Drain {
 	r.Helper()
 	if err != nil {
@@ -41,7 +41,7 @@ func (r *rig) process(p dispatch.Processor, want int) {
 	}
 }
 
-// wakesIn expects the next wake about then; -1: none.
+// wakesIn expects the next wake in about that time; -1: none.
 func (r *rig) wakesIn(p dispatch.Processor, want time.Duration) {
 	r.Helper()
 	w, err := p.NextWakeAt(r.Context())
@@ -83,7 +83,7 @@ func TestDrainHandlesWhatIsDue(t *testing.T) {
 	r.process(d, 1)
 }
 
-// A process that died in its Process is followed by one that takes the row back.
+// A process dies in its Process. The next one takes its row back.
 func TestDrainWakesForExpiredLeasesAndTakesThemBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -233,7 +233,7 @@ func TestDrainInATransactionLeavesItsSettingsAlone(t *testing.T) {
 	}
 }
 
-// A claim that was broken off would leave rows that nobody works on until their lease ends.
+// A claim that was broken off would leave rows in progress, with no handler, until their leases expire.
 func TestDrainFinishesItsClaimWhenItIsCancelled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -254,7 +254,7 @@ func TestDrainFinishesItsClaimWhenItIsCancelled(t *testing.T) {
 	r.awaitStatus(workqueue.Done, ids...)
 }
 
-// What waits for a deadline, a rate or a place is found by sweeps only.
+// Only sweeps find rows that wait for a deadline, a rate or a free place.
 func TestDrainWakesForSweepsWhileRowsWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Sweeps = []string{"release"} }})

@@ -12,40 +12,41 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A table's sweeps are the work of one process of all that serve it: the one whose listener holds the table's upkeep
-// lock. The lock belongs to a session, so a process that dies gives it up, and one that is frozen loses it when the
-// server ends the session. A process that stops gives it up and says so on the channel. The others ask every
-// sweepEmptyEvery, in a transaction of their own, whether the lock is free; who finds it free sweeps, and has its
-// listener take it. That covers processes that do not listen or cannot hold a lock, too: as long as nobody holds it,
-// each of them sweeps by itself.
+// Of all processes that serve a table, one runs its sweeps: the one whose listener holds the table's upkeep lock. The
+// lock belongs to a session, so a process that dies gives it up, and a frozen process loses it when the server ends the
+// session. A process that stops releases the lock and says so on the channel. Every sweepEmptyEvery the other processes
+// ask, in a transaction of their own, whether the lock is free. A process that finds it free sweeps, and makes its
+// listener take the lock. This also covers processes that do not listen or cannot hold a lock: as long as no process
+// holds it, each of them sweeps by itself.
 //
 // Two processes may sweep at once for a moment. Sweeps are safe to run anywhere, any number of times.
 
 const (
-	// leaderHeartbeat is how often the session speaks that holds the lock; the server ends it after three without a
-	// word.
+	// leaderHeartbeat is how often the session that holds the lock sends something. The server ends a session that has
+	// been silent for three heartbeats.
 	leaderHeartbeat = 5 * time.Second
 
-	// unfitFor is how long a process does not stand whose sweeps have failed: another may have the rights that it
-	// lacks.
+	// unfitFor is how long a process whose sweeps have failed does not stand for election: another process may have the
+	// privileges that it lacks.
 	unfitFor = time.Minute
 )
 
 // upkeepPayload announces that the upkeep lock has become free.
 const upkeepPayload = "upkeep"
 
-// upkeepLock is the advisory lock of the process that sweeps. Programs that call other sweeps have another one.
+// upkeepLock is the advisory lock of the process that sweeps. Programs with a different list of sweeps use a different
+// lock.
 func (s Spec) upkeepLock() string {
 	return "pg_catalog.hashtextextended('" + s.Name() + " upkeep " + strings.Join(s.Sweeps, " ") + "', 0)"
 }
 
-// An election is a listener's session's part in the elections of its tables.
+// An election is the part that a listener's session takes in the elections of its tables.
 type election struct {
 	conn   *pgx.Conn
 	led    map[*tableWork]bool
-	barred map[*tableWork]bool // its session cannot hold the lock, or not for all rows
-	bound  time.Duration       // of the session, as the server has it
-	listen string              // a LISTEN that holds
+	barred map[*tableWork]bool // the session cannot hold the lock, or its role does not see all rows
+	bound  time.Duration       // the session's idle timeout, as the server has it
+	listen string              // a LISTEN that is in force already, see ask
 }
 
 func newElection(conn *pgx.Conn) *election {
@@ -53,7 +54,7 @@ func newElection(conn *pgx.Conn) *election {
 		bound: listenerIdleTimeout}
 }
 
-// heartbeat is how often the session has to speak.
+// heartbeat is how often the session has to send something.
 func (e *election) heartbeat() time.Duration {
 	if len(e.led) > 0 {
 		return leaderHeartbeat
@@ -61,8 +62,8 @@ func (e *election) heartbeat() time.Duration {
 	return listenerHeartbeat
 }
 
-// stand takes the locks of tables that are free, and gives up those of tables that have gone or that others may serve
-// better.
+// stand takes the upkeep locks that are free. It gives up those of tables that are gone, or that other processes may
+// serve better.
 func (e *election) stand(ctx context.Context, tables map[*tableWork]bool) error {
 	ctx, cancel := context.WithTimeout(ctx, listenerHeartbeat/3)
 	defer cancel()
@@ -91,8 +92,8 @@ func (e *election) stand(ctx context.Context, tables map[*tableWork]bool) error 
 	return e.fatal(e.setBound(ctx))
 }
 
-// take tries the locks. A session through a pooler may lose them or leave them to others, and a role that sees a part
-// of the rows cannot sweep all of them.
+// take tries to take the locks. It does not try through a pooler, where a session may lose its locks or leave them to
+// other clients. Nor does it with a role that sees only a part of the rows, and so cannot sweep all of them.
 func (e *election) take(ctx context.Context, candidates []*tableWork) error {
 	columns := make([]string, len(candidates))
 	for i, t := range candidates {
@@ -116,7 +117,7 @@ func (e *election) take(ctx context.Context, candidates []*tableWork) error {
 	return nil
 }
 
-// setBound has the server end the session of a leader that is frozen sooner than that of another listener.
+// setBound makes the server end the session of a frozen leader sooner than that of another listener.
 func (e *election) setBound(ctx context.Context) error {
 	bound := 3 * e.heartbeat()
 	if bound == e.bound || serverVersion(e.conn) < 14 {
@@ -137,8 +138,8 @@ func (e *election) yield(ctx context.Context, t *tableWork) error {
 	return err
 }
 
-// ask returns the row of a query, as text. The query follows a LISTEN that holds anyway: so pg_stat_activity shows a
-// listener, which is how the doctor knows one.
+// ask returns the row of a query, as text. A LISTEN that is in force already precedes the query: pg_stat_activity then
+// shows a LISTEN, by which the doctor recognises a listener.
 func (e *election) ask(ctx context.Context, query string) ([][]byte, error) {
 	results, err := e.conn.PgConn().Exec(ctx, e.listen+query).ReadAll()
 	if err != nil {
@@ -147,19 +148,20 @@ func (e *election) ask(ctx context.Context, query string) ([][]byte, error) {
 	return results[len(results)-1].Rows[0], nil
 }
 
-// end gives up all that the session leads, which ends.
+// end gives up everything that the session leads, before the session ends.
 func (e *election) end(ctx context.Context) {
 	e.listen = ""
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	for t := range e.led {
 		if err := e.yield(ctx, t); err != nil {
-			continue // with its session the lock goes, too
+			continue // the lock goes when the session ends
 		}
 	}
 }
 
-// fatal leaves out what the server has refused, such as in a table that is gone: the session goes on listening.
+// fatal drops errors of statements that the server has refused, such as for a table that is gone: the session goes on
+// listening.
 func (e *election) fatal(err error) error {
 	if refused := (*pgconn.PgError)(nil); errors.As(err, &refused) && !e.conn.IsClosed() {
 		return nil
@@ -167,7 +169,7 @@ func (e *election) fatal(err error) error {
 	return err
 }
 
-// lead begins the table's sweeps, and its folds at every poll interval.
+// lead starts the table's sweeps, and its folds at every poll interval.
 func (t *tableWork) lead() {
 	t.leads.Store(true)
 	t.follows.Store(false)
@@ -180,14 +182,14 @@ func (t *tableWork) lead() {
 	}
 }
 
-// fit tells whether this process may stand.
+// fit reports whether this process may stand for election.
 func (t *tableWork) fit() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return time.Now().After(t.unfitUntil)
 }
 
-// stepDown leaves the table's sweeps to others for a while, if there are any.
+// stepDown leaves the table's sweeps to other processes for a while, if there are any.
 func (t *tableWork) stepDown() {
 	t.mu.Lock()
 	t.unfitUntil = time.Now().Add(unfitFor)
@@ -195,15 +197,15 @@ func (t *tableWork) stepDown() {
 	t.system.listener.reconsider(t)
 }
 
-// mayTakeOver asks whether nobody holds the upkeep lock, and whether there are rows that have not ended. Who finds it
-// free has the listener take it.
+// mayTakeOver asks whether the upkeep lock is free, and whether there are rows that have not ended. If the lock is
+// free, it makes the listener take it.
 func (t *tableWork) mayTakeOver(ctx context.Context) (free, live bool) {
 	err := t.within(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
 		free, live, err = t.swept.upkeepFree(ctx)
 		return err
 	})
 	if err != nil {
-		return true, true // a sweep that fails tells more
+		return true, true // the error of the sweep says more
 	}
 	t.follows.Store(!free)
 	if free && t.fit() {
@@ -224,7 +226,7 @@ func (q *Queue) upkeepFree(ctx context.Context) (free, live bool, err error) {
 	return free, live, err
 }
 
-// reconsider has the session stand anew, if it listens for the table.
+// reconsider makes the listener's session stand again, if it listens for the table.
 func (l *listener) reconsider(t *tableWork) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -233,7 +235,7 @@ func (l *listener) reconsider(t *tableWork) {
 	}
 }
 
-// reconsiderAll is the same for all tables.
+// reconsiderAll makes the listener's session stand again for all tables.
 func (l *listener) reconsiderAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 // thaw is far more than the 30 s within which another process sweeps in the place of one that is frozen.
 const thaw = 5 * time.Minute
 
-// The process that sweeps is frozen, with a row in hand. The server ends its session, another process sweeps, and every
-// row is done. When the frozen one goes on, it leads no more, and may again.
+// The process that sweeps is frozen while it holds a row. The server ends its session, another process sweeps, and
+// every row is done. When the frozen process goes on, it no longer leads, but may lead again.
 func TestAnotherProcessSweepsWhenTheLeaderIsFrozen(t *testing.T) {
 	t.Parallel()
 	r := sweptRig(t)

@@ -12,13 +12,13 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// sweptRig is a table whose sweep records who has called it.
+// sweptRig is a table whose sweep records which process has called it.
 func sweptRig(t *testing.T) *rig {
 	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { *s = sweptSpec(*s) }})
 	r.exec("CREATE TABLE swept (by text, at timestamptz DEFAULT clock_timestamp())")
 	r.exec(`CREATE FUNCTION notes_record(max_rows integer) RETURNS integer LANGUAGE sql
 		AS 'INSERT INTO swept VALUES (current_setting(''application_name'')); SELECT 0'`)
-	// somebody may wait for a sweep
+	// something may wait for a sweep
 	r.insertRows(workqueue.NewRow{DueAt: time.Now().Add(time.Hour), Values: []any{"later", ""}})
 	return r
 }
@@ -28,7 +28,7 @@ func sweptSpec(s workqueue.Spec) workqueue.Spec {
 	return s
 }
 
-// processOf starts a worker as another process would: on a pool and a runtime of its own, which have its name.
+// processOf starts a worker as another process would: on a pool and a runtime of its own, whose sessions have its name.
 func (r *rig) processOf(name string, o workqueue.WorkerOptions) *running {
 	r.Helper()
 	pool := r.openPool(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = name })
@@ -37,7 +37,7 @@ func (r *rig) processOf(name string, o workqueue.WorkerOptions) *running {
 	return w
 }
 
-// sweptBy tells who has swept since a moment.
+// sweptBy returns which processes have swept since a time.
 func (r *rig) sweptBy(since time.Time) string {
 	r.Helper()
 	return ask[string](r, "SELECT coalesce(string_agg(DISTINCT by, ', '), '') FROM swept WHERE at > $1", since)
@@ -45,7 +45,7 @@ func (r *rig) sweptBy(since time.Time) string {
 
 func (r *rig) now() time.Time { return ask[time.Time](r, "SELECT clock_timestamp()") }
 
-// leader is who holds the upkeep lock; empty: nobody.
+// leader returns which process holds the upkeep lock; empty: none.
 func (r *rig) leader() string {
 	r.Helper()
 	return ask[string](r, "SELECT coalesce(min(a.application_name), '') "+leading, r.Table.Name()+" upkeep record")
@@ -78,8 +78,8 @@ func TestOneProcessSweeps(t *testing.T) {
 	r.eventually("it to sweep", func() bool { return strings.Contains(r.sweptBy(stopped), "second") })
 }
 
-// A leader that loses its session, and a lock that vanishes together with its process, leave the table to whoever comes
-// first.
+// A leader loses its session, and a lock vanishes together with its process. In both cases the table goes to the
+// process that comes first.
 func TestAnotherProcessSweepsWhenTheLeaderIsGone(t *testing.T) {
 	t.Parallel()
 	r := sweptRig(t)
@@ -125,7 +125,7 @@ func TestProcessesThatDoNotListenSweepByThemselves(t *testing.T) {
 	}
 }
 
-// A process whose sweeps fail leaves them to others, which may have the rights that it lacks.
+// A process whose sweeps fail leaves them to others, which may have the privileges that it lacks.
 func TestALeaderThatCannotSweepStepsDown(t *testing.T) {
 	t.Parallel()
 	r := sweptRig(t)

@@ -31,7 +31,7 @@ func readsText(conn *pgx.Conn) bool {
 	return mode == pgx.QueryExecModeExec || mode == pgx.QueryExecModeSimpleProtocol
 }
 
-// binary spares ids the way through driver.Valuer and a string.
+// binary sends ids in binary form, without a detour through driver.Valuer and a string.
 func binary(v any) any {
 	switch v := v.(type) {
 	case uuid.UUID:
@@ -44,7 +44,7 @@ func binary(v any) any {
 	return v
 }
 
-// An idArray tells pgx its elements without a copy of each.
+// An idArray gives pgx its elements without copying each of them.
 type idArray []uuid.UUID
 
 func (a idArray) Dimensions() []pgtype.ArrayDimension { return oneDimension(len(a)) }
@@ -57,7 +57,7 @@ func (id *storedID) UUIDValue() (pgtype.UUID, error) {
 	return pgtype.UUID{Bytes: *id, Valid: true}, nil
 }
 
-// An anyArray spares columns the way through reflection.
+// An anyArray lets pgx encode columns without reflection.
 type anyArray []any
 
 func (a anyArray) Dimensions() []pgtype.ArrayDimension { return oneDimension(len(a)) }
@@ -102,7 +102,7 @@ func arrayLiteral[T any](values []T) string {
 	return b.String()
 }
 
-// microseconds is a time in text, as exact as PostgreSQL holds it.
+// microseconds is the layout of a time as text, with the precision of PostgreSQL.
 const microseconds = "2006-01-02T15:04:05.999999Z07:00"
 
 func writeElement(b *strings.Builder, v any) {
@@ -152,7 +152,8 @@ func interval(d time.Duration) string {
 	return strconv.FormatInt(d.Microseconds(), 10) + " microseconds"
 }
 
-// durationOf is what the database measured in seconds, or the longest duration there is: due times may be further away.
+// durationOf converts seconds that the database measured to a duration. It is bounded by the longest duration there is,
+// because due times may be further away.
 func durationOf(seconds float64) time.Duration {
 	const most = float64(math.MaxInt64 / time.Second)
 	return time.Duration(min(max(seconds, -most), most) * float64(time.Second))

@@ -23,7 +23,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Types as an application has them.
+// Types like those of an application.
 type (
 	topicName string
 	sequence  int
@@ -46,10 +46,10 @@ var (
 	pText    = &aText
 )
 
-// null stands for NULL among the wanted values.
+// null stands for NULL among the expected values.
 const null = "<NULL>"
 
-// stored are values and what the column then holds, as PostgreSQL writes it.
+// stored lists values and what the column then holds, as PostgreSQL writes it.
 var stored = []struct {
 	typ   string
 	value any
@@ -120,7 +120,7 @@ var stored = []struct {
 	{"timestamptz", sql.NullTime{Time: someTime, Valid: true}, "2026-03-01 02:30:00.123456+00"},
 	{"timestamptz", sql.NullTime{}, null},
 	{"timestamptz", "2026-02-28T00:00:00Z", "2026-02-28 00:00:00+00"},
-	{"timestamptz", time.Date(1950, 1, 1, 0, 0, 0, 0, time.UTC), "1950-01-01 00:00:00+00"}, // somebody's birthday
+	{"timestamptz", time.Date(1950, 1, 1, 0, 0, 0, 0, time.UTC), "1950-01-01 00:00:00+00"}, // a date of birth
 	{"uuid", someID, someID.String()},
 	{"uuid", strings.ToUpper(someID.String()), someID.String()},
 	{"uuid", [16]byte(someID), someID.String()},
@@ -129,7 +129,7 @@ var stored = []struct {
 	{"uuid", pgtype.UUID{Bytes: someID, Valid: true}, someID.String()},
 }
 
-// unstorable are values that their column cannot hold, or only by a guess.
+// unstorable lists values that their column cannot hold, or could hold only after a guess.
 var unstorable = []struct {
 	typ   string
 	value any
@@ -154,7 +154,7 @@ var unstorable = []struct {
 	{"uuid", "no id"}, {"uuid", []byte{1}}, {"uuid", 5},
 }
 
-// inserters are the forms in which arguments travel.
+// inserters lists the forms in which arguments are sent.
 func inserters(t *testing.T, db *pgtest.DB) map[string]func(context.Context, *workqueue.Table,
 	...workqueue.NewRow) ([]workqueue.Enqueued, error) {
 	throughPgx := func(pool *pgxpool.Pool) func(context.Context, *workqueue.Table,
@@ -221,7 +221,7 @@ func create(t *testing.T, db *pgtest.DB, spec workqueue.Spec) *workqueue.Table {
 	return table
 }
 
-// A row holds the same, whichever way its values came.
+// A row holds the same values, in whichever form they were sent.
 func TestValuesArriveAsTheyAre(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -252,7 +252,7 @@ func TestValuesArriveAsTheyAre(t *testing.T) {
 	}
 }
 
-// What cannot be stored is refused before anything is sent, by name.
+// Values that cannot be stored are refused before anything is sent, and the error names the column.
 func TestUnstorableValuesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range unstorable {

@@ -17,7 +17,7 @@ var (
 	// own settle deleted it cannot be told any more.
 	ErrGone = errors.New("row is gone")
 
-	// ErrInvalid is what every [InvalidError] is.
+	// ErrInvalid is what errors.Is finds in every [InvalidError].
 	ErrInvalid = errors.New("invalid")
 
 	// ErrNotFound says that what was asked for does not exist: it was never written, or has been deleted. The error

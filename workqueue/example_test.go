@@ -17,8 +17,8 @@ type invoiceRow struct {
 	Cents    int64
 }
 
-// A queue on a table of your own. `txwork table new` prints the table's migration; examples/customtable is a program
-// with all of it.
+// This is a queue on a table of your own. `txwork table new` prints the table's migration; examples/customtable is a
+// complete program.
 func Example() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))

@@ -58,7 +58,7 @@ func (q *Queue) inTx(ctx context.Context, fn func(Tx) error) error {
 	case poolExecutor:
 		return postgres.Renewed(func() error { return InTx(ctx, e.pool, fn) })
 	}
-	return invalid("queue", "is none of a table's In or On")
+	return invalid("queue", "was not made by Table.In or Table.On")
 }
 
 // Exec implements [Tx].
@@ -116,9 +116,9 @@ func (t sqlTx) query(ctx context.Context, row func(scan func(dest ...any) error)
 	return t.blame(eachRow(rows, row), args)
 }
 
-// blame names a transaction that sent a statement without its arguments. bun.Tx does: it formats statements itself, and
-// $1 is no placeholder to it. The server says that there is no such parameter, or the driver counts the arguments
-// first.
+// blame explains the error of a transaction that sent a statement without its arguments. bun.Tx does so: it formats
+// statements itself, and $1 is no placeholder to it. Then the server says that there is no such parameter, or the
+// driver counts the arguments before.
 func (t sqlTx) blame(err error, args []any) error {
 	if err == nil || len(args) == 0 {
 		return err

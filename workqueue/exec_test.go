@@ -59,7 +59,7 @@ func TestInTx(t *testing.T) {
 	}
 }
 
-// What is sent in a transaction of InTx's own is what its caller would send, in fewer round trips.
+// InTx sends in its transaction what its caller would send, in fewer round trips.
 func TestInTxBeginsWithTheFirstStatement(t *testing.T) {
 	t.Parallel()
 	var sent atomic.Int64
@@ -86,7 +86,7 @@ func TestInTxBeginsWithTheFirstStatement(t *testing.T) {
 			return scan(&n)
 		}, "SELECT n FROM notes WHERE n > $1", 0)
 	}
-	several := func(tx workqueue.Tx) error { // which only the simple protocol takes
+	several := func(tx workqueue.Tx) error { // only the simple protocol accepts several statements
 		_, err := tx.Exec(t.Context(), "INSERT INTO notes VALUES (3); INSERT INTO notes VALUES (4)")
 		return err
 	}
@@ -97,7 +97,7 @@ func TestInTxBeginsWithTheFirstStatement(t *testing.T) {
 		}
 		return nil
 	}
-	const unknown = -1 // pgx prepares a statement that has failed anew
+	const unknown = -1 // pgx prepares a failed statement again
 	var kept workqueue.Tx
 	for _, c := range []struct {
 		name  string
@@ -130,7 +130,7 @@ func TestInTxBeginsWithTheFirstStatement(t *testing.T) {
 	}
 }
 
-// counted counts what is written: pgx writes once a round trip.
+// counted counts writes: pgx writes once for each round trip.
 type counted struct {
 	net.Conn
 	writes *atomic.Int64

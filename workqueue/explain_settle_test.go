@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A table that was analysed while all its rows were Ready looks to the planner as if no row were in progress:
-// reading all of it then seems cheaper than looking the batch up, and comparing each row in progress with each of
-// the batch is what it comes to. Rows compared in vain grow with the product, so they are what is counted.
+// If a table was analysed while all its rows were Ready, the planner believes that no row is in progress. It would then
+// rather read all rows in progress, and compare each with each row of the batch, than look the batch up. The number of
+// comparisons without a match grows with the product, so the test counts these.
 func TestSettlesCompareNoRowsInVain(t *testing.T) {
 	t.Parallel()
 	const batch = 1000
@@ -38,7 +38,7 @@ func batchIDs(n int) string {
 	return fmt.Sprintf("ARRAY(SELECT lpad(to_hex(n), 32, '0')::uuid FROM generate_series(1, %d) AS n)", n)
 }
 
-// settles are the settling statements with a whole batch for arguments.
+// settles returns the settling statements with a whole batch as arguments.
 func (p *planner) settles(n int) (list []query) {
 	repeated := func(value, typ string) string { return fmt.Sprintf("array_fill(%s::%s, ARRAY[%d])", value, typ, n) }
 	arguments := map[string]string{

@@ -15,10 +15,10 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// TestPlans looks at the plan of every statement and of every SQL function, under the settings that the
-// library pins: on an empty table that was never analysed, after many rows have come and as many
-// are still to come, and once that table was analysed. None may scan the table, and a claim must
-// look at the same number of pages in all of them.
+// TestPlans looks at the plan of every statement and of every SQL function, under the settings that the library pins.
+// It does so on an empty table that was never analysed, on one that has many Done rows and as many rows in the future,
+// and on the same table after it was analysed. No plan may scan the table, and a claim must look at the same number of
+// pages in all of them.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	for _, spec := range []Spec{goldenOutbox, goldenInvoices} {
@@ -42,8 +42,8 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// manyRows is how many Done rows a table gets, and how many that are due in the far future: a million for one of the
-// tables at full size.
+// manyRows is how many Done rows a table gets, and how many rows that are due in the far future. At full size one of
+// the tables gets a million.
 func manyRows(spec Spec) int {
 	if len(spec.Lanes) > 0 {
 		return 20_000
@@ -71,7 +71,7 @@ func newPlanner(t *testing.T, spec Spec) *planner {
 		t.Fatal(err)
 	}
 	p.exec(t, up)
-	p.exec(t, "ALTER TABLE $T SET (autovacuum_enabled = false)") // statistics come when the test says so
+	p.exec(t, "ALTER TABLE $T SET (autovacuum_enabled = false)") // the test decides when there are statistics
 	return p
 }
 
@@ -95,7 +95,7 @@ func (p *planner) insert(t *testing.T, n int, columns, values string) {
 	p.rows += n
 }
 
-// sample is a column's value in row g.n.
+// sample is an expression for a column's value in row g.n.
 func (p *planner) sample(c Column) string {
 	if slices.Contains(p.spec.Unique, c.Name) && !c.NotNull {
 		return "g.n::text"
@@ -104,8 +104,8 @@ func (p *planner) sample(c Column) string {
 		"date": "NULL"}[c.Type]
 }
 
-// insertDue makes the rows of the next claim: due before all others, and never touched by a claim that was
-// rolled back, whose dead row versions would fill their pages.
+// insertDue makes the rows of the next claim. They are due before all others, and no claim that was rolled back has
+// touched them: its dead row versions would fill their pages.
 func (p *planner) insertDue(t *testing.T) {
 	t.Helper()
 	p.insert(t, claimLimit, "due_at", fmt.Sprintf("now() - interval '1 day' - interval '%d seconds'", p.rows))
@@ -121,7 +121,7 @@ func (p *planner) load(t *testing.T, n int) {
 	t.Logf("%d rows in %v", 2*n, time.Since(start).Round(time.Millisecond))
 }
 
-// check looks at every statement and function, as a plan for these very arguments and as a generic one.
+// check looks at every statement and function, with a plan for its arguments and with a generic plan.
 func (p *planner) check(t *testing.T) {
 	queries := append(p.statements(), p.functions()...)
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
@@ -136,13 +136,13 @@ func (p *planner) check(t *testing.T) {
 // A query is a statement with arguments for it.
 type query struct {
 	name, text string
-	types      string // of its parameters; PostgreSQL infers them where it is empty
+	types      string // of its parameters; if it is empty, PostgreSQL infers them
 	args       []string
 	unpinned   bool
 	claims     bool
 }
 
-// statements are what the Go API sends.
+// statements returns what the Go API sends.
 func (p *planner) statements() (list []query) {
 	s := renderStatements(p.spec)
 	for _, stmt := range allStatements(p.spec) {
@@ -156,7 +156,7 @@ func (p *planner) statements() (list []query) {
 	return list
 }
 
-// functions are the bodies of the table's SQL functions, which pin the same settings.
+// functions returns the bodies of the table's SQL functions, which pin the same settings.
 func (p *planner) functions() (list []query) {
 	v := newView(p.spec)
 	for _, f := range v.Functions() {
@@ -172,7 +172,7 @@ func (p *planner) functions() (list []query) {
 
 const someIDs = "ARRAY(SELECT lpad(to_hex(n), 32, '0')::uuid FROM generate_series(1, 100) AS n)"
 
-// columnsOf is how a statement is given the values of columns: as lanes, one by one, or as the columns of an insert.
+// columnsOf says how a statement gets the values of columns: as lanes, one by one, or as the columns of an insert.
 func columnsOf(s statement) string {
 	switch s.name {
 	case "claim", "look", "next_due":
@@ -183,7 +183,7 @@ func columnsOf(s statement) string {
 	return "%s"
 }
 
-// argument is an example for a parameter, as SQL.
+// argument returns an example for a parameter, as SQL.
 func (p *planner) argument(name, columnFormat string) string {
 	if c, ok := p.spec.column(strings.TrimPrefix(name, "column_")); ok {
 		return strings.ReplaceAll(columnFormat, "%s", strings.ReplaceAll(p.sample(c), "g.n", "1"))
@@ -259,7 +259,7 @@ func (p *planner) explain(t *testing.T, q query, mode string) plan {
 	})
 }
 
-// prepare makes a prepared statement of a name that no other has: a connection outlives the transaction.
+// prepare makes a prepared statement with a name of its own, because a connection outlives the transaction.
 func (p *planner) prepare(t *testing.T, tx pgx.Tx, q query) (name string) {
 	t.Helper()
 	p.prepared++
@@ -268,7 +268,7 @@ func (p *planner) prepare(t *testing.T, tx pgx.Tx, q query) (name string) {
 	return name
 }
 
-// arguments are the query's arguments for EXECUTE, which takes no subqueries.
+// arguments returns the query's arguments for EXECUTE, which takes no subqueries.
 func (q query) arguments(t *testing.T, tx pgx.Tx) string {
 	t.Helper()
 	if len(q.args) == 0 {
@@ -312,7 +312,7 @@ func explainTx(t *testing.T, tx pgx.Tx, query string) plan {
 	return explained[0].Plan
 }
 
-// claimQuery is the Go API's claim.
+// claimQuery returns the Go API's claim.
 func (p *planner) claimQuery() query {
 	list := p.statements()
 	return list[slices.IndexFunc(list, func(q query) bool { return q.claims })]
@@ -320,7 +320,7 @@ func (p *planner) claimQuery() query {
 
 const explainBuffers = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE "
 
-// claimBuffers is how many pages a claim looks at. The claim is rolled back.
+// claimBuffers returns how many pages a claim looks at. The claim is rolled back.
 func (p *planner) claimBuffers(t *testing.T) int {
 	t.Helper()
 	p.insertDue(t)
@@ -333,7 +333,7 @@ func (p *planner) claimBuffers(t *testing.T) int {
 	return root.Hit + root.Read
 }
 
-// prepareEarly makes a connection keep the generic plan that the claim has while the table is empty.
+// prepareEarly makes a connection that keeps the generic plan which the claim gets while the table is empty.
 func (p *planner) prepareEarly(t *testing.T) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), p.db.URL)
@@ -372,8 +372,8 @@ func (p *planner) withEarly(t *testing.T, fn func(pgx.Tx) plan) plan {
 	return fn(tx)
 }
 
-// wantBuffers compares a claim among many rows with the same claim in a small table. The index is two
-// levels higher; else a claim pays for its own rows only.
+// wantBuffers compares a claim among many rows with the same claim in a small table. The index is two levels higher;
+// otherwise a claim looks only at its own rows.
 func (p *planner) wantBuffers(t *testing.T, got, small int) {
 	t.Helper()
 	t.Logf("a claim of %d rows looks at %d pages, in a small table at %d", claimLimit, got, small)
@@ -383,7 +383,7 @@ func (p *planner) wantBuffers(t *testing.T, got, small int) {
 	}
 }
 
-// Few cancelled rows among many dead letters are found by an index, in which no dead letter stands.
+// A few cancelled rows among many dead letters are found through an index that has no dead letters.
 func TestThePurgeOfCancelledRowsPassesDeadLetters(t *testing.T) {
 	t.Parallel()
 	for _, spec := range []Spec{goldenOutbox, goldenInvoices} {

@@ -72,8 +72,8 @@ func (f *flow) await(ctx context.Context) (int, error) {
 	}
 }
 
-// wanted is how many rows there is room for, and whether they are worth a claim at once: because half
-// the room is free, or because every handler is idle.
+// wanted returns how many rows there is room for, and whether they are worth a claim at once: because half the room is
+// free, or because every handler is idle.
 func (f *flow) wanted() (want int, enough bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,10 +91,10 @@ func (f *flow) target() int {
 	return f.concurrency + buffered
 }
 
-// put adds what a claim that wanted so many rows brought. Claims that reach the limit raise it at once, claims that
-// come back short lower it by and by, to twice what they brought at least: keys let rows through in batches, each of
-// which is worth one claim. A claim that brings nothing came too early and tells nothing of the next batch. It returns
-// what there is no room for any more, see surplus.
+// put adds the deliveries of a claim that wanted so many rows. A claim that reaches the limit raises it at once. A
+// claim that comes back short lowers it gradually, but not below twice what it brought: keys let rows through in
+// batches, and each batch should fit into one claim. A claim that brings nothing came too early, and says nothing about
+// the next batch. put returns the deliveries for which there is no room any more, see surplus.
 func (f *flow) put(deliveries []*delivery, wanted int) (surplus []*delivery) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,7 +125,8 @@ func (f *flow) measure(now time.Time) {
 	f.done, f.measured = 0, now
 }
 
-// take waits for a delivery; false when the handler is to end, because the flow is closed or has too many.
+// take waits for a delivery. It returns false if the handler is to end, because the flow is closed or has too many
+// handlers.
 func (f *flow) take() (*delivery, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,21 +170,21 @@ func (f *flow) busy() int {
 	return f.running
 }
 
-// load is how many deliveries handlers are at work on, and how many those may be.
+// load returns how many deliveries are with a handler, and how many may be at once.
 func (f *flow) load() (running, concurrency int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.running, f.concurrency
 }
 
-// idle tells that no delivery is with a handler or waits for one.
+// idle reports whether no delivery is with a handler or waits for one.
 func (f *flow) idle() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.running == 0 && len(f.queue) == 0
 }
 
-// close ends every take, also those that would still find something.
+// close makes every take return false, even if deliveries are waiting.
 func (f *flow) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -191,7 +192,7 @@ func (f *flow) close() {
 	f.ready.Broadcast()
 }
 
-// drain returns the deliveries that nobody took, counted as running until they are finished.
+// drain removes and returns the deliveries that no handler took. They count as running until they are finished.
 func (f *flow) drain() []*delivery {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// want asks a flow how many rows to claim; -1 when it would wait for room.
+// want asks a flow how many rows to claim; -1 if it would wait for room.
 func want(f *flow) int {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*claimPause)
 	defer cancel()
@@ -83,7 +83,7 @@ func TestFlowLimitFollowsTheClaims(t *testing.T) {
 	}
 }
 
-// Quick handlers get a buffer, slow ones do not: rows that wait in one process are no other's.
+// Fast handlers get a buffer, slow ones do not: other processes cannot work on rows that wait in this one.
 func TestFlowBuffersAsMuchAsIsFinished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestFlowIsNotMisledByOneRow(t *testing.T) {
 	})
 }
 
-// Every row that is put is taken once, and await never sleeps while there is room to fill.
+// Every row that is put is taken once, and await never waits while there is room to fill.
 func TestFlowUnderLoad(t *testing.T) {
 	t.Parallel()
 	const total, concurrency = 20_000, 8
@@ -177,7 +177,7 @@ func TestFlowUnderLoad(t *testing.T) {
 	}
 }
 
-// drainIfIdle looks at what waits.
+// drainIfIdle returns the deliveries that wait.
 func (f *flow) drainIfIdle() []*delivery {
 	f.mu.Lock()
 	defer f.mu.Unlock()

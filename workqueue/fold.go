@@ -30,8 +30,8 @@ type Fold struct {
 
 	// Fronts says that the function takes a third argument, fronts jsonb: how far the claims of the caller's process
 	// have come in each lane, as an object of times. The function makes a row that it releases due at [Spec.Front],
-	// which reads them, unless the row's own due time is later: claims then find it in its turn. Due now, it would
-	// queue up behind all rows that are due.
+	// which reads them, unless the row's own due time is later: claims then find it in its turn. If it became due now,
+	// it would queue up behind all rows that are already due.
 	Fronts bool
 
 	// Column is a column that is not NULL in rows that write notes when they are settled.
@@ -62,7 +62,7 @@ func (q *Queue) TryFold(ctx context.Context) (folded int, busy bool, err error) 
 	return q.fold(ctx, 0)
 }
 
-// fold waits no longer than patience for somebody else.
+// fold waits at most patience for another session that is folding.
 func (q *Queue) fold(ctx context.Context, patience time.Duration) (total int, busy bool, err error) {
 	var waited time.Duration
 	for ctx.Err() == nil && len(q.table.spec.Folds) > 0 {
@@ -82,7 +82,7 @@ func (q *Queue) fold(ctx context.Context, patience time.Duration) (total int, bu
 	return total, false, ctx.Err()
 }
 
-// A foldResult is what one call of all of a table's folds came to.
+// A foldResult sums up one call of all folds of a table.
 type foldResult struct {
 	folded, released int
 	busy             bool          // another session was folding
@@ -91,7 +91,8 @@ type foldResult struct {
 	by               foldMark
 }
 
-// A foldMark tells a transaction that folds from others. The notification of what it releases says the same of itself.
+// A foldMark identifies a transaction that folds. The notification of the rows that the fold releases carries the same
+// values.
 type foldMark struct {
 	began   time.Time
 	session uint32
@@ -99,8 +100,8 @@ type foldMark struct {
 
 // A foldEnd is how far a fold came.
 type foldEnd struct {
-	upto time.Time // zero: it took nothing
-	full bool      // there may be more
+	upto time.Time // zero: it applied no note
+	full bool      // more notes may be due
 }
 
 // foldOnce calls each fold once. since says where each begins.
@@ -112,7 +113,7 @@ func (q *Queue) foldOnce(ctx context.Context, since []time.Time, at fronts) (r f
 	c := call{
 		statement: q.table.statements.fold,
 		args:      map[string]any{"max_notes": foldLimit, "since": bounds, "fronts": at.json()},
-		lazy:      true, // a fold that a crash takes back leaves its notes
+		lazy:      true, // if a crash undoes a fold, its notes are still there
 		reset:     func() { r = foldResult{again: -1} },
 		row:       func(scan func(...any) error) error { return r.add(scan) },
 	}
@@ -151,7 +152,8 @@ func (r *foldResult) add(scan func(...any) error) error {
 	return nil
 }
 
-// foldStatement calls all folds of the table, in the order of the Spec: what one releases may be noted for the next.
+// foldStatement calls all folds of the table in the order of the Spec, because the rows that one fold releases may
+// write notes for the next.
 func (v view) foldStatement() statement {
 	var parts []string
 	for i, f := range v.spec.Folds {
@@ -165,7 +167,7 @@ func (v view) foldStatement() statement {
 	return numbered("fold", strings.Join(parts, " UNION ALL "))
 }
 
-// announceNotes looks for notes that are due beyond a time: of each fold the first and the last of them.
+// announceNotes selects the first and the last due note of each fold, beyond a given time.
 func (v view) announceNotes() statement {
 	var parts []string
 	for i, f := range v.spec.Folds {
@@ -177,7 +179,7 @@ func (v view) announceNotes() statement {
 	return numbered("announce_notes", strings.Join(parts, " UNION ALL "))
 }
 
-// Noted is the condition under which a settle of the row writes notes, for a claim to return.
+// Noted is the condition under which a settle of the row writes notes. A claim returns it.
 func (v view) Noted(row string) string {
 	var columns []string
 	for _, f := range v.spec.Folds {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Bounds of the pauses of a folder that found another one at work.
+// Bounds of the pauses after which a folder tries again if another session was folding.
 const (
 	minBusyPause = 2 * time.Millisecond
 	maxBusyPause = 50 * time.Millisecond
@@ -16,34 +16,34 @@ const (
 // foldLinger is how long a folder waits for settles that are under way.
 const foldLinger = 300 * time.Microsecond
 
-// A folder applies a table's notes beside the workers of a process: after their own settles, when somebody announces
-// notes, when a note is due, and at least at every poll interval.
+// A folder applies a table's notes beside the workers of a process: after their own settles, when a notification
+// announces notes, when a note is due, and at least at every poll interval.
 //
-// Like a claimer it goes on behind the last note that it took, in each fold. A note may appear behind that place,
-// written by a transaction that began earlier: an announcement and the workers' own settles lead it back, and a pass
-// from the start now and then finds the rest.
+// Like a claimer, it continues in each fold after the last note that it applied. A transaction that began earlier may
+// still write a note behind that place. Announcements and the workers' own settles move the folder back to such notes,
+// and an occasional pass from the start finds the rest.
 type folder struct {
 	work *tableWork
 	wake chan struct{}
 
-	underway atomic.Int32 // settles that will write notes
+	underway atomic.Int32 // settles under way that will write notes
 
 	mu       sync.Mutex
-	cursors  []time.Time // of each fold
+	cursors  []time.Time // where each fold continues
 	noted    time.Time   // the earliest time that was announced since the current fold began; zero: none
-	settling time.Time   // when the first settle began whose notes are not folded yet; zero: none
-	nextPass time.Time   // from the start
+	settling time.Time   // when the first settle began whose notes are not folded yet; zero: there is none
+	nextPass time.Time   // when the next pass from the start is due
 	told     foldMark    // the last fold that the workers were told of
 
-	placed fronts // of the last fold; only one goroutine folds
+	placed fronts // the fronts of the last fold; used only by the goroutine that folds
 }
 
 func newFolder(t *tableWork) *folder {
 	return &folder{work: t, wake: make(chan struct{}, 1), cursors: make([]time.Time, len(t.table.spec.Folds))}
 }
 
-// settles tells of a settle that will write notes. The function that it returns asks for them once that has ended; it
-// never blocks.
+// settles registers a settle that will write notes. The function that it returns must be called when the settle has
+// ended: it asks for a fold. It never blocks.
 func (f *folder) settles() (settled func()) {
 	began := time.Now()
 	f.underway.Add(1)
@@ -56,8 +56,8 @@ func (f *folder) settles() (settled func()) {
 	}
 }
 
-// gather waits for settles that are under way, so that keys which end at about the same time are folded together, and
-// what that releases is claimed together.
+// gather waits a moment for settles that are under way. Keys whose rows are settled at about the same time are then
+// folded together, and the rows that this releases are claimed together.
 func (f *folder) gather() {
 	if f.underway.Load() == 0 {
 		return
@@ -73,7 +73,7 @@ func (f *folder) gather() {
 	}
 }
 
-// announced asks for notes that were due at the given time.
+// announced asks for a fold of notes that are due from the given time on.
 func (f *folder) announced(due time.Time) {
 	f.mu.Lock()
 	f.noted = earliest(f.noted, due)
@@ -98,7 +98,7 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// missed asks for a pass from the start.
+// missed asks for a pass from the start, because notifications may have been missed.
 func (f *folder) missed() {
 	f.mu.Lock()
 	f.nextPass = time.Time{}
@@ -113,8 +113,8 @@ func (f *folder) want() {
 	}
 }
 
-// run folds until ctx is cancelled, and then once more if it was asked to: what the last settles have noted is for
-// others to go on with.
+// run folds until ctx is cancelled, and then once more if it was asked to: the last settles may have made rows
+// claimable for other processes.
 func (f *folder) run(ctx context.Context) {
 	var pause, busy time.Duration
 	for f.await(ctx, pause) {
@@ -134,7 +134,8 @@ func (f *folder) run(ctx context.Context) {
 	}
 }
 
-// await tells when to fold: now or after the pause, and not at all once there is nothing to do any more.
+// await waits until it is time to fold: when asked to, or after the pause. It returns false once ctx is cancelled and
+// no fold is asked for.
 func (f *folder) await(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -153,7 +154,7 @@ func (f *folder) await(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// fold applies what is due once, and wakes the workers for what that released.
+// fold applies the notes that are due, once, and wakes the workers if that released rows.
 func (f *folder) fold(ctx context.Context) (r foldResult, err error) {
 	p, at := f.begin(time.Now()), f.work.fronts()
 	at.moveBeyond(f.placed)
@@ -171,7 +172,7 @@ func (f *folder) fold(ctx context.Context) (r foldResult, err error) {
 }
 
 // tell wakes the workers for what a fold of this process has released. Those that listen may have been woken by its
-// notification.
+// notification already.
 func (f *folder) tell(by foldMark) {
 	isNews := f.isNews(by)
 	for _, w := range f.work.claiming() {
@@ -182,8 +183,8 @@ func (f *folder) tell(by foldMark) {
 	}
 }
 
-// isNews tells whether the workers have not been told of the fold. Each fold of this process is reported twice, by its
-// reply and by its notification, in either order: a second wake would be a claim in vain.
+// isNews reports whether the workers have not been told of the fold yet. Each fold of this process is reported twice,
+// by its reply and by its notification, in either order; a second wake would cause a claim that finds nothing.
 func (f *folder) isNews(by foldMark) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -192,7 +193,7 @@ func (f *folder) isNews(by foldMark) bool {
 	return isNews
 }
 
-// A foldPass is one call of the folds under way.
+// A foldPass is a call of the folds that is under way.
 type foldPass struct {
 	start    time.Time
 	since    []time.Time
@@ -200,8 +201,8 @@ type foldPass struct {
 	whole    bool // from the start
 }
 
-// begin tells where each fold begins: at its cursor, less the time for which the first of the settles has been under
-// way whose notes are to be found.
+// begin decides where each fold begins: at its cursor, moved back by the age of the oldest settle whose notes are not
+// folded yet.
 func (f *folder) begin(now time.Time) foldPass {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -223,7 +224,8 @@ func (f *folder) begin(now time.Time) foldPass {
 	return p
 }
 
-// end moves the cursors behind what was taken. A call that was not complete is to be repeated from the same place.
+// end moves the cursors to the last notes that were applied. A call that was incomplete is repeated from the same
+// place.
 func (f *folder) end(p foldPass, r foldResult, complete bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

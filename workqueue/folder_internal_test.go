@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A folder waits for settles that are about to end, and not for one that does not.
+// A folder waits for settles that are about to end, and gives up waiting for one that does not end.
 func TestAFolderWaitsForNoSettleThatHangs(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&tableWork{table: &Table{}})
@@ -27,7 +27,7 @@ func TestAFolderWaitsForNoSettleThatHangs(t *testing.T) {
 	}
 }
 
-// Each fold is reported by its reply and by its notification, in either order, and is news once.
+// Each fold is reported by its reply and by its notification, in either order. It is news only once.
 func TestAFoldIsNewsOnce(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&tableWork{table: &Table{}})

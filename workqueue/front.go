@@ -9,33 +9,35 @@ import (
 	"time"
 )
 
-// A row that a fold releases has been due for a while: it had to wait for its key. With its own due time it would often
-// be behind the cursors, where claims do not see it. Due at its release it is seen, but it queues up anew: where
-// workers have a backlog of a minute, each row of a key would wait that minute again. So a process that folds tells the
-// fold how far its claims have come in each lane, its fronts. A row that was due before the front of its lane becomes
-// due there, and one that was not keeps its due time. Cursors that have passed a front meanwhile move back to it.
+// A row that a fold releases has been due for a while, because it had to wait for its key. If it kept its own due time,
+// it would often lie behind the claim cursors, where claims do not see it. If it became due at its release, claims
+// would see it, but it would join the end of the queue: with a backlog of a minute, each row of a key would wait that
+// minute again. A process that folds therefore tells the fold how far its claims have come in each lane: these are its
+// fronts. A row that was due before the front of its lane becomes due at the front; any other row keeps its due time.
+// Cursors that have passed a front in the meantime move back to it.
 
-// frontAge is how long a front is of use. The claims of other processes may be far beyond an old one, and would read
-// again what they have claimed since.
+// frontAge is how long a front is used. The claims of other processes may be far beyond an older front. Moving them
+// back to it would make them read again what they have claimed since.
 const frontAge = 5 * time.Second
 
-// maxFronts bounds fronts in bytes: a notification carries them, which may have 8,000.
+// maxFronts bounds the fronts in bytes. They are the payload of a notification, which PostgreSQL limits to 8,000 bytes.
 const maxFronts = 4000
 
-// A front is the earliest due time in a lane that its claims have not come to.
+// A front is the earliest due time in a lane that claims have not reached yet.
 type front struct {
 	due time.Time
 	at  time.Time
 }
 
-// laneStart is the front of a lane that has not been claimed from: no row is due before 1970.
+// laneStart is the front of a lane from which nothing has been claimed yet: no row is due before 1970.
 var laneStart = time.Unix(0, 0)
 
-// fronts are those of a process, by the labels of the lanes.
+// fronts are the fronts of a process, by the labels of the lanes.
 type fronts map[string]time.Time
 
-// moveFronts notes how far a claim came that began at some time by the database's clock. One that is full has come to
-// the last of its rows and left lanes behind that one alone; of the others it has left nothing that was due.
+// moveFronts records how far a claim came that began at the given time of the database's clock. A full claim ended at
+// its last row: it may have left due rows behind that row in the same lane, and it did not reach the lanes after it.
+// From all other lanes it has taken everything that was due.
 func moveFronts(lanes []*lane, rows []claimedRow, full bool, began time.Time) {
 	now := time.Now()
 	if full && len(rows) > 0 {
@@ -51,7 +53,7 @@ func moveFronts(lanes []*lane, rows []claimedRow, full bool, began time.Time) {
 	}
 }
 
-// fronts are those of the table's workers.
+// fronts returns the fronts of the table's workers.
 func (t *tableWork) fronts() fronts {
 	at, size := fronts{}, 0
 	oldest := time.Now().Add(-frontAge)
@@ -61,7 +63,7 @@ func (t *tableWork) fronts() fronts {
 	return at
 }
 
-// addFronts adds those that are not too old, as far as there is room, and returns the size.
+// addFronts adds the fronts that are not older than oldest, as far as maxFronts leaves room, and returns the new size.
 func (c *claimer) addFronts(at fronts, size int, oldest time.Time) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,8 +85,9 @@ func (c *claimer) addFronts(at fronts, size int, oldest time.Time) int {
 	return size
 }
 
-// moveBeyond moves fronts that are not beyond those of the fold before. Rows that were put at one and the same time
-// by two folds would be claimed by their ids, so that a claim may have passed some of the second's and not others.
+// moveBeyond moves each front beyond the front that the previous fold used. If two folds gave their rows the same due
+// time, claims would take these rows in the order of their ids, and a claim might have passed some rows of the second
+// fold but not others.
 func (at fronts) moveBeyond(before fronts) {
 	for label, due := range before {
 		if now, ok := at[label]; ok && !now.After(due) {
@@ -113,10 +116,10 @@ func (c *claimer) leadBack(at fronts) {
 	}
 }
 
-// json is what a fold reads.
+// json encodes the fronts as the argument of a fold.
 func (at fronts) json() string {
 	text, err := json.Marshal(at)
-	if err != nil || at == nil { // of a year that JSON's times do not have
+	if err != nil || at == nil { // a year that JSON times cannot have
 		return "{}"
 	}
 	return string(text)
@@ -130,9 +133,9 @@ func readFronts(text string) (at fronts, err error) {
 // onlyLane is the label of a table without lanes.
 const onlyLane = "all"
 
-// laneLabel is a lane in fronts, as [Spec.Front] has the database compute it: a digest, since every login hears
-// notifications, and the names of queues may be those of customers. It is empty where it is not known how PostgreSQL
-// writes the values, which is no more than that the lane has no front.
+// laneLabel identifies a lane in fronts. [Spec.Front] computes the same label in the database. It is a digest because
+// every login can listen for notifications, and the names of queues may be names of customers. It is empty if Go cannot
+// reproduce how PostgreSQL writes the values. Such a lane has no front, which does no harm.
 func (t *Table) laneLabel(values []any) string {
 	if len(values) == 0 {
 		return onlyLane
@@ -158,7 +161,7 @@ func (t *Table) laneLabel(values []any) string {
 	return hex.EncodeToString(digest[:8])
 }
 
-// jsonText is a JSON string as PostgreSQL writes it, which leaves alone what only HTML has trouble with.
+// jsonText encodes a string as JSON the way PostgreSQL does: without escaping the characters that are special in HTML.
 func jsonText(s string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)

@@ -8,15 +8,15 @@ import (
 	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
-// twoLanes is a claimer whose cursors are at noon, long after its last sweep.
+// twoLanes returns a claimer whose cursors are at noon, long after its last sweep.
 func twoLanes() *claimer {
 	at := position{due: noon}
 	return &claimer{clock: new(dbClock), nextSweep: time.Now().Add(time.Hour),
 		lanes: []*lane{{label: "a", cursor: at}, {label: "b", cursor: at}}}
 }
 
-// A claim that is full has left something in the lane of its last row, may have in those behind it, and has not in
-// those before it.
+// A full claim has left rows in the lane of its last row. It may have left rows in the lanes after that one, and has
+// left none in the lanes before it.
 func TestFrontsAreWhereClaimsAre(t *testing.T) {
 	t.Parallel()
 	const second = time.Second
@@ -44,7 +44,7 @@ func TestFrontsAreWhereClaimsAre(t *testing.T) {
 	}
 }
 
-// By a clock that is behind, a claim may seem to have begun before its rows were due.
+// If the clock is behind, a claim may seem to have begun before its rows were due.
 func TestAFrontIsBeyondItsCursor(t *testing.T) {
 	t.Parallel()
 	lanes := twoLanes().lanes
@@ -84,8 +84,8 @@ func TestFrontsOfAProcess(t *testing.T) {
 	}
 }
 
-// Rows that two folds put at one time would be claimed by their ids: a claim between the folds may have passed some of
-// the second's.
+// If two folds gave rows the same due time, claims would take them in the order of their ids. A claim between the folds
+// may have passed some rows of the second.
 func TestTwoFoldsPutNothingAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	at := fronts{"same": noon, "earlier": noon, "later": noon.Add(time.Second), "new": noon}
@@ -103,8 +103,8 @@ func TestTwoFoldsPutNothingAtTheSameTime(t *testing.T) {
 	}
 }
 
-// What another process has put at its front may be behind the cursor of its lane here. Other lanes go on where they
-// are, and a claim under way does not pass it again.
+// The rows that another process has put at its front may lie behind the cursor of their lane in this process. The
+// cursor moves back to them, and a claim under way does not move it past them again. Cursors of other lanes stay.
 func TestAFrontThatIsHeardOfLeadsItsLaneBack(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

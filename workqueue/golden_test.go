@@ -25,7 +25,7 @@ var goldenOutbox = Spec{
 	Unique: []string{"topic", "dedup_key"},
 }
 
-// goldenInvoices has everything that the outbox has not: lanes, casts, a schema, delete on ack.
+// goldenInvoices has everything that the outbox lacks: lanes, casts, a schema, delete on ack.
 var goldenInvoices = Spec{
 	Schema: "billing",
 	Table:  "invoices",
@@ -42,7 +42,7 @@ var goldenInvoices = Spec{
 	DeleteDone:  true,
 }
 
-// TestGolden shows a reviewer every statement as it is sent. Run it with -update after a change that is meant.
+// TestGolden shows a reviewer every statement as it is sent. After an intended change, run it with -update.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for _, spec := range []Spec{goldenOutbox, goldenInvoices} {
@@ -66,7 +66,7 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// TestGoldenFilesAreAllUsed finds the files of statements that are no more.
+// TestGoldenFilesAreAllUsed finds the files of statements that no longer exist.
 func TestGoldenFilesAreAllUsed(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{"plan_settings.sql": true}
@@ -87,12 +87,12 @@ func TestGoldenFilesAreAllUsed(t *testing.T) {
 	for _, file := range files {
 		name, _ := filepath.Rel("testdata/golden", file)
 		if !known[filepath.ToSlash(name)] {
-			t.Errorf("%s is the golden file of nothing", file)
+			t.Errorf("%s is the golden file of no statement", file)
 		}
 	}
 }
 
-// TestEveryFileIsAStatement finds the templates that nothing renders.
+// TestEveryFileIsAStatement finds templates that are never rendered.
 func TestEveryFileIsAStatement(t *testing.T) {
 	t.Parallel()
 	used := map[string]bool{"table": true, "table_down": true, "function": true, "retry_or_fail": true,
@@ -110,12 +110,12 @@ func TestEveryFileIsAStatement(t *testing.T) {
 	}
 	for _, file := range files {
 		if name := strings.TrimSuffix(file.Name(), ".sql"); !used[name] {
-			t.Errorf("sql/%s is rendered by nothing", file.Name())
+			t.Errorf("no statement renders sql/%s", file.Name())
 		}
 	}
 }
 
-// allStatements are the statements that a Spec has, however many there will be, with some of its inserts.
+// allStatements returns the statements of a Spec, with some of its inserts. It finds new statements by itself.
 func allStatements(spec Spec) (list []statement) {
 	v := reflect.ValueOf(renderStatements(spec))
 	for i := range v.NumField() {
@@ -131,8 +131,8 @@ func allStatements(spec Spec) (list []statement) {
 	return append(list, inserts(spec)...)
 }
 
-// inserts are the ends of what an insert can look like: each row its own values in every column, and one row that has
-// none but what it needs.
+// inserts returns the two extremes of an insert: several rows with different values in every column, and one row with
+// only the values that it needs.
 func inserts(spec Spec) []statement {
 	v := newView(spec)
 	forms := func(required, others form) string {

@@ -14,8 +14,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Names that Validate lets pass work everywhere: in the DDL, its functions, indexes and triggers, in every statement,
-// as a LISTEN channel, and in what drops all of it again. All others never reach the database.
+// Names that Validate accepts work everywhere: in the DDL, its functions, indexes and triggers, in every statement, as
+// a LISTEN channel, and in the DDL that drops all of it. All others never reach the database.
 func FuzzIdentifiers(f *testing.F) {
 	for _, s := range [][3]string{
 		{"txwork", "outbox", "payload"}, {"order", "table", "user"}, {"_", "_", "_"}, {"a1", "select", "group"},
@@ -46,13 +46,13 @@ func FuzzIdentifiers(f *testing.F) {
 			t.Skip("not ours to drop")
 		}
 		if schema == "" {
-			spec.Schema = workqueue.DefaultSchema // which it stands for
+			spec.Schema = workqueue.DefaultSchema // what the empty name stands for
 		}
 		useEverywhere(t, db, spec)
 	})
 }
 
-// useEverywhere brings a name to every place that it can reach, and leaves nothing.
+// useEverywhere uses a name in every place that it can reach, and cleans up.
 func useEverywhere(t *testing.T, db *pgtest.DB, spec workqueue.Spec) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// inFlight are the deliveries of a worker from the claim until the settle. It renews their leases.
+// inFlight holds the deliveries of a worker from the claim until the settle. The worker renews their leases.
 type inFlight struct {
 	mu         sync.Mutex
 	deliveries map[uuid.UUID]*delivery

@@ -22,19 +22,19 @@ type NewRow struct {
 	// Retry is the row's own backoff in the place of the table's, for a reported failure and an ended lease
 	// alike. Zero: that of the table.
 	Retry Retry
-	// Waiting holds the row back: it is Ready, but nothing claims it until somebody releases it, such as
-	// the settle of the row before it or the end of a join. It costs claims nothing.
+	// Waiting holds the row back: it is Ready, but nothing claims it until it is released, such as by the settle of the
+	// row before it or by the end of a join. It costs claims nothing.
 	Waiting bool
 	// Headers travel with the row. The trace context of ctx is added to them.
 	Headers map[string]string
 	// Values are the domain's columns, in the order of Spec.Columns; nil is NULL.
 	Values []any
 
-	checked *Table // that has checked the row; its Values are as they are stored then
+	checked *Table // the table that has checked the row: its Values then have the form in which they are stored
 }
 
 // Stored is the row's headers, with the trace context of ctx, and its own backoff as the table keeps them, nil for
-// none: for the statements of a domain that make a row which is there another one.
+// none: for the statements of a domain that replace an existing row.
 func (r NewRow) Stored(ctx context.Context) (headers, retry *string, err error) {
 	h, err := header.Encode(r.Headers, traceHeaders(ctx))
 	if err != nil {
@@ -47,14 +47,13 @@ func (r NewRow) Stored(ctx context.Context) (headers, retry *string, err error) 
 // Enqueued is what became of something that was enqueued: a row, a message, a job or a timer.
 type Enqueued struct {
 	ID uuid.UUID
-	// Duplicate says that no new row was written: ID is that of the row which was there, with the same unique values.
+	// Duplicate says that no new row was written: ID is that of the existing row with the same unique values.
 	Duplicate bool
-	// Replaced says of a Duplicate that the row which was there has become what was enqueued. Otherwise it stays as it
-	// was.
+	// Replaced says of a Duplicate that the existing row has become what was enqueued. Otherwise it stays as it was.
 	Replaced bool
 }
 
-// IDs are those of the rows, in their order.
+// IDs returns the ids of the rows, in their order.
 func IDs(enqueued []Enqueued) []uuid.UUID {
 	ids := make([]uuid.UUID, len(enqueued))
 	for i, e := range enqueued {
@@ -144,7 +143,7 @@ func (t *Table) insert(ctx context.Context, tx Tx, rows []NewRow, batch *inserti
 	return inserted, written, err
 }
 
-// maxVanished is how often in a row the holder of a row's unique values may vanish.
+// maxVanished is how often in succession the holder of a row's unique values may vanish.
 const maxVanished = 10
 
 func (t *Table) insertOne(ctx context.Context, tx Tx, row NewRow) (Enqueued, error) {
@@ -172,7 +171,7 @@ func (t *Table) suppressed() error {
 		"suppress it?", t.Name())
 }
 
-// checkNewRow checks what is the core's of a row.
+// checkNewRow checks the fields of a row that belong to the core.
 func (t *Table) checkNewRow(row NewRow) error {
 	if len(row.Values) != len(t.spec.Columns) {
 		return invalid("values", "has %d values, %s has %d columns", len(row.Values), t.Name(), len(t.spec.Columns))

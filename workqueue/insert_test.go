@@ -105,7 +105,7 @@ func TestInsertNamesTheRow(t *testing.T) {
 
 func errorOf(_ []workqueue.Enqueued, err error) error { return err }
 
-// What one table has checked another checks again.
+// A row that one table has checked is checked again by another.
 func TestACheckedRowIsTakenAsItIs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -168,7 +168,7 @@ func TestInsertWithAnEndedContext(t *testing.T) {
 	}
 }
 
-// A trigger that swallows rows must not make the library look for their holders for ever.
+// A trigger that suppresses rows must not make the library look for the holders of their unique values for ever.
 func TestInsertOfASuppressedRow(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]workqueue.Spec{"unique": letters, "not unique": {Table: letters.Table,
@@ -194,7 +194,7 @@ func TestInsertOfASuppressedRow(t *testing.T) {
 	}
 }
 
-// The holder of unique values may be acked away while its duplicate is written: then the row is written.
+// The holder of unique values may be deleted by its ack while its duplicate is written: then the duplicate is written.
 func TestInsertAfterTheHolderVanished(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -71,7 +71,7 @@ func (g *gathered) value() any {
 	return g.first
 }
 
-// newInsert checks the rows and gathers what they have. The headers come later: they depend on the trace.
+// newInsert checks the rows and gathers their values. The headers come later, because they depend on the trace.
 func (t *Table) newInsert(rows []NewRow) (*insertion, error) {
 	in := &insertion{table: t, ids: make([]uuid.UUID, len(rows)), fields: make([]gathered,
 		firstColumn+len(t.spec.Columns))}
@@ -121,7 +121,7 @@ func (in *insertion) set(i int, row NewRow) (err error) {
 	return nil
 }
 
-// optional is a value of which the zero stands for none.
+// optional is a value, or nil if it is the zero value.
 func optional[T comparable](v T) any {
 	var zero T
 	if v == zero {
@@ -130,7 +130,7 @@ func optional[T comparable](v T) any {
 	return v
 }
 
-// holdsUnique reports whether no unique value of the row is certainly NULL.
+// holdsUnique reports whether the row may hold unique values, because none of them is nil.
 func (t *Table) holdsUnique(row NewRow) bool {
 	for _, i := range t.view.uniqueColumns {
 		if row.Values[i] == nil {
@@ -221,7 +221,7 @@ func (in *insertion) markDuplicates(ctx context.Context, tx Tx, inserted []Enque
 	})
 }
 
-// uniqueArgs are arrays, also of what the rows have in common.
+// uniqueArgs returns the unique columns as arrays, even where all rows have the same value.
 func (in *insertion) uniqueArgs() map[string]any {
 	args := map[string]any{}
 	for _, c := range in.table.view.uniqueColumns {

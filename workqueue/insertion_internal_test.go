@@ -12,8 +12,8 @@ var shapes = Spec{
 	Unique: []string{"key"},
 }
 
-// What is sent is what rows have: nothing of a column that no row sets, one value where all have the same, and an array
-// only where they differ. Conflicts are asked for only where a row holds a unique value.
+// An insert sends only the values that rows have: nothing for a column that no row sets, one value if all rows have the
+// same, and an array only if they differ. It checks for conflicts only if a row holds a unique value.
 func TestShapesOfInserts(t *testing.T) {
 	t.Parallel()
 	table, err := Open(shapes, Telemetry{})
@@ -49,7 +49,7 @@ func TestShapesOfInserts(t *testing.T) {
 	}
 }
 
-// Whatever shapes its callers come up with, a table keeps a bounded number of statements, and renders the others anew.
+// Whatever shapes the callers use, a table keeps a bounded number of statements. It renders others anew each time.
 func TestStatementsOfInsertsAreBounded(t *testing.T) {
 	t.Parallel()
 	table, err := Open(shapes, Telemetry{})

@@ -11,19 +11,19 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// keptSettings are what every transaction of ours runs under. A session of our own keeps them, so that its transactions
-// need not bring them along, nor say how they begin: at low rates that was half of what a job's statements cost.
+// keptSettings are the settings of every transaction of ours. A session of our own keeps them, so that its transactions
+// need neither set them nor say how they begin: at low rates that was half of what a job's statements cost.
 var keptSettings = slices.Concat(planSettings, []setting{
 	{"tcp_user_timeout", milliseconds(idleTimeout)},
 	{"default_transaction_isolation", "read committed"},
 	{"default_transaction_read_only", "off"},
 })
 
-// keptMark is where a connection says that its session keeps the settings.
+// keptMark is the key under which a connection records that its session keeps the settings.
 const keptMark = "txwork: keeps settings"
 
-// keepSettings has the sessions of a pool keep our settings where they are the pool's alone. A pooler would hand them
-// on to the next client, and a hook of the application's may reset what a connection has.
+// keepSettings makes the sessions of a pool keep our settings if nobody else uses them. A pooler would hand the
+// settings on to the next client, and a hook of the application may reset them.
 func keepSettings(config *pgxpool.Config) {
 	//lint:ignore SA1019 applications may still have it
 	hooked := config.PrepareConn != nil || config.BeforeAcquire != nil || config.AfterRelease != nil
@@ -41,8 +41,8 @@ func keepSettings(config *pgxpool.Config) {
 	}
 }
 
-// keepSettingsOf sets nothing where the session is not the one that the connection was told of: a pooler tells its
-// clients of none of the server's. A server that refuses the settings gets them with every transaction.
+// keepSettingsOf sets nothing if the session has another process id than the connection was told, as behind a pooler.
+// If a server refuses the settings, they are sent with every transaction.
 func keepSettingsOf(ctx context.Context, conn *pgx.Conn) error {
 	set := func(name, value string) string { return "set_config('" + name + "', '" + value + "', false)" }
 	text := "SELECT " + eachSetting(keptSettings, set) +

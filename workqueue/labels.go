@@ -65,7 +65,7 @@ func pickLabels(columns []int, values []any) (l labels) {
 	return l
 }
 
-// labelText is a value as it is written, or as what it was scanned into points to.
+// labelText is the text of a value that is written, or of the destination that a value was scanned into.
 func labelText(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -101,7 +101,7 @@ func (c labelColumns) logged(l labels) []slog.Attr {
 	return attributes
 }
 
-// A series is one of a metric's time series: what it is about, and one attribute more where value is not empty.
+// A series is one of a metric's time series. It has one more attribute if value is not empty.
 type series struct {
 	op     operation
 	labels labels
@@ -109,7 +109,7 @@ type series struct {
 	value  string
 }
 
-// A seriesCache keeps the attributes of every series: to make them is most of what a measurement costs.
+// A seriesCache keeps the attributes of every series, because making them is most of what a measurement costs.
 type seriesCache struct {
 	mu      sync.RWMutex
 	options map[series]*prepared
@@ -171,7 +171,7 @@ func (t *telemetry) newSeries(s series) *prepared {
 	return option
 }
 
-// countRows adds n rows to a counter, those that stand together under the same labels at once.
+// countRows adds n rows to a counter. Consecutive rows with the same labels are added at once.
 func (t *telemetry) countRows(ctx context.Context, counter metric.Int64Counter, op operation, n int,
 	of func(int) labels) {
 	t.countSeries(ctx, counter, n, func(i int) series { return series{op: op, labels: of(i)} })
@@ -253,8 +253,8 @@ const (
 	stateKey     attribute.Key = "txwork.state"
 )
 
-// end is what became of a settled row: its outcome, or exhausted where that was its last attempt, or cancel where
-// somebody had asked for that.
+// end is what became of a settled row: its outcome, or exhausted if that was its last attempt, or cancel if a cancel of
+// the row had been asked for.
 func (s settlement) end(at standing) string {
 	switch kind := s.outcome.kind; {
 	case kind == outcomeFail || at.status != Failed:
@@ -309,7 +309,7 @@ func errorType(err error) string {
 	return "_OTHER"
 }
 
-// errorTypeOf is a handler's error likewise: its Go type.
+// errorTypeOf is errorType for the error of a handler: its Go type.
 func errorTypeOf(err error) string {
 	if err == errGoexit { // errors.Is would call the application's error
 		return "goexit"

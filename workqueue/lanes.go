@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// fairEvery is how often a claim begins with another lane than the most urgent one, each of them in its turn:
-// under a load of urgent rows that never ends, the others share one claim in eight.
+// fairEvery is how often a claim begins with a less urgent lane, each of them in its turn: under an endless load of
+// urgent rows, the other lanes share one claim in eight.
 const fairEvery = 8
 
-// order is the lanes as the next claim goes through them.
+// order returns the lanes in the order in which the next claim reads them.
 func (c *claimer) order() []*lane {
 	c.turn++
 	others := len(c.lanes) - 1
@@ -27,7 +27,7 @@ func (t *Table) laneArgs(args map[string]any, lanes [][]any) map[string]any {
 		for i, lane := range lanes {
 			value, err := t.laneValue(c, lane[c])
 			if err != nil {
-				value = lane[c] // for the database to refuse
+				value = lane[c] // the database refuses it
 			}
 			values[i] = value
 		}
@@ -41,10 +41,10 @@ type laneIndex struct {
 	table   *Table
 	columns []int   // of the lanes, among those that a claim returns
 	keys    [][]any // of each lane
-	last    *int    // where the row before was: rows of one lane come together
+	last    *int    // the lane of the row before: rows of one lane come together
 }
 
-// laneIndex is empty, and every row is in the first lane, where there is only one.
+// laneIndex returns an empty index if there is only one lane: every row is then in the first.
 func (t *Table) laneIndex(lanes []claimLane) laneIndex {
 	if len(lanes) < 2 {
 		return laneIndex{}
@@ -90,7 +90,7 @@ func (x laneIndex) is(key, domain []any) bool {
 	return true
 }
 
-// same compares a destination with a lane's key. What lanes mostly are is spared the way through columnValue.
+// same compares a destination with a lane's key. The most frequent types of lanes need no conversion.
 func (x laneIndex) same(c int, value, key any) bool {
 	switch k := key.(type) {
 	case string:

@@ -16,12 +16,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// listenerHeartbeat is how long the listener believes a silent connection: a peer that vanished without
-// a word would otherwise never be missed. The workers poll all the while.
+// listenerHeartbeat is how long the listener trusts a silent connection before it sends a ping. Without the ping, a
+// peer that vanished silently would never be noticed. The workers keep polling all the while.
 const listenerHeartbeat = 30 * time.Second
 
-// listenerIdleTimeout is how long the server keeps the session of a listener whose process is frozen: for as long, it
-// keeps every notification for it.
+// listenerIdleTimeout is how long the server keeps the session of a listener whose process is frozen. Until it ends,
+// the server has to keep every notification for it.
 const listenerIdleTimeout = 3 * listenerHeartbeat
 
 // A listener has one connection that listens for all tables of a runtime, as long as there are any.
@@ -30,16 +30,16 @@ type listener struct {
 
 	mu        sync.Mutex
 	tables    []*tableWork
-	changed   bool   // since the connection was last told
-	interrupt func() // ends its wait
-	stop      func() // nil: it does not run
+	changed   bool   // since the connection last adjusted to them
+	interrupt func() // ends the connection's wait
+	stop      func() // nil: the listener does not run
 }
 
 func newListener(connect func(context.Context) (*pgx.Conn, error)) *listener {
 	return &listener{connect: connect}
 }
 
-// add listens for a table, too.
+// add starts listening for a table.
 func (l *listener) add(t *tableWork) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,7 +50,7 @@ func (l *listener) add(t *tableWork) {
 	l.note()
 }
 
-// remove listens for a table no more. With the last one the connection ends, and remove returns when it has.
+// remove stops listening for a table. After the last table it ends the connection, and waits until it has ended.
 func (l *listener) remove(t *tableWork) {
 	l.mu.Lock()
 	var kept []*tableWork
@@ -71,7 +71,7 @@ func (l *listener) remove(t *tableWork) {
 	}
 }
 
-// note has the connection learn what has changed.
+// note tells the connection that the tables have changed, or that it is to stand for election again.
 func (l *listener) note() {
 	l.changed = true
 	if l.interrupt != nil {
@@ -97,7 +97,7 @@ func (l *listener) run(ctx context.Context) {
 		if time.Since(start) > listenerHeartbeat {
 			pause = outage.MinPause
 		}
-		if time.Since(start) > time.Second { // it listened, since to be refused takes less
+		if time.Since(start) > time.Second { // it did listen: a refused connection fails sooner
 			listened, told = time.Now(), false
 		}
 		if time.Since(listened) > outage.MaxPause && !told {
@@ -112,7 +112,7 @@ func (l *listener) run(ctx context.Context) {
 	}
 }
 
-// tell logs that listening fails, unless the statements fail, too: then that has been told.
+// tell logs that listening fails. During an outage it logs nothing, because the outage is logged already.
 func (l *listener) tell(ctx context.Context, err error) bool {
 	tables := l.list()
 	if len(tables) == 0 || tables[0].outage.ongoing() {
@@ -179,8 +179,9 @@ func setSessionSetting(name string, d time.Duration) string {
 	return "set_config('" + name + "', '" + milliseconds(d) + "', false)"
 }
 
-// adjust tells whether something has changed, and listens for the tables that are new to the connection, each of which
-// then looks for what may have been announced while nobody listened, and no more for those that have gone.
+// adjust reports whether something has changed, and adapts the connection to the current tables. It listens for new
+// tables; each of these then looks for what may have been announced while this process did not listen. It stops
+// listening for tables that are gone.
 func (l *listener) adjust(ctx context.Context, conn *pgx.Conn, heard map[*tableWork]bool) (changed bool, err error) {
 	l.mu.Lock()
 	tables := l.tables
@@ -232,18 +233,18 @@ func (l *listener) wait(ctx context.Context, conn *pgx.Conn, until time.Time) (*
 	return nil, nil
 }
 
-// ping asks for an answer on this very connection.
+// ping waits for a reply on the listener's own connection.
 func ping(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, listenerHeartbeat/3)
 	defer cancel()
 	return conn.Ping(ctx)
 }
 
-// dispatch tells the tables of a channel.
+// dispatch passes a notification on to the tables of its channel.
 func (l *listener) dispatch(n *pgconn.Notification) {
 	for _, t := range l.list() {
 		if t.table.spec.channel() == n.Channel {
-			if !isOfFold(n.Payload) { // which no announcer spares anybody
+			if !isOfFold(n.Payload) { // an announcer does not replace these
 				t.announcer.heard(n.PID, time.Now())
 			}
 			t.notified(n.PID, n.Payload)
@@ -251,7 +252,7 @@ func (l *listener) dispatch(n *pgconn.Notification) {
 	}
 }
 
-// missed looks for whatever may have been announced while nobody listened.
+// missed looks for whatever may have been announced while this process did not listen.
 func (t *tableWork) missed() {
 	for _, w := range t.listening() {
 		w.missedNotifications()
@@ -261,7 +262,8 @@ func (t *tableWork) missed() {
 // cancelPayload announces that a running row was cancelled.
 const cancelPayload = "cancel"
 
-// notified acts on one payload of a session's: the earliest due time that was written, in microseconds.
+// notified acts on the payload of a notification. Without a prefix, it is the earliest due time of the rows that were
+// written, in microseconds.
 func (t *tableWork) notified(session uint32, payload string) {
 	if payload == cancelPayload {
 		for _, w := range t.listening() {
@@ -278,7 +280,7 @@ func (t *tableWork) notified(session uint32, payload string) {
 	at, isFold := strings.CutPrefix(at, foldPayload)
 	micros, err := strconv.ParseInt(at, 10, 64)
 	switch {
-	case err != nil || micros < 0: // anybody may send anything: no row is due before 1970
+	case err != nil || micros < 0: // any login may send anything; no row is due before 1970
 		t.missed()
 	case isNote:
 		if t.folder != nil {
@@ -293,22 +295,23 @@ func (t *tableWork) notified(session uint32, payload string) {
 	}
 }
 
-// isOfFold tells of a payload that a fold sends.
+// isOfFold reports whether a fold has sent the payload.
 func isOfFold(payload string) bool {
 	return strings.HasPrefix(payload, foldPayload) || strings.HasPrefix(payload, frontPayload)
 }
 
-// heardFronts moves claims back to where a fold has put what it has released. Its next notification wakes the workers.
+// heardFronts moves claims back to where a fold has put the rows that it released. The fold's next notification wakes
+// the workers.
 func (t *tableWork) heardFronts(text string) {
 	at, err := readFronts(text)
 	if err != nil {
-		t.missed() // anybody may send anything
+		t.missed() // any login may send anything
 		return
 	}
 	at.leadBack(t.listening())
 }
 
-// missedNotifications looks for whatever may have been announced while nobody listened.
+// missedNotifications looks for whatever may have been announced while this process did not listen.
 func (w *Worker) missedNotifications() {
 	w.claimer.sweepNow()
 	if w.folder != nil {
@@ -319,7 +322,8 @@ func (w *Worker) missedNotifications() {
 	w.renewNow()
 }
 
-// renewNow renews every lease at once, which tells of the rows that were cancelled. It never blocks.
+// renewNow asks for a renewal of all leases at once, because a renewal reports which rows were cancelled. It never
+// blocks.
 func (w *Worker) renewNow() {
 	select {
 	case w.cancels <- struct{}{}:

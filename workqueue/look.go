@@ -12,16 +12,16 @@ import (
 	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
-// looks answer for all idle workers of a runtime at once whether there is something to claim: what a process with many
-// queues costs when nothing happens is one short transaction an interval. Workers look at the same moments, see
-// [system.restUntilLook]; who comes within lookWindow shares the transaction.
+// looks answer for all idle workers of a runtime at once whether there is something to claim. An idle process with many
+// queues then costs one short transaction per interval. Workers look at the same moments, see [system.restUntilLook];
+// those that ask within lookWindow share the transaction.
 //
-// A table that is slow or refuses is asked by itself from then on, so that it keeps no other's answer back.
+// A table that is slow or fails is then asked by itself for a while, so that it does not delay the answers of others.
 type looks struct {
 	system    *system
 	window    time.Duration
 	closing   chan struct{}  // closed with the runtime
-	answering sync.WaitGroup // what answers
+	answering sync.WaitGroup // goroutines that answer
 
 	mu      sync.Mutex
 	pending []*look
@@ -35,7 +35,7 @@ const (
 	alonePeriod = time.Minute
 )
 
-// lookLimits are those of a transaction that looks for several tables.
+// lookLimits are the limits of a transaction that looks for several tables.
 var lookLimits = TxLimits{Lock: 50 * time.Millisecond, Statement: 250 * time.Millisecond}
 
 // A look is one worker's question, and the answer.
@@ -56,8 +56,8 @@ func newLooks(s *system) *looks {
 	return &looks{system: s, window: lookWindow, closing: make(chan struct{})}
 }
 
-// ask tells whether the look was answered. It was not if the worker is woken meanwhile or is to end: the answer, which
-// the others still want, would hold it up.
+// ask reports whether the look was answered. It does not wait for the answer, which other workers still need, if the
+// worker is woken or is to end.
 func (l *looks) ask(ctx context.Context, k *look, woken <-chan struct{}) (answered bool) {
 	k.done = make(chan struct{})
 	l.mu.Lock()
@@ -76,13 +76,13 @@ func (l *looks) ask(ctx context.Context, k *look, woken <-chan struct{}) (answer
 	return false
 }
 
-// close returns when nothing is asked any more. No worker is left that wants to know.
+// close returns when nothing is asked any more. It is called when no worker is left.
 func (l *looks) close() {
 	close(l.closing)
 	l.answering.Wait()
 }
 
-// answer waits for others and answers them all.
+// answer waits for the looks of other workers and answers them all.
 func (l *looks) answer(ctx context.Context) {
 	if l.system.shared() {
 		select {
@@ -104,8 +104,8 @@ func (l *looks) answer(ctx context.Context) {
 	asking.Wait()
 }
 
-// split groups the looks by table, and separates the tables that one transaction asks for from those that are asked
-// alone. A single table is asked alone, and needs no limits.
+// split groups the looks by table. It separates the tables that share one transaction from those that are asked alone.
+// If there is only one table, it is asked alone and needs no limits.
 func (l *looks) split(batch []*look) (batched, alone [][]*look) {
 	tables := make(map[*tableWork][]*look)
 	for _, k := range batch {
@@ -147,7 +147,7 @@ func (l *looks) askBatch(ctx context.Context, tables [][]*look) {
 	answered(all, start, nil)
 }
 
-// askTable asks for one table, and tells whether it would keep others waiting.
+// askTable asks for one table, and reports whether that would delay others.
 func (l *looks) askTable(ctx context.Context, of []*look) (slow bool) {
 	start := time.Now()
 	err := of[0].work.within(ctx, func(ctx context.Context) error {
@@ -203,7 +203,7 @@ func lookCall(of []*look) call {
 		}
 	}
 	return call{
-		statement: t.statements.look, // which only reads, but not on a standby that was the primary once
+		statement: t.statements.look, // it only reads, but must fail on a standby that was the primary before
 		args: t.laneArgs(map[string]any{"worker": workers, "asked_before": since, "after_due": due,
 			"after_id": ids}, lanes),
 		row: func(scan func(...any) error) error {
@@ -223,7 +223,8 @@ func lookCall(of []*look) call {
 }
 
 // look asks, together with the other idle workers of the runtime, whether there is something to claim, and when there
-// will be. It is an empty claim and a nextWake where there is nothing. Whoever is woken meanwhile claims.
+// will be. If there is nothing, it has the effect of an empty claim and a nextWake. A worker that is woken in the
+// meantime claims.
 func (c *claimer) look(ctx context.Context, t *tableWork, woken <-chan struct{}) (found bool, next *dispatch.Wake,
 	err error) {
 	cursors, swept := c.begin(time.Now(), c.lanes)
@@ -240,14 +241,14 @@ func (c *claimer) look(ctx context.Context, t *tableWork, woken <-chan struct{})
 	return false, c.withOwn(k.next), nil
 }
 
-// shared tells whether there are several workers.
+// shared reports whether there are several workers.
 func (s *system) shared() bool {
 	s.runtime.mu.Lock()
 	defer s.runtime.mu.Unlock()
 	return s.runtime.workers > 1
 }
 
-// restUntilLook is how long until the next of the moments at which workers with this interval look.
+// restUntilLook is the time until the next of the moments at which workers with this interval look.
 func (s *system) restUntilLook(interval time.Duration) time.Duration {
 	return interval - time.Since(s.epoch)%interval
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A worker that is woken, or is to end, while it waits for others to look with it does not wait any longer.
+// A worker waits for others, to look together. If it is woken or is to end meanwhile, it waits no longer.
 func TestAWokenWorkerWaitsForNoLook(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -11,11 +11,11 @@ const maxMaintainSteps = 100
 // MaxSteps is maxMaintainSteps for the template.
 func (view) MaxSteps() int { return maxMaintainSteps }
 
-// A maintenance is one kind of what a table's procedure maintain does: a query that tells how much it has done. Its
-// parameters are those of maintain_step.
+// A maintenance is one kind of work that a table's procedure maintain does: a query that returns how much it has done.
+// Its parameters are those of maintain_step.
 type maintenance struct{ Kind, Query string }
 
-// Maintenance lists the kinds in their order. Folds are last, for the others write notes.
+// Maintenance lists the kinds in their order. Folds are last, because the others write notes.
 func (v view) Maintenance() []maintenance {
 	all := []maintenance{{"reap_expired", "SELECT r.requeued + r.failed FROM " + v.Function("reap_expired") +
 		"($2) AS r"}}

@@ -7,8 +7,8 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// A worker sleeps until the next row that it could claim is due: rows that wait, that run, or that other lanes have do
-// not wake it.
+// A worker sleeps until the next row that it can claim is due. Rows that wait, that are in progress or that belong to
+// other lanes do not wake it.
 func TestNextDueIsThatOfARowThatCanBeClaimed(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -35,8 +35,8 @@ func TestNextDueIsThatOfARowThatCanBeClaimed(t *testing.T) {
 	}
 }
 
-// A row that comes alone is claimed by one transaction, which also tells when the next is due; and nobody wakes for a
-// sweep alone so soon that each such row costs two.
+// A row that comes alone is claimed by one transaction, which also asks when the next row is due. A worker does not
+// wake only for a sweep so soon that each such row would cost two transactions.
 func TestALoneRowIsClaimedOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

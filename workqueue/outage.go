@@ -8,17 +8,17 @@ import (
 	"github.com/txwork/txwork/internal/outage"
 )
 
-// An outageOf is what the statements on a table, or of other work, know of outages of the database. They are logged
-// together with those of the whole runtime.
+// An outageOf records whether the statements on a table, or of other work, have met an outage of the database. Outages
+// are logged together with those of the whole runtime.
 type outageOf struct {
 	log  *outage.Log
 	away atomic.Bool
 }
 
-// newOutage is of somebody who shares it with nobody.
+// newOutage makes an outageOf with a log of its own.
 func newOutage() *outageOf { return &outageOf{log: new(outage.Log)} }
 
-// note is told of every statement, and tells whether it met an outage.
+// note records how a statement ended, and reports whether it met an outage.
 func (o *outageOf) note(logger *slog.Logger, err error) bool {
 	switch {
 	case err == nil && o.away.Swap(false):
@@ -33,10 +33,10 @@ func (o *outageOf) note(logger *slog.Logger, err error) bool {
 
 func (o *outageOf) ongoing() bool { return o.away.Load() }
 
-// left ends it for somebody who sends nothing any more.
+// left ends the outage for work that sends no more statements.
 func (o *outageOf) left() { o.log.Left(o) }
 
-// isOutage tells an error that every statement would meet from one that lies in the statement or its rows.
+// isOutage distinguishes an error that every statement would meet from one that lies in the statement or its rows.
 func isOutage(err error) bool {
 	if err == nil || contain.Is(err, contain.ErrPanicked) || contain.Is(err, ErrSchemaVersion) ||
 		contain.Is(err, ErrPoolMode) || contain.Is(err, ErrInvalid) {
@@ -48,7 +48,7 @@ func isOutage(err error) bool {
 	return outage.Is(err)
 }
 
-// NoteOutage is told how a statement of other work beside the runtime's workers ended, such as one under
-// [Runtime.AcquireFunc]: nil, or an error. Outages of the database are logged once for all work of the runtime, at
-// their begin and at their end. It tells whether err is one.
+// NoteOutage records how a statement of other work beside the runtime's workers ended, such as one under
+// [Runtime.AcquireFunc]: nil, or an error. Outages of the database are logged once for all work of the runtime, when
+// they begin and when they end. NoteOutage reports whether err is one.
 func (r *Runtime) NoteOutage(logger *slog.Logger, err error) bool { return r.others.note(logger, err) }

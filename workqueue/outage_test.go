@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// An outage is one line at its begin and one at its end, however many statements fail in it.
+// An outage is logged with one line when it begins and one when it ends, however many statements fail in it.
 func TestAnOutageIsLoggedTwice(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -33,7 +33,7 @@ func TestAnOutageIsLoggedTwice(t *testing.T) {
 	for outage := 1; outage <= 2; outage++ {
 		down.Store(true)
 		failed := r.Events.count(func(e workqueue.Event) bool { return e.Err != nil })
-		r.eventually("statements that fail", func() bool { // again and again: a session may be on its way in
+		r.eventually("statements that fail", func() bool { // repeatedly, because a new session may be connecting
 			r.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", r.Schema)
 			return r.Events.count(func(e workqueue.Event) bool { return e.Err != nil }) >= failed+4
 		})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A phase is how far a worker has come.
+// The phases of a worker.
 const (
 	phaseNew int32 = iota
 	phaseStarting
@@ -14,7 +14,7 @@ const (
 	phaseStopping
 )
 
-// Join has a worker that is not started yet share a runtime with others, in the place of its own.
+// Join makes a worker that has not been started share a runtime with others, instead of using one of its own.
 func (w *Worker) Join(r *Runtime) error {
 	switch {
 	case r == nil:
@@ -30,27 +30,27 @@ func (w *Worker) Join(r *Runtime) error {
 	return nil
 }
 
-// Workers is the worker, which makes it a part of a service.
+// Workers returns the worker itself, which makes it a part of a service.
 func (w *Worker) Workers() []*Worker { return []*Worker{w} }
 
-// Tables is the worker's table, which makes it a part of a service.
+// Tables returns the worker's table, which makes the worker a part of a service.
 func (w *Worker) Tables() []*Table { return []*Table{w.table} }
 
 // Table is the worker's table.
 func (w *Worker) Table() *Table { return w.table }
 
-// Lanes are those that the worker serves, see [Domain].
+// Lanes are the lanes that the worker serves, see [Domain].
 func (w *Worker) Lanes() [][]any { return w.lanes }
 
-// Options are the worker's, with their defaults and the current Concurrency.
+// Options are the worker's options, with their defaults and the current Concurrency.
 func (w *Worker) Options() WorkerOptions {
 	o := w.options
 	o.Concurrency = w.flow.wantedHandlers()
 	return o
 }
 
-// Ready tells why the worker does not claim: it is not started, waits for its table, has no database, or stops. It is
-// nil while it does.
+// Ready reports why the worker does not claim: it is not started, waits for its table, has no database, or stops. It
+// returns nil while the worker claims.
 func (w *Worker) Ready() error {
 	switch w.phase.Load() {
 	case phaseNew:
@@ -69,8 +69,8 @@ func (w *Worker) Ready() error {
 // minStuck is the shortest time after which a worker counts as stuck.
 const minStuck = time.Minute
 
-// Alive tells whether the worker is stuck: its renewals have not turned for so long that its leases have ended, which
-// no outage of the database causes. Only a restart helps then. It is nil for a worker that does not run.
+// Alive returns an error if the worker is stuck: its renewals have not turned for so long that its leases have ended,
+// which no outage of the database causes. Only a restart helps then. For a worker that does not run, it returns nil.
 func (w *Worker) Alive() error {
 	if p := w.phase.Load(); p == phaseNew || p == phaseStarting {
 		return nil

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A worker whose renewals have not turned for two leases is stuck, however the database is; one that has ended is not.
+// A worker whose renewals have not turned for two leases is stuck, whatever the state of the database. A worker that
+// has ended is not.
 func TestAWorkerThatIsStuckIsTold(t *testing.T) {
 	t.Parallel()
 	table, err := Open(Spec{Table: "rows"}, Telemetry{})

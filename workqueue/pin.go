@@ -22,16 +22,16 @@ var (
 type setting struct{ name, value string }
 
 // textSettings pin how values travel as text, on which drivers' parsers rely: through pgx's modes exec and
-// simple_protocol, and through many a driver of database/sql. A session may have others, by its role or its database.
+// simple_protocol, and through many drivers of database/sql. A session may have others, by its role or its database.
 var textSettings = []setting{
 	{"bytea_output", "hex"},
 	{"datestyle", "ISO"},
 	{"intervalstyle", "postgres"},
 	{"extra_float_digits", "1"},
-	{"array_nulls", "on"}, // of what we send
+	{"array_nulls", "on"}, // for the arrays that we send
 }
 
-// callerSettings are those of the statements in a transaction of the caller, whose driver we do not know.
+// callerSettings are the settings for statements in a transaction of the caller, whose driver we do not know.
 var callerSettings = slices.Concat(planSettings, textSettings)
 
 func eachSetting(settings []setting, render func(name, value string) string) string {
@@ -50,7 +50,7 @@ func setSetting(name, value string) string {
 	return fmt.Sprintf("set_config('%s', '%s', true)", name, value)
 }
 
-// pinCall sets our settings in the caller's transaction and keeps the caller's in before.
+// pinCall sets our settings in the caller's transaction, and saves the caller's in before.
 func pinCall(before *[]string) call {
 	return call{
 		statement: statement{name: "pin", text: savePinText},
@@ -66,7 +66,7 @@ func pinCall(before *[]string) call {
 	}
 }
 
-// unpinCall gives the caller's transaction the settings back that pinCall found.
+// unpinCall restores the settings that pinCall found in the caller's transaction.
 func unpinCall(before []string) call {
 	c := call{args: map[string]any{}}
 	c.name = "unpin"

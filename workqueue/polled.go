@@ -62,7 +62,7 @@ func (w polled) NextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
 	return next, err
 }
 
-// Look tells whether a claim would find a row, for less than a claim costs.
+// Look reports whether a claim would find a row, for less than a claim costs.
 func (w polled) Look(ctx context.Context, woken <-chan struct{}) (found bool, next *dispatch.Wake, err error) {
 	return w.claimer.look(ctx, w.work, woken)
 }

@@ -17,15 +17,16 @@ import (
 // maxConflictRetries bounds how often a transaction that lost a conflict is run again.
 const maxConflictRetries = 5
 
-// A poolExecutor runs calls in a transaction of their own, in one round trip. It says READ COMMITTED
-// itself, whatever the session's default, because the guards rely on it; and READ WRITE, so that a role's
-// default_transaction_read_only is not taken for a standby. A session that keeps our settings, see [keepSettings],
-// needs neither, nor BEGIN and COMMIT: what is sent in one piece is one transaction. Only what changes nothing still
-// says READ WRITE, or it would not notice that its server has become a standby.
+// A poolExecutor runs calls in a transaction of their own, in one round trip. It begins the transaction as READ
+// COMMITTED, whatever the session's default, because the guards rely on it. It begins it as READ WRITE, so that a
+// role's default_transaction_read_only is not mistaken for a standby. In a session that keeps our settings, see
+// [keepSettings], it needs neither, nor BEGIN and COMMIT: statements that are sent in one piece are one transaction.
+// Only calls that may change nothing still begin as READ WRITE, because they would not notice otherwise that their
+// server has become a standby.
 type poolExecutor struct {
 	pool   *pgxpool.Pool
 	limits TxLimits  // zero: a statement takes as long as it takes
-	slots  slotTaker // of a runtime's connections; zero: the pool has no order
+	slots  slotTaker // of a runtime's connections; zero: the connections need no slots
 }
 
 // beginReadWrite begins a transaction as a poolExecutor does.
@@ -50,8 +51,8 @@ func (p poolExecutor) run(ctx context.Context, calls ...call) error {
 	}
 }
 
-// once sends everything at once and reads every reply, that of COMMIT last: rows reach a client before
-// their transaction has committed, and whoever acts on them earlier acts on nothing.
+// once sends everything at once and reads every reply, that of COMMIT last. Rows reach a client before their
+// transaction has committed, and must not be used earlier.
 func (p poolExecutor) once(ctx context.Context, calls []call) error {
 	if p.pool == nil {
 		return invalid("pool", "is nil")
@@ -95,9 +96,9 @@ func (p poolExecutor) send(ctx context.Context, conn *pgx.Conn, calls []call) er
 	return readTransaction(conn.SendBatch(ctx, batch), own, calls)
 }
 
-// readTransaction reads the replies to so many statements that prepare for the calls, and to those.
+// readTransaction reads the replies to the given number of preparing statements, and to the calls.
 func readTransaction(results pgx.BatchResults, own int, calls []call) (err error) {
-	defer func() { // which reads the reply to COMMIT, or to the end of what was sent at once
+	defer func() { // Close reads the reply to COMMIT, or to the end of what was sent at once
 		if closeErr := results.Close(); err == nil {
 			err = closeErr
 		}
@@ -124,7 +125,8 @@ func readCall(results pgx.BatchResults, c call) error {
 	return eachRow(&pgxRows{Rows: rows}, c.row)
 }
 
-// beginFor begins the transaction of the calls. What only reads may do so on a standby, which refuses READ WRITE.
+// beginFor returns the BEGIN of the calls' transaction. Calls that only read may run on a standby, which refuses READ
+// WRITE.
 func beginFor(calls []call) string {
 	if slices.ContainsFunc(calls, func(c call) bool { return !c.reads }) {
 		return beginReadWrite
@@ -132,8 +134,8 @@ func beginFor(calls []call) string {
 	return "BEGIN ISOLATION LEVEL READ COMMITTED"
 }
 
-// settings are what the transaction runs under, beside what its session keeps; empty: nothing. Its commit waits for no
-// disk only where every call allows it.
+// settings returns the statement that sets what the transaction needs beside the settings that its session keeps; text
+// is empty if that is nothing. The commit does not wait for the disk if every call allows that.
 func (p poolExecutor) settings(ctx context.Context, conn *pgx.Conn, calls []call) (text string, args []any) {
 	var sets []string
 	kept := keepsSettings(conn)
@@ -171,13 +173,13 @@ func leaveClean(conn *pgx.Conn, cause error) {
 	}
 }
 
-// checkPoolMode begins a transaction in a round trip of its own, which a pooler in statement mode refuses. It would let
-// claims and settles pass, each of which is sent in one piece, and fail the first [Claim.Tx].
+// checkPoolMode begins a transaction in a round trip of its own, which a pooler in statement mode refuses. Such a
+// pooler would let claims and settles pass, each of which is sent in one piece, but refuse the first [Claim.Tx].
 func checkPoolMode(ctx context.Context, pool *pgxpool.Pool) error {
 	return explain(pgx.BeginFunc(ctx, pool, func(pgx.Tx) error { return nil }))
 }
 
-// isLocked reports that a statement gave up waiting for a row that somebody holds.
+// isLocked reports that a statement gave up waiting for a row that another session has locked.
 func isLocked(err error) bool {
 	pg, ok := contain.As[*pgconn.PgError](err)
 	return ok && pg.Code == "55P03"

@@ -16,7 +16,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// After a failover the connections to the old primary are of no use. One that was kept would be given out again.
+// After a failover the connections to the old primary are useless. If one was kept, the pool would give it out again.
 func TestAConnectionToAReadOnlyServerIsGivenUp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -45,8 +45,8 @@ func TestAConnectionToAReadOnlyServerIsGivenUp(t *testing.T) {
 	}
 }
 
-// Batches lock their rows in the order of the ids, however they were given and however the rows lie in the table: two
-// that share rows would wait for each other otherwise.
+// Batches lock their rows in the order of the ids, whatever order they were given in and wherever the rows lie in the
+// table. Otherwise two batches that share rows would wait for each other.
 func TestBatchesLockInTheOrderOfIDs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

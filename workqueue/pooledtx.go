@@ -12,7 +12,7 @@ import (
 type pooledTx struct {
 	conn  *pgx.Conn
 	begun bool
-	ended bool // the connection is somebody else's
+	ended bool // the connection has gone back to the pool
 }
 
 func (t *pooledTx) Conn() *pgx.Conn { return t.conn }
@@ -49,8 +49,8 @@ func (t *pooledTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 }
 
 // begin begins the transaction unless it has begun. A statement with arguments is sent along, and its reply is the next
-// of the results; one without may be several, which only the simple protocol takes: it is still to be sent if there are
-// no results.
+// of the results. A text without arguments may hold several statements, which only the simple protocol takes. If begin
+// returns no results, the caller still has to send the statement.
 func (t *pooledTx) begin(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
 	switch {
 	case t.ended:
@@ -75,7 +75,8 @@ func (t *pooledTx) begin(ctx context.Context, sql string, args []any) (pgx.Batch
 	return results, nil
 }
 
-// commit ends what has begun. The server answers the COMMIT of a failed transaction with ROLLBACK and no error.
+// commit commits the transaction if it has begun. The server answers the COMMIT of a failed transaction with ROLLBACK
+// and no error.
 func (t *pooledTx) commit(ctx context.Context) error {
 	if !t.begun {
 		return nil
@@ -87,7 +88,7 @@ func (t *pooledTx) commit(ctx context.Context) error {
 	return explain(err)
 }
 
-// firstRows are those of a statement that was sent along with BEGIN.
+// firstRows are the rows of a statement that was sent along with BEGIN.
 type firstRows struct {
 	pgx.Rows
 	results pgx.BatchResults

@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Somebody who looks at an ended row with FOR UPDATE, and takes his time, holds up no purge of the others.
+// A session that holds an ended row with FOR UPDATE for a long time does not delay the purge of other rows.
 func TestPurgeWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["lock_timeout"] = "1s" }))
@@ -33,7 +33,7 @@ func TestPurgeWaitsForNobody(t *testing.T) {
 	}
 }
 
-// endedRows are two Done rows and two Failed ones of the day before.
+// endedRows makes two Done rows and two Failed ones of the day before.
 func endedRows(t *testing.T, db *pgtest.DB) *workqueue.Table {
 	t.Helper()
 	spec := workqueue.Spec{Schema: db.Schema, Table: "ended"}
@@ -50,7 +50,7 @@ func endedRows(t *testing.T, db *pgtest.DB) *workqueue.Table {
 	return table
 }
 
-// A row that may never be started is refused in every state, also where somebody writes an ended one.
+// A row with no attempts at all is refused in every state, even if it is inserted as ended.
 func TestMaximumOfAttemptsIsAtLeastOne(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -17,9 +17,9 @@ type Status int16
 
 const (
 	Ready      Status = 0 // may be claimed once it is due
-	InProgress Status = 1 // claimed: somebody holds an owner token and a lease
+	InProgress Status = 1 // claimed: a worker holds an owner token and a lease
 	Done       Status = 2 // acknowledged
-	Failed     Status = 3 // the dead letter: kept until somebody decides
+	Failed     Status = 3 // the dead letter: kept until an operator decides
 )
 
 var statusNames = [...]string{"ready", "in_progress", "done", "failed"}
@@ -58,7 +58,7 @@ type Queue struct {
 	table *Table
 	exec  executor
 	tried trial
-	later *func() // instead of counting what was settled: who settles does, once it has committed
+	later *func() // if set, takes the function that counts what was settled; it is called after the commit
 }
 
 // A Row is a claimed row.
@@ -163,9 +163,9 @@ func (q *Queue) Extend(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, le
 	return changed, err
 }
 
-// Cancel ends Ready rows as Failed with cancelled_at set. For rows in progress it records the wish and
-// tells the workers: the handler's context is cancelled, and unless the handler acks all the same the
-// row ends when it is settled. Rows that have ended, or were cancelled before, are left alone.
+// Cancel ends Ready rows as Failed with cancelled_at set. For rows in progress it records the request and tells the
+// workers: the handler's context is cancelled, and unless the handler acks all the same the row ends when it is
+// settled. Rows that have ended, or were cancelled before, are left alone.
 func (q *Queue) Cancel(ctx context.Context, ids []uuid.UUID, reason string) ([]uuid.UUID, error) {
 	if err := checkBatch(ids); err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func (q *Queue) Redrive(ctx context.Context, ids []uuid.UUID, actor string) ([]u
 	})
 }
 
-// idsOp needs no order of the ids: the scan of the primary key goes through any array in its own.
+// idsOp need not sort the ids: the scan of the primary key visits those of any array in its own order.
 func (q *Queue) idsOp(ctx context.Context, op operation, stmt statement, ids []uuid.UUID,
 	args map[string]any) ([]uuid.UUID, error) {
 	args["ids"] = ids
@@ -207,8 +207,8 @@ type Reaped struct {
 	Failed   int `json:"failed"`   // rows whose attempts are used up, or whose cancel was asked for
 }
 
-// ReapExpired takes up to limit rows whose lease has ended from their owners: Ready again with backoff,
-// or Failed where the attempts are used up. Safe to run anywhere, any number of times.
+// ReapExpired requeues up to limit rows whose lease has expired: they become Ready again with backoff, or Failed if
+// their attempts are used up. Safe to run anywhere, any number of times.
 func (q *Queue) ReapExpired(ctx context.Context, limit int) (Reaped, error) {
 	if err := checkLimit(limit); err != nil {
 		return Reaped{}, err
@@ -260,7 +260,7 @@ func (q *Queue) NextWakeAt(ctx context.Context) (*dispatch.Wake, error) {
 	return q.wake(ctx, q.table.statements.nextWake, nil)
 }
 
-// A dueQuestion asks for the first due time of the lanes that was still to come when it was asked before.
+// A dueQuestion asks for the first due time in the lanes that was still to come when the question was asked before.
 type dueQuestion struct {
 	lanes [][]any
 	since *time.Time // when it was asked before
@@ -271,7 +271,8 @@ type dueQuestion struct {
 
 func (q *Queue) nextDue(ctx context.Context, d *dueQuestion) error { return q.exec.run(ctx, q.due(d)) }
 
-// due is the question as a call, for a transaction that claims, too: its answer may be lost like a claim.
+// due is the question as a call. It is lazy, so that it can share the transaction of a claim: its answer may be lost
+// like the claim.
 func (q *Queue) due(d *dueQuestion) call {
 	return call{
 		statement: q.table.statements.nextDue,

@@ -19,13 +19,14 @@ var sqlFiles embed.FS
 
 var sqlTemplates = template.Must(template.Must(template.New("lanes").Parse(sqltext.Lanes)).Funcs(template.FuncMap{
 	"retry": func(spent, due string) retryBranch { return retryBranch{spent, due} },
-	// A row that somebody cancelled keeps the reason, whatever its handler says about it.
+	// A row that was cancelled keeps the reason, whatever its handler returns.
 	"reason": func(otherwise string) string {
 		return "CASE WHEN t.cancelled_at IS NOT NULL THEN t.last_error ELSE " + otherwise + " END"
 	},
 }).ParseFS(sqlFiles, "sql/*.sql"))
 
-// retryBranch is what retry_or_fail.sql is told: when a row's attempts are spent, and when it is due if not.
+// retryBranch has the arguments of retry_or_fail.sql: the condition under which a row's attempts are used up, and when
+// it is due otherwise.
 type retryBranch struct{ Spent, Due string }
 
 // A statement is one rendered operation with its parameters in the order of $1, $2, ….
@@ -94,7 +95,7 @@ type view struct {
 	MaxAttempts            int
 	DeleteDone             bool
 	Admission              string
-	WholeRows              bool  // of a claim, as the table has them, in one column
+	WholeRows              bool  // a claim returns whole rows, in one column
 	uniqueColumns          []int // where Unique is among the Columns
 }
 
@@ -136,8 +137,8 @@ func newView(spec Spec) view {
 	return v
 }
 
-// alignments are those of the types of one width. Beside max_attempts, whose alignment is 4, columns stand in this
-// order without a gap between them.
+// alignments are the alignments of the types of fixed width. Next to max_attempts, whose alignment is 4, columns in
+// this order have no gap between them.
 var alignments = map[string]int{
 	"bigint": 8, "timestamptz": 8, "double precision": 8, "integer": 4, "date": 4, "smallint": 2, "boolean": 1,
 	"uuid": 1,
@@ -145,8 +146,9 @@ var alignments = map[string]int{
 
 func fixed(c columnView) bool { return c.NotNull && alignments[c.Type] > 0 }
 
-// FixedColumns stand before what a claim and an ack change, all others behind it: the log of an update has what lies
-// between the first and the last byte that differ, so what changes stands together, and nothing moves in between.
+// FixedColumns stand before the columns that a claim and an ack change, and all others after those. The log of an
+// update has the bytes from the first to the last that differ. So the columns that change stand together, and nothing
+// between them moves.
 func (v view) FixedColumns() []columnView {
 	columns := slices.DeleteFunc(slices.Clone(v.Columns), func(c columnView) bool { return !fixed(c) })
 	slices.SortStableFunc(columns, func(a, b columnView) int { return alignments[b.Type] - alignments[a.Type] })
@@ -177,19 +179,19 @@ func (v view) Channel() string { return "'" + v.spec.channel() + "'" }
 // MaxDelayMicros is the longest delay, in microseconds.
 func (v view) MaxDelayMicros() int64 { return maxDelay.Microseconds() }
 
-// MinJitter is the smallest jitter that is one.
+// MinJitter is the smallest jitter besides 0.
 func (v view) MinJitter() float64 { return minJitter }
 
 // Announce is the call that wakes the table's workers, see [Spec.Announce].
 func (v view) Announce() string { return v.spec.Announce() }
 
-// AnnounceFrom is that call for rows of which none is due before a time.
+// AnnounceFrom is that call for rows that are due no earlier than a time.
 func (v view) AnnounceFrom(due string) string { return v.spec.announceFrom(due) }
 
 // MustAnnounce is its condition, see [Spec.MustAnnounce].
 func (v view) MustAnnounce() string { return v.spec.MustAnnounce() }
 
-// RedriveWaits tells whether a redriven row waits.
+// RedriveWaits is the condition under which a redriven row waits.
 func (v view) RedriveWaits() string {
 	if v.spec.KeyColumn == "" {
 		return "false"
@@ -203,7 +205,7 @@ func (v view) AbandonDue() string {
 		v.spec.Retry.sqlOrRow("t.attempts", "t.retry"))
 }
 
-// ReapDue is the due time after an ended lease.
+// ReapDue is the due time after an expired lease.
 func (v view) ReapDue() string {
 	return fmt.Sprintf("greatest(clock_timestamp(), t.locked_until + %s)", v.spec.Retry.sqlOrRow("t.attempts",
 		"t.retry"))

@@ -13,8 +13,8 @@ import (
 // renewalChunk bounds the rows of one renewal.
 const renewalChunk = 1000
 
-// renew keeps the leases of everything held until ctx is cancelled. It looks twice in the third of a
-// lease after which a renewal is due, and at once when somebody cancelled a row.
+// renew renews the leases of all deliveries in flight until ctx is cancelled. A renewal is due after a third of the
+// lease; renew checks twice in that time, and at once when a running row was cancelled.
 func (w *Worker) renew(ctx context.Context) {
 	ticker := time.NewTicker(w.options.Lease / 6)
 	defer ticker.Stop()
@@ -77,8 +77,8 @@ func (w *Worker) renewChunk(ctx context.Context, chunk []*delivery) {
 	w.abortLost(byID, err)
 }
 
-// reallyLost leaves in a renewal's error only what is lost: a delivery that its own settle ended while
-// the renewal was under way is no longer held.
+// reallyLost keeps only the claims that are really lost in a renewal's error. A delivery that this worker settled while
+// the renewal was under way is no longer held, but not lost.
 func (w *Worker) reallyLost(byID map[uuid.UUID]*delivery, err error) error {
 	var refused *SettleError
 	if !errors.As(err, &refused) {
@@ -93,7 +93,7 @@ func (w *Worker) reallyLost(byID map[uuid.UUID]*delivery, err error) error {
 	return refused
 }
 
-// abortLost cancels the handlers of rows that are not ours any more, which are not renewed again.
+// abortLost cancels the handlers of rows whose claims are lost, and stops renewing them.
 func (w *Worker) abortLost(byID map[uuid.UUID]*delivery, err error) {
 	var lost *SettleError
 	if !errors.As(err, &lost) {
@@ -105,8 +105,8 @@ func (w *Worker) abortLost(byID map[uuid.UUID]*delivery, err error) {
 	}
 }
 
-// abortExpired cancels the handlers of rows whose lease has ended by our own clock because no renewal
-// got through: somebody else may be working on them by now.
+// abortExpired cancels the handlers of rows whose lease has expired by the worker's own clock because no renewal
+// succeeded: another worker may have claimed them since.
 func (w *Worker) abortExpired() {
 	now := w.clock()
 	var lapsed []uuid.UUID

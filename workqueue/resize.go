@@ -28,8 +28,8 @@ func (w *Worker) release(deliveries []*delivery) {
 	}
 }
 
-// staff has spawn run handlers, as many as are wanted, now and whenever that number grows. Each is to call take until
-// it returns false. Nothing is spawned once the flow is closed.
+// staff makes spawn run as many handlers as are wanted, now and whenever that number grows. Each of them must call take
+// until it returns false. Nothing is spawned once the flow is closed.
 func (f *flow) staff(spawn func(handler func()), handler func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -45,7 +45,8 @@ func (f *flow) hire() {
 	}
 }
 
-// resize changes how many handlers are wanted, and has what there is no room for any more released beside them.
+// resize changes how many handlers are wanted. It releases the deliveries for which there is no room any more, in a
+// goroutine beside the handlers.
 func (f *flow) resize(n int, release func([]*delivery)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,7 +57,7 @@ func (f *flow) resize(n int, release func([]*delivery)) {
 	f.concurrency = n
 	f.hire()
 	f.signal()
-	f.ready.Broadcast() // to handlers that are too many
+	f.ready.Broadcast() // so that handlers in excess end
 	if surplus := f.surplus(); len(surplus) > 0 {
 		f.spawn(func() { release(surplus) })
 	}
@@ -69,16 +70,16 @@ func (f *flow) wantedHandlers() int {
 	return f.concurrency
 }
 
-// surplus takes out the deliveries, the latest ones, that a flow which has shrunk has no room for. Other processes may
-// have.
+// surplus takes out the latest deliveries, for which a flow that has shrunk has no room. Other processes may have room
+// for them.
 func (f *flow) surplus() []*delivery {
-	if f.closed { // they are drained
+	if f.closed { // drain takes them
 		return nil
 	}
 	return f.cut(min(max(f.target()-f.running, 0), len(f.queue)))
 }
 
-// cut takes out the deliveries from a place in the queue on. They count as running until they are finished.
+// cut takes out the deliveries from a place in the queue to its end. They count as running until they are finished.
 func (f *flow) cut(from int) []*delivery {
 	rest := slices.Clone(f.queue[from:])
 	clear(f.queue[from:])

@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A gauge counts handlers that run, and lets them go one by one.
+// A gauge counts the handlers that run, and lets them finish one by one.
 type gauge struct {
 	running, most atomic.Int64
 	release       chan struct{}
@@ -32,8 +32,8 @@ func (g *gauge) handle(ctx context.Context, _ *noteClaim) error {
 	return nil
 }
 
-// A worker that is given more handlers uses them at once. One that has fewer lets those that run finish, begins no more
-// than are left, and returns the other rows that it has claimed, for other processes.
+// A worker that is given more handlers uses them at once. A worker that is given fewer lets running handlers finish,
+// starts no more than it has left, and returns the other rows that it has claimed, for other processes.
 func TestAWorkerIsRescaled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -75,7 +75,7 @@ func TestAWorkerIsRescaled(t *testing.T) {
 	}
 }
 
-// A concurrency of before the start is the one that a worker starts with, and one that cannot be is refused.
+// A concurrency that is set before the start is the one that the worker starts with. An invalid one is refused.
 func TestAWorkerIsRescaledBeforeItRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -109,7 +109,7 @@ func TestAWorkerIsRescaledBeforeItRuns(t *testing.T) {
 	}
 }
 
-// Whatever the concurrency does while rows are worked on and while the worker stops, none is lost or worked on twice.
+// However the concurrency changes while rows are handled and while the worker stops, no row is lost or handled twice.
 func TestRescalingLosesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -123,7 +123,7 @@ func TestRescalingLosesNothing(t *testing.T) {
 		stop := make(chan struct{})
 		for range 2 {
 			changing.Go(func() {
-				for often := time.Tick(time.Millisecond); ; { // a loop without a pause leaves no processor for the work
+				for often := time.Tick(time.Millisecond); ; { // a loop without a pause would starve the worker
 					if err := w.SetConcurrency(1 + rand.IntN(60)); err != nil {
 						t.Error(err)
 					}

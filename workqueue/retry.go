@@ -37,7 +37,7 @@ var DefaultRetry = Retry{Growth: Exponential, Base: time.Second, Cap: 15 * time.
 // maxDelay bounds every delay that a caller may name: ten years, far from overflow in Go and in SQL.
 const maxDelay = 10 * 365 * 24 * time.Hour
 
-// minJitter is the smallest jitter that is one: what is next to nothing cannot be multiplied.
+// minJitter is the smallest jitter besides 0. Smaller values may underflow when they are multiplied.
 const minJitter = 1e-9
 
 // maxExponent keeps 2ⁿ finite however many attempts a row is allowed, and still lets every base of a
@@ -93,7 +93,7 @@ func (r Retry) sql(attempts string) string {
 	return delay + " * interval '1 microsecond'"
 }
 
-// stored is the Retry as a row keeps it: what rowRetry reads.
+// storedRetry is a Retry as a row keeps it. sqlOrRow reads it.
 type storedRetry struct {
 	Growth string  `json:"growth"`
 	Base   int64   `json:"base_us"`
@@ -115,7 +115,7 @@ func (r Retry) stored() (string, error) {
 	return string(encoded), err
 }
 
-// sqlOrRow is the delay as an interval expression: that of the row's own backoff where it has one.
+// sqlOrRow is the delay as an interval expression: that of the row's own backoff, if it has one.
 func (r Retry) sqlOrRow(attempts, row string) string {
 	return fmt.Sprintf("CASE WHEN %[2]s IS NULL THEN %[1]s ELSE least((%[2]s ->> 'base_us')::float8"+
 		" * CASE %[2]s ->> 'growth' WHEN 'linear' THEN %[3]s::float8 WHEN 'quadratic' THEN %[3]s::float8 ^ 2"+

@@ -14,7 +14,7 @@ const tries = 50
 var retries = []Retry{
 	DefaultRetry,
 	{Growth: Constant, Base: 3 * time.Second, Cap: time.Minute},
-	{Growth: Constant, Base: 10 * time.Hour, Cap: 10 * time.Hour}, // in microseconds more than an integer
+	{Growth: Constant, Base: 10 * time.Hour, Cap: 10 * time.Hour}, // in microseconds this exceeds an integer
 	{Growth: Linear, Base: time.Second, Cap: time.Minute},
 	{Growth: Linear, Base: 90 * time.Minute, Cap: maxDelay, Jitter: 0.5},
 	{Growth: Quadratic, Base: time.Second, Cap: time.Hour, Jitter: 1},
@@ -29,7 +29,7 @@ func (r Retry) String() string {
 	return fmt.Sprintf("growth %d base %v cap %v jitter %g", r.Growth, r.Base, r.Cap, r.Jitter)
 }
 
-// want is the delay without jitter, computed the long way: with as many digits as it takes.
+// want is the delay without jitter, computed in floating point, where nothing overflows.
 func (r Retry) want(attempt int) time.Duration {
 	n := float64(attempt)
 	factor := map[Growth]float64{Constant: 1, Linear: n, Quadratic: n * n, Exponential: math.Pow(2, n-1)}[r.Growth]
@@ -67,7 +67,7 @@ func TestRetryDelay(t *testing.T) {
 	}
 }
 
-// judge bounds a delay by the jitter: exactly, where there is none.
+// judge checks a delay against the range that the jitter allows. Without jitter it must be exact.
 func (r Retry) judge(t *testing.T, who string, attempt int, got time.Duration) {
 	t.Helper()
 	const rounding = time.Microsecond
@@ -78,7 +78,7 @@ func (r Retry) judge(t *testing.T, who string, attempt int, got time.Duration) {
 	}
 }
 
-// Jitter spreads over its whole range, and is another each time.
+// Jitter spreads over its whole range, and differs each time.
 func TestRetryJitterSpreads(t *testing.T) {
 	t.Parallel()
 	r := Retry{Growth: Constant, Base: time.Hour, Cap: time.Hour, Jitter: 0.5}

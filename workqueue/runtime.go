@@ -19,7 +19,7 @@ const DefaultConnections = 4
 
 const (
 	minConnections, maxConnections = 2, 1000
-	// systemIdleTime is how long a connection of a runtime stays open that nobody uses.
+	// systemIdleTime is how long an unused connection of a runtime stays open.
 	systemIdleTime = 30 * time.Second
 	// systemPingAfter is how long a connection must have been idle to be pinged before its next use. The pool's own
 	// default of a second would ping before each look of an idle process.
@@ -59,14 +59,14 @@ type Runtime struct {
 	others  outageOf // of work beside the workers
 }
 
-// A system is what an open runtime has.
+// A system is what a runtime has while it is open.
 type system struct {
 	runtime  *Runtime
 	pool     *pgxpool.Pool
 	slots    *slots
 	listener *listener
 	looks    *looks
-	epoch    time.Time // workers look at multiples of their interval since
+	epoch    time.Time // workers look when multiples of their interval have passed since then
 	clock    dbClock
 
 	mu     sync.Mutex
@@ -92,14 +92,14 @@ func NewRuntime(pool *pgxpool.Pool, o RuntimeOptions) (*Runtime, error) {
 
 // MaxConnections is how many connections the runtime may have at once: its Connections and their spare ones, the
 // listener's, and for each table of the workers that it was given one that notifies on behalf of the table's producers.
-// Of all processes one at a time has the latter, and while the rate is high.
+// Only one process at a time has the latter, and only while the rate is high.
 func (r *Runtime) MaxConnections() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.options.Connections + r.spare() + 1 + len(r.listened)
 }
 
-// expect counts what a worker may bring.
+// expect counts the table for whose producers the runtime may notify on a connection of its own, see MaxConnections.
 func (r *Runtime) expect(w *Worker) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,8 +110,8 @@ func (r *Runtime) expect(w *Worker) {
 
 // AcquireFunc calls f with one of the runtime's connections, as a pool's AcquireFunc does, for short work beside that
 // of the workers: a transaction of maintenance, for example. It waits its turn as a claim does. While no worker runs,
-// the connection is opened for this call. f must not keep it, nor change what its session is set to: the planner is set
-// for the statements of the core.
+// the connection is opened for this call. f must not keep it, nor change the settings of its session: the planner is
+// set for the statements of the core.
 func (r *Runtime) AcquireFunc(ctx context.Context, f func(*pgxpool.Conn) error) error {
 	s, err := r.join(ctx)
 	if err != nil {
@@ -137,7 +137,7 @@ func (o WorkerOptions) WithRuntime(pool *pgxpool.Pool) (_ WorkerOptions, err err
 	return o, err
 }
 
-// checkPool refuses a worker whose handlers have another database than its claims.
+// checkPool refuses a worker whose handlers use another database than its claims.
 func (r *Runtime) checkPool(pool *pgxpool.Pool) error {
 	if r == nil {
 		return nil
@@ -150,7 +150,7 @@ func (r *Runtime) checkPool(pool *pgxpool.Pool) error {
 	return nil
 }
 
-// join opens the runtime for its first worker. Each join is to be followed by a leave.
+// join opens the runtime for its first worker. Every join must be followed by a leave.
 func (r *Runtime) join(ctx context.Context) (*system, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,7 +165,7 @@ func (r *Runtime) join(ctx context.Context) (*system, error) {
 	return r.open, nil
 }
 
-// leave closes the runtime behind its last worker.
+// leave closes the runtime after its last worker.
 func (r *Runtime) leave() {
 	r.mu.Lock()
 	r.workers--
@@ -214,7 +214,7 @@ func (s *system) queue(t *Table, l TxLimits) *Queue {
 	return &Queue{table: t, exec: poolExecutor{pool: s.pool, limits: l, slots: s.taker(t)}}
 }
 
-// renewing is the same for renewals, which go before everything.
+// renewing is queue for renewals, which take precedence over everything else.
 func (s *system) renewing(t *Table) *Queue {
 	taker := s.taker(t)
 	taker.renews = true
@@ -223,8 +223,8 @@ func (s *system) renewing(t *Table) *Queue {
 
 func (s *system) taker(t *Table) slotTaker { return slotTaker{slots: s.slots, table: t.Name()} }
 
-// timedOut is told of a statement that took all of its time. Where one connection has vanished without a word, those of
-// the others may have, too: they are replaced, but not again and again for the sake of a table that is locked.
+// timedOut is called for a statement that took all of its time. If one connection has vanished silently, the others may
+// have, too, so all of them are replaced. minResetPause keeps a locked table from having them replaced again and again.
 func (s *system) timedOut(err error) {
 	if errors.Is(err, errNoSlot) {
 		return
@@ -237,8 +237,8 @@ func (s *system) timedOut(err error) {
 	}
 }
 
-// connectListener opens the listener's own connection, the way the pool would, since a pool may take
-// its connections back and a transaction pooler would not deliver to them.
+// connectListener opens a connection of the listener's own, the way the pool would. The listener does not borrow one,
+// because a pool may take its connections back, and a transaction pooler would not deliver notifications to them.
 func (s *system) connectListener(ctx context.Context) (*pgx.Conn, error) {
 	if config := s.runtime.options.ListenConfig; config != nil {
 		return pgx.ConnectConfig(ctx, config)

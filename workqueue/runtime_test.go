@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// named gives the sessions of a pool, and those of runtimes on it, a name to be counted by.
+// named gives the sessions of a pool, and those of runtimes on it, a name by which they are counted.
 func (r *rig) named(name string) *pgxpool.Pool {
 	return r.openPool(func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = name })
 }
@@ -26,12 +26,13 @@ func (r *rig) runtimeOn(pool *pgxpool.Pool) *workqueue.Runtime {
 	return runtime
 }
 
-// laneRig is a table with a lane for each of some queues.
+// laneRig is a table with one lane for each of the given queues.
 func laneRig(t *testing.T) *rig {
 	return newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Lanes = []string{"topic"} }})
 }
 
-// Workers that share a runtime share its connections and its listener, however many they are and however busy.
+// Workers that share a runtime share its connections and its listener, however many workers there are and however busy
+// they are.
 func TestWorkersShareARuntime(t *testing.T) {
 	t.Parallel()
 	r := laneRig(t)
@@ -76,7 +77,7 @@ func TestWorkersShareARuntime(t *testing.T) {
 	})
 }
 
-// A runtime whose workers have all stopped serves the next ones, on any table.
+// When all workers of a runtime have stopped, it serves new ones, on any table.
 func TestARuntimeOpensAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -91,8 +92,8 @@ func TestARuntimeOpensAgain(t *testing.T) {
 	}
 }
 
-// Rows of a table whose worker joins a runtime that listens already are announced to it, and those of the table whose
-// worker stays are, when it has gone.
+// A worker joins a runtime that listens already: rows of its table are announced to it. When it has gone, rows of the
+// table whose worker stays are announced as before.
 func TestListeningFollowsTheWorkers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -118,7 +119,7 @@ func TestListeningFollowsTheWorkers(t *testing.T) {
 	}
 }
 
-// A table that somebody holds locked, with many queues on it, leaves those of others their connections.
+// A locked table with many queues leaves the queues of other tables their connections.
 func TestALockedTableLeavesOthersTheirTurn(t *testing.T) {
 	t.Parallel()
 	r := laneRig(t)
@@ -159,8 +160,8 @@ func TestALockedTableLeavesOthersTheirTurn(t *testing.T) {
 	}
 }
 
-// Workers that poll look together. A table that somebody holds locked keeps the others' rows from nobody, and its own
-// are found when it is free.
+// Workers that poll look together. A locked table does not delay the rows of others, and its own rows are found when
+// the lock is released.
 func TestALockedTableKeepsNoLookBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -196,8 +197,8 @@ func TestALockedTableKeepsNoLookBack(t *testing.T) {
 	r.awaitStatus(workqueue.Done, ids...)
 }
 
-// A queue with many handlers, all of which settle at once again and again, leaves the claims of another their turn, and
-// both their renewals.
+// A queue has many handlers, all of which settle at the same time, again and again. It leaves the claims of another
+// queue their turn, and both queues their renewals.
 func TestAQueueWithManyHandlersStarvesNobody(t *testing.T) {
 	t.Parallel()
 	r := laneRig(t)
@@ -235,13 +236,13 @@ func TestAQueueWithManyHandlersStarvesNobody(t *testing.T) {
 	r.insertMany("crowd", 3000)
 	r.insert("long")
 	r.insert("alone")
-	r.reapAllTheWhile() // what comes back later than its lease is the reaper's
+	r.reapAllTheWhile() // the reaper takes what comes back after its lease
 	for range 50 {
 		r.insert("small")
 		receive(t, started, "a row beside the crowd")
 	}
 	err, machine := receive(t, held, "a row that is held for longer than its lease"), receive(t, alone, "one alone")
-	if err != nil && machine == nil { // on a machine that stands still for a lease, every worker loses it
+	if err != nil && machine == nil { // if the machine stands still for a lease, every worker loses its rows
 		t.Errorf("its context was cancelled: %v", err)
 	}
 }
@@ -260,7 +261,7 @@ func TestRuntimeOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// A worker joins a runtime before it is started, and only one of its own database.
+// A worker can join a runtime before it is started, and only a runtime of its own database.
 func TestWorkersJoinInTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -289,7 +290,7 @@ func TestWorkersJoinInTime(t *testing.T) {
 	}
 }
 
-// The bound counts the announcers: one for each table on which a worker listens.
+// MaxConnections counts the announcers: one for each table on which a worker listens.
 func TestMaxConnectionsCountsAnnouncers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -319,7 +320,7 @@ func TestMaxConnectionsCountsAnnouncers(t *testing.T) {
 	}
 }
 
-// A runtime lends connections beside its workers and without any, and closes them again.
+// A runtime lends connections while its workers run and while none does, and closes them again.
 func TestARuntimeLendsConnections(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})

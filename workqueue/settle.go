@@ -17,10 +17,10 @@ type settlement struct {
 	outcome *Outcome
 	message string // the cause as it is stored
 	labels  labels
-	folds   bool // it writes notes, and who settles it folds
+	folds   bool // it writes notes, and the worker that settles it folds them
 }
 
-// A standing is where a row stands.
+// A standing is the state of a row.
 type standing struct {
 	status    Status
 	cancelled bool
@@ -29,20 +29,20 @@ type standing struct {
 // changes are the rows that a settle changed.
 type changes struct {
 	ids   []uuid.UUID
-	stand map[uuid.UUID]standing // since then, of those that were not acked
+	stand map[uuid.UUID]standing // their states since then, except of those that were acked
 	found []uuid.UUID            // changed by an earlier try, whose reply was lost
 }
 
-// A trial is how often a settle is tried.
+// A trial says whether a settle is repeated if it fails.
 type trial uint8
 
 const (
-	triedOnce   trial = iota // whoever settles decides what follows
-	triedFirst               // if it fails it is repeated
-	triedBefore              // and has failed
+	triedOnce   trial = iota // the caller decides what follows a failure
+	triedFirst               // the first try, which is repeated if it fails
+	triedBefore              // a further try, after one that failed
 )
 
-// settlements of one claim's rows, all with the same outcome.
+// settleAll makes the settlements of one claim's rows, all with the same outcome.
 func settleAll(owner uuid.UUID, ids []uuid.UUID, o *Outcome) []settlement {
 	batch := make([]settlement, len(ids))
 	for i, id := range ids {
@@ -124,7 +124,8 @@ func (c *changes) note(id uuid.UUID, at standing) {
 	c.stand[id] = at
 }
 
-// anyFolds of a batch is true of all of it: the promise is the transaction's.
+// anyFolds reports whether a settlement of the batch folds. The promise then holds for the whole batch, because it is
+// the transaction's.
 func anyFolds(batch []settlement) bool {
 	return slices.ContainsFunc(batch, func(s settlement) bool { return s.folds })
 }
@@ -167,8 +168,8 @@ func cancelled(group []settlement) []bool {
 // settle applies the batch and returns the ids that it changed. Rows that it did not change are looked
 // at once more: a repeated settle whose first reply was lost is a success, the others are a SettleError.
 //
-// The batch is sorted by id, so that any two lock in one order. A statement tells which ids it changed and
-// not by which claim, so of two claims of one row the second is settled by itself.
+// The batch is sorted by id, so that all settles lock rows in the same order. A statement returns the ids that it
+// changed but not their claims, so of two claims of one row the second is settled by itself.
 func (q *Queue) settle(ctx context.Context, batch []settlement) ([]uuid.UUID, error) {
 	if len(batch) == 0 {
 		return nil, nil
@@ -186,7 +187,7 @@ func (q *Queue) settle(ctx context.Context, batch []settlement) ([]uuid.UUID, er
 	return append(changed, more...), refused.merge(err)
 }
 
-// splitRepeated takes the second claim of a row out of a sorted batch, and drops what is named twice.
+// splitRepeated takes the second claim of a row out of a sorted batch, and drops duplicates.
 func splitRepeated(batch []settlement) (once, again []settlement) {
 	once = batch[:0]
 	for _, s := range batch {
@@ -210,7 +211,7 @@ func (q *Queue) settleOnce(ctx context.Context, batch []settlement) ([]uuid.UUID
 	if len(done.ids) < len(batch) {
 		err = q.explainUnchanged(ctx, batch, &done)
 	}
-	if q.tried == triedOnce || !isUnsettled(err) { // else it is repeated, and finds what it has changed
+	if q.tried == triedOnce || !isUnsettled(err) { // otherwise it is repeated, and then finds what this try has changed
 		q.count(ctx, batch, done)
 	}
 	return done.ids, err

@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// A process that claims its own lost row again may finish both claims in one batch, with others between them.
+// A process may lose a row, claim it again, and finish both claims in one batch, with others between them.
 func TestStaleClaimIsToldBesideTheCurrentOne(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]Spec{"retained": {Table: "rows"}, "deleted": {Table: "rows", DeleteDone: true}} {

@@ -59,8 +59,8 @@ func (s *settler) start(ctx context.Context, running *sync.WaitGroup) {
 	running.Go(s.bisect)
 }
 
-// limit ends all settling after the given time, so that a database which is away cannot keep a worker
-// from stopping. The returned function lifts the limit.
+// limit ends all settling after the given time, so that an unavailable database cannot keep a worker from stopping. The
+// returned function stops the timer.
 func (s *settler) limit(d time.Duration) (lift func()) {
 	timer := time.AfterFunc(d, s.cancel)
 	return func() { timer.Stop(); s.cancel() }
@@ -69,8 +69,8 @@ func (s *settler) limit(d time.Duration) (lift func()) {
 // stop ends the settlers once nothing is pending.
 func (s *settler) stop() { close(s.quit) }
 
-// add never blocks for good: a handler that outlives the worker adds in vain, and its row is left to
-// the lease.
+// add may block, but not for ever: if a handler outlives the worker, its outcome is dropped, and its row is left to the
+// lease.
 func (s *settler) add(d *delivery, o *Outcome) {
 	select {
 	case s.pending <- s.worker.pendingSettle(d, o):
@@ -85,12 +85,12 @@ func (s *settler) run() {
 			return
 		}
 		s.flush(batch)
-		clear(batch) // keeps nothing alive until the next
+		clear(batch) // so that it keeps nothing alive until the next batch
 	}
 }
 
-// nextBatch waits for outcomes; none means that the settler has stopped. One settler collects at a time: two would
-// share what ends together, and often one of them would settle a single row.
+// nextBatch waits for outcomes; an empty batch means that the settler has stopped. One settler collects at a time: two
+// would divide the outcomes that arrive together, and often one of them would settle a single row.
 func (s *settler) nextBatch(batch []pendingSettle) []pendingSettle {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
@@ -115,15 +115,15 @@ func (s *settler) next() (pendingSettle, bool) {
 	}
 }
 
-// lingerParts is how often a settler that lingers looks whether company can still come.
+// lingerParts is how often a settler that lingers checks whether waiting is still worthwhile.
 const lingerParts = 8
 
-// lingerBatch is how many outcomes are company enough: their share of a commit is small, and the other settler can
-// collect while they are sent.
+// lingerBatch is the number of outcomes from which a settler lingers no longer: the share of each in the commit is
+// small, and the other settler can collect while they are sent.
 const lingerBatch = 128
 
-// collect fills a batch with what is there, and lingers for company only if that is little and handlers are at work:
-// with nobody to wait for, the next row of a key would wait in vain.
+// collect fills a batch with the pending outcomes. It lingers for more only if there are few and handlers are at work.
+// With no handler at work, the next row of a key would be delayed for nothing.
 func (s *settler) collect(batch []pendingSettle) []pendingSettle {
 	batch = s.takeReady(batch)
 	for part := 0; part < lingerParts && s.linger > 0 && len(batch)+len(s.pending) < lingerBatch &&
@@ -133,12 +133,13 @@ func (s *settler) collect(batch []pendingSettle) []pendingSettle {
 	return s.takeReady(batch)
 }
 
-// settleShares is in how many settles at least what is in flight is settled, where its settles write notes.
+// settleShares is the number of settles, at least, over which the rows in flight are spread if their settles write
+// notes.
 const settleShares = 4
 
-// takeReady takes what is there, up to a full batch. Of settles that write notes it takes a share of what is in flight:
-// one share is then settled while another is folded and a third is claimed and handled. All at once they would go
-// around together, and each of these steps would wait for the one before.
+// takeReady takes pending outcomes, up to a full batch. Of settles that write notes it takes no more than a share of
+// the rows in flight: while one share is settled, another is folded and a third is claimed and handled. If it took all
+// at once, they would go through these steps together, and each step would wait for the one before.
 func (s *settler) takeReady(batch []pendingSettle) []pendingSettle {
 	share := max(lingerBatch, s.worker.inFlight.count()/settleShares)
 	for noted := countNoted(batch); len(batch) < settleBatch && noted < share; {
@@ -195,7 +196,7 @@ func (s *settler) bisect() {
 		}
 		select {
 		case <-s.ctx.Done():
-			s.worker.done(a.abandon()) // their leases end
+			s.worker.done(a.abandon()) // their leases expire
 			return
 		case batch, ok := <-more:
 			if !ok {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// A settler that lingers for company gets it: the other one leaves it what ends meanwhile.
+// A settler that lingers gets the outcomes that come meanwhile: the other settler leaves them to it.
 func TestOneSettlerCollectsAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestOneSettlerCollectsAtATime(t *testing.T) {
 	})
 }
 
-// A batch that has company enough lingers no longer.
+// A batch that is large enough lingers no longer.
 func TestALargeBatchLingersNoLonger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestALargeBatchLingersNoLonger(t *testing.T) {
 	})
 }
 
-// Settles that write notes are made in shares of what is in flight, and others as many at once as there are.
+// Settles that write notes are made in shares of the rows in flight. Other settles take all outcomes that there are.
 func TestASettleTakesAShareOfWhatWritesNotes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -16,9 +16,9 @@ import (
 type pendingSettle struct {
 	delivery *delivery
 	settlement
-	waits int       // how often it was put off
-	due   time.Time // until when
-	mark  int       // from 1: how many settles of the bisector had succeeded before it failed
+	waits int       // how often it was postponed
+	due   time.Time // until when it is postponed
+	mark  int       // when it first failed: the bisector's successful settles so far, plus 1; 0: not set
 }
 
 func (w *Worker) pendingSettle(d *delivery, o *Outcome) pendingSettle {
@@ -27,14 +27,15 @@ func (w *Worker) pendingSettle(d *delivery, o *Outcome) pendingSettle {
 	return p
 }
 
-// isNew tells that it has never been tried.
+// isNew reports whether it has never been tried.
 func (p pendingSettle) isNew() bool { return p.waits == 0 && p.mark == 0 }
 
 var (
-	// batchLimits are those of a batch. For locks it waits far longer than renewals, cancels and settles of others
-	// take, which are the only ones of ours to hold what it needs.
+	// batchLimits are the limits of a batch. It waits for locks far longer than renewals, cancels and other settles
+	// take, and no other statements of ours hold the locks that it needs.
 	batchLimits = TxLimits{Lock: 500 * time.Millisecond, Statement: 2 * time.Second}
-	// partLimits are those of a part of a batch that failed. A short wait that is given up too early costs a pause.
+	// partLimits are the limits of a part of a batch that failed. If a part stops waiting too early, it is only tried
+	// again after a pause.
 	partLimits = TxLimits{Lock: 2 * time.Millisecond, Statement: 500 * time.Millisecond}
 )
 
@@ -44,7 +45,7 @@ const maxSettleTime = 10 * time.Second
 func (w *Worker) settleLimit() time.Duration { return min(w.callLimit(), maxSettleTime) }
 
 // settleBatch settles in one transaction and returns how many rows that changed. The settle is guarded by its tokens,
-// so to repeat one whose reply was lost changes nothing.
+// so repeating one whose reply was lost changes nothing.
 func (w *Worker) settleBatch(ctx context.Context, batch []pendingSettle, l TxLimits) (changed int, err error) {
 	settlements := make([]settlement, len(batch))
 	for i, p := range batch {
@@ -54,7 +55,7 @@ func (w *Worker) settleBatch(ctx context.Context, batch []pendingSettle, l TxLim
 		defer w.folder.settles()() // also where the reply was lost
 	}
 	repeated := !batch[0].isNew()
-	limit := l.Statement + w.settleLimit() // the server's ends first, which tells that it is there
+	limit := l.Statement + w.settleLimit() // the server's limit ends first, which shows that the server is there
 	err = w.within(ctx, limit, func(ctx context.Context) error {
 		return w.table.telemetry.transitionOf(ctx, opSettle, len(batch), aboutThe(batch), func(ctx context.Context) (
 			[]uuid.UUID, error) {
@@ -69,7 +70,7 @@ func (w *Worker) settleBatch(ctx context.Context, batch []pendingSettle, l TxLim
 	return changed, err
 }
 
-// aboutThe finds the labels of a row of a batch, which is for what goes wrong.
+// aboutThe finds the labels of a row of a batch, for reports of errors.
 func aboutThe(batch []pendingSettle) func(uuid.UUID) labels {
 	return func(id uuid.UUID) (l labels) {
 		if i := slices.IndexFunc(batch, func(p pendingSettle) bool { return p.id == id }); i >= 0 {
@@ -101,7 +102,7 @@ func (w *Worker) settleOver(ctx context.Context, batch []settlement, l TxLimits,
 	return ids, errors.Join(err, lost)
 }
 
-// settling is the worker's table, through statements that the server ends in time.
+// settling returns the operations on the worker's table, with limits that the server enforces.
 func (w *Worker) settling(l TxLimits) *Queue {
 	if w.system == nil { // a drain
 		return &Queue{table: w.table, exec: poolExecutor{pool: w.pool, limits: l}}
@@ -109,7 +110,7 @@ func (w *Worker) settling(l TxLimits) *Queue {
 	return w.system.queue(w.table, l)
 }
 
-// done ends the worker's answering for rows that are settled.
+// done ends the worker's responsibility for rows that are settled.
 func (w *Worker) done(batch []pendingSettle) {
 	deliveries := make([]*delivery, len(batch))
 	for i, p := range batch {
@@ -119,7 +120,7 @@ func (w *Worker) done(batch []pendingSettle) {
 	w.inFlight.remove(deliveries...)
 }
 
-// leaveToLease ends it for rows that cannot be settled: their leases end.
+// leaveToLease ends the worker's responsibility for rows that cannot be settled: their leases expire.
 func (w *Worker) leaveToLease(rows []pendingSettle, cause error) {
 	for _, p := range rows {
 		w.table.telemetry.logRow(context.Background(), slog.LevelError, "settle failed; the row is left to the reaper",
@@ -128,24 +129,24 @@ func (w *Worker) leaveToLease(rows []pendingSettle, cause error) {
 	}
 }
 
-// isUnsettled reports that the settle is still to be made. Where a claim is void, nothing is left to do for it.
+// isUnsettled reports whether the settle still has to be made. If a claim is void, nothing is left to do for it.
 func isUnsettled(err error) bool {
 	return err != nil && !errors.Is(err, ErrLeaseLost) && !errors.Is(err, ErrGone)
 }
 
-// A repeatedError is that of a settle whose first failure has been reported.
+// A repeatedError is the error of a repeated settle, whose first failure has been reported already.
 type repeatedError struct{ cause error }
 
 func (e *repeatedError) Error() string { return e.cause.Error() }
 func (e *repeatedError) Unwrap() error { return e.cause }
 
-// A failure is why a settle failed.
+// A failure is the kind of reason for which a settle failed.
 type failure int
 
 const (
-	failedAway    failure = iota // for no reason of its own: the database is away, or full, or resolves a conflict
-	failedWaiting                // for a lock, or for longer than it may, or for want of the server's memory
-	failedRefused                // for its rows, or for what the role may do
+	failedAway    failure = iota // not because of its rows: the database is unavailable or full, or resolves a conflict
+	failedWaiting                // it waited for a lock or took too long, or the server ran out of memory
+	failedRefused                // because of its rows, or of the role's privileges
 )
 
 func failureOf(err error) failure {

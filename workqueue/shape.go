@@ -15,17 +15,17 @@ const (
 	varying form = 'v' // each row has its own, or none
 )
 
-// A shape is what an insert statement depends on. Most calls of an application have one of a few.
+// A shape is what an insert statement depends on. Most calls of an application have one of a few shapes.
 type shape struct {
 	forms   string // one [form] for each of the table's insert fields
-	one     bool   // row
+	one     bool   // for a single row
 	guarded bool   // against unique values that are taken
 }
 
 // An insertField is a column as an insert sees it.
 type insertField struct {
 	columnView
-	wrap     string // makes the column's value of what is sent
+	wrap     string // a format that makes the column's value from what is sent
 	fallback string // the value where no row has one
 	form     form
 }

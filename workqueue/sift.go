@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// A notification tells of a table and not of a lane: the trigger that sends it does not read the rows. Where many
-// workers of a process serve a table, one of them has a row to claim, and the claims of the others would be in vain. So
-// the process looks once for all of them, see sql/look.sql, and wakes those for which there is something.
+// A notification names a table and not a lane, because the trigger that sends it does not read the rows. If many
+// workers of a process serve a table, one of them has a row to claim, and the claims of the others would find nothing.
+// So the process looks once for all of them, see sql/look.sql, and wakes only the workers that have something to claim.
 
-// siftFrom is from how many workers on a look and a claim, one after the other, are worth it: fewer claim side by side,
-// which is sooner.
+// siftFrom is the number of workers from which a look that is followed by a claim is worthwhile. Fewer workers claim
+// side by side, which is faster.
 const siftFrom = 4
 
-// siftLimits are those of the look. While it fails, workers are woken as if there were none.
+// siftLimits are the limits of the look. While the look fails, all workers are woken, as if there were no look.
 var siftLimits = TxLimits{Lock: 20 * time.Millisecond, Statement: 250 * time.Millisecond}
 
-// wakeConcerned wakes the workers that listen and may have something to claim, after a notification. It never blocks.
+// wakeConcerned is called after a notification. It wakes the listening workers that may have something to claim, and
+// never blocks.
 func (t *tableWork) wakeConcerned() {
 	workers := t.listening()
 	if len(workers) < siftFrom {
@@ -32,7 +33,7 @@ func (t *tableWork) wakeConcerned() {
 	}
 }
 
-// sift looks once for all notifications that have come before, and again for those that come meanwhile.
+// sift looks once for all notifications that have arrived, and again if more have arrived in the meantime.
 func (t *tableWork) sift() {
 	for {
 		t.mu.Lock()
@@ -75,7 +76,7 @@ func wakeAll(workers []*Worker) {
 	}
 }
 
-// peek tells where the next claim would begin.
+// peek returns where the next claim would begin.
 func (c *claimer) peek() []claimLane {
 	c.mu.Lock()
 	defer c.mu.Unlock()

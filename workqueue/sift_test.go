@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// crowdOf starts a worker for each of some lanes, over one runtime, none of which polls.
+// crowdOf starts a worker for each of the given lanes over one runtime. None of them polls.
 func (r *rig) crowdOf(n int) (topics []string) {
 	r.Helper()
 	runtime := r.runtimeOn(r.Pool)
@@ -23,12 +23,12 @@ func (r *rig) crowdOf(n int) (topics []string) {
 		r.eventually("a worker", func() bool { return w.Ready() == nil })
 	}
 	r.awaitListener()
-	// The first look of a session that listens is everybody's.
+	// After a listener's session has started, all workers look once.
 	r.awaitStatus(workqueue.Done, r.insert(topics...)...)
 	return topics
 }
 
-// A notification has the worker claim that serves the row's lane, now or when the row is due, and no other one.
+// A notification makes only the worker claim that serves the row's lane, now or when the row is due.
 func TestANotificationWakesWhomItConcerns(t *testing.T) {
 	t.Parallel()
 	r := laneRig(t)
@@ -54,7 +54,7 @@ func TestANotificationWakesWhomItConcerns(t *testing.T) {
 	}
 }
 
-// While nobody can look, since the table is locked, workers are woken all the same, and none is forgotten.
+// While no look is possible because the table is locked, all workers are woken all the same, and no row is forgotten.
 func TestALookThatFailsWakesEverybody(t *testing.T) {
 	t.Parallel()
 	r := laneRig(t)
@@ -84,7 +84,7 @@ func TestALookThatFailsWakesEverybody(t *testing.T) {
 			return ask[bool](r, "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'notes'::regclass AND mode = "+
 				"'AccessExclusiveLock' AND NOT granted)")
 		})
-		if err := tx.Commit(t.Context()); err != nil { // the rows are announced when the table is locked
+		if err := tx.Commit(t.Context()); err != nil { // the rows are announced while the table is locked
 			t.Fatal(err)
 		}
 		if err := receive(t, locked, "the lock"); err != nil {

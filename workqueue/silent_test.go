@@ -11,7 +11,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// hold has a session of its own take one of the table's two locks: the announcer's, or that of silent transactions.
+// hold takes one of the table's two locks in a session of its own: the announcer's lock, or that of silent
+// transactions.
 func (r *rig) hold(lock string) {
 	r.Helper()
 	conn, err := pgx.Connect(r.Context(), r.URL)
@@ -25,7 +26,7 @@ func (r *rig) hold(lock string) {
 	}
 }
 
-// silent tells whether a transaction holds the lock by which the announcer knows of it.
+// silent reports whether a transaction holds the lock by which the announcer knows of it.
 func (r *rig) silent(tx pgx.Tx) (silent bool) {
 	r.Helper()
 	err := tx.QueryRow(r.Context(),
@@ -73,7 +74,7 @@ func TestWhoIsSilent(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var young bool // a machine that has too much to do makes a transaction old
+				var young bool // on an overloaded machine a transaction may get old
 				if err := tx.QueryRow(t.Context(),
 					"SELECT clock_timestamp() < now() + interval '500 milliseconds'").Scan(&young); err != nil {
 					t.Fatal(err)

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// slots decide who of a [Runtime] may use one of its connections next. They stand in front of the pool, which knows no
-// order but that of arrival.
+// slots decide which statement of a [Runtime] may use one of its connections next. They stand in front of the pool,
+// which knows only the order of arrival.
 //
-// Renewals go before everything, and one connection is always kept for them: a lease that is not renewed in time is
-// work done twice. All else goes in the order in which it came. A worker asks for few connections at a time, however
-// many handlers it has, so nobody's claims wait for long behind the settles of another.
+// Renewals go first, and one connection is always kept for them: a lease that is not renewed in time means that work is
+// done twice. Everything else goes in the order of arrival. A worker asks for few connections at a time, however many
+// handlers it has, so the claims of one worker do not wait long behind the settles of another.
 //
-// A statement that takes long, because its table is locked or its triggers are slow, gives its place to others: a spare
-// connection stands in for the one that it holds. No table holds more than limit connections, so that one which is
-// locked leaves the others theirs.
+// A statement that takes long, because its table is locked or its triggers are slow, makes way for others: a spare
+// connection stands in for the one that it holds. No table holds more than limit connections, so that a locked table
+// leaves some to the others.
 type slots struct {
 	limit, spare int
 
@@ -26,7 +26,7 @@ type slots struct {
 	waiting []*slot // in the order in which they came
 }
 
-// slowAfter is how long a statement keeps its place.
+// slowAfter is how long a statement may take before a spare connection stands in for its own.
 const slowAfter = 100 * time.Millisecond
 
 // errNoSlot says that the connections were all in use until the time was up, which says nothing about the database.
@@ -50,7 +50,7 @@ type slotTaker struct {
 	renews bool
 }
 
-// take waits for a slot, which is to be released.
+// take waits for a slot. The caller must release it.
 func (t slotTaker) take(ctx context.Context) (*slot, error) {
 	if t.slots == nil {
 		return nil, nil
@@ -73,7 +73,7 @@ func (q *slots) ask(s *slot) {
 	q.grant()
 }
 
-// release gives a slot back, or up where it was not granted yet. That of nobody is none.
+// release gives a slot back, or stops waiting for it if it was not granted yet. On a nil slot it does nothing.
 func (s *slot) release() {
 	if s == nil {
 		return
@@ -90,7 +90,7 @@ func (s *slot) release() {
 	q.grant()
 }
 
-// grant lets in who may come.
+// grant grants slots to those that wait, renewals first.
 func (q *slots) grant() {
 	for _, renews := range []bool{true, false} {
 		q.waiting = slices.DeleteFunc(q.waiting, func(s *slot) bool {
@@ -105,7 +105,7 @@ func (q *slots) grant() {
 	}
 }
 
-// free tells whether a slot may be granted now.
+// free reports whether a slot may be granted now.
 func (q *slots) free(s *slot) bool {
 	busy, others, table := 0, 0, 0
 	for _, h := range q.held {

@@ -52,7 +52,7 @@ func TestOneSlotIsKeptForRenewals(t *testing.T) {
 	}
 }
 
-// Statements that take long have spare connections, of which no table gets so many that another has none.
+// Slow statements get spare connections, but no table gets so many that another table has none.
 func TestSlowStatementsGiveTheirPlaceToOthers(t *testing.T) {
 	t.Parallel()
 	q := &slots{limit: 4, spare: 3}
@@ -62,7 +62,7 @@ func TestSlowStatementsGiveTheirPlaceToOthers(t *testing.T) {
 	}
 	other := q.asked("other", false)
 	if other.has() {
-		t.Fatal("there was a fourth slot for what is no renewal")
+		t.Fatal("a fourth slot was granted, and not for a renewal")
 	}
 	for _, s := range locked[:3] {
 		s.timer.Stop()
@@ -91,14 +91,15 @@ func TestSlowStatementsGiveTheirPlaceToOthers(t *testing.T) {
 	}
 }
 
-// sizes takes the lock, since slots become slow by themselves.
+// sizes takes the lock, because slots become slow in a goroutine of their own.
 func (q *slots) sizes() (held, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.held), len(q.waiting)
 }
 
-// Who waits in vain leaves nothing behind, and is told apart from a database that does not answer.
+// A statement that waits for a slot in vain leaves nothing behind. Its error differs from that of a database that does
+// not answer.
 func TestASlotThatIsWaitedForInVain(t *testing.T) {
 	t.Parallel()
 	q := &slots{limit: 2}
@@ -112,11 +113,12 @@ func TestASlotThatIsWaitedForInVain(t *testing.T) {
 	next := q.asked("c", false)
 	defer next.release()
 	if _, waiting := q.sizes(); !next.has() || waiting > 0 {
-		t.Error("who went away is still waited for")
+		t.Error("a request that was given up is still waiting")
 	}
 }
 
-// The server keeps every notification for a listener, and so ends the session of one whose process is frozen.
+// The server keeps every notification for a listener. It therefore ends the session of a listener whose process is
+// frozen.
 func TestTheServerBoundsAListener(t *testing.T) {
 	t.Parallel()
 	conn, err := pgtest.New(t).Pool.Acquire(t.Context())
@@ -137,7 +139,7 @@ func TestTheServerBoundsAListener(t *testing.T) {
 	}
 }
 
-// The session that holds the lock of the sweeps is one that the server ends sooner.
+// The server ends the session that holds the upkeep lock sooner.
 func TestTheServerBoundsALeader(t *testing.T) {
 	t.Parallel()
 	conn, err := pgtest.New(t).Pool.Acquire(t.Context())

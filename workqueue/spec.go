@@ -17,8 +17,8 @@ const (
 	// span about a quarter of an hour: longer than a deploy or a failover, shorter than a day of noise.
 	DefaultMaxAttempts = 10
 
-	// DefaultRetention is how long a Done or cancelled row is kept: a week answers most "did it run?" questions.
-	// Dead letters are kept until somebody decides.
+	// DefaultRetention is how long a Done or cancelled row is kept: a week answers most "did it run?" questions. Dead
+	// letters are kept until an operator decides.
 	DefaultRetention = 7 * 24 * time.Hour
 )
 
@@ -67,14 +67,14 @@ type Spec struct {
 	// row carry. Metrics tell at most 100 combinations of them apart. Default: none.
 	Labels []string
 
-	// KeyColumn names a column: a row in which it is set waits again when it is redriven, for whatever let it through
+	// KeyColumn names a column: a row in which it is set waits again when it is redriven, until it is released like
 	// before. Package keyed needs it. Default: none.
 	KeyColumn string
 
 	// MaxAttempts is the default of the table's max_attempts column. Default: [DefaultMaxAttempts].
 	MaxAttempts int
 
-	// Retry is the backoff between attempts where nobody names a delay. Default: [DefaultRetry].
+	// Retry is the backoff between attempts if neither the handler nor the row names another. Default: [DefaultRetry].
 	Retry Retry
 
 	// Retention is how long the reaper keeps Done rows, and rows that were cancelled. Default: [DefaultRetention].
@@ -85,10 +85,10 @@ type Spec struct {
 	// ever.
 	FailedRetention time.Duration
 
-	// Sweeps are the suffixes of SQL functions <schema>.<table>_<suffix>(max_rows integer) RETURNS integer,
-	// which the domain's migration makes: what nothing but time brings about, and repair. They return how many rows
-	// they changed. Workers call them beside their claims, about once a second and at a bounded share of their time;
-	// so does every round of the reaper.
+	// Sweeps are the suffixes of SQL functions <schema>.<table>_<suffix>(max_rows integer) RETURNS integer, which the
+	// domain's migration makes. They make the changes that only the passage of time brings about, and repair. They
+	// return how many rows they changed. Workers call them beside their claims, about once a second and at a bounded
+	// share of their time; so does every round of the reaper.
 	Sweeps []string
 
 	// Folds are the functions of the domain that apply what its triggers have noted, in the order in which they are
@@ -317,7 +317,7 @@ func (s Spec) channel() string { return s.Name() }
 // PostgreSQL folds equal notifications of a transaction into one.
 func (s Spec) Announce() string { return s.announceFrom("pg_catalog.now()") }
 
-// announceFrom announces rows of which none is due before a time, which is given as an expression.
+// announceFrom announces rows that are due no earlier than a time, which is given as an SQL expression.
 func (s Spec) announceFrom(due string) string {
 	return "pg_catalog.pg_notify('" + s.channel() +
 		"', (extract(epoch FROM " + due + ") OPERATOR(pg_catalog.*) 1000000)::bigint::pg_catalog.text)"
@@ -362,23 +362,23 @@ func (s Spec) announcerLock() string {
 	return "pg_catalog.hashtextextended('" + s.Name() + " announcer', 0)"
 }
 
-// silentLock is the advisory lock that transactions hold, shared and until their rows are visible, which may have left
-// the notification to the announcer.
+// silentLock is the advisory lock of transactions that may have left their notification to the announcer. They hold it
+// in shared mode until their rows are visible.
 func (s Spec) silentLock() string {
 	return "pg_catalog.hashtextextended('" + s.Name() + " silent', 0)"
 }
 
-// silentWithin is how old a transaction may be that leaves its notification to the announcer, which looks as far back
-// for rows that become visible late.
+// silentWithin is the greatest age at which a transaction leaves its notification to the announcer. The announcer looks
+// that far back for rows that become visible late.
 const silentWithin = 500 * time.Millisecond
 
 // MustAnnounce is the condition of [Spec.Announce]: no announcer is awake that announces what this transaction makes
-// claimable. A transaction that it tells to be silent keeps a lock until its rows are visible, which is how the
-// announcer knows that there is one.
+// claimable. A transaction that it tells to be silent keeps a lock until its rows are visible. The announcer sees such
+// locks, and so knows of the transaction.
 //
-// The announcer's lock is tested by a try in shared mode that is given back at once. The second test is the one that
-// counts; the first spares transactions the other lock where there is no announcer. docs/model/announcer.pml checks
-// the protocol.
+// To test the announcer's lock, the condition tries to take it in shared mode, and gives it back at once. The second
+// test is the one that counts; the first spares transactions the other lock if no announcer is awake.
+// docs/model/announcer.pml checks the protocol.
 func (s Spec) MustAnnounce() string {
 	lock := s.announcerLock()
 	nobody := "(CASE WHEN pg_catalog.pg_try_advisory_lock_shared(" + lock +
@@ -403,8 +403,8 @@ func (s Spec) AnnounceNote() string {
 		"', (extract(epoch FROM pg_catalog.now()) OPERATOR(pg_catalog.*) 1000000)::bigint))"
 }
 
-// MustAnnounceNote is the condition of [Spec.AnnounceNote]: the transaction is no worker's own, which folds by itself,
-// and no announcer announces the note, see [Spec.MustAnnounce].
+// MustAnnounceNote is the condition of [Spec.AnnounceNote]: the transaction is not that of a worker, which folds by
+// itself, and no announcer announces the note, see [Spec.MustAnnounce].
 func (s Spec) MustAnnounceNote() string {
 	return "(CASE WHEN pg_catalog.current_setting('txwork.folds', true) OPERATOR(pg_catalog.=) '" + s.Name() +
 		"' THEN false ELSE " + s.MustAnnounce() + " END)"

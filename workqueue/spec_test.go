@@ -14,8 +14,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// longestTable is how long a table's name may be: the longest name derived from it, that of the
-// constraint _attempts_check, then has 63 bytes.
+// longestTable is the longest that a table's name may be. The longest name that derives from it, that of the constraint
+// _attempts_check, then has 63 bytes.
 const longestTable = 63 - len("_attempts_check")
 
 func text(name string) workqueue.Column {
@@ -174,7 +174,7 @@ func createsCleanly(t *testing.T, spec workqueue.Spec) {
 	db := pgtest.New(t)
 	if spec.Schema == "" {
 		spec.Schema = db.Schema
-	} else { // its length matters
+	} else { // the length of the name matters
 		if _, err := db.Pool.Exec(t.Context(), "CREATE SCHEMA "+spec.Schema); err != nil {
 			t.Fatal(err)
 		}

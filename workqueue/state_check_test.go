@@ -2,8 +2,8 @@ package workqueue_test
 
 import "testing"
 
-// A status goes with certain times and no others: the table accepts these rows and refuses the rest, whatever writes
-// them.
+// Each status goes with certain times and no others: the table accepts these rows and refuses all others, whichever
+// program writes them.
 func TestTheStateOfARowIsChecked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Whatever an error says, what is stored of it is text that PostgreSQL takes, of a bounded size, and the same again
-// when it is stored again. What needed no change keeps its words.
+// Whatever an error says, its stored text is accepted by PostgreSQL, is bounded in size, and does not change when it is
+// stored again. Text that needs no change is stored as it is.
 func FuzzStorable(f *testing.F) {
 	for _, s := range []string{"", "timeout", "a\x00b", "\xff\xfe", "é", strings.Repeat("é", maxErrorBytes),
 		strings.Repeat("x", maxErrorBytes), "\x00"} {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Sweep calls the table's own sweeps (Spec.Sweeps), each in a transaction of its own where the Queue is on
-// a pool, and returns how many rows they changed. limit bounds each of them. The failure of one does not keep
-// the others from theirs. Safe to run anywhere, any number of times.
+// Sweep calls the table's own sweeps (Spec.Sweeps), each in a transaction of its own where the Queue is on a pool, and
+// returns how many rows they changed. limit bounds each of them. If one sweep fails, the others still run. Safe to run
+// anywhere, any number of times.
 func (q *Queue) Sweep(ctx context.Context, limit int) (int, error) {
 	if err := checkLimit(limit); err != nil {
 		return 0, err
@@ -71,16 +71,16 @@ func (q *Queue) anyWaiting(ctx context.Context) (found bool, err error) {
 const (
 	// sweepLimit bounds the rows that one sweep changes, and with it how long it holds locks.
 	sweepLimit = 1000
-	// sweepAtLeastEvery is how long what only a sweep finds may wait.
+	// sweepAtLeastEvery is the pause between sweeps that cost little: how long a change that only a sweep makes may
+	// wait.
 	sweepAtLeastEvery = time.Second
-	// sweepEmptyEvery is the same for a table without a row that has not ended: there is nothing that anybody waits
-	// for.
+	// sweepEmptyEvery is the pause for a table in which every row has ended, so that nothing waits for a sweep.
 	sweepEmptyEvery = 15 * time.Second
 )
 
-// sweep calls the table's sweeps until ctx is cancelled, as long as no other process does: every second, or as seldom
-// as it takes for them to use a bounded share of the time. It has a goroutine of its own, so nobody's claims wait for
-// what a sweep waits for.
+// sweep calls the table's sweeps until ctx is cancelled, unless another process does. It does so every second, or less
+// often if the sweeps would use more than a bounded share of the time. It has a goroutine of its own, so that claims do
+// not wait for the locks that a sweep waits for.
 func (t *tableWork) sweep(ctx context.Context) {
 	var pause time.Duration
 	var swept time.Time
@@ -103,7 +103,7 @@ func (t *tableWork) sweep(ctx context.Context) {
 			swept, n = start, t.sweepOnce(ctx)
 		}
 		pause = min(max(sweepShare*time.Since(start), sweepAtLeastEvery), maxSweepInterval)
-		if n > 0 { // there may be more, and it may be claimable
+		if n > 0 { // there may be more, and rows may have become claimable
 			pause = sweepAtLeastEvery / 10
 			for _, w := range t.claiming() {
 				w.claimer.sweepNow()
@@ -113,7 +113,7 @@ func (t *tableWork) sweep(ctx context.Context) {
 	}
 }
 
-// sweepOnce sweeps. Whoever fails lets others try.
+// sweepOnce sweeps. If that fails, it lets other processes try.
 func (t *tableWork) sweepOnce(ctx context.Context) (n int) {
 	err := t.within(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
 		n, err = t.swept.Sweep(ctx, sweepLimit)
@@ -126,8 +126,8 @@ func (t *tableWork) sweepOnce(ctx context.Context) (n int) {
 	return n
 }
 
-// worthSweeping tells whether it is for this process to sweep, and whether there is anything that anybody may wait for.
-// It is true where it cannot be told.
+// worthSweeping reports whether this process is the one to sweep, and whether a sweep can be worthwhile: when one is
+// due, or while rows have not ended. If the database does not answer, it reports true.
 func (t *tableWork) worthSweeping(ctx context.Context, due bool) (mine, worth bool) {
 	if !t.leads.Load() {
 		free, live := t.mayTakeOver(ctx)

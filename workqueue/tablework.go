@@ -12,12 +12,12 @@ import (
 	"github.com/txwork/txwork/internal/contain"
 )
 
-// A tableWork is what the workers of a runtime share on one table: its sweeps, its folds, what its channel tells, and
-// its outages.
+// A tableWork is what the workers of a runtime share on one table: its sweeps, its folds, its notifications, and its
+// outages.
 type tableWork struct {
 	system *system
 	table  *Table
-	queue  *Queue // of the folds
+	queue  *Queue // for the folds
 	swept  *Queue
 	outage outageOf
 	folder *folder // nil where the table has no folds
@@ -25,8 +25,8 @@ type tableWork struct {
 	announcer *announcer
 
 	leads   atomic.Bool   // this process sweeps the table, see elect.go
-	follows atomic.Bool   // another one does
-	elected chan struct{} // it leads from now on
+	follows atomic.Bool   // another process sweeps it
+	elected chan struct{} // signals that this process leads from now on
 
 	mu       sync.Mutex
 	interval time.Duration // the shortest PollInterval of its workers
@@ -35,17 +35,17 @@ type tableWork struct {
 	intake   []*Worker // those that claim
 	hearing  []*Worker // of those, the ones that listen
 	stopFold func()
-	stop     func() // the sweeps
+	stop     func() // ends the sweeps
 	sleep    func() // ends the announcer; nil: none of its workers has listened
 
-	unfitUntil time.Time // its sweeps have failed
+	unfitUntil time.Time // until then another process may sweep: the sweeps have failed here
 
 	sifting  bool // see sift.go
 	unsifted bool // a notification has come since the last look began
 	sifters  sync.WaitGroup
 }
 
-// joinTable makes a worker one of its table's. Each join is to be followed by a leave.
+// joinTable adds a worker to the work on its table. Every join must be followed by a leave.
 func (s *system) joinTable(w *Worker) *tableWork {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +69,8 @@ func (s *system) joinTable(w *Worker) *tableWork {
 	return t
 }
 
-// leave ends the folds behind the table's last worker, once they have done what that one's settles left to them, and
-// the announcer.
+// leave removes a worker. After the table's last worker it ends the announcer and the folds, once these have applied
+// what the last settles have noted.
 func (t *tableWork) leave() {
 	t.system.mu.Lock()
 	t.mu.Lock()
@@ -93,7 +93,7 @@ func (t *tableWork) leave() {
 	}
 }
 
-// beginIntake has the table swept and folded for a worker that claims, and tells it what the channel says.
+// beginIntake starts the table's sweeps and folds for a worker that claims, and passes notifications on to the worker.
 func (t *tableWork) beginIntake(w *Worker) {
 	t.mu.Lock()
 	t.intake = append(t.intake, w)
@@ -120,7 +120,7 @@ func (t *tableWork) beginIntake(w *Worker) {
 	}
 }
 
-// endIntake returns when nothing of it reaches the worker any more.
+// endIntake undoes beginIntake. It returns when no notification reaches the worker any more.
 func (t *tableWork) endIntake(w *Worker) {
 	is := func(o *Worker) bool { return o == w }
 	t.mu.Lock()
@@ -140,7 +140,7 @@ func (t *tableWork) endIntake(w *Worker) {
 	}
 }
 
-// inBackground runs until stop, which waits for it.
+// inBackground runs a function until stop is called, which cancels its context and waits for it.
 func inBackground(run func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -166,8 +166,8 @@ func (t *tableWork) pollInterval() time.Duration {
 	return t.interval
 }
 
-// foldInterval is how long nobody need fold who is not asked to. The process that sweeps looks at every poll interval
-// for the others.
+// foldInterval is how long a process may go without folding if it is not asked to fold. The process that sweeps folds
+// at every poll interval, on behalf of the others.
 func (t *tableWork) foldInterval() time.Duration {
 	if t.follows.Load() {
 		return max(t.pollInterval(), sweepEmptyEvery)
@@ -183,9 +183,9 @@ func (t *tableWork) within(ctx context.Context, statement func(context.Context) 
 	return t.system.within(ctx, limit, t.table.telemetry.logger, &t.outage, statement)
 }
 
-// within runs one of our own statements for at most the limit. A connection whose peer has vanished would otherwise
-// hold it for as long as the kernel believes in the peer, which is minutes. A panic, as of one of the pool's hooks, is
-// an error like any other. Without a system it is a drain's.
+// within runs one of our own statements for at most the limit. Otherwise a connection whose peer has vanished would
+// block it until the kernel gives the peer up, which takes minutes. A panic, such as one in a hook of the pool, is an
+// error like any other. s is nil for a drain, which has no system.
 func (s *system) within(ctx context.Context, limit time.Duration, logger *slog.Logger, o *outageOf,
 	statement func(context.Context) error) (err error) {
 	defer func() { o.note(logger, err) }()
@@ -199,7 +199,7 @@ func (s *system) within(ctx context.Context, limit time.Duration, logger *slog.L
 	return err
 }
 
-// logError logs what is no outage: that is told where it begins and ends.
+// logError logs an error unless it is an outage: those are logged when they begin and when they end.
 func logError(logger *slog.Logger, err error) {
 	if isOutage(err) {
 		return

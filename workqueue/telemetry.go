@@ -117,12 +117,12 @@ type telemetry struct {
 	sent, consumed, settled, retried, dead, redriven, cancelled, purged, expired, lost, announces metric.Int64Counter
 	inFlight, running,
 	concurrency metric.Int64ObservableUpDownCounter
-	ofTable *prepared // for what knows no operation
+	ofTable *prepared // for metrics that concern no operation
 
 	meter   metric.Meter
 	workers atWork
 
-	// Of every handler call, made once: they would be most of what a call allocates.
+	// Made once for all handler calls, because they would be most of what a call allocates.
 	processName string
 	processSpan []trace.SpanStartOption
 }
@@ -160,13 +160,13 @@ func newTelemetry(t Telemetry, spec Spec) (*telemetry, error) {
 	return tel, nil
 }
 
-// destination is what all spans and metrics carry.
+// destination returns the attributes of all spans and metrics.
 func (t *telemetry) destination() []attribute.KeyValue {
 	return []attribute.KeyValue{attribute.String("messaging.system", "txwork"),
 		attribute.String("messaging.destination.name", t.table)}
 }
 
-// describe is what spans and metrics of an operation carry.
+// describe returns the attributes of an operation's spans and metrics.
 func (t *telemetry) describe(op operation) []attribute.KeyValue {
 	attributes := append(t.destination(), attribute.String("messaging.operation.name", op.String()))
 	if typ := conventions[op].typ; typ != "" {
@@ -182,7 +182,7 @@ func (t *telemetry) transition(ctx context.Context, op operation, requested int,
 	return t.transitionOf(ctx, op, requested, nil, run)
 }
 
-// transitionOf is transition where the labels of the rows are known, for what is logged of those that are refused.
+// transitionOf is transition where the labels of the rows are known. They are logged with the rows that are refused.
 func (t *telemetry) transitionOf(ctx context.Context, op operation, requested int, about func(uuid.UUID) labels,
 	run func(context.Context) ([]uuid.UUID, error)) error {
 	start := time.Now()
@@ -208,9 +208,9 @@ func (t *telemetry) count(ctx context.Context, op operation, requested int, run 
 	return err
 }
 
-// contain is to be deferred by everything that calls what is not ours: a provider, a log handler, the Observer. A
-// panic of theirs must not undo what the database has committed, nor end a worker. OpenTelemetry's error handler
-// is told.
+// contain must be deferred by everything that calls foreign code: a provider, a log handler, the Observer. A panic
+// there must not undo what the database has committed, nor end a worker. It is reported to OpenTelemetry's error
+// handler.
 func (t *telemetry) contain() {
 	if r := recover(); r != nil {
 		contain.Report(otel.Handle, fmt.Errorf("txwork: telemetry of %s: panic: %v\n%s", t.table, r, debug.Stack()))
@@ -231,8 +231,8 @@ func (t *telemetry) start(ctx context.Context, op operation, count int,
 		trace.WithAttributes(append(t.describe(op), attribute.Int("messaging.batch.message_count", count))...))...)
 }
 
-// claim is transition for claims. Their span is made when they have ended, because the poll of an empty table makes
-// none, and is linked to the producers of the rows.
+// claim is transition for claims. The span is made when the claim has ended, because a claim of an empty table gets
+// none. It is linked to the producers of the rows.
 func (t *telemetry) claim(ctx context.Context, limit int, run func(context.Context) ([]claimedRow,
 	error)) ([]claimedRow, error) {
 	start := time.Now()
@@ -288,7 +288,7 @@ func (t *telemetry) report(ctx context.Context, span trace.Span, e Event, op ope
 			slog.Int("lost", len(settle.Lost)), slog.Int("gone", len(settle.Gone)), slog.Int("changed", e.Changed))
 	case errors.Is(e.Err, context.Canceled), errors.As(e.Err, &repeated):
 	default:
-		// Who called has the error, and logs it or not; a worker has nobody to give it to and logs it itself.
+		// The caller gets the error, and may log it. A worker has no caller to give it to, and logs it itself.
 		t.logger.LogAttrs(ctx, slog.LevelDebug, e.Operation+" failed", slog.Any("error", e.Err))
 	}
 	span.SetAttributes(errorTypeKey.String(errorType(e.Err)))
@@ -299,8 +299,8 @@ func (t *telemetry) report(ctx context.Context, span trace.Span, e Event, op ope
 // maxLoggedIDs bounds the ids of a line about many rows.
 const maxLoggedIDs = 10
 
-// logRows warns of what concerns several rows, with the ids of the first of them and, where they are known, the labels
-// of these: each value once, separated by spaces.
+// logRows logs a warning about several rows. It has the ids of the first of them and, if they are known, their labels,
+// each value once, separated by spaces.
 func (t *telemetry) logRows(ctx context.Context, logger *slog.Logger, what string, ids []uuid.UUID,
 	about func(uuid.UUID) labels, more ...slog.Attr) {
 	ids = ids[:min(len(ids), maxLoggedIDs)]
@@ -356,7 +356,8 @@ func producerLinks(rows []claimedRow) []trace.Link {
 	return links
 }
 
-// starting measures how long a row could have been claimed when its handler starts, at a time of the database's.
+// starting measures for how long the row could have been claimed when its handler starts. at is a time of the
+// database's clock.
 func (t *telemetry) starting(ctx context.Context, row claimedRow, at time.Time) {
 	defer t.contain()
 	if t.delay.Enabled(ctx) {
@@ -382,8 +383,8 @@ func (t *telemetry) processing(ctx context.Context, row claimedRow) (started con
 	return started, span
 }
 
-// processed closes it. The message is the outcome's cause as it is stored: redacted. Failed attempts and
-// dead letters are logged, by the first line of their message; the whole is in the table.
+// processed closes that span. message is the outcome's cause as it is stored: redacted. Failed attempts and dead
+// letters are logged with the first line of the message; the table has all of it.
 func (t *telemetry) processed(ctx context.Context, span trace.Span, row claimedRow, o *Outcome, message string,
 	took time.Duration) {
 	defer t.contain()
@@ -426,8 +427,8 @@ func (t *telemetry) announced(ctx context.Context) {
 	t.announces.Add(ctx, 1, t.ofTable.add...)
 }
 
-// leasesLapsed reports leases that ended by the worker's own clock: no renewal got through in time. It is one line,
-// since an outage may have them end all at once.
+// leasesLapsed reports leases that ended by the worker's own clock, because no renewal got through in time. It logs one
+// line, because in an outage all leases may end at once.
 func (t *telemetry) leasesLapsed(logger *slog.Logger, ids []uuid.UUID, about func(uuid.UUID) labels) {
 	defer t.contain()
 	t.add(context.Background(), t.lost, len(ids), series{op: opExtend})

@@ -16,7 +16,7 @@ import (
 	"github.com/txwork/txwork/workqueue/metrics"
 )
 
-// An operation without a name would be counted under none.
+// An operation without a name would be counted under an empty name.
 func TestEveryOperationHasItsNames(t *testing.T) {
 	seen := map[string]bool{}
 	for op := range operationCount {
@@ -28,8 +28,8 @@ func TestEveryOperationHasItsNames(t *testing.T) {
 	}
 }
 
-// What carries the conventions' names is what they say: metrics with their units, attributes, types of operations. All
-// else is in our own namespace.
+// Everything that has a name of the conventions is used as they define it: metrics with their units, attributes, types
+// of operations. All other names are in our own namespace.
 func TestNamesAreThoseOfTheConventions(t *testing.T) {
 	units := map[string]string{}
 	for _, m := range []interface{ Name() string }{
@@ -87,14 +87,14 @@ func TestMeasuringARowAllocatesNothing(t *testing.T) {
 		"a settle":     func() { tel.countSettled(t.Context(), batch, done) },
 		"an operation": func() { tel.measure(t.Context(), opSettle, Event{Duration: time.Second}) },
 	} {
-		measure() // makes the series
+		measure() // creates the series
 		if n := testing.AllocsPerRun(100, measure); n > 0 {
 			t.Errorf("%s makes %v allocations", name, n)
 		}
 	}
 }
 
-// The database's clock is that of the reading which was the least uncertain, until that is old.
+// The database's clock follows the reading that was the least uncertain, until that reading is old.
 func TestTheDatabasesClock(t *testing.T) {
 	var c dbClock
 	start := time.Now()

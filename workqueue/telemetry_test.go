@@ -28,7 +28,7 @@ import (
 	"github.com/txwork/txwork/workqueue/metrics"
 )
 
-// A scope is what the OpenTelemetry SDK makes of a rig's telemetry.
+// A scope is what the OpenTelemetry SDK has recorded of a rig's telemetry.
 type scope struct {
 	spans   *tracetest.SpanRecorder
 	tracers *sdktrace.TracerProvider
@@ -51,7 +51,7 @@ func (s *scope) attach(r **rig, logs slog.Leveler) func(*workqueue.Telemetry) {
 	}
 }
 
-// named are the ended spans of a name's first word.
+// named returns the ended spans whose names begin with a word.
 func (s *scope) named(operation string) []sdktrace.ReadOnlySpan {
 	var found []sdktrace.ReadOnlySpan
 	for _, span := range s.spans.Ended() {
@@ -72,7 +72,7 @@ func links(spans []sdktrace.ReadOnlySpan) []trace.SpanID {
 	return ids
 }
 
-// The producer's span is linked from those that receive and process its row, across the table's headers.
+// The spans that receive and process a row link to its producer's span, by way of the row's headers.
 func TestSpansAreLinkedToTheProducer(t *testing.T) {
 	t.Parallel()
 	s := newScope()
@@ -145,7 +145,7 @@ func TestSpansAreLinkedToTheProducer(t *testing.T) {
 	}
 }
 
-// sums are the points of a counter, or the counts of a histogram, by the value of an attribute.
+// sums returns the points of a counter, or the counts of a histogram, by the value of an attribute.
 func (s *scope) sums(t *testing.T, name string, by attribute.Key) map[string]int64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -198,7 +198,7 @@ func TestMetrics(t *testing.T) {
 			return nil
 		},
 	}
-	// A listener that connects renews everything at once, and would find the stolen row before its settle does.
+	// A listener renews all leases when it has connected, and would find the stolen row before its settle does.
 	quiet := workqueue.WorkerOptions{Lease: time.Hour, NoListen: true, PollInterval: 20 * time.Millisecond}
 	w := r.start(quiet, func(ctx context.Context, c *noteClaim) error { return results[c.Body.Topic](ctx, c) })
 	for name := range results {
@@ -264,7 +264,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Metrics lists what is reported: names, kinds, units and attributes, all of them and no others.
+// Metrics lists exactly what is reported: names, kinds, units and attributes.
 func TestTheListOfMetrics(t *testing.T) {
 	t.Parallel()
 	s := newScope()
@@ -344,7 +344,7 @@ func TestTheListOfMetrics(t *testing.T) {
 	}
 }
 
-// pointsOf are the kind of a metric, the keys that its points have, and the boundaries of a histogram.
+// pointsOf returns the kind of a metric, the keys that its points have, and the boundaries of a histogram.
 func pointsOf(m metricdata.Metrics) (kind string, keys []string, buckets []float64) {
 	note := func(set attribute.Set) {
 		for _, a := range set.ToSlice() {
@@ -372,7 +372,7 @@ func pointsOf(m metricdata.Metrics) (kind string, keys []string, buckets []float
 	return kind, keys, buckets
 }
 
-// A row's labels are on the span of its handler and on the line about what became of it.
+// A row's labels are on the span of its handler and in the log line about its outcome.
 func TestLabelsAreOnSpansAndLines(t *testing.T) {
 	t.Parallel()
 	s := newScope()
@@ -407,7 +407,7 @@ func TestLabelsAreOnSpansAndLines(t *testing.T) {
 	}
 }
 
-// What is claimed, settled and reaped by hand counts like what a worker does.
+// Rows that are claimed, settled and reaped through a Queue are counted like those of a worker.
 func TestMetricsByHand(t *testing.T) {
 	t.Parallel()
 	s := newScope()
@@ -472,7 +472,7 @@ func TestMetricsByHand(t *testing.T) {
 	}
 }
 
-// Topics that an application makes up by the thousand do not make a time series each.
+// If an application uses thousands of topics, metrics do not have a time series for each.
 func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newScope()
@@ -639,7 +639,8 @@ func TestTelemetryKeepsSecrets(t *testing.T) {
 	}
 }
 
-// Tracers and meters say what they are of: with which version of the conventions the names are to be read.
+// Tracers and meters name their instrumentation scope, with the version of the conventions by which the names are to be
+// read.
 func TestScopesNameTheirConventions(t *testing.T) {
 	t.Parallel()
 	s := newScope()
@@ -667,7 +668,7 @@ func TestScopesNameTheirConventions(t *testing.T) {
 	}
 }
 
-// histogram is the sum of a histogram's points, and their boundaries.
+// histogram returns the sum of a histogram's points, and their boundaries.
 func (s *scope) histogram(t *testing.T, name string) (count uint64, sum float64, bounds []float64) {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -686,8 +687,8 @@ func (s *scope) histogram(t *testing.T, name string) (count uint64, sum float64,
 	return count, sum, bounds
 }
 
-// The delay is that of the start: from when a row was due, also where that was long before a worker came, and not from
-// when it was written where it is due later.
+// The delay ends at the start of the handler. It begins when the row was due, even if that was long before a worker
+// came, and not when the row was written, if it is due later.
 func TestTheDelayOfAStart(t *testing.T) {
 	t.Parallel()
 	s := newScope()
@@ -721,7 +722,8 @@ func TestTheDelayOfAStart(t *testing.T) {
 	}
 }
 
-// While workers run, each process tells what they hold, what runs and what may; afterwards it tells nothing.
+// While workers run, each process reports the rows that they hold, the handlers that run, and how many may run.
+// Afterwards it reports nothing.
 func TestTheLoadOfWorkers(t *testing.T) {
 	t.Parallel()
 	s := newScope()

@@ -58,8 +58,8 @@ func SQL(tx SQLTx) Tx {
 	return sqlTx{tx}
 }
 
-// isNil reports a missing transaction also where it is a nil pointer in an interface: it is refused with
-// an error and must not panic in the driver.
+// isNil reports whether a transaction is missing, also if it is a nil pointer in an interface. Such a transaction is
+// refused with an error, and does not panic in the driver.
 func isNil(tx any) bool {
 	v := reflect.ValueOf(tx)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
@@ -83,9 +83,10 @@ type call struct {
 	writes bool
 	// reads marks a call that changes nothing, and so may run on a standby.
 	reads bool
-	// lazy marks a change that may be lost in a crash, as a claim may: its commit waits for no disk.
+	// lazy marks a change that may be lost in a crash, as a claim may: its commit does not wait for the disk.
 	lazy bool
-	// promise is the setting that says that notes which this writes are folded right after its commit; empty: none.
+	// promise is the setting by which the caller promises to fold the notes of this call right after its commit; empty:
+	// none.
 	promise string
 }
 
@@ -125,8 +126,8 @@ func (t sqlTx) run(ctx context.Context, calls ...call) error {
 	return runPinned(calls, func(c call) error { return t.query(ctx, c.row, c.text, c.arguments()) })
 }
 
-// runPinned runs the calls one after the other in the caller's transaction, under the plan settings
-// where a call needs them, and gives the caller its own settings back.
+// runPinned runs the calls one after the other in the caller's transaction, under the plan settings where a call needs
+// them, and then restores the caller's own settings.
 func runPinned(calls []call, one func(call) error) error {
 	for _, c := range calls {
 		if c.unpinned {
@@ -181,7 +182,7 @@ type pgxRows struct {
 	plans []scanPlan // of each column
 }
 
-// A scanPlan is how a column gets into a destination of a type. To find it takes longer than to follow it.
+// A scanPlan scans a column into a destination of a type. It is kept, because finding it takes longer than using it.
 type scanPlan struct {
 	dest reflect.Type
 	plan pgtype.ScanPlan

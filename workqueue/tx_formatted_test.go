@@ -14,8 +14,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A formattingTx formats the statements that it is given by itself, as bun.Tx does: it puts arguments in the place of
-// "?", finds none, and hands the statement on without them.
+// A formattingTx formats statements itself, as bun.Tx does: it puts arguments in the place of "?", finds none, and
+// sends the statement on without them.
 type formattingTx struct{ *sql.Tx }
 
 func (tx formattingTx) ExecContext(ctx context.Context, query string, _ ...any) (sql.Result, error) {
@@ -26,7 +26,7 @@ func (tx formattingTx) QueryContext(ctx context.Context, query string, _ ...any)
 	return tx.Tx.QueryContext(ctx, query)
 }
 
-// A transaction that drops arguments is refused by an error that names it and says what to pass instead.
+// A transaction that drops arguments is refused with an error that names it and says what to pass instead.
 func TestATransactionThatDropsArgumentsIsNamed(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -64,7 +64,7 @@ func TestATransactionThatDropsArgumentsIsNamed(t *testing.T) {
 	}
 }
 
-// A statement with the wrong number of parameters is not blamed on a transaction that handed all of them on.
+// A transaction that passes all arguments on is not blamed for a statement with the wrong number of parameters.
 func TestAParameterThatIsMissingIsNotTheTransactions(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A write outside a transaction is the bug that this library exists to prevent, so whatever has no
-// transaction does not compile. Each package under testdata/compile hands one such thing over.
+// A write outside a transaction is the bug that this library exists to prevent, so anything that is not a transaction
+// does not compile. Each package under testdata/compile passes one such thing.
 func TestOnlyTransactionsCompile(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ program, refusal string }{

@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A handler that falls silent in its transaction gives up its locks, and the attempt fails.
+// If a handler falls silent in its transaction, the server releases its locks, and the attempt fails.
 func TestTxLimitsHoldAtTheServer(t *testing.T) {
 	t.Parallel()
 	r := newLedgerRig(t, rigOptions{})

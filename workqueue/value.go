@@ -22,7 +22,7 @@ func columnValue(c Column, value any) (any, error) {
 	return converter{c, conversions[c.Type]}.convert(value)
 }
 
-// A converter is that for one column, with the conversion looked up.
+// A converter is columnValue for one column, with the conversion looked up.
 type converter struct {
 	Column
 	conversion func(any) (any, bool)
@@ -67,8 +67,8 @@ func checkMissing(c Column) error {
 	return nil
 }
 
-// told is a value as an error may have it: numbers, truth and times. Texts, bytes and what is composed of them may be
-// payloads and keys, which no log is to have.
+// told is a value as an error may show it: only numbers, booleans and times. Texts, bytes and what is composed of them
+// may be payloads and keys, which must not get into a log.
 func told(v any) string {
 	switch v.(type) {
 	case int64, float64, bool, time.Time:
@@ -165,7 +165,7 @@ func boolValue(v any) (any, bool) { b, ok := v.(bool); return b, ok }
 
 func bytesValue(v any) (any, bool) { b, ok := v.([]byte); return b, ok }
 
-// dateValue takes a time for the day that it is in its own zone.
+// dateValue converts a time to its day in its own time zone.
 func dateValue(v any) (any, bool) {
 	switch v := v.(type) {
 	case time.Time:
@@ -221,7 +221,8 @@ func timeValue(v any) (any, bool) {
 	return storedTime(t), ok && inCalendar(t)
 }
 
-// storedTime is a time as PostgreSQL stores it. Some drivers would round where others cut.
+// storedTime is a time as PostgreSQL stores it. It is truncated here, because some drivers would round and others
+// truncate.
 func storedTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
 // inCalendar reports whether a time can be written with four digits for the year.
@@ -244,7 +245,7 @@ func uuidValue(v any) (any, bool) {
 	return v, false
 }
 
-// jsonValue takes a string or bytes for JSON text and encodes everything else.
+// jsonValue takes a string or bytes as JSON text, and encodes everything else.
 func jsonValue(c Column, value any) (any, error) {
 	v, err := plain(c, value)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// What Check lets pass, the database takes: a value that it refuses would fail the application's transaction.
+// The database accepts every row that Check accepts: a refused value would fail the application's transaction.
 func FuzzValues(f *testing.F) {
 	types := postgres.ColumnTypes
 	for i := range types {

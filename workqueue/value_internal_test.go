@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The errors of inserts are logged, and what an application wanted to store is not.
+// The errors of inserts may be logged, so they must not contain the values that an application wanted to store.
 func TestAValueThatIsRefusedIsNotTold(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

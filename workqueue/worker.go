@@ -110,7 +110,7 @@ func (o WorkerOptions) validate() error {
 // Any number of workers, in any number of processes, share a table.
 type Worker struct {
 	table   *Table
-	pool    *pgxpool.Pool // the application's: handlers' transactions
+	pool    *pgxpool.Pool // the application's, for the handlers' transactions
 	outer   pgx.Tx        // instead of the pool: a drain in a transaction of the application
 	options WorkerOptions
 	lanes   [][]any
@@ -118,7 +118,7 @@ type Worker struct {
 	handle  func(context.Context, *delivery) error
 
 	runtime  *Runtime
-	system   *system // the runtime's, once it is open: no handler can starve it. A drain has none
+	system   *system // the open runtime's, so that no handler can starve it; nil for a drain
 	work     *tableWork
 	queue    *Queue
 	renewing *Queue
@@ -128,18 +128,18 @@ type Worker struct {
 	poll     *dispatch.Poll
 	flow     *flow
 	settler  *settler
-	settle   func(*delivery, *Outcome) // what becomes of an outcome
+	settle   func(*delivery, *Outcome) // passes an outcome on to be settled
 	inFlight inFlight
 	outage   *outageOf     // of the table
 	dbClock  *dbClock      // the runtime's; a drain's own
 	logger   *slog.Logger  // names the table and the lane
-	cancels  chan struct{} // a running row was cancelled somewhere
+	cancels  chan struct{} // signals that a running row was cancelled
 
-	claimedAt   time.Time    // the last claim of the poll, which alone reads it
-	cancelsSeen atomic.Int64 // how many cancels were notified of
+	claimedAt   time.Time    // when the poll last claimed; used only by the poll's goroutine
+	cancelsSeen atomic.Int64 // how many notifications of cancels have come
 	started     atomic.Bool
 	phase       atomic.Int32
-	beat        atomic.Int64 // when the renewals last turned, by the worker's clock; 0: they do not
+	beat        atomic.Int64 // when the loop of renewals last turned, by the worker's clock; 0: it does not run
 	epoch       time.Time    // the worker's monotonic clock starts here
 }
 
@@ -239,8 +239,8 @@ func (w *Worker) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// awaitTable checks the table's version and that there are transactions, however long it takes until a database
-// answers. A cancelled context ends the wait without an error.
+// awaitTable checks the table's version, and that no pooler refuses transactions. It waits for a database that answers,
+// however long that takes.
 func (w *Worker) awaitTable(ctx context.Context) error {
 	pause := outage.MinPause
 	for {
@@ -273,7 +273,7 @@ func (w *Worker) awaitTable(ctx context.Context) error {
 // minCallLimit leaves a slow database time even where the lease is short.
 const minCallLimit = 5 * time.Second
 
-// callLimit bounds those of the worker's own statements that no lease hangs on.
+// callLimit bounds the worker's own statements on which no lease depends.
 func (w *Worker) callLimit() time.Duration { return max(w.options.Lease/3, minCallLimit) }
 
 // within runs one of the worker's own statements for at most the limit, see [system.within].
@@ -281,8 +281,8 @@ func (w *Worker) within(ctx context.Context, limit time.Duration, statement func
 	return w.system.within(ctx, limit, w.logger, w.outage, statement)
 }
 
-// run runs the worker's parts and stops them in order: first what brings rows in, then the handlers,
-// then what settles, and the renewals last.
+// run runs the worker's parts and stops them in order: first the claims, then the handlers, then the settles, and the
+// renewals last.
 func (w *Worker) run(ctx context.Context) error {
 	detached := context.WithoutCancel(ctx)
 	var intake, handlers, settlers, renewals sync.WaitGroup
@@ -345,8 +345,8 @@ func waitFor(done <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
-// claim finishes what it began when ctx is cancelled: to break off would leave rows claimed by nobody
-// until their lease ends. It gives up in time for the lease to be of use.
+// claim is not cancelled with ctx: a claim that is broken off could leave rows claimed by nobody until their leases
+// expire. It gives up after a third of the lease, so that the rest is still of use.
 func (w *Worker) claim(ctx context.Context, c *claimer, limit int) (rows []claimedRow, err error) {
 	err = w.within(context.WithoutCancel(ctx), w.options.Lease/3, func(ctx context.Context) (err error) {
 		rows, err = w.table.telemetry.claim(ctx, limit, func(ctx context.Context) ([]claimedRow, error) {
@@ -357,15 +357,15 @@ func (w *Worker) claim(ctx context.Context, c *claimer, limit int) (rows []claim
 	return rows, err
 }
 
-// hand gives claimed rows to the handlers. They have committed: a handler that is quicker than the
-// commit would find nothing to ack.
+// hand gives claimed rows to the handlers. Their claim has committed by then: a handler that is faster than the commit
+// would find nothing to ack.
 func (w *Worker) hand(ctx context.Context, rows []claimedRow, wanted int, claimedAt time.Time) {
 	deliveries := w.deliveries(ctx, rows, int64(claimedAt.Sub(w.epoch)))
 	w.inFlight.add(deliveries)
 	w.release(w.flow.put(deliveries, wanted))
 }
 
-// deliveries are claimed rows on their way; the claim was made at a time of the worker's clock.
+// deliveries makes the deliveries of claimed rows. claimedAt is a time of the worker's clock.
 func (w *Worker) deliveries(ctx context.Context, rows []claimedRow, claimedAt int64) []*delivery {
 	base := context.WithoutCancel(ctx)
 	deliveries := make([]*delivery, len(rows))
@@ -397,8 +397,8 @@ func (w *Worker) execute(handlers *sync.WaitGroup) {
 	}
 }
 
-// runOne runs a delivery's handler, unless its lease was lost while it waited. The settle is attempted
-// in any case: its guard decides, and a lease that ended is still ours until somebody takes it.
+// runOne runs a delivery's handler, unless its lease was lost while it waited. The settle is attempted in any case: its
+// guard decides, and after its lease has expired a row is still ours until another session takes it.
 func (w *Worker) runOne(d *delivery) {
 	if d.lost.Load() {
 		w.finish(d, &Outcome{kind: outcomeRelease})
@@ -407,11 +407,11 @@ func (w *Worker) runOne(d *delivery) {
 	d.run()
 }
 
-// finish passes a delivery on to be settled; without an outcome it is settled already.
+// finish passes a delivery on to be settled. If o is nil, it is settled already.
 func (w *Worker) finish(d *delivery, o *Outcome) {
 	w.flow.finished()
 	d.cancel(nil)
-	d.body = nil // the payload: a settle that has to wait needs none
+	d.body = nil // frees the payload: a settle that has to wait needs none
 	if o == nil {
 		w.inFlight.remove(d)
 		return
@@ -420,7 +420,7 @@ func (w *Worker) finish(d *delivery, o *Outcome) {
 	w.settle(d, o)
 }
 
-// noteSettled wakes the worker where a settle made a row ready for it, or room for one.
+// noteSettled wakes the worker if a settle may have made a row ready again, or made room under the rule of its lanes.
 func (w *Worker) noteSettled(o *Outcome) {
 	if o.kind == outcomeRetry || o.kind == outcomeSnooze || w.table.spec.Admission != "" && w.rule.asks() {
 		w.poll.Wake()

@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// byRule makes topics lanes that have rules.
+// byRule makes topics the lanes, each with a rule.
 func byRule(s *workqueue.Spec) {
 	byTopic(s)
 	s.Admission = "topic"
@@ -24,7 +24,7 @@ const everything = `
 	LANGUAGE sql AS 'SELECT want, 0::double precision, true';
 	CREATE FUNCTION notes_take(topic text, ids uuid[]) RETURNS void LANGUAGE sql AS ''`
 
-// quota is a rule that lets rows pass for as long as a row of the database has some left.
+// quota is a rule that lets rows pass until a quota that the database keeps is used up.
 const quota = `
 	CREATE TABLE $quota AS SELECT 7 AS n;
 	CREATE TABLE $taken (id uuid);
@@ -46,14 +46,14 @@ func TestAdmissionBoundsClaims(t *testing.T) {
 	if n := r.count("attempts > 0"); n != 7 {
 		t.Errorf("%d rows were claimed, the quota was 7", n)
 	}
-	r.exec("UPDATE quota SET n = 100") // and nobody is told
+	r.exec("UPDATE quota SET n = 100") // without a notification
 	r.awaitStatus(workqueue.Done, ids...)
 	if n := ask[int](r, "SELECT count(DISTINCT id)::int FROM taken JOIN notes USING (id)"); n != 20 {
 		t.Errorf("take was told of %d rows, want 20", n)
 	}
 }
 
-// Every way in asks the rule: the low-level claim and both SQL functions.
+// Every way to claim asks the rule: the low-level claim and both SQL functions.
 func TestNoClaimPassesAdmission(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: byRule})
@@ -100,6 +100,6 @@ func TestOneWorkerHasOneRule(t *testing.T) {
 	spec := r.Spec
 	spec.Admission = "payload"
 	if err := spec.Validate(); !errors.Is(err, workqueue.ErrInvalid) {
-		t.Errorf("rules of what is no lane: %v", err)
+		t.Errorf("an Admission that is no lane: %v", err)
 	}
 }

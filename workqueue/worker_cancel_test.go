@@ -14,8 +14,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A cancel of a running row reaches its handler, at once by notification or else with the next renewal.
-// What the handler makes of it decides: an ack counts, everything else ends the row.
+// A cancel of a running row reaches its handler at once by notification, or else with the next renewal. The handler's
+// result decides: an ack counts, and everything else ends the row.
 func TestCancelOfARunningRow(t *testing.T) {
 	t.Parallel()
 	ways := map[string]workqueue.WorkerOptions{
@@ -86,7 +86,7 @@ func TestCancelOfARunningRow(t *testing.T) {
 	}
 }
 
-// A cancel ends its own row's handler and nobody else's.
+// A cancel ends the handler of its own row and no other.
 func TestCancelLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -119,7 +119,7 @@ func TestCancelLeavesOthersAlone(t *testing.T) {
 	r.awaitStatus(workqueue.Done, kept)
 }
 
-// Cancels that race claims and acks: each row ends once, and none is left.
+// Cancels race claims and acks: each row ends once, and none is left.
 func TestCancelRacesEverything(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})

@@ -16,16 +16,16 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Environment of a child: what it works on, and how many handlers have to run before it says so.
+// Environment of a child process: its table, and how many handlers have to run before it reports that they do.
 const (
 	childEnv       = "TXWORK_TEST_CHILD_URL"
 	childSchemaEnv = "TXWORK_TEST_CHILD_SCHEMA"
-	childNameEnv   = "TXWORK_TEST_CHILD_NAME" // of one that sweeps
+	childNameEnv   = "TXWORK_TEST_CHILD_NAME" // of a process that sweeps
 	childRows      = 1000
 )
 
-// runChild is a worker process whose handlers never return. It tells when all of them run, and ends with
-// its parent at the latest.
+// runChild is a worker process whose handlers never return. It reports when all of them run, and ends no later than its
+// parent.
 func runChild() int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -103,8 +103,8 @@ func (r *rig) startChild(env ...string) *exec.Cmd {
 	return cmd
 }
 
-// A process that is killed with a thousand claims in flight: all of them run again, none is lost, and
-// each has counted one attempt more.
+// A process is killed with a thousand claims in flight: all of them run again, none is lost, and each has counted one
+// more attempt.
 func TestKilledProcess(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})

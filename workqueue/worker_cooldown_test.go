@@ -12,8 +12,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A worker with a cooldown leaves what comes after a claim to the next one. Its stop does not wait for that, and what
-// it has not claimed is as it was.
+// A worker with a cooldown leaves rows that come just after a claim to the next claim. Its stop does not wait for the
+// cooldown, and leaves rows that it has not claimed unchanged.
 func TestACooldownPutsOffTheNextClaim(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -24,7 +24,7 @@ func TestACooldownPutsOffTheNextClaim(t *testing.T) {
 	})
 	later := r.insert("later")
 	w.Wake()
-	time.Sleep(100 * time.Millisecond) // a claim that does not wait has been made by now
+	time.Sleep(100 * time.Millisecond) // a claim that does not wait would have been made by now
 	if err := w.stop(t); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestACooldownPutsOffTheNextClaim(t *testing.T) {
 	}
 }
 
-// A backlog is no reason to rest: claims that are full follow each other.
+// A worker with a backlog does not wait: full claims follow each other at once.
 func TestACooldownPutsOffNoBacklog(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -45,7 +45,7 @@ func TestACooldownPutsOffNoBacklog(t *testing.T) {
 	r.awaitStatus(workqueue.Done, ids...)
 }
 
-// Rows that come one by one share claims: there are as many as cooldowns have passed, however many rows come.
+// Rows that come one by one share claims: however many rows come, there is one claim for each cooldown.
 func TestRowsThatComeOneByOneShareClaims(t *testing.T) {
 	t.Parallel()
 	const cooldown = 500 * time.Millisecond

@@ -8,8 +8,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A migration beside a running worker changes the type of what a prepared claim returns. The worker prepares the claim
-// anew, and says nothing of it.
+// A migration beside a running worker changes the type of a column that a prepared claim returns. The worker prepares
+// the claim again, and logs nothing.
 func TestWorkerBesideDDL(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})

@@ -7,7 +7,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// The first claim of a worker that could handle far more asks for twenty rows, for half a minute.
+// The first claim of a worker that could handle far more asks for twenty rows, with a lease of half a minute.
 func TestDefaultsOfAClaim(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})

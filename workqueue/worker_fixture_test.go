@@ -33,7 +33,7 @@ type note struct {
 
 type noteClaim = workqueue.Claim[note]
 
-// A rig is one queue table with what the tests look at it through.
+// A rig is one queue table with everything that the tests need to use and inspect it.
 type rig struct {
 	*testing.T
 	URL    string
@@ -163,7 +163,7 @@ func ask[V any](r *rig, sql string, args ...any) V {
 	return v
 }
 
-// insert enqueues rows of the given topics, in one transaction.
+// insert enqueues a row for each of the given topics, in one transaction.
 func (r *rig) insert(topics ...string) []uuid.UUID {
 	r.Helper()
 	rows := make([]workqueue.NewRow, len(topics))
@@ -213,7 +213,7 @@ type noteRow struct {
 	Topic                string
 }
 
-// row is the zero row, with status -1, where there is none.
+// row returns a row; the zero row with status -1 if there is none.
 func (r *rig) row(id uuid.UUID) noteRow {
 	r.Helper()
 	var n noteRow
@@ -245,7 +245,7 @@ func (r *rig) eventually(what string, condition func() bool) {
 	r.eventuallyWithin(patience, what, condition)
 }
 
-// eventuallyWithin is the same for what takes long.
+// eventuallyWithin is eventually for conditions that take longer.
 func (r *rig) eventuallyWithin(limit time.Duration, what string, condition func() bool) {
 	r.Helper()
 	came := pgtest.Await(limit, func() bool { return r.Context().Err() != nil || condition() })
@@ -340,7 +340,7 @@ func (w *running) wait(t testing.TB) error {
 	}
 }
 
-// eventLog keeps what an Observer is told.
+// eventLog records the events of an Observer.
 type eventLog struct {
 	mu     sync.Mutex
 	events []workqueue.Event
@@ -368,7 +368,7 @@ func operation(name string) func(workqueue.Event) bool {
 	return func(e workqueue.Event) bool { return e.Operation == name }
 }
 
-// refused matches an operation that ended in the error.
+// refused matches an operation that ended with the error.
 func refused(name string, target error) func(workqueue.Event) bool {
 	return func(e workqueue.Event) bool { return e.Operation == name && errors.Is(e.Err, target) }
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Who names no delay means the table's backoff, and not to try again at once until the attempts are used up.
+// A caller that names no delay means the table's backoff, and not a retry at once until the attempts are used up.
 func TestAbandonInSQLHasTheTablesBackoff(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Retry = never }})

@@ -14,7 +14,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A transactionPooler is a connection through PgBouncer as far as a client can tell: the process that it is told of is
+// A transactionPooler is a connection that looks like one through PgBouncer: the process id that the client is told is
 // none of the server's.
 type transactionPooler struct {
 	net.Conn
@@ -39,8 +39,8 @@ func (c *transactionPooler) Read(p []byte) (int, error) {
 	return c.pending.Read(p)
 }
 
-// Claims and settles run under the same settings, whether their sessions keep them or each transaction brings them
-// along; and nobody else's session is given any.
+// Claims and settles run under the same settings, whether their sessions keep them or each transaction sets them. No
+// other session gets any of them.
 func TestSettingsOfAWorkersTransactions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -98,7 +98,7 @@ func TestSettingsOfAWorkersTransactions(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := r.startOn(pool, r.Domain, workqueue.WorkerOptions{Runtime: runtime}, ackAll)
-			for _, topic := range []string{"one", "two", "three"} { // over sessions that are new and over the same ones
+			for _, topic := range []string{"one", "two", "three"} { // over new sessions and over used ones
 				r.awaitStatus(workqueue.Done, r.insert(topic)...)
 			}
 			var kept string

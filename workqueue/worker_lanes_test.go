@@ -25,14 +25,14 @@ func lanes(topics ...string) [][]any {
 	return all
 }
 
-// serving is the rig with workers that serve these lanes.
+// serving makes the rig start workers that serve these lanes.
 func (r *rig) serving(lanes [][]any) *rig {
 	other := *r
 	other.Domain.Lanes = lanes
 	return &other
 }
 
-// orderOf collects the topics that a worker with one handler works on, in their order.
+// orderOf collects the topics of the rows that a worker with one handler handles, in order.
 type orderOf struct {
 	mu     sync.Mutex
 	topics []string
@@ -104,7 +104,7 @@ func TestLanesOfEveryType(t *testing.T) {
 					r.insertRows(workqueue.NewRow{Values: []any{fmt.Sprint(value), "", value}})
 				}
 			}
-			insert(3, values[1]) // due before those of the first lane
+			insert(3, values[1]) // due before the rows of the first lane
 			insert(3, values[0])
 			r.exec("VACUUM ANALYZE notes")
 			var order orderOf
@@ -130,7 +130,7 @@ func TestLanesOfEveryType(t *testing.T) {
 	}
 }
 
-// release is a sweep that lets waiting rows go.
+// release is a sweep that releases waiting rows.
 const release = `CREATE FUNCTION notes_release(max_rows integer) RETURNS integer LANGUAGE sql AS $$
 	WITH freed AS (
 		UPDATE notes SET waiting = false, due_at = greatest(due_at, clock_timestamp())
@@ -168,7 +168,7 @@ func TestFailingSweepKeepsNoRowFromBeingClaimed(t *testing.T) {
 	r.eventually("the failure to be logged", func() bool { return strings.Contains(r.Logs.String(), "notes_missing") })
 }
 
-// A sweep waits for somebody, without an end. Claims do not wait for the sweep.
+// A sweep waits for a lock without an end. Claims do not wait for the sweep.
 func TestSweepThatWaitsDelaysNoClaim(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Sweeps = []string{"waits"} }})
@@ -198,7 +198,7 @@ func TestSweepThatWaitsDelaysNoClaim(t *testing.T) {
 	})
 }
 
-// Of a row's own backoff, by the worker and by the reaper.
+// The worker and the reaper both use a row's own backoff.
 func TestBackoffOfTheRowsOwn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -264,7 +264,7 @@ func TestFailingSweepKeepsNoOtherFromItsTurn(t *testing.T) {
 	}
 }
 
-// One such row would fail the reaper's batches for ever.
+// Such a row would fail the reaper's batches for ever.
 func TestPlainSQLCannotWriteABadBackoff(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})

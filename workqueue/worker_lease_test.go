@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// awaitRenewals returns when the row's lease has moved so many times.
+// awaitRenewals returns when the row's lease has been extended that many times.
 func (r *rig) awaitRenewals(id uuid.UUID, n int) {
 	r.Helper()
 	until := r.row(id).LockedUntil
@@ -40,7 +40,7 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 	id := r.insert("long")[0]
 	ctx := receive(t, started, "the handler")
 	token := r.row(id).Token
-	r.awaitRenewals(id, 4) // each moves it by at most half a lease
+	r.awaitRenewals(id, 4) // each extends it by at most half a lease
 	if reaped, err := r.Queue.ReapExpired(t.Context(), 100); err != nil || reaped != (workqueue.Reaped{}) {
 		t.Errorf("reaped %+v, %v from a handler that runs", reaped, err)
 	}
@@ -54,9 +54,8 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 	}
 }
 
-// Renewals, claims and settles have connections of their own.
-// A worker may claim a row anew that it has lost, while the handler of its older claim still runs: what becomes of that
-// is no affair of the new one.
+// A worker may lose a row and claim it again while the handler of the older claim still runs. The result of that
+// handler does not affect the new claim.
 func TestLeaseIsRenewedOfARowThatIsClaimedAnew(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -89,6 +88,7 @@ func TestLeaseIsRenewedOfARowThatIsClaimedAnew(t *testing.T) {
 	}
 }
 
+// Renewals, claims and settles have connections of their own.
 func TestLeaseIsRenewedWhileHandlersHoldThePool(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{pool: func(c *pgxpool.Config) { c.MaxConns = 2 }})
@@ -154,8 +154,7 @@ func TestStolenClaimCancelsItsHandler(t *testing.T) {
 	}
 }
 
-// When no renewal gets through, the handler is told when its lease ends: from then on somebody else may
-// have the row.
+// When no renewal gets through, the handler is told when its lease ends: from then on another worker may have the row.
 func TestUnreachableDatabaseEndsTheLease(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]struct{ fail, mend func(*proxy) }{
@@ -189,7 +188,7 @@ func TestUnreachableDatabaseEndsTheLease(t *testing.T) {
 				return err == nil && r.row(id).Status == workqueue.Ready
 			})
 			fault.mend(p)
-			r.eventually("the row to be done", func() bool { // a slow claim is given up, and reaped
+			r.eventually("the row to be done", func() bool { // a claim that is slow is given up, and reaped
 				_, err := r.Queue.ReapExpired(t.Context(), 100)
 				return err == nil && r.row(id).Status == workqueue.Done
 			})
@@ -203,8 +202,8 @@ func TestUnreachableDatabaseEndsTheLease(t *testing.T) {
 	}
 }
 
-// A connection that goes silent must not hold up a settle until the kernel gives it up, minutes later:
-// another connection may work.
+// A connection that goes silent must not hold up a settle until the kernel gives it up, minutes later, because another
+// connection may work.
 func TestSilentConnectionsAreGivenUp(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t)
@@ -220,15 +219,15 @@ func TestSilentConnectionsAreGivenUp(t *testing.T) {
 	})
 	first := r.insert("first")[0]
 	receive(t, started, "the handler")
-	p.abandon() // what is open stays silent for good; what comes later works
+	p.abandon() // open connections stay silent for good; new ones work
 	close(release)
 	r.awaitStatus(workqueue.Done, first)
 	r.awaitStatus(workqueue.Done, r.insert("second")...)
-	p.cut() // pgx waits for a server to close what it gives up
+	p.cut() // pgx waits for the server to close connections that it gives up
 }
 
-// A process that stalls past its lease must not settle with its old claim, whoever has the row by then:
-// another worker, or the very same one.
+// A process that stalls past its lease must not settle with its old claim, whichever worker has the row by then:
+// another one, or the very same one.
 func TestZombieSettleIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, same := range map[string]bool{"another worker": false, "the same worker": true} {
@@ -243,7 +242,7 @@ func TestZombieSettleIsRefused(t *testing.T) {
 			stall := func(ctx context.Context, c *noteClaim) error {
 				me := run{ctx, make(chan error)}
 				runs <- me
-				return <-me.result // whatever ctx says: this one is stalled
+				return <-me.result // ignores ctx: this handler is stalled
 			}
 			// A listener that has just connected renews at once, which would undo what follows.
 			options := workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 1, PollInterval: 20 * time.Millisecond,

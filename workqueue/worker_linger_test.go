@@ -8,7 +8,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A settle lingers for others to share its transaction. Where no handler is at work there are none.
+// A settle lingers so that others can share its transaction. If no handler is at work, it does not linger.
 func TestNobodyLingersAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})

@@ -19,7 +19,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A forgetfulConn loses the reply to the COMMIT that comes next, and ends.
+// A forgetfulConn loses the reply to the next COMMIT, and then ends.
 type forgetfulConn struct {
 	net.Conn
 	forget atomic.Bool
@@ -37,7 +37,7 @@ func (c *forgetfulConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// loseReply has the first settle after armed was set lose its reply, and counts it.
+// loseReply makes the first settle after armed was set lose its reply, and counts it.
 func loseReply(c *pgxpool.Config, armed *atomic.Bool, lost *atomic.Int64) {
 	dial := c.ConnConfig.DialFunc
 	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -47,7 +47,7 @@ func loseReply(c *pgxpool.Config, armed *atomic.Bool, lost *atomic.Int64) {
 	c.ConnConfig.Tracer = settleForgetter{armed: armed}
 }
 
-// A settleForgetter has the first settle that it sees lose its reply.
+// A settleForgetter makes the first settle that it sees lose its reply.
 type settleForgetter struct{ armed *atomic.Bool }
 
 func (f settleForgetter) TraceBatchStart(ctx context.Context, conn *pgx.Conn,
@@ -68,7 +68,7 @@ func (settleForgetter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.T
 }
 func (settleForgetter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// A settle that was in before its reply was lost counts like any other, once.
+// A settle was applied before its reply was lost. It is counted like any other, once.
 func TestASettleWhoseReplyWasLostIsCounted(t *testing.T) {
 	t.Parallel()
 	var armed atomic.Bool
@@ -90,7 +90,7 @@ func TestASettleWhoseReplyWasLostIsCounted(t *testing.T) {
 		}
 		return nil
 	})
-	// the reply may come in two pieces, of which neither is recognized, so its size varies
+	// The reply may come in two pieces, neither of which is recognized, so the size varies.
 	for round := 1; lost.Load() == 0; round++ {
 		if round > 50 {
 			t.Fatal("no reply was lost in 50 rounds")

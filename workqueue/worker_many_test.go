@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// audit records every change of a row, whoever makes it.
+// audit records every change of a row, whichever program makes it.
 const audit = `
 CREATE TABLE audit (
 	seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id uuid, at timestamptz DEFAULT clock_timestamp(),
@@ -26,7 +26,7 @@ BEGIN
 END $$;
 CREATE TRIGGER record AFTER UPDATE ON notes FOR EACH ROW EXECUTE FUNCTION record();`
 
-// violations are queries over the audit that find nothing where the invariants hold.
+// violations lists queries over the audit that return nothing if the invariants hold.
 var violations = map[string]string{
 	"a transition that there is not": `
 		SELECT count(*) FROM audit WHERE (was, is_now) NOT IN ((0, 1), (1, 0), (1, 1), (1, 2), (1, 3))`,
@@ -49,7 +49,7 @@ var violations = map[string]string{
 	"I9: a claim before the due time": `SELECT count(*) FROM audit WHERE was = 0 AND is_now = 1 AND at < due`,
 }
 
-// Several workers, of different sizes, coming and going, every outcome by chance: the invariants hold.
+// Several workers of different sizes come and go, with random outcomes: the invariants hold.
 func TestManyWorkers(t *testing.T) {
 	t.Parallel()
 	total := pgtest.Size(1500, 5000)

@@ -11,8 +11,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A worker keeps no payload of a row that is settled, nor of one whose settle has to wait; neither while it is idle nor
-// when it has ended.
+// A worker keeps no payload of a row that is settled, nor of one whose settle has to wait. This holds while the worker
+// is idle and when it has ended.
 func TestWorkerKeepsNoPayloads(t *testing.T) {
 	t.Parallel()
 	for name, onSettle := range map[string]string{

@@ -24,8 +24,8 @@ func withExecMode(mode pgx.QueryExecMode) func(*pgxpool.Config) {
 	return func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode }
 }
 
-// The whole round through a worker, whatever way pgx talks to the server: behind a transaction pooler
-// some of its modes do not work.
+// A row goes all the way through a worker, in every mode in which pgx can talk to the server: behind a transaction
+// pooler some of its modes do not work.
 func TestWorkerInEveryExecMode(t *testing.T) {
 	t.Parallel()
 	for name, mode := range execModes {
@@ -76,7 +76,7 @@ func TestWorkerInEveryExecMode(t *testing.T) {
 			if err := w.stop(t); err != nil {
 				t.Error(err)
 			}
-			refused := func(e workqueue.Event) bool { // not by a mode, where the machine has too much to do
+			refused := func(e workqueue.Event) bool { // not because of the mode: the machine is overloaded
 				return e.Err != nil && !errors.Is(e.Err, context.DeadlineExceeded)
 			}
 			if n := r.Events.count(refused); n > 0 {

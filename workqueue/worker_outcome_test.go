@@ -16,7 +16,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// pointerError is the classic mistake: a method that needs a receiver, returned as a nil pointer.
+// pointerError is for a classic mistake: its method needs a receiver, and it is returned as a nil pointer.
 type pointerError struct{ text string }
 
 func (e *pointerError) Error() string { return e.text }
@@ -29,12 +29,12 @@ func (e *hostileError) Unwrap() error { panic("unwrapped: " + e.text) }
 func (e *hostileError) Is(error) bool { panic("compared: " + e.text) }
 func (e *hostileError) As(any) bool   { panic("converted: " + e.text) }
 
-// silentError panics when it is asked what it is.
+// silentError panics when its methods are called.
 type silentError struct{}
 
 func (silentError) Error() string { panic("not telling") }
 
-// rowWant is what an outcome makes of a row; the error is a part of last_error.
+// rowWant is what an outcome makes of a row. Its error is a part of last_error.
 type rowWant struct {
 	status    workqueue.Status
 	attempts  int
@@ -173,7 +173,7 @@ func TestWorkerRetriesUntilAttemptsAreUsedUp(t *testing.T) {
 	}
 }
 
-// A snooze gives its attempt back, the last one too.
+// A snooze gives its attempt back, even the last one.
 func TestWorkerSnoozeNeverUsesUpAttempts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.MaxAttempts = 1 }})
@@ -191,7 +191,7 @@ func TestWorkerSnoozeNeverUsesUpAttempts(t *testing.T) {
 	}
 }
 
-// A handler that ends its goroutine, as t.FailNow does, must not take one of the worker's with it.
+// A handler that ends its goroutine, as t.FailNow does, must not end one of the worker's goroutines with it.
 func TestWorkerKeepsItsConcurrency(t *testing.T) {
 	t.Parallel()
 	const concurrency = 3
@@ -253,7 +253,7 @@ func TestWorkerRedactsErrors(t *testing.T) {
 	}
 }
 
-// A row that does not fit its Go type is a failed attempt of its own and nobody else's.
+// A row that does not fit its Go type fails only its own attempt.
 func TestWorkerUnreadableRowFailsAlone(t *testing.T) {
 	t.Parallel()
 	for name, mode := range execModes {
@@ -327,7 +327,7 @@ func TestHostileErrorsOfTx(t *testing.T) {
 	}
 }
 
-// Attempts do not bound a handler that snoozes without a delay: the pause does.
+// Attempts do not limit a handler that snoozes without a delay: the minimum pause does.
 func TestSnoozeHasAMinimum(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})

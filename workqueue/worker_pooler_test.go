@@ -12,8 +12,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Through a pooler in transaction mode a worker is told of rows only by a connection past it. Without one it finds them
-// when it polls, whether or not it was told not to listen.
+// Behind a pooler in transaction mode, a worker hears of rows only through a connection past the pooler. Without one it
+// finds them when it polls, whether or not NoListen is set.
 func TestWorkerBehindAPooler(t *testing.T) {
 	if os.Getenv(pgtest.PoolerEnv) == "" {
 		t.Skip("needs a pooler: make test-versions has one")
@@ -31,7 +31,7 @@ func TestWorkerBehindAPooler(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			r := rigOn(t, db.URL, db.Schema, rigOptions{})
-			r.Pool = db.Pool // the worker's: what the test itself looks at goes past the pooler
+			r.Pool = db.Pool // the worker's; the test's own connections go past the pooler
 			if test.past {
 				direct, err := pgx.ParseConfig(db.URL)
 				if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A proxy stands between a pool and its server and fails on demand. It copies through TCP, so that
-// deadlines and closed connections are what the network makes of them.
+// A proxy stands between a pool and its server and fails on demand. It copies through TCP, so that deadlines and closed
+// connections behave as on a real network.
 type proxy struct {
 	listener net.Listener
 	running  sync.WaitGroup
@@ -78,7 +78,7 @@ func (p *proxy) through(c *pgxpool.Config) {
 	dial := c.ConnConfig.DialFunc
 	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		p.mu.Lock()
-		if p.dial == nil { // later ones may name us: a cancel request goes where its connection went
+		if p.dial == nil { // later configurations may name the proxy: a cancel request goes where its connection went
 			p.dial = func(ctx context.Context) (net.Conn, error) { return dial(ctx, network, address) }
 		}
 		p.mu.Unlock()
@@ -138,7 +138,7 @@ func (p *proxy) copy(to, from net.Conn, g *gate) {
 	}
 }
 
-// freeze swallows all traffic without a word, as a peer does that has lost its power.
+// freeze swallows all traffic silently, like a peer that has lost its power.
 func (p *proxy) freeze() { p.each(func(g *gate) { g.set(false) }) }
 
 // thaw lets traffic flow again.
@@ -152,7 +152,7 @@ func (p *proxy) each(f func(*gate)) {
 	}
 }
 
-// abandon silences the connections that are open, for good; new ones work.
+// abandon silences the open connections for good; new ones work.
 func (p *proxy) abandon() {
 	p.freeze()
 	p.mu.Lock()

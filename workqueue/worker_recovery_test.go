@@ -19,10 +19,10 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// manyAttempts are enough for every fault of a test.
+// manyAttempts is enough attempts for all faults of a test.
 const manyAttempts = 10_000
 
-// reapNow and then, whatever becomes of the server, until the test ends.
+// reapNow reaps now and then until the test ends, whatever happens to the server.
 func (r *rig) reapAllTheWhile() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var reaper sync.WaitGroup
@@ -38,7 +38,7 @@ func (r *rig) reapAllTheWhile() {
 	r.Cleanup(func() { cancel(); reaper.Wait() })
 }
 
-// eventuallyUp is eventually for conditions that a missing server makes fail.
+// eventuallyUp is eventually for conditions that fail while the server is away.
 func (r *rig) eventuallyUp(what, sql string, args ...any) {
 	r.Helper()
 	r.eventually(what, func() bool {
@@ -50,7 +50,7 @@ func (r *rig) eventuallyUp(what, sql string, args ...any) {
 }
 
 // produce inserts rows one by one until the test stops it, and returns those whose commit was confirmed. It stops
-// between rows: a commit that nobody waits for any longer may still come, in the middle of what is checked.
+// between rows: otherwise a commit that it no longer waits for might arrive while the test checks the result.
 func (r *rig) produce() (stop func() []uuid.UUID) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var producer sync.WaitGroup
@@ -82,12 +82,12 @@ func (r *rig) produce() (stop func() []uuid.UUID) {
 	}
 }
 
-// bookInTx is a handler with an effect that must be had exactly once.
+// bookInTx is a handler with an effect that must happen exactly once.
 func bookInTx(ctx context.Context, c *noteClaim) error {
 	return c.Tx(ctx, func(tx pgx.Tx) error { return book(ctx, tx, c) })
 }
 
-// checkBooks compares rows, ledger and what the producer was told.
+// checkBooks compares the rows, the ledger and the rows that the producer had confirmed.
 func (r *rig) checkBooks(committed []uuid.UUID) {
 	r.Helper()
 	r.eventuallyUp("every row to be done", "SELECT count(*) FILTER (WHERE status <> 2) = 0 FROM notes")
@@ -107,7 +107,7 @@ func (r *rig) checkBooks(committed []uuid.UUID) {
 	}
 }
 
-// named makes a pool's connections, and its worker's, known to named.
+// named gives a pool's connections, and those of its worker, a name that the test knows.
 func named(name string) func(*pgxpool.Config) {
 	return func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = name }
 }
@@ -118,7 +118,7 @@ func (r *rig) terminate(name string) int {
 		name)
 }
 
-// Every connection that the worker has is cut, again and again, the listener's too.
+// Every connection of the worker is cut, again and again, including the listener's.
 func TestWorkerSurvivesTheLossOfItsConnections(t *testing.T) {
 	t.Parallel()
 	name := uuid.NewString()
@@ -137,7 +137,7 @@ func TestWorkerSurvivesTheLossOfItsConnections(t *testing.T) {
 	r.awaitListener()
 }
 
-// A server of its own: what it goes through is nothing for the others.
+// This test has a server of its own, because other tests could not bear what it does to the server.
 func TestWorkerSurvivesItsServer(t *testing.T) {
 	t.Parallel()
 	server, err := localpg.Start(t.Context(), localpg.Options{Durable: true})
@@ -275,7 +275,7 @@ func TestWorkerRefusesAnotherSchema(t *testing.T) {
 	}
 }
 
-// A table that disappears under a running worker is an error of the moment, not the end of the worker.
+// A table that disappears under a running worker is a temporary error, and does not end the worker.
 func TestWorkerSurvivesAMissingTable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -288,7 +288,7 @@ func TestWorkerSurvivesAMissingTable(t *testing.T) {
 	r.awaitStatus(workqueue.Done, r.insert("afterwards")...)
 }
 
-// A settle is repeated until it is known to be in: a reply that was lost is no lost lease.
+// A settle is repeated until it is known to be applied: a lost reply is not a lost lease.
 func TestSettleIsRepeatedWhenItsReplyIsLost(t *testing.T) {
 	t.Parallel()
 	var wanted, armed atomic.Bool
@@ -297,8 +297,9 @@ func TestSettleIsRepeatedWhenItsReplyIsLost(t *testing.T) {
 		spec: func(s *workqueue.Spec) { s.Retry = never },
 		pool: func(c *pgxpool.Config) { loseReply(c, &armed, &lost) },
 	})
-	// Every row of a round is claimed before the first settle, and before the cutter is armed, which the last settle of
-	// the round before may still meet: a claim whose reply is lost is left to its lease.
+	// Every row of a round is claimed before the first settle. It is also claimed before the cutter is armed, which may
+	// still hit the last settle of the previous round: if the reply to a claim is lost, the rows are left to their
+	// leases.
 	var claimed sync.WaitGroup
 	r.start(workqueue.WorkerOptions{Lease: time.Hour, Concurrency: 100}, func(_ context.Context, c *noteClaim) error {
 		claimed.Done()
@@ -311,7 +312,7 @@ func TestSettleIsRepeatedWhenItsReplyIsLost(t *testing.T) {
 		}
 		return nil
 	})
-	// A reply may come in two pieces, of which neither is recognized: then there is another round, of another size.
+	// A reply may come in two pieces, neither of which is recognized: then there is another round, of another size.
 	for round := 1; lost.Load() < 3; round++ {
 		if round > 50 {
 			t.Fatalf("%d replies were lost in 50 rounds", lost.Load())
@@ -331,7 +332,7 @@ func TestSettleIsRepeatedWhenItsReplyIsLost(t *testing.T) {
 	}
 }
 
-// Somebody who looks at one row with FOR UPDATE, and takes his time, delays that row and no other.
+// A session that holds one row with FOR UPDATE for a long time delays that row and no other.
 func TestLockedRowDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -368,7 +369,7 @@ func TestLockedRowDelaysNoOther(t *testing.T) {
 	r.awaitStatus(workqueue.Done, ids[:3]...)
 }
 
-// A worker that stops does not wait for it longer than for a handler.
+// A worker that stops waits for the lock no longer than for a handler.
 func TestLockedRowKeepsNoWorkerFromStopping(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})

@@ -15,7 +15,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// onSettle has PostgreSQL run a piece of PL/pgSQL before a row is settled.
+// onSettle makes PostgreSQL run a piece of PL/pgSQL before a row is settled.
 func (r *rig) onSettle(body string) {
 	r.Helper()
 	r.exec(`CREATE OR REPLACE FUNCTION on_settle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ` + body +
@@ -47,7 +47,7 @@ func (r *rig) holds(n int) workqueue.Handler[note] {
 	}
 }
 
-// mixed inserts rows of two topics in turn, in one order of their ids.
+// mixed inserts rows of two topics alternately, in the order of their ids.
 func (r *rig) mixed(topic string, n int, among string, m int) (rare, common []uuid.UUID) {
 	r.Helper()
 	topics := make([]string, n+m)
@@ -72,8 +72,8 @@ type sqlState struct {
 	passes bool
 }
 
-// sqlStates are errors of every class that a settle may meet, and whether they end by themselves: then the row is tried
-// until they have ended, and otherwise it is left to its lease.
+// sqlStates are errors of every class that a settle may meet, and whether they are temporary. If so, the row is tried
+// until they are over; otherwise it is left to its lease.
 var sqlStates = []sqlState{
 	{"08006", true},  // connection_failure
 	{"0A000", false}, // feature_not_supported
@@ -95,7 +95,7 @@ var sqlStates = []sqlState{
 	{"XX000", false}, // internal_error
 }
 
-// someStates are every third of them, or all.
+// someStates returns every third of them, or all.
 func someStates() (some []sqlState) {
 	for i := 0; i < len(sqlStates); i += pgtest.Size(3, 1) {
 		some = append(some, sqlStates[i])
@@ -103,7 +103,7 @@ func someStates() (some []sqlState) {
 	return some
 }
 
-// Rows that the database refuses to settle, with whatever SQLSTATE, hold up no other of their batch.
+// Rows that the database refuses to settle, with whatever SQLSTATE, do not delay the others of their batch.
 func TestRefusedSettlesFailAlone(t *testing.T) {
 	t.Parallel()
 	for _, state := range someStates() {
@@ -136,7 +136,7 @@ func TestRefusedSettlesFailAlone(t *testing.T) {
 	}
 }
 
-// What fails once is repeated: nothing is lost, and nothing runs twice.
+// A settle that fails once is repeated: nothing is lost, and nothing runs twice.
 func TestSettleThatFailsOnceIsRepeated(t *testing.T) {
 	t.Parallel()
 	for _, state := range someStates() {
@@ -159,7 +159,7 @@ func TestSettleThatFailsOnceIsRepeated(t *testing.T) {
 	}
 }
 
-// A row by itself has no neighbours that show whether the database refuses it or everything.
+// If a row is alone, no other rows show whether the database refuses this row or every row.
 func TestRefusedRowByItselfIsLeftToItsLease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -171,7 +171,8 @@ func TestRefusedRowByItselfIsLeftToItsLease(t *testing.T) {
 	})
 }
 
-// Where nothing can be settled, rows are not given up one after the other, to run in vain: the worker waits.
+// While nothing can be settled, the worker waits. It does not give up one row after the other, only to run them again
+// for nothing.
 func TestNothingIsGivenUpWhileNothingCanBeSettled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -188,7 +189,7 @@ func TestNothingIsGivenUpWhileNothingCanBeSettled(t *testing.T) {
 	}
 }
 
-// An index of the application on last_error takes no text of 8 KiB.
+// An index of the application on last_error does not accept a text of 8 KiB.
 func TestErrorThatAnIndexRefusesFailsAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -213,7 +214,7 @@ func TestErrorThatAnIndexRefusesFailsAlone(t *testing.T) {
 	})
 }
 
-// The lock that a settle waits for need not be that of a row of its batch: a trigger may take it.
+// A settle may wait for a lock that is not on a row of its batch: a trigger may take it.
 func TestLockOfATriggerDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -240,7 +241,7 @@ func TestLockOfATriggerDelaysNoOther(t *testing.T) {
 	r.awaitStatus(workqueue.Done, held...)
 }
 
-// A row whose settle takes longer than any settle may makes no hostages.
+// A row whose settle takes longer than the limits allow does not hold up other rows.
 func TestEndlessSettleDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -255,7 +256,7 @@ func TestEndlessSettleDelaysNoOther(t *testing.T) {
 	}
 }
 
-// Rows that somebody holds are found by one statement and not by halves.
+// Locked rows are found with one statement, and not by halving the batch.
 func TestLockedRowsAreFoundAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})

@@ -24,13 +24,13 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// oddSession is a session whose values look unlike those that drivers parse.
+// oddSession is a session that shows values in other formats than drivers parse.
 var oddSession = map[string]string{
 	"bytea_output": "escape", "datestyle": "German, DMY", "intervalstyle": "sql_standard", "extra_float_digits": "-10",
 	"timezone": "Asia/Kathmandu", "array_nulls": "off",
 }
 
-// every is a body with a column of every type that comes as text in another way in another session.
+// every is a body with a column of each type whose text form depends on the session's settings.
 type every struct {
 	Topic   string
 	Bytes   []byte
@@ -40,7 +40,7 @@ type every struct {
 	Number  string
 }
 
-// What a session is set to, by its role, its database or its URL, is nothing to a claim: pgx's modes that send and
+// The settings of a session, by its role, its database or its URL, do not affect a claim. pgx's modes that send and
 // read text are those for poolers.
 func TestWorkerInAnOddSession(t *testing.T) {
 	t.Parallel()
@@ -103,7 +103,7 @@ func (r *rig) runUntilDone(w *workqueue.Worker, ids ...any) {
 	}
 }
 
-// One of the core's own columns that cannot be read fails its row, and the row alone.
+// If a core column of a row cannot be read, only that row's attempt fails.
 func TestWorkerUnreadableTimeFailsAlone(t *testing.T) {
 	t.Parallel()
 	for name, mode := range execModes {
@@ -126,7 +126,7 @@ func TestWorkerUnreadableTimeFailsAlone(t *testing.T) {
 	}
 }
 
-// A role that only reads unless it says otherwise is no standby.
+// A role whose transactions are read-only by default is not mistaken for a standby.
 func TestWorkerOfARoleThatReadsByDefault(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{pool: func(c *pgxpool.Config) {
@@ -146,7 +146,7 @@ func TestWorkerOfARoleThatReadsByDefault(t *testing.T) {
 	r.awaitStatus(workqueue.Done, ids...)
 }
 
-// A server that listens on TCP, where a kernel's buffers are all that a client which does not read can be sent.
+// This server listens on TCP, so that only the kernel's buffers take what is sent to a client that does not read.
 func tcpServer(t *testing.T) (server *localpg.Server, host string) {
 	t.Helper()
 	host = fmt.Sprintf("127.77.%d.%d", rand.IntN(255), 1+rand.IntN(253))
@@ -162,7 +162,7 @@ func tcpServer(t *testing.T) (server *localpg.Server, host string) {
 	return server, host
 }
 
-// deafConn is a connection of a process that is frozen between what it has sent and the reply.
+// deafConn is a connection of a process that freezes between its request and the reply.
 type deafConn struct {
 	net.Conn
 	deaf   *atomic.Bool
@@ -176,8 +176,9 @@ func (c deafConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// A process that freezes with its claim sent and the reply unread leaves the rows to others: the server would wait
-// for room to send the rest for as long as the process is there, with the rows locked and not yet claimed.
+// A process freezes when it has sent its claim and not read the reply. It must leave the rows to others. Otherwise the
+// server would wait for room to send the rest for as long as the process exists, with the rows locked and not yet
+// claimed.
 func TestAFrozenReaderLosesItsClaim(t *testing.T) {
 	t.Parallel()
 	_, host := tcpServer(t)
@@ -187,7 +188,7 @@ func TestAFrozenReaderLosesItsClaim(t *testing.T) {
 	var deaf atomic.Bool
 	closed := make(chan struct{})
 	thaw := sync.OnceFunc(func() { close(closed) })
-	defer thaw() // also where the test has failed: the pool waits for its connections
+	defer thaw() // even if the test has failed: the pool waits for its connections
 	frozen := r.openPool(func(c *pgxpool.Config) {
 		c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
@@ -206,8 +207,8 @@ func TestAFrozenReaderLosesItsClaim(t *testing.T) {
 	r.eventually("the claim to be under way", func() bool {
 		return ask[int](r, "SELECT count(*)::int FROM pg_stat_activity WHERE wait_event = 'ClientWrite'") == 1
 	})
-	taken := 0 // a claim that comes while the frozen one is rolled back finds some of the rows
-	r.eventually("the rows to be anybody's", func() bool {
+	taken := 0 // a claim during the rollback of the frozen one finds only some of the rows
+	r.eventually("the rows to be claimable again", func() bool {
 		r.Queue.ReapExpired(t.Context(), 1000)
 		rows, err := r.Queue.Claim(t.Context(), uuid.New(), time.Hour, 300)
 		taken += len(rows)
@@ -217,7 +218,8 @@ func TestAFrozenReaderLosesItsClaim(t *testing.T) {
 	receive(t, answered, "the frozen claim's error")
 }
 
-// A standby refuses to begin what writes and answers what only reads. After it was promoted it is claimed from.
+// A standby refuses to begin transactions that write, and answers those that only read. When it has been promoted,
+// workers claim from it.
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	server, err := localpg.Start(t.Context(), localpg.Options{})

@@ -16,12 +16,12 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Running handlers finish and are settled; what no handler has started goes back with its attempt.
+// Running handlers finish and are settled; rows that no handler has started are returned with their attempt.
 func TestShutdownFinishesWhatRunsAndReleasesTheRest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	const concurrency = 3
-	r.insertMany("first", 400) // quick ones, so that the worker buffers
+	r.insertMany("first", 400) // fast ones, so that the worker buffers
 	started := make(chan struct{}, concurrency)
 	release := make(chan struct{})
 	w := r.start(workqueue.WorkerOptions{Concurrency: concurrency, Lease: time.Hour}, func(ctx context.Context,
@@ -64,7 +64,7 @@ func TestShutdownFinishesWhatRunsAndReleasesTheRest(t *testing.T) {
 	r.eventually("another worker to finish", func() bool { return r.count("status <> 2") == 0 })
 }
 
-// Late handlers find their context cancelled; a failure that follows from it is none.
+// The context of handlers that take too long is cancelled; a failure that follows from that does not count.
 func TestShutdownCancelsLateHandlers(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
@@ -111,7 +111,7 @@ func TestShutdownCancelsLateHandlers(t *testing.T) {
 	}
 }
 
-// Handlers that never return are reported, and do no harm when they do return.
+// Handlers that never return are reported, and do no harm if they do return later.
 func TestShutdownReportsHandlersThatNeverReturn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -136,7 +136,7 @@ func TestShutdownReportsHandlersThatNeverReturn(t *testing.T) {
 		late.Add(1)
 		defer late.Done()
 		started <- struct{}{}
-		<-release // whatever ctx says
+		<-release // ignores ctx
 		return ending(ctx, c)
 	})
 	r.awaitStatus(workqueue.Done, r.insertMany("quick", 20)...)
@@ -160,7 +160,7 @@ func TestShutdownReportsHandlersThatNeverReturn(t *testing.T) {
 	}
 }
 
-// However the context ends, Run returns, nothing is left claimed and nothing leaks.
+// Whenever the context ends, Run returns, no row is left claimed, and no goroutine leaks.
 func TestShutdownAtEveryStep(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -253,7 +253,7 @@ func TestShutdownAtEveryStep(t *testing.T) {
 	})
 }
 
-// whenDone calls a function once no row is left to be done.
+// whenDone calls a function when every row is done.
 func (r *rig) whenDone(ctx context.Context, do func()) {
 	var watcher sync.WaitGroup
 	watcher.Go(func() {
@@ -266,7 +266,7 @@ func (r *rig) whenDone(ctx context.Context, do func()) {
 	r.Cleanup(watcher.Wait)
 }
 
-// A database that goes away during the shutdown cannot keep the worker.
+// A database that goes away during the shutdown cannot keep the worker from stopping.
 func TestShutdownWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t)
@@ -300,7 +300,7 @@ func TestWorkerRunsOnce(t *testing.T) {
 		}
 		w.stop(t)
 	}
-	w.Wake() // after the end: of no use and no harm
+	w.Wake() // after the end it has no effect
 }
 
 func TestNewWorkerRefusesWhatCannotWork(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 // A shell runs one statement, given as plain text, and returns the lines of its result.
 type shell func(sql string) []string
 
-// findPSQL looks beside the server's binaries and in PATH.
+// findPSQL looks for psql beside the server's binaries and in PATH.
 func findPSQL() (string, bool) {
 	candidates, _ := filepath.Glob("/usr/lib/postgresql/*/bin/psql")
 	if dir := os.Getenv(localpg.BinDirEnv); dir != "" {
@@ -53,7 +53,7 @@ func (r *rig) psql(path string) shell {
 	}
 }
 
-// plain is what psql does, without psql.
+// plain does what psql does, without psql.
 func (r *rig) plain(sql string) []string {
 	rows, err := r.Eyes.Query(r.Context(), sql, pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
@@ -91,10 +91,10 @@ func eachShell(t *testing.T, test func(t *testing.T, r *rig, sql shell)) {
 	}
 }
 
-// array is ids as a literal.
+// array returns ids as an array literal.
 func array(ids []string) string { return "'{" + strings.Join(ids, ",") + "}'" }
 
-// A worker in plain SQL and one in Go share a table and obey one contract.
+// A worker in plain SQL and one in Go share a table and keep the same contract.
 func TestSQLWorkerContract(t *testing.T) {
 	eachShell(t, func(t *testing.T, r *rig, sql shell) {
 		all := r.insertMany("shared", 10)
@@ -149,7 +149,7 @@ func TestSQLWorkerContract(t *testing.T) {
 			return nil
 		})
 		var running []string
-		for range 6 { // three reaped or abandoned, three that nobody had
+		for range 6 { // three that were reaped or abandoned, three that no worker had
 			running = append(running, receive(t, started, "the Go worker's handlers"))
 		}
 		same("an ack of the Go worker's rows", call("ack", "'%s', %s", token, array(running)), nil)
@@ -176,7 +176,7 @@ func TestSQLWorkerContract(t *testing.T) {
 	})
 }
 
-// Both at full speed on the same rows: each is handled once.
+// Both work at full speed on the same rows: each row is handled once.
 func TestSQLWorkerBesideGoWorker(t *testing.T) {
 	eachShell(t, func(t *testing.T, r *rig, sql shell) {
 		const total = 600

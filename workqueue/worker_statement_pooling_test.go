@@ -15,8 +15,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A statementPooler is a connection through PgBouncer with pool_mode = statement: a server that waits for more of a
-// transaction is given up, and its client told so.
+// A statementPooler is a connection that looks like one through PgBouncer with pool_mode = statement: if the server
+// waits for more of a transaction, the pooler gives the server connection up and tells its client so.
 type statementPooler struct {
 	net.Conn
 	pending bytes.Buffer
@@ -35,7 +35,7 @@ func (c *statementPooler) Read(p []byte) (int, error) {
 	return c.pending.Read(p)
 }
 
-// fill takes the server's next message, or puts PgBouncer's own in the place of a ReadyForQuery inside a transaction.
+// fill reads the server's next message. It replaces a ReadyForQuery inside a transaction by PgBouncer's own message.
 func (c *statementPooler) fill() error {
 	header := make([]byte, 5)
 	if _, err := io.ReadFull(c.Conn, header); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A handler that ends its transaction by text, which no interface can keep from it, has not had its effect: its claim
-// is not acked.
+// A handler may end its transaction with a text such as ROLLBACK, which no interface can prevent. Its writes are then
+// gone, so its claim is not acked.
 func TestTxThatWasEndedByTextIsNotSettled(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -66,7 +66,7 @@ func bookAnd(ctx context.Context, tx pgx.Tx, c *noteClaim, statements []string) 
 	return err
 }
 
-// Inside a transaction of the application Claim.Tx is a savepoint, which text can roll back to as well.
+// Inside a transaction of the application Claim.Tx is a savepoint, to which a statement can roll back as well.
 func TestSavepointThatWasRolledBackByTextIsNotSettled(t *testing.T) {
 	t.Parallel()
 	r := newLedgerRig(t, rigOptions{spec: func(s *workqueue.Spec) { s.Retry = never }})

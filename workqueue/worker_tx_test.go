@@ -34,7 +34,7 @@ func book(ctx context.Context, tx pgx.Tx, c *noteClaim) error {
 	return err
 }
 
-// booked is how often the ledger has the row.
+// booked returns how often the ledger has the row.
 func (r *rig) booked(id uuid.UUID) int {
 	r.Helper()
 	return ask[int](r, "SELECT count(*)::int FROM ledger WHERE note = $1", id)
@@ -101,7 +101,7 @@ func TestTxSettlesEveryOutcome(t *testing.T) {
 	}
 }
 
-// What a handler makes of Tx's result, and what becomes of the row then.
+// What a handler does with the result of Tx, and what becomes of the row then.
 func TestTxAndTheHandlersResult(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
@@ -251,7 +251,7 @@ func TestTxAndTheHandlersResult(t *testing.T) {
 	}
 }
 
-// A claim that is lost while the handler's transaction is open takes the writes with it.
+// If a claim is lost while the handler's transaction is open, the writes are not committed.
 func TestTxWritesNothingWhenTheLeaseIsLost(t *testing.T) {
 	t.Parallel()
 	thief := uuid.New()
@@ -306,7 +306,7 @@ func TestTxWritesNothingWhenTheLeaseIsLost(t *testing.T) {
 	}
 }
 
-// A settle that was applied before, by the claim's own token, came with the writes that belong to it.
+// If a settle with the claim's own token was applied before, the writes that belong to it were committed with it.
 func TestTxWritesNothingWhenItsSettleWasApplied(t *testing.T) {
 	t.Parallel()
 	r := newLedgerRig(t, rigOptions{})
@@ -328,7 +328,7 @@ func TestTxWritesNothingWhenItsSettleWasApplied(t *testing.T) {
 	}
 }
 
-// What a handler does after Tx is no business of the lease: it has ended well.
+// What a handler does after Tx does not depend on the lease: the row is settled.
 func TestTxEndsTheLease(t *testing.T) {
 	t.Parallel()
 	for _, deleteDone := range []bool{false, true} {
@@ -364,8 +364,8 @@ func TestTxEndsTheLease(t *testing.T) {
 	}
 }
 
-// Whatever isolation the sessions default to, a renewal while the handler's transaction is open is no
-// conflict: or a handler that takes longer than a renewal could never settle.
+// Whatever isolation level the sessions default to, a renewal while the handler's transaction is open is not a
+// conflict. Otherwise a handler that takes longer than a renewal could never settle.
 func TestTxUnderStricterDefaults(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"repeatable read", "serializable"} {
@@ -387,7 +387,7 @@ func TestTxUnderStricterDefaults(t *testing.T) {
 			})
 			ids := append(r.insert("long"), r.insertMany("quick", 50)...)
 			r.awaitStatus(workqueue.Done, ids...)
-			// A machine that stands still for longer than the lease makes a row be tried again, too.
+			// If the machine stands still for longer than the lease, a row may also be retried.
 			if n := r.count("attempts > 1 AND last_error NOT LIKE 'lease lost%'"); n != 0 {
 				t.Errorf("%d rows were tried again", n)
 			}

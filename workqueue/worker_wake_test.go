@@ -16,7 +16,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// The two ways to learn of rows. Each test that takes both proves the one by leaving the other out.
+// The two ways in which a worker learns of rows. A test that runs with both isolates each of them by turning the other
+// off.
 var wakeModes = map[string]workqueue.WorkerOptions{
 	"notifications": {PollInterval: time.Hour},
 	"polling":       {PollInterval: 50 * time.Millisecond, NoListen: true},
@@ -44,8 +45,8 @@ func (r *rig) awaitListener() {
 	})
 }
 
-// Rows that are given back are those that no handler has begun, as at the end of a process: the others take them at
-// once, and each of the rows of one settle is told of.
+// Rows that no handler has begun are given back, as at the end of a process. Other processes claim them at once, and
+// each row of one settle is announced.
 func TestReleasedRowsAreTakenByOthers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -91,7 +92,7 @@ func TestLateCommitIsPickedUp(t *testing.T) {
 	}
 }
 
-// The same while the queue is never empty, so that no claim comes back short.
+// The same while the queue is never empty, so that no claim returns fewer rows than its limit.
 func TestLateCommitIsPickedUpUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -129,7 +130,7 @@ func TestLateCommitIsPickedUpUnderLoad(t *testing.T) {
 	t.Logf("%d rows of the backlog went before the late one", after.Load())
 }
 
-// Rows that come back to where they were, behind every cursor, and of which no notification tells.
+// Rows return to their old place behind every cursor, and no notification announces them.
 func TestReleasedRowsAreFound(t *testing.T) {
 	t.Parallel()
 	for name, listen := range map[string]bool{"listening": true, "polling": false} {
@@ -154,7 +155,7 @@ func TestReleasedRowsAreFound(t *testing.T) {
 	}
 }
 
-// Everything that makes a row ready tells an idle listening worker.
+// Every statement that makes a row ready wakes an idle listening worker.
 func TestEveryReturnToReadyIsAnnounced(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -162,7 +163,7 @@ func TestEveryReturnToReadyIsAnnounced(t *testing.T) {
 	asOwner := func(settle func(token uuid.UUID, ids []uuid.UUID) error) func(ids []uuid.UUID) error {
 		return func(ids []uuid.UUID) error {
 			token := uuid.New()
-			// As if another worker had it; behind the back of the one that runs.
+			// As if another worker had it, unnoticed by the one that runs.
 			r.exec(`UPDATE notes SET status = 1, completed_at = NULL, attempts = 1, owner_token = $2,
 				due_at = now(), locked_until = now() + interval '1 hour' WHERE id = ANY($1)`, ids, token)
 			return settle(token, ids)
@@ -193,7 +194,7 @@ func TestEveryReturnToReadyIsAnnounced(t *testing.T) {
 	}
 }
 
-// Whatever anybody sends on the channel, the worker looks and goes on.
+// Whatever payload is sent on the channel, the worker looks and goes on.
 func TestAnyNotificationWakes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -228,7 +229,7 @@ func TestAnyNotificationWakes(t *testing.T) {
 	}
 }
 
-// Rows that were announced while nobody listened are found when the listener is back.
+// Rows that were announced while the listener was disconnected are found when it is back.
 func TestListenerComesBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
@@ -267,8 +268,8 @@ func TestDueRowsRunOnTime(t *testing.T) {
 	}
 }
 
-// A row that becomes due between a claim and the question for the next due time belongs to neither,
-// unless the question looks back as far as the claim.
+// A row may become due between a claim and the question for the next due time. It belongs to neither, unless the
+// question looks back as far as the claim.
 func TestRowThatBecomesDueBetweenClaimAndNextWake(t *testing.T) {
 	t.Parallel()
 	var r *rig
@@ -296,7 +297,7 @@ func TestRowThatBecomesDueBetweenClaimAndNextWake(t *testing.T) {
 	}
 }
 
-// batchHook is called before every batch that a pool sends, which is how the worker's own statements travel.
+// batchHook is called before every batch that a pool sends. The worker sends its own statements in batches.
 type batchHook func(sql string)
 
 func (h batchHook) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
@@ -378,7 +379,7 @@ func TestIdleWorkerRests(t *testing.T) {
 			})
 			prepare(r)
 			start, before := time.Now(), batches.Load()
-			<-time.After(1500 * time.Millisecond) // what is measured is what happens when nothing does
+			<-time.After(1500 * time.Millisecond) // the test measures what happens while nothing is done
 			polls := int64(time.Since(start)/(500*time.Millisecond)) + 1
 			// A poll may ask, sweep and ask again; renewals come on top.
 			if n := batches.Load() - before; n > 6*polls+10 {
@@ -388,7 +389,7 @@ func TestIdleWorkerRests(t *testing.T) {
 	}
 }
 
-// A handler never finds its own row unclaimed: it is called after the claim has committed.
+// A handler never finds its own row unclaimed, because it is called after the claim has committed.
 func TestHandlersSeeTheirClaim(t *testing.T) {
 	t.Parallel()
 	const rows = 1500

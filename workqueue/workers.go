@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Workers run as one, such as those of several queues and, before them, the scheduler that fills these. The last is the
-// one after whose table their [Drain] is named.
+// Workers run as one, such as those of several queues and, before them, the scheduler that fills these queues. Their
+// [Drain] is named after the table of the last one.
 type Workers []*Worker
 
 // Run runs all of them until ctx is cancelled. When one ends, the others are stopped: half a worker is hard to notice.

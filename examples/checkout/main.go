@@ -1,5 +1,5 @@
-// Checkout is a saga: the stock is reserved, the card charged and a courier booked side by side. When all
-// three have succeeded the order is confirmed; when one has failed for good, what the others did is undone.
+// Checkout is a saga. For each order, three steps run concurrently: they reserve the stock, charge the card and book a
+// courier. If all three succeed, the order is confirmed. If one fails for good, the effects of the others are undone.
 package main
 
 import (
@@ -16,7 +16,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// There are 80 pieces and 50 euros on each of ten cards, which is not enough for all orders.
+// The stock has 80 pieces, and each of the ten cards has 50 euros. That is not enough for all orders, so some sagas
+// fail.
 const (
 	orders = 120
 	tables = `SET search_path = example_checkout;
@@ -64,8 +65,8 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	return reconcile(ctx, pool)
 }
 
-// checkout writes the order and its saga in one transaction. No process has to live for as long as the saga
-// takes: the settle of the last step releases OnComplete or OnFail.
+// checkout writes the order and its saga in one transaction. No process has to coordinate the saga or live for as long
+// as it takes: after the last step is settled, OnComplete or OnFail is delivered.
 func checkout(ctx context.Context, pool *pgxpool.Pool, box *outbox.Outbox, id string, card, cents int) error {
 	message := func(topic string) outbox.Message { return outbox.Message{Topic: topic, Key: id} }
 	confirm, undo := message("order.confirm"), message("order.compensate")
@@ -73,7 +74,7 @@ func checkout(ctx context.Context, pool *pgxpool.Pool, box *outbox.Outbox, id st
 		Label:      id,
 		Steps:      []outbox.Message{message("stock.reserve"), message("card.charge"), message("courier.book")},
 		OnComplete: &confirm,
-		OnFail:     &undo, // by the default policy when all steps have ended, so that none has its effect afterwards
+		OnFail:     &undo, // after all steps have ended (the default policy), so none takes effect after the undo
 	}
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `INSERT INTO example_checkout.orders VALUES ($1, $2, $3)`, id, card,
@@ -85,7 +86,7 @@ func checkout(ctx context.Context, pool *pgxpool.Pool, box *outbox.Outbox, id st
 	})
 }
 
-// The steps write in the transaction that settles their message, so each has its effect once.
+// Each step writes in the transaction that settles its message (see once), so it takes effect exactly once.
 
 func reserve(ctx context.Context, m *outbox.Delivery) error {
 	return once(ctx, m, errors.New("sold out"), `
@@ -101,7 +102,7 @@ func charge(ctx context.Context, m *outbox.Delivery) error {
 		INSERT INTO example_checkout.charges SELECT $1, card, cents FROM paid`)
 }
 
-// book fails the first time for some orders, and every time for those that end in 7.
+// book fails in the first attempt for orders that end in 3, and in every attempt for those that end in 7.
 func book(ctx context.Context, m *outbox.Delivery) error {
 	last := m.Key[len(m.Key)-1]
 	if last == '7' || last == '3' && m.Attempt == 1 {
@@ -110,7 +111,7 @@ func book(ctx context.Context, m *outbox.Delivery) error {
 	return once(ctx, m, nil, `INSERT INTO example_checkout.bookings VALUES ($1)`)
 }
 
-// compensate undoes what there is: it need not know which steps have succeeded.
+// compensate undoes the effects that it finds, so it need not know which steps have succeeded.
 const compensate = `
 	WITH unreserved AS (DELETE FROM example_checkout.reservations WHERE order_id = $1 RETURNING 1),
 	restocked AS (UPDATE example_checkout.stock SET pieces = pieces + (SELECT count(*) FROM unreserved)),
@@ -123,8 +124,8 @@ func writes(statement string) outbox.Handler {
 	return func(ctx context.Context, m *outbox.Delivery) error { return once(ctx, m, nil, statement) }
 }
 
-// once runs a statement for an order and settles the message: with the refusal for good, where nothing was
-// written.
+// once runs a statement for an order in the transaction that settles the message. If the statement writes no row, the
+// message fails for good with the refusal.
 func once(ctx context.Context, m *outbox.Delivery, refusal error, statement string) error {
 	return m.Tx(ctx, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, statement, m.Key)

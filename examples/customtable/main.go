@@ -1,5 +1,5 @@
-// Customtable runs a queue with a table of the application's own: invoices, each sent once in effect, by a service. It
-// is what docs/domains.md builds; package invoices is the queue.
+// Customtable runs a queue with a table of the application's own: a service sends invoices, and the effect of each
+// happens exactly once. The guide docs/domains.md explains this code. Package invoices is the queue.
 package main
 
 import (
@@ -58,7 +58,8 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	return reconcile(ctx, pool)
 }
 
-// migrate makes the one table of txwork's own that the service's reaper needs, and then the application's.
+// migrate creates the only table of txwork's own that is needed here, that of the service's reaper, and then the
+// application's tables.
 func migrate(ctx context.Context, pool *pgxpool.Pool, db *sql.DB) error {
 	reapers := []migrations.Domain{migrations.Reaper}
 	migrator, err := migrations.New(pool, migrations.Options{Schema: schema, Domains: reapers})
@@ -85,7 +86,8 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, db *sql.DB) error {
 	return err
 }
 
-// order is the application: an invoice exists if and only if the transaction of its order commits.
+// order enqueues invoices as an application does: an invoice exists if and only if the transaction of its order
+// commits. It uses one transaction of pgx and one of database/sql.
 func order(ctx context.Context, pool *pgxpool.Pool, db *sql.DB, list *invoices.Invoices) error {
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		_, err := list.Enqueue(ctx, workqueue.Pgx(tx), batch(1)...)

@@ -66,7 +66,7 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 			JOIN example_ent.orders AS o ON o.id = i.order_id AND o.cents = i.cents), $1)`, kept)
 }
 
-// open makes ent's client, whose tables are in a schema of this example, and its tables.
+// open returns ent's client, and creates ent's tables in the schema of this example.
 func open(ctx context.Context, pool *pgxpool.Pool) (*ent.Client, error) {
 	config := pool.Config().ConnConfig.Copy()
 	config.RuntimeParams["search_path"] = "example_ent"
@@ -76,7 +76,7 @@ func open(ctx context.Context, pool *pgxpool.Pool) (*ent.Client, error) {
 
 var errNoCredit = errors.New("no credit")
 
-// place keeps an order and its message, or neither.
+// place writes an order and its message in one transaction: both commit or neither does.
 func place(ctx context.Context, client *ent.Client, box *outbox.Outbox, customer string, cents int) error {
 	tx, err := client.Tx(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func place(ctx context.Context, client *ent.Client, box *outbox.Outbox, customer
 	if err != nil {
 		return err
 	}
-	// An *ent.Tx generated with --feature sql/execquery is all that txwork needs.
+	// Txwork can use an *ent.Tx if ent generated it with --feature sql/execquery.
 	message := outbox.Message{Topic: "order.placed", Key: fmt.Sprint(order.ID), Payload: payload}
 	if _, err := box.Enqueue(ctx, workqueue.SQL(tx), message); err != nil {
 		return err
@@ -102,7 +102,7 @@ func place(ctx context.Context, client *ent.Client, box *outbox.Outbox, customer
 	return tx.Commit()
 }
 
-// invoice writes in the transaction that settles the message, so every order has one invoice.
+// invoice writes the invoice in the transaction that settles the message, so every order gets exactly one invoice.
 func invoice(ctx context.Context, m *outbox.Delivery) error {
 	var order ent.Order
 	if err := json.Unmarshal(m.Payload, &order); err != nil {

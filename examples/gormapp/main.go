@@ -19,7 +19,7 @@ import (
 
 const orders = 200
 
-// An Order is GORM's model, and the message's payload.
+// An Order is the GORM model of an order, and the payload of the message about it.
 type Order struct {
 	ID       uint
 	Customer string
@@ -79,7 +79,7 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 
 var errNoCredit = errors.New("no credit")
 
-// place keeps an order and its message, or neither: what returns an error rolls both back.
+// place writes an order and its message in one transaction. If the function returns an error, GORM rolls both back.
 func place(db *gorm.DB, box *outbox.Outbox, order Order) error {
 	return db.Transaction(func(tx *gorm.DB) error {
 		if err := tx.Create(&order).Error; err != nil {
@@ -101,13 +101,13 @@ func place(db *gorm.DB, box *outbox.Outbox, order Order) error {
 	})
 }
 
-// inTransaction is all that txwork needs of GORM: the *sql.Tx of its transaction, or the wrapper around it where
-// GORM prepares statements. It panics outside of a transaction, where the connection is a *sql.DB.
+// inTransaction returns GORM's transaction for txwork: its *sql.Tx, or GORM's wrapper around it if GORM prepares
+// statements. It panics outside a transaction, because the connection is a *sql.DB there.
 func inTransaction(tx *gorm.DB) workqueue.Tx {
 	return workqueue.SQL(tx.Statement.ConnPool.(workqueue.SQLTx))
 }
 
-// invoice writes in the transaction that settles the message, so every order has one invoice.
+// invoice writes the invoice in the transaction that settles the message, so every order gets exactly one invoice.
 func invoice(ctx context.Context, m *outbox.Delivery) error {
 	var order Order
 	if err := json.Unmarshal(m.Payload, &order); err != nil {

@@ -1,5 +1,5 @@
-// Images makes thumbnails in background jobs: each in steps that are not repeated when a later one fails, with
-// a progress that everybody sees, and one is cancelled while it runs.
+// Images makes thumbnails in background jobs. A job has steps, and a step that has succeeded is not repeated when a
+// later one fails. Every program can read the progress of a job. One job is cancelled while it runs.
 package main
 
 import (
@@ -20,13 +20,13 @@ import (
 
 const images = 40
 
-// Thumbnails are a job's args, stored as JSON. Kind is its name in the table.
+// Thumbnails are the arguments of a job. They are stored as JSON.
 type Thumbnails struct {
 	Image string
 	Huge  bool
 }
 
-// Kind implements [jobs.Args].
+// Kind implements [jobs.Args]. It is the name of this kind of job in the table.
 func (Thumbnails) Kind() string { return "thumbnails" }
 
 func main() { example.Main(run) }
@@ -36,7 +36,8 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 		`CREATE TABLE example_images.thumbnails (image text, pixels int)`); err != nil {
 		return err
 	}
-	// The program that enqueues and the one that works share the registry: it has the kind's settings, too.
+	// A registry has the handler and the settings of each kind. If one program enqueues jobs and another runs them,
+	// both need the same registry.
 	studio := &studio{}
 	registry := jobs.NewRegistry()
 	jobs.Register(registry, studio.thumbnails, jobs.KindOptions[Thumbnails]{
@@ -68,11 +69,11 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 		('thumbnails', (SELECT count(*) FROM example_images.thumbnails), 2 * $1)`, images, studio.fetched.Load())
 }
 
-// A studio works on images.
+// A studio makes the thumbnails. It counts how many images it has fetched.
 type studio struct{ fetched atomic.Int64 }
 
-// thumbnails is the job's handler. When an attempt fails the next one goes through it again, and the steps that
-// have succeeded return what they returned then.
+// thumbnails is the job's handler. After a failed attempt it runs again from the beginning, but steps that have
+// succeeded before are not executed again: they return their stored results.
 func (s *studio) thumbnails(ctx context.Context, job *jobs.Job[Thumbnails]) error {
 	bytes, err := jobs.Step(ctx, job, "fetch", func(context.Context) (int, error) {
 		s.fetched.Add(1)
@@ -85,7 +86,8 @@ func (s *studio) thumbnails(ctx context.Context, job *jobs.Job[Thumbnails]) erro
 		return endless(ctx, job)
 	}
 	for i, pixels := range []int{64, 256} {
-		// StepTx records the step in the transaction of its writes: exactly once, also where the process dies.
+		// StepTx records the step in the transaction in which it writes, so the writes happen exactly once, even if the
+		// process dies.
 		_, err := jobs.StepTx(ctx, job, fmt.Sprint("scale ", pixels), func(ctx context.Context, tx pgx.Tx) (int,
 			error) {
 			_, err := tx.Exec(ctx, `INSERT INTO example_images.thumbnails VALUES ($1, $2)`, job.Args.Image, pixels)
@@ -98,13 +100,13 @@ func (s *studio) thumbnails(ctx context.Context, job *jobs.Job[Thumbnails]) erro
 			return err
 		}
 		if i == 0 && job.Attempt == 1 {
-			return errors.New("out of memory") // the next attempt begins with the second size
+			return errors.New("out of memory") // the next attempt continues with the second size
 		}
 	}
 	return job.Output(ctx, bytes)
 }
 
-// endless works until its context is cancelled. The result does not matter then: the job ends as cancelled.
+// endless works until its context is cancelled. Its result does not matter then, because the job ends as cancelled.
 func endless(ctx context.Context, job *jobs.Job[Thumbnails]) error {
 	if err := job.SetProgress(ctx, 1, "this may take a while"); err != nil {
 		return err
@@ -113,7 +115,7 @@ func endless(ctx context.Context, job *jobs.Job[Thumbnails]) error {
 	return context.Cause(ctx)
 }
 
-// upload enqueues a job for every image, and cancels the huge one when it runs.
+// upload enqueues a job for every image, and cancels the job of the huge image while it runs.
 func upload(ctx context.Context, pool *pgxpool.Pool, client *jobs.Client) error {
 	var huge uuid.UUID
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
@@ -139,7 +141,7 @@ func upload(ctx context.Context, pool *pgxpool.Pool, client *jobs.Client) error 
 			return err
 		}
 		fmt.Printf("  %s %s is at %d %%: %s\n", info.Kind, info.Args, *info.Progress, info.ProgressNote)
-		// In whatever process the job runs: it hears of it at once.
+		// The job may run in any process: its context is cancelled at once.
 		_, err = client.Cancel(ctx, workqueue.Pgx(tx), "nobody needs it", huge)
 		return err
 	})

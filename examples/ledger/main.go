@@ -1,6 +1,6 @@
-// Ledger applies account events in the order in which they were committed. The events do not commute: interest
-// before a deposit is less than after it. So the statement agrees with the accounts only if the order is kept,
-// with many writers, several relays and failures in between.
+// Ledger applies events of accounts in the order in which they were committed. The order matters: interest is lower
+// before a deposit than after it. So the statements agree with the accounts only if the order is kept, despite several
+// writers, several relays and failures in between.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	accounts, writers, events = 10, 4, 200 // events of each writer
+	accounts, writers, events = 10, 4, 200 // events is the number for each writer
 	tables                    = `SET search_path = example_ledger;
 		CREATE TABLE accounts (id text PRIMARY KEY, cents bigint NOT NULL, changes int NOT NULL);
 		INSERT INTO accounts SELECT 'account-' || n, 100000, 0 FROM generate_series(0, 9) AS n;
@@ -38,15 +38,15 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	box, err := outbox.Open(outbox.Options{
 		Schema:   "example_ledger",
-		Ordering: outbox.PerKey, // messages of one Key one at a time, in commit order
-		// Block, the default, keeps an account closed behind an event that has failed for good. The others go on.
+		Ordering: outbox.PerKey, // messages with the same Key are delivered one at a time, in commit order
+		// Block, the default, holds the later events of an account if one has failed for good. Other accounts continue.
 		OnFailure: keyed.Block,
 		Retry:     workqueue.Retry{Growth: workqueue.Constant, Base: 10 * time.Millisecond, Cap: 10 * time.Millisecond},
 	})
 	if err != nil {
 		return err
 	}
-	relays := make([]func(context.Context) error, 3) // as in three processes
+	relays := make([]func(context.Context) error, 3) // three relays, as if there were three processes
 	for i := range relays {
 		relay, err := outbox.NewRelay(pool, box, outbox.RelayOptions{})
 		if err != nil {
@@ -89,8 +89,8 @@ func write(ctx context.Context, pool *pgxpool.Pool, box *outbox.Outbox) error {
 	return group.Wait()
 }
 
-// change changes an account and says so. The message's key is what orders it: a second transaction with the
-// same key waits in its Enqueue until the first has ended.
+// change changes an account and enqueues an event about it, in one transaction. Messages with the same key are ordered:
+// a second transaction with the same key waits in Enqueue until the first has ended.
 func change(ctx context.Context, pool *pgxpool.Pool, box *outbox.Outbox, account, event string) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		n, err := book(ctx, tx, "accounts", account, event)
@@ -103,7 +103,7 @@ func change(ctx context.Context, pool *pgxpool.Pool, box *outbox.Outbox, account
 	})
 }
 
-// book does what an event says and returns the number of the change.
+// book applies an event to an account, and returns the number of the account's change.
 func book(ctx context.Context, tx pgx.Tx, table, account, event string) (n int, err error) {
 	var kind string
 	var amount int
@@ -116,7 +116,8 @@ func book(ctx context.Context, tx pgx.Tx, table, account, event string) (n int, 
 	return n, err
 }
 
-// apply writes an event to the statement. Every twentieth attempt fails first, and what is behind it waits.
+// apply is the handler: it applies an event to the account's statement. About every twentieth event fails in its first
+// attempt, and the later events of its account wait until it is retried.
 func apply(ctx context.Context, m *outbox.Delivery) error {
 	if m.Attempt == 1 && rand.IntN(20) == 0 {
 		return errors.New("the printer is out of paper")

@@ -1,12 +1,13 @@
-// Nightly writes a sales report for every night, at half past two in Berlin, whatever daylight saving does to
-// that hour. The schedule is a row: it survives restarts, and any number of workers see to it without a leader.
+// Nightly writes a sales report every night at half past two in Berlin, whatever daylight saving time does to that
+// hour. The schedule is a row in the database: it survives restarts, and any number of workers process it without a
+// leader.
 package main
 
 import (
 	"context"
 	"fmt"
 	"time"
-	_ "time/tzdata" // zones also where the machine has none
+	_ "time/tzdata" // time zones, in case the machine has none
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -57,13 +58,13 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 		plan.until, plan.triggered, plan.again)
 }
 
-// A planner does what a program does when it starts, and what its operators do.
+// A planner does what a program does at its start, and what its operators do later.
 type planner struct {
 	pool      *pgxpool.Pool
 	schedules *timers.Schedules
 	until     time.Time // the end of the backfill
-	again     int       // what the second backfill wrote
-	triggered string    // the key of what was triggered
+	again     int       // how many reports the second backfill has added
+	triggered string    // the key of the report that was triggered by hand
 }
 
 func (p *planner) work(ctx context.Context) error {
@@ -87,21 +88,21 @@ func (p *planner) work(ctx context.Context) error {
 		`SELECT NOT EXISTS (SELECT FROM example_nightly.timers WHERE completed_at IS NULL)`)
 }
 
-// put says how the schedules should be. What is so already stays as it is, so a program does this whenever it
-// starts.
+// put declares the schedules. Put does not change a schedule that is the same already, so a program calls it at every
+// start.
 func (p *planner) put(ctx context.Context, tx workqueue.Tx) error {
 	return p.schedules.Put(ctx, tx,
 		timers.Schedule{
 			Name: "nightly", Expr: "30 2 * * *", Zone: "Europe/Berlin", Topic: "report",
-			// After an outage the last night is reported, however late, and those before it are not. A report
-			// that takes until the next night keeps that one's from beginning.
+			// MisfireOnce: after an outage, only the last night that was missed is reported, however late. OverlapSkip:
+			// if a report is still running the next night, that night is skipped.
 			Rule: schedule.Rule{Misfire: schedule.MisfireOnce, Overlap: schedule.OverlapSkip},
 		},
 		timers.Schedule{Name: "pulse", Expr: "@every 1s", Topic: "report"})
 }
 
-// foretell prints the nights around the end of daylight saving, when Berlin's clocks show half past two twice:
-// there is one report.
+// foretell prints the next report, and the reports around the end of daylight saving time. In that night Berlin's
+// clocks show half past two twice, but there is only one report.
 func (p *planner) foretell(ctx context.Context, tx workqueue.Tx) error {
 	info, err := p.schedules.Get(ctx, tx, "nightly")
 	if err != nil {
@@ -119,7 +120,7 @@ func (p *planner) foretell(ctx context.Context, tx workqueue.Tx) error {
 	return nil
 }
 
-// backfill makes up for the seven nights before yesterday noon. A second one finds nothing to do.
+// backfill writes the reports for the seven nights before yesterday noon. A second backfill finds nothing to do.
 func (p *planner) backfill(ctx context.Context, tx workqueue.Tx) (err error) {
 	now := time.Now().In(berlin)
 	p.until = time.Date(now.Year(), now.Month(), now.Day()-1, 12, 0, 0, 0, berlin)
@@ -131,14 +132,14 @@ func (p *planner) backfill(ctx context.Context, tx workqueue.Tx) (err error) {
 	return err
 }
 
-// trigger asks for a report now, outside of the plan.
+// trigger asks for an additional report now.
 func (p *planner) trigger(ctx context.Context, tx workqueue.Tx) (err error) {
 	p.triggered, err = p.schedules.Trigger(ctx, tx, "nightly")
 	return err
 }
 
-// report is called once for every occurrence, and again where it failed. ScheduledAt is the nominal time, however
-// late the report is made.
+// report is the handler. It is called for every occurrence, and again if it failed. ScheduledAt is the nominal time,
+// however late the report is made.
 func report(ctx context.Context, d *timers.Delivery) error {
 	return d.Tx(ctx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO example_nightly.reports VALUES ($1, $2, $3)`, d.Schedule, d.Key,

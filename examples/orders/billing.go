@@ -15,14 +15,15 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// openBilling is the service that bills orders: an HTTP handler that is called more than once for some.
+// openBilling returns the service that bills orders: an HTTP handler, which is called more than once for some orders.
 func openBilling(ctx context.Context, pool *pgxpool.Pool) (http.Handler, error) {
-	// The window is longer than any message of the shop may come again: it looks after its dead letters.
+	// The window must be longer than the time after which the shop may still send a message again, for example because
+	// an operator redrives a dead letter.
 	box, err := inbox.Open(inbox.Options{Schema: "example_billing", DedupWindow: 30 * 24 * time.Hour})
 	if err != nil {
 		return nil, err
 	}
-	// No constraint keeps a bill from being written twice: the inbox does.
+	// The table has no constraint that prevents a second bill for an order. The inbox prevents it.
 	err = example.Fresh(ctx, pool, "example_billing", `CREATE TABLE example_billing.bills (order_id int, cents int)`)
 	if err != nil {
 		return nil, err
@@ -30,11 +31,11 @@ func openBilling(ctx context.Context, pool *pgxpool.Pool) (http.Handler, error) 
 	return inboxhttp.Process(pool, box, inboxhttp.Options{Consumer: "billing", Source: "shop"}, bill)
 }
 
-// bill runs in the transaction that takes note of the message: both commit or neither does.
+// bill runs in the transaction in which the inbox records the message: both commit or neither does.
 func bill(ctx context.Context, tx pgx.Tx, m *inboxhttp.Message) error {
 	var id, cents int
 	if _, err := fmt.Sscan(string(m.Body), &id, &cents); err != nil {
-		return workqueue.Permanent(err) // the shop need not deliver it again: a dead letter, for somebody to look at
+		return workqueue.Permanent(err) // the shop must not retry: its message is a dead letter
 	}
 	_, err := tx.Exec(ctx, `INSERT INTO example_billing.bills VALUES ($1, $2)`, id, cents)
 	return err

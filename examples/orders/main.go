@@ -1,5 +1,5 @@
-// Orders is two services with a network between them that loses replies and delivers twice. The shop tells
-// billing of its orders through an outbox; billing bills each of them once, through an inbox.
+// Orders consists of two services, with a network between them that loses replies and delivers requests twice. The shop
+// sends its orders to billing through an outbox. Billing receives them through an inbox, and bills each of them once.
 package main
 
 import (
@@ -39,14 +39,15 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	// A message may be posted again although it arrived; its id, the idempotency key, is the same every time.
+	// A message may be posted again although it has arrived. Its id, which is sent as the idempotency key, is the same
+	// every time.
 	billingPoster, err := outboxhttp.NewPoster(outboxhttp.Options{URL: server.URL, ContentType: "text/plain",
 		Transport: network})
 	if err != nil {
 		return err
 	}
 	relay.Handle("order.placed", billingPoster.Deliver)
-	// The reaper takes back the messages of a relay that crashed. One for all processes is enough.
+	// The reaper requeues the messages of a relay that has crashed. It has to run in at least one process.
 	reap := func(ctx context.Context) error {
 		return reaper.Run(ctx, pool, shop.outbox.Tables(), reaper.Options{Schema: "example_shop"})
 	}
@@ -75,7 +76,7 @@ type Shop struct {
 }
 
 func openShop(ctx context.Context, pool *pgxpool.Pool) (*Shop, error) {
-	// Billing is next door: what fails is worth repeating soon.
+	// Billing is nearby, so retries may start soon.
 	retry := workqueue.Retry{Growth: workqueue.Exponential, Base: 50 * time.Millisecond, Cap: time.Minute, Jitter: 0.5}
 	box, err := outbox.Open(outbox.Options{Schema: "example_shop", Retry: retry})
 	if err != nil {
@@ -99,8 +100,8 @@ func (s *Shop) takeOrders(ctx context.Context) error {
 
 var errDeclined = errors.New("the card was declined")
 
-// takeOrder keeps an order and the message about it, or neither: where the card is declined at the end, the
-// message that was written before disappears with the order.
+// takeOrder writes an order and the message about it in one transaction. If the card is declined at the end, both are
+// rolled back.
 func (s *Shop) takeOrder(ctx context.Context, id, cents int) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `INSERT INTO example_shop.orders VALUES ($1, $2)`, id, cents); err != nil {

@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 	}
 }
 
-// place writes an order and its message. Either both are there afterwards, or neither.
+// place writes an order and its message in one transaction: both commit or neither does.
 func place(ctx context.Context, pool *pgxpool.Pool, box *outbox.Outbox, id string, address *string) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `INSERT INTO orders (id, address) VALUES ($1, $2)`, id, address); err != nil {
@@ -60,7 +60,7 @@ func place(ctx context.Context, pool *pgxpool.Pool, box *outbox.Outbox, id strin
 	})
 }
 
-// work runs the relay, the reaper and nothing else until ctx is cancelled.
+// work runs a service with the relay until ctx is cancelled. The service also runs the reaper.
 func work(ctx context.Context, pool *pgxpool.Pool, box *outbox.Outbox) error {
 	relay, err := outbox.NewRelay(pool, box, outbox.RelayOptions{})
 	if err != nil {
@@ -76,8 +76,8 @@ func work(ctx context.Context, pool *pgxpool.Pool, box *outbox.Outbox) error {
 	return s.Run(ctx)
 }
 
-// ship is where an application would call its carrier. An error is retried; a permanent one makes a dead letter at
-// once.
+// ship is where a real application would call its carrier. After an error, the message is retried. After a permanent
+// error, it is a dead letter at once.
 func ship(ctx context.Context, pool *pgxpool.Pool, order string) error {
 	var address *string
 	if err := pool.QueryRow(ctx, `SELECT address FROM orders WHERE id = $1`, order).Scan(&address); err != nil {

@@ -1,5 +1,5 @@
-// Reminders drives the alarms service over its REST API, as curl would: alarms are created, listed and
-// cancelled, and their wakes are posted to a receiver, which fails the first time.
+// Reminders uses the alarms service over its REST API, as curl would. It creates, lists and cancels alarms, whose wakes
+// are posted to a receiver. The receiver refuses one wake at first, to show a retry.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 const (
 	reminders, cancelled = 20, 5
 	token                = "ada-has-a-long-random-token"
-	secret               = "whsec_c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0" // base64, shared with the receiver
+	secret               = "whsec_c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0" // the receiver has it, too
 )
 
 func main() { example.Main(run) }
@@ -32,7 +32,7 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	webhook := httptest.NewServer(receiver)
 	defer webhook.Close()
 
-	// The same as `txwork alarms serve`: the API and the dispatcher, which delivers what is due.
+	// The following is what `txwork alarms serve` runs: the API, and the dispatcher, which delivers due alarms.
 	all, err := alarms.Open(alarms.Options{Schema: "example_reminders"})
 	if err != nil {
 		return err
@@ -44,14 +44,15 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	// requests of an owner at once
+	// Burst is how many requests one owner may send at once.
 	server, err := alarms.NewServer(all.On(pool), tokens, alarms.ServerOptions{Burst: 100})
 	if err != nil {
 		return err
 	}
 	api := httptest.NewServer(server)
 	defer api.Close()
-	// AllowPrivate because this receiver is on loopback: an owner's URL must not reach into your own network.
+	// AllowPrivate is needed because this receiver is on the loopback interface. Without it, wakes cannot reach your
+	// own network.
 	waker, err := alarms.NewHTTPWaker(alarms.HTTPWakerOptions{URL: webhook.URL, Secrets: []string{secret},
 		AllowPrivate: true})
 	if err != nil {
@@ -81,7 +82,7 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 		('series that goes on', (SELECT count(*) FROM a WHERE status = 'active' AND kind = 'cron'), 1)`, reminders, cancelled)
 }
 
-// remind is the client.
+// remind is the client of the API.
 func remind(ctx context.Context, url string) error {
 	var created struct {
 		ID      string
@@ -109,13 +110,13 @@ func remind(ctx context.Context, url string) error {
 	if err := call(ctx, "GET", url+"/v1/alarms", token, "", &list); err != nil {
 		return err
 	}
-	// To somebody else Ada's alarms do not exist.
+	// For other owners, Ada's alarms do not exist.
 	err := call(ctx, "GET", url+"/v1/alarms/"+created.ID, "bob-has-another-random-token", "", nil)
 	fmt.Printf("  Ada has %d alarms; what Bob gets of one of them: %v\n", list.Count, err)
 	return nil
 }
 
-// call sends a request and reads the data of the answer, or its error.
+// call sends a request, and decodes the data of the answer or returns its error.
 func call(ctx context.Context, method, url, token, body string, data any) error {
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewBufferString(body))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/timers/alarms"
 )
 
-// A receiver is who is woken: a web hook that verifies what it gets and acts once.
+// A receiver is the webhook to which wakes are posted. It verifies their signatures, and acts on each wake once.
 type receiver struct {
 	pool   *pgxpool.Pool
 	signer *alarms.Signer
@@ -46,7 +46,7 @@ func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "come back later", http.StatusServiceUnavailable)
 		return
 	}
-	// A wake may come twice, with the same id.
+	// A wake may arrive twice, with the same webhook-id. ON CONFLICT ignores the second one.
 	_, err = v.pool.Exec(r.Context(),
 		`INSERT INTO example_reminders.received VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
 		r.Header.Get(alarms.HeaderID), wake.AlarmID, wake.Message, wake.Attempt)
@@ -55,8 +55,8 @@ func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// outlast waits for the end of all reminders. A failed delivery is repeated after half a minute; the example
-// does not take that long, it puts the clock of that timer forward.
+// outlast waits until all reminders have ended. A failed delivery is repeated after half a minute. To avoid that wait,
+// the example makes the timer of the failed delivery due now.
 func outlast(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := example.Until(ctx, pool,
 		`SELECT count(*) = 1 FROM example_reminders.alarms WHERE failure_count = 1`); err != nil {

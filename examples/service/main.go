@@ -1,5 +1,6 @@
-// Service runs five kinds of parts in one process: a relay, a consumer, timers, jobs, and schedules of both, with the
-// reaper beside them. It counts the process's connections, busy and idle, and the transactions of an idle second.
+// Service runs several kinds of parts in one process: an outbox relay, an inbox consumer, timers, jobs, and the
+// schedules of timers and jobs. The service also runs the reaper. The example counts the connections of the process,
+// busy and idle, and its transactions per second when it is idle.
 package main
 
 import (
@@ -23,7 +24,7 @@ import (
 
 func main() { example.Main(run) }
 
-// A shop is the tables that the service works on.
+// A shop has the tables that the service uses.
 type shop struct {
 	outbox *outbox.Outbox
 	inbox  *inbox.Inbox
@@ -55,7 +56,7 @@ func (invoice) Kind() string { return "invoice" }
 
 var handled atomic.Int64
 
-// parts are the five kinds.
+// parts returns the parts of the service. The workers of timers and jobs also process their schedules.
 func (s shop) parts(pool *pgxpool.Pool) ([]service.Part, error) {
 	relay, err := outbox.NewRelay(pool, s.outbox, outbox.RelayOptions{})
 	if err != nil {
@@ -86,7 +87,7 @@ func run(ctx context.Context, admin *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	config := admin.Config().Copy() // a pool of its own, whose sessions have a name to be counted by
+	config := admin.Config().Copy() // a separate pool, whose sessions are counted by their name
 	config.ConnConfig.RuntimeParams["application_name"] = schema
 	config.ConnConfig.Tracer = tracer{}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
@@ -133,15 +134,15 @@ func run(ctx context.Context, admin *pgxpool.Pool) error {
 const (
 	orders = 500
 
-	// idleTransactions are those that the service may begin in an idle second: looks, sweeps of six tables, and up to
-	// two of the reaper's rounds while it is measured.
+	// idleTransactions is how many transactions per second an idle service may begin: polls, sweeps of six tables, and
+	// up to two rounds of the reaper during the measurement.
 	idleTransactions = 10
 
-	// rest is how long the service goes on with what the last orders have begun.
+	// rest is how long the example waits after the last order, until the service is idle.
 	rest = 3 * time.Second
 )
 
-// work writes a row for each part in every order's transaction, and waits until all are handled.
+// work writes a row for each part in the transaction of every order, and waits until all rows are handled.
 func (s shop) work(ctx context.Context, pool *pgxpool.Pool) (most footprint, err error) {
 	for i := range orders {
 		err := workqueue.InTx(ctx, pool, func(tx workqueue.Tx) error { return s.order(ctx, tx, i) })
@@ -179,13 +180,13 @@ func (s shop) order(ctx context.Context, tx workqueue.Tx, i int) error {
 	return err
 }
 
-// A footprint is what the service costs the server.
+// A footprint is the load that the service puts on the database server.
 type footprint struct {
 	connections  int
-	transactions float64 // a second
+	transactions float64 // per second
 }
 
-// measure counts the service's sessions, and the transactions that they begin meanwhile.
+// measure counts the service's sessions, and the transactions that they begin during some time.
 func measure(ctx context.Context, pool *pgxpool.Pool, during time.Duration) (f footprint, err error) {
 	start, before := time.Now(), begun.Load()
 	time.Sleep(during)
@@ -197,10 +198,12 @@ func measure(ctx context.Context, pool *pgxpool.Pool, during time.Duration) (f f
 	return f, err
 }
 
-// begun counts transactions. The server's own count comes in late, when sessions have been idle for ten seconds.
+// begun counts transactions. The server's own statistics would be late: a session reports them after it has been idle
+// for ten seconds.
 var begun atomic.Int64
 
-// A tracer counts what is sent outside of a transaction: it begins one, whether it is a BEGIN or a statement by itself.
+// A tracer counts the statements that are sent outside a transaction. Each of them begins one, whether it is a BEGIN or
+// a single statement.
 type tracer struct{}
 
 func (tracer) TraceQueryStart(ctx context.Context, conn *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {

@@ -10,15 +10,15 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A loot is what an attacker has of another tenant: a claim, whose ids and token have leaked somehow.
+// A loot is what an attacker knows about another tenant: a claim, whose ids and owner token have leaked.
 type loot struct {
 	table *workqueue.Table
 	token uuid.UUID
 	ids   []uuid.UUID
 }
 
-// attack tries, with all the rights of another tenant and of none, what the policy is there to prevent. It returns
-// what got through.
+// attack tries everything that the policy has to prevent, first with all the rights of another tenant, and then without
+// a tenant. It returns the attempts that succeeded.
 func attack(ctx context.Context, logins *logins, table *workqueue.Table) (through []string, err error) {
 	victim := table.On(logins.as("worker", globex))
 	l := loot{table: table, token: uuid.New()}
@@ -36,11 +36,11 @@ func attack(ctx context.Context, logins *logins, table *workqueue.Table) (throug
 			}
 		}
 	}
-	_, err = victim.Release(ctx, l.token, l.ids) // fails if an attack has settled it
+	_, err = victim.Release(ctx, l.token, l.ids) // fails if an attack has settled the claim
 	return through, err
 }
 
-// attempts tell whether they got through.
+// attempts are the attacks. Each returns whether it succeeded.
 var attempts = map[string]func(ctx context.Context, l loot, producer, worker *pgxpool.Pool) bool{
 	"a read": func(ctx context.Context, _ loot, _, worker *pgxpool.Pool) bool {
 		var n int
@@ -56,7 +56,7 @@ var attempts = map[string]func(ctx context.Context, l loot, producer, worker *pg
 	},
 	"an ack with a stolen token": func(ctx context.Context, l loot, _, worker *pgxpool.Pool) bool {
 		acked, err := l.table.On(worker).Ack(ctx, l.token, l.ids)
-		return err == nil || len(acked) > 0 // to this worker the row does not exist
+		return err == nil || len(acked) > 0 // an error is expected, too: for this worker the row does not exist
 	},
 	"an ack by the function": func(ctx context.Context, l loot, _, worker *pgxpool.Pool) bool {
 		var n int

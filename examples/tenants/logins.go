@@ -6,14 +6,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// logins are the pools of roles and tenants. An application has one each, in processes of their own.
+// logins are the pools of all roles and tenants. In a real application, each process has one of them.
 type logins struct {
 	owner    *pgxpool.Pool
 	password string
 	pools    map[[2]string]*pgxpool.Pool
 }
 
-// as is the pool of a role for a tenant, which every one of its connections has from its beginning; "" is none.
+// as returns the pool of a role for a tenant. All its connections have the tenant as a setting from the start. An empty
+// tenant means none.
 func (l *logins) as(role, tenant string) *pgxpool.Pool {
 	key := [2]string{role, tenant}
 	if pool := l.pools[key]; pool != nil {
@@ -26,7 +27,7 @@ func (l *logins) as(role, tenant string) *pgxpool.Pool {
 	}
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
-		panic(err) // of a copied configuration
+		panic(err) // cannot happen: the configuration is a copy of a valid one
 	}
 	if l.pools == nil {
 		l.pools = map[[2]string]*pgxpool.Pool{}

@@ -1,13 +1,14 @@
-// Tenants keeps the rows of several tenants in one queue, apart by row-level security: producers and workers of a
-// tenant see, write, claim and settle its rows only, and without a tenant they see nothing.
+// Tenants keeps the rows of several tenants in one queue and separates them by row-level security. Producers and
+// workers of a tenant see, write, claim and settle only its rows. Without a tenant they see nothing.
 //
 // The roles are those of
 //
 //	txwork roles --schema example_tenants --prefix example_tenants --table documents
 //
-// The policy believes the setting app.tenant, which any session can change: it guards against code that forgets a
-// WHERE, not against SQL of a tenant's own. Where tenants run SQL, give each a role and have the policy ask for
-// current_user. The table's owner is above the policy, so migrations and maintenance see all.
+// The policy trusts the setting app.tenant, which any session can change. It protects against code that forgets a WHERE
+// clause, but not against SQL that a tenant writes. If tenants can run SQL, give each of them a role, and let the
+// policy check current_user. The policy does not apply to the table's owner, so migrations and maintenance see all
+// rows.
 package main
 
 import (
@@ -29,13 +30,13 @@ const (
 	schema    = "example_tenants"
 	acme      = "acme"
 	globex    = "globex"
-	documents = 50 // of each tenant
+	documents = 50 // for each tenant
 )
 
 //go:embed policy.sql
 var policy string
 
-// The tenant is a lane: claims of one never read another's part of the index.
+// The tenant is a lane: the claims of one tenant never read another tenant's part of the index.
 var spec = workqueue.Spec{
 	Schema: schema,
 	Table:  "documents",
@@ -46,7 +47,7 @@ var spec = workqueue.Spec{
 	Lanes: []string{"tenant"},
 }
 
-// A Document is the table's own columns.
+// A Document has the domain columns of the table.
 type Document struct{ Tenant, Title string }
 
 func main() { example.Main(run) }
@@ -79,7 +80,7 @@ func run(ctx context.Context, owner *pgxpool.Pool) error {
 	return reconcile(ctx, owner, logins, through)
 }
 
-// prepare makes the table, the roles with a password of this run, and the policy.
+// prepare creates the table, the policy and the roles, and gives the roles a random password for this run.
 func prepare(ctx context.Context, owner *pgxpool.Pool) (password string, err error) {
 	up, _, err := spec.DDL()
 	if err != nil {
@@ -104,7 +105,7 @@ func prepare(ctx context.Context, owner *pgxpool.Pool) (password string, err err
 	})
 }
 
-// write is an application of a tenant.
+// write enqueues documents, as the application of a tenant does.
 func write(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table, tenant string) error {
 	rows := make([]workqueue.NewRow, documents)
 	for i := range rows {
@@ -116,7 +117,7 @@ func write(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table, tena
 	})
 }
 
-// work is a worker of a tenant: until all of its documents are done.
+// work runs a worker of a tenant until all of its documents are done.
 func work(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table, tenant string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -8,8 +8,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// A hop is what a span follows from. Within a transaction or a request it is the parent. Between a row and its handler
-// it is a link: the trace of who wrote the row may have ended long ago, and an attempt may be the tenth.
+// A hop says which span another span follows. Within a transaction or a request, the other span is the parent. Between
+// a row and its handler there is a link instead, because the trace that wrote the row may have ended long ago, and
+// every attempt has its own span.
 type hop struct {
 	span, follows string
 	linked        bool
@@ -29,7 +30,7 @@ var hops = []hop{
 	{"process example_traced.timers", "process example_traced.jobs", true},
 }
 
-// reconcile finds each hop among the spans, prints it and fails where one is missing.
+// reconcile looks for each hop among the spans and prints it. It returns an error if any hop is missing.
 func reconcile(spans []sdktrace.ReadOnlySpan) error {
 	missing := 0
 	for _, h := range hops {
@@ -50,8 +51,9 @@ func reconcile(spans []sdktrace.ReadOnlySpan) error {
 	return nil
 }
 
-// in tells whether there is one span of the hop's name, and whether it follows from the one that it is to follow from:
-// by its parent and in that one's trace, or by its link and in a trace of its own.
+// in reports whether the hop is among the spans: there must be exactly one span of each name. A child must have the
+// other span as its parent, and be in the same trace. A linked span must have a link to the other span, and be in a
+// trace of its own.
 func (h hop) in(spans []sdktrace.ReadOnlySpan) bool {
 	span, follows := one(spans, h.span), one(spans, h.follows)
 	if span == nil || follows == nil {
@@ -68,7 +70,7 @@ func (h hop) in(spans []sdktrace.ReadOnlySpan) bool {
 
 func is(a, b trace.SpanContext) bool { return a.TraceID() == b.TraceID() && a.SpanID() == b.SpanID() }
 
-// one is the only span of a name; nil if there is none, or if there are several.
+// one returns the only span with a name, or nil if there is none or more than one.
 func one(spans []sdktrace.ReadOnlySpan, name string) (found sdktrace.ReadOnlySpan) {
 	for _, s := range spans {
 		if s.Name() != name {

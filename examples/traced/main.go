@@ -1,6 +1,6 @@
-// Traced is one order on its way through two services, as OpenTelemetry sees it: a request, its transaction, the
-// message in the outbox, its delivery over HTTP, the consumer's inbox, a job and a timer. It prints the hops and checks
-// each.
+// Traced follows one order through two services with OpenTelemetry: a request, its transaction, the message in the
+// outbox, its delivery over HTTP, the consumer's inbox, a job and a timer. It prints the hops from span to span, and
+// checks each of them.
 package main
 
 import (
@@ -34,8 +34,8 @@ const schema = "example_traced"
 func main() { example.Main(run) }
 
 func run(ctx context.Context, pool *pgxpool.Pool) error {
-	// An application's exporter sends the spans to a collector. The rest it has at its start, too: txwork finds the
-	// providers.
+	// This example keeps the spans in memory; a real application exports them to a collector. The other lines are the
+	// same in an application: txwork uses the global providers.
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	otel.SetTracerProvider(provider)
@@ -73,7 +73,7 @@ func run(ctx context.Context, pool *pgxpool.Pool) error {
 	return reconcile(spans.GetSpans().Snapshots())
 }
 
-// services are those of the example: a shop with its outbox, and billing with its inbox, jobs and timers.
+// services are the two services of the example: a shop with an outbox, and billing with an inbox, jobs and timers.
 type services struct {
 	pool    *pgxpool.Pool
 	outbox  *outbox.Outbox
@@ -120,7 +120,8 @@ func (s *services) parts() ([]service.Part, error) {
 	return []service.Part{relay, consumer, clock, worker}, err
 }
 
-// takeOrder is the shop's handler: the message carries the request's trace because the context does.
+// takeOrder is the shop's HTTP handler. It passes the request's context to Enqueue, so the message carries the
+// request's trace.
 func (s *services) takeOrder(ctx context.Context, _ *http.Request, body []byte) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `INSERT INTO example_traced.orders VALUES ($1)`, string(body)); err != nil {
@@ -131,13 +132,13 @@ func (s *services) takeOrder(ctx context.Context, _ *http.Request, body []byte) 
 	})
 }
 
-// deliver is the relay's handler. Its context has the span of this delivery, which is linked to the one that wrote the
+// deliver is the relay's handler. Its context has the span of the delivery, which is linked to the span that wrote the
 // message.
 func (s *services) deliver(ctx context.Context, m *outbox.Delivery) error {
 	return post(ctx, s.billing, m.ID.String(), m.Payload)
 }
 
-// receive is billing's handler: it stores the message with the trace of the delivery.
+// receive is billing's HTTP handler. It stores the message with the trace of the delivery.
 func (s *services) receive(ctx context.Context, r *http.Request, body []byte) error {
 	return workqueue.InTx(ctx, s.pool, func(tx workqueue.Tx) error {
 		_, err := s.inbox.Receive(ctx, tx, inbox.Message{
@@ -148,7 +149,7 @@ func (s *services) receive(ctx context.Context, r *http.Request, body []byte) er
 	})
 }
 
-// bill is the consumer's handler. What it writes in its transaction is under the span of the processing.
+// bill is the handler of the inbox's worker. The spans of what it writes are children of the span in which it runs.
 func (s *services) bill(ctx context.Context, tx pgx.Tx, d *inbox.Delivery) error {
 	if _, err := s.timers.Set(ctx, workqueue.Pgx(tx), timers.Timer{Key: "reminder", Topic: "reminder",
 		Delay: time.Hour}); err != nil {
@@ -162,8 +163,8 @@ type invoice struct{ Order string }
 
 func (invoice) Kind() string { return "invoice" }
 
-// print is the handler of the job. The timer that it moves is linked to it from now on, since it decides that it fires
-// now.
+// print is the job's handler. It sets the timer again, to fire now. The timer's firing is therefore linked to this job,
+// and no longer to bill.
 func (s *services) print(ctx context.Context, j *jobs.Job[invoice]) error {
 	return workqueue.InTx(ctx, s.pool, func(tx workqueue.Tx) error {
 		_, err := s.timers.Set(ctx, tx, timers.Timer{Key: "reminder", Topic: "reminder"})
@@ -173,7 +174,7 @@ func (s *services) print(ctx context.Context, j *jobs.Job[invoice]) error {
 
 var tracer = otel.Tracer("example")
 
-// traced has a handler run under a span that goes on with the caller's trace, as the middleware of otelhttp does.
+// traced runs a handler in a span that continues the caller's trace, as the middleware of otelhttp does.
 func traced(name string, handle func(context.Context, *http.Request, []byte) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx := otel.GetTextMapPropagator().Extract(r.Context(), propagation.HeaderCarrier(r.Header))
@@ -190,7 +191,7 @@ func traced(name string, handle func(context.Context, *http.Request, []byte) err
 	}
 }
 
-// post sends the trace along, as the transport of otelhttp does.
+// post sends a request with the trace context in its headers, as the transport of otelhttp does.
 func post(ctx context.Context, url, id string, body []byte) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {

@@ -7,7 +7,7 @@
 //	}
 //	mux.Handle("POST /orders", handler)
 //
-// Process needs no worker, but somebody has to delete old keys: put the inbox's Tables into the Options.Tables of a
+// Process needs no worker, but old keys have to be deleted: put the inbox's Tables into the Options.Tables of a
 // service, pass them to reaper.Run, or call [inbox.Inbox.Purge].
 //
 // # The request

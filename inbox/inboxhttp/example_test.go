@@ -20,7 +20,7 @@ import (
 	"github.com/txwork/txwork/internal/localpg"
 )
 
-// A sender that delivers a message twice is answered twice, and billed once.
+// A sender that delivers a message twice gets two answers, and is billed once.
 func ExampleProcess() {
 	pool, schema, closePool := exampleDatabase() // with the tables of the migrations, and one of bills
 	defer closePool()
@@ -61,7 +61,7 @@ func ExampleProcess() {
 	// 200 duplicate
 }
 
-// A handler that stores messages for a worker, by topics that the sender names.
+// The handler stores messages for a worker. The sender's path names the topic.
 func ExampleReceive() {
 	route := func(mux *http.ServeMux, pool *pgxpool.Pool, box *inbox.Inbox) error {
 		handler, err := inboxhttp.Receive(pool, box, inboxhttp.ReceiveOptions{
@@ -78,7 +78,7 @@ func ExampleReceive() {
 	_ = route
 }
 
-// exampleDatabase is what the examples run on: a server that ends with the process.
+// exampleDatabase returns what the examples need: a pool and a schema, on a server that ends with the process.
 func exampleDatabase() (pool *pgxpool.Pool, schema string, closePool func()) {
 	ctx := context.Background()
 	url := os.Getenv(localpg.DatabaseURLEnv)

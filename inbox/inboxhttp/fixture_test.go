@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
 
 const patience = pgtest.Patience
 
-// fixture is an inbox in a schema of its own, beside a table of effects, and what was logged.
+// fixture is an inbox in a schema of its own, with a table of effects, and the handler's log.
 type fixture struct {
 	*testing.T
 	*pgtest.DB
@@ -50,7 +50,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// options are those of the tests, with changes.
+// options returns the options of the tests, with changes.
 func (f *fixture) options(changes ...func(*inboxhttp.Options)) inboxhttp.Options {
 	o := inboxhttp.Options{Consumer: "billing", Source: "shop", Logger: slog.New(slog.NewTextHandler(f.logs, nil))}
 	for _, change := range changes {
@@ -59,7 +59,7 @@ func (f *fixture) options(changes ...func(*inboxhttp.Options)) inboxhttp.Options
 	return o
 }
 
-// process serves a handler that has each message its effect, and then does what the test wants.
+// process serves a handler that writes each message's effect and then calls the function of the test.
 func (f *fixture) process(then func(ctx context.Context, m *inboxhttp.Message) error,
 	changes ...func(*inboxhttp.Options)) string {
 	f.Helper()
@@ -118,7 +118,7 @@ func (f *fixture) send(method, url, id string, body io.Reader, headers ...string
 	return reply{response.StatusCode, strings.TrimSpace(string(text)), response.Header.Get("Retry-After")}
 }
 
-// logs are what a handler has logged.
+// logs collects what a handler has logged.
 type logs struct {
 	mu   sync.Mutex
 	text bytes.Buffer

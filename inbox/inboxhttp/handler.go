@@ -22,15 +22,16 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A Message is what the function of [Process] is given.
+// A Message is passed to the function of [Process].
 type Message struct {
-	ID      string // of the source
+	ID      string // as the source sent it
 	Body    []byte // never nil
 	Request *http.Request
 }
 
-// Process makes a handler that has fn process messages by [inbox.Inbox.Process], in the transaction that notes their
-// ids. Its results are in the package's documentation. The handler is safe for concurrent use, and fn has to be.
+// Process returns an HTTP handler that runs fn for each message with [inbox.Inbox.Process], in the transaction that
+// records the message's id. The package documentation lists its answers. The handler is safe for concurrent use, and fn
+// has to be, too.
 func Process(pool *pgxpool.Pool, box *inbox.Inbox, o Options, fn func(ctx context.Context, tx pgx.Tx,
 	m *Message) error) (http.Handler, error) {
 	if fn == nil {
@@ -51,8 +52,8 @@ func Process(pool *pgxpool.Pool, box *inbox.Inbox, o Options, fn func(ctx contex
 	return newHandler(pool, box, o, process)
 }
 
-// Receive makes a handler that stores messages by [inbox.Inbox.Receive], for an [inbox.Worker]. The handler is safe for
-// concurrent use.
+// Receive returns an HTTP handler that stores messages with [inbox.Inbox.Receive], for an [inbox.Worker]. The handler
+// is safe for concurrent use.
 func Receive(pool *pgxpool.Pool, box *inbox.Inbox, o ReceiveOptions) (http.Handler, error) {
 	receive := func(ctx context.Context, _ Options, m *Message) (result inbox.Result, err error) {
 		message := o.message(m)
@@ -81,12 +82,12 @@ func (o ReceiveOptions) message(m *Message) inbox.Message {
 	return message
 }
 
-// A functionError is what a function of [Process] has returned.
+// A functionError wraps an error that the function of [Process] returned, to distinguish it from errors of the inbox.
 type functionError struct{ error }
 
 func (e *functionError) Unwrap() error { return e.error }
 
-// A handler answers requests by what the inbox says to their messages.
+// A handler passes the messages of requests to the inbox, and answers with the result.
 type handler struct {
 	options Options
 	take    func(ctx context.Context, o Options, m *Message) (inbox.Result, error)
@@ -113,7 +114,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := h.answer(result, err)
 	if err != nil && a.status >= 500 {
 		level := slog.LevelError
-		if r.Context().Err() != nil { // the sender has gone
+		if r.Context().Err() != nil { // the sender has disconnected
 			level = slog.LevelDebug
 		}
 		h.options.Logger.LogAttrs(ctx, level, "inbox message was not taken",
@@ -123,7 +124,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.write(w)
 }
 
-// continued is the request's context, with the sender's trace where nobody has begun one here.
+// continued returns the request's context. It continues the sender's trace, unless middleware has started a span
+// already.
 func continued(r *http.Request) context.Context {
 	ctx := r.Context()
 	if trace.SpanContextFromContext(ctx).IsValid() {
@@ -132,7 +134,7 @@ func continued(r *http.Request) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
 }
 
-// read makes a message of a request, or says why there is none.
+// read returns the message of a request, or the answer that refuses the request.
 func (h *handler) read(w http.ResponseWriter, r *http.Request) (*Message, *answer) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -168,7 +170,7 @@ func (h *handler) verify(r *http.Request, body []byte) error {
 	return h.options.Verify(r, body)
 }
 
-// answer is what the inbox's word, and that of the function, are in HTTP.
+// answer translates the result of the inbox, or the error of the function, into an HTTP answer.
 func (h *handler) answer(result inbox.Result, err error) answer {
 	var function *functionError
 	var outcome *workqueue.Outcome
@@ -199,7 +201,7 @@ func said(result inbox.Result, err error) string {
 	return result.Answer.String()
 }
 
-// An answer is what a sender gets.
+// An answer is the response to a sender.
 type answer struct {
 	status     int
 	text       string

@@ -22,7 +22,7 @@ import (
 
 func nothing(context.Context, *inboxhttp.Message) error { return nil }
 
-// The life of a message: processed once, a duplicate from then on, and another one where the body is.
+// A message is processed once and is a duplicate from then on. The same id with another body is refused.
 func TestAMessageIsProcessedOnce(t *testing.T) {
 	f := newFixture(t)
 	url := f.process(nothing)
@@ -59,13 +59,13 @@ func TestAnyBodyIsADuplicateWhereTheOptionsSaySo(t *testing.T) {
 	}
 }
 
-// While one request is at work, another of the same message is told to come back, and does not wait.
+// While one request processes a message, another request with the same message does not wait: it is asked to come back.
 func TestAMessageThatIsBeingProcessed(t *testing.T) {
 	f := newFixture(t)
 	begun, end := make(chan bool), make(chan bool)
 	url := f.process(func(context.Context, *inboxhttp.Message) error { begun <- true; <-end; return nil },
 		func(o *inboxhttp.Options) {
-			o.RetryAfter = 1500 * time.Millisecond // which the header cannot say
+			o.RetryAfter = 1500 * time.Millisecond // rounded up, because the header has whole seconds
 		})
 	first := make(chan reply, 1)
 	go func() { first <- f.post(url, "a", "body") }()
@@ -119,7 +119,8 @@ func TestRequestsThatAreNoMessages(t *testing.T) {
 	}
 }
 
-// Whatever the function returns rolls back, and the sender learns whether to come again. Secrets stay here.
+// Any error of the function rolls back, and the answer tells the sender whether to repeat the message. It does not
+// reveal the error.
 func TestWhatAFunctionsErrorIsAnsweredBy(t *testing.T) {
 	f := newFixture(t)
 	secret := errors.New("the secret reason")
@@ -248,7 +249,7 @@ func TestAMessageIsStoredForAWorker(t *testing.T) {
 	}
 }
 
-// What a message's topic, payload or headers may not be is the sender's mistake.
+// An invalid topic, payload or header is the sender's mistake, so it is answered with 400.
 func TestMessagesThatCannotBeStored(t *testing.T) {
 	f := newFixture(t)
 	h, err := inboxhttp.Receive(f.Pool, f.box, inboxhttp.ReceiveOptions{

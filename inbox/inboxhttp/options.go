@@ -24,33 +24,34 @@ const (
 	DefaultRetryAfter = time.Second
 )
 
-// Options configure a handler. Consumer and Source have to be set.
+// Options configure a handler. Consumer and Source are required.
 type Options struct {
-	// Consumer is who processes the messages, see [inbox.Key].
+	// Consumer names the part of the application that processes the messages, see [inbox.Key].
 	Consumer string
 
-	// Source is who sends them, see [inbox.Key].
+	// Source names the system that sends them, see [inbox.Key].
 	Source string
 
-	// KeyHeader has the message's id. Default: [DefaultKeyHeader]. Standard Webhooks calls it webhook-id.
+	// KeyHeader names the header that carries the message's id. Default: [DefaultKeyHeader]. Standard Webhooks calls it
+	// webhook-id.
 	KeyHeader string
 
 	// MaxBody is the largest body in bytes. Default: [inbox.DefaultMaxPayload].
 	MaxBody int
 
-	// AnyBody takes a message of a known id for a duplicate whatever its body is: for sources that word one message
-	// differently each time.
+	// AnyBody treats a message with a known id as a duplicate, whatever its body is. It is for sources that encode the
+	// same message differently each time.
 	AnyBody bool
 
-	// Verify refuses a request that is not the source's, by its signature or its credentials. Its error is logged.
-	// Default: every request is accepted.
+	// Verify returns an error if a request does not come from the source, for example because its signature is wrong.
+	// The request is then refused and the error logged. Default: every request is accepted.
 	Verify func(r *http.Request, body []byte) error
 
-	// RetryAfter is what a sender is asked to wait where the message is in progress or the database cannot be reached;
-	// it is rounded up to seconds. Default: [DefaultRetryAfter].
+	// RetryAfter is how long a sender is asked to wait if the message is in progress or the database is unavailable. It
+	// is rounded up to seconds. Default: [DefaultRetryAfter].
 	RetryAfter time.Duration
 
-	// Logger is told of failures and of requests that Verify refuses. Default: slog.Default.
+	// Logger receives failures, and requests that Verify refuses. Default: slog.Default.
 	Logger *slog.Logger
 }
 
@@ -58,11 +59,12 @@ type Options struct {
 type ReceiveOptions struct {
 	Options
 
-	// Topic says which of the worker's handlers processes a message. Default: the source, see [inbox.Message].
+	// Topic returns the topic of a message, which selects the worker's handler. Default: the source, see
+	// [inbox.Message].
 	Topic func(r *http.Request) string
 
-	// KeepHeaders names headers of requests that are stored with the message, in lower case. Several values of one
-	// header are joined by commas. Default: content-type.
+	// KeepHeaders names the request headers that are stored with the message, whatever their case. They are stored
+	// under their names in lower case. Several values of one header are joined by commas. Default: content-type.
 	KeepHeaders []string
 }
 
@@ -91,7 +93,7 @@ func (o Options) validate(pool *pgxpool.Pool, box *inbox.Inbox) error {
 	)
 }
 
-// kept are the headers that are stored.
+// kept returns the headers that are stored with the message.
 func (o ReceiveOptions) kept(h http.Header) map[string]string {
 	names := o.KeepHeaders
 	if names == nil {

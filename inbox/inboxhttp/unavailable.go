@@ -9,11 +9,11 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// passing are the classes of SQLSTATE that say nothing about the statement: connections, transactions that were rolled
-// back for others, resources, and an operator's intervention.
+// passing lists the SQLSTATE classes of transient errors, which the statement did not cause: connection failures,
+// rollbacks due to other transactions, insufficient resources, and an operator's intervention.
 var passing = []string{"08", "40", "53", "57"}
 
-// unavailable tells that a function failed because of the database, and not of itself.
+// unavailable reports whether a function failed because the database was unavailable, and not because of itself.
 func unavailable(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && len(pg.Code) == 5 {

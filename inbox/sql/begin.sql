@@ -1,18 +1,17 @@
--- Nothing -> Done, in the caller's transaction: whoever is told 'processed' runs the message in it. The
--- others are told why not, and nobody waits for anybody.
+-- Nothing -> Done, in the caller's transaction. A caller that gets 'processed' handles the message in that transaction.
+-- Other callers get the reason why they must not, and callers never wait for each other.
 --
--- The advisory lock lasts until the transaction ends and keeps out every other caller of this function
--- with the same key, so whoever holds it sees, in the next statement's snapshot, what the one before has
--- committed. The unique index decides against the one writer that does not take the lock: a Receive whose
--- transaction is still open. Waiting for that one ends at lock_timeout, in the subtransaction of the inner
--- block, so that the caller's transaction can go on. A Receive that committed between the two statements
--- makes the insert do nothing: its message is Ready.
+-- The advisory lock lasts until the transaction ends and excludes every other caller of this function with the same
+-- key. So the holder sees, in the next statement's snapshot, what the previous holder committed. Only a Receive writes
+-- without this lock; the unique index protects against one whose transaction is still open. The wait for that
+-- transaction ends at lock_timeout, in the subtransaction of the inner block, so that the caller's transaction can
+-- continue. If a Receive committed between the two statements, the insert does nothing, since the message is Ready.
 --
--- Whoever is told 'processed' holds the key until its transaction ends. Should its process freeze, the server ends the
--- session: the transaction is given a bound of its idle time, unless the session has one of its own.
+-- A caller that gets 'processed' holds the key until its transaction ends. If its process freezes, the server ends the
+-- session: this function bounds the idle time of the transaction, unless the session has a bound already.
 --
--- Two keys of one hash keep each other out, too; then 'in_progress' is not true, and harmless. The plan
--- settings are for the look-up: its plan is kept, and may be made while the table is empty.
+-- Two keys with the same hash exclude each other, too. The answer 'in_progress' is wrong then, but harmless. The plan
+-- settings are for the look-up: its plan is cached, and may be made while the table is empty.
 CREATE FUNCTION {{.Function "begin"}}(
     consumer text, source text, message_id text,
     body_hash bytea DEFAULT NULL, payload bytea DEFAULT NULL, id uuid DEFAULT gen_random_uuid()
@@ -47,7 +46,7 @@ BEGIN
     END IF;
 
     BEGIN
-        PERFORM set_config('txwork.announce', 'off', true); -- a SET of the function needs a superuser to create it
+        PERFORM set_config('txwork.announce', 'off', true); -- only a superuser may create a function with this SET
         INSERT INTO {{.Table}} (id, status, attempts, completed_at, consumer, source, message_id, body_hash, payload)
         VALUES ($6, 2, 1, clock_timestamp(), $1, $2, $3, $4, $5)
         ON CONFLICT (consumer, source, message_id)

@@ -1,8 +1,9 @@
--- Done with a payload -> Done without: the tombstone, a bounded batch at a time, oldest first. It reads the
--- index of payloads only, in which a tombstone does not stand, and waits for nobody (SKIP LOCKED). Nothing
--- but the purge changes a Done row, so what it locks is what it has read.
-CREATE FUNCTION {{.Function "strip"}}(max_rows integer DEFAULT 1000, retention interval DEFAULT interval '{{.Retention}}')
-RETURNS integer
+-- Done with a payload -> Done without one: a tombstone. It strips a bounded batch at a time, oldest first. It reads
+-- only the index of payloads, which contains no tombstones, and never waits for a lock (SKIP LOCKED). Only the purge
+-- changes Done rows otherwise, so a row cannot change between the read and the lock.
+CREATE FUNCTION {{.Function "strip"}}(
+    max_rows integer DEFAULT 1000, retention interval DEFAULT interval '{{.Retention}}'
+) RETURNS integer
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off

@@ -1,5 +1,5 @@
--- What the inbox adds to the core's table. The index finds payloads whose time is up and leaves out what
--- has none: tombstones, messages that Process ran, and dead letters, which keep theirs.
+-- The inbox's additions to the core's table. The index finds payloads past their retention. It leaves out rows without
+-- a payload, such as tombstones and messages of Process, and dead letters, which keep their payloads.
 ALTER TABLE {{.Table}}
     ADD CONSTRAINT {{.Named "key_check"}} CHECK (
         octet_length(consumer) BETWEEN 1 AND {{.MaxKeyPart}}
@@ -11,8 +11,8 @@ ALTER TABLE {{.Table}}
 CREATE INDEX {{.Named "payload_idx"}} ON {{.Table}} (completed_at)
 WHERE completed_at IS NOT NULL AND failed_at IS NULL AND payload IS NOT NULL;
 
--- A message that Process ran is Done when it is inserted: there is nothing to announce, and a NOTIFY would
--- make all commits of the database wait for each other.
+-- A message of Process is Done when it is inserted, so there is nothing to announce. A NOTIFY would also serialize all
+-- commits of the database that notify.
 DROP TRIGGER {{.Named "announce"}} ON {{.Table}};
 
 CREATE TRIGGER {{.Named "announce"}} AFTER INSERT ON {{.Table}}

@@ -14,7 +14,7 @@ import (
 	"github.com/txwork/txwork/outbox/outboxhttp"
 )
 
-// A message becomes a POST, and the answer its outcome.
+// A message is sent as a POST, and the answer decides the outcome of its delivery.
 func Example() {
 	full := false
 	billing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(sdktest.Under(m)) }
 
 const patience = pgtest.Patience
 
-// fixture is an outbox in a schema of its own. Failed attempts come back after an hour.
+// fixture is an outbox in a schema of its own. Failed attempts are retried after an hour.
 type fixture struct {
 	*testing.T
 	*pgtest.DB
@@ -47,7 +47,7 @@ func newFixture(t *testing.T) *fixture {
 	return &fixture{t, db, box}
 }
 
-// deliver has a message posted once by a relay, and tells what became of it.
+// deliver has a relay post a message once, and returns the resulting row.
 func (f *fixture) deliver(m outbox.Message, o outboxhttp.Options) row {
 	f.Helper()
 	poster, err := outboxhttp.NewPoster(o)
@@ -69,7 +69,7 @@ func (f *fixture) deliver(m outbox.Message, o outboxhttp.Options) row {
 	return f.row(enqueued[0].ID)
 }
 
-// A row is what became of a message.
+// A row is the state of a message after its delivery.
 type row struct {
 	id        uuid.UUID
 	status    workqueue.Status
@@ -89,14 +89,14 @@ func (f *fixture) row(id uuid.UUID) row {
 	return r
 }
 
-// A post is what a receiver got.
+// A post is a request that a receiver got.
 type post struct {
 	method string
 	header http.Header
 	body   string
 }
 
-// receiver serves a handler and keeps what came.
+// receiver serves a handler and sends the requests that it got to posts.
 func receiver(t *testing.T, answer http.HandlerFunc) (url string, posts chan post) {
 	t.Helper()
 	posts = make(chan post, 10)

@@ -9,13 +9,13 @@ import (
 	"github.com/txwork/txwork/outbox"
 )
 
-// A Verdict is what a status means for a message, see [Options].Statuses.
+// A Verdict is the outcome of a delivery that was answered with some status, see [Options].Statuses.
 type Verdict = httppost.Verdict
 
 // The verdicts.
 const (
 	Done      = httppost.Done      // the message is delivered
-	Retry     = httppost.Retry     // the attempt has failed, and is repeated
+	Retry     = httppost.Retry     // the attempt has failed, and the message is retried
 	Permanent = httppost.Permanent // the message is a dead letter
 )
 
@@ -26,10 +26,10 @@ const (
 	DefaultContentType = httppost.DefaultContentType
 )
 
-// MaxRetryAfter bounds how long a receiver may put off the next attempt.
+// MaxRetryAfter bounds how long a receiver can postpone the next attempt.
 const MaxRetryAfter = httppost.MaxRetryAfter
 
-// Options configure a [Poster]. URL has to be set.
+// Options configure a [Poster]. URL is required.
 type Options struct {
 	// URL receives the messages: http or https, without user and password.
 	URL string
@@ -37,32 +37,35 @@ type Options struct {
 	// Header is sent with every request, such as Authorization.
 	Header http.Header
 
-	// ContentType is that of payloads. A message's header content-type overrides it. Default: [DefaultContentType].
+	// ContentType is the Content-Type of payloads. A message's header content-type overrides it. Default:
+	// [DefaultContentType].
 	ContentType string
 
-	// KeyHeader has the message's id. Default: [DefaultKeyHeader]. Standard Webhooks calls it webhook-id.
+	// KeyHeader names the header that carries the message's id. Default: [DefaultKeyHeader]. Standard Webhooks calls it
+	// webhook-id.
 	KeyHeader string
 
-	// ForwardHeaders names headers of messages that are sent with their request, without regard to case. Default: none.
+	// ForwardHeaders names the headers of a message that are sent with its request. Case does not matter. Default:
+	// none.
 	ForwardHeaders []string
 
 	// Timeout bounds one request, from dialling to the end of the answer. Default: [DefaultTimeout].
 	Timeout time.Duration
 
-	// Statuses overrides what statuses mean, such as 404: Retry for a receiver that is deployed without a gap in its
-	// routes. Default: as the package's documentation says.
+	// Statuses overrides the outcomes of single statuses. For example, 404: Retry is for a receiver whose routes are
+	// missing for a moment during a deployment. Default: the table in the package documentation.
 	Statuses map[int]Verdict
 
 	// PublicOnly refuses to dial addresses that are not public: loopback, private and link-local ones and those of
-	// other special uses. It is for URLs that others choose. Proxies are not used then.
+	// other special uses. Set it if others choose the URL. It turns off proxies.
 	PublicOnly bool
 
-	// Prepare may change a request before it is sent: sign it, say, or send it to the URL of the message's customer.
-	// Its error is the outcome of the delivery. Default: none.
+	// Prepare may change a request before it is sent, for example to sign it or to send it to the URL of the message's
+	// customer. If it returns an error, nothing is sent and the error is the outcome of the delivery. Default: none.
 	Prepare func(r *http.Request, m *outbox.Delivery) error
 
-	// Transport sends the requests, for client certificates or tests. It excludes PublicOnly. Default: one of the
-	// poster's own.
+	// Transport sends the requests, for client certificates or tests. It cannot be combined with PublicOnly. Default: a
+	// transport of the poster's own.
 	Transport http.RoundTripper
 }
 
@@ -100,5 +103,5 @@ func (p *Poster) Deliver(ctx context.Context, m *outbox.Delivery) error {
 	}, prepare)
 }
 
-// Close closes connections that are idle.
+// Close closes idle connections.
 func (p *Poster) Close() { p.poster.Close() }

@@ -125,10 +125,10 @@ func TestRetryAfterPutsTheNextAttemptOff(t *testing.T) {
 	f := newFixture(t)
 	for text, want := range map[string]time.Duration{
 		"600": 10 * time.Minute,
-		"1":   0, // that of the default backoff, about a second
+		"1":   0, // not shorter than the default backoff, about a second
 		time.Now().Add(30*time.Minute + 10*time.Second).UTC().Format(http.TimeFormat): 30 * time.Minute,
 		"9999999": outboxhttp.MaxRetryAfter,
-		"soon":    time.Hour, // the outbox's own
+		"soon":    time.Hour, // cannot be parsed, so it is the outbox's own backoff
 	} {
 		url, _ := receiver(t, answering(429, "Retry-After", text))
 		if r := f.deliver(outbox.Message{Topic: "t"}, outboxhttp.Options{URL: url}); r.status != workqueue.Ready ||

@@ -11,40 +11,40 @@ const (
 	KindCron = "cron" // fires whenever a cron rule says so
 )
 
-// States of an [Alarm]. All but the first are final.
+// States of an [Alarm]. All but StatusActive are final.
 const (
 	StatusActive    = "active"
-	StatusFired     = "fired"     // delivered once; or a series that has no next time
+	StatusFired     = "fired"     // a once alarm that was delivered, or a cron alarm without a next time
 	StatusCancelled = "cancelled" // by its owner
-	StatusFailed    = "failed"    // its deliveries are used up
+	StatusFailed    = "failed"    // its firing has failed too often, or no delivery can succeed
 )
 
-// An Alarm is a row of the table. Times are the database's, in UTC.
+// An Alarm is a row of the table. Times are by the database's clock, in UTC.
 type Alarm struct {
 	ID             string
 	OwnerDID       string // who may see and cancel it
 	UserID         string // who is to be woken
 	Label          string
 	Kind           string     // [KindOnce] or [KindCron]
-	FireAt         *time.Time // of a once alarm: its nominal time
+	FireAt         *time.Time // the nominal time of a once alarm; nil for a cron alarm
 	CronExpr       string
 	Timezone       string
-	NextFireAt     time.Time // of the next delivery: retries move it
+	NextFireAt     time.Time // the time of the next delivery; retries move it
 	ConversationID string
 	WakeMessage    string
-	Payload        json.RawMessage // as jsonb has it: equal as JSON to what was given
+	Payload        json.RawMessage // as jsonb returns it: equal to the given JSON as a value, not byte for byte
 	Status         string
 	IdempotencyKey string
-	MaxFailures    int // deliveries of one firing that may fail, before it is given up
-	FailureCount   int // how many have failed; those that were lost with their process are not among them
+	MaxFailures    int // how many deliveries of one firing may fail before it is given up
+	FailureCount   int // how many have failed, without those that were lost because their process died
 	LastError      string
-	ClaimedAt      *time.Time // when the delivery began that is under way or was broken off
+	ClaimedAt      *time.Time // when the current or interrupted delivery began
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 	LastFiredAt    *time.Time
 }
 
-// A View is an alarm as its owner gets it over HTTP.
+// A View is an alarm as the REST API shows it to its owner.
 type View struct {
 	ID             string          `json:"id"`
 	Label          string          `json:"label"`
@@ -64,7 +64,7 @@ type View struct {
 	LastFiredAt    *time.Time      `json:"last_fired_at,omitempty"`
 }
 
-// ViewOf projects an alarm. Only an active one has a next time.
+// ViewOf returns the view of an alarm. Only an active alarm has a NextFireAt.
 func ViewOf(a Alarm) View {
 	v := View{
 		ID:             a.ID,

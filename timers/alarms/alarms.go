@@ -14,25 +14,25 @@ import (
 )
 
 var (
-	// ErrEnded says that the alarm has ended, as by a cancel, before its delivery was settled: nothing was
-	// changed on it.
+	// ErrEnded says that the alarm ended, for example because it was cancelled, before its delivery was settled. The
+	// alarm was not changed.
 	ErrEnded = errors.New("the alarm has ended")
 )
 
-// Options configure [Alarms]. The zero value is usable and is what txwork's own migrations and CLI assume.
+// Options configure [Alarms]. The zero value is usable, and matches txwork's own migrations and CLI.
 type Options struct {
 	// Schema holds the tables of alarms and of timers. Default: [workqueue.DefaultSchema].
 	Schema string
 
-	// MaxFailures is how many deliveries of a firing may fail before it is given up, for an alarm that does not say; at
-	// most [MaxMaxFailures]. Default: [DefaultMaxFailures].
+	// MaxFailures is how many deliveries of a firing may fail before it is given up, for an alarm that does not set its
+	// own number: at most [MaxMaxFailures]. Default: [DefaultMaxFailures].
 	MaxFailures int
 
-	// MaxPayload bounds the payload, and by itself the wake message, in bytes. Default: [DefaultMaxPayload].
+	// MaxPayload is the limit for the payload, and a separate limit of the same size for the wake message, in bytes.
+	// Default: [DefaultMaxPayload].
 	MaxPayload int
 
-	// Telemetry says where spans, metrics, logs and events of the timers go. Its logger is that of the
-	// dispatcher, too.
+	// Telemetry receives spans, metrics, logs and events of the timers. The dispatcher uses its logger, too.
 	Telemetry workqueue.Telemetry
 }
 
@@ -53,15 +53,15 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Alarms are the alarms of one schema. They hold no connection and are safe for concurrent use; open them once
-// and keep them.
+// Alarms are the alarms of one schema. They hold no connection and are safe for concurrent use. Open them once and keep
+// them.
 type Alarms struct {
 	options    Options
 	timers     *timers.Timers
 	statements statements
 }
 
-// Open validates the options. It does not touch the database.
+// Open validates the options. It does not access the database.
 func Open(o Options) (*Alarms, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -75,21 +75,21 @@ func Open(o Options) (*Alarms, error) {
 	return &Alarms{options: o, timers: t, statements: render(o.Schema)}, nil
 }
 
-// Timers are the timers of the same schema, which fire the alarms.
+// Timers returns the timers of the same schema, which fire the alarms.
 func (a *Alarms) Timers() *timers.Timers { return a.timers }
 
-// Tables are the tables that the reaper maintains: those of the timers.
+// Tables returns the tables for the reaper: those of the timers.
 func (a *Alarms) Tables() []*workqueue.Table { return a.timers.Tables() }
 
-// A Store is the operations on alarms, through a pool ([Alarms.On]) or inside an application's transaction
-// ([Alarms.In]). It is as safe for concurrent use as what it runs on.
+// A Store has the operations on alarms. They run on a pool ([Alarms.On]) or inside an application's transaction
+// ([Alarms.In]). A Store on a pool is safe for concurrent use; one in a transaction is as safe as the transaction.
 type Store struct {
 	alarms *Alarms
 	pool   *pgxpool.Pool // nil inside an application's transaction
 	do     func(ctx context.Context, work func(workqueue.Tx) error) error
 }
 
-// On is the operations in READ COMMITTED transactions of their own.
+// On returns a Store whose operations run in READ COMMITTED transactions of their own.
 func (a *Alarms) On(pool *pgxpool.Pool) *Store {
 	return &Store{alarms: a, pool: pool, do: func(ctx context.Context, work func(workqueue.Tx) error) error {
 		return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
@@ -98,9 +98,9 @@ func (a *Alarms) On(pool *pgxpool.Pool) *Store {
 	}}
 }
 
-// In is the operations inside an application's transaction: they take effect when it commits. After an error
-// that is none of [workqueue.ErrNotFound] and [workqueue.ErrInvalid], roll it back. The dispatcher's operations need
-// transactions of their own: they refuse to work here.
+// In returns a Store whose operations run inside an application's transaction, and take effect when it commits. After
+// an error that is neither [workqueue.ErrNotFound] nor [workqueue.ErrInvalid], roll the transaction back. The
+// dispatcher's operations return an error here, because they need transactions of their own.
 func (a *Alarms) In(tx workqueue.Tx) *Store {
 	return &Store{alarms: a, do: func(_ context.Context, work func(workqueue.Tx) error) error {
 		if tx == nil {

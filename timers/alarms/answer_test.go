@@ -11,8 +11,7 @@ import (
 	"github.com/txwork/txwork/timers/alarms"
 )
 
-// What a receiver says of itself in the status line is as long as it likes; 300 bytes of its answer are told, and no
-// more.
+// A receiver can write a status line of any length. The error must contain no more than 300 bytes of the answer.
 func TestAReceiversOwnStatusIsNotTold(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

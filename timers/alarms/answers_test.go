@@ -10,7 +10,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// answering is a dispatcher whose receiver always answers so.
+// answering runs a dispatcher whose receiver always answers with this status.
 func (f *fixture) answering(status int, retryAfter string) {
 	f.Helper()
 	url := serve(f, func(w http.ResponseWriter, _ *http.Request) {
@@ -22,7 +22,7 @@ func (f *fixture) answering(status int, retryAfter string) {
 	f.dispatch(newHTTPWaker(f, alarms.HTTPWakerOptions{URL: url, AllowPrivate: true}))
 }
 
-// 410 Gone: the receiver wants no more of this, so it gets no more, of a series neither.
+// 410 Gone says that the receiver wants no more wakes, so it ends the alarm, even a cron alarm.
 func TestGoneEndsAnAlarm(t *testing.T) {
 	t.Parallel()
 	for name, n := range map[string]alarms.New{"once": once(), "series": daily()} {
@@ -44,7 +44,7 @@ func TestGoneEndsAnAlarm(t *testing.T) {
 	}
 }
 
-// Retry-After puts the next delivery off, never forward, and for a day at most.
+// Retry-After can delay the next delivery, by a day at most, but never makes it earlier.
 func TestRetryAfterIsTakenIntoConsideration(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
@@ -81,7 +81,8 @@ func TestRetryAfterIsTakenIntoConsideration(t *testing.T) {
 	}
 }
 
-// A Waker of one's own says the same with the outcomes of every handler. Their cause is what is stored.
+// An application's own Waker expresses the same with the outcomes that all handlers use. The cause of the outcome is
+// stored.
 func TestAWakersOutcomes(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)

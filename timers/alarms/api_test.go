@@ -17,7 +17,7 @@ const (
 	bobToken   = "bob-token-0123456789"
 )
 
-// An api is the REST API over a schema of its own. Every exchange is held against the OpenAPI document.
+// An api is the REST API on a schema of its own. Every exchange is checked against the OpenAPI document.
 type api struct {
 	*fixture
 	server *alarms.Server
@@ -46,14 +46,14 @@ func serveAPI(f *fixture, o alarms.ServerOptions) *api {
 	return &api{f, s, readDocument(f)}
 }
 
-// in is the same API for another test.
+// in returns the same API for another test.
 func (a *api) in(t testing.TB) *api {
 	f := *a.fixture
 	f.TB = t
 	return &api{&f, a.server, a.doc}
 }
 
-// An exchange is a request and what was answered.
+// An exchange is the answer to a request.
 type exchange struct {
 	t      testing.TB
 	status int

@@ -11,25 +11,25 @@ import (
 	"github.com/txwork/txwork/workqueue/validate"
 )
 
-// An Owner is whose alarms a request is about.
+// An Owner identifies whose alarms a request may read and change.
 type Owner struct {
 	DID    string `json:"owner_did"` // owns the alarms
-	UserID string `json:"user_id"`   // is woken by those that are created
+	UserID string `json:"user_id"`   // receives the wakes of alarms that are created
 }
 
-// ErrUnauthorized says that a request names no owner.
+// ErrUnauthorized says that the owner of a request could not be determined.
 var ErrUnauthorized = errors.New("unauthorized")
 
-// An Authenticator tells who a request comes from. The error is [ErrUnauthorized] where it proves nobody; any
-// other error is taken for trouble of the Authenticator's own. It is called concurrently.
+// An Authenticator determines the owner of a request. It returns [ErrUnauthorized] if the request's credentials are
+// missing or invalid. Any other error is treated as a failure of the Authenticator itself. It is called concurrently.
 type Authenticator interface {
 	Authenticate(r *http.Request) (Owner, error)
 }
 
-// minToken is the length of a token that cannot be guessed, in bytes.
+// minToken is the length, in bytes, that makes a token hard to guess.
 const minToken = 16
 
-// Tokens authenticate by bearer tokens. They keep the tokens' hashes only.
+// Tokens authenticate requests by bearer tokens. They keep only the hashes of the tokens.
 type Tokens struct{ entries []tokenEntry }
 
 type tokenEntry struct {
@@ -37,7 +37,7 @@ type tokenEntry struct {
 	owner Owner
 }
 
-// NewTokens takes the owner of each token; at least one. A token has 16 bytes at least.
+// NewTokens takes a map from each token to its owner, with at least one entry. A token needs at least 16 bytes.
 func NewTokens(owners map[string]Owner) (*Tokens, error) {
 	if len(owners) == 0 {
 		return nil, validate.Errorf("tokens", "are missing: nobody could use the API")
@@ -54,7 +54,7 @@ func NewTokens(owners map[string]Owner) (*Tokens, error) {
 	return t, nil
 }
 
-// checkToken never quotes what it refuses.
+// checkToken never quotes the token in its error, because the token is secret.
 func checkToken(token string) error {
 	if len(token) < minToken {
 		return validate.Errorf("token", "has %d bytes, it must have at least %d", len(token), minToken)
@@ -77,8 +77,8 @@ func ParseTokens(text []byte) (*Tokens, error) {
 	return NewTokens(owners)
 }
 
-// Authenticate implements [Authenticator]. It compares hashes, and with all tokens whichever matches, so that the
-// time it takes tells nothing about any of them.
+// Authenticate implements [Authenticator]. It compares the hash with those of all tokens, even after a match, so that
+// its duration reveals nothing about any token.
 func (t *Tokens) Authenticate(r *http.Request) (Owner, error) {
 	hash := sha256.Sum256([]byte(bearer(r)))
 	match, found := 0, 0
@@ -93,7 +93,7 @@ func (t *Tokens) Authenticate(r *http.Request) (Owner, error) {
 	return t.entries[match].owner, nil
 }
 
-// bearer is the token of the Authorization header; empty, which is nobody's, where there is none.
+// bearer returns the token of the Authorization header, or an empty one, which no owner has.
 func bearer(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {

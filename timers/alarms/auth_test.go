@@ -52,7 +52,7 @@ func TestOwnersDoNotSeeEachOther(t *testing.T) {
 	a.do(aliceToken, "GET", "/v1/alarms/"+created.ID, "").says(200, `"active"`)
 }
 
-// An authenticator is asked before anything else, and its trouble lets nobody in.
+// The authenticator is called before anything else, and a failure of it admits no request.
 func TestAnAuthenticatorOfYourOwn(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// hanging is a waker that reports each wake and answers when it is told to.
+// hanging is a waker that reports each wake, and answers when the test says so.
 type hanging struct {
 	begun  chan alarms.Wake
 	answer chan error
@@ -22,7 +22,7 @@ func (h *hanging) Wake(ctx context.Context, w alarms.Wake) error {
 	return <-h.answer // even when ctx is cancelled
 }
 
-// The wake may have been received, but the owner was told that the alarm is cancelled, and so it stays.
+// The receiver may have got the wake, but the owner was told that the alarm is cancelled, so it must stay cancelled.
 func TestACancelDuringADeliveryIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []alarms.New{once(), daily()} {

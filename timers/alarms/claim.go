@@ -18,24 +18,24 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A Due is a due alarm in the hands of whoever delivers it: a claim of its timer. It is settled by one of
-// [Store.MarkFired], [Store.Reschedule], [Store.RecordRetry], [Store.MarkFailed] and
-// [Store.RescheduleAfterFailure], guarded by the claim's owner token.
+// A Due is a due alarm whose timer the caller has claimed, to deliver it. Settle it with one of [Store.MarkFired],
+// [Store.Reschedule], [Store.RecordRetry], [Store.MarkFailed] and [Store.RescheduleAfterFailure], which check the
+// claim's owner token.
 type Due struct {
 	Alarm
-	Nominal time.Time // when this firing was to be: retries never change it
-	Attempt int       // 1 is the first delivery of this firing; deliveries that were lost with their process count
+	Nominal time.Time // the nominal time of this firing: retries never change it
+	Attempt int       // 1 is the first delivery of this firing; lost deliveries count, too
 
-	most   int // attempts that the timer has
+	most   int // the timer's maximum of attempts
 	logger *slog.Logger
 	tx     func(ctx context.Context, work func(pgx.Tx) (result, error)) error
 }
 
-// last tells whether a failure of this delivery is the firing's last: as many have failed as may, or so many were
-// lost that the timer has no further attempt.
+// last reports whether a failure of this delivery ends the firing: because it exhausts the failures that are allowed,
+// or because so many deliveries were lost that the timer has no attempt left.
 func (d Due) last() bool { return d.FailureCount+1 >= d.MaxFailures || d.Attempt >= d.most }
 
-// A result is how a claim is settled.
+// A result says how a claim is settled.
 type result struct {
 	kind  resultKind
 	delay time.Duration
@@ -47,11 +47,11 @@ type resultKind uint8
 const (
 	resultDone  resultKind = iota // the timer has fired
 	resultRetry                   // it fires again after the delay
-	resultFail                    // it has failed
-	resultEnded                   // there is nothing to fire
+	resultFail                    // the timer has failed
+	resultEnded                   // the alarm has ended, so there is nothing to fire
 )
 
-// outcome is the result for a worker.
+// outcome returns the result as the error that a worker's handler returns.
 func (r result) outcome() error {
 	switch r.kind {
 	case resultRetry:
@@ -64,7 +64,7 @@ func (r result) outcome() error {
 	return nil
 }
 
-// settle applies the result to a claim that no worker holds.
+// settle applies the result to a claim of ClaimDue, which no worker settles.
 func (r result) settle(ctx context.Context, q *workqueue.Queue, owner uuid.UUID, id uuid.UUID) (err error) {
 	ids := []uuid.UUID{id}
 	switch r.kind {
@@ -80,19 +80,18 @@ func (r result) settle(ctx context.Context, q *workqueue.Queue, owner uuid.UUID,
 	return err
 }
 
-// foreignDelay is how long a timer of another topic rests before somebody else may find it.
+// foreignDelay is how long a timer of another topic is snoozed, so that its own worker can claim it.
 const foreignDelay = 5 * time.Second
 
-// errNeedsPool is what the dispatcher's operations say inside an application's transaction.
+// errNeedsPool is returned by the dispatcher's operations inside an application's transaction.
 var errNeedsPool = errors.New("txwork: this operation needs transactions of its own: use Alarms.On")
 
-// ClaimDue claims up to batch due alarms for the length of the lease, in the order in which they are due. It is
-// for dispatchers of your own; [Dispatcher] is the one that renews leases and delivers concurrently. A claim that
-// is not settled within its lease is taken away, and what settles it then changes nothing and reports
-// [workqueue.ErrLeaseLost].
+// ClaimDue claims up to batch due alarms for the length of the lease, in the order in which they are due. It is for
+// dispatchers of your own; a [Dispatcher] also renews leases and delivers concurrently. A claim that is not settled
+// within its lease is lost: settling it afterwards changes nothing and returns [workqueue.ErrLeaseLost].
 //
-// Due timers of other topics are claimed, too, since the claim is that of the timers; they are put back for five
-// seconds with their attempt.
+// Due timers of other topics are claimed, too, because timers are claimed whatever their topic. They are snoozed for
+// five seconds, which does not count as an attempt.
 func (s *Store) ClaimDue(ctx context.Context, batch int, lease time.Duration) ([]Due, error) {
 	if s.pool == nil {
 		return nil, errNeedsPool
@@ -109,15 +108,15 @@ func (s *Store) ClaimDue(ctx context.Context, batch int, lease time.Duration) ([
 	return claimed, errors.Join(err, c.putBack(ctx, err == nil))
 }
 
-// A claim is what one call of ClaimDue has claimed.
+// A claim holds what one call of ClaimDue has claimed.
 type claim struct {
 	owner          uuid.UUID
 	queue          *workqueue.Queue
-	due            map[uuid.UUID]workqueue.Row // the timers by their alarms
-	foreign, ended []uuid.UUID                 // other timers
+	due            map[uuid.UUID]workqueue.Row // timers by the ids of their alarms
+	foreign, ended []uuid.UUID                 // timers of other topics; timers without an active alarm
 }
 
-// sort tells ours from others.
+// sort puts a claimed timer into one of the three groups.
 func (c *claim) sort(row workqueue.Row) {
 	key, topic := row.Values[0].(string), row.Values[1].(string)
 	switch id, err := alarmID(key); {
@@ -130,7 +129,7 @@ func (c *claim) sort(row workqueue.Row) {
 	}
 }
 
-// begin notes that the deliveries begin. Timers whose alarm is not active any more have ended.
+// begin records in the alarms that their deliveries begin. If an alarm is no longer active, its timer has ended.
 func (s *Store) begin(ctx context.Context, c *claim) (claimed []Due, err error) {
 	list, err := s.beginAll(ctx, slices.Collect(maps.Keys(c.due)))
 	for _, a := range list {
@@ -147,8 +146,8 @@ func (s *Store) begin(ctx context.Context, c *claim) (claimed []Due, err error) 
 	return claimed, err
 }
 
-// putBack settles what was claimed and is not to be delivered. Where the alarms could not be read, theirs are left
-// to the lease.
+// putBack settles the timers that are not delivered. If the alarms could not be read, their timers stay claimed until
+// the lease expires.
 func (c *claim) putBack(ctx context.Context, read bool) error {
 	_, err := c.queue.Snooze(ctx, c.owner, c.foreign, foreignDelay)
 	if read {
@@ -166,7 +165,7 @@ func (s *Store) beginAll(ctx context.Context, ids []uuid.UUID) (list []Alarm, er
 	return list, err
 }
 
-// claimTx settles a claim of ClaimDue together with what work writes.
+// claimTx returns a function that settles a claim of ClaimDue in the transaction in which work writes.
 func (s *Store) claimTx(owner, timer uuid.UUID) func(context.Context, func(pgx.Tx) (result, error)) error {
 	return func(ctx context.Context, work func(pgx.Tx) (result, error)) error {
 		return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted,
@@ -180,7 +179,7 @@ func (s *Store) claimTx(owner, timer uuid.UUID) func(context.Context, func(pgx.T
 	}
 }
 
-// deliveryTx settles a worker's claim together with what work writes.
+// deliveryTx returns a function that settles a worker's claim in the transaction in which work writes.
 func deliveryTx(d *timers.Delivery) func(context.Context, func(pgx.Tx) (result, error)) error {
 	return func(ctx context.Context, work func(pgx.Tx) (result, error)) error {
 		return d.Tx(ctx, func(tx pgx.Tx) error {
@@ -193,7 +192,7 @@ func deliveryTx(d *timers.Delivery) func(context.Context, func(pgx.Tx) (result, 
 	}
 }
 
-// alarmID is the alarm that a timer belongs to.
+// alarmID returns the id of the alarm to which the timer with the key belongs.
 func alarmID(key string) (uuid.UUID, error) {
 	id, found := strings.CutPrefix(key, KeyPrefix)
 	if !found {

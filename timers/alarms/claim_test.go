@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// claim takes the only due alarm.
+// claim claims the only due alarm.
 func (f *fixture) claim() alarms.Due {
 	f.Helper()
 	due, err := f.store.ClaimDue(f.Context(), 100, time.Minute)
@@ -64,7 +64,7 @@ func TestClaimDueKeepsToItsBatch(t *testing.T) {
 	}
 }
 
-// Timers of others are none of ours.
+// Timers of other topics are not alarms.
 func TestClaimDuePutsTimersOfOthersBack(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
@@ -173,7 +173,7 @@ func TestRescheduleAfterFailure(t *testing.T) {
 	}
 }
 
-// settles are all the ways to settle a claim.
+// settles returns all the ways to settle a claim.
 func (f *fixture) settles() map[string]func(alarms.Due) error {
 	ctx, next := f.Context(), time.Now().Add(time.Hour)
 	return map[string]func(alarms.Due) error{
@@ -189,7 +189,7 @@ func (f *fixture) settles() map[string]func(alarms.Due) error {
 	}
 }
 
-// A dispatcher that stalled past its lease must not settle what another one is delivering by now.
+// A dispatcher whose lease has expired must not settle an alarm that another one is delivering.
 func TestAStaleClaimSettlesNothing(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
@@ -259,7 +259,7 @@ func TestAnAlarmThatWasCancelledIsNotDelivered(t *testing.T) {
 	}
 }
 
-// A cancel that has the alarm, and has yet to come to its timer.
+// A cancel has locked the alarm, and not yet cancelled its timer.
 func TestAnAlarmThatIsCancelledThisMomentIsNotDelivered(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)

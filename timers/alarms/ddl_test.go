@@ -9,7 +9,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// The contract: every column with its type and default.
+// The contract specifies every column with its type and default.
 func TestTheTableIsThatOfTheContract(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)

@@ -55,7 +55,7 @@ func TestAnAlarmIsNotDeliveredBeforeItsTime(t *testing.T) {
 	}
 }
 
-// The ladder of the contract: 30 s, doubled up to 15 minutes, and max_failures deliveries in all.
+// The contract specifies the delays: 30 s, doubled up to 15 minutes, and max_failures deliveries in all.
 func TestFailuresClimbTheLadder(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
@@ -131,7 +131,7 @@ func TestADeliveryThatSucceedsClearsTheFailures(t *testing.T) {
 	}
 }
 
-// A hostileError panics in every method that errors.Is and errors.As call; a nil one in Error, too.
+// A hostileError panics in every method that errors.Is and errors.As call. A nil one also panics in Error.
 type hostileError struct{ text string }
 
 func (e *hostileError) Error() string { return e.text }

@@ -20,39 +20,41 @@ import (
 
 // Defaults of [DispatcherOptions].
 const (
-	// DefaultTick is the longest time between two looks. Notifications make most of them needless.
+	// DefaultTick is the longest time between two polls. Most alarms are found earlier, by notifications.
 	DefaultTick = time.Second
-	// DefaultLease is how long the crash of a dispatcher goes unnoticed. It is renewed while a delivery runs, so
-	// it need not be longer than any.
+	// DefaultLease is how long the crash of a dispatcher goes unnoticed. The lease is renewed while a delivery runs, so
+	// it may be shorter than a delivery.
 	DefaultLease = 2 * time.Minute
-	// DefaultBatch is the first size of a claim, which then adapts to the load.
+	// DefaultBatch is how many alarms the first claim asks for at most. Later claims adapt to the load.
 	DefaultBatch = 100
-	// DefaultConcurrency is how many deliveries run at once: they wait for a network.
+	// DefaultConcurrency is how many deliveries run at once. It can be high, because deliveries mostly wait for the
+	// network.
 	DefaultConcurrency = 50
 )
 
-// repairInterval is how often a dispatcher looks for alarms that no timer would fire.
+// repairInterval is how often a dispatcher looks for due alarms without a timer that could fire.
 const repairInterval = 5 * time.Second
 
 // DispatcherOptions configure a [Dispatcher]. The zero value is usable.
 type DispatcherOptions struct {
-	// Tick is the longest time between two looks for due alarms. Default: [DefaultTick].
+	// Tick is the longest time between two polls for due alarms. Default: [DefaultTick].
 	Tick time.Duration
-	// Lease is how long a claim holds without renewal. Default: [DefaultLease].
+	// Lease is how long a claim lasts without renewal. Default: [DefaultLease].
 	Lease time.Duration
-	// Batch is the first size of a claim, at most [workqueue.MaxBatch]. Default: [DefaultBatch].
+	// Batch is how many alarms the first claim asks for, at most [workqueue.MaxBatch]. Default: [DefaultBatch].
 	Batch int
 	// Concurrency is how many deliveries run at once. Default: [DefaultConcurrency].
 	Concurrency int
-	// ShutdownTimeout is how long Run waits for deliveries that are under way, before it breaks them off.
-	// Default: [workqueue.DefaultShutdownTimeout].
+	// ShutdownTimeout is how long Run waits for running deliveries before it interrupts them. Default:
+	// [workqueue.DefaultShutdownTimeout].
 	ShutdownTimeout time.Duration
 	// Redact rewrites errors before they are stored. Default: they are stored as they are.
 	Redact workqueue.Redactor
-	// NoListen turns notifications off: the dispatcher polls. For connections through a transaction pooler.
+	// NoListen turns notifications off, so the dispatcher only polls. It is for connections through a pooler in
+	// transaction mode.
 	NoListen bool
-	// ListenConfig connects the listener past a pooler. Default: the pool's own configuration. With a Runtime, that of
-	// [workqueue.RuntimeOptions] holds.
+	// ListenConfig connects the listener directly, past a pooler. Default: the pool's own configuration. If Runtime is
+	// set, the ListenConfig of its [workqueue.RuntimeOptions] applies instead.
 	ListenConfig *pgx.ConnConfig
 	// Runtime is shared with other workers of the process on the same database. Default: one of the dispatcher's own.
 	Runtime *workqueue.Runtime
@@ -87,7 +89,7 @@ func (o DispatcherOptions) worker() timers.WorkerOptions {
 	}}
 }
 
-// A Dispatcher delivers due alarms. Any number of them, in any number of processes, share the tables.
+// A Dispatcher delivers due alarms. Any number of dispatchers, in any number of processes, can share the tables.
 type Dispatcher struct {
 	store   *Store
 	waker   Waker
@@ -96,7 +98,7 @@ type Dispatcher struct {
 	worker  *timers.Worker
 }
 
-// NewDispatcher makes a dispatcher; Run starts it. The pool serves the settles; claims and renewals have the
+// NewDispatcher creates a dispatcher; Run starts it. The pool serves the settles. Claims and renewals use the
 // connections of a [workqueue.Runtime].
 func NewDispatcher(pool *pgxpool.Pool, a *Alarms, waker Waker, o DispatcherOptions) (*Dispatcher, error) {
 	switch {
@@ -122,22 +124,23 @@ func NewDispatcher(pool *pgxpool.Pool, a *Alarms, waker Waker, o DispatcherOptio
 	return d, nil
 }
 
-// Workers and Tables make a dispatcher a part of a service, see package service.
+// Workers returns the dispatcher's workers. With Workers and Tables, a dispatcher can be a part of a service, see
+// package service.
 func (d *Dispatcher) Workers() []*workqueue.Worker { return d.worker.Workers() }
 
-// Tables are those that the reaper maintains.
+// Tables returns the tables for the reaper.
 func (d *Dispatcher) Tables() []*workqueue.Table { return d.store.alarms.Tables() }
 
 // SetConcurrency changes how many deliveries run at once, also while the dispatcher runs, see
 // [workqueue.Worker.SetConcurrency].
 func (d *Dispatcher) SetConcurrency(n int) error { return d.worker.SetConcurrency(n) }
 
-// Run delivers until ctx is cancelled. Then it claims no more, waits for deliveries that are under way up to the
-// shutdown timeout, and returns nil.
+// Run delivers until ctx is cancelled. Then it claims no more, waits for running deliveries until the ShutdownTimeout
+// expires, and returns nil.
 //
-// A database that goes away is waited for. Run returns an error at once if a table does not fit
-// this version of the library, or if the pool's role may not claim and settle, see [Dispatcher.Check]. A Dispatcher
-// runs once.
+// If the database becomes unavailable, Run waits for it. Run returns an error at once if a table does not fit this
+// version of the library, or if the pool's role may not claim and settle, see [Dispatcher.Check]. A Dispatcher can run
+// only once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	if err := d.mayDeliver(ctx); err != nil {
 		return err
@@ -151,11 +154,11 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return err
 }
 
-// Deliver is the handler of the alarms' timers, for a [timers.Worker] of your own that serves other topics, too:
+// Deliver is the handler for the alarms' timers. Register it if a [timers.Worker] of your own serves other topics, too:
 //
 //	worker.Handle(alarms.Topic, dispatcher.Deliver)
 //
-// Call [Dispatcher.Repair] from time to time beside it.
+// Then also call [Dispatcher.Repair] from time to time.
 func (d *Dispatcher) Deliver(ctx context.Context, t *timers.Delivery) error {
 	id, err := alarmID(t.Key)
 	if err != nil {
@@ -166,7 +169,7 @@ func (d *Dispatcher) Deliver(ctx context.Context, t *timers.Delivery) error {
 	list, err := d.store.beginAll(ctx, []uuid.UUID{id})
 	if err != nil {
 		logger.WarnContext(ctx, "an alarm could not be read", slog.Any("error", err))
-		return workqueue.Snooze(unreadDelay) // nothing was delivered, so nothing failed
+		return workqueue.Snooze(unreadDelay) // nothing was delivered, so this is no failed attempt
 	}
 	if len(list) == 0 {
 		return workqueue.Cancelled(ErrEnded.Error())
@@ -175,20 +178,20 @@ func (d *Dispatcher) Deliver(ctx context.Context, t *timers.Delivery) error {
 		logger: logger}
 	f := d.wake(ctx, newWake(due))
 	if interrupted(ctx) {
-		return errors.Join(f.cause, context.Cause(ctx)) // the delivery did not fail: it was broken off
+		return errors.Join(f.cause, context.Cause(ctx)) // the delivery did not fail, it was interrupted
 	}
 	f.cause = d.redacted(ctx, f.cause)
 	return d.settle(ctx, due, f)
 }
 
-// unreadDelay is how long an alarm rests that could not be read: the trouble is the database's.
+// unreadDelay is how long an alarm is snoozed if it could not be read from the database.
 const unreadDelay = time.Second
 
-// A failure is what a Waker says of a delivery; the zero failure is none.
+// A failure is a Waker's error, analysed. The zero failure is a successful delivery.
 type failure struct {
 	cause     error
-	permanent bool          // no delivery will succeed
-	after     time.Duration // no delivery before that
+	permanent bool          // no delivery of the alarm will ever succeed
+	after     time.Duration // the shortest delay before the next delivery
 }
 
 func failureOf(err error) failure {
@@ -204,7 +207,7 @@ func failureOf(err error) failure {
 	return f
 }
 
-// wake contains panics: they are failed deliveries.
+// wake calls the Waker. A panic is a failed delivery.
 func (d *Dispatcher) wake(ctx context.Context, w Wake) (f failure) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -214,14 +217,15 @@ func (d *Dispatcher) wake(ctx context.Context, w Wake) (f failure) {
 	return failureOf(d.waker.Wake(ctx, w))
 }
 
-// interrupted tells whether the claim has ended under the delivery, so that there is nothing of it to record.
+// interrupted reports whether the claim ended during the delivery, so the result of the delivery must not be recorded.
 func interrupted(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return errors.Is(cause, workqueue.ErrRowCancelled) || errors.Is(cause, workqueue.ErrShutdown) ||
 		errors.Is(cause, workqueue.ErrLeaseLost)
 }
 
-// redacted is the error as it may be stored. Should the hook panic, the text is withheld: it may hold a secret.
+// redacted returns the error as it may be stored. If the Redact hook panics, the text is withheld, because it may
+// contain a secret.
 func (d *Dispatcher) redacted(ctx context.Context, err error) (redacted error) {
 	if err == nil || d.options.Redact == nil {
 		return err
@@ -234,14 +238,15 @@ func (d *Dispatcher) redacted(ctx context.Context, err error) (redacted error) {
 	return errors.New(d.options.Redact(ctx, storable(err).Error()))
 }
 
-// settleTries is how often a settle is tried, so that an instant of trouble with the database does not deliver a
-// wake twice; settlePause comes between two tries.
+// settleTries is how often a settle is tried, so that a short failure of the database does not cause a second delivery.
+// settlePause is the pause between two tries.
 const (
 	settleTries = 3
 	settlePause = 200 * time.Millisecond
 )
 
-// settle is repeated while the database fails. A repeated settle whose first reply was lost finds the claim settled.
+// settle repeats conclude while the database fails. If only the reply to an earlier try was lost, the next try finds
+// that the claim is settled.
 func (d *Dispatcher) settle(ctx context.Context, due Due, f failure) (err error) {
 	for try := 1; ; try++ {
 		err = d.conclude(ctx, due, f)
@@ -261,7 +266,7 @@ func (d *Dispatcher) settle(ctx context.Context, due Due, f failure) (err error)
 	}
 }
 
-// conclude is the one place that decides what a delivery, or its failure, means for the alarm.
+// conclude decides what a successful or failed delivery means for the alarm. No other code does.
 func (d *Dispatcher) conclude(ctx context.Context, due Due, f failure) error {
 	if f.cause != nil && !f.permanent && !due.last() {
 		due.logger.WarnContext(ctx, "wake failed and will be repeated", slog.Int("attempt", due.Attempt),
@@ -286,7 +291,7 @@ func (d *Dispatcher) conclude(ctx context.Context, due Due, f failure) error {
 	return d.store.MarkFailed(ctx, due, f.cause)
 }
 
-// next is the next time of a series; a once alarm has none.
+// next returns the next time of a cron alarm; a once alarm has none.
 func (d *Dispatcher) next(ctx context.Context, due Due) (next time.Time, ok bool, err error) {
 	if due.Kind != KindCron {
 		return time.Time{}, false, nil

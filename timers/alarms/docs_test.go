@@ -22,10 +22,10 @@ var update = flag.Bool("update", false, "write what was seen into docs/alarms.md
 
 const docFile = "../../docs/alarms.md"
 
-// A session replaces what differs between runs: the first id that is seen becomes 11111111-…, the next 22222222-….
+// A session replaces what differs between runs: the first id that it sees becomes 11111111-…, the next 22222222-….
 type session struct {
 	env []string
-	ids []string // real ones, in the order in which they were seen
+	ids []string // real ids, in the order in which they were seen
 }
 
 var (
@@ -49,10 +49,10 @@ func shownID(i int) string {
 	return r(8) + "-" + r(4) + "-4" + r(3) + "-8" + r(3) + "-" + r(12)
 }
 
-// show is what the document shows of a text.
+// show returns a text as the document shows it.
 func (s *session) show(text string) string {
 	text = idPattern.ReplaceAllStringFunc(text, func(id string) string {
-		if id == shownID(8) { // the one that is nobody's
+		if id == shownID(8) { // the id in the document that no alarm has
 			return id
 		}
 		i := slices.Index(s.ids, id)
@@ -67,7 +67,7 @@ func (s *session) show(text string) string {
 	return signaturePattern.ReplaceAllString(text, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=")
 }
 
-// real is the reverse, for commands.
+// real replaces the document's ids in a command by real ones.
 func (s *session) real(command string) string {
 	for i, id := range s.ids {
 		command = strings.ReplaceAll(command, shownID(i), id)
@@ -75,7 +75,7 @@ func (s *session) real(command string) string {
 	return command
 }
 
-// console runs the commands of a block and returns the block as it should be.
+// console runs the commands of a block, and returns the block with their real output.
 func (s *session) console(t *testing.T, block string) string {
 	t.Helper()
 	var b strings.Builder
@@ -95,7 +95,7 @@ func (s *session) console(t *testing.T, block string) string {
 	return b.String()
 }
 
-// The document's session is what a session is like.
+// The document's session shows what the commands print.
 func TestTheDocumentsSession(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -124,8 +124,8 @@ func TestTheDocumentsSession(t *testing.T) {
 	}
 }
 
-// replay runs the document's blocks in their order. What stands in a block of HTTP is the first alarm's wake, which
-// the document pretends to have waited for.
+// replay runs the document's blocks in their order. The block of HTTP contains the first alarm's wake, for which the
+// document pretends to have waited.
 func (a *api) replay(t *testing.T, s *session, text string) string {
 	before, after, _ := strings.Cut(text, "```http\n")
 	before = consolePattern.ReplaceAllStringFunc(before, func(block string) string {
@@ -138,7 +138,7 @@ func (a *api) replay(t *testing.T, s *session, text string) string {
 	return before + httpPattern.ReplaceAllLiteralString(after, wake)
 }
 
-// firstWake delivers an alarm and returns the request that its receiver gets.
+// firstWake delivers an alarm, and returns the request that its receiver gets.
 func (a *api) firstWake(t *testing.T, id string) string {
 	requests := make(chan string, 1)
 	url := serve(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -160,7 +160,7 @@ func (a *api) firstWake(t *testing.T, id string) string {
 	return request
 }
 
-// region replaces what stands between two marks.
+// region replaces the text between two marks.
 func region(text, name, content string) string {
 	open, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->"
 	before, rest, _ := strings.Cut(text, open)
@@ -181,7 +181,7 @@ func ladder() string {
 	return b.String()
 }
 
-// A client that was written for the contract's field names finds them.
+// Clients that were written for the contract's field names must find them.
 func TestAViewHasTheContractsNames(t *testing.T) {
 	t.Parallel()
 	now := alarms.Alarm{Status: alarms.StatusActive}

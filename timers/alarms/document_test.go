@@ -31,7 +31,7 @@ func readDocument(t testing.TB) *document {
 
 type object = map[string]any
 
-// at goes down the members of an object.
+// at returns the value at a path of members.
 func at(v any, path ...string) any {
 	for _, name := range path {
 		o, ok := v.(object)
@@ -53,7 +53,7 @@ func (d *document) resolve(v any) object {
 	return d.resolve(at(d.root, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...))
 }
 
-// path is the template that a request's path fits.
+// path returns the template that matches a request's path.
 func (d *document) path(actual string) string {
 	for template := range at(d.root, "paths").(object) {
 		pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(template), `\{id\}`, `[^/]+`) + "$"
@@ -64,8 +64,8 @@ func (d *document) path(actual string) string {
 	return ""
 }
 
-// check holds an exchange against the document: the status is one that the operation names, the answer fits its
-// schema, and a body that was taken fits that of the request.
+// check checks an exchange against the document: the operation must list the status, the answer must match its schema,
+// and a body that was accepted must match the schema of the request.
 func (d *document) check(t testing.TB, method, path, body string, x exchange) {
 	t.Helper()
 	template := d.path(path)
@@ -92,7 +92,8 @@ func (d *document) check(t testing.TB, method, path, body string, x exchange) {
 	}
 }
 
-// operation is that of a method; for one that the path does not have, any, since all of them answer 405 alike.
+// operation returns the operation of a method. For a method that the path does not have, it returns any operation,
+// because all of them describe the same 405.
 func (d *document) operation(template, method string) any {
 	item := at(d.root, "paths", template).(object)
 	if operation, ok := item[strings.ToLower(method)]; ok {
@@ -117,7 +118,7 @@ func (d *document) fits(t testing.TB, what string, schema any, body []byte) {
 	}
 }
 
-// validate is as much of JSON Schema as the document uses; what it does not know it reports.
+// validate implements the part of JSON Schema that the document uses, and reports any keyword that it does not know.
 func (d *document) validate(schema, v any, where string) (problems []string) {
 	s := d.resolve(schema)
 	wrong := func(format string, args ...any) {
@@ -200,7 +201,7 @@ func hasFormat(text, want string) bool {
 	var err error
 	switch want {
 	case "date-time":
-		if text != "" { // the original's clients send an empty fire_at for none
+		if text != "" { // clients of the original service send an empty fire_at for none
 			_, err = time.Parse(time.RFC3339, text)
 		}
 	case "uuid":

@@ -14,18 +14,18 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A receiver is a real HTTP server that gets wakes. What it answers can be changed while it runs.
+// A receiver is a real HTTP server that receives wakes. Its answer can be changed while it runs.
 type receiver struct {
 	url    string
 	got    chan received
 	answer atomic.Pointer[http.HandlerFunc]
-	gone   chan bool // closed when requests that hang may end
+	gone   chan bool // closed when hanging requests may end
 }
 
 type received struct {
 	wake alarms.Wake
 	id   string
-	err  error // of the signature
+	err  error // the result of verifying the signature
 }
 
 func newReceiver(t *testing.T) *receiver {
@@ -49,7 +49,7 @@ func newReceiver(t *testing.T) *receiver {
 
 func (r *receiver) answers(h http.HandlerFunc) { r.answer.Store(&h) }
 
-// A whole installation: the REST API and the dispatcher on one database, and a receiver.
+// newInstallation starts a whole installation: the REST API and a dispatcher on one database, and a receiver.
 func newInstallation(t *testing.T) (*api, *receiver) {
 	t.Helper()
 	a, r := newAPI(t, alarms.ServerOptions{Rate: -1}), newReceiver(t)
@@ -68,8 +68,8 @@ func (a *api) view(id string) alarms.View {
 	return data[alarms.View](a.do(aliceToken, "GET", "/v1/alarms/"+id, "").says(200))
 }
 
-// The receiver fails, hangs, redirects and recovers. Each delivery comes when the ladder says, and all of them are
-// told to be the same firing.
+// The receiver fails, hangs, redirects and recovers. Each delivery happens after the delay of the Ladder, and all of
+// them identify the same firing.
 func TestAReceiverThatFailsHangsAndRecovers(t *testing.T) {
 	t.Parallel()
 	a, r := newInstallation(t)

@@ -11,14 +11,14 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// An envelope is every answer of the REST API.
+// An envelope is the common form of all answers of the REST API.
 type envelope struct {
 	OK    bool         `json:"ok"`
 	Data  any          `json:"data,omitempty"`
 	Error *answerError `json:"error,omitempty"`
 }
 
-// Codes of an answer's error. They are stable.
+// Codes of errors in answers. They are part of the API and do not change.
 const (
 	codeInvalidRequest   = "invalid_request"
 	codeUnauthorized     = "unauthorized"
@@ -33,7 +33,7 @@ const (
 type answerError struct {
 	Code      string `json:"code"`
 	Message   string `json:"message"`
-	Field     string `json:"field,omitempty"`     // of the request, that was refused
+	Field     string `json:"field,omitempty"`     // the field of the request that was refused
 	Retryable bool   `json:"retryable,omitempty"` // the same request may succeed later
 }
 
@@ -54,10 +54,10 @@ func write(w http.ResponseWriter, status int, e envelope) {
 			[]byte(`{"ok":false,"error":{"code":"internal","message":"internal error"}}`)
 	}
 	w.WriteHeader(status)
-	w.Write(append(text, '\n')) // a client that has gone needs no answer
+	w.Write(append(text, '\n')) // an error means that the client has disconnected
 }
 
-// encode is JSON as it is: not escaped for pages of HTML, which would make six bytes of one.
+// encode encodes JSON without escaping for HTML, which would turn some characters into six bytes.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -66,7 +66,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), err
 }
 
-// refuseError answers what is known of an error; it reports false for what is nobody's but ours.
+// refuseError answers an error that the client caused. It returns false, without an answer, for any other error.
 func refuseError(w http.ResponseWriter, err error) bool {
 	var invalid *workqueue.InvalidError
 	var tooLarge *http.MaxBytesError
@@ -88,7 +88,7 @@ func refuseError(w http.ResponseWriter, err error) bool {
 	return true
 }
 
-// isRefused reports an error that lies in the data: a data exception or a violated constraint.
+// isRefused reports whether the database refused the data: a data exception or a violated constraint.
 func isRefused(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && len(pg.Code) == 5 && (pg.Code[:2] == "22" || pg.Code[:2] == "23")

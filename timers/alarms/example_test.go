@@ -19,7 +19,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// An agent pauses a task: the note of where it was and the alarm that resumes it commit together.
+// An agent pauses a task. The record of its progress and the alarm that resumes the task commit together.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -62,7 +62,8 @@ func Example() {
 	// alice Resume task 7. {"cursor": 240}
 }
 
-// exampleDatabase is what the example runs on: a pool, and a schema with the tables and one of an application.
+// exampleDatabase returns what the example needs: a pool, and a schema with the tables of alarms and a table of an
+// application.
 func exampleDatabase() (pool *pgxpool.Pool, schema string, closePool func()) {
 	ctx := context.Background()
 	config, err := pgxpool.ParseConfig(exampleServer())
@@ -85,7 +86,8 @@ func exampleDatabase() (pool *pgxpool.Pool, schema string, closePool func()) {
 	}
 }
 
-// exampleServer is the example's: package pgtest's would need a *testing.T. It ends with the process.
+// exampleServer returns the URL of the example's server, which ends with the process. Package pgtest cannot start it,
+// because it needs a *testing.T.
 var exampleServer = sync.OnceValue(func() string {
 	if url := os.Getenv(localpg.DatabaseURLEnv); url != "" {
 		return url

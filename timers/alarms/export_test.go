@@ -1,6 +1,6 @@
 package alarms
 
-// CreateRequest is for the tests that hold the OpenAPI document against the Go types.
+// CreateRequest is for the tests that compare the OpenAPI document with the Go types.
 type CreateRequest = createRequest
 
 // Routes lists what a server serves, as "METHOD path".
@@ -11,8 +11,8 @@ func Routes(s *Server) (all []string) {
 	return all
 }
 
-// StrandedStatement is the statement that looks for alarms without a timer.
+// StrandedStatement returns the statement that finds due alarms without a timer that could fire.
 func StrandedStatement(a *Alarms) string { return a.statements.stranded }
 
-// ListStatement reads a chunk of an owner's alarms.
+// ListStatement returns the statement that reads a chunk of an owner's alarms.
 func ListStatement(a *Alarms) string { return a.statements.list }

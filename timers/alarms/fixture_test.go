@@ -81,12 +81,12 @@ func (f *fixture) until(what string, holds func() bool) {
 	}
 }
 
-// once is a valid alarm of alice's, in an hour.
+// once returns a valid alarm of alice's that fires in an hour.
 func once() alarms.New {
 	return alarms.New{OwnerDID: alice, UserID: aliceUser, Kind: alarms.KindOnce, Delay: time.Hour, WakeMessage: "go on"}
 }
 
-// daily is a valid series of alice's.
+// daily returns a valid cron alarm of alice's.
 func daily() alarms.New {
 	return alarms.New{OwnerDID: alice, UserID: aliceUser, Kind: alarms.KindCron, CronExpr: "0 9 * * *",
 		Timezone: "America/New_York", WakeMessage: "report"}
@@ -110,8 +110,7 @@ func (f *fixture) get(id string) alarms.Alarm {
 	return a
 }
 
-// due lets the next delivery of an alarm be due: what waiting would do, without the waiting. The nominal time is
-// left alone.
+// due makes the next delivery of an alarm due, as if the time had passed. It does not change the nominal time.
 func (f *fixture) due(id string) {
 	f.Helper()
 	f.exec("UPDATE "+f.table+" SET next_fire_at = clock_timestamp() WHERE id = $1", id)
@@ -127,7 +126,7 @@ func (f *fixture) passed(id string, ago time.Duration) time.Time {
 	return nominal
 }
 
-// timer is the alarm's.
+// timer returns the alarm's timer.
 func (f *fixture) timer(id string) (i timers.Info) {
 	f.Helper()
 	tx, err := f.Pool.Begin(f.Context())
@@ -141,7 +140,7 @@ func (f *fixture) timer(id string) (i timers.Info) {
 	return i
 }
 
-// quick looks for due alarms often, because these tests move due times without telling anybody.
+// quick polls often, because these tests change due times without a notification.
 func quick() alarms.DispatcherOptions {
 	return alarms.DispatcherOptions{Tick: 20 * time.Millisecond, ShutdownTimeout: 5 * time.Second}
 }
@@ -172,7 +171,7 @@ func (f *fixture) dispatch(w alarms.Waker, options ...alarms.DispatcherOptions) 
 	return stop
 }
 
-// A recorder is a waker that remembers what it was given. Its answer is nil unless told otherwise.
+// A recorder is a waker that records its wakes. It returns nil, unless the test sets another answer.
 type recorder struct {
 	wakes  chan alarms.Wake
 	answer func(alarms.Wake) error

@@ -17,16 +17,17 @@ import (
 // DefaultWakeTimeout is how long one delivery over HTTP may take, from dialling to the end of the answer.
 const DefaultWakeTimeout = httppost.DefaultTimeout
 
-// idleWakeConns are kept open to the one receiver there is.
+// idleWakeConns is how many idle connections to the receiver are kept open.
 const idleWakeConns = DefaultConcurrency
 
-// HTTPWakerOptions configure an [HTTPWaker]. URL has to be set.
+// HTTPWakerOptions configure an [HTTPWaker]. URL is required.
 type HTTPWakerOptions struct {
 	// URL receives every wake as a POST: http or https, without user and password.
 	URL string
 
-	// Secrets sign the wakes by Standard Webhooks, each as "whsec_" and base64. All of them sign, so that a
-	// secret can be replaced without a gap: add the new one first. Default: wakes are not signed.
+	// Secrets sign the wakes according to Standard Webhooks. Each is "whsec_" followed by base64. Every wake is signed
+	// with all of them, so a secret can be replaced without interruption: add the new one before you remove the old
+	// one. Default: wakes are not signed.
 	Secrets []string
 
 	// Token is sent as "Authorization: Bearer". Default: none.
@@ -35,16 +36,16 @@ type HTTPWakerOptions struct {
 	// Timeout bounds one delivery. Default: [DefaultWakeTimeout].
 	Timeout time.Duration
 
-	// AllowPrivate lets wakes go to addresses that are not public: loopback, private and link-local ones and
-	// those of other special uses. Default: they are refused when they are dialled, whatever the name was
-	// resolved to before.
+	// AllowPrivate permits wakes to addresses that are not public: loopback, private and link-local ones and those of
+	// other special uses. By default such addresses are refused at the moment of dialling, so a name that is resolved
+	// to another address later cannot circumvent the check.
 	AllowPrivate bool
 }
 
-// An HTTPWaker posts wakes as JSON. Any status but 2xx is a failed delivery, with the status and the beginning of
-// the answer in its error; redirects are not followed, and proxies of the environment are not used. As Standard
-// Webhooks says, a 410 ends the alarm, and a Retry-After puts the next delivery off, by a day at most. It writes no
-// log. It is safe for concurrent use.
+// An HTTPWaker posts wakes as JSON. Any status but 2xx is a failed delivery, whose error contains the status and the
+// beginning of the answer. Redirects are not followed, and proxies from the environment are not used. According to
+// Standard Webhooks, a 410 ends the alarm, and a Retry-After postpones the next delivery, by a day at most. An
+// HTTPWaker writes no log. It is safe for concurrent use.
 type HTTPWaker struct {
 	url    string
 	token  string
@@ -78,7 +79,7 @@ func NewHTTPWaker(o HTTPWakerOptions) (*HTTPWaker, error) {
 	return w, nil
 }
 
-// Close closes connections that are idle.
+// Close closes idle connections.
 func (w *HTTPWaker) Close() { w.client.Close() }
 
 // Wake implements [Waker].
@@ -110,8 +111,8 @@ func (w *HTTPWaker) authorize(h http.Header, id string, body []byte) {
 	}
 }
 
-// verdict is what Standard Webhooks makes of a status: 410 says that the receiver wants no more. Every other refusal
-// may be the receiver's mistake, and the alarm's owner cannot send it again.
+// verdict interprets a status according to Standard Webhooks: 410 says that the receiver wants no more wakes. Any other
+// refusal is retried, because it may be a mistake of the receiver, and the alarm's owner cannot send the wake again.
 func verdict(status int) httppost.Verdict {
 	switch {
 	case status == http.StatusGone:
@@ -122,8 +123,8 @@ func verdict(status int) httppost.Verdict {
 	return httppost.Retry
 }
 
-// explainWake keeps what a failed request says about the receiver from the alarm's owner; which limit was passed is no
-// secret.
+// explainWake hides from the alarm's owner what a failed request reveals about the receiver. Other errors, such as an
+// exceeded limit, reveal nothing and stay unchanged.
 func explainWake(err error) error {
 	var failed *httppost.TransportError
 	if errors.As(err, &failed) {

@@ -33,7 +33,7 @@ func newHTTPWaker(t testing.TB, o alarms.HTTPWakerOptions) *alarms.HTTPWaker {
 	return w
 }
 
-// serve is a receiver of wakes.
+// serve starts a receiver of wakes, and returns its URL.
 func serve(t testing.TB, handle http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(handle)
@@ -155,7 +155,7 @@ func TestAReceiverThatHangsIsGivenUp(t *testing.T) {
 	close(gone)
 }
 
-// An answer is read so far that its connection can be used again, and no further.
+// A short answer is read completely, so that its connection can be reused. An endless answer must not be.
 func TestAnEndlessAnswerIsNotRead(t *testing.T) {
 	t.Parallel()
 	stopped := make(chan bool, 1)
@@ -174,7 +174,7 @@ func TestAnEndlessAnswerIsNotRead(t *testing.T) {
 	receive(t, stopped)
 }
 
-// What is refused is the address that is dialled, whatever name led to it.
+// The address that is dialled decides, whatever name was resolved to it.
 func TestPrivateAddressesAreRefused(t *testing.T) {
 	t.Parallel()
 	reached := make(chan bool, 1)
@@ -202,7 +202,7 @@ func TestPrivateAddressesAreRefused(t *testing.T) {
 	}
 }
 
-// A proxy would dial in our place whatever it is told to.
+// A proxy would dial any address for the waker, so the check of addresses would have no effect.
 func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
 	proxied := make(chan bool, 1)
 	proxy := serve(t, func(http.ResponseWriter, *http.Request) { proxied <- true })
@@ -241,7 +241,7 @@ func TestHTTPWakersThatCannotWork(t *testing.T) {
 	}
 }
 
-// The vectors that the specification of Standard Webhooks publishes.
+// These are the test vectors that the specification of Standard Webhooks publishes.
 func TestSignaturesAreThoseOfStandardWebhooks(t *testing.T) {
 	t.Parallel()
 	s, err := alarms.NewSigner("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
@@ -314,7 +314,7 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 }
 
-// Where the receiver is, is the operator's: an alarm's owner reads last_error.
+// The receiver's address is for the operator only, and an alarm's owner can read last_error.
 func TestFailuresDoNotTellWhereTheReceiverIs(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]string{

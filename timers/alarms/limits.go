@@ -7,47 +7,48 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Limits of a [New] alarm, in bytes where nothing else is said.
+// Limits of a [New] alarm, in bytes unless stated otherwise.
 const (
-	MaxOwner          = 255 // of a DID, and of a user id
+	MaxOwner          = 255 // for a DID and for a user id
 	MaxLabel          = 1 << 10
 	MaxConversation   = 1 << 10
 	MaxIdempotencyKey = 255 // it is indexed
 	MaxTimezone       = 255
 	MaxCronExpr       = 1000
 
-	// DefaultMaxPayload bounds the payload, and by itself the wake message, unless [Options] say otherwise.
+	// DefaultMaxPayload is the limit for the payload, and a separate limit of the same size for the wake message,
+	// unless [Options] say otherwise.
 	DefaultMaxPayload = 256 << 10
 
-	// MaxPayloadDepth bounds how deep arrays and objects of a payload may nest.
+	// MaxPayloadDepth is how deeply arrays and objects of a payload may be nested.
 	MaxPayloadDepth = 100
 
-	// MaxDelay bounds a delay: what is longer is a mistake in the unit.
+	// MaxDelay is the longest delay. A longer one is probably a mistake in the unit.
 	MaxDelay = timers.MaxDelay
 
-	// MaxMaxFailures bounds how often one firing may be delivered.
+	// MaxMaxFailures is the largest MaxFailures of an alarm.
 	MaxMaxFailures = 1000
 
-	// MaxLostClaims is how many deliveries of one firing may be lost with their process, beside those that may fail.
-	// A lost delivery may never have reached the receiver, so it does not use up a delivery that may fail; the bound
-	// ends an alarm whose delivery kills every process that tries it.
+	// MaxLostClaims is how many deliveries of one firing may be lost because their process died, in addition to those
+	// that may fail. A lost delivery may never have reached the receiver, so it does not count as a failure. The limit
+	// ends an alarm whose delivery crashes every process that tries it.
 	MaxLostClaims = 10
 
-	// MaxList bounds the alarms of one list; DefaultList is how many it has where nobody says.
+	// MaxList is how many alarms one list has at most, and DefaultList how many it has by default.
 	MaxList     = 500
 	DefaultList = 100
 )
 
-// DefaultMaxFailures is how often one firing is delivered before it is given up: with the ladder of [Ladder],
-// about eight minutes, which is longer than the restart of a receiver takes.
+// DefaultMaxFailures is how often one firing is delivered before it is given up. With the delays of [Ladder] that takes
+// about eight minutes, which is longer than the restart of a receiver.
 const DefaultMaxFailures = 5
 
-// Ladder is the time between a failed delivery and the next: 30 s, doubled each time, at most 15 minutes. It
-// has no jitter, so that next_fire_at can be foretold.
+// Ladder is the delay between a failed delivery and the next: 30 s, doubled each time, at most 15 minutes. It has no
+// jitter, so that next_fire_at is predictable.
 var Ladder = workqueue.Retry{Growth: workqueue.Exponential, Base: 30 * time.Second, Cap: 15 * time.Minute}
 
 const (
-	// Topic is that of the alarms' timers.
+	// Topic is the topic of the alarms' timers.
 	Topic = "alarm"
 	// KeyPrefix begins the keys of the alarms' timers.
 	KeyPrefix = "alarm/"

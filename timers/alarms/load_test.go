@@ -11,8 +11,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Deliveries of a batch run side by side: slow ones do not make it outlive its lease. Were they delivered one after
-// the other, the last would begin long after the leases of all had ended.
+// The deliveries of a batch run concurrently, so slow ones do not outlive the lease. If they ran one after the other,
+// the last would begin long after all leases had expired.
 func TestABatchDoesNotOutliveItsLease(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
@@ -28,7 +28,7 @@ func TestABatchDoesNotOutliveItsLease(t *testing.T) {
 			close(all)
 		}
 		select {
-		case <-all: // every one of them is under way
+		case <-all: // all deliveries are running
 		case <-time.After(patience):
 		}
 		return nil
@@ -51,7 +51,7 @@ func TestABatchDoesNotOutliveItsLease(t *testing.T) {
 	}
 }
 
-// A delivery may take longer than the lease, which is renewed under it.
+// A delivery may take longer than its lease, which is renewed meanwhile.
 func TestADeliveryMayOutlastItsLease(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
@@ -122,7 +122,7 @@ func TestAShutdownWaitsForDeliveries(t *testing.T) {
 	}
 }
 
-// A delivery that a shutdown breaks off counts for nothing.
+// A delivery that a shutdown interrupts counts neither as an attempt nor as a failure.
 func TestAShutdownGivesBackWhatItBreaksOff(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
@@ -144,7 +144,7 @@ func TestAShutdownGivesBackWhatItBreaksOff(t *testing.T) {
 	}
 }
 
-// What was never delivered has not failed.
+// An alarm that could not be read was not delivered, so it has not failed.
 func TestTroubleWithTheDatabaseIsNoFailedDelivery(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// lose has a claimed delivery die with its process.
+// lose reaps a claimed delivery, as if its process had died.
 func (f *fixture) lose() workqueue.Reaped {
 	f.Helper()
 	f.exec("UPDATE " + f.timers + " SET locked_until = now() - interval '1 second' WHERE status = 1")
@@ -19,7 +19,7 @@ func (f *fixture) lose() workqueue.Reaped {
 	return r
 }
 
-// A process that dies between the claim and the post has told the receiver nothing: the only delivery is still due.
+// A process that dies between the claim and the post has delivered nothing, so the only delivery is still due.
 func TestALostClaimDoesNotUseUpTheLastDelivery(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
@@ -38,7 +38,7 @@ func TestALostClaimDoesNotUseUpTheLastDelivery(t *testing.T) {
 	f.until("it has fired", func() bool { return f.get(a.ID).Status == alarms.StatusFired })
 }
 
-// What failed is what was reported: a lost claim between two failures moves neither the count nor the ladder.
+// Only reported failures count: a lost claim between two failures changes neither the count nor the delay.
 func TestLostClaimsAreNoFailures(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
@@ -61,7 +61,7 @@ func TestLostClaimsAreNoFailures(t *testing.T) {
 	}
 }
 
-// An alarm whose delivery kills its process cannot loop for ever.
+// An alarm whose delivery crashes its process must not be retried for ever.
 func TestLostClaimsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
@@ -86,7 +86,7 @@ func TestLostClaimsAreBounded(t *testing.T) {
 	}
 }
 
-// The delivery that is the last because others were lost is the last for the alarm, too.
+// If a failed delivery is the last one because others were lost, the alarm fails.
 func TestAFailureAfterTheLastClaimEndsTheAlarm(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/txwork/txwork/schedule"
 )
 
-// A New is an alarm to create. OwnerDID, UserID, Kind and WakeMessage have to be set, and when it fires: of a
-// once alarm one of FireAt and Delay, of a cron alarm CronExpr.
+// A New is an alarm to create. OwnerDID, UserID, Kind and WakeMessage are required. A once alarm also needs either
+// FireAt or Delay, and a cron alarm CronExpr.
 type New struct {
 	OwnerDID string // at most [MaxOwner] bytes
 	UserID   string // at most [MaxOwner] bytes
@@ -21,20 +21,21 @@ type New struct {
 
 	// FireAt has to lie in the future, by the database's clock.
 	FireAt time.Time
-	// Delay is from now, by the database's clock, at most [MaxDelay].
+	// Delay is relative to the time of the call, by the database's clock: at most [MaxDelay].
 	Delay time.Duration
 
-	// CronExpr is five fields, a descriptor such as @daily, or @every with a duration, see package schedule.
+	// CronExpr is a cron expression of five fields, a descriptor such as @daily, or @every with a duration, see package
+	// schedule.
 	CronExpr string
-	// Timezone is the IANA zone of CronExpr. Default: UTC. A once alarm has none.
+	// Timezone is the IANA time zone of CronExpr. Default: UTC. It is ignored for a once alarm.
 	Timezone string
 
 	ConversationID string          // at most [MaxConversation] bytes
 	WakeMessage    string          // at most [Options].MaxPayload bytes
-	Payload        json.RawMessage // JSON that jsonb takes, at most [Options].MaxPayload bytes. Default: {}
+	Payload        json.RawMessage // JSON that jsonb accepts, at most [Options].MaxPayload bytes. Default: {}
 
-	// IdempotencyKey makes creating an alarm repeatable: of the owner's alarms with one key only the first is
-	// written, for as long as its row is there. Default: none.
+	// IdempotencyKey makes it safe to repeat the creation of an alarm: of an owner's alarms with the same key only the
+	// first is written, for as long as its row exists. Default: none.
 	IdempotencyKey string
 
 	// MaxFailures is how many deliveries of a firing may fail before it is given up, at most [MaxMaxFailures].
@@ -42,7 +43,7 @@ type New struct {
 	MaxFailures int
 }
 
-// complete fills in the defaults.
+// complete returns the alarm with its defaults filled in.
 func (n New) complete(o Options) New {
 	if n.MaxFailures == 0 {
 		n.MaxFailures = o.MaxFailures
@@ -56,7 +57,8 @@ func (n New) complete(o Options) New {
 	return n
 }
 
-// checkFirst is what has to hold before the alarm of the key is looked up: everything, where there is no key.
+// checkFirst validates what is needed to look up an alarm with the same key. Without a key, there is no such alarm, and
+// it validates everything.
 func (n New) checkFirst(o Options) error {
 	if n.IdempotencyKey == "" {
 		return n.check(o)
@@ -65,7 +67,7 @@ func (n New) checkFirst(o Options) error {
 		MaxIdempotencyKey))
 }
 
-// check names fields as the REST API does.
+// check validates all fields. Its errors name them as the REST API does.
 func (n New) check(o Options) error {
 	return cmp.Or(
 		checkRequired("owner_did", n.OwnerDID, MaxOwner),
@@ -107,7 +109,7 @@ func (n New) checkOnce() error {
 	return nil
 }
 
-// lastYear is the last for which the core plans.
+// lastYear is the last year for which the core plans.
 const lastYear = 9998
 
 func (n New) checkCron() error {
@@ -125,7 +127,7 @@ func (n New) checkCron() error {
 	return err
 }
 
-// parse reads a cron rule and names the field that is wrong with it.
+// parse parses a cron rule. Its error names the field of the REST API that is wrong.
 func parse(expr, zone string) (*schedule.Schedule, error) {
 	s, err := schedule.Parse(expr, zone)
 	if err == nil {
@@ -158,7 +160,7 @@ func checkMaxFailures(n int) error {
 	return nil
 }
 
-// clip keeps messages short that quote what may be a lot of anything.
+// clip shortens text that is quoted in a message.
 func clip(s string) string {
 	const most = 50
 	if len(s) > most {

@@ -90,7 +90,7 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 	}
 }
 
-// What is let through, jsonb takes.
+// jsonb accepts every payload that validation accepts.
 func TestPayloadsOfEveryKindAreKept(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)

@@ -40,7 +40,7 @@ func TestTheDocumentIsTheServers(t *testing.T) {
 	}
 }
 
-// Every reference leads somewhere, and every operation says who may call it and what it answers.
+// Every reference can be resolved, and every operation describes its authentication and its answers.
 func TestTheDocumentIsWhole(t *testing.T) {
 	t.Parallel()
 	d := readDocument(t)
@@ -82,7 +82,7 @@ func TestTheDocumentIsWhole(t *testing.T) {
 	}
 }
 
-// The fields of the Go types are those of the document's schemas.
+// The Go types and the document's schemas have the same fields.
 func TestTheDocumentHasTheTypesFields(t *testing.T) {
 	t.Parallel()
 	d := readDocument(t)

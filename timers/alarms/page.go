@@ -18,16 +18,17 @@ import (
 )
 
 const (
-	// maxPage bounds the alarms of one answer, in bytes of JSON. One that is larger by itself is answered alone.
+	// maxPage limits the alarms of one answer, in bytes of JSON. A single alarm that is larger is a page by itself.
 	maxPage = 1 << 20
 
-	// listChunk is how many alarms are read at once: each may be large, and what does not fit a page is read in vain.
+	// listChunk is how many alarms one query reads. It is small because alarms may be large, and those that do not fit
+	// the page are discarded.
 	listChunk = 20
 )
 
-// A cursor is behind an alarm of a list. The zero cursor is before the first.
+// A cursor is the position after an alarm in a list. The zero cursor is before the first alarm.
 type cursor struct {
-	at *time.Time // when it was created
+	at *time.Time // when the alarm was created
 	id *uuid.UUID
 }
 
@@ -36,7 +37,7 @@ func cursorOf(a Alarm) cursor {
 	return cursor{&a.CreatedAt, &id}
 }
 
-// String is what clients send back; empty for the zero cursor.
+// String returns the cursor as clients send it back. The zero cursor is empty.
 func (c cursor) String() string {
 	if c.at == nil {
 		return ""
@@ -59,8 +60,8 @@ func parseCursor(text string) (cursor, error) {
 	return cursor{&at, &key}, nil
 }
 
-// ListAlarms reads an owner's alarms, the newest first: at most limit, which is [DefaultList] where it is not
-// positive and at most [MaxList]. All of them are in memory together, each as large as [Options].MaxPayload lets it be.
+// ListAlarms reads an owner's alarms, the newest first. The limit is at most [MaxList], and [DefaultList] if it is not
+// positive. All alarms are in memory at the same time, each as large as [Options].MaxPayload allows.
 func (s *Store) ListAlarms(ctx context.Context, ownerDID string, limit int) (list []Alarm, err error) {
 	limit = listLimit(limit)
 	err = s.each(ctx, ownerDID, cursor{}, func(a Alarm) bool {
@@ -77,7 +78,7 @@ func listLimit(n int) int {
 	return min(n, MaxList)
 }
 
-// each reads an owner's alarms from behind the cursor, the newest first, until visit has had enough.
+// each reads an owner's alarms after the cursor, the newest first, until visit returns false.
 func (s *Store) each(ctx context.Context, ownerDID string, after cursor, visit func(Alarm) bool) error {
 	return s.do(ctx, func(tx workqueue.Tx) error {
 		for more, n := true, listChunk; more && n == listChunk; {
@@ -98,17 +99,17 @@ func (s *Store) each(ctx context.Context, ownerDID string, after cursor, visit f
 	})
 }
 
-// A page is the data of a list's answer.
+// A page is the data in the answer to a list request.
 type page struct {
 	Alarms     []json.RawMessage `json:"alarms"`
 	Count      int               `json:"count"`
-	NextCursor string            `json:"next_cursor,omitempty"` // there are more alarms behind it
+	NextCursor string            `json:"next_cursor,omitempty"` // set if there are more alarms
 
 	limit, size int
 	last        cursor
 }
 
-// add reports false for an alarm that is for the next page.
+// add adds an alarm. It returns false if the page is full, and the alarm belongs on the next one.
 func (p *page) add(a Alarm) (bool, error) {
 	text, err := encode(ViewOf(a))
 	if err != nil {
@@ -122,8 +123,8 @@ func (p *page) add(a Alarm) (bool, error) {
 	return true, nil
 }
 
-// page is encoded while it is read, and answered when the connection to the database is free again: a slow client
-// holds up to a page of memory, and nothing of anybody else's.
+// page encodes alarms while it reads them. It is answered after the connection to the database is free again, so a slow
+// client occupies the memory of one page, and no connection that other requests need.
 func (s *Store) page(ctx context.Context, ownerDID string, after cursor, limit int) (*page, error) {
 	p := &page{Alarms: []json.RawMessage{}, limit: listLimit(limit)}
 	var encodeErr error
@@ -137,7 +138,7 @@ func (s *Store) page(ctx context.Context, ownerDID string, after cursor, limit i
 	return p, nil
 }
 
-// parseLimit reads the query of GET /v1/alarms; 0 where it names none.
+// parseLimit reads the limit from the query of GET /v1/alarms. It is 0 if the query has none.
 func parseLimit(r *http.Request) (int, error) {
 	text := r.URL.Query().Get("limit")
 	if text == "" {

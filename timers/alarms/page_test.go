@@ -16,7 +16,7 @@ type listPage struct {
 	NextCursor string `json:"next_cursor"`
 }
 
-// pages reads a whole list and returns the ids in its order. No answer may have more bytes than that.
+// pages reads a whole list and returns the ids in its order. No answer may have more bytes than most.
 func (a *api) pages(query string, most int) (ids []string) {
 	a.Helper()
 	for cursor := ""; ; {
@@ -34,7 +34,7 @@ func (a *api) pages(query string, most int) (ids []string) {
 	}
 }
 
-// What one token may ask for is bounded in bytes, whatever the alarms hold.
+// The size of an answer is limited in bytes, however large the alarms are.
 func TestAListIsPagedByBytes(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, alarms.ServerOptions{Rate: -1})
@@ -53,7 +53,7 @@ func TestAListIsPagedByBytes(t *testing.T) {
 	}
 }
 
-// Alarms of one instant, as of one import, are told apart by their ids.
+// Alarms that were created at the same instant, for example by an import, are ordered by their ids.
 func TestACursorSkipsAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, alarms.ServerOptions{Rate: -1})

@@ -9,8 +9,8 @@ import (
 	"github.com/txwork/txwork/workqueue/validate"
 )
 
-// checkPayload refuses what jsonb refuses, so that a statement does not fail half-way through an application's
-// transaction, and numbers that jsonb would write out as more digits than a payload may have bytes.
+// checkPayload refuses what jsonb refuses, because a statement that fails would abort the application's transaction. It
+// also refuses numbers that jsonb would write out with more digits than a payload may have bytes.
 func checkPayload(payload json.RawMessage, limit int) error {
 	const field = "payload"
 	if err := validate.Size(field, len(payload), limit); err != nil {
@@ -29,7 +29,7 @@ func checkTokens(payload []byte, limit int) error {
 	for {
 		token, err := d.Token()
 		if err != nil {
-			break // the end: it is valid
+			break // the end: validate.JSON has found no error
 		}
 		switch v := token.(type) {
 		case json.Delim:
@@ -45,10 +45,10 @@ func checkTokens(payload []byte, limit int) error {
 	return nil
 }
 
-// maxExponent is above what any floating-point number has.
+// maxExponent is larger than the exponent of any floating-point number.
 const maxExponent = 400
 
-// exponent is how many digits a number has more when it is written without an exponent, about.
+// exponent returns about how many more digits a number has if it is written without an exponent.
 func exponent(number string) int {
 	_, text, found := strings.Cut(strings.ToLower(number), "e")
 	if !found {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// buckets are token buckets in memory, one for each owner that has been seen lately.
+// buckets are token buckets in memory, one for each owner that was seen recently.
 type buckets struct {
-	rate  float64 // tokens a second
+	rate  float64 // tokens per second
 	burst float64
 
 	mu    sync.Mutex
@@ -24,7 +24,7 @@ func newBuckets(rate float64, burst int) *buckets {
 	return &buckets{rate: rate, burst: float64(burst), all: map[string]bucket{}}
 }
 
-// take takes a token, or tells how long it is until there is one.
+// take takes a token, or returns how long it takes until there is one.
 func (b *buckets) take(owner string, now time.Time) (wait time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -44,7 +44,7 @@ func (b *buckets) take(owner string, now time.Time) (wait time.Duration, ok bool
 	return wait, ok
 }
 
-// sweep forgets owners whose bucket is full again.
+// sweep deletes the buckets that are full again, from time to time.
 func (b *buckets) sweep(now time.Time) {
 	full := time.Duration(b.burst / b.rate * float64(time.Second))
 	if now.Sub(b.swept) < max(full, time.Minute) {

@@ -12,8 +12,8 @@ import (
 	"github.com/txwork/txwork/timers/alarms"
 )
 
-// A name that is its owner's to resolve leads to an address that is not public. What counts is the address that is
-// dialled, each time. Not parallel: it stands in the place of the process's resolver.
+// The owner of a name can resolve it to an address that is not public, so the address is checked every time it is
+// dialled. The test is not parallel, because it replaces the resolver of the process.
 func TestANameThatLeadsInsideIsRefused(t *testing.T) {
 	reached := make(chan bool, 1)
 	url := serve(t, func(http.ResponseWriter, *http.Request) { reached <- true })
@@ -30,7 +30,7 @@ func TestANameThatLeadsInsideIsRefused(t *testing.T) {
 	}
 }
 
-// resolveEverythingTo has every name of the process lead to an address until the test ends.
+// resolveEverythingTo resolves every name in this process to one address until the test ends.
 func resolveEverythingTo(t *testing.T, ip net.IP) {
 	t.Helper()
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -55,14 +55,15 @@ func resolveEverythingTo(t *testing.T, ip net.IP) {
 	}}
 }
 
-// answerDNS answers a query of one question by RFC 1035: one A record, or none where another type is asked for.
+// answerDNS answers a DNS query with one question (RFC 1035): with one A record, or with none if the query asks for
+// another type.
 func answerDNS(query []byte, ip net.IP) []byte {
 	const header, typeA, classIN, ttl = 12, 1, 1, 0
 	end := header
 	for query[end] != 0 { // labels of the name
 		end += 1 + int(query[end])
 	}
-	end += 5 // its end, type and class
+	end += 5 // the end of the name, the type and the class
 	answer := append([]byte{}, query[:end]...)
 	binary.BigEndian.PutUint16(answer[2:], 0x8180) // a response, recursion available
 	for i, count := range []uint16{1, 0, 0, 0} {

@@ -16,7 +16,7 @@ var sqlFiles embed.FS
 
 var sqlTemplates = template.Must(template.ParseFS(sqlFiles, "sql/*.sql"))
 
-// statements are what is done with the table. What becomes of timers is in none of them.
+// statements are the SQL statements for the table of alarms. None of them writes timers.
 type statements struct {
 	create, find, get, list, cancel                        string
 	begin, fired, reschedule, retry, failed, skip, revoked string
@@ -56,7 +56,7 @@ func DDL(schema string) (up, down string, err error) {
 	return sqltext.Execute(sqlTemplates, "table", v) + "\n", sqltext.Execute(sqlTemplates, "table_down", v) + "\n", nil
 }
 
-// view is what the templates see. The schema's name has been validated.
+// view is what the templates see. The schema's name has been validated, so it needs no escaping.
 type view struct {
 	Table, Timers, Prefix string
 	MaxFailures           int

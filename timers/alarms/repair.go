@@ -14,17 +14,17 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// repairs repairs until ctx is cancelled. Trouble that stays the same is logged once.
+// repairs calls Repair at intervals until ctx is cancelled. It logs an error again only when it changes.
 func (d *Dispatcher) repairs(ctx context.Context) {
 	last := ""
 	for ctx.Err() == nil {
 		n, err := d.repairSafely(ctx)
 		if n > 0 {
-			d.logger.WarnContext(ctx, "alarms without a timer that could fire were put right", slog.Int("alarms", n))
+			d.logger.WarnContext(ctx, "alarms without a timer that could fire were repaired", slog.Int("alarms", n))
 		}
 		if text := fmt.Sprint(err); ctx.Err() == nil && text != last {
 			if last = text; err != nil {
-				d.logger.WarnContext(ctx, "looking for alarms without a timer", slog.Any("error", err))
+				d.logger.WarnContext(ctx, "alarms without a timer could not be repaired", slog.Any("error", err))
 			}
 		}
 		select {
@@ -34,7 +34,7 @@ func (d *Dispatcher) repairs(ctx context.Context) {
 	}
 }
 
-// repairSafely makes an error of a panic, such as one of the pool's hooks: it must not end the program.
+// repairSafely turns a panic, for example in a hook of the pool, into an error, so that it does not end the program.
 func (d *Dispatcher) repairSafely(ctx context.Context) (n int, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -44,14 +44,15 @@ func (d *Dispatcher) repairSafely(ctx context.Context) (n int, err error) {
 	return d.Repair(ctx)
 }
 
-// repairPage bounds the alarms that are looked up at once.
+// repairPage is how many alarms are looked up at once.
 const repairPage = 100
 
-// Repair puts due alarms right that no timer would fire, and returns how many: those whose last delivery died with
-// its process, whose timer somebody cancelled or failed by itself, and those that were written by other means than
-// this package, such as a copy of another table. Each is a transaction of its own: one that cannot be put right does
-// not hold up the others, and is reported when they are done. It is safe to run anywhere, any number of times;
-// [Dispatcher.Run] does so every five seconds. Its cost is that of the alarms that are due.
+// Repair repairs due alarms that no timer would fire, and returns how many. There are three causes: the last delivery
+// died with its process; the timer was cancelled or failed without its alarm; or the alarm was not written by this
+// package, but for example copied from another table. Each alarm is repaired in a transaction of its own, so one that
+// cannot be repaired does not delay the others; its error is returned at the end. You can call Repair from any process,
+// any number of times. [Dispatcher.Run] calls it every five seconds. Its cost depends on the number of alarms that are
+// due.
 func (d *Dispatcher) Repair(ctx context.Context) (n int, err error) {
 	var refused refusals
 	var last position
@@ -75,19 +76,19 @@ func (d *Dispatcher) Repair(ctx context.Context) (n int, err error) {
 	}
 }
 
-// A position is that of an alarm among those that are due.
+// A position is the place of an alarm in the order of due alarms.
 type position struct {
 	at time.Time
 	id uuid.UUID
 }
 
-// ofRow tells trouble with one row, after which others may be put right, from trouble with the database.
+// ofRow reports whether an error concerns one row only, so that other rows can still be repaired.
 func ofRow(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) || errors.Is(err, workqueue.ErrInvalid)
 }
 
-// refusals are the alarms that could not be put right.
+// refusals counts the alarms that could not be repaired.
 type refusals struct {
 	count int
 	first error
@@ -106,7 +107,7 @@ func (r *refusals) err() error {
 	if r.count == 0 {
 		return nil
 	}
-	return fmt.Errorf("txwork: %d alarms could not be put right; the first, %w", r.count, r.first)
+	return fmt.Errorf("txwork: %d alarms could not be repaired; the first is %w", r.count, r.first)
 }
 
 func (s *Store) stranded(ctx context.Context, after position) (page []position, err error) {
@@ -121,7 +122,7 @@ func (s *Store) stranded(ctx context.Context, after position) (page []position, 
 	return page, err
 }
 
-// repairOne reports false where somebody else holds the alarm or has put it right.
+// repairOne repairs one alarm. It returns false if another session has locked the alarm or has repaired it.
 func (s *Store) repairOne(ctx context.Context, id uuid.UUID) (repaired bool, err error) {
 	err = s.do(ctx, func(tx workqueue.Tx) error {
 		var held *stranded
@@ -142,7 +143,7 @@ func (s *Store) repairOne(ctx context.Context, id uuid.UUID) (repaired bool, err
 // A stranded alarm is due and has no timer that could fire.
 type stranded struct {
 	Alarm
-	timer     *int16 // the state in which its timer ended; nil where it has none
+	timer     *int16 // the status with which its timer ended; nil if it has no timer
 	lastError string
 	cancelled bool
 	nominal   *time.Time

@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// strand has the last delivery of an alarm die with its process.
+// strand creates an alarm whose last delivery was lost, as if its process had died.
 func (f *fixture) strand(n alarms.New) alarms.Alarm {
 	a := f.create(n)
 	f.exec("UPDATE " + f.timers + " SET attempts = max_attempts - 1 WHERE status = 0")
@@ -64,7 +64,7 @@ func TestRepairMovesASeriesOnWhoseLastDeliveryDied(t *testing.T) {
 	}
 }
 
-// The rows of another installation can be copied into the table.
+// Alarms may have been copied from the table of another installation.
 func TestRepairGivesATimerToAnAlarmThatHasNone(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
@@ -94,7 +94,8 @@ func TestRepairCancelsAnAlarmWhoseTimerWasCancelled(t *testing.T) {
 	}
 }
 
-// Whose timer will fire needs no repair: its timer must not be set again, which would be another firing.
+// An alarm whose timer will fire needs no repair. Its timer must not be set again, because that would be another
+// firing.
 func TestRepairLeavesAlarmsWhoseTimersWillFire(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
@@ -106,7 +107,8 @@ func TestRepairLeavesAlarmsWhoseTimersWillFire(t *testing.T) {
 	}
 }
 
-// Until an alarm is due its owner may still change what an operator did to its timer.
+// Repair leaves an alarm alone until it is due, because until then its owner may still change it after an operator has
+// cancelled its timer.
 func TestRepairComesWhenAnAlarmIsDue(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
@@ -120,7 +122,7 @@ func TestRepairComesWhenAnAlarmIsDue(t *testing.T) {
 	}
 }
 
-// An alarm that somebody is cancelling or settling is passed over: the others must not wait for it.
+// Repair skips an alarm that another session is cancelling or settling, so that the others do not wait for it.
 func TestRepairWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
@@ -143,7 +145,7 @@ func TestRepairWaitsForNobody(t *testing.T) {
 	}
 }
 
-// A row that cannot be repaired costs the others nothing: here a trigger refuses it, and it is the oldest.
+// A row that cannot be repaired must not prevent the repair of others. Here a trigger refuses the oldest rows.
 func TestRepairGoesOnPastARowThatIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)

@@ -32,15 +32,15 @@ type createRequest struct {
 	MaxFailures    int             `json:"max_failures"`
 }
 
-// A createAnswer is what is answered to it.
+// A createAnswer is the data of the answer to POST /v1/alarms.
 type createAnswer struct {
 	ID         string    `json:"id"`
 	NextFireAt time.Time `json:"next_fire_at"`
 	Status     string    `json:"status"`
-	Deduped    bool      `json:"deduped,omitempty"` // the alarm was there already
+	Deduped    bool      `json:"deduped,omitempty"` // the alarm existed already
 }
 
-// parseCreate reads a body. What it refuses it names as the client does.
+// parseCreate parses the body of a createRequest. Its errors name fields as the client does.
 func parseCreate(body []byte) (New, error) {
 	var r createRequest
 	if !utf8.Valid(body) {
@@ -91,7 +91,7 @@ func (r createRequest) delay() (time.Duration, error) {
 	return time.Duration(r.DelaySeconds) * time.Second, nil
 }
 
-// fieldNames are those of a createRequest.
+// fieldNames are the names of the JSON fields of a createRequest.
 var fieldNames = func() (names []string) {
 	for field := range reflect.TypeFor[createRequest]().Fields() {
 		names = append(names, field.Tag.Get("json"))
@@ -99,11 +99,11 @@ var fieldNames = func() (names []string) {
 	return names
 }()
 
-// checkMembers refuses what package encoding/json lets pass or changes: names in other letters, members that are
-// repeated, and halves of surrogate pairs.
+// checkMembers refuses what package encoding/json accepts or changes silently: names in another case, repeated members,
+// and halves of surrogate pairs.
 func checkMembers(body []byte) error {
 	d := json.NewDecoder(bytes.NewReader(body))
-	if _, err := d.Token(); err != nil { // the brace; or null, which has no members
+	if _, err := d.Token(); err != nil { // the opening brace, or null, which has no members
 		return err
 	}
 	seen := map[string]bool{}
@@ -141,7 +141,7 @@ func unknownField(name string) error {
 // errTrailing says that something follows the JSON value.
 var errTrailing = errors.New("something follows the JSON value")
 
-// decodeStrictly refuses unknown members and what follows the value.
+// decodeStrictly decodes JSON, and refuses unknown members and anything that follows the value.
 func decodeStrictly(text []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -154,7 +154,7 @@ func decodeStrictly(text []byte, v any) error {
 	return nil
 }
 
-// explainJSON says which field cannot be read.
+// explainJSON turns an error of encoding/json into one that names the field.
 func explainJSON(err error) error {
 	if errors.Is(err, workqueue.ErrInvalid) {
 		return err

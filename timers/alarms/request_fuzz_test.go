@@ -11,8 +11,7 @@ import (
 	"github.com/txwork/txwork/timers/alarms"
 )
 
-// Whatever clients ask for, the trouble is theirs and not the server's, and the answer is JSON. The router may lead to
-// the clean form of a path.
+// No request makes the server fail, and every answer is JSON. The router may redirect to the clean form of a path.
 func FuzzRequest(f *testing.F) {
 	for _, target := range []string{
 		"/", "/healthz", "/v1/alarms", "/v1/alarms?limit=1", "/v1/alarms?limit=-1",

@@ -9,7 +9,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A lackingError says what the database does not let us do.
+// A lackingError lists the privileges and objects that the connection lacks.
 type lackingError struct{ needs []string }
 
 func (e *lackingError) Error() string {
@@ -18,7 +18,7 @@ func (e *lackingError) Error() string {
 		strings.Join(e.needs, ", "))
 }
 
-// check reports whether the database answers, has the tables and lets the session's role work on them.
+// check returns an error unless the database answers, has the tables, and lets the session's role work on them.
 func (s *Store) check(ctx context.Context, toDeliver bool) error {
 	var lacking lackingError
 	err := s.do(ctx, func(tx workqueue.Tx) error {
@@ -35,11 +35,11 @@ func (s *Store) check(ctx context.Context, toDeliver bool) error {
 	return err
 }
 
-// Check reports whether the database answers, has the tables and lets the pool's role claim, deliver and settle alarms.
-// It changes nothing. Call it before Run, and for a health check.
+// Check returns an error unless the database answers, has the tables, and lets the pool's role claim, deliver and
+// settle alarms. It changes nothing. Call it before Run, and as a health check.
 func (d *Dispatcher) Check(ctx context.Context) error { return d.store.check(ctx, true) }
 
-// mayDeliver is Check for Run, which waits for a database that is away.
+// mayDeliver is Check for Run. It returns only a lackingError, because Run waits for a database that is unavailable.
 func (d *Dispatcher) mayDeliver(ctx context.Context) error {
 	err := d.Check(ctx)
 	if errors.As(err, new(*lackingError)) {

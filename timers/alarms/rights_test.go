@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// asRole is the same installation through a role that has these rights on it.
+// asRole returns the same installation, as seen by a role with these privileges.
 func (f *fixture) asRole(grants ...string) *fixture {
 	f.Helper()
 	role := f.Schema + "_role"
@@ -40,13 +40,13 @@ func (f *fixture) asRole(grants ...string) *fixture {
 	return &other
 }
 
-// apiRights are those that the API has need of: the producer's of docs/security.md.
+// apiRights are the privileges that the API needs: those of the producer in docs/security.md.
 var apiRights = []string{
 	"SELECT, INSERT (owner_did, user_id, kind), UPDATE (status, claimed_at, updated_at) ON {alarms}",
 	"SELECT, INSERT (key), UPDATE (due_at) ON {timers}",
 }
 
-// A role that may not claim is told at once, and again whenever somebody asks for health.
+// A role that may not claim is reported when Run starts, and by every health check.
 func TestARoleThatMayNotClaimIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t).asRole(apiRights...)
@@ -65,7 +65,7 @@ func TestARoleThatMayNotClaimIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// Whatever one of the rights is taken away while it serves, health says so.
+// The health check reports every privilege that is revoked while the service runs.
 func TestHealthNoticesRightsThatAreTakenAway(t *testing.T) {
 	t.Parallel()
 	owner := newAlarms(t)
@@ -83,7 +83,8 @@ func TestHealthNoticesRightsThatAreTakenAway(t *testing.T) {
 	}
 }
 
-// A dispatcher waits for a database that is away, so that Run does not take that for missing rights.
+// Check fails if tables are missing, and if the database does not answer. Run only fails for the former, and waits for
+// the database in the latter case.
 func TestCheckOfADatabaseThatIsAway(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A series is planned from the nominal time, not from whenever it was delivered, and times that have passed
-// meanwhile are left out. Each occurrence is told from the others.
+// The next time of a cron alarm depends on the nominal time, not on the time of the delivery, and times that have
+// passed meanwhile are skipped. Each occurrence has its own identity.
 func TestASeriesGoesOnFromItsNominalTime(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
@@ -77,7 +77,7 @@ func TestASeriesSkipsWhatCannotBeDelivered(t *testing.T) {
 	f.until("it fired", func() bool { return f.get(a.ID).LastFiredAt != nil && f.get(a.ID).LastError == "" })
 }
 
-// A rule may become unreadable, as when its zone is abolished.
+// A rule may become invalid, for example because its time zone is abolished.
 func TestASeriesWithoutANextTimeEnds(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)

@@ -17,21 +17,21 @@ import (
 	"github.com/txwork/txwork/workqueue/validate"
 )
 
-// OpenAPI is the REST API as an OpenAPI 3.1 document, which GET /openapi.json serves.
+// OpenAPI describes the REST API as an OpenAPI 3.1 document. GET /openapi.json serves it.
 //
 //go:embed openapi.json
 var OpenAPI []byte
 
 // Defaults of [ServerOptions].
 const (
-	// DefaultMaxBody leaves room for the largest payload beside the other fields.
+	// DefaultMaxBody is the largest body of a request, in bytes.
 	DefaultMaxBody = 256 << 10
-	// DefaultRate and DefaultBurst bound the requests of one owner: more than an agent has reason to make.
-	DefaultRate  = 20 // a second
+	// DefaultRate and DefaultBurst limit the requests of one owner. They are more than an agent should need.
+	DefaultRate  = 20 // per second
 	DefaultBurst = 40
 )
 
-// Limits in time that protect a server from slow clients, and clients from a slow database.
+// Limits that protect the server from slow clients and large headers, and clients from a slow database.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 15 * time.Second
@@ -44,23 +44,23 @@ const (
 
 // ServerOptions configure a [Server]. The zero value is usable.
 type ServerOptions struct {
-	// MaxBody bounds the body of a request, in bytes; what is larger is answered 413. Default: [DefaultMaxBody].
+	// MaxBody is the largest body of a request, in bytes. A larger one is answered with 413. Default: [DefaultMaxBody].
 	MaxBody int64
 
-	// Rate is how many requests a second one owner may make, on average, and Burst how many at once; what is more is
-	// answered 429. It is counted in the memory of each process. Negative Rate: no limit. Defaults: [DefaultRate]
-	// and [DefaultBurst].
+	// Rate is how many requests per second one owner may make on average, and Burst how many at once. Requests beyond
+	// that are answered with 429. Each process counts for itself, in memory. A negative Rate means no limit. Defaults:
+	// [DefaultRate] and [DefaultBurst].
 	Rate  float64
 	Burst int
 
-	// Health is what has to be well for GET /healthz, beside the database and the rights of the API, such as
-	// [Dispatcher.Check]. Default: nothing.
+	// Health is an additional check for GET /healthz, such as [Dispatcher.Check]. The database and the privileges of
+	// the API are always checked. Default: none.
 	Health func(ctx context.Context) error
 
-	// Version is what GET / and GET /healthz answer. Default: "unknown".
+	// Version is the version that GET / and GET /healthz answer. Default: "unknown".
 	Version string
 
-	// Logger receives failures of our own. No log has payloads, messages or tokens. Default: slog.Default.
+	// Logger receives failures of the server. It never receives payloads, messages or tokens. Default: slog.Default.
 	Logger *slog.Logger
 }
 
@@ -71,7 +71,7 @@ type Server struct {
 	options ServerOptions
 	buckets *buckets // nil: no limit
 	mux     *http.ServeMux
-	sick    atomic.Bool // as the last health check found
+	sick    atomic.Bool // the last health check failed
 }
 
 // A route is a method on a path.
@@ -80,7 +80,7 @@ type route struct {
 	handle       http.HandlerFunc
 }
 
-// NewServer makes a server over [Alarms.On]. Without an Authenticator there is none.
+// NewServer creates a server on a Store of [Alarms.On]. An Authenticator is required.
 func NewServer(store *Store, auth Authenticator, o ServerOptions) (*Server, error) {
 	switch {
 	case store == nil || store.pool == nil:
@@ -115,12 +115,12 @@ func (s *Server) table() []route {
 	}
 }
 
-// routes answers other methods and other paths itself, so that every answer is an envelope.
+// routes registers handlers for all other methods and paths, too, so that every answer is an envelope.
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	allowed := map[string][]string{}
 	for _, r := range s.table() {
-		pattern := strings.TrimSuffix(r.path, "/") // only "/" ends with one, and stands for itself alone
+		pattern := strings.TrimSuffix(r.path, "/") // only "/" ends with a slash, and it must not match other paths
 		if pattern == "" {
 			pattern = "/{$}"
 		}
@@ -147,8 +147,8 @@ func wrongMethod(allowed string) http.HandlerFunc {
 	}
 }
 
-// ServeHTTP implements [http.Handler]. A path that is not clean is none of ours: the mux would answer it with a
-// redirect and a page of HTML.
+// ServeHTTP implements [http.Handler]. It answers a path that is not clean with 404, because the mux would answer with
+// a redirect and a page of HTML.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if escaped := r.URL.EscapedPath(); path.Clean(escaped) != escaped {
 		nothing(w, r)
@@ -159,7 +159,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// HTTP is a [http.Server] for the handler, with time and size limits set.
+// HTTP returns an [http.Server] for the handler, with time and size limits.
 func (s *Server) HTTP() *http.Server {
 	return &http.Server{
 		Handler:           s,
@@ -172,7 +172,7 @@ func (s *Server) HTTP() *http.Server {
 	}
 }
 
-// owned authenticates and limits before anything else is looked at.
+// owned authenticates the request and applies the rate limit before the request is handled.
 func (s *Server) owned(handle func(http.ResponseWriter, *http.Request, Owner) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		owner, err := s.auth.Authenticate(r)
@@ -208,9 +208,9 @@ func (s *Server) admit(w http.ResponseWriter, owner Owner) bool {
 	return ok
 }
 
-// trouble is ours: the client learns no more than that.
+// trouble logs an internal error, and answers without its details.
 func (s *Server) trouble(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != context.Canceled { // otherwise the client has gone
+	if r.Context().Err() != context.Canceled { // otherwise the client has disconnected
 		s.options.Logger.ErrorContext(r.Context(), "request failed", slog.String("method", r.Method),
 			slog.String("route", r.Pattern), slog.Any("error", err))
 	}
@@ -236,7 +236,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, owner Owner) err
 	return nil
 }
 
-// readError tells a body that is too large from one that did not come.
+// readError distinguishes a body that is too large from one that did not arrive completely.
 func readError(err error) error {
 	if errors.As(err, new(*http.MaxBytesError)) {
 		return err
@@ -281,7 +281,8 @@ func (s *Server) root(w http.ResponseWriter, _ *http.Request) {
 		"openapi": "/openapi.json"})
 }
 
-// health tells whether the service can work. Why it cannot is for the log, once for each spell.
+// health answers whether the service can work. The reason why it cannot is logged once, when the service becomes
+// unhealthy.
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()

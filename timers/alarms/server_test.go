@@ -103,7 +103,7 @@ func TestRequestsThatAreRefusedNameTheField(t *testing.T) {
 	}
 }
 
-// What the original took has to be taken.
+// Requests that the original service accepted have to be accepted.
 func TestFieldsThatSayNothingAreTaken(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, alarms.ServerOptions{})
@@ -185,8 +185,8 @@ func TestTheServerHasLimits(t *testing.T) {
 	}
 }
 
-// Nothing that clients send makes the server fail, write what it then cannot read, or answer what its document does
-// not say.
+// No request makes the server fail, write an alarm that it cannot read, or answer in a way that its document does not
+// describe.
 func FuzzCreate(f *testing.F) {
 	for _, body := range []string{
 		``, `{}`, `{"kind": "once", "delay_seconds": 5, "wake_message": "m"}`,

@@ -16,23 +16,23 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// The settles below change the alarm and settle its timer in one transaction. Each returns [ErrEnded] where the
-// alarm has ended meanwhile, as by a cancel: its timer ends, and the alarm stays as it is. Each returns
-// [workqueue.ErrLeaseLost] where the claim is no longer current: then nothing at all was changed. After both
-// there is nothing left to settle.
+// The methods below change the alarm and settle its timer in one transaction. Each returns [ErrEnded] if the alarm has
+// ended meanwhile, for example because it was cancelled: the timer is settled, and the alarm is not changed. Each
+// returns [workqueue.ErrLeaseLost] if the claim is no longer valid: then nothing was changed. After either error there
+// is nothing left to settle.
 
 // MarkFired ends an alarm that was delivered.
 func (s *Store) MarkFired(ctx context.Context, d Due) error {
 	return s.settle(ctx, d, result{}, nil, s.alarms.statements.fired)
 }
 
-// Reschedule moves a series on whose occurrence was delivered.
+// Reschedule moves a cron alarm to its next time after an occurrence was delivered.
 func (s *Store) Reschedule(ctx context.Context, d Due, next time.Time) error {
 	return s.settle(ctx, d, result{}, &next, s.alarms.statements.reschedule, next)
 }
 
-// RecordRetry has a failed delivery repeated after a delay, such as that of [Ladder]; 0 to [MaxDelay]. The nominal
-// time stays. It refuses where the deliveries are used up.
+// RecordRetry records a failed delivery, to be repeated after a delay, such as that of [Ladder]: 0 to [MaxDelay]. The
+// nominal time does not change. It returns an error if this delivery was the last one.
 func (s *Store) RecordRetry(ctx context.Context, d Due, delay time.Duration, cause error) error {
 	switch {
 	case d.last():
@@ -45,24 +45,24 @@ func (s *Store) RecordRetry(ctx context.Context, d Due, delay time.Duration, cau
 		s.alarms.statements.retry, delay.Microseconds(), d.FailureCount+1, storable(cause).Error())
 }
 
-// MarkFailed ends an alarm whose deliveries are used up, or cannot succeed.
+// MarkFailed ends an alarm whose deliveries are used up or cannot succeed.
 func (s *Store) MarkFailed(ctx context.Context, d Due, cause error) error {
 	return s.settle(ctx, d, result{kind: resultFail, cause: storable(cause)}, nil,
 		s.alarms.statements.failed, d.FailureCount+1, storable(cause).Error())
 }
 
-// RescheduleAfterFailure moves a series on past an occurrence whose deliveries are used up. The next one has all
-// of its own; the error stays as the alarm's last.
+// RescheduleAfterFailure moves a cron alarm to its next time after the deliveries of an occurrence are used up. The
+// next occurrence has all its deliveries again. The error stays the alarm's last error.
 func (s *Store) RescheduleAfterFailure(ctx context.Context, d Due, next time.Time, cause error) error {
 	return s.settle(ctx, d, result{kind: resultFail, cause: storable(cause)}, &next,
 		s.alarms.statements.skip, next, storable(cause).Error())
 }
 
-// settle locks the alarm first and the timer after it, as a cancel does. Where there is a next time the timer is
-// set again before it is settled: the end of its firing then makes it ready for that.
+// settle locks the alarm before the timer, as CancelAlarm does, to avoid deadlocks. If there is a next time, it sets
+// the timer again before it settles the timer: the settle then makes it ready for that time.
 func (s *Store) settle(ctx context.Context, d Due, r result, next *time.Time, statement string, args ...any) error {
 	if d.tx == nil {
-		return errors.New("txwork: this Due comes from no claim: it has nothing to settle")
+		return errors.New("txwork: this Due was not claimed, so there is nothing to settle")
 	}
 	id, err := uuid.Parse(d.ID)
 	if err != nil {
@@ -88,8 +88,8 @@ func (s *Store) settle(ctx context.Context, d Due, r result, next *time.Time, st
 	return err
 }
 
-// next is the first time of a series that is later than the nominal time of this firing and than now. It is false
-// where there is none, also where the rule can no longer be read, as when its zone has been abolished.
+// next returns the first time of a cron alarm after both the nominal time of this firing and now. It returns false if
+// there is none, or if the rule can no longer be parsed, for example because its time zone was abolished.
 func (a Alarm) next(nominal, now time.Time) (time.Time, bool) {
 	rule, err := schedule.Parse(a.CronExpr, a.Timezone)
 	if err != nil {
@@ -102,10 +102,11 @@ func (a Alarm) next(nominal, now time.Time) (time.Time, bool) {
 	return next.UTC(), ok && next.Year() <= lastYear
 }
 
-// maxError bounds last_error, in bytes.
+// maxError is the longest last_error, in bytes.
 const maxError = 2 << 10
 
-// storable is an error's text as PostgreSQL takes it: no NUL, valid UTF-8, bounded, and never empty.
+// storable returns the error with a text that PostgreSQL accepts: valid UTF-8 without NUL, of limited length, and never
+// empty.
 func storable(cause error) error {
 	if cause == nil {
 		return errors.New("no reason given")

@@ -14,17 +14,18 @@ import (
 	"github.com/txwork/txwork/workqueue/validate"
 )
 
-// Headers of a signed wake, by the Standard Webhooks specification.
+// Headers of a signed wake, according to the Standard Webhooks specification.
 const (
 	HeaderID        = "webhook-id"
 	HeaderTimestamp = "webhook-timestamp"
 	HeaderSignature = "webhook-signature"
 )
 
-// DefaultTolerance is how far a wake's time may be from the receiver's: clocks differ, and the way takes time.
+// DefaultTolerance is how far the time of a wake may be from the receiver's clock: clocks differ, and the transfer
+// takes time.
 const DefaultTolerance = 5 * time.Minute
 
-// Reasons to refuse a wake.
+// Errors of [Signer.Verify].
 var (
 	ErrSignature = errors.New("the signature is missing or wrong")
 	ErrStale     = errors.New("the time of the signature is too far from now")
@@ -33,14 +34,14 @@ var (
 const (
 	secretPrefix    = "whsec_"
 	signatureScheme = "v1,"
-	minSecret       = 24 // in bytes, as the specification has it
+	minSecret       = 24 // in bytes, according to the specification
 	maxSecret       = 64
 )
 
 // A Signer signs and verifies with a set of secrets. It is safe for concurrent use.
 type Signer struct{ secrets [][]byte }
 
-// NewSigner reads secrets of the form "whsec_" and base64 of 24 to 64 bytes; at least one.
+// NewSigner takes at least one secret. A secret is "whsec_" followed by the base64 encoding of 24 to 64 bytes.
 func NewSigner(secrets ...string) (*Signer, error) {
 	if len(secrets) == 0 {
 		return nil, validate.Errorf("secret", "is missing")
@@ -56,7 +57,7 @@ func NewSigner(secrets ...string) (*Signer, error) {
 	return s, nil
 }
 
-// parseSecret never quotes what it refuses.
+// parseSecret never quotes the secret in its error.
 func parseSecret(text string) ([]byte, error) {
 	encoded, found := strings.CutPrefix(text, secretPrefix)
 	if !found {
@@ -93,9 +94,9 @@ func sign(secret []byte, id, timestamp string, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// Verify checks a received message, whose body has to be as it came: one of its signatures has to be of one of
-// the secrets, and its time within the tolerance of this machine's clock; 0 is [DefaultTolerance]. The error is
-// [ErrSignature] or [ErrStale]. A message may still come twice: remember its webhook-id for at least as long as
+// Verify verifies a received message. Pass the body unchanged. One of its signatures must be by one of the secrets, and
+// its time must be within the tolerance of this machine's clock; 0 means [DefaultTolerance]. The error is
+// [ErrSignature] or [ErrStale]. A valid message may still arrive twice: remember its webhook-id for at least as long as
 // the tolerance.
 func (s *Signer) Verify(h http.Header, body []byte, tolerance time.Duration) error {
 	id, timestamp := h.Get(HeaderID), h.Get(HeaderTimestamp)
@@ -112,10 +113,10 @@ func (s *Signer) Verify(h http.Header, body []byte, tolerance time.Duration) err
 	return nil
 }
 
-// maxSignatures bounds the work that a header can ask for.
+// maxSignatures limits the work that a header can cause.
 const maxSignatures = 20
 
-// matches compares every signature with that of every secret, so that its time tells nothing.
+// matches compares every signature with that of every secret, so that its duration reveals nothing.
 func (s *Signer) matches(header, id, timestamp string, body []byte) bool {
 	given := strings.Fields(header)
 	if len(given) > maxSignatures {
@@ -127,7 +128,7 @@ func (s *Signer) matches(header, id, timestamp string, body []byte) bool {
 		for _, text := range given {
 			encoded, known := strings.CutPrefix(text, signatureScheme)
 			got, err := base64.StdEncoding.Strict().DecodeString(encoded)
-			if known && err == nil { // a text that merely begins as a signature is none
+			if known && err == nil { // text after the prefix that is not base64 is no signature
 				match |= subtle.ConstantTimeCompare(want, got)
 			}
 		}

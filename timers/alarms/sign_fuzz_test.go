@@ -22,7 +22,7 @@ func newFuzzSigner(f *testing.F, secret string) *alarms.Signer {
 	return s
 }
 
-// Headers of anybody are refused: nobody without the secret makes one that passes.
+// Verify refuses arbitrary headers: without the secret, no headers can be made that pass.
 func FuzzVerify(f *testing.F) {
 	signer, stranger := newFuzzSigner(f, fuzzSecret), newFuzzSigner(f, otherSecret)
 	now := time.Now()
@@ -45,7 +45,8 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// What was signed passes, and not with another id, time or body, whatever moves from one to the other.
+// A signed message passes, and does not pass with another id, time or body, even if bytes move from one part to
+// another.
 func FuzzSign(f *testing.F) {
 	signer := newFuzzSigner(f, fuzzSecret)
 	f.Add("msg_1", []byte("{}"), "msg_2", []byte("{ }"), int16(0))

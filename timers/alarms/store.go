@@ -14,15 +14,16 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// maxVanished is how often in a row the alarm that holds a key may be deleted before it can be read.
+// maxVanished is how often CreateAlarm tries again because the alarm that held the key was deleted before it could be
+// read.
 const maxVanished = 10
 
-// CreateAlarm writes an alarm and its timer. Where its owner has an alarm with the same IdempotencyKey, in
-// whatever state, nothing is written: that alarm is returned as it is, and deduped is true. The rest of n is not
-// looked at then, so that repeating a request is safe also when its time has passed.
+// CreateAlarm writes an alarm and its timer. If its owner has an alarm with the same IdempotencyKey, in whatever state,
+// nothing is written: that alarm is returned unchanged, and deduped is true. The rest of n is not validated then, so a
+// request can be repeated safely even after its time has passed.
 //
-// Everything is validated before it is written; what is refused is a [*workqueue.InvalidError] that names the
-// field as the REST API does.
+// Everything is validated before it is written. The error is then a [*workqueue.InvalidError] that names the field as
+// the REST API does.
 func (s *Store) CreateAlarm(ctx context.Context, n New) (a Alarm, deduped bool, err error) {
 	n = n.complete(s.alarms.options)
 	if err := n.checkFirst(s.alarms.options); err != nil {
@@ -47,7 +48,7 @@ func (s *Store) CreateAlarm(ctx context.Context, n New) (a Alarm, deduped bool, 
 	return a, deduped, err
 }
 
-// find is the alarm that holds the key.
+// find returns the alarm that holds the key of n, if there is one.
 func (s *Store) find(ctx context.Context, tx workqueue.Tx, n New) (Alarm, bool, error) {
 	if n.IdempotencyKey == "" {
 		return Alarm{}, false, nil
@@ -55,7 +56,8 @@ func (s *Store) find(ctx context.Context, tx workqueue.Tx, n New) (Alarm, bool, 
 	return s.one(ctx, tx, s.alarms.statements.find, n.OwnerDID, n.IdempotencyKey)
 }
 
-// create writes nothing where somebody has taken the key meanwhile.
+// create writes the alarm and its timer. It writes nothing and returns false if another transaction has taken the key
+// meanwhile.
 func (s *Store) create(ctx context.Context, tx workqueue.Tx, n New) (Alarm, bool, error) {
 	now, err := clock(ctx, tx)
 	if err != nil {
@@ -78,7 +80,7 @@ func (s *Store) create(ctx context.Context, tx workqueue.Tx, n New) (Alarm, bool
 	return a, true, s.alarms.arm(ctx, tx, a, first)
 }
 
-// first is when the alarm fires first, in what PostgreSQL can hold.
+// first returns the alarm's first time, at the resolution of PostgreSQL.
 func (n New) first(now time.Time) (time.Time, error) {
 	if n.Kind == KindCron {
 		rule, err := parse(n.CronExpr, n.Timezone)
@@ -112,8 +114,8 @@ func (a *Alarms) arm(ctx context.Context, tx workqueue.Tx, alarm Alarm, at time.
 	return err
 }
 
-// GetAlarm reads an owner's alarm. The error is [workqueue.ErrNotFound] where the owner has none of
-// that id, whether or not somebody else has.
+// GetAlarm reads an owner's alarm. The error is [workqueue.ErrNotFound] if the owner has no alarm with the id, even if
+// another owner has.
 func (s *Store) GetAlarm(ctx context.Context, id, ownerDID string) (a Alarm, err error) {
 	key, err := uuid.Parse(id)
 	if err != nil {
@@ -138,10 +140,10 @@ func notFound(id string) error {
 	return fmt.Errorf("txwork: alarm %q %w", clip(id), workqueue.ErrNotFound)
 }
 
-// CancelAlarm ends an owner's active alarm and cancels its timer, and returns the alarm. One that has ended is
-// returned as it is. A delivery that is under way has its context cancelled; it may have reached the receiver
-// all the same, but the alarm stays cancelled. The error is [workqueue.ErrNotFound] where the owner has none of
-// that id, whether or not somebody else has.
+// CancelAlarm ends an owner's active alarm, cancels its timer, and returns the alarm. An alarm that has ended is
+// returned unchanged. If a delivery is running, its context is cancelled. It may still reach the receiver, but the
+// alarm stays cancelled. The error is [workqueue.ErrNotFound] if the owner has no alarm with the id, even if another
+// owner has.
 func (s *Store) CancelAlarm(ctx context.Context, id, ownerDID string) (a Alarm, err error) {
 	key, err := uuid.Parse(id)
 	if err != nil {
@@ -162,7 +164,7 @@ func (s *Store) CancelAlarm(ctx context.Context, id, ownerDID string) (a Alarm, 
 	return a, err
 }
 
-// one is the only row of a statement, if there is one.
+// one returns the only row of a statement, if there is one.
 func (s *Store) one(ctx context.Context, tx workqueue.Tx, statement string, args ...any) (Alarm, bool, error) {
 	list, err := s.read(ctx, tx, statement, args...)
 	if err != nil || len(list) == 0 {
@@ -180,7 +182,7 @@ func (s *Store) read(ctx context.Context, tx workqueue.Tx, statement string, arg
 	return list, err
 }
 
-// scanAlarm reads a row of columns.sql, and what a statement adds to it.
+// scanAlarm scans the columns of columns.sql, and those that a statement adds to them.
 func scanAlarm(scan func(...any) error, more ...any) (Alarm, error) {
 	var a Alarm
 	var id uuid.UUID
@@ -198,7 +200,7 @@ func scanAlarm(scan func(...any) error, more ...any) (Alarm, error) {
 	return a, err
 }
 
-// clock reads the database's.
+// clock reads the database's clock.
 func clock(ctx context.Context, tx workqueue.Tx) (now time.Time, err error) {
 	err = tx.Query(ctx, func(scan func(...any) error) error { return scan(&now) }, "SELECT clock_timestamp()")
 	return now.UTC(), err

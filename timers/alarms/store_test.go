@@ -200,7 +200,7 @@ func TestCancelIsIdempotentAndCancelsTheTimer(t *testing.T) {
 	}
 }
 
-// The alarm and its timer are written in the application's transaction, or not at all.
+// The alarm and its timer are both written if the application's transaction commits, and neither otherwise.
 func TestInAnApplicationsTransaction(t *testing.T) {
 	t.Parallel()
 	for _, commit := range []bool{true, false} {

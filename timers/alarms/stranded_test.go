@@ -11,7 +11,8 @@ import (
 	"github.com/txwork/txwork/timers/alarms"
 )
 
-// Looking for alarms that no timer would fire costs what is due, however many alarms and timers there are.
+// The cost of finding alarms that no timer would fire depends on those that are due, not on the number of alarms and
+// timers.
 func TestRepairReadsWhatIsDueOnly(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
@@ -25,7 +26,7 @@ func TestRepairReadsWhatIsDueOnly(t *testing.T) {
 		"timers_unique_idx")
 }
 
-// A chunk of a list costs its own rows, however many come before it and however large they are.
+// The cost of a chunk of a list depends on its own rows, not on the number or the size of those before it.
 func TestAListReadsAChunkOnly(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)
@@ -41,7 +42,7 @@ func TestAListReadsAChunkOnly(t *testing.T) {
 		"alarms_owner_idx", "timers_unique_idx")
 }
 
-// expectIndexes holds a statement's plan against the indexes that it has to use.
+// expectIndexes checks that the plan of a statement uses these indexes.
 func (f *fixture) expectIndexes(statement string, args []any, indexes ...string) {
 	f.Helper()
 	rows, err := f.Pool.Query(f.Context(), "EXPLAIN (COSTS OFF) "+statement, args...)

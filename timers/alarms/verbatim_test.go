@@ -10,7 +10,7 @@ import (
 	"github.com/txwork/txwork/timers/alarms"
 )
 
-// Ids, messages and labels come back as they were given: the owner compares them byte for byte.
+// Ids, messages and labels are returned unchanged, because the owner may compare them byte for byte.
 func TestTextsPassThroughUnchanged(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, alarms.ServerOptions{})
@@ -73,7 +73,7 @@ func TestWhatCannotPassThroughIsRefused(t *testing.T) {
 	a.post(`{"kind": "once", "delay_seconds": 5, "wake_message": "\ud83d\uded2"}`)
 }
 
-// A repeat is answered with the alarm that is there, whatever else it says, as long as it can be read.
+// A repeated request is answered with the existing alarm, whatever its other fields are, as long as it can be parsed.
 func TestARepeatIsNotLookedAtFurther(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, alarms.ServerOptions{Rate: -1})
@@ -100,7 +100,7 @@ func TestARepeatIsNotLookedAtFurther(t *testing.T) {
 		`"field":"idempotency_key"`)
 }
 
-// Every answer is an envelope, also to a path that has to be cleaned first.
+// Every answer is an envelope, also for a path that is not clean.
 func TestPathsThatAreNotClean(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, alarms.ServerOptions{Rate: -1})
@@ -115,7 +115,7 @@ func TestPathsThatAreNotClean(t *testing.T) {
 	}
 }
 
-// After a reap the owner sees what is: no delivery is under way, when the next comes, and why.
+// After a reap, the owner sees that no delivery is running, when the next one is due, and why.
 func TestAViewAfterAReap(t *testing.T) {
 	t.Parallel()
 	f := newAlarms(t)

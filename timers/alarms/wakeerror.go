@@ -7,8 +7,8 @@ import (
 	"github.com/txwork/txwork/internal/httppost"
 )
 
-// A wakeError says to an alarm's owner that a delivery failed, and to the operator how: names and addresses of
-// the receiver are the operator's.
+// A wakeError tells an alarm's owner that a delivery failed, and operators also why. Names and addresses of the
+// receiver are for operators only.
 type wakeError struct {
 	told  string
 	cause error
@@ -17,7 +17,7 @@ type wakeError struct {
 func (e *wakeError) Error() string { return e.told }
 func (e *wakeError) Unwrap() error { return e.cause }
 
-// hidingTarget keeps what a failed request says about the receiver from the alarm's owner.
+// hidingTarget hides from the alarm's owner what a failed request reveals about the receiver.
 func hidingTarget(err error) error {
 	var name *net.DNSError
 	var connection *net.OpError
@@ -32,10 +32,10 @@ func hidingTarget(err error) error {
 	return &wakeError{"the connection to the receiver failed", err}
 }
 
-// detail is a failure as operators are told of it.
+// detail returns a failure with the details for operators.
 func detail(err error) (shown error) {
 	defer func() {
-		if recover() != nil { // of the error's own methods
+		if recover() != nil { // a method of the error has panicked
 			shown = storable(err)
 		}
 	}()

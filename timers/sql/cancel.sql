@@ -1,5 +1,5 @@
--- Finds and locks, in key order, the timers that a cancel is about; the core's cancel follows. What was set
--- during a firing is dropped here, too: the core leaves a firing alone that was cancelled before.
+-- Finds and locks, in key order, the timers to cancel; the core's cancel follows. It also drops what was set during a
+-- firing, because the core does not touch a firing that was cancelled before.
 WITH held AS (
     SELECT t.id, t.key, t.rearm_at IS NOT NULL AS rearmed
     FROM {{.Table}} AS t

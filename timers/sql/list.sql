@@ -1,5 +1,5 @@
--- Timers in key order, from the unique index, whose order is that of the bytes: after a key, and within the
--- bounds of a prefix. Of an empty list of states every one is meant.
+-- Timers in key order, after a key and within the bounds of a prefix. The unique index serves this order, since it
+-- compares keys byte by byte. An empty list of states means all states.
 SELECT {{template "columns" .}}
 FROM {{.Table}} AS t
 WHERE t.key > $1 AND t.key >= $2 AND t.key <= $3

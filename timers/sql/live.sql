@@ -1,2 +1,2 @@
--- Whether an occurrence of a schedule has not ended, as 0 or 1: from an index that holds no others.
+-- Whether a live timer of the schedule exists, as 0 or 1. The index holds live timers of schedules only.
 SELECT count(*) FROM (SELECT FROM {{.Table}} AS t WHERE t.schedule = $1 AND t.completed_at IS NULL LIMIT 1) AS l

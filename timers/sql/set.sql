@@ -1,8 +1,8 @@
--- Sets the timers whose keys are there, and tells which are not: those are inserted afterwards. Ready moves;
--- Done and Failed begin again; of a firing timer everything is put aside, and the end of the firing (see
--- timers_rearm) makes it Ready with it. The rows are locked in key order, so that concurrent calls cannot
--- deadlock; a row that was settled or claimed while this waited for its lock is judged as it is then. Claims
--- skip a locked row; the settle of a firing waits for this transaction.
+-- Sets the timers whose keys exist, and reports the others, which are inserted afterwards. A Ready timer moves; a Done
+-- or Failed one begins again; for a firing timer the new values are set aside, and the end of the firing makes it Ready
+-- with them (see timers_rearm). The rows are locked in key order, so that concurrent calls cannot deadlock. If a row
+-- was settled or claimed while this waited for its lock, its new state decides. Claims skip a locked row; the settle of
+-- a firing waits for this transaction.
 WITH wanted AS MATERIALIZED (
     SELECT s.ord, s.key, s.topic, s.payload, s.headers::jsonb AS headers,
            coalesce(s.max_attempts, {{.MaxAttempts}}) AS max_attempts,

@@ -1,5 +1,5 @@
--- Keys are compared byte by byte, whatever the database's collation, so that the unique index also serves
--- listing by prefix. The rearm columns hold what a timer is to be after the firing that is under way.
+-- Keys are compared byte by byte, whatever the database's collation, so that the unique index also serves listing by
+-- prefix. The rearm columns hold the values that a timer gets after the firing that is under way.
 ALTER TABLE {{.Table}}
     ALTER COLUMN "key" TYPE text COLLATE "C",
     ADD COLUMN rearm_at timestamptz,
@@ -9,19 +9,20 @@ ALTER TABLE {{.Table}}
     ADD COLUMN rearm_max_attempts integer,
     ADD CONSTRAINT "timers_key_check" CHECK (octet_length("key") BETWEEN 1 AND {{.MaxKey}}),
     ADD CONSTRAINT "timers_fire_check" CHECK (isfinite(fire_at) AND (rearm_at IS NULL OR isfinite(rearm_at))
-        AND isfinite(completed_at) AND isfinite(failed_at) AND isfinite(cancelled_at)), -- which producers write
+        AND isfinite(completed_at) AND isfinite(failed_at) AND isfinite(cancelled_at)), -- producers may write these
     ADD CONSTRAINT "timers_generation_check" CHECK (generation > 0),
+    -- Values are set aside only while the timer fires, so none are ever stranded.
     ADD CONSTRAINT "timers_rearm_check" CHECK (rearm_at IS NULL OR status = 1 AND rearm_topic IS NOT NULL
-        AND rearm_payload IS NOT NULL AND rearm_max_attempts IS NOT NULL AND rearm_max_attempts > 0); -- nothing set aside is ever stranded
+        AND rearm_payload IS NOT NULL AND rearm_max_attempts IS NOT NULL AND rearm_max_attempts > 0);
 
 CREATE INDEX "timers_schedule_idx" ON {{.Table}} (schedule) WHERE completed_at IS NULL AND schedule IS NOT NULL;
 
--- Whatever ends a firing during which the timer was set again (ack, abandon, snooze, fail, the reaper; from
--- Go or from SQL) makes it Ready at its new time, from the start. It runs inside the core's guarded settle,
--- on the version of the row that the settle has locked: a Set that committed before is seen, one that comes
--- after waits for the row and finds it settled. A cancel of the firing ends with the firing. The last error
--- stays, as the trace of a firing that failed. Claims and renewals do not write completed_at, and settles of
--- other timers cost the WHEN test only.
+-- When a firing ends during which the timer was set again, this makes the timer Ready at its new time with fresh
+-- attempts, whatever ended the firing (ack, abandon, snooze, fail or the reaper; from Go or from SQL). It runs inside
+-- the core's guarded settle, on the version of the row that the settle has locked: it sees a Set that committed before,
+-- and a later Set waits for the row and finds it settled. A cancel of the firing ends with the firing. The last error
+-- stays, as a trace of a firing that failed. Claims and renewals do not write completed_at, and settles of other timers
+-- only cost the WHEN test.
 CREATE FUNCTION {{.Schema}}."timers_rearm"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -54,8 +55,9 @@ CREATE TRIGGER "timers_rearm" BEFORE UPDATE OF completed_at ON {{.Table}}
 FOR EACH ROW WHEN (OLD.rearm_at IS NOT NULL AND OLD.status = 1 AND NEW.status <> 1)
 EXECUTE FUNCTION {{.Schema}}."timers_rearm"();
 
--- The first cancel of a firing, by key or by the core's own means, drops what was set during it. The core's leaves a firing
--- alone that was cancelled before: what was set since then is dropped by Timers.Cancel, which goes by the key.
+-- The first cancel of a firing, by key or by the core's own cancel, drops what was set during it. The core does not
+-- touch a firing that was cancelled before; what was set since then is dropped by Timers.Cancel, which finds timers by
+-- key.
 CREATE FUNCTION {{.Schema}}."timers_disarm"() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -73,5 +75,6 @@ $txwork$;
 REVOKE ALL ON FUNCTION {{.Schema}}."timers_disarm"() FROM PUBLIC;
 
 CREATE TRIGGER "timers_disarm" BEFORE UPDATE OF cancelled_at ON {{.Table}}
-FOR EACH ROW WHEN (OLD.rearm_at IS NOT NULL AND OLD.cancelled_at IS NULL AND NEW.cancelled_at IS NOT NULL AND NEW.status = 1)
+FOR EACH ROW
+WHEN (OLD.rearm_at IS NOT NULL AND OLD.cancelled_at IS NULL AND NEW.cancelled_at IS NOT NULL AND NEW.status = 1)
 EXECUTE FUNCTION {{.Schema}}."timers_disarm"();

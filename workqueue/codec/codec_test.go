@@ -137,7 +137,7 @@ func TestKeyIDIsOfItsPartsOnly(t *testing.T) {
 	}
 }
 
-// delivery is what a domain's delivery is to the codec.
+// delivery has what the codec needs of a domain's delivery.
 type delivery struct {
 	codec.Envelope
 	codec   codec.Codec

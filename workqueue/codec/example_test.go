@@ -14,10 +14,10 @@ import (
 	"github.com/txwork/txwork/workqueue/codec/aesgcm"
 )
 
-// A payload is encrypted for the row that it is going to be in, whose id is made first.
+// A payload is encrypted for the row that will hold it, whose id is made first.
 func ExampleBind() {
 	secret := make([]byte, 32)
-	rand.Read(secret) // of a key management service, in earnest
+	rand.Read(secret) // in production from a key management service
 	encrypted, err := aesgcm.New(aesgcm.Options{Current: aesgcm.Key{ID: "2026-01", Secret: secret}})
 	if err != nil {
 		log.Fatal(err)
@@ -61,7 +61,7 @@ func ExampleBind() {
 		log.Fatal(err)
 	}
 	fmt.Println(handle(context.Background(), m))
-	m.ID = codec.NewID() // somebody has copied the payload to another row
+	m.ID = codec.NewID() // someone has copied the payload to another row
 	fmt.Println(handle(context.Background(), m))
 	// Output:
 	// welcome Ada
@@ -69,7 +69,8 @@ func ExampleBind() {
 	// txwork: the payload does not decode into codec_test.patient: aesgcm: the payload's key "2026-01" does not open it: the bytes were changed, or belong to another row, table, field or tenant
 }
 
-// A handler of values: the types follow from the function, and what does not decode is a failed attempt.
+// This handler takes values: the types follow from the function, and a payload that does not decode is a failed
+// attempt.
 func ExampleHandler() {
 	type Order struct{ ID int }
 	handle := codec.Handler(func(_ context.Context, _ *delivery, o Order) error {

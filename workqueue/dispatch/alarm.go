@@ -27,13 +27,13 @@ type Alarm struct {
 	clock     AlarmClock
 	onError   func(error)
 
-	mu      sync.Mutex // not held while anything runs that is not ours
+	mu      sync.Mutex // not held while foreign code runs
 	running bool
 	again   bool      // Fire was called during a run
 	armed   time.Time // when the set alarm goes off by this process's clock; zero: none is set
 
-	telling bool            // somebody is at it to bring the platform's alarm in line with armed
-	untold  context.Context // of the last call that changed what the platform is to be told; nil: it has been told
+	telling bool            // a call is bringing the platform's alarm in line with armed
+	untold  context.Context // of the last call that changed armed; nil: the platform has been told
 }
 
 // NewAlarm makes an Alarm. onError, if set, is told of every failed run; a panic in it is contained.
@@ -109,8 +109,7 @@ func (a *Alarm) runOnce(ctx context.Context) error {
 	return a.failed(ctx, err)
 }
 
-// failed reports an error and has the platform call again after a pause, also where it was the end of
-// ctx that made the run fail.
+// failed reports an error and makes the platform call again after a pause, even if the run failed because ctx ended.
 func (a *Alarm) failed(ctx context.Context, err error) error {
 	err = fmt.Errorf("%s: %w", a.name, err)
 	contain.Report(a.onError, err)
@@ -123,8 +122,8 @@ func (a *Alarm) failed(ctx context.Context, err error) error {
 // lostAlarm is how long an alarm that has gone off may take to call Fire. After that it counts as lost.
 const lostAlarm = 10 * time.Second
 
-// Schedule sets the alarm to the processor's next wake. An alarm that is set already is never put off. When
-// somebody else is calling the platform this moment, he sets it, and the error of that call is his.
+// Schedule sets the alarm to the processor's next wake. An alarm that is set already is never put off. If another call
+// is talking to the platform at that moment, that call sets the alarm, and returns the error if this fails.
 func (a *Alarm) Schedule(ctx context.Context) error {
 	next, err := nextWakeSafely(ctx, a.processor)
 	if err != nil {
@@ -161,9 +160,9 @@ func (a *Alarm) clear(ctx context.Context) error {
 	return a.tell()
 }
 
-// tell tells the platform what is wanted of it, until that has not changed meanwhile. Whoever comes while somebody is
-// at it leaves it to him: two calls could reach the platform in the wrong order, and to wait would be for ever where
-// it is the platform that comes, from within its own call.
+// tell tells the platform what armed says, and repeats that if armed has changed in the meantime. If another call is
+// doing so already, tell leaves it to that call. Two calls could reach the platform in the wrong order. Waiting for the
+// other would never end if the platform calls from within its own SetAlarm or ClearAlarm.
 func (a *Alarm) tell() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -181,7 +180,8 @@ func (a *Alarm) tell() error {
 	return err
 }
 
-// callPlatform is called with the mutex held, and gives it up for the call. An alarm that could not be set is none.
+// callPlatform is called with the mutex held, and releases it for the call. An alarm that could not be set counts as
+// not set.
 func (a *Alarm) callPlatform(ctx context.Context, at time.Time) (err error) {
 	set := false
 	a.mu.Unlock()

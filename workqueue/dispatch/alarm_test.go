@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/workqueue/dispatch"
 )
 
-// A platform has one alarm. It calls fire when that goes off.
+// A platform has one alarm. It calls fire when the alarm goes off.
 type platform struct {
 	fire func()
 
@@ -63,7 +63,7 @@ func (p *platform) stop() {
 	p.at, p.timer = time.Time{}, nil
 }
 
-// in is when the alarm goes off; negative when none is set.
+// in returns when the alarm goes off; negative if none is set.
 func (p *platform) in() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +128,7 @@ func TestAlarmThatWasLostIsSetAnew(t *testing.T) {
 		p := &platform{}
 		a := dispatch.NewAlarm(&script{next: wakeIn(time.Minute)}, p, nil)
 		a.Schedule(t.Context())
-		sleepFor(time.Hour) // nobody fires
+		sleepFor(time.Hour) // the alarm does not call Fire
 		if err := a.Schedule(t.Context()); err != nil || p.in() != time.Minute {
 			t.Errorf("%v, the alarm is set in %v", err, p.in())
 		}
@@ -200,7 +200,7 @@ func TestAlarmFailures(t *testing.T) {
 	}
 }
 
-// A fire whose context ends, as that of a request does, leaves an alarm that works and is set.
+// If the context of a Fire ends, as that of a request does, the alarm still works and is set.
 func TestAlarmOutlivesACancelledFire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestAlarmOutlivesACancelledFire(t *testing.T) {
 			t.Errorf("Fire returned %v", err)
 		}
 		p.mu.Lock()
-		sets := p.sets // it is for now: it may have gone off already, and have been cleared by the run after that
+		sets := p.sets // it is due at once: it may have gone off already, and the next run may have cleared it
 		p.mu.Unlock()
 		if sets == 0 {
 			t.Error("no alarm was set after a run that was broken off")
@@ -254,7 +254,7 @@ func TestAlarmPlatformFailures(t *testing.T) {
 	})
 }
 
-// A processor that ends its goroutine, as a test helper may, has made a failed run.
+// A processor that ends its goroutine, as a test helper may, counts as a failed run.
 func TestAlarmOutlivesGoexit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -280,7 +280,7 @@ func TestAlarmOutlivesGoexit(t *testing.T) {
 	})
 }
 
-// A hostile platform does what it likes in its calls.
+// A hostile platform misbehaves in its calls: it calls back, panics, or ends the goroutine.
 type hostile struct {
 	platform
 	during func(a *dispatch.Alarm)
@@ -336,7 +336,7 @@ func TestAlarmOutlivesItsPlatform(t *testing.T) {
 	}
 }
 
-// Whatever order calls come in, the platform ends with the earliest alarm.
+// In whatever order calls come, the platform ends up with the earliest alarm.
 func TestAlarmsThatAreSetAtOnceReachThePlatformInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -24,8 +24,8 @@ type PollOptions struct {
 	OnError func(error)
 }
 
-// A Poll drives a [Processor] with a timer and with Wake: it runs it when it is due by the processor's
-// own word, at every interval, and at once when woken. It never runs it twice at a time.
+// A Poll drives a [Processor] with a timer and with Wake: it runs it when the processor says that it is due, at every
+// interval, and at once when woken. It never runs it twice at a time.
 type Poll struct {
 	processor Processor
 	interval  time.Duration
@@ -50,10 +50,10 @@ func (d *Poll) Wake() {
 	}
 }
 
-// A looker is a processor that can tell, for less than a run, whether a run would find something.
+// A looker is a processor that can find out, for less than a run, whether a run would find something.
 type looker interface {
-	// Look returns when the next run may find something where one would find nothing now. It receives from woken, and
-	// then has found something, if it would go on for longer.
+	// Look reports whether a run would find something now and, if not, when one may. If woken fires before the answer
+	// is there, Look returns early, and reports found.
 	Look(ctx context.Context, woken <-chan struct{}) (found bool, next *Wake, err error)
 	// RestUntilLook is how long it may rest when nothing is known to be due.
 	RestUntilLook(interval time.Duration) time.Duration
@@ -63,7 +63,7 @@ type looker interface {
 // after a growing pause, which is at most half a second where the run waited for a lock in vain.
 func (d *Poll) Run(ctx context.Context) error {
 	pause := outage.MinPause
-	idle := false // nothing is known to be due, and nobody has called
+	idle := false // nothing is known to be due, and no wake has come
 	for ctx.Err() == nil {
 		wait, last, err := d.once(ctx, idle)
 		if err == nil {
@@ -81,8 +81,8 @@ func (d *Poll) Run(ctx context.Context) error {
 	return nil
 }
 
-// once runs the processor, where it is worth it, and tells how long it may rest. That it rests for last means that then
-// nothing is known to be due.
+// once runs the processor, unless a look says that this is not worthwhile, and returns how long to rest. last reports
+// that nothing is known to be due before the end of the rest.
 func (d *Poll) once(ctx context.Context, idle bool) (wait time.Duration, last bool, err error) {
 	n, next := 0, (*Wake)(nil)
 	worth := true
@@ -121,7 +121,7 @@ func (d *Poll) rest() time.Duration {
 	return d.interval
 }
 
-// sleep tells whether it slept to the end.
+// sleep reports whether it slept to the end.
 func (d *Poll) sleep(ctx context.Context, wait time.Duration, wake <-chan struct{}) (slept bool) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -51,7 +51,7 @@ func (s *script) count() int {
 	return len(s.runs)
 }
 
-// since are the times of the runs after a start.
+// since returns the times of the runs after a start.
 func (s *script) since(start time.Time) []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,8 +134,8 @@ func TestPollWakesWhenTheProcessorSays(t *testing.T) {
 	}
 }
 
-// Who has waited for a lock in vain tries again soon, since nobody tells when the lock is free. Other failures are
-// repeated after pauses that grow.
+// A run that waited for a lock in vain is repeated soon, because nothing announces that the lock is free. Other
+// failures are repeated after growing pauses.
 func TestPollAfterFailures(t *testing.T) {
 	t.Parallel()
 	for code, longest := range map[string]time.Duration{
@@ -158,7 +158,7 @@ func TestPollAfterFailures(t *testing.T) {
 	}
 }
 
-// A processor that always has something due and never does it must not take a processor of the machine.
+// A processor that always says that something is due, and never does it, must not use a whole CPU.
 func TestPollDoesNotSpin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestPollDoesNotSpin(t *testing.T) {
 	})
 }
 
-// idle does nothing and says that something is due.
+// idle does nothing, but says that something is due.
 type idle struct{ script }
 
 func (i *idle) Process(ctx context.Context) (int, error) {
@@ -318,7 +318,7 @@ func TestPollBacksOffAndRecovers(t *testing.T) {
 	}
 }
 
-// A wake does not shorten the pause after an error, and is not forgotten over it.
+// A wake does not shorten the pause after an error, and is not lost because of the error.
 func TestPollKeepsWakesOverAnError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

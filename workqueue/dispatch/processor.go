@@ -37,8 +37,7 @@ func nextWakeSafely(ctx context.Context, p Processor) (next *Wake, err error) {
 	return p.NextWakeAt(ctx)
 }
 
-// Group makes one [Processor] of several. A run runs them all, and the failure of one does not keep the
-// others from theirs; the earliest wake wins.
+// Group makes one [Processor] of several. A run runs them all, even if one fails; the earliest wake wins.
 func Group(namespace string, processors ...Processor) Processor {
 	return group{namespace, processors}
 }

@@ -182,13 +182,12 @@ func (view) MaxRate() float64 { return MaxRate }
 type function struct{ Name, Types string }
 
 // Functions are those of the template, in the order in which they may be dropped.
-func (v view) Functions() []function {
-	notes := v.Named("key_note") + "[]"
+func (view) Functions() []function {
 	return []function{
 		{"key_enter", ""}, {"key_come", ""}, {"key_back", ""}, {"key_note", ""}, {"key_forget", ""},
 		{"key_place", "text"},
-		{"key_fold", "integer, timestamptz, jsonb"}, {"key_next", notes + ", jsonb"},
-		{"key_fill", notes + ", timestamptz, jsonb"},
+		{"key_fold", "integer, timestamptz, jsonb"}, {"key_next", "text[], boolean[], integer[], bigint[], jsonb"},
+		{"key_fill", "text[], boolean[], integer[], timestamptz[], timestamptz, jsonb"},
 		{"key_park", "text, uuid"},
 		{"key_unblock", "uuid[]"}, {"key_sweep", "integer"}, {"key_look", "boolean, text, integer"},
 	}

@@ -121,6 +121,20 @@ func TestSweepsGoOnAfterTruncate(t *testing.T) {
 	r.expect(1)
 }
 
+// Operators add columns to tables, for instance to say what writes to them. The functions name the columns that they use.
+func TestKeysGoOnWhenTheirTablesHaveMoreColumns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.exec("ALTER TABLE work_key_note ADD COLUMN x int; ALTER TABLE work_key_state ADD COLUMN x int; " +
+		"ALTER TABLE work_key_cursor ADD COLUMN x int")
+	l := keyed.Limited{Key: "l", MaxRunning: 1}
+	r.insert(row(1, serial("k")), row(2, serial("k")), row(3, l), row(4, l))
+	token, ids := r.expect(1, 3)
+	done["ack"](r, token, ids)
+	r.expect(2, 4)
+	r.sweep()
+}
+
 // A row with half a key would be found by no sweep.
 func TestPlainSQLCannotWriteHalfAKey(t *testing.T) {
 	t.Parallel()

@@ -83,7 +83,8 @@ func histogram(buckets []float64, name string, attributes []string, meaning stri
 		Meaning: meaning, Buckets: slices.Clone(buckets)}
 }
 
-// upDown is one of a worker, whose table may have queues or consumers. A table of your own has lanes of its own.
+// upDown is a metric of workers. Its attributes include the lanes of the domains, queue and consumer; a table of your
+// own reports a lane of its own.
 func upDown(name, unit, meaning string) Metric {
 	return Metric{Name: name, Instrument: "up-down counter", Unit: unit, Attributes: []string{"messaging.system",
 		"messaging.destination.name", "txwork.queue", "txwork.consumer"}, Meaning: meaning}

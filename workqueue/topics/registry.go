@@ -11,7 +11,7 @@ import (
 // MaxLength is how many bytes a topic may have. Topics are indexed.
 const MaxLength = 255
 
-// Check tells why a topic is none that a row can have: 1 to [MaxLength] bytes of UTF-8 without NUL.
+// Check reports why a row cannot have a topic: it must be 1 to [MaxLength] bytes of UTF-8 without NUL.
 func Check(topic string) error { return input.Name("topic", topic, MaxLength) }
 
 // A registry maps topics to handlers. It is filled before its worker runs and fixed from then on. Registering is safe
@@ -27,7 +27,7 @@ type registry[H any] struct {
 	fallback *H
 }
 
-// newRegistry makes an empty registry. Domain and runner are the words of its messages, such as outbox and relay.
+// newRegistry makes an empty registry. Domain and runner are words for its messages, such as outbox and relay.
 func newRegistry[H any](domain, runner string) *registry[H] {
 	return &registry[H]{domain: domain, runner: runner, serves: domain, handlers: map[string]H{}}
 }
@@ -76,7 +76,7 @@ func (r *registry[H]) seal() error {
 	return nil
 }
 
-// check tells why the runner cannot run: there is no handler.
+// check reports why the runner cannot run: there is no handler.
 func (r *registry[H]) check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,9 +87,9 @@ func (r *registry[H]) check() error {
 	return nil
 }
 
-// find is the handler of a topic, or that of all others. A topic without a handler is
-// an error that a worker returns as a failed attempt and not as a failure for good: another worker that
-// knows the topic may be on its way, as in a rolling deploy.
+// find returns the handler of a topic, or that of all other topics. A topic without a handler is an error that a worker
+// returns as a failed attempt and not as a permanent failure: another worker that knows the topic may be on its way, as
+// in a rolling deploy.
 func (r *registry[H]) find(topic string) (H, error) {
 	if h, found := r.handlers[topic]; found {
 		return h, nil

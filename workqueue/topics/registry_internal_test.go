@@ -47,7 +47,7 @@ func TestSealNeedsAHandler(t *testing.T) {
 		"HandleAll before Run" {
 		t.Errorf("got %v", err)
 	}
-	r.handleAll(named("all")) // it was not sealed
+	r.handleAll(named("all")) // the registry is not sealed
 	if err := r.seal(); err != nil {
 		t.Error(err)
 	}

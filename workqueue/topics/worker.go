@@ -15,10 +15,10 @@ import (
 type Domain[H, T any] struct {
 	workqueue.Domain[T]
 
-	// Name and Runner are the words of messages, such as outbox and relay.
+	// Name and Runner are words for messages, such as outbox and relay.
 	Name, Runner string
 
-	// Topic is that of a claimed row.
+	// Topic returns the topic of a claimed row.
 	Topic func(*T) string
 
 	// Handle calls the handler that was registered for the topic of a row. What it returns settles the row, see
@@ -76,7 +76,7 @@ func (w *Worker[H]) Handle(topic string, h H) { w.handlers.handle(topic, h) }
 // HandleAll registers the handler of every topic that has none of its own. It panics like [Worker.Handle].
 func (w *Worker[H]) HandleAll(h H) { w.handlers.handleAll(h) }
 
-// Check tells why the worker cannot run: it has no handler. A service asks before it starts.
+// Check reports why the worker cannot run: it has no handler. A service asks before it starts.
 func (w *Worker[H]) Check() error { return w.handlers.check() }
 
 // Run works until ctx is cancelled. Then it claims no more, returns rows that no handler has begun, waits for running
@@ -117,8 +117,8 @@ func (w *Worker[H]) Wake() { w.all.Wake() }
 // [workqueue.Worker.SetConcurrency].
 func (w *Worker[H]) SetConcurrency(n int) error { return w.worker.SetConcurrency(n) }
 
-// Workers are those of which the worker consists. They and Tables make it a part of a service, see package service.
+// Workers are the workers of which this one consists. They and Tables make it a part of a service, see package service.
 func (w *Worker[H]) Workers() []*workqueue.Worker { return slices.Clone(w.all) }
 
-// Tables are those that a service maintains for the worker.
+// Tables are the tables that a service maintains for the worker.
 func (w *Worker[H]) Tables() []*workqueue.Table { return w.tables }

@@ -14,7 +14,7 @@ import (
 	"github.com/txwork/txwork/workqueue/topics"
 )
 
-// A letter is the columns of a table with topics.
+// A letter has the columns of a table with topics.
 type letter struct {
 	topic string
 	text  *string
@@ -64,7 +64,7 @@ func (p *post) send(topics ...string) {
 	}))
 }
 
-// worker leaves out the columns that its handlers do not look at.
+// worker makes a worker that leaves out the columns that its handlers do not use.
 func (p *post) worker(read func(*letter) []any, before ...*workqueue.Worker) *topics.Worker[handler] {
 	p.Helper()
 	w, err := topics.NewWorker(p.Pool, topics.Domain[handler, letter]{

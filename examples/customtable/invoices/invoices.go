@@ -1,4 +1,4 @@
-// Package invoices is a queue with a table of its own: invoices that are sent once, each over its channel.
+// Package invoices is a queue with a table of its own. Its rows are invoices, and each is sent once, over its channel.
 package invoices
 
 import (
@@ -31,7 +31,7 @@ func Spec(schema string) workqueue.Spec {
 // Invoices are the invoices of one table. They hold no connection and are safe for concurrent use.
 type Invoices struct{ table *workqueue.Table }
 
-// Open validates the description. It does not touch the database.
+// Open validates the Spec. It does not access the database.
 func Open(schema string, t workqueue.Telemetry) (*Invoices, error) {
 	table, err := workqueue.Open(Spec(schema), t)
 	if err != nil {
@@ -40,7 +40,7 @@ func Open(schema string, t workqueue.Telemetry) (*Invoices, error) {
 	return &Invoices{table}, nil
 }
 
-// Table is the table of the invoices.
+// Table returns the table of the invoices, for the reaper, statistics and tests.
 func (s *Invoices) Table() *workqueue.Table { return s.table }
 
 // An Invoice is what an application enqueues.
@@ -51,8 +51,8 @@ type Invoice struct {
 	Cents    int64 // above zero
 }
 
-// Enqueue writes up to [workqueue.MaxBatch] invoices in the application's transaction. An invoice whose number is there
-// is a Duplicate.
+// Enqueue writes up to [workqueue.MaxBatch] invoices in the application's transaction. If the number of an invoice
+// exists already, the result is a Duplicate and nothing is written for it.
 func (s *Invoices) Enqueue(ctx context.Context, tx workqueue.Tx, invoices ...Invoice) ([]workqueue.Enqueued, error) {
 	rows := make([]workqueue.NewRow, len(invoices))
 	for i, v := range invoices {
@@ -71,7 +71,7 @@ func (v Invoice) check() error {
 	return topics.Check(v.Channel)
 }
 
-// A Delivery is an invoice in the hands of its handler.
+// A Delivery is an invoice that is passed to its handler.
 type Delivery struct {
 	Invoice
 	Attempt int // 1 is the first
@@ -87,10 +87,10 @@ func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 // A Handler sends one invoice. Its result settles it, see [workqueue.Handler].
 type Handler = func(ctx context.Context, d *Delivery) error
 
-// A Worker sends invoices; register a handler for each channel.
+// A Worker passes invoices to the handlers of their channels. Register a handler for each channel.
 type Worker struct{ *topics.Worker[Handler] }
 
-// NewWorker makes a worker; register its handlers, then call Run or make it a part of a service.
+// NewWorker creates a worker. Register its handlers, then call Run or make it a part of a service.
 func NewWorker(pool *pgxpool.Pool, s *Invoices, o workqueue.WorkerOptions) (*Worker, error) {
 	worker, err := topics.NewWorker(pool, topics.Domain[Handler, Delivery]{
 		Domain: workqueue.Domain[Delivery]{Table: s.table, Fields: (*Delivery).fields},
@@ -105,7 +105,7 @@ func NewWorker(pool *pgxpool.Pool, s *Invoices, o workqueue.WorkerOptions) (*Wor
 	return &Worker{worker}, nil
 }
 
-// fields are where a claim puts the columns, in the order of the Spec.
+// fields returns pointers to the fields in which a claim stores the columns, in the order of the Spec.
 func (d *Delivery) fields() []any { return []any{&d.Number, &d.Channel, &d.Customer, &d.Cents} }
 
 func deliver(ctx context.Context, c *workqueue.Claim[Delivery], h Handler) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// open makes the table in a schema of the test's own.
+// open creates the table in a schema of the test's own.
 func open(t *testing.T) (*txworktest.DB, *invoices.Invoices) {
 	t.Helper()
 	db := txworktest.Schema(t, txworktest.Server(t))
@@ -72,7 +72,7 @@ func TestAnInvoiceIsEnqueuedOnce(t *testing.T) {
 	}
 }
 
-// The migration is that of the Spec.
+// The migration must match the Spec.
 func TestMigration(t *testing.T) {
 	t.Parallel()
 	file, err := os.ReadFile("../migrations/00001_invoices.sql")

@@ -1,5 +1,5 @@
-// Package database gives the examples a database: the one that TXWORK_DATABASE_URL names, or a private
-// PostgreSQL that is gone when the program ends. A real application has its own.
+// Package database provides the examples with a database: the one that TXWORK_DATABASE_URL names, or else a temporary
+// PostgreSQL server, which is deleted when the program ends. A real application has its own database.
 package database
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/internal/localpg"
 )
 
-// Open connects; close ends what it started.
+// Open connects to the database. Call close to close the pool and stop the server that Open has started, if any.
 func Open(ctx context.Context) (pool *pgxpool.Pool, close func(), err error) {
 	url := os.Getenv(localpg.DatabaseURLEnv)
 	stop := func() error { return nil }

@@ -1,5 +1,5 @@
-// Package example is what the examples share: a database, services that run until the work is done, and the
-// books at the end. An application has its own of each, so nothing here needs to be copied.
+// Package example has what the examples share: it connects to a database, runs services until the work is done, and
+// checks the results at the end. Nothing here needs to be copied, because an application has its own code for this.
 package example
 
 import (
@@ -18,12 +18,12 @@ import (
 	"github.com/txwork/txwork/migrations"
 )
 
-// patience is far more than any example takes.
+// patience is longer than any example takes.
 const patience = time.Minute
 
-// Main runs an example with a database, until it returns, it takes too long, or somebody interrupts it.
+// Main runs an example with a database. It cancels the context if the example takes too long or the user interrupts it.
 func Main(run func(ctx context.Context, pool *pgxpool.Pool) error) {
-	slog.SetLogLoggerLevel(slog.LevelError) // the failures are on purpose
+	slog.SetLogLoggerLevel(slog.LevelError) // hide warnings: the examples fail some attempts on purpose
 	if err := withDatabase(run); err != nil {
 		log.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func withDatabase(run func(ctx context.Context, pool *pgxpool.Pool) error) error
 	return run(ctx, pool)
 }
 
-// Fresh makes a schema anew, with txwork's tables and with those of the application. An application runs its
+// Fresh drops and recreates a schema, with txwork's tables and those of the application. A real application runs its
 // migrations instead, and drops nothing.
 func Fresh(ctx context.Context, pool *pgxpool.Pool, schema, tables string) error {
 	if _, err := pool.Exec(ctx, `DROP SCHEMA IF EXISTS `+schema+` CASCADE`); err != nil {
@@ -59,8 +59,8 @@ func Fresh(ctx context.Context, pool *pgxpool.Pool, schema, tables string) error
 	return err
 }
 
-// Serve runs services side by side while do does its part, and then stops them. An application's services
-// run until its process is told to end.
+// Serve runs services concurrently until do returns, and then stops them. The services of a real application run until
+// its process is stopped.
 func Serve(ctx context.Context, do func(ctx context.Context) error, services ...func(ctx context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	running, stop := context.WithCancel(ctx)
@@ -74,8 +74,8 @@ func Serve(ctx context.Context, do func(ctx context.Context) error, services ...
 	return group.Wait()
 }
 
-// Until waits for a query to be true; NULL is not yet. Nothing in txwork needs that: it is how an example knows its
-// end.
+// Until waits until a query returns true; NULL counts as false. Txwork does not need this: an example uses it to know
+// when its work is done.
 func Until(ctx context.Context, pool *pgxpool.Pool, query string, args ...any) error {
 	for {
 		var done *bool

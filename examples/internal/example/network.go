@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// A Network is the transport of an HTTP client that sends every fifth request twice, at the same time, and
-// loses every seventh reply.
+// A Network is an unreliable transport for an HTTP client: it sends every fifth request twice, concurrently, and loses
+// every seventh reply.
 type Network struct {
 	Requests, Repeated, Lost atomic.Int64
 
@@ -32,7 +32,7 @@ func (n *Network) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// Wait returns when what was sent twice has arrived twice.
+// Wait waits until all repeated requests have been answered.
 func (n *Network) Wait() { n.underway.Wait() }
 
 func repeat(request *http.Request) {

@@ -8,14 +8,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A figure is something that was counted in two ways.
+// A figure is a number that was counted, and the number that it should be.
 type figure struct {
 	What      string
 	Got, Want int64
 }
 
-// Reconcile compares the figures that a query returns as rows of what, got and want. It prints all of them and
-// fails where two differ.
+// Reconcile compares the figures that a query returns, as rows of a description, the actual and the expected number. It
+// prints all of them, and returns an error if any differs.
 func Reconcile(ctx context.Context, pool *pgxpool.Pool, query string, args ...any) error {
 	rows, _ := pool.Query(ctx, query, args...)
 	figures, err := pgx.CollectRows(rows, pgx.RowToStructByPos[figure])
@@ -38,7 +38,7 @@ func Reconcile(ctx context.Context, pool *pgxpool.Pool, query string, args ...an
 	return nil
 }
 
-// Count prints a query's rows of what and how many.
+// Count prints the rows of a query: a description and a number each.
 func Count(ctx context.Context, pool *pgxpool.Pool, query string) error {
 	var what string
 	var n int64

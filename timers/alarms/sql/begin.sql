@@ -1,5 +1,5 @@
--- Notes that deliveries begin, and reads what they deliver. The claim itself is the timer's; claimed_at is for
--- people who look. The rows are locked in the order of their ids. An alarm that has ended is not returned.
+-- Records that deliveries begin, and reads the alarms to deliver. The claim itself is on the timer; claimed_at only
+-- informs readers. The rows are locked in the order of their ids. An alarm that has ended is not returned.
 WITH held AS (
     SELECT h.id
     FROM {{.Table}} AS h

@@ -1,5 +1,5 @@
--- active -> cancelled. Like every writer of both tables it locks the alarm before the timer. A settle that
--- holds the alarm is waited for, and the alarm judged as that has left it.
+-- active -> cancelled. Like every writer of both tables, it locks the alarm before the timer. It waits for a settle
+-- that holds the alarm, and then sees the state that the settle left.
 UPDATE {{.Table}} AS a
 SET status = 'cancelled',
     claimed_at = NULL,

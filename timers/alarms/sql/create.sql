@@ -1,5 +1,5 @@
--- A new alarm, or nothing where its owner has one of the same key. A concurrent insert of the key is waited
--- for: if it commits, this writes nothing, and the reading that follows finds its row.
+-- Inserts an alarm, or nothing if its owner has one with the same key. It waits for a concurrent insert of the key: if
+-- that commits, this writes nothing, and the read that follows finds the other's row.
 INSERT INTO {{.Table}} AS a (owner_did, user_id, label, kind, fire_at, cron_expr, timezone, next_fire_at,
     conversation_id, wake_message, payload, idempotency_key, max_failures)
 VALUES ($1::text, $2::text, $3::text, $4::text, $5::timestamptz, $6::text, $7::text, $8::timestamptz,

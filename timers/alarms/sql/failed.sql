@@ -1,4 +1,4 @@
--- active -> failed: the deliveries of an alarm are used up. Guarded as fired.sql is.
+-- active -> failed: the alarm's attempts are used up. Guarded like fired.sql.
 UPDATE {{.Table}} AS a
 SET status = 'failed',
     failure_count = $2::int,

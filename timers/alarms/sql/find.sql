@@ -1,4 +1,4 @@
--- The alarm that holds an owner's key: reads only.
+-- The owner's alarm with the given idempotency key. Reads only.
 SELECT {{template "current" .}}
 FROM {{.Table}} AS a
 {{template "timer" .}}

@@ -1,4 +1,4 @@
--- An owner's alarm: reads only. One of another owner is not there.
+-- An owner's alarm by id. Reads only. It does not find another owner's alarm.
 SELECT {{template "current" .}}
 FROM {{.Table}} AS a
 {{template "timer" .}}

@@ -1,5 +1,6 @@
--- Holds one alarm of stranded.sql for its repair, if it is still stranded. A settle or a cancel that holds it is passed
--- over; an alarm that changed since the snapshot is judged anew and, since its time has moved or its status, left out.
+-- Locks one alarm that stranded.sql found, if it is still stranded, for its repair. It skips an alarm that a settle or
+-- a cancel holds. If the alarm changed since the snapshot, PostgreSQL checks the conditions again, and an alarm whose
+-- time or status has changed is left out.
 SELECT {{template "columns" .}}, t.status, coalesce(t.last_error, ''), t.cancelled_at IS NOT NULL, t.fire_at
 FROM {{.Table}} AS a
 {{template "timer" .}}

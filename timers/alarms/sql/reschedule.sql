@@ -1,4 +1,4 @@
--- active -> active: an occurrence of a series was delivered. Guarded as fired.sql is.
+-- active -> active: an occurrence of a series was delivered. Guarded like fired.sql.
 UPDATE {{.Table}} AS a
 SET next_fire_at = $2::timestamptz,
     last_fired_at = clock_timestamp(),

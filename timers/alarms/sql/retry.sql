@@ -1,5 +1,5 @@
--- active -> active: a delivery failed and will be tried again after a delay in microseconds. The count is given, so
--- that a settle that is repeated counts once. Guarded as fired.sql is.
+-- active -> active: a delivery failed and will be retried after a delay in microseconds. The failure count is set, not
+-- incremented, so that a repeated settle counts once. Guarded like fired.sql.
 UPDATE {{.Table}} AS a
 SET next_fire_at = statement_timestamp() + $2::bigint * interval '1 microsecond',
     failure_count = $3::int,

@@ -1,4 +1,4 @@
--- active -> cancelled: somebody cancelled the alarm's timer by itself. Guarded as fired.sql is.
+-- active -> cancelled: the alarm's timer was cancelled directly, without the alarm. Guarded like fired.sql.
 UPDATE {{.Table}} AS a
 SET status = 'cancelled',
     last_error = $2::text,

@@ -1,5 +1,5 @@
--- active -> active: the deliveries of an occurrence are used up, and the series goes on with the next one, which
--- has all of its own. The error stays for people to see. Guarded as fired.sql is.
+-- active -> active: the attempts of an occurrence are used up, and the series continues with the next one, which starts
+-- with fresh attempts. The error stays for readers. Guarded like fired.sql.
 UPDATE {{.Table}} AS a
 SET next_fire_at = $2::timestamptz,
     failure_count = 0,

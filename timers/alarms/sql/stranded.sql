@@ -1,6 +1,6 @@
--- Alarms that are due but have no timer that could fire: it failed where no dispatcher of ours saw it, or the
--- alarm was written by other means. A page of them behind ($1, $2), from alarms_due_idx, so that the cost is that of
--- what is due. Reads only: each is judged again when it is held.
+-- Alarms that are due but have no timer that could fire: the timer failed without a dispatcher noticing, or the alarm
+-- was written by other means. This is a page of them after ($1, $2), by alarms_due_idx, so that it reads only due
+-- alarms. Reads only: hold_stranded.sql checks each alarm again.
 SELECT a.next_fire_at, a.id
 FROM {{.Table}} AS a
 {{template "timer" .}}

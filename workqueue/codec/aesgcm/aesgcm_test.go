@@ -127,7 +127,7 @@ func TestEveryChangedBitIsFound(t *testing.T) {
 	refused(t, c, append(bytes.Clone(data), 0))
 }
 
-// refused expects an error that gives nothing away.
+// refused expects an error that reveals nothing.
 func refused(t *testing.T, c *aesgcm.Codec, data []byte) {
 	t.Helper()
 	var got string
@@ -252,7 +252,7 @@ func FuzzOpen(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		plain, err := c.Open(envelope(), data)
-		// nobody but Seal makes what opens; other processes have sealed the seed anew
+		// only Seal makes what opens; other fuzzing processes have sealed the seed again
 		if err == nil && string(plain) != secret {
 			t.Errorf("% x opened as %q", data, plain)
 		}

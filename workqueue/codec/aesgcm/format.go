@@ -32,7 +32,8 @@ func split(sealed []byte) (keyID string, body []byte, err error) {
 	return keyID, sealed[headerSize+n:], nil
 }
 
-// KeyID tells which key has sealed a payload, without opening it. It proves nothing: the bytes may be anybody's.
+// KeyID tells which key has sealed a payload, without opening it. It proves nothing, because anyone may have written
+// the bytes.
 func KeyID(sealed []byte) (string, error) {
 	id, _, err := split(sealed)
 	if err != nil {

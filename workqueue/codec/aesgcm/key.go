@@ -38,7 +38,7 @@ func newRing(keys []Key) (ring, error) {
 	return r, nil
 }
 
-// aead makes its own nonces and puts them in front.
+// aead returns a cipher that makes its own nonces, and puts them before the ciphertext.
 func (k Key) aead() (cipher.AEAD, error) {
 	if !keyIDPattern.MatchString(k.ID) {
 		return nil, fmt.Errorf("aesgcm: key id %q must be 1 to %d letters, digits and . : / - _", k.ID, maxKeyID)

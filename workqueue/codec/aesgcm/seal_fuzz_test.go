@@ -10,7 +10,7 @@ import (
 	"github.com/txwork/txwork/workqueue/codec/aesgcm"
 )
 
-// What is sealed opens to the same, and not once a bit of it or of its row has changed.
+// A sealed payload opens to the same bytes. It does not open if a bit of it, or of its row's identity, has changed.
 func FuzzSeal(f *testing.F) {
 	c := newCodec(f, aesgcm.Options{Current: key("k")})
 	f.Add([]byte("secret"), "txwork.outbox", "tenant", "", uint16(3))
