@@ -1,6 +1,6 @@
 package mutation
 
-// What should notice that several of them are gone.
+// Suites for guards that several edits take away.
 var (
 	limiting = beside("workqueue/keyed",
 		"TestWriters|TestSerial|TestRows|TestLimit|TestFold|TestCopied|TestASequence|TestNotes|TestNothing")
@@ -12,7 +12,7 @@ var (
 	scheduling = test("workqueue/periodic", "TestAChangeWhileADead")
 )
 
-// sqlEdits are what statements say beside their conditions: the effects that the invariants rest on.
+// sqlEdits change the effects of statements rather than their conditions: the invariants rest on these effects.
 var sqlEdits = []edit{
 	{name: "attempts are not counted at the claim", file: "workqueue/sql/claim.sql",
 		old: "attempts = t.attempts + 1", new: "attempts = t.attempts", suites: core("claim|waiting")},
@@ -48,7 +48,7 @@ var sqlEdits = []edit{
 			"held.id AND t.status = 1",
 		new:    "\n    FOR NO KEY UPDATE OF r SKIP LOCKED\n) AS held\nWHERE t.id = held.id",
 		suites: core("lease")},
-	{name: "a past due time stays in the past", file: "workqueue/shape.go",
+	{name: "a past due time stays in the past", file: "workqueue/insert_shape.go",
 		old: `"greatest(%s, now())"`, new: `"coalesce(%s, now())"`, suites: core("insert")},
 	{name: "inserts are not announced", file: "workqueue/sql/table.sql",
 		old: "    PERFORM {{.Announce}};\n", new: "", suites: core("table")},

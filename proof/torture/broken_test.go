@@ -48,9 +48,9 @@ var breakages = map[string]breakage{
 	// The rows of a claim are handed on when they have been read, and its COMMIT is sent afterwards.
 	"rows are dispatched before the claim commits": {
 		edits: []edit{
-			{"workqueue/pool.go", "	begins := !keepsSettings(conn) ||",
+			{"workqueue/db_pool.go", "	begins := !keepsSettings(conn) ||",
 				"	late := len(calls) == 1 && calls[0].lazy\n	begins := late || !keepsSettings(conn) ||"},
-			{"workqueue/pool.go", "	if begins {\n		batch.Queue(\"COMMIT\")\n	}\n	return " +
+			{"workqueue/db_pool.go", "	if begins {\n		batch.Queue(\"COMMIT\")\n	}\n	return " +
 				"readTransaction(conn.SendBatch(ctx, batch), own, calls)\n", `
 	if !late {
 		if begins {
@@ -75,7 +75,7 @@ var breakages = map[string]breakage{
 	dispatched <- conn
 	return nil
 `},
-			{"workqueue/pool.go", "	defer conn.Release()\n\n	err = p.send", `
+			{"workqueue/db_pool.go", "	defer conn.Release()\n\n	err = p.send", `
 	late := len(calls) == 1 && calls[0].lazy
 	defer func() {
 		if !late || err != nil {
@@ -91,9 +91,9 @@ var breakages = map[string]breakage{
 	}()
 
 	err = p.send`},
-			{"workqueue/pool.go", "// maxConflictRetries bounds",
+			{"workqueue/db_pool.go", "// maxConflictRetries bounds",
 				"var dispatched = make(chan *pgx.Conn, 1000)\n\n// maxConflictRetries bounds"},
-			{"workqueue/pool.go", "once(ctx context.Context, calls []call) error {",
+			{"workqueue/db_pool.go", "once(ctx context.Context, calls []call) error {",
 				"once(ctx context.Context, calls []call) (err error) {"},
 		},
 		fault: "backend-terminate", finds: []string{"I3"},
@@ -141,10 +141,10 @@ var breakages = map[string]breakage{
 		edits: []edit{
 			{"migrations/sql/006_jobs.up.sql", `IF NOT EXISTS (SELECT FROM "{{schema}}"."jobs_key_cursor") THEN`,
 				"IF true THEN"},
-			{"workqueue/tablework.go", "	if len(t.intake) == 1 && len(t.table.spec.Sweeps) > 0 {", "	if false {"},
+			{"workqueue/upkeep_tablework.go", "	if len(t.intake) == 1 && len(t.table.spec.Sweeps) > 0 {", "	if false {"},
 			{"workqueue/worker.go", "	cancelsSeen atomic.Int64",
 				"	sweptAt time.Time\n	cancelsSeen atomic.Int64"},
-			{"workqueue/polled.go", "		start, cancels := time.Now(), w.cancelsSeen.Load()\n", `
+			{"workqueue/wake_polled.go", "		start, cancels := time.Now(), w.cancelsSeen.Load()\n", `
 		if len(w.table.spec.Sweeps) > 0 && time.Since(w.sweptAt) > sweepAtLeastEvery {
 			w.work.within(context.WithoutCancel(ctx), func(ctx context.Context) error {
 				_, err := w.queue.Sweep(ctx, sweepLimit)
@@ -161,8 +161,8 @@ var breakages = map[string]breakage{
 	// Only what says that it is the row's fault has the batch taken apart; all else is tried again, whole.
 	"a refused row fails its batch": {
 		edits: []edit{
-			{"workqueue/bisect.go", "case kind == failedAway && waits < patientWaits:", "case kind == failedAway:"},
-			{"workqueue/settling.go", `"08", "25", "40", "53", "57", "58": //`,
+			{"workqueue/settle_bisect.go", "case kind == failedAway && waits < patientWaits:", "case kind == failedAway:"},
+			{"workqueue/settle_batch.go", `"08", "25", "40", "53", "57", "58": //`,
 				`"08", "0A", "25", "40", "42", "53", "54", "57", "58", "XX": //`},
 		},
 		fault: "refused-rows", finds: []string{progress + ", rows that cannot be settled"},
@@ -170,16 +170,16 @@ var breakages = map[string]breakage{
 	// What becomes visible behind its cursors is found by nobody before the next poll.
 	"an announcer does not look back": {
 		edits: []edit{
-			{"workqueue/announcing.go", "back && h.before(l.cursor)", "false && h.before(l.cursor)"},
-			{"workqueue/announcing.go", "if !start.Before(d.nextBeat) {", "if false {"},
-			{"workqueue/announcing.go", "		err = d.announceAll(ctx)\n	}\n	return err\n",
+			{"workqueue/wake_announcing.go", "back && h.before(l.cursor)", "false && h.before(l.cursor)"},
+			{"workqueue/wake_announcing.go", "if !start.Before(d.nextBeat) {", "if false {"},
+			{"workqueue/wake_announcing.go", "		err = d.announceAll(ctx)\n	}\n	return err\n",
 				"	}\n	return err\n"},
 		},
 		fault: "rush", finds: []string{"wake"}, takes: time.Minute, poll: 10 * time.Second,
 	},
 	"an announcer keeps the lock and announces nothing": {
 		edits: []edit{
-			{"workqueue/announcing.go",
+			{"workqueue/wake_announcing.go",
 				`return d.exec(ctx, fmt.Sprintf("SELECT pg_notify('%s', '%s')", d.table.spec.channel(), payload))`,
 				`_ = fmt.Sprint(d.table.spec.channel(), payload)
 	return nil`},
