@@ -8,29 +8,30 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/workqueue"
 )
 
 func TestBeginInTheCallersTransaction(t *testing.T) {
 	t.Parallel()
-	for _, w := range ways() {
-		t.Run(w.name, func(t *testing.T) {
+	for _, w := range apptx.Libraries() {
+		t.Run(w.Name, func(t *testing.T) {
 			t.Parallel()
 			f := newInbox(t)
 			k := key("1")
 			k.Body, k.KeepBody = []byte("a\x00b"), true
 
-			tx, end := w.begin(f)
+			tx, end := w.Begin(f, f.DB)
 			f.expectBegin(tx, k, inbox.Processed)
 			end(false)
 
-			tx, end = w.begin(f)
+			tx, end = w.Begin(f, f.DB)
 			first := f.expectBegin(tx, k, inbox.Processed)
 			f.expectBegin(tx, k, inbox.Duplicate) // in the same transaction
 			f.expectBegin(tx, key("2"), inbox.Processed)
 			end(true)
 
-			tx, end = w.begin(f)
+			tx, end = w.Begin(f, f.DB)
 			if again := f.expectBegin(tx, k, inbox.Duplicate); again.ID != first.ID || again.Status != workqueue.Done {
 				t.Errorf("got %+v, want the row %s", again, first.ID)
 			}
@@ -99,8 +100,8 @@ func TestAFrozenApplicationLosesTheKey(t *testing.T) {
 func TestBeginInAnyOrderWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
-	one, endOne := beginPgx(f)
-	two, endTwo := beginSQL(f)
+	one, endOne := apptx.Pgx(f, f.DB)
+	two, endTwo := apptx.SQL(f, f.DB)
 	f.expectBegin(one, key("a"), inbox.Processed)
 	f.expectBegin(two, key("b"), inbox.Processed)
 	if got := f.expectBegin(one, key("b"), inbox.InProgress); got.Status != workqueue.InProgress {
@@ -116,11 +117,11 @@ func TestBeginInAnyOrderWaitsForNobody(t *testing.T) {
 func TestAReceiveThatIsStillOpenIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
-	open, end := beginPgx(f)
+	open, end := apptx.Pgx(f, f.DB)
 	if _, err := f.box.Receive(t.Context(), open, message("1", "")); err != nil {
 		t.Fatal(err)
 	}
-	tx, endTx := beginPgx(f)
+	tx, endTx := apptx.Pgx(f, f.DB)
 	f.expectBegin(tx, key("1"), inbox.InProgress)
 	f.expectBegin(tx, key("2"), inbox.Processed) // the transaction can go on
 	endTx(true)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -25,11 +26,11 @@ func answers(results []inbox.Result) (answers []inbox.Answer) {
 
 func TestReceiveInTheCallersTransaction(t *testing.T) {
 	t.Parallel()
-	for _, w := range ways() {
-		t.Run(w.name, func(t *testing.T) {
+	for _, w := range apptx.Libraries() {
+		t.Run(w.Name, func(t *testing.T) {
 			t.Parallel()
 			f := newInbox(t)
-			tx, end := w.begin(f)
+			tx, end := w.Begin(f, f.DB)
 			if _, err := f.box.Receive(t.Context(), tx, message("1", "lost")); err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +39,7 @@ func TestReceiveInTheCallersTransaction(t *testing.T) {
 				t.Fatalf("%d rows are left of a transaction that was rolled back", n)
 			}
 
-			tx, end = w.begin(f)
+			tx, end = w.Begin(f, f.DB)
 			got, err := f.box.Receive(t.Context(), tx,
 				message("2", "b"), message("1", "a"), message("2", "b"), message("1", "something else"))
 			if err != nil {
@@ -192,7 +193,7 @@ func TestReceiveWaitsForTheTransactionThatHoldsTheKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newInbox(t)
-			tx, end := beginPgx(f)
+			tx, end := apptx.Pgx(f, f.DB)
 			f.expectBegin(tx, key("1"), inbox.Processed)
 			second := make(chan inbox.Result, 1)
 			go func() { second <- f.receive(message("1", ""))[0] }()

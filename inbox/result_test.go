@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/workqueue/validate"
 
 	"github.com/jackc/pgx/v5"
@@ -57,7 +58,7 @@ func TestHTTPStatusOfErrors(t *testing.T) {
 	if got := inbox.HTTPStatus(f.box.Process(t.Context(), f.Pool, key, handler)); got != 500 {
 		t.Errorf("messages of the handler's own that were refused: %d", got)
 	}
-	tx, end := beginPgx(f)
+	tx, end := apptx.Pgx(f, f.DB)
 	defer end(false)
 	if _, err := f.box.Receive(t.Context(), tx, inbox.Message{Consumer: "c",
 		Source: "s"}); inbox.HTTPStatus(inbox.Result{}, err) != 400 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/txwork/txwork/inbox"
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/workqueue"
 )
 
@@ -23,7 +24,7 @@ var refusedNames = map[string]string{
 func TestBadKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t, func(o *inbox.Options) { o.MaxPayload = 1024 })
-	tx, end := beginPgx(f)
+	tx, end := apptx.Pgx(f, f.DB)
 	refuse := func(k inbox.Key, want string) {
 		t.Helper()
 		_, err := f.box.Process(t.Context(), f.Pool, k, effect("1"))
@@ -109,7 +110,7 @@ func refusedMessages() map[string]inbox.Message {
 func TestBadMessagesAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
 	f := newInbox(t)
-	tx, end := beginSQL(f)
+	tx, end := apptx.SQL(f, f.DB)
 	for want, bad := range refusedMessages() {
 		_, err := f.box.Receive(t.Context(), tx, bad)
 		expectInvalid(t, err, want)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -64,7 +65,7 @@ func TestDedupKeyThatIsFreedDuringTheInsert(t *testing.T) {
 func TestNilBytesAreRefusedBeforeTheDatabaseSeesThem(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
-	tx, end := beginPgx(f)
+	tx, end := apptx.Pgx(f, f.DB)
 	defer end(false)
 	_, err := f.box.Table().Insert(t.Context(), tx, workqueue.NewRow{Values: values("a", nil, []byte(nil), nil)})
 	if !errors.Is(err, workqueue.ErrInvalid) {

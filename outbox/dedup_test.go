@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/internal/pgtest"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
@@ -20,13 +21,13 @@ func once(topic, payload string) outbox.Message {
 
 func TestDuplicatesGetTheIDOfTheMessageThatIsThere(t *testing.T) {
 	t.Parallel()
-	for _, w := range ways() {
-		t.Run(w.name, func(t *testing.T) {
+	for _, w := range apptx.Libraries() {
+		t.Run(w.Name, func(t *testing.T) {
 			t.Parallel()
 			f := newOutbox(t)
 			first := f.enqueue(once("a", "first"))[0]
 
-			tx, end := w.begin(f)
+			tx, end := w.Begin(f, f.DB)
 			got, err := f.box.Enqueue(t.Context(), tx,
 				once("a", "across transactions"),
 				outbox.Message{Topic: "a"},
@@ -101,7 +102,7 @@ func TestConcurrentDuplicatesAgreeOnOne(t *testing.T) {
 func TestDuplicateOfARolledBackMessageIsWritten(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
-	tx, end := beginPgx(f)
+	tx, end := apptx.Pgx(f, f.DB)
 	first, err := f.box.Enqueue(t.Context(), tx, once("a", "first"))
 	if err != nil {
 		t.Fatal(err)

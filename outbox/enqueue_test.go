@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/internal/sdktest"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
@@ -18,13 +19,13 @@ import (
 
 func TestMessagesExistIfTheirTransactionCommits(t *testing.T) {
 	t.Parallel()
-	for _, w := range ways() {
+	for _, w := range apptx.Libraries() {
 		for _, n := range []int{1, 3} {
 			for _, commit := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%s/%d/commit=%v", w.name, n, commit), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%d/commit=%v", w.Name, n, commit), func(t *testing.T) {
 					t.Parallel()
 					f := newOutbox(t)
-					tx, end := w.begin(f)
+					tx, end := w.Begin(f, f.DB)
 					enqueued, err := f.box.Enqueue(t.Context(), tx, numbered(n)...)
 					if err != nil {
 						t.Fatal(err)
@@ -78,11 +79,11 @@ func TestEveryFieldTravels(t *testing.T) {
 		MaxAttempts: 3,
 		DedupKey:    "once",
 	}
-	for _, w := range ways() {
-		t.Run(w.name, func(t *testing.T) {
+	for _, w := range apptx.Libraries() {
+		t.Run(w.Name, func(t *testing.T) {
 			t.Parallel()
 			f := newOutbox(t)
-			tx, end := w.begin(f)
+			tx, end := w.Begin(f, f.DB)
 			enqueued, err := f.box.Enqueue(t.Context(), tx, full)
 			if err != nil {
 				t.Fatal(err)
@@ -180,7 +181,7 @@ func TestManyMessagesAreOneTransaction(t *testing.T) {
 				t.Parallel()
 				sent := 0
 				f := newOutbox(t, statements(&sent))
-				tx, end := beginPgx(f)
+				tx, end := apptx.Pgx(f, f.DB)
 				enqueued, err := f.box.Enqueue(t.Context(), tx, c.msgs...)
 				if err != nil {
 					t.Fatal(err)

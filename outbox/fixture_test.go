@@ -2,14 +2,12 @@ package outbox_test
 
 import (
 	"context"
-	"database/sql"
 	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jmoiron/sqlx"
 	"go.uber.org/goleak"
 
 	"github.com/txwork/txwork/internal/pgtest"
@@ -174,54 +172,4 @@ func receive[T any](t testing.TB, from <-chan T) (v T) {
 		t.Fatalf("nothing received within %v", patience)
 	}
 	return v
-}
-
-// A way is a library through which an application opens its transactions.
-type way struct {
-	name string
-	// begin opens a transaction; end commits it or rolls it back.
-	begin func(f *fixture) (tx workqueue.Tx, end func(commit bool))
-}
-
-func ways() []way {
-	return []way{{"pgx", beginPgx}, {"database/sql", beginSQL}, {"sqlx", beginSQLX}}
-}
-
-func beginPgx(f *fixture) (workqueue.Tx, func(bool)) {
-	tx, err := f.Pool.Begin(f.Context())
-	if err != nil {
-		f.Fatal(err)
-	}
-	return workqueue.Pgx(tx), f.end(
-		func() error { return tx.Commit(f.Context()) },
-		func() error { return tx.Rollback(f.Context()) })
-}
-
-func beginSQL(f *fixture) (workqueue.Tx, func(bool)) {
-	tx, err := f.SQL(f.T).BeginTx(f.Context(), nil)
-	if err != nil {
-		f.Fatal(err)
-	}
-	return workqueue.SQL(tx), f.end(tx.Commit, tx.Rollback)
-}
-
-func beginSQLX(f *fixture) (workqueue.Tx, func(bool)) {
-	tx, err := sqlx.NewDb(f.SQL(f.T), "pgx").BeginTxx(f.Context(), &sql.TxOptions{})
-	if err != nil {
-		f.Fatal(err)
-	}
-	return workqueue.SQL(tx), f.end(tx.Commit, tx.Rollback)
-}
-
-func (f *fixture) end(commit, rollback func() error) func(bool) {
-	return func(keep bool) {
-		f.Helper()
-		finish := rollback
-		if keep {
-			finish = commit
-		}
-		if err := finish(); err != nil {
-			f.Fatal(err)
-		}
-	}
 }

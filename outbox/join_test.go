@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/join"
@@ -96,7 +97,7 @@ func TestJoinContinuesOnce(t *testing.T) {
 func TestJoinOfARolledBackTransactionIsNone(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
-	tx, end := beginPgx(f)
+	tx, end := apptx.Pgx(f, f.DB)
 	if _, err := f.box.StartJoin(t.Context(), tx, outbox.Join{Steps: steps(2),
 		OnComplete: &outbox.Message{Topic: "complete"}}); err != nil {
 		t.Fatal(err)
@@ -110,7 +111,7 @@ func TestJoinOfARolledBackTransactionIsNone(t *testing.T) {
 func TestJoinRefusesDedupKeys(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
-	tx, end := beginPgx(f)
+	tx, end := apptx.Pgx(f, f.DB)
 	defer end(false)
 	for _, j := range []outbox.Join{
 		{Steps: []outbox.Message{{Topic: "a"}, {Topic: "a", DedupKey: "x"}}},

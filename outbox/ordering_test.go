@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 	"github.com/txwork/txwork/workqueue/keyed"
@@ -52,8 +53,8 @@ func (j *journal) of(key string) []string {
 
 func TestPerKeyIsCommitOrder(t *testing.T) {
 	t.Parallel()
-	for _, w := range ways() {
-		t.Run(w.name, func(t *testing.T) {
+	for _, w := range apptx.Libraries() {
+		t.Run(w.Name, func(t *testing.T) {
 			t.Parallel()
 			f := newOutbox(t, perKey(keyed.Block))
 			var j journal
@@ -64,7 +65,7 @@ func TestPerKeyIsCommitOrder(t *testing.T) {
 				msgs = append(msgs, withKey("k", want[i]), withKey("", "free"), withKey(fmt.Sprint("other ", i%3), "x"))
 			}
 			for chunk := range slices.Chunk(msgs, 9) {
-				tx, end := w.begin(f)
+				tx, end := w.Begin(f, f.DB)
 				if _, err := f.box.Enqueue(t.Context(), tx, chunk...); err != nil {
 					t.Fatal(err)
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/outbox"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -50,7 +51,7 @@ func TestBadMessagesAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
 	sent := 0
 	f := newOutbox(t, statements(&sent), func(o *outbox.Options) { o.MaxPayload = 1024 })
-	tx, end := beginPgx(f)
+	tx, end := apptx.Pgx(f, f.DB)
 	for name, c := range refused {
 		t.Run(name, func(t *testing.T) {
 			_, err := f.box.Enqueue(t.Context(), tx, c.msg)
@@ -93,7 +94,7 @@ func expectRefusal(t *testing.T, err error, index, count int, text string) {
 func TestAnIDTwiceInACallIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newOutbox(t)
-	tx, end := beginPgx(f)
+	tx, end := apptx.Pgx(f, f.DB)
 	m := outbox.Message{ID: uuid.New(), Topic: "a"}
 	_, err := f.box.Enqueue(t.Context(), tx, m, outbox.Message{Topic: "a"}, m)
 	expectRefusal(t, err, 2, 3, "is that of message 1, too")

@@ -10,14 +10,15 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
 )
 
 func TestCancelOfWhatIsNotFiring(t *testing.T) {
 	t.Parallel()
-	for _, w := range ways() {
-		t.Run(w.name, func(t *testing.T) {
+	for _, w := range apptx.Libraries() {
+		t.Run(w.Name, func(t *testing.T) {
 			t.Parallel()
 			f := newTimers(t)
 			f.set(timers.Timer{Key: "a", Topic: "t", ScheduledAt: tomorrow}, timers.Timer{Key: "b", Topic: "t",
@@ -26,7 +27,7 @@ func TestCancelOfWhatIsNotFiring(t *testing.T) {
 			if err := settles["ack"](f, id, token); err != nil {
 				t.Fatal(err)
 			}
-			tx, end := w.begin(f)
+			tx, end := w.Begin(f, f.DB)
 			got, err := f.timers.Cancel(t.Context(), tx, "b", "unknown", "done", "a", "a")
 			if err != nil || fmt.Sprint(got) != "[a b]" {
 				t.Errorf("cancelled %v, %v", got, err)
@@ -51,7 +52,7 @@ func TestCancelOfARolledBackTransactionCancelsNothing(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
 	f.set(timers.Timer{Key: "k", Topic: "t", ScheduledAt: tomorrow})
-	tx, end := beginSQL(f)
+	tx, end := apptx.SQL(f, f.DB)
 	if _, err := f.timers.Cancel(t.Context(), tx, "k"); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +219,7 @@ func TestACancelThatWaitsForTheSetDropsIt(t *testing.T) {
 	f.set(timers.Timer{Key: "k", Topic: "t"})
 	id, token := f.firing()
 	f.cancel("k") // so that the core's cancel has nothing left to do later
-	tx, end := beginPgx(f)
+	tx, end := apptx.Pgx(f, f.DB)
 	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new",
 		ScheduledAt: tomorrow}); err != nil {
 		t.Fatal(err)

@@ -6,21 +6,22 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
 )
 
 func TestListPagesThroughAPrefix(t *testing.T) {
 	t.Parallel()
-	for _, w := range ways() {
-		t.Run(w.name, func(t *testing.T) {
+	for _, w := range apptx.Libraries() {
+		t.Run(w.Name, func(t *testing.T) {
 			t.Parallel()
 			f := newTimers(t)
 			for _, key := range []string{"a", "b/", "b/1", "b/Ä", "b/2", "B/3", "b0", "b/\U0010FFFF"} {
 				f.set(timers.Timer{Key: key, Topic: "t", ScheduledAt: tomorrow})
 			}
 			f.cancel("b/2")
-			tx, end := w.begin(f)
+			tx, end := w.Begin(f, f.DB)
 			defer end(true)
 			list := func(filter timers.Filter) (keys []string) {
 				infos, err := f.timers.List(t.Context(), tx, filter)

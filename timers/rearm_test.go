@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -149,7 +150,7 @@ func TestASetThatIsRolledBackDoesNotRearm(t *testing.T) {
 	f := newTimers(t)
 	f.set(timers.Timer{Key: "k", Topic: "t"})
 	id, token := f.firing()
-	tx, end := beginPgx(f)
+	tx, end := apptx.Pgx(f, f.DB)
 	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "t", ScheduledAt: tomorrow}); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +175,7 @@ func TestASettleThatWaitsForTheSetSeesIt(t *testing.T) {
 			f := newTimers(t)
 			f.set(timers.Timer{Key: "k", Topic: "t"})
 			id, token := f.firing()
-			tx, end := beginPgx(f)
+			tx, end := apptx.Pgx(f, f.DB)
 			if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new",
 				ScheduledAt: tomorrow}); err != nil {
 				t.Fatal(err)

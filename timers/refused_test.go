@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
 )
@@ -43,7 +44,7 @@ var refused = map[string]struct {
 func TestBadTimersAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t, func(o *timers.Options) { o.MaxPayload = 1024 })
-	tx, end := beginPgx(f)
+	tx, end := apptx.Pgx(f, f.DB)
 	for name, c := range refused {
 		t.Run(name, func(t *testing.T) {
 			_, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "good", Topic: "t"}, c.timer)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/schedule"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
@@ -40,8 +41,8 @@ func (f *fixture) missed(name string, by time.Duration) {
 
 func TestAScheduleOfTimersIsWhatWasPut(t *testing.T) {
 	t.Parallel()
-	for _, w := range ways() {
-		t.Run(w.name, func(t *testing.T) {
+	for _, w := range apptx.Libraries() {
+		t.Run(w.Name, func(t *testing.T) {
 			t.Parallel()
 			f := newTimers(t)
 			want := timers.Schedule{
@@ -50,7 +51,7 @@ func TestAScheduleOfTimersIsWhatWasPut(t *testing.T) {
 					Jitter: time.Minute},
 				Payload: []byte{0, 0xff}, Headers: map[string]string{"h": "v"}, MaxAttempts: 3,
 			}
-			tx, end := w.begin(f)
+			tx, end := w.Begin(f, f.DB)
 			if err := f.timers.Schedules().Put(t.Context(), tx, want); err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/txwork/txwork/internal/apptx"
 	"github.com/txwork/txwork/internal/sdktest"
 	"github.com/txwork/txwork/timers"
 	"github.com/txwork/txwork/workqueue"
@@ -18,11 +19,11 @@ var tomorrow = time.Now().Add(24 * time.Hour).Truncate(time.Microsecond).UTC()
 
 func TestATimerIsWhatWasSet(t *testing.T) {
 	t.Parallel()
-	for _, w := range ways() {
-		t.Run(w.name, func(t *testing.T) {
+	for _, w := range apptx.Libraries() {
+		t.Run(w.Name, func(t *testing.T) {
 			t.Parallel()
 			f := newTimers(t)
-			tx, end := w.begin(f)
+			tx, end := w.Begin(f, f.DB)
 			set, err := f.timers.Set(t.Context(), tx,
 				timers.Timer{Key: "b", Topic: "t", ScheduledAt: tomorrow, Payload: []byte{0, '"', '\\', 0xff},
 					Headers: map[string]string{"h": `"v"`}, MaxAttempts: 3},
@@ -58,12 +59,12 @@ func TestATimerIsWhatWasSet(t *testing.T) {
 
 func TestATimerOfARolledBackTransactionIsNotSet(t *testing.T) {
 	t.Parallel()
-	for _, w := range ways() {
-		t.Run(w.name, func(t *testing.T) {
+	for _, w := range apptx.Libraries() {
+		t.Run(w.Name, func(t *testing.T) {
 			t.Parallel()
 			f := newTimers(t)
 			f.set(timers.Timer{Key: "old", Topic: "t", ScheduledAt: tomorrow})
-			tx, end := w.begin(f)
+			tx, end := w.Begin(f, f.DB)
 			for _, key := range []string{"old", "new"} {
 				if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: key, Topic: "changed",
 					ScheduledAt: tomorrow}); err != nil {
@@ -105,8 +106,8 @@ var states = map[string]func(f *fixture, id uuid.UUID){
 func TestSettingAgainStartsFromTheBeginning(t *testing.T) {
 	t.Parallel()
 	for name, bring := range states {
-		for _, w := range ways() {
-			t.Run(name+"/"+w.name, func(t *testing.T) {
+		for _, w := range apptx.Libraries() {
+			t.Run(name+"/"+w.Name, func(t *testing.T) {
 				t.Parallel()
 				f := newTimers(t)
 				f.set(timers.Timer{Key: "k", Topic: "old", ScheduledAt: tomorrow, Payload: []byte("old"),
@@ -114,7 +115,7 @@ func TestSettingAgainStartsFromTheBeginning(t *testing.T) {
 				before := f.get("k")
 				bring(f, before.ID)
 
-				tx, end := w.begin(f)
+				tx, end := w.Begin(f, f.DB)
 				set, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "new",
 					ScheduledAt: tomorrow.Add(time.Hour), Payload: []byte("new"), MaxAttempts: 2})
 				if err != nil {
@@ -204,7 +205,7 @@ func TestManyTimersInOneCall(t *testing.T) {
 func TestConcurrentSetsOfANewKey(t *testing.T) {
 	t.Parallel()
 	f := newTimers(t)
-	tx, end := beginPgx(f)
+	tx, end := apptx.Pgx(f, f.DB)
 	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "k", Topic: "first",
 		ScheduledAt: tomorrow}); err != nil {
 		t.Fatal(err)
@@ -231,7 +232,7 @@ func TestTimersAreLockedInTheOrderOfTheirKeys(t *testing.T) {
 		f.set(timers.Timer{Key: key, Topic: "t", ScheduledAt: tomorrow})
 	}
 	f.exec("ANALYZE " + f.table)
-	tx, end := beginPgx(f)
+	tx, end := apptx.Pgx(f, f.DB)
 	if _, err := f.timers.Set(t.Context(), tx, timers.Timer{Key: "b", Topic: "t", ScheduledAt: tomorrow}); err != nil {
 		t.Fatal(err)
 	}

@@ -75,6 +75,6 @@ $txwork$;
 REVOKE ALL ON FUNCTION {{.Schema}}."timers_disarm"() FROM PUBLIC;
 
 CREATE TRIGGER "timers_disarm" BEFORE UPDATE OF cancelled_at ON {{.Table}}
-FOR EACH ROW
-WHEN (OLD.rearm_at IS NOT NULL AND OLD.cancelled_at IS NULL AND NEW.cancelled_at IS NOT NULL AND NEW.status = 1)
+FOR EACH ROW WHEN (OLD.rearm_at IS NOT NULL AND OLD.cancelled_at IS NULL AND NEW.cancelled_at IS NOT NULL
+    AND NEW.status = 1)
 EXECUTE FUNCTION {{.Schema}}."timers_disarm"();
