@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// flags are the command line.
+// flags are the flags of the command line.
 type flags struct {
 	lab.Request
 	reportOnly bool
@@ -101,10 +101,10 @@ func (f flags) check(rest []string) error {
 	return f.checkFiles()
 }
 
-// maxSeconds is an hour: more is a slip, and so is what is not a number.
+// maxSeconds is an hour. A larger value, or NaN, is most likely a mistake.
 const maxSeconds = 3600
 
-// checkFiles finds before hours of measuring what would be found after them.
+// checkFiles checks before hours of measuring what would otherwise fail only after them.
 func (f flags) checkFiles() error {
 	switch {
 	case f.File == "":
@@ -134,7 +134,7 @@ func run(ctx context.Context, args []string) error {
 	return errors.Join(err, f.report())
 }
 
-// page is the report's page in the directory of documentation.
+// page is the file of the report in the directory of documentation.
 const page = "performance.md"
 
 func (f flags) report() error {

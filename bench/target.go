@@ -26,16 +26,16 @@ type target struct {
 	run      func(ctx context.Context, c targetRun) error
 }
 
-// A targetRun is how a target is measured.
+// A targetRun says how a target is measured.
 type targetRun struct {
 	options results.Options
 	rounds  int
 	slow    time.Duration
-	peers   []string // none: the target's own
+	peers   []string // empty: the peers of the target
 	out     io.Writer
 }
 
-// targets are by the names that the command line has.
+// targets are the targets by their names on the command line.
 var targets = map[string]target{
 	"producers": {"32 producers on a disk that takes 1 ms longer to flush, a relay beside them",
 		"0.65 of the rate without trigger, done p50 < 20 ms", producers(announced, time.Millisecond)},
@@ -75,14 +75,14 @@ var targets = map[string]target{
 	)},
 }
 
-// Those on Node are left out where they cannot be run.
+// Peers that are measured at fixed rates. Those on Node are left out if they cannot be run.
 var (
 	idlePeers  = []string{"txwork:defaults", "river:bench", "river:defaults"}
 	pacedPeers = []string{"txwork", "sql:bench", "river:bench", "river:defaults", "graphile-worker:bench",
 		"graphile-worker:defaults", "pg-boss:bench"}
 )
 
-// runTarget measures one row.
+// runTarget measures one target.
 func runTarget(ctx context.Context, args []string) error {
 	set := flag.NewFlagSet("bench target", flag.ContinueOnError)
 	c := targetRun{options: results.DefaultOptions, out: os.Stdout}
@@ -110,7 +110,7 @@ func runTarget(ctx context.Context, args []string) error {
 	return t.run(ctx, c)
 }
 
-// compare measures a workload of the bench and sets the first peer beside the others.
+// compare measures a workload of the bench and compares the first peer with the others.
 func compare(w results.Workload, peers ...string) func(context.Context, targetRun) error {
 	return func(ctx context.Context, c targetRun) error {
 		dir, err := os.MkdirTemp("", "txwork-target-")
@@ -137,7 +137,7 @@ func compare(w results.Workload, peers ...string) func(context.Context, targetRu
 	}
 }
 
-// inTurn runs what measures one row in several ways.
+// inTurn measures one target in several ways, one after the other.
 func inTurn(runs ...func(context.Context, targetRun) error) func(context.Context, targetRun) error {
 	return func(ctx context.Context, c targetRun) error {
 		for _, run := range runs {
@@ -149,7 +149,7 @@ func inTurn(runs ...func(context.Context, targetRun) error) func(context.Context
 	}
 }
 
-// loads measures peers at rates and with queues.
+// loads measures peers at several rates and with several numbers of queues.
 func loads(rates []float64, queues []int, peers ...string) func(context.Context, targetRun) error {
 	return func(ctx context.Context, c targetRun) error {
 		r := lab.LoadRequest{Options: c.options, Rates: rates, Queues: queues, Rounds: c.rounds, SlowDisk: c.slow,
@@ -168,7 +168,7 @@ const (
 	seconds   = "-second none,-second row,-second message"
 )
 
-// producers runs the program that has them, in some variants.
+// producers runs the program bench/producers in some variants.
 func producers(variants string, slow time.Duration, args ...string) func(context.Context, targetRun) error {
 	return func(ctx context.Context, c targetRun) error {
 		dir, err := lab.Dir(ctx)
@@ -186,7 +186,7 @@ func producers(variants string, slow time.Duration, args ...string) func(context
 	}
 }
 
-// commands runs some of the checkout's own, one after the other.
+// commands runs commands of this checkout, one after the other.
 func commands(lines ...string) func(context.Context, targetRun) error {
 	return func(ctx context.Context, c targetRun) error {
 		dir, err := lab.Dir(ctx)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each row of the page's table of targets has its command, and each command a row.
+// Each row of the table of targets in docs/performance.md has a command, and each command has a row.
 func TestThePageHasEveryTarget(t *testing.T) {
 	page, err := os.ReadFile("../docs/performance.md")
 	if err != nil {

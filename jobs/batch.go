@@ -16,33 +16,34 @@ import (
 	"github.com/txwork/txwork/workqueue/join"
 )
 
-// batchHeader has the id of a job's batch.
+// batchHeader is the header that holds the id of a job's batch.
 const batchHeader = "txwork-batch"
 
-// A Batch is jobs that are done side by side, and a job that runs when all of them have ended: a join over
+// A Batch is a set of jobs that run side by side, and a job that runs when all of them have ended: a join over
 // jobs, see package join.
 //
-// Jobs of a batch are rows of their own, so they are not Unique, and neither are their kinds.
+// A job of a batch is always a row of its own, so neither the job nor its kind may be Unique.
 type Batch struct {
 	// Label is for people and for [join.ListOptions]: at most [join.MaxLabel] bytes.
 	Label string
 
-	// Jobs are those of the batch; [Client.AddToBatch] adds more. None: the batch completes with the next fold.
+	// Jobs are the jobs of the batch; [Client.AddToBatch] adds more. A batch without jobs completes with the next
+	// fold.
 	Jobs []Insert
 
-	// OnComplete and OnFail are written with the jobs, and run if the batch ends so. Both are optional. They
-	// find the batch with [Delivery.BatchID] and its jobs with [Delivery.Dependencies]. The one that the batch
-	// did not come to ends as cancelled, or as done if it is OnFail.
+	// OnComplete and OnFail are written with the jobs. The first runs if the batch completes, the second if it fails.
+	// Both are optional. They find the batch with [Delivery.BatchID] and its jobs with [Delivery.Dependencies]. The one
+	// that does not run ends as cancelled if it is OnComplete, and as done if it is OnFail.
 	OnComplete, OnFail *Insert
 
 	// Policy says when the batch ends and how. Default: [join.WaitAll].
 	Policy join.Policy
 
-	// Deadline fails the batch if it is still pending then, by the database's clock. Its jobs go on. Zero: none.
+	// Deadline fails the batch if it is still pending then, by the database's clock. Its jobs go on. Default: none.
 	Deadline time.Time
 }
 
-// A StartedBatch is the ids of a batch and of its jobs.
+// A StartedBatch holds the ids of a batch and of its jobs.
 type StartedBatch struct {
 	ID                 uuid.UUID
 	Jobs               []uuid.UUID
@@ -50,9 +51,9 @@ type StartedBatch struct {
 }
 
 // StartBatch writes a batch with its jobs in the application's transaction: all of it exists if and only if that
-// commits. A job counts when it is settled: done as succeeded; failed for good or cancelled as failed. An attempt that
-// is retried counts as nothing, and a failed job that is redriven while the batch is pending counts again when it
-// ends. The batch ends some milliseconds after its last job.
+// commits. A job counts when it is settled: a done job as succeeded, a dead letter or a cancelled job as failed. A
+// failed attempt that is retried does not count, and a failed job that is redriven while the batch is pending counts
+// again when it ends. The batch ends some milliseconds after its last job.
 //
 // Everything is validated before anything is written; an [*workqueue.ItemError] says which job was refused and why.
 func (c *Client) StartBatch(ctx context.Context, tx workqueue.Tx, b Batch) (StartedBatch, error) {
@@ -100,14 +101,14 @@ func (c *Client) addMembers(ctx context.Context, tx workqueue.Tx, id uuid.UUID, 
 // AddToBatch enqueues more jobs of a pending batch and returns their ids. A job of the batch that adds others in
 // its own [Delivery.Tx] finds it pending, unless the batch fails fast, has a deadline or was cancelled.
 //
-// The error is [join.ErrEnded] if the batch has ended, even a moment ago, and [workqueue.ErrNotFound] if there is none:
-// roll the transaction back then.
+// The error is [join.ErrEnded] if the batch has ended, even a moment ago, and [workqueue.ErrNotFound] if there is no
+// such batch. Roll the transaction back then.
 func (c *Client) AddToBatch(ctx context.Context, tx workqueue.Tx, id uuid.UUID, jobs ...Insert) ([]uuid.UUID, error) {
 	inserts := batchJobs(id, jobs)
 	if err := c.refuseUnique(inserts); err != nil {
 		return nil, err
 	}
-	state, err := c.joins.Get(ctx, tx, id) // what is refused now has written nothing
+	state, err := c.joins.Get(ctx, tx, id) // refuses an ended batch before anything is written
 	if err == nil && state.Status != join.Pending {
 		err = fmt.Errorf("txwork: %w: %s is %s", join.ErrEnded, id, state.Status)
 	}
@@ -122,15 +123,16 @@ func (c *Client) AddToBatch(ctx context.Context, tx workqueue.Tx, id uuid.UUID, 
 	return ids, c.addMembers(ctx, tx, id, ids)
 }
 
-// Batch reads how far a batch is: how many jobs it has, and how many of them have succeeded and failed. The error
-// is [workqueue.ErrNotFound] if there is none. An ended batch is kept for the [Options].Retention.
+// Batch reads the progress of a batch: how many jobs it has, and how many of them have succeeded and failed. The error
+// is [workqueue.ErrNotFound] if there is no such batch. An ended batch is kept for the [Options].Retention.
 func (c *Client) Batch(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (join.State, error) {
 	return c.joins.Get(ctx, tx, id)
 }
 
 // CancelBatch ends a batch as cancelled, with the reason, and cancels its jobs as [Client.Cancel] does. Neither
-// OnComplete nor OnFail runs. It reports whether the batch was pending; of one that has ended, such as by its
-// deadline, the jobs that have not are cancelled. The error is [workqueue.ErrNotFound] if there is none.
+// OnComplete nor OnFail runs. It reports whether the batch was pending. If the batch has ended already, such as by its
+// deadline, CancelBatch cancels the jobs that are still live. The error is [workqueue.ErrNotFound] if there is no such
+// batch.
 func (c *Client) CancelBatch(ctx context.Context, tx workqueue.Tx, id uuid.UUID, reason string) (bool, error) {
 	pending, err := c.joins.Cancel(ctx, tx, id, join.CancelOptions{Reason: reason, CancelMembers: true})
 	if pending || err != nil {
@@ -139,7 +141,7 @@ func (c *Client) CancelBatch(ctx context.Context, tx workqueue.Tx, id uuid.UUID,
 	return false, c.cancelMembers(ctx, tx, id, reason)
 }
 
-// cancelMembers cancels what is left of a join that has ended.
+// cancelMembers cancels the live members of a join that has ended.
 func (c *Client) cancelMembers(ctx context.Context, tx workqueue.Tx, id uuid.UUID, reason string) error {
 	for after := uuid.Nil; ; {
 		members, err := c.joins.Members(ctx, tx, id, after, workqueue.MaxBatch)
@@ -159,11 +161,12 @@ func (c *Client) cancelMembers(ctx context.Context, tx workqueue.Tx, id uuid.UUI
 	}
 }
 
-// Joins are the joins of the jobs, which batches and workflows are: to list them by label, and to page through their
-// members.
+// Joins returns the joins over jobs, which are the batches and workflows. Use it to list them by label, and to page
+// through their members.
 func (c *Client) Joins() *join.Joins { return c.joins }
 
-// BatchID is the batch of which this is a job, or which it continues as its OnComplete or OnFail. Zero: none.
+// BatchID returns the id of the batch that the job belongs to, or that it continues as OnComplete or OnFail. It is zero
+// for other jobs.
 func (d *Delivery) BatchID() uuid.UUID { return d.idHeader(batchHeader) }
 
 func (d *Delivery) idHeader(name string) uuid.UUID {
@@ -174,7 +177,7 @@ func (d *Delivery) idHeader(name string) uuid.UUID {
 	return id
 }
 
-// batchJobs are inserts as those of a batch.
+// batchJobs marks inserts as jobs of a batch.
 func batchJobs(id uuid.UUID, jobs []Insert) []Insert {
 	inserts := make([]Insert, len(jobs))
 	for i, insert := range jobs {
@@ -184,7 +187,7 @@ func batchJobs(id uuid.UUID, jobs []Insert) []Insert {
 	return inserts
 }
 
-// continuations are the inserts of what continues a join, in the order of the arguments.
+// continuations prepares the jobs that continue a join, in the order of the arguments. Nil arguments are skipped.
 func continuations(header string, id uuid.UUID, list ...*Insert) (inserts []Insert) {
 	for _, insert := range list {
 		if insert != nil {
@@ -196,7 +199,8 @@ func continuations(header string, id uuid.UUID, list ...*Insert) (inserts []Inse
 	return inserts
 }
 
-// continuationIDs tells which is which of what continuations has made.
+// continuationIDs assigns the ids of the jobs that continuations prepared to OnComplete, whose argument is first, and
+// OnFail.
 func continuationIDs(enqueued []workqueue.Enqueued, first *Insert) (onComplete, onFail uuid.UUID) {
 	if first != nil {
 		onComplete, enqueued = enqueued[0].ID, enqueued[1:]
@@ -207,7 +211,8 @@ func continuationIDs(enqueued []workqueue.Enqueued, first *Insert) (onComplete, 
 	return onComplete, onFail
 }
 
-// nameContinuation says which of the two was refused, which come after a call's n jobs.
+// nameContinuation names the job that an error is about: one of the call's n jobs, or OnComplete or OnFail, which come
+// after them.
 func nameContinuation(err error, n int, onComplete *Insert) error {
 	var refused *workqueue.ItemError
 	switch {
@@ -221,7 +226,7 @@ func nameContinuation(err error, n int, onComplete *Insert) error {
 	return fmt.Errorf("on fail: %w", refused.Err)
 }
 
-// withHeader leaves the caller's headers alone.
+// withHeader adds a header to a copy, because the map is the caller's.
 func (i Insert) withHeader(name, value string) Insert {
 	headers := maps.Clone(i.Headers)
 	if headers == nil {
@@ -232,8 +237,8 @@ func (i Insert) withHeader(name, value string) Insert {
 	return i
 }
 
-// refuseUnique refuses jobs that might turn out to be another row: one that is no step of the join, or is one of
-// somebody else's.
+// refuseUnique refuses unique jobs. The holder of such a job's key might be a row that is not a member of the join, or
+// that is a member of another one.
 func (c *Client) refuseUnique(inserts []Insert) error {
 	for i, insert := range inserts {
 		var err error

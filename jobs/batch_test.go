@@ -16,7 +16,7 @@ import (
 	"github.com/txwork/txwork/workqueue/join"
 )
 
-// parts are n jobs for a batch.
+// parts makes n jobs for a batch.
 func parts(n int) []jobs.Insert {
 	inserts := make([]jobs.Insert, n)
 	for i := range inserts {
@@ -25,7 +25,7 @@ func parts(n int) []jobs.Insert {
 	return inserts
 }
 
-// progress is a batch in a few words.
+// progress summarizes the state of a batch.
 func (f *fixture) progress(id uuid.UUID) string {
 	f.Helper()
 	s := f.batch(id)
@@ -245,7 +245,7 @@ func TestBatchesThatCannotBeAreRefused(t *testing.T) {
 			OnFail: &jobs.Insert{Args: part{}, InsertOptions: jobs.InsertOptions{Delay: -1}}},
 			"on fail: txwork: delay is"},
 	} {
-		f.inTx(func(tx workqueue.Tx) error { // the transaction is as it was
+		f.inTx(func(tx workqueue.Tx) error { // it commits: a refusal leaves the transaction usable
 			_, err := f.client.StartBatch(f.Context(), tx, c.batch)
 			if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: error %v, want %q", name, err, c.want)

@@ -9,7 +9,7 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// byKey is the job's own rule, or its kind's.
+// byKey returns the job's own rule, or else its kind's.
 func (i Insert) byKey(k *kind) (keyed.Rule, error) {
 	switch {
 	case i.ByKey == keyed.Rule(keyed.None{}):
@@ -20,8 +20,8 @@ func (i Insert) byKey(k *kind) (keyed.Rule, error) {
 	return k.byKey(i.Args)
 }
 
-// byKeyOf lets a kind's ByKey see the args by their type. Args of another type, such as a pointer to it, are
-// given as the handler will get them: decoded.
+// byKeyOf adapts a kind's ByKey to the interface Args. Args of another type than T, such as *T, are encoded and decoded
+// into a T first, which is how the handler will get them.
 func byKeyOf[T Args](choose func(T) keyed.Rule) func(Args) (keyed.Rule, error) {
 	if choose == nil {
 		return nil
@@ -43,7 +43,7 @@ func byKeyOf[T Args](choose func(T) keyed.Rule) func(Args) (keyed.Rule, error) {
 	}
 }
 
-// lockKeys keeps two calls that write jobs of several keys from waiting for each other.
+// lockKeys locks the keys of all jobs in a fixed order, so that two calls that share several keys cannot deadlock.
 func (c *Client) lockKeys(ctx context.Context, tx workqueue.Tx, list []prepared) error {
 	var rules []keyed.Rule
 	for _, p := range list {

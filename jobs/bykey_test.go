@@ -21,7 +21,7 @@ type change struct {
 
 func (change) Kind() string { return "change" }
 
-// ordered and limited are keys by account.
+// ordered and limited make rules whose key is the account.
 func ordered(o keyed.Ordered) jobs.KindOptions[change] {
 	return jobs.KindOptions[change]{Retry: atOnce, ByKey: func(c change) keyed.Rule {
 		o := o
@@ -138,7 +138,7 @@ func TestWhatWaitsBehindItsKeyIsSeenAndCancelled(t *testing.T) {
 	equal(t, "status", f.get(second).Status, workqueue.Failed)
 }
 
-// Whether the args are given as they are registered or by a pointer, the kind's key is chosen by them.
+// The kind's key is chosen by the args, whether they are passed as the registered type or as a pointer to it.
 func TestAKeyIsChosenByTheArgsInEveryForm(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -151,7 +151,7 @@ func TestAKeyIsChosenByTheArgsInEveryForm(t *testing.T) {
 	}
 }
 
-// Two calls that write jobs of the same keys in another order do not end in a deadlock.
+// Two calls that write jobs of the same keys in different orders do not deadlock.
 func TestBatchesOfSeveralKeysDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)

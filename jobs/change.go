@@ -8,20 +8,20 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Cancel ends jobs, with the reason. Those that are ready or waiting have failed, with CancelledAt set, when
-// tx commits. Of those that are in progress the handler's context is cancelled, wherever it runs: at once, or at
-// the next renewal, within a third of the lease, where the worker gets no notifications. Unless the handler is
-// done all the same, the job ends when it returns. Jobs that have ended, or were cancelled before, are left alone.
-// It returns the ids that it changed; at most [workqueue.MaxBatch] of them.
+// Cancel ends jobs, with the reason. Jobs that are ready or waiting have failed, with CancelledAt set, when tx commits.
+// For jobs in progress, the handler's context is cancelled, wherever it runs: at once, or, if the worker gets no
+// notifications, at the next renewal, which is within a third of the lease. The job ends as cancelled when the handler
+// returns, unless the handler succeeds all the same. Jobs that have ended, or were cancelled before, are left alone.
+// Cancel returns the ids that it changed; at most [workqueue.MaxBatch] of them.
 func (c *Client) Cancel(ctx context.Context, tx workqueue.Tx, reason string, ids ...uuid.UUID) ([]uuid.UUID, error) {
 	return c.table.In(tx).Cancel(ctx, ids, reason)
 }
 
-// Redrive gives failed jobs all their attempts again, from now: the replay of a dead letter. The steps and the
-// output that are on record stay, and so does the history. Who asked, and when, is kept in the headers. It
-// returns the ids that it changed; at most [workqueue.MaxBatch] of them.
+// Redrive makes dead letters ready again, due now and with all their attempts. They keep their recorded steps, output
+// and history. The actor and the time are stored in the headers. It returns the ids that it changed; at most
+// [workqueue.MaxBatch] of them.
 //
-// A job that gave up its unique key when it failed does not take it again.
+// A job that gave up its unique key when it failed does not take the key again.
 func (c *Client) Redrive(ctx context.Context, tx workqueue.Tx, actor string, ids ...uuid.UUID) ([]uuid.UUID, error) {
 	return c.table.In(tx).Redrive(ctx, ids, actor)
 }

@@ -62,7 +62,7 @@ func (c *Client) Table() *workqueue.Table { return c.table }
 // Tables returns all tables of the jobs, including that of the schedules, for the reaper.
 func (c *Client) Tables() []*workqueue.Table { return []*workqueue.Table{c.table, c.schedules} }
 
-// statements are what the jobs send beside the core's own.
+// statements are the SQL statements of this package, in addition to those of package workqueue.
 type statements struct {
 	replace, pauseQueue, limitQueue, queues              string
 	progress, output, steps, putStep, get, history, live string

@@ -14,9 +14,8 @@ import (
 	"github.com/txwork/txwork/workqueue/codec"
 )
 
-// Args are what a job is to be done with: a type of the application's, one for each kind. They are stored as
-// JSON; a type with MarshalBinary and UnmarshalBinary, and without a JSON or text form of its own, as the bytes
-// of that.
+// Args are the arguments of a job: a type of the application's, one for each kind. They are stored as JSON. A type with
+// MarshalBinary and UnmarshalBinary, and without a JSON or text form of its own, is stored in its binary form.
 //
 // Kind names the kind: 1 to [MaxKind] bytes, the same for every value of the type. Jobs outlive deploys, so
 // change neither the name nor the meaning of a field while jobs are queued.
@@ -24,8 +23,8 @@ type Args interface {
 	Kind() string
 }
 
-// DefaultCodec is what jobs are stored with unless [Options] say otherwise: JSON, and types with a binary form, see
-// [Args], as the bytes of that. To encrypt these, too, make it the inner codec of the one that encrypts.
+// DefaultCodec is the codec of jobs unless [Options] set another. It encodes JSON, and types with a binary form, see
+// [Args], in that form. To encrypt both, make it the inner codec of one that encrypts.
 type DefaultCodec struct{}
 
 // Encode implements [codec.Codec].
@@ -38,14 +37,14 @@ func (DefaultCodec) Decode(_ context.Context, _ codec.Envelope, data []byte, int
 	return unmarshal(data, into)
 }
 
-// A binaryForm is a value with bytes of its own.
+// A binaryForm is a value that encodes itself as bytes.
 type binaryForm interface {
 	encoding.BinaryMarshaler
 	encoding.BinaryUnmarshaler
 }
 
-// binaryOf is what a pointer points to, through further pointers, if that has a binary form and no form as text
-// or JSON: those go before, because people read them.
+// binaryOf follows pointers to a value and returns it if it has a binary form. A value that also has a text or JSON
+// form is not returned, because people can read those.
 func binaryOf(pointer reflect.Value) (binaryForm, bool) {
 	for pointer.Elem().Kind() == reflect.Pointer {
 		if pointer.Elem().IsNil() {
@@ -64,7 +63,7 @@ func binaryOf(pointer reflect.Value) (binaryForm, bool) {
 	return b, ok
 }
 
-// marshal is a value as bytes.
+// marshal encodes a value.
 func marshal(v any) ([]byte, error) {
 	if v == nil {
 		return []byte("null"), nil
@@ -77,7 +76,7 @@ func marshal(v any) ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// unmarshal is its inverse; into is a pointer.
+// unmarshal is the inverse of marshal; into is a pointer.
 func unmarshal(data []byte, into any) error {
 	pointer := reflect.ValueOf(into)
 	if pointer.Kind() != reflect.Pointer || pointer.IsNil() {
@@ -92,7 +91,7 @@ func unmarshal(data []byte, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// Fields of an envelope, beside a step's.
+// Fields of an envelope, in addition to those of steps.
 const (
 	argsField   = "args"
 	outputField = "output"
@@ -100,16 +99,16 @@ const (
 
 func stepField(name string) string { return "step:" + name }
 
-// An owner is the job that stored bytes are of.
+// An owner is the job to which stored bytes belong.
 type owner struct {
 	id       uuid.UUID
 	kind     string
-	schedule string // that wrote the job; empty for none
+	schedule string // the schedule that wrote the job; empty for none
 	headers  map[string]string
 }
 
-// envelope binds bytes to the kind, too, in front of the field: what is args of one is none of another. The jobs
-// of a schedule share their args, so those are bound to the schedule.
+// envelope binds bytes to the kind, too, by putting it before the field, so that args of one kind do not pass for args
+// of another. The jobs of a schedule share their args, so args are bound to the schedule instead of the job's id.
 func (c *Client) envelope(o owner, field string) codec.Envelope {
 	if field == argsField && o.schedule != "" {
 		o.id = codec.KeyID("schedule", o.schedule)
@@ -119,7 +118,7 @@ func (c *Client) envelope(o owner, field string) codec.Envelope {
 	return e
 }
 
-// encode is a value as it is stored.
+// encode returns a value in its stored form.
 func (c *Client) encode(ctx context.Context, o owner, field string, v any) ([]byte, error) {
 	return payload.Encode(ctx, c.codec, c.envelope(o, field), field, v)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/txwork/txwork/workqueue/codec/aesgcm"
 )
 
-// encrypted seals with a key of that name what the default codec encodes.
+// encrypted is a codec that encrypts the output of the default codec, with the named key.
 func encrypted(t *testing.T, key string) codec.Codec {
 	t.Helper()
 	c, err := aesgcm.New(aesgcm.Options{
@@ -39,7 +39,7 @@ func TestACodecSealsWhatIsStored(t *testing.T) {
 	got := make(chan string, 10)
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error {
 		got <- job.Args.To
-		for range 2 { // the second is from the record
+		for range 2 { // the second call returns the recorded result
 			if text, err := jobs.Step(ctx, job, "greet", func(context.Context) (string, error) {
 				return "secret",
 					nil
@@ -51,7 +51,7 @@ func TestACodecSealsWhatIsStored(t *testing.T) {
 	}, jobs.KindOptions[mail]{})
 	o := jobs.InsertOptions{Unique: &jobs.Unique{OnConflict: jobs.Replace}, Headers: tenant("acme")}
 	id := f.enqueue(mail{To: "secret"}, o).ID
-	o.Headers = nil // the holder keeps its own
+	o.Headers = nil // a Replace also replaces the headers, and with them the tenant
 	equal(t, "unique by what is inside", f.enqueue(mail{To: "secret"}, o), workqueue.Enqueued{ID: id, Duplicate: true,
 		Replaced: true})
 	s := f.schedules()
@@ -82,10 +82,10 @@ func TestACodecSealsWhatIsStored(t *testing.T) {
 		+ (SELECT count(*) FROM %[1]s_schedule AS s WHERE position('secret' IN encode(s.template, 'escape')) > 0)`, f.table)), 0)
 }
 
-// silent keeps the log out of the way.
+// silent discards the log.
 var silent = workqueue.Telemetry{Logger: slog.New(slog.DiscardHandler)}
 
-// drain does everything that is due with the args of mails, as a process with this codec.
+// drain handles all due jobs as a process with this codec would, and returns the recipients of their mails.
 func (f *fixture) drain(c codec.Codec) (got []string) {
 	f.Helper()
 	kinds := jobs.NewRegistry()
@@ -135,7 +135,7 @@ func TestWhatAnotherKeySealedIsReadableWithIt(t *testing.T) {
 	equal(t, "handled with it", strings.Join(f.drain(encrypted(t, "a")), " "), "one")
 }
 
-// The output of a task is bound to the task, tenant included, and read by the next one.
+// The output of a task is bound to that task, including its tenant, and a dependent task can still read it.
 func TestOutputsOfDependenciesAreOpened(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, func(o *jobs.Options) { o.Codec = encrypted(t, "a") })
@@ -157,7 +157,7 @@ func TestOutputsOfDependenciesAreOpened(t *testing.T) {
 	equal(t, "output", receive(t, got), "secret")
 }
 
-// Args are a type of their own, which Raw knows nothing of. It is for outputs and steps then.
+// The codec Raw cannot encode Args, which are a type of their own, so it only serves for outputs and steps.
 func TestRawRefusesArgs(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, func(o *jobs.Options) { o.Codec = codec.Raw{} })
@@ -169,7 +169,7 @@ func TestRawRefusesArgs(t *testing.T) {
 	equal(t, "jobs", ask[int](f, "SELECT count(*) FROM "+f.table), 0)
 }
 
-// pixels are args that are bytes and no JSON.
+// pixels are args with a binary form, which are not stored as JSON.
 type pixels struct{ data []byte }
 
 func (*pixels) Kind() string                        { return "pixels" }
@@ -198,7 +198,7 @@ func TestArgsMayBeBytes(t *testing.T) {
 	}
 }
 
-// Middleware sees args by themselves.
+// Middleware can decode args itself.
 func TestMiddlewareDecodesArgs(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -231,7 +231,7 @@ func TestDrainDoesTheJobsOfAllQueues(t *testing.T) {
 	equal(t, "second", receive(t, ran), "b")
 }
 
-// All that a handler records is in the test's transaction, and goes with it.
+// Everything that a handler records is part of the test's transaction, and is rolled back with it.
 func TestDrainInATransactionThatRollsBack(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)

@@ -24,7 +24,7 @@ func TestJobsConform(t *testing.T) {
 			if n%2 == 0 {
 				joined := slices.IndexFunc(spec.Columns,
 					func(c workqueue.Column) bool { return c.Name == join.Column.Name })
-				values[joined] = true // its settle looks for a join
+				values[joined] = true // so that its settle notes the join
 			}
 			return values
 		},

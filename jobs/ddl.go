@@ -23,11 +23,11 @@ var (
 	schemaTemplates    = template.Must(template.ParseFS(sqlFiles, "sql/schema/*.sql"))
 )
 
-// schemaFiles are in an order in which each needs only those before it.
+// schemaFiles are ordered so that each depends only on those before it.
 var schemaFiles = []string{"table", "queue", "unique", "record", "forget", "admit", "take", "slot", "slot_sweep"}
 
-// DDL renders the statements that create the jobs' tables in a schema with all defaults, and those that
-// drop them: what txwork's own migrations run. The schema has to exist.
+// DDL renders the statements that create the jobs' tables in a schema with all defaults, and those that drop them.
+// These are the statements that txwork's own migrations run. The schema has to exist.
 func DDL(schema string) (up, down string, err error) { return render(Spec(schema)) }
 
 func render(spec workqueue.Spec) (up, down string, err error) {
@@ -68,7 +68,8 @@ func (v view) schemaDDL() (up, down string, err error) {
 
 func (v view) file(name string) string { return sqltext.Execute(schemaTemplates, name, v) }
 
-// qualified names what derives from the table's name; the Spec's Validate leaves nothing in it to escape.
+// qualified returns the quoted name of an object that is named after the table. Spec.Validate admits only names in
+// which nothing has to be escaped.
 func (v view) qualified(suffix string) string {
 	return quote(v.spec.Schema) + "." + quote(v.spec.Table+suffix)
 }
@@ -76,13 +77,13 @@ func (v view) qualified(suffix string) string {
 // Table is the table of jobs.
 func (v view) Table() string { return v.qualified("") }
 
-// Queue is the table of the queues' rules, Bucket that of their tokens, and Slot that of the running jobs
-// which count against a limit.
+// Queue is the table of the queues' rules, Bucket the table of their rate limits' tokens, and Slot the table of the
+// running jobs that count against a limit.
 func (v view) Queue() string  { return v.qualified("_queue") }
 func (v view) Bucket() string { return v.qualified("_bucket") }
 func (v view) Slot() string   { return v.qualified("_slot") }
 
-// Attempt and Step are the tables of what is on record about a job.
+// Attempt and Step are the tables of recorded attempts and steps.
 func (v view) Attempt() string { return v.qualified("_attempt") }
 func (v view) Step() string    { return v.qualified("_step") }
 
@@ -92,24 +93,25 @@ func (v view) Function(name string) string { return v.qualified("_" + name) }
 // Named is a name derived from the table's, such as that of an index or a trigger.
 func (v view) Named(suffix string) string { return quote(v.spec.Table + "_" + suffix) }
 
-// MaxAttempts is the default of a job.
+// MaxAttempts is the default number of attempts.
 func (v view) MaxAttempts() int { return v.spec.MaxAttempts }
 
 // Name is the table's name, for locks.
 func (v view) Name() string { return v.spec.Name() }
 
-// Announce wakes the workers.
+// Announce is the SQL expression that wakes the workers.
 func (v view) Announce() string { return v.spec.Announce() }
 
 // MaxKind and MaxQueue are the limits that the table enforces.
 func (v view) MaxKind() int  { return MaxKind }
 func (v view) MaxQueue() int { return MaxQueue }
 
-// MinRate and MaxRate bound the rate of a queue as they do that of a key.
+// MinRate and MaxRate bound the rate of a queue. They are the bounds for a key's rate, too.
 func (v view) MinRate() float64 { return keyed.MinRate }
 func (v view) MaxRate() float64 { return keyed.MaxRate }
 
-// Settings of functions. Their plans are kept, and may be made while the tables are empty.
+// Settings pin the planner's choices in functions: a session caches their plans, and may make them while the tables are
+// empty.
 func (v view) Settings() string {
 	return strings.Join([]string{
 		"SET search_path = pg_catalog, pg_temp", "SET enable_seqscan = off", "SET enable_bitmapscan = off",

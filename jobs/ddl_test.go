@@ -37,7 +37,7 @@ func TestDDLGoesUpAndDownAndUp(t *testing.T) {
 	equal(t, "left", left(), 0)
 }
 
-// SQL is a public way in: whatever it writes is checked as the library checks it, by constraints with these names.
+// Applications may write jobs with SQL. Constraints with these names then check what the library would check.
 func TestWhatSQLWritesIntoJobsIsChecked(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

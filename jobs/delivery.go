@@ -25,19 +25,19 @@ type Delivery struct {
 	CreatedAt   time.Time // when the job was enqueued
 	DueAt       time.Time // when this attempt became due
 	Headers     map[string]string
-	Schedule    string // that wrote the job; empty for none
+	Schedule    string // the schedule that wrote the job; empty for none
 
 	claim    *workqueue.Claim[Delivery]
 	worker   *Worker
-	owner    owner // of what is stored with the job, whatever a handler makes of the fields
+	owner    owner // of the stored bytes; a copy, because handlers may change the fields above
 	args     []byte
 	schedule *string
-	trail    *bool // it has steps on record
+	trail    *bool // set if the job has recorded steps
 
 	mu     sync.Mutex
-	steps  map[string][]byte // on record; nil: not read yet
+	steps  map[string][]byte // the recorded steps; nil: not read yet
 	inTx   bool
-	output []byte // for the end of the transaction
+	output []byte // to be written at the end of the job's transaction
 }
 
 // A Job is a claimed job with its args.
@@ -52,13 +52,13 @@ type Handler func(ctx context.Context, d *Delivery) error
 // A Middleware wraps handlers. It sees the result before the job is settled, and may replace it.
 type Middleware func(next Handler) Handler
 
-// Tx runs fn in a transaction and settles the job in it: what fn writes commits if and only if the settle
-// does, so its effect happens exactly once. The result of fn is the outcome, as with a handler: nil is done,
-// and an outcome that says so itself, such as [workqueue.Snooze], commits together with the writes. Any other
-// error rolls the writes back and is returned; return it from the handler.
+// Tx runs fn in a transaction and settles the job in it. What fn writes commits if and only if the settle does, so its
+// effect happens exactly once. The result of fn is the outcome, as with a handler: nil means done, and an explicit
+// outcome, such as [workqueue.Snooze], commits together with the writes. Any other error rolls the writes back and is
+// returned; return it from the handler.
 //
-// Call it once. After it has returned nil the job is settled, whatever the handler returns. If the lease was
-// lost nothing is written, and the error is [workqueue.ErrLeaseLost].
+// Call it once. After it has returned nil the job is settled, whatever the handler returns. If the lease was lost,
+// nothing is written, and the error is [workqueue.ErrLeaseLost].
 func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	if d.claim == nil {
 		return errNoWorker
@@ -66,10 +66,12 @@ func (d *Delivery) Tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	return d.claim.Tx(ctx, func(tx pgx.Tx) error { return d.withOutput(ctx, tx, fn) })
 }
 
-// errNoWorker is for deliveries that a handler's test has made.
+// errNoWorker is returned for deliveries that were not claimed by a worker, such as one that a handler's test has
+// made.
 var errNoWorker = errors.New("txwork: this job comes from no worker: it has no row")
 
-// fields receive the domain columns of a claimed job. The concurrency key is not read.
+// fields returns the destinations of a claimed job's domain columns. The last column, the concurrency key, is not
+// read.
 func (d *Delivery) fields() []any {
 	return []any{&d.Kind, &d.Queue, (*int16)(&d.Priority), &d.args, &d.schedule, &d.trail, nil}
 }
@@ -87,8 +89,8 @@ func (w *Worker) deliver(ctx context.Context, c *workqueue.Claim[Delivery]) erro
 	return w.handle(ctx, d)
 }
 
-// Decode reads the job's args with the client's codec into what the pointer points to, as handlers get them in
-// [Job].Args: for middleware. The error is a [*DecodeError].
+// Decode decodes the job's args with the client's codec into the value that the pointer points to, as handlers get them
+// in [Job].Args. It is meant for middleware. The error is a [*DecodeError].
 func (d *Delivery) Decode(ctx context.Context, into any) error {
 	if d.claim == nil {
 		return errNoWorker
@@ -100,8 +102,9 @@ func (d *Delivery) Decode(ctx context.Context, into any) error {
 	return nil
 }
 
-// typed is a handler of jobs with their args. Args that do not decode are a failed attempt: a worker with
-// the type that fits may be on its way, as in a rolling deploy, and what is left is a dead letter with this error.
+// typed decodes the args for a handler. Args that do not decode are a failed attempt and not a permanent failure: in a
+// rolling deploy, a worker whose type fits may claim the job later. Otherwise it becomes a dead letter with this
+// error.
 func typed[T Args](handler func(context.Context, *Job[T]) error) Handler {
 	return func(ctx context.Context, d *Delivery) error {
 		job := &Job[T]{Delivery: d}

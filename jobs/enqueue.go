@@ -15,8 +15,8 @@ import (
 
 // Enqueue writes a job in the application's transaction: it runs if and only if that commits.
 //
-// Check the error. What is wrong with the job itself is an [*workqueue.InvalidError], and a key that is taken,
-// with [Reject], a [*UniqueError]; the transaction is as it was then. After any other error roll it back.
+// Check the error. An invalid job is a [*workqueue.InvalidError], and a taken key, with [Reject], is a [*UniqueError];
+// the transaction remains usable then. After any other error roll it back.
 func (c *Client) Enqueue(ctx context.Context, tx workqueue.Tx, args Args, o InsertOptions) (workqueue.Enqueued, error) {
 	enqueued, err := c.EnqueueMany(ctx, tx, Insert{Args: args, InsertOptions: o})
 	if err != nil {
@@ -25,9 +25,9 @@ func (c *Client) Enqueue(ctx context.Context, tx workqueue.Tx, args Args, o Inse
 	return enqueued[0], nil
 }
 
-// EnqueueMany is [Client.Enqueue] for any number of jobs, in as few statements as they fit. The results are in
-// the order of the jobs. Every job is validated before the first is written; an [*workqueue.ItemError] says which one
-// was refused and why.
+// EnqueueMany is [Client.Enqueue] for any number of jobs, in as few statements as possible. The results are in the
+// order of the jobs. Every job is validated before the first is written; an [*workqueue.ItemError] says which one was
+// refused and why.
 func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...Insert) ([]workqueue.Enqueued, error) {
 	list, err := c.prepare(ctx, inserts)
 	if err != nil {
@@ -58,9 +58,9 @@ func (c *Client) EnqueueMany(ctx context.Context, tx workqueue.Tx, inserts ...In
 	return enqueued, err
 }
 
-// inKeyOrder sorts jobs by their unique keys, so that two calls that write the same keys wait for each other at the
-// first they share, and cannot deadlock. Where jobs have keys, the order of a call is their order in them,
-// and stays.
+// inKeyOrder sorts jobs by their unique keys, so that two calls that write the same keys meet at the first key they
+// share and cannot deadlock. A call with concurrency keys (ByKey) is not sorted, because its order is the order in
+// which the jobs enter their keys.
 func inKeyOrder(list []prepared) {
 	if slices.ContainsFunc(list, func(p prepared) bool { return p.byKey != nil }) {
 		return
@@ -68,7 +68,7 @@ func inKeyOrder(list []prepared) {
 	slices.SortStableFunc(list, func(a, b prepared) int { return cmp.Compare(a.record.uniqueKey, b.record.uniqueKey) })
 }
 
-// delay makes due times of delays, by the database's clock.
+// delay converts delays to due times, by the database's clock.
 func (c *Client) delay(ctx context.Context, tx workqueue.Tx, list []prepared) error {
 	var now time.Time
 	for i, p := range list {
@@ -108,7 +108,7 @@ func (c *Client) write(ctx context.Context, tx workqueue.Tx, list []prepared, en
 		case Reject:
 			return &UniqueError{Index: p.index, Kind: p.kind, ID: in.ID}
 		case Replace:
-			replacing[in.ID] = p // of several the last
+			replacing[in.ID] = p // the last of several jobs wins
 		}
 	}
 	return nil

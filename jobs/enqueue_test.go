@@ -46,7 +46,7 @@ func TestAKindsSettingsAreStoredWithItsJobs(t *testing.T) {
 	equal(t, "own keys", ask[int](f, "SELECT count(concurrency_key) FROM "+f.table), 1)
 }
 
-// A program without the kinds enqueues all the same: another one knows them.
+// A program in which a kind is not registered can enqueue jobs of that kind for another program.
 func TestAKindNeedNotBeRegisteredToBeEnqueued(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, func(o *jobs.Options) { o.Registry = nil; o.MaxAttempts = 7 })
@@ -112,7 +112,7 @@ func TestEveryTransactionWillDo(t *testing.T) {
 	f.ok(tx.Commit())
 }
 
-// More than one statement holds, some of them too large for one.
+// The jobs need more than one statement, because of their number and because of their size.
 func TestManyJobsAreEnqueuedAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -150,7 +150,7 @@ func TestOneBadJobKeepsAllFromBeingWritten(t *testing.T) {
 			if !errors.As(err, &e) || e.Index != 1 || e.Count != 2 || !errors.Is(err, workqueue.ErrInvalid) {
 				t.Errorf("%s: error %v, want one that names job 2 of 2", name, err)
 			}
-			return nil // the transaction is as it was
+			return nil // commits: a refusal leaves the transaction usable
 		})
 		f.ok(err)
 	}
@@ -271,7 +271,7 @@ func TestRejectNamesTheHolder(t *testing.T) {
 		if !errors.Is(err, jobs.ErrUnique) || !errors.As(err, &e) || e.ID != first.ID {
 			t.Errorf("error %v, want ErrUnique with %s", err, first.ID)
 		}
-		_, err = f.client.Enqueue(f.Context(), tx, mail{To: "bob"}, o) // the transaction can go on
+		_, err = f.client.Enqueue(f.Context(), tx, mail{To: "bob"}, o) // the transaction is still usable
 		return err
 	})
 	equal(t, "jobs", ask[int](f, "SELECT count(*) FROM "+f.table), 2)
@@ -331,7 +331,7 @@ func TestCallsThatShareUniqueKeysDoNotDeadlock(t *testing.T) {
 	equal(t, "jobs", ask[int](f, "SELECT count(*) FROM "+f.table), 20*300)
 }
 
-// However jobs are written, their results are in the order of the call.
+// In whatever order the jobs are written, the results are in the order of the call.
 func TestResultsAreInTheOrderOfTheCall(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -363,8 +363,8 @@ func TestResultsAreInTheOrderOfTheCall(t *testing.T) {
 	}
 }
 
-// A job gives its key up when it has failed, and is Ready without it when somebody redrives it. That may come between
-// the insert that found the key taken and the replacing.
+// A job gives its key up when it fails, and is Ready without a key after a redrive. Both may happen between the insert
+// that found the key taken and the update that replaces its holder. The update then has to leave the job alone.
 func TestReplaceLeavesAJobAloneThatHasGivenItsKeyUp(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -395,7 +395,7 @@ func (b beforeQuery) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.
 
 func (beforeQuery) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// Writers that replace lock holders of several keys, some of which are new, in any order and several chunks.
+// Concurrent calls replace the holders of many keys, some of which are new, in different orders and in several chunks.
 func TestCallsThatReplaceDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -429,7 +429,7 @@ func TestCallsThatReplaceDoNotDeadlock(t *testing.T) {
 	writers.Wait()
 }
 
-// What Replace leaves is the new job and not a mixture: nothing of the tenant, trace, retries and records of the old.
+// Replace leaves only the new job: nothing remains of the old job's tenant, trace, retries and records.
 func TestReplaceLeavesNothingOfTheOldJob(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)

@@ -18,7 +18,7 @@ var (
 // A UniqueError says that a job was not enqueued, with [Reject], because another job holds its unique key.
 type UniqueError struct {
 	Index int       // of the job in the call, from 0
-	Kind  string    // of both jobs, unless the holder has another one by the same key
+	Kind  string    // of the refused job
 	ID    uuid.UUID // of the job that holds the key
 }
 

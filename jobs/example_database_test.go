@@ -14,7 +14,7 @@ import (
 	"github.com/txwork/txwork/jobs"
 )
 
-// exampleDatabase is what the examples run on: a pool, and a schema with the jobs' tables.
+// exampleDatabase opens a pool and creates a schema with the jobs' tables, for the examples.
 func exampleDatabase() (pool *pgxpool.Pool, schema string, closePool func()) {
 	ctx := context.Background()
 	config, err := pgxpool.ParseConfig(exampleServer())
@@ -36,7 +36,8 @@ func exampleDatabase() (pool *pgxpool.Pool, schema string, closePool func()) {
 	}
 }
 
-// exampleServer is the examples' server: package pgtest's would need a *testing.T. It ends with the process.
+// exampleServer starts a server for the examples, because that of package pgtest needs a *testing.T. It ends with the
+// process.
 var exampleServer = sync.OnceValue(func() string {
 	if url := os.Getenv(localpg.DatabaseURLEnv); url != "" {
 		return url

@@ -16,7 +16,7 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// Resize is what an image is to be resized with.
+// Resize is the args of a job that resizes an image.
 type Resize struct {
 	Image string
 	Width int
@@ -99,7 +99,7 @@ func ExampleStep() {
 
 func download(_ context.Context, image string) (string, error) { return "/tmp/" + image, nil }
 
-// At six in the morning of every working day in Berlin; never two at once.
+// The job runs at six in the morning of every working day in Berlin, and never twice at the same time.
 func ExampleSchedules() {
 	put := func(ctx context.Context, client *jobs.Client, tx pgx.Tx) error {
 		schedules, err := client.Schedules()
@@ -115,7 +115,7 @@ func ExampleSchedules() {
 	_ = put
 }
 
-// Over all workers and processes at most four images at once, and two started in a second.
+// Over all workers and processes, at most four images are resized at once, and at most two are started in a second.
 func ExampleClient_SetLimits() {
 	limit := func(ctx context.Context, client *jobs.Client, tx pgx.Tx) error {
 		return client.SetLimits(ctx, workqueue.Pgx(tx), "images", jobs.Limits{MaxRunning: 4, Rate: 2})
@@ -123,7 +123,7 @@ func ExampleClient_SetLimits() {
 	_ = limit
 }
 
-// Handlers get their args decoded. What stands before them, such as middleware of one kind, may decode, too.
+// Handlers get their args decoded. Middleware, such as that of one kind, can decode them itself.
 func ExampleMiddleware() {
 	audit := func(next jobs.Handler) jobs.Handler {
 		return codec.Handler(func(ctx context.Context, d *jobs.Delivery, r Resize) error {

@@ -29,12 +29,12 @@ type mail struct {
 
 func (mail) Kind() string { return "mail" }
 
-// report is those of another kind.
+// report is the args of another kind.
 type report struct{ Month int }
 
 func (report) Kind() string { return "report" }
 
-// atOnce is a backoff that does not wait; hour, one that outlasts every test.
+// atOnce is a backoff without a delay, and hour one that outlasts every test.
 var (
 	atOnce = workqueue.Retry{Growth: workqueue.Constant}
 	hour   = workqueue.Retry{Growth: workqueue.Constant, Base: time.Hour, Cap: time.Hour}
@@ -49,8 +49,8 @@ type fixture struct {
 	table  string // qualified
 }
 
-// newJobs makes the tables and opens a client on them. Failed attempts come back after an hour, so that a test
-// sees the state they leave behind.
+// newJobs creates the tables and opens a client on them. Failed attempts are retried after an hour, so that a test sees
+// the state that they leave.
 func newJobs(t *testing.T, configure ...func(*jobs.Options)) *fixture {
 	t.Helper()
 	db := pgtest.New(t)
@@ -134,7 +134,7 @@ func (f *fixture) many(inserts ...jobs.Insert) []workqueue.Enqueued {
 	return enqueued
 }
 
-// refuse enqueues what must be refused and returns the error.
+// refuse enqueues a job that must be refused, and returns the error.
 func (f *fixture) refuse(args jobs.Args, o jobs.InsertOptions) error {
 	f.Helper()
 	err := f.try(func(tx workqueue.Tx) error {
@@ -229,5 +229,5 @@ func equal[V comparable](t testing.TB, what string, got, want V) {
 	}
 }
 
-// nothing does nothing.
+// nothing is a handler that does nothing.
 func nothing[T jobs.Args](context.Context, *jobs.Job[T]) error { return nil }

@@ -9,7 +9,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Headers that somebody wrote by hand are the same to who reads the job and to its handler, by which a codec may go.
+// Headers that were written with SQL, which may contain values other than strings, must look the same to a handler and
+// to readers of the job, because a codec may bind bytes to them.
 func TestHeadersByHandAreTheSameToEverybody(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)

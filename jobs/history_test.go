@@ -15,10 +15,10 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// The decisions of the record on which these jobs are built, one by one: attempts are counted when a job is
-// claimed; one branch decides between retry and dead letter, for reported failures and ended leases; the
-// backoff is the square of the attempt in seconds, and is a column and no queue; the dead letter stays
-// readable; and what that record left for later, the replay.
+// This test checks the design decisions about retries one by one: attempts are counted when a job is claimed; the same
+// rule decides between retry and dead letter for reported failures and for expired leases; the backoff is the square of
+// the attempt in seconds, and is stored in a column instead of a separate queue; a dead letter can be read, and it can
+// be redriven.
 func TestRetriesAndDeadLetters(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -45,7 +45,7 @@ func TestRetriesAndDeadLetters(t *testing.T) {
 	f.ok(err)
 	equal(t, "backoff after the first", backoff(), time.Second)
 
-	claim(2) // and the process dies
+	claim(2) // the process dies after this claim
 	f.exec("UPDATE "+f.table+" SET locked_until = now() - interval '1 millisecond' WHERE id = $1", id)
 	_, err = queue.ReapExpired(f.Context(), 10)
 	f.ok(err)
@@ -149,7 +149,7 @@ func TestListGoesThroughThePages(t *testing.T) {
 	}
 }
 
-// What is on record about attempts goes with the job, however it ended.
+// The record of a job's attempts is deleted with the job, however it ended.
 func TestADeletedJobTakesItsAttemptsAlong(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*fixture, uuid.UUID){

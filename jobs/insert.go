@@ -16,7 +16,7 @@ type InsertOptions struct {
 	// ID is a new UUID version 7 by default. Set it if you need the id before the job is written.
 	ID uuid.UUID
 
-	// Queue is where the job waits: 1 to [MaxQueue] bytes. A queue needs no setup.
+	// Queue is the queue in which the job waits: 1 to [MaxQueue] bytes. A queue needs no setup.
 	Queue string
 
 	// Priority within the queue.
@@ -29,7 +29,7 @@ type InsertOptions struct {
 	// Delay sets ScheduledAt relative to now, by the database's clock: at most [MaxDelay].
 	Delay time.Duration
 
-	// MaxAttempts is how often the job is started at most.
+	// MaxAttempts is the maximum number of times that the job is started.
 	MaxAttempts int
 
 	// Retry is the job's backoff. It is stored with the job.
@@ -38,8 +38,9 @@ type InsertOptions struct {
 	// Unique prevents the job from being enqueued while another job holds its key.
 	Unique *Unique
 
-	// ByKey makes the job wait for others of its key: [keyed.Ordered] runs them one at a time in commit order,
-	// [keyed.Limited] bounds how many run at the same time or start in a second. [keyed.None] overrides the kind's.
+	// ByKey makes the job wait for other jobs of its key: [keyed.Ordered] runs them one at a time in commit order,
+	// [keyed.Limited] bounds how many run at the same time or start in a second. [keyed.None] turns the kind's rule
+	// off.
 	ByKey keyed.Rule
 
 	// Headers are delivered with the job: names and values of at most [MaxHeaders] bytes together. The trace context of
@@ -53,13 +54,13 @@ type Insert struct {
 	InsertOptions
 
 	waiting, joined bool   // for workflows
-	schedule        string // that the job is an occurrence of
+	schedule        string // the schedule of which the job is an occurrence
 	occurrence      string // the occurrence's key
 }
 
 // prepared is a job that has been validated.
 type prepared struct {
-	index  int // in the call
+	index  int // of the job in the call
 	row    workqueue.NewRow
 	kind   string
 	args   Args

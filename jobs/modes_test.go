@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Behind a pooler pgx is told to do without prepared statements: everything works in every mode.
+// Everything works in every exec mode of pgx, because behind a pooler pgx may not use prepared statements.
 func TestEveryExecMode(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{

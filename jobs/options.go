@@ -17,7 +17,7 @@ type Options struct {
 	Schema string
 
 	// Registry holds the settings of the kinds, such as retries and queues, which are applied when a job is enqueued.
-	// Default: none; every kind then has the defaults.
+	// Default: none; every kind then has the default settings.
 	Registry *Registry
 
 	// Codec encodes args, outputs and the results of steps. Default: [DefaultCodec].

@@ -14,8 +14,8 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// prepare validates the jobs of a call. The core would refuse the same, but it sees one chunk of a call at a
-// time, and here nothing has been written yet.
+// prepare validates all jobs of a call before any is written. The core refuses invalid rows, too, but it sees one chunk
+// of the call at a time, when others may have been written.
 func (c *Client) prepare(ctx context.Context, inserts []Insert) ([]prepared, error) {
 	list := make([]prepared, len(inserts))
 	seen := make(map[uuid.UUID]int, len(inserts))
@@ -54,7 +54,7 @@ func (c *Client) prepareOne(ctx context.Context, i Insert) (prepared, error) {
 	return p, err
 }
 
-// record is a job's columns.
+// record returns a job's domain columns, with its args encoded.
 func (c *Client) record(ctx context.Context, kind string, i Insert) (record, error) {
 	r := record{kind: kind, queue: i.Queue, priority: i.Priority, schedule: i.schedule, joined: i.joined,
 		byKey: i.ByKey}
@@ -76,7 +76,7 @@ func (c *Client) record(ctx context.Context, kind string, i Insert) (record, err
 	return r, err
 }
 
-// withDefaults fills in what the kind says.
+// withDefaults fills in the settings of the kind and the defaults.
 func (i Insert) withDefaults(k *kind) (_ Insert, err error) {
 	if i.ID == uuid.Nil {
 		if i.ID, err = uuid.NewV7(); err != nil {
@@ -94,7 +94,7 @@ func (i Insert) withDefaults(k *kind) (_ Insert, err error) {
 	if i.ByKey, err = i.byKey(k); err != nil {
 		return i, err
 	}
-	return i, keyed.Validate(i.ByKey) // before the row is made of it
+	return i, keyed.Validate(i.ByKey) // before it is made into columns
 }
 
 func (c *Client) check(i Insert, r record) error {

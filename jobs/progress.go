@@ -14,10 +14,10 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// SetProgress records how far the job is, in per cent, with a note of at most [MaxNote] bytes. Everybody sees
-// it at once, see [Client.Get]. It costs a small write, so do not call it more often than somebody looks.
+// SetProgress records how far the job is, in per cent, with a note of at most [MaxNote] bytes. It is visible at once,
+// see [Client.Get]. Each call is a small write, so do not call it more often than the progress is read.
 //
-// If the lease was lost nothing is written, and the error is [workqueue.ErrLeaseLost].
+// If the lease was lost, nothing is written, and the error is [workqueue.ErrLeaseLost].
 func (d *Delivery) SetProgress(ctx context.Context, percent int, note string) error {
 	if percent < 0 || percent > 100 {
 		return validate.Errorf("progress", "is %d per cent, it must be between 0 and 100", percent)
@@ -31,11 +31,11 @@ func (d *Delivery) SetProgress(ctx context.Context, percent int, note string) er
 	return d.change(ctx, d.worker.db, d.worker.client.statements.progress, percent, note)
 }
 
-// Output records the job's output, encoded like args and in the place of what was recorded before. It is kept
-// with the job even if the attempt fails later. Inside [Delivery.Tx] it is recorded with the settle, if and only
-// if that commits; elsewhere at once.
+// Output records the job's output, encoded like args. It replaces an output that was recorded before, and is kept with
+// the job even if the attempt fails later. Inside [Delivery.Tx] it is recorded with the settle, if and only if that
+// commits; elsewhere at once.
 //
-// If the lease was lost nothing is written, and the error is [workqueue.ErrLeaseLost].
+// If the lease was lost, nothing is written, and the error is [workqueue.ErrLeaseLost].
 func (d *Delivery) Output(ctx context.Context, v any) error {
 	if d.claim == nil {
 		return errNoWorker
@@ -47,8 +47,8 @@ func (d *Delivery) Output(ctx context.Context, v any) error {
 	return d.change(ctx, d.worker.db, d.worker.client.statements.output, encoded)
 }
 
-// postpone keeps an output for the end of the job's transaction: written earlier it would hold the job's row
-// locked, and with it the renewals of its lease. False: no transaction is open.
+// postpone keeps an output for the end of the job's transaction, and returns false if none is open. Writing it earlier
+// would lock the job's row, which would block the renewals of its lease.
 func (d *Delivery) postpone(output []byte) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -58,7 +58,7 @@ func (d *Delivery) postpone(output []byte) bool {
 	return d.inTx
 }
 
-// setInTx says whether the job's transaction is open, and returns the output that was kept.
+// setInTx notes whether the job's transaction is open, and returns the postponed output.
 func (d *Delivery) setInTx(open bool) (output []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,7 +67,8 @@ func (d *Delivery) setInTx(open bool) (output []byte) {
 	return output
 }
 
-// withOutput is fn with the output that it leaves. Where nothing can be committed, the core says so.
+// withOutput runs fn, and then writes the output that fn recorded if the transaction is going to commit. If the
+// transaction cannot commit, the core reports that.
 func (d *Delivery) withOutput(ctx context.Context, tx pgx.Tx, fn func(pgx.Tx) error) error {
 	d.setInTx(true)
 	defer d.setInTx(false)
@@ -84,7 +85,7 @@ func (d *Delivery) withOutput(ctx context.Context, tx pgx.Tx, fn func(pgx.Tx) er
 	return result
 }
 
-// encode is a value as it is stored with the job.
+// encode returns a value in the form in which it is stored with the job, and checks its size.
 func (d *Delivery) encode(ctx context.Context, field string, v any) ([]byte, error) {
 	c := d.worker.client
 	encoded, err := c.encode(ctx, d.owner, field, v)
@@ -94,14 +95,14 @@ func (d *Delivery) encode(ctx context.Context, field string, v any) ([]byte, err
 	return encoded, validate.Size(field, len(encoded), c.maxArgs)
 }
 
-// database is what a pool and a transaction share.
+// database is implemented by a pool and by a transaction.
 type database interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// inTx runs fn in a READ COMMITTED transaction, or in a savepoint of that of [Worker.DrainIn].
+// inTx runs fn in a READ COMMITTED transaction, or, under [Worker.DrainIn], in a savepoint of its transaction.
 func (w *Worker) inTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	if outer, inside := w.db.(pgx.Tx); inside {
 		return pgx.BeginFunc(ctx, outer, fn)
@@ -118,7 +119,7 @@ func (d *Delivery) change(ctx context.Context, db database, statement string, ar
 	return err
 }
 
-// lost is the error of a guard that did not hold.
+// lost returns the error for a statement whose guard did not hold, because the lease was lost.
 func (d *Delivery) lost() error {
 	return &workqueue.SettleError{Table: d.worker.client.table.Name(), Lost: []uuid.UUID{d.ID}}
 }

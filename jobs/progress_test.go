@@ -39,7 +39,7 @@ func TestProgressIsSeenWhileAJobRuns(t *testing.T) {
 	equal(t, "output", output["pages"], 100)
 }
 
-// A handler whose job was taken from it records nothing, whatever it tries.
+// A handler whose lease has been lost can no longer record anything.
 func TestRecordsNeedTheLease(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*fixture, workqueue.Tx, uuid.UUID) error{
@@ -167,8 +167,8 @@ func TestStepsAreDoneOnce(t *testing.T) {
 		"count(*) FROM %[1]s_attempt)", f.table)), 0)
 }
 
-// What a test of a handler makes by hand has its args and no row.
-// A commit whose reply was lost, and a handler that tries again; two goroutines of a handler: the effect is one.
+// A step may run twice in an attempt, here in two goroutines of the handler. Its effect still happens once, and both
+// calls return the recorded result.
 func TestAStepThatRunsTwiceInAnAttemptHasItsEffectOnce(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -182,7 +182,7 @@ func TestAStepThatRunsTwiceInAnAttemptHasItsEffectOnce(t *testing.T) {
 			both.Go(func() {
 				results[i], errs[i] = jobs.StepTx(ctx, job, "pay", func(ctx context.Context, tx pgx.Tx) (int, error) {
 					running.Done()
-					running.Wait() // neither is on record yet
+					running.Wait() // until both run: neither is recorded yet
 					_, err := tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", i)
 					return i, err
 				})
@@ -198,6 +198,7 @@ func TestAStepThatRunsTwiceInAnAttemptHasItsEffectOnce(t *testing.T) {
 	equal(t, "the second result", results[1], results[0])
 }
 
+// A test of a handler may make a job by hand. It has args and no row, so nothing can be recorded for it.
 func TestAJobMadeByATestRecordsNothing(t *testing.T) {
 	t.Parallel()
 	job := &jobs.Job[mail]{Delivery: &jobs.Delivery{Attempt: 1}, Args: mail{To: "ann"}}

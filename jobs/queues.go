@@ -12,16 +12,16 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// Limits bound a queue over all workers and processes. The zero value is no limit.
+// Limits bound a queue over all workers and processes. The zero value means no limits.
 type Limits struct {
-	// MaxRunning is how many jobs of the queue may be in progress at once; 0 is any number.
+	// MaxRunning is how many jobs of the queue may be in progress at once; 0 means any number.
 	MaxRunning int
 
-	// Rate is how many jobs of the queue may be started in a second, on average; 0 is any number. Attempts
-	// after the first count, too.
+	// Rate is how many jobs of the queue may be started in a second, on average; 0 means any number. Retries count,
+	// too.
 	Rate float64
 
-	// Burst is how many may be started at once after a quiet time. Default with a Rate: the Rate of a second,
+	// Burst is how many jobs may be started at once after a quiet time. Default with a Rate: the jobs of one second,
 	// at least 1.
 	Burst int
 }
@@ -47,10 +47,10 @@ func (l Limits) burst() int {
 	return int(max(1, math.Ceil(min(l.Rate, math.MaxInt32))))
 }
 
-// Pause stops workers from claiming jobs of a queue, from about half a second after tx commits at the latest.
-// Jobs that are running go on; enqueueing goes on. Pausing a paused queue does nothing.
+// Pause stops workers from claiming jobs of a queue, about half a second after tx commits at the latest. Running jobs
+// go on, and so does enqueueing. Pausing a paused queue does nothing.
 //
-// Every claim keeps to the rules of its queue, also one through the low-level operations or the SQL functions
+// Every claim obeys the rules of its queue, including claims through the low-level operations or the SQL functions
 // jobs_claim and jobs_claim_rows.
 func (c *Client) Pause(ctx context.Context, tx workqueue.Tx, queue string) error {
 	return c.setPaused(ctx, tx, queue, true)
@@ -69,9 +69,9 @@ func (c *Client) setPaused(ctx context.Context, tx workqueue.Tx, queue string, p
 	return err
 }
 
-// SetLimits sets the limits of a queue in the place of those that it had. They come into force when tx
-// commits; the first limit of a queue, about half a second later. Jobs that are running then are counted from
-// the next sweep on, which a worker makes about once a second.
+// SetLimits replaces the limits of a queue. The new limits apply as soon as tx commits; the first limits of a queue
+// apply about half a second later. Jobs that are already running then are counted from the next sweep on, which a
+// worker makes about once a second.
 func (c *Client) SetLimits(ctx context.Context, tx workqueue.Tx, queue string, l Limits) error {
 	if err := cmp.Or(input.Name("queue", queue, MaxQueue), l.check()); err != nil {
 		return err
@@ -87,19 +87,19 @@ func (c *Client) SetLimits(ctx context.Context, tx workqueue.Tx, queue string, l
 	return err
 }
 
-// A QueueInfo is a queue's rules and what is in it.
+// A QueueInfo is a queue's rules and the number of its jobs by state.
 type QueueInfo struct {
 	Name   string
 	Paused bool
 	Limits
 	Ready      int64 // due now
 	Scheduled  int64 // due later
-	Waiting    int64 // held back: behind their key, or for other jobs
+	Waiting    int64 // held back, behind their key or until other jobs have ended
 	InProgress int64
 }
 
-// Queues reads the queues that have a rule or a live job, in the byte order of their names. The cost grows
-// with the number of live jobs.
+// Queues reads the queues that have a rule or a live job, in the byte order of their names. Its cost grows with the
+// number of live jobs.
 func (c *Client) Queues(ctx context.Context, tx workqueue.Tx) ([]QueueInfo, error) {
 	var list []QueueInfo
 	err := c.table.In(tx).Query(ctx, func(scan func(...any) error) error {

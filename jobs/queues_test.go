@@ -56,11 +56,11 @@ func TestAPausedQueueRestsAndOthersGoOn(t *testing.T) {
 	f.await(resting, workqueue.Done)
 }
 
-// A pause comes into force although the worker believes that the queue has no rule.
+// A pause applies even to a busy worker that still believes that the queue has no rule.
 func TestAPauseComesWhileAWorkerIsBusy(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
-	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error { // and so on, for ever
+	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[mail]) error { // each job enqueues the next
 		return pgx.BeginFunc(ctx, f.Pool, func(tx pgx.Tx) error {
 			_, err := f.client.Enqueue(ctx, workqueue.Pgx(tx), job.Args, jobs.InsertOptions{})
 			return err
@@ -80,7 +80,7 @@ func TestAPauseComesWhileAWorkerIsBusy(t *testing.T) {
 	})
 }
 
-// gauge counts the handlers that run at once.
+// gauge counts the handlers that are running, and the most that ran at the same time.
 type gauge struct{ now, most atomic.Int64 }
 
 func (g *gauge) enter() (leave func()) {
@@ -158,7 +158,7 @@ func TestEveryWayOutGivesTheSlotBack(t *testing.T) {
 	}
 }
 
-// claimAdmitted claims what the queue's rule lets pass.
+// claimAdmitted claims the jobs that the queue's rule admits.
 func (f *fixture) claimAdmitted(want int) uuid.UUID {
 	f.Helper()
 	token := uuid.New()
@@ -175,7 +175,7 @@ func TestALimitCountsWhatRunsAlready(t *testing.T) {
 	for range 3 {
 		ids = append(ids, f.enqueue(mail{}).ID)
 	}
-	token := f.claimAdmitted(3) // there is no limit yet
+	token := f.claimAdmitted(3) // before there is a limit
 	equal(t, "slots", f.slots(), 0)
 	f.limit("default", jobs.Limits{MaxRunning: 4})
 	f.sweep()
@@ -196,7 +196,7 @@ func TestASweepRepairsTheSlots(t *testing.T) {
 	f.enqueue(mail{})
 	f.claimAdmitted(1)
 	f.exec("ALTER TABLE " + f.table + " DISABLE TRIGGER USER")
-	f.exec("DELETE FROM " + f.table) // past the triggers
+	f.exec("DELETE FROM " + f.table) // bypassing the triggers
 	f.exec("ALTER TABLE " + f.table + " ENABLE TRIGGER USER")
 	f.sweep()
 	equal(t, "a slot that is young is left alone", f.slots(), 1)
@@ -229,7 +229,7 @@ func TestARateSpreadsTheStarts(t *testing.T) {
 	}
 }
 
-// The bucket is what its arithmetic says, whatever the workers do.
+// The number of tokens in a bucket follows from the rate, the burst and the claims.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -274,7 +274,7 @@ func TestQueuesTellWhatIsInThem(t *testing.T) {
 	}))
 }
 
-// An application that changes a rule in a long transaction holds up neither claims nor settles.
+// An application that changes a rule in a long transaction delays neither claims nor settles.
 func TestARuleInALongTransactionHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -292,8 +292,8 @@ func TestARuleInALongTransactionHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// Claims of one limited queue follow each other from the first on, and no longer than a moment: one that meets
-// another's transaction which stays open takes nothing, and is not in the way of claims from other queues.
+// Claims of one limited queue take turns, even before the queue has a bucket. A claim that meets another claim's open
+// transaction waits only briefly and then claims nothing, and it does not block claims from other queues.
 func TestClaimsOfALimitedQueueTakeTurns(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -310,7 +310,7 @@ func TestClaimsOfALimitedQueueTakeTurns(t *testing.T) {
 	equal(t, "slots", f.slots(), 2)
 }
 
-// Somebody looks at the row of a queue's tokens, or of a running job's slot, with FOR UPDATE, and takes their time.
+// Another session locks the row of a queue's bucket, or of a running job's slot, with FOR UPDATE, and keeps it locked.
 func TestWhoLocksTheRowsOfLimitsIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -336,7 +336,7 @@ func TestWhoLocksTheRowsOfLimitsIsNotWaitedFor(t *testing.T) {
 	equal(t, "claimed when that has ended", mails(), 1)
 }
 
-// A stricter snapshot would not see the slots of the claim before.
+// At a stricter isolation level, a claim's snapshot would not see the slots of the previous claim.
 func TestClaimsOfALimitedQueueNeedReadCommitted(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -351,7 +351,7 @@ func TestClaimsOfALimitedQueueNeedReadCommitted(t *testing.T) {
 	}
 }
 
-// Claims of a queue without limits do not follow each other, whatever their transactions.
+// Claims of a queue without limits do not take turns, even if their transactions stay open.
 func TestClaimsOfAQueueWithoutLimitsWaitForNone(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -367,7 +367,8 @@ func TestClaimsOfAQueueWithoutLimitsWaitForNone(t *testing.T) {
 	}
 }
 
-// A process that freezes with its claim sent commits it all the same; there is nothing between two round trips to hold.
+// If a process freezes after sending its claim, the server still commits it. A claim with several round trips could
+// freeze between them and keep its locks.
 func TestAClaimOfALimitedQueueIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -385,7 +386,7 @@ func TestAClaimOfALimitedQueueIsOneRoundTrip(t *testing.T) {
 	equal(t, "round trips of a claim", sent.Load(), 1)
 }
 
-// batches counts what is sent.
+// batches counts the batches and statements that are sent.
 type batches struct{ sent *atomic.Int64 }
 
 func (b batches) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -400,7 +401,7 @@ func (b batches) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBa
 func (batches) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (batches) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-// A worker in SQL keeps to a pause and to limits, and what it has claimed counts for all others.
+// A worker in SQL obeys pauses and limits, and the jobs that it has claimed count for all other workers.
 func TestClaimsBySQLKeepToTheRulesOfTheirQueue(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -422,7 +423,7 @@ func TestClaimsBySQLKeepToTheRulesOfTheirQueue(t *testing.T) {
 	equal(t, "places that are taken", f.slots(), 4)
 }
 
-// A queue whose limits were lifted has a rule all the same.
+// A queue whose limits were removed still has a rule, but its claims do not take turns any more.
 func TestClaimsOfAQueueWithoutALimitWaitForNobody(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// An Info is a job as its row has it. Times are the database's.
+// An Info is a job as it is stored. Times are the database's.
 type Info struct {
 	ID           uuid.UUID
 	Kind         string
@@ -22,24 +22,24 @@ type Info struct {
 	Priority     Priority
 	Args         []byte // as they are stored, see [Client.DecodeArgs]
 	Status       workqueue.Status
-	Waiting      bool // Ready, but held back: behind its key, or for other jobs
+	Waiting      bool // Ready, but held back, behind its key or until other jobs have ended
 	Attempts     int
 	MaxAttempts  int
 	DueAt        time.Time
 	CreatedAt    time.Time
 	CompletedAt  *time.Time // when it was done or failed
-	CancelledAt  *time.Time // when somebody cancelled it
+	CancelledAt  *time.Time // when it was cancelled
 	LastError    string
 	Headers      map[string]string
 	UniqueKey    string // as it is stored; empty for none, or when it is free again
-	Schedule     string // that wrote the job; empty for none
+	Schedule     string // the schedule that wrote the job; empty for none
 	Progress     *int   // in per cent; nil: none was recorded
 	ProgressNote string
 	Output       []byte // as it is stored, see [Client.DecodeOutput]; nil: none was recorded
 }
 
-// Get reads a job as tx sees it. The error is [workqueue.ErrNotFound] where there is none: it was never enqueued, or
-// has been purged.
+// Get reads a job as tx sees it. The error is [workqueue.ErrNotFound] if there is no such job: it was never enqueued,
+// or has been purged.
 func (c *Client) Get(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (Info, error) {
 	list, err := c.read(ctx, tx, c.statements.get+"\nWHERE t.id = $1::uuid", id)
 	if err != nil {
@@ -58,14 +58,14 @@ type Filter struct {
 	Schedule string
 	// Status selects jobs in one of these states. Default: in any.
 	Status []workqueue.Status
-	// Before is the last id of the page before.
+	// Before is the last id of the previous page.
 	Before uuid.UUID
-	// Limit of the page; 0 is [MaxPage], which is the most.
+	// Limit is the size of the page; 0 means [MaxPage], which is also the maximum.
 	Limit int
 }
 
-// List reads jobs, the newest first: by id, whose default grows with time. Go through the pages with
-// [Filter].Before. Its cost grows with the jobs that it has to pass over.
+// List reads jobs in the descending order of their ids, which is newest first for the default ids. Page with
+// [Filter].Before. Its cost grows with the number of jobs that it has to skip.
 func (c *Client) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, error) {
 	if f.Limit < 0 || f.Limit > MaxPage {
 		return nil, validate.Errorf("limit", "is %d, it must be between 1 and %d, or 0 for the most", f.Limit, MaxPage)
@@ -79,7 +79,7 @@ func (c *Client) List(ctx context.Context, tx workqueue.Tx, f Filter) ([]Info, e
 		len(args)), args...)
 }
 
-// where is the filter as conditions over parameters.
+// where returns the filter as an SQL condition and its parameters.
 func (f Filter) where() (string, []any) {
 	var conditions []string
 	var args []any
@@ -113,7 +113,7 @@ func (f Filter) where() (string, []any) {
 	return "\nWHERE " + strings.Join(conditions, "\n  AND "), args
 }
 
-// index says what the states imply, so that the table's partial indexes can be used.
+// index returns conditions that the states imply, so that PostgreSQL can use the table's partial indexes.
 func (f Filter) index() []string {
 	failed, live := true, true
 	for _, s := range f.Status {
@@ -143,12 +143,12 @@ func (c *Client) read(ctx context.Context, tx workqueue.Tx, query string, args .
 	return list, err
 }
 
-// DecodeArgs reads a job's args into the value that a pointer of its type points to.
+// DecodeArgs decodes a job's args into the value that the pointer points to.
 func (c *Client) DecodeArgs(ctx context.Context, i Info, into any) error {
 	return c.decode(ctx, i.owner(), argsField, i.Args, into)
 }
 
-// DecodeOutput reads a job's output like [Client.DecodeArgs].
+// DecodeOutput decodes a job's output like [Client.DecodeArgs].
 func (c *Client) DecodeOutput(ctx context.Context, i Info, into any) error {
 	if i.Output == nil {
 		return fmt.Errorf("txwork: job %s has recorded no output", i.ID)
@@ -160,7 +160,7 @@ func (i Info) owner() owner { return owner{i.ID, i.Kind, i.Schedule, i.Headers} 
 
 // An Attempt is how an attempt ended.
 type Attempt struct {
-	Attempt int // 1 is the first; they begin again when the job is redriven
+	Attempt int // 1 is the first; the count begins again when the job is redriven
 	EndedAt time.Time
 	Outcome AttemptOutcome
 	Error   string
@@ -173,12 +173,12 @@ type AttemptOutcome string
 const (
 	AttemptSucceeded AttemptOutcome = "succeeded"
 	AttemptFailed    AttemptOutcome = "failed"
-	AttemptLost      AttemptOutcome = "lost" // its lease ended: the process died, or was cut off
+	AttemptLost      AttemptOutcome = "lost" // its lease expired: the process died, or was cut off
 	AttemptCancelled AttemptOutcome = "cancelled"
 )
 
-// History reads how the attempts of a job ended, the oldest first. One that is in progress is not among them,
-// nor one that was given back, by [workqueue.Snooze] or a shutdown.
+// History reads how the attempts of a job ended, the oldest first. It does not list an attempt in progress, nor
+// attempts that were given back by [workqueue.Snooze] or a shutdown.
 func (c *Client) History(ctx context.Context, tx workqueue.Tx, id uuid.UUID) ([]Attempt, error) {
 	var list []Attempt
 	err := c.table.In(tx).Query(ctx, func(scan func(...any) error) error {

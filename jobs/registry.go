@@ -44,7 +44,7 @@ type KindOptions[T Args] struct {
 	// timeout. Default: the worker's HandlerTimeout.
 	Timeout time.Duration
 
-	// MaxAttempts is how often a job is started at most. Default: the client's.
+	// MaxAttempts is the maximum number of times that a job is started. Default: the client's.
 	MaxAttempts int
 
 	// Retry is the backoff. It is stored with the job, so it applies to reported failures and to crashes alike.
@@ -108,7 +108,7 @@ func newKind[T Args](o KindOptions[T]) *kind {
 	return k
 }
 
-// kindOf calls Kind on a zero value of the type, or of the type that it points to.
+// kindOf calls Kind on a zero value of T or, if T is a pointer, on a pointer to a zero value.
 func kindOf[T Args]() string {
 	zero := *new(T)
 	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {
@@ -138,10 +138,10 @@ func (r *Registry) add(k *kind) {
 	r.kinds[k.name] = k
 }
 
-// unregistered is a kind with every default.
+// unregistered stands for a kind that is not registered: all its settings are the defaults.
 var unregistered = &kind{}
 
-// find is never nil.
+// find returns the kind's settings. It never returns nil.
 func (r *Registry) find(name string) *kind {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -13,15 +13,15 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A challenger is a job that replaces the holder of its unique key.
+// A challenger is a job that is to replace the holder of its unique key.
 type challenger struct {
 	holder uuid.UUID
 	prepared
 }
 
-// replace makes the holders of unique keys, where they are ready, the jobs that challenge them. It returns the ids of
-// those that it changed. It comes after all inserts of a call, and goes through the holders in the order of their ids:
-// of two calls that share keys and holders, neither waits for the other while that waits for it.
+// replace turns the holders of unique keys that are ready into the jobs that challenge them, and returns the ids of
+// those that it changed. It runs after all inserts of a call, and locks the holders in the order of their ids, so that
+// two calls that share keys and holders cannot deadlock.
 func (c *Client) replace(ctx context.Context, tx workqueue.Tx, byHolder map[uuid.UUID]prepared) (map[uuid.UUID]bool,
 	error) {
 	list := make([]challenger, 0, len(byHolder))
@@ -55,7 +55,7 @@ func (c *Client) replaceChunk(ctx context.Context, tx workqueue.Tx, list []chall
 		r.states)
 }
 
-// replacements are jobs as the statement has them, an array a column.
+// replacements are the parameters of the statement, one array for each column.
 type replacements struct {
 	holders                         []uuid.UUID
 	keys                            []string
@@ -65,7 +65,8 @@ type replacements struct {
 	due                             []*time.Time
 }
 
-// add encodes the args anew: they are bound to the id under which they are kept, and to the tenant in the headers.
+// add appends a challenger. It encodes the args again, because a codec may bind them to the job's id, which is now the
+// holder's, and to the tenant in the headers.
 func (r *replacements) add(ctx context.Context, c *Client, ch challenger) error {
 	args, err := c.encode(ctx, owner{id: ch.holder, kind: ch.kind, headers: ch.row.Headers}, argsField, ch.args)
 	if err != nil {
@@ -88,7 +89,7 @@ func (r *replacements) add(ctx context.Context, c *Client, ch challenger) error 
 	return nil
 }
 
-// number is NULL for zero.
+// number returns nil, which is NULL, for zero.
 func number[N ~int | ~int16](n N) *int64 {
 	if n == 0 {
 		return nil

@@ -16,10 +16,10 @@ import (
 	"github.com/txwork/txwork/workqueue/periodic"
 )
 
-// nominalHeader is the header in which a schedule's job has its nominal time.
+// nominalHeader is the header that holds the nominal time of a schedule's job.
 const nominalHeader = "txwork-nominal"
 
-// A Schedule enqueues a job again and again.
+// A Schedule enqueues a job periodically.
 type Schedule struct {
 	// Name is the schedule's key: 1 to [periodic.MaxName] bytes.
 	Name string
@@ -30,14 +30,14 @@ type Schedule struct {
 	// Zone is the IANA zone in which Expr is read. Default: UTC.
 	Zone string
 
-	// Rule says what becomes of late and of overlapping occurrences, and spreads them in time.
+	// Rule says what happens to occurrences that are late or overlap, and spreads them in time.
 	Rule schedule.Rule
 
-	// Args are those of every job.
+	// Args are the args of every job.
 	Args Args
 
-	// Queue, Priority, MaxAttempts, Retry, ByKey and Headers are those of every job, as in [InsertOptions]. What the
-	// kind says is looked up when the schedule is put.
+	// Queue, Priority, MaxAttempts, Retry, ByKey and Headers are the settings of every job, as in [InsertOptions]. The
+	// settings of the kind, which they override, are looked up when the schedule is put.
 	Queue       string
 	Priority    Priority
 	MaxAttempts int
@@ -53,7 +53,7 @@ func (s Schedule) insert() Insert {
 	}}
 }
 
-// A ScheduleInfo is a schedule as the table has it, with what its jobs have, see [Schedule].
+// A ScheduleInfo is a stored schedule, with the settings of its jobs, see [Schedule].
 type ScheduleInfo struct {
 	periodic.Info
 	Kind        string
@@ -65,17 +65,17 @@ type ScheduleInfo struct {
 	Headers     map[string]string
 }
 
-// Schedules are periodic jobs: rows in a table of their own, from which any number of schedulers in any number
-// of processes, one in every [Worker], enqueue what is due; there is no leader. One occurrence, a schedule at a nominal
-// time, is enqueued once.
+// Schedules are periodic jobs: rows in a table of their own, from which schedulers enqueue the jobs that are due. Every
+// [Worker] has a scheduler, and any number of processes may run them; there is no leader. An occurrence, which is a
+// schedule at a nominal time, is enqueued once.
 //
-// Pause, Resume, Delete, Trigger and Backfill are those of the embedded plan.
+// Pause, Resume, Delete, Trigger and Backfill are methods of the embedded plan.
 type Schedules struct {
 	*periodic.Plan
 	client *Client
 }
 
-// Schedules opens the client's. It does not touch the database.
+// Schedules opens the schedules of the client's schema. It does not access the database.
 func (c *Client) Schedules() (*Schedules, error) {
 	s := &Schedules{client: c}
 	var err error
@@ -92,14 +92,14 @@ func (c *Client) Schedules() (*Schedules, error) {
 	return s, nil
 }
 
-// Scheduler makes a scheduler apart from the workers, for those that have NoSchedules: its Run enqueues jobs when
-// they are due.
+// Scheduler makes a scheduler that runs without a [Worker], for programs whose workers set NoSchedules. Its Run
+// enqueues jobs when they are due.
 func (s *Schedules) Scheduler(pool *pgxpool.Pool, o periodic.SchedulerOptions) (*periodic.Scheduler, error) {
 	return periodic.NewScheduler(pool, s.Plan, o)
 }
 
-// Put creates schedules and changes those that exist, by name, see [periodic.Plan.Put]. Jobs that were
-// enqueued before stay as they are.
+// Put creates schedules, or changes those that exist by the same name, see [periodic.Plan.Put]. It does not change jobs
+// that are enqueued already.
 func (s *Schedules) Put(ctx context.Context, tx workqueue.Tx, schedules ...Schedule) error {
 	list := make([]periodic.Schedule, len(schedules))
 	for i, sc := range schedules {
@@ -112,7 +112,7 @@ func (s *Schedules) Put(ctx context.Context, tx workqueue.Tx, schedules ...Sched
 	return s.Plan.Put(ctx, tx, list...)
 }
 
-// Get reads a schedule as tx sees it. The error is [workqueue.ErrNotFound] where there is none of that name.
+// Get reads a schedule as tx sees it. The error is [workqueue.ErrNotFound] if there is none of that name.
 func (s *Schedules) Get(ctx context.Context, tx workqueue.Tx, name string) (ScheduleInfo, error) {
 	info, err := s.Plan.Get(ctx, tx, name)
 	if err != nil {
@@ -133,10 +133,10 @@ func (s *Schedules) List(ctx context.Context, tx workqueue.Tx, f periodic.Filter
 	return list, err
 }
 
-// A jobTemplate is what a schedule's jobs are made of.
+// A jobTemplate is the stored form of a schedule's job, from which its occurrences are made.
 type jobTemplate struct {
 	Kind        string            `json:"kind"`
-	Args        []byte            `json:"args"` // encoded, for the schedule
+	Args        []byte            `json:"args"` // encoded, and bound to the schedule
 	Queue       string            `json:"queue"`
 	Priority    Priority          `json:"priority"`
 	MaxAttempts int               `json:"max_attempts,omitempty"`
@@ -146,7 +146,7 @@ type jobTemplate struct {
 	Limited     *keyed.Limited    `json:"limited,omitempty"`
 }
 
-// template validates a schedule's job and writes it down.
+// template validates a schedule's job and encodes it.
 func (s *Schedules) template(ctx context.Context, sc Schedule) ([]byte, error) {
 	p, err := s.client.prepareOne(ctx, sc.insert())
 	if err != nil {
@@ -165,7 +165,7 @@ func (s *Schedules) template(ctx context.Context, sc Schedule) ([]byte, error) {
 	return json.Marshal(t)
 }
 
-// byKey is the rule of the schedule's jobs; nil is none.
+// byKey returns the rule of the schedule's jobs; nil means none.
 func (t jobTemplate) byKey() keyed.Rule {
 	switch {
 	case t.Ordered != nil:
@@ -180,7 +180,7 @@ func (t jobTemplate) options() InsertOptions {
 	o := InsertOptions{Queue: t.Queue, Priority: t.Priority, MaxAttempts: t.MaxAttempts, Retry: t.Retry,
 		Headers: t.Headers, ByKey: t.byKey()}
 	if o.ByKey == nil {
-		o.ByKey = keyed.None{} // that of the kind applied when the schedule was put
+		o.ByKey = keyed.None{} // the kind's rule was applied when the schedule was put
 	}
 	return o
 }
@@ -220,7 +220,7 @@ func (s *Schedules) insert(ctx context.Context, tx workqueue.Tx, occurrences []p
 	return written, err
 }
 
-// occurrence is the job of an occurrence.
+// occurrence returns the job of an occurrence.
 func (t jobTemplate) occurrence(o periodic.Occurrence) Insert {
 	insert := Insert{Args: &encodedArgs{t.Kind, t.Args}, InsertOptions: t.options(), schedule: o.Schedule,
 		occurrence: o.Key}
@@ -233,7 +233,7 @@ func (t jobTemplate) occurrence(o periodic.Occurrence) Insert {
 	return insert
 }
 
-// encodedArgs are args that were encoded for their schedule.
+// encodedArgs are args that were encoded when their schedule was put.
 type encodedArgs struct {
 	kind   string
 	stored []byte
@@ -248,8 +248,8 @@ func (s *Schedules) live(ctx context.Context, tx workqueue.Tx, name string) (n i
 	return n, err
 }
 
-// Nominal is when the schedule that wrote the job has it, by which one occurrence is told from another
-// however late it runs; false for other jobs.
+// Nominal returns the nominal time of a schedule's job, which identifies the occurrence however late it runs. It
+// returns false for other jobs.
 func (d *Delivery) Nominal() (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339Nano, d.Headers[nominalHeader])
 	return at, err == nil && d.Schedule != ""

@@ -60,7 +60,7 @@ func TestAScheduleEnqueuesItsJobs(t *testing.T) {
 	f.put(s, jobs.Schedule{Name: "digest", Expr: "@every 1s", Args: mail{To: "ann"}, Priority: jobs.High,
 		Headers: map[string]string{"tenant": "7"}})
 	f.scheduler(s)
-	f.scheduler(s) // there is no leader, and each occurrence is enqueued once
+	f.scheduler(s) // a second one: there is no leader, and each occurrence is enqueued once
 	f.work(jobs.WorkerOptions{NoSchedules: true, Queues: []jobs.QueueOptions{{Name: "mail"}}})
 	first, second := receive(t, runs), receive(t, runs)
 	equal(t, "args", first.job.Args, mail{To: "ann"})
@@ -73,7 +73,7 @@ func TestAScheduleEnqueuesItsJobs(t *testing.T) {
 	equal(t, "backoff", ask[string](f, "SELECT min(retry ->> 'growth') FROM "+f.table), "quadratic")
 }
 
-// A worker looks after the schedules of its client as well, unless it is told not to.
+// A worker also runs the schedules of its client, unless NoSchedules is set.
 func TestAWorkerRunsTheSchedules(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)

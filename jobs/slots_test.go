@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// atOnce does work and fails if that waits for a lock.
+// atOnce runs work in a transaction, and fails the test if work has to wait for a lock.
 func (f *fixture) atOnce(work func(tx workqueue.Tx) error) {
 	f.Helper()
 	f.inTx(func(tx workqueue.Tx) error {
@@ -32,10 +32,10 @@ func (f *fixture) sweepAtOnce() {
 	})
 }
 
-// named puts the table's name where a percent sign stands.
+// named replaces each percent sign in a statement by the table's name.
 func (f *fixture) named(statement string) string { return strings.ReplaceAll(statement, "%", f.table) }
 
-// hold runs work while another transaction has what the statement locks.
+// hold runs work while another transaction holds the locks that the statement takes.
 func (f *fixture) hold(statement string, work func()) {
 	f.Helper()
 	f.inTx(func(tx workqueue.Tx) error {
@@ -45,13 +45,13 @@ func (f *fixture) hold(statement string, work func()) {
 	})
 }
 
-// age makes the slots older than any statement that might not see their jobs.
+// age makes the slots so old that no running statement can still see a state without their jobs.
 func (f *fixture) age() {
 	f.Helper()
 	f.exec("UPDATE " + f.table + "_slot SET taken_at = now() - interval '1 minute'")
 }
 
-// A cancel of a running job is a wish: until its handler has returned the job runs, and counts.
+// Cancelling a running job is a request: the job runs, and counts against the limit, until its handler has returned.
 func TestACancelledJobKeepsItsSlotUntilItEnds(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -72,7 +72,7 @@ func TestACancelledJobKeepsItsSlotUntilItEnds(t *testing.T) {
 	equal(t, "slots", f.slots(), 0)
 }
 
-// A queue without a limit of running jobs has no slots: nobody would count them.
+// A queue without a limit of running jobs has no slots, because nothing would count them.
 func TestASweepGivesSlotsWhereThereIsALimitOnly(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -83,7 +83,7 @@ func TestASweepGivesSlotsWhereThereIsALimitOnly(t *testing.T) {
 	equal(t, "slots", f.slots(), 0)
 }
 
-// Jobs that wait to be claimed take no room, and a sweep that is bounded goes on where the one before ended.
+// Jobs that wait to be claimed take no slots, and a bounded sweep continues where the previous one ended.
 func TestASweepCountsWhatRunsAndNothingElse(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -99,7 +99,8 @@ func TestASweepCountsWhatRunsAndNothingElse(t *testing.T) {
 	}
 }
 
-// A slot is as old as its job has been running: only what has no such job is given back.
+// A slot is as old as its job has been running. The sweep gives back only slots without a running job, however old the
+// others are.
 func TestALongJobKeepsItsSlot(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -111,7 +112,7 @@ func TestALongJobKeepsItsSlot(t *testing.T) {
 	equal(t, "slots", f.slots(), 1)
 }
 
-// Somebody has changed the job past the triggers, and no settle will give its slot back.
+// A job was changed bypassing the triggers, so no settle will give its slot back. The sweep has to.
 func TestASweepGivesBackWhatNoSettleWill(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]string{
@@ -135,7 +136,7 @@ func TestASweepGivesBackWhatNoSettleWill(t *testing.T) {
 	}
 }
 
-// A sweep that waited for a transaction of an application would leave every other queue alone for as long.
+// If a sweep waited for an application's transaction, the slots of all other queues would not be swept meanwhile.
 func TestASweepOfSlotsWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -147,7 +148,7 @@ func TestASweepOfSlotsWaitsForNobody(t *testing.T) {
 			f.exec("UPDATE " + f.table + "_queue SET changed_at = now() - interval '1 minute'")
 		}, "SELECT FROM %_queue FOR UPDATE"},
 		"a running job is being settled": {func(f *fixture) {
-			f.exec("DELETE FROM " + f.table + "_slot") // it is still to be counted
+			f.exec("DELETE FROM " + f.table + "_slot") // so that the sweep has to adopt the job
 		}, "SELECT FROM % FOR UPDATE"},
 		"a slot is being given back": {func(f *fixture) {
 			f.exec("UPDATE " + f.table + "_queue SET adopt = false")
@@ -167,7 +168,7 @@ func TestASweepOfSlotsWaitsForNobody(t *testing.T) {
 	}
 }
 
-// countWrites counts the versions that are written of jobs from now on.
+// countWrites counts the row versions of jobs that are written from now on.
 func (f *fixture) countWrites() (writes func() int) {
 	f.Helper()
 	f.exec(f.named(`CREATE TABLE writes (n int);
@@ -176,7 +177,7 @@ func (f *fixture) countWrites() (writes func() int) {
 	return func() int { return ask[int](f, "SELECT count(*) FROM writes") }
 }
 
-// Each further version of a row is another one to vacuum.
+// Every additional version of a row has to be vacuumed, so each step of a job's life may write only one.
 func TestJobsAreWrittenOnceAStep(t *testing.T) {
 	t.Parallel()
 	t.Run("a job without a unique key is acked", func(t *testing.T) {
@@ -203,7 +204,7 @@ func TestJobsAreWrittenOnceAStep(t *testing.T) {
 	})
 }
 
-// Only what was claimed was an attempt.
+// A job that was never claimed has had no attempt.
 func TestACancelledJobThatNeverRanHasNoAttemptOnRecord(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -215,8 +216,8 @@ func TestACancelledJobThatNeverRanHasNoAttemptOnRecord(t *testing.T) {
 	equal(t, "attempts on record", len(f.history(id)), 0)
 }
 
-// The jobs that ran before a queue had a limit are looked for while a worker may claim without having heard of it, and
-// for as long as there are any.
+// The sweep looks for jobs that took no slot because they were claimed before the queue had a limit. It goes on for as
+// long as it finds any, and for as long as a worker may claim without knowing the limit.
 func TestJobsAreAdoptedUntilEveryWorkerKnowsTheLimit(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -225,7 +226,7 @@ func TestJobsAreAdoptedUntilEveryWorkerKnowsTheLimit(t *testing.T) {
 	f.claimAdmitted(1)
 	f.limit("default", jobs.Limits{MaxRunning: 1})
 	f.exec("DELETE FROM " + f.table + "_slot")
-	f.sweep() // which finds the job
+	f.sweep() // finds the job
 	f.sweep()
 	equal(t, "a limit that is new", adopts(), true)
 	f.exec("UPDATE " + f.table + "_queue SET changed_at = now() - interval '1 minute'")
@@ -236,7 +237,7 @@ func TestJobsAreAdoptedUntilEveryWorkerKnowsTheLimit(t *testing.T) {
 	equal(t, "a sweep that found none", adopts(), false)
 }
 
-// Workers that wait for room hear of it.
+// Workers that wait for a slot are notified when one is given back.
 func TestASlotThatIsGivenBackIsAnnounced(t *testing.T) {
 	t.Parallel()
 	for name, give := range map[string]func(*fixture, uuid.UUID, uuid.UUID){

@@ -9,34 +9,35 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// Names of what belongs to the jobs' table.
+// Names of the tables and the sweep of jobs.
 const (
 	tableName     = "jobs"
 	scheduleTable = "jobs_schedule"
 	slotSweep     = "slot_sweep" // the function <table>_slot_sweep
 )
 
-// ownColumns are the jobs' own, in the order of [record].values and, but for the internal ones, of [Delivery].fields.
+// ownColumns are the columns of jobs, in the order of [record].values and, except for the internal ones, of
+// [Delivery].fields.
 var ownColumns = []workqueue.Column{
 	{Name: "kind", Type: "text", NotNull: true},
 	{Name: "queue", Type: "text", NotNull: true},
 	{Name: "priority", Type: "smallint", NotNull: true},
 	{Name: "args", Type: "bytea", NotNull: true},
-	// NULL once the job has entered a state that does not hold it
+	// NULL once the job has entered a state that does not hold the key
 	{Name: "unique_key", Type: "text", Internal: true},
-	{Name: "unique_states", Type: "smallint", Internal: true}, // the ended states that hold it: one bit for each status
-	{Name: "schedule", Type: "text"},                          // that wrote the job
-	// it counts against its queue's limit, see table jobs_slot
+	{Name: "unique_states", Type: "smallint", Internal: true}, // the ended states that hold the key: a bit for each
+	{Name: "schedule", Type: "text"},                          // the schedule that wrote the job
+	// the job counts against its queue's limit, see table jobs_slot
 	{Name: "slot", Type: "boolean", Internal: true},
-	{Name: "trail", Type: "boolean"},                     // it has steps on record
+	{Name: "trail", Type: "boolean"},                     // true: steps are recorded; false: they are void; NULL: none
 	{Name: "progress", Type: "smallint", Internal: true}, // per cent
 	{Name: "progress_note", Type: "text", Internal: true},
 	{Name: "output", Type: "bytea", Internal: true},
 	join.Column,
 }
 
-// Spec is the jobs' table in a schema, with every setting at its default: what txwork's own migrations
-// create. An empty schema is [workqueue.DefaultSchema].
+// Spec returns the Spec of the jobs' table in a schema, with every setting at its default, as txwork's own migrations
+// create it. An empty schema means [workqueue.DefaultSchema].
 func Spec(schema string) workqueue.Spec {
 	return workqueue.Spec{
 		Schema:    schema,
@@ -64,7 +65,7 @@ type record struct {
 	byKey        keyed.Rule
 }
 
-// values are the columns as the Spec orders them.
+// values returns the columns in the order of the Spec.
 func (r record) values() []any {
 	args := r.args
 	if args == nil {

@@ -9,21 +9,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Stepper is a job in the hands of its handler: a *[Job] of any type, or a *[Delivery].
+// Stepper is the job that a handler works on: a *[Job] of any type, or a *[Delivery].
 type Stepper interface{ delivery() *Delivery }
 
 func (d *Delivery) delivery() *Delivery { return d }
 
-// Step runs fn once for a job, however many attempts that takes: its result is recorded, and when the handler
-// runs again, Step returns the recorded result and does not call fn. Name tells the steps of a job apart: 1 to
+// Step runs fn once for a job, however many attempts the job takes. It records the result, and when the handler runs
+// again, Step returns the recorded result and does not call fn. The name identifies the step within the job: 1 to
 // [MaxStep] bytes. The result is encoded like args.
 //
-// An error of fn is returned, and nothing is recorded: the next attempt tries again. A process that dies
-// between the end of fn and the record repeats the step, so what fn does elsewhere has to bear that; for
-// writes to this database there is [StepTx]. Records are written under the guard of the lease: if it was lost
-// the error is [workqueue.ErrLeaseLost], and the result belongs to nobody.
+// An error of fn is returned, and nothing is recorded, so the next attempt calls fn again. A process that dies after fn
+// has returned and before the result is recorded repeats the step, so effects of fn outside this database must be
+// idempotent; for writes to this database, use [StepTx]. Recording is guarded by the lease: if that was lost, the error
+// is [workqueue.ErrLeaseLost], and the result is discarded.
 //
-// Records stay when a failed job is redriven, and go when the job is deleted.
+// Records are kept when a failed job is redriven, and deleted with the job.
 func Step[R any](ctx context.Context, job Stepper, name string, fn func(ctx context.Context) (R, error)) (R, error) {
 	d := job.delivery()
 	if result, found, err := recorded[R](ctx, d, name); found || err != nil {
@@ -36,11 +36,11 @@ func Step[R any](ctx context.Context, job Stepper, name string, fn func(ctx cont
 	return settledStep(ctx, d, name, result, d.putStep(ctx, d.worker.db, name, result))
 }
 
-// StepTx is [Step] for writes to this database: fn runs in a READ COMMITTED transaction that also records the
-// result, so its effect happens exactly once, and neither without the other. The job is not settled.
+// StepTx is [Step] for writes to this database. It runs fn in a READ COMMITTED transaction that also records the
+// result, so the writes of fn take effect exactly once, and only together with the record. The job is not settled.
 //
-// That holds also where fn runs twice in one attempt, because the handler repeats a StepTx whose commit failed or
-// calls it concurrently: what finds the step on record is rolled back, and the recorded result returned.
+// This holds even if fn runs twice in one attempt, because the handler repeats a StepTx whose commit failed or calls it
+// concurrently: a call that finds the step recorded is rolled back, and returns the recorded result.
 func StepTx[R any](ctx context.Context, job Stepper, name string, fn func(ctx context.Context, tx pgx.Tx) (R,
 	error)) (R, error) {
 	d := job.delivery()
@@ -60,11 +60,11 @@ func StepTx[R any](ctx context.Context, job Stepper, name string, fn func(ctx co
 	return settledStep(ctx, d, name, result, err)
 }
 
-// errOnRecord says that the step was recorded since the attempt has read its steps: by a commit whose reply was
-// lost, or by another call of the same attempt.
+// errOnRecord says that the step was recorded after the attempt had read its steps: by a commit whose reply was lost,
+// or by another call of the same attempt.
 var errOnRecord = errors.New("the step is on record already")
 
-// settledStep is what a step returns after it was recorded: the result on record, should that be another one.
+// settledStep returns the step's result or, if another call has recorded one first, that result.
 func settledStep[R any](ctx context.Context, d *Delivery, name string, result R, err error) (R, error) {
 	if !errors.Is(err, errOnRecord) {
 		return result, err
@@ -79,7 +79,7 @@ func settledStep[R any](ctx context.Context, d *Delivery, name string, result R,
 	return result, err
 }
 
-// recorded is the result of a step that was done before.
+// recorded returns the recorded result of a step, if there is one.
 func recorded[R any](ctx context.Context, d *Delivery, name string) (result R, found bool, err error) {
 	if d.claim == nil {
 		return result, false, errNoWorker
@@ -97,8 +97,9 @@ func recorded[R any](ctx context.Context, d *Delivery, name string) (result R, f
 	return result, true, nil
 }
 
-// step reads what is on record, once in an attempt. A job without a trail has none, and one that was replaced has a
-// trail that says that they are void.
+// step returns the recorded result of a step. It reads all steps of the job once in an attempt, and not at all if the
+// job has no trail, which means that it has recorded none. A job that was replaced has the trail false, by which the
+// statement knows that its steps are void.
 func (d *Delivery) step(ctx context.Context, name string) ([]byte, bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -145,7 +146,7 @@ func (d *Delivery) rereadSteps(ctx context.Context) error {
 	return nil
 }
 
-// putStep records a result. The error is errOnRecord where there is one already.
+// putStep records a result. The error is errOnRecord if there is one already.
 func (d *Delivery) putStep(ctx context.Context, db database, name string, result any) error {
 	encoded, err := d.encode(ctx, stepField(name), result)
 	if err != nil {
@@ -165,7 +166,7 @@ func (d *Delivery) putStep(ctx context.Context, db database, name string, result
 	return nil
 }
 
-// rememberStep spares the attempt another look.
+// rememberStep keeps a result, so that the attempt need not read it again.
 func (d *Delivery) rememberStep(name string, encoded []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,21 +11,19 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Unique keeps a job from being enqueued while another one holds the same key. The table decides, not a look
-// before: of any number of concurrent transactions one writes the job, and the others wait for it to commit
-// or roll back.
+// Unique prevents a job from being enqueued while another job holds the same key. A unique index decides: of any number
+// of concurrent transactions, one writes the job, and the others wait for it to commit or roll back.
 //
-// A key is taken while its holder is ready or in progress, and in the ended states that While names. It is
-// free again when the holder enters any other, or is deleted. A job that was redriven does not take its key
-// again.
+// A key is taken while its holder is ready or in progress, and in the ended states that While names. It is free again
+// when the holder enters any other state, or is deleted. A job that is redriven does not take its key again.
 type Unique struct {
-	// By says what has to be equal. Default: [ByArgs].
+	// By says what makes the key. Default: [ByArgs].
 	By UniqueBy
 	// Key is the key, with [ByKey]: 1 to [MaxKey] bytes.
 	Key string
 	// While names the ended states in which the key stays taken. Default: none.
 	While States
-	// OnConflict says what becomes of a job whose key is taken. Default: [Keep].
+	// OnConflict says what happens to a job whose key is taken. Default: [Keep].
 	OnConflict Conflict
 }
 
@@ -33,9 +31,9 @@ type Unique struct {
 type UniqueBy uint8
 
 const (
-	ByArgs UniqueBy = iota // those of one kind with the same args, as they are encoded, before they are encrypted
-	ByKind                 // those of one kind
-	ByKey                  // those of one kind with the same [Unique].Key
+	ByArgs UniqueBy = iota // jobs of one kind whose encoded args are the same, before encryption
+	ByKind                 // jobs of one kind
+	ByKey                  // jobs of one kind with the same [Unique].Key
 )
 
 // States is a set of ended states.
@@ -43,21 +41,21 @@ type States int16
 
 const (
 	WhileDone   States = 1 << workqueue.Done   // for as long as the done job is kept, see [Options].Retention
-	WhileFailed States = 1 << workqueue.Failed // until somebody redrives or deletes the failed job
+	WhileFailed States = 1 << workqueue.Failed // until the failed job is redriven or deleted
 )
 
-// Conflict says what becomes of a job whose unique key is taken.
+// Conflict says what happens to a job whose unique key is taken.
 type Conflict uint8
 
 const (
 	// Keep leaves the holder as it is: nothing is written, and the result is the holder's id.
 	Keep Conflict = iota
-	// Replace makes a holder that is ready the new job: it takes the new args, headers (and with them tenant and
+	// Replace turns a holder that is ready into the new job: it gets the new args, headers (and with them tenant and
 	// trace), priority, due time, MaxAttempts, Retry and While, and has no attempts, steps, progress or output. It
 	// keeps its id, its queue, its key and its place there, the time at which it was enqueued, and the history of its
 	// attempts. A holder that is in progress or has ended is not changed, as with Keep.
 	Replace
-	// Reject fails with a [*UniqueError]. Of several jobs of a call others may have been written: roll back.
+	// Reject fails with a [*UniqueError]. Other jobs of the same call may have been written then: roll back.
 	Reject
 )
 
@@ -77,7 +75,7 @@ func (u *Unique) check() error {
 	return nil
 }
 
-// checkKey is check for a job: a kind's setting may leave the key to its jobs.
+// checkKey is check for a job, which needs a key with ByKey. A kind's Unique may leave the key to its jobs.
 func (u *Unique) checkKey() error {
 	if u == nil || u.By != ByKey {
 		return u.check()
@@ -85,7 +83,7 @@ func (u *Unique) checkKey() error {
 	return cmp.Or(u.check(), input.Name("unique key", u.Key, MaxKey))
 }
 
-// text is the unique key as it is stored. The first letter keeps the scopes apart.
+// text returns the unique key in its stored form. The first letter keeps the scopes apart.
 func (u *Unique) text(kind string, args []byte) string {
 	switch {
 	case u == nil:
@@ -99,5 +97,5 @@ func (u *Unique) text(kind string, args []byte) string {
 	return "a:" + kind + "\x1f" + base64.RawURLEncoding.EncodeToString(hash[:])
 }
 
-// occurrence is the unique key of a schedule's occurrence.
+// occurrence returns the unique key of a schedule's occurrence.
 func occurrence(key string) string { return "s:" + key }

@@ -12,13 +12,13 @@ import (
 type Unknown uint8
 
 const (
-	// RetryUnknown takes them for failed attempts, with [ErrUnknownKind]: they come back by their backoff, and
-	// are dead letters when their attempts are used up.
+	// RetryUnknown makes the claim a failed attempt with [ErrUnknownKind]: the job is retried after its backoff, and
+	// becomes a dead letter when its attempts are used up.
 	RetryUnknown Unknown = iota
 
-	// LeaveUnknown puts them back for workers that know the kind and gives the attempt back: they never fail
-	// here. They come again after some seconds; where there are many, after so long that a worker spends no
-	// more than a hundred or so a second of its claims on them, however many there are.
+	// LeaveUnknown returns the jobs for workers that have a handler, and does not count the attempt, so they never fail
+	// here. They are due again after some seconds. If there are many, the delay grows, so that a worker claims no more
+	// than about a hundred of them a second.
 	LeaveUnknown
 )
 
@@ -30,19 +30,19 @@ func (w *Worker) unknown(d *Delivery) error {
 }
 
 const (
-	// minUnknownDelay is how long a job of an unknown kind is put off at least.
+	// minUnknownDelay is the shortest time for which a job of an unknown kind is put off.
 	minUnknownDelay = 5 * time.Second
-	// unknownEvery is the time between two of them.
+	// unknownEvery is the time between the due times of two such jobs.
 	unknownEvery = 10 * time.Millisecond
-	// maxUnknownDelay bounds how long a job may wait although a worker that knows it has come.
+	// maxUnknownDelay bounds how long a job may wait after a worker with a handler for it has started.
 	maxUnknownDelay = 24 * time.Hour
 )
 
-// putOff spreads in time the jobs that a worker puts back because it has no handler for their kind. Many of them would
-// otherwise come back at once, again and again, before jobs that can be done.
+// putOff spreads the due times of the jobs that a worker returns because it has no handler for their kind. Otherwise
+// many of them would be due together, again and again, ahead of jobs that can be done.
 type putOff struct {
 	mu   sync.Mutex
-	last time.Time // when the last of them comes again
+	last time.Time // the latest due time so far
 }
 
 func (u *putOff) delay(now time.Time) time.Duration {

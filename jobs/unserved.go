@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// reportUnserved logs the kinds that have a handler here and by default wait in a queue that this worker does
-// not serve: another worker has to, or they wait for ever. It is a warning where that is hardly meant, since the
-// program chose no queues or no kind is left for those that it chose. Otherwise the program divides its kinds
-// among its workers, and it is for information.
+// reportUnserved logs the kinds that have a handler here but whose default queue this worker does not serve. Another
+// worker has to serve it, or their jobs wait for ever. The level is a warning if this is probably a mistake: the
+// program chose no queues, or no kind is left for the queues that it chose. Otherwise the program probably divides its
+// kinds among several workers, and the level is info.
 func (w *Worker) reportUnserved(ctx context.Context) {
 	var served, unserved []string
 	for _, k := range w.options.Registry.handled() {
@@ -36,7 +36,7 @@ func (w *Worker) reportUnserved(ctx context.Context) {
 			w.client.table.Name(), "kinds", unserved)
 }
 
-// handled are the kinds with a handler, by name.
+// handled returns the kinds with a handler, sorted by name.
 func (r *Registry) handled() (list []*kind) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -10,12 +10,13 @@ import (
 	"github.com/txwork/txwork/jobs"
 )
 
-// Jobs that wait in a queue which nobody serves wait in silence, so a worker says at its start what it will not get.
+// Nothing reports jobs in a queue that no worker serves. A worker therefore logs at its start which of its kinds wait
+// in queues that it does not serve.
 func TestAWorkerTellsWhichOfItsKindsItDoesNotServe(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		queues []jobs.QueueOptions
-		want   string // of the log; empty: nothing is said
+		want   string // the expected log; empty: nothing is logged
 	}{
 		"no queues chosen": {nil,
 			`level=WARN msg="this worker does not serve the queues of some kinds that it has handlers for" table=jobs kinds="[mail in queue mail]"`},
@@ -31,7 +32,7 @@ func TestAWorkerTellsWhichOfItsKindsItDoesNotServe(t *testing.T) {
 			f := newJobs(t, func(o *jobs.Options) { o.Telemetry.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 			jobs.Register(f.kinds, nothing[mail], jobs.KindOptions[mail]{Queue: "mail"})
 			jobs.Register(f.kinds, nothing[report], jobs.KindOptions[report]{})
-			jobs.Declare(f.kinds, jobs.KindOptions[pages]{Queue: "elsewhere"}) // is for others to do
+			jobs.Declare(f.kinds, jobs.KindOptions[pages]{Queue: "elsewhere"}) // no handler, so another worker's
 			w, err := jobs.NewWorker(f.Pool, f.client, jobs.WorkerOptions{Queues: c.queues})
 			f.ok(err)
 			ctx, cancel := context.WithCancel(t.Context())

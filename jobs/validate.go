@@ -22,7 +22,7 @@ func checkPriority(p Priority) error {
 	return nil
 }
 
-// checkWhen refuses what cannot be meant.
+// checkWhen refuses delays out of bounds, and a delay together with ScheduledAt.
 func (i Insert) checkWhen() error {
 	switch {
 	case i.Delay < 0 || i.Delay > MaxDelay:
@@ -33,7 +33,7 @@ func (i Insert) checkWhen() error {
 	return nil
 }
 
-// checkID refuses an id that an earlier job of the call has.
+// checkID refuses an id that an earlier job of the same call has.
 func checkID(seen map[uuid.UUID]int, i int, id uuid.UUID) error {
 	if first, taken := seen[id]; taken {
 		return validate.Errorf("id", "%s is that of job %d, too", id, first+1)

@@ -214,7 +214,7 @@ func TestBadSettingsAreRefused(t *testing.T) {
 	}
 }
 
-// Middleware may do jobs by itself, and registries may be filled after the worker is made.
+// Middleware may do jobs by itself, and handlers may be registered after the worker is made.
 func TestAWorkerMayGetItsHandlersLater(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -229,7 +229,7 @@ func TestAWorkerMayGetItsHandlersLater(t *testing.T) {
 	f.ok(err)
 }
 
-// bare is a client without a registry.
+// bare returns a client without a registry.
 func bare(f *fixture) *jobs.Client {
 	f.Helper()
 	c, err := jobs.Open(jobs.Options{Schema: f.Schema})
@@ -237,7 +237,7 @@ func bare(f *fixture) *jobs.Client {
 	return c
 }
 
-// idle is a worker whose registry is empty.
+// idle returns a worker whose registry is empty.
 func idle(f *fixture) *jobs.Worker {
 	f.Helper()
 	w, err := jobs.NewWorker(f.Pool, f.client, jobs.WorkerOptions{Registry: jobs.NewRegistry()})

@@ -21,7 +21,7 @@ import (
 type QueueOptions struct {
 	// Name of the queue. Default: [DefaultQueue].
 	Name string
-	// Concurrency is how many jobs of the queue this worker runs at once. Default: that of [WorkerOptions].
+	// Concurrency is how many jobs of the queue this worker runs at once. Default: the Concurrency of [WorkerOptions].
 	Concurrency int
 	// Priorities are the levels that are served. Default: all.
 	Priorities []Priority
@@ -29,48 +29,49 @@ type QueueOptions struct {
 
 // WorkerOptions configure a [Worker]. The zero value serves [DefaultQueue].
 //
-// The embedded options hold for each queue. HandlerTimeout is that of kinds without a Timeout.
+// The embedded options apply to each queue. HandlerTimeout applies to kinds without a Timeout.
 type WorkerOptions struct {
 	workqueue.WorkerOptions
 
-	// Queues are what this worker serves, each apart from the others: busy jobs of one leave those of the
-	// others their handlers. They share the connections of one [workqueue.Runtime]. Run logs the kinds that have a
-	// handler here and by default wait in other queues.
+	// Queues are the queues that this worker serves. Each has handlers of its own, so busy jobs of one queue do not
+	// delay those of another. They share the connections of one [workqueue.Runtime]. Run logs the kinds that have a
+	// handler here but by default wait in other queues.
 	Queues []QueueOptions
 
-	// Registry has the handlers. Default: that of the client. Where neither is set, nothing could do a job but
-	// Middleware, and without any the worker is refused.
+	// Registry has the handlers. Default: the client's registry. If neither is set, only Middleware can do jobs, and a
+	// worker without Middleware is refused.
 	Registry *Registry
 
-	// Middleware wraps every handler, also where a kind has none. The first is outermost.
+	// Middleware wraps every handler. It is also called for kinds that have no handler. The first is outermost.
 	Middleware []Middleware
 
-	// Unknown says what becomes of jobs of a kind that has no handler here. Default: [RetryUnknown].
+	// Unknown says what happens to jobs of a kind that has no handler here. Default: [RetryUnknown].
 	Unknown Unknown
 
-	// NoSchedules leaves the schedules to other workers, or to a [Schedules.Scheduler]: this one runs jobs only.
+	// NoSchedules leaves the schedules to other workers, or to a [Schedules.Scheduler]. This worker then only runs
+	// jobs.
 	NoSchedules bool
 }
 
-// A Worker runs jobs, and enqueues what schedules owe. Any number of workers, in any number of processes, share the
-// jobs' table.
+// A Worker runs jobs, and enqueues the jobs of schedules that are due. Any number of workers, in any number of
+// processes, share the jobs' table.
 type Worker struct {
 	client    *Client
 	pool      *pgxpool.Pool
-	db        database // for what handlers record: the pool, or the transaction of DrainIn
+	db        database // for the records of handlers: the pool, or the transaction of DrainIn
 	options   WorkerOptions
-	handle    Handler // of every job, middleware included
+	handle    Handler // dispatches every job, through the middleware
 	unknowns  putOff
 	queues    workqueue.Workers
-	noQueues  bool                // the options named none
+	noQueues  bool                // the options named no queues
 	scheduler *periodic.Scheduler // nil with NoSchedules
 }
 
-// NewWorker makes a worker of a client's jobs; Run starts it.
+// NewWorker makes a worker for a client's jobs; Run starts it.
 //
-// The pool serves [Delivery.Tx], what handlers record and the scheduler's transactions. Claims, renewals and
-// settles of all queues and of the scheduler have the connections of one [workqueue.Runtime], so that busy handlers
-// cannot starve them.
+// The pool serves [Delivery.Tx], the records of handlers and the scheduler's transactions. Claims, renewals and settles
+// of all queues and of the scheduler use the connections of one [workqueue.Runtime], so that busy handlers cannot
+// starve them.
 func NewWorker(pool *pgxpool.Pool, c *Client, o WorkerOptions) (*Worker, error) {
 	switch {
 	case c == nil:
@@ -158,7 +159,7 @@ func (w *Worker) addQueue(q QueueOptions) error {
 		return err
 	}
 	o := w.options.WorkerOptions
-	o.HandlerTimeout = 0 // it depends on the kind
+	o.HandlerTimeout = 0 // the timeout depends on the kind, see dispatch
 	if q.Concurrency != 0 {
 		o.Concurrency = q.Concurrency
 	}
@@ -168,7 +169,7 @@ func (w *Worker) addQueue(q QueueOptions) error {
 	return err
 }
 
-// lanes are a queue's levels, the most urgent first.
+// lanes returns a lane for each priority that the worker serves, the most urgent first.
 func lanes(q QueueOptions) [][]any {
 	var lanes [][]any
 	for _, p := range priorities {
@@ -188,9 +189,9 @@ func checkPriorities(list []Priority) error {
 	return nil
 }
 
-// Run runs jobs until ctx is cancelled. Then it claims no more, returns jobs that were not started, waits for
-// running ones up to the shutdown timeout, settles them, and returns nil. A database that goes away is waited
-// for. Run returns an error at once if the worker has no handler, or if a table does not fit this version of the
+// Run runs jobs until ctx is cancelled. Then it stops claiming, returns jobs that were not started, waits for running
+// ones up to the shutdown timeout, settles them, and returns nil. If the database becomes unavailable, Run waits for
+// it. Run returns an error at once if the worker has no handler, or if a table does not fit this version of the
 // library. A Worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
 	if err := w.Check(); err != nil {
@@ -200,8 +201,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return w.all().Run(ctx)
 }
 
-// Check tells why the worker cannot run: it has no handler, and would fail whatever it claims. Middleware may do jobs
-// by itself. A service asks it before it starts.
+// Check returns an error if the worker has neither a handler nor middleware, which may do jobs by itself: it would fail
+// every job that it claims. A service calls Check before it starts.
 func (w *Worker) Check() error {
 	if len(w.options.Registry.handled()) == 0 && len(w.options.Middleware) == 0 {
 		var names []string
@@ -215,9 +216,9 @@ func (w *Worker) Check() error {
 	return nil
 }
 
-// Drain is the worker as a [workqueue.Drain], for platforms without a process that runs all the time, for
-// commands, and for tests: each of its runs enqueues what schedules owe, does the jobs that are due, queue after
-// queue, and returns. See [workqueue.Drain].
+// Drain returns the worker as a [workqueue.Drain], for platforms without a process that runs all the time, for
+// commands, and for tests. Each of its runs enqueues the jobs of schedules that are due, does the jobs that are due,
+// queue by queue, and returns. See [workqueue.Drain].
 func (w *Worker) Drain() (*workqueue.Drain, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
@@ -225,8 +226,9 @@ func (w *Worker) Drain() (*workqueue.Drain, error) {
 	return w.all().Drain()
 }
 
-// DrainIn is [Worker.Drain] inside a transaction, as in a test that rolls back: what handlers record is written in
-// it, too, so a handler may not call two methods of its job at once. See [workqueue.Worker.DrainIn].
+// DrainIn is [Worker.Drain] inside a transaction, such as that of a test that rolls back. What handlers record is
+// written in the transaction, too, so a handler may not call two methods of its job at once. See
+// [workqueue.Worker.DrainIn].
 func (w *Worker) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
@@ -238,7 +240,8 @@ func (w *Worker) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
 	return inside.all().DrainIn(tx)
 }
 
-// all are the scheduler, which enqueues jobs before those of each queue are done, and a worker for each queue.
+// all returns the scheduler and a worker for each queue. The scheduler is first, so that a drain does the jobs that it
+// enqueues.
 func (w *Worker) all() workqueue.Workers {
 	if w.scheduler == nil {
 		return slices.Clone(w.queues)
@@ -246,15 +249,16 @@ func (w *Worker) all() workqueue.Workers {
 	return append(w.scheduler.Workers(), w.queues...)
 }
 
-// Workers and Tables make a worker a part of a service, see package service.
+// Workers returns the workers of which this one consists. Workers and Tables make it a part of a service, see package
+// service.
 func (w *Worker) Workers() []*workqueue.Worker { return w.all() }
 
-// Tables are those of the jobs and of their schedules.
+// Tables returns the tables of the jobs and of their schedules.
 func (w *Worker) Tables() []*workqueue.Table { return w.client.Tables() }
 
 // SetConcurrency changes how many jobs of one of its queues the worker runs at once, also while it runs, see
-// [workqueue.Worker.SetConcurrency]. A queue that the worker does not serve is refused. How many jobs of a queue run in
-// all processes together is a matter of [Client.SetLimits].
+// [workqueue.Worker.SetConcurrency]. A queue that the worker does not serve is refused. To limit a queue over all
+// processes, use [Client.SetLimits].
 func (w *Worker) SetConcurrency(queue string, n int) error {
 	for i, q := range w.options.Queues {
 		if cmp.Or(q.Name, DefaultQueue) == queue {
@@ -267,7 +271,7 @@ func (w *Worker) SetConcurrency(queue string, n int) error {
 // Wake makes a running worker look for jobs and schedules now. It never blocks.
 func (w *Worker) Wake() { w.all().Wake() }
 
-// dispatch is the innermost of the worker's handlers: it finds the kind's.
+// dispatch is the innermost handler of the worker: it calls the handler of the job's kind, with the kind's timeout.
 func (w *Worker) dispatch(ctx context.Context, d *Delivery) error {
 	k := w.options.Registry.find(d.Kind)
 	if k.handle == nil {

@@ -238,7 +238,7 @@ func TestAnUnknownKindIsRetriedByPolicy(t *testing.T) {
 	equal(t, "last error", info.LastError, `unknown kind: no handler is registered for "report"`)
 }
 
-// A crowd of jobs that nobody here knows stands in front of one that somebody does.
+// Many jobs of a kind without a handler here are due before a job that has one.
 func TestUnknownKindsAreLeftToThoseWhoKnowThem(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -258,7 +258,7 @@ func TestUnknownKindsAreLeftToThoseWhoKnowThem(t *testing.T) {
 	stop()
 	equal(t, "attempts", ask[int](f, "SELECT max(attempts) FROM "+f.table+" WHERE kind = 'report' AND status = 0"), 0)
 	equal(t, "left", ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE kind = 'report' AND status = 0"), crowd)
-	// They come again one after the other: a hundred a second, and not all at once.
+	// They are due again one after the other, a hundred a second, and not all at once.
 	if spread := ask[float64](f, "SELECT extract(epoch FROM max(due_at) - min(due_at))::float8 FROM "+f.table+
 		" WHERE kind = 'report'"); spread < crowd/100*0.8 {
 		t.Errorf("%d jobs of an unknown kind come again within %.1f s", crowd, spread)
@@ -284,7 +284,7 @@ func TestQueuesHaveHandlersOfTheirOwn(t *testing.T) {
 	}
 	equal(t, "queue", receive(t, running), "slow")
 	equal(t, "queue", receive(t, running), "slow")
-	f.await(f.enqueue(mail{}, jobs.InsertOptions{Queue: "fast"}).ID, workqueue.Done) // the slow ones are full
+	f.await(f.enqueue(mail{}, jobs.InsertOptions{Queue: "fast"}).ID, workqueue.Done) // all slow handlers are busy
 	other := f.enqueue(mail{}, jobs.InsertOptions{Queue: "other"}).ID
 	equal(t, "queue", receive(t, running), "fast")
 	equal(t, "more", len(running), 0)
@@ -306,7 +306,7 @@ func TestUrgentJobsComeFirst(t *testing.T) {
 	}
 }
 
-// Every urgent job enqueues the next before it is done, so there are always some that are ready.
+// Every urgent job enqueues the next one before it is done, so there are always urgent jobs that are ready.
 func TestNoJobStarvesUnderUrgentOnes(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)

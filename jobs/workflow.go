@@ -12,44 +12,44 @@ import (
 const (
 	// MaxTasks is how many tasks a workflow may have.
 	MaxTasks = 10_000
-	// MaxDependencies is how many dependencies its tasks may have together.
+	// MaxDependencies is how many dependencies the tasks of a workflow may have together.
 	MaxDependencies = 100_000
-	// MaxTaskName is in bytes.
+	// MaxTaskName is the largest length of a task's name in bytes.
 	MaxTaskName = 255
 )
 
-// Headers that tell a task where it belongs.
+// Headers of a task.
 const (
 	workflowHeader = "txwork-workflow" // the workflow's id
 	taskHeader     = "txwork-task"     // the task's name
 )
 
-// A Workflow is jobs that run after each other: its tasks make a directed acyclic graph. Build it with
+// A Workflow is a set of jobs that depend on each other: its tasks form a directed acyclic graph. Build it with
 // [Workflow.Task], and start it with [Client.StartWorkflow], as often as you like; starting does not change it.
 // Building is not safe for concurrent use.
 //
-// Each dependent task is the continuation of a join over its dependencies, see package join. One more join,
-// whose id is the workflow's, has all tasks as its steps.
+// Each dependent task is the continuation of a join over its dependencies, see package join. One more join, whose id is
+// the workflow's, has all tasks as its members.
 type Workflow struct {
 	// Name is for people and for [join.ListOptions], as the label of the workflow's join: at most [join.MaxLabel]
 	// bytes. It may be empty, and any number of workflows may share it.
 	Name string
 
-	// TaskPolicy is that of tasks that have none of their own, see [WithPolicy]. Default: [join.WaitAll].
+	// TaskPolicy is the policy of tasks that set none, see [WithPolicy]. Default: [join.WaitAll].
 	TaskPolicy join.Policy
 
-	// OnComplete and OnFail run when the workflow ends. Both are optional. They find the workflow with
-	// [Delivery.WorkflowID] and its tasks with [Delivery.Dependencies]. The one that the workflow did not come to
-	// ends as cancelled, or as done if it is OnFail.
+	// OnComplete runs when the workflow completes, and OnFail when it fails. Both are optional. They find the workflow
+	// with [Delivery.WorkflowID] and its tasks with [Delivery.Dependencies]. The one that does not run ends as
+	// cancelled if it is OnComplete, and as done if it is OnFail.
 	OnComplete, OnFail *Insert
 
-	// Policy says when the workflow ends and how. With [join.WaitAll], the default, when all tasks have ended: it
-	// completes if all have succeeded. With [join.FailFast] it fails with the first task that does, and the
-	// other tasks go on. With [join.AnyOutcome] it completes when all tasks have ended, however.
+	// Policy says when the workflow ends and how. With [join.WaitAll], the default, it ends when all tasks have ended,
+	// and completes if all have succeeded. With [join.FailFast] it fails as soon as a task fails, and the other tasks
+	// go on. With [join.AnyOutcome] it completes when all tasks have ended, whatever their outcomes.
 	Policy join.Policy
 
-	// Deadline fails the workflow if it is still pending then, by the database's clock. Its tasks go on; an OnFail
-	// that does not want that calls [Client.CancelWorkflow]. Zero: none.
+	// Deadline fails the workflow if it is still pending then, by the database's clock. Its tasks go on; to stop them,
+	// call [Client.CancelWorkflow] in OnFail. Default: none.
 	Deadline time.Time
 
 	tasks []*Task
@@ -58,7 +58,7 @@ type Workflow struct {
 // NewWorkflow makes a workflow without tasks.
 func NewWorkflow(name string) *Workflow { return &Workflow{Name: name} }
 
-// A Task is a job of a [Workflow], by which other tasks name it as a dependency.
+// A Task is a job of a [Workflow]. Pass it to [After] to make it a dependency of another task.
 type Task struct {
 	workflow *Workflow
 	name     string
@@ -71,8 +71,8 @@ type Task struct {
 // A TaskOption is an option of [Workflow.Task].
 type TaskOption func(*Task)
 
-// Task adds a task: its name is its own in the workflow, 1 to [MaxTaskName] bytes. A task without dependencies may
-// run as soon as the workflow has been started. What is wrong is reported by [Client.StartWorkflow].
+// Task adds a task. Its name is unique in the workflow, and has 1 to [MaxTaskName] bytes. A task without dependencies
+// may run as soon as the workflow has been started. [Client.StartWorkflow] reports invalid tasks.
 func (w *Workflow) Task(name string, args Args, options ...TaskOption) *Task {
 	t := &Task{workflow: w, name: name, insert: Insert{Args: args}}
 	for _, option := range options {
@@ -82,43 +82,44 @@ func (w *Workflow) Task(name string, args Args, options ...TaskOption) *Task {
 	return t
 }
 
-// After makes a task run after others of its workflow: by its policy, when they have succeeded.
+// After makes a task depend on other tasks of its workflow. By default it runs when they have succeeded, see
+// [WithPolicy].
 func After(tasks ...*Task) TaskOption {
 	return func(t *Task) { t.after = append(t.after, tasks...) }
 }
 
-// AfterNamed is [After] by names, also those of tasks that are added later.
+// AfterNamed is [After] by the names of tasks. The tasks may be added later.
 func AfterNamed(names ...string) TaskOption {
 	return func(t *Task) { t.named = append(t.named, names...) }
 }
 
-// WithPolicy says what becomes of a task when one of its dependencies fails or is cancelled. Default: the
-// workflow's TaskPolicy.
+// WithPolicy says what happens to a task when one of its dependencies fails or is cancelled. Default: the workflow's
+// TaskPolicy.
 //
-//   - [join.WaitAll]: when all dependencies have ended, the task is cancelled, and by their own policies the
-//     tasks behind it.
+//   - [join.WaitAll]: when all dependencies have ended, the task is cancelled, and so are the tasks that depend on it,
+//     by their own policies.
 //   - [join.FailFast]: the same, but at once: other dependencies may still be running.
-//   - [join.AnyOutcome]: the task runs when all dependencies have ended, however. It finds out with
-//     [Delivery.Dependencies].
+//   - [join.AnyOutcome]: the task runs when all dependencies have ended, whatever their outcomes, which
+//     [Delivery.Dependencies] returns.
 func WithPolicy(p join.Policy) TaskOption {
 	return func(t *Task) { t.policy = &p }
 }
 
-// With gives a task options of its own. ScheduledAt and Delay count from the workflow's start; a task whose
-// dependencies take longer runs at once then. A rule is entered when the dependencies have ended. A task
-// cannot be Unique, by its options or by its kind: it is always a job of its own.
+// With sets options of a task's job. ScheduledAt and Delay count from the workflow's start; a task whose dependencies
+// take longer runs as soon as they have ended. With ByKey, the task enters its key when its dependencies have ended. A
+// task cannot be Unique, by its options or by its kind, because it is always a job of its own.
 func With(o InsertOptions) TaskOption {
 	return func(t *Task) { t.insert.InsertOptions = o }
 }
 
-// A StartedWorkflow is the ids of a workflow and of its tasks.
+// A StartedWorkflow holds the ids of a workflow and of its tasks.
 type StartedWorkflow struct {
 	ID                 uuid.UUID
 	Tasks              map[string]uuid.UUID // by name
 	OnComplete, OnFail uuid.UUID            // zero: none
 }
 
-// policyOf is a task's own, or the workflow's.
+// policyOf returns the task's own policy, or else the workflow's TaskPolicy.
 func (w *Workflow) policyOf(t *Task) join.Policy {
 	if t.policy != nil {
 		return *t.policy

@@ -16,7 +16,7 @@ import (
 	"github.com/txwork/txwork/workqueue/keyed"
 )
 
-// keyedBy is a, then b, which has a key.
+// keyedBy returns a workflow of a task a, and a task b that depends on it and has a key.
 func keyedBy(g keyed.Rule) *jobs.Workflow {
 	w := jobs.NewWorkflow("keyed")
 	a := w.Task("a", part{})
@@ -37,7 +37,7 @@ func TestATaskEntersItsOrderedKeyWhenItsDependenciesAreDone(t *testing.T) {
 	f.ack(two.Tasks["a"])
 	f.wantTasks(two.ID, "pending: a done, b ready")
 	f.ack(one.Tasks["a"])
-	f.wantTasks(one.ID, "pending: a done, b waits") // behind that of the other
+	f.wantTasks(one.ID, "pending: a done, b waits") // behind the other workflow's b
 	third := f.enqueue(part{}, jobs.InsertOptions{ByKey: key}).ID
 	f.ack(two.Tasks["b"])
 	f.wantTasks(one.ID, "pending: a done, b ready")
@@ -70,7 +70,7 @@ func TestATaskEntersItsLimitedKeyWhenItsDependenciesAreDone(t *testing.T) {
 	}
 }
 
-// through is how many jobs of a key may run.
+// through returns how many jobs of a key may run now.
 func (f *fixture) through(key string) int {
 	f.Helper()
 	f.fold()
@@ -103,13 +103,14 @@ func TestATaskThatIsCancelledNeverComesToItsKey(t *testing.T) {
 	f.wantTasks(s.ID, "failed: a failed, b cancelled")
 	job := f.enqueue(part{}, jobs.InsertOptions{ByKey: key}).ID
 	equal(t, "the next of its key", f.fate(job), "ready")
-	f.redrive(s.Tasks["b"]) // comes to its key now
+	f.redrive(s.Tasks["b"]) // only now does it enter its key
 	equal(t, "the redriven task", f.fate(s.Tasks["b"]), "waits")
 	f.ack(job)
 	equal(t, "the redriven task", f.fate(s.Tasks["b"]), "ready")
 }
 
-// Somebody cancels a task that waits and then thinks better of it: it waits for its key when its dependencies end.
+// A waiting task is cancelled and then redriven. It is in its key from then on, and stays there when its dependencies
+// end.
 func TestATaskThatIsInItsKeyAlreadyStaysThere(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]keyed.Rule{"serial": keyed.Ordered{Key: "k"}, "limited": keyed.Limited{Key: "k",
@@ -134,7 +135,7 @@ func TestATaskThatIsInItsKeyAlreadyStaysThere(t *testing.T) {
 	}
 }
 
-// A dead letter that parks what is behind it in its key also fails those workflows, too.
+// A dead letter that parks the rows behind it in its key also fails the workflows of those rows.
 func TestATaskThatIsParkedHasFailed(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)
@@ -146,7 +147,7 @@ func TestATaskThatIsParkedHasFailed(t *testing.T) {
 	f.fail(list[0].Tasks["b"])
 	f.wantTasks(list[0].ID, "failed: a done, b failed")
 	f.wantTasks(list[1].ID, "failed: a done, b failed")
-	f.wantTasks(list[2].ID, "pending: a ready, b waits") // it has not come to its key
+	f.wantTasks(list[2].ID, "pending: a ready, b waits") // its b has not entered the key yet
 	f.ack(list[2].Tasks["a"])
 	f.wantTasks(list[2].ID, "failed: a done, b failed")
 }
@@ -164,8 +165,8 @@ func TestWorkflowsWithKeys(t *testing.T) {
 				for n := running.Add(1); n > most.Load(); {
 					most.CompareAndSwap(most.Load(), n)
 				}
-				pgtest.Pass(time.Millisecond) // so that others would be seen
-				running.Add(-1)               // before the next is let through
+				pgtest.Pass(time.Millisecond) // so that jobs that run at the same time are seen
+				running.Add(-1)               // before the settle lets the next job through
 				if job.Attempt == 1 && job.Args.Month%2 == 0 {
 					return errNotYet
 				}

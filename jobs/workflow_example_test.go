@@ -24,8 +24,8 @@ type closeTicket struct{ Number int }
 
 func (closeTicket) Kind() string { return "ticket.close" }
 
-// Two pages are fetched side by side, then the site is indexed from what they have recorded. The ticket is closed
-// whatever happened.
+// Two pages are fetched side by side. Then the site is indexed from their recorded outputs. The ticket is closed
+// whatever the outcome.
 func ExampleClient_StartWorkflow() {
 	registry := jobs.NewRegistry()
 	jobs.Register(registry, func(ctx context.Context, job *jobs.Job[fetchPage]) error {
@@ -64,7 +64,7 @@ func ExampleClient_StartWorkflow() {
 	_ = start
 }
 
-// A batch of mails, and a report when all have been sent or given up.
+// A batch of mails is followed by a report when every mail has been sent or has failed for good.
 func ExampleClient_StartBatch() {
 	start := func(ctx context.Context, tx pgx.Tx, client *jobs.Client, addresses []string) error {
 		b := jobs.Batch{

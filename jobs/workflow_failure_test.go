@@ -14,7 +14,8 @@ import (
 	"github.com/txwork/txwork/workqueue/join"
 )
 
-// cleanup is build and test, then deploy by the workflow's policy, announce behind it, and tidy by its own.
+// cleanup returns a workflow in which deploy depends on build and test, by the workflow's policy, announce depends on
+// deploy, and tidy has a policy of its own.
 func cleanup(configure ...func(*jobs.Workflow)) *jobs.Workflow {
 	w := jobs.NewWorkflow("release")
 	w.OnComplete, w.OnFail = noticeOf("released"), noticeOf("failed")
@@ -166,7 +167,8 @@ func TestARedriveResumesWhatStillWaits(t *testing.T) {
 	f.wantTasks(s.ID, "completed: build done, test done, deploy done, announce done, tidy done")
 }
 
-// What was cancelled stays so until it is redriven, too. The workflow is pending, so it completes after all.
+// A task that was cancelled because of a failure stays cancelled until it is redriven, too. The workflow is still
+// pending then, so it can complete after all.
 func TestARedriveLeavesWhatWasCancelled(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)

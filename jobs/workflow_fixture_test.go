@@ -19,7 +19,7 @@ type part struct{ N int }
 
 func (part) Kind() string { return "part" }
 
-// notice is the args of what continues a workflow or a batch.
+// notice is the args of the jobs that continue a workflow or a batch.
 type notice struct{ Text string }
 
 func (notice) Kind() string { return "notice" }
@@ -66,7 +66,7 @@ func (f *fixture) batch(id uuid.UUID) (s join.State) {
 	return s
 }
 
-// fate is what has become of a job, in a word.
+// fate describes the state of a job in a word.
 func fate(status workqueue.Status, waiting, cancelled bool) string {
 	switch {
 	case status == workqueue.Ready && waiting:
@@ -86,7 +86,7 @@ func (f *fixture) fate(id uuid.UUID) string {
 	return fate(i.Status, i.Waiting, i.CancelledAt != nil)
 }
 
-// wantTasks compares a workflow and its tasks with "pending: a done, b waits".
+// wantTasks compares the states of a workflow and its tasks with a text such as "pending: a done, b waits".
 func (f *fixture) wantTasks(id uuid.UUID, want string) {
 	f.Helper()
 	w := f.workflow(id)
@@ -97,7 +97,7 @@ func (f *fixture) wantTasks(id uuid.UUID, want string) {
 	equal(f, "workflow", w.Status.String()+": "+strings.Join(tasks, ", "), want)
 }
 
-// fold applies what has been noted, as workers do.
+// fold applies all notes, as workers do.
 func (f *fixture) fold() {
 	f.Helper()
 	_, err := f.queue().Fold(f.Context())
@@ -157,7 +157,7 @@ func (f *fixture) awaitJoin(id uuid.UUID, status join.Status) (s join.State) {
 	return s
 }
 
-// doParts registers what does the tasks, in a transaction that leaves a trace.
+// doParts registers handlers of the tasks. They write a trace in the transaction that settles the job.
 func (f *fixture) doParts() {
 	f.exec("CREATE TABLE effect (job_id uuid, at timestamptz DEFAULT clock_timestamp())")
 	jobs.Register(f.kinds, func(ctx context.Context, job *jobs.Job[part]) error {

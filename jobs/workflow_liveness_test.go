@@ -8,8 +8,8 @@ import (
 	"github.com/txwork/txwork/workqueue/join"
 )
 
-// An application has cancelled one task of a workflow and leaves its transaction open. Nobody waits for it: neither
-// other jobs, nor other tasks of the workflow, nor another workflow; this one ends when the application has.
+// An application cancels one task of a workflow and leaves its transaction open. It delays neither other jobs, nor
+// other tasks of the workflow, nor another workflow. The workflow itself ends when the application has committed.
 func TestAnOpenTransactionOnOneTaskStopsNobody(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)

@@ -19,12 +19,12 @@ import (
 type plan struct {
 	*Workflow
 	id    uuid.UUID
-	index map[string]int // of a task by its name
-	deps  [][]int        // of each task, by their indexes
+	index map[string]int // of tasks, by name
+	deps  [][]int        // the dependencies of each task, as indexes
 	edges int
 }
 
-// newPlan checks a workflow by itself. It does not look at the args.
+// newPlan checks the structure of a workflow: names, dependencies and cycles. The jobs themselves are validated later.
 func newPlan(w *Workflow) (*plan, error) {
 	if w == nil {
 		return nil, validate.Errorf("workflow", "is nil")
@@ -42,8 +42,8 @@ func newPlan(w *Workflow) (*plan, error) {
 	return p, nil
 }
 
-// root is the join over all tasks. Its id is older than those of the others, so that every settle in the
-// workflow locks it first: cascades of failures take turns and do not deadlock.
+// root returns the join over all tasks. Its id sorts before those of the other joins, so every settle in the workflow
+// locks it first, and cascades of failures take turns instead of deadlocking.
 func (p *plan) root() join.Join {
 	return join.Join{ID: p.id, Label: p.Name, Policy: p.Policy, Deadline: p.Deadline}
 }
@@ -74,7 +74,7 @@ func (p *plan) checkNames() error {
 	return nil
 }
 
-// resolve finds the dependencies. One that is named twice is one.
+// resolve finds the dependencies of each task, and drops duplicates.
 func (p *plan) resolve() error {
 	for i, t := range p.tasks {
 		names := slices.Clone(t.named)
@@ -100,7 +100,8 @@ func (p *plan) resolve() error {
 	return nil
 }
 
-// checkCycles takes away task after task that depends on nothing. What is left depends on each other.
+// checkCycles is a topological sort: it removes tasks whose dependencies have all been removed. The tasks that remain
+// are on a cycle or depend on one.
 func (p *plan) checkCycles() error {
 	behind, missing := make([][]int, len(p.tasks)), make([]int, len(p.tasks))
 	var free []int
@@ -126,8 +127,8 @@ func (p *plan) checkCycles() error {
 	return validate.Errorf("workflow", "has a cycle: %s", p.show(p.cycle(left)))
 }
 
-// cycle walks from dependency to dependency among tasks that all have one, until it comes to one again. It
-// returns the cycle in the order in which the tasks would run.
+// cycle follows dependencies among the tasks that are left, each of which has one there, until it meets a task again.
+// It returns the cycle in the order in which the tasks would run.
 func (p *plan) cycle(left func(int) bool) []int {
 	var path []int
 	at := make(map[int]int)
@@ -147,7 +148,7 @@ func (p *plan) cycle(left func(int) bool) []int {
 	}
 }
 
-// maxShown bounds the tasks that an error names.
+// maxShown is how many tasks of a cycle an error names.
 const maxShown = 10
 
 func (p *plan) show(tasks []int) string {
@@ -161,7 +162,7 @@ func (p *plan) show(tasks []int) string {
 	return strings.Join(names, " → ")
 }
 
-// inserts are the tasks in their order, and then what continues the workflow.
+// inserts returns the tasks in their order, followed by OnComplete and OnFail.
 func (p *plan) inserts() []Insert {
 	inserts := make([]Insert, len(p.tasks))
 	for i, t := range p.tasks {
@@ -173,7 +174,7 @@ func (p *plan) inserts() []Insert {
 	return append(inserts, continuations(workflowHeader, p.id, p.OnComplete, p.OnFail)...)
 }
 
-// name says which task was refused, not where it stood in the call.
+// name puts the task's name into an error about an item, instead of its index.
 func (p *plan) name(err error) error {
 	var refused *workqueue.ItemError
 	if errors.As(err, &refused) && refused.Index < len(p.tasks) {
@@ -182,7 +183,7 @@ func (p *plan) name(err error) error {
 	return nameContinuation(err, len(p.tasks), p.OnComplete)
 }
 
-// joins are those of the dependent tasks, by the ids that the tasks have got. The root comes first.
+// joins returns the root and a join for each task with dependencies. The root comes first, see root.
 func (p *plan) joins(s StartedWorkflow, ids []uuid.UUID) ([]join.Join, error) {
 	root := p.root()
 	root.Members, root.OnComplete, root.OnFail = ids, s.OnComplete, s.OnFail

@@ -26,14 +26,14 @@ type node struct {
 
 func (node) Kind() string { return "node" }
 
-// What a node does.
+// Behaviours of a node.
 const (
 	succeeds = "succeeds"
-	stumbles = "stumbles" // fails once
+	stumbles = "stumbles" // its first attempt fails
 	fails    = "fails"
 )
 
-// A randomGraph is a workflow and what has to become of it.
+// A randomGraph is a workflow with its expected result.
 type randomGraph struct {
 	*jobs.Workflow
 	ends    map[string]workqueue.Status
@@ -44,7 +44,7 @@ type randomGraph struct {
 func newRandomGraph(r *rand.Rand) randomGraph {
 	g := randomGraph{Workflow: jobs.NewWorkflow("random"), ends: map[string]workqueue.Status{}, runs: map[string]bool{}}
 	g.OnComplete, g.OnFail = noticeOf("complete"), noticeOf("fail")
-	names := r.Perm(3 + r.IntN(10)) // the order of the ids is not that of the graph
+	names := r.Perm(3 + r.IntN(10)) // so that the ids are not in the order of the graph
 	density := r.Float64() * 0.6
 	for i := range names {
 		var deps []string
@@ -71,7 +71,8 @@ func (g *randomGraph) add(name string, args node, policy join.Policy, deps []str
 	}
 }
 
-// A random graph's task looks at its dependencies and does its work in the transaction that settles it.
+// doNodes registers the handler of random graphs. It checks the dependencies of its task, and does its work in the
+// transaction that settles the task.
 func (f *fixture) doNodes() {
 	f.exec("CREATE TABLE effect (job_id uuid, kind text)")
 	var stumbled sync.Map
@@ -109,7 +110,8 @@ func (f *fixture) doNodes() {
 	}, jobs.KindOptions[notice]{})
 }
 
-// dieNowAndThen claims jobs as processes that are killed, and reaps them, until the test ends.
+// dieNowAndThen simulates processes that are killed, until the test ends: it claims jobs, lets their leases expire, and
+// reaps them.
 func (f *fixture) dieNowAndThen() {
 	ctx, stop := context.WithCancel(context.Background())
 	var victims sync.WaitGroup
@@ -166,7 +168,7 @@ func (f *fixture) wantGraph(g randomGraph, s jobs.StartedWorkflow) {
 	f.wantEffects(s.OnFail, g.failure)
 }
 
-// wantEffects: what is done has had its effect once, and nothing else has had one.
+// wantEffects checks that every done task has had its effect once, and that no other task has had one.
 func (f *fixture) wantEffects(id uuid.UUID, done bool) {
 	f.Helper()
 	want := 0

@@ -17,29 +17,29 @@ import (
 // ErrNoOutput says that a task has recorded no output.
 var ErrNoOutput = errors.New("no output is recorded")
 
-// A TaskInfo is a task of a workflow, or a job of a batch, as its row has it.
+// A TaskInfo is a task of a workflow, or a job of a batch, as it is stored.
 type TaskInfo struct {
-	Name        string // of a batch's job, its id
+	Name        string // for a job of a batch, its id
 	ID          uuid.UUID
 	Kind        string
 	Status      workqueue.Status
-	Waiting     bool // Ready, but held back: for its dependencies, or behind its key
+	Waiting     bool // Ready, but held back, until its dependencies have ended or behind its key
 	Attempts    int
 	DueAt       time.Time
 	CompletedAt *time.Time // when it was done or failed
-	CancelledAt *time.Time // when it was cancelled, also because a dependency had failed
+	CancelledAt *time.Time // when it was cancelled, including because a dependency failed
 	LastError   string
 }
 
-// A WorkflowInfo is a workflow as it stands.
+// A WorkflowInfo is the state of a workflow and of its tasks.
 type WorkflowInfo struct {
 	join.State            // Label is the name, Expected and so on count tasks
-	Tasks      []TaskInfo // in the order in which they were added, unless their ids were given
+	Tasks      []TaskInfo // in the order in which they were added, unless [With] set their ids
 }
 
-// Workflow reads a workflow with its tasks. The error is [workqueue.ErrNotFound] if there is none. An ended workflow is
-// kept for the [Options].Retention, and so are done tasks, each from its own end on: those of a workflow that
-// takes longer go before it, and are counted but not listed.
+// Workflow reads a workflow with its tasks. The error is [workqueue.ErrNotFound] if there is no such workflow. An ended
+// workflow is kept for the [Options].Retention, and so is a done task, counted from its own end. Tasks of a workflow
+// that takes longer than that are therefore deleted before it, and are counted but not listed.
 func (c *Client) Workflow(ctx context.Context, tx workqueue.Tx, id uuid.UUID) (WorkflowInfo, error) {
 	state, err := c.joins.Get(ctx, tx, id)
 	if err != nil {
@@ -60,14 +60,15 @@ func collectTasks(tasks *[]TaskInfo) func(scan func(...any) error) error {
 	}
 }
 
-// WorkflowID is the workflow of which this is a task, or which it continues as its OnComplete or OnFail. Zero: none.
+// WorkflowID returns the id of the workflow that the job is a task of, or that it continues as OnComplete or OnFail. It
+// is zero for other jobs.
 func (d *Delivery) WorkflowID() uuid.UUID { return d.idHeader(workflowHeader) }
 
-// TaskName is the job's name in its workflow. Empty: it is no task.
+// TaskName returns the job's name in its workflow. It is empty if the job is not a task.
 func (d *Delivery) TaskName() string { return d.Headers[taskHeader] }
 
-// Dependencies are the jobs that this one has waited for, in the order of their ids: the dependencies of a task,
-// all tasks of a workflow for its OnComplete or OnFail, all jobs of a batch for its. Others have none.
+// Dependencies reads the jobs that this one has waited for, in the order of their ids: the dependencies of a task, or,
+// for an OnComplete or OnFail, all tasks of the workflow or all jobs of the batch. Other jobs have none.
 func (d *Delivery) Dependencies(ctx context.Context) ([]TaskInfo, error) {
 	if d.claim == nil {
 		return nil, errNoWorker
@@ -77,9 +78,9 @@ func (d *Delivery) Dependencies(ctx context.Context) ([]TaskInfo, error) {
 	return tasks, err
 }
 
-// OutputOf reads the output that a dependency of a job has recorded, by its name, see [Delivery.Output]. The error
-// is [ErrNoOutput] if it has recorded none, and [workqueue.ErrNotFound] if there is no such dependency: done jobs are
-// kept, with their output, for the [Options].Retention.
+// OutputOf reads the output of a dependency of a job, by the dependency's name, see [Delivery.Output]. The error is
+// [ErrNoOutput] if it has recorded none, and [workqueue.ErrNotFound] if there is no such dependency. It may have been
+// purged: done jobs are kept, with their output, for the [Options].Retention.
 func OutputOf[T any](ctx context.Context, job Stepper, task string) (v T, err error) {
 	found := false
 	err = job.delivery().outputs(ctx, &task, func(o taskOutput) error {
@@ -92,8 +93,8 @@ func OutputOf[T any](ctx context.Context, job Stepper, task string) (v T, err er
 	return v, err
 }
 
-// Outputs reads the outputs of all [Delivery.Dependencies] of a job, by their names. Those that have recorded none
-// are left out.
+// Outputs reads the outputs of all [Delivery.Dependencies] of a job, by name. Dependencies that have recorded none are
+// left out.
 func Outputs[T any](ctx context.Context, job Stepper) (map[string]T, error) {
 	all := map[string]T{}
 	err := job.delivery().outputs(ctx, nil, func(o taskOutput) error {
@@ -108,7 +109,7 @@ func Outputs[T any](ctx context.Context, job Stepper) (map[string]T, error) {
 	return all, err
 }
 
-// A taskOutput is what a task has recorded, as it is stored.
+// A taskOutput is the output of a task in its stored form.
 type taskOutput struct {
 	name   string
 	owner  owner
@@ -126,7 +127,7 @@ func (o taskOutput) decode(ctx context.Context, d *Delivery, into any) error {
 	return err
 }
 
-// outputs calls read for each dependency, or for the one of that name.
+// outputs calls read for each dependency, or only for the one with the given name.
 func (d *Delivery) outputs(ctx context.Context, name *string, read func(taskOutput) error) error {
 	if d.claim == nil {
 		return errNoWorker
@@ -142,7 +143,7 @@ func (d *Delivery) outputs(ctx context.Context, name *string, read func(taskOutp
 	}, d.worker.client.statements.outputs, d.ID, name)
 }
 
-// each runs a query on the worker's pool.
+// each runs a query on the worker's database and calls row for each result.
 func (d *Delivery) each(ctx context.Context, row func(scan func(...any) error) error, query string, args ...any) error {
 	rows, err := d.worker.db.Query(ctx, query, args...)
 	if err != nil {
@@ -161,5 +162,5 @@ func (d *Delivery) each(ctx context.Context, row func(scan func(...any) error) e
 func (v view) Join() string   { return v.qualified("_join") }
 func (v view) Member() string { return v.qualified("_join_member") }
 
-// TaskHeader is the header that has a task's name.
+// TaskHeader is the header that holds a task's name, as an SQL literal.
 func (v view) TaskHeader() string { return "'" + taskHeader + "'" }

@@ -98,7 +98,7 @@ func TestWorkflowsThatCannotBeAreRefused(t *testing.T) {
 	} {
 		w := jobs.NewWorkflow("")
 		c.build(w)
-		f.inTx(func(tx workqueue.Tx) error { // the transaction is as it was
+		f.inTx(func(tx workqueue.Tx) error { // it commits: a refusal leaves the transaction usable
 			_, err := f.client.StartWorkflow(f.Context(), tx, w)
 			if !errors.Is(err, workqueue.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: error %v, want %q", name, err, c.want)
@@ -117,7 +117,7 @@ func TestWorkflowsThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-// As many tasks as are allowed, in a hundred layers, take several calls of the joins.
+// A workflow with the largest number of tasks, in a hundred layers, needs several calls to start its joins.
 func TestALargeWorkflowStartsAndFails(t *testing.T) {
 	t.Parallel()
 	const width, depth = 100, jobs.MaxTasks / 100
@@ -135,7 +135,7 @@ func TestALargeWorkflowStartsAndFails(t *testing.T) {
 	s := f.start(w)
 	equal(t, "tasks", f.workflow(s.ID).Expected, jobs.MaxTasks)
 	ready := ask[[]uuid.UUID](f, "SELECT array_agg(id) FROM "+f.table+" WHERE NOT waiting")
-	equal(t, "ready", len(ready), width+depth-1) // the first layer, and the first of each
+	equal(t, "ready", len(ready), width+depth-1) // the first layer, and the first task of each other layer
 	f.fail(ready...)
 	equal(t, "status", f.workflow(s.ID).Status, join.Failed)
 	equal(t, "cancelled", ask[int](f, "SELECT count(*) FROM "+f.table+" WHERE cancelled_at IS NOT NULL"),

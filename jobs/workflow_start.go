@@ -13,17 +13,16 @@ import (
 // if that commits. Tasks without dependencies may run then; the others wait, and are released some milliseconds after
 // the last of their dependencies has been settled.
 //
-// A failure cancels what is behind it in pieces of about a tenth of a second, which takes about a millisecond for each
-// task of the longest chain that is cancelled. Other jobs go on meanwhile.
+// A failure cancels the tasks that depend on it in batches of about a tenth of a second, which takes about a
+// millisecond for each task of the longest chain that is cancelled. Other jobs go on meanwhile.
 //
-// A retry counts as nothing. A task that has failed for good and is redriven, with [Client.Redrive], counts
-// again in what has not ended: where a task behind it still waits for other dependencies, or the workflow is
-// pending, it is as if it had not failed. A task that was cancelled because of it stays cancelled until it is
-// redriven, too, and then runs at once: redrive it when its dependencies are done. A workflow that has ended
-// stays so.
+// A failed attempt that is retried does not count. A dead letter that is redriven with [Client.Redrive] counts again
+// where it still matters: while the workflow is pending, or a dependent task still waits for other dependencies, it is
+// as if the task had not failed. A task that was cancelled because of the failure stays cancelled until you redrive it,
+// too. It then runs at once, so redrive it when its dependencies are done. A workflow that has ended stays ended.
 //
-// Everything is validated before anything is written: cycles, dependencies that are unknown, names that are taken or
-// empty, too many tasks, and every job. Errors name the task.
+// Everything is validated before anything is written: cycles, unknown dependencies, duplicate or empty names, too many
+// tasks, and every job. Errors name the task.
 func (c *Client) StartWorkflow(ctx context.Context, tx workqueue.Tx, w *Workflow) (StartedWorkflow, error) {
 	p, err := newPlan(w)
 	if err != nil {
@@ -55,7 +54,7 @@ func (p *plan) started(enqueued []workqueue.Enqueued) (StartedWorkflow, []uuid.U
 	return s, ids
 }
 
-// startJoins starts joins in as few calls as they fit.
+// startJoins starts joins in as few calls as possible.
 func (c *Client) startJoins(ctx context.Context, tx workqueue.Tx, joins []join.Join) error {
 	for len(joins) > 0 {
 		n, members := 0, 0
@@ -71,10 +70,11 @@ func (c *Client) startJoins(ctx context.Context, tx workqueue.Tx, joins []join.J
 	return nil
 }
 
-// CancelWorkflow ends a workflow as cancelled, with the reason, and cancels its tasks as [Client.Cancel] does:
-// those that wait or are ready at once, those in progress are told. Neither OnComplete nor OnFail runs. It
-// reports whether the workflow was pending; of one that has ended, such as by its deadline, the tasks that have
-// not are cancelled. The error is [workqueue.ErrNotFound] if there is none.
+// CancelWorkflow ends a workflow as cancelled, with the reason, and cancels its tasks as [Client.Cancel] does: waiting
+// and ready tasks end at once, and the contexts of running handlers are cancelled. Neither OnComplete nor OnFail runs.
+// It reports whether the workflow was pending. If the workflow has ended already, such as by its deadline,
+// CancelWorkflow cancels the tasks that are still live. The error is [workqueue.ErrNotFound] if there is no such
+// workflow.
 func (c *Client) CancelWorkflow(ctx context.Context, tx workqueue.Tx, id uuid.UUID, reason string) (bool, error) {
 	return c.CancelBatch(ctx, tx, id, reason)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/txwork/txwork/workqueue/join"
 )
 
-// trace is a handler's work: one row, written in the transaction that settles the job.
+// trace returns the work of a handler, which writes one row in the transaction that settles the job.
 func trace(ctx context.Context, id uuid.UUID) func(pgx.Tx) error {
 	return func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "INSERT INTO effect (job_id) VALUES ($1)", id)
@@ -25,7 +25,7 @@ func trace(ctx context.Context, id uuid.UUID) func(pgx.Tx) error {
 	}
 }
 
-// diamond is a, then b and c, then d.
+// diamond returns a workflow in which b and c depend on a, and d depends on b and c.
 func diamond() *jobs.Workflow {
 	w := jobs.NewWorkflow("diamond")
 	a := w.Task("a", part{1})
@@ -77,7 +77,7 @@ func TestTasksReadTheOutputsOfTheirDependencies(t *testing.T) {
 				return err
 			}
 			if _, err := jobs.OutputOf[int](ctx, job, "a"); !errors.Is(err, workqueue.ErrNotFound) {
-				t.Errorf("the output of what is no dependency: %v", err)
+				t.Errorf("the output of a task that is not a dependency: %v", err)
 			}
 			result <- b
 		}
@@ -261,7 +261,7 @@ func TestAFanInOf1000(t *testing.T) {
 	equal(t, "the last one", ask[uuid.UUID](f, "SELECT job_id FROM effect ORDER BY at DESC LIMIT 1"), s.Tasks["last"])
 }
 
-// Looking at a workflow costs what it has, however many other jobs there are.
+// Reading a workflow costs in proportion to its own tasks, however many other jobs there are.
 func TestReadingAWorkflowReadsNoOtherJobs(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t)

@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The catalog as the migrations make it was read from a schema that they had made. Function bodies are not in it: they
-// are in the migrations, word for word. A snapshot instead of a second schema to compare with, because whoever may only
-// read, or has a standby only, wants to know as well.
+// The snapshot describes the schema that the migrations make. It was read from such a schema. Function bodies are not
+// in it, because they are in the migrations, word for word. Comparing with a snapshot, and not with a second schema,
+// works for roles that may only read, and on a standby.
 var (
 	//go:embed catalog/pin.sql
 	catalogPin string
@@ -23,32 +23,32 @@ var (
 	catalogSnapshot string
 )
 
-// An object is a thing of a schema as PostgreSQL's catalog describes it.
+// An object is an object of a schema as PostgreSQL's catalog describes it.
 type object struct {
 	Kind   string            `json:"kind"`
-	Parent string            `json:"parent,omitempty"` // the table or the domain that it belongs to
-	Name   string            `json:"name"`             // of a function with the types of its arguments
-	Facts  map[string]string `json:"facts"`            // by name; what does not hold is absent
+	Parent string            `json:"parent,omitempty"` // the table or the domain type that it belongs to
+	Name   string            `json:"name"`             // for a function, with the types of its arguments
+	Facts  map[string]string `json:"facts"`            // by name; facts that do not hold are absent
 }
 
-// An identity is what tells an object from others of its schema.
+// An identity identifies an object in its schema.
 type identity struct{ kind, parent, name string }
 
 func (o object) identity() identity { return identity{o.Kind, o.Parent, o.Name} }
 
-// bare is a function's name without the types.
+// bare returns a function's name without the types of its arguments.
 func (o object) bare() string {
 	name, _, _ := strings.Cut(o.Name, "(")
 	return name
 }
 
-// A catalog is what a schema holds, in an order in which it can be made.
+// A catalog lists the objects of a schema, in an order in which they can be created.
 type catalog struct {
 	schema  string // as PostgreSQL writes it in definitions
 	objects []object
 }
 
-// readCatalog reads a schema's. It writes nothing and takes no lock that anybody waits for.
+// readCatalog reads the catalog of a schema. It writes nothing, and its locks do not block reads or writes of tables.
 func readCatalog(ctx context.Context, tx pgx.Tx, schema string) (c catalog, err error) {
 	if _, err := tx.Exec(ctx, catalogPin); err != nil {
 		return catalog{}, err
@@ -64,7 +64,7 @@ func readCatalog(ctx context.Context, tx pgx.Tx, schema string) (c catalog, err 
 	return c, err
 }
 
-// snapshot is the catalog that the migrations make.
+// snapshot returns the catalog that the migrations make.
 func snapshot(schema string, bodies map[string]routine) (c catalog) {
 	c.schema = schema
 	for line := range strings.Lines(catalogSnapshot) {
@@ -81,7 +81,7 @@ func snapshot(schema string, bodies map[string]routine) (c catalog) {
 	return c
 }
 
-// of is what some migrations make, and the table of versions.
+// of returns the part of the catalog that some migrations make, and the tables of versions and domains.
 func (c catalog) of(chosen []migration) catalog {
 	c.objects = slices.DeleteFunc(c.objects, func(o object) bool {
 		domain := domainOf(cmp.Or(o.Parent, o.Name))
@@ -91,7 +91,7 @@ func (c catalog) of(chosen []migration) catalog {
 	return c
 }
 
-// in is the object of a schema.
+// in replaces the placeholder of an object from the snapshot by a schema.
 func (o object) in(schema string) object {
 	o.Name = strings.ReplaceAll(o.Name, schemaPlaceholder, schema)
 	for fact, text := range o.Facts {
@@ -100,10 +100,10 @@ func (o object) in(schema string) object {
 	return o
 }
 
-// A routine is a function or procedure in the migrations' text.
+// A routine is a function or procedure in the text of a migration.
 type routine struct{ statement, body string }
 
-// routines are all that the migrations make, by name, as the last of them has it.
+// routines returns all routines that the migrations create, by name. A later migration overrides earlier ones.
 func routines(all []migration) map[string]routine {
 	found := map[string]routine{}
 	for _, m := range all {

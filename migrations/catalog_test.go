@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/migrations"
 )
 
-// lines reads a query of one text column, in byte order.
+// lines returns the results of a query with one text column, in byte order.
 func lines(t *testing.T, pool *pgxpool.Pool, query string, args ...any) []string {
 	t.Helper()
 	rows, err := pool.Query(t.Context(), query, args...)
@@ -27,8 +27,8 @@ func lines(t *testing.T, pool *pgxpool.Pool, query string, args ...any) []string
 	return list
 }
 
-// contents lists whatever is in a schema or belongs to a relation of it: tables, functions, types, operators,
-// and of tables the columns, indexes, constraints, triggers, rules and defaults.
+// contents lists everything in a schema: tables, functions, types, operators, and the columns, indexes, constraints,
+// triggers, rules and defaults of its tables.
 func contents(t *testing.T, pool *pgxpool.Pool, schema string) []string {
 	t.Helper()
 	return lines(t, pool, `
@@ -73,7 +73,8 @@ func TestDownOfEachMigrationTakesAllBack(t *testing.T) {
 	}
 }
 
-// Who may use a schema may not yet call what is in it, as PostgreSQL would have it.
+// PostgreSQL grants every role the right to call new functions. The migrations revoke it, so that the right to use the
+// schema is not enough.
 func TestNoFunctionIsEverybodys(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -86,7 +87,7 @@ func TestNoFunctionIsEverybodys(t *testing.T) {
 	}
 }
 
-// Validate has to know every table of the core that the migrations make, to miss one that is gone.
+// Validate has to know every core table that the migrations make, so that it notices a missing one.
 func TestCoreTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -100,7 +101,8 @@ func TestCoreTables(t *testing.T) {
 	}
 }
 
-// All but the leader table is some domain's, which renders it: no file is left behind by a change of its DDL.
+// Every migration except the leader table's is rendered from a domain's DDL, so that no file is forgotten when DDL
+// changes.
 func TestEveryMigrationHasASource(t *testing.T) {
 	t.Parallel()
 	for _, m := range migrations.All() {

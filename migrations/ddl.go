@@ -6,12 +6,12 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// DDL is a goose migration for a table of your own: the table of the Spec with its indexes, its trigger
-// and its SQL functions, and the way back. Save it among your application's migrations; it needs none
-// of txwork's own.
+// DDL returns a goose migration for a table of your own: the table of the Spec with its indexes, its trigger and its
+// SQL functions, and the statements that drop them. Save it among your application's migrations; it needs none of
+// txwork's own.
 //
-// Its Up makes the schema where that is missing, its Down leaves the schema alone. Feed it to goose
-// only: psql takes the annotations for comments and would run Up and then Down.
+// Its Up creates the schema if that is missing, its Down leaves the schema alone. Run it only with goose: to psql the
+// annotations are comments, so it would run Up and then Down.
 func DDL(spec workqueue.Spec) (string, error) {
 	up, down, err := spec.DDL()
 	if err != nil {

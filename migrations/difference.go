@@ -9,26 +9,26 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A Difference is one thing of a schema that is not as the migrations of this library make it.
+// A Difference is an object of a schema that is not as the migrations of this library make it.
 type Difference struct {
 	Object  string `json:"object"`  // such as: index txwork.outbox_claim_idx
 	Problem string `json:"problem"` // such as: is missing
 
-	// DDL mends it, statement by statement. Those of several differences are to be run in their order, and not in one
-	// transaction: indexes are made concurrently. There is none where no statement brings back what is gone.
+	// DDL repairs it, statement by statement. Run the statements of several differences in their order, and not in one
+	// transaction, because indexes are created concurrently. It is empty if no statement can bring back what is gone.
 	DDL []string `json:"ddl"`
 
-	// Harmless differences are no reason to refuse the schema: storage parameters, and what somebody has added that
-	// may be meant.
+	// Harmless differences are no reason to refuse the schema: storage parameters, and additions that may be
+	// intentional.
 	Harmless bool `json:"harmless,omitempty"`
 }
 
 func (d Difference) String() string { return d.Object + " " + d.Problem }
 
-// Differences are those of a schema.
+// Differences are the differences of a schema.
 type Differences []Difference
 
-// Err is a [SchemaError] of those that matter, nil without any.
+// Err returns a [SchemaError] of the differences that are not harmless, or nil if there are none.
 func (all Differences) Err() error {
 	matter := slices.DeleteFunc(slices.Clone(all), func(d Difference) bool { return d.Harmless })
 	if len(matter) == 0 {
@@ -37,7 +37,7 @@ func (all Differences) Err() error {
 	return &SchemaError{matter}
 }
 
-// A SchemaError says in what a schema differs from what this library works with. errors.Is finds
+// A SchemaError says how a schema differs from what this library works with. errors.Is finds
 // [workqueue.ErrSchemaVersion] in it.
 type SchemaError struct{ Differences Differences }
 
@@ -57,7 +57,7 @@ func (e *SchemaError) Error() string {
 	return b.String()
 }
 
-// compared lists, by kind, the facts that are compared. What is absent here is for notes and new tables only.
+// compared lists, by kind, the facts that are compared. Other facts are only used in messages and to create tables.
 var compared = map[string][]string{
 	"domain":            {"type", "NOT NULL", "default"},
 	"domain constraint": {"definition", "NOT VALID"},
@@ -78,14 +78,14 @@ const (
 	replicaIdentity   = "replica identity"
 )
 
-// A comparison is between the catalog that the migrations make and another one.
+// A comparison compares a catalog with the one that the migrations make.
 type comparison struct {
 	mender
 	have  map[identity]object
 	found Differences
 }
 
-// compare lists what of a catalog is not as it should be. The statements are in an order in which they can be run.
+// compare lists the differences of a catalog, in an order in which their statements can be run.
 func compare(want, have catalog, m mender) Differences {
 	c := comparison{mender: m, have: index(have.objects)}
 	wanted := index(want.objects)
@@ -112,7 +112,7 @@ func index(objects []object) map[identity]object {
 	return all
 }
 
-// kinds are in the order in which a schema is made.
+// kinds returns the kinds of objects in the order in which they are created.
 func kinds(lists ...[]object) (order []string) {
 	for _, list := range lists {
 		for _, o := range list {
@@ -124,7 +124,7 @@ func kinds(lists ...[]object) (order []string) {
 	return order
 }
 
-// expect compares an object of ours.
+// expect compares an object that the migrations make.
 func (c *comparison) expect(want object) {
 	have, exists := c.have[want.identity()]
 	if !exists {
@@ -172,8 +172,8 @@ func (c *comparison) missing(want object) {
 	c.found = append(c.found, d)
 }
 
-// foreign looks at what the migrations do not make. What somebody has added is theirs to know, unless nothing can work
-// with it.
+// foreign checks an object that the migrations do not make. It reports only additions with which txwork cannot work, or
+// that can interfere with it.
 func (c *comparison) foreign(o object, wanted map[identity]object) {
 	ours := func(table string) bool {
 		_, yes := wanted[identity{kind: "table", name: table}]
@@ -201,7 +201,7 @@ func (c *comparison) foreign(o object, wanted map[identity]object) {
 	}
 }
 
-// required tells a column that every insert has to name.
+// required reports whether every insert has to name the column.
 func (o object) required() bool {
 	return o.Facts["NOT NULL"] != "" && o.Facts["default"] == "" && o.Facts["generation"] == "" &&
 		o.Facts["identity"] == ""
@@ -216,9 +216,9 @@ func named(objects map[identity]object, kind string) (list []object) {
 	return list
 }
 
-// same compares a fact. How PostgreSQL sets parentheses in an expression depends on its version, and on whether the
-// object was restored from a dump; whether it quotes names of a setting, on the session that made it. A tool may have
-// changed the ends of lines.
+// same compares a fact. It ignores three kinds of differences: the parentheses in an expression, which depend on the
+// version of PostgreSQL and on whether the object was restored from a dump; quotes around names in a setting, which
+// depend on the session that created the function; and line endings, which a tool may have changed.
 func same(fact, want, have string) bool {
 	if want == have {
 		return true
@@ -258,12 +258,13 @@ func problem(fact, want, have string) string {
 	return fmt.Sprintf("has the %s %s, needs %s", fact, line(have), line(want))
 }
 
-// line is a text on one line.
+// line puts a text on one line.
 func line(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// coreProblem says why a table of another version of the core cannot be worked with, none without a version.
+// coreProblem says why this library cannot work with a table whose comment names another version of the core, or none.
+// It is empty if the version fits.
 func coreProblem(want, have string) string {
-	needed, _ := strconv.Atoi(want) // the query lets nothing but digits through
+	needed, _ := strconv.Atoi(want) // the query returns only digits
 	version, _ := strconv.Atoi(have)
 	switch {
 	case have == "":

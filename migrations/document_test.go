@@ -15,8 +15,8 @@ var (
 	cast       = regexp.MustCompile(`::\w+`)
 )
 
-// The functions that docs/state-machine.md shows are those that the migrations make: names, parameters, defaults and
-// results.
+// The functions in docs/state-machine.md are those that the migrations make, with the same names, parameters, defaults
+// and results.
 func TestTheDocumentedFunctions(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/state-machine.md")
@@ -50,7 +50,7 @@ func TestTheDocumentedFunctions(t *testing.T) {
 	}
 }
 
-// asDocumented leaves out what the page explains in words: the defaults of retentions, which are the table's.
+// asDocumented leaves out the defaults of retentions, which depend on the table and which the page explains in words.
 func asDocumented(signature string) string {
 	text := cast.ReplaceAllString(constant.ReplaceAllString(strings.ReplaceAll(signature, "IN ", ""), ""), "")
 	return strings.NewReplacer("integer", "int", "DEFAULT NULL", "default null", "DEFAULT", "default", "SETOF ",

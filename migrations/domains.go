@@ -7,7 +7,7 @@ import (
 	"github.com/txwork/txwork/workqueue/validate"
 )
 
-// A Domain is a part of txwork that has tables of its own, and so migrations and a version of its own.
+// A Domain is a part of txwork that has tables of its own, and therefore migrations and a version of its own.
 type Domain string
 
 // The domains, in the order of their migrations.
@@ -20,7 +20,7 @@ const (
 	Jobs   Domain = "jobs"
 )
 
-// Domains are all there are, in the order of their first migrations.
+// Domains returns all domains, in the order of their first migrations.
 func Domains() []Domain { return []Domain{Outbox, Reaper, Inbox, Timers, Alarms, Jobs} }
 
 func checkDomains(domains []Domain) error {
@@ -40,7 +40,7 @@ func domainList(domains []Domain) string {
 	return strings.Join(names, ", ")
 }
 
-// needed are the domains with those that they cannot do without.
+// needed returns the domains together with those that they depend on.
 func needed(domains []Domain) []Domain {
 	domains = append(slices.Clone(domains), Reaper)
 	if slices.Contains(domains, Alarms) {
@@ -49,11 +49,11 @@ func needed(domains []Domain) []Domain {
 	return domains
 }
 
-// leaderTable is the one table whose name does not begin with that of its domain.
+// leaderTable is the only table whose name does not begin with the name of its domain.
 const leaderTable = "leader"
 
-// domainOf is the domain of a table, or of an object whose name begins with its table's. The table of versions has
-// none.
+// domainOf returns the domain of a table, or of an object whose name begins with its table's. The table of versions
+// belongs to none, and its name yields none of the [Domains].
 func domainOf(name string) Domain {
 	name, _, _ = strings.Cut(name, "(")
 	name, _, _ = strings.Cut(name, "_")
@@ -63,7 +63,7 @@ func domainOf(name string) Domain {
 	return Domain(name)
 }
 
-// of are the migrations of some domains, in their order.
+// of returns the migrations of some domains, in their order.
 func of(all []migration, domains []Domain) (chosen []migration) {
 	for _, m := range all {
 		if slices.Contains(domains, m.domain) {
@@ -73,7 +73,7 @@ func of(all []migration, domains []Domain) (chosen []migration) {
 	return chosen
 }
 
-// wanted are the domains that the schema is to have: those that were asked for, else those that it has, else all.
+// wanted returns the domains that the schema is to have: those of the Options, else those that it has, else all.
 func (m *Migrator) wanted(s state) []Domain {
 	switch {
 	case len(m.domains) > 0:
@@ -84,8 +84,8 @@ func (m *Migrator) wanted(s state) []Domain {
 	return Domains()
 }
 
-// removable are the migrations that may be taken back: of the domains that were asked for, else of all. No other domain
-// may be left that needs them.
+// removable returns the migrations that may be reverted: those of the Options' domains, or else all. It refuses a
+// domain that another domain of the schema needs, unless that is to be removed, too.
 func (m *Migrator) removable(s state) ([]migration, error) {
 	if len(m.domains) == 0 {
 		return m.migrations, nil
@@ -100,7 +100,7 @@ func (m *Migrator) removable(s state) ([]migration, error) {
 	return of(m.migrations, m.domains), nil
 }
 
-// applied are those of some migrations that were applied.
+// applied returns those of the chosen migrations that have been applied.
 func (s state) applied(chosen []migration) []migration {
 	return slices.DeleteFunc(slices.Clone(chosen), func(one migration) bool {
 		return !slices.ContainsFunc(s.entries, func(e entry) bool { return e.version == one.version })

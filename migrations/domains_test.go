@@ -24,15 +24,15 @@ func newMigratorOf(t *testing.T, pool *pgxpool.Pool, schema string, domains ...m
 	return m
 }
 
-// tablesOf are the tables of a schema but those of the migrations themselves, up to the first underscore of their
-// names.
+// tablesOf returns the tables of a schema without those of the migrations themselves, each by its name up to the first
+// underscore.
 func tablesOf(t *testing.T, pool *pgxpool.Pool, schema string) []string {
 	t.Helper()
 	return lines(t, pool, `SELECT DISTINCT split_part(relname, '_', 1) FROM pg_class
 		WHERE relnamespace = $1::text::regnamespace AND relkind = 'r' AND relname NOT LIKE 'schema\_%'`, schema)
 }
 
-// A schema has the tables of the domains that it was made with, is whole with them, and stays with them.
+// A schema that was made with some domains has only their tables, is valid, and keeps these domains in later runs.
 func TestEachDomainAlone(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -83,7 +83,7 @@ func tableOf(d migrations.Domain) string {
 	return string(d)
 }
 
-// An Up that was interrupted goes on with all that it was to make.
+// After an interrupted Up, the next one continues with the same domains.
 func TestAnInterruptedUpOfSomeDomainsGoesOn(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -104,7 +104,7 @@ func TestDomainsComeAndGo(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	up(t, newMigratorOf(t, db.Pool, db.Schema, migrations.Jobs))
-	up(t, newMigratorOf(t, db.Pool, db.Schema, migrations.Alarms)) // whose versions are older than that of jobs
+	up(t, newMigratorOf(t, db.Pool, db.Schema, migrations.Alarms)) // its versions are older than that of jobs
 	if tables := tablesOf(t, db.Pool, db.Schema); !slices.Equal(tables, []string{"alarms", "jobs", "leader",
 		"timers"}) {
 		t.Errorf("the schema has %v", tables)
@@ -134,7 +134,7 @@ func TestDomainsComeAndGo(t *testing.T) {
 	}
 }
 
-// The SQL of a domain runs behind that of others.
+// The SQL of a domain can be run after that of other domains.
 func TestSQLOfDomains(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -153,7 +153,8 @@ func TestSQLOfDomains(t *testing.T) {
 	}
 }
 
-// An application's own goose runs the files among its own, up and down, and txwork's own command agrees with it.
+// An application's goose runs txwork's files together with the application's, up and down, and a Migrator agrees about
+// the versions.
 func TestFilesAmongThoseOfAnApplication(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// failed says what was tried, and where there is a remedy, which.
+// failed adds to an error what was tried and, if one is known, the remedy.
 func (m *Migrator) failed(action string, err error) error {
 	if err == nil {
 		return nil

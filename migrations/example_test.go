@@ -16,8 +16,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// At its start an application brings the schema to the library's version. Other instances that start at
-// the same time wait until that is done.
+// When it starts, an application brings the schema to the library's version. Other instances that start at the same
+// time wait until that is done.
 func ExampleMigrator_Up() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
@@ -39,7 +39,7 @@ func ExampleMigrator_Up() {
 	}
 }
 
-// Where somebody else migrates, an application says at its start what is wrong with the schema.
+// An application that does not migrate itself checks the schema when it starts.
 func ExampleMigrator_Validate() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
@@ -60,8 +60,8 @@ func ExampleMigrator_Validate() {
 	}
 }
 
-// An application with a folder of goose migrations keeps txwork's there, too, and applies all of them from Go. After an
-// upgrade of txwork, Export adds what is new behind the files that are there. Production programs embed the folder.
+// An application keeps txwork's migrations in its own folder of goose migrations, and applies all of them from Go.
+// After an upgrade of txwork, Export adds the new ones after the existing files. Production programs embed the folder.
 func ExampleExport() {
 	_, err := migrations.Export("db/migrations", migrations.FileOptions{
 		Format:  migrations.Goose,
@@ -84,7 +84,7 @@ func ExampleExport() {
 	}
 }
 
-// A table of one's own becomes a migration among the application's.
+// A table of your own becomes one of the application's migrations.
 func ExampleDDL() {
 	text, err := migrations.DDL(workqueue.Spec{
 		Schema:  "billing",

@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// Export writes the files of [FS] that are missing into a directory, which it creates if necessary, and returns their
-// names: none where nothing is new. Files that an earlier version of txwork has written are recognized whatever their
-// numbers are, so call it again after an upgrade. What is new gets the numbers from [FileOptions].First on. Without
-// First it comes after all files of the directory, and in a directory without files of your own it is numbered by its
-// version. A file that exists with different content is an error, and then nothing is written.
+// Export writes the files of [FS] that are missing from a directory, which it creates if necessary, and returns their
+// names: none if nothing is new. It recognizes files that an earlier version of txwork has written, whatever their
+// numbers are, so call it again after an upgrade. New files are numbered from [FileOptions].First on. Without First
+// they get the numbers after all files of the directory or, in a directory without files of your own, their versions.
+// If a file exists with different content, Export returns an error and writes nothing.
 func Export(dir string, o FileOptions) (written []string, err error) {
 	there, err := readExported(dir)
 	if err != nil {
@@ -38,14 +38,14 @@ func Export(dir string, o FileOptions) (written []string, err error) {
 	return written, nil
 }
 
-// exported is a directory of migrations, an application's and ours.
+// exported is a directory of migrations, the application's and txwork's.
 type exported struct {
 	dir     string
-	names   map[string]string // of our files there, by what follows the number
-	highest int64             // number of all files
-	ours    int64             // highest number of our files
-	digits  int               // of the highest number
-	others  bool              // it has numbers that are not our versions
+	names   map[string]string // of txwork's files there, by the part after the number
+	highest int64             // the highest number of any file
+	ours    int64             // the highest number of txwork's files
+	digits  int               // how many digits the highest number has
+	others  bool              // it has files that are not numbered by txwork's versions
 }
 
 var numberedFile = regexp.MustCompile(`^([0-9]+)_(txwork_)?(.+\.sql)$`)
@@ -82,7 +82,7 @@ func readExported(dir string) (exported, error) {
 	return e, nil
 }
 
-// missingFrom are the files of the migrations that are not there, with their numbers.
+// missingFrom returns the files that are missing from the directory, with the numbers that they get there.
 func (o FileOptions) missingFrom(e exported) (missing []file, err error) {
 	next := max(o.First, e.ours+1)
 	if o.First == 0 {
@@ -117,7 +117,7 @@ func (o FileOptions) missingFrom(e exported) (missing []file, err error) {
 	return missing, nil
 }
 
-// same refuses a file that is not what the migration says.
+// same returns an error if a file's content is not that of the migration.
 func (e exported) same(name, text string) error {
 	there, err := os.ReadFile(filepath.Join(e.dir, name))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/txwork/txwork/migrations"
 )
 
-// An application's folder has files of its own before and after those of txwork. What an upgrade adds comes last, and
-// goose applies it to a database that has the rest.
+// An application's folder has files of its own before and after those of txwork. The files of an upgrade are added at
+// the end, and goose applies them to a database that has the others.
 func TestExportAgainAfterAnUpgrade(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -66,7 +66,7 @@ func TestExportAgainAfterAnUpgrade(t *testing.T) {
 	}
 }
 
-// Without First, and among an application's sequential numbers, txwork's follow in the same width.
+// Without First, in a folder with sequential numbers, txwork's files continue the numbers in the same width.
 func TestExportContinuesTheNumbers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -10,10 +10,10 @@ import (
 // SchemaPlaceholder stands for the schema in the embedded files.
 const SchemaPlaceholder = schemaPlaceholder
 
-// GooseLayout is the directory that a Migrator gives goose.
+// GooseLayout is the directory that a Migrator passes to goose.
 var GooseLayout = func(schema string) (fs.FS, error) { return gooseLayout(load(schema)) }
 
-// All are the embedded migrations in their order, as they are named when they are applied.
+// All returns the embedded migrations in their order, as Up would report them.
 func All() []Applied {
 	var all []Applied
 	for _, m := range load("txwork") {
@@ -22,25 +22,25 @@ func All() []Applied {
 	return all
 }
 
-// RenderFile is an embedded file for a schema.
+// RenderFile renders an embedded file for a schema.
 var RenderFile = render
 
 // LockID is the advisory lock of a schema's migrations.
 func LockID(schema string) int64 { return newSchemaLock(schema, nil).id }
 
-// An Object is a thing of a schema.
+// An Object is an object of a schema.
 type Object = object
 
 // Compared lists, by kind, the facts that Validate compares.
 var Compared = compared
 
-// Catalog is what a schema holds, and the schema as it stands in it.
+// Catalog returns the objects of a schema, and the schema's name as definitions contain it.
 func Catalog(ctx context.Context, tx pgx.Tx, schema string) ([]Object, string, error) {
 	c, err := readCatalog(ctx, tx, schema)
 	return c.objects, c.schema, err
 }
 
-// Comparer compares a catalog that was read from the schema with what the migrations make.
+// Comparer returns a function that compares a catalog of the schema with the one that the migrations make.
 func Comparer(schema string) func([]Object) Differences {
 	routines := routines(load(schema))
 	want := snapshot(schema, routines)

@@ -33,7 +33,7 @@ func up(t *testing.T, m *migrations.Migrator) []migrations.Applied {
 	return applied
 }
 
-// unmade is the name of a schema that does not exist, and will not when the test has ended.
+// unmade returns the name of a schema that does not exist. If the test creates it, it is dropped when the test ends.
 func unmade(t *testing.T, db *pgtest.DB) string {
 	t.Helper()
 	schema := db.Schema + "_x"
@@ -75,14 +75,14 @@ func schemaExists(t *testing.T, pool *pgxpool.Pool, schema string) bool {
 	return value[bool](t, pool, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema)
 }
 
-// every is the versions of all migrations in the order in which they are applied. Tests that need more than
-// this know of the first two only, so that they hold however many there are.
+// every returns the versions of all migrations in the order in which they are applied. Tests that name versions use
+// only the first two, so that they need no change when migrations are added.
 func every() []int64 { return versions(migrations.All()) }
 
-// latest is the version that this library knows up to.
+// latest is the newest version that this library knows.
 func latest() int64 { return slices.Max(every()) }
 
-// backwards is a list of versions in the order in which they are taken back.
+// backwards returns versions in the order in which they are reverted.
 func backwards(list []int64) []int64 {
 	list = slices.Clone(list)
 	slices.Reverse(list)

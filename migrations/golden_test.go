@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files: of a frozen migration only before its release")
 
-// golden compares got with a file, or writes it.
+// golden compares got with a file, or, with -update, writes the file.
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
@@ -49,8 +49,8 @@ func firstDifference(want, got string) string {
 	return "one is the beginning of the other"
 }
 
-// domains are the migrations that are rendered by their domains. After a change of a domain's DDL, before its
-// release: go generate ./migrations
+// domains are the migrations that are rendered from the DDL of their domains. After a change of a domain's DDL, before
+// its release, run: go generate ./migrations
 var domains = map[string]func(schema string) (up, down string, err error){
 	"001_outbox": outbox.DDL,
 	"003_inbox":  inbox.DDL,
@@ -115,7 +115,7 @@ func invoices(schema string) workqueue.Spec {
 	}
 }
 
-// What Validate compares with is what the migrations make, as their domains render them now.
+// The snapshot with which Validate compares is what the migrations make now.
 func TestCatalogSnapshot(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

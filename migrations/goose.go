@@ -14,13 +14,13 @@ const (
 	gooseEnd   = "-- +goose StatementEnd\n"
 )
 
-// gooseFile joins the two directions of a migration in one text, as goose wants them.
+// gooseFile joins the two directions of a migration in a goose file.
 func gooseFile(up, down string) string {
 	return gooseUp + annotate(up) + "\n" + gooseDown + annotate(down)
 }
 
-// annotate encloses what has semicolons inside, functions and DO blocks, in goose's annotations: goose
-// ends every other statement at the first line that ends in a semicolon.
+// annotate encloses statements that contain semicolons, which are functions and DO blocks, in goose's annotations.
+// goose ends any other statement at the first line that ends in a semicolon.
 func annotate(text string) string {
 	var b strings.Builder
 	inside := false
@@ -38,14 +38,14 @@ func annotate(text string) string {
 	return b.String()
 }
 
-// begins tells the first line of a statement with a dollar-quoted body.
+// begins reports whether a line is the first of a statement with a dollar-quoted body.
 func begins(line string) bool {
 	return strings.HasPrefix(line, "CREATE FUNCTION ") || strings.HasPrefix(line, "CREATE OR REPLACE FUNCTION ") ||
 		strings.HasPrefix(line, "CREATE PROCEDURE ") ||
 		line == "DO $txwork$\n"
 }
 
-// gooseLayout is the directory of migrations that goose reads.
+// gooseLayout returns the directory of migrations that goose reads.
 func gooseLayout(all []migration) (fs.FS, error) {
 	dir := make([]file, len(all))
 	for i, m := range all {
@@ -57,8 +57,8 @@ func gooseLayout(all []migration) (fs.FS, error) {
 // A file is a text with a name.
 type file struct{ name, text string }
 
-// directory keeps files in memory. The standard library's only such file system outside the packages
-// for tests, which no program should link, is a zip archive.
+// directory returns a file system in memory. It is a zip archive because that is the only such file system in the
+// standard library outside the packages for tests, which no program should link.
 func directory(files []file) (fs.FS, error) {
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)

@@ -42,7 +42,7 @@ func TestGooseLayout(t *testing.T) {
 	}
 }
 
-// goose's own store, and so its command, reads the table of versions.
+// goose's own store, and therefore its command, can read the table of versions.
 func TestGooseReadsTheVersions(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -67,7 +67,7 @@ func TestGooseReadsTheVersions(t *testing.T) {
 	}
 }
 
-// The pairs as files of a goose of the user's own, which records them in a table of its own too.
+// The pairs can be run as files by the user's own goose, which also records them in a table of its own.
 func TestPairsThroughGoose(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -106,7 +106,7 @@ func TestPairsThroughGoose(t *testing.T) {
 	}
 }
 
-// A goose provider of the user's runs the printed migration, and the SQL functions work.
+// The user's own goose runs the migration that DDL returns, and its SQL functions work.
 func TestPrintedTableThroughGoose(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

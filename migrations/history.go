@@ -10,26 +10,27 @@ import (
 	"github.com/pressly/goose/v3/database"
 )
 
-// history is the schema's table of versions as goose uses it. goose's own store quotes nothing when it
-// looks for the table, and makes it with times that have no zone.
+// history is goose's store for the schema's table of versions. It replaces two methods of goose's own store, which does
+// not quote the table's name when it looks for the table, and creates it with times without a zone.
 type history struct {
 	database.Store
 	domainTable string
-	create      string  // of both tables
-	only        []int64 // the versions that goose is to see, nil: all
+	create      string  // the DDL of the tables of versions and domains
+	only        []int64 // the versions that goose may see; nil: all
 }
 
-// of is the history of some migrations alone: goose refuses versions that it knows no file of, and files that are older
-// than the newest version, which those of a domain that is added later are.
+// of limits the history to some migrations. goose refuses recorded versions for which it has no file, and files that
+// are older than the newest recorded version, such as those of a domain that is added later.
 func (h history) of(chosen []migration) history {
-	h.only = []int64{0} // goose's mark of a table that was set up
+	h.only = []int64{0} // the version with which goose marks a new table
 	for _, m := range chosen {
 		h.only = append(h.only, m.version)
 	}
 	return h
 }
 
-// ListMigrations is what goose asks before it goes up or down, the newest first.
+// ListMigrations returns the recorded versions that goose may see, the newest first. goose calls it before it goes up
+// or down.
 func (h history) ListMigrations(ctx context.Context, db database.DBTxConn) ([]*database.ListMigrationsResult, error) {
 	all, err := h.Store.ListMigrations(ctx, db)
 	return slices.DeleteFunc(all, func(r *database.ListMigrationsResult) bool {
@@ -42,22 +43,22 @@ func newHistory(schema string) (history, error) {
 	return history{Store: store, domainTable: domainTableName(schema), create: render("version_table.sql", schema)}, err
 }
 
-// TableExists is what goose asks before anything else.
+// TableExists is called by goose before anything else.
 func (h history) TableExists(ctx context.Context, db database.DBTxConn) (exists bool, err error) {
 	err = db.QueryRowContext(ctx, "SELECT to_regclass($1::text) IS NOT NULL", h.Tablename()).Scan(&exists)
 	return exists, err
 }
 
-// CreateVersionTable makes the table.
+// CreateVersionTable creates the table of versions, and the table of domains.
 func (h history) CreateVersionTable(ctx context.Context, db database.DBTxConn) error {
 	_, err := db.ExecContext(ctx, h.create)
 	return err
 }
 
-// A state is what a schema records of itself.
+// A state is what a schema records about itself.
 type state struct {
 	entries []entry  // the applied migrations in the order of their versions
-	domains []Domain // that it is to have
+	domains []Domain // the domains that it is to have
 }
 
 // An entry is a migration that was applied.
@@ -66,7 +67,7 @@ type entry struct {
 	at      time.Time
 }
 
-// state reads what is recorded; nothing where there is no table.
+// state reads what is recorded. It is empty if there is no table of versions.
 func (h history) state(ctx context.Context, db *sql.DB) (s state, err error) {
 	if exists, err := h.TableExists(ctx, db); err != nil || !exists {
 		return state{}, err

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// lockInterval is how often a migrator that waits asks for the lock. It asks instead of waiting in
-	// the server, because a statement that waits holds a snapshot, and a CREATE INDEX CONCURRENTLY in
-	// the session that has the lock would wait for that snapshot in turn.
+	// lockInterval is how often a waiting migrator asks for the lock. It asks instead of waiting in the server, because
+	// a waiting statement holds a snapshot, and a CREATE INDEX CONCURRENTLY in the session that has the lock would wait
+	// for that snapshot.
 	lockInterval = 100 * time.Millisecond
 
-	// unlockTimeout bounds the unlocking of a session whose server no longer answers.
+	// unlockTimeout bounds how long unlocking waits for a server that no longer answers.
 	unlockTimeout = 5 * time.Second
 )
 
-// A schemaLock is the advisory lock under which the migrations of one schema run. It counts: a session
-// that has it can take it again. It implements goose's lock.SessionLocker.
+// A schemaLock is the advisory lock under which the migrations of one schema run. A session that has it can take it
+// again, and must then release it as often. It implements goose's lock.SessionLocker.
 type schemaLock struct {
 	id     int64
 	logger *slog.Logger
@@ -53,7 +53,7 @@ func (l schemaLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	}
 }
 
-// SessionUnlock gives the lock back once.
+// SessionUnlock releases the lock once.
 func (l schemaLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	var held bool
 	if err := conn.QueryRowContext(ctx, "SELECT pg_advisory_unlock($1)", l.id).Scan(&held); err != nil {
@@ -66,9 +66,9 @@ func (l schemaLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// exclusively runs work while no other migrator of the schema runs, in one session of the pool, so a
-// pool of one connection is enough. goose takes the same lock again around its migrations: should the
-// session break in between, its next one is protected all the same.
+// exclusively runs work while no other migrator of the schema runs. It uses one session of the pool, so a pool of one
+// connection is enough. goose takes the same lock again around its migrations, so they remain protected if the session
+// breaks and goose continues in a new one.
 func (m *Migrator) exclusively(ctx context.Context, work func(db *sql.DB) error) (err error) {
 	db := m.session()
 	defer func() { err = errors.Join(err, db.Close()) }()
@@ -76,7 +76,7 @@ func (m *Migrator) exclusively(ctx context.Context, work func(db *sql.DB) error)
 		return err
 	}
 	defer func() {
-		// A session that broke has lost its lock; what broke it is the better message.
+		// A broken session has lost its lock, too, but the error that broke it is the better message.
 		if unlockErr := m.unlock(ctx, db); err == nil {
 			err = unlockErr
 		}
@@ -90,11 +90,11 @@ func (m *Migrator) exclusively(ctx context.Context, work func(db *sql.DB) error)
 func (m *Migrator) unlock(ctx context.Context, db *sql.DB) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 	defer cancel()
-	_, err := db.ExecContext(ctx, "RESET lock_timeout") // the session is the pool's
+	_, err := db.ExecContext(ctx, "RESET lock_timeout") // the session goes back to the pool
 	return errors.Join(err, onConn(ctx, db, m.lock.SessionUnlock))
 }
 
-// session is a single connection of the pool, as goose wants it. Close gives it back.
+// session returns a single connection of the pool as the *sql.DB that goose needs. Close gives it back.
 func (m *Migrator) session() *sql.DB {
 	db := stdlib.OpenDBFromPool(m.pool)
 	db.SetMaxOpenConns(1)

@@ -25,7 +25,8 @@ func newImpatientMigrator(t *testing.T, pool *pgxpool.Pool, schema string) *migr
 	return m
 }
 
-// A table in use is not waited for in silence, with everybody else's statements behind.
+// A migration does not wait for a table in use without a limit, because all later statements on the table would queue
+// behind it.
 func TestTableInUse(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

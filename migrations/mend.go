@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A mender writes the DDL that makes a schema what the migrations make it.
+// A mender writes the DDL that repairs a schema, so that it is as the migrations make it.
 type mender struct {
 	schema   string
 	routines map[string]routine
@@ -24,7 +24,7 @@ func newMender(schema string, routines map[string]routine, want catalog) mender 
 	return m
 }
 
-// describe names an object in a message.
+// describe names an object for a message.
 func (m mender) describe(o object) string {
 	switch {
 	case o.Kind == "column":
@@ -35,7 +35,7 @@ func (m mender) describe(o object) string {
 	return fmt.Sprintf("%s %s.%s", o.Kind, m.schema, line(o.Name))
 }
 
-// create makes an object that is missing.
+// create returns the statements that create a missing object.
 func (m mender) create(o object) []string {
 	definition := o.Facts["definition"]
 	switch o.Kind {
@@ -63,11 +63,11 @@ func (m mender) create(o object) []string {
 	return []string{}
 }
 
-// alter changes one fact of an object.
+// alter returns the statements that correct one fact of an object.
 func (m mender) alter(want, have object, fact string) []string {
 	needed := want.Facts[fact]
 	switch want.Kind + " " + fact {
-	case "domain NOT NULL", "domain default": // ours have neither
+	case "domain NOT NULL", "domain default": // txwork's domain types have neither
 		return []string{fmt.Sprintf("ALTER DOMAIN %s DROP %s;", m.name(want.Name), strings.ToUpper(fact))}
 	case "domain constraint definition":
 		return append([]string{fmt.Sprintf("ALTER DOMAIN %s DROP CONSTRAINT %s;", m.name(want.Parent),
@@ -97,7 +97,7 @@ func (m mender) alter(want, have object, fact string) []string {
 		return []string{m.alterColumn(want, setOrDrop(needed, "NOT NULL", ""))}
 	case "column default":
 		return []string{m.alterColumn(want, setOrDrop(needed, "DEFAULT", " "+needed))}
-	case "column generation": // ours have none
+	case "column generation": // txwork's columns have none
 		return []string{m.alterColumn(want, "DROP EXPRESSION")}
 	case "column identity":
 		return m.alterIdentity(want, have)
@@ -109,7 +109,7 @@ func (m mender) alter(want, have object, fact string) []string {
 		return []string{fmt.Sprintf("REINDEX INDEX CONCURRENTLY %s;", m.name(want.Name))}
 	case "index definition":
 		return append([]string{fmt.Sprintf("DROP INDEX CONCURRENTLY %s;", m.name(want.Name))}, m.create(want)...)
-	case "function kind", "function arguments", "function result": // which OR REPLACE cannot change
+	case "function kind", "function arguments", "function result": // OR REPLACE cannot change these
 		return append([]string{m.dropRoutine(want)}, m.create(want)...)
 	case "trigger definition":
 		return []string{strings.Replace(needed, "CREATE TRIGGER", "CREATE OR REPLACE TRIGGER", 1) + ";"}
@@ -141,17 +141,17 @@ func (m mender) createTable(o object) []string {
 	return statements
 }
 
-// identify has a table without a key tell replicas which row was deleted.
+// identify sets the replica identity of a table without a primary key, by which subscribers find deleted rows.
 func (m mender) identify(o object) []string {
 	return []string{fmt.Sprintf("ALTER TABLE %s REPLICA IDENTITY %s;", m.name(o.Name), o.Facts[replicaIdentity])}
 }
 
-// comment is by what workers know for which version of the core a table was made.
+// comment sets the comment by which workers know for which version of the core a table was made.
 func (m mender) comment(o object) []string {
 	return []string{fmt.Sprintf("COMMENT ON TABLE %s IS 'txwork core %s';", m.name(o.Name), o.Facts[coreVersion])}
 }
 
-// addConstraint does what takes long under a lock that lets others write.
+// addConstraint adds a constraint in two steps, so that the slow one only takes a lock that lets others write.
 func (m mender) addConstraint(o object) []string {
 	definition := o.Facts["definition"]
 	for _, kind := range []string{"PRIMARY KEY", "UNIQUE"} {
@@ -179,7 +179,7 @@ func (m mender) alterIdentity(want, have object) []string {
 	return []string{m.alterColumn(want, "SET GENERATED "+needed)}
 }
 
-// continueIdentity has a new identity go on behind the rows that there are.
+// continueIdentity makes a new identity column continue after the highest existing value.
 func (m mender) continueIdentity(o object) []string {
 	if o.Facts["identity"] == "" {
 		return nil

@@ -44,7 +44,7 @@ type Options struct {
 type Migrator struct {
 	pool        *pgxpool.Pool
 	schema      string
-	domains     []Domain // that were asked for
+	domains     []Domain // of the Options
 	lockTimeout time.Duration
 	logger      *slog.Logger
 	lock        schemaLock
@@ -105,14 +105,14 @@ func (m *Migrator) find(version int64) (migration, bool) {
 	return m.migrations[i], true
 }
 
-// Up applies all migrations of the schema's domains that are pending, each in a transaction of its own, and returns
-// those it applied, also beside an error. It makes the schema where that is missing. Of several migrators that
-// start at once one does the work; the others wait for it, until ctx ends, and find nothing to do.
+// Up applies all pending migrations of the schema's domains, each in a transaction of its own, and returns those that
+// it applied, even together with an error. It creates the schema if that is missing. If several migrators start at
+// once, one does the work; the others wait for it, until ctx ends, and find nothing to do.
 //
-// A schema that is ahead of this library is left alone, with a [workqueue.ErrSchemaVersion].
+// If the schema is newer than this library, Up changes nothing and returns a [workqueue.ErrSchemaVersion].
 func (m *Migrator) Up(ctx context.Context) ([]Applied, error) { return m.UpTo(ctx, m.latest()) }
 
-// UpTo is [Migrator.Up] as far as a version, which is included.
+// UpTo is [Migrator.Up] up to and including a version.
 func (m *Migrator) UpTo(ctx context.Context, version int64) ([]Applied, error) {
 	if _, ok := m.find(version); !ok {
 		return nil, m.unknown(version)
@@ -130,7 +130,7 @@ func (m *Migrator) UpTo(ctx context.Context, version int64) ([]Applied, error) {
 	})
 }
 
-// Down takes the last migration of the domains back, and its tables with all that is in them. See [Migrator.DownTo].
+// Down reverts the last migration of the domains, and drops its tables with all their rows. See [Migrator.DownTo].
 func (m *Migrator) Down(ctx context.Context) ([]Applied, error) {
 	return m.down(ctx, func(p *goose.Provider) ([]*goose.MigrationResult, error) {
 		result, err := p.Down(ctx)
@@ -141,10 +141,11 @@ func (m *Migrator) Down(ctx context.Context) ([]Applied, error) {
 	})
 }
 
-// DownTo takes all migrations of the domains above a version back, the newest first, and their tables with all that is
-// in them, which [Migrator.RowsAbove] counts before. A domain that another one needs stays with it. It returns those it
-// took back, also beside an error; none where there is nothing to do. Version 0 takes the table of versions along: what
-// remains is the schema, without anything of txwork.
+// DownTo reverts all migrations of the domains above a version, the newest first, and drops their tables with all their
+// rows, which you can count before with [Migrator.RowsAbove]. It refuses to revert a domain that another domain needs,
+// unless that is reverted, too. It returns the migrations that it reverted, even together with an error; none if there
+// was nothing to do. Version 0 also drops the table of versions: what remains is the schema, without any object of
+// txwork.
 func (m *Migrator) DownTo(ctx context.Context, version int64) ([]Applied, error) {
 	if _, ok := m.find(version); !ok && version != 0 {
 		return nil, m.unknown(version)

@@ -157,7 +157,7 @@ func TestUpAndDownAtOnce(t *testing.T) {
 	}
 }
 
-// newPool is a pool of a size of its own.
+// newPool opens a pool of a given size.
 func newPool(t *testing.T, url string, conns int32) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(url)
@@ -173,7 +173,7 @@ func newPool(t *testing.T, url string, conns int32) *pgxpool.Pool {
 	return pool
 }
 
-// A firstLine is a log that tells of its first line.
+// A firstLine is a log that calls a function at its first line.
 type firstLine struct {
 	bytes.Buffer
 	written func()
@@ -220,7 +220,7 @@ func TestWaitForTheLockEndsWithTheContext(t *testing.T) {
 	up(t, m)
 }
 
-// A migration that cannot get on is given up with the context, whole, and can be run again.
+// A migration that is blocked is rolled back as a whole when the context ends, and can be run again.
 func TestInterruptedMigration(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -261,7 +261,7 @@ func TestInterruptedMigration(t *testing.T) {
 	}
 }
 
-// awaitLock returns when somebody waits for a lock on a table.
+// awaitLock returns when a session waits for a lock on a table.
 func awaitLock(t *testing.T, pool *pgxpool.Pool, table string) {
 	t.Helper()
 	waiting := false
@@ -387,7 +387,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Times are right whatever zone the session has.
+// AppliedAt is right in every time zone of the session.
 func TestAppliedAtInAnotherZone(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t,

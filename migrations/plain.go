@@ -14,15 +14,16 @@ type FileOptions struct {
 	// Schema holds txwork's tables. Default: [workqueue.DefaultSchema].
 	Schema string
 
-	// Domains are those that are written, exactly: name [Reaper] once in each schema, and [Timers] with [Alarms] or
-	// before. To add a domain later, write it alone. Default: all.
+	// Domains are exactly the domains that are written; those that they need are not added. Write [Reaper] once for
+	// each schema, and [Timers] together with [Alarms] or before. To add a domain later, write it alone. Default: all.
 	Domains []Domain
 
-	// Format is that of the tool that is to read the files. Default: [GolangMigrate]. SQL has none.
+	// Format is the format of the tool that reads the files. SQL ignores it. Default: [GolangMigrate].
 	Format Format
 
-	// First numbers the files from here on, such as 20261123000001 among files of your own. Default: their versions;
-	// with Export into a directory that has files of your own, the numbers after the highest there.
+	// First is the number of the first file, such as 20261123000001 among files of your own; the others follow.
+	// Default: the files have their versions as numbers. With Export into a directory that has files of your own, the
+	// default is the numbers after the highest there.
 	First int64
 }
 
@@ -34,7 +35,7 @@ const (
 	Goose                       // NNN_name.sql with both directions, between goose's annotations
 )
 
-// ParseFormat reads what [Format.String] has written.
+// ParseFormat is the inverse of [Format.String].
 func ParseFormat(name string) (Format, error) {
 	for _, f := range []Format{GolangMigrate, Goose} {
 		if f.String() == name {
@@ -51,7 +52,7 @@ func (f Format) String() string {
 	return "golang-migrate"
 }
 
-// migrations checks the options and loads what they ask for.
+// migrations checks the options and loads the migrations that they select.
 func (o FileOptions) migrations() (schema string, chosen []migration, err error) {
 	if schema, err = schemaOrDefault(o.Schema); err != nil {
 		return "", nil, err
@@ -72,10 +73,10 @@ func (o FileOptions) migrations() (schema string, chosen []migration, err error)
 	return schema, chosen, nil
 }
 
-// SQL is what [Migrator.Up] does to a database without txwork, as plain SQL: for psql, Atlas and whoever reviews it. It
-// records the versions too, so that [Migrator.Up] can take over later.
+// SQL returns, as plain SQL, what [Migrator.Up] does to a database without txwork: for psql, for Atlas and for review.
+// It records the versions too, so that [Migrator.Up] can take over later.
 //
-// The text leaves the transaction to whoever runs it. With psql:
+// The text does not begin or commit a transaction: run it in one. With psql:
 //
 //	psql -v ON_ERROR_STOP=1 --single-transaction -f txwork.sql "$DATABASE_URL"
 func SQL(o FileOptions) (string, error) {
@@ -101,8 +102,8 @@ func sqlHeader(schema string, all []migration) string {
 `, schema, strings.Join(names, ", "))
 }
 
-// FS is a directory of the migrations. Like [SQL] they record the versions in the schema's own table, beside that of
-// the tool.
+// FS returns a directory of migration files. Like [SQL] they record the versions in the schema's own table, in addition
+// to the table of the tool that runs them.
 func FS(o FileOptions) (fs.FS, error) {
 	all, err := o.files()
 	if err != nil {
@@ -111,7 +112,7 @@ func FS(o FileOptions) (fs.FS, error) {
 	return directory(all)
 }
 
-// files are those of a migration, named by what follows its name.
+// files returns the files of a migration. Their names are only suffixes, to be appended to the migration's name.
 func (f Format) files(up, down string) []file {
 	if f == Goose {
 		return []file{{".sql", gooseFile(up, down)}}

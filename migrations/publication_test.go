@@ -10,8 +10,9 @@ import (
 	"github.com/txwork/txwork/internal/pgtest"
 )
 
-// While a publication has a table, PostgreSQL refuses to delete or change rows of which it cannot tell a replica which
-// they are. One FOR ALL TABLES, of whoever, must not stop folds: every table of ours has a key or a replica identity.
+// PostgreSQL refuses to delete or update rows of a published table that has neither a primary key nor a replica
+// identity. Every table of txwork's has one of them, so that a publication FOR ALL TABLES, which anyone may create,
+// does not stop folds.
 func TestPublicationsStopNothing(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -19,7 +19,7 @@ func TestBadSchemaNames(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []string{
 		"Upper", "9lives", "a-b", `a"; DROP SCHEMA public; --`, "a.b", " ", "ünicode", "pg_mine", "information_schema",
-		strings.Repeat("a", 64), strings.Repeat("a", 60), // the second with its channel only
+		strings.Repeat("a", 64), strings.Repeat("a", 60), // the second is too long only for its channel's name
 	} {
 		_, errs := ways(schema, t.TempDir())
 		for way, err := range errs {
@@ -167,7 +167,7 @@ func TestFailedMigrationReportsWhatWasApplied(t *testing.T) {
 	}
 }
 
-// A role that owns the schema needs no right on the database.
+// A role that owns the schema needs no rights on the database.
 func TestRoleWithoutCreateOnTheDatabase(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

@@ -20,7 +20,7 @@ var roleTemplates = template.Must(template.ParseFS(roleFiles, "roles/*.sql", "ro
 // DefaultRolePrefix begins the names of the roles: txwork_owner, txwork_worker and so on.
 const DefaultRolePrefix = "txwork"
 
-// RoleOptions say whose rights [Roles] are about. The zero value is usable.
+// RoleOptions configure [Roles]. The zero value is usable.
 type RoleOptions struct {
 	// Schema holds the tables. Default: [workqueue.DefaultSchema].
 	Schema string
@@ -28,10 +28,11 @@ type RoleOptions struct {
 	// Prefix begins the names of the roles, which belong to the whole server. Default: [DefaultRolePrefix].
 	Prefix string
 
-	// Domains are those that the schema has. Default: all.
+	// Domains are the domains that the schema has. Default: all.
 	Domains []Domain
 
-	// Tables are tables of your own, made by [DDL], in the place of those that the migrations make.
+	// Tables are tables of your own, made by [DDL]. If set, the rights are those on these tables, and not on the tables
+	// that the migrations make.
 	Tables []RoleTable
 }
 
@@ -42,11 +43,12 @@ type RoleTable struct {
 	Join  bool // it has the objects of package join
 }
 
-// Roles is plain SQL that makes the roles owner, migrator, producer, worker and viewer, hands the tables to the owner
-// and gives every role what its work needs and no more. The tables have to exist. It can be repeated, and has to be
-// after every migration: new objects are nobody's but their owner's. docs/security.md says what each role can do.
+// Roles returns plain SQL that creates the roles owner, migrator, producer, worker and viewer, gives the tables to
+// the role owner, and grants every role the rights that its work needs and no more. The tables have to exist. The
+// SQL can be run again, and has to be after every migration, because only its owner has rights on a new object.
+// docs/security.md says what each role can do.
 //
-// The text leaves the transaction to whoever runs it.
+// The text does not begin or commit a transaction: run it in one.
 func Roles(o RoleOptions) (string, error) {
 	units, err := o.units()
 	if err != nil {
@@ -82,7 +84,7 @@ func (o RoleOptions) withDefaults() RoleOptions {
 	return o
 }
 
-// units checks the options and lists what the rights are about.
+// units checks the options and lists the tables and functions that the rights apply to.
 func (o RoleOptions) units() ([]unit, error) {
 	o = o.withDefaults()
 	if err := checkRolePrefix(o.Prefix); err != nil {
@@ -115,7 +117,7 @@ func (o RoleOptions) units() ([]unit, error) {
 	return units, nil
 }
 
-// ofDomains are the units of the schema's domains, and the table of versions.
+// ofDomains returns the units of the schema's domains, and the table of versions.
 func (o RoleOptions) ofDomains(all []unit) []unit {
 	if len(o.Domains) == 0 {
 		return all
@@ -127,7 +129,7 @@ func (o RoleOptions) ofDomains(all []unit) []unit {
 	})
 }
 
-// longestRole is the longest text that is appended to the prefix.
+// longestRole is the longest suffix that is appended to the prefix.
 const longestRole = "_migrator"
 
 func checkRolePrefix(prefix string) error {
@@ -142,10 +144,10 @@ func checkRolePrefix(prefix string) error {
 	return nil
 }
 
-// A roleName is one of the roles.
+// A roleName is a role as the templates use it.
 type roleName struct{ Name, Quoted, Login, For string }
 
-// A rolePrinter is what the templates see.
+// A rolePrinter is the data of the templates.
 type rolePrinter struct {
 	RoleOptions
 	Relations, Functions, Domains []string
@@ -153,11 +155,11 @@ type rolePrinter struct {
 
 func (p rolePrinter) execute(b *strings.Builder, file string, data any) {
 	if err := roleTemplates.ExecuteTemplate(b, file, data); err != nil {
-		panic(err) // the files are embedded and the options checked: a defect of this package
+		panic(err) // a bug in this package: the files are embedded and the options have been checked
 	}
 }
 
-// What the rights are about, in words.
+// What describes the objects that the rights apply to.
 func (p rolePrinter) What() string {
 	switch {
 	case len(p.RoleOptions.Domains) > 0:
@@ -172,12 +174,12 @@ func (p rolePrinter) What() string {
 	return fmt.Sprintf("tables of schema %q: %s", p.Schema, strings.Join(names, ", "))
 }
 
-// Name is a role's name without quotes.
+// Name returns a role's name without quotes.
 func (p rolePrinter) Name(role string) string { return p.Prefix + "_" + role }
 
 func (p rolePrinter) Role(role string) string { return `"` + p.Name(role) + `"` }
 
-// Users are the roles that use the tables without owning them.
+// Users returns the roles that use the tables without owning them.
 func (p rolePrinter) Users() []roleName { return p.Roles()[2:] }
 
 func (p rolePrinter) Roles() []roleName {
@@ -193,7 +195,7 @@ func (p rolePrinter) Roles() []roleName {
 	}
 }
 
-// Q is an object's qualified name.
+// Q returns the quoted and qualified name of an object.
 func (p rolePrinter) Q(name string) string { return `"` + p.Schema + `"."` + name + `"` }
 
 func (p rolePrinter) List(names []string) string { return p.join(names, ", ", "%s") }

@@ -12,11 +12,11 @@ import (
 // TableRows is how many rows a table has.
 type TableRows struct {
 	Table string `json:"table"` // without its schema
-	Rows  int64  `json:"rows"`  // that it has, or had
+	Rows  int64  `json:"rows"`  // number of rows
 }
 
 // RowsAbove counts the rows that [Migrator.DownTo] of a version would drop: those of the tables that the applied
-// migrations above it made. Tables without rows are not listed, nor is what a migration itself has put into one. It
+// migrations above it created. Tables without rows are not listed, nor are tables that a migration itself fills. It
 // reads every such table.
 func (m *Migrator) RowsAbove(ctx context.Context, version int64) ([]TableRows, error) {
 	db := m.session()
@@ -65,7 +65,7 @@ func (m *Migrator) tablesAbove(ctx context.Context, db *sql.DB, version int64) (
 	return tables, err
 }
 
-// count is 0 for a table that is gone.
+// count returns the number of rows of a table, and 0 if the table does not exist.
 func (m *Migrator) count(ctx context.Context, tx *sql.Tx, table string) (n int64, err error) {
 	name := pgx.Identifier{m.schema, table}.Sanitize()
 	var exists bool
@@ -82,7 +82,7 @@ var (
 	filledTable = regexp.MustCompile(`(?m)^INSERT INTO "[^"]+"\."([^"]+)"`)
 )
 
-// tables are those that a migration makes and does not fill.
+// tables returns the tables that a migration creates and does not fill.
 func (m migration) tables() (names []string) {
 	filled := filledTable.FindAllStringSubmatch(m.up, -1)
 	for _, made := range madeTable.FindAllStringSubmatch(m.up, -1) {

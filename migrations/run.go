@@ -9,9 +9,9 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// prepare makes the schema and its tables of versions and domains, and notes which domains it is to have, in one
-// transaction. It looks first, so that a schema that is up to date can be confirmed by a role that may not create
-// anything.
+// prepare creates the schema and its tables of versions and domains, and records the domains that the schema is to
+// have, in one transaction. It reads the state first and skips what exists, so that a role without the right to create
+// anything can run Up on a schema that is up to date.
 func (m *Migrator) prepare(ctx context.Context, db *sql.DB) ([]Domain, error) {
 	has, err := m.history.state(ctx, db)
 	if err != nil {
@@ -33,8 +33,8 @@ func (m *Migrator) prepare(ctx context.Context, db *sql.DB) ([]Domain, error) {
 	return domains, err
 }
 
-// forget drops the tables of versions and domains once nothing is recorded as applied. Of domains that were asked for
-// it forgets those that are gone, so that the next Up does not bring them back.
+// forget drops the tables of versions and domains if no migration is recorded as applied. It also removes the record of
+// each domain of the Options that has no migrations left, so that the next Up does not create the domain again.
 func (m *Migrator) forget(ctx context.Context, db *sql.DB) error {
 	has, err := m.history.state(ctx, db)
 	if err != nil || len(has.domains) == 0 {
@@ -50,8 +50,8 @@ func (m *Migrator) forget(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// provider is goose over the session. Each run has its own, since a provider looks for the table of
-// versions only once in its life. What the application registered with goose itself stays out of it.
+// provider makes a goose provider over the session. Every run needs a new one, because a provider looks for the table
+// of versions only once. Migrations that the application has registered globally with goose are excluded.
 func (m *Migrator) provider(db *sql.DB, chosen []migration) (*goose.Provider, error) {
 	layout, err := gooseLayout(chosen)
 	if err != nil {
@@ -63,7 +63,8 @@ func (m *Migrator) provider(db *sql.DB, chosen []migration) (*goose.Provider, er
 		goose.WithDisableGlobalRegistry(true))
 }
 
-// migrate runs one direction alone, unless the schema is ahead of this library, and reports what it did.
+// migrate runs Up or Down while no other migrator runs, and reports what it did. It refuses a schema that is newer than
+// this library.
 func (m *Migrator) migrate(ctx context.Context, action string, run func(*sql.DB) ([]*goose.MigrationResult,
 	error)) ([]Applied, error) {
 	applied := []Applied{}

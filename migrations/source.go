@@ -13,8 +13,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// The migrations are frozen pairs NNN_name.up.sql and NNN_name.down.sql, in plain SQL: whatever runs SQL
-// can run them. A goose file cannot be the source, because psql would run its Up and then its Down.
+// The migrations are frozen pairs NNN_name.up.sql and NNN_name.down.sql, in plain SQL, which every tool that runs SQL
+// can run. They are not goose files, because psql would run the Up of such a file and then its Down.
 //
 //go:generate go test . -run TestDomainMigrations|TestCatalogSnapshot -update
 //go:embed sql/*.sql
@@ -65,8 +65,8 @@ func fileNames() []string {
 	return names
 }
 
-// render is an embedded file with the schema in the place of its placeholder. A file that is missing is
-// a defect of this package.
+// render returns an embedded file with the placeholder replaced by the schema. It panics if the file is missing, which
+// is a bug in this package.
 func render(name, schema string) string {
 	text, err := files.ReadFile("sql/" + name)
 	if err != nil {
@@ -75,17 +75,17 @@ func render(name, schema string) string {
 	return strings.ReplaceAll(string(text), schemaPlaceholder, schema)
 }
 
-// prologue is what a schema needs before its first migration: itself, and the table of versions. It does nothing where
-// another domain's files have made them.
+// prologue returns the statements before the first migration: they create the schema and the tables of versions and
+// domains. They do nothing if the files of another domain have created these.
 func prologue(schema string) string {
 	return render("schema.sql", schema) + "\n" + render("version_table.sql", schema) + "\n" + recordVersion(schema,
 		setUpVersion)
 }
 
-// setUpVersion is goose's mark of a table that was set up.
+// setUpVersion is the version with which goose marks a new table of versions.
 const setUpVersion = 0
 
-// recordVersion notes a migration as applied.
+// recordVersion returns the statement that records a migration as applied.
 func recordVersion(schema string, version int64) string {
 	text := fmt.Sprintf("INSERT INTO %s (version_id, is_applied) VALUES (%d, true)", versionTableName(schema), version)
 	if version == setUpVersion {
@@ -98,10 +98,10 @@ func forgetVersion(schema string, version int64) string {
 	return fmt.Sprintf("DELETE FROM %s WHERE version_id = %d;\n", versionTableName(schema), version)
 }
 
-// epilogue drops the table of versions, unless it records what other files have made.
+// epilogue returns the statements that drop the table of versions, unless it still records migrations of other files.
 func epilogue(schema string) string { return render("forget.sql", schema) }
 
-// recordDomain notes that the schema is to have a domain.
+// recordDomain returns the statement that records that the schema is to have a domain.
 func recordDomain(schema string, d Domain) string {
 	return fmt.Sprintf("INSERT INTO %s (name) VALUES ('%s') ON CONFLICT DO NOTHING;\n", domainTableName(schema), d)
 }
@@ -112,10 +112,10 @@ func forgetDomain(schema string, d Domain) string {
 
 func domainTableName(schema string) string { return `"` + schema + `"."schema_domain"` }
 
-// versionTableName is quoted, since a schema may be called user or order.
+// versionTableName is quoted, because a schema may have a name such as user or order.
 func versionTableName(schema string) string { return `"` + schema + `"."schema_version"` }
 
-// schemaOrDefault checks the schema's name, by itself and together with the names that derive from it.
+// schemaOrDefault checks the schema's name, including the names that are derived from it.
 func schemaOrDefault(schema string) (string, error) {
 	if schema == "" {
 		schema = workqueue.DefaultSchema

@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// Status is where one migration stands.
+// Status is the state of one migration.
 type Status struct {
 	Version   int64     `json:"version"`
 	Domain    Domain    `json:"domain"`              // to which it belongs
 	Name      string    `json:"name"`                // such as 001_outbox; empty for one that this library does not know
-	Applied   bool      `json:"applied"`             // or pending
+	Applied   bool      `json:"applied"`             // false: it is pending
 	AppliedAt time.Time `json:"applied_at,omitzero"` // missing while it is pending
 }
 
 // Status lists the migrations of the schema's domains in the order of their versions: those of this library, and those
-// that only the database knows, because a newer library was here. It writes nothing, and needs neither the
-// schema nor a primary.
+// that a newer library has applied. It writes nothing, works on a standby, and does not need the schema to exist.
 func (m *Migrator) Status(ctx context.Context) ([]Status, error) {
 	has, err := m.state(ctx)
 	if err != nil {
@@ -27,7 +26,7 @@ func (m *Migrator) Status(ctx context.Context) ([]Status, error) {
 	return m.statuses(has), nil
 }
 
-// Version is the highest version that is applied, 0 for none. Like [Migrator.Status] it writes nothing.
+// Version returns the highest version that is applied, and 0 if none is. Like [Migrator.Status] it writes nothing.
 func (m *Migrator) Version(ctx context.Context) (int64, error) {
 	has, err := m.state(ctx)
 	if err != nil {

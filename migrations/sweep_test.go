@@ -16,7 +16,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// catalogOf is what a test's schema holds, and the schema as it stands in it.
+// catalogOf returns the objects of a test's schema, and the schema's name as definitions contain it.
 func catalogOf(t *testing.T, db *pgtest.DB) (objects []migrations.Object, schema string) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) (err error) {
@@ -29,7 +29,7 @@ func catalogOf(t *testing.T, db *pgtest.DB) (objects []migrations.Object, schema
 	return objects, schema
 }
 
-// Each thing that the migrations make is missed by itself.
+// Validate notices the absence of each object that the migrations make.
 func TestEachThingIsMissed(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -47,7 +47,8 @@ func TestEachThingIsMissed(t *testing.T) {
 	}
 }
 
-// Each fact of each thing is compared. Those of one name are changed together, since they do not meet.
+// Validate compares every fact of every object. The test changes a fact of all objects of a kind at once, because they
+// are independent of each other.
 func TestEachFactIsCompared(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -83,7 +84,7 @@ func tells(found migrations.Differences, want string) bool {
 	return slices.ContainsFunc(found, func(d migrations.Difference) bool { return strings.HasPrefix(d.String(), want) })
 }
 
-// named is an object in a message.
+// named names an object as messages do.
 func named(o migrations.Object, schema string) string {
 	switch {
 	case o.Kind == "column":
@@ -94,7 +95,7 @@ func named(o migrations.Object, schema string) string {
 	return fmt.Sprintf("%s %s.%s", o.Kind, schema, o.Name)
 }
 
-// drop is the statement that removes an object, with what depends on it. The schema is on the search_path.
+// drop returns the statement that drops an object and the objects that depend on it. The schema is on the search_path.
 func drop(o migrations.Object) string {
 	name, parent := pgx.Identifier{o.Name}.Sanitize(), pgx.Identifier{o.Parent}.Sanitize()
 	switch o.Kind {
@@ -112,8 +113,8 @@ func drop(o migrations.Object) string {
 	return "nothing drops a " + o.Kind
 }
 
-// All things of a kind are gone at once: each is missed, and the DDL brings each back as it was. What it was made from
-// went through PostgreSQL's own way of writing definitions, as what is restored from a dump did.
+// All objects of a kind are dropped at once. Validate notices each, and its DDL restores each as it was. That DDL comes
+// from definitions as PostgreSQL prints them, as in a dump.
 func TestEachThingIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -147,7 +148,7 @@ func TestEachThingIsMadeAnew(t *testing.T) {
 	}
 }
 
-// What somebody has added or tuned is no failure. What may matter is told.
+// Additions and changed storage parameters are not errors. Those that may matter are reported as harmless.
 func TestHarmlessDifferences(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -201,7 +202,7 @@ func TestHarmlessDifferences(t *testing.T) {
 	}
 }
 
-// How a session writes values down has no say in what is a difference.
+// Session settings that affect how values are printed do not affect the comparison.
 func TestValidateWithAnySettings(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.WithPool(func(c *pgxpool.Config) {
@@ -219,7 +220,7 @@ func TestValidateWithAnySettings(t *testing.T) {
 	}
 }
 
-// The table of versions itself may be what is broken.
+// Validate also reports a broken table of versions.
 func TestValidateOfABrokenTableOfVersions(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

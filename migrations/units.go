@@ -1,21 +1,21 @@
 package migrations
 
-// A unit is a table with all that comes along with it, as far as rights go.
+// A unit is a table with all objects that belong to it and need rights.
 type unit struct {
 	Title     string
 	Table     string
 	Tables    []string
 	Sequences []string
 	Domains   []string // types of columns
-	Calls     []string // functions that somebody calls, or a trigger's function does
+	Calls     []string // functions that a role calls, itself or through a trigger's function
 	triggers  []string // functions that only triggers run
-	ReadOnly  bool     // no role but the owner writes it
+	ReadOnly  bool     // only the owner may write it
 	producer  []string // files of roles/producer
 	core      bool     // it instantiates package workqueue
 }
 
-// CoreTables are the tables that the migrations make and that instantiate package workqueue: what is listed here is
-// known to roles, to [Migrator.Up], to `txwork doctor` and to the command line.
+// CoreTables returns the tables that the migrations create and that instantiate package workqueue. Roles,
+// [Migrator.Up], `txwork doctor` and the command line know the tables that are listed here.
 func CoreTables() (names []string) {
 	for _, u := range migratedUnits() {
 		if u.core {
@@ -31,15 +31,16 @@ type unitView struct {
 	unit
 }
 
-// Functions hides the printer's list of all units.
+// Functions hides rolePrinter.Functions, which lists those of all units.
 func (v unitView) Functions() []string { return v.unit.Functions() }
 
-// Tables hides the options'.
+// Tables hides RoleOptions.Tables.
 func (v unitView) Tables() []string { return v.unit.Tables }
 
 func (u unit) Functions() []string { return append(u.Calls[:len(u.Calls):len(u.Calls)], u.triggers...) }
 
-// migratedUnits are what the migrations make. Schedules are the workers': they carry out what a schedule says.
+// migratedUnits returns the units that the migrations create. Producers get no rights on the tables of schedules,
+// because workers carry out what a schedule says.
 func migratedUnits() []unit {
 	return []unit{
 		core("outbox").withKeys().withJoin().enqueued(),
@@ -70,7 +71,7 @@ func (t RoleTable) unit() unit {
 	return u.enqueued()
 }
 
-// core is what every table of the core has.
+// core returns the unit of a table with the objects that every core table has.
 func core(table string) unit {
 	u := unit{Title: table, Table: table, Tables: []string{table}, Domains: []string{table + "_retry"}, core: true}
 	return u.calls("claim", "claim_rows", "ack", "abandon", "fail", "extend", "reap_expired", "redrive",
@@ -93,7 +94,7 @@ func (u unit) withJoin() unit {
 		runs("join_settled")
 }
 
-// enqueued lets producers in, with what the domain needs beside the core.
+// enqueued gives producers their rights: those on the core, and those that the domain needs in addition.
 func (u unit) enqueued(domain ...string) unit {
 	u.producer = append(append([]string{"core"}, u.producer...), domain...)
 	return u
@@ -119,7 +120,7 @@ func (u unit) runs(suffixes ...string) unit {
 	return u
 }
 
-// named are names derived from the table's.
+// named returns names that are derived from the table's.
 func (u unit) named(suffixes []string) []string {
 	names := make([]string, len(suffixes))
 	for i, suffix := range suffixes {

@@ -12,14 +12,14 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Validate reports whether the schema is what this library works with: every migration applied, none that it does not
-// know, every table, column, constraint, index, function, trigger, sequence and type as the migrations make it, and
-// every core table of your own made for this version of the core. It writes nothing, needs no right but to read the
-// table schema_version, and serves on a standby. An application calls it at its start, where it does not call
-// [Migrator.Up].
+// Validate checks that this library can work with the schema: every migration is applied, and none that the library
+// does not know; every table, column, constraint, index, function, trigger, sequence and type is as the migrations make
+// it; and every core table of your own was made for this version of the core. It writes nothing, needs only the right
+// to read the table schema_version, and works on a standby. An application that does not call [Migrator.Up] should call
+// Validate when it starts.
 //
-// What it finds is a [*SchemaError] with all [Differences] that matter, and what mends each. errors.Is finds
-// [workqueue.ErrSchemaVersion] in it.
+// The error is a [*SchemaError] with all [Differences] that are not harmless, and the DDL that repairs each. errors.Is
+// finds [workqueue.ErrSchemaVersion] in it.
 func (m *Migrator) Validate(ctx context.Context) error {
 	all, err := m.Differences(ctx)
 	if err != nil {
@@ -28,23 +28,23 @@ func (m *Migrator) Validate(ctx context.Context) error {
 	return m.failed("validate", all.Err())
 }
 
-// undefined are the codes of a table or a column of the records that is not there.
+// undefined are the error codes for a missing table or column, here of the tables of versions and domains.
 var undefined = []string{"42P01", "42703"}
 
-// Differences lists what [Migrator.Validate] looks at, and beside it what does no harm. Where migrations are pending,
-// or the schema is ahead of this library, it lists those alone: all else would only repeat it. It waits for a table
-// that somebody has locked exclusively no longer than [Options.LockTimeout].
+// Differences lists what [Migrator.Validate] finds, and the harmless differences. If migrations are pending, or the
+// schema is newer than this library, it lists only these migrations, because all other differences would follow from
+// them. It waits for a table that another session has locked exclusively for at most [Options.LockTimeout].
 func (m *Migrator) Differences(ctx context.Context) (Differences, error) {
 	has, err := m.state(ctx)
 	if pg := new(pgconn.PgError); errors.As(err, &pg) && slices.Contains(undefined, pg.Code) {
-		has, err = state{}, nil // the catalog tells what is missing
+		has, err = state{}, nil // the comparison below reports what is missing
 	} else if versions := m.versionDifferences(has); err != nil || len(versions) > 0 {
 		return versions, m.failed("validate", err)
 	}
 	var have catalog
 	err = pgx.BeginTxFunc(ctx, m.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead,
 		AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
-		// definitions are read under the table's lock
+		// Reading a definition locks the table, so the lock timeout applies.
 		if _, err := tx.Exec(ctx, "SET LOCAL "+m.lockSetting()); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (m *Migrator) versionDifferences(has state) Differences {
 	return all
 }
 
-// errNewer says that the schema is ahead of the library.
+// errNewer says that the schema is newer than the library.
 func errNewer(version, known int64) error {
 	return fmt.Errorf("%w: version %d %s", workqueue.ErrSchemaVersion, version, tooNew(known))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/txwork/txwork/migrations"
 )
 
-// A program that validates at its start must not wait for DDL that takes its time.
+// A program that validates when it starts must not wait for long-running DDL.
 func TestValidateWaitsForALockedTableNoLongerThanItsTimeout(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)

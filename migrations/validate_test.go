@@ -75,10 +75,10 @@ func TestValidateWithoutSchema(t *testing.T) {
 	}
 }
 
-// fails begins a statement that does, and leaves something behind.
+// fails marks a statement that is expected to fail, and that leaves an object behind.
 const fails = "fails: "
 
-// What is broken is named, what mends it is said, and does.
+// Validate names what is broken, and the DDL of the difference repairs it.
 func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -257,12 +257,12 @@ func TestWhatIsBrokenIsNamedAndMended(t *testing.T) {
 			}
 		})
 		if !mended {
-			break // what is left would be found by all others
+			break // otherwise the remaining cases would find it, too
 		}
 	}
 }
 
-// mend runs the statements in their order, each by itself.
+// mend runs the statements in their order, each in a transaction of its own.
 func mend(t *testing.T, pool *pgxpool.Pool, differences migrations.Differences) {
 	t.Helper()
 	for _, d := range differences {

@@ -27,7 +27,7 @@
 // backlog can delay the others but not keep them from being served. If a limit cut the round short, [Report.More] is
 // set, and Run starts the next round at once, with expired leases first.
 //
-// Once it has led for the length of a lease, Run logs a warning about tables of txwork in the same schemas that no
+// Once it has led for the duration of a lease, Run logs a warning about tables of txwork in the same schemas that no
 // reaper serves; see [Report.Unserved].
 //
 // # Without a Go process

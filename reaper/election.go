@@ -16,8 +16,8 @@ import (
 	"github.com/txwork/txwork/workqueue/validate"
 )
 
-// A candidate takes part in the election of each of its tables. Its holder id is its own: a new one for every Run and
-// RunOnce.
+// A candidate takes part in the election of each of its tables. Every Run and RunOnce is a new candidate, with a holder
+// id of its own.
 type candidate struct {
 	pool   connections
 	lease  time.Duration
@@ -40,8 +40,8 @@ func newCandidate(pool connections, o Options) candidate {
 	}
 }
 
-// A tenure is how long a candidate leads its tables for sure, by the local clock. It is for what need not be fenced:
-// that two observe for a moment does no harm.
+// A tenure records, by the local clock, until when a candidate certainly leads its tables. Only the gauges use it,
+// which need no fencing: two reapers that observe a table for a moment do no harm.
 type tenure struct {
 	mu   sync.Mutex
 	ends map[string]time.Time
@@ -63,14 +63,14 @@ func (t *tenure) end() {
 	clear(t.ends)
 }
 
-// lasts tells whether the candidate leads a table.
+// lasts reports whether the candidate leads a table.
 func (t *tenure) lasts(table string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return time.Now().Before(t.ends[table])
 }
 
-// any tells whether the candidate leads any table.
+// any reports whether the candidate leads any table.
 func (t *tenure) any() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,7 +83,7 @@ func (t *tenure) any() bool {
 	return false
 }
 
-// A standing is how the election of a table ended.
+// A standing is the result of a table's election.
 type standing struct {
 	Table   string
 	Elected bool
@@ -91,8 +91,8 @@ type standing struct {
 	Seconds float64 // until the lease of the other leader ends; negative if it has
 }
 
-// stand takes the leadership of tables if it is free and renews it if it is the candidate's: all of them in one
-// statement. A table that is missing has another leader as of this moment.
+// stand takes the leadership of tables that is free, and renews the leadership that the candidate has, in one statement
+// for all tables. A table that is missing from the result has just got another leader.
 func (c candidate) stand(ctx context.Context, tables []string) (map[string]standing, error) {
 	all := make(map[string]standing, len(tables))
 	start := time.Now()
@@ -114,8 +114,8 @@ func (c candidate) stand(ctx context.Context, tables []string) (map[string]stand
 	return all, nil
 }
 
-// fenced runs work in a transaction in which the term of the table is current until it ends. Otherwise it runs nothing
-// and returns ErrNotLeader.
+// fenced runs work in a transaction that keeps the term of the table current until it ends. If the term is not current,
+// fenced runs nothing and returns ErrNotLeader.
 func (c candidate) fenced(ctx context.Context, table string, term int64,
 	work func(context.Context, pgx.Tx) error) error {
 	return transaction(ctx, c.pool, c.lease, func(ctx context.Context, tx pgx.Tx) error {
@@ -131,11 +131,11 @@ func (c candidate) fenced(ctx context.Context, table string, term int64,
 	})
 }
 
-// withdrawTimeout bounds how long a stop waits for a database that may be gone.
+// withdrawTimeout bounds how long a stop waits for a database that may be unavailable.
 const withdrawTimeout = 3 * time.Second
 
-// resign gives up the leadership of all tables that the candidate leads. It is what a stop does last, so it does not
-// heed the context's end.
+// resign gives up the leadership of all tables that the candidate leads. It is the last step of a stop, so it ignores
+// that the context has ended.
 func (c candidate) resign(ctx context.Context) error {
 	c.tenure.end()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
@@ -152,14 +152,14 @@ type Leadership struct {
 	Term   int64     `json:"term"`
 	Holder uuid.UUID `json:"holder"`
 
-	// ExpiresIn is how long the lease lasts, by the database's clock; in nanoseconds in JSON. When it is
-	// not positive nobody leads, and Holder was the last to do so. The table was last maintained then, be it by `txwork
-	// reap` or its procedure; with Term 0 nobody else ever did.
+	// ExpiresIn is how much longer the lease lasts, by the database's clock; in nanoseconds in JSON. If it is not
+	// positive, no reaper leads, and Holder was the last to do so. It then says how long ago the table was last
+	// maintained, by a reaper, by `txwork reap` or by its procedure. With Term 0, no reaper ever led the table.
 	ExpiresIn time.Duration `json:"expires_in"`
 }
 
-// Leaders tells which reapers maintain the tables of a schema, by the name of the table. A table that no reaper has
-// ever maintained is missing. An empty schema is [workqueue.DefaultSchema].
+// Leaders returns the reapers that maintain the tables of a schema, by the name of the table. A table that has never
+// been maintained is missing. An empty schema means [workqueue.DefaultSchema].
 func Leaders(ctx context.Context, pool *pgxpool.Pool, schema string) ([]Leadership, error) {
 	schema = cmp.Or(schema, workqueue.DefaultSchema)
 	if err := validate.Identifier("schema", schema); err != nil {

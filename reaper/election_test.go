@@ -44,7 +44,7 @@ func TestOneLeads(t *testing.T) {
 	}
 }
 
-// A stop gives the leadership up: the other need not wait for the end of the lease.
+// A reaper that stops gives up its leadership, so the other one need not wait until the lease expires.
 func TestStopHandsOver(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -89,7 +89,7 @@ func TestRunOnceTakesOverFromTheDead(t *testing.T) {
 	}
 }
 
-// The lease of a leader that died before the database's clock was set back would outlast it by as much.
+// A leader dies, and then the database's clock is set back. Its lease would last longer by that amount, so it is void.
 func TestALeaseOfAClockThatWasSetBackIsVoid(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -103,8 +103,8 @@ func TestALeaseOfAClockThatWasSetBackIsVoid(t *testing.T) {
 	}
 }
 
-// Each table has an election of its own: who stands for several serves those that nobody else leads, and touches
-// neither the tables nor the elections of others.
+// Each table has an election of its own. A reaper with several tables serves those that no other reaper leads, and
+// touches neither the tables nor the elections of other reapers.
 func TestElectionsAreByTable(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -129,7 +129,8 @@ func TestElectionsAreByTable(t *testing.T) {
 	}
 }
 
-// Processes with different sets of tables maintain all of them between them, each table by one, whoever came first.
+// Processes with overlapping sets of tables maintain all tables together. Each table is served by one process, in
+// whatever order they start.
 func TestOverlappingSetsAreAllServed(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -170,7 +171,7 @@ func TestOverlappingSetsAreAllServed(t *testing.T) {
 	}
 }
 
-// Losing one table in the middle of a round costs the others nothing.
+// Losing the leadership of one table during a round does not affect the other tables.
 func TestStaleTermOfOneTable(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -196,7 +197,7 @@ func TestStaleTermOfOneTable(t *testing.T) {
 	}
 }
 
-// Many candidates at once found the election, and take it over: each term has one holder.
+// Many candidates create and take over an election at once. Each term has one holder.
 func TestElectionRace(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -245,7 +246,7 @@ func TestElectionRace(t *testing.T) {
 	}
 }
 
-// A leader that is frozen between two batches and loses its term changes nothing any more.
+// A leader that freezes between two batches and loses its term can no longer change anything.
 func TestStaleTermIsRefusedBetweenBatches(t *testing.T) {
 	t.Parallel()
 	for name, theft := range map[string]string{
@@ -259,7 +260,7 @@ func TestStaleTermIsRefusedBetweenBatches(t *testing.T) {
 			var begins atomic.Int64
 			var steal func()
 			db := newDatabase(t, traced(func(sql string) {
-				// The transactions are the election, a reap, a purge that finds nothing, and reaps from then on.
+				// The transactions are the election, a reap, a purge that finds nothing, and then only reaps.
 				if strings.HasPrefix(sql, "begin") && begins.Add(1) == 5 {
 					steal()
 				}
@@ -288,7 +289,7 @@ func TestStaleTermIsRefusedBetweenBatches(t *testing.T) {
 	}
 }
 
-// Who stops gives up its own leadership only.
+// A reaper that stops gives up only its own leadership.
 func TestStopLeavesTheLeadershipOfOthersAlone(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -302,7 +303,7 @@ func TestStopLeavesTheLeadershipOfOthersAlone(t *testing.T) {
 	}
 }
 
-// Two found an election at once: one wins, the other follows.
+// Two candidates create the election of a table at once. One wins, and the other does nothing.
 func TestFoundingRace(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -329,7 +330,7 @@ func TestFoundingRace(t *testing.T) {
 	}
 }
 
-// A lease that has ended while its leader's last batch is being committed is nobody's to wait for.
+// A candidate does not wait for an expired lease whose leader is still committing its last batch.
 func TestElectionDoesNotWaitForALastBatch(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -352,7 +353,7 @@ func TestElectionDoesNotWaitForALastBatch(t *testing.T) {
 	}
 }
 
-// The term of an election that is being decided is nobody's to wait for either.
+// A candidate does not wait for the transaction of another candidate that is taking the leadership.
 func TestElectionDoesNotWaitForAnElection(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -373,13 +374,14 @@ func TestElectionDoesNotWaitForAnElection(t *testing.T) {
 	}
 }
 
-// How long nobody has led is what people look at: the stop of a leader whose lease ended long ago does not change it.
+// Operators look at how long no reaper has led. A leader that stops long after its lease has expired must not change
+// that.
 func TestStopDoesNotRenewALeaseThatHasEnded(t *testing.T) {
 	t.Parallel()
 	var begins atomic.Int64
 	var end func()
 	db := newDatabase(t, traced(func(sql string) {
-		if strings.HasPrefix(sql, "begin") && begins.Add(1) == 2 { // the first is the election
+		if strings.HasPrefix(sql, "begin") && begins.Add(1) == 2 { // the first transaction is the election
 			end()
 		}
 	}))
@@ -400,14 +402,14 @@ func TestStopDoesNotRenewALeaseThatHasEnded(t *testing.T) {
 	}
 }
 
-// waiting tells whether a statement of this schema waits for a lock.
+// waiting reports whether a statement on this schema waits for a lock.
 func (db *database) waiting(like string) bool {
 	return db.int(`SELECT count(*) FROM pg_stat_activity
 		WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%' AND query LIKE '%' || $2 || '%'`, db.Schema, like) > 0
 }
 
-// Nobody takes the term away in the middle of a batch: the theft waits for the batch to commit, and no
-// batch commits after it.
+// The term cannot be taken away during a batch: the session that takes it waits until the batch has committed, and no
+// batch commits after that.
 func TestTermCannotEndWithinABatch(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -452,8 +454,8 @@ func (db *database) stealAndCount() (requeued int) {
 	return requeued
 }
 
-// A leader that is frozen in the middle of a batch keeps nobody from leading for longer than its lease,
-// and its batch changes nothing.
+// A leader that freezes during a batch does not keep others from leading for longer than its lease, and its batch
+// changes nothing.
 func TestLeaderFrozenWithinABatch(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -486,7 +488,7 @@ func TestLeaderFrozenWithinABatch(t *testing.T) {
 	}
 }
 
-// A round longer than the lease keeps the leadership as long as it gets on.
+// A round that takes longer than the lease keeps the leadership as long as it makes progress.
 func TestLongRoundRenews(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -518,7 +520,7 @@ func TestLeaders(t *testing.T) {
 	}
 }
 
-// lead makes somebody the leader of a table.
+// lead makes a holder the leader of a table.
 func (db *database) lead(table *workqueue.Table, holder uuid.UUID, term int64, lease string) {
 	db.t.Helper()
 	_, err := db.Pool.Exec(context.Background(), "INSERT INTO leader VALUES ($4, $1, $2, now() + "+

@@ -10,13 +10,14 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// ErrNotLeader says that the leadership of a table was lost in the course of a round: another reaper has a newer term.
-// The batches that were counted are committed, the one that found out changed nothing. Other tables are not affected.
+// ErrNotLeader says that the leadership of a table was lost during a round: another reaper has a newer term. The
+// batches that were counted are committed; the batch that detected the loss changed nothing. Other tables are not
+// affected.
 var ErrNotLeader = errors.New("txwork: reaper: no longer the leader")
 
 var errPanicked = errors.New("panic")
 
-// isOutage tells an error that everything would meet from one of a round or of a table.
+// isOutage reports whether the database is unavailable, which is not a failure of one round or of one table.
 func isOutage(err error) bool {
 	for _, other := range []error{errPanicked, ErrNotLeader, workqueue.ErrInvalid, workqueue.ErrSchemaVersion} {
 		if errors.Is(err, other) {
@@ -26,8 +27,8 @@ func isOutage(err error) bool {
 	return outage.Is(err)
 }
 
-// explain adds what to do to the errors of the election's own statements that have a known remedy. The
-// errors of a table's operations come explained from workqueue.
+// explain adds the remedy, if one is known, to errors of this package's own statements. Package workqueue explains the
+// errors of a table's operations.
 func explain(err error) error {
 	if errors.Is(err, workqueue.ErrReadOnly) || errors.Is(err, workqueue.ErrSchemaVersion) {
 		return err
@@ -37,7 +38,7 @@ func explain(err error) error {
 	}.Explain(err)
 }
 
-// concernsTable tells an error that one table's work met from one that every table would meet.
+// concernsTable reports whether an error concerns one table only. Any other error would occur for every table.
 func concernsTable(err error) bool {
 	if errors.Is(err, workqueue.ErrReadOnly) {
 		return false

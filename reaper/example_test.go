@@ -44,7 +44,7 @@ func ExampleRunOnce() {
 	pool, table, end := exampleDatabase()
 	defer end()
 
-	// A worker claims a row and dies; its lease ends.
+	// A worker has claimed a row and died; its lease has expired.
 	_, err := pool.Exec(ctx, `INSERT INTO txwork.invoices (status, attempts, owner_token, locked_until)
 		VALUES (1, 1, gen_random_uuid(), now() - interval '1 second')`)
 	if err != nil {
@@ -72,7 +72,7 @@ func ExampleOptions_Validate() {
 	// txwork: lease is 30s, it must be longer than the interval of 1m0s: leadership would end between rounds
 }
 
-// exampleDatabase is a server with the table of an application and the one that txwork's migrations bring.
+// exampleDatabase starts a server and creates a table of an application, and the leader table of txwork's migrations.
 func exampleDatabase() (*pgxpool.Pool, *workqueue.Table, func()) {
 	server, err := localpg.Start(context.Background(), localpg.Options{})
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Wherever the context ends, what was committed is reported, nothing else has changed, and another
+// At whatever statement the context ends, the report says what was committed, nothing else has changed, and another
 // reaper can go on at once.
 func TestCancelAtEveryStatement(t *testing.T) {
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestCancelAtEveryStatement(t *testing.T) {
 		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled at statement %d: %v", step, err)
 		}
-		// A batch whose COMMIT was interrupted is not reported, whether it took place or not.
+		// A batch whose COMMIT was interrupted is not reported, whether it was committed or not.
 		first := report.Total().Requeued
 		after := db.count(table, workqueue.Ready)
 		if n := after - first; n != 0 && n != 10 && n != 5 {
@@ -67,8 +67,8 @@ func TestCancelAtEveryStatement(t *testing.T) {
 	}
 }
 
-// A panic at one of the reaper's statements, whichever it is, ends the round and neither the program nor the reaper; a
-// table with sweeps meets every operation.
+// A panic at any of the reaper's statements ends only the round, and neither the program nor the reaper. The table has
+// sweeps, so that the reaper performs every operation.
 func TestPanicsAreContained(t *testing.T) {
 	t.Parallel()
 	var statements, panics atomic.Int64
@@ -178,14 +178,14 @@ func TestReadOnlyDatabase(t *testing.T) {
 	}
 }
 
-// A server that turns read-only and back, as in a failover: the connection is given up, and the next one
-// finds a server that can be written to.
+// A server becomes read-only and writable again, as in a failover. The reaper closes the connection, and the next one
+// finds a writable server.
 func TestRunSurvivesReadOnlyTimes(t *testing.T) {
 	t.Parallel()
 	server, db := newServer(t, nil)
 	table := db.table(workqueue.Spec{Table: "work"})
 	db.rows(table, 10, expired)
-	// With no more than the privileges that the package documentation asks for.
+	// The role has only the privileges that the package documentation requires.
 	db.exec(`CREATE ROLE app LOGIN;
 		GRANT USAGE ON SCHEMA own TO app;
 		GRANT SELECT, UPDATE, DELETE ON own.work TO app;
@@ -200,8 +200,8 @@ func TestRunSurvivesReadOnlyTimes(t *testing.T) {
 	db.await("reaped rows", func() bool { return db.count(table, workqueue.InProgress) == 0 })
 }
 
-// Elections and batches are READ COMMITTED whatever the session's default: a stricter level would turn
-// what is a row that changed meanwhile into a failed transaction.
+// Elections and batches are READ COMMITTED whatever the session's default. At a stricter level, a row that has changed
+// concurrently would fail the transaction.
 func TestStricterIsolationByDefault(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -238,13 +238,13 @@ func TestRunReturnsOnlyWhenItsContextEnds(t *testing.T) {
 	}
 }
 
-// namedPool is a pool whose connections can be told from others.
+// namedPool opens a pool whose connections have an application_name, so that they can be found.
 func namedPool(t testing.TB, url, name string) *pgxpool.Pool {
 	t.Helper()
 	return newPool(t, fmt.Sprintf("%s&application_name=%s", url, name))
 }
 
-// logged keeps what was logged.
+// logged records log lines.
 type logged struct {
 	mu sync.Mutex
 	b  bytes.Buffer

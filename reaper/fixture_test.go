@@ -19,7 +19,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// quiet keeps logs of failures that a test provokes out of its output.
+// quiet discards the log, which would contain the failures that tests provoke.
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // A database is a schema with a leader table.
@@ -35,7 +35,7 @@ func newDatabase(t testing.TB, options ...pgtest.Option) *database {
 	return db
 }
 
-// newServer is a server of the test's own, for what concerns a server as a whole.
+// newServer starts a server for one test, for tests that affect or observe a whole server.
 func newServer(t testing.TB, settings map[string]string) (*localpg.Server, *database) {
 	t.Helper()
 	server, err := localpg.Start(t.Context(), localpg.Options{Settings: settings})
@@ -90,7 +90,7 @@ func (db *database) observed(spec workqueue.Spec, observer workqueue.Observer) *
 	return db.open(spec, observer)
 }
 
-// open is a Table on a table that exists.
+// open opens a table that exists.
 func (db *database) open(spec workqueue.Spec, observer workqueue.Observer) *workqueue.Table {
 	db.t.Helper()
 	spec.Schema = db.Schema
@@ -164,7 +164,7 @@ func (db *database) rows(table *workqueue.Table, n int, kind string) {
 		table.Name(), strings.Join(columns, ", "), strings.Join(values, ", "), n))
 }
 
-// count is the number of a table's rows in a status.
+// count returns the number of a table's rows in a status.
 func (db *database) count(table *workqueue.Table, status workqueue.Status) int {
 	db.t.Helper()
 	return db.int("SELECT count(*) FROM "+table.Name()+" WHERE status = $1", int16(status))
@@ -179,7 +179,7 @@ func (db *database) runOnce(o reaper.Options, tables ...*workqueue.Table) reaper
 	return report
 }
 
-// run starts Run and returns what stops it and waits until it has. A test stops what it started.
+// run starts Run. The function stop ends it and waits until it has returned; every test has to call it.
 func (db *database) run(pool *pgxpool.Pool, o reaper.Options, tables ...*workqueue.Table) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -203,7 +203,7 @@ func (db *database) run(pool *pgxpool.Pool, o reaper.Options, tables ...*workque
 	return stop
 }
 
-// leader is who leads a table, or led it last; nil if nobody ever has.
+// leader returns the current or last leadership of a table, and nil if no reaper has ever led it.
 func (db *database) leader(table *workqueue.Table) *reaper.Leadership {
 	db.t.Helper()
 	all, err := reaper.Leaders(context.Background(), db.Pool, db.Schema)
@@ -218,7 +218,7 @@ func (db *database) leader(table *workqueue.Table) *reaper.Leadership {
 	return nil
 }
 
-// awaitTerm waits until somebody leads a table in the term.
+// awaitTerm waits until a reaper leads a table in the term.
 func (db *database) awaitTerm(table *workqueue.Table, term int64) {
 	db.t.Helper()
 	db.await(fmt.Sprintf("a leader with term %d", term), func() bool {
@@ -234,7 +234,7 @@ func (db *database) await(what string, condition func() bool) {
 	}
 }
 
-// onQuery is called before every statement of a pool.
+// onQuery is a tracer that is called before every statement.
 type onQuery func(sql string)
 
 func (f onQuery) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
@@ -244,7 +244,7 @@ func (f onQuery) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Trac
 
 func (onQuery) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// traced has f called before every statement of the database's pool.
+// traced calls f before every statement of the database's pool.
 func traced(f func(sql string)) pgtest.Option {
 	return pgtest.WithPool(func(c *pgxpool.Config) { c.ConnConfig.Tracer = onQuery(f) })
 }

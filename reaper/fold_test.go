@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A reaper asks once whether it may fold, and leaves the work to the session that is at it; it does the rest of its
+// If another session is folding, a reaper tries only once, leaves the fold to that session, and does the rest of its
 // round.
 func TestReapersLeaveAFoldToWhoIsAtIt(t *testing.T) {
 	t.Parallel()

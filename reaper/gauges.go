@@ -22,7 +22,7 @@ import (
 	"github.com/txwork/txwork/workqueue/metrics"
 )
 
-// The gauges' names.
+// Names of the gauges.
 const (
 	depthGauge       = "txwork.queue.depth"
 	ageGauge         = "txwork.queue.age"
@@ -43,7 +43,7 @@ const (
 	skippedGauge     = "txwork.observation.skipped"
 )
 
-// The gauges' attributes. A table with lanes has one more, txwork.queue or txwork.consumer.
+// Attributes of the gauges. A table with lanes has one more, txwork.queue or txwork.consumer.
 const (
 	tableKey attribute.Key = "messaging.destination.name"
 	stateKey attribute.Key = "txwork.state"
@@ -99,9 +99,9 @@ func Gauges() []metrics.Metric { return append([]metrics.Metric(nil), gaugeList.
 
 // Defaults of [GaugeOptions].
 const (
-	// DefaultObservationTimeout keeps an exporter from waiting for a database that is away.
+	// DefaultObservationTimeout keeps an exporter from waiting long for a database that is unavailable.
 	DefaultObservationTimeout = 5 * time.Second
-	// DefaultGaugeStatementTimeout is several times what a statement takes on a large table.
+	// DefaultGaugeStatementTimeout is several times as long as a statement takes on a large table.
 	DefaultGaugeStatementTimeout = 500 * time.Millisecond
 	// DefaultFreshness lets several exporters that ask at the same time share an observation.
 	DefaultFreshness = 5 * time.Second
@@ -115,16 +115,18 @@ type GaugeOptions struct {
 	// MeterProvider gets the gauges. Default: the global provider.
 	MeterProvider metric.MeterProvider
 
-	// Timeout bounds an observation: what its end comes before is skipped. Default: [DefaultObservationTimeout].
+	// Timeout bounds an observation. Statements that have not run by then are skipped. Default:
+	// [DefaultObservationTimeout].
 	Timeout time.Duration
 
-	// StatementTimeout bounds each of its statements, in whole milliseconds. Default: [DefaultGaugeStatementTimeout].
+	// StatementTimeout bounds each statement of an observation, in whole milliseconds. Default:
+	// [DefaultGaugeStatementTimeout].
 	StatementTimeout time.Duration
 
-	// Freshness is how long an observation is shown before somebody who asks gets another. Default: [DefaultFreshness].
+	// Freshness is how long collections share an observation before the next one is made. Default: [DefaultFreshness].
 	Freshness time.Duration
 
-	// Logger is told when observations begin to fail and when they succeed again. Default: slog.Default.
+	// Logger receives a line when observations begin to fail and when they succeed again. Default: slog.Default.
 	Logger *slog.Logger
 }
 
@@ -160,12 +162,13 @@ func (o GaugeOptions) Validate() error {
 	return nil
 }
 
-// RegisterGauges reports the gauges of all tables of a schema from this process, whoever maintains them: for
-// deployments whose maintenance is cron's or pg_cron's, and for exporters. With [Run] somewhere it is not needed. Each
-// collection of the provider's reads the database, in bounded statements that only read; collections at the same time
-// share one observation. While the database is away, txwork.observation.up is 0 and the others are missing.
+// RegisterGauges reports the gauges of all tables of a schema from this process, whichever process maintains them. It
+// is meant for deployments that are maintained by cron or pg_cron, and for exporters. If a process of the deployment
+// calls [Run], it is not needed. Each collection of the provider reads the database, with bounded statements;
+// collections at the same time share one observation. While the database is unavailable, txwork.observation.up is 0 and
+// the other gauges are missing.
 //
-// The error is about the arguments or the provider's. Call stop once.
+// RegisterGauges returns an error for invalid arguments, or the provider's error. Call stop once.
 func RegisterGauges(pool *pgxpool.Pool, o GaugeOptions) (stop func(), err error) {
 	if pool == nil {
 		return nil, validate.Errorf("pool", "is nil")
@@ -177,8 +180,8 @@ func RegisterGauges(pool *pgxpool.Pool, o GaugeOptions) (stop func(), err error)
 	return newObserver(pool, o, []string{o.Schema}).register(o.MeterProvider, func() bool { return true })
 }
 
-// registerGauges has the gauges of the reaper's tables reported, of each while it leads that. What goes wrong with a
-// provider must not keep the tables from being maintained.
+// registerGauges reports the gauges of the reaper's tables, of each table while the reaper leads it. A failing provider
+// is only logged, because it must not keep the tables from being maintained.
 func (r *reaper) registerGauges() (stop func()) {
 	o := GaugeOptions{Schema: r.options.Schema, MeterProvider: r.options.MeterProvider, Logger: r.logger}.withDefaults()
 	schemas := []string{r.options.Schema}
@@ -196,7 +199,7 @@ func (r *reaper) registerGauges() (stop func()) {
 	return stop
 }
 
-// register makes the gauges, which show observations while they are wanted.
+// register makes the gauges. They report observations while wanted returns true.
 func (o *observer) register(provider metric.MeterProvider, wanted func() bool) (stop func(), err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -218,7 +221,7 @@ func (o *observer) register(provider metric.MeterProvider, wanted func() bool) (
 		if !wanted() {
 			return nil
 		}
-		// No error is returned: it would keep the application's own metrics from being exported, too.
+		// An error would keep the application's own metrics from being exported, too, so none is returned.
 		for _, f := range o.latest(ctx) {
 			to.ObserveFloat64(gauges[f.gauge], f.value, metric.WithAttributes(f.attributes...))
 		}
@@ -230,7 +233,8 @@ func (o *observer) register(provider metric.MeterProvider, wanted func() bool) (
 	return func() { _ = registration.Unregister() }, nil
 }
 
-// contain keeps a panic, as of one of the pool's hooks, from ending the program that exports its metrics.
+// contain logs a panic, for example in one of the pool's hooks, because it must not end the program that exports
+// metrics.
 func (o *observer) contain() {
 	if p := recover(); p != nil {
 		o.logger.Error("gauges could not be observed", "error", fmt.Sprintf("panic: %v\n%s", p, debug.Stack()))

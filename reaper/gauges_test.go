@@ -17,7 +17,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A meter is the SDK of one process.
+// A meter is the OpenTelemetry SDK of one process.
 type meter struct {
 	*metric.MeterProvider
 	reader *metric.ManualReader
@@ -28,7 +28,7 @@ func newMeter() meter {
 	return meter{metric.NewMeterProvider(metric.WithReader(reader)), reader}
 }
 
-// gauges are the points of a gauge by the value of an attribute; nil without it.
+// gauges returns the points of a gauge by the value of an attribute, and nil if there is no such gauge.
 func (m meter) gauges(t *testing.T, name, by string) map[string]float64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -55,7 +55,7 @@ func (m meter) gauges(t *testing.T, name, by string) map[string]float64 {
 	return values
 }
 
-// Of all reapers the one that leads reports the gauges: of the tables that it serves, and no others.
+// Only the reaper that leads reports gauges, and only those of the tables that it serves.
 func TestTheLeaderReportsTheGauges(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -91,7 +91,7 @@ func TestTheLeaderReportsTheGauges(t *testing.T) {
 	db.await("gauges of the next leader", func() bool { return second.gauges(t, depth, by) != nil })
 }
 
-// Without anybody who asks for metrics the gauges cost nothing.
+// As long as nothing collects metrics, the gauges cost nothing.
 func TestGaugesThatNobodyCollects(t *testing.T) {
 	t.Parallel()
 	looked := make(chan struct{}, 1)
@@ -122,7 +122,7 @@ func TestGaugesThatNobodyCollects(t *testing.T) {
 	default:
 	}
 	db.await("an observation for a collection: the test may look for the wrong statement", func() bool {
-		m.gauges(t, "txwork.queue.depth", "") // of nothing, before the reaper knows that it leads
+		m.gauges(t, "txwork.queue.depth", "") // may return nothing, if the reaper does not lead yet
 		select {
 		case <-looked:
 			return true
@@ -132,7 +132,8 @@ func TestGaugesThatNobodyCollects(t *testing.T) {
 	})
 }
 
-// A failing database is no error of the collection: that would keep the application's own metrics from being exported.
+// A failing database must not fail the collection, because that would keep the application's own metrics from being
+// exported.
 func TestGaugesOfADatabaseThatIsAway(t *testing.T) {
 	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/none")
@@ -156,7 +157,7 @@ func TestGaugesOfADatabaseThatIsAway(t *testing.T) {
 	}
 }
 
-// refusing is a provider that fails, or panics.
+// refusing is a provider that returns errors, or panics.
 type refusing struct {
 	nometric.MeterProvider
 	panics bool
@@ -178,7 +179,7 @@ func (refusingMeter) Float64ObservableGauge(string,
 	return noop.Float64ObservableGauge{}, errRefused
 }
 
-// A provider that fails costs the gauges and not the maintenance.
+// If the provider fails, there are no gauges, but the tables are still maintained.
 func TestAProviderThatFails(t *testing.T) {
 	t.Parallel()
 	for name, provider := range map[string]refusing{"error": {}, "panic": {panics: true}} {
@@ -217,7 +218,7 @@ func TestGaugeOptions(t *testing.T) {
 	}
 }
 
-// A collection whose context has ended returns.
+// A collection returns when its context ends.
 func TestACollectionThatIsBrokenOff(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)

@@ -12,20 +12,20 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// maxHolders is how many holders a health report names: whoever is behind them is not the problem yet.
+// maxHolders is how many holders a health report names. Younger ones are not the problem as long as these exist.
 const maxHolders = 10
 
-// A HealthReport is what an operator looks at first.
+// A HealthReport is what an operator should look at first.
 type HealthReport struct {
 	// Tables has an entry for every table that could be read, in the order they were given.
 	Tables []TableHealth `json:"tables"`
 
-	// Holders are what keeps vacuum from removing dead rows, the oldest first, at most ten. There is
-	// nearly always one, since every running statement is; it is old ones that make a queue slow.
+	// Holders keep vacuum from removing dead rows, the oldest first, at most ten. There is nearly always one, because
+	// every running statement is a holder. Only old holders make a queue slow.
 	Holders []Holder `json:"holders"`
 
-	// HiddenSessions is the number of sessions that this role may not look into, and that may be older
-	// holders: membership in pg_read_all_stats shows them.
+	// HiddenSessions is the number of sessions that this role may not inspect. They may be older holders. Membership in
+	// pg_read_all_stats shows them.
 	HiddenSessions int64 `json:"hidden_sessions"`
 }
 
@@ -34,12 +34,12 @@ type TableHealth struct {
 	Table string `json:"table"`
 	workqueue.Stats
 
-	// OldestExpired is how long ago the first of the Expired leases ended. More than a few intervals
-	// mean that no reaper serves the table.
+	// OldestExpired is how long ago the oldest expired lease ended. If it is more than a few intervals, no reaper
+	// serves the table.
 	OldestExpired time.Duration `json:"oldest_expired"`
 }
 
-// HolderKind tells what a [Holder] is, and so how to get rid of it.
+// HolderKind says what a [Holder] is, and so how to get rid of it.
 type HolderKind string
 
 const (
@@ -49,11 +49,11 @@ const (
 	Standby             HolderKind = "standby"              // a query on a standby with hot_standby_feedback
 )
 
-// A Holder keeps vacuum from removing rows that died after it began. What the role may not see, or does
-// not apply, is empty.
+// A Holder keeps vacuum from removing rows that died after it began. Fields that the role may not see, or that do not
+// apply, are empty. Durations are nanoseconds in JSON.
 type Holder struct {
 	Kind        HolderKind    `json:"kind"`
-	PID         int32         `json:"pid,omitempty"`  // of the server's process; of a slot's reader if it has one
+	PID         int32         `json:"pid,omitempty"`  // of the server process; for a slot, that of its reader, if any
 	Name        string        `json:"name,omitempty"` // of a slot, or of a prepared transaction
 	Role        string        `json:"role,omitempty"`
 	Database    string        `json:"database,omitempty"`
@@ -62,13 +62,13 @@ type Holder struct {
 	State       string        `json:"state,omitempty"`        // as in pg_stat_activity, prepared, active or inactive
 	Xmin        string        `json:"xmin,omitempty"`         // the oldest transaction whose rows it may still see
 	XminAge     int64         `json:"xmin_age"`               // how many transactions ago that began
-	Age         time.Duration `json:"age,omitempty"`          // how long ago; unknown of slots and standbys; in nanoseconds in JSON
+	Age         time.Duration `json:"age,omitempty"`          // since it began; unknown for slots and standbys
 	CatalogOnly bool          `json:"catalog_only,omitempty"` // it holds back the system catalogs, not the queues
 }
 
-// Health reads the state of the tables, and what holds back vacuum. It needs no leadership and changes
-// nothing; a standby answers too. Its cost grows with the number of live rows and of dead letters. A table
-// that cannot be read is missing from the report and named in the error.
+// Health reads the state of the tables, and what holds back vacuum. It needs no leadership, changes nothing, and works
+// on a standby. Its cost grows with the number of live rows and of dead letters. A table that cannot be read is missing
+// from the report and named in the error.
 func Health(ctx context.Context, pool *pgxpool.Pool, tables []*workqueue.Table) (HealthReport, error) {
 	if err := validateTargets(pool, tables); err != nil {
 		return HealthReport{}, err
@@ -102,7 +102,8 @@ func tableHealth(ctx context.Context, pool *pgxpool.Pool, table *workqueue.Table
 	return h, err
 }
 
-// oldestExpired forbids the sequential scan that a table without statistics would get.
+// oldestExpired reads how long ago the oldest expired lease ended. It forbids the sequential scan that PostgreSQL would
+// choose for a table without statistics.
 func oldestExpired(ctx context.Context, tx pgx.Tx, spec workqueue.Spec) (time.Duration, error) {
 	if _, err := tx.Exec(ctx, "SET LOCAL enable_seqscan = off"); err != nil {
 		return 0, err
@@ -126,8 +127,8 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Holders lists what keeps vacuum from removing dead rows, the oldest first, at most ten, and tells how many sessions
-// this role may not look into. It is what [Health] does without the tables.
+// Holders lists what keeps vacuum from removing dead rows, the oldest first, at most ten, and returns the number of
+// sessions that this role may not inspect. It is the part of [Health] that does not depend on tables.
 func Holders(ctx context.Context, q Querier) (holders []Holder, hidden int64, err error) {
 	if err := q.QueryRow(ctx, hiddenText).Scan(&hidden); err != nil {
 		return nil, 0, err

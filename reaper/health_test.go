@@ -70,7 +70,7 @@ func TestHealthNamesTheTableThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// hold opens a transaction with a snapshot, after which others go on.
+// hold opens a transaction with a snapshot, and then lets other transactions commit, so that it holds back vacuum.
 func (db *database) hold(url string) *pgx.Conn {
 	db.t.Helper()
 	conn, err := pgx.Connect(context.Background(), url)
@@ -123,7 +123,8 @@ func TestHealthFindsAHeldSnapshot(t *testing.T) {
 	}
 }
 
-// On a server of its own: who else holds back vacuum, in which database, and what a plain role sees of it.
+// This test runs on a server of its own. It covers the other kinds of holders, holders in other databases, and what an
+// ordinary role can see of them.
 func TestHealthFindsOtherHolders(t *testing.T) {
 	t.Parallel()
 	server, db := newServer(t, map[string]string{"max_prepared_transactions": "5", "wal_level": "logical"})

@@ -7,26 +7,26 @@ import (
 )
 
 const (
-	// firstRetry is the pause after a first failure: long enough for a connection to be re-made.
+	// firstRetry is the pause after a first failure: long enough to open a new connection.
 	firstRetry = time.Second
 
-	// jitter is the share of a pause that is left to chance.
+	// jitter is the share of a pause that is random.
 	jitter = 0.2
 )
 
-// A pace says when a turn wants the next one.
+// A pace says when the next turn should start.
 type pace struct {
 	again  bool          // at once
-	within time.Duration // if positive, in this time at the latest
+	within time.Duration // within this time, if positive
 }
 
-// A loop takes turns until its context ends. It knows nothing of databases.
+// A loop takes turns until its context ends. It does not depend on a database.
 type loop struct {
 	interval time.Duration
 	random   func() float64 // from [0, 1)
 	logger   *slog.Logger
 	turn     func(context.Context) (pace, error)
-	outage   func(error) bool // is told how a turn ended, and whether that has been logged
+	outage   func(error) bool // receives the result of every turn; true if it has logged the error
 }
 
 func (l loop) run(ctx context.Context) {
@@ -34,7 +34,7 @@ func (l loop) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		p, err := l.turn(ctx)
 		if ctx.Err() != nil {
-			return // what a turn says that was interrupted means nothing
+			return // the result of an interrupted turn is meaningless
 		}
 		told := l.outage(err)
 		pause := l.pause(p)
@@ -61,7 +61,7 @@ func (l loop) pause(p pace) time.Duration {
 	return l.spread(l.interval)
 }
 
-// backoff doubles from firstRetry up to the interval: at that rate the loop looks anyway.
+// backoff doubles from firstRetry up to the interval, which is how often the loop takes turns anyway.
 func (l loop) backoff(failures int) time.Duration {
 	const maxDoublings = 20 // keeps the shift from overflowing
 	return l.spread(min(l.interval, firstRetry<<min(failures-1, maxDoublings)))

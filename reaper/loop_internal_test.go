@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// play runs a loop of which each turn ends as the script says, and returns the times at which turns began.
+// play runs a loop whose turns end as the script says, and returns the times at which they began.
 func play(t *testing.T, random float64, script ...func() (pace, error)) []time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -99,7 +99,7 @@ func TestLoopStopsWhileItWaits(t *testing.T) {
 	})
 }
 
-// A look for tables that fails because the database does not answer is told as that outage, and not by itself.
+// If the look for unserved tables fails because of an outage, only the outage is logged, and not the failed look.
 func TestALookThatMeetsAnOutageIsPartOfIt(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -119,7 +119,7 @@ func TestALookThatMeetsAnOutageIsPartOfIt(t *testing.T) {
 	}
 }
 
-// broken are connections of which none can be had.
+// broken is a pool that cannot provide a connection.
 type broken struct{ err error }
 
 func (b broken) AcquireFunc(context.Context, func(*pgxpool.Conn) error) error { return b.err }

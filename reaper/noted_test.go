@@ -11,14 +11,14 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// note is what txwork reap and the procedures say when they have maintained a table.
+// note records that a table was maintained, as `txwork reap` and the procedures do.
 func (db *database) note(tx pgx.Tx, table *workqueue.Table) error {
 	db.t.Helper()
 	_, err := tx.Exec(db.t.Context(), "SELECT "+db.Schema+".leader_note($1)", table.Name())
 	return err
 }
 
-// noted runs it on what the election of a table has left, and tells what there is then.
+// noted runs note on the current leadership of a table, and returns the leadership after it.
 func (db *database) noted(table *workqueue.Table) reaper.Leadership {
 	db.t.Helper()
 	if err := pgx.BeginFunc(db.t.Context(), db.Pool, func(tx pgx.Tx) error { return db.note(tx, table) }); err != nil {
@@ -27,7 +27,7 @@ func (db *database) noted(table *workqueue.Table) reaper.Leadership {
 	return *db.leader(table)
 }
 
-// recent tells that a lease ended just now.
+// recent reports whether a lease has just ended.
 func recent(l reaper.Leadership) bool { return l.ExpiresIn <= 0 && l.ExpiresIn > -time.Minute }
 
 func TestMaintenanceByTheProcedureIsNoted(t *testing.T) {
@@ -45,7 +45,8 @@ func TestMaintenanceByTheProcedureIsNoted(t *testing.T) {
 	}
 }
 
-// A schema of the application's own tables has no place for it, and a role may lack the right.
+// The procedure works even if it cannot note that it ran: a schema with only the application's own tables does not have
+// the function for the note, and the role may lack the right to call it.
 func TestMaintenanceByTheProcedureWithoutAPlaceForTheNote(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -95,7 +96,7 @@ func TestMaintenanceByOthersMovesNoTerm(t *testing.T) {
 	}
 }
 
-// A lease that was granted later than now means nothing: the clock has been set back.
+// A lease that was granted in the future is void, because the clock has been set back.
 func TestMaintenanceByOthersAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -110,7 +111,7 @@ func TestMaintenanceByOthersAfterTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// A reaper in the middle of a batch is not waited for, although its lease has ended.
+// Other maintenance does not wait for a reaper's batch, whose lease has expired, to note that it ran.
 func TestMaintenanceByOthersWaitsForNoBatch(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)

@@ -16,32 +16,34 @@ import (
 )
 
 const (
-	// countedRows bounds what is counted of a table in each state, and recentDeadLetters is what recent means.
-	countedRows       = 20_000
+	// countedRows bounds how many rows of a table are counted in each state.
+	countedRows = 20_000
+	// recentDeadLetters is the age up to which a dead letter is recent.
 	recentDeadLetters = time.Hour
-	// overdueJoin is ten sweeps or more, each of which would have ended the join. Of a table lookedJoins are looked at.
+	// overdueJoin is long enough for ten sweeps or more, each of which should have ended the join.
 	overdueJoin = 10 * time.Minute
+	// lookedJoins bounds how many joins of a table are examined.
 	lookedJoins = 500
 )
 
-// A figure is what one gauge shows for one set of attributes.
+// A figure is the value of one gauge for one set of attributes.
 type figure struct {
 	gauge      string
 	value      float64
 	attributes []attribute.KeyValue
 }
 
-// An observer looks at tables for gauges. Whoever asks while it looks, or soon after, gets the same observation.
+// An observer reads tables for gauges. Collections during an observation, or soon after it, share its result.
 type observer struct {
 	reader    survey.Reader
-	schemas   []string // the first has the elections
+	schemas   []string // the first holds the leader table
 	serves    func(*survey.Facts) bool
 	timeout   time.Duration
 	freshness time.Duration
 	logger    *slog.Logger
-	outage    func(error) bool // nil: it logs outages itself
+	outage    func(error) bool // nil: the observer logs outages itself
 
-	turn    chan struct{} // holds one while nobody looks
+	turn    chan struct{} // holds a token while no observation is running
 	figures []figure
 	at      time.Time
 	failing bool
@@ -61,7 +63,7 @@ func newObserver(from connections, o GaugeOptions, schemas []string) *observer {
 	return ob
 }
 
-// latest are the figures of an observation that is fresh. Where the database does not answer they say just that.
+// latest returns the figures of a fresh observation. If the database does not answer, the only figure says so.
 func (o *observer) latest(ctx context.Context) []figure {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
@@ -84,7 +86,7 @@ func (o *observer) latest(ctx context.Context) []figure {
 	return o.figures
 }
 
-// note logs that the database does not answer, once, and that it does again.
+// note logs once that the database does not answer, and once that it answers again.
 func (o *observer) note(err error) {
 	if o.outage != nil && o.outage(err) {
 		return
@@ -98,14 +100,14 @@ func (o *observer) note(err error) {
 	o.failing = err != nil
 }
 
-// A look is one observation in the making.
+// A look is an observation while it is being made.
 type look struct {
 	*observer
 	figures []figure
 	skipped int
 }
 
-// at makes it. The error tells why nothing could be observed.
+// at makes the observation. The error says why nothing could be observed.
 func (l *look) at(ctx context.Context) error {
 	start := time.Now()
 	var tables []survey.Facts
@@ -137,15 +139,15 @@ func (l *look) add(gauge string, value float64, attributes ...attribute.KeyValue
 	l.figures = append(l.figures, figure{gauge, value, attributes})
 }
 
-// skip counts what could not be read.
+// skip counts a statement that failed.
 func (l *look) skip(err error) {
 	if err != nil {
 		l.skipped++
 	}
 }
 
-// table observes one. After a statement that was given up because of a lock or its time the rest is not tried: each
-// would take as long.
+// table observes one table. After a statement that was given up because of a lock or its time limit, the other
+// statements are skipped, because each would probably take as long.
 func (l *look) table(ctx context.Context, f *survey.Facts) {
 	name := tableKey.String(f.Schema + "." + f.Name)
 	l.add(deadRowsGauge, float64(f.Dead), name)
@@ -165,7 +167,7 @@ func (l *look) table(ctx context.Context, f *survey.Facts) {
 	}
 }
 
-// slow tells the error of a statement that took too long, or waited for a lock for too long.
+// slow reports whether a statement was given up because it took too long, or waited too long for a lock.
 func slow(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == "57014" || pg.Code == "55P03")
@@ -201,7 +203,7 @@ func (l *look) later(ctx context.Context, f *survey.Facts, name attribute.KeyVal
 	return nil
 }
 
-// laneOf are the attributes of a lane of a table's, by its first column.
+// laneOf returns the attributes of a lane: the table, and the value of the first lane column.
 func laneOf(f *survey.Facts, lane []string, name attribute.KeyValue) []attribute.KeyValue {
 	attributes := make([]attribute.KeyValue, 0, 3)
 	attributes = append(attributes, name)
@@ -283,7 +285,7 @@ func (l *look) joins(ctx context.Context, f *survey.Facts, name attribute.KeyVal
 	return err
 }
 
-// transactions observes what holds back vacuum of the tables.
+// transactions observes what keeps vacuum from removing dead rows of the tables.
 func (l *look) transactions(ctx context.Context) error {
 	var holders []Holder
 	err := l.reader.Read(ctx, func(tx pgx.Tx) (err error) {
@@ -305,7 +307,8 @@ func (l *look) transactions(ctx context.Context) error {
 	return nil
 }
 
-// leaders observes how long ago reapers led the tables. A schema without the table of elections has none.
+// leaders observes how long ago the tables were last maintained. A schema without the leader table has no such
+// figures.
 func (l *look) leaders(ctx context.Context, tables []survey.Facts) error {
 	leaders, err := survey.Leaders(ctx, l.reader, l.schemas[0])
 	var pg *pgconn.PgError

@@ -13,24 +13,24 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Defaults and bounds of [Options]. Each is declared here once, with its reason.
+// Defaults and bounds of [Options].
 const (
-	// DefaultInterval is half of the workers' default lease: a crash is repaired within a minute, while
-	// an idle table costs a few index probes a minute.
+	// DefaultInterval is half of the workers' default lease: the rows of a crashed worker are requeued within a minute,
+	// while an idle table costs a few index probes a minute.
 	DefaultInterval = 15 * time.Second
 
-	// MinInterval keeps a unit mistake from becoming a busy loop.
+	// MinInterval keeps a mistake in the unit from becoming a busy loop.
 	MinInterval = 100 * time.Millisecond
 
 	// MaxInterval leaves room for a lease of two intervals.
 	MaxInterval = workqueue.MaxLease / 2
 
-	// DefaultBatchSize is a transaction of some ten to a hundred milliseconds: too short for anybody to wait
-	// for, and large enough that few batches do, since each batch of expired leases reads the due rows anew.
+	// DefaultBatchSize makes transactions of about ten to a hundred milliseconds. They are too short to delay others,
+	// but large enough that a round needs few of them: each batch of expired leases reads the due rows again.
 	DefaultBatchSize = 5000
 
-	// DefaultPurgeLimit is a second or two of deleting: about as long as newly expired leases may have to
-	// wait behind it.
+	// DefaultPurgeLimit is a second or two of deleting, which is about as long as newly expired leases may have to wait
+	// for it.
 	DefaultPurgeLimit = 100_000
 )
 
@@ -40,34 +40,33 @@ type Options struct {
 	// [workqueue.DefaultSchema].
 	Schema string
 
-	// Interval is the longest pause between two rounds; each pause is up to a fifth shorter, so that many
-	// processes that were started together do not look together. Default: [DefaultInterval].
-	// RunOnce takes only the default of Lease from it.
+	// Interval is the longest pause between two rounds. Each pause is up to a fifth shorter, so that processes that
+	// were started together do not run their rounds together. RunOnce uses Interval only for the default of Lease.
+	// Default: [DefaultInterval].
 	Interval time.Duration
 
-	// Lease is how long a dead leader keeps others from leading. It is renewed with every round, and
-	// within a long one. Default: twice Interval, so that one round may fail or be late, and no less than
-	// [workqueue.MinLease]. It must be longer than Interval, or leadership would end between rounds.
+	// Lease is how long a dead leader keeps others from leading. It is renewed with every round, and during a long one.
+	// It must be longer than Interval, or leadership would end between rounds. Default: twice Interval, so that one
+	// round may fail or be late, and at least [workqueue.MinLease].
 	Lease time.Duration
 
 	// BatchSize is the number of rows of one transaction. Default: [DefaultBatchSize].
 	BatchSize int
 
-	// PurgeLimit bounds how many Done rows, and how many Failed rows, one round deletes from one table.
-	// Default: [DefaultPurgeLimit]. There is no such bound for expired leases.
+	// PurgeLimit bounds how many Done rows, and how many Failed rows, one round deletes from one table. Expired leases
+	// have no such bound. Default: [DefaultPurgeLimit].
 	PurgeLimit int
 
-	// Runtime has the reaper use the connections of a runtime, beside the workers that share it, and none of the pool.
-	// Default: the pool's.
+	// Runtime makes the reaper use the connections of a runtime, together with the workers that share it, instead of
+	// those of the pool. Default: the pool's connections.
 	Runtime *workqueue.Runtime
 
-	// MeterProvider gets the gauges of the tables, see [Gauges], from [Run] and for those that it leads: once
-	// per deployment and not once per process. Nothing is read before an OpenTelemetry SDK asks. Default: the global
-	// provider.
+	// MeterProvider receives the gauges, see [Gauges], of the tables that [Run] leads. Each table is therefore reported
+	// once per deployment and not once per process. The tables are read only when an OpenTelemetry SDK collects.
+	// Default: the global provider.
 	MeterProvider metric.MeterProvider
 
-	// Logger is told of rounds that changed something, of failures and of changes of leadership. Default:
-	// slog.Default.
+	// Logger receives rounds that changed something, failures and changes of leadership. Default: slog.Default.
 	Logger *slog.Logger
 }
 
@@ -137,7 +136,7 @@ func (o Options) validateSizes() error {
 	return nil
 }
 
-// validateTargets checks what is not in the Options.
+// validateTargets checks the arguments that are not in the Options.
 func validateTargets(pool *pgxpool.Pool, tables []*workqueue.Table) error {
 	if pool == nil {
 		return validate.Errorf("pool", "is nil")

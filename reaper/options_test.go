@@ -48,7 +48,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// All ways in refuse the same arguments, before they touch the database.
+// All entry points refuse the same arguments, before they access the database.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	table, err := workqueue.Open(workqueue.Spec{Table: "work"}, workqueue.Telemetry{})

@@ -15,7 +15,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// These make the test binary a process that runs a reaper.
+// Environment variables that turn the test binary into a process that runs a reaper.
 const (
 	processURLEnv    = "REAPER_TEST_URL"
 	processSchemaEnv = "REAPER_TEST_SCHEMA"

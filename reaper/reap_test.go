@@ -121,7 +121,7 @@ func TestBadTableDoesNotHideTheOthers(t *testing.T) {
 	}
 }
 
-// An exclusive lock on one table, such as of a migration, delays the others but does not stop them.
+// An exclusive lock on one table, such as that of a migration, delays the other tables but does not stop them.
 func TestLockedTableDoesNotHideTheOthers(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)

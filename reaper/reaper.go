@@ -16,10 +16,11 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Run maintains the tables until ctx ends, each while it is elected for it; see the package documentation. It then
-// gives up the leadership, which may take a few seconds if the database does not answer, and returns nil.
-// Any other error is about the arguments, is a [workqueue.ErrInvalid] and comes at once: what goes wrong
-// later is logged and tried again.
+// Run maintains the tables until ctx ends, each while it is elected leader of it; see the package documentation. It
+// then gives up the leadership, which may take a few seconds if the database does not answer, and returns nil.
+//
+// Run returns an error only for invalid arguments. It returns it at once, and it is a [workqueue.ErrInvalid]. Errors
+// that occur later are logged, and the work is retried.
 func Run(ctx context.Context, pool *pgxpool.Pool, tables []*workqueue.Table, o Options) error {
 	r, err := newReaper(pool, tables, o)
 	if err != nil {
@@ -36,11 +37,11 @@ func Run(ctx context.Context, pool *pgxpool.Pool, tables []*workqueue.Table, o O
 
 // RunOnce does one round and returns what it did.
 //
-// It takes part in the elections: it serves the tables that nobody leads and gives the leadership back afterwards.
-// It does nothing to tables that somebody else leads, which is not an error: TableReport.Leader is false. So it may run
-// beside [Run], and from cron on every machine.
+// It takes part in the elections: it serves the tables that no other reaper leads, and gives the leadership back
+// afterwards. It does nothing to tables that another reaper leads, which is not an error: TableReport.Leader is false.
+// So it may run beside [Run], and from cron on every machine.
 //
-// With an error the report tells what was done before it. If Report.More is set, there is more to do.
+// If RunOnce returns an error, the report says what was done before it. If Report.More is set, there is more to do.
 func RunOnce(ctx context.Context, pool *pgxpool.Pool, tables []*workqueue.Table, o Options) (Report, error) {
 	r, err := newReaper(pool, tables, o)
 	if err != nil {
@@ -64,20 +65,20 @@ type reaper struct {
 	candidate candidate
 	outages   outage.Log
 
-	terms  map[string]int64     // of the tables that it leads
-	served map[string]time.Time // when the last round ended that served a table in this term and left nothing to do
-	ends   map[string]time.Time // of the others: when the lease of their leader ends
+	terms  map[string]int64     // the terms of the tables that it leads
+	served map[string]time.Time // end of the last round that served the table in this term and left nothing to do
+	ends   map[string]time.Time // for the other tables, when the lease of their leader ends
 
-	// since is when it began to lead, and patience for how long others may take to be elected for their tables before
-	// it looks for those that nobody serves. It looks again only while some of those have never had a row.
+	// since is when it began to lead. It looks for tables that no reaper serves once patience has passed, which gives
+	// other reapers time to be elected. It looks again only if some tables have never had a row.
 	since    time.Time
 	patience time.Duration
 	looked   bool
-	warned   []string // of these tables
+	warned   []string // the tables that it has warned about
 }
 
-// noteOutage is told how a round or an observation ended. Outages are logged once, together with those of the runtime's
-// workers where there is one; it tells whether the error is one.
+// noteOutage notes how a round or an observation ended, and reports whether err is an outage. An outage is logged once,
+// and only once for the workers and the reaper of a runtime together.
 func (r *reaper) noteOutage(err error) bool {
 	switch {
 	case err != nil && !isOutage(err):
@@ -120,9 +121,9 @@ func newReaper(pool *pgxpool.Pool, tables []*workqueue.Table, o Options) (*reape
 	return r, nil
 }
 
-// turn stands for the election of every table and serves those that it leads and that are due. It tells of which it
-// lost the leadership meanwhile. A panic, as of one of the pool's hooks, is an error like any other: it must not end
-// the program that the reaper runs in.
+// turn stands for election for every table, and serves the tables that it leads and that are due. It returns the tables
+// whose leadership it lost meanwhile. A panic, for example in one of the pool's hooks, becomes an error, because it
+// must not end the program in which the reaper runs.
 func (r *reaper) turn(ctx context.Context) (report Report, lost []string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -145,8 +146,9 @@ func (r *reaper) turn(ctx context.Context) (report Report, lost []string, err er
 	return report, round.lost, err
 }
 
-// due are the terms of the tables that it leads and that have not been served for almost an interval. The others were
-// served by the turn before, and this one is early: for more rows of some tables, or for the end of another's lease.
+// due returns the terms of the tables that it leads and that have not been served for almost an interval. A turn may
+// come earlier than that, because some tables have more rows to do or the lease of another leader ends. It then skips
+// the tables that the previous turn has served.
 func (r *reaper) due(now time.Time) map[string]int64 {
 	due := map[string]int64{}
 	for table, term := range r.terms {
@@ -158,7 +160,7 @@ func (r *reaper) due(now time.Time) map[string]int64 {
 	return due
 }
 
-// next is a turn of the loop. Losing the leadership is no failure: the winner goes on.
+// next runs a turn for the loop. Losing the leadership is not a failure, because the new leader continues the work.
 func (r *reaper) next(ctx context.Context) (pace, error) {
 	report, _, err := r.turn(ctx)
 	if err != nil {
@@ -167,7 +169,7 @@ func (r *reaper) next(ctx context.Context) (pace, error) {
 	return pace{again: report.More, within: r.within(time.Now())}, nil
 }
 
-// within is how soon something is to be done: a table that it leads is due, or the lease of another leader ends.
+// within returns how soon there is something to do: a table that it leads is due, or the lease of another leader ends.
 func (r *reaper) within(now time.Time) time.Duration {
 	within := r.options.Interval
 	for _, table := range r.names {
@@ -187,7 +189,7 @@ func (r *reaper) resign(ctx context.Context) {
 	}
 }
 
-// noteTerms notes which tables it leads, and when the leases of the others end.
+// noteTerms notes which tables it leads, and when the leases of other leaders end.
 func (r *reaper) noteTerms(ctx context.Context, standings map[string]standing) {
 	now, gained, lost := time.Now(), map[string]int64{}, []string(nil)
 	for _, table := range r.names {
@@ -212,7 +214,7 @@ func (r *reaper) noteTerms(ctx context.Context, standings map[string]standing) {
 	}
 }
 
-// lose notes that it leads some tables no longer.
+// lose notes that it no longer leads some tables.
 func (r *reaper) lose(ctx context.Context, tables []string) {
 	if len(tables) == 0 {
 		return
@@ -223,7 +225,7 @@ func (r *reaper) lose(ctx context.Context, tables []string) {
 	r.logger.InfoContext(ctx, "reaper leads no longer", "tables", tables)
 }
 
-// looks tells whether it is time to look for tables that nobody serves.
+// looks reports whether it is time to look for tables that no reaper serves.
 func (r *reaper) looks() bool {
 	if r.looked || len(r.terms) == 0 || time.Since(r.since) < r.patience {
 		return false
@@ -232,15 +234,15 @@ func (r *reaper) looks() bool {
 	return true
 }
 
-// looksAgain in a while: a deployment begins with empty tables.
+// looksAgain schedules another look, because the tables of a new deployment are empty at first.
 func (r *reaper) looksAgain() {
 	r.looked, r.since, r.patience = false, time.Now(), intervalsToLook*r.options.Interval
 }
 
-// intervalsToLook is how many intervals are between two looks.
+// intervalsToLook is the number of intervals between two looks.
 const intervalsToLook = 10
 
-// noteRound notes what was done. Tables that a complete round served to the end are served again after an interval.
+// noteRound logs what a round did. Tables that a complete round served to the end are served again after an interval.
 func (r *reaper) noteRound(ctx context.Context, report Report, complete bool) {
 	for _, t := range report.Tables {
 		if t.rows() > 0 {

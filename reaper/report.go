@@ -10,12 +10,12 @@ type Report struct {
 	// Tables has an entry for every table, in the order they were given.
 	Tables []TableReport `json:"tables"`
 
-	// Unserved are tables of txwork in the schemas of the reaper's that it was not given, and that no other reaper,
-	// `txwork reap` or procedure has maintained for a day. Expired leases in them are never requeued. Tables that have
-	// never had a row are not among them. [Run] looks for them, and only logs each once.
+	// Unserved are tables of txwork, in the schemas of the reaper's own tables, that the reaper was not given and that
+	// no other reaper, `txwork reap` or procedure has maintained for a day. Their expired leases are never requeued.
+	// Tables that have never had a row are not listed. [Run] looks for such tables, too, but only logs each once.
 	Unserved []string `json:"unserved,omitempty"`
 
-	// More tells that a bound of [Options] cut the round short and another round has work to do.
+	// More says that a bound of [Options] cut the round short, and that another round has work to do.
 	More bool `json:"more"`
 
 	// Duration is the length of the round, in nanoseconds in JSON.
@@ -26,10 +26,11 @@ type Report struct {
 type TableReport struct {
 	Table string `json:"table"`
 
-	// Leader tells whether this reaper leads the table. If not, another does its work, and the rest is empty.
+	// Leader says whether this reaper leads the table. If not, another reaper maintains it, and the other fields are
+	// empty.
 	Leader bool `json:"leader"`
 
-	// Term is the fencing term of the round, or of the other leader.
+	// Term is the fencing term of the round, or that of the other leader.
 	Term int64 `json:"term"`
 
 	Counts
@@ -37,19 +38,19 @@ type TableReport struct {
 	Duration time.Duration `json:"duration"`        // spent on this table, in nanoseconds in JSON
 	Error    string        `json:"error,omitempty"` // why the table was not served to the end
 
-	served bool // it was due; a turn of Run may be early for the others
+	served bool // the round served it; a turn of Run skips tables that are not due yet
 }
 
 // Counts are numbers of rows, of committed batches only.
 type Counts struct {
-	Requeued     int `json:"requeued"`      // lease ended: Ready again
-	Failed       int `json:"failed"`        // lease ended, attempts used up or cancelled: Failed
+	Requeued     int `json:"requeued"`      // lease expired: Ready again
+	Failed       int `json:"failed"`        // lease expired, attempts used up or cancelled: Failed
 	PurgedDone   int `json:"purged_done"`   // deleted, Done or cancelled for longer than the retention
 	PurgedFailed int `json:"purged_failed"` // deleted, dead letters for longer than the retention
 	Swept        int `json:"swept"`         // changed by the table's own sweeps: released, ended or removed
 }
 
-// Leader tells whether this reaper led any of the tables.
+// Leader reports whether this reaper led any of the tables.
 func (r Report) Leader() bool {
 	return slices.ContainsFunc(r.Tables, func(t TableReport) bool { return t.Leader })
 }

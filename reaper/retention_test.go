@@ -68,7 +68,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// A backlog is worked off in bounded rounds, in which the tables take turns.
+// A backlog is deleted in bounded rounds, in which the tables take turns.
 func TestPurgeLimitBoundsARound(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -112,7 +112,7 @@ func TestTablesTakeTurns(t *testing.T) {
 	}
 }
 
-// Where there is more to do, Run does not wait for the interval.
+// If there is more to do, Run does not wait for the interval.
 func TestRunGoesOnWhileThereIsMore(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)

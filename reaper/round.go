@@ -14,20 +14,20 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A round is one reaper's work on the tables that it leads, once.
+// A round serves the tables that a reaper leads once.
 type round struct {
 	candidate candidate
 	pool      connections
 	options   Options
-	terms     map[string]int64 // of the tables that it serves
+	terms     map[string]int64 // the terms of the tables that it serves
 	renewed   time.Time
-	errs      []error  // of single tables
-	lost      []string // tables that another leads by now
-	complete  bool     // no error kept it from serving all tables
+	errs      []error  // errors that concern one table each
+	lost      []string // tables that another reaper leads by now
+	complete  bool     // no error ended the round early
 }
 
-// run serves the tables of its terms. The error tells what kept it from serving all of them to the end; the report
-// holds what was done all the same.
+// run serves the tables in terms. The error says what kept it from serving all of them to the end. The report says what
+// was done, with or without an error.
 func (r *round) run(ctx context.Context, tables []*workqueue.Table, standings map[string]standing) (Report, error) {
 	report := Report{Tables: make([]TableReport, len(tables))}
 	var serves []*workqueue.Table
@@ -49,7 +49,7 @@ func (r *round) run(ctx context.Context, tables []*workqueue.Table, standings ma
 	return report, errors.Join(append(r.errs, err)...)
 }
 
-// serve lets the tasks take turns, one batch each, until none has anything left to do.
+// serve runs one batch of each task in turn, until no task has anything left to do.
 func (r *round) serve(ctx context.Context, tables []*workqueue.Table, reports []*TableReport) error {
 	tasks, err := r.plan(ctx, tables, reports)
 	for err == nil && len(tasks) > 0 {
@@ -58,8 +58,8 @@ func (r *round) serve(ctx context.Context, tables []*workqueue.Table, reports []
 	return err
 }
 
-// plan lists what is to be done, expired leases before retention, for the tables that this version of
-// the library may touch.
+// plan lists the tasks, expired leases before retention. It skips tables whose version does not fit this version of the
+// library.
 func (r *round) plan(ctx context.Context, tables []*workqueue.Table, reports []*TableReport) ([]task, error) {
 	var urgent, rest []task
 	for i, table := range tables {
@@ -82,7 +82,7 @@ func (r *round) pass(ctx context.Context, tasks []task) ([]task, error) {
 	var pending []task
 	for _, t := range tasks {
 		if t.report.Error != "" {
-			continue // its other tasks would meet the same
+			continue // its other tasks would fail for the same reason
 		}
 		if err := r.renew(ctx); err != nil {
 			return nil, err
@@ -105,9 +105,8 @@ func (r *round) pass(ctx context.Context, tasks []task) ([]task, error) {
 	return pending, nil
 }
 
-// step runs one batch and tells whether another may follow in this round. Its rows count once they are
-// committed. A batch that comes back short was the last: what it left is locked by somebody who is
-// settling it.
+// step runs one batch and reports whether another may follow in this round. Its rows are counted after the commit. A
+// batch that is not full is the last: the rows that it left are locked by transactions that are settling them.
 func (r *round) step(ctx context.Context, t *task) (more bool, err error) {
 	start := time.Now()
 	defer func() { t.report.Duration += time.Since(start) }()
@@ -132,8 +131,8 @@ func (r *round) step(ctx context.Context, t *task) (more bool, err error) {
 	return true, nil
 }
 
-// renew keeps the leases alive in a long round, and finds out which are lost. The local clock decides only how early it
-// does so.
+// renew renews the leases during a long round, and drops the terms that are lost. It uses the local clock only to
+// decide when to renew.
 func (r *round) renew(ctx context.Context) error {
 	if time.Since(r.renewed) < r.candidate.lease/3 {
 		return nil
@@ -150,8 +149,8 @@ func (r *round) renew(ctx context.Context) error {
 	return nil
 }
 
-// blame records an error that concerns one table only, so that the others are still served, and returns
-// any other.
+// blame records an error that concerns one table only, so that the other tables are still served. It returns any other
+// error.
 func (r *round) blame(ctx context.Context, report *TableReport, err error) error {
 	switch {
 	case ctx.Err() != nil || !concernsTable(err):
@@ -165,7 +164,7 @@ func (r *round) blame(ctx context.Context, report *TableReport, err error) error
 	return nil
 }
 
-// lose ends the work on a table that another leads.
+// lose ends the work on a table that another reaper leads.
 func (r *round) lose(report *TableReport) {
 	delete(r.terms, report.Table)
 	report.Error = ErrNotLeader.Error()

@@ -10,11 +10,11 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// leaderTable is where elections are kept, in the schema of the Options.
+// leaderTable is the table that stores the elections, in the schema of the Options.
 const leaderTable = "leader"
 
-// statement reads an operation, and puts a quoted name where the file has {{placeholder}}. The comment is
-// for the reader of the file and not sent to the server.
+// statement reads an SQL file and replaces {{placeholder}} with a quoted name. It leaves out the file's comments, which
+// the server does not need.
 func statement(file, placeholder string, name pgx.Identifier) string {
 	text, err := sqlFiles.ReadFile("sql/" + file + ".sql")
 	if err != nil {
@@ -29,10 +29,10 @@ func statement(file, placeholder string, name pgx.Identifier) string {
 	return strings.ReplaceAll(strings.Join(lines, ""), "{{"+placeholder+"}}", name.Sanitize())
 }
 
-// fixed reads an operation without a placeholder.
+// fixed reads an SQL file without a placeholder.
 func fixed(file string) string { return statement(file, "none", nil) }
 
-// The statements that name no table of ours.
+// Statements that name no table of txwork's.
 var (
 	limitsText  = fixed("limits")
 	holdersText = fixed("holders")

@@ -12,11 +12,11 @@ import (
 type task struct {
 	table  *workqueue.Table
 	report *TableReport
-	left   int // how many rows the round may still take
+	left   int // how many more rows the round may process
 	batch  func(ctx context.Context, q *workqueue.Queue, limit int) (Counts, error)
 }
 
-// tasks are the table's, the urgent one first.
+// tasks returns the tasks of a table, the urgent one first.
 func (o Options) tasks(table *workqueue.Table, report *TableReport) []task {
 	spec := table.Spec()
 	tasks := []task{{table, report, math.MaxInt, reap}}
@@ -35,7 +35,7 @@ func reap(ctx context.Context, q *workqueue.Queue, limit int) (Counts, error) {
 	return Counts{Requeued: r.Requeued, Failed: r.Failed}, err
 }
 
-// sweep repairs, and applies what was noted while no worker ran.
+// sweep runs the table's sweeps, and applies notes that were written while no worker ran.
 func sweep(ctx context.Context, q *workqueue.Queue, limit int) (Counts, error) {
 	n, err := q.Sweep(ctx, limit)
 	_, folding := q.Fold(ctx)

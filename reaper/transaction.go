@@ -13,22 +13,22 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// transactionTimeout ends what the server's own limits, in limits.sql, cannot: the wait for a connection
-// of the pool, and for a server that is gone without a word.
+// transactionTimeout bounds the waits that the server's own limits, in limits.sql, do not: for a connection of the
+// pool, and for a server that has disappeared without closing its connections.
 const transactionTimeout = 90 * time.Second
 
-// maxLockWait is as long as a batch waits for a table on which somebody holds an exclusive lock. It is
-// shorter where the lease is: the wait must not cost the leadership.
+// maxLockWait bounds how long a batch waits for a table that another session has locked exclusively. With a short lease
+// the wait is shorter, so that it does not cost the leadership.
 const maxLockWait = 5 * time.Second
 
-// connections are those of a pool or of a runtime.
+// connections is implemented by a pool and by a runtime.
 type connections interface {
 	AcquireFunc(ctx context.Context, f func(*pgxpool.Conn) error) error
 }
 
-// transaction runs work in a short transaction, READ COMMITTED whatever the session's default, because
-// elections and guards see the newest version of a row only there. A transaction that is idle for longer
-// than the lease is ended by the server. The work runs again where DDL has come in between.
+// transaction runs work in a short transaction. It is READ COMMITTED whatever the session's default, because elections
+// and guards have to see the newest version of a row. The server ends the transaction if it is idle for longer than the
+// lease. The work runs again if concurrent DDL made a cached plan invalid.
 func transaction(ctx context.Context, pool connections, lease time.Duration, work func(context.Context,
 	pgx.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
@@ -49,7 +49,7 @@ func transactionOn(ctx context.Context, conn *pgxpool.Conn, lease time.Duration,
 		return work(ctx, tx)
 	}))
 	if errors.Is(err, workqueue.ErrReadOnly) {
-		// After a failover the pool has to find the new primary; it does so with new connections only.
+		// After a failover only a new connection finds the new primary.
 		_ = conn.Conn().Close(ctx)
 	}
 	return err

@@ -7,15 +7,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// An unservedTable is one that nobody maintains. Of one that has never had a row nothing can be lost: an application
-// that uses some of the domains has the tables of the others, too.
+// An unservedTable is a table that no reaper maintains. Used is false if it has never had a row. Nothing can be lost
+// then: an application that uses some of the domains has the tables of the others, too.
 type unservedTable struct {
 	Name string
 	Used bool
 }
 
-// unserved are the tables beside the reaper's own that it was not given and no other reaper serves. A dead worker's
-// claims on them stay for ever, and nothing else tells. A table that has never had a row is left out.
+// unserved returns the tables, in the schemas of the reaper's own tables, that it was not given and that no other
+// reaper serves. The claims of a dead worker on them stay for ever, and nothing else would report it. Tables that have
+// never had a row are left out.
 func (r *reaper) unserved(ctx context.Context) []string {
 	schemas := []string{r.options.Schema}
 	for _, table := range r.tables {

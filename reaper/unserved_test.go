@@ -19,7 +19,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A dead scheduler's claim stays for ever in a table that its owner did not know of.
+// Without a reaper, the claims of a dead worker stay for ever. RunOnce reports the tables that no reaper serves.
 func TestTablesThatNobodyServes(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -48,13 +48,13 @@ func TestTablesThatNobodyServes(t *testing.T) {
 	}
 }
 
-// Processes that serve different tables do not warn of each other's.
+// Processes that serve different tables do not warn about each other's tables.
 func TestTablesThatAnotherProcessServes(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	given, others := db.table(workqueue.Spec{Table: "given"}), db.table(workqueue.Spec{Table: "others"})
 	db.rows(others, 1, ready)
-	for _, lease := range []string{"1 minute", "-1 hour"} { // from cron it leads for moments
+	for _, lease := range []string{"1 minute", "-1 hour"} { // a reaper from cron leads only briefly
 		db.lead(others, uuid.New(), 1, lease)
 		if report := db.runOnce(db.options(), given); len(report.Unserved) != 0 {
 			t.Errorf("%v unserved, though a reaper's lease ends in %s", report.Unserved, lease)
@@ -67,8 +67,8 @@ func TestTablesThatAnotherProcessServes(t *testing.T) {
 	}
 }
 
-// A reaper that keeps running warns when others have had the time to be elected for their tables, of each once: also of
-// one that gets its first row later.
+// A reaper that keeps running warns only after other reapers have had time to be elected. It warns once about each
+// table, including one that gets its first row later.
 func TestRunWarnsOfTablesThatNobodyServes(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -97,7 +97,7 @@ func TestRunWarnsOfTablesThatNobodyServes(t *testing.T) {
 	}
 }
 
-// A domain hands over all of its tables with one call.
+// The method Tables of each domain returns all its tables, so none is left unserved.
 func TestTablesOfTheDomainsAreAllServed(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)

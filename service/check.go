@@ -17,7 +17,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// ErrRights says that the role may not do what the parts need.
+// ErrRights says that the role lacks rights that the parts need.
 var ErrRights = errors.New("the role lacks rights")
 
 // checkParts refuses parts that cannot run together, and says which.
@@ -39,7 +39,7 @@ func checkParts(parts []Part) error {
 	return nil
 }
 
-// queues are what parts claim from: the lanes of their tables.
+// queues returns the names of the lanes, or tables without lanes, from which parts claim.
 func queues(parts ...Part) (names []string) {
 	for _, p := range parts {
 		for _, w := range p.Workers() {
@@ -55,7 +55,7 @@ func queues(parts ...Part) (names []string) {
 	return names
 }
 
-// twice finds a name that is there more than once.
+// twice finds a name that occurs more than once.
 func twice(names []string) (name string, found bool) {
 	seen := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -67,7 +67,7 @@ func twice(names []string) (name string, found bool) {
 	return "", false
 }
 
-// describe says what workers serve: each its table, of its lanes the first, and how many handlers it has.
+// describe says what workers serve: for each its table, its first lane, and its number of handlers.
 func describe(workers []*workqueue.Worker) (serves []string) {
 	for _, w := range workers {
 		text := w.Table().Name()
@@ -79,16 +79,16 @@ func describe(workers []*workqueue.Worker) (serves []string) {
 	return serves
 }
 
-// Pauses between two tries to reach a database.
+// Pauses between two attempts to reach a database.
 const (
 	minPause = 50 * time.Millisecond
 	maxPause = 5 * time.Second
-	// checkTimeout bounds one try.
+	// checkTimeout bounds one attempt.
 	checkTimeout = 10 * time.Second
 )
 
-// awaitDatabase checks tables and rights, however long it takes until a database answers. A cancelled context ends the
-// wait without an error.
+// awaitDatabase checks tables and rights, and retries until the database answers. If the context ends first, it returns
+// nil.
 func (s *Service) awaitDatabase(ctx context.Context, tables []*workqueue.Table) error {
 	told := false
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
@@ -111,7 +111,7 @@ func (s *Service) awaitDatabase(ctx context.Context, tables []*workqueue.Table) 
 
 // check reads the versions of the tables and the role's rights on them.
 func (s *Service) check(ctx context.Context, of []*workqueue.Table) (err error) {
-	defer func() { // of the pool's hooks
+	defer func() { // the pool's hooks may panic
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v", r)
 		}

@@ -37,7 +37,7 @@
 // main waits for both. Stop the server before you close the pool, because its handlers enqueue.
 //
 // If a part ends by itself, with or without an error, the service stops the others too, because half a service is hard
-// to notice. A part that you removed is not meant.
+// to notice. This does not apply to a part that you remove.
 //
 // # Health
 //

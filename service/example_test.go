@@ -28,7 +28,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// A service with a relay, a consumer, timers, jobs, schedules of both, and the reaper.
+// A service runs a relay, a consumer, timers, jobs, the schedules of timers and jobs, and the reaper.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -57,7 +57,7 @@ func Example() {
 	}
 }
 
-// An application's HTTP server beside a service: either's end stops the other, and main waits for both.
+// An application's HTTP server runs beside a service. When one of them ends, the other stops, and main waits for both.
 func ExampleService_Run() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -99,14 +99,14 @@ func ExampleOptions_tables() {
 		func(ctx context.Context, tx pgx.Tx, m *inboxhttp.Message) error { return nil /* book */ }))
 	http.Handle("POST /payments", webhook)
 
-	// Beside the service's parts, if there are any.
+	// The parts of the service, if there are any, follow the options.
 	s := must(service.New(pool, service.Options{Tables: box.Tables()}))
 	if err := s.Run(ctx); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// One more queue of jobs, for as long as it is wanted.
+// One more queue of jobs is served for some time, and then no longer.
 func ExampleService_Add() {
 	ctx := context.Background()
 	pool := must(pgxpool.New(ctx, os.Getenv("DATABASE_URL")))
@@ -118,7 +118,7 @@ func ExampleService_Add() {
 	go func() { log.Println(s.Run(ctx)) }()
 
 	reports := must(jobs.NewWorker(pool, client, jobs.WorkerOptions{
-		NoSchedules: true, // the first worker has them
+		NoSchedules: true, // the first worker runs the schedules
 		Queues:      []jobs.QueueOptions{{Name: "reports", Concurrency: 2}},
 	}))
 	if err := s.Add(ctx, reports); err != nil { // it claims

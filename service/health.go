@@ -8,8 +8,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Ready tells why the service does not work as a whole, worker by worker; nil while it does. A part that is being added
-// or removed does not count.
+// Ready returns nil while every worker of the service claims, and otherwise an error with the reasons of each worker. A
+// part that is being added or removed does not count.
 func (s *Service) Ready() error {
 	switch s.at() {
 	case phaseNew:
@@ -22,7 +22,7 @@ func (s *Service) Ready() error {
 	return s.each((*workqueue.Worker).Ready, func(m *member) bool { return m.works && !m.leaves })
 }
 
-// Alive tells why only a restart helps: Run has ended, or a worker is stuck.
+// Alive returns an error if only a restart helps: Run has ended, or a worker is stuck.
 func (s *Service) Alive() error {
 	if s.at() == phaseEnded {
 		return errors.New("ended")
@@ -48,8 +48,8 @@ func each(workers []*workqueue.Worker, state func(*workqueue.Worker) error) erro
 	return errors.Join(errs...)
 }
 
-// Handler answers GET /readyz and /livez, see the package's documentation. The reasons in its answers name tables and
-// nothing else of the database; serve it where your probes reach it and nobody else.
+// Handler answers GET /readyz and /livez, see the package documentation. Its answers name tables, and no other details
+// of the database. Serve it where only your probes can reach it.
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", probe(s.Ready))

@@ -25,15 +25,15 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// aboutNoRow are the lines that are about a process or a table. Every other has to say which row it is about.
+// aboutNoRow lists the log lines that are about a process or a table. Every other line has to name its row.
 var aboutNoRow = []string{"service starts", "service stops", "part starts", "part stops", "reaper leads",
 	"reaper leads no longer", "reaped", "reaper round failed", "database does not answer; the work goes on when it does",
 	"database answers again", "this worker does not serve the queues of some kinds that it has handlers for"}
 
-// A troublemaker is a row's handler, which does what the topic or kind says.
+// A troublemaker handles rows. The topic or kind of a row says what goes wrong with it.
 type troublemaker struct{ *world }
 
-// troubles are what handlers do. Of each, a line is written about the row.
+// troubles are the failures that a handler can cause. Each makes a log line about the row.
 var troubles = []string{"fails", "dies", "panics", "exits", "loses", "postponed"}
 
 func (w troublemaker) handle(ctx context.Context, table, what string, id uuid.UUID) error {
@@ -44,7 +44,7 @@ func (w troublemaker) handle(ctx context.Context, table, what string, id uuid.UU
 		panic("no such address")
 	case "exits":
 		runtime.Goexit()
-	case "loses": // a reaper thinks that the lease has ended, and another worker has the row
+	case "loses": // as if the lease had expired and another worker had claimed the row
 		_, err := w.db.Pool.Exec(ctx, "UPDATE "+w.db.Schema+"."+table+
 			" SET owner_token = gen_random_uuid() WHERE id = $1", id)
 		return err
@@ -65,13 +65,13 @@ func (w troublemaker) handle(ctx context.Context, table, what string, id uuid.UU
 	return errors.New("no such address")
 }
 
-// A trouble is a job that makes one.
+// A trouble is the args of a job that causes a trouble.
 type trouble struct{ What string }
 
 func (trouble) Kind() string { return "trouble" }
 
-// Whatever goes wrong with a row, each line about it names the table, what the row is about, its queue or consumer, and
-// its id.
+// Whatever goes wrong with a row, each log line about it has the table, the row's topic or kind, its queue or consumer,
+// and its id.
 func TestLinesAboutRowsSayWhichOnes(t *testing.T) {
 	t.Parallel()
 	w := troublemaker{newWorld(t)}
@@ -124,7 +124,7 @@ func TestLinesAboutRowsSayWhichOnes(t *testing.T) {
 	}
 }
 
-// complete fails the test if a line about a row leaves out which one.
+// complete fails the test if a log line about a row does not identify the row.
 func (w troublemaker) complete(l map[string]any) {
 	w.Helper()
 	what := fmt.Sprint(l["msg"])

@@ -29,8 +29,8 @@ func (w *world) purged(tables ...string) {
 	}
 }
 
-// Two services in one schema, with other parts and one table in common, maintain all their tables between them, and go
-// on when either stops.
+// Two services in one schema have different parts and one table in common. Together they maintain all their tables, and
+// each goes on when the other stops.
 func TestServicesWithDifferentParts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -56,7 +56,7 @@ func TestServicesWithDifferentParts(t *testing.T) {
 		return w.ask("SELECT EXISTS (SELECT FROM leader WHERE name LIKE '%.inbox' AND term = 2 AND expires_at > now())")
 	})
 	for line := range strings.Lines(w.logs.String()) {
-		_, unserved, _ := strings.Cut(line, "unserved=") // the timers are, indeed
+		_, unserved, _ := strings.Cut(line, "unserved=") // the tables of timers really are unserved
 		for _, served := range []string{".outbox", ".inbox", ".jobs"} {
 			if strings.Contains(unserved, served) {
 				t.Errorf("a service warned of a table that the other serves: %s", line)
@@ -65,7 +65,7 @@ func TestServicesWithDifferentParts(t *testing.T) {
 	}
 }
 
-// An inbox that is used without a worker is no part: its table is named.
+// An inbox that is used without a worker is not a part, so its table has to be named in the options.
 func TestTablesThatNoPartServes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

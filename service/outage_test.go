@@ -15,8 +15,8 @@ import (
 	"github.com/txwork/txwork/service"
 )
 
-// An outage of some seconds is one line at its begin and one at its end, whatever runs here: claims, settles, renewals,
-// the listener, the announcers, sweeps, folds, schedulers, the reaper and its gauges.
+// An outage of some seconds makes one log line when it begins and one when it ends, whatever is running: claims,
+// settles, renewals, the listener, the announcers, sweeps, folds, schedulers, the reaper and its gauges.
 func TestAnOutageIsTwoLines(t *testing.T) {
 	t.Parallel()
 	server, err := localpg.Start(t.Context(), localpg.Options{})
@@ -54,7 +54,7 @@ func TestAnOutageIsTwoLines(t *testing.T) {
 	before := len(w.logs.String())
 	for outage := 1; outage <= 2; outage++ {
 		for range 10 {
-			w.work() // much of which is in flight
+			w.work() // much of it is in flight when the outage begins
 		}
 		w.ok(server.Crash())
 		for range 4 {

@@ -13,29 +13,29 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A member is a part of a service, from when it is added until it has ended.
+// A member is a part of a service, from the time when it is added until it has ended.
 type member struct {
 	part   Part
-	works  bool // it has been ready: when it ends by itself, the service does
+	works  bool // it has been ready, so the service stops if it ends by itself
 	leaves bool // it is being removed
 	stop   context.CancelFunc
-	ended  chan struct{} // nil: it has not been started
-	err    error         // once it has ended
+	ended  chan struct{} // closed when it has ended; nil: not started
+	err    error         // its result, once it has ended
 }
 
 var errStopping = errors.New("txwork: the service stops or has stopped")
 
-// Add adds a part to a service, which may be running: the part is started, and Add returns when all its workers claim.
-// The others notice nothing, and there are no more connections than before. Before Run, Add is what New does with its
-// parts.
+// Add adds a part to a service, which may be running. Then Add starts the part, and returns when all its workers claim.
+// The other parts are not affected, and the service needs no more connections than before. Before Run, Add does what
+// New does with its parts.
 //
-// An error means that the part is not in the service and does not run: it serves what another part serves or one that
-// is still stopping, its tables or rights are not what it needs, or it has ended by itself before it claimed. Such an
-// end does not stop the service. A database that is away is waited for until ctx ends, which is then the error. When
-// ctx ends after Add has returned, that means nothing to the part.
+// If Add returns an error, the part is not in the service and does not run: another part, which may still be stopping,
+// serves the same queue, the part's tables or the role's rights do not suffice, or the part ended by itself before it
+// claimed. The service goes on then. While the database is unavailable, Add waits for it until ctx ends, and then
+// returns the context's error. Once Add has returned, ctx no longer affects the part.
 //
-// A part with a table of its own has the reaper begin anew, over that table, too, and it goes on maintaining the table
-// when the part has been removed.
+// If the part has a table that is new to the service, the reaper is restarted to maintain that table, too. It goes on
+// maintaining it after the part has been removed.
 func (s *Service) Add(ctx context.Context, p Part) error {
 	if err := s.checkNew(ctx, p); err != nil {
 		return err
@@ -51,13 +51,13 @@ func (s *Service) Add(ctx context.Context, p Part) error {
 	return nil
 }
 
-// Remove stops a part and takes it out of a running service: it claims no more, returns rows that no handler has begun,
-// waits for running handlers up to its ShutdownTimeout, settles what they have done, and ends. Remove returns then,
-// with the part's own error: it names handlers that did not stop in time, whose rows stay claimed until their lease
-// ends. The other parts notice nothing. The service goes on, also without any part.
+// Remove stops a part and removes it from a running service. The part stops claiming, returns rows that no handler has
+// begun, waits for running handlers up to its ShutdownTimeout, settles their results, and ends. Remove then returns the
+// part's own error, which names handlers that did not stop in time; their rows stay claimed until their lease expires.
+// The other parts are not affected. The service goes on, even without any part.
 //
-// When ctx ends earlier, Remove returns its error, and the part goes on stopping. What it serves can be added again, as
-// a new part, when it has ended. A part that is not in the service is refused.
+// If ctx ends earlier, Remove returns its error, and the part goes on stopping. A new part that serves the same queue
+// can be added when the old one has ended. A part that is not in the service is refused.
 func (s *Service) Remove(ctx context.Context, p Part) error {
 	m, err := s.dismiss(p)
 	if err != nil || m.ended == nil {
@@ -71,7 +71,7 @@ func (s *Service) Remove(ctx context.Context, p Part) error {
 	}
 }
 
-// checkNew checks a part that is to be added while the service runs. Run checks the others.
+// checkNew checks a part that is added while the service runs. Run checks parts that were added before.
 func (s *Service) checkNew(ctx context.Context, p Part) error {
 	s.mu.Lock()
 	began, err := s.phase > phaseNew, s.admits(p)
@@ -85,7 +85,7 @@ func (s *Service) checkNew(ctx context.Context, p Part) error {
 	return context.Cause(ctx)
 }
 
-// admits tells why a part cannot be added.
+// admits returns an error if a part cannot be added.
 func (s *Service) admits(p Part) error {
 	if s.phase >= phaseStopping {
 		return errStopping
@@ -106,7 +106,7 @@ func (s *Service) admits(p Part) error {
 	return nil
 }
 
-// enter makes a part a member, and starts it where the service runs.
+// enter makes a part a member, and starts it if the service is running.
 func (s *Service) enter(p Part) (*member, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *Service) enter(p Part) (*member, error) {
 	return m, nil
 }
 
-// learn has the tables maintained.
+// learn adds tables to be maintained, and restarts the reaper if one is new.
 func (s *Service) learn(tables []*workqueue.Table) {
 	before := len(s.tables)
 	s.tables = merge(s.tables, tables)
@@ -149,8 +149,8 @@ func (s *Service) start(m *member) {
 	})
 }
 
-// end notes that a member has ended, and whether it was removed. Where nobody has asked for it, that is the end of all:
-// half a service is hard to notice.
+// end notes that a member has ended, and returns whether it was being removed. If it was not, the whole service stops,
+// because half a service is hard to notice.
 func (s *Service) end(m *member, err error) (removed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,10 +169,10 @@ func (s *Service) forget(m *member) {
 	s.members = slices.DeleteFunc(s.members, func(o *member) bool { return o == m })
 }
 
-// readyEvery is how often Add looks whether a part claims.
+// readyEvery is how often Add checks whether a part claims.
 const readyEvery = 5 * time.Millisecond
 
-// awaitReady waits until a member claims. One that does not is removed.
+// awaitReady waits until a member claims. It removes a member that ends first, or does not claim until ctx ends.
 func (s *Service) awaitReady(ctx context.Context, m *member) error {
 	ticker := time.NewTicker(readyEvery)
 	defer ticker.Stop()
@@ -192,7 +192,7 @@ func (s *Service) awaitReady(ctx context.Context, m *member) error {
 	}
 }
 
-// settleIn makes a member one on which the service depends, once it claims.
+// settleIn marks a member as working once it claims: from then on the service stops if the member ends by itself.
 func (s *Service) settleIn(m *member) bool {
 	if each(m.part.Workers(), (*workqueue.Worker).Ready) != nil {
 		return false
@@ -208,7 +208,7 @@ func (s *Service) settleIn(m *member) bool {
 	}
 }
 
-// neverReady is the error of a part that has ended before it claimed.
+// neverReady removes a member that has ended before it claimed, and returns its error.
 func (s *Service) neverReady(m *member) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +222,7 @@ func (s *Service) neverReady(m *member) error {
 	return errors.New("txwork: the part has ended before it claimed")
 }
 
-// dismiss takes a part out, and stops it where it runs.
+// dismiss finds the member of a part. It stops a member that runs, and removes one that was not started.
 func (s *Service) dismiss(p Part) (*member, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,7 +240,7 @@ func (s *Service) dismiss(p Part) (*member, error) {
 	return m, nil
 }
 
-// workers are those of the members that some condition holds for.
+// workers returns the workers of the members that satisfy a condition.
 func (s *Service) workers(of func(*member) bool) (all []*workqueue.Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,7 +256,7 @@ func (s *Service) tell(ctx context.Context, what string, p Part, more ...slog.At
 	s.options.Logger.LogAttrs(ctx, slog.LevelInfo, what, append(more, slog.Any("serves", describe(p.Workers())))...)
 }
 
-// same tells whether two parts are one.
+// same reports whether two parts are identical. Parts of types that cannot be compared never are.
 func same(a, b Part) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
@@ -266,10 +266,10 @@ func isNil(p Part) bool {
 	return p == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// tablesOf are a part's tables, each once.
+// tablesOf returns a part's tables without duplicates.
 func tablesOf(p Part) []*workqueue.Table { return merge(nil, p.Tables()) }
 
-// merge adds the tables that are missing.
+// merge appends the tables that are missing.
 func merge(tables, more []*workqueue.Table) []*workqueue.Table {
 	for _, t := range more {
 		if !slices.ContainsFunc(tables, func(o *workqueue.Table) bool { return o.Name() == t.Name() }) {

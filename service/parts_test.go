@@ -20,7 +20,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// newQueue is a part that serves one queue of jobs and nothing else.
+// newQueue makes a part that serves only one queue of jobs.
 func (w *world) newQueue(name string, o workqueue.WorkerOptions, handle func(context.Context) error) *jobs.Worker {
 	w.Helper()
 	kinds := jobs.NewRegistry()
@@ -46,7 +46,7 @@ func (w *world) enqueue(queue string, n int) {
 	}))
 }
 
-// abandon enqueues a job of a queue that nobody serves, and has it look as if its worker had died.
+// abandon enqueues a job in a queue without a worker, and makes it look as if its worker had died.
 func (w *world) abandon() {
 	w.Helper()
 	w.enqueue("a", 1)
@@ -91,8 +91,8 @@ func does(handled chan string, what string) func(context.Context) error {
 	return func(context.Context) error { handled <- what; return nil }
 }
 
-// Queues come and go while the rest works. They bring no connection, nothing of the others stops, and what is left in a
-// queue waits for the next part that serves it.
+// Queues are added and removed while the other parts work. They need no more connections and do not stop other parts,
+// and rows that are left in a queue wait for the next part that serves it.
 func TestPartsComeAndGo(t *testing.T) {
 	t.Parallel()
 	name := "parts_" + rand()
@@ -151,7 +151,8 @@ func TestPartsComeAndGo(t *testing.T) {
 	}
 }
 
-// A part that is removed claims no more, and what its handlers do meanwhile is settled before Remove returns.
+// A part that is being removed stops claiming, and the results of its running handlers are settled before Remove
+// returns.
 func TestARemovedPartFinishesItsRows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -194,8 +195,8 @@ func TestARemovedPartFinishesItsRows(t *testing.T) {
 	}
 }
 
-// A handler that hangs keeps a removal for no longer than the shutdown timeout and its grace, and the other parts not
-// at all.
+// A handler that hangs delays the removal of its part only for the shutdown timeout and its grace, and does not affect
+// the other parts.
 func TestARemovalIsBoundedByTheShutdownTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -233,7 +234,7 @@ func TestARemovalIsBoundedByTheShutdownTimeout(t *testing.T) {
 	w.ok(stop())
 }
 
-// What cannot work is not added, and stops nothing.
+// A part that cannot work is not added, and does not stop the others.
 func TestPartsThatCannotBeAdded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -279,7 +280,7 @@ func TestPartsThatCannotBeAdded(t *testing.T) {
 	}
 }
 
-// A part that is added while the database is away is not in the service when its context has ended.
+// If a part is added while the database is unavailable, and the context ends, the part is not in the service.
 func TestAddingWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -312,7 +313,7 @@ func TestAddingWithoutADatabase(t *testing.T) {
 	w.eventually("readiness", func() bool { return s.Ready() == nil })
 }
 
-// A part may come before the service runs, and go.
+// Parts can be added and removed before the service runs.
 func TestPartsBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -330,7 +331,7 @@ func TestPartsBeforeTheStart(t *testing.T) {
 	w.take("job")
 }
 
-// The reaper learns of the tables of parts that are added, and keeps them when those are removed.
+// The reaper maintains the tables of added parts, and goes on when the parts are removed.
 func TestTheReaperFollowsTheParts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -345,7 +346,7 @@ func TestTheReaperFollowsTheParts(t *testing.T) {
 	w.eventually("another, of a part that has gone", reaped)
 }
 
-// Queues that come and go under load, from several goroutines, lose nothing and do nothing twice.
+// Several goroutines add and remove queues under load. No job is lost, and none is done twice.
 func TestPartsComeAndGoUnderLoad(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -391,7 +392,7 @@ func TestPartsComeAndGoUnderLoad(t *testing.T) {
 	}
 }
 
-// The reaper needs none of the application's connections, all of which may be in use.
+// The reaper uses none of the application's connections, all of which may be busy.
 func TestTheReaperUsesTheRuntimesConnections(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

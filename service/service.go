@@ -18,38 +18,40 @@ import (
 
 // A Part is something that runs in a service: an outbox.Relay, an inbox.Worker, a timers.Worker, a jobs.Worker, an
 // alarms.Dispatcher, a periodic.Scheduler, or a [workqueue.Worker] on a table of your own. If it has a method Check()
-// error, the service asks it before it starts: a worker answers that no handler is registered.
+// error, the service calls it before it starts anything. A worker without a handler returns an error then.
 type Part interface {
 	// Run runs the part until ctx is cancelled. It is called once.
 	Run(ctx context.Context) error
-	// Workers are those of which the part consists. They share the service's runtime.
+	// Workers returns the workers of which the part consists. They share the service's runtime.
 	Workers() []*workqueue.Worker
-	// Tables are those that are to be maintained for it.
+	// Tables returns the tables that have to be maintained for the part.
 	Tables() []*workqueue.Table
 }
 
-// A checked part can tell before it runs, and without a database, why it cannot: no handler was registered.
+// A checked part can detect, before it runs and without a database, that it cannot work: no handler was registered.
 type checked interface{ Check() error }
 
 // Options configure a [Service]. The zero value is usable.
 type Options struct {
 	workqueue.RuntimeOptions
 
-	// Reaper configures the maintenance. Default of its Schema: that of the first part's tables.
+	// Reaper configures the maintenance. The default of its Schema is the schema of the first part's tables.
 	Reaper reaper.Options
 
-	// Tables are maintained beside those of the parts: tables that this or other processes use without a part, such as
-	// those of an inbox whose keys are taken with inbox.Process or inboxhttp.Process only (Inbox.Tables).
+	// Tables are maintained in addition to those of the parts. They are tables that this or other processes use without
+	// a part, such as those of an inbox (Inbox.Tables) that is only used with inbox.Process or inboxhttp.Process.
 	Tables []*workqueue.Table
 
-	// MaintainedElsewhere leaves the maintenance to others: a cron job that runs `txwork reap`, or pg_cron.
+	// MaintainedElsewhere turns the reaper off, because a cron job that runs `txwork reap`, or pg_cron, does the
+	// maintenance.
 	MaintainedElsewhere bool
 
-	// Logger is told what runs here, once, and is the Reaper's where that has none. Default: slog.Default.
+	// Logger receives a line that says what runs here. It is also the Reaper's logger if that has none. Default:
+	// slog.Default.
 	Logger *slog.Logger
 }
 
-// A Service is the parts of a process on one database. It runs once. Its methods are safe for concurrent use.
+// A Service runs the parts of a process on one database. It runs once. Its methods are safe for concurrent use.
 type Service struct {
 	pool    *pgxpool.Pool
 	options Options
@@ -57,15 +59,15 @@ type Service struct {
 
 	mu      sync.Mutex
 	phase   phase
-	members []*member          // in the order in which they came
-	tables  []*workqueue.Table // of all parts that there have been, and of the Options
-	retable func()             // has the reaper learn of new tables; nil: it does not run
+	members []*member          // in the order in which they were added
+	tables  []*workqueue.Table // of the Options and of all parts, including removed ones
+	retable func()             // restarts the reaper with the current tables; nil: it does not run
 	running context.Context    // of the parts, while they run
-	stop    context.CancelFunc // ends it
+	stop    context.CancelFunc // cancels running
 	parts   sync.WaitGroup
 }
 
-// A phase is how far a service has come.
+// A phase is a stage in the life of a service.
 type phase int
 
 const (
@@ -76,8 +78,8 @@ const (
 	phaseEnded
 )
 
-// New makes a service of parts that are not started; Run starts it. The pool is the application's; the error names the
-// part that cannot be run. A service without parts maintains the Tables of its Options.
+// New makes a service of parts that are not started; Run starts it. The pool is the application's. An error names the
+// part that cannot run. A service without parts maintains the Tables of its Options.
 func New(pool *pgxpool.Pool, o Options, parts ...Part) (*Service, error) {
 	if len(parts) == 0 && len(o.Tables) == 0 {
 		return nil, validate.Errorf("parts", "are none, and the Options have no Tables")
@@ -113,14 +115,16 @@ func New(pool *pgxpool.Pool, o Options, parts ...Part) (*Service, error) {
 	return s, nil
 }
 
-// Runtime is what the parts share, for a worker that is run by itself beside them.
+// Runtime returns the runtime that the parts share, for a worker that you run yourself beside the service.
 func (s *Service) Runtime() *workqueue.Runtime { return s.runtime }
 
 // Run runs the parts until ctx is cancelled, or one of them ends without having been removed, and returns when all have
-// stopped. When ctx is cancelled and every handler stops in time, the result is nil, never the context's error: a
-// program may exit with 0 then. Otherwise the error joins those of the parts. A database that is away is waited for;
-// what cannot work is an error at once: a table that does not fit this version of the library
-// ([workqueue.ErrSchemaVersion]), a right that the role lacks ([ErrRights]), or a part without a handler.
+// stopped. If ctx was cancelled and every handler stopped in time, it returns nil and never the context's error, so a
+// program may exit with 0. Otherwise the error joins those of the parts.
+//
+// While the database is unavailable, Run waits for it. It returns an error at once if the parts cannot work: a table
+// does not fit this version of the library ([workqueue.ErrSchemaVersion]), the role lacks a right ([ErrRights]), or a
+// part has no handler.
 func (s *Service) Run(ctx context.Context) error {
 	tables, err := s.begin()
 	if err != nil {
@@ -139,7 +143,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return errors.Join(err, stopReaper())
 }
 
-// checkHandlers refuses parts that cannot run, before anything has started. Handlers may be registered until then.
+// checkHandlers refuses parts that cannot run, before anything is started. It is called by Run and not by New, so that
+// handlers may be registered until then.
 func (s *Service) checkHandlers() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +157,7 @@ func (s *Service) checkHandlers() error {
 	return errors.Join(errs...)
 }
 
-// begin tells which tables the service starts with.
+// begin starts the service and returns the tables that it starts with.
 func (s *Service) begin() ([]*workqueue.Table, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +174,7 @@ func (s *Service) enterPhase(p phase) {
 	s.phase = p
 }
 
-// runParts runs the parts that there are and those that are added, until ctx is cancelled or one of them ends.
+// runParts runs the parts, including those that are added later, until ctx is cancelled or one of them ends.
 func (s *Service) runParts(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -181,7 +186,7 @@ func (s *Service) runParts(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	<-ctx.Done()
-	s.enterPhase(phaseStopping) // nothing is started any more
+	s.enterPhase(phaseStopping) // from here on no part is started
 	s.parts.Wait()
 	return s.failures()
 }
@@ -196,7 +201,7 @@ func (s *Service) failures() error {
 	return errors.Join(errs...)
 }
 
-// maintain runs the reaper until stop, which waits for it.
+// maintain starts the reaper. The function stop ends it, waits for it and returns its error.
 func (s *Service) maintain(ctx context.Context) (stop func() error) {
 	if s.options.MaintainedElsewhere {
 		return func() error { return nil }
@@ -207,7 +212,7 @@ func (s *Service) maintain(ctx context.Context) (stop func() error) {
 	return func() error { cancel(); return <-done }
 }
 
-// reap runs the reaper over the tables of all parts, and begins anew when there are more.
+// reap runs the reaper over the tables of all parts, and restarts it when there are more tables.
 func (s *Service) reap(ctx context.Context) error {
 	for ctx.Err() == nil {
 		current, tables := s.maintained(ctx)
@@ -222,7 +227,7 @@ func (s *Service) reap(ctx context.Context) error {
 	return nil
 }
 
-// maintained are the tables, and a context that ends when there are more.
+// maintained returns the tables, and a context that ends when there are more of them.
 func (s *Service) maintained(ctx context.Context) (context.Context, []*workqueue.Table) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +235,7 @@ func (s *Service) maintained(ctx context.Context) (context.Context, []*workqueue
 	return ctx, slices.Clone(s.tables)
 }
 
-// report says what runs here.
+// report logs what runs here.
 func (s *Service) report(ctx context.Context) {
 	serves := describe(s.workers(func(*member) bool { return true }))
 	maintenance := "here"

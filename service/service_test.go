@@ -32,7 +32,7 @@ import (
 
 const patience = pgtest.Patience
 
-// A world is a schema with all tables, and a part of every kind on them.
+// A world is a schema with all tables, and a part of every kind that uses them.
 type world struct {
 	*testing.T
 	db       *pgtest.DB
@@ -57,7 +57,7 @@ func newWorld(t *testing.T, options ...pgtest.Option) *world {
 	return newWorldOf(t, nil, options...)
 }
 
-// newWorldOf has the tables of some domains.
+// newWorldOf makes a world with the tables of some domains.
 func newWorldOf(t *testing.T, domains []migrations.Domain, options ...pgtest.Option) *world {
 	t.Helper()
 	db := pgtest.New(t, options...)
@@ -65,7 +65,7 @@ func newWorldOf(t *testing.T, domains []migrations.Domain, options ...pgtest.Opt
 	return openWorld(t, db)
 }
 
-// tables are the SQL of some domains, or of all.
+// tables returns the SQL that creates the tables of some domains, or of all.
 func tables(t *testing.T, schema string, domains ...migrations.Domain) string {
 	t.Helper()
 	text, err := migrations.SQL(migrations.FileOptions{Schema: schema, Domains: domains})
@@ -135,7 +135,7 @@ func (w *world) parts() []service.Part {
 	return []service.Part{w.relay, w.consumer, w.clock, w.worker}
 }
 
-// options have the reaper look often.
+// options returns options with a short reaper interval.
 func (w *world) options() service.Options {
 	return service.Options{Logger: w.logger(), Reaper: reaper.Options{Interval: reaper.MinInterval}}
 }
@@ -191,8 +191,8 @@ func get(t *testing.T, s *service.Service, path string) (status int, body string
 	return answer.Code, string(text)
 }
 
-// All parts of a service work, over the connections of one runtime, and the reaper serves all their tables, those of
-// the schedules included.
+// All parts of a service work, over the connections of one runtime, and the reaper serves all their tables, including
+// those of the schedules.
 func TestAServiceRunsAllItsParts(t *testing.T) {
 	t.Parallel()
 	name := "service_" + rand()
@@ -280,7 +280,7 @@ func names(parts []service.Part) (names []string) {
 	return names
 }
 
-// A handler that is under way when the service stops is waited for and settled, and the reaper is there until then.
+// When the service stops, it waits for a running handler and settles its row, and the reaper runs until then.
 func TestAServiceStopsInOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -317,7 +317,7 @@ func TestAServiceStopsInOrder(t *testing.T) {
 	}
 }
 
-// What cannot work is an error at once.
+// A service that cannot work returns an error at once.
 func TestAServiceThatCannotWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -365,7 +365,7 @@ func TestAServiceThatCannotWork(t *testing.T) {
 	}
 }
 
-// A role without the rights that the parts need is an error that names them.
+// If the role lacks rights that the parts need, the error names them.
 func TestAServiceWithoutRights(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -394,7 +394,7 @@ func TestAServiceWithoutRights(t *testing.T) {
 	}
 }
 
-// A database that is away when the service starts is waited for.
+// If the database is unavailable when the service starts, the service waits for it.
 func TestAServiceWaitsForItsDatabase(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,20 +9,21 @@ import (
 	"time"
 )
 
-// Advance moves the clock of the domains' tables forward by d, at most a century: every time in them is moved
-// back by d, so that to the database it is as if d had passed. It works in a transaction as well as through a
-// pool; workers that listen look at once.
+// Advance moves the clock of the domains' tables forward by d, at most a century. It does so by moving every time in
+// them back by d, so that to the database it is as if d had passed. It works in a transaction and on a pool. Workers
+// that listen look for due rows at once.
 //
-// What moves, in rows that have ended as well as in live ones: due_at, locked_until, created_at, completed_at,
-// failed_at and cancelled_at; deadlines of joins; the refill of rate limits; of a timer that was set again while it
-// fires, the time of that; and of schedules, which are a domain of their own (timers.Timers.Schedules), the times of
-// the next and the last occurrence. So what was due in less than d is due now, leases that would have ended have,
-// retention and deduplication windows have run, and rows are older.
+// Advance moves these times, in live rows and in rows that have ended: due_at, locked_until, created_at, completed_at,
+// failed_at and cancelled_at; deadlines of joins; the refill of rate limits; the new time of a timer that was set again
+// while it fires; and the times of the next and the last occurrence of schedules, which are a domain of their own
+// (timers.Timers.Schedules). Rows that were due in less than d are therefore due now, leases that would have expired
+// have expired, retention and deduplication windows have passed, and rows are older.
 //
-// What stays is what people see: payloads, headers, columns of tables of your own, a timer's nominal time ScheduledAt,
-// and the alarms' own table, whose timers move. A schedule's nominal times move, since they are also when it is due:
-// its next occurrence has one that is d earlier than the rule says. Advance by multiples of its period where that
-// matters. Paused schedules, and whatever else is due after the year 9000, stay where they are.
+// It does not move what people see: payloads, headers, columns of tables of your own, a timer's nominal time
+// ScheduledAt, and the alarms' own table, although the timers of alarms move. The nominal times of a schedule do move,
+// because they are also its due times: its next occurrence has a nominal time that is d earlier than the rule says.
+// Advance by multiples of its period if that matters. Paused schedules, and everything else that is due after the year
+// 9000, stay where they are.
 //
 // The clock of the database, now(), does not move, and neither does that of the process.
 func Advance(t testing.TB, q Querier, d time.Duration, domain Domain, more ...Domain) {
@@ -39,10 +40,10 @@ func (db *DB) Advance(t testing.TB, q Querier, d time.Duration) {
 	advance(t, q, d, db.Schema, "")
 }
 
-// maxAdvance keeps every time within what PostgreSQL can hold.
+// maxAdvance keeps every time within the range of PostgreSQL.
 const maxAdvance = 100 * 366 * 24 * time.Hour
 
-// advance moves one table, or all of the schema's, with those that belong to them.
+// advance moves the times of one core table, or of all in the schema, and of the tables that belong to them.
 func advance(t testing.TB, q Querier, d time.Duration, schema, table string) {
 	t.Helper()
 	if d < 0 || d > maxAdvance {
@@ -64,7 +65,7 @@ func advance(t testing.TB, q Querier, d time.Duration, schema, table string) {
 	}
 }
 
-// selectTimes lists the tables of a schema with their columns of times, and whether they are the core's.
+// selectTimes lists the tables of a schema with their timestamptz columns, and whether each is a core table.
 const selectTimes = `SELECT concat_ws(' ', coalesce(obj_description(c.oid, 'pg_class'), '') LIKE 'txwork core %', c.relname,
 		string_agg(a.attname, ' ' ORDER BY a.attnum))
 	FROM pg_class AS c
@@ -74,15 +75,16 @@ const selectTimes = `SELECT concat_ws(' ', coalesce(obj_description(c.oid, 'pg_c
 	GROUP BY c.oid, c.relname
 	ORDER BY c.relname`
 
-// clock is what moves in one table.
+// clock names the columns that move in one table.
 type clock struct {
 	table string
-	owner string // the core's table that it belongs to; empty: it is one itself
+	owner string // the core table that it belongs to; empty for a core table
 	live  []string
-	ended []string // empty for what belongs to another
+	ended []string // only for core tables
 }
 
-// Columns of the core's tables that move, by the rows in which they are set; and the domains' own.
+// Columns that move: those of core tables, in live rows and in rows that have ended, and those of timers and
+// schedules.
 var (
 	liveTimes     = []string{"created_at", "due_at", "locked_until", "cancelled_at"}
 	endedTimes    = []string{"created_at", "due_at", "completed_at", "failed_at", "cancelled_at"}
@@ -90,7 +92,7 @@ var (
 	scheduleTimes = []string{"next_at", "last_at", "buffered_at"}
 )
 
-// belongings are the tables that a domain has beside the core's, by what is appended to the name. All their times move.
+// belongings are the suffixes of the tables that a domain has in addition to its core table. All their times move.
 var belongings = []string{"_join", "_join_note", "_key_note", "_key_state", "_queue", "_bucket", "_slot", "_attempt",
 	"_step"}
 
@@ -120,7 +122,8 @@ func clocksOf(lines []string) []clock {
 	return clocks
 }
 
-// ownTimes are the domain's own columns: none of them means the same in a table of an application's.
+// ownTimes returns the additional columns of timers or schedules. A table has to have all of them, because in a table
+// of the application a single one of these names may mean something else.
 func ownTimes(columns []string) []string {
 	for _, own := range [][]string{timerTimes, scheduleTimes} {
 		if !slices.ContainsFunc(own, func(name string) bool { return !slices.Contains(columns, name) }) {
@@ -130,7 +133,8 @@ func ownTimes(columns []string) []string {
 	return nil
 }
 
-// move leaves completed_at of live rows alone: triggers watch it.
+// move moves the times of one table, and then wakes listening workers. It leaves completed_at of live rows alone,
+// because triggers watch it.
 func (c clock) move(ctx context.Context, q Querier, schema string, d time.Duration) error {
 	statements := []string{c.update(schema, c.live, "true")}
 	if c.owner == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// near tells whether a time is as far from now as wanted.
+// near reports whether a time is about fromNow away from now.
 func near(at time.Time, fromNow time.Duration) bool {
 	d := time.Until(at) - fromNow
 	return d > -time.Minute && d < time.Minute
@@ -123,7 +123,7 @@ func TestAdvanceRefuses(t *testing.T) {
 	fails(t, func(t testing.TB) { f.Advance(t, f.Pool, 50*366*24*time.Hour) }, "outbox", "violates check constraint")
 }
 
-// Workers that listen look at once, however long they would have slept.
+// Workers that listen look for due rows at once, even if they would have slept for long.
 func TestAdvanceWakesWorkers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -145,7 +145,7 @@ func TestAdvanceWakesWorkers(t *testing.T) {
 	}
 }
 
-// A new column of time has to be decided on: here, and in the documentation of Advance.
+// For every new timestamptz column, it has to be decided whether Advance moves it: here, and in its documentation.
 func TestEveryTimeIsAccountedFor(t *testing.T) {
 	t.Parallel()
 	stays := map[string]string{

@@ -14,7 +14,8 @@ import (
 	"github.com/txwork/txwork/workqueue/codec/aesgcm"
 )
 
-// What does not decode is tried again by policy and then a dead letter with the codec's error. Nothing is lost.
+// A row that does not decode is retried as usual, and then becomes a dead letter with the codec's error. It is not
+// lost.
 func TestWhatDoesNotDecodeBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -42,8 +42,8 @@
 //
 // # Time
 //
-// No test sleeps. [Advance] moves the due times of rows back, where it would otherwise wait. DrainAll advances by
-// itself until all retries are used up.
+// No test has to sleep. [Advance] moves the due times of rows back, so that a test need not wait for them. DrainAll
+// advances by itself until all retries are used up.
 //
 // # Faults
 //

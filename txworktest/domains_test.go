@@ -94,7 +94,7 @@ func TestInbox(t *testing.T) {
 	wantOutcomes(t, txworktest.DrainAll(t, db.Pool, w), "done, retried, retried, failed")
 }
 
-// resize is a job's args.
+// resize is the args of a job.
 type resize struct{ Image string }
 
 func (resize) Kind() string { return "resize" }
@@ -147,7 +147,7 @@ func TestJobs(t *testing.T) {
 	wantOutcomes(t, txworktest.DrainAll(t, db.Pool, w), "retried, done, failed")
 }
 
-// several is a worker of several parts, as one that serves more than one queue is.
+// several is a worker that consists of several parts, such as one that serves more than one queue.
 type several struct{ *outbox.Relay }
 
 func (s several) Drain() (*workqueue.Drain, error) {
@@ -167,7 +167,7 @@ func (s several) DrainIn(tx pgx.Tx) (*workqueue.Drain, error) {
 }
 
 func (s several) workers() (workqueue.Workers, error) {
-	_, err := s.Relay.Drain() // which fixes the handlers
+	_, err := s.Relay.Drain() // from then on no handler can be registered
 	return append(s.Workers(), s.Workers()...), err
 }
 

@@ -2,19 +2,19 @@ package txworktest
 
 import "testing"
 
-// Bounds of a drain: what passes them does not end.
+// Bounds of a drain. A drain that exceeds them would probably never end.
 const (
 	// MaxRunsOfRow is how often [Drain] and [DrainAll] let one row be handled. A row has ten attempts by default.
 	MaxRunsOfRow = 100
-	// MaxRuns is how many runs of handlers there may be in one call.
+	// MaxRuns is how many times handlers may run in one call.
 	MaxRuns = 10_000
 )
 
-// RunOne has the worker handle the first row that is due, and returns what became of it. The test ends if none is
-// due; the message shows what is there.
+// RunOne runs the worker's handler for the first row that is due, and returns what became of the row. It ends the test
+// if none is due; the message shows the rows that are there.
 //
-// It works where it looks: in a transaction, of pgx, all happens in that (see [workqueue.Worker.DrainIn]), otherwise
-// the worker's own pool is used and everything commits. Nobody else may work on the table meanwhile.
+// If q is a pgx transaction, everything happens in it (see [workqueue.Worker.DrainIn]). Otherwise RunOne uses the
+// worker's own pool, and everything commits. No other worker may use the table meanwhile.
 func RunOne(t testing.TB, q Querier, w Worker) Handled {
 	t.Helper()
 	r := newRun(t, q, open(t, q, w))
@@ -29,16 +29,16 @@ func RunOne(t testing.TB, q Querier, w Worker) Handled {
 	return Handled{}
 }
 
-// Drain has the worker handle one row after the other until nothing is due, and returns what became of them, in this
-// order. Rows that are put back with a delay stay: see [Advance] and [DrainAll]. So does every row that a handler
-// puts back in a transaction: time stands still in it.
+// Drain runs the worker's handlers for one row after the other until nothing is due, and returns what became of the
+// rows, in this order. It does not wait for rows that are put back with a delay: see [Advance] and [DrainAll]. In a
+// transaction this applies to every row that a handler puts back, because time stands still there.
 //
-// It works where it looks, as [RunOne] does. It ends the test if one row is handled more than [MaxRunsOfRow] times,
-// as when its handler asks for another attempt at once for ever, or if there are more than [MaxRuns] runs, as when
-// each handler enqueues the next row; and on errors of the database, other than a lost connection or lease, which are
-// outcomes.
+// It uses q as [RunOne] does. It ends the test if one row is handled more than [MaxRunsOfRow] times, which happens when
+// its handler always asks for another attempt at once, or if handlers run more than [MaxRuns] times, which happens when
+// each handler enqueues the next row. It also ends the test on errors of the database, except for a lost connection or
+// lease, which are outcomes.
 //
-// What a worker does beside, such as the schedules of timers, is done, too, and is in the result with its own table.
+// Other work of the worker, such as the schedules of timers, is done, too, and is in the result with its own table.
 func Drain(t testing.TB, q Querier, w Worker) []Handled {
 	t.Helper()
 	r := newRun(t, q, open(t, q, w))
@@ -46,9 +46,10 @@ func Drain(t testing.TB, q Querier, w Worker) []Handled {
 	return r.handled
 }
 
-// DrainAll is [Drain], and whenever nothing is due it moves the clock of the worker's tables to when one of its rows
-// is, as [Advance] does: it goes through all retries, to the end. What is left has ended, or waits for something else
-// than time, such as a row behind a dead letter of its key. Schedules have no end, and are not waited for.
+// DrainAll is [Drain], but whenever nothing is due it moves the clock of the worker's tables, as [Advance] does, to the
+// time when the next row is due. It therefore goes through all retries. The rows that are left have ended, or wait for
+// something other than time, such as a row behind a dead letter of its key. It does not wait for schedules, which never
+// end.
 func DrainAll(t testing.TB, q Querier, w Worker) []Handled {
 	t.Helper()
 	r := newRun(t, q, open(t, q, w))

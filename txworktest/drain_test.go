@@ -16,7 +16,7 @@ import (
 
 var errBroken = errors.New("the broker is down")
 
-// byTopic does what the topic says.
+// byTopic is a handler whose outcome is that which the topic names.
 func byTopic(ctx context.Context, m *outbox.Delivery) error {
 	switch m.Topic {
 	case "fails":
@@ -35,7 +35,7 @@ func byTopic(ctx context.Context, m *outbox.Delivery) error {
 	return nil
 }
 
-// places are where a drain may work.
+// places runs a test in a transaction and on a pool, which are the places where a drain may work.
 func places(t *testing.T, test func(f *fixture, q txworktest.Querier, enqueue func(...outbox.Message))) {
 	t.Run("in the schema", func(t *testing.T) {
 		t.Parallel()
@@ -205,7 +205,7 @@ func TestDrainAllEndsWhereTheWorkerMayNot(t *testing.T) {
 	fails(t, func(t testing.TB) { txworktest.DrainAll(t, f.Pool, w) }, "are due and the worker does not claim them")
 }
 
-// paused is a job of a queue that is paused.
+// paused is the args of a job in a paused queue.
 type paused struct{}
 
 func (paused) Kind() string { return "paused" }
@@ -223,7 +223,7 @@ func TestAnExpiredLeaseIsTakenBack(t *testing.T) {
 	})
 }
 
-// claim leaves a row as a process does that died with it.
+// claim claims a row, as a process that then dies.
 func claim(f *fixture, q txworktest.Querier) {
 	f.Helper()
 	rows, err := q.Query(f.Context(), `SELECT "`+f.Schema+`".outbox_claim(gen_random_uuid(), 30, 1)`)

@@ -15,7 +15,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// shop is the application of the example: what is placed is shipped, once.
+// shop is the application of the example: every order that is placed is shipped once.
 type shop struct {
 	pool *pgxpool.Pool
 	box  *outbox.Outbox
@@ -66,7 +66,7 @@ func (s *shop) relay(t testing.TB, ship func(context.Context, *outbox.Delivery) 
 	return r
 }
 
-// In a transaction: nothing commits, and nothing has to be cleaned up.
+// A test in a transaction: nothing commits, and nothing has to be cleaned up.
 func TestPlacingAnOrder(t *testing.T) {
 	t.Parallel()
 	db := txworktest.Schema(t, txworktest.Server(t))
@@ -83,7 +83,7 @@ func TestPlacingAnOrder(t *testing.T) {
 	}
 }
 
-// In the schema: as in production, with a lease that is lost while the handler runs.
+// A test on a pool: everything commits as in production. Here the lease is lost while the handler runs.
 func TestAnOrderIsShippedOnce(t *testing.T) {
 	t.Parallel()
 	db := txworktest.Schema(t, txworktest.Server(t))
@@ -105,7 +105,7 @@ func TestAnOrderIsShippedOnce(t *testing.T) {
 	}
 }
 
-// An order that is not there is a dead letter.
+// The message of an order that does not exist becomes a dead letter.
 func TestShippingAnUnknownOrder(t *testing.T) {
 	t.Parallel()
 	db := txworktest.Schema(t, txworktest.Server(t))

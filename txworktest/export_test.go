@@ -2,7 +2,7 @@ package txworktest
 
 import "testing"
 
-// DrainAtMost is Drain with another bound: the real one takes a while to reach.
+// DrainAtMost is Drain with a smaller bound, because the real one takes long to reach.
 func DrainAtMost(t testing.TB, q Querier, w Worker, runs int) {
 	t.Helper()
 	r := newRun(t, q, open(t, q, w))
@@ -10,7 +10,7 @@ func DrainAtMost(t testing.TB, q Querier, w Worker, runs int) {
 	r.drain()
 }
 
-// Moves tells which columns Advance moves in a table and those that belong to it.
+// Moves returns the columns that Advance moves, in all tables of the schema.
 func Moves(t testing.TB, q Querier, schema string) map[string]bool {
 	t.Helper()
 	moved := map[string]bool{}

@@ -18,11 +18,11 @@ func Error(err error) Fault {
 	return func(context.Context, uuid.UUID) error { return err }
 }
 
-// LoseLease is the [Fault] of a process that stalls past its lease: the row's lease ends, and the row is taken from its
-// owner as the reaper does it. Nothing tells the handler, unless it settles in a transaction of its own, which is
-// refused; its result is not stored, and it runs again. Nothing happens to a row that its handler has settled already.
+// LoseLease is the [Fault] of a process that stalls past its lease: the row's lease expires, and the row is requeued as
+// by the reaper. The handler does not notice, unless it settles in a transaction of its own, which is refused. Its
+// result is not stored, and it runs again. A row that its handler has settled already is not affected.
 //
-// It acts where the row is visible: give it the transaction where the test works in one.
+// The row must be visible to q: if the test works in a transaction, pass the transaction.
 func LoseLease(q Querier, d Domain) Fault {
 	spec := d.Table().Spec()
 	return func(ctx context.Context, row uuid.UUID) error {
@@ -40,7 +40,8 @@ func LoseLease(q Querier, d Domain) Fault {
 	}
 }
 
-// Kill is the [Fault] of a database that goes away: every connection of the watched pools dies, see [Faults.Watch].
+// Kill is the [Fault] of a database that becomes unavailable: every connection of the watched pools is terminated, see
+// [Faults.Watch].
 func (f *Faults) Kill(ctx context.Context, _ uuid.UUID) error {
 	return f.terminate(ctx, "true")
 }

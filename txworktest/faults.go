@@ -12,12 +12,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A Fault is what goes wrong around a handler's call, for a row. An error takes the place of what the handler returns.
+// A Fault is a failure before or after a handler's call, for a row. If it returns an error, that replaces the handler's
+// result.
 type Fault func(ctx context.Context, row uuid.UUID) error
 
-// Faults are points at which something goes wrong: at a call of a handler that [Inject] has wrapped, or at a
-// statement of a pool that [Faults.Watch] has configured. A fault that was planned and not reached fails the test: it
-// has shown nothing.
+// Faults are points at which something goes wrong: a call of a handler that [Inject] has wrapped, or a statement of a
+// pool that [Faults.Watch] has configured. A planned fault that is not reached fails the test, because the test has
+// then shown nothing.
 //
 // It is safe for concurrent use.
 type Faults struct {
@@ -32,7 +33,7 @@ type Faults struct {
 	statements []*statementFault
 }
 
-// moment is before or after a call.
+// moment is the time before or after a call.
 type moment struct {
 	call  int
 	after bool
@@ -45,19 +46,19 @@ func (m moment) String() string {
 	return fmt.Sprintf("before call %d", m.call)
 }
 
-// NewFaults makes Faults without any.
+// NewFaults returns Faults with none planned.
 func NewFaults(t testing.TB) *Faults {
 	f := &Faults{t: t, name: "txworktest " + rand.Text(), planned: map[moment]Fault{}}
 	t.Cleanup(f.check)
 	return f
 }
 
-// Before plans a fault before the n-th call, from 1, of the wrapped handlers together. If the fault returns an error
-// the handler is not called.
+// Before plans a fault before the n-th call of any wrapped handler, counted from 1. If the fault returns an error, the
+// handler is not called.
 func (f *Faults) Before(n int, fault Fault) { f.plan(moment{n, false}, fault) }
 
-// After plans a fault after the n-th call: what the handler does has happened, and its result is about to be settled.
-// This is where a handler shows whether it may run twice.
+// After plans a fault after the n-th call: the handler has done its work, and its result is about to be settled. Use it
+// to test whether a handler may run twice.
 func (f *Faults) After(n int, fault Fault) { f.plan(moment{n, true}, fault) }
 
 func (f *Faults) plan(m moment, fault Fault) {
@@ -69,7 +70,7 @@ func (f *Faults) plan(m moment, fault Fault) {
 	f.planned[m] = fault
 }
 
-// Calls is how often the wrapped handlers were called.
+// Calls returns how often the wrapped handlers were called.
 func (f *Faults) Calls() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,7 +91,7 @@ func (f *Faults) check() {
 	}
 }
 
-// Inject wraps a domain's handler, or one of the core's: whatever takes a delivery that has a field ID.
+// Inject wraps a handler of a domain or of package workqueue: any handler whose delivery has a field ID.
 func Inject[D any](f *Faults, handle func(ctx context.Context, d D) error) func(context.Context, D) error {
 	return func(ctx context.Context, d D) error {
 		return f.around(ctx, d, func() error { return handle(ctx, d) })
@@ -122,7 +123,7 @@ func (f *Faults) around(ctx context.Context, d any, handle func() error) error {
 	return err
 }
 
-// next counts a call and takes its faults.
+// next counts a call and returns its faults.
 func (f *Faults) next() (before, after Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,7 +137,7 @@ func (f *Faults) take(m moment) Fault {
 	return fault
 }
 
-// rowOf is the id of a delivery, a claim or a job: each has a field ID, of its own or of what it embeds.
+// rowOf returns the id of a delivery, a claim or a job: each has a field ID, itself or in an embedded struct.
 func rowOf(d any) uuid.UUID {
 	v := reflect.Indirect(reflect.ValueOf(d))
 	if v.Kind() == reflect.Struct {

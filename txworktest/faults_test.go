@@ -17,7 +17,8 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// shop is an outbox whose handler has an effect: a row of shipped, through Tx or on its own.
+// newShop makes an outbox, and a table shipped into which its handlers write: through Tx, or in a transaction of their
+// own.
 func newShop(t *testing.T, faults *txworktest.Faults) *fixture {
 	t.Helper()
 	f := newFixture(t, faults.Watch)
@@ -28,13 +29,13 @@ func newShop(t *testing.T, faults *txworktest.Faults) *fixture {
 
 const ship = "INSERT INTO shipped VALUES ($1)"
 
-// carelessly may have its effect twice.
+// carelessly is a handler whose effect may happen twice.
 func (f *fixture) carelessly(ctx context.Context, m *outbox.Delivery) error {
 	_, err := f.Pool.Exec(ctx, ship, m.ID)
 	return err
 }
 
-// carefully has it once.
+// carefully is a handler whose effect happens exactly once.
 func (f *fixture) carefully(ctx context.Context, m *outbox.Delivery) error {
 	return m.Tx(ctx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, ship, m.ID)
@@ -46,7 +47,7 @@ func (f *fixture) shipped() int {
 	f.Helper()
 	var n int
 	var err error
-	for range 20 { // the pool may hold connections that were killed
+	for range 20 { // the pool may hold terminated connections
 		if err = f.Pool.QueryRow(f.Context(), "SELECT count(*) FROM shipped").Scan(&n); err == nil {
 			return n
 		}
@@ -142,7 +143,7 @@ func TestFaultsAtTheNthCall(t *testing.T) {
 	}
 }
 
-// A fault that was not reached has shown nothing.
+// A fault that is not reached fails the test, because the test has then shown nothing.
 func TestFaultsThatAreNotReachedFailTheTest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -157,7 +158,7 @@ func TestFaultsThatAreNotReachedFailTheTest(t *testing.T) {
 
 func TestFaultsThatCannotBe(t *testing.T) {
 	t.Parallel()
-	faults := txworktest.NewFaults(&recorder{TB: t}) // whose faults are not reached
+	faults := txworktest.NewFaults(&recorder{TB: t}) // its faults are not reached
 	for name, plan := range map[string]func(){
 		"call 0":      func() { faults.Before(0, txworktest.Panic("")) },
 		"no fault":    func() { faults.After(1, nil) },
@@ -222,7 +223,7 @@ func TestInjectWrapsWhatHasAnID(t *testing.T) {
 	}
 }
 
-// Only what is watched dies, also beside other tests on the same server.
+// Kill terminates only watched connections, so that tests on the same server do not disturb each other.
 func TestKillLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	faults := txworktest.NewFaults(t)

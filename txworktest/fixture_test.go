@@ -41,7 +41,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// messages are what a test says that fails, cleanups included.
+// messages runs a test that is expected to fail, and returns its messages, including those of its cleanups.
 func messages(t *testing.T, test func(t testing.TB)) string {
 	t.Helper()
 	r := &recorder{TB: t}
@@ -131,7 +131,7 @@ func (f *fixture) relay(h handler) *outbox.Relay {
 
 func deliver(context.Context, *outbox.Delivery) error { return nil }
 
-// outcomes are what became of rows, in short.
+// outcomes summarizes what became of rows.
 func outcomes(handled []txworktest.Handled) string {
 	var texts []string
 	for _, h := range handled {

@@ -16,7 +16,7 @@ import (
 type Outcome string
 
 const (
-	// Done: handled, or acknowledged in whatever way.
+	// Done: handled, or acknowledged in another way.
 	Done Outcome = "done"
 	// Retried: a failed attempt; the row is due again later.
 	Retried Outcome = "retried"
@@ -26,22 +26,22 @@ const (
 	Failed Outcome = "failed"
 	// Cancelled: ended as cancelled.
 	Cancelled Outcome = "cancelled"
-	// LeaseLost: the lease ended while the handler ran, or before: the row was taken back, and what the handler
-	// returned was not stored.
+	// LeaseLost: the lease expired before the result was stored. The row was requeued, and the handler's result, if one
+	// ran, is lost.
 	LeaseLost Outcome = "lease lost"
-	// Unsettled: the connection was lost before the result was stored. The row is claimed until its lease ends.
+	// Unsettled: the connection was lost before the result was stored. The row is claimed until its lease expires.
 	Unsettled Outcome = "unsettled"
 )
 
-// Handled is what became of one row in one run of its handler, or of a lease that was found expired.
+// Handled is what became of one row in one run of its handler, or when its lease was found expired.
 type Handled struct {
 	Table   string // qualified
 	ID      uuid.UUID
 	Outcome Outcome
-	Attempt int           // how many the row has used now
+	Attempt int           // how many attempts the row has used so far
 	Error   string        // as it was stored; empty for Done and Snoozed
-	Again   time.Duration // when it is due again, from now; 0 for what has ended
-	Ran     bool          // false: no handler ran, an expired lease was taken back
+	Again   time.Duration // time until it is due again; 0 if it has ended
+	Ran     bool          // false: no handler ran, an expired lease was requeued
 }
 
 func (h Handled) String() string {
@@ -55,7 +55,7 @@ func (h Handled) String() string {
 	return text
 }
 
-// state is what tells whether a row was handled.
+// state is the part of a row from which compare finds out whether and how it was handled.
 type state struct {
 	ID        uuid.UUID        `json:"id"`
 	Status    workqueue.Status `json:"status"`
@@ -71,7 +71,8 @@ func (s state) String() string {
 		time.Duration(s.Again*float64(time.Second)).Round(time.Millisecond), short(s.Error))
 }
 
-// statesOf are the rows of a worker's table. It is asked twice: the pool may hold connections that a fault has killed.
+// statesOf reads the rows of a worker's table. It retries, because the pool may hold connections that a fault has
+// terminated.
 func statesOf(t testing.TB, q Querier, table string) map[uuid.UUID]state {
 	t.Helper()
 	schema, name, _ := strings.Cut(table, ".")
@@ -91,7 +92,8 @@ func statesOf(t testing.TB, q Querier, table string) map[uuid.UUID]state {
 	return states
 }
 
-// compare finds what a run did to rows. Those that it claimed have another owner or another number of attempts.
+// compare finds what a run did to the rows, from their states before and after it. A row that the run claimed has
+// another owner token or another number of attempts.
 func compare(table string, before, after map[uuid.UUID]state, lost map[uuid.UUID]bool) []Handled {
 	var handled []Handled
 	for id, b := range before {
@@ -114,7 +116,7 @@ func compare(table string, before, after map[uuid.UUID]state, lost map[uuid.UUID
 	return handled
 }
 
-// outcome of a row that was claimed.
+// outcome returns the outcome of a row that was claimed.
 func (s state) outcome(before state) Outcome {
 	switch {
 	case s.Status == workqueue.Done:
@@ -131,7 +133,7 @@ func (s state) outcome(before state) Outcome {
 	return Snoozed
 }
 
-// taken is the outcome of a row whose lease was found expired.
+// taken returns the outcome of a row whose lease was found expired.
 func (s state) taken() Outcome {
 	if s.Status == workqueue.Failed {
 		return Failed

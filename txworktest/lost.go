@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// maxDeadConnections is more than a pool of the kit has.
+// maxDeadConnections is more than the number of connections in a pool of this package.
 const maxDeadConnections = 20
 
-// persistently reads again where the connection was lost.
+// persistently calls read again if the connection was lost.
 func persistently(t testing.TB, read func() ([]string, error)) (texts []string) {
 	t.Helper()
 	var err error
@@ -28,7 +28,7 @@ func persistently(t testing.TB, read func() ([]string, error)) (texts []string) 
 	return texts
 }
 
-// isConnectionLoss tells a connection that died from a statement that was refused.
+// isConnectionLoss reports whether the connection was lost, as opposed to a statement that the server refused.
 func isConnectionLoss(err error) bool {
 	if err == nil {
 		return false

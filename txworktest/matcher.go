@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// A Matcher says which rows are meant. Of several all have to match; none at all is every row.
+// A Matcher selects rows. A row has to match all matchers of a call; without matchers every row matches.
 type Matcher struct {
 	text  string
 	match func(Row) bool
 }
 
-// String says what the matcher looks for.
+// String describes what the matcher looks for.
 func (m Matcher) String() string { return m.text }
 
-// Where matches rows for which the function is true. The text is for the message of a failed assertion.
+// Where matches rows for which the function returns true. The text is for the message of a failed assertion.
 func Where(text string, match func(Row) bool) Matcher { return Matcher{text, match} }
 
-// Column matches a domain's column by name: text, integer, boolean, bytes and the other types of [Row].Values. A Go int
-// stands for every integer, nil for NULL.
+// Column matches rows by the value of a domain's column. The value has one of the types of [Row].Values. A Go int
+// matches every type of integer, nil matches NULL.
 func Column(name string, value any) Matcher {
 	want := normal(value)
 	return Matcher{fmt.Sprintf("%s is %s", name, show(want)), func(r Row) bool {
@@ -55,9 +55,9 @@ func Bytes(payload []byte) Matcher {
 	return Matcher{"payload is " + show(payload), func(r Row) bool { return bytes.Equal(r.Payload(), payload) }}
 }
 
-// JSON matches rows whose payload is JSON with everything in it that the subset has: objects may have more members,
-// arrays have as many elements, each with what the subset's has, and other values are equal. The subset is what
-// encoding/json makes of it, such as a map, a struct, or JSON itself as a [json.RawMessage].
+// JSON matches rows whose payload is JSON that contains the subset: objects may have more members, arrays have the same
+// number of elements, each of which contains the element of the subset, and other values are equal. The subset may be
+// any value that encoding/json encodes, such as a map, a struct, or JSON itself as a [json.RawMessage].
 func JSON(subset any) Matcher {
 	encoded, err := json.Marshal(subset)
 	want, parseErr := parseAny(encoded)
@@ -71,7 +71,7 @@ func JSON(subset any) Matcher {
 	}}
 }
 
-// Payload matches rows whose payload decodes as JSON into a T for which the function is true.
+// Payload matches rows whose payload decodes as JSON into a T for which the function returns true.
 func Payload[T any](text string, match func(T) bool) Matcher {
 	return Matcher{"payload " + text, func(r Row) bool {
 		var v T
@@ -79,11 +79,11 @@ func Payload[T any](text string, match func(T) bool) Matcher {
 	}}
 }
 
-// Own matches rows that were written by the very transaction that looks: among those of other tests, in a database
-// that several share. It compares created_at with the beginning of the transaction.
+// Own matches rows that were written by the same transaction that reads them. It tells them from those of other tests
+// that share the tables. It compares created_at with the beginning of the transaction.
 func Own() Matcher { return Matcher{"written in this transaction", func(r Row) bool { return r.own }} }
 
-// parseAny keeps numbers as they are written.
+// parseAny parses JSON and keeps numbers in their written form.
 func parseAny(data []byte) (v any, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -126,14 +126,14 @@ func containsElements(got any, want []any) bool {
 	return true
 }
 
-// sameNumber takes 1, 1.0 and 1e0 for the same.
+// sameNumber treats 1, 1.0 and 1e0 as equal.
 func sameNumber(a, b json.Number) bool {
 	x, errX := strconv.ParseFloat(a.String(), 64)
 	y, errY := strconv.ParseFloat(b.String(), 64)
 	return a == b || errX == nil && errY == nil && x == y
 }
 
-// normal lets an int stand for an int64, and bytes for bytes of another name.
+// normal converts every integer to int64, and values of named string types to string, so that they can be compared.
 func normal(v any) any {
 	switch r := reflect.ValueOf(v); {
 	case v == nil:

@@ -9,17 +9,18 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// gooseDown is the line with which goose's files begin the other direction.
+// gooseDown matches the annotation that begins the Down part of a goose file.
 var gooseDown = regexp.MustCompile(`(?m)^--\s*\+goose\s+Down\b`)
 
-// ours are statements with which the files of migrations.Export record their version.
+// ours matches the statement by which files of migrations.Export record their version.
 var ours = regexp.MustCompile(`(?m)^INSERT INTO "[^"]+"\."schema_version" \(version_id`)
 
 // Migrate applies an application's goose migrations to the schema: all SQL files at the top of a file system, such as
 // os.DirFS("db/migrations"), in goose's order. It leaves out those that migrations.Export wrote, because they name
-// txwork's schema, and [Schema] has made these tables in the test's own.
+// txwork's schema, and [Schema] has created these tables in the test's schema already.
 //
-// The application's migrations must not name a schema either: the search_path leads to the test's.
+// The application's migrations must not name a schema, because their tables have to be in the test's schema, to which
+// the search_path is set.
 func (db *DB) Migrate(t testing.TB, dir fs.FS) {
 	t.Helper()
 	own, err := ownMigrations(dir)
@@ -35,7 +36,7 @@ func (db *DB) Migrate(t testing.TB, dir fs.FS) {
 	}
 }
 
-// ownMigrations are the files that are not txwork's.
+// ownMigrations returns the files that are not txwork's.
 func ownMigrations(dir fs.FS) (fstest.MapFS, error) {
 	names, err := fs.Glob(dir, "*.sql")
 	if err != nil {

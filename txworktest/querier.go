@@ -13,33 +13,33 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A Querier is where the kit looks, and what it changes: a *pgxpool.Pool or a *pgx.Conn sees what has committed, a
-// pgx.Tx also what is in that transaction. For database/sql there is [SQL].
+// A Querier is the place where this package reads and changes rows: a *pgxpool.Pool or a *pgx.Conn sees what has
+// committed, a pgx.Tx also what its transaction has written. For database/sql use [SQL].
 type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// A Domain is what has a table of txwork's: *outbox.Outbox, *inbox.Inbox, *timers.Timers, *jobs.Client. [Table]
-// makes one of a table of your own.
+// A Domain has a table of txwork's: *outbox.Outbox, *inbox.Inbox, *timers.Timers, *jobs.Client. [Table] makes one from
+// a table of your own.
 type Domain interface {
 	Table() *workqueue.Table
 }
 
-// Table is a table of your own as a [Domain].
+// Table returns a [Domain] for a table of your own.
 func Table(t *workqueue.Table) Domain { return custom{t} }
 
 type custom struct{ table *workqueue.Table }
 
 func (c custom) Table() *workqueue.Table { return c.table }
 
-// SQLQuerier is what [SQL] needs: *sql.DB, *sql.Tx, *sql.Conn, *sqlx.Tx and others that embed one have it.
+// SQLQuerier is implemented by *sql.DB, *sql.Tx, *sql.Conn, *sqlx.Tx and other types that embed one of them.
 type SQLQuerier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// SQL lets the kit look through database/sql.
+// SQL makes a [Querier] from a handle of database/sql.
 func SQL(q SQLQuerier) Querier { return sqlQuerier{q} }
 
 type sqlQuerier struct{ q SQLQuerier }
@@ -57,7 +57,7 @@ func (s sqlQuerier) Exec(ctx context.Context, text string, args ...any) (pgconn.
 	return pgconn.CommandTag{}, err
 }
 
-// sqlRows has what the kit uses of pgx.Rows.
+// sqlRows implements the methods of pgx.Rows that this package uses.
 type sqlRows struct {
 	pgx.Rows
 	rows *sql.Rows
@@ -68,16 +68,17 @@ func (r sqlRows) Scan(dest ...any) error { return r.rows.Scan(dest...) }
 func (r sqlRows) Err() error             { return r.rows.Err() }
 func (r sqlRows) Close()                 { r.rows.Close() }
 
-// statementLimit bounds the kit's own statements: what takes longer waits for a lock that the test itself holds.
+// statementLimit bounds the statements of this package. One that takes longer probably waits for a lock that the test
+// itself holds.
 const statementLimit = 30 * time.Second
 
-// limited is the context of one of them.
+// limited returns a context for one statement.
 func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, statementLimit,
 		fmt.Errorf("no answer within %v: does an open transaction of the test hold the rows?", statementLimit))
 }
 
-// because says why a statement was given up, where its error only says that it was.
+// because adds to the error of a statement why it was cancelled, if it was.
 func because(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
@@ -85,7 +86,6 @@ func because(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 }
 
-// exec runs a statement.
 func exec(ctx context.Context, q Querier, text string, args ...any) error {
 	ctx, cancel := limited(ctx)
 	defer cancel()
@@ -93,7 +93,7 @@ func exec(ctx context.Context, q Querier, text string, args ...any) error {
 	return because(ctx, err)
 }
 
-// query reads one text a row: every driver can, and types are the kit's own matter.
+// query reads one text column. Every driver can scan text, so this package does its own decoding.
 func query(t testing.TB, q Querier, text string, args ...any) []string {
 	t.Helper()
 	texts, err := tryQuery(t.Context(), q, text, args...)

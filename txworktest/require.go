@@ -7,19 +7,20 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// Enqueued are the rows of a domain that match, in the order in which they were written, whatever became of them.
+// Enqueued returns the rows of a domain that match, in any state, in the order in which they were written.
 func Enqueued(t testing.TB, q Querier, d Domain, m ...Matcher) []Row {
 	t.Helper()
 	return matching(rowsOf(t, q, d.Table()), m)
 }
 
-// RequireEnqueued ends the test unless exactly one row matches, and returns that. The message shows what is there.
+// RequireEnqueued ends the test unless exactly one row matches, and returns that row. The message shows the rows that
+// are there.
 func RequireEnqueued(t testing.TB, q Querier, d Domain, m ...Matcher) Row {
 	t.Helper()
 	return RequireCount(t, q, d, 1, m...)[0]
 }
 
-// RequireCount ends the test unless so many rows match, and returns them.
+// RequireCount ends the test unless exactly n rows match, and returns them.
 func RequireCount(t testing.TB, q Querier, d Domain, n int, m ...Matcher) []Row {
 	t.Helper()
 	all := rowsOf(t, q, d.Table())

@@ -13,7 +13,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A Row is a message, job or timer as its table has it. Times are the database's.
+// A Row is a message, job or timer as it is stored. Times are the database's.
 type Row struct {
 	ID          uuid.UUID
 	Status      workqueue.Status
@@ -34,13 +34,13 @@ type Row struct {
 	own bool // inserted by the transaction that reads it
 }
 
-// Text is a column of type text, empty for NULL.
+// Text returns a column of type text, and "" for NULL.
 func (r Row) Text(column string) string {
 	s, _ := r.Values[column].(string)
 	return s
 }
 
-// Payload is the row's bytes: the column payload, or args of a job.
+// Payload returns the column payload, or args of a job, as bytes.
 func (r Row) Payload() []byte {
 	for _, name := range payloadColumns {
 		if b, ok := r.Values[name].([]byte); ok {
@@ -55,7 +55,7 @@ var payloadColumns = []string{"payload", "args"}
 // JSON decodes the row's payload, which has to be JSON.
 func (r Row) JSON(into any) error { return json.Unmarshal(r.Payload(), into) }
 
-// read is what the statement of selectRows makes of a row.
+// read is a row as the statement of selectRows returns it.
 type read struct {
 	ID          uuid.UUID                  `json:"id"`
 	Status      int16                      `json:"status"`
@@ -86,7 +86,8 @@ func rowsOf(t testing.TB, q Querier, table *workqueue.Table) []Row {
 	return rows
 }
 
-// selectRows is one JSON a row. Bytes are in hexadecimal, PostgreSQL's own form in JSON depends on a setting.
+// selectRows returns a statement that reads each row as a JSON object. It encodes bytes in hexadecimal, because
+// PostgreSQL's own encoding depends on a setting.
 func selectRows(spec workqueue.Spec) string {
 	values := make([]string, len(spec.Columns))
 	for i, c := range spec.Columns {
@@ -106,7 +107,7 @@ func selectRows(spec workqueue.Spec) string {
 		FROM %s AS t ORDER BY t.created_at, t.id`, strings.Join(values, ", "), quoted(spec))
 }
 
-// quoted is a table's name. The Spec was validated: nothing is to be escaped in it.
+// quoted returns a table's name. Nothing has to be escaped in it, because the Spec was validated.
 func quoted(spec workqueue.Spec) string { return fmt.Sprintf("%q.%q", spec.Schema, spec.Table) }
 
 func parseRow(text string, spec workqueue.Spec) (Row, error) {
@@ -140,7 +141,7 @@ func headers(raw map[string]any) map[string]string {
 	return h
 }
 
-// names of the columns that a failed assertion shows, the most telling first.
+// tellingColumns returns the columns that a failed assertion shows: those of type text, without the payload.
 func tellingColumns(spec workqueue.Spec) []string {
 	var names []string
 	for _, c := range spec.Columns {

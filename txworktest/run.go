@@ -14,7 +14,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// run is a drain and what it has done.
+// run runs a worker's drain, and records what it has done.
 type run struct {
 	testing.TB
 	q       Querier
@@ -22,7 +22,7 @@ type run struct {
 	table   string // the worker's own
 	runs    map[uuid.UUID]int
 	total   int
-	most    int // runs
+	most    int // the largest allowed total
 	handled []Handled
 }
 
@@ -41,7 +41,7 @@ func (r *run) drain() {
 	}
 }
 
-// step has each of the drains handle one row at most.
+// step lets each of the drains handle at most one row.
 func (r *run) step() (found []Handled) {
 	r.Helper()
 	for _, d := range r.drains {
@@ -55,7 +55,8 @@ func (r *run) step() (found []Handled) {
 	return found
 }
 
-// process tries again where it had not begun: a pool may hold connections that a fault has killed.
+// process retries if the connection was lost before it had done anything, because the pool may hold connections that a
+// fault has terminated.
 func (r *run) process(d *workqueue.Drain) error {
 	r.Helper()
 	for attempt := 0; ; attempt++ {
@@ -81,7 +82,7 @@ func lostIn(err error) map[uuid.UUID]bool {
 	return lost
 }
 
-// bound ends the test where there is no end.
+// bound ends the test if handlers run so often that the drain would probably never end.
 func (r *run) bound(found []Handled) {
 	r.Helper()
 	for _, h := range found {
@@ -99,11 +100,12 @@ func (r *run) bound(found []Handled) {
 	}
 }
 
-// maxIdle is how often time passes in vain: twelve days in all.
+// maxIdle is how often forward may move the clock without any row being handled: twelve days in all.
 const maxIdle = 20
 
-// forward moves the clock to the next due time or the next end of a lease, and further the more often it has done so in
-// vain: a rule of the worker's, such as a rate limit, may keep due rows for a while. It tells whether there is a next.
+// forward moves the clock to the next due time or the next end of a lease, and reports whether there is one. If it has
+// moved the clock before and no row was handled, it moves further each time, because a rule, such as a rate limit, may
+// hold due rows back for a while.
 func (r *run) forward(idle int) bool {
 	r.Helper()
 	by, ok := r.next()
@@ -128,7 +130,7 @@ func (r *run) forward(idle int) bool {
 	return true
 }
 
-// next is how long until a row is due or a lease has ended: a microsecond after its end.
+// next returns the time until a row is due or a lease has expired, plus a microsecond.
 func (r *run) next() (time.Duration, bool) {
 	r.Helper()
 	schema, name, _ := strings.Cut(r.table, ".")
@@ -151,7 +153,7 @@ func (r *run) next() (time.Duration, bool) {
 	return time.Duration(micros) * time.Microsecond, true
 }
 
-// left is what the table has, for a message.
+// left describes the rows of the table, for a message.
 func (r *run) left() string {
 	r.Helper()
 	states := statesOf(r, r.q, r.table)

@@ -13,11 +13,11 @@ import (
 	"github.com/txwork/txwork/migrations"
 )
 
-// Server is the URL of a PostgreSQL server for the tests of this process. It is the one that the environment
-// variable TXWORK_DATABASE_URL names, whose user must be allowed to create schemas, or else a private one:
-// the first call starts it, which takes about a second, all tests share it, and it ends with the process and leaves
-// nothing behind. The private one needs PostgreSQL's binaries, installed or in the directory TXWORK_POSTGRES_BIN; where
-// there are none they are downloaded into the user's cache.
+// Server returns the URL of a PostgreSQL server for the tests of this process. It is the server that the environment
+// variable TXWORK_DATABASE_URL names, whose user must be allowed to create schemas, or else a private server. The first
+// call starts the private server, which takes about a second. All tests share it, and it ends with the process and
+// leaves nothing behind. It needs PostgreSQL's binaries, installed or in the directory TXWORK_POSTGRES_BIN; if there
+// are none, they are downloaded into the user's cache.
 func Server(t testing.TB) string {
 	t.Helper()
 	return pgschema.Server(t)
@@ -32,11 +32,11 @@ type DB struct {
 	test *pgschema.DB
 }
 
-// Schema makes a schema with a name no other has on the server, and in it txwork's tables by package migrations.
-// Connections of the DB have it, and only it, as their search_path, so that an application's own tables can be made
-// there, too. When the test ends the schema is dropped. Tests with a schema each may be parallel.
+// Schema creates a schema with a unique name and, with package migrations, txwork's tables in it. The search_path of
+// the DB's connections is this schema alone, so an application's own tables can be created there, too. The schema is
+// dropped when the test ends. Tests that each have a schema can run in parallel.
 //
-// The functions configure change the pool's configuration before the pool is made.
+// The functions in configure change the pool's configuration before the pool is made.
 func Schema(t testing.TB, url string, configure ...func(*pgxpool.Config)) *DB {
 	t.Helper()
 	test := pgschema.New(t, url, configure...)
@@ -49,8 +49,8 @@ func Schema(t testing.TB, url string, configure ...func(*pgxpool.Config)) *DB {
 	return db
 }
 
-// Begin opens a transaction that is rolled back when the test ends, unless the test has ended it. It keeps one of the
-// pool's connections until then.
+// Begin opens a transaction that is rolled back when the test ends, unless the test has committed it or rolled it back.
+// It uses one of the pool's connections until then.
 func (db *DB) Begin(t testing.TB) pgx.Tx {
 	t.Helper()
 	tx, err := db.Pool.Begin(t.Context())
@@ -65,18 +65,18 @@ func (db *DB) Begin(t testing.TB) pgx.Tx {
 	return tx
 }
 
-// rollbackLimit bounds the end of a test whose connection hangs.
+// rollbackLimit bounds how long the end of a test waits if its connection hangs.
 const rollbackLimit = 10 * time.Second
 
-// SQL is a database/sql handle on the schema, through pgx, that is closed when the test ends.
+// SQL returns a database/sql handle for the schema, through pgx. It is closed when the test ends.
 func (db *DB) SQL(t testing.TB) *sql.DB {
 	t.Helper()
 	return db.test.SQL(t)
 }
 
-// Exec runs statements in the schema, such as those that make an application's tables. Without arguments there may
-// be several, which are one transaction. It refuses a file of goose, of which it would run both directions: use
-// [DB.Migrate].
+// Exec runs statements in the schema, such as those that create an application's tables. Without arguments there may be
+// several statements, which run in one transaction. It refuses the text of a goose file, because it would run both
+// directions: use [DB.Migrate].
 func (db *DB) Exec(t testing.TB, statements string, args ...any) {
 	t.Helper()
 	if gooseDown.MatchString(statements) {

@@ -80,8 +80,8 @@ func TestSchemaConfiguresThePool(t *testing.T) {
 	fails(t, func(t testing.TB) { txworktest.Schema(t, "postgres://nobody@localhost:1/none") }, "connect")
 }
 
-// An application's folder of goose migrations has its own and those that migrations.Export wrote for its production
-// schema. A test applies its own.
+// An application's folder of goose migrations has its own files, and those that migrations.Export wrote for the schema
+// in production. Migrate applies only its own.
 func TestMigrateAppliesTheApplicationsFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -151,7 +151,7 @@ var (
 	other = uuid.MustParse("01890a5d-ac96-774b-bcce-b302099a8057")
 )
 
-// note is the application's row.
+// note is a row of the application.
 type note struct{ columns [12]any }
 
 func (n *note) fields() []any {

@@ -14,7 +14,7 @@ const (
 	shownBytes = 200
 )
 
-// describe is what is in the table, for the message of a failed assertion.
+// describe shows the rows of a table, for the message of a failed assertion.
 func describe(rows []Row, spec workqueue.Spec) string {
 	if len(rows) == 0 {
 		return spec.Name() + " is empty"
@@ -38,7 +38,7 @@ func count(n int) string {
 	return fmt.Sprintf("%d rows", n)
 }
 
-// line is a row in a line.
+// line shows a row on one line.
 func line(r Row, spec workqueue.Spec) string {
 	var b strings.Builder
 	b.WriteString(r.ID.String())
@@ -64,7 +64,7 @@ func line(r Row, spec workqueue.Spec) string {
 	return b.String()
 }
 
-// show is a value as a person reads it: bytes as text where they are text.
+// show formats a value for people: bytes that are valid UTF-8 are shown as text.
 func show(v any) string {
 	switch v := v.(type) {
 	case []byte:

@@ -12,12 +12,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Watch lets the Faults see the connections and statements of a pool that is made with the configuration, and of
-// workers on it, whose own connections are made with it, too:
+// Watch makes the connections and statements of a pool with this configuration visible to the Faults. This includes
+// the connections of workers on that pool, which use its configuration, too:
 //
 //	db := txworktest.Schema(t, txworktest.Server(t), faults.Watch)
 //
-// It sets their application_name, by which it finds them.
+// It sets the application_name of the connections, by which the Faults find them.
 func (f *Faults) Watch(config *pgxpool.Config) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -32,9 +32,10 @@ func (f *Faults) Watch(config *pgxpool.Config) {
 	config.ConnConfig.Tracer = multitracer.New(watch, config.ConnConfig.Tracer)
 }
 
-// KillAt plans the death of a connection: of the watched statements from now on that contain the text, in whatever
-// case, the n-th, from 1, finds that the server has gone before it is sent. Statements are the handlers' own and the
-// worker's, so name one of the handler's; or plan it when the handler is called, for the commit of its transaction:
+// KillAt plans the loss of a connection. It counts the watched statements, from now on, that contain the text in upper
+// or lower case, and terminates the connection of the n-th, counted from 1, before the statement is sent. The
+// statements are those of the handlers and of the worker, so choose a text that only a handler's statement contains. To
+// lose the commit of a handler's transaction, call KillAt when the handler is called:
 //
 //	faults.Before(1, func(context.Context, uuid.UUID) error { faults.KillAt(1, "commit"); return nil })
 func (f *Faults) KillAt(n int, text string) {
@@ -48,10 +49,10 @@ func (f *Faults) KillAt(n int, text string) {
 
 type statementFault struct {
 	contains string
-	left     int // of the statements until it happens; 0: it has
+	left     int // how many statements until the fault happens; 0: it has happened
 }
 
-// reached counts a statement, and tells whether one of the faults happens at it.
+// reached counts a statement, and reports whether a fault happens at it.
 func (f *Faults) reached(sql string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,8 +69,8 @@ func (f *Faults) reached(sql string) bool {
 // killLimit bounds how long a backend may take to end.
 const killLimit = 10 * time.Second
 
-// terminate ends the watched backends for which the condition holds, from a connection of its own, and waits until
-// they have ended.
+// terminate ends the watched backends for which the condition holds, and waits until they have ended. It uses a
+// connection of its own.
 func (f *Faults) terminate(ctx context.Context, condition string, args ...any) error {
 	f.mu.Lock()
 	admin := f.admin
@@ -93,7 +94,7 @@ func (f *Faults) terminate(ctx context.Context, condition string, args ...any) e
 	return nil
 }
 
-// A watcher is the tracer of watched connections.
+// A watcher is the pgx tracer of watched connections.
 type watcher struct{ f *Faults }
 
 func (w *watcher) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {

@@ -8,13 +8,14 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// A Worker is what the kit runs: an *outbox.Relay, the worker of another domain, or a *workqueue.Worker.
+// A Worker is a worker that this package can run: an *outbox.Relay, the worker of another domain, or a
+// *workqueue.Worker.
 type Worker interface {
 	Drain() (*workqueue.Drain, error)
 	DrainIn(tx pgx.Tx) (*workqueue.Drain, error)
 }
 
-// open makes the drain that works where the kit looks.
+// open makes a drain of the worker that uses the transaction q, or else the worker's own pool.
 func open(t testing.TB, q Querier, w Worker) *workqueue.Drain {
 	t.Helper()
 	var d *workqueue.Drain
@@ -31,7 +32,8 @@ func open(t testing.TB, q Querier, w Worker) *workqueue.Drain {
 	return d
 }
 
-// refuseSQLTx ends a test whose worker would not see what the test has written.
+// refuseSQLTx ends a test that passes a transaction of database/sql: the worker would not see what the test has written
+// in it.
 func refuseSQLTx(t testing.TB, q Querier) {
 	t.Helper()
 	s, ok := q.(sqlQuerier)

@@ -9,7 +9,7 @@ import (
 	"github.com/txwork/txwork/bench/results"
 )
 
-// A measurement is a cell under way.
+// A measurement is a cell while it is being measured.
 type measurement struct {
 	step
 	database *database
@@ -79,12 +79,12 @@ func (m *measurement) do(ctx context.Context, phase protocol.Phase, kind protoco
 	return do(ctx, m.entrant.command, phase, m.config, kind)
 }
 
-// took notes how long so many jobs took.
+// took records how long a number of jobs took.
 func (m *measurement) took(jobs int, seconds float64) {
 	m.cell.Jobs, m.cell.Seconds, m.cell.PerSecond = jobs, seconds, float64(jobs)/seconds
 }
 
-// enqueue measures a phase that writes jobs, and counts what it says to have written.
+// enqueue measures a phase that writes jobs, and checks in the database that they were written.
 func (m *measurement) enqueue(ctx context.Context, phase protocol.Phase) error {
 	if err := m.database.settle(ctx); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (m *measurement) enqueue(ctx context.Context, phase protocol.Phase) error {
 // served measures writing with a worker beside it.
 func (m *measurement) served(ctx context.Context) error {
 	worker := m.config
-	worker.Queues = 1 // has a name of its own, so that nothing of what is written is in it
+	worker.Queues = 1 // a queue with a name of its own, so that the worker gets none of the written jobs
 	p, err := start(ctx, m.entrant.command, protocol.Work, worker)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (m *measurement) fill(ctx context.Context, phase protocol.Phase) (filled pr
 		filled.Jobs)
 }
 
-// drain fills the queue and measures how it is emptied by work.
+// drain fills the queue and measures how work empties it.
 func (m *measurement) drain(ctx context.Context, work func(context.Context) (worked, error)) error {
 	_, fill, err := m.fill(ctx, protocol.Fill)
 	if err != nil {
@@ -154,14 +154,14 @@ func (m *measurement) drain(ctx context.Context, work func(context.Context) (wor
 	return nil
 }
 
-// worked is what workers have taken.
+// worked is what the workers needed: the time, the server's counters after it, and the processor time of the clients.
 type worked struct {
 	seconds float64
 	after   counters
 	cpu     time.Duration
 }
 
-// workAlone has one process do everything.
+// workAlone lets one process do all jobs.
 func (m *measurement) workAlone(ctx context.Context) (w worked, err error) {
 	p, err := start(ctx, m.entrant.command, protocol.Work, m.config)
 	if err != nil {
@@ -175,7 +175,7 @@ func (m *measurement) workAlone(ctx context.Context) (w worked, err error) {
 	return w, first(stopErr, workErr, err)
 }
 
-// awaitDone waits until everything is done in the database, and tells how long that took from the worker's start.
+// awaitDone waits until the database has no unfinished job, and returns how long that took from the worker's start.
 func (m *measurement) awaitDone(ctx context.Context, p *process) (seconds float64, err error) {
 	if _, err := p.await(protocol.Started); err != nil {
 		return 0, err
@@ -188,7 +188,8 @@ func (m *measurement) awaitDone(ctx context.Context, p *process) (seconds float6
 	return ended.Sub(begun).Seconds(), err
 }
 
-// latencyWarmUp samples are dropped: they open connections and prepare statements.
+// latencyWarmUp is the number of first samples that are dropped, because they include opening connections and preparing
+// statements.
 const latencyWarmUp = 1
 
 func (m *measurement) latency(ctx context.Context) error {
@@ -215,7 +216,7 @@ func (m *measurement) latency(ctx context.Context) error {
 	return err
 }
 
-// percentiles leaves the warm-up out.
+// percentiles returns the percentiles without the warm-up.
 func percentiles(millis []float64) (p50, p99 float64, err error) {
 	if len(millis) <= latencyWarmUp {
 		return 0, 0, errNoLatencies

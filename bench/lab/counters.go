@@ -14,7 +14,7 @@ import (
 	"github.com/txwork/txwork/bench/results"
 )
 
-// counters are the server's.
+// counters are values of the server's counters.
 type counters struct {
 	wal    float64 // bytes
 	cpu    time.Duration
@@ -27,7 +27,7 @@ func (d *database) counters(ctx context.Context) (c counters, err error) {
 	return c, d.conn.QueryRow(ctx, wal).Scan(&c.wal)
 }
 
-// costs are what has changed, by job.
+// costs returns the differences of the counters, divided by the number of jobs.
 func costs(before, after counters, clientCPU time.Duration, jobs int) results.Costs {
 	c := results.Costs{
 		WALBytes:  (after.wal - before.wal) / float64(jobs),
@@ -45,8 +45,8 @@ func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // tick is the unit of times in /proc, the same for every Linux that Go runs on.
 const tick = 10 * time.Millisecond
 
-// serverCPU is what all processes of the server have used: the postmaster, its children, and those that have ended,
-// which it has reaped. It is known on Linux only.
+// serverCPU returns the processor time of all processes of the server: the postmaster, its children, and the children
+// that have ended. It is only known on Linux.
 func serverCPU(dir string) (time.Duration, bool) {
 	postmaster, ok := postmasterPID(dir)
 	if !ok {
@@ -60,7 +60,7 @@ func serverCPU(dir string) (time.Duration, bool) {
 	for _, p := range all {
 		s, err := p.Stat()
 		switch {
-		case err != nil: // it has ended
+		case err != nil: // the process has ended
 		case s.PID == postmaster:
 			ticks += s.UTime + s.STime + uint(s.CUTime+s.CSTime)
 		case s.PPID == postmaster:

@@ -9,13 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A database is that of one cell.
+// A database is the database of one cell.
 type database struct {
 	url  string
 	name string
-	home *pgx.Conn // to another database, from which it is made and dropped
+	home *pgx.Conn // to another database, to create and drop this one
 	conn *pgx.Conn
-	dir  string // of the server
+	dir  string // the server's data directory
 }
 
 // create makes an empty database.
@@ -37,8 +37,9 @@ func (l *Lab) create(ctx context.Context) (*database, error) {
 	return d, err
 }
 
-// open makes the database and connects to it. The planner's figures are from before a drain, when next to all jobs were
-// live; so the connection that asks whether any is left would read the whole table where an index has the answer.
+// open creates the database and connects to it. The planner's statistics are from before a drain, when nearly all jobs
+// were live. With them, the query that counts unfinished jobs would read the whole table although an index has the
+// answer, so sequential scans are off.
 func (d *database) open(ctx context.Context) (err error) {
 	if _, err = d.home.Exec(ctx, "CREATE DATABASE "+d.name); err != nil {
 		return err
@@ -50,10 +51,10 @@ func (d *database) open(ctx context.Context) (err error) {
 	return err
 }
 
-// cleanupLimit bounds what happens after an interruption.
+// cleanupLimit bounds the cleanup, which also happens after an interruption.
 const cleanupLimit = 20 * time.Second
 
-// drop removes the database. What remains goes with the server.
+// drop removes the database. If that fails, the database is removed with the server.
 func (d *database) drop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()
@@ -64,7 +65,7 @@ func (d *database) drop(ctx context.Context) {
 	_ = d.home.Close(ctx)
 }
 
-// settle leaves the database as every measurement finds it.
+// settle brings the database into the state in which every measurement begins.
 func (d *database) settle(ctx context.Context) error {
 	if _, err := d.conn.Exec(ctx, "VACUUM ANALYZE"); err != nil {
 		return err
@@ -87,10 +88,11 @@ func (d *database) count(ctx context.Context, countSQL string) (n int, err error
 	return n, err
 }
 
-// donePoll is how often the database is asked whether all is done.
+// donePoll is how often the database is asked whether all jobs are done.
 const donePoll = 5 * time.Millisecond
 
-// awaitNone waits until the count is 0, and returns when that was: a statement sees what was committed at its start.
+// awaitNone waits until the count is 0, and returns the time when the last query was sent, because a statement sees
+// what was committed at its start.
 func (d *database) awaitNone(ctx context.Context, countSQL string) (time.Time, error) {
 	for {
 		asked := time.Now()

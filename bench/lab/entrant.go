@@ -20,7 +20,7 @@ type entrant struct {
 	retained, deleted protocol.Description
 }
 
-// mode tells whether jobs are deleted in a workload, and whether the peer can do it at all.
+// mode returns whether done jobs are deleted in a workload, and whether the peer can do the workload at all.
 func (e entrant) mode(w results.Workload) (deleted, can bool) {
 	can = !slices.Contains(e.without, w)
 	switch w {
@@ -40,8 +40,8 @@ func (e entrant) description(deleted bool) protocol.Description {
 	return e.retained
 }
 
-// entrants readies the peers that are wanted, or all, and asks them what they are. Those that cannot be run here are
-// an error, unless they may be skipped: then skip is told of them.
+// entrants prepares the wanted peers, or all, and asks them to describe themselves. A peer that cannot be run here is
+// an error, unless it may be skipped: then skip is called.
 func (l *Lab) entrants(ctx context.Context, wanted []string, maySkip bool,
 	skip func(name string, err error)) ([]entrant, error) {
 	var all []entrant
@@ -76,7 +76,7 @@ func checkNames(wanted []string) error {
 	return nil
 }
 
-// wantedProfile returns the profiles of a peer that are wanted, none for all.
+// wantedProfile returns the wanted profiles of a peer; none means all.
 func wantedProfile(wanted []string, name string) (profiles []string, want bool) {
 	for _, w := range wanted {
 		peer, profile, one := strings.Cut(w, ":")
@@ -118,7 +118,7 @@ func (l *Lab) describe(ctx context.Context, p peer, profiles []string) ([]entran
 	return some, nil
 }
 
-// ask has a peer describe itself in one of the two modes.
+// ask lets a peer describe itself in one of the two modes.
 func ask(ctx context.Context, command []string, deleted bool) (protocol.Description, error) {
 	e, _, err := do(ctx, command, protocol.Describe, protocol.Config{Deleted: deleted}, protocol.Described)
 	switch {

@@ -22,22 +22,22 @@ import (
 type Lab struct {
 	options results.Options
 	server  *localpg.Server
-	dir     string // of this module
-	temp    string // of programs
+	dir     string // the directory of this module
+	temp    string // the directory of the built programs
 	slow    time.Duration
-	count   int // of databases
+	count   int // number of databases so far
 }
 
-// settings are those of a small server. Durable adds fsync, and synchronous_commit is on by default; they are the
-// same for all.
+// settings are those of a small server, and are the same for all peers. Durable adds fsync, and synchronous_commit is
+// on by default.
 var settings = map[string]string{
-	"max_wal_size":       "4GB", // so that figures do not show checkpoints of a toy
+	"max_wal_size":       "4GB", // with the small default, frequent checkpoints would dominate the results
 	"shared_buffers":     "512MB",
 	"synchronous_commit": "on",
 }
 
-// Open starts a server of the binaries in a directory, or of those that are found for "". Each of its flushes takes
-// longer by slow.
+// Open starts a server from the binaries in a directory, or from those that are found if it is empty. Each flush of the
+// server takes longer by slow.
 func Open(ctx context.Context, o results.Options, binaries string, slow time.Duration) (*Lab, error) {
 	l := &Lab{options: o, slow: slow}
 	if err := l.open(ctx, binaries); err != nil {
@@ -86,7 +86,7 @@ func Dir(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// header says what the conditions are.
+// header describes the conditions of the measurements.
 func (l *Lab) header(ctx context.Context) (h results.Header, err error) {
 	conn, err := pgx.Connect(ctx, l.server.URL())
 	if err != nil {
@@ -97,7 +97,7 @@ func (l *Lab) header(ctx context.Context) (h results.Header, err error) {
 	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version')").Scan(&h.Postgres); err != nil {
 		return h, err
 	}
-	h.Postgres, _, _ = strings.Cut(h.Postgres, " ") // from what the distribution adds
+	h.Postgres, _, _ = strings.Cut(h.Postgres, " ") // without what the distribution adds
 	h.Settings, err = show(ctx, conn, append(slices.Collect(maps.Keys(settings)), "fsync", "full_page_writes"))
 	if l.slow > 0 {
 		h.Settings += fmt.Sprintf(", flushes that take %v longer", l.slow)
@@ -105,7 +105,7 @@ func (l *Lab) header(ctx context.Context) (h results.Header, err error) {
 	return h, err
 }
 
-// show reads settings from the server, which has the last word.
+// show reads settings from the server, because only it knows their effective values.
 func show(ctx context.Context, conn *pgx.Conn, names []string) (string, error) {
 	slices.Sort(names)
 	for i, name := range names {
@@ -118,7 +118,7 @@ func show(ctx context.Context, conn *pgx.Conn, names []string) (string, error) {
 	return strings.Join(names, ", "), nil
 }
 
-// commit is where txwork stands, as far as it is known.
+// commit returns the commit of the checkout, as far as it is known.
 func (l *Lab) commit(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "-C", l.dir, "rev-parse", "--short=12", "HEAD").Output()
 	if err != nil {
@@ -127,5 +127,5 @@ func (l *Lab) commit(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// URL is the server's.
+// URL returns the URL of the server.
 func (l *Lab) URL() string { return l.server.URL() }

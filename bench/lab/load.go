@@ -11,16 +11,16 @@ import (
 	"github.com/txwork/txwork/bench/results"
 )
 
-// A LoadRequest is what peers are to bear: jobs at a rate, in a number of queues, with a worker beside the producers.
+// A LoadRequest describes loads: jobs at a rate, in a number of queues, with a worker beside the producers.
 type LoadRequest struct {
 	Options  results.Options
-	Peers    []string  // names, or name:profile; none for all that can be run here
+	Peers    []string  // names, or name:profile; empty for all that can be run here
 	Skip     bool      // leave out those of Peers that cannot be run here
 	Rates    []float64 // jobs a second; 0: none
-	Queues   []int     // that are served; 0: the one that every peer has
+	Queues   []int     // number of queues that are served; 0: the default queue of the peer
 	Rounds   int
-	Binaries string        // directory of PostgreSQL's; "" for those that are found
-	SlowDisk time.Duration // that each flush takes longer
+	Binaries string        // directory of PostgreSQL's binaries; "" for those that are found
+	SlowDisk time.Duration // additional time of each flush
 	Progress Progress
 }
 
@@ -30,7 +30,7 @@ type Load struct {
 	Rate    float64
 	Queues  int
 
-	PerSecond    float64 // jobs that were done
+	PerSecond    float64 // jobs done a second
 	ServerCPU    float64 // microseconds a second, of all of PostgreSQL's processes; 0 where it is not known
 	ClientCPU    float64 // microseconds a second, of the peer's process, producers included
 	Connections  int     // the most at once, the producers' pool included
@@ -67,18 +67,18 @@ func RunLoads(ctx context.Context, r LoadRequest) (loads []Load, err error) {
 				}
 			}
 		}
-		slices.Reverse(entrants) // what drifts on the machine favours nobody
+		slices.Reverse(entrants) // so that drift on the machine favours no peer
 	}
 	return loads, nil
 }
 
-// bears tells whether the entrant can do it: pg-boss does a job in two seconds by default.
+// bears reports whether the entrant can sustain the rate. pg-boss, for example, does one job in two seconds by default.
 func (e entrant) bears(rate float64) bool {
-	const seldom = 10 // jobs at most of what takes a second and more for each
+	const seldom = 10 // the most jobs of a drain for entrants that need a second or more for a job
 	return !slices.Contains(e.without, results.Latency) && (e.most == 0 || e.most > seldom || rate == 0)
 }
 
-// load measures one, in a database of its own.
+// load measures one load of one entrant, in a database of its own.
 func (l *Lab) load(ctx context.Context, e entrant, rate float64, queues int) (load Load, err error) {
 	load = Load{Entrant: e.Entrant, Rate: rate, Queues: queues}
 	deleted := !e.retained.Retained
@@ -106,7 +106,7 @@ func (l *Lab) load(ctx context.Context, e entrant, rate float64, queues int) (lo
 	return load, first(stopErr, err)
 }
 
-// measure reads what has changed between the peer's two events.
+// measure measures what changes between the peer's events Started and Filled.
 func (load *Load) measure(ctx context.Context, d *database, p *process) error {
 	if _, err := p.await(protocol.Started); err != nil {
 		return err
@@ -143,7 +143,7 @@ type usage struct {
 	transactions int64
 }
 
-// usage asks in another database, so that the question is not counted.
+// usage reads the counters from another database, so that its own transactions are not counted.
 func (d *database) usage(ctx context.Context) (u usage, err error) {
 	u.cpu, _ = serverCPU(d.dir)
 	u.at = time.Now()
@@ -151,10 +151,10 @@ func (d *database) usage(ctx context.Context) (u usage, err error) {
 	return u, d.home.QueryRow(ctx, committed, d.name).Scan(&u.transactions)
 }
 
-// sampleEvery is how often connections are counted: seldom enough not to show in what they cost.
+// sampleEvery is how often connections are counted: rarely enough not to affect the measured costs.
 const sampleEvery = 250 * time.Millisecond
 
-// mostConnections counts the database's sessions, but for the lab's own, until ctx ends.
+// mostConnections returns the largest number of sessions of the database until ctx ends, without the lab's own.
 func (d *database) mostConnections(ctx context.Context) (most int) {
 	for {
 		var n int
@@ -171,7 +171,7 @@ func (d *database) mostConnections(ctx context.Context) (most int) {
 	}
 }
 
-// String is the load on a line.
+// String formats the load on one line.
 func (load Load) String() string {
 	text := fmt.Sprintf("%s, %g a second in %d queues: %d connections, %.1f transactions a second", load.Entrant,
 		load.Rate, load.Queues, load.Connections, load.Transactions)
@@ -182,7 +182,7 @@ func (load Load) String() string {
 	return text
 }
 
-// PerJob is the processor time of a job, in microseconds.
+// PerJob returns the processor time of a job, in microseconds.
 func (load Load) PerJob() (server, client float64) {
 	if load.PerSecond == 0 {
 		return 0, 0

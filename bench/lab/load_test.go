@@ -36,7 +36,7 @@ func TestLoadsOfTxworkAndBareSQL(t *testing.T) {
 	}
 }
 
-// Queues of txwork share its connections.
+// The queues of a txwork worker share its connections.
 func TestALoadOfSeveralQueues(t *testing.T) {
 	loads, err := lab.RunLoads(t.Context(), lab.LoadRequest{
 		Options: results.Options{PayloadBytes: 30, Connections: 2, Seconds: 0.5},
@@ -48,7 +48,7 @@ func TestALoadOfSeveralQueues(t *testing.T) {
 	}
 }
 
-// Every flush of the server takes longer, and no process that is started later is concerned.
+// Every flush of the server takes longer. Processes that are started later are not affected.
 func TestASlowDisk(t *testing.T) {
 	if _, err := exec.LookPath("cc"); err != nil {
 		t.Skip("the shim wants a C compiler")

@@ -6,8 +6,9 @@ import (
 	"github.com/txwork/txwork/bench/results"
 )
 
-// plan is the order of the cells: a workload's rounds follow each other, and each goes through the entrants in the
-// opposite direction of the one before (A B, B A, …), so that what drifts on the machine favours nobody.
+// plan returns the cells in the order in which they are measured. The rounds of a workload follow each other, and each
+// goes through the entrants in the opposite order of the previous one (A B, B A, …), so that drift on the machine
+// favours no entrant.
 func plan(workloads []results.Workload, entrants []entrant, rounds int) []step {
 	var steps []step
 	for _, w := range workloads {
@@ -23,7 +24,7 @@ func plan(workloads []results.Workload, entrants []entrant, rounds int) []step {
 	return steps
 }
 
-// turns are the steps of a round. Those of one number of processes follow each other.
+// turns returns the steps of a round. Steps with the same number of processes follow each other.
 func turns(w results.Workload, entrants []entrant) (steps []step) {
 	counts := []int{0}
 	if w == results.Processes {
@@ -45,7 +46,7 @@ type step struct {
 	entrant entrant
 }
 
-// without leaves out what has been measured. Failed cells are tried again.
+// without leaves out cells that have been measured. Failed cells are measured again.
 func without(steps []step, done []results.Cell) []step {
 	return slices.DeleteFunc(slices.Clone(steps), func(s step) bool {
 		return slices.ContainsFunc(done, func(c results.Cell) bool { return c.Key == s.Key && c.Error == "" })

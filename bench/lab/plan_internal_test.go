@@ -65,7 +65,7 @@ func TestAPeerThatOnlyDeletesIsMarkedWhereModesDoNotMatter(t *testing.T) {
 		t.Errorf("mode = %v, %v; want kept, able", deleted, can)
 	}
 	if _, can := spared.mode(results.Latency); can {
-		t.Error("what a profile is spared is measured all the same")
+		t.Error("a workload that the profile cannot do is measured all the same")
 	}
 }
 

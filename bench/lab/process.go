@@ -19,11 +19,11 @@ type process struct {
 	command *exec.Cmd
 	stdin   io.Closer
 	events  chan protocol.Event
-	broken  error // why events ended, if not with the process
+	broken  error // why events ended, unless the process ended
 	log     tail
 }
 
-// start runs a phase. The process is stopped when ctx ends.
+// start starts a phase. The process is stopped when ctx ends.
 func start(ctx context.Context, command []string, phase protocol.Phase, c protocol.Config) (*process, error) {
 	p := &process{events: make(chan protocol.Event)}
 	p.command = exec.CommandContext(ctx, command[0], append(command[1:len(command):len(command)], string(phase))...)
@@ -66,7 +66,7 @@ func (p *process) await(kind protocol.Kind) (protocol.Event, error) {
 	return e, nil
 }
 
-// stop asks the process to end, waits for it and returns what CPU it has used.
+// stop asks the process to end, waits for it and returns the processor time that it has used.
 func (p *process) stop() (time.Duration, error) {
 	_ = p.stdin.Close()
 	late := time.AfterFunc(stopLimit, func() { _ = p.command.Process.Kill() })
@@ -76,7 +76,7 @@ func (p *process) stop() (time.Duration, error) {
 
 // wait waits until the process has ended by itself.
 func (p *process) wait() (time.Duration, error) {
-	for range p.events { // what nobody has asked for
+	for range p.events { // events that were not awaited
 	}
 	err := p.command.Wait()
 	if err == nil {
@@ -89,7 +89,7 @@ func (p *process) wait() (time.Duration, error) {
 	return state.UserTime() + state.SystemTime(), err
 }
 
-// do runs a phase that ends by itself, after one event of a kind, or none for "".
+// do runs a phase that ends by itself, after one event of a kind, or without an event if the kind is "".
 func do(ctx context.Context, command []string, phase protocol.Phase, c protocol.Config,
 	kind protocol.Kind) (e protocol.Event, cpu time.Duration, err error) {
 	p, err := start(ctx, command, phase, c)

@@ -12,7 +12,7 @@ import (
 	"github.com/txwork/txwork/bench/protocol"
 )
 
-// shell is a peer of one line. It finds the phase in $0.
+// shell makes a peer from a shell script, which finds the phase in $0.
 func shell(script string) []string { return []string{"sh", "-c", script} }
 
 func TestAPhaseEndsWithItsEvent(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/txwork/txwork/bench/results"
 )
 
-// Progress tells people how far it is.
+// Progress prints how far a run is.
 type Progress struct{ Out io.Writer }
 
 func (p Progress) skipped(name string, err error) {
@@ -35,7 +35,7 @@ func (p Progress) ended(c results.Cell) {
 	}
 }
 
-// An estimate says how long the rest takes, by what cells of the same kind have taken.
+// An estimate estimates how long the rest of a run takes, from the times of cells of the same kind.
 type estimate struct {
 	took map[kind]total
 	all  total
@@ -71,7 +71,7 @@ func (e *estimate) add(c results.Cell) {
 	e.all = total{e.all.seconds + c.Took, e.all.cells + 1}
 }
 
-// left is 0 as long as nothing is known.
+// left returns the estimated time for the steps, and 0 as long as nothing is known.
 func (e *estimate) left(steps []step) time.Duration {
 	if e.all.cells == 0 {
 		return 0

@@ -13,22 +13,22 @@ import (
 	"github.com/txwork/txwork/bench/results"
 )
 
-// A peer is one whose speed is of interest.
+// A peer is a queue that is measured.
 type peer struct {
-	name    string                                  // of flags
+	name    string                                  // in flags
 	command func(l *Lab) []string                   // without the phase
-	ready   func(ctx context.Context, l *Lab) error // builds what is to be built, or says why it cannot be run
-	bounds  map[string]bounds                       // of profiles
+	ready   func(ctx context.Context, l *Lab) error // builds the peer, or says why it cannot be run
+	bounds  map[string]bounds                       // by profile
 }
 
-// bounds are what a profile is spared.
+// bounds limit what is measured of a profile.
 type bounds struct {
-	// jobs of a drain or of latencies, where as many as the others have would take hours; 0: as many
+	// the most jobs of a drain or of latencies, if as many as for other peers would take hours; 0: no limit
 	most    int
-	without []results.Workload // which it cannot do, although the peer's other profiles may
+	without []results.Workload // workloads that the profile cannot do, although other profiles may
 }
 
-// peers are in the order in which they take turns.
+// peers are the peers in the order in which they take turns.
 var peers = []peer{
 	goPeer("txwork", nil, map[string]bounds{
 		"cooldown": {without: busy},
@@ -48,9 +48,9 @@ var peers = []peer{
 	}),
 }
 
-// What some are not asked for. Peers on Node speak the protocol of one process; PgQ has one consumer at a time, and a
-// tick decides about its latency, and so the tick's period. What makes jobs wait for each other is for those that come
-// one by one.
+// Workloads that some profiles do not do. Peers on Node implement only the protocol of a single process (alone). PgQ
+// has one consumer at a time, and its latency is only the period of its ticks (ticking). Profiles that save costs by
+// letting jobs share claims are meant for jobs that come one by one (busy).
 var (
 	alone = []results.Workload{results.Processes}
 	busy  = []results.Workload{results.Drain, results.DrainDeleted, results.Processes, results.Enqueue,
@@ -58,7 +58,7 @@ var (
 	ticking = []results.Workload{results.Processes, results.Latency}
 )
 
-// goPeer is a main package below bench/peers.
+// goPeer makes a peer from a main package below bench/peers.
 func goPeer(name string, available func(context.Context, *Lab) error, b map[string]bounds) peer {
 	return peer{
 		name:    name,
@@ -78,7 +78,7 @@ func goPeer(name string, available func(context.Context, *Lab) error, b map[stri
 	}
 }
 
-// nodePeer is a module below bench/peers/node.
+// nodePeer makes a peer from a JavaScript module in bench/peers/node.
 func nodePeer(name string, b map[string]bounds) peer {
 	return peer{
 		name:    name,
@@ -95,7 +95,7 @@ func nodePeer(name string, b map[string]bounds) peer {
 
 func (l *Lab) nodeDir() string { return filepath.Join(l.dir, "peers", "node") }
 
-// node is the Node that is installed with the packages, which may want a newer one than the machine has.
+// node returns the Node that is installed with the packages, because they may need a newer one than the machine has.
 func (l *Lab) node() string {
 	installed := filepath.Join(l.nodeDir(), "node_modules", ".bin", "node")
 	if _, err := os.Stat(installed); err == nil {
@@ -112,7 +112,7 @@ func (l *Lab) installNode(ctx context.Context) error {
 	return l.tool(ctx, l.nodeDir(), "npm", "ci", "--no-audit", "--no-fund")
 }
 
-// hasExtension tells whether the server could create an extension.
+// hasExtension returns a check of whether the server can create an extension.
 func hasExtension(name, hint string) func(context.Context, *Lab) error {
 	return func(ctx context.Context, l *Lab) error {
 		conn, err := pgx.Connect(ctx, l.server.URL())
@@ -141,7 +141,7 @@ func (l *Lab) hasDir(elements ...string) error {
 	return err
 }
 
-// tool runs a command of the machine's. Its output is of interest only if it fails.
+// tool runs a command of the machine. Its output is only reported if it fails.
 func (l *Lab) tool(ctx context.Context, dir, name string, args ...string) error {
 	command := exec.CommandContext(ctx, name, args...)
 	command.Dir = dir

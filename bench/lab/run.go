@@ -22,17 +22,18 @@ var (
 type Request struct {
 	Options   results.Options
 	Rounds    int
-	Peers     []string           // names, or name:profile; none for all that can be run here
-	Workloads []results.Workload // none for all
-	Binaries  string             // directory of PostgreSQL's; "" for those that are found
-	File      string             // of results
-	Resume    bool               // go on with what is missing in File, which otherwise must not exist
-	CellLimit time.Duration      // after which a cell has failed
-	SlowDisk  time.Duration      // that each flush takes longer
+	Peers     []string           // names, or name:profile; empty for all that can be run here
+	Workloads []results.Workload // empty for all
+	Binaries  string             // directory of PostgreSQL's binaries; "" for those that are found
+	File      string             // the file of results
+	Resume    bool               // continue with what is missing in File, which otherwise must not exist
+	CellLimit time.Duration      // the time after which a cell counts as failed
+	SlowDisk  time.Duration      // additional time of each flush
 	Progress  Progress
 }
 
-// Run measures, writes every cell as it ends, and tells whether all have succeeded. It stops when ctx ends.
+// Run measures all cells and writes each one as it ends. The error is [ErrCells] if some have failed. It stops when ctx
+// ends.
 func Run(ctx context.Context, r Request) (err error) {
 	if err := r.check(); err != nil {
 		return err
@@ -57,7 +58,7 @@ func Run(ctx context.Context, r Request) (err error) {
 	return l.all(ctx, r, plan(r.Workloads, entrants, r.Rounds), done, file)
 }
 
-// check finds before anything is started what would be found after it.
+// check checks before anything is started what would otherwise fail only later.
 func (r Request) check() error {
 	if err := r.checkFile(); err != nil {
 		return err
@@ -65,7 +66,7 @@ func (r Request) check() error {
 	return checkNames(r.Peers)
 }
 
-// checkFile makes the file and removes it again, since nothing else tells whether it can be made.
+// checkFile creates the file and removes it again, because only this shows that it can be created.
 func (r Request) checkFile() error {
 	if r.Resume {
 		_, err := os.Stat(r.File)

@@ -15,7 +15,7 @@ import (
 	"github.com/txwork/txwork/bench/results"
 )
 
-// small is a run of seconds.
+// small returns a request for a run that takes seconds.
 func small(t *testing.T) lab.Request {
 	return lab.Request{
 		Options: results.Options{Jobs: 200, LatencyJobs: 5, PayloadBytes: 30, Batch: 50, Connections: 2,
@@ -27,7 +27,7 @@ func small(t *testing.T) lab.Request {
 	}
 }
 
-// TestEveryWorkloadOfTxworkAndBareSQL goes through an interruption after the first cell.
+// TestEveryWorkloadOfTxworkAndBareSQL interrupts a run after the first cell, and resumes it.
 func TestEveryWorkloadOfTxworkAndBareSQL(t *testing.T) {
 	r := small(t)
 	ctx, cancel := context.WithCancel(t.Context())

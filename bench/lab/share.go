@@ -9,11 +9,11 @@ import (
 	"github.com/txwork/txwork/bench/protocol"
 )
 
-// shareWork has several processes do everything together. The time begins with the first job of any of them, so that
-// starting processes is not part of it, and ends when the database has none that is not done.
+// shareWork lets several processes do all jobs together. The time begins with the first job of any of them, so that the
+// start of the processes does not count, and ends when the database has no unfinished job.
 func (m *measurement) shareWork(ctx context.Context) (w worked, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends those that still run
+	defer cancel() // ends processes that still run
 	shared := newShare(m.config.Jobs)
 	var crew []*process
 	for range m.config.Processes {
@@ -39,7 +39,7 @@ func (m *measurement) awaitShared(ctx context.Context, s *share) (seconds float6
 	return ended.Sub(begun).Seconds(), err
 }
 
-// stopAll adds up what they have used.
+// stopAll stops the processes and adds up their processor time.
 func stopAll(crew []*process, w *worked) (err error) {
 	for _, p := range crew {
 		_ = p.stdin.Close() // all of them at once
@@ -52,7 +52,7 @@ func stopAll(crew []*process, w *worked) (err error) {
 	return err
 }
 
-// first is the first error that is one.
+// first returns the first error that is not nil.
 func first(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -62,7 +62,7 @@ func first(errs ...error) error {
 	return nil
 }
 
-// A share adds up how far processes are.
+// A share adds up the progress of several processes.
 type share struct {
 	jobs  int
 	all   chan struct{} // closed when all jobs have begun
@@ -70,7 +70,7 @@ type share struct {
 
 	mu    sync.Mutex
 	done  int
-	begun time.Time // when the first job did
+	begun time.Time // when the first job began
 	over  sync.Once
 }
 
@@ -78,7 +78,7 @@ func newShare(jobs int) *share {
 	return &share{jobs: jobs, all: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// follow adds what a process tells, until its events end.
+// follow adds the progress of a process, until its events end.
 func (s *share) follow(p *process) {
 	told := 0
 	for e := range p.events {
@@ -103,7 +103,7 @@ func (s *share) add(jobs int) {
 	}
 }
 
-// wait returns when the first job began, once all have.
+// wait waits until all jobs have begun, and returns the time when the first one did.
 func (s *share) wait(ctx context.Context) (begun time.Time, err error) {
 	select {
 	case <-s.all:

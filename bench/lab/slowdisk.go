@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Names of environment variables: of the loader of programs, and of producers/slowdisk/slowdisk.c.
+// Environment variables of the dynamic loader, and of producers/slowdisk/slowdisk.c.
 const (
 	preloadEnv = "LD_PRELOAD"
 	delayEnv   = "SLOW_DISK_US"
 )
 
-// slowDisk has processes that are started from now on take so much longer for each flush, until undo. It needs a C
-// compiler, and a loader that preloads.
+// slowDisk makes each flush of processes that are started from now on take longer by delay, until undo is called. It
+// needs a C compiler, and a dynamic loader that supports preloading.
 func (l *Lab) slowDisk(ctx context.Context, delay time.Duration) (undo func() error, err error) {
-	if err := os.Chmod(l.temp, 0o755); err != nil { // the server may be another user's
+	if err := os.Chmod(l.temp, 0o755); err != nil { // the server may run as another user
 		return nil, err
 	}
 	shim := filepath.Join(l.temp, "slowdisk.so")

@@ -4,5 +4,5 @@ package peer
 
 import "time"
 
-// processCPU is not known here.
+// processCPU returns 0, because the processor time is not known on this platform.
 func processCPU() time.Duration { return 0 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processCPU is what this process has used.
+// processCPU returns the processor time that this process has used.
 func processCPU() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

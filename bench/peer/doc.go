@@ -1,3 +1,3 @@
-// Package peer is the process of a peer that is written in Go: it does the phases of package protocol with what the
-// peer's own API does.
+// Package peer is the process of a peer that is written in Go: it implements the phases of package protocol with the
+// peer's own API.
 package peer

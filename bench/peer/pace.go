@@ -12,12 +12,12 @@ import (
 	"github.com/txwork/txwork/bench/protocol"
 )
 
-// warmUp is how long a load goes on before it is measured, at most: caches, plans, connections, and whoever has to wake
-// up.
+// warmUp is how long a load runs at most before it is measured, so that caches, plans and connections exist and all
+// goroutines are awake.
 const warmUp = 3 * time.Second
 
-// pace writes jobs at a rate while a worker does them. What it costs is measured between two events, while all that the
-// peer has is open.
+// pace writes jobs at a rate while a worker does them. The runner measures the costs between the two events, during
+// which the peer keeps everything open.
 func (r *runner) pace(ctx context.Context, s Session) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -54,8 +54,8 @@ func (r *runner) pace(ctx context.Context, s Session) error {
 	return err
 }
 
-// load writes at the config's rate for a while, or longer where that is more than can be done, waits until all is
-// handled, and tells how many jobs that have been so far.
+// load writes jobs at the config's rate for the given length, or longer if the peer is slower than the rate. It waits
+// until all are handled, and returns how many jobs have been handled so far.
 func (r *runner) load(ctx context.Context, s Session, length time.Duration, handled *atomic.Int64) (total int,
 	err error) {
 	already := handled.Load()
@@ -65,7 +65,7 @@ func (r *runner) load(ctx context.Context, s Session, length time.Duration, hand
 	for range max(1, r.config.Connections) {
 		group.Go(func() error {
 			for {
-				at := length // where nothing is written
+				at := length // at rate 0 nothing is written
 				if r.config.Rate > 0 {
 					at = time.Duration(float64(turns.Add(1)) / r.config.Rate * float64(time.Second))
 				}

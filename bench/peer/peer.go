@@ -14,19 +14,19 @@ import (
 	"github.com/txwork/txwork/bench/protocol"
 )
 
-// A Peer is a queue whose speed is of interest.
+// A Peer is a queue that is measured.
 type Peer struct {
-	// Describe says what it is in the mode of a config.
+	// Describe describes the peer in the mode of a config.
 	Describe func(protocol.Config) protocol.Description
-	// Prepare makes its tables. It may be called again.
+	// Prepare creates its tables. It may be called again.
 	Prepare func(context.Context, protocol.Config) error
-	// Open readies it for writing and working.
+	// Open prepares it for writing and working.
 	Open func(context.Context, protocol.Config) (Session, error)
 }
 
 // A Session is a peer in use. Its methods may be called concurrently.
 type Session interface {
-	// InsertMany writes jobs with the fastest call there is, in one transaction.
+	// InsertMany writes jobs with the peer's fastest call, in one transaction.
 	InsertMany(ctx context.Context, bodies []protocol.Body) error
 	// InsertOne writes one job in a transaction of its own.
 	InsertOne(ctx context.Context, body protocol.Body) error
@@ -97,7 +97,7 @@ func (r *runner) phase(ctx context.Context, phase protocol.Phase) error {
 	}
 	session, err := r.peer.Open(ctx, r.config)
 	if err != nil && phase == protocol.Work && ctx.Err() != nil {
-		return nil // the other processes did everything before this one was there
+		return nil // the other processes did all jobs before this one was ready
 	}
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (r *runner) phase(ctx context.Context, phase protocol.Phase) error {
 	return do(ctx, session)
 }
 
-// ModuleVersion is the version of a module in this program.
+// ModuleVersion returns the version of a module in this program.
 func ModuleVersion(path string) string {
 	info, _ := debug.ReadBuildInfo()
 	for _, module := range info.Deps {

@@ -46,7 +46,7 @@ func (m *memory) Work(ctx context.Context, handled func()) error {
 
 func (m *memory) Close() { m.closed = true }
 
-// phase runs one, closing standard input when the peer has said a text, and returns what it said.
+// phase runs a phase and returns its events. It closes standard input when the peer has printed a text.
 func phase(t *testing.T, m *memory, name protocol.Phase, c protocol.Config, until string) []protocol.Event {
 	t.Helper()
 	p := Peer{

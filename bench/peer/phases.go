@@ -30,7 +30,7 @@ func (r *runner) fill(ctx context.Context, s Session) error {
 	return r.say(protocol.Event{Kind: protocol.Filled, Jobs: r.config.Jobs, Seconds: took.Seconds()})
 }
 
-// work runs until it is stopped from outside: whether the jobs are done, the database tells.
+// work runs until it is stopped from outside, because the runner asks the database whether all jobs are done.
 func (r *runner) work(ctx context.Context, s Session) error {
 	if err := r.say(protocol.Event{Kind: protocol.Started}); err != nil {
 		return err
@@ -41,15 +41,15 @@ func (r *runner) work(ctx context.Context, s Session) error {
 	}
 	return s.Work(ctx, func() {
 		if count.Add(1) == int64(r.config.Jobs) {
-			_ = r.say(protocol.Event{Kind: protocol.Handled, Jobs: r.config.Jobs}) // nobody listens: stdin ends, too
+			_ = r.say(protocol.Event{Kind: protocol.Handled, Jobs: r.config.Jobs}) // if it fails, stdin ends, too
 		}
 	})
 }
 
-// progressEvery is how often a process that shares the work tells how far it is.
+// progressEvery is how often a process that shares the work reports its progress.
 const progressEvery = 10 * time.Millisecond
 
-// share tells at once that the first job has begun, and then how many have.
+// share reports at once that the first job has begun, and then regularly how many have.
 func (r *runner) share(ctx context.Context, s Session, count *atomic.Int64) error {
 	telling, stop := context.WithCancel(ctx)
 	told := make(chan struct{})
@@ -59,7 +59,7 @@ func (r *runner) share(ctx context.Context, s Session, count *atomic.Int64) erro
 	}()
 	err := s.Work(ctx, func() {
 		if count.Add(1) == 1 {
-			_ = r.say(protocol.Event{Kind: protocol.Progress, Jobs: 1}) // nobody listens: stdin ends, too
+			_ = r.say(protocol.Event{Kind: protocol.Progress, Jobs: 1}) // if it fails, stdin ends, too
 		}
 	})
 	stop()
@@ -139,7 +139,7 @@ func (r *runner) single(ctx context.Context, s Session) error {
 	for range max(1, r.config.Connections) {
 		group.Go(func() error {
 			for ctx.Err() == nil {
-				// What has begun is finished: to break off would count neither as written nor as not.
+				// An insert that has begun is finished. If it were cancelled, it would be unknown whether it counts.
 				if err := s.InsertOne(context.WithoutCancel(ctx), protocol.NewBody(r.config.PayloadBytes)); err != nil {
 					return err
 				}

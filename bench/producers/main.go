@@ -1,6 +1,6 @@
-// Command producers measures what an outbox costs the application that writes to it: transactions with one insert of
-// the application's and one message each, while a relay delivers or alone. It starts a private server, on a disk that
-// is as slow as the one that slowdisk.c makes of it, see run.sh.
+// Command producers measures what an outbox costs the application that writes to it. Its transactions have one insert
+// of the application and one message each, with or without a relay beside them. It starts a private server, whose disk
+// slowdisk.c can make slower, see run.sh.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/txwork/txwork/workqueue"
 )
 
-// triggers are how an insert is announced.
+// triggers are the ways in which an insert is announced.
 var triggers = map[string]string{
 	"announcer": "SELECT",
 	"off":       `ALTER TABLE txwork.outbox DISABLE TRIGGER outbox_announce`,
@@ -32,10 +32,10 @@ var triggers = map[string]string{
 		PERFORM pg_notify('txwork.outbox', (extract(epoch FROM now()) * 1000000)::bigint::text); RETURN NULL; END $$`,
 }
 
-// A second is what a transaction writes beside the application's own row.
+// A second is what a transaction writes in addition to the application's own row.
 type second func(ctx context.Context, tx pgx.Tx, id uuid.UUID) error
 
-// seconds by their names. A row of a table without anything but its key is the least that a message can cost.
+// seconds returns them by name. A row of a table with only a key is the least that a message can cost.
 func seconds(box *outbox.Outbox) map[string]second {
 	return map[string]second{
 		"none": func(context.Context, pgx.Tx, uuid.UUID) error { return nil },
@@ -60,7 +60,7 @@ type options struct {
 	relay     bool
 }
 
-// name is the first word of the line that tells the result.
+// name returns the first word of the line with the result.
 func (o options) name() string {
 	if o.relay {
 		return o.trigger
@@ -152,7 +152,7 @@ func (p producing) alone(ctx context.Context) error {
 	return err
 }
 
-// beside measures the producers beside a relay, and how long messages take.
+// beside measures the producers while a relay runs, and how long messages take.
 func (p producing) beside(ctx context.Context) error {
 	relay, err := outbox.NewRelay(p.pool, p.box, outbox.RelayOptions{})
 	if err != nil {
@@ -186,9 +186,9 @@ func (p producing) beside(ctx context.Context) error {
 	return errors.Join(err, crew.Wait())
 }
 
-// measure counts the transactions of all producers, and tells when by the server's clock they began.
+// measure counts the transactions of all producers, and returns when they began, by the server's clock.
 func (p producing) measure(ctx context.Context) (count int64, begun time.Time, err error) {
-	if _, err := p.produce(ctx, time.Second); err != nil { // caches, plans, and whoever has to wake up
+	if _, err := p.produce(ctx, time.Second); err != nil { // warms up caches, plans and goroutines
 		return 0, begun, err
 	}
 	if err := p.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&begun); err != nil {
@@ -198,7 +198,7 @@ func (p producing) measure(ctx context.Context) (count int64, begun time.Time, e
 	return count, begun, err
 }
 
-// produce has every producer write for a while, and counts their transactions.
+// produce lets every producer write for the given time, and counts their transactions.
 func (p producing) produce(ctx context.Context, length time.Duration) (int64, error) {
 	begun := time.Now()
 	var number, committed atomic.Int64
@@ -225,7 +225,7 @@ func (p producing) produce(ctx context.Context, length time.Duration) (int64, er
 	return committed.Load(), err
 }
 
-// transaction is one of the application's.
+// transaction runs one transaction of the application.
 func (p producing) transaction(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error {
 		id := uuid.New()

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Producers in several variants in turns, and then the medians. The first argument is the variants, separated by commas, each
-# a list of flags of the program; the others go to the program with each. ROUNDS is how often. SLOW_DISK_US is how many microseconds
-# a flush of the disk takes longer, which wants a C compiler; without it the disk is as it is.
+# Runs the producers in several variants in turn, and then prints the medians. The first argument is the variants,
+# separated by commas; each is a list of flags of the program. The other arguments are passed to the program with every
+# variant. ROUNDS is how often each variant runs. SLOW_DISK_US is how many microseconds longer a flush of the disk
+# takes, which needs a C compiler; without it the disk is not slowed down.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -23,7 +24,7 @@ for ((round = 0; round < ${ROUNDS:-3}; round++)); do
   done
 done | tee "$work/lines"
 
-# The median of the number before or after a word, of the lines of one variant.
+# median prints the median of the numbers before or after a word, in the lines of one variant.
 median() {
   awk -v variant="$1" -v word="$2" -v step="$3" \
     '$1 == variant { for (i = 2; i <= NF; i++) if ($i == word) print $(i + step) }' "$work/lines" | sort -n |

@@ -23,21 +23,21 @@ const (
 	Pace     Phase = "pace"     // writes jobs at a rate while a worker does them
 )
 
-// A Config is what the runner wants of a phase.
+// A Config says what a phase is to do.
 type Config struct {
 	DatabaseURL  string  `json:"database_url"`
-	Profile      string  `json:"profile"`       // one of those that the peer describes
+	Profile      string  `json:"profile"`       // one of the profiles that the peer describes
 	Deleted      bool    `json:"deleted"`       // done jobs are deleted; else they are kept
-	Jobs         int     `json:"jobs"`          // of fill, work and latency
+	Jobs         int     `json:"jobs"`          // number of jobs in fill, work and latency
 	PayloadBytes int     `json:"payload_bytes"` // of each job
-	Batch        int     `json:"batch"`         // jobs of one call and transaction of fill
-	Connections  int     `json:"connections"`   // of single and pace, and of the pools of the others
-	Seconds      float64 `json:"seconds"`       // of single and pace
-	Concurrency  int     `json:"concurrency"`   // handlers at once; 0: the profile's
-	// of work: that do Jobs together, of which this is one; 0 if it is alone
+	Batch        int     `json:"batch"`         // jobs in one call and transaction of fill
+	Connections  int     `json:"connections"`   // clients in single and pace, and the size of pools in other phases
+	Seconds      float64 `json:"seconds"`       // duration of single and pace
+	Concurrency  int     `json:"concurrency"`   // handlers at once; 0: as the profile says
+	// number of processes that do Jobs together in work, including this one; 0 if it is alone
 	Processes int     `json:"processes"`
-	Rate      float64 `json:"rate"` // of pace: jobs a second; 0: none
-	// of pace: that are served, and written to in turn; 0: the one of the other phases
+	Rate      float64 `json:"rate"` // jobs a second in pace; 0: none
+	// number of queues that pace serves and writes to in turn; 0: the queue of the other phases
 	Queues int `json:"queues"`
 }
 
@@ -49,9 +49,9 @@ func ParseConfig(value string) (c Config, err error) {
 	return c, nil
 }
 
-// Env is the config as an entry of a process's environment.
+// Env returns the config as an entry of a process's environment.
 func (c Config) Env() string {
-	text, _ := json.Marshal(c) // of plain fields, it cannot fail
+	text, _ := json.Marshal(c) // cannot fail for such fields
 	return ConfigEnv + "=" + string(text)
 }
 
@@ -60,10 +60,10 @@ type Body struct {
 	P string `json:"p"`
 }
 
-// bodyFrame is what JSON adds to the text.
+// bodyFrame is the number of bytes that JSON adds to the text.
 const bodyFrame = len(`{"p":""}`)
 
-// NewBody is a payload of so many bytes, or of the fewest there can be.
+// NewBody returns a payload of the given number of bytes, or the smallest possible one.
 func NewBody(bytes int) Body {
 	return Body{P: strings.Repeat("x", max(0, bytes-bodyFrame))}
 }

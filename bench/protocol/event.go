@@ -14,29 +14,29 @@ type Kind string
 const (
 	Described Kind = "peer"      // of describe
 	Filled    Kind = "filled"    // of fill, single and pace
-	Started   Kind = "started"   // of work: the worker begins; of pace: what is measured begins
+	Started   Kind = "started"   // of work: the worker begins; of pace: the measurement begins
 	Handled   Kind = "handled"   // of work: the handler has run Jobs times
 	Progress  Kind = "progress"  // of work by several processes: the handler has run Jobs times so far
 	Latencies Kind = "latencies" // of latency
 )
 
-// An Event is one line of a peer. Which fields it has depends on its kind.
+// An Event is one line of a peer's output. Its kind decides which fields it has.
 type Event struct {
 	Kind Kind `json:"event"`
 
 	Description
 
 	Jobs       int       `json:"jobs,omitempty"`
-	Seconds    float64   `json:"seconds,omitempty"`     // that the calls took, without the process's start
+	Seconds    float64   `json:"seconds,omitempty"`     // duration of the calls, without the start of the process
 	CPUSeconds float64   `json:"cpu_seconds,omitempty"` // of the process, in pace
 	Millis     []float64 `json:"ms,omitempty"`          // from just before the insert to the handler's start, in order
 }
 
-// A Description is what a peer says of itself.
+// A Description is how a peer describes itself.
 type Description struct {
 	Name     string            `json:"name,omitempty"`
 	Version  string            `json:"version,omitempty"`
-	Profiles map[string]string `json:"profiles,omitempty"` // what the settings of each are, in one line
+	Profiles map[string]string `json:"profiles,omitempty"` // the settings of each profile, in one line
 	Retained bool              `json:"retained,omitempty"` // it can keep done jobs
 	Deleted  bool              `json:"deleted,omitempty"`  // it can delete them
 	// UnfinishedSQL counts the jobs that are not durably done, in the mode of the Config.
@@ -53,7 +53,7 @@ func (e Event) Write(w io.Writer) error {
 	return err
 }
 
-// maxLine bounds a line: latencies of some ten thousand jobs.
+// maxLine bounds the length of a line. It suffices for the latencies of several ten thousand jobs.
 const maxLine = 4 << 20
 
 // Read calls handle with every event of r, in order, until r ends or handle returns an error. Empty lines are

@@ -8,8 +8,8 @@ import (
 	"github.com/txwork/txwork/bench/results"
 )
 
-// WriteComparison writes the medians of the cells of one workload, and of each what the first peer's is of it: the
-// ratio of rates, or of times. Where there are several processes, it adds what each peer keeps of its rate with one.
+// WriteComparison writes the medians of the cells of one workload, and the ratio of the first peer's median to each of
+// them, for rates or times. With several processes, it adds which share of its rate with one process each peer keeps.
 func WriteComparison(w io.Writer, cells []results.Cell) error {
 	type row struct {
 		entrant   results.Entrant
@@ -40,7 +40,7 @@ func WriteComparison(w io.Writer, cells []results.Cell) error {
 	return out.Flush()
 }
 
-// ratioBy is that of medians: of the first value that was measured.
+// ratioBy returns the ratio of medians, of the first of the values that was measured.
 func ratioBy(a, b []results.Cell, values ...func(results.Cell) float64) string {
 	for _, value := range values {
 		if over, under := spreadBy(a, value).median, spreadBy(b, value).median; over > 0 && under > 0 {
@@ -50,7 +50,7 @@ func ratioBy(a, b []results.Cell, values ...func(results.Cell) float64) string {
 	return "-"
 }
 
-// spreadBy is the spread of one value of measurements.
+// spreadBy returns the spread of one value of measurements.
 func spreadBy[M any](measurements []M, value func(M) float64) spread {
 	if len(measurements) == 0 {
 		return spread{}

@@ -8,7 +8,7 @@ import (
 	"github.com/txwork/txwork/bench/results"
 )
 
-// fields are the words of each line.
+// fields returns the lines of a text with single spaces between their words.
 func fields(text string) (lines []string) {
 	for line := range strings.Lines(text) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))

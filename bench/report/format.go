@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// count writes whole numbers with a comma every three digits.
+// count formats whole numbers with a comma every three digits.
 func count(v float64) string {
 	digits := strconv.FormatFloat(v, 'f', 0, 64)
 	var parts []string
@@ -16,7 +16,7 @@ func count(v float64) string {
 	return strings.Join(append([]string{digits}, parts...), ",")
 }
 
-// millis writes times of any size with what is of interest in them.
+// millis formats times with a precision that depends on their size.
 func millis(v float64) string {
 	if v >= 100 {
 		return count(v)
@@ -24,7 +24,7 @@ func millis(v float64) string {
 	return strconv.FormatFloat(v, 'f', 1, 64)
 }
 
-// ratio writes how many times one is the other.
+// ratio formats how many times as large one value is as another.
 func ratio(v float64) string {
 	if v >= 10 {
 		return count(v)
@@ -32,7 +32,7 @@ func ratio(v float64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
-// known writes a number that may be unknown.
+// known formats a number that may be unknown.
 func known(v *float64) string {
 	switch {
 	case v == nil:

@@ -9,7 +9,7 @@ import (
 	"github.com/txwork/txwork/bench/lab"
 )
 
-// WriteLoads writes a table of the medians of all rounds.
+// WriteLoads writes a table with the medians of all rounds.
 func WriteLoads(w io.Writer, loads []lab.Load) error {
 	loads = slices.Clone(loads)
 	out := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)

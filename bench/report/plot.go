@@ -15,7 +15,7 @@ import (
 	"github.com/txwork/txwork/bench/results"
 )
 
-// Colours of the bars, on white, which pages with a dark background leave white.
+// Colours of the bars. Plots have a white background, also on pages with a dark one.
 var (
 	ownColor   = color.RGBA{R: 0x1f, G: 0x6f, B: 0xb4, A: 0xff}
 	limitColor = color.RGBA{R: 0x9a, G: 0x9a, B: 0x9a, A: 0xff}
@@ -31,7 +31,7 @@ const (
 	plotMargin = vg.Length(8)
 )
 
-// picture draws a workload's rows as bars with their spread, the best on top, as SVG.
+// picture draws a workload's rows as an SVG of bars with their spread, the best on top.
 func picture(w results.Workload, rows []row) ([]byte, error) {
 	if w == results.Processes {
 		return processesPicture(rows)
@@ -55,7 +55,7 @@ func picture(w results.Workload, rows []row) ([]byte, error) {
 	return render(p, plotFrame+barSpace*vg.Length(len(rows)))
 }
 
-// sans sets the font of everything, and of what else a plot has.
+// sans sets the font of all text of a plot, and of more text styles.
 func sans(p *plot.Plot, more ...*text.Style) {
 	for _, style := range append(more, &p.Title.TextStyle, &p.X.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label) {
 		style.Font.Variant = "Sans"
@@ -110,7 +110,7 @@ func whiskers(rows []row) bars {
 	return b
 }
 
-// ticks are the usual ones, with commas in their labels.
+// ticks returns the default ticks, with commas in their labels.
 func ticks(low, high float64) []plot.Tick {
 	all := plot.DefaultTicks{}.Ticks(low, high)
 	for i, t := range all {
@@ -128,7 +128,7 @@ func render(p *plot.Plot, height vg.Length) ([]byte, error) {
 	if _, err := canvas.WriteTo(&out); err != nil {
 		return nil, err
 	}
-	// Where the font is not installed, one of its width is to take its place.
+	// If the font is not installed, a font with the same widths should replace it.
 	const family = "font-family:Liberation Sans"
 	return bytes.ReplaceAll(out.Bytes(), []byte(family), []byte(family+",Arial,Helvetica,sans-serif")), nil
 }

@@ -66,7 +66,7 @@ type spreads struct {
 	plotter.YErrors
 }
 
-// place is where a number of processes stands on the axis.
+// place returns the position of a number of processes on the axis.
 func place(processes int) float64 {
 	for i, n := range results.ProcessCounts {
 		if n == processes {

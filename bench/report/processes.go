@@ -44,7 +44,7 @@ func (s series) with(processes int) (row, bool) {
 	return row{}, false
 }
 
-// best and lowest are by median.
+// extremes returns the rows with the best and the lowest median.
 func (s series) extremes() (best, lowest row) {
 	best, lowest = s.rows[0], s.rows[0]
 	for _, r := range s.rows {
@@ -81,7 +81,7 @@ func processesTable(_ results.Workload, o results.Options, rows []row) string {
 	return b.String()
 }
 
-// runs is how many there were with each number of processes.
+// runs says how many runs there were with each number of processes.
 func (s series) runs() string {
 	fewest, most := s.rows[0].runs, s.rows[0].runs
 	for _, r := range s.rows {
@@ -93,7 +93,7 @@ func (s series) runs() string {
 	return fmt.Sprintf("%d–%d", fewest, most)
 }
 
-// processesVerdict says how far each falls below its best, and where a peer is ahead.
+// processesVerdict says how far each entrant falls below its best rate, and where a peer is ahead.
 func processesVerdict(_ results.Workload, rows []row) string {
 	all := byProcesses(rows)
 	var says []string

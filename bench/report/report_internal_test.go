@@ -44,7 +44,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// sample is a run in which each side wins something, one measurement failed, and one peer only deletes.
+// sample returns a run in which txwork and the peers each win something, one measurement failed, and one peer can only
+// delete done jobs.
 func sample() (results.Header, []results.Cell) {
 	h := results.Header{
 		Commit: "0123456789ab", Postgres: "15.18", CPUs: 2, Settings: "fsync = on",
@@ -97,7 +98,7 @@ func sample() (results.Header, []results.Cell) {
 	return h, cells
 }
 
-// elsewhere is a smaller run on another server, on which not everybody took part.
+// elsewhere returns a smaller run on another server, in which not all entrants took part.
 func elsewhere() results.Run {
 	h, cells := sample()
 	h.Postgres, h.Options.Jobs = "17.10", 1000

@@ -8,10 +8,10 @@ import (
 	"github.com/txwork/txwork/bench/results"
 )
 
-// Peers with a part of their own in the report.
+// Peers with a special role in the report.
 const (
-	own   = "txwork" // to which the others are compared
-	limit = "sql"    // which is no queue
+	own   = "txwork" // the others are compared with it
+	limit = "sql"    // not a queue, but the limit of bare SQL
 )
 
 // A row is an entrant in one workload.
@@ -28,7 +28,7 @@ type row struct {
 	fillWAL                 *float64
 }
 
-// rows are the entrants of a workload, the best first. Cells that failed are left out.
+// rows returns the entrants of a workload, the best first. Cells that failed are left out.
 func rows(cells []results.Cell, w results.Workload) []row {
 	var rows []row
 	for _, group := range groups(cells, w) {
@@ -43,7 +43,7 @@ func rows(cells []results.Cell, w results.Workload) []row {
 	return rows
 }
 
-// groups are the cells of a workload by entrant, and number of processes.
+// groups returns the cells of a workload by entrant and number of processes.
 func groups(cells []results.Cell, w results.Workload) [][]results.Cell {
 	var groups [][]results.Cell
 	at := map[results.Key]int{}
@@ -98,7 +98,7 @@ func collect(cells []results.Cell, value func(results.Cell) float64) []float64 {
 	return values
 }
 
-// middle is the median of what is known, nil if nothing is.
+// middle returns the median of the known values, and nil if none is known.
 func middle(cells []results.Cell, value func(results.Cell) *float64) *float64 {
 	var known []float64
 	for _, c := range cells {
@@ -113,7 +113,7 @@ func middle(cells []results.Cell, value func(results.Cell) *float64) *float64 {
 	return &m
 }
 
-// label names the row. The limit has one profile, and so has txwork where the other is not of interest.
+// label names the row: a peer with its profile, and txwork and the limit by their names alone.
 func (r row) label() string {
 	switch r.Peer {
 	case own:

@@ -8,7 +8,7 @@ import (
 	"github.com/txwork/txwork/bench/results"
 )
 
-// titles of the workloads.
+// titles are the titles of the workloads.
 var titles = map[results.Workload]string{
 	results.Drain:        "Drain, done jobs kept",
 	results.DrainDeleted: "Drain, done jobs deleted",
@@ -19,7 +19,7 @@ var titles = map[results.Workload]string{
 	results.Latency:      "Idle latency",
 }
 
-// explanation says what a workload is, at the sizes of the run.
+// explanation describes a workload, with the sizes of the run.
 func explanation(w results.Workload, o results.Options) string {
 	switch w {
 	case results.Drain, results.DrainDeleted:
@@ -42,8 +42,8 @@ func explanation(w results.Workload, o results.Options) string {
 	}
 }
 
-// section is the report as Markdown: the first run in full, the others beside it. Plots maps workloads to the addresses
-// of their plots.
+// section returns the report as Markdown: the first run in full, and the others next to it. Plots maps workloads to the
+// addresses of their plots.
 func section(runs []results.Run, plots map[results.Workload]string) string {
 	h, cells := runs[0].Header, runs[0].Cells
 	var b strings.Builder
@@ -82,7 +82,7 @@ included. Medians; the spread is from the worst to the best run. txwork is commi
     %s`, h.Postgres, h.Settings, h.CPUs, h.Options.PayloadBytes, h.Options.Connections, h.Commit, unusual(h.Options), command(h.Options))
 }
 
-// unusual warns of sizes that are not those of published figures.
+// unusual returns a warning if the sizes are not those of published figures.
 func unusual(o results.Options) string {
 	if len(deviations(o)) == 0 {
 		return ""
@@ -90,7 +90,7 @@ func unusual(o results.Options) string {
 	return " **The sizes are not the usual ones.**"
 }
 
-// command repeats the run.
+// command returns the command that repeats the run.
 func command(o results.Options) string {
 	if flags := deviations(o); len(flags) > 0 {
 		return "make bench-peers FLAGS='" + strings.Join(flags, " ") + "'"
@@ -98,7 +98,7 @@ func command(o results.Options) string {
 	return "make bench-peers"
 }
 
-// deviations are the flags of sizes that are not the default ones.
+// deviations returns the flags for sizes that are not the defaults.
 func deviations(o results.Options) (flags []string) {
 	d := results.DefaultOptions
 	for _, f := range []struct {

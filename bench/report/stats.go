@@ -2,16 +2,16 @@ package report
 
 import "slices"
 
-// A spread is what several measurements of one thing have in common.
+// A spread summarizes several measurements of the same value.
 type spread struct{ median, min, max float64 }
 
-// spreadOf is that of at least one value.
+// spreadOf returns the spread of at least one value.
 func spreadOf(values []float64) spread {
 	sorted := slices.Sorted(slices.Values(values))
 	return spread{median: median(sorted), min: sorted[0], max: sorted[len(sorted)-1]}
 }
 
-// median is the middle one of sorted values, or between the two in the middle.
+// median returns the middle of sorted values, or the mean of the two in the middle.
 func median(sorted []float64) float64 {
 	middle := len(sorted) / 2
 	if len(sorted)%2 == 1 {

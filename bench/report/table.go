@@ -7,7 +7,7 @@ import (
 	"github.com/txwork/txwork/bench/results"
 )
 
-// table is a workload's rows. The heading tells what is in a column.
+// table returns a workload's rows as a table. Its headings say what the columns contain.
 func table(w results.Workload, o results.Options, rows []row) string {
 	var b strings.Builder
 	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
@@ -54,7 +54,7 @@ func between(s spread, format func(float64) string) string {
 	return format(s.min) + "–" + format(s.max)
 }
 
-// describe is the label, with what sets the row apart from others of its table.
+// describe returns the label of a row, with what distinguishes the row from others of its table.
 func describe(w results.Workload, o results.Options, r row) string {
 	name := r.label()
 	if (w == results.Drain || w == results.DrainDeleted) && r.jobs != o.Jobs {

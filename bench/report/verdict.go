@@ -7,7 +7,7 @@ import (
 	"github.com/txwork/txwork/bench/results"
 )
 
-// verdict says in words who is ahead. It is empty where txwork did not take part.
+// verdict says in words which entrant is ahead. It is empty if txwork did not take part.
 func verdict(w results.Workload, rows []row) string {
 	us, found := find(rows, own)
 	if !found {
@@ -35,7 +35,7 @@ func find(rows []row, peer string) (row, bool) {
 	return row{}, false
 }
 
-// lead is how many times better txwork is.
+// lead returns how many times better txwork is.
 func lead(w results.Workload, us, r row) float64 {
 	if w == results.Latency {
 		return r.value.median / us.value.median
@@ -60,7 +60,7 @@ func againstPeer(w results.Workload, us, r row) string {
 	}
 }
 
-// overlap warns of a difference that other runs may turn round.
+// overlap warns if the spreads overlap, because other runs may then show the opposite.
 func overlap(us, r row) string {
 	if us.value.min <= r.value.max && r.value.min <= us.value.max {
 		return " Their spreads overlap."

@@ -9,7 +9,7 @@ import (
 	"github.com/txwork/txwork/bench/results"
 )
 
-// versions puts runs on other servers beside the first one: medians, and how many times txwork's they are.
+// versions compares runs on other servers with the first one: medians, and their ratios to txwork's.
 func versions(runs []results.Run) string {
 	if len(runs) < 2 {
 		return ""
@@ -35,7 +35,7 @@ brackets how many times txwork's on that server.
 	return b.String()
 }
 
-// versionsOf are the lines of a workload.
+// versionsOf returns the lines of a workload.
 func versionsOf(w results.Workload, runs []results.Run) string {
 	tables := make([][]row, len(runs))
 	for i, run := range runs {
@@ -57,7 +57,8 @@ func versionsOf(w results.Workload, runs []results.Run) string {
 	return b.String()
 }
 
-// alone reports a row that only one server has: there is nothing to compare, and the tables above have the first one's.
+// alone reports whether only one server has the row. Then there is nothing to compare, and the tables above already
+// contain it if it is the first server's.
 func alone(tables [][]row, r row) bool {
 	n := 0
 	for _, table := range tables {
@@ -68,7 +69,7 @@ func alone(tables [][]row, r row) bool {
 	return n < 2
 }
 
-// union has each row once, those of the first table in its order.
+// union returns each row once, those of the first table in its order.
 func union(tables [][]row) (all []row) {
 	for _, table := range tables {
 		for _, r := range table {
@@ -118,7 +119,7 @@ func ownProfile(table []row) string {
 	return us.Profile
 }
 
-// circumstances are what a run has of its own.
+// circumstances describes the conditions that are particular to a run.
 func circumstances(run results.Run) string {
 	return fmt.Sprintf("PostgreSQL %s: commit %s, %s, `%s`, %d CPUs; %s", run.Postgres, run.Commit, rounds(run.Cells),
 		command(run.Options), run.CPUs, run.Settings)

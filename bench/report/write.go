@@ -8,14 +8,14 @@ import (
 	"github.com/txwork/txwork/internal/page"
 )
 
-// marker names the lines of the page between which the report stands.
+// marker names the lines of the page between which the report is written.
 const marker = "peers"
 
-// plotDir is beside the page.
+// plotDir is the directory of the plots, next to the page.
 const plotDir = "performance"
 
-// Write puts the report between the markers of a page, which has them, and draws the plots beside it.
-// The first run is reported in full, those of other servers beside it.
+// Write writes the report between the markers of a page, which must exist, and draws the plots next to the page. The
+// first run is reported in full, and those of other servers next to it.
 func Write(file string, runs []results.Run) error {
 	plots, err := writePlots(filepath.Dir(file), runs[0].Cells)
 	if err != nil {
@@ -24,10 +24,10 @@ func Write(file string, runs []results.Run) error {
 	return page.Write(file, marker, section(runs, plots))
 }
 
-// Check tells whether there is a page that a report can be written into.
+// Check returns an error if the page does not exist or lacks the markers.
 func Check(file string) error { return page.Check(file, marker) }
 
-// writePlots returns their addresses as seen from the page.
+// writePlots writes the plots and returns their addresses relative to the page.
 func writePlots(dir string, cells []results.Cell) (map[results.Workload]string, error) {
 	if err := os.MkdirAll(filepath.Join(dir, plotDir), 0o755); err != nil {
 		return nil, err

@@ -9,12 +9,12 @@ import (
 	"os"
 )
 
-// A File is where a run's results are kept.
+// A File stores the results of a run.
 type File struct {
 	file *os.File
 }
 
-// Create makes a file, which must not exist.
+// Create creates a file, which must not exist.
 func Create(path string, h Header) (*File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -24,7 +24,7 @@ func Create(path string, h Header) (*File, error) {
 	return f, f.write(h)
 }
 
-// Append opens a file to go on with what is missing in it. The conditions must be those of before.
+// Append opens a file to add the cells that are missing in it. The conditions must be the same as before.
 func Append(path string, h Header) (*File, []Cell, error) {
 	before, cells, err := Read(path)
 	if err != nil {
@@ -40,7 +40,7 @@ func Append(path string, h Header) (*File, []Cell, error) {
 	return &File{file}, cells, endLine(path, file)
 }
 
-// endLine finishes a line that an interruption cut off. Read skips it.
+// endLine ends a line that an interruption has cut off. Read skips that line.
 func endLine(path string, file *os.File) error {
 	text, err := os.ReadFile(path)
 	if err == nil && !bytes.HasSuffix(text, []byte("\n")) {
@@ -64,13 +64,14 @@ func (f *File) write(v any) error {
 	return err
 }
 
-// ReadRun is Read for those who want both.
+// ReadRun is Read with a [Run] as its result.
 func ReadRun(path string) (Run, error) {
 	h, cells, err := Read(path)
 	return Run{h, cells}, err
 }
 
-// Read reads a file: of several cells of one key the last, and none that an interruption cut off.
+// Read reads a file. Of several cells with the same key it returns the last, and it skips a line that an interruption
+// has cut off.
 func Read(path string) (h Header, cells []Cell, err error) {
 	file, err := os.Open(path)
 	if err != nil {

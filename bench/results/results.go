@@ -17,44 +17,44 @@ const (
 	Single       Workload = "single"        // jobs are written one a transaction
 	Latency      Workload = "latency"       // from insert to handler start on an idle queue
 
-	// Served is Single with a worker of the peer's beside it, of a queue into which nobody writes. It is measured where
-	// it is named.
+	// Served is Single with a worker of the peer beside it, on a queue without jobs. It is measured only if it is
+	// named.
 	Served Workload = "served"
 )
 
-// Workloads are those of the report, in the order in which they are run.
+// Workloads are the workloads of the report, in the order in which they are run.
 var Workloads = []Workload{Drain, DrainDeleted, Processes, Enqueue, Single, Latency}
 
-// ProcessCounts are how many worker processes there are, in turn, in the workload [Processes].
+// ProcessCounts are the numbers of worker processes in the workload [Processes].
 var ProcessCounts = []int{1, 2, 4, 8}
 
-// Known tells whether there is such a workload.
+// Known reports whether there is such a workload.
 func (w Workload) Known() bool { return w == Served || slices.Contains(Workloads, w) }
 
-// A Header says under which conditions the cells were measured.
+// A Header describes the conditions under which the cells were measured.
 type Header struct {
 	Commit   string  `json:"commit"`   // of txwork
 	Postgres string  `json:"postgres"` // version
-	CPUs     int     `json:"cpus"`     // that server and clients share
+	CPUs     int     `json:"cpus"`     // shared by server and clients
 	Settings string  `json:"settings"` // of the server
 	Options  Options `json:"options"`
 }
 
 // Options are the sizes of a run.
 type Options struct {
-	Jobs         int     `json:"jobs"`          // of drains and bulk enqueues
-	LatencyJobs  int     `json:"latency_jobs"`  // samples of a cell
+	Jobs         int     `json:"jobs"`          // number of jobs of drains and bulk enqueues
+	LatencyJobs  int     `json:"latency_jobs"`  // samples of a latency cell
 	PayloadBytes int     `json:"payload_bytes"` // of each job
-	Batch        int     `json:"batch"`         // jobs of one transaction in bulk
-	Connections  int     `json:"connections"`   // of single, and of each pool
-	Seconds      float64 `json:"seconds"`       // of single
+	Batch        int     `json:"batch"`         // jobs in one transaction of a bulk enqueue
+	Connections  int     `json:"connections"`   // clients of single, and the size of each pool
+	Seconds      float64 `json:"seconds"`       // duration of single
 }
 
 // DefaultOptions are the sizes of published figures.
 var DefaultOptions = Options{Jobs: 200_000, LatencyJobs: 300, PayloadBytes: 30, Batch: 1000, Connections: 8,
 	Seconds: 10}
 
-// A Run is what one file holds.
+// A Run is the content of one file.
 type Run struct {
 	Header
 	Cells []Cell
@@ -66,10 +66,10 @@ type Entrant struct {
 	Profile string `json:"profile"`
 }
 
-// String is how flags name an entrant.
+// String names the entrant as flags do.
 func (e Entrant) String() string { return e.Peer + ":" + e.Profile }
 
-// String is how progress names a cell.
+// String names the cell for progress messages.
 func (k Key) String() string {
 	name := string(k.Workload)
 	if k.Processes > 0 {
@@ -91,26 +91,26 @@ type Cell struct {
 	Key
 	Name     string `json:"name"`     // the peer's own
 	Version  string `json:"version"`  // of the peer
-	Settings string `json:"settings"` // what the profile is
+	Settings string `json:"settings"` // of the profile
 	Deleted  bool   `json:"deleted"`  // done jobs were deleted, else kept
 
 	Jobs      int     `json:"jobs"`
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"jobs_per_second,omitempty"`
 
-	P50 float64 `json:"p50_ms,omitempty"` // of latencies
+	P50 float64 `json:"p50_ms,omitempty"` // of the workload Latency
 	P99 float64 `json:"p99_ms,omitempty"`
 
 	Costs     Costs  `json:"costs"`
 	FillCosts *Costs `json:"fill_costs,omitempty"` // of writing the jobs of a drain
 
-	Took  float64 `json:"took_seconds"` // preparation and all
+	Took  float64 `json:"took_seconds"` // including preparation
 	Error string  `json:"error,omitempty"`
 }
 
 // Costs are per job.
 type Costs struct {
 	WALBytes  float64  `json:"wal_bytes"`
-	ServerCPU *float64 `json:"server_cpu_us,omitempty"` // of all of PostgreSQL's processes, where it can be known
-	ClientCPU float64  `json:"client_cpu_us"`           // of the peer's process, its start included
+	ServerCPU *float64 `json:"server_cpu_us,omitempty"` // of all PostgreSQL processes; nil if it is unknown
+	ClientCPU float64  `json:"client_cpu_us"`           // of the peer's process, including its start
 }

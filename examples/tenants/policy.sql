@@ -1,5 +1,6 @@
--- A row is its tenant's, whoever asks. Without the setting current_setting is NULL, or the empty text once a
--- transaction has set it and ended: no row has either, so nothing is seen and nothing can be written.
+-- A session sees and writes only the rows of its tenant. Without the setting, current_setting returns NULL, or the
+-- empty text after a transaction that set it has ended. No row has either as its tenant, so nothing can be read or
+-- written.
 ALTER TABLE example_tenants.documents
     ADD CONSTRAINT documents_tenant_check CHECK (tenant <> ''),
     ENABLE ROW LEVEL SECURITY;

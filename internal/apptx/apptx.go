@@ -22,7 +22,8 @@ type Library struct {
 	Begin func(t testing.TB, db *pgtest.DB) (tx workqueue.Tx, end func(commit bool))
 }
 
-// Libraries are all of them. pgx stands there twice: unprepared, it sends arguments as text, as it does behind a pooler.
+// Libraries are all of them. pgx is there twice, since it sends arguments as text where it does not prepare statements,
+// as behind a pooler.
 func Libraries() []Library {
 	return []Library{{"pgx", Pgx}, {"pgx unprepared", unprepared}, {"database/sql", SQL}, {"sqlx", sqlxTx}}
 }

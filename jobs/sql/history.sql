@@ -1,4 +1,4 @@
--- How a job's attempts ended, the oldest first: those that did not succeed, and the one that did.
+-- How a job's attempts ended, the oldest first: the recorded attempts that did not succeed, and the one that did.
 SELECT a.attempt, a.ended_at, a.outcome, coalesce(a.error, '')
 FROM {{.Attempt}} AS a
 WHERE a.job_id = $1::uuid

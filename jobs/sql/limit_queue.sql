@@ -1,5 +1,5 @@
--- A queue's limits. Where a limit of running jobs comes, those that run already are to be counted: see
--- slot_sweep.
+-- Sets a queue's limits. adopt is set when a queue gets a limit of running jobs, so that slot_sweep gives slots to the
+-- jobs that run already.
 INSERT INTO {{.Queue}} AS q (name, max_running, rate, burst, adopt)
 VALUES ($1::text, $2::integer, $3::float8, $4::integer, $2::integer IS NOT NULL)
 ON CONFLICT (name) DO UPDATE

@@ -1,2 +1,2 @@
--- Whether a job of a schedule has not ended, as 0 or 1. Reads only the index of those.
+-- Whether a schedule has a job that has not ended, as 0 or 1. Reads only the index of such jobs.
 SELECT count(*) FROM (SELECT FROM {{.Table}} AS t WHERE t.schedule = $1::text AND t.completed_at IS NULL LIMIT 1) AS l

@@ -1,4 +1,4 @@
--- Guarded by id and owner token, as every change of a running job.
+-- Sets the progress, guarded by id and owner token like every change of a running job.
 UPDATE {{.Table}} AS t
 SET progress = $3::smallint,
     progress_note = $4::text

@@ -1,6 +1,6 @@
--- Records a step under the guard of the owner token: the update locks the job's row, so that nobody can take
--- the job from its owner before the record has committed. Tells whether the token held, and whether the record
--- is this one: a step that is on record already keeps its first result.
+-- Records a step, guarded by the owner token: the update locks the job's row, so that no other worker can claim the job
+-- before the record has committed. Returns whether the token was still valid, and whether this result was recorded: a
+-- step that is recorded already keeps its first result.
 WITH held AS (
     UPDATE {{.Table}} AS t
     SET trail = true

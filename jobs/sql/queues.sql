@@ -1,8 +1,12 @@
--- The queues that have a rule or live jobs, with what is in them. Counts come from the index of live rows and
--- from the slots; the cost grows with the number of live rows.
+-- The queues that have a rule or live jobs, with the number of jobs in each state. It counts by the index of live rows,
+-- so the cost grows with their number.
 SELECT n.name, coalesce(q.paused, false), coalesce(q.max_running, 0), coalesce(q.rate, 0), coalesce(q.burst, 0),
        coalesce(l.ready, 0), coalesce(l.scheduled, 0), coalesce(l.waiting, 0), coalesce(l.in_progress, 0)
-FROM (SELECT r.queue AS name FROM {{.Table}} AS r WHERE r.completed_at IS NULL UNION SELECT q.name FROM {{.Queue}} AS q) AS n
+FROM (
+    SELECT r.queue AS name FROM {{.Table}} AS r WHERE r.completed_at IS NULL
+    UNION
+    SELECT q.name FROM {{.Queue}} AS q
+) AS n
 LEFT JOIN {{.Queue}} AS q ON q.name = n.name
 LEFT JOIN (
     SELECT r.queue,

@@ -1,10 +1,10 @@
--- Ready -> Ready as the job that Replace was called with: its args, headers, priority, due time, attempts and backoff.
--- What the holder has on record of its own work, its steps, progress and output, goes, for it is another job's: trail,
--- false, makes the steps void, which producers may not delete. Its attempts' history stays. A row that is being claimed is waited for; it then is
--- in progress, and left alone. The workers are told, since the row may be due earlier than it was.
+-- Ready -> Ready with the values that Replace was called with: args, headers, priority, due time, attempts and backoff.
+-- The old job's steps, progress and output are dropped, because they belong to another job. trail = false makes the
+-- steps void, since producers may not delete them. The history of attempts stays. This waits for a claim that holds the
+-- row; the row is then in progress, and left alone. Workers are notified, since the row may be due earlier than before.
 --
--- The rows are locked in the order of their ids by a part of its own, so that concurrent calls cannot deadlock: the join
--- of an update takes them in whatever order its plan has.
+-- A separate CTE locks the rows in the order of their ids, so that concurrent calls cannot deadlock: the join of the
+-- update would lock them in the order of its plan.
 WITH locked AS MATERIALIZED (
     SELECT t.id FROM {{.Table}} AS t WHERE t.id = ANY ($1::uuid[]) ORDER BY t.id FOR NO KEY UPDATE
 ), changed AS (
@@ -22,7 +22,8 @@ WITH locked AS MATERIALIZED (
         progress = NULL,
         progress_note = NULL,
         output = NULL
-    FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::bigint[], $5::timestamptz[], $6::text[], $7::bigint[], $8::text[], $9::bigint[])
+    FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::bigint[], $5::timestamptz[], $6::text[], $7::bigint[],
+            $8::text[], $9::bigint[])
         AS s (id, unique_key, args, priority, due_at, headers, max_attempts, retry, unique_states)
     JOIN locked AS l ON l.id = s.id
     WHERE t.id = s.id AND t.unique_key = s.unique_key AND t.status = 0

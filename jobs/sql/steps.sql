@@ -1,4 +1,4 @@
--- The steps that are on record about a job. Those of before a Replace, which has made them void, are forgotten here.
+-- The recorded steps of a job. It deletes the steps that a Replace has made void.
 WITH job AS MATERIALIZED (
     SELECT t.id, t.trail FROM {{.Table}} AS t WHERE t.id = $1::uuid
 ), forgotten AS (

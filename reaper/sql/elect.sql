@@ -1,11 +1,13 @@
--- Takes the leadership of tables that is free, renews what the candidate has, and tells who leads each of them.
--- A new holder gets a new term. The holder keeps its own even if its lease has ended, since nobody else has led in
+-- Takes the free leaderships of tables, renews those that the candidate has, and returns who leads each table. A new
+-- holder gets a new term. A holder keeps its term even if its lease has expired, since no other candidate has led in
 -- between.
--- It waits for nobody, except for who founds the same election this moment: an ended lease whose row is locked
--- belongs to the last batch of the old leader, or is being taken. Founders go by name, so two cannot wait for each
--- other. A row that was locked is the newest version, and the one that is updated.
--- A lease that was granted later than now is one of a clock that has been set back: it would outlast its holder.
--- Who is not elected learns when the current lease ends.
+--
+-- It never waits for a lock, except while another candidate inserts the same leadership: an expired lease whose row is
+-- locked belongs to the last batch of the old leader, or is being taken. Rows are inserted in the order of their names,
+-- so two candidates cannot deadlock. A locked row is the newest version, and that one is updated.
+--
+-- A lease that was granted later than now comes from a clock that has been set back, and would outlast its holder; it
+-- is free, too. A candidate that is not elected learns when the current lease ends.
 WITH free AS MATERIALIZED (
     SELECT c.name
     FROM {{leader}} AS c

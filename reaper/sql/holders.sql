@@ -1,8 +1,8 @@
--- What holds back vacuum, the oldest first. A snapshot (backend_xmin) holds back vacuum in its own
--- database only; a transaction that has written (backend_xid) does so everywhere, since every snapshot
--- taken while it runs starts there. VACUUM itself is ignored by VACUUM. A slot's catalog_xmin holds back
--- the catalogs alone. The feedback of a standby is that of its walsender, or of the slot that it uses; how long
--- ago its query began is not known here. What a role may not see is NULL.
+-- What holds back vacuum, the oldest first. A snapshot (backend_xmin) holds back vacuum in its own database only. A
+-- transaction that has written (backend_xid) does so in all databases, since every snapshot that is taken while it runs
+-- starts there. VACUUM ignores other VACUUMs. A slot's catalog_xmin holds back the catalogs only. A standby's feedback
+-- appears as its walsender, or as the slot that it uses; when its query began is not known here. Columns that the role
+-- may not see are NULL.
 SELECT h.*
 FROM (
     SELECT CASE WHEN a.backend_type = 'walsender' THEN 'standby' ELSE 'transaction' END AS kind,

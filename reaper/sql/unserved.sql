@@ -1,6 +1,6 @@
--- The tables of txwork in some schemas that no reaper has maintained for a day, by the version that the core writes
--- beside each, and whether they have ever had a row: one that has not has no page. A reaper that is run from cron leads
--- for moments, and what is not elected notes when it ran.
+-- The txwork tables in some schemas that no reaper has maintained for a day, recognized by the version in their
+-- comment, and whether they have ever had a row: a table that never had one has no page. A reaper that cron runs leads
+-- for moments only, and maintenance without an election records when it ran.
 SELECT n.nspname || '.' || c.relname, c.relkind = 'p' OR coalesce(pg_relation_size(c.oid) > 0, false)
 FROM pg_catalog.pg_class AS c
 JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace

@@ -1,4 +1,4 @@
--- The rights that the session's role lacks, of those that are asked for.
+-- Those of the given rights that the session's role lacks.
 SELECT t.privilege || ' on ' || t.schema || '.' || t.name
 FROM unnest($1::text[], $2::text[], $3::text[]) AS t (schema, name, privilege)
 JOIN pg_catalog.pg_namespace AS n ON n.nspname = t.schema

@@ -1,7 +1,7 @@
 // The phases of a peer that is written for Node; bench/README.md says what each is. A peer is an object with
 //
-//   describe(config)     what it says of itself
-//   prepare(config)      makes its tables; may be called again
+//   describe(config)     its description of itself
+//   prepare(config)      creates its tables; may be called again
 //   producer(config)     {insertMany(payloads), insertOne(payload), close()}, ready to be called
 //   worker(config, {handle, started})
 //                        runs jobs until its stop() is called: started() once it begins, handle() in each job's handler

@@ -14,7 +14,7 @@ func (c config) payload() string {
 	return `{"p":"` + strings.Repeat("x", max(0, c.PayloadBytes-len(`{"p":""}`))) + `"}`
 }
 
-// fill times the inserts alone: the ticker is another process's business.
+// fill measures only the inserts; the ticker normally belongs to another process.
 func fill(ctx context.Context, c config) error {
 	p, err := c.profile()
 	if err != nil {

@@ -1,10 +1,10 @@
 // Command pgq is the peer PgQ: its SQL functions, called from one Go process. See bench/README.md for what a peer's
-// process does. The server needs the extension, on Debian the package postgresql-15-pgq3. Its daemon pgqd does not run:
-// what it would call, ticker(), this process calls.
+// process does. The server needs the extension, on Debian the package postgresql-15-pgq3. PgQ's daemon pgqd is not
+// needed, because this process calls ticker() itself.
 //
-// PgQ is compared in throughput only. It hands a consumer all events between two ticks as one batch, which is
-// acknowledged as a whole: a single job has neither a state nor a lease. Acknowledged events stay in their table until
-// it is rotated.
+// PgQ is only compared in throughput. It gives a consumer all events between two ticks as one batch, which is
+// acknowledged as a whole, so a single job has neither a state nor a lease. Acknowledged events stay in their table
+// until it is rotated.
 package main
 
 import (
@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, env string) error {
 	return phases[args[0]](ctx, c)
 }
 
-// untilClosed is ctx until standard input is closed.
+// untilClosed returns a context that also ends when standard input is closed.
 func untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(ctx)
 	go func() {

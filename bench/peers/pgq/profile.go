@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A profile is how a queue, its ticker and its consumer are set.
+// A profile is the settings of a queue, its ticker and its consumer.
 type profile struct {
 	label    string
-	settings map[string]string // of the queue, where they are not PgQ's own
+	settings map[string]string // of the queue, where they differ from PgQ's defaults
 	tickFill bool              // tick after each transaction of fill, too
-	interval time.Duration     // between two ticks, and between two looks of an idle consumer
+	interval time.Duration     // between two ticks, and between two polls of an idle consumer
 }
 
 const contract = "one consumer on next_batch, get_batch_events, finish_batch; a batch is acknowledged as a whole and " +
@@ -40,8 +40,8 @@ func (c config) profile() (profile, error) {
 	return p, nil
 }
 
-// unfinishedSQL counts the events that the consumer has not acknowledged: those that its last tick did not see.
-// The only queue's tables are all children of the template.
+// unfinishedSQL counts the events that the consumer has not acknowledged, which are those that its last tick did not
+// see. There is only one queue, so all children of the template are its tables.
 const unfinishedSQL = `SELECT count(*) FROM pgq.event_template e, pgq.subscription s JOIN pgq.tick t ` +
 	`ON t.tick_queue = s.sub_queue AND t.tick_id = s.sub_last_tick ` +
 	`WHERE NOT txid_visible_in_snapshot(e.ev_txid, t.tick_snapshot)`

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// version is that of the extension which prepare makes.
+// version is the version of the extension that prepare creates.
 const version = "3.5"
 
 const (
@@ -39,7 +39,7 @@ func prepare(ctx context.Context, c config) error {
 	return err
 }
 
-func hangUp(conn *pgx.Conn) { _ = conn.Close(context.Background()) } // a goodbye that is not heard harms nobody
+func hangUp(conn *pgx.Conn) { _ = conn.Close(context.Background()) } // an error of Close does not matter
 
 // insertMany writes events in one transaction.
 func insertMany(ctx context.Context, conn *pgx.Conn, payloads []string) error {
@@ -57,8 +57,8 @@ func tick(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// nextBatch acknowledges the batch done, if it is one, and begins the next in the same transaction. It returns nil if
-// there is none yet.
+// nextBatch acknowledges the batch done, unless it is nil, and begins the next one in the same transaction. It returns
+// nil if there is none yet.
 func nextBatch(ctx context.Context, conn *pgx.Conn, done *int64) (next *int64, err error) {
 	batch := &pgx.Batch{} // one transaction and round trip
 	if done != nil {

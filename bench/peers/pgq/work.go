@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// work runs ticker and consumer until it is stopped. The batch that is being worked on is finished first.
+// work runs the ticker and the consumer until it is stopped. It finishes the current batch first.
 func work(ctx context.Context, c config) error {
 	if c.Deleted {
 		return errors.New("PgQ has no deleted mode: events stay until their table is rotated")
@@ -48,7 +48,7 @@ func runTicker(ctx context.Context, c config, p profile) error {
 }
 
 func consume(ctx context.Context, c config, p profile) error {
-	whole := context.WithoutCancel(ctx) // what has begun is finished
+	whole := context.WithoutCancel(ctx) // a batch that has begun is finished
 	conn, err := pgx.Connect(whole, c.DatabaseURL)
 	if err != nil {
 		return err
@@ -74,12 +74,12 @@ func consume(ctx context.Context, c config, p profile) error {
 	}
 }
 
-// counter is a handler that does nothing. It says when it has run so many times.
+// counter returns a handler that only counts, and prints an event when it has run for all jobs.
 func counter(jobs int) func(string) {
 	count := 0
 	return func(string) {
 		if count++; count == jobs {
-			_ = say(map[string]any{"event": "handled", "jobs": count}) // nobody listens: stdin ends, too
+			_ = say(map[string]any{"event": "handled", "jobs": count}) // if it fails, stdin ends, too
 		}
 	}
 }

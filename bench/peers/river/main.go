@@ -46,7 +46,7 @@ func prepare(ctx context.Context, c protocol.Config) error {
 	return err
 }
 
-// quiet drops logs: River writes them to standard output, where events go.
+// quiet discards logs, because River writes them to standard output, which is for events.
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // noop is the job.
@@ -55,7 +55,7 @@ type noop struct{ protocol.Body }
 // Kind implements [river.JobArgs].
 func (noop) Kind() string { return "noop" }
 
-// session is a client. Its worker counts through handled, which Work sets before the client starts.
+// session is a client. Its worker calls handled, which Work sets before the client starts.
 type session struct {
 	pool    *pgxpool.Pool
 	client  *river.Client[pgx.Tx]
@@ -95,7 +95,7 @@ func (s *session) InsertOne(ctx context.Context, body protocol.Body) error {
 	return err
 }
 
-// into names the queue whose turn it is.
+// into returns options with the queue whose turn it is.
 func (s *session) into() *river.InsertOpts {
 	if len(s.queues) == 0 {
 		return nil
@@ -105,7 +105,7 @@ func (s *session) into() *river.InsertOpts {
 
 func (s *session) Work(ctx context.Context, handled func()) error {
 	s.handled = handled
-	// Not ctx: its end would cancel jobs that run, and Stop lets them end.
+	// The client does not get ctx, because its end would cancel running jobs, which Stop lets finish.
 	if err := s.client.Start(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/riverqueue/river"
 )
 
-// A profile is settings of a client. What is zero is River's default.
+// A profile is the settings of a client. Zero values are River's defaults.
 type profile struct {
 	description       string
 	maxWorkers        int
@@ -15,7 +15,7 @@ type profile struct {
 	fetchPollInterval time.Duration
 }
 
-// profiles are the two that River itself shows.
+// profiles are the two profiles that River itself shows.
 var profiles = map[string]profile{
 	// The command `river bench`, see cmd/river/riverbench in River's repository.
 	"bench": {

@@ -12,8 +12,8 @@ import (
 	"github.com/txwork/txwork/internal/localpg"
 )
 
-// A limit that is slower than it could be would flatter what is compared with it: with too little room in the pages
-// claims leave them, and every index is written again.
+// If the limit were slower than it could be, everything compared with it would look better. With too little room in the
+// pages, claims would move rows to other pages and write every index again.
 func TestAllClaimsAreHeapOnly(t *testing.T) {
 	server, err := localpg.Start(t.Context(), localpg.Options{})
 	if err != nil {
@@ -30,7 +30,7 @@ func TestAllClaimsAreHeapOnly(t *testing.T) {
 	}
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	var updates, heapOnly int
-	for begun := time.Now(); updates < jobs; time.Sleep(50 * time.Millisecond) { // sessions count when they end
+	for begun := time.Now(); updates < jobs; time.Sleep(50 * time.Millisecond) { // sessions report when they end
 		const counters = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'job'"
 		if err := conn.QueryRow(t.Context(), counters).Scan(&updates, &heapOnly); err != nil {
 			t.Fatal(err)

@@ -1,7 +1,7 @@
-// Command sql is the limit of what bare SQL can do: the leanest table with which jobs are claimed under a lease and
-// settled under an owner token, and the fewest statements that do it, in large batches and without any framework.
-// A table with ids made by the client and due times, as the measurements had that the storage was designed by. It
-// can neither put off nor retry, and so is no queue to use.
+// Command sql is the limit of what bare SQL can do: the smallest table with which jobs are claimed under a lease and
+// settled under an owner token, and the fewest statements that do it, in large batches and without any framework. Like
+// the table in the measurements on which txwork's storage design is based, it has ids made by the client and due times.
+// It can neither delay nor retry jobs, so it is not a queue to use.
 package main
 
 import (
@@ -15,7 +15,7 @@ func main() {
 	peer.Main(peer.Peer{Describe: describe, Prepare: prepare, Open: open})
 }
 
-// profile is the only one.
+// profile is the only profile.
 const profile = "bench"
 
 func describe(protocol.Config) protocol.Description {

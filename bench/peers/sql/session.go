@@ -43,14 +43,14 @@ func (s *session) InsertOne(ctx context.Context, body protocol.Body) error {
 	if err != nil {
 		return err
 	}
-	// In a transaction of the application's, as a job is written that belongs to other changes.
+	// In an explicit transaction, as an application does that writes a job together with other changes.
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, insertOne, id, payload)
 		return err
 	})
 }
 
-// newID makes the ids ascend.
+// newID returns ascending ids.
 func newID() (pgtype.UUID, error) {
 	id, err := uuid.NewV7()
 	return pgtype.UUID{Bytes: id, Valid: true}, err

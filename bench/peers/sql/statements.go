@@ -1,8 +1,8 @@
 package main
 
-// schema has ids that clients make and jobs that may be due later, as queues have them. It has room in each page for
-// the new versions that claims make, which are wider than the old ones, and its index of live rows mentions no column
-// that a claim changes: claims are heap-only updates. An ack takes the row out of that index.
+// schema has ids that clients make, and due times, as queues have them. Each page has room for the new row versions
+// that claims make, which are wider than the old ones, and the index of live rows contains no column that a claim
+// changes. Claims are therefore heap-only updates. An ack removes the row from that index.
 const schema = `
 CREATE TABLE IF NOT EXISTS job (
     id uuid PRIMARY KEY,
@@ -24,8 +24,8 @@ const (
 	insertOne = `WITH inserted AS (INSERT INTO job (id, payload) VALUES ($1, $2) RETURNING id)
 SELECT pg_notify('job', '') FROM inserted`
 
-	// claim continues behind the last row of the claim before: at the head of the index are rows in progress and
-	// entries that nobody has removed yet. The rows come in no order.
+	// claim continues after the last row of the previous claim, because the head of the index consists of rows in
+	// progress and of dead entries that vacuum has not removed yet. It returns the rows in no particular order.
 	claim = `UPDATE job AS j
 SET status = 1, attempts = attempts + 1, owner_token = $3, locked_until = clock_timestamp() + interval '30 s'
 WHERE j.ctid = ANY (ARRAY(

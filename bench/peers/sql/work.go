@@ -17,7 +17,7 @@ import (
 
 const (
 	batchSize = 1000
-	ackers    = 2 // while one waits for its commit to reach the disk, the other one's rows change
+	ackers    = 2 // while one waits for its commit to reach the disk, the other one updates rows
 	pollEvery = time.Second
 )
 
@@ -27,7 +27,7 @@ type claimed struct {
 	ids   []pgtype.UUID
 }
 
-// A place is one in the index of live jobs.
+// A place is a position in the index of live jobs.
 type place struct {
 	due time.Time
 	id  pgtype.UUID
@@ -54,9 +54,9 @@ func (s *session) Work(ctx context.Context, handled func()) error {
 	return group.Wait()
 }
 
-// claimAll claims until ctx ends. What it then has is acked all the same.
+// claimAll claims until ctx ends. Batches that are claimed by then are still acked.
 func (s *session) claimAll(ctx context.Context, batches chan<- claimed) error {
-	conn, err := s.claimer(context.WithoutCancel(ctx)) // one that is stopped before it has begun has not failed
+	conn, err := s.claimer(context.WithoutCancel(ctx)) // being stopped before the first claim is not a failure
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (s *session) claimAll(ctx context.Context, batches chan<- claimed) error {
 		if len(batch.ids) == batchSize {
 			continue
 		}
-		cursor = start // for jobs that were committed behind it
+		cursor = start // jobs may have been committed before the cursor
 		if len(batch.ids) == 0 {
 			err = await(ctx, conn)
 		}
@@ -85,7 +85,8 @@ func (s *session) claimAll(ctx context.Context, batches chan<- claimed) error {
 	return nil
 }
 
-// claimer connects. A claim that a crash loses is a job that is still there, so its commit waits for no disk.
+// claimer opens the connection that claims. Its commits do not wait for the disk, because a crash that loses a claim
+// leaves the job unclaimed.
 func (s *session) claimer(ctx context.Context) (*pgx.Conn, error) {
 	config := s.pool.Config().ConnConfig.Copy()
 	config.RuntimeParams["synchronous_commit"] = "off"
@@ -97,7 +98,7 @@ func (s *session) claimer(ctx context.Context) (*pgx.Conn, error) {
 	return conn, err
 }
 
-// await rests until a job is there or it is time to look.
+// await waits for a notification or until it is time to poll.
 func await(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, pollEvery)
 	defer cancel()
@@ -133,7 +134,7 @@ func (s *session) ackAll(ctx context.Context, batches <-chan claimed, handled fu
 			handled()
 		}
 		if err := ackBatch(context.WithoutCancel(ctx), s.pool, s.ack, batch); err != nil {
-			for range batches { // the claimer may wait to hand one over
+			for range batches { // the claimer may be blocked on sending a batch
 			}
 			return err
 		}

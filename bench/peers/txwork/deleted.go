@@ -12,7 +12,7 @@ import (
 
 const deletedTable = "deleted"
 
-// deletedSpec is what a job is, without what only jobs have.
+// deletedSpec is a table for jobs without the columns that only package jobs needs.
 var deletedSpec = workqueue.Spec{
 	Table: deletedTable,
 	Columns: []workqueue.Column{
@@ -24,7 +24,7 @@ var deletedSpec = workqueue.Spec{
 
 func deletedDDL() (up, down string, err error) { return deletedSpec.DDL() }
 
-// deleted are rows that their ack deletes.
+// deleted is a session on rows that are deleted when they are acked.
 type deleted struct {
 	pool    *pgxpool.Pool
 	rows    *workqueue.Table
@@ -55,7 +55,7 @@ func (d *deleted) InsertOne(ctx context.Context, body protocol.Body) error {
 	return d.InsertMany(ctx, []protocol.Body{body})
 }
 
-// columns are those of a row, as its handler sees them.
+// columns are the domain columns of a row, as its handler gets them.
 type columns struct {
 	kind string
 	args []byte

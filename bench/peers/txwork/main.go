@@ -19,7 +19,8 @@ func main() {
 // riversCooldown is the default of River's FetchCooldown.
 const riversCooldown = 100 * time.Millisecond
 
-// The profiles. There is nothing to set for throughput; at low rates, rows that share claims cost less.
+// profiles are the profiles of txwork. Nothing has to be set for throughput. At low rates, jobs cost less if they share
+// claims.
 var profiles = map[string]struct {
 	description string
 	options     workqueue.WorkerOptions
@@ -36,8 +37,8 @@ var profiles = map[string]struct {
 	},
 }
 
-// unfinishedJobs counts what is live or failed, in a form that has an index for each part: whoever asks for the end
-// does not want to read what is done.
+// unfinishedJobs counts live and failed jobs. It is written so that each part can use an index and does not read done
+// jobs.
 const unfinishedJobs = `SELECT count(*) FROM txwork.jobs
 WHERE completed_at IS NULL AND NOT waiting OR completed_at IS NULL AND waiting OR failed_at IS NOT NULL`
 

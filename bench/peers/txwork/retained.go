@@ -18,7 +18,7 @@ type noop struct{ protocol.Body }
 // Kind implements [jobs.Args].
 func (noop) Kind() string { return "noop" }
 
-// retained are jobs.
+// retained is a session of package jobs, which keeps done jobs.
 type retained struct {
 	pool    *pgxpool.Pool
 	client  *jobs.Client
@@ -56,7 +56,7 @@ func (r *retained) InsertOne(ctx context.Context, body protocol.Body) error {
 	})
 }
 
-// into names the queue whose turn it is.
+// into returns options with the queue whose turn it is.
 func (r *retained) into() jobs.InsertOptions {
 	if len(r.queues) == 0 {
 		return jobs.InsertOptions{}

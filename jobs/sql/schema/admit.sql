@@ -1,13 +1,14 @@
--- How many of want jobs of a queue may be claimed now; if they are fewer, after how many seconds to ask again, where 0
--- leaves that to the caller; and whether the queue has a rule at all. See Spec.Admission of package workqueue.
+-- Returns how many of want jobs of a queue may be claimed now; if they are fewer, in how many seconds to ask again,
+-- where 0 leaves that to the caller; and whether the queue has a rule at all. See Spec.Admission of package workqueue.
 --
--- Claims of one limited queue follow each other: an advisory lock, which nobody takes by looking at a row, is held until
--- the claim's transaction ends. Whoever does not get it within lock_timeout takes nothing this time. The slots are
--- counted by a statement of their own after the lock was granted, so its snapshot (READ COMMITTED) has the slots of the
--- claim before. A settle that deletes a slot takes no part in this: one that has not committed yet still counts, so the
--- limit is never passed. The bucket's row is written under the lock only, so whoever holds it is none of us, and nobody
--- waits for it.
-CREATE FUNCTION {{.Function "admit"}}(queue text, want integer) RETURNS TABLE (admitted integer, again double precision, bounded boolean)
+-- Claims of one limited queue run one after another: each holds an advisory lock until its transaction ends. It is
+-- no row lock, which other sessions could take by locking the row. A claim that does not get the lock within
+-- lock_timeout takes nothing this time. A separate statement counts the slots after the lock was granted, so its
+-- snapshot (READ COMMITTED) includes the slots of the previous claim. A settle deletes its slot without this lock:
+-- until it commits, the slot still counts, so the limit is never exceeded. The bucket's row is written under the lock
+-- only, so a session that holds it is not a claim, and this does not wait for it.
+CREATE FUNCTION {{.Function "admit"}}(queue text, want integer)
+RETURNS TABLE (admitted integer, again double precision, bounded boolean)
 LANGUAGE plpgsql
 {{.Settings}}
 SET lock_timeout = '500ms'

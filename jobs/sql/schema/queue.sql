@@ -1,24 +1,24 @@
--- The rules of queues, written by applications in transactions of theirs, which may be long. What claims
--- and settles write is in tables of its own, so that neither ever waits for such a transaction.
+-- The rules of queues. Applications write them in their own transactions, which may be long. Claims and settles write
+-- to other tables, so that they never wait for such a transaction.
 CREATE TABLE {{.Queue}} (
     name text PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND {{.MaxQueue}}),
     paused boolean NOT NULL DEFAULT false,
     max_running integer CHECK (max_running > 0),
     rate double precision CHECK (rate BETWEEN {{.MinRate}}::double precision AND {{.MaxRate}}::double precision),
     burst integer CHECK (burst > 0),
-    adopt boolean NOT NULL DEFAULT false, -- jobs that ran already when the limit came are still to be counted
+    adopt boolean NOT NULL DEFAULT false, -- jobs that ran already when the limit was set still need slots
     changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     CHECK ((rate IS NULL) = (burst IS NULL))
 );
 
--- One row for each limited queue: the lock under which its claims are admitted, and its tokens.
+-- One row for each queue with a rate: its tokens.
 CREATE TABLE {{.Bucket}} (
     queue text PRIMARY KEY,
     tokens double precision,
     refilled_at timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 10, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 1);
 
--- One row for each running job of a queue with a limit. Claims insert, settles delete, and neither changes a
+-- One row for each running job of a queue with a limit. Claims insert rows, settles delete them, and neither changes a
 -- row that the other needs.
 CREATE TABLE {{.Slot}} (
     job_id uuid PRIMARY KEY,

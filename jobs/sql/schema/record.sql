@@ -1,7 +1,7 @@
--- Puts an attempt on record that did not succeed: a reported failure, a lost lease, a cancel. An attempt that
--- was given back (snooze, shutdown) is none, and one that succeeded is on the job's own row. It runs in the
--- transaction that ends the attempt, whoever does, and locks nothing beside the job's row, which is locked.
--- A settle may end a thousand attempts, so it does no more than this, and pins no plans, which an INSERT has not.
+-- Records an attempt that did not succeed: a reported failure, a lost lease or a cancel. A snooze or a shutdown gives
+-- the attempt back, so it is not recorded, and a success is stored in the job's own row. This runs in the transaction
+-- that ends the attempt, and locks nothing but the job's row, which is locked already. A settle may end a thousand
+-- attempts, so it does nothing else, and pins no planner settings, since an INSERT has only one plan.
 CREATE FUNCTION {{.Function "record"}}() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp

@@ -1,6 +1,5 @@
--- Gives a job's slot back when the job is no longer in progress, whoever ends that: a settle, the reaper, a
--- deletion. It deletes a row that no other transaction changes, so it waits for nobody; the workers that wait
--- for room are told when it commits.
+-- Gives a job's slot back when the job is no longer in progress, after a settle, a reap or a deletion. It deletes a row
+-- that no other transaction changes, so it never waits. Workers that wait for room are notified when it commits.
 CREATE FUNCTION {{.Function "give_slot"}}() RETURNS trigger
 LANGUAGE plpgsql
 {{.Settings}}

@@ -1,10 +1,10 @@
--- Makes the slots agree with the jobs, a bounded number at a time, and returns how many it gave back.
+-- Reconciles the slots with the jobs, a bounded number at a time, and returns how many slots it freed.
 --
--- A queue that gets a limit has jobs running that took no slot. They are given theirs here, for as long after
--- the change as a worker may still claim without having heard of it. Jobs that are being settled are skipped.
+-- When a queue gets a limit, it may have running jobs without a slot. This gives them slots, for as long after the
+-- change as workers that do not know of it yet may still claim. Jobs that are being settled are skipped.
 --
--- A slot without its job is given back: somebody has changed the job past the triggers. Slots are given back
--- only when they are older than any statement that might still see the job as it was before.
+-- A slot without its job is freed: the job was changed while the triggers were bypassed. A slot is freed only when it
+-- is older than any statement that might still see the job's previous state.
 CREATE FUNCTION {{.Function "slot_sweep"}}(max_rows integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql
 {{.Settings}}

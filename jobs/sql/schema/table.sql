@@ -1,14 +1,15 @@
--- What the jobs add to the core's table.
+-- The jobs' additions to the core's table.
 ALTER TABLE {{.Table}}
     ALTER COLUMN kind TYPE {{.Function "kind_name"}},
     ALTER COLUMN queue TYPE {{.Function "queue_name"}},
     ALTER COLUMN priority TYPE {{.Function "priority"}},
     ALTER COLUMN progress TYPE {{.Function "progress"}};
 
--- The jobs of a schedule that have not ended: whether the next may start.
-CREATE INDEX {{.Named "live_schedule_idx"}} ON {{.Table}} (schedule) WHERE completed_at IS NULL AND schedule IS NOT NULL;
+-- The live jobs of a schedule, which decide whether the next one may start.
+CREATE INDEX {{.Named "live_schedule_idx"}} ON {{.Table}} (schedule)
+    WHERE completed_at IS NULL AND schedule IS NOT NULL;
 
--- How attempts ended that did not succeed. Written by a trigger, never changed.
+-- How the attempts ended that did not succeed. A trigger writes the rows, and nothing changes them.
 CREATE TABLE {{.Attempt}} (
     job_id uuid NOT NULL,
     attempt integer NOT NULL,
@@ -17,8 +18,8 @@ CREATE TABLE {{.Attempt}} (
     error text
 );
 
--- There is no key: attempts begin at 1 again after a redrive. A publication that has the table needs to know what is
--- deleted.
+-- There is no key: attempts begin at 1 again after a redrive. A publication needs a replica identity to replicate
+-- deletions.
 ALTER TABLE {{.Attempt}} REPLICA IDENTITY FULL;
 
 CREATE INDEX {{.Named "attempt_idx"}} ON {{.Attempt}} (job_id, ended_at);

@@ -1,5 +1,5 @@
--- Takes slots and tokens for jobs that were claimed in this transaction, after admit. The bucket's row, where there is
--- a rate, and the jobs' rows are locked already. A job that still has a slot keeps that one.
+-- Takes slots and tokens for the jobs that this transaction has claimed after calling admit. The jobs' rows are locked
+-- already, and so is the bucket's row if the queue has a rate. A job that still has a slot keeps it.
 CREATE FUNCTION {{.Function "take"}}(queue text, ids uuid[]) RETURNS void
 LANGUAGE plpgsql
 {{.Settings}}
@@ -18,7 +18,8 @@ BEGIN
     IF rule.rate IS NOT NULL THEN
         UPDATE {{.Bucket}} AS b
         SET tokens = least(rule.burst, coalesce(b.tokens, rule.burst)
-                + rule.rate * greatest(extract(epoch FROM clock_timestamp() - b.refilled_at)::double precision, 0)) - cardinality($2),
+                + rule.rate * greatest(extract(epoch FROM clock_timestamp() - b.refilled_at)::double precision, 0))
+                - cardinality($2),
             refilled_at = clock_timestamp()
         WHERE b.queue = $1;
     END IF;

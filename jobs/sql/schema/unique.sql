@@ -1,9 +1,9 @@
--- Frees a job's unique key when it enters an ended state that does not hold it, in the settle's transaction:
--- whoever waits for the key in the unique index goes on when that commits.
+-- Frees a job's unique key when the job enters an ended state that does not hold the key. It runs in the settle's
+-- transaction: an insert that waits for the key in the unique index continues when that commits.
 --
--- A BEFORE trigger would spare the second version of the row, and would have every update of every job, claims
--- and renewals included, take a row lock of its own first. This one costs jobs without a key the test of WHEN,
--- which is short, since every settle reads it anew: which states hold the key is looked at inside.
+-- A BEFORE trigger would save the second version of the row, but it would make every update of every job, claims and
+-- renewals included, lock the row first. This trigger costs jobs without a key only the test of WHEN. The test is
+-- short, because every settle parses it anew; the function itself checks which states hold the key.
 CREATE FUNCTION {{.Function "free_key"}}() RETURNS trigger
 LANGUAGE plpgsql
 {{.Settings}}
