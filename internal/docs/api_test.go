@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write docs/api.md anew")
 
 const apiPage = root + "/docs/api.md"
 
-// docs/api.md is what go doc prints of every public package. With -v the test prints the counts of the code, too.
+// docs/api.md is what go doc prints for every public package. With -v the test also prints counts of the code.
 func TestAPI(t *testing.T) {
 	var section strings.Builder
 	section.WriteString("| package | entries | names |\n|---|---|---|\n")
@@ -45,12 +45,12 @@ func TestAPI(t *testing.T) {
 		}
 	}
 	if current, err := page.Holds(apiPage, "api", want); err != nil || !current {
-		t.Errorf("docs/api.md is not what the packages export (%v): go test ./internal/docs -run TestAPI -update", err)
+		t.Errorf("docs/api.md is not what the packages export (%v): TXWORK_DOCS=1 go test ./internal/docs -run TestAPI -update", err)
 	}
 	t.Log(counts(t))
 }
 
-// publicPackages are the folders of the packages that others can import.
+// publicPackages returns the folders of the packages that others can import.
 func publicPackages(t *testing.T) []string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-f", "{{if ne .Name \"main\"}}{{.ImportPath}}{{end}}",
@@ -81,8 +81,8 @@ func goDoc(t *testing.T, dir string) string {
 	return string(out)
 }
 
-// exportedBy counts a package's exported names, each constant by itself, and lists those without a comment, methods
-// included.
+// exportedBy counts a package's exported names, each constant separately, and lists those without a comment, including
+// methods.
 func exportedBy(t *testing.T, dir string) (names int, undocumented []string) {
 	t.Helper()
 	set := token.NewFileSet()
@@ -132,7 +132,7 @@ func exportedBy(t *testing.T, dir string) (names int, undocumented []string) {
 		values(typ.Vars)
 		funcs(typ.Funcs)
 		for _, m := range typ.Methods {
-			if !slices.Contains([]string{"Error", "Is", "Unwrap", "String"}, m.Name) { // which say what everybody's say
+			if !slices.Contains([]string{"Error", "Is", "Unwrap", "String"}, m.Name) { // their names say it all
 				note(m.Doc, typ.Name+"."+m.Name)
 			}
 		}
@@ -140,7 +140,7 @@ func exportedBy(t *testing.T, dir string) (names int, undocumented []string) {
 	return names, undocumented
 }
 
-// goFiles are the files of Go below a folder, or in it, without tests.
+// goFiles returns the Go files in a folder, or also below it, without tests.
 func goFiles(t *testing.T, dir string, below bool) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -161,7 +161,7 @@ func goFiles(t *testing.T, dir string, below bool) (paths []string) {
 	return paths
 }
 
-// counts says how long functions and lines are, over all modules and without tests and what is generated.
+// counts reports the lengths of functions and lines, over all modules, without tests and generated code.
 func counts(t *testing.T) string {
 	t.Helper()
 	var lengths []int
